@@ -1,0 +1,135 @@
+//! Character classes of RFC 3261 section 25.1 as one table of bits.
+
+pub(crate) const TOKEN: u8 = 1;
+pub(crate) const USER: u8 = 2;
+pub(crate) const PARAM: u8 = 4;
+pub(crate) const HOST: u8 = 8;
+pub(crate) const HEADERS: u8 = 16;
+pub(crate) const PASSWORD: u8 = 32;
+
+const fn has(set: &[u8], b: u8) -> bool {
+    let mut i = 0;
+    while i < set.len() {
+        if set[i] == b {
+            return true;
+        }
+        i += 1;
+    }
+    false
+}
+
+const fn classes(b: u8) -> u8 {
+    let alnum = b.is_ascii_alphanumeric();
+    let unreserved = alnum || has(b"-_.!~*'()", b);
+    let mut c = 0;
+    if alnum || has(b"-.!%*_+`'~", b) {
+        c |= TOKEN;
+    }
+    if unreserved || has(b"&=+$,;?/%", b) {
+        c |= USER;
+    }
+    if unreserved || has(b"&=+$,%", b) {
+        c |= PASSWORD;
+    }
+    // `;` and `=` separate; the rest is paramchar.
+    if unreserved || has(b"[]/:&+$%;=", b) {
+        c |= PARAM;
+    }
+    // The underscore is not in the grammar, but it is in real host names.
+    if alnum || has(b"-._", b) {
+        c |= HOST;
+    }
+    // The at sign is not in the grammar of `hnv-unreserved`, so that an `@` always ends a userinfo.
+    if unreserved || has(b"[]/?:+$%&=", b) {
+        c |= HEADERS;
+    }
+    c
+}
+
+const TABLE: [u8; 256] = {
+    let mut t = [0u8; 256];
+    let mut i = 0;
+    while i < 256 {
+        t[i] = classes(i as u8);
+        i += 1;
+    }
+    t
+};
+
+/// Whether `b` is in one of the classes of `mask`.
+#[inline]
+pub(crate) const fn is(b: u8, mask: u8) -> bool {
+    TABLE[b as usize] & mask != 0
+}
+
+/// Whether every byte of `s` is in `mask`.
+#[inline]
+pub(crate) fn all(s: &[u8], mask: u8) -> bool {
+    s.iter().all(|&b| is(b, mask))
+}
+
+/// Whether every byte is in `mask` and every `%` starts an escape of two hexadecimal digits.
+#[inline]
+pub(crate) fn all_escaped(s: &[u8], mask: u8) -> bool {
+    let mut percent = false;
+    for &b in s {
+        if !is(b, mask) {
+            return false;
+        }
+        percent |= b == b'%';
+    }
+    !percent || escapes_whole(s)
+}
+
+#[cold]
+fn escapes_whole(s: &[u8]) -> bool {
+    let mut i = 0;
+    while i < s.len() {
+        if s[i] == b'%' {
+            if unhex(s, i).is_none() {
+                return false;
+            }
+            i += 2;
+        }
+        i += 1;
+    }
+    true
+}
+
+/// The byte that the escape at `s[at..]` stands for.
+pub(crate) fn unhex(s: &[u8], at: usize) -> Option<u8> {
+    let digit = |b: u8| (b as char).to_digit(16);
+    let high = digit(*s.get(at + 1)?)?;
+    let low = digit(*s.get(at + 2)?)?;
+    u8::try_from(high * 16 + low).ok()
+}
+
+/// A non-empty token.
+#[inline]
+pub(crate) fn is_token(s: &[u8]) -> bool {
+    !s.is_empty() && all(s, TOKEN)
+}
+
+/// Linear white space inside one unfolded line.
+#[inline]
+pub(crate) const fn is_space(b: u8) -> bool {
+    b == b' ' || b == b'\t'
+}
+
+/// `s` without white space at either end.
+#[inline]
+pub(crate) fn trim(mut s: &[u8]) -> &[u8] {
+    while let [b, rest @ ..] = s {
+        if !is_space(*b) {
+            break;
+        }
+        s = rest;
+    }
+    while let [rest @ .., b] = s {
+        if !is_space(*b) {
+            break;
+        }
+        s = rest;
+    }
+    s
+}

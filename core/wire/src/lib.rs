@@ -1,0 +1,18 @@
+//! The vocabulary that the protocol core and the I/O shell share: time, flows, and the bounded
+//! buffer into which a machine writes what it wants sent.
+//!
+//! Nothing here performs I/O or reads a clock; nothing here knows SIP. The shell
+//! (`worker-runtime`) sees a [`Machine`] that eats bytes and fills an [`Outbox`]; the core sees
+//! integers for time and plain values for addresses. The deterministic simulator stands in the
+//! shell's place by driving the same [`Machine`].
+#![forbid(unsafe_code)]
+
+mod flow;
+mod machine;
+mod outbox;
+mod time;
+
+pub use flow::{ConnId, Flow, ListenerId, Transport};
+pub use machine::{Frame, FrameError, Machine};
+pub use outbox::{Close, Outbox, Transmit};
+pub use time::Time;

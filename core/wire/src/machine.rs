@@ -1,0 +1,91 @@
+//! The contract between a protocol machine and whatever drives it.
+
+use crate::{ConnId, Flow, Outbox, Time};
+
+/// What the first bytes of a stream buffer hold.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Frame {
+    /// Not a whole message yet: read more.
+    Partial,
+    /// `skip` bytes of nothing (leading line ends), then a whole message of `len` bytes.
+    Message {
+        /// Bytes to pass over first.
+        skip: usize,
+        /// Length of the message.
+        len: usize,
+    },
+    /// `len` bytes that carry nothing (a single keepalive line end): pass over them.
+    Skip {
+        /// Bytes to pass over.
+        len: usize,
+    },
+    /// A keepalive ping of `len` bytes, to be answered with the transport's pong
+    /// (RFC 5626 section 4.4.1: double CRLF asks, single CRLF answers).
+    Ping {
+        /// Bytes of the ping.
+        len: usize,
+    },
+    /// The stream cannot be followed any further. The first `len` bytes, if any, are the head of the
+    /// message that broke it; [`Machine::refuse`] may answer it, and the connection is closed.
+    Broken {
+        /// Bytes that may be shown to [`Machine::refuse`].
+        len: usize,
+        /// Why.
+        error: FrameError,
+    },
+}
+
+/// Why a byte stream cannot be followed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FrameError {
+    /// The head (start line and headers) is longer than allowed.
+    HeadTooLong,
+    /// The body is longer than allowed.
+    BodyTooLong,
+    /// No length, two lengths, or a length that is not a number.
+    BadLength,
+    /// The bytes are not a message at all.
+    NotAMessage,
+}
+
+/// One worker's protocol machine, as the shell (or the simulator) drives it.
+///
+/// A machine owns no socket, thread, clock or source of entropy. Every call is given the time; what
+/// it wants sent goes to the outbox. Calls never block.
+pub trait Machine {
+    /// What other threads post to a worker (an answer to a question, a changed configuration).
+    type Notice: Send + 'static;
+
+    /// Looks at the start of a stream buffer that is not empty. A pure function of its arguments.
+    /// Linear over the life of a message: the shell gives `scanned`, the number of leading bytes
+    /// that were present when this function last answered [`Frame::Partial`] for the same message
+    /// (0 at first), so that a byte-at-a-time sender costs no quadratic work.
+    fn frame(&self, buffer: &[u8], scanned: usize) -> Frame;
+
+    /// Which of `workers` workers owns this whole message. A pure function of its arguments, the
+    /// same on every worker; total (any bytes get an owner).
+    fn owner(&self, message: &[u8], workers: u16) -> u16;
+
+    /// One whole message that this worker owns.
+    fn receive(&mut self, now: Time, flow: Flow, message: &[u8], out: &mut Outbox);
+
+    /// A stream broke at `head` (possibly empty). May answer once; the shell then closes the
+    /// connection. Called on the worker that owns the connection.
+    fn refuse(&mut self, now: Time, flow: Flow, head: &[u8], error: FrameError, out: &mut Outbox);
+
+    /// A stream connection is gone. Called on every worker.
+    fn disconnected(&mut self, now: Time, conn: ConnId, out: &mut Outbox);
+
+    /// A transmit with this non-zero token could not be sent: connection refused, timed out, reset
+    /// or gone, or the socket said the destination cannot be reached.
+    fn undeliverable(&mut self, now: Time, token: u64, out: &mut Outbox);
+
+    /// Something another thread posted to this worker.
+    fn notice(&mut self, now: Time, notice: Self::Notice, out: &mut Outbox);
+
+    /// The deadline has come (or it may have: calling early is harmless).
+    fn timeout(&mut self, now: Time, out: &mut Outbox);
+
+    /// When [`Machine::timeout`] wants to be called next; `None`: never.
+    fn next_deadline(&self) -> Option<Time>;
+}

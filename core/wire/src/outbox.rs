@@ -1,0 +1,109 @@
+//! What a machine wants sent: one arena of bytes and a list of transmits into it.
+
+use crate::{ConnId, Flow};
+use core::ops::Range;
+
+/// One message to send: a range of the outbox's bytes and the flow it goes to.
+#[derive(Clone, Debug)]
+pub struct Transmit {
+    /// Where it goes.
+    pub flow: Flow,
+    /// Which bytes of [`Outbox::bytes`].
+    pub range: Range<usize>,
+    /// If it cannot be sent, [`Machine::undeliverable`](crate::Machine::undeliverable) is called
+    /// with this token on the worker that asked. Zero: nobody wants to know.
+    pub token: u64,
+}
+
+/// A request to close a stream connection once what was queued on it has been sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Close {
+    /// The connection.
+    pub conn: ConnId,
+}
+
+/// Caller-owned buffer for a machine's output. It is emptied by the shell after each batch and keeps
+/// its memory, so that a steady state allocates nothing.
+#[derive(Default, Debug)]
+pub struct Outbox {
+    bytes: Vec<u8>,
+    transmits: Vec<Transmit>,
+    closes: Vec<Close>,
+}
+
+impl Outbox {
+    /// An empty outbox.
+    pub fn new() -> Outbox {
+        Outbox::default()
+    }
+
+    /// Writes one message: `write` appends its bytes to the arena, and nothing else.
+    pub fn send_with(&mut self, flow: Flow, token: u64, write: impl FnOnce(&mut Vec<u8>)) -> Range<usize> {
+        let start = self.bytes.len();
+        write(&mut self.bytes);
+        let range = start..self.bytes.len();
+        self.transmits.push(Transmit { flow, range: range.clone(), token });
+        range
+    }
+
+    /// Queues a message whose bytes are at hand.
+    pub fn send(&mut self, flow: Flow, token: u64, message: &[u8]) -> Range<usize> {
+        self.send_with(flow, token, |out| out.extend_from_slice(message))
+    }
+
+    /// Asks for a stream connection to be closed after what is queued on it has left.
+    pub fn close(&mut self, conn: ConnId) {
+        self.closes.push(Close { conn });
+    }
+
+    /// The bytes that transmits point into.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The bytes of one transmit.
+    pub fn message(&self, transmit: &Transmit) -> &[u8] {
+        &self.bytes[transmit.range.clone()]
+    }
+
+    /// The messages to send, in order.
+    pub fn transmits(&self) -> &[Transmit] {
+        &self.transmits
+    }
+
+    /// The connections to close.
+    pub fn closes(&self) -> &[Close] {
+        &self.closes
+    }
+
+    /// Whether nothing is waiting.
+    pub fn is_empty(&self) -> bool {
+        self.transmits.is_empty() && self.closes.is_empty()
+    }
+
+    /// Forgets everything, keeps the memory.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.transmits.clear();
+        self.closes.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ListenerId;
+
+    #[test]
+    fn transmits_point_at_their_own_bytes() {
+        let mut out = Outbox::new();
+        let flow = Flow::udp(ListenerId(0), "127.0.0.1:5060".parse().expect("an address"));
+        out.send(flow, 0, b"one");
+        out.send_with(flow, 7, |b| b.extend_from_slice(b"three"));
+        let messages: Vec<&[u8]> = out.transmits().iter().map(|t| out.message(t)).collect();
+        assert_eq!(messages, [&b"one"[..], b"three"]);
+        assert_eq!(out.transmits()[1].token, 7);
+        out.clear();
+        assert!(out.is_empty() && out.bytes().is_empty());
+    }
+}

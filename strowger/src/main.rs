@@ -1,0 +1,2 @@
+//! strowger
+fn main() {}

@@ -1,0 +1,100 @@
+#!/usr/bin/env python3
+"""Write the messages of RFC 4475 and RFC 5118 as .dat files into this folder.
+
+    extract.py rfc4475.txt rfc5118.txt
+
+The files are committed, so this is needed only to show where they come from.
+RFC 4475 carries its messages as a base64 archive (tar, gzip) in Appendix A.
+RFC 5118 prints them as text, indented by six columns; lines between the two
+allOneLine marks belong together without a line break.
+"""
+import base64
+import gzip
+import io
+import pathlib
+import re
+import sys
+import tarfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+PAGE_FOOT = re.compile(r'^(Sparks|Gurbani), et al\.\s.*\[Page \d+\]$')
+PAGE_HEAD = re.compile(r'^RFC (4475|5118)\s.*\s20\d\d$')
+
+
+def lines_without_pages(path):
+    """The RFC's lines without page feet and heads and the blanks around them."""
+    out = []
+    skip_blanks = False
+    for line in pathlib.Path(path).read_text('latin-1').replace('\f', '').split('\n'):
+        line = line.rstrip()
+        if PAGE_FOOT.match(line):
+            while out and not out[-1]:
+                out.pop()
+            skip_blanks = True
+            continue
+        if PAGE_HEAD.match(line):
+            skip_blanks = True
+            continue
+        if skip_blanks and not line:
+            continue
+        skip_blanks = False
+        out.append(line)
+    return out
+
+
+def rfc4475(path):
+    """The archive between the two marks, unpacked: {name: bytes}."""
+    text = []
+    inside = False
+    for line in lines_without_pages(path):
+        if '-- BEGIN MESSAGE ARCHIVE --' in line and line.strip().startswith('--'):
+            inside = True
+        elif '-- END MESSAGE ARCHIVE --' in line and line.strip().startswith('--'):
+            inside = False
+        elif inside and line.strip():
+            text.append(line.strip())
+    archive = gzip.decompress(base64.b64decode(''.join(text)))
+    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+        return {pathlib.Path(m.name).stem: tar.extractfile(m).read() for m in tar if m.isfile()}
+
+
+def rfc5118(path):
+    """Every indented block after `Message Details: NAME`: {name: bytes}."""
+    out, name, block, joined = {}, None, [], None
+    for line in lines_without_pages(path) + ['end']:
+        if line and not line.startswith('      ') and name:
+            while block and not block[-1]:
+                block.pop()
+            body = '\r\n'.join(block)
+            # A message without body ends with the blank line that the RFC's layout swallowed.
+            out[name] = (body + ('\r\n' if '\r\n\r\n' in body else '\r\n\r\n')).encode()
+            name, block = None, []
+        found = re.match(r'^\s+Message Details: (\S+)$', line)
+        if found:
+            name, block, joined = found.group(1), [], None
+            continue
+        if not name or (not line and not block):
+            continue
+        text = line[6:]
+        if text.strip() == '<allOneLine>':
+            joined = ''
+        elif text.strip() == '</allOneLine>':
+            block.append(joined)
+            joined = None
+        elif joined is not None:
+            joined += text
+        else:
+            block.append(text)
+    return out
+
+
+def main():
+    for folder, messages in (('rfc4475', rfc4475(sys.argv[1])), ('rfc5118', rfc5118(sys.argv[2]))):
+        (HERE / folder).mkdir(exist_ok=True)
+        for name, data in sorted(messages.items()):
+            (HERE / folder / (name + '.dat')).write_bytes(data)
+        print(folder, len(messages), 'messages')
+
+
+if __name__ == '__main__':
+    main()
