@@ -58,6 +58,13 @@ def rfc4475(path):
         return {pathlib.Path(m.name).stem: tar.extractfile(m).read() for m in tar if m.isfile()}
 
 
+def true_length(message):
+    """The printed bodies are not octet exact, so Content-Length is made to fit what is printed."""
+    head, _, body = message.partition(b'\r\n\r\n')
+    head = re.sub(rb'(?m)^(Content-Length: )\d+', rb'\g<1>%d' % len(body), head)
+    return head + b'\r\n\r\n' + body
+
+
 def rfc5118(path):
     """Every indented block after `Message Details: NAME`: {name: bytes}."""
     out, name, block, joined = {}, None, [], None
@@ -67,7 +74,7 @@ def rfc5118(path):
                 block.pop()
             body = '\r\n'.join(block)
             # A message without body ends with the blank line that the RFC's layout swallowed.
-            out[name] = (body + ('\r\n' if '\r\n\r\n' in body else '\r\n\r\n')).encode()
+            out[name] = true_length((body + ('\r\n' if '\r\n\r\n' in body else '\r\n\r\n')).encode())
             name, block = None, []
         found = re.match(r'^\s+Message Details: (\S+)$', line)
         if found:

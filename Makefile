@@ -1,0 +1,142 @@
+# Strowger's commands. `make help` lists them. Everything stays on loopback and in this folder.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+CARGO ?= cargo
+PYTHON := .cache/venv/bin/python
+# Where cargo puts binaries; honours CARGO_TARGET_DIR.
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+RELEASE := $(TARGET)/release/strowger
+DEBUG := $(TARGET)/debug/strowger
+
+# CI sets this to --locked: Cargo.lock must be as committed.
+LOCKED ?=
+# Arguments of the server for `make run`, e.g. make run ARGS="--domain example.org --workers 1"
+ARGS ?=
+# Where `make run` keeps subscribers and bindings.
+DATA ?= data
+# Seconds each fuzz target runs: in `make test`, and in `make fuzz`.
+FUZZ_SMOKE ?= 15
+FUZZ_SECONDS ?= 600
+# Seeds of the simulator in one run.
+SIM_SEEDS ?= 1000
+
+# One line before each step, so that a long log can be searched.
+section = @printf '\n=== %s\n' "$(1)"
+
+.PHONY: help
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+# ---------------------------------------------------------------- use it
+.PHONY: run
+run: setup-build ## build the release and serve on port 5060 with the embedded store in ./data
+	$(CARGO) build --release $(LOCKED) -p strowger
+	$(RELEASE) serve --data-dir $(DATA) $(ARGS)
+
+.PHONY: build
+build: setup-build ## build the release binary
+	$(CARGO) build --release $(LOCKED) -p strowger
+
+# ---------------------------------------------------------------- check it
+.PHONY: check
+check: fmt clippy layers ## formatting, lints, layering and unit tests (under a minute when warm)
+	$(call section,unit tests)
+	$(CARGO) test --workspace --exclude live --exclude simulator --lib --bins --quiet
+
+.PHONY: test
+test: setup-test fmt clippy layers deny unit fuzz-smoke interop ## everything that CI runs; installs what it needs
+	$(call section,all steps of make test passed)
+
+.PHONY: fmt
+fmt:
+	$(call section,rustfmt)
+	$(CARGO) fmt --all --check
+
+.PHONY: clippy
+clippy:
+	$(call section,clippy; warnings are errors)
+	$(CARGO) clippy --workspace --all-targets $(LOCKED) -- -D warnings
+
+.PHONY: layers
+layers:
+	$(call section,layering)
+	python3 verify/layers.py
+
+# The advisory database lives on a git host; without it the other three checks still decide.
+.PHONY: deny
+deny:
+	$(call section,cargo deny)
+	$(CARGO) deny --offline --all-features check -A unused-wrapper bans licenses sources
+	@if timeout 60 $(CARGO) deny check advisories >$(TARGET)/advisories.log 2>&1; then \
+	    echo "advisories: none"; \
+	elif grep -qE 'failed to (fetch|open|clone|lock)|unable to fetch|network|could not connect|No such file' $(TARGET)/advisories.log; then \
+	    echo "advisories: NOT CHECKED, the advisory database cannot be fetched from here"; \
+	else \
+	    cat $(TARGET)/advisories.log; exit 1; \
+	fi
+
+# Unit, property, simulation and live tests. The live tests run the binary built first.
+.PHONY: unit
+unit:
+	$(call section,unit and property tests; simulation of $(SIM_SEEDS) seeds; live tests of the binary)
+	$(CARGO) build $(LOCKED) -p strowger
+	STROWGER_BIN=$(abspath $(DEBUG)) STROWGER_SIM_SEEDS=$(SIM_SEEDS) $(CARGO) test --workspace $(LOCKED) --no-fail-fast
+
+.PHONY: live
+live: ## only the tests that talk to the running binary
+	$(CARGO) build $(LOCKED) -p strowger
+	STROWGER_BIN=$(abspath $(DEBUG)) $(CARGO) test -p live
+
+.PHONY: simulate
+simulate: ## only the simulator; SIM_SEEDS=n for more seeds
+	STROWGER_SIM_SEEDS=$(SIM_SEEDS) $(CARGO) test --release -p simulator -- --nocapture
+
+.PHONY: interop
+interop: release-for-tests
+	$(call section,interop: real phones; SIPp; Kamailio as a trunk)
+	$(PYTHON) verify/interop/run.py --bin $(RELEASE) --smoke
+
+.PHONY: interop-full
+interop-full: setup-test release-for-tests ## every interop scenario at its full size (about 8 minutes)
+	$(PYTHON) verify/interop/run.py --bin $(RELEASE)
+
+.PHONY: proxy200
+proxy200: setup-test release-for-tests ## SIPstone Proxy 200, plain and with digest, 500 calls/s for 60 s, 2 workers
+	$(PYTHON) verify/interop/run.py --bin $(RELEASE) proxy200 proxy200_digest
+
+.PHONY: register100k
+register100k: setup-test release-for-tests ## 100,000 users register with digest, kill -9, restart, count
+	$(PYTHON) verify/interop/run.py --bin $(RELEASE) register_crash
+
+.PHONY: release-for-tests
+release-for-tests:
+	$(CARGO) build --release $(LOCKED) -p strowger
+
+# ---------------------------------------------------------------- fuzz it
+.PHONY: fuzz-smoke
+fuzz-smoke:
+	$(call section,fuzz: every target for $(FUZZ_SMOKE) s from the committed corpus)
+	verify/fuzz.sh $(FUZZ_SMOKE)
+
+.PHONY: fuzz
+fuzz: setup-test ## every fuzz target for FUZZ_SECONDS (600)
+	verify/fuzz.sh $(FUZZ_SECONDS)
+
+# ---------------------------------------------------------------- measure it
+.PHONY: bench
+bench: setup-bench ## cost per call and message against Kamailio and a bare relay
+	$(CARGO) build --release $(LOCKED) -p strowger
+	python3 verify/bench/bench.py --bin $(RELEASE) $(BENCH_ARGS)
+
+# ---------------------------------------------------------------- housekeeping
+.PHONY: setup-build setup-test setup-bench
+setup-build setup-test setup-bench: setup-%:
+	@verify/setup.sh $*
+
+.PHONY: clean
+clean: ## remove what was built (not ./data)
+	$(CARGO) clean
+	rm -rf .cache verify/bench/build verify/fuzz/target
