@@ -30,6 +30,9 @@ mod uri;
 mod values;
 mod via;
 
+#[cfg(test)]
+mod tests;
+
 pub use auth_params::AuthParams;
 pub use find::{find_call_id, find_vias};
 pub use frame::frame;

@@ -5,8 +5,14 @@ use crate::{ConnId, Flow, Outbox, Time};
 /// What the first bytes of a stream buffer hold.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Frame {
-    /// Not a whole message yet: read more.
-    Partial,
+    /// Not a whole message yet: read more, then ask again.
+    Partial {
+        /// To be given to [`Machine::frame`] when it is asked again about the same message; opaque.
+        resume: usize,
+    },
+    /// Nothing has begun: at most a part of a keepalive is here. Keep the bytes and wait, as on a
+    /// connection that is idle (no deadline for an unfinished message applies).
+    Idle,
     /// `skip` bytes of nothing (leading line ends), then a whole message of `len` bytes.
     Message {
         /// Bytes to pass over first.
@@ -57,10 +63,9 @@ pub trait Machine {
     type Notice: Send + 'static;
 
     /// Looks at the start of a stream buffer that is not empty. A pure function of its arguments.
-    /// Linear over the life of a message: the shell gives `scanned`, the number of leading bytes
-    /// that were present when this function last answered [`Frame::Partial`] for the same message
-    /// (0 at first), so that a byte-at-a-time sender costs no quadratic work.
-    fn frame(&self, buffer: &[u8], scanned: usize) -> Frame;
+    /// `resume` is 0 for a new message and otherwise what the last [`Frame::Partial`] for the same
+    /// message said, so that a byte-at-a-time sender costs no quadratic work.
+    fn frame(&self, buffer: &[u8], resume: usize) -> Frame;
 
     /// Which of `workers` workers owns this whole message. A pure function of its arguments, the
     /// same on every worker; total (any bytes get an owner).

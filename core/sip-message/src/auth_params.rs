@@ -1,0 +1,103 @@
+//! The `auth-param` lists of Authorization and WWW-Authenticate headers.
+
+use crate::chars::{self, TOKEN, is_space, trim};
+use crate::params::skip_quoted;
+
+/// `Scheme name="value", name=value, ...` (RFC 3261 section 25.1, `credentials` and `challenge`).
+#[derive(Clone, Copy, Debug)]
+pub struct AuthParams<'a> {
+    /// The scheme, `Digest` for all that SIP uses.
+    pub scheme: &'a [u8],
+    rest: &'a [u8],
+}
+
+impl<'a> AuthParams<'a> {
+    /// Reads the scheme and checks the form of the whole list; `None` if it is malformed.
+    pub fn parse(value: &'a [u8]) -> Option<AuthParams<'a>> {
+        let value = trim(value);
+        let end = value.iter().position(|&b| is_space(b))?;
+        let scheme = &value[..end];
+        if !chars::is_token(scheme) {
+            return None;
+        }
+        let list = AuthParams { scheme, rest: trim(&value[end..]) };
+        let mut rest = list.rest;
+        while !rest.is_empty() {
+            rest = take(rest)?.2;
+        }
+        Some(list)
+    }
+
+    /// The parameters: name as written, value without its quotes (escapes inside are kept).
+    pub fn iter(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
+        let mut rest = self.rest;
+        core::iter::from_fn(move || {
+            if rest.is_empty() {
+                return None;
+            }
+            let (name, value, after) = take(rest)?;
+            rest = after;
+            Some((name, value))
+        })
+    }
+
+    /// The value of the first parameter called `name`, in any case.
+    pub fn get(&self, name: &[u8]) -> Option<&'a [u8]> {
+        self.iter().find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, v)| v)
+    }
+}
+
+/// The first parameter of a non-empty list, and what follows its comma.
+fn take(s: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
+    let eq = s.iter().position(|&b| b == b'=')?;
+    let name = trim(&s[..eq]);
+    if !chars::is_token(name) {
+        return None;
+    }
+    let after_eq = &s[eq + 1..];
+    let lead = after_eq.iter().take_while(|&&b| is_space(b)).count();
+    let v = &after_eq[lead..];
+    let (value, end) = if v.first() == Some(&b'"') {
+        let end = skip_quoted(v, 0)?;
+        (&v[1..end - 1], end)
+    } else {
+        let end = v.iter().position(|&b| b == b',' || is_space(b)).unwrap_or(v.len());
+        if end == 0
+            || !v[..end].iter().all(|&b| chars::is(b, TOKEN) || matches!(b, b'/' | b':' | b'@' | b'=' | b'?'))
+        {
+            return None;
+        }
+        (&v[..end], end)
+    };
+    let after = trim(&v[end..]);
+    match after {
+        [] => Some((name, value, after)),
+        [b',', rest @ ..] => Some((name, value, trim(rest))),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_read() {
+        let a =
+            AuthParams::parse(br#"Digest username="bo\"b", realm = "a,b" ,nc=00000001,qop=auth"#).unwrap();
+        assert_eq!(a.scheme, b"Digest");
+        assert_eq!(a.get(b"USERNAME"), Some(&br#"bo\"b"#[..]));
+        assert_eq!(a.get(b"realm"), Some(&b"a,b"[..]));
+        assert_eq!(a.get(b"nc"), Some(&b"00000001"[..]));
+        assert_eq!(a.iter().count(), 4);
+    }
+
+    #[test]
+    fn broken_lists_are_refused() {
+        for s in
+            ["Digest", "", "Digest realm", "Digest realm=\"x", "Digest a=1 b=2", "Dig est", "Digest a=, b=1"]
+        {
+            assert!(AuthParams::parse(s.as_bytes()).is_none(), "{s}");
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! The reusable index of one message: offsets only.
+
+use crate::name::COUNT;
+use crate::via::Via;
+use crate::{Malformed, Name};
+use core::ops::Range;
+use wire::Transport;
+
+/// No header of that name.
+pub(crate) const NONE: u16 = u16::MAX;
+
+/// A range of the message's bytes; empty when what it names is absent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Span {
+    pub start: u32,
+    pub end: u32,
+}
+
+impl Span {
+    /// Where `part`, a slice of `whole`, stands. Address arithmetic on slices is safe; a slice from
+    /// elsewhere would only give an empty or out-of-range span, which [`Span::of`] reads as empty.
+    pub fn locate(whole: &[u8], part: &[u8]) -> Span {
+        let start = (part.as_ptr() as usize).wrapping_sub(whole.as_ptr() as usize);
+        let to_u32 = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        Span { start: to_u32(start), end: to_u32(start.wrapping_add(part.len())) }
+    }
+
+    /// The bytes of the span.
+    #[inline]
+    pub fn of(self, whole: &[u8]) -> &[u8] {
+        whole.get(self.range()).unwrap_or(b"")
+    }
+
+    #[inline]
+    pub fn range(self) -> Range<usize> {
+        self.start as usize..self.end as usize
+    }
+}
+
+/// One header field.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HeaderSpan {
+    pub name: Name,
+    /// The next header field of the same name.
+    pub next: u16,
+    /// Start of the line; the raw name is `line..line + name_len`.
+    pub line: u32,
+    pub name_len: u16,
+    pub value: Span,
+    /// After the line's CRLF.
+    pub line_end: u32,
+}
+
+/// The start line.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Start {
+    Request { method: Span, uri: Span },
+    Response { status: u16, reason: Span },
+}
+
+/// The topmost Via as offsets.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct ViaSpans {
+    raw: Span,
+    transport_name: Span,
+    host: Span,
+    branch: Span,
+    received: Option<Span>,
+    maddr: Option<Span>,
+    transport: Option<Transport>,
+    port: Option<u16>,
+    rport: Option<Option<u16>>,
+    ttl: Option<u8>,
+}
+
+impl ViaSpans {
+    pub fn new(whole: &[u8], via: &Via<'_>) -> ViaSpans {
+        let locate = |part| Span::locate(whole, part);
+        ViaSpans {
+            raw: locate(via.raw),
+            transport_name: locate(via.transport_name),
+            host: locate(via.host),
+            branch: if via.branch.is_empty() { Span::default() } else { locate(via.branch) },
+            received: via.received.map(locate),
+            maddr: via.maddr.map(locate),
+            transport: via.transport,
+            port: via.port,
+            rport: via.rport,
+            ttl: via.ttl,
+        }
+    }
+
+    pub fn of<'a>(&self, whole: &'a [u8]) -> Via<'a> {
+        Via {
+            transport: self.transport,
+            transport_name: self.transport_name.of(whole),
+            host: self.host.of(whole),
+            port: self.port,
+            branch: self.branch.of(whole),
+            received: self.received.map(|s| s.of(whole)),
+            rport: self.rport,
+            maddr: self.maddr.map(|s| s.of(whole)),
+            ttl: self.ttl,
+            raw: self.raw.of(whole),
+        }
+    }
+}
+
+/// Everything that was found in one message, as offsets.
+#[derive(Debug)]
+pub(crate) struct Spans {
+    pub start: Start,
+    pub headers: Vec<HeaderSpan>,
+    pub first: [u16; COUNT],
+    last: [u16; COUNT],
+    pub body: Span,
+    pub via: ViaSpans,
+    pub call_id: Span,
+    pub from_tag: Span,
+    pub to_tag: Span,
+    pub cseq: u32,
+    pub cseq_method: Span,
+    pub max_forwards: Option<u8>,
+    pub vias: usize,
+}
+
+impl Spans {
+    pub fn clear(&mut self) {
+        self.start = Start::Response { status: 0, reason: Span::default() };
+        self.headers.clear();
+        self.first = [NONE; COUNT];
+        self.body = Span::default();
+        self.call_id = Span::default();
+        self.from_tag = Span::default();
+        self.to_tag = Span::default();
+        self.cseq = 0;
+        self.cseq_method = Span::default();
+        self.max_forwards = None;
+        self.vias = 0;
+    }
+
+    /// Adds a header field to the list and to the chain of its name.
+    pub fn push(&mut self, header: HeaderSpan) {
+        let at = self.headers.len() as u16;
+        let name = header.name as usize;
+        if self.first[name] == NONE {
+            self.first[name] = at;
+        } else if let Some(previous) = self.headers.get_mut(usize::from(self.last[name])) {
+            previous.next = at;
+        }
+        self.last[name] = at;
+        self.headers.push(header);
+    }
+
+    /// The only header field of this name; an error if there are several.
+    pub fn single(&self, name: Name) -> Result<Option<&HeaderSpan>, Malformed> {
+        match self.headers.get(usize::from(self.first[name as usize])) {
+            None => Ok(None),
+            Some(header) if header.next == NONE => Ok(Some(header)),
+            Some(_) => Err(Malformed),
+        }
+    }
+}
+
+/// Memory for indexing messages, made once and reused. About 1.5 kB.
+#[derive(Debug)]
+pub struct Index {
+    pub(crate) spans: Spans,
+    /// Copy of a message that had folded headers.
+    pub(crate) unfolded: Vec<u8>,
+}
+
+impl Default for Index {
+    fn default() -> Index {
+        Index::new()
+    }
+}
+
+impl Index {
+    /// An index with room for a usual message.
+    pub fn new() -> Index {
+        let mut spans = Spans {
+            start: Start::Response { status: 0, reason: Span::default() },
+            headers: Vec::with_capacity(32),
+            first: [NONE; COUNT],
+            last: [NONE; COUNT],
+            body: Span::default(),
+            via: ViaSpans::default(),
+            call_id: Span::default(),
+            from_tag: Span::default(),
+            to_tag: Span::default(),
+            cseq: 0,
+            cseq_method: Span::default(),
+            max_forwards: None,
+            vias: 0,
+        };
+        spans.clear();
+        Index { spans, unfolded: Vec::new() }
+    }
+}

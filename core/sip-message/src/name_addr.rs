@@ -1,0 +1,106 @@
+//! `name-addr` and `addr-spec` with header parameters: From, To, Contact, Route and their kin.
+
+use crate::Malformed;
+use crate::Params;
+use crate::chars::trim;
+use crate::params::skip_quoted;
+
+/// One value of From, To, Contact, Route, Record-Route, Path ... (RFC 3261 section 25.1).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NameAddr<'a> {
+    /// Display name as written, with its quotes; empty if there is none.
+    pub display: &'a [u8],
+    /// The URI, without angle brackets.
+    pub uri: &'a [u8],
+    /// Header parameters: empty, or text that begins with `;`.
+    pub params: &'a [u8],
+}
+
+impl<'a> NameAddr<'a> {
+    /// Reads one value. Without angle brackets, what follows the first `;` belongs to the header and
+    /// not to the URI (section 20.10). The URI itself is not examined, save that it is not empty and
+    /// holds no white space or angle bracket.
+    pub fn parse(value: &'a [u8]) -> Result<NameAddr<'a>, Malformed> {
+        let value = trim(value);
+        let open = if value.first() == Some(&b'"') {
+            let after = skip_quoted(value, 0).ok_or(Malformed)?;
+            let gap = value[after..].iter().position(|&b| b == b'<').ok_or(Malformed)?;
+            if !trim(&value[after..after + gap]).is_empty() {
+                return Err(Malformed);
+            }
+            after + gap
+        } else {
+            match memchr::memchr2(b'<', b';', value) {
+                Some(at) if value[at] == b'<' => at,
+                semicolon => return NameAddr::bare(value, semicolon),
+            }
+        };
+        let close = open + memchr::memchr(b'>', &value[open..]).ok_or(Malformed)?;
+        let params = trim(&value[close + 1..]);
+        if !(params.is_empty() || params[0] == b';') {
+            return Err(Malformed);
+        }
+        let uri = &value[open + 1..close];
+        check_uri(uri)?;
+        Ok(NameAddr { display: trim(&value[..open]), uri, params })
+    }
+
+    /// The form without angle brackets.
+    fn bare(value: &'a [u8], semicolon: Option<usize>) -> Result<NameAddr<'a>, Malformed> {
+        let (uri, params) = value.split_at(semicolon.unwrap_or(value.len()));
+        let uri = trim(uri);
+        check_uri(uri)?;
+        // A comma in an addr-spec outside brackets would be a second value (section 20.10).
+        if uri.contains(&b',') {
+            return Err(Malformed);
+        }
+        Ok(NameAddr { display: b"", uri, params })
+    }
+
+    /// The value of a header parameter, as [`Params::get`].
+    pub fn param(&self, name: &[u8]) -> Option<&'a [u8]> {
+        Params::new(self.params).get(name)
+    }
+}
+
+fn check_uri(uri: &[u8]) -> Result<(), Malformed> {
+    let bad = uri.is_empty() || uri.iter().any(|&b| matches!(b, b' ' | b'\t' | b'<' | b'>' | b'"'));
+    if bad { Err(Malformed) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parts(s: &str) -> (String, String, String) {
+        let n = NameAddr::parse(s.as_bytes()).unwrap();
+        let text = |b: &[u8]| String::from_utf8_lossy(b).into_owned();
+        (text(n.display), text(n.uri), text(n.params))
+    }
+
+    #[test]
+    fn every_form_is_read() {
+        let own = |a: &str, b: &str, c: &str| (a.to_owned(), b.to_owned(), c.to_owned());
+        assert_eq!(parts("<sip:a@b>"), own("", "sip:a@b", ""));
+        assert_eq!(parts("Bob <sip:a@b;lr>;tag=1"), own("Bob", "sip:a@b;lr", ";tag=1"));
+        assert_eq!(parts("\"B \\\" <x> ;\"<sip:a@b> ; tag=1"), own("\"B \\\" <x> ;\"", "sip:a@b", "; tag=1"));
+        assert_eq!(parts("sip:a@b;tag=1"), own("", "sip:a@b", ";tag=1"));
+        assert_eq!(parts(" sip:a@b "), own("", "sip:a@b", ""));
+    }
+
+    #[test]
+    fn broken_forms_are_refused() {
+        for s in [
+            "",
+            "<>",
+            "<sip:a@b",
+            "\"open <sip:a@b>",
+            "\"x\" y <sip:a@b>",
+            "<sip:a@b> x",
+            "a b",
+            "\"x\" sip:a@b",
+        ] {
+            assert_eq!(NameAddr::parse(s.as_bytes()), Err(Malformed), "{s}");
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! Lists of `;name=value` parameters.
+
+use crate::chars::trim;
+
+/// The parameters of a header value or URI: iterates over `(name, value)`, names as written, values
+/// trimmed and with their quotes. A quoted value may hold `;`. Total: odd input gives odd
+/// parameters, never a failure.
+#[derive(Clone, Copy, Debug)]
+pub struct Params<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Params<'a> {
+    /// Reads from text that is empty or begins with `;` (a missing first `;` is forgiven).
+    pub fn new(text: &'a [u8]) -> Params<'a> {
+        Params { rest: text }
+    }
+
+    /// The value of the first parameter called `name` (any case); `Some(b"")` for one without value.
+    pub fn get(self, name: &[u8]) -> Option<&'a [u8]> {
+        for (n, v) in self {
+            if n.eq_ignore_ascii_case(name) {
+                return Some(v.unwrap_or(b""));
+            }
+        }
+        None
+    }
+}
+
+impl<'a> Iterator for Params<'a> {
+    type Item = (&'a [u8], Option<&'a [u8]>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            while let [b';' | b' ' | b'\t', rest @ ..] = self.rest {
+                self.rest = rest;
+            }
+            if self.rest.is_empty() {
+                return None;
+            }
+            let end = end_of_param(self.rest);
+            let (param, rest) = self.rest.split_at(end);
+            self.rest = rest;
+            let (name, value) = match param.iter().position(|&b| b == b'=') {
+                Some(eq) => (trim(&param[..eq]), Some(trim(&param[eq + 1..]))),
+                None => (trim(param), None),
+            };
+            if !name.is_empty() {
+                return Some((name, value));
+            }
+        }
+    }
+}
+
+/// Where the `;` that ends the parameter at the start of `s` stands, quotes respected.
+fn end_of_param(s: &[u8]) -> usize {
+    let mut i = 0;
+    while i < s.len() {
+        match s[i] {
+            b';' => return i,
+            b'"' => match skip_quoted(s, i) {
+                Some(after) => i = after,
+                None => return s.len(),
+            },
+            _ => i += 1,
+        }
+    }
+    s.len()
+}
+
+/// The position after the quoted string that opens at `s[open]`; `None` if it never closes.
+pub(crate) fn skip_quoted(s: &[u8], open: usize) -> Option<usize> {
+    let mut i = open + 1;
+    while i < s.len() {
+        match s[i] {
+            b'"' => return Some(i + 1),
+            b'\\' => i += 2,
+            _ => i += 1,
+        }
+    }
+    None
+}
+
+/// Appends `value` without its quotes and with its `\` escapes resolved (RFC 3261 section 25.1,
+/// `quoted-string`); a value that is not quoted is appended as it is.
+pub fn unquote(value: &[u8], out: &mut Vec<u8>) {
+    let [b'"', inner @ .., b'"'] = value else {
+        out.extend_from_slice(value);
+        return;
+    };
+    let mut bytes = inner.iter();
+    while let Some(&b) = bytes.next() {
+        if b == b'\\' {
+            out.extend(bytes.next());
+        } else {
+            out.push(b);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_keep_quotes_and_semicolons_inside_them() {
+        let p = Params::new(b";a=1 ; flag;q=\"x;y\\\";z\" ;;last = 2");
+        let all: Vec<_> = p.collect();
+        assert_eq!(
+            all,
+            [
+                (&b"a"[..], Some(&b"1"[..])),
+                (b"flag", None),
+                (b"q", Some(b"\"x;y\\\";z\"")),
+                (b"last", Some(b"2")),
+            ]
+        );
+        assert_eq!(p.get(b"FLAG"), Some(&b""[..]));
+        assert_eq!(p.get(b"none"), None);
+    }
+
+    #[test]
+    fn an_open_quote_ends_with_the_text() {
+        let all: Vec<_> = Params::new(b";a=\"never;closed").collect();
+        assert_eq!(all, [(&b"a"[..], Some(&b"\"never;closed"[..]))]);
+    }
+
+    #[test]
+    fn quoted_strings_are_resolved() {
+        let mut out = Vec::new();
+        unquote(br#""a\"b\\c""#, &mut out);
+        assert_eq!(out, br#"a"b\c"#);
+    }
+}

@@ -1,0 +1,410 @@
+//! One pass over a message.
+
+use crate::chars::{TOKEN, is, is_space, is_token, trim};
+use crate::index::{HeaderSpan, Index, NONE, Span, Spans, Start, ViaSpans};
+use crate::name::hash_step;
+use crate::number::{parse_u32, parse_u64};
+use crate::values::end_of_value;
+use crate::via::Via;
+use crate::{Limits, Message, Method, Name, NameAddr};
+
+/// What is wrong with a message that can still be answered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Flaw {
+    /// The status to answer a request with.
+    pub status: u16,
+    /// The reason phrase, naming what is wrong.
+    pub reason: &'static str,
+}
+
+/// Outcome of [`parse`].
+#[derive(Clone, Copy, Debug)]
+pub enum Parsed<'a> {
+    /// A message that meets the rules every element must enforce.
+    Good(Message<'a>),
+    /// A message with a fault. A request is answered with the flaw's status from what was found
+    /// (never if its method is ACK); a response is dropped (RFC 3261 sections 8.1.3.1, 18.3).
+    Bad(Message<'a>, Flaw),
+    /// Nothing that can be answered: no SIP, or no usable Via. The text says why.
+    Garbage(&'static str),
+}
+
+const fn flaw(status: u16, reason: &'static str) -> Flaw {
+    Flaw { status, reason }
+}
+
+/// Indexes one whole message: a datagram, or what [`frame`](crate::frame) cut out of a stream.
+///
+/// Leading line ends are passed over (RFC 3261 section 7.5), folded headers unfolded, and bytes
+/// after Content-Length dropped (section 18.3). Checked are: start line, header names, line ends,
+/// counts and sizes, the presence and form of Via, From, To, Call-ID and CSeq, that none of these nor
+/// Max-Forwards and Content-Length stands twice, and the values of the latter two.
+pub fn parse<'a>(bytes: &'a [u8], index: &'a mut Index, limits: &Limits) -> Parsed<'a> {
+    let mut bytes = bytes;
+    while let [b'\r', b'\n', rest @ ..] = bytes {
+        bytes = rest;
+    }
+    let Index { spans, unfolded } = index;
+    let mut scan = Scan::new(bytes, limits);
+    scan.run(spans);
+    if scan.folded {
+        unfold(bytes, unfolded);
+        bytes = &*unfolded;
+        scan = Scan::new(bytes, limits);
+        scan.run(spans);
+    }
+    if let Some(why) = scan.garbage {
+        return Parsed::Garbage(why);
+    }
+    if bytes.len() > limits.message {
+        scan.note(flaw(513, "Message Too Large"));
+    }
+    if let Err(why) = essentials(bytes, spans, limits, &mut scan.flaw) {
+        return Parsed::Garbage(why);
+    }
+    let message = Message::new(bytes, spans);
+    match scan.flaw {
+        None => Parsed::Good(message),
+        Some(flaw) => Parsed::Bad(message, flaw),
+    }
+}
+
+/// Replaces every fold of the head by spaces, length unchanged.
+fn unfold(bytes: &[u8], out: &mut Vec<u8>) {
+    out.clear();
+    out.extend_from_slice(bytes);
+    let mut i = 0;
+    while i + 2 < out.len() {
+        if out[i] == b'\r' && out[i + 1] == b'\n' {
+            if out[i + 2] == b'\r' {
+                return;
+            }
+            if is_space(out[i + 2]) {
+                out[i] = b' ';
+                out[i + 1] = b' ';
+            }
+            i += 2;
+        } else {
+            i += 1;
+        }
+    }
+}
+
+/// State of one pass.
+struct Scan<'b, 'l> {
+    bytes: &'b [u8],
+    limits: &'l Limits,
+    at: usize,
+    folded: bool,
+    garbage: Option<&'static str>,
+    flaw: Option<Flaw>,
+}
+
+impl<'b, 'l> Scan<'b, 'l> {
+    fn new(bytes: &'b [u8], limits: &'l Limits) -> Scan<'b, 'l> {
+        Scan { bytes, limits, at: 0, folded: false, garbage: None, flaw: None }
+    }
+
+    /// Keeps the first flaw.
+    #[cold]
+    fn note(&mut self, flaw: Flaw) {
+        self.flaw.get_or_insert(flaw);
+    }
+
+    fn run(&mut self, spans: &mut Spans) {
+        spans.clear();
+        let Some(end) = self.line_end(0) else {
+            self.garbage = Some("no start line");
+            return;
+        };
+        if let Err(why) = self.start_line(end, spans) {
+            self.garbage = Some(why);
+            return;
+        }
+        self.at = end + 2;
+        self.headers(spans);
+        let head_end = self.at;
+        if head_end > self.limits.head {
+            self.note(flaw(513, "Message Head Too Large"));
+        }
+        // NUL is legal nowhere in a head, not even escaped (RFC 3261 section 25.1).
+        if memchr::memchr(0, &self.bytes[..head_end]).is_some() {
+            self.note(flaw(400, "NUL in Header"));
+        }
+        self.body(head_end, spans);
+    }
+
+    /// The position of the CRLF that ends the line at `from`. A lone CR or LF is a flaw and counts as
+    /// part of the line, so that what follows it is never read as a header of its own.
+    #[inline]
+    fn line_end(&mut self, from: usize) -> Option<usize> {
+        let mut at = from;
+        loop {
+            let found = at + memchr::memchr2(b'\r', b'\n', self.bytes.get(at..)?)?;
+            if self.bytes[found] == b'\r' && self.bytes.get(found + 1) == Some(&b'\n') {
+                return Some(found);
+            }
+            self.note(flaw(400, "Lone CR or LF"));
+            at = found + 1;
+        }
+    }
+
+    fn start_line(&mut self, end: usize, spans: &mut Spans) -> Result<(), &'static str> {
+        let line = &self.bytes[..end];
+        if line.len() > 8 && line[..8].eq_ignore_ascii_case(b"SIP/2.0 ") {
+            return self.status_line(line, spans);
+        }
+        let trimmed = trim(line);
+        let last = trimmed.iter().rposition(|&b| b == b' ').ok_or("not SIP")?;
+        let version = &trimmed[last + 1..];
+        if version.len() < 5 || !version[..4].eq_ignore_ascii_case(b"SIP/") {
+            return Err("not SIP");
+        }
+        let first = trimmed.iter().position(|&b| b == b' ').ok_or("not SIP")?;
+        let method = &trimmed[..first];
+        let uri = trimmed.get(first + 1..last).unwrap_or(b"");
+        if !is_token(method) {
+            return Err("no method");
+        }
+        spans.start = Start::Request {
+            method: Span::locate(self.bytes, method),
+            uri: if uri.is_empty() { Span::default() } else { Span::locate(self.bytes, uri) },
+        };
+        if method.len() > self.limits.method {
+            self.note(flaw(400, "Method Too Long"));
+        } else if !version.eq_ignore_ascii_case(b"SIP/2.0") {
+            self.note(flaw(505, "Version Not Supported"));
+        } else if uri.len() > self.limits.uri {
+            self.note(flaw(414, "Request-URI Too Long"));
+        } else if trimmed.len() != line.len() || uri.is_empty() || uri.iter().any(|&b| b <= b' ' || b == 0x7f)
+        {
+            // Exactly one space on either side of the Request-URI (RFC 3261 section 7.1).
+            self.note(flaw(400, "Malformed Request-Line"));
+        }
+        Ok(())
+    }
+
+    fn status_line(&mut self, line: &[u8], spans: &mut Spans) -> Result<(), &'static str> {
+        let code = line.get(8..11).and_then(parse_u32).ok_or("no status code")?;
+        let status = u16::try_from(code).ok().filter(|s| (100..700).contains(s)).ok_or("no status code")?;
+        let reason = match line.get(11..) {
+            Some([]) | None => &line[11..],
+            Some([b' ', ..]) => &line[12..],
+            Some(_) => return Err("no status code"),
+        };
+        spans.start = Start::Response { status, reason: Span::locate(self.bytes, reason) };
+        Ok(())
+    }
+
+    /// Indexes header lines up to and including the empty line.
+    fn headers(&mut self, spans: &mut Spans) {
+        loop {
+            match self.bytes.get(self.at..self.at + 2) {
+                Some(b"\r\n") => {
+                    self.at += 2;
+                    return;
+                }
+                Some([first, _]) if is_space(*first) => {
+                    self.folded = true;
+                    return;
+                }
+                Some(_) => {}
+                None => return self.unfinished(),
+            }
+            if spans.headers.len() >= self.limits.headers {
+                self.note(flaw(513, "Too Many Header Fields"));
+                return;
+            }
+            if !self.header(spans) {
+                return self.unfinished();
+            }
+        }
+    }
+
+    #[cold]
+    fn unfinished(&mut self) {
+        self.at = self.bytes.len();
+        self.note(flaw(400, "Head Not Finished"));
+    }
+
+    /// Indexes the line at `self.at`; `false` if it does not end.
+    fn header(&mut self, spans: &mut Spans) -> bool {
+        let line = self.at;
+        let bytes = self.bytes;
+        let mut at = line;
+        let mut hash = 0;
+        while let Some(&b) = bytes.get(at) {
+            if !is(b, TOKEN) {
+                break;
+            }
+            hash = hash_step(hash, b);
+            at += 1;
+        }
+        let name = &bytes[line..at];
+        while bytes.get(at).is_some_and(|&b| is_space(b)) {
+            at += 1;
+        }
+        let has_colon = bytes.get(at) == Some(&b':');
+        let Some(end) = self.line_end(if has_colon { at + 1 } else { line }) else { return false };
+        self.at = end + 2;
+        if !has_colon || name.is_empty() || name.len() > self.limits.name {
+            self.note(flaw(400, "Malformed Header Field"));
+            return true;
+        }
+        if end - line > self.limits.header {
+            self.note(flaw(513, "Header Field Too Large"));
+        }
+        let value = trim(&bytes[at + 1..end]);
+        let name_kind = Name::from_hashed(name, hash);
+        if name_kind == Name::Via {
+            spans.vias += 1 + memchr::memchr_iter(b',', value).count();
+        }
+        spans.push(HeaderSpan {
+            name: name_kind,
+            next: NONE,
+            line: line as u32,
+            name_len: name.len() as u16,
+            value: Span::locate(bytes, value),
+            line_end: self.at as u32,
+        });
+        // A fold after this line joins the next one to it: seen by the caller's loop.
+        true
+    }
+
+    /// Cuts the body by Content-Length (RFC 3261 sections 18.3 and 20.14).
+    fn body(&mut self, head_end: usize, spans: &mut Spans) {
+        let available = self.bytes.len() - head_end;
+        let length = match spans.single(Name::ContentLength) {
+            Ok(None) => available,
+            Ok(Some(header)) => match parse_u64(header.value.of(self.bytes)) {
+                Some(n) if n <= available as u64 => n as usize,
+                Some(_) => {
+                    self.note(flaw(400, "Body Shorter Than Content-Length"));
+                    available
+                }
+                None => {
+                    self.note(flaw(400, "Malformed Content-Length"));
+                    0
+                }
+            },
+            Err(_) => {
+                self.note(flaw(400, "Two Content-Length Header Fields"));
+                0
+            }
+        };
+        spans.body = Span { start: head_end as u32, end: (head_end + length) as u32 };
+        if length > self.limits.body {
+            self.note(flaw(413, "Request Entity Too Large"));
+        }
+    }
+}
+
+/// Reads the header fields that every message must have (RFC 3261 section 8.1.1). The first flaw
+/// is kept in `kept`; an error means that no answer is possible.
+fn essentials(
+    bytes: &[u8],
+    spans: &mut Spans,
+    limits: &Limits,
+    kept: &mut Option<Flaw>,
+) -> Result<(), &'static str> {
+    let via_line = spans.headers.get(usize::from(spans.first[Name::Via as usize])).ok_or("no Via")?;
+    let value = via_line.value.of(bytes);
+    let via = Via::parse(trim(&value[..end_of_value(value)])).map_err(|_| "malformed Via")?;
+    if via.branch.len() > limits.token {
+        return Err("branch too long");
+    }
+    spans.via = ViaSpans::new(bytes, &via);
+    let mut note = |f: Option<Flaw>| {
+        if let Some(f) = f {
+            kept.get_or_insert(f);
+        }
+    };
+    if spans.vias > limits.vias {
+        note(Some(flaw(513, "Too Many Via Header Fields")));
+    }
+    note(call_id(bytes, spans, limits));
+    note(tags(bytes, spans, limits));
+    note(cseq(bytes, spans));
+    note(max_forwards(bytes, spans));
+    Ok(())
+}
+
+fn call_id(bytes: &[u8], spans: &mut Spans, limits: &Limits) -> Option<Flaw> {
+    let header = match spans.single(Name::CallId) {
+        Ok(Some(header)) => header,
+        Ok(None) => return Some(flaw(400, "Missing Call-ID")),
+        Err(_) => return Some(flaw(400, "Two Call-ID Header Fields")),
+    };
+    let value = header.value.of(bytes);
+    if value.is_empty() || value.len() > limits.token || value.iter().any(|&b| b <= b' ') {
+        return Some(flaw(400, "Malformed Call-ID"));
+    }
+    spans.call_id = header.value;
+    None
+}
+
+fn tags(bytes: &[u8], spans: &mut Spans, limits: &Limits) -> Option<Flaw> {
+    let from =
+        tag(bytes, spans, Name::From, limits, ["Missing From", "Malformed From", "Two From Header Fields"]);
+    let to = tag(bytes, spans, Name::To, limits, ["Missing To", "Malformed To", "Two To Header Fields"]);
+    spans.from_tag = *from.as_ref().unwrap_or(&Span::default());
+    spans.to_tag = *to.as_ref().unwrap_or(&Span::default());
+    from.err().or(to.err())
+}
+
+fn tag(
+    bytes: &[u8],
+    spans: &Spans,
+    name: Name,
+    limits: &Limits,
+    says: [&'static str; 3],
+) -> Result<Span, Flaw> {
+    let [missing, malformed, twice] = says;
+    let header = spans.single(name).map_err(|_| flaw(400, twice))?.ok_or(flaw(400, missing))?;
+    let addr = NameAddr::parse(header.value.of(bytes)).map_err(|_| flaw(400, malformed))?;
+    match addr.param(b"tag") {
+        None => Ok(Span::default()),
+        Some(tag) if is_token(tag) && tag.len() <= limits.token => Ok(Span::locate(bytes, tag)),
+        Some(_) => Err(flaw(400, malformed)),
+    }
+}
+
+fn cseq(bytes: &[u8], spans: &mut Spans) -> Option<Flaw> {
+    let header = match spans.single(Name::CSeq) {
+        Ok(Some(header)) => header,
+        Ok(None) => return Some(flaw(400, "Missing CSeq")),
+        Err(_) => return Some(flaw(400, "Two CSeq Header Fields")),
+    };
+    let value = header.value.of(bytes);
+    let digits = value.iter().take_while(|b| b.is_ascii_digit()).count();
+    let method = trim(&value[digits..]);
+    // Less than 2**31 (section 8.1.1.5).
+    let number = parse_u32(&value[..digits]).filter(|&n| n < 1 << 31);
+    let spaced = value.get(digits).is_some_and(|&b| is_space(b));
+    let Some(number) = number.filter(|_| spaced && is_token(method)) else {
+        return Some(flaw(400, "Malformed CSeq"));
+    };
+    spans.cseq = number;
+    spans.cseq_method = Span::locate(bytes, method);
+    match spans.start {
+        Start::Request { method: m, .. } if m.of(bytes) != method => {
+            // RFC 4475 section 3.1.2.18: 501 where the method is unknown as well.
+            let unknown = matches!(Method::from_bytes(m.of(bytes)), Method::Other(_));
+            Some(if unknown { flaw(501, "Not Implemented") } else { flaw(400, "CSeq Method Mismatch") })
+        }
+        _ => None,
+    }
+}
+
+fn max_forwards(bytes: &[u8], spans: &mut Spans) -> Option<Flaw> {
+    let header = match spans.single(Name::MaxForwards) {
+        Ok(None) => return None,
+        Ok(Some(header)) => header,
+        Err(_) => return Some(flaw(400, "Two Max-Forwards Header Fields")),
+    };
+    spans.max_forwards = parse_u32(header.value.of(bytes)).and_then(|n| u8::try_from(n).ok());
+    match spans.max_forwards {
+        Some(_) => None,
+        None => Some(flaw(400, "Malformed Max-Forwards")),
+    }
+}

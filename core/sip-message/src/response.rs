@@ -1,0 +1,124 @@
+//! Responses made from a request.
+
+use crate::number::push_u64;
+use crate::via::push_received;
+use crate::{Message, Name};
+use core::net::SocketAddr;
+
+/// Appends a response to `request` (RFC 3261 section 8.2.6.2): status line, every Via with the
+/// topmost one completed from the packet's source, From, To, Call-ID and CSeq as received, then
+/// `extra` (whole header lines), then `Content-Length: 0`.
+///
+/// `to_tag` is added to a To without tag, except in a 100 (section 8.2.6.2); empty adds none.
+/// `source` is where the request came from, with whether to add an `rport` unasked; `None` leaves
+/// the Via alone (the bytes at hand have been through this already).
+pub fn write_response(
+    request: &Message<'_>,
+    status: u16,
+    reason: &[u8],
+    to_tag: &[u8],
+    source: Option<(SocketAddr, bool)>,
+    extra: &[u8],
+    out: &mut Vec<u8>,
+) {
+    out.reserve(512);
+    out.extend_from_slice(b"SIP/2.0 ");
+    push_u64(u64::from(status), out);
+    out.push(b' ');
+    out.extend_from_slice(if reason.is_empty() { reason_phrase(status) } else { reason });
+    out.extend_from_slice(b"\r\n");
+    push_vias(request, source, out);
+    for name in [Name::From, Name::To, Name::CallId, Name::CSeq] {
+        let Some(header) = request.header(name) else { continue };
+        out.extend_from_slice(name.as_str().as_bytes());
+        out.extend_from_slice(b": ");
+        out.extend_from_slice(header.value);
+        if name == Name::To && status > 100 && request.to_tag().is_empty() && !to_tag.is_empty() {
+            out.extend_from_slice(b";tag=");
+            out.extend_from_slice(to_tag);
+        }
+        out.extend_from_slice(b"\r\n");
+    }
+    out.extend_from_slice(extra);
+    out.extend_from_slice(b"Content-Length: 0\r\n\r\n");
+}
+
+fn push_vias(request: &Message<'_>, source: Option<(SocketAddr, bool)>, out: &mut Vec<u8>) {
+    let top = request.via();
+    for (i, header) in request.headers(Name::Via).enumerate() {
+        out.extend_from_slice(b"Via: ");
+        match source {
+            Some((source, always_rport)) if i == 0 => {
+                push_received(&top, source, always_rport, out);
+                out.extend_from_slice(header.value.get(top.raw.len()..).unwrap_or(b""));
+            }
+            _ => out.extend_from_slice(header.value),
+        }
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+/// The usual reason phrase of a status code (RFC 3261 section 21 and later RFCs).
+pub const fn reason_phrase(status: u16) -> &'static [u8] {
+    match status {
+        100 => b"Trying",
+        180 => b"Ringing",
+        181 => b"Call Is Being Forwarded",
+        182 => b"Queued",
+        183 => b"Session Progress",
+        200 => b"OK",
+        202 => b"Accepted",
+        300 => b"Multiple Choices",
+        301 => b"Moved Permanently",
+        302 => b"Moved Temporarily",
+        305 => b"Use Proxy",
+        400 => b"Bad Request",
+        401 => b"Unauthorized",
+        403 => b"Forbidden",
+        404 => b"Not Found",
+        405 => b"Method Not Allowed",
+        406 => b"Not Acceptable",
+        407 => b"Proxy Authentication Required",
+        408 => b"Request Timeout",
+        410 => b"Gone",
+        413 => b"Request Entity Too Large",
+        414 => b"Request-URI Too Long",
+        415 => b"Unsupported Media Type",
+        416 => b"Unsupported URI Scheme",
+        420 => b"Bad Extension",
+        421 => b"Extension Required",
+        423 => b"Interval Too Brief",
+        430 => b"Flow Failed",
+        439 => b"First Hop Lacks Outbound Support",
+        440 => b"Max-Breadth Exceeded",
+        480 => b"Temporarily Unavailable",
+        481 => b"Call/Transaction Does Not Exist",
+        482 => b"Loop Detected",
+        483 => b"Too Many Hops",
+        484 => b"Address Incomplete",
+        485 => b"Ambiguous",
+        486 => b"Busy Here",
+        487 => b"Request Terminated",
+        488 => b"Not Acceptable Here",
+        491 => b"Request Pending",
+        500 => b"Server Internal Error",
+        501 => b"Not Implemented",
+        502 => b"Bad Gateway",
+        503 => b"Service Unavailable",
+        504 => b"Server Time-out",
+        505 => b"Version Not Supported",
+        513 => b"Message Too Large",
+        600 => b"Busy Everywhere",
+        603 => b"Decline",
+        604 => b"Does Not Exist Anywhere",
+        606 => b"Not Acceptable",
+        other => match other / 100 {
+            1 => b"Progress",
+            2 => b"Success",
+            3 => b"Redirection",
+            4 => b"Request Failure",
+            5 => b"Server Failure",
+            _ => b"Global Failure",
+        },
+    }
+}

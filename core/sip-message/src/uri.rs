@@ -1,0 +1,454 @@
+//! URIs of RFC 3261 section 19.1 and, as far as a proxy needs them, RFC 3966.
+
+use crate::Params;
+use crate::chars::{self, HEADERS, HOST, PARAM, PASSWORD, USER};
+use crate::number::parse_u32;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use wire::Transport;
+
+/// The scheme of a URI.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scheme<'a> {
+    /// `sip`
+    Sip,
+    /// `sips`
+    Sips,
+    /// `tel` (RFC 3966)
+    Tel,
+    /// Any other; a request for it is answered 416 (RFC 3261 section 16.3).
+    Other(&'a [u8]),
+}
+
+/// A URI whose parts have been checked against the grammar.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Uri<'a> {
+    /// The scheme.
+    pub scheme: Scheme<'a>,
+    /// User part with its escapes; the number of a `tel` URI.
+    pub user: Option<&'a [u8]>,
+    /// Password, discouraged by section 19.1.1.
+    pub password: Option<&'a [u8]>,
+    /// Host name or address, IPv6 with its brackets. Empty for `tel`; the opaque part of others.
+    pub host: &'a [u8],
+    /// Port, if one is written.
+    pub port: Option<u16>,
+    /// URI parameters: empty, or text that begins with `;`.
+    pub params: &'a [u8],
+    /// Headers: empty, or text that begins with `?`.
+    pub headers: &'a [u8],
+}
+
+/// What is wrong with a URI.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum UriError {
+    /// No scheme, or one that is not a scheme.
+    Scheme,
+    /// The user part holds what it must not.
+    User,
+    /// The host is no host name and no address.
+    Host,
+    /// The port is no number of 1 to 65535.
+    Port,
+    /// A parameter or header holds what it must not.
+    Params,
+}
+
+impl<'a> Uri<'a> {
+    /// Reads and checks a URI.
+    pub fn parse(s: &'a [u8]) -> Result<Uri<'a>, UriError> {
+        let colon = s.iter().take(32).position(|&b| b == b':').ok_or(UriError::Scheme)?;
+        let (name, rest) = (&s[..colon], &s[colon + 1..]);
+        let scheme = match name {
+            _ if name.eq_ignore_ascii_case(b"sip") => Scheme::Sip,
+            _ if name.eq_ignore_ascii_case(b"sips") => Scheme::Sips,
+            _ if name.eq_ignore_ascii_case(b"tel") => return tel(rest),
+            [first, ..] if first.is_ascii_alphabetic() && name.iter().all(|&b| is_scheme(b)) => {
+                return other(name, rest);
+            }
+            _ => return Err(UriError::Scheme),
+        };
+        let (user, password, rest) = userinfo(rest)?;
+        let (host, port, rest) = hostport(rest)?;
+        let question = memchr::memchr(b'?', rest).unwrap_or(rest.len());
+        let (params, headers) = rest.split_at(question);
+        let params_fit = params.is_empty() || (params[0] == b';' && chars::all_escaped(params, PARAM));
+        let headers_fit = headers.is_empty() || chars::all_escaped(&headers[1..], HEADERS);
+        if !(params_fit && headers_fit) {
+            return Err(UriError::Params);
+        }
+        Ok(Uri { scheme, user, password, host, port, params, headers })
+    }
+
+    /// The value of a URI parameter; `Some(b"")` for one without value.
+    pub fn param(&self, name: &[u8]) -> Option<&'a [u8]> {
+        if self.params.is_empty() {
+            return None;
+        }
+        Params::new(self.params).get(name)
+    }
+
+    /// The `transport` parameter, if it names a transport we know of.
+    pub fn transport(&self) -> Option<Transport> {
+        self.param(b"transport").and_then(Transport::from_name)
+    }
+
+    /// The host as an address, if it is one.
+    pub fn host_ip(&self) -> Option<IpAddr> {
+        parse_ip(self.host)
+    }
+
+    /// Whether the scheme is `sip` or `sips`.
+    pub fn is_sip(&self) -> bool {
+        matches!(self.scheme, Scheme::Sip | Scheme::Sips)
+    }
+
+    /// Appends the address-of-record in canonical form (RFC 3261 section 10.3 step 5): `user@host`,
+    /// escapes of the user resolved where they stand for characters that need none, host in lower
+    /// case, no port, parameters or headers.
+    pub fn write_aor(&self, out: &mut Vec<u8>) {
+        if let Some(user) = self.user {
+            unescape_user(user, out);
+            out.push(b'@');
+        }
+        out.extend(self.host.iter().map(u8::to_ascii_lowercase));
+    }
+
+    /// Equality of section 19.1.4.
+    pub fn equivalent(&self, other: &Uri<'_>) -> bool {
+        let users = match (self.user, other.user) {
+            (None, None) => true,
+            (Some(a), Some(b)) => same_unescaped(a, b, false),
+            _ => false,
+        };
+        users
+            && same_scheme(self.scheme, other.scheme)
+            && same_password(self.password, other.password)
+            && self.host.eq_ignore_ascii_case(other.host)
+            && self.port == other.port
+            && same_params(self, other)
+            && same_headers(self.headers, other.headers)
+    }
+}
+
+const fn is_scheme(b: u8) -> bool {
+    b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.')
+}
+
+fn tel(rest: &[u8]) -> Result<Uri<'_>, UriError> {
+    let end = memchr::memchr(b';', rest).unwrap_or(rest.len());
+    let (number, params) = rest.split_at(end);
+    let is_number =
+        |b: u8| b.is_ascii_hexdigit() || matches!(b, b'+' | b'-' | b'.' | b'(' | b')' | b'*' | b'#');
+    if number.is_empty() || !number.iter().all(|&b| is_number(b)) {
+        return Err(UriError::User);
+    }
+    if !chars::all_escaped(params, PARAM) {
+        return Err(UriError::Params);
+    }
+    Ok(Uri {
+        scheme: Scheme::Tel,
+        user: Some(number),
+        password: None,
+        host: b"",
+        port: None,
+        params,
+        headers: b"",
+    })
+}
+
+fn other<'a>(name: &'a [u8], opaque: &'a [u8]) -> Result<Uri<'a>, UriError> {
+    if opaque.is_empty() || opaque.iter().any(|&b| b <= b' ' || matches!(b, b'<' | b'>' | b'"' | 0x7f)) {
+        return Err(UriError::Host);
+    }
+    let scheme = Scheme::Other(name);
+    Ok(Uri { scheme, user: None, password: None, host: opaque, port: None, params: b"", headers: b"" })
+}
+
+type Userinfo<'a> = (Option<&'a [u8]>, Option<&'a [u8]>, &'a [u8]);
+
+/// Splits `user[:password]@` off. An `@` can stand nowhere else in a valid URI.
+fn userinfo(s: &[u8]) -> Result<Userinfo<'_>, UriError> {
+    let Some(at) = memchr::memchr(b'@', s) else { return Ok((None, None, s)) };
+    let (info, rest) = (&s[..at], &s[at + 1..]);
+    let (user, password) = match info.iter().position(|&b| b == b':') {
+        Some(colon) => (&info[..colon], Some(&info[colon + 1..])),
+        None => (info, None),
+    };
+    if user.is_empty() || !chars::all_escaped(user, USER) {
+        return Err(UriError::User);
+    }
+    if password.is_some_and(|p| !chars::all_escaped(p, PASSWORD)) {
+        return Err(UriError::User);
+    }
+    Ok((Some(user), password, rest))
+}
+
+type HostPort<'a> = (&'a [u8], Option<u16>, &'a [u8]);
+
+/// Splits `host[:port]` off the front of `s`. Shared with Via's `sent-by`.
+pub(crate) fn hostport(s: &[u8]) -> Result<HostPort<'_>, UriError> {
+    let end = if s.first() == Some(&b'[') {
+        let close = memchr::memchr(b']', s).ok_or(UriError::Host)?;
+        parse_ipv6(&s[1..close]).ok_or(UriError::Host)?;
+        close + 1
+    } else {
+        let end = s.iter().position(|&b| !chars::is(b, HOST)).unwrap_or(s.len());
+        if end == 0 || end > 255 {
+            return Err(UriError::Host);
+        }
+        end
+    };
+    let (host, rest) = s.split_at(end);
+    let [b':', digits @ ..] = rest else { return Ok((host, None, rest)) };
+    let end = digits.iter().position(|b| !b.is_ascii_digit()).unwrap_or(digits.len());
+    let port = parse_u32(&digits[..end]).and_then(|p| u16::try_from(p).ok()).filter(|&p| p != 0);
+    Ok((host, Some(port.ok_or(UriError::Port)?), &digits[end..]))
+}
+
+/// An address as it stands in a URI or Via: IPv6 with brackets, or (as `received` has it) without.
+pub(crate) fn parse_ip(host: &[u8]) -> Option<IpAddr> {
+    match host {
+        [b'[', inner @ .., b']'] => parse_ipv6(inner).map(IpAddr::V6),
+        [b'0'..=b'9', ..] => match parse_ipv4(host) {
+            Some(ip) => Some(IpAddr::V4(ip)),
+            None => parse_ipv6(host).map(IpAddr::V6),
+        },
+        _ if host.contains(&b':') => parse_ipv6(host).map(IpAddr::V6),
+        _ => None,
+    }
+}
+
+/// Dotted quad. Written out because it runs for every message and the standard library's parser
+/// wants a `str` and costs several times as much.
+fn parse_ipv4(s: &[u8]) -> Option<Ipv4Addr> {
+    let mut octets = [0u8; 4];
+    let mut at = 0;
+    let mut value: Option<u16> = None;
+    for &b in s {
+        match b {
+            b'0'..=b'9' => {
+                let v = value.unwrap_or(0) * 10 + u16::from(b - b'0');
+                // No leading zeros: some readers take them for octal.
+                if v > 255 || value == Some(0) {
+                    return None;
+                }
+                value = Some(v);
+            }
+            b'.' if at < 3 => {
+                octets[at] = u8::try_from(value?).ok()?;
+                at += 1;
+                value = None;
+            }
+            _ => return None,
+        }
+    }
+    if at != 3 {
+        return None;
+    }
+    octets[3] = u8::try_from(value?).ok()?;
+    Some(Ipv4Addr::from(octets))
+}
+
+fn parse_ipv6(s: &[u8]) -> Option<Ipv6Addr> {
+    if s.len() > 45 {
+        return None;
+    }
+    core::str::from_utf8(s).ok()?.parse().ok()
+}
+
+/// Resolves escapes that stand for characters a user part may hold as they are.
+fn unescape_user(user: &[u8], out: &mut Vec<u8>) {
+    let mut i = 0;
+    while i < user.len() {
+        match (user[i], chars::unhex(user, i)) {
+            (b'%', Some(b)) if b != b'%' && chars::is(b, USER) => {
+                out.push(b);
+                i += 3;
+            }
+            // Others stay escaped; upper case so that equal ones compare equal.
+            (b'%', Some(_)) => {
+                out.extend(user[i..i + 3].iter().map(u8::to_ascii_uppercase));
+                i += 3;
+            }
+            (b, _) => {
+                out.push(b);
+                i += 1;
+            }
+        }
+    }
+}
+
+/// The unescaped bytes of `s`.
+fn unescaped(s: &[u8]) -> impl Iterator<Item = u8> + '_ {
+    let mut i = 0;
+    core::iter::from_fn(move || {
+        let b = *s.get(i)?;
+        match (b, chars::unhex(s, i)) {
+            (b'%', Some(escaped)) => {
+                i += 3;
+                Some(escaped)
+            }
+            _ => {
+                i += 1;
+                Some(b)
+            }
+        }
+    })
+}
+
+fn same_unescaped(a: &[u8], b: &[u8], fold_case: bool) -> bool {
+    if fold_case {
+        unescaped(a).map(|b| b.to_ascii_lowercase()).eq(unescaped(b).map(|b| b.to_ascii_lowercase()))
+    } else {
+        unescaped(a).eq(unescaped(b))
+    }
+}
+
+fn same_scheme(a: Scheme<'_>, b: Scheme<'_>) -> bool {
+    match (a, b) {
+        (Scheme::Other(a), Scheme::Other(b)) => a.eq_ignore_ascii_case(b),
+        _ => a == b,
+    }
+}
+
+fn same_password(a: Option<&[u8]>, b: Option<&[u8]>) -> bool {
+    match (a, b) {
+        (Some(a), Some(b)) => same_unescaped(a, b, false),
+        (None, None) => true,
+        _ => false,
+    }
+}
+
+/// A parameter in both must match; `user`, `ttl`, `method`, `maddr` and `transport` must match even
+/// when one lacks it (19.1.4 names the first four and treats transport alike in its examples).
+fn same_params(a: &Uri<'_>, b: &Uri<'_>) -> bool {
+    if a.params == b.params {
+        return true;
+    }
+    let one_way = |x: &Uri<'_>, y: &Uri<'_>| {
+        Params::new(x.params).all(|(name, value)| match y.param(name) {
+            Some(other) => same_unescaped(value.unwrap_or(b""), other, true),
+            None => ![&b"user"[..], b"ttl", b"method", b"maddr", b"transport"]
+                .iter()
+                .any(|n| n.eq_ignore_ascii_case(name)),
+        })
+    };
+    one_way(a, b) && one_way(b, a)
+}
+
+/// Header components count, in any order.
+fn same_headers(a: &[u8], b: &[u8]) -> bool {
+    if a == b {
+        return true;
+    }
+    let parts = |s: &[u8]| s.get(1..).unwrap_or(b"").split(|&b| b == b'&').filter(|p| !p.is_empty()).count();
+    let subset = |x: &[u8], y: &[u8]| {
+        x.get(1..)
+            .unwrap_or(b"")
+            .split(|&b| b == b'&')
+            .filter(|p| !p.is_empty())
+            .all(|p| y.get(1..).unwrap_or(b"").split(|&b| b == b'&').any(|q| same_unescaped(p, q, true)))
+    };
+    // Quadratic in the number of headers, so bounded.
+    parts(a) == parts(b) && parts(a) <= 32 && subset(a, b) && subset(b, a)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn uri(s: &str) -> Uri<'_> {
+        Uri::parse(s.as_bytes()).unwrap_or_else(|e| panic!("{s}: {e:?}"))
+    }
+
+    #[test]
+    fn parts_are_found() {
+        let u = uri("sip:alice:pw@Example.com:5070;transport=TCP;lr?Subject=x&a=b");
+        assert_eq!((u.user, u.password), (Some(&b"alice"[..]), Some(&b"pw"[..])));
+        assert_eq!((u.host, u.port), (&b"Example.com"[..], Some(5070)));
+        assert_eq!(u.transport(), Some(Transport::Tcp));
+        assert_eq!(u.param(b"lr"), Some(&b""[..]));
+        assert_eq!(u.headers, b"?Subject=x&a=b");
+        let u = uri("sips:[2001:db8::10]:5070");
+        assert_eq!((u.scheme, u.user, u.host_ip()), (Scheme::Sips, None, "2001:db8::10".parse().ok()));
+        let u = uri("sip:user;par=u%40example.net@example.com");
+        assert_eq!(u.user, Some(&b"user;par=u%40example.net"[..]));
+        assert_eq!(uri("tel:+1-972-555-2222;isub=1").user, Some(&b"+1-972-555-2222"[..]));
+        assert_eq!(uri("nobodyKnowsThisScheme:totallyopaque").host, b"totallyopaque");
+        assert_eq!(uri("sip:10.0.0.1").host_ip(), "10.0.0.1".parse().ok());
+        assert_eq!(uri("sip:010.0.0.1").host_ip(), None);
+    }
+
+    #[test]
+    fn broken_uris_are_refused() {
+        use UriError::*;
+        for (s, e) in [
+            ("", Scheme),
+            ("alice@example.com", Scheme),
+            ("<sip:a@b>", Scheme),
+            ("sip:", Host),
+            ("sip:@b", User),
+            ("sip:a b@c", User),
+            ("sip:a%0@c", User),
+            ("sip:a@b@c", Params),
+            ("sip:a@b:0", Port),
+            ("sip:a@b:99999", Port),
+            ("sip:a@b:", Port),
+            ("sip:[::g]", Host),
+            ("sip:[::1", Host),
+            ("sip:a@b;x=\"y\"", Params),
+            ("sip:a@b; lr", Params),
+            ("sip:a@b?x=%zz", Params),
+            ("tel:", User),
+        ] {
+            assert_eq!(Uri::parse(s.as_bytes()), Err(e), "{s}");
+        }
+    }
+
+    #[test]
+    fn aor_is_canonical() {
+        let aor = |s: &str| {
+            let mut out = Vec::new();
+            uri(s).write_aor(&mut out);
+            String::from_utf8(out).unwrap()
+        };
+        assert_eq!(aor("sip:%61lice@EXAMPLE.com:5060;x=y"), "alice@example.com");
+        assert_eq!(aor("sips:a%20b%2fc@x"), "a%20b/c@x");
+        assert_eq!(aor("sip:null-%00@x"), "null-%00@x");
+        assert_eq!(aor("sip:Example.com"), "example.com");
+        assert_eq!(aor("sip:a%25b@x"), "a%25b@x");
+    }
+
+    /// The examples of RFC 3261 section 19.1.4.
+    #[test]
+    fn equality_follows_the_rfc() {
+        let equal = [
+            ("sip:%61lice@atlanta.com;transport=TCP", "sip:alice@AtLanTa.CoM;Transport=tcp"),
+            ("sip:carol@chicago.com", "sip:carol@chicago.com;newparam=5"),
+            ("sip:carol@chicago.com", "sip:carol@chicago.com;security=on"),
+            (
+                "sip:biloxi.com;transport=tcp;method=REGISTER?to=sip:bob%40biloxi.com",
+                "sip:biloxi.com;method=REGISTER;transport=tcp?to=sip:bob%40biloxi.com",
+            ),
+            (
+                "sip:alice@atlanta.com?subject=project%20x&priority=urgent",
+                "sip:alice@atlanta.com?priority=urgent&subject=project%20x",
+            ),
+        ];
+        for (a, b) in equal {
+            assert!(uri(a).equivalent(&uri(b)) && uri(b).equivalent(&uri(a)), "{a} {b}");
+        }
+        let different = [
+            ("SIP:ALICE@AtLanTa.CoM;Transport=udp", "sip:alice@AtLanTa.CoM;Transport=UDP"),
+            ("sip:bob@biloxi.com", "sip:bob@biloxi.com:5060"),
+            ("sip:bob@biloxi.com", "sip:bob@biloxi.com;transport=udp"),
+            ("sip:bob@biloxi.com", "sip:bob@biloxi.com:6000;transport=tcp"),
+            ("sip:carol@chicago.com;security=on", "sip:carol@chicago.com;security=off"),
+            ("sip:carol@chicago.com", "sip:carol@chicago.com?Subject=next%20meeting"),
+            ("sip:bob@phone21.boxesbybob.com", "sip:bob@192.0.2.4"),
+        ];
+        for (a, b) in different {
+            assert!(!uri(a).equivalent(&uri(b)) && !uri(b).equivalent(&uri(a)), "{a} {b}");
+        }
+    }
+}
