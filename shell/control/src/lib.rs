@@ -1,1 +1,6 @@
-//! control
+//! What operates the server rather than serves calls: configuration, the admin HTTP API and its
+//! client, metrics, logging, and the word to the service manager.
+//!
+//! Nothing here knows what a SIP method means; method names in the configuration are words.
+
+pub mod config;

@@ -1,0 +1,55 @@
+//! Which section each key belongs to, so that a key in the wrong place can be sent to the right
+//! one. A test holds this list against what the reader asks for.
+
+/// Keys of every section that has a fixed set; `""` is the top of the file.
+pub(super) const KEYS: &[(&str, &[&str])] = &[
+    ("", &["domains", "aliases", "listen", "advertise", "workers", "data_dir"]),
+    ("auth", &["enabled", "challenge", "realm", "algorithms", "require_qop", "nonce_lifetime", "bind_from"]),
+    ("registrar", &["min_expires", "max_expires", "default_expires", "max_bindings", "service_route"]),
+    (
+        "proxy",
+        &[
+            "mode",
+            "fork",
+            "record_route",
+            "recurse_redirects",
+            "max_breadth",
+            "max_forwards",
+            "timer_c",
+            "mtu",
+        ],
+    ),
+    ("voicemail", &["target", "on", "no_answer_timeout"]),
+    (
+        "trunk",
+        &["name", "targets", "sources", "prefixes", "domains", "strip", "prepend", "may_transit", "retry_on"],
+    ),
+    ("route", &["domain", "prefix", "user", "targets", "redirect"]),
+    ("timers", &["t1", "t2", "t4"]),
+    (
+        "limits",
+        &[
+            "message_bytes",
+            "headers",
+            "transactions",
+            "calls",
+            "connections",
+            "connections_per_source",
+            "tcp_head_timeout",
+            "tcp_idle_timeout",
+        ],
+    ),
+    ("dns", &["servers", "timeout", "cache"]),
+    ("admin", &["listen", "allow_remote", "hosts", "token_file"]),
+    ("log", &["level", "format"]),
+    ("store", &["on_failure"]),
+];
+
+/// The one section that knows `key`; `None` if none or several do, or if it is the top.
+pub(super) fn section_of(key: &str) -> Option<&'static str> {
+    let mut sections = KEYS.iter().filter(|(_, keys)| keys.contains(&key)).map(|(section, _)| *section);
+    match (sections.next(), sections.next()) {
+        (Some(section), None) if !section.is_empty() => Some(section),
+        _ => None,
+    }
+}

@@ -1,0 +1,176 @@
+//! From a file and the command line to a [`Config`].
+
+use super::error::{ConfigError, Fault};
+use super::reader::{Place, Reader, Section};
+use super::{Config, sections, trunks, values};
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use toml::de::DeTable;
+
+/// Larger files are refused unread; octets.
+const LARGEST_FILE: u64 = 4 << 20;
+
+/// What the command line says; it wins over the file. Texts are as typed: they are checked here, so
+/// that their errors come together with those of the file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Overrides {
+    /// `--listen`: replaces the whole list.
+    pub listen: Vec<String>,
+    /// `--domain`: replaces the whole list.
+    pub domains: Vec<String>,
+    /// `--data-dir`.
+    pub data_dir: Option<PathBuf>,
+    /// `--workers`.
+    pub workers: Option<usize>,
+    /// `--admin`.
+    pub admin: Option<String>,
+    /// `--auth on|off`.
+    pub auth: Option<bool>,
+}
+
+/// A good configuration, and what somebody should still know about it.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    /// The configuration.
+    pub config: Config,
+    /// Findings that do not keep it from working.
+    pub warnings: Vec<ConfigError>,
+    /// The file it came from; `None` if there was none.
+    pub file: Option<PathBuf>,
+    /// Where each section starts, for messages of a refused reload.
+    pub(super) places: BTreeMap<String, Place>,
+}
+
+/// What a single run over a configuration is given besides the text.
+pub(super) struct Context<'o> {
+    pub overrides: &'o Overrides,
+    /// Method names the rest of the server knows. The shell knows none by itself; these only serve
+    /// to catch spelling mistakes.
+    pub methods: &'o [&'o str],
+}
+
+impl Config {
+    /// Reads the file, if there is one, and applies the command line. `methods` are the method
+    /// names that `auth.challenge` is expected to use; others are allowed with a warning.
+    pub fn load(
+        file: Option<&Path>,
+        overrides: &Overrides,
+        methods: &[&str],
+    ) -> Result<Loaded, Vec<ConfigError>> {
+        let Some(path) = file else { return Config::parse("(defaults)", "", overrides, methods) };
+        let name = path.display().to_string();
+        let text = read_file(path).map_err(|fault| {
+            let ConfigFault(message, mend) = fault;
+            vec![ConfigError { file: name.clone(), line: 0, column: 0, message, mend }]
+        })?;
+        let mut loaded = Config::parse(&name, &text, overrides, methods)?;
+        loaded.config.resolve_paths(path, overrides);
+        loaded.file = Some(path.to_owned());
+        Ok(loaded)
+    }
+
+    /// The same for a text already in memory; `name` stands in messages where a file name would.
+    pub fn parse(
+        name: &str,
+        text: &str,
+        overrides: &Overrides,
+        methods: &[&str],
+    ) -> Result<Loaded, Vec<ConfigError>> {
+        let mut reader = Reader::new(name, text);
+        let (document, syntax) = DeTable::parse_recoverable(text);
+        for error in &syntax {
+            let span = error.span().unwrap_or(0..0);
+            reader.error(&span, Fault::new(error.message().trim(), ""));
+        }
+        let table = document.get_ref();
+        for (key, _) in table.iter() {
+            let place = reader.place(key.span().start);
+            reader.places.insert(key.get_ref().to_string(), place);
+        }
+        let context = Context { overrides, methods };
+        let config = read_config(&mut reader, Section::new("", 0..0, Some(table)), &context);
+        if !reader.errors.is_empty() {
+            reader.errors.sort_by_key(|e| (e.line == 0, e.line, e.column));
+            reader.errors.dedup();
+            return Err(reader.errors);
+        }
+        reader.warnings.sort_by_key(|w| (w.line, w.column));
+        Ok(Loaded { config, warnings: reader.warnings, file: None, places: reader.places })
+    }
+
+    /// Paths in a file are meant from where the file is, not from where the server was started.
+    fn resolve_paths(&mut self, file: &Path, overrides: &Overrides) {
+        let Some(base) = file.parent() else { return };
+        if overrides.data_dir.is_none() {
+            self.data_dir = base.join(&self.data_dir);
+        }
+        if let Some(token) = &mut self.admin.token_file {
+            *token = base.join(&*token);
+        }
+    }
+}
+
+/// Message and mend.
+struct ConfigFault(String, String);
+
+fn read_file(path: &Path) -> Result<String, ConfigFault> {
+    let cannot = |e: std::io::Error| ConfigFault(format!("cannot read: {e}"), String::new());
+    let file = std::fs::File::open(path).map_err(cannot)?;
+    let mut bytes = Vec::new();
+    file.take(LARGEST_FILE + 1).read_to_end(&mut bytes).map_err(cannot)?;
+    if bytes.len() as u64 > LARGEST_FILE {
+        return Err(ConfigFault(
+            format!("larger than {LARGEST_FILE} octets"),
+            "is it the right file?".into(),
+        ));
+    }
+    String::from_utf8(bytes).map_err(|e| {
+        let at = e.utf8_error().valid_up_to();
+        ConfigFault(format!("not UTF-8 at octet {at}"), "save it as UTF-8".into())
+    })
+}
+
+/// Every section in turn; each reports its own faults and leaves defaults behind.
+fn read_config(reader: &mut Reader<'_>, mut top: Section<'_, '_>, context: &Context<'_>) -> Config {
+    let mut config = Config::default();
+    sections::top(reader, &mut top, &mut config, context);
+    let mut section = top.section(reader, "auth", "auth");
+    sections::auth(reader, &mut section, &mut config.auth, context);
+    section.finish(reader);
+    let mut section = top.section(reader, "registrar", "registrar");
+    sections::registrar(reader, &mut section, &mut config.registrar);
+    section.finish(reader);
+    let mut section = top.section(reader, "proxy", "proxy");
+    sections::proxy(reader, &mut section, &mut config.proxy);
+    section.finish(reader);
+    let written = top.has("voicemail");
+    let mut section = top.section(reader, "voicemail", "voicemail");
+    config.voicemail = sections::voicemail(reader, &mut section, written);
+    section.finish(reader);
+    let mut section = top.section(reader, "timers", "timers");
+    sections::timers(reader, &mut section, &mut config.timers);
+    section.finish(reader);
+    let mut section = top.section(reader, "limits", "limits");
+    sections::limits(reader, &mut section, &mut config.limits);
+    section.finish(reader);
+    let mut section = top.section(reader, "dns", "dns");
+    sections::dns(reader, &mut section, &mut config.dns);
+    section.finish(reader);
+    let mut section = top.section(reader, "admin", "admin");
+    sections::admin(reader, &mut section, &mut config.admin, context);
+    section.finish(reader);
+    let mut section = top.section(reader, "log", "log");
+    section.set(reader, "level", &mut config.log.level, values::choice(super::Level::ALL));
+    section.set(reader, "format", &mut config.log.format, values::choice(super::LogFormat::ALL));
+    section.finish(reader);
+    let mut section = top.section(reader, "store", "store");
+    let on_failure = &mut config.store.on_failure;
+    section.set(reader, "on_failure", on_failure, values::choice(super::OnStoreFailure::ALL));
+    section.finish(reader);
+    trunks::trunks(reader, &mut top, &mut config);
+    trunks::routes(reader, &mut top, &mut config);
+    sections::across(reader, &top, &config, context);
+    top.finish(reader);
+    config
+}

@@ -1,0 +1,22 @@
+//! `strowger.toml`: read, checked and turned into a typed, immutable [`Config`].
+//!
+//! Everything wrong is reported at once, each finding with its line, its column and a mend. A
+//! configuration that is not right is not half used: [`Config::load`] gives one or the other.
+
+mod diff;
+mod error;
+mod keys;
+mod load;
+mod reader;
+mod render;
+mod sections;
+#[cfg(test)]
+mod tests;
+mod trunks;
+mod types;
+mod values;
+
+pub use diff::{Changes, ReloadReport, diff, plan_reload};
+pub use error::ConfigError;
+pub use load::{Loaded, Overrides};
+pub use types::*;

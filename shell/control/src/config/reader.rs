@@ -1,0 +1,263 @@
+//! Walks a parsed TOML document, notes what was asked for, and reports everything that does not
+//! fit, each with its place.
+//!
+//! Serde stops at the first error; a person who edits a file wants all of them. So the document is
+//! read key by key from the tree that `toml` gives out with byte spans.
+
+use super::error::{ConfigError, Fault, closest};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use toml::de::{DeTable, DeValue};
+
+/// Byte offsets of something in the file.
+pub(super) type Span = Range<usize>;
+
+/// A place as people count it: line and column, both from 1, the column in characters.
+pub(super) type Place = (u32, u32);
+
+/// Collects findings about one file.
+pub(super) struct Reader<'t> {
+    file: &'t str,
+    text: &'t str,
+    line_starts: Vec<usize>,
+    /// What makes the configuration unusable.
+    pub errors: Vec<ConfigError>,
+    /// What somebody should know.
+    pub warnings: Vec<ConfigError>,
+    /// Where each section and each top-level key starts, for findings of later stages.
+    pub places: BTreeMap<String, Place>,
+}
+
+impl<'t> Reader<'t> {
+    pub fn new(file: &'t str, text: &'t str) -> Reader<'t> {
+        let mut line_starts = vec![0];
+        line_starts.extend(text.bytes().enumerate().filter(|(_, b)| *b == b'\n').map(|(i, _)| i + 1));
+        Reader { file, text, line_starts, errors: Vec::new(), warnings: Vec::new(), places: BTreeMap::new() }
+    }
+
+    /// Line and column of a byte offset.
+    pub fn place(&self, offset: usize) -> Place {
+        let line = self.line_starts.partition_point(|start| *start <= offset);
+        let start = line.checked_sub(1).and_then(|i| self.line_starts.get(i)).copied().unwrap_or(0);
+        let column = self.text.get(start..offset).map_or(0, |before| before.chars().count()) + 1;
+        (u32::try_from(line).unwrap_or(u32::MAX), u32::try_from(column).unwrap_or(u32::MAX))
+    }
+
+    fn finding(&self, span: &Span, fault: Fault) -> ConfigError {
+        let (line, column) = self.place(span.start);
+        ConfigError { file: self.file.to_owned(), line, column, message: fault.message, mend: fault.mend }
+    }
+
+    /// Reports an error at `span`.
+    pub fn error(&mut self, span: &Span, fault: Fault) {
+        let finding = self.finding(span, fault);
+        self.errors.push(finding);
+    }
+
+    /// Reports a warning at `span`.
+    pub fn warn(&mut self, span: &Span, fault: Fault) {
+        let finding = self.finding(span, fault);
+        self.warnings.push(finding);
+    }
+
+    /// Reports an error in a command-line option.
+    pub fn option_error(&mut self, option: &str, fault: Fault) {
+        self.errors.push(ConfigError {
+            file: option.to_owned(),
+            line: 0,
+            column: 0,
+            message: fault.message,
+            mend: fault.mend,
+        });
+    }
+}
+
+/// A value and where it stands.
+#[derive(Clone, Debug)]
+pub(super) struct At<T> {
+    pub value: T,
+    pub span: Span,
+}
+
+/// One table of the document. A missing table reads like an empty one, so that defaults need no
+/// second path.
+pub(super) struct Section<'d, 'i> {
+    table: Option<&'d DeTable<'i>>,
+    path: &'static str,
+    span: Span,
+    asked: Vec<&'static str>,
+}
+
+impl<'d, 'i> Section<'d, 'i> {
+    pub fn new(path: &'static str, span: Span, table: Option<&'d DeTable<'i>>) -> Section<'d, 'i> {
+        Section { table, path, span, asked: Vec::new() }
+    }
+
+    /// Where the section starts.
+    pub fn span(&self) -> &Span {
+        &self.span
+    }
+
+    /// Where a key's value stands, or the section if it is not written.
+    pub fn span_of(&self, key: &str) -> Span {
+        match self.table.and_then(|table| table.get(key)) {
+            Some(value) => value.span(),
+            None => self.span.clone(),
+        }
+    }
+
+    /// Whether the key is written.
+    pub fn has(&self, key: &str) -> bool {
+        self.table.is_some_and(|table| table.contains_key(key))
+    }
+
+    fn value(&mut self, key: &'static str) -> Option<(&'d DeValue<'i>, Span)> {
+        if !self.asked.contains(&key) {
+            self.asked.push(key);
+        }
+        self.table?.get(key).map(|value| (value.get_ref(), value.span()))
+    }
+
+    /// Reads one value; what does not do is reported and read as missing.
+    pub fn read<T>(
+        &mut self,
+        reader: &mut Reader<'_>,
+        key: &'static str,
+        parse: impl Fn(&DeValue<'_>) -> Result<T, Fault>,
+    ) -> Option<At<T>> {
+        let (value, span) = self.value(key)?;
+        match parse(value) {
+            Ok(value) => Some(At { value, span }),
+            Err(fault) => {
+                reader.error(&span, fault);
+                None
+            }
+        }
+    }
+
+    /// Reads one value over its default.
+    pub fn set<T>(
+        &mut self,
+        reader: &mut Reader<'_>,
+        key: &'static str,
+        target: &mut T,
+        parse: impl Fn(&DeValue<'_>) -> Result<T, Fault>,
+    ) {
+        if let Some(read) = self.read(reader, key, parse) {
+            *target = read.value;
+        }
+    }
+
+    /// Reads an array; every element that does not do is reported. A single value counts as an
+    /// array of one.
+    pub fn list<T>(
+        &mut self,
+        reader: &mut Reader<'_>,
+        key: &'static str,
+        parse: impl Fn(&DeValue<'_>) -> Result<T, Fault>,
+    ) -> Option<Vec<At<T>>> {
+        let (value, span) = self.value(key)?;
+        let elements: Vec<(&DeValue<'_>, Span)> = match value {
+            DeValue::Array(array) => array.iter().map(|e| (e.get_ref(), e.span())).collect(),
+            single => vec![(single, span)],
+        };
+        let mut list = Vec::with_capacity(elements.len());
+        for (element, span) in elements {
+            match parse(element) {
+                Ok(value) => list.push(At { value, span }),
+                Err(fault) => reader.error(&span, fault),
+            }
+        }
+        Some(list)
+    }
+
+    /// A table below this one.
+    pub fn section(
+        &mut self,
+        reader: &mut Reader<'_>,
+        key: &'static str,
+        path: &'static str,
+    ) -> Section<'d, 'i> {
+        let empty = Section::new(path, self.span.clone(), None);
+        let Some((value, span)) = self.value(key) else { return empty };
+        match value {
+            DeValue::Table(table) => Section::new(path, span, Some(table)),
+            other => {
+                let message = format!("`{key}` is a section, not {}", kind(other));
+                reader.error(&span, Fault::new(message, format!("write it as [{key}]")));
+                empty
+            }
+        }
+    }
+
+    /// The tables of a `[[key]]` list.
+    pub fn sections(
+        &mut self,
+        reader: &mut Reader<'_>,
+        key: &'static str,
+        path: &'static str,
+    ) -> Vec<Section<'d, 'i>> {
+        let Some((value, span)) = self.value(key) else { return Vec::new() };
+        let mend = format!("write each as [[{key}]]");
+        let DeValue::Array(array) = value else {
+            reader.error(&span, Fault::new(format!("`{key}` is a list of sections"), mend));
+            return Vec::new();
+        };
+        let mut all = Vec::new();
+        for element in array.iter() {
+            match element.get_ref() {
+                DeValue::Table(table) => all.push(Section::new(path, element.span(), Some(table))),
+                other => {
+                    let message = format!("`{key}` is a list of sections, not of {}", kind(other));
+                    reader.error(&element.span(), Fault::new(message, mend.clone()));
+                }
+            }
+        }
+        all
+    }
+
+    /// Key, value and place of every entry; for tables whose keys are data.
+    pub fn entries(&self) -> impl Iterator<Item = (At<&'d str>, &'d DeValue<'i>, Span)> {
+        self.table.into_iter().flat_map(|table| table.iter()).map(|(key, value)| {
+            let at = At { value: key.get_ref().as_ref(), span: key.span() };
+            (at, value.get_ref(), value.span())
+        })
+    }
+
+    /// Reports every key that nobody asked for.
+    pub fn finish(self, reader: &mut Reader<'_>) {
+        let Some(table) = self.table else { return };
+        for key in table.keys() {
+            let name = key.get_ref().as_ref();
+            if self.asked.contains(&name) {
+                continue;
+            }
+            let inside = if self.path.is_empty() { String::new() } else { format!(" in [{}]", self.path) };
+            let message = format!("unknown key `{name}`{inside}");
+            reader.error(&key.span(), Fault::new(message, self.mend(name)));
+        }
+    }
+
+    fn mend(&self, written: &str) -> String {
+        if let Some(meant) = closest(written, self.asked.iter().copied()) {
+            return format!("did you mean `{meant}`?");
+        }
+        match super::keys::section_of(written) {
+            Some(section) if section != self.path => format!("`{written}` belongs in [{section}]"),
+            _ => format!("known here: {}", self.asked.join(", ")),
+        }
+    }
+}
+
+/// What a value is, with its article, for "not a number".
+pub(super) fn kind(value: &DeValue<'_>) -> &'static str {
+    match value {
+        DeValue::String(_) => "a string",
+        DeValue::Integer(_) => "a number",
+        DeValue::Float(_) => "a fraction",
+        DeValue::Boolean(_) => "true or false",
+        DeValue::Datetime(_) => "a date",
+        DeValue::Array(_) => "a list",
+        DeValue::Table(_) => "a section",
+    }
+}

@@ -1,0 +1,585 @@
+//! The configuration as the rest of the server sees it: plain typed values, defaults filled in,
+//! nothing left to check.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+use wire::Transport;
+
+/// An enum whose variants have a name in the file; the names are read and written from one table.
+macro_rules! named {
+    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $text:literal),+ $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum $name { $($(#[$vdoc])* $variant),+ }
+
+        impl $name {
+            /// Every name the file may use, with its meaning.
+            pub const ALL: &'static [(&'static str, $name)] = &[$(($text, $name::$variant)),+];
+
+            /// The name in the file.
+            pub const fn name(self) -> &'static str {
+                match self { $($name::$variant => $text),+ }
+            }
+        }
+    };
+}
+
+named! {
+    /// A digest algorithm (RFC 7616, RFC 8760).
+    Algorithm {
+        /// MD5, which every phone knows.
+        Md5 = "MD5",
+        /// SHA-256.
+        Sha256 = "SHA-256",
+        /// SHA-512/256.
+        Sha512_256 = "SHA-512-256",
+    }
+}
+
+named! {
+    /// How requests are forwarded.
+    ProxyMode {
+        /// With transactions, forking and failover (RFC 3261 section 16).
+        Stateful = "stateful",
+        /// Without memory of a request (section 16.11).
+        Stateless = "stateless",
+        /// Not at all: the caller is told where to go (section 8.3).
+        Redirect = "redirect",
+    }
+}
+
+named! {
+    /// The order in which targets of one q value are tried (RFC 3261 16.6). Targets of different q
+    /// are always tried in groups, highest first.
+    Fork {
+        /// All of a group at once.
+        Parallel = "parallel",
+        /// One after the other.
+        Serial = "serial",
+    }
+}
+
+named! {
+    /// Why a call goes to voicemail.
+    Divert {
+        /// The callee is busy.
+        Busy = "busy",
+        /// Nobody answered in time.
+        NoAnswer = "no-answer",
+        /// The callee declined.
+        Rejected = "rejected",
+        /// The callee exists and has no binding.
+        Unregistered = "unregistered",
+        /// No binding of the callee could be reached.
+        Unreachable = "unreachable",
+    }
+}
+
+named! {
+    /// What is logged.
+    Level {
+        /// What stops service.
+        Error = "error",
+        /// What somebody should look at.
+        Warn = "warn",
+        /// The life of the server.
+        Info = "info",
+        /// Single messages.
+        Debug = "debug",
+        /// Everything.
+        Trace = "trace",
+    }
+}
+
+named! {
+    /// The shape of log lines.
+    LogFormat {
+        /// For people.
+        Text = "text",
+        /// One JSON object a line.
+        Json = "json",
+    }
+}
+
+named! {
+    /// What a registration gets while the store cannot be written.
+    OnStoreFailure {
+        /// A server error: no binding is promised that a crash would lose.
+        Refuse = "refuse",
+        /// Success: the binding lives in memory only.
+        Accept = "accept",
+    }
+}
+
+/// The whole configuration. Immutable once built: a reload builds a new one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// The domains this server is responsible for, lower case. Empty: the addresses it listens on.
+    pub domains: Vec<String>,
+    /// Further host names and addresses that mean this server, lower case, IPv6 in brackets.
+    pub aliases: Vec<String>,
+    /// Where to listen, in the order given.
+    pub listen: Vec<Listener>,
+    /// Worker threads; 0 means one for each core.
+    pub workers: usize,
+    /// Where the store keeps its files.
+    pub data_dir: PathBuf,
+    /// Digest authentication.
+    pub auth: Auth,
+    /// The registrar.
+    pub registrar: Registrar,
+    /// Forwarding.
+    pub proxy: Proxy,
+    /// Where unanswered calls go, if anywhere.
+    pub voicemail: Option<Voicemail>,
+    /// Other servers that calls are exchanged with.
+    pub trunks: Vec<Trunk>,
+    /// Static routes, first match wins.
+    pub routes: Vec<Route>,
+    /// Transaction timers.
+    pub timers: Timers,
+    /// Caps.
+    pub limits: Limits,
+    /// Name resolution.
+    pub dns: Dns,
+    /// The admin API.
+    pub admin: AdminAccess,
+    /// Logging.
+    pub log: Log,
+    /// The store.
+    pub store: Store,
+}
+
+/// One listening socket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listener {
+    /// The transport protocol; UDP or TCP in this version.
+    pub transport: Transport,
+    /// The address to bind; port 0 lets the system choose.
+    pub address: SocketAddr,
+    /// The name and port to write into messages instead of the address.
+    pub advertise: Option<HostPort>,
+    /// Only in the default list: do without this listener when the system lacks the address family.
+    pub optional: bool,
+}
+
+/// `host` or `host:port`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostPort {
+    /// A name or address, lower case, IPv6 in brackets.
+    pub host: String,
+    /// The port, if given.
+    pub port: Option<u16>,
+}
+
+/// `[auth]`: digest authentication.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Auth {
+    /// Whether requests are challenged at all.
+    pub enabled: bool,
+    /// Which requests are challenged.
+    pub challenge: Challenge,
+    /// The realm; `None` means the domain of the request.
+    pub realm: Option<String>,
+    /// Algorithms offered, in this order.
+    pub algorithms: Vec<Algorithm>,
+    /// Refuse credentials without qop (RFC 2069 style).
+    pub require_qop: bool,
+    /// How long a nonce is good for.
+    pub nonce_lifetime: Duration,
+    /// The From user must be the authenticated user.
+    pub bind_from: bool,
+}
+
+/// Which methods are challenged. ACK and CANCEL cannot be (RFC 3261 22.1), whatever is listed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Challenge {
+    /// Every method. This is the default and what `["*"]` says.
+    All,
+    /// Only these, as written in the file.
+    Only(Vec<String>),
+}
+
+/// `[registrar]`: registrations (RFC 3261 section 10). Durations are whole seconds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Registrar {
+    /// Shorter requests are refused with Min-Expires.
+    pub min_expires: Duration,
+    /// Longer requests are cut to this.
+    pub max_expires: Duration,
+    /// Used where the request says nothing.
+    pub default_expires: Duration,
+    /// Bindings one address-of-record may have.
+    pub max_bindings: usize,
+    /// URIs for the Service-Route header (RFC 3608), in order.
+    pub service_route: Vec<String>,
+}
+
+/// `[proxy]`: forwarding (RFC 3261 section 16).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Proxy {
+    /// How requests are forwarded.
+    pub mode: ProxyMode,
+    /// How equal targets are tried.
+    pub fork: Fork,
+    /// Stay in the path of later requests of a dialog.
+    pub record_route: bool,
+    /// Follow 3xx answers instead of passing them on.
+    pub recurse_redirects: bool,
+    /// Max-Breadth for requests that carry none (RFC 5393 section 5).
+    pub max_breadth: u32,
+    /// Max-Forwards for requests that carry none.
+    pub max_forwards: u8,
+    /// How long a branch may ring (16.6 item 11).
+    pub timer_c: Duration,
+    /// Requests longer than this minus 200 octets leave over TCP (18.1.1); octets.
+    pub mtu: usize,
+}
+
+/// `[voicemail]`: where calls go that the callee does not take (RFC 4458).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Voicemail {
+    /// The voicemail server.
+    pub target: Target,
+    /// When.
+    pub on: Vec<Divert>,
+    /// How long a callee may ring first.
+    pub no_answer_timeout: Duration,
+}
+
+/// `[[trunk]]`: another server that calls are exchanged with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trunk {
+    /// Its name, unique, for logs and metrics.
+    pub name: String,
+    /// Where calls go, in failover order.
+    pub targets: Vec<Target>,
+    /// Requests from these addresses are trusted as coming from this trunk. Defaults to those of
+    /// the targets that are addresses.
+    pub sources: Vec<Cidr>,
+    /// Called numbers it serves, by their beginning.
+    pub prefixes: Vec<String>,
+    /// Domains it serves, lower case.
+    pub domains: Vec<String>,
+    /// Characters taken from the front of the called user.
+    pub strip: usize,
+    /// Characters then put in front.
+    pub prepend: String,
+    /// Calls from this trunk may leave over another trunk.
+    pub may_transit: bool,
+    /// What makes the next target be tried.
+    pub retry_on: Vec<Retry>,
+}
+
+/// A reason to try the next target of a trunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Retry {
+    /// This response status, 400 to 699.
+    Status(u16),
+    /// No answer.
+    Timeout,
+    /// The transport failed.
+    Unreachable,
+}
+
+/// `[[route]]`: a static route. What it matches on is and-ed; an empty match is refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// Host of the Request-URI, lower case.
+    pub domain: Option<String>,
+    /// Beginning of the user part.
+    pub prefix: Option<String>,
+    /// The whole user part.
+    pub user: Option<String>,
+    /// What to do.
+    pub action: RouteAction,
+}
+
+/// What a static route does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RouteAction {
+    /// Forward to the first target that works.
+    Forward(Vec<Target>),
+    /// Answer with these contacts (RFC 3261 21.3.3).
+    Redirect(Vec<Target>),
+}
+
+/// A `sip:` URI to send to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// The URI as written.
+    pub uri: String,
+    /// Its user part.
+    pub user: Option<String>,
+    /// Its host, lower case, IPv6 in brackets.
+    pub host: String,
+    /// Its port.
+    pub port: Option<u16>,
+    /// Its `transport` parameter.
+    pub transport: Option<Transport>,
+}
+
+/// A block of addresses, `10.0.0.0/8`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cidr {
+    /// The first address of the block.
+    pub address: IpAddr,
+    /// Leading bits that count.
+    pub length: u8,
+}
+
+/// `[timers]`: RFC 3261 table 4.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timers {
+    /// Round-trip estimate.
+    pub t1: Duration,
+    /// Longest interval between retransmissions.
+    pub t2: Duration,
+    /// Longest life of a message in the network.
+    pub t4: Duration,
+}
+
+/// `[limits]`: caps of the whole server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Largest message, in octets.
+    pub message_bytes: usize,
+    /// Header lines in a message.
+    pub headers: usize,
+    /// Transactions of either kind at one time.
+    pub transactions: usize,
+    /// Calls at one time.
+    pub calls: usize,
+    /// Stream connections at one time.
+    pub connections: usize,
+    /// Stream connections of one source address.
+    pub connections_per_source: usize,
+    /// How long a started message may take to arrive on a stream.
+    pub tcp_head_timeout: Duration,
+    /// How long a stream may be silent.
+    pub tcp_idle_timeout: Duration,
+}
+
+/// `[dns]`: name resolution.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dns {
+    /// Servers to ask; empty means those of the system.
+    pub servers: Vec<SocketAddr>,
+    /// How long one question may take.
+    pub timeout: Duration,
+    /// Names kept.
+    pub cache: usize,
+}
+
+/// `[admin]`: the admin API.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AdminAccess {
+    /// Where it listens; `None` is off.
+    pub listen: Option<SocketAddr>,
+    /// Permit a listen address that other machines can reach.
+    pub allow_remote: bool,
+    /// Further names that a Host header may carry, lower case.
+    pub hosts: Vec<String>,
+    /// A file whose first line every request must present as bearer token.
+    pub token_file: Option<PathBuf>,
+}
+
+/// `[log]`: logging.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Log {
+    /// What is logged.
+    pub level: Level,
+    /// In which shape.
+    pub format: LogFormat,
+}
+
+/// `[store]`: the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Store {
+    /// What registrations get while it cannot be written.
+    pub on_failure: OnStoreFailure,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            domains: Vec::new(),
+            aliases: Vec::new(),
+            listen: default_listeners(),
+            workers: 0,
+            data_dir: PathBuf::from("data"),
+            auth: Auth::default(),
+            registrar: Registrar::default(),
+            proxy: Proxy::default(),
+            voicemail: None,
+            trunks: Vec::new(),
+            routes: Vec::new(),
+            timers: Timers::default(),
+            limits: Limits::default(),
+            dns: Dns { servers: Vec::new(), timeout: Duration::from_secs(2), cache: 10_000 },
+            admin: AdminAccess::default(),
+            log: Log { level: Level::Info, format: LogFormat::Text },
+            store: Store { on_failure: OnStoreFailure::Refuse },
+        }
+    }
+}
+
+/// UDP and TCP on port 5060 of every address. The IPv6 ones may be missing.
+fn default_listeners() -> Vec<Listener> {
+    let mut all = Vec::new();
+    for ip in [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)] {
+        for transport in [Transport::Udp, Transport::Tcp] {
+            let address = SocketAddr::new(ip, transport.default_port());
+            all.push(Listener { transport, address, advertise: None, optional: ip.is_ipv6() });
+        }
+    }
+    all
+}
+
+impl Default for Auth {
+    fn default() -> Auth {
+        Auth {
+            enabled: true,
+            challenge: Challenge::All,
+            realm: None,
+            algorithms: vec![Algorithm::Md5],
+            require_qop: false,
+            nonce_lifetime: Duration::from_secs(300),
+            bind_from: true,
+        }
+    }
+}
+
+impl Default for Registrar {
+    fn default() -> Registrar {
+        Registrar {
+            min_expires: Duration::from_secs(60),
+            max_expires: Duration::from_secs(7200),
+            default_expires: Duration::from_secs(3600),
+            max_bindings: 10,
+            service_route: Vec::new(),
+        }
+    }
+}
+
+impl Default for Proxy {
+    fn default() -> Proxy {
+        Proxy {
+            mode: ProxyMode::Stateful,
+            fork: Fork::Parallel,
+            record_route: true,
+            recurse_redirects: false,
+            max_breadth: 60,
+            max_forwards: 70,
+            timer_c: Duration::from_secs(180),
+            mtu: 1300,
+        }
+    }
+}
+
+impl Default for Timers {
+    fn default() -> Timers {
+        Timers { t1: Duration::from_millis(500), t2: Duration::from_secs(4), t4: Duration::from_secs(5) }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            message_bytes: 65_535,
+            headers: 256,
+            transactions: 1_000_000,
+            calls: 500_000,
+            connections: 100_000,
+            connections_per_source: 1_000,
+            tcp_head_timeout: Duration::from_secs(10),
+            // Longer than the longest registration, so that a phone that never sends keepalives
+            // still has its connection when a call comes.
+            tcp_idle_timeout: Duration::from_secs(7500),
+        }
+    }
+}
+
+impl Default for AdminAccess {
+    fn default() -> AdminAccess {
+        AdminAccess {
+            listen: Some(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080)),
+            allow_remote: false,
+            hosts: Vec::new(),
+            token_file: None,
+        }
+    }
+}
+
+impl Challenge {
+    /// Whether requests of this method are challenged. Method names are case-sensitive.
+    pub fn covers(&self, method: &[u8]) -> bool {
+        match self {
+            Challenge::All => true,
+            Challenge::Only(list) => list.iter().any(|m| m.as_bytes() == method),
+        }
+    }
+}
+
+impl Target {
+    /// The host as an address, if it is one.
+    pub fn ip(&self) -> Option<IpAddr> {
+        self.host.trim_start_matches('[').trim_end_matches(']').parse().ok()
+    }
+}
+
+impl Cidr {
+    /// The block of one address.
+    pub fn single(address: IpAddr) -> Cidr {
+        let address = address.to_canonical();
+        Cidr { address, length: if address.is_ipv4() { 32 } else { 128 } }
+    }
+
+    /// Whether `address` is in the block. An IPv4 address mapped into IPv6 counts as IPv4.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        match (self.address, address.to_canonical()) {
+            (IpAddr::V4(net), IpAddr::V4(ip)) => {
+                let mask = u32::MAX.checked_shl(32 - u32::from(self.length)).unwrap_or(0);
+                net.to_bits() & mask == ip.to_bits() & mask
+            }
+            (IpAddr::V6(net), IpAddr::V6(ip)) => {
+                let mask = u128::MAX.checked_shl(128 - u32::from(self.length)).unwrap_or(0);
+                net.to_bits() & mask == ip.to_bits() & mask
+            }
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Display for Listener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.transport, self.address)
+    }
+}
+
+impl fmt::Display for HostPort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.port {
+            Some(port) => write!(f, "{}:{port}", self.host),
+            None => f.write_str(&self.host),
+        }
+    }
+}
+
+impl fmt::Display for Cidr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.length)
+    }
+}
+
+impl fmt::Display for Retry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Retry::Status(status) => write!(f, "{status}"),
+            Retry::Timeout => f.write_str("timeout"),
+            Retry::Unreachable => f.write_str("unreachable"),
+        }
+    }
+}

@@ -1,0 +1,348 @@
+//! Single values: from TOML to the type meant, or a fault that says what would do.
+
+use super::error::{Fault, closest};
+use super::reader::kind;
+use super::types::{Cidr, HostPort, Retry, Target};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::ops::RangeInclusive;
+use std::time::Duration;
+use toml::de::DeValue;
+use wire::Transport;
+
+/// Longest text of any single value, in octets; more is a mistake in the file.
+const LONGEST_TEXT: usize = 4096;
+
+/// `true` or `false`.
+pub(super) fn flag(value: &DeValue<'_>) -> Result<bool, Fault> {
+    match value {
+        DeValue::Boolean(flag) => Ok(*flag),
+        other => Err(Fault::new(format!("expected true or false, found {}", kind(other)), "")),
+    }
+}
+
+/// A string, read further by `parse`.
+pub(super) fn text<T>(parse: impl Fn(&str) -> Result<T, Fault>) -> impl Fn(&DeValue<'_>) -> Result<T, Fault> {
+    move |value| match value {
+        DeValue::String(text) if text.len() > LONGEST_TEXT => {
+            Err(Fault::new(format!("longer than {LONGEST_TEXT} octets"), ""))
+        }
+        DeValue::String(text) => parse(text),
+        other => Err(Fault::new(format!("expected a string, found {}", kind(other)), "put it in quotes")),
+    }
+}
+
+/// A whole number in a range.
+pub(super) fn number<N: TryFrom<u64>>(
+    range: RangeInclusive<u64>,
+) -> impl Fn(&DeValue<'_>) -> Result<N, Fault> {
+    move |value| {
+        let DeValue::Integer(written) = value else {
+            return Err(Fault::new(format!("expected a number, found {}", kind(value)), ""));
+        };
+        let number = u64::from_str_radix(written.as_str(), written.radix()).ok();
+        let fits = number.filter(|n| range.contains(n)).and_then(|n| N::try_from(n).ok());
+        fits.ok_or_else(|| {
+            let mend = format!("from {} to {}", range.start(), range.end());
+            Fault::new(format!("{written} is out of range"), mend)
+        })
+    }
+}
+
+/// One of a table of names.
+pub(super) fn choice<T: Copy>(
+    table: &'static [(&'static str, T)],
+) -> impl Fn(&DeValue<'_>) -> Result<T, Fault> {
+    text(move |written| {
+        if let Some((_, meant)) = table.iter().find(|(name, _)| name.eq_ignore_ascii_case(written)) {
+            return Ok(*meant);
+        }
+        let mend = match closest(written, table.iter().map(|(name, _)| *name)) {
+            Some(name) => format!("did you mean \"{name}\"?"),
+            None => {
+                let names: Vec<String> = table.iter().map(|(name, _)| format!("\"{name}\"")).collect();
+                format!("one of {}", names.join(", "))
+            }
+        };
+        Err(Fault::new(format!("unknown value \"{}\"", shown(written)), mend))
+    })
+}
+
+/// A length of time between two bounds: a number of seconds, or text such as "500ms".
+pub(super) fn duration(range: RangeInclusive<Duration>) -> impl Fn(&DeValue<'_>) -> Result<Duration, Fault> {
+    move |value| {
+        let read = match value {
+            DeValue::Integer(written) => {
+                u64::from_str_radix(written.as_str(), written.radix()).ok().map(Duration::from_secs)
+            }
+            DeValue::String(written) => parse_duration(written),
+            _ => None,
+        };
+        let Some(duration) = read else {
+            let mend = "write seconds as a number, or a text such as \"500ms\", \"20s\", \"5m\", \"2h\"";
+            return Err(Fault::new("not a length of time", mend));
+        };
+        if range.contains(&duration) {
+            return Ok(duration);
+        }
+        let mend = format!("from {} to {}", show_duration(*range.start()), show_duration(*range.end()));
+        Err(Fault::new(format!("{} is out of range", show_duration(duration)), mend))
+    }
+}
+
+/// Whole seconds between two bounds, for what SIP carries in seconds.
+pub(super) fn seconds(range: RangeInclusive<u64>) -> impl Fn(&DeValue<'_>) -> Result<Duration, Fault> {
+    let inner = duration(Duration::from_secs(*range.start())..=Duration::from_secs(*range.end()));
+    move |value| {
+        let read = inner(value)?;
+        match read.subsec_nanos() {
+            0 => Ok(read),
+            _ => Err(Fault::new("not a whole number of seconds", "SIP carries it in seconds")),
+        }
+    }
+}
+
+/// Digits and a unit.
+fn parse_duration(text: &str) -> Option<Duration> {
+    let text = text.trim();
+    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let (number, unit) = text.split_at_checked(digits)?;
+    let number: u64 = number.parse().ok()?;
+    let millis = match unit.trim_start() {
+        "ms" => 1,
+        "s" => 1000,
+        "m" | "min" => 60_000,
+        "h" => 3_600_000,
+        "d" => 86_400_000,
+        _ => return None,
+    };
+    number.checked_mul(millis).map(Duration::from_millis)
+}
+
+/// A duration as it may stand in the file.
+pub(super) fn show_duration(duration: Duration) -> String {
+    match duration.subsec_millis() {
+        0 => format!("{}s", duration.as_secs()),
+        _ => format!("{}ms", duration.as_millis()),
+    }
+}
+
+/// Untrusted text for a message: cut, and with control characters escaped.
+pub(super) fn shown(text: &str) -> String {
+    let mut shown: String = text.chars().take(80).flat_map(char::escape_debug).collect();
+    if text.chars().nth(80).is_some() {
+        shown.push_str("...");
+    }
+    shown
+}
+
+/// A transport that this version has.
+pub(super) fn transport(name: &str) -> Result<Transport, Fault> {
+    match Transport::from_name(name.as_bytes()) {
+        Some(found @ (Transport::Udp | Transport::Tcp)) => Ok(found),
+        Some(found) => Err(Fault::new(format!("transport {found}: not in this version"), "use udp or tcp")),
+        None => Err(Fault::new(format!("unknown transport \"{}\"", shown(name)), "use udp or tcp")),
+    }
+}
+
+/// `udp:0.0.0.0:5060`.
+pub(super) fn listener(written: &str) -> Result<(Transport, SocketAddr), Fault> {
+    let example = "write it as \"udp:0.0.0.0:5060\" or \"tcp:[::]:5060\"";
+    let Some((name, address)) = written.split_once(':') else {
+        return Err(Fault::new(format!("\"{}\" is not a listener", shown(written)), example));
+    };
+    let transport = transport(name)?;
+    match address.parse::<SocketAddr>() {
+        Ok(address) if address.ip().is_multicast() => {
+            Err(Fault::new("cannot listen on a multicast address", example))
+        }
+        Ok(address) => Ok((transport, address)),
+        Err(_) => {
+            let what = format!("\"{}\" is not an IP address and port", shown(address));
+            Err(Fault::new(what, example))
+        }
+    }
+}
+
+/// `127.0.0.1:8080` or `off`.
+pub(super) fn admin_listener(written: &str) -> Result<Option<SocketAddr>, Fault> {
+    if written.eq_ignore_ascii_case("off") {
+        return Ok(None);
+    }
+    written.parse().map(Some).map_err(|_| {
+        let what = format!("\"{}\" is not an IP address and port", shown(written));
+        Fault::new(what, "write it as \"127.0.0.1:8080\" or \"off\"")
+    })
+}
+
+/// A DNS server: an address, with port 53 unless it says otherwise.
+pub(super) fn dns_server(written: &str) -> Result<SocketAddr, Fault> {
+    let address = written.parse().or_else(|_| written.parse().map(|ip: IpAddr| SocketAddr::new(ip, 53)));
+    address.map_err(|_| {
+        Fault::new(format!("\"{}\" is not an address", shown(written)), "write it as \"192.0.2.53\"")
+    })
+}
+
+/// A host name or address, made lower case, IPv6 put in brackets.
+pub(super) fn host(written: &str) -> Result<String, Fault> {
+    let bare = written.strip_prefix('[').and_then(|w| w.strip_suffix(']')).unwrap_or(written);
+    if let Ok(ip) = bare.parse::<Ipv6Addr>() {
+        return Ok(format!("[{ip}]"));
+    }
+    let name = written.strip_suffix('.').unwrap_or(written);
+    let label_ok = |label: &str| {
+        (1..=63).contains(&label.len())
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+            && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
+    };
+    if !name.is_ascii() {
+        let what = format!("\"{}\" has letters beyond ASCII", shown(written));
+        return Err(Fault::new(what, "write the name in its xn-- form"));
+    }
+    let looks_numeric = name.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+    let good = name.len() <= 253 && name.split('.').all(label_ok);
+    if !good || (looks_numeric && name.parse::<IpAddr>().is_err()) {
+        let what = format!("\"{}\" is not a host name or address", shown(written));
+        return Err(Fault::new(what, "a name such as \"example.com\", without scheme and port"));
+    }
+    Ok(name.to_ascii_lowercase())
+}
+
+/// `host` or `host:port`.
+pub(super) fn host_port(written: &str) -> Result<HostPort, Fault> {
+    // A bare IPv6 address has colons of its own.
+    if written.parse::<Ipv6Addr>().is_ok() {
+        return host(written).map(|host| HostPort { host, port: None });
+    }
+    let split = match written.rfind(':') {
+        Some(colon) if !written.get(colon..).is_some_and(|rest| rest.contains(']')) => Some(colon),
+        _ => None,
+    };
+    let Some((name, port)) = split.and_then(|colon| written.split_at_checked(colon)) else {
+        return host(written).map(|host| HostPort { host, port: None });
+    };
+    let port = port.get(1..).and_then(|digits| digits.parse().ok()).filter(|port| *port != 0);
+    match port {
+        Some(port) => host(name).map(|host| HostPort { host, port: Some(port) }),
+        None => {
+            let what = format!("\"{}\" has no usable port", shown(written));
+            Err(Fault::new(what, "a port is a number from 1 to 65535"))
+        }
+    }
+}
+
+/// A `sip:` URI to send to: `sip:[user@]host[:port][;transport=tcp]`.
+pub(super) fn target(written: &str) -> Result<Target, Fault> {
+    let example = "write it as \"sip:192.0.2.1:5060;transport=tcp\"";
+    if written.bytes().any(|b| b <= b' ' || matches!(b, b'<' | b'>' | b'"' | b'?') || b >= 0x7f) {
+        let what = format!("\"{}\" is not a plain SIP URI", shown(written));
+        return Err(Fault::new(what, example));
+    }
+    let rest = match written.split_once(':') {
+        Some((scheme, rest)) if scheme.eq_ignore_ascii_case("sip") => rest,
+        Some((scheme, _)) if scheme.eq_ignore_ascii_case("sips") => {
+            return Err(Fault::new("sips: not in this version", "use sip"));
+        }
+        _ => return Err(Fault::new(format!("\"{}\" is not a SIP URI", shown(written)), example)),
+    };
+    let (user, rest) = match rest.rsplit_once('@') {
+        Some((user, rest)) if !user.is_empty() && !user.contains('@') => (Some(user.to_owned()), rest),
+        Some(_) => return Err(Fault::new("the URI has no usable user", example)),
+        None => (None, rest),
+    };
+    let (address, params) = rest.split_once(';').unwrap_or((rest, ""));
+    if address.parse::<Ipv6Addr>().is_ok() {
+        return Err(Fault::new("an IPv6 address in a URI needs brackets", format!("write [{address}]")));
+    }
+    let HostPort { host, port } = host_port(address)?;
+    let mut over = None;
+    for param in params.split(';') {
+        if let Some((name, value)) = param.split_once('=')
+            && name.eq_ignore_ascii_case("transport")
+        {
+            over = Some(transport(value)?);
+        }
+    }
+    Ok(Target { uri: written.to_owned(), user, host, port, transport: over })
+}
+
+/// `10.0.0.0/8`, or one address.
+pub(super) fn cidr(written: &str) -> Result<Cidr, Fault> {
+    let not = || {
+        let what = format!("\"{}\" is not a block of addresses", shown(written));
+        Fault::new(what, "write it as \"192.0.2.0/24\" or \"192.0.2.1\"")
+    };
+    let (address, length) = written.split_once('/').map_or((written, None), |(a, l)| (a, Some(l)));
+    let address: IpAddr = address.parse().map_err(|_| not())?;
+    let Some(length) = length else { return Ok(Cidr::single(address)) };
+    let widest = if address.is_ipv4() { 32 } else { 128 };
+    let length: u8 = length.parse().ok().filter(|l| *l <= widest).ok_or_else(not)?;
+    let first = first_of(address, length);
+    if first != address {
+        let what = format!("{} has bits set beyond /{length}", shown(written));
+        return Err(Fault::new(what, format!("write \"{first}/{length}\"")));
+    }
+    Ok(Cidr { address, length })
+}
+
+/// The first address of the block that `address` is in.
+fn first_of(address: IpAddr, length: u8) -> IpAddr {
+    match address {
+        IpAddr::V4(ip) => {
+            let mask = u32::MAX.checked_shl(32 - u32::from(length)).unwrap_or(0);
+            IpAddr::V4((ip.to_bits() & mask).into())
+        }
+        IpAddr::V6(ip) => {
+            let mask = u128::MAX.checked_shl(128 - u32::from(length)).unwrap_or(0);
+            IpAddr::V6((ip.to_bits() & mask).into())
+        }
+    }
+}
+
+/// A token (RFC 3261 section 25.1), such as a method name.
+pub(super) fn token(written: &str) -> Result<String, Fault> {
+    let good = |b: u8| b.is_ascii_alphanumeric() || b"-.!%*_+`'~".contains(&b);
+    if written.is_empty() || written.len() > 64 || !written.bytes().all(good) {
+        return Err(Fault::new(format!("\"{}\" is not a token", shown(written)), ""));
+    }
+    Ok(written.to_owned())
+}
+
+/// Part of the user of a URI, such as a number prefix.
+pub(super) fn user_part(written: &str) -> Result<String, Fault> {
+    let good = |b: u8| b.is_ascii_alphanumeric() || b"-_.!~*'()%&=+$,?/#".contains(&b);
+    if written.is_empty() || written.len() > 64 || !written.bytes().all(good) {
+        let what = format!("\"{}\" cannot be in the user part of a URI", shown(written));
+        return Err(Fault::new(what, "digits such as \"+44\" or \"00\", without blanks"));
+    }
+    Ok(written.to_owned())
+}
+
+/// A word for names and realms: printable ASCII without quotes and backslashes.
+pub(super) fn plain(written: &str) -> Result<String, Fault> {
+    let good = |b: u8| (b' '..=b'~').contains(&b) && b != b'"' && b != b'\\';
+    if written.trim().is_empty() || written.len() > 128 || !written.bytes().all(good) {
+        let what = format!("\"{}\" does not do here", shown(written));
+        return Err(Fault::new(what, "1 to 128 printable characters without quotes"));
+    }
+    Ok(written.to_owned())
+}
+
+/// A reason to try the next target: `"503"`, `503`, `"timeout"` or `"unreachable"`.
+pub(super) fn retry(value: &DeValue<'_>) -> Result<Retry, Fault> {
+    let written = match value {
+        DeValue::String(text) => text.to_string(),
+        DeValue::Integer(number) => number.to_string(),
+        other => return Err(Fault::new(format!("expected a string, found {}", kind(other)), "")),
+    };
+    let status = written.parse().ok().filter(|status| (400..700).contains(status));
+    match (written.to_ascii_lowercase().as_str(), status) {
+        (_, Some(status)) => Ok(Retry::Status(status)),
+        ("timeout", _) => Ok(Retry::Timeout),
+        ("unreachable", _) => Ok(Retry::Unreachable),
+        _ => {
+            let mend = "a status from 400 to 699, \"timeout\" or \"unreachable\"";
+            Err(Fault::new(format!("\"{}\" is no reason to retry", shown(&written)), mend))
+        }
+    }
+}
