@@ -1,1 +1,4 @@
 //! sip-proxy
+
+pub mod breadth;
+pub mod context;
