@@ -2,5 +2,7 @@
 //! client, metrics, logging, and the word to the service manager.
 //!
 //! Nothing here knows what a SIP method means; method names in the configuration are words.
+#![forbid(unsafe_code)]
 
+pub mod admin;
 pub mod config;

@@ -1,0 +1,206 @@
+//! Who may use the admin API.
+//!
+//! It listens on loopback, but every web page that a person on this machine visits can make the
+//! browser send requests there. Three things stop that: the Host header must name this server by
+//! address or by a listed name (a name that an attacker re-points here does not match), a request
+//! that changes something must carry a content type that no foreign page may send without asking,
+//! and an Origin of another site is refused.
+
+use axum::http::{HeaderMap, Method, StatusCode, header};
+use std::net::{IpAddr, SocketAddr};
+use subtle::ConstantTimeEq;
+
+/// The rules for one server.
+pub(super) struct Guard {
+    listen: IpAddr,
+    hosts: Vec<String>,
+    token: Option<String>,
+}
+
+/// Why a request is refused.
+pub(super) type Refused = (StatusCode, &'static str);
+
+impl Guard {
+    pub fn new(listen: SocketAddr, hosts: &[String], token: Option<String>) -> Guard {
+        Guard { listen: listen.ip(), hosts: hosts.to_vec(), token }
+    }
+
+    /// Whether the request may go on.
+    pub fn check(&self, method: &Method, path: &str, headers: &HeaderMap) -> Result<(), Refused> {
+        let mut host = headers.get_all(header::HOST).iter();
+        match (host.next().map(|value| value.to_str()), host.next()) {
+            (Some(Ok(host)), None) if self.is_us(host) => {}
+            (Some(Ok(_)), None) => {
+                let why = "this Host is not served; list it in admin.hosts if it should be";
+                return Err((StatusCode::FORBIDDEN, why));
+            }
+            _ => return Err((StatusCode::BAD_REQUEST, "exactly one Host header is needed")),
+        }
+        if method != Method::GET && method != Method::HEAD {
+            self.check_change(headers)?;
+        }
+        // Probes come from tools that hold no token, and say nothing but a word.
+        if matches!(path, "/healthz" | "/readyz") { Ok(()) } else { self.check_token(headers) }
+    }
+
+    /// A request that changes something must come from a program, not from a foreign page.
+    fn check_change(&self, headers: &HeaderMap) -> Result<(), Refused> {
+        if let Some(origin) = headers.get(header::ORIGIN) {
+            let ours = origin
+                .to_str()
+                .ok()
+                .and_then(|origin| origin.split_once("://"))
+                .is_some_and(|(_, host)| self.is_us(host));
+            if !ours {
+                return Err((StatusCode::FORBIDDEN, "requests from other sites are refused"));
+            }
+        }
+        let json = headers
+            .get(header::CONTENT_TYPE)
+            .and_then(|value| value.to_str().ok())
+            .and_then(|value| value.split(';').next())
+            .is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"));
+        if json {
+            return Ok(());
+        }
+        Err((StatusCode::UNSUPPORTED_MEDIA_TYPE, "send Content-Type: application/json"))
+    }
+
+    fn check_token(&self, headers: &HeaderMap) -> Result<(), Refused> {
+        let Some(token) = &self.token else { return Ok(()) };
+        let given = headers
+            .get(header::AUTHORIZATION)
+            .map(|value| value.as_bytes())
+            .and_then(|value| value.split_at_checked(7))
+            .filter(|(scheme, _)| scheme.eq_ignore_ascii_case(b"bearer "))
+            .map(|(_, token)| token.trim_ascii());
+        match given {
+            // Compared without telling by its duration where the first difference is.
+            Some(given) if given.ct_eq(token.as_bytes()).into() => Ok(()),
+            _ => Err((StatusCode::UNAUTHORIZED, "a bearer token is needed")),
+        }
+    }
+
+    /// Whether a Host value names this server. An address cannot be re-pointed, so the one listened
+    /// on will do, and any of ours when listening on all.
+    fn is_us(&self, host: &str) -> bool {
+        let name = without_port(host);
+        if let Ok(ip) = name.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>() {
+            let ip = ip.to_canonical();
+            return ip.is_loopback() || ip == self.listen.to_canonical() || self.listen.is_unspecified();
+        }
+        let name = name.strip_suffix('.').unwrap_or(name);
+        name.eq_ignore_ascii_case("localhost") || self.hosts.iter().any(|h| h.eq_ignore_ascii_case(name))
+    }
+}
+
+/// `name` of `name:port`; brackets stay.
+fn without_port(host: &str) -> &str {
+    match host.rsplit_once(':') {
+        Some((name, port)) if !port.contains(']') && port.bytes().all(|b| b.is_ascii_digit()) => name,
+        _ => host,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::http::HeaderValue;
+
+    fn headers(list: &[(header::HeaderName, &str)]) -> HeaderMap {
+        let mut map = HeaderMap::new();
+        for (name, value) in list {
+            map.append(name, HeaderValue::from_str(value).unwrap());
+        }
+        map
+    }
+
+    fn guard(listen: &str) -> Guard {
+        Guard::new(listen.parse().unwrap(), &["pbx.example.com".into()], None)
+    }
+
+    #[test]
+    fn only_our_own_host_names_pass() {
+        let guard = guard("127.0.0.1:8080");
+        let good = [
+            "127.0.0.1",
+            "127.0.0.1:8080",
+            "localhost:8080",
+            "LOCALHOST",
+            "[::1]:8080",
+            "[::1]",
+            "pbx.example.com:80",
+            "localhost.",
+        ];
+        for host in good {
+            let map = headers(&[(header::HOST, host)]);
+            assert_eq!(guard.check(&Method::GET, "/", &map), Ok(()), "{host}");
+        }
+        let bad = [
+            "evil.example",
+            "127.0.0.1.evil.example",
+            "localhost.evil.example",
+            "192.0.2.1",
+            "",
+            ":8080",
+            "1",
+        ];
+        for host in bad {
+            let map = headers(&[(header::HOST, host)]);
+            assert_eq!(guard.check(&Method::GET, "/", &map).unwrap_err().0, StatusCode::FORBIDDEN, "{host}");
+        }
+        let none = headers(&[]);
+        assert_eq!(guard.check(&Method::GET, "/", &none).unwrap_err().0, StatusCode::BAD_REQUEST);
+        let two = headers(&[(header::HOST, "localhost"), (header::HOST, "localhost")]);
+        assert_eq!(guard.check(&Method::GET, "/", &two).unwrap_err().0, StatusCode::BAD_REQUEST);
+    }
+
+    #[test]
+    fn listening_everywhere_takes_every_address_but_no_name() {
+        let guard = guard("0.0.0.0:8080");
+        let ip = headers(&[(header::HOST, "192.0.2.1:8080")]);
+        assert_eq!(guard.check(&Method::GET, "/", &ip), Ok(()));
+        let name = headers(&[(header::HOST, "evil.example")]);
+        assert!(guard.check(&Method::GET, "/", &name).is_err());
+    }
+
+    #[test]
+    fn a_change_needs_json_and_no_foreign_origin() {
+        let guard = guard("127.0.0.1:8080");
+        let host = (header::HOST, "localhost");
+        let plain = headers(&[host.clone(), (header::CONTENT_TYPE, "text/plain")]);
+        let refused = guard.check(&Method::POST, "/v1/drain", &plain).unwrap_err();
+        assert_eq!(refused.0, StatusCode::UNSUPPORTED_MEDIA_TYPE);
+        let json = (header::CONTENT_TYPE, "application/json; charset=utf-8");
+        let good = headers(&[host.clone(), json.clone()]);
+        assert_eq!(guard.check(&Method::POST, "/v1/drain", &good), Ok(()));
+        for (origin, allowed) in
+            [("http://localhost:8080", true), ("http://evil.example", false), ("null", false)]
+        {
+            let map = headers(&[host.clone(), json.clone(), (header::ORIGIN, origin)]);
+            assert_eq!(guard.check(&Method::POST, "/v1/drain", &map).is_ok(), allowed, "{origin}");
+        }
+    }
+
+    #[test]
+    fn the_token_is_asked_for_except_by_probes() {
+        let token = Some("0123456789abcdef".to_owned());
+        let guard = Guard::new("127.0.0.1:1".parse().unwrap(), &[], token);
+        let host = (header::HOST, "localhost");
+        let cases = [
+            ("Bearer 0123456789abcdef", true),
+            ("bearer  0123456789abcdef", true),
+            ("Bearer 0123456789abcdeX", false),
+            ("Bearer 0123456789abcdef0", false),
+            ("Basic 0123456789abcdef", false),
+            ("Bearer", false),
+        ];
+        for (value, allowed) in cases {
+            let map = headers(&[host.clone(), (header::AUTHORIZATION, value)]);
+            assert_eq!(guard.check(&Method::GET, "/metrics", &map).is_ok(), allowed, "{value}");
+        }
+        let without = headers(&[host]);
+        assert!(guard.check(&Method::GET, "/v1/status", &without).is_err());
+        assert_eq!(guard.check(&Method::GET, "/readyz", &without), Ok(()));
+    }
+}

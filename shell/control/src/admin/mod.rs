@@ -1,0 +1,15 @@
+//! The admin HTTP API: status, lists, reload, drain, metrics, and a page for people.
+//!
+//! It runs on a thread of its own with its own small runtime, so that nothing it does can hold up a
+//! worker, and nothing a worker does can hold up the answer to "are you alive".
+
+mod guard;
+mod model;
+mod page;
+mod routes;
+mod server;
+#[cfg(test)]
+mod tests;
+
+pub use model::{Admin, Binding, Call, Draining, Listing, Page, Refusal, State, Status, StoreStatus};
+pub use server::Server;

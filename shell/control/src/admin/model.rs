@@ -1,0 +1,198 @@
+//! What the admin API says, as values: the server fills them in, the client reads them back.
+
+use crate::config::{ConfigError, ReloadReport};
+use serde::{Deserialize, Serialize};
+
+/// What the running server can tell and do. The binary implements it; the API only carries it.
+///
+/// Calls come from a helper thread, one or two at a time, never from a worker. They may wait for a
+/// short lock, not for the network.
+pub trait Admin: Send + Sync + 'static {
+    /// The state of the server at large.
+    fn status(&self) -> Status;
+
+    /// Bindings, of one address-of-record or of all, in an order that stays the same from page to
+    /// page.
+    fn bindings(&self, aor: Option<&str>, page: &Page) -> Listing<Binding>;
+
+    /// Calls in progress, oldest page order left to the server.
+    fn calls(&self, page: &Page) -> Listing<Call>;
+
+    /// Reads the configuration again and brings it into force, all of it or nothing.
+    fn reload(&self) -> Result<ReloadReport, Vec<ConfigError>>;
+
+    /// Stops taking new calls; calls in progress go on. Calling it again changes nothing.
+    fn drain(&self);
+
+    /// Appends the metrics in Prometheus text format.
+    fn metrics(&self, out: &mut String);
+}
+
+/// Which part of a list is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page {
+    /// Where the last page ended: its [`Listing::next`]. `None` asks for the first page.
+    pub after: Option<String>,
+    /// Most items wanted, 1 to [`Page::MOST`].
+    pub limit: usize,
+}
+
+impl Page {
+    /// Most items of one page.
+    pub const MOST: usize = 1000;
+    /// Items of a page if the request does not say.
+    pub const USUAL: usize = 100;
+}
+
+impl Default for Page {
+    fn default() -> Page {
+        Page { after: None, limit: Page::USUAL }
+    }
+}
+
+/// One page of a list.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Listing<T> {
+    /// The items.
+    pub items: Vec<T>,
+    /// What to ask for next; `None` after the last page.
+    pub next: Option<String>,
+}
+
+/// Where the server is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    /// Loading; does not answer yet.
+    Starting,
+    /// Answers.
+    Ready,
+    /// Finishes what it has and takes nothing new.
+    Draining,
+}
+
+impl State {
+    /// The name in the API.
+    pub const fn name(self) -> &'static str {
+        match self {
+            State::Starting => "starting",
+            State::Ready => "ready",
+            State::Draining => "draining",
+        }
+    }
+}
+
+/// The state of the server at large.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    /// Where the server is in its life.
+    pub state: State,
+    /// Its version.
+    pub version: String,
+    /// Its process.
+    pub pid: u32,
+    /// Seconds since it started.
+    pub uptime_s: u64,
+    /// Worker threads.
+    pub workers: usize,
+    /// How messages find their worker, and why that way.
+    pub steering: String,
+    /// The configuration file, if any.
+    pub config_file: Option<String>,
+    /// Domains served.
+    pub domains: Vec<String>,
+    /// Sockets listened on, with the ports really bound.
+    pub listeners: Vec<String>,
+    /// Whether requests are challenged.
+    pub auth: bool,
+    /// Addresses-of-record with a binding.
+    pub registered: u64,
+    /// Bindings.
+    pub bindings: u64,
+    /// Calls in progress.
+    pub calls: u64,
+    /// Server transactions alive.
+    pub server_transactions: u64,
+    /// Client transactions alive.
+    pub client_transactions: u64,
+    /// Stream connections open.
+    pub connections: u64,
+    /// Messages received since start.
+    pub messages_received: u64,
+    /// Messages sent since start.
+    pub messages_sent: u64,
+    /// The store.
+    pub store: StoreStatus,
+    /// What should worry somebody now; empty when all is well.
+    pub alarms: Vec<String>,
+}
+
+/// The state of the store.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoreStatus {
+    /// Whether the last write succeeded.
+    pub healthy: bool,
+    /// Changes not yet written.
+    pub pending: u64,
+    /// Which store, and the last failure if any.
+    pub detail: String,
+}
+
+/// One binding of an address-of-record.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Binding {
+    /// `user@domain`.
+    pub aor: String,
+    /// The Contact URI.
+    pub contact: String,
+    /// Its priority, 0.0 to 1.0.
+    pub q: f32,
+    /// Seconds left.
+    pub expires_s: u64,
+    /// Transport and address the registration came from, `udp:192.0.2.1:5060`.
+    pub received: String,
+    /// Path header, if any.
+    pub path: Option<String>,
+    /// `+sip.instance`, if any.
+    pub instance: Option<String>,
+    /// User-Agent, if any.
+    pub user_agent: Option<String>,
+}
+
+/// One call in progress.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Call {
+    /// Its Call-ID.
+    pub call_id: String,
+    /// The caller's URI.
+    pub from: String,
+    /// The callee's URI.
+    pub to: String,
+    /// What it is doing, in a word.
+    pub state: String,
+    /// Seconds since it began.
+    pub age_s: u64,
+    /// Branches open.
+    pub branches: u32,
+    /// The worker that owns it.
+    pub worker: u16,
+}
+
+/// Why the API refused, in its answer's body.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refusal {
+    /// In a sentence.
+    pub error: String,
+    /// Findings of a refused reload.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub findings: Vec<ConfigError>,
+}
+
+/// What `drain` answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Draining {
+    /// The state now.
+    pub state: State,
+    /// Calls that are waited for.
+    pub calls: u64,
+}

@@ -1,0 +1,84 @@
+//! The page for people at `/`: what the server is doing, now. It only shows; it has no script, no
+//! form and nothing from elsewhere, and asks the browser to load it again every few seconds.
+
+use super::model::Status;
+use std::fmt::{Display, Write};
+
+const HEAD: &str = "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
+<meta http-equiv=\"refresh\" content=\"3\"><meta name=\"viewport\" content=\"width=device-width\">\
+<title>Strowger</title><style>\
+:root{color-scheme:light dark}body{font:16px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:44rem;\
+padding:0 1rem}h1{font-size:1.4rem}table{border-collapse:collapse;width:100%}th{text-align:left;\
+font-weight:500;padding:.2rem 1rem .2rem 0;white-space:nowrap;vertical-align:top}td{padding:.2rem 0;\
+font-variant-numeric:tabular-nums}tr{border-bottom:1px solid #8884}.alarm{border:2px solid #c00;\
+padding:.5rem 1rem;margin:1rem 0}</style></head><body>";
+
+const FOOT: &str = "<p><a href=\"/v1/bindings\">bindings</a> &middot; <a href=\"/v1/calls\">calls</a> \
+&middot; <a href=\"/metrics\">metrics</a> &middot; <a href=\"/openapi.json\">API</a></p></body></html>\n";
+
+/// The whole page.
+pub(super) fn render(status: &Status) -> String {
+    let mut page = String::with_capacity(4096);
+    page.push_str(HEAD);
+    // Writing to a String cannot fail.
+    let _ = write!(page, "<h1>Strowger {} is {}</h1>", Escaped(&status.version), status.state.name());
+    for alarm in &status.alarms {
+        let _ = write!(page, "<p class=\"alarm\" role=\"alert\">{}</p>", Escaped(alarm));
+    }
+    page.push_str("<table>");
+    let mut row = |name: &str, value: &dyn Display| {
+        let value = value.to_string();
+        let _ = write!(page, "<tr><th scope=\"row\">{name}</th><td>{}</td></tr>", Escaped(&value));
+    };
+    row("Running for", &uptime(status.uptime_s));
+    row("Domains", &status.domains.join(", "));
+    row("Listens on", &status.listeners.join(", "));
+    row("Authentication", &if status.auth { "on" } else { "OFF" });
+    row("Workers", &format_args!("{} ({})", status.workers, status.steering));
+    row("Users registered", &status.registered);
+    row("Bindings", &status.bindings);
+    row("Calls", &status.calls);
+    row(
+        "Transactions",
+        &format_args!("{} server, {} client", status.server_transactions, status.client_transactions),
+    );
+    row("Connections", &status.connections);
+    row("Messages", &format_args!("{} received, {} sent", status.messages_received, status.messages_sent));
+    let health = if status.store.healthy { "healthy" } else { "FAILING" };
+    row("Store", &format_args!("{health}, {} pending; {}", status.store.pending, status.store.detail));
+    row("Configuration", &status.config_file.as_deref().unwrap_or("defaults"));
+    row("Process", &status.pid);
+    page.push_str("</table>");
+    page.push_str(FOOT);
+    page
+}
+
+/// Seconds as people read them.
+pub(crate) fn uptime(seconds: u64) -> String {
+    let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{seconds} s"),
+        (0, 0, _) => format!("{minutes} min {} s", seconds % 60),
+        (0, ..) => format!("{hours} h {minutes} min"),
+        _ => format!("{days} d {hours} h"),
+    }
+}
+
+/// Text that cannot become markup.
+struct Escaped<'a>(&'a str);
+
+impl Display for Escaped<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for c in self.0.chars() {
+            match c {
+                '&' => f.write_str("&amp;")?,
+                '<' => f.write_str("&lt;")?,
+                '>' => f.write_str("&gt;")?,
+                '"' => f.write_str("&quot;")?,
+                '\'' => f.write_str("&#39;")?,
+                c => f.write_char(c)?,
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,231 @@
+//! The paths of the admin API and their answers.
+
+use super::guard::Guard;
+use super::model::{Admin, Draining, Page, Refusal, State as ServerState};
+use super::page;
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{DefaultBodyLimit, Query, Request, State};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
+use axum::response::{Html, IntoResponse, Json, Response};
+use axum::routing::{MethodRouter, get, post};
+use serde::Deserialize;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// How long an answer may take to be made, its request's body included.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+/// Largest request body, octets. No request needs one.
+const BODY_BYTES: usize = 4096;
+/// Longest text of a query parameter, octets.
+const QUERY_BYTES: usize = 512;
+
+/// The description of this API.
+pub(super) const OPENAPI: &str = include_str!("openapi.json");
+
+/// What every handler has.
+#[derive(Clone)]
+pub(super) struct Shared {
+    admin: Arc<dyn Admin>,
+    /// One reload at a time: two that overlap could each compare with a configuration that the
+    /// other is replacing.
+    reloading: Arc<Mutex<()>>,
+}
+
+/// One path: method, path, handler.
+pub(super) type Entry = (&'static str, &'static str, fn() -> MethodRouter<Shared>);
+
+/// Every path there is. The description is held against this list by a test.
+pub(super) const ROUTES: &[Entry] = &[
+    ("get", "/", || get(human_page)),
+    ("get", "/v1/status", || get(status)),
+    ("get", "/v1/bindings", || get(bindings)),
+    ("get", "/v1/calls", || get(calls)),
+    ("post", "/v1/reload", || post(reload)),
+    ("post", "/v1/drain", || post(drain)),
+    ("get", "/metrics", || get(metrics)),
+    ("get", "/openapi.json", || get(openapi)),
+    ("get", "/healthz", || get(healthz)),
+    ("get", "/readyz", || get(readyz)),
+];
+
+/// Builds the whole service.
+pub(super) fn router(admin: Arc<dyn Admin>, guard: Arc<Guard>) -> Router {
+    let shared = Shared { admin, reloading: Arc::new(Mutex::new(())) };
+    let mut router = Router::new();
+    for (_, path, handler) in ROUTES {
+        router = router.route(path, handler());
+    }
+    router
+        .fallback(|| async { refusal(StatusCode::NOT_FOUND, "no such path; see /openapi.json") })
+        .method_not_allowed_fallback(|| async {
+            refusal(StatusCode::METHOD_NOT_ALLOWED, "not with this method; see /openapi.json")
+        })
+        .layer(DefaultBodyLimit::max(BODY_BYTES))
+        .layer(from_fn(bounded))
+        .layer(from_fn_with_state(guard, guarded))
+        .with_state(shared)
+}
+
+/// An answer that says no, and why.
+fn refusal(status: StatusCode, why: &str) -> Response {
+    (status, Json(Refusal { error: why.to_owned(), findings: Vec::new() })).into_response()
+}
+
+/// Applies the guard before, and the headers that keep browsers careful after.
+async fn guarded(State(guard): State<Arc<Guard>>, request: Request, next: Next) -> Response {
+    let mut response = match guard.check(request.method(), request.uri().path(), request.headers()) {
+        Ok(()) => next.run(request).await,
+        Err((status, why)) => refusal(status, why),
+    };
+    let unauthorized = response.status() == StatusCode::UNAUTHORIZED;
+    let headers = response.headers_mut();
+    if unauthorized {
+        headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    }
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(header::X_FRAME_OPTIONS, HeaderValue::from_static("DENY"));
+    headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    let policy = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; form-action 'none'";
+    headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy));
+    response
+}
+
+/// Reads the request's body, small as it must be, and bounds the time for the whole answer.
+async fn bounded(request: Request, next: Next) -> Response {
+    let answer = async {
+        let (head, body) = request.into_parts();
+        match axum::body::to_bytes(body, BODY_BYTES).await {
+            Ok(bytes) => next.run(Request::from_parts(head, Body::from(bytes))).await,
+            Err(_) => refusal(StatusCode::PAYLOAD_TOO_LARGE, "the body is too large or broken"),
+        }
+    };
+    match tokio::time::timeout(ANSWER_TIMEOUT, answer).await {
+        Ok(response) => response,
+        Err(_) => refusal(StatusCode::SERVICE_UNAVAILABLE, "the server did not answer in time"),
+    }
+}
+
+/// Asks the server on a helper thread, so that a slow answer does not stop this one.
+async fn ask<T: Send + 'static>(
+    shared: &Shared,
+    question: impl FnOnce(&dyn Admin) -> T + Send + 'static,
+) -> Result<T, Response> {
+    let admin = Arc::clone(&shared.admin);
+    let answer = tokio::task::spawn_blocking(move || question(&*admin)).await;
+    answer.map_err(|error| {
+        tracing::error!(%error, "admin API: a handler failed");
+        refusal(StatusCode::INTERNAL_SERVER_ERROR, "the server failed to answer; see its log")
+    })
+}
+
+async fn status(State(shared): State<Shared>) -> Result<Response, Response> {
+    Ok(Json(ask(&shared, |admin| admin.status()).await?).into_response())
+}
+
+async fn human_page(State(shared): State<Shared>) -> Result<Response, Response> {
+    let status = ask(&shared, |admin| admin.status()).await?;
+    Ok(Html(page::render(&status)).into_response())
+}
+
+/// What lists may be asked with.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Asked {
+    aor: Option<String>,
+    after: Option<String>,
+    limit: Option<usize>,
+}
+
+impl Asked {
+    /// The parameters within their bounds, or the refusal.
+    fn checked(
+        asked: Result<Query<Asked>, axum::extract::rejection::QueryRejection>,
+    ) -> Result<(Option<String>, Page), Response> {
+        let bad = |why: &str| refusal(StatusCode::BAD_REQUEST, why);
+        let Query(Asked { aor, after, limit }) = asked.map_err(|error| bad(&error.body_text()))?;
+        if aor.iter().chain(&after).any(|text| text.len() > QUERY_BYTES) {
+            return Err(bad("a parameter is too long"));
+        }
+        let limit = limit.unwrap_or(Page::USUAL);
+        if !(1..=Page::MOST).contains(&limit) {
+            return Err(bad("limit must be from 1 to 1000"));
+        }
+        Ok((aor, Page { after, limit }))
+    }
+}
+
+/// A query string, or why it does not parse.
+type AskedQuery = Result<Query<Asked>, axum::extract::rejection::QueryRejection>;
+
+async fn bindings(State(shared): State<Shared>, asked: AskedQuery) -> Result<Response, Response> {
+    let (aor, page) = Asked::checked(asked)?;
+    let listing = ask(&shared, move |admin| admin.bindings(aor.as_deref(), &page)).await?;
+    Ok(Json(listing).into_response())
+}
+
+async fn calls(State(shared): State<Shared>, asked: AskedQuery) -> Result<Response, Response> {
+    let (aor, page) = Asked::checked(asked)?;
+    if aor.is_some() {
+        return Err(refusal(StatusCode::BAD_REQUEST, "calls cannot be filtered by aor"));
+    }
+    Ok(Json(ask(&shared, move |admin| admin.calls(&page)).await?).into_response())
+}
+
+async fn reload(State(shared): State<Shared>) -> Result<Response, Response> {
+    let turn = Arc::clone(&shared.reloading);
+    let done = ask(&shared, move |admin| {
+        // A reload that panicked left nothing half done that this one could trip over.
+        let _turn = turn.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        admin.reload()
+    });
+    Ok(match done.await? {
+        Ok(report) => Json(report).into_response(),
+        Err(findings) => {
+            let error = "the configuration was not changed".to_owned();
+            (StatusCode::CONFLICT, Json(Refusal { error, findings })).into_response()
+        }
+    })
+}
+
+async fn drain(State(shared): State<Shared>) -> Result<Response, Response> {
+    let status = ask(&shared, |admin| {
+        admin.drain();
+        admin.status()
+    })
+    .await?;
+    let body = Draining { state: ServerState::Draining, calls: status.calls };
+    Ok((StatusCode::ACCEPTED, Json(body)).into_response())
+}
+
+async fn metrics(State(shared): State<Shared>) -> Result<Response, Response> {
+    let text = ask(&shared, |admin| {
+        let mut text = String::with_capacity(32 * 1024);
+        admin.metrics(&mut text);
+        text
+    })
+    .await?;
+    let kind = "text/plain; version=0.0.4; charset=utf-8";
+    Ok(([(header::CONTENT_TYPE, kind)], text).into_response())
+}
+
+async fn openapi() -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], OPENAPI).into_response()
+}
+
+/// The process lives and its admin thread answers.
+async fn healthz() -> &'static str {
+    "ok\n"
+}
+
+/// Whether new calls should be sent here.
+async fn readyz(State(shared): State<Shared>) -> Result<Response, Response> {
+    let state = ask(&shared, |admin| admin.status().state).await?;
+    let code = match state {
+        ServerState::Ready => StatusCode::OK,
+        ServerState::Starting | ServerState::Draining => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    Ok((code, format!("{}\n", state.name())).into_response())
+}

@@ -1,0 +1,157 @@
+//! The thread, the socket and the connections of the admin API.
+
+use super::guard::Guard;
+use super::model::Admin;
+use super::routes;
+use crate::config::AdminAccess;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::sync::{Semaphore, oneshot};
+
+/// Connections at one time; the next waits in the kernel's queue.
+const CONNECTIONS: usize = 64;
+/// How long a request head may take, and a connection may be idle.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+/// After this a connection is asked to end; scrapers open a new one.
+const CONNECTION_LIFE: Duration = Duration::from_secs(120);
+/// Then it has this long to take its last answer.
+const CONNECTION_END: Duration = Duration::from_secs(10);
+/// Pause after a failed accept, such as for want of descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Largest request head, octets.
+const HEAD_BYTES: usize = 16 * 1024;
+/// Longest bearer token, octets.
+const TOKEN_BYTES: u64 = 4096;
+
+/// The running admin API. Dropping it stops it.
+pub struct Server {
+    address: SocketAddr,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Binds the address and starts to answer on a thread of its own. `Ok(None)` when switched off.
+    ///
+    /// Fails when the address cannot be bound, when it is not loopback and
+    /// [`AdminAccess::allow_remote`] is not set, or when the token file cannot be read.
+    pub fn start(access: &AdminAccess, admin: Arc<dyn Admin>) -> io::Result<Option<Server>> {
+        let Some(wanted) = access.listen else { return Ok(None) };
+        if !wanted.ip().to_canonical().is_loopback() && !access.allow_remote {
+            let what = format!("{wanted} is not a loopback address and admin.allow_remote is not set");
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
+        }
+        let token = access.token_file.as_deref().map(read_token).transpose()?;
+        let listener = TcpListener::bind(wanted)?;
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        let guard = Guard::new(address, &access.hosts, token);
+        let router = routes::router(admin, Arc::new(guard));
+        // Two helper threads: one answer that takes its time does not hold up the others.
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .enable_time()
+            .max_blocking_threads(2)
+            .thread_name("admin-help")
+            .build()?;
+        let (stop, stopped) = oneshot::channel();
+        let serve = move || {
+            runtime.block_on(accept(listener, router, stopped));
+            // A helper that hangs must not hold up the end of the process.
+            runtime.shutdown_background();
+        };
+        let thread = std::thread::Builder::new().name("admin".into()).spawn(serve)?;
+        Ok(Some(Server { address, stop: Some(stop), thread: Some(thread) }))
+    }
+
+    /// The address bound, with the real port.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // It ends at once; a panic there has been reported already.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The first line of the token file.
+fn read_token(path: &Path) -> io::Result<String> {
+    use std::io::Read;
+    let mut text = String::new();
+    let named = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", path.display()));
+    std::fs::File::open(path).map_err(named)?.take(TOKEN_BYTES).read_to_string(&mut text).map_err(named)?;
+    let token = text.lines().next().unwrap_or_default().trim();
+    if token.len() < 16 {
+        let what = format!("{}: the token needs at least 16 characters", path.display());
+        return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+    }
+    Ok(token.to_owned())
+}
+
+/// Accepts until told to stop.
+async fn accept(listener: TcpListener, router: axum::Router, mut stopped: oneshot::Receiver<()>) {
+    let listener = match tokio::net::TcpListener::from_std(listener) {
+        Ok(listener) => listener,
+        Err(error) => {
+            tracing::error!(%error, "the admin API cannot start");
+            return;
+        }
+    };
+    let permits = Arc::new(Semaphore::new(CONNECTIONS));
+    loop {
+        let next = async {
+            let permit = permits.clone().acquire_owned().await.ok()?;
+            Some((permit, listener.accept().await))
+        };
+        let accepted = tokio::select! {
+            _ = &mut stopped => return,
+            accepted = next => accepted,
+        };
+        match accepted {
+            Some((permit, Ok((stream, _)))) => {
+                let router = router.clone();
+                tokio::spawn(async move {
+                    serve(stream, router).await;
+                    drop(permit);
+                });
+            }
+            Some((_, Err(error))) => {
+                tracing::debug!(%error, "admin API: accept failed");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+            None => return,
+        }
+    }
+}
+
+/// One connection, bounded in time whatever the peer does.
+async fn serve(stream: TcpStream, router: axum::Router) {
+    let _ = stream.set_nodelay(true);
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .max_buf_size(HEAD_BYTES)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    let mut connection = std::pin::pin!(connection);
+    tokio::select! {
+        _ = &mut connection => {}
+        () = tokio::time::sleep(CONNECTION_LIFE) => {
+            connection.as_mut().graceful_shutdown();
+            let _ = tokio::time::timeout(CONNECTION_END, connection).await;
+        }
+    }
+}
