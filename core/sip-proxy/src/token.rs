@@ -290,8 +290,14 @@ mod tests {
         let s = Sealer::new([1; 16]);
         let token = sealed(1);
         let Ends { caller, callee } = ends();
-        assert_eq!(s.open(&token, b"call@x", b"ctag", b"other"), Some(Dialog { sender: caller, peer: callee }));
-        assert_eq!(s.open(&token, b"call@x", b"other", b"ctag"), Some(Dialog { sender: callee, peer: caller }));
+        assert_eq!(
+            s.open(&token, b"call@x", b"ctag", b"other"),
+            Some(Dialog { sender: caller, peer: callee })
+        );
+        assert_eq!(
+            s.open(&token, b"call@x", b"other", b"ctag"),
+            Some(Dialog { sender: callee, peer: caller })
+        );
     }
 
     #[test]

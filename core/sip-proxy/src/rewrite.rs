@@ -1,0 +1,288 @@
+//! The message that leaves: the received bytes plus splices (RFC 3261 sections 16.6 and 16.7).
+
+use core::net::SocketAddr;
+use sip_message::{AuthParams, Message, Name, Splices, Values, push_received, push_u64};
+
+/// What a forwarded request differs in from the received one. Fields that hold lines hold whole ones,
+/// with their CRLF, in the order in which they are to stand.
+#[derive(Clone, Copy, Debug)]
+pub struct Outgoing<'a> {
+    /// The new Request-URI (16.6 step 2).
+    pub request_uri: &'a [u8],
+    /// Our Via line (step 8).
+    pub via: &'a [u8],
+    /// Our Record-Route lines (step 4), or nothing.
+    pub record_routes: &'a [u8],
+    /// Route lines to put before those that remain (Path of a binding, RFC 3327), or nothing.
+    pub routes: &'a [u8],
+    /// Leading Route values to take off.
+    pub drop_routes: usize,
+    /// The last Route value to take off as well.
+    pub drop_last_route: bool,
+    /// A Route line to put after all others (step 6, strict routing), or nothing.
+    pub last_route: &'a [u8],
+    /// The new Max-Forwards (step 3).
+    pub max_forwards: u8,
+    /// The new Max-Breadth (RFC 5393 section 5.3); `None`: leave it as it is.
+    pub max_breadth: Option<u8>,
+    /// Where the request came from, for the received Via (18.2.1), and whether to add an unasked
+    /// `rport`; `None`: it has been done.
+    pub source: Option<(SocketAddr, bool)>,
+    /// Take off identity assertions, because whoever sent them is not trusted (RFC 3325 section 5).
+    pub strip_identity: bool,
+    /// Take off the credentials of this realm, which nobody further on has a use for.
+    pub strip_realm: Option<&'a [u8]>,
+}
+
+/// Appends the forwarded request. `splices` is scratch memory.
+pub fn write_request(request: &Message<'_>, o: &Outgoing<'_>, splices: &mut Splices, out: &mut Vec<u8>) {
+    splices.clear();
+    let uri = request.request_uri();
+    if uri != o.request_uri {
+        splices.replace(request.range_of(uri), o.request_uri);
+    }
+    splices.replace_with(request.headers_start()..request.headers_start(), |text| {
+        text.extend_from_slice(o.via);
+        text.extend_from_slice(o.record_routes);
+        text.extend_from_slice(o.routes);
+        if request.max_forwards().is_none() {
+            text.extend_from_slice(b"Max-Forwards: ");
+            push_u64(o.max_forwards.into(), text);
+            text.extend_from_slice(b"\r\n");
+        }
+    });
+    if let Some((source, always_rport)) = o.source {
+        complete_via(request, source, always_rport, splices);
+    }
+    if request.max_forwards().is_some()
+        && let Some(header) = request.header(Name::MaxForwards)
+    {
+        splices.replace_with(request.range_of(header.value), |text| push_u64(o.max_forwards.into(), text));
+    }
+    if let Some(breadth) = o.max_breadth {
+        set_max_breadth(request, breadth, splices);
+    }
+    edit_routes(request, o, splices);
+    if o.strip_identity {
+        for name in [Name::PAssertedIdentity, Name::RemotePartyId] {
+            for header in request.headers(name) {
+                splices.remove(header.line);
+            }
+        }
+    }
+    if let Some(realm) = o.strip_realm {
+        strip_credentials(request, realm, splices);
+    }
+    splices.apply(request.bytes(), out);
+}
+
+/// Appends a response without its topmost Via (16.7 step 3).
+pub fn write_response(response: &Message<'_>, splices: &mut Splices, out: &mut Vec<u8>) {
+    splices.clear();
+    drop_values(response, Name::Via, 1, splices);
+    splices.apply(response.bytes(), out);
+}
+
+/// The received Via with `received` and `rport`, if anything changes.
+fn complete_via(request: &Message<'_>, source: SocketAddr, always_rport: bool, splices: &mut Splices) {
+    let via = request.via();
+    let plain = via.rport.is_none() && via.received.is_none() && !always_rport;
+    if plain && via.host_ip() == Some(source.ip().to_canonical()) {
+        return;
+    }
+    splices.replace_with(request.range_of(via.raw), |text| push_received(&via, source, always_rport, text));
+}
+
+/// One Max-Breadth header field with this value (RFC 5393 section 5.3.3: "a single").
+fn set_max_breadth(request: &Message<'_>, breadth: u8, splices: &mut Splices) {
+    for header in request.headers(Name::MaxBreadth) {
+        splices.remove(header.line);
+    }
+    let at = request.head_len().saturating_sub(2);
+    splices.replace_with(at..at, |text| {
+        text.extend_from_slice(b"Max-Breadth: ");
+        push_u64(breadth.into(), text);
+        text.extend_from_slice(b"\r\n");
+    });
+}
+
+fn edit_routes(request: &Message<'_>, o: &Outgoing<'_>, splices: &mut Splices) {
+    if o.drop_routes > 0 {
+        drop_values(request, Name::Route, o.drop_routes, splices);
+    }
+    if o.drop_last_route {
+        drop_last(request, splices);
+    }
+    if !o.last_route.is_empty() {
+        let at = request.headers(Name::Route).last().map_or(request.headers_start(), |h| h.line.end);
+        splices.insert(at, o.last_route);
+    }
+}
+
+/// Takes the first `count` comma-separated values of a header off, with their lines where nothing is
+/// left on them.
+fn drop_values(message: &Message<'_>, name: Name, mut count: usize, splices: &mut Splices) {
+    for header in message.headers(name) {
+        if count == 0 {
+            return;
+        }
+        let mut values = Values::new(header.value);
+        let mut rest = None;
+        while count > 0 {
+            if values.next().is_none() {
+                break;
+            }
+            count -= 1;
+        }
+        if count == 0 {
+            rest = values.next();
+        }
+        match rest {
+            None => splices.remove(header.line),
+            Some(value) => {
+                let start = message.offset_of(header.value);
+                splices.remove(start..message.offset_of(value));
+            }
+        }
+    }
+}
+
+fn drop_last(request: &Message<'_>, splices: &mut Splices) {
+    let Some(header) = request.headers(Name::Route).last() else { return };
+    let mut before = None;
+    let mut last = None;
+    for value in Values::new(header.value) {
+        before = last.replace(value);
+    }
+    match before {
+        None => splices.remove(header.line),
+        Some(kept) => {
+            let end = request.range_of(header.value).end;
+            splices.remove(request.range_of(kept).end..end);
+        }
+    }
+}
+
+fn strip_credentials(request: &Message<'_>, realm: &[u8], splices: &mut Splices) {
+    for name in [Name::ProxyAuthorization, Name::Authorization] {
+        for header in request.headers(name) {
+            if AuthParams::parse(header.value).and_then(|a| a.get(b"realm")) == Some(realm) {
+                splices.remove(header.line);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sip_message::{Index, Limits, Parsed, parse};
+
+    const REQUEST: &str = "INVITE sip:bob@us SIP/2.0\r\n\
+        Via: SIP/2.0/UDP 10.0.0.1;rport;branch=z9hG4bK1\r\n\
+        Max-Forwards: 70\r\n\
+        Route: <sip:us;lr>, <sip:us;lr>,  <sip:p2;lr>\r\n\
+        Route: <sip:last@far>\r\n\
+        From: <sip:a@us>;tag=1\r\n\
+        To: <sip:bob@us>\r\n\
+        Call-ID: x\r\n\
+        CSeq: 1 INVITE\r\n\
+        P-Asserted-Identity: <sip:ceo@us>\r\n\
+        Proxy-Authorization: Digest realm=\"us\", username=\"a\"\r\n\
+        Proxy-Authorization: Digest realm=\"them\", username=\"a\"\r\n\
+        Max-Breadth: 7\r\n\
+        Content-Length: 4\r\n\
+        \r\n\
+        body";
+
+    fn outgoing<'a>() -> Outgoing<'a> {
+        Outgoing {
+            request_uri: b"sip:bob@10.0.0.9",
+            via: b"Via: SIP/2.0/UDP us;branch=z9hG4bKs\r\n",
+            record_routes: b"Record-Route: <sip:us;lr>\r\n",
+            routes: b"",
+            drop_routes: 0,
+            drop_last_route: false,
+            last_route: b"",
+            max_forwards: 69,
+            max_breadth: None,
+            source: Some(("192.0.2.7:5062".parse().unwrap(), false)),
+            strip_identity: false,
+            strip_realm: None,
+        }
+    }
+
+    fn forwarded(request: &str, o: &Outgoing<'_>) -> String {
+        let mut index = Index::new();
+        let Parsed::Good(m) = parse(request.as_bytes(), &mut index, &Limits::default()) else { panic!() };
+        let mut out = Vec::new();
+        write_request(&m, o, &mut Splices::new(), &mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn every_edit_lands_where_it_should() {
+        let o = Outgoing {
+            drop_routes: 2,
+            drop_last_route: true,
+            last_route: b"Route: <sip:bob@us>\r\n",
+            routes: b"Route: <sip:edge;lr>\r\n",
+            max_breadth: Some(3),
+            strip_identity: true,
+            strip_realm: Some(b"us"),
+            ..outgoing()
+        };
+        assert_eq!(
+            forwarded(REQUEST, &o),
+            "INVITE sip:bob@10.0.0.9 SIP/2.0\r\n\
+             Via: SIP/2.0/UDP us;branch=z9hG4bKs\r\n\
+             Record-Route: <sip:us;lr>\r\n\
+             Route: <sip:edge;lr>\r\n\
+             Via: SIP/2.0/UDP 10.0.0.1;branch=z9hG4bK1;received=192.0.2.7;rport=5062\r\n\
+             Max-Forwards: 69\r\n\
+             Route: <sip:p2;lr>\r\n\
+             Route: <sip:bob@us>\r\n\
+             From: <sip:a@us>;tag=1\r\n\
+             To: <sip:bob@us>\r\n\
+             Call-ID: x\r\n\
+             CSeq: 1 INVITE\r\n\
+             Proxy-Authorization: Digest realm=\"them\", username=\"a\"\r\n\
+             Content-Length: 4\r\n\
+             Max-Breadth: 3\r\n\
+             \r\n\
+             body"
+        );
+    }
+
+    #[test]
+    fn a_missing_max_forwards_is_added() {
+        let text = forwarded(&REQUEST.replace("Max-Forwards: 70\r\n", ""), &outgoing());
+        assert!(text.contains("Record-Route: <sip:us;lr>\r\nMax-Forwards: 69\r\nVia:"), "{text}");
+    }
+
+    #[test]
+    fn all_routes_of_a_line_take_the_line_along() {
+        let text = forwarded(REQUEST, &Outgoing { drop_routes: 3, ..outgoing() });
+        assert!(text.contains("Max-Forwards: 69\r\nRoute: <sip:last@far>\r\n"), "{text}");
+        let text = forwarded(REQUEST, &Outgoing { drop_routes: 4, ..outgoing() });
+        assert!(!text.contains("\r\nRoute"), "{text}");
+    }
+
+    #[test]
+    fn responses_lose_one_via() {
+        let text = "SIP/2.0 200 OK\r\nVia: SIP/2.0/UDP us;branch=z9hG4bKs, SIP/2.0/UDP a;branch=z9hG4bK1\r\n\
+                    From: <sip:a@us>;tag=1\r\nTo: <sip:b@us>;tag=2\r\nCall-ID: x\r\nCSeq: 1 INVITE\r\n\r\n";
+        for (given, want) in [
+            (text.to_owned(), "OK\r\nVia: SIP/2.0/UDP a;branch=z9hG4bK1\r\nFrom"),
+            (text.replace(", SIP", "\r\nVia: SIP"), "OK\r\nVia: SIP/2.0/UDP a;branch=z9hG4bK1\r\nFrom"),
+        ] {
+            let mut index = Index::new();
+            let Parsed::Good(m) = parse(given.as_bytes(), &mut index, &Limits::default()) else { panic!() };
+            let mut out = Vec::new();
+            write_response(&m, &mut Splices::new(), &mut out);
+            let out = String::from_utf8(out).unwrap();
+            assert!(out.contains(want), "{out}");
+            assert_eq!(out.matches("Via").count(), 1);
+        }
+    }
+}
