@@ -1,0 +1,232 @@
+//! Slows password guessing down without locking anybody out.
+//!
+//! Three scores are kept, all of them only for answers that were really compared with a secret:
+//!
+//! * **Pair**: one account as tried from one network. After a few wrong answers the pair waits, twice
+//!   as long each time. This is what stops a guesser; the account stays open to every other network.
+//! * **Source**: one network, whatever the account. It stops trying many accounts with few passwords
+//!   each. Its allowance is generous, because an office or a carrier's NAT is one network, and it
+//!   spares accounts that are at home there ([`Lookup::familiar`](crate::Lookup::familiar)).
+//! * **Account**: one account, whatever the network. It never refuses anything itself, for then a
+//!   botnet could lock the owner out. While it is high, every network that is not familiar with the
+//!   account has its allowance taken away and starts at a long wait: still one try each, so that the
+//!   owner gets in from a new place with the right password, but no second one soon.
+//!
+//! A wrong answer is charged to the network that the nonce was sent to, not to the address the
+//! request claims to come from: whoever forges source addresses never saw a challenge sent there, so
+//! a victim's network cannot be charged from outside. Unknown accounts are scored like known ones.
+//!
+//! Scores fall by one per [`Rule::forgive`]; a right answer clears the pair and eases the source.
+//! The table is bounded; a full set gives up its lowest score.
+
+use crate::table::{Sets, WAYS};
+use core::fmt;
+use core::time::Duration;
+use wire::Time;
+
+/// How one kind of score turns into a wait.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Rule {
+    /// Wrong answers that cost nothing.
+    pub free: u16,
+    /// The wait after the first one that costs; doubled by each further one.
+    pub base: Duration,
+    /// The longest wait.
+    pub cap: Duration,
+    /// How long it takes to forgive one wrong answer. Not shorter than a microsecond.
+    pub forgive: Duration,
+}
+
+/// The rules of the three scores.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BackoffRules {
+    /// One account from one network. Default: five free, then 1 s doubling to 300 s, one forgiven
+    /// in 600 s; in the long run under 300 guesses a day.
+    pub pair: Rule,
+    /// The same while the account is under attack and the network is not familiar. Default: none
+    /// free, 30 s doubling to 1 h, one forgiven in 1 h.
+    pub stranger: Rule,
+    /// One network. Default: fifty free, then 1 s doubling to 60 s, one forgiven in 5 s, which is
+    /// also the rate of guesses in the long run.
+    pub source: Rule,
+    /// Wrong answers for one account, from all networks together, that make it count as under attack.
+    /// Default 20.
+    pub attack: u16,
+    /// How long it takes to forgive one of these. Default 60 s.
+    pub attack_forgive: Duration,
+}
+
+impl Default for BackoffRules {
+    fn default() -> BackoffRules {
+        const fn rule(free: u16, base: u64, cap: u64, forgive: u64) -> Rule {
+            Rule {
+                free,
+                base: Duration::from_secs(base),
+                cap: Duration::from_secs(cap),
+                forgive: Duration::from_secs(forgive),
+            }
+        }
+        BackoffRules {
+            pair: rule(5, 1, 300, 600),
+            stranger: rule(0, 30, 3_600, 3_600),
+            source: rule(50, 1, 60, 5),
+            attack: 20,
+            attack_forgive: Duration::from_secs(60),
+        }
+    }
+}
+
+/// The kinds of score.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    Pair,
+    Stranger,
+    Source,
+    Account,
+}
+
+/// One score. Empty while `score` is zero. Times in microseconds.
+#[derive(Clone, Copy)]
+struct Entry {
+    key: u64,
+    /// When `score` was last brought up to date.
+    since: u64,
+    until: u64,
+    score: u16,
+    kind: Kind,
+}
+
+const EMPTY: Entry = Entry { key: 0, since: 0, until: 0, score: 0, kind: Kind::Pair };
+
+/// One shard of the back-off table: 32 bytes an entry, no growth.
+pub struct Backoff {
+    sets: Sets<[Entry; WAYS]>,
+    rules: BackoffRules,
+    /// Set by the first wrong answer; until then nobody needs to look.
+    used: bool,
+}
+
+impl Backoff {
+    /// Room for about `capacity` scores (rounded up to eight times a power of two).
+    pub fn new(capacity: usize, rules: BackoffRules) -> Backoff {
+        Backoff { sets: Sets::new(capacity, [EMPTY; WAYS]), rules, used: false }
+    }
+
+    /// How long `key` has to wait, zero if not at all.
+    pub(crate) fn wait(&mut self, key: u64, now: Time) -> Duration {
+        if !self.used {
+            return Duration::ZERO;
+        }
+        let entry = self.sets.of(key).and_then(|set| set.iter().find(|e| e.score != 0 && e.key == key));
+        entry.map_or(Duration::ZERO, |e| Time::from_micros(e.until).since(now))
+    }
+
+    /// Notes a wrong answer. True if the score is now past its allowance.
+    pub(crate) fn fail(&mut self, key: u64, kind: Kind, now: Time) -> bool {
+        self.used = true;
+        let rules = self.rules;
+        let Some(set) = self.sets.of(key) else { return false };
+        let found = set.iter().position(|e| e.score != 0 && e.key == key);
+        let place = match found {
+            Some(place) => set.get_mut(place),
+            // Empty places have no score; among equals the one untouched longest goes.
+            None => set.iter_mut().min_by_key(|e| (e.current(&rules, now), e.since)),
+        };
+        let Some(entry) = place else { return false };
+        if found.is_none() || entry.current(&rules, now) == 0 {
+            *entry = Entry { key, since: now.as_micros(), kind, ..EMPTY };
+        }
+        // A pair turns into a stranger while the account is under attack, and back when all of its
+        // wrong answers are forgiven.
+        if kind == Kind::Stranger {
+            entry.kind = kind;
+        }
+        entry.charge(&rules, now)
+    }
+
+    /// Forgets `key`: its owner has proven the secret.
+    pub(crate) fn clear(&mut self, key: u64) {
+        if let Some(entry) = self.find(key) {
+            *entry = EMPTY;
+        }
+    }
+
+    /// Takes one wrong answer back and ends the present wait.
+    pub(crate) fn ease(&mut self, key: u64, now: Time) {
+        let rules = self.rules;
+        if let Some(entry) = self.find(key) {
+            let score = entry.current(&rules, now).saturating_sub(1);
+            *entry = Entry { score, since: now.as_micros(), until: 0, ..*entry };
+        }
+    }
+
+    fn find(&mut self, key: u64) -> Option<&mut Entry> {
+        if !self.used {
+            return None;
+        }
+        self.sets.of(key)?.iter_mut().find(|e| e.score != 0 && e.key == key)
+    }
+
+    /// Scores kept now, forgiven ones that nobody has overwritten included. Walks the shard.
+    pub fn len(&self) -> usize {
+        self.sets.iter().map(|set| set.iter().filter(|e| e.score != 0).count()).sum()
+    }
+
+    /// Whether no score is kept.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl Entry {
+    /// Microseconds in which one wrong answer is forgiven.
+    fn forgive(&self, rules: &BackoffRules) -> u64 {
+        let time = match self.kind {
+            Kind::Pair => rules.pair.forgive,
+            Kind::Stranger => rules.stranger.forgive,
+            Kind::Source => rules.source.forgive,
+            Kind::Account => rules.attack_forgive,
+        };
+        u64::try_from(time.as_micros()).unwrap_or(u64::MAX).max(1)
+    }
+
+    /// The score at `now`, forgiveness applied.
+    fn current(&self, rules: &BackoffRules, now: Time) -> u16 {
+        let forgiven = now.as_micros().saturating_sub(self.since) / self.forgive(rules);
+        u16::try_from(u64::from(self.score).saturating_sub(forgiven)).unwrap_or(u16::MAX)
+    }
+
+    /// Adds a wrong answer and sets the wait; true if the score is past its allowance.
+    fn charge(&mut self, rules: &BackoffRules, now: Time) -> bool {
+        let elapsed = now.as_micros().saturating_sub(self.since);
+        let left = self.current(rules, now);
+        // The part of a forgiveness already served stays served, or whoever tries again just before it
+        // is due would never be forgiven anything.
+        self.since += elapsed - elapsed % self.forgive(rules);
+        self.score = left.saturating_add(1);
+        let rule = match self.kind {
+            Kind::Pair => rules.pair,
+            Kind::Stranger => rules.stranger,
+            Kind::Source => rules.source,
+            Kind::Account => return self.score >= rules.attack,
+        };
+        if self.score <= rule.free {
+            return false;
+        }
+        let doublings = u32::from(self.score - rule.free - 1).min(30);
+        let wait = rule.base.saturating_mul(1 << doublings).min(rule.cap);
+        self.until = self.until.max((now + wait).as_micros());
+        // Past the cap a higher score would wait no longer, only take longer to be forgiven.
+        if wait == rule.cap {
+            self.score = left.max(1);
+        }
+        true
+    }
+}
+
+impl fmt::Debug for Backoff {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Backoff")
+    }
+}

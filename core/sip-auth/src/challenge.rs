@@ -1,0 +1,82 @@
+//! Writes challenges (RFC 3261 section 22, RFC 8760 section 2.3).
+
+use crate::nonce::TEXT_LEN;
+use crate::{Algorithm, Authenticator, Request};
+
+/// Which response carries the challenge.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Status {
+    /// 401: `WWW-Authenticate`, from a registrar or user agent server; answered by `Authorization`.
+    Unauthorized,
+    /// 407: `Proxy-Authenticate`, from a proxy; answered by `Proxy-Authorization`.
+    ProxyAuthenticationRequired,
+}
+
+impl Status {
+    /// The response's status code.
+    pub const fn code(self) -> u16 {
+        match self {
+            Status::Unauthorized => 401,
+            Status::ProxyAuthenticationRequired => 407,
+        }
+    }
+
+    const fn header(self) -> &'static [u8] {
+        match self {
+            Status::Unauthorized => b"WWW-Authenticate: Digest realm=\"",
+            Status::ProxyAuthenticationRequired => b"Proxy-Authenticate: Digest realm=\"",
+        }
+    }
+}
+
+impl Authenticator {
+    /// Appends the challenge for `request` to `out`: one whole header line per algorithm, most
+    /// preferred first, all with one new nonce.
+    ///
+    /// `serial` comes from the worker's [`NonceSerial`](crate::NonceSerial). The nonce is bound to the
+    /// realm and remembers the network of `request.source`.
+    pub fn challenge(&self, status: Status, request: &Request<'_>, stale: bool, serial: u32, out: &mut Vec<u8>) {
+        let nonce = self.mint(request, serial);
+        for &algorithm in self.algorithms() {
+            line(status, request.realm, &nonce, algorithm, self.opaque(), stale, out);
+        }
+    }
+}
+
+fn line(
+    status: Status,
+    realm: &[u8],
+    nonce: &[u8; TEXT_LEN],
+    algorithm: Algorithm,
+    opaque: Option<&[u8]>,
+    stale: bool,
+    out: &mut Vec<u8>,
+) {
+    out.extend_from_slice(status.header());
+    quote(realm, out);
+    out.extend_from_slice(b"\", nonce=\"");
+    out.extend_from_slice(nonce);
+    if let Some(opaque) = opaque {
+        out.extend_from_slice(b"\", opaque=\"");
+        quote(opaque, out);
+    }
+    out.extend_from_slice(b"\", algorithm=");
+    out.extend_from_slice(algorithm.name().as_bytes());
+    out.extend_from_slice(b", qop=\"auth\"");
+    if stale {
+        out.extend_from_slice(b", stale=true");
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Appends the inside of a quoted string. Control characters are left out: a realm may come from a
+/// request's domain, and nothing of a request may end a line of ours.
+fn quote(text: &[u8], out: &mut Vec<u8>) {
+    for &byte in text {
+        match byte {
+            b'"' | b'\\' => out.extend_from_slice(&[b'\\', byte]),
+            0..0x20 | 0x7f => {}
+            _ => out.push(byte),
+        }
+    }
+}

@@ -1,0 +1,417 @@
+//! Judges the credentials of a request.
+
+use crate::backoff::Kind;
+use crate::digest::{Proof, digest};
+use crate::nonce::{Age, Nonce, Sealer, TEXT_LEN};
+use crate::params::{Params, Text, Value, parse};
+use crate::{Algorithm, Backoff, Ha1, Name, NonceCounts, Secret, UriRule, hex};
+use core::fmt;
+use core::net::IpAddr;
+use core::time::Duration;
+use subtle::ConstantTimeEq;
+use wire::Time;
+
+/// How many header values of a request are looked at; further ones are passed over.
+pub const MAX_VALUES: usize = 8;
+
+/// Policy of an [`Authenticator`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Config {
+    /// The algorithms to offer and accept, most preferred first; repetitions are dropped. Default:
+    /// MD5 alone, because imported tables hold nothing else. See [`Credentials`](crate::Credentials)
+    /// before offering more.
+    pub algorithms: Vec<Algorithm>,
+    /// How long a nonce is good. Default 300 s.
+    pub lifetime: Duration,
+    /// Refuse responses without qop (RFC 2069), as RFC 8760 wants of new clients. Default false:
+    /// they are accepted, and their nonces are good for a single use.
+    pub require_qop: bool,
+    /// How the `uri` parameter is compared with the Request-URI.
+    pub uri: UriRule,
+    /// A fixed `opaque` parameter for challenges. Default none. It is not looked at when it returns.
+    pub opaque: Option<Box<[u8]>>,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            algorithms: vec![Algorithm::Md5],
+            lifetime: Duration::from_secs(300),
+            require_qop: false,
+            uri: UriRule::default(),
+            opaque: None,
+        }
+    }
+}
+
+/// What of a request matters to authentication.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// The method of the request line.
+    pub method: &'a [u8],
+    /// The Request-URI as received.
+    pub uri: &'a [u8],
+    /// The realm that the request has to be authenticated in.
+    pub realm: &'a [u8],
+    /// Where the request came from. Behind a trusted proxy or balancer this should be the address
+    /// that it reports, or all its users share one network in back-off.
+    pub source: IpAddr,
+    /// The time.
+    pub now: Time,
+}
+
+/// The outcome of a check.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Decision {
+    /// The request is from this user of the realm, for the first time with this nonce count.
+    Accepted {
+        /// Who.
+        user: Name,
+    },
+    /// No usable credentials: answer with a challenge.
+    Challenge {
+        /// The digest was right but its nonce is too old or used up; say so.
+        stale: bool,
+    },
+    /// Unreadable or contradictory credentials: answer 400 with this reason phrase.
+    Bad(&'static str),
+    /// The digest is not right, or there is no such user. Answer with a challenge that is not stale,
+    /// exactly as for no credentials; the case of its own is for counters and logs.
+    Wrong,
+    /// Too many wrong answers: nothing was computed. Answer 500 or 503 with `Retry-After`.
+    Throttled {
+        /// Whole seconds to wait, at least one.
+        retry_after: u32,
+    },
+}
+
+/// Where secrets come from. A closure `FnMut(&Name, Algorithm) -> Option<Ha1>` is one.
+pub trait Lookup {
+    /// The hash for `user` as written; `None` if there is no such user or no such hash. Should take
+    /// the same time in all cases, or strangers can tell who exists.
+    fn ha1(&mut self, user: &Name, algorithm: Algorithm) -> Option<Ha1>;
+
+    /// Whether `user` is at home at `source`: it has a live binding that was registered from there.
+    /// Asked only for accounts or networks that are being slowed down. The default knows nobody.
+    fn familiar(&mut self, user: &Name, source: IpAddr) -> bool {
+        let _ = (user, source);
+        false
+    }
+}
+
+impl<F: FnMut(&Name, Algorithm) -> Option<Ha1>> Lookup for F {
+    fn ha1(&mut self, user: &Name, algorithm: Algorithm) -> Option<Ha1> {
+        self(user, algorithm)
+    }
+}
+
+/// Gives access to the shards of the two tables. `key` picks the shard: always the same one for the
+/// same key, for example [`shard_of`](crate::shard_of)`(key, shards)`. Both are held only during `use_it`,
+/// which is short; no call is made from within another.
+pub trait Ledger {
+    /// Lends the shard of nonce counts that serves `key`.
+    fn nonces<R>(&mut self, key: u64, use_it: impl FnOnce(&mut NonceCounts) -> R) -> R;
+    /// Lends the shard of back-off scores that serves `key`.
+    fn backoff<R>(&mut self, key: u64, use_it: impl FnOnce(&mut Backoff) -> R) -> R;
+}
+
+/// A ledger of one shard each, for a single thread.
+#[derive(Debug)]
+pub struct LocalLedger {
+    /// The used nonce counts.
+    pub nonces: NonceCounts,
+    /// The back-off scores.
+    pub backoff: Backoff,
+}
+
+impl Ledger for LocalLedger {
+    fn nonces<R>(&mut self, _key: u64, use_it: impl FnOnce(&mut NonceCounts) -> R) -> R {
+        use_it(&mut self.nonces)
+    }
+
+    fn backoff<R>(&mut self, _key: u64, use_it: impl FnOnce(&mut Backoff) -> R) -> R {
+        use_it(&mut self.backoff)
+    }
+}
+
+/// Issues challenges and judges credentials. Immutable, so all workers share one.
+#[derive(Clone)]
+pub struct Authenticator {
+    config: Config,
+    sealer: Sealer,
+}
+
+/// Credentials of our realm over a nonce of ours, ready to be judged.
+struct Claim<'a> {
+    user: Name,
+    nonce_text: &'a [u8],
+    nonce: Nonce,
+    age: Age,
+    algorithm: Algorithm,
+    uri: &'a [u8],
+    /// Response without and with counting.
+    proof: Option<Proof<'a>>,
+    nc: Option<u32>,
+    response: [u8; 32],
+}
+
+/// The keys of a claim in the back-off table.
+struct Keys {
+    source: u64,
+    pair: u64,
+    account: u64,
+}
+
+/// Kinds of table key, so that no two meanings share one.
+mod key {
+    pub const NONCE: u8 = 0;
+    pub const SOURCE: u8 = 1;
+    pub const PAIR: u8 = 2;
+    pub const ACCOUNT: u8 = 3;
+}
+
+const MALFORMED: &str = "Malformed Credentials";
+
+impl Authenticator {
+    /// An authenticator with this secret and policy. An empty list of algorithms becomes MD5 alone.
+    pub fn new(secret: &Secret, mut config: Config) -> Authenticator {
+        let mut kept = Vec::new();
+        for algorithm in config.algorithms.drain(..) {
+            if !kept.contains(&algorithm) {
+                kept.push(algorithm);
+            }
+        }
+        if kept.is_empty() {
+            kept.push(Algorithm::Md5);
+        }
+        config.algorithms = kept;
+        Authenticator { config, sealer: Sealer::new(secret) }
+    }
+
+    /// Judges the values of all Authorization header lines of `request` (Proxy-Authorization for a
+    /// proxy), one value per line.
+    pub fn check<'v>(
+        &self,
+        request: &Request<'_>,
+        values: impl IntoIterator<Item = &'v [u8]>,
+        lookup: &mut impl Lookup,
+        ledger: &mut impl Ledger,
+    ) -> Decision {
+        let claim = match self.pick(request, values) {
+            Ok(claim) => claim,
+            Err(decision) => return decision,
+        };
+        let keys = self.keys(&claim);
+        if let Some(retry_after) = self.wait(request, &claim, &keys, lookup, ledger) {
+            return Decision::Throttled { retry_after };
+        }
+        if !prove(request, &claim, lookup) {
+            self.charge(request, &claim, &keys, lookup, ledger);
+            return Decision::Wrong;
+        }
+        if claim.age != Age::Live {
+            return Decision::Challenge { stale: true };
+        }
+        let nonce_key = self.nonce_key(&claim);
+        let (issued, nc) = (claim.nonce.issued, claim.nc);
+        if !ledger.nonces(nonce_key, |n| n.admit(nonce_key, issued, nc, request.now)) {
+            return Decision::Challenge { stale: true };
+        }
+        ledger.backoff(keys.source, |b| {
+            b.clear(keys.pair);
+            b.ease(keys.source, request.now);
+        });
+        Decision::Accepted { user: claim.user }
+    }
+
+    pub(crate) fn algorithms(&self) -> &[Algorithm] {
+        &self.config.algorithms
+    }
+
+    pub(crate) fn opaque(&self) -> Option<&[u8]> {
+        self.config.opaque.as_deref()
+    }
+
+    pub(crate) fn mint(&self, request: &Request<'_>, serial: u32) -> [u8; TEXT_LEN] {
+        self.sealer.mint(request.realm, self.sealer.network(request.source), serial, request.now)
+    }
+
+    /// Finds the credentials to judge: of those for our realm, with an algorithm we offer and a nonce
+    /// we sealed, the ones with the newest nonce (some clients add new credentials to the old ones).
+    fn pick<'v>(
+        &self,
+        request: &Request<'_>,
+        values: impl IntoIterator<Item = &'v [u8]>,
+    ) -> Result<Claim<'v>, Decision> {
+        let mut bad = None;
+        let mut best: Option<(Params<'v>, &'v [u8], Nonce, Algorithm)> = None;
+        for value in values.into_iter().take(MAX_VALUES) {
+            let params = match parse(value) {
+                Value::Digest(params) => params,
+                Value::OtherScheme => continue,
+                Value::Bad(reason) => {
+                    bad = bad.or(Some(reason));
+                    continue;
+                }
+            };
+            let Some((text, nonce, algorithm)) = self.recognise(request, &params) else { continue };
+            if best.as_ref().is_none_or(|(_, _, other, _)| nonce.issued > other.issued) {
+                best = Some((params, text, nonce, algorithm));
+            }
+        }
+        match (best, bad) {
+            (Some((params, text, nonce, algorithm)), _) => {
+                self.claim(request, &params, text, nonce, algorithm)
+            }
+            (None, Some(reason)) => Err(Decision::Bad(reason)),
+            (None, None) => Err(Decision::Challenge { stale: false }),
+        }
+    }
+
+    /// Nonce and algorithm of credentials that are ours to judge.
+    fn recognise<'v>(&self, request: &Request<'_>, params: &Params<'v>) -> Option<(&'v [u8], Nonce, Algorithm)> {
+        if !params.realm?.is(request.realm) {
+            return None;
+        }
+        let algorithm = match params.algorithm {
+            None => Algorithm::Md5,
+            Some(name) => Algorithm::from_name(name.plain()?)?,
+        };
+        if !self.config.algorithms.contains(&algorithm) {
+            return None;
+        }
+        let text = params.nonce?.plain()?;
+        let nonce = self.sealer.open(text, request.realm)?;
+        Some((text, nonce, algorithm))
+    }
+
+    /// Checks the form of the parameters and turns them into a claim.
+    fn claim<'v>(
+        &self,
+        request: &Request<'_>,
+        params: &Params<'v>,
+        nonce_text: &'v [u8],
+        nonce: Nonce,
+        algorithm: Algorithm,
+    ) -> Result<Claim<'v>, Decision> {
+        let plain = Decision::Challenge { stale: false };
+        let age = self.sealer.age(&nonce, request.now, self.config.lifetime);
+        let response_text = params.response.ok_or(Decision::Bad(MALFORMED))?;
+        // An empty response is how a client shows its name before it was challenged (RFC 8760 2.7).
+        if age == Age::Ancient || response_text.is(b"") || (params.qop.is_none() && self.config.require_qop) {
+            return Err(plain);
+        }
+        // We offer neither hashed nor extended user names, nor any qop but "auth".
+        let hashed = params.userhash.is_some_and(|u| u.plain().is_some_and(|u| u.eq_ignore_ascii_case(b"true")));
+        if hashed || params.username_extended.is_some() {
+            return Err(Decision::Bad("User Name In A Form Not Offered"));
+        }
+        if params.qop.is_some_and(|q| !q.plain().is_some_and(|q| q.eq_ignore_ascii_case(b"auth"))) {
+            return Err(plain);
+        }
+        let (proof, nc) = proof(params).ok_or(Decision::Bad(MALFORMED))?;
+        let mut response = [0; 32];
+        let digits = response_text.plain().ok_or(Decision::Bad(MALFORMED))?;
+        if !response.get_mut(..algorithm.len()).is_some_and(|bytes| hex::decode(digits, bytes)) {
+            return Err(Decision::Bad(MALFORMED));
+        }
+        let user = params.username.and_then(|u| Name::from_bytes(u.bytes())).ok_or(Decision::Bad(MALFORMED))?;
+        // A URI holds no character that needs an escape in a quoted string.
+        let uri = params.uri.and_then(Text::plain).ok_or(Decision::Bad(MALFORMED))?;
+        if !self.config.uri.allows(uri, request.uri) {
+            return Err(Decision::Bad("Credentials For Another URI"));
+        }
+        Ok(Claim { user, nonce_text, nonce, age, algorithm, uri, proof, nc, response })
+    }
+
+    fn keys(&self, claim: &Claim<'_>) -> Keys {
+        let network = u64::from(claim.nonce.network);
+        let user = claim.user.as_bytes();
+        let source = self.sealer.table_key(key::SOURCE, network, b"");
+        // Source and pair share a shard (the upper half of the key picks it), so that one visit
+        // answers for both.
+        let pair = self.sealer.table_key(key::PAIR, network, user) & 0xffff_ffff | source & !0xffff_ffff;
+        Keys { source, pair, account: self.sealer.table_key(key::ACCOUNT, 0, user) }
+    }
+
+    fn nonce_key(&self, claim: &Claim<'_>) -> u64 {
+        let serial = u64::from(claim.nonce.serial) << 32 | u64::from(claim.nonce.network);
+        let key = self.sealer.table_key(key::NONCE, serial, claim.nonce_text);
+        key ^ self.sealer.table_key(key::NONCE, claim.nonce.issued, claim.user.as_bytes())
+    }
+
+    /// Whole seconds that the claim has to wait, if any.
+    fn wait(
+        &self,
+        request: &Request<'_>,
+        claim: &Claim<'_>,
+        keys: &Keys,
+        lookup: &mut impl Lookup,
+        ledger: &mut impl Ledger,
+    ) -> Option<u32> {
+        let now = request.now;
+        let (pair, source) = ledger.backoff(keys.source, |b| (b.wait(keys.pair, now), b.wait(keys.source, now)));
+        let spared = !source.is_zero() && self.familiar(request, claim, lookup);
+        let wait = if spared { pair } else { pair.max(source) };
+        if wait.is_zero() {
+            return None;
+        }
+        let seconds = wait.as_micros().div_ceil(1_000_000);
+        Some(u32::try_from(seconds).unwrap_or(u32::MAX))
+    }
+
+    /// Notes a wrong answer.
+    fn charge(
+        &self,
+        request: &Request<'_>,
+        claim: &Claim<'_>,
+        keys: &Keys,
+        lookup: &mut impl Lookup,
+        ledger: &mut impl Ledger,
+    ) {
+        let now = request.now;
+        let attacked = ledger.backoff(keys.account, |b| b.fail(keys.account, Kind::Account, now));
+        let stranger = attacked && !self.familiar(request, claim, lookup);
+        let kind = if stranger { Kind::Stranger } else { Kind::Pair };
+        ledger.backoff(keys.source, |b| {
+            b.fail(keys.pair, kind, now);
+            b.fail(keys.source, Kind::Source, now);
+        });
+    }
+
+    /// Whether the user is at home where the request came from, and the nonce was sent there too.
+    fn familiar(&self, request: &Request<'_>, claim: &Claim<'_>, lookup: &mut impl Lookup) -> bool {
+        self.sealer.network(request.source) == claim.nonce.network && lookup.familiar(&claim.user, request.source)
+    }
+}
+
+/// The counted part of a response. `Some((None, None))` for one without qop, `None` if it is malformed.
+fn proof<'v>(params: &Params<'v>) -> Option<(Option<Proof<'v>>, Option<u32>)> {
+    let Some(qop) = params.qop else { return Some((None, None)) };
+    let digits = params.nc?.plain()?;
+    let nc = hex::count(digits)?;
+    let proof = Proof { nc: digits, cnonce: params.cnonce?, qop: qop.plain()? };
+    Some((Some(proof), Some(nc)))
+}
+
+/// Whether the response is right. Does the same work for users who do not exist.
+fn prove(request: &Request<'_>, claim: &Claim<'_>, lookup: &mut impl Lookup) -> bool {
+    let found = lookup.ha1(&claim.user, claim.algorithm).filter(|h| h.algorithm() == claim.algorithm);
+    let known = found.is_some();
+    let secret = found.unwrap_or(match claim.algorithm {
+        Algorithm::Md5 => Ha1::Md5([0; 16]),
+        Algorithm::Sha256 => Ha1::Sha256([0; 32]),
+        Algorithm::Sha512_256 => Ha1::Sha512_256([0; 32]),
+    });
+    let right = digest(&secret, request.method, claim.uri, claim.nonce_text, claim.proof);
+    let given = claim.response.get(..claim.algorithm.len()).unwrap_or_default();
+    let equal = bool::from(right.as_bytes().ct_eq(given));
+    // Both are computed by now: no early way out for unknown users.
+    equal & known
+}
+
+impl fmt::Debug for Authenticator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Authenticator").field("config", &self.config).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,152 @@
+//! The digest itself (RFC 7616 section 3.4.1).
+
+use crate::params::Text;
+use crate::{Algorithm, Ha1, hex};
+use core::fmt;
+use md5::{Digest, Md5};
+use sha2::{Sha256, Sha512_256};
+
+/// What a client answers when it computes a response: everything in a credential but the secret.
+#[derive(Clone, Copy)]
+pub struct Question<'a> {
+    /// The request's method.
+    pub method: &'a [u8],
+    /// The `uri` parameter.
+    pub uri: &'a [u8],
+    /// The server's nonce.
+    pub nonce: &'a [u8],
+    /// `nc` as text, `cnonce` and `qop`; `None` for a response without qop (RFC 2069).
+    pub counted: Option<Counted<'a>>,
+}
+
+/// The parts that `qop=auth` adds: `nc` as text, `cnonce`, `qop`.
+pub type Counted<'a> = (&'a [u8], &'a [u8], &'a [u8]);
+
+/// A response in lower-case hexadecimal.
+#[derive(Clone, Copy)]
+pub struct ResponseText {
+    text: [u8; 64],
+    len: usize,
+}
+
+impl ResponseText {
+    /// The text, 32 or 64 characters.
+    pub fn as_bytes(&self) -> &[u8] {
+        self.text.get(..self.len).unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for ResponseText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ResponseText(hidden)")
+    }
+}
+
+/// The `response` parameter that proves knowledge of `secret`: what a client sends.
+pub fn response(secret: &Ha1, question: &Question<'_>) -> ResponseText {
+    let counted = question.counted.map(|(nc, cnonce, qop)| Proof { nc, cnonce: Text::of(cnonce), qop });
+    let sum = digest(secret, question.method, question.uri, question.nonce, counted);
+    let mut text = [0; 64];
+    let len = hex::encode(sum.as_bytes(), &mut text).len();
+    ResponseText { text, len }
+}
+
+/// The client's part of a counted response.
+#[derive(Clone, Copy)]
+pub(crate) struct Proof<'a> {
+    /// The digits as the client wrote them, for they are hashed as text.
+    pub nc: &'a [u8],
+    pub cnonce: Text<'a>,
+    pub qop: &'a [u8],
+}
+
+/// A computed digest.
+#[derive(Clone, Copy)]
+pub(crate) struct Sum {
+    bytes: [u8; 32],
+    len: usize,
+}
+
+impl Sum {
+    pub fn as_bytes(&self) -> &[u8] {
+        self.bytes.get(..self.len).unwrap_or_default()
+    }
+
+    fn of(digest: &[u8]) -> Sum {
+        let mut bytes = [0; 32];
+        let len = digest.len().min(32);
+        bytes[..len].copy_from_slice(&digest[..len]);
+        Sum { bytes, len }
+    }
+}
+
+/// The digest over all parts, by the algorithm of `secret`.
+pub(crate) fn digest(secret: &Ha1, method: &[u8], uri: &[u8], nonce: &[u8], proof: Option<Proof<'_>>) -> Sum {
+    let compute = match secret.algorithm() {
+        Algorithm::Md5 => compute::<Md5>,
+        Algorithm::Sha256 => compute::<Sha256>,
+        Algorithm::Sha512_256 => compute::<Sha512_256>,
+    };
+    compute(secret, method, uri, nonce, proof)
+}
+
+fn compute<D: Digest>(secret: &Ha1, method: &[u8], uri: &[u8], nonce: &[u8], proof: Option<Proof<'_>>) -> Sum {
+    let mut text = [0; 64];
+    let mut a2 = D::new();
+    a2.update(method);
+    a2.update(b":");
+    a2.update(uri);
+    let a2 = a2.finalize();
+
+    let mut all = D::new();
+    all.update(hex::encode(secret.as_bytes(), &mut text));
+    all.update(b":");
+    all.update(nonce);
+    all.update(b":");
+    if let Some(proof) = proof {
+        all.update(proof.nc);
+        all.update(b":");
+        proof.cnonce.pieces(|piece| all.update(piece));
+        all.update(b":");
+        all.update(proof.qop);
+        all.update(b":");
+    }
+    all.update(hex::encode(&a2, &mut text));
+    Sum::of(&all.finalize())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ha1;
+
+    fn text(secret: Ha1, nonce: &[u8], counted: Option<Counted<'_>>) -> String {
+        let question = Question { method: b"GET", uri: b"/dir/index.html", nonce, counted };
+        String::from_utf8(response(&secret, &question).as_bytes().to_vec()).expect("hexadecimal")
+    }
+
+    /// RFC 2617 section 3.5.
+    #[test]
+    fn example_of_rfc_2617() {
+        let secret = ha1(Algorithm::Md5, b"Mufasa", b"testrealm@host.com", b"Circle Of Life");
+        let nonce = b"dcd98b7102dd2f0e8b11d0f600bfb0c093";
+        let counted = Some((&b"00000001"[..], &b"0a4f113b"[..], &b"auth"[..]));
+        assert_eq!(text(secret, nonce, counted), "6629fae49393a05397450978507c4ef1");
+        // The same without qop, as a client of RFC 2069 computes it.
+        assert_eq!(text(secret, nonce, None), "670fd8c2df070c60b045671b8b24ff02");
+    }
+
+    /// RFC 7616 section 3.9.1, both algorithms.
+    #[test]
+    fn examples_of_rfc_7616() {
+        let nonce = b"7ypf/xlj9XXwfDPEoM4URrv/xwf94BcCAzFZH4GiTo0v";
+        let cnonce = b"f2/wE4q74E6zIJEtWaHKaf5wv/H5QzzpXusqGemxURZJ";
+        let counted = Some((&b"00000001"[..], &cnonce[..], &b"auth"[..]));
+        let secret = |a| ha1(a, b"Mufasa", b"http-auth@example.org", b"Circle of Life");
+        assert_eq!(text(secret(Algorithm::Md5), nonce, counted), "8ca523f5e9506fed4657c9700eebdbec");
+        assert_eq!(
+            text(secret(Algorithm::Sha256), nonce, counted),
+            "753927fa0e85d155564e2e272a28d1802ca10daf4496794697cf8db5856cb6c1"
+        );
+    }
+}

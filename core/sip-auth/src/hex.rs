@@ -1,0 +1,74 @@
+//! Hexadecimal without formatting machinery.
+
+const DIGITS: &[u8; 16] = b"0123456789abcdef";
+
+/// Writes `bytes` in lower case to the front of `out` (64 bytes, enough for any digest here) and
+/// returns the written part.
+pub(crate) fn encode<'a>(bytes: &[u8], out: &'a mut [u8; 64]) -> &'a [u8] {
+    let mut len = 0;
+    for (pair, byte) in out.chunks_exact_mut(2).zip(bytes) {
+        if let [high, low] = pair {
+            *high = DIGITS[usize::from(byte >> 4)];
+            *low = DIGITS[usize::from(byte & 15)];
+            len += 2;
+        }
+    }
+    out.get(..len).unwrap_or_default()
+}
+
+/// Reads exactly `out.len()` bytes in either case; false if `text` is anything else.
+pub(crate) fn decode(text: &[u8], out: &mut [u8]) -> bool {
+    if text.len() != out.len() * 2 {
+        return false;
+    }
+    for (byte, pair) in out.iter_mut().zip(text.chunks_exact(2)) {
+        let (Some(high), Some(low)) = (digit(pair[0]), digit(pair[1])) else { return false };
+        *byte = (high << 4) | low;
+    }
+    true
+}
+
+/// The value of one hexadecimal digit.
+pub(crate) fn digit(byte: u8) -> Option<u8> {
+    match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        b'A'..=b'F' => Some(byte - b'A' + 10),
+        _ => None,
+    }
+}
+
+/// Reads a nonce count: one to eight hexadecimal digits (RFC 7616 says eight; some devices pad less).
+pub(crate) fn count(text: &[u8]) -> Option<u32> {
+    if text.is_empty() || text.len() > 8 {
+        return None;
+    }
+    text.iter().try_fold(0u32, |n, &b| Some((n << 4) | u32::from(digit(b)?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_ways() {
+        let mut text = [0; 64];
+        assert_eq!(encode(&[0, 0x1f, 0xa0, 0xff], &mut text), b"001fa0ff");
+        let mut bytes = [0; 4];
+        assert!(decode(b"001FA0ff", &mut bytes));
+        assert_eq!(bytes, [0, 0x1f, 0xa0, 0xff]);
+        assert!(!decode(b"001FA0f", &mut bytes));
+        assert!(!decode(b"001FA0fg", &mut bytes));
+        assert!(!decode(b"001FA0ff00", &mut bytes));
+    }
+
+    #[test]
+    fn counts_have_one_to_eight_digits() {
+        assert_eq!(count(b"00000001"), Some(1));
+        assert_eq!(count(b"fFfFffff"), Some(u32::MAX));
+        assert_eq!(count(b"1"), Some(1));
+        for bad in [&b""[..], b"000000001", b"0x1", b"-1", b" 1"] {
+            assert_eq!(count(bad), None);
+        }
+    }
+}

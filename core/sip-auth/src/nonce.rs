@@ -1,0 +1,323 @@
+//! Nonces that carry their own memory.
+//!
+//! A nonce is 16 bytes of facts and a 14-byte tag, 40 characters of URL-safe base64. The facts are
+//! when it was issued, under which epoch, a serial number, and a keyed hash of the network it was
+//! sent to. The tag is a MAC over facts and realm; the facts are masked with a hash of the tag
+//! (synthetic-IV style), so a nonce shows strangers neither uptime nor how busy we are.
+
+use core::fmt;
+use core::hash::Hasher;
+use core::net::IpAddr;
+use core::time::Duration;
+use siphasher::sip::SipHasher24;
+use siphasher::sip128::{Hash128, Hasher128, SipHasher24 as SipHasher24Wide};
+use subtle::ConstantTimeEq;
+use wire::Time;
+
+/// Length of a nonce as text.
+pub(crate) const TEXT_LEN: usize = 40;
+const FACTS_LEN: usize = 16;
+const TAG_LEN: usize = 14;
+const SEALED_LEN: usize = FACTS_LEN + TAG_LEN;
+
+/// Past this age a nonce counts as foreign, so that nobody hoards nonces of many networks to charge
+/// guesses to them.
+const HOARD_LIMIT: Duration = Duration::from_secs(24 * 3600);
+
+/// What all nonces of a server, or of a cluster, are sealed with. `Debug` hides the key.
+///
+/// With a key that survives a restart and a new epoch for each start, phones that hold a nonce of
+/// the previous life are told `stale=true` and come back at once, instead of taking a plain challenge
+/// for a wrong password. The replay memory is lost with the process, which is why nonces of another
+/// epoch are never accepted, only recognised. A new random key for each start is safe too.
+#[derive(Clone, Copy)]
+pub struct Secret {
+    /// 128 random bits.
+    pub key: [u8; 16],
+    /// Changes with each start of the process and with each change of the time's origin.
+    pub epoch: u16,
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Secret(epoch {}, key hidden)", self.epoch)
+    }
+}
+
+/// A worker's source of serial numbers: what makes two nonces of the same millisecond differ.
+#[derive(Clone, Copy, Debug)]
+pub struct NonceSerial {
+    worker: u32,
+    count: u32,
+}
+
+impl NonceSerial {
+    const COUNT_BITS: u32 = 22;
+
+    /// The source of worker `worker` (its low ten bits).
+    pub const fn new(worker: u16) -> NonceSerial {
+        NonceSerial { worker: (worker as u32) << NonceSerial::COUNT_BITS, count: 0 }
+    }
+
+    /// The next serial number. Comes round after four million, far more than a millisecond holds.
+    pub const fn next(&mut self) -> u32 {
+        self.count = self.count.wrapping_add(1) & ((1 << NonceSerial::COUNT_BITS) - 1);
+        self.worker | self.count
+    }
+}
+
+/// The facts in a nonce.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Nonce {
+    pub epoch: u16,
+    /// Milliseconds.
+    pub issued: u64,
+    pub serial: u32,
+    /// Keyed hash of the network that the nonce was sent to.
+    pub network: u32,
+}
+
+/// How a nonce that is ours stands now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Age {
+    Live,
+    Expired,
+    /// So old that it is treated as if it were not ours.
+    Ancient,
+}
+
+impl Nonce {
+    fn to_bytes(self) -> [u8; FACTS_LEN] {
+        let mut facts = [0; FACTS_LEN];
+        let [e0, e1] = self.epoch.to_be_bytes();
+        let packed = self.issued & 0xffff_ffff_ffff;
+        facts[..8].copy_from_slice(&packed.to_be_bytes());
+        facts[0] = e0;
+        facts[1] = e1;
+        facts[8..12].copy_from_slice(&self.serial.to_be_bytes());
+        facts[12..].copy_from_slice(&self.network.to_be_bytes());
+        facts
+    }
+
+    fn from_bytes(facts: [u8; FACTS_LEN]) -> Nonce {
+        let all = u128::from_be_bytes(facts);
+        Nonce {
+            epoch: (all >> 112) as u16,
+            issued: (all >> 64) as u64 & 0xffff_ffff_ffff,
+            serial: (all >> 32) as u32,
+            network: all as u32,
+        }
+    }
+}
+
+/// The keys derived from a [`Secret`].
+#[derive(Clone)]
+pub(crate) struct Sealer {
+    seal: SipHasher24Wide,
+    mask: SipHasher24Wide,
+    network: SipHasher24,
+    table: SipHasher24,
+    epoch: u16,
+}
+
+impl Sealer {
+    pub fn new(secret: &Secret) -> Sealer {
+        let master = SipHasher24Wide::new_with_key(&secret.key);
+        let derive = |label: &[u8]| {
+            let mut hasher = master;
+            hasher.write(label);
+            hasher.finish128().as_bytes()
+        };
+        Sealer {
+            seal: SipHasher24Wide::new_with_key(&derive(b"nonce seal")),
+            mask: SipHasher24Wide::new_with_key(&derive(b"nonce mask")),
+            network: SipHasher24::new_with_key(&derive(b"network")),
+            table: SipHasher24::new_with_key(&derive(b"table keys")),
+            epoch: secret.epoch,
+        }
+    }
+
+    /// A nonce for a challenge sent to `network` (see [`Sealer::network`]).
+    pub fn mint(&self, realm: &[u8], network: u32, serial: u32, now: Time) -> [u8; TEXT_LEN] {
+        let nonce = Nonce { epoch: self.epoch, issued: now.as_millis(), serial, network };
+        let facts = nonce.to_bytes();
+        let tag = self.tag(&facts, realm);
+        let mut sealed = [0; SEALED_LEN];
+        sealed[..FACTS_LEN].copy_from_slice(&self.masked(facts, &tag));
+        sealed[FACTS_LEN..].copy_from_slice(&tag);
+        encode(&sealed)
+    }
+
+    /// The facts of a nonce that this secret sealed for `realm`; `None` for any other text.
+    pub fn open(&self, text: &[u8], realm: &[u8]) -> Option<Nonce> {
+        let sealed = decode(text)?;
+        let (facts, tag) = sealed.split_first_chunk::<FACTS_LEN>()?;
+        let tag: &[u8; TAG_LEN] = tag.first_chunk()?;
+        let facts = self.masked(*facts, tag);
+        let right = self.tag(&facts, realm);
+        if bool::from(right.ct_eq(tag)) { Some(Nonce::from_bytes(facts)) } else { None }
+    }
+
+    /// How a nonce stands at `now`. A nonce of another epoch is expired, whatever its time says.
+    pub fn age(&self, nonce: &Nonce, now: Time, lifetime: Duration) -> Age {
+        if nonce.epoch != self.epoch {
+            return Age::Expired;
+        }
+        // Workers read the clock at different moments: slightly in the future is new.
+        let age = now.since(Time::from_millis(nonce.issued));
+        if age <= lifetime {
+            Age::Live
+        } else if age <= HOARD_LIMIT.max(lifetime) {
+            Age::Expired
+        } else {
+            Age::Ancient
+        }
+    }
+
+    /// The number that stands for the network of `address` in nonces and back-off: an IPv4 address,
+    /// or the /56 of an IPv6 address, which is what one customer is given.
+    pub fn network(&self, address: IpAddr) -> u32 {
+        let mut hasher = self.network;
+        match address.to_canonical() {
+            IpAddr::V4(v4) => hasher.write(&v4.octets()),
+            IpAddr::V6(v6) => hasher.write(v6.octets().get(..7).unwrap_or_default()),
+        }
+        hasher.finish() as u32
+    }
+
+    /// A key for the tables: a hash of `kind`, `number` and `text` that no outsider can aim.
+    pub fn table_key(&self, kind: u8, number: u64, text: &[u8]) -> u64 {
+        let mut hasher = self.table;
+        hasher.write_u8(kind);
+        hasher.write(&number.to_le_bytes());
+        hasher.write(text);
+        hasher.finish()
+    }
+
+    fn tag(&self, facts: &[u8; FACTS_LEN], realm: &[u8]) -> [u8; TAG_LEN] {
+        let mut hasher = self.seal;
+        hasher.write(facts);
+        hasher.write(realm);
+        let Hash128 { h1, h2 } = hasher.finish128();
+        let mut tag = [0; TAG_LEN];
+        tag[..8].copy_from_slice(&h1.to_le_bytes());
+        tag[8..].copy_from_slice(&h2.to_le_bytes()[..TAG_LEN - 8]);
+        tag
+    }
+
+    /// Masks or unmasks facts: the mask depends on the tag, so no two nonces share one.
+    fn masked(&self, facts: [u8; FACTS_LEN], tag: &[u8; TAG_LEN]) -> [u8; FACTS_LEN] {
+        let mut hasher = self.mask;
+        hasher.write(tag);
+        let mask = u128::from_le_bytes(hasher.finish128().as_bytes());
+        (u128::from_le_bytes(facts) ^ mask).to_le_bytes()
+    }
+}
+
+const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
+/// The value of each character, 255 for the others.
+const VALUES: [u8; 256] = {
+    let mut values = [255; 256];
+    let mut i = 0;
+    while i < 64 {
+        values[ALPHABET[i] as usize] = i as u8;
+        i += 1;
+    }
+    values
+};
+
+fn encode(sealed: &[u8; SEALED_LEN]) -> [u8; TEXT_LEN] {
+    let mut text = [0; TEXT_LEN];
+    for (three, four) in sealed.chunks_exact(3).zip(text.chunks_exact_mut(4)) {
+        let bits = u32::from_be_bytes([0, three[0], three[1], three[2]]);
+        for (i, c) in four.iter_mut().enumerate() {
+            *c = ALPHABET[(bits >> (18 - 6 * i)) as usize & 63];
+        }
+    }
+    text
+}
+
+fn decode(text: &[u8]) -> Option<[u8; SEALED_LEN]> {
+    if text.len() != TEXT_LEN {
+        return None;
+    }
+    let mut sealed = [0; SEALED_LEN];
+    let mut bad = 0;
+    for (four, three) in text.chunks_exact(4).zip(sealed.chunks_exact_mut(3)) {
+        let mut bits = 0u32;
+        for &c in four {
+            let value = VALUES[usize::from(c)];
+            bad |= value & 0x80;
+            bits = (bits << 6) | u32::from(value & 63);
+        }
+        three.copy_from_slice(&bits.to_be_bytes()[1..]);
+    }
+    if bad == 0 { Some(sealed) } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn sealer(key: u8, epoch: u16) -> Sealer {
+        Sealer::new(&Secret { key: [key; 16], epoch })
+    }
+
+    proptest! {
+        /// What was sealed is read back, under the same realm and key only, and no flipped bit
+        /// passes.
+        #[test]
+        fn sealing(millis in 0u64..1 << 48, serial: u32, network: u32, epoch: u16, at in 0usize..40, to in 0usize..64) {
+            let s = sealer(1, epoch);
+            let text = s.mint(b"example.com", network, serial, Time::from_millis(millis));
+            let want = Nonce { epoch, issued: millis, serial, network };
+            prop_assert_eq!(s.open(&text, b"example.com"), Some(want));
+            prop_assert_eq!(sealer(1, 0).open(&text, b"example.com"), Some(want));
+            prop_assert_eq!(s.open(&text, b"example.net"), None);
+            prop_assert_eq!(sealer(2, epoch).open(&text, b"example.com"), None);
+            let mut forged = text;
+            forged[at] = ALPHABET[to];
+            prop_assert_eq!(s.open(&forged, b"example.com").is_some(), forged == text);
+        }
+
+        /// Any text gets an answer, and none of it passes for ours.
+        #[test]
+        fn strangers_text(text in proptest::collection::vec(any::<u8>(), 38..42)) {
+            prop_assert_eq!(sealer(1, 0).open(&text, b""), None);
+        }
+    }
+
+    #[test]
+    fn ages() {
+        let s = sealer(1, 7);
+        let life = Duration::from_secs(300);
+        let nonce = Nonce { epoch: 7, issued: 1_000_000, serial: 0, network: 0 };
+        let at = |secs| s.age(&nonce, Time::from_secs(secs), life);
+        assert_eq!([at(999), at(1_000), at(1_300)], [Age::Live; 3]);
+        assert_eq!([at(1_301), at(80_000)], [Age::Expired; 2]);
+        assert_eq!(at(1_000 + 86_401), Age::Ancient);
+        assert_eq!(s.age(&Nonce { epoch: 6, ..nonce }, Time::from_secs(1_000), life), Age::Expired);
+    }
+
+    #[test]
+    fn serial_numbers_of_workers_differ() {
+        let (mut a, mut b) = (NonceSerial::new(0), NonceSerial::new(1));
+        let seen = [a.next(), a.next(), b.next(), b.next()];
+        let distinct: std::collections::BTreeSet<u32> = seen.into_iter().collect();
+        assert_eq!(distinct.len(), 4);
+        a.count = (1 << NonceSerial::COUNT_BITS) - 1;
+        assert_eq!(a.next() >> NonceSerial::COUNT_BITS, 0);
+    }
+
+    #[test]
+    fn networks() {
+        let s = sealer(1, 0);
+        let n = |text: &str| s.network(text.parse().expect("an address"));
+        assert_eq!(n("::ffff:192.0.2.1"), n("192.0.2.1"));
+        assert_ne!(n("192.0.2.1"), n("192.0.2.2"));
+        assert_eq!(n("2001:db8:1:200::1"), n("2001:db8:1:2ff::2"));
+        assert_ne!(n("2001:db8:1:200::1"), n("2001:db8:1:300::1"));
+    }
+}
