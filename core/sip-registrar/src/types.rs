@@ -152,9 +152,6 @@ pub struct Config {
     pub service_route: Vec<u8>,
     /// Flow-Timer for outbound registrations, seconds (RFC 5626 section 6); 0: none.
     pub flow_timer: u32,
-    /// Whether [`register`](crate::register) reports [`Change`]s. Without a store they cost for
-    /// nothing.
-    pub journal: bool,
 }
 
 impl Default for Config {
@@ -173,7 +170,6 @@ impl Default for Config {
             path_policy: PathPolicy::Refuse,
             service_route: Vec::new(),
             flow_timer: 0,
-            journal: true,
         }
     }
 }

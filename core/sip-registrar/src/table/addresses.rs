@@ -1,0 +1,91 @@
+//! How many bindings each transport address stands in, as Contact or as source of the REGISTER.
+//!
+//! An ordered map: no rehash, so no long step, and no hash to attack.
+
+use super::binding::Binding;
+use core::net::{IpAddr, SocketAddr};
+use sip_message::{Scheme, Uri};
+use std::collections::BTreeMap;
+use wire::Transport;
+
+#[derive(Default)]
+pub(crate) struct Addresses {
+    /// Address and port in one integer.
+    v4: BTreeMap<u64, u32>,
+    v6: BTreeMap<(u128, u16), u32>,
+}
+
+impl Addresses {
+    pub(crate) fn contains(&self, address: SocketAddr) -> bool {
+        match key(address) {
+            Key::V4(k) => self.v4.contains_key(&k),
+            Key::V6(k) => self.v6.contains_key(&k),
+        }
+    }
+
+    /// Counts the addresses of a binding in.
+    pub(crate) fn add(&mut self, binding: &Binding<'_>) {
+        for address in addresses_of(binding) {
+            let count = match key(address) {
+                Key::V4(k) => self.v4.entry(k).or_insert(0),
+                Key::V6(k) => self.v6.entry(k).or_insert(0),
+            };
+            *count = count.saturating_add(1);
+        }
+    }
+
+    /// Counts the addresses of a binding out.
+    pub(crate) fn remove(&mut self, binding: &Binding<'_>) {
+        for address in addresses_of(binding) {
+            match key(address) {
+                Key::V4(k) => count_down(&mut self.v4, k),
+                Key::V6(k) => count_down(&mut self.v6, k),
+            }
+        }
+    }
+
+    /// Bytes held, estimated: B-tree leaves of random keys are about two thirds full.
+    pub(crate) fn bytes(&self) -> usize {
+        self.v4.len() * (size_of::<u64>() + size_of::<u32>() + 4) * 3 / 2
+            + self.v6.len() * (size_of::<(u128, u16)>() + size_of::<u32>() + 4) * 3 / 2
+    }
+}
+
+enum Key {
+    V4(u64),
+    V6((u128, u16)),
+}
+
+fn key(address: SocketAddr) -> Key {
+    match address.ip().to_canonical() {
+        IpAddr::V4(ip) => Key::V4(u64::from(u32::from(ip)) << 16 | u64::from(address.port())),
+        IpAddr::V6(ip) => Key::V6((u128::from(ip), address.port())),
+    }
+}
+
+fn count_down<K: Ord>(map: &mut BTreeMap<K, u32>, key: K) {
+    if let Some(count) = map.get_mut(&key) {
+        *count -= 1;
+        if *count == 0 {
+            map.remove(&key);
+        }
+    }
+}
+
+/// The received address, and the Contact's if it is another one.
+fn addresses_of(binding: &Binding<'_>) -> impl Iterator<Item = SocketAddr> {
+    let received = binding.flow.remote;
+    let contact = contact_address(binding.contact).filter(|a| *a != received);
+    core::iter::once(received).chain(contact)
+}
+
+/// The transport address that a contact URI spells out; `None` if its host is a name.
+pub(crate) fn contact_address(contact: &[u8]) -> Option<SocketAddr> {
+    let uri = Uri::parse(contact).ok()?;
+    let ip = uri.host_ip()?;
+    let transport = match uri.scheme {
+        Scheme::Sips => Transport::Tls,
+        _ => uri.transport().unwrap_or(Transport::Udp),
+    };
+    Some(SocketAddr::new(ip, uri.port.unwrap_or(transport.default_port())))
+}

@@ -1,0 +1,270 @@
+//! The location table: address of record to bindings, in memory.
+//!
+//! One table is one shard; the shell keeps several, each under a lock of its own, and looks up
+//! through a shared reference. Everything about an address of record is one cell of bytes (`cell`,
+//! `binding`) in a slab of pages (`slab`), found by linear hashing (`index`) and looked at when
+//! something in it may have expired (`wheel`). No operation walks the table, copies it or rehashes
+//! it: the longest single step is the allocation of a 16 KiB segment of buckets.
+
+mod addresses;
+mod agents;
+mod binding;
+mod bytes;
+mod cell;
+mod commit;
+mod index;
+mod segments;
+mod slab;
+#[cfg(test)]
+mod tests;
+mod wheel;
+
+pub(crate) use binding::Binding;
+pub(crate) use commit::Draft;
+
+use crate::types::{BindingView, Change, Record};
+use addresses::Addresses;
+use agents::Agents;
+use core::net::SocketAddr;
+use index::Index;
+use slab::Slab;
+use wheel::Wheel;
+use wire::Time;
+
+/// Bindings of one address of record that a cell can hold, whatever the configuration says.
+pub(crate) const MAX_BINDINGS: usize = 255;
+
+/// The table has reached its limit of addresses of record, or of memory it can name (64 GiB).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TableFull;
+
+/// One shard of the location service.
+pub struct Table {
+    slab: Slab,
+    index: Index,
+    wheel: Wheel,
+    agents: Agents,
+    addresses: Addresses,
+    bindings: usize,
+    max_aors: usize,
+    journal: bool,
+    /// Room for the body of a cell before and after an update, kept between updates.
+    scratch: (Vec<u8>, Vec<u8>),
+}
+
+impl Table {
+    /// An empty table for at most `max_aors` addresses of record. `seed` keys the hash: unguessable,
+    /// and not the key by which the shell chooses the shard. With `journal`, updates report the
+    /// [`Change`]s that a store needs.
+    pub fn new(seed: [u64; 2], max_aors: usize, journal: bool) -> Table {
+        Table {
+            slab: Slab::new(),
+            index: Index::new(seed),
+            wheel: Wheel::new(),
+            agents: Agents::default(),
+            addresses: Addresses::default(),
+            bindings: 0,
+            max_aors,
+            journal,
+            scratch: Default::default(),
+        }
+    }
+
+    /// Calls `visit` with each live binding of `aor`, highest q first, and in the order in which
+    /// they were first registered where q is equal: equal values in a row are one group to fork to
+    /// in parallel (RFC 3261 section 16.6). Answers how many there were.
+    pub fn bindings(&self, aor: &[u8], now: Time, visit: impl FnMut(BindingView<'_>)) -> usize {
+        match self.index.find(&self.slab, self.index.hash(aor), aor) {
+            Some(handle) => self.visit(handle, now, visit),
+            None => 0,
+        }
+    }
+
+    /// Whether some binding has this address as its Contact's or had its REGISTER from it. Bindings
+    /// that expired count until [`Table::expire`] has come to them.
+    pub fn has_contact_address(&self, address: SocketAddr) -> bool {
+        self.addresses.contains(address)
+    }
+
+    /// Addresses of record with a binding, expired ones included until swept.
+    pub fn aors(&self) -> usize {
+        self.index.len()
+    }
+
+    /// Bindings, expired ones included until swept.
+    pub fn len(&self) -> usize {
+        self.bindings
+    }
+
+    /// Whether the table holds nothing.
+    pub fn is_empty(&self) -> bool {
+        self.bindings == 0
+    }
+
+    /// Bytes of memory the table holds, room for growth included. The allocator's own overhead, 16
+    /// bytes on each page of 8 KiB, is not.
+    pub fn bytes(&self) -> usize {
+        size_of::<Table>()
+            + self.slab.bytes()
+            + self.index.bytes()
+            + self.wheel.bytes()
+            + self.addresses.bytes()
+            + self.scratch.0.capacity()
+            + self.scratch.1.capacity()
+    }
+
+    /// Most cells that one step of growth has had to look at.
+    pub fn longest_growth_step(&self) -> usize {
+        self.index.longest_step
+    }
+
+    /// Visits every live binding, in portions: begin with `from` 0, go on with what is answered
+    /// until that is `None`. A portion ends after `max` addresses of record. Between portions the
+    /// table may change: an address that is there from beginning to end is visited at least once.
+    pub fn scan(
+        &self,
+        from: usize,
+        max: usize,
+        now: Time,
+        mut visit: impl FnMut(&[u8], BindingView<'_>),
+    ) -> Option<usize> {
+        let mut seen = 0;
+        for bucket in from..self.index.buckets() {
+            // Empty buckets count too, or a table that emptied would be walked in one go.
+            if seen >= max.max(1) {
+                return Some(bucket);
+            }
+            let mut at = self.index.first(bucket);
+            seen += usize::from(at.is_none());
+            while let Some(handle) = at {
+                let aor = cell::open(self.slab.get(handle)).0;
+                self.visit(handle, now, |view| visit(aor, view));
+                at = index::following(&self.slab, handle);
+                seen += 1;
+            }
+        }
+        None
+    }
+
+    /// Puts back what a store kept, at start: inserts the record or replaces the one with its key.
+    /// Reports no change. A record whose time is over is forgotten by the next [`Table::expire`].
+    pub fn restore(&mut self, record: &Record) -> Result<(), TableFull> {
+        let mut snapshot = self.snapshot(&record.aor);
+        let old = std::mem::take(&mut snapshot.body);
+        let mut drafts: Vec<Draft<'_>> = snapshot.bindings(&old).map(Draft::kept).collect();
+        let binding = record_binding(record);
+        match drafts.iter().position(|d| key_of(&d.binding) == key_of(&binding)) {
+            Some(at) => drafts[at].replace(binding, &record.user_agent),
+            None => drafts.push(Draft::new(binding, &record.user_agent)),
+        }
+        let journal = std::mem::take(&mut self.journal);
+        let done = self.commit(&snapshot, &record.aor, &mut drafts, &[], &mut Vec::new());
+        self.journal = journal;
+        snapshot.body = old;
+        self.give_back(snapshot);
+        done
+    }
+
+    /// Removes every binding of `aor`: an operator's word, or a subscriber deleted. Answers how many
+    /// there were.
+    pub fn remove(&mut self, aor: &[u8], changes: &mut Vec<Change>) -> usize {
+        let mut snapshot = self.snapshot(aor);
+        let old = std::mem::take(&mut snapshot.body);
+        let gone: Vec<Binding<'_>> = snapshot.bindings(&old).collect();
+        let count = gone.len();
+        // A commit that only removes needs no room and cannot fail.
+        let _ = self.commit(&snapshot, aor, &mut [], &gone, changes);
+        snapshot.body = old;
+        self.give_back(snapshot);
+        count
+    }
+
+    /// Forgets bindings that are over, looking at no more than `max` addresses of record. Answers
+    /// whether there is more to do now. To be called about once a second: lookups never show an
+    /// expired binding, however late this is.
+    pub fn expire(&mut self, now: Time, max: usize, changes: &mut Vec<Change>) -> bool {
+        for _ in 0..max {
+            match self.wheel.due(&mut self.slab, now) {
+                Some(handle) => self.look_at(handle, now, changes),
+                None => return false,
+            }
+        }
+        self.wheel.next_due() <= now
+    }
+
+    /// When [`Table::expire`] may next find something; `None` while the table is empty.
+    pub fn next_expire(&self) -> Option<Time> {
+        (!self.is_empty()).then(|| self.wheel.next_due())
+    }
+
+    fn visit(&self, handle: u32, now: Time, mut visit: impl FnMut(BindingView<'_>)) -> usize {
+        let mut live = 0;
+        for binding in cell::open(self.slab.get(handle)).1.filter(|b| b.expires > now) {
+            live += 1;
+            visit(self.view(&binding));
+        }
+        live
+    }
+
+    pub(crate) fn view<'a>(&'a self, b: &Binding<'a>) -> BindingView<'a> {
+        BindingView {
+            contact: b.contact,
+            params: b.params,
+            q: b.q,
+            expires: b.expires,
+            call_id: b.call_id,
+            cseq: b.cseq,
+            flow: b.flow,
+            path: b.path,
+            instance: b.instance,
+            reg_id: b.reg_id,
+            user_agent: self.agents.text(b.agent),
+        }
+    }
+
+    /// A cell came out of the wheel: drops what is over and puts it back if something is left.
+    fn look_at(&mut self, handle: u32, now: Time, changes: &mut Vec<Change>) {
+        let (_, bindings) = cell::open(self.slab.get(handle));
+        let over = |b: &Binding<'_>| b.expires <= now;
+        let earliest = bindings.clone().map(|b| b.expires).min().unwrap_or(Time::FAR);
+        // `commit` expects every cell in the wheel.
+        self.wheel.insert(&mut self.slab, handle, earliest.max(now));
+        if !bindings_over(self.slab.get(handle), now) {
+            return;
+        }
+        let mut snapshot = self.snapshot_of(handle);
+        let old = std::mem::take(&mut snapshot.body);
+        let (aor, _) = cell::open_body(&old);
+        let (gone, kept): (Vec<_>, Vec<_>) = snapshot.bindings(&old).partition(over);
+        let mut drafts: Vec<Draft<'_>> = kept.into_iter().map(Draft::kept).collect();
+        // A commit that keeps or drops what was there needs no room and cannot fail.
+        let _ = self.commit(&snapshot, aor, &mut drafts, &gone, changes);
+        snapshot.body = old;
+        self.give_back(snapshot);
+    }
+}
+
+fn bindings_over(cell: &[u8], now: Time) -> bool {
+    cell::open(cell).1.any(|b| b.expires <= now)
+}
+
+/// What tells bindings of one address of record apart in a store.
+pub(crate) fn key_of<'a>(b: &Binding<'a>) -> (&'a [u8], &'a [u8], u32) {
+    (b.contact, b.instance, b.reg_id)
+}
+
+fn record_binding(r: &Record) -> Binding<'_> {
+    Binding {
+        contact: &r.contact,
+        params: &r.params,
+        q: r.q.min(1000),
+        expires: r.expires,
+        call_id: &r.call_id,
+        cseq: r.cseq,
+        flow: r.flow,
+        path: &r.path,
+        instance: &r.instance,
+        reg_id: r.reg_id,
+        agent: 0,
+    }
+}
