@@ -34,7 +34,7 @@ impl Algorithm {
     }
 
     /// Length of a digest in bytes.
-    pub const fn len(self) -> usize {
+    pub const fn digest_len(self) -> usize {
         match self {
             Algorithm::Md5 => 16,
             Algorithm::Sha256 | Algorithm::Sha512_256 => 32,
@@ -84,7 +84,7 @@ impl Ha1 {
     /// From hexadecimal text of either case, as subscriber tables hold it.
     pub fn from_hex(algorithm: Algorithm, text: &[u8]) -> Option<Ha1> {
         let mut bytes = [0; 32];
-        let bytes = bytes.get_mut(..algorithm.len())?;
+        let bytes = bytes.get_mut(..algorithm.digest_len())?;
         if hex::decode(text, bytes) { Ha1::from_bytes(algorithm, bytes) } else { None }
     }
 }

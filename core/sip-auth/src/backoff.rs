@@ -16,7 +16,8 @@
 //! request claims to come from: whoever forges source addresses never saw a challenge sent there, so
 //! a victim's network cannot be charged from outside. Unknown accounts are scored like known ones.
 //!
-//! Scores fall by one per [`Rule::forgive`]; a right answer clears the pair and eases the source.
+//! Scores fall by one per [`Rule::forgive`]; a right answer clears the pair. It does not ease
+//! the source, or a guesser with one account of his own could pay with it for guesses at others.
 //! The table is bounded; a full set gives up its lowest score.
 
 use crate::table::{Sets, WAYS};
@@ -113,13 +114,9 @@ impl Backoff {
         Backoff { sets: Sets::new(capacity, [EMPTY; WAYS]), rules, used: false }
     }
 
-    /// How long `key` has to wait, zero if not at all.
-    pub(crate) fn wait(&mut self, key: u64, now: Time) -> Duration {
-        if !self.used {
-            return Duration::ZERO;
-        }
-        let entry = self.sets.of(key).and_then(|set| set.iter().find(|e| e.score != 0 && e.key == key));
-        entry.map_or(Duration::ZERO, |e| Time::from_micros(e.until).since(now))
+    /// How long `key` has to wait, zero if no longer; `None` if it has no score.
+    pub(crate) fn wait(&mut self, key: u64, now: Time) -> Option<Duration> {
+        self.find(key).map(|e| Time::from_micros(e.until).since(now))
     }
 
     /// Notes a wrong answer. True if the score is now past its allowance.
@@ -149,15 +146,6 @@ impl Backoff {
     pub(crate) fn clear(&mut self, key: u64) {
         if let Some(entry) = self.find(key) {
             *entry = EMPTY;
-        }
-    }
-
-    /// Takes one wrong answer back and ends the present wait.
-    pub(crate) fn ease(&mut self, key: u64, now: Time) {
-        let rules = self.rules;
-        if let Some(entry) = self.find(key) {
-            let score = entry.current(&rules, now).saturating_sub(1);
-            *entry = Entry { score, since: now.as_micros(), until: 0, ..*entry };
         }
     }
 
@@ -228,5 +216,117 @@ impl Entry {
 impl fmt::Debug for Backoff {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Backoff")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const T0: Time = Time::from_secs(50);
+
+    fn table(capacity: usize) -> Backoff {
+        Backoff::new(capacity, BackoffRules::default())
+    }
+
+    fn seconds(wait: Option<Duration>) -> Option<u64> {
+        wait.map(|w| w.as_secs())
+    }
+
+    #[test]
+    fn entries_stay_small() {
+        assert_eq!(size_of::<Entry>(), 32);
+    }
+
+    #[test]
+    fn waits_double_up_to_the_cap_and_wrong_answers_are_forgiven() {
+        let mut b = table(8);
+        let mut waits = Vec::new();
+        for _ in 0..18 {
+            b.fail(1, Kind::Pair, T0);
+            waits.push(seconds(b.wait(1, T0)).expect("a score"));
+        }
+        assert_eq!(waits, [0, 0, 0, 0, 0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300, 300]);
+        assert_eq!(seconds(b.wait(1, T0 + Duration::from_secs(299))), Some(1));
+        // The score stopped at 14; ten are forgiven in 6,000 s.
+        let later = T0 + Duration::from_secs(6_000);
+        b.fail(1, Kind::Pair, later);
+        assert_eq!(seconds(b.wait(1, later)), Some(0));
+        b.fail(1, Kind::Pair, later);
+        assert_eq!(seconds(b.wait(1, later)), Some(1));
+    }
+
+    #[test]
+    fn part_of_a_forgiveness_served_is_not_lost() {
+        let mut b = table(8);
+        // One wrong answer each 400 s, one forgiven each 600 s: two of three remain.
+        let mut now = T0;
+        for _ in 0..13 {
+            b.fail(1, Kind::Pair, now);
+            now = now + Duration::from_secs(400);
+        }
+        let at_last = now + Duration::from_secs(1);
+        b.fail(1, Kind::Pair, at_last);
+        assert_eq!(
+            seconds(b.wait(1, at_last)),
+            Some(1),
+            "fourteen less eight is six, one past the allowance"
+        );
+    }
+
+    #[test]
+    fn a_stranger_stays_one_until_all_is_forgiven() {
+        let mut b = table(8);
+        b.fail(1, Kind::Stranger, T0);
+        assert_eq!(seconds(b.wait(1, T0)), Some(30));
+        b.fail(1, Kind::Pair, T0);
+        assert_eq!(seconds(b.wait(1, T0)), Some(60));
+        let later = T0 + Duration::from_secs(2 * 3_600);
+        b.fail(1, Kind::Pair, later);
+        assert_eq!(seconds(b.wait(1, later)), Some(0));
+        b.clear(1);
+        assert!(b.is_empty() && b.wait(1, later).is_none());
+    }
+
+    #[test]
+    fn an_account_never_waits_but_tells_of_an_attack() {
+        let mut b = table(8);
+        let attacked: Vec<bool> = (0..21).map(|_| b.fail(1, Kind::Account, T0)).collect();
+        assert_eq!(attacked.iter().position(|&a| a), Some(19));
+        assert_eq!(seconds(b.wait(1, T0)), Some(0));
+        assert!(!b.fail(1, Kind::Account, T0 + Duration::from_secs(600)));
+    }
+
+    #[test]
+    fn a_full_set_gives_up_its_lowest_score() {
+        let mut b = table(8);
+        for key in 0..8 {
+            for _ in 0..(20 - key) {
+                b.fail(key, Kind::Pair, T0);
+            }
+        }
+        for key in 100..150 {
+            b.fail(key, Kind::Pair, T0 + Duration::from_micros(key));
+        }
+        assert_eq!(b.len(), 8);
+        assert!((0..7).all(|key| b.wait(key, T0).is_some()));
+        assert!(b.wait(7, T0).is_none());
+    }
+
+    proptest! {
+        /// No order of events makes anybody wait longer than the longest cap, and memory never grows.
+        #[test]
+        fn bounded(events in proptest::collection::vec((0u64..30, 0u8..4, 0u64..4_000), 0..300)) {
+            let mut b = table(16);
+            let mut now = T0;
+            for (key, kind, pause) in events {
+                now = now + Duration::from_secs(pause / 8);
+                let kind = [Kind::Pair, Kind::Stranger, Kind::Source, Kind::Account][usize::from(kind)];
+                b.fail(key, kind, now);
+                prop_assert!(b.wait(key, now).is_some_and(|w| w <= Duration::from_secs(3_600)));
+                prop_assert!(b.len() <= 16);
+            }
+        }
     }
 }

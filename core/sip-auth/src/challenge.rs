@@ -35,7 +35,14 @@ impl Authenticator {
     ///
     /// `serial` comes from the worker's [`NonceSerial`](crate::NonceSerial). The nonce is bound to the
     /// realm and remembers the network of `request.source`.
-    pub fn challenge(&self, status: Status, request: &Request<'_>, stale: bool, serial: u32, out: &mut Vec<u8>) {
+    pub fn challenge(
+        &self,
+        status: Status,
+        request: &Request<'_>,
+        stale: bool,
+        serial: u32,
+        out: &mut Vec<u8>,
+    ) {
         let nonce = self.mint(request, serial);
         for &algorithm in self.algorithms() {
             line(status, request.realm, &nonce, algorithm, self.opaque(), stale, out);
@@ -78,5 +85,57 @@ fn quote(text: &[u8], out: &mut Vec<u8>) {
             0..0x20 | 0x7f => {}
             _ => out.push(byte),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Config, Secret};
+    use core::net::IpAddr;
+    use wire::Time;
+
+    fn written(config: Config, status: Status, realm: &[u8], stale: bool) -> String {
+        let auth = Authenticator::new(&Secret { key: [1; 16], epoch: 1 }, config);
+        let source = IpAddr::from([192, 0, 2, 1]);
+        let request = Request { method: b"INVITE", uri: b"sip:h", realm, source, now: Time::from_secs(9) };
+        let mut out = b"X: y\r\n".to_vec();
+        auth.challenge(status, &request, stale, 1, &mut out);
+        String::from_utf8(out).expect("text")
+    }
+
+    /// The text with every nonce replaced by N.
+    fn without_nonces(text: &str) -> String {
+        let mut parts = text.split("nonce=\"");
+        let mut out = parts.next().unwrap_or_default().to_owned();
+        for part in parts {
+            assert_eq!(part.find('"'), Some(TEXT_LEN));
+            out += "nonce=\"N";
+            out += &part[TEXT_LEN..];
+        }
+        out
+    }
+
+    #[test]
+    fn one_line_per_algorithm_in_order_of_preference() {
+        let algorithms = vec![Algorithm::Sha256, Algorithm::Md5, Algorithm::Sha256];
+        let text = written(Config { algorithms, ..Config::default() }, Status::Unauthorized, b"a.b", true);
+        assert_eq!(
+            without_nonces(&text),
+            "X: y\r\n\
+             WWW-Authenticate: Digest realm=\"a.b\", nonce=\"N\", algorithm=SHA-256, qop=\"auth\", stale=true\r\n\
+             WWW-Authenticate: Digest realm=\"a.b\", nonce=\"N\", algorithm=MD5, qop=\"auth\", stale=true\r\n"
+        );
+    }
+
+    #[test]
+    fn a_realm_can_neither_end_its_quotes_nor_its_line() {
+        let config = Config { opaque: Some((*b"o\"").into()), ..Config::default() };
+        let text = written(config, Status::ProxyAuthenticationRequired, b"a\"b\\c\r\nX: y\0\x7f", false);
+        assert_eq!(
+            without_nonces(&text),
+            "X: y\r\nProxy-Authenticate: Digest realm=\"a\\\"b\\\\cX: y\", nonce=\"N\", opaque=\"o\\\"\", \
+             algorithm=MD5, qop=\"auth\"\r\n"
+        );
     }
 }

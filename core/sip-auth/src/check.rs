@@ -3,8 +3,8 @@
 use crate::backoff::Kind;
 use crate::digest::{Proof, digest};
 use crate::nonce::{Age, Nonce, Sealer, TEXT_LEN};
-use crate::params::{Params, Text, Value, parse};
-use crate::{Algorithm, Backoff, Ha1, Name, NonceCounts, Secret, UriRule, hex};
+use crate::params::{Params, Text, Unusable, parse};
+use crate::{Algorithm, Ha1, Ledger, Lookup, Name, Secret, UriRule, hex};
 use core::fmt;
 use core::net::IpAddr;
 use core::time::Duration;
@@ -85,55 +85,6 @@ pub enum Decision {
     },
 }
 
-/// Where secrets come from. A closure `FnMut(&Name, Algorithm) -> Option<Ha1>` is one.
-pub trait Lookup {
-    /// The hash for `user` as written; `None` if there is no such user or no such hash. Should take
-    /// the same time in all cases, or strangers can tell who exists.
-    fn ha1(&mut self, user: &Name, algorithm: Algorithm) -> Option<Ha1>;
-
-    /// Whether `user` is at home at `source`: it has a live binding that was registered from there.
-    /// Asked only for accounts or networks that are being slowed down. The default knows nobody.
-    fn familiar(&mut self, user: &Name, source: IpAddr) -> bool {
-        let _ = (user, source);
-        false
-    }
-}
-
-impl<F: FnMut(&Name, Algorithm) -> Option<Ha1>> Lookup for F {
-    fn ha1(&mut self, user: &Name, algorithm: Algorithm) -> Option<Ha1> {
-        self(user, algorithm)
-    }
-}
-
-/// Gives access to the shards of the two tables. `key` picks the shard: always the same one for the
-/// same key, for example [`shard_of`](crate::shard_of)`(key, shards)`. Both are held only during `use_it`,
-/// which is short; no call is made from within another.
-pub trait Ledger {
-    /// Lends the shard of nonce counts that serves `key`.
-    fn nonces<R>(&mut self, key: u64, use_it: impl FnOnce(&mut NonceCounts) -> R) -> R;
-    /// Lends the shard of back-off scores that serves `key`.
-    fn backoff<R>(&mut self, key: u64, use_it: impl FnOnce(&mut Backoff) -> R) -> R;
-}
-
-/// A ledger of one shard each, for a single thread.
-#[derive(Debug)]
-pub struct LocalLedger {
-    /// The used nonce counts.
-    pub nonces: NonceCounts,
-    /// The back-off scores.
-    pub backoff: Backoff,
-}
-
-impl Ledger for LocalLedger {
-    fn nonces<R>(&mut self, _key: u64, use_it: impl FnOnce(&mut NonceCounts) -> R) -> R {
-        use_it(&mut self.nonces)
-    }
-
-    fn backoff<R>(&mut self, _key: u64, use_it: impl FnOnce(&mut Backoff) -> R) -> R {
-        use_it(&mut self.backoff)
-    }
-}
-
 /// Issues challenges and judges credentials. Immutable, so all workers share one.
 #[derive(Clone)]
 pub struct Authenticator {
@@ -155,6 +106,14 @@ struct Claim<'a> {
     response: [u8; 32],
 }
 
+/// Why there is no claim to judge.
+enum Refusal {
+    /// Nothing usable: challenge.
+    Plain,
+    /// 400 with this reason phrase.
+    Bad(&'static str),
+}
+
 /// The keys of a claim in the back-off table.
 struct Keys {
     source: u64,
@@ -170,7 +129,10 @@ mod key {
     pub const ACCOUNT: u8 = 3;
 }
 
-const MALFORMED: &str = "Malformed Credentials";
+/// The half of a table key that places an entry within its shard.
+const LOWER: u64 = 0xffff_ffff;
+
+const MALFORMED: Refusal = Refusal::Bad("Malformed Credentials");
 
 impl Authenticator {
     /// An authenticator with this secret and policy. An empty list of algorithms becomes MD5 alone.
@@ -199,12 +161,14 @@ impl Authenticator {
     ) -> Decision {
         let claim = match self.pick(request, values) {
             Ok(claim) => claim,
-            Err(decision) => return decision,
+            Err(Refusal::Bad(reason)) => return Decision::Bad(reason),
+            Err(Refusal::Plain) => return Decision::Challenge { stale: false },
         };
-        let keys = self.keys(&claim);
-        if let Some(retry_after) = self.wait(request, &claim, &keys, lookup, ledger) {
-            return Decision::Throttled { retry_after };
-        }
+        let keys = self.keys(request, &claim);
+        let guessed = match self.wait(request, &claim, &keys, lookup, ledger) {
+            Ok(guessed) => guessed,
+            Err(retry_after) => return Decision::Throttled { retry_after },
+        };
         if !prove(request, &claim, lookup) {
             self.charge(request, &claim, &keys, lookup, ledger);
             return Decision::Wrong;
@@ -217,10 +181,10 @@ impl Authenticator {
         if !ledger.nonces(nonce_key, |n| n.admit(nonce_key, issued, nc, request.now)) {
             return Decision::Challenge { stale: true };
         }
-        ledger.backoff(keys.source, |b| {
-            b.clear(keys.pair);
-            b.ease(keys.source, request.now);
-        });
+        // The source is not eased: a guesser with one account of his own could pay with it.
+        if guessed {
+            ledger.backoff(keys.source, |b| b.clear(keys.pair));
+        }
         Decision::Accepted { user: claim.user }
     }
 
@@ -242,14 +206,14 @@ impl Authenticator {
         &self,
         request: &Request<'_>,
         values: impl IntoIterator<Item = &'v [u8]>,
-    ) -> Result<Claim<'v>, Decision> {
+    ) -> Result<Claim<'v>, Refusal> {
         let mut bad = None;
         let mut best: Option<(Params<'v>, &'v [u8], Nonce, Algorithm)> = None;
         for value in values.into_iter().take(MAX_VALUES) {
             let params = match parse(value) {
-                Value::Digest(params) => params,
-                Value::OtherScheme => continue,
-                Value::Bad(reason) => {
+                Ok(params) => params,
+                Err(Unusable::OtherScheme) => continue,
+                Err(Unusable::Bad(reason)) => {
                     bad = bad.or(Some(reason));
                     continue;
                 }
@@ -263,13 +227,17 @@ impl Authenticator {
             (Some((params, text, nonce, algorithm)), _) => {
                 self.claim(request, &params, text, nonce, algorithm)
             }
-            (None, Some(reason)) => Err(Decision::Bad(reason)),
-            (None, None) => Err(Decision::Challenge { stale: false }),
+            (None, Some(reason)) => Err(Refusal::Bad(reason)),
+            (None, None) => Err(Refusal::Plain),
         }
     }
 
     /// Nonce and algorithm of credentials that are ours to judge.
-    fn recognise<'v>(&self, request: &Request<'_>, params: &Params<'v>) -> Option<(&'v [u8], Nonce, Algorithm)> {
+    fn recognise<'v>(
+        &self,
+        request: &Request<'_>,
+        params: &Params<'v>,
+    ) -> Option<(&'v [u8], Nonce, Algorithm)> {
         if !params.realm?.is(request.realm) {
             return None;
         }
@@ -293,54 +261,59 @@ impl Authenticator {
         nonce_text: &'v [u8],
         nonce: Nonce,
         algorithm: Algorithm,
-    ) -> Result<Claim<'v>, Decision> {
-        let plain = Decision::Challenge { stale: false };
+    ) -> Result<Claim<'v>, Refusal> {
         let age = self.sealer.age(&nonce, request.now, self.config.lifetime);
-        let response_text = params.response.ok_or(Decision::Bad(MALFORMED))?;
+        let response_text = params.response.ok_or(MALFORMED)?;
         // An empty response is how a client shows its name before it was challenged (RFC 8760 2.7).
         if age == Age::Ancient || response_text.is(b"") || (params.qop.is_none() && self.config.require_qop) {
-            return Err(plain);
+            return Err(Refusal::Plain);
         }
         // We offer neither hashed nor extended user names, nor any qop but "auth".
-        let hashed = params.userhash.is_some_and(|u| u.plain().is_some_and(|u| u.eq_ignore_ascii_case(b"true")));
+        let hashed =
+            params.userhash.is_some_and(|u| u.plain().is_some_and(|u| u.eq_ignore_ascii_case(b"true")));
         if hashed || params.username_extended.is_some() {
-            return Err(Decision::Bad("User Name In A Form Not Offered"));
+            return Err(Refusal::Bad("User Name In A Form Not Offered"));
         }
         if params.qop.is_some_and(|q| !q.plain().is_some_and(|q| q.eq_ignore_ascii_case(b"auth"))) {
-            return Err(plain);
+            return Err(Refusal::Plain);
         }
-        let (proof, nc) = proof(params).ok_or(Decision::Bad(MALFORMED))?;
+        let (proof, nc) = proof(params).ok_or(MALFORMED)?;
         let mut response = [0; 32];
-        let digits = response_text.plain().ok_or(Decision::Bad(MALFORMED))?;
-        if !response.get_mut(..algorithm.len()).is_some_and(|bytes| hex::decode(digits, bytes)) {
-            return Err(Decision::Bad(MALFORMED));
+        let digits = response_text.plain().ok_or(MALFORMED)?;
+        if !response.get_mut(..algorithm.digest_len()).is_some_and(|bytes| hex::decode(digits, bytes)) {
+            return Err(MALFORMED);
         }
-        let user = params.username.and_then(|u| Name::from_bytes(u.bytes())).ok_or(Decision::Bad(MALFORMED))?;
+        let user = params.username.and_then(|u| Name::from_bytes(u.bytes())).ok_or(MALFORMED)?;
         // A URI holds no character that needs an escape in a quoted string.
-        let uri = params.uri.and_then(Text::plain).ok_or(Decision::Bad(MALFORMED))?;
+        let uri = params.uri.and_then(Text::plain).ok_or(MALFORMED)?;
         if !self.config.uri.allows(uri, request.uri) {
-            return Err(Decision::Bad("Credentials For Another URI"));
+            return Err(Refusal::Bad("Credentials For Another URI"));
         }
         Ok(Claim { user, nonce_text, nonce, age, algorithm, uri, proof, nc, response })
     }
 
-    fn keys(&self, claim: &Claim<'_>) -> Keys {
-        let network = u64::from(claim.nonce.network);
-        let user = claim.user.as_bytes();
-        let source = self.sealer.table_key(key::SOURCE, network, b"");
+    fn keys(&self, request: &Request<'_>, claim: &Claim<'_>) -> Keys {
+        // Spellings that a lookup may take for one account share its scores.
+        let user = claim.user.to_lower();
+        let (domain, network) = (user.domain().unwrap_or(request.realm), u64::from(claim.nonce.network));
+        let key = |kind, number, texts: [&[u8]; 2]| self.sealer.table_key(kind, [number, 0], texts);
+        let account = key(key::ACCOUNT, 0, [user.user(), domain]);
+        let source = key(key::SOURCE, network, [b"", b""]);
         // Source and pair share a shard (the upper half of the key picks it), so that one visit
         // answers for both.
-        let pair = self.sealer.table_key(key::PAIR, network, user) & 0xffff_ffff | source & !0xffff_ffff;
-        Keys { source, pair, account: self.sealer.table_key(key::ACCOUNT, 0, user) }
+        let pair = key(key::PAIR, network, [user.user(), domain]) & LOWER | source & !LOWER;
+        Keys { source, pair, account }
     }
 
+    /// One nonce serves several users of a gateway, each with its own counts.
     fn nonce_key(&self, claim: &Claim<'_>) -> u64 {
-        let serial = u64::from(claim.nonce.serial) << 32 | u64::from(claim.nonce.network);
-        let key = self.sealer.table_key(key::NONCE, serial, claim.nonce_text);
-        key ^ self.sealer.table_key(key::NONCE, claim.nonce.issued, claim.user.as_bytes())
+        let Nonce { issued, serial, network, .. } = claim.nonce;
+        let place = u64::from(serial) << 32 | u64::from(network);
+        self.sealer.table_key(key::NONCE, [issued, place], [claim.user.as_bytes(), b""])
     }
 
-    /// Whole seconds that the claim has to wait, if any.
+    /// Whole seconds that the claim has to wait, as an error; otherwise whether wrong answers of this
+    /// pair are remembered.
     fn wait(
         &self,
         request: &Request<'_>,
@@ -348,16 +321,16 @@ impl Authenticator {
         keys: &Keys,
         lookup: &mut impl Lookup,
         ledger: &mut impl Ledger,
-    ) -> Option<u32> {
+    ) -> Result<bool, u32> {
         let now = request.now;
-        let (pair, source) = ledger.backoff(keys.source, |b| (b.wait(keys.pair, now), b.wait(keys.source, now)));
-        let spared = !source.is_zero() && self.familiar(request, claim, lookup);
-        let wait = if spared { pair } else { pair.max(source) };
+        let (pair, source) =
+            ledger.backoff(keys.source, |b| (b.wait(keys.pair, now), b.wait(keys.source, now)));
+        let source = source.filter(|s| !s.is_zero() && !self.familiar(request, claim, lookup));
+        let wait = pair.max(source).unwrap_or_default();
         if wait.is_zero() {
-            return None;
+            return Ok(pair.is_some());
         }
-        let seconds = wait.as_micros().div_ceil(1_000_000);
-        Some(u32::try_from(seconds).unwrap_or(u32::MAX))
+        Err(u32::try_from(wait.as_micros().div_ceil(1_000_000)).unwrap_or(u32::MAX))
     }
 
     /// Notes a wrong answer.
@@ -381,7 +354,8 @@ impl Authenticator {
 
     /// Whether the user is at home where the request came from, and the nonce was sent there too.
     fn familiar(&self, request: &Request<'_>, claim: &Claim<'_>, lookup: &mut impl Lookup) -> bool {
-        self.sealer.network(request.source) == claim.nonce.network && lookup.familiar(&claim.user, request.source)
+        self.sealer.network(request.source) == claim.nonce.network
+            && lookup.familiar(&claim.user, request.source)
     }
 }
 
@@ -404,7 +378,7 @@ fn prove(request: &Request<'_>, claim: &Claim<'_>, lookup: &mut impl Lookup) -> 
         Algorithm::Sha512_256 => Ha1::Sha512_256([0; 32]),
     });
     let right = digest(&secret, request.method, claim.uri, claim.nonce_text, claim.proof);
-    let given = claim.response.get(..claim.algorithm.len()).unwrap_or_default();
+    let given = claim.response.get(..claim.algorithm.digest_len()).unwrap_or_default();
     let equal = bool::from(right.as_bytes().ct_eq(given));
     // Both are computed by now: no early way out for unknown users.
     equal & known
@@ -415,3 +389,6 @@ impl fmt::Debug for Authenticator {
         f.debug_struct("Authenticator").field("config", &self.config).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;

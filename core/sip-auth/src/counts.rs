@@ -147,7 +147,18 @@ mod tests {
     #[test]
     fn a_count_is_good_once_and_late_ones_pass_within_the_window() {
         let mut c = counts(8);
-        for (nc, new) in [(5, true), (5, false), (7, true), (6, true), (6, false), (4, true), (80, true), (17, true), (16, false), (7, false)] {
+        for (nc, new) in [
+            (5, true),
+            (5, false),
+            (7, true),
+            (6, true),
+            (6, false),
+            (4, true),
+            (80, true),
+            (17, true),
+            (16, false),
+            (7, false),
+        ] {
             assert_eq!(c.admit(1, ISSUED, Some(nc), NOW), new, "{nc}");
         }
         assert!(c.admit(1, ISSUED, Some(u32::MAX), NOW));

@@ -70,7 +70,7 @@ impl Credentials {
             return Some(Ha1::Md5(self.md5));
         }
         let start = self.offset(slot);
-        Ha1::from_bytes(algorithm, self.more.get(start..start + algorithm.len())?)
+        Ha1::from_bytes(algorithm, self.more.get(start..start + algorithm.digest_len())?)
     }
 
     /// Sets or replaces one hash.
@@ -91,7 +91,7 @@ impl Credentials {
     /// Where `slot` starts, or would start, in `more`.
     fn offset(&self, slot: usize) -> usize {
         let earlier = SLOTS.iter().enumerate().take(slot).skip(1);
-        earlier.filter(|(i, _)| self.known & (1 << i) != 0).map(|(_, (a, _))| a.len()).sum()
+        earlier.filter(|(i, _)| self.known & (1 << i) != 0).map(|(_, (a, _))| a.digest_len()).sum()
     }
 }
 
@@ -118,7 +118,7 @@ mod tests {
     fn value(slot: usize, seed: u8) -> Ha1 {
         let bytes = [seed; 32];
         let algorithm = SLOTS[slot].0;
-        Ha1::from_bytes(algorithm, &bytes[..algorithm.len()]).expect("the right length")
+        Ha1::from_bytes(algorithm, &bytes[..algorithm.digest_len()]).expect("the right length")
     }
 
     #[test]
@@ -133,7 +133,10 @@ mod tests {
             c.get(NameForm::Full, Algorithm::Sha256),
             Some(ha1(Algorithm::Sha256, b"al@b.c", b"r", b"pw"))
         );
-        assert_eq!(c.get(NameForm::Bare, Algorithm::Sha256), Some(ha1(Algorithm::Sha256, b"al", b"r", b"pw")));
+        assert_eq!(
+            c.get(NameForm::Bare, Algorithm::Sha256),
+            Some(ha1(Algorithm::Sha256, b"al", b"r", b"pw"))
+        );
         assert_eq!(c.get(NameForm::Bare, Algorithm::Md5), None);
         assert!(Credentials::new().is_empty() && !c.is_empty());
     }

@@ -90,7 +90,13 @@ pub(crate) fn digest(secret: &Ha1, method: &[u8], uri: &[u8], nonce: &[u8], proo
     compute(secret, method, uri, nonce, proof)
 }
 
-fn compute<D: Digest>(secret: &Ha1, method: &[u8], uri: &[u8], nonce: &[u8], proof: Option<Proof<'_>>) -> Sum {
+fn compute<D: Digest>(
+    secret: &Ha1,
+    method: &[u8],
+    uri: &[u8],
+    nonce: &[u8],
+    proof: Option<Proof<'_>>,
+) -> Sum {
     let mut text = [0; 64];
     let mut a2 = D::new();
     a2.update(method);

@@ -57,6 +57,11 @@ impl Name {
         self.as_bytes().get(usize::from(self.user) + 1..)
     }
 
+    /// The name in lower case (ASCII).
+    pub(crate) fn to_lower(self) -> Name {
+        Name { bytes: self.bytes.map(|b| b.to_ascii_lowercase()), ..self }
+    }
+
     /// Whether the name carries a domain.
     pub fn form(&self) -> NameForm {
         if self.user == self.len { NameForm::Bare } else { NameForm::Full }
@@ -88,7 +93,10 @@ mod tests {
     #[test]
     fn splits_at_the_last_at_sign() {
         let full = name(b"a@b@example.com").expect("a name");
-        assert_eq!((full.user(), full.domain(), full.form()), (&b"a@b"[..], Some(&b"example.com"[..]), NameForm::Full));
+        assert_eq!(
+            (full.user(), full.domain(), full.form()),
+            (&b"a@b"[..], Some(&b"example.com"[..]), NameForm::Full)
+        );
         let bare = name(b"alice").expect("a name");
         assert_eq!((bare.user(), bare.domain(), bare.form()), (&b"alice"[..], None, NameForm::Bare));
         assert_eq!(name(b"alice@").expect("a name").domain(), Some(&b""[..]));

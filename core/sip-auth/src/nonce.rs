@@ -24,17 +24,17 @@ const SEALED_LEN: usize = FACTS_LEN + TAG_LEN;
 /// guesses to them.
 const HOARD_LIMIT: Duration = Duration::from_secs(24 * 3600);
 
-/// What all nonces of a server, or of a cluster, are sealed with. `Debug` hides the key.
+/// What all nonces of a server are sealed with. `Debug` hides the key.
 ///
-/// With a key that survives a restart and a new epoch for each start, phones that hold a nonce of
-/// the previous life are told `stale=true` and come back at once, instead of taking a plain challenge
-/// for a wrong password. The replay memory is lost with the process, which is why nonces of another
-/// epoch are never accepted, only recognised. A new random key for each start is safe too.
+/// With a key that survives a restart and an epoch that counts the starts, phones that hold a nonce
+/// of the previous life are told `stale=true` and come back at once, instead of taking a plain
+/// challenge for a wrong password. The replay memory is lost with the process, which is why such
+/// nonces are recognised but never accepted. A new random key for each start is safe too.
 #[derive(Clone, Copy)]
 pub struct Secret {
     /// 128 random bits.
     pub key: [u8; 16],
-    /// Changes with each start of the process and with each change of the time's origin.
+    /// One more with each start of the process, which is also each change of the time's origin.
     pub epoch: u16,
 }
 
@@ -158,10 +158,12 @@ impl Sealer {
         if bool::from(right.ct_eq(tag)) { Some(Nonce::from_bytes(facts)) } else { None }
     }
 
-    /// How a nonce stands at `now`. A nonce of another epoch is expired, whatever its time says.
+    /// How a nonce stands at `now`. One of the epoch before is expired, whatever its time says.
     pub fn age(&self, nonce: &Nonce, now: Time, lifetime: Duration) -> Age {
-        if nonce.epoch != self.epoch {
-            return Age::Expired;
+        match self.epoch.wrapping_sub(nonce.epoch) {
+            0 => {}
+            1 => return Age::Expired,
+            _ => return Age::Ancient,
         }
         // Workers read the clock at different moments: slightly in the future is new.
         let age = now.since(Time::from_millis(nonce.issued));
@@ -185,12 +187,18 @@ impl Sealer {
         hasher.finish() as u32
     }
 
-    /// A key for the tables: a hash of `kind`, `number` and `text` that no outsider can aim.
-    pub fn table_key(&self, kind: u8, number: u64, text: &[u8]) -> u64 {
+    /// A key for the tables: a hash of `kind`, `numbers` and `texts` that no outsider can aim.
+    pub fn table_key(&self, kind: u8, numbers: [u64; 2], texts: [&[u8]; 2]) -> u64 {
+        let mut head = [0; 17];
+        head[0] = kind;
+        head[1..9].copy_from_slice(&numbers[0].to_le_bytes());
+        head[9..].copy_from_slice(&numbers[1].to_le_bytes());
         let mut hasher = self.table;
-        hasher.write_u8(kind);
-        hasher.write(&number.to_le_bytes());
-        hasher.write(text);
+        hasher.write(&head);
+        hasher.write(texts[0]);
+        // No text holds this byte, so it keeps the two apart.
+        hasher.write(b"\0");
+        hasher.write(texts[1]);
         hasher.finish()
     }
 
@@ -298,7 +306,8 @@ mod tests {
         assert_eq!([at(999), at(1_000), at(1_300)], [Age::Live; 3]);
         assert_eq!([at(1_301), at(80_000)], [Age::Expired; 2]);
         assert_eq!(at(1_000 + 86_401), Age::Ancient);
-        assert_eq!(s.age(&Nonce { epoch: 6, ..nonce }, Time::from_secs(1_000), life), Age::Expired);
+        let of_epoch = |epoch| s.age(&Nonce { epoch, ..nonce }, Time::from_secs(1_000), life);
+        assert_eq!([of_epoch(6), of_epoch(5), of_epoch(8)], [Age::Expired, Age::Ancient, Age::Ancient]);
     }
 
     #[test]

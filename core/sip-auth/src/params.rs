@@ -80,10 +80,9 @@ pub(crate) struct Params<'a> {
     pub username_extended: Option<Text<'a>>,
 }
 
-/// What a header value turned out to be.
-pub(crate) enum Value<'a> {
-    /// Digest credentials.
-    Digest(Params<'a>),
+/// Why a header value holds no Digest parameters.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Unusable {
     /// Another scheme: none of our business (RFC 4475 section 3.3.7).
     OtherScheme,
     /// Digest, or nothing at all, but not readable; the reason phrase for a 400.
@@ -91,27 +90,25 @@ pub(crate) enum Value<'a> {
 }
 
 /// Reads one header value.
-pub(crate) fn parse(value: &[u8]) -> Value<'_> {
+pub(crate) fn parse(value: &[u8]) -> Result<Params<'_>, Unusable> {
     let mut cursor = Cursor { rest: value };
     cursor.skip_space();
     let scheme = cursor.token();
     if scheme.is_empty() {
-        return Value::Bad("Unreadable Credentials");
+        return Err(Unusable::Bad("Unreadable Credentials"));
     }
     if !scheme.eq_ignore_ascii_case(b"Digest") {
-        return Value::OtherScheme;
+        return Err(Unusable::OtherScheme);
     }
     if value.len() > MAX_VALUE {
-        return Value::Bad("Credentials Too Long");
+        return Err(Unusable::Bad("Credentials Too Long"));
     }
     if value.iter().any(|&b| (b < 0x20 && b != b'\t') || b == 0x7f) {
-        return Value::Bad("Control Character In Credentials");
+        return Err(Unusable::Bad("Control Character In Credentials"));
     }
     let mut params = Params::default();
-    match read_list(&mut cursor, &mut params) {
-        Ok(()) => Value::Digest(params),
-        Err(reason) => Value::Bad(reason),
-    }
+    read_list(&mut cursor, &mut params).map_err(Unusable::Bad)?;
+    Ok(params)
 }
 
 /// Reads `name=value` pairs separated by commas, to the end.
@@ -241,11 +238,10 @@ mod tests {
     use proptest::prelude::*;
 
     fn params(value: &str) -> Result<Params<'_>, &'static str> {
-        match parse(value.as_bytes()) {
-            Value::Digest(params) => Ok(params),
-            Value::OtherScheme => Err("other"),
-            Value::Bad(reason) => Err(reason),
-        }
+        parse(value.as_bytes()).map_err(|unusable| match unusable {
+            Unusable::OtherScheme => "other",
+            Unusable::Bad(reason) => reason,
+        })
     }
 
     fn text(t: Option<Text<'_>>) -> String {
@@ -282,7 +278,12 @@ mod tests {
 
     #[test]
     fn other_schemes_are_passed_over_whatever_they_hold() {
-        for value in ["NoOneKnowsThisScheme opaque-data=here", "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==", "Digestive a=b", "Bearer"] {
+        for value in [
+            "NoOneKnowsThisScheme opaque-data=here",
+            "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==",
+            "Digestive a=b",
+            "Bearer",
+        ] {
             assert_eq!(params(value).err(), Some("other"));
         }
     }
@@ -290,9 +291,26 @@ mod tests {
     #[test]
     fn refuses_what_two_readers_could_read_differently() {
         for value in [
-            "", " ", "=", "Digest", "Digest ", "Digest ,", "Digest a", "Digest a=", "Digest a=\"b", "Digest a=\"b\\",
-            "Digest a=\"b\\\"", "Digest a=b c=d", "Digest a=b,", "Digest a=b,,c=d", "Digest =b", "Digest a=b\"c\"",
-            "Digest username=\"a\"b\"", "Digest uri=sip:a@b", "Digest\"a=b\"", "Digest a=b;c=d",
+            "",
+            " ",
+            "=",
+            "Digest",
+            "Digest ",
+            "Digest ,",
+            "Digest a",
+            "Digest a=",
+            "Digest a=\"b",
+            "Digest a=\"b\\",
+            "Digest a=\"b\\\"",
+            "Digest a=b c=d",
+            "Digest a=b,",
+            "Digest a=b,,c=d",
+            "Digest =b",
+            "Digest a=b\"c\"",
+            "Digest username=\"a\"b\"",
+            "Digest uri=sip:a@b",
+            "Digest\"a=b\"",
+            "Digest a=b;c=d",
         ] {
             assert_eq!(params(value).err(), Some("Unreadable Credentials"), "{value}");
         }
@@ -321,7 +339,7 @@ mod tests {
         #[test]
         fn total_near_the_grammar(tail in "[a-c=,\"\\\\ \t]{0,40}") {
             let value = format!("Digest {tail}");
-            if let Value::Digest(p) = parse(value.as_bytes()) {
+            if let Ok(p) = parse(value.as_bytes()) {
                 prop_assert!(p.nonce.is_none());
             }
         }

@@ -100,7 +100,8 @@ fn number(text: &[u8]) -> Option<u16> {
     if text.is_empty() || text.len() > 5 {
         return None;
     }
-    let digits = text.iter().try_fold(0u32, |n, b| b.is_ascii_digit().then(|| n * 10 + u32::from(b - b'0')))?;
+    let digits =
+        text.iter().try_fold(0u32, |n, b| b.is_ascii_digit().then(|| n * 10 + u32::from(b - b'0')))?;
     u16::try_from(digits).ok()
 }
 
@@ -122,7 +123,8 @@ fn unescaped(text: &[u8]) -> impl Iterator<Item = u8> + '_ {
 
 /// Telephone numbers without parameters and visual separators (RFC 3966 section 4).
 fn same_number(a: &[u8], b: &[u8]) -> bool {
-    let digits = |text| before(text, |b| b == b';').iter().filter(|b| !matches!(b, b'-' | b'.' | b'(' | b')'));
+    let digits =
+        |text| before(text, |b| b == b';').iter().filter(|b| !matches!(b, b'-' | b'.' | b'(' | b')'));
     digits(a).eq(digits(b))
 }
 

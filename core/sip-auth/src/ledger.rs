@@ -1,0 +1,53 @@
+//! What a check asks of its surroundings: secrets, and the shards of the two tables.
+
+use crate::{Algorithm, Backoff, Ha1, Name, NonceCounts};
+use core::net::IpAddr;
+
+/// Where secrets come from. A closure `FnMut(&Name, Algorithm) -> Option<Ha1>` is one.
+pub trait Lookup {
+    /// The hash for `user` as written; `None` if there is no such user or no such hash. Should take
+    /// the same time in all cases, or strangers can tell who exists.
+    fn ha1(&mut self, user: &Name, algorithm: Algorithm) -> Option<Ha1>;
+
+    /// Whether `user` is at home at `source`: it has a live binding that was registered from there.
+    /// Asked only for accounts or networks that are being slowed down. The default knows nobody.
+    fn familiar(&mut self, user: &Name, source: IpAddr) -> bool {
+        let _ = (user, source);
+        false
+    }
+}
+
+impl<F: FnMut(&Name, Algorithm) -> Option<Ha1>> Lookup for F {
+    fn ha1(&mut self, user: &Name, algorithm: Algorithm) -> Option<Ha1> {
+        self(user, algorithm)
+    }
+}
+
+/// Gives access to the shards of the two tables. `key` picks the shard: always the same one for the
+/// same key, for example [`shard_of`](crate::shard_of)`(key, shards)`. Both are held only during `use_it`,
+/// which is short; no call is made from within another.
+pub trait Ledger {
+    /// Lends the shard of nonce counts that serves `key`.
+    fn nonces<R>(&mut self, key: u64, use_it: impl FnOnce(&mut NonceCounts) -> R) -> R;
+    /// Lends the shard of back-off scores that serves `key`.
+    fn backoff<R>(&mut self, key: u64, use_it: impl FnOnce(&mut Backoff) -> R) -> R;
+}
+
+/// A ledger of one shard each, for a single thread.
+#[derive(Debug)]
+pub struct LocalLedger {
+    /// The used nonce counts.
+    pub nonces: NonceCounts,
+    /// The back-off scores.
+    pub backoff: Backoff,
+}
+
+impl Ledger for LocalLedger {
+    fn nonces<R>(&mut self, _key: u64, use_it: impl FnOnce(&mut NonceCounts) -> R) -> R {
+        use_it(&mut self.nonces)
+    }
+
+    fn backoff<R>(&mut self, _key: u64, use_it: impl FnOnce(&mut Backoff) -> R) -> R {
+        use_it(&mut self.backoff)
+    }
+}
