@@ -1,1 +1,39 @@
-//! sip-transaction
+//! The transaction layer of SIP: RFC 3261 section 17 with the corrections of RFC 6026 and RFC 4320.
+//!
+//! One [`Layer`] per worker holds all its transactions. It never sends anything by itself and reads no
+//! clock: what it wants sent goes to the caller's [`wire::Outbox`], time comes with every call, and
+//! what time did comes out of [`Layer::handle_timeout`] as [`Event`]s.
+//!
+//! # Where a message goes
+//!
+//! A request: [`Layer::receive_request`] finds its transaction by the key of 17.2.3, or makes one.
+//! A response: the branch of our own Via carries a [`ClientId`]; [`ClientId::decode`] and
+//! [`Layer::receive_response`].
+//!
+//! # What is bounded
+//!
+//! The number of transactions ([`Limits`]), the life of each (a timer runs in every state, so that the
+//! layer empties by itself when traffic stops), the work of one call, and the bytes kept: of a finished
+//! server transaction its key and its last response, of an accepted INVITE only the key, of a finished
+//! client transaction nothing, or the ACK while its failure may be repeated.
+//!
+//! # What others cannot do
+//!
+//! Ids have unguessable generations; hashes are keyed; keys are compared in full. Responses go to where
+//! the first request came from, whoever repeats it.
+#![forbid(unsafe_code)]
+
+mod id;
+mod index;
+mod key;
+mod layer;
+mod machine;
+mod pool;
+mod slab;
+mod timers;
+mod wheel;
+
+pub use id::{ClientId, ServerId};
+pub use layer::{Counts, Event, Inbound, Layer, Limits, Outcome};
+pub use timers::Timers;
+pub use wheel::TimerId;

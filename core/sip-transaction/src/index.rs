@@ -1,0 +1,178 @@
+//! The table from hash to server transaction: linear hashing with chains through the transactions.
+//!
+//! A flat table rehashes all it holds when it grows, a pause of milliseconds at a million entries.
+//! This one splits a single bucket for each entry added, so that no insertion costs more than the
+//! others, and an entry needs only one link and its own hash.
+
+/// Bucket heads in one segment.
+const SEGMENT: usize = 4096;
+const NIL: u32 = u32::MAX;
+
+/// The entries, as the table sees them.
+pub(crate) trait Links {
+    /// The keyed hash of the entry in a slot.
+    fn hash(&self, slot: u32) -> u64;
+    /// The next entry in its chain.
+    fn next(&self, slot: u32) -> u32;
+    /// Sets the next entry in its chain.
+    fn set_next(&mut self, slot: u32, next: u32);
+}
+
+/// Bucket heads.
+pub(crate) struct Index {
+    segments: Vec<Box<[u32]>>,
+    /// Buckets in use: `mask + 1 + split`.
+    mask: u64,
+    /// Buckets below this one have been split in this round.
+    split: u64,
+    len: u64,
+}
+
+impl Index {
+    /// An empty table.
+    pub(crate) fn new() -> Index {
+        Index { segments: vec![segment()], mask: SEGMENT as u64 - 1, split: 0, len: 0 }
+    }
+
+    /// The first entry of the chain where `hash` belongs, `u32::MAX` for none.
+    pub(crate) fn head(&self, hash: u64) -> u32 {
+        self.get(self.bucket(hash))
+    }
+
+    /// Whether a link is the end of a chain.
+    pub(crate) const fn is_end(link: u32) -> bool {
+        link == NIL
+    }
+
+    /// Adds an entry whose hash is set.
+    pub(crate) fn insert(&mut self, links: &mut impl Links, slot: u32) {
+        self.len += 1;
+        if self.len > self.mask + 1 + self.split {
+            self.grow(links);
+        }
+        let bucket = self.bucket(links.hash(slot));
+        links.set_next(slot, self.get(bucket));
+        self.set(bucket, slot);
+    }
+
+    /// Takes an entry out.
+    pub(crate) fn remove(&mut self, links: &mut impl Links, slot: u32) {
+        let bucket = self.bucket(links.hash(slot));
+        let mut at = self.get(bucket);
+        let mut before = NIL;
+        while at != slot {
+            if at == NIL {
+                return;
+            }
+            before = at;
+            at = links.next(at);
+        }
+        let next = links.next(slot);
+        if before == NIL {
+            self.set(bucket, next);
+        } else {
+            links.set_next(before, next);
+        }
+        self.len -= 1;
+    }
+
+    /// Splits the next bucket in turn.
+    fn grow(&mut self, links: &mut impl Links) {
+        let (from, to) = (self.split, self.mask + 1 + self.split);
+        if to as usize / SEGMENT == self.segments.len() {
+            self.segments.push(segment());
+        }
+        let mut chain = self.get(from);
+        let (mut stay, mut go) = (NIL, NIL);
+        while chain != NIL {
+            let next = links.next(chain);
+            let side = if links.hash(chain) & (self.mask + 1) == 0 { &mut stay } else { &mut go };
+            links.set_next(chain, *side);
+            *side = chain;
+            chain = next;
+        }
+        self.set(from, stay);
+        self.set(to, go);
+        self.split += 1;
+        if self.split > self.mask {
+            self.mask = self.mask * 2 + 1;
+            self.split = 0;
+        }
+    }
+
+    fn bucket(&self, hash: u64) -> u64 {
+        let bucket = hash & self.mask;
+        if bucket < self.split { hash & (self.mask * 2 + 1) } else { bucket }
+    }
+
+    fn get(&self, bucket: u64) -> u32 {
+        self.segments[bucket as usize / SEGMENT][bucket as usize % SEGMENT]
+    }
+
+    fn set(&mut self, bucket: u64, head: u32) {
+        self.segments[bucket as usize / SEGMENT][bucket as usize % SEGMENT] = head;
+    }
+}
+
+fn segment() -> Box<[u32]> {
+    vec![NIL; SEGMENT].into_boxed_slice()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Entries(Vec<(u64, u32)>);
+
+    impl Links for Entries {
+        fn hash(&self, slot: u32) -> u64 {
+            self.0[slot as usize].0
+        }
+        fn next(&self, slot: u32) -> u32 {
+            self.0[slot as usize].1
+        }
+        fn set_next(&mut self, slot: u32, next: u32) {
+            self.0[slot as usize].1 = next;
+        }
+    }
+
+    fn found(index: &Index, entries: &Entries, slot: u32) -> (bool, usize) {
+        let (mut at, mut steps) = (index.head(entries.hash(slot)), 0);
+        while !Index::is_end(at) && at != slot {
+            at = entries.next(at);
+            steps += 1;
+        }
+        (at == slot, steps)
+    }
+
+    #[test]
+    fn entries_stay_found_while_the_table_grows_and_shrinks() {
+        let hash = |i: u64| i.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ i << 7;
+        let mut entries = Entries((0..50_000).map(|i| (hash(i), NIL)).collect());
+        let mut index = Index::new();
+        let mut longest = 0;
+        for slot in 0..50_000 {
+            index.insert(&mut entries, slot);
+            let (there, steps) = found(&index, &entries, slot / 2);
+            assert!(there, "{} lost after {slot}", slot / 2);
+            longest = longest.max(steps);
+        }
+        assert!(longest < 16, "a chain of {longest}");
+        for slot in (0..50_000).step_by(2) {
+            index.remove(&mut entries, slot);
+        }
+        for slot in 0..50_000 {
+            assert_eq!(found(&index, &entries, slot).0, slot % 2 == 1, "{slot}");
+        }
+    }
+
+    #[test]
+    fn equal_hashes_share_a_chain_and_removing_twice_is_harmless() {
+        let mut entries = Entries(vec![(42, NIL); 10]);
+        let mut index = Index::new();
+        (0..10).for_each(|slot| index.insert(&mut entries, slot));
+        index.remove(&mut entries, 5);
+        index.remove(&mut entries, 5);
+        assert!((0..10).all(|slot| found(&index, &entries, slot).0 == (slot != 5)));
+    }
+}

@@ -1,0 +1,193 @@
+//! What a request is matched by (RFC 3261 17.2.3).
+//!
+//! **With the magic cookie** the section compares branch, sent-by and method. The branch is a token
+//! and tokens are case-insensitive (7.3.1); so is the host of sent-by, whose port is its default if
+//! absent. To these the key adds Call-ID and CSeq number. A client that follows the RFC has the same
+//! ones in everything it sends with a branch (the request again, its ACK, its CANCEL: 17.1.1.3, 9.1),
+//! so nothing that should match is lost; but two clients behind one private address that count their
+//! branches, or one that repeats a branch in its next call or its answer to a challenge, do not hear
+//! each other's responses.
+//!
+//! **Without it**, or with nothing after it, the request is from an RFC 2543 client and the key is
+//! Request-URI, From tag, Call-ID, CSeq number and the whole top Via, and the To tag for all but ACK
+//! and CANCEL. Retransmissions repeat the same bytes, so the Request-URI is compared as bytes.
+//!
+//! The method stands beside the key and not in it: one search finds a CANCEL's own transaction and
+//! the one to be cancelled (9.2).
+
+use sip_message::{Message, Method, Via};
+use siphasher::sip::SipHasher13;
+use siphasher::sip128::{Hasher128, SipHasher24};
+use std::hash::Hasher;
+
+/// A core or a tail longer than this is kept as its 128-bit keyed hash, so that a client with an
+/// enormous Call-ID does not make its transactions enormous.
+const LONGEST: usize = 256;
+
+/// Methods as one byte. Those without a name of their own are told apart by their text.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct MethodCode(u8);
+
+impl MethodCode {
+    pub(crate) const INVITE: MethodCode = MethodCode(0);
+    pub(crate) const CANCEL: MethodCode = MethodCode(3);
+
+    /// The code as [`Key::method_number`] gives it.
+    pub(crate) const fn number(self) -> u32 {
+        self.0 as u32
+    }
+
+    pub(crate) const fn of(method: Method<'_>) -> MethodCode {
+        MethodCode(match method {
+            Method::Invite => 0,
+            Method::Ack => 1,
+            Method::Bye => 2,
+            Method::Cancel => 3,
+            Method::Register => 4,
+            Method::Options => 5,
+            Method::Prack => 6,
+            Method::Subscribe => 7,
+            Method::Notify => 8,
+            Method::Publish => 9,
+            Method::Info => 10,
+            Method::Refer => 11,
+            Method::Message => 12,
+            Method::Update => 13,
+            Method::Other(_) => 255,
+        })
+    }
+}
+
+/// Builds keys in one reused buffer.
+///
+/// The buffer holds the core, compared for every method, then the tail: the To tag of an RFC 2543
+/// request and the name of an unknown method.
+pub(crate) struct Key {
+    bytes: Vec<u8>,
+    core: usize,
+    old: bool,
+    hash: u64,
+    hasher: SipHasher13,
+    shortener: SipHasher24,
+}
+
+impl Key {
+    pub(crate) fn new(seed: [u64; 2]) -> Key {
+        Key {
+            bytes: Vec::with_capacity(256),
+            core: 0,
+            old: false,
+            hash: 0,
+            hasher: SipHasher13::new_with_keys(seed[0], seed[1]),
+            shortener: SipHasher24::new_with_keys(seed[1], seed[0]),
+        }
+    }
+
+    /// Reads the key of a request.
+    pub(crate) fn read(&mut self, message: &Message<'_>, method: Method<'_>) {
+        let via = message.via();
+        self.bytes.clear();
+        self.old = !via.has_cookie();
+        if self.old {
+            self.core_2543(message, &via);
+        } else {
+            self.core_3261(message, &via);
+        }
+        self.shorten(0);
+        self.core = self.bytes.len();
+        self.hash = self.hasher.hash(&self.bytes);
+        if self.old {
+            push_lower(message.to_tag(), &mut self.bytes);
+        }
+        if let Method::Other(name) = method {
+            self.bytes.push(0);
+            self.bytes.extend_from_slice(name);
+        }
+        self.shorten(self.core);
+    }
+
+    /// Keyed hash of the core.
+    pub(crate) fn hash(&self) -> u64 {
+        self.hash
+    }
+
+    /// What is compared for every method.
+    pub(crate) fn core(&self) -> &[u8] {
+        self.bytes.get(..self.core).unwrap_or(&[])
+    }
+
+    /// What is compared besides the core, except for ACK and CANCEL.
+    pub(crate) fn tail(&self) -> &[u8] {
+        self.bytes.get(self.core..).unwrap_or(&[])
+    }
+
+    /// Core and tail.
+    pub(crate) fn whole(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Whether it is a key of an RFC 2543 client.
+    pub(crate) fn is_old(&self) -> bool {
+        self.old
+    }
+
+    /// A number for a method: the code of a known one, a keyed hash for others.
+    pub(crate) fn method_number(&self, method: Method<'_>) -> u32 {
+        match method {
+            Method::Other(name) => self.hasher.hash(name) as u32 | 0x8000_0000,
+            known => MethodCode::of(known).number(),
+        }
+    }
+
+    fn core_3261(&mut self, message: &Message<'_>, via: &Via<'_>) {
+        let port = via.port_or_default();
+        self.fixed(b'3', via.branch.len(), via.host.len(), message.cseq());
+        self.bytes.extend_from_slice(&port.to_le_bytes());
+        push_lower(via.branch, &mut self.bytes);
+        push_lower(via.host, &mut self.bytes);
+        self.bytes.extend_from_slice(message.call_id());
+    }
+
+    fn core_2543(&mut self, message: &Message<'_>, via: &Via<'_>) {
+        let (uri, tag) = (message.request_uri(), message.from_tag());
+        self.fixed(b'2', uri.len(), tag.len(), message.cseq());
+        self.bytes.extend_from_slice(&(message.call_id().len() as u32).to_le_bytes());
+        self.bytes.extend_from_slice(uri);
+        push_lower(tag, &mut self.bytes);
+        self.bytes.extend_from_slice(message.call_id());
+        // Comparing the Via as one text, without its white space and case, is stricter than comparing
+        // its parameters as a set. A client does not shuffle them between retransmissions.
+        let visible = via.raw.iter().filter(|b| !matches!(b, b' ' | b'\t' | b'\r' | b'\n'));
+        self.bytes.extend(visible.map(u8::to_ascii_lowercase));
+    }
+
+    /// The fixed part; lengths first, so that no two requests with other fields run together into
+    /// the same bytes.
+    fn fixed(&mut self, kind: u8, first: usize, second: usize, cseq: u32) {
+        let mut fixed = [kind; 13];
+        fixed[1..5].copy_from_slice(&(first as u32).to_le_bytes());
+        fixed[5..9].copy_from_slice(&(second as u32).to_le_bytes());
+        fixed[9..13].copy_from_slice(&cseq.to_le_bytes());
+        self.bytes.extend_from_slice(&fixed);
+    }
+
+    /// Replaces what stands from `start` on by its hash if it is long.
+    fn shorten(&mut self, start: usize) {
+        let Some(long) = self.bytes.get(start..).filter(|part| part.len() > LONGEST) else { return };
+        let mut hasher = self.shortener;
+        hasher.write(long);
+        let hash = hasher.finish128();
+        self.bytes.truncate(start);
+        self.bytes.push(b'#');
+        self.bytes.extend_from_slice(&hash.h1.to_le_bytes());
+        self.bytes.extend_from_slice(&hash.h2.to_le_bytes());
+    }
+}
+
+fn push_lower(text: &[u8], out: &mut Vec<u8>) {
+    let start = out.len();
+    out.extend_from_slice(text);
+    if let Some(copied) = out.get_mut(start..) {
+        copied.make_ascii_lowercase();
+    }
+}

@@ -1,0 +1,304 @@
+//! The transaction layer of one worker.
+
+mod client;
+mod server;
+mod write;
+
+#[cfg(test)]
+mod tests;
+
+use crate::id::{ClientId, Generations, Sender, ServerId, sender};
+use crate::index::Index;
+use crate::key::Key;
+use crate::machine::{ClientInput, ServerInput, Set, Step};
+use crate::pool::Pool;
+use crate::slab::Slab;
+use crate::timers::{Clock, Timers};
+use crate::wheel::{NEVER, Owner, TimerId, Wheel};
+use client::Client;
+use server::Server;
+use wire::{Outbox, Time};
+
+/// Timers that one call of [`Layer::handle_timeout`] lets fire, and nodes it moves, at most. At 100
+/// to 200 ns each this bounds the pause; the rest follows at the next call, which is due at once.
+const WORK: u32 = 256;
+
+/// How many transactions there may be at a time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Server transactions.
+    pub server: usize,
+    /// Client transactions, reserved ones included. Each may have one CANCEL beside it.
+    pub client: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { server: 1_000_000, client: 1_000_000 }
+    }
+}
+
+/// What a received request is to the transaction user.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Inbound {
+    /// A new request, neither ACK nor CANCEL.
+    New(ServerId),
+    /// Nothing: a retransmission (answered already if there is an answer), or an ACK for a failure.
+    Absorbed,
+    /// An ACK for no failure of ours, so for a 2xx: the transaction user routes it.
+    AckOutside,
+    /// A CANCEL, with a transaction of its own to be answered in.
+    Cancel {
+        /// The CANCEL's transaction.
+        id: ServerId,
+        /// The INVITE to be cancelled. It may have been answered meanwhile, see
+        /// [`Layer::is_answered`]; then the CANCEL has no effect on it (RFC 3261 9.2).
+        invite: Option<ServerId>,
+        /// Whether a transaction of any method matched: the answer is 200, else 481 (9.2), or a
+        /// proxy forwards the CANCEL statelessly (16.10).
+        matched: bool,
+    },
+    /// There is no room for another server transaction.
+    Full,
+}
+
+/// What a received response is to the transaction user.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// A response to act on.
+    Deliver {
+        /// What the transaction user gave to [`Layer::send_request`].
+        user: u64,
+    },
+    /// A retransmission, or an answer to a CANCEL.
+    Absorbed,
+    /// A response to nothing we sent. It must not be forwarded (RFC 6026 section 6).
+    Unknown,
+}
+
+/// What time or the transport did to a transaction.
+///
+/// Each client transaction that was sent ends with exactly one of [`Event::ClientTimeout`],
+/// [`Event::ClientUnreachable`] and [`Event::ClientGone`], each server transaction with exactly one
+/// [`Event::ServerGone`], unless it was abandoned. The id is invalid from then on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs)] // `id` and `user` are the same in all of them
+pub enum Event {
+    /// No final response: timers B and F, 64*T1 after a CANCEL (RFC 3261 9.1), or an INVITE that
+    /// rang for [`Timers::lifetime`] without anything new. To be treated as a 408 (16.7), after a
+    /// CANCEL as a 487.
+    ClientTimeout { id: ClientId, user: u64 },
+    /// The request, or the ACK of a failure, could not be sent (17.1.4). Treated as a 503 (16.9)
+    /// unless a final response has been delivered.
+    ClientUnreachable { id: ClientId, user: u64 },
+    /// A client transaction that had its final response is over (timers D, K, M).
+    ClientGone { id: ClientId, user: u64 },
+    /// A server transaction is over: timers I, J, L, H, or it was not answered in time.
+    ServerGone { id: ServerId, user: u64 },
+    /// No ACK came for a failure (timer H, 17.2.1). [`Event::ServerGone`] follows.
+    AckTimeout { id: ServerId, user: u64 },
+    /// A response could not be sent (17.2.4). The transaction stays (RFC 6026 8.8).
+    ServerUnreachable { id: ServerId, user: u64 },
+    /// A timer of the transaction user fired.
+    User { token: u64 },
+}
+
+/// Counters and gauges.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Counts {
+    /// Server transactions now.
+    pub server: usize,
+    /// Client transactions now, reserved ones and CANCELs included.
+    pub client: usize,
+    /// Of the client transactions, the CANCELs.
+    pub cancels: usize,
+    /// Timers running now.
+    pub timers: usize,
+    /// Bytes in message buffers kept for later use.
+    pub idle_bytes: usize,
+    /// Server transactions ever.
+    pub servers_created: u64,
+    /// Client transactions ever.
+    pub clients_created: u64,
+    /// Requests refused because there was no room, and reservations not given.
+    pub refused: u64,
+    /// Retransmitted requests received.
+    pub requests_absorbed: u64,
+    /// Retransmitted responses received.
+    pub responses_absorbed: u64,
+    /// Responses received that belong to no transaction.
+    pub responses_unknown: u64,
+    /// ACKs for failures received.
+    pub acks_absorbed: u64,
+    /// Requests sent again.
+    pub requests_resent: u64,
+    /// Responses sent again, by timer G or for a retransmitted request.
+    pub responses_resent: u64,
+    /// ACKs for failures sent, repeated ones included.
+    pub acks_sent: u64,
+    /// CANCELs sent, repeated ones not included.
+    pub cancels_sent: u64,
+    /// Client transactions that got no final response.
+    pub client_timeouts: u64,
+    /// Failures that were not acknowledged.
+    pub ack_timeouts: u64,
+    /// Server transactions that the transaction user never answered.
+    pub unanswered: u64,
+    /// Transmits of ours that the transport could not deliver.
+    pub undeliverable: u64,
+}
+
+/// All transactions of one worker. See the [crate documentation](crate).
+pub struct Layer {
+    clock: Clock,
+    servers: Slab<Server>,
+    clients: Slab<Client>,
+    client_limit: usize,
+    index: Index,
+    wheel: Wheel,
+    pool: Pool,
+    key: Key,
+    generations: Generations,
+    /// For reading our own stored messages again, to build ACK and CANCEL.
+    scratch: sip_message::Index,
+    counts: Counts,
+    /// The latest time seen.
+    now: u64,
+}
+
+impl Layer {
+    /// A layer without transactions. `seed` must be secret and random: ids and hash keys are made
+    /// from it.
+    pub fn new(timers: Timers, limits: Limits, seed: [u64; 2]) -> Layer {
+        Layer {
+            clock: Clock::new(&timers),
+            servers: Slab::new(limits.server),
+            clients: Slab::new(limits.client.saturating_mul(2)),
+            client_limit: limits.client,
+            index: Index::new(),
+            wheel: Wheel::new(),
+            pool: Pool::new(),
+            key: Key::new(seed),
+            generations: Generations::new([!seed[0], seed[1].rotate_left(32)]),
+            scratch: sip_message::Index::new(),
+            counts: Counts::default(),
+            now: 0,
+        }
+    }
+
+    /// Lets timers fire. The work of one call is bounded: if more is due, [`Layer::next_deadline`]
+    /// is not later than `now`.
+    pub fn handle_timeout(&mut self, now: Time, out: &mut Outbox, events: &mut Vec<Event>) {
+        self.now = now.as_micros();
+        let mut budget = WORK;
+        while let Some(owner) = self.wheel.poll(self.now, &mut budget) {
+            match owner {
+                Owner::Client(slot) => self.client_due(slot, out, events),
+                Owner::Server(slot) => self.server_due(slot, out, events),
+                Owner::User(token) => events.push(Event::User { token }),
+            }
+        }
+    }
+
+    /// When [`Layer::handle_timeout`] should be called next: at most 4.1 ms after the earliest timer,
+    /// so that near ones are handled together. May be too early, which is harmless.
+    pub fn next_deadline(&self) -> Option<Time> {
+        let at = self.wheel.next_deadline();
+        (at != NEVER).then(|| Time::from_micros(at))
+    }
+
+    /// Arms a timer of the transaction user: [`Event::User`] with `token` comes at `at`. The
+    /// transaction user bounds their number; here each costs 32 bytes.
+    pub fn schedule(&mut self, at: Time, token: u64) -> TimerId {
+        self.wheel.schedule(at.as_micros(), token)
+    }
+
+    /// Cancels a timer. One that has fired, or [`TimerId::NONE`], is ignored.
+    pub fn unschedule(&mut self, timer: TimerId) {
+        self.wheel.unschedule(timer);
+    }
+
+    /// The transport could not send something with this token. Tokens that are not this layer's are
+    /// ignored.
+    pub fn undeliverable(&mut self, token: u64, events: &mut Vec<Event>) {
+        match sender(token) {
+            Some(Sender::Client(id)) if self.clients.get(id.slot, id.generation).is_some() => {
+                self.counts.undeliverable += 1;
+                self.client_failed(id.slot, events);
+            }
+            Some(Sender::Server(id)) if self.servers.get(id.slot, id.generation).is_some() => {
+                self.counts.undeliverable += 1;
+                self.server_failed(id.slot, events);
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether a transmit token is one of this layer's. Those of others must have bit 63 clear.
+    pub fn owns(token: u64) -> bool {
+        sender(token).is_some()
+    }
+
+    /// Counters and gauges.
+    pub fn counts(&self) -> Counts {
+        Counts {
+            server: self.servers.len(),
+            client: self.clients.len(),
+            timers: self.wheel.armed(),
+            idle_bytes: self.pool.idle_bytes(),
+            ..self.counts
+        }
+    }
+}
+
+/// The two timers of a transaction, on one node of the wheel.
+struct Deadlines {
+    node: u32,
+    /// What the timer that sends again was last set to, in microseconds.
+    interval: u32,
+    resend: u64,
+    end: u64,
+}
+
+impl Deadlines {
+    fn new(node: u32) -> Deadlines {
+        Deadlines { node, interval: 0, resend: NEVER, end: NEVER }
+    }
+
+    /// Does to the timers what a step says.
+    fn follow<S, A>(&mut self, step: &Step<S, A>, now: u64, wheel: &mut Wheel) {
+        match step.resend {
+            Set::Keep => {}
+            Set::Off => self.resend = NEVER,
+            Set::After(interval) => {
+                self.interval = u32::try_from(interval).unwrap_or(u32::MAX);
+                self.resend = now.saturating_add(interval);
+            }
+        }
+        if let Set::After(delay) = step.end {
+            self.end = now.saturating_add(delay);
+        }
+        let first = self.resend.min(self.end);
+        if first != NEVER {
+            wheel.arm(self.node, first);
+        }
+    }
+
+    /// What a client transaction is told when its node fires.
+    fn client_input(&self, now: u64) -> ClientInput {
+        if self.end <= now {
+            ClientInput::EndDue
+        } else {
+            ClientInput::ResendDue { interval: u64::from(self.interval) }
+        }
+    }
+
+    /// What a server transaction is told when its node fires.
+    fn server_input(&self, now: u64) -> ServerInput {
+        if self.end <= now {
+            ServerInput::EndDue
+        } else {
+            ServerInput::ResendDue { interval: u64::from(self.interval) }
+        }
+    }
+}

@@ -1,0 +1,403 @@
+//! Server transactions.
+
+use super::{Deadlines, Event, Inbound, Layer};
+use crate::id::ServerId;
+use crate::index::{Index, Links};
+use crate::key::MethodCode;
+use crate::machine::{ServerAct, ServerInput, Step, invite_server, plain_server};
+use crate::pool::{self, Pool};
+use crate::slab::Slab;
+use crate::timers::Clock;
+use crate::wheel::Owner;
+use core::mem;
+use sip_message::{Limits, Message, Method, Parsed};
+use wire::{Flow, Outbox, Time};
+
+/// One server transaction.
+pub(super) struct Server {
+    /// The key, then the last response while it may have to be sent again.
+    buffer: Vec<u8>,
+    /// Bytes of the key in `buffer`; of these, the core.
+    key_len: u16,
+    core_len: u16,
+    /// The next in the hash chain.
+    next: u32,
+    hash: u64,
+    user: u64,
+    times: Deadlines,
+    /// Where the first request came from. Responses go nowhere else, whoever repeats the request.
+    reply: Flow,
+    method: MethodCode,
+    state: State,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    Invite(invite_server::State),
+    Plain(plain_server::State),
+}
+
+impl Server {
+    fn step(&self, input: ServerInput, clock: &Clock) -> Step<State, ServerAct> {
+        let reliable = self.reply.transport.is_reliable();
+        match self.state {
+            State::Invite(state) => wrap(invite_server::step(state, input, clock, reliable), State::Invite),
+            State::Plain(state) => wrap(plain_server::step(state, input, clock, reliable), State::Plain),
+        }
+    }
+
+    fn is_answered(&self) -> bool {
+        !matches!(
+            self.state,
+            State::Invite(invite_server::State::Proceeding)
+                | State::Plain(plain_server::State::Trying | plain_server::State::Proceeding)
+        )
+    }
+
+    /// The key.
+    fn key(&self) -> &[u8] {
+        self.buffer.get(..usize::from(self.key_len)).unwrap_or(&[])
+    }
+
+    /// The key without its core.
+    fn tail(&self) -> &[u8] {
+        self.buffer.get(usize::from(self.core_len)..usize::from(self.key_len)).unwrap_or(&[])
+    }
+
+    /// The last response, if it is kept.
+    fn response(&self) -> &[u8] {
+        self.buffer.get(usize::from(self.key_len)..).unwrap_or(&[])
+    }
+
+    /// Whether the response just sent may have to be sent again. An accepted INVITE's never is
+    /// (RFC 6026 7.1); nor is any final non-INVITE response over a reliable transport.
+    fn repeats(&self) -> bool {
+        match self.state {
+            State::Invite(state) => {
+                matches!(state, invite_server::State::Proceeding | invite_server::State::Completed)
+            }
+            State::Plain(plain_server::State::Completed) => !self.reply.transport.is_reliable(),
+            State::Plain(_) => true,
+        }
+    }
+
+    /// Keeps a response in place of the one kept before; an empty one keeps none.
+    fn keep(&mut self, response: &[u8], pool: &mut Pool) {
+        let key_len = usize::from(self.key_len);
+        let len = key_len + response.len();
+        if !pool::fits(self.buffer.capacity(), len) {
+            let mut fitting = pool.take(len);
+            fitting.extend_from_slice(self.key());
+            pool.give(mem::replace(&mut self.buffer, fitting));
+        }
+        self.buffer.truncate(key_len);
+        self.buffer.extend_from_slice(response);
+    }
+}
+
+fn wrap<S>(step: Step<S, ServerAct>, state: impl FnOnce(S) -> State) -> Step<State, ServerAct> {
+    Step { state: step.state.map(state), act: step.act, resend: step.resend, end: step.end }
+}
+
+impl Links for Slab<Server> {
+    fn hash(&self, slot: u32) -> u64 {
+        self.at(slot).map_or(0, |server| server.hash)
+    }
+
+    fn next(&self, slot: u32) -> u32 {
+        self.at(slot).map_or(u32::MAX, |server| server.next)
+    }
+
+    fn set_next(&mut self, slot: u32, next: u32) {
+        if let Some(server) = self.at_mut(slot) {
+            server.next = next;
+        }
+    }
+}
+
+impl Layer {
+    /// A request that passed the transaction user's checks, with where its responses go (RFC 3261
+    /// 18.2.2, RFC 3581). A retransmission is answered from stored bytes, to where the first one's
+    /// responses went: `reply` matters for new requests only.
+    pub fn receive_request(
+        &mut self,
+        now: Time,
+        message: &Message<'_>,
+        reply: Flow,
+        out: &mut Outbox,
+    ) -> Inbound {
+        self.now = now.as_micros();
+        let method = message.method();
+        self.key.read(message, method);
+        match method {
+            Method::Ack => self.receive_ack(message),
+            Method::Cancel => self.receive_cancel(reply, out),
+            _ => match self.find_same(MethodCode::of(method)) {
+                Some(slot) => self.repeated(slot, out),
+                None => match self.create(MethodCode::of(method), reply) {
+                    Some(id) => Inbound::New(id),
+                    None => Inbound::Full,
+                },
+            },
+        }
+    }
+
+    /// Sends a response of the transaction user and keeps it as long as it may have to be repeated.
+    ///
+    /// False, and nothing is sent, if the id is stale, if a final response has been sent (but 2xx to
+    /// an INVITE are forwarded again until timer L, RFC 6026 7.1), or if RFC 4320 forbids it: to a
+    /// non-INVITE request no 1xx but 100, no 100 over UDP before [`Timers::early_trying`], no 408.
+    ///
+    /// [`Timers::early_trying`]: crate::Timers::early_trying
+    pub fn respond(
+        &mut self,
+        now: Time,
+        id: ServerId,
+        status: u16,
+        out: &mut Outbox,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) -> bool {
+        self.now = now.as_micros();
+        let Some(server) = self.servers.get_mut(id.slot, id.generation) else { return false };
+        if matches!(server.state, State::Plain(_)) && forbidden(server, status, self.now, &self.clock) {
+            return false;
+        }
+        let input = match status {
+            100..=199 => ServerInput::Provisional,
+            200..=299 => ServerInput::Success,
+            _ => ServerInput::Failure,
+        };
+        let step = server.step(input, &self.clock);
+        let (ServerAct::Send, Some(state)) = (step.act, step.state) else { return false };
+        let range = out.send_with(server.reply, id.token(), write);
+        server.state = state;
+        let sent = if server.repeats() { out.bytes().get(range).unwrap_or(&[]) } else { &[] };
+        server.keep(sent, &mut self.pool);
+        server.times.follow(&step, self.now, &mut self.wheel);
+        true
+    }
+
+    /// What was given to [`Layer::set_user`]; 0 before that.
+    pub fn user_of(&self, id: ServerId) -> Option<u64> {
+        self.servers.get(id.slot, id.generation).map(|server| server.user)
+    }
+
+    /// Attaches a number of the transaction user's to a server transaction; events carry it.
+    pub fn set_user(&mut self, id: ServerId, user: u64) {
+        if let Some(server) = self.servers.get_mut(id.slot, id.generation) {
+            server.user = user;
+        }
+    }
+
+    /// Where the responses of a server transaction go.
+    pub fn reply_of(&self, id: ServerId) -> Option<Flow> {
+        self.servers.get(id.slot, id.generation).map(|server| server.reply)
+    }
+
+    /// Whether a final response has been sent; `None` if there is no such transaction.
+    pub fn is_answered(&self, id: ServerId) -> Option<bool> {
+        self.servers.get(id.slot, id.generation).map(Server::is_answered)
+    }
+
+    /// Forgets a server transaction without an event. What arrives for it later is a new request;
+    /// not answering and waiting for [`Event::ServerGone`] is usually better.
+    pub fn abandon_server(&mut self, id: ServerId) {
+        if self.servers.get(id.slot, id.generation).is_some() {
+            self.remove_server(id.slot);
+        }
+    }
+
+    /// An ACK belongs to the INVITE whose key it has (17.2.3). One for a failure ends here, all others
+    /// go to the transaction user.
+    fn receive_ack(&mut self, message: &Message<'_>) -> Inbound {
+        let Some(slot) = self.find(|server| server.method == MethodCode::INVITE) else {
+            return Inbound::AckOutside;
+        };
+        let old = self.key.is_old();
+        let Some(server) = self.servers.at_mut(slot) else { return Inbound::AckOutside };
+        // The key of an RFC 2543 client is the same for the ACK of a 2xx from another branch: only
+        // the To tag tells (17.2.3).
+        let completed = server.state == State::Invite(invite_server::State::Completed);
+        if old && completed && !same_to_tag(server.response(), message, &mut self.scratch) {
+            return Inbound::AckOutside;
+        }
+        let step = server.step(ServerInput::Ack, &self.clock);
+        if step.act == ServerAct::PassAck {
+            return Inbound::AckOutside;
+        }
+        self.counts.acks_absorbed += 1;
+        if completed {
+            server.state = step.state.unwrap_or(server.state);
+            server.keep(&[], &mut self.pool);
+            server.times.follow(&step, self.now, &mut self.wheel);
+        }
+        Inbound::Absorbed
+    }
+
+    /// A CANCEL has a transaction of its own and names another (9.2).
+    fn receive_cancel(&mut self, reply: Flow, out: &mut Outbox) -> Inbound {
+        if let Some(slot) = self.find_same(MethodCode::CANCEL) {
+            return self.repeated(slot, out);
+        }
+        let target = self.find(|server| server.method != MethodCode::CANCEL);
+        let invite = target
+            .filter(|&slot| self.servers.at(slot).is_some_and(|server| server.method == MethodCode::INVITE));
+        let invite = invite.and_then(|slot| self.server_id(slot));
+        match self.create(MethodCode::CANCEL, reply) {
+            Some(id) => Inbound::Cancel { id, invite, matched: target.is_some() },
+            None => Inbound::Full,
+        }
+    }
+
+    /// A request that was received before.
+    fn repeated(&mut self, slot: u32, out: &mut Outbox) -> Inbound {
+        self.counts.requests_absorbed += 1;
+        let Some(server) = self.servers.at(slot) else { return Inbound::Absorbed };
+        let step = server.step(ServerInput::Request, &self.clock);
+        if step.act == ServerAct::Resend {
+            self.resend_response(slot, out);
+        }
+        Inbound::Absorbed
+    }
+
+    fn resend_response(&mut self, slot: u32, out: &mut Outbox) {
+        let Some(id) = self.server_id(slot) else { return };
+        let Some(server) = self.servers.at(slot) else { return };
+        if !server.response().is_empty() {
+            out.send(server.reply, id.token(), server.response());
+            self.counts.responses_resent += 1;
+        }
+    }
+
+    /// A timer of a server transaction fired.
+    pub(super) fn server_due(&mut self, slot: u32, out: &mut Outbox, events: &mut Vec<Event>) {
+        let now = self.now;
+        let Some(id) = self.server_id(slot) else { return };
+        let Some(server) = self.servers.at_mut(slot) else { return };
+        let user = server.user;
+        let answered = server.is_answered();
+        let step = server.step(server.times.server_input(now), &self.clock);
+        if let Some(state) = step.state {
+            server.state = state;
+            server.times.follow(&step, now, &mut self.wheel);
+        }
+        match step.act {
+            ServerAct::Resend => self.resend_response(slot, out),
+            ServerAct::AckTimeout => {
+                self.counts.ack_timeouts += 1;
+                events.push(Event::AckTimeout { id, user });
+            }
+            ServerAct::Gone if !answered => self.counts.unanswered += 1,
+            _ => {}
+        }
+        if step.state.is_none() {
+            self.remove_server(slot);
+            events.push(Event::ServerGone { id, user });
+        }
+    }
+
+    /// A response could not be sent.
+    pub(super) fn server_failed(&mut self, slot: u32, events: &mut Vec<Event>) {
+        let Some(id) = self.server_id(slot) else { return };
+        let Some(server) = self.servers.at(slot) else { return };
+        if server.step(ServerInput::SendFailed, &self.clock).act == ServerAct::Unreachable {
+            events.push(Event::ServerUnreachable { id, user: server.user });
+        }
+    }
+
+    /// Makes a transaction for the request whose key was read.
+    fn create(&mut self, method: MethodCode, reply: Flow) -> Option<ServerId> {
+        if self.servers.is_full() {
+            self.counts.refused += 1;
+            return None;
+        }
+        let mut buffer = self.pool.take(self.key.whole().len());
+        buffer.extend_from_slice(self.key.whole());
+        let step = if method == MethodCode::INVITE {
+            wrap(invite_server::start(&self.clock), State::Invite)
+        } else {
+            wrap(plain_server::start(&self.clock), State::Plain)
+        };
+        let generation = self.generations.next();
+        let slot = self.servers.insert(
+            generation,
+            Server {
+                key_len: buffer.len() as u16,
+                core_len: self.key.core().len() as u16,
+                buffer,
+                next: 0,
+                hash: self.key.hash(),
+                user: 0,
+                times: Deadlines::new(0),
+                reply,
+                method,
+                state: step.state.unwrap_or(State::Plain(plain_server::State::Trying)),
+            },
+        )?;
+        let node = self.wheel.reserve(Owner::Server(slot));
+        if let Some(server) = self.servers.at_mut(slot) {
+            server.times.node = node;
+            server.times.follow(&step, self.now, &mut self.wheel);
+        }
+        self.index.insert(&mut self.servers, slot);
+        self.counts.servers_created += 1;
+        Some(ServerId { slot, generation })
+    }
+
+    fn remove_server(&mut self, slot: u32) {
+        self.index.remove(&mut self.servers, slot);
+        if let Some(server) = self.servers.remove(slot) {
+            self.wheel.release(server.times.node);
+            self.pool.give(server.buffer);
+        }
+    }
+
+    /// The transaction that the request read last is a retransmission of.
+    fn find_same(&self, method: MethodCode) -> Option<u32> {
+        let tail = self.key.tail();
+        self.find(|server| server.method == method && server.tail() == tail)
+    }
+
+    /// A transaction whose key has the core of the request read last.
+    fn find(&self, wanted: impl Fn(&Server) -> bool) -> Option<u32> {
+        let (hash, core) = (self.key.hash(), self.key.core());
+        let mut slot = self.index.head(hash);
+        while !Index::is_end(slot) {
+            let server = self.servers.at(slot)?;
+            if server.hash == hash
+                && usize::from(server.core_len) == core.len()
+                && server.buffer.starts_with(core)
+                && wanted(server)
+            {
+                return Some(slot);
+            }
+            slot = server.next;
+        }
+        None
+    }
+
+    fn server_id(&self, slot: u32) -> Option<ServerId> {
+        self.servers.generation(slot).map(|generation| ServerId { slot, generation })
+    }
+}
+
+/// What RFC 4320 4.1 and 4.2 forbid to send to a non-INVITE request.
+fn forbidden(server: &Server, status: u16, now: u64, clock: &Clock) -> bool {
+    match status {
+        408 => true,
+        100 => {
+            let received = server.times.end.saturating_sub(clock.non_invite_lifetime);
+            !server.reply.transport.is_reliable() && now < received.saturating_add(clock.early_trying)
+        }
+        101..=199 => true,
+        _ => false,
+    }
+}
+
+/// Whether an ACK has the To tag of the response it is for. Tags are tokens, so case is nothing.
+fn same_to_tag(response: &[u8], ack: &Message<'_>, scratch: &mut sip_message::Index) -> bool {
+    match sip_message::parse(response, scratch, &Limits::default()) {
+        Parsed::Good(response) => response.to_tag().eq_ignore_ascii_case(ack.to_tag()),
+        _ => false,
+    }
+}

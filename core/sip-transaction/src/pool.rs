@@ -1,0 +1,115 @@
+//! Byte buffers by size class, used again instead of freed.
+//!
+//! A transaction keeps its matching key and the bytes it may have to send again in one buffer. Its
+//! size is known when it is filled, so it is cut to fit: steps of 64 bytes up to 2 KiB, then powers
+//! of two. In a steady state every buffer comes from the lists here.
+
+/// Width of a small class in bytes.
+const STEP: usize = 64;
+/// Small classes: up to `SMALL * STEP` bytes.
+const SMALL: usize = 32;
+/// Doubling classes after the small ones; larger buffers are not kept.
+const DOUBLING: usize = 5;
+/// Bytes kept in the lists at most; beyond this, buffers go back to the allocator.
+const IDLE_LIMIT: usize = 4 << 20;
+
+/// Free buffers.
+pub(crate) struct Pool {
+    classes: [Vec<Vec<u8>>; SMALL + DOUBLING],
+    idle: usize,
+}
+
+impl Pool {
+    /// An empty pool.
+    pub(crate) fn new() -> Pool {
+        Pool { classes: core::array::from_fn(|_| Vec::new()), idle: 0 }
+    }
+
+    /// An empty buffer with room for `len` bytes, and little more.
+    pub(crate) fn take(&mut self, len: usize) -> Vec<u8> {
+        let Some(class) = class_of(len) else { return Vec::with_capacity(len) };
+        match self.classes[class].pop() {
+            Some(buffer) => {
+                self.idle -= size_of(class);
+                buffer
+            }
+            None => Vec::with_capacity(size_of(class)),
+        }
+    }
+
+    /// Takes a buffer back.
+    pub(crate) fn give(&mut self, mut buffer: Vec<u8>) {
+        let Some(class) = class_of(buffer.capacity()) else { return };
+        // Only buffers of exactly a class's size: a grown one would be handed out as something else.
+        if buffer.capacity() == size_of(class) && self.idle + size_of(class) <= IDLE_LIMIT {
+            buffer.clear();
+            self.idle += size_of(class);
+            self.classes[class].push(buffer);
+        }
+    }
+
+    /// Bytes in free buffers.
+    pub(crate) fn idle_bytes(&self) -> usize {
+        self.idle
+    }
+}
+
+/// Whether a buffer of `capacity` bytes is what [`Pool::take`] would choose for `len`.
+pub(crate) fn fits(capacity: usize, len: usize) -> bool {
+    class_of(len).is_some_and(|class| size_of(class) == capacity)
+}
+
+/// The class whose buffers hold `len` bytes.
+fn class_of(len: usize) -> Option<usize> {
+    if len <= SMALL * STEP {
+        return Some(len.saturating_sub(1) / STEP);
+    }
+    let doublings = (len - 1) / (SMALL * STEP);
+    let class = SMALL + doublings.ilog2() as usize;
+    (class < SMALL + DOUBLING).then_some(class)
+}
+
+/// Bytes in a buffer of a class.
+fn size_of(class: usize) -> usize {
+    if class < SMALL { (class + 1) * STEP } else { (SMALL * STEP) << (class - SMALL + 1) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_length_gets_the_smallest_class_that_holds_it() {
+        let top = size_of(SMALL + DOUBLING - 1);
+        for len in 0..=top {
+            let class = class_of(len).expect("a class");
+            assert!(size_of(class) >= len, "{len} in class {class}");
+            assert!(class == 0 || size_of(class - 1) < len, "{len} fits below class {class}");
+            assert_eq!(class_of(size_of(class)), Some(class));
+        }
+        assert_eq!(class_of(top + 1), None);
+    }
+
+    #[test]
+    fn a_buffer_given_back_is_used_again() {
+        let mut pool = Pool::new();
+        let mut first = pool.take(300);
+        first.extend_from_slice(b"old");
+        let at = first.as_ptr();
+        pool.give(first);
+        assert_eq!(pool.idle_bytes(), 320);
+        let second = pool.take(290);
+        assert_eq!((second.as_ptr(), second.len(), pool.idle_bytes()), (at, 0, 0));
+    }
+
+    #[test]
+    fn what_lies_idle_is_bounded() {
+        let mut pool = Pool::new();
+        for _ in 0..2 * IDLE_LIMIT / 2048 {
+            pool.give(Vec::with_capacity(2048));
+        }
+        assert!(pool.idle_bytes() <= IDLE_LIMIT);
+        pool.give(Vec::with_capacity(1 << 20));
+        assert!(pool.idle_bytes() <= IDLE_LIMIT);
+    }
+}

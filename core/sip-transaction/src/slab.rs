@@ -1,0 +1,141 @@
+//! Slots with generations, in blocks, so that growing never copies what is there.
+
+/// Cells in one block.
+const BLOCK: u32 = 128;
+const NIL: u32 = u32::MAX;
+
+struct Cell<T> {
+    generation: u32,
+    /// The next free slot, if this one is free.
+    next: u32,
+    value: Option<T>,
+}
+
+/// A bounded collection of values found by slot, each with the generation it was stored under.
+pub(crate) struct Slab<T> {
+    blocks: Vec<Box<[Cell<T>]>>,
+    cells: u32,
+    free: u32,
+    len: usize,
+    limit: usize,
+}
+
+impl<T> Slab<T> {
+    /// An empty slab for at most `limit` values.
+    pub(crate) fn new(limit: usize) -> Slab<T> {
+        // Slots must stay clear of the bits that ids use for other things.
+        Slab { blocks: Vec::new(), cells: 0, free: NIL, len: 0, limit: limit.min(1 << 28) }
+    }
+
+    /// Values stored.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether nothing more may be stored.
+    pub(crate) fn is_full(&self) -> bool {
+        self.len >= self.limit
+    }
+
+    /// Stores a value; `None` if the slab is full. `generation` is what its id will have to show.
+    pub(crate) fn insert(&mut self, generation: u32, value: T) -> Option<u32> {
+        if self.is_full() {
+            return None;
+        }
+        if self.free == NIL {
+            self.grow();
+        }
+        let slot = self.free;
+        let cell = self.cell_mut(slot)?;
+        cell.generation = generation;
+        cell.value = Some(value);
+        self.free = cell.next;
+        self.len += 1;
+        Some(slot)
+    }
+
+    /// Takes a value out.
+    pub(crate) fn remove(&mut self, slot: u32) -> Option<T> {
+        let free = self.free;
+        let cell = self.cell_mut(slot)?;
+        let value = cell.value.take()?;
+        cell.next = free;
+        self.free = slot;
+        self.len -= 1;
+        Some(value)
+    }
+
+    /// The value in a slot, whatever its generation.
+    pub(crate) fn at(&self, slot: u32) -> Option<&T> {
+        self.blocks.get((slot / BLOCK) as usize)?.get((slot % BLOCK) as usize)?.value.as_ref()
+    }
+
+    /// The value in a slot, whatever its generation.
+    pub(crate) fn at_mut(&mut self, slot: u32) -> Option<&mut T> {
+        self.cell_mut(slot)?.value.as_mut()
+    }
+
+    /// The value that was stored in `slot` under `generation`, if it is still there.
+    pub(crate) fn get(&self, slot: u32, generation: u32) -> Option<&T> {
+        let cell = self.blocks.get((slot / BLOCK) as usize)?.get((slot % BLOCK) as usize)?;
+        if cell.generation == generation { cell.value.as_ref() } else { None }
+    }
+
+    /// The value that was stored in `slot` under `generation`, if it is still there.
+    pub(crate) fn get_mut(&mut self, slot: u32, generation: u32) -> Option<&mut T> {
+        let cell = self.cell_mut(slot)?;
+        if cell.generation == generation { cell.value.as_mut() } else { None }
+    }
+
+    /// The generation of the value in a slot.
+    pub(crate) fn generation(&self, slot: u32) -> Option<u32> {
+        let cell = self.blocks.get((slot / BLOCK) as usize)?.get((slot % BLOCK) as usize)?;
+        cell.value.as_ref().map(|_| cell.generation)
+    }
+
+    fn cell_mut(&mut self, slot: u32) -> Option<&mut Cell<T>> {
+        self.blocks.get_mut((slot / BLOCK) as usize)?.get_mut((slot % BLOCK) as usize)
+    }
+
+    /// Adds one block of free cells.
+    fn grow(&mut self) {
+        let base = self.cells;
+        let block = (1..=BLOCK)
+            .map(|i| Cell { generation: 0, next: if i == BLOCK { NIL } else { base + i }, value: None })
+            .collect();
+        self.blocks.push(block);
+        self.cells = base + BLOCK;
+        self.free = base;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stale_generation_finds_nothing() {
+        let mut slab = Slab::new(10);
+        let slot = slab.insert(7, "first").expect("room");
+        assert_eq!(slab.get(slot, 7), Some(&"first"));
+        assert_eq!(slab.get(slot, 8), None);
+        assert_eq!(slab.remove(slot), Some("first"));
+        assert_eq!(slab.get(slot, 7), None);
+        assert_eq!(slab.remove(slot), None);
+        let again = slab.insert(9, "second").expect("room");
+        assert_eq!(again, slot, "the hottest slot is used first");
+        assert_eq!(slab.get(again, 7), None);
+        assert_eq!(slab.get_mut(again, 9), Some(&mut "second"));
+    }
+
+    #[test]
+    fn the_limit_holds_and_slots_are_distinct() {
+        let mut slab = Slab::new(300);
+        let slots: Vec<u32> = (0..300).map(|i| slab.insert(i, i).expect("room")).collect();
+        assert_eq!(slab.insert(0, 0), None);
+        assert!(slots.iter().enumerate().all(|(i, slot)| slab.at(*slot) == Some(&(i as u32))));
+        assert_eq!(slab.remove(slots[5]), Some(5));
+        assert!(!slab.is_full() && slab.insert(0, 0) == Some(slots[5]));
+        assert_eq!((slab.get(9_999_999, 0), slab.generation(9_999_999)), (None, None));
+    }
+}
