@@ -1,0 +1,205 @@
+//! The hashes of all subscribers in memory, for the data path.
+
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{PoisonError, RwLock};
+
+use hashbrown::HashTable;
+use sip_auth::{Algorithm, Credentials, NameForm};
+
+use crate::names::{NameHasher, NameKey};
+
+/// Parts with a lock of their own. With a million users one part holds a thousand, so that growing
+/// one takes some tens of microseconds and a reader meets a writer by rare chance only.
+const STRIPES: usize = 1_024;
+
+/// Algorithms counted by [`CredentialCache::everyone_has`].
+const ALGORITHMS: [Algorithm; 3] = [Algorithm::Md5, Algorithm::Sha256, Algorithm::Sha512_256];
+
+/// Who is a local user, and the hashes of each.
+///
+/// Any thread reads without allocating and without waiting for the database. The store's watcher
+/// keeps it as the subscriber table is, changes by other processes included, within a second.
+pub struct CredentialCache {
+    hasher: NameHasher,
+    stripes: Box<[RwLock<HashTable<Entry>>]>,
+    users: AtomicUsize,
+    /// Users without the hash of their bare name, by algorithm.
+    lacking: [AtomicUsize; ALGORITHMS.len()],
+}
+
+struct Entry {
+    key: NameKey,
+    credentials: Credentials,
+}
+
+impl fmt::Debug for CredentialCache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "CredentialCache({} users)", self.len())
+    }
+}
+
+impl CredentialCache {
+    pub(crate) fn new(hasher: NameHasher) -> CredentialCache {
+        CredentialCache {
+            hasher,
+            stripes: (0..STRIPES).map(|_| RwLock::new(HashTable::new())).collect(),
+            users: AtomicUsize::new(0),
+            lacking: Default::default(),
+        }
+    }
+
+    /// Calls `f` with the hashes of `user` at `domain` (any letter case); `None` if there is no such
+    /// user. A reader's lock on one of 1,024 parts is held during the call: be quick, and ask nothing
+    /// of the cache in it.
+    pub fn get<R>(&self, user: &[u8], domain: &[u8], f: impl FnOnce(&Credentials) -> R) -> Option<R> {
+        let key = self.hasher.key(user, domain);
+        let stripe = self.stripe(key)?.read().unwrap_or_else(PoisonError::into_inner);
+        stripe.find(key.0, |entry| entry.key == key).map(|entry| f(&entry.credentials))
+    }
+
+    /// Whether `user` at `domain` is a subscriber.
+    pub fn is_local_user(&self, user: &[u8], domain: &[u8]) -> bool {
+        self.get(user, domain, |_| ()).is_some()
+    }
+
+    /// Number of subscribers.
+    pub fn len(&self) -> usize {
+        self.users.load(Ordering::Relaxed)
+    }
+
+    /// Whether there is no subscriber.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether every subscriber has a hash by `algorithm`. Only such an algorithm can be offered in
+    /// challenges: a client takes the first it knows (RFC 8760 section 2.4), and a user without that
+    /// hash could not log in.
+    pub fn everyone_has(&self, algorithm: Algorithm) -> bool {
+        let counts = ALGORITHMS.iter().zip(&self.lacking);
+        counts.filter(|(a, _)| **a == algorithm).all(|(_, lacking)| lacking.load(Ordering::Relaxed) == 0)
+    }
+
+    pub(crate) fn key(&self, user: &[u8], domain: &[u8]) -> NameKey {
+        self.hasher.key(user, domain)
+    }
+
+    /// Sets what is known of a user; `None` removes it. Answers whether anything changed.
+    pub(crate) fn set(&self, key: NameKey, credentials: Option<Credentials>) -> bool {
+        let Some(stripe) = self.stripe(key) else { return false };
+        let mut stripe = stripe.write().unwrap_or_else(PoisonError::into_inner);
+        match (stripe.find_entry(key.0, |entry| entry.key == key), credentials) {
+            (Ok(found), None) => {
+                let (entry, _) = found.remove();
+                self.count(&entry.credentials, false);
+            }
+            (Ok(mut found), Some(credentials)) => {
+                if found.get().credentials == credentials {
+                    return false;
+                }
+                self.count(&found.get().credentials, false);
+                self.count(&credentials, true);
+                found.get_mut().credentials = credentials;
+            }
+            (Err(_), Some(credentials)) => {
+                self.count(&credentials, true);
+                stripe.insert_unique(key.0, Entry { key, credentials }, |entry| entry.key.0);
+            }
+            (Err(_), None) => return false,
+        }
+        true
+    }
+
+    /// Removes all users whose key `keep` does not hold, one part after the other; answers how many.
+    pub(crate) fn retain(&self, keep: impl Fn(NameKey) -> bool) -> usize {
+        let mut removed = 0;
+        for stripe in &self.stripes {
+            stripe.write().unwrap_or_else(PoisonError::into_inner).retain(|entry| {
+                let kept = keep(entry.key);
+                if !kept {
+                    self.count(&entry.credentials, false);
+                    removed += 1;
+                }
+                kept
+            });
+        }
+        removed
+    }
+
+    fn stripe(&self, key: NameKey) -> Option<&RwLock<HashTable<Entry>>> {
+        // The table inside uses the other half of the key.
+        usize::try_from(key.1 % STRIPES as u64).ok().and_then(|index| self.stripes.get(index))
+    }
+
+    fn count(&self, credentials: &Credentials, more: bool) {
+        let step = |counter: &AtomicUsize| {
+            if more {
+                counter.fetch_add(1, Ordering::Relaxed)
+            } else {
+                counter.fetch_sub(1, Ordering::Relaxed)
+            }
+        };
+        step(&self.users);
+        for (algorithm, lacking) in ALGORITHMS.iter().zip(&self.lacking) {
+            if credentials.get(NameForm::Bare, *algorithm).is_none() {
+                step(lacking);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sip_auth::Ha1;
+
+    use super::*;
+
+    fn md5(seed: u8) -> Credentials {
+        let mut credentials = Credentials::new();
+        credentials.set(NameForm::Bare, Ha1::Md5([seed; 16]));
+        credentials
+    }
+
+    fn bare_md5(cache: &CredentialCache, user: &[u8]) -> Option<Ha1> {
+        cache.get(user, b"Example.COM", |c| c.get(NameForm::Bare, Algorithm::Md5)).flatten()
+    }
+
+    #[test]
+    fn users_come_change_and_go() {
+        let cache = CredentialCache::new(NameHasher::new([3; 16]));
+        let key = |user: &[u8]| cache.key(user, b"example.com");
+        for seed in 0..200u8 {
+            assert!(cache.set(key(&[b'u', seed]), Some(md5(seed))));
+        }
+        assert_eq!(cache.len(), 200);
+        assert_eq!(bare_md5(&cache, &[b'u', 7]), Some(Ha1::Md5([7; 16])));
+        assert!(!cache.set(key(&[b'u', 7]), Some(md5(7))), "nothing changed");
+        assert!(cache.set(key(&[b'u', 7]), Some(md5(99))));
+        assert_eq!(bare_md5(&cache, &[b'u', 7]), Some(Ha1::Md5([99; 16])));
+        assert!(cache.set(key(&[b'u', 7]), None));
+        assert!(!cache.set(key(&[b'u', 7]), None));
+        assert_eq!((bare_md5(&cache, &[b'u', 7]), cache.len()), (None, 199));
+        let survivor = key(&[b'u', 8]);
+        assert_eq!(cache.retain(|key| key == survivor), 198);
+        assert!(cache.is_local_user(&[b'u', 8], b"example.com") && cache.len() == 1);
+    }
+
+    #[test]
+    fn an_algorithm_is_everyones_or_not() {
+        let cache = CredentialCache::new(NameHasher::new([3; 16]));
+        assert!(cache.everyone_has(Algorithm::Sha256));
+        let full = Credentials::from_password(b"a", b"d", b"d", b"p", &ALGORITHMS);
+        cache.set(cache.key(b"a", b"d"), Some(full.clone()));
+        assert!(cache.everyone_has(Algorithm::Sha256));
+        cache.set(cache.key(b"b", b"d"), Some(md5(1)));
+        assert!(cache.everyone_has(Algorithm::Md5) && !cache.everyone_has(Algorithm::Sha256));
+        cache.set(cache.key(b"b", b"d"), Some(full));
+        assert!(cache.everyone_has(Algorithm::Sha512_256));
+    }
+
+    #[test]
+    fn an_entry_stays_small() {
+        assert!(size_of::<Entry>() <= 56);
+    }
+}

@@ -1,0 +1,283 @@
+//! The location service that all workers share: tables under short locks, and the journal of what is
+//! not yet on disk.
+
+pub(crate) mod journal;
+pub(crate) mod load;
+pub(crate) mod row;
+#[cfg(test)]
+mod tests;
+pub(crate) mod writer;
+
+use std::fmt;
+use std::hash::Hasher;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Duration;
+
+use sip_registrar::{BindingView, Change, Record, Table, TableFull};
+use siphasher::sip::SipHasher13;
+use wire::Time;
+
+use crate::health::{Health, HealthState, OnFailure};
+use journal::Journal;
+
+/// Addresses of record looked at for expiry under one hold of a lock: some tens of microseconds.
+const EXPIRE_STEP: usize = 32;
+/// Addresses of record copied to the journal under one hold of a lock.
+const RESCAN_STEP: usize = 64;
+/// A writing round that takes longer than this counts as a failure of the disk, because a 200 is a
+/// promise of one second.
+const STALLED: Duration = Duration::from_secs(2);
+
+/// Sizes of a [`SharedLocation`].
+#[derive(Clone, Copy, Debug)]
+pub struct LocationLimits {
+    /// Parts with a lock of their own.
+    pub stripes: usize,
+    /// Addresses of record in all.
+    pub max_aors: usize,
+    /// Changes that may wait to be written. Beyond it no binding may change, whatever the policy.
+    pub max_pending: usize,
+}
+
+impl Default for LocationLimits {
+    fn default() -> LocationLimits {
+        LocationLimits { stripes: 256, max_aors: 50_000_000, max_pending: 4_000_000 }
+    }
+}
+
+/// Bindings of all users, read and changed by any thread.
+pub struct SharedLocation {
+    stripes: Box<[RwLock<Stripe>]>,
+    /// Keys the choice of the stripe and the hashes of the journal; the tables have keys of their own.
+    seed: [u8; 16],
+    pending: AtomicUsize,
+    max_pending: usize,
+    /// Microseconds at which the running round of writing began; 0 between rounds.
+    round_began: AtomicU64,
+    health: HealthState,
+}
+
+struct Stripe {
+    table: Table,
+    journal: Journal,
+    /// Room for the changes of one update.
+    changes: Vec<Change>,
+}
+
+/// Where a listing stands; the default is the beginning.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Cursor {
+    /// Index of the stripe.
+    pub stripe: usize,
+    /// Position in its table.
+    pub from: usize,
+}
+
+impl fmt::Debug for SharedLocation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SharedLocation({} stripes)", self.stripes.len())
+    }
+}
+
+impl SharedLocation {
+    /// An empty service; `seed` must be unguessable.
+    pub(crate) fn new(seed: [u8; 16], limits: LocationLimits, policy: OnFailure) -> SharedLocation {
+        let count = limits.stripes.clamp(1, 65_536);
+        // Some room over the even share: stripes fill a little unevenly.
+        let share = (limits.max_aors / count).saturating_add(limits.max_aors / count / 8).saturating_add(64);
+        let stripe = |index: usize| {
+            let mut hasher = SipHasher13::new_with_key(&seed);
+            hasher.write(b"table");
+            hasher.write_usize(index);
+            let low = hasher.finish();
+            hasher.write_u8(1);
+            RwLock::new(Stripe {
+                table: Table::new([low, hasher.finish()], share, true),
+                journal: Journal::default(),
+                changes: Vec::new(),
+            })
+        };
+        SharedLocation {
+            stripes: (0..count).map(stripe).collect(),
+            seed,
+            pending: AtomicUsize::new(0),
+            max_pending: limits.max_pending,
+            round_began: AtomicU64::new(0),
+            health: HealthState::new(policy),
+        }
+    }
+
+    /// Calls `visit` with each live binding of `aor`, highest q first; answers how many there were.
+    /// A reader's lock on one stripe is held meanwhile: copy, and ask nothing of the service.
+    pub fn lookup(&self, aor: &[u8], now: Time, visit: impl FnMut(BindingView<'_>)) -> usize {
+        match self.stripes.get(self.index(aor)) {
+            Some(stripe) => read(stripe).table.bindings(aor, now, visit),
+            None => 0,
+        }
+    }
+
+    /// Lets `f` change the bindings of `aor` and report what it changed; the changes are on disk
+    /// within a second. `f` must touch no other address of record than `aor`. The stripe is locked
+    /// meanwhile.
+    ///
+    /// Ask [`accepting`](SharedLocation::accepting) before.
+    pub fn register<R>(&self, aor: &[u8], f: impl FnOnce(&mut Table, &mut Vec<Change>) -> R) -> Option<R> {
+        let mut stripe = write(self.stripes.get(self.index(aor))?);
+        Some(self.change(&mut stripe, f))
+    }
+
+    /// Removes all bindings of `aor`; answers how many there were.
+    pub fn remove(&self, aor: &[u8]) -> usize {
+        self.register(aor, |table, changes| table.remove(aor, changes)).unwrap_or(0)
+    }
+
+    /// Whether some binding has this address in its Contact or had its REGISTER from it. Asks every
+    /// stripe: some microseconds.
+    pub fn has_contact_address(&self, address: SocketAddr) -> bool {
+        self.stripes.iter().any(|stripe| read(stripe).table.has_contact_address(address))
+    }
+
+    /// Visits live bindings in portions of about `max` addresses of record; go on with what is
+    /// answered until that is `None`. The listing is not a snapshot.
+    pub fn list(
+        &self,
+        from: Cursor,
+        max: usize,
+        now: Time,
+        visit: impl FnMut(&[u8], BindingView<'_>),
+    ) -> Option<Cursor> {
+        let stripe = self.stripes.get(from.stripe)?;
+        let next = Cursor { stripe: from.stripe + 1, from: 0 };
+        match read(stripe).table.scan(from.from, max, now, visit) {
+            Some(position) => Some(Cursor { stripe: from.stripe, from: position }),
+            None => (next.stripe < self.stripes.len()).then_some(next),
+        }
+    }
+
+    /// Addresses of record, bindings, and bytes of memory they take.
+    pub fn size(&self) -> (usize, usize, usize) {
+        self.stripes.iter().fold((0, 0, 0), |(aors, bindings, bytes), stripe| {
+            let table = &read(stripe).table;
+            (aors + table.aors(), bindings + table.len(), bytes + table.bytes())
+        })
+    }
+
+    /// Whether bindings may change now. If not, answer 503 with Retry-After to what would change one.
+    pub fn accepting(&self) -> bool {
+        self.health.accepting() && self.pending() < self.max_pending
+    }
+
+    /// Whether bindings reach the disk.
+    pub fn health(&self) -> Health {
+        self.health.get()
+    }
+
+    /// Changes that wait to be written.
+    pub fn pending(&self) -> usize {
+        self.pending.load(Ordering::Relaxed)
+    }
+
+    /// Forgets bindings that are over, looking at about `budget` addresses of record at most; answers
+    /// whether there is more to do. The store's own thread calls it.
+    pub fn expire(&self, now: Time, budget: usize) -> bool {
+        let mut left = budget;
+        let due = |stripe: &RwLock<Stripe>| read(stripe).table.next_expire().is_some_and(|due| due <= now);
+        for stripe in &self.stripes {
+            while due(stripe) {
+                if left == 0 {
+                    return true;
+                }
+                left = left.saturating_sub(EXPIRE_STEP);
+                let mut stripe = write(stripe);
+                if !self.change(&mut stripe, |table, changes| table.expire(now, EXPIRE_STEP, changes)) {
+                    break;
+                }
+            }
+        }
+        false
+    }
+
+    /// Turns a disk that does not answer into a failure.
+    pub(crate) fn check_stall(&self, now: Time) {
+        let began = self.round_began.load(Ordering::Relaxed);
+        if began != 0 && now.since(Time::from_micros(began)) > STALLED {
+            self.health.failing(now, "writing takes more than two seconds".to_owned());
+        }
+    }
+
+    /// The thread that writes has ended by a fault of ours.
+    pub(crate) fn writer_died(&self, now: Time) {
+        self.health.failing(now, "the thread that writes them has failed; restart the server".to_owned());
+    }
+
+    /// Puts back a binding from disk.
+    fn restore(&self, record: &Record) -> Result<(), TableFull> {
+        write(self.stripes.get(self.index(&record.aor)).ok_or(TableFull)?).table.restore(record)
+    }
+
+    fn change<R>(&self, stripe: &mut Stripe, f: impl FnOnce(&mut Table, &mut Vec<Change>) -> R) -> R {
+        let result = f(&mut stripe.table, &mut stripe.changes);
+        let mut fresh = 0;
+        for change in stripe.changes.drain(..) {
+            fresh += usize::from(stripe.journal.push(&self.seed, change));
+        }
+        if fresh != 0 {
+            self.pending.fetch_add(fresh, Ordering::Relaxed);
+        }
+        result
+    }
+
+    /// Takes the journal of stripe `index`, leaving `empty` in its place.
+    fn take_journal(&self, index: usize, empty: Journal) -> Result<Journal, Journal> {
+        let Some(stripe) = self.stripes.get(index) else { return Err(empty) };
+        if read(stripe).journal.is_empty() {
+            return Err(empty);
+        }
+        let journal = std::mem::replace(&mut write(stripe).journal, empty);
+        self.pending.fetch_sub(journal.len(), Ordering::Relaxed);
+        Ok(journal)
+    }
+
+    /// Gives back changes that could not be written, unless there is news about their bindings.
+    fn put_back(&self, changes: Vec<Change>) {
+        for change in changes {
+            let Some(stripe) = self.stripes.get(self.index(row::key_of(&change).aor)) else { continue };
+            if write(stripe).journal.push_older(&self.seed, change) {
+                self.pending.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Journals a portion of all live bindings, as if they had just been made; answers as
+    /// [`list`](SharedLocation::list).
+    fn rescan(&self, from: Cursor, now: Time) -> Option<Cursor> {
+        let mut stripe = write(self.stripes.get(from.stripe)?);
+        let stripe = &mut *stripe;
+        let mut fresh = 0;
+        let position = stripe.table.scan(from.from, RESCAN_STEP, now, |aor, view| {
+            fresh += usize::from(stripe.journal.push_older(&self.seed, Change::Put(view.to_record(aor))));
+        });
+        self.pending.fetch_add(fresh, Ordering::Relaxed);
+        match position {
+            Some(position) => Some(Cursor { stripe: from.stripe, from: position }),
+            None => Some(Cursor { stripe: from.stripe + 1, from: 0 }),
+        }
+    }
+
+    fn index(&self, aor: &[u8]) -> usize {
+        let mut hasher = SipHasher13::new_with_key(&self.seed);
+        hasher.write(aor);
+        let count = self.stripes.len() as u64;
+        usize::try_from(hasher.finish() % count.max(1)).unwrap_or(0)
+    }
+}
+
+fn read(stripe: &RwLock<Stripe>) -> RwLockReadGuard<'_, Stripe> {
+    stripe.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn write(stripe: &RwLock<Stripe>) -> RwLockWriteGuard<'_, Stripe> {
+    stripe.write().unwrap_or_else(PoisonError::into_inner)
+}

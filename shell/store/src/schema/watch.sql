@@ -1,0 +1,40 @@
+-- What changed in the subscriber table, for a running server that keeps it in memory. Made again at
+-- every start, because restoring a dump of the subscriber table drops its triggers.
+
+CREATE TABLE IF NOT EXISTS subscriber_change (
+  id       INTEGER PRIMARY KEY AUTOINCREMENT,
+  username VARCHAR(128) NOT NULL,
+  domain   VARCHAR(253) NOT NULL
+);
+
+CREATE TRIGGER IF NOT EXISTS subscriber_inserted AFTER INSERT ON subscriber BEGIN
+  INSERT INTO subscriber_change (username, domain) VALUES (NEW.username, NEW.domain);
+END;
+
+CREATE TRIGGER IF NOT EXISTS subscriber_deleted AFTER DELETE ON subscriber BEGIN
+  INSERT INTO subscriber_change (username, domain) VALUES (OLD.username, OLD.domain);
+END;
+
+CREATE TRIGGER IF NOT EXISTS subscriber_updated AFTER UPDATE ON subscriber BEGIN
+  INSERT INTO subscriber_change (username, domain) VALUES (OLD.username, OLD.domain);
+  INSERT INTO subscriber_change (username, domain) SELECT NEW.username, NEW.domain
+    WHERE NEW.username IS NOT OLD.username OR NEW.domain IS NOT OLD.domain;
+END;
+
+-- REPLACE removes the row that had the same id without firing the DELETE trigger.
+CREATE TRIGGER IF NOT EXISTS subscriber_replaced_by_insert BEFORE INSERT ON subscriber BEGIN
+  INSERT INTO subscriber_change (username, domain)
+    SELECT username, domain FROM subscriber WHERE id = NEW.id;
+END;
+
+CREATE TRIGGER IF NOT EXISTS subscriber_replaced_by_update BEFORE UPDATE OF id ON subscriber
+WHEN NEW.id IS NOT OLD.id BEGIN
+  INSERT INTO subscriber_change (username, domain)
+    SELECT username, domain FROM subscriber WHERE id = NEW.id;
+END;
+
+-- Bounds the log while no server runs. A server that finds a gap reads the whole table again.
+CREATE TRIGGER IF NOT EXISTS subscriber_change_bounded AFTER INSERT ON subscriber_change
+WHEN NEW.id % 1000 = 0 BEGIN
+  DELETE FROM subscriber_change WHERE id <= NEW.id - 500000;
+END;

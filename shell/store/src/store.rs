@@ -1,0 +1,272 @@
+//! The store of a running server: everything loaded, and the threads that keep memory and disk alike.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+use crate::cache::CredentialCache;
+use crate::clock::Clock;
+use crate::database::{Database, Patience};
+use crate::directory::{self, ServerLock};
+use crate::error::{Kind, Result, StoreError};
+use crate::health::{Health, OnFailure};
+use crate::location::load::{LoadReport, load};
+use crate::location::writer::Writer;
+use crate::location::{LocationLimits, SharedLocation};
+use crate::names::NameHasher;
+use crate::watch::Watch;
+
+/// Between two rounds of writing. With the commit itself, a change is on disk well within a second.
+const WRITE_INTERVAL: Duration = Duration::from_millis(100);
+/// Between two looks for changes by other processes.
+const WATCH_INTERVAL: Duration = Duration::from_millis(250);
+/// Between two rounds of expiry.
+const EXPIRE_INTERVAL: Duration = Duration::from_millis(250);
+/// Addresses of record that one round of expiry may look at.
+const EXPIRE_BUDGET: usize = 100_000;
+/// Attempts to write what is left at the end.
+const LAST_ATTEMPTS: u32 = 5;
+
+/// How to open a [`Store`].
+#[derive(Clone, Debug)]
+pub struct StoreOptions {
+    /// The data directory; made if it is not there.
+    pub data_dir: PathBuf,
+    /// Names of the listeners in the order of their [`wire::ListenerId`]s, written
+    /// `transport:address:port`. Bindings keep the name, so that a changed order does no harm.
+    pub sockets: Vec<String>,
+    /// The clocks.
+    pub clock: Clock,
+    /// Sizes.
+    pub limits: LocationLimits,
+    /// What to do with registrations while the disk fails.
+    pub on_failure: OnFailure,
+}
+
+impl StoreOptions {
+    /// The usual settings.
+    pub fn new(data_dir: &Path, clock: Clock) -> StoreOptions {
+        StoreOptions {
+            data_dir: data_dir.to_path_buf(),
+            sockets: Vec::new(),
+            clock,
+            limits: LocationLimits::default(),
+            on_failure: OnFailure::default(),
+        }
+    }
+}
+
+/// An open store. Dropping it, or [`close`](Store::close), writes what is left and ends its threads.
+#[derive(Debug)]
+pub struct Store {
+    location: Arc<SharedLocation>,
+    credentials: Arc<CredentialCache>,
+    loaded: LoadReport,
+    path: PathBuf,
+    stop: Arc<Stop>,
+    threads: Vec<JoinHandle<()>>,
+    _lock: ServerLock,
+}
+
+impl Store {
+    /// Opens the data directory for a server: takes its lock, loads subscribers and bindings, starts
+    /// the threads. When this returns, requests may be answered.
+    pub fn open(options: StoreOptions) -> Result<Store> {
+        let dir = &options.data_dir;
+        directory::prepare(dir)?;
+        let lock = ServerLock::take(dir)?;
+        let database = Database::open(dir, Patience::SERVER)?;
+        let path = database.path.clone();
+        let location = Arc::new(SharedLocation::new(random_seed(&path)?, options.limits, options.on_failure));
+        let credentials = Arc::new(CredentialCache::new(NameHasher::new(random_seed(&path)?)));
+        let pair = options.clock.pair();
+        let loaded = load(&database, &location, &options.sockets, pair)?;
+        let removed = Arc::clone(&location);
+        // A user who is gone must not be called any more.
+        let removed = Box::new(move |aor: &[u8]| {
+            removed.remove(aor);
+        });
+        let watch = Watch::open(dir, Arc::clone(&credentials), removed)?;
+        tracing::info!(
+            subscribers = credentials.len(),
+            bindings = loaded.live,
+            expired = loaded.expired,
+            path = %path.display(),
+            "store loaded"
+        );
+        let clock = options.clock.clone();
+        let writer =
+            Writer::new(Arc::clone(&location), database, options.sockets, clock, pair, loaded.expired != 0)?;
+        let stop = Arc::new(Stop::default());
+        let mut store = Store { location, credentials, loaded, path, stop, threads: Vec::new(), _lock: lock };
+        store.start(writer, watch, options.clock)?;
+        Ok(store)
+    }
+
+    /// The bindings.
+    pub fn location(&self) -> Arc<SharedLocation> {
+        Arc::clone(&self.location)
+    }
+
+    /// The hashes of the subscribers.
+    pub fn credentials(&self) -> Arc<CredentialCache> {
+        Arc::clone(&self.credentials)
+    }
+
+    /// What was found at start.
+    pub fn loaded(&self) -> LoadReport {
+        self.loaded
+    }
+
+    /// Writes what is left and ends the threads. An error says how many changes could not be written.
+    pub fn close(mut self) -> Result<()> {
+        self.finish()
+    }
+
+    fn start(&mut self, writer: Writer, watch: Watch, clock: Clock) -> Result<()> {
+        let (location, stop) = (Arc::clone(&self.location), Arc::clone(&self.stop));
+        let guard = WriterGuard { location: Arc::clone(&location), clock: clock.clone() };
+        self.spawn("store-write", move || {
+            let _guard = guard;
+            write_loop(writer, &location, &stop);
+        })?;
+        let stop = Arc::clone(&self.stop);
+        self.spawn("store-watch", move || watch_loop(watch, &stop))?;
+        let (location, stop) = (Arc::clone(&self.location), Arc::clone(&self.stop));
+        self.spawn("store-expire", move || expire_loop(&location, &clock, &stop))
+    }
+
+    fn spawn(&mut self, name: &str, run: impl FnOnce() + Send + 'static) -> Result<()> {
+        let thread = Builder::new().name(name.to_owned()).spawn(run).map_err(|error| {
+            StoreError::new(
+                Kind::System,
+                &self.path,
+                format!("cannot start a thread for it: {error}"),
+                "raise the limit of threads (ulimit -u)",
+            )
+        })?;
+        self.threads.push(thread);
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        self.stop.set();
+        let mut panicked = false;
+        for thread in self.threads.drain(..) {
+            panicked |= thread.join().is_err();
+        }
+        let left = self.location.pending();
+        if left == 0 && !panicked {
+            return Ok(());
+        }
+        let why = match self.location.health() {
+            Health::Failing { error, .. } => error,
+            Health::Good => "a thread of the store ended early".to_owned(),
+        };
+        Err(StoreError::new(
+            Kind::System,
+            &self.path,
+            format!("{left} changes of bindings could not be written: {why}"),
+            "phones that do not register again by themselves must be made to",
+        ))
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        if !self.threads.is_empty()
+            && let Err(error) = self.finish()
+        {
+            tracing::error!(%error, "closing the store");
+        }
+    }
+}
+
+/// Without its writer the store must not promise anything any more.
+struct WriterGuard {
+    location: Arc<SharedLocation>,
+    clock: Clock,
+}
+
+impl Drop for WriterGuard {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.location.writer_died(self.clock.now());
+        }
+    }
+}
+
+fn write_loop(mut writer: Writer, location: &SharedLocation, stop: &Stop) {
+    let mut pause = WRITE_INTERVAL;
+    while !stop.wait(pause) {
+        pause = writer.round().err().unwrap_or(WRITE_INTERVAL);
+    }
+    for _ in 0..LAST_ATTEMPTS {
+        // Only the journal counts now; a failure not about it is not repeated.
+        let _ = writer.round();
+        if location.pending() == 0 {
+            break;
+        }
+    }
+}
+
+fn watch_loop(mut watch: Watch, stop: &Stop) {
+    let mut failing = false;
+    while !stop.wait(WATCH_INTERVAL) {
+        match watch.poll() {
+            Ok(()) if failing => {
+                tracing::info!("changes of subscribers are followed again");
+                failing = false;
+            }
+            // A lock held by someone else is nothing to report: the next look finds the changes.
+            Err(error) if !failing && error.kind != Kind::Busy => {
+                tracing::error!(%error, "changes of subscribers cannot be followed");
+                failing = true;
+            }
+            _ => {}
+        }
+    }
+}
+
+fn expire_loop(location: &SharedLocation, clock: &Clock, stop: &Stop) {
+    while !stop.wait(EXPIRE_INTERVAL) {
+        let now = clock.now();
+        location.check_stall(now);
+        location.expire(now, EXPIRE_BUDGET);
+    }
+}
+
+/// A bell that rings once.
+#[derive(Default, Debug)]
+struct Stop {
+    rung: Mutex<bool>,
+    bell: Condvar,
+}
+
+impl Stop {
+    fn set(&self) {
+        *self.rung.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.bell.notify_all();
+    }
+
+    /// Waits for the bell, at most `time`; answers whether it rang.
+    fn wait(&self, time: Duration) -> bool {
+        let rung = self.rung.lock().unwrap_or_else(PoisonError::into_inner);
+        let wait = self.bell.wait_timeout_while(rung, time, |rung| !*rung);
+        *wait.unwrap_or_else(PoisonError::into_inner).0
+    }
+}
+
+fn random_seed(path: &Path) -> Result<[u8; 16]> {
+    let mut seed = [0; 16];
+    getrandom::fill(&mut seed).map_err(|error| {
+        StoreError::new(
+            Kind::System,
+            path,
+            format!("the system gave no random bytes for its keys: {error}"),
+            "check that /dev/urandom exists",
+        )
+    })?;
+    Ok(seed)
+}

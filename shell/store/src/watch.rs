@@ -1,0 +1,267 @@
+//! Keeps the [`CredentialCache`] as the subscriber table is.
+//!
+//! Triggers write the name of every subscriber that changes into `subscriber_change`, whoever changes
+//! it: `strowger user`, an operator with `sqlite3`, a provisioning script. `PRAGMA data_version` tells
+//! cheaply whether any other connection has committed since the last look; then the names after the
+//! last one seen are read, and each user's row as it is now.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rusqlite::{Connection, Row, params};
+use sip_auth::Credentials;
+
+use crate::cache::CredentialCache;
+use crate::database::{Database, Patience};
+use crate::error::{Result, StoreError};
+use crate::names::NameKey;
+use crate::subscribers::{hash_columns, upsert};
+use crate::user::{HASH_COLUMNS, UserName, hash_password, read_hashes};
+
+/// Changes read in one statement.
+const STEP: usize = 5_000;
+/// Applied changes that may lie in the log before they are deleted from it.
+const LOG_SLACK: i64 = 1_000;
+/// Users loaded between two lines of progress in the log.
+const PROGRESS: usize = 500_000;
+
+/// The reading end of the change log.
+pub(crate) struct Watch {
+    database: Database,
+    cache: Arc<CredentialCache>,
+    /// Told the address of record of every subscriber that was removed.
+    removed: Box<dyn Fn(&[u8]) + Send>,
+    /// The last change applied.
+    last: i64,
+    /// Up to which the log was deleted.
+    trimmed: i64,
+    data_version: i64,
+    schema_version: i64,
+    sql: Sql,
+}
+
+/// Statements, made once.
+#[derive(Debug)]
+struct Sql {
+    all: String,
+    changed: String,
+}
+
+impl Watch {
+    /// Opens the database in `dir` and fills `cache` from it.
+    pub(crate) fn open(
+        dir: &Path,
+        cache: Arc<CredentialCache>,
+        removed: Box<dyn Fn(&[u8]) + Send>,
+    ) -> Result<Watch> {
+        let columns = hash_columns("s.");
+        let sql = Sql {
+            all: format!("SELECT {columns}, s.password, s.username, s.domain FROM subscriber s"),
+            changed: format!(
+                "SELECT {columns}, s.password, c.username, c.domain, c.id, s.id FROM subscriber_change c
+                 LEFT JOIN subscriber s ON s.username = c.username AND s.domain = c.domain
+                 WHERE c.id > ?1 ORDER BY c.id LIMIT ?2"
+            ),
+        };
+        let database = Database::open(dir, Patience::SERVER)?;
+        let mut watch = Watch {
+            database,
+            cache,
+            removed,
+            last: 0,
+            trimmed: 0,
+            data_version: -1,
+            schema_version: -1,
+            sql,
+        };
+        watch.reload().map_err(|error| watch.error(&error))?;
+        Ok(watch)
+    }
+
+    /// Applies what has changed since the last call.
+    pub(crate) fn poll(&mut self) -> Result<()> {
+        self.try_poll().map_err(|error| {
+            // Whatever was missed is looked for again.
+            self.data_version = -1;
+            self.error(&error)
+        })
+    }
+
+    fn error(&self, error: &rusqlite::Error) -> StoreError {
+        self.database.error("follow the subscriber table", error)
+    }
+
+    fn try_poll(&mut self) -> rusqlite::Result<()> {
+        let version = pragma(&self.database.connection, "data_version")?;
+        if version != self.data_version {
+            if pragma(&self.database.connection, "schema_version")? != self.schema_version {
+                // Somebody made tables anew; our triggers may be gone with the old ones.
+                self.reload()?;
+            } else if self.gap()? {
+                tracing::info!("more subscribers changed than the change log holds; reading all of them");
+                self.reload()?;
+            } else {
+                while self.step()? == STEP {}
+            }
+            self.data_version = version;
+        }
+        self.trim()
+    }
+
+    /// Whether changes were deleted from the log that we have not seen.
+    fn gap(&self) -> rusqlite::Result<bool> {
+        let connection = &self.database.connection;
+        let first: Option<i64> = connection
+            .prepare_cached("SELECT min(id) FROM subscriber_change")?
+            .query_row([], |row| row.get(0))?;
+        Ok(match first {
+            Some(first) => first > self.last + 1,
+            // Empty: all is seen unless numbers were given out after ours.
+            None => newest_change(connection)? > self.last,
+        })
+    }
+
+    /// Applies up to [`STEP`] changes; answers how many there were.
+    fn step(&mut self) -> rusqlite::Result<usize> {
+        let mut changes = Vec::new();
+        let mut last = self.last;
+        {
+            let mut statement = self.database.connection.prepare_cached(&self.sql.changed)?;
+            let mut rows = statement.query(params![self.last, STEP as i64])?;
+            let first = HASH_COLUMNS.len();
+            while let Some(row) = rows.next()? {
+                last = row.get(first + 3)?;
+                let there: Option<i64> = row.get(first + 4)?;
+                changes.push(read_change(row, &self.cache, there.is_some())?);
+            }
+        }
+        let count = changes.len();
+        self.apply(changes);
+        self.last = last;
+        Ok(count)
+    }
+
+    /// Makes sure of the triggers, reads the whole table, and forgets users that are not in it.
+    fn reload(&mut self) -> rusqlite::Result<()> {
+        self.database.connection.execute_batch(include_str!("schema/watch.sql"))?;
+        let mut keys = Vec::new();
+        let mut clear = Vec::new();
+        // One read transaction, so that the number of the last change fits the rows.
+        let transaction = self.database.connection.unchecked_transaction()?;
+        let schema_version = pragma(&transaction, "schema_version")?;
+        let last = newest_change(&transaction)?;
+        {
+            let mut statement = transaction.prepare(&self.sql.all)?;
+            let mut rows = statement.query([])?;
+            while let Some(row) = rows.next()? {
+                let change = read_change(row, &self.cache, true)?;
+                keys.push(change.key);
+                if change.clear.is_some() {
+                    clear.push(change);
+                } else {
+                    self.cache.set(change.key, change.credentials);
+                }
+                if keys.len() % PROGRESS == 0 {
+                    tracing::info!(users = keys.len(), "reading subscribers");
+                }
+            }
+        }
+        transaction.commit()?;
+        (self.last, self.schema_version) = (last, schema_version);
+        self.apply(clear);
+        keys.sort_unstable();
+        self.cache.retain(|key| keys.binary_search(&key).is_ok());
+        Ok(())
+    }
+
+    /// Puts changes into the cache, and takes clear passwords out of the table.
+    fn apply(&self, changes: Vec<UserChange>) {
+        for change in changes {
+            if let Some((name, credentials)) = change.clear {
+                erase_clear_password(&self.database.connection, &name, &credentials);
+            }
+            let gone = change.credentials.is_none();
+            if self.cache.set(change.key, change.credentials) && gone {
+                (self.removed)(&change.aor);
+            }
+        }
+    }
+
+    /// Deletes applied changes from the log, a bounded number at a time. Another connection may hold
+    /// the lock; then the next call does it.
+    fn trim(&mut self) -> rusqlite::Result<()> {
+        if self.last - self.trimmed <= LOG_SLACK {
+            return Ok(());
+        }
+        let sql = "DELETE FROM subscriber_change WHERE id IN
+            (SELECT id FROM subscriber_change WHERE id <= ?1 ORDER BY id LIMIT ?2)";
+        let deleted =
+            self.database.connection.prepare_cached(sql)?.execute(params![self.last, STEP as i64])?;
+        if deleted < STEP {
+            self.trimmed = self.last;
+        }
+        Ok(())
+    }
+}
+
+/// One user whose row is new, changed or gone.
+struct UserChange {
+    key: NameKey,
+    credentials: Option<Credentials>,
+    /// `user@domain` of a user that is gone; empty for others.
+    aor: Vec<u8>,
+    /// The row held a clear password: its name, and the hashes to write in its place.
+    clear: Option<(UserName, Credentials)>,
+}
+
+/// Reads the hash columns, the password column and the name, in this order.
+fn read_change(row: &Row<'_>, cache: &CredentialCache, there: bool) -> rusqlite::Result<UserChange> {
+    let first = HASH_COLUMNS.len();
+    let text = |index: usize| Ok::<_, rusqlite::Error>(row.get_ref(index)?.as_bytes().unwrap_or_default());
+    let (user, domain) = (text(first + 1)?, text(first + 2)?);
+    let key = cache.key(user, domain);
+    if !there {
+        let aor = [user, b"@", &domain.to_ascii_lowercase()].concat();
+        return Ok(UserChange { key, credentials: None, aor, clear: None });
+    }
+    let mut credentials = read_hashes(row, 0)?;
+    let clear = clear_password(text(first)?, user, domain);
+    if let Some((_, made)) = &clear {
+        credentials = made.clone();
+    }
+    Ok(UserChange { key, credentials: Some(credentials), aor: Vec::new(), clear })
+}
+
+/// What to put in the place of a clear password that someone wrote into the table by hand.
+fn clear_password(password: &[u8], user: &[u8], domain: &[u8]) -> Option<(UserName, Credentials)> {
+    if password.is_empty() {
+        return None;
+    }
+    let text = |bytes| std::str::from_utf8(bytes).ok();
+    let name = UserName::new(text(user)?, text(domain)?).ok()?;
+    let credentials = hash_password(&name, text(password)?).ok()?;
+    Some((name, credentials))
+}
+
+/// Replaces a clear password by hashes. Failing is no harm now: the next start tries again.
+fn erase_clear_password(connection: &Connection, name: &UserName, credentials: &Credentials) {
+    match upsert(connection, name, credentials) {
+        Ok(()) => tracing::warn!("a subscriber row held a clear password; it was replaced by hashes"),
+        Err(error) => {
+            tracing::warn!(%error, "a subscriber row holds a clear password that could not be erased")
+        }
+    }
+}
+
+/// The highest number ever given to a change.
+fn newest_change(connection: &Connection) -> rusqlite::Result<i64> {
+    let sql = "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'subscriber_change'";
+    connection.prepare_cached(sql)?.query_row([], |row| row.get(0))
+}
+
+fn pragma(connection: &Connection, name: &str) -> rusqlite::Result<i64> {
+    connection.pragma_query_value(None, name, |row| row.get(0))
+}
+
+#[cfg(test)]
+mod tests;

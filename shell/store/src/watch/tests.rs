@@ -1,0 +1,206 @@
+//! Tests of following the subscriber table. The watch is polled by hand: no test waits.
+
+use std::sync::Mutex;
+
+use sip_auth::{Algorithm, Ha1, NameForm};
+
+use super::*;
+use crate::names::NameHasher;
+use crate::subscribers::Subscribers;
+use crate::testing::TempDir;
+
+type Removed = Arc<Mutex<Vec<String>>>;
+
+fn watch(temp: &TempDir) -> (Watch, Arc<CredentialCache>, Removed) {
+    let cache = Arc::new(CredentialCache::new(NameHasher::new([1; 16])));
+    let removed = Removed::default();
+    let note = Arc::clone(&removed);
+    let note =
+        Box::new(move |aor: &[u8]| note.lock().unwrap().push(String::from_utf8_lossy(aor).into_owned()));
+    (Watch::open(temp.path(), Arc::clone(&cache), note).unwrap(), cache, removed)
+}
+
+fn name(text: &str) -> UserName {
+    UserName::parse(text).unwrap()
+}
+
+/// A connection as a provisioning script or the `sqlite3` shell would have.
+fn foreign(temp: &TempDir) -> Connection {
+    Connection::open(temp.path().join(crate::DATABASE_FILE)).unwrap()
+}
+
+fn md5(cache: &CredentialCache, user: &str) -> Option<Ha1> {
+    cache.get(user.as_bytes(), b"example.com", |c| c.get(NameForm::Bare, Algorithm::Md5)).flatten()
+}
+
+fn expected(user: &str, password: &str) -> Option<Ha1> {
+    Some(sip_auth::ha1(Algorithm::Md5, user.as_bytes(), b"example.com", password.as_bytes()))
+}
+
+#[test]
+fn what_is_there_is_loaded_and_changes_follow() {
+    let temp = TempDir::new();
+    let mut subscribers = Subscribers::open(temp.path()).unwrap();
+    subscribers.add(&name("alice@example.com"), "one").unwrap();
+    let (mut watch, cache, removed) = watch(&temp);
+    assert_eq!(md5(&cache, "alice"), expected("alice", "one"));
+    subscribers.add(&name("bob@example.com"), "b").unwrap();
+    subscribers.add(&name("alice@example.com"), "two").unwrap();
+    assert_eq!(cache.len(), 1, "not before the poll");
+    watch.poll().unwrap();
+    assert_eq!(md5(&cache, "alice"), expected("alice", "two"));
+    assert_eq!(md5(&cache, "bob"), expected("bob", "b"));
+    subscribers.remove(&name("alice@example.com")).unwrap();
+    watch.poll().unwrap();
+    assert_eq!((md5(&cache, "alice"), cache.len()), (None, 1));
+    assert_eq!(*removed.lock().unwrap(), ["alice@example.com"]);
+}
+
+#[test]
+fn raw_sql_of_every_kind_is_seen() {
+    let temp = TempDir::new();
+    let (mut watch, cache, removed) = watch(&temp);
+    let sql = foreign(&temp);
+    let mut run = |text: &str| {
+        sql.execute_batch(text).unwrap();
+        watch.poll().unwrap();
+    };
+    run(
+        "INSERT INTO subscriber (id, username, domain, ha1) VALUES (5, 'a', 'example.com', 'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa')",
+    );
+    assert_eq!(md5(&cache, "a"), Some(Ha1::Md5([0xaa; 16])));
+    run("UPDATE subscriber SET ha1 = 'BBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBB' WHERE username = 'a'");
+    assert_eq!(md5(&cache, "a"), Some(Ha1::Md5([0xbb; 16])));
+    run("UPDATE subscriber SET username = 'b' WHERE username = 'a'");
+    assert_eq!((md5(&cache, "a"), md5(&cache, "b")), (None, Some(Ha1::Md5([0xbb; 16]))));
+    // REPLACE takes the row away by its id without firing a DELETE trigger.
+    run(
+        "REPLACE INTO subscriber (id, username, domain, ha1) VALUES (5, 'c', 'example.com', 'cccccccccccccccccccccccccccccccc')",
+    );
+    assert_eq!((md5(&cache, "b"), md5(&cache, "c")), (None, Some(Ha1::Md5([0xcc; 16]))));
+    run(
+        "INSERT INTO subscriber (id, username, domain, ha1) VALUES (6, 'd', 'example.com', 'dddddddddddddddddddddddddddddddd')",
+    );
+    run("UPDATE OR REPLACE subscriber SET id = 6 WHERE username = 'c'");
+    assert_eq!((md5(&cache, "c"), md5(&cache, "d")), (Some(Ha1::Md5([0xcc; 16])), None));
+    run("DELETE FROM subscriber");
+    assert!(cache.is_empty());
+    assert_eq!(
+        *removed.lock().unwrap(),
+        ["a@example.com", "b@example.com", "d@example.com", "c@example.com"]
+    );
+}
+
+#[test]
+fn a_table_restored_from_a_dump_is_read_again() {
+    let temp = TempDir::new();
+    Subscribers::open(temp.path()).unwrap().add(&name("old@example.com"), "x").unwrap();
+    let (mut watch, cache, _) = watch(&temp);
+    let sql = foreign(&temp);
+    let create: String = sql
+        .query_row("SELECT sql FROM sqlite_schema WHERE name = 'subscriber'", [], |row| row.get(0))
+        .unwrap();
+    sql.execute_batch(&format!(
+        "BEGIN; DROP TABLE subscriber; {create};
+         INSERT INTO subscriber (username, domain, ha1) VALUES ('new', 'example.com', '11111111111111111111111111111111');
+         COMMIT;"
+    ))
+    .unwrap();
+    watch.poll().unwrap();
+    assert_eq!((md5(&cache, "old"), md5(&cache, "new")), (None, Some(Ha1::Md5([0x11; 16]))));
+    // The triggers are back too.
+    sql.execute("DELETE FROM subscriber", []).unwrap();
+    watch.poll().unwrap();
+    assert!(cache.is_empty());
+}
+
+#[test]
+fn a_gap_in_the_log_makes_it_read_everything() {
+    let temp = TempDir::new();
+    let mut subscribers = Subscribers::open(temp.path()).unwrap();
+    subscribers.add(&name("gone@example.com"), "x").unwrap();
+    let (mut watch, cache, _) = watch(&temp);
+    subscribers.add(&name("alice@example.com"), "x").unwrap();
+    subscribers.remove(&name("gone@example.com")).unwrap();
+    foreign(&temp).execute("DELETE FROM subscriber_change", []).unwrap();
+    watch.poll().unwrap();
+    assert_eq!((md5(&cache, "gone"), md5(&cache, "alice")), (None, expected("alice", "x")));
+}
+
+#[test]
+fn the_log_is_bounded_with_and_without_a_server() {
+    let temp = TempDir::new();
+    let (mut watch, cache, _) = watch(&temp);
+    let sql = foreign(&temp);
+    let many = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 12000)
+        INSERT INTO subscriber (username, domain, ha1)
+        SELECT 'u' || i, 'example.com', '11111111111111111111111111111111' FROM n";
+    let length =
+        || -> i64 { sql.query_row("SELECT count(*) FROM subscriber_change", [], |row| row.get(0)).unwrap() };
+    sql.execute_batch(many).unwrap();
+    assert_eq!(length(), 12_000);
+    for _ in 0..3 {
+        watch.poll().unwrap();
+    }
+    assert_eq!((cache.len(), length()), (12_000, 0));
+    drop(watch);
+    sql.execute_batch("UPDATE sqlite_sequence SET seq = 999500 WHERE name = 'subscriber_change'").unwrap();
+    sql.execute_batch("INSERT INTO subscriber_change (id, username, domain) VALUES (3, 'x', 'y')").unwrap();
+    sql.execute_batch("UPDATE subscriber SET ha1 = '' WHERE id <= 1000").unwrap();
+    assert_eq!(length(), 1_000, "the entry that is far behind was deleted");
+}
+
+#[test]
+fn a_clear_password_written_by_hand_works_and_is_erased() {
+    let temp = TempDir::new();
+    let (mut watch, cache, _) = watch(&temp);
+    let sql = foreign(&temp);
+    sql.execute_batch(
+        "INSERT INTO subscriber (username, domain, password) VALUES ('a', 'example.com', 'clear')",
+    )
+    .unwrap();
+    watch.poll().unwrap();
+    assert_eq!(md5(&cache, "a"), expected("a", "clear"));
+    let row = || -> (String, String) {
+        sql.query_row("SELECT password, ha1 FROM subscriber", [], |row| Ok((row.get(0)?, row.get(1)?)))
+            .unwrap()
+    };
+    assert_eq!(row().0, "");
+    assert_eq!(row().1.len(), 32);
+    watch.poll().unwrap();
+    assert_eq!(md5(&cache, "a"), expected("a", "clear"));
+    // The same before a start.
+    sql.execute_batch("UPDATE subscriber SET password = 'other'").unwrap();
+    let (_watch, cache, _) = self::watch(&temp);
+    assert_eq!((md5(&cache, "a"), row().0.as_str()), (expected("a", "other"), ""));
+}
+
+#[test]
+fn senseless_rows_do_no_harm() {
+    let temp = TempDir::new();
+    let (mut watch, cache, _) = watch(&temp);
+    let sql = foreign(&temp);
+    sql.execute_batch(
+        "INSERT INTO subscriber (username, domain, ha1) VALUES (x'00ff', 'example.com', 'nothex');
+         INSERT INTO subscriber (username, domain, password) VALUES ('a:b', 'example.com', 'pw');
+         INSERT INTO subscriber (username, domain, ha1) VALUES (17, 4.5, 12);",
+    )
+    .unwrap();
+    watch.poll().unwrap();
+    assert!(cache.get(b"a:b", b"example.com", Credentials::is_empty).unwrap());
+    assert!(cache.get(b"\x00\xff", b"example.com", Credentials::is_empty).unwrap());
+}
+
+#[test]
+fn a_lock_held_elsewhere_delays_and_loses_nothing() {
+    let temp = TempDir::new();
+    let (mut watch, cache, _) = watch(&temp);
+    let sql = foreign(&temp);
+    sql.execute_batch("INSERT INTO subscriber (username, domain, ha1) VALUES ('a', 'example.com', '11111111111111111111111111111111')").unwrap();
+    sql.execute_batch("BEGIN IMMEDIATE; DELETE FROM subscriber;").unwrap();
+    watch.poll().unwrap();
+    assert!(cache.len() == 1, "readers do not wait for a writer, and see what is committed");
+    sql.execute_batch("COMMIT").unwrap();
+    watch.poll().unwrap();
+    assert!(cache.is_empty());
+}
