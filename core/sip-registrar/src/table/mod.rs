@@ -70,9 +70,9 @@ impl Table {
         }
     }
 
-    /// Calls `visit` with each live binding of `aor`, highest q first, and in the order in which
-    /// they were first registered where q is equal: equal values in a row are one group to fork to
-    /// in parallel (RFC 3261 section 16.6). Answers how many there were.
+    /// Calls `visit` with each live binding of `aor`, highest q first: equal values in a row are one
+    /// group to fork to in parallel (RFC 3261 section 16.6), in no particular order. Answers how many
+    /// there were.
     pub fn bindings(&self, aor: &[u8], now: Time, visit: impl FnMut(BindingView<'_>)) -> usize {
         match self.index.find(&self.slab, self.index.hash(aor), aor) {
             Some(handle) => self.visit(handle, now, visit),

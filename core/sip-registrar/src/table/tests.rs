@@ -1,1 +1,196 @@
+//! The table as a data structure: footprint, growth, expiry, iteration.
 
+use super::*;
+use core::time::Duration;
+use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+use wire::{Flow, ListenerId};
+
+/// A record of ordinary lengths: key 23 bytes, contact 36, Call-ID 32.
+fn record(n: u32, expires: Time) -> Record {
+    let [a, b, c, d] = n.to_be_bytes();
+    let remote = ([100 | a, b, c, d], 5060).into();
+    Record {
+        aor: format!("user{n:07}@example.com").into_bytes().into(),
+        contact: format!("sip:user{n:07}@{}.{b}.{c}.{d}:5060", 100 | a).into_bytes().into(),
+        params: Box::default(),
+        q: 1000,
+        expires,
+        call_id: format!("{n:016x}@client.local.").into_bytes().into(),
+        cseq: n,
+        flow: Flow::udp(ListenerId(0), remote),
+        path: Box::default(),
+        instance: Box::default(),
+        reg_id: 0,
+        user_agent: Box::from(&b"Phone/1.0"[..]),
+    }
+}
+
+fn filled(count: u32, expires: impl Fn(u32) -> Time) -> Table {
+    let mut table = Table::new([7, 8], usize::MAX, true);
+    for n in 0..count {
+        table.restore(&record(n, expires(n))).expect("room");
+    }
+    table
+}
+
+#[test]
+fn an_ordinary_address_costs_less_than_200_bytes() {
+    const COUNT: u32 = 100_000;
+    let table = filled(COUNT, |_| Time::from_secs(3600));
+    let each = table.bytes() as f64 / f64::from(COUNT);
+    println!(
+        "bytes per address of record: {each:.1} (cells {:.1}, buckets {:.1}, addresses {:.1})",
+        table.slab.bytes() as f64 / f64::from(COUNT),
+        table.index.bytes() as f64 / f64::from(COUNT),
+        table.addresses.bytes() as f64 / f64::from(COUNT),
+    );
+    assert!(each < 180.0, "{each}");
+}
+
+#[test]
+fn growth_never_looks_at_more_than_a_few_cells() {
+    let table = filled(100_000, |_| Time::from_secs(3600));
+    assert_eq!(table.index.buckets(), 100_000, "one bucket per address");
+    let longest = table.longest_growth_step();
+    println!("longest growth step: {longest} cells");
+    assert!(longest <= 16, "{longest}");
+    for n in [0, 1, 65_535, 65_536, 99_999] {
+        assert_eq!(table.bindings(&record(n, Time::ZERO).aor, Time::ZERO, |b| assert_eq!(b.cseq, n)), 1);
+    }
+    assert_eq!(table.bindings(b"nobody@example.com", Time::ZERO, |_| panic!("nobody")), 0);
+}
+
+#[test]
+fn memory_comes_back_when_bindings_go() {
+    let mut table = filled(20_000, |_| Time::from_secs(3600));
+    let full = table.slab.bytes();
+    for n in 0..20_000 {
+        assert_eq!(table.remove(&record(n, Time::ZERO).aor, &mut Vec::new()), 1);
+    }
+    assert!(table.is_empty() && table.slab.bytes() < full / 20, "{} of {full}", table.slab.bytes());
+    assert!(table.addresses.bytes() == 0);
+}
+
+#[test]
+fn a_sweep_looks_at_no_more_than_it_was_told() {
+    let mut table = filled(5000, |_| Time::from_secs(100));
+    let mut changes = Vec::new();
+    assert!(!table.expire(Time::from_secs(100), 5000, &mut changes), "the tick is not over");
+    let late = Time::from_secs(102);
+    for portion in 1..=50 {
+        assert!(table.expire(late, 100, &mut changes) || portion == 50);
+        assert_eq!((changes.len(), table.len()), (100 * portion, 5000 - 100 * portion));
+    }
+    assert!(table.next_expire().is_none());
+}
+
+#[test]
+fn nothing_is_swept_early_and_nothing_stays_for_good() {
+    let at = |n: u32| Time::from_secs(u64::from(n * 7919 % 20_000) + 1);
+    let mut table = filled(3000, at);
+    let mut changes = Vec::new();
+    for second in (0..20_010).step_by(5) {
+        let now = Time::from_secs(second);
+        while table.expire(now, 10, &mut changes) {}
+        let over = |t: u64| (0..3000).filter(|n| at(*n) <= Time::from_secs(t)).count();
+        let swept = 3000 - table.len();
+        assert!(swept <= over(second), "early at {second}");
+        assert!(swept >= over(second.saturating_sub(3)), "late at {second}");
+        assert_eq!(swept, changes.len());
+    }
+    assert!(table.is_empty());
+}
+
+#[test]
+fn a_refresh_moves_the_end_either_way() {
+    let mut table = Table::new([1, 1], 10, true);
+    let mut changes = Vec::new();
+    let put = |table: &mut Table, seconds| {
+        table.restore(&record(1, Time::from_secs(seconds))).expect("room");
+    };
+    put(&mut table, 1000);
+    put(&mut table, 5000);
+    while table.expire(Time::from_secs(1100), 1, &mut changes) {}
+    assert_eq!(table.len(), 1);
+    put(&mut table, 1200);
+    while table.expire(Time::from_secs(1202), 1, &mut changes) {}
+    assert!(table.is_empty());
+    // Far beyond a turn of the wheel, and after a long silence.
+    put(&mut table, 1_000_000);
+    for day in 0..11 {
+        while table.expire(Time::from_secs(day * 86_400 + 1202), 1, &mut changes) {}
+        assert_eq!(table.len(), 1);
+    }
+    while table.expire(Time::from_secs(1_000_002), 1, &mut changes) {}
+    assert!(table.is_empty());
+}
+
+#[test]
+fn a_scan_in_portions_misses_nobody_while_the_table_grows() {
+    let mut table = filled(1000, |_| Time::from_secs(3600));
+    let (mut seen, mut from, mut n) = (BTreeSet::new(), Some(0), 1000);
+    let mut portions = 0;
+    while let Some(at) = from {
+        let mut here = 0;
+        from = table.scan(at, 50, Time::ZERO, |_, b| {
+            seen.insert(b.cseq);
+            here += 1;
+        });
+        assert!(here <= 50 + 16, "{here}");
+        portions += 1;
+        for _ in 0..10 {
+            table.restore(&record(n, Time::from_secs(3600))).expect("room");
+            n += 1;
+        }
+    }
+    assert!(portions >= 20);
+    assert!((0..1000).all(|n| seen.contains(&n)));
+}
+
+#[test]
+fn expired_records_are_not_shown_after_restore() {
+    let table = filled(10, |n| Time::from_secs(u64::from(n) * 10));
+    let mut count = 0;
+    table.scan(0, usize::MAX, Time::from_secs(45), |_, _| count += 1);
+    assert_eq!(count, 5);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
+
+    /// Cells move, split, chain and expire; what is found is what was put. The small key and hash
+    /// space of a few addresses with bindings of very different lengths makes every path common.
+    #[test]
+    fn what_is_put_is_found(steps in prop::collection::vec((0u32..40, 0u32..4, 0usize..900, 0u64..200, any::<bool>()), 1..300)) {
+        let mut table = Table::new([0, 0], usize::MAX, true);
+        let mut model: BTreeMap<(u32, u32), Record> = BTreeMap::new();
+        let mut now = Time::from_secs(5);
+        let mut changes = Vec::new();
+        for (who, which, length, seconds, remove) in steps {
+            let aor: Box<[u8]> = format!("u{who}@x").into_bytes().into();
+            if remove && length % 3 == 0 {
+                table.remove(&aor, &mut changes);
+                model.retain(|(w, _), _| *w != who);
+            } else {
+                let mut r = record(who, now + Duration::from_secs(seconds));
+                r.aor = aor;
+                r.contact = format!("sip:{which}@host").into_bytes().into();
+                r.params = vec![b'p'; length].into();
+                r.user_agent = format!("agent {}", length % 5).into_bytes().into();
+                table.restore(&r).expect("room");
+                model.insert((who, which), r);
+            }
+            now = now + Duration::from_secs(seconds % 7);
+            if length % 2 == 0 {
+                table.expire(now, 2, &mut changes);
+            }
+            model.retain(|_, r| r.expires > now);
+            let mut got = BTreeMap::new();
+            table.scan(0, usize::MAX, now, |aor, b| { got.insert((aor.to_vec(), b.contact.to_vec()), b.to_record(aor)); });
+            let want: BTreeMap<_, _> =
+                model.values().map(|r| ((r.aor.to_vec(), r.contact.to_vec()), r.clone())).collect();
+            prop_assert_eq!(got, want);
+        }
+    }
+}
