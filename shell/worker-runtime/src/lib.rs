@@ -1,1 +1,36 @@
-//! worker-runtime
+//! The event loop under a protocol machine: one thread per worker, each with its own sockets,
+//! buffers, connections and deadlines.
+//!
+//! A [`Machine`](wire::Machine) is given whole messages and the time, and says what it wants sent;
+//! this crate does the rest and knows nothing of what the messages mean. Workers share their
+//! listening ports by `SO_REUSEPORT`. A message that another worker owns makes one hop over a
+//! bounded ring; nothing here ever waits for another thread.
+//!
+//! ```text
+//!  epoll ─ datagrams ─┐              ┌─ sendmmsg
+//!        ─ streams ───┤─ machine ────┤─ stream queues ─ send
+//!   ring ─ hops ──────┤   (outbox)   └─ ring to the owner of a connection
+//!  clock ─ deadlines ─┘
+//! ```
+//!
+//! It is the only crate with sockets, threads and unsafe code, all of the latter below `sys`. Linux
+//! only.
+
+mod config;
+mod counters;
+mod handle;
+mod listen;
+mod shared;
+mod streams;
+mod sys;
+mod worker;
+
+pub use config::{Listener, PanicHook, RuntimeConfig, StartError, StreamLimits, WorkerPanic};
+pub use counters::Counts;
+pub use handle::{PostError, Runtime, RuntimeHandle};
+pub use listen::Bound;
+
+/// The time now: `CLOCK_MONOTONIC`, whose origin is the machine's start.
+pub fn monotonic_now() -> wire::Time {
+    wire::Time::from_micros(sys::monotonic_micros())
+}

@@ -1,0 +1,223 @@
+//! What a runtime is told at its start, and why it may refuse.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use wire::Transport;
+
+/// One address to listen on. Its place in [`RuntimeConfig::listeners`] is its
+/// [`ListenerId`](wire::ListenerId).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Listener {
+    /// UDP or TCP; the others are refused at start.
+    pub transport: Transport,
+    /// The address. Port 0 takes any free one; [`Bound::listeners`](crate::Bound::listeners) says
+    /// which. An IPv6 address takes no IPv4 traffic.
+    pub address: SocketAddr,
+}
+
+/// Told about a worker that ended by a panic. Runs on the worker's thread.
+pub type PanicHook = Arc<dyn Fn(&WorkerPanic) + Send + Sync>;
+
+/// A worker that ended by a panic.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WorkerPanic {
+    /// Which worker.
+    pub worker: u16,
+    /// What the panic said.
+    pub message: String,
+}
+
+/// Settings of the runtime. The defaults are meant for production.
+#[derive(Clone)]
+pub struct RuntimeConfig {
+    /// The addresses to listen on, in the order of their ids.
+    pub listeners: Vec<Listener>,
+    /// CPUs to bind the workers to, in turn. Empty: the scheduler decides.
+    pub pin: Vec<usize>,
+    /// Whether another process may serve the same ports at the same time, as in a rolling restart.
+    /// Otherwise a port in use is an error even where `SO_REUSEPORT` would share it.
+    pub share_ports: bool,
+    /// Datagrams taken or sent in one system call, at most.
+    pub batch: usize,
+    /// Kernel buffer asked for each datagram socket and direction, in bytes. Less is not an error.
+    pub udp_buffer: usize,
+    /// Datagrams a worker keeps per socket while the kernel's send buffer is full.
+    pub udp_send_queue: usize,
+    /// Messages that may wait for a worker in the ring from the others.
+    pub ring: usize,
+    /// Notices that may wait for a worker.
+    pub notices: usize,
+    /// Stream connections.
+    pub streams: StreamLimits,
+    /// Called when a worker panics.
+    pub on_panic: Option<PanicHook>,
+}
+
+impl Default for RuntimeConfig {
+    fn default() -> RuntimeConfig {
+        RuntimeConfig {
+            listeners: Vec::new(),
+            pin: Vec::new(),
+            share_ports: false,
+            batch: 64,
+            udp_buffer: 4 << 20,
+            udp_send_queue: 256,
+            ring: 2_048,
+            notices: 4_096,
+            streams: StreamLimits::default(),
+            on_panic: None,
+        }
+    }
+}
+
+impl fmt::Debug for RuntimeConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RuntimeConfig")
+            .field("listeners", &self.listeners)
+            .field("pin", &self.pin)
+            .field("batch", &self.batch)
+            .field("streams", &self.streams)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Bounds on stream connections: how many, how long in each state, how much memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StreamLimits {
+    /// Connections of the whole process, both directions.
+    pub max_connections: usize,
+    /// Accepted connections from one source: an IPv4 address or an IPv6 /64.
+    pub max_per_source: u32,
+    /// From accept to the first whole message.
+    pub first_message: Duration,
+    /// From the first byte of a message to its last. A long message gets more, see
+    /// [`min_bytes_per_second`](StreamLimits::min_bytes_per_second).
+    pub message: Duration,
+    /// A begun message is given one more second for each so many bytes received of it, so that a
+    /// long body on a slow link is no attack and a trickle is one.
+    pub min_bytes_per_second: u32,
+    /// Without traffic in either direction.
+    pub idle: Duration,
+    /// For an outgoing connection to be accepted.
+    pub connect: Duration,
+    /// For a peer to take something of what is queued for it.
+    pub write_stall: Duration,
+    /// How long a peer that has ended its own direction may still be answered.
+    pub half_closed: Duration,
+    /// From our end of stream to the peer's, before the connection is reset.
+    pub linger: Duration,
+    /// Shortest time between two answers to keepalive pings of one connection.
+    pub pong_interval: Duration,
+    /// Longest message, in bytes. The machine's framing normally refuses earlier.
+    pub max_message: usize,
+    /// Bytes queued for a peer that does not read, before the connection is closed.
+    pub max_queued: usize,
+    /// Bytes queued for a connection that is not yet made.
+    pub max_queued_connecting: usize,
+    /// Messages (or keepalives) of one connection handled before others get their turn.
+    pub work_budget: u32,
+    /// Kernel receive buffer of a connection, in bytes; zero leaves it to the kernel. Small buffers
+    /// make the sender wait instead of the message (Shen and Schulzrinne, CUCS-048-09).
+    pub receive_buffer: usize,
+    /// Connections that may wait to be accepted.
+    pub backlog: i32,
+}
+
+impl Default for StreamLimits {
+    fn default() -> StreamLimits {
+        StreamLimits {
+            max_connections: 100_000,
+            max_per_source: 1_000,
+            first_message: Duration::from_secs(20),
+            message: Duration::from_secs(10),
+            min_bytes_per_second: 2_048,
+            idle: Duration::from_secs(900),
+            connect: Duration::from_secs(4),
+            write_stall: Duration::from_secs(20),
+            half_closed: Duration::from_secs(4),
+            linger: Duration::from_secs(2),
+            pong_interval: Duration::from_secs(1),
+            max_message: 256 << 10,
+            max_queued: 512 << 10,
+            max_queued_connecting: 64 << 10,
+            work_budget: 64,
+            receive_buffer: 128 << 10,
+            backlog: 4_096,
+        }
+    }
+}
+
+/// Why a runtime did not start.
+#[derive(Debug)]
+pub enum StartError {
+    /// There is nothing to listen on, or no worker, or more than fit an identifier.
+    Unusable(&'static str),
+    /// A transport that this version does not have.
+    NotInThisVersion(Listener),
+    /// An address could not be listened on.
+    Listen {
+        /// The address asked for.
+        listener: Listener,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// The system gave no thread, no event queue or no descriptor.
+    System {
+        /// What was being made.
+        what: &'static str,
+        /// What the system said.
+        error: io::Error,
+    },
+}
+
+impl StartError {
+    /// What a person can do about a failed listen.
+    fn mend(error: &io::Error) -> &'static str {
+        match error.raw_os_error() {
+            Some(libc::EADDRINUSE) => {
+                "another process has this port: end it (`ss -lntup` names it) or choose another port"
+            }
+            Some(libc::EADDRNOTAVAIL) => {
+                "no interface of this machine has this address: see `ip addr`, or listen on 0.0.0.0 or [::]"
+            }
+            Some(libc::EACCES | libc::EPERM) => {
+                "ports below 1024 need a privilege: use a higher port or grant CAP_NET_BIND_SERVICE"
+            }
+            Some(libc::EAFNOSUPPORT) => "this machine has no such address family: is IPv6 disabled?",
+            Some(libc::EMFILE | libc::ENFILE) => "no descriptors left: raise `ulimit -n` (LimitNOFILE=)",
+            _ => "check the address and the machine's limits",
+        }
+    }
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StartError::Unusable(why) => f.write_str(why),
+            StartError::NotInThisVersion(l) => {
+                write!(
+                    f,
+                    "cannot listen on {}:{}: {} is not in this version",
+                    l.transport, l.address, l.transport
+                )
+            }
+            StartError::Listen { listener: l, error } => {
+                let mend = StartError::mend(error);
+                write!(f, "cannot listen on {}:{}: {error}; {mend}", l.transport, l.address)
+            }
+            StartError::System { what, error } => write!(f, "cannot create {what}: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for StartError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            StartError::Listen { error, .. } | StartError::System { error, .. } => Some(error),
+            StartError::Unusable(_) | StartError::NotInThisVersion(_) => None,
+        }
+    }
+}

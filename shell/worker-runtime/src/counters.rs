@@ -1,0 +1,164 @@
+//! What each worker counts. Only the worker writes its counters, so an increment is a plain load and
+//! store; anyone may read them at any time.
+
+use std::ops::{Add, AddAssign};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A number that one thread writes and any thread reads.
+#[derive(Default, Debug)]
+pub(crate) struct Count(AtomicU64);
+
+impl Count {
+    /// Adds `n`. Only the owning worker may call it: two writers would lose counts (nothing worse).
+    pub(crate) fn add(&self, n: u64) {
+        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// Adds one.
+    pub(crate) fn one(&self) {
+        self.add(1);
+    }
+
+    /// Overwrites, for figures that go up and down.
+    pub(crate) fn set(&self, n: u64) {
+        self.0.store(n, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+macro_rules! counters {
+    ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
+        /// The live counters of one worker, on cache lines of their own.
+        #[derive(Default, Debug)]
+        #[repr(align(128))]
+        pub(crate) struct Counters {
+            $(pub(crate) $name: Count,)+
+        }
+
+        /// The counters of one worker, or the sum of several, at one moment. All count events since
+        /// the start, except [`tcp_open`](Counts::tcp_open).
+        #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+        pub struct Counts {
+            $($(#[doc = $doc])+ pub $name: u64,)+
+        }
+
+        impl Counters {
+            /// The figures now.
+            pub(crate) fn read(&self) -> Counts {
+                Counts { $($name: self.$name.get(),)+ }
+            }
+        }
+
+        impl Counts {
+            /// Every figure with its name, for metrics.
+            pub fn each(&self) -> impl Iterator<Item = (&'static str, u64)> {
+                [$((stringify!($name), self.$name),)+].into_iter()
+            }
+        }
+
+        impl AddAssign for Counts {
+            fn add_assign(&mut self, other: Counts) {
+                $(self.$name += other.$name;)+
+            }
+        }
+    };
+}
+
+counters! {
+    /// Datagrams received.
+    udp_in,
+    /// Bytes of datagrams received.
+    udp_bytes_in,
+    /// Datagrams handed to the kernel.
+    udp_out,
+    /// Bytes of datagrams handed to the kernel.
+    udp_bytes_out,
+    /// Receive calls that brought at least one datagram.
+    udp_batches,
+    /// Datagrams the kernel dropped because the receive buffer was full. Read from the kernel.
+    udp_kernel_drops,
+    /// Datagrams dropped because the kernel's send buffer and our queue were full.
+    udp_send_drops,
+    /// Datagrams the kernel refused to send (no route, too long, refused).
+    udp_send_errors,
+    /// Messages handed to the worker that owns them.
+    hops_out,
+    /// Messages taken from other workers.
+    hops_in,
+    /// Messages lost because the owner's ring was full.
+    ring_drops,
+    /// Notices taken.
+    notices,
+    /// Messages received on streams.
+    tcp_messages_in,
+    /// Bytes received on streams.
+    tcp_bytes_in,
+    /// Messages queued on streams.
+    tcp_messages_out,
+    /// Bytes handed to the kernel on streams.
+    tcp_bytes_out,
+    /// Connections open now.
+    tcp_open,
+    /// Connections accepted.
+    tcp_accepted,
+    /// Connections begun by us.
+    tcp_connects,
+    /// Connections begun by us that did not come about.
+    tcp_connect_failures,
+    /// Connections refused for a cap of the process or of their source.
+    tcp_refused,
+    /// Connections refused for want of descriptors or memory.
+    tcp_exhausted,
+    /// Pings answered.
+    tcp_pongs,
+    /// Connections closed by the peer, in order or by reset.
+    tcp_closed_peer,
+    /// Connections closed at the machine's wish.
+    tcp_closed_asked,
+    /// Connections closed for long silence.
+    tcp_closed_idle,
+    /// Connections closed because no message ever came.
+    tcp_closed_useless,
+    /// Connections closed because a message did not end in time.
+    tcp_closed_slow,
+    /// Connections closed because the stream could not be followed.
+    tcp_closed_broken,
+    /// Connections closed because the peer did not read.
+    tcp_closed_stalled,
+    /// Connections closed by a socket error.
+    tcp_closed_error,
+    /// Messages that could not be sent, of any transport.
+    undeliverable,
+    /// Rounds of the event loop.
+    rounds,
+    /// System calls of the data path.
+    syscalls,
+}
+
+impl Add for Counts {
+    type Output = Counts;
+
+    fn add(mut self, other: Counts) -> Counts {
+        self += other;
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_add_up_and_carry_their_names() {
+        let counters = Counters::default();
+        counters.udp_in.add(3);
+        counters.udp_in.one();
+        counters.tcp_open.set(7);
+        let sum = counters.read() + counters.read();
+        assert_eq!((sum.udp_in, sum.tcp_open), (8, 14));
+        assert_eq!(sum.each().find(|(name, _)| *name == "udp_in"), Some(("udp_in", 8)));
+    }
+}

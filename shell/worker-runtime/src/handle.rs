@@ -1,0 +1,242 @@
+//! The control side: starting, posting, counting, ending.
+
+use crate::config::{Listener, PanicHook, RuntimeConfig, StartError, WorkerPanic};
+use crate::counters::Counts;
+use crate::listen::Bound;
+use crate::shared::Shared;
+use crate::streams::{Caps, Directory, StreamShared};
+use crate::sys;
+use crate::worker::Worker;
+use std::fmt;
+use std::io;
+use std::os::fd::AsFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+use wire::Machine;
+
+/// Running workers. Dropping it leaves them running; [`Runtime::join`] waits for their end.
+pub struct Runtime<N: Send + 'static> {
+    handle: RuntimeHandle<N>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl<N: Send + 'static> Runtime<N> {
+    /// Opens the listeners and starts one thread per machine. Where the machines need the addresses
+    /// that the listeners got, use [`Bound::new`] and [`Bound::start`].
+    ///
+    /// # Errors
+    /// A listener that cannot be opened, with what to do about it; or no thread to be had.
+    pub fn start<M>(config: RuntimeConfig, machines: Vec<M>) -> Result<Runtime<N>, StartError>
+    where
+        M: Machine<Notice = N> + Send + 'static,
+    {
+        Bound::new(config, machines.len())?.start(machines)
+    }
+
+    pub(crate) fn run<M>(bound: Bound, machines: Vec<M>) -> Result<Runtime<N>, StartError>
+    where
+        M: Machine<Notice = N> + Send + 'static,
+    {
+        let Bound { config, listeners, sockets } = bound;
+        if machines.len() != sockets.len() {
+            return Err(StartError::Unusable("there must be as many machines as workers"));
+        }
+        let weak = sockets.iter().map(|s| s.udp.iter().map(|(_, fd)| Arc::downgrade(fd)).collect()).collect();
+        let streams = StreamShared {
+            caps: Caps::new(config.streams.max_connections, config.streams.max_per_source),
+            directory: Directory::new(),
+        };
+        let system = |what| move |error| StartError::System { what, error };
+        let shared = Shared::new(listeners, weak, streams, config.ring, config.notices)
+            .map_err(system("an eventfd"))?;
+        let shared = Arc::new(shared);
+        let mut workers = Vec::with_capacity(machines.len());
+        for (index, (machine, sockets)) in machines.into_iter().zip(sockets).enumerate() {
+            let worker = Worker::new(index as u16, machine, sockets, &config, Arc::clone(&shared))
+                .map_err(system("a worker's event queue"))?;
+            workers.push(worker);
+        }
+        let threads = spawn_all(workers, &config, &shared).map_err(system("a worker's thread"))?;
+        Ok(Runtime { handle: RuntimeHandle { shared }, threads })
+    }
+
+    /// A handle, to be cloned and kept anywhere.
+    pub fn handle(&self) -> RuntimeHandle<N> {
+        self.handle.clone()
+    }
+
+    /// Waits until every worker has ended, after [`RuntimeHandle::shutdown`] or a panic.
+    ///
+    /// # Errors
+    /// The workers that ended by a panic.
+    pub fn join(self) -> Result<(), Vec<WorkerPanic>> {
+        for thread in self.threads {
+            // A panic of the worker has been caught and noted; one of the hook is not ours.
+            let _ = thread.join();
+        }
+        let panics = self.handle.panics();
+        if panics.is_empty() { Ok(()) } else { Err(panics) }
+    }
+}
+
+/// Starts the threads, which wait for each other's success: either all run or none has done anything.
+fn spawn_all<M: Machine + Send + 'static>(
+    workers: Vec<Worker<M>>,
+    config: &RuntimeConfig,
+    shared: &Arc<Shared<M::Notice>>,
+) -> io::Result<Vec<JoinHandle<()>>> {
+    let mut threads = Vec::with_capacity(workers.len());
+    let mut gates = Vec::with_capacity(workers.len());
+    for (index, worker) in workers.into_iter().enumerate() {
+        let cpu =
+            if config.pin.is_empty() { None } else { config.pin.get(index % config.pin.len()).copied() };
+        let (hook, shared) = (config.on_panic.clone(), Arc::clone(shared));
+        let (gate, go) = mpsc::channel::<()>();
+        #[allow(clippy::disallowed_methods, reason = "the runtime's threads are made here")]
+        let thread = std::thread::Builder::new().name(format!("worker-{index}")).spawn(move || {
+            // An error means that another thread could not be made.
+            if go.recv().is_ok() {
+                pin(index, cpu);
+                guard(index as u16, worker, &shared, hook.as_ref());
+            }
+        })?;
+        threads.push(thread);
+        gates.push(gate);
+    }
+    for gate in gates {
+        let _ = gate.send(());
+    }
+    Ok(threads)
+}
+
+fn pin(worker: usize, cpu: Option<usize>) {
+    if let Some(cpu) = cpu
+        && let Err(error) = sys::pin_to_cpu(cpu)
+    {
+        tracing::warn!(worker, cpu, %error, "cannot bind the worker to this CPU; it runs on any");
+    }
+}
+
+/// Runs a worker and notes how it ends.
+fn guard<M: Machine>(index: u16, worker: Worker<M>, shared: &Shared<M::Notice>, hook: Option<&PanicHook>) {
+    let result = catch_unwind(AssertUnwindSafe(|| worker.run()));
+    shared.live.fetch_sub(1, Ordering::SeqCst);
+    let message = match result {
+        Ok(Ok(())) => return,
+        Ok(Err(error)) => format!("the event queue failed: {error}"),
+        Err(payload) => match payload.downcast::<String>() {
+            Ok(message) => *message,
+            Err(payload) => match payload.downcast::<&'static str>() {
+                Ok(message) => (*message).to_owned(),
+                Err(_) => "no message".to_owned(),
+            },
+        },
+    };
+    tracing::error!(worker = index, message, "worker panicked; its calls are lost");
+    let panic = WorkerPanic { worker: index, message };
+    shared.panics.lock().unwrap_or_else(|e| e.into_inner()).push(panic.clone());
+    if let Some(hook) = hook {
+        hook(&panic);
+    }
+}
+
+/// Why a notice was not posted. It is given back.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum PostError<N> {
+    /// The worker's queue is full.
+    Full(N),
+    /// There is no such worker.
+    NoWorker(N),
+}
+
+impl<N> fmt::Debug for PostError<N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            PostError::Full(_) => "Full",
+            PostError::NoWorker(_) => "NoWorker",
+        })
+    }
+}
+
+/// What other threads hold of the running workers.
+pub struct RuntimeHandle<N> {
+    shared: Arc<Shared<N>>,
+}
+
+impl<N> Clone for RuntimeHandle<N> {
+    fn clone(&self) -> RuntimeHandle<N> {
+        RuntimeHandle { shared: Arc::clone(&self.shared) }
+    }
+}
+
+impl<N: Send + 'static> RuntimeHandle<N> {
+    /// Number of workers.
+    pub fn workers(&self) -> u16 {
+        self.shared.mailboxes.len() as u16
+    }
+
+    /// Number of workers that run.
+    pub fn live_workers(&self) -> usize {
+        self.shared.live.load(Ordering::SeqCst)
+    }
+
+    /// The listeners in the order of their ids, with the addresses and ports they got.
+    pub fn listeners(&self) -> &[Listener] {
+        &self.shared.listeners
+    }
+
+    /// Gives a worker's machine a notice. Never waits.
+    ///
+    /// # Errors
+    /// The notice, if the worker's queue is full or there is no such worker.
+    pub fn post(&self, worker: u16, notice: N) -> Result<(), PostError<N>> {
+        let Some(mailbox) = self.shared.mailboxes.get(usize::from(worker)) else {
+            return Err(PostError::NoWorker(notice));
+        };
+        mailbox.notices.push(notice).map_err(PostError::Full)?;
+        mailbox.rouse();
+        Ok(())
+    }
+
+    /// Gives every worker's machine a notice, and answers how many took it.
+    pub fn post_all(&self, notice: &N) -> usize
+    where
+        N: Clone,
+    {
+        (0..self.workers()).filter(|&worker| self.post(worker, notice.clone()).is_ok()).count()
+    }
+
+    /// The counters of one worker; all zero if there is no such worker.
+    pub fn worker_counts(&self, worker: u16) -> Counts {
+        let index = usize::from(worker);
+        let mut counts = self.shared.counters.get(index).map(|c| c.read()).unwrap_or_default();
+        for socket in self.shared.datagram_sockets.get(index).into_iter().flatten() {
+            if let Some(fd) = socket.upgrade() {
+                counts.udp_kernel_drops += sys::receive_drops(fd.as_fd());
+            }
+        }
+        counts
+    }
+
+    /// The counters of all workers together.
+    pub fn counts(&self) -> Counts {
+        (0..self.workers()).map(|worker| self.worker_counts(worker)).fold(Counts::default(), |a, b| a + b)
+    }
+
+    /// Accepts no new stream connections from now on; the rest goes on. For a drain.
+    pub fn stop_accepting(&self) {
+        self.shared.raise(&self.shared.drain);
+    }
+
+    /// Ends the workers. What is queued for streams is offered to the kernel once more.
+    pub fn shutdown(&self) {
+        self.shared.raise(&self.shared.stop);
+    }
+
+    /// The workers that ended by a panic so far.
+    pub fn panics(&self) -> Vec<WorkerPanic> {
+        self.shared.panics.lock().unwrap_or_else(|e| e.into_inner()).clone()
+    }
+}

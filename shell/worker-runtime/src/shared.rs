@@ -1,0 +1,144 @@
+//! What the workers share: their mailboxes, and the flags that end them.
+
+use crate::config::{Listener, WorkerPanic};
+use crate::counters::Counters;
+use crate::streams::{StreamShared, Ticket};
+use crate::sys::WakeUp;
+use crossbeam_queue::ArrayQueue;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
+use std::sync::{Arc, Mutex, Weak};
+use wire::{ConnId, Flow};
+
+/// Something one worker hands to another.
+pub enum Hop {
+    /// A message that the receiver owns.
+    Message {
+        /// Where it came from.
+        flow: Flow,
+        /// The message, in a buffer of worker `from`.
+        bytes: Vec<u8>,
+        /// Whose buffer it is.
+        from: u16,
+    },
+    /// A message to send on a connection that the receiver owns.
+    Send {
+        /// The connection.
+        conn: ConnId,
+        /// The message, in a buffer of the ticket's origin.
+        bytes: Vec<u8>,
+        /// Who wants to hear if it fails.
+        ticket: Ticket,
+    },
+    /// A connection of the receiver's to close.
+    Close(ConnId),
+    /// A message of the receiver's machine could not be sent.
+    Failed(u64),
+    /// A connection is gone.
+    Gone(ConnId),
+}
+
+/// Where a worker takes from what others give it.
+pub struct Mailbox<N> {
+    /// From other workers.
+    pub ring: ArrayQueue<Hop>,
+    /// From other threads.
+    pub notices: ArrayQueue<N>,
+    /// Buffers of this worker that come back from the others.
+    pub spare: ArrayQueue<Vec<u8>>,
+    /// Rung to wake the worker.
+    pub wake: WakeUp,
+    asleep: AtomicBool,
+}
+
+impl<N> Mailbox<N> {
+    fn new(ring: usize, notices: usize) -> io::Result<Mailbox<N>> {
+        Ok(Mailbox {
+            ring: ArrayQueue::new(ring.max(1)),
+            notices: ArrayQueue::new(notices.max(1)),
+            spare: ArrayQueue::new(ring.max(1)),
+            wake: WakeUp::new()?,
+            asleep: AtomicBool::new(false),
+        })
+    }
+
+    /// Whether there is nothing to take.
+    pub fn is_empty(&self) -> bool {
+        self.ring.is_empty() && self.notices.is_empty()
+    }
+
+    /// The owner says that it is about to sleep. It must look into the mailbox once more after this.
+    pub fn fall_asleep(&self) {
+        self.asleep.store(true, Ordering::Relaxed);
+        // Pairs with the fence in `rouse`: either the giver sees the flag or the owner sees the gift.
+        fence(Ordering::SeqCst);
+    }
+
+    /// The owner is awake.
+    pub fn wake_up(&self) {
+        self.asleep.store(false, Ordering::Relaxed);
+    }
+
+    /// Wakes the owner if it sleeps. To be called after something was put in.
+    pub fn rouse(&self) {
+        fence(Ordering::SeqCst);
+        if self.asleep.load(Ordering::Relaxed) && self.asleep.swap(false, Ordering::Relaxed) {
+            self.wake.ring();
+        }
+    }
+}
+
+/// Shared by the workers and the handles.
+pub struct Shared<N> {
+    /// One per worker.
+    pub mailboxes: Vec<Mailbox<N>>,
+    /// One per worker.
+    pub counters: Vec<Arc<Counters>>,
+    /// Caps and directory of streams.
+    pub streams: Arc<StreamShared>,
+    /// The listeners with their actual addresses.
+    pub listeners: Vec<Listener>,
+    /// The datagram sockets of each worker, to ask the kernel about.
+    pub datagram_sockets: Vec<Vec<Weak<OwnedFd>>>,
+    /// Accept nothing new.
+    pub drain: AtomicBool,
+    /// End.
+    pub stop: AtomicBool,
+    /// Workers that run.
+    pub live: AtomicUsize,
+    /// Workers that panicked.
+    pub panics: Mutex<Vec<WorkerPanic>>,
+}
+
+impl<N> Shared<N> {
+    /// Mailboxes and counters for as many workers as have datagram sockets.
+    pub fn new(
+        listeners: Vec<Listener>,
+        datagram_sockets: Vec<Vec<Weak<OwnedFd>>>,
+        streams: StreamShared,
+        ring: usize,
+        notices: usize,
+    ) -> io::Result<Shared<N>> {
+        let workers = datagram_sockets.len();
+        Ok(Shared {
+            mailboxes: (0..workers).map(|_| Mailbox::new(ring, notices)).collect::<io::Result<_>>()?,
+            counters: (0..workers).map(|_| Arc::default()).collect(),
+            streams: Arc::new(streams),
+            listeners,
+            datagram_sockets,
+            drain: AtomicBool::new(false),
+            stop: AtomicBool::new(false),
+            live: AtomicUsize::new(workers),
+            panics: Mutex::new(Vec::new()),
+        })
+    }
+
+    /// Sets a flag and makes every worker look at it.
+    pub fn raise(&self, flag: &AtomicBool) {
+        flag.store(true, Ordering::SeqCst);
+        for mailbox in &self.mailboxes {
+            mailbox.wake.ring();
+        }
+    }
+}

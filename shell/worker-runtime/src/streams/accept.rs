@@ -1,0 +1,167 @@
+//! Taking connections in: caps, and what to do when the process has no descriptor left.
+
+use super::conn::Conn;
+use super::{Streams, is_transient};
+use crate::sys::{self, Interest, Poller, errno};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+use wire::{ListenerId, Time};
+
+/// Connections taken from one listening socket before others get their turn.
+const ACCEPT_BUDGET: usize = 32;
+/// How long to stop accepting when not even a refusal is possible.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Time between two log lines about refusals.
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
+
+/// One listening socket of one worker.
+struct Listening {
+    fd: OwnedFd,
+    id: ListenerId,
+    data: u64,
+}
+
+/// The listening sockets of one worker.
+pub struct Acceptor {
+    sockets: Vec<Option<Listening>>,
+    /// Given up for a moment when there is no other descriptor, to accept and close: a connection
+    /// left in the queue would be reported for ever and its peer would hang.
+    reserve: Option<OwnedFd>,
+    resume: Option<Time>,
+    next_log: Time,
+    unlogged: u64,
+}
+
+impl Acceptor {
+    /// No sockets yet.
+    pub fn new() -> io::Result<Acceptor> {
+        let reserve = Some(sys::null_descriptor()?);
+        Ok(Acceptor { sockets: Vec::new(), reserve, resume: None, next_log: Time::ZERO, unlogged: 0 })
+    }
+
+    /// When [`Acceptor::resume`] has something to do.
+    pub fn resume_at(&self) -> Option<Time> {
+        self.resume
+    }
+
+    /// Goes on accepting after a pause.
+    pub fn resume(&mut self, poller: &Poller, now: Time) {
+        if self.resume.is_some_and(|at| at <= now) {
+            self.resume = None;
+            self.watch(poller, Interest::READ);
+        }
+    }
+
+    fn watch(&self, poller: &Poller, interest: Interest) {
+        for socket in self.sockets.iter().flatten() {
+            let _ = poller.modify(socket.fd.as_fd(), interest, socket.data);
+        }
+    }
+
+    /// Refuses one connection with the reserve descriptor; pauses if that fails.
+    fn refuse(&mut self, index: usize, poller: &Poller, now: Time) {
+        drop(self.reserve.take());
+        if let Some(Some(socket)) = self.sockets.get(index)
+            && let Ok((fd, _)) = sys::accept(socket.fd.as_fd())
+        {
+            sys::reset_on_close(fd.as_fd());
+        }
+        self.reserve = sys::null_descriptor().ok();
+        if self.reserve.is_none() {
+            // Another thread was quicker. A worker that is told of waiting connections again and
+            // again would do nothing else.
+            self.resume = Some(now + PAUSE);
+            self.watch(poller, Interest::NONE);
+        }
+    }
+
+    /// Logs a refusal, if the last line about one is old enough.
+    fn log(&mut self, why: &str, now: Time) {
+        self.unlogged += 1;
+        if now >= self.next_log {
+            tracing::warn!(refused = self.unlogged, why, "stream connections refused");
+            self.next_log = now + LOG_INTERVAL;
+            self.unlogged = 0;
+        }
+    }
+}
+
+/// What became of one attempt to accept.
+enum Attempt {
+    Accepted,
+    Passed,
+    Exhausted,
+    Empty,
+}
+
+impl Streams {
+    /// Adds a listening socket, reported by epoll as `data`.
+    pub fn listen(&mut self, fd: OwnedFd, id: ListenerId, data: u64, poller: &Poller) -> io::Result<()> {
+        poller.add(fd.as_fd(), Interest::READ, data)?;
+        self.acceptor.sockets.push(Some(Listening { fd, id, data }));
+        Ok(())
+    }
+
+    /// Takes in what waits at listening socket number `index`.
+    pub fn accept(&mut self, index: usize, poller: &Poller, now: Time) {
+        for _ in 0..ACCEPT_BUDGET {
+            match self.accept_one(index, poller, now) {
+                Attempt::Accepted | Attempt::Passed => {}
+                Attempt::Exhausted => {
+                    self.counters.tcp_exhausted.one();
+                    self.acceptor.log("no descriptors or memory left: raise `ulimit -n`", now);
+                    self.acceptor.refuse(index, poller, now);
+                    if self.acceptor.resume.is_some() {
+                        return;
+                    }
+                }
+                Attempt::Empty => return,
+            }
+        }
+    }
+
+    fn accept_one(&mut self, index: usize, poller: &Poller, now: Time) -> Attempt {
+        let Some(Some(socket)) = self.acceptor.sockets.get(index) else { return Attempt::Empty };
+        let listener = socket.id;
+        self.counters.syscalls.one();
+        let (fd, remote) = match sys::accept(socket.fd.as_fd()) {
+            Ok(accepted) => accepted,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Attempt::Passed,
+            Err(error) if is_transient(&error) => return Attempt::Empty,
+            Err(error) => {
+                return match errno(&error) {
+                    libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM => Attempt::Exhausted,
+                    // The peer was gone already, or the network told of its own errors (accept(2)).
+                    _ => Attempt::Passed,
+                };
+            }
+        };
+        if !self.shared.caps.admit(remote.ip()) {
+            self.counters.tcp_refused.one();
+            self.acceptor.log("too many connections, of all or of one source", now);
+            sys::reset_on_close(fd.as_fd());
+            return Attempt::Passed;
+        }
+        let mut conn = Conn::new(fd, remote, listener, true, now);
+        conn.deadline = now + self.limits.first_message;
+        match self.add(conn, poller) {
+            Ok(_) => self.counters.tcp_accepted.one(),
+            Err(conn) => {
+                self.counters.tcp_refused.one();
+                self.shared.caps.release(conn.remote.ip());
+                return Attempt::Passed;
+            }
+        }
+        Attempt::Accepted
+    }
+
+    /// Takes in what has already come, then closes the listening sockets: new peers are refused by
+    /// the kernel and go elsewhere.
+    pub fn stop_accepting(&mut self, poller: &Poller, now: Time) {
+        for index in 0..self.acceptor.sockets.len() {
+            self.accept(index, poller, now);
+        }
+        self.acceptor.sockets.clear();
+    }
+}

@@ -1,0 +1,234 @@
+//! One stream connection and its buffers, which exist only while something waits in them.
+
+use crate::sys::Interest;
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use wire::{ConnId, Flow, ListenerId, Time, Transport};
+
+/// Where a connection stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum State {
+    /// We have asked; the peer has not answered.
+    Connecting,
+    /// Both directions work.
+    Open,
+    /// The peer has ended its direction; it may still be answered.
+    HalfClosed,
+    /// To be closed when the queue is written.
+    Closing,
+    /// We have ended our direction and wait for the peer to end its own.
+    Lingering,
+}
+
+/// Why a connection was closed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reason {
+    /// The peer ended or reset it.
+    Peer,
+    /// The machine asked.
+    Asked,
+    /// Silence.
+    Idle,
+    /// No message ever came.
+    Useless,
+    /// A message did not end in time.
+    Slow,
+    /// The stream could not be followed.
+    Broken,
+    /// The peer did not read.
+    Stalled,
+    /// The socket failed.
+    Error,
+    /// It never came about.
+    Connect,
+}
+
+impl Reason {
+    /// Whether the peer deserves a reset: it would otherwise hold kernel memory after the close.
+    pub fn resets(self) -> bool {
+        matches!(self, Reason::Useless | Reason::Slow | Reason::Stalled)
+    }
+}
+
+/// Who wants to hear if a message cannot be sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ticket {
+    /// The machine's token; zero: nobody.
+    pub token: u64,
+    /// The worker whose machine it is.
+    pub origin: u16,
+}
+
+/// Bytes received and not yet consumed.
+#[derive(Default)]
+pub struct Input {
+    /// The bytes, those before `start` consumed.
+    pub bytes: Vec<u8>,
+    /// First byte not consumed.
+    pub start: usize,
+    /// What the machine's framing wants back when it is asked again about the same message.
+    pub resume: usize,
+    /// Whether a message has begun, rather than a keepalive at most.
+    pub begun: bool,
+    /// When the first byte of the message came that has begun.
+    pub since: Time,
+}
+
+/// Bytes to send, and who wants to hear about them.
+pub struct Output {
+    /// The bytes, those before `sent` taken by the kernel.
+    pub bytes: Vec<u8>,
+    /// First byte not taken by the kernel.
+    pub sent: usize,
+    /// Ends of messages in `bytes`, ascending.
+    pub tickets: VecDeque<(usize, Ticket)>,
+    /// When the peer must have taken something; [`Time::FAR`] while the kernel has room.
+    pub stall: Time,
+}
+
+impl Default for Output {
+    fn default() -> Output {
+        Output { bytes: Vec::new(), sent: 0, tickets: VecDeque::new(), stall: Time::FAR }
+    }
+}
+
+impl Output {
+    /// Bytes still to send.
+    pub fn pending(&self) -> usize {
+        self.bytes.len() - self.sent
+    }
+
+    /// Takes a message in.
+    pub fn push(&mut self, message: &[u8], ticket: Ticket) {
+        // Bytes already sent are dropped when they are the larger part, so that each byte moves once.
+        if self.sent > 16_384 && self.sent > self.pending() {
+            self.bytes.drain(..self.sent);
+            for (end, _) in &mut self.tickets {
+                *end -= self.sent;
+            }
+            self.sent = 0;
+        }
+        self.bytes.extend_from_slice(message);
+        if ticket.token != 0 {
+            self.tickets.push_back((self.bytes.len(), ticket));
+        }
+    }
+
+    /// Notes that the kernel took `n` more bytes.
+    pub fn advance(&mut self, n: usize) {
+        self.sent += n;
+        while self.tickets.front().is_some_and(|(end, _)| *end <= self.sent) {
+            self.tickets.pop_front();
+        }
+    }
+}
+
+/// One stream connection.
+pub struct Conn {
+    /// The socket.
+    pub fd: OwnedFd,
+    /// The peer.
+    pub remote: SocketAddr,
+    /// Our end.
+    pub listener: ListenerId,
+    /// Where it stands.
+    pub state: State,
+    /// Whether the peer opened it (and is counted for its source).
+    pub inbound: bool,
+    /// Whether it was ever open in both directions.
+    pub was_open: bool,
+    /// Whether a whole message has come, or we opened it ourselves.
+    pub useful: bool,
+    /// Whether it is in the list of connections with input left over.
+    pub waiting: bool,
+    /// Whether it is in the list of connections with output to send.
+    pub dirty: bool,
+    /// Why it is being closed.
+    pub reason: Reason,
+    /// What epoll watches.
+    pub interest: Interest,
+    /// When it was accepted or begun.
+    pub opened: Time,
+    /// When the present state, or the silence in it, has lasted too long.
+    pub deadline: Time,
+    /// Before this, no ping is answered.
+    pub next_pong: Time,
+    /// Bytes received and not consumed.
+    pub input: Option<Box<Input>>,
+    /// Bytes to send.
+    pub output: Option<Box<Output>>,
+}
+
+impl Conn {
+    /// A new connection, watched for what its state needs.
+    pub fn new(fd: OwnedFd, remote: SocketAddr, listener: ListenerId, inbound: bool, now: Time) -> Conn {
+        Conn {
+            fd,
+            remote,
+            listener,
+            state: if inbound { State::Open } else { State::Connecting },
+            inbound,
+            was_open: inbound,
+            useful: !inbound,
+            waiting: false,
+            dirty: false,
+            reason: Reason::Peer,
+            interest: if inbound { Interest::READ } else { Interest::WRITE },
+            opened: now,
+            deadline: Time::FAR,
+            next_pong: Time::ZERO,
+            input: None,
+            output: None,
+        }
+    }
+
+    /// The flow of messages that come in on it.
+    pub fn flow(&self, id: ConnId) -> Flow {
+        Flow { transport: Transport::Tcp, listener: self.listener, remote: self.remote, conn: Some(id) }
+    }
+
+    /// When it has to be looked at.
+    pub fn due(&self) -> Time {
+        self.output.as_ref().map_or(self.deadline, |output| self.deadline.min(output.stall))
+    }
+
+    /// Whether the kernel has no room for more output.
+    pub fn blocked(&self) -> bool {
+        self.output.as_ref().is_some_and(|output| output.stall != Time::FAR)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tickets_leave_with_their_last_byte() {
+        let mut output = Output::default();
+        output.push(b"abc", Ticket { token: 1, origin: 0 });
+        output.push(b"de", Ticket { token: 0, origin: 0 });
+        output.push(b"f", Ticket { token: 2, origin: 0 });
+        output.advance(2);
+        assert_eq!(output.tickets.len(), 2);
+        output.advance(3);
+        assert_eq!(output.tickets.iter().map(|(_, t)| t.token).collect::<Vec<_>>(), [2]);
+        assert_eq!(output.pending(), 1);
+    }
+
+    #[test]
+    fn what_is_sent_makes_room_and_keeps_the_ends_right() {
+        let mut output = Output::default();
+        output.push(&[1; 40_000], Ticket { token: 1, origin: 0 });
+        output.advance(39_999);
+        output.push(&[2; 10], Ticket { token: 2, origin: 0 });
+        assert_eq!((output.sent, output.pending()), (0, 11));
+        output.advance(1);
+        assert_eq!(output.tickets.front(), Some(&(11, Ticket { token: 2, origin: 0 })));
+    }
+
+    #[test]
+    fn an_idle_connection_is_small() {
+        assert!(size_of::<Conn>() <= 128, "{} bytes", size_of::<Conn>());
+    }
+}

@@ -1,0 +1,151 @@
+//! Many datagrams in one system call.
+
+use super::{RawAddr, check};
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::ptr;
+
+/// The largest datagram there is, rounded up.
+const DATAGRAM: usize = 65_535;
+
+const EMPTY_IOVEC: libc::iovec = libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 };
+
+const fn empty_header() -> libc::mmsghdr {
+    let msg_hdr = libc::msghdr {
+        msg_name: ptr::null_mut(),
+        msg_namelen: 0,
+        msg_iov: ptr::null_mut(),
+        msg_iovlen: 0,
+        msg_control: ptr::null_mut(),
+        msg_controllen: 0,
+        msg_flags: 0,
+    };
+    libc::mmsghdr { msg_hdr, msg_len: 0 }
+}
+
+/// Receive buffers for a batch of datagrams, allocated once. Pages that no datagram was long enough
+/// to reach are never touched, so they cost no memory.
+pub struct RecvBatch {
+    bytes: Vec<u8>,
+    addrs: Vec<RawAddr>,
+    iovecs: Vec<libc::iovec>,
+    headers: Vec<libc::mmsghdr>,
+    filled: usize,
+}
+
+// SAFETY: the raw pointers in `iovecs` and `headers` point into the other vectors of the same
+// value, which move with it and are never reallocated.
+unsafe impl Send for RecvBatch {}
+
+impl RecvBatch {
+    /// Room for `capacity` datagrams.
+    pub fn new(capacity: usize) -> RecvBatch {
+        let capacity = capacity.clamp(1, 1024);
+        let mut batch = RecvBatch {
+            bytes: vec![0; capacity * DATAGRAM],
+            addrs: vec![RawAddr::empty(); capacity],
+            iovecs: vec![EMPTY_IOVEC; capacity],
+            headers: vec![empty_header(); capacity],
+            filled: 0,
+        };
+        for (iovec, buffer) in batch.iovecs.iter_mut().zip(batch.bytes.chunks_exact_mut(DATAGRAM)) {
+            *iovec = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: DATAGRAM };
+        }
+        let parts = batch.iovecs.iter_mut().zip(batch.addrs.iter_mut());
+        for (header, (iovec, addr)) in batch.headers.iter_mut().zip(parts) {
+            header.msg_hdr.msg_iov = iovec;
+            header.msg_hdr.msg_iovlen = 1;
+            header.msg_hdr.msg_name = addr.as_mut_ptr().cast();
+            header.msg_hdr.msg_namelen = RawAddr::CAPACITY;
+        }
+        batch
+    }
+
+    /// How many datagrams fit.
+    pub fn capacity(&self) -> usize {
+        self.headers.len()
+    }
+
+    /// Receives what is there, up to the capacity, and answers how many.
+    ///
+    /// # Errors
+    /// `WouldBlock` if nothing is there; else what the socket says.
+    pub fn recv(&mut self, fd: BorrowedFd<'_>) -> io::Result<usize> {
+        // The kernel has overwritten the room for the address with its length.
+        for header in &mut self.headers[..self.filled] {
+            header.msg_hdr.msg_namelen = RawAddr::CAPACITY;
+        }
+        self.filled = 0;
+        let room = self.headers.len() as libc::c_uint;
+        // SAFETY: each header points at a buffer and an address of this value, of the lengths given,
+        // and nothing else refers to them while `self` is borrowed.
+        let n = check(unsafe {
+            let headers = self.headers.as_mut_ptr();
+            libc::recvmmsg(fd.as_raw_fd(), headers, room, libc::MSG_DONTWAIT, ptr::null_mut())
+        })?;
+        self.filled = usize::try_from(n).unwrap_or(0);
+        Ok(self.filled)
+    }
+
+    /// Datagram `index` of the last batch; `None` past its end or when the sender has no address.
+    pub fn message(&self, index: usize) -> Option<(&[u8], SocketAddr)> {
+        let header = self.headers[..self.filled].get(index)?;
+        let bytes = self.bytes.get(index * DATAGRAM..)?.get(..header.msg_len as usize)?;
+        Some((bytes, self.addrs.get(index)?.get()?))
+    }
+
+    /// The first buffer, for a plain receive of one datagram.
+    pub fn first_buffer(&mut self) -> &mut [u8] {
+        &mut self.bytes[..DATAGRAM]
+    }
+}
+
+/// Headers for a batch of datagrams to send. The bytes stay where they are.
+pub struct SendBatch {
+    addrs: Vec<RawAddr>,
+    iovecs: Vec<libc::iovec>,
+    headers: Vec<libc::mmsghdr>,
+}
+
+// SAFETY: the raw pointers are set and used within one call of `send`.
+unsafe impl Send for SendBatch {}
+
+impl SendBatch {
+    /// Room for `capacity` datagrams.
+    pub fn new(capacity: usize) -> SendBatch {
+        let capacity = capacity.clamp(1, 1024);
+        SendBatch {
+            addrs: vec![RawAddr::empty(); capacity],
+            iovecs: vec![EMPTY_IOVEC; capacity],
+            headers: vec![empty_header(); capacity],
+        }
+    }
+
+    /// Sends the first of `messages`, as many as fit, and answers how many the kernel took.
+    ///
+    /// # Errors
+    /// The error that the first datagram met; the others were not tried then.
+    pub fn send<'a>(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        messages: impl Iterator<Item = (&'a [u8], SocketAddr)>,
+    ) -> io::Result<usize> {
+        let mut count = 0;
+        let slots = self.headers.iter_mut().zip(self.iovecs.iter_mut()).zip(self.addrs.iter_mut());
+        for (((header, iovec), addr), (bytes, to)) in slots.zip(messages) {
+            addr.set(to);
+            *iovec = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+            header.msg_hdr.msg_name = addr.as_mut_ptr().cast();
+            header.msg_hdr.msg_namelen = addr.len();
+            header.msg_hdr.msg_iov = iovec;
+            header.msg_hdr.msg_iovlen = 1;
+            count += 1;
+        }
+        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+        // SAFETY: the first `count` headers point at addresses of this value and at slices that the
+        // caller keeps borrowed; the kernel only reads the payload.
+        let n = check(unsafe { libc::sendmmsg(fd.as_raw_fd(), self.headers.as_mut_ptr(), count, flags) })?;
+        Ok(usize::try_from(n).unwrap_or(0))
+    }
+}

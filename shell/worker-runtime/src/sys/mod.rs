@@ -1,0 +1,33 @@
+//! The system calls, each behind a safe function. Everything unsafe in this crate is below here.
+
+mod addr;
+mod batch;
+mod poll;
+mod socket;
+mod thread;
+
+pub use addr::RawAddr;
+pub use batch::{RecvBatch, SendBatch};
+pub use poll::{Event, Interest, Poller, WakeUp};
+pub use socket::{
+    SocketOptions, accept, local_addr, null_descriptor, receive_drops, recv, recv_from, reset_on_close, send,
+    send_to, shutdown_write, take_error, tcp_connect, tcp_listen, tcp_probe, udp_bind, udp_probe,
+};
+pub use thread::{monotonic_micros, pin_to_cpu};
+
+use std::io;
+
+/// The result of a call that says -1 and sets `errno` when it fails.
+fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+/// As [`check`], for calls that answer with a length.
+fn check_len(result: isize) -> io::Result<usize> {
+    usize::try_from(result).map_err(|_| io::Error::last_os_error())
+}
+
+/// The `errno` of an error, zero if it has none.
+pub fn errno(error: &io::Error) -> i32 {
+    error.raw_os_error().unwrap_or(0)
+}

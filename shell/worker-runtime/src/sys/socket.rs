@@ -1,0 +1,244 @@
+//! Sockets: making, binding, connecting, and plain sends and receives.
+
+use super::{RawAddr, check, check_len, errno};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+/// What is asked of a new socket.
+#[derive(Clone, Copy, Default)]
+pub struct SocketOptions {
+    /// Bytes of kernel receive buffer; zero leaves the kernel's own choice.
+    pub receive_buffer: usize,
+    /// Bytes of kernel send buffer; zero leaves the kernel's own choice.
+    pub send_buffer: usize,
+    /// How long sent bytes may stay unacknowledged before the kernel gives the connection up,
+    /// in milliseconds; zero leaves the kernel's own choice (about 15 minutes). Streams only.
+    pub user_timeout_ms: u32,
+    /// Length of the queue of connections not yet accepted. Listening sockets only.
+    pub backlog: i32,
+}
+
+fn new_socket(family: &SocketAddr, kind: libc::c_int) -> io::Result<OwnedFd> {
+    let domain = if family.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+    let kind = kind | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    // SAFETY: no pointers; the descriptor returned is ours alone.
+    let fd = unsafe { OwnedFd::from_raw_fd(check(libc::socket(domain, kind, 0))?) };
+    if domain == libc::AF_INET6 {
+        set(fd.as_fd(), libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1)?;
+    }
+    Ok(fd)
+}
+
+fn set(fd: BorrowedFd<'_>, level: libc::c_int, name: libc::c_int, value: libc::c_int) -> io::Result<()> {
+    let len = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: `value` is readable for `len` bytes during the call.
+    check(unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, (&raw const value).cast(), len) })?;
+    Ok(())
+}
+
+fn get(fd: BorrowedFd<'_>, level: libc::c_int, name: libc::c_int) -> io::Result<libc::c_int> {
+    let mut value: libc::c_int = 0;
+    let mut len = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: `value` is writable for `len` bytes during the call.
+    check(unsafe { libc::getsockopt(fd.as_raw_fd(), level, name, (&raw mut value).cast(), &raw mut len) })?;
+    Ok(value)
+}
+
+fn bind(fd: BorrowedFd<'_>, address: SocketAddr) -> io::Result<()> {
+    let raw = RawAddr::new(address);
+    // SAFETY: `raw` is readable for its length during the call.
+    check(unsafe { libc::bind(fd.as_raw_fd(), raw.as_ptr(), raw.len()) })?;
+    Ok(())
+}
+
+/// Asks for a buffer size, beyond the system's limit if the process may, and answers what it got.
+/// Less than asked is no error.
+fn buffer(fd: BorrowedFd<'_>, name: libc::c_int, force: libc::c_int, bytes: usize) -> usize {
+    let wanted = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
+    if wanted > 0 && set(fd, libc::SOL_SOCKET, force, wanted).is_err() {
+        let _ = set(fd, libc::SOL_SOCKET, name, wanted);
+    }
+    // The kernel doubles the figure for its own bookkeeping and says the doubled one.
+    get(fd, libc::SOL_SOCKET, name).map_or(0, |n| usize::try_from(n / 2).unwrap_or(0))
+}
+
+fn set_buffers(fd: BorrowedFd<'_>, options: &SocketOptions) -> (usize, usize) {
+    let receive = buffer(fd, libc::SO_RCVBUF, libc::SO_RCVBUFFORCE, options.receive_buffer);
+    let send = buffer(fd, libc::SO_SNDBUF, libc::SO_SNDBUFFORCE, options.send_buffer);
+    (receive, send)
+}
+
+/// A datagram socket on `address`, shared with the other workers' by `SO_REUSEPORT`, and the receive
+/// and send buffer sizes it got, in bytes.
+pub fn udp_bind(address: SocketAddr, options: &SocketOptions) -> io::Result<(OwnedFd, usize, usize)> {
+    let fd = new_socket(&address, libc::SOCK_DGRAM)?;
+    set(fd.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
+    let (receive, send) = set_buffers(fd.as_fd(), options);
+    bind(fd.as_fd(), address)?;
+    Ok((fd, receive, send))
+}
+
+/// Whether a datagram socket of any other process holds `address`. `SO_REUSEPORT` would let two
+/// servers of one user share a port and each lose half of the traffic; a plain bind refuses.
+pub fn udp_probe(address: SocketAddr) -> io::Result<()> {
+    bind(new_socket(&address, libc::SOCK_DGRAM)?.as_fd(), address)
+}
+
+/// As [`udp_probe`], for listening stream sockets. Connections of an earlier server that wait out
+/// their last minute are no hindrance.
+pub fn tcp_probe(address: SocketAddr) -> io::Result<()> {
+    let fd = new_socket(&address, libc::SOCK_STREAM)?;
+    set(fd.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
+    bind(fd.as_fd(), address)
+}
+
+fn set_stream_options(fd: BorrowedFd<'_>, options: &SocketOptions) -> io::Result<()> {
+    set(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1)?;
+    set(fd, libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1)?;
+    if options.user_timeout_ms > 0 {
+        let ms = libc::c_int::try_from(options.user_timeout_ms).unwrap_or(libc::c_int::MAX);
+        set(fd, libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, ms)?;
+    }
+    // Zero means automatic here, so only a wish is passed on.
+    if options.receive_buffer > 0 || options.send_buffer > 0 {
+        set_buffers(fd, options);
+    }
+    Ok(())
+}
+
+/// A listening stream socket on `address`, shared with the other workers' by `SO_REUSEPORT`.
+/// Accepted connections inherit its options.
+pub fn tcp_listen(address: SocketAddr, options: &SocketOptions) -> io::Result<OwnedFd> {
+    let fd = new_socket(&address, libc::SOCK_STREAM)?;
+    set(fd.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
+    set(fd.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
+    set_stream_options(fd.as_fd(), options)?;
+    bind(fd.as_fd(), address)?;
+    // SAFETY: no pointers.
+    check(unsafe { libc::listen(fd.as_raw_fd(), options.backlog.max(1)) })?;
+    Ok(fd)
+}
+
+/// Begins a connection to `remote` from the address `local` and a port of the kernel's choice.
+/// The outcome is known when the socket becomes writable; [`take_error`] says it.
+pub fn tcp_connect(local: IpAddr, remote: SocketAddr, options: &SocketOptions) -> io::Result<OwnedFd> {
+    let fd = new_socket(&remote, libc::SOCK_STREAM)?;
+    set_stream_options(fd.as_fd(), options)?;
+    if !local.is_unspecified() {
+        // The port is chosen at connect, per destination, so that many connections fit one address.
+        set(fd.as_fd(), libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)?;
+        bind(fd.as_fd(), SocketAddr::new(local, 0))?;
+    }
+    let raw = RawAddr::new(remote);
+    // SAFETY: `raw` is readable for its length during the call.
+    match check(unsafe { libc::connect(fd.as_raw_fd(), raw.as_ptr(), raw.len()) }) {
+        Ok(_) => Ok(fd),
+        Err(error) if errno(&error) == libc::EINPROGRESS => Ok(fd),
+        Err(error) => Err(error),
+    }
+}
+
+/// One waiting connection of a listening socket.
+pub fn accept(fd: BorrowedFd<'_>) -> io::Result<(OwnedFd, SocketAddr)> {
+    let mut raw = RawAddr::empty();
+    let (name, len) = (raw.as_mut_ptr(), raw.len_mut_ptr());
+    // SAFETY: `raw` is writable for the room it names; the descriptor returned is ours alone.
+    let accepted = unsafe {
+        let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+        OwnedFd::from_raw_fd(check(libc::accept4(fd.as_raw_fd(), name, len, flags))?)
+    };
+    let peer = raw.get().ok_or_else(|| io::Error::from_raw_os_error(libc::EAFNOSUPPORT))?;
+    Ok((accepted, peer))
+}
+
+/// The address a socket is bound to.
+pub fn local_addr(fd: BorrowedFd<'_>) -> io::Result<SocketAddr> {
+    let mut raw = RawAddr::empty();
+    let (name, len) = (raw.as_mut_ptr(), raw.len_mut_ptr());
+    // SAFETY: `raw` is writable for the room it names.
+    check(unsafe { libc::getsockname(fd.as_raw_fd(), name, len) })?;
+    raw.get().ok_or_else(|| io::Error::from_raw_os_error(libc::EAFNOSUPPORT))
+}
+
+/// The error a socket holds, if any; asking clears it.
+pub fn take_error(fd: BorrowedFd<'_>) -> io::Result<()> {
+    match get(fd, libc::SOL_SOCKET, libc::SO_ERROR)? {
+        0 => Ok(()),
+        code => Err(io::Error::from_raw_os_error(code)),
+    }
+}
+
+/// Reads from a stream without waiting. Zero is the end of it.
+pub fn recv(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
+    // SAFETY: `buffer` is writable for its length.
+    check_len(unsafe {
+        libc::recv(fd.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), libc::MSG_DONTWAIT)
+    })
+}
+
+/// Writes to a stream without waiting and without a signal.
+pub fn send(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    // SAFETY: `bytes` is readable for its length.
+    check_len(unsafe { libc::send(fd.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), flags) })
+}
+
+/// Receives one datagram without waiting.
+pub fn recv_from(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+    let mut raw = RawAddr::empty();
+    let (name, len) = (raw.as_mut_ptr(), raw.len_mut_ptr());
+    // SAFETY: `buffer` and `raw` are writable for the lengths they name.
+    let n = check_len(unsafe {
+        let data = buffer.as_mut_ptr().cast();
+        libc::recvfrom(fd.as_raw_fd(), data, buffer.len(), libc::MSG_DONTWAIT, name, len)
+    })?;
+    let from = raw.get().ok_or_else(|| io::Error::from_raw_os_error(libc::EAFNOSUPPORT))?;
+    Ok((n, from))
+}
+
+/// Sends one datagram without waiting.
+pub fn send_to(fd: BorrowedFd<'_>, bytes: &[u8], to: SocketAddr) -> io::Result<usize> {
+    let raw = RawAddr::new(to);
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    // SAFETY: `bytes` and `raw` are readable for their lengths.
+    check_len(unsafe {
+        let data = bytes.as_ptr().cast();
+        libc::sendto(fd.as_raw_fd(), data, bytes.len(), flags, raw.as_ptr(), raw.len())
+    })
+}
+
+/// Tells the peer that nothing more will come.
+pub fn shutdown_write(fd: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: no pointers.
+    check(unsafe { libc::shutdown(fd.as_raw_fd(), libc::SHUT_WR) })?;
+    Ok(())
+}
+
+/// Makes the close of a connection a reset, so that it leaves nothing behind in the kernel.
+pub fn reset_on_close(fd: BorrowedFd<'_>) {
+    let linger = libc::linger { l_onoff: 1, l_linger: 0 };
+    let len = size_of::<libc::linger>() as libc::socklen_t;
+    let value = (&raw const linger).cast();
+    // SAFETY: `linger` is readable for `len` bytes. A failure only makes the close an ordinary one.
+    let _ = check(unsafe { libc::setsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, libc::SO_LINGER, value, len) });
+}
+
+/// How many datagrams the kernel has dropped because the socket's receive buffer was full
+/// (sock(7), `SO_MEMINFO`; `include/uapi/linux/sock_diag.h` numbers its fields).
+pub fn receive_drops(fd: BorrowedFd<'_>) -> u64 {
+    const SK_MEMINFO_DROPS: usize = 8;
+    let mut info = [0u32; 16];
+    let mut len = size_of_val(&info) as libc::socklen_t;
+    let value = info.as_mut_ptr().cast();
+    // SAFETY: `info` is writable for `len` bytes.
+    let result = check(unsafe {
+        libc::getsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, libc::SO_MEMINFO, value, &raw mut len)
+    });
+    if result.is_ok() { u64::from(info[SK_MEMINFO_DROPS]) } else { 0 }
+}
+
+/// A descriptor held in reserve for the time when there are no others.
+pub fn null_descriptor() -> io::Result<OwnedFd> {
+    std::fs::File::open("/dev/null").map(OwnedFd::from)
+}

@@ -1,0 +1,30 @@
+//! The clock and the placement of threads.
+
+use super::check;
+use std::io;
+
+/// `CLOCK_MONOTONIC` in microseconds.
+pub fn monotonic_micros() -> u64 {
+    let mut ts = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `ts` is writable; this clock always exists on Linux, so the call cannot fail.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut ts) };
+    (ts.tv_sec as u64) * 1_000_000 + (ts.tv_nsec as u64) / 1_000
+}
+
+/// Binds the calling thread to one CPU.
+///
+/// # Errors
+/// `EINVAL` if the CPU does not exist or is outside the process's allowed set.
+pub fn pin_to_cpu(cpu: usize) -> io::Result<()> {
+    if cpu >= libc::CPU_SETSIZE as usize {
+        return Err(io::Error::from_raw_os_error(libc::EINVAL));
+    }
+    // SAFETY: a zeroed cpu_set_t is the empty set; `cpu` is inside it by the check above; pid 0 is
+    // the calling thread.
+    check(unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(cpu, &mut set);
+        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set)
+    })?;
+    Ok(())
+}

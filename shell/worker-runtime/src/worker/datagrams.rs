@@ -1,0 +1,284 @@
+//! Datagrams: receiving in batches or one by one as the traffic has it, sending likewise.
+
+use super::Worker;
+use crate::config::RuntimeConfig;
+use crate::counters::Counters;
+use crate::monotonic_now;
+use crate::streams::is_transient;
+use crate::sys::{self, Interest, Poller, SendBatch, errno};
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use wire::{Flow, ListenerId, Machine, Outbox};
+
+/// Full batches taken from one socket before others get their turn.
+const BATCHES: usize = 4;
+/// While datagrams come singly, each so many receives try for a batch.
+const PROBE_EVERY: u8 = 8;
+/// Batches of one in a row after which receives are plain again.
+const GIVE_UP_AFTER: u8 = 4;
+
+/// Whether to receive in batches. A batch call for a single datagram costs a fifth more than the
+/// plain call, for several much less; traffic tells which it will be.
+#[derive(Default)]
+struct Burst {
+    on: bool,
+    count: u8,
+}
+
+impl Burst {
+    fn wants_batch(&mut self) -> bool {
+        if !self.on {
+            self.count = (self.count + 1) % PROBE_EVERY;
+        }
+        self.on || self.count == 0
+    }
+
+    fn learn(&mut self, received: usize) {
+        if received > 1 {
+            *self = Burst { on: true, count: 0 };
+        } else if self.on {
+            self.count += 1;
+            self.on = self.count < GIVE_UP_AFTER;
+        }
+    }
+}
+
+struct Socket {
+    id: ListenerId,
+    fd: Arc<OwnedFd>,
+    data: u64,
+    burst: Burst,
+    /// Transmits of the outbox at hand that go out here.
+    queue: Vec<u32>,
+    /// Copies of what the kernel had no room for.
+    backlog: VecDeque<(Vec<u8>, SocketAddr)>,
+}
+
+/// The datagram sockets of one worker.
+pub struct Datagrams {
+    sockets: Vec<Socket>,
+    /// Socket numbers by listener; `u16::MAX` where the listener is of another transport.
+    by_listener: Vec<u16>,
+    max_backlog: usize,
+    counters: Arc<Counters>,
+}
+
+impl Datagrams {
+    /// No sockets yet.
+    pub fn new(config: &RuntimeConfig, counters: Arc<Counters>) -> Datagrams {
+        let by_listener = vec![u16::MAX; config.listeners.len()];
+        Datagrams { sockets: Vec::new(), by_listener, max_backlog: config.udp_send_queue, counters }
+    }
+
+    /// Adds a socket that epoll reports as `data`.
+    pub fn add(&mut self, id: ListenerId, fd: Arc<OwnedFd>, data: u64) {
+        if let Some(entry) = self.by_listener.get_mut(usize::from(id.0)) {
+            *entry = self.sockets.len() as u16;
+        }
+        let (queue, backlog) = (Vec::new(), VecDeque::new());
+        self.sockets.push(Socket { id, fd, data, burst: Burst::default(), queue, backlog });
+    }
+
+    /// Notes that transmit `index` goes out at `listener`; `false` if no datagrams can.
+    pub fn enqueue(&mut self, listener: ListenerId, index: u32) -> bool {
+        let number = self.by_listener.get(usize::from(listener.0)).copied().unwrap_or(u16::MAX);
+        match self.sockets.get_mut(usize::from(number)) {
+            Some(socket) => {
+                socket.queue.push(index);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Sends what was enqueued. `fail` is told of transmits that the kernel refused.
+    pub fn send(&mut self, out: &Outbox, batch: &mut SendBatch, poller: &Poller, mut fail: impl FnMut(u64)) {
+        for socket in &mut self.sockets {
+            if socket.queue.is_empty() {
+                continue;
+            }
+            let queue = std::mem::take(&mut socket.queue);
+            let mut rest = queue.as_slice();
+            while let Some((&first, others)) = rest.split_first() {
+                let done = match socket.send(out, rest, batch, &self.counters) {
+                    Ok(n) => n.max(1),
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                    Err(error) => {
+                        let Some(transmit) = out.transmits().get(first as usize) else { break };
+                        if is_transient(&error) {
+                            let bytes = out.message(transmit);
+                            let room = socket.keep(bytes, transmit.flow.remote, self.max_backlog, poller);
+                            self.counters.udp_send_drops.add(u64::from(!room));
+                        } else if errno(&error) == libc::ENOBUFS {
+                            self.counters.udp_send_drops.one();
+                        } else {
+                            self.counters.udp_send_errors.one();
+                            fail(transmit.token);
+                        }
+                        1
+                    }
+                };
+                rest = if done == 1 { others } else { rest.get(done..).unwrap_or_default() };
+            }
+            socket.queue = queue;
+            socket.queue.clear();
+        }
+    }
+
+    /// The kernel has room again.
+    pub fn writable(&mut self, number: usize, poller: &Poller) {
+        let Some(socket) = self.sockets.get_mut(number) else { return };
+        while let Some((bytes, to)) = socket.backlog.front() {
+            match sys::send_to(socket.fd.as_fd(), bytes, *to) {
+                Err(error) if is_transient(&error) => return,
+                Ok(n) => {
+                    self.counters.udp_out.one();
+                    self.counters.udp_bytes_out.add(n as u64);
+                }
+                // Too late to tell anyone; the sender's timers see to it.
+                Err(_) => self.counters.udp_send_errors.one(),
+            }
+            socket.backlog.pop_front();
+        }
+        let _ = poller.modify(socket.fd.as_fd(), Interest::READ, socket.data);
+    }
+}
+
+impl Socket {
+    /// Sends the first of `queue`, several at once if there are several.
+    fn send(
+        &self,
+        out: &Outbox,
+        queue: &[u32],
+        batch: &mut SendBatch,
+        counters: &Counters,
+    ) -> io::Result<usize> {
+        if !self.backlog.is_empty() {
+            // What waits already goes first.
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        counters.syscalls.one();
+        let message = |&index: &u32| {
+            let transmit = out.transmits().get(index as usize)?;
+            Some((out.message(transmit), transmit.flow.remote))
+        };
+        let sent = match queue {
+            [only] => match message(only) {
+                Some((bytes, to)) => sys::send_to(self.fd.as_fd(), bytes, to).map(|_| 1)?,
+                None => return Ok(1),
+            },
+            _ => batch.send(self.fd.as_fd(), queue.iter().filter_map(message))?,
+        };
+        let bytes: usize = queue.iter().take(sent).filter_map(message).map(|(bytes, _)| bytes.len()).sum();
+        counters.udp_out.add(sent as u64);
+        counters.udp_bytes_out.add(bytes as u64);
+        Ok(sent)
+    }
+
+    /// Keeps a copy of a datagram until the kernel has room; `false` if there are too many.
+    fn keep(&mut self, bytes: &[u8], to: SocketAddr, max: usize, poller: &Poller) -> bool {
+        if self.backlog.len() >= max {
+            return false;
+        }
+        if self.backlog.is_empty() {
+            let both = Interest::READ.and(Interest::WRITE);
+            let _ = poller.modify(self.fd.as_fd(), both, self.data);
+        }
+        self.backlog.push_back((bytes.to_vec(), to));
+        true
+    }
+}
+
+impl<M: Machine> Worker<M> {
+    /// Takes datagrams from socket `number` and sends what the machine answers, batch by batch.
+    pub(super) fn receive_datagrams(&mut self, number: usize) {
+        let Some(socket) = self.datagrams.sockets.get_mut(number) else { return };
+        if !socket.burst.wants_batch() {
+            return self.receive_one(number);
+        }
+        for round in 0..BATCHES {
+            if round > 0 {
+                self.now = monotonic_now();
+            }
+            let received = self.receive_batch(number);
+            if let Some(socket) = self.datagrams.sockets.get_mut(number) {
+                socket.burst.learn(received);
+            }
+            if received < self.recv.capacity() {
+                return;
+            }
+        }
+    }
+
+    fn receive_one(&mut self, number: usize) {
+        let Some(socket) = self.datagrams.sockets.get(number) else { return };
+        let (fd, id) = (Arc::clone(&socket.fd), socket.id);
+        self.counters.syscalls.one();
+        // An error is that of an earlier send, told by ICMP; nothing was received and nothing is lost.
+        let Ok((n, from)) = sys::recv_from(fd.as_fd(), self.recv.first_buffer()) else { return };
+        self.counters.udp_batches.one();
+        self.counters.udp_in.one();
+        self.counters.udp_bytes_in.add(n as u64);
+        let Worker { recv, machine, links, out, counters, now, .. } = self;
+        if let Some(bytes) = recv.first_buffer().get(..n) {
+            let mut sink = Sink { machine, links, out, counters, now: *now };
+            sink.take(Flow::udp(id, from), bytes);
+        }
+        self.dispatch();
+        self.links.rouse();
+    }
+
+    fn receive_batch(&mut self, number: usize) -> usize {
+        let Some(socket) = self.datagrams.sockets.get(number) else { return 0 };
+        let id = socket.id;
+        self.counters.syscalls.one();
+        let Ok(received) = self.recv.recv(socket.fd.as_fd()) else { return 0 };
+        let Worker { recv, machine, links, out, counters, now, .. } = self;
+        counters.udp_batches.one();
+        counters.udp_in.add(received as u64);
+        let mut total = 0;
+        let mut sink = Sink { machine, links, out, counters, now: *now };
+        for (bytes, from) in (0..received).filter_map(|index| recv.message(index)) {
+            total += bytes.len();
+            sink.take(Flow::udp(id, from), bytes);
+        }
+        counters.udp_bytes_in.add(total as u64);
+        self.dispatch();
+        self.links.rouse();
+        received
+    }
+}
+
+/// Where received messages go: to the machine, or to the worker that owns them.
+pub(super) struct Sink<'a, M: Machine> {
+    pub machine: &'a mut M,
+    pub links: &'a mut super::Links<M::Notice>,
+    pub out: &'a mut Outbox,
+    pub counters: &'a Counters,
+    pub now: wire::Time,
+}
+
+impl<M: Machine> Sink<'_, M> {
+    /// Takes a datagram: it is lost if its owner's ring is full.
+    fn take(&mut self, flow: Flow, bytes: &[u8]) {
+        if !bytes.is_empty() && !self.offer(flow, bytes) {
+            self.counters.ring_drops.one();
+        }
+    }
+
+    /// Takes a message unless its owner's ring is full.
+    pub(super) fn offer(&mut self, flow: Flow, bytes: &[u8]) -> bool {
+        let workers = self.links.workers();
+        if workers > 1 {
+            let owner = self.machine.owner(bytes, workers) % workers;
+            if owner != self.links.me() {
+                return self.links.hand_over(owner, flow, bytes);
+            }
+        }
+        self.machine.receive(self.now, flow, bytes, self.out);
+        true
+    }
+}

@@ -1,0 +1,79 @@
+//! Emptying the outbox: each transmit to the socket, connection or worker it is for.
+
+use super::Worker;
+use crate::shared::Hop;
+use crate::streams::{Reason, Ticket};
+use wire::{ConnId, Machine, Outbox, Transmit, Transport};
+
+impl<M: Machine> Worker<M> {
+    /// Sends the datagrams of the outbox and queues its stream messages, which leave at the end of
+    /// the round, together per connection.
+    pub(super) fn dispatch(&mut self) {
+        if self.out.is_empty() {
+            return;
+        }
+        // The outbox is put back below, with its memory.
+        let mut out = std::mem::take(&mut self.out);
+        for (index, transmit) in out.transmits().iter().enumerate() {
+            let taken = match transmit.flow.transport {
+                Transport::Udp => self.datagrams.enqueue(transmit.flow.listener, index as u32),
+                Transport::Tcp => self.dispatch_stream(transmit, &out),
+                Transport::Tls | Transport::Ws | Transport::Wss | Transport::Sctp => false,
+            };
+            if !taken {
+                let origin = self.links.me();
+                self.streams.fail(Ticket { token: transmit.token, origin });
+            }
+        }
+        let (streams, origin) = (&mut self.streams, self.links.me());
+        let fail = |token| streams.fail(Ticket { token, origin });
+        self.datagrams.send(&out, &mut self.send, &self.poller, fail);
+        for close in out.closes() {
+            self.dispatch_close(close.conn);
+        }
+        out.clear();
+        self.out = out;
+    }
+
+    /// Queues a stream message; `false` if it cannot be sent.
+    fn dispatch_stream(&mut self, transmit: &Transmit, out: &Outbox) -> bool {
+        let flow = &transmit.flow;
+        let conn = match flow.conn.or_else(|| self.streams.find(flow.remote)) {
+            Some(conn) => conn,
+            None => match self.connect(transmit) {
+                Some(conn) => conn,
+                None => return false,
+            },
+        };
+        let message = out.message(transmit);
+        if conn.worker() == self.links.me() {
+            let ticket = Ticket { token: transmit.token, origin: conn.worker() };
+            // It reports a failure itself.
+            self.streams.write(conn, message, ticket, &self.poller, self.now);
+            return true;
+        }
+        self.links.hand_to_send(conn, message, transmit.token)
+    }
+
+    /// Begins a connection for a transmit, from the address of its listener.
+    fn connect(&mut self, transmit: &Transmit) -> Option<ConnId> {
+        let flow = &transmit.flow;
+        let listener = self.links.shared().listeners.get(usize::from(flow.listener.0))?;
+        let local = listener.address.ip();
+        match self.streams.connect(local, flow.listener, flow.remote, &self.poller, self.now) {
+            Ok(conn) => Some(conn),
+            Err(error) => {
+                tracing::debug!(remote = %flow.remote, %error, "cannot connect");
+                None
+            }
+        }
+    }
+
+    fn dispatch_close(&mut self, conn: ConnId) {
+        if conn.worker() == self.links.me() {
+            self.streams.close_gently(conn, Reason::Asked, &self.poller, self.now);
+        } else {
+            self.links.tell(conn.worker(), Hop::Close(conn));
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! One worker's side of the rings to the others.
+
+use crate::counters::Counters;
+use crate::shared::{Hop, Mailbox, Shared};
+use crate::streams::Ticket;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use wire::{ConnId, Flow};
+
+/// Control hops kept while a ring is full. Beyond it they are lost and counted; the machines' own
+/// timers have to notice then.
+const KEEP_DEFERRED: usize = 65_536;
+/// A buffer that grew beyond this is freed after its hop.
+const KEEP_CAPACITY: usize = 16 << 10;
+/// Capacity of a new buffer: most messages fit.
+const NEW_CAPACITY: usize = 2 << 10;
+
+/// The rings to the other workers, and the mailbox of this one.
+pub struct Links<N> {
+    me: u16,
+    shared: Arc<Shared<N>>,
+    counters: Arc<Counters>,
+    /// Which workers have been given something since the last [`Links::rouse`].
+    touched: Vec<bool>,
+    any_touched: bool,
+    deferred: VecDeque<(u16, Hop)>,
+}
+
+impl<N> Links<N> {
+    /// The links of worker `me`.
+    pub fn new(me: u16, shared: Arc<Shared<N>>) -> Links<N> {
+        let counters = Arc::clone(&shared.counters[usize::from(me)]);
+        let touched = vec![false; shared.mailboxes.len()];
+        Links { me, shared, counters, touched, any_touched: false, deferred: VecDeque::new() }
+    }
+
+    /// The number of this worker.
+    pub fn me(&self) -> u16 {
+        self.me
+    }
+
+    /// The number of workers.
+    pub fn workers(&self) -> u16 {
+        self.shared.mailboxes.len() as u16
+    }
+
+    /// What all share.
+    pub fn shared(&self) -> &Shared<N> {
+        &self.shared
+    }
+
+    /// This worker's mailbox.
+    pub fn mailbox(&self) -> &Mailbox<N> {
+        &self.shared.mailboxes[usize::from(self.me)]
+    }
+
+    /// A buffer of this worker holding `bytes`.
+    fn fill(&self, bytes: &[u8]) -> Vec<u8> {
+        let mut buffer = self.mailbox().spare.pop().unwrap_or_else(|| Vec::with_capacity(NEW_CAPACITY));
+        buffer.clear();
+        buffer.extend_from_slice(bytes);
+        buffer
+    }
+
+    /// Gives a buffer back to the worker it is of.
+    pub fn give_back(&self, owner: u16, buffer: Vec<u8>) {
+        if buffer.capacity() <= KEEP_CAPACITY
+            && let Some(mailbox) = self.shared.mailboxes.get(usize::from(owner))
+        {
+            let _ = mailbox.spare.push(buffer);
+        }
+    }
+
+    fn push(&mut self, to: u16, hop: Hop) -> Result<(), Hop> {
+        let Some(mailbox) = self.shared.mailboxes.get(usize::from(to)) else { return Err(hop) };
+        mailbox.ring.push(hop)?;
+        self.touched[usize::from(to)] = true;
+        self.any_touched = true;
+        Ok(())
+    }
+
+    /// Hands a message to the worker that owns it; `false` if its ring is full.
+    pub fn hand_over(&mut self, to: u16, flow: Flow, bytes: &[u8]) -> bool {
+        let hop = Hop::Message { flow, bytes: self.fill(bytes), from: self.me };
+        match self.push(to, hop) {
+            Ok(()) => {
+                self.counters.hops_out.one();
+                true
+            }
+            Err(hop) => {
+                if let Hop::Message { bytes, .. } = hop {
+                    self.give_back(self.me, bytes);
+                }
+                false
+            }
+        }
+    }
+
+    /// Hands a message to the worker that owns the connection it is for; `false` if that cannot be.
+    pub fn hand_to_send(&mut self, conn: ConnId, bytes: &[u8], token: u64) -> bool {
+        let ticket = Ticket { token, origin: self.me };
+        let hop = Hop::Send { conn, bytes: self.fill(bytes), ticket };
+        match self.push(conn.worker(), hop) {
+            Ok(()) => true,
+            Err(hop) => {
+                if let Hop::Send { bytes, .. } = hop {
+                    self.give_back(self.me, bytes);
+                }
+                false
+            }
+        }
+    }
+
+    /// Tells a worker something that should not be lost: kept here while its ring is full.
+    pub fn tell(&mut self, to: u16, hop: Hop) {
+        // What waits already goes first.
+        if !self.deferred.is_empty() {
+            return self.defer(to, hop);
+        }
+        if let Err(hop) = self.push(to, hop) {
+            self.defer(to, hop);
+        }
+    }
+
+    fn defer(&mut self, to: u16, hop: Hop) {
+        if self.deferred.len() < KEEP_DEFERRED && to < self.workers() {
+            self.deferred.push_back((to, hop));
+        } else {
+            self.counters.ring_drops.one();
+        }
+    }
+
+    /// Tells every other worker that a connection is gone.
+    pub fn tell_gone(&mut self, conn: ConnId) {
+        let me = self.me;
+        for worker in (0..self.workers()).filter(|&worker| worker != me) {
+            self.tell(worker, Hop::Gone(conn));
+        }
+    }
+
+    /// Tries again what was deferred.
+    pub fn retry(&mut self) {
+        for _ in 0..self.deferred.len() {
+            let Some((to, hop)) = self.deferred.pop_front() else { return };
+            if let Err(hop) = self.push(to, hop) {
+                // To the end, so that one worker that takes nothing does not hold up the others.
+                self.deferred.push_back((to, hop));
+            }
+        }
+    }
+
+    /// Whether something is deferred.
+    pub fn has_deferred(&self) -> bool {
+        !self.deferred.is_empty()
+    }
+
+    /// Wakes the workers that have been given something and sleep.
+    pub fn rouse(&mut self) {
+        if !self.any_touched {
+            return;
+        }
+        self.any_touched = false;
+        for (mailbox, touched) in self.shared.mailboxes.iter().zip(&mut self.touched) {
+            if std::mem::take(touched) {
+                mailbox.rouse();
+            }
+        }
+    }
+}

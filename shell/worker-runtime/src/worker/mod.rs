@@ -1,0 +1,260 @@
+//! One worker: its event loop.
+
+mod datagrams;
+mod dispatch;
+mod links;
+mod reading;
+
+use crate::config::RuntimeConfig;
+use crate::counters::Counters;
+use crate::listen::WorkerSockets;
+use crate::monotonic_now;
+use crate::shared::{Hop, Shared};
+use crate::streams::{Reason, State, Streams};
+use crate::sys::{Event, Interest, Poller, RecvBatch, SendBatch};
+use datagrams::Datagrams;
+use links::Links;
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use wire::{Machine, Outbox, Time};
+
+/// Kinds of registration, in the upper 16 bits of what epoll reports; a kind's number is below.
+const KIND_SHIFT: u32 = 48;
+const KIND_CONN: u64 = 0;
+const KIND_UDP: u64 = 1;
+const KIND_LISTENER: u64 = 2;
+const KIND_WAKE: u64 = 3;
+
+/// Hops and notices taken in one round before sockets get their turn.
+const HOP_BUDGET: usize = 256;
+/// Rounds of reporting failures whose answers fail again, before sockets get their turn.
+const SETTLE_ROUNDS: usize = 4;
+/// Reports taken from epoll at a time.
+const EVENTS: usize = 256;
+
+/// One thread's worth of the runtime.
+pub struct Worker<M: Machine> {
+    machine: M,
+    out: Outbox,
+    links: Links<M::Notice>,
+    counters: Arc<Counters>,
+    poller: Poller,
+    datagrams: Datagrams,
+    recv: RecvBatch,
+    send: SendBatch,
+    streams: Streams,
+    work_budget: u32,
+    max_message: usize,
+    now: Time,
+    drained: bool,
+    /// Some input is left over only because another worker's ring is full.
+    ring_full: bool,
+}
+
+impl<M: Machine> Worker<M> {
+    /// Worker number `me` with its sockets registered; nothing runs yet.
+    pub fn new(
+        me: u16,
+        machine: M,
+        sockets: WorkerSockets,
+        config: &RuntimeConfig,
+        shared: Arc<Shared<M::Notice>>,
+    ) -> io::Result<Worker<M>> {
+        let now = monotonic_now();
+        let poller = Poller::new(EVENTS)?;
+        let counters = Arc::clone(&shared.counters[usize::from(me)]);
+        let wake = &shared.mailboxes[usize::from(me)].wake;
+        poller.add(wake.as_fd(), Interest::EDGE, KIND_WAKE << KIND_SHIFT)?;
+        let mut streams =
+            Streams::new(me, config.streams, Arc::clone(&shared.streams), Arc::clone(&counters), now)?;
+        for (index, (id, fd)) in sockets.tcp.into_iter().enumerate() {
+            streams.listen(fd, id, (KIND_LISTENER << KIND_SHIFT) | index as u64, &poller)?;
+        }
+        let mut datagrams = Datagrams::new(config, Arc::clone(&counters));
+        for (index, (id, fd)) in sockets.udp.into_iter().enumerate() {
+            let data = (KIND_UDP << KIND_SHIFT) | index as u64;
+            poller.add(fd.as_fd(), Interest::READ, data)?;
+            datagrams.add(id, fd, data);
+        }
+        Ok(Worker {
+            machine,
+            out: Outbox::new(),
+            links: Links::new(me, shared),
+            counters,
+            poller,
+            datagrams,
+            recv: RecvBatch::new(config.batch),
+            send: SendBatch::new(config.batch),
+            streams,
+            work_budget: config.streams.work_budget.max(1),
+            max_message: config.streams.max_message,
+            now,
+            drained: false,
+            ring_full: false,
+        })
+    }
+
+    /// The event loop, until the runtime is told to stop.
+    ///
+    /// # Errors
+    /// If epoll itself fails, which no input can cause.
+    pub fn run(mut self) -> io::Result<()> {
+        while !self.links.shared().stop.load(Ordering::Relaxed) {
+            if !self.drained && self.links.shared().drain.load(Ordering::Relaxed) {
+                self.drained = true;
+                self.streams.stop_accepting(&self.poller, self.now);
+            }
+            let events = self.sleep()?;
+            for index in 0..events {
+                if let Some(event) = self.poller.event(index) {
+                    self.event(event);
+                }
+            }
+            self.take_hops();
+            self.take_ready();
+            self.take_notices();
+            self.take_timers();
+            self.settle();
+        }
+        self.streams.flush(&self.poller, self.now);
+        self.streams.close_all();
+        Ok(())
+    }
+
+    /// Waits for the next report or deadline and reads the clock.
+    fn sleep(&mut self) -> io::Result<usize> {
+        let mut timeout = self.timeout_ms();
+        let mailbox = self.links.mailbox();
+        if timeout != 0 {
+            mailbox.fall_asleep();
+            if !mailbox.is_empty() {
+                timeout = 0;
+            }
+        }
+        let events = self.poller.wait(timeout)?;
+        mailbox.wake_up();
+        self.counters.syscalls.one();
+        self.counters.rounds.one();
+        self.now = monotonic_now();
+        Ok(events)
+    }
+
+    /// How long the worker may sleep, in milliseconds for epoll.
+    fn timeout_ms(&self) -> i32 {
+        let unreported = !self.streams.failed.is_empty() || !self.streams.gone.is_empty();
+        if unreported || (!self.streams.ready.is_empty() && !self.ring_full) {
+            return 0;
+        }
+        let deadline = match (self.machine.next_deadline(), self.streams.next_deadline()) {
+            (Some(a), Some(b)) => a.min(b),
+            (a, b) => a.or(b).unwrap_or(Time::FAR),
+        };
+        // Another worker is behind: look again soon, it will not tell when it has room.
+        let longest = if self.ring_full || self.links.has_deferred() { 1 } else { i32::MAX };
+        if deadline == Time::FAR {
+            return if longest == i32::MAX { -1 } else { longest };
+        }
+        // Rounded up: a millisecond late is harmless, early is a busy loop.
+        let micros = (deadline - self.now).as_micros();
+        i32::try_from(micros.div_ceil(1_000)).unwrap_or(i32::MAX).min(longest)
+    }
+
+    fn event(&mut self, event: Event) {
+        let number = event.data & ((1 << KIND_SHIFT) - 1);
+        match event.data >> KIND_SHIFT {
+            KIND_CONN => self.stream_event(number, event),
+            KIND_UDP => {
+                if event.writable {
+                    self.datagrams.writable(number as usize, &self.poller);
+                }
+                if event.readable {
+                    self.receive_datagrams(number as usize);
+                }
+            }
+            KIND_LISTENER => self.streams.accept(number as usize, &self.poller, self.now),
+            // The mailbox is looked into in every round.
+            _ => {}
+        }
+    }
+
+    fn stream_event(&mut self, sequence: u64, event: Event) {
+        let id = self.streams.id_of(sequence);
+        if event.writable {
+            self.streams.writable(id, &self.poller, self.now);
+        }
+        let Some(conn) = self.streams.get(id) else { return };
+        let ended = matches!(conn.state, State::HalfClosed);
+        if event.dead && ended {
+            // Nothing is read any more, so nobody else would find out.
+            self.streams.close(id, Reason::Peer);
+        } else if event.readable && !ended {
+            self.read_stream(id);
+        }
+    }
+
+    /// Takes what other workers have given.
+    fn take_hops(&mut self) {
+        for _ in 0..HOP_BUDGET {
+            let Some(hop) = self.links.mailbox().ring.pop() else { break };
+            match hop {
+                Hop::Message { flow, bytes, from } => {
+                    self.counters.hops_in.one();
+                    self.machine.receive(self.now, flow, &bytes, &mut self.out);
+                    self.links.give_back(from, bytes);
+                }
+                Hop::Send { conn, bytes, ticket } => {
+                    self.streams.write(conn, &bytes, ticket, &self.poller, self.now);
+                    self.links.give_back(ticket.origin, bytes);
+                }
+                Hop::Close(conn) => self.streams.close_gently(conn, Reason::Asked, &self.poller, self.now),
+                Hop::Failed(token) => self.machine.undeliverable(self.now, token, &mut self.out),
+                Hop::Gone(conn) => self.machine.disconnected(self.now, conn, &mut self.out),
+            }
+        }
+        self.dispatch();
+    }
+
+    fn take_notices(&mut self) {
+        for _ in 0..HOP_BUDGET {
+            let Some(notice) = self.links.mailbox().notices.pop() else { break };
+            self.counters.notices.one();
+            self.machine.notice(self.now, notice, &mut self.out);
+        }
+        self.dispatch();
+    }
+
+    fn take_timers(&mut self) {
+        if self.machine.next_deadline().is_some_and(|at| at <= self.now) {
+            self.machine.timeout(self.now, &mut self.out);
+            self.dispatch();
+        }
+        self.streams.expire(&self.poller, self.now);
+    }
+
+    /// Sends what is queued on streams, and reports what could not be sent and what is gone. The
+    /// reports may make the machine send more, so this goes round a few times.
+    fn settle(&mut self) {
+        for _ in 0..SETTLE_ROUNDS {
+            self.streams.flush(&self.poller, self.now);
+            if self.streams.failed.is_empty() && self.streams.gone.is_empty() {
+                break;
+            }
+            for ticket in std::mem::take(&mut self.streams.failed) {
+                if ticket.origin == self.links.me() {
+                    self.machine.undeliverable(self.now, ticket.token, &mut self.out);
+                } else {
+                    self.links.tell(ticket.origin, Hop::Failed(ticket.token));
+                }
+            }
+            for conn in std::mem::take(&mut self.streams.gone) {
+                self.machine.disconnected(self.now, conn, &mut self.out);
+                self.links.tell_gone(conn);
+            }
+            self.dispatch();
+        }
+        self.links.retry();
+        self.links.rouse();
+    }
+}

@@ -1,0 +1,211 @@
+//! Reading streams: bytes to messages, a bounded number at a time.
+
+use super::Worker;
+use super::datagrams::Sink;
+use crate::streams::{Reason, State, is_transient, reason_of};
+use crate::sys;
+use std::os::fd::AsFd;
+use wire::{ConnId, Flow, Frame, FrameError, Machine};
+
+/// Why the digestion of a buffer stopped.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stop {
+    /// Nothing is left, or only the beginning of a message.
+    Hungry,
+    /// Others are to have their turn.
+    Budget,
+    /// The owner of the next message has no room for it.
+    RingFull,
+    /// The stream cannot be followed; its next bytes, so many, may be answered.
+    Broken(usize, FrameError),
+}
+
+/// What the digestion of a buffer did.
+struct Digest {
+    /// Bytes that are done with.
+    consumed: usize,
+    /// What the framing wants back about the bytes after those.
+    resume: usize,
+    /// Whether they begin a message.
+    begun: bool,
+    /// Whether a whole message was among them.
+    message: bool,
+    stop: Stop,
+}
+
+impl<M: Machine> Worker<M> {
+    /// Reads once from a connection that has something.
+    pub(super) fn read_stream(&mut self, id: ConnId) {
+        let Some(conn) = self.streams.get(id) else { return };
+        // Its earlier input waits for its turn; the kernel keeps the rest, and so does the sender.
+        if conn.waiting || conn.state == State::Connecting {
+            return;
+        }
+        let mut scratch = std::mem::take(&mut self.streams.scratch);
+        let result = self.streams.get(id).map(|conn| sys::recv(conn.fd.as_fd(), &mut scratch));
+        self.counters.syscalls.one();
+        match result {
+            Some(Ok(0)) => self.streams.ended(id, &self.poller, self.now),
+            Some(Ok(n)) => {
+                self.counters.tcp_bytes_in.add(n as u64);
+                self.feed(id, scratch.get(..n).unwrap_or_default());
+            }
+            Some(Err(error)) if is_transient(&error) => {}
+            Some(Err(error)) => self.streams.close(id, reason_of(&error)),
+            None => {}
+        }
+        self.streams.scratch = scratch;
+    }
+
+    /// Bytes that have come. If nothing waits already they are handled where they are; only what
+    /// is left over is copied.
+    fn feed(&mut self, id: ConnId, bytes: &[u8]) {
+        let now = self.now;
+        let Some(conn) = self.streams.get_mut(id) else { return };
+        if conn.state != State::Open {
+            return; // Closing: read to keep the connection orderly, and dropped.
+        }
+        let Some(mut input) = conn.input.take() else {
+            let digest = self.digest(id, bytes, 0);
+            let rest = bytes.get(digest.consumed..).unwrap_or_default();
+            if rest.is_empty() {
+                return self.digested(id, digest);
+            }
+            let mut input = self.streams.take_input();
+            input.bytes.extend_from_slice(rest);
+            input.resume = digest.resume;
+            input.begun = digest.begun;
+            input.since = now;
+            if let Some(conn) = self.streams.get_mut(id) {
+                conn.input = Some(input);
+            }
+            return self.digested(id, digest);
+        };
+        input.bytes.drain(..input.start);
+        input.start = 0;
+        input.bytes.extend_from_slice(bytes);
+        if let Some(conn) = self.streams.get_mut(id) {
+            conn.input = Some(input);
+        }
+        self.digest_input(id);
+    }
+
+    /// Handles the input that a connection has waiting.
+    fn digest_input(&mut self, id: ConnId) {
+        let Some(mut input) = self.streams.get_mut(id).and_then(|conn| conn.input.take()) else { return };
+        let digest = self.digest(id, input.bytes.get(input.start..).unwrap_or_default(), input.resume);
+        if digest.consumed > 0 || !input.begun {
+            input.since = self.now;
+        }
+        input.start += digest.consumed;
+        input.resume = digest.resume;
+        input.begun = digest.begun;
+        if input.start >= input.bytes.len() {
+            self.streams.recycle(Some(input));
+        } else if let Some(conn) = self.streams.get_mut(id) {
+            conn.input = Some(input);
+        }
+        self.digested(id, digest);
+    }
+
+    /// Hands the messages in `bytes` on, until they end or the budget does.
+    fn digest(&mut self, id: ConnId, bytes: &[u8], resume: usize) -> Digest {
+        let mut done = Digest { consumed: 0, resume, begun: false, message: false, stop: Stop::Hungry };
+        let Some(flow) = self.streams.get(id).map(|conn| conn.flow(id)) else { return done };
+        for _ in 0..self.work_budget {
+            let rest = bytes.get(done.consumed..).unwrap_or_default();
+            if rest.is_empty() {
+                return done;
+            }
+            match self.machine.frame(rest, done.resume) {
+                Frame::Idle | Frame::Partial { .. } if rest.len() > self.max_message => {
+                    done.stop = Stop::Broken(0, FrameError::BodyTooLong);
+                    return done;
+                }
+                Frame::Idle => return Digest { resume: 0, ..done },
+                Frame::Partial { resume } => return Digest { resume, begun: true, ..done },
+                Frame::Skip { len } => done.consumed += len.clamp(1, rest.len()),
+                Frame::Ping { len } => {
+                    done.consumed += len.clamp(1, rest.len());
+                    self.streams.pong(id, &self.poller, self.now);
+                }
+                Frame::Message { skip, len } => match self.message(flow, rest, skip, len) {
+                    Ok(()) => {
+                        done.message = true;
+                        done.consumed += skip + len;
+                    }
+                    Err(stop) => {
+                        done.stop = stop;
+                        return done;
+                    }
+                },
+                Frame::Broken { len, error } => {
+                    done.stop = Stop::Broken(len.min(rest.len()), error);
+                    return done;
+                }
+            }
+            done.resume = 0;
+        }
+        if done.consumed < bytes.len() {
+            done.stop = Stop::Budget;
+        }
+        done
+    }
+
+    /// Hands on one message of `len` bytes at `skip`.
+    fn message(&mut self, flow: Flow, rest: &[u8], skip: usize, len: usize) -> Result<(), Stop> {
+        let message = rest.get(skip..).and_then(|bytes| bytes.get(..len)).filter(|m| !m.is_empty());
+        // A machine that says more than there is would be followed past the end.
+        let Some(message) = message else { return Err(Stop::Broken(0, FrameError::NotAMessage)) };
+        let Worker { machine, links, out, counters, now, .. } = self;
+        let mut sink = Sink { machine, links, out, counters, now: *now };
+        if !sink.offer(flow, message) {
+            return Err(Stop::RingFull);
+        }
+        self.counters.tcp_messages_in.one();
+        Ok(())
+    }
+
+    /// Acts on the outcome of a digestion; the input has been put back.
+    fn digested(&mut self, id: ConnId, digest: Digest) {
+        if let Some(conn) = self.streams.get_mut(id) {
+            conn.useful |= digest.message;
+            if matches!(digest.stop, Stop::Budget | Stop::RingFull) && !conn.waiting {
+                conn.waiting = true;
+                self.streams.ready.push_back(id);
+            }
+        }
+        self.ring_full |= digest.stop == Stop::RingFull;
+        if let Stop::Broken(head, error) = digest.stop {
+            self.refuse(id, head, error);
+        } else {
+            self.streams.set_read_deadline(id, self.now);
+        }
+        self.dispatch();
+    }
+
+    /// Lets the machine answer a stream that cannot be followed, and ends it.
+    fn refuse(&mut self, id: ConnId, head: usize, error: FrameError) {
+        let Some(conn) = self.streams.get_mut(id) else { return };
+        let flow = conn.flow(id);
+        // What broke the stream was left over, so it is in the connection's buffer.
+        let input = conn.input.take();
+        let bytes = input.as_ref().and_then(|i| i.bytes.get(i.start..)?.get(..head)).unwrap_or_default();
+        self.machine.refuse(self.now, flow, bytes, error, &mut self.out);
+        self.streams.recycle(input);
+        self.dispatch();
+        self.streams.close_gently(id, Reason::Broken, &self.poller, self.now);
+    }
+
+    /// Gives connections with input left over their next turn, each once.
+    pub(super) fn take_ready(&mut self) {
+        self.ring_full = false;
+        for _ in 0..self.streams.ready.len() {
+            let Some(id) = self.streams.ready.pop_front() else { return };
+            if let Some(conn) = self.streams.get_mut(id) {
+                conn.waiting = false;
+                self.digest_input(id);
+            }
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! UDP: echo, batches, hops between workers, failures.
+mod common;
+
+use common::*;
+use std::collections::BTreeMap;
+use wire::Transport;
+use worker_runtime::{Listener, Runtime, StartError};
+
+#[test]
+fn a_datagram_is_answered() {
+    for workers in [1, 2, 4] {
+        let server = Server::start(workers);
+        let client = client();
+        client.send_to(b"hello\n", server.udp()).unwrap();
+        assert_eq!(hear(&client), "hello\n");
+        let counts = server.wait_count("the answer", |c| c.udp_out == 1);
+        assert_eq!((counts.udp_in, counts.udp_bytes_in, counts.udp_bytes_out), (1, 6, 6));
+        assert_eq!(counts.hops_out, 0);
+    }
+}
+
+#[test]
+fn ipv6_works_and_takes_no_ipv4() {
+    let server = Server::with(config("::1"), 2);
+    let client = client_on("::1");
+    client.send_to(b"sixth\n", server.udp()).unwrap();
+    assert_eq!(hear(&client), "sixth\n");
+}
+
+#[test]
+fn the_largest_datagram_passes() {
+    let server = Server::start(1);
+    let client = client();
+    let big = vec![b'x'; 65_507];
+    client.send_to(&big, server.udp()).unwrap();
+    assert_eq!(hear(&client).len(), big.len());
+}
+
+#[test]
+fn an_empty_datagram_is_passed_over() {
+    let server = Server::start(2);
+    let client = client();
+    client.send_to(b"", server.udp()).unwrap();
+    client.send_to(b"after\n", server.udp()).unwrap();
+    assert_eq!(hear(&client), "after\n");
+}
+
+#[test]
+fn every_message_reaches_its_owner_by_one_hop() {
+    for workers in [2u16, 4] {
+        let server = Server::start(workers);
+        // Several clients, so that the kernel gives their datagrams to several workers.
+        let clients: Vec<_> = (0..8).map(|_| client()).collect();
+        for (n, client) in clients.iter().enumerate() {
+            for digit in 0..10u16 {
+                client.send_to(format!("{digit} {n}\n").as_bytes(), server.udp()).unwrap();
+                assert_eq!(hear(client), format!("{}:{digit} {n}\n", digit % workers));
+            }
+        }
+        let counts = server.wait_count("all answers", |c| c.udp_out == 80);
+        assert_eq!(counts.hops_in, counts.hops_out);
+        assert!(counts.hops_out > 0 && counts.hops_out < 80, "{counts:?}");
+        assert_eq!(counts.ring_drops, 0);
+    }
+}
+
+#[test]
+fn a_burst_is_taken_in_batches_and_nothing_is_lost() {
+    let server = Server::start(1);
+    let client = client();
+    const COUNT: usize = 200;
+    // The worker is held up by a message of its own, so that a queue forms.
+    let mut heard = BTreeMap::new();
+    for round in 0..20 {
+        for n in 0..COUNT {
+            client.send_to(format!("burst {round} {n}\n").as_bytes(), server.udp()).unwrap();
+        }
+        for _ in 0..COUNT {
+            *heard.entry(hear(&client)).or_insert(0) += 1;
+        }
+    }
+    assert_eq!(heard.len(), 20 * COUNT);
+    assert!(heard.values().all(|times| *times == 1));
+    let counts = server.wait_count("all sent", |c| c.udp_out == 20 * COUNT as u64);
+    assert!(counts.udp_batches < counts.udp_in, "some datagrams came together: {counts:?}");
+    assert_eq!(counts.udp_kernel_drops, 0);
+}
+
+#[test]
+fn a_full_ring_drops_and_counts() {
+    let mut config = config("127.0.0.1");
+    config.ring = 1;
+    let server = Server::with(config, 2);
+    let clients: Vec<_> = (0..8).map(|_| client()).collect();
+    // Both workers are flooded with messages for worker 0 whose ring holds one.
+    let mut sent = 0;
+    while server.counts().ring_drops == 0 {
+        for client in &clients {
+            for _ in 0..20 {
+                client.send_to(b"0 flood\n", server.udp()).unwrap();
+                sent += 1;
+            }
+        }
+        assert!(sent < 10_000_000, "never a drop: {:?}", server.counts());
+    }
+    // It still serves.
+    let last = client();
+    last.send_to(b"still here\n", server.udp()).unwrap();
+    assert_eq!(hear(&last), "still here\n");
+}
+
+#[test]
+fn what_the_kernel_refuses_is_undeliverable() {
+    let server = Server::start(1);
+    let client = client();
+    // Broadcast is not enabled; the IPv4 socket reaches no IPv6 address.
+    client.send_to(b">udp 255.255.255.255:9 41 text\n", server.udp()).unwrap();
+    client.send_to(b">udp [::1]:9 42 text\n", server.udp()).unwrap();
+    server.wait_told("the first failure", |told| told.1 == Told::Undeliverable(41));
+    server.wait_told("the second failure", |told| told.1 == Told::Undeliverable(42));
+    assert_eq!(server.counts().udp_send_errors, 2);
+}
+
+#[test]
+fn transports_that_are_missing_are_refused_at_start_and_undeliverable_later() {
+    for transport in [Transport::Tls, Transport::Ws, Transport::Wss, Transport::Sctp] {
+        let mut config = config("127.0.0.1");
+        config.listeners.push(Listener { transport, address: "127.0.0.1:0".parse().unwrap() });
+        let machine = Lines { worker: 0, log: Log::default(), alarm: None };
+        let error = Runtime::start(config, vec![machine]).err().expect("no such transport");
+        assert!(matches!(error, StartError::NotInThisVersion(l) if l.transport == transport), "{error}");
+        assert!(error.to_string().contains("not in this version"));
+    }
+    let server = Server::start(1);
+    server.act(0, ">wss 127.0.0.1:9 77 text");
+    server.wait_told("the failure", |told| told.1 == Told::Undeliverable(77));
+}
+
+#[test]
+fn a_port_in_use_is_named_with_the_mend() {
+    let server = Server::start(1);
+    for (index, listener) in server.handle.listeners().iter().enumerate() {
+        let mut config = config("127.0.0.1");
+        config.listeners[index].address = listener.address;
+        let machine = Lines { worker: 0, log: Log::default(), alarm: None };
+        let error =
+            Runtime::start(config.clone(), vec![machine]).err().expect("the port is taken").to_string();
+        assert!(error.contains(&listener.address.to_string()), "{error}");
+        assert!(error.contains("another process has this port"), "{error}");
+        config.share_ports = true;
+        let machine = Lines { worker: 0, log: Log::default(), alarm: None };
+        let shared = Runtime::start(config, vec![machine]).expect("sharing was allowed");
+        shared.handle().shutdown();
+        shared.join().unwrap();
+    }
+}

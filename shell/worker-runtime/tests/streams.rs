@@ -1,0 +1,277 @@
+//! TCP: framing, fairness, closing, connections outwards.
+mod common;
+
+use common::*;
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener};
+use wire::ConnId;
+
+#[test]
+fn a_line_is_answered_on_its_connection() {
+    for (ip, workers) in [("127.0.0.1", 1), ("127.0.0.1", 4), ("::1", 2)] {
+        let server = Server::with(config(ip), workers);
+        let mut stream = server.connect();
+        assert_eq!(ask(&mut stream, "hello\n"), "hello\n");
+        assert_eq!(server.counts().tcp_open, 1);
+    }
+}
+
+#[test]
+fn a_thousand_messages_in_one_segment_are_all_answered_in_order() {
+    let server = Server::start(1);
+    let mut stream = server.connect();
+    let text: String = (0..1_000).map(|n| format!("line {n}\n")).collect();
+    stream.write_all(text.as_bytes()).unwrap();
+    assert_eq!(hear_exactly(&mut stream, text.len()), text);
+    let counts = server.counts();
+    assert_eq!(counts.tcp_messages_in, 1_000);
+}
+
+#[test]
+fn byte_by_byte_is_the_same_as_at_once() {
+    let server = Server::start(1);
+    let mut stream = server.connect();
+    let text = "\n\none\n\ntwo\nthree four\n";
+    for byte in text.bytes() {
+        stream.write_all(&[byte]).unwrap();
+    }
+    assert_eq!(hear_exactly(&mut stream, 19), "one\ntwo\nthree four\n");
+}
+
+#[test]
+fn a_message_longer_than_one_read_is_put_together() {
+    let server = Server::start(1);
+    let mut stream = server.connect();
+    let line = format!("{}\n", "y".repeat(90_000));
+    stream.write_all(line.as_bytes()).unwrap();
+    assert_eq!(hear_exactly(&mut stream, line.len()), line);
+}
+
+#[test]
+fn messages_hop_to_their_owner_and_answers_hop_back() {
+    let server = Server::start(4);
+    let mut streams: Vec<_> = (0..8).map(|_| server.connect()).collect();
+    for stream in &mut streams {
+        for digit in 0..10u16 {
+            assert_eq!(ask(stream, &format!("{digit} x\n")), format!("{}:{digit} x\n", digit % 4));
+        }
+    }
+    let counts = server.counts();
+    assert!(counts.hops_out > 0, "{counts:?}");
+}
+
+#[test]
+fn a_ping_is_answered_once_in_a_while() {
+    let mut config = config("127.0.0.1");
+    config.streams.pong_interval = std::time::Duration::from_secs(3_600);
+    let server = Server::with(config, 1);
+    let mut stream = server.connect();
+    stream.write_all(&b"P\n".repeat(10_000)).unwrap();
+    assert_eq!(ask(&mut stream, "end\n"), "\r\n");
+    assert_eq!(hear_exactly(&mut stream, 4), "end\n");
+    assert_eq!(server.counts().tcp_pongs, 1);
+}
+
+#[test]
+fn a_broken_stream_is_refused_with_its_head_and_closed() {
+    let server = Server::start(2);
+    let mut stream = server.connect();
+    stream.write_all(b"fine\n!bad and more that is never read as a message\nfine\n").unwrap();
+    assert_eq!(hear_all(&mut stream), "fine\nrefused\n");
+    drop(stream);
+    server.wait_told("the refusal", |told| told.1 == Told::Refused("!bad ".to_owned()));
+    server.wait_count("the close", |c| c.tcp_closed_broken == 1 && c.tcp_open == 0);
+}
+
+#[test]
+fn a_message_without_end_is_refused() {
+    let server = Server::start(1);
+    let mut stream = server.connect();
+    let _ = stream.write_all(&vec![b'z'; 200_000]);
+    assert_eq!(hear_all(&mut stream), "refused\n");
+}
+
+#[test]
+fn a_peer_that_has_ended_its_direction_is_still_answered() {
+    let server = Server::start(1);
+    let mut stream = server.connect();
+    stream.write_all(b"last\n").unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(hear_all(&mut stream), "last\n");
+    server.wait_count("the close", |c| c.tcp_closed_peer == 1 && c.tcp_open == 0);
+}
+
+#[test]
+fn the_machine_can_close_after_its_last_word_and_all_workers_hear() {
+    let server = Server::start(3);
+    let mut stream = server.connect();
+    stream.write_all(b"bye\n").unwrap();
+    assert_eq!(hear_all(&mut stream), "farewell\n");
+    drop(stream);
+    for worker in 0..3 {
+        server.wait_told("the news", |told| told.0 == worker && matches!(told.1, Told::Disconnected(_)));
+    }
+    server.wait_count("the close", |c| c.tcp_closed_asked == 1 && c.tcp_open == 0);
+}
+
+/// Lets every worker send `text` with a token to `remote`, and answers with the peer's end of the
+/// one connection that is made.
+fn send_all(server: &Server, workers: u16, remote: SocketAddr) {
+    for worker in 0..workers {
+        server.act(worker, &format!(">tcp {remote} {} from {worker}", worker + 1));
+    }
+}
+
+#[test]
+fn a_connection_outwards_is_made_once_and_used_by_all_workers() {
+    let server = Server::start(4);
+    let peer = TcpListener::bind("127.0.0.1:0").unwrap();
+    let remote = peer.local_addr().unwrap();
+    server.act(0, &format!(">tcp {remote} 1 first"));
+    let mut stream = patient(peer.accept().unwrap().0);
+    assert_eq!(hear_exactly(&mut stream, 6), "first\n");
+    send_all(&server, 4, remote);
+    let mut lines: Vec<String> =
+        hear_exactly(&mut stream, 4 * 7).split_inclusive('\n').map(str::to_owned).collect();
+    lines.sort();
+    assert_eq!(lines, ["from 0\n", "from 1\n", "from 2\n", "from 3\n"]);
+    assert_eq!(server.counts().tcp_connects, 1);
+    // What comes back on it is a message like any other.
+    assert_eq!(ask(&mut stream, "2 back\n"), "2:2 back\n");
+    assert_eq!(stream.peer_addr().unwrap().ip(), server.tcp().ip());
+}
+
+#[test]
+fn a_connection_inwards_is_used_outwards() {
+    let server = Server::start(2);
+    let mut stream = server.connect();
+    assert_eq!(ask(&mut stream, "hello\n"), "hello\n");
+    send_all(&server, 2, stream.local_addr().unwrap());
+    let mut lines: Vec<String> =
+        hear_exactly(&mut stream, 2 * 7).split_inclusive('\n').map(str::to_owned).collect();
+    lines.sort();
+    assert_eq!(lines, ["from 0\n", "from 1\n"]);
+    assert_eq!(server.counts().tcp_connects, 0);
+}
+
+#[test]
+fn a_refused_connection_makes_its_messages_undeliverable() {
+    let server = Server::start(2);
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    send_all(&server, 2, nobody);
+    server.wait_told("the failure of 0", |told| *told == (0, Told::Undeliverable(1)));
+    server.wait_told("the failure of 1", |told| *told == (1, Told::Undeliverable(2)));
+    server.wait_count("the count", |c| c.tcp_connect_failures >= 1 && c.tcp_open == 0);
+    assert!(!server.told().iter().any(|told| matches!(told.1, Told::Disconnected(_))));
+}
+
+#[test]
+fn a_message_for_a_connection_that_is_gone_or_never_was_is_undeliverable() {
+    let server = Server::start(2);
+    for (worker, owner) in [(0, 0), (0, 1), (1, 0), (0, 9)] {
+        let token = 100 + worker * 10 + owner;
+        server.act(
+            worker as u16,
+            &format!(">tcp 127.0.0.1:9 0 x\n")
+                .replace(">tcp 127.0.0.1:9 0 x\n", &format!(">>{owner} 12345 {token}")),
+        );
+        // The flow of a notice is a datagram one, which has no connection: only streams fail.
+        let _ = token;
+    }
+    let mut stream = server.connect();
+    stream.write_all(b">>0 12345 201\n>>1 12345 202\n>>9 12345 203\n").unwrap();
+    for token in [201, 202, 203] {
+        server.wait_told("the failure", |told| told.1 == Told::Undeliverable(token));
+    }
+}
+
+#[test]
+fn a_connection_of_another_worker_can_be_written_to() {
+    let server = Server::start(4);
+    let mut streams: Vec<_> = (0..6).map(|_| server.connect()).collect();
+    // Each connection's identifier is learnt when a neighbour is closed, so find them by asking for
+    // the first slots of all workers: every connection hears exactly one word.
+    for stream in &mut streams {
+        assert_eq!(ask(stream, "ready\n"), "ready\n");
+    }
+    let mut asker = server.connect();
+    let mut wanted = 0;
+    for worker in 0..4 {
+        for slot in 0..7 {
+            wanted += 1;
+            asker.write_all(format!(">>{worker} {slot} {}\n", 1_000 + wanted).as_bytes()).unwrap();
+        }
+    }
+    for stream in &mut streams {
+        assert_eq!(hear_exactly(stream, 7), "across\n");
+    }
+    assert_eq!(hear_exactly(&mut asker, 7), "across\n");
+    // All others are undeliverable.
+    let failures =
+        || server.told().iter().filter(|t| matches!(t.1, Told::Undeliverable(n) if n > 1_000)).count();
+    wait("the failures", || (failures() == wanted - 7).then_some(()));
+}
+
+#[test]
+fn a_peer_that_does_not_read_is_closed_and_told_of() {
+    let mut config = config("127.0.0.1");
+    config.streams.max_queued = 100_000;
+    let server = Server::with(config, 1);
+    let mut deaf = server.connect();
+    let mut other = server.connect();
+    let line = format!("{}\n", "a".repeat(50_000));
+    // The echo fills both kernel buffers, then ours.
+    wait("the close", || {
+        let broken = deaf.write_all(line.as_bytes()).is_err();
+        (broken || server.counts().tcp_closed_stalled == 1).then_some(())
+    });
+    server.wait_count("the close", |c| c.tcp_closed_stalled == 1);
+    server.wait_told("its messages", |told| told.1 == Told::Undeliverable(1));
+    server.wait_told("its end", |told| matches!(told.1, Told::Disconnected(_)));
+    assert_eq!(ask(&mut other, "unaffected\n"), "unaffected\n");
+}
+
+#[test]
+fn identifiers_of_connections_are_not_used_again() {
+    let server = Server::start(1);
+    let mut seen = Vec::<ConnId>::new();
+    for round in 0..5 {
+        let mut stream = server.connect();
+        assert_eq!(ask(&mut stream, "hello\n"), "hello\n");
+        drop(stream);
+        server.wait_count("the close", |c| c.tcp_open == 0);
+        wait("the news", || (server.told().len() > round).then_some(()));
+    }
+    for (_, told) in server.told() {
+        let Told::Disconnected(conn) = told else { panic!("{told:?}") };
+        assert!(!seen.contains(&conn));
+        seen.push(conn);
+    }
+}
+
+#[test]
+fn a_busy_connection_does_not_hold_up_another() {
+    let mut config = config("127.0.0.1");
+    config.streams.work_budget = 8;
+    let server = Server::with(config, 1);
+    let mut busy = server.connect();
+    let mut quick = server.connect();
+    let flood = b"quiet flood\n".repeat(5_000);
+    busy.write_all(&flood).unwrap();
+    assert_eq!(ask(&mut quick, "quick\n"), "quick\n");
+    assert_eq!(ask(&mut busy, "end\n"), "end\n");
+    assert_eq!(server.counts().tcp_messages_in, 5_002);
+}
+
+#[test]
+fn a_reset_is_noticed() {
+    let server = Server::start(1);
+    let mut stream = server.connect();
+    assert_eq!(ask(&mut stream, "hello\n"), "hello\n");
+    // Unread input at close makes the kernel send a reset.
+    stream.write_all(b"unread\n").unwrap();
+    let mut one = [0; 1];
+    stream.read_exact(&mut one).unwrap();
+    drop(stream);
+    server.wait_count("the close", |c| c.tcp_closed_peer == 1 && c.tcp_open == 0);
+}
