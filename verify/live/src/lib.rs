@@ -1,1 +1,62 @@
-//! live
+//! The harness of the live tests: it starts the real `strowger` on a loopback address of its own
+//! and talks to it from raw sockets, the way phones and attackers do.
+//!
+//! A test names what it wants with [`Setup`], gets a [`Server`], and opens [`Link`]s to it over UDP
+//! or TCP. Nothing here sleeps for a fixed time: every wait polls a condition up to a generous
+//! deadline. Every server has its own addresses, so tests run side by side.
+//!
+//! The binary is the one named by `STROWGER_BIN`, else `strowger` beside the test in cargo's target
+//! folder, which is built first when cargo is at hand.
+#![allow(clippy::disallowed_methods, reason = "a harness for a running server lives on clocks and threads")]
+#![allow(clippy::unwrap_used, reason = "a harness that cannot go on must fail the test")]
+
+mod digest;
+mod http;
+mod link;
+mod server;
+mod sip;
+
+pub use digest::{Credentials, answer, sha256_answer};
+pub use http::{Answer, http};
+pub use link::{Link, Listener};
+pub use server::{Server, Setup, binary, fresh_ip, run};
+pub use sip::{Msg, Req, unique};
+
+use std::time::{Duration, Instant};
+
+/// How long a test waits for something that must happen. Generous: the machine may be busy.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The two transports that every server here listens on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Via {
+    /// Datagrams.
+    Udp,
+    /// One connection.
+    Tcp,
+}
+
+impl Via {
+    /// Both transports, for tests that must hold over each.
+    pub const BOTH: [Self; 2] = [Self::Udp, Self::Tcp];
+
+    /// The name as it stands in a Via header field.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Udp => "UDP",
+            Self::Tcp => "TCP",
+        }
+    }
+}
+
+/// Poll `ready` until it gives something or [`PATIENCE`] is over.
+pub fn eventually<T>(what: &str, mut ready: impl FnMut() -> Option<T>) -> T {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = ready() {
+            return found;
+        }
+        assert!(Instant::now() < end, "never happened: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}

@@ -1,0 +1,337 @@
+//! Starting, killing and restarting the server under test.
+
+use crate::{Link, PATIENCE, Req, Via};
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, Instant};
+
+/// A loopback address that no other test of this run uses. Each process has a block of 1,024 of its
+/// own by its process id, so several runs can share a machine.
+pub fn fresh_ip() -> Ipv4Addr {
+    static NEXT: AtomicU32 = AtomicU32::new(1);
+    loop {
+        let n = NEXT.fetch_add(1, Ordering::Relaxed);
+        assert!(n < 1024, "a test file uses more than 1,000 addresses");
+        let block = 256 + std::process::id() % 15_000;
+        let [a, b, c, d] = (Ipv4Addr::new(127, 0, 0, 0).to_bits() + block * 1024 + n).to_be_bytes();
+        if d != 0 && d != 255 {
+            return Ipv4Addr::new(a, b, c, d);
+        }
+    }
+}
+
+/// The binary under test, built once per test process unless `STROWGER_BIN` names it.
+pub fn binary() -> &'static Path {
+    static FOUND: OnceLock<PathBuf> = OnceLock::new();
+    FOUND.get_or_init(|| {
+        if let Some(named) = std::env::var_os("STROWGER_BIN") {
+            return PathBuf::from(named);
+        }
+        // This test is target/PROFILE/deps/NAME; the binary is target/PROFILE/strowger.
+        let exe = std::env::current_exe().unwrap();
+        let profile = exe.parent().and_then(Path::parent).unwrap().to_path_buf();
+        if let Some(cargo) = std::env::var_os("CARGO") {
+            let mut build = Command::new(cargo);
+            build.args(["build", "--quiet", "--package", "strowger", "--bin", "strowger"]);
+            if profile.file_name() == Some(OsStr::new("release")) {
+                build.arg("--release");
+            }
+            let status = build.current_dir(env!("CARGO_MANIFEST_DIR")).status().unwrap();
+            assert!(status.success(), "the server does not build");
+        }
+        let path = profile.join("strowger");
+        assert!(path.exists(), "no {}: build it with `cargo build`", path.display());
+        path
+    })
+}
+
+/// Run the binary with `args` to its end and return what it said.
+pub fn run<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Output {
+    Command::new(binary()).args(args).stdin(Stdio::null()).output().unwrap()
+}
+
+/// What a test wants its server to be. The default: challenges on, domain `example.com`, one worker,
+/// no user.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    auth: bool,
+    domains: Vec<String>,
+    workers: usize,
+    config: Option<String>,
+    users: Vec<(String, String, String)>,
+    limits: Vec<String>,
+    env: Vec<(String, String)>,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self {
+            auth: true,
+            domains: vec!["example.com".into()],
+            workers: 1,
+            config: None,
+            users: Vec::new(),
+            limits: Vec::new(),
+            env: Vec::new(),
+        }
+    }
+}
+
+impl Setup {
+    /// The default, see [`Setup`].
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A server that challenges nobody.
+    pub fn open() -> Self {
+        Self::new().auth(false)
+    }
+
+    /// `--auth on` or `--auth off`.
+    pub fn auth(mut self, on: bool) -> Self {
+        self.auth = on;
+        self
+    }
+
+    /// One more domain beside `example.com`.
+    pub fn domain(mut self, name: &str) -> Self {
+        self.domains.push(name.into());
+        self
+    }
+
+    /// Number of worker threads.
+    pub fn workers(mut self, n: usize) -> Self {
+        self.workers = n;
+        self
+    }
+
+    /// Text of the configuration file. `{IP}` becomes the server's address, `{DIR}` its folder.
+    pub fn config(mut self, text: &str) -> Self {
+        self.config = Some(text.into());
+        self
+    }
+
+    /// A subscriber of `example.com`.
+    pub fn user(mut self, name: &str, password: &str) -> Self {
+        self.users.push((name.into(), "example.com".into(), password.into()));
+        self
+    }
+
+    /// A resource limit in `prlimit`'s words, for example `--nofile=64:64`.
+    pub fn limit(mut self, option: &str) -> Self {
+        self.limits.push(option.into());
+        self
+    }
+
+    /// An environment variable of the server.
+    pub fn env(mut self, name: &str, value: &str) -> Self {
+        self.env.push((name.into(), value.into()));
+        self
+    }
+
+    /// Start it and wait until it says that it is ready.
+    pub fn start(self) -> Server {
+        Server::start(self)
+    }
+}
+
+/// A running server; killed when dropped.
+#[derive(Debug)]
+pub struct Server {
+    setup: Setup,
+    ip: Ipv4Addr,
+    dir: PathBuf,
+    child: Option<Child>,
+    log: Arc<Mutex<Vec<String>>>,
+}
+
+impl Server {
+    fn start(setup: Setup) -> Self {
+        let ip = fresh_ip();
+        let dir = std::env::temp_dir().join(format!("strowger-live-{}-{ip}", std::process::id()));
+        std::fs::create_dir_all(dir.join("data")).unwrap();
+        let mut server = Self { setup, ip, dir, child: None, log: Arc::default() };
+        server.import_users();
+        server.write_config(server.setup.config.clone().as_deref());
+        server.spawn();
+        server
+    }
+
+    fn import_users(&self) {
+        if self.setup.users.is_empty() {
+            return;
+        }
+        let mut csv = String::from("username,domain,password\n");
+        for (user, domain, password) in &self.setup.users {
+            csv.push_str(&format!("{user},{domain},{password}\n"));
+        }
+        let file = self.dir.join("users.csv");
+        std::fs::write(&file, csv).unwrap();
+        let out =
+            run([OsStr::new("user"), "import".as_ref(), file.as_ref(), "--data-dir".as_ref(), self.data().as_ref()]);
+        assert!(out.status.success(), "user import failed: {}", String::from_utf8_lossy(&out.stderr));
+    }
+
+    /// Replace the configuration file (a reload is the test's business).
+    pub fn write_config(&self, text: Option<&str>) {
+        if let Some(text) = text {
+            let text = text.replace("{IP}", &self.ip.to_string()).replace("{DIR}", &self.dir.to_string_lossy());
+            std::fs::write(self.config_file(), text).unwrap();
+        }
+    }
+
+    fn spawn(&mut self) {
+        let mut command = if self.setup.limits.is_empty() {
+            Command::new(binary())
+        } else {
+            let mut limited = Command::new("prlimit");
+            limited.args(&self.setup.limits).arg(binary());
+            limited
+        };
+        command.arg("serve");
+        if self.setup.config.is_some() {
+            command.arg("--config").arg(self.config_file());
+        }
+        for transport in ["udp", "tcp"] {
+            command.args(["--listen", &format!("{transport}:{}", self.sip())]);
+        }
+        for domain in &self.setup.domains {
+            command.args(["--domain", domain]);
+        }
+        command.arg("--data-dir").arg(self.data());
+        command.args(["--workers", &self.setup.workers.to_string()]);
+        command.args(["--admin", &self.admin().to_string()]);
+        command.args(["--auth", if self.setup.auth { "on" } else { "off" }]);
+        command.envs(self.setup.env.iter().map(|(k, v)| (k, v)));
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let stderr = child.stderr.take().unwrap();
+        self.log.lock().unwrap().clear();
+        let log = Arc::clone(&self.log);
+        std::thread::spawn(move || {
+            for line in BufReader::new(stderr).split(b'\n').map_while(Result::ok) {
+                log.lock().unwrap().push(String::from_utf8_lossy(&line).into_owned());
+            }
+        });
+        self.child = Some(child);
+        self.await_ready();
+    }
+
+    fn await_ready(&mut self) {
+        let end = Instant::now() + 3 * PATIENCE;
+        while !self.log_has("ready") {
+            if let Ok(Some(status)) = self.child.as_mut().unwrap().try_wait() {
+                panic!("the server ended with {status} before it was ready:\n{}", self.log_text());
+            }
+            assert!(Instant::now() < end, "the server never said that it is ready:\n{}", self.log_text());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Where it takes SIP over UDP and TCP.
+    pub fn sip(&self) -> SocketAddr {
+        (self.ip, 5060).into()
+    }
+
+    /// Where its admin API listens.
+    pub fn admin(&self) -> SocketAddr {
+        (self.ip, 8080).into()
+    }
+
+    /// Its own address.
+    pub fn ip(&self) -> Ipv4Addr {
+        self.ip
+    }
+
+    /// Its data folder.
+    pub fn data(&self) -> PathBuf {
+        self.dir.join("data")
+    }
+
+    /// Its configuration file.
+    pub fn config_file(&self) -> PathBuf {
+        self.dir.join("strowger.toml")
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.child.as_ref().unwrap().id()
+    }
+
+    /// Has any line of its standard error this text?
+    pub fn log_has(&self, text: &str) -> bool {
+        self.log.lock().unwrap().iter().any(|line| line.contains(text))
+    }
+
+    /// All of its standard error so far.
+    pub fn log_text(&self) -> String {
+        self.log.lock().unwrap().join("\n")
+    }
+
+    /// kill -9, as a crash.
+    pub fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
+
+    /// Start it again on the same addresses and data.
+    pub fn restart(&mut self) {
+        self.kill();
+        self.spawn();
+    }
+
+    /// Send a signal by its name, for example `TERM`.
+    pub fn signal(&self, name: &str) {
+        let status = Command::new("kill").args([&format!("-{name}"), &self.pid().to_string()]).status().unwrap();
+        assert!(status.success(), "kill -{name} failed");
+    }
+
+    /// Has the process ended, and how?
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.as_mut().and_then(|child| child.try_wait().unwrap())
+    }
+
+    /// `strowger ctl ARGS --admin ... `: its output.
+    pub fn ctl(&self, args: &[&str]) -> Output {
+        let admin = self.admin().to_string();
+        run([&["ctl"], args, &["--admin", &admin]].concat())
+    }
+
+    /// A phone or attacker of its own address, connected to this server.
+    pub fn link(&self, via: Via) -> Link {
+        Link::open(via, self.sip())
+    }
+
+    /// The server must answer an OPTIONS of a newcomer, whatever happened before.
+    pub fn assert_alive(&self, after: &str) {
+        let mut link = self.link(Via::Udp);
+        let ping = Req::new("OPTIONS", "sip:example.com", &link);
+        link.send(&ping.bytes());
+        assert!(
+            link.response_within(&ping, Duration::from_secs(10)).is_some(),
+            "no answer to OPTIONS after {after}\n{}",
+            self.log_text()
+        );
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        if std::thread::panicking() {
+            eprintln!("---- the server on {} said:\n{}\n----", self.ip, self.log_text());
+        }
+        let _ = std::fs::remove_dir_all(&self.dir);
+    }
+}
