@@ -7,6 +7,7 @@
 pub mod breadth;
 pub mod context;
 pub mod locate;
+pub mod loops;
 pub mod rewrite;
 pub mod routes;
 pub mod token;
