@@ -6,3 +6,4 @@
 
 pub mod admin;
 pub mod config;
+pub mod metrics;

@@ -9,6 +9,9 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use toml::de::{DeTable, DeValue};
 
+/// Entries a list may have; lists are searched for doubles one by one.
+const LONGEST_LIST: usize = 10_000;
+
 /// Byte offsets of something in the file.
 pub(super) type Span = Range<usize>;
 
@@ -161,6 +164,11 @@ impl<'d, 'i> Section<'d, 'i> {
             DeValue::Array(array) => array.iter().map(|e| (e.get_ref(), e.span())).collect(),
             single => vec![(single, span)],
         };
+        if elements.len() > LONGEST_LIST {
+            let message = format!("more than {LONGEST_LIST} entries");
+            reader.error(&self.span_of(key), Fault::new(message, "more belongs in a database"));
+            return None;
+        }
         let mut list = Vec::with_capacity(elements.len());
         for (element, span) in elements {
             match parse(element) {

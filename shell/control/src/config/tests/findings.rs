@@ -1,0 +1,239 @@
+//! Configurations that do not work, and what is said about them.
+
+use super::*;
+
+#[test]
+fn everything_wrong_is_reported_at_once_with_its_place() {
+    let text = "\
+listn = [\"udp:0.0.0.0:5060\"]
+workers = \"four\"
+domains = [\"ok.example\", \"not ok\", 5]
+min_expires = 60
+
+[registrar]
+max_bindings = -1
+max_expires = \"soon\"
+
+[proxy]
+mode = \"statefull\"
+
+[[trunk]]
+name = \"a\"
+targts = []
+";
+    let expected = "\
+1:1: unknown key `listn`; did you mean `listen`?
+2:11: expected a number, found a string
+3:26: \"not ok\" is not a host name or address; a name such as \"example.com\", without scheme and port
+3:36: expected a string, found a number; put it in quotes
+4:1: unknown key `min_expires`; `min_expires` belongs in [registrar]
+7:16: -1 is out of range; from 1 to 1000
+8:15: not a length of time; write seconds as a number, or a text such as \"500ms\", \"20s\", \"5m\", \"2h\"
+11:8: unknown value \"statefull\"; did you mean \"stateful\"?
+13:1: trunk without target; add targets = [\"sip:192.0.2.1:5060\"]
+15:1: unknown key `targts` in [trunk]; did you mean `targets`?
+";
+    assert_eq!(errors(text), expected);
+}
+
+#[test]
+fn syntax_errors_do_not_hide_the_others() {
+    let found = errors("workers = \ndomains = [\"a b\"]\nlog = 3\nx = = 1\n");
+    for start in ["1:", "2:12: \"a b\" is not a host", "3:7: `log` is a section", "4:"] {
+        assert!(found.lines().any(|line| line.starts_with(start)), "{start} not in\n{found}");
+    }
+}
+
+#[test]
+fn columns_count_characters() {
+    assert!(errors("# é\ndomains = [\"é\", 1]").contains("2:17: expected a string"));
+}
+
+#[test]
+fn listeners_are_checked() {
+    let cases = [
+        ("tls:0.0.0.0:5061", "transport tls: not in this version"),
+        ("ws:0.0.0.0:80", "transport ws: not in this version"),
+        ("SCTP:0.0.0.0:5060", "transport sctp: not in this version"),
+        ("dccp:0.0.0.0:5060", "unknown transport \"dccp\""),
+        ("udp:localhost:5060", "\"localhost:5060\" is not an IP address and port"),
+        ("udp:0.0.0.0", "is not an IP address and port"),
+        ("udp:0.0.0.0:70000", "is not an IP address and port"),
+        ("udp", "\"udp\" is not a listener"),
+        ("udp:224.0.0.1:5060", "multicast"),
+    ];
+    for (written, expected) in cases {
+        let found = errors(&format!("listen = ['{written}']"));
+        assert!(found.starts_with("1:11: ") && found.contains(expected), "{found}");
+        assert_eq!(found.lines().count(), 1, "{found}");
+        let over = Overrides { listen: vec![written.into()], ..Overrides::default() };
+        let found = lines(&Config::parse("t.toml", "", &over, METHODS).unwrap_err());
+        assert!(found.starts_with("--listen: ") && found.contains(expected), "{found}");
+    }
+    let twice = errors("listen = ['udp:0.0.0.0:5060',\n 'tcp:0.0.0.0:5060', 'udp:0.0.0.0:5060']");
+    assert_eq!(twice, "2:22: duplicate listener; the first is at 1:11; remove one\n");
+    assert!(errors("listen = []").contains("no listener"));
+    good("listen = ['udp:127.0.0.1:0', 'udp:127.0.0.1:0']");
+}
+
+#[test]
+fn advertised_addresses_are_checked() {
+    assert!(errors("advertise = '0.0.0.0'").starts_with("1:13: nobody can send"));
+    assert!(errors("advertise = 'a:0'").contains("has no usable port"));
+    assert!(errors("advertise = 5").starts_with("1:13: expected a string"));
+    let found = errors("[advertise]\n'udp:192.0.2.1:1' = 'a'\n'tls:1.2.3.4:1' = 'a'");
+    assert!(found.contains("2:1: \"udp:192.0.2.1:1\" is not among the listeners"), "{found}");
+    assert!(found.contains("3:1: transport tls: not in this version"), "{found}");
+}
+
+#[test]
+fn a_slip_in_the_challenge_list_is_an_error() {
+    let found = errors("[auth]\nchallenge = ['INVTE', 'REGISTER']");
+    assert_eq!(found, "2:14: unknown method `INVTE`; did you mean `INVITE`?\n");
+    assert!(errors("[auth]\nchallenge = ['invite']").contains("did you mean `INVITE`?"));
+    assert!(errors("[auth]\nchallenge = ['A B']").contains("is not a token"));
+    assert!(errors("[auth]\nchallenge = ['*', 'BYE']").contains("already means every method"));
+    assert!(errors("[auth]\nchallenge = ['BYE', 'BYE']").contains("duplicate method"));
+    assert!(warnings("[auth]\nchallenge = ['FROBNICATE']").contains("does not know"));
+    assert!(warnings("[auth]\nchallenge = []").contains("off in effect"));
+    // Without a list of names there is nothing to compare with.
+    let loose = Config::parse("t", "[auth]\nchallenge = ['INVTE']", &Overrides::default(), &[]).unwrap();
+    assert!(loose.warnings.is_empty());
+}
+
+#[test]
+fn expiry_limits_must_be_in_order() {
+    assert!(errors("[registrar]\nmin_expires = 9000").starts_with("2:15: min_expires (9000s) is above"));
+    assert!(errors("[registrar]\nmax_expires = 30").starts_with("2:15: min_expires (60s) is above"));
+    assert!(errors("[registrar]\ndefault_expires = 30").contains("outside the limits"));
+    assert!(errors("[registrar]\nmin_expires = '1500ms'").contains("not a whole number"));
+    assert!(errors("[registrar]\nmax_expires = 4294967296").contains("out of range"));
+}
+
+#[test]
+fn algorithms_are_checked() {
+    assert!(errors("[auth]\nalgorithms = ['SHA-1']").contains("unknown value \"SHA-1\""));
+    assert!(errors("[auth]\nalgorithms = []").contains("no algorithm"));
+    assert!(errors("[auth]\nalgorithms = ['MD5', 'md5']").contains("duplicate algorithm"));
+    assert!(errors("[auth]\nrealm = 'a\"b'").contains("does not do here"));
+}
+
+#[test]
+fn voicemail_needs_a_target() {
+    assert!(errors("[voicemail]\non = ['busy']").starts_with("1:1: voicemail without target"));
+    assert!(errors("[voicemail]\ntarget = 'sip:v@h'\non = ['sleepy']").contains("one of \"busy\""));
+    // A bad target is reported as such and not as missing too.
+    assert_eq!(errors("[voicemail]\ntarget = 'vm'").lines().count(), 1);
+}
+
+#[test]
+fn targets_are_checked() {
+    let cases = [
+        ("http://x", "is not a SIP URI"),
+        ("192.0.2.1", "is not a SIP URI"),
+        ("sips:192.0.2.1", "sips: not in this version"),
+        ("sip:192.0.2.1;transport=tls", "transport tls: not in this version"),
+        ("sip:192.0.2.1:0", "has no usable port"),
+        ("sip:192.0.2.1:99999", "has no usable port"),
+        ("sip:@192.0.2.1", "has no usable user"),
+        ("sip:a@b@192.0.2.1", "has no usable user"),
+        ("sip:300.0.2.1", "is not a host name or address"),
+        ("sip:2001:db8::1", "needs brackets"),
+        ("sip:a b", "is not a plain SIP URI"),
+        ("sip:a?Route=x", "is not a plain SIP URI"),
+        ("sip:", "is not a host name"),
+    ];
+    for (uri, expected) in cases {
+        let found = errors(&format!("[[trunk]]\nname='a'\nprefixes=['0']\ntargets=['{uri}']"));
+        assert!(found.starts_with("4:10: ") && found.contains(expected), "{uri}: {found}");
+    }
+}
+
+#[test]
+fn trunks_must_be_clear() {
+    assert!(errors("[[trunk]]\ntargets=['sip:h']").contains("trunk without name"));
+    assert!(errors("[[trunk]]\nname='a'\ntargets=[]").contains("`targets` is empty"));
+    assert!(errors("[trunk]\nname='a'").contains("write each as [[trunk]]"));
+    let trunk =
+        |name: &str, rest: &str| format!("[[trunk]]\nname='{name}'\ntargets=['sip:192.0.2.1']\n{rest}\n");
+    let two = |a: &str, b: &str| errors(&format!("{}{}", trunk("a", a), trunk("b", b)));
+    assert!(two("prefixes=['+4']", "prefixes=['+4']").contains("prefix \"+4\" is already taken at 4:11"));
+    assert!(two("domains=['x.example']", "domains=['X.example']").contains("already taken"));
+    assert!(errors(&format!("{}{}", trunk("a", ""), trunk("a", ""))).contains("trunk name \"a\""));
+    let own = format!("domains=['x.example']\n{}", trunk("a", "domains=['x.example']"));
+    assert!(errors(&own).contains("domain \"x.example\" is already taken"));
+    for source in ["0.0.0.0/0", "::/0"] {
+        assert!(errors(&trunk("a", &format!("sources=['{source}']"))).contains("trust every sender"));
+    }
+    assert!(errors(&trunk("a", "sources=['10.0.0.1/8']")).contains("write \"10.0.0.0/8\""));
+    for source in ["10.0.0.0/33", "10.0.0", "carrier.example", "10.0.0.0/-1", "::/129"] {
+        assert!(errors(&trunk("a", &format!("sources=['{source}']"))).contains("not a block"), "{source}");
+    }
+    assert!(errors(&trunk("a", "prefixes=['4 4']")).contains("user part"));
+    assert!(errors(&trunk("a", "retry_on=['200']")).contains("no reason to retry"));
+    assert!(warnings(&trunk("a", "")).contains("serves no prefix"));
+    let named = "[[trunk]]\nname='a'\nprefixes=['0']\ntargets=['sip:gw.example']";
+    assert!(warnings(named).contains("requests from \"gw.example\" are not trusted"));
+}
+
+#[test]
+fn routes_must_be_clear() {
+    assert!(errors("[[route]]\nuser='a'").contains("route without target"));
+    assert!(errors("[[route]]\ntargets=['sip:h']").contains("matches everything"));
+    assert!(errors("[[route]]\nuser='a'\nprefix='b'\ntargets=['sip:h']").contains("not both"));
+    assert!(errors("[[route]]\nuser='a'\nredirect=['sip:h']\ntargets=['sip:h']").contains("not both"));
+    let twice = "[[route]]\nuser='a'\ntargets=['sip:h']\n";
+    assert!(errors(&twice.repeat(2)).contains("route for user \"a\" is already taken at 1:1"));
+}
+
+#[test]
+fn the_admin_api_stays_on_loopback_unless_told() {
+    let found = errors("[admin]\nlisten = '0.0.0.0:8080'");
+    assert!(found.starts_with("2:10: the admin API would listen on 0.0.0.0:8080"), "{found}");
+    let told = "[admin]\nlisten = '0.0.0.0:8080'\nallow_remote = true";
+    assert!(warnings(told).contains("set token_file"));
+    assert!(!warnings(&format!("{told}\ntoken_file = 't'")).contains("set token_file"));
+    let over = Overrides { admin: Some("192.0.2.1:80".into()), ..Overrides::default() };
+    let found = lines(&Config::parse("t.toml", "", &over, METHODS).unwrap_err());
+    assert!(found.starts_with("--admin: the admin API would listen"), "{found}");
+    assert!(errors("[admin]\nlisten = 'localhost:1'").contains("or \"off\""));
+    assert!(errors("listen = ['tcp:0.0.0.0:8080']").contains("takes the admin address 127.0.0.1:8080"));
+    good("listen = ['udp:0.0.0.0:8080']");
+}
+
+#[test]
+fn odd_timers_are_noticed() {
+    assert!(errors("[timers]\nt1 = 0").contains("out of range; from 10ms to 60s"));
+    assert!(errors("[timers]\nt1 = 5").contains("t2 (4s) is below t1 (5s)"));
+    assert!(errors("[timers]\nt1 = 1.5").contains("not a length of time"));
+    assert!(errors("[timers]\nt1 = '99999999999999999999s'").contains("not a length of time"));
+    assert!(errors("[timers]\nt1 = '18446744073709551615h'").contains("not a length of time"));
+    assert!(warnings("[proxy]\ntimer_c = 60").contains("shorter than RFC 3261 allows"));
+}
+
+#[test]
+fn command_line_errors_join_those_of_the_file() {
+    let over = Overrides {
+        domains: vec!["a b".into()],
+        workers: Some(5000),
+        admin: Some("x".into()),
+        ..Overrides::default()
+    };
+    let found = lines(&Config::parse("t.toml", "listn = 1", &over, METHODS).unwrap_err());
+    let starts: Vec<&str> = found.lines().filter_map(|line| line.split(": ").next()).collect();
+    assert_eq!(starts, ["1:1", "--domain", "--workers", "--admin"], "{found}");
+}
+
+#[test]
+fn hostile_text_is_escaped_and_cut_in_messages() {
+    let found = errors(&format!("domains = [\"\\u001b[31m{}\"]", "x".repeat(500)));
+    assert!(!found.contains('\u{1b}') && found.len() < 300, "{found}");
+}
+
+#[test]
+fn endless_lists_are_refused_before_they_are_compared() {
+    let many = "'a',".repeat(10_001);
+    assert_eq!(errors(&format!("domains = [{many}]")).lines().count(), 1);
+    let many = "[[route]]\nuser='a'\ntargets=['sip:h']\n".repeat(10_001);
+    assert!(errors(&many).contains("more than 10000 routes"));
+}

@@ -1,0 +1,198 @@
+//! Configurations that work.
+
+use super::*;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use wire::Transport;
+
+fn secs(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+#[test]
+fn no_file_at_all_is_enough() {
+    let loaded = Config::load(None, &Overrides::default(), METHODS).unwrap();
+    assert_eq!(loaded.config, Config::default());
+    assert!(loaded.warnings.is_empty());
+    assert_eq!(loaded.file, None);
+    let listen: Vec<String> = loaded.config.listen.iter().map(|l| l.to_string()).collect();
+    assert_eq!(listen, ["udp:0.0.0.0:5060", "tcp:0.0.0.0:5060", "udp:[::]:5060", "tcp:[::]:5060"]);
+    assert!(loaded.config.listen.iter().all(|l| l.optional == l.address.is_ipv6()));
+}
+
+#[test]
+fn the_defaults_are_safe() {
+    let config = good("");
+    assert!(config.auth.enabled && config.auth.bind_from);
+    assert_eq!(config.auth.challenge, Challenge::All);
+    assert_eq!(config.auth.algorithms, [Algorithm::Md5]);
+    assert_eq!(config.admin.listen, Some("127.0.0.1:8080".parse().unwrap()));
+    assert!(!config.admin.allow_remote);
+    assert!(config.trunks.is_empty() && config.routes.is_empty() && config.voicemail.is_none());
+    assert_eq!(config.store.on_failure, OnStoreFailure::Refuse);
+}
+
+#[test]
+fn every_section_arrives() {
+    let config = good(FULL);
+    assert_eq!(config.domains, ["example.com", "example.org"]);
+    assert_eq!(config.aliases, ["sip1.example.com", "192.0.2.10", "[2001:db8::1]"]);
+    assert_eq!(config.workers, 4);
+    assert_eq!(config.listen[0].advertise.as_ref().unwrap().to_string(), "sip.example.com:5062");
+    assert_eq!(config.listen[1].advertise, None);
+    assert_eq!(config.listen[1].transport, Transport::Tcp);
+    assert_eq!(config.auth.algorithms, [Algorithm::Sha256, Algorithm::Md5]);
+    assert_eq!(config.auth.nonce_lifetime, secs(120));
+    assert_eq!(config.registrar.max_expires, secs(3600));
+    assert_eq!(config.registrar.service_route, ["sip:edge.example.com;lr"]);
+    assert_eq!((config.proxy.mode, config.proxy.fork), (ProxyMode::Redirect, Fork::Serial));
+    assert_eq!(config.proxy.timer_c, secs(240));
+    assert_eq!(config.timers.t1, Duration::from_millis(100));
+    assert_eq!(config.limits.message_bytes, 8192);
+    assert_eq!(config.dns.servers[0], "192.0.2.53:53".parse().unwrap());
+    assert_eq!(config.dns.servers[1], "[2001:db8::53]:5353".parse().unwrap());
+    assert_eq!((config.log.level, config.log.format), (Level::Debug, LogFormat::Json));
+    assert_eq!(config.store.on_failure, OnStoreFailure::Accept);
+    let voicemail = config.voicemail.unwrap();
+    assert_eq!(voicemail.on, [Divert::Busy, Divert::NoAnswer]);
+    assert_eq!(voicemail.no_answer_timeout, Duration::from_millis(1500));
+    assert_eq!(voicemail.target.user.as_deref(), Some("vm"));
+    assert_eq!(voicemail.target.transport, Some(Transport::Tcp));
+}
+
+#[test]
+fn trunks_and_routes_arrive() {
+    let config = good(FULL);
+    let trunk = &config.trunks[0];
+    assert_eq!((trunk.name.as_str(), trunk.strip, trunk.prepend.as_str()), ("carrier", 1, "0"));
+    assert_eq!(trunk.targets[1].ip(), Some("2001:db8::20".parse().unwrap()));
+    assert_eq!(trunk.targets[1].port, Some(5070));
+    assert_eq!(trunk.retry_on, [Retry::Status(503), Retry::Status(500), Retry::Timeout]);
+    assert_eq!(config.routes[0].user.as_deref(), Some("info"));
+    assert!(matches!(&config.routes[0].action, RouteAction::Redirect(c) if c.len() == 1));
+    assert!(matches!(&config.routes[1].action, RouteAction::Forward(t) if t[0].port == Some(5080)));
+}
+
+#[test]
+fn trunk_sources_default_to_the_targets() {
+    let text = "[[trunk]]\nname='a'\nprefixes=['0']\ntargets=['sip:192.0.2.1','sip:[2001:db8::1]:5061']";
+    let trunk = &good(text).trunks[0];
+    let sources: Vec<String> = trunk.sources.iter().map(|s| s.to_string()).collect();
+    assert_eq!(sources, ["192.0.2.1/32", "2001:db8::1/128"]);
+    assert!(trunk.sources[0].contains("192.0.2.1".parse().unwrap()));
+    assert!(trunk.sources[0].contains("::ffff:192.0.2.1".parse().unwrap()));
+    assert!(!trunk.sources[0].contains("192.0.2.2".parse().unwrap()));
+    assert!(!trunk.sources[0].contains("2001:db8::1".parse().unwrap()));
+}
+
+#[test]
+fn blocks_of_addresses() {
+    let block = |text: &str| values::cidr(text).unwrap();
+    let inside = |net: &str, ip: &str| block(net).contains(ip.parse::<IpAddr>().unwrap());
+    assert!(inside("10.0.0.0/8", "10.255.0.1") && !inside("10.0.0.0/8", "11.0.0.1"));
+    assert!(inside("0.0.0.0/0", "203.0.113.9") && !inside("0.0.0.0/0", "::1"));
+    assert!(inside("2001:db8::/32", "2001:db8:ffff::1") && !inside("2001:db8::/32", "2001:db9::1"));
+    assert!(inside("::/0", "2001:db9::1"));
+}
+
+#[test]
+fn one_value_may_stand_for_a_list() {
+    let config = good("domains = 'example.com'\nlisten = 'udp:127.0.0.1:0'");
+    assert_eq!(config.domains, ["example.com"]);
+    assert_eq!(config.listen.len(), 1);
+}
+
+#[test]
+fn one_advertised_address_serves_all_listeners() {
+    let config = good("advertise = 'sip.example.com'");
+    assert!(config.listen.iter().all(|l| l.advertise.as_ref().unwrap().host == "sip.example.com"));
+}
+
+#[test]
+fn star_challenges_everything() {
+    let config = good("[auth]\nchallenge = ['*']");
+    assert_eq!(config.auth.challenge, Challenge::All);
+    assert!(config.auth.challenge.covers(b"ANYTHING"));
+    let some = good("[auth]\nchallenge = ['INVITE']").auth.challenge;
+    assert!(some.covers(b"INVITE") && !some.covers(b"BYE") && !some.covers(b"invite"));
+}
+
+#[test]
+fn a_default_expiry_follows_its_limits() {
+    assert_eq!(good("[registrar]\nmax_expires = 600").registrar.default_expires, secs(600));
+    assert_eq!(good("[registrar]\nmin_expires = 5000").registrar.default_expires, secs(5000));
+}
+
+#[test]
+fn the_command_line_wins() {
+    let over = Overrides {
+        listen: vec!["udp:127.0.0.1:5070".into()],
+        domains: vec!["LAB.example".into(), "lab.example".into()],
+        data_dir: Some(PathBuf::from("/tmp/x")),
+        workers: Some(2),
+        admin: Some("127.0.0.1:0".into()),
+        auth: Some(false),
+    };
+    let loaded = Config::parse("t.toml", FULL, &over, METHODS).unwrap();
+    let config = loaded.config;
+    // The advertise table of the file names listeners that are gone; that is no error here.
+    assert_eq!(config.listen.len(), 1);
+    assert_eq!(config.listen[0].address, "127.0.0.1:5070".parse::<SocketAddr>().unwrap());
+    assert_eq!(config.domains, ["lab.example"]);
+    assert_eq!(config.data_dir, Path::new("/tmp/x"));
+    assert_eq!(config.workers, 2);
+    assert_eq!(config.admin.listen, Some("127.0.0.1:0".parse().unwrap()));
+    assert!(!config.auth.enabled);
+    assert_eq!(loaded.warnings.len(), 1, "authentication off is worth a warning");
+    let off = Overrides { admin: Some("off".into()), ..Overrides::default() };
+    assert_eq!(Config::parse("t", "", &off, METHODS).unwrap().config.admin.listen, None);
+}
+
+#[test]
+fn paths_are_meant_from_where_the_file_is() {
+    let dir = std::env::temp_dir().join(format!("strowger-config-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let file = dir.join("strowger.toml");
+    std::fs::write(&file, "data_dir = 'd'\n[admin]\ntoken_file = '/abs/token'").unwrap();
+    let loaded = Config::load(Some(&file), &Overrides::default(), METHODS).unwrap();
+    assert_eq!(loaded.config.data_dir, dir.join("d"));
+    assert_eq!(loaded.config.admin.token_file.as_deref(), Some(Path::new("/abs/token")));
+    assert_eq!(loaded.file.as_deref(), Some(file.as_path()));
+    std::fs::write(&file, b"domains = ['\xff']").unwrap();
+    let errors = Config::load(Some(&file), &Overrides::default(), METHODS).unwrap_err();
+    assert!(errors[0].message.starts_with("not UTF-8"), "{}", errors[0]);
+    std::fs::remove_dir_all(&dir).unwrap();
+    let errors = Config::load(Some(&file), &Overrides::default(), METHODS).unwrap_err();
+    assert!(errors[0].message.starts_with("cannot read"), "{}", errors[0]);
+}
+
+#[test]
+fn what_is_rendered_reads_back_the_same() {
+    for text in ["", FULL] {
+        let config = good(text);
+        let rendered = config.render_effective();
+        let mut again = good(&rendered);
+        // The default listeners may be missing on a system; written ones may not.
+        for (listener, before) in again.listen.iter_mut().zip(&config.listen) {
+            listener.optional = before.optional;
+        }
+        assert_eq!(again, config, "{rendered}");
+    }
+}
+
+#[test]
+fn a_reload_changes_all_or_nothing() {
+    let old = good(FULL);
+    let live = FULL.replace("fork = \"serial\"", "fork = \"parallel\"").replace("debug", "warn");
+    let report = plan_reload(&old, &read(&live).unwrap()).unwrap();
+    assert_eq!(report.changed, ["proxy", "log"]);
+    assert_eq!(plan_reload(&old, &read(FULL).unwrap()).unwrap(), ReloadReport::default());
+
+    let refused = live.replace("workers = 4", "workers = 5").replace("cache = 7", "cache = 8");
+    let errors = plan_reload(&old, &read(&refused).unwrap()).unwrap_err();
+    let where_: Vec<(u32, &str)> = errors.iter().map(|e| (e.line, e.message.as_str())).collect();
+    assert_eq!(where_.len(), 2);
+    assert!(where_[0].0 == 5 && where_[0].1.starts_with("`workers` cannot change"), "{where_:?}");
+    assert!(where_[1].1.starts_with("`dns` cannot change"), "{where_:?}");
+}

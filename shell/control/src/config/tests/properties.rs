@@ -1,0 +1,98 @@
+//! What holds for every text.
+
+use super::super::keys::KEYS;
+use super::*;
+use proptest::prelude::*;
+
+/// A key of a section, with a value that may or may not fit.
+fn line() -> impl Strategy<Value = String> {
+    let keys: Vec<&'static str> = KEYS.iter().flat_map(|(_, keys)| keys.iter().copied()).collect();
+    let value = prop_oneof![
+        any::<i64>().prop_map(|n| n.to_string()),
+        any::<bool>().prop_map(|b| b.to_string()),
+        "[ -~]{0,20}".prop_map(|t| format!("{t:?}")),
+        "[a-z0-9.:@/;=-]{0,20}".prop_map(|t| format!("[\"sip:{t}\", \"{t}\"]")),
+        Just("[[]]".to_owned()),
+        Just("{ a = 1 }".to_owned()),
+        Just("1979-05-27".to_owned()),
+        Just("1e300".to_owned()),
+    ];
+    let header = prop::sample::select(KEYS).prop_map(|(section, _)| match section {
+        "" => String::new(),
+        section @ ("trunk" | "route") => format!("[[{section}]]"),
+        section => format!("[{section}]"),
+    });
+    prop_oneof![
+        4 => (prop::sample::select(keys), value).prop_map(|(key, value)| format!("{key} = {value}")),
+        1 => header,
+        1 => "[ -~]{0,30}",
+    ]
+}
+
+/// Whatever comes out is either usable or says where it is wrong, inside the text.
+fn check(text: &str) {
+    match read(text) {
+        Ok(loaded) => {
+            let rendered = loaded.config.render_effective();
+            let again = good(&rendered);
+            assert_eq!(again.render_effective(), rendered);
+        }
+        Err(errors) => {
+            assert!(!errors.is_empty());
+            let lines = u32::try_from(text.split('\n').count()).unwrap();
+            for error in errors {
+                assert!((1..=lines + 1).contains(&error.line), "{error} of {lines} lines");
+                assert!(error.column >= 1);
+                assert!(!error.message.is_empty());
+            }
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_text_is_read_or_refused(text in any::<String>()) {
+        check(&text);
+    }
+
+    #[test]
+    fn any_lines_are_read_or_refused(lines in prop::collection::vec(line(), 0..12)) {
+        check(&lines.join("\n"));
+    }
+
+    #[test]
+    fn a_good_file_with_one_wrong_octet(at in 0..FULL.len(), octet in 0x20u8..0x7f) {
+        let mut bytes = FULL.as_bytes().to_vec();
+        bytes[at] = octet;
+        check(std::str::from_utf8(&bytes).unwrap());
+    }
+
+    #[test]
+    fn a_good_file_cut_short(at in 0..FULL.len()) {
+        check(&FULL[..at]);
+    }
+}
+
+#[test]
+fn the_list_of_keys_is_what_is_read() {
+    for (section, keys) in KEYS {
+        let header = match *section {
+            "" => String::new(),
+            "trunk" | "route" => format!("[[{section}]]\n"),
+            section => format!("[{section}]\n"),
+        };
+        for key in *keys {
+            // A date fits no key, so a known key is refused for its value and never as unknown.
+            let found = errors(&format!("{header}{key} = 1979-05-27"));
+            assert!(!found.contains("unknown key"), "[{section}] {key}: {found}");
+        }
+        let found = errors(&format!("{header}qqqqqqqq = 1"));
+        let known = found.split("known here: ").nth(1).unwrap().lines().next().unwrap();
+        let mut asked: Vec<&str> = known.split(", ").collect();
+        asked.retain(|name| !KEYS.iter().any(|(section, _)| section == name));
+        let mut listed = keys.to_vec();
+        asked.sort_unstable();
+        listed.sort_unstable();
+        assert_eq!(asked, listed, "[{section}]");
+    }
+}
