@@ -103,6 +103,7 @@ impl<'a> Registration<'a> {
         if let What::Fetch = self.what {
             table.bindings(self.aor, now, |b| success.contact(&b));
         } else {
+            table.wake(now);
             let mut snapshot = table.snapshot(self.aor);
             let body = std::mem::take(&mut snapshot.body);
             let mut update = Update { drafts: Vec::new(), gone: Vec::new() };

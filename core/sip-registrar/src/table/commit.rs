@@ -104,8 +104,8 @@ impl Table {
             return Err(TableFull);
         }
         self.number_agents(drafts);
-        // Stable, so that bindings of equal preference keep their order.
-        drafts.sort_by_key(|d| core::cmp::Reverse(d.binding.q));
+        // The newest first among equals: of several flows of one phone it is the likeliest to work.
+        drafts.sort_by_key(|d| (core::cmp::Reverse(d.binding.q), !d.is_touched()));
         self.write(snapshot, aor, drafts)?;
         for binding in gone {
             self.forget(binding);

@@ -71,8 +71,8 @@ impl Table {
     }
 
     /// Calls `visit` with each live binding of `aor`, highest q first: equal values in a row are one
-    /// group to fork to in parallel (RFC 3261 section 16.6), in no particular order. Answers how many
-    /// there were.
+    /// group to fork to in parallel (RFC 3261 section 16.6), the most recently registered first.
+    /// Answers how many there were.
     pub fn bindings(&self, aor: &[u8], now: Time, visit: impl FnMut(BindingView<'_>)) -> usize {
         match self.index.find(&self.slab, self.index.hash(aor), aor) {
             Some(handle) => self.visit(handle, now, visit),
@@ -147,7 +147,9 @@ impl Table {
     }
 
     /// Puts back what a store kept, at start: inserts the record or replaces the one with its key.
-    /// Reports no change. A record whose time is over is forgotten by the next [`Table::expire`].
+    /// Reports no change. A record whose time is over is forgotten by the next [`Table::expire`],
+    /// which reports that. A table that was told the time, by an `expire` while it was empty, files
+    /// each record under its end at once; else the first sweeps have to look at all of them.
     pub fn restore(&mut self, record: &Record) -> Result<(), TableFull> {
         let mut snapshot = self.snapshot(&record.aor);
         let old = std::mem::take(&mut snapshot.body);
@@ -190,6 +192,13 @@ impl Table {
             }
         }
         self.wheel.next_due() <= now
+    }
+
+    /// Tells an empty table the time.
+    pub(crate) fn wake(&mut self, now: Time) {
+        if self.is_empty() {
+            self.wheel.due(&mut self.slab, now);
+        }
     }
 
     /// When [`Table::expire`] may next find something; `None` while the table is empty.

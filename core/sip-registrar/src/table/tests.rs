@@ -127,6 +127,21 @@ fn a_refresh_moves_the_end_either_way() {
 }
 
 #[test]
+fn a_table_that_knows_the_time_files_what_it_restores() {
+    let day = Time::from_secs(86_400);
+    let mut table = Table::new([1, 1], usize::MAX, true);
+    let mut changes = Vec::new();
+    assert!(!table.expire(day, 1, &mut changes));
+    for n in 0..1000 {
+        table.restore(&record(n, day + Duration::from_secs(1000))).expect("room");
+    }
+    // Nothing to look at until then: one look would do, and none is needed.
+    assert!(!table.expire(day + Duration::from_secs(990), 1, &mut changes));
+    assert!(table.expire(day + Duration::from_secs(1002), 1, &mut changes));
+    assert_eq!(changes.len(), 1);
+}
+
+#[test]
 fn a_scan_in_portions_misses_nobody_while_the_table_grows() {
     let mut table = filled(1000, |_| Time::from_secs(3600));
     let (mut seen, mut from, mut n) = (BTreeSet::new(), Some(0), 1000);

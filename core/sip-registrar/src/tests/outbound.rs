@@ -47,7 +47,7 @@ fn an_instance_has_one_binding_per_flow() {
     let mut f = Fixture::new();
     f.accept(&[FLOW_1, "Supported: outbound"]);
     f.accept(&[FLOW_2]);
-    assert_eq!(f.map(|b| (b.reg_id, b.is_outbound())), [(1, true), (2, true)]);
+    assert_eq!(f.map(|b| (b.reg_id, b.is_outbound())), [(2, true), (1, true)]);
     // The client comes back at another address: the binding is replaced, not joined.
     f.flow.remote = "203.0.113.5:7".parse().expect("an address");
     f.accept(&["Contact: <sip:alice@10.9.9.9>;reg-id=1;+sip.instance=\"<URN:uuid:aa>\""]);
@@ -64,7 +64,7 @@ fn flows_and_plain_bindings_live_side_by_side() {
     f.accept(&[FLOW_1]);
     f.accept(&[PLAIN]);
     f.accept(&["Contact: <sip:alice@10.0.0.2>;+sip.instance=\"<urn:uuid:AA>\""]);
-    assert_eq!(f.map(|b| b.reg_id), [1, 0], "an instance alone makes no flow");
+    assert_eq!(f.map(|b| b.reg_id), [0, 1], "an instance alone makes no flow");
     f.accept(&["Contact: <sip:alice@10.0.0.2>;expires=0"]);
     assert_eq!(f.map(|b| b.reg_id), [1], "the plain binding goes first");
     f.accept(&[FLOW_2]);
