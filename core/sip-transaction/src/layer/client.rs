@@ -118,7 +118,7 @@ impl Layer {
     /// final response (its ACK and CANCEL are made from them), of others until theirs and only over
     /// UDP. ACK has no transaction (RFC 3261 17.1) and must not be sent with this.
     ///
-    /// False, and nothing is sent, if the id is stale or its request was sent already.
+    /// False, and nothing is sent, if it is one, if the id is stale, or if its request was sent already.
     #[expect(
         clippy::too_many_arguments,
         reason = "a request has this many sides; a struct would only name them twice"
@@ -136,7 +136,7 @@ impl Layer {
         self.now = now.as_micros();
         let number = self.key.method_number(method);
         let Some(client) = self.clients.get_mut(id.slot, id.generation) else { return false };
-        if client.state != State::Reserved {
+        if client.state != State::Reserved || method == Method::Ack {
             return false;
         }
         (client.user, client.flow, client.method) = (user, flow, number);

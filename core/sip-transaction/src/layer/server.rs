@@ -81,6 +81,12 @@ impl Server {
         }
     }
 
+    /// Bytes of its buffer.
+    #[cfg(test)]
+    pub(super) fn kept_bytes(&self) -> usize {
+        self.buffer.capacity()
+    }
+
     /// Keeps a response in place of the one kept before; an empty one keeps none.
     fn keep(&mut self, response: &[u8], pool: &mut Pool) {
         let key_len = usize::from(self.key_len);
@@ -144,7 +150,7 @@ impl Layer {
 
     /// Sends a response of the transaction user and keeps it as long as it may have to be repeated.
     ///
-    /// False, and nothing is sent, if the id is stale, if a final response has been sent (but 2xx to
+    /// False, and nothing is sent, if the id is stale, if there is no such status, if a final response has been sent (but 2xx to
     /// an INVITE are forwarded again until timer L, RFC 6026 7.1), or if RFC 4320 forbids it: to a
     /// non-INVITE request no 1xx but 100, no 100 over UDP before [`Timers::early_trying`], no 408.
     ///
@@ -165,7 +171,8 @@ impl Layer {
         let input = match status {
             100..=199 => ServerInput::Provisional,
             200..=299 => ServerInput::Success,
-            _ => ServerInput::Failure,
+            300..=699 => ServerInput::Failure,
+            _ => return false,
         };
         let step = server.step(input, &self.clock);
         let (ServerAct::Send, Some(state)) = (step.act, step.state) else { return false };

@@ -1,0 +1,223 @@
+use super::*;
+
+#[test]
+fn an_invite_is_new_once_and_its_retransmissions_get_the_last_provisional_response() {
+    let mut b = Bench::new();
+    let invite = Request::new("INVITE", "z9hG4bKa");
+    let id = b.new_server(&invite, udp(1));
+    assert_eq!((b.receive(&invite, udp(1)), b.sent()), (Inbound::Absorbed, vec![]));
+    assert!(b.respond(id, &invite, 100) && b.respond(id, &invite, 180));
+    assert_eq!(b.sent(), [("100".to_owned(), udp(1)), ("180".to_owned(), udp(1))]);
+    assert_eq!(b.receive(&invite, udp(1)), Inbound::Absorbed);
+    assert_eq!(b.sent(), lines(1, "180", udp(1)));
+    assert_eq!(b.layer.is_answered(id), Some(false));
+}
+
+#[test]
+fn a_retransmission_from_elsewhere_is_answered_to_the_first_flow() {
+    let mut b = Bench::new();
+    let invite = Request::new("INVITE", "z9hG4bKa");
+    let id = b.new_server(&invite, udp(1));
+    b.respond(id, &invite, 486);
+    b.sent();
+    assert_eq!(b.receive(&invite, udp(66)), Inbound::Absorbed);
+    assert_eq!(b.receive(&invite, tcp(66)), Inbound::Absorbed);
+    assert_eq!(b.sent(), lines(2, "486", udp(1)));
+    assert_eq!(b.layer.reply_of(id), Some(udp(1)));
+}
+
+#[test]
+fn a_failure_is_repeated_until_acknowledged_and_the_ack_ends_here() {
+    let mut b = Bench::new();
+    let invite = Request::new("INVITE", "z9hG4bKa");
+    let id = b.new_server(&invite, udp(1));
+    b.layer.set_user(id, 77);
+    assert!(b.respond(id, &invite, 486));
+    assert!(!b.respond(id, &invite, 486) && !b.respond(id, &invite, 200) && !b.respond(id, &invite, 180));
+    b.pass(Duration::from_millis(1_600));
+    assert_eq!(b.sent(), lines(3, "486", udp(1)), "at once, after T1, after 3*T1");
+    assert_eq!(b.receive(&invite, udp(1)), Inbound::Absorbed);
+    assert_eq!(b.sent(), lines(1, "486", udp(1)));
+    assert_eq!(b.receive(&invite.method("ACK"), udp(1)), Inbound::Absorbed);
+    b.pass(Duration::from_millis(4_900));
+    assert_eq!(b.receive(&invite.method("ACK"), udp(1)), Inbound::Absorbed, "until timer I");
+    assert_eq!((b.sent(), b.happened()), (vec![], vec![]));
+    b.pass(Duration::from_millis(100) + TICK);
+    assert_eq!(b.happened(), [Event::ServerGone { id, user: 77 }]);
+    b.assert_empty();
+}
+
+#[test]
+fn a_failure_without_ack_ends_with_timer_h() {
+    for reply in [udp(1), tcp(1)] {
+        let mut b = Bench::new();
+        let invite = Request::new("INVITE", "z9hG4bKa");
+        let id = b.new_server(&invite, reply);
+        b.respond(id, &invite, 404);
+        b.pass(T1_X64 - TICK);
+        assert_eq!(b.happened(), []);
+        b.pass(TICK * 2);
+        assert_eq!(b.happened(), [Event::AckTimeout { id, user: 0 }, Event::ServerGone { id, user: 0 }]);
+        let repeated = if reply == udp(1) { 11 } else { 1 };
+        assert_eq!(b.sent(), lines(repeated, "404", reply));
+        b.assert_empty();
+    }
+}
+
+#[test]
+fn over_tcp_an_acknowledged_failure_is_gone_at_once() {
+    let mut b = Bench::new();
+    let invite = Request::new("INVITE", "z9hG4bKa");
+    let id = b.new_server(&invite, tcp(1));
+    b.respond(id, &invite, 404);
+    assert_eq!(b.receive(&invite.method("ACK"), tcp(1)), Inbound::Absorbed);
+    b.pass(TICK);
+    assert_eq!(b.happened(), [Event::ServerGone { id, user: 0 }]);
+}
+
+#[test]
+fn successes_are_forwarded_until_timer_l_and_acks_passed_on() {
+    for reply in [udp(1), tcp(1)] {
+        let mut b = Bench::new();
+        let invite = Request::new("INVITE", "z9hG4bKa");
+        let id = b.new_server(&invite, reply);
+        assert!(b.respond(id, &invite, 200));
+        b.pass(Duration::from_secs(20));
+        assert_eq!(b.sent(), lines(1, "200", reply), "the transaction itself repeats no 2xx");
+        assert!(b.respond(id, &invite, 200), "the transaction user may");
+        assert!(!b.respond(id, &invite, 500) && !b.respond(id, &invite, 183));
+        b.sent();
+        assert_eq!(b.receive(&invite, reply), Inbound::Absorbed);
+        assert_eq!(b.sent(), [], "the UAS repeats its 2xx, not we");
+        // An ACK with the INVITE's own branch is wrong, but seen; RFC 6026 passes it on.
+        assert_eq!(b.receive(&invite.method("ACK"), reply), Inbound::AckOutside);
+        b.pass(Duration::from_secs(12) + TICK);
+        assert_eq!(b.happened(), [Event::ServerGone { id, user: 0 }]);
+        assert!(!b.respond(id, &invite, 200), "the id is stale");
+        b.assert_empty();
+    }
+}
+
+#[test]
+fn a_non_invite_request_is_answered_once_and_its_answer_repeated_until_timer_j() {
+    let mut b = Bench::new();
+    let bye = Request::new("BYE", "z9hG4bKb");
+    let id = b.new_server(&bye, udp(1));
+    assert_eq!((b.receive(&bye, udp(1)), b.sent()), (Inbound::Absorbed, vec![]));
+    assert!(b.respond(id, &bye, 200) && !b.respond(id, &bye, 200) && !b.respond(id, &bye, 500));
+    b.pass(T1_X64 - TICK);
+    assert_eq!(b.receive(&bye, udp(1)), Inbound::Absorbed);
+    assert_eq!(b.sent(), lines(2, "200", udp(1)));
+    b.pass(TICK * 2);
+    assert_eq!(b.happened(), [Event::ServerGone { id, user: 0 }]);
+    assert!(matches!(b.receive(&bye, udp(1)), Inbound::New(_)), "after timer J it is a new request");
+}
+
+#[test]
+fn over_tcp_timer_j_is_zero_and_nothing_is_kept() {
+    let mut b = Bench::new();
+    let bye = Request::new("BYE", "z9hG4bKb");
+    let id = b.new_server(&bye, tcp(1));
+    b.respond(id, &bye, 200);
+    b.pass(TICK);
+    assert_eq!(b.happened(), [Event::ServerGone { id, user: 0 }]);
+    b.assert_empty();
+}
+
+#[test]
+fn rfc_4320_is_kept_whatever_the_transaction_user_says() {
+    let mut b = Bench::new();
+    let options = Request::new("OPTIONS", "z9hG4bKo");
+    let id = b.new_server(&options, udp(1));
+    assert!(!b.respond(id, &options, 180) && !b.respond(id, &options, 408) && !b.respond(id, &options, 100));
+    b.pass(Duration::from_millis(3_499));
+    assert!(!b.respond(id, &options, 100), "before timer E comes to T2");
+    b.pass(Duration::from_millis(1));
+    assert!(b.respond(id, &options, 100));
+    assert_eq!(b.receive(&options, udp(1)), Inbound::Absorbed);
+    assert_eq!(b.sent(), lines(2, "100", udp(1)));
+    let mut b = Bench::new();
+    let id = b.new_server(&options, tcp(1));
+    assert!(b.respond(id, &options, 100), "over TCP at any time");
+    assert!(!b.respond(id, &options, 408) && b.respond(id, &options, 200));
+}
+
+#[test]
+fn statuses_that_do_not_exist_are_not_sent() {
+    let mut b = Bench::new();
+    let invite = Request::new("INVITE", "z9hG4bKa");
+    let id = b.new_server(&invite, udp(1));
+    for status in [0, 99, 700, u16::MAX] {
+        assert!(!b.layer.respond(b.now, id, status, &mut b.out, |_| panic!("{status} written")));
+    }
+}
+
+#[test]
+fn a_transaction_that_nobody_answers_ends_and_says_so() {
+    for (method, life) in [("INVITE", 240), ("MESSAGE", 37)] {
+        let mut b = Bench::new();
+        let request = Request::new(method, "z9hG4bKa");
+        let id = b.new_server(&request, udp(1));
+        b.pass(Duration::from_secs(life) - TICK);
+        assert_eq!(b.happened(), [], "{method}");
+        b.pass(TICK * 2);
+        assert_eq!(b.happened(), [Event::ServerGone { id, user: 0 }], "{method}");
+        assert_eq!(b.layer.counts().unanswered, 1);
+        b.assert_empty();
+    }
+}
+
+#[test]
+fn a_full_layer_refuses_new_requests_and_still_knows_old_ones() {
+    let mut b = Bench::with(Timers::default(), Limits { server: 1, client: 1 });
+    let first = Request::new("INVITE", "z9hG4bKa");
+    b.new_server(&first, udp(1));
+    for method in ["INVITE", "BYE", "CANCEL"] {
+        assert_eq!(b.receive(&Request::new(method, "z9hG4bKb"), udp(1)), Inbound::Full);
+    }
+    assert_eq!(b.receive(&first, udp(1)), Inbound::Absorbed);
+    assert_eq!(b.receive(&Request::new("ACK", "z9hG4bKb"), udp(1)), Inbound::AckOutside);
+    assert!(b.layer.reserve_client().is_some() && b.layer.reserve_client().is_none());
+    assert_eq!(b.layer.counts().refused, 4);
+}
+
+#[test]
+fn a_response_that_cannot_be_sent_is_reported_and_the_transaction_stays() {
+    let mut b = Bench::new();
+    let invite = Request::new("INVITE", "z9hG4bKa");
+    let id = b.new_server(&invite, udp(1));
+    b.layer.set_user(id, 3);
+    b.respond(id, &invite, 486);
+    let token = b.last_token();
+    b.layer.undeliverable(token, &mut b.events);
+    assert_eq!(b.happened(), [Event::ServerUnreachable { id, user: 3 }]);
+    assert_eq!(b.receive(&invite, udp(1)), Inbound::Absorbed);
+}
+
+#[test]
+fn an_abandoned_transaction_is_forgotten() {
+    let mut b = Bench::new();
+    let invite = Request::new("INVITE", "z9hG4bKa");
+    let id = b.new_server(&invite, udp(1));
+    b.layer.abandon_server(id);
+    assert_eq!((b.layer.user_of(id), b.layer.is_answered(id), b.layer.reply_of(id)), (None, None, None));
+    b.assert_empty();
+    assert!(matches!(b.receive(&invite, udp(1)), Inbound::New(_)));
+}
+
+#[test]
+fn finished_transactions_keep_little() {
+    let mut b = Bench::new();
+    let invite = Request::new("INVITE", "z9hG4bKa");
+    let id = b.new_server(&invite, udp(1));
+    let kept = |b: &Bench| b.layer.servers.at(id.slot).map_or(0, |server| server.kept_bytes());
+    b.respond(id, &invite, 180);
+    assert!(kept(&b) > 300);
+    b.respond(id, &invite, 200);
+    assert!(kept(&b) <= 128, "only the key of an accepted INVITE: {}", kept(&b));
+    let bye = Request::new("BYE", "z9hG4bKb");
+    let id = b.new_server(&bye, udp(1));
+    b.respond(id, &bye, 200);
+    let kept = b.layer.servers.at(id.slot).map_or(0, |server| server.kept_bytes());
+    assert!(kept < 448 && kept > answer(&bye, 200, "to1").len(), "key and answer: {kept}");
+}
