@@ -118,15 +118,13 @@ enum Refusal {
 struct Keys {
     source: u64,
     pair: u64,
-    account: u64,
 }
 
 /// Kinds of table key, so that no two meanings share one.
 mod key {
     pub const NONCE: u8 = 0;
-    pub const SOURCE: u8 = 1;
-    pub const PAIR: u8 = 2;
-    pub const ACCOUNT: u8 = 3;
+    pub const PAIR: u8 = 1;
+    pub const ACCOUNT: u8 = 2;
 }
 
 /// The half of a table key that places an entry within its shard.
@@ -283,7 +281,7 @@ impl Authenticator {
         if !response.get_mut(..algorithm.digest_len()).is_some_and(|bytes| hex::decode(digits, bytes)) {
             return Err(MALFORMED);
         }
-        let user = params.username.and_then(|u| Name::from_bytes(u.bytes())).ok_or(MALFORMED)?;
+        let user = params.username.and_then(name).ok_or(MALFORMED)?;
         // A URI holds no character that needs an escape in a quoted string.
         let uri = params.uri.and_then(Text::plain).ok_or(MALFORMED)?;
         if !self.config.uri.allows(uri, request.uri) {
@@ -293,16 +291,21 @@ impl Authenticator {
     }
 
     fn keys(&self, request: &Request<'_>, claim: &Claim<'_>) -> Keys {
-        // Spellings that a lookup may take for one account share its scores.
-        let user = claim.user.to_lower();
-        let (domain, network) = (user.domain().unwrap_or(request.realm), u64::from(claim.nonce.network));
-        let key = |kind, number, texts: [&[u8]; 2]| self.sealer.table_key(kind, [number, 0], texts);
-        let account = key(key::ACCOUNT, 0, [user.user(), domain]);
-        let source = key(key::SOURCE, network, [b"", b""]);
+        let network = claim.nonce.network;
+        // A secret hash already; it fills both halves, as the tables want.
+        let source = u64::from(network) << 32 | u64::from(network);
         // Source and pair share a shard (the upper half of the key picks it), so that one visit
         // answers for both.
-        let pair = key(key::PAIR, network, [user.user(), domain]) & LOWER | source & !LOWER;
-        Keys { source, pair, account }
+        let pair = self.user_key(key::PAIR, network, request, claim) & LOWER | source & !LOWER;
+        Keys { source, pair }
+    }
+
+    /// The key of an account, as seen from `network`. Spellings that a lookup may take for one account
+    /// share it.
+    fn user_key(&self, kind: u8, network: u32, request: &Request<'_>, claim: &Claim<'_>) -> u64 {
+        let user = claim.user.to_lower();
+        let domain = user.domain().unwrap_or(request.realm);
+        self.sealer.table_key(kind, [u64::from(network), 0], [user.user(), domain])
     }
 
     /// One nonce serves several users of a gateway, each with its own counts.
@@ -343,7 +346,8 @@ impl Authenticator {
         ledger: &mut impl Ledger,
     ) {
         let now = request.now;
-        let attacked = ledger.backoff(keys.account, |b| b.fail(keys.account, Kind::Account, now));
+        let account = self.user_key(key::ACCOUNT, 0, request, claim);
+        let attacked = ledger.backoff(account, |b| b.fail(account, Kind::Account, now));
         let stranger = attacked && !self.familiar(request, claim, lookup);
         let kind = if stranger { Kind::Stranger } else { Kind::Pair };
         ledger.backoff(keys.source, |b| {
@@ -356,6 +360,13 @@ impl Authenticator {
     fn familiar(&self, request: &Request<'_>, claim: &Claim<'_>, lookup: &mut impl Lookup) -> bool {
         self.sealer.network(request.source) == claim.nonce.network
             && lookup.familiar(&claim.user, request.source)
+    }
+}
+
+fn name(text: Text<'_>) -> Option<Name> {
+    match text.plain() {
+        Some(plain) => Name::from_slice(plain),
+        None => Name::from_bytes(text.bytes()),
     }
 }
 

@@ -21,22 +21,34 @@ pub(crate) fn decode(text: &[u8], out: &mut [u8]) -> bool {
     if text.len() != out.len() * 2 {
         return false;
     }
+    // Marks of foreign characters are gathered and looked at once, at the end.
+    let mut seen = 0;
     for (byte, pair) in out.iter_mut().zip(text.chunks_exact(2)) {
-        let (Some(high), Some(low)) = (digit(pair[0]), digit(pair[1])) else { return false };
-        *byte = (high << 4) | low;
+        if let &[high, low] = pair {
+            let (high, low) = (VALUES[usize::from(high)], VALUES[usize::from(low)]);
+            seen |= high | low;
+            *byte = (high << 4) | (low & 15);
+        }
     }
-    true
+    seen < 16
 }
 
 /// The value of one hexadecimal digit.
 pub(crate) fn digit(byte: u8) -> Option<u8> {
-    match byte {
-        b'0'..=b'9' => Some(byte - b'0'),
-        b'a'..=b'f' => Some(byte - b'a' + 10),
-        b'A'..=b'F' => Some(byte - b'A' + 10),
-        _ => None,
-    }
+    Some(VALUES[usize::from(byte)]).filter(|&v| v < 16)
 }
+
+/// The value of each digit, 255 for other characters.
+const VALUES: [u8; 256] = {
+    let mut values = [255; 256];
+    let mut i = 0;
+    while i < 16 {
+        values[DIGITS[i] as usize] = i as u8;
+        values[DIGITS[i].to_ascii_uppercase() as usize] = i as u8;
+        i += 1;
+    }
+    values
+};
 
 /// Reads a nonce count: one to eight hexadecimal digits (RFC 7616 says eight; some devices pad less).
 pub(crate) fn count(text: &[u8]) -> Option<u32> {

@@ -1,6 +1,7 @@
 //! The user name of a credential.
 
 use core::fmt;
+use memchr::memrchr;
 
 /// Longest user name accepted, in bytes; longer ones are refused with 400.
 pub const MAX_USERNAME: usize = 160;
@@ -30,16 +31,29 @@ impl Name {
     pub fn from_bytes(text: impl IntoIterator<Item = u8>) -> Option<Name> {
         let mut name = Name { bytes: [0; MAX_USERNAME], len: 0, user: 0 };
         for byte in text {
-            if byte < 0x20 || byte == 0x7f {
-                return None;
-            }
             *name.bytes.get_mut(usize::from(name.len))? = byte;
             name.len += 1;
         }
-        core::str::from_utf8(name.as_bytes()).ok()?;
-        let at = name.as_bytes().iter().rposition(|&b| b == b'@');
-        name.user = at.and_then(|at| u8::try_from(at).ok()).unwrap_or(name.len);
-        Some(name)
+        name.checked()
+    }
+
+    /// The same for a name that is at hand in one piece.
+    pub fn from_slice(text: &[u8]) -> Option<Name> {
+        let mut name = Name { bytes: [0; MAX_USERNAME], len: 0, user: 0 };
+        name.bytes.get_mut(..text.len())?.copy_from_slice(text);
+        name.len = u8::try_from(text.len()).ok()?;
+        name.checked()
+    }
+
+    fn checked(mut self) -> Option<Name> {
+        let text = self.as_bytes();
+        if text.iter().fold(false, |found, &b| found | (b < 0x20) | (b == 0x7f)) {
+            return None;
+        }
+        core::str::from_utf8(text).ok()?;
+        let at = memrchr(b'@', text).and_then(|at| u8::try_from(at).ok());
+        self.user = at.unwrap_or(self.len);
+        Some(self)
     }
 
     /// The whole name as the client wrote it, quoting removed.
@@ -87,7 +101,9 @@ mod tests {
     use super::*;
 
     fn name(text: &[u8]) -> Option<Name> {
-        Name::from_bytes(text.iter().copied())
+        let name = Name::from_bytes(text.iter().copied());
+        assert_eq!(name, Name::from_slice(text));
+        name
     }
 
     #[test]

@@ -189,12 +189,10 @@ impl Sealer {
 
     /// A key for the tables: a hash of `kind`, `numbers` and `texts` that no outsider can aim.
     pub fn table_key(&self, kind: u8, numbers: [u64; 2], texts: [&[u8]; 2]) -> u64 {
-        let mut head = [0; 17];
-        head[0] = kind;
-        head[1..9].copy_from_slice(&numbers[0].to_le_bytes());
-        head[9..].copy_from_slice(&numbers[1].to_le_bytes());
         let mut hasher = self.table;
-        hasher.write(&head);
+        hasher.write_u64(u64::from(kind));
+        hasher.write_u64(numbers[0]);
+        hasher.write_u64(numbers[1]);
         hasher.write(texts[0]);
         // No text holds this byte, so it keeps the two apart.
         hasher.write(b"\0");
@@ -215,9 +213,7 @@ impl Sealer {
 
     /// Masks or unmasks facts: the mask depends on the tag, so no two nonces share one.
     fn masked(&self, facts: [u8; FACTS_LEN], tag: &[u8; TAG_LEN]) -> [u8; FACTS_LEN] {
-        let mut hasher = self.mask;
-        hasher.write(tag);
-        let mask = u128::from_le_bytes(hasher.finish128().as_bytes());
+        let mask = u128::from_le_bytes(self.mask.hash(tag).as_bytes());
         (u128::from_le_bytes(facts) ^ mask).to_le_bytes()
     }
 }

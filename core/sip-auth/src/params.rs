@@ -5,11 +5,16 @@
 //! parameters) and lenient where devices differ harmlessly: a quoted string is taken where a token is
 //! due, and a token where a quoted string is due.
 
+use memchr::{memchr, memchr2};
+
 /// Longest Digest value that is read, in bytes. Real ones stay under 600.
 pub const MAX_VALUE: usize = 2048;
 
 /// Most parameters in one value.
 const MAX_PARAMS: usize = 24;
+
+/// Length of the longest parameter name of interest, `username*` or `algorithm`.
+const LONGEST_NAME: usize = 9;
 
 /// The text of a parameter, quotes removed, escapes still in place.
 #[derive(Clone, Copy)]
@@ -91,7 +96,7 @@ pub(crate) enum Unusable {
 
 /// Reads one header value.
 pub(crate) fn parse(value: &[u8]) -> Result<Params<'_>, Unusable> {
-    let mut cursor = Cursor { rest: value };
+    let mut cursor = Cursor { value, at: 0 };
     cursor.skip_space();
     let scheme = cursor.token();
     if scheme.is_empty() {
@@ -103,7 +108,8 @@ pub(crate) fn parse(value: &[u8]) -> Result<Params<'_>, Unusable> {
     if value.len() > MAX_VALUE {
         return Err(Unusable::Bad("Credentials Too Long"));
     }
-    if value.iter().any(|&b| (b < 0x20 && b != b'\t') || b == 0x7f) {
+    // Without an early way out, so that the compiler can take many bytes at a time.
+    if value.iter().fold(false, |found, &b| found | (b < 0x20) & (b != b'\t') | (b == 0x7f)) {
         return Err(Unusable::Bad("Control Character In Credentials"));
     }
     let mut params = Params::default();
@@ -131,7 +137,7 @@ fn read_list<'a>(cursor: &mut Cursor<'a>, params: &mut Params<'a>) -> Result<(),
             return Err("Repeated Credential Parameter");
         }
         cursor.skip_space();
-        if cursor.rest.is_empty() {
+        if cursor.peek().is_none() {
             return Ok(());
         }
         if !cursor.eat(b',') {
@@ -144,55 +150,100 @@ fn read_list<'a>(cursor: &mut Cursor<'a>, params: &mut Params<'a>) -> Result<(),
 
 /// The place of the parameter called `name`, or `None` if we have no use for it.
 fn slot<'p, 'a>(params: &'p mut Params<'a>, name: &[u8]) -> Option<&'p mut Option<Text<'a>>> {
-    let is = |other: &str| name.eq_ignore_ascii_case(other.as_bytes());
-    // By length first: one or two comparisons for each name.
-    Some(match name.len() {
-        2 if is("nc") => &mut params.nc,
-        3 if is("uri") => &mut params.uri,
-        3 if is("qop") => &mut params.qop,
-        5 if is("realm") => &mut params.realm,
-        5 if is("nonce") => &mut params.nonce,
-        6 if is("cnonce") => &mut params.cnonce,
-        8 if is("username") => &mut params.username,
-        8 if is("response") => &mut params.response,
-        8 if is("userhash") => &mut params.userhash,
-        9 if is("algorithm") => &mut params.algorithm,
-        9 if is("username*") => &mut params.username_extended,
-        _ => return None,
+    // Nearly everybody writes the names as the RFCs do; only other spellings are copied and lowered.
+    let mut lower = [0; LONGEST_NAME];
+    let which = match which_parameter(name) {
+        Which::Unknown if name.len() <= LONGEST_NAME && name.iter().any(u8::is_ascii_uppercase) => {
+            let lower = lower.get_mut(..name.len())?;
+            lower.copy_from_slice(name);
+            lower.make_ascii_lowercase();
+            which_parameter(lower)
+        }
+        which => which,
+    };
+    Some(match which {
+        Which::Username => &mut params.username,
+        Which::Realm => &mut params.realm,
+        Which::Nonce => &mut params.nonce,
+        Which::Uri => &mut params.uri,
+        Which::Response => &mut params.response,
+        Which::Algorithm => &mut params.algorithm,
+        Which::Cnonce => &mut params.cnonce,
+        Which::Qop => &mut params.qop,
+        Which::Nc => &mut params.nc,
+        Which::Userhash => &mut params.userhash,
+        Which::UsernameExtended => &mut params.username_extended,
+        Which::Unknown => return None,
     })
 }
 
-/// The part of a value not read yet.
+/// The parameters of interest.
+enum Which {
+    Username,
+    Realm,
+    Nonce,
+    Uri,
+    Response,
+    Algorithm,
+    Cnonce,
+    Qop,
+    Nc,
+    Userhash,
+    UsernameExtended,
+    Unknown,
+}
+
+/// Which parameter a name in lower case means.
+fn which_parameter(name: &[u8]) -> Which {
+    match name {
+        b"username" => Which::Username,
+        b"realm" => Which::Realm,
+        b"nonce" => Which::Nonce,
+        b"uri" => Which::Uri,
+        b"response" => Which::Response,
+        b"algorithm" => Which::Algorithm,
+        b"cnonce" => Which::Cnonce,
+        b"qop" => Which::Qop,
+        b"nc" => Which::Nc,
+        b"userhash" => Which::Userhash,
+        b"username*" => Which::UsernameExtended,
+        _ => Which::Unknown,
+    }
+}
+
+/// A place in a value.
 struct Cursor<'a> {
-    rest: &'a [u8],
+    value: &'a [u8],
+    at: usize,
 }
 
 impl<'a> Cursor<'a> {
-    /// Takes the first `len` bytes.
-    fn take(&mut self, len: usize) -> &'a [u8] {
-        let (head, tail) = self.rest.split_at_checked(len).unwrap_or((self.rest, &[]));
-        self.rest = tail;
-        head
+    fn peek(&self) -> Option<u8> {
+        self.value.get(self.at).copied()
     }
 
     /// Passes over spaces and tabs; true if there were any.
     fn skip_space(&mut self) -> bool {
-        let len = self.rest.iter().take_while(|&&b| b == b' ' || b == b'\t').count();
-        !self.take(len).is_empty()
+        let start = self.at;
+        while matches!(self.peek(), Some(b' ' | b'\t')) {
+            self.at += 1;
+        }
+        self.at > start
     }
 
     fn eat(&mut self, byte: u8) -> bool {
-        let found = self.rest.first() == Some(&byte);
-        if found {
-            self.take(1);
-        }
+        let found = self.peek() == Some(byte);
+        self.at += usize::from(found);
         found
     }
 
     /// Takes a token, possibly empty.
     fn token(&mut self) -> &'a [u8] {
-        let len = self.rest.iter().take_while(|&&b| TOKEN[usize::from(b)]).count();
-        self.take(len)
+        let start = self.at;
+        while self.peek().is_some_and(|b| TOKEN[usize::from(b)]) {
+            self.at += 1;
+        }
+        self.value.get(start..self.at).unwrap_or_default()
     }
 
     /// Takes a quoted string or a token that is not empty.
@@ -201,21 +252,29 @@ impl<'a> Cursor<'a> {
             let raw = self.token();
             return if raw.is_empty() { None } else { Some(Text { raw, escaped: false }) };
         }
-        let mut escaped = false;
-        let mut end = 0;
-        loop {
-            match self.rest.get(end)? {
-                b'"' => break,
-                b'\\' => {
-                    escaped = true;
-                    end += 2;
-                }
-                _ => end += 1,
-            }
+        let rest = self.value.get(self.at..)?;
+        let mut end = memchr(b'"', rest)?;
+        let mut raw = rest.get(..end)?;
+        // A backslash may have hidden the quote.
+        let escape = memchr(b'\\', raw);
+        if let Some(first) = escape {
+            end = closing_quote(rest, first)?;
+            raw = rest.get(..end)?;
         }
-        let raw = self.take(end);
-        self.take(1);
-        Some(Text { raw, escaped })
+        self.at += end + 1;
+        Some(Text { raw, escaped: escape.is_some() })
+    }
+}
+
+/// Where the first quote stands that no backslash hides; `from` is the first backslash.
+fn closing_quote(rest: &[u8], from: usize) -> Option<usize> {
+    let mut end = from;
+    loop {
+        end += memchr2(b'"', b'\\', rest.get(end..)?)?;
+        if rest.get(end) == Some(&b'"') {
+            return Some(end);
+        }
+        end += 2;
     }
 }
 
