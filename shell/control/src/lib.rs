@@ -5,5 +5,8 @@
 #![forbid(unsafe_code)]
 
 pub mod admin;
+pub mod client;
 pub mod config;
+pub mod log;
 pub mod metrics;
+pub mod systemd;

@@ -12,4 +12,5 @@ mod server;
 mod tests;
 
 pub use model::{Admin, Binding, Call, Draining, Listing, Page, Refusal, State, Status, StoreStatus};
+pub(crate) use page::uptime;
 pub use server::Server;

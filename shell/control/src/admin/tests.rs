@@ -1,1 +1,386 @@
+//! The API as a whole, over its socket, with a server behind it that only pretends.
 
+use super::routes::{OPENAPI, ROUTES};
+use super::*;
+use crate::client::{Client, ClientError, Command, Output, run};
+use crate::config::{AdminAccess, ConfigError, ReloadReport};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+
+/// Bindings that the pretended server has.
+const BINDINGS: usize = 2500;
+
+#[derive(Default)]
+struct Pretend {
+    drained: AtomicBool,
+    bad_config: AtomicBool,
+    panics: AtomicBool,
+}
+
+impl Admin for Pretend {
+    fn status(&self) -> Status {
+        assert!(!self.panics.load(SeqCst), "as the test asked");
+        Status {
+            state: if self.drained.load(SeqCst) { State::Draining } else { State::Ready },
+            version: "1.2.3".into(),
+            pid: 42,
+            uptime_s: 90_061,
+            workers: 2,
+            steering: "ring between workers".into(),
+            config_file: None,
+            domains: vec!["example.com".into(), "<script>alert(1)</script>".into()],
+            listeners: vec!["udp:0.0.0.0:5060".into()],
+            auth: true,
+            registered: 7,
+            bindings: BINDINGS as u64,
+            calls: 3,
+            server_transactions: 4,
+            client_transactions: 5,
+            connections: 6,
+            messages_received: 100,
+            messages_sent: 200,
+            store: StoreStatus { healthy: true, pending: 0, detail: "sqlite".into() },
+            alarms: vec!["disk \"full\" & more".into()],
+        }
+    }
+
+    fn bindings(&self, aor: Option<&str>, page: &Page) -> Listing<Binding> {
+        let from = page.after.as_ref().map_or(0, |after| after.parse().unwrap());
+        let all = (0..BINDINGS).map(|i| format!("user{i:04}@example.com"));
+        let mut rest = all.filter(|a| aor.is_none_or(|aor| aor == a)).skip(from);
+        let items = rest.by_ref().take(page.limit).map(binding).collect();
+        let next = rest.next().map(|_| (from + page.limit).to_string());
+        Listing { items, next }
+    }
+
+    fn calls(&self, _: &Page) -> Listing<Call> {
+        Listing { items: Vec::new(), next: None }
+    }
+
+    fn reload(&self) -> Result<ReloadReport, Vec<ConfigError>> {
+        if self.bad_config.load(SeqCst) {
+            return Err(vec![ConfigError {
+                file: "s.toml".into(),
+                line: 3,
+                column: 4,
+                message: "unknown key `x`".into(),
+                mend: String::new(),
+            }]);
+        }
+        Ok(ReloadReport { changed: vec!["proxy".into()], warnings: vec!["mind the gap".into()] })
+    }
+
+    fn drain(&self) {
+        self.drained.store(true, SeqCst);
+    }
+
+    fn metrics(&self, out: &mut String) {
+        out.push_str("strowger_up 1\n");
+    }
+}
+
+fn binding(aor: String) -> Binding {
+    Binding {
+        aor,
+        contact: "sip:x@192.0.2.1;ob".into(),
+        q: 0.5,
+        expires_s: 60,
+        received: "udp:192.0.2.1:5060".into(),
+        path: None,
+        instance: None,
+        user_agent: Some("Evil\u{1b}[31m".into()),
+    }
+}
+
+fn access() -> AdminAccess {
+    AdminAccess { listen: Some("127.0.0.1:0".parse().unwrap()), ..AdminAccess::default() }
+}
+
+fn start() -> (Arc<Pretend>, Server) {
+    let pretend = Arc::new(Pretend::default());
+    let server = Server::start(&access(), Arc::clone(&pretend) as Arc<dyn Admin>).unwrap().unwrap();
+    (pretend, server)
+}
+
+/// Sends a request as it is and returns status and the whole answer.
+fn raw(address: SocketAddr, request: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
+    (status, answer)
+}
+
+fn get(address: SocketAddr, path: &str) -> (u16, String) {
+    raw(address, &format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"))
+}
+
+fn post(address: SocketAddr, path: &str, headers: &str, body: &str) -> (u16, String) {
+    let length = body.len();
+    let head = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n");
+    raw(address, &format!("{head}Content-Length: {length}\r\n{headers}\r\n{body}"))
+}
+
+const JSON: &str = "Content-Type: application/json\r\n";
+
+fn ctl(address: SocketAddr, command: &Command, output: Output) -> Result<String, ClientError> {
+    let mut out = Vec::new();
+    run(&Client::new(&address.to_string(), None)?, command, output, &mut out)?;
+    Ok(String::from_utf8(out).unwrap())
+}
+
+#[test]
+fn the_description_lists_exactly_the_routes() {
+    let described: Value = serde_json::from_str(OPENAPI).unwrap();
+    let mut listed = BTreeSet::new();
+    for (path, methods) in described["paths"].as_object().unwrap() {
+        listed.extend(methods.as_object().unwrap().keys().map(|method| (method.clone(), path.clone())));
+    }
+    let served: BTreeSet<_> = ROUTES.iter().map(|(m, p, _)| (m.to_string(), p.to_string())).collect();
+    assert_eq!(listed, served);
+}
+
+#[test]
+fn every_route_answers_and_only_with_its_method() {
+    let (_, server) = start();
+    for (method, path, _) in ROUTES {
+        let (expected, wrong) = match *method {
+            "get" => (get(server.address(), path), post(server.address(), path, JSON, "{}")),
+            _ => (post(server.address(), path, JSON, "{}"), get(server.address(), path)),
+        };
+        assert!((200..300).contains(&expected.0) || *path == "/readyz", "{path}: {}", expected.1);
+        assert_eq!(wrong.0, 405, "{path}: {}", wrong.1);
+        assert!(expected.1.to_lowercase().contains("cache-control: no-store"), "{path}");
+    }
+    let (status, answer) = get(server.address(), "/nowhere");
+    assert_eq!(status, 404);
+    assert!(answer.ends_with("{\"error\":\"no such path; see /openapi.json\"}"), "{answer}");
+}
+
+/// The keys that a schema requires, and those that a value has.
+fn same_keys(schemas: &Value, name: &str, value: &Value) {
+    let keys = |object: &Value| object.as_object().unwrap().keys().cloned().collect::<BTreeSet<_>>();
+    assert_eq!(keys(&schemas[name]["properties"]), keys(value), "{name}");
+}
+
+#[test]
+fn the_description_names_every_field() {
+    let described: Value = serde_json::from_str(OPENAPI).unwrap();
+    let schemas = &described["components"]["schemas"];
+    let pretend = Pretend::default();
+    let status = serde_json::to_value(pretend.status()).unwrap();
+    same_keys(schemas, "Status", &status);
+    same_keys(schemas, "StoreStatus", &status["store"]);
+    same_keys(schemas, "Binding", &serde_json::to_value(binding(String::new())).unwrap());
+    let call = Call {
+        call_id: String::new(),
+        from: String::new(),
+        to: String::new(),
+        state: String::new(),
+        age_s: 0,
+        branches: 0,
+        worker: 0,
+    };
+    same_keys(schemas, "Call", &serde_json::to_value(call).unwrap());
+    same_keys(schemas, "Calls", &serde_json::to_value(pretend.calls(&Page::default())).unwrap());
+    same_keys(schemas, "ReloadReport", &serde_json::to_value(pretend.reload().unwrap()).unwrap());
+    pretend.bad_config.store(true, SeqCst);
+    let findings = pretend.reload().unwrap_err();
+    same_keys(schemas, "Finding", &serde_json::to_value(&findings[0]).unwrap());
+    let refusal = Refusal { error: String::new(), findings };
+    same_keys(schemas, "Refusal", &serde_json::to_value(refusal).unwrap());
+}
+
+#[test]
+fn a_foreign_host_or_page_gets_nothing() {
+    let (pretend, server) = start();
+    let rebound = "GET /v1/status HTTP/1.1\r\nHost: evil.example:8080\r\nConnection: close\r\n\r\n";
+    let (status, answer) = raw(server.address(), rebound);
+    assert_eq!(status, 403);
+    assert!(!answer.contains("1.2.3"), "{answer}");
+    for headers in ["", "Content-Type: text/plain\r\n", "Content-Type: application/x-www-form-urlencoded\r\n"]
+    {
+        assert_eq!(post(server.address(), "/v1/drain", headers, "{}").0, 415, "{headers}");
+    }
+    let foreign = format!("{JSON}Origin: http://evil.example\r\n");
+    assert_eq!(post(server.address(), "/v1/drain", &foreign, "{}").0, 403);
+    assert!(!pretend.drained.load(SeqCst));
+    assert!(!get(server.address(), "/v1/status").1.to_lowercase().contains("access-control"));
+}
+
+#[test]
+fn large_bodies_and_heads_are_refused() {
+    let (pretend, server) = start();
+    assert_eq!(post(server.address(), "/v1/drain", JSON, &"x".repeat(5000)).0, 413);
+    assert!(!pretend.drained.load(SeqCst));
+    let long = format!("/v1/bindings?aor={}", "a".repeat(600));
+    assert_eq!(get(server.address(), &long).0, 400);
+    for query in ["limit=0", "limit=1001", "limit=x", "colour=red"] {
+        assert_eq!(get(server.address(), &format!("/v1/bindings?{query}")).0, 400, "{query}");
+    }
+    assert_eq!(get(server.address(), "/v1/calls?aor=a").0, 400);
+}
+
+#[test]
+fn connections_that_come_and_go_leave_room() {
+    let (_, server) = start();
+    for _ in 0..3 {
+        let idle: Vec<TcpStream> = (0..60).map(|_| TcpStream::connect(server.address()).unwrap()).collect();
+        assert_eq!(get(server.address(), "/healthz").0, 200);
+        drop(idle);
+    }
+    assert_eq!(get(server.address(), "/healthz").0, 200);
+}
+
+#[test]
+fn readiness_follows_the_state() {
+    let (pretend, server) = start();
+    assert!(get(server.address(), "/readyz").1.ends_with("ready\n"));
+    let (status, answer) = post(server.address(), "/v1/drain", JSON, "");
+    assert_eq!(status, 202, "{answer}");
+    assert!(pretend.drained.load(SeqCst));
+    let (status, answer) = get(server.address(), "/readyz");
+    assert_eq!(status, 503);
+    assert!(answer.ends_with("draining\n"));
+    assert_eq!(get(server.address(), "/healthz").0, 200);
+}
+
+#[test]
+fn a_failing_server_is_a_500_and_the_api_lives_on() {
+    let (pretend, server) = start();
+    pretend.panics.store(true, SeqCst);
+    assert_eq!(get(server.address(), "/v1/status").0, 500);
+    pretend.panics.store(false, SeqCst);
+    assert_eq!(get(server.address(), "/v1/status").0, 200);
+}
+
+#[test]
+fn the_page_shows_text_as_text() {
+    let (_, server) = start();
+    let (status, page) = get(server.address(), "/");
+    assert_eq!(status, 200);
+    assert!(page.contains("Strowger 1.2.3 is ready"));
+    assert!(page.contains("1 d 1 h"));
+    assert!(page.contains("&lt;script&gt;alert(1)&lt;/script&gt;") && !page.contains("<script>"));
+    assert!(page.contains("disk &quot;full&quot; &amp; more"));
+    assert!(page.contains("http-equiv=\"refresh\""));
+    assert!(!page.contains("http://") && !page.contains("https://"), "nothing from elsewhere");
+}
+
+#[test]
+fn a_token_locks_everything_but_the_probes() {
+    let path = std::env::temp_dir().join(format!("strowger-token-{}", std::process::id()));
+    let with = AdminAccess { token_file: Some(path.clone()), ..access() };
+    let begin = |content: &str| {
+        std::fs::write(&path, content).unwrap();
+        Server::start(&with, Arc::new(Pretend::default()))
+    };
+    assert!(begin("short\n").is_err());
+    let server = begin("0123456789abcdef\nsecond line\n").unwrap().unwrap();
+    std::fs::remove_file(&path).unwrap();
+    assert!(Server::start(&with, Arc::new(Pretend::default())).is_err(), "no file, no server");
+    let (status, answer) = get(server.address(), "/metrics");
+    assert_eq!(status, 401);
+    assert!(answer.to_lowercase().contains("www-authenticate: bearer"));
+    assert_eq!(get(server.address(), "/readyz").0, 200);
+    let address = server.address().to_string();
+    assert!(matches!(
+        Client::new(&address, None).unwrap().status(),
+        Err(ClientError::Refused { status: 401, .. })
+    ));
+    assert_eq!(Client::new(&address, Some("0123456789abcdef")).unwrap().status().unwrap().pid, 42);
+}
+
+#[test]
+fn other_machines_are_kept_out_unless_told() {
+    let open = AdminAccess { listen: Some("0.0.0.0:0".parse().unwrap()), ..access() };
+    let refused = Server::start(&open, Arc::new(Pretend::default())).err().unwrap();
+    assert_eq!(refused.kind(), std::io::ErrorKind::PermissionDenied);
+    let told = AdminAccess { allow_remote: true, ..open };
+    assert!(Server::start(&told, Arc::new(Pretend::default())).unwrap().is_some());
+    let off = AdminAccess { listen: None, ..access() };
+    assert!(Server::start(&off, Arc::new(Pretend::default())).unwrap().is_none());
+}
+
+#[test]
+fn ctl_shows_the_status() {
+    let (pretend, server) = start();
+    let table = ctl(server.address(), &Command::Status, Output::Table).unwrap();
+    for line in [
+        "state             ready",
+        "running for       1 d 1 h",
+        "store             healthy, 0 pending; sqlite",
+    ] {
+        assert!(table.lines().any(|l| l == line), "{line} not in\n{table}");
+    }
+    let json = ctl(server.address(), &Command::Status, Output::Json).unwrap();
+    assert_eq!(serde_json::from_str::<Status>(&json).unwrap(), pretend.status());
+}
+
+#[test]
+fn ctl_fetches_every_page() {
+    let (_, server) = start();
+    let all = Command::Bindings { aor: None };
+    let json: Value = serde_json::from_str(&ctl(server.address(), &all, Output::Json).unwrap()).unwrap();
+    let aors: BTreeSet<&str> = json.as_array().unwrap().iter().map(|b| b["aor"].as_str().unwrap()).collect();
+    assert_eq!(aors.len(), BINDINGS);
+    let table = ctl(server.address(), &all, Output::Table).unwrap();
+    assert_eq!(table.lines().count(), BINDINGS + 1);
+    assert!(!table.contains('\u{1b}') && table.contains("Evil\\x1b[31m"));
+    let one = Command::Bindings { aor: Some("user0042@example.com".into()) };
+    let table = ctl(server.address(), &one, Output::Table).unwrap();
+    let lines: Vec<&str> = table.lines().collect();
+    assert_eq!(lines.len(), 2);
+    assert!(lines[0].starts_with("AOR ") && lines[1].starts_with("user0042@example.com  "), "{table}");
+    let none = Command::Bindings { aor: Some("user+name&x@example.com".into()) };
+    assert_eq!(ctl(server.address(), &none, Output::Json).unwrap(), "[]\n");
+    assert_eq!(ctl(server.address(), &Command::Calls, Output::Json).unwrap(), "[]\n");
+}
+
+#[test]
+fn ctl_reloads_and_drains() {
+    let (pretend, server) = start();
+    let done = ctl(server.address(), &Command::Reload, Output::Table).unwrap();
+    assert_eq!(done, "in force now: proxy\nwarning: mind the gap\n");
+    pretend.bad_config.store(true, SeqCst);
+    let refused = ctl(server.address(), &Command::Reload, Output::Table).unwrap_err();
+    let expected = "refused (409): the configuration was not changed\n  s.toml:3:4: unknown key `x`";
+    assert_eq!(refused.to_string(), expected);
+    let drained = ctl(server.address(), &Command::Drain, Output::Table).unwrap();
+    assert_eq!(drained, "draining; waiting for 3 calls\n");
+}
+
+#[test]
+fn ctl_says_what_to_do_when_nobody_answers() {
+    let (_, server) = start();
+    let address = server.address();
+    drop(server);
+    let error = ctl(address, &Command::Status, Output::Table).unwrap_err().to_string();
+    let expected = format!(
+        "cannot reach {address}: connection refused; is `strowger serve` running with --admin {address}?"
+    );
+    assert_eq!(error, expected);
+    for bad in ["", "localhost", ":80", "localhost:0", "a b:80", "http://localhost:80", "x@y:80", "h:80/p"] {
+        assert!(matches!(Client::new(bad, None), Err(ClientError::Address(_))), "{bad}");
+    }
+}
+
+#[test]
+fn ctl_knows_a_stranger() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let stranger = std::thread::Builder::new().spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut request = [0; 1024];
+        let _ = stream.read(&mut request).unwrap();
+        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello").unwrap();
+    });
+    let error = ctl(address, &Command::Status, Output::Table).unwrap_err();
+    assert!(matches!(error, ClientError::Strange(_)), "{error}");
+    stranger.unwrap().join().unwrap();
+}

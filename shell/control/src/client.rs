@@ -1,0 +1,398 @@
+//! The other end of the admin API: what `strowger ctl` does.
+
+use crate::admin::{Binding, Call, Draining, Listing, Page, Refusal, Status, uptime};
+use crate::config::{ConfigError, ReloadReport};
+use crate::log::Safe;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::fmt;
+use std::io::{self, Write};
+use std::time::Duration;
+
+/// How long one exchange may take. The server gives up a little earlier and says so.
+const TIMEOUT: Duration = Duration::from_secs(35);
+/// Largest answer read, octets.
+const ANSWER_BYTES: u64 = 64 << 20;
+/// Longest cell of a table, characters.
+const CELL: usize = 60;
+
+/// What to ask or tell the server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Its state.
+    Status,
+    /// All bindings, or those of one address-of-record.
+    Bindings {
+        /// `user@domain`.
+        aor: Option<String>,
+    },
+    /// Calls in progress.
+    Calls,
+    /// Read the configuration again.
+    Reload,
+    /// Take no new calls.
+    Drain,
+}
+
+/// How to show the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// For people.
+    Table,
+    /// For programs: an object, or an array for lists.
+    Json,
+}
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub enum ClientError {
+    /// The address is not `HOST:PORT`.
+    Address(String),
+    /// Nobody answers there.
+    Unreachable {
+        /// The address tried.
+        address: String,
+        /// What went wrong.
+        why: String,
+    },
+    /// The server said no.
+    Refused {
+        /// The HTTP status.
+        status: u16,
+        /// Why, in the server's words.
+        error: String,
+        /// Findings in the configuration, for a reload.
+        findings: Vec<ConfigError>,
+    },
+    /// What answers there is not this server's API.
+    Strange(String),
+    /// The answer could not be written out.
+    Output(io::Error),
+}
+
+impl fmt::Display for ClientError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ClientError::Address(address) => {
+                write!(f, "\"{address}\" is not an address; write it as 127.0.0.1:8080")
+            }
+            ClientError::Unreachable { address, why } => {
+                write!(
+                    f,
+                    "cannot reach {address}: {why}; is `strowger serve` running with --admin {address}?"
+                )
+            }
+            ClientError::Refused { status, error, findings } => {
+                write!(f, "refused ({status}): {}", Safe(error.as_bytes()))?;
+                findings.iter().try_for_each(|finding| write!(f, "\n  {finding}"))
+            }
+            ClientError::Strange(why) => {
+                write!(f, "what answers there is not the admin API of this version: {why}")
+            }
+            ClientError::Output(error) => write!(f, "cannot write the answer: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for ClientError {}
+
+impl From<io::Error> for ClientError {
+    fn from(error: io::Error) -> ClientError {
+        ClientError::Output(error)
+    }
+}
+
+/// A client of one server.
+pub struct Client {
+    agent: ureq::Agent,
+    address: String,
+    token: Option<String>,
+}
+
+impl Client {
+    /// For the server whose admin API listens on `address` (`HOST:PORT`), with its bearer token if it
+    /// asks for one.
+    pub fn new(address: &str, token: Option<&str>) -> Result<Client, ClientError> {
+        let port = address.rsplit_once(':').and_then(|(host, port)| {
+            let good = |b: u8| b.is_ascii_alphanumeric() || b"-.:[]_".contains(&b);
+            (!host.is_empty() && host.bytes().all(good)).then(|| port.parse::<u16>().ok()).flatten()
+        });
+        if port.is_none_or(|port| port == 0) {
+            return Err(ClientError::Address(address.to_owned()));
+        }
+        let config = ureq::Agent::config_builder()
+            .http_status_as_error(false)
+            // Never over a proxy of the environment: this talks to the machine itself.
+            .proxy(None)
+            .max_redirects(0)
+            .timeout_global(Some(TIMEOUT))
+            .build();
+        let token = token.map(|token| format!("Bearer {token}"));
+        Ok(Client { agent: config.new_agent(), address: address.to_owned(), token })
+    }
+
+    /// The server's state.
+    pub fn status(&self) -> Result<Status, ClientError> {
+        self.get("/v1/status", &[])
+    }
+
+    /// One page of bindings.
+    pub fn bindings(&self, aor: Option<&str>, page: &Page) -> Result<Listing<Binding>, ClientError> {
+        let mut query = paging(page);
+        query.extend(aor.map(|aor| ("aor", aor.to_owned())));
+        self.get("/v1/bindings", &query)
+    }
+
+    /// One page of calls.
+    pub fn calls(&self, page: &Page) -> Result<Listing<Call>, ClientError> {
+        self.get("/v1/calls", &paging(page))
+    }
+
+    /// Has the configuration read again.
+    pub fn reload(&self) -> Result<ReloadReport, ClientError> {
+        self.post("/v1/reload")
+    }
+
+    /// Lets the server run dry.
+    pub fn drain(&self) -> Result<Draining, ClientError> {
+        self.post("/v1/drain")
+    }
+
+    fn get<T: DeserializeOwned>(&self, path: &str, query: &[(&str, String)]) -> Result<T, ClientError> {
+        let mut request = self.agent.get(format!("http://{}{path}", self.address));
+        for (name, value) in query {
+            request = request.query(name, value);
+        }
+        if let Some(token) = &self.token {
+            request = request.header("Authorization", token);
+        }
+        self.read(request.call())
+    }
+
+    fn post<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
+        let mut request = self.agent.post(format!("http://{}{path}", self.address));
+        if let Some(token) = &self.token {
+            request = request.header("Authorization", token);
+        }
+        self.read(request.header("Content-Type", "application/json").send("{}"))
+    }
+
+    fn read<T: DeserializeOwned>(
+        &self,
+        answer: Result<ureq::http::Response<ureq::Body>, ureq::Error>,
+    ) -> Result<T, ClientError> {
+        let unreachable = |why: String| ClientError::Unreachable { address: self.address.clone(), why };
+        let mut answer = answer.map_err(|error| match error {
+            ureq::Error::Io(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                unreachable("connection refused".into())
+            }
+            ureq::Error::Io(error) => unreachable(error.to_string()),
+            ureq::Error::HostNotFound => unreachable("no such host".into()),
+            ureq::Error::Timeout(_) => unreachable("no answer in time".into()),
+            ureq::Error::ConnectionFailed => unreachable("connection failed".into()),
+            other => ClientError::Strange(other.to_string()),
+        })?;
+        let status = answer.status();
+        let body = answer.body_mut().with_config().limit(ANSWER_BYTES).read_to_vec();
+        let body = body.map_err(|error| unreachable(error.to_string()))?;
+        if status.is_success() {
+            return serde_json::from_slice(&body).map_err(|error| ClientError::Strange(error.to_string()));
+        }
+        match serde_json::from_slice(&body) {
+            Ok(Refusal { error, findings }) => {
+                Err(ClientError::Refused { status: status.as_u16(), error, findings })
+            }
+            Err(_) => Err(ClientError::Strange(format!("status {}", status.as_u16()))),
+        }
+    }
+}
+
+/// The query parameters of a page.
+fn paging(page: &Page) -> Vec<(&'static str, String)> {
+    let mut query = vec![("limit", page.limit.to_string())];
+    query.extend(page.after.clone().map(|after| ("after", after)));
+    query
+}
+
+/// Does one `ctl` command and writes the answer to `out`. Lists are fetched and written page by
+/// page, however long they are.
+pub fn run(
+    client: &Client,
+    command: &Command,
+    output: Output,
+    out: &mut dyn Write,
+) -> Result<(), ClientError> {
+    match command {
+        Command::Status => show(&client.status()?, output, out, status_table),
+        Command::Reload => show(&client.reload()?, output, out, reload_text),
+        Command::Drain => show(&client.drain()?, output, out, |answer| {
+            format!("{}; waiting for {} calls\n", answer.state.name(), answer.calls)
+        }),
+        Command::Bindings { aor } => {
+            let fetch = |page: &Page| client.bindings(aor.as_deref(), page);
+            let head = ["AOR", "CONTACT", "Q", "EXPIRES", "RECEIVED", "USER AGENT"];
+            list(fetch, head, binding_row, output, out)
+        }
+        Command::Calls => {
+            let head = ["CALL-ID", "FROM", "TO", "STATE", "AGE", "BRANCHES", "WORKER"];
+            list(|page| client.calls(page), head, call_row, output, out)
+        }
+    }
+}
+
+/// Writes a single answer.
+fn show<T: Serialize>(
+    answer: &T,
+    output: Output,
+    out: &mut dyn Write,
+    text: impl FnOnce(&T) -> String,
+) -> Result<(), ClientError> {
+    match output {
+        Output::Table => out.write_all(text(answer).as_bytes())?,
+        Output::Json => {
+            serde_json::to_writer_pretty(&mut *out, answer).map_err(io::Error::from)?;
+            writeln!(out)?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes a list, page after page.
+fn list<T: Serialize, const N: usize>(
+    fetch: impl Fn(&Page) -> Result<Listing<T>, ClientError>,
+    head: [&str; N],
+    row: impl Fn(&T) -> [String; N],
+    output: Output,
+    out: &mut dyn Write,
+) -> Result<(), ClientError> {
+    let mut page = Page { after: None, limit: Page::MOST };
+    let mut written = 0_usize;
+    loop {
+        let listing = fetch(&page)?;
+        match output {
+            Output::Table => {
+                let mut rows = Vec::with_capacity(listing.items.len() + 1);
+                if page.after.is_none() {
+                    rows.push(head.map(str::to_owned));
+                }
+                rows.extend(listing.items.iter().map(&row));
+                out.write_all(table(&rows).as_bytes())?;
+            }
+            Output::Json => {
+                for (i, item) in listing.items.iter().enumerate() {
+                    out.write_all(if written + i == 0 { b"[\n " } else { b",\n " })?;
+                    serde_json::to_writer(&mut *out, item).map_err(io::Error::from)?;
+                }
+            }
+        }
+        written += listing.items.len();
+        // The same mark twice would ask the same page for ever.
+        if listing.next.is_none() || listing.next == page.after {
+            break;
+        }
+        page.after = listing.next;
+    }
+    match (output, written) {
+        (Output::Json, 0) => writeln!(out, "[]")?,
+        (Output::Json, _) => writeln!(out, "\n]")?,
+        (Output::Table, _) => {}
+    }
+    Ok(())
+}
+
+/// Columns, each as wide as its widest cell; the last is not padded.
+fn table<const N: usize>(rows: &[[String; N]]) -> String {
+    let mut widths = [0; N];
+    for row in rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = cell.chars().count().max(*width);
+        }
+    }
+    let mut text = String::new();
+    for row in rows {
+        let mut line = String::new();
+        for (width, cell) in widths.iter().zip(row) {
+            line.push_str(cell);
+            line.extend(std::iter::repeat_n(' ', width + 2 - cell.chars().count()));
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+/// A cell: text that came from strangers, made safe and cut.
+fn cell(text: &str) -> String {
+    let safe = Safe(text.as_bytes()).to_string();
+    match safe.char_indices().nth(CELL) {
+        Some((cut, _)) => format!("{}...", safe.get(..cut).unwrap_or_default()),
+        None if safe.is_empty() => "-".into(),
+        None => safe,
+    }
+}
+
+fn binding_row(binding: &Binding) -> [String; 6] {
+    [
+        cell(&binding.aor),
+        cell(&binding.contact),
+        format!("{:.1}", binding.q),
+        format!("{} s", binding.expires_s),
+        cell(&binding.received),
+        cell(binding.user_agent.as_deref().unwrap_or_default()),
+    ]
+}
+
+fn call_row(call: &Call) -> [String; 7] {
+    [
+        cell(&call.call_id),
+        cell(&call.from),
+        cell(&call.to),
+        cell(&call.state),
+        uptime(call.age_s),
+        call.branches.to_string(),
+        call.worker.to_string(),
+    ]
+}
+
+fn status_table(status: &Status) -> String {
+    let store = if status.store.healthy { "healthy" } else { "FAILING" };
+    let mut rows: Vec<[String; 2]> = vec![
+        ["state".into(), status.state.name().into()],
+        ["version".into(), cell(&status.version)],
+        ["process".into(), status.pid.to_string()],
+        ["running for".into(), uptime(status.uptime_s)],
+        ["workers".into(), format!("{} ({})", status.workers, cell(&status.steering))],
+        ["configuration".into(), cell(status.config_file.as_deref().unwrap_or("defaults"))],
+        ["domains".into(), cell(&status.domains.join(", "))],
+    ];
+    rows.extend(status.listeners.iter().map(|listener| ["listens on".into(), cell(listener)]));
+    rows.extend([
+        ["authentication".into(), if status.auth { "on" } else { "OFF" }.into()],
+        ["users registered".into(), status.registered.to_string()],
+        ["bindings".into(), status.bindings.to_string()],
+        ["calls".into(), status.calls.to_string()],
+        [
+            "transactions".into(),
+            format!("{} server, {} client", status.server_transactions, status.client_transactions),
+        ],
+        ["connections".into(), status.connections.to_string()],
+        ["messages".into(), format!("{} received, {} sent", status.messages_received, status.messages_sent)],
+        [
+            "store".into(),
+            format!("{store}, {} pending; {}", status.store.pending, cell(&status.store.detail)),
+        ],
+    ]);
+    rows.extend(status.alarms.iter().map(|alarm| ["ALARM".into(), Safe(alarm.as_bytes()).to_string()]));
+    table(&rows)
+}
+
+fn reload_text(report: &ReloadReport) -> String {
+    let mut text = match report.changed.as_slice() {
+        [] => "nothing changed\n".to_owned(),
+        changed => format!("in force now: {}\n", changed.join(", ")),
+    };
+    for warning in &report.warnings {
+        text.push_str(&format!("warning: {}\n", Safe(warning.as_bytes())));
+    }
+    text
+}
