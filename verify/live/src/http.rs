@@ -19,7 +19,9 @@ pub struct Answer {
 pub fn http(admin: SocketAddr, method: &str, path: &str) -> Answer {
     let mut stream = TcpStream::connect_timeout(&admin, PATIENCE).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    let request = format!("{method} {path} HTTP/1.1\r\nHost: {admin}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
+    let request = format!(
+        "{method} {path} HTTP/1.1\r\nHost: {admin}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+    );
     stream.write_all(request.as_bytes()).unwrap();
     let mut raw = Vec::new();
     stream.read_to_end(&mut raw).unwrap();

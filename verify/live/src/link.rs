@@ -138,7 +138,8 @@ impl Link {
 
     /// The final response to `req`. Its absence fails the test.
     pub fn response(&mut self, req: &Req) -> Msg {
-        self.response_within(req, PATIENCE).unwrap_or_else(|| panic!("no final response to {} {}", req.method, req.uri))
+        self.response_within(req, PATIENCE)
+            .unwrap_or_else(|| panic!("no final response to {} {}", req.method, req.uri))
     }
 
     /// Send and wait for the final response; a non-2xx to INVITE is acknowledged.
@@ -224,7 +225,9 @@ impl Link {
 /// Does this response answer that request (Call-ID and CSeq)?
 fn answers(message: &Msg, req: &Req) -> bool {
     let cseq = format!("{} {}", req.cseq, req.method);
-    message.status().is_some() && message.header("Call-ID") == Some(&req.call_id) && message.header("CSeq") == Some(&cseq)
+    message.status().is_some()
+        && message.header("Call-ID") == Some(&req.call_id)
+        && message.header("CSeq") == Some(&cseq)
 }
 
 fn read_some(stream: &mut TcpStream, buffer: &mut Vec<u8>, eof: &mut bool, within: Duration) {
@@ -284,7 +287,8 @@ impl Listener {
             if let Some(message) = self.udp.recv_within(tick) {
                 return Some((message, &mut self.udp));
             }
-            let found = self.streams.iter_mut().enumerate().find_map(|(i, s)| Some((i, s.recv_within(tick)?)));
+            let found =
+                self.streams.iter_mut().enumerate().find_map(|(i, s)| Some((i, s.recv_within(tick)?)));
             if let Some((i, message)) = found {
                 return Some((message, self.streams.get_mut(i).unwrap()));
             }

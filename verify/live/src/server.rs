@@ -173,15 +173,21 @@ impl Server {
         }
         let file = self.dir.join("users.csv");
         std::fs::write(&file, csv).unwrap();
-        let out =
-            run([OsStr::new("user"), "import".as_ref(), file.as_ref(), "--data-dir".as_ref(), self.data().as_ref()]);
+        let out = run([
+            OsStr::new("user"),
+            "import".as_ref(),
+            file.as_ref(),
+            "--data-dir".as_ref(),
+            self.data().as_ref(),
+        ]);
         assert!(out.status.success(), "user import failed: {}", String::from_utf8_lossy(&out.stderr));
     }
 
     /// Replace the configuration file (a reload is the test's business).
     pub fn write_config(&self, text: Option<&str>) {
         if let Some(text) = text {
-            let text = text.replace("{IP}", &self.ip.to_string()).replace("{DIR}", &self.dir.to_string_lossy());
+            let text =
+                text.replace("{IP}", &self.ip.to_string()).replace("{DIR}", &self.dir.to_string_lossy());
             std::fs::write(self.config_file(), text).unwrap();
         }
     }
@@ -290,7 +296,8 @@ impl Server {
 
     /// Send a signal by its name, for example `TERM`.
     pub fn signal(&self, name: &str) {
-        let status = Command::new("kill").args([&format!("-{name}"), &self.pid().to_string()]).status().unwrap();
+        let status =
+            Command::new("kill").args([&format!("-{name}"), &self.pid().to_string()]).status().unwrap();
         assert!(status.success(), "kill -{name} failed");
     }
 

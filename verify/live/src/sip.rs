@@ -172,7 +172,10 @@ impl Req {
     pub fn invite(uri: &str, link: &Link) -> Self {
         let ip = link.local().ip();
         Self::new("INVITE", uri, link).contact(link).with("Content-Type: application/sdp").body(
-            format!("v=0\r\no=- 1 1 IN IP4 {ip}\r\ns=-\r\nc=IN IP4 {ip}\r\nt=0 0\r\nm=audio 4000 RTP/AVP 0\r\n").as_bytes(),
+            format!(
+                "v=0\r\no=- 1 1 IN IP4 {ip}\r\ns=-\r\nc=IN IP4 {ip}\r\nt=0 0\r\nm=audio 4000 RTP/AVP 0\r\n"
+            )
+            .as_bytes(),
         )
     }
 
@@ -212,7 +215,8 @@ impl Req {
     pub fn again(&self, link: &Link, line: &str) -> Self {
         let mut next = self.clone();
         next.cseq += 1;
-        next.via = format!("SIP/2.0/{} {};branch={};rport", link.via().name(), link.local(), unique("z9hG4bK"));
+        next.via =
+            format!("SIP/2.0/{} {};branch={};rport", link.via().name(), link.local(), unique("z9hG4bK"));
         next.extra.retain(|l| !l.to_ascii_lowercase().contains("authorization:"));
         next.extra.push(line.into());
         next
@@ -221,13 +225,15 @@ impl Req {
     /// A request inside the dialog that `answer` made: the remote target, the route set, both tags.
     pub fn in_dialog(&self, method: &str, answer: &Msg, link: &Link) -> Self {
         let contact = answer.header("Contact").unwrap_or("");
-        let target = contact.split_once('<').and_then(|(_, r)| r.split_once('>')).map_or(contact, |(uri, _)| uri);
+        let target =
+            contact.split_once('<').and_then(|(_, r)| r.split_once('>')).map_or(contact, |(uri, _)| uri);
         let mut next = self.clone();
         next.method = method.into();
         next.uri = target.into();
         next.to = answer.header("To").unwrap_or("").into();
         next.cseq = if method == "ACK" { self.cseq } else { self.cseq + 1 };
-        next.via = format!("SIP/2.0/{} {};branch={};rport", link.via().name(), link.local(), unique("z9hG4bK"));
+        next.via =
+            format!("SIP/2.0/{} {};branch={};rport", link.via().name(), link.local(), unique("z9hG4bK"));
         next.extra = answer.all("Record-Route").iter().rev().map(|r| format!("Route: {r}")).collect();
         next.body.clear();
         next
