@@ -23,6 +23,7 @@ const ALGORITHMS: [Algorithm; 3] = [Algorithm::Md5, Algorithm::Sha256, Algorithm
 pub struct CredentialCache {
     hasher: NameHasher,
     stripes: Box<[RwLock<HashTable<Entry>>]>,
+    domains: RwLock<Domains>,
     users: AtomicUsize,
     /// Users without the hash of their bare name, by algorithm.
     lacking: [AtomicUsize; ALGORITHMS.len()],
@@ -31,6 +32,43 @@ pub struct CredentialCache {
 struct Entry {
     key: NameKey,
     credentials: Credentials,
+    /// Index into [`Domains::users`].
+    domain: u32,
+}
+
+/// A user's place in the cache.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct UserKey {
+    pub(crate) name: NameKey,
+    domain: NameKey,
+}
+
+/// The domains that have or had users.
+#[derive(Default)]
+struct Domains {
+    index: HashTable<(NameKey, u32)>,
+    /// Users of each domain.
+    users: Vec<usize>,
+}
+
+impl Domains {
+    fn find(&self, key: NameKey) -> Option<u32> {
+        self.index.find(key.0, |entry| entry.0 == key).map(|entry| entry.1)
+    }
+
+    /// The number of a domain, given out if it has none yet.
+    fn number(&mut self, key: NameKey) -> u32 {
+        self.find(key).unwrap_or_else(|| {
+            let number = u32::try_from(self.users.len()).unwrap_or(u32::MAX);
+            self.users.push(0);
+            self.index.insert_unique(key.0, (key, number), |entry| entry.0.0);
+            number
+        })
+    }
+
+    fn slot(&mut self, number: u32) -> Option<&mut usize> {
+        self.users.get_mut(usize::try_from(number).ok()?)
+    }
 }
 
 impl fmt::Debug for CredentialCache {
@@ -44,6 +82,7 @@ impl CredentialCache {
         CredentialCache {
             hasher,
             stripes: (0..STRIPES).map(|_| RwLock::new(HashTable::new())).collect(),
+            domains: RwLock::default(),
             users: AtomicUsize::new(0),
             lacking: Default::default(),
         }
@@ -61,6 +100,14 @@ impl CredentialCache {
     /// Whether `user` at `domain` is a subscriber.
     pub fn is_local_user(&self, user: &[u8], domain: &[u8]) -> bool {
         self.get(user, domain, |_| ()).is_some()
+    }
+
+    /// Whether some subscriber belongs to `domain`.
+    pub fn is_local_domain(&self, domain: &[u8]) -> bool {
+        let key = self.domain_key(domain);
+        let domains = self.domains.read().unwrap_or_else(PoisonError::into_inner);
+        let users = domains.find(key).and_then(|number| domains.users.get(usize::try_from(number).ok()?));
+        users.is_some_and(|users| *users != 0)
     }
 
     /// Number of subscribers.
@@ -81,18 +128,25 @@ impl CredentialCache {
         counts.filter(|(a, _)| **a == algorithm).all(|(_, lacking)| lacking.load(Ordering::Relaxed) == 0)
     }
 
-    pub(crate) fn key(&self, user: &[u8], domain: &[u8]) -> NameKey {
-        self.hasher.key(user, domain)
+    pub(crate) fn key(&self, user: &[u8], domain: &[u8]) -> UserKey {
+        UserKey { name: self.hasher.key(user, domain), domain: self.domain_key(domain) }
+    }
+
+    /// No user has an empty name, so these keys are apart from those of users.
+    fn domain_key(&self, domain: &[u8]) -> NameKey {
+        self.hasher.key(b"", domain)
     }
 
     /// Sets what is known of a user; `None` removes it. Answers whether anything changed.
-    pub(crate) fn set(&self, key: NameKey, credentials: Option<Credentials>) -> bool {
+    pub(crate) fn set(&self, user: UserKey, credentials: Option<Credentials>) -> bool {
+        let key = user.name;
         let Some(stripe) = self.stripe(key) else { return false };
         let mut stripe = stripe.write().unwrap_or_else(PoisonError::into_inner);
         match (stripe.find_entry(key.0, |entry| entry.key == key), credentials) {
             (Ok(found), None) => {
                 let (entry, _) = found.remove();
                 self.count(&entry.credentials, false);
+                self.leave_domain(entry.domain);
             }
             (Ok(mut found), Some(credentials)) => {
                 if found.get().credentials == credentials {
@@ -104,7 +158,8 @@ impl CredentialCache {
             }
             (Err(_), Some(credentials)) => {
                 self.count(&credentials, true);
-                stripe.insert_unique(key.0, Entry { key, credentials }, |entry| entry.key.0);
+                let domain = self.join_domain(user.domain);
+                stripe.insert_unique(key.0, Entry { key, credentials, domain }, |entry| entry.key.0);
             }
             (Err(_), None) => return false,
         }
@@ -119,12 +174,29 @@ impl CredentialCache {
                 let kept = keep(entry.key);
                 if !kept {
                     self.count(&entry.credentials, false);
+                    self.leave_domain(entry.domain);
                     removed += 1;
                 }
                 kept
             });
         }
         removed
+    }
+
+    fn join_domain(&self, key: NameKey) -> u32 {
+        let mut domains = self.domains.write().unwrap_or_else(PoisonError::into_inner);
+        let number = domains.number(key);
+        if let Some(users) = domains.slot(number) {
+            *users += 1;
+        }
+        number
+    }
+
+    fn leave_domain(&self, number: u32) {
+        let mut domains = self.domains.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(users) = domains.slot(number) {
+            *users = users.saturating_sub(1);
+        }
     }
 
     fn stripe(&self, key: NameKey) -> Option<&RwLock<HashTable<Entry>>> {
@@ -180,7 +252,7 @@ mod tests {
         assert!(cache.set(key(&[b'u', 7]), None));
         assert!(!cache.set(key(&[b'u', 7]), None));
         assert_eq!((bare_md5(&cache, &[b'u', 7]), cache.len()), (None, 199));
-        let survivor = key(&[b'u', 8]);
+        let survivor = key(&[b'u', 8]).name;
         assert_eq!(cache.retain(|key| key == survivor), 198);
         assert!(cache.is_local_user(&[b'u', 8], b"example.com") && cache.len() == 1);
     }
@@ -199,7 +271,24 @@ mod tests {
     }
 
     #[test]
+    fn a_domain_is_local_while_it_has_a_user() {
+        let cache = CredentialCache::new(NameHasher::new([3; 16]));
+        assert!(!cache.is_local_domain(b"one.example"));
+        let keys = [&b"a"[..], b"b"].map(|user| cache.key(user, b"One.example"));
+        for key in keys {
+            cache.set(key, Some(md5(1)));
+        }
+        cache.set(cache.key(b"a", b"two.example"), Some(md5(1)));
+        cache.set(keys[0], Some(md5(2)));
+        cache.set(keys[0], None);
+        assert!(cache.is_local_domain(b"one.EXAMPLE") && cache.is_local_domain(b"two.example"));
+        cache.retain(|key| key != keys[1].name);
+        assert!(!cache.is_local_domain(b"one.example") && cache.is_local_domain(b"two.example"));
+        assert!(!cache.is_local_user(b"", b"two.example"));
+    }
+
+    #[test]
     fn an_entry_stays_small() {
-        assert!(size_of::<Entry>() <= 56);
+        assert!(size_of::<Entry>() <= 64);
     }
 }

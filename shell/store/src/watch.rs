@@ -11,10 +11,9 @@ use std::sync::Arc;
 use rusqlite::{Connection, Row, params};
 use sip_auth::Credentials;
 
-use crate::cache::CredentialCache;
+use crate::cache::{CredentialCache, UserKey};
 use crate::database::{Database, Patience};
 use crate::error::{Result, StoreError};
-use crate::names::NameKey;
 use crate::subscribers::{hash_columns, upsert};
 use crate::user::{HASH_COLUMNS, UserName, hash_password, read_hashes};
 
@@ -155,7 +154,7 @@ impl Watch {
             let mut rows = statement.query([])?;
             while let Some(row) = rows.next()? {
                 let change = read_change(row, &self.cache, true)?;
-                keys.push(change.key);
+                keys.push(change.key.name);
                 if change.clear.is_some() {
                     clear.push(change);
                 } else {
@@ -206,7 +205,7 @@ impl Watch {
 
 /// One user whose row is new, changed or gone.
 struct UserChange {
-    key: NameKey,
+    key: UserKey,
     credentials: Option<Credentials>,
     /// `user@domain` of a user that is gone; empty for others.
     aor: Vec<u8>,

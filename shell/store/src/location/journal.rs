@@ -22,10 +22,6 @@ struct Waiting {
 }
 
 impl Journal {
-    pub(crate) fn len(&self) -> usize {
-        self.table.len()
-    }
-
     pub(crate) fn is_empty(&self) -> bool {
         self.table.is_empty()
     }

@@ -174,7 +174,7 @@ impl SharedLocation {
         self.health.get()
     }
 
-    /// Changes that wait to be written.
+    /// Changes that are not on disk yet. 0 means that everything accepted so far would survive a crash.
     pub fn pending(&self) -> usize {
         self.pending.load(Ordering::Relaxed)
     }
@@ -235,17 +235,20 @@ impl SharedLocation {
         if read(stripe).journal.is_empty() {
             return Err(empty);
         }
-        let journal = std::mem::replace(&mut write(stripe).journal, empty);
-        self.pending.fetch_sub(journal.len(), Ordering::Relaxed);
-        Ok(journal)
+        Ok(std::mem::replace(&mut write(stripe).journal, empty))
+    }
+
+    /// `count` changes that were taken are on disk.
+    fn written(&self, count: usize) {
+        self.pending.fetch_sub(count, Ordering::Relaxed);
     }
 
     /// Gives back changes that could not be written, unless there is news about their bindings.
     fn put_back(&self, changes: Vec<Change>) {
         for change in changes {
             let Some(stripe) = self.stripes.get(self.index(row::key_of(&change).aor)) else { continue };
-            if write(stripe).journal.push_older(&self.seed, change) {
-                self.pending.fetch_add(1, Ordering::Relaxed);
+            if !write(stripe).journal.push_older(&self.seed, change) {
+                self.pending.fetch_sub(1, Ordering::Relaxed);
             }
         }
     }

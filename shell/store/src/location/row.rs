@@ -54,6 +54,11 @@ pub(crate) fn split_aor(aor: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
+/// The address of record that [`split_aor`] took apart.
+pub(crate) fn join_aor(user: &[u8], domain: &[u8]) -> Box<[u8]> {
+    if user.is_empty() { domain.into() } else { [user, b"@", domain].concat().into() }
+}
+
 /// Executes [`PUT`] or [`DELETE`]. `sockets` are the names of the listeners.
 pub(crate) fn write(
     put: &mut Statement<'_>,
@@ -120,9 +125,8 @@ pub(crate) fn read(row: &Row<'_>, sockets: &[String], clock: ClockPair) -> rusql
     if contact.is_empty() || domain.is_empty() {
         return Ok(Loaded::Bad);
     }
-    let aor = if user.is_empty() { domain.into() } else { [user, b"@", domain].concat().into() };
     Ok(Loaded::Live(Record {
-        aor,
+        aor: join_aor(user, domain),
         contact: contact.into(),
         params: bytes(14)?.into(),
         q: preference(row.get_ref(8)?),

@@ -11,14 +11,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use rusqlite::{TransactionBehavior, params};
+use rusqlite::{Row, TransactionBehavior, params};
 use sip_registrar::Change;
+use wire::Time;
 
 use crate::clock::{Clock, ClockPair};
 use crate::database::Database;
 use crate::error::{Kind, Result, StoreError};
 use crate::location::journal::Journal;
-use crate::location::row::{DELETE, PUT, key_of, write};
+use crate::location::row::{DELETE, PUT, join_aor, key_of, write};
 use crate::location::{Cursor, SharedLocation};
 
 /// Rows after which a transaction is closed; the stripe being taken is always finished, so that a
@@ -51,10 +52,10 @@ pub(crate) struct Writer {
     pause: Duration,
 }
 
-/// Rows that had expired when the table was loaded are deleted in steps.
+/// Rows that had expired when the table was loaded are deleted in steps, unless the binding has come
+/// back. Judged by the clocks as they were then: they may have been set since.
 struct Purge {
-    /// Rows that ended at or before this wall-clock second go.
-    before: i64,
+    loaded: ClockPair,
     /// The last key looked at.
     after: RowKey,
 }
@@ -76,7 +77,7 @@ impl Writer {
         let identity = identity(&database.path)?;
         let empty = || SqlBytes::Text(String::new());
         let after = (empty(), empty(), empty(), empty(), -1);
-        let purge = purge.then(|| Purge { before: loaded.wall_seconds(), after });
+        let purge = purge.then(|| Purge { loaded, after });
         Ok(Writer {
             location,
             database,
@@ -122,8 +123,6 @@ impl Writer {
             tracing::warn!(%seconds, "the wall clock was set; bindings are unaffected and written anew");
             self.offset = offset(pair);
             self.rescan = Some(Cursor::default());
-            // Its limit means nothing on the new clock.
-            self.purge = None;
         }
         let enough = self.location.pending().saturating_add(RESCAN_ROUND);
         while let Some(cursor) = self.rescan {
@@ -174,6 +173,7 @@ impl Writer {
         batch.sort_unstable_by(|one, other| key_of(one).cmp(&key_of(other)));
         match self.try_commit(batch, pair) {
             Ok(()) => {
+                self.location.written(batch.len());
                 batch.clear();
                 Ok(())
             }
@@ -200,7 +200,8 @@ impl Writer {
     /// One step of the purge.
     fn purge(&mut self) -> Result<()> {
         let Some(purge) = &mut self.purge else { return Ok(()) };
-        match purge.step(&mut self.database.connection) {
+        let now = self.clock.now();
+        match purge.step(&mut self.database.connection, &self.location, now) {
             Ok(true) => {}
             Ok(false) => self.purge = None,
             Err(error) => return Err(self.database.error("delete expired bindings", &error)),
@@ -211,12 +212,17 @@ impl Writer {
 
 impl Purge {
     /// Looks at the next rows; answers whether there may be more.
-    fn step(&mut self, connection: &mut rusqlite::Connection) -> rusqlite::Result<bool> {
+    fn step(
+        &mut self,
+        connection: &mut rusqlite::Connection,
+        location: &SharedLocation,
+        now: Time,
+    ) -> rusqlite::Result<bool> {
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let mut last = None;
         {
             let mut select = transaction.prepare_cached(
-                "SELECT username, domain, contact, instance, reg_id, expires FROM location
+                "SELECT username, domain, contact, instance, reg_id, last_modified, expires FROM location
                  WHERE (username, domain, contact, instance, reg_id) > (?1, ?2, ?3, ?4, ?5)
                  ORDER BY username, domain, contact, instance, reg_id LIMIT ?6",
             )?;
@@ -226,7 +232,8 @@ impl Purge {
             let mut gone: Vec<RowKey> = Vec::new();
             while let Some(row) = rows.next()? {
                 let key: RowKey = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?);
-                if row.get::<_, i64>(5)? <= self.before {
+                let ended = self.loaded.revive(number(row, 5)?, number(row, 6)?).is_none();
+                if ended && !is_live(row, location, now)? {
                     gone.push(key.clone());
                 }
                 last = Some(key);
@@ -244,6 +251,21 @@ impl Purge {
     }
 }
 
+fn number(row: &Row<'_>, column: usize) -> rusqlite::Result<i64> {
+    Ok(row.get_ref(column)?.as_i64().unwrap_or(-1))
+}
+
+/// Whether memory holds the binding whose key the first five columns are.
+fn is_live(row: &Row<'_>, location: &SharedLocation, now: Time) -> rusqlite::Result<bool> {
+    let bytes = |column: usize| Ok::<_, rusqlite::Error>(row.get_ref(column)?.as_bytes().unwrap_or_default());
+    let (contact, instance, reg_id) = (bytes(2)?, bytes(3)?, number(row, 4)?);
+    let mut live = false;
+    location.lookup(&join_aor(bytes(0)?, bytes(1)?), now, |view| {
+        live |= view.contact == contact && view.instance == instance && i64::from(view.reg_id) == reg_id;
+    });
+    Ok(live)
+}
+
 fn offset(pair: ClockPair) -> i128 {
     i128::from(pair.wall) - i128::from(pair.monotonic.as_micros())
 }
@@ -252,4 +274,15 @@ fn identity(path: &PathBuf) -> Result<(u64, u64)> {
     let meta =
         std::fs::metadata(path).map_err(|error| StoreError::io(Path::new(path), "look at it", &error))?;
     Ok((meta.dev(), meta.ino()))
+}
+
+#[cfg(test)]
+impl Writer {
+    pub(crate) fn pragma(&self, name: &str) -> i64 {
+        self.database.connection.pragma_query_value(None, name, |row| row.get(0)).unwrap()
+    }
+
+    pub(crate) fn set_pragma(&self, name: &str, value: i64) {
+        self.database.connection.pragma_update(None, name, value).unwrap();
+    }
 }
