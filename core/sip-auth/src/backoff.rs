@@ -258,6 +258,18 @@ mod tests {
     }
 
     #[test]
+    fn a_later_wrong_answer_shortens_no_wait() {
+        let mut b = table(8);
+        for _ in 0..57 {
+            b.fail(1, Kind::Source, T0);
+        }
+        assert_eq!(seconds(b.wait(1, T0)), Some(60));
+        let later = T0 + Duration::from_secs(10);
+        b.fail(1, Kind::Source, later);
+        assert_eq!(seconds(b.wait(1, later)), Some(50));
+    }
+
+    #[test]
     fn part_of_a_forgiveness_served_is_not_lost() {
         let mut b = table(8);
         // One wrong answer each 400 s, one forgiven each 600 s: two of three remain.

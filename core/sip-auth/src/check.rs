@@ -114,7 +114,8 @@ enum Refusal {
     Bad(&'static str),
 }
 
-/// The keys of a claim in the back-off table.
+/// The keys of a claim in the back-off table. Both are kept in the shard of `source`, so that one
+/// visit answers for both.
 struct Keys {
     source: u64,
     pair: u64,
@@ -126,9 +127,6 @@ mod key {
     pub const PAIR: u8 = 1;
     pub const ACCOUNT: u8 = 2;
 }
-
-/// The half of a table key that places an entry within its shard.
-const LOWER: u64 = 0xffff_ffff;
 
 const MALFORMED: Refusal = Refusal::Bad("Malformed Credentials");
 
@@ -294,9 +292,7 @@ impl Authenticator {
         let network = claim.nonce.network;
         // A secret hash already; it fills both halves, as the tables want.
         let source = u64::from(network) << 32 | u64::from(network);
-        // Source and pair share a shard (the upper half of the key picks it), so that one visit
-        // answers for both.
-        let pair = self.user_key(key::PAIR, network, request, claim) & LOWER | source & !LOWER;
+        let pair = self.user_key(key::PAIR, network, request, claim);
         Keys { source, pair }
     }
 

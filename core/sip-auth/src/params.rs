@@ -375,6 +375,7 @@ mod tests {
         }
         assert_eq!(params("Digest nc=1, NC=2").err(), Some("Repeated Credential Parameter"));
         assert_eq!(params("Digest a=\"b\0\"").err(), Some("Control Character In Credentials"));
+        assert_eq!(params("Digest a=\"b\x7f\"").err(), Some("Control Character In Credentials"));
         assert_eq!(params("Digest a=b\r\n c=d").err(), Some("Control Character In Credentials"));
     }
 

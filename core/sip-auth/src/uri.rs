@@ -165,6 +165,7 @@ mod tests {
             ("sip:bob@example.com", "sips:bob@example.com"),
             ("sip:bob@example.com", "sip:bob@example.com:5070"),
             ("sip:bob@example.com:", "sip:bob@example.com"),
+            ("sip:bob@example.com:x", "sip:bob@example.com:y"),
             ("sip:bob@example.com:65536", "sip:bob@example.com:0"),
             ("sip:example.com", "sip:bob@example.com"),
             ("sip:bob@[2001:db8::1]", "sip:bob@[2001:db8::2]"),

@@ -291,6 +291,10 @@ fn stale_is_said_only_to_those_who_know_the_password() {
     );
     assert_eq!(check(&auth, &request(1, later), &right, &mut book), STALE);
     assert_eq!(check(&auth, &request(1, later), &wrong, &mut book), Decision::Wrong);
+    // Nobody hoards nonces for days.
+    let days = T0 + Duration::from_secs(2 * 86_400);
+    let hoarded = auth.check(&request(1, days), [right.as_bytes()], &mut nobody_asks, &mut book);
+    assert_eq!(hoarded, PLAIN);
     // A nonce of the life before, with the time starting again from zero.
     let reborn = Authenticator::new(&Secret { key: [7; 16], epoch: 4 }, Config::default());
     assert_eq!(check(&reborn, &request(1, Time::ZERO), &right, &mut book), STALE);
@@ -420,6 +424,34 @@ fn a_forged_source_charges_the_network_that_took_the_challenge() {
     let value = Client::new(&auth).fresh(1, T0);
     assert_eq!(check(&auth, &request(1, T0), &value, &mut book), accepted("alice"));
     assert_eq!(guess(&auth, "alice", 66, T0, 1, &mut book), 0);
+    // Nor does the victim's address lend the guesser what is spared at home there.
+    for user in 0..60 {
+        guess(&auth, &format!("user{user}"), 66, T0, 1, &mut book);
+    }
+    let value = Client { user: "bob", ..Client::new(&auth) }.fresh(66, T0);
+    struct Everywhere;
+    impl Lookup for Everywhere {
+        fn ha1(&mut self, user: &Name, algorithm: Algorithm) -> Option<Ha1> {
+            accounts(user, algorithm)
+        }
+        fn familiar(&mut self, _: &Name, source: IpAddr) -> bool {
+            source == address(1)
+        }
+    }
+    let got = auth.check(&request(1, T0), [value.as_bytes()], &mut Everywhere, &mut book);
+    assert!(matches!(got, Decision::Throttled { .. }));
+}
+
+#[test]
+fn a_hash_of_another_algorithm_is_no_hash() {
+    let auth = authenticator(all_algorithms());
+    let value = Client { algorithm: Algorithm::Sha512_256, ..Client::new(&auth) }.fresh(1, T0);
+    let value = value.replace("SHA-512-256", "SHA-256");
+    let mut careless = |name: &Name, _: Algorithm| accounts(name, Algorithm::Sha512_256);
+    assert_eq!(
+        auth.check(&request(1, T0), [value.as_bytes()], &mut careless, &mut ledger()),
+        Decision::Wrong
+    );
 }
 
 #[test]
