@@ -452,7 +452,7 @@ impl Context {
         }
         for slot in 0..self.branches.len() {
             let Some(b) = self.branches.as_mut_slice().get_mut(slot) else { break };
-            if b.state != State::Running || b.has(flag::VOICEMAIL) {
+            if b.state != State::Running {
                 continue;
             }
             b.flags |= flag::NO_ANSWER;
@@ -513,15 +513,15 @@ impl Context {
             if share == 0 {
                 break;
             }
-            self.start_one(now, group, share, out);
+            self.start_one(now, share, out);
         }
     }
 
     /// Starts the waiting target of the highest q, the first of equals.
-    fn start_one(&mut self, now: Time, group: u16, breadth: u8, out: &mut Vec<Action>) {
+    fn start_one(&mut self, now: Time, breadth: u8, out: &mut Vec<Action>) {
         let deadline = if self.policy.invite { now + self.policy.timer_c() } else { Time::FAR };
         let slots = self.branches.as_mut_slice().iter_mut().enumerate();
-        let waiting = slots.filter(|(_, b)| b.state == State::Waiting && b.q >= group);
+        let waiting = slots.filter(|(_, b)| b.state == State::Waiting);
         // `rev` because the last of equal maxima is the one returned.
         if let Some((slot, b)) = waiting.rev().max_by_key(|(_, b)| b.q) {
             (b.state, b.breadth, b.deadline) = (State::Running, breadth, deadline);
@@ -562,10 +562,10 @@ impl Context {
         }
         let Ok(slot) = u8::try_from(self.branches.len()) else { return };
         self.state |= bit::VOICEMAIL;
+        // Voicemail has no bell that could ring for too long.
         self.no_answer_at = Time::FAR;
         let deadline = if self.policy.invite { now + self.policy.timer_c() } else { Time::FAR };
-        let (state, flags) = (State::Running, flag::VOICEMAIL);
-        self.branches.push(Branch { deadline, state, flags, breadth, ..Branch::default() });
+        self.branches.push(Branch { deadline, state: State::Running, breadth, ..Branch::default() });
         out.push(Action::StartVoicemail { branch: BranchId { slot, attempt: 0 }, cause, breadth });
     }
 

@@ -61,8 +61,6 @@ pub(super) mod flag {
     pub const NO_ANSWER: u8 = 8;
     /// The caller was asked to keep this branch's final response.
     pub const KEPT: u8 = 16;
-    /// The branch to voicemail.
-    pub const VOICEMAIL: u8 = 32;
 }
 
 /// One slot of a context: 24 bytes, so that a context with four in place stays below 200.

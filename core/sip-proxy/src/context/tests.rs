@@ -199,9 +199,11 @@ fn the_next_address_is_tried_on_503_silence_and_transport_errors() {
     s.acts();
     s.context.branch_located(b(0), 4);
     let next = |n| [StartBranch { branch: again(0, n), breadth: 60 }];
+    s.respond(b(0), 100);
     assert_eq!(s.respond(b(0), 503), next(1));
-    assert_eq!(s.unreachable(again(0, 1)), next(2));
-    assert_eq!(s.time_out(again(0, 2)), next(3));
+    // That the first address was heard says nothing of the second.
+    assert_eq!(s.time_out(again(0, 1)), next(2));
+    assert_eq!(s.unreachable(again(0, 2)), next(3));
     // What the earlier attempts still say is nobody's concern...
     assert_eq!(s.respond(again(0, 1), 404), []);
     assert_eq!(s.time_out(again(0, 3)), [Generate(408), Finished]);
@@ -245,6 +247,7 @@ fn a_caller_cancels_and_gets_the_487_of_the_phone() {
     s.respond(b(0), 180);
     assert_eq!(s.cancel(), [CancelBranch(b(0))]);
     assert_eq!(s.cancel(), [], "twice is once");
+    assert_eq!(s.pass(30), [], "a phone that was heard is waited for");
     assert_eq!(s.respond(b(0), 487), [ForwardBest(b(0)), Finished]);
 }
 
@@ -408,6 +411,25 @@ fn nobody_answers_and_the_next_group_rings_first() {
     assert_eq!(s.respond(b(0), 487), [start(1, 59)]);
     s.respond(b(1), 180);
     assert_eq!(s.pass(20), [CancelBranch(b(1)), StartVoicemail { branch: b(2), cause: 408, breadth: 1 }]);
+}
+
+#[test]
+fn an_early_group_that_did_not_answer_is_not_the_reason_when_a_later_one_is_busy() {
+    let mut s = Scene::new(with_voicemail(20_000), &[1000, 500]);
+    s.acts();
+    assert_eq!(s.pass(20), [CancelBranch(b(0)), start(1, 59)]);
+    let voicemail = StartVoicemail { branch: b(2), cause: 486, breadth: 60 };
+    assert_eq!(s.respond(b(1), 486), [voicemail, Keep(b(1))]);
+}
+
+#[test]
+fn voicemail_may_take_its_time() {
+    let mut s = Scene::new(with_voicemail(20_000), &[1000]);
+    s.acts();
+    s.respond(b(0), 486);
+    s.respond(b(1), 180);
+    assert_eq!(s.pass(60), []);
+    assert_eq!(s.respond(b(1), 200), [ForwardFinal(b(1)), Finished]);
 }
 
 #[test]

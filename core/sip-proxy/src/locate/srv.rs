@@ -61,7 +61,7 @@ fn draw(records: &[Srv], group: &mut Vec<usize>, dice: &mut Dice) -> usize {
         sum >= mark
     });
     // `remove`, not `swap_remove`: weight 0 has to stay in front.
-    group.remove(place.unwrap_or(0))
+    group.remove(place.unwrap_or(group.len() - 1))
 }
 
 fn is_usable(record: &Srv) -> bool {

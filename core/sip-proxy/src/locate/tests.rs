@@ -298,6 +298,15 @@ fn five_hundred_srv_records_stay_bounded() {
 }
 
 #[test]
+fn one_place_is_tried_once() {
+    let mut zone = Zone::default()
+        .srv("_sip._udp.example.com", &[(0, 0, 5060, "a.example.com"), (1, 0, 5060, "b.example.com")])
+        .a("a.example.com", 1)
+        .a("b.example.com", 1);
+    assert_eq!(zone.resolve(&sip("example.com"), &plain()).unwrap(), ["udp 192.0.2.1:5060"]);
+}
+
+#[test]
 fn addresses_nobody_can_have_are_left_out() {
     let list = ["0.0.0.0", "224.0.0.1", "255.255.255.255", "192.0.2.1"].map(|a| a.parse().unwrap());
     let mut zone = Zone::default().with(Kind::A, "h", Answer::A(list.into()));
