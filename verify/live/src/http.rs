@@ -20,7 +20,7 @@ pub fn http(admin: SocketAddr, method: &str, path: &str) -> Answer {
     let mut stream = TcpStream::connect_timeout(&admin, PATIENCE).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let request = format!(
-        "{method} {path} HTTP/1.1\r\nHost: {admin}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+        "{method} {path} HTTP/1.1\r\nHost: {admin}\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: 0\r\n\r\n"
     );
     stream.write_all(request.as_bytes()).unwrap();
     let mut raw = Vec::new();

@@ -7,8 +7,6 @@
 //!
 //! The binary is the one named by `STROWGER_BIN`, else `strowger` beside the test in cargo's target
 //! folder, which is built first when cargo is at hand.
-#![allow(clippy::disallowed_methods, reason = "a harness for a running server lives on clocks and threads")]
-#![allow(clippy::unwrap_used, reason = "a harness that cannot go on must fail the test")]
 
 mod digest;
 mod http;

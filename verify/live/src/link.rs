@@ -53,6 +53,11 @@ impl Link {
         Self { server, local, socket: Socket::Tcp { stream, buffer: Vec::new(), eof: false } }
     }
 
+    /// Send to this server from now on.
+    pub fn set_server(&mut self, server: SocketAddr) {
+        self.server = server;
+    }
+
     /// Its transport.
     pub fn via(&self) -> Via {
         match self.socket {
@@ -269,7 +274,11 @@ pub struct Listener {
 impl Listener {
     /// On port 5060 of a fresh address.
     pub fn open(server: SocketAddr) -> Self {
-        let local: SocketAddr = (fresh_ip(), 5060).into();
+        Self::open_at((fresh_ip(), 5060).into(), server)
+    }
+
+    /// At this very address.
+    pub fn open_at(local: SocketAddr, server: SocketAddr) -> Self {
         let tcp = TcpListener::bind(local).unwrap();
         tcp.set_nonblocking(true).unwrap();
         Self { udp: Link::udp_at(local, server), tcp, streams: Vec::new() }

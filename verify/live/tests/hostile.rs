@@ -1,7 +1,6 @@
 //! Hostile input from raw sockets, one test a row of the project's table of hostile inputs, over UDP
 //! and TCP. Rows about TLS (9) and offered load (37) belong to later versions; slow senders (7) are
 //! in `streams.rs`, faults of the machine (40) in `crash.rs`, name service (39) in `names.rs`.
-#![allow(clippy::unwrap_used, reason = "a test")]
 
 use live::{Credentials, Link, Listener, Msg, Req, Server, Setup, Via, answer, run, unique};
 use std::time::{Duration, Instant};

@@ -1,7 +1,6 @@
 //! The torture messages of RFC 4475 and RFC 5118, sent as they are over UDP and TCP. What must
 //! happen to each stands in `torture/manifest.txt`. Every message meets a server of its own, because
 //! the RFC uses the same branch in several messages, which makes them retransmissions of each other.
-#![allow(clippy::unwrap_used, reason = "a test")]
 
 use live::{Link, Listener, Msg, Req, Server, Setup, Via, fresh_ip};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};

@@ -1,0 +1,179 @@
+//! Digest authentication as phones use it: RFC 3261 section 22, RFC 7616, RFC 8760.
+
+use live::{Credentials, Listener, Req, Server, Setup, Via, answer, run, sha256_answer};
+
+fn server(config: &str) -> Server {
+    Setup::new().user("alice", "secret-a").user("bob", "secret-b").config(config).start()
+}
+
+fn alice() -> Credentials<'static> {
+    Credentials::new("alice", "secret-a")
+}
+
+#[test]
+fn one_nonce_serves_many_requests_in_order() {
+    let server = server("");
+    let mut link = server.link(Via::Udp);
+    let first = Req::register("alice", &link);
+    let challenged = link.ask(&first);
+    let mut last = first;
+    for nc in 1..=5 {
+        let line = answer(&challenged, &Credentials { nc, ..alice() }, "REGISTER", "sip:example.com");
+        last = last.again(&link, &line);
+        assert_eq!(link.status(&last), 200, "nc={nc}");
+    }
+    let line = answer(&challenged, &Credentials { nc: 3, ..alice() }, "REGISTER", "sip:example.com");
+    assert_eq!(link.status(&last.again(&link, &line)), 401, "a count that was used");
+}
+
+#[test]
+fn both_challenges_have_their_own_headers() {
+    let server = server("");
+    let mut link = server.link(Via::Udp);
+    let register = link.ask(&Req::register("alice", &link));
+    assert_eq!(register.status(), Some(401));
+    assert!(
+        register
+            .header("WWW-Authenticate")
+            .is_some_and(|v| v.starts_with("Digest ") && v.contains("qop=\"auth\""))
+    );
+    let invite = Req::invite("sip:bob@example.com", &link).user("alice");
+    let call = link.ask(&invite);
+    assert_eq!(call.status(), Some(407));
+    assert!(call.header("Proxy-Authenticate").is_some_and(|v| v.contains("realm=\"example.com\"")));
+}
+
+#[test]
+fn sha256_is_offered_first_and_works() {
+    let config = "[auth]\nalgorithms = [\"SHA-256\", \"MD5\"]\n";
+    let server = server(config);
+    let mut link = server.link(Via::Udp);
+    let req = Req::register("alice", &link);
+    let challenged = link.ask(&req);
+    let offers = challenged.all("WWW-Authenticate");
+    assert_eq!(offers.len(), 2, "one header field for each algorithm (RFC 8760 section 2.4)");
+    assert!(offers[0].contains("SHA-256"), "the most preferred first");
+    let line = sha256_answer(&challenged, &alice(), "REGISTER", "sip:example.com");
+    assert_eq!(link.status(&req.again(&link, &line)), 200);
+    let mut link = server.link(Via::Udp);
+    let req = Req::register("alice", &link);
+    let challenged = link.ask(&req);
+    let line = answer(&challenged, &alice(), "REGISTER", "sip:example.com");
+    assert_eq!(link.status(&req.again(&link, &line)), 200, "MD5 for phones that know nothing else");
+}
+
+#[test]
+fn a_nonce_of_before_is_stale_not_wrong() {
+    let mut server = server("");
+    let mut link = server.link(Via::Udp);
+    let req = Req::register("alice", &link);
+    let challenged = link.ask(&req);
+    server.restart();
+    let line = answer(&challenged, &alice(), "REGISTER", "sip:example.com");
+    let again = req.again(&link, &line);
+    let told = link.ask(&again);
+    // Either the nonce key survived the restart, or the phone is told to try again without a prompt.
+    match told.status() {
+        Some(200) => {}
+        Some(401) => {
+            let line = answer(&told, &alice(), "REGISTER", "sip:example.com");
+            assert_eq!(link.status(&again.again(&link, &line)), 200);
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn in_dialog_requests_are_challenged_too_and_pass() {
+    let server = server("");
+    let mut bob = Listener::open(server.sip());
+    let req = Req::register("bob", &bob.udp);
+    assert_eq!(bob.udp.ask_as(&req, &Credentials::new("bob", "secret-b")).status(), Some(200));
+    let mut link = server.link(Via::Udp);
+    let invite = Req::invite("sip:bob@example.com", &link).user("alice");
+    let challenged = link.ask(&invite);
+    let line = answer(&challenged, &alice(), "INVITE", "sip:bob@example.com");
+    let invite = invite.again(&link, &line);
+    link.send(&invite.bytes());
+    let (received, phone) = bob.request_within(live::PATIENCE).expect("the call");
+    let contact = format!("Contact: <sip:bob@{}>", phone.local());
+    phone.send(&received.reply(200, "b", &[&contact]));
+    let answered = link.response(&invite);
+    assert_eq!(answered.status(), Some(200));
+    link.send(&invite.in_dialog("ACK", &answered, &link).bytes());
+    let (ack, _) = bob.request_within(live::PATIENCE).expect("the ACK is not challenged");
+    assert_eq!(ack.method(), "ACK");
+    let bye = invite.in_dialog("BYE", &answered, &link);
+    let challenged = link.ask(&bye);
+    assert_eq!(challenged.status(), Some(407), "BYE of a local user");
+    let line = answer(&challenged, &alice(), "BYE", &bye.uri);
+    let bye = bye.again(&link, &line);
+    link.send(&bye.bytes());
+    let (received, phone) = bob.request_within(live::PATIENCE).expect("the BYE");
+    phone.send(&received.reply(200, "", &[]));
+    assert_eq!(link.response(&bye).status(), Some(200));
+}
+
+#[test]
+fn the_list_of_challenged_methods_is_the_operators() {
+    let server = server("[auth]\nchallenge = [\"REGISTER\"]\n");
+    let mut bob = Listener::open(server.sip());
+    let req = Req::register("bob", &bob.udp);
+    assert_eq!(bob.udp.ask_as(&req, &Credentials::new("bob", "secret-b")).status(), Some(200));
+    let mut link = server.link(Via::Udp);
+    let req = Req::new("MESSAGE", "sip:bob@example.com", &link).user("alice");
+    link.send(&req.bytes());
+    let (message, phone) = bob.request_within(live::PATIENCE).expect("MESSAGE is not on the list");
+    phone.send(&message.reply(200, "b", &[]));
+    assert_eq!(link.response(&req).status(), Some(200));
+}
+
+#[test]
+fn a_changed_password_counts_within_a_second_or_so() {
+    let server = server("");
+    let mut link = server.link(Via::Udp);
+    let req = Req::register("alice", &link);
+    assert_eq!(link.ask_as(&req, &alice()).status(), Some(200));
+    let data = server.data();
+    let out = run([
+        "user",
+        "add",
+        "alice@example.com",
+        "--password",
+        "changed",
+        "--data-dir",
+        data.to_str().unwrap(),
+    ]);
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    live::eventually("the new password works", || {
+        let mut link = server.link(Via::Udp);
+        let req = Req::register("alice", &link);
+        (link.ask_as(&req, &Credentials::new("alice", "changed")).status() == Some(200)).then_some(())
+    });
+    let mut link = server.link(Via::Udp);
+    let req = Req::register("alice", &link);
+    assert_ne!(link.ask_as(&req, &alice()).status(), Some(200), "the old password still works");
+}
+
+#[test]
+fn without_challenges_the_log_warns() {
+    let server = Setup::open().start();
+    live::eventually("a warning that anyone may register", || {
+        server.log_text().to_lowercase().contains("auth").then_some(())
+    });
+    assert!(server.log_text().to_uppercase().contains("WARN"));
+}
+
+#[test]
+fn credentials_never_reach_the_log() {
+    let server = server("[log]\nlevel = \"debug\"\n");
+    let mut link = server.link(Via::Udp);
+    let req = Req::register("alice", &link);
+    let challenged = link.ask(&req);
+    let line = answer(&challenged, &alice(), "REGISTER", "sip:example.com");
+    link.ask(&req.again(&link, &line));
+    let response = line.split("response=\"").nth(1).unwrap().split('"').next().unwrap();
+    server.assert_alive("registering");
+    let log = server.log_text();
+    assert!(!log.contains("secret-a") && !log.contains(response), "credentials in the log");
+}
