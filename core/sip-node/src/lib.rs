@@ -1,1 +1,32 @@
-//! sip-node
+//! One worker of a SIP server as a pure machine: transport rules (RFC 3261 section 18), transaction
+//! layer (17), and the transaction users: registrar (10), proxy (16), redirect server (8.3).
+//!
+//! A [`Node`] is driven through [`wire::Machine`]: bytes in, an outbox to fill, time as an argument.
+//! What all workers share (location, credentials, name resolution, counters) it reaches through
+//! [`Services`]; what the operator decided is in [`Settings`]. It owns its calls alone: the owner of a
+//! message is a function of its Call-ID.
+//!
+//! The way of a request, file by file: `node` (index it), `inbound` (match a transaction), `admit`
+//! (check, authenticate; nothing is remembered before this is passed), `registration` or `targets`
+//! (where to), `dispatch` (response context), `forward` (rewrite, send), `outcome` (responses,
+//! timers). `stateless` is for ACK and for stateless mode.
+#![forbid(unsafe_code)]
+
+mod admit;
+mod calls;
+mod dispatch;
+mod forward;
+mod inbound;
+mod node;
+mod outcome;
+mod proxied;
+mod registration;
+mod services;
+mod settings;
+mod stateless;
+mod targets;
+
+pub use calls::Call;
+pub use node::{Keys, Node, NodeConfig, Notice, Report};
+pub use services::{Counter, Question, Services, StoreDown};
+pub use settings::{Auth, Challenge, Listener, Mode, Proxy, Route, RouteAction, Settings, Trunk, Voicemail};

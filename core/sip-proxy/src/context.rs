@@ -234,6 +234,11 @@ impl Context {
         self.settle(now, out);
     }
 
+    /// Whether a final response went upstream.
+    pub fn is_answered(&self) -> bool {
+        self.has(bit::FINAL)
+    }
+
     /// If the best response is a 401 or 407: the other branches whose 401 or 407 carries challenges
     /// that belong into it (16.7 step 7). Their responses were kept, or are at hand.
     pub fn challenges(&self) -> impl Iterator<Item = BranchId> {

@@ -122,9 +122,8 @@ impl Links for Slab<Server> {
 }
 
 impl Layer {
-    /// A request that passed the transaction user's checks, with where its responses go (RFC 3261
-    /// 18.2.2, RFC 3581). A retransmission is answered from stored bytes, to where the first one's
-    /// responses went: `reply` matters for new requests only.
+    /// Matches a request and, if it is new, makes a transaction for it: [`Layer::absorb`] and
+    /// [`Layer::accept`] in one, for transaction users that have nothing to check in between.
     pub fn receive_request(
         &mut self,
         now: Time,
@@ -132,20 +131,40 @@ impl Layer {
         reply: Flow,
         out: &mut Outbox,
     ) -> Inbound {
+        match self.absorb(now, message, reply, out) {
+            Some(inbound) => inbound,
+            None => self.accept(now, message, reply).map_or(Inbound::Full, Inbound::New),
+        }
+    }
+
+    /// Matches a request with the transactions there are. `None`: it is new, and nothing is remembered
+    /// of it until [`Layer::accept`], so that a request which is refused without a transaction costs no
+    /// memory. `reply` is where its responses go (RFC 3261 18.2.2, RFC 3581); a retransmission is
+    /// answered from stored bytes to where the first one's went, so it matters for a CANCEL only.
+    pub fn absorb(
+        &mut self,
+        now: Time,
+        message: &Message<'_>,
+        reply: Flow,
+        out: &mut Outbox,
+    ) -> Option<Inbound> {
         self.now = now.as_micros();
         let method = message.method();
         self.key.read(message, method);
         match method {
-            Method::Ack => self.receive_ack(message),
-            Method::Cancel => self.receive_cancel(reply, out),
-            _ => match self.find_same(MethodCode::of(method)) {
-                Some(slot) => self.repeated(slot, out),
-                None => match self.create(MethodCode::of(method), reply) {
-                    Some(id) => Inbound::New(id),
-                    None => Inbound::Full,
-                },
-            },
+            Method::Ack => Some(self.receive_ack(message)),
+            Method::Cancel => Some(self.receive_cancel(reply, out)),
+            _ => self.find_same(MethodCode::of(method)).map(|slot| self.repeated(slot, out)),
         }
+    }
+
+    /// Makes the transaction of a request that [`Layer::absorb`] found to be new. `None`: there is no
+    /// room.
+    pub fn accept(&mut self, now: Time, message: &Message<'_>, reply: Flow) -> Option<ServerId> {
+        self.now = now.as_micros();
+        let method = message.method();
+        self.key.read(message, method);
+        self.create(MethodCode::of(method), reply)
     }
 
     /// Sends a response of the transaction user and keeps it as long as it may have to be repeated.
@@ -180,7 +199,7 @@ impl Layer {
         server.state = state;
         let sent = if server.repeats() { out.bytes().get(range).unwrap_or(&[]) } else { &[] };
         server.keep(sent, &mut self.pool);
-        server.times.follow(&step, self.now, &mut self.wheel);
+        server.times.follow(&step, self.now, &self.clock, &mut self.wheel);
         true
     }
 
@@ -236,7 +255,7 @@ impl Layer {
         if completed {
             server.state = step.state.unwrap_or(server.state);
             server.keep(&[], &mut self.pool);
-            server.times.follow(&step, self.now, &mut self.wheel);
+            server.times.follow(&step, self.now, &self.clock, &mut self.wheel);
         }
         Inbound::Absorbed
     }
@@ -281,12 +300,15 @@ impl Layer {
         let now = self.now;
         let Some(id) = self.server_id(slot) else { return };
         let Some(server) = self.servers.at_mut(slot) else { return };
+        if !server.times.fired(now, &self.clock, &mut self.wheel) {
+            return;
+        }
         let user = server.user;
         let answered = server.is_answered();
         let step = server.step(server.times.server_input(now), &self.clock);
         if let Some(state) = step.state {
             server.state = state;
-            server.times.follow(&step, now, &mut self.wheel);
+            server.times.follow(&step, now, &self.clock, &mut self.wheel);
         }
         match step.act {
             ServerAct::Resend => self.resend_response(slot, out),
@@ -344,7 +366,7 @@ impl Layer {
         let node = self.wheel.reserve(Owner::Server(slot));
         if let Some(server) = self.servers.at_mut(slot) {
             server.times.node = node;
-            server.times.follow(&step, self.now, &mut self.wheel);
+            server.times.follow(&step, self.now, &self.clock, &mut self.wheel);
         }
         self.index.insert(&mut self.servers, slot);
         self.counts.servers_created += 1;

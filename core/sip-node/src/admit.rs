@@ -1,0 +1,288 @@
+//! What happens to a new request before it is given any memory: RFC 3261 sections 16.3 and 22.
+//!
+//! Everything here answers statelessly, at most once per request, so that a flood of unproven requests
+//! costs no memory and is not amplified.
+
+use crate::inbound::retry_after;
+use crate::node::Node;
+use crate::services::{Counter, Services};
+use crate::settings::Mode;
+use core::ops::Range;
+use sip_auth::{Decision, Status};
+use sip_message::{Malformed, Message, Method, Name, NameAddr, Scheme, Uri};
+use sip_proxy::routes::{Routing, preprocess};
+use sip_proxy::token::{Dialog, Role};
+use wire::{Flow, Outbox, Time};
+
+/// Who sent a request, as far as that was proven.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Caller {
+    /// Standing.
+    pub role: Role,
+    /// The realm whose credentials proved it.
+    pub realm: Option<Vec<u8>>,
+    /// The trunk, for [`Role::Trunk`].
+    pub trunk: Option<usize>,
+    /// The user part of the address-of-record in From is a subscriber of ours, proven or (with
+    /// authentication off) claimed.
+    pub proven: bool,
+}
+
+/// A new request that passed the checks, with what was found out on the way.
+pub(crate) struct Admitted<'a> {
+    pub uri: Uri<'a>,
+    pub routing: Routing<'a>,
+    pub dialog: Option<Dialog>,
+    pub caller: Caller,
+    pub loop_hash: u64,
+}
+
+/// An address-of-record in canonical form.
+pub(crate) struct Aor {
+    text: Vec<u8>,
+    domain: Range<usize>,
+}
+
+impl Aor {
+    /// `user@domain`.
+    pub fn text(&self) -> &[u8] {
+        &self.text
+    }
+
+    /// The domain.
+    pub fn domain(&self) -> &[u8] {
+        &self.text[self.domain.clone()]
+    }
+
+    /// The user; empty if there is none.
+    pub fn user(&self) -> &[u8] {
+        self.text.get(..self.domain.start.saturating_sub(1)).unwrap_or(b"")
+    }
+}
+
+impl<S: Services> Node<S> {
+    /// A request that matches no transaction.
+    pub(crate) fn new_request(&mut self, now: Time, flow: Flow, request: &Message<'_>, out: &mut Outbox) {
+        let Some(admitted) = self.admit(now, flow, request, out) else { return };
+        let method = request.method();
+        let own = self.is_own_request(&admitted);
+        if method == Method::Register && own {
+            return self.registration(now, flow, request, &admitted, out);
+        }
+        if self.settings.proxy.mode == Mode::Stateless && !own {
+            return self.forward_stateless(now, flow, request, out);
+        }
+        self.dispatch(now, flow, request, &admitted, own, out);
+    }
+
+    /// The checks of section 16.3 in their order, then authentication. `None`: answered.
+    fn admit<'a>(
+        &mut self,
+        now: Time,
+        flow: Flow,
+        request: &Message<'a>,
+        out: &mut Outbox,
+    ) -> Option<Admitted<'a>> {
+        let settings = self.settings.clone();
+        let routing = match preprocess(request, |uri| settings.is_own_route(uri)) {
+            Ok(routing) => routing,
+            Err(Malformed) => return self.malformed(flow, request, b"Malformed Route", out),
+        };
+        let uri = match Uri::parse(routing.request_uri) {
+            Ok(Uri { scheme: Scheme::Other(_), .. }) => {
+                self.refuse(flow, request, 416, b"", b"", out);
+                return None;
+            }
+            Ok(uri) => uri,
+            Err(_) => return self.malformed(flow, request, b"Malformed Request-URI", out),
+        };
+        if request.max_forwards() == Some(0) {
+            self.refuse(flow, request, 483, b"", b"", out);
+            return None;
+        }
+        let loop_hash = self.guard.hash(request);
+        let known = |via: &sip_message::Via<'_>| settings.is_self(via.host, via.host_ip(), via.port);
+        if request.via_count() > 1 && self.guard.is_loop(request, loop_hash, known) {
+            self.services.count(Counter::Loops);
+            self.refuse(flow, request, 482, b"", b"", out);
+            return None;
+        }
+        if let Some(extra) = unsupported(request, Name::ProxyRequire) {
+            self.refuse(flow, request, 420, b"", &extra, out);
+            return None;
+        }
+        let dialog = routing.token.and_then(|token| {
+            self.sealer.open(token, request.call_id(), request.from_tag(), request.to_tag())
+        });
+        if self.draining && dialog.is_none() && request.to_tag().is_empty() {
+            self.services.count(Counter::Overload);
+            self.refuse(flow, request, 503, b"", &retry_after(30), out);
+            return None;
+        }
+        let caller = self.identify(now, flow, request, &uri, out)?;
+        Some(Admitted { uri, routing, dialog, caller, loop_hash })
+    }
+
+    fn malformed<T>(&mut self, flow: Flow, request: &Message<'_>, reason: &[u8], out: &mut Outbox) -> Option<T> {
+        self.services.count(Counter::Malformed);
+        self.refuse(flow, request, 400, reason, b"", out);
+        None
+    }
+
+    /// Whether a request is for this server itself: no user in the Request-URI, and the host is us.
+    fn is_own_request(&self, admitted: &Admitted<'_>) -> bool {
+        let uri = &admitted.uri;
+        let next_is_far = admitted.routing.next.is_some();
+        let bare = uri.is_sip() && (uri.user.is_none() || uri.user == Some(b""));
+        !next_is_far && bare && self.is_local_host(uri)
+    }
+
+    /// Whether the host of a URI is a domain of ours or this server.
+    pub(crate) fn is_local_host(&self, uri: &Uri<'_>) -> bool {
+        let s = &self.settings;
+        if !uri.is_sip() {
+            return false;
+        }
+        s.domains.iter().any(|d| d.eq_ignore_ascii_case(uri.host))
+            || s.is_self(uri.host, uri.host_ip(), uri.port)
+            || (s.domains.is_empty() && uri.host_ip().is_none() && self.is_subscriber_domain(uri.host))
+    }
+
+    fn is_subscriber_domain(&self, host: &[u8]) -> bool {
+        host.len() <= 255 && self.services.is_domain(&host.to_ascii_lowercase())
+    }
+
+    /// The address-of-record that a URI of one of our domains names. An address or alias of this server
+    /// stands for the default domain, if there is one.
+    pub(crate) fn local_aor(&self, uri: &Uri<'_>) -> Option<Aor> {
+        if !self.is_local_host(uri) {
+            return None;
+        }
+        let mut text = Vec::with_capacity(48);
+        let domains = &self.settings.domains;
+        let is_domain = domains.iter().any(|d| d.eq_ignore_ascii_case(uri.host));
+        uri.write_aor(&mut text);
+        let host_len = uri.host.len();
+        let start = text.len() - host_len;
+        if !is_domain && let Some(default) = domains.first() {
+            text.truncate(start);
+            text.extend_from_slice(default);
+        }
+        let domain = start..text.len();
+        Some(Aor { text, domain })
+    }
+
+    /// Finds out who sent the request; challenges local users. `None`: answered.
+    fn identify(
+        &mut self,
+        now: Time,
+        flow: Flow,
+        request: &Message<'_>,
+        uri: &Uri<'_>,
+        out: &mut Outbox,
+    ) -> Option<Caller> {
+        let stranger = Caller { role: Role::Stranger, realm: None, trunk: None, proven: false };
+        if let Some(trunk) = self.settings.trunk_of(flow.remote.ip()) {
+            return Some(Caller { role: Role::Trunk, trunk: Some(trunk), ..stranger });
+        }
+        // A registration is about the user in To (section 10.2), any other request from the one in From.
+        let is_register = request.method() == Method::Register;
+        let about = if is_register { Name::To } else { Name::From };
+        let header = request.header(about).and_then(|h| NameAddr::parse(h.value).ok());
+        let Some(aor) = header.and_then(|h| Uri::parse(h.uri).ok()).and_then(|u| self.local_aor(&u)) else {
+            return Some(stranger);
+        };
+        let settings = self.settings.clone();
+        let auth = &settings.auth;
+        let local = Caller { role: Role::Local, proven: true, ..stranger };
+        if !(auth.enabled && auth.challenge.covers(request.method().as_bytes())) {
+            return Some(local);
+        }
+        let realm = auth.realm.clone().unwrap_or_else(|| aor.domain().to_vec());
+        // A registrar is the user's server and answers 401, a proxy 407 (section 22).
+        let status = match is_register && self.is_local_host(uri) {
+            true => Status::Unauthorized,
+            false => Status::ProxyAuthenticationRequired,
+        };
+        self.authenticate(now, flow, request, &aor, &realm, status, out)?;
+        Some(Caller { realm: Some(realm), ..local })
+    }
+
+    /// Checks the credentials for `realm`, and that they are those of the user in `aor`.
+    #[expect(clippy::too_many_arguments, reason = "one caller; a struct would only name them twice")]
+    fn authenticate(
+        &mut self,
+        now: Time,
+        flow: Flow,
+        request: &Message<'_>,
+        aor: &Aor,
+        realm: &[u8],
+        status: Status,
+        out: &mut Outbox,
+    ) -> Option<()> {
+        let settings = self.settings.clone();
+        let authenticator = &settings.auth.authenticator;
+        let about = sip_auth::Request {
+            method: request.method().as_bytes(),
+            uri: request.request_uri(),
+            realm,
+            source: flow.remote.ip().to_canonical(),
+            now,
+        };
+        let name = match status {
+            Status::Unauthorized => Name::Authorization,
+            Status::ProxyAuthenticationRequired => Name::ProxyAuthorization,
+        };
+        let decision =
+            self.services.check(authenticator, &about, &mut request.headers(name).map(|h| h.value));
+        let stale = match decision {
+            Decision::Accepted { user } => {
+                let domain = user.domain().unwrap_or(aor.domain());
+                let own = user.user() == aor.user() && domain.eq_ignore_ascii_case(aor.domain());
+                if own || !settings.auth.bind_from {
+                    self.services.count(Counter::Authenticated);
+                    return Some(());
+                }
+                self.services.count(Counter::Forbidden);
+                self.refuse(flow, request, 403, b"Credentials Of Another User", b"", out);
+                return None;
+            }
+            Decision::Bad(reason) => return self.malformed(flow, request, reason.as_bytes(), out),
+            Decision::Throttled { retry_after: seconds } => {
+                self.services.count(Counter::Throttled);
+                self.refuse(flow, request, 503, b"", &retry_after(seconds), out);
+                return None;
+            }
+            Decision::Wrong => {
+                self.services.count(Counter::WrongCredentials);
+                false
+            }
+            Decision::Challenge { stale } => stale,
+        };
+        self.services.count(Counter::Challenged);
+        let mut lines = core::mem::take(&mut self.scratch);
+        lines.clear();
+        authenticator.challenge(status, &about, stale, self.serial.next(), &mut lines);
+        self.refuse(flow, request, status.code(), b"", &lines, out);
+        self.scratch = lines;
+        None
+    }
+}
+
+/// `Unsupported` with everything that a Require-like header lists and this server does not do, or
+/// nothing if it does it all (sections 8.2.2.3, 16.3 step 5).
+pub(crate) fn unsupported(request: &Message<'_>, name: Name) -> Option<Vec<u8>> {
+    const KNOWN: [&[u8]; 2] = [b"path", b"outbound"];
+    request.header(name)?;
+    let mut line = Vec::new();
+    let unknown = |v: &&[u8]| !(name == Name::Require && KNOWN.iter().any(|k| k.eq_ignore_ascii_case(v)));
+    for value in request.values(name).filter(unknown) {
+        line.extend_from_slice(if line.is_empty() { b"Unsupported: " } else { b", " });
+        line.extend_from_slice(value);
+    }
+    if line.is_empty() {
+        return None;
+    }
+    line.extend_from_slice(b"\r\n");
+    Some(line)
+}

@@ -1,0 +1,181 @@
+//! From an admitted request to a response context with its first branches.
+
+use crate::admit::{Admitted, unsupported};
+use crate::inbound::{always_rport, reply_flow};
+use crate::node::Node;
+use crate::proxied::{Proxied, ProxiedId};
+use crate::services::{Counter, Services};
+use crate::targets::{Plan, Wish, is_recorded, max_breadth};
+use sip_message::{Message, Method, Name};
+use sip_proxy::breadth;
+use sip_proxy::context::{Context, Policy, Reroute};
+use sip_transaction::{ServerId, TimerId};
+use wire::{Flow, Outbox, Time};
+
+impl<S: Services> Node<S> {
+    /// Handles a request that is not a REGISTER for us.
+    pub(crate) fn dispatch(
+        &mut self,
+        now: Time,
+        flow: Flow,
+        request: &Message<'_>,
+        a: &Admitted<'_>,
+        own: bool,
+        out: &mut Outbox,
+    ) {
+        if own {
+            return self.own_request(flow, request, out);
+        }
+        let plan = match self.plan(now, flow, request, a) {
+            Plan::Refuse(status) => {
+                if status == 403 {
+                    self.services.count(Counter::Forbidden);
+                }
+                return self.refuse(flow, request, status, b"", b"", out);
+            }
+            plan => plan,
+        };
+        let invite = request.method() == Method::Invite;
+        let new_call = invite && request.to_tag().is_empty();
+        if new_call && !self.calls.has_room() {
+            return self.overloaded(flow, request, out);
+        }
+        let Some(server) = self.layer.accept(now, request, reply_flow(flow, request)) else {
+            return self.overloaded(flow, request, out);
+        };
+        let source = Some((flow.remote, always_rport(flow, request)));
+        let wishes = match plan {
+            Plan::Redirect(contacts) => {
+                let extra = [b"Contact: ", &contacts[..], b"\r\n"].concat();
+                return self.answer(now, server, request, source, 302, &extra, out);
+            }
+            Plan::Forward(wishes) => wishes,
+            Plan::Offline | Plan::Refuse(_) => Vec::new(),
+        };
+        if invite {
+            // Stops the caller's retransmissions at once (sections 16.2, 17.2.1).
+            self.answer(now, server, request, source, 100, b"", out);
+        }
+        if new_call {
+            self.calls.begin(now, request);
+        }
+        self.forward(now, flow, request, a, server, wishes, out);
+    }
+
+    /// A request for the server itself (section 16.5: the Request-URI names no user).
+    fn own_request(&mut self, flow: Flow, request: &Message<'_>, out: &mut Outbox) {
+        if let Some(extra) = unsupported(request, Name::Require) {
+            return self.refuse(flow, request, 420, b"", &extra, out);
+        }
+        const ALLOW: &[u8] = b"Allow: INVITE, ACK, CANCEL, BYE, OPTIONS, REGISTER, MESSAGE, SUBSCRIBE, \
+            NOTIFY, PUBLISH, REFER, INFO, UPDATE, PRACK\r\nSupported: path, outbound\r\nAccept: application/sdp\r\n";
+        match request.method() {
+            // Section 11: what the server can do. Idempotent, so it needs no transaction.
+            Method::Options => self.refuse(flow, request, 200, b"", ALLOW, out),
+            Method::Other(_) => self.refuse(flow, request, 501, b"", b"", out),
+            Method::Invite => self.refuse(flow, request, 484, b"", b"", out),
+            _ if !request.to_tag().is_empty() => self.refuse(flow, request, 481, b"", b"", out),
+            _ => self.refuse(flow, request, 405, b"", ALLOW, out),
+        }
+    }
+
+    /// Makes the response context and starts it.
+    #[expect(clippy::too_many_arguments, reason = "everything known about one request, used once")]
+    fn forward(
+        &mut self,
+        now: Time,
+        flow: Flow,
+        request: &Message<'_>,
+        a: &Admitted<'_>,
+        server: ServerId,
+        wishes: Vec<(u16, Wish)>,
+        out: &mut Outbox,
+    ) {
+        let policy = self.policy(request, a);
+        let invite = policy.invite;
+        let record_route = self.settings.proxy.record_route && is_recorded(request, a.dialog.is_some());
+        let mut proxied = self.proxied.create(|id, buffers| Proxied {
+            id,
+            context: Context::new(policy),
+            server,
+            invite,
+            over: false,
+            accepted: false,
+            request: buffers.request,
+            source: flow,
+            role: a.caller.role,
+            always_rport: always_rport(flow, request),
+            drop_routes: a.routing.own,
+            drop_last_route: a.routing.drop_last,
+            record_route,
+            realm: None,
+            loop_hash: a.loop_hash,
+            started: now,
+            timer: TimerId::NONE,
+            text: buffers.text,
+            targets: buffers.targets,
+            clients: buffers.clients,
+            lookups: Vec::new(),
+            kept: Vec::new(),
+        });
+        self.layer.set_user(server, proxied.id.as_u64());
+        proxied.request.extend_from_slice(request.bytes());
+        if let Some(realm) = &a.caller.realm {
+            proxied.realm = Some(proxied.push_text(|t| t.extend_from_slice(realm)));
+        }
+        for (q, wish) in wishes {
+            if proxied.context.add_target(q).is_some() {
+                let target = wish.store(&mut proxied);
+                proxied.targets.push(target);
+            }
+        }
+        let mut actions = core::mem::take(&mut self.actions);
+        proxied.context.start(now, &mut actions);
+        self.perform(now, proxied, actions, Some(request), None, out);
+    }
+
+    fn policy(&self, request: &Message<'_>, a: &Admitted<'_>) -> Policy {
+        let proxy = &self.settings.proxy;
+        let invite = request.method() == Method::Invite;
+        let base = if invite { Policy::INVITE } else { Policy::OTHER };
+        let mut policy = Policy {
+            parallel: false,
+            breadth: breadth::incoming(max_breadth(request), proxy.max_breadth),
+            timer_c_ms: proxy.timer_c_ms,
+            ..base
+        };
+        // Only a call for one of our users goes to voicemail, and only while it is being set up.
+        if let Some(voicemail) = &self.settings.voicemail
+            && invite
+            && request.to_tag().is_empty()
+            && a.routing.next.is_none()
+            && self.is_for_subscriber(a)
+        {
+            policy.voicemail = voicemail.on;
+            if voicemail.on.has(Reroute::NO_ANSWER) {
+                policy.no_answer_ms = voicemail.no_answer_ms;
+            }
+        }
+        policy
+    }
+
+    fn is_for_subscriber(&self, a: &Admitted<'_>) -> bool {
+        self.local_aor(&a.uri).is_some_and(|aor| {
+            !self.settings.auth.enabled || self.services.is_user(aor.user(), aor.domain())
+        })
+    }
+
+    /// A CANCEL for a request being forwarded (section 16.10).
+    pub(crate) fn cancel_proxied(
+        &mut self,
+        now: Time,
+        id: ProxiedId,
+        _cancel: &Message<'_>,
+        out: &mut Outbox,
+    ) {
+        let Some(mut proxied) = self.proxied.take(id) else { return };
+        let mut actions = core::mem::take(&mut self.actions);
+        proxied.context.cancel_all(now, &mut actions);
+        self.perform(now, proxied, actions, None, None, out);
+    }
+}

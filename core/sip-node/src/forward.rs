@@ -1,0 +1,305 @@
+//! Sending a request to one address of one target (RFC 3261 section 16.6).
+
+use crate::node::Node;
+use crate::proxied::{Pending, Proxied, ProxiedId, Reach};
+use crate::services::{Counter, Question, Services};
+use core::mem;
+use sip_message::{Message, Uri};
+use sip_proxy::context::{Action, BranchId};
+use sip_proxy::locate::{Ability, Answer, AskId, Destination, Error, Located, Lookup, Step, Want, locate};
+use sip_proxy::loops::write_branch;
+use sip_proxy::rewrite::{Outgoing, write_request};
+use sip_proxy::token::{End, Ends, Role};
+use wire::{Flow, Outbox, Time};
+
+impl<S: Services> Node<S> {
+    /// Starts a branch: looks its target up if need be, and sends.
+    #[expect(clippy::too_many_arguments, reason = "an action's fields, what it acts on, and the usual three")]
+    pub(crate) fn start_branch(
+        &mut self,
+        now: Time,
+        p: &mut Proxied,
+        branch: BranchId,
+        breadth: u8,
+        request: &Message<'_>,
+        actions: &mut Vec<Action>,
+        out: &mut Outbox,
+    ) {
+        let Some(target) = p.targets.get_mut(usize::from(branch.target())) else {
+            return p.context.branch_failed(now, branch, 500, actions);
+        };
+        if let Reach::Locate(uri) = mem::replace(&mut target.reach, Reach::Known) {
+            return self.look_up(now, p, branch, breadth, &uri, request, actions, out);
+        }
+        let hops = target.hops.len();
+        let Some(&flow) = target.hops.get(usize::from(branch.attempt())) else {
+            return p.context.branch_failed(now, branch, 503, actions);
+        };
+        if branch.attempt() == 0 && hops > 1 {
+            p.context.branch_located(branch, hops);
+        }
+        self.send_branch(now, p, branch, breadth, flow, request, actions, out);
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "as start_branch, with the flow")]
+    fn send_branch(
+        &mut self,
+        now: Time,
+        p: &mut Proxied,
+        branch: BranchId,
+        breadth: u8,
+        flow: Flow,
+        request: &Message<'_>,
+        actions: &mut Vec<Action>,
+        out: &mut Outbox,
+    ) {
+        let settings = self.settings.clone();
+        let Some(listener) = settings.listener(flow.listener) else {
+            return p.context.branch_unreachable(now, branch, actions);
+        };
+        let Some(client) = self.layer.reserve_client() else {
+            self.services.count(Counter::Overload);
+            return p.context.branch_failed(now, branch, 503, actions);
+        };
+        let mut lines = mem::take(&mut self.scratch);
+        lines.clear();
+        lines.extend_from_slice(listener.via_prefix());
+        write_branch(&client.encode(), p.loop_hash, &mut lines);
+        lines.extend_from_slice(b"\r\n");
+        let via_end = lines.len();
+        if p.record_route {
+            let role = p.targets.get(usize::from(branch.target())).map_or(Role::Stranger, |t| t.role);
+            let ends = Ends { caller: End::new(p.source, p.role), callee: End::new(flow, role) };
+            self.push_routes(&ends, request, &mut lines);
+        }
+        let Some(target) = p.targets.get(usize::from(branch.target())) else { return };
+        let outgoing = Outgoing {
+            request_uri: p.text(&target.uri),
+            via: &lines[..via_end],
+            record_routes: &lines[via_end..],
+            routes: p.text(&target.routes),
+            drop_routes: p.drop_routes,
+            drop_last_route: p.drop_last_route,
+            last_route: p.text(&target.last_route),
+            max_forwards: request.max_forwards().map_or(settings.proxy.max_forwards, |m| m.saturating_sub(1)),
+            max_breadth: Some(breadth),
+            source: Some((p.source.remote, p.always_rport)),
+            strip_identity: p.role != Role::Trunk,
+            strip_realm: p.realm.as_ref().map(|r| p.text(r)),
+        };
+        let splices = &mut self.splices;
+        let user = p.id.with_branch(branch);
+        self.layer.send_request(now, client, request.method(), flow, user, out, |buf| {
+            write_request(request, &outgoing, splices, buf);
+        });
+        self.scratch = lines;
+        p.clients.push((branch, client));
+        self.services.count(Counter::Forwarded);
+    }
+
+    /// Our Record-Route: one value for each side where they differ (RFC 5658), both with the sealed
+    /// ends of the dialog.
+    pub(crate) fn push_routes(&self, ends: &Ends, request: &Message<'_>, lines: &mut Vec<u8>) {
+        let (near, far) = (ends.caller.listener, ends.callee.listener);
+        let sides = [Some(far), (near != far).then_some(near)];
+        for listener in sides.into_iter().flatten().filter_map(|l| self.settings.listener(l)) {
+            lines.extend_from_slice(listener.record_route_prefix());
+            lines.extend_from_slice(b";d=");
+            self.sealer.seal(ends, request.call_id(), request.from_tag(), lines);
+            lines.extend_from_slice(b">\r\n");
+        }
+    }
+
+    /// Starts the branch to voicemail.
+    #[expect(clippy::too_many_arguments, reason = "an action's fields, what it acts on, and the usual three")]
+    pub(crate) fn start_voicemail(
+        &mut self,
+        now: Time,
+        p: &mut Proxied,
+        branch: BranchId,
+        cause: u16,
+        breadth: u8,
+        request: &Message<'_>,
+        actions: &mut Vec<Action>,
+        out: &mut Outbox,
+    ) {
+        let Some(wish) = self.voicemail_wish(now, p.source, request, cause) else {
+            return p.context.branch_failed(now, branch, 480, actions);
+        };
+        let target = wish.store(p);
+        p.targets.push(target);
+        self.start_branch(now, p, branch, breadth, request, actions, out);
+    }
+
+    /// What this server can send with.
+    pub(crate) fn ability(&self) -> Ability {
+        let listeners = &self.settings.listeners;
+        Ability {
+            transports: listeners.iter().map(|l| l.transport).collect(),
+            v4: listeners.iter().any(|l| l.address.is_ipv4()),
+            v6: listeners.iter().any(|l| l.address.is_ipv6()),
+            v6_first: false,
+        }
+    }
+
+    /// From a URI to addresses (RFC 3263); the branch goes on at once if none has to be asked for.
+    #[expect(clippy::too_many_arguments, reason = "as start_branch, with the URI")]
+    fn look_up(
+        &mut self,
+        now: Time,
+        p: &mut Proxied,
+        branch: BranchId,
+        breadth: u8,
+        uri: &core::ops::Range<u32>,
+        request: &Message<'_>,
+        actions: &mut Vec<Action>,
+        out: &mut Outbox,
+    ) {
+        let able = self.ability();
+        let seed = self.next_random();
+        let large = request.bytes().len() + 200 > self.settings.proxy.mtu;
+        let located = match Uri::parse(p.text(uri)) {
+            Ok(uri) => locate(&want(&uri, large), &able, seed),
+            Err(_) => Err(Error::BadHost),
+        };
+        match located {
+            Ok(Located::Now(found)) => {
+                self.settle(now, p, branch, breadth, Ok(found.as_slice()), Some(request), actions, out);
+            }
+            Ok(Located::Ask(locate)) => {
+                p.lookups.push(Pending { branch, breadth, locate });
+                self.pursue(now, p, branch, Some(request), actions, out);
+            }
+            Err(error) => self.settle(now, p, branch, breadth, Err(error), Some(request), actions, out),
+        }
+    }
+
+    /// Puts the questions of a look-up, as far as they can be put now.
+    fn pursue(
+        &mut self,
+        now: Time,
+        p: &mut Proxied,
+        branch: BranchId,
+        request: Option<&Message<'_>>,
+        actions: &mut Vec<Action>,
+        out: &mut Outbox,
+    ) {
+        let Some(at) = p.lookups.iter().position(|l| l.branch == branch) else { return };
+        loop {
+            let id = p.id;
+            let Some(pending) = p.lookups.get_mut(at) else { return };
+            match pending.locate.poll() {
+                Step::Wait => return,
+                Step::Done(result) => {
+                    let breadth = pending.breadth;
+                    p.lookups.swap_remove(at);
+                    let found = result.as_ref().map(|f| f.as_slice()).map_err(|e| *e);
+                    return self.settle(now, p, branch, breadth, found, request, actions, out);
+                }
+                Step::Ask(ask) => {
+                    let Some((kind, name)) = pending.locate.question(ask) else { return };
+                    let waiter = waiter(id, branch, ask);
+                    let answer = match self.dns.ask(now, kind, name, waiter) {
+                        Lookup::Hit(answer) => Some(answer.clone()),
+                        Lookup::Full => Some(Answer::Failed),
+                        Lookup::Joined => None,
+                        Lookup::Ask => {
+                            self.services.count(Counter::Lookups);
+                            self.services.ask(Question { kind, name: name.into() });
+                            None
+                        }
+                    };
+                    if let Some(answer) = answer {
+                        pending.locate.answer(ask, &answer);
+                    }
+                }
+            }
+        }
+    }
+
+    /// A question that a branch waits for was answered.
+    pub(crate) fn answered(&mut self, now: Time, waiter: u64, answer: &Answer, out: &mut Outbox) {
+        let (id, branch, ask) = unwaiter(waiter);
+        let Some(mut p) = self.proxied.take(id) else { return };
+        let mut actions = mem::take(&mut self.actions);
+        if let Some(pending) = p.lookups.iter_mut().find(|l| l.branch.as_u16() == branch) {
+            let branch = pending.branch;
+            pending.locate.answer(ask, answer);
+            self.pursue(now, &mut p, branch, None, &mut actions, out);
+        }
+        self.perform(now, p, actions, None, None, out);
+    }
+
+    /// The addresses of a target are known, or there are none.
+    #[expect(clippy::too_many_arguments, reason = "as start_branch, with the result")]
+    fn settle(
+        &mut self,
+        now: Time,
+        p: &mut Proxied,
+        branch: BranchId,
+        breadth: u8,
+        found: Result<&[Destination], Error>,
+        request: Option<&Message<'_>>,
+        actions: &mut Vec<Action>,
+        out: &mut Outbox,
+    ) {
+        let destinations = match found {
+            Ok(destinations) => destinations,
+            Err(error) => return p.context.branch_failed(now, branch, status_of(error), actions),
+        };
+        let near = p.source.listener;
+        let Some(target) = p.targets.get_mut(usize::from(branch.target())) else { return };
+        for d in destinations {
+            let allowed = !target.checked || self.settings.may_reach(d.address);
+            let listener = self.settings.listener_for(d.transport, d.address, near);
+            if let Some(listener) = listener.filter(|_| allowed) {
+                let (transport, remote) = (d.transport, d.address);
+                target.hops.push(Flow { transport, listener, remote, conn: None });
+            }
+        }
+        if target.hops.is_empty() {
+            // Found, but nowhere that a request may go.
+            let status = if destinations.is_empty() { 503 } else { 403 };
+            self.services.count(Counter::Forbidden);
+            return p.context.branch_failed(now, branch, status, actions);
+        }
+        self.with_request(p, request, |node, p, request| {
+            node.start_branch(now, p, branch, breadth, request, actions, out);
+        });
+    }
+}
+
+/// The parts of a URI that say where it leads.
+pub(crate) fn want<'a>(uri: &Uri<'a>, large: bool) -> Want<'a> {
+    let maddr = uri.param(b"maddr").filter(|m| !m.is_empty());
+    Want {
+        secure: uri.scheme == sip_message::Scheme::Sips,
+        host: maddr.unwrap_or(uri.host),
+        port: uri.port,
+        transport: uri.param(b"transport"),
+        large,
+    }
+}
+
+/// What a look-up that led nowhere means to the caller (RFC 3263 section 4.3, RFC 3261 16.7).
+fn status_of(error: Error) -> u16 {
+    match error {
+        Error::BadHost => 400,
+        Error::NoTransport => 503,
+        Error::NotFound | Error::NoService => 404,
+        Error::Unavailable => 503,
+    }
+}
+
+fn waiter(id: ProxiedId, branch: BranchId, ask: AskId) -> u64 {
+    // 24 bits of slot, 16 of generation, 16 of branch, 8 of question.
+    u64::from(id.slot & 0xff_ffff) << 40
+        | u64::from(id.generation) << 24
+        | u64::from(branch.as_u16()) << 8
+        | u64::from(ask.0)
+}
+
+fn unwaiter(waiter: u64) -> (ProxiedId, u16, AskId) {
+    let id = ProxiedId { slot: (waiter >> 40) as u32, generation: (waiter >> 24) as u16 };
+    (id, (waiter >> 8) as u16, AskId(waiter as u8))
+}

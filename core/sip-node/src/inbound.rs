@@ -1,0 +1,165 @@
+//! Requests as they come in: where answers go, what is refused without memory of it, ACK and CANCEL.
+
+use crate::node::{Node, domain};
+use crate::proxied::ProxiedId;
+use crate::services::{Counter, Services};
+use core::hash::Hasher;
+use core::net::SocketAddr;
+use sip_message::{Message, push_u64, write_response};
+use sip_transaction::{Inbound, ServerId};
+use wire::{Flow, Outbox, Time, Transport};
+
+/// Where the responses to a request go (RFC 3261 section 18.2.2, RFC 3581 section 4): always to the
+/// address it came from, never to one it names, so that nobody can point answers at others. Over UDP
+/// the port is the source's if the client asked for that with `rport`, or if it is behind address
+/// translation (its `sent-by` is not its address) and would hear nothing else; otherwise the one in
+/// `sent-by`.
+pub(crate) fn reply_flow(flow: Flow, request: &Message<'_>) -> Flow {
+    if flow.transport != Transport::Udp {
+        return flow;
+    }
+    let via = request.via();
+    if via.rport.is_some() || is_natted(flow, request) {
+        return flow;
+    }
+    Flow { remote: SocketAddr::new(flow.remote.ip(), via.port_or_default()), ..flow }
+}
+
+/// Whether the sender's own idea of its address is not the one we see.
+pub(crate) fn is_natted(flow: Flow, request: &Message<'_>) -> bool {
+    request.via().host_ip().is_some_and(|ip| ip != flow.remote.ip().to_canonical())
+}
+
+/// Whether `rport` goes into the received Via unasked: where the response will need the source port.
+pub(crate) fn always_rport(flow: Flow, request: &Message<'_>) -> bool {
+    flow.transport == Transport::Udp && is_natted(flow, request)
+}
+
+impl<S: Services> Node<S> {
+    /// A request without a flaw.
+    pub(crate) fn request(&mut self, now: Time, flow: Flow, request: &Message<'_>, out: &mut Outbox) {
+        match self.layer.absorb(now, request, reply_flow(flow, request), out) {
+            None => self.new_request(now, flow, request, out),
+            Some(Inbound::AckOutside) => self.ack(now, flow, request, out),
+            Some(Inbound::Cancel { id, invite, matched }) => {
+                self.cancel(now, flow, request, id, invite, matched, out);
+            }
+            Some(Inbound::Full) => self.overloaded(flow, request, out),
+            Some(Inbound::Absorbed | Inbound::New(_)) => {}
+        }
+    }
+
+    /// Answers without keeping anything (section 8.2.7): for what is wrong, unproven or too much. The
+    /// To tag is a function of the request, so that retransmissions get the same.
+    pub(crate) fn refuse(
+        &mut self,
+        flow: Flow,
+        request: &Message<'_>,
+        status: u16,
+        reason: &[u8],
+        extra: &[u8],
+        out: &mut Outbox,
+    ) {
+        let tag = self.stateless_tag(request);
+        let source = Some((flow.remote, always_rport(flow, request)));
+        out.send_with(reply_flow(flow, request), 0, |buf| {
+            write_response(request, status, reason, &tag, source, extra, buf);
+        });
+    }
+
+    /// Refuses for lack of room.
+    pub(crate) fn overloaded(&mut self, flow: Flow, request: &Message<'_>, out: &mut Outbox) {
+        self.services.count(Counter::Overload);
+        self.refuse(flow, request, 503, b"", b"Retry-After: 5\r\n", out);
+    }
+
+    /// The tag of stateless answers to this request, and of the ACK that follows.
+    fn stateless_tag(&self, request: &Message<'_>) -> [u8; 16] {
+        let mut hash = self.keyed(domain::TAG);
+        let via = request.via();
+        for part in [request.call_id(), request.from_tag(), via.branch, via.host] {
+            hash.write_usize(part.len());
+            hash.write(part);
+        }
+        hash.write_u32(request.cseq());
+        hex16(hash.finish())
+    }
+
+    /// A To tag for the answers of a server transaction.
+    pub(crate) fn server_tag(&self, id: ServerId) -> [u8; 16] {
+        let mut hash = self.keyed(domain::TAG);
+        hash.write_u64(id.as_u64());
+        hex16(hash.finish())
+    }
+
+    /// Answers in a server transaction.
+    pub(crate) fn answer(
+        &mut self,
+        now: Time,
+        id: ServerId,
+        request: &Message<'_>,
+        source: Option<(SocketAddr, bool)>,
+        status: u16,
+        extra: &[u8],
+        out: &mut Outbox,
+    ) {
+        let tag = self.server_tag(id);
+        self.layer.respond(now, id, status, out, |buf| {
+            write_response(request, status, b"", &tag, source, extra, buf);
+        });
+    }
+
+    /// An ACK that belongs to no failed INVITE of ours: for a 2xx, to be routed; or for a failure that
+    /// was answered without memory, which ends here.
+    fn ack(&mut self, now: Time, flow: Flow, request: &Message<'_>, out: &mut Outbox) {
+        if request.to_tag() == self.stateless_tag(request) {
+            return;
+        }
+        if request.max_forwards() == Some(0) {
+            return self.services.count(Counter::Garbage);
+        }
+        self.forward_ack(now, flow, request, out);
+    }
+
+    /// RFC 3261 sections 9.2 and 16.10.
+    #[expect(clippy::too_many_arguments, reason = "the fields of one enum variant and the usual four")]
+    fn cancel(
+        &mut self,
+        now: Time,
+        flow: Flow,
+        request: &Message<'_>,
+        id: ServerId,
+        invite: Option<ServerId>,
+        matched: bool,
+        out: &mut Outbox,
+    ) {
+        let source = Some((flow.remote, always_rport(flow, request)));
+        if !matched {
+            if self.settings.proxy.mode == crate::settings::Mode::Stateless {
+                self.layer.abandon_server(id);
+                return self.forward_stateless(now, flow, request, out);
+            }
+            return self.answer(now, id, request, source, 481, b"", out);
+        }
+        self.answer(now, id, request, source, 200, b"", out);
+        let Some(invite) = invite.filter(|&i| self.layer.is_answered(i) == Some(false)) else { return };
+        // Only who sent the INVITE may cancel it: a CANCEL cannot be challenged (section 22.1).
+        let same_peer = self.layer.reply_of(invite).is_some_and(|f| f.remote.ip() == flow.remote.ip());
+        let Some(user) = self.layer.user_of(invite).filter(|_| same_peer) else { return };
+        let (proxied, _) = ProxiedId::split(user);
+        self.cancel_proxied(now, proxied, request, out);
+    }
+}
+
+/// 16 lower-case hexadecimal digits.
+pub(crate) fn hex16(number: u64) -> [u8; 16] {
+    core::array::from_fn(|i| b"0123456789abcdef"[(number >> (60 - 4 * i) & 15) as usize])
+}
+
+/// `Retry-After: n`
+pub(crate) fn retry_after(seconds: u32) -> Vec<u8> {
+    let mut line = b"Retry-After: ".to_vec();
+    push_u64(seconds.into(), &mut line);
+    line.extend_from_slice(b"\r\n");
+    line
+}

@@ -1,0 +1,302 @@
+//! The node: one worker's whole machine.
+
+use crate::calls::Calls;
+use crate::proxied::ProxiedSlab;
+use crate::services::{Counter, Services};
+use crate::settings::Settings;
+use core::hash::Hasher;
+use sip_auth::NonceSerial;
+use sip_message::{Index, Message, Parsed, Splices, find_call_id, parse};
+use sip_proxy::context::Action;
+use sip_proxy::locate::{Answer, Cache, Kind};
+use sip_proxy::loops::LoopGuard;
+use sip_proxy::token::Sealer;
+use sip_transaction::{Event, Layer, Limits, Timers};
+use siphasher::sip::SipHasher13;
+use std::mem;
+use std::sync::Arc;
+use wire::{ConnId, Flow, Frame, FrameError, Machine, Outbox, Time};
+
+/// What other threads tell a worker.
+pub enum Notice {
+    /// New settings, in force from here.
+    Settings(Arc<Settings>),
+    /// The answer to a [`Question`](crate::Question).
+    Located {
+        /// What was asked.
+        kind: Kind,
+        /// About which name.
+        name: Box<[u8]>,
+        /// What came back.
+        answer: Answer,
+        /// How long it is good, seconds.
+        ttl: u32,
+    },
+    /// Take no new calls or registrations (503 with Retry-After), finish what is under way.
+    Drain,
+    /// Show what is going on, by calling this once with the node's report.
+    Report(Box<dyn FnOnce(Report) + Send>),
+}
+
+/// What a worker is doing.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// Transactions and their counters.
+    pub transactions: sip_transaction::Counts,
+    /// Requests being forwarded, with the accepted INVITEs of the last 32 seconds.
+    pub forwarding: usize,
+    /// Calls being set up or under way.
+    pub calls: Vec<crate::Call>,
+    /// Whether the worker drains.
+    pub draining: bool,
+}
+
+/// Secrets that all workers share. They outlive restarts, so that dialogs do.
+#[derive(Clone)]
+pub struct Keys {
+    /// Seals dialogs into Record-Route.
+    pub dialog: [u8; 16],
+    /// Chooses owners, marks loops and stateless branches, makes tags.
+    pub hash: [u8; 16],
+}
+
+/// What a node is made from besides its settings and services.
+#[derive(Clone)]
+pub struct NodeConfig {
+    /// Which worker this is.
+    pub worker: u16,
+    /// Transaction timers.
+    pub timers: Timers,
+    /// Transactions at one time on this worker.
+    pub transactions: Limits,
+    /// Names kept by the DNS cache of this worker.
+    pub dns_cache: usize,
+    /// Secrets of all workers.
+    pub keys: Keys,
+    /// A seed of this worker's own, random and secret.
+    pub seed: [u64; 2],
+}
+
+/// One worker's machine.
+pub struct Node<S> {
+    pub(crate) services: S,
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) layer: Layer,
+    pub(crate) proxied: ProxiedSlab,
+    pub(crate) calls: Calls,
+    pub(crate) dns: Cache,
+    pub(crate) sealer: Sealer,
+    pub(crate) guard: LoopGuard,
+    pub(crate) key: [u8; 16],
+    pub(crate) serial: NonceSerial,
+    pub(crate) random: u64,
+    pub(crate) draining: bool,
+    pub(crate) splices: Splices,
+    pub(crate) scratch: Vec<u8>,
+    pub(crate) actions: Vec<Action>,
+    events: Vec<Event>,
+    woken: Vec<u64>,
+    index: Option<Box<Index>>,
+    spare_index: Option<Box<Index>>,
+}
+
+impl<S: Services> Node<S> {
+    /// A node with nothing going on.
+    pub fn new(config: NodeConfig, settings: Arc<Settings>, services: S) -> Node<S> {
+        let [a, b] = config.seed;
+        Node {
+            services,
+            calls: Calls::new(settings.calls, config.seed),
+            settings,
+            layer: Layer::new(config.timers, config.transactions, config.seed),
+            proxied: ProxiedSlab::default(),
+            dns: Cache::new(config.dns_cache, [b, a]),
+            sealer: Sealer::new(config.keys.dialog),
+            guard: LoopGuard::new(config.keys.hash),
+            key: config.keys.hash,
+            serial: NonceSerial::new(config.worker),
+            random: a ^ b.rotate_left(17),
+            draining: false,
+            splices: Splices::new(),
+            scratch: Vec::new(),
+            actions: Vec::new(),
+            events: Vec::new(),
+            woken: Vec::new(),
+            index: None,
+            spare_index: None,
+        }
+    }
+
+    /// Runs `work` with an index to parse with. Nested uses get an index of their own.
+    pub(crate) fn with_index<R>(&mut self, work: impl FnOnce(&mut Node<S>, &mut Index) -> R) -> R {
+        let mut index = self.index.take().or_else(|| self.spare_index.take()).unwrap_or_default();
+        let result = work(self, &mut index);
+        if self.index.is_none() {
+            self.index = Some(index);
+        } else {
+            self.spare_index = Some(index);
+        }
+        result
+    }
+
+    /// A hash under the workers' shared key.
+    pub(crate) fn keyed(&self, domain: u8) -> SipHasher13 {
+        let mut hash = SipHasher13::new_with_key(&self.key);
+        hash.write_u8(domain);
+        hash
+    }
+
+    /// The next number of a generator that need not be secret (choice among equal servers).
+    pub(crate) fn next_random(&mut self) -> u64 {
+        self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.random ^ (self.random >> 29)
+    }
+
+    /// What is going on.
+    pub fn report(&self, now: Time) -> Report {
+        Report {
+            transactions: self.layer.counts(),
+            forwarding: self.proxied.len(),
+            calls: self.calls.list(now),
+            draining: self.draining,
+        }
+    }
+
+    fn message(&mut self, now: Time, flow: Flow, bytes: &[u8], out: &mut Outbox) {
+        let limits = self.settings.message;
+        self.with_index(|node, index| match parse(bytes, index, &limits) {
+            Parsed::Garbage(_) => node.services.count(Counter::Garbage),
+            Parsed::Good(message) if message.is_request() => {
+                node.services.count(Counter::Requests);
+                node.request(now, flow, &message, out);
+            }
+            Parsed::Good(message) => {
+                node.services.count(Counter::Responses);
+                node.response(now, &message, out);
+            }
+            Parsed::Bad(message, flaw) => node.flawed(flow, &message, flaw, out),
+        });
+    }
+
+    fn flawed(&mut self, flow: Flow, message: &Message<'_>, flaw: sip_message::Flaw, out: &mut Outbox) {
+        // Responses with a fault are dropped (RFC 3261 section 18.1.2), ACKs never answered.
+        if message.is_request() && message.method() != sip_message::Method::Ack {
+            self.services.count(Counter::Malformed);
+            self.refuse(flow, message, flaw.status, flaw.reason.as_bytes(), b"", out);
+        } else {
+            self.services.count(Counter::Garbage);
+        }
+    }
+
+    /// Acts on what transactions and timers reported.
+    fn digest_events(&mut self, now: Time, out: &mut Outbox) {
+        let mut events = mem::take(&mut self.events);
+        // Acting on an event may bring further ones.
+        let mut at = 0;
+        while let Some(&event) = events.get(at) {
+            self.event(now, event, out);
+            events.append(&mut self.events);
+            at += 1;
+        }
+        events.clear();
+        self.events = events;
+    }
+
+    fn located(&mut self, now: Time, kind: Kind, name: &[u8], answer: Answer, ttl: u32, out: &mut Outbox) {
+        let mut woken = mem::take(&mut self.woken);
+        let told = self.dns.fill(now, kind, name, answer, ttl, &mut woken).cloned();
+        if let Some(answer) = told {
+            for waiter in woken.drain(..) {
+                self.answered(now, waiter, &answer, out);
+            }
+        }
+        woken.clear();
+        self.woken = woken;
+    }
+}
+
+impl<S: Services> Machine for Node<S> {
+    type Notice = Notice;
+
+    fn frame(&self, buffer: &[u8], resume: usize) -> Frame {
+        sip_message::frame(buffer, resume, &self.settings.message)
+    }
+
+    /// Every message of a call carries its Call-ID, so its hash names the owner: of requests,
+    /// responses, ACK, CANCEL and BYE, on datagrams and streams alike.
+    fn owner(&self, message: &[u8], workers: u16) -> u16 {
+        let mut hash = self.keyed(domain::OWNER);
+        hash.write(find_call_id(message).unwrap_or(b""));
+        // The upper bits of the product choose evenly without a division.
+        ((hash.finish() >> 32) * u64::from(workers.max(1)) >> 32) as u16
+    }
+
+    fn receive(&mut self, now: Time, flow: Flow, message: &[u8], out: &mut Outbox) {
+        self.message(now, flow, message, out);
+        if !self.events.is_empty() {
+            self.digest_events(now, out);
+        }
+    }
+
+    fn refuse(&mut self, _now: Time, flow: Flow, head: &[u8], error: FrameError, out: &mut Outbox) {
+        if head.is_empty() {
+            return self.services.count(Counter::Garbage);
+        }
+        let limits = self.settings.message;
+        let (status, reason): (u16, &[u8]) = match error {
+            FrameError::HeadTooLong => (513, b"Message Too Large"),
+            FrameError::BodyTooLong => (413, b"Request Entity Too Large"),
+            FrameError::BadLength => (400, b"Missing Or Malformed Content-Length"),
+            FrameError::NotAMessage => (400, b"Bad Request"),
+        };
+        self.with_index(|node, index| match parse(head, index, &limits) {
+            Parsed::Good(message) | Parsed::Bad(message, _)
+                if message.is_request() && message.method() != sip_message::Method::Ack =>
+            {
+                node.services.count(Counter::Malformed);
+                node.refuse(flow, &message, status, reason, b"", out);
+            }
+            _ => node.services.count(Counter::Garbage),
+        });
+    }
+
+    fn disconnected(&mut self, _now: Time, _conn: ConnId, _out: &mut Outbox) {
+        // Bindings stay: their phones are tried at their Contacts' addresses (see `reach`).
+    }
+
+    fn undeliverable(&mut self, now: Time, token: u64, out: &mut Outbox) {
+        self.layer.undeliverable(token, &mut self.events);
+        self.digest_events(now, out);
+    }
+
+    fn notice(&mut self, now: Time, notice: Notice, out: &mut Outbox) {
+        match notice {
+            Notice::Settings(settings) => {
+                self.calls.set_limit(settings.calls);
+                self.settings = settings;
+            }
+            Notice::Located { kind, name, answer, ttl } => self.located(now, kind, &name, answer, ttl, out),
+            Notice::Drain => self.draining = true,
+            Notice::Report(show) => show(self.report(now)),
+        }
+    }
+
+    fn timeout(&mut self, now: Time, out: &mut Outbox) {
+        let mut events = mem::take(&mut self.events);
+        self.layer.handle_timeout(now, out, &mut events);
+        self.events = events;
+        self.digest_events(now, out);
+        self.calls.expire(now);
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        self.layer.next_deadline()
+    }
+}
+
+/// Keeps the uses of the shared hash key apart.
+pub(crate) mod domain {
+    pub const OWNER: u8 = 1;
+    pub const TAG: u8 = 2;
+    pub const STATELESS: u8 = 3;
+}

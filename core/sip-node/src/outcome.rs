@@ -1,0 +1,376 @@
+//! What comes back: responses, timeouts, answers of the resolver; and the actions that follow.
+
+use crate::node::Node;
+use crate::proxied::{Proxied, ProxiedId};
+use crate::services::{Counter, Services};
+use core::mem;
+use sip_message::{Limits, Message, Name, NameAddr, Parsed, Uri, parse, write_response};
+use sip_proxy::context::{Action, BranchId};
+use sip_proxy::loops::read_branch;
+use sip_proxy::rewrite;
+use sip_transaction::{ClientId, Event, Outcome, TimerId};
+use wire::{Outbox, Time};
+
+impl<S: Services> Node<S> {
+    /// A response without a flaw (RFC 3261 section 16.7).
+    pub(crate) fn response(&mut self, now: Time, response: &Message<'_>, out: &mut Outbox) {
+        let via = response.via();
+        let client = read_branch(via.branch).and_then(|b| ClientId::decode(b.client));
+        let Some(client) = client else { return self.stateless_response(response, out) };
+        // Without a second Via there is nobody to pass it on to; a well-behaved peer never drops one.
+        match self.layer.receive_response(now, client, response, out) {
+            Outcome::Deliver { user } if response.via_count() > 1 => {
+                let (id, branch) = ProxiedId::split(user);
+                self.branch_response(now, id, branch, response, out);
+            }
+            Outcome::Deliver { .. } | Outcome::Unknown => self.services.count(Counter::Stray),
+            Outcome::Absorbed => {}
+        }
+    }
+
+    fn branch_response(
+        &mut self,
+        now: Time,
+        id: ProxiedId,
+        branch: BranchId,
+        response: &Message<'_>,
+        out: &mut Outbox,
+    ) {
+        let Some(mut proxied) = self.proxied.take(id) else { return };
+        let status = response.status();
+        if proxied.over {
+            // A retransmitted or second 2xx of an accepted INVITE (RFC 6026 section 7).
+            if proxied.invite && (200..300).contains(&status) {
+                self.relay(now, &proxied, response, out);
+            }
+            return self.proxied.put(proxied);
+        }
+        let mut actions = mem::take(&mut self.actions);
+        if (300..400).contains(&status) && self.recurse(now, &mut proxied, branch, response) {
+            proxied.context.branch_redirected(now, branch, &mut actions);
+        } else {
+            let retry = status != 503 && self.trunk_retries(&proxied, branch, status);
+            if retry {
+                proxied.context.branch_unreachable(now, branch, &mut actions);
+            } else {
+                proxied.context.branch_response(now, branch, status, &mut actions);
+            }
+        }
+        self.perform(now, proxied, actions, None, Some(response), out);
+    }
+
+    /// Whether the trunk of this branch wants its next address tried after `status`.
+    fn trunk_retries(&self, proxied: &Proxied, branch: BranchId, status: u16) -> bool {
+        let Some(target) = proxied.targets.get(usize::from(branch.target())) else { return false };
+        let more = usize::from(branch.attempt()) + 1 < target.hops.len();
+        let trunk = target.trunk.and_then(|t| self.settings.trunks.get(usize::from(t)));
+        more && trunk.is_some_and(|t| t.retry_on.contains(&status))
+    }
+
+    /// Takes the Contacts of a 3xx over as targets (section 16.7 step 4); `false`: pass it on. Only for
+    /// callers who might have called those targets themselves.
+    fn recurse(&self, _now: Time, proxied: &mut Proxied, branch: BranchId, response: &Message<'_>) -> bool {
+        use sip_proxy::token::Role;
+        if !self.settings.proxy.recurse || proxied.role != Role::Local || proxied.context.is_answered() {
+            return false;
+        }
+        let _ = branch;
+        let mut added = false;
+        for value in response.values(Name::Contact).take(16) {
+            let Ok(contact) = NameAddr::parse(value) else { continue };
+            let fits = Uri::parse(contact.uri).is_ok_and(|u| u.is_sip() && u.headers.is_empty());
+            let known = proxied.targets.iter().any(|t| proxied.text(&t.uri) == contact.uri);
+            if !fits || known {
+                continue;
+            }
+            if proxied.context.add_target(1000).is_some() {
+                let target = crate::targets::redirect_wish(contact.uri).store(proxied);
+                proxied.targets.push(target);
+                added = true;
+            }
+        }
+        added
+    }
+
+    /// Carries out what the context asked for, and what it asks for on the way. Takes the proxied
+    /// request, puts it back or ends it.
+    pub(crate) fn perform(
+        &mut self,
+        now: Time,
+        mut proxied: Box<Proxied>,
+        mut actions: Vec<Action>,
+        request: Option<&Message<'_>>,
+        response: Option<&Message<'_>>,
+        out: &mut Outbox,
+    ) {
+        let mut at = 0;
+        while let Some(&action) = actions.get(at) {
+            at += 1;
+            self.act(now, &mut proxied, action, &mut actions, request, response, out);
+        }
+        actions.clear();
+        self.actions = actions;
+        if !proxied.over {
+            return self.proxied.put(proxied);
+        }
+        self.layer.unschedule(mem::replace(&mut proxied.timer, TimerId::NONE));
+        if proxied.invite && proxied.accepted {
+            proxied.shrink();
+            self.proxied.put(proxied);
+        } else {
+            self.layer.set_user(proxied.server, 0);
+            self.proxied.free(proxied);
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "an action, what it acts on, and the usual three")]
+    fn act(
+        &mut self,
+        now: Time,
+        p: &mut Proxied,
+        action: Action,
+        actions: &mut Vec<Action>,
+        request: Option<&Message<'_>>,
+        response: Option<&Message<'_>>,
+        out: &mut Outbox,
+    ) {
+        match action {
+            Action::StartBranch { branch, breadth } => {
+                self.with_request(p, request, |node, p, request| {
+                    node.start_branch(now, p, branch, breadth, request, actions, out);
+                });
+            }
+            Action::StartVoicemail { branch, cause, breadth } => {
+                self.services.count(Counter::Voicemail);
+                self.with_request(p, request, |node, p, request| {
+                    node.start_voicemail(now, p, branch, cause, breadth, request, actions, out);
+                });
+            }
+            Action::CancelBranch(branch) => self.cancel_branch(now, p, branch, actions, out),
+            Action::ForwardProvisional(_) => {
+                if let Some(response) = response {
+                    self.relay(now, p, response, out);
+                }
+            }
+            Action::ForwardFinal(_) => {
+                p.accepted = true;
+                if let Some(response) = response {
+                    self.relay(now, p, response, out);
+                }
+            }
+            Action::ForwardBest(branch) => self.forward_best(now, p, branch, response, out),
+            Action::Generate(status) => self.generate(now, p, status, request, out),
+            Action::Silence => self.layer.abandon_server(p.server),
+            Action::Keep(branch) => {
+                if let Some(response) = response {
+                    self.keep(p, branch, response);
+                }
+            }
+            Action::Forget(branch) => p.kept.retain(|(b, _)| *b != branch),
+            Action::SetTimer(time) => {
+                self.layer.unschedule(mem::replace(&mut p.timer, TimerId::NONE));
+                p.timer = self.layer.schedule(time, p.id.as_u64());
+            }
+            Action::ClearTimer => self.layer.unschedule(mem::replace(&mut p.timer, TimerId::NONE)),
+            Action::Finished => p.over = true,
+        }
+    }
+
+    /// Runs `work` with the received request: the one at hand, or the stored one indexed again.
+    pub(crate) fn with_request(
+        &mut self,
+        p: &mut Proxied,
+        request: Option<&Message<'_>>,
+        work: impl FnOnce(&mut Node<S>, &mut Proxied, &Message<'_>),
+    ) {
+        if let Some(request) = request {
+            return work(self, p, request);
+        }
+        let stored = mem::take(&mut p.request);
+        self.with_index(|node, index| match parse(&stored, index, &Limits::default()) {
+            Parsed::Good(request) | Parsed::Bad(request, _) => work(node, p, &request),
+            // It was read once already.
+            Parsed::Garbage(_) => {}
+        });
+        p.request = stored;
+    }
+
+    /// Passes a response on through the server transaction, without our Via.
+    fn relay(&mut self, now: Time, p: &Proxied, response: &Message<'_>, out: &mut Outbox) {
+        let status = response.status();
+        let splices = &mut self.splices;
+        let sent = self.layer.respond(now, p.server, status, out, |buf| {
+            rewrite::write_response(response, splices, buf);
+        });
+        if sent {
+            self.services.count(Counter::Relayed);
+            self.concluded(now, p, status, response);
+        }
+    }
+
+    /// Notes what a final response means for calls.
+    fn concluded(&mut self, now: Time, p: &Proxied, status: u16, response: &Message<'_>) {
+        if status < 200 {
+            return;
+        }
+        if p.invite {
+            let counter = if status < 300 { Counter::CallsAnswered } else { Counter::CallsFailed };
+            self.services.count(counter);
+        }
+        self.calls.concluded(now, response.method(), status, response);
+    }
+
+    /// Keeps a final response, without our Via.
+    fn keep(&mut self, p: &mut Proxied, branch: BranchId, response: &Message<'_>) {
+        let mut bytes = Vec::with_capacity(response.bytes().len());
+        rewrite::write_response(response, &mut self.splices, &mut bytes);
+        p.kept.retain(|(b, _)| *b != branch);
+        p.kept.push((branch, bytes));
+    }
+
+    /// Section 16.7 steps 6 to 9: the best response, with the challenges of the others.
+    fn forward_best(
+        &mut self,
+        now: Time,
+        p: &mut Proxied,
+        branch: BranchId,
+        response: Option<&Message<'_>>,
+        out: &mut Outbox,
+    ) {
+        let mut bytes = Vec::new();
+        match p.kept.iter().position(|(b, _)| *b == branch) {
+            Some(at) => bytes = p.kept.swap_remove(at).1,
+            None => match response {
+                Some(response) => rewrite::write_response(response, &mut self.splices, &mut bytes),
+                None => return,
+            },
+        }
+        let others: Vec<BranchId> = p.context.challenges().filter(|b| *b != branch).collect();
+        let mut lines = Vec::new();
+        for (_, kept) in p.kept.iter().filter(|(b, _)| others.contains(b)) {
+            self.challenge_lines(kept, &mut lines);
+        }
+        self.with_index(|node, index| {
+            let (Parsed::Good(best) | Parsed::Bad(best, _)) = parse(&bytes, index, &Limits::default()) else {
+                return;
+            };
+            // The current response may hold challenges, too, if it is not the best one.
+            let head = best.head_len().saturating_sub(2);
+            let sent = node.layer.respond(now, p.server, best.status(), out, |buf| {
+                buf.extend_from_slice(best.bytes().get(..head).unwrap_or(b""));
+                buf.extend_from_slice(&lines);
+                buf.extend_from_slice(best.bytes().get(head..).unwrap_or(b""));
+            });
+            if sent {
+                node.services.count(Counter::Relayed);
+                node.concluded(now, p, best.status(), &best);
+            }
+        });
+    }
+
+    /// The WWW-Authenticate and Proxy-Authenticate lines of a response.
+    fn challenge_lines(&mut self, response: &[u8], lines: &mut Vec<u8>) {
+        self.with_index(|_, index| {
+            let (Parsed::Good(m) | Parsed::Bad(m, _)) = parse(response, index, &Limits::default()) else {
+                return;
+            };
+            for name in [Name::WwwAuthenticate, Name::ProxyAuthenticate] {
+                for header in m.headers(name) {
+                    lines.extend_from_slice(m.bytes().get(header.line).unwrap_or(b""));
+                }
+            }
+        });
+    }
+
+    /// A final response of our own.
+    fn generate(
+        &mut self,
+        now: Time,
+        p: &mut Proxied,
+        status: u16,
+        request: Option<&Message<'_>>,
+        out: &mut Outbox,
+    ) {
+        let source = Some((p.source.remote, p.always_rport));
+        self.with_request(p, request, |node, p, request| {
+            let tag = node.server_tag(p.server);
+            node.layer.respond(now, p.server, status, out, |buf| {
+                write_response(request, status, b"", &tag, source, b"", buf);
+            });
+            if p.invite {
+                node.services.count(Counter::CallsFailed);
+            }
+            node.calls.concluded(now, request.method(), status, request);
+        });
+    }
+
+    fn cancel_branch(
+        &mut self,
+        now: Time,
+        p: &mut Proxied,
+        branch: BranchId,
+        actions: &mut Vec<Action>,
+        out: &mut Outbox,
+    ) {
+        if let Some(at) = p.lookups.iter().position(|l| l.branch == branch) {
+            p.lookups.swap_remove(at);
+            return p.context.branch_failed(now, branch, 487, actions);
+        }
+        if let Some(client) = p.client(branch) {
+            // RFC 3326: why, for phones that list missed calls.
+            let reason: &[u8] = match p.accepted {
+                true => b"Reason: SIP;cause=200;text=\"Call completed elsewhere\"\r\n",
+                false => b"",
+            };
+            self.layer.cancel(now, client, reason, out);
+        }
+    }
+
+    /// What time or the transport did.
+    pub(crate) fn event(&mut self, now: Time, event: Event, out: &mut Outbox) {
+        match event {
+            Event::ClientTimeout { user, .. } => self.branch_ended(now, user, false, out),
+            Event::ClientUnreachable { user, .. } => self.branch_ended(now, user, true, out),
+            Event::ServerGone { user, .. } => self.server_gone(user),
+            Event::User { token } => {
+                let (id, _) = ProxiedId::split(token);
+                if let Some(mut proxied) = self.proxied.take(id) {
+                    proxied.timer = TimerId::NONE;
+                    let mut actions = mem::take(&mut self.actions);
+                    proxied.context.timeout(now, &mut actions);
+                    self.perform(now, proxied, actions, None, None, out);
+                }
+            }
+            Event::ClientGone { .. } | Event::AckTimeout { .. } | Event::ServerUnreachable { .. } => {}
+        }
+    }
+
+    fn branch_ended(&mut self, now: Time, user: u64, unreachable: bool, out: &mut Outbox) {
+        let (id, branch) = ProxiedId::split(user);
+        let Some(mut proxied) = self.proxied.take(id) else { return };
+        if proxied.over {
+            return self.proxied.put(proxied);
+        }
+        let mut actions = mem::take(&mut self.actions);
+        if unreachable {
+            proxied.context.branch_unreachable(now, branch, &mut actions);
+        } else {
+            proxied.context.branch_timeout(now, branch, &mut actions);
+        }
+        self.perform(now, proxied, actions, None, None, out);
+    }
+
+    /// The server transaction has ended: an accepted INVITE needs its proxied request no more; one that
+    /// was never answered takes everything with it.
+    fn server_gone(&mut self, user: u64) {
+        let (id, _) = ProxiedId::split(user);
+        let Some(mut proxied) = self.proxied.take(id) else { return };
+        if !proxied.over {
+            for (_, client) in mem::take(&mut proxied.clients) {
+                self.layer.abandon(client);
+            }
+            self.layer.unschedule(mem::replace(&mut proxied.timer, TimerId::NONE));
+        }
+        self.proxied.free(proxied);
+    }
+}

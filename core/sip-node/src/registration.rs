@@ -1,0 +1,98 @@
+//! REGISTER (RFC 3261 section 10) as the node sees it: the rest is `sip-registrar`'s.
+
+use crate::admit::{Admitted, unsupported};
+use crate::inbound::{is_natted, retry_after};
+use crate::node::Node;
+use crate::services::{Counter, Services, StoreDown};
+use core::net::SocketAddr;
+use sip_message::{Message, Name, NameAddr, Uri};
+use sip_proxy::token::Role;
+use wire::{Flow, Outbox, Time, Transport};
+
+impl<S: Services> Node<S> {
+    /// A REGISTER for one of our domains, authenticated if policy wants that.
+    pub(crate) fn registration(
+        &mut self,
+        now: Time,
+        flow: Flow,
+        request: &Message<'_>,
+        admitted: &Admitted<'_>,
+        out: &mut Outbox,
+    ) {
+        if let Some(extra) = unsupported(request, Name::Require) {
+            return self.refuse(flow, request, 420, b"", &extra, out);
+        }
+        let to = request.header(Name::To).and_then(|h| NameAddr::parse(h.value).ok());
+        let aor = to.and_then(|to| Uri::parse(to.uri).ok()).and_then(|uri| self.local_aor(&uri));
+        // Section 10.3 step 5: an address-of-record that is not of this domain is not found. Someone
+        // who is not the user in To has no business here either (10.3 step 4).
+        let Some(aor) = aor.filter(|aor| !aor.user().is_empty()) else {
+            self.services.count(Counter::RegisterRefused);
+            return self.refuse(flow, request, 404, b"", b"", out);
+        };
+        if admitted.caller.role != Role::Local {
+            self.services.count(Counter::RegisterRefused);
+            return self.refuse(flow, request, 403, b"", b"", out);
+        }
+        let reach = reach(flow, request);
+        let settings = self.settings.clone();
+        let reply = self.services.register(aor.text(), &mut |table, changes| {
+            sip_registrar::register(request, aor.text(), reach, now, &settings.registrar, table, changes)
+        });
+        match reply {
+            Ok(reply) => {
+                let ok = reply.status == 200;
+                self.services.count(if ok { Counter::Registered } else { Counter::RegisterRefused });
+                self.register_answer(now, flow, request, reply.status, reply.reason, &reply.headers, out);
+            }
+            Err(StoreDown { retry_after: seconds }) => {
+                self.services.count(Counter::RegisterRefused);
+                let why = retry_after(seconds);
+                self.refuse(flow, request, 503, b"", &why, out);
+            }
+        }
+    }
+
+    /// The answer goes through a server transaction, so that a retransmission gets the same answer and
+    /// is no second registration with an old CSeq.
+    #[expect(clippy::too_many_arguments, reason = "the parts of one response and the usual four")]
+    fn register_answer(
+        &mut self,
+        now: Time,
+        flow: Flow,
+        request: &Message<'_>,
+        status: u16,
+        reason: &[u8],
+        headers: &[u8],
+        out: &mut Outbox,
+    ) {
+        let reply = crate::inbound::reply_flow(flow, request);
+        let Some(id) = self.layer.accept(now, request, reply) else {
+            return self.refuse(flow, request, status, reason, headers, out);
+        };
+        let tag = self.server_tag(id);
+        let source = Some((flow.remote, crate::inbound::always_rport(flow, request)));
+        self.layer.respond(now, id, status, out, |buf| {
+            sip_message::write_response(request, status, reason, &tag, source, headers, buf);
+        });
+    }
+}
+
+/// Where requests for the bindings of this REGISTER go. That is where it came from: the phone may be
+/// behind address translation, and a stream is only to be had from its side. But a client that sees
+/// itself as we see it (its Via names its source address) and registers a numeric Contact elsewhere is
+/// registering another device, which is taken at its word.
+fn reach(flow: Flow, request: &Message<'_>) -> Flow {
+    if flow.transport != Transport::Udp || is_natted(flow, request) {
+        return flow;
+    }
+    let mut contacts = request.values(Name::Contact);
+    let (Some(only), None) = (contacts.next(), contacts.next()) else { return flow };
+    let Some(uri) = NameAddr::parse(only).ok().and_then(|c| Uri::parse(c.uri).ok()) else { return flow };
+    match uri.host_ip() {
+        Some(ip) if ip != flow.remote.ip().to_canonical() => {
+            Flow { remote: SocketAddr::new(ip, uri.port.unwrap_or(5060)), ..flow }
+        }
+        _ => flow,
+    }
+}

@@ -1,0 +1,120 @@
+//! What a node asks of the world around it, answered at once from memory.
+
+use core::net::SocketAddr;
+use sip_auth::{Authenticator, Decision};
+use sip_proxy::locate::Kind;
+use sip_registrar::{BindingView, Change, Reply, Table};
+use wire::Time;
+
+/// The location service cannot promise to keep a registration.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StoreDown {
+    /// Seconds after which the client should try again.
+    pub retry_after: u32,
+}
+
+/// A question whose answer takes time; it comes back as [`Notice::Located`](crate::Notice).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Question {
+    /// What kind of record.
+    pub kind: Kind,
+    /// Of which name.
+    pub name: Box<[u8]>,
+}
+
+/// State shared by all workers: location, credentials, name resolution, counters. Every call returns
+/// at once; whatever locks an implementation takes are released before it returns.
+pub trait Services {
+    /// Calls `each` for every live binding of an address-of-record, in order of falling q.
+    fn bindings(&self, aor: &[u8], now: Time, each: &mut dyn FnMut(&BindingView<'_>));
+
+    /// Runs `work` on the table that holds `aor`; the changes it reports are made durable.
+    ///
+    /// # Errors
+    /// If the store is failing and policy is to refuse; `work` was not run.
+    fn register(
+        &self,
+        aor: &[u8],
+        work: &mut dyn FnMut(&mut Table, &mut Vec<Change>) -> Reply,
+    ) -> Result<Reply, StoreDown>;
+
+    /// Whether some live binding is reached at this address.
+    fn has_contact(&self, address: SocketAddr) -> bool;
+
+    /// Whether there is such a subscriber.
+    fn is_user(&self, user: &[u8], domain: &[u8]) -> bool;
+
+    /// Whether some subscriber belongs to this domain.
+    fn is_domain(&self, domain: &[u8]) -> bool;
+
+    /// Judges credentials (see [`Authenticator::check`]) with the subscribers' secrets and the shared
+    /// memory of nonces and failures.
+    fn check(
+        &self,
+        authenticator: &Authenticator,
+        request: &sip_auth::Request<'_>,
+        values: &mut dyn Iterator<Item = &[u8]>,
+    ) -> Decision;
+
+    /// Sends a question off.
+    fn ask(&self, question: Question);
+
+    /// Counts something that happened on this worker.
+    fn count(&self, counter: Counter);
+}
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident = $text:literal),+ $(,)?) => {
+        /// What a node counts.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub enum Counter { $($(#[$doc])* $name),+ }
+
+        impl Counter {
+            /// Every counter with its name for people and metrics.
+            pub const ALL: &'static [(Counter, &'static str)] = &[$((Counter::$name, $text)),+];
+        }
+    };
+}
+
+counters! {
+    /// Requests received, retransmissions included.
+    Requests = "requests_received",
+    /// Responses received.
+    Responses = "responses_received",
+    /// Messages dropped because they could not be answered.
+    Garbage = "messages_dropped",
+    /// Requests answered with an error because they were malformed.
+    Malformed = "requests_malformed",
+    /// Requests refused because a pool was full or the server drains.
+    Overload = "requests_refused_overload",
+    /// Challenges sent.
+    Challenged = "requests_challenged",
+    /// Requests with right credentials.
+    Authenticated = "requests_authenticated",
+    /// Requests with wrong credentials.
+    WrongCredentials = "requests_wrong_credentials",
+    /// Requests refused for a while after too many wrong credentials.
+    Throttled = "requests_throttled",
+    /// Requests refused because they may not go where they want to.
+    Forbidden = "requests_forbidden",
+    /// REGISTER requests accepted.
+    Registered = "registrations_accepted",
+    /// REGISTER requests refused.
+    RegisterRefused = "registrations_refused",
+    /// Requests forwarded, each branch counted.
+    Forwarded = "requests_forwarded",
+    /// Responses forwarded.
+    Relayed = "responses_forwarded",
+    /// Responses that belong to nothing here.
+    Stray = "responses_stray",
+    /// INVITEs that ended in a 2xx.
+    CallsAnswered = "calls_answered",
+    /// INVITEs that ended otherwise.
+    CallsFailed = "calls_failed",
+    /// Calls rerouted to voicemail.
+    Voicemail = "calls_to_voicemail",
+    /// Requests that came back to where they had been.
+    Loops = "requests_looped",
+    /// Questions to the resolver.
+    Lookups = "dns_questions",
+}

@@ -1,0 +1,329 @@
+//! What the operator decided, as the node needs it: plain values, nothing left to check.
+
+use core::net::{IpAddr, SocketAddr};
+use sip_auth::Authenticator;
+use sip_message::Uri;
+use sip_proxy::context::Reroute;
+use std::sync::Arc;
+use wire::{ListenerId, Transport};
+
+/// One listener: the socket at index [`ListenerId`] of the runtime.
+#[derive(Clone, Debug)]
+pub struct Listener {
+    /// The transport protocol.
+    pub transport: Transport,
+    /// The bound address; never the unspecified one, so that it can be written into messages.
+    pub address: SocketAddr,
+    /// `host[:port]` for Via, Record-Route and Contact instead of the address; lower case.
+    pub advertise: Option<(Vec<u8>, Option<u16>)>,
+    via: Vec<u8>,
+    record_route: Vec<u8>,
+}
+
+impl Listener {
+    /// A listener; the texts that every message needs are made here, once.
+    pub fn new(
+        transport: Transport,
+        address: SocketAddr,
+        advertise: Option<(Vec<u8>, Option<u16>)>,
+    ) -> Listener {
+        let sent_by = match &advertise {
+            Some((host, Some(port))) => format!("{}:{port}", String::from_utf8_lossy(host)),
+            Some((host, None)) => String::from_utf8_lossy(host).into_owned(),
+            None => address.to_string(),
+        };
+        let via = format!("Via: SIP/2.0/{} {sent_by};branch=", transport.via_name()).into_bytes();
+        let parameter = if transport == Transport::Udp { "" } else { ";transport=" };
+        let name = if transport == Transport::Udp { "" } else { transport.uri_name() };
+        let record_route = format!("Record-Route: <sip:{sent_by}{parameter}{name};lr").into_bytes();
+        Listener { transport, address, advertise, via, record_route }
+    }
+
+    /// `Via: SIP/2.0/UDP host:port;branch=`
+    pub fn via_prefix(&self) -> &[u8] {
+        &self.via
+    }
+
+    /// `sent-by` as it stands in our Via.
+    pub fn sent_by(&self) -> &[u8] {
+        let start = self.via.iter().rposition(|&b| b == b' ').map_or(0, |at| at + 1);
+        &self.via[start..self.via.len() - b";branch=".len()]
+    }
+
+    /// `Record-Route: <sip:host:port;lr`, to be continued and closed.
+    pub fn record_route_prefix(&self) -> &[u8] {
+        &self.record_route
+    }
+}
+
+/// Which methods are challenged. ACK and CANCEL never are (RFC 3261 section 22.1).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Challenge {
+    /// Every other method.
+    All,
+    /// Only these.
+    Only(Vec<Vec<u8>>),
+}
+
+impl Challenge {
+    /// Whether `method` is challenged.
+    pub fn covers(&self, method: &[u8]) -> bool {
+        match self {
+            Challenge::All => true,
+            Challenge::Only(list) => list.iter().any(|m| m == method),
+        }
+    }
+}
+
+/// Digest authentication.
+#[derive(Clone)]
+pub struct Auth {
+    /// Whether local users are challenged at all.
+    pub enabled: bool,
+    /// For which methods.
+    pub challenge: Challenge,
+    /// One realm for all; `None`: the domain of the user.
+    pub realm: Option<Vec<u8>>,
+    /// The From user must be the authenticated one.
+    pub bind_from: bool,
+    /// Issues challenges and judges credentials; shared by all workers.
+    pub authenticator: Arc<Authenticator>,
+}
+
+/// How requests are handled that are not for the server itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mode {
+    /// With transactions (RFC 3261 section 16).
+    Stateful,
+    /// Without (section 16.11).
+    Stateless,
+    /// Answered with the target set in Contact (section 8.3).
+    Redirect,
+}
+
+/// Forwarding.
+#[derive(Clone, Debug)]
+pub struct Proxy {
+    /// How.
+    pub mode: Mode,
+    /// Targets of equal q at once, or one after the other.
+    pub parallel: bool,
+    /// Stay in the path of dialogs.
+    pub record_route: bool,
+    /// Follow 3xx responses.
+    pub recurse: bool,
+    /// Largest Max-Breadth (RFC 5393).
+    pub max_breadth: u8,
+    /// Max-Forwards of requests that carry none.
+    pub max_forwards: u8,
+    /// Timer C, milliseconds.
+    pub timer_c_ms: u32,
+    /// Requests over UDP longer than this go over TCP where possible (section 18.1.1); bytes.
+    pub mtu: usize,
+}
+
+/// Where unanswered calls go (RFC 4458).
+#[derive(Clone, Debug)]
+pub struct Voicemail {
+    /// A SIP URI.
+    pub uri: Vec<u8>,
+    /// For which reasons.
+    pub on: Reroute,
+    /// How long a callee may ring first, milliseconds; 0: until timer C.
+    pub no_answer_ms: u32,
+}
+
+/// Another server that calls are exchanged with.
+#[derive(Clone, Debug)]
+pub struct Trunk {
+    /// Its name.
+    pub name: Vec<u8>,
+    /// SIP URIs in failover order.
+    pub targets: Vec<Vec<u8>>,
+    /// Blocks of addresses, with prefix lengths, whose requests are trusted as this trunk's.
+    pub sources: Vec<(IpAddr, u8)>,
+    /// Beginnings of the called numbers it serves.
+    pub prefixes: Vec<Vec<u8>>,
+    /// Domains it serves, lower case.
+    pub domains: Vec<Vec<u8>>,
+    /// Characters taken from the front of the called user.
+    pub strip: usize,
+    /// Characters then put in front.
+    pub prepend: Vec<u8>,
+    /// Its calls may leave over another trunk.
+    pub may_transit: bool,
+    /// Statuses after which the next target is tried (503, timeouts and transport errors always are).
+    pub retry_on: Vec<u16>,
+}
+
+/// What a static route does.
+#[derive(Clone, Debug)]
+pub enum RouteAction {
+    /// Forward to these SIP URIs, in failover order.
+    Forward(Vec<Vec<u8>>),
+    /// Answer 302 with these Contacts.
+    Redirect(Vec<Vec<u8>>),
+}
+
+/// A static route; what it matches on is and-ed.
+#[derive(Clone, Debug)]
+pub struct Route {
+    /// Host of the Request-URI, lower case.
+    pub domain: Option<Vec<u8>>,
+    /// Beginning of the user part.
+    pub prefix: Option<Vec<u8>>,
+    /// The whole user part.
+    pub user: Option<Vec<u8>>,
+    /// What to do.
+    pub action: RouteAction,
+}
+
+/// Everything that can change while the server runs.
+#[derive(Clone)]
+pub struct Settings {
+    /// Domains that this server is responsible for, lower case; the first one is the default. Empty:
+    /// those of its subscribers, and its own addresses.
+    pub domains: Vec<Vec<u8>>,
+    /// Further names of this server, lower case.
+    pub aliases: Vec<Vec<u8>>,
+    /// The listeners, in the order of their [`ListenerId`]s.
+    pub listeners: Vec<Listener>,
+    /// Where the admin API listens: never a place to send SIP to.
+    pub admin: Option<SocketAddr>,
+    /// Authentication.
+    pub auth: Auth,
+    /// Registrar.
+    pub registrar: sip_registrar::Config,
+    /// Forwarding.
+    pub proxy: Proxy,
+    /// Voicemail.
+    pub voicemail: Option<Voicemail>,
+    /// Trunks.
+    pub trunks: Vec<Trunk>,
+    /// Static routes, first match wins.
+    pub routes: Vec<Route>,
+    /// Caps of the message parser.
+    pub message: sip_message::Limits,
+    /// Calls at one time on this worker.
+    pub calls: usize,
+}
+
+impl Settings {
+    /// Whether `host` with `port` is one of our listeners' addresses, advertised names or aliases.
+    pub fn is_self(&self, host: &[u8], ip: Option<IpAddr>, port: Option<u16>) -> bool {
+        let listener = self.listeners.iter().any(|l| {
+            let (own_port, names) = (l.address.port(), l.advertise.as_ref());
+            let default = l.transport.default_port();
+            let by_ip = ip == Some(l.address.ip()) && port.unwrap_or(default) == own_port;
+            let by_name = names.is_some_and(|(name, advertised)| {
+                name.eq_ignore_ascii_case(host) && port.is_none_or(|p| p == advertised.unwrap_or(default))
+            });
+            by_ip || by_name
+        });
+        listener || self.aliases.iter().any(|a| a.eq_ignore_ascii_case(host))
+    }
+
+    /// Whether a URI of a Route or a strict router's Request-URI names this server.
+    pub fn is_own_route(&self, uri: &Uri<'_>) -> bool {
+        uri.is_sip()
+            && (self.is_self(uri.host, uri.host_ip(), uri.port)
+                || self.domains.iter().any(|d| d.eq_ignore_ascii_case(uri.host)))
+    }
+
+    /// The trunk that requests from `source` are trusted as.
+    pub fn trunk_of(&self, source: IpAddr) -> Option<usize> {
+        let source = source.to_canonical();
+        self.trunks.iter().position(|t| t.sources.iter().any(|&(net, length)| in_block(net, length, source)))
+    }
+
+    /// The listener for a flow to `remote` over `transport`: the one that `near` names if it fits, so
+    /// that what came in on one socket goes out on the same; else the first that fits.
+    pub fn listener_for(&self, transport: Transport, remote: SocketAddr, near: ListenerId) -> Option<ListenerId> {
+        let fits = |l: &Listener| {
+            l.transport == transport
+                && l.address.is_ipv4() == remote.ip().to_canonical().is_ipv4()
+                && (l.address.ip().is_loopback() == remote.ip().to_canonical().is_loopback())
+        };
+        let family = |l: &Listener| {
+            l.transport == transport && l.address.is_ipv4() == remote.ip().to_canonical().is_ipv4()
+        };
+        if self.listeners.get(usize::from(near.0)).is_some_and(fits) {
+            return Some(near);
+        }
+        // The same address with the other transport, before any other address.
+        let near_ip = self.listeners.get(usize::from(near.0)).map(|l| l.address.ip());
+        let by_ip = self.listeners.iter().position(|l| fits(l) && Some(l.address.ip()) == near_ip);
+        let any = by_ip.or_else(|| self.listeners.iter().position(fits));
+        let any = any.or_else(|| self.listeners.iter().position(family));
+        any.and_then(|at| u16::try_from(at).ok()).map(ListenerId)
+    }
+
+    /// The listener of a flow.
+    pub fn listener(&self, id: ListenerId) -> Option<&Listener> {
+        self.listeners.get(usize::from(id.0))
+    }
+
+    /// Whether a request may be sent to an address that somebody else chose: a Request-URI, a Route, a
+    /// name's DNS records. Never to the admin API, to no address, or to many; to loopback and link-local
+    /// addresses only from a server that listens on loopback alone, for which loopback is the network.
+    pub fn may_reach(&self, remote: SocketAddr) -> bool {
+        let ip = remote.ip().to_canonical();
+        let admin = self.admin.is_some_and(|a| {
+            a.port() == remote.port() && (a.ip() == ip || a.ip().is_unspecified() || ip.is_unspecified())
+        });
+        let link_local = match ip {
+            IpAddr::V4(v4) => v4.is_link_local(),
+            IpAddr::V6(v6) => v6.is_unicast_link_local(),
+        };
+        let broadcast = matches!(ip, IpAddr::V4(v4) if v4.is_broadcast());
+        let loopback = ip.is_loopback() && !self.on_loopback_only();
+        !(admin || link_local || broadcast || loopback || ip.is_unspecified() || ip.is_multicast())
+    }
+
+    /// Whether every listener is on loopback.
+    pub fn on_loopback_only(&self) -> bool {
+        self.listeners.iter().all(|l| l.address.ip().is_loopback())
+    }
+}
+
+/// Whether `ip` is in `net/length`.
+fn in_block(net: IpAddr, length: u8, ip: IpAddr) -> bool {
+    match (net.to_canonical(), ip) {
+        (IpAddr::V4(net), IpAddr::V4(ip)) => {
+            let mask = u32::MAX.checked_shl(32 - u32::from(length.min(32))).unwrap_or(0);
+            net.to_bits() & mask == ip.to_bits() & mask
+        }
+        (IpAddr::V6(net), IpAddr::V6(ip)) => {
+            let mask = u128::MAX.checked_shl(128 - u32::from(length.min(128))).unwrap_or(0);
+            net.to_bits() & mask == ip.to_bits() & mask
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn listeners_carry_their_texts() {
+        let l = Listener::new(Transport::Tcp, "[::1]:5060".parse().unwrap(), None);
+        assert_eq!(l.via_prefix(), b"Via: SIP/2.0/TCP [::1]:5060;branch=");
+        assert_eq!(l.sent_by(), b"[::1]:5060");
+        assert_eq!(l.record_route_prefix(), b"Record-Route: <sip:[::1]:5060;transport=tcp;lr");
+        let named = Some((b"sip.example.com".to_vec(), None));
+        let l = Listener::new(Transport::Udp, "10.0.0.1:5060".parse().unwrap(), named);
+        assert_eq!(l.sent_by(), b"sip.example.com");
+        assert_eq!(l.record_route_prefix(), b"Record-Route: <sip:sip.example.com;lr");
+    }
+
+    #[test]
+    fn blocks_of_addresses() {
+        let ip = |s: &str| s.parse().unwrap();
+        assert!(in_block(ip("10.0.0.0"), 8, ip("10.200.1.1")));
+        assert!(!in_block(ip("10.0.0.0"), 8, ip("11.0.0.1")));
+        assert!(in_block(ip("0.0.0.0"), 0, ip("11.0.0.1")));
+        assert!(in_block(ip("2001:db8::"), 32, ip("2001:db8:1::1")));
+        assert!(!in_block(ip("::"), 0, ip("1.1.1.1")));
+    }
+}

@@ -1,0 +1,248 @@
+//! Forwarding without memory: the ACK of a 2xx, and everything in stateless mode (RFC 3261 section
+//! 16.11).
+
+use crate::admit::{Admitted, Caller};
+use crate::inbound::{always_rport, hex16};
+use crate::node::{Node, domain};
+use crate::services::{Counter, Question, Services};
+use crate::targets::{Plan, Wish};
+use core::hash::Hasher;
+use core::mem;
+use core::net::SocketAddr;
+use sip_message::{Message, Method, Name, NameAddr, Uri};
+use sip_proxy::locate::{Located, Lookup, Step, locate};
+use sip_proxy::rewrite::{self, Outgoing, write_request};
+use sip_proxy::routes::preprocess;
+use sip_proxy::token::{End, Ends, Role};
+use wire::{Flow, Outbox, Time, Transport};
+
+/// Begins a branch that was made without memory.
+const PREFIX: &[u8] = b"z9hG4bKt";
+
+impl<S: Services> Node<S> {
+    /// An ACK for a 2xx. It cannot be challenged or answered, so what a local user writes in From
+    /// proves nothing here: it goes to the other end of a dialog of ours, or to our own users.
+    pub(crate) fn forward_ack(&mut self, now: Time, flow: Flow, request: &Message<'_>, out: &mut Outbox) {
+        let settings = self.settings.clone();
+        let Ok(routing) = preprocess(request, |uri| settings.is_own_route(uri)) else {
+            return self.services.count(Counter::Garbage);
+        };
+        let Ok(uri) = Uri::parse(routing.request_uri) else { return self.services.count(Counter::Garbage) };
+        let dialog = routing.token.and_then(|token| {
+            self.sealer.open(token, request.call_id(), request.from_tag(), request.to_tag())
+        });
+        let role = match (&dialog, settings.trunk_of(flow.remote.ip())) {
+            (Some(dialog), _) => dialog.sender.role,
+            (None, Some(_)) => Role::Trunk,
+            (None, None) => Role::Stranger,
+        };
+        let caller = Caller { role, realm: None, trunk: settings.trunk_of(flow.remote.ip()), proven: false };
+        let admitted = Admitted { uri, routing, dialog, caller, loop_hash: self.guard.hash(request) };
+        self.forward_plan(now, flow, request, &admitted, out);
+    }
+
+    /// Any request in stateless mode. Answers and challenges are stateless as well.
+    pub(crate) fn forward_stateless(&mut self, now: Time, flow: Flow, request: &Message<'_>, out: &mut Outbox) {
+        let settings = self.settings.clone();
+        let Ok(routing) = preprocess(request, |uri| settings.is_own_route(uri)) else {
+            return self.services.count(Counter::Garbage);
+        };
+        let Ok(uri) = Uri::parse(routing.request_uri) else { return self.services.count(Counter::Garbage) };
+        let dialog = routing.token.and_then(|token| {
+            self.sealer.open(token, request.call_id(), request.from_tag(), request.to_tag())
+        });
+        let trunk = settings.trunk_of(flow.remote.ip());
+        let role = match trunk {
+            Some(_) => Role::Trunk,
+            // Authentication has passed or is off: `new_request` came before.
+            None if self.claims_local(request) => Role::Local,
+            None => Role::Stranger,
+        };
+        let caller = Caller { role, realm: None, trunk, proven: role == Role::Local };
+        let admitted = Admitted { uri, routing, dialog, caller, loop_hash: self.guard.hash(request) };
+        self.forward_plan(now, flow, request, &admitted, out);
+    }
+
+    fn claims_local(&self, request: &Message<'_>) -> bool {
+        let from = request.header(Name::From).and_then(|h| NameAddr::parse(h.value).ok());
+        from.and_then(|f| Uri::parse(f.uri).ok()).is_some_and(|uri| self.is_local_host(&uri))
+    }
+
+    /// Sends to the first target: the choice must be the same for every retransmission (16.11).
+    fn forward_plan(
+        &mut self,
+        now: Time,
+        flow: Flow,
+        request: &Message<'_>,
+        admitted: &Admitted<'_>,
+        out: &mut Outbox,
+    ) {
+        let is_ack = request.method() == Method::Ack;
+        match self.plan(now, flow, request, admitted) {
+            Plan::Forward(wishes) => {
+                let Some((_, wish)) = wishes.into_iter().next() else { return };
+                let Some(hop) = self.first_hop(now, &wish, flow, request) else { return };
+                self.send_stateless(flow, hop, request, admitted, &wish, out);
+            }
+            Plan::Refuse(_) | Plan::Offline | Plan::Redirect(_) if is_ack => {
+                self.services.count(Counter::Stray);
+            }
+            Plan::Refuse(status) => self.refuse(flow, request, status, b"", b"", out),
+            Plan::Offline => self.refuse(flow, request, 480, b"", b"", out),
+            Plan::Redirect(contacts) => {
+                let extra = [b"Contact: ", &contacts[..], b"\r\n"].concat();
+                self.refuse(flow, request, 302, b"", &extra, out);
+            }
+        }
+    }
+
+    /// The first address of a target. If a name has to be asked for, the message is dropped and the
+    /// answer kept: its retransmission finds it.
+    fn first_hop(&mut self, now: Time, wish: &Wish, flow: Flow, request: &Message<'_>) -> Option<Flow> {
+        if let Some(&hop) = wish.hops.first() {
+            return Some(hop);
+        }
+        let uri = Uri::parse(&wish.locate).ok()?;
+        let large = request.bytes().len() + 200 > self.settings.proxy.mtu;
+        let able = self.ability();
+        // The same seed for the same call, so that its messages meet the same server.
+        let mut seed = self.keyed(domain::STATELESS);
+        seed.write(request.call_id());
+        let found = match locate(&crate::forward::want(&uri, large), &able, seed.finish()).ok()? {
+            Located::Now(found) => found,
+            Located::Ask(mut locate) => loop {
+                match locate.poll() {
+                    Step::Done(found) => break found.ok()?,
+                    Step::Wait => return None,
+                    Step::Ask(ask) => {
+                        let (kind, name) = locate.question(ask)?;
+                        match self.dns.ask(now, kind, name, u64::MAX) {
+                            Lookup::Hit(answer) => {
+                                let answer = answer.clone();
+                                locate.answer(ask, &answer);
+                            }
+                            Lookup::Ask => {
+                                self.services.count(Counter::Lookups);
+                                self.services.ask(Question { kind, name: name.into() });
+                            }
+                            Lookup::Joined => {}
+                            Lookup::Full => return None,
+                        }
+                    }
+                }
+            },
+        };
+        found.as_slice().iter().find_map(|d| {
+            let allowed = !wish.checked || self.settings.may_reach(d.address);
+            let listener = self.settings.listener_for(d.transport, d.address, flow.listener)?;
+            allowed.then_some(Flow { transport: d.transport, listener, remote: d.address, conn: None })
+        })
+    }
+
+    fn send_stateless(
+        &mut self,
+        from: Flow,
+        hop: Flow,
+        request: &Message<'_>,
+        a: &Admitted<'_>,
+        wish: &Wish,
+        out: &mut Outbox,
+    ) {
+        let settings = self.settings.clone();
+        let Some(listener) = settings.listener(hop.listener) else { return };
+        let mut lines = mem::take(&mut self.scratch);
+        lines.clear();
+        lines.extend_from_slice(listener.via_prefix());
+        self.push_stateless_branch(from, request, &mut lines);
+        lines.extend_from_slice(b"\r\n");
+        let via_end = lines.len();
+        let recorded = crate::targets::is_recorded(request, a.dialog.is_some());
+        if recorded && settings.proxy.record_route && request.method() != Method::Ack {
+            let ends = Ends { caller: End::new(from, a.caller.role), callee: End::new(hop, wish.role) };
+            self.push_routes(&ends, request, &mut lines);
+        }
+        let outgoing = Outgoing {
+            request_uri: &wish.uri,
+            via: &lines[..via_end],
+            record_routes: &lines[via_end..],
+            routes: &wish.routes,
+            drop_routes: a.routing.own,
+            drop_last_route: a.routing.drop_last,
+            last_route: &wish.last_route,
+            max_forwards: request.max_forwards().map_or(settings.proxy.max_forwards, |m| m.saturating_sub(1)),
+            // One branch only, and no ACK or stateless request is ever forked.
+            max_breadth: None,
+            source: Some((from.remote, always_rport(from, request))),
+            strip_identity: a.caller.role != Role::Trunk,
+            strip_realm: None,
+        };
+        let splices = &mut self.splices;
+        out.send_with(hop, 0, |buf| write_request(request, &outgoing, splices, buf));
+        self.scratch = lines;
+        self.services.count(Counter::Forwarded);
+    }
+
+    /// A branch that is a function of the request (16.11), so that retransmissions, and the CANCEL and
+    /// ACK of an INVITE, get the same. It carries a seal over the source, so that the response can be
+    /// passed on without memory and nobody can use this server as a reflector.
+    fn push_stateless_branch(&self, from: Flow, request: &Message<'_>, out: &mut Vec<u8>) {
+        let via = request.via();
+        let mut hash = self.keyed(domain::STATELESS);
+        hash.write(via.branch);
+        hash.write(via.host);
+        hash.write_u16(via.port_or_default());
+        hash.write(request.call_id());
+        hash.write_u32(request.cseq());
+        let id = hash.finish();
+        out.extend_from_slice(PREFIX);
+        out.extend_from_slice(&hex16(id));
+        out.extend_from_slice(&hex16(u64::from(from.listener.0)));
+        out.extend_from_slice(&hex16(self.stateless_seal(id, from.listener.0, request.call_id())));
+    }
+
+    fn stateless_seal(&self, id: u64, listener: u16, call_id: &[u8]) -> u64 {
+        let mut hash = self.keyed(domain::STATELESS);
+        hash.write_u64(id);
+        hash.write_u16(listener);
+        hash.write(call_id);
+        hash.finish()
+    }
+
+    /// A response to a request that was forwarded without memory: to the next Via, if the branch is
+    /// one that we sealed (16.11, 18.2.2).
+    pub(crate) fn stateless_response(&mut self, response: &Message<'_>, out: &mut Outbox) {
+        let Some(flow) = self.stateless_return(response) else {
+            return self.services.count(Counter::Stray);
+        };
+        let splices = &mut self.splices;
+        out.send_with(flow, 0, |buf| rewrite::write_response(response, splices, buf));
+        self.services.count(Counter::Relayed);
+    }
+
+    fn stateless_return(&self, response: &Message<'_>) -> Option<Flow> {
+        let rest = response.via().branch.strip_prefix(PREFIX)?;
+        let (id, rest) = rest.split_at_checked(16)?;
+        let (listener, seal) = rest.split_at_checked(16)?;
+        let (id, listener) = (unhex(id)?, u16::try_from(unhex(listener)?).ok()?);
+        if unhex(seal)? != self.stateless_seal(id, listener, response.call_id()) {
+            return None;
+        }
+        let value = response.values(Name::Via).nth(1)?;
+        let via = sip_message::Via::parse(value).ok()?;
+        let ip = via.received_ip().or(via.host_ip())?;
+        let port = via.rport.flatten().unwrap_or(via.port_or_default());
+        let listener = wire::ListenerId(listener);
+        let transport = self.settings.listener(listener)?.transport;
+        if transport != Transport::Udp && via.transport != Some(transport) {
+            return None;
+        }
+        Some(Flow { transport, listener, remote: SocketAddr::new(ip, port), conn: None })
+    }
+}
+
+fn unhex(text: &[u8]) -> Option<u64> {
+    if text.len() != 16 {
+        return None;
+    }
+    text.iter().try_fold(0u64, |n, &b| Some(n << 4 | u64::from((b as char).to_digit(16)?)))
+}

@@ -1,0 +1,482 @@
+//! Which targets a request is tried at (RFC 3261 section 16.5), and whether it may go there at all.
+//!
+//! The rule against open relays: into a domain of ours anyone may call; out of it only its own users
+//! (proven), trunks that may transit, and dialogs that this server let through before. What an
+//! outsider writes into Request-URI, Route or tags opens nothing.
+
+use crate::admit::{Admitted, Aor, Caller};
+use crate::node::Node;
+use crate::proxied::{Proxied, Reach, Target};
+use crate::services::Services;
+use crate::settings::{RouteAction, Settings, Trunk};
+use core::net::{IpAddr, SocketAddr};
+use sip_message::{Message, Method, Name, Scheme, Uri, Values};
+use sip_proxy::token::{Dialog, End, Role};
+use sip_registrar::BindingView;
+use wire::{Flow, ListenerId, Time, Transport};
+
+/// What is to be done with a request that is not for the server itself.
+#[derive(Debug)]
+pub(crate) enum Plan {
+    /// Try these, in groups of falling q.
+    Forward(Vec<(u16, Wish)>),
+    /// Answer 302 with these Contact values.
+    Redirect(Vec<u8>),
+    /// Answer with this status.
+    Refuse(u16),
+    /// The callee exists but has no binding: voicemail or 480.
+    Offline,
+}
+
+/// A target as routing sees it, in owned text.
+#[derive(Clone, Debug)]
+pub(crate) struct Wish {
+    pub uri: Vec<u8>,
+    /// Whole Route lines.
+    pub routes: Vec<u8>,
+    /// Addresses, if they are known.
+    pub hops: Vec<Flow>,
+    /// The URI to look up if they are not.
+    pub locate: Vec<u8>,
+    /// Whether [`Settings::may_reach`] applies.
+    pub checked: bool,
+    pub role: Role,
+    pub trunk: Option<u16>,
+    /// Strict routing: the Route line to put last.
+    pub last_route: Vec<u8>,
+}
+
+impl Wish {
+    fn new(uri: &[u8], role: Role) -> Wish {
+        Wish {
+            uri: uri.to_vec(),
+            routes: Vec::new(),
+            hops: Vec::new(),
+            locate: Vec::new(),
+            checked: true,
+            role,
+            trunk: None,
+            last_route: Vec::new(),
+        }
+    }
+
+    /// To be looked up by its own URI.
+    fn located(uri: &[u8], role: Role, checked: bool) -> Wish {
+        Wish { locate: uri.to_vec(), checked, ..Wish::new(uri, role) }
+    }
+
+    /// Moves the wish into the target set of `proxied`.
+    pub fn store(self, proxied: &mut Proxied) -> Target {
+        let uri = proxied.push_text(|t| t.extend_from_slice(&self.uri));
+        let routes = proxied.push_text(|t| t.extend_from_slice(&self.routes));
+        let last_route = proxied.push_text(|t| t.extend_from_slice(&self.last_route));
+        let reach = if self.locate.is_empty() {
+            Reach::Known
+        } else {
+            Reach::Locate(proxied.push_text(|t| t.extend_from_slice(&self.locate)))
+        };
+        Target {
+            uri,
+            routes,
+            last_route,
+            reach,
+            hops: self.hops,
+            checked: self.checked,
+            role: self.role,
+            trunk: self.trunk,
+        }
+    }
+}
+
+impl<S: Services> Node<S> {
+    /// Decides where a request goes.
+    pub(crate) fn plan(&self, now: Time, flow: Flow, request: &Message<'_>, a: &Admitted<'_>) -> Plan {
+        if let Some(dialog) = &a.dialog {
+            return self.within_dialog(flow, a, dialog);
+        }
+        if let Some(next) = a.routing.next {
+            return self.preloaded_route(a, next);
+        }
+        let uri = &a.uri;
+        if uri.scheme == Scheme::Tel {
+            return self.number(a, uri.user.unwrap_or(b""));
+        }
+        match self.local_aor(uri) {
+            Some(aor) => self.inward(now, flow, request, a, &aor),
+            None => self.outward(a),
+        }
+    }
+
+    /// A request of a dialog that this server record-routed: to the other end, whose address is in the
+    /// token, unless the sender is trusted and names another.
+    fn within_dialog(&self, flow: Flow, a: &Admitted<'_>, dialog: &Dialog) -> Plan {
+        let next = a.routing.next.unwrap_or(a.routing.request_uri);
+        let (mut wish, strict) = (Wish::new(a.routing.request_uri, dialog.peer.role), !a.routing.next_is_loose);
+        if strict && a.routing.next.is_some() {
+            make_strict(&mut wish, next);
+        }
+        let Ok(uri) = Uri::parse(next) else { return Plan::Refuse(400) };
+        wish.checked = false;
+        let peer = dialog.peer;
+        match uri.host_ip() {
+            // The other end's address with another port: its Contact is right about that.
+            Some(ip) if ip == peer.remote.ip() => {
+                wish.hops.push(same_host(&uri, &peer, flow, &self.settings));
+            }
+            // A local user behind address translation, or somebody else's idea of where to go.
+            _ if peer.role == Role::Local || dialog.sender.role == Role::Stranger => {
+                wish.hops.push(self.valid_flow(peer.flow(), flow.listener));
+            }
+            _ => {
+                wish.locate = next.to_vec();
+                wish.checked = true;
+            }
+        }
+        Plan::Forward(vec![(1000, wish)])
+    }
+
+    /// A flow whose listener may be from before a restart with other listeners.
+    fn valid_flow(&self, flow: Flow, near: ListenerId) -> Flow {
+        let fits = self.settings.listener(flow.listener).is_some_and(|l| l.transport == flow.transport);
+        if fits {
+            return flow;
+        }
+        let listener = self.settings.listener_for(flow.transport, flow.remote, near).unwrap_or(near);
+        Flow { listener, ..flow }
+    }
+
+    /// A Route that is not ours and that no dialog of ours put there: an outbound proxy's business, for
+    /// local users only.
+    fn preloaded_route(&self, a: &Admitted<'_>, next: &[u8]) -> Plan {
+        if a.caller.role != Role::Local && !self.may_transit(&a.caller) {
+            return Plan::Refuse(403);
+        }
+        let mut wish = Wish::new(a.routing.request_uri, Role::Stranger);
+        if !a.routing.next_is_loose {
+            make_strict(&mut wish, next);
+        }
+        wish.locate = next.to_vec();
+        Plan::Forward(vec![(1000, wish)])
+    }
+
+    fn may_transit(&self, caller: &Caller) -> bool {
+        caller.trunk.and_then(|t| self.settings.trunks.get(t)).is_some_and(|t| t.may_transit)
+    }
+
+    /// For a user of one of our domains, or what looks like one.
+    fn inward(&self, now: Time, flow: Flow, request: &Message<'_>, a: &Admitted<'_>, aor: &Aor) -> Plan {
+        if let Some(plan) = self.static_route(a, aor.domain(), aor.user()) {
+            return plan;
+        }
+        if aor.user().is_empty() {
+            return Plan::Refuse(404);
+        }
+        let mut targets = Vec::new();
+        let mut redirect = Vec::new();
+        let redirecting = self.settings.proxy.mode == crate::settings::Mode::Redirect;
+        self.services.bindings(aor.text(), now, &mut |binding| {
+            if redirecting {
+                push_contact(binding, &mut redirect);
+            } else {
+                targets.push((binding.q, self.binding_wish(flow, request, binding)));
+            }
+        });
+        if redirecting && !redirect.is_empty() {
+            return Plan::Redirect(redirect);
+        }
+        if !targets.is_empty() {
+            return Plan::Forward(targets);
+        }
+        if self.services.is_user(aor.user(), aor.domain()) {
+            return Plan::Offline;
+        }
+        match self.by_prefix(a, aor.user()) {
+            Some(plan) => plan,
+            // With authentication off nobody is known, so nobody can be unknown.
+            None if !self.settings.auth.enabled => Plan::Refuse(404),
+            // Strangers learn nothing about who exists.
+            None if a.caller.role == Role::Stranger => Plan::Refuse(480),
+            None => Plan::Refuse(404),
+        }
+    }
+
+    /// A binding as a target.
+    fn binding_wish(&self, near: Flow, request: &Message<'_>, binding: &BindingView<'_>) -> Wish {
+        let mut wish = Wish::new(binding.contact, Role::Local);
+        wish.checked = false;
+        let flow = self.valid_flow(binding.flow, near.listener);
+        let contact = Uri::parse(binding.contact).ok();
+        if !binding.path.is_empty() {
+            wish.routes.extend_from_slice(b"Route: ");
+            wish.routes.extend_from_slice(binding.path);
+            wish.routes.extend_from_slice(b"\r\n");
+            let first = Values::new(binding.path).next().unwrap_or(b"");
+            let edge = sip_message::NameAddr::parse(first).ok().map(|n| n.uri);
+            let edge_ip = edge.and_then(|e| Uri::parse(e).ok()).and_then(|u| u.host_ip());
+            match edge {
+                // Path names another host than the one the REGISTER came from.
+                Some(edge) if edge_ip != Some(flow.remote.ip().to_canonical()) => wish.locate = edge.to_vec(),
+                _ => wish.hops.push(flow),
+            }
+            return wish;
+        }
+        self.contact_hops(flow, contact.as_ref(), request, &mut wish.hops);
+        wish
+    }
+
+    /// The addresses of a binding without Path, best first.
+    fn contact_hops(&self, flow: Flow, contact: Option<&Uri<'_>>, request: &Message<'_>, hops: &mut Vec<Flow>) {
+        let numeric = contact.and_then(|c| Some((c, c.host_ip()?)));
+        let source_ip = flow.remote.ip().to_canonical();
+        if flow.transport != Transport::Udp {
+            hops.push(flow);
+            // The connection may be gone (a restart, say): then the Contact may take a new one.
+            if let Some((c, ip)) = numeric {
+                let remote = SocketAddr::new(ip, c.port.unwrap_or(flow.transport.default_port()));
+                if remote != flow.remote && (ip == source_ip || self.settings.may_reach(remote)) {
+                    hops.push(Flow { remote, conn: None, ..flow });
+                }
+            }
+            return;
+        }
+        let Some((c, ip)) = numeric.filter(|&(_, ip)| ip == source_ip || is_plain(ip)) else {
+            return hops.push(flow);
+        };
+        let transport = c.transport().unwrap_or(Transport::Udp);
+        let remote = SocketAddr::new(ip, c.port.unwrap_or(transport.default_port()));
+        let large = transport == Transport::Udp
+            && c.param(b"transport").is_none()
+            && request.bytes().len() + OVERHEAD > self.settings.proxy.mtu;
+        let wanted: &[Transport] =
+            if large { &[Transport::Tcp, Transport::Udp] } else { core::slice::from_ref(&transport) };
+        for &transport in wanted {
+            if let Some(listener) = self.settings.listener_for(transport, remote, flow.listener) {
+                hops.push(Flow { transport, listener, remote, conn: None });
+            }
+        }
+        if hops.is_empty() {
+            hops.push(flow);
+        }
+    }
+
+    /// For somebody outside our domains.
+    fn outward(&self, a: &Admitted<'_>) -> Plan {
+        let host = a.uri.host.to_ascii_lowercase();
+        if let Some(plan) = self.static_route(a, &host, a.uri.user.unwrap_or(b"")) {
+            return plan;
+        }
+        let outbound = a.caller.role == Role::Local || self.may_transit(&a.caller);
+        if outbound && let Some(at) = self.settings.trunks.iter().position(|t| t.domains.contains(&host)) {
+            return self.over_trunk(at, a.uri.user.unwrap_or(b""));
+        }
+        // The Contact of a phone that is registered here.
+        if let Some(ip) = a.uri.host_ip()
+            && self.services.has_contact(SocketAddr::new(ip, a.uri.port.unwrap_or(5060)))
+        {
+            let wish = Wish::located(a.routing.request_uri, Role::Local, false);
+            return Plan::Forward(vec![(1000, wish)]);
+        }
+        if a.caller.role != Role::Local {
+            return Plan::Refuse(403);
+        }
+        Plan::Forward(vec![(1000, Wish::located(a.routing.request_uri, Role::Stranger, true))])
+    }
+
+    /// A telephone number (RFC 3966), or a user part that is no subscriber.
+    fn number(&self, a: &Admitted<'_>, number: &[u8]) -> Plan {
+        let domain = self.settings.domains.first().map_or(&b""[..], |d| d);
+        let plain: Vec<u8> = number.iter().copied().filter(|b| !matches!(b, b'-' | b'.' | b'(' | b')')).collect();
+        if let Some(plan) = self.static_route(a, domain, &plain) {
+            return plan;
+        }
+        self.by_prefix(a, &plain).unwrap_or(Plan::Refuse(404))
+    }
+
+    /// The trunk with the longest prefix of a called number.
+    fn by_prefix(&self, a: &Admitted<'_>, number: &[u8]) -> Option<Plan> {
+        let trunks = self.settings.trunks.iter().enumerate();
+        let matches = trunks.filter_map(|(at, t)| {
+            let longest = t.prefixes.iter().filter(|p| number.starts_with(p)).map(Vec::len).max()?;
+            Some((longest, at))
+        });
+        // Of equal lengths the one that stands first.
+        let (_, at) = matches.max_by_key(|&(length, at)| (length, usize::MAX - at))?;
+        // Back over the trunk that it came from would be a loop, and over another one is transit.
+        let allowed = match a.caller.role {
+            Role::Local => true,
+            Role::Trunk => self.may_transit(&a.caller) && a.caller.trunk != Some(at),
+            Role::Stranger => false,
+        };
+        Some(if allowed { self.over_trunk(at, number) } else { Plan::Refuse(403) })
+    }
+
+    /// The targets of a trunk in failover order: one per q, falling.
+    fn over_trunk(&self, at: usize, number: &[u8]) -> Plan {
+        let Some(trunk) = self.settings.trunks.get(at) else { return Plan::Refuse(404) };
+        let user = rewritten(trunk, number);
+        let wishes = trunk.targets.iter().enumerate().map(|(rank, target)| {
+            let mut wish = Wish::located(&with_user(target, &user), Role::Trunk, false);
+            wish.locate = target.clone();
+            wish.trunk = u16::try_from(at).ok();
+            (1000u16.saturating_sub(u16::try_from(rank).unwrap_or(1000)), wish)
+        });
+        Plan::Forward(wishes.collect())
+    }
+
+    /// The first static route that matches. Those that lead out are for who may go out.
+    fn static_route(&self, a: &Admitted<'_>, domain: &[u8], user: &[u8]) -> Option<Plan> {
+        let route = self.settings.routes.iter().find(|r| {
+            r.domain.as_deref().is_none_or(|d| d == domain)
+                && r.prefix.as_deref().is_none_or(|p| user.starts_with(p))
+                && r.user.as_deref().is_none_or(|u| u == user)
+        })?;
+        Some(match &route.action {
+            RouteAction::Redirect(contacts) => {
+                let mut list = Vec::new();
+                for contact in contacts {
+                    list.extend_from_slice(if list.is_empty() { b"<" } else { b", <" });
+                    list.extend_from_slice(contact);
+                    list.push(b'>');
+                }
+                Plan::Redirect(list)
+            }
+            RouteAction::Forward(targets) => {
+                // A static route leads out of the domain, wherever the called user seems to be.
+                if a.caller.role == Role::Stranger {
+                    return Some(Plan::Refuse(403));
+                }
+                let wishes = targets.iter().enumerate().map(|(rank, target)| {
+                    let mut wish = Wish::located(&with_user(target, user), Role::Trunk, false);
+                    wish.locate = target.clone();
+                    (1000u16.saturating_sub(u16::try_from(rank).unwrap_or(1000)), wish)
+                });
+                Plan::Forward(wishes.collect())
+            }
+        })
+    }
+
+    /// The voicemail target for a call to `request_uri`, with the parameters of RFC 4458.
+    pub(crate) fn voicemail_wish(&self, now: Time, flow: Flow, request: &Message<'_>, cause: u16) -> Option<Wish> {
+        let voicemail = self.settings.voicemail.as_ref()?;
+        let mut uri = voicemail.uri.clone();
+        let parsed = Uri::parse(&voicemail.uri).ok()?;
+        let mut wish = Wish::located(&voicemail.uri, Role::Trunk, false);
+        // A mailbox system that registers like a phone.
+        if let Some(aor) = self.local_aor(&parsed) {
+            let mut found = None;
+            self.services.bindings(aor.text(), now, &mut |binding| {
+                if found.is_none() {
+                    found = Some((self.binding_wish(flow, request, binding), binding.contact.to_vec()));
+                }
+            });
+            let (binding, contact) = found?;
+            wish = Wish { role: Role::Local, ..binding };
+            uri = contact;
+        }
+        let end = memchr_question(&uri);
+        let mut text = uri[..end].to_vec();
+        text.extend_from_slice(b";target=");
+        escape_param(request.request_uri(), &mut text);
+        text.extend_from_slice(b";cause=");
+        sip_message::push_u64(cause.into(), &mut text);
+        wish.uri = text;
+        Some(wish)
+    }
+}
+
+/// A Contact of a 3xx response as a target: it is anybody's.
+pub(crate) fn redirect_wish(uri: &[u8]) -> Wish {
+    Wish::located(uri, Role::Stranger, true)
+}
+
+/// Bytes that forwarding adds, about.
+const OVERHEAD: usize = 200;
+
+/// Addresses that can be reached from here as they are, whoever mentions them: public ones, and
+/// loopback among loopback. Private ones may be behind address translation.
+fn is_plain(ip: IpAddr) -> bool {
+    match ip {
+        IpAddr::V4(v4) => {
+            let [a, b, ..] = v4.octets();
+            !(v4.is_private() || v4.is_link_local() || v4.is_unspecified() || (a == 100 && b & 0xc0 == 64))
+        }
+        IpAddr::V6(v6) => !(v6.is_unique_local() || v6.is_unicast_link_local() || v6.is_unspecified()),
+    }
+}
+
+/// The flow to the other end of a dialog at the port and transport that `uri` names.
+fn same_host(uri: &Uri<'_>, peer: &End, near: Flow, settings: &Settings) -> Flow {
+    if peer.transport != Transport::Udp {
+        return Flow { listener: peer.listener, ..peer.flow() };
+    }
+    let transport = uri.transport().unwrap_or(peer.transport);
+    let remote = SocketAddr::new(peer.remote.ip(), uri.port.unwrap_or(transport.default_port()));
+    let listener = if transport == peer.transport { peer.listener } else { near.listener };
+    match settings.listener_for(transport, remote, listener) {
+        Some(listener) => Flow { transport, listener, remote, conn: None },
+        None => peer.flow(),
+    }
+}
+
+/// RFC 3261 section 16.6 step 6: the next hop is a strict router, so its URI becomes the Request-URI
+/// and the real one goes to the end of the Route set.
+fn make_strict(wish: &mut Wish, next: &[u8]) {
+    wish.last_route.extend_from_slice(b"Route: <");
+    wish.last_route.extend_from_slice(&wish.uri);
+    wish.last_route.extend_from_slice(b">\r\n");
+    wish.uri = next.to_vec();
+}
+
+/// The called number as a trunk wants it.
+fn rewritten(trunk: &Trunk, number: &[u8]) -> Vec<u8> {
+    let kept = number.get(trunk.strip..).unwrap_or(b"");
+    [&trunk.prepend[..], kept].concat()
+}
+
+/// A target URI with this user, unless it has one of its own.
+fn with_user(target: &[u8], user: &[u8]) -> Vec<u8> {
+    let has_user = Uri::parse(target).is_ok_and(|u| u.user.is_some());
+    let Some(colon) = target.iter().position(|&b| b == b':').filter(|_| !has_user && !user.is_empty()) else {
+        return target.to_vec();
+    };
+    [&target[..=colon], user, b"@", &target[colon + 1..]].concat()
+}
+
+fn memchr_question(uri: &[u8]) -> usize {
+    uri.iter().position(|&b| b == b'?').unwrap_or(uri.len())
+}
+
+/// Appends a URI so that it can be the value of a URI parameter (RFC 4458 section 3, `target`).
+fn escape_param(uri: &[u8], out: &mut Vec<u8>) {
+    for &b in uri {
+        if b.is_ascii_alphanumeric() || b"-_.!~*'():+$[]/&".contains(&b) {
+            out.push(b);
+        } else {
+            out.push(b'%');
+            out.push(b"0123456789ABCDEF"[usize::from(b >> 4)]);
+            out.push(b"0123456789ABCDEF"[usize::from(b & 15)]);
+        }
+    }
+}
+
+fn push_contact(binding: &BindingView<'_>, out: &mut Vec<u8>) {
+    out.extend_from_slice(if out.is_empty() { b"<" } else { b", <" });
+    out.extend_from_slice(binding.contact);
+    out.push(b'>');
+    if binding.q < 1000 {
+        out.extend_from_slice(b";q=0.");
+        let digits = [binding.q / 100, binding.q / 10 % 10, binding.q % 10];
+        out.extend(digits.iter().map(|d| b'0' + *d as u8));
+    }
+}
+
+/// Whether a request of this method gets our Record-Route: it may set a dialog up (16.6 step 4).
+pub(crate) fn is_recorded(request: &Message<'_>, in_our_dialog: bool) -> bool {
+    let method: Method<'_> = request.method();
+    method.creates_dialog() && !in_our_dialog
+}
+
+/// The value of Max-Breadth, if there is one.
+pub(crate) fn max_breadth(request: &Message<'_>) -> Option<u32> {
+    request.header(Name::MaxBreadth).map(|h| sip_message::parse_u32(h.value).unwrap_or(0))
+}
