@@ -5,6 +5,7 @@ use super::model::{Admin, Draining, Page, Refusal, State as ServerState};
 use super::page;
 use axum::Router;
 use axum::body::Body;
+use axum::extract::rejection::QueryRejection;
 use axum::extract::{DefaultBodyLimit, Query, Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
@@ -69,15 +70,27 @@ pub(super) fn router(admin: Arc<dyn Admin>, guard: Arc<Guard>) -> Router {
 }
 
 /// An answer that says no, and why.
-fn refusal(status: StatusCode, why: &str) -> Response {
-    (status, Json(Refusal { error: why.to_owned(), findings: Vec::new() })).into_response()
+struct No {
+    status: StatusCode,
+    body: Refusal,
+}
+
+impl IntoResponse for No {
+    fn into_response(self) -> Response {
+        (self.status, Json(self.body)).into_response()
+    }
+}
+
+/// Says no.
+fn refusal(status: StatusCode, why: &str) -> No {
+    No { status, body: Refusal { error: why.to_owned(), findings: Vec::new() } }
 }
 
 /// Applies the guard before, and the headers that keep browsers careful after.
 async fn guarded(State(guard): State<Arc<Guard>>, request: Request, next: Next) -> Response {
     let mut response = match guard.check(request.method(), request.uri().path(), request.headers()) {
         Ok(()) => next.run(request).await,
-        Err((status, why)) => refusal(status, why),
+        Err((status, why)) => refusal(status, why).into_response(),
     };
     let unauthorized = response.status() == StatusCode::UNAUTHORIZED;
     let headers = response.headers_mut();
@@ -99,12 +112,16 @@ async fn bounded(request: Request, next: Next) -> Response {
         let (head, body) = request.into_parts();
         match axum::body::to_bytes(body, BODY_BYTES).await {
             Ok(bytes) => next.run(Request::from_parts(head, Body::from(bytes))).await,
-            Err(_) => refusal(StatusCode::PAYLOAD_TOO_LARGE, "the body is too large or broken"),
+            Err(_) => {
+                refusal(StatusCode::PAYLOAD_TOO_LARGE, "the body is too large or broken").into_response()
+            }
         }
     };
     match tokio::time::timeout(ANSWER_TIMEOUT, answer).await {
         Ok(response) => response,
-        Err(_) => refusal(StatusCode::SERVICE_UNAVAILABLE, "the server did not answer in time"),
+        Err(_) => {
+            refusal(StatusCode::SERVICE_UNAVAILABLE, "the server did not answer in time").into_response()
+        }
     }
 }
 
@@ -112,7 +129,7 @@ async fn bounded(request: Request, next: Next) -> Response {
 async fn ask<T: Send + 'static>(
     shared: &Shared,
     question: impl FnOnce(&dyn Admin) -> T + Send + 'static,
-) -> Result<T, Response> {
+) -> Result<T, No> {
     let admin = Arc::clone(&shared.admin);
     let answer = tokio::task::spawn_blocking(move || question(&*admin)).await;
     answer.map_err(|error| {
@@ -121,11 +138,11 @@ async fn ask<T: Send + 'static>(
     })
 }
 
-async fn status(State(shared): State<Shared>) -> Result<Response, Response> {
+async fn status(State(shared): State<Shared>) -> Result<Response, No> {
     Ok(Json(ask(&shared, |admin| admin.status()).await?).into_response())
 }
 
-async fn human_page(State(shared): State<Shared>) -> Result<Response, Response> {
+async fn human_page(State(shared): State<Shared>) -> Result<Response, No> {
     let status = ask(&shared, |admin| admin.status()).await?;
     Ok(Html(page::render(&status)).into_response())
 }
@@ -141,9 +158,7 @@ struct Asked {
 
 impl Asked {
     /// The parameters within their bounds, or the refusal.
-    fn checked(
-        asked: Result<Query<Asked>, axum::extract::rejection::QueryRejection>,
-    ) -> Result<(Option<String>, Page), Response> {
+    fn checked(asked: AskedQuery) -> Result<(Option<String>, Page), No> {
         let bad = |why: &str| refusal(StatusCode::BAD_REQUEST, why);
         let Query(Asked { aor, after, limit }) = asked.map_err(|error| bad(&error.body_text()))?;
         if aor.iter().chain(&after).any(|text| text.len() > QUERY_BYTES) {
@@ -158,15 +173,15 @@ impl Asked {
 }
 
 /// A query string, or why it does not parse.
-type AskedQuery = Result<Query<Asked>, axum::extract::rejection::QueryRejection>;
+type AskedQuery = Result<Query<Asked>, QueryRejection>;
 
-async fn bindings(State(shared): State<Shared>, asked: AskedQuery) -> Result<Response, Response> {
+async fn bindings(State(shared): State<Shared>, asked: AskedQuery) -> Result<Response, No> {
     let (aor, page) = Asked::checked(asked)?;
     let listing = ask(&shared, move |admin| admin.bindings(aor.as_deref(), &page)).await?;
     Ok(Json(listing).into_response())
 }
 
-async fn calls(State(shared): State<Shared>, asked: AskedQuery) -> Result<Response, Response> {
+async fn calls(State(shared): State<Shared>, asked: AskedQuery) -> Result<Response, No> {
     let (aor, page) = Asked::checked(asked)?;
     if aor.is_some() {
         return Err(refusal(StatusCode::BAD_REQUEST, "calls cannot be filtered by aor"));
@@ -174,23 +189,23 @@ async fn calls(State(shared): State<Shared>, asked: AskedQuery) -> Result<Respon
     Ok(Json(ask(&shared, move |admin| admin.calls(&page)).await?).into_response())
 }
 
-async fn reload(State(shared): State<Shared>) -> Result<Response, Response> {
+async fn reload(State(shared): State<Shared>) -> Result<Response, No> {
     let turn = Arc::clone(&shared.reloading);
     let done = ask(&shared, move |admin| {
         // A reload that panicked left nothing half done that this one could trip over.
         let _turn = turn.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         admin.reload()
     });
-    Ok(match done.await? {
-        Ok(report) => Json(report).into_response(),
+    match done.await? {
+        Ok(report) => Ok(Json(report).into_response()),
         Err(findings) => {
             let error = "the configuration was not changed".to_owned();
-            (StatusCode::CONFLICT, Json(Refusal { error, findings })).into_response()
+            Err(No { status: StatusCode::CONFLICT, body: Refusal { error, findings } })
         }
-    })
+    }
 }
 
-async fn drain(State(shared): State<Shared>) -> Result<Response, Response> {
+async fn drain(State(shared): State<Shared>) -> Result<Response, No> {
     let status = ask(&shared, |admin| {
         admin.drain();
         admin.status()
@@ -200,7 +215,7 @@ async fn drain(State(shared): State<Shared>) -> Result<Response, Response> {
     Ok((StatusCode::ACCEPTED, Json(body)).into_response())
 }
 
-async fn metrics(State(shared): State<Shared>) -> Result<Response, Response> {
+async fn metrics(State(shared): State<Shared>) -> Result<Response, No> {
     let text = ask(&shared, |admin| {
         let mut text = String::with_capacity(32 * 1024);
         admin.metrics(&mut text);
@@ -221,7 +236,7 @@ async fn healthz() -> &'static str {
 }
 
 /// Whether new calls should be sent here.
-async fn readyz(State(shared): State<Shared>) -> Result<Response, Response> {
+async fn readyz(State(shared): State<Shared>) -> Result<Response, No> {
     let state = ask(&shared, |admin| admin.status().state).await?;
     let code = match state {
         ServerState::Ready => StatusCode::OK,

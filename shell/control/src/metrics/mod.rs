@@ -24,7 +24,8 @@ use histogram::Buckets;
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 /// Named methods that requests can be counted by; others are counted together.
 const METHODS: usize = 31;
@@ -70,7 +71,7 @@ impl Registry {
     /// The right to write block `index`; `None` if there is no such block or somebody has it.
     pub fn recorder(self: &Arc<Registry>, index: usize) -> Option<Recorder> {
         let block = self.blocks.get(index)?;
-        if block.taken.swap(true, std::sync::atomic::Ordering::Acquire) {
+        if block.taken.swap(true, Acquire) {
             return None;
         }
         Some(Recorder { registry: Arc::clone(self), index, one_thread: PhantomData })
@@ -187,7 +188,7 @@ impl Drop for Recorder {
         for gauge in &block.gauges {
             gauge.store(0, Relaxed);
         }
-        block.taken.store(false, std::sync::atomic::Ordering::Release);
+        block.taken.store(false, Release);
     }
 }
 

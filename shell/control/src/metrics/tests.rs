@@ -116,7 +116,7 @@ fn histograms_are_cumulative_and_in_seconds() {
     assert_eq!(bucket("67.108864"), 5.0);
     assert_eq!(bucket("+Inf"), 6.0);
     assert_eq!(value_of(&text, "strowger_turn_seconds_count"), 6.0);
-    assert!((value_of(&text, "strowger_turn_seconds_sum") - 1075.742_882).abs() < 1e-6);
+    assert!((value_of(&text, "strowger_turn_seconds_sum") - 1_075.742_882).abs() < 1e-6);
 }
 
 #[test]
