@@ -182,7 +182,7 @@ impl<'a> Registration<'a> {
     /// with that URI (RFC 5626 section 6: such a request "can also de-register any Contact").
     fn remove_flows(&self, uri: &Uri<'_>, update: &mut Update<'_>) -> Result<(), Reply> {
         for at in (0..update.drafts.len()).rev() {
-            if update.drafts[at].binding.reg_id != 0 && is_uri(update.drafts[at].binding.contact, uri) {
+            if is_uri(update.drafts[at].binding.contact, uri) {
                 self.check_order(&update.drafts[at])?;
                 update.remove(at);
             }
@@ -191,10 +191,11 @@ impl<'a> Registration<'a> {
     }
 
     /// Steps 6 and 7: a request of the same Call-ID must be later than the one that made the binding.
-    /// Bindings that this very request has written are not held against it: the last value counts.
+    /// What this very request has written is not held against it: of two values for one binding the
+    /// last counts.
     fn check_order(&self, draft: &Draft<'_>) -> Result<(), Reply> {
         match &draft.was {
-            Some(was) if !draft.is_touched() && was.call_id == self.call_id && self.cseq <= was.cseq => {
+            Some(was) if was.call_id == self.call_id && self.cseq <= was.cseq => {
                 Err(refuse(500, b"CSeq Out of Order"))
             }
             _ => Ok(()),

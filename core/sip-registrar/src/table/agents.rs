@@ -16,6 +16,12 @@ pub(crate) struct Agents {
 }
 
 impl Agents {
+    /// Different texts kept.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.numbers.len()
+    }
+
     /// The text of a number; empty for 0.
     pub(crate) fn text(&self, number: u16) -> &[u8] {
         match usize::from(number).checked_sub(1).and_then(|at| self.texts.get(at)) {

@@ -233,12 +233,13 @@ impl Table {
 
     /// A cell came out of the wheel: drops what is over and puts it back if something is left.
     fn look_at(&mut self, handle: u32, now: Time, changes: &mut Vec<Change>) {
-        let (_, bindings) = cell::open(self.slab.get(handle));
         let over = |b: &Binding<'_>| b.expires <= now;
-        let earliest = bindings.clone().map(|b| b.expires).min().unwrap_or(Time::FAR);
+        let (_, bindings) = cell::open(self.slab.get(handle));
+        let some_over = bindings.clone().any(|b| over(&b));
+        let earliest = bindings.map(|b| b.expires).min().unwrap_or(Time::FAR);
         // `commit` expects every cell in the wheel.
         self.wheel.insert(&mut self.slab, handle, earliest.max(now));
-        if !bindings_over(self.slab.get(handle), now) {
+        if !some_over {
             return;
         }
         let mut snapshot = self.snapshot_of(handle);
@@ -251,10 +252,6 @@ impl Table {
         snapshot.body = old;
         self.give_back(snapshot);
     }
-}
-
-fn bindings_over(cell: &[u8], now: Time) -> bool {
-    cell::open(cell).1.any(|b| b.expires <= now)
 }
 
 /// What tells bindings of one address of record apart in a store.

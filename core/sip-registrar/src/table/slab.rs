@@ -246,6 +246,20 @@ mod tests {
     }
 
     #[test]
+    fn room_in_a_page_that_was_full_is_used_again() {
+        let mut slab = Slab::new();
+        let held: Vec<u32> = (0..1000).map(|_| slab.alloc(100).expect("room")).collect();
+        let full = slab.bytes;
+        for handle in held.iter().step_by(3) {
+            slab.free(*handle);
+        }
+        for _ in held.iter().step_by(3) {
+            slab.alloc(100).expect("room");
+        }
+        assert_eq!(slab.bytes, full);
+    }
+
+    #[test]
     fn a_refused_size_change_is_seen() {
         let mut slab = Slab::new();
         let handle = slab.alloc(100).expect("room");

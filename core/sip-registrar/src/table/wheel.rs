@@ -30,7 +30,7 @@ impl Wheel {
 
     /// The time from which [`Wheel::due`] has something to look at.
     pub(crate) fn next_due(&self) -> Time {
-        Time::from_micros(self.next << TICK_BITS)
+        Time::from_micros(self.next.saturating_mul(1 << TICK_BITS))
     }
 
     /// Puts a new cell under `expiry`.

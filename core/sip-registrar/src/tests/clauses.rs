@@ -256,6 +256,15 @@ fn where_the_request_came_from_is_remembered() {
     f.accept(&["Contact: <sip:alice@10.0.0.2>"]);
     assert!(!f.table.has_contact_address(at("198.51.100.7:40000")));
     assert!(f.table.has_contact_address(at("198.51.100.7:40001")));
+    // The same binding by RFC 5626 at a new Contact, then at one without an address.
+    let flow = |host: &str| format!("Contact: <sip:b@{host}>;reg-id=1;+sip.instance=\"<urn:x:1>\"");
+    f.accept(&[&flow("10.0.0.3:5070")]);
+    assert!(f.table.has_contact_address(at("10.0.0.3:5070")));
+    f.accept(&[&flow("[2001:db8::1];transport=tls")]);
+    assert!(!f.table.has_contact_address(at("10.0.0.3:5070")));
+    assert!(f.table.has_contact_address(at("[2001:db8::1]:5061")));
+    f.accept(&[&flow("phone.invalid")]);
+    assert!(!f.table.has_contact_address(at("[2001:db8::1]:5061")));
     f.accept(&["Contact: *", "Expires: 0"]);
     assert!(!f.table.has_contact_address(at("10.0.0.2:5060")));
     assert!(!f.table.has_contact_address(at("198.51.100.7:40001")));

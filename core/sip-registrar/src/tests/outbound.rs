@@ -134,6 +134,10 @@ fn behind_a_proxy_the_first_hop_must_know_outbound() {
     let second = "Path: <sip:core.example.com;lr>, <sip:edge.example.com;lr;ob>";
     let told = f.accept(&[FLOW_1, via, "Supported: outbound, path", second]);
     assert!(told.contains(&"Require: outbound".to_owned()), "{told:?}");
+    let first = "Path: <sip:edge.example.com;lr;ob>, <sip:core.example.com;lr>";
+    f.accept(&[FLOW_1, via, "Supported: outbound, path", first]);
+    let middle = "Path: <sip:a.example.com;lr>, <sip:b.example.com;lr;ob>, <sip:c.example.com;lr>";
+    f.refuse(439, &[FLOW_1, via, "Supported: outbound, path", middle]);
     f.accept(&["Contact: <sip:other@10.0.0.4>", via, "Supported: outbound"]);
 }
 
