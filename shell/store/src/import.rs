@@ -196,13 +196,17 @@ impl<R: Read + Seek> Source<'_, R> {
         let delimiter = self.delimiter().map_err(|error| StoreError::io(name, "read it", &error))?;
         let left = Rc::new(Cell::new(MAX_RECORD));
         let bounded = Bounded { inner: BufReader::new(&mut self.input), left: Rc::clone(&left) };
-        let mut reader =
-            ReaderBuilder::new().has_headers(false).flexible(true).delimiter(delimiter).from_reader(bounded);
+        let mut reader = ReaderBuilder::new()
+            .has_headers(false)
+            .flexible(true)
+            .delimiter(delimiter)
+            .quoting(delimiter != b'\t')
+            .from_reader(bounded);
         let mut record = ByteRecord::new();
         if !reader.read_byte_record(&mut record).map_err(fail)? {
             return Err(StoreError::new(Kind::Input, name, "is empty", HEADER_MEND));
         }
-        let columns = Columns::read(&record)
+        let columns = Columns::read(&record, delimiter == b'\t')
             .map_err(|problem| StoreError::new(Kind::Input, name, problem, HEADER_MEND))?;
         let mut lines = 0;
         loop {
@@ -265,6 +269,9 @@ struct Columns {
     hashes: [Option<usize>; HASH_COLUMNS.len()],
     /// Columns in the header; shorter records are bad.
     count: usize,
+    /// Fields are separated by tabs, not quoted, and have backslash escapes: what `mysql --batch` and
+    /// PostgreSQL's COPY write.
+    escaped: bool,
 }
 
 /// A line found good.
@@ -275,7 +282,7 @@ struct Entry {
 }
 
 impl Columns {
-    fn read(header: &ByteRecord) -> std::result::Result<Columns, String> {
+    fn read(header: &ByteRecord, escaped: bool) -> std::result::Result<Columns, String> {
         let names: Vec<String> = header.iter().map(column_name).collect();
         let find = |wanted: &str| -> std::result::Result<Option<usize>, String> {
             let mut places =
@@ -293,6 +300,7 @@ impl Columns {
             password: find("password")?,
             hashes,
             count: names.len(),
+            escaped,
         };
         if columns.password.is_none() && columns.hashes.iter().all(Option::is_none) {
             return Err("has neither a column `password` nor a column `ha1`".to_owned());
@@ -329,8 +337,9 @@ impl Columns {
             }
             return Ok(Entry { name, password: None, hashes });
         }
-        check_password(password)?;
-        Ok(Entry { name, password: Some(password.to_owned()), hashes })
+        let password = if self.escaped { unescape(password) } else { password.to_owned() };
+        check_password(&password)?;
+        Ok(Entry { name, password: Some(password), hashes })
     }
 
     fn hashes(&self, record: &ByteRecord) -> std::result::Result<Credentials, String> {
@@ -353,6 +362,26 @@ impl Columns {
 fn column_name(field: &[u8]) -> String {
     let text = String::from_utf8_lossy(field);
     text.trim_start_matches('\u{feff}').trim().trim_matches('"').to_ascii_lowercase()
+}
+
+/// Resolves the escapes of a tab-separated dump. An escaped tab or line end becomes one, and is
+/// refused as a control character later.
+fn unescape(field: &str) -> String {
+    let mut out = String::with_capacity(field.len());
+    let mut chars = field.chars();
+    while let Some(c) = chars.next() {
+        out.push(match c {
+            '\\' => match chars.next() {
+                Some('t') => '\t',
+                Some('n') => '\n',
+                Some('0') => '\0',
+                Some(other) => other,
+                None => '\\',
+            },
+            plain => plain,
+        });
+    }
+    out
 }
 
 /// An exported NULL is an empty field.

@@ -81,13 +81,20 @@ impl Store {
         let location = Arc::new(SharedLocation::new(random_seed(&path)?, options.limits, options.on_failure));
         let credentials = Arc::new(CredentialCache::new(NameHasher::new(random_seed(&path)?)));
         let pair = options.clock.pair();
-        let loaded = load(&database, &location, &options.sockets, pair)?;
         let removed = Arc::clone(&location);
         // A user who is gone must not be called any more.
         let removed = Box::new(move |aor: &[u8]| {
             removed.remove(aor);
         });
-        let watch = Watch::open(dir, Arc::clone(&credentials), removed)?;
+        // Subscribers and bindings are read side by side.
+        let (watch, loaded) = std::thread::scope(|scope| {
+            let cache = Arc::clone(&credentials);
+            let watch = scope.spawn(|| Watch::open(dir, cache, removed));
+            let loaded = load(&database, &location, &options.sockets, pair);
+            (watch.join(), loaded)
+        });
+        let fault = |_| StoreError::new(Kind::System, &path, "reading it met a fault of ours", "report it");
+        let (watch, loaded) = (watch.map_err(fault)??, loaded?);
         tracing::info!(
             subscribers = credentials.len(),
             bindings = loaded.live,
@@ -270,3 +277,6 @@ fn random_seed(path: &Path) -> Result<[u8; 16]> {
     })?;
     Ok(seed)
 }
+
+#[cfg(test)]
+mod tests;

@@ -24,12 +24,14 @@ const LOG_SLACK: i64 = 1_000;
 /// Users loaded between two lines of progress in the log.
 const PROGRESS: usize = 500_000;
 
+/// Told the address of record of every subscriber that was removed.
+pub(crate) type Removed = Box<dyn Fn(&[u8]) + Send>;
+
 /// The reading end of the change log.
 pub(crate) struct Watch {
     database: Database,
     cache: Arc<CredentialCache>,
-    /// Told the address of record of every subscriber that was removed.
-    removed: Box<dyn Fn(&[u8]) + Send>,
+    removed: Removed,
     /// The last change applied.
     last: i64,
     /// Up to which the log was deleted.
@@ -48,11 +50,7 @@ struct Sql {
 
 impl Watch {
     /// Opens the database in `dir` and fills `cache` from it.
-    pub(crate) fn open(
-        dir: &Path,
-        cache: Arc<CredentialCache>,
-        removed: Box<dyn Fn(&[u8]) + Send>,
-    ) -> Result<Watch> {
+    pub(crate) fn open(dir: &Path, cache: Arc<CredentialCache>, removed: Removed) -> Result<Watch> {
         let columns = hash_columns("s.");
         let sql = Sql {
             all: format!("SELECT {columns}, s.password, s.username, s.domain FROM subscriber s"),

@@ -74,6 +74,19 @@ fn a_kamailio_dump_comes_in_as_it_is() {
 }
 
 #[test]
+fn tab_separated_dumps_have_no_quotes_but_escapes() {
+    let temp = TempDir::new();
+    let mut subscribers = Subscribers::open(temp.path()).unwrap();
+    let text = "username\tdomain\tpassword\n\
+        alice\texample.com\t\"x\\\\y\n\
+        bob\texample.com\ta\\tb\n";
+    let options = ImportOptions { skip_bad_lines: true, ..ImportOptions::default() };
+    let report = import_with(&mut subscribers, text.as_bytes(), &options).unwrap();
+    assert_eq!((report.written, report.bad_lines[0].line), (1, 3));
+    assert_eq!(hashes_of(&subscribers, "alice@example.com"), expected("alice@example.com", "\"x\\y"));
+}
+
+#[test]
 fn every_bad_line_is_named_and_nothing_is_written() {
     let temp = TempDir::new();
     let mut subscribers = Subscribers::open(temp.path()).unwrap();

@@ -77,7 +77,7 @@ impl Writer {
         let identity = identity(&database.path)?;
         let empty = || SqlBytes::Text(String::new());
         let after = (empty(), empty(), empty(), empty(), -1);
-        let purge = purge.then(|| Purge { loaded, after });
+        let purge = purge.then_some(Purge { loaded, after });
         Ok(Writer {
             location,
             database,

@@ -9,11 +9,11 @@ use crate::names::NameHasher;
 use crate::subscribers::Subscribers;
 use crate::testing::TempDir;
 
-type Removed = Arc<Mutex<Vec<String>>>;
+type Noted = Arc<Mutex<Vec<String>>>;
 
-fn watch(temp: &TempDir) -> (Watch, Arc<CredentialCache>, Removed) {
+fn watch(temp: &TempDir) -> (Watch, Arc<CredentialCache>, Noted) {
     let cache = Arc::new(CredentialCache::new(NameHasher::new([1; 16])));
-    let removed = Removed::default();
+    let removed = Noted::default();
     let note = Arc::clone(&removed);
     let note =
         Box::new(move |aor: &[u8]| note.lock().unwrap().push(String::from_utf8_lossy(aor).into_owned()));
