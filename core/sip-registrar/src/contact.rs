@@ -9,6 +9,10 @@ use std::borrow::Cow;
 /// section 3.1.2.4).
 pub(crate) const MALFORMED_EXPIRES: u32 = 3600;
 
+/// URI parameters, and URI headers, that a contact may have. Comparing two URIs takes a step for each
+/// pair of them, and a request compares each of its contacts with each binding.
+const MAX_URI_PARTS: usize = 16;
+
 /// One binding as the client wants it.
 #[derive(Clone, Debug)]
 pub(crate) struct Wanted<'a> {
@@ -33,6 +37,10 @@ pub(crate) fn read<'a>(value: &'a [u8], aor: &[u8], config: &Config) -> Result<W
         return Err(refuse(513, b"Contact Too Long"));
     }
     let uri = Uri::parse(addr.uri).map_err(|_| BAD)?;
+    let parts = |text: &[u8], separator| text.iter().filter(|b| **b == separator).count();
+    if parts(uri.params, b';') > MAX_URI_PARTS || parts(uri.headers, b'&') >= MAX_URI_PARTS {
+        return Err(refuse(513, b"Too Many Contact URI Parameters"));
+    }
     check_target(&uri, aor, config)?;
     let instance = addr.param(b"+sip.instance").and_then(instance_of).unwrap_or_default();
     let reg_id = addr.param(b"reg-id").and_then(parse_u32).unwrap_or(0);

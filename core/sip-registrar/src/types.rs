@@ -131,7 +131,8 @@ pub struct Config {
     pub max_expires: u32,
     /// Interval where the request names none.
     pub default_expires: u32,
-    /// Live bindings per address of record; a REGISTER that would exceed it is refused with 403.
+    /// Live bindings per address of record, at most 255; a REGISTER that would exceed it is refused
+    /// with 403, which tells a client not to try again as 500 or 503 would.
     pub max_bindings: usize,
     /// Contact values in one REGISTER; more are refused with 513.
     pub max_contacts: usize,

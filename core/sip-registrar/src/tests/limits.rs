@@ -49,6 +49,9 @@ fn lengths_are_limited() {
     f.refuse(513, &[&format!("Contact: <sip:{}@192.0.2.1>", x(600))]);
     f.refuse(513, &[&format!("Contact: <sip:a@192.0.2.1>;p={}", x(600))]);
     f.refuse(513, &[&format!("Contact: <sip:a@192.0.2.1>;+sip.instance=\"<{}>\"", x(600))]);
+    f.accept(&[&format!("Contact: <sip:a@192.0.2.1{}?a=b{}>", ";x".repeat(16), "&a=b".repeat(15))]);
+    f.refuse(513, &[&format!("Contact: <sip:a@192.0.2.1{}>", ";x".repeat(17))]);
+    f.refuse(513, &[&format!("Contact: <sip:a@192.0.2.1?a=b{}>", "&a=b".repeat(16))]);
     let path = |n| format!("Path: <sip:{}@edge.example.com;lr>", x(n));
     f.refuse(513, &["Contact: <sip:a@192.0.2.1>", "Supported: path", &path(600), &path(600)]);
     f.accept(&["Contact: <sip:a@192.0.2.1>", "Supported: path", &path(400), &path(400)]);
