@@ -1,7 +1,7 @@
 //! Slots with generations, in blocks, so that growing never copies what is there.
 
 /// Cells in one block.
-const BLOCK: u32 = 128;
+const BLOCK: usize = 128;
 const NIL: u32 = u32::MAX;
 
 struct Cell<T> {
@@ -13,7 +13,7 @@ struct Cell<T> {
 
 /// A bounded collection of values found by slot, each with the generation it was stored under.
 pub(crate) struct Slab<T> {
-    blocks: Vec<Box<[Cell<T>]>>,
+    blocks: Vec<Box<[Cell<T>; BLOCK]>>,
     cells: u32,
     free: u32,
     len: usize,
@@ -67,7 +67,7 @@ impl<T> Slab<T> {
 
     /// The value in a slot, whatever its generation.
     pub(crate) fn at(&self, slot: u32) -> Option<&T> {
-        self.blocks.get((slot / BLOCK) as usize)?.get((slot % BLOCK) as usize)?.value.as_ref()
+        self.cell(slot)?.value.as_ref()
     }
 
     /// The value in a slot, whatever its generation.
@@ -77,7 +77,7 @@ impl<T> Slab<T> {
 
     /// The value that was stored in `slot` under `generation`, if it is still there.
     pub(crate) fn get(&self, slot: u32, generation: u32) -> Option<&T> {
-        let cell = self.blocks.get((slot / BLOCK) as usize)?.get((slot % BLOCK) as usize)?;
+        let cell = self.cell(slot)?;
         if cell.generation == generation { cell.value.as_ref() } else { None }
     }
 
@@ -89,23 +89,34 @@ impl<T> Slab<T> {
 
     /// The generation of the value in a slot.
     pub(crate) fn generation(&self, slot: u32) -> Option<u32> {
-        let cell = self.blocks.get((slot / BLOCK) as usize)?.get((slot % BLOCK) as usize)?;
+        let cell = self.cell(slot)?;
         cell.value.as_ref().map(|_| cell.generation)
     }
 
+    #[inline]
+    fn cell(&self, slot: u32) -> Option<&Cell<T>> {
+        Some(&self.blocks.get(slot as usize / BLOCK)?[slot as usize % BLOCK])
+    }
+
+    #[inline]
     fn cell_mut(&mut self, slot: u32) -> Option<&mut Cell<T>> {
-        self.blocks.get_mut((slot / BLOCK) as usize)?.get_mut((slot % BLOCK) as usize)
+        Some(&mut self.blocks.get_mut(slot as usize / BLOCK)?[slot as usize % BLOCK])
     }
 
     /// Adds one block of free cells.
+    #[cold]
     fn grow(&mut self) {
         let base = self.cells;
-        let block = (1..=BLOCK)
-            .map(|i| Cell { generation: 0, next: if i == BLOCK { NIL } else { base + i }, value: None })
-            .collect();
-        self.blocks.push(block);
-        self.cells = base + BLOCK;
-        self.free = base;
+        let cells = (1..=BLOCK).map(|i| {
+            let next = if i == BLOCK { NIL } else { base + i as u32 };
+            Cell { generation: 0, next, value: None }
+        });
+        // The length is BLOCK, so this cannot fail; if it did, the slab would be full.
+        if let Ok(block) = cells.collect::<Box<[Cell<T>]>>().try_into() {
+            self.blocks.push(block);
+            self.cells = base + BLOCK as u32;
+            self.free = base;
+        }
     }
 }
 

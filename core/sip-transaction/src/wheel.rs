@@ -28,7 +28,7 @@ const LISTS: usize = LIST_READY + 1;
 /// Nodes of the current, not yet ended, slot that are looked at in one go.
 const PARTIAL_SCAN: u32 = 256;
 /// Nodes are stored in blocks, so that growing never copies what is there.
-const BLOCK: u32 = 256;
+const BLOCK: usize = 256;
 
 const NIL: u32 = u32::MAX;
 const IDLE: u16 = u16::MAX;
@@ -118,6 +118,10 @@ impl<const WORDS: usize> Occupied<WORDS> {
         }
     }
 
+    fn has(&self, slot: usize) -> bool {
+        self.words[slot / 64 % WORDS] & 1 << (slot % 64) != 0
+    }
+
     fn is_empty(&self) -> bool {
         self.summary == [0; 2]
     }
@@ -149,7 +153,7 @@ impl<const WORDS: usize> Occupied<WORDS> {
 
 /// The wheel. Times are microseconds on the caller's monotonic clock.
 pub(crate) struct Wheel {
-    blocks: Vec<Box<[Node]>>,
+    blocks: Vec<Box<[Node; BLOCK]>>,
     used: u32,
     free: u32,
     armed: usize,
@@ -284,7 +288,7 @@ impl Wheel {
                 *budget -= 1;
                 return Some(self.fire(ready));
             }
-            let (tick, list) = self.first();
+            let (tick, list) = self.first_from(now_tick);
             if tick > now_tick {
                 self.cursor = self.cursor.max(now_tick);
                 self.next = due(tick, list);
@@ -302,6 +306,18 @@ impl Wheel {
                 return None;
             }
         }
+    }
+
+    /// Same as [`Wheel::first`], quicker while the slot of the cursor has timers left and no upper slot
+    /// has come.
+    fn first_from(&self, now_tick: u64) -> (u64, usize) {
+        let slot = self.cursor as usize % L0_SLOTS;
+        let (one, two) = (self.cursor >> L0, self.cursor >> (L0 + LN));
+        let above = self.level1.has(one as usize % LN_SLOTS) || self.level2.has(two as usize % LN_SLOTS);
+        if self.cursor < now_tick && !above && self.list(slot).head != NIL {
+            return (self.cursor, slot);
+        }
+        self.first()
     }
 
     /// The first place with something to do: its tick and its list; upper levels come first, since
@@ -462,13 +478,12 @@ impl Wheel {
     /// Adds one block of free nodes.
     fn grow(&mut self) {
         let base = self.used;
-        let mut block = vec![FREE; BLOCK as usize].into_boxed_slice();
+        let mut block = Box::new([FREE; BLOCK]);
         for (i, node) in block.iter_mut().enumerate() {
-            let next = base + i as u32 + 1;
-            node.next = if next == base + BLOCK { self.free } else { next };
+            node.next = if i + 1 == BLOCK { self.free } else { base + i as u32 + 1 };
         }
         self.blocks.push(block);
-        self.used = base + BLOCK;
+        self.used = base + BLOCK as u32;
         self.free = base;
     }
 
@@ -477,11 +492,11 @@ impl Wheel {
     }
 
     fn node(&self, id: u32) -> &Node {
-        &self.blocks[(id / BLOCK) as usize][(id % BLOCK) as usize]
+        &self.blocks[id as usize / BLOCK][id as usize % BLOCK]
     }
 
     fn node_mut(&mut self, id: u32) -> &mut Node {
-        &mut self.blocks[(id / BLOCK) as usize][(id % BLOCK) as usize]
+        &mut self.blocks[id as usize / BLOCK][id as usize % BLOCK]
     }
 }
 

@@ -80,14 +80,16 @@ impl Client {
         }
     }
 
-    /// Keeps `bytes` in place of what was kept; empty bytes keep nothing.
+    /// Gives back the stored request: nothing will be made from it any more.
+    fn let_go(&mut self, pool: &mut Pool) {
+        pool.give(mem::take(&mut self.buffer));
+        self.waiting_cancel = None;
+    }
+
+    /// Keeps `bytes`, where nothing was kept.
     fn keep(&mut self, bytes: &[u8], pool: &mut Pool) {
-        let mut buffer = Vec::new();
-        if !bytes.is_empty() {
-            buffer = pool.take(bytes.len());
-            buffer.extend_from_slice(bytes);
-        }
-        pool.give(mem::replace(&mut self.buffer, buffer));
+        self.buffer = pool.take(bytes.len());
+        self.buffer.extend_from_slice(bytes);
     }
 }
 
@@ -107,8 +109,10 @@ impl Layer {
         }
         let id = self.add_client()?;
         if let Some(client) = self.clients.at_mut(id.slot) {
+            // Armed for what sending it will ask for.
             client.times.end = self.now.saturating_add(self.clock.t1_x64);
-            self.wheel.arm(client.times.node, client.times.end);
+            client.times.armed = self.now.saturating_add(self.clock.t1);
+            self.wheel.arm(client.times.node, client.times.armed);
         }
         Some(id)
     }
@@ -146,7 +150,7 @@ impl Layer {
         if client.needs_request() {
             client.keep(out.bytes().get(range).unwrap_or(&[]), &mut self.pool);
         }
-        client.times.follow(&step, self.now, &mut self.wheel);
+        client.times.follow(&step, self.now, &self.clock, &mut self.wheel);
         true
     }
 
@@ -171,18 +175,15 @@ impl Layer {
         };
         let Some(client) = self.clients.at_mut(slot) else { return Outcome::Unknown };
         let step = client.step(input, &self.clock);
-        let waited = client.needs_request();
         client.state = step.state.unwrap_or(client.state);
-        client.times.follow(&step, self.now, &mut self.wheel);
-        let (user, cancel, needed) = (client.user, client.is_cancel(), client.needs_request());
+        client.times.follow(&step, self.now, &self.clock, &mut self.wheel);
+        let (user, cancel) = (client.user, client.is_cancel());
         match step.act {
             ClientAct::DeliverAndAck => self.acknowledge(slot, message, out),
             ClientAct::Ack => self.repeat_ack(slot, out),
-            _ if waited && !needed => self.let_go(slot),
+            ClientAct::Deliver if !client.needs_request() => client.let_go(&mut self.pool),
+            ClientAct::Deliver if client.waiting_cancel.is_some() => self.send_waiting_cancel(slot, out),
             _ => {}
-        }
-        if input == ClientInput::Provisional {
-            self.send_waiting_cancel(slot, out);
         }
         if cancel || !matches!(step.act, ClientAct::Deliver | ClientAct::DeliverAndAck) {
             self.counts.responses_absorbed += u64::from(!cancel);
@@ -280,14 +281,6 @@ impl Layer {
         (number == CANCEL && named.relative != NIL).then_some(named.relative)
     }
 
-    /// Gives back the stored request once nothing will be made from it.
-    fn let_go(&mut self, slot: u32) {
-        if let Some(client) = self.clients.at_mut(slot) {
-            client.keep(&[], &mut self.pool);
-            client.waiting_cancel = None;
-        }
-    }
-
     /// Makes the ACK of a first failure from the stored INVITE (17.1.1.3), sends it, and keeps it
     /// where the failure may be repeated.
     fn acknowledge(&mut self, slot: u32, response: &Message<'_>, out: &mut Outbox) {
@@ -331,7 +324,7 @@ impl Layer {
         let Some(invite) = self.clients.at_mut(slot) else { return };
         let step = invite.step(ClientInput::Cancelled, &self.clock);
         invite.state = step.state.unwrap_or(invite.state);
-        invite.times.follow(&step, now, &mut self.wheel);
+        invite.times.follow(&step, now, &self.clock, &mut self.wheel);
         let Some(id) = self.add_client() else { return };
         self.counts.cancels += 1;
         self.counts.cancels_sent += 1;
@@ -353,17 +346,20 @@ impl Layer {
         if cancel.needs_request() {
             cancel.keep(out.bytes().get(range).unwrap_or(&[]), &mut self.pool);
         }
-        cancel.times.follow(&step, now, &mut self.wheel);
+        cancel.times.follow(&step, now, &self.clock, &mut self.wheel);
     }
 
     /// A timer of a client transaction fired.
     pub(super) fn client_due(&mut self, slot: u32, out: &mut Outbox, events: &mut Vec<Event>) {
         let now = self.now;
         let Some(client) = self.clients.at_mut(slot) else { return };
+        if !client.times.fired(now, &self.clock, &mut self.wheel) {
+            return;
+        }
         let step = client.step(client.times.client_input(now), &self.clock);
         if let Some(state) = step.state {
             client.state = state;
-            client.times.follow(&step, now, &mut self.wheel);
+            client.times.follow(&step, now, &self.clock, &mut self.wheel);
         }
         if step.act == ClientAct::Resend {
             self.resend_request(slot, out);

@@ -258,15 +258,19 @@ struct Deadlines {
     interval: u32,
     resend: u64,
     end: u64,
+    /// When the node fires: never after the earlier of the two, often before. A timer that is put
+    /// off, as nearly all are in a transaction that goes well, costs nothing then; the node is armed
+    /// anew when it fires too early.
+    armed: u64,
 }
 
 impl Deadlines {
     fn new(node: u32) -> Deadlines {
-        Deadlines { node, interval: 0, resend: NEVER, end: NEVER }
+        Deadlines { node, interval: 0, resend: NEVER, end: NEVER, armed: NEVER }
     }
 
     /// Does to the timers what a step says.
-    fn follow<S, A>(&mut self, step: &Step<S, A>, now: u64, wheel: &mut Wheel) {
+    fn follow<S, A>(&mut self, step: &Step<S, A>, now: u64, clock: &Clock, wheel: &mut Wheel) {
         match step.resend {
             Set::Keep => {}
             Set::Off => self.resend = NEVER,
@@ -278,10 +282,27 @@ impl Deadlines {
         if let Set::After(delay) = step.end {
             self.end = now.saturating_add(delay);
         }
+        self.arm(now, clock, wheel);
+    }
+
+    /// Sees to it that the node fires in time. At most 64*T1 from now: that is what most states last
+    /// once there is a final response, so that it does not have to be brought forward for them.
+    fn arm(&mut self, now: u64, clock: &Clock, wheel: &mut Wheel) {
         let first = self.resend.min(self.end);
-        if first != NEVER {
-            wheel.arm(self.node, first);
+        if first < self.armed {
+            self.armed = first.min(now.saturating_add(clock.t1_x64));
+            wheel.arm(self.node, self.armed);
         }
+    }
+
+    /// Whether one of the timers is due, now that the node has fired; if not, it is armed again.
+    fn fired(&mut self, now: u64, clock: &Clock, wheel: &mut Wheel) -> bool {
+        self.armed = NEVER;
+        let due = self.resend.min(self.end) <= now;
+        if !due {
+            self.arm(now, clock, wheel);
+        }
+        due
     }
 
     /// What a client transaction is told when its node fires.

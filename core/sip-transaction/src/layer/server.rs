@@ -348,14 +348,15 @@ impl Layer {
             wrap(plain_server::start(&self.clock), State::Plain)
         };
         let generation = self.generations.next();
+        let hash = self.key.hash();
         let slot = self.servers.insert(
             generation,
             Server {
                 key_len: buffer.len() as u16,
                 core_len: self.key.core().len() as u16,
                 buffer,
-                next: 0,
-                hash: self.key.hash(),
+                next: self.index.head(hash),
+                hash,
                 user: 0,
                 times: Deadlines::new(0),
                 reply,
@@ -368,7 +369,7 @@ impl Layer {
             server.times.node = node;
             server.times.follow(&step, self.now, &self.clock, &mut self.wheel);
         }
-        self.index.insert(&mut self.servers, slot);
+        self.index.insert(&mut self.servers, hash, slot);
         self.counts.servers_created += 1;
         Some(ServerId { slot, generation })
     }
