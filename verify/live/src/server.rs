@@ -196,7 +196,9 @@ impl Server {
         let mut command = if self.setup.limits.is_empty() {
             Command::new(binary())
         } else {
-            let mut limited = Command::new("prlimit");
+            // A write beyond the file size limit must fail like a full disk, not kill by a signal.
+            let mut limited = Command::new("sh");
+            limited.args(["-c", "trap '' XFSZ; exec \"$@\"", "sh", "prlimit"]);
             limited.args(&self.setup.limits).arg(binary());
             limited
         };

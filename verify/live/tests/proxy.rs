@@ -144,7 +144,8 @@ fn parallel_forking_and_the_losers_cancel() {
     for (link, invite) in phones.iter_mut().zip(&received) {
         link.send(&invite.reply(180, &unique("t"), &[]));
     }
-    phones[1].send(&received[1].reply(200, "winner", &[&contact_of(&phones[1], "bob")]));
+    let contact = contact_of(&phones[1], "bob");
+    phones[1].send(&received[1].reply(200, "winner", &[&contact]));
     let answered = caller.response(&invite);
     assert!(answered.header("To").unwrap().contains("winner"));
     for i in [0, 2] {

@@ -1,0 +1,85 @@
+//! Slow and many streams (row 7 of the table of hostile inputs) and reuse of connections.
+
+use live::{Link, Req, Setup, Via, eventually};
+use std::time::{Duration, Instant};
+
+const LONG: Duration = Duration::from_secs(15);
+
+#[test]
+fn row_07_slow_senders_are_cut_off() {
+    let server =
+        Setup::open().config("[limits]\ntcp_head_timeout = \"1s\"\ntcp_idle_timeout = \"30s\"\n").start();
+    // A byte now and then never resets the clock of a started message.
+    let mut slow = server.link(Via::Tcp);
+    let bytes = Req::new("OPTIONS", "sip:example.com", &slow).bytes();
+    let start = Instant::now();
+    let closed = bytes.iter().any(|byte| {
+        slow.send(std::slice::from_ref(byte));
+        slow.closed_within(Duration::from_millis(200))
+    });
+    assert!(closed && start.elapsed() < LONG, "a slow header was waited for {:?}", start.elapsed());
+    // A body that never comes.
+    let mut waiting = server.link(Via::Tcp);
+    let head = Req::new("OPTIONS", "sip:example.com", &waiting).head();
+    waiting.send(format!("{head}Content-Length: 100\r\n\r\nhalf").as_bytes());
+    assert!(waiting.closed_within(LONG), "a missing body was waited for");
+    // Silence before any message is a connection kept open, and keepalives are no message.
+    let mut idle = server.link(Via::Tcp);
+    assert!(!idle.closed_within(Duration::from_secs(2)), "an idle connection was cut like a slow one");
+    idle.send(b"\r\n\r\n");
+    assert_eq!(idle.bytes_within(LONG), b"\r\n");
+}
+
+#[test]
+fn row_07_idle_streams_end_unless_a_phone_lives_there() {
+    let server = Setup::open().config("[limits]\ntcp_idle_timeout = \"1s\"\n").start();
+    let mut idle = server.link(Via::Tcp);
+    assert!(idle.closed_within(LONG), "an idle stranger stays for ever");
+}
+
+#[test]
+fn row_07_one_source_cannot_take_every_connection() {
+    let server = Setup::open().config("[limits]\nconnections_per_source = 10\n").start();
+    let mut hog: Vec<Link> = (0..40).map(|_| server.link(Via::Tcp)).collect();
+    let closed = eventually("connections above the cap are closed", || {
+        let closed =
+            hog.iter_mut().filter_map(|l| l.closed_within(Duration::from_millis(1)).then_some(())).count();
+        (closed >= 30).then_some(closed)
+    });
+    assert!(closed <= 31, "{closed} of 40 closed with a cap of 10");
+    server.assert_alive("a source with many connections");
+}
+
+#[test]
+fn a_response_comes_back_on_its_connection() {
+    let server = Setup::open().workers(2).start();
+    let mut links: Vec<Link> = (0..20).map(|_| server.link(Via::Tcp)).collect();
+    let asked: Vec<Req> = links.iter().map(|l| Req::new("OPTIONS", "sip:example.com", l)).collect();
+    for (link, req) in links.iter_mut().zip(&asked) {
+        link.send(&req.bytes());
+    }
+    for (link, req) in links.iter_mut().zip(&asked).rev() {
+        assert_eq!(link.response(req).status(), Some(200));
+    }
+}
+
+#[test]
+fn a_phone_that_does_not_read_harms_nobody() {
+    let server = Setup::open().start();
+    let mut deaf = server.link(Via::Tcp);
+    deaf.register("deaf");
+    // Far more than any socket buffer: the server must bound what it keeps for the deaf phone.
+    let mut caller = server.link(Via::Tcp);
+    let body = vec![b'x'; 30_000];
+    for _ in 0..600 {
+        let req = Req::new("MESSAGE", "sip:deaf@example.com", &caller).body(&body);
+        caller.send(&req.bytes());
+    }
+    let mut other = server.link(Via::Tcp);
+    other.register("other");
+    server.assert_alive("a phone that does not read");
+    let rss = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
+    let kib: u64 =
+        rss.lines().find_map(|l| l.strip_prefix("VmRSS:")?.split_whitespace().next()?.parse().ok()).unwrap();
+    assert!(kib < 400_000, "{kib} KiB resident after 18 MB for a deaf phone");
+}
