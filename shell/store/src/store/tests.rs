@@ -92,20 +92,24 @@ fn child_that_registers() {
 }
 
 #[test]
-fn what_was_acknowledged_survives_kill_9() {
+fn what_was_acknowledged_survives_kill_9_again_and_again() {
     let temp = TempDir::new();
-    let mut child = child("child_that_registers", temp.path(), "");
-    let acknowledged: Vec<String> = lines(&mut child, "safe ").take(6).collect();
-    child.kill().unwrap();
-    child.wait().unwrap();
-    assert_eq!(acknowledged, ["0", "1", "2", "3", "4", "5"]);
-    let options = options(temp.path());
-    let clock = options.clock.clone();
-    let store = Store::open(options).unwrap();
-    for round in acknowledged {
-        for user in 0..40 {
-            assert!(live(&store, &clock, &format!("r{round}u{user}")));
+    for rounds in [1, 7, 3] {
+        let mut child = child("child_that_registers", temp.path(), "");
+        let acknowledged: Vec<String> = lines(&mut child, "safe ").take(rounds).collect();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(acknowledged.len(), rounds);
+        let options = options(temp.path());
+        let clock = options.clock.clone();
+        let store = Store::open(options).unwrap();
+        for round in acknowledged {
+            for user in 0..40 {
+                assert!(live(&store, &clock, &format!("r{round}u{user}")), "round {round}");
+                store.location().remove(format!("r{round}u{user}@example.com").as_bytes());
+            }
         }
+        store.close().unwrap();
     }
 }
 
