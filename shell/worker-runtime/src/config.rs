@@ -137,7 +137,7 @@ impl Default for StreamLimits {
             idle: Duration::from_secs(900),
             connect: Duration::from_secs(4),
             write_stall: Duration::from_secs(20),
-            half_closed: Duration::from_secs(4),
+            half_closed: Duration::from_secs(2),
             linger: Duration::from_secs(2),
             pong_interval: Duration::from_secs(1),
             max_message: 256 << 10,

@@ -49,6 +49,7 @@ impl Acceptor {
     pub fn resume(&mut self, poller: &Poller, now: Time) {
         if self.resume.is_some_and(|at| at <= now) {
             self.resume = None;
+            self.reserve = self.reserve.take().or_else(|| sys::null_descriptor().ok());
             self.watch(poller, Interest::READ);
         }
     }
@@ -112,9 +113,8 @@ impl Streams {
                     self.counters.tcp_exhausted.one();
                     self.acceptor.log("no descriptors or memory left: raise `ulimit -n`", now);
                     self.acceptor.refuse(index, poller, now);
-                    if self.acceptor.resume.is_some() {
-                        return;
-                    }
+                    // The kernel says so even if nobody waits, so only epoll can tell if more do.
+                    return;
                 }
                 Attempt::Empty => return,
             }

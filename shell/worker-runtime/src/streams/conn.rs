@@ -115,6 +115,14 @@ impl Output {
         }
     }
 
+    /// Forgets everything, keeps the memory.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.tickets.clear();
+        self.sent = 0;
+        self.stall = Time::FAR;
+    }
+
     /// Notes that the kernel took `n` more bytes.
     pub fn advance(&mut self, n: usize) {
         self.sent += n;

@@ -46,6 +46,7 @@ pub struct StreamShared {
 }
 
 /// The stream connections of one worker.
+#[allow(clippy::vec_box, reason = "the pools hand out boxes, which a connection keeps by pointer")]
 pub struct Streams {
     me: u16,
     limits: StreamLimits,
@@ -270,14 +271,12 @@ impl Streams {
     /// Everything queued has left.
     fn sent(&mut self, id: ConnId, poller: &Poller, now: Time) {
         let Some(conn) = self.table.get_mut(id) else { return };
-        if let Some(mut output) = conn.output.take() {
-            if self.outputs.len() < KEEP_BUFFERS && output.bytes.capacity() <= KEEP_CAPACITY {
-                output.bytes.clear();
-                output.tickets.clear();
-                output.sent = 0;
-                output.stall = Time::FAR;
-                self.outputs.push(output);
-            }
+        if let Some(mut output) = conn.output.take()
+            && self.outputs.len() < KEEP_BUFFERS
+            && output.bytes.capacity() <= KEEP_CAPACITY
+        {
+            output.clear();
+            self.outputs.push(output);
         }
         match conn.state {
             State::Closing => self.linger(id, poller, now),
@@ -430,8 +429,8 @@ impl Streams {
                     self.arm(id);
                     continue;
                 }
-                State::Open if !conn.useful => Reason::Useless,
                 State::Open if conn.input.as_ref().is_some_and(|input| input.begun) => Reason::Slow,
+                State::Open if !conn.useful => Reason::Useless,
                 State::Open => Reason::Idle,
                 State::HalfClosed => Reason::Peer,
                 State::Closing | State::Lingering => conn.reason,

@@ -149,7 +149,9 @@ pub fn config(ip: &str) -> RuntimeConfig {
     let address = SocketAddr::new(ip.parse().unwrap(), 0);
     let listeners =
         [Transport::Udp, Transport::Tcp].map(|transport| Listener { transport, address }).to_vec();
-    RuntimeConfig { listeners, udp_buffer: 1 << 20, ..RuntimeConfig::default() }
+    let mut config = RuntimeConfig { listeners, udp_buffer: 1 << 20, ..RuntimeConfig::default() };
+    config.streams.half_closed = Duration::from_millis(100);
+    config
 }
 
 impl Server {

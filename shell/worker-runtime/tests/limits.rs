@@ -1,0 +1,191 @@
+//! Caps and deadlines of streams: what hostile or dead peers can hold, and for how long.
+mod common;
+
+use common::*;
+use std::io::Write;
+use std::net::TcpListener;
+use std::time::Duration;
+
+/// Far beyond any test.
+const NEVER: Duration = Duration::from_secs(86_400);
+/// Soon, and longer than a tick of the deadline wheel.
+const SOON: Duration = Duration::from_millis(200);
+
+/// A server whose deadlines are far away but for what `change` says.
+fn server(workers: u16, change: impl FnOnce(&mut worker_runtime::StreamLimits)) -> Server {
+    let mut config = config("127.0.0.1");
+    let s = &mut config.streams;
+    (s.first_message, s.message, s.idle, s.half_closed, s.linger) = (NEVER, NEVER, NEVER, NEVER, NEVER);
+    (s.connect, s.write_stall) = (NEVER, NEVER);
+    change(s);
+    Server::with(config, workers)
+}
+
+#[test]
+fn a_connection_that_says_nothing_is_closed() {
+    let server = server(2, |s| s.first_message = SOON);
+    let mut silent = server.connect();
+    assert_eq!(hear_all(&mut silent), "");
+    server.wait_count("the close", |c| c.tcp_closed_useless == 1 && c.tcp_open == 0);
+}
+
+#[test]
+fn line_ends_and_pings_are_not_useful() {
+    let server = server(1, |s| s.first_message = SOON);
+    let mut stream = server.connect();
+    wait("the close", || {
+        let gone = stream.write_all(b"\nP\n").is_err();
+        (gone || server.counts().tcp_closed_useless == 1).then_some(())
+    });
+}
+
+#[test]
+fn a_trickled_message_is_cut_off_and_others_are_not() {
+    let server = server(1, |s| s.message = SOON);
+    let mut good = server.connect();
+    assert_eq!(ask(&mut good, "before\n"), "before\n");
+    let mut slow = server.connect();
+    // Useful first: the deadline of a message is not that of a first message.
+    assert_eq!(ask(&mut slow, "hello\n"), "hello\n");
+    wait("the close", || {
+        let gone = slow.write_all(b"x").is_err();
+        (gone || server.counts().tcp_closed_slow == 1).then_some(())
+    });
+    server.wait_told("the news", |told| matches!(told.1, Told::Disconnected(_)));
+    assert_eq!(ask(&mut good, "after\n"), "after\n");
+    assert_eq!(server.counts().tcp_closed_slow, 1);
+}
+
+#[test]
+fn a_part_of_a_keepalive_is_no_message_begun() {
+    let server = server(1, |s| s.message = SOON);
+    let mut stream = server.connect();
+    stream.write_all(b"\r").unwrap();
+    let mut control = server.connect();
+    control.write_all(b"begun").unwrap();
+    assert_eq!(hear_all(&mut control), "");
+    // The other has waited longer and is open still.
+    assert_eq!(server.counts().tcp_open, 1);
+    assert_eq!(ask(&mut stream, "\n"), "\r\n");
+}
+
+#[test]
+fn a_long_message_is_given_time_for_its_length() {
+    let server = server(1, |s| (s.message, s.min_bytes_per_second) = (SOON, 1));
+    let mut long = server.connect();
+    // 5000 bytes at one a second.
+    long.write_all(&[b'x'; 5_000]).unwrap();
+    server.wait_count("its arrival", |c| c.tcp_bytes_in == 5_000);
+    let mut short = server.connect();
+    short.write_all(b"").unwrap();
+    assert_eq!(ask(&mut short, "one\n"), "one\n");
+    let mut control = server.connect();
+    control.write_all(b"y").unwrap();
+    server.wait_count("the close of the one-byte message", |c| c.tcp_closed_slow == 1);
+    assert_eq!(ask(&mut long, "\n").len(), 5_001);
+}
+
+#[test]
+fn silence_is_allowed_for_its_time_only() {
+    let server = server(1, |s| s.idle = SOON);
+    let mut idle = server.connect();
+    assert_eq!(ask(&mut idle, "hello\n"), "hello\n");
+    assert_eq!(hear_all(&mut idle), "");
+    server.wait_count("the close", |c| c.tcp_closed_idle == 1);
+}
+
+#[test]
+fn a_peer_that_reads_nothing_of_a_little_is_closed_in_time() {
+    let server = server(1, |s| {
+        s.write_stall = SOON;
+        s.max_queued = usize::MAX;
+    });
+    let mut deaf = server.connect();
+    deaf.set_write_timeout(Some(Duration::from_millis(10))).unwrap();
+    let line = format!("{}\n", "a".repeat(60_000));
+    wait("the close", || {
+        let _ = deaf.write(line.as_bytes());
+        (server.counts().tcp_closed_stalled == 1).then_some(())
+    });
+}
+
+#[test]
+fn a_refused_peer_that_stays_is_reset_in_time() {
+    let server = server(1, |s| s.linger = SOON);
+    let mut stubborn = server.connect();
+    stubborn.write_all(b"!\n").unwrap();
+    assert_eq!(hear_exactly(&mut stubborn, 8), "refused\n");
+    server.wait_count("the close", |c| c.tcp_closed_broken == 1 && c.tcp_open == 0);
+}
+
+#[test]
+fn an_unanswered_connect_fails_in_time() {
+    let server = server(1, |s| s.connect = SOON);
+    // A listener whose queue is full drops further attempts without an answer.
+    let full = TcpListener::bind("127.0.0.1:0").unwrap();
+    let remote = full.local_addr().unwrap();
+    // SAFETY: a valid listening socket; the second listen only shortens its queue.
+    assert_eq!(unsafe { libc::listen(std::os::fd::AsRawFd::as_raw_fd(&full), 0) }, 0);
+    let mut fillers = Vec::new();
+    while let Ok(filler) = std::net::TcpStream::connect_timeout(&remote, Duration::from_millis(100)) {
+        fillers.push(filler);
+    }
+    server.act(0, &format!(">tcp {remote} 5 never"));
+    server.act(0, &format!(">tcp {remote} 6 comes"));
+    for token in [5, 6] {
+        server.wait_told("the failure", |told| told.1 == Told::Undeliverable(token));
+    }
+    assert_eq!(server.counts().tcp_connect_failures, 1);
+}
+
+#[test]
+fn a_connection_being_made_queues_only_so_much() {
+    let server = server(1, |s| s.max_queued_connecting = 10);
+    let peer = TcpListener::bind("127.0.0.1:0").unwrap();
+    let remote = peer.local_addr().unwrap();
+    // One notice is one round, so the connect cannot have ended between the two.
+    server.act(0, &format!(">tcp {remote} 7 far more than ten bytes"));
+    server.wait_told("the failure", |told| told.1 == Told::Undeliverable(7));
+}
+
+#[test]
+fn one_source_gets_only_its_share() {
+    let server = server(4, |s| (s.max_per_source, s.half_closed) = (3, SOON));
+    let mut streams: Vec<_> = (0..3).map(|_| server.connect()).collect();
+    for stream in &mut streams {
+        assert_eq!(ask(stream, "in\n"), "in\n");
+    }
+    assert_eq!(hear_all(&mut server.connect()), "");
+    server.wait_count("the refusal", |c| c.tcp_refused == 1);
+    // Another source is served, and a place given up is given again.
+    drop(streams.pop());
+    wait("a place", || {
+        let mut next = server.connect();
+        let served = next.write_all(b"in\n").is_ok() && hear_up_to(&mut next, 3) == "in\n";
+        served.then_some(())
+    });
+}
+
+/// Up to `len` bytes.
+fn hear_up_to(stream: &mut std::net::TcpStream, len: usize) -> String {
+    let mut text = String::new();
+    let mut one = [0; 1];
+    while text.len() < len && matches!(std::io::Read::read(stream, &mut one), Ok(1)) {
+        text.push(one[0] as char);
+    }
+    text
+}
+
+#[test]
+fn the_process_takes_only_so_many() {
+    let server = server(2, |s| s.max_connections = 2);
+    let mut streams: Vec<_> = (0..2).map(|_| server.connect()).collect();
+    for stream in &mut streams {
+        assert_eq!(ask(stream, "in\n"), "in\n");
+    }
+    assert_eq!(hear_all(&mut server.connect()), "");
+    // Our own connections count as well.
+    let peer = TcpListener::bind("127.0.0.1:0").unwrap();
+    server.act(0, &format!(">tcp {} 9 x", peer.local_addr().unwrap()));
+    server.wait_told("the failure", |told| told.1 == Told::Undeliverable(9));
+}
