@@ -87,7 +87,7 @@ impl Key {
     pub(crate) fn read(&mut self, message: &Message<'_>, method: Method<'_>) {
         let via = message.via();
         self.bytes.clear();
-        self.old = !via.has_cookie();
+        self.old = !has_cookie(via.branch);
         if self.old {
             self.core_2543(message, &via);
         } else {
@@ -106,6 +106,26 @@ impl Key {
             self.bytes.extend_from_slice(name);
         }
         self.shorten(self.core);
+    }
+
+    /// Whether the key read last is this request's, so that it need not be read again. Says no in
+    /// cases that are rare.
+    pub(crate) fn is_of(&self, message: &Message<'_>, method: Method<'_>) -> bool {
+        let via = message.via();
+        let (branch, host, call_id) = (via.branch, via.host, message.call_id());
+        if self.old || self.core != FIXED + 2 + call_id.len() + branch.len() + host.len() {
+            return false;
+        }
+        let fixed = fixed(b'3', branch.len(), host.len(), message.cseq());
+        let (port, text) = (FIXED, FIXED + 2);
+        let (branch_at, host_at) = (text + call_id.len(), text + call_id.len() + branch.len());
+        self.bytes.get(..port) == Some(&fixed)
+            && self.bytes.get(port..text) == Some(&via.port_or_default().to_le_bytes())
+            && self.bytes.get(text..branch_at) == Some(call_id)
+            && self.bytes.get(branch_at..host_at).is_some_and(|folded| same_folded(branch, folded))
+            && self.bytes.get(host_at..self.core).is_some_and(|folded| same_folded(host, folded))
+            && self.tail().is_empty()
+            && !matches!(method, Method::Other(_))
     }
 
     /// Keyed hash of the core.
@@ -143,7 +163,7 @@ impl Key {
 
     fn core_3261(&mut self, message: &Message<'_>, via: &Via<'_>) {
         let port = via.port_or_default();
-        self.fixed(b'3', via.branch.len(), via.host.len(), message.cseq());
+        self.bytes.extend_from_slice(&fixed(b'3', via.branch.len(), via.host.len(), message.cseq()));
         self.bytes.extend_from_slice(&port.to_le_bytes());
         self.bytes.extend_from_slice(message.call_id());
         let start = self.bytes.len();
@@ -154,7 +174,7 @@ impl Key {
 
     fn core_2543(&mut self, message: &Message<'_>, via: &Via<'_>) {
         let (uri, tag) = (message.request_uri(), message.from_tag());
-        self.fixed(b'2', uri.len(), tag.len(), message.cseq());
+        self.bytes.extend_from_slice(&fixed(b'2', uri.len(), tag.len(), message.cseq()));
         self.bytes.extend_from_slice(&(message.call_id().len() as u32).to_le_bytes());
         self.bytes.extend_from_slice(uri);
         self.bytes.extend_from_slice(message.call_id());
@@ -164,16 +184,6 @@ impl Key {
         // its parameters as a set. A client does not shuffle them between retransmissions.
         self.bytes.extend(via.raw.iter().filter(|b| !matches!(b, b' ' | b'\t' | b'\r' | b'\n')));
         fold(&mut self.bytes, start);
-    }
-
-    /// The fixed part; lengths first, so that no two requests with other fields run together into
-    /// the same bytes.
-    fn fixed(&mut self, kind: u8, first: usize, second: usize, cseq: u32) {
-        let mut fixed = [kind; 13];
-        fixed[1..5].copy_from_slice(&(first as u32).to_le_bytes());
-        fixed[5..9].copy_from_slice(&(second as u32).to_le_bytes());
-        fixed[9..13].copy_from_slice(&cseq.to_le_bytes());
-        self.bytes.extend_from_slice(&fixed);
     }
 
     /// Replaces what stands from `start` on by its hash if it is long.
@@ -197,6 +207,38 @@ impl Key {
     }
 }
 
+/// Bytes of [`fixed`].
+const FIXED: usize = 13;
+
+/// The first part of a key; lengths first, so that no two requests with other fields run together into
+/// the same bytes.
+fn fixed(kind: u8, first: usize, second: usize, cseq: u32) -> [u8; FIXED] {
+    let mut fixed = [kind; FIXED];
+    fixed[1..5].copy_from_slice(&(first as u32).to_le_bytes());
+    fixed[5..9].copy_from_slice(&(second as u32).to_le_bytes());
+    fixed[9..13].copy_from_slice(&cseq.to_le_bytes());
+    fixed
+}
+
+/// Whether a text is the one that was folded.
+fn same_folded(text: &[u8], folded: &[u8]) -> bool {
+    let (words, rest) = text.as_chunks::<8>();
+    let (folded_words, folded_rest) = folded.as_chunks::<8>();
+    let same = |(a, b): (&[u8; 8], &[u8; 8])| u64::from_le_bytes(*a) | FOLD == u64::from_le_bytes(*b);
+    text.len() == folded.len()
+        && words.iter().zip(folded_words).all(same)
+        && rest.iter().zip(folded_rest).all(|(a, b)| a | FOLD as u8 == *b)
+}
+
+/// Bit 5 of eight bytes.
+const FOLD: u64 = 0x2020_2020_2020_2020;
+
+/// Whether a branch begins with the magic cookie in any case (8.1.1.7), and does not end with it.
+fn has_cookie(branch: &[u8]) -> bool {
+    const COOKIE: u64 = u64::from_le_bytes(*b"z9hg4bk\0");
+    branch.first_chunk::<8>().is_some_and(|first| (u64::from_le_bytes(*first) | FOLD) << 8 >> 8 == COOKIE)
+}
+
 /// Takes the case out of what stands from `start` on, eight bytes at a time.
 ///
 /// Setting bit 5 makes letters of both cases equal and, among the characters of tokens and hosts, no
@@ -207,7 +249,7 @@ fn fold(bytes: &mut Vec<u8>, start: usize) {
     bytes.extend_from_slice(&[0; 8]);
     if let Some(folded) = bytes.get_mut(start..) {
         for word in folded.as_chunks_mut::<8>().0 {
-            *word = (u64::from_le_bytes(*word) | 0x2020_2020_2020_2020).to_le_bytes();
+            *word = (u64::from_le_bytes(*word) | FOLD).to_le_bytes();
         }
     }
     bytes.truncate(end);

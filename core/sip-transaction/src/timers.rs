@@ -3,6 +3,9 @@
 use core::time::Duration;
 
 /// The base values of all transaction timers.
+///
+/// Timers that send or that report a failure fire at their time (within a tick of the wheel, 4.1 ms).
+/// Those that only keep a finished transaction in memory (D, I, J, K, L, M) may fire up to T1 late.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Timers {
     /// Round-trip time estimate; 500 ms unless the network is closed and known to be faster.

@@ -123,10 +123,6 @@ impl Layer {
     /// UDP. ACK has no transaction (RFC 3261 17.1) and must not be sent with this.
     ///
     /// False, and nothing is sent, if it is one, if the id is stale, or if its request was sent already.
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "a request has this many sides; a struct would only name them twice"
-    )]
     pub fn send_request(
         &mut self,
         now: Time,

@@ -258,9 +258,9 @@ struct Deadlines {
     interval: u32,
     resend: u64,
     end: u64,
-    /// When the node fires: never after the earlier of the two, often before. A timer that is put
-    /// off, as nearly all are in a transaction that goes well, costs nothing then; the node is armed
-    /// anew when it fires too early.
+    /// When the node fires. Often before the earlier of the two, so that putting a timer off costs
+    /// nothing (the node is armed anew when it has fired too early); never after it by more than T1,
+    /// and that only if it merely keeps a finished transaction in memory.
     armed: u64,
 }
 
@@ -271,27 +271,44 @@ impl Deadlines {
 
     /// Does to the timers what a step says.
     fn follow<S, A>(&mut self, step: &Step<S, A>, now: u64, clock: &Clock, wheel: &mut Wheel) {
+        if (step.resend, step.end) == (Set::Keep, Set::Keep) {
+            return;
+        }
         match step.resend {
             Set::Keep => {}
             Set::Off => self.resend = NEVER,
-            Set::After(interval) => {
+            Set::After(interval) | Set::Loosely(interval) => {
                 self.interval = u32::try_from(interval).unwrap_or(u32::MAX);
                 self.resend = now.saturating_add(interval);
             }
         }
-        if let Set::After(delay) = step.end {
-            self.end = now.saturating_add(delay);
+        let mut late = 0;
+        match step.end {
+            Set::Keep | Set::Off => {}
+            Set::After(delay) => self.end = now.saturating_add(delay),
+            Set::Loosely(delay) => {
+                self.end = now.saturating_add(delay);
+                // A transaction over a reliable transport is forgotten at once.
+                late = clock.t1.min(delay);
+            }
         }
-        self.arm(now, clock, wheel);
+        self.arm(now, late, clock, wheel);
     }
 
-    /// Sees to it that the node fires in time. At most 64*T1 from now: that is what most states last
-    /// once there is a final response, so that it does not have to be brought forward for them.
-    fn arm(&mut self, now: u64, clock: &Clock, wheel: &mut Wheel) {
+    /// Sees to it that the node fires in time, at most `late` after the first timer.
+    ///
+    /// A node that fires far too early is moved now; one that fires a little early, or too early in a
+    /// good while, is left. New transactions are armed for 64*T1 and T1, so that nothing needs to be
+    /// moved when their final response comes within T1 and they are then to be kept for 64*T1.
+    fn arm(&mut self, now: u64, late: u64, clock: &Clock, wheel: &mut Wheel) {
         let first = self.resend.min(self.end);
-        if first < self.armed {
-            self.armed = first.min(now.saturating_add(clock.t1_x64));
-            wheel.arm(self.node, self.armed);
+        let target = first.min(now.saturating_add(clock.t1_x64 + clock.t1));
+        let soon = 8 * clock.t1;
+        let too_late = first.saturating_add(late) < self.armed;
+        let too_early = self.armed < now.saturating_add(soon) && self.armed.saturating_add(soon) < target;
+        if too_late || too_early {
+            self.armed = target;
+            wheel.arm(self.node, target);
         }
     }
 
@@ -300,7 +317,7 @@ impl Deadlines {
         self.armed = NEVER;
         let due = self.resend.min(self.end) <= now;
         if !due {
-            self.arm(now, clock, wheel);
+            self.arm(now, 0, clock, wheel);
         }
         due
     }

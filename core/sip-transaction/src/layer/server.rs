@@ -133,7 +133,7 @@ impl Layer {
     ) -> Inbound {
         match self.absorb(now, message, reply, out) {
             Some(inbound) => inbound,
-            None => self.accept(now, message, reply).map_or(Inbound::Full, Inbound::New),
+            None => self.create(MethodCode::of(message.method()), reply).map_or(Inbound::Full, Inbound::New),
         }
     }
 
@@ -163,7 +163,9 @@ impl Layer {
     pub fn accept(&mut self, now: Time, message: &Message<'_>, reply: Flow) -> Option<ServerId> {
         self.now = now.as_micros();
         let method = message.method();
-        self.key.read(message, method);
+        if !self.key.is_of(message, method) {
+            self.key.read(message, method);
+        }
         self.create(MethodCode::of(method), reply)
     }
 

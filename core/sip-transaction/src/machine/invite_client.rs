@@ -82,9 +82,9 @@ fn cancelling(input: Input, clock: &Clock, reliable: bool) -> Step {
 /// failure (17.1.1.2).
 fn finally(input: Input, clock: &Clock, reliable: bool) -> Step {
     if input == Input::Success {
-        Step::to(State::Accepted, Act::Deliver).resend(Set::Off).end(clock.t1_x64)
+        Step::to(State::Accepted, Act::Deliver).resend(Set::Off).hold(clock.t1_x64)
     } else {
-        Step::to(State::Completed, Act::DeliverAndAck).resend(Set::Off).end(zero_if(reliable, clock.d))
+        Step::to(State::Completed, Act::DeliverAndAck).resend(Set::Off).hold(zero_if(reliable, clock.d))
     }
 }
 
@@ -155,7 +155,7 @@ mod tests {
             let acts = v.run_client(|s, i| step(s, i, &clock(), false));
             assert_eq!(acts, [(32 * SECOND, Act::Gone)], "no retransmission after {state:?}");
             let tcp = step(state, Input::Failure, &clock(), true);
-            assert_eq!((tcp.act, tcp.end), (Act::DeliverAndAck, Set::After(0)));
+            assert_eq!((tcp.act, tcp.end), (Act::DeliverAndAck, Set::Loosely(0)));
         }
     }
 
@@ -164,7 +164,7 @@ mod tests {
         for state in [State::Calling, State::Proceeding, State::Cancelling] {
             let first = step(state, Input::Success, &clock(), true);
             assert_eq!((first.state, first.act), (Some(State::Accepted), Act::Deliver));
-            assert_eq!(first.end, Set::After(32 * SECOND), "timer M on reliable transports as well");
+            assert_eq!(first.end, Set::Loosely(32 * SECOND), "timer M on reliable transports as well");
         }
         assert_eq!(step(State::Accepted, Input::Success, &clock(), false).act, Act::Deliver);
         for late in [Input::Failure, Input::Provisional, Input::SendFailed] {

@@ -20,6 +20,9 @@ pub(crate) enum Set {
     Off,
     /// Starts anew, in microseconds from now. Zero ends the state in the same tick.
     After(u64),
+    /// The same for a timer that only keeps a finished transaction in memory (D, I, J, K, L, M): it
+    /// may fire up to T1 late, which spares the wheel most of its work.
+    Loosely(u64),
 }
 
 /// The outcome of one input.
@@ -54,6 +57,11 @@ impl<S, A> Step<S, A> {
     /// The same step, setting the timer that ends the state.
     pub(crate) fn end(self, after: u64) -> Step<S, A> {
         Step { end: Set::After(after), ..self }
+    }
+
+    /// The same step, remembering the finished transaction for a time.
+    pub(crate) fn hold(self, after: u64) -> Step<S, A> {
+        Step { end: Set::Loosely(after), ..self }
     }
 }
 

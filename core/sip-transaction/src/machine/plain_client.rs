@@ -58,7 +58,7 @@ fn proceeding(input: Input, clock: &Clock, reliable: bool) -> Step {
 fn unanswered(state: State, input: Input, clock: &Clock, reliable: bool) -> Step {
     match input {
         Input::Success | Input::Failure => {
-            Step::to(State::Completed, Act::Deliver).resend(Set::Off).end(zero_if(reliable, clock.t4))
+            Step::to(State::Completed, Act::Deliver).resend(Set::Off).hold(zero_if(reliable, clock.t4))
         }
         Input::EndDue => Step::terminated(Act::Timeout),
         Input::SendFailed => Step::terminated(Act::Unreachable),
@@ -117,7 +117,7 @@ mod tests {
                 }
                 let acts = v.run_client(|s, i| step(s, i, &clock(), false));
                 assert_eq!(acts, [(5 * SECOND, Act::Gone)]);
-                assert_eq!(step(state, last, &clock(), true).end, Set::After(0), "timer K over TCP");
+                assert_eq!(step(state, last, &clock(), true).end, Set::Loosely(0), "timer K over TCP");
             }
         }
     }

@@ -54,7 +54,7 @@ fn unanswered(state: State, input: Input, clock: &Clock, reliable: bool) -> Step
     match input {
         Input::Provisional => Step::to(State::Proceeding, Act::Send),
         Input::Success | Input::Failure => {
-            Step::to(State::Completed, Act::Send).end(zero_if(reliable, clock.t1_x64))
+            Step::to(State::Completed, Act::Send).hold(zero_if(reliable, clock.t1_x64))
         }
         Input::EndDue => Step::terminated(Act::Gone),
         // RFC 6026 8.8 has changed this for every server transaction: it stays.
@@ -101,7 +101,7 @@ mod tests {
                 }
                 let acts = v.run_server(|s, i| step(s, i, &clock(), false));
                 assert_eq!(acts, [(33 * SECOND, Act::Gone)]);
-                assert_eq!(step(state, last, &clock(), true).end, Set::After(0), "timer J over TCP");
+                assert_eq!(step(state, last, &clock(), true).end, Set::Loosely(0), "timer J over TCP");
             }
         }
     }

@@ -30,12 +30,12 @@ impl<S: Copy> Virtual<S> {
         match step.resend {
             Set::Keep => {}
             Set::Off => self.resend = None,
-            Set::After(d) => self.resend = Some((self.now + d, d)),
+            Set::After(d) | Set::Loosely(d) => self.resend = Some((self.now + d, d)),
         }
         match step.end {
             Set::Keep => {}
             Set::Off => self.end = None,
-            Set::After(d) => self.end = Some(self.now + d),
+            Set::After(d) | Set::Loosely(d) => self.end = Some(self.now + d),
         }
         step.act
     }

@@ -201,6 +201,9 @@ pub(super) fn lines(n: usize, line: &str, flow: Flow) -> Vec<(String, Flow)> {
 
 pub(super) const T1_X64: Duration = Duration::from_secs(32);
 
+/// How late a timer may be that only keeps a finished transaction in memory.
+pub(super) const SLACK: Duration = Duration::from_millis(510);
+
 /// A tick of the wheel: deadlines are late by this much at most.
 pub(super) const TICK: Duration = Duration::from_micros(4_096);
 
