@@ -67,6 +67,8 @@ pub(crate) struct Key {
     core: usize,
     old: bool,
     hash: u64,
+    /// All bits; tests clear it to make every hash collide.
+    pub(crate) mask: u64,
     hasher: SipHasher13,
     shortener: SipHasher24,
 }
@@ -78,6 +80,7 @@ impl Key {
             core: 0,
             old: false,
             hash: 0,
+            mask: u64::MAX,
             hasher: SipHasher13::new_with_keys(seed[0], seed[1]),
             shortener: SipHasher24::new_with_keys(seed[1], seed[0]),
         }
@@ -95,7 +98,7 @@ impl Key {
         }
         self.shorten(0);
         self.core = self.bytes.len();
-        self.hash = self.hasher.hash(&self.bytes);
+        self.hash = self.hasher.hash(&self.bytes) & self.mask;
         if self.old {
             let start = self.bytes.len();
             self.bytes.extend_from_slice(message.to_tag());

@@ -118,10 +118,6 @@ impl<const WORDS: usize> Occupied<WORDS> {
         }
     }
 
-    fn has(&self, slot: usize) -> bool {
-        self.words[slot / 64 % WORDS] & 1 << (slot % 64) != 0
-    }
-
     fn is_empty(&self) -> bool {
         self.summary == [0; 2]
     }
@@ -308,13 +304,10 @@ impl Wheel {
         }
     }
 
-    /// Same as [`Wheel::first`], quicker while the slot of the cursor has timers left and no upper slot
-    /// has come.
+    /// Same as [`Wheel::first`], quicker while a slot that has ended has timers left.
     fn first_from(&self, now_tick: u64) -> (u64, usize) {
         let slot = self.cursor as usize % L0_SLOTS;
-        let (one, two) = (self.cursor >> L0, self.cursor >> (L0 + LN));
-        let above = self.level1.has(one as usize % LN_SLOTS) || self.level2.has(two as usize % LN_SLOTS);
-        if self.cursor < now_tick && !above && self.list(slot).head != NIL {
+        if self.cursor < now_tick && self.list(slot).head != NIL {
             return (self.cursor, slot);
         }
         self.first()

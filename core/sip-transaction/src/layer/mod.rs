@@ -282,15 +282,13 @@ impl Deadlines {
                 self.resend = now.saturating_add(interval);
             }
         }
-        let mut late = 0;
-        match step.end {
-            Set::Keep | Set::Off => {}
-            Set::After(delay) => self.end = now.saturating_add(delay),
-            Set::Loosely(delay) => {
-                self.end = now.saturating_add(delay);
-                // A transaction over a reliable transport is forgotten at once.
-                late = clock.t1.min(delay);
-            }
+        let (delay, late) = match step.end {
+            Set::Keep | Set::Off => (NEVER, 0),
+            Set::After(delay) => (delay, 0),
+            Set::Loosely(delay) => (delay, clock.t1),
+        };
+        if delay != NEVER {
+            self.end = now.saturating_add(delay);
         }
         self.arm(now, late, clock, wheel);
     }

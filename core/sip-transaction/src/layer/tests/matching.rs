@@ -18,7 +18,17 @@ fn case_of_branch_and_host_and_a_default_port_do_not_matter() {
 
 #[test]
 fn another_branch_sender_method_call_or_number_is_another_transaction() {
+    all_are_told_apart(Bench::new());
+}
+
+#[test]
+fn keys_are_compared_in_full_where_hashes_are_equal() {
     let mut b = Bench::new();
+    b.layer.key.mask = 0;
+    all_are_told_apart(b);
+}
+
+fn all_are_told_apart(mut b: Bench) {
     let bye = Request::new("BYE", "z9hG4bKa");
     assert!(is_new(b.receive(&bye, udp(1))));
     let via = |via: &str| Request { via: via.to_owned(), ..bye.clone() };
@@ -57,6 +67,32 @@ fn same_branch_from_two_sources_does_not_cross_talk() {
     b.receive(&one.method("ACK"), udp(1));
     b.pass(Duration::from_millis(600));
     assert_eq!(b.sent(), lines(1, "404", udp(2)), "only one was acknowledged");
+}
+
+#[test]
+fn a_request_may_be_accepted_after_others_were_looked_at() {
+    let bye = Request::new("BYE", "z9hG4bKAbCdEfGhIj");
+    let others = [
+        Request { via: bye.via.replace("AbCdEfGhIj", "AbCdEfGhIk"), ..bye.clone() },
+        Request { via: bye.via.replace("AbCdEfGhIj", "XbCdEfGhIj"), ..bye.clone() },
+        Request { via: bye.via.replace("pc33", "pc34"), ..bye.clone() },
+        Request { via: bye.via.replace("5062", "5063"), ..bye.clone() },
+        Request { call_id: "call-2@pc33".to_owned(), ..bye.clone() },
+        Request { cseq: 8, ..bye.clone() },
+        bye.method("FROB"),
+        old("BYE", ""),
+        bye.clone(),
+    ];
+    for other in &others {
+        let mut b = Bench::new();
+        parsed(bye.text().as_bytes(), |first| {
+            assert_eq!(b.layer.absorb(b.now, first, udp(1), &mut b.out), None);
+            parsed(other.text().as_bytes(), |second| b.layer.absorb(b.now, second, udp(2), &mut b.out));
+            let id = b.layer.accept(b.now, first, udp(1)).expect("room");
+            assert_eq!(b.layer.reply_of(id), Some(udp(1)));
+        });
+        assert_eq!(b.receive(&bye, udp(1)), Inbound::Absorbed, "accepted under the key of {}", other.text());
+    }
 }
 
 #[test]
