@@ -1,5 +1,6 @@
 //! No descriptors left. A program of its own, because the limit is the process's; one test, because
 //! tests of one program run side by side.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod common;
 
 use common::*;

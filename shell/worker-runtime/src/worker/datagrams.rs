@@ -214,15 +214,15 @@ impl<M: Machine> Worker<M> {
     }
 
     fn receive_one(&mut self, number: usize) {
-        let Some(socket) = self.datagrams.sockets.get(number) else { return };
-        let (fd, id) = (Arc::clone(&socket.fd), socket.id);
-        self.counters.syscalls.one();
+        let Worker { datagrams, recv, machine, links, out, counters, now, .. } = self;
+        let Some(socket) = datagrams.sockets.get(number) else { return };
+        counters.syscalls.one();
         // An error is that of an earlier send, told by ICMP; nothing was received and nothing is lost.
-        let Ok((n, from)) = sys::recv_from(fd.as_fd(), self.recv.first_buffer()) else { return };
-        self.counters.udp_batches.one();
-        self.counters.udp_in.one();
-        self.counters.udp_bytes_in.add(n as u64);
-        let Worker { recv, machine, links, out, counters, now, .. } = self;
+        let Ok((n, from)) = sys::recv_from(socket.fd.as_fd(), recv.first_buffer()) else { return };
+        let id = socket.id;
+        counters.udp_batches.one();
+        counters.udp_in.one();
+        counters.udp_bytes_in.add(n as u64);
         if let Some(bytes) = recv.first_buffer().get(..n) {
             let mut sink = Sink { machine, links, out, counters, now: *now };
             sink.take(Flow::udp(id, from), bytes);
