@@ -1,0 +1,190 @@
+"""Starting and ending the servers under test. Each has its own session; only that session is ended."""
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+
+from . import net
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+class Process:
+    """A child in a session of its own, its standard error kept line by line."""
+
+    def __init__(self, cmd, cwd=None, env=None, stdin=None):
+        self.cmd = cmd
+        self.lines = []
+        self.proc = subprocess.Popen(
+            cmd, stdin=stdin or subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            cwd=cwd, env=env, start_new_session=True)
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self):
+        for line in self.proc.stdout:
+            self.lines.append(line.decode('utf-8', 'replace').rstrip())
+
+    def said(self, text):
+        return any(text in line for line in list(self.lines))
+
+    def log(self, last=40):
+        return '\n'.join(self.lines[-last:])
+
+    def running(self):
+        return self.proc.poll() is None
+
+    def pids(self):
+        """Every process of its session."""
+        out = []
+        for entry in os.listdir('/proc'):
+            if entry.isdigit():
+                try:
+                    with open('/proc/%s/stat' % entry) as f:
+                        after = f.read().rsplit(')', 1)[1].split()
+                except OSError:
+                    continue
+                if int(after[3]) == self.proc.pid and after[0] != 'Z':
+                    out.append(int(entry))
+        return out
+
+    def _signal(self, number):
+        try:
+            os.killpg(self.proc.pid, number)
+        except ProcessLookupError:
+            pass
+
+    def kill(self):
+        self._signal(signal.SIGKILL)
+        self.proc.wait()
+
+    def stop(self, seconds=5):
+        """SIGTERM twice (the second ends a draining server), then SIGKILL to what is left."""
+        for _ in range(2):
+            if self.running():
+                self._signal(signal.SIGTERM)
+                try:
+                    self.proc.wait(seconds / 2)
+                except subprocess.TimeoutExpired:
+                    pass
+        self._signal(signal.SIGKILL)
+        self.proc.wait()
+
+
+class Strowger:
+    """`strowger serve` on an address of its own. Use as a context manager."""
+
+    def __init__(self, binary, domain='example.com', workers=2, auth=True, users=(), config='', data=None, cpu=None):
+        self.binary, self.domain, self.workers, self.auth, self.cpu = binary, domain, workers, auth, cpu
+        self.ip, self.port = net.fresh_ip(), 5060
+        self.admin = '%s:8080' % self.ip
+        self.dir = tempfile.mkdtemp(prefix='strowger-')
+        self.data = os.path.join(self.dir, 'data')
+        self.process = None
+        if data:
+            shutil.copytree(data, self.data)
+        else:
+            os.makedirs(self.data)
+        self.config = os.path.join(self.dir, 'strowger.toml')
+        with open(self.config, 'w') as f:
+            f.write(config)
+        if users:
+            import_users(binary, users, self.data, domain)
+
+    @property
+    def address(self):
+        return (self.ip, self.port)
+
+    def start(self):
+        listen = '%s:%d' % self.address
+        cmd = ['taskset', '-c', str(self.cpu)] if self.cpu is not None else []
+        cmd += [self.binary, 'serve', '--config', self.config, '--listen', 'udp:' + listen, '--listen', 'tcp:' + listen,
+                '--domain', self.domain, '--data-dir', self.data, '--workers', str(self.workers),
+                '--admin', self.admin, '--auth', 'on' if self.auth else 'off']
+        self.process = Process(cmd)
+        self.wait('ready')
+        return self
+
+    def wait(self, word, seconds=60):
+        end = time.monotonic() + seconds
+        while not self.process.said(word):
+            if not self.process.running():
+                raise AssertionError('the server ended before it was ready:\n' + self.process.log())
+            if time.monotonic() > end:
+                raise AssertionError('the server never said %r:\n%s' % (word, self.process.log()))
+            time.sleep(0.02)
+
+    def kill(self):
+        self.process.kill()
+
+    def __enter__(self):
+        return self.start()
+
+    def __exit__(self, *_):
+        if self.process:
+            self.process.stop()
+        shutil.rmtree(self.dir, ignore_errors=True)
+
+
+def import_users(binary, users, data, domain):
+    """`strowger user import` of (name, password) pairs."""
+    with tempfile.NamedTemporaryFile('w', suffix='.csv', delete=False) as f:
+        f.write('username,domain,password\n')
+        f.writelines('%s,%s,%s\n' % (u, domain, p) for u, p in users)
+    try:
+        done = subprocess.run([binary, 'user', 'import', f.name, '--data-dir', data], stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True)
+        if done.returncode:
+            raise AssertionError('user import failed: ' + done.stdout)
+    finally:
+        os.unlink(f.name)
+
+
+class Kamailio:
+    """Kamailio with one of our configurations. `defines` become #!define lines in front of it."""
+
+    def __init__(self, config, defines=(), memory=64, extra=(), cpu=None, tcp=True):
+        self.ip, self.port, self.domain = net.fresh_ip(), 5060, 'example.com'
+        self.dir = tempfile.mkdtemp(prefix='strowger-kamailio-')
+        self.memory, self.extra, self.cpu, self.tcp = memory, list(extra), cpu, tcp
+        with open(config) as f:
+            body = f.read()
+        self.config = os.path.join(self.dir, 'kamailio.cfg')
+        with open(self.config, 'w') as f:
+            f.write('#!KAMAILIO\n' + ''.join('#!define %s\n' % d for d in defines) + body)
+        self.process = None
+
+    @property
+    def address(self):
+        return (self.ip, self.port)
+
+    @staticmethod
+    def binary():
+        return shutil.which('kamailio', path=os.environ.get('PATH', '') + ':/usr/sbin')
+
+    def start(self):
+        cmd = ['taskset', '-c', str(self.cpu)] if self.cpu is not None else []
+        cmd += [self.binary(), '-f', self.config, '-DD', '-E', '-m', str(self.memory), '-M', '16',
+                '-Y', self.dir, '-P', os.path.join(self.dir, 'pid'), '-l', 'udp:%s:%d' % self.address]
+        cmd += ['-l', 'tcp:%s:%d' % self.address] if self.tcp else []
+        self.process = Process(cmd + self.extra)
+        client = net.Client(self.address, domain='probe.invalid')
+        try:
+            end = time.monotonic() + 30
+            # Max-Forwards 0 would do, too; any answer shows that it is up.
+            while client._once('OPTIONS', 'sip:%s' % self.ip, net.unique('probe'), 'sip:%s' % self.ip, []) is None:
+                if not self.process.running() or time.monotonic() > end:
+                    raise AssertionError('Kamailio did not start:\n' + self.process.log())
+        finally:
+            client.close()
+        return self
+
+    def __enter__(self):
+        return self.start()
+
+    def __exit__(self, *_):
+        if self.process:
+            self.process.stop()
+        shutil.rmtree(self.dir, ignore_errors=True)

@@ -1,0 +1,96 @@
+"""Running SIPp and reading its counters."""
+import csv
+import os
+import socket
+import subprocess
+import tempfile
+import time
+
+from . import net
+from .servers import Process
+
+SCENARIOS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), 'sipp')
+
+
+def free_port(ip):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+        s.bind((ip, 0))
+        return s.getsockname()[1]
+
+
+class Sipp:
+    """One SIPp process. `scenario` is a file of verify/sipp, or `-sn NAME` of a built-in one."""
+
+    def __init__(self, scenario, remote=None, ip=None, port=5060, rate=None, calls=None, limit=None, rows=None,
+                 transport='u1', seconds=None, extra=(), cpu=None, keys=()):
+        self.dir = tempfile.mkdtemp(prefix='strowger-sipp-')
+        self.ip, self.port = ip or net.fresh_ip(), port
+        self.stat_file = os.path.join(self.dir, 'stat.csv')
+        cmd = ['taskset', '-c', str(cpu)] if cpu is not None else []
+        cmd += ['sipp'] + (['%s:%d' % remote] if remote else [])
+        cmd += ['-sn', scenario[4:]] if scenario.startswith('-sn ') else \
+            ['-sf', scenario if os.path.isabs(scenario) else os.path.join(SCENARIOS, scenario)]
+        cmd += ['-i', self.ip, '-p', str(port), '-t', transport, '-nostdin', '-ci', self.ip,
+                '-cp', str(free_port(self.ip)), '-mi', self.ip, '-trace_stat', '-stf', self.stat_file, '-fd', '1',
+                '-trace_err', '-error_file', os.path.join(self.dir, 'errors.log'),
+                '-buff_size', str(4 << 20), '-timer_resol', '1']
+        if rate:
+            cmd += ['-r', str(rate), '-rp', '1000']
+        if calls:
+            cmd += ['-m', str(calls)]
+        if limit:
+            cmd += ['-l', str(limit)]
+        if seconds:
+            cmd += ['-timeout', '%ds' % seconds]
+        if rows is not None:
+            path = os.path.join(self.dir, 'rows.csv')
+            with open(path, 'w') as f:
+                f.write('SEQUENTIAL\n' + ''.join(';'.join(r) + '\n' for r in rows))
+            cmd += ['-inf', path]
+        for k, v in keys:
+            cmd += ['-key', k, v]
+        self.process = Process(cmd + list(extra), cwd=self.dir)
+
+    def wait(self, seconds):
+        """Its exit status, or None when it had to be ended."""
+        try:
+            self.process.proc.wait(seconds)
+            time.sleep(0.1)
+            return self.process.proc.returncode
+        except subprocess.TimeoutExpired:
+            self.process.stop()
+            return None
+
+    def stop(self):
+        self.process.stop()
+
+    def rows(self):
+        """The statistics lines so far, as dictionaries."""
+        try:
+            with open(self.stat_file, newline='') as f:
+                return [r for r in csv.DictReader(f, delimiter=';') if r.get('SuccessfulCall(C)')]
+        except OSError:
+            return []
+
+    def totals(self):
+        """Calls created, successful, failed, and messages it had to send again."""
+        rows = self.rows()
+        last = rows[-1] if rows else {}
+        number = lambda name: int(last.get(name) or 0)
+        return {'created': number('TotalCallCreated'), 'ok': number('SuccessfulCall(C)'),
+                'failed': number('FailedCall(C)'), 'retransmissions': number('Retransmissions(C)')}
+
+    def done_at(self, when):
+        """Successful calls at this time (seconds since the epoch), interpolated between lines."""
+        points = [(float(r['CurrentTime'].split('\t')[-1]), int(r['SuccessfulCall(C)'])) for r in self.rows()]
+        for (t0, n0), (t1, n1) in zip(points, points[1:]):
+            if t0 <= when <= t1 and t1 > t0:
+                return n0 + (n1 - n0) * (when - t0) / (t1 - t0)
+        raise AssertionError('SIPp has no statistics around that time')
+
+    def errors(self, last=5):
+        try:
+            with open(os.path.join(self.dir, 'errors.log'), errors='replace') as f:
+                return ''.join(f.readlines()[:last * 12])
+        except OSError:
+            return ''
