@@ -17,6 +17,16 @@
 //! server transaction its key and its last response, of an accepted INVITE only the key, of a finished
 //! client transaction nothing, or the ACK while its failure may be repeated.
 //!
+//! A proxied call that has ended (INVITE and BYE, both sides, over UDP) holds about 1.1 kB for the 32 s
+//! that the RFC asks for: two server transactions of 184 bytes with a key of 64 to 128 and one answer of
+//! 300 to 500, two client transactions of 192, four timers of 32, two to eight index entries of 4.
+//!
+//! # What it costs
+//!
+//! Per proxied call of 13 messages about 8,000 instructions, all timers and the end included, and no
+//! allocation in a steady state. Matching a request is one keyed hash; matching a response is reading 16
+//! digits. Nothing is ever rehashed, copied to grow, or swept.
+//!
 //! # What others cannot do
 //!
 //! Ids have unguessable generations; hashes are keyed; keys are compared in full. Responses go to where

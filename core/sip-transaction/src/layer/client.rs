@@ -12,6 +12,7 @@ use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use sip_message::{Limits, Message, Method, Parsed};
 use wire::{Flow, ListenerId, Outbox, Time};
 
+/// No relative.
 const NIL: u32 = u32::MAX;
 
 /// One client transaction.
@@ -31,6 +32,7 @@ pub(super) struct Client {
     state: State,
 }
 
+/// Which machine, and its state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
     /// An id without a request.
@@ -40,6 +42,7 @@ enum State {
 }
 
 impl Client {
+    /// A reservation.
     fn new(node: u32) -> Client {
         let nowhere = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
         Client {
@@ -54,6 +57,7 @@ impl Client {
         }
     }
 
+    /// Asks the machine, changes nothing. A reservation knows only its end.
     fn step(&self, input: ClientInput, clock: &Clock) -> Step<State, ClientAct> {
         let reliable = self.flow.transport.is_reliable();
         match self.state {
@@ -63,6 +67,7 @@ impl Client {
         }
     }
 
+    /// Whether it is a CANCEL of ours, which has no user and raises no events.
     fn is_cancel(&self) -> bool {
         self.method == CANCEL
     }
@@ -93,8 +98,10 @@ impl Client {
     }
 }
 
+/// [`Client::method`] of a CANCEL.
 const CANCEL: u32 = MethodCode::CANCEL.number();
 
+/// A machine's step as a step of either.
 fn wrap<S>(step: Step<S, ClientAct>, state: impl FnOnce(S) -> State) -> Step<State, ClientAct> {
     Step { state: step.state.map(state), act: step.act, resend: step.resend, end: step.end }
 }
@@ -231,6 +238,7 @@ impl Layer {
         })
     }
 
+    /// Takes a slot and a node.
     fn add_client(&mut self) -> Option<ClientId> {
         if self.clients.is_full() {
             return None;
@@ -245,6 +253,7 @@ impl Layer {
         Some(ClientId { slot, generation })
     }
 
+    /// Destroys a transaction, and an INVITE's CANCEL with it.
     fn remove_client(&mut self, slot: u32) {
         let Some(client) = self.clients.remove(slot) else { return };
         self.wheel.release(client.times.node);
@@ -306,6 +315,7 @@ impl Layer {
         }
     }
 
+    /// The first provisional response has come: now the CANCEL may go (9.1).
     fn send_waiting_cancel(&mut self, slot: u32, out: &mut Outbox) {
         let Some(client) = self.clients.at_mut(slot) else { return };
         if let Some(extra) = client.waiting_cancel.take() {
@@ -321,6 +331,8 @@ impl Layer {
         let step = invite.step(ClientInput::Cancelled, &self.clock);
         invite.state = step.state.unwrap_or(invite.state);
         invite.times.follow(&step, now, &self.clock, &mut self.wheel);
+        // There is room for a CANCEL beside each client transaction; without one the INVITE would still
+        // end after 64*T1.
         let Some(id) = self.add_client() else { return };
         self.counts.cancels += 1;
         self.counts.cancels_sent += 1;
@@ -374,6 +386,7 @@ impl Layer {
         }
     }
 
+    /// Sends the stored request again (timers A and E).
     fn resend_request(&mut self, slot: u32, out: &mut Outbox) {
         let Some(id) = self.client_id(slot) else { return };
         let Some(client) = self.clients.at(slot) else { return };
@@ -402,6 +415,7 @@ impl Layer {
         events.push(event);
     }
 
+    /// The id of the transaction in a slot.
     fn client_id(&self, slot: u32) -> Option<ClientId> {
         self.clients.generation(slot).map(|generation| ClientId { slot, generation })
     }

@@ -31,6 +31,7 @@ pub(super) struct Server {
     state: State,
 }
 
+/// Which machine, and its state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
     Invite(invite_server::State),
@@ -38,6 +39,7 @@ enum State {
 }
 
 impl Server {
+    /// Asks the machine, changes nothing: the caller first does what depends on the old state.
     fn step(&self, input: ServerInput, clock: &Clock) -> Step<State, ServerAct> {
         let reliable = self.reply.transport.is_reliable();
         match self.state {
@@ -46,6 +48,7 @@ impl Server {
         }
     }
 
+    /// Whether a final response has been sent.
     fn is_answered(&self) -> bool {
         !matches!(
             self.state,
@@ -88,6 +91,8 @@ impl Server {
     }
 
     /// Keeps a response in place of the one kept before; an empty one keeps none.
+    ///
+    /// The buffer is cut to fit each time: what a transaction holds for the next 32 s is decided here.
     fn keep(&mut self, response: &[u8], pool: &mut Pool) {
         let key_len = usize::from(self.key_len);
         let len = key_len + response.len();
@@ -101,6 +106,7 @@ impl Server {
     }
 }
 
+/// A machine's step as a step of either.
 fn wrap<S>(step: Step<S, ServerAct>, state: impl FnOnce(S) -> State) -> Step<State, ServerAct> {
     Step { state: step.state.map(state), act: step.act, resend: step.resend, end: step.end }
 }
@@ -171,9 +177,10 @@ impl Layer {
 
     /// Sends a response of the transaction user and keeps it as long as it may have to be repeated.
     ///
-    /// False, and nothing is sent, if the id is stale, if there is no such status, if a final response has been sent (but 2xx to
-    /// an INVITE are forwarded again until timer L, RFC 6026 7.1), or if RFC 4320 forbids it: to a
-    /// non-INVITE request no 1xx but 100, no 100 over UDP before [`Timers::early_trying`], no 408.
+    /// False, and nothing is sent, if the id is stale, if there is no such status, if a final response has
+    /// been sent (but 2xx to an INVITE are forwarded again until timer L, RFC 6026 7.1), or if RFC 4320
+    /// forbids it: to a non-INVITE request no 1xx but 100, no 100 over UDP before
+    /// [`Timers::early_trying`], no 408.
     ///
     /// [`Timers::early_trying`]: crate::Timers::early_trying
     pub fn respond(
@@ -249,6 +256,8 @@ impl Layer {
         if old && completed && !same_to_tag(server.response(), message, &mut self.scratch) {
             return Inbound::AckOutside;
         }
+        // In "Accepted" an ACK of an RFC 3261 client has a branch of its own and is not found at all; one
+        // that is found comes from a client that does it wrong, and is the transaction user's as well.
         let step = server.step(ServerInput::Ack, &self.clock);
         if step.act == ServerAct::PassAck {
             return Inbound::AckOutside;
@@ -288,6 +297,7 @@ impl Layer {
         Inbound::Absorbed
     }
 
+    /// Sends the last response again, if there is one.
     fn resend_response(&mut self, slot: u32, out: &mut Outbox) {
         let Some(id) = self.server_id(slot) else { return };
         let Some(server) = self.servers.at(slot) else { return };
@@ -376,6 +386,7 @@ impl Layer {
         Some(ServerId { slot, generation })
     }
 
+    /// Destroys a transaction; what it held can be used again at once.
     fn remove_server(&mut self, slot: u32) {
         self.index.remove(&mut self.servers, slot);
         if let Some(server) = self.servers.remove(slot) {
@@ -396,6 +407,7 @@ impl Layer {
         let mut slot = self.index.head(hash);
         while !Index::is_end(slot) {
             let server = self.servers.at(slot)?;
+            // The hash decides nearly always; the key is compared because "nearly" is not enough.
             if server.hash == hash
                 && usize::from(server.core_len) == core.len()
                 && server.buffer.starts_with(core)
@@ -408,6 +420,7 @@ impl Layer {
         None
     }
 
+    /// The id of the transaction in a slot.
     fn server_id(&self, slot: u32) -> Option<ServerId> {
         self.servers.generation(slot).map(|generation| ServerId { slot, generation })
     }
