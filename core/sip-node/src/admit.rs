@@ -123,7 +123,13 @@ impl<S: Services> Node<S> {
         Some(Admitted { uri, routing, dialog, caller, loop_hash })
     }
 
-    fn malformed<T>(&mut self, flow: Flow, request: &Message<'_>, reason: &[u8], out: &mut Outbox) -> Option<T> {
+    fn malformed<T>(
+        &mut self,
+        flow: Flow,
+        request: &Message<'_>,
+        reason: &[u8],
+        out: &mut Outbox,
+    ) -> Option<T> {
         self.services.count(Counter::Malformed);
         self.refuse(flow, request, 400, reason, b"", out);
         None

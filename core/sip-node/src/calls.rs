@@ -58,14 +58,7 @@ pub(crate) struct Calls {
 
 impl Calls {
     pub fn new(limit: usize, seed: [u64; 2]) -> Calls {
-        Calls {
-            table: HashTable::new(),
-            queue: VecDeque::new(),
-            spare: Vec::new(),
-            limit,
-            seed,
-            sequence: 0,
-        }
+        Calls { table: HashTable::new(), queue: VecDeque::new(), spare: Vec::new(), limit, seed, sequence: 0 }
     }
 
     pub fn set_limit(&mut self, limit: usize) {
@@ -90,8 +83,7 @@ impl Calls {
         let from = push(uri_of(invite, Name::From), &mut text);
         push(uri_of(invite, Name::To), &mut text);
         self.sequence += 1;
-        let entry =
-            Entry { hash, sequence: self.sequence, since: now, answered: false, text, call_id, from };
+        let entry = Entry { hash, sequence: self.sequence, since: now, answered: false, text, call_id, from };
         self.queue.push_back((now, hash, self.sequence));
         self.table.insert_unique(hash, entry, |e| e.hash);
     }

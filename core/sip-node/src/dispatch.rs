@@ -160,9 +160,8 @@ impl<S: Services> Node<S> {
     }
 
     fn is_for_subscriber(&self, a: &Admitted<'_>) -> bool {
-        self.local_aor(&a.uri).is_some_and(|aor| {
-            !self.settings.auth.enabled || self.services.is_user(aor.user(), aor.domain())
-        })
+        self.local_aor(&a.uri)
+            .is_some_and(|aor| !self.settings.auth.enabled || self.services.is_user(aor.user(), aor.domain()))
     }
 
     /// A CANCEL for a request being forwarded (section 16.10).

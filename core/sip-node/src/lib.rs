@@ -28,5 +28,5 @@ mod targets;
 
 pub use calls::Call;
 pub use node::{Keys, Node, NodeConfig, Notice, Report};
-pub use services::{Counter, Question, Services, StoreDown};
+pub use services::{Counter, Question, Services, Span, StoreDown};
 pub use settings::{Auth, Challenge, Listener, Mode, Proxy, Route, RouteAction, Settings, Trunk, Voicemail};

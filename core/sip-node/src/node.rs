@@ -43,8 +43,8 @@ pub enum Notice {
 pub struct Report {
     /// Transactions and their counters.
     pub transactions: sip_transaction::Counts,
-    /// Requests being forwarded, with the accepted INVITEs of the last 32 seconds.
-    pub forwarding: usize,
+    /// Forwarded requests without a final response yet.
+    pub pending: usize,
     /// Calls being set up or under way.
     pub calls: Vec<crate::Call>,
     /// Whether the worker drains.
@@ -148,7 +148,8 @@ impl<S: Services> Node<S> {
 
     /// The next number of a generator that need not be secret (choice among equal servers).
     pub(crate) fn next_random(&mut self) -> u64 {
-        self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.random =
+            self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         self.random ^ (self.random >> 29)
     }
 
@@ -156,7 +157,7 @@ impl<S: Services> Node<S> {
     pub fn report(&self, now: Time) -> Report {
         Report {
             transactions: self.layer.counts(),
-            forwarding: self.proxied.len(),
+            pending: self.proxied.iter().filter(|p| !p.over).count(),
             calls: self.calls.list(now),
             draining: self.draining,
         }
@@ -167,7 +168,7 @@ impl<S: Services> Node<S> {
         self.with_index(|node, index| match parse(bytes, index, &limits) {
             Parsed::Garbage(_) => node.services.count(Counter::Garbage),
             Parsed::Good(message) if message.is_request() => {
-                node.services.count(Counter::Requests);
+                node.services.count_method(message.method());
                 node.request(now, flow, &message, out);
             }
             Parsed::Good(message) => {

@@ -2,7 +2,7 @@
 
 use crate::node::Node;
 use crate::proxied::{Proxied, ProxiedId};
-use crate::services::{Counter, Services};
+use crate::services::{Counter, Services, Span};
 use core::mem;
 use sip_message::{Limits, Message, Name, NameAddr, Parsed, Uri, parse, write_response};
 use sip_proxy::context::{Action, BranchId};
@@ -216,6 +216,11 @@ impl<S: Services> Node<S> {
         if p.invite {
             let counter = if status < 300 { Counter::CallsAnswered } else { Counter::CallsFailed };
             self.services.count(counter);
+        }
+        if !p.invite || status < 300 {
+            let what = if p.invite { Span::CallSetup } else { Span::Answer };
+            let micros = now.since(p.started).as_micros();
+            self.services.observe(what, u64::try_from(micros).unwrap_or(u64::MAX));
         }
         self.calls.concluded(now, response.method(), status, response);
     }

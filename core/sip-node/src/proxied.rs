@@ -148,7 +148,6 @@ pub(crate) struct ProxiedSlab {
     free: Vec<u32>,
     /// Emptied boxes whose vectors still have their memory; bounded.
     spare: Vec<Box<Proxied>>,
-    used: usize,
 }
 
 struct Slot {
@@ -159,11 +158,6 @@ struct Slot {
 const SPARE_MAX: usize = 1_024;
 
 impl ProxiedSlab {
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        self.used
-    }
-
     /// A fresh one, not yet stored: hand it to [`ProxiedSlab::put`].
     pub fn create(&mut self, make: impl FnOnce(ProxiedId, Buffers) -> Proxied) -> Box<Proxied> {
         let slot = self.free.pop().unwrap_or_else(|| {
@@ -171,7 +165,6 @@ impl ProxiedSlab {
             (self.slots.len() - 1) as u32
         });
         let generation = self.slots.get(slot as usize).map_or(0, |s| s.generation);
-        self.used += 1;
         let id = ProxiedId { slot, generation };
         match self.spare.pop() {
             Some(mut spare) => {
@@ -210,7 +203,6 @@ impl ProxiedSlab {
         if let Some(s) = self.slots.get_mut(slot as usize) {
             s.generation = s.generation.wrapping_add(1);
             self.free.push(slot);
-            self.used -= 1;
         }
         if self.spare.len() < SPARE_MAX {
             value.shrink();

@@ -36,7 +36,8 @@ impl<S: Services> Node<S> {
         }
         let reach = reach(flow, request);
         let settings = self.settings.clone();
-        let reply = self.services.register(aor.text(), &mut |table, changes| {
+        let changes = request.header(Name::Contact).is_some();
+        let reply = self.services.register(aor.text(), changes, &mut |table, changes| {
             sip_registrar::register(request, aor.text(), reach, now, &settings.registrar, table, changes)
         });
         match reply {

@@ -2,6 +2,7 @@
 
 use core::net::SocketAddr;
 use sip_auth::{Authenticator, Decision};
+use sip_message::Method;
 use sip_proxy::locate::Kind;
 use sip_registrar::{BindingView, Change, Reply, Table};
 use wire::Time;
@@ -28,13 +29,15 @@ pub trait Services {
     /// Calls `each` for every live binding of an address-of-record, in order of falling q.
     fn bindings(&self, aor: &[u8], now: Time, each: &mut dyn FnMut(&BindingView<'_>));
 
-    /// Runs `work` on the table that holds `aor`; the changes it reports are made durable.
+    /// Runs `work` on the table that holds `aor`; the changes it reports are made durable. `changes`:
+    /// whether it may report any.
     ///
     /// # Errors
-    /// If the store is failing and policy is to refuse; `work` was not run.
+    /// If it may, the store is failing, and policy is to refuse; `work` was not run.
     fn register(
         &self,
         aor: &[u8],
+        changes: bool,
         work: &mut dyn FnMut(&mut Table, &mut Vec<Change>) -> Reply,
     ) -> Result<Reply, StoreDown>;
 
@@ -61,6 +64,21 @@ pub trait Services {
 
     /// Counts something that happened on this worker.
     fn count(&self, counter: Counter);
+
+    /// Counts a request by its method.
+    fn count_method(&self, method: Method<'_>);
+
+    /// Notes how long something took.
+    fn observe(&self, what: Span, micros: u64);
+}
+
+/// What is timed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Span {
+    /// From an INVITE to its 2xx.
+    CallSetup,
+    /// From any other forwarded request to its final response.
+    Answer,
 }
 
 macro_rules! counters {
@@ -70,15 +88,13 @@ macro_rules! counters {
         pub enum Counter { $($(#[$doc])* $name),+ }
 
         impl Counter {
-            /// Every counter with its name for people and metrics.
+            /// Every counter with a name for people.
             pub const ALL: &'static [(Counter, &'static str)] = &[$((Counter::$name, $text)),+];
         }
     };
 }
 
 counters! {
-    /// Requests received, retransmissions included.
-    Requests = "requests_received",
     /// Responses received.
     Responses = "responses_received",
     /// Messages dropped because they could not be answered.

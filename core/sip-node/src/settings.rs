@@ -238,7 +238,12 @@ impl Settings {
 
     /// The listener for a flow to `remote` over `transport`: the one that `near` names if it fits, so
     /// that what came in on one socket goes out on the same; else the first that fits.
-    pub fn listener_for(&self, transport: Transport, remote: SocketAddr, near: ListenerId) -> Option<ListenerId> {
+    pub fn listener_for(
+        &self,
+        transport: Transport,
+        remote: SocketAddr,
+        near: ListenerId,
+    ) -> Option<ListenerId> {
         let fits = |l: &Listener| {
             l.transport == transport
                 && l.address.is_ipv4() == remote.ip().to_canonical().is_ipv4()

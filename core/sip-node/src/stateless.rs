@@ -42,7 +42,13 @@ impl<S: Services> Node<S> {
     }
 
     /// Any request in stateless mode. Answers and challenges are stateless as well.
-    pub(crate) fn forward_stateless(&mut self, now: Time, flow: Flow, request: &Message<'_>, out: &mut Outbox) {
+    pub(crate) fn forward_stateless(
+        &mut self,
+        now: Time,
+        flow: Flow,
+        request: &Message<'_>,
+        out: &mut Outbox,
+    ) {
         let settings = self.settings.clone();
         let Ok(routing) = preprocess(request, |uri| settings.is_own_route(uri)) else {
             return self.services.count(Counter::Garbage);

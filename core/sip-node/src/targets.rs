@@ -111,7 +111,8 @@ impl<S: Services> Node<S> {
     /// token, unless the sender is trusted and names another.
     fn within_dialog(&self, flow: Flow, a: &Admitted<'_>, dialog: &Dialog) -> Plan {
         let next = a.routing.next.unwrap_or(a.routing.request_uri);
-        let (mut wish, strict) = (Wish::new(a.routing.request_uri, dialog.peer.role), !a.routing.next_is_loose);
+        let (mut wish, strict) =
+            (Wish::new(a.routing.request_uri, dialog.peer.role), !a.routing.next_is_loose);
         if strict && a.routing.next.is_some() {
             make_strict(&mut wish, next);
         }
@@ -225,7 +226,13 @@ impl<S: Services> Node<S> {
     }
 
     /// The addresses of a binding without Path, best first.
-    fn contact_hops(&self, flow: Flow, contact: Option<&Uri<'_>>, request: &Message<'_>, hops: &mut Vec<Flow>) {
+    fn contact_hops(
+        &self,
+        flow: Flow,
+        contact: Option<&Uri<'_>>,
+        request: &Message<'_>,
+        hops: &mut Vec<Flow>,
+    ) {
         let numeric = contact.and_then(|c| Some((c, c.host_ip()?)));
         let source_ip = flow.remote.ip().to_canonical();
         if flow.transport != Transport::Udp {
@@ -285,7 +292,8 @@ impl<S: Services> Node<S> {
     /// A telephone number (RFC 3966), or a user part that is no subscriber.
     fn number(&self, a: &Admitted<'_>, number: &[u8]) -> Plan {
         let domain = self.settings.domains.first().map_or(&b""[..], |d| d);
-        let plain: Vec<u8> = number.iter().copied().filter(|b| !matches!(b, b'-' | b'.' | b'(' | b')')).collect();
+        let plain: Vec<u8> =
+            number.iter().copied().filter(|b| !matches!(b, b'-' | b'.' | b'(' | b')')).collect();
         if let Some(plan) = self.static_route(a, domain, &plain) {
             return plan;
         }
@@ -356,7 +364,13 @@ impl<S: Services> Node<S> {
     }
 
     /// The voicemail target for a call to `request_uri`, with the parameters of RFC 4458.
-    pub(crate) fn voicemail_wish(&self, now: Time, flow: Flow, request: &Message<'_>, cause: u16) -> Option<Wish> {
+    pub(crate) fn voicemail_wish(
+        &self,
+        now: Time,
+        flow: Flow,
+        request: &Message<'_>,
+        cause: u16,
+    ) -> Option<Wish> {
         let voicemail = self.settings.voicemail.as_ref()?;
         let mut uri = voicemail.uri.clone();
         let parsed = Uri::parse(&voicemail.uri).ok()?;

@@ -234,7 +234,7 @@ pub fn run(
             list(fetch, head, binding_row, output, out)
         }
         Command::Calls => {
-            let head = ["CALL-ID", "FROM", "TO", "STATE", "AGE", "BRANCHES", "WORKER"];
+            let head = ["CALL-ID", "FROM", "TO", "STATE", "AGE", "WORKER"];
             list(|page| client.calls(page), head, call_row, output, out)
         }
     }
@@ -342,14 +342,13 @@ fn binding_row(binding: &Binding) -> [String; 6] {
     ]
 }
 
-fn call_row(call: &Call) -> [String; 7] {
+fn call_row(call: &Call) -> [String; 6] {
     [
         cell(&call.call_id),
         cell(&call.from),
         cell(&call.to),
         cell(&call.state),
         uptime(call.age_s),
-        call.branches.to_string(),
         call.worker.to_string(),
     ]
 }

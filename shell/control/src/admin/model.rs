@@ -172,8 +172,6 @@ pub struct Call {
     pub state: String,
     /// Seconds since it began.
     pub age_s: u64,
-    /// Branches open.
-    pub branches: u32,
     /// The worker that owns it.
     pub worker: u16,
 }

@@ -17,7 +17,7 @@ mod tests;
 mod text;
 
 pub use histogram::Distribution;
-pub use table::{Counter, Gauge, Histogram};
+pub use table::{Counter, Histogram};
 pub use text::{Kind, Text};
 
 use histogram::Buckets;
@@ -35,7 +35,6 @@ const METHODS: usize = 31;
 #[repr(align(128))]
 struct Block {
     counters: [AtomicU64; Counter::COUNT],
-    gauges: [AtomicU64; Gauge::COUNT],
     methods: [AtomicU64; METHODS + 1],
     histograms: [Buckets; Histogram::COUNT],
     taken: AtomicBool,
@@ -45,7 +44,6 @@ impl Block {
     fn new() -> Block {
         Block {
             counters: [const { AtomicU64::new(0) }; Counter::COUNT],
-            gauges: [const { AtomicU64::new(0) }; Gauge::COUNT],
             methods: [const { AtomicU64::new(0) }; METHODS + 1],
             histograms: [const { Buckets::new() }; Histogram::COUNT],
             taken: AtomicBool::new(false),
@@ -86,11 +84,6 @@ impl Registry {
         self.sum(|block| &block.counters[counter as usize])
     }
 
-    /// A gauge over all writers.
-    pub fn gauge(&self, gauge: Gauge) -> u64 {
-        self.sum(|block| &block.gauges[gauge as usize])
-    }
-
     /// A histogram over all writers.
     pub fn histogram(&self, histogram: Histogram) -> Distribution {
         let mut all = Distribution::default();
@@ -110,12 +103,6 @@ impl Registry {
             }
         }
         self.render_methods(&mut text);
-        for family in table::GAUGES {
-            text.family(family.name, family.help, Kind::Gauge);
-            for (gauge, labels) in family.members {
-                text.sample(family.name, labels, self.gauge(*gauge));
-            }
-        }
         for family in table::HISTOGRAMS {
             text.family(family.name, family.help, Kind::Histogram);
             for (histogram, labels) in family.members {
@@ -155,23 +142,11 @@ impl Recorder {
         bump(&self.block().counters[counter as usize], more);
     }
 
-    /// Sets a counter that is kept elsewhere and copied here now and then. It must never shrink.
-    #[inline]
-    pub fn set_total(&self, counter: Counter, total: u64) {
-        self.block().counters[counter as usize].store(total, Relaxed);
-    }
-
     /// Counts a request of method number `method`; a number beyond the list counts as other.
     #[inline]
     pub fn count_method(&self, method: usize) {
         let known = if method < self.registry.methods.len() { method } else { METHODS };
         bump(&self.block().methods[known], 1);
-    }
-
-    /// Sets this writer's share of a gauge.
-    #[inline]
-    pub fn set(&self, gauge: Gauge, value: u64) {
-        self.block().gauges[gauge as usize].store(value, Relaxed);
     }
 
     /// Notes that something took so many microseconds.
@@ -185,9 +160,6 @@ impl Drop for Recorder {
     /// What was counted stays; the block can be taken again, by a worker that was restarted.
     fn drop(&mut self) {
         let block = self.block();
-        for gauge in &block.gauges {
-            gauge.store(0, Relaxed);
-        }
         block.taken.store(false, Release);
     }
 }

@@ -32,12 +32,12 @@ proptest! {
         let registry = Registry::new(1, &[]);
         let recorder = registry.recorder(0).unwrap();
         for value in &values {
-            recorder.observe(Histogram::Turn, *value);
+            recorder.observe(Histogram::Answer, *value);
         }
         values.sort_unstable();
         let rank = ((values.len() as f64 * part).ceil() as usize).clamp(1, values.len());
         let exact = values[rank - 1];
-        let read = registry.histogram(Histogram::Turn).quantile(part).unwrap();
+        let read = registry.histogram(Histogram::Answer).quantile(part).unwrap();
         prop_assert_eq!(read, upper(bucket(exact)));
     }
 }
@@ -47,17 +47,13 @@ fn writers_are_summed() {
     let registry = Registry::new(3, &["A", "B"]);
     let recorders: Vec<Recorder> = (0..3).map(|i| registry.recorder(i).unwrap()).collect();
     for (i, recorder) in (1u64..).zip(&recorders) {
-        recorder.add(Counter::ReceivedUdp, i);
-        recorder.add(Counter::ReceivedUdp, i);
-        recorder.set_total(Counter::SentUdp, 10 * i);
-        recorder.set(Gauge::Calls, 100 * i);
+        recorder.add(Counter::ForwardedRequests, i);
+        recorder.add(Counter::ForwardedRequests, i);
         recorder.observe(Histogram::Answer, 1000 * i);
         recorder.count_method(1);
         recorder.count_method(2);
     }
-    assert_eq!(registry.total(Counter::ReceivedUdp), 12);
-    assert_eq!(registry.total(Counter::SentUdp), 60);
-    assert_eq!(registry.gauge(Gauge::Calls), 600);
+    assert_eq!(registry.total(Counter::ForwardedRequests), 12);
     let answers = registry.histogram(Histogram::Answer);
     assert_eq!((answers.count(), answers.sum_micros()), (3, 6000));
     let mut text = String::new();
@@ -73,12 +69,10 @@ fn a_block_has_one_writer_at_a_time() {
     let first = registry.recorder(0).unwrap();
     assert!(registry.recorder(0).is_none());
     assert!(registry.recorder(1).is_none());
-    first.add(Counter::Wakeups, 5);
-    first.set(Gauge::Calls, 5);
+    first.add(Counter::CallsDiverted, 5);
     drop(first);
     assert!(registry.recorder(0).is_some());
-    assert_eq!(registry.total(Counter::Wakeups), 5, "what was counted stays");
-    assert_eq!(registry.gauge(Gauge::Calls), 0, "what was there is gone");
+    assert_eq!(registry.total(Counter::CallsDiverted), 5, "what was counted stays");
 }
 
 #[test]
@@ -104,19 +98,19 @@ fn histograms_are_cumulative_and_in_seconds() {
     let registry = Registry::new(1, &[]);
     let recorder = registry.recorder(0).unwrap();
     for micros in [1, 16, 17, 1024, 2_000_000, 1 << 30] {
-        recorder.observe(Histogram::Turn, micros);
+        recorder.observe(Histogram::Answer, micros);
     }
     let mut text = String::new();
     registry.render(&mut text);
-    let bucket = |le: &str| value_of(&text, &format!("strowger_turn_seconds_bucket{{le=\"{le}\"}}"));
+    let bucket = |le: &str| value_of(&text, &format!("strowger_answer_seconds_bucket{{le=\"{le}\"}}"));
     assert_eq!(bucket("0.000016"), 2.0);
     assert_eq!(bucket("0.000032"), 3.0);
     assert_eq!(bucket("0.001024"), 4.0);
     assert_eq!(bucket("2.097152"), 5.0);
     assert_eq!(bucket("67.108864"), 5.0);
     assert_eq!(bucket("+Inf"), 6.0);
-    assert_eq!(value_of(&text, "strowger_turn_seconds_count"), 6.0);
-    assert!((value_of(&text, "strowger_turn_seconds_sum") - 1_075.742_882).abs() < 1e-6);
+    assert_eq!(value_of(&text, "strowger_answer_seconds_count"), 6.0);
+    assert!((value_of(&text, "strowger_answer_seconds_sum") - 1_075.742_882).abs() < 1e-6);
 }
 
 #[test]
@@ -146,7 +140,7 @@ fn the_text_is_well_formed() {
             assert!(samples.insert(sample.to_owned()), "{sample} twice");
         }
     }
-    assert!(families.len() > 30, "{}", families.len());
+    assert!(families.len() > 10, "{}", families.len());
 }
 
 #[test]

@@ -1,0 +1,368 @@
+//! The control side of a running server: what the admin API and signals reach.
+
+use crate::build::{self, METHODS};
+use control::admin::{Admin, Binding, Call, Listing, Page, State, Status, StoreStatus};
+use control::config::{Config, ConfigError, HostPort, Loaded, Overrides, ReloadReport, plan_reload};
+use control::log::LogHandle;
+use control::metrics::{Kind, Registry, Text};
+use sip_auth::Secret;
+use sip_node::{Notice, Report};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use store::{Cursor, Health, SharedLocation};
+use wire::{Time, Transport};
+use worker_runtime::{RuntimeHandle, monotonic_now};
+
+/// How long a worker may take to report. It answers between two batches, so this is never reached
+/// unless it hangs.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Addresses-of-record looked at in one portion of a listing.
+const PORTION: usize = 1_000;
+
+/// Everything about the running server that the control side needs.
+pub struct Running {
+    pub loaded: Loaded,
+    pub overrides: Overrides,
+    pub handle: RuntimeHandle<Notice>,
+    pub location: Arc<SharedLocation>,
+    pub registry: Arc<Registry>,
+    pub listeners: Vec<(Transport, SocketAddr, Option<HostPort>)>,
+    pub secret: Secret,
+    pub workers: usize,
+    pub log: LogHandle,
+}
+
+/// The control side.
+pub struct Control {
+    running: Running,
+    config: Mutex<Arc<Config>>,
+    state: AtomicU8,
+    started: Time,
+    reloads: Mutex<(u64, u64)>,
+}
+
+const STATES: [State; 3] = [State::Starting, State::Ready, State::Draining];
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Control {
+    pub fn new(running: Running) -> Control {
+        let config = Mutex::new(Arc::new(running.loaded.config.clone()));
+        Control {
+            running,
+            config,
+            state: AtomicU8::new(0),
+            started: monotonic_now(),
+            reloads: Mutex::default(),
+        }
+    }
+
+    /// The configuration in force.
+    pub fn config(&self) -> Arc<Config> {
+        Arc::clone(&lock(&self.config))
+    }
+
+    /// The server answers from now on.
+    pub fn ready(&self) {
+        // A drain that was asked for already stays.
+        let _ = self.state.compare_exchange(0, 1, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// The listeners as people write them.
+    pub fn listeners(&self) -> Vec<String> {
+        self.running.listeners.iter().map(|(t, a, _)| format!("{t}:{a}")).collect()
+    }
+
+    /// No new calls or registrations from now on.
+    pub fn begin_drain(&self) {
+        self.state.store(2, Ordering::Relaxed);
+        self.post_all(|| Notice::Drain);
+    }
+
+    /// Forwarded requests without a final answer.
+    pub fn pending(&self) -> usize {
+        self.reports().iter().map(|r| r.pending).sum()
+    }
+
+    /// Reloads on a signal.
+    pub fn reload_and_log(&self) {
+        match self.reload() {
+            Ok(report) => {
+                for warning in &report.warnings {
+                    tracing::warn!("{warning}");
+                }
+                tracing::info!(changed = ?report.changed, "configuration reloaded");
+            }
+            Err(errors) => {
+                for error in &errors {
+                    tracing::error!("{error}");
+                }
+                tracing::error!("configuration not reloaded: nothing was changed");
+            }
+        }
+    }
+
+    fn state(&self) -> State {
+        let at = usize::from(self.state.load(Ordering::Relaxed));
+        STATES.get(at).copied().unwrap_or(State::Ready)
+    }
+
+    fn post_all(&self, notice: impl Fn() -> Notice) -> usize {
+        (0..self.running.handle.workers()).filter(|&w| self.running.handle.post(w, notice()).is_ok()).count()
+    }
+
+    /// What every worker is doing.
+    fn reports(&self) -> Vec<Report> {
+        let workers = self.running.handle.workers();
+        let (send, receive) = sync_channel(usize::from(workers));
+        for worker in 0..workers {
+            let send = send.clone();
+            let show = Box::new(move |report| {
+                let _ = send.try_send((worker, report));
+            });
+            if self.running.handle.post(worker, Notice::Report(show)).is_err() {
+                tracing::warn!(worker, "cannot ask the worker what it does: its queue is full");
+            }
+        }
+        drop(send);
+        let mut all: Vec<(u16, Report)> =
+            std::iter::from_fn(|| receive.recv_timeout(PATIENCE).ok()).take(usize::from(workers)).collect();
+        all.sort_by_key(|(worker, _)| *worker);
+        all.into_iter().map(|(_, report)| report).collect()
+    }
+
+    fn alarms(&self) -> Vec<String> {
+        let mut alarms = Vec::new();
+        if let Health::Failing { error, .. } = self.running.location.health() {
+            alarms.push(format!("the store cannot be written: {error}"));
+        }
+        let (live, workers) = (self.running.handle.live_workers(), self.running.workers);
+        if live < workers {
+            alarms.push(format!("{} of {workers} workers have failed", workers - live));
+        }
+        if !self.config().auth.enabled {
+            alarms.push("authentication is off".into());
+        }
+        alarms
+    }
+
+    fn store_status(&self) -> StoreStatus {
+        let location = &self.running.location;
+        let (healthy, detail) = match location.health() {
+            Health::Good => (true, "sqlite".to_owned()),
+            Health::Failing { error, .. } => (false, format!("sqlite: {error}")),
+        };
+        StoreStatus { healthy, pending: location.pending() as u64, detail }
+    }
+
+    fn try_reload(&self) -> Result<ReloadReport, Vec<ConfigError>> {
+        let running = &self.running;
+        let new = Config::load(running.loaded.file.as_deref(), &running.overrides, METHODS)?;
+        // Held to the end, so that of two reloads at once one comes wholly after the other.
+        let mut config = lock(&self.config);
+        let report = plan_reload(&config, &new)?;
+        let settings = build::settings(
+            &new.config,
+            &running.listeners,
+            new.config.admin.listen,
+            &running.secret,
+            running.workers,
+        );
+        let settings = Arc::new(settings);
+        let told = self.post_all(|| Notice::Settings(Arc::clone(&settings)));
+        if told < usize::from(running.handle.workers()) {
+            let message =
+                format!("only {told} of {} workers took the new settings", running.handle.workers());
+            let mend = "reload again; until then they differ".to_owned();
+            return Err(vec![ConfigError { file: "reload".into(), line: 0, column: 0, message, mend }]);
+        }
+        running.log.set_level(new.config.log.level);
+        *config = Arc::new(new.config);
+        Ok(report)
+    }
+}
+
+impl Admin for Control {
+    fn status(&self) -> Status {
+        let config = self.config();
+        let counts = self.running.handle.counts();
+        let reports = self.reports();
+        let (aors, bindings, _) = self.running.location.size();
+        let sum = |f: fn(&Report) -> usize| reports.iter().map(f).sum::<usize>() as u64;
+        Status {
+            state: self.state(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            pid: std::process::id(),
+            uptime_s: monotonic_now().since(self.started).as_secs(),
+            workers: self.running.workers,
+            steering: steering(self.running.workers).into(),
+            config_file: self.running.loaded.file.as_ref().map(|f| f.display().to_string()),
+            domains: config.domains.clone(),
+            listeners: self.listeners(),
+            auth: config.auth.enabled,
+            registered: aors as u64,
+            bindings: bindings as u64,
+            calls: sum(|r| r.calls.len()),
+            server_transactions: sum(|r| r.transactions.server),
+            client_transactions: sum(|r| r.transactions.client),
+            connections: counts.tcp_open,
+            messages_received: counts.udp_in + counts.tcp_messages_in,
+            messages_sent: counts.udp_out + counts.tcp_messages_out,
+            store: self.store_status(),
+            alarms: self.alarms(),
+        }
+    }
+
+    fn bindings(&self, aor: Option<&str>, page: &Page) -> Listing<Binding> {
+        let now = monotonic_now();
+        let mut items = Vec::new();
+        if let Some(aor) = aor {
+            self.running.location.lookup(aor.as_bytes(), now, |b| {
+                items.push(show_binding(aor.as_bytes(), &b, now));
+            });
+            return Listing { items, next: None };
+        }
+        let Some(mut cursor) = page.after.as_deref().map_or(Some(Cursor::default()), parse_cursor) else {
+            return Listing { items, next: None };
+        };
+        loop {
+            let portion = PORTION.min(page.limit.max(1));
+            let next = self.running.location.list(cursor, portion, now, |aor, b| {
+                items.push(show_binding(aor, &b, now));
+            });
+            match next {
+                None => return Listing { items, next: None },
+                Some(next) if items.len() >= page.limit => {
+                    return Listing { items, next: Some(format!("{}.{}", next.stripe, next.from)) };
+                }
+                Some(next) => cursor = next,
+            }
+        }
+    }
+
+    fn calls(&self, page: &Page) -> Listing<Call> {
+        let after: usize = page.after.as_deref().and_then(|a| a.parse().ok()).unwrap_or(0);
+        let all = self.reports().into_iter().zip(0u16..).flat_map(|(report, worker)| {
+            report.calls.into_iter().map(move |call| Call {
+                call_id: call.call_id,
+                from: call.from,
+                to: call.to,
+                state: if call.answered { "answered" } else { "ringing" }.into(),
+                age_s: call.seconds,
+                worker,
+            })
+        });
+        let mut items: Vec<Call> = all.skip(after).take(page.limit + 1).collect();
+        let more = items.len() > page.limit;
+        items.truncate(page.limit);
+        Listing { next: more.then(|| (after + items.len()).to_string()), items }
+    }
+
+    fn reload(&self) -> Result<ReloadReport, Vec<ConfigError>> {
+        let result = self.try_reload();
+        let mut reloads = lock(&self.reloads);
+        match &result {
+            Ok(_) => reloads.0 += 1,
+            Err(_) => reloads.1 += 1,
+        }
+        result
+    }
+
+    fn drain(&self) {
+        self.begin_drain();
+    }
+
+    fn metrics(&self, out: &mut String) {
+        self.running.registry.render(out);
+        let status = self.status();
+        let mut text = Text::new(out);
+        gauges(&status, &mut text);
+        transactions(&self.reports(), &mut text);
+        for (name, value) in self.running.handle.counts().each() {
+            // All but one only grow.
+            let (name, kind) = match name {
+                "tcp_open" => ("strowger_connections".to_owned(), Kind::Gauge),
+                other => (format!("strowger_{other}_total"), Kind::Counter),
+            };
+            text.family(&name, "See the runtime's counters in the documentation.", kind);
+            text.sample(&name, &[], value);
+        }
+        let (done, refused) = *lock(&self.reloads);
+        text.family("strowger_reloads_total", "Configuration reloads, by result.", Kind::Counter);
+        text.sample("strowger_reloads_total", &[("result", "done")], done);
+        text.sample("strowger_reloads_total", &[("result", "refused")], refused);
+    }
+}
+
+fn gauges(status: &Status, text: &mut Text<'_>) {
+    let rows: [(&str, &str, u64); 7] = [
+        ("strowger_up", "1 while the server takes new calls.", u64::from(status.state == State::Ready)),
+        ("strowger_registered_users", "Addresses-of-record with a binding.", status.registered),
+        ("strowger_bindings", "Bindings.", status.bindings),
+        ("strowger_calls", "Calls being set up or under way.", status.calls),
+        ("strowger_store_pending", "Changes not yet written to the store.", status.store.pending),
+        ("strowger_store_healthy", "1 while the store can be written.", u64::from(status.store.healthy)),
+        ("strowger_workers", "Worker threads.", status.workers as u64),
+    ];
+    for (name, help, value) in rows {
+        text.family(name, help, Kind::Gauge);
+        text.sample(name, &[], value);
+    }
+}
+
+fn transactions(reports: &[Report], text: &mut Text<'_>) {
+    type Pick = fn(&sip_transaction::Counts) -> u64;
+    let sum = |pick: Pick| reports.iter().map(|r| pick(&r.transactions)).sum::<u64>();
+    text.family("strowger_transactions", "Transactions alive.", Kind::Gauge);
+    text.sample("strowger_transactions", &[("side", "server")], sum(|c| c.server as u64));
+    text.sample("strowger_transactions", &[("side", "client")], sum(|c| c.client as u64));
+    let rows: [(&str, &str, Pick); 10] = [
+        ("server_transactions", "Server transactions begun.", |c| c.servers_created),
+        ("client_transactions", "Client transactions begun.", |c| c.clients_created),
+        ("transactions_refused", "Transactions refused because of the limit.", |c| c.refused),
+        ("requests_absorbed", "Retransmitted requests received.", |c| c.requests_absorbed),
+        ("responses_absorbed", "Retransmitted responses received.", |c| c.responses_absorbed),
+        ("requests_resent", "Requests sent again.", |c| c.requests_resent),
+        ("responses_resent", "Responses sent again.", |c| c.responses_resent),
+        ("client_timeouts", "Client transactions without a final response.", |c| c.client_timeouts),
+        ("ack_timeouts", "Failures that were not acknowledged.", |c| c.ack_timeouts),
+        ("undeliverable", "Messages that the transport could not deliver.", |c| c.undeliverable),
+    ];
+    for (name, help, pick) in rows {
+        let name = format!("strowger_{name}_total");
+        text.family(&name, help, Kind::Counter);
+        text.sample(&name, &[], sum(pick));
+    }
+}
+
+const fn steering(workers: usize) -> &'static str {
+    match workers {
+        1 => "single: one worker, nothing to steer",
+        _ => "ring: a message makes at most one hop to the worker that its Call-ID names",
+    }
+}
+
+fn parse_cursor(text: &str) -> Option<Cursor> {
+    let (stripe, from) = text.split_once('.')?;
+    Some(Cursor { stripe: stripe.parse().ok()?, from: from.parse().ok()? })
+}
+
+fn show_binding(aor: &[u8], b: &sip_registrar::BindingView<'_>, now: Time) -> Binding {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let some = |bytes: &[u8]| (!bytes.is_empty()).then(|| text(bytes));
+    Binding {
+        aor: text(aor),
+        contact: text(b.contact),
+        q: f32::from(b.q) / 1000.0,
+        expires_s: b.expires.since(now).as_secs(),
+        received: format!("{}:{}", b.flow.transport, b.flow.remote),
+        path: some(b.path),
+        instance: some(b.instance),
+        user_agent: some(b.user_agent),
+    }
+}

@@ -1,0 +1,27 @@
+//! `strowger check`: a configuration and its consequences, without starting.
+
+use crate::build::METHODS;
+use control::config::{Config, Overrides};
+use std::path::Path;
+use std::process::ExitCode;
+
+pub fn run(file: &Path) -> ExitCode {
+    match Config::load(Some(file), &Overrides::default(), METHODS) {
+        Ok(loaded) => {
+            for warning in &loaded.warnings {
+                eprintln!("warning: {warning}");
+            }
+            println!("# {} is good; this is what it means", file.display());
+            print!("{}", loaded.config.render_effective());
+            ExitCode::SUCCESS
+        }
+        Err(errors) => {
+            for error in &errors {
+                eprintln!("{error}");
+            }
+            let count = errors.len();
+            eprintln!("{count} {} in {}", if count == 1 { "error" } else { "errors" }, file.display());
+            ExitCode::FAILURE
+        }
+    }
+}

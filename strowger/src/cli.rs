@@ -1,0 +1,213 @@
+//! The command line.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+/// A SIP server suite: proxy, registrar and redirect server.
+#[derive(Parser)]
+#[command(name = "strowger", version, propagate_version = true, max_term_width = 100)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Subcommand)]
+pub enum Command {
+    /// Run the proxy, registrar and redirect server
+    #[command(after_help = SERVE_EXAMPLES)]
+    Serve(ServeArgs),
+    /// Add, list, remove, import and export subscribers
+    User {
+        #[command(subcommand)]
+        command: UserCommand,
+    },
+    /// Ask or tell a running server
+    #[command(after_help = CTL_EXAMPLES)]
+    Ctl(CtlArgs),
+    /// Check a configuration file without starting anything
+    #[command(after_help = "Example:\n  strowger check /etc/strowger.toml")]
+    Check {
+        /// The file
+        file: PathBuf,
+    },
+    /// Session-aware load balancer (not in this version)
+    Balance {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
+        rest: Vec<String>,
+    },
+    /// Load generator (not in this version)
+    Load {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
+        rest: Vec<String>,
+    },
+    /// Experiments (not in this version)
+    Lab {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
+        rest: Vec<String>,
+    },
+    /// Kernel and network settings for SIP (not in this version)
+    Tune {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
+        rest: Vec<String>,
+    },
+}
+
+const SERVE_EXAMPLES: &str = "Examples:
+  strowger serve
+      UDP and TCP on port 5060 of every address, subscribers in ./data, digest required
+  strowger serve --domain example.com --listen udp:192.0.2.1:5060 --listen tcp:192.0.2.1:5060
+  strowger serve --config /etc/strowger.toml --workers 4
+  strowger serve --listen udp:127.0.0.1:5070 --auth off      for a test bench only
+
+SIGTERM or Ctrl-C drains and stops, a second one stops at once; SIGHUP reloads the file.";
+
+/// Options of `serve`; they override the file.
+#[derive(Args)]
+pub struct ServeArgs {
+    /// Configuration file
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Where to listen: udp:ADDR:PORT or tcp:ADDR:PORT; may be repeated
+    #[arg(long, value_name = "TRANSPORT:ADDR:PORT")]
+    pub listen: Vec<String>,
+    /// A domain this server is responsible for; may be repeated
+    #[arg(long, value_name = "NAME")]
+    pub domain: Vec<String>,
+    /// Where the database and the server's secret are kept
+    #[arg(long, value_name = "DIR")]
+    pub data_dir: Option<PathBuf>,
+    /// Worker threads; 0 means one for each core
+    #[arg(long, value_name = "N")]
+    pub workers: Option<usize>,
+    /// Where the admin API listens, or `off`
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub admin: Option<String>,
+    /// Whether local users must prove who they are
+    #[arg(long, value_name = "on|off")]
+    pub auth: Option<Switch>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Switch {
+    On,
+    Off,
+}
+
+#[derive(Subcommand)]
+pub enum UserCommand {
+    /// Add a subscriber, or change the password of one
+    #[command(
+        after_help = "Example:\n  strowger user add alice@example.com --password secret --data-dir data"
+    )]
+    Add {
+        /// USER@DOMAIN
+        name: String,
+        /// The password; without it, it is read from standard input
+        #[arg(long, value_name = "P")]
+        password: Option<String>,
+        #[command(flatten)]
+        data: DataDir,
+    },
+    /// List subscribers
+    List {
+        /// Only those of this domain
+        #[arg(long)]
+        domain: Option<String>,
+        #[command(flatten)]
+        data: DataDir,
+        #[command(flatten)]
+        output: OutputArg,
+    },
+    /// Remove a subscriber and its bindings
+    Remove {
+        /// USER@DOMAIN
+        name: String,
+        #[command(flatten)]
+        data: DataDir,
+    },
+    /// Import subscribers from a CSV file
+    #[command(after_help = IMPORT_HELP)]
+    Import {
+        /// The file
+        file: PathBuf,
+        /// The domain of lines that name none
+        #[arg(long)]
+        domain: Option<String>,
+        /// Import the good lines even if there are bad ones
+        #[arg(long)]
+        skip_bad_lines: bool,
+        #[command(flatten)]
+        data: DataDir,
+    },
+    /// Write all subscribers as CSV to standard output
+    Export {
+        #[command(flatten)]
+        data: DataDir,
+    },
+}
+
+const IMPORT_HELP: &str = "The first line names the columns: username,domain,password or \
+username,domain,ha1. A dump of a
+Kamailio or OpenSIPS subscriber table works as it is. All lines are imported or none.
+
+Example:
+  strowger user import users.csv --data-dir data";
+
+#[derive(Args)]
+pub struct DataDir {
+    /// The server's data directory
+    #[arg(long, value_name = "DIR", default_value = "data")]
+    pub data_dir: PathBuf,
+}
+
+#[derive(Args)]
+pub struct OutputArg {
+    /// Form of the answer
+    #[arg(long, value_enum, default_value = "table")]
+    pub output: Output,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    Table,
+    Json,
+}
+
+const CTL_EXAMPLES: &str = "Examples:
+  strowger ctl status
+  strowger ctl bindings --aor alice@example.com --output json
+  strowger ctl reload --admin 127.0.0.1:8080";
+
+/// `ctl`.
+#[derive(Args)]
+pub struct CtlArgs {
+    #[command(subcommand)]
+    pub command: CtlCommand,
+    /// Where the server's admin API listens
+    #[arg(long, global = true, value_name = "ADDR:PORT", default_value = "127.0.0.1:8080")]
+    pub admin: String,
+    /// File with the bearer token, if the server wants one
+    #[arg(long, global = true, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+    /// Form of the answer
+    #[arg(long, global = true, value_enum, default_value = "table")]
+    pub output: Output,
+}
+
+#[derive(Subcommand)]
+pub enum CtlCommand {
+    /// The state of the server
+    Status,
+    /// Who is registered where
+    Bindings {
+        /// Only this address-of-record
+        #[arg(long, value_name = "USER@DOMAIN")]
+        aor: Option<String>,
+    },
+    /// Calls being set up or under way
+    Calls,
+    /// Read the configuration file again: all of it comes into force, or nothing
+    Reload,
+    /// Take no new calls or registrations, finish what is under way
+    Drain,
+}

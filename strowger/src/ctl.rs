@@ -1,0 +1,38 @@
+//! `strowger ctl`: ask or tell a running server.
+
+use crate::cli::{CtlArgs, CtlCommand, Output};
+use crate::fail;
+use control::client::{Client, ClientError, Command, run as ask};
+use std::io;
+use std::process::ExitCode;
+
+pub fn run(args: &CtlArgs) -> ExitCode {
+    let token = match args.token_file.as_deref().map(std::fs::read_to_string).transpose() {
+        Ok(token) => token,
+        Err(error) => return fail(&format!("cannot read the token file: {error}")),
+    };
+    let token = token.as_deref().and_then(|t| t.lines().next());
+    let command = match &args.command {
+        CtlCommand::Status => Command::Status,
+        CtlCommand::Bindings { aor } => Command::Bindings { aor: aor.clone() },
+        CtlCommand::Calls => Command::Calls,
+        CtlCommand::Reload => Command::Reload,
+        CtlCommand::Drain => Command::Drain,
+    };
+    let output = output(args.output);
+    let result =
+        Client::new(&args.admin, token).and_then(|c| ask(&c, &command, output, &mut io::stdout().lock()));
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        // `strowger ctl bindings | head` is no failure.
+        Err(ClientError::Output(e)) if e.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(error) => fail(&error),
+    }
+}
+
+fn output(output: Output) -> control::client::Output {
+    match output {
+        Output::Table => control::client::Output::Table,
+        Output::Json => control::client::Output::Json,
+    }
+}

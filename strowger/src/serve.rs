@@ -1,0 +1,355 @@
+//! `strowger serve`: everything put together, from the configuration to the last goodbye.
+
+use crate::admin::{Control, Running};
+use crate::build::{self, METHODS};
+use crate::cli::{ServeArgs, Switch};
+use crate::signals::{self, Wish};
+use crate::world::{self, Ask, SharedLedger, World};
+use crate::{fail, interfaces};
+use control::config::{self as c, Config, ConfigError, Loaded, Overrides};
+use control::metrics::Registry;
+use control::systemd::Notifier;
+use resolver::{Resolver, ResolverConfig};
+use sip_auth::Secret;
+use sip_node::{Keys, Node, NodeConfig, Notice};
+use std::error::Error;
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use store::{Clock, OnFailure, Store, StoreOptions, load_or_create_secret};
+use wire::Transport;
+use worker_runtime::{Bound, Listener, Runtime, RuntimeConfig, RuntimeHandle, StreamLimits, monotonic_now};
+
+/// Anything that keeps the server from starting; its text says what to do.
+type Failure = Box<dyn Error + Send + Sync>;
+
+/// Longest wait for requests under way after the first SIGTERM: timers B and F are 32 seconds.
+const DRAIN_MAX: Duration = Duration::from_secs(40);
+
+pub fn run(args: &ServeArgs) -> ExitCode {
+    let overrides = overrides(args);
+    let loaded = match Config::load(args.config.as_deref(), &overrides, METHODS) {
+        Ok(loaded) => loaded,
+        Err(errors) => return config_errors(&errors),
+    };
+    match serve(loaded, overrides) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(&error),
+    }
+}
+
+fn overrides(args: &ServeArgs) -> Overrides {
+    Overrides {
+        listen: args.listen.clone(),
+        domains: args.domain.clone(),
+        data_dir: args.data_dir.clone(),
+        workers: args.workers,
+        admin: args.admin.clone(),
+        auth: args.auth.map(|s| s == Switch::On),
+    }
+}
+
+fn config_errors(errors: &[ConfigError]) -> ExitCode {
+    for error in errors {
+        eprintln!("{error}");
+    }
+    ExitCode::FAILURE
+}
+
+fn serve(loaded: Loaded, overrides: Overrides) -> Result<(), Failure> {
+    let signals = signals::listen()?;
+    let log = control::log::init(loaded.config.log.level, loaded.config.log.format)?;
+    for warning in &loaded.warnings {
+        tracing::warn!("{warning}");
+    }
+    let config = &loaded.config;
+    raise_descriptor_limit(config);
+    if !config.auth.enabled {
+        tracing::warn!("authentication is off: anybody who claims to be a user of ours is believed");
+    }
+    let workers = match config.workers {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        n => n,
+    };
+    let listeners = interfaces::expand(&config.listen)?;
+    let bound = Bound::new(runtime_config(config, &listeners), workers)?;
+    let listeners = actual(&bound, &listeners);
+    let clock = Clock::new(monotonic_now, wall_micros);
+    let store = open_store(config, &listeners, clock)?;
+    let secret_bytes = load_or_create_secret(&config.data_dir)?;
+    let parts = Parts::new(&loaded, workers, listeners, secret_bytes, &store);
+    let (handle, runtime, resolver_slot) = start_workers(&parts, bound, workers)?;
+    let resolver = start_resolver(config, &handle)?;
+    let _ = resolver_slot.set(resolver);
+    let control = Arc::new(Control::new(Running {
+        loaded,
+        overrides,
+        handle: handle.clone(),
+        location: store.location(),
+        registry: Arc::clone(&parts.registry),
+        listeners: parts.listeners.clone(),
+        secret: parts.secret,
+        workers,
+        log,
+    }));
+    let admin = control::admin::Server::start(&control.config().admin, control.clone())?;
+    if let Some(admin) = &admin {
+        tracing::info!(address = %admin.address(), "admin API");
+    }
+    control.ready();
+    let notifier = Notifier::from_env();
+    announce(&control, &notifier, workers);
+    wait(&signals, &control, &notifier, &handle);
+    drop(admin);
+    handle.shutdown();
+    let ended = runtime.join();
+    store.close()?;
+    tracing::info!("stopped");
+    ended.map_err(|panics| format!("{} of the workers failed; see the log", panics.len()).into())
+}
+
+/// What workers and control side are made from.
+struct Parts {
+    settings: Arc<sip_node::Settings>,
+    listeners: Vec<(Transport, SocketAddr, Option<c::HostPort>)>,
+    secret: Secret,
+    keys: Keys,
+    seed: [u64; 2],
+    ledger: Arc<SharedLedger>,
+    registry: Arc<Registry>,
+    location: Arc<store::SharedLocation>,
+    credentials: Arc<store::CredentialCache>,
+    node: (sip_transaction::Timers, sip_transaction::Limits, usize),
+}
+
+impl Parts {
+    fn new(
+        loaded: &Loaded,
+        workers: usize,
+        listeners: Vec<(Transport, SocketAddr, Option<c::HostPort>)>,
+        secret_bytes: [u8; 32],
+        store: &Store,
+    ) -> Parts {
+        let config = &loaded.config;
+        // One secret on disk, one key for each use.
+        let key = |label: &str| derive(&secret_bytes, label);
+        let epoch = (wall_micros() / 1_000_000) as u16;
+        let secret = Secret { key: key("nonce"), epoch };
+        let settings = build::settings(config, &listeners, config.admin.listen, &secret, workers);
+        // Transaction ids must not be the same after a restart.
+        let run = derive(&secret_bytes, &format!("seed {} {:?}", wall_micros(), monotonic_now()));
+        let (low, high) = run.split_at(8);
+        let word = |b: &[u8]| b.iter().fold(0u64, |n, b| n << 8 | u64::from(*b));
+        let limit = config.limits.transactions.div_ceil(workers);
+        Parts {
+            settings: Arc::new(settings),
+            listeners,
+            secret,
+            keys: Keys { dialog: key("dialog"), hash: key("hash") },
+            seed: [word(low), word(high)],
+            ledger: Arc::new(SharedLedger::new(config.auth.nonce_lifetime)),
+            registry: Registry::new(workers, METHODS),
+            location: store.location(),
+            credentials: store.credentials(),
+            node: (
+                sip_transaction::Timers {
+                    t1: config.timers.t1,
+                    t2: config.timers.t2,
+                    t4: config.timers.t4,
+                    ..sip_transaction::Timers::default()
+                },
+                sip_transaction::Limits { server: limit, client: limit },
+                config.dns.cache,
+            ),
+        }
+    }
+
+    fn node(&self, worker: u16, ask: Ask) -> Result<Node<World>, Failure> {
+        let recorder =
+            self.registry.recorder(usize::from(worker)).ok_or("no block for the worker's counters")?;
+        let world = World {
+            worker,
+            location: Arc::clone(&self.location),
+            credentials: Arc::clone(&self.credentials),
+            ledger: Arc::clone(&self.ledger),
+            ask,
+            recorder,
+        };
+        let (timers, transactions, dns_cache) = self.node;
+        let seed = [self.seed[0] ^ u64::from(worker).wrapping_mul(0x9e37_79b9_7f4a_7c15), self.seed[1]];
+        let config = NodeConfig { worker, timers, transactions, dns_cache, keys: self.keys.clone(), seed };
+        Ok(Node::new(config, Arc::clone(&self.settings), world))
+    }
+}
+
+/// A key for one use, from the server's secret.
+fn derive(secret: &[u8; 32], label: &str) -> [u8; 16] {
+    let input = [b"strowger ", label.as_bytes()].concat();
+    let sip_auth::Ha1::Sha256(hash) =
+        sip_auth::ha1(sip_auth::Algorithm::Sha256, &hex(secret), &input, b"key derivation")
+    else {
+        return [0; 16];
+    };
+    core::array::from_fn(|i| hash[i])
+}
+
+fn hex(bytes: &[u8]) -> Vec<u8> {
+    bytes.iter().flat_map(|b| format!("{b:02x}").into_bytes()).collect()
+}
+
+#[allow(clippy::disallowed_methods, reason = "the program's wall clock, for the store and for keys")]
+fn wall_micros() -> i64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |d| i64::try_from(d.as_micros()).unwrap_or(i64::MAX))
+}
+
+fn raise_descriptor_limit(config: &Config) {
+    match rlimit::increase_nofile_limit(u64::MAX) {
+        Ok(limit) if limit < config.limits.connections as u64 + 256 => tracing::info!(
+            limit,
+            connections = config.limits.connections,
+            "fewer descriptors than connections allowed: raise `ulimit -Hn` (LimitNOFILE=) to have them all"
+        ),
+        Ok(_) => {}
+        Err(error) => tracing::warn!(%error, "cannot raise the limit of open descriptors"),
+    }
+}
+
+fn runtime_config(config: &Config, listeners: &[c::Listener]) -> RuntimeConfig {
+    let l = &config.limits;
+    RuntimeConfig {
+        listeners: listeners
+            .iter()
+            .map(|l| Listener { transport: l.transport, address: l.address })
+            .collect(),
+        streams: StreamLimits {
+            max_connections: l.connections,
+            max_per_source: u32::try_from(l.connections_per_source).unwrap_or(u32::MAX),
+            message: l.tcp_head_timeout,
+            idle: l.tcp_idle_timeout,
+            ..StreamLimits::default()
+        },
+        // A worker that is gone takes its calls along; the others cannot serve in its place, because
+        // ownership is by hash. Better to end and be restarted, with all bindings on disk.
+        on_panic: Some(Arc::new(|_| {
+            tracing::error!("a worker failed: ending, so that the service manager can restart");
+            std::process::abort();
+        })),
+        ..RuntimeConfig::default()
+    }
+}
+
+/// The listeners as they are bound, with the names to advertise.
+fn actual(bound: &Bound, wanted: &[c::Listener]) -> Vec<(Transport, SocketAddr, Option<c::HostPort>)> {
+    let pairs = bound.listeners().iter().zip(wanted);
+    pairs.map(|(b, w)| (b.transport, b.address, w.advertise.clone())).collect()
+}
+
+fn open_store(
+    config: &Config,
+    listeners: &[(Transport, SocketAddr, Option<c::HostPort>)],
+    clock: Clock,
+) -> Result<Store, Failure> {
+    let mut options = StoreOptions::new(&config.data_dir, clock);
+    options.sockets = listeners.iter().map(|(t, a, _)| format!("{t}:{a}")).collect();
+    options.on_failure = match config.store.on_failure {
+        c::OnStoreFailure::Refuse => OnFailure::Refuse,
+        c::OnStoreFailure::Accept => OnFailure::Accept,
+    };
+    Ok(Store::open(options)?)
+}
+
+type Started = (RuntimeHandle<Notice>, Runtime<Notice>, Arc<OnceLock<Resolver>>);
+
+/// Starts the workers. The resolver needs their handle and they need the resolver: it is put into the
+/// slot afterwards, and a question asked before that goes unanswered until it is asked again.
+fn start_workers(parts: &Parts, bound: Bound, workers: usize) -> Result<Started, Failure> {
+    let slot: Arc<OnceLock<Resolver>> = Arc::new(OnceLock::new());
+    let sender: Arc<OnceLock<RuntimeHandle<Notice>>> = Arc::new(OnceLock::new());
+    let mut nodes = Vec::with_capacity(workers);
+    for worker in 0..workers {
+        let (slot, sender) = (Arc::clone(&slot), Arc::clone(&sender));
+        let ask: Ask = Arc::new(move |worker, question: sip_node::Question| {
+            let asked = resolver::Question {
+                worker,
+                id: 0,
+                kind: world::kind_of(question.kind),
+                name: question.name,
+            };
+            let refused = match slot.get() {
+                Some(resolver) => resolver.ask(asked).err(),
+                None => None,
+            };
+            if let (Some(answer), Some(handle)) = (refused, sender.get()) {
+                deliver(handle, answer);
+            }
+        });
+        nodes.push(parts.node(worker as u16, ask)?);
+    }
+    let runtime = bound.start(nodes)?;
+    let handle = runtime.handle();
+    let _ = sender.set(handle.clone());
+    Ok((handle, runtime, slot))
+}
+
+fn start_resolver(config: &Config, handle: &RuntimeHandle<Notice>) -> Result<Resolver, Failure> {
+    let handle = handle.clone();
+    let settings = ResolverConfig {
+        nameservers: config.dns.servers.clone(),
+        timeout: config.dns.timeout,
+        ..ResolverConfig::default()
+    };
+    Ok(Resolver::start(&settings, move |answer| deliver(&handle, answer))?)
+}
+
+fn deliver(handle: &RuntimeHandle<Notice>, answer: resolver::Answer) {
+    let resolver::Answer { question, outcome, ttl } = answer;
+    let kind = match question.kind {
+        resolver::Kind::Naptr => sip_proxy::locate::Kind::Naptr,
+        resolver::Kind::Srv => sip_proxy::locate::Kind::Srv,
+        resolver::Kind::A => sip_proxy::locate::Kind::A,
+        resolver::Kind::Aaaa => sip_proxy::locate::Kind::Aaaa,
+    };
+    let notice = Notice::Located { kind, name: question.name, answer: world::answer_of(outcome), ttl };
+    if handle.post(question.worker, notice).is_err() {
+        tracing::warn!(worker = question.worker, "a resolver's answer was lost: the worker's queue is full");
+    }
+}
+
+fn announce(control: &Control, notifier: &Notifier, workers: usize) {
+    let list: Vec<String> = control.listeners();
+    let status = format!("ready: {} with {workers} workers", list.join(", "));
+    notifier.ready(&status);
+    // Scripts wait for this line; it is not a log line, so that no log level hides it.
+    eprintln!("strowger {} {status}", env!("CARGO_PKG_VERSION"));
+}
+
+/// Waits for the end: a first stop drains, a second one, or nothing left to wait for, ends.
+fn wait(signals: &Receiver<Wish>, control: &Control, notifier: &Notifier, handle: &RuntimeHandle<Notice>) {
+    loop {
+        match signals.recv() {
+            Ok(Wish::Reload) => {
+                notifier.reloading(monotonic_now().as_micros());
+                control.reload_and_log();
+                notifier.ready("ready");
+            }
+            Ok(Wish::Stop) | Err(_) => break,
+        }
+    }
+    notifier.stopping("finishing requests under way");
+    tracing::info!("draining: no new calls or registrations; a second signal stops at once");
+    control.begin_drain();
+    handle.stop_accepting();
+    let began = monotonic_now();
+    while control.pending() > 0 && monotonic_now().since(began) < DRAIN_MAX {
+        match signals.recv_timeout(Duration::from_millis(50)) {
+            Ok(Wish::Stop) | Err(RecvTimeoutError::Disconnected) => {
+                tracing::warn!(pending = control.pending(), "stopping at once");
+                return;
+            }
+            Ok(Wish::Reload) | Err(RecvTimeoutError::Timeout) => {}
+        }
+    }
+}

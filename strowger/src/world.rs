@@ -1,0 +1,221 @@
+//! What all workers share, as one worker sees it: the services of a node over the shell.
+
+use crate::build::METHODS;
+use control::metrics::{self, Recorder};
+use sip_auth::{
+    Algorithm, Authenticator, Backoff, BackoffRules, Decision, Ha1, Ledger, Lookup, Name, NonceCounts,
+    shard_of,
+};
+use sip_message::Method;
+use sip_node::{Counter, Question, Services, Span, StoreDown};
+use sip_proxy::locate;
+use sip_registrar::{BindingView, Change, Reply, Table};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use store::{CredentialCache, SharedLocation};
+use wire::Time;
+
+/// Parts of the ledger, each behind a lock of its own.
+const SHARDS: usize = 256;
+/// Nonces remembered, and addresses and accounts with wrong answers.
+const NONCES: usize = 1 << 20;
+const FAILURES: usize = 1 << 18;
+
+/// Which nonce counts were used and who guessed wrong: shared, because the requests of one phone land
+/// on any worker.
+pub struct SharedLedger {
+    nonces: Vec<Mutex<NonceCounts>>,
+    backoff: Vec<Mutex<Backoff>>,
+}
+
+impl SharedLedger {
+    /// An empty ledger; nonces are good for `lifetime`.
+    pub fn new(lifetime: Duration) -> SharedLedger {
+        SharedLedger {
+            nonces: (0..SHARDS).map(|_| Mutex::new(NonceCounts::new(NONCES / SHARDS, lifetime))).collect(),
+            backoff: (0..SHARDS)
+                .map(|_| Mutex::new(Backoff::new(FAILURES / SHARDS, BackoffRules::default())))
+                .collect(),
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Ledger for &SharedLedger {
+    fn nonces<R>(&mut self, key: u64, use_it: impl FnOnce(&mut NonceCounts) -> R) -> R {
+        use_it(&mut lock(&self.nonces[shard_of(key, SHARDS)]))
+    }
+
+    fn backoff<R>(&mut self, key: u64, use_it: impl FnOnce(&mut Backoff) -> R) -> R {
+        use_it(&mut lock(&self.backoff[shard_of(key, SHARDS)]))
+    }
+}
+
+/// Sends questions to the resolver.
+pub type Ask = Arc<dyn Fn(u16, Question) + Send + Sync>;
+
+/// One worker's view of what is shared.
+pub struct World {
+    pub worker: u16,
+    pub location: Arc<SharedLocation>,
+    pub credentials: Arc<CredentialCache>,
+    pub ledger: Arc<SharedLedger>,
+    pub ask: Ask,
+    pub recorder: Recorder,
+}
+
+/// Where the secrets of a realm come from.
+struct Secrets<'a> {
+    world: &'a World,
+    realm: &'a [u8],
+    now: Time,
+}
+
+impl Lookup for Secrets<'_> {
+    fn ha1(&mut self, user: &Name, algorithm: Algorithm) -> Option<Ha1> {
+        let domain = user.domain().unwrap_or(self.realm);
+        self.world.credentials.get(user.user(), domain, |c| c.get(user.form(), algorithm)).flatten()
+    }
+
+    fn familiar(&mut self, user: &Name, source: IpAddr) -> bool {
+        let domain = user.domain().unwrap_or(self.realm);
+        let aor = [user.user(), b"@", &domain.to_ascii_lowercase()].concat();
+        let mut at_home = false;
+        self.world.location.lookup(&aor, self.now, |binding| {
+            at_home |= binding.flow.remote.ip().to_canonical() == source;
+        });
+        at_home
+    }
+}
+
+impl Services for World {
+    fn bindings(&self, aor: &[u8], now: Time, each: &mut dyn FnMut(&BindingView<'_>)) {
+        self.location.lookup(aor, now, |binding| each(&binding));
+    }
+
+    fn register(
+        &self,
+        aor: &[u8],
+        changes: bool,
+        work: &mut dyn FnMut(&mut Table, &mut Vec<Change>) -> Reply,
+    ) -> Result<Reply, StoreDown> {
+        if changes && !self.location.accepting() {
+            return Err(StoreDown { retry_after: 5 });
+        }
+        self.location.register(aor, |table, changes| work(table, changes)).ok_or(StoreDown { retry_after: 5 })
+    }
+
+    fn has_contact(&self, address: SocketAddr) -> bool {
+        self.location.has_contact_address(address)
+    }
+
+    fn is_user(&self, user: &[u8], domain: &[u8]) -> bool {
+        self.credentials.is_local_user(user, domain)
+    }
+
+    fn is_domain(&self, domain: &[u8]) -> bool {
+        self.credentials.is_local_domain(domain)
+    }
+
+    fn check(
+        &self,
+        authenticator: &Authenticator,
+        request: &sip_auth::Request<'_>,
+        values: &mut dyn Iterator<Item = &[u8]>,
+    ) -> Decision {
+        let mut secrets = Secrets { world: self, realm: request.realm, now: request.now };
+        authenticator.check(request, values, &mut secrets, &mut &*self.ledger)
+    }
+
+    fn ask(&self, question: Question) {
+        (self.ask)(self.worker, question);
+    }
+
+    fn count(&self, counter: Counter) {
+        self.recorder.add(metric(counter), 1);
+    }
+
+    fn count_method(&self, method: Method<'_>) {
+        let known = METHODS.iter().position(|m| m.as_bytes() == method.as_bytes());
+        self.recorder.count_method(known.unwrap_or(usize::MAX));
+    }
+
+    fn observe(&self, what: Span, micros: u64) {
+        let histogram = match what {
+            Span::CallSetup => metrics::Histogram::CallSetup,
+            Span::Answer => metrics::Histogram::Answer,
+        };
+        self.recorder.observe(histogram, micros);
+    }
+}
+
+/// The metric that a counter of the node is.
+const fn metric(counter: Counter) -> metrics::Counter {
+    match counter {
+        Counter::Responses => metrics::Counter::ResponsesReceived,
+        Counter::Garbage => metrics::Counter::DroppedGarbage,
+        Counter::Stray => metrics::Counter::DroppedStray,
+        Counter::Malformed => metrics::Counter::RefusedMalformed,
+        Counter::Overload => metrics::Counter::RefusedOverload,
+        Counter::Forbidden => metrics::Counter::RefusedPolicy,
+        Counter::Loops => metrics::Counter::RefusedLoop,
+        Counter::Challenged => metrics::Counter::AuthChallenged,
+        Counter::Authenticated => metrics::Counter::AuthPassed,
+        Counter::WrongCredentials => metrics::Counter::AuthFailed,
+        Counter::Throttled => metrics::Counter::AuthHeldOff,
+        Counter::Registered => metrics::Counter::RegistrationsAccepted,
+        Counter::RegisterRefused => metrics::Counter::RegistrationsRefused,
+        Counter::Forwarded => metrics::Counter::ForwardedRequests,
+        Counter::Relayed => metrics::Counter::ForwardedResponses,
+        Counter::CallsAnswered => metrics::Counter::CallsAnswered,
+        Counter::CallsFailed => metrics::Counter::CallsFailed,
+        Counter::Voicemail => metrics::Counter::CallsDiverted,
+        Counter::Lookups => metrics::Counter::DnsQuestions,
+    }
+}
+
+/// The resolver's answer in the core's words.
+pub fn answer_of(outcome: resolver::Outcome) -> locate::Answer {
+    use resolver::Outcome;
+    match outcome {
+        Outcome::Naptr(list) => locate::Answer::Naptr(
+            list.into_iter()
+                .map(|r| locate::Naptr {
+                    order: r.order,
+                    preference: r.preference,
+                    flags: r.flags,
+                    service: r.service,
+                    replacement: r.replacement,
+                })
+                .collect(),
+        ),
+        Outcome::Srv(list) => locate::Answer::Srv(
+            list.into_iter()
+                .map(|r| locate::Srv {
+                    priority: r.priority,
+                    weight: r.weight,
+                    port: r.port,
+                    target: r.target,
+                })
+                .collect(),
+        ),
+        Outcome::A(list) => locate::Answer::A(list),
+        Outcome::Aaaa(list) => locate::Answer::Aaaa(list),
+        Outcome::Nothing => locate::Answer::Nothing,
+        Outcome::Failed(_) => locate::Answer::Failed,
+    }
+}
+
+/// The core's kind of question in the resolver's words.
+pub const fn kind_of(kind: locate::Kind) -> resolver::Kind {
+    match kind {
+        locate::Kind::Naptr => resolver::Kind::Naptr,
+        locate::Kind::Srv => resolver::Kind::Srv,
+        locate::Kind::A => resolver::Kind::A,
+        locate::Kind::Aaaa => resolver::Kind::Aaaa,
+    }
+}
