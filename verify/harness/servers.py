@@ -76,9 +76,12 @@ class Process:
 class Strowger:
     """`strowger serve` on an address of its own. Use as a context manager."""
 
-    def __init__(self, binary, domain='example.com', workers=2, auth=True, users=(), config='', data=None, cpu=None):
-        self.binary, self.domain, self.workers, self.auth, self.cpu = binary, domain, workers, auth, cpu
+    def __init__(self, binary, domain='example.com', workers=2, auth=True, users=(), config='', data=None, cpu=None,
+                 also=()):
+        self.binary, self.workers, self.auth, self.cpu, self.also = binary, workers, auth, cpu, also
         self.ip, self.port = net.fresh_ip(), 5060
+        # "{ip}" stands for the server's own address as its domain.
+        self.domain = domain.replace('{ip}', self.ip)
         self.admin = '%s:8080' % self.ip
         self.dir = tempfile.mkdtemp(prefix='strowger-')
         self.data = os.path.join(self.dir, 'data')
@@ -91,7 +94,7 @@ class Strowger:
         with open(self.config, 'w') as f:
             f.write(config)
         if users:
-            import_users(binary, users, self.data, domain)
+            import_users(binary, users, self.data, self.domain)
 
     @property
     def address(self):
@@ -103,6 +106,8 @@ class Strowger:
         cmd += [self.binary, 'serve', '--config', self.config, '--listen', 'udp:' + listen, '--listen', 'tcp:' + listen,
                 '--domain', self.domain, '--data-dir', self.data, '--workers', str(self.workers),
                 '--admin', self.admin, '--auth', 'on' if self.auth else 'off']
+        for domain in self.also:
+            cmd += ['--domain', domain]
         self.process = Process(cmd)
         self.wait('ready')
         return self

@@ -1,0 +1,184 @@
+"""Two kinds of real phones behind one face: baresip and PJSIP, each a process on its own address."""
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+from harness import net
+from harness.servers import Process
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+class Phone:
+    """Events arrive on a list; `wait` takes the first that fits and everything before it."""
+
+    kind = 'phone'
+
+    def __init__(self, user, password, server, transport):
+        self.user, self.password, self.server, self.transport = user, password, server, transport
+        self.uri = 'sip:%s@%s' % (user, server.domain)
+        self.events, self.changed = [], threading.Condition()
+
+    def __str__(self):
+        return '%s/%s(%s)' % (self.kind, self.transport, self.user)
+
+    def put(self, event):
+        with self.changed:
+            self.events.append(event)
+            self.changed.notify_all()
+
+    def wait(self, name, seconds=15, **fields):
+        """The next event of this name with these fields."""
+        end = time.monotonic() + seconds
+        with self.changed:
+            while True:
+                for i, e in enumerate(self.events):
+                    if e['event'] == name and all(e.get(k) == v for k, v in fields.items()):
+                        del self.events[:i + 1]
+                        return e
+                left = end - time.monotonic()
+                if left <= 0:
+                    raise AssertionError('%s: no %s%s; it saw %s' % (self, name, fields or '', self.events[-5:]))
+                self.changed.wait(left)
+
+    def forget(self):
+        with self.changed:
+            self.events.clear()
+
+
+class Pjsip(Phone):
+    """pjsua2 in a process of its own (it allows one endpoint a process)."""
+
+    kind = 'pjsip'
+
+    def start(self):
+        options = dict(user=self.user, password=self.password, domain=self.server.domain, transport=self.transport,
+                       proxy='%s:%d' % self.server.address, ip=net.fresh_ip())
+        self.proc = subprocess.Popen(
+            [sys.executable, os.path.join(HERE, 'pjsip_phone.py'), json.dumps(options)], stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True)
+        threading.Thread(target=self._read, daemon=True).start()
+        return self
+
+    def _read(self):
+        for line in self.proc.stdout:
+            # PJSIP may write words of its own before logging is silenced.
+            if line.startswith(b'{'):
+                self.put(json.loads(line))
+
+    def _do(self, what, **more):
+        self.proc.stdin.write(json.dumps(dict(do=what, **more)).encode() + b'\n')
+        self.proc.stdin.flush()
+
+    def call(self, to):
+        self._do('call', to=to)
+
+    def answer(self):
+        self._do('answer', code=200)
+
+    def busy(self):
+        self._do('answer', code=486)
+
+    def hangup(self):
+        self._do('hangup')
+
+    def stop(self):
+        try:
+            self._do('quit')
+            self.proc.wait(3)
+        except (OSError, subprocess.TimeoutExpired):
+            self.proc.kill()
+            self.proc.wait()
+
+
+class Baresip(Phone):
+    """baresip with its ctrl_tcp module: netstrings of JSON both ways."""
+
+    kind = 'baresip'
+    NAMES = {'REGISTER_OK': 'registered', 'REGISTER_FAIL': 'unregistered', 'CALL_INCOMING': 'incoming',
+             'CALL_RINGING': 'ringing', 'CALL_ESTABLISHED': 'established', 'CALL_CLOSED': 'closed'}
+
+    def start(self):
+        self.dir = tempfile.mkdtemp(prefix='strowger-baresip-')
+        ip = net.fresh_ip()
+        modules = next((d for d in ('/usr/lib/baresip/modules', '/usr/lib/x86_64-linux-gnu/baresip/modules',
+                                    '/usr/local/lib/baresip/modules') if os.path.isdir(d)), '/usr/lib/baresip/modules')
+        with open(os.path.join(self.dir, 'config'), 'w') as f:
+            f.write('\n'.join([
+                'sip_listen %s:5060' % ip, 'net_interface %s' % ip, 'module_path ' + modules,
+                'audio_player aubridge,nil', 'audio_source aubridge,nil', 'audio_alert aubridge,nil', 'audio_channels 1',
+                'rtp_ports 10000-10100', 'call_local_timeout 120', 'call_max_calls 4', 'ctrl_tcp_listen %s:4444' % ip,
+                'module g711.so', 'module aubridge.so', 'module_app account.so', 'module_app menu.so', 'module_app ctrl_tcp.so', '']))
+        with open(os.path.join(self.dir, 'accounts'), 'w') as f:
+            f.write('<%s;transport=%s>;auth_user=%s;auth_pass=%s;outbound="sip:%s:%d;transport=%s";regint=600;answermode=manual;'
+                    'audio_codecs=pcmu\n' % (self.uri, self.transport, self.user, self.password, *self.server.address, self.transport))
+        self.process = Process(['baresip', '-f', self.dir, '-s'] if os.environ.get('BARESIP_TRACE') else ['baresip', '-f', self.dir])
+        self.sock = net.poll('%s opens its control port' % self, 15, lambda: self._connect(ip))
+        threading.Thread(target=self._read, daemon=True).start()
+        # The registration may have been reported before the control connection stood.
+        if self.process.said('registered successfully') or self.process.said('200 OK'):
+            self.put({'event': 'registered'})
+        return self
+
+    @staticmethod
+    def _connect(ip):
+        try:
+            return socket.create_connection((ip, 4444), 1)
+        except OSError:
+            return None
+
+    def _read(self):
+        buffered = b''
+        self.sock.settimeout(None)
+        while True:
+            try:
+                data = self.sock.recv(65536)
+            except OSError:
+                return
+            if not data:
+                return
+            buffered += data
+            while b':' in buffered:
+                length, rest = buffered.split(b':', 1)
+                if len(rest) < int(length) + 1:
+                    break
+                self._event(json.loads(rest[:int(length)]))
+                buffered = rest[int(length) + 1:]
+
+    def _event(self, e):
+        name = self.NAMES.get(e.get('type'))
+        if name == 'closed':
+            word = (e.get('param') or '').split(' ')[0]
+            self.put({'event': 'closed', 'code': int(word) if word.isdigit() else 0, 'reason': e.get('param')})
+        elif name:
+            self.put({'event': name, 'from': e.get('peeruri')})
+
+    def _do(self, command, params=None):
+        text = json.dumps({k: v for k, v in (('command', command), ('params', params), ('token', net.unique('t'))) if v})
+        self.sock.sendall(b'%d:%s,' % (len(text), text.encode()))
+
+    def call(self, to):
+        self._do('dial', to)
+
+    def answer(self):
+        self._do('accept')
+
+    def busy(self):
+        self._do('hangup')
+
+    def hangup(self):
+        self._do('hangup')
+
+    def stop(self):
+        try:
+            self.sock.close()
+        except OSError:
+            pass
+        self.process.stop(2)
+        shutil.rmtree(self.dir, ignore_errors=True)

@@ -1,0 +1,124 @@
+#!/usr/bin/env python3
+"""One PJSIP phone, driven by JSON lines: commands on standard input, events on standard output.
+
+    pjsip_phone.py '{"user": "p1", "password": "x", "domain": "example.com", "proxy": "127.64.1.1:5060",
+                     "transport": "udp", "ip": "127.64.1.9"}'
+
+Commands: {"do": "call", "to": URI}, {"do": "answer", "code": 200}, {"do": "hangup"}, {"do": "quit"}.
+Events:   {"event": "registered", "code": 200}, {"event": "incoming", "from": URI},
+          {"event": "ringing"}, {"event": "established"}, {"event": "closed", "code": 486}.
+"""
+import json
+import os
+import select
+import sys
+
+import pjsua2 as pj
+
+
+def tell(event, **more):
+    sys.stdout.write(json.dumps(dict(event=event, **more)) + '\n')
+    sys.stdout.flush()
+
+
+class Call(pj.Call):
+    """A call that says what happens to it."""
+
+    def onCallState(self, prm):
+        info = self.getInfo()
+        if info.state == pj.PJSIP_INV_STATE_EARLY:
+            tell('ringing', code=info.lastStatusCode)
+        elif info.state == pj.PJSIP_INV_STATE_CONFIRMED:
+            tell('established')
+        elif info.state == pj.PJSIP_INV_STATE_DISCONNECTED:
+            tell('closed', code=info.lastStatusCode, reason=info.lastReason)
+            Account.ended.append(self)
+
+
+class Account(pj.Account):
+    """The line; it holds one call at a time."""
+
+    call = None
+    ended = []
+
+    def onRegState(self, prm):
+        tell('registered' if prm.code // 100 == 2 else 'unregistered', code=prm.code, reason=prm.reason)
+
+    def onIncomingCall(self, prm):
+        Account.call = Call(self, prm.callId)
+        info = Account.call.getInfo()
+        tell('incoming', **{'from': info.remoteUri})
+        ringing = pj.CallOpParam()
+        ringing.statusCode = 180
+        Account.call.answer(ringing)
+
+
+def do(account, command):
+    parameter = pj.CallOpParam(True)
+    what = command['do']
+    if what == 'call':
+        Account.call = Call(account)
+        Account.call.makeCall(command['to'], parameter)
+    elif what == 'answer':
+        parameter.statusCode = command.get('code', 200)
+        Account.call.answer(parameter)
+    elif what == 'hangup' and Account.call and Account.call.isActive():
+        Account.call.hangup(parameter)
+
+
+def main():
+    o = json.loads(sys.argv[1])
+    endpoint = pj.Endpoint()
+    endpoint.libCreate()
+    config = pj.EpConfig()
+    config.uaConfig.threadCnt = 0
+    config.uaConfig.mainThreadOnly = True
+    config.uaConfig.maxCalls = 4
+    config.logConfig.level = config.logConfig.consoleLevel = int(os.environ.get('PJSIP_LOG', '0'))
+    endpoint.libInit(config)
+    endpoint.audDevManager().setNullDev()
+    place = pj.TransportConfig()
+    place.boundAddress = o['ip']
+    place.port = 5060
+    kinds = {'udp': pj.PJSIP_TRANSPORT_UDP, 'tcp': pj.PJSIP_TRANSPORT_TCP}
+    endpoint.transportCreate(kinds[o['transport']], place)
+    endpoint.libStart()
+    account_config = pj.AccountConfig()
+    account_config.idUri = 'sip:%s@%s' % (o['user'], o['domain'])
+    account_config.regConfig.registrarUri = 'sip:' + o['domain']
+    account_config.regConfig.timeoutSec = 600
+    account_config.sipConfig.authCreds.append(pj.AuthCredInfo('digest', '*', o['user'], 0, o['password']))
+    account_config.sipConfig.proxies.append('sip:%s;lr;transport=%s' % (o['proxy'], o['transport']))
+    account_config.mediaConfig.transportConfig.boundAddress = o['ip']
+    account_config.mediaConfig.transportConfig.publicAddress = o['ip']
+    account = Account()
+    account.create(account_config)
+    running = True
+    buffered = b''
+    while running:
+        endpoint.libHandleEvents(10)
+        Account.ended.clear()
+        while select.select([0], [], [], 0)[0]:
+            data = os.read(0, 65536)
+            if not data:
+                running = False
+                break
+            buffered += data
+        while b'\n' in buffered:
+            line, buffered = buffered.split(b'\n', 1)
+            command = json.loads(line)
+            if command['do'] == 'quit':
+                running = False
+            else:
+                try:
+                    do(account, command)
+                except pj.Error as error:
+                    tell('error', reason=error.reason)
+    Account.call = None
+    Account.ended.clear()
+    account.shutdown()
+    endpoint.libDestroy()
+
+
+if __name__ == '__main__':
+    main()
