@@ -87,7 +87,8 @@ impl fmt::Debug for RuntimeConfig {
 /// Bounds on stream connections: how many, how long in each state, how much memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StreamLimits {
-    /// Connections of the whole process, both directions.
+    /// Connections of the whole process, both directions. The descriptors that the process may have
+    /// are a further cap, which the runtime raises as far as it is allowed.
     pub max_connections: usize,
     /// Accepted connections from one source: an IPv4 address or an IPv6 /64.
     pub max_per_source: u32,
@@ -117,6 +118,9 @@ pub struct StreamLimits {
     pub max_queued: usize,
     /// Bytes queued for a connection that is not yet made.
     pub max_queued_connecting: usize,
+    /// Bytes that all connections of one worker may hold in their buffers, received or queued. The
+    /// connection that would hold more is closed.
+    pub max_held: usize,
     /// Messages (or keepalives) of one connection handled before others get their turn.
     pub work_budget: u32,
     /// Kernel receive buffer of a connection, in bytes; zero leaves it to the kernel. Small buffers
@@ -130,7 +134,7 @@ impl Default for StreamLimits {
     fn default() -> StreamLimits {
         StreamLimits {
             max_connections: 100_000,
-            max_per_source: 1_000,
+            max_per_source: 16_384,
             first_message: Duration::from_secs(20),
             message: Duration::from_secs(10),
             min_bytes_per_second: 2_048,
@@ -143,6 +147,7 @@ impl Default for StreamLimits {
             max_message: 256 << 10,
             max_queued: 512 << 10,
             max_queued_connecting: 64 << 10,
+            max_held: 256 << 20,
             work_budget: 64,
             receive_buffer: 128 << 10,
             backlog: 4_096,
@@ -178,7 +183,7 @@ impl StartError {
     fn mend(error: &io::Error) -> &'static str {
         match error.raw_os_error() {
             Some(libc::EADDRINUSE) => {
-                "another process has this port: end it (`ss -lntup` names it) or choose another port"
+                "another process or listener has this port: end it (`ss -lntup` names it) or choose another port"
             }
             Some(libc::EADDRNOTAVAIL) => {
                 "no interface of this machine has this address: see `ip addr`, or listen on 0.0.0.0 or [::]"

@@ -45,7 +45,7 @@ impl<N: Send + 'static> Runtime<N> {
         }
         let weak = sockets.iter().map(|s| s.udp.iter().map(|(_, fd)| Arc::downgrade(fd)).collect()).collect();
         let streams = StreamShared {
-            caps: Caps::new(config.streams.max_connections, config.streams.max_per_source),
+            caps: Caps::new(connection_cap(config.streams.max_connections), config.streams.max_per_source),
             directory: Directory::new(),
         };
         let system = |what| move |error| StartError::System { what, error };
@@ -79,6 +79,23 @@ impl<N: Send + 'static> Runtime<N> {
         let panics = self.handle.panics();
         if panics.is_empty() { Ok(()) } else { Err(panics) }
     }
+}
+
+/// Descriptors left to the rest of the process: files, databases, the control side.
+const OTHER_DESCRIPTORS: u64 = 512;
+
+/// The cap on connections, lowered to what the process has descriptors for.
+fn connection_cap(wanted: usize) -> usize {
+    let Some(descriptors) = sys::raise_descriptor_limit() else { return wanted };
+    let room = usize::try_from(descriptors.saturating_sub(OTHER_DESCRIPTORS)).unwrap_or(usize::MAX).max(1);
+    if room < wanted {
+        tracing::warn!(
+            wanted,
+            room,
+            "fewer stream connections than configured: raise `ulimit -n` (LimitNOFILE=)"
+        );
+    }
+    room.min(wanted)
 }
 
 /// Starts the threads, which wait for each other's success: either all run or none has done anything.
@@ -134,7 +151,7 @@ fn guard<M: Machine>(index: u16, worker: Worker<M>, shared: &Shared<M::Notice>, 
             },
         },
     };
-    tracing::error!(worker = index, message, "worker panicked; its calls are lost");
+    tracing::error!(worker = index, message, "worker ended by a panic; what it owned is lost");
     let panic = WorkerPanic { worker: index, message };
     shared.panics.lock().unwrap_or_else(|e| e.into_inner()).push(panic.clone());
     if let Some(hook) = hook {

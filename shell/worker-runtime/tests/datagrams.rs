@@ -147,7 +147,7 @@ fn a_port_in_use_is_named_with_the_mend() {
         let error =
             Runtime::start(config.clone(), vec![machine]).err().expect("the port is taken").to_string();
         assert!(error.contains(&listener.address.to_string()), "{error}");
-        assert!(error.contains("another process has this port"), "{error}");
+        assert!(error.contains("another process or listener has this port"), "{error}");
         config.share_ports = true;
         let machine = Lines { worker: 0, log: Log::default(), alarm: None };
         let shared = Runtime::start(config, vec![machine]).expect("sharing was allowed");

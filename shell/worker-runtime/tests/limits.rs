@@ -190,3 +190,23 @@ fn the_process_takes_only_so_many() {
     server.act(0, &format!(">tcp {} 9 x", peer.local_addr().unwrap()));
     server.wait_told("the failure", |told| told.1 == Told::Undeliverable(9));
 }
+
+#[test]
+fn all_buffers_together_hold_only_so_much() {
+    let server = server(1, |s| s.max_held = 100_000);
+    let mut good = server.connect();
+    assert_eq!(ask(&mut good, "before\n"), "before\n");
+    let mut hoarders: Vec<_> = (0..4).map(|_| server.connect()).collect();
+    for hoarder in &mut hoarders {
+        // Begun and never finished; the third at the latest is one too many.
+        let _ = hoarder.write_all(&[b'x'; 40_000]);
+    }
+    server.wait_count("the closes", |c| c.tcp_closed_slow == 2);
+    assert_eq!(ask(&mut good, "after\n"), "after\n");
+    // What the closed ones held is free again.
+    hoarders.truncate(0);
+    server.wait_count("the others' end", |c| c.tcp_open == 1);
+    let mut more = server.connect();
+    let line = format!("{}\n", "y".repeat(60_000));
+    assert_eq!(ask(&mut more, &line).len(), line.len());
+}

@@ -265,3 +265,34 @@ fn a_reset_is_noticed() {
     drop(stream);
     server.wait_count("the close", |c| c.tcp_closed_peer == 1 && c.tcp_open == 0);
 }
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(40))]
+    /// However the bytes of a stream are cut into segments, the answers are the same.
+    #[test]
+    fn segments_do_not_matter(
+        lines in proptest::collection::vec("[a-e\n]{0,30}", 1..20),
+        cuts in proptest::collection::vec(1usize..40, 1..60),
+        budget in 1u32..5,
+    ) {
+        let mut config = config("127.0.0.1");
+        config.streams.work_budget = budget;
+        let server = Server::with(config, 1);
+        let mut stream = server.connect();
+        let text = format!("{}\n", lines.join("\n"));
+        let mut rest = text.as_bytes();
+        for cut in cuts.iter().cycle() {
+            let (now, later) = rest.split_at((*cut).min(rest.len()));
+            stream.write_all(now).unwrap();
+            rest = later;
+            if rest.is_empty() {
+                break;
+            }
+        }
+        stream.shutdown(Shutdown::Write).unwrap();
+        // Empty lines carry nothing, the others come back.
+        let expected: String =
+            text.split('\n').filter(|line| !line.is_empty()).map(|line| format!("{line}\n")).collect();
+        proptest::prop_assert_eq!(hear_all(&mut stream), expected);
+    }
+}

@@ -8,6 +8,7 @@ mod accept;
 mod caps;
 mod conn;
 mod directory;
+mod input;
 mod table;
 mod wheel;
 
@@ -25,7 +26,6 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::time::Duration;
 use table::Table;
 use wheel::Wheel;
 use wire::{ConnId, ListenerId, Time};
@@ -58,6 +58,8 @@ pub struct Streams {
     inputs: Vec<Box<Input>>,
     outputs: Vec<Box<Output>>,
     dirty: Vec<ConnId>,
+    /// Bytes that connections hold in their buffers, both directions.
+    held: usize,
     /// Connections whose input waits for their next turn.
     pub ready: VecDeque<ConnId>,
     /// Room for one read.
@@ -88,6 +90,7 @@ impl Streams {
             inputs: Vec::new(),
             outputs: Vec::new(),
             dirty: Vec::new(),
+            held: 0,
             ready: VecDeque::new(),
             scratch: vec![0; CHUNK],
             failed: Vec::new(),
@@ -205,6 +208,7 @@ impl Streams {
         }
         let output = conn.output.get_or_insert_with(|| self.outputs.pop().unwrap_or_default());
         output.push(message, ticket);
+        self.held += message.len();
         let pending = output.pending();
         if !conn.dirty {
             conn.dirty = true;
@@ -214,7 +218,7 @@ impl Streams {
         if pending >= CHUNK {
             self.send(id, poller, now);
             let pending = self.table.get(id).and_then(|c| c.output.as_ref()).map_or(0, |o| o.pending());
-            if pending > limits.max_queued {
+            if pending > limits.max_queued || self.held > limits.max_held {
                 self.close(id, Reason::Stalled);
             }
         }
@@ -254,6 +258,7 @@ impl Streams {
             Ok(n) => {
                 self.counters.tcp_bytes_out.add(n as u64);
                 output.advance(n);
+                self.held -= n;
             }
             Err(error) if is_transient(&error) => {}
             Err(error) => return self.close(id, reason_of(&error)),
@@ -343,8 +348,8 @@ impl Streams {
                 conn.state = State::Closing;
                 conn.reason = reason;
                 conn.deadline = now + self.limits.write_stall;
-                let input = conn.input.take();
                 let (empty, remote) = (conn.output.is_none(), conn.remote);
+                let input = self.unpark(id);
                 self.recycle(input);
                 self.shared.directory.remove(remote, id);
                 if empty {
@@ -383,6 +388,7 @@ impl Streams {
             sys::reset_on_close(conn.fd.as_fd());
         }
         let Conn { input, output, was_open, .. } = conn;
+        self.held -= input.as_ref().map_or(0, |i| i.bytes.len()) + output.as_ref().map_or(0, |o| o.pending());
         self.recycle(input);
         for (_, ticket) in output.map(|o| o.tickets).unwrap_or_default() {
             self.fail(ticket);
@@ -437,44 +443,6 @@ impl Streams {
             };
             self.close(id, reason);
         }
-    }
-
-    /// A buffer for input.
-    pub fn take_input(&mut self) -> Box<Input> {
-        self.inputs.pop().unwrap_or_default()
-    }
-
-    /// Takes a buffer back.
-    pub fn recycle(&mut self, input: Option<Box<Input>>) {
-        if let Some(mut input) = input
-            && self.inputs.len() < KEEP_BUFFERS
-            && input.bytes.capacity() <= KEEP_CAPACITY
-        {
-            input.bytes.clear();
-            input.start = 0;
-            input.resume = 0;
-            input.begun = false;
-            self.inputs.push(input);
-        }
-    }
-
-    /// Sets the deadline that fits what has been read.
-    pub fn set_read_deadline(&mut self, id: ConnId, now: Time) {
-        let limits = self.limits;
-        let Some(conn) = self.table.get_mut(id) else { return };
-        if conn.state != State::Open {
-            return;
-        }
-        let silence = if conn.useful { now + limits.idle } else { conn.opened + limits.first_message };
-        conn.deadline = match &conn.input {
-            Some(input) if !conn.waiting && input.begun => {
-                let bytes = (input.bytes.len() - input.start) as u64;
-                let seconds = bytes / u64::from(limits.min_bytes_per_second.max(1));
-                silence.min(input.since + limits.message + Duration::from_secs(seconds))
-            }
-            _ => silence,
-        };
-        self.arm(id);
     }
 
     /// Closes everything, with the outcome unreported: the worker is ending.

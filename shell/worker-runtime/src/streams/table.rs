@@ -112,3 +112,45 @@ impl Table {
         entry.conn.as_ref().map(|_| self.id(slot, entry.generation))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::null_descriptor;
+    use wire::{ListenerId, Time};
+
+    fn conn() -> Conn {
+        let fd = null_descriptor().expect("a descriptor");
+        let remote = "10.0.0.1:5060".parse().expect("an address");
+        Conn::new(fd, remote, ListenerId(0), true, Time::ZERO)
+    }
+
+    #[test]
+    fn an_identifier_names_one_connection_only() {
+        let mut table = Table::new(7);
+        let first = table.insert(conn()).ok().expect("room");
+        assert_eq!(first.worker(), 7);
+        assert!(table.get(first).is_some() && table.at_slot(Table::slot_of(first)) == Some(first));
+        assert!(table.remove(first).is_some());
+        let second = table.insert(conn()).ok().expect("room");
+        assert_eq!(Table::slot_of(first), Table::slot_of(second), "the slot is used again");
+        assert!(table.get(first).is_none() && table.remove(first).is_none());
+        assert!(table.get(second).is_some());
+        assert!(table.get(ConnId::new(8, second.as_u64())).is_none(), "another worker's");
+        assert_eq!(table.len(), 1);
+    }
+
+    #[test]
+    fn a_slot_used_too_often_is_retired() {
+        let mut table = Table::new(0);
+        let id = table.insert(conn()).ok().expect("room");
+        let slot = Table::slot_of(id);
+        table.entry_mut(slot).expect("its entry").generation = MAX_GENERATION - 1;
+        let last = table.at_slot(slot).expect("still there");
+        assert!(table.remove(last).is_some());
+        for _ in 0..CHUNK {
+            let id = table.insert(conn()).ok().expect("room");
+            assert_ne!(Table::slot_of(id), slot);
+        }
+    }
+}

@@ -1,4 +1,4 @@
-//! The clock and the placement of threads.
+//! The clock, the placement of threads, and the limit on descriptors.
 
 use super::check;
 use std::io;
@@ -27,4 +27,18 @@ pub fn pin_to_cpu(cpu: usize) -> io::Result<()> {
         libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set)
     })?;
     Ok(())
+}
+
+/// Raises the number of descriptors that the process may have as far as it is allowed to, and
+/// answers it; `None` if the system does not say.
+pub fn raise_descriptor_limit() -> Option<u64> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is writable.
+    check(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) }).ok()?;
+    let raised = libc::rlimit { rlim_cur: limit.rlim_max, ..limit };
+    // SAFETY: `raised` is readable.
+    match check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const raised) }) {
+        Ok(_) => Some(raised.rlim_cur),
+        Err(_) => Some(limit.rlim_cur),
+    }
 }

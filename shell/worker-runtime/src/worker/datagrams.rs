@@ -282,3 +282,59 @@ impl<M: Machine> Sink<'_, M> {
         true
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::UdpSocket;
+
+    #[test]
+    fn batches_begin_with_traffic_and_end_with_it() {
+        let mut burst = Burst::default();
+        let tries = (0..u32::from(PROBE_EVERY)).filter(|_| burst.wants_batch()).count();
+        assert_eq!(tries, 1, "a probe now and then");
+        burst.learn(5);
+        for _ in 0..GIVE_UP_AFTER {
+            assert!(burst.wants_batch());
+            burst.learn(1);
+        }
+        assert!(!burst.wants_batch());
+    }
+
+    #[test]
+    fn what_waits_for_room_goes_first_and_beyond_the_cap_is_dropped() {
+        let peer = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+        let to = peer.local_addr().expect("its address");
+        let ours = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+        let poller = Poller::new(1).expect("an epoll");
+        poller.add(ours.as_fd(), Interest::READ, 1).expect("a watch");
+        let counters = Arc::new(Counters::default());
+        let listener = crate::Listener { transport: wire::Transport::Udp, address: to };
+        let config =
+            RuntimeConfig { listeners: vec![listener], udp_send_queue: 2, ..RuntimeConfig::default() };
+        let mut datagrams = Datagrams::new(&config, Arc::clone(&counters));
+        datagrams.add(ListenerId(0), Arc::new(ours.into()), 1);
+        assert!(datagrams.sockets[0].keep(b"first", to, 2, &poller));
+
+        let mut out = Outbox::new();
+        for text in [&b"second"[..], b"third"] {
+            out.send(Flow::udp(ListenerId(0), to), 9, text);
+        }
+        for index in 0..2 {
+            assert!(datagrams.enqueue(ListenerId(0), index));
+        }
+        assert!(!datagrams.enqueue(ListenerId(1), 0), "there is no such listener");
+        let mut batch = SendBatch::new(4);
+        datagrams.send(&out, &mut batch, &poller, |token| panic!("{token} is not undeliverable"));
+        assert_eq!((counters.read().udp_out, counters.read().udp_send_drops), (0, 1));
+
+        datagrams.writable(0, &poller);
+        let mut buffer = [0; 16];
+        for expected in [&b"first"[..], b"second"] {
+            let n = peer.recv(&mut buffer).expect("a datagram");
+            assert_eq!(&buffer[..n], expected);
+        }
+        assert_eq!(counters.read().udp_out, 2);
+        assert!(datagrams.sockets[0].backlog.is_empty());
+    }
+}

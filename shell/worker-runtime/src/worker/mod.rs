@@ -254,6 +254,7 @@ impl<M: Machine> Worker<M> {
             }
             self.dispatch();
         }
+        self.streams.flush(&self.poller, self.now);
         self.links.retry();
         self.links.rouse();
     }

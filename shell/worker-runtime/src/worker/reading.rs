@@ -2,7 +2,7 @@
 
 use super::Worker;
 use super::datagrams::Sink;
-use crate::streams::{Reason, State, is_transient, reason_of};
+use crate::streams::{Input, Reason, State, is_transient, reason_of};
 use crate::sys;
 use std::os::fd::AsFd;
 use wire::{ConnId, Flow, Frame, FrameError, Machine};
@@ -61,11 +61,11 @@ impl<M: Machine> Worker<M> {
     /// is left over is copied.
     fn feed(&mut self, id: ConnId, bytes: &[u8]) {
         let now = self.now;
-        let Some(conn) = self.streams.get_mut(id) else { return };
+        let Some(conn) = self.streams.get(id) else { return };
         if conn.state != State::Open {
             return; // Closing: read to keep the connection orderly, and dropped.
         }
-        let Some(mut input) = conn.input.take() else {
+        let Some(mut input) = self.streams.unpark(id) else {
             let digest = self.digest(id, bytes, 0);
             let rest = bytes.get(digest.consumed..).unwrap_or_default();
             if rest.is_empty() {
@@ -76,23 +76,17 @@ impl<M: Machine> Worker<M> {
             input.resume = digest.resume;
             input.begun = digest.begun;
             input.since = now;
-            if let Some(conn) = self.streams.get_mut(id) {
-                conn.input = Some(input);
-            }
+            self.streams.park(id, input);
             return self.digested(id, digest);
         };
         input.bytes.drain(..input.start);
         input.start = 0;
         input.bytes.extend_from_slice(bytes);
-        if let Some(conn) = self.streams.get_mut(id) {
-            conn.input = Some(input);
-        }
-        self.digest_input(id);
+        self.digest_input(id, input);
     }
 
-    /// Handles the input that a connection has waiting.
-    fn digest_input(&mut self, id: ConnId) {
-        let Some(mut input) = self.streams.get_mut(id).and_then(|conn| conn.input.take()) else { return };
+    /// Handles input that was left over before, and leaves with the connection what is again.
+    fn digest_input(&mut self, id: ConnId, mut input: Box<Input>) {
         let digest = self.digest(id, input.bytes.get(input.start..).unwrap_or_default(), input.resume);
         if digest.consumed > 0 || !input.begun {
             input.since = self.now;
@@ -102,8 +96,8 @@ impl<M: Machine> Worker<M> {
         input.begun = digest.begun;
         if input.start >= input.bytes.len() {
             self.streams.recycle(Some(input));
-        } else if let Some(conn) = self.streams.get_mut(id) {
-            conn.input = Some(input);
+        } else {
+            self.streams.park(id, input);
         }
         self.digested(id, digest);
     }
@@ -186,10 +180,9 @@ impl<M: Machine> Worker<M> {
 
     /// Lets the machine answer a stream that cannot be followed, and ends it.
     fn refuse(&mut self, id: ConnId, head: usize, error: FrameError) {
-        let Some(conn) = self.streams.get_mut(id) else { return };
-        let flow = conn.flow(id);
+        let Some(flow) = self.streams.get(id).map(|conn| conn.flow(id)) else { return };
         // What broke the stream was left over, so it is in the connection's buffer.
-        let input = conn.input.take();
+        let input = self.streams.unpark(id);
         let bytes = input.as_ref().and_then(|i| i.bytes.get(i.start..)?.get(..head)).unwrap_or_default();
         self.machine.refuse(self.now, flow, bytes, error, &mut self.out);
         self.streams.recycle(input);
@@ -204,7 +197,9 @@ impl<M: Machine> Worker<M> {
             let Some(id) = self.streams.ready.pop_front() else { return };
             if let Some(conn) = self.streams.get_mut(id) {
                 conn.waiting = false;
-                self.digest_input(id);
+            }
+            if let Some(input) = self.streams.unpark(id) {
+                self.digest_input(id, input);
             }
         }
     }

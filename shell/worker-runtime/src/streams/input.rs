@@ -1,0 +1,64 @@
+//! Bytes received and not consumed: their buffers and how long they may wait.
+
+use super::conn::{Input, State};
+use super::{KEEP_BUFFERS, KEEP_CAPACITY, Reason, Streams};
+use std::time::Duration;
+use wire::{ConnId, Time};
+
+impl Streams {
+    /// An empty buffer for input.
+    pub fn take_input(&mut self) -> Box<Input> {
+        self.inputs.pop().unwrap_or_default()
+    }
+
+    /// Takes a buffer back.
+    pub fn recycle(&mut self, input: Option<Box<Input>>) {
+        if let Some(mut input) = input
+            && self.inputs.len() < KEEP_BUFFERS
+            && input.bytes.capacity() <= KEEP_CAPACITY
+        {
+            input.bytes.clear();
+            input.start = 0;
+            input.resume = 0;
+            input.begun = false;
+            self.inputs.push(input);
+        }
+    }
+
+    /// Leaves input with its connection. When all buffers together hold too much, it is the
+    /// connection that wants to add to them that goes.
+    pub fn park(&mut self, id: ConnId, input: Box<Input>) {
+        let Some(conn) = self.table.get_mut(id) else { return self.recycle(Some(input)) };
+        self.held += input.bytes.len();
+        conn.input = Some(input);
+        if self.held > self.limits.max_held {
+            self.close(id, Reason::Slow);
+        }
+    }
+
+    /// Takes the input that waits at a connection.
+    pub fn unpark(&mut self, id: ConnId) -> Option<Box<Input>> {
+        let input = self.table.get_mut(id)?.input.take()?;
+        self.held -= input.bytes.len();
+        Some(input)
+    }
+
+    /// Sets the deadline that fits what has been read.
+    pub fn set_read_deadline(&mut self, id: ConnId, now: Time) {
+        let limits = self.limits;
+        let Some(conn) = self.table.get_mut(id) else { return };
+        if conn.state != State::Open {
+            return;
+        }
+        let silence = if conn.useful { now + limits.idle } else { conn.opened + limits.first_message };
+        conn.deadline = match &conn.input {
+            Some(input) if !conn.waiting && input.begun => {
+                let bytes = (input.bytes.len() - input.start) as u64;
+                let seconds = bytes / u64::from(limits.min_bytes_per_second.max(1));
+                silence.min(input.since + limits.message + Duration::from_secs(seconds))
+            }
+            _ => silence,
+        };
+        self.arm(id);
+    }
+}
