@@ -368,6 +368,10 @@ impl Wheel {
             }
             id = next;
         }
+        if id != NIL && *budget == 0 {
+            // Cut short: look again next time. A list that is too long is left for its end instead.
+            earliest = 0;
+        }
         (self.partial_tick, self.partial_min) = (self.cursor, earliest);
         found
     }

@@ -119,6 +119,16 @@ fn a_crowd_is_worked_off_in_bounded_portions_and_none_is_lost() {
 }
 
 #[test]
+fn a_look_at_the_current_tick_that_was_cut_short_is_taken_again() {
+    let mut wheel = Wheel::new();
+    wheel.schedule(30, 1);
+    wheel.schedule(20, 2);
+    let mut little = 1;
+    assert_eq!(wheel.poll(10, &mut little), None);
+    assert_eq!(fired(&mut wheel, 20), [2]);
+}
+
+#[test]
 fn one_tick_fires_in_the_order_of_arming() {
     let mut wheel = Wheel::new();
     for token in 0..10 {
