@@ -65,22 +65,22 @@ class Client:
         self.sock.bind((fresh_ip(), 5060))
         self.ip, self.port = self.sock.getsockname()
         self.cseq = 0
+        self.whom = '<sip:%s@%s>;tag=%s' % (user or 'tester', domain, unique('f'))
 
     def close(self):
         self.sock.close()
 
+    def _text(self, method, uri, call_id, to, lines, branch):
+        return '\r\n'.join([
+            '%s %s SIP/2.0' % (method, uri),
+            'Via: SIP/2.0/UDP %s:%d;branch=%s;rport' % (self.ip, self.port, branch),
+            'Max-Forwards: 70', 'From: ' + self.whom, 'To: ' + to, 'Call-ID: ' + call_id,
+            'CSeq: %d %s' % (self.cseq, method), *lines, 'Content-Length: 0', '', '']).encode()
+
     def _once(self, method, uri, call_id, to, lines):
         self.cseq += 1
         branch = unique('z9hG4bK')
-        text = '\r\n'.join([
-            '%s %s SIP/2.0' % (method, uri),
-            'Via: SIP/2.0/UDP %s:%d;branch=%s;rport' % (self.ip, self.port, branch),
-            'Max-Forwards: 70',
-            'From: <sip:%s@%s>;tag=%s' % (self.user or 'tester', self.domain, unique('f')),
-            'To: <%s>' % to,
-            'Call-ID: ' + call_id,
-            'CSeq: %d %s' % (self.cseq, method),
-            *lines, 'Content-Length: 0', '', '']).encode()
+        text = self._text(method, uri, call_id, to, lines, branch)
         for wait in (0.5, 1, 2, 4, 4):
             self.sock.sendto(text, self.server)
             end = time.monotonic() + wait
@@ -92,13 +92,15 @@ class Client:
                     break
                 if reply.status >= 200 and reply.get('Call-ID') == call_id \
                         and reply.get('CSeq') == '%d %s' % (self.cseq, method):
+                    if method == 'INVITE' and reply.status >= 300:
+                        self.sock.sendto(self._text('ACK', uri, call_id, reply.get('To'), [], branch), self.server)
                     return reply
         return None
 
     def ask(self, method, uri, to=None, lines=()):
         """The final response, after one round of digest if challenged; None without any."""
         call_id = unique('call')
-        to = to or uri
+        to = '<%s>' % (to or uri)
         reply = self._once(method, uri, call_id, to, list(lines))
         if reply is None or reply.status not in (401, 407) or not self.password:
             return reply
@@ -106,6 +108,23 @@ class Client:
             ('Proxy-Authorization', 'Proxy-Authenticate')
         line = '%s: %s' % (name, self.digest(reply.get(field), method, uri))
         return self._once(method, uri, call_id, to, list(lines) + [line])
+
+    def in_dialog(self, method, answer):
+        """ACK or another request inside the dialog that this 2xx made, by its Contact and route set."""
+        target = re.search(r'<([^>]*)>', answer.get('Contact')).group(1)
+        routes = [r.strip() for value in answer.all('Record-Route') for r in value.split(',')]
+        lines = ['Route: ' + r for r in reversed(routes)]
+        call_id, to = answer.get('Call-ID'), answer.get('To')
+        if method == 'ACK':
+            self.sock.sendto(self._text('ACK', target, call_id, to, lines, unique('z9hG4bK')), self.server)
+            return None
+        reply = self._once(method, target, call_id, to, lines)
+        if reply is None or reply.status not in (401, 407):
+            return reply
+        name, field = ('Authorization', 'WWW-Authenticate') if reply.status == 401 else \
+            ('Proxy-Authorization', 'Proxy-Authenticate')
+        line = '%s: %s' % (name, self.digest(reply.get(field), method, target))
+        return self._once(method, target, call_id, to, lines + [line])
 
     def digest(self, challenge, method, uri):
         """Credentials for an MD5 challenge (RFC 7616)."""

@@ -89,7 +89,7 @@ class Strowger:
         if data:
             shutil.copytree(data, self.data)
         else:
-            os.makedirs(self.data)
+            os.makedirs(self.data, mode=0o700)
         self.config = os.path.join(self.dir, 'strowger.toml')
         with open(self.config, 'w') as f:
             f.write(config)
@@ -179,7 +179,7 @@ class Kamailio:
         try:
             end = time.monotonic() + 30
             # Max-Forwards 0 would do, too; any answer shows that it is up.
-            while client._once('OPTIONS', 'sip:%s' % self.ip, net.unique('probe'), 'sip:%s' % self.ip, []) is None:
+            while client._once('OPTIONS', 'sip:%s' % self.ip, net.unique('probe'), '<sip:%s>' % self.ip, []) is None:
                 if not self.process.running() or time.monotonic() > end:
                     raise AssertionError('Kamailio did not start:\n' + self.process.log())
         finally:

@@ -13,14 +13,20 @@ use std::time::{Duration, Instant};
 /// A loopback address that no other test of this run uses. Each process has a block of 1,024 of its
 /// own by its process id, so several runs can share a machine.
 pub fn fresh_ip() -> Ipv4Addr {
+    let [one] = fresh_ips();
+    one
+}
+
+/// As [`fresh_ip`], several with consecutive addresses.
+pub fn fresh_ips<const N: usize>() -> [Ipv4Addr; N] {
     static NEXT: AtomicU32 = AtomicU32::new(1);
     loop {
-        let n = NEXT.fetch_add(1, Ordering::Relaxed);
-        assert!(n < 1024, "a test file uses more than 1,000 addresses");
-        let block = 256 + std::process::id() % 15_000;
-        let [a, b, c, d] = (Ipv4Addr::new(127, 0, 0, 0).to_bits() + block * 1024 + n).to_be_bytes();
-        if d != 0 && d != 255 {
-            return Ipv4Addr::new(a, b, c, d);
+        let n = NEXT.fetch_add(N as u32, Ordering::Relaxed);
+        assert!(n < 1000, "a test file uses more than 1,000 addresses");
+        let base = Ipv4Addr::new(127, 0, 0, 0).to_bits() + (256 + std::process::id() % 15_000) * 1024 + n;
+        let block = std::array::from_fn(|i| Ipv4Addr::from_bits(base + i as u32));
+        if block.iter().all(|ip| !matches!(ip.octets()[3], 0 | 255)) {
+            return block;
         }
     }
 }

@@ -45,7 +45,7 @@ fn a_bad_file_changes_nothing() {
     let answer = reload(&server);
     assert!(answer.status >= 400, "{}", answer.body);
     assert!(
-        answer.body.contains("min_expires") && answer.body.contains("nonsense"),
+        answer.body.contains("\"line\":3") && answer.body.contains("nonsense"),
         "every error: {}",
         answer.body
     );
