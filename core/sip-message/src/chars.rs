@@ -6,6 +6,8 @@ pub(crate) const PARAM: u8 = 4;
 pub(crate) const HOST: u8 = 8;
 pub(crate) const HEADERS: u8 = 16;
 pub(crate) const PASSWORD: u8 = 32;
+/// What ends or breaks a URI inside a header value.
+pub(crate) const NOT_URI: u8 = 64;
 
 const fn has(set: &[u8], b: u8) -> bool {
     let mut i = 0;
@@ -22,6 +24,9 @@ const fn classes(b: u8) -> u8 {
     let alnum = b.is_ascii_alphanumeric();
     let unreserved = alnum || has(b"-_.!~*'()", b);
     let mut c = 0;
+    if has(b" \t<>\"", b) {
+        c |= NOT_URI;
+    }
     if alnum || has(b"-.!%*_+`'~", b) {
         c |= TOKEN;
     }
@@ -116,9 +121,17 @@ pub(crate) const fn is_space(b: u8) -> bool {
     b == b' ' || b == b'\t'
 }
 
-/// `s` without white space at either end.
+/// `s` without white space at either end. Most values have none, or one space in front.
 #[inline]
-pub(crate) fn trim(mut s: &[u8]) -> &[u8] {
+pub(crate) fn trim(s: &[u8]) -> &[u8] {
+    let s = s.strip_prefix(b" ").unwrap_or(s);
+    match s {
+        [first, .., last] if !is_space(*first) && !is_space(*last) => s,
+        _ => trim_slowly(s),
+    }
+}
+
+fn trim_slowly(mut s: &[u8]) -> &[u8] {
     while let [b, rest @ ..] = s {
         if !is_space(*b) {
             break;

@@ -3,6 +3,7 @@
 use crate::name::COUNT;
 use crate::via::Via;
 use crate::{Malformed, Name};
+use core::net::IpAddr;
 use core::ops::Range;
 use wire::Transport;
 
@@ -68,6 +69,7 @@ pub(crate) struct ViaSpans {
     received: Option<Span>,
     maddr: Option<Span>,
     transport: Option<Transport>,
+    pub host_ip: Option<IpAddr>,
     port: Option<u16>,
     rport: Option<Option<u16>>,
     ttl: Option<u8>,
@@ -84,6 +86,7 @@ impl ViaSpans {
             received: via.received.map(locate),
             maddr: via.maddr.map(locate),
             transport: via.transport,
+            host_ip: via.host_ip,
             port: via.port,
             rport: via.rport,
             ttl: via.ttl,
@@ -95,6 +98,7 @@ impl ViaSpans {
             transport: self.transport,
             transport_name: self.transport_name.of(whole),
             host: self.host.of(whole),
+            host_ip: self.host_ip,
             port: self.port,
             branch: self.branch.of(whole),
             received: self.received.map(|s| s.of(whole)),
@@ -122,6 +126,8 @@ pub(crate) struct Spans {
     pub cseq_method: Span,
     pub max_forwards: Option<u8>,
     pub vias: usize,
+    /// Whether the first Via line holds one value only.
+    pub via_alone: bool,
 }
 
 impl Spans {
@@ -137,6 +143,7 @@ impl Spans {
         self.cseq_method = Span::default();
         self.max_forwards = None;
         self.vias = 0;
+        self.via_alone = true;
     }
 
     /// Adds a header field to the list and to the chain of its name.
@@ -193,6 +200,7 @@ impl Index {
             cseq_method: Span::default(),
             max_forwards: None,
             vias: 0,
+            via_alone: true,
         };
         spans.clear();
         Index { spans, unfolded: Vec::new() }

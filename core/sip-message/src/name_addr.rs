@@ -2,7 +2,7 @@
 
 use crate::Malformed;
 use crate::Params;
-use crate::chars::trim;
+use crate::chars::{self, NOT_URI, trim};
 use crate::params::skip_quoted;
 
 /// One value of From, To, Contact, Route, Record-Route, Path ... (RFC 3261 section 25.1).
@@ -64,7 +64,7 @@ impl<'a> NameAddr<'a> {
 }
 
 fn check_uri(uri: &[u8]) -> Result<(), Malformed> {
-    let bad = uri.is_empty() || uri.iter().any(|&b| matches!(b, b' ' | b'\t' | b'<' | b'>' | b'"'));
+    let bad = uri.is_empty() || uri.iter().any(|&b| chars::is(b, NOT_URI));
     if bad { Err(Malformed) } else { Ok(()) }
 }
 

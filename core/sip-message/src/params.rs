@@ -31,38 +31,47 @@ impl<'a> Iterator for Params<'a> {
     type Item = (&'a [u8], Option<&'a [u8]>);
 
     fn next(&mut self) -> Option<Self::Item> {
+        let s = self.rest;
+        let mut at = 0;
         loop {
-            while let [b';' | b' ' | b'\t', rest @ ..] = self.rest {
-                self.rest = rest;
+            while let Some(b';' | b' ' | b'\t') = s.get(at) {
+                at += 1;
             }
-            if self.rest.is_empty() {
-                return None;
+            let start = at;
+            while let Some(&b) = s.get(at)
+                && b != b'='
+                && b != b';'
+            {
+                at += 1;
             }
-            let end = end_of_param(self.rest);
-            let (param, rest) = self.rest.split_at(end);
-            self.rest = rest;
-            let (name, value) = match param.iter().position(|&b| b == b'=') {
-                Some(eq) => (trim(&param[..eq]), Some(trim(&param[eq + 1..]))),
-                None => (trim(param), None),
-            };
+            let name = trim(&s[start..at]);
+            let mut value = None;
+            if s.get(at) == Some(&b'=') {
+                let end = end_of_param(s, at + 1);
+                value = Some(trim(&s[at + 1..end]));
+                at = end;
+            }
+            self.rest = &s[at..];
             if !name.is_empty() {
                 return Some((name, value));
+            }
+            if at >= s.len() {
+                return None;
             }
         }
     }
 }
 
-/// Where the `;` that ends the parameter at the start of `s` stands, quotes respected.
-fn end_of_param(s: &[u8]) -> usize {
-    let mut i = 0;
-    while i < s.len() {
-        match s[i] {
-            b';' => return i,
-            b'"' => match skip_quoted(s, i) {
-                Some(after) => i = after,
+/// Where the `;` that ends the value which starts at `s[at]` stands, quotes respected.
+fn end_of_param(s: &[u8], mut at: usize) -> usize {
+    while let Some(&b) = s.get(at) {
+        match b {
+            b';' => return at,
+            b'"' => match skip_quoted(s, at) {
+                Some(after) => at = after,
                 None => return s.len(),
             },
-            _ => i += 1,
+            _ => at += 1,
         }
     }
     s.len()

@@ -16,6 +16,8 @@ pub struct Via<'a> {
     pub transport_name: &'a [u8],
     /// `sent-by` host, IPv6 with its brackets.
     pub host: &'a [u8],
+    /// `sent-by` host as an address, if it is one.
+    pub host_ip: Option<IpAddr>,
     /// `sent-by` port.
     pub port: Option<u16>,
     /// The branch, empty if there is none (RFC 2543).
@@ -46,7 +48,8 @@ impl<'a> Via<'a> {
             return Err(ViaError);
         }
         let transport = Transport::from_name(transport_name);
-        let mut via = Via { transport, transport_name, host, port, raw, ..Via::default() };
+        let host_ip = parse_ip(host);
+        let mut via = Via { transport, transport_name, host, host_ip, port, raw, ..Via::default() };
         for (name, value) in Params::new(params) {
             via.param(name, value)?;
         }
@@ -78,11 +81,6 @@ impl<'a> Via<'a> {
             _ => {}
         }
         Ok(())
-    }
-
-    /// The `sent-by` host as an address, if it is one.
-    pub fn host_ip(&self) -> Option<IpAddr> {
-        parse_ip(self.host)
     }
 
     /// `received` as an address.
@@ -183,7 +181,7 @@ pub fn push_received(via: &Via<'_>, source: SocketAddr, always_rport: bool, out:
         }
     }
     let with_rport = via.rport.is_some() || always_rport;
-    if with_rport || via.host_ip() != Some(source.ip().to_canonical()) {
+    if with_rport || via.host_ip != Some(source.ip().to_canonical()) {
         out.extend_from_slice(b";received=");
         push_ip(source.ip(), out);
     }

@@ -9,7 +9,7 @@ use crate::services::{Counter, Services};
 use crate::settings::Mode;
 use core::ops::Range;
 use sip_auth::{Decision, Status};
-use sip_message::{Malformed, Message, Method, Name, NameAddr, Scheme, Uri};
+use sip_message::{AuthParams, Malformed, Message, Method, Name, NameAddr, Scheme, Uri};
 use sip_proxy::routes::{Routing, preprocess};
 use sip_proxy::token::{Dialog, Role};
 use wire::{Flow, Outbox, Time};
@@ -101,7 +101,7 @@ impl<S: Services> Node<S> {
             return None;
         }
         let loop_hash = self.guard.hash(request);
-        let known = |via: &sip_message::Via<'_>| settings.is_self(via.host, via.host_ip(), via.port);
+        let known = |via: &sip_message::Via<'_>| settings.is_self(via.host, via.host_ip, via.port);
         if request.via_count() > 1 && self.guard.is_loop(request, loop_hash, known) {
             self.services.count(Counter::Loops);
             self.refuse(flow, request, 482, b"", b"", out);
@@ -214,6 +214,16 @@ impl<S: Services> Node<S> {
         Some(Caller { realm: Some(realm), ..local })
     }
 
+    /// A digest `uri` that names this server instead of the Request-URI, as several clients (SIPp among
+    /// them) write it: the address they send to. It says no less about who was meant to be asked.
+    fn own_digest_uri<'a>(&self, request: &Message<'a>, name: Name) -> Option<&'a [u8]> {
+        request.headers(name).find_map(|header| {
+            let text = AuthParams::parse(header.value)?.get(b"uri")?;
+            let uri = Uri::parse(text).ok()?;
+            (uri.user.is_none() && self.settings.is_self(uri.host, uri.host_ip(), uri.port)).then_some(text)
+        })
+    }
+
     /// Checks the credentials for `realm`, and that they are those of the user in `aor`.
     #[expect(clippy::too_many_arguments, reason = "one caller; a struct would only name them twice")]
     fn authenticate(
@@ -239,8 +249,15 @@ impl<S: Services> Node<S> {
             Status::Unauthorized => Name::Authorization,
             Status::ProxyAuthenticationRequired => Name::ProxyAuthorization,
         };
-        let decision =
-            self.services.check(authenticator, &about, &mut request.headers(name).map(|h| h.value));
+        let mut values = request.headers(name).map(|h| h.value);
+        let mut decision = self.services.check(authenticator, &about, &mut values);
+        if matches!(decision, Decision::Bad(_))
+            && let Some(uri) = self.own_digest_uri(request, name)
+        {
+            let about = sip_auth::Request { uri, ..about };
+            let mut values = request.headers(name).map(|h| h.value);
+            decision = self.services.check(authenticator, &about, &mut values);
+        }
         let stale = match decision {
             Decision::Accepted { user } => {
                 let domain = user.domain().unwrap_or(aor.domain());

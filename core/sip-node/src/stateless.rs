@@ -235,7 +235,7 @@ impl<S: Services> Node<S> {
         }
         let value = response.values(Name::Via).nth(1)?;
         let via = sip_message::Via::parse(value).ok()?;
-        let ip = via.received_ip().or(via.host_ip())?;
+        let ip = via.received_ip().or(via.host_ip)?;
         let port = via.rport.flatten().unwrap_or(via.port_or_default());
         let listener = wire::ListenerId(listener);
         let transport = self.settings.listener(listener)?.transport;

@@ -87,7 +87,7 @@ pub fn write_response(response: &Message<'_>, splices: &mut Splices, out: &mut V
 fn complete_via(request: &Message<'_>, source: SocketAddr, always_rport: bool, splices: &mut Splices) {
     let via = request.via();
     let plain = via.rport.is_none() && via.received.is_none() && !always_rport;
-    if plain && via.host_ip() == Some(source.ip().to_canonical()) {
+    if plain && via.host_ip == Some(source.ip().to_canonical()) {
         return;
     }
     splices.replace_with(request.range_of(via.raw), |text| push_received(&via, source, always_rport, text));
