@@ -2,7 +2,7 @@
 
 use crate::name::COUNT;
 use crate::via::Via;
-use crate::{Malformed, Name};
+use crate::{Malformed, Name, Params};
 use core::net::IpAddr;
 use core::ops::Range;
 use wire::Transport;
@@ -62,16 +62,18 @@ pub(crate) enum Start {
 /// The topmost Via as offsets.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct ViaSpans {
+    /// Only `raw` and `branch` are set.
+    lazy: bool,
     raw: Span,
     transport_name: Span,
-    host: Span,
-    branch: Span,
+    pub host: Span,
+    pub branch: Span,
     received: Option<Span>,
     maddr: Option<Span>,
     transport: Option<Transport>,
     pub host_ip: Option<IpAddr>,
-    port: Option<u16>,
-    rport: Option<Option<u16>>,
+    pub port: Option<u16>,
+    pub rport: Option<Option<u16>>,
     ttl: Option<u8>,
 }
 
@@ -79,6 +81,7 @@ impl ViaSpans {
     pub fn new(whole: &[u8], via: &Via<'_>) -> ViaSpans {
         let locate = |part| Span::locate(whole, part);
         ViaSpans {
+            lazy: false,
             raw: locate(via.raw),
             transport_name: locate(via.transport_name),
             host: locate(via.host),
@@ -93,7 +96,18 @@ impl ViaSpans {
         }
     }
 
+    /// The value as it stands and its branch, of a Via that need not be looked at any closer.
+    pub fn of_response(whole: &[u8], raw: &[u8]) -> ViaSpans {
+        let params = raw.iter().position(|&b| b == b';').map_or(&b""[..], |at| &raw[at..]);
+        let branch = Params::new(params).get(b"branch").filter(|b| !b.is_empty());
+        let branch = branch.map_or(Span::default(), |b| Span::locate(whole, b));
+        ViaSpans { raw: Span::locate(whole, raw), branch, lazy: true, ..ViaSpans::default() }
+    }
+
     pub fn of<'a>(&self, whole: &'a [u8]) -> Via<'a> {
+        if self.lazy {
+            return Via::parse(self.raw.of(whole)).unwrap_or_default();
+        }
         Via {
             transport: self.transport,
             transport_name: self.transport_name.of(whole),
@@ -120,6 +134,8 @@ pub(crate) struct Spans {
     pub body: Span,
     pub via: ViaSpans,
     pub call_id: Span,
+    pub from_uri: Span,
+    pub to_uri: Span,
     pub from_tag: Span,
     pub to_tag: Span,
     pub cseq: u32,
@@ -137,6 +153,8 @@ impl Spans {
         self.first = [NONE; COUNT];
         self.body = Span::default();
         self.call_id = Span::default();
+        self.from_uri = Span::default();
+        self.to_uri = Span::default();
         self.from_tag = Span::default();
         self.to_tag = Span::default();
         self.cseq = 0;
@@ -194,6 +212,8 @@ impl Index {
             body: Span::default(),
             via: ViaSpans::default(),
             call_id: Span::default(),
+            from_uri: Span::default(),
+            to_uri: Span::default(),
             from_tag: Span::default(),
             to_tag: Span::default(),
             cseq: 0,

@@ -3,7 +3,8 @@
 use crate::index::{HeaderSpan, NONE, Span, Spans, Start};
 use crate::values::Values;
 use crate::via::Via;
-use crate::{Method, Name};
+use crate::{Method, Name, NameAddr};
+use core::net::IpAddr;
 use core::ops::Range;
 
 /// An indexed message. Cheap to copy; borrows the bytes and the index.
@@ -78,14 +79,40 @@ impl<'a> Message<'a> {
         self.spans.call_id.of(self.bytes)
     }
 
+    /// The URI in From; empty only in a message with a flaw.
+    pub fn from_uri(&self) -> &'a [u8] {
+        match self.is_request() {
+            true => self.spans.from_uri.of(self.bytes),
+            false => self.address(Name::From).map_or(b"", |a| a.uri),
+        }
+    }
+
+    /// The URI in To; empty only in a message with a flaw.
+    pub fn to_uri(&self) -> &'a [u8] {
+        match self.is_request() {
+            true => self.spans.to_uri.of(self.bytes),
+            false => self.address(Name::To).map_or(b"", |a| a.uri),
+        }
+    }
+
     /// The tag of From; empty if there is none.
     pub fn from_tag(&self) -> &'a [u8] {
-        self.spans.from_tag.of(self.bytes)
+        match self.is_request() {
+            true => self.spans.from_tag.of(self.bytes),
+            false => self.address(Name::From).and_then(|a| a.param(b"tag")).unwrap_or(b""),
+        }
     }
 
     /// The tag of To; empty if there is none.
     pub fn to_tag(&self) -> &'a [u8] {
-        self.spans.to_tag.of(self.bytes)
+        match self.is_request() {
+            true => self.spans.to_tag.of(self.bytes),
+            false => self.address(Name::To).and_then(|a| a.param(b"tag")).unwrap_or(b""),
+        }
+    }
+
+    fn address(&self, name: Name) -> Option<NameAddr<'a>> {
+        self.header(name).and_then(|h| NameAddr::parse(h.value).ok())
     }
 
     /// The number in CSeq.
@@ -103,7 +130,18 @@ impl<'a> Message<'a> {
         self.spans.via.of(self.bytes)
     }
 
-    /// How many Via values the message carries (commas inside quoted parameters counted too).
+    /// The branch of the topmost Via; empty if it has none.
+    pub fn via_branch(&self) -> &'a [u8] {
+        self.spans.via.branch.of(self.bytes)
+    }
+
+    /// The `sent-by` host of a request's topmost Via as an address, if it is one; `None` for a response.
+    pub fn via_host_ip(&self) -> Option<IpAddr> {
+        self.spans.via.host_ip
+    }
+
+    /// How many Via values the message carries: those of the first line (commas inside quoted parameters
+    /// counted too), and one for each further line.
     pub fn via_count(&self) -> usize {
         self.spans.vias
     }

@@ -30,18 +30,16 @@ impl<'a> NameAddr<'a> {
             }
             after + gap
         } else {
-            match memchr::memchr2(b'<', b';', value) {
+            match value.iter().position(|&b| b == b'<' || b == b';') {
                 Some(at) if value[at] == b'<' => at,
                 semicolon => return NameAddr::bare(value, semicolon),
             }
         };
-        let close = open + memchr::memchr(b'>', &value[open..]).ok_or(Malformed)?;
-        let params = trim(&value[close + 1..]);
-        if !(params.is_empty() || params[0] == b';') {
+        let (uri, rest) = value[open + 1..].split_at(end_of_uri(&value[open + 1..]));
+        let params = trim(rest.strip_prefix(b">").ok_or(Malformed)?);
+        if uri.is_empty() || !(params.is_empty() || params[0] == b';') {
             return Err(Malformed);
         }
-        let uri = &value[open + 1..close];
-        check_uri(uri)?;
         Ok(NameAddr { display: trim(&value[..open]), uri, params })
     }
 
@@ -64,8 +62,12 @@ impl<'a> NameAddr<'a> {
 }
 
 fn check_uri(uri: &[u8]) -> Result<(), Malformed> {
-    let bad = uri.is_empty() || uri.iter().any(|&b| chars::is(b, NOT_URI));
-    if bad { Err(Malformed) } else { Ok(()) }
+    if uri.is_empty() || end_of_uri(uri) < uri.len() { Err(Malformed) } else { Ok(()) }
+}
+
+/// Where the first byte stands that cannot be part of a URI, or the end.
+fn end_of_uri(s: &[u8]) -> usize {
+    s.iter().position(|&b| chars::is(b, NOT_URI)).unwrap_or(s.len())
 }
 
 #[cfg(test)]

@@ -127,25 +127,24 @@ impl<'b, 'l> Scan<'b, 'l> {
         if head_end > self.limits.head {
             self.note(flaw(513, "Message Head Too Large"));
         }
-        // NUL is legal nowhere in a head, not even escaped (RFC 3261 section 25.1).
-        if memchr::memchr(0, &self.bytes[..head_end]).is_some() {
-            self.note(flaw(400, "NUL in Header"));
-        }
         self.body(head_end, spans);
     }
 
     /// The position of the CRLF that ends the line at `from`. A lone CR or LF is a flaw and counts as
-    /// part of the line, so that what follows it is never read as a header of its own.
+    /// part of the line, so that what follows it is never read as a header of its own. NUL is legal
+    /// nowhere in a head, not even escaped (RFC 3261 section 25.1).
     #[inline]
     fn line_end(&mut self, from: usize) -> Option<usize> {
         let mut at = from;
         loop {
-            let found = at + memchr::memchr2(b'\r', b'\n', self.bytes.get(at..)?)?;
-            if self.bytes[found] == b'\r' && self.bytes.get(found + 1) == Some(&b'\n') {
-                return Some(found);
+            at = control(self.bytes, at)?;
+            match (self.bytes[at], self.bytes.get(at + 1)) {
+                (b'\r', Some(b'\n')) => return Some(at),
+                (b'\r' | b'\n', _) => self.note(flaw(400, "Lone CR or LF")),
+                (0, _) => self.note(flaw(400, "NUL in Header")),
+                _ => {}
             }
-            self.note(flaw(400, "Lone CR or LF"));
-            at = found + 1;
+            at += 1;
         }
     }
 
@@ -246,9 +245,11 @@ impl<'b, 'l> Scan<'b, 'l> {
         }
         let value = trim(&bytes[colon + 1..end]);
         if name == Name::Via {
-            let commas = memchr::memchr_iter(b',', value).count();
-            spans.via_alone &= spans.vias > 0 || commas == 0;
-            spans.vias += 1 + commas;
+            spans.vias += 1;
+            if spans.vias == 1 && value.contains(&b',') {
+                spans.via_alone = false;
+                spans.vias += value.iter().filter(|&&b| b == b',').count();
+            }
         }
         spans.push(HeaderSpan {
             name,
@@ -308,34 +309,47 @@ impl<'b, 'l> Scan<'b, 'l> {
     }
 }
 
+/// The position of the first control character (a byte below 0x20) at or after `from`. Eight bytes at
+/// a time: lines are too short for a vector search to pay for its set-up.
+#[inline]
+fn control(bytes: &[u8], from: usize) -> Option<usize> {
+    const LOW: u64 = 0x2020_2020_2020_2020;
+    const HIGH: u64 = 0x8080_8080_8080_8080;
+    let mut at = from;
+    while let Some(chunk) = bytes.get(at..).and_then(|rest| rest.first_chunk::<8>()) {
+        let word = u64::from_le_bytes(*chunk);
+        // The high bit of each byte below 0x20. A borrow can only mark bytes after the first true hit.
+        let hits = word.wrapping_sub(LOW) & !word & HIGH;
+        if hits != 0 {
+            return Some(at + (hits.trailing_zeros() / 8) as usize);
+        }
+        at += 8;
+    }
+    let rest = bytes.get(at..)?;
+    rest.iter().position(|&b| b < b' ').map(|found| at + found)
+}
+
 /// The header names that make up nearly all of the traffic, in their usual spelling, with their colon:
 /// a few comparisons instead of a walk over the letters. Answers the kind and the length of the name.
 #[inline]
 fn usual(line: &[u8]) -> Option<(Name, usize)> {
-    const BY_LETTER: [(u8, &[(&[u8], Name)]); 9] = [
-        (b'V', &[(b"Via:", Name::Via)]),
-        (b'F', &[(b"From:", Name::From)]),
-        (b'T', &[(b"To:", Name::To)]),
-        (
-            b'C',
-            &[
-                (b"Call-ID:", Name::CallId),
-                (b"CSeq:", Name::CSeq),
-                (b"Contact:", Name::Contact),
-                (b"Content-Length:", Name::ContentLength),
-                (b"Content-Type:", Name::ContentType),
-            ],
-        ),
-        (b'M', &[(b"Max-Forwards:", Name::MaxForwards)]),
-        (b'R', &[(b"Route:", Name::Route), (b"Record-Route:", Name::RecordRoute)]),
-        (b'U', &[(b"User-Agent:", Name::UserAgent)]),
-        (b'E', &[(b"Expires:", Name::Expires)]),
-        (b'A', &[(b"Authorization:", Name::Authorization), (b"Allow:", Name::Allow)]),
-    ];
-    let first = *line.first()?;
-    let (_, names) = BY_LETTER.iter().find(|(letter, _)| *letter == first)?;
-    let (text, name) = names.iter().find(|(text, _)| line.starts_with(text))?;
-    Some((*name, text.len() - 1))
+    let is = |text: &[u8], name| line.starts_with(text).then_some((name, text.len() - 1));
+    match line.first()? {
+        b'V' => is(b"Via:", Name::Via),
+        b'F' => is(b"From:", Name::From),
+        b'T' => is(b"To:", Name::To),
+        b'C' => is(b"Call-ID:", Name::CallId)
+            .or_else(|| is(b"CSeq:", Name::CSeq))
+            .or_else(|| is(b"Contact:", Name::Contact))
+            .or_else(|| is(b"Content-Length:", Name::ContentLength))
+            .or_else(|| is(b"Content-Type:", Name::ContentType)),
+        b'M' => is(b"Max-Forwards:", Name::MaxForwards),
+        b'R' => is(b"Route:", Name::Route).or_else(|| is(b"Record-Route:", Name::RecordRoute)),
+        b'U' => is(b"User-Agent:", Name::UserAgent),
+        b'E' => is(b"Expires:", Name::Expires),
+        b'A' => is(b"Authorization:", Name::Authorization).or_else(|| is(b"Allow:", Name::Allow)),
+        _ => None,
+    }
 }
 
 /// Reads the header fields that every message must have (RFC 3261 section 8.1.1). The first flaw
@@ -349,11 +363,17 @@ fn essentials(
     let via_line = spans.headers.get(usize::from(spans.first[Name::Via as usize])).ok_or("no Via")?;
     let value = via_line.value.of(bytes);
     let first = if spans.via_alone { value } else { trim(&value[..end_of_value(value)]) };
-    let via = Via::parse(first).map_err(|_| "malformed Via")?;
-    if via.branch.len() > limits.token {
+    // Of a response only the branch is needed: its Via is ours, or the response is not.
+    let is_request = matches!(spans.start, Start::Request { .. });
+    spans.via = if is_request {
+        let via = Via::parse(first).map_err(|_| "malformed Via")?;
+        ViaSpans::new(bytes, &via)
+    } else {
+        ViaSpans::of_response(bytes, first)
+    };
+    if spans.via.branch.of(bytes).len() > limits.token {
         return Err("branch too long");
     }
-    spans.via = ViaSpans::new(bytes, &via);
     let mut note = |f: Option<Flaw>| {
         if let Some(f) = f {
             kept.get_or_insert(f);
@@ -363,7 +383,7 @@ fn essentials(
         note(Some(flaw(513, "Too Many Via Header Fields")));
     }
     note(call_id(bytes, spans, limits));
-    note(tags(bytes, spans, limits));
+    note(if is_request { tags(bytes, spans, limits) } else { addressed(spans) });
     note(cseq(bytes, spans));
     note(max_forwards(bytes, spans));
     Ok(())
@@ -383,12 +403,18 @@ fn call_id(bytes: &[u8], spans: &mut Spans, limits: &Limits) -> Option<Flaw> {
     None
 }
 
+/// Of a response, From and To must be there once; their tags are read when asked for.
+fn addressed(spans: &Spans) -> Option<Flaw> {
+    let once = |name| matches!(spans.single(name), Ok(Some(_)));
+    (!(once(Name::From) && once(Name::To))).then_some(flaw(400, "Missing Or Doubled From Or To"))
+}
+
 fn tags(bytes: &[u8], spans: &mut Spans, limits: &Limits) -> Option<Flaw> {
     let from =
         tag(bytes, spans, Name::From, limits, ["Missing From", "Malformed From", "Two From Header Fields"]);
     let to = tag(bytes, spans, Name::To, limits, ["Missing To", "Malformed To", "Two To Header Fields"]);
-    spans.from_tag = *from.as_ref().unwrap_or(&Span::default());
-    spans.to_tag = *to.as_ref().unwrap_or(&Span::default());
+    (spans.from_uri, spans.from_tag) = *from.as_ref().unwrap_or(&Default::default());
+    (spans.to_uri, spans.to_tag) = *to.as_ref().unwrap_or(&Default::default());
     from.err().or(to.err())
 }
 
@@ -398,13 +424,14 @@ fn tag(
     name: Name,
     limits: &Limits,
     says: [&'static str; 3],
-) -> Result<Span, Flaw> {
+) -> Result<(Span, Span), Flaw> {
     let [missing, malformed, twice] = says;
     let header = spans.single(name).map_err(|_| flaw(400, twice))?.ok_or(flaw(400, missing))?;
     let addr = NameAddr::parse(header.value.of(bytes)).map_err(|_| flaw(400, malformed))?;
+    let uri = Span::locate(bytes, addr.uri);
     match addr.param(b"tag") {
-        None => Ok(Span::default()),
-        Some(tag) if is_token(tag) && tag.len() <= limits.token => Ok(Span::locate(bytes, tag)),
+        None => Ok((uri, Span::default())),
+        Some(tag) if is_token(tag) && tag.len() <= limits.token => Ok((uri, Span::locate(bytes, tag))),
         Some(_) => Err(flaw(400, malformed)),
     }
 }

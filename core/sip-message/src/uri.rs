@@ -56,6 +56,9 @@ pub enum UriError {
 impl<'a> Uri<'a> {
     /// Reads and checks a URI.
     pub fn parse(s: &'a [u8]) -> Result<Uri<'a>, UriError> {
+        if let Some(rest) = s.strip_prefix(b"sip:") {
+            return sip(Scheme::Sip, rest);
+        }
         let colon = s.iter().take(32).position(|&b| b == b':').ok_or(UriError::Scheme)?;
         let (name, rest) = (&s[..colon], &s[colon + 1..]);
         let scheme = match name {
@@ -67,16 +70,7 @@ impl<'a> Uri<'a> {
             }
             _ => return Err(UriError::Scheme),
         };
-        let (user, password, rest) = userinfo(rest)?;
-        let (host, port, rest) = hostport(rest)?;
-        let question = memchr::memchr(b'?', rest).unwrap_or(rest.len());
-        let (params, headers) = rest.split_at(question);
-        let params_fit = params.is_empty() || (params[0] == b';' && chars::all_escaped(params, PARAM));
-        let headers_fit = headers.is_empty() || chars::all_escaped(&headers[1..], HEADERS);
-        if !(params_fit && headers_fit) {
-            return Err(UriError::Params);
-        }
-        Ok(Uri { scheme, user, password, host, port, params, headers })
+        sip(scheme, rest)
     }
 
     /// The value of a URI parameter; `Some(b"")` for one without value.
@@ -130,6 +124,22 @@ impl<'a> Uri<'a> {
     }
 }
 
+/// What follows `sip:` or `sips:`.
+fn sip<'a>(scheme: Scheme<'a>, rest: &'a [u8]) -> Result<Uri<'a>, UriError> {
+    let (user, password, rest) = userinfo(rest)?;
+    let (host, port, rest) = hostport(rest)?;
+    let (mut params, mut headers) = (rest, &b""[..]);
+    if !rest.is_empty() {
+        (params, headers) = rest.split_at(rest.iter().position(|&b| b == b'?').unwrap_or(rest.len()));
+        let params_fit = params.is_empty() || (params[0] == b';' && chars::all_escaped(params, PARAM));
+        let headers_fit = headers.is_empty() || chars::all_escaped(&headers[1..], HEADERS);
+        if !(params_fit && headers_fit) {
+            return Err(UriError::Params);
+        }
+    }
+    Ok(Uri { scheme, user, password, host, port, params, headers })
+}
+
 const fn is_scheme(b: u8) -> bool {
     b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.')
 }
@@ -168,7 +178,7 @@ type Userinfo<'a> = (Option<&'a [u8]>, Option<&'a [u8]>, &'a [u8]);
 
 /// Splits `user[:password]@` off. An `@` can stand nowhere else in a valid URI.
 fn userinfo(s: &[u8]) -> Result<Userinfo<'_>, UriError> {
-    let Some(at) = memchr::memchr(b'@', s) else { return Ok((None, None, s)) };
+    let Some(at) = s.iter().position(|&b| b == b'@') else { return Ok((None, None, s)) };
     let (info, rest) = (&s[..at], &s[at + 1..]);
     let (user, password) = match info.iter().position(|&b| b == b':') {
         Some(colon) => (&info[..colon], Some(&info[colon + 1..])),

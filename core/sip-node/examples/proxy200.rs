@@ -93,7 +93,15 @@ const SDP: &str = "v=0\r\no=- 4711 4711 IN IP4 127.0.0.1\r\ns=-\r\nc=IN IP4 127.
     m=audio 40000 RTP/AVP 0 8 101\r\na=rtpmap:0 PCMU/8000\r\na=rtpmap:8 PCMA/8000\r\n\
     a=rtpmap:101 telephone-event/8000\r\na=sendrecv\r\n";
 
-fn request(method: &str, uri: &str, call: usize, cseq: u32, to_tag: &str, extra: &str, body: &str) -> Vec<u8> {
+fn request(
+    method: &str,
+    uri: &str,
+    call: usize,
+    cseq: u32,
+    to_tag: &str,
+    extra: &str,
+    body: &str,
+) -> Vec<u8> {
     format!(
         "{method} {uri} SIP/2.0\r\nVia: SIP/2.0/UDP 127.0.9.2:25060;branch=z9hG4bK-{call}-{cseq}{method}\r\n\
          {extra}Max-Forwards: 70\r\nFrom: \"Caller\" <sip:u1@bench.test>;tag=c{call}\r\n\
@@ -142,10 +150,8 @@ fn main() {
     let caller = Flow::udp(ListenerId(0), "127.0.9.2:25060".parse().expect("an address"));
     let callee = Flow::udp(ListenerId(0), "127.0.9.3:25070".parse().expect("an address"));
     let mut out = Outbox::new();
-    let register = request("REGISTER", "sip:bench.test", 0, 1, "", "", "")
-        .to_vec()
-        .into_iter()
-        .collect::<Vec<u8>>();
+    let register =
+        request("REGISTER", "sip:bench.test", 0, 1, "", "", "").to_vec().into_iter().collect::<Vec<u8>>();
     let register = String::from_utf8(register)
         .expect("text")
         .replace("Contact: <sip:u1@127.0.9.2:25060>", "Contact: <sip:u1000000@127.0.9.3:25070>")
@@ -161,7 +167,8 @@ fn main() {
         let invite = request("INVITE", "sip:u1000000@bench.test", call, 1, "", "", SDP);
         if !(empty && sample.is_some()) {
             node.receive(Time::from_micros(now), caller, &invite, &mut out);
-            let forwarded = out.transmits().last().map(|t| out.message(t).to_vec()).expect("a forwarded INVITE");
+            let forwarded =
+                out.transmits().last().map(|t| out.message(t).to_vec()).expect("a forwarded INVITE");
             assert!(forwarded.starts_with(b"INVITE"));
             sample = Some(forwarded);
         }

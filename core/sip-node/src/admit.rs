@@ -9,7 +9,7 @@ use crate::services::{Counter, Services};
 use crate::settings::Mode;
 use core::ops::Range;
 use sip_auth::{Decision, Status};
-use sip_message::{AuthParams, Malformed, Message, Method, Name, NameAddr, Scheme, Uri};
+use sip_message::{AuthParams, Malformed, Message, Method, Name, Scheme, Uri};
 use sip_proxy::routes::{Routing, preprocess};
 use sip_proxy::token::{Dialog, Role};
 use wire::{Flow, Outbox, Time};
@@ -193,9 +193,8 @@ impl<S: Services> Node<S> {
         }
         // A registration is about the user in To (section 10.2), any other request from the one in From.
         let is_register = request.method() == Method::Register;
-        let about = if is_register { Name::To } else { Name::From };
-        let header = request.header(about).and_then(|h| NameAddr::parse(h.value).ok());
-        let Some(aor) = header.and_then(|h| Uri::parse(h.uri).ok()).and_then(|u| self.local_aor(&u)) else {
+        let about = if is_register { request.to_uri() } else { request.from_uri() };
+        let Some(aor) = Uri::parse(about).ok().and_then(|u| self.local_aor(&u)) else {
             return Some(stranger);
         };
         let settings = self.settings.clone();

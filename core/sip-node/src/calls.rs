@@ -7,7 +7,7 @@
 use core::hash::Hasher;
 use core::time::Duration;
 use hashbrown::HashTable;
-use sip_message::{Message, Method, Name, NameAddr};
+use sip_message::{Message, Method};
 use siphasher::sip::SipHasher13;
 use std::collections::VecDeque;
 use wire::Time;
@@ -80,8 +80,8 @@ impl Calls {
         let mut text = self.spare.pop().unwrap_or_default();
         text.clear();
         let call_id = push(invite.call_id(), &mut text);
-        let from = push(uri_of(invite, Name::From), &mut text);
-        push(uri_of(invite, Name::To), &mut text);
+        let from = push(invite.from_uri(), &mut text);
+        push(invite.to_uri(), &mut text);
         self.sequence += 1;
         let entry = Entry { hash, sequence: self.sequence, since: now, answered: false, text, call_id, from };
         self.queue.push_back((now, hash, self.sequence));
@@ -174,8 +174,4 @@ fn push(text: &[u8], out: &mut Vec<u8>) -> u8 {
     let text = &text[..text.len().min(TEXT_MAX)];
     out.extend_from_slice(text);
     text.len() as u8
-}
-
-fn uri_of<'a>(message: &Message<'a>, name: Name) -> &'a [u8] {
-    message.header(name).and_then(|h| NameAddr::parse(h.value).ok()).map_or(b"", |n| n.uri)
 }

@@ -27,7 +27,7 @@ pub(crate) fn reply_flow(flow: Flow, request: &Message<'_>) -> Flow {
 
 /// Whether the sender's own idea of its address is not the one we see.
 pub(crate) fn is_natted(flow: Flow, request: &Message<'_>) -> bool {
-    request.via().host_ip.is_some_and(|ip| ip != flow.remote.ip().to_canonical())
+    request.via_host_ip().is_some_and(|ip| ip != flow.remote.ip().to_canonical())
 }
 
 /// Whether `rport` goes into the received Via unasked: where the response will need the source port.

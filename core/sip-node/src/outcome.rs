@@ -14,8 +14,7 @@ use wire::{Outbox, Time};
 impl<S: Services> Node<S> {
     /// A response without a flaw (RFC 3261 section 16.7).
     pub(crate) fn response(&mut self, now: Time, response: &Message<'_>, out: &mut Outbox) {
-        let via = response.via();
-        let client = read_branch(via.branch).and_then(|b| ClientId::decode(b.client));
+        let client = read_branch(response.via_branch()).and_then(|b| ClientId::decode(b.client));
         let Some(client) = client else { return self.stateless_response(response, out) };
         // Without a second Via there is nobody to pass it on to; a well-behaved peer never drops one.
         match self.layer.receive_response(now, client, response, out) {

@@ -226,7 +226,7 @@ impl<S: Services> Node<S> {
     }
 
     fn stateless_return(&self, response: &Message<'_>) -> Option<Flow> {
-        let rest = response.via().branch.strip_prefix(PREFIX)?;
+        let rest = response.via_branch().strip_prefix(PREFIX)?;
         let (id, rest) = rest.split_at_checked(16)?;
         let (listener, seal) = rest.split_at_checked(16)?;
         let (id, listener) = (unhex(id)?, u16::try_from(unhex(listener)?).ok()?);

@@ -43,7 +43,10 @@ pub fn preprocess<'a>(
         return Ok(routing);
     }
     restore_request_uri(request, &ours, &mut routing)?;
-    let total = request.values(Name::Route).count() - usize::from(routing.drop_last);
+    let total = match routing.drop_last {
+        true => request.values(Name::Route).count() - 1,
+        false => usize::MAX,
+    };
     for value in request.values(Name::Route).take(total) {
         let addr = NameAddr::parse(value)?;
         let uri = Uri::parse(addr.uri).map_err(|_| Malformed)?;
@@ -67,6 +70,10 @@ fn restore_request_uri<'a>(
     ours: &impl Fn(&Uri<'a>) -> bool,
     routing: &mut Routing<'a>,
 ) -> Result<(), Malformed> {
+    // Our Record-Route URI has parameters; most Request-URIs have none.
+    if !request.request_uri().contains(&b';') {
+        return Ok(());
+    }
     let Ok(uri) = Uri::parse(request.request_uri()) else { return Ok(()) };
     if uri.user.is_some() || uri.param(b"lr").is_none() || !ours(&uri) {
         return Ok(());
