@@ -4,9 +4,13 @@ use crate::config::{Listener, RuntimeConfig, StartError};
 use crate::sys::{self, SocketOptions};
 use crate::{Runtime, streams};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use wire::{ListenerId, Machine, Transport};
+
+/// Free ports tried where any will do.
+const PORT_ATTEMPTS: u32 = 16;
 
 /// The sockets of one worker.
 #[derive(Default)]
@@ -41,11 +45,9 @@ impl Bound {
         let mut listeners = Vec::with_capacity(config.listeners.len());
         for (index, &listener) in config.listeners.iter().enumerate() {
             let id = ListenerId(index as u16);
-            let open = match listener.transport {
-                Transport::Udp => open_udp,
-                Transport::Tcp => open_tcp,
-                _ => return Err(StartError::NotInThisVersion(listener)),
-            };
+            if !matches!(listener.transport, Transport::Udp | Transport::Tcp) {
+                return Err(StartError::NotInThisVersion(listener));
+            }
             let actual = open(&config, listener, id, &mut sockets)
                 .map_err(|error| StartError::Listen { listener, error })?;
             tracing::info!(transport = %actual.transport, address = %actual.address, workers, "listening");
@@ -71,53 +73,80 @@ impl Bound {
     }
 }
 
-/// Opens a datagram socket per worker; the first decides the port if any will do.
-fn open_udp(
+/// The address to open for every worker: the listener's, with a free port if any will do.
+fn settle_address(config: &RuntimeConfig, listener: Listener) -> io::Result<SocketAddr> {
+    let address = listener.address;
+    match listener.transport {
+        _ if address.port() != 0 && config.share_ports => Ok(address),
+        Transport::Udp => sys::udp_probe(address),
+        _ => sys::tcp_probe(address),
+    }
+}
+
+/// Opens a listener once per worker.
+fn open(
     config: &RuntimeConfig,
     mut listener: Listener,
     id: ListenerId,
     workers: &mut [WorkerSockets],
 ) -> io::Result<Listener> {
-    if listener.address.port() != 0 && !config.share_ports {
-        sys::udp_probe(listener.address)?;
+    let any_port = listener.address.port() == 0;
+    let mut attempts = if any_port { PORT_ATTEMPTS } else { 1 };
+    loop {
+        attempts -= 1;
+        let address = settle_address(config, listener)?;
+        let opened = match listener.transport {
+            Transport::Udp => open_udp(config, address, id, workers),
+            _ => open_tcp(config, address, id, workers),
+        };
+        match opened {
+            Ok(()) => {
+                listener.address = address;
+                return Ok(listener);
+            }
+            // Somebody was quicker between the choice of a port and its use.
+            Err(error) if attempts > 0 && error.kind() == io::ErrorKind::AddrInUse => {}
+            Err(error) => return Err(error),
+        }
     }
+}
+
+/// Opens a datagram socket per worker, all or none.
+fn open_udp(
+    config: &RuntimeConfig,
+    address: SocketAddr,
+    id: ListenerId,
+    workers: &mut [WorkerSockets],
+) -> io::Result<()> {
     let options = SocketOptions {
         receive_buffer: config.udp_buffer,
         send_buffer: config.udp_buffer,
         ..SocketOptions::default()
     };
-    for (index, worker) in workers.iter_mut().enumerate() {
-        let (fd, receive, send) = sys::udp_bind(listener.address, &options)?;
-        listener.address = sys::local_addr(fd.as_fd())?;
-        if index == 0 {
-            tracing::info!(
-                address = %listener.address,
-                receive_kb = receive >> 10,
-                send_kb = send >> 10,
-                wanted_kb = config.udp_buffer >> 10,
-                "datagram socket buffers"
-            );
-        }
+    let sockets: Vec<_> =
+        workers.iter().map(|_| sys::udp_bind(address, &options)).collect::<Result<_, _>>()?;
+    if let Some((_, receive, send)) = sockets.first() {
+        let (receive_kb, send_kb, wanted_kb) = (receive >> 10, send >> 10, config.udp_buffer >> 10);
+        tracing::info!(%address, receive_kb, send_kb, wanted_kb, "datagram socket buffers");
+    }
+    for (worker, (fd, _, _)) in workers.iter_mut().zip(sockets) {
         worker.udp.push((id, Arc::new(fd)));
     }
-    Ok(listener)
+    Ok(())
 }
 
-/// Opens a listening stream socket per worker; the first decides the port if any will do.
+/// Opens a listening stream socket per worker, all or none.
 fn open_tcp(
     config: &RuntimeConfig,
-    mut listener: Listener,
+    address: SocketAddr,
     id: ListenerId,
     workers: &mut [WorkerSockets],
-) -> io::Result<Listener> {
-    if listener.address.port() != 0 && !config.share_ports {
-        sys::tcp_probe(listener.address)?;
-    }
+) -> io::Result<()> {
     let options = streams::socket_options(&config.streams);
-    for worker in workers {
-        let fd = sys::tcp_listen(listener.address, &options)?;
-        listener.address = sys::local_addr(fd.as_fd())?;
+    let sockets: Vec<_> =
+        workers.iter().map(|_| sys::tcp_listen(address, &options)).collect::<Result<_, _>>()?;
+    for (worker, fd) in workers.iter_mut().zip(sockets) {
         worker.tcp.push((id, fd));
     }
-    Ok(listener)
+    Ok(())
 }

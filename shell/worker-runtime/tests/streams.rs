@@ -296,3 +296,43 @@ proptest::proptest! {
         proptest::prop_assert_eq!(hear_all(&mut stream), expected);
     }
 }
+
+#[test]
+fn peers_that_come_and_go_leave_nothing_behind() {
+    let mut config = config("127.0.0.1");
+    config.streams.half_closed = std::time::Duration::ZERO;
+    let server = Server::with(config, 4);
+    let peer = TcpListener::bind("127.0.0.1:0").unwrap();
+    let remote = peer.local_addr().unwrap();
+    std::thread::scope(|scope| {
+        for client in 0..6 {
+            let server = &server;
+            scope.spawn(move || {
+                for round in 0..40u16 {
+                    let mut stream = server.connect();
+                    let line = format!("{} c{client}\n", round % 10);
+                    assert_eq!(ask(&mut stream, &line), format!("{}:{line}", round % 10 % 4));
+                    // Half of them leave with answers on their way, some after a request for others.
+                    if round % 2 == 0 {
+                        let _ = stream.write_all(format!(">tcp {remote} 3 x\n1 late\n2 late\n").as_bytes());
+                    }
+                }
+            });
+        }
+        // The peer closes each connection at once, so that ours are made and lost all the time.
+        peer.set_nonblocking(true).unwrap();
+        scope.spawn(|| {
+            wait("the end of the clients", || {
+                while peer.accept().is_ok() {}
+                (server.counts().tcp_accepted == 240).then_some(())
+            });
+        });
+    });
+    let counts = wait("all closed", || {
+        while peer.accept().is_ok() {}
+        Some(server.counts()).filter(|c| c.tcp_open == 0 && c.tcp_accepted == 240)
+    });
+    assert!(counts.tcp_connects > 0, "{counts:?}");
+    assert!(server.handle.panics().is_empty());
+    assert_eq!(server.handle.live_workers(), 4);
+}

@@ -10,8 +10,8 @@ pub use addr::RawAddr;
 pub use batch::{RecvBatch, SendBatch};
 pub use poll::{Event, Interest, Poller, WakeUp};
 pub use socket::{
-    SocketOptions, accept, local_addr, null_descriptor, receive_drops, recv, recv_from, reset_on_close, send,
-    send_to, shutdown_write, take_error, tcp_connect, tcp_listen, tcp_probe, udp_bind, udp_probe,
+    SocketOptions, accept, null_descriptor, receive_drops, recv, recv_from, reset_on_close, send, send_to,
+    shutdown_write, take_error, tcp_connect, tcp_listen, tcp_probe, udp_bind, udp_probe,
 };
 pub use thread::{monotonic_micros, pin_to_cpu, raise_descriptor_limit};
 

@@ -79,18 +79,24 @@ pub fn udp_bind(address: SocketAddr, options: &SocketOptions) -> io::Result<(Own
     Ok((fd, receive, send))
 }
 
-/// Whether a datagram socket of any other process holds `address`. `SO_REUSEPORT` would let two
-/// servers of one user share a port and each lose half of the traffic; a plain bind refuses.
-pub fn udp_probe(address: SocketAddr) -> io::Result<()> {
-    bind(new_socket(&address, libc::SOCK_DGRAM)?.as_fd(), address)
+/// Fails if a datagram socket holds `address` already, and answers it with a free port in place of
+/// port 0. `SO_REUSEPORT` would let two servers of one user share a port and each lose half of the
+/// traffic, even where the port was the kernel's choice; a plain bind does not.
+pub fn udp_probe(address: SocketAddr) -> io::Result<SocketAddr> {
+    let fd = new_socket(&address, libc::SOCK_DGRAM)?;
+    bind(fd.as_fd(), address)?;
+    local_addr(fd.as_fd())
 }
 
 /// As [`udp_probe`], for listening stream sockets. Connections of an earlier server that wait out
 /// their last minute are no hindrance.
-pub fn tcp_probe(address: SocketAddr) -> io::Result<()> {
+pub fn tcp_probe(address: SocketAddr) -> io::Result<SocketAddr> {
     let fd = new_socket(&address, libc::SOCK_STREAM)?;
-    set(fd.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
-    bind(fd.as_fd(), address)
+    if address.port() != 0 {
+        set(fd.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
+    }
+    bind(fd.as_fd(), address)?;
+    local_addr(fd.as_fd())
 }
 
 fn set_stream_options(fd: BorrowedFd<'_>, options: &SocketOptions) -> io::Result<()> {
@@ -153,7 +159,7 @@ pub fn accept(fd: BorrowedFd<'_>) -> io::Result<(OwnedFd, SocketAddr)> {
 }
 
 /// The address a socket is bound to.
-pub fn local_addr(fd: BorrowedFd<'_>) -> io::Result<SocketAddr> {
+fn local_addr(fd: BorrowedFd<'_>) -> io::Result<SocketAddr> {
     let mut raw = RawAddr::empty();
     let (name, len) = (raw.as_mut_ptr(), raw.len_mut_ptr());
     // SAFETY: `raw` is writable for the room it names.
