@@ -197,10 +197,9 @@ fn serial_by_q_and_the_best_response() {
 }
 
 #[test]
-fn a_503_alone_becomes_500_and_challenges_are_gathered() {
+fn a_503_alone_becomes_500() {
     let server = Setup::open().start();
     let mut a = server.link(Via::Udp);
-    let mut b = server.link(Via::Udp);
     bind(&server, "solo", &format!("<sip:solo@{}>", a.local()));
     let mut caller = server.link(Via::Udp);
     let invite = Req::invite("sip:solo@example.com", &caller);
@@ -208,6 +207,14 @@ fn a_503_alone_becomes_500_and_challenges_are_gathered() {
     let received = a.request("INVITE");
     a.send(&received.reply(503, "a", &[]));
     assert_eq!(caller.response(&invite).status(), Some(500), "RFC 3261 section 16.7 item 6");
+}
+
+#[test]
+fn the_challenges_of_every_branch_are_gathered() {
+    let server = Setup::open().start();
+    let mut a = server.link(Via::Udp);
+    let mut b = server.link(Via::Udp);
+    let mut caller = server.link(Via::Udp);
     for link in [&a, &b] {
         bind(&server, "two", &format!("<sip:two@{}>", link.local()));
     }
@@ -498,6 +505,9 @@ fn a_tcp_phone_is_reachable_after_its_connection_died() {
     let req = req.with(&format!("Contact: <sip:bob@{};transport=tcp>", bob.udp.local()));
     assert_eq!(gone.status(&req), 200);
     drop(gone);
+    live::eventually("the server has seen the connection close", || {
+        live::http(server.admin(), "GET", "/v1/status").body.contains("\"connections\":0").then_some(())
+    });
     let mut caller = server.link(Via::Udp);
     let req = Req::new("MESSAGE", "sip:bob@example.com", &caller);
     caller.send(&req.bytes());
@@ -505,6 +515,54 @@ fn a_tcp_phone_is_reachable_after_its_connection_died() {
     assert_eq!(link.via(), Via::Tcp);
     link.send(&message.reply(200, "b", &[]));
     assert_eq!(caller.response(&req).status(), Some(200));
+}
+
+#[test]
+fn a_large_request_goes_by_datagram_where_nobody_takes_tcp() {
+    // RFC 3261 section 18.1.1: beyond 1,300 bytes by TCP, and back to UDP when that is refused. Phones,
+    // voicemail and trunks must all be reached so; many take UDP only.
+    let place = fresh_ip();
+    let trunk = fresh_ip();
+    let config = format!(
+        "[voicemail]\ntarget = \"sip:vm@{place}:5060\"\non = [\"busy\"]\n\
+         [[trunk]]\nname = \"t\"\ntargets = [\"sip:{trunk}:5060\"]\nprefixes = [\"00\"]\n"
+    );
+    let server = Setup::open().config(&config).start();
+    let mut bob = phone(&server, "bob", Via::Udp);
+    let mut voicemail = Link::udp_at((place, 5060).into(), server.sip());
+    let mut carrier = Link::udp_at((trunk, 5060).into(), server.sip());
+    let large =
+        |link: &Link, uri: &str| Req::invite(uri, link).with(&format!("X-Filler: {}", "f".repeat(1200)));
+    let mut caller = server.link(Via::Udp);
+    let invite = large(&caller, "sip:bob@example.com");
+    caller.send(&invite.bytes());
+    let received = bob.request("INVITE");
+    assert!(received.header("Via").is_some_and(|v| v.contains("/UDP")), "the Via says how it went");
+    bob.send(&received.reply(486, "b", &[]));
+    let received = voicemail.request("INVITE");
+    voicemail.send(&received.reply(200, "vm", &[&contact_of(&voicemail, "vm")]));
+    assert_eq!(caller.response(&invite).status(), Some(200));
+    let invite = large(&caller, "sip:0044@example.com");
+    caller.send(&invite.bytes());
+    let received = carrier.request("INVITE");
+    carrier.send(&received.reply(200, "gw", &[&contact_of(&carrier, "gw")]));
+    assert_eq!(caller.response(&invite).status(), Some(200));
+}
+
+#[test]
+fn a_trunk_of_a_domain_keeps_the_domain() {
+    // For a domain that is not ours the target is the Request-URI itself (RFC 3261 section 16.5); the
+    // trunk only says where the next hop is.
+    let mut carrier = places(1);
+    let server = with_trunk(&carrier, "", Setup::open());
+    carrier[0].udp.set_server(server.sip());
+    let mut caller = server.link(Via::Udp);
+    let invite = Req::invite("sip:info@carrier.example", &caller);
+    caller.send(&invite.bytes());
+    let (received, link) = carrier[0].request_within(PATIENCE).expect("by domain to its trunk");
+    assert_eq!(received.uri(), "sip:info@carrier.example");
+    link.send(&received.reply(200, "c", &[&contact_of(link, "gw")]));
+    assert_eq!(caller.response(&invite).status(), Some(200));
 }
 
 #[test]
