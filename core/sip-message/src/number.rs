@@ -33,6 +33,25 @@ pub fn push_u64(mut n: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(&digits[at..]);
 }
 
+/// `number` as 16 lower-case hexadecimal digits, eight at a time by arithmetic on the bytes of a word.
+pub fn hex16(number: u64) -> [u8; 16] {
+    let mut text = [0; 16];
+    text[..8].copy_from_slice(&hex8((number >> 32) as u32).to_be_bytes());
+    text[8..].copy_from_slice(&hex8(number as u32).to_be_bytes());
+    text
+}
+
+fn hex8(number: u32) -> u64 {
+    // Spread the eight nibbles over eight bytes.
+    let mut n = u64::from(number);
+    n = (n | n << 16) & 0x0000_ffff_0000_ffff;
+    n = (n | n << 8) & 0x00ff_00ff_00ff_00ff;
+    n = (n | n << 4) & 0x0f0f_0f0f_0f0f_0f0f;
+    // 1 in each byte that is above 9: those need the distance from '9' + 1 to 'a' as well.
+    let letters = (n + 0x0606_0606_0606_0606) >> 4 & 0x0101_0101_0101_0101;
+    n + 0x3030_3030_3030_3030 + letters * 0x27
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -44,6 +63,13 @@ mod tests {
         assert_eq!(parse_u32(b"4294967296"), None);
         for bad in [&b""[..], b"-1", b"+5", b"0x10", b"5 5", b"1 "] {
             assert_eq!(parse_u64(bad), None, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn hexadecimal_is_written() {
+        for n in [0, 1, u64::MAX, 0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210, 0x90a0_9a0a_9f0f_0000] {
+            assert_eq!(hex16(n).as_slice(), format!("{n:016x}").as_bytes());
         }
     }
 

@@ -60,6 +60,45 @@ fn a_message_is_indexed_in_place() {
     });
 }
 
+/// The fast way of reading usual names and the walk over letters must agree.
+#[test]
+fn usual_and_unusual_spellings_are_the_same_header() {
+    let names = [
+        "Via",
+        "From",
+        "To",
+        "Call-ID",
+        "CSeq",
+        "Contact",
+        "Content-Length",
+        "Content-Type",
+        "Max-Forwards",
+        "Route",
+        "Record-Route",
+        "User-Agent",
+        "Expires",
+        "Content-Encoding",
+        "Record-Routes",
+        "Max-Forwar",
+        "Tom",
+        "Callid",
+    ];
+    for name in names {
+        for spelled in [format!("{name}:"), format!("{name} :"), format!("{}:", name.to_lowercase())] {
+            let text = format!("OPTIONS sip:a SIP/2.0\r\n{spelled} x\r\nVia: SIP/2.0/UDP h;branch=b\r\n\r\n");
+            check(&text, |parsed| {
+                let (Parsed::Good(m) | Parsed::Bad(m, _)) = parsed else {
+                    assert_eq!(name, "Via", "the first Via is malformed here");
+                    return;
+                };
+                let first = m.all_headers().next().unwrap();
+                assert_eq!(first.name, Name::from_bytes(name.as_bytes()), "{spelled}");
+                assert_eq!((first.raw_name.len(), first.value), (name.len(), &b"x"[..]), "{spelled}");
+            });
+        }
+    }
+}
+
 #[test]
 fn folds_become_spaces() {
     let text =

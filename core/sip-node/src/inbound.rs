@@ -5,7 +5,7 @@ use crate::proxied::ProxiedId;
 use crate::services::{Counter, Services};
 use core::hash::Hasher;
 use core::net::SocketAddr;
-use sip_message::{Message, push_u64, write_response};
+use sip_message::{Message, hex16, push_u64, write_response};
 use sip_transaction::{Inbound, ServerId};
 use wire::{Flow, Outbox, Time, Transport};
 
@@ -149,11 +149,6 @@ impl<S: Services> Node<S> {
         let (proxied, _) = ProxiedId::split(user);
         self.cancel_proxied(now, proxied, request, out);
     }
-}
-
-/// 16 lower-case hexadecimal digits.
-pub(crate) fn hex16(number: u64) -> [u8; 16] {
-    core::array::from_fn(|i| b"0123456789abcdef"[(number >> (60 - 4 * i) & 15) as usize])
 }
 
 /// `Retry-After: n`

@@ -2,14 +2,14 @@
 //! 16.11).
 
 use crate::admit::{Admitted, Caller};
-use crate::inbound::{always_rport, hex16};
+use crate::inbound::always_rport;
 use crate::node::{Node, domain};
 use crate::services::{Counter, Question, Services};
 use crate::targets::{Plan, Wish};
 use core::hash::Hasher;
 use core::mem;
 use core::net::SocketAddr;
-use sip_message::{Message, Method, Name, NameAddr, Uri};
+use sip_message::{Message, Method, Name, NameAddr, Uri, hex16};
 use sip_proxy::locate::{Located, Lookup, Step, locate};
 use sip_proxy::rewrite::{self, Outgoing, write_request};
 use sip_proxy::routes::preprocess;

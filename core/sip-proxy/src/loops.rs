@@ -11,7 +11,7 @@
 //! that makes this server refuse someone else's request.
 
 use core::hash::Hasher;
-use sip_message::{Message, Name, Via};
+use sip_message::{Message, Name, Via, hex16};
 use siphasher::sip::SipHasher13;
 
 /// The magic cookie (RFC 3261 section 8.1.1.7) and our mark.
@@ -85,10 +85,7 @@ pub fn write_branch(client: &[u8], hash: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(PREFIX);
     out.extend_from_slice(client);
     out.push(b'.');
-    for digit in (0..HASH_DIGITS).rev() {
-        let nibble = (hash >> (4 * digit)) as u8 & 15;
-        out.push(if nibble < 10 { b'0' + nibble } else { b'a' + nibble - 10 });
-    }
+    out.extend_from_slice(&hex16(hash));
 }
 
 /// Takes apart a branch parameter value. `None`: it does not have our form. Whether we wrote it is for

@@ -21,11 +21,7 @@ impl ClientId {
 
     /// The text form: 16 lower-case hexadecimal digits.
     pub fn encode(self) -> [u8; ClientId::TEXT_LEN] {
-        let number = self.as_u64();
-        core::array::from_fn(|i| {
-            let nibble = (number >> (60 - 4 * i)) as u8 & 15;
-            if nibble < 10 { b'0' + nibble } else { b'a' + nibble - 10 }
-        })
+        sip_message::hex16(self.as_u64())
     }
 
     /// Back from text of exactly [`ClientId::TEXT_LEN`] digits. Branches are tokens and tokens are
