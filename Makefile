@@ -47,7 +47,7 @@ check: fmt clippy layers ## formatting, lints, layering and unit tests (under a 
 	$(CARGO) test --workspace --exclude live --exclude simulator --lib --bins --quiet
 
 .PHONY: test
-test: setup-test fmt clippy layers deny unit fuzz-smoke interop ## everything that CI runs; installs what it needs
+test: setup-test fmt clippy layers deny unit simulate interop fuzz-smoke ## everything that CI runs; installs what it needs
 	$(call section,all steps of make test passed)
 
 .PHONY: fmt
@@ -78,12 +78,12 @@ deny:
 	    cat $(TARGET)/advisories.log; exit 1; \
 	fi
 
-# Unit, property, simulation and live tests. The live tests run the binary built first.
+# Unit, property and live tests. The live tests run the binary built first.
 .PHONY: unit
 unit:
-	$(call section,unit and property tests; simulation of $(SIM_SEEDS) seeds; live tests of the binary)
+	$(call section,unit and property tests; live tests of the binary)
 	$(CARGO) build $(LOCKED) -p strowger
-	STROWGER_BIN=$(abspath $(DEBUG)) STROWGER_SIM_SEEDS=$(SIM_SEEDS) $(CARGO) test --workspace $(LOCKED) --no-fail-fast
+	STROWGER_BIN=$(abspath $(DEBUG)) $(CARGO) test --workspace --exclude simulator $(LOCKED) --no-fail-fast
 
 .PHONY: live
 live: ## only the tests that talk to the running binary
@@ -91,8 +91,9 @@ live: ## only the tests that talk to the running binary
 	STROWGER_BIN=$(abspath $(DEBUG)) $(CARGO) test -p live
 
 .PHONY: simulate
-simulate: ## only the simulator; SIM_SEEDS=n for more seeds
-	STROWGER_SIM_SEEDS=$(SIM_SEEDS) $(CARGO) test --release -p simulator -- --nocapture
+simulate: ## only the simulator; SIM_SEEDS=n for more seeds than 1,000
+	$(call section,simulation of $(SIM_SEEDS) seeds)
+	STROWGER_SIM_SEEDS=$(SIM_SEEDS) $(CARGO) test --release $(LOCKED) -p simulator
 
 .PHONY: interop
 interop: release-for-tests
@@ -119,11 +120,11 @@ release-for-tests:
 .PHONY: fuzz-smoke
 fuzz-smoke:
 	$(call section,fuzz: every target for $(FUZZ_SMOKE) s from the committed corpus)
-	verify/fuzz.sh $(FUZZ_SMOKE)
+	verify/fuzz/smoke.sh $(FUZZ_SMOKE)
 
 .PHONY: fuzz
 fuzz: setup-test ## every fuzz target for FUZZ_SECONDS (600)
-	verify/fuzz.sh $(FUZZ_SECONDS)
+	verify/fuzz/smoke.sh $(FUZZ_SECONDS)
 
 # ---------------------------------------------------------------- measure it
 .PHONY: bench
@@ -139,4 +140,4 @@ setup-build setup-test setup-bench: setup-%:
 .PHONY: clean
 clean: ## remove what was built (not ./data)
 	$(CARGO) clean
-	rm -rf .cache verify/bench/build verify/fuzz/target
+	rm -rf .cache verify/fuzz/target

@@ -24,6 +24,8 @@ targets=("$@")
 if [ ${#targets[@]} = 0 ]; then mapfile -t targets < <("${cargo[@]}" fuzz list --fuzz-dir .); fi
 [ ${#targets[@]} -gt 0 ] || { echo "no fuzz targets found" >&2; exit 1; }
 
+dict=()
+[ ! -f sip.dict ] || dict=(-dict=sip.dict)
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 echo "building ${#targets[@]} targets: ${targets[*]}"
@@ -32,7 +34,7 @@ for target in "${targets[@]}"; do
     mkdir -p "$scratch/$target" "corpus/$target" "artifacts/$target"
     log=$scratch/$target.log
     if ! "${cargo[@]}" fuzz run --fuzz-dir . "$target" "$scratch/$target" "corpus/$target" -- \
-        -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 -verbosity=0 >"$log" 2>&1; then
+        "${dict[@]}" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 -verbosity=0 >"$log" 2>&1; then
         tail -n 60 "$log"
         echo "fuzz target $target FAILED"
         exit 1

@@ -91,10 +91,11 @@ python_packages() {
 test_tools() {
     build
     apt_for c++ g++ python3 python3 sipp sip-tester kamailio kamailio baresip baresip-core prlimit util-linux
-    have cargo-clippy || rustup component add clippy
-    have cargo-fmt || rustup component add rustfmt
+    if have rustup; then
+        have cargo-clippy || rustup component add clippy
+        have cargo-fmt || rustup component add rustfmt
+    fi
     cargo_tool cargo-deny cargo-deny
-    cargo_tool cargo-fuzz cargo-fuzz
     python_packages
 }
 
