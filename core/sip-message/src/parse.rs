@@ -132,7 +132,7 @@ impl<'b, 'l> Scan<'b, 'l> {
 
     /// The position of the CRLF that ends the line at `from`. A lone CR or LF is a flaw and counts as
     /// part of the line, so that what follows it is never read as a header of its own. NUL is legal
-    /// nowhere in a head, not even escaped (RFC 3261 section 25.1).
+    /// only as a quoted pair (RFC 3261 section 25.1; RFC 4475 section 3.1.1.2 has one).
     #[inline]
     fn line_end(&mut self, from: usize) -> Option<usize> {
         let mut at = from;
@@ -141,7 +141,7 @@ impl<'b, 'l> Scan<'b, 'l> {
             match (self.bytes[at], self.bytes.get(at + 1)) {
                 (b'\r', Some(b'\n')) => return Some(at),
                 (b'\r' | b'\n', _) => self.note(flaw(400, "Lone CR or LF")),
-                (0, _) => self.note(flaw(400, "NUL in Header")),
+                (0, _) if !escaped(&self.bytes[from..at]) => self.note(flaw(400, "NUL in Header")),
                 _ => {}
             }
             at += 1;
@@ -307,6 +307,13 @@ impl<'b, 'l> Scan<'b, 'l> {
             self.note(flaw(413, "Request Entity Too Large"));
         }
     }
+}
+
+/// Whether what follows `before` is the second half of a quoted pair: an odd number of backslashes
+/// stands before it.
+#[cold]
+fn escaped(before: &[u8]) -> bool {
+    before.iter().rev().take_while(|&&b| b == b'\\').count() % 2 == 1
 }
 
 /// The position of the first control character (a byte below 0x20) at or after `from`. Eight bytes at

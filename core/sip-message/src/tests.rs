@@ -133,6 +133,13 @@ fn responses_are_read() {
 }
 
 #[test]
+fn a_quoted_pair_may_hold_nul() {
+    check(&INVITE.replace("X-Other: 1", "X-Other: \"a\\\0b\""), |p| {
+        assert!(matches!(p, Parsed::Good(m) if m.bytes().contains(&0)));
+    });
+}
+
+#[test]
 fn flaws_name_what_is_wrong() {
     let change = |from: &str, to: &str| flaw_of(&INVITE.replace(from, to));
     assert_eq!(change("SIP/2.0\r\nVia", "SIP/7.0\r\nVia"), (505, "Version Not Supported"));
@@ -146,6 +153,7 @@ fn flaws_name_what_is_wrong() {
     assert_eq!(change("X-Other: 1\r\n", "X-Other: 1\n"), (400, "Lone CR or LF"));
     assert_eq!(change("X-Other: 1", "X-Other: 1\rTo: 2"), (400, "Lone CR or LF"));
     assert_eq!(change("X-Other: 1", "X-Other: \0"), (400, "NUL in Header"));
+    assert_eq!(change("X-Other: 1", "X-Other: \"\\\\\0\""), (400, "NUL in Header"));
     assert_eq!(change("X-Other: 1", "t: <sip:second@x>"), (400, "Two To Header Fields"));
     assert_eq!(change("Call-ID", "X-Call-ID"), (400, "Missing Call-ID"));
     assert_eq!(change("CSeq: 314159", "CSeq: 2147483648"), (400, "Malformed CSeq"));

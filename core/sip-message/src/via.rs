@@ -2,7 +2,7 @@
 
 use crate::chars::{self, is_space, trim};
 use crate::number::{parse_u32, push_u64};
-use crate::params::Params;
+use crate::params::{Params, skip_quoted};
 use crate::uri::{hostport, parse_ip};
 use core::net::{IpAddr, SocketAddr};
 use wire::Transport;
@@ -57,7 +57,8 @@ impl<'a> Via<'a> {
     }
 
     fn param(&mut self, name: &'a [u8], value: Option<&'a [u8]>) -> Result<(), ViaError> {
-        if !chars::is_token(name) {
+        // After an open quote nothing could be appended that others would read as a parameter.
+        if !chars::is_token(name) || value.is_some_and(has_open_quote) {
             return Err(ViaError);
         }
         match name.len() {
@@ -97,6 +98,17 @@ impl<'a> Via<'a> {
     pub fn port_or_default(&self) -> u16 {
         self.port.unwrap_or_else(|| self.transport.map_or(5060, Transport::default_port))
     }
+}
+
+/// Whether a quoted string begins in `value` that does not end.
+fn has_open_quote(mut value: &[u8]) -> bool {
+    while let Some(open) = value.iter().position(|&b| b == b'"') {
+        match skip_quoted(value, open) {
+            Some(after) => value = &value[after..],
+            None => return true,
+        }
+    }
+    false
 }
 
 /// `SIP / 2.0 / transport LWS`: the transport's name and what follows.
@@ -247,6 +259,8 @@ mod tests {
             "SIP/2.0/UDP a;rport=x",
             "SIP/2.0/ a",
             "SIP/2.0/UDP a:70000",
+            "SIP/2.0/UDP a;x=\"y",
+            "SIP/2.0/UDP a;maddr=\"y\"\"",
         ] {
             assert_eq!(Via::parse(s.as_bytes()), Err(ViaError), "{s}");
         }
