@@ -322,7 +322,7 @@ impl Lab {
     /// Answers the questions to the resolver: an address for each A question, nothing for others.
     pub fn resolve(&mut self, address: &str) {
         self.resolve_with(|question| match question.kind {
-            sip_proxy::locate::Kind::A => Answer::A(vec![address.parse().unwrap()]),
+            sip_proxy::locate::Kind::A => Answer::A(Box::new([address.parse().unwrap()])),
             _ => Answer::Nothing,
         });
     }

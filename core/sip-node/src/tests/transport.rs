@@ -1,0 +1,175 @@
+//! Where messages come from and go to: RFC 3261 section 18, RFC 3581, ownership.
+
+use super::*;
+
+#[test]
+fn a_request_is_answered_where_it_came_from() {
+    let mut lab = Lab::new();
+    let mut req = Req::new("OPTIONS", "sip:here.example");
+    // rport: the port it came from (RFC 3581 section 4).
+    req.via = "SIP/2.0/UDP 192.0.2.10:5060;rport;branch=z9hG4bKx1".to_owned();
+    let answer = lab.ask("192.0.2.10:7777", req.text());
+    assert_eq!(answer.to(), "192.0.2.10:7777");
+    assert_eq!(
+        answer.get("Via").unwrap(),
+        "SIP/2.0/UDP 192.0.2.10:5060;branch=z9hG4bKx1;received=192.0.2.10;rport=7777"
+    );
+    // Without it: the port in sent-by, 5060 if there is none (18.2.2).
+    req.via = "SIP/2.0/UDP 192.0.2.10;branch=z9hG4bKx2".to_owned();
+    let answer = lab.ask("192.0.2.10:7777", req.text());
+    assert_eq!(answer.to(), "192.0.2.10:5060");
+    assert_eq!(answer.get("Via").unwrap(), "SIP/2.0/UDP 192.0.2.10;branch=z9hG4bKx2");
+    req.via = "SIP/2.0/UDP 192.0.2.10:5070;branch=z9hG4bKx3".to_owned();
+    assert_eq!(lab.ask("192.0.2.10:7777", req.text()).to(), "192.0.2.10:5070");
+}
+
+#[test]
+fn an_answer_never_goes_to_an_address_that_the_request_names() {
+    let mut lab = Lab::new();
+    for via in [
+        "SIP/2.0/UDP 203.0.113.9:53;branch=z9hG4bKv1",
+        "SIP/2.0/UDP 192.0.2.10;maddr=203.0.113.9;branch=z9hG4bKv2",
+        "SIP/2.0/UDP 192.0.2.10;received=203.0.113.9;branch=z9hG4bKv3",
+        "SIP/2.0/UDP 255.255.255.255:5060;branch=z9hG4bKv4",
+        "SIP/2.0/UDP 192.0.2.10;received=203.0.113.9;rport=53;branch=z9hG4bKv5",
+        "SIP/2.0/UDP victim.example;branch=z9hG4bKv6",
+    ] {
+        let mut req = Req::new("OPTIONS", "sip:here.example");
+        req.via = via.to_owned();
+        let answer = lab.ask(CAROL, req.text());
+        assert_eq!(answer.flow.remote.ip().to_string(), "192.0.2.10", "{via}");
+        assert!(!answer.get("Via").unwrap().contains("received=203"), "{}", answer.text);
+    }
+}
+
+#[test]
+fn a_client_behind_address_translation_is_answered_through_the_hole_it_made() {
+    let mut lab = Lab::new();
+    let req = Req::new("OPTIONS", "sip:here.example").sent_by("UDP", "10.0.0.7:5060");
+    let answer = lab.ask("192.0.2.10:40123", req.text());
+    assert_eq!(answer.to(), "192.0.2.10:40123");
+    assert!(answer.get("Via").unwrap().ends_with(";received=192.0.2.10;rport=40123"), "{}", answer.text);
+}
+
+#[test]
+fn over_a_stream_the_answer_goes_back_on_the_connection() {
+    let mut lab = Lab::new();
+    let flow = tcp("192.0.2.10:40000", 9);
+    let req = Req::new("OPTIONS", "sip:here.example").sent_by("TCP", "192.0.2.10:5060");
+    lab.send_on(flow, req.text());
+    assert_eq!(lab.one().flow, flow);
+}
+
+#[test]
+fn the_received_via_of_a_forwarded_request_says_where_it_came_from() {
+    let mut lab = Lab::new();
+    lab.phones(&[BOB]);
+    let mut req = Req::invite();
+    req.via = "SIP/2.0/UDP 10.1.1.1:5060;rport;branch=z9hG4bKn1".to_owned();
+    let sent = lab.invite("192.0.2.10:7000", req.text());
+    let vias = sent[0].all("Via");
+    assert_eq!(vias.len(), 2);
+    assert_eq!(vias[1], "SIP/2.0/UDP 10.1.1.1:5060;branch=z9hG4bKn1;received=192.0.2.10;rport=7000");
+    lab.send(BOB, sent[0].reply(180, "b", ""));
+    assert_eq!(lab.one().to(), "192.0.2.10:7000");
+}
+
+#[test]
+fn large_requests_go_over_tcp_and_then_over_udp_after_all() {
+    let mut lab = Lab::new();
+    lab.phones(&[BOB]);
+    let mut req = Req::invite();
+    req.body = "x".repeat(1_300);
+    let sent = lab.invite(CAROL, req.text());
+    assert_eq!((sent[0].flow.transport, sent[0].to().as_str()), (Transport::Tcp, BOB));
+    assert!(sent[0].get("Via").unwrap().starts_with("SIP/2.0/TCP 198.51.100.1:5060;"), "{}", sent[0].text);
+    // 18.1.1: a peer without TCP gets it over UDP.
+    lab.undeliverable(&sent[0]);
+    let again = lab.one();
+    assert_eq!((again.flow.transport, again.to().as_str()), (Transport::Udp, BOB));
+    assert!(again.get("Via").unwrap().starts_with("SIP/2.0/UDP 198.51.100.1:5060;"));
+    lab.send(BOB, again.accept("b"));
+    assert_eq!(lab.one().status(), 200);
+    lab.rest();
+}
+
+#[test]
+fn large_requests_within_a_dialog_go_over_tcp_too() {
+    let mut lab = Lab::new();
+    lab.phones(&[BOB]);
+    let req = Req::invite();
+    let sent = lab.invite(CAROL, req.text());
+    let ok = lab.ask(BOB, sent[0].accept("b"));
+    let mut update = req.within("INFO", &ok);
+    update.body = "x".repeat(1_300);
+    let sent = lab.ask(CAROL, update.text());
+    assert_eq!((sent.flow.transport, sent.to().as_str()), (Transport::Tcp, BOB));
+    lab.undeliverable(&sent);
+    let sent = lab.one();
+    assert_eq!((sent.flow.transport, sent.to().as_str()), (Transport::Udp, BOB));
+}
+
+#[test]
+fn every_message_of_a_call_has_the_same_owner_however_it_is_spelled() {
+    let lab = Lab::new();
+    let owner = |head: &str| lab.node.owner(format!("{head}\r\n\r\n").as_bytes(), 64);
+    let start = "INVITE sip:bob@here.example SIP/2.0\r\nVia: SIP/2.0/UDP a;branch=z9hG4bK1";
+    let first = owner(&format!("{start}\r\nCall-ID: abc@x"));
+    for spelling in
+        ["call-id:abc@x", "CALL-ID : abc@x", "i: abc@x", "I\t:abc@x", "Call-ID:\r\n abc@x", "Call-ID: abc@x  "]
+    {
+        assert_eq!(owner(&format!("{start}\r\n{spelling}")), first, "{spelling}");
+    }
+    for other in ["SIP/2.0 200 OK", "ACK sip:x SIP/2.0", "CANCEL sip:x SIP/2.0", "BYE sip:x SIP/2.0"] {
+        assert_eq!(owner(&format!("{other}\r\ni: abc@x")), first, "{other}");
+    }
+    let owners: Vec<u16> = (0..200).map(|n| owner(&format!("{start}\r\nCall-ID: {n}@x"))).collect();
+    assert!(owners.iter().all(|o| *o < 64));
+    assert!((0..64).filter(|o| owners.contains(o)).count() > 40, "spread over the workers");
+}
+
+#[test]
+fn a_response_goes_through_what_both_sides_speak() {
+    // UDP in, TCP out, and back.
+    let mut lab = Lab::new();
+    lab.bind("bob", "<sip:bob@192.0.2.20:5060;transport=tcp>", tcp("192.0.2.20:41000", 3));
+    let sent = lab.invite(CAROL, Req::invite().text());
+    assert_eq!(sent[0].flow, tcp("192.0.2.20:41000", 3));
+    lab.send_on(tcp("192.0.2.20:41000", 3), sent[0].accept("b"));
+    let ok = lab.one();
+    assert_eq!((ok.flow.transport, ok.to().as_str()), (Transport::Udp, CAROL));
+    // IPv6 in, IPv4 out.
+    let mut lab = Lab::new();
+    lab.phones(&[BOB]);
+    let req = Req::invite().sent_by("UDP", "[2001:db8::10]:5060");
+    let sent = lab.invite("[2001:db8::10]:5060", req.text());
+    assert_eq!((sent[0].flow.listener, sent[0].to().as_str()), (ListenerId(0), BOB));
+    assert!(sent[0].get("Via").unwrap().contains("198.51.100.1"));
+    lab.send(BOB, sent[0].accept("b"));
+    assert_eq!(lab.one().flow, udp("[2001:db8::10]:5060"));
+}
+
+#[test]
+fn a_binding_whose_connection_is_gone_is_tried_at_its_contact() {
+    let mut lab = Lab::new();
+    lab.bind("bob", "<sip:bob@192.0.2.20:5080;transport=tcp>", tcp("192.0.2.20:41000", 3));
+    let sent = lab.invite(CAROL, Req::invite().text());
+    assert_eq!(sent[0].to(), "192.0.2.20:41000");
+    lab.undeliverable(&sent[0]);
+    let again = lab.one();
+    assert_eq!((again.flow.transport, again.to().as_str()), (Transport::Tcp, "192.0.2.20:5080"));
+    assert_eq!(again.flow.conn, None);
+    // That fails as well: the end (16.9, 16.7 step 6).
+    lab.undeliverable(&again);
+    assert_eq!(lab.one().status(), 500);
+    lab.rest();
+}
+
+#[test]
+fn phones_behind_address_translation_are_reached_through_it() {
+    let mut lab = Lab::new();
+    lab.bind("bob", "<sip:bob@192.168.1.5:5060>", udp("192.0.2.20:40222"));
+    let sent = lab.invite(CAROL, Req::invite().text());
+    assert_eq!(sent[0].to(), "192.0.2.20:40222");
+    assert_eq!(sent[0].uri(), "sip:bob@192.168.1.5:5060");
+}
