@@ -25,6 +25,8 @@ mod services;
 mod settings;
 mod stateless;
 mod targets;
+#[cfg(test)]
+mod tests;
 
 pub use calls::Call;
 pub use node::{Keys, Node, NodeConfig, Notice, Report};
