@@ -29,14 +29,17 @@ pub enum Parsed<'a> {
     Garbage(&'static str),
 }
 
+/// The flaw of a head with bytes that the next reader might take for the end of a line or of a text.
+const SOILED: Flaw = flaw(400, "Lone CR or LF Or NUL In Header");
+
 const fn flaw(status: u16, reason: &'static str) -> Flaw {
     Flaw { status, reason }
 }
 
 /// Indexes one whole message: a datagram, or what [`frame`](crate::frame) cut out of a stream.
 ///
-/// Leading line ends are passed over (RFC 3261 section 7.5), folded headers unfolded, and bytes
-/// after Content-Length dropped (section 18.3). Checked are: start line, header names, line ends,
+/// Leading line ends are passed over (RFC 3261 section 7.5), folded headers unfolded, lone CR and LF
+/// and NUL made spaces (which is a flaw), and bytes after Content-Length dropped (section 18.3). Checked are: start line, header names, line ends,
 /// counts and sizes, the presence and form of Via, From, To, Call-ID and CSeq, that none of these nor
 /// Max-Forwards and Content-Length stands twice, and the values of the latter two.
 pub fn parse<'a>(bytes: &'a [u8], index: &'a mut Index, limits: &Limits) -> Parsed<'a> {
@@ -47,11 +50,15 @@ pub fn parse<'a>(bytes: &'a [u8], index: &'a mut Index, limits: &Limits) -> Pars
     let Index { spans, unfolded } = index;
     let mut scan = Scan::new(bytes, limits);
     scan.run(spans);
-    if scan.folded {
-        unfold(bytes, unfolded);
+    if scan.folded || scan.soiled {
+        // The answer to a message with such bytes repeats parts of it, and must not repeat these.
+        let soiled = mend(bytes, unfolded);
         bytes = &*unfolded;
         scan = Scan::new(bytes, limits);
         scan.run(spans);
+        if soiled {
+            scan.flaw = Some(SOILED);
+        }
     }
     if let Some(why) = scan.garbage {
         return Parsed::Garbage(why);
@@ -69,25 +76,35 @@ pub fn parse<'a>(bytes: &'a [u8], index: &'a mut Index, limits: &Limits) -> Pars
     }
 }
 
-/// Replaces every fold of the head by spaces, length unchanged.
-fn unfold(bytes: &[u8], out: &mut Vec<u8>) {
+/// Replaces every fold of the head by spaces, and every byte that must not stand in a line; length
+/// unchanged. Answers whether there was such a byte.
+fn mend(bytes: &[u8], out: &mut Vec<u8>) -> bool {
     out.clear();
     out.extend_from_slice(bytes);
-    let mut i = 0;
-    while i + 2 < out.len() {
-        if out[i] == b'\r' && out[i + 1] == b'\n' {
-            if out[i + 2] == b'\r' {
-                return;
+    let (mut i, mut line, mut soiled) = (0, 0, false);
+    while let Some(&byte) = out.get(i) {
+        match byte {
+            b'\r' if out.get(i + 1) == Some(&b'\n') => {
+                match out.get(i + 2) {
+                    Some(b'\r') if out.get(i + 3) == Some(&b'\n') => return soiled,
+                    Some(&next) if is_space(next) => out[i..i + 2].fill(b' '),
+                    _ => line = i + 2,
+                }
+                i += 1;
             }
-            if is_space(out[i + 2]) {
+            b'\r' | b'\n' => {
                 out[i] = b' ';
-                out[i + 1] = b' ';
+                soiled = true;
             }
-            i += 2;
-        } else {
-            i += 1;
+            0 if !escaped(&out[line..i]) => {
+                out[i] = b' ';
+                soiled = true;
+            }
+            _ => {}
         }
+        i += 1;
     }
+    soiled
 }
 
 /// State of one pass.
@@ -96,13 +113,15 @@ struct Scan<'b, 'l> {
     limits: &'l Limits,
     at: usize,
     folded: bool,
+    /// There are bytes that must not stand in a line.
+    soiled: bool,
     garbage: Option<&'static str>,
     flaw: Option<Flaw>,
 }
 
 impl<'b, 'l> Scan<'b, 'l> {
     fn new(bytes: &'b [u8], limits: &'l Limits) -> Scan<'b, 'l> {
-        Scan { bytes, limits, at: 0, folded: false, garbage: None, flaw: None }
+        Scan { bytes, limits, at: 0, folded: false, soiled: false, garbage: None, flaw: None }
     }
 
     /// Keeps the first flaw.
@@ -140,8 +159,8 @@ impl<'b, 'l> Scan<'b, 'l> {
             at = control(self.bytes, at)?;
             match (self.bytes[at], self.bytes.get(at + 1)) {
                 (b'\r', Some(b'\n')) => return Some(at),
-                (b'\r' | b'\n', _) => self.note(flaw(400, "Lone CR or LF")),
-                (0, _) if !escaped(&self.bytes[from..at]) => self.note(flaw(400, "NUL in Header")),
+                (b'\r' | b'\n', _) => self.soiled = true,
+                (0, _) => self.soiled |= !escaped(&self.bytes[from..at]),
                 _ => {}
             }
             at += 1;

@@ -44,7 +44,8 @@ impl<'a> Via<'a> {
         let (transport_name, sent_by) = protocol(raw)?;
         let (host, port, rest) = hostport_spaced(sent_by)?;
         let params = trim(rest);
-        if !(params.is_empty() || params[0] == b';') {
+        // After an open quote nothing could be appended that others would read as a parameter.
+        if !(params.is_empty() || params[0] == b';') || has_open_quote(params) {
             return Err(ViaError);
         }
         let transport = Transport::from_name(transport_name);
@@ -57,8 +58,7 @@ impl<'a> Via<'a> {
     }
 
     fn param(&mut self, name: &'a [u8], value: Option<&'a [u8]>) -> Result<(), ViaError> {
-        // After an open quote nothing could be appended that others would read as a parameter.
-        if !chars::is_token(name) || value.is_some_and(has_open_quote) {
+        if !chars::is_token(name) {
             return Err(ViaError);
         }
         match name.len() {
@@ -102,7 +102,7 @@ impl<'a> Via<'a> {
 
 /// Whether a quoted string begins in `value` that does not end.
 fn has_open_quote(mut value: &[u8]) -> bool {
-    while let Some(open) = value.iter().position(|&b| b == b'"') {
+    while let Some(open) = memchr::memchr(b'"', value) {
         match skip_quoted(value, open) {
             Some(after) => value = &value[after..],
             None => return true,
@@ -261,6 +261,7 @@ mod tests {
             "SIP/2.0/UDP a:70000",
             "SIP/2.0/UDP a;x=\"y",
             "SIP/2.0/UDP a;maddr=\"y\"\"",
+            "SIP/2.0/UDP a;=\"y",
         ] {
             assert_eq!(Via::parse(s.as_bytes()), Err(ViaError), "{s}");
         }
