@@ -159,7 +159,9 @@ impl<S: Services> Node<S> {
             }
             Action::ForwardBest(branch) => self.forward_best(now, p, branch, response, out),
             Action::Generate(status) => self.generate(now, p, status, request, out),
-            Action::Silence => self.layer.abandon_server(p.server),
+            // The transaction stays unanswered until it ends by itself, so that late retransmissions are
+            // absorbed and are no new requests.
+            Action::Silence => {}
             Action::Keep(branch) => {
                 if let Some(response) = response {
                     self.keep(p, branch, response);
@@ -242,23 +244,34 @@ impl<S: Services> Node<S> {
         out: &mut Outbox,
     ) {
         let mut bytes = Vec::new();
+        // The current response is not kept yet; if it is not the best one, it may still hold challenges.
+        let mut current = None;
         match p.kept.iter().position(|(b, _)| *b == branch) {
-            Some(at) => bytes = p.kept.swap_remove(at).1,
+            Some(at) => {
+                bytes = p.kept.swap_remove(at).1;
+                current = response.filter(|r| matches!(r.status(), 401 | 407));
+            }
             None => match response {
                 Some(response) => rewrite::write_response(response, &mut self.splices, &mut bytes),
                 None => return,
             },
         }
-        let others: Vec<BranchId> = p.context.challenges().filter(|b| *b != branch).collect();
         let mut lines = Vec::new();
+        let others: Vec<BranchId> = p.context.challenges().filter(|b| *b != branch).collect();
         for (_, kept) in p.kept.iter().filter(|(b, _)| others.contains(b)) {
-            self.challenge_lines(kept, &mut lines);
+            self.with_index(|_, index| {
+                if let Parsed::Good(m) | Parsed::Bad(m, _) = parse(kept, index, &Limits::default()) {
+                    challenge_lines(&m, &mut lines);
+                }
+            });
+        }
+        if let Some(current) = current.filter(|_| !others.is_empty()) {
+            challenge_lines(current, &mut lines);
         }
         self.with_index(|node, index| {
             let (Parsed::Good(best) | Parsed::Bad(best, _)) = parse(&bytes, index, &Limits::default()) else {
                 return;
             };
-            // The current response may hold challenges, too, if it is not the best one.
             let head = best.head_len().saturating_sub(2);
             let sent = node.layer.respond(now, p.server, best.status(), out, |buf| {
                 buf.extend_from_slice(best.bytes().get(..head).unwrap_or(b""));
@@ -268,20 +281,6 @@ impl<S: Services> Node<S> {
             if sent {
                 node.services.count(Counter::Relayed);
                 node.concluded(now, p, best.status(), &best);
-            }
-        });
-    }
-
-    /// The WWW-Authenticate and Proxy-Authenticate lines of a response.
-    fn challenge_lines(&mut self, response: &[u8], lines: &mut Vec<u8>) {
-        self.with_index(|_, index| {
-            let (Parsed::Good(m) | Parsed::Bad(m, _)) = parse(response, index, &Limits::default()) else {
-                return;
-            };
-            for name in [Name::WwwAuthenticate, Name::ProxyAuthenticate] {
-                for header in m.headers(name) {
-                    lines.extend_from_slice(m.bytes().get(header.line).unwrap_or(b""));
-                }
             }
         });
     }
@@ -376,5 +375,14 @@ impl<S: Services> Node<S> {
             self.layer.unschedule(mem::replace(&mut proxied.timer, TimerId::NONE));
         }
         self.proxied.free(proxied);
+    }
+}
+
+/// The WWW-Authenticate and Proxy-Authenticate lines of a response.
+fn challenge_lines(response: &Message<'_>, lines: &mut Vec<u8>) {
+    for name in [Name::WwwAuthenticate, Name::ProxyAuthenticate] {
+        for header in response.headers(name) {
+            lines.extend_from_slice(response.bytes().get(header.line).unwrap_or(b""));
+        }
     }
 }

@@ -161,10 +161,10 @@ impl ProxiedSlab {
     /// A fresh one, not yet stored: hand it to [`ProxiedSlab::put`].
     pub fn create(&mut self, make: impl FnOnce(ProxiedId, Buffers) -> Proxied) -> Box<Proxied> {
         let slot = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Slot { generation: 0, value: None });
+            self.slots.push(Slot { generation: 1, value: None });
             (self.slots.len() - 1) as u32
         });
-        let generation = self.slots.get(slot as usize).map_or(0, |s| s.generation);
+        let generation = self.slots.get(slot as usize).map_or(1, |s| s.generation);
         let id = ProxiedId { slot, generation };
         match self.spare.pop() {
             Some(mut spare) => {
@@ -201,7 +201,8 @@ impl ProxiedSlab {
     pub fn free(&mut self, mut value: Box<Proxied>) {
         let slot = value.id.slot;
         if let Some(s) = self.slots.get_mut(slot as usize) {
-            s.generation = s.generation.wrapping_add(1);
+            // Never 0: that is the user data of transactions that belong to no proxied request.
+            s.generation = s.generation.checked_add(1).unwrap_or(1);
             self.free.push(slot);
         }
         if self.spare.len() < SPARE_MAX {
