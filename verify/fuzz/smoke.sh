@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# Run each fuzz target for some seconds from its committed corpus and dictionary.
+#
+#   verify/fuzz/smoke.sh [SECONDS [TARGET...]]      (10 seconds, all targets)
+#
+# With cargo-fuzz this is verify/fuzz.sh. Without it the targets are built by cargo itself with the
+# flags that cargo-fuzz would give, on nightly if there is one, else on stable told to allow them.
+# New inputs go to a scratch folder; a finding stays under artifacts/.
+set -euo pipefail
+cd "$(dirname "$0")"
+seconds=${1:-10}
+[ $# = 0 ] || shift
+if command -v cargo-fuzz >/dev/null; then exec ../fuzz.sh "$seconds" "$@"; fi
+
+cargo=(cargo)
+if rustup toolchain list 2>/dev/null | grep -q '^nightly'; then
+    cargo=(cargo +nightly)
+else
+    export RUSTC_BOOTSTRAP=1
+fi
+triple=$(rustc -vV | sed -n 's/^host: //p')
+export RUSTFLAGS="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
+-Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
+-Cllvm-args=-sanitizer-coverage-trace-compares --cfg fuzzing -Zsanitizer=address -Ccodegen-units=1 \
+-Cdebug-assertions"
+"${cargo[@]}" build --release --target "$triple" --bins
+
+targets=("$@")
+if [ ${#targets[@]} = 0 ]; then mapfile -t targets < <(sed -n 's/^name = "\(.*\)"/\1/p' Cargo.toml | tail -n +2); fi
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+for target in "${targets[@]}"; do
+    mkdir -p "$scratch/$target" "artifacts/$target"
+    log=$scratch/$target.log
+    if ! "${CARGO_TARGET_DIR:-target}/$triple/release/$target" -dict=sip.dict -artifact_prefix="artifacts/$target/" \
+        -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 -verbosity=0 \
+        "$scratch/$target" "corpus/$target" >"$log" 2>&1; then
+        tail -n 60 "$log"
+        echo "fuzz target $target FAILED"
+        exit 1
+    fi
+    runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
+    [ "${runs:-0}" -gt 100 ] || { tail -n 30 "$log"; echo "fuzz target $target executed only ${runs:-no} inputs"; exit 1; }
+    echo "fuzz target $target: $runs inputs in $seconds s, no finding"
+done
