@@ -69,7 +69,8 @@ layers:
 .PHONY: deny
 deny:
 	$(call section,cargo deny)
-	$(CARGO) deny --offline --all-features check -A unused-wrapper bans licenses sources
+	@mkdir -p $(TARGET)
+	$(CARGO) deny --all-features check -A unused-wrapper bans licenses sources
 	@if timeout 60 $(CARGO) deny check advisories >$(TARGET)/advisories.log 2>&1; then \
 	    echo "advisories: none"; \
 	elif grep -qE 'failed to (fetch|open|clone|lock)|unable to fetch|network|could not connect|No such file' $(TARGET)/advisories.log; then \
