@@ -196,8 +196,10 @@ impl<M: Machine> Worker<M> {
     /// Takes datagrams from socket `number` and sends what the machine answers, batch by batch.
     pub(super) fn receive_datagrams(&mut self, number: usize) {
         let Some(socket) = self.datagrams.sockets.get_mut(number) else { return };
-        if !socket.burst.wants_batch() {
-            return self.receive_one(number);
+        // Where one came alone so far, it is taken with the plain call; what came meanwhile is taken
+        // at once all the same, because another round through epoll costs more than a look.
+        if !socket.burst.wants_batch() && !self.receive_one(number) {
+            return;
         }
         for round in 0..BATCHES {
             if round > 0 {
@@ -213,12 +215,13 @@ impl<M: Machine> Worker<M> {
         }
     }
 
-    fn receive_one(&mut self, number: usize) {
+    /// Takes one datagram; `false` if there was none.
+    fn receive_one(&mut self, number: usize) -> bool {
         let Worker { datagrams, recv, machine, links, out, counters, now, .. } = self;
-        let Some(socket) = datagrams.sockets.get(number) else { return };
+        let Some(socket) = datagrams.sockets.get(number) else { return false };
         counters.syscalls.one();
         // An error is that of an earlier send, told by ICMP; nothing was received and nothing is lost.
-        let Ok((n, from)) = sys::recv_from(socket.fd.as_fd(), recv.first_buffer()) else { return };
+        let Ok((n, from)) = sys::recv_from(socket.fd.as_fd(), recv.first_buffer()) else { return false };
         let id = socket.id;
         counters.udp_batches.one();
         counters.udp_in.one();
@@ -229,6 +232,7 @@ impl<M: Machine> Worker<M> {
         }
         self.dispatch();
         self.links.rouse();
+        true
     }
 
     fn receive_batch(&mut self, number: usize) -> usize {
