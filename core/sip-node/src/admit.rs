@@ -65,12 +65,12 @@ impl<S: Services> Node<S> {
     pub(crate) fn new_request(&mut self, now: Time, flow: Flow, request: &Message<'_>, out: &mut Outbox) {
         let Some(admitted) = self.admit(now, flow, request, out) else { return };
         let method = request.method();
-        let own = self.is_own_request(&admitted);
+        let own = self.is_own_request(method, &admitted.uri, &admitted.routing);
         if method == Method::Register && own {
             return self.registration(now, flow, request, &admitted, out);
         }
         if self.settings.proxy.mode == Mode::Stateless && !own {
-            return self.forward_stateless(now, flow, request, out);
+            return self.forward_plan(now, flow, request, &admitted, out);
         }
         self.dispatch(now, flow, request, &admitted, own, out);
     }
@@ -84,19 +84,20 @@ impl<S: Services> Node<S> {
         out: &mut Outbox,
     ) -> Option<Admitted<'a>> {
         let settings = self.settings.clone();
-        let routing = match preprocess(request, |uri| settings.is_own_route(uri)) {
+        let routing = match preprocess(request, |uri| self.is_own_route(uri)) {
             Ok(routing) => routing,
             Err(Malformed) => return self.malformed(flow, request, b"Malformed Route", out),
         };
         let uri = match Uri::parse(routing.request_uri) {
-            Ok(Uri { scheme: Scheme::Other(_), .. }) => {
+            Ok(uri) if self.knows_scheme(&uri) => uri,
+            Ok(_) => {
                 self.refuse(flow, request, 416, b"", b"", out);
                 return None;
             }
-            Ok(uri) => uri,
             Err(_) => return self.malformed(flow, request, b"Malformed Request-URI", out),
         };
-        if request.max_forwards() == Some(0) {
+        // It limits forwarding; what is for us has arrived (16.3 step 3).
+        if request.max_forwards() == Some(0) && !self.is_own_request(request.method(), &uri, &routing) {
             self.refuse(flow, request, 483, b"", b"", out);
             return None;
         }
@@ -119,7 +120,7 @@ impl<S: Services> Node<S> {
             self.refuse(flow, request, 503, b"", &retry_after(30), out);
             return None;
         }
-        let caller = self.identify(now, flow, request, &uri, out)?;
+        let caller = self.identify(now, flow, request, &uri, dialog.as_ref(), out)?;
         Some(Admitted { uri, routing, dialog, caller, loop_hash })
     }
 
@@ -135,12 +136,29 @@ impl<S: Services> Node<S> {
         None
     }
 
-    /// Whether a request is for this server itself: no user in the Request-URI, and the host is us.
-    fn is_own_request(&self, admitted: &Admitted<'_>) -> bool {
-        let uri = &admitted.uri;
-        let next_is_far = admitted.routing.next.is_some();
-        let bare = uri.is_sip() && (uri.user.is_none() || uri.user == Some(b""));
-        !next_is_far && bare && self.is_local_host(uri)
+    /// Whether a request is for this server itself: the host is us, and there is no user. A REGISTER must
+    /// not have one (section 10.2); if it has, the registrar is meant all the same.
+    fn is_own_request(&self, method: Method<'_>, uri: &Uri<'_>, routing: &Routing<'_>) -> bool {
+        let bare = uri.user.is_none_or(<[u8]>::is_empty) || method == Method::Register;
+        routing.next.is_none() && bare && uri.is_sip() && self.is_local_host(uri)
+    }
+
+    /// Whether requests for such URIs can be sent on. Without TLS a sips request could only go on in the
+    /// clear, which it must not (section 26.2.2, RFC 5630 section 5.3).
+    fn knows_scheme(&self, uri: &Uri<'_>) -> bool {
+        match uri.scheme {
+            Scheme::Sip | Scheme::Tel => true,
+            Scheme::Sips => {
+                let mut all = self.settings.listeners.iter().map(|l| l.transport);
+                all.any(|t| matches!(t, wire::Transport::Tls | wire::Transport::Wss))
+            }
+            Scheme::Other(_) => false,
+        }
+    }
+
+    /// Whether a URI of a Route, or a strict router's Request-URI, names this server.
+    pub(crate) fn is_own_route(&self, uri: &Uri<'_>) -> bool {
+        self.settings.is_own_route(uri) || self.is_local_host(uri)
     }
 
     /// Whether the host of a URI is a domain of ours or this server.
@@ -185,31 +203,47 @@ impl<S: Services> Node<S> {
         flow: Flow,
         request: &Message<'_>,
         uri: &Uri<'_>,
+        dialog: Option<&Dialog>,
         out: &mut Outbox,
     ) -> Option<Caller> {
         let stranger = Caller { role: Role::Stranger, realm: None, trunk: None, proven: false };
-        if let Some(trunk) = self.settings.trunk_of(flow.remote.ip()) {
+        let is_register = request.method() == Method::Register;
+        // Phones may share an address with a trunk; what they register has to be proven like any other.
+        if let Some(trunk) = self.settings.trunk_of(flow.remote.ip()).filter(|_| !is_register) {
             return Some(Caller { role: Role::Trunk, trunk: Some(trunk), ..stranger });
         }
+        // Whoever answered in place of a user of ours (a mailbox, say) bears that user's name in the
+        // dialog and cannot know his password. The token says who it is.
+        let answerer = dialog.map(|d| d.sender).filter(|s| s.remote.ip() == flow.remote.ip().to_canonical());
+        if let Some(sender) = answerer.filter(|s| s.role != Role::Local) {
+            return Some(Caller { role: sender.role, ..stranger });
+        }
         // A registration is about the user in To (section 10.2), any other request from the one in From.
-        let is_register = request.method() == Method::Register;
         let about = if is_register { request.to_uri() } else { request.from_uri() };
         let Some(aor) = Uri::parse(about).ok().and_then(|u| self.local_aor(&u)) else {
             return Some(stranger);
         };
         let settings = self.settings.clone();
         let auth = &settings.auth;
-        let local = Caller { role: Role::Local, proven: true, ..stranger };
-        if !(auth.enabled && auth.challenge.covers(request.method().as_bytes())) {
+        let local = Caller { role: Role::Local, proven: true, ..stranger.clone() };
+        if !auth.enabled {
             return Some(local);
         }
+        if !auth.challenge.covers(request.method().as_bytes()) {
+            // Unproven. Nobody gets out of our domain by writing one of our names into From; a phone that
+            // is registered at this address has proven enough.
+            let known = is_register || self.services.has_contact(flow.remote);
+            return Some(if known { local } else { stranger });
+        }
+        // Within a dialog From is not the sender's choice: a call may have been passed to somebody else.
+        let bound = is_register || (auth.bind_from && dialog.is_none());
         let realm = auth.realm.clone().unwrap_or_else(|| aor.domain().to_vec());
         // A registrar is the user's server and answers 401, a proxy 407 (section 22).
         let status = match is_register && self.is_local_host(uri) {
             true => Status::Unauthorized,
             false => Status::ProxyAuthenticationRequired,
         };
-        self.authenticate(now, flow, request, &aor, &realm, status, out)?;
+        self.authenticate(now, flow, request, &aor, &realm, status, bound, out)?;
         Some(Caller { realm: Some(realm), ..local })
     }
 
@@ -223,7 +257,7 @@ impl<S: Services> Node<S> {
         })
     }
 
-    /// Checks the credentials for `realm`, and that they are those of the user in `aor`.
+    /// Checks the credentials for `realm` and, if `bound`, that they are those of the user in `aor`.
     #[expect(clippy::too_many_arguments, reason = "one caller; a struct would only name them twice")]
     fn authenticate(
         &mut self,
@@ -233,6 +267,7 @@ impl<S: Services> Node<S> {
         aor: &Aor,
         realm: &[u8],
         status: Status,
+        bound: bool,
         out: &mut Outbox,
     ) -> Option<()> {
         let settings = self.settings.clone();
@@ -261,7 +296,7 @@ impl<S: Services> Node<S> {
             Decision::Accepted { user } => {
                 let domain = user.domain().unwrap_or(aor.domain());
                 let own = user.user() == aor.user() && domain.eq_ignore_ascii_case(aor.domain());
-                if own || !settings.auth.bind_from {
+                if own || !bound {
                     self.services.count(Counter::Authenticated);
                     return Some(());
                 }

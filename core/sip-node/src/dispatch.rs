@@ -109,6 +109,7 @@ impl<S: Services> Node<S> {
             drop_last_route: a.routing.drop_last,
             record_route,
             realm: None,
+            reason: 0..0,
             loop_hash: a.loop_hash,
             started: now,
             timer: TimerId::NONE,
@@ -169,10 +170,16 @@ impl<S: Services> Node<S> {
         &mut self,
         now: Time,
         id: ProxiedId,
-        _cancel: &Message<'_>,
+        cancel: &Message<'_>,
         out: &mut Outbox,
     ) {
         let Some(mut proxied) = self.proxied.take(id) else { return };
+        // RFC 3326 section 2: copied into the CANCELs that follow from this one.
+        proxied.reason = proxied.push_text(|text| {
+            for header in cancel.headers(Name::Reason) {
+                text.extend_from_slice(cancel.bytes().get(header.line).unwrap_or(b""));
+            }
+        });
         let mut actions = core::mem::take(&mut self.actions);
         proxied.context.cancel_all(now, &mut actions);
         self.perform(now, proxied, actions, None, None, out);

@@ -4,7 +4,7 @@ use crate::node::Node;
 use crate::proxied::{Pending, Proxied, ProxiedId, Reach};
 use crate::services::{Counter, Question, Services};
 use core::mem;
-use sip_message::{Message, Uri};
+use sip_message::{Message, Name, Uri};
 use sip_proxy::context::{Action, BranchId};
 use sip_proxy::locate::{Ability, Answer, AskId, Destination, Error, Located, Lookup, Step, Want, locate};
 use sip_proxy::loops::write_branch;
@@ -84,7 +84,7 @@ impl<S: Services> Node<S> {
             max_forwards: request.max_forwards().map_or(settings.proxy.max_forwards, |m| m.saturating_sub(1)),
             max_breadth: Some(breadth),
             source: Some((p.source.remote, p.always_rport)),
-            strip_identity: p.role != Role::Trunk,
+            strip_identity: p.role != Role::Trunk || (!p.trusts(branch) && is_private(request)),
             strip_realm: p.realm.as_ref().map(|r| p.text(r)),
         };
         let splices = &mut self.splices;
@@ -267,6 +267,16 @@ impl<S: Services> Node<S> {
             node.start_branch(now, p, branch, breadth, request, actions, out);
         });
     }
+}
+
+/// Whether the caller wants the identity that a trusted element asserted kept among trusted ones (RFC 3325
+/// section 5 and 9.3, RFC 3323 section 4.2).
+pub(crate) fn is_private(request: &Message<'_>) -> bool {
+    if request.header(Name::PAssertedIdentity).is_none() && request.header(Name::RemotePartyId).is_none() {
+        return false;
+    }
+    let mut wishes = request.headers(Name::Privacy).flat_map(|h| h.value.split(|&b| b == b';'));
+    wishes.any(|wish| wish.trim_ascii().eq_ignore_ascii_case(b"id"))
 }
 
 /// The parts of a URI that say where it leads.

@@ -118,7 +118,7 @@ impl<S: Services> Node<S> {
         if request.max_forwards() == Some(0) {
             return self.services.count(Counter::Garbage);
         }
-        self.forward_ack(now, flow, request, out);
+        self.forward_unproven(now, flow, request, out);
     }
 
     /// RFC 3261 sections 9.2 and 16.10.
@@ -134,18 +134,19 @@ impl<S: Services> Node<S> {
         out: &mut Outbox,
     ) {
         let source = Some((flow.remote, always_rport(flow, request)));
+        // Only who sent a request may cancel it: a CANCEL cannot be challenged (section 22.1).
+        let same_peer = |f: Flow| f.remote.ip().to_canonical() == flow.remote.ip().to_canonical();
+        let matched = matched && invite.and_then(|i| self.layer.reply_of(i)).is_none_or(same_peer);
         if !matched {
             if self.settings.proxy.mode == crate::settings::Mode::Stateless {
                 self.layer.abandon_server(id);
-                return self.forward_stateless(now, flow, request, out);
+                return self.forward_unproven(now, flow, request, out);
             }
             return self.answer(now, id, request, source, 481, b"", out);
         }
         self.answer(now, id, request, source, 200, b"", out);
         let Some(invite) = invite.filter(|&i| self.layer.is_answered(i) == Some(false)) else { return };
-        // Only who sent the INVITE may cancel it: a CANCEL cannot be challenged (section 22.1).
-        let same_peer = self.layer.reply_of(invite).is_some_and(|f| f.remote.ip() == flow.remote.ip());
-        let Some(user) = self.layer.user_of(invite).filter(|_| same_peer) else { return };
+        let Some(user) = self.layer.user_of(invite) else { return };
         let (proxied, _) = ProxiedId::split(user);
         self.cancel_proxied(now, proxied, request, out);
     }

@@ -40,7 +40,7 @@ impl<S: Services> Node<S> {
         if proxied.over {
             // A retransmitted or second 2xx of an accepted INVITE (RFC 6026 section 7).
             if proxied.invite && (200..300).contains(&status) {
-                self.relay(now, &proxied, response, out);
+                self.relay(now, &proxied, branch, response, out);
             }
             return self.proxied.put(proxied);
         }
@@ -146,15 +146,18 @@ impl<S: Services> Node<S> {
                 });
             }
             Action::CancelBranch(branch) => self.cancel_branch(now, p, branch, actions, out),
-            Action::ForwardProvisional(_) => {
+            Action::ForwardProvisional(branch) => {
                 if let Some(response) = response {
-                    self.relay(now, p, response, out);
+                    self.relay(now, p, branch, response, out);
                 }
             }
-            Action::ForwardFinal(_) => {
-                p.accepted = true;
-                if let Some(response) = response {
-                    self.relay(now, p, response, out);
+            Action::ForwardFinal(branch) => {
+                let first = !mem::replace(&mut p.accepted, true);
+                if let Some(response) = response
+                    && self.relay(now, p, branch, response, out)
+                    && first
+                {
+                    self.concluded(now, p, response.status(), response);
                 }
             }
             Action::ForwardBest(branch) => self.forward_best(now, p, branch, response, out),
@@ -196,17 +199,24 @@ impl<S: Services> Node<S> {
         p.request = stored;
     }
 
-    /// Passes a response on through the server transaction, without our Via.
-    fn relay(&mut self, now: Time, p: &Proxied, response: &Message<'_>, out: &mut Outbox) {
-        let status = response.status();
+    /// Passes a response on through the server transaction, without our Via. Whether that was possible.
+    fn relay(
+        &mut self,
+        now: Time,
+        p: &Proxied,
+        branch: BranchId,
+        response: &Message<'_>,
+        out: &mut Outbox,
+    ) -> bool {
+        let (status, trusted) = (response.status(), p.trusts(branch));
         let splices = &mut self.splices;
         let sent = self.layer.respond(now, p.server, status, out, |buf| {
-            rewrite::write_response(response, splices, buf);
+            rewrite::write_response(response, !trusted, splices, buf);
         });
         if sent {
             self.services.count(Counter::Relayed);
-            self.concluded(now, p, status, response);
         }
+        sent
     }
 
     /// Notes what a final response means for calls.
@@ -229,7 +239,7 @@ impl<S: Services> Node<S> {
     /// Keeps a final response, without our Via.
     fn keep(&mut self, p: &mut Proxied, branch: BranchId, response: &Message<'_>) {
         let mut bytes = Vec::with_capacity(response.bytes().len());
-        rewrite::write_response(response, &mut self.splices, &mut bytes);
+        rewrite::write_response(response, !p.trusts(branch), &mut self.splices, &mut bytes);
         p.kept.retain(|(b, _)| *b != branch);
         p.kept.push((branch, bytes));
     }
@@ -252,7 +262,9 @@ impl<S: Services> Node<S> {
                 current = response.filter(|r| matches!(r.status(), 401 | 407));
             }
             None => match response {
-                Some(response) => rewrite::write_response(response, &mut self.splices, &mut bytes),
+                Some(response) => {
+                    rewrite::write_response(response, !p.trusts(branch), &mut self.splices, &mut bytes);
+                }
                 None => return,
             },
         }
@@ -323,7 +335,7 @@ impl<S: Services> Node<S> {
             // RFC 3326: why, for phones that list missed calls.
             let reason: &[u8] = match p.accepted {
                 true => b"Reason: SIP;cause=200;text=\"Call completed elsewhere\"\r\n",
-                false => b"",
+                false => p.text(&p.reason),
             };
             self.layer.cancel(now, client, reason, out);
         }

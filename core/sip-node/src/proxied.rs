@@ -96,6 +96,8 @@ pub(crate) struct Proxied {
     pub record_route: bool,
     /// The realm whose credentials to take off.
     pub realm: Option<Range<u32>>,
+    /// Whole Reason lines of the CANCEL received, for those sent.
+    pub reason: Range<u32>,
     /// Hash for loop detection.
     pub loop_hash: u64,
     pub started: Time,
@@ -125,6 +127,11 @@ impl Proxied {
     /// The client transaction of a branch.
     pub fn client(&self, branch: BranchId) -> Option<ClientId> {
         self.clients.iter().find(|(b, _)| *b == branch).map(|(_, id)| *id)
+    }
+
+    /// Whether identity assertions of whoever answers on this branch are believed (RFC 3325 section 5).
+    pub fn trusts(&self, branch: BranchId) -> bool {
+        self.targets.get(usize::from(branch.target())).is_some_and(|t| t.role == Role::Trunk)
     }
 
     /// Forgets what only new branches and answers need.

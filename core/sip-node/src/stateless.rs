@@ -2,80 +2,60 @@
 //! 16.11).
 
 use crate::admit::{Admitted, Caller};
-use crate::inbound::always_rport;
+use crate::inbound::{always_rport, reply_flow};
 use crate::node::{Node, domain};
 use crate::services::{Counter, Question, Services};
 use crate::targets::{Plan, Wish};
 use core::hash::Hasher;
 use core::mem;
-use core::net::SocketAddr;
-use sip_message::{Message, Method, Name, NameAddr, Uri, hex16};
+use core::net::{IpAddr, SocketAddr};
+use sip_message::{Message, Method, Name, Uri, hex16};
 use sip_proxy::locate::{Located, Lookup, Step, locate};
 use sip_proxy::rewrite::{self, Outgoing, write_request};
 use sip_proxy::routes::preprocess;
 use sip_proxy::token::{End, Ends, Role};
-use wire::{Flow, Outbox, Time, Transport};
+use wire::{Flow, ListenerId, Outbox, Time};
 
 /// Begins a branch that was made without memory.
 const PREFIX: &[u8] = b"z9hG4bKt";
 
 impl<S: Services> Node<S> {
-    /// An ACK for a 2xx. It cannot be challenged or answered, so what a local user writes in From
-    /// proves nothing here: it goes to the other end of a dialog of ours, or to our own users.
-    pub(crate) fn forward_ack(&mut self, now: Time, flow: Flow, request: &Message<'_>, out: &mut Outbox) {
-        let settings = self.settings.clone();
-        let Ok(routing) = preprocess(request, |uri| settings.is_own_route(uri)) else {
-            return self.services.count(Counter::Garbage);
-        };
-        let Ok(uri) = Uri::parse(routing.request_uri) else { return self.services.count(Counter::Garbage) };
-        let dialog = routing.token.and_then(|token| {
-            self.sealer.open(token, request.call_id(), request.from_tag(), request.to_tag())
-        });
-        let role = match (&dialog, settings.trunk_of(flow.remote.ip())) {
-            (Some(dialog), _) => dialog.sender.role,
-            (None, Some(_)) => Role::Trunk,
-            (None, None) => Role::Stranger,
-        };
-        let caller = Caller { role, realm: None, trunk: settings.trunk_of(flow.remote.ip()), proven: false };
-        let admitted = Admitted { uri, routing, dialog, caller, loop_hash: self.guard.hash(request) };
-        self.forward_plan(now, flow, request, &admitted, out);
-    }
-
-    /// Any request in stateless mode. Answers and challenges are stateless as well.
-    pub(crate) fn forward_stateless(
+    /// An ACK, or a CANCEL in stateless mode. Neither can be challenged, so what stands in From proves
+    /// nothing here: it goes to the other end of a dialog of ours, to our own users, or where a phone
+    /// that is registered at the sender's address may send.
+    pub(crate) fn forward_unproven(
         &mut self,
         now: Time,
         flow: Flow,
         request: &Message<'_>,
         out: &mut Outbox,
     ) {
-        let settings = self.settings.clone();
-        let Ok(routing) = preprocess(request, |uri| settings.is_own_route(uri)) else {
+        let Ok(routing) = preprocess(request, |uri| self.is_own_route(uri)) else {
             return self.services.count(Counter::Garbage);
         };
         let Ok(uri) = Uri::parse(routing.request_uri) else { return self.services.count(Counter::Garbage) };
         let dialog = routing.token.and_then(|token| {
             self.sealer.open(token, request.call_id(), request.from_tag(), request.to_tag())
         });
-        let trunk = settings.trunk_of(flow.remote.ip());
-        let role = match trunk {
-            Some(_) => Role::Trunk,
-            // Authentication has passed or is off: `new_request` came before.
-            None if self.claims_local(request) => Role::Local,
-            None => Role::Stranger,
+        let trunk = self.settings.trunk_of(flow.remote.ip());
+        let known = || !self.settings.auth.enabled || self.services.has_contact(flow.remote);
+        let role = match (&dialog, trunk) {
+            (Some(dialog), _) => dialog.sender.role,
+            (None, Some(_)) => Role::Trunk,
+            (None, None) if self.claims_local(request) && known() => Role::Local,
+            (None, None) => Role::Stranger,
         };
-        let caller = Caller { role, realm: None, trunk, proven: role == Role::Local };
+        let caller = Caller { role, realm: None, trunk, proven: false };
         let admitted = Admitted { uri, routing, dialog, caller, loop_hash: self.guard.hash(request) };
         self.forward_plan(now, flow, request, &admitted, out);
     }
 
     fn claims_local(&self, request: &Message<'_>) -> bool {
-        let from = request.header(Name::From).and_then(|h| NameAddr::parse(h.value).ok());
-        from.and_then(|f| Uri::parse(f.uri).ok()).is_some_and(|uri| self.is_local_host(&uri))
+        Uri::parse(request.from_uri()).is_ok_and(|uri| self.is_local_host(&uri))
     }
 
     /// Sends to the first target: the choice must be the same for every retransmission (16.11).
-    fn forward_plan(
+    pub(crate) fn forward_plan(
         &mut self,
         now: Time,
         flow: Flow,
@@ -179,8 +159,9 @@ impl<S: Services> Node<S> {
             // One branch only, and no ACK or stateless request is ever forked.
             max_breadth: None,
             source: Some((from.remote, always_rport(from, request))),
-            strip_identity: a.caller.role != Role::Trunk,
-            strip_realm: None,
+            strip_identity: a.caller.role != Role::Trunk
+                || (wish.role != Role::Trunk && crate::forward::is_private(request)),
+            strip_realm: a.caller.realm.as_deref(),
         };
         let splices = &mut self.splices;
         out.send_with(hop, 0, |buf| write_request(request, &outgoing, splices, buf));
@@ -189,8 +170,9 @@ impl<S: Services> Node<S> {
     }
 
     /// A branch that is a function of the request (16.11), so that retransmissions, and the CANCEL and
-    /// ACK of an INVITE, get the same. It carries a seal over the source, so that the response can be
-    /// passed on without memory and nobody can use this server as a reflector.
+    /// ACK of an INVITE, get the same. It carries the listener and port that the response goes to, and a
+    /// seal over these and the address, so that the response can be passed on without memory and nobody
+    /// can use this server as a reflector.
     fn push_stateless_branch(&self, from: Flow, request: &Message<'_>, out: &mut Vec<u8>) {
         let via = request.via();
         let mut hash = self.keyed(domain::STATELESS);
@@ -200,16 +182,22 @@ impl<S: Services> Node<S> {
         hash.write(request.call_id());
         hash.write_u32(request.cseq());
         let id = hash.finish();
+        let back = reply_flow(from, request);
+        let place = u64::from(back.listener.0) << 16 | u64::from(back.remote.port());
         out.extend_from_slice(PREFIX);
         out.extend_from_slice(&hex16(id));
-        out.extend_from_slice(&hex16(u64::from(from.listener.0)));
-        out.extend_from_slice(&hex16(self.stateless_seal(id, from.listener.0, request.call_id())));
+        out.extend_from_slice(&hex16(place));
+        out.extend_from_slice(&hex16(self.stateless_seal(id, place, back.remote.ip(), request.call_id())));
     }
 
-    fn stateless_seal(&self, id: u64, listener: u16, call_id: &[u8]) -> u64 {
+    fn stateless_seal(&self, id: u64, place: u64, address: IpAddr, call_id: &[u8]) -> u64 {
         let mut hash = self.keyed(domain::STATELESS);
         hash.write_u64(id);
-        hash.write_u16(listener);
+        hash.write_u64(place);
+        match address.to_canonical() {
+            IpAddr::V4(v4) => hash.write(&v4.octets()),
+            IpAddr::V6(v6) => hash.write(&v6.octets()),
+        }
         hash.write(call_id);
         hash.finish()
     }
@@ -221,28 +209,24 @@ impl<S: Services> Node<S> {
             return self.services.count(Counter::Stray);
         };
         let splices = &mut self.splices;
-        out.send_with(flow, 0, |buf| rewrite::write_response(response, splices, buf));
+        out.send_with(flow, 0, |buf| rewrite::write_response(response, false, splices, buf));
         self.services.count(Counter::Relayed);
     }
 
     fn stateless_return(&self, response: &Message<'_>) -> Option<Flow> {
         let rest = response.via_branch().strip_prefix(PREFIX)?;
         let (id, rest) = rest.split_at_checked(16)?;
-        let (listener, seal) = rest.split_at_checked(16)?;
-        let (id, listener) = (unhex(id)?, u16::try_from(unhex(listener)?).ok()?);
-        if unhex(seal)? != self.stateless_seal(id, listener, response.call_id()) {
-            return None;
-        }
+        let (place, seal) = rest.split_at_checked(16)?;
+        let (id, place) = (unhex(id)?, unhex(place)?);
         let value = response.values(Name::Via).nth(1)?;
         let via = sip_message::Via::parse(value).ok()?;
         let ip = via.received_ip().or(via.host_ip)?;
-        let port = via.rport.flatten().unwrap_or(via.port_or_default());
-        let listener = wire::ListenerId(listener);
-        let transport = self.settings.listener(listener)?.transport;
-        if transport != Transport::Udp && via.transport != Some(transport) {
+        if unhex(seal)? != self.stateless_seal(id, place, ip, response.call_id()) {
             return None;
         }
-        Some(Flow { transport, listener, remote: SocketAddr::new(ip, port), conn: None })
+        let listener = ListenerId(u16::try_from(place >> 16).ok()?);
+        let transport = self.settings.listener(listener)?.transport;
+        Some(Flow { transport, listener, remote: SocketAddr::new(ip, place as u16), conn: None })
     }
 }
 

@@ -64,11 +64,7 @@ pub fn write_request(request: &Message<'_>, o: &Outgoing<'_>, splices: &mut Spli
     }
     edit_routes(request, o, splices);
     if o.strip_identity {
-        for name in [Name::PAssertedIdentity, Name::RemotePartyId] {
-            for header in request.headers(name) {
-                splices.remove(header.line);
-            }
-        }
+        strip(request, &ASSERTIONS, splices);
     }
     if let Some(realm) = o.strip_realm {
         strip_credentials(request, realm, splices);
@@ -76,11 +72,31 @@ pub fn write_request(request: &Message<'_>, o: &Outgoing<'_>, splices: &mut Spli
     splices.apply(request.bytes(), out);
 }
 
-/// Appends a response without its topmost Via (16.7 step 3).
-pub fn write_response(response: &Message<'_>, splices: &mut Splices, out: &mut Vec<u8>) {
+/// Appends a response without its topmost Via (16.7 step 3); `strip_identity` as in [`Outgoing`].
+pub fn write_response(
+    response: &Message<'_>,
+    strip_identity: bool,
+    splices: &mut Splices,
+    out: &mut Vec<u8>,
+) {
     splices.clear();
     drop_values(response, Name::Via, 1, splices);
+    if strip_identity {
+        strip(response, &ASSERTIONS, splices);
+    }
     splices.apply(response.bytes(), out);
+}
+
+/// What says who somebody is, on the word of who sent it. A user's preference among his identities is a
+/// hint for this server alone (RFC 3325 section 6).
+const ASSERTIONS: [Name; 3] = [Name::PAssertedIdentity, Name::PPreferredIdentity, Name::RemotePartyId];
+
+fn strip(message: &Message<'_>, names: &[Name], splices: &mut Splices) {
+    for &name in names {
+        for header in message.headers(name) {
+            splices.remove(header.line);
+        }
+    }
 }
 
 /// The received Via with `received` and `rport`, if anything changes.
@@ -279,7 +295,7 @@ mod tests {
             let mut index = Index::new();
             let Parsed::Good(m) = parse(given.as_bytes(), &mut index, &Limits::default()) else { panic!() };
             let mut out = Vec::new();
-            write_response(&m, &mut Splices::new(), &mut out);
+            write_response(&m, false, &mut Splices::new(), &mut out);
             let out = String::from_utf8(out).unwrap();
             assert!(out.contains(want), "{out}");
             assert_eq!(out.matches("Via").count(), 1);

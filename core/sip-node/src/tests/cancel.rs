@@ -28,7 +28,13 @@ fn a_cancel_is_answered_here_and_cancels_every_branch() {
         assert_eq!(cancel.get("Reason"), Some("SIP;cause=600;text=\"x\""));
     }
     // A retransmitted CANCEL gets the same answer and no more.
-    assert_eq!(statuses(&{ lab.send(CAROL, cancel.text()); lab.sent() }), [200]);
+    assert_eq!(
+        statuses(&{
+            lab.send(CAROL, cancel.text());
+            lab.sent()
+        }),
+        [200]
+    );
     lab.send(BOB, sent[0].reply(487, "r", ""));
     assert!(statuses(&lab.sent()).is_empty(), "the other is still to answer");
     lab.send(BOB2, sent[1].reply(487, "r", ""));

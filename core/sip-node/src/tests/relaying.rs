@@ -237,7 +237,8 @@ fn an_ack_for_what_was_refused_without_memory_is_absorbed() {
 #[test]
 fn an_ack_is_never_answered() {
     let mut lab = Lab::new();
-    for uri in ["sip:nobody@here.example", "sip:x@far.example", "sip:here.example", "http://x/", "sip:bob@@x"] {
+    for uri in ["sip:nobody@here.example", "sip:x@far.example", "sip:here.example", "http://x/", "sip:bob@@x"]
+    {
         let req = Req { to: "<sip:x@y>;tag=1".to_owned(), ..Req::new("ACK", uri) };
         lab.send(CAROL, req.text());
         lab.silent();

@@ -115,9 +115,14 @@ fn every_message_of_a_call_has_the_same_owner_however_it_is_spelled() {
     let owner = |head: &str| lab.node.owner(format!("{head}\r\n\r\n").as_bytes(), 64);
     let start = "INVITE sip:bob@here.example SIP/2.0\r\nVia: SIP/2.0/UDP a;branch=z9hG4bK1";
     let first = owner(&format!("{start}\r\nCall-ID: abc@x"));
-    for spelling in
-        ["call-id:abc@x", "CALL-ID : abc@x", "i: abc@x", "I\t:abc@x", "Call-ID:\r\n abc@x", "Call-ID: abc@x  "]
-    {
+    for spelling in [
+        "call-id:abc@x",
+        "CALL-ID : abc@x",
+        "i: abc@x",
+        "I\t:abc@x",
+        "Call-ID:\r\n abc@x",
+        "Call-ID: abc@x  ",
+    ] {
         assert_eq!(owner(&format!("{start}\r\n{spelling}")), first, "{spelling}");
     }
     for other in ["SIP/2.0 200 OK", "ACK sip:x SIP/2.0", "CANCEL sip:x SIP/2.0", "BYE sip:x SIP/2.0"] {
