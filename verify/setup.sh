@@ -44,8 +44,8 @@ apt_for() {
 # cargo_tool COMMAND CRATE: a Rust program from crates.io, once.
 cargo_tool() {
     have "$1" && return 0
-    say "cargo install --locked $2 (some minutes, once)"
-    cargo install --locked --quiet "$2"
+    say "cargo install --locked $2 (a few minutes, once; unoptimised, which is quicker to build)"
+    cargo install --locked --quiet --debug "$2"
 }
 
 build() {

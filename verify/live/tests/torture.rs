@@ -133,9 +133,7 @@ fn outcome(server: &Server, case: &Case, via: Via) -> Outcome {
     let bytes = message(case);
     let mut seen = Outcome::default();
     let hopes = if via == Via::Udp { &case.udp } else { &case.tcp };
-    let quick =
-        !hopes.iter().any(|w| w.starts_with(|c: char| c.is_ascii_digit()) || w == "any" || w == "close");
-    let patience = if quick { Duration::from_millis(100) } else { Duration::from_secs(10) };
+    let silent = hopes.iter().all(|w| w == "drop" || w == "wait");
     let ears = Ears::new(server.sip());
     let mut stream = (via == Via::Tcp).then(|| server.link(Via::Tcp));
     match &mut stream {
@@ -143,19 +141,25 @@ fn outcome(server: &Server, case: &Case, via: Via) -> Outcome {
         Some(link) => link.send(&bytes),
     }
     server.assert_alive(&case.file);
-    // An expected forward over TCP (a long message) needs a connection first.
-    let wait =
-        if hopes.iter().any(|w| w == "forward") { Duration::from_secs(5) } else { Duration::from_millis(50) };
-    let may_answer = !hopes.iter().any(|w| w == "forward");
-    if may_answer {
-        seen.answer = final_answer(&ears, &mut stream, patience);
+    let tick = Duration::from_millis(20);
+    let end = Instant::now() + if silent { 5 * tick } else { Duration::from_secs(10) };
+    while seen.answer.is_none() && seen.forwarded.is_none() && !seen.closed && Instant::now() < end {
+        seen.answer = final_answer(&ears, &mut stream, tick);
+        if let Some((request, link)) = listener.request_within(tick) {
+            link.send(&request.reply(486, "callee", &[]));
+            seen.forwarded = Some(request);
+        }
+        seen.closed = stream.as_mut().is_some_and(|link| link.closed_within(Duration::from_millis(1)));
     }
-    if let Some((request, link)) = listener.request_within(wait) {
-        link.send(&request.reply(486, "callee", &[]));
-        seen.forwarded = Some(request);
+    if seen.answer.is_none() && seen.closed {
+        // The answer may have come together with the end of the stream.
+        seen.answer = final_answer(&ears, &mut stream, tick);
     }
-    if seen.answer.is_none() && !quick || seen.forwarded.is_some() {
+    // Whatever was forwarded is answered for; what was refused must not arrive as well.
+    if seen.forwarded.is_some() && seen.answer.is_none() {
         seen.answer = final_answer(&ears, &mut stream, Duration::from_secs(10));
+    } else if let Some((request, _)) = listener.request_within(tick) {
+        seen.forwarded = Some(request);
     }
     if let Some(link) = &mut stream {
         let patience = if hopes.iter().any(|w| w == "close") {
