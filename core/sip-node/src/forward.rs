@@ -55,7 +55,7 @@ impl<S: Services> Node<S> {
     ) {
         let settings = self.settings.clone();
         let Some(listener) = settings.listener(flow.listener) else {
-            return p.context.branch_unreachable(now, branch, actions);
+            return self.branch_lost(now, p, branch, actions);
         };
         let Some(client) = self.layer.reserve_client() else {
             self.services.count(Counter::Overload);
@@ -243,13 +243,11 @@ impl<S: Services> Node<S> {
         actions: &mut Vec<Action>,
         out: &mut Outbox,
     ) {
-        let destinations = match found {
-            Ok(destinations) => destinations,
-            Err(error) => return p.context.branch_failed(now, branch, status_of(error), actions),
-        };
         let near = p.source.listener;
         let Some(target) = p.targets.get_mut(usize::from(branch.target())) else { return };
-        for d in destinations {
+        // What is known besides counts where nothing is found.
+        let known = mem::take(&mut target.hops);
+        for d in found.unwrap_or(&[]) {
             let allowed = !target.checked || self.settings.may_reach(d.address);
             let listener = self.settings.listener_for(d.transport, d.address, near);
             if let Some(listener) = listener.filter(|_| allowed) {
@@ -258,10 +256,18 @@ impl<S: Services> Node<S> {
             }
         }
         if target.hops.is_empty() {
-            // Found, but nowhere that a request may go.
-            let status = if destinations.is_empty() { 503 } else { 403 };
-            self.services.count(Counter::Forbidden);
-            return p.context.branch_failed(now, branch, status, actions);
+            target.hops = known;
+        }
+        if target.hops.is_empty() {
+            let status = match found {
+                Err(error) => status_of(error),
+                // Found, but nowhere that a request may go.
+                Ok(_) => {
+                    self.services.count(Counter::Forbidden);
+                    403
+                }
+            };
+            return self.branch_useless(now, p, branch, status, actions);
         }
         self.with_request(p, request, |node, p, request| {
             node.start_branch(now, p, branch, breadth, request, actions, out);

@@ -3,11 +3,13 @@
 use crate::node::Node;
 use crate::proxied::{Proxied, ProxiedId};
 use crate::services::{Counter, Services, Span};
+use crate::targets::redirect_wish;
 use core::mem;
 use sip_message::{Limits, Message, Name, NameAddr, Parsed, Uri, parse, write_response};
 use sip_proxy::context::{Action, BranchId};
 use sip_proxy::loops::read_branch;
 use sip_proxy::rewrite;
+use sip_proxy::token::Role;
 use sip_transaction::{ClientId, Event, Outcome, TimerId};
 use wire::{Outbox, Time};
 
@@ -45,47 +47,96 @@ impl<S: Services> Node<S> {
             return self.proxied.put(proxied);
         }
         let mut actions = mem::take(&mut self.actions);
-        if (300..400).contains(&status) && self.recurse(now, &mut proxied, branch, response) {
+        if (300..400).contains(&status) && self.recurse(now, &mut proxied, response) {
             proxied.context.branch_redirected(now, branch, &mut actions);
-        } else {
-            let retry = status != 503 && self.trunk_retries(&proxied, branch, status);
-            if retry {
-                proxied.context.branch_unreachable(now, branch, &mut actions);
-            } else {
-                proxied.context.branch_response(now, branch, status, &mut actions);
+        } else if self.gives_way(&proxied, branch, status) {
+            match has_more(&proxied, branch) {
+                true => proxied.context.branch_unreachable(now, branch, &mut actions),
+                false if replace(&mut proxied, branch) => {
+                    proxied.context.branch_redirected(now, branch, &mut actions);
+                }
+                false => proxied.context.branch_response(now, branch, status, &mut actions),
             }
+        } else {
+            proxied.context.branch_response(now, branch, status, &mut actions);
         }
         self.perform(now, proxied, actions, None, Some(response), out);
     }
 
-    /// Whether the trunk of this branch wants its next address tried after `status`.
-    fn trunk_retries(&self, proxied: &Proxied, branch: BranchId, status: u16) -> bool {
+    /// Whether `status` means that the request is to be tried elsewhere: a trunk's next address or target
+    /// for what its owner says, another flow for a phone that is not on this one (RFC 5626 section 7).
+    fn gives_way(&self, proxied: &Proxied, branch: BranchId, status: u16) -> bool {
         let Some(target) = proxied.targets.get(usize::from(branch.target())) else { return false };
-        let more = usize::from(branch.attempt()) + 1 < target.hops.len();
         let trunk = target.trunk.and_then(|t| self.settings.trunks.get(usize::from(t)));
-        more && trunk.is_some_and(|t| t.retry_on.contains(&status))
+        match trunk {
+            _ if status < 300 || !proxied.context.is_running(branch) => false,
+            _ if target.instance => matches!(status, 408 | 430),
+            Some(trunk) => status == 503 || trunk.retry_on.contains(&status),
+            None => status == 503,
+        }
+    }
+
+    /// A branch could not be sent: the next address, the next target in its place, or the end of it.
+    pub(crate) fn branch_lost(
+        &mut self,
+        now: Time,
+        p: &mut Proxied,
+        branch: BranchId,
+        actions: &mut Vec<Action>,
+    ) {
+        let flow_only = p.targets.get(usize::from(branch.target())).is_some_and(|t| t.flow_only);
+        if has_more(p, branch) {
+            p.context.branch_unreachable(now, branch, actions);
+        } else if flow_only {
+            // RFC 5626 section 5.3.1.
+            self.branch_useless(now, p, branch, 430, actions);
+        } else if p.context.is_running(branch) && replace(p, branch) {
+            p.context.branch_redirected(now, branch, actions);
+        } else {
+            p.context.branch_unreachable(now, branch, actions);
+        }
+    }
+
+    /// A branch has no address at all: the next target in its place, or it ends with `status`.
+    pub(crate) fn branch_useless(
+        &mut self,
+        now: Time,
+        p: &mut Proxied,
+        branch: BranchId,
+        status: u16,
+        actions: &mut Vec<Action>,
+    ) {
+        if p.context.is_running(branch) && replace(p, branch) {
+            p.context.branch_redirected(now, branch, actions);
+        } else {
+            p.context.branch_failed(now, branch, status, actions);
+        }
     }
 
     /// Takes the Contacts of a 3xx over as targets (section 16.7 step 4); `false`: pass it on. Only for
     /// callers who might have called those targets themselves.
-    fn recurse(&self, _now: Time, proxied: &mut Proxied, branch: BranchId, response: &Message<'_>) -> bool {
-        use sip_proxy::token::Role;
+    fn recurse(&self, now: Time, proxied: &mut Proxied, response: &Message<'_>) -> bool {
         if !self.settings.proxy.recurse || proxied.role != Role::Local || proxied.context.is_answered() {
             return false;
         }
-        let _ = branch;
         let mut added = false;
         for value in response.values(Name::Contact).take(16) {
             let Ok(contact) = NameAddr::parse(value) else { continue };
-            let fits = Uri::parse(contact.uri).is_ok_and(|u| u.is_sip() && u.headers.is_empty());
-            let known = proxied.targets.iter().any(|t| proxied.text(&t.uri) == contact.uri);
-            if !fits || known {
+            let Ok(uri) = Uri::parse(contact.uri) else { continue };
+            if !uri.is_sip() || !uri.headers.is_empty() {
                 continue;
             }
-            if proxied.context.add_target(1000).is_some() {
-                let target = crate::targets::redirect_wish(contact.uri).store(proxied);
-                proxied.targets.push(target);
-                added = true;
+            let wishes = match self.local_aor(&uri) {
+                Some(aor) => self.bound(now, proxied.source, proxied.request.len(), &aor),
+                None => vec![(1000, redirect_wish(contact.uri))],
+            };
+            for (_, wish) in wishes {
+                let known = proxied.targets.iter().any(|t| proxied.text(&t.uri) == wish.uri);
+                if !known && proxied.context.add_target(1000).is_some() {
+                    let target = wish.store(proxied);
+                    proxied.targets.push(target);
+                    added = true;
+                }
             }
         }
         added
@@ -367,8 +418,12 @@ impl<S: Services> Node<S> {
             return self.proxied.put(proxied);
         }
         let mut actions = mem::take(&mut self.actions);
+        // Only silence counts as "not there"; a branch that answered something ends as it says.
+        let silent = proxied.context.is_silent(branch) && !has_more(&proxied, branch);
         if unreachable {
-            proxied.context.branch_unreachable(now, branch, &mut actions);
+            self.branch_lost(now, &mut proxied, branch, &mut actions);
+        } else if silent && replace(&mut proxied, branch) {
+            proxied.context.branch_redirected(now, branch, &mut actions);
         } else {
             proxied.context.branch_timeout(now, branch, &mut actions);
         }
@@ -397,4 +452,24 @@ fn challenge_lines(response: &Message<'_>, lines: &mut Vec<u8>) {
             lines.extend_from_slice(response.bytes().get(header.line).unwrap_or(b""));
         }
     }
+}
+
+/// Whether the target of a branch has another address.
+fn has_more(p: &Proxied, branch: BranchId) -> bool {
+    let target = p.targets.get(usize::from(branch.target()));
+    target.is_some_and(|t| usize::from(branch.attempt()) + 1 < t.hops.len())
+}
+
+/// Adds the target that stands in for the one of this branch, if there is one.
+fn replace(p: &mut Proxied, branch: BranchId) -> bool {
+    let Some(next) = p.targets.get_mut(usize::from(branch.target())).and_then(|t| t.next.take()) else {
+        return false;
+    };
+    // Before all that waits: it is no further choice, but the same one again.
+    if p.context.add_target(1000).is_none() {
+        return false;
+    }
+    let target = next.store(p);
+    p.targets.push(target);
+    true
 }

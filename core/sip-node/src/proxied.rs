@@ -1,5 +1,6 @@
 //! A forwarded request and everything that belongs to it until it is over.
 
+use crate::targets::Wish;
 use core::ops::Range;
 use sip_proxy::context::{BranchId, Context};
 use sip_proxy::locate::Locate;
@@ -60,6 +61,12 @@ pub(crate) struct Target {
     pub role: Role,
     /// Statuses after which the next hop is tried, of a trunk: its index in the settings.
     pub trunk: Option<u16>,
+    /// It is a phone with an instance identifier, `next` another flow to the same phone (RFC 5626).
+    pub instance: bool,
+    /// Only the flow of the registration leads there (RFC 5626).
+    pub flow_only: bool,
+    /// What is tried in its place if it cannot be reached.
+    pub next: Option<Box<Wish>>,
 }
 
 /// A name being looked up for a branch.

@@ -4,6 +4,7 @@ use crate::admit::{Admitted, unsupported};
 use crate::inbound::{is_natted, retry_after};
 use crate::node::Node;
 use crate::services::{Counter, Services, StoreDown};
+use crate::settings::Settings;
 use core::net::SocketAddr;
 use sip_message::{Message, Name, NameAddr, Uri};
 use sip_proxy::token::Role;
@@ -34,8 +35,8 @@ impl<S: Services> Node<S> {
             self.services.count(Counter::RegisterRefused);
             return self.refuse(flow, request, 403, b"", b"", out);
         }
-        let reach = reach(flow, request);
         let settings = self.settings.clone();
+        let reach = reach(flow, request, &settings);
         let changes = request.header(Name::Contact).is_some();
         let reply = self.services.register(aor.text(), changes, &mut |table, changes| {
             sip_registrar::register(request, aor.text(), reach, now, &settings.registrar, table, changes)
@@ -83,7 +84,7 @@ impl<S: Services> Node<S> {
 /// behind address translation, and a stream is only to be had from its side. But a client that sees
 /// itself as we see it (its Via names its source address) and registers a numeric Contact elsewhere is
 /// registering another device, which is taken at its word.
-fn reach(flow: Flow, request: &Message<'_>) -> Flow {
+fn reach(flow: Flow, request: &Message<'_>, settings: &Settings) -> Flow {
     if flow.transport != Transport::Udp || is_natted(flow, request) {
         return flow;
     }
@@ -92,7 +93,8 @@ fn reach(flow: Flow, request: &Message<'_>) -> Flow {
     let Some(uri) = NameAddr::parse(only).ok().and_then(|c| Uri::parse(c.uri).ok()) else { return flow };
     match uri.host_ip() {
         Some(ip) if ip != flow.remote.ip().to_canonical() => {
-            Flow { remote: SocketAddr::new(ip, uri.port.unwrap_or(5060)), ..flow }
+            let remote = SocketAddr::new(ip, uri.port.unwrap_or(5060));
+            if settings.may_reach(remote) { Flow { remote, ..flow } } else { flow }
         }
         _ => flow,
     }

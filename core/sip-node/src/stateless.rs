@@ -85,9 +85,13 @@ impl<S: Services> Node<S> {
     /// The first address of a target. If a name has to be asked for, the message is dropped and the
     /// answer kept: its retransmission finds it.
     fn first_hop(&mut self, now: Time, wish: &Wish, flow: Flow, request: &Message<'_>) -> Option<Flow> {
-        if let Some(&hop) = wish.hops.first() {
-            return Some(hop);
+        if wish.locate.is_empty() {
+            return wish.hops.first().copied();
         }
+        self.located_hop(now, wish, flow, request).or(wish.hops.first().copied())
+    }
+
+    fn located_hop(&mut self, now: Time, wish: &Wish, flow: Flow, request: &Message<'_>) -> Option<Flow> {
         let uri = Uri::parse(&wish.locate).ok()?;
         let large = request.bytes().len() + 200 > self.settings.proxy.mtu;
         let able = self.ability();

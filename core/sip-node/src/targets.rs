@@ -8,7 +8,7 @@ use crate::admit::{Admitted, Aor, Caller};
 use crate::node::Node;
 use crate::proxied::{Proxied, Reach, Target};
 use crate::services::Services;
-use crate::settings::{RouteAction, Settings, Trunk};
+use crate::settings::{RouteAction, Trunk};
 use core::net::{IpAddr, SocketAddr};
 use sip_message::{Message, Method, Name, Scheme, Uri, Values};
 use sip_proxy::token::{Dialog, End, Role};
@@ -44,6 +44,12 @@ pub(crate) struct Wish {
     pub trunk: Option<u16>,
     /// Strict routing: the Route line to put last.
     pub last_route: Vec<u8>,
+    /// The instance that the binding belongs to (RFC 5626); empty: none.
+    pub instance: Vec<u8>,
+    /// Only the flow of the registration leads there (RFC 5626).
+    pub flow_only: bool,
+    /// What is tried in its place if it cannot be reached.
+    pub next: Option<Box<Wish>>,
 }
 
 impl Wish {
@@ -57,7 +63,24 @@ impl Wish {
             role,
             trunk: None,
             last_route: Vec::new(),
+            instance: Vec::new(),
+            flow_only: false,
+            next: None,
         }
+    }
+
+    /// One target out of several that stand for each other, in failover order.
+    fn chain(wishes: impl DoubleEndedIterator<Item = Wish>) -> Option<Wish> {
+        wishes.rev().reduce(|next, wish| Wish { next: Some(Box::new(next)), ..wish })
+    }
+
+    /// Puts another at the end of the chain.
+    fn append(&mut self, wish: Wish) {
+        let mut last = &mut self.next;
+        while let Some(next) = last {
+            last = &mut next.next;
+        }
+        *last = Some(Box::new(wish));
     }
 
     /// To be looked up by its own URI.
@@ -84,6 +107,9 @@ impl Wish {
             checked: self.checked,
             role: self.role,
             trunk: self.trunk,
+            instance: !self.instance.is_empty(),
+            flow_only: self.flow_only,
+            next: self.next,
         }
     }
 }
@@ -92,7 +118,7 @@ impl<S: Services> Node<S> {
     /// Decides where a request goes.
     pub(crate) fn plan(&self, now: Time, flow: Flow, request: &Message<'_>, a: &Admitted<'_>) -> Plan {
         if let Some(dialog) = &a.dialog {
-            return self.within_dialog(flow, a, dialog);
+            return self.within_dialog(flow, request, a, dialog);
         }
         if let Some(next) = a.routing.next {
             return self.preloaded_route(a, next);
@@ -109,7 +135,7 @@ impl<S: Services> Node<S> {
 
     /// A request of a dialog that this server record-routed: to the other end, whose address is in the
     /// token, unless the sender is trusted and names another.
-    fn within_dialog(&self, flow: Flow, a: &Admitted<'_>, dialog: &Dialog) -> Plan {
+    fn within_dialog(&self, flow: Flow, request: &Message<'_>, a: &Admitted<'_>, dialog: &Dialog) -> Plan {
         let next = a.routing.next.unwrap_or(a.routing.request_uri);
         let (mut wish, strict) =
             (Wish::new(a.routing.request_uri, dialog.peer.role), !a.routing.next_is_loose);
@@ -122,18 +148,59 @@ impl<S: Services> Node<S> {
         match uri.host_ip() {
             // The other end's address with another port: its Contact is right about that.
             Some(ip) if ip == peer.remote.ip() => {
-                wish.hops.push(same_host(&uri, &peer, flow, &self.settings));
+                self.dialog_hops(&uri, &peer, flow, request.bytes().len(), &mut wish.hops);
             }
             // A local user behind address translation, or somebody else's idea of where to go.
             _ if peer.role == Role::Local || dialog.sender.role == Role::Stranger => {
                 wish.hops.push(self.valid_flow(peer.flow(), flow.listener));
             }
+            // It may name any host, if that is one to be found and to be sent to; else where it was.
             _ => {
+                wish.hops.push(self.valid_flow(peer.flow(), flow.listener));
                 wish.locate = next.to_vec();
                 wish.checked = true;
             }
         }
         Plan::Forward(vec![(1000, wish)])
+    }
+
+    /// The ways to the other end of a dialog, at the port and transport that `uri` names, best first.
+    fn dialog_hops(&self, uri: &Uri<'_>, peer: &End, near: Flow, size: usize, hops: &mut Vec<Flow>) {
+        let mut transport = peer.transport;
+        if transport == Transport::Udp {
+            transport = uri.transport().unwrap_or(transport);
+        } else {
+            // The connection it is on; if that is gone, a new one may be had.
+            hops.push(self.valid_flow(peer.flow(), near.listener));
+        }
+        let remote = SocketAddr::new(peer.remote.ip(), uri.port.unwrap_or(transport.default_port()));
+        for &transport in self.by_size(transport, uri, size) {
+            let listener = if transport == peer.transport { peer.listener } else { near.listener };
+            if let Some(listener) = self.settings.listener_for(transport, remote, listener) {
+                let hop = Flow { transport, listener, remote, conn: None };
+                if !hops.contains(&hop) {
+                    hops.push(hop);
+                }
+            }
+        }
+        if hops.is_empty() {
+            hops.push(self.valid_flow(peer.flow(), near.listener));
+        }
+    }
+
+    /// What to send a request of `size` bytes with where `transport` was chosen: instead of UDP TCP if it
+    /// is large, and then UDP after all for those who have no TCP (section 18.1.1).
+    fn by_size(&self, transport: Transport, uri: &Uri<'_>, size: usize) -> &'static [Transport] {
+        let large = size + OVERHEAD > self.settings.proxy.mtu && uri.param(b"transport").is_none();
+        match transport {
+            Transport::Udp if large => &[Transport::Tcp, Transport::Udp],
+            Transport::Udp => &[Transport::Udp],
+            Transport::Tcp => &[Transport::Tcp],
+            Transport::Tls => &[Transport::Tls],
+            Transport::Ws => &[Transport::Ws],
+            Transport::Wss => &[Transport::Wss],
+            Transport::Sctp => &[Transport::Sctp],
+        }
     }
 
     /// A flow whose listener may be from before a restart with other listeners.
@@ -172,19 +239,14 @@ impl<S: Services> Node<S> {
         if aor.user().is_empty() {
             return Plan::Refuse(404);
         }
-        let mut targets = Vec::new();
-        let mut redirect = Vec::new();
-        let redirecting = self.settings.proxy.mode == crate::settings::Mode::Redirect;
-        self.services.bindings(aor.text(), now, &mut |binding| {
-            if redirecting {
-                push_contact(binding, &mut redirect);
-            } else {
-                targets.push((binding.q, self.binding_wish(flow, request, binding)));
+        if self.settings.proxy.mode == crate::settings::Mode::Redirect {
+            let mut contacts = Vec::new();
+            self.services.bindings(aor.text(), now, &mut |binding| push_contact(binding, &mut contacts));
+            if !contacts.is_empty() {
+                return Plan::Redirect(contacts);
             }
-        });
-        if redirecting && !redirect.is_empty() {
-            return Plan::Redirect(redirect);
         }
+        let targets = self.bound(now, flow, request.bytes().len(), aor);
         if !targets.is_empty() {
             return Plan::Forward(targets);
         }
@@ -201,10 +263,26 @@ impl<S: Services> Node<S> {
         }
     }
 
+    /// The bindings of an address-of-record as targets, for a request of `size` bytes. Flows of one phone
+    /// are one target (RFC 5626 section 7).
+    pub(crate) fn bound(&self, now: Time, near: Flow, size: usize, aor: &Aor) -> Vec<(u16, Wish)> {
+        let mut targets: Vec<(u16, Wish)> = Vec::new();
+        self.services.bindings(aor.text(), now, &mut |binding| {
+            let wish = self.binding_wish(near, size, binding);
+            let same = |(_, w): &&mut (u16, Wish)| !w.instance.is_empty() && w.instance == binding.instance;
+            match targets.iter_mut().find(same) {
+                Some((_, first)) => first.append(wish),
+                None => targets.push((binding.q, wish)),
+            }
+        });
+        targets
+    }
+
     /// A binding as a target.
-    fn binding_wish(&self, near: Flow, request: &Message<'_>, binding: &BindingView<'_>) -> Wish {
+    fn binding_wish(&self, near: Flow, size: usize, binding: &BindingView<'_>) -> Wish {
         let mut wish = Wish::new(binding.contact, Role::Local);
         wish.checked = false;
+        wish.instance.extend_from_slice(binding.instance);
         let flow = self.valid_flow(binding.flow, near.listener);
         let contact = Uri::parse(binding.contact).ok();
         if !binding.path.is_empty() {
@@ -221,18 +299,16 @@ impl<S: Services> Node<S> {
             }
             return wish;
         }
-        self.contact_hops(flow, contact.as_ref(), request, &mut wish.hops);
+        wish.flow_only = binding.is_outbound();
+        match wish.flow_only {
+            true => wish.hops.push(flow),
+            false => self.contact_hops(flow, contact.as_ref(), size, &mut wish.hops),
+        }
         wish
     }
 
     /// The addresses of a binding without Path, best first.
-    fn contact_hops(
-        &self,
-        flow: Flow,
-        contact: Option<&Uri<'_>>,
-        request: &Message<'_>,
-        hops: &mut Vec<Flow>,
-    ) {
+    fn contact_hops(&self, flow: Flow, contact: Option<&Uri<'_>>, size: usize, hops: &mut Vec<Flow>) {
         let numeric = contact.and_then(|c| Some((c, c.host_ip()?)));
         let source_ip = flow.remote.ip().to_canonical();
         if flow.transport != Transport::Udp {
@@ -246,17 +322,15 @@ impl<S: Services> Node<S> {
             }
             return;
         }
-        let Some((c, ip)) = numeric.filter(|&(_, ip)| ip == source_ip || is_plain(ip)) else {
+        let address = numeric.map(|(c, ip)| {
+            let transport = c.transport().unwrap_or(Transport::Udp);
+            (c, transport, SocketAddr::new(ip, c.port.unwrap_or(transport.default_port())))
+        });
+        let usable = |a: SocketAddr| a.ip() == source_ip || (is_plain(a.ip()) && self.settings.may_reach(a));
+        let Some((c, transport, remote)) = address.filter(|&(_, _, remote)| usable(remote)) else {
             return hops.push(flow);
         };
-        let transport = c.transport().unwrap_or(Transport::Udp);
-        let remote = SocketAddr::new(ip, c.port.unwrap_or(transport.default_port()));
-        let large = transport == Transport::Udp
-            && c.param(b"transport").is_none()
-            && request.bytes().len() + OVERHEAD > self.settings.proxy.mtu;
-        let wanted: &[Transport] =
-            if large { &[Transport::Tcp, Transport::Udp] } else { core::slice::from_ref(&transport) };
-        for &transport in wanted {
+        for &transport in self.by_size(transport, c, size) {
             if let Some(listener) = self.settings.listener_for(transport, remote, flow.listener) {
                 hops.push(Flow { transport, listener, remote, conn: None });
             }
@@ -278,6 +352,7 @@ impl<S: Services> Node<S> {
         }
         // The Contact of a phone that is registered here.
         if let Some(ip) = a.uri.host_ip()
+            && a.uri.param(b"maddr").is_none()
             && self.services.has_contact(SocketAddr::new(ip, a.uri.port.unwrap_or(5060)))
         {
             let wish = Wish::located(a.routing.request_uri, Role::Local, false);
@@ -318,17 +393,15 @@ impl<S: Services> Node<S> {
         Some(if allowed { self.over_trunk(at, number) } else { Plan::Refuse(403) })
     }
 
-    /// The targets of a trunk in failover order: one per q, falling.
+    /// The targets of a trunk, in failover order.
     fn over_trunk(&self, at: usize, number: &[u8]) -> Plan {
         let Some(trunk) = self.settings.trunks.get(at) else { return Plan::Refuse(404) };
         let user = rewritten(trunk, number);
-        let wishes = trunk.targets.iter().enumerate().map(|(rank, target)| {
-            let mut wish = Wish::located(&with_user(target, &user), Role::Trunk, false);
-            wish.locate = target.clone();
-            wish.trunk = u16::try_from(at).ok();
-            (1000u16.saturating_sub(u16::try_from(rank).unwrap_or(1000)), wish)
+        let wishes = trunk.targets.iter().map(|target| {
+            let wish = Wish::located(&with_user(target, &user), Role::Trunk, false);
+            Wish { locate: target.clone(), trunk: u16::try_from(at).ok(), ..wish }
         });
-        Plan::Forward(wishes.collect())
+        Plan::Forward(Wish::chain(wishes).map(|wish| (1000, wish)).into_iter().collect())
     }
 
     /// The first static route that matches. Those that lead out are for who may go out.
@@ -353,12 +426,11 @@ impl<S: Services> Node<S> {
                 if a.caller.role == Role::Stranger {
                     return Some(Plan::Refuse(403));
                 }
-                let wishes = targets.iter().enumerate().map(|(rank, target)| {
-                    let mut wish = Wish::located(&with_user(target, user), Role::Trunk, false);
-                    wish.locate = target.clone();
-                    (1000u16.saturating_sub(u16::try_from(rank).unwrap_or(1000)), wish)
+                let wishes = targets.iter().map(|target| {
+                    let wish = Wish::located(&with_user(target, user), Role::Trunk, false);
+                    Wish { locate: target.clone(), ..wish }
                 });
-                Plan::Forward(wishes.collect())
+                Plan::Forward(Wish::chain(wishes).map(|wish| (1000, wish)).into_iter().collect())
             }
         })
     }
@@ -377,15 +449,9 @@ impl<S: Services> Node<S> {
         let mut wish = Wish::located(&voicemail.uri, Role::Trunk, false);
         // A mailbox system that registers like a phone.
         if let Some(aor) = self.local_aor(&parsed) {
-            let mut found = None;
-            self.services.bindings(aor.text(), now, &mut |binding| {
-                if found.is_none() {
-                    found = Some((self.binding_wish(flow, request, binding), binding.contact.to_vec()));
-                }
-            });
-            let (binding, contact) = found?;
-            wish = Wish { role: Role::Local, ..binding };
-            uri = contact;
+            let (_, first) = self.bound(now, flow, request.bytes().len(), &aor).into_iter().next()?;
+            uri.clone_from(&first.uri);
+            wish = first;
         }
         let end = memchr_question(&uri);
         let mut text = uri[..end].to_vec();
@@ -415,20 +481,6 @@ fn is_plain(ip: IpAddr) -> bool {
             !(v4.is_private() || v4.is_link_local() || v4.is_unspecified() || (a == 100 && b & 0xc0 == 64))
         }
         IpAddr::V6(v6) => !(v6.is_unique_local() || v6.is_unicast_link_local() || v6.is_unspecified()),
-    }
-}
-
-/// The flow to the other end of a dialog at the port and transport that `uri` names.
-fn same_host(uri: &Uri<'_>, peer: &End, near: Flow, settings: &Settings) -> Flow {
-    if peer.transport != Transport::Udp {
-        return Flow { listener: peer.listener, ..peer.flow() };
-    }
-    let transport = uri.transport().unwrap_or(peer.transport);
-    let remote = SocketAddr::new(peer.remote.ip(), uri.port.unwrap_or(transport.default_port()));
-    let listener = if transport == peer.transport { peer.listener } else { near.listener };
-    match settings.listener_for(transport, remote, listener) {
-        Some(listener) => Flow { transport, listener, remote, conn: None },
-        None => peer.flow(),
     }
 }
 

@@ -255,6 +255,18 @@ impl Context {
         self.has(bit::FINAL)
     }
 
+    /// Whether a branch runs: it was started, has not ended, and was not cancelled.
+    pub fn is_running(&self, branch: BranchId) -> bool {
+        let slot = self.branches.as_slice().get(usize::from(branch.slot));
+        slot.is_some_and(|b| b.attempt == branch.attempt && b.state == State::Running)
+    }
+
+    /// Whether a branch runs and not even a provisional response has come.
+    pub fn is_silent(&self, branch: BranchId) -> bool {
+        let slot = self.branches.as_slice().get(usize::from(branch.slot));
+        self.is_running(branch) && slot.is_some_and(|b| !b.has(flag::PROVISIONAL))
+    }
+
     /// Whether the caller cancelled.
     pub fn is_cancelled(&self) -> bool {
         self.has(bit::CANCELLED)

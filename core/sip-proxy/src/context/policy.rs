@@ -74,7 +74,7 @@ impl Reroute {
     pub const REJECTED: Reroute = Reroute(4);
     /// No binding, or the next element knows none: 404, 410, or 480 without ringing.
     pub const UNREGISTERED: Reroute = Reroute(8);
-    /// No phone could be reached: 503, 504, a transport error, or silence.
+    /// No phone could be reached: 430, 503, 504, a transport error, or silence.
     pub const UNREACHABLE: Reroute = Reroute(16);
     /// All of them.
     pub const ALWAYS: Reroute = Reroute(31);
@@ -107,7 +107,7 @@ pub(super) fn reason_of(status: u16, generated: bool, alerted: bool) -> Option<(
         403 | 603 | 607 | 608 if alerted => (Reroute::REJECTED, 487),
         403 | 603 | 607 | 608 => (Reroute::REJECTED, 480),
         404 | 410 | 480 | 604 => (Reroute::UNREGISTERED, 404),
-        503 | 504 => (Reroute::UNREACHABLE, 503),
+        430 | 503 | 504 => (Reroute::UNREACHABLE, 503),
         _ => return None,
     })
 }
