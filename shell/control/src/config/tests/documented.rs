@@ -1,0 +1,55 @@
+//! `docs/configuration.md` says what the program does: all keys, no others, and their defaults.
+
+use super::super::keys::KEYS;
+use super::*;
+use std::collections::BTreeMap;
+
+const PAGE: &str = include_str!("../../../../../docs/configuration.md");
+
+/// Key and default of every row, by section; `None` where the default is described in words.
+fn rows() -> BTreeMap<&'static str, Vec<(&'static str, Option<&'static str>)>> {
+    let mut rows: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    let mut section = "";
+    for line in PAGE.lines() {
+        if let Some(heading) = line.strip_prefix("## ") {
+            section = if heading == "Top of the file" { "" } else { heading.trim_matches(['`', '[', ']']) };
+        } else if let Some(row) = line.strip_prefix("| `") {
+            let cells: Vec<&str> = row.split(" | ").collect();
+            let default = cells[1].strip_prefix('`').map(|d| d.strip_suffix('`').unwrap());
+            rows.entry(section).or_default().push((cells[0].trim_end_matches('`'), default));
+        }
+    }
+    rows
+}
+
+#[test]
+fn every_key_is_described_and_no_other() {
+    let mut described = rows();
+    for (section, keys) in KEYS {
+        let found: Vec<&str> =
+            described.remove(section).unwrap_or_default().into_iter().map(|(key, _)| key).collect();
+        assert_eq!(found, *keys, "[{section}]");
+    }
+    assert!(described.is_empty(), "{described:?}");
+}
+
+#[test]
+fn the_defaults_described_are_the_real_ones() {
+    for (section, rows) in rows() {
+        // What a section cannot do without, and the brackets of its heading.
+        let (heading, base) = match section {
+            "" => ("", ""),
+            "voicemail" => ("[voicemail]\n", "target = \"sip:vm@192.0.2.1\"\n"),
+            "trunk" => ("[[trunk]]\n", "name = \"t\"\ntargets = [\"sip:192.0.2.1\"]\n"),
+            "route" => ("[[route]]\n", "user = \"u\"\ntargets = [\"sip:192.0.2.1\"]\n"),
+            other => (&*format!("[{other}]\n").leak(), ""),
+        };
+        let given: String =
+            rows.iter().filter_map(|(key, d)| d.map(|value| format!("{key} = {value}\n"))).collect();
+        let mut plain = good(&format!("{heading}{base}"));
+        let spelt = good(&format!("{heading}{base}{given}"));
+        // Listeners that were asked for by name must not be missing.
+        plain.listen.iter_mut().for_each(|l| l.optional &= section != "");
+        assert_eq!(spelt, plain, "[{section}]");
+    }
+}
