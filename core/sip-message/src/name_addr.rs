@@ -3,7 +3,7 @@
 use crate::Malformed;
 use crate::Params;
 use crate::chars::{self, NOT_URI, trim};
-use crate::params::skip_quoted;
+use crate::params::{has_open_quote, skip_quoted};
 
 /// One value of From, To, Contact, Route, Record-Route, Path ... (RFC 3261 section 25.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,7 +37,7 @@ impl<'a> NameAddr<'a> {
         };
         let (uri, rest) = value[open + 1..].split_at(end_of_uri(&value[open + 1..]));
         let params = trim(rest.strip_prefix(b">").ok_or(Malformed)?);
-        if uri.is_empty() || !(params.is_empty() || params[0] == b';') {
+        if uri.is_empty() || !(params.is_empty() || params[0] == b';') || has_open_quote(params) {
             return Err(Malformed);
         }
         Ok(NameAddr { display: trim(&value[..open]), uri, params })
@@ -49,7 +49,7 @@ impl<'a> NameAddr<'a> {
         let uri = trim(uri);
         check_uri(uri)?;
         // A comma in an addr-spec outside brackets would be a second value (section 20.10).
-        if uri.contains(&b',') {
+        if uri.contains(&b',') || has_open_quote(params) {
             return Err(Malformed);
         }
         Ok(NameAddr { display: b"", uri, params })
@@ -101,6 +101,8 @@ mod tests {
             "<sip:a@b> x",
             "a b",
             "\"x\" sip:a@b",
+            "sip:a@b;x=\"y",
+            "<sip:a@b>;x=\"y\\\"",
         ] {
             assert_eq!(NameAddr::parse(s.as_bytes()), Err(Malformed), "{s}");
         }

@@ -90,6 +90,18 @@ pub(crate) fn skip_quoted(s: &[u8], open: usize) -> Option<usize> {
     None
 }
 
+/// Whether a quoted string begins in `value` that does not end. What is appended after it would be read
+/// as part of the string by others.
+pub(crate) fn has_open_quote(mut value: &[u8]) -> bool {
+    while let Some(open) = memchr::memchr(b'"', value) {
+        match skip_quoted(value, open) {
+            Some(after) => value = &value[after..],
+            None => return true,
+        }
+    }
+    false
+}
+
 /// Appends `value` without its quotes and with its `\` escapes resolved (RFC 3261 section 25.1,
 /// `quoted-string`); a value that is not quoted is appended as it is.
 pub fn unquote(value: &[u8], out: &mut Vec<u8>) {

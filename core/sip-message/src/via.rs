@@ -2,7 +2,7 @@
 
 use crate::chars::{self, is_space, trim};
 use crate::number::{parse_u32, push_u64};
-use crate::params::{Params, skip_quoted};
+use crate::params::{Params, has_open_quote};
 use crate::uri::{hostport, parse_ip};
 use core::net::{IpAddr, SocketAddr};
 use wire::Transport;
@@ -98,17 +98,6 @@ impl<'a> Via<'a> {
     pub fn port_or_default(&self) -> u16 {
         self.port.unwrap_or_else(|| self.transport.map_or(5060, Transport::default_port))
     }
-}
-
-/// Whether a quoted string begins in `value` that does not end.
-fn has_open_quote(mut value: &[u8]) -> bool {
-    while let Some(open) = memchr::memchr(b'"', value) {
-        match skip_quoted(value, open) {
-            Some(after) => value = &value[after..],
-            None => return true,
-        }
-    }
-    false
 }
 
 /// `SIP / 2.0 / transport LWS`: the transport's name and what follows.
