@@ -45,6 +45,8 @@ pub struct Report {
     pub transactions: sip_transaction::Counts,
     /// Forwarded requests without a final response yet.
     pub pending: usize,
+    /// All forwarded requests kept: the pending ones, and accepted INVITEs whose 2xx may be repeated.
+    pub held: usize,
     /// Calls being set up or under way.
     pub calls: Vec<crate::Call>,
     /// Whether the worker drains.
@@ -158,6 +160,7 @@ impl<S: Services> Node<S> {
         Report {
             transactions: self.layer.counts(),
             pending: self.proxied.iter().filter(|p| !p.over).count(),
+            held: self.proxied.iter().count(),
             calls: self.calls.list(now),
             draining: self.draining,
         }

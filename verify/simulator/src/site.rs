@@ -1,0 +1,186 @@
+//! One simulated server: its workers, what they share, its disk, and its life between crashes.
+
+use crate::services::{Disk, NONCE_LIFETIME, Shared, SimServices, Users};
+use sip_auth::{Algorithm, Authenticator, Secret, UriRule};
+use sip_node as n;
+use sip_node::{Keys, Node, NodeConfig};
+use sip_proxy::context::Reroute;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use store::ClockPair;
+use wire::{Time, Transport};
+
+/// The listener for datagrams and the one for streams.
+pub(crate) const UDP: wire::ListenerId = wire::ListenerId(0);
+pub(crate) const TCP: wire::ListenerId = wire::ListenerId(1);
+
+/// The voicemail server of those who have one.
+pub(crate) const VOICEMAIL: &str = "sip:vm@198.51.100.200:5060";
+
+/// What a server is, for the whole run.
+#[derive(Clone, Debug)]
+pub(crate) struct SiteSpec {
+    pub address: SocketAddr,
+    pub domain: String,
+    pub workers: u16,
+    pub record_route: bool,
+    pub parallel: bool,
+    pub voicemail: bool,
+    /// Calls to domain `0` go through the server at `1`, as a trunk.
+    pub trunks: Vec<TrunkSpec>,
+    pub algorithm: Algorithm,
+    /// Whether it lets calls from one trunk out over another.
+    pub transit: bool,
+    /// How many milliseconds the store lets changes wait; the promise is one second.
+    pub commit_ms: u64,
+    pub secret: [u8; 16],
+}
+
+/// A neighbour and the domains reached through it.
+#[derive(Clone, Debug)]
+pub(crate) struct TrunkSpec {
+    pub neighbour: SocketAddr,
+    pub domains: Vec<String>,
+}
+
+/// A server.
+pub(crate) struct Site {
+    pub spec: SiteSpec,
+    pub nodes: Vec<Node<SimServices>>,
+    /// When each worker's next wake-up is scheduled.
+    pub wakes: Vec<Time>,
+    pub shared: Rc<Shared>,
+    pub disk: Disk,
+    pub up: bool,
+    /// Counts restarts; what was meant for an earlier life is dropped.
+    pub life: u32,
+    /// Counts changes of policy (reload, drain), after which equal requests may be treated differently.
+    pub epoch: u32,
+    pub next_conn: u64,
+    users: Rc<Users>,
+}
+
+impl Site {
+    /// A server that is down.
+    pub fn new(spec: SiteSpec, users: Rc<Users>) -> Site {
+        Site {
+            shared: Rc::new(Shared::new([1, 2], users.clone())),
+            spec,
+            nodes: Vec::new(),
+            wakes: Vec::new(),
+            disk: Disk::default(),
+            up: false,
+            life: 0,
+            epoch: 0,
+            next_conn: 0,
+            users,
+        }
+    }
+
+    /// Starts the process: reads the disk, then serves.
+    pub fn start(&mut self, now: Time, clock: ClockPair, seed: [u64; 2]) {
+        self.life += 1;
+        self.epoch += 1;
+        self.next_conn = 0;
+        self.up = true;
+        self.shared = Rc::new(Shared::new([seed[1], !seed[0]], self.users.clone()));
+        {
+            let mut table = self.shared.table.borrow_mut();
+            table.expire(now, 1, &mut Vec::new());
+            for record in self.disk.load(clock) {
+                // A table with room for a thousand takes the few of a run.
+                let _ = table.restore(&record);
+            }
+        }
+        let settings = Arc::new(self.settings(0));
+        self.nodes = (0..self.spec.workers)
+            .map(|worker| {
+                let config = NodeConfig {
+                    worker,
+                    timers: sip_transaction::Timers::default(),
+                    transactions: sip_transaction::Limits { server: 5_000, client: 5_000 },
+                    dns_cache: 64,
+                    keys: Keys { dialog: self.spec.secret, hash: self.spec.secret.map(|b| !b) },
+                    seed: [seed[0] ^ u64::from(worker).wrapping_mul(0x9e37_79b9_7f4a_7c15), seed[1]],
+                };
+                let services = SimServices { worker, shared: self.shared.clone() };
+                Node::new(config, settings.clone(), services)
+            })
+            .collect();
+        self.wakes = vec![Time::FAR; self.nodes.len()];
+    }
+
+    /// Ends the process as `kill -9` does.
+    pub fn crash(&mut self) {
+        self.up = false;
+        self.nodes.clear();
+        self.wakes.clear();
+        self.shared = Rc::new(Shared::new([1, 2], self.users.clone()));
+    }
+
+    /// The settings; `revision` changes what a reload may change without anybody noticing.
+    pub fn settings(&self, revision: u8) -> n::Settings {
+        let spec = &self.spec;
+        let listener = |transport| n::Listener::new(transport, spec.address, None);
+        let voicemail = spec.voicemail.then(|| n::Voicemail {
+            uri: VOICEMAIL.as_bytes().to_vec(),
+            on: Reroute::ALWAYS,
+            no_answer_ms: 8_000,
+        });
+        let algorithms = vec![spec.algorithm];
+        let auth = sip_auth::Config {
+            algorithms,
+            lifetime: NONCE_LIFETIME,
+            require_qop: false,
+            uri: UriRule::Equivalent,
+            opaque: None,
+        };
+        let secret = Secret { key: spec.secret.map(|b| b ^ 0x55), epoch: self.life as u16 };
+        n::Settings {
+            domains: vec![spec.domain.clone().into_bytes()],
+            aliases: Vec::new(),
+            listeners: vec![listener(Transport::Udp), listener(Transport::Tcp)],
+            admin: Some(SocketAddr::new(spec.address.ip(), 8080)),
+            auth: n::Auth {
+                enabled: true,
+                challenge: n::Challenge::All,
+                realm: None,
+                bind_from: true,
+                authenticator: Arc::new(Authenticator::new(&secret, auth)),
+            },
+            registrar: sip_registrar::Config::default(),
+            proxy: n::Proxy {
+                mode: n::Mode::Stateful,
+                parallel: spec.parallel,
+                record_route: spec.record_route,
+                recurse: false,
+                max_breadth: 60 + revision % 8,
+                max_forwards: 70,
+                timer_c_ms: 181_000,
+                mtu: 1_300,
+            },
+            voicemail,
+            trunks: spec.trunks.iter().map(|t| trunk(t, spec.transit)).collect(),
+            routes: Vec::new(),
+            message: sip_message::Limits::default(),
+            calls: 1_000,
+        }
+    }
+}
+
+fn trunk(spec: &TrunkSpec, transit: bool) -> n::Trunk {
+    let ip = spec.neighbour.ip();
+    let target = |domain: &String| format!("sip:{domain};maddr={ip}").into_bytes();
+    n::Trunk {
+        name: spec.neighbour.to_string().into_bytes(),
+        targets: spec.domains.first().map(target).into_iter().collect(),
+        sources: vec![(ip, 32)],
+        prefixes: Vec::new(),
+        domains: spec.domains.iter().map(|d| d.clone().into_bytes()).collect(),
+        strip: 0,
+        prepend: Vec::new(),
+        may_transit: transit,
+        retry_on: Vec::new(),
+    }
+}

@@ -1,0 +1,139 @@
+//! What is checked when a run is over.
+
+use crate::check::Check;
+use crate::phone::{Call, Final, Leg, LegState, Stage};
+use crate::scenario::Weather;
+use crate::world::World;
+
+/// Whether a call was answered.
+pub(crate) fn is_answered(call: &Call) -> bool {
+    matches!(call.result, Some(Final::Status(200..=299)))
+}
+
+/// Notes the first thing that is not as it should be.
+pub(crate) fn judge(world: &mut World) {
+    if world.monitor.violation.is_some() {
+        return;
+    }
+    let found = leaks(world)
+        .map(|text| (Check::NoLeak, text))
+        .or_else(|| hangs(world).map(|text| (Check::NoHang, text)))
+        .or_else(|| outcomes(world).map(|text| (Check::CallSucceeds, text)));
+    if let Some((check, text)) = found {
+        world.monitor.violate(check, text);
+    }
+}
+
+/// What a server still remembers after the silence.
+fn leaks(world: &World) -> Option<String> {
+    for (i, site) in world.sites.iter().enumerate() {
+        for (w, node) in site.nodes.iter().enumerate() {
+            let report = node.report(world.now);
+            let t = report.transactions;
+            if t.server + t.client + t.timers + report.pending + report.held > 0 {
+                return Some(format!(
+                    "server {i} worker {w}: {} server and {} client transactions, {} timers, {} pending, {} held",
+                    t.server, t.client, t.timers, report.pending, report.held
+                ));
+            }
+            let quiet = world.scenario.weather == Weather::Quiet && world.scenario.attacks.is_empty();
+            if let Some(call) = report.calls.iter().find(|c| quiet || !c.answered) {
+                return Some(format!("server {i} worker {w} still counts a call: {call:?}"));
+            }
+        }
+        let left = site.shared.table.borrow().len();
+        if left > 0 {
+            return Some(format!("server {i} still holds {left} bindings"));
+        }
+    }
+    None
+}
+
+/// Transactions of phones without an end.
+fn hangs(world: &World) -> Option<String> {
+    for phone in &world.phones {
+        let who = phone.profile.aor();
+        if phone.open_clients() > 0 {
+            return Some(format!("{who} has {} transactions that do not end", phone.open_clients()));
+        }
+        for call in &phone.calls {
+            let number = call.spec.number;
+            // A 2xx that is lost too often is the two phones' affair; a crash takes calls along.
+            let excused = world.scenario.weather == Weather::Stormy
+                || legs(world, &call.call_id).any(|l| matches!(l.status, Some(200..=299)));
+            let hung = call.result.is_none() || call.result == Some(Final::Hung) && !excused;
+            if hung || call.stage != Stage::Over {
+                return Some(format!("call {number} of {who} to {}: {:?}", call.spec.callee, call.result));
+            }
+        }
+        if let Some(ask) = phone.asks.iter().find(|a| a.result.is_none()) {
+            return Some(format!("{} of {who} to {} has no end", ask.method, ask.aor));
+        }
+    }
+    None
+}
+
+fn legs<'w>(world: &'w World, call_id: &str) -> impl Iterator<Item = &'w Leg> {
+    let call_id = call_id.to_string();
+    world.phones.iter().flat_map(|p| &p.legs).filter(move |l| l.call_id == call_id)
+}
+
+/// Calls and questions against their scripts, in quiet weather.
+fn outcomes(world: &World) -> Option<String> {
+    if world.scenario.weather != Weather::Quiet {
+        return None;
+    }
+    for phone in world.phones.iter().filter(|p| p.profile.registers) {
+        if !phone.is_registered() && !phone.profile.leaves {
+            return Some(format!("{} is not registered", phone.profile.aor()));
+        }
+    }
+    for planned in &world.scenario.calls {
+        let phone = world.phones.get(planned.phone)?;
+        let call = phone.calls.iter().find(|c| c.spec.number == planned.what.number)?;
+        let title = format!("call {} of {} to {}", planned.what.number, phone.profile.aor(), planned.what.callee);
+        let result = call.result.unwrap_or(Final::Hung);
+        if !planned.right.contains(&result) {
+            return Some(format!("{title}: {result:?} instead of one of {:?}", planned.right));
+        }
+        if let Some(text) = call_is_whole(world, call) {
+            return Some(format!("{title}: {text}"));
+        }
+    }
+    for (i, planned) in world.scenario.asks.iter().enumerate() {
+        let phone = world.phones.get(planned.phone)?;
+        let (method, aor) = &planned.what;
+        let wrong = phone
+            .asks
+            .iter()
+            .find(|a| a.method == *method && a.aor == *aor && !a.result.is_some_and(|r| planned.right.contains(&r)));
+        if let Some(ask) = wrong {
+            let right = &planned.right;
+            return Some(format!("{method} {i} to {aor}: {:?} instead of one of {right:?}", ask.result));
+        }
+    }
+    None
+}
+
+/// What is wrong with a call, seen from both ends.
+fn call_is_whole(world: &World, call: &Call) -> Option<String> {
+    let legs: Vec<&Leg> = legs(world, &call.call_id).collect();
+    if let Some(leg) = legs.iter().find(|l| l.state != LegState::Over) {
+        return Some(format!("a leg is still {:?}", leg.state));
+    }
+    let confirmed = legs.iter().filter(|l| l.confirmed).count();
+    if !is_answered(call) {
+        return (confirmed > 0).then(|| format!("{confirmed} phones think that they are in a call"));
+    }
+    if confirmed != call.forks() {
+        return Some(format!("{} phones answered, {confirmed} saw an ACK", call.forks()));
+    }
+    if call.bye != Some(Final::Status(200)) {
+        return Some(format!("BYE ended with {:?}", call.bye));
+    }
+    let asked = call.spec.reinvite && call.spec.talk >= 4_000 && !call.cancelled;
+    if asked && call.reinvited != Some(Final::Status(200)) {
+        return Some(format!("INVITE within the dialog ended with {:?}", call.reinvited));
+    }
+    None
+}

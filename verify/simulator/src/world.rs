@@ -1,0 +1,776 @@
+//! The loop: events in the order of their times, and what each does to servers, phones and network.
+
+use crate::attack::{self, ATTACKER, FORGED, Knowledge};
+use crate::check::{Check, Monitor, Outage, Violation, Who};
+use crate::mutation::Mutation;
+use crate::network::{Conn, End, Network, Place, Ticket};
+use crate::phone::{Packet, Phone, Source};
+use crate::rng::Rng;
+use crate::scenario::{END, Fault, RETIRE, Scenario, Weather};
+use crate::services::{SimServices, Users};
+use crate::site::{Site, TCP, UDP};
+use crate::text::string;
+use crate::trace::{Fate, Trace};
+use core::time::Duration;
+use sip_auth::Credentials;
+use sip_node::{Node, Notice};
+use sip_proxy::locate::{Answer, Kind, Srv};
+use std::collections::{BTreeMap, VecDeque};
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use std::sync::Arc;
+use store::ClockPair;
+use wire::{ConnId, Flow, Frame, Machine, Outbox, Time, Transport};
+
+/// More events than this in one run are a run that does not end.
+const EVENTS_MAX: u64 = 2_000_000;
+/// Wall-clock time at the beginning, microseconds since 1970.
+const WALL: i64 = 1_800_000_000_000_000;
+
+/// Something that happens at its time.
+enum Event {
+    Datagram { from: SocketAddr, to: SocketAddr, bytes: Vec<u8> },
+    Stream { conn: u64, to: usize, bytes: Vec<u8>, ticket: Option<Ticket> },
+    Closed { conn: u64 },
+    Undeliverable(Ticket),
+    Wake { site: usize, life: u32, worker: usize },
+    Phone(usize),
+    Call(usize),
+    Ask(usize),
+    Attack,
+    Fault(usize),
+    Restart { site: usize, crash: Time, clock: i64 },
+    StoreUp(usize),
+    Commit { site: usize, life: u32 },
+    Sweep { site: usize, life: u32 },
+    Name { site: usize, life: u32, worker: usize, kind: Kind, name: Box<[u8]> },
+}
+
+/// One run.
+pub(crate) struct World {
+    pub now: Time,
+    pub scenario: Scenario,
+    pub sites: Vec<Site>,
+    pub phones: Vec<Phone>,
+    pub monitor: Monitor,
+    pub trace: Trace,
+    pub network: Network,
+    pub mutation: Option<Mutation>,
+    /// Times that a mutation was applied.
+    pub mutated: u32,
+    queue: BTreeMap<(Time, u64), Event>,
+    sequence: u64,
+    events: u64,
+    rng: Rng,
+    heard: VecDeque<Vec<u8>>,
+    /// The wall clock minus monotonic time, microseconds.
+    wall: i64,
+    names_down_until: Time,
+    phone_wakes: Vec<Time>,
+    out: Outbox,
+}
+
+impl World {
+    /// A world that has not begun.
+    pub fn new(seed: u64, scenario: Scenario, mutation: Option<Mutation>, keep: usize) -> World {
+        let mut rng = Rng::new(!seed);
+        let users = Rc::new(users(&scenario));
+        let sites: Vec<Site> = scenario.sites.iter().map(|s| Site::new(s.clone(), users.clone())).collect();
+        let mut network = Network::new(scenario.net, rng.fork());
+        let mut monitor = Monitor::default();
+        for (i, site) in sites.iter().enumerate() {
+            network.put(site.spec.address, Place::Site(i));
+            monitor.peers.push(site.spec.address);
+        }
+        let mut phones = Vec::new();
+        for (i, profile) in scenario.phones.iter().enumerate() {
+            network.put(profile.network, Place::Phone(i));
+            monitor.peers.extend([profile.network, profile.claimed]);
+            if profile.registers {
+                monitor.contacts.entry(profile.aor()).or_default().push(profile.contact());
+            }
+            let begins = Time::ZERO + rng.millis(10, 5_000);
+            phones.push(Phone::new(profile.clone(), begins, RETIRE, rng.fork()));
+        }
+        let attacker = address(ATTACKER);
+        network.put(attacker, Place::Attacker);
+        monitor.peers.push(attacker);
+        monitor.reflected.insert(address(FORGED), 0);
+        World {
+            now: Time::ZERO,
+            sites,
+            phone_wakes: vec![Time::FAR; phones.len()],
+            phones,
+            monitor,
+            trace: Trace::new(keep),
+            network,
+            mutation,
+            mutated: 0,
+            queue: BTreeMap::new(),
+            sequence: 0,
+            events: 0,
+            rng,
+            heard: VecDeque::new(),
+            wall: WALL,
+            names_down_until: Time::ZERO,
+            out: Outbox::new(),
+            scenario,
+        }
+    }
+
+    fn at(&mut self, time: Time, event: Event) {
+        self.sequence += 1;
+        self.queue.insert((time.max(self.now), self.sequence), event);
+    }
+
+    fn clock(&self) -> ClockPair {
+        let wall = self.wall + i64::try_from(self.now.as_micros()).unwrap_or(0);
+        ClockPair { monotonic: self.now, wall }
+    }
+
+    /// Runs to the end, or to the first violation.
+    pub fn run(&mut self) {
+        for site in 0..self.sites.len() {
+            self.start(site);
+        }
+        for phone in 0..self.phones.len() {
+            self.rearm_phone(phone);
+        }
+        let calls: Vec<Time> = self.scenario.calls.iter().map(|c| c.at).collect();
+        for (i, at) in calls.into_iter().enumerate() {
+            self.at(at, Event::Call(i));
+        }
+        let asks: Vec<Time> = self.scenario.asks.iter().map(|a| a.at).collect();
+        for (i, at) in asks.into_iter().enumerate() {
+            self.at(at, Event::Ask(i));
+        }
+        for at in self.scenario.attacks.clone() {
+            self.at(at, Event::Attack);
+        }
+        let faults: Vec<Time> = self.scenario.faults.iter().map(|f| f.0).collect();
+        for (i, at) in faults.into_iter().enumerate() {
+            self.at(at, Event::Fault(i));
+        }
+        while let Some(((time, _), event)) = self.queue.pop_first() {
+            if time > END || self.monitor.violation.is_some() {
+                break;
+            }
+            self.now = time;
+            self.events += 1;
+            if self.events > EVENTS_MAX {
+                self.monitor.violate(Check::Terminates, format!("{EVENTS_MAX} events by {time:?}"));
+                break;
+            }
+            self.happen(event);
+        }
+        self.now = END;
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Datagram { from, to, bytes } => self.datagram_arrives(from, to, &bytes),
+            Event::Stream { conn, to, bytes, ticket } => self.stream_arrives(conn, to, &bytes, ticket),
+            Event::Closed { conn } => self.break_conn(conn),
+            Event::Undeliverable(t) => {
+                if self.is_alive(t.site, t.life) {
+                    self.drive(t.site, t.worker, |node, now, out| node.undeliverable(now, t.token, out));
+                }
+            }
+            Event::Wake { site, life, worker } => {
+                let due = self.is_alive(site, life) && self.sites[site].wakes[worker] <= self.now;
+                if due && !self.mutates(Mutation::StopTimers) {
+                    self.sites[site].wakes[worker] = Time::FAR;
+                    self.drive(site, worker, |node, now, out| node.timeout(now, out));
+                }
+            }
+            Event::Phone(phone) => {
+                if self.phone_wakes[phone] <= self.now {
+                    self.phone_wakes[phone] = Time::FAR;
+                    self.with_phone(phone, |phone, now| phone.timeout(now));
+                }
+            }
+            Event::Call(i) => {
+                let planned = self.scenario.calls[i].clone();
+                self.with_phone(planned.phone, |phone, now| phone.call(now, planned.what));
+            }
+            Event::Ask(i) => {
+                let planned = self.scenario.asks[i].clone();
+                let (method, aor) = planned.what;
+                self.with_phone(planned.phone, |phone, now| phone.ask(now, method, &aor));
+            }
+            Event::Attack => self.attack(),
+            Event::Fault(i) => self.fault(self.scenario.faults[i].1),
+            Event::Restart { site, crash, clock } => self.restart(site, crash, clock),
+            Event::StoreUp(site) => self.sites[site].shared.accepting.set(true),
+            Event::Commit { site, life } => self.commit(site, life),
+            Event::Sweep { site, life } => self.sweep(site, life),
+            Event::Name { site, life, worker, kind, name } => self.named(site, life, worker, kind, name),
+        }
+    }
+
+    // ------------------------------------------------------------- servers
+
+    fn is_alive(&self, site: usize, life: u32) -> bool {
+        self.sites[site].up && self.sites[site].life == life
+    }
+
+    fn who(&self, site: usize) -> Who {
+        Who { site, life: self.sites[site].life, epoch: self.sites[site].epoch }
+    }
+
+    fn start(&mut self, site: usize) {
+        let (now, clock) = (self.now, self.clock());
+        let seed = [self.rng.next(), self.rng.next()];
+        self.sites[site].start(now, clock, seed);
+        let life = self.sites[site].life;
+        let commit = Duration::from_millis(self.sites[site].spec.commit_ms);
+        self.at(now + commit, Event::Commit { site, life });
+        self.at(now + Duration::from_millis(700), Event::Sweep { site, life });
+    }
+
+    fn restart(&mut self, site: usize, crash: Time, clock: i64) {
+        self.start(site);
+        let outage = Outage { crash, restart: self.now, clock_set: clock != self.wall };
+        let found = self.bindings(site);
+        self.monitor.restarted(site, outage, &found);
+        self.trace.note(self.now, format!("site {site} is back with {} bindings", found.len()));
+    }
+
+    /// Every binding that a server would use now.
+    fn bindings(&self, site: usize) -> Vec<(String, String)> {
+        let table = self.sites[site].shared.table.borrow();
+        let mut found = Vec::new();
+        for aor in self.monitor.contacts.keys() {
+            table.bindings(aor.as_bytes(), self.now, |b| found.push((aor.clone(), string(b.contact))));
+        }
+        found
+    }
+
+    fn commit(&mut self, site: usize, life: u32) {
+        if !self.is_alive(site, life) {
+            return;
+        }
+        let mut changes = core::mem::take(&mut *self.sites[site].shared.changes.borrow_mut());
+        if !changes.is_empty() && self.mutates(Mutation::DropCommit) {
+            changes.clear();
+            self.mutated += 1;
+        }
+        let clock = self.clock();
+        self.sites[site].disk.commit(changes, clock);
+        let again = self.now + Duration::from_millis(self.sites[site].spec.commit_ms);
+        self.at(again, Event::Commit { site, life });
+    }
+
+    /// What the store does each second: forgets bindings that are over. And the checks on the rest.
+    fn sweep(&mut self, site: usize, life: u32) {
+        if !self.is_alive(site, life) {
+            return;
+        }
+        let now = self.now;
+        {
+            let shared = &self.sites[site].shared;
+            let mut changes = shared.changes.borrow_mut();
+            while shared.table.borrow_mut().expire(now, 16, &mut changes) {}
+        }
+        for (aor, contact) in self.bindings(site) {
+            self.monitor.still_there(now, site, &aor, &contact);
+        }
+        self.at(now + Duration::from_secs(1), Event::Sweep { site, life });
+    }
+
+    /// Calls a worker and sends what it wants sent.
+    fn drive(&mut self, site: usize, worker: usize, act: impl FnOnce(&mut Node<SimServices>, Time, &mut Outbox)) {
+        let mut out = core::mem::take(&mut self.out);
+        let now = self.now;
+        act(&mut self.sites[site].nodes[worker], now, &mut out);
+        self.flush(site, worker, &out);
+        out.clear();
+        self.out = out;
+        self.rearm(site, worker);
+    }
+
+    fn rearm(&mut self, site: usize, worker: usize) {
+        let life = self.sites[site].life;
+        let Some(deadline) = self.sites[site].nodes[worker].next_deadline() else { return };
+        if deadline < self.sites[site].wakes[worker] {
+            // The kernel wakes nobody before his time, and everybody a little late.
+            let late = Duration::from_micros(self.rng.between(1, 1_500));
+            let at = deadline.max(self.now) + late;
+            self.sites[site].wakes[worker] = deadline;
+            self.at(at, Event::Wake { site, life, worker });
+        }
+    }
+
+    fn flush(&mut self, site: usize, worker: usize, out: &Outbox) {
+        for transmit in out.transmits() {
+            let mut bytes = out.message(transmit).to_vec();
+            let mut flow = transmit.flow;
+            if self.mutation.is_some() && !self.mutate(site, &mut flow, &mut bytes) {
+                continue;
+            }
+            let who = self.who(site);
+            self.monitor.sent(self.now, who, flow.transport, flow.remote, &bytes);
+            let life = who.life;
+            let ticket =
+                (transmit.token != 0).then_some(Ticket { site, life, worker, token: transmit.token });
+            match flow.transport {
+                Transport::Udp => {
+                    let from = self.sites[site].spec.address;
+                    self.send_datagram(from, flow.remote, bytes, ticket);
+                }
+                _ => self.send_stream(site, worker, flow, bytes, ticket),
+            }
+        }
+        for close in out.closes() {
+            if let Some((id, _)) = self.network.find_own(site, close.conn) {
+                let at = self.now + Duration::from_millis(5);
+                self.at(at, Event::Closed { conn: id });
+            }
+        }
+        self.take_questions(site);
+    }
+
+    fn take_questions(&mut self, site: usize) {
+        let asked = core::mem::take(&mut *self.sites[site].shared.asked.borrow_mut());
+        let life = self.sites[site].life;
+        for (worker, question) in asked {
+            let slow = self.scenario.weather == Weather::Stormy && self.rng.chance(100);
+            let delay = if slow { self.rng.millis(1_000, 6_000) } else { self.rng.millis(1, 80) };
+            let (worker, kind, name) = (usize::from(worker), question.kind, question.name);
+            self.at(self.now + delay, Event::Name { site, life, worker, kind, name });
+        }
+    }
+
+    fn named(&mut self, site: usize, life: u32, worker: usize, kind: Kind, name: Box<[u8]>) {
+        if !self.is_alive(site, life) {
+            return;
+        }
+        let down = self.now < self.names_down_until;
+        let stormy = self.scenario.weather == Weather::Stormy;
+        let answer = match down || stormy && self.rng.chance(30) {
+            true => Answer::Failed,
+            false => self.record(kind, &name),
+        };
+        let ttl = self.rng.pick(&[0, 1, 30, 3_600], 30);
+        let notice = Notice::Located { kind, name, answer, ttl };
+        self.drive(site, worker, |node, now, out| node.notice(now, notice, out));
+    }
+
+    /// The name service.
+    fn record(&self, kind: Kind, name: &[u8]) -> Answer {
+        let name = string(name);
+        let home = |domain: &str| self.sites.iter().find(|s| s.spec.domain == domain).map(|s| s.spec.address);
+        match kind {
+            Kind::Srv => {
+                let domain = name.strip_prefix("_sip._udp.").or(name.strip_prefix("_sip._tcp."));
+                let Some(domain) = domain.filter(|d| home(d).is_some()) else { return Answer::Nothing };
+                let target = format!("sip.{domain}").into_bytes().into();
+                Answer::Srv([Srv { priority: 1, weight: 1, port: 5060, target }].into())
+            }
+            Kind::A => {
+                let host = name.strip_prefix("sip.").unwrap_or(&name);
+                let found = match host {
+                    "victim.test" => attack::VICTIM.parse().ok(),
+                    "evil.test" => Some(address(ATTACKER).ip()),
+                    _ => home(host).map(|a| a.ip()),
+                };
+                match found {
+                    Some(IpAddr::V4(ip)) => Answer::A([ip].into()),
+                    _ => Answer::Nothing,
+                }
+            }
+            Kind::Naptr | Kind::Aaaa => Answer::Nothing,
+        }
+    }
+
+    /// A whole message for a server, to the worker that owns it.
+    fn deliver(&mut self, site: usize, flow: Flow, bytes: &[u8]) {
+        let who = self.who(site);
+        self.monitor.received(who, flow.remote, bytes);
+        let workers = self.sites[site].spec.workers;
+        let owner = usize::from(self.sites[site].nodes[0].owner(bytes, workers));
+        self.drive(site, owner, |node, now, out| node.receive(now, flow, bytes, out));
+        if matches!(self.network.at(flow.remote), Some(Place::Phone(_))) {
+            if self.heard.len() == 12 {
+                self.heard.pop_front();
+            }
+            self.heard.push_back(bytes.to_vec());
+        }
+    }
+
+    // ------------------------------------------------------------- phones
+
+    fn with_phone(&mut self, phone: usize, act: impl FnOnce(&mut Phone, Time)) {
+        let now = self.now;
+        act(&mut self.phones[phone], now);
+        let out = core::mem::take(&mut self.phones[phone].out);
+        for packet in out {
+            self.send_from_phone(phone, packet);
+        }
+        self.rearm_phone(phone);
+    }
+
+    fn rearm_phone(&mut self, phone: usize) {
+        let deadline = self.phones[phone].next_deadline();
+        if deadline < self.phone_wakes[phone] {
+            self.phone_wakes[phone] = deadline;
+            self.at(deadline, Event::Phone(phone));
+        }
+    }
+
+    fn send_from_phone(&mut self, phone: usize, packet: Packet) {
+        let profile = &self.phones[phone].profile;
+        let network = profile.network;
+        let stream = packet.conn.is_some() || profile.transport == Transport::Tcp;
+        if !stream {
+            return self.send_datagram(network, packet.to, packet.bytes, None);
+        }
+        let open = packet.conn.filter(|id| self.network.conns.contains_key(id));
+        let side = |id: u64| {
+            let conn = &self.network.conns[&id];
+            (id, usize::from(conn.ends[1].place == Place::Phone(phone)))
+        };
+        let found = open.map(side).or_else(|| self.network.find(Place::Phone(phone), packet.to));
+        let (id, side) = match found {
+            Some(found) => found,
+            None => {
+                self.network.next_port = self.network.next_port.wrapping_add(1).max(50_000);
+                let from = SocketAddr::new(network.ip(), self.network.next_port);
+                match self.connect(Place::Phone(phone), from, packet.to, None) {
+                    Some(id) => (id, 0),
+                    None => return,
+                }
+            }
+        };
+        self.send_on(id, side, packet.bytes, None);
+    }
+
+    // ------------------------------------------------------------- datagrams
+
+    fn send_datagram(&mut self, from: SocketAddr, to: SocketAddr, bytes: Vec<u8>, ticket: Option<Ticket>) {
+        if self.network.is_cut(self.now, from.ip(), to.ip()) {
+            self.trace.message(self.now, from, to, &bytes, Fate::Lost);
+            if let Some(ticket) = ticket.filter(|_| self.network.chance(300)) {
+                // "No route to host", some time later.
+                let at = self.now + self.network.delay();
+                self.at(at, Event::Undeliverable(ticket));
+            }
+            return;
+        }
+        let copies = self.network.copies();
+        let fate = if copies.is_empty() { Fate::Lost } else { Fate::Sent };
+        self.trace.message(self.now, from, to, &bytes, fate);
+        for delay in copies {
+            let at = self.now + delay;
+            self.at(at, Event::Datagram { from, to, bytes: bytes.clone() });
+        }
+    }
+
+    fn datagram_arrives(&mut self, from: SocketAddr, to: SocketAddr, bytes: &[u8]) {
+        match self.network.at(to) {
+            Some(Place::Site(site)) if self.sites[site].up => self.deliver(site, Flow::udp(UDP, from), bytes),
+            Some(Place::Phone(phone)) => {
+                let source = Source { address: from, conn: None };
+                self.with_phone(phone, |phone, now| phone.receive(now, source, bytes));
+            }
+            _ => {}
+        }
+    }
+
+    // ------------------------------------------------------------- streams
+
+    fn new_conn_id(&mut self, site: usize) -> (ConnId, u32) {
+        let worker = self.rng.below(self.sites[site].spec.workers.into()) as u16;
+        let s = &mut self.sites[site];
+        s.next_conn += 1;
+        (ConnId::new(worker, s.next_conn), s.life)
+    }
+
+    /// Opens a connection; `None`: refused.
+    fn connect(&mut self, from: Place, local: SocketAddr, to: SocketAddr, ticket: Option<Ticket>) -> Option<u64> {
+        let place = self.network.at(to).filter(|p| match p {
+            Place::Site(site) => self.sites[*site].up,
+            Place::Phone(_) => true,
+            Place::Attacker => false,
+        });
+        let cut = self.network.is_cut(self.now, local.ip(), to.ip());
+        let Some(place) = place.filter(|_| !cut) else {
+            if let Some(ticket) = ticket {
+                let wait = if cut { Duration::from_secs(6) } else { self.network.delay() };
+                self.at(self.now + wait, Event::Undeliverable(ticket));
+            }
+            return None;
+        };
+        let end = |world: &mut World, place, address| {
+            let conn = match place {
+                Place::Site(site) => Some(world.new_conn_id(site)),
+                _ => None,
+            };
+            End { place, address, conn, buffer: Vec::new(), resume: 0, clear: world.now }
+        };
+        let ends = [end(self, from, local), end(self, place, to)];
+        let id = self.network.next_conn;
+        self.network.next_conn += 1;
+        self.network.conns.insert(id, Conn { ends });
+        Some(id)
+    }
+
+    fn send_stream(&mut self, site: usize, _worker: usize, flow: Flow, bytes: Vec<u8>, ticket: Option<Ticket>) {
+        let found = match flow.conn {
+            Some(conn) => self.network.find_own(site, conn),
+            None => self.network.find(Place::Site(site), flow.remote),
+        };
+        let found = match (found, flow.conn) {
+            (Some(found), _) => Some(found),
+            (None, Some(_)) => None,
+            (None, None) => {
+                self.network.next_port = self.network.next_port.wrapping_add(1).max(50_000);
+                let local = SocketAddr::new(self.sites[site].spec.address.ip(), self.network.next_port);
+                match self.connect(Place::Site(site), local, flow.remote, ticket) {
+                    Some(id) => Some((id, 0)),
+                    // The ticket has been told already.
+                    None => {
+                        return self.trace.message(self.now, local, flow.remote, &bytes, Fate::Lost);
+                    }
+                }
+            }
+        };
+        match found {
+            Some((id, side)) => self.send_on(id, side, bytes, ticket),
+            None => {
+                let from = self.sites[site].spec.address;
+                self.trace.message(self.now, from, flow.remote, &bytes, Fate::Lost);
+                if let Some(ticket) = ticket {
+                    self.at(self.now, Event::Undeliverable(ticket));
+                }
+            }
+        }
+    }
+
+    fn send_on(&mut self, id: u64, side: usize, bytes: Vec<u8>, ticket: Option<Ticket>) {
+        let Some(conn) = self.network.conns.get(&id) else { return };
+        let (from, to) = (conn.ends[side].address, conn.ends[1 - side].address);
+        if self.network.is_cut(self.now, from.ip(), to.ip()) {
+            // TCP tries for a while; then the connection is gone.
+            self.trace.message(self.now, from, to, &bytes, Fate::Lost);
+            if let Some(ticket) = ticket {
+                self.at(self.now + Duration::from_secs(9), Event::Undeliverable(ticket));
+            }
+            return self.at(self.now + Duration::from_secs(9), Event::Closed { conn: id });
+        }
+        self.trace.message(self.now, from, to, &bytes, Fate::Sent);
+        let at = self.network.arrival(self.now, id, 1 - side);
+        self.at(at, Event::Stream { conn: id, to: 1 - side, bytes, ticket });
+    }
+
+    fn stream_arrives(&mut self, id: u64, to: usize, bytes: &[u8], ticket: Option<Ticket>) {
+        let Some(conn) = self.network.conns.get_mut(&id) else {
+            // Broken under way. Sometimes the sender learns of it.
+            if let Some(ticket) = ticket.filter(|_| self.network.chance(500)) {
+                self.at(self.now, Event::Undeliverable(ticket));
+            }
+            return;
+        };
+        let remote = conn.ends[1 - to].address;
+        match conn.ends[to].place {
+            Place::Phone(phone) => {
+                let source = Source { address: remote, conn: Some(id) };
+                self.with_phone(phone, |phone, now| phone.receive(now, source, bytes));
+            }
+            Place::Site(site) => {
+                conn.ends[to].buffer.extend_from_slice(bytes);
+                self.read_stream(id, to, site, remote);
+            }
+            Place::Attacker => {}
+        }
+    }
+
+    /// Takes whole messages off a stream, as the runtime does.
+    fn read_stream(&mut self, id: u64, to: usize, site: usize, remote: SocketAddr) {
+        loop {
+            if !self.sites[site].up {
+                return;
+            }
+            let Some(conn) = self.network.conns.get_mut(&id) else { return };
+            let end = &mut conn.ends[to];
+            let Some((name, _)) = end.conn else { return };
+            if end.buffer.is_empty() {
+                return;
+            }
+            let flow = Flow { transport: Transport::Tcp, listener: TCP, remote, conn: Some(name) };
+            match self.sites[site].nodes[0].frame(&end.buffer, end.resume) {
+                Frame::Partial { resume } => {
+                    end.resume = resume;
+                    return;
+                }
+                Frame::Idle => return,
+                Frame::Skip { len } => {
+                    end.buffer.drain(..len);
+                    end.resume = 0;
+                }
+                Frame::Ping { len } => {
+                    end.buffer.drain(..len);
+                    end.resume = 0;
+                    self.send_on(id, to, b"\r\n".to_vec(), None);
+                }
+                Frame::Message { skip, len } => {
+                    let message = end.buffer.drain(..skip + len).skip(skip).collect::<Vec<u8>>();
+                    end.resume = 0;
+                    self.deliver(site, flow, &message);
+                }
+                Frame::Broken { len, error } => {
+                    let head = end.buffer.drain(..len).collect::<Vec<u8>>();
+                    end.buffer.clear();
+                    let who = self.who(site);
+                    self.monitor.received(who, remote, &head);
+                    let worker = usize::from(name.worker());
+                    self.drive(site, worker, |node, now, out| node.refuse(now, flow, &head, error, out));
+                    let at = self.now + Duration::from_millis(200);
+                    return self.at(at, Event::Closed { conn: id });
+                }
+            }
+        }
+    }
+
+    fn break_conn(&mut self, id: u64) {
+        let Some(conn) = self.network.conns.remove(&id) else { return };
+        for end in conn.ends {
+            match (end.place, end.conn) {
+                (Place::Phone(phone), _) => self.with_phone(phone, |phone, now| phone.connection_lost(now)),
+                (Place::Site(site), Some((name, life))) if self.is_alive(site, life) => {
+                    for worker in 0..self.sites[site].nodes.len() {
+                        self.drive(site, worker, |node, now, out| node.disconnected(now, name, out));
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn break_streams(&mut self, site: usize) {
+        let ids: Vec<u64> = self
+            .network
+            .conns
+            .iter()
+            .filter(|(_, c)| c.ends.iter().any(|e| e.place == Place::Site(site)))
+            .map(|(&id, _)| id)
+            .collect();
+        for id in ids {
+            self.break_conn(id);
+        }
+    }
+
+    // ------------------------------------------------------------- trouble
+
+    fn fault(&mut self, fault: Fault) {
+        self.trace.note(self.now, format!("{fault:?}"));
+        match fault {
+            Fault::Crash { site, down } => {
+                if self.sites[site].up {
+                    self.sites[site].crash();
+                    self.break_streams(site);
+                    let event = Event::Restart { site, crash: self.now, clock: self.wall };
+                    self.at(self.now + down, event);
+                }
+            }
+            Fault::Clock(seconds) => {
+                let before = self.clock();
+                self.wall += seconds * 1_000_000;
+                let after = self.clock();
+                for site in self.sites.iter_mut().filter(|s| s.up) {
+                    site.disk.rewrite(before, after);
+                }
+            }
+            Fault::Cut { ip, length } => self.network.cut(ip, self.now + length),
+            Fault::Streams { site } => self.break_streams(site),
+            Fault::Store { site, length } => {
+                self.sites[site].shared.accepting.set(false);
+                self.at(self.now + length, Event::StoreUp(site));
+            }
+            Fault::Names { length } => self.names_down_until = self.now + length,
+            Fault::Drain { site } => self.tell_all(site, |_| Notice::Drain),
+            Fault::Reload { site, revision } => {
+                let settings = Arc::new(self.sites[site].settings(revision));
+                self.tell_all(site, |_| Notice::Settings(settings.clone()));
+            }
+        }
+    }
+
+    fn tell_all(&mut self, site: usize, notice: impl Fn(usize) -> Notice) {
+        self.sites[site].epoch += 1;
+        for worker in 0..self.sites[site].nodes.len() {
+            let notice = notice(worker);
+            self.drive(site, worker, |node, now, out| node.notice(now, notice, out));
+        }
+    }
+
+    fn attack(&mut self) {
+        let heard: Vec<Vec<u8>> = self.heard.iter().cloned().collect();
+        let site = self.rng.index(self.sites.len());
+        let (domain, server) = (self.sites[site].spec.domain.clone(), self.sites[site].spec.address);
+        let user = self.rng.pick(&["alice", "bob", "off"], "alice");
+        let know = Knowledge { heard: &heard, user, domain: &domain, server };
+        let shot = attack::shot(&mut self.rng, &know);
+        let from = address(if shot.forged { FORGED } else { ATTACKER });
+        let Some(piece) = shot.stream else {
+            if shot.forged && let Some(balance) = self.monitor.reflected.get_mut(&from) {
+                // A doubled datagram is two requests.
+                *balance += 2;
+            }
+            return self.send_datagram(from, server, shot.bytes, None);
+        };
+        self.network.next_port = self.network.next_port.wrapping_add(1).max(50_000);
+        let local = SocketAddr::new(from.ip(), self.network.next_port);
+        if let Some(id) = self.connect(Place::Attacker, local, server, None) {
+            self.monitor.peers.push(local);
+            for piece in shot.bytes.chunks(piece) {
+                self.send_on(id, 0, piece.to_vec(), None);
+            }
+            let at = self.now + self.rng.millis(500, 20_000);
+            self.at(at, Event::Closed { conn: id });
+        }
+    }
+
+    /// A name for an address in the ladder.
+    pub fn name_of(&self, address: &str) -> String {
+        let Ok(parsed) = address.parse::<SocketAddr>() else { return address.to_string() };
+        let by_ip = |a: SocketAddr| a.ip() == parsed.ip();
+        if let Some(i) = self.sites.iter().position(|s| by_ip(s.spec.address)) {
+            return format!("server {i}");
+        }
+        let phone = self.phones.iter().find(|p| by_ip(p.profile.network) || by_ip(p.profile.claimed));
+        match phone {
+            Some(p) => {
+                let number = p.profile.network.ip().to_string();
+                let last = number.rsplit('.').next().unwrap_or("").to_string();
+                format!("{}{}.{last}", p.profile.user, p.profile.domain.replace(".test", ""))
+            }
+            None if parsed.ip() == crate::world::address(ATTACKER).ip() => "attacker".into(),
+            None => address.to_string(),
+        }
+    }
+
+    /// The first violation.
+    pub fn violation(&self) -> Option<&Violation> {
+        self.monitor.violation.as_ref()
+    }
+}
+
+/// The subscribers of all servers: each server has its own domain.
+fn users(scenario: &Scenario) -> Users {
+    let mut users = Users::new();
+    for p in scenario.phones.iter().filter(|p| p.registers) {
+        let (user, domain) = (p.user.as_bytes(), p.domain.as_bytes());
+        let secret = Credentials::from_password(user, domain, domain, p.password.as_bytes(), &[p.algorithm]);
+        users.insert((user.to_vec(), domain.to_vec()), secret);
+    }
+    for (user, domain) in &scenario.users {
+        users.insert((user.clone().into_bytes(), domain.clone().into_bytes()), Credentials::new());
+    }
+    users
+}
+
+/// An address written in this program.
+pub(crate) fn address(text: &str) -> SocketAddr {
+    text.parse().unwrap_or_else(|_| SocketAddr::from(([0, 0, 0, 0], 0)))
+}
