@@ -554,7 +554,10 @@ fn a_trunk_of_a_domain_keeps_the_domain() {
     // For a domain that is not ours the target is the Request-URI itself (RFC 3261 section 16.5); the
     // trunk only says where the next hop is.
     let mut carrier = places(1);
-    let server = with_trunk(&carrier, "", Setup::open());
+    let place = carrier[0].udp.local();
+    let config =
+        format!("[[trunk]]\nname = \"c\"\ntargets = [\"sip:{place}\"]\ndomains = [\"carrier.example\"]\n");
+    let server = Setup::open().config(&config).start();
     carrier[0].udp.set_server(server.sip());
     let mut caller = server.link(Via::Udp);
     let invite = Req::invite("sip:info@carrier.example", &caller);
