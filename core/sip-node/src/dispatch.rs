@@ -5,6 +5,7 @@ use crate::inbound::{always_rport, reply_flow};
 use crate::node::Node;
 use crate::proxied::{Proxied, ProxiedId};
 use crate::services::{Counter, Services};
+use crate::settings::Voicemail;
 use crate::targets::{Plan, Wish, is_recorded, max_breadth};
 use sip_message::{Message, Method, Name};
 use sip_proxy::breadth;
@@ -32,6 +33,10 @@ impl<S: Services> Node<S> {
                     self.services.count(Counter::Forbidden);
                 }
                 return self.refuse(flow, request, status, b"", b"", out);
+            }
+            // The same answer in the same way as for someone unknown: strangers learn nothing.
+            Plan::Offline if !self.voicemail(request, a).is_some_and(|v| v.on.has(Reroute::UNREGISTERED)) => {
+                return self.refuse(flow, request, 480, b"", b"", out);
             }
             plan => plan,
         };
@@ -145,19 +150,21 @@ impl<S: Services> Node<S> {
             timer_c_ms: proxy.timer_c_ms,
             ..base
         };
-        // Only a call for one of our users goes to voicemail, and only while it is being set up.
-        if let Some(voicemail) = &self.settings.voicemail
-            && invite
-            && request.to_tag().is_empty()
-            && a.routing.next.is_none()
-            && self.is_for_subscriber(a)
-        {
+        if let Some(voicemail) = self.voicemail(request, a) {
             policy.voicemail = voicemail.on;
             if voicemail.on.has(Reroute::NO_ANSWER) {
                 policy.no_answer_ms = voicemail.no_answer_ms;
             }
         }
         policy
+    }
+
+    /// The voicemail of the callee: only a call for one of our users has one, and only while it is being
+    /// set up.
+    fn voicemail(&self, request: &Message<'_>, a: &Admitted<'_>) -> Option<&Voicemail> {
+        let setup = request.method() == Method::Invite && request.to_tag().is_empty();
+        let voicemail = self.settings.voicemail.as_ref()?;
+        (setup && a.routing.next.is_none() && self.is_for_subscriber(a)).then_some(voicemail)
     }
 
     fn is_for_subscriber(&self, a: &Admitted<'_>) -> bool {

@@ -73,9 +73,9 @@ fn loops_are_refused_and_spirals_are_not() {
 
 #[test]
 fn a_call_forwarded_to_itself_ends_in_a_loop_and_not_in_a_storm() {
-    // Bob's Contact is his own address-of-record.
+    // Bob's Contact leads back to the server.
     let mut lab = Lab::new();
-    lab.bind("bob", "<sip:bob@here.example>", udp(US));
+    lab.bind("bob", "<sip:bob@198.51.100.1;x=y>", udp(CAROL));
     let mut from = CAROL.to_owned();
     let mut text = Req::invite().text();
     for _ in 0..4 {
