@@ -90,7 +90,7 @@ fuzz_target!(|data: &[u8]| {
             check_head(&out[..head]);
         }
     } else if good && vias(&message) > 1 {
-        rewrite::write_response(&message, &mut Splices::new(), &mut out);
+        rewrite::write_response(&message, choice & 1 == 1, &mut Splices::new(), &mut out);
         check_output(&out, |n| {
             assert_eq!((n.status(), vias(n)), (message.status(), vias(&message) - 1));
             assert_eq!((n.call_id(), n.body()), (message.call_id(), message.body()));
