@@ -15,34 +15,21 @@ use wire::{Flow, ListenerId, Machine, Outbox};
 
 /// Full batches taken from one socket before others get their turn.
 const BATCHES: usize = 4;
-/// While datagrams come singly, each so many receives try for a batch.
-const PROBE_EVERY: u8 = 8;
-/// Batches of one in a row after which receives are plain again.
-const GIVE_UP_AFTER: u8 = 4;
+/// Datagrams from which on one batch call is cheaper than as many plain calls: a batch has its
+/// headers copied in and out, a plain call is one more system call. Measured on loopback: 10.4 against
+/// 10.8 thousand instructions a relayed packet at bursts of 16, while CPU time is in favour of batches
+/// from bursts of about this size.
+const BATCH_PAYS: usize = 8;
 
-/// Whether to receive in batches. A batch call for a single datagram costs a fifth more than the
-/// plain call, for several much less; traffic tells which it will be.
+/// Whether to receive in batches; traffic tells.
 #[derive(Default)]
 struct Burst {
     on: bool,
-    count: u8,
 }
 
 impl Burst {
-    fn wants_batch(&mut self) -> bool {
-        if !self.on {
-            self.count = (self.count + 1) % PROBE_EVERY;
-        }
-        self.on || self.count == 0
-    }
-
     fn learn(&mut self, received: usize) {
-        if received > 1 {
-            *self = Burst { on: true, count: 0 };
-        } else if self.on {
-            self.count += 1;
-            self.on = self.count < GIVE_UP_AFTER;
-        }
+        self.on = received >= BATCH_PAYS;
     }
 }
 
@@ -166,7 +153,7 @@ impl Socket {
             Some((out.message(transmit), transmit.flow.remote))
         };
         let sent = match queue {
-            [only] => match message(only) {
+            [first, ..] if queue.len() < BATCH_PAYS => match message(first) {
                 Some((bytes, to)) => sys::send_to(self.fd.as_fd(), bytes, to).map(|_| 1)?,
                 None => return Ok(1),
             },
@@ -196,10 +183,12 @@ impl<M: Machine> Worker<M> {
     /// Takes datagrams from socket `number` and sends what the machine answers, batch by batch.
     pub(super) fn receive_datagrams(&mut self, number: usize) {
         let Some(socket) = self.datagrams.sockets.get_mut(number) else { return };
-        // Where one came alone so far, it is taken with the plain call; what came meanwhile is taken
-        // at once all the same, because another round through epoll costs more than a look.
-        if !socket.burst.wants_batch() && !self.receive_one(number) {
-            return;
+        if !socket.burst.on {
+            // One by one until nothing is left: a look costs less than another round through epoll.
+            let taken = (0..BATCH_PAYS).take_while(|_| self.receive_one(number)).count();
+            if taken < BATCH_PAYS {
+                return;
+            }
         }
         for round in 0..BATCHES {
             if round > 0 {
@@ -295,14 +284,11 @@ mod tests {
     #[test]
     fn batches_begin_with_traffic_and_end_with_it() {
         let mut burst = Burst::default();
-        let tries = (0..u32::from(PROBE_EVERY)).filter(|_| burst.wants_batch()).count();
-        assert_eq!(tries, 1, "a probe now and then");
-        burst.learn(5);
-        for _ in 0..GIVE_UP_AFTER {
-            assert!(burst.wants_batch());
-            burst.learn(1);
-        }
-        assert!(!burst.wants_batch());
+        assert!(!burst.on);
+        burst.learn(BATCH_PAYS);
+        assert!(burst.on);
+        burst.learn(BATCH_PAYS - 1);
+        assert!(!burst.on);
     }
 
     #[test]
