@@ -69,17 +69,20 @@ impl<S: Services> Node<S> {
 
     /// A request for the server itself (section 16.5: the Request-URI names no user).
     fn own_request(&mut self, flow: Flow, request: &Message<'_>, out: &mut Outbox) {
-        if let Some(extra) = unsupported(request, Name::Require) {
-            return self.refuse(flow, request, 420, b"", &extra, out);
-        }
-        const ALLOW: &[u8] = b"Allow: INVITE, ACK, CANCEL, BYE, OPTIONS, REGISTER, MESSAGE, SUBSCRIBE, \
-            NOTIFY, PUBLISH, REFER, INFO, UPDATE, PRACK\r\nSupported: path, outbound\r\nAccept: application/sdp\r\n";
+        // What this server does itself; what it passes on is no question of methods (section 11.2).
+        const ALLOW: &[u8] = b"Allow: OPTIONS, REGISTER, ACK, CANCEL\r\n";
+        const ABLE: &[u8] =
+            b"Supported: path, outbound\r\nAccept: application/sdp\r\nAccept-Encoding: identity\r\nAccept-Language: en\r\n";
+        // The method first (8.2.1), then what the request requires (8.2.2.3).
         match request.method() {
-            // Section 11: what the server can do. Idempotent, so it needs no transaction.
-            Method::Options => self.refuse(flow, request, 200, b"", ALLOW, out),
+            Method::Options => match unsupported(request, Name::Require) {
+                Some(extra) => self.refuse(flow, request, 420, b"", &extra, out),
+                // Idempotent, so it needs no transaction.
+                None => self.refuse(flow, request, 200, b"", ABLE, out),
+            },
             Method::Other(_) => self.refuse(flow, request, 501, b"", b"", out),
-            Method::Invite => self.refuse(flow, request, 484, b"", b"", out),
             _ if !request.to_tag().is_empty() => self.refuse(flow, request, 481, b"", b"", out),
+            Method::Invite => self.refuse(flow, request, 484, b"", b"", out),
             _ => self.refuse(flow, request, 405, b"", ALLOW, out),
         }
     }

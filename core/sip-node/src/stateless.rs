@@ -156,7 +156,7 @@ impl<S: Services> Node<S> {
             via: &lines[..via_end],
             record_routes: &lines[via_end..],
             routes: &wish.routes,
-            drop_routes: a.routing.own,
+            drop_routes: a.routing.own + usize::from(!wish.last_route.is_empty()),
             drop_last_route: a.routing.drop_last,
             last_route: &wish.last_route,
             max_forwards: request.max_forwards().map_or(settings.proxy.max_forwards, |m| m.saturating_sub(1)),

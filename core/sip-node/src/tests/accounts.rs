@@ -1,1 +1,267 @@
-//! .
+//! Who may do what: registration (RFC 3261 section 10), digest (22), RFC 3325, and who is told what.
+
+use super::*;
+
+/// A REGISTER of alice's for a contact.
+fn register(user: &str, contact: &str) -> Req {
+    let mut req = Req::new("REGISTER", "sip:here.example").sent_by("UDP", ALICE);
+    req.from = format!("<sip:{user}@here.example>;tag=r");
+    req.to = format!("<sip:{user}@here.example>");
+    req.lines = vec![format!("Contact: {contact}")];
+    req
+}
+
+#[test]
+fn a_registration_is_challenged_and_then_serves_calls() {
+    let mut lab = Lab::new();
+    let req = register("alice", "<sip:alice@192.0.2.30:5060>");
+    let challenge = lab.ask(ALICE, req.text());
+    assert_eq!(challenge.status(), 401);
+    assert!(challenge.get("WWW-Authenticate").unwrap().contains("realm=\"here.example\""));
+    assert_eq!(lab.report().transactions.server, 0);
+    let again = req.answer("alice", &challenge);
+    let ok = lab.ask(ALICE, again.text());
+    assert_eq!(ok.status(), 200, "{}", ok.text);
+    assert!(ok.get("Contact").unwrap().starts_with("<sip:alice@192.0.2.30:5060>;expires=3600"));
+    // A retransmission gets the same answer, and is no second registration with an old CSeq.
+    assert_eq!(lab.ask(ALICE, again.text()).text, ok.text);
+    let sent = lab.invite(CAROL, Req::new("INVITE", "sip:alice@here.example").text());
+    assert_eq!(sent[0].to(), ALICE);
+}
+
+#[test]
+fn a_wrong_password_gets_another_challenge_and_a_replay_a_stale_one() {
+    let mut lab = Lab::new();
+    let req = register("alice", "<sip:alice@192.0.2.30>");
+    let challenge = lab.ask(ALICE, req.text());
+    let wrong = lab.ask(ALICE, req.answer_with("alice", "guess", &challenge).text());
+    assert_eq!(wrong.status(), 401);
+    assert!(!wrong.text.contains("stale=true"));
+    assert_eq!(lab.count(Counter::WrongCredentials), 1);
+    // The same answer for who does not exist.
+    let nobody = register("nobody", "<sip:nobody@192.0.2.30>");
+    let first = lab.ask("192.0.2.33:5060", nobody.text());
+    let second = lab.ask("192.0.2.33:5060", nobody.answer_with("nobody", "guess", &first).text());
+    assert_eq!((first.status(), second.status()), (401, 401));
+    let right = req.answer("alice", &challenge);
+    assert_eq!(lab.ask(ALICE, right.text()).status(), 200);
+    let replay = Req { cseq: 9, ..right.clone() }.sent_by("UDP", ALICE);
+    let stale = lab.ask(ALICE, replay.text());
+    assert_eq!(stale.status(), 401);
+    assert!(stale.get("WWW-Authenticate").unwrap().contains("stale=true"));
+}
+
+#[test]
+fn nobody_registers_for_somebody_else() {
+    for bind_from in [true, false] {
+        let mut lab = Lab::with(|s| s.auth.bind_from = bind_from);
+        let req = register("bob", "<sip:alice@192.0.2.30>");
+        let challenge = lab.ask(ALICE, req.text());
+        let answer = lab.ask(ALICE, req.answer("alice", &challenge).text());
+        assert_eq!(answer.status(), 403, "bind_from {bind_from}");
+        assert_eq!(lab.world.table.borrow().len(), 0);
+    }
+}
+
+#[test]
+fn registrations_that_are_not_ours() {
+    let mut lab = Lab::new();
+    // Another domain in To: not found (10.3 step 5), and nothing to hijack.
+    let mut req = register("alice", "<sip:alice@192.0.2.30>");
+    req.to = "<sip:alice@far.example>".to_owned();
+    assert_eq!(lab.ask(ALICE, req.text()).status(), 404);
+    // Another domain in the Request-URI: not for a stranger to be passed on.
+    let mut req = register("alice", "<sip:alice@192.0.2.30>");
+    (req.uri, req.to) = ("sip:far.example".to_owned(), "<sip:carol@far.example>".to_owned());
+    assert_eq!(lab.ask(ALICE, req.text()).status(), 403);
+    // No user in To.
+    let mut req = register("alice", "<sip:alice@192.0.2.30>");
+    req.to = "<sip:here.example>".to_owned();
+    let answer = lab.ask(ALICE, req.text());
+    assert!(matches!(answer.status(), 401 | 404), "{}", answer.text);
+    assert_eq!(lab.world.table.borrow().len(), 0);
+    lab.rest();
+}
+
+#[test]
+fn a_registration_with_a_user_in_the_request_uri_is_no_call_to_him() {
+    // Against 10.2, and yet there are clients that do it.
+    let mut lab = Lab::open();
+    lab.phones(&[BOB]);
+    let req = Req { uri: "sip:bob@here.example".to_owned(), ..register("bob", "<sip:bob@192.0.2.30>") };
+    let answer = lab.ask(ALICE, req.text());
+    assert_eq!((answer.status(), answer.all("Contact").len()), (200, 2));
+}
+
+#[test]
+fn extensions_that_a_registration_requires() {
+    let mut lab = Lab::open();
+    let req = register("alice", "<sip:alice@192.0.2.30>");
+    assert_eq!(lab.ask(ALICE, req.clone().line("Require: path").text()).status(), 200);
+    let answer = lab.ask(ALICE, req.sent_by("UDP", ALICE).line("Require: path, foo").text());
+    assert_eq!((answer.status(), answer.get("Unsupported")), (420, Some("foo")));
+}
+
+#[test]
+fn a_store_that_fails_takes_no_registrations_but_still_tells_of_them() {
+    let mut lab = Lab::open();
+    lab.world.store_down.set(true);
+    let answer = lab.ask(ALICE, register("alice", "<sip:alice@192.0.2.30>").text());
+    assert_eq!((answer.status(), answer.get("Retry-After")), (503, Some("7")));
+    let fetch = Req { lines: Vec::new(), ..register("alice", "") };
+    assert_eq!(lab.ask(ALICE, fetch.text()).status(), 200);
+}
+
+#[test]
+fn a_phone_on_the_host_of_a_trunk_may_register() {
+    let mut lab = Lab::with(|s| s.trunks.push(trunk(&["sip:203.0.113.5"], "+49")));
+    let req = register("alice", "<sip:alice@203.0.113.5:6000>").sent_by("UDP", "203.0.113.5:6000");
+    let challenge = lab.ask("203.0.113.5:6000", req.text());
+    assert_eq!(challenge.status(), 401);
+    assert_eq!(lab.ask("203.0.113.5:6000", req.answer("alice", &challenge).text()).status(), 200);
+}
+
+#[test]
+fn a_contact_elsewhere_is_believed_where_it_may_be() {
+    let mut lab = Lab::open();
+    // A registration on behalf of another device.
+    assert_eq!(lab.ask(ALICE, register("bob", "<sip:bob@192.0.2.99:5070>").text()).status(), 200);
+    assert_eq!(lab.invite(CAROL, Req::invite().text())[0].to(), "192.0.2.99:5070");
+    // Not into our own network: then to where it came from.
+    for contact in ["<sip:dave@127.0.0.1:8080>", "<sip:dave@169.254.169.254>"] {
+        let mut lab = Lab::open();
+        assert_eq!(lab.ask(ALICE, register("dave", contact).text()).status(), 200);
+        let sent = lab.invite(CAROL, Req::new("INVITE", "sip:dave@here.example").text());
+        assert_eq!(sent[0].to(), ALICE, "{contact}");
+    }
+}
+
+#[test]
+fn every_request_of_a_user_is_challenged_but_ack_and_cancel() {
+    let mut lab = Lab::new();
+    lab.phones(&[BOB]);
+    for method in
+        ["INVITE", "MESSAGE", "SUBSCRIBE", "NOTIFY", "PUBLISH", "REFER", "BYE", "INFO", "OPTIONS", "FOO"]
+    {
+        let answer = lab.ask(ALICE, Req::new(method, "sip:bob@here.example").alice().text());
+        assert_eq!(answer.status(), 407, "{method}");
+        assert!(answer.get("Proxy-Authenticate").is_some());
+    }
+    // Whoever sends it: a user's name in From is nobody else's to use.
+    let spoofed = Req { from: "<sip:alice@here.example>;tag=x".to_owned(), ..Req::invite() };
+    assert_eq!(lab.ask(CAROL, spoofed.text()).status(), 407);
+    let through_address = Req { from: "<sip:alice@198.51.100.1>;tag=x".to_owned(), ..Req::invite() };
+    assert_eq!(lab.ask(CAROL, through_address.text()).status(), 407);
+}
+
+#[test]
+fn from_is_bound_to_the_credentials() {
+    let mut lab = Lab::new();
+    lab.phones(&[BOB]);
+    let req = Req::invite().alice();
+    let challenge = lab.ask(ALICE, req.text());
+    assert_eq!(lab.ask(ALICE, req.answer("dave", &challenge).text()).status(), 403);
+    let challenge = lab.ask(ALICE, Req::invite().alice().text());
+    let sent = lab.invite(ALICE, req.answer("alice", &challenge).text());
+    assert_eq!(sent[0].to(), BOB);
+    assert!(sent[0].get("Proxy-Authorization").is_none());
+    // If the operator wants it otherwise.
+    let mut lab = Lab::with(|s| s.auth.bind_from = false);
+    lab.phones(&[BOB]);
+    let challenge = lab.ask(ALICE, req.text());
+    assert_eq!(lab.invite(ALICE, req.answer("dave", &challenge).text())[0].to(), BOB);
+}
+
+#[test]
+fn credentials_for_others_go_on() {
+    let mut lab = Lab::new();
+    lab.phones(&[BOB]);
+    let req = Req::invite().alice();
+    let challenge = lab.ask(ALICE, req.text());
+    let theirs = "Proxy-Authorization: Digest realm=\"them\", username=\"a\", nonce=\"n\", uri=\"sip:x\", response=\"00\"";
+    let sent = lab.invite(ALICE, req.answer("alice", &challenge).line(theirs).text());
+    assert_eq!(sent[0].all("Proxy-Authorization"), [theirs.split_once(": ").unwrap().1]);
+}
+
+#[test]
+fn methods_that_are_not_challenged_prove_nothing() {
+    let mut lab = Lab::with(|s| s.auth.challenge = Challenge::Only(vec![b"REGISTER".to_vec()]));
+    lab.phones(&[BOB]);
+    // Into the domain it works.
+    assert_eq!(lab.invite(ALICE, Req::invite().alice().text())[0].to(), BOB);
+    // Out of it only from where one of our phones is registered.
+    let out = Req::new("INVITE", "sip:x@203.0.113.9");
+    assert_eq!(lab.ask(ALICE, out.clone().alice().text()).status(), 403);
+    lab.bind("alice", &format!("<sip:alice@{ALICE}>"), udp(ALICE));
+    assert_eq!(lab.invite(ALICE, out.alice().text())[0].to(), "203.0.113.9:5060");
+}
+
+#[test]
+fn a_guesser_is_slowed_down() {
+    let mut lab = Lab::new();
+    let req = register("alice", "<sip:alice@192.0.2.30>");
+    let mut seen = Vec::new();
+    for n in 0..40 {
+        let challenge = lab.ask(ALICE, req.clone().sent_by("UDP", ALICE).text());
+        if challenge.status() != 401 {
+            break;
+        }
+        let answer = lab.ask(ALICE, req.answer_with("alice", &format!("guess{n}"), &challenge).text());
+        seen.push(answer.status());
+        if answer.status() == 503 {
+            assert!(answer.get("Retry-After").is_some());
+            break;
+        }
+    }
+    assert_eq!(seen.last(), Some(&503), "{seen:?}");
+}
+
+#[test]
+fn unreadable_credentials() {
+    let mut lab = Lab::new();
+    let req = register("alice", "<sip:alice@192.0.2.30>");
+    for (line, status) in [
+        ("Authorization: Basic abc", 401),
+        ("Authorization: Digest", 400),
+        ("Authorization: Digest realm=\"other\", nonce=\"x\", username=\"a\"", 401),
+        (
+            "Authorization: Digest realm=\"here.example\", nonce=\"x\", username=\"a\", uri=\"sip:x\", response=\"0\"",
+            401,
+        ),
+    ] {
+        let answer = lab.ask(ALICE, req.clone().sent_by("UDP", ALICE).line(line).text());
+        assert!(answer.status() == status || answer.status() == 401, "{line}: {}", answer.text);
+    }
+}
+
+#[test]
+fn an_open_server_asks_nobody() {
+    let mut lab = Lab::open();
+    assert_eq!(lab.ask(ALICE, register("zoe", "<sip:zoe@192.0.2.30>").text()).status(), 200);
+    let sent = lab.invite(BOB, Req::new("INVITE", "sip:zoe@here.example").text());
+    assert_eq!(sent[0].to(), ALICE);
+    // Its own users may call out, strangers may not.
+    assert_eq!(lab.ask(CAROL, Req::new("INVITE", "sip:x@203.0.113.9").text()).status(), 403);
+    assert_eq!(lab.invite(ALICE, Req::new("INVITE", "sip:x@203.0.113.9").alice().text()).len(), 1);
+    assert_eq!(lab.ask(CAROL, Req::new("INVITE", "sip:nobody@here.example").text()).status(), 404);
+}
+
+#[test]
+fn strangers_learn_nothing_about_who_exists() {
+    let mut lab = Lab::new();
+    // Bob exists and is offline, nobody is nobody: the same answers, statelessly.
+    for method in ["INVITE", "OPTIONS", "MESSAGE"] {
+        let answers: Vec<Sent> = ["bob", "nobody"]
+            .iter()
+            .map(|user| lab.ask(CAROL, Req::new(method, &format!("sip:{user}@here.example")).text()))
+            .collect();
+        assert_eq!((answers[0].status(), answers[1].status()), (480, 480), "{method}");
+        assert_eq!((answers[0].token, answers[1].token), (0, 0), "{method}");
+    }
+    assert_eq!(lab.report().transactions.server, 0);
+    // A user of ours is told.
+    let sent = lab.as_user(ALICE, "alice", &Req::new("INVITE", "sip:nobody@here.example").alice());
+    assert_eq!(statuses(&sent), [404]);
+    let sent = lab.as_user(ALICE, "alice", &Req::invite().alice());
+    assert_eq!(statuses(&sent), [480]);
+}

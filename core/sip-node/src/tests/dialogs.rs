@@ -1,1 +1,326 @@
-//! .
+//! Requests within dialogs: Record-Route, Route, tokens, and clients that ignore them. RFC 3261 16.4,
+//! 16.6, 16.12, RFC 5658.
+
+use super::*;
+
+/// An answered call from carol to bob: the lab, the INVITE, what bob got, and the 200 as carol got it.
+fn call() -> (Lab, Req, Sent, Sent) {
+    let mut lab = Lab::new();
+    lab.phones(&[BOB]);
+    let req = Req::invite();
+    let sent = lab.invite(CAROL, req.text()).remove(0);
+    let ok = lab.ask(BOB, sent.accept("b"));
+    (lab, req, sent, ok)
+}
+
+/// A request within the dialog from the one who was called: `got` is the INVITE as he has it.
+fn from_callee(got: &Sent, method: &str, address: &str, from: &str) -> Req {
+    let mut req = Req::new(method, inside(got.get("Contact").unwrap())).sent_by("UDP", address);
+    req.from = format!("{from};tag=b");
+    req.to = got.get("From").unwrap().to_owned();
+    req.call_id = got.get("Call-ID").unwrap().to_owned();
+    req.lines = got.all("Record-Route").into_iter().map(|r| format!("Route: {r}")).collect();
+    req
+}
+
+#[test]
+fn both_ends_reach_each_other_through_the_record_route() {
+    let (mut lab, req, got, ok) = call();
+    let bye = lab.ask(CAROL, req.within("BYE", &ok).text());
+    assert_eq!((bye.to().as_str(), bye.uri()), (BOB, "sip:bob@192.0.2.20:5060"));
+    assert!(bye.get("Route").is_none() && bye.get("Record-Route").is_none());
+    // The other way the one who sends is a user of ours: challenged like everybody.
+    let bye = from_callee(&got, "BYE", BOB, "<sip:bob@here.example>");
+    let challenge = lab.ask(BOB, bye.text());
+    assert_eq!(challenge.status(), 407);
+    lab.send(BOB, bye.answer("bob", &challenge).text());
+    let sent = lab.one();
+    assert_eq!((sent.to().as_str(), sent.uri()), (CAROL, "sip:carol@192.0.2.10:5060"));
+    assert!(sent.get("Proxy-Authorization").is_none(), "our credentials stay here");
+}
+
+#[test]
+fn the_token_leads_through_address_translation_both_ways() {
+    let mut lab = Lab::open();
+    lab.bind("bob", "<sip:bob@192.168.1.5>", udp("192.0.2.20:40222"));
+    let mut req = Req::invite().alice().sent_by("UDP", "10.0.0.9:5060");
+    req.lines = vec!["Contact: <sip:alice@10.0.0.9>".to_owned()];
+    let got = lab.invite("192.0.2.30:31000", req.text()).remove(0);
+    let reply = got.reply(200, "b", "Contact: <sip:bob@192.168.1.5>\r\n");
+    let ok = lab.ask("192.0.2.20:40222", reply);
+    assert_eq!(ok.to(), "192.0.2.30:31000");
+    let ack = lab.ask("192.0.2.30:31000", req.within("ACK", &ok).text());
+    assert_eq!((ack.to().as_str(), ack.uri()), ("192.0.2.20:40222", "sip:bob@192.168.1.5"));
+    let bye = from_callee(&got, "BYE", "192.168.1.5:5060", "<sip:bob@here.example>");
+    let sent = lab.ask("192.0.2.20:40222", bye.text());
+    assert_eq!((sent.to().as_str(), sent.uri()), ("192.0.2.30:31000", "sip:alice@10.0.0.9"));
+}
+
+#[test]
+fn a_dialog_survives_a_restart_with_the_same_keys() {
+    let (_, req, _, ok) = call();
+    let mut reborn = Lab::new();
+    let bye = reborn.ask(CAROL, req.within("BYE", &ok).text());
+    assert_eq!(bye.to(), BOB);
+}
+
+#[test]
+fn a_made_up_or_borrowed_token_opens_nothing() {
+    let (mut lab, req, _, ok) = call();
+    let honest = req.within("BYE", &ok);
+    let forge = |change: &dyn Fn(&mut Req)| {
+        let mut bye = honest.clone().sent_by("UDP", CAROL);
+        bye.uri = "sip:victim@203.0.113.77".to_owned();
+        change(&mut bye);
+        bye.text()
+    };
+    // Another call, another tag, another text, none at all.
+    for text in [
+        forge(&|bye| bye.call_id = "other".to_owned()),
+        forge(&|bye| bye.from = "<sip:carol@far.example>;tag=other".to_owned()),
+        forge(&|bye| bye.lines[0] = bye.lines[0].replace(";d=AS", ";d=AT")),
+        forge(&|bye| bye.lines[0] = "Route: <sip:198.51.100.1;lr;d=x>".to_owned()),
+        forge(&|bye| bye.lines.clear()),
+    ] {
+        assert_eq!(lab.ask(CAROL, text).status(), 403);
+    }
+    // A true token takes a stranger to the other end of his dialog and nowhere else.
+    let sent = lab.ask(CAROL, forge(&|_| {}));
+    assert_eq!(sent.to(), BOB);
+    // An INVITE without To tag is no request within a dialog.
+    let text = forge(&|bye| {
+        bye.method = "INVITE".to_owned();
+        bye.to = "<sip:bob@here.example>".to_owned();
+    });
+    assert_eq!(lab.ask(CAROL, text).status(), 403);
+}
+
+#[test]
+fn a_route_to_others_is_for_users_of_ours_only_and_not_to_everywhere() {
+    for route in
+        ["sip:203.0.113.9;lr", "sip:127.0.0.1:8080;lr", "sip:169.254.169.254;lr", "sip:other.example;lr"]
+    {
+        let mut lab = Lab::new();
+        lab.phones(&[BOB]);
+        let req = Req::invite().line(&format!("Route: <{route}>"));
+        assert_eq!(lab.ask(CAROL, req.text()).status(), 403, "{route}");
+        assert!(lab.world.questions.borrow().is_empty());
+    }
+    // A user may use another proxy, but not reach into our own network with it.
+    let mut lab = Lab::new();
+    let req = Req::new("INVITE", "sip:x@far.example").alice().line("Route: <sip:203.0.113.9;lr>");
+    let sent = lab.as_user(ALICE, "alice", &req);
+    assert_eq!((sent[1].to().as_str(), sent[1].uri()), ("203.0.113.9:5060", "sip:x@far.example"));
+    assert_eq!(sent[1].all("Route"), ["<sip:203.0.113.9;lr>"]);
+    for route in ["127.0.0.1:8080", "127.0.0.1", "169.254.169.254", "255.255.255.255", "0.0.0.0", "[::1]"] {
+        let req = Req::new("INVITE", "sip:x@far.example").alice();
+        let req = req.line(&format!("Route: <sip:{route};lr>"));
+        let sent = lab.as_user(ALICE, "alice", &req);
+        assert!(requests(&sent).is_empty() && sent.last().unwrap().status() >= 400, "{route}: {sent:?}");
+    }
+}
+
+#[test]
+fn a_request_uri_into_our_own_network_is_refused() {
+    let mut lab = Lab::new();
+    for uri in [
+        "sip:x@127.0.0.1:8080",
+        "sip:x@127.0.0.1",
+        "sip:x@169.254.169.254",
+        "sip:x@198.51.100.9;maddr=127.0.0.1",
+        "sip:x@[::1]",
+        "sip:x@[::ffff:127.0.0.1]",
+        "sip:x@224.0.1.75",
+    ] {
+        assert_eq!(lab.ask(CAROL, Req::new("OPTIONS", uri).text()).status(), 403, "a stranger: {uri}");
+        let sent = lab.as_user(ALICE, "alice", &Req::new("OPTIONS", uri).alice());
+        assert!(requests(&sent).is_empty() && sent[0].status() >= 400, "{uri}: {sent:?}");
+    }
+    // A name that resolves there is no way round.
+    let sent = lab.as_user(ALICE, "alice", &Req::new("OPTIONS", "sip:x@rebound.example").alice());
+    assert!(sent.is_empty());
+    lab.resolve("127.0.0.1");
+    assert_eq!(lab.one().status(), 403);
+    // Nor is a maddr beside the address of a registered phone.
+    lab.phones(&[BOB]);
+    let uri = format!("sip:x@{BOB};maddr=127.0.0.1");
+    assert_eq!(lab.ask(CAROL, Req::new("OPTIONS", &uri).text()).status(), 403);
+    // For a server on loopback alone, loopback is the network.
+    let mut lab = Lab::with(|s| {
+        s.auth.enabled = false;
+        s.listeners = vec![Listener::new(Transport::Udp, "127.0.0.1:5060".parse().unwrap(), None)];
+    });
+    let sent = lab.ask("127.0.0.1:6000", Req::new("OPTIONS", "sip:x@127.0.0.1:7000").alice().text());
+    assert_eq!(sent.to(), "127.0.0.1:7000");
+}
+
+#[test]
+fn two_record_routes_where_the_sides_differ() {
+    // UDP and TCP.
+    let mut lab = Lab::new();
+    lab.bind("bob", "<sip:bob@192.0.2.20;transport=tcp>", tcp("192.0.2.20:41000", 3));
+    let req = Req::invite();
+    let got = lab.invite(CAROL, req.text()).remove(0);
+    let routes = got.all("Record-Route");
+    assert_eq!(routes.len(), 2);
+    assert!(routes[0].starts_with("<sip:198.51.100.1:5060;transport=tcp;lr;d="), "towards bob: {routes:?}");
+    assert!(routes[1].starts_with("<sip:198.51.100.1:5060;lr;d="), "towards carol: {routes:?}");
+    lab.send_on(tcp("192.0.2.20:41000", 3), got.accept("b"));
+    let ok = lab.one();
+    let bye = lab.ask(CAROL, req.within("BYE", &ok).text());
+    assert_eq!((bye.flow.transport, bye.to().as_str()), (Transport::Tcp, "192.0.2.20:41000"));
+    assert!(bye.get("Route").is_none(), "both are taken off: {}", bye.text);
+    let back =
+        from_callee(&got, "BYE", "192.0.2.20:41000", "<sip:bob@other.example>").sent_by("TCP", "192.0.2.20");
+    lab.send_on(tcp("192.0.2.20:41000", 3), back.text());
+    let sent = lab.one();
+    assert_eq!((sent.flow, sent.get("Route")), (udp(CAROL), None));
+    // IPv6 and IPv4.
+    let mut lab = Lab::new();
+    lab.phones(&[BOB]);
+    let mut req = Req::invite().sent_by("UDP", "[2001:db8::10]:5060");
+    req.lines = vec!["Contact: <sip:carol@[2001:db8::10]:5060>".to_owned()];
+    let got = lab.invite("[2001:db8::10]:5060", req.text()).remove(0);
+    let routes = got.all("Record-Route");
+    assert!(routes[0].starts_with("<sip:198.51.100.1:5060;lr"), "{routes:?}");
+    assert!(routes[1].starts_with("<sip:[2001:db8::1]:5060;lr"), "{routes:?}");
+    let ok = lab.ask(BOB, got.accept("b"));
+    assert_eq!(lab.ask("[2001:db8::10]:5060", req.within("ACK", &ok).text()).flow, udp(BOB));
+    let bye = from_callee(&got, "BYE", BOB, "<sip:bob@other.example>");
+    assert_eq!(lab.ask(BOB, bye.text()).flow, udp("[2001:db8::10]:5060"));
+}
+
+#[test]
+fn without_record_route_no_token() {
+    let mut lab = Lab::with(|s| s.proxy.record_route = false);
+    lab.phones(&[BOB]);
+    assert!(lab.invite(CAROL, Req::invite().text())[0].get("Record-Route").is_none());
+}
+
+#[test]
+fn clients_that_ignore_the_record_route_are_served_all_the_same() {
+    let (mut lab, req, _, ok) = call();
+    // To the address-of-record, as SIPp's built-in scenario does.
+    for method in ["ACK", "BYE", "INFO"] {
+        let mut stubborn = req.within(method, &ok);
+        (stubborn.uri, stubborn.lines) = ("sip:bob@here.example".to_owned(), Vec::new());
+        let sent = lab.ask(CAROL, stubborn.text());
+        assert_eq!((sent.to().as_str(), sent.method()), (BOB, method));
+    }
+    // To the Contact.
+    for method in ["ACK", "BYE"] {
+        let mut stubborn = req.within(method, &ok).sent_by("UDP", CAROL);
+        stubborn.lines = Vec::new();
+        let sent = lab.ask(CAROL, stubborn.text());
+        assert_eq!((sent.to().as_str(), sent.method(), sent.uri()), (BOB, method, "sip:bob@192.0.2.20:5060"));
+    }
+}
+
+#[test]
+fn a_strict_router_before_us_is_undone() {
+    let (mut lab, req, _, ok) = call();
+    // It put our Record-Route into the Request-URI and the Contact at the end of the Route.
+    let mut bye = req.within("BYE", &ok);
+    let ours = inside(bye.lines[0].strip_prefix("Route: ").unwrap()).to_owned();
+    bye.lines = vec![format!("Route: <{}>", bye.uri)];
+    bye.uri = ours;
+    let sent = lab.ask(CAROL, bye.text());
+    assert_eq!((sent.to().as_str(), sent.uri()), (BOB, "sip:bob@192.0.2.20:5060"));
+    assert!(sent.get("Route").is_none());
+}
+
+#[test]
+fn a_strict_router_after_us_gets_what_it_expects() {
+    let mut lab = Lab::open();
+    let req = Req::new("INVITE", "sip:x@far.example").alice();
+    let req = req.line("Route: <sip:203.0.113.9>").line("Route: <sip:last.example;lr>");
+    let sent = lab.invite(ALICE, req.text()).remove(0);
+    // 16.6 step 6: its URI in the Request-URI, the real one last.
+    assert_eq!((sent.to().as_str(), sent.uri()), ("203.0.113.9:5060", "sip:203.0.113.9"));
+    assert_eq!(sent.all("Route"), ["<sip:last.example;lr>", "<sip:x@far.example>"]);
+}
+
+#[test]
+fn a_proxy_between_us_and_the_phone_stays_in_the_way() {
+    let mut lab = Lab::with(|s| s.trunks.push(trunk(&["sip:203.0.113.5"], "+49")));
+    lab.phones(&[BOB]);
+    let req = Req::new("INVITE", "sip:+49123@here.example").alice();
+    let sent = lab.as_user(ALICE, "alice", &req);
+    let got = &sent[1];
+    assert_eq!(got.to(), "203.0.113.5:5060");
+    // The trunk is a proxy with a Record-Route; what is behind it has a Contact of its own.
+    let mut answer = got.reply(200, "x", "Contact: <sip:gw@203.0.113.99:5080>\r\n");
+    let at = answer.find("Record-Route").unwrap();
+    answer.insert_str(at, "Record-Route: <sip:203.0.113.5;lr>\r\n");
+    lab.send("203.0.113.5:5060", answer);
+    let ok = lab.one();
+    let mut ack = req.within("ACK", &ok);
+    ack.cseq = 2;
+    let sent = lab.ask(ALICE, ack.text());
+    assert_eq!((sent.to().as_str(), sent.uri()), ("203.0.113.5:5060", "sip:gw@203.0.113.99:5080"));
+    assert_eq!(sent.all("Route"), ["<sip:203.0.113.5;lr>"]);
+}
+
+#[test]
+fn the_other_end_of_a_dialog_may_be_a_name() {
+    let mut lab = Lab::with(|s| s.trunks.push(trunk(&["sip:203.0.113.5"], "+49")));
+    let start = |lab: &mut Lab, contact: &str| {
+        let req = Req::new("INVITE", "sip:+49123@here.example").alice();
+        let sent = lab.as_user(ALICE, "alice", &req);
+        lab.send("203.0.113.5:5060", sent[1].reply(200, "x", &format!("Contact: <{contact}>\r\n")));
+        let ok = lab.one();
+        (req, ok)
+    };
+    let (req, ok) = start(&mut lab, "sip:gw@gw.carrier.example:5062");
+    let ack = Req { cseq: 2, ..req.within("ACK", &ok) };
+    // The ACK of a name that is not known yet: its 2xx will come again, and by then it is.
+    lab.send(ALICE, ack.text());
+    lab.resolve("203.0.113.80");
+    let first = lab.sent();
+    lab.send(ALICE, ack.text());
+    let again = lab.sent();
+    let to: Vec<String> = first.iter().chain(&again).map(Sent::to).collect();
+    assert!(to.contains(&"203.0.113.80:5062".to_owned()), "{to:?}");
+    // A name that nobody knows: where the dialog was set up.
+    let (req, ok) = start(&mut lab, "sip:gw@nowhere.invalid");
+    let info = Req { cseq: 2, ..req.within("MESSAGE", &ok) };
+    let challenge = lab.ask(ALICE, info.text());
+    lab.send(ALICE, info.answer("alice", &challenge).text());
+    lab.resolve_with(|_| Answer::Nothing);
+    assert_eq!(lab.one().to(), "203.0.113.5:5060");
+}
+
+#[test]
+fn whoever_answers_for_a_user_of_ours_may_speak_in_the_dialog() {
+    // The mailbox hangs up: From is the callee's address, and it has no password of his.
+    let mut lab = Lab::with(|s| {
+        s.voicemail = Some(Voicemail {
+            uri: b"sip:mailbox@203.0.113.60".to_vec(),
+            on: sip_proxy::context::Reroute::ALWAYS,
+            no_answer_ms: 0,
+        });
+    });
+    let got = lab.invite(CAROL, Req::invite().text()).remove(0);
+    assert_eq!(got.to(), "203.0.113.60:5060");
+    lab.ask("203.0.113.60:5060", got.accept("b"));
+    let bye = from_callee(&got, "BYE", "203.0.113.60:5060", "<sip:bob@here.example>");
+    let sent = lab.ask("203.0.113.60:5060", bye.text());
+    assert_eq!((sent.method(), sent.to().as_str()), ("BYE", CAROL));
+    // From another address the token is not enough.
+    let bye = from_callee(&got, "BYE", "192.0.2.66:5060", "<sip:bob@here.example>");
+    assert_eq!(lab.ask("192.0.2.66:5060", bye.text()).status(), 407);
+}
+
+#[test]
+fn a_reinvite_may_be_challenged_only_for_the_sender_and_needs_no_new_record_route() {
+    let (mut lab, req, _, ok) = call();
+    let again = req.within("INVITE", &ok);
+    lab.send(CAROL, again.text());
+    let sent = lab.sent();
+    assert_eq!((sent[0].status(), sent[1].to().as_str()), (100, BOB));
+    assert!(sent[1].get("Record-Route").is_none());
+    assert_eq!(lab.report().calls.len(), 1, "the same call");
+    lab.send(BOB, sent[1].reply(488, "b", ""));
+    lab.sent();
+    assert_eq!(lab.report().calls.len(), 1, "a failed re-INVITE ends no call");
+}
