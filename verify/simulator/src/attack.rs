@@ -1,6 +1,7 @@
-//! Messages from somebody who has no account and wishes nobody well. He hears what phones send to
-//! their servers, sends from his own address and, over UDP, in the name of others; he does not hear
-//! what servers say and cannot send from a phone's address.
+//! Messages from somebody who has no account and wishes nobody well. He hears the
+//! requests that phones send to their servers, sends from his own address and, over UDP, in the name of
+//! others; he does not hear what servers say (their branches are secrets) and cannot send from a
+//! phone's address.
 
 use crate::rng::Rng;
 use crate::text::{Reader, Request, string};

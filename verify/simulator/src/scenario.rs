@@ -161,6 +161,10 @@ impl Scenario {
         self.phones.iter().filter(|p| p.registers && p.aor() == aor).map(|p| p.manner).collect()
     }
 
+    fn rings_all(&self, aor: &str) -> bool {
+        self.sites.iter().any(|s| s.parallel && aor.ends_with(&format!("@{}", s.domain)))
+    }
+
     fn voicemail_of(&self, aor: &str) -> bool {
         self.sites.iter().any(|s| s.voicemail && aor.ends_with(&format!("@{}", s.domain)))
     }
@@ -189,13 +193,18 @@ impl Scenario {
                     (Manner::Busy, &[486u16][..]),
                     (Manner::Away, &[480]),
                     (Manner::Rings, &[408, 487]),
-                    (Manner::Silent, &[408]),
+                    // 500: the other address of its Contact was refused.
+                    (Manner::Silent, &[408, 500]),
                 ] {
                     if has(manner) {
                         right.extend_from_slice(statuses);
                     }
                 }
             }
+        }
+        if answers && has(Manner::Rings) && !voicemail && !self.rings_all(&spec.callee) {
+            // The next phone's turn comes with timer C, and that of a server before may be first.
+            right.extend([408, 487]);
         }
         if spec.patience.is_some() {
             // Who cancels may be too late, or too early for the phones to have said anything.
@@ -223,7 +232,12 @@ impl Scenario {
             // RFC 4320: nobody says 408.
             return vec![Final::Timeout];
         }
-        vec![Final::Status(200)]
+        let mut right = vec![Final::Status(200)];
+        if manners.contains(&Manner::Silent) {
+            // One after the other, the silent one uses the time up (timer F).
+            right.push(Final::Timeout);
+        }
+        right
     }
 
     fn plan_faults(&mut self, rng: &mut Rng) {
@@ -295,12 +309,10 @@ fn sites(rng: &mut Rng, record_route: bool) -> Vec<SiteSpec> {
     (0..count)
         .map(|i| {
             let mut trunks = Vec::new();
-            if row && i > 0 {
-                trunks.push(TrunkSpec { neighbour: address(i - 1), domains: (0..i).map(domain).collect() });
-            }
-            if row && i + 1 < count {
-                let domains = (i + 1..count).map(domain).collect();
-                trunks.push(TrunkSpec { neighbour: address(i + 1), domains });
+            // One for each domain: a trunk puts its target's domain into the Request-URI.
+            for other in (0..count).filter(|&other| row && other != i) {
+                let neighbour = address(if other < i { i - 1 } else { i + 1 });
+                trunks.push(TrunkSpec { neighbour, domain: domain(other) });
             }
             let mut secret = [0; 16];
             secret.iter_mut().for_each(|b| *b = rng.next() as u8);

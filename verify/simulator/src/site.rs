@@ -27,7 +27,7 @@ pub(crate) struct SiteSpec {
     pub record_route: bool,
     pub parallel: bool,
     pub voicemail: bool,
-    /// Calls to domain `0` go through the server at `1`, as a trunk.
+    /// Calls to other domains go through neighbours as trunks; without, by name.
     pub trunks: Vec<TrunkSpec>,
     pub algorithm: Algorithm,
     /// Whether it lets calls from one trunk out over another.
@@ -37,11 +37,11 @@ pub(crate) struct SiteSpec {
     pub secret: [u8; 16],
 }
 
-/// A neighbour and the domains reached through it.
+/// A neighbour and a domain reached through it.
 #[derive(Clone, Debug)]
 pub(crate) struct TrunkSpec {
     pub neighbour: SocketAddr,
-    pub domains: Vec<String>,
+    pub domain: String,
 }
 
 /// A server.
@@ -171,13 +171,13 @@ impl Site {
 
 fn trunk(spec: &TrunkSpec, transit: bool) -> n::Trunk {
     let ip = spec.neighbour.ip();
-    let target = |domain: &String| format!("sip:{domain};maddr={ip}").into_bytes();
+    let domain = &spec.domain;
     n::Trunk {
         name: spec.neighbour.to_string().into_bytes(),
-        targets: spec.domains.first().map(target).into_iter().collect(),
+        targets: vec![format!("sip:{domain};maddr={ip}").into_bytes()],
         sources: vec![(ip, 32)],
         prefixes: Vec::new(),
-        domains: spec.domains.iter().map(|d| d.clone().into_bytes()).collect(),
+        domains: vec![domain.clone().into_bytes()],
         strip: 0,
         prepend: Vec::new(),
         may_transit: transit,

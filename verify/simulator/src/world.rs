@@ -96,6 +96,7 @@ impl World {
         network.put(attacker, Place::Attacker);
         monitor.peers.push(attacker);
         monitor.reflected.insert(address(FORGED), 0);
+        monitor.hostile = vec![attacker.ip(), address(FORGED).ip()];
         World {
             now: Time::ZERO,
             sites,
@@ -390,7 +391,8 @@ impl World {
         let workers = self.sites[site].spec.workers;
         let owner = usize::from(self.sites[site].nodes[0].owner(bytes, workers));
         self.drive(site, owner, |node, now, out| node.receive(now, flow, bytes, out));
-        if matches!(self.network.at(flow.remote), Some(Place::Phone(_))) {
+        let request = !bytes.starts_with(b"SIP/2.0");
+        if request && matches!(self.network.at(flow.remote), Some(Place::Phone(_))) {
             if self.heard.len() == 12 {
                 self.heard.pop_front();
             }

@@ -54,16 +54,27 @@ pub(crate) struct Leg {
     end: Time,
     hang_up_at: Time,
     bye_tries: u32,
+    again: Option<Again>,
+}
+
+/// The 200 to an INVITE within the dialog, until its ACK comes.
+struct Again {
+    cseq: u32,
+    packet: Packet,
+    interval: Duration,
+    resend: Time,
+    end: Time,
 }
 
 impl Leg {
     pub fn deadline(&self) -> Time {
-        match self.state {
+        let again = self.again.as_ref().map_or(Time::FAR, |a| a.resend.min(a.end));
+        again.min(match self.state {
             LegState::Ringing => self.ring_at.min(self.answer_at).min(self.end),
             LegState::Answered(_) => self.resend.min(self.end),
             LegState::Talking => self.hang_up_at,
             LegState::Over => Time::FAR,
-        }
+        })
     }
 }
 
@@ -118,6 +129,11 @@ impl Phone {
         if !message.to_tag().is_empty() {
             return self.reinvited(now, from, message);
         }
+        let branch = string(message.via().branch);
+        if self.legs.iter().any(|l| l.branch == branch && l.state == LegState::Ringing) {
+            // A retransmission, and there is no answer to repeat yet.
+            return;
+        }
         let body = string(message.body());
         let mut words = body.split_whitespace().map(|w| w.parse::<u64>().ok());
         let mut word = || words.next().flatten();
@@ -148,7 +164,7 @@ impl Phone {
             confirmed: false,
             bye: None,
             call_id: string(message.call_id()),
-            branch: string(message.via().branch),
+            branch,
             invite: message.bytes().to_vec(),
             from,
             dialog,
@@ -162,21 +178,26 @@ impl Phone {
             end,
             hang_up_at: Time::FAR,
             bye_tries: 0,
+            again: None,
         });
     }
 
-    /// An INVITE within a dialog: 200 at once. Its ACK is not waited for with much care: the answer is
-    /// repeated when the INVITE is.
+    /// An INVITE within a dialog: 200 at once, repeated until its ACK comes.
     fn reinvited(&mut self, now: Time, from: Source, message: &Message<'_>) {
         let (id, tag) = (message.call_id(), message.to_tag());
-        let known = self.legs.iter().any(|l| {
+        let known = self.legs.iter().position(|l| {
             l.dialog.call_id.as_bytes() == id
                 && l.dialog.local_tag.as_bytes() == tag
                 && l.state != LegState::Over
         });
-        let status = if known { 200 } else { 481 };
+        let status = if known.is_some() { 200 } else { 481 };
         let lines = format!("Contact: <{}>\r\n", self.profile.contact());
-        self.answer(now, from, message, status, "", &lines);
+        let bytes = self.answer(now, from, message, status, "", &lines);
+        if let Some(leg) = known.and_then(|i| self.legs.get_mut(i)) {
+            let packet = Packet { to: from.address, conn: from.conn, bytes };
+            let (cseq, end) = (message.cseq(), now + T1_X64);
+            leg.again = Some(Again { cseq, packet, interval: T1, resend: now + T1, end });
+        }
     }
 
     /// Answers the INVITE of a leg.
@@ -213,6 +234,9 @@ impl Phone {
             l.dialog.call_id.as_bytes() == id && l.dialog.local_tag.as_bytes() == tag
         });
         let Some(leg) = leg else { return };
+        if leg.again.as_ref().is_some_and(|a| a.cseq == message.cseq()) {
+            leg.again = None;
+        }
         match leg.state {
             LegState::Answered(status) if status >= 300 => leg.state = LegState::Over,
             LegState::Answered(_) => {
@@ -247,6 +271,8 @@ impl Phone {
         });
         let known = match leg {
             Some(leg) => {
+                // A BYE that overtook the ACK says as much.
+                leg.confirmed |= matches!(leg.state, LegState::Answered(200));
                 leg.state = LegState::Over;
                 leg.bye = leg.bye.or(Some(Final::Status(200)));
                 true
@@ -259,6 +285,14 @@ impl Phone {
     pub(super) fn legs_timeout(&mut self, now: Time) {
         for index in 0..self.legs.len() {
             let Some(leg) = self.legs.get_mut(index) else { return };
+            if leg.again.as_ref().is_some_and(|a| a.end <= now) {
+                leg.again = None;
+            }
+            if let Some(again) = leg.again.as_mut().filter(|a| a.resend <= now) {
+                again.interval = (again.interval * 2).min(T2);
+                again.resend = now + again.interval;
+                self.out.push(again.packet.clone());
+            }
             match leg.state {
                 LegState::Ringing if leg.end <= now => leg.state = LegState::Over,
                 LegState::Ringing if leg.ring_at <= now => {

@@ -250,7 +250,9 @@ impl Phone {
                 Stage::Inviting if call.give_up_at <= now => {
                     call.result = Some(if call.progress { Final::Hung } else { Final::Timeout });
                     call.stage = Stage::Over;
-                    self.send_cancel(now, index);
+                    if !call.cancelled {
+                        self.send_cancel(now, index);
+                    }
                     self.forget_invite(index);
                 }
                 Stage::Inviting if call.cancel_at <= now => {
