@@ -262,24 +262,23 @@ impl<'b, 'l> Scan<'b, 'l> {
         if end - line > self.limits.header {
             self.note(flaw(513, "Header Field Too Large"));
         }
-        let value = trim(&bytes[colon + 1..end]);
+        let value = trimmed(bytes, colon + 1, end);
         if name == Name::Via {
-            spans.vias += 1;
-            if spans.vias == 1 && value.contains(&b',') {
-                spans.via_alone = false;
-                spans.vias += value.iter().filter(|&&b| b == b',').count();
-            }
+            self.count_via(value, spans);
         }
-        spans.push(HeaderSpan {
-            name,
-            next: NONE,
-            line: line as u32,
-            name_len: name_len as u16,
-            value: Span::locate(bytes, value),
-            line_end: self.at as u32,
-        });
+        let (line, line_end) = (line as u32, self.at as u32);
+        spans.push(HeaderSpan { name, next: NONE, line, name_len: name_len as u16, value, line_end });
         // A fold after this line joins the next one to it: seen by the caller's loop.
         true
+    }
+
+    fn count_via(&self, value: Span, spans: &mut Spans) {
+        spans.vias += 1;
+        let value = value.of(self.bytes);
+        if spans.vias == 1 && value.contains(&b',') {
+            spans.via_alone = false;
+            spans.vias += value.iter().filter(|&&b| b == b',').count();
+        }
     }
 
     /// Reads a name letter by letter: its kind, its length, and where its colon stands.
@@ -333,6 +332,18 @@ impl<'b, 'l> Scan<'b, 'l> {
 #[cold]
 fn escaped(before: &[u8]) -> bool {
     before.iter().rev().take_while(|&&b| b == b'\\').count() % 2 == 1
+}
+
+/// The range `from..to` without white space at its ends; most values have one space in front.
+#[inline]
+fn trimmed(bytes: &[u8], mut from: usize, mut to: usize) -> Span {
+    while from < to && bytes.get(from).is_some_and(|&b| is_space(b)) {
+        from += 1;
+    }
+    while from < to && bytes.get(to - 1).is_some_and(|&b| is_space(b)) {
+        to -= 1;
+    }
+    Span { start: from as u32, end: to as u32 }
 }
 
 /// The position of the first control character (a byte below 0x20) at or after `from`. Eight bytes at
