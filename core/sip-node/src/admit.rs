@@ -44,6 +44,16 @@ pub(crate) struct Aor {
 }
 
 impl Aor {
+    /// Of its parts, in canonical form.
+    pub fn new(user: impl Iterator<Item = u8>, domain: &[u8]) -> Aor {
+        let mut text: Vec<u8> = user.collect();
+        text.push(b'@');
+        let start = text.len();
+        text.extend_from_slice(domain);
+        let domain = start..text.len();
+        Aor { text, domain }
+    }
+
     /// `user@domain`.
     pub fn text(&self) -> &[u8] {
         &self.text

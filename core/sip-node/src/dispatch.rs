@@ -108,6 +108,7 @@ impl<S: Services> Node<S> {
             server,
             invite,
             over: false,
+            overloaded: false,
             accepted: false,
             request: buffers.request,
             source: flow,

@@ -59,6 +59,7 @@ impl<S: Services> Node<S> {
         };
         let Some(client) = self.layer.reserve_client() else {
             self.services.count(Counter::Overload);
+            p.overloaded = true;
             return p.context.branch_failed(now, branch, 503, actions);
         };
         let mut lines = mem::take(&mut self.scratch);

@@ -70,7 +70,7 @@ impl<S: Services> Node<S> {
     /// Refuses for lack of room.
     pub(crate) fn overloaded(&mut self, flow: Flow, request: &Message<'_>, out: &mut Outbox) {
         self.services.count(Counter::Overload);
-        self.refuse(flow, request, 503, b"", b"Retry-After: 5\r\n", out);
+        self.refuse(flow, request, 503, b"", RETRY_AFTER, out);
     }
 
     /// The tag of stateless answers to this request, and of the ACK that follows.
@@ -151,6 +151,9 @@ impl<S: Services> Node<S> {
         self.cancel_proxied(now, proxied, request, out);
     }
 }
+
+/// When to come back to a server that is full.
+pub(crate) const RETRY_AFTER: &[u8] = b"Retry-After: 5\r\n";
 
 /// `Retry-After: n`
 pub(crate) fn retry_after(seconds: u32) -> Vec<u8> {

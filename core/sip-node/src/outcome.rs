@@ -1,5 +1,6 @@
 //! What comes back: responses, timeouts, answers of the resolver; and the actions that follow.
 
+use crate::inbound::RETRY_AFTER;
 use crate::node::Node;
 use crate::proxied::{Proxied, ProxiedId};
 use crate::services::{Counter, Services, Span};
@@ -285,6 +286,10 @@ impl<S: Services> Node<S> {
             self.services.observe(what, u64::try_from(micros).unwrap_or(u64::MAX));
         }
         self.calls.concluded(now, response.method(), status, response);
+        if p.invite && status < 300 && !self.settings.proxy.record_route {
+            // Its BYE goes from phone to phone; nobody here will see the call end.
+            self.calls.left(response);
+        }
     }
 
     /// Keeps a final response, without our Via.
@@ -358,10 +363,15 @@ impl<S: Services> Node<S> {
         out: &mut Outbox,
     ) {
         let source = Some((p.source.remote, p.always_rport));
+        // A 503 would say that this server is out of service (16.7 step 6), which is then the truth.
+        let (status, extra): (u16, &[u8]) = match (status, p.overloaded) {
+            (500, true) => (503, RETRY_AFTER),
+            (status, _) => (status, b""),
+        };
         self.with_request(p, request, |node, p, request| {
             let tag = node.server_tag(p.server);
             node.layer.respond(now, p.server, status, out, |buf| {
-                write_response(request, status, b"", &tag, source, b"", buf);
+                write_response(request, status, b"", &tag, source, extra, buf);
             });
             if p.invite {
                 node.services.count(Counter::CallsFailed);
@@ -397,7 +407,7 @@ impl<S: Services> Node<S> {
         match event {
             Event::ClientTimeout { user, .. } => self.branch_ended(now, user, false, out),
             Event::ClientUnreachable { user, .. } => self.branch_ended(now, user, true, out),
-            Event::ServerGone { user, .. } => self.server_gone(user),
+            Event::ServerGone { user, .. } => self.server_gone(now, user),
             Event::User { token } => {
                 let (id, _) = ProxiedId::split(token);
                 if let Some(mut proxied) = self.proxied.take(id) {
@@ -432,7 +442,7 @@ impl<S: Services> Node<S> {
 
     /// The server transaction has ended: an accepted INVITE needs its proxied request no more; one that
     /// was never answered takes everything with it.
-    fn server_gone(&mut self, user: u64) {
+    fn server_gone(&mut self, now: Time, user: u64) {
         let (id, _) = ProxiedId::split(user);
         let Some(mut proxied) = self.proxied.take(id) else { return };
         if !proxied.over {
@@ -440,6 +450,9 @@ impl<S: Services> Node<S> {
                 self.layer.abandon(client);
             }
             self.layer.unschedule(mem::replace(&mut proxied.timer, TimerId::NONE));
+            self.with_request(&mut proxied, None, |node, _, request| {
+                node.calls.concluded(now, request.method(), 408, request);
+            });
         }
         self.proxied.free(proxied);
     }

@@ -86,6 +86,8 @@ pub(crate) struct Proxied {
     /// The context is over; an accepted INVITE stays until its server transaction ends, because 2xx
     /// retransmissions go through it (RFC 6026 section 7).
     pub over: bool,
+    /// A branch could not be made for lack of room here.
+    pub overloaded: bool,
     /// A 2xx was forwarded.
     pub accepted: bool,
     /// The received request; empty once no branch or answer can need it any more.

@@ -125,7 +125,7 @@ impl<S: Services> Node<S> {
         }
         let uri = &a.uri;
         if uri.scheme == Scheme::Tel {
-            return self.number(a, uri.user.unwrap_or(b""));
+            return self.number(now, flow, request, a);
         }
         match self.local_aor(uri) {
             Some(aor) => self.inward(now, flow, request, a, &aor),
@@ -364,15 +364,16 @@ impl<S: Services> Node<S> {
         Plan::Forward(vec![(1000, Wish::located(a.routing.request_uri, Role::Stranger, true))])
     }
 
-    /// A telephone number (RFC 3966), or a user part that is no subscriber.
-    fn number(&self, a: &Admitted<'_>, number: &[u8]) -> Plan {
+    /// A telephone number (RFC 3966): the user of that name in the default domain, or over a trunk.
+    fn number(&self, now: Time, flow: Flow, request: &Message<'_>, a: &Admitted<'_>) -> Plan {
         let domain = self.settings.domains.first().map_or(&b""[..], |d| d);
-        let plain: Vec<u8> =
-            number.iter().copied().filter(|b| !matches!(b, b'-' | b'.' | b'(' | b')')).collect();
-        if let Some(plan) = self.static_route(a, domain, &plain) {
-            return plan;
+        let separator = |b: &u8| matches!(b, b'-' | b'.' | b'(' | b')');
+        let number = a.uri.user.unwrap_or(b"").iter().copied().filter(|b| !separator(b));
+        let aor = Aor::new(number, domain);
+        match domain.is_empty() {
+            true => self.by_prefix(a, aor.user()).unwrap_or(Plan::Refuse(404)),
+            false => self.inward(now, flow, request, a, &aor),
         }
-        self.by_prefix(a, &plain).unwrap_or(Plan::Refuse(404))
     }
 
     /// The trunk with the longest prefix of a called number.

@@ -1,1 +1,278 @@
-//! .
+//! Limits, broken peers, restarts and time: what must not be lost or leaked, and what the operator sees.
+
+use super::*;
+use wire::FrameError;
+
+#[test]
+fn transactions_that_belong_to_nobody_end_without_taking_a_call_along() {
+    // The first request ever keeps the first slot; the answers of others end while it rings.
+    let mut lab = Lab::open();
+    lab.phones(&[BOB]);
+    let sent = lab.invite(CAROL, Req::invite().text());
+    lab.send(BOB, sent[0].reply(180, "b", ""));
+    let mut register = Req::new("REGISTER", "sip:here.example").alice();
+    register.to = "<sip:alice@here.example>".to_owned();
+    lab.send(ALICE, register.text());
+    lab.send(CAROL, Req::new("CANCEL", "sip:bob@here.example").text());
+    lab.pass(60_000);
+    lab.sent();
+    assert_eq!(lab.report().pending, 1);
+    lab.send(BOB, sent[0].accept("b"));
+    assert_eq!(statuses(&lab.sent()), [200]);
+}
+
+#[test]
+fn a_full_pool_refuses_and_says_when_to_come_back() {
+    let mut lab = Lab::limited(Limits { server: 2, client: 100 }, |_| {});
+    lab.phones(&[BOB]);
+    for _ in 0..2 {
+        assert_eq!(lab.invite(CAROL, Req::invite().text()).len(), 1);
+    }
+    let refused = lab.ask(CAROL, Req::invite().text());
+    assert_eq!(refused.status(), 503);
+    assert!(refused.get("Retry-After").is_some());
+    assert_eq!(lab.report().calls.len(), 2);
+    assert_eq!(lab.count(Counter::Overload), 1);
+    // There is no room for a CANCEL either; what is under way goes on.
+    lab.rest();
+    assert_eq!(lab.invite(CAROL, Req::invite().text()).len(), 1, "there is room again");
+}
+
+#[test]
+fn without_room_for_a_branch_the_caller_is_told_to_come_back() {
+    let mut lab = Lab::limited(Limits { server: 100, client: 1 }, |_| {});
+    lab.phones(&[BOB]);
+    assert_eq!(lab.invite(CAROL, Req::invite().text()).len(), 1);
+    lab.send(CAROL, Req::invite().text());
+    let sent = lab.sent();
+    let end = sent.last().unwrap();
+    assert_eq!(end.status(), 503);
+    assert!(end.get("Retry-After").is_some());
+    lab.send(CAROL, Req::new("MESSAGE", "sip:bob@here.example").text());
+    assert_eq!(statuses(&lab.sent()), [503]);
+    assert_eq!(lab.report().calls.len(), 1);
+    lab.rest();
+}
+
+#[test]
+fn the_cap_on_calls() {
+    let mut lab = Lab::with(|s| s.calls = 1);
+    lab.phones(&[BOB]);
+    let req = Req::invite();
+    let sent = lab.invite(CAROL, req.text());
+    assert_eq!(lab.ask(CAROL, Req::invite().text()).status(), 503);
+    // Not for what belongs to the call that is there.
+    let ok = lab.ask(BOB, sent[0].accept("b"));
+    lab.send(CAROL, req.within("INVITE", &ok).text());
+    assert_eq!(statuses(&lab.sent()), [100]);
+    lab.reconfigure(|s| s.calls = 2);
+    assert_eq!(lab.invite(CAROL, Req::invite().text()).len(), 1);
+}
+
+#[test]
+fn draining_finishes_what_is_there_and_takes_nothing_new() {
+    let mut lab = Lab::new();
+    lab.phones(&[BOB]);
+    let req = Req::invite();
+    let sent = lab.invite(CAROL, req.text());
+    lab.notice(Notice::Drain);
+    assert!(lab.report().draining);
+    let ok = lab.ask(BOB, sent[0].accept("b"));
+    assert_eq!(lab.ask(CAROL, req.within("ACK", &ok).text()).to(), BOB);
+    for method in ["INVITE", "MESSAGE", "REGISTER"] {
+        let refused = lab.ask(CAROL, Req::new(method, "sip:bob@here.example").text());
+        assert_eq!(refused.status(), 503, "{method}");
+        assert!(refused.get("Retry-After").is_some());
+    }
+    assert_eq!(lab.ask(CAROL, req.within("BYE", &ok).text()).to(), BOB);
+}
+
+#[test]
+fn reports_are_given_when_asked_for() {
+    let mut lab = Lab::new();
+    lab.phones(&[BOB]);
+    lab.invite(CAROL, Req::invite().text());
+    let (tell, told) = std::sync::mpsc::channel();
+    lab.notice(Notice::Report(Box::new(move |report| tell.send(report).unwrap())));
+    let report = told.try_recv().unwrap();
+    assert_eq!((report.pending, report.calls.len()), (1, 1));
+    assert_eq!(report.calls[0].from, "sip:carol@far.example");
+}
+
+#[test]
+fn calls_are_gone_when_they_are_over() {
+    let mut lab = Lab::new();
+    lab.phones(&[BOB]);
+    let calls = |lab: &Lab| lab.report().calls.len();
+    // Refused by the callee; cancelled; never answered.
+    let sent = lab.invite(CAROL, Req::invite().text());
+    assert_eq!(calls(&lab), 1);
+    lab.send(BOB, sent[0].reply(486, "b", ""));
+    lab.sent();
+    assert_eq!(calls(&lab), 0);
+    let req = Req::invite();
+    let sent = lab.invite(CAROL, req.text());
+    lab.send(CAROL, req.cancel().text());
+    lab.send(BOB, sent[0].reply(100, "", ""));
+    lab.send(BOB, sent[0].reply(487, "b", ""));
+    lab.sent();
+    assert_eq!(calls(&lab), 0);
+    lab.invite(CAROL, Req::invite().text());
+    lab.pass(40_000);
+    assert_eq!(calls(&lab), 0);
+    // A phone that forgot the call has ended it.
+    for status in [481, 408] {
+        let req = Req::invite();
+        lab.sent();
+        let sent = lab.invite(CAROL, req.text());
+        let ok = lab.ask(BOB, sent[0].accept("b"));
+        let bye = lab.ask(CAROL, req.within("BYE", &ok).text());
+        lab.send(BOB, bye.reply(status, "", ""));
+        if status == 481 {
+            assert_eq!(calls(&lab), 0);
+        }
+    }
+    // One whose end nobody saw is forgotten after a day.
+    assert_eq!(calls(&lab), 1);
+    lab.pass(25 * 3_600 * 1_000);
+    assert_eq!(calls(&lab), 0);
+}
+
+#[test]
+fn a_broken_stream_is_answered_once_if_it_can_be() {
+    let mut lab = Lab::new();
+    let flow = tcp(CAROL, 1);
+    let head = Req::invite().text();
+    for (error, status) in
+        [(FrameError::HeadTooLong, 513), (FrameError::BodyTooLong, 413), (FrameError::BadLength, 400)]
+    {
+        let mut out = Outbox::new();
+        Machine::refuse(&mut lab.node, lab.now, flow, head.as_bytes(), error, &mut out);
+        let sent = &out.transmits()[0];
+        assert_eq!(sent.flow, flow);
+        assert!(out.message(sent).starts_with(format!("SIP/2.0 {status} ").as_bytes()));
+    }
+    for head in ["", "garbage\r\n\r\n", "SIP/2.0 200 OK\r\n\r\n"] {
+        let mut out = Outbox::new();
+        Machine::refuse(&mut lab.node, lab.now, flow, head.as_bytes(), FrameError::NotAMessage, &mut out);
+        assert!(out.is_empty(), "{head}");
+    }
+    let ack = head.replace("INVITE", "ACK");
+    let mut out = Outbox::new();
+    Machine::refuse(&mut lab.node, lab.now, flow, ack.as_bytes(), FrameError::BadLength, &mut out);
+    assert!(out.is_empty());
+}
+
+#[test]
+fn settings_change_under_way() {
+    let mut lab = Lab::new();
+    lab.phones(&[BOB]);
+    let req = Req::invite();
+    let sent = lab.invite(CAROL, req.text());
+    // The listeners are others now; the call goes on as far as it can.
+    lab.reconfigure(|s| s.listeners.truncate(1));
+    lab.send(BOB, sent[0].accept("b"));
+    let ok = lab.one();
+    assert_eq!(lab.ask(CAROL, req.within("BYE", &ok).text()).to(), BOB);
+    lab.reconfigure(|s| s.listeners.clear());
+    lab.send(CAROL, Req::invite().text());
+    lab.rest();
+}
+
+#[test]
+fn undeliverable_things_of_all_kinds() {
+    let mut lab = Lab::new();
+    lab.phones(&[BOB]);
+    let req = Req::invite();
+    let sent = lab.invite(CAROL, req.text());
+    // A response that could not be sent ends nothing (RFC 6026 section 8.8).
+    lab.send(BOB, sent[0].reply(180, "b", ""));
+    let ringing = lab.one();
+    lab.undeliverable(&ringing);
+    lab.silent();
+    // Nor does one about a request that was heard of meanwhile.
+    lab.undeliverable(&sent[0]);
+    lab.silent();
+    let sent = lab.invite(CAROL, Req::invite().text());
+    lab.undeliverable(&sent[0]);
+    assert_eq!(statuses(&lab.sent()), [500]);
+    // Long over: nothing.
+    lab.undeliverable(&sent[0]);
+    lab.silent();
+    for token in [1, u64::MAX, 1 << 63, 3 << 62] {
+        let mut out = Outbox::new();
+        lab.node.undeliverable(lab.now, token, &mut out);
+        assert!(out.is_empty());
+    }
+    lab.rest();
+}
+
+#[test]
+fn a_request_that_is_never_answered_leaves_nothing() {
+    let mut lab = Lab::new();
+    lab.phones(&[BOB, BOB2, BOB3]);
+    for method in ["INVITE", "MESSAGE", "BYE", "SUBSCRIBE", "FOO"] {
+        lab.send(CAROL, Req::new(method, "sip:bob@here.example").text());
+    }
+    lab.rest();
+    // An INVITE that is answered and never acknowledged.
+    let sent = lab.invite(CAROL, Req::invite().text());
+    lab.send(BOB, sent[0].accept("b"));
+    lab.rest();
+}
+
+proptest::proptest! {
+    /// Whatever comes in whatever order, nothing panics and everything ends.
+    #[test]
+    fn any_order_of_events_ends_with_nothing_left(
+        events in proptest::collection::vec((0u8..12, 0usize..4, 0u8..8), 1..40),
+    ) {
+        let mut lab = Lab::with(|s| {
+            s.proxy.recurse = true;
+            s.auth.enabled = false;
+            s.voicemail = Some(Voicemail {
+                uri: b"sip:mailbox@mail.example".to_vec(),
+                on: sip_proxy::context::Reroute::ALWAYS,
+                no_answer_ms: 10_000,
+            });
+        });
+        lab.phones(&[BOB, BOB2]);
+        lab.bind("bob", &format!("<sip:bob@{BOB3}>;q=0.2"), udp(BOB3));
+        let mut reqs: Vec<Req> = Vec::new();
+        let mut left: Vec<Sent> = Vec::new();
+        for (what, which, how) in events {
+            match what {
+                0 | 1 => {
+                    let req = if how < 6 { Req::invite() } else { Req::new("MESSAGE", "sip:bob@here.example") };
+                    let req = if how % 2 == 0 { req.alice() } else { req };
+                    lab.send(if how % 2 == 0 { ALICE } else { CAROL }, req.text());
+                    reqs.push(req);
+                }
+                2 => if let Some(req) = reqs.get(which) {
+                    let from = if req.via.contains(ALICE) { ALICE } else { CAROL };
+                    lab.send(from, req.cancel().text());
+                },
+                3 => if let Some(req) = reqs.get(which) { lab.send(CAROL, req.text()) },
+                4 => lab.pass([10, 600, 5_000, 11_000, 33_000, 70_000, 200_000, 1][usize::from(how)]),
+                5 => if let Some(sent) = left.get(which).filter(|s| s.token != 0) {
+                    let token = sent.token;
+                    let mut out = Outbox::new();
+                    lab.node.undeliverable(lab.now, token, &mut out);
+                },
+                6 => lab.resolve("203.0.113.60"),
+                7 => lab.resolve_with(|_| Answer::Failed),
+                _ => if let Some(sent) = left.iter().rev().filter(|s| s.status() == 0).nth(which) {
+                    let status = [100, 180, 200, 302, 401, 486, 503, 603][usize::from(how)];
+                    let line = "Contact: <sip:other@203.0.113.70>\r\n";
+                    let reply = sent.reply(status, "t", line);
+                    let from = sent.to();
+                    lab.send(&from, reply);
+                },
+            }
+            left.extend(lab.sent());
+        }
+        lab.resolve_with(|_| Answer::Nothing);
+        lab.rest();
+        proptest::prop_assert!(lab.report().calls.iter().all(|c| c.answered));
+    }
+}

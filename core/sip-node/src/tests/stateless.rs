@@ -1,1 +1,147 @@
-//! .
+//! Forwarding without memory: RFC 3261 section 16.11.
+
+use super::*;
+
+fn lab() -> Lab {
+    Lab::with(|s| s.proxy.mode = Mode::Stateless)
+}
+
+/// No transaction is kept.
+#[track_caller]
+fn no_memory(lab: &Lab) {
+    let counts = lab.report().transactions;
+    assert_eq!((counts.server, counts.client), (0, 0));
+}
+
+#[test]
+fn there_and_back() {
+    let mut lab = lab();
+    lab.phones(&[BOB]);
+    let req = Req::invite();
+    let sent = lab.ask(CAROL, req.text());
+    assert_eq!((sent.method(), sent.to().as_str()), ("INVITE", BOB));
+    assert_eq!(sent.all("Max-Forwards"), ["69"]);
+    // A retransmission goes the same way, with the same branch.
+    assert_eq!(lab.ask(CAROL, req.text()).get("Via"), sent.get("Via"));
+    // All responses go back, 100 included (16.11: no state to absorb it).
+    for status in [100, 180, 200] {
+        let back = lab.ask(BOB, sent.reply(status, "b", ""));
+        assert_eq!((back.status(), back.to().as_str()), (status, CAROL));
+        assert_eq!(back.all("Via"), [req.via.as_str()]);
+    }
+    no_memory(&lab);
+    lab.rest();
+}
+
+#[test]
+fn cancel_and_ack_follow_their_invite() {
+    let mut lab = lab();
+    lab.phones(&[BOB, BOB2]);
+    let req = Req::invite();
+    let sent = lab.ask(CAROL, req.text());
+    let cancel = lab.ask(CAROL, req.cancel().text());
+    assert_eq!((cancel.method(), cancel.to(), cancel.get("Via")), ("CANCEL", sent.to(), sent.get("Via")));
+    let answer = lab.ask(BOB, cancel.reply(200, "b", ""));
+    assert_eq!((answer.status(), answer.to().as_str()), (200, CAROL));
+    let end = lab.ask(BOB, sent.reply(487, "b", ""));
+    let ack = lab.ask(CAROL, req.ack(&end).text());
+    assert_eq!((ack.method(), ack.to(), ack.get("Via")), ("ACK", sent.to(), sent.get("Via")));
+    no_memory(&lab);
+}
+
+#[test]
+fn answers_of_its_own_are_forgotten_and_their_acks_absorbed() {
+    let mut lab = lab();
+    let req = Req::invite();
+    let refused = lab.ask(CAROL, req.text());
+    assert_eq!(refused.status(), 480);
+    lab.send(CAROL, req.ack(&refused).text());
+    lab.silent();
+    no_memory(&lab);
+}
+
+#[test]
+fn a_response_finds_its_way_through_translation_and_connections() {
+    let mut lab = lab();
+    lab.phones(&[BOB]);
+    let req = Req::invite().sent_by("UDP", "10.0.0.7:5060");
+    let sent = lab.ask("192.0.2.10:40123", req.text());
+    assert_eq!(lab.ask(BOB, sent.reply(200, "b", "")).to(), "192.0.2.10:40123");
+    // 18.2.2: over the connection that the request came on.
+    let req = Req::invite().sent_by("TCP", "192.0.2.10:5060");
+    lab.send_on(tcp("192.0.2.10:40777", 4), req.text());
+    let sent = lab.one();
+    let back = lab.ask(BOB, sent.reply(200, "b", ""));
+    assert_eq!((back.flow.transport, back.to().as_str()), (Transport::Tcp, "192.0.2.10:40777"));
+    // IPv6.
+    let req = Req::invite().sent_by("UDP", "[2001:db8::10]:5062");
+    lab.send("[2001:db8::10]:5062", req.text());
+    let sent = lab.one();
+    assert_eq!(lab.ask(BOB, sent.reply(200, "b", "")).flow, udp("[2001:db8::10]:5062"));
+}
+
+#[test]
+fn nobody_makes_it_send_responses_elsewhere() {
+    let mut lab = lab();
+    lab.phones(&[BOB]);
+    let req = Req::invite();
+    let sent = lab.ask(CAROL, req.text());
+    let ok = sent.reply(200, "b", "");
+    for forged in [
+        ok.replace(&req.via, "SIP/2.0/UDP 203.0.113.66:53;branch=z9hG4bKc"),
+        ok.replace(&req.via, &format!("{};received=203.0.113.66", req.via)),
+        ok.replace("Call-ID: ", "Call-ID: x"),
+        ok.replace("z9hG4bKt0", "z9hG4bKt1").replace("z9hG4bKt2", "z9hG4bKt3"),
+    ] {
+        if forged != ok {
+            lab.send(BOB, &forged);
+            lab.silent();
+        }
+    }
+    // A port that the phone makes up does not count: the sealed one does.
+    let forged = ok.replace(&req.via, &format!("{};rport=53", req.via));
+    assert_eq!(lab.ask(BOB, forged).to(), CAROL);
+}
+
+#[test]
+fn users_are_challenged_and_their_credentials_stay() {
+    let mut lab = lab();
+    lab.phones(&[BOB]);
+    let sent = lab.as_user(ALICE, "alice", &Req::invite().alice());
+    assert_eq!((sent.len(), sent[0].to().as_str()), (1, BOB));
+    assert!(sent[0].get("Proxy-Authorization").is_none());
+    no_memory(&lab);
+}
+
+#[test]
+fn dialogs() {
+    let mut lab = lab();
+    lab.phones(&[BOB]);
+    let req = Req::invite();
+    let sent = lab.ask(CAROL, req.text());
+    let ok = lab.ask(BOB, sent.accept("b"));
+    for method in ["ACK", "BYE"] {
+        let sent = lab.ask(CAROL, req.within(method, &ok).text());
+        assert_eq!((sent.method(), sent.to().as_str(), sent.get("Route")), (method, BOB, None));
+    }
+    no_memory(&lab);
+}
+
+#[test]
+fn an_unknown_name_is_asked_for_and_the_retransmission_goes() {
+    let mut lab = Lab::with(|s| {
+        s.proxy.mode = Mode::Stateless;
+        s.auth.enabled = false;
+    });
+    let req = Req::new("INVITE", "sip:x@far.example").alice();
+    lab.send(ALICE, req.text());
+    lab.silent();
+    // Three rounds of questions: NAPTR, SRV, addresses.
+    for _ in 0..4 {
+        lab.resolve("203.0.113.9");
+        lab.send(ALICE, req.text());
+    }
+    let sent = lab.sent();
+    assert_eq!(sent.last().map(Sent::to), Some("203.0.113.9:5060".to_owned()));
+    no_memory(&lab);
+}

@@ -1,1 +1,227 @@
-//! .
+//! Ways out of the domain: trunks, static routes, tel URIs, name resolution and failover (RFC 3263
+//! section 4.3, RFC 3261 16.7).
+
+use super::*;
+use sip_proxy::locate::{Kind, Srv};
+
+const CARRIER: &str = "203.0.113.5:5060";
+const BACKUP: &str = "203.0.113.6:5060";
+
+/// A lab with one trunk of two targets for numbers that begin with +49.
+fn lab(change: impl FnOnce(&mut Settings)) -> Lab {
+    Lab::with(|s| {
+        s.auth.enabled = false;
+        s.trunks.push(trunk(&["sip:203.0.113.5", "sip:203.0.113.6"], "+49"));
+        change(s);
+    })
+}
+
+fn number_of(user: &str) -> Req {
+    Req::new("INVITE", &format!("sip:{user}@here.example")).alice()
+}
+
+#[test]
+fn numbers_go_over_the_trunk_with_the_longest_prefix() {
+    let mut lab = lab(|s| {
+        let mut other = trunk(&["sip:203.0.113.7:5070"], "+4930");
+        (other.strip, other.prepend) = (1, b"00".to_vec());
+        s.trunks.push(other);
+    });
+    let sent = lab.invite(ALICE, number_of("+4940555").text());
+    assert_eq!((sent[0].to().as_str(), sent[0].uri()), (CARRIER, "sip:+4940555@203.0.113.5"));
+    let sent = lab.invite(ALICE, number_of("+4930555").text());
+    assert_eq!(
+        (sent[0].to().as_str(), sent[0].uri()),
+        ("203.0.113.7:5070", "sip:004930555@203.0.113.7:5070")
+    );
+    // A stranger's call does not get out this way.
+    let stranger = Req::new("INVITE", "sip:+4940555@here.example");
+    assert_eq!(lab.ask(CAROL, stranger.text()).status(), 403);
+    // Nor one from the trunk itself, without leave.
+    let back = stranger.sent_by("UDP", CARRIER);
+    assert_eq!(lab.ask(CARRIER, back.text()).status(), 403);
+}
+
+#[test]
+fn tel_uris() {
+    let mut lab = lab(|_| {});
+    let tel = |number: &str| {
+        let mut req = Req::new("INVITE", "tel:x").alice();
+        (req.uri, req.to) = (format!("tel:{number}"), format!("<tel:{number}>"));
+        req.text()
+    };
+    let sent = lab.invite(ALICE, tel("+49-40-(555)"));
+    assert_eq!((sent[0].to().as_str(), sent[0].uri()), (CARRIER, "sip:+4940555@203.0.113.5"));
+    assert_eq!(lab.ask(ALICE, tel("+1234")).status(), 404);
+    // The number of one of our own phones.
+    lab.bind("100", &format!("<sip:100@{BOB}>"), udp(BOB));
+    assert_eq!(lab.invite(ALICE, tel("100;phone-context=here.example"))[0].to(), BOB);
+}
+
+#[test]
+fn a_trunk_that_is_down_gives_way_to_the_next_target() {
+    // 503, a transport error, silence.
+    for how in ["503", "undeliverable", "silent"] {
+        let mut lab = lab(|_| {});
+        let sent = lab.invite(ALICE, number_of("+4940555").text());
+        assert_eq!(requests(&sent), [("INVITE".to_owned(), CARRIER.to_owned())]);
+        match how {
+            "503" => lab.send(CARRIER, sent[0].reply(503, "x", "")),
+            "undeliverable" => lab.undeliverable(&sent[0]),
+            _ => lab.pass(32_100),
+        }
+        let next = lab.sent();
+        assert!(statuses(&next).is_empty(), "{how}: {next:?}");
+        let second =
+            next.iter().find(|s| s.to() == BACKUP).unwrap_or_else(|| panic!("{how}: {next:?}")).clone();
+        assert_eq!(second.uri(), "sip:+4940555@203.0.113.6");
+        lab.send(BACKUP, second.accept("x"));
+        assert_eq!(statuses(&lab.sent()), [200], "{how}");
+        lab.rest();
+    }
+}
+
+#[test]
+fn what_the_called_person_says_is_the_end_of_it() {
+    for status in [404, 480, 486, 487, 500, 603] {
+        let mut lab = lab(|_| {});
+        let sent = lab.invite(ALICE, number_of("+4940555").text());
+        lab.send(CARRIER, sent[0].reply(status, "x", ""));
+        let end = lab.sent();
+        assert_eq!(requests(&end), [("ACK".to_owned(), CARRIER.to_owned())], "no second call");
+        assert_eq!(statuses(&end), [status]);
+        lab.rest();
+    }
+}
+
+#[test]
+fn a_trunk_that_rings_and_then_falls_silent_is_not_called_again() {
+    let mut lab = lab(|_| {});
+    let sent = lab.invite(ALICE, number_of("+4940555").text());
+    lab.send(CARRIER, sent[0].reply(180, "x", ""));
+    lab.pass(300_000);
+    let all = lab.sent();
+    assert!(!requests(&all).iter().any(|(method, to)| method == "INVITE" && to == BACKUP), "{all:?}");
+    lab.rest();
+}
+
+#[test]
+fn statuses_that_the_operator_names_give_way_too() {
+    let mut lab = lab(|s| s.trunks[0].retry_on = vec![500, 486]);
+    let sent = lab.invite(ALICE, number_of("+4940555").text());
+    lab.send(CARRIER, sent[0].reply(500, "x", ""));
+    let next = lab.sent();
+    assert_eq!(requests(&next), [("ACK".to_owned(), CARRIER.to_owned()), ("INVITE".into(), BACKUP.into())]);
+    let second = next[1].clone();
+    lab.send(BACKUP, second.reply(486, "x", ""));
+    assert_eq!(statuses(&lab.sent()), [486], "there is no third");
+    lab.rest();
+}
+
+#[test]
+fn names_are_resolved_and_their_servers_tried_in_order() {
+    let mut lab = Lab::with(|s| {
+        s.auth.enabled = false;
+        s.trunks.push(trunk(&["sip:carrier.example"], "+49"));
+    });
+    let req = number_of("+4940555");
+    assert!(lab.invite(ALICE, req.text()).is_empty());
+    let srv =
+        |priority, target: &str| Srv { priority, weight: 1, port: 5070, target: target.as_bytes().into() };
+    lab.resolve_with(|q| match (q.kind, &*q.name) {
+        (Kind::Srv, b"_sip._udp.carrier.example") => {
+            Answer::Srv(Box::new([srv(2, "b.carrier.example"), srv(1, "a.carrier.example")]))
+        }
+        (Kind::A, b"a.carrier.example") => Answer::A(Box::new(["203.0.113.11".parse().unwrap()])),
+        (Kind::A, b"b.carrier.example") => Answer::A(Box::new(["203.0.113.12".parse().unwrap()])),
+        _ => Answer::Nothing,
+    });
+    let first = lab.one();
+    assert_eq!((first.to().as_str(), first.uri()), ("203.0.113.11:5070", "sip:+4940555@carrier.example"));
+    // RFC 3263 section 4.3: a new transaction with a new branch.
+    lab.send("203.0.113.11:5070", first.reply(503, "x", ""));
+    let next = lab.sent();
+    let second = next.iter().find(|s| s.method() == "INVITE").unwrap();
+    assert_eq!(second.to(), "203.0.113.12:5070");
+    assert_ne!(second.get("Via"), first.get("Via"));
+    // What is known is not asked again.
+    let sent = lab.invite(ALICE, number_of("+4940556").text());
+    assert_eq!(sent[0].to(), "203.0.113.11:5070");
+    lab.rest();
+}
+
+#[test]
+fn names_that_lead_nowhere() {
+    for (answer, statuses_of) in [(Answer::Nothing, [404]), (Answer::Failed, [500])] {
+        let mut lab = Lab::open();
+        lab.invite(ALICE, Req::new("INVITE", "sip:x@nowhere.example").alice().text());
+        lab.resolve_with(|_| answer.clone());
+        assert_eq!(statuses(&lab.sent()), statuses_of);
+        lab.rest();
+    }
+    // An answer that never comes: the server transaction ends some day, and with it everything.
+    let mut lab = Lab::open();
+    lab.invite(ALICE, Req::new("INVITE", "sip:x@nowhere.example").alice().text());
+    lab.send(ALICE, Req::new("MESSAGE", "sip:x@nowhere.example").alice().text());
+    lab.pass(300_000);
+    lab.world.questions.borrow_mut().clear();
+    assert!(lab.report().calls.is_empty());
+    lab.rest();
+}
+
+#[test]
+fn the_second_target_of_a_trunk_serves_where_the_first_has_no_address() {
+    let mut lab = Lab::with(|s| {
+        s.auth.enabled = false;
+        s.trunks.push(trunk(&["sip:nowhere.example", "sip:203.0.113.6"], "+49"));
+    });
+    lab.invite(ALICE, number_of("+4940555").text());
+    lab.resolve_with(|_| Answer::Nothing);
+    assert_eq!(lab.one().to(), BACKUP);
+}
+
+#[test]
+fn domains_of_a_trunk() {
+    let mut lab = lab(|s| s.trunks[0].domains = vec![b"carrier.example".to_vec()]);
+    let sent = lab.invite(ALICE, Req::new("INVITE", "sip:someone@carrier.example").alice().text());
+    assert_eq!((sent[0].to().as_str(), sent[0].uri()), (CARRIER, "sip:someone@203.0.113.5"));
+    assert_eq!(lab.ask(CAROL, Req::new("INVITE", "sip:someone@carrier.example").text()).status(), 403);
+}
+
+#[test]
+fn transit() {
+    let out = Req::new("INVITE", "sip:x@192.0.2.200").sent_by("UDP", CARRIER);
+    let mut closed = lab(|_| {});
+    assert_eq!(closed.ask(CARRIER, out.text()).status(), 403);
+    // A trunk may always call in.
+    closed.phones(&[BOB]);
+    assert_eq!(closed.invite(CARRIER, Req::invite().sent_by("UDP", CARRIER).text())[0].to(), BOB);
+}
+
+#[test]
+fn static_routes() {
+    let mut lab = Lab::with(|s| {
+        let route = |user: &str, action| Route {
+            domain: Some(b"here.example".to_vec()),
+            prefix: None,
+            user: Some(user.as_bytes().to_vec()),
+            action,
+        };
+        let uris = |list: &[&str]| list.iter().map(|u| u.as_bytes().to_vec()).collect();
+        s.auth.enabled = false;
+        s.routes = vec![
+            route("fax", RouteAction::Forward(uris(&["sip:203.0.113.20", "sip:203.0.113.21"]))),
+            route("old", RouteAction::Redirect(uris(&["sip:new@here.example", "sip:new@far.example"]))),
+        ];
+    });
+    let fax = Req::new("INVITE", "sip:fax@here.example");
+    let sent = lab.invite(ALICE, fax.clone().alice().text());
+    assert_eq!((sent[0].to().as_str(), sent[0].uri()), ("203.0.113.20:5060", "sip:fax@203.0.113.20"));
+    lab.undeliverable(&sent[0]);
+    assert_eq!(lab.one().to(), "203.0.113.21:5060");
+    assert_eq!(lab.ask(CAROL, fax.text()).status(), 403);
+    let moved = lab.ask(CAROL, Req::new("INVITE", "sip:old@here.example").text());
+    assert_eq!(moved.status(), 302);
+    assert_eq!(moved.get("Contact"), Some("<sip:new@here.example>, <sip:new@far.example>"));
+    lab.rest();
+}

@@ -1,0 +1,59 @@
+//! What is written in the documents is what the binary does.
+
+use live::{Setup, Via, http, run};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+#[test]
+fn the_example_configuration_passes_the_check() {
+    let out = run([Path::new("check"), &root().join("examples/strowger.toml")]);
+    let said = String::from_utf8_lossy(&[out.stdout, out.stderr].concat()).into_owned();
+    assert!(out.status.success(), "{said}");
+    assert!(!said.contains("warning"), "{said}");
+}
+
+#[test]
+fn every_metric_is_described_once_and_no_other() {
+    let server = Setup::open().start();
+    server.link(Via::Udp).register("ann");
+    let text = http(server.admin(), "GET", "/metrics").body;
+    let families: Vec<&str> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("# TYPE "))
+        .filter_map(|rest| rest.split(' ').next())
+        .collect();
+    let names: BTreeSet<&str> = families.iter().copied().collect();
+    assert_eq!(families.len(), names.len(), "a family stands twice: {families:?}");
+    let page = std::fs::read_to_string(root().join("docs/metrics.md")).unwrap();
+    let described: Vec<&str> = page
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `"))
+        .filter_map(|rest| rest.split(['`', '{']).next())
+        .collect();
+    let set: BTreeSet<&str> = described.iter().copied().collect();
+    assert_eq!(described.len(), set.len(), "described twice");
+    assert_eq!(names, set);
+}
+
+#[test]
+fn every_command_of_the_readme_exists() {
+    let page = std::fs::read_to_string(root().join("README.md")).unwrap();
+    let mut seen = 0;
+    for line in page.lines().filter_map(|line| line.trim().strip_prefix("target/release/strowger ")) {
+        // The command and its options; values differ from machine to machine.
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let plain = words.iter().take_while(|w| !w.starts_with('-') && !w.contains(['.', '@', '/']));
+        let help = run(plain.copied().chain(["--help"]));
+        let text = String::from_utf8_lossy(&help.stdout).into_owned();
+        assert!(help.status.success(), "{line}");
+        for option in words.iter().filter(|w| w.starts_with("--")) {
+            assert!(text.contains(option), "{line}: no {option} in\n{text}");
+        }
+        seen += 1;
+    }
+    assert!(seen > 3, "the README shows no commands");
+}
