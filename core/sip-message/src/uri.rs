@@ -216,7 +216,7 @@ pub(crate) fn hostport(s: &[u8]) -> Result<HostPort<'_>, UriError> {
 }
 
 /// An address as it stands in a URI or Via: IPv6 with brackets, or (as `received` has it) without.
-pub(crate) fn parse_ip(host: &[u8]) -> Option<IpAddr> {
+pub fn parse_ip(host: &[u8]) -> Option<IpAddr> {
     match host {
         [b'[', inner @ .., b']'] => parse_ipv6(inner).map(IpAddr::V6),
         [b'0'..=b'9', ..] => match parse_ipv4(host) {

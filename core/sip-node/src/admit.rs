@@ -34,7 +34,6 @@ pub(crate) struct Admitted<'a> {
     pub routing: Routing<'a>,
     pub dialog: Option<Dialog>,
     pub caller: Caller,
-    pub loop_hash: u64,
 }
 
 /// An address-of-record in canonical form.
@@ -111,9 +110,8 @@ impl<S: Services> Node<S> {
             self.refuse(flow, request, 483, b"", b"", out);
             return None;
         }
-        let loop_hash = self.guard.hash(request);
-        let known = |via: &sip_message::Via<'_>| settings.is_self(via.host, via.host_ip, via.port);
-        if request.via_count() > 1 && self.guard.is_loop(request, loop_hash, known) {
+        let known = |via: &sip_message::Via<'_>| settings.is_self(via.host, via.port);
+        if request.via_count() > 1 && self.guard.is_loop(request, self.guard.hash(request), known) {
             self.services.count(Counter::Loops);
             self.refuse(flow, request, 482, b"", b"", out);
             return None;
@@ -131,7 +129,7 @@ impl<S: Services> Node<S> {
             return None;
         }
         let caller = self.identify(now, flow, request, &uri, dialog.as_ref(), out)?;
-        Some(Admitted { uri, routing, dialog, caller, loop_hash })
+        Some(Admitted { uri, routing, dialog, caller })
     }
 
     fn malformed<T>(
@@ -178,7 +176,7 @@ impl<S: Services> Node<S> {
             return false;
         }
         s.domains.iter().any(|d| d.eq_ignore_ascii_case(uri.host))
-            || s.is_self(uri.host, uri.host_ip(), uri.port)
+            || s.is_self(uri.host, uri.port)
             || (s.domains.is_empty() && uri.host_ip().is_none() && self.is_subscriber_domain(uri.host))
     }
 
@@ -263,7 +261,7 @@ impl<S: Services> Node<S> {
         request.headers(name).find_map(|header| {
             let text = AuthParams::parse(header.value)?.get(b"uri")?;
             let uri = Uri::parse(text).ok()?;
-            (uri.user.is_none() && self.settings.is_self(uri.host, uri.host_ip(), uri.port)).then_some(text)
+            (uri.user.is_none() && self.settings.is_self(uri.host, uri.port)).then_some(text)
         })
     }
 
@@ -311,7 +309,8 @@ impl<S: Services> Node<S> {
                     return Some(());
                 }
                 self.services.count(Counter::Forbidden);
-                self.refuse(flow, request, 403, b"Credentials Of Another User", b"", out);
+                let why = (403, &b"Credentials Of Another User"[..]);
+                self.answer_once(now, flow, request, why, b"", out);
                 return None;
             }
             Decision::Bad(reason) => return self.malformed(flow, request, reason.as_bytes(), out),

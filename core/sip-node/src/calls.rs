@@ -111,6 +111,12 @@ impl Calls {
         }
     }
 
+    /// The call goes on without this server.
+    pub fn left(&mut self, message: &Message<'_>) {
+        let hash = self.hash(message.call_id());
+        self.remove(hash, None);
+    }
+
     /// Forgets calls whose end was never seen, and cleans the queue. Bounded work.
     pub fn expire(&mut self, now: Time) {
         for _ in 0..WORK {

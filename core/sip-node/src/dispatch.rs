@@ -25,18 +25,18 @@ impl<S: Services> Node<S> {
         out: &mut Outbox,
     ) {
         if own {
-            return self.own_request(flow, request, out);
+            return self.own_request(now, flow, request, a, out);
         }
         let plan = match self.plan(now, flow, request, a) {
             Plan::Refuse(status) => {
                 if status == 403 {
                     self.services.count(Counter::Forbidden);
                 }
-                return self.refuse(flow, request, status, b"", b"", out);
+                return self.decline(now, flow, request, a, (status, b""), b"", out);
             }
             // The same answer in the same way as for someone unknown: strangers learn nothing.
             Plan::Offline if !self.voicemail(request, a).is_some_and(|v| v.on.has(Reroute::UNREGISTERED)) => {
-                return self.refuse(flow, request, 480, b"", b"", out);
+                return self.decline(now, flow, request, a, (480, b""), b"", out);
             }
             plan => plan,
         };
@@ -68,7 +68,14 @@ impl<S: Services> Node<S> {
     }
 
     /// A request for the server itself (section 16.5: the Request-URI names no user).
-    fn own_request(&mut self, flow: Flow, request: &Message<'_>, out: &mut Outbox) {
+    fn own_request(
+        &mut self,
+        now: Time,
+        flow: Flow,
+        request: &Message<'_>,
+        a: &Admitted<'_>,
+        out: &mut Outbox,
+    ) {
         // What this server does itself; what it passes on is no question of methods (section 11.2).
         const ALLOW: &[u8] = b"Allow: OPTIONS, REGISTER, ACK, CANCEL\r\n";
         const ABLE: &[u8] =
@@ -76,14 +83,14 @@ impl<S: Services> Node<S> {
         // The method first (8.2.1), then what the request requires (8.2.2.3).
         match request.method() {
             Method::Options => match unsupported(request, Name::Require) {
-                Some(extra) => self.refuse(flow, request, 420, b"", &extra, out),
+                Some(extra) => self.decline(now, flow, request, a, (420, b""), &extra, out),
                 // Idempotent, so it needs no transaction.
-                None => self.refuse(flow, request, 200, b"", ABLE, out),
+                None => self.decline(now, flow, request, a, (200, b""), ABLE, out),
             },
-            Method::Other(_) => self.refuse(flow, request, 501, b"", b"", out),
-            _ if !request.to_tag().is_empty() => self.refuse(flow, request, 481, b"", b"", out),
-            Method::Invite => self.refuse(flow, request, 484, b"", b"", out),
-            _ => self.refuse(flow, request, 405, b"", ALLOW, out),
+            Method::Other(_) => self.decline(now, flow, request, a, (501, b""), b"", out),
+            _ if !request.to_tag().is_empty() => self.decline(now, flow, request, a, (481, b""), b"", out),
+            Method::Invite => self.decline(now, flow, request, a, (484, b""), b"", out),
+            _ => self.decline(now, flow, request, a, (405, b""), ALLOW, out),
         }
     }
 
@@ -102,6 +109,7 @@ impl<S: Services> Node<S> {
         let policy = self.policy(request, a);
         let invite = policy.invite;
         let record_route = self.settings.proxy.record_route && is_recorded(request, a.dialog.is_some());
+        let loop_hash = self.guard.hash(request);
         let mut proxied = self.proxied.create(|id, buffers| Proxied {
             id,
             context: Context::new(policy),
@@ -119,7 +127,7 @@ impl<S: Services> Node<S> {
             record_route,
             realm: None,
             reason: 0..0,
-            loop_hash: a.loop_hash,
+            loop_hash,
             started: now,
             timer: TimerId::NONE,
             text: buffers.text,

@@ -21,7 +21,7 @@ impl<S: Services> Node<S> {
         out: &mut Outbox,
     ) {
         if let Some(extra) = unsupported(request, Name::Require) {
-            return self.refuse(flow, request, 420, b"", &extra, out);
+            return self.decline(now, flow, request, admitted, (420, b""), &extra, out);
         }
         let to = request.header(Name::To).and_then(|h| NameAddr::parse(h.value).ok());
         let aor = to.and_then(|to| Uri::parse(to.uri).ok()).and_then(|uri| self.local_aor(&uri));
@@ -29,11 +29,11 @@ impl<S: Services> Node<S> {
         // who is not the user in To has no business here either (10.3 step 4).
         let Some(aor) = aor.filter(|aor| !aor.user().is_empty()) else {
             self.services.count(Counter::RegisterRefused);
-            return self.refuse(flow, request, 404, b"", b"", out);
+            return self.decline(now, flow, request, admitted, (404, b""), b"", out);
         };
         if admitted.caller.role != Role::Local {
             self.services.count(Counter::RegisterRefused);
-            return self.refuse(flow, request, 403, b"", b"", out);
+            return self.decline(now, flow, request, admitted, (403, b""), b"", out);
         }
         let settings = self.settings.clone();
         let reach = reach(flow, request, &settings);
@@ -45,38 +45,15 @@ impl<S: Services> Node<S> {
             Ok(reply) => {
                 let ok = reply.status == 200;
                 self.services.count(if ok { Counter::Registered } else { Counter::RegisterRefused });
-                self.register_answer(now, flow, request, reply.status, reply.reason, &reply.headers, out);
+                // A retransmission must be no second registration with an old CSeq.
+                self.answer_once(now, flow, request, (reply.status, reply.reason), &reply.headers, out);
             }
             Err(StoreDown { retry_after: seconds }) => {
                 self.services.count(Counter::RegisterRefused);
                 let why = retry_after(seconds);
-                self.refuse(flow, request, 503, b"", &why, out);
+                self.decline(now, flow, request, admitted, (503, b""), &why, out);
             }
         }
-    }
-
-    /// The answer goes through a server transaction, so that a retransmission gets the same answer and
-    /// is no second registration with an old CSeq.
-    #[expect(clippy::too_many_arguments, reason = "the parts of one response and the usual four")]
-    fn register_answer(
-        &mut self,
-        now: Time,
-        flow: Flow,
-        request: &Message<'_>,
-        status: u16,
-        reason: &[u8],
-        headers: &[u8],
-        out: &mut Outbox,
-    ) {
-        let reply = crate::inbound::reply_flow(flow, request);
-        let Some(id) = self.layer.accept(now, request, reply) else {
-            return self.refuse(flow, request, status, reason, headers, out);
-        };
-        let tag = self.server_tag(id);
-        let source = Some((flow.remote, crate::inbound::always_rport(flow, request)));
-        self.layer.respond(now, id, status, out, |buf| {
-            sip_message::write_response(request, status, reason, &tag, source, headers, buf);
-        });
     }
 }
 

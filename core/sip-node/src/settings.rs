@@ -16,6 +16,8 @@ pub struct Listener {
     pub address: SocketAddr,
     /// `host[:port]` for Via, Record-Route and Contact instead of the address; lower case.
     pub advertise: Option<(Vec<u8>, Option<u16>)>,
+    /// The address as it stands in a URI.
+    host_text: Vec<u8>,
     via: Vec<u8>,
     record_route: Vec<u8>,
 }
@@ -36,7 +38,16 @@ impl Listener {
         let parameter = if transport == Transport::Udp { "" } else { ";transport=" };
         let name = if transport == Transport::Udp { "" } else { transport.uri_name() };
         let record_route = format!("Record-Route: <sip:{sent_by}{parameter}{name};lr").into_bytes();
-        Listener { transport, address, advertise, via, record_route }
+        let host_text = match address.ip() {
+            IpAddr::V4(ip) => ip.to_string(),
+            IpAddr::V6(ip) => format!("[{ip}]"),
+        };
+        Listener { transport, address, advertise, host_text: host_text.into_bytes(), via, record_route }
+    }
+
+    /// Whether a URI or Via with this port means our port.
+    fn is_port(&self, port: Option<u16>) -> bool {
+        port.unwrap_or(self.transport.default_port()) == self.address.port()
     }
 
     /// `Via: SIP/2.0/UDP host:port;branch=`
@@ -210,15 +221,19 @@ pub struct Settings {
 
 impl Settings {
     /// Whether `host` with `port` is one of our listeners' addresses, advertised names or aliases.
-    pub fn is_self(&self, host: &[u8], ip: Option<IpAddr>, port: Option<u16>) -> bool {
+    pub fn is_self(&self, host: &[u8], port: Option<u16>) -> bool {
+        // Nearly everyone writes an address as we do; reading it as one is the dearer way.
+        let as_text = self.listeners.iter().any(|l| l.host_text == host && l.is_port(port));
+        if as_text {
+            return true;
+        }
+        let ip = sip_message::host_ip(host);
         let listener = self.listeners.iter().any(|l| {
-            let (own_port, names) = (l.address.port(), l.advertise.as_ref());
-            let default = l.transport.default_port();
-            let by_ip = ip == Some(l.address.ip()) && port.unwrap_or(default) == own_port;
-            let by_name = names.is_some_and(|(name, advertised)| {
-                name.eq_ignore_ascii_case(host) && port.is_none_or(|p| p == advertised.unwrap_or(default))
+            let by_name = l.advertise.as_ref().is_some_and(|(name, advertised)| {
+                let expected = advertised.unwrap_or(l.transport.default_port());
+                name.eq_ignore_ascii_case(host) && port.is_none_or(|p| p == expected)
             });
-            by_ip || by_name
+            (ip == Some(l.address.ip()) && l.is_port(port)) || by_name
         });
         listener || self.aliases.iter().any(|a| a.eq_ignore_ascii_case(host))
     }
@@ -226,7 +241,7 @@ impl Settings {
     /// Whether a URI of a Route or a strict router's Request-URI names this server.
     pub fn is_own_route(&self, uri: &Uri<'_>) -> bool {
         uri.is_sip()
-            && (self.is_self(uri.host, uri.host_ip(), uri.port)
+            && (self.is_self(uri.host, uri.port)
                 || self.domains.iter().any(|d| d.eq_ignore_ascii_case(uri.host)))
     }
 

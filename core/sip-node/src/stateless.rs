@@ -46,7 +46,7 @@ impl<S: Services> Node<S> {
             (None, None) => Role::Stranger,
         };
         let caller = Caller { role, realm: None, trunk, proven: false };
-        let admitted = Admitted { uri, routing, dialog, caller, loop_hash: self.guard.hash(request) };
+        let admitted = Admitted { uri, routing, dialog, caller };
         self.forward_plan(now, flow, request, &admitted, out);
     }
 

@@ -11,6 +11,7 @@ mod forking;
 mod forwarding;
 mod own;
 mod relaying;
+mod repeats;
 mod stateless;
 mod transport;
 mod trunks;
