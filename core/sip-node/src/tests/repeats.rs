@@ -12,7 +12,8 @@ fn twice(lab: &mut Lab, request: &Req) -> (Sent, Sent) {
 #[test]
 fn a_refusal_after_authentication_is_repeated_as_it_was() {
     let mut lab = Lab::new();
-    let register = || Req::new("REGISTER", "sip:here.example").alice().line("Contact: <sip:alice@192.0.2.30>");
+    let register =
+        || Req::new("REGISTER", "sip:here.example").alice().line("Contact: <sip:alice@192.0.2.30>");
     let cases = [
         (Req::new("INVITE", "sip:nobody@here.example").alice(), 404),
         (Req::new("MESSAGE", "sip:dave@here.example").alice(), 480),
