@@ -11,7 +11,7 @@ use core::ops::Range;
 use sip_auth::{Decision, Status};
 use sip_message::{AuthParams, Malformed, Message, Method, Name, Scheme, Uri};
 use sip_proxy::routes::{Routing, preprocess};
-use sip_proxy::token::{Dialog, Role};
+use sip_proxy::token::{Dialog, End, Role};
 use wire::{Flow, Outbox, Time};
 
 /// Who sent a request, as far as that was proven.
@@ -222,8 +222,9 @@ impl<S: Services> Node<S> {
         }
         // Whoever answered in place of a user of ours (a mailbox, say) bears that user's name in the
         // dialog and cannot know his password. The token says who it is.
-        let answerer = dialog.map(|d| d.sender).filter(|s| s.remote.ip() == flow.remote.ip().to_canonical());
-        if let Some(sender) = answerer.filter(|s| s.role != Role::Local) {
+        let answerer = dialog.filter(|d| !d.by_caller).map(|d| d.sender);
+        let here = |s: &End| s.role != Role::Local && s.remote.ip() == flow.remote.ip().to_canonical();
+        if let Some(sender) = answerer.filter(here) {
             return Some(Caller { role: sender.role, ..stranger });
         }
         // A registration is about the user in To (section 10.2), any other request from the one in From.
@@ -243,8 +244,8 @@ impl<S: Services> Node<S> {
             let known = is_register || self.services.has_contact(flow.remote);
             return Some(if known { local } else { stranger });
         }
-        // Within a dialog From is not the sender's choice: a call may have been passed to somebody else.
-        let bound = is_register || (auth.bind_from && dialog.is_none());
+        // Whoever took a call cannot choose his From: it may have been meant for somebody else.
+        let bound = is_register || (auth.bind_from && answerer.is_none());
         let realm = auth.realm.clone().unwrap_or_else(|| aor.domain().to_vec());
         // A registrar is the user's server and answers 401, a proxy 407 (section 22).
         let status = match is_register && self.is_local_host(uri) {

@@ -147,6 +147,10 @@ impl<S: Services> Node<S> {
                 proxied.targets.push(target);
             }
         }
+        if !invite {
+            // The context wants no timer for these.
+            proxied.timer = self.layer.schedule(now + self.early_trying, proxied.id.as_u64());
+        }
         let mut actions = core::mem::take(&mut self.actions);
         proxied.context.start(now, &mut actions);
         self.perform(now, proxied, actions, Some(request), None, out);

@@ -1,7 +1,6 @@
 //! Requests as they come in: where answers go, what is refused without memory of it, ACK and CANCEL.
 
 use crate::admit::Admitted;
-use crate::admit::Admitted;
 use crate::node::{Node, domain};
 use crate::proxied::ProxiedId;
 use crate::services::{Counter, Services};
@@ -65,46 +64,6 @@ impl<S: Services> Node<S> {
         let tag = self.stateless_tag(request);
         let source = Some((flow.remote, always_rport(flow, request)));
         out.send_with(reply_flow(flow, request), 0, |buf| {
-            write_response(request, status, reason, &tag, source, extra, buf);
-        });
-    }
-
-    /// Answers a request that was admitted, without forwarding it. If its credentials were judged, they
-    /// are used up, so that a retransmission would be challenged anew: the answer is remembered in a
-    /// server transaction. Otherwise nothing is kept.
-    #[expect(clippy::too_many_arguments, reason = "the parts of one response and the usual four")]
-    pub(crate) fn decline(
-        &mut self,
-        now: Time,
-        flow: Flow,
-        request: &Message<'_>,
-        a: &Admitted<'_>,
-        (status, reason): (u16, &[u8]),
-        extra: &[u8],
-        out: &mut Outbox,
-    ) {
-        match a.caller.realm {
-            Some(_) => self.answer_once(now, flow, request, (status, reason), extra, out),
-            None => self.refuse(flow, request, status, reason, extra, out),
-        }
-    }
-
-    /// Answers in a server transaction of its own, so that a retransmission gets the same answer.
-    pub(crate) fn answer_once(
-        &mut self,
-        now: Time,
-        flow: Flow,
-        request: &Message<'_>,
-        (status, reason): (u16, &[u8]),
-        extra: &[u8],
-        out: &mut Outbox,
-    ) {
-        let Some(id) = self.layer.accept(now, request, reply_flow(flow, request)) else {
-            return self.refuse(flow, request, status, reason, extra, out);
-        };
-        let tag = self.server_tag(id);
-        let source = Some((flow.remote, always_rport(flow, request)));
-        self.layer.respond(now, id, status, out, |buf| {
             write_response(request, status, reason, &tag, source, extra, buf);
         });
     }

@@ -5,6 +5,7 @@ use crate::proxied::ProxiedSlab;
 use crate::services::{Counter, Services};
 use crate::settings::Settings;
 use core::hash::Hasher;
+use core::time::Duration;
 use sip_auth::NonceSerial;
 use sip_message::{Index, Message, Parsed, Splices, find_call_id, parse};
 use sip_proxy::context::Action;
@@ -93,6 +94,8 @@ pub struct Node<S> {
     pub(crate) serial: NonceSerial,
     pub(crate) random: u64,
     pub(crate) draining: bool,
+    /// After this a request other than INVITE that has no answer yet gets a 100 (RFC 4320 section 4.1).
+    pub(crate) early_trying: Duration,
     pub(crate) splices: Splices,
     pub(crate) scratch: Vec<u8>,
     pub(crate) actions: Vec<Action>,
@@ -119,6 +122,7 @@ impl<S: Services> Node<S> {
             serial: NonceSerial::new(config.worker),
             random: a ^ b.rotate_left(17),
             draining: false,
+            early_trying: config.timers.early_trying(),
             splices: Splices::new(),
             scratch: Vec::new(),
             actions: Vec::new(),

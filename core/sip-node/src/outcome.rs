@@ -412,6 +412,9 @@ impl<S: Services> Node<S> {
                 let (id, _) = ProxiedId::split(token);
                 if let Some(mut proxied) = self.proxied.take(id) {
                     proxied.timer = TimerId::NONE;
+                    if !proxied.invite {
+                        self.still_trying(now, &mut proxied, out);
+                    }
                     let mut actions = mem::take(&mut self.actions);
                     proxied.context.timeout(now, &mut actions);
                     self.perform(now, proxied, actions, None, None, out);
@@ -419,6 +422,14 @@ impl<S: Services> Node<S> {
             }
             Event::ClientGone { .. } | Event::AckTimeout { .. } | Event::ServerUnreachable { .. } => {}
         }
+    }
+
+    /// RFC 4320 section 4.1: a 100, once the client's retransmissions have come to T2.
+    fn still_trying(&mut self, now: Time, p: &mut Proxied, out: &mut Outbox) {
+        let source = Some((p.source.remote, p.always_rport));
+        self.with_request(p, None, |node, p, request| {
+            node.answer(now, p.server, request, source, 100, b"", out);
+        });
     }
 
     fn branch_ended(&mut self, now: Time, user: u64, unreachable: bool, out: &mut Outbox) {

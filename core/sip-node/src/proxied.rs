@@ -151,8 +151,10 @@ impl Proxied {
         self.lookups.clear();
         self.kept.clear();
         // Large ones do not stay in the pool.
-        if self.request.capacity() > 4_096 {
-            self.request = Vec::new();
+        for large in [&mut self.request, &mut self.text] {
+            if large.capacity() > 4_096 {
+                *large = Vec::new();
+            }
         }
     }
 }

@@ -66,6 +66,8 @@ pub struct Dialog {
     pub sender: End,
     /// The other end.
     pub peer: End,
+    /// Whether the sender is the one who set the dialog up.
+    pub by_caller: bool,
 }
 
 /// Seals and opens dialog tokens. All workers share the key; it outlives restarts, so dialogs do too.
@@ -107,10 +109,10 @@ impl Sealer {
             return None;
         }
         if self.mac(sealed, call_id, from_tag) == mac {
-            return Some(Dialog { sender: caller, peer: callee });
+            return Some(Dialog { sender: caller, peer: callee, by_caller: true });
         }
         if self.mac(sealed, call_id, to_tag) == mac {
-            return Some(Dialog { sender: callee, peer: caller });
+            return Some(Dialog { sender: callee, peer: caller, by_caller: false });
         }
         None
     }
@@ -292,11 +294,11 @@ mod tests {
         let Ends { caller, callee } = ends();
         assert_eq!(
             s.open(&token, b"call@x", b"ctag", b"other"),
-            Some(Dialog { sender: caller, peer: callee })
+            Some(Dialog { sender: caller, peer: callee, by_caller: true })
         );
         assert_eq!(
             s.open(&token, b"call@x", b"other", b"ctag"),
-            Some(Dialog { sender: callee, peer: caller })
+            Some(Dialog { sender: callee, peer: caller, by_caller: false })
         );
     }
 

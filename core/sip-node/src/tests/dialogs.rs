@@ -312,6 +312,48 @@ fn whoever_answers_for_a_user_of_ours_may_speak_in_the_dialog() {
 }
 
 #[test]
+fn a_stranger_takes_no_name_of_ours_in_his_own_dialog() {
+    let (mut lab, req, _, ok) = call();
+    let mut info = req.within("INFO", &ok);
+    info.from = info.from.replace("carol@far.example", "alice@here.example");
+    assert_eq!(lab.ask(CAROL, info.text()).status(), 407);
+    // Nor a user of ours somebody else's, in a dialog that he set up.
+    let req = Req::invite().alice();
+    let got = lab.as_user(ALICE, "alice", &req).remove(1);
+    let ok = lab.ask(BOB, got.accept("b"));
+    let mut info = Req { cseq: 5, ..req.within("INFO", &ok) };
+    info.from = info.from.replace("alice@", "dave@");
+    let challenge = lab.ask(ALICE, info.text());
+    assert_eq!(lab.ask(ALICE, info.answer("alice", &challenge).text()).status(), 403);
+}
+
+#[test]
+fn a_call_passed_on_to_another_phone_of_ours_is_hung_up_by_it() {
+    // To names bob, dave's phone took it: From is bob's, the credentials are dave's.
+    let mut lab = Lab::new();
+    lab.bind("bob", "<sip:dave@192.0.2.40>", udp("192.0.2.40:5060"));
+    let got = lab.invite(CAROL, Req::invite().text()).remove(0);
+    lab.ask("192.0.2.40:5060", got.accept("b"));
+    let bye = from_callee(&got, "BYE", "192.0.2.40:5060", "<sip:bob@here.example>");
+    let challenge = lab.ask("192.0.2.40:5060", bye.text());
+    assert_eq!(lab.ask("192.0.2.40:5060", bye.answer("dave", &challenge).text()).to(), CAROL);
+}
+
+#[test]
+fn subscriptions_are_dialogs_too() {
+    for method in ["SUBSCRIBE", "REFER"] {
+        let mut lab = Lab::new();
+        lab.phones(&[BOB]);
+        let req = Req::new(method, "sip:bob@here.example").line("Event: x");
+        let got = lab.ask(CAROL, req.text());
+        assert!(got.get("Record-Route").is_some(), "{method}");
+        lab.ask(BOB, got.accept("b"));
+        let notify = from_callee(&got, "NOTIFY", BOB, "<sip:bob@other.example>");
+        assert_eq!(lab.ask(BOB, notify.text()).to(), CAROL);
+    }
+}
+
+#[test]
 fn a_reinvite_may_be_challenged_only_for_the_sender_and_needs_no_new_record_route() {
     let (mut lab, req, _, ok) = call();
     let again = req.within("INVITE", &ok);

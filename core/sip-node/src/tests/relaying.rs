@@ -124,9 +124,28 @@ fn a_request_other_than_invite_that_nobody_answers_is_not_answered() {
     lab.send(CAROL, req.text());
     assert_eq!(requests(&lab.sent()), [("MESSAGE".to_owned(), BOB.to_owned())]);
     lab.pass(32_100);
-    assert!(lab.sent().iter().all(|s| s.status() == 0), "only retransmissions");
+    assert_eq!(statuses(&lab.sent()), [100], "and retransmissions");
+    assert_eq!(lab.ask(CAROL, req.text()).status(), 100);
+    lab.rest();
+}
+
+#[test]
+fn a_slow_answer_to_another_request_is_announced_late() {
+    // RFC 4320 section 4.1: a 100 when the client's timer E has come to T2, not before.
+    let mut lab = Lab::new();
+    lab.phones(&[BOB]);
+    let req = Req::new("MESSAGE", "sip:bob@here.example");
+    let sent = lab.ask(CAROL, req.text());
+    lab.pass(3_400);
+    assert!(statuses(&lab.sent()).is_empty());
     lab.send(CAROL, req.text());
     lab.silent();
+    lab.pass(200);
+    assert_eq!(statuses(&lab.sent()), [100]);
+    assert_eq!(lab.ask(CAROL, req.text()).status(), 100, "for a retransmission again");
+    assert_eq!(lab.ask(BOB, sent.reply(200, "b", "")).status(), 200);
+    lab.pass(30_000);
+    assert!(statuses(&lab.sent()).is_empty());
     lab.rest();
 }
 
