@@ -4,6 +4,7 @@ import itertools
 import os
 import re
 import socket
+import threading
 import time
 
 _hosts = itertools.count(1)
@@ -191,3 +192,56 @@ def register_block(server, users, host, port, domain, window=100):
             sock.close()
             return
     raise AssertionError('%d of %d callees could not be registered' % (len(missing), len(users)))
+
+
+class Answerer:
+    """A callee on UDP that takes every call and lets the caller end it: voicemail without a recorder.
+
+    It offers one codec only, so that no phone wants to change the session afterwards.
+    """
+
+    def __init__(self, ip=None):
+        self.sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.sock.bind((ip or fresh_ip(), 5060))
+        self.ip = self.sock.getsockname()[0]
+        self.sock.settimeout(0.2)
+        self.called, self.ended, self.running = {}, set(), True
+        self.thread = threading.Thread(target=self._serve, daemon=True)
+        self.thread.start()
+
+    def _serve(self):
+        while self.running:
+            try:
+                raw, peer = self.sock.recvfrom(65536)
+            except OSError:
+                continue
+            request = Reply(raw)
+            method, call_id = request.start.split(' ')[0], request.get('Call-ID')
+            if method == 'INVITE':
+                self.called.setdefault(call_id, request.start.split(' ')[1])
+                self.sock.sendto(self._reply(request, body=self._session()), peer)
+            elif method == 'BYE':
+                self.ended.add(call_id)
+                self.sock.sendto(self._reply(request), peer)
+            elif method not in ('ACK', 'SIP/2.0'):
+                self.sock.sendto(self._reply(request), peer)
+
+    def _session(self):
+        return ('v=0\r\no=- 1 1 IN IP4 %s\r\ns=-\r\nc=IN IP4 %s\r\nt=0 0\r\nm=audio 4000 RTP/AVP 0\r\n'
+                % (self.ip, self.ip))
+
+    def _reply(self, request, body=''):
+        lines = ['SIP/2.0 200 OK']
+        for name in ('Via', 'v', 'Record-Route', 'From', 'f', 'To', 't', 'Call-ID', 'i', 'CSeq'):
+            for value in request.all(name):
+                tag = ';tag=answerer' if name in ('To', 't') and ';tag=' not in value else ''
+                lines.append('%s: %s%s' % (name, value, tag))
+        lines.append('Contact: <sip:answerer@%s:5060>' % self.ip)
+        if body:
+            lines.append('Content-Type: application/sdp')
+        return '\r\n'.join(lines + ['Content-Length: %d' % len(body), '', body]).encode()
+
+    def close(self):
+        self.running = False
+        self.thread.join()
+        self.sock.close()

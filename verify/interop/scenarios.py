@@ -148,26 +148,31 @@ def phones_cancel(run):
 
 
 class Voicemail:
-    """A SIPp callee that answers everything, and a Strowger that diverts to it."""
+    """Something that answers every call, and a Strowger that diverts to it for these reasons."""
 
     def __init__(self, run, reasons):
-        self.ip = net.fresh_ip()
-        self.sipp = sipp.Sipp('callee.xml', ip=self.ip)
+        self.answerer = net.Answerer()
         config = '[voicemail]\ntarget = "sip:voicemail@%s:5060"\non = [%s]\nno_answer_timeout = "1s"\n' % (
-            self.ip, ', '.join('"%s"' % r for r in reasons))
+            self.answerer.ip, ', '.join('"%s"' % r for r in reasons))
         self.server = servers.Strowger(run.bin, workers=2, users=CREW, config=config)
 
     def __enter__(self):
-        self.server.start()
+        try:
+            self.server.start()
+        except BaseException:
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *_):
         self.server.__exit__()
-        self.sipp.stop()
+        self.answerer.close()
 
-    def answered(self, n):
-        """Wait until voicemail has had n whole calls."""
-        net.poll('voicemail has taken %d calls' % n, 15, lambda: self.sipp.totals()['ok'] >= n)
+    def took(self, n, *causes):
+        """Voicemail must have had n whole calls, each told one of these causes (RFC 4458)."""
+        net.poll('voicemail has taken %d calls' % n, 15, lambda: len(self.answerer.ended) >= n)
+        for uri in self.answerer.called.values():
+            must(any('cause=%d' % c in uri for c in causes), 'voicemail was called as', uri)
 
 
 @scenario
@@ -186,7 +191,7 @@ def voicemail_no_answer(run):
                 callee.wait('closed')
                 caller.hangup()
                 caller.wait('closed')
-            vm.answered(len(pairs))
+            vm.took(len(pairs), 408)
             return '%d calls' % len(pairs)
         finally:
             dismiss(all_)
@@ -208,7 +213,7 @@ def voicemail_busy(run):
                 caller.wait('established')
                 caller.hangup()
                 caller.wait('closed')
-            vm.answered(len(pairs))
+            vm.took(len(pairs), 486)
             return '%d calls' % len(pairs)
         finally:
             dismiss(all_)
@@ -226,7 +231,7 @@ def voicemail_unregistered(run):
                 caller.wait('established')
                 caller.hangup()
                 caller.wait('closed')
-            vm.answered(len(all_))
+            vm.took(len(all_), 404, 480)
             return '%d calls' % len(all_)
         finally:
             dismiss(all_)
