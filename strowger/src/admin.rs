@@ -331,7 +331,9 @@ fn transactions(reports: &[Report], text: &mut Text<'_>) {
         ("responses_resent", "Responses sent again.", |c| c.responses_resent),
         ("client_timeouts", "Client transactions without a final response.", |c| c.client_timeouts),
         ("ack_timeouts", "Failures that were not acknowledged.", |c| c.ack_timeouts),
-        ("transactions_undeliverable", "Transaction messages that the transport could not deliver.", |c| c.undeliverable),
+        ("transactions_undeliverable", "Transaction messages that the transport could not deliver.", |c| {
+            c.undeliverable
+        }),
     ];
     for (name, help, pick) in rows {
         let name = format!("strowger_{name}_total");
