@@ -12,7 +12,8 @@ pub struct Limits {
     pub body: usize,
     /// Header fields; more is 513.
     pub headers: usize,
-    /// Via header fields; more is 513. RFC 3261 has none, but Max-Forwards bounds an honest path.
+    /// Via header fields of a request; more is 513. A response may have one more, which its next hop
+    /// added. RFC 3261 has no limit, but Max-Forwards bounds an honest path.
     pub vias: usize,
     /// Bytes of a header name; more is 400.
     pub name: usize,
@@ -24,6 +25,23 @@ pub struct Limits {
     pub uri: usize,
     /// Bytes of a Call-ID, tag or branch; more is 400.
     pub token: usize,
+}
+
+impl Limits {
+    /// For messages that were read before, within narrower caps, and have grown by what this server adds:
+    /// nothing in them is refused, or left out, the second time.
+    pub const READ_BEFORE: Limits = Limits {
+        message: 1 << 24,
+        head: 1 << 24,
+        body: 1 << 24,
+        headers: 60_000,
+        vias: 60_000,
+        name: 60_000,
+        header: 1 << 24,
+        method: 1 << 24,
+        uri: 1 << 24,
+        token: 1 << 24,
+    };
 }
 
 impl Default for Limits {

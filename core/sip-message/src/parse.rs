@@ -441,7 +441,8 @@ fn essentials(
             kept.get_or_insert(f);
         }
     };
-    if spans.vias > limits.vias {
+    // A response still has ours.
+    if spans.vias > limits.vias + usize::from(!is_request) {
         note(Some(flaw(513, "Too Many Via Header Fields")));
     }
     note(call_id(bytes, spans, limits));

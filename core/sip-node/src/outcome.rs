@@ -243,7 +243,7 @@ impl<S: Services> Node<S> {
             return work(self, p, request);
         }
         let stored = mem::take(&mut p.request);
-        self.with_index(|node, index| match parse(&stored, index, &Limits::default()) {
+        self.with_index(|node, index| match parse(&stored, index, &Limits::READ_BEFORE) {
             Parsed::Good(request) | Parsed::Bad(request, _) => work(node, p, &request),
             // It was read once already.
             Parsed::Garbage(_) => {}
@@ -328,7 +328,7 @@ impl<S: Services> Node<S> {
         let others: Vec<BranchId> = p.context.challenges().filter(|b| *b != branch).collect();
         for (_, kept) in p.kept.iter().filter(|(b, _)| others.contains(b)) {
             self.with_index(|_, index| {
-                if let Parsed::Good(m) | Parsed::Bad(m, _) = parse(kept, index, &Limits::default()) {
+                if let Parsed::Good(m) | Parsed::Bad(m, _) = parse(kept, index, &Limits::READ_BEFORE) {
                     challenge_lines(&m, &mut lines);
                 }
             });
@@ -337,7 +337,8 @@ impl<S: Services> Node<S> {
             challenge_lines(current, &mut lines);
         }
         self.with_index(|node, index| {
-            let (Parsed::Good(best) | Parsed::Bad(best, _)) = parse(&bytes, index, &Limits::default()) else {
+            let (Parsed::Good(best) | Parsed::Bad(best, _)) = parse(&bytes, index, &Limits::READ_BEFORE)
+            else {
                 return;
             };
             let head = best.head_len().saturating_sub(2);

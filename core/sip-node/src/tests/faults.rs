@@ -221,6 +221,54 @@ fn a_request_that_is_never_answered_leaves_nothing() {
     lab.rest();
 }
 
+#[test]
+fn messages_at_the_limits_stay_whole_although_they_grow() {
+    // As many header fields and Via values as may come in; what the answers rest on stands last.
+    let mut lab = Lab::new();
+    lab.phones(&[BOB]);
+    let req = Req::invite();
+    let text = |req: &Req| {
+        let vias: String = (0..69).map(|n| format!("Via: SIP/2.0/UDP h{n};branch=z9hG4bKh{n}\r\n")).collect();
+        let others = 256 - 70 - 6 - req.lines.len();
+        let filler: String = (0..others).map(|n| format!("X-{n}: y\r\n")).collect();
+        let text = req.text().replace("Content-Length: 0\r\n", "");
+        let (start, rest) = text.split_once("Max-Forwards").unwrap();
+        let (rest, last) = rest.split_once("From").unwrap();
+        let (last, contact) = last.split_once("Contact").map_or((last, ""), |(l, c)| (l, c.trim_end()));
+        let contact = if contact.is_empty() { String::new() } else { format!("Contact{contact}\r\n") };
+        let last = last.trim_end();
+        format!("{start}{vias}{filler}{contact}Content-Length: 0\r\nMax-Forwards{rest}From{last}\r\n\r\n")
+    };
+    let sent = lab.invite(CAROL, text(&req));
+    lab.send(BOB, sent[0].reply(180, "b", ""));
+    assert_eq!(lab.one().status(), 180);
+    lab.send(CAROL, text(&req.cancel()));
+    let cancel = lab.sent().into_iter().find(|s| s.status() == 0).expect("a CANCEL");
+    for name in ["From", "To", "Call-ID"] {
+        assert_eq!(cancel.get(name), sent[0].get(name), "{}", cancel.text);
+    }
+    lab.send(BOB, sent[0].reply(487, "b", ""));
+    let end = lab.sent();
+    let ack = end.iter().find(|s| s.status() == 0).expect("an ACK");
+    assert_eq!((ack.get("From"), ack.get("Call-ID")), (sent[0].get("From"), sent[0].get("Call-ID")));
+    assert_eq!(end.iter().find(|s| s.status() == 487).unwrap().all("Via").len(), 70);
+    // A second try of the same request is written from what was stored.
+    let mut lab = Lab::with(|s| {
+        s.voicemail = Some(Voicemail {
+            uri: b"sip:mailbox@203.0.113.60".to_vec(),
+            on: sip_proxy::context::Reroute::ALWAYS,
+            no_answer_ms: 0,
+        });
+    });
+    lab.phones(&[BOB]);
+    let sent = lab.invite(CAROL, text(&Req::invite()));
+    lab.send(BOB, sent[0].reply(486, "b", ""));
+    let mailbox = lab.sent().into_iter().find(|s| s.method() == "INVITE").unwrap();
+    assert_eq!(mailbox.all("Via").len(), 71);
+    assert_eq!(mailbox.get("Call-ID"), sent[0].get("Call-ID"));
+    lab.rest();
+}
+
 proptest::proptest! {
     /// Whatever comes in whatever order, nothing panics and everything ends.
     #[test]

@@ -294,7 +294,7 @@ impl Layer {
         client.waiting_cancel = None;
         let invite = mem::take(&mut client.buffer);
         if let Parsed::Good(request) | Parsed::Bad(request, _) =
-            sip_message::parse(&invite, &mut self.scratch, &Limits::default())
+            sip_message::parse(&invite, &mut self.scratch, &Limits::READ_BEFORE)
         {
             let range = out.send_with(client.flow, id.token(), |out| write::ack(&request, response, out));
             self.counts.acks_sent += 1;
@@ -342,7 +342,7 @@ impl Layer {
         let bytes = mem::take(&mut invite.buffer);
         let mut range = 0..0;
         if let Parsed::Good(request) | Parsed::Bad(request, _) =
-            sip_message::parse(&bytes, &mut self.scratch, &Limits::default())
+            sip_message::parse(&bytes, &mut self.scratch, &Limits::READ_BEFORE)
         {
             range = out.send_with(flow, id.token(), |out| write::cancel(&request, extra, out));
         }

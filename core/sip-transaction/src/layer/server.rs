@@ -441,7 +441,7 @@ fn forbidden(server: &Server, status: u16, now: u64, clock: &Clock) -> bool {
 
 /// Whether an ACK has the To tag of the response it is for. Tags are tokens, so case is nothing.
 fn same_to_tag(response: &[u8], ack: &Message<'_>, scratch: &mut sip_message::Index) -> bool {
-    match sip_message::parse(response, scratch, &Limits::default()) {
+    match sip_message::parse(response, scratch, &Limits::READ_BEFORE) {
         Parsed::Good(response) => response.to_tag().eq_ignore_ascii_case(ack.to_tag()),
         _ => false,
     }
