@@ -57,3 +57,37 @@ fn every_command_of_the_readme_exists() {
     }
     assert!(seen > 3, "the README shows no commands");
 }
+
+/// Appends the text of every source file below `folder`.
+fn sources(folder: &Path, text: &mut String) {
+    for entry in std::fs::read_dir(folder).unwrap().flatten() {
+        let (path, name) = (entry.path(), entry.file_name());
+        if path.is_dir() && !["target", ".git", ".cache"].iter().any(|n| name == *n) {
+            sources(&path, text);
+        } else if path.extension().is_some_and(|e| e == "rs" || e == "py") {
+            text.push_str(&std::fs::read_to_string(&path).unwrap());
+        }
+    }
+}
+
+#[test]
+fn every_test_that_the_coverage_page_names_exists() {
+    let page = std::fs::read_to_string(root().join("RFC-COVERAGE.md")).unwrap();
+    let mut text = String::new();
+    for folder in ["core", "shell", "strowger", "verify"] {
+        sources(&root().join(folder), &mut text);
+    }
+    let mut named = BTreeSet::new();
+    for line in page.lines().filter(|l| l.starts_with("| ") || l.starts_with('`')) {
+        let shown = line.trim_end_matches('|').rsplit(" | ").next().unwrap();
+        let words = shown.split('`').skip(1).step_by(2).filter(|w| w.contains('_'));
+        named.extend(words);
+    }
+    let missing: Vec<&&str> = named
+        .iter()
+        .filter(|n| !text.contains(&format!("fn {n}(")) && !text.contains(&format!("def {n}(")))
+        .filter(|n| !root().join("verify/fuzz/fuzz_targets").join(format!("{n}.rs")).exists())
+        .collect();
+    assert!(missing.is_empty(), "no such tests: {missing:?}");
+    assert!(named.len() > 100);
+}
