@@ -13,7 +13,7 @@ use sip_message::{Index, Name, Parsed, parse};
 use sip_node::{Node, Notice, Settings};
 use sip_proxy::locate::{Answer, Kind, Naptr, Srv};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use wire::{ConnId, Flow, FrameError, ListenerId, Machine, Outbox, Time, Transport};
 
@@ -256,6 +256,9 @@ impl Bench {
         assert!(self.out.transmits().len() <= BURST, "{} messages at once", self.out.transmits().len());
         for transmit in self.out.transmits() {
             let bytes = self.out.message(transmit);
+            if show() {
+                eprintln!("to {:?}: {}", transmit.flow, String::from_utf8_lossy(bytes));
+            }
             let listener = self.settings.listener(transmit.flow.listener).expect("one of the listeners");
             assert_eq!(listener.transport, transmit.flow.transport);
             if bytes.starts_with(b"SIP/2.0 ") {
@@ -291,6 +294,12 @@ impl Bench {
         self.tokens.drain(..spare);
         self.out.clear();
     }
+}
+
+/// With FUZZ_SHOW set, what the node sends is printed: for looking at one input.
+fn show() -> bool {
+    static SHOW: OnceLock<bool> = OnceLock::new();
+    *SHOW.get_or_init(|| std::env::var_os("FUZZ_SHOW").is_some())
 }
 
 /// Peers 0 to 11 are strangers or phones, 12 to 15 are in the trunk's network.
