@@ -269,21 +269,28 @@ impl Monitor {
     /// A server was killed and has come back; `found` are the bindings it has now.
     pub fn restarted(&mut self, site: usize, outage: Outage, found: &[(String, String)]) {
         self.outages.insert(site, outage);
-        if outage.clock_set {
-            // Set forward, it may rightly end bindings; set back, `still_there` knows the limit.
-            return;
-        }
         let mut missing = Vec::new();
-        for ((s, aor, contact), list) in &self.bindings {
+        for ((s, aor, contact), list) in &mut self.bindings {
             if *s != site {
                 continue;
             }
+            let there = found.iter().any(|(a, c)| a == aor && c == contact);
+            // Rightly lost or not, this life knows nothing of it.
+            let gone = Confirmed { at: outage.restart, until: outage.restart };
+            let before = list.clone();
+            if !there {
+                list.push(gone);
+            }
+            // Set forward, the clock may rightly end bindings; set back, `still_there` knows the limit.
+            if outage.clock_set {
+                continue;
+            }
+            let list = before;
             let promised = |c: &&Confirmed| c.at + Duration::from_secs(1) < outage.crash;
             let Some(last) = list.iter().rev().find(promised) else { continue };
             // What came in the last second may have been kept or not; both is right.
             let deleted_later = list.iter().any(|c| c.at > last.at && c.until <= c.at);
             let lives = last.until > outage.restart + Duration::from_secs(2);
-            let there = found.iter().any(|(a, c)| a == aor && c == contact);
             if lives && !deleted_later && !there {
                 missing.push(format!("{aor} at {contact}, confirmed at {:?} until {:?}", last.at, last.until));
             }

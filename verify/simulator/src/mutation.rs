@@ -2,7 +2,7 @@
 
 use crate::text::string;
 use crate::world::{World, address};
-use sip_message::Index;
+use sip_registrar::Record;
 use wire::{Flow, Time};
 
 /// A mistake.
@@ -28,6 +28,10 @@ pub enum Mutation {
     Stranger,
     /// One message comes a microsecond later than the seed says.
     Jitter,
+    /// A ringing phone's caller is told that the call failed, and then goes on hearing it ring.
+    ForeignAnswer,
+    /// A message makes another one at the same moment, without end.
+    Loop,
 }
 
 impl World {
@@ -37,23 +41,41 @@ impl World {
             && (mutation != Mutation::StopTimers || self.now > Time::from_secs(60))
     }
 
+    /// Puts bindings into a server's table that should not be there.
+    pub(crate) fn plant(&mut self, site: usize) {
+        let ending = self.mutates(Mutation::KeepExpired);
+        if !(ending || self.mutates(Mutation::Stranger) && self.now > Time::from_secs(20)) {
+            return;
+        }
+        let mut table = self.sites[site].shared.table.borrow_mut();
+        for record in self.sites[site].disk.load(self.clock()) {
+            let contact = if ending { record.contact.clone() } else { Box::from(&b"sip:x@203.0.113.66"[..]) };
+            // A run has room for all of them.
+            let _ = table.restore(&Record { contact, expires: Time::FAR, ..record });
+        }
+    }
+
     /// Changes a message that a server sends; false: it is not sent at all.
     pub(crate) fn mutate(&mut self, site: usize, flow: &mut Flow, bytes: &mut Vec<u8>) -> bool {
-        let mut index = Index::new();
         let mut reader = crate::text::Reader::default();
         let Some(message) = reader.read(bytes) else { return true };
-        let _ = &mut index;
         let (request, status) = (message.is_request(), message.status());
         let invite = message.method() == sip_message::Method::Invite;
         let once = self.mutated == 0 && self.now > Time::from_secs(16);
         match self.mutation {
+            Some(Mutation::Jitter) if once => {
+                self.now = self.now + core::time::Duration::from_micros(1);
+            }
+            Some(Mutation::ForeignAnswer) if once && status == 180 => {
+                let text = string(bytes).replace("SIP/2.0 180 Ringing", "SIP/2.0 480 Gone").into_bytes();
+                self.monitor.sent(self.now, self.who(site), flow.transport, flow.remote, &text);
+            }
             Some(Mutation::Misroute) if once && status >= 200 => {
                 let other = self.phones.iter().map(|p| p.profile.network).find(|a| a.ip() != flow.remote.ip());
                 flow.remote = other.unwrap_or(flow.remote);
             }
             Some(Mutation::SecondFinal) if once && status >= 300 => {
-                let who = crate::check::Who { site, life: self.sites[site].life, epoch: self.sites[site].epoch };
-                self.monitor.sent(self.now, who, flow.transport, flow.remote, bytes);
+                self.monitor.sent(self.now, self.who(site), flow.transport, flow.remote, bytes);
                 let text = string(bytes);
                 let rest = text.get(11..).unwrap_or("").to_string();
                 *bytes = format!("SIP/2.0 599{rest}").into_bytes();

@@ -202,7 +202,7 @@ impl Scenario {
                 }
             }
         }
-        if answers && has(Manner::Rings) && !voicemail && !self.rings_all(&spec.callee) {
+        if (answers || has(Manner::Declines)) && has(Manner::Rings) && !voicemail && !self.rings_all(&spec.callee) {
             // The next phone's turn comes with timer C, and that of a server before may be first.
             right.extend([408, 487]);
         }

@@ -23,7 +23,7 @@ use store::ClockPair;
 use wire::{ConnId, Flow, Frame, Machine, Outbox, Time, Transport};
 
 /// More events than this in one run are a run that does not end.
-const EVENTS_MAX: u64 = 2_000_000;
+const EVENTS_MAX: u64 = 200_000;
 /// Wall-clock time at the beginning, microseconds since 1970.
 const WALL: i64 = 1_800_000_000_000_000;
 
@@ -124,7 +124,7 @@ impl World {
         self.queue.insert((time.max(self.now), self.sequence), event);
     }
 
-    fn clock(&self) -> ClockPair {
+    pub(crate) fn clock(&self) -> ClockPair {
         let wall = self.wall + i64::try_from(self.now.as_micros()).unwrap_or(0);
         ClockPair { monotonic: self.now, wall }
     }
@@ -199,7 +199,12 @@ impl World {
                 let (method, aor) = planned.what;
                 self.with_phone(planned.phone, |phone, now| phone.ask(now, method, &aor));
             }
-            Event::Attack => self.attack(),
+            Event::Attack => {
+                if self.mutates(Mutation::Loop) {
+                    return self.at(self.now, Event::Attack);
+                }
+                self.attack();
+            }
             Event::Fault(i) => self.fault(self.scenario.faults[i].1),
             Event::Restart { site, crash, clock } => self.restart(site, crash, clock),
             Event::StoreUp(site) => self.sites[site].shared.accepting.set(true),
@@ -215,7 +220,7 @@ impl World {
         self.sites[site].up && self.sites[site].life == life
     }
 
-    fn who(&self, site: usize) -> Who {
+    pub(crate) fn who(&self, site: usize) -> Who {
         Who { site, life: self.sites[site].life, epoch: self.sites[site].epoch }
     }
 
@@ -273,6 +278,7 @@ impl World {
             let mut changes = shared.changes.borrow_mut();
             while shared.table.borrow_mut().expire(now, 16, &mut changes) {}
         }
+        self.plant(site);
         for (aor, contact) in self.bindings(site) {
             self.monitor.still_there(now, site, &aor, &contact);
         }

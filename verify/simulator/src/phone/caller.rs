@@ -7,6 +7,8 @@ use core::time::Duration;
 use sip_message::{Message, Name};
 use wire::Time;
 
+/// Nobody waits longer than this for an answer (one phone's timer C is shorter, two phones' is not).
+const PATIENCE_MAX: Duration = Duration::from_secs(200);
 /// A caller gives a call up for lost after this.
 const GIVE_UP: Duration = Duration::from_secs(290);
 
@@ -88,7 +90,7 @@ impl Phone {
     /// Starts a call.
     pub fn call(&mut self, now: Time, spec: CallSpec) {
         let (call_id, tag) = (self.token("c"), self.token("f"));
-        let cancel_at = spec.patience.map_or(Time::FAR, |p| now + p);
+        let cancel_at = now + spec.patience.unwrap_or(PATIENCE_MAX);
         self.calls.push(Call {
             spec,
             stage: Stage::Inviting,
