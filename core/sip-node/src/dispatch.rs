@@ -141,7 +141,10 @@ impl<S: Services> Node<S> {
         if let Some(realm) = &a.caller.realm {
             proxied.realm = Some(proxied.push_text(|t| t.extend_from_slice(realm)));
         }
-        for (q, wish) in wishes {
+        let parallel = self.settings.proxy.parallel;
+        for (rank, (q, wish)) in wishes.into_iter().enumerate() {
+            // One after the other: they come in order of falling q, so each gets a group of its own.
+            let q = if parallel { q } else { 1000u16.saturating_sub(u16::try_from(rank).unwrap_or(1000)) };
             if proxied.context.add_target(q).is_some() {
                 let target = wish.store(&mut proxied);
                 proxied.targets.push(target);

@@ -73,6 +73,23 @@ fn falling_q_one_after_the_other() {
 }
 
 #[test]
+fn equal_q_one_after_the_other_if_the_operator_wants_it() {
+    let mut lab = Lab::with(|s| s.proxy.parallel = false);
+    lab.bind("bob", &format!("<sip:bob@{BOB3}>;q=0.5"), udp(BOB3));
+    lab.phones(&[BOB, BOB2]);
+    let mut sent = lab.invite(CAROL, Req::invite().text());
+    for (at, next) in [(BOB, BOB2), (BOB2, BOB3)] {
+        assert_eq!(requests(&sent), [("INVITE".to_owned(), at.to_owned())]);
+        lab.send(at, sent[0].reply(486, "b", ""));
+        sent = lab.sent().into_iter().filter(|s| s.method() == "INVITE").collect();
+        assert_eq!(requests(&sent), [("INVITE".to_owned(), next.to_owned())]);
+    }
+    lab.send(BOB3, sent[0].accept("c"));
+    assert_eq!(statuses(&lab.sent()), [200]);
+    lab.rest();
+}
+
+#[test]
 fn the_best_of_several_failures_goes_to_the_caller() {
     let mut lab = Lab::new();
     lab.phones(&[BOB, BOB2, BOB3]);
@@ -90,7 +107,7 @@ fn the_best_of_several_failures_goes_to_the_caller() {
 
 #[test]
 fn a_6xx_ends_everything() {
-    let mut lab = Lab::with(|s| s.proxy.parallel = false);
+    let mut lab = Lab::new();
     lab.bind("bob", &format!("<sip:bob@{BOB3}>;q=0.1"), udp(BOB3));
     lab.phones(&[BOB, BOB2]);
     let sent = lab.invite(CAROL, Req::invite().text());
