@@ -5,7 +5,7 @@ use crate::inbound::{always_rport, reply_flow};
 use crate::node::Node;
 use crate::proxied::{Proxied, ProxiedId};
 use crate::services::{Counter, Services};
-use crate::settings::Voicemail;
+use crate::settings::{Mode, Voicemail};
 use crate::targets::{Plan, Wish, is_recorded, max_breadth};
 use sip_message::{Message, Method, Name};
 use sip_proxy::breadth;
@@ -27,7 +27,9 @@ impl<S: Services> Node<S> {
         if own {
             return self.own_request(now, flow, request, a, out);
         }
-        let plan = match self.plan(now, flow, request, a) {
+        let plan = self.plan(now, flow, request, a);
+        let plan = if self.settings.proxy.mode == Mode::Redirect { plan.redirected(a) } else { plan };
+        let plan = match plan {
             Plan::Refuse(status) => {
                 if status == 403 {
                     self.services.count(Counter::Forbidden);

@@ -180,7 +180,7 @@ impl<S: Services> Node<S> {
             }
             Parsed::Good(message) => {
                 node.services.count(Counter::Responses);
-                node.response(now, &message, out);
+                node.response(now, flow, &message, out);
             }
             Parsed::Bad(message, flaw) => node.flawed(flow, &message, flaw, out),
         });

@@ -12,13 +12,13 @@ use sip_proxy::loops::read_branch;
 use sip_proxy::rewrite;
 use sip_proxy::token::Role;
 use sip_transaction::{ClientId, Event, Outcome, TimerId};
-use wire::{Outbox, Time};
+use wire::{Flow, Outbox, Time};
 
 impl<S: Services> Node<S> {
     /// A response without a flaw (RFC 3261 section 16.7).
-    pub(crate) fn response(&mut self, now: Time, response: &Message<'_>, out: &mut Outbox) {
+    pub(crate) fn response(&mut self, now: Time, flow: Flow, response: &Message<'_>, out: &mut Outbox) {
         let client = read_branch(response.via_branch()).and_then(|b| ClientId::decode(b.client));
-        let Some(client) = client else { return self.stateless_response(response, out) };
+        let Some(client) = client else { return self.stateless_response(flow, response, out) };
         // Without a second Via there is nobody to pass it on to; a well-behaved peer never drops one.
         match self.layer.receive_response(now, client, response, out) {
             Outcome::Deliver { user } if response.via_count() > 1 => {

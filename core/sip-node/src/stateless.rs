@@ -208,17 +208,22 @@ impl<S: Services> Node<S> {
 
     /// A response to a request that was forwarded without memory: to the next Via, if the branch is
     /// one that we sealed (16.11, 18.2.2).
-    pub(crate) fn stateless_response(&mut self, response: &Message<'_>, out: &mut Outbox) {
+    pub(crate) fn stateless_response(&mut self, from: Flow, response: &Message<'_>, out: &mut Outbox) {
+        let trusted = self.settings.trunk_of(from.remote.ip()).is_some();
         let Some(flow) = self.stateless_return(response) else {
             return self.services.count(Counter::Stray);
         };
         let splices = &mut self.splices;
-        out.send_with(flow, 0, |buf| rewrite::write_response(response, false, splices, buf));
+        out.send_with(flow, 0, |buf| rewrite::write_response(response, !trusted, splices, buf));
         self.services.count(Counter::Relayed);
     }
 
     fn stateless_return(&self, response: &Message<'_>) -> Option<Flow> {
-        let rest = response.via_branch().strip_prefix(PREFIX)?;
+        // A branch is a token, and some elements change its case.
+        let (prefix, rest) = response.via_branch().split_at_checked(PREFIX.len())?;
+        if !prefix.eq_ignore_ascii_case(PREFIX) {
+            return None;
+        }
         let (id, rest) = rest.split_at_checked(16)?;
         let (place, seal) = rest.split_at_checked(16)?;
         let (id, place) = (unhex(id)?, unhex(place)?);

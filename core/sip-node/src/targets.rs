@@ -28,6 +28,26 @@ pub(crate) enum Plan {
     Offline,
 }
 
+impl Plan {
+    /// The same as a redirect server does it: the caller is told where to go (section 8.3). It goes on as
+    /// a proxy where that would be the very URI that was asked for, and within dialogs.
+    pub fn redirected(self, a: &Admitted<'_>) -> Plan {
+        let Plan::Forward(wishes) = self else { return self };
+        let setup = a.dialog.is_none() && a.routing.next.is_none();
+        let mut contacts = Vec::new();
+        for (_, first) in wishes.iter().filter(|_| setup) {
+            let mut next = Some(first);
+            while let Some(wish) = next.filter(|w| w.uri != a.routing.request_uri) {
+                contacts.extend_from_slice(if contacts.is_empty() { b"<" } else { b", <" });
+                contacts.extend_from_slice(&wish.uri);
+                contacts.push(b'>');
+                next = wish.next.as_deref();
+            }
+        }
+        if contacts.is_empty() { Plan::Forward(wishes) } else { Plan::Redirect(contacts) }
+    }
+}
+
 /// A target as routing sees it, in owned text.
 #[derive(Clone, Debug)]
 pub(crate) struct Wish {

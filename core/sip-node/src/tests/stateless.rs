@@ -25,7 +25,9 @@ fn there_and_back() {
     assert_eq!(lab.ask(CAROL, req.text()).get("Via"), sent.get("Via"));
     // All responses go back, 100 included (16.11: no state to absorb it).
     for status in [100, 180, 200] {
-        let back = lab.ask(BOB, sent.reply(status, "b", ""));
+        let claim = "P-Asserted-Identity: <sip:ceo@here.example>\r\n";
+        let back = lab.ask(BOB, sent.reply(status, "b", claim));
+        assert_eq!(back.get("P-Asserted-Identity"), None);
         assert_eq!((back.status(), back.to().as_str()), (status, CAROL));
         assert_eq!(back.all("Via"), [req.via.as_str()]);
     }
@@ -78,6 +80,17 @@ fn a_response_finds_its_way_through_translation_and_connections() {
     lab.send("[2001:db8::10]:5062", req.text());
     let sent = lab.one();
     assert_eq!(lab.ask(BOB, sent.reply(200, "b", "")).flow, udp("[2001:db8::10]:5062"));
+}
+
+#[test]
+fn a_branch_may_come_back_in_other_letters() {
+    let mut lab = lab();
+    lab.phones(&[BOB]);
+    let sent = lab.ask(CAROL, Req::invite().text());
+    let branch = sent.get("Via").unwrap().split("branch=").nth(1).unwrap();
+    for other in [branch.to_ascii_lowercase(), branch.to_ascii_uppercase()] {
+        assert_eq!(lab.ask(BOB, sent.reply(200, "b", "").replace(branch, &other)).to(), CAROL);
+    }
 }
 
 #[test]

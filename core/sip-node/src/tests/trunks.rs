@@ -199,6 +199,17 @@ fn transit() {
 }
 
 #[test]
+fn a_redirect_server_tells_the_way_over_a_trunk() {
+    let mut lab = lab(|s| s.proxy.mode = Mode::Redirect);
+    let moved = lab.ask(ALICE, number_of("+4940555").text());
+    assert_eq!(moved.status(), 302);
+    assert_eq!(moved.get("Contact"), Some("<sip:+4940555@203.0.113.5>, <sip:+4940555@203.0.113.6>"));
+    // 8.3: never to the URI that was asked for.
+    let sent = lab.invite(ALICE, Req::new("INVITE", "sip:x@203.0.113.77").alice().text());
+    assert_eq!(sent[0].to(), "203.0.113.77:5060");
+}
+
+#[test]
 fn static_routes() {
     let mut lab = Lab::with(|s| {
         let route = |user: &str, action| Route {
