@@ -114,6 +114,11 @@ impl Backoff {
         Backoff { sets: Sets::new(capacity, [EMPTY; WAYS]), rules, used: false }
     }
 
+    /// Whether anybody ever answered wrongly: until then no key needs to be looked up, nor made.
+    pub(crate) fn is_used(&self) -> bool {
+        self.used
+    }
+
     /// How long `key` has to wait, zero if no longer; `None` if it has no score.
     pub(crate) fn wait(&mut self, key: u64, now: Time) -> Option<Duration> {
         self.find(key).map(|e| Time::from_micros(e.until).since(now))

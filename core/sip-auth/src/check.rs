@@ -8,7 +8,6 @@ use crate::{Algorithm, Ha1, Ledger, Lookup, Name, Secret, UriRule, hex};
 use core::fmt;
 use core::net::IpAddr;
 use core::time::Duration;
-use subtle::ConstantTimeEq;
 use wire::Time;
 
 /// How many header values of a request are looked at; further ones are passed over.
@@ -45,7 +44,7 @@ impl Default for Config {
 }
 
 /// What of a request matters to authentication.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Request<'a> {
     /// The method of the request line.
     pub method: &'a [u8],
@@ -58,6 +57,28 @@ pub struct Request<'a> {
     pub source: IpAddr,
     /// The time.
     pub now: Time,
+    /// Whether a `uri` parameter that is not the Request-URI's names this server, as several clients
+    /// write it: the address they send to. It says no less about who was meant to be asked. Asked
+    /// only if [`Config::uri`] does not allow the parameter.
+    pub names_server: &'a dyn Fn(&[u8]) -> bool,
+}
+
+impl<'a> Request<'a> {
+    /// For [`Request::names_server`]: no URI but the Request-URI will do.
+    pub const NOT_BY_ADDRESS: &'a dyn Fn(&[u8]) -> bool = &|_| false;
+}
+
+impl fmt::Debug for Request<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Request { method, uri, realm, source, now, .. } = self;
+        f.debug_struct("Request")
+            .field("method", method)
+            .field("uri", uri)
+            .field("realm", realm)
+            .field("source", source)
+            .field("now", now)
+            .finish_non_exhaustive()
+    }
 }
 
 /// The outcome of a check.
@@ -114,13 +135,6 @@ enum Refusal {
     Bad(&'static str),
 }
 
-/// The keys of a claim in the back-off table. Both are kept in the shard of `source`, so that one
-/// visit answers for both.
-struct Keys {
-    source: u64,
-    pair: u64,
-}
-
 /// Kinds of table key, so that no two meanings share one.
 mod key {
     pub const NONCE: u8 = 0;
@@ -160,13 +174,12 @@ impl Authenticator {
             Err(Refusal::Bad(reason)) => return Decision::Bad(reason),
             Err(Refusal::Plain) => return Decision::Challenge { stale: false },
         };
-        let keys = self.keys(request, &claim);
-        let guessed = match self.wait(request, &claim, &keys, lookup, ledger) {
+        let guessed = match self.wait(request, &claim, lookup, ledger) {
             Ok(guessed) => guessed,
             Err(retry_after) => return Decision::Throttled { retry_after },
         };
         if !prove(request, &claim, lookup) {
-            self.charge(request, &claim, &keys, lookup, ledger);
+            self.charge(request, &claim, lookup, ledger);
             return Decision::Wrong;
         }
         if claim.age != Age::Live {
@@ -178,8 +191,8 @@ impl Authenticator {
             return Decision::Challenge { stale: true };
         }
         // The source is not eased: a guesser with one account of his own could pay with it.
-        if guessed {
-            ledger.backoff(keys.source, |b| b.clear(keys.pair));
+        if let Some(pair) = guessed {
+            ledger.backoff(source_key(&claim), |b| b.clear(pair));
         }
         Decision::Accepted { user: claim.user }
     }
@@ -282,18 +295,16 @@ impl Authenticator {
         let user = params.username.and_then(name).ok_or(MALFORMED)?;
         // A URI holds no character that needs an escape in a quoted string.
         let uri = params.uri.and_then(Text::plain).ok_or(MALFORMED)?;
-        if !self.config.uri.allows(uri, request.uri) {
+        if !self.config.uri.allows(uri, request.uri) && !(request.names_server)(uri) {
             return Err(Refusal::Bad("Credentials For Another URI"));
         }
         Ok(Claim { user, nonce_text, nonce, age, algorithm, uri, proof, nc, response })
     }
 
-    fn keys(&self, request: &Request<'_>, claim: &Claim<'_>) -> Keys {
-        let network = claim.nonce.network;
-        // A secret hash already; it fills both halves, as the tables want.
-        let source = u64::from(network) << 32 | u64::from(network);
-        let pair = self.user_key(key::PAIR, network, request, claim);
-        Keys { source, pair }
+    /// The key of an account as tried from the network of the nonce. Its score is kept in the shard
+    /// of [`source_key`].
+    fn pair_key(&self, request: &Request<'_>, claim: &Claim<'_>) -> u64 {
+        self.user_key(key::PAIR, claim.nonce.network, request, claim)
     }
 
     /// The key of an account, as seen from `network`. Spellings that a lookup may take for one account
@@ -301,7 +312,7 @@ impl Authenticator {
     fn user_key(&self, kind: u8, network: u32, request: &Request<'_>, claim: &Claim<'_>) -> u64 {
         let user = claim.user.to_lower();
         let domain = user.domain().unwrap_or(request.realm);
-        self.sealer.table_key(kind, [u64::from(network), 0], [user.user(), domain])
+        self.sealer.table_key(kind, [0, u64::from(network)], [user.user(), domain])
     }
 
     /// One nonce serves several users of a gateway, each with its own counts.
@@ -311,23 +322,27 @@ impl Authenticator {
         self.sealer.table_key(key::NONCE, [issued, place], [claim.user.as_bytes(), b""])
     }
 
-    /// Whole seconds that the claim has to wait, as an error; otherwise whether wrong answers of this
-    /// pair are remembered.
+    /// Whole seconds that the claim has to wait, as an error; otherwise the key of the pair if wrong
+    /// answers of it are remembered.
     fn wait(
         &self,
         request: &Request<'_>,
         claim: &Claim<'_>,
-        keys: &Keys,
         lookup: &mut impl Lookup,
         ledger: &mut impl Ledger,
-    ) -> Result<bool, u32> {
+    ) -> Result<Option<u64>, u32> {
         let now = request.now;
-        let (pair, source) =
-            ledger.backoff(keys.source, |b| (b.wait(keys.pair, now), b.wait(keys.source, now)));
+        let source_key = source_key(claim);
+        let (used, source) = ledger.backoff(source_key, |b| (b.is_used(), b.wait(source_key, now)));
+        if !used {
+            return Ok(None);
+        }
+        let pair_key = self.pair_key(request, claim);
+        let pair = ledger.backoff(source_key, |b| b.wait(pair_key, now));
         let source = source.filter(|s| !s.is_zero() && !self.familiar(request, claim, lookup));
         let wait = pair.max(source).unwrap_or_default();
         if wait.is_zero() {
-            return Ok(pair.is_some());
+            return Ok(pair.map(|_| pair_key));
         }
         Err(u32::try_from(wait.as_micros().div_ceil(1_000_000)).unwrap_or(u32::MAX))
     }
@@ -337,18 +352,18 @@ impl Authenticator {
         &self,
         request: &Request<'_>,
         claim: &Claim<'_>,
-        keys: &Keys,
         lookup: &mut impl Lookup,
         ledger: &mut impl Ledger,
     ) {
         let now = request.now;
+        let (source, pair) = (source_key(claim), self.pair_key(request, claim));
         let account = self.user_key(key::ACCOUNT, 0, request, claim);
         let attacked = ledger.backoff(account, |b| b.fail(account, Kind::Account, now));
         let stranger = attacked && !self.familiar(request, claim, lookup);
         let kind = if stranger { Kind::Stranger } else { Kind::Pair };
-        ledger.backoff(keys.source, |b| {
-            b.fail(keys.pair, kind, now);
-            b.fail(keys.source, Kind::Source, now);
+        ledger.backoff(source, |b| {
+            b.fail(pair, kind, now);
+            b.fail(source, Kind::Source, now);
         });
     }
 
@@ -357,6 +372,13 @@ impl Authenticator {
         self.sealer.network(request.source) == claim.nonce.network
             && lookup.familiar(&claim.user, request.source)
     }
+}
+
+/// The key of the claim's network in the back-off table.
+fn source_key(claim: &Claim<'_>) -> u64 {
+    // A secret hash already; it fills both halves, as the tables want.
+    let network = u64::from(claim.nonce.network);
+    network << 32 | network
 }
 
 fn name(text: Text<'_>) -> Option<Name> {
@@ -386,7 +408,7 @@ fn prove(request: &Request<'_>, claim: &Claim<'_>, lookup: &mut impl Lookup) -> 
     });
     let right = digest(&secret, request.method, claim.uri, claim.nonce_text, claim.proof);
     let given = claim.response.get(..claim.algorithm.digest_len()).unwrap_or_default();
-    let equal = bool::from(right.as_bytes().ct_eq(given));
+    let equal = hex::same(right.as_bytes(), given);
     // Both are computed by now: no early way out for unknown users.
     equal & known
 }

@@ -98,27 +98,60 @@ fn compute<D: Digest>(
     proof: Option<Proof<'_>>,
 ) -> Sum {
     let mut text = [0; 64];
-    let mut a2 = D::new();
-    a2.update(method);
-    a2.update(b":");
-    a2.update(uri);
-    let a2 = a2.finalize();
+    let mut a2 = Gather::<D>::new();
+    a2.add(method);
+    a2.add(b":");
+    a2.add(uri);
+    let a2 = a2.finish();
 
-    let mut all = D::new();
-    all.update(hex::encode(secret.as_bytes(), &mut text));
-    all.update(b":");
-    all.update(nonce);
-    all.update(b":");
+    let mut all = Gather::<D>::new();
+    all.add(hex::encode(secret.as_bytes(), &mut text));
+    all.add(b":");
+    all.add(nonce);
+    all.add(b":");
     if let Some(proof) = proof {
-        all.update(proof.nc);
-        all.update(b":");
-        proof.cnonce.pieces(|piece| all.update(piece));
-        all.update(b":");
-        all.update(proof.qop);
-        all.update(b":");
+        all.add(proof.nc);
+        all.add(b":");
+        proof.cnonce.pieces(|piece| all.add(piece));
+        all.add(b":");
+        all.add(proof.qop);
+        all.add(b":");
     }
-    all.update(hex::encode(&a2, &mut text));
-    Sum::of(&all.finalize())
+    all.add(hex::encode(&a2, &mut text));
+    Sum::of(&all.finish())
+}
+
+/// Collects short pieces for a hash, which takes many of them dearly.
+struct Gather<D> {
+    hash: D,
+    room: [u8; 192],
+    len: usize,
+}
+
+impl<D: Digest> Gather<D> {
+    fn new() -> Gather<D> {
+        Gather { hash: D::new(), room: [0; 192], len: 0 }
+    }
+
+    fn add(&mut self, piece: &[u8]) {
+        if let Some(place) = self.room.get_mut(self.len..self.len + piece.len()) {
+            place.copy_from_slice(piece);
+            self.len += piece.len();
+        } else {
+            self.flush();
+            self.hash.update(piece);
+        }
+    }
+
+    fn flush(&mut self) {
+        self.hash.update(self.room.get(..self.len).unwrap_or_default());
+        self.len = 0;
+    }
+
+    fn finish(mut self) -> md5::digest::Output<D> {
+        self.flush();
+        self.hash.finalize()
+    }
 }
 
 #[cfg(test)]

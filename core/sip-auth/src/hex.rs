@@ -1,4 +1,6 @@
-//! Hexadecimal without formatting machinery.
+//! Hexadecimal without formatting machinery, and the comparison of what it stands for.
+
+use subtle::ConstantTimeEq;
 
 const DIGITS: &[u8; 16] = b"0123456789abcdef";
 
@@ -31,6 +33,14 @@ pub(crate) fn decode(text: &[u8], out: &mut [u8]) -> bool {
         }
     }
     seen < 16
+}
+
+/// Whether two digests are the same, in a time that does not depend on where they differ. By words:
+/// lengths are multiples of eight here, and anything else is not the same.
+pub(crate) fn same(a: &[u8], b: &[u8]) -> bool {
+    let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<8>(), b.as_chunks::<8>());
+    let differ = a.iter().zip(b).fold(0, |d, (a, b)| d | (u64::from_le_bytes(*a) ^ u64::from_le_bytes(*b)));
+    a.len() == b.len() && a_rest.is_empty() && b_rest.is_empty() && bool::from(differ.ct_eq(&0))
 }
 
 /// The value of one hexadecimal digit.
@@ -72,6 +82,17 @@ mod tests {
         assert!(!decode(b"001FA0f", &mut bytes));
         assert!(!decode(b"001FA0fg", &mut bytes));
         assert!(!decode(b"001FA0ff00", &mut bytes));
+    }
+
+    #[test]
+    fn equal_is_equal_in_every_byte_and_length() {
+        let a = [7; 16];
+        assert!(same(&a, &[7; 16]) && !same(&a, &[7; 8]) && !same(&a[..15], &a[..15]));
+        for at in 0..16 {
+            let mut b = a;
+            b[at] ^= 0x80;
+            assert!(!same(&a, &b), "{at}");
+        }
     }
 
     #[test]

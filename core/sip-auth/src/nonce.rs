@@ -9,7 +9,7 @@ use core::fmt;
 use core::hash::Hasher;
 use core::net::IpAddr;
 use core::time::Duration;
-use siphasher::sip::SipHasher24;
+use siphasher::sip::{SipHasher13, SipHasher24};
 use siphasher::sip128::{Hash128, Hasher128, SipHasher24 as SipHasher24Wide};
 use subtle::ConstantTimeEq;
 use wire::Time;
@@ -116,7 +116,8 @@ pub(crate) struct Sealer {
     seal: SipHasher24Wide,
     mask: SipHasher24Wide,
     network: SipHasher24,
-    table: SipHasher24,
+    /// For keys of tables, where a collision costs a user one more challenge at worst.
+    table: SipHasher13,
     epoch: u16,
 }
 
@@ -132,7 +133,7 @@ impl Sealer {
             seal: SipHasher24Wide::new_with_key(&derive(b"nonce seal")),
             mask: SipHasher24Wide::new_with_key(&derive(b"nonce mask")),
             network: SipHasher24::new_with_key(&derive(b"network")),
-            table: SipHasher24::new_with_key(&derive(b"table keys")),
+            table: SipHasher13::new_with_key(&derive(b"table keys")),
             epoch: secret.epoch,
         }
     }
@@ -155,7 +156,14 @@ impl Sealer {
         let tag: &[u8; TAG_LEN] = tag.first_chunk()?;
         let facts = self.masked(*facts, tag);
         let right = self.tag(&facts, realm);
-        if bool::from(right.ct_eq(tag)) { Some(Nonce::from_bytes(facts)) } else { None }
+        let wide = |tag: &[u8; TAG_LEN]| {
+            let mut bytes = [0; 16];
+            bytes[..TAG_LEN].copy_from_slice(tag);
+            u128::from_le_bytes(bytes)
+        };
+        let differ = wide(&right) ^ wide(tag);
+        let right = (differ as u64 | (differ >> 64) as u64).ct_eq(&0);
+        if bool::from(right) { Some(Nonce::from_bytes(facts)) } else { None }
     }
 
     /// How a nonce stands at `now`. One of the epoch before is expired, whatever its time says.
@@ -189,22 +197,17 @@ impl Sealer {
 
     /// A key for the tables: a hash of `kind`, `numbers` and `texts` that no outsider can aim.
     pub fn table_key(&self, kind: u8, numbers: [u64; 2], texts: [&[u8]; 2]) -> u64 {
-        let mut hasher = self.table;
-        hasher.write_u64(u64::from(kind));
-        hasher.write_u64(numbers[0]);
-        hasher.write_u64(numbers[1]);
-        hasher.write(texts[0]);
-        // No text holds this byte, so it keeps the two apart.
-        hasher.write(b"\0");
-        hasher.write(texts[1]);
-        hasher.finish()
+        // `numbers[0]` is below 2^48, so the kind has a place above it.
+        let first = numbers[0] | u64::from(kind) << 56;
+        let [a, b] = texts;
+        // No text holds a NUL, so it keeps the two apart.
+        in_one_piece(&[&first.to_le_bytes(), &numbers[1].to_le_bytes(), a, b"\0", b], |bytes| {
+            self.table.hash(bytes)
+        })
     }
 
     fn tag(&self, facts: &[u8; FACTS_LEN], realm: &[u8]) -> [u8; TAG_LEN] {
-        let mut hasher = self.seal;
-        hasher.write(facts);
-        hasher.write(realm);
-        let Hash128 { h1, h2 } = hasher.finish128();
+        let Hash128 { h1, h2 } = in_one_piece(&[facts, realm], |bytes| self.seal.hash(bytes));
         let mut tag = [0; TAG_LEN];
         tag[..8].copy_from_slice(&h1.to_le_bytes());
         tag[8..].copy_from_slice(&h2.to_le_bytes()[..TAG_LEN - 8]);
@@ -216,6 +219,19 @@ impl Sealer {
         let mask = u128::from_le_bytes(self.mask.hash(tag).as_bytes());
         (u128::from_le_bytes(facts) ^ mask).to_le_bytes()
     }
+}
+
+/// Gives `parts` to `hash` one after the other without a break: hashing one piece is far cheaper than
+/// hashing many small ones.
+fn in_one_piece<R>(parts: &[&[u8]], hash: impl FnOnce(&[u8]) -> R) -> R {
+    let mut room = [0; 128];
+    let mut len = 0;
+    for part in parts {
+        let Some(place) = room.get_mut(len..len + part.len()) else { return hash(&parts.concat()) };
+        place.copy_from_slice(part);
+        len += part.len();
+    }
+    hash(room.get(..len).unwrap_or_default())
 }
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";

@@ -6,10 +6,10 @@
 use crate::inbound::retry_after;
 use crate::node::Node;
 use crate::services::{Counter, Services};
-use crate::settings::Mode;
+use crate::settings::{Auth, Mode};
 use core::ops::Range;
 use sip_auth::{Decision, Status};
-use sip_message::{AuthParams, Malformed, Message, Method, Name, Scheme, Uri};
+use sip_message::{Malformed, Message, Method, Name, Scheme, Uri};
 use sip_proxy::routes::{Routing, preprocess};
 use sip_proxy::token::{Dialog, End, Role};
 use wire::{Flow, Outbox, Time};
@@ -72,11 +72,11 @@ impl Aor {
 impl<S: Services> Node<S> {
     /// A request that matches no transaction.
     pub(crate) fn new_request(&mut self, now: Time, flow: Flow, request: &Message<'_>, out: &mut Outbox) {
-        let Some(admitted) = self.admit(now, flow, request, out) else { return };
+        let Some((admitted, aor)) = self.admit(now, flow, request, out) else { return };
         let method = request.method();
         let own = self.is_own_request(method, &admitted.uri, &admitted.routing);
         if method == Method::Register && own {
-            return self.registration(now, flow, request, &admitted, out);
+            return self.registration(now, flow, request, &admitted, aor, out);
         }
         if self.settings.proxy.mode == Mode::Stateless && !own {
             return self.forward_plan(now, flow, request, &admitted, out);
@@ -84,15 +84,15 @@ impl<S: Services> Node<S> {
         self.dispatch(now, flow, request, &admitted, own, out);
     }
 
-    /// The checks of section 16.3 in their order, then authentication. `None`: answered.
+    /// The checks of section 16.3 in their order, then authentication. `None`: answered. The
+    /// address-of-record is the one that the sender was identified by.
     fn admit<'a>(
         &mut self,
         now: Time,
         flow: Flow,
         request: &Message<'a>,
         out: &mut Outbox,
-    ) -> Option<Admitted<'a>> {
-        let settings = self.settings.clone();
+    ) -> Option<(Admitted<'a>, Option<Aor>)> {
         let routing = match preprocess(request, |uri| self.is_own_route(uri)) {
             Ok(routing) => routing,
             Err(Malformed) => return self.malformed(flow, request, b"Malformed Route", out),
@@ -110,7 +110,7 @@ impl<S: Services> Node<S> {
             self.refuse(flow, request, 483, b"", b"", out);
             return None;
         }
-        let known = |via: &sip_message::Via<'_>| settings.is_self(via.host, via.port);
+        let known = |via: &sip_message::Via<'_>| self.settings.is_self(via.host, via.port);
         if request.via_count() > 1 && self.guard.is_loop(request, self.guard.hash(request), known) {
             self.services.count(Counter::Loops);
             self.refuse(flow, request, 482, b"", b"", out);
@@ -128,8 +128,8 @@ impl<S: Services> Node<S> {
             self.refuse(flow, request, 503, b"", &retry_after(30), out);
             return None;
         }
-        let caller = self.identify(now, flow, request, &uri, dialog.as_ref(), out)?;
-        Some(Admitted { uri, routing, dialog, caller })
+        let (caller, aor) = self.identify(now, flow, request, &uri, dialog.as_ref(), out)?;
+        Some((Admitted { uri, routing, dialog, caller }, aor))
     }
 
     fn malformed<T>(
@@ -175,9 +175,15 @@ impl<S: Services> Node<S> {
         if !uri.is_sip() {
             return false;
         }
-        s.domains.iter().any(|d| d.eq_ignore_ascii_case(uri.host))
+        self.is_own_domain(uri.host)
             || s.is_self(uri.host, uri.port)
             || (s.domains.is_empty() && uri.host_ip().is_none() && self.is_subscriber_domain(uri.host))
+    }
+
+    fn is_own_domain(&self, host: &[u8]) -> bool {
+        // As configured, nearly always.
+        let mut domains = self.settings.domains.iter();
+        domains.any(|d| d.len() == host.len() && (d == host || d.eq_ignore_ascii_case(host)))
     }
 
     fn is_subscriber_domain(&self, host: &[u8]) -> bool {
@@ -187,12 +193,12 @@ impl<S: Services> Node<S> {
     /// The address-of-record that a URI of one of our domains names. An address or alias of this server
     /// stands for the default domain, if there is one.
     pub(crate) fn local_aor(&self, uri: &Uri<'_>) -> Option<Aor> {
-        if !self.is_local_host(uri) {
+        let is_domain = uri.is_sip() && self.is_own_domain(uri.host);
+        if !is_domain && !self.is_local_host(uri) {
             return None;
         }
         let mut text = Vec::with_capacity(48);
         let domains = &self.settings.domains;
-        let is_domain = domains.iter().any(|d| d.eq_ignore_ascii_case(uri.host));
         uri.write_aor(&mut text);
         let host_len = uri.host.len();
         let start = text.len() - host_len;
@@ -213,57 +219,48 @@ impl<S: Services> Node<S> {
         uri: &Uri<'_>,
         dialog: Option<&Dialog>,
         out: &mut Outbox,
-    ) -> Option<Caller> {
+    ) -> Option<(Caller, Option<Aor>)> {
         let stranger = Caller { role: Role::Stranger, realm: None, trunk: None, proven: false };
         let is_register = request.method() == Method::Register;
         // Phones may share an address with a trunk; what they register has to be proven like any other.
         if let Some(trunk) = self.settings.trunk_of(flow.remote.ip()).filter(|_| !is_register) {
-            return Some(Caller { role: Role::Trunk, trunk: Some(trunk), ..stranger });
+            return Some((Caller { role: Role::Trunk, trunk: Some(trunk), ..stranger }, None));
         }
         // Whoever answered in place of a user of ours (a mailbox, say) bears that user's name in the
         // dialog and cannot know his password. The token says who it is.
         let answerer = dialog.filter(|d| !d.by_caller).map(|d| d.sender);
         let here = |s: &End| s.role != Role::Local && s.remote.ip() == flow.remote.ip().to_canonical();
         if let Some(sender) = answerer.filter(here) {
-            return Some(Caller { role: sender.role, ..stranger });
+            return Some((Caller { role: sender.role, ..stranger }, None));
         }
         // A registration is about the user in To (section 10.2), any other request from the one in From.
         let about = if is_register { request.to_uri() } else { request.from_uri() };
         let Some(aor) = Uri::parse(about).ok().and_then(|u| self.local_aor(&u)) else {
-            return Some(stranger);
+            return Some((stranger, None));
         };
         let settings = self.settings.clone();
         let auth = &settings.auth;
         let local = Caller { role: Role::Local, proven: true, ..stranger.clone() };
         if !auth.enabled {
-            return Some(local);
+            return Some((local, Some(aor)));
         }
         if !auth.challenge.covers(request.method().as_bytes()) {
             // Unproven. Nobody gets out of our domain by writing one of our names into From; a phone that
             // is registered at this address has proven enough.
             let known = is_register || self.services.has_contact(flow.remote);
-            return Some(if known { local } else { stranger });
+            return Some((if known { local } else { stranger }, Some(aor)));
         }
         // Whoever took a call cannot choose his From: it may have been meant for somebody else.
         let bound = is_register || (auth.bind_from && answerer.is_none());
-        let realm = auth.realm.clone().unwrap_or_else(|| aor.domain().to_vec());
+        let realm = auth.realm.as_deref().unwrap_or(aor.domain());
         // A registrar is the user's server and answers 401, a proxy 407 (section 22).
         let status = match is_register && self.is_local_host(uri) {
             true => Status::Unauthorized,
             false => Status::ProxyAuthenticationRequired,
         };
-        self.authenticate(now, flow, request, &aor, &realm, status, bound, out)?;
-        Some(Caller { realm: Some(realm), ..local })
-    }
-
-    /// A digest `uri` that names this server instead of the Request-URI, as several clients (SIPp among
-    /// them) write it: the address they send to. It says no less about who was meant to be asked.
-    fn own_digest_uri<'a>(&self, request: &Message<'a>, name: Name) -> Option<&'a [u8]> {
-        request.headers(name).find_map(|header| {
-            let text = AuthParams::parse(header.value)?.get(b"uri")?;
-            let uri = Uri::parse(text).ok()?;
-            (uri.user.is_none() && self.settings.is_self(uri.host, uri.port)).then_some(text)
-        })
+        self.authenticate(now, flow, request, &aor, (auth, realm), status, bound, out)?;
+        let realm = Some(realm.to_vec());
+        Some((Caller { realm, ..local }, Some(aor)))
     }
 
     /// Checks the credentials for `realm` and, if `bound`, that they are those of the user in `aor`.
@@ -274,34 +271,31 @@ impl<S: Services> Node<S> {
         flow: Flow,
         request: &Message<'_>,
         aor: &Aor,
-        realm: &[u8],
+        (auth, realm): (&Auth, &[u8]),
         status: Status,
         bound: bool,
         out: &mut Outbox,
     ) -> Option<()> {
+        let authenticator = &auth.authenticator;
+        // The digest `uri` of several clients (SIPp among them) is the address they send to.
         let settings = self.settings.clone();
-        let authenticator = &settings.auth.authenticator;
+        let names_server = |uri: &[u8]| {
+            Uri::parse(uri).is_ok_and(|uri| uri.user.is_none() && settings.is_self(uri.host, uri.port))
+        };
         let about = sip_auth::Request {
             method: request.method().as_bytes(),
             uri: request.request_uri(),
             realm,
             source: flow.remote.ip().to_canonical(),
             now,
+            names_server: &names_server,
         };
         let name = match status {
             Status::Unauthorized => Name::Authorization,
             Status::ProxyAuthenticationRequired => Name::ProxyAuthorization,
         };
         let mut values = request.headers(name).map(|h| h.value);
-        let mut decision = self.services.check(authenticator, &about, &mut values);
-        if matches!(decision, Decision::Bad(_))
-            && let Some(uri) = self.own_digest_uri(request, name)
-        {
-            let about = sip_auth::Request { uri, ..about };
-            let mut values = request.headers(name).map(|h| h.value);
-            decision = self.services.check(authenticator, &about, &mut values);
-        }
-        let stale = match decision {
+        let stale = match self.services.check(authenticator, &about, &mut values) {
             Decision::Accepted { user } => {
                 let domain = user.domain().unwrap_or(aor.domain());
                 let own = user.user() == aor.user() && domain.eq_ignore_ascii_case(aor.domain());

@@ -1,13 +1,14 @@
 //! REGISTER (RFC 3261 section 10) as the node sees it: the rest is `sip-registrar`'s.
 
-use crate::admit::{Admitted, unsupported};
+use crate::admit::{Admitted, Aor, unsupported};
 use crate::inbound::{is_natted, retry_after};
 use crate::node::Node;
 use crate::services::{Counter, Services, StoreDown};
 use crate::settings::Settings;
 use core::net::SocketAddr;
-use sip_message::{Message, Name, NameAddr, Uri};
+use sip_message::{Message, Name, Uri};
 use sip_proxy::token::Role;
+use sip_registrar::Registration;
 use wire::{Flow, Outbox, Time, Transport};
 
 impl<S: Services> Node<S> {
@@ -18,13 +19,14 @@ impl<S: Services> Node<S> {
         flow: Flow,
         request: &Message<'_>,
         admitted: &Admitted<'_>,
+        aor: Option<Aor>,
         out: &mut Outbox,
     ) {
         if let Some(extra) = unsupported(request, Name::Require) {
             return self.decline(now, flow, request, admitted, (420, b""), &extra, out);
         }
-        let to = request.header(Name::To).and_then(|h| NameAddr::parse(h.value).ok());
-        let aor = to.and_then(|to| Uri::parse(to.uri).ok()).and_then(|uri| self.local_aor(&uri));
+        let named = || Uri::parse(request.to_uri()).ok().and_then(|uri| self.local_aor(&uri));
+        let aor = aor.or_else(named);
         // Section 10.3 step 5: an address-of-record that is not of this domain is not found. Someone
         // who is not the user in To has no business here either (10.3 step 4).
         let Some(aor) = aor.filter(|aor| !aor.user().is_empty()) else {
@@ -36,11 +38,17 @@ impl<S: Services> Node<S> {
             return self.decline(now, flow, request, admitted, (403, b""), b"", out);
         }
         let settings = self.settings.clone();
-        let reach = reach(flow, request, &settings);
-        let changes = request.header(Name::Contact).is_some();
-        let reply = self.services.register(aor.text(), changes, &mut |table, changes| {
-            sip_registrar::register(request, aor.text(), reach, now, &settings.registrar, table, changes)
-        });
+        let config = &settings.registrar;
+        let reply = match Registration::read(request, aor.text(), flow, config) {
+            Ok(mut registration) => {
+                registration.set_flow(reach(flow, request, registration.only_contact(), &settings));
+                let changes = request.header(Name::Contact).is_some();
+                self.services.register(aor.text(), changes, &mut |table, changes| {
+                    registration.apply(now, config, table, changes)
+                })
+            }
+            Err(refusal) => Ok(refusal),
+        };
         match reply {
             Ok(reply) => {
                 let ok = reply.status == 200;
@@ -61,13 +69,11 @@ impl<S: Services> Node<S> {
 /// behind address translation, and a stream is only to be had from its side. But a client that sees
 /// itself as we see it (its Via names its source address) and registers a numeric Contact elsewhere is
 /// registering another device, which is taken at its word.
-fn reach(flow: Flow, request: &Message<'_>, settings: &Settings) -> Flow {
+fn reach(flow: Flow, request: &Message<'_>, contact: Option<&Uri<'_>>, settings: &Settings) -> Flow {
     if flow.transport != Transport::Udp || is_natted(flow, request) {
         return flow;
     }
-    let mut contacts = request.values(Name::Contact);
-    let (Some(only), None) = (contacts.next(), contacts.next()) else { return flow };
-    let Some(uri) = NameAddr::parse(only).ok().and_then(|c| Uri::parse(c.uri).ok()) else { return flow };
+    let Some(uri) = contact else { return flow };
     match uri.host_ip() {
         Some(ip) if ip != flow.remote.ip().to_canonical() => {
             let remote = SocketAddr::new(ip, uri.port.unwrap_or(5060));

@@ -97,6 +97,19 @@ impl<'a> Registration<'a> {
         Ok(registration)
     }
 
+    /// The contact that the request is about, if it is about exactly one.
+    pub fn only_contact(&self) -> Option<&Uri<'a>> {
+        match &self.what {
+            What::Update(orders) if orders.len() == 1 => orders.first().map(|o| &o.wanted.uri),
+            _ => None,
+        }
+    }
+
+    /// Files the bindings under another flow than the one the request came over.
+    pub fn set_flow(&mut self, flow: Flow) {
+        self.flow = flow;
+    }
+
     /// Carries the request out.
     pub fn apply(&self, now: Time, config: &Config, table: &mut Table, changes: &mut Vec<Change>) -> Reply {
         let mut success = Success::new(now);

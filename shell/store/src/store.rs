@@ -18,7 +18,7 @@ use crate::names::NameHasher;
 use crate::watch::Watch;
 
 /// Between two rounds of writing. With the commit itself, a change is on disk well within a second.
-const WRITE_INTERVAL: Duration = Duration::from_millis(100);
+const WRITE_INTERVAL: Duration = Duration::from_millis(250);
 /// Between two looks for changes by other processes.
 const WATCH_INTERVAL: Duration = Duration::from_millis(250);
 /// Between two rounds of expiry.

@@ -59,6 +59,7 @@ fuzz_target!(|data: &[u8]| {
         realm: REALM,
         source: IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7)),
         now: Time::from_secs(1000),
+        names_server: Request::NOT_BY_ADDRESS,
     };
     let mut challenge = Vec::new();
     authenticator.challenge(Status::Unauthorized, &request, false, 1, &mut challenge);

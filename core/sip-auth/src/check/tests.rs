@@ -67,7 +67,8 @@ fn address(last: u8) -> IpAddr {
 }
 
 fn request(source: u8, now: Time) -> Request<'static> {
-    Request { method: b"INVITE", uri: URI, realm: REALM, source: address(source), now }
+    let names_server = Request::NOT_BY_ADDRESS;
+    Request { method: b"INVITE", uri: URI, realm: REALM, source: address(source), now, names_server }
 }
 
 /// A client that answers challenges.
@@ -239,6 +240,19 @@ fn what_devices_write_differently_is_accepted() {
     assert_eq!(check(&auth, &request(1, T0), &spelled, &mut ledger()), accepted("alice"));
     let full = Client { user: "alice@example.com", ..client }.fresh(1, T0);
     assert_eq!(check(&auth, &request(1, T0), &full, &mut ledger()), accepted("alice@example.com"));
+}
+
+#[test]
+fn a_digest_for_the_servers_address_is_taken_where_the_caller_knows_it() {
+    let auth = authenticator(Config { uri: UriRule::Exact, ..Config::default() });
+    let by_address = Client { uri: "sip:192.0.2.99:5060", ..Client::new(&auth) }.fresh(1, T0);
+    let refused = Decision::Bad("Credentials For Another URI");
+    assert_eq!(check(&auth, &request(1, T0), &by_address, &mut ledger()), refused);
+    let named = |uri: &[u8]| uri == b"sip:192.0.2.99:5060";
+    let knowing = Request { names_server: &named, ..request(1, T0) };
+    assert_eq!(check(&auth, &knowing, &by_address, &mut ledger()), accepted("alice"));
+    let elsewhere = Client { uri: "sip:192.0.2.98:5060", ..Client::new(&auth) }.fresh(1, T0);
+    assert_eq!(check(&auth, &knowing, &elsewhere, &mut ledger()), refused);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The thread that writes the journal to disk.
 //!
-//! A round begins every 100 ms: it takes what all stripes have waiting, and commits it in
+//! A round begins every 250 ms: it takes what all stripes have waiting, and commits it in
 //! transactions of some thousand rows. A commit returns when the data is on the disk. Nothing is
 //! lost by a failed commit: its changes go back to the journal, and the next round tries again after
 //! a pause that doubles.
@@ -19,7 +19,7 @@ use crate::clock::{Clock, ClockPair};
 use crate::database::Database;
 use crate::error::{Kind, Result, StoreError};
 use crate::location::journal::Journal;
-use crate::location::row::{DELETE, PUT, join_aor, key_of, write};
+use crate::location::row::{DELETE, PUT, Rows, join_aor, key_of};
 use crate::location::{Cursor, SharedLocation};
 
 /// Rows after which a transaction is closed; the stripe being taken is always finished, so that a
@@ -190,8 +190,9 @@ impl Writer {
         {
             let mut put = transaction.prepare_cached(PUT)?;
             let mut delete = transaction.prepare_cached(DELETE)?;
+            let mut rows = Rows::new(&mut put, &mut delete, &self.sockets, pair);
             for change in batch {
-                write(&mut put, &mut delete, change, &self.sockets, pair)?;
+                rows.write(change)?;
             }
         }
         transaction.commit()
