@@ -97,7 +97,6 @@ impl<S: Services> Node<S> {
     }
 
     /// Makes the response context and starts it.
-    #[expect(clippy::too_many_arguments, reason = "everything known about one request, used once")]
     fn forward(
         &mut self,
         now: Time,

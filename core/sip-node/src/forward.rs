@@ -14,7 +14,6 @@ use wire::{Flow, Outbox, Time};
 
 impl<S: Services> Node<S> {
     /// Starts a branch: looks its target up if need be, and sends.
-    #[expect(clippy::too_many_arguments, reason = "an action's fields, what it acts on, and the usual three")]
     pub(crate) fn start_branch(
         &mut self,
         now: Time,

@@ -71,7 +71,6 @@ impl<S: Services> Node<S> {
     /// Answers a request that was admitted, without forwarding it. If its credentials were judged, they
     /// are used up, so that a retransmission would be challenged anew: the answer is remembered in a
     /// server transaction. Otherwise nothing is kept.
-    #[expect(clippy::too_many_arguments, reason = "the parts of one response and the usual four")]
     pub(crate) fn decline(
         &mut self,
         now: Time,
@@ -163,7 +162,6 @@ impl<S: Services> Node<S> {
     }
 
     /// RFC 3261 sections 9.2 and 16.10.
-    #[expect(clippy::too_many_arguments, reason = "the fields of one enum variant and the usual four")]
     fn cancel(
         &mut self,
         now: Time,

@@ -236,7 +236,7 @@ impl<S: Services> Machine for Node<S> {
         let mut hash = self.keyed(domain::OWNER);
         hash.write(find_call_id(message).unwrap_or(b""));
         // The upper bits of the product choose evenly without a division.
-        ((hash.finish() >> 32) * u64::from(workers.max(1)) >> 32) as u16
+        (((hash.finish() >> 32) * u64::from(workers.max(1))) >> 32) as u16
     }
 
     fn receive(&mut self, now: Time, flow: Flow, message: &[u8], out: &mut Outbox) {

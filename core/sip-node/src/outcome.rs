@@ -174,7 +174,6 @@ impl<S: Services> Node<S> {
         }
     }
 
-    #[expect(clippy::too_many_arguments, reason = "an action, what it acts on, and the usual three")]
     fn act(
         &mut self,
         now: Time,

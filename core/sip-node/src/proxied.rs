@@ -165,6 +165,7 @@ pub(crate) struct ProxiedSlab {
     slots: Vec<Slot>,
     free: Vec<u32>,
     /// Emptied boxes whose vectors still have their memory; bounded.
+    #[expect(clippy::vec_box, reason = "the boxes themselves are used again")]
     spare: Vec<Box<Proxied>>,
 }
 
