@@ -162,7 +162,7 @@ fn main() {
     for user in 1_000_000..1_000_000 + count {
         now += 100;
         let first = request(user, 1, "");
-        if !(empty && !challenge.is_empty()) {
+        if !empty || challenge.is_empty() {
             node.receive(Time::from_micros(now), phone, &first, &mut out);
             challenge.clear();
             challenge.extend_from_slice(out.message(&out.transmits()[0]));
