@@ -205,7 +205,8 @@ fn response(rng: &mut Rng, know: &Knowledge<'_>) -> Shot {
     let mut reader = Reader::default();
     let Some(m) = reader.read(&bytes) else { return relay(rng, know) };
     let via = string(m.via().raw);
-    let status = rng.pick(&["100 Trying", "200 OK", "302 Moved", "486 Busy Here", "503 No", "603 No"], "200 OK");
+    let status =
+        rng.pick(&["100 Trying", "200 OK", "302 Moved", "486 Busy Here", "503 No", "603 No"], "200 OK");
     // The real ones are unguessable: slot, generation and hash.
     let branch = format!("z9hG4bKs{:016x}.{:016x}", rng.next() & 0xf_0000_0003, rng.next());
     let text = format!(

@@ -123,8 +123,7 @@ impl Monitor {
         if let Some(m) = message.filter(|m| m.is_request() && m.method() != Method::Ack) {
             let via = m.via();
             let port = via.rport.is_none().then_some(via.port_or_default());
-            let seen =
-                self.seen.entry(key(who, &m)).or_insert(Seen { sources: Vec::new(), good });
+            let seen = self.seen.entry(key(who, &m)).or_insert(Seen { sources: Vec::new(), good });
             if !seen.sources.contains(&(from, port)) {
                 seen.sources.push((from, port));
             }
@@ -187,13 +186,13 @@ impl Monitor {
             return self.violate(Check::WellFormed, format!("{what}: a response with a flaw"));
         }
         let right = |&(from, port): &(SocketAddr, Option<u16>)| {
-            from == to
-                || from.ip() == to.ip() && (port == Some(to.port()) || transport != Transport::Udp)
+            from == to || from.ip() == to.ip() && (port == Some(to.port()) || transport != Transport::Udp)
         };
         let flawed = loose.is_some_and(|s| s.sources.iter().any(right));
         if !flawed && !seen.sources.iter().any(right) {
             let sources = format!("{:?}", seen.sources);
-            return self.violate(Check::RightPeer, format!("{what} to {to}; the request came from {sources}"));
+            return self
+                .violate(Check::RightPeer, format!("{what} to {to}; the request came from {sources}"));
         }
         if let Some(balance) = self.reflected.get_mut(&to) {
             *balance -= 1;
@@ -216,15 +215,12 @@ impl Monitor {
             }
             return;
         }
-        let answer = Answer {
-            status: m.status(),
-            to_tag: string(m.to_tag()),
-            hash: masked_hash(m),
-            epoch: who.epoch,
-        };
+        let answer =
+            Answer { status: m.status(), to_tag: string(m.to_tag()), hash: masked_hash(m), epoch: who.epoch };
         let invite = m.method() == Method::Invite;
         let success = |status: u16| (200..300).contains(&status);
-        let fork = |a: &Answer| invite && success(a.status) && success(answer.status) && a.to_tag != answer.to_tag;
+        let fork =
+            |a: &Answer| invite && success(a.status) && success(answer.status) && a.to_tag != answer.to_tag;
         let other = earlier.iter().find(|a| a.epoch == who.epoch && !fork(a) && a.hash != answer.hash);
         if let Some(other) = other {
             let text = format!("{what} to {to} after {} with another text or tag", other.status);
@@ -292,7 +288,8 @@ impl Monitor {
             let deleted_later = list.iter().any(|c| c.at > last.at && c.until <= c.at);
             let lives = last.until > outage.restart + Duration::from_secs(2);
             if lives && !deleted_later && !there {
-                missing.push(format!("{aor} at {contact}, confirmed at {:?} until {:?}", last.at, last.until));
+                missing
+                    .push(format!("{aor} at {contact}, confirmed at {:?} until {:?}", last.at, last.until));
             }
         }
         if let Some(text) = missing.first() {
@@ -304,7 +301,8 @@ impl Monitor {
     /// A server would use this binding now.
     pub fn still_there(&mut self, now: Time, site: usize, aor: &str, contact: &str) {
         if !self.contacts.get(aor).is_some_and(|c| c.iter().any(|c| c == contact)) {
-            return self.violate(Check::BindingEnds, format!("{aor} is bound to {contact}: none of its phones"));
+            return self
+                .violate(Check::BindingEnds, format!("{aor} is bound to {contact}: none of its phones"));
         }
         let list = self.bindings.get(&(site, aor.to_string(), contact.to_string()));
         let Some(last) = list.and_then(|l| l.last()).copied() else {
@@ -315,7 +313,8 @@ impl Monitor {
                 // What was said in the last second before a crash may be unsaid: the word before counts.
                 let recent = list.into_iter().flatten().rev();
                 let known = recent.filter(|c| c.at + Duration::from_secs(1) >= o.crash);
-                let before = list.and_then(|l| l.iter().rev().find(|c| c.at + Duration::from_secs(1) < o.crash));
+                let before =
+                    list.and_then(|l| l.iter().rev().find(|c| c.at + Duration::from_secs(1) < o.crash));
                 let all = known.chain(before);
                 let end = |c: &Confirmed| match o.clock_set {
                     true => o.restart + c.until.since(c.at) + Duration::from_secs(2),
@@ -327,7 +326,8 @@ impl Monitor {
         };
         // What is told of a binding in answers to others is rounded down to whole seconds.
         if now > limit + Duration::from_secs(1) {
-            let text = format!("{aor} is still bound to {contact} at {now:?}; its time was over at {limit:?}");
+            let text =
+                format!("{aor} is still bound to {contact} at {now:?}; its time was over at {limit:?}");
             self.violate(Check::BindingEnds, text);
         }
     }

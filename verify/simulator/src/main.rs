@@ -49,7 +49,9 @@ fn main() -> ExitCode {
         if (seed - from + 1).is_multiple_of(100) {
             let Outcome { messages, calls, answered, .. } = sum;
             let done = seed - from + 1;
-            eprintln!("{done} seeds: {messages} messages, {calls} calls, {answered} answered, {failures} failed");
+            eprintln!(
+                "{done} seeds: {messages} messages, {calls} calls, {answered} answered, {failures} failed"
+            );
         }
     }
     let Outcome { hash, messages, calls, answered, repeated } = sum;

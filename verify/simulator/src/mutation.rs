@@ -71,7 +71,8 @@ impl World {
                 self.monitor.sent(self.now, self.who(site), flow.transport, flow.remote, &text);
             }
             Some(Mutation::Misroute) if once && status >= 200 => {
-                let other = self.phones.iter().map(|p| p.profile.network).find(|a| a.ip() != flow.remote.ip());
+                let other =
+                    self.phones.iter().map(|p| p.profile.network).find(|a| a.ip() != flow.remote.ip());
                 flow.remote = other.unwrap_or(flow.remote);
             }
             Some(Mutation::SecondFinal) if once && status >= 300 => {

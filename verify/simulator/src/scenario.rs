@@ -34,17 +34,35 @@ pub(crate) struct Net {
 /// Something that goes wrong, or that an operator does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fault {
-    Crash { site: usize, down: Duration },
+    Crash {
+        site: usize,
+        down: Duration,
+    },
     /// The wall clock is set by that many seconds, on all machines.
     Clock(i64),
     /// Nothing gets from or to this address.
-    Cut { ip: IpAddr, length: Duration },
+    Cut {
+        ip: IpAddr,
+        length: Duration,
+    },
     /// All stream connections of a server break.
-    Streams { site: usize },
-    Store { site: usize, length: Duration },
-    Names { length: Duration },
-    Drain { site: usize },
-    Reload { site: usize, revision: u8 },
+    Streams {
+        site: usize,
+    },
+    Store {
+        site: usize,
+        length: Duration,
+    },
+    Names {
+        length: Duration,
+    },
+    Drain {
+        site: usize,
+    },
+    Reload {
+        site: usize,
+        revision: u8,
+    },
 }
 
 /// A call or question of the script and the outcomes that are right in quiet weather.
@@ -161,8 +179,12 @@ impl Scenario {
         self.phones.iter().filter(|p| p.registers && p.aor() == aor).map(|p| p.manner).collect()
     }
 
+    /// Whether all phones of a user ring at once.
     fn rings_all(&self, aor: &str) -> bool {
-        self.sites.iter().any(|s| s.parallel && aor.ends_with(&format!("@{}", s.domain)))
+        let mut qs = self.phones.iter().filter(|p| p.registers && p.aor() == aor).map(|p| p.q);
+        let first = qs.next();
+        qs.all(|q| Some(q) == first)
+            && self.sites.iter().any(|s| s.parallel && aor.ends_with(&format!("@{}", s.domain)))
     }
 
     fn voicemail_of(&self, aor: &str) -> bool {
@@ -202,12 +224,10 @@ impl Scenario {
                 }
             }
         }
-        if (answers || has(Manner::Declines)) && has(Manner::Rings) && !voicemail && !self.rings_all(&spec.callee) {
-            // The next phone's turn comes with timer C, and that of a server before may be first.
-            right.extend([408, 487]);
-        }
-        if spec.patience.is_some() {
-            // Who cancels may be too late, or too early for the phones to have said anything.
+        let crossing = (answers || has(Manner::Declines)) && has(Manner::Rings);
+        if spec.patience.is_some() || crossing && !voicemail && !self.rings_all(&spec.callee) {
+            // Who cancels may be too late, or too early for the phones to have said anything. And where
+            // one phone's timer C makes the next one ring, callers and servers before may be tired.
             right.extend([487, 408]);
             right.extend(manners.iter().filter_map(|m| match m {
                 Manner::Busy => Some(486),

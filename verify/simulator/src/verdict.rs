@@ -91,7 +91,8 @@ fn outcomes(world: &World) -> Option<String> {
     for planned in &world.scenario.calls {
         let phone = world.phones.get(planned.phone)?;
         let call = phone.calls.iter().find(|c| c.spec.number == planned.what.number)?;
-        let title = format!("call {} of {} to {}", planned.what.number, phone.profile.aor(), planned.what.callee);
+        let title =
+            format!("call {} of {} to {}", planned.what.number, phone.profile.aor(), planned.what.callee);
         let result = call.result.unwrap_or(Final::Hung);
         if !planned.right.contains(&result) {
             return Some(format!("{title}: {result:?} instead of one of {:?}", planned.right));
@@ -103,10 +104,9 @@ fn outcomes(world: &World) -> Option<String> {
     for (i, planned) in world.scenario.asks.iter().enumerate() {
         let phone = world.phones.get(planned.phone)?;
         let (method, aor) = &planned.what;
-        let wrong = phone
-            .asks
-            .iter()
-            .find(|a| a.method == *method && a.aor == *aor && !a.result.is_some_and(|r| planned.right.contains(&r)));
+        let wrong = phone.asks.iter().find(|a| {
+            a.method == *method && a.aor == *aor && !a.result.is_some_and(|r| planned.right.contains(&r))
+        });
         if let Some(ask) = wrong {
             let right = &planned.right;
             return Some(format!("{method} {i} to {aor}: {:?} instead of one of {right:?}", ask.result));
@@ -127,6 +127,9 @@ fn call_is_whole(world: &World, call: &Call) -> Option<String> {
     }
     if confirmed != call.forks() {
         return Some(format!("{} phones answered, {confirmed} saw an ACK", call.forks()));
+    }
+    if let Some(leg) = legs.iter().find(|l| l.confirmed && l.bye != Some(Final::Status(200))) {
+        return Some(format!("the called phone's BYE ended with {:?}", leg.bye));
     }
     if call.bye != Some(Final::Status(200)) {
         return Some(format!("BYE ended with {:?}", call.bye));

@@ -1,14 +1,14 @@
 //! The loop: events in the order of their times, and what each does to servers, phones and network.
 
-use crate::attack::{self, ATTACKER, FORGED, Knowledge};
+use crate::attack::{self, ATTACKER, FORGED};
 use crate::check::{Check, Monitor, Outage, Violation, Who};
 use crate::mutation::Mutation;
-use crate::network::{Conn, End, Network, Place, Ticket};
+use crate::network::{Network, Place, Ticket};
 use crate::phone::{Packet, Phone, Source};
 use crate::rng::Rng;
-use crate::scenario::{END, Fault, RETIRE, Scenario, Weather};
+use crate::scenario::{END, RETIRE, Scenario, Weather};
 use crate::services::{SimServices, Users};
-use crate::site::{Site, TCP, UDP};
+use crate::site::{Site, UDP};
 use crate::text::string;
 use crate::trace::{Fate, Trace};
 use core::time::Duration;
@@ -18,9 +18,11 @@ use sip_proxy::locate::{Answer, Kind, Srv};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
-use std::sync::Arc;
 use store::ClockPair;
-use wire::{ConnId, Flow, Frame, Machine, Outbox, Time, Transport};
+use wire::{Flow, Machine, Outbox, Time, Transport};
+
+mod streams;
+mod trouble;
 
 /// More events than this in one run are a run that does not end.
 const EVENTS_MAX: u64 = 200_000;
@@ -286,7 +288,12 @@ impl World {
     }
 
     /// Calls a worker and sends what it wants sent.
-    fn drive(&mut self, site: usize, worker: usize, act: impl FnOnce(&mut Node<SimServices>, Time, &mut Outbox)) {
+    fn drive(
+        &mut self,
+        site: usize,
+        worker: usize,
+        act: impl FnOnce(&mut Node<SimServices>, Time, &mut Outbox),
+    ) {
         let mut out = core::mem::take(&mut self.out);
         let now = self.now;
         act(&mut self.sites[site].nodes[worker], now, &mut out);
@@ -482,260 +489,6 @@ impl World {
                 self.with_phone(phone, |phone, now| phone.receive(now, source, bytes));
             }
             _ => {}
-        }
-    }
-
-    // ------------------------------------------------------------- streams
-
-    fn new_conn_id(&mut self, site: usize) -> (ConnId, u32) {
-        let worker = self.rng.below(self.sites[site].spec.workers.into()) as u16;
-        let s = &mut self.sites[site];
-        s.next_conn += 1;
-        (ConnId::new(worker, s.next_conn), s.life)
-    }
-
-    /// Opens a connection; `None`: refused.
-    fn connect(&mut self, from: Place, local: SocketAddr, to: SocketAddr, ticket: Option<Ticket>) -> Option<u64> {
-        let place = self.network.at(to).filter(|p| match p {
-            Place::Site(site) => self.sites[*site].up,
-            Place::Phone(_) => true,
-            Place::Attacker => false,
-        });
-        let cut = self.network.is_cut(self.now, local.ip(), to.ip());
-        let Some(place) = place.filter(|_| !cut) else {
-            if let Some(ticket) = ticket {
-                let wait = if cut { Duration::from_secs(6) } else { self.network.delay() };
-                self.at(self.now + wait, Event::Undeliverable(ticket));
-            }
-            return None;
-        };
-        let end = |world: &mut World, place, address| {
-            let conn = match place {
-                Place::Site(site) => Some(world.new_conn_id(site)),
-                _ => None,
-            };
-            End { place, address, conn, buffer: Vec::new(), resume: 0, clear: world.now }
-        };
-        let ends = [end(self, from, local), end(self, place, to)];
-        let id = self.network.next_conn;
-        self.network.next_conn += 1;
-        self.network.conns.insert(id, Conn { ends });
-        Some(id)
-    }
-
-    fn send_stream(&mut self, site: usize, _worker: usize, flow: Flow, bytes: Vec<u8>, ticket: Option<Ticket>) {
-        let found = match flow.conn {
-            Some(conn) => self.network.find_own(site, conn),
-            None => self.network.find(Place::Site(site), flow.remote),
-        };
-        let found = match (found, flow.conn) {
-            (Some(found), _) => Some(found),
-            (None, Some(_)) => None,
-            (None, None) => {
-                self.network.next_port = self.network.next_port.wrapping_add(1).max(50_000);
-                let local = SocketAddr::new(self.sites[site].spec.address.ip(), self.network.next_port);
-                match self.connect(Place::Site(site), local, flow.remote, ticket) {
-                    Some(id) => Some((id, 0)),
-                    // The ticket has been told already.
-                    None => {
-                        return self.trace.message(self.now, local, flow.remote, &bytes, Fate::Lost);
-                    }
-                }
-            }
-        };
-        match found {
-            Some((id, side)) => self.send_on(id, side, bytes, ticket),
-            None => {
-                let from = self.sites[site].spec.address;
-                self.trace.message(self.now, from, flow.remote, &bytes, Fate::Lost);
-                if let Some(ticket) = ticket {
-                    self.at(self.now, Event::Undeliverable(ticket));
-                }
-            }
-        }
-    }
-
-    fn send_on(&mut self, id: u64, side: usize, bytes: Vec<u8>, ticket: Option<Ticket>) {
-        let Some(conn) = self.network.conns.get(&id) else { return };
-        let (from, to) = (conn.ends[side].address, conn.ends[1 - side].address);
-        if self.network.is_cut(self.now, from.ip(), to.ip()) {
-            // TCP tries for a while; then the connection is gone.
-            self.trace.message(self.now, from, to, &bytes, Fate::Lost);
-            if let Some(ticket) = ticket {
-                self.at(self.now + Duration::from_secs(9), Event::Undeliverable(ticket));
-            }
-            return self.at(self.now + Duration::from_secs(9), Event::Closed { conn: id });
-        }
-        self.trace.message(self.now, from, to, &bytes, Fate::Sent);
-        let at = self.network.arrival(self.now, id, 1 - side);
-        self.at(at, Event::Stream { conn: id, to: 1 - side, bytes, ticket });
-    }
-
-    fn stream_arrives(&mut self, id: u64, to: usize, bytes: &[u8], ticket: Option<Ticket>) {
-        let Some(conn) = self.network.conns.get_mut(&id) else {
-            // Broken under way. Sometimes the sender learns of it.
-            if let Some(ticket) = ticket.filter(|_| self.network.chance(500)) {
-                self.at(self.now, Event::Undeliverable(ticket));
-            }
-            return;
-        };
-        let remote = conn.ends[1 - to].address;
-        match conn.ends[to].place {
-            Place::Phone(phone) => {
-                let source = Source { address: remote, conn: Some(id) };
-                self.with_phone(phone, |phone, now| phone.receive(now, source, bytes));
-            }
-            Place::Site(site) => {
-                conn.ends[to].buffer.extend_from_slice(bytes);
-                self.read_stream(id, to, site, remote);
-            }
-            Place::Attacker => {}
-        }
-    }
-
-    /// Takes whole messages off a stream, as the runtime does.
-    fn read_stream(&mut self, id: u64, to: usize, site: usize, remote: SocketAddr) {
-        loop {
-            if !self.sites[site].up {
-                return;
-            }
-            let Some(conn) = self.network.conns.get_mut(&id) else { return };
-            let end = &mut conn.ends[to];
-            let Some((name, _)) = end.conn else { return };
-            if end.buffer.is_empty() {
-                return;
-            }
-            let flow = Flow { transport: Transport::Tcp, listener: TCP, remote, conn: Some(name) };
-            match self.sites[site].nodes[0].frame(&end.buffer, end.resume) {
-                Frame::Partial { resume } => {
-                    end.resume = resume;
-                    return;
-                }
-                Frame::Idle => return,
-                Frame::Skip { len } => {
-                    end.buffer.drain(..len);
-                    end.resume = 0;
-                }
-                Frame::Ping { len } => {
-                    end.buffer.drain(..len);
-                    end.resume = 0;
-                    self.send_on(id, to, b"\r\n".to_vec(), None);
-                }
-                Frame::Message { skip, len } => {
-                    let message = end.buffer.drain(..skip + len).skip(skip).collect::<Vec<u8>>();
-                    end.resume = 0;
-                    self.deliver(site, flow, &message);
-                }
-                Frame::Broken { len, error } => {
-                    let head = end.buffer.drain(..len).collect::<Vec<u8>>();
-                    end.buffer.clear();
-                    let who = self.who(site);
-                    self.monitor.received(who, remote, &head);
-                    let worker = usize::from(name.worker());
-                    self.drive(site, worker, |node, now, out| node.refuse(now, flow, &head, error, out));
-                    let at = self.now + Duration::from_millis(200);
-                    return self.at(at, Event::Closed { conn: id });
-                }
-            }
-        }
-    }
-
-    fn break_conn(&mut self, id: u64) {
-        let Some(conn) = self.network.conns.remove(&id) else { return };
-        for end in conn.ends {
-            match (end.place, end.conn) {
-                (Place::Phone(phone), _) => self.with_phone(phone, |phone, now| phone.connection_lost(now)),
-                (Place::Site(site), Some((name, life))) if self.is_alive(site, life) => {
-                    for worker in 0..self.sites[site].nodes.len() {
-                        self.drive(site, worker, |node, now, out| node.disconnected(now, name, out));
-                    }
-                }
-                _ => {}
-            }
-        }
-    }
-
-    fn break_streams(&mut self, site: usize) {
-        let ids: Vec<u64> = self
-            .network
-            .conns
-            .iter()
-            .filter(|(_, c)| c.ends.iter().any(|e| e.place == Place::Site(site)))
-            .map(|(&id, _)| id)
-            .collect();
-        for id in ids {
-            self.break_conn(id);
-        }
-    }
-
-    // ------------------------------------------------------------- trouble
-
-    fn fault(&mut self, fault: Fault) {
-        self.trace.note(self.now, format!("{fault:?}"));
-        match fault {
-            Fault::Crash { site, down } => {
-                if self.sites[site].up {
-                    self.sites[site].crash();
-                    self.break_streams(site);
-                    let event = Event::Restart { site, crash: self.now, clock: self.wall };
-                    self.at(self.now + down, event);
-                }
-            }
-            Fault::Clock(seconds) => {
-                let before = self.clock();
-                self.wall += seconds * 1_000_000;
-                let after = self.clock();
-                for site in self.sites.iter_mut().filter(|s| s.up) {
-                    site.disk.rewrite(before, after);
-                }
-            }
-            Fault::Cut { ip, length } => self.network.cut(ip, self.now + length),
-            Fault::Streams { site } => self.break_streams(site),
-            Fault::Store { site, length } => {
-                self.sites[site].shared.accepting.set(false);
-                self.at(self.now + length, Event::StoreUp(site));
-            }
-            Fault::Names { length } => self.names_down_until = self.now + length,
-            Fault::Drain { site } => self.tell_all(site, |_| Notice::Drain),
-            Fault::Reload { site, revision } => {
-                let settings = Arc::new(self.sites[site].settings(revision));
-                self.tell_all(site, |_| Notice::Settings(settings.clone()));
-            }
-        }
-    }
-
-    fn tell_all(&mut self, site: usize, notice: impl Fn(usize) -> Notice) {
-        self.sites[site].epoch += 1;
-        for worker in 0..self.sites[site].nodes.len() {
-            let notice = notice(worker);
-            self.drive(site, worker, |node, now, out| node.notice(now, notice, out));
-        }
-    }
-
-    fn attack(&mut self) {
-        let heard: Vec<Vec<u8>> = self.heard.iter().cloned().collect();
-        let site = self.rng.index(self.sites.len());
-        let (domain, server) = (self.sites[site].spec.domain.clone(), self.sites[site].spec.address);
-        let user = self.rng.pick(&["alice", "bob", "off"], "alice");
-        let know = Knowledge { heard: &heard, user, domain: &domain, server };
-        let shot = attack::shot(&mut self.rng, &know);
-        let from = address(if shot.forged { FORGED } else { ATTACKER });
-        let Some(piece) = shot.stream else {
-            if shot.forged && let Some(balance) = self.monitor.reflected.get_mut(&from) {
-                // A doubled datagram is two requests.
-                *balance += 2;
-            }
-            return self.send_datagram(from, server, shot.bytes, None);
-        };
-        self.network.next_port = self.network.next_port.wrapping_add(1).max(50_000);
-        let local = SocketAddr::new(from.ip(), self.network.next_port);
-        if let Some(id) = self.connect(Place::Attacker, local, server, None) {
-            self.monitor.peers.push(local);
-            for piece in shot.bytes.chunks(piece) {
-                self.send_on(id, 0, piece.to_vec(), None);
-            }
-            let at = self.now + self.rng.millis(500, 20_000);
-            self.at(at, Event::Closed { conn: id });
         }
     }
 

@@ -10,7 +10,10 @@ fn finds(mutation: Mutation, weather: Weather, checks: &[Check]) {
         if let Err(failure) = run(seed, &options) {
             let check = failure.violation.check;
             assert!(checks.contains(&check), "{mutation:?} should be found by {checks:?}:\n{failure}");
-            assert!(failure.to_string().contains(&format!("SIM_SEED={seed}")), "it says how to play it again");
+            assert!(
+                failure.to_string().contains(&format!("SIM_SEED={seed}")),
+                "it says how to play it again"
+            );
             found += 1;
         }
         if found == 3 {

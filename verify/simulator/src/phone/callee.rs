@@ -230,9 +230,10 @@ impl Phone {
 
     pub(super) fn acknowledged(&mut self, now: Time, message: &Message<'_>) {
         let (id, tag) = (message.call_id(), message.to_tag());
-        let leg = self.legs.iter_mut().find(|l| {
-            l.dialog.call_id.as_bytes() == id && l.dialog.local_tag.as_bytes() == tag
-        });
+        let leg = self
+            .legs
+            .iter_mut()
+            .find(|l| l.dialog.call_id.as_bytes() == id && l.dialog.local_tag.as_bytes() == tag);
         let Some(leg) = leg else { return };
         if leg.again.as_ref().is_some_and(|a| a.cseq == message.cseq()) {
             leg.again = None;

@@ -144,8 +144,7 @@ impl Client {
         }
         if self.resend <= now {
             out.push(Packet { to: self.to, conn: None, bytes: self.bytes.clone() });
-            self.interval =
-                if self.is_invite() { self.interval * 2 } else { (self.interval * 2).min(T2) };
+            self.interval = if self.is_invite() { self.interval * 2 } else { (self.interval * 2).min(T2) };
             self.resend = now + self.interval;
         }
         None

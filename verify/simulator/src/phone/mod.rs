@@ -5,8 +5,8 @@ mod callee;
 mod caller;
 mod client;
 
-pub(crate) use caller::{Call, CallSpec, Final, Stage};
 pub(crate) use callee::{Leg, LegState};
+pub(crate) use caller::{Call, CallSpec, Final, Stage};
 
 use crate::rng::Rng;
 use crate::text::{Reader, Request, address_of, string, uri_of};
@@ -204,7 +204,8 @@ impl Phone {
     ) -> Vec<u8> {
         let p = &self.profile;
         let (transport, sent_by, rport) = (p.transport, p.claimed.to_string(), p.rport);
-        Request { method, uri, transport, sent_by, branch, rport, from, to, call_id, cseq, lines, body }.write()
+        Request { method, uri, transport, sent_by, branch, rport, from, to, call_id, cseq, lines, body }
+            .write()
     }
 
     /// Sends a request in a transaction of its own.
@@ -381,9 +382,10 @@ impl Phone {
 
     fn response(&mut self, now: Time, message: &Message<'_>) {
         let branch = message.via().branch;
-        let found = self.clients.iter_mut().find(|c| {
-            c.branch.as_bytes() == branch && c.method.as_bytes() == message.method().as_bytes()
-        });
+        let found = self
+            .clients
+            .iter_mut()
+            .find(|c| c.branch.as_bytes() == branch && c.method.as_bytes() == message.method().as_bytes());
         let Some(client) = found else { return };
         let status = message.status();
         let before = client.state;
@@ -436,7 +438,8 @@ impl Phone {
         let clients = self.clients.iter().map(Client::deadline).min().unwrap_or(Time::FAR);
         let calls = self.calls.iter().map(Call::deadline).min().unwrap_or(Time::FAR);
         let legs = self.legs.iter().map(Leg::deadline).min().unwrap_or(Time::FAR);
-        let leaves = if self.profile.leaves && self.registration.expires > 0 { self.retires } else { Time::FAR };
+        let leaves =
+            if self.profile.leaves && self.registration.expires > 0 { self.retires } else { Time::FAR };
         let register = self.registration.next.filter(|&n| n < self.retires).unwrap_or(Time::FAR);
         clients.min(calls).min(legs).min(register).min(leaves)
     }
@@ -481,7 +484,15 @@ impl Phone {
     // ------------------------------------------------------------- dialogs
 
     /// Sends a request within a dialog, in a transaction unless it is an ACK.
-    fn within(&mut self, now: Time, party: Party, dialog: &Dialog, method: &'static str, cseq: u32, fresh: bool) {
+    fn within(
+        &mut self,
+        now: Time,
+        party: Party,
+        dialog: &Dialog,
+        method: &'static str,
+        cseq: u32,
+        fresh: bool,
+    ) {
         let to = self.next_hop(dialog);
         let dialog = dialog.clone();
         self.begin(now, Purpose::Within(party), method, cseq, to, |phone, branch| {
