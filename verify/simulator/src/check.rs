@@ -264,7 +264,9 @@ impl Monitor {
 
     /// A server was killed and has come back; `found` are the bindings it has now.
     pub fn restarted(&mut self, site: usize, outage: Outage, found: &[(String, String)]) {
-        self.outages.insert(site, outage);
+        // A row that was written before the clock was set says so at every later start, too.
+        let before = self.outages.get(&site).is_some_and(|o| o.clock_set);
+        self.outages.insert(site, Outage { clock_set: outage.clock_set || before, ..outage });
         let mut missing = Vec::new();
         for ((s, aor, contact), list) in &mut self.bindings {
             if *s != site {
