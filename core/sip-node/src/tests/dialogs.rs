@@ -354,6 +354,27 @@ fn subscriptions_are_dialogs_too() {
 }
 
 #[test]
+fn a_token_registers_nobody() {
+    // Who answers for bob may hang up as bob, and may not become bob.
+    let mut lab = Lab::with(|s| {
+        s.voicemail = Some(Voicemail {
+            uri: b"sip:mailbox@203.0.113.60".to_vec(),
+            on: sip_proxy::context::Reroute::ALWAYS,
+            no_answer_ms: 0,
+        });
+    });
+    let got = lab.invite(CAROL, Req::invite().text()).remove(0);
+    lab.ask("203.0.113.60:5060", got.accept("b"));
+    let mut register = from_callee(&got, "REGISTER", "203.0.113.60:5060", "<sip:bob@here.example>");
+    register.uri = "sip:here.example".to_owned();
+    register.to = format!("<sip:bob@here.example>;tag={}", tag_of(got.get("From").unwrap()));
+    register.lines.push("Contact: <sip:mailbox@203.0.113.60>".to_owned());
+    let answer = lab.ask("203.0.113.60:5060", register.text());
+    assert!(matches!(answer.status(), 401 | 403), "{}", answer.text);
+    assert_eq!(lab.world.table.borrow().len(), 0);
+}
+
+#[test]
 fn a_reinvite_may_be_challenged_only_for_the_sender_and_needs_no_new_record_route() {
     let (mut lab, req, _, ok) = call();
     let again = req.within("INVITE", &ok);

@@ -127,6 +127,24 @@ fn users_are_challenged_and_their_credentials_stay() {
 }
 
 #[test]
+fn not_everywhere_and_not_for_everybody() {
+    let mut lab = lab();
+    // A user does not get into our own network, by address or by name.
+    let sent = lab.as_user(ALICE, "alice", &Req::new("INVITE", "sip:x@127.0.0.1:8080").alice());
+    assert!(requests(&sent).is_empty(), "{sent:?}");
+    // An ACK or CANCEL cannot be challenged: a name of ours in From gets nobody out of the domain.
+    for method in ["ACK", "CANCEL"] {
+        let req = Req::new(method, "sip:x@203.0.113.9").alice();
+        lab.send(ALICE, Req { to: "<sip:x@203.0.113.9>;tag=t".to_owned(), ..req }.text());
+        assert!(requests(&lab.sent()).is_empty(), "{method}");
+    }
+    // From where a phone of ours is registered it does.
+    lab.bind("alice", &format!("<sip:alice@{ALICE}>"), udp(ALICE));
+    let sent = lab.ask(ALICE, Req::new("CANCEL", "sip:x@203.0.113.9").alice().text());
+    assert_eq!((sent.method(), sent.to().as_str()), ("CANCEL", "203.0.113.9:5060"));
+}
+
+#[test]
 fn dialogs() {
     let mut lab = lab();
     lab.phones(&[BOB]);
