@@ -58,8 +58,8 @@ pub struct Request<'a> {
     /// The time.
     pub now: Time,
     /// Whether a `uri` parameter that is not the Request-URI's names this server, as several clients
-    /// write it: the address they send to. It says no less about who was meant to be asked. Asked
-    /// only if [`Config::uri`] does not allow the parameter.
+    /// write it: the address they send to. It says no less about who was meant to be asked. Such
+    /// a parameter is good whatever [`Config::uri`] says.
     pub names_server: &'a dyn Fn(&[u8]) -> bool,
 }
 
@@ -295,7 +295,7 @@ impl Authenticator {
         let user = params.username.and_then(name).ok_or(MALFORMED)?;
         // A URI holds no character that needs an escape in a quoted string.
         let uri = params.uri.and_then(Text::plain).ok_or(MALFORMED)?;
-        if !self.config.uri.allows(uri, request.uri) && !(request.names_server)(uri) {
+        if uri != request.uri && !(request.names_server)(uri) && !self.config.uri.allows(uri, request.uri) {
             return Err(Refusal::Bad("Credentials For Another URI"));
         }
         Ok(Claim { user, nonce_text, nonce, age, algorithm, uri, proof, nc, response })

@@ -68,7 +68,8 @@ fn check_target(uri: &Uri<'_>, aor: &[u8], config: &Config) -> Result<(), Reply>
         _ => return Err(refuse(400, b"Unsupported Contact Scheme")),
     }
     // With a port or an maddr it names a host, not a domain: phones on the server's own host do.
-    if uri.port.is_none() && uri.param(b"maddr").is_none() {
+    // With header components it asks for something else than the address of record does.
+    if uri.port.is_none() && uri.param(b"maddr").is_none() && uri.headers.is_empty() {
         let mut own = Vec::with_capacity(aor.len());
         uri.write_aor(&mut own);
         if own == aor {

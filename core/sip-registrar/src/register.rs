@@ -176,7 +176,7 @@ impl<'a> Registration<'a> {
         let wanted = &order.wanted;
         let Some(at) = update.find(wanted) else {
             if order.granted > 0 {
-                update.drafts.push(Draft::new(self.binding(order, now), self.agent));
+                update.drafts.push(Draft::read(self.binding(order, now), &wanted.uri, self.agent));
             } else if wanted.reg_id == 0 {
                 return self.remove_flows(&wanted.uri, update);
             }

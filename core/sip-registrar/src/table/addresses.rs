@@ -25,7 +25,16 @@ impl Addresses {
 
     /// Counts the addresses of a binding in.
     pub(crate) fn add(&mut self, binding: &Binding<'_>) {
-        for address in addresses_of(binding) {
+        self.add_both(binding.flow.remote, contact_address(binding.contact));
+    }
+
+    /// The same for a binding whose contact was taken apart already.
+    pub(crate) fn add_read(&mut self, binding: &Binding<'_>, contact: &Uri<'_>) {
+        self.add_both(binding.flow.remote, address_of(contact));
+    }
+
+    fn add_both(&mut self, received: SocketAddr, contact: Option<SocketAddr>) {
+        for address in both(received, contact) {
             let count = match key(address) {
                 Key::V4(k) => self.v4.entry(k).or_insert(0),
                 Key::V6(k) => self.v6.entry(k).or_insert(0),
@@ -74,14 +83,19 @@ fn count_down<K: Ord>(map: &mut BTreeMap<K, u32>, key: K) {
 
 /// The received address, and the Contact's if it is another one.
 fn addresses_of(binding: &Binding<'_>) -> impl Iterator<Item = SocketAddr> {
-    let received = binding.flow.remote;
-    let contact = contact_address(binding.contact).filter(|a| *a != received);
-    core::iter::once(received).chain(contact)
+    both(binding.flow.remote, contact_address(binding.contact))
+}
+
+fn both(received: SocketAddr, contact: Option<SocketAddr>) -> impl Iterator<Item = SocketAddr> {
+    core::iter::once(received).chain(contact.filter(|a| *a != received))
 }
 
 /// The transport address that a contact URI spells out; `None` if its host is a name.
 pub(crate) fn contact_address(contact: &[u8]) -> Option<SocketAddr> {
-    let uri = Uri::parse(contact).ok()?;
+    address_of(&Uri::parse(contact).ok()?)
+}
+
+fn address_of(uri: &Uri<'_>) -> Option<SocketAddr> {
     let ip = uri.host_ip()?;
     let transport = match uri.scheme {
         Scheme::Sips => Transport::Tls,

@@ -5,6 +5,7 @@ use super::bytes::put_u32;
 use super::cell::{self, CHAIN, HASH, HEAD};
 use super::{MAX_BINDINGS, Table, TableFull, key_of};
 use crate::types::Change;
+use sip_message::Uri;
 use wire::Time;
 
 /// The state of an address of record before an update: where its cell is, and a copy of its body, so
@@ -31,23 +32,31 @@ pub(crate) struct Draft<'a> {
     pub(crate) was: Option<Binding<'a>>,
     /// User-Agent of the update that wrote it; `None`: not touched.
     agent: Option<&'a [u8]>,
+    /// The contact of a binding that the update made, taken apart, if it is at hand.
+    uri: Option<&'a Uri<'a>>,
 }
 
 impl<'a> Draft<'a> {
     /// A binding of the table that stays as it is.
     pub(crate) fn kept(binding: Binding<'a>) -> Draft<'a> {
-        Draft { binding, was: Some(binding), agent: None }
+        Draft { binding, was: Some(binding), agent: None, uri: None }
     }
 
     /// A binding that the table does not have.
     pub(crate) fn new(binding: Binding<'a>, agent: &'a [u8]) -> Draft<'a> {
-        Draft { binding, was: None, agent: Some(agent) }
+        Draft { binding, was: None, agent: Some(agent), uri: None }
+    }
+
+    /// The same, with its contact taken apart.
+    pub(crate) fn read(binding: Binding<'a>, uri: &'a Uri<'a>, agent: &'a [u8]) -> Draft<'a> {
+        Draft { uri: Some(uri), ..Draft::new(binding, agent) }
     }
 
     /// Writes over a binding.
     pub(crate) fn replace(&mut self, binding: Binding<'a>, agent: &'a [u8]) {
         self.binding = binding;
         self.agent = Some(agent);
+        self.uri = None;
     }
 
     /// Whether the update wrote this binding.
@@ -196,7 +205,10 @@ impl Table {
         let new = &draft.binding;
         match &draft.was {
             _ if !draft.is_touched() => {}
-            None => self.addresses.add(new),
+            None => match draft.uri {
+                Some(uri) => self.addresses.add_read(new, uri),
+                None => self.addresses.add(new),
+            },
             Some(was) => {
                 if was.contact != new.contact || was.flow.remote != new.flow.remote {
                     self.addresses.remove(was);
