@@ -229,6 +229,7 @@ fn runtime_config(config: &Config, listeners: &[c::Listener]) -> RuntimeConfig {
             max_per_source: u32::try_from(l.connections_per_source).unwrap_or(u32::MAX),
             message: l.tcp_head_timeout,
             idle: l.tcp_idle_timeout,
+            first_message: StreamLimits::default().first_message.min(l.tcp_idle_timeout),
             ..StreamLimits::default()
         },
         // A worker that is gone takes its calls along; the others cannot serve in its place, because

@@ -434,7 +434,11 @@ fn essentials(
         ViaSpans::of_response(bytes, first)
     };
     if spans.via.branch.of(bytes).len() > limits.token {
-        return Err("branch too long");
+        kept.get_or_insert(flaw(400, "Branch Too Long"));
+    }
+    // Empty elements and parameters are no Via (RFC 4475 section 3.1.2.1).
+    if value.ends_with(b",") || value.ends_with(b";") {
+        kept.get_or_insert(flaw(400, "Malformed Via"));
     }
     let mut note = |f: Option<Flaw>| {
         if let Some(f) = f {

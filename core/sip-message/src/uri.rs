@@ -263,7 +263,9 @@ fn parse_ipv6(s: &[u8]) -> Option<Ipv6Addr> {
     if s.len() > 45 {
         return None;
     }
-    core::str::from_utf8(s).ok()?.parse().ok()
+    let text = core::str::from_utf8(s).ok()?;
+    // Three colons come from an error in the grammar of RFC 3261 and mean two (RFC 5118 section 4.10).
+    text.parse().ok().or_else(|| text.contains(":::").then(|| text.replacen(":::", "::", 1).parse().ok())?)
 }
 
 /// Resolves escapes that stand for characters a user part may hold as they are.

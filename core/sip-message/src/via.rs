@@ -111,7 +111,8 @@ fn protocol(raw: &[u8]) -> Result<(&[u8], &[u8]), ViaError> {
     }
     let mut parts = raw.splitn(3, |&b| b == b'/');
     let mut next = || parts.next().map(trim).ok_or(ViaError);
-    if !next()?.eq_ignore_ascii_case(b"SIP") || next()? != b"2.0" {
+    // Another version is the start line's fault, and is answered as such (RFC 4475 section 3.1.2.16).
+    if !next()?.eq_ignore_ascii_case(b"SIP") || !chars::is_token(next()?) {
         return Err(ViaError);
     }
     let rest = next()?;
@@ -243,7 +244,6 @@ mod tests {
             "",
             "SIP/2.0/UDP",
             "SIP/2.0/UDP ",
-            "SIP/3.0/UDP a",
             "SIP/2.0/UDP a b",
             "SIP/2.0/UDP a;rport=x",
             "SIP/2.0/ a",

@@ -7,9 +7,10 @@ use crate::proxied::{Proxied, ProxiedId};
 use crate::services::{Counter, Services};
 use crate::settings::{Mode, Voicemail};
 use crate::targets::{Plan, Wish, is_recorded, max_breadth};
-use sip_message::{Message, Method, Name};
+use sip_message::{Message, Method, Name, Via};
 use sip_proxy::breadth;
 use sip_proxy::context::{Context, Policy, Reroute};
+use sip_proxy::loops::read_branch;
 use sip_transaction::{ServerId, TimerId};
 use wire::{Flow, Outbox, Time};
 
@@ -166,6 +167,7 @@ impl<S: Services> Node<S> {
         let base = if invite { Policy::INVITE } else { Policy::OTHER };
         let mut policy = Policy {
             parallel: false,
+            strict_breadth: self.has_been_here(request),
             breadth: breadth::incoming(max_breadth(request), proxy.max_breadth),
             timer_c_ms: proxy.timer_c_ms,
             ..base
@@ -185,6 +187,18 @@ impl<S: Services> Node<S> {
         let setup = request.method() == Method::Invite && request.to_tag().is_empty();
         let voicemail = self.settings.voicemail.as_ref()?;
         (setup && a.routing.next.is_none() && self.is_for_subscriber(a)).then_some(voicemail)
+    }
+
+    /// Whether a request has passed through this server before (a spiral). Such a one does not wait for
+    /// breadth: two users with each other as contacts would keep it alive for as long as Max-Forwards
+    /// lasts (RFC 5393 section 5.3.3 lets a proxy answer 440 instead).
+    fn has_been_here(&self, request: &Message<'_>) -> bool {
+        let ours = |value: &[u8]| {
+            Via::parse(value).is_ok_and(|via| {
+                read_branch(via.branch).is_some() && self.settings.is_self(via.host, via.port)
+            })
+        };
+        request.via_count() > 1 && request.values(Name::Via).any(ours)
     }
 
     fn is_for_subscriber(&self, a: &Admitted<'_>) -> bool {

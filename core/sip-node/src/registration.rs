@@ -25,6 +25,11 @@ impl<S: Services> Node<S> {
         if let Some(extra) = unsupported(request, Name::Require) {
             return self.decline(now, flow, request, admitted, (420, b""), &extra, out);
         }
+        // The scheme of an address-of-record is sip or sips (sections 10.2, 10.3 step 5).
+        if !Uri::parse(request.to_uri()).is_ok_and(|uri| uri.is_sip()) {
+            self.services.count(Counter::RegisterRefused);
+            return self.decline(now, flow, request, admitted, (400, b"Unusable To"), b"", out);
+        }
         let named = || Uri::parse(request.to_uri()).ok().and_then(|uri| self.local_aor(&uri));
         let aor = aor.or_else(named);
         // Section 10.3 step 5: an address-of-record that is not of this domain is not found. Someone

@@ -236,7 +236,8 @@ impl<S: Services> Node<S> {
     /// A Route that is not ours and that no dialog of ours put there: an outbound proxy's business, for
     /// local users only.
     fn preloaded_route(&self, a: &Admitted<'_>, next: &[u8]) -> Plan {
-        if a.caller.role != Role::Local && !self.may_transit(&a.caller) {
+        let leads_nowhere = Uri::parse(next).is_ok_and(|uri| !self.may_name(&uri));
+        if leads_nowhere || (a.caller.role != Role::Local && !self.may_transit(&a.caller)) {
             return Plan::Refuse(403);
         }
         let mut wish = Wish::new(a.routing.request_uri, Role::Stranger);
@@ -300,7 +301,9 @@ impl<S: Services> Node<S> {
 
     /// A binding as a target.
     fn binding_wish(&self, near: Flow, size: usize, binding: &BindingView<'_>) -> Wish {
-        let mut wish = Wish::new(binding.contact, Role::Local);
+        // Header components of a Contact are for whoever makes a new request, not for this one
+        // (section 19.1.5): taken over, they would smuggle a Route or credentials in.
+        let mut wish = Wish::new(&binding.contact[..memchr_question(binding.contact)], Role::Local);
         wish.checked = false;
         wish.instance.extend_from_slice(binding.instance);
         let flow = self.valid_flow(binding.flow, near.listener);
@@ -368,7 +371,7 @@ impl<S: Services> Node<S> {
         }
         let outbound = a.caller.role == Role::Local || self.may_transit(&a.caller);
         if outbound && let Some(at) = self.settings.trunks.iter().position(|t| t.domains.contains(&host)) {
-            return self.over_trunk(at, a.uri.user.unwrap_or(b""));
+            return self.over_domain_trunk(at, a);
         }
         // The Contact of a phone that is registered here.
         if let Some(ip) = a.uri.host_ip()
@@ -378,10 +381,21 @@ impl<S: Services> Node<S> {
             let wish = Wish::located(a.routing.request_uri, Role::Local, false);
             return Plan::Forward(vec![(1000, wish)]);
         }
-        if a.caller.role != Role::Local {
+        if a.caller.role != Role::Local || !self.may_name(&a.uri) {
             return Plan::Refuse(403);
         }
         Plan::Forward(vec![(1000, Wish::located(a.routing.request_uri, Role::Stranger, true))])
+    }
+
+    /// Whether a URI that somebody else wrote names a place that a request may go to, as far as it shows
+    /// without being looked up; the addresses that a name leads to are checked when they are known.
+    fn may_name(&self, uri: &Uri<'_>) -> bool {
+        let maddr = uri.param(b"maddr").and_then(sip_message::host_ip);
+        let port = uri.port.unwrap_or(5060);
+        [uri.host_ip(), maddr]
+            .into_iter()
+            .flatten()
+            .all(|ip| self.settings.may_reach(SocketAddr::new(ip, port)))
     }
 
     /// A telephone number (RFC 3966): the user of that name in the default domain, or over a trunk.
@@ -420,6 +434,24 @@ impl<S: Services> Node<S> {
         let user = rewritten(trunk, number);
         let wishes = trunk.targets.iter().map(|target| {
             let wish = Wish::located(&with_user(target, &user), Role::Trunk, false);
+            Wish { locate: target.clone(), trunk: u16::try_from(at).ok(), ..wish }
+        });
+        Plan::Forward(Wish::chain(wishes).map(|wish| (1000, wish)).into_iter().collect())
+    }
+
+    /// The targets of a trunk that serves a domain: those are where the request goes, not whom it is for,
+    /// so the Request-URI keeps the domain (section 16.5); digits are changed as the trunk wants them.
+    fn over_domain_trunk(&self, at: usize, a: &Admitted<'_>) -> Plan {
+        let Some(trunk) = self.settings.trunks.get(at) else { return Plan::Refuse(404) };
+        let mut uri = a.routing.request_uri.to_vec();
+        if let Some(user) = a.uri.user
+            && (trunk.strip > 0 || !trunk.prepend.is_empty())
+            && let Some(start) = uri.windows(user.len()).position(|w| w == user)
+        {
+            uri.splice(start..start + user.len(), rewritten(trunk, user));
+        }
+        let wishes = trunk.targets.iter().map(|target| {
+            let wish = Wish::located(&uri, Role::Trunk, false);
             Wish { locate: target.clone(), trunk: u16::try_from(at).ok(), ..wish }
         });
         Plan::Forward(Wish::chain(wishes).map(|wish| (1000, wish)).into_iter().collect())

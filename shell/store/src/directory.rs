@@ -4,6 +4,7 @@ use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Once;
 
 use crate::error::{Kind, Result, StoreError};
 
@@ -26,11 +27,14 @@ pub(crate) fn prepare(dir: &Path) -> Result<()> {
             ));
         }
         Ok(meta) => {
+            static WARNED: Once = Once::new();
             if meta.permissions().mode() & 0o077 != 0 {
-                tracing::warn!(
-                    path = %dir.display(),
-                    "other users of this machine may look into the data directory; `chmod 700` it"
-                );
+                WARNED.call_once(|| {
+                    tracing::warn!(
+                        path = %dir.display(),
+                        "other users of this machine may look into the data directory; `chmod 700` it"
+                    );
+                });
             }
             return Ok(());
         }
