@@ -13,6 +13,13 @@ fn call() -> (Lab, Req, Sent, Sent) {
     (lab, req, sent, ok)
 }
 
+/// Carol's request, as far as dialogs need it, from what the called one got.
+fn got_req(got: &Sent) -> Req {
+    let mut req = Req::invite();
+    (req.from, req.call_id) = (got.get("From").unwrap().to_owned(), got.get("Call-ID").unwrap().to_owned());
+    req
+}
+
 /// A request within the dialog from the one who was called: `got` is the INVITE as he has it.
 fn from_callee(got: &Sent, method: &str, address: &str, from: &str) -> Req {
     let mut req = Req::new(method, inside(got.get("Contact").unwrap())).sent_by("UDP", address);
@@ -136,6 +143,10 @@ fn a_request_uri_into_our_own_network_is_refused() {
         let sent = lab.as_user(ALICE, "alice", &Req::new("OPTIONS", uri).alice());
         assert!(requests(&sent).is_empty() && sent[0].status() >= 400, "{uri}: {sent:?}");
     }
+    // Nor is the admin API, wherever it listens.
+    lab.reconfigure(|s| s.admin = Some("198.51.100.1:8080".parse().unwrap()));
+    let sent = lab.as_user(ALICE, "alice", &Req::new("OPTIONS", "sip:x@198.51.100.1:8080").alice());
+    assert_eq!(statuses(&sent), [403]);
     // A name that resolves there is no way round.
     let sent = lab.as_user(ALICE, "alice", &Req::new("OPTIONS", "sip:x@rebound.example").alice());
     assert!(sent.is_empty());
@@ -306,6 +317,11 @@ fn whoever_answers_for_a_user_of_ours_may_speak_in_the_dialog() {
     let bye = from_callee(&got, "BYE", "203.0.113.60:5060", "<sip:bob@here.example>");
     let sent = lab.ask("203.0.113.60:5060", bye.text());
     assert_eq!((sent.method(), sent.to().as_str()), ("BYE", CAROL));
+    // The caller, a stranger, reaches this mailbox with his token, and nobody else.
+    let ok = Sent { text: got.accept("b"), ..got.clone() };
+    let mut elsewhere = got_req(&got).within("MESSAGE", &ok);
+    elsewhere.uri = "sip:victim@203.0.113.77".to_owned();
+    assert_eq!(lab.ask(CAROL, elsewhere.text()).to(), "203.0.113.60:5060");
     // From another address the token is not enough.
     let bye = from_callee(&got, "BYE", "192.0.2.66:5060", "<sip:bob@here.example>");
     assert_eq!(lab.ask("192.0.2.66:5060", bye.text()).status(), 407);

@@ -84,6 +84,10 @@ fn draining_finishes_what_is_there_and_takes_nothing_new() {
         assert_eq!(refused.status(), 503, "{method}");
         assert!(refused.get("Retry-After").is_some());
     }
+    // Also from a client that ignores the Record-Route.
+    let mut info = req.within("INFO", &ok);
+    info.lines.clear();
+    assert_eq!(lab.ask(CAROL, info.text()).to(), BOB);
     assert_eq!(lab.ask(CAROL, req.within("BYE", &ok).text()).to(), BOB);
 }
 
@@ -204,6 +208,19 @@ fn undeliverable_things_of_all_kinds() {
         lab.node.undeliverable(lab.now, token, &mut out);
         assert!(out.is_empty());
     }
+    lab.rest();
+}
+
+#[test]
+fn a_transaction_that_outlives_its_patience_takes_its_call_along() {
+    let mut lab = Lab::with(|s| {
+        s.auth.enabled = false;
+        s.proxy.timer_c_ms = 1_000_000;
+    });
+    lab.invite(ALICE, Req::new("INVITE", "sip:x@slow.example").alice().text());
+    assert_eq!(lab.report().calls.len(), 1);
+    lab.pass(300_000);
+    assert!(lab.report().calls.is_empty());
     lab.rest();
 }
 

@@ -56,6 +56,34 @@ impl Lab {
 }
 
 #[test]
+fn an_answer_repeated_while_others_are_being_cancelled_counts_once() {
+    let mut lab = Lab::new();
+    lab.phones(&[BOB, BOB2]);
+    let sent = lab.invite(CAROL, Req::invite().text());
+    lab.send(BOB2, sent[1].reply(180, "c", ""));
+    lab.sent();
+    for _ in 0..2 {
+        assert_eq!(lab.ask_first(BOB, sent[0].accept("b")).status(), 200);
+    }
+    assert_eq!((lab.count(Counter::CallsAnswered), lab.count(Counter::Relayed)), (1, 3));
+}
+
+#[test]
+fn redirections_to_what_is_no_place_to_call_are_passed_on() {
+    for contact in ["<mailto:bob@x.example>", "<tel:+49123>", "<sip:x@203.0.113.9?Route=evil>", "broken<"] {
+        let mut lab = Lab::with(|s| {
+            s.proxy.recurse = true;
+            s.auth.enabled = false;
+        });
+        lab.phones(&[BOB]);
+        let sent = lab.invite(ALICE, Req::invite().alice().text());
+        lab.send(BOB, sent[0].reply(302, "b", &format!("Contact: {contact}\r\n")));
+        assert_eq!(statuses(&lab.sent()), [302], "{contact}");
+        lab.rest();
+    }
+}
+
+#[test]
 fn falling_q_one_after_the_other() {
     let mut lab = Lab::with(|s| s.proxy.parallel = false);
     lab.bind("bob", &format!("<sip:bob@{BOB2}>;q=0.5"), udp(BOB2));

@@ -182,6 +182,14 @@ fn path_values_become_routes() {
 }
 
 #[test]
+fn a_path_that_names_another_host_than_the_register_came_from() {
+    let mut lab = Lab::new();
+    let lines = "Supported: path\r\nPath: <sip:192.0.2.78:5070;lr>\r\n";
+    lab.bind_with("bob", "<sip:bob@10.0.0.1>", udp("192.0.2.77:5060"), lines);
+    assert_eq!(lab.invite(CAROL, Req::invite().text())[0].to(), "192.0.2.78:5070");
+}
+
+#[test]
 fn a_route_to_ourselves_is_taken_off_and_the_next_one_is_not() {
     let sent = forwarded(&Req::invite().line("Route: <sip:198.51.100.1;lr>"));
     assert!(sent.get("Route").is_none());

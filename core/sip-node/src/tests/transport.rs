@@ -171,6 +171,31 @@ fn a_binding_whose_connection_is_gone_is_tried_at_its_contact() {
 }
 
 #[test]
+fn a_contact_in_our_own_network_is_not_tried_when_the_connection_is_gone() {
+    let mut lab = Lab::new();
+    lab.bind("bob", "<sip:bob@127.0.0.1:8080;transport=tcp>", tcp("192.0.2.20:41000", 3));
+    let sent = lab.invite(CAROL, Req::invite().text());
+    lab.undeliverable(&sent[0]);
+    assert_eq!(requests(&lab.sent()), []);
+}
+
+#[test]
+fn a_dialog_over_a_connection_goes_on_at_the_contact_when_that_is_gone() {
+    let mut lab = Lab::new();
+    lab.bind("bob", "<sip:bob@192.0.2.20;transport=tcp>", tcp("192.0.2.20:41000", 3));
+    let req = Req::invite();
+    let sent = lab.invite(CAROL, req.text());
+    let answer = sent[0].reply(200, "b", "Contact: <sip:bob@192.0.2.20:5080;transport=tcp>\r\n");
+    lab.send_on(tcp("192.0.2.20:41000", 3), answer);
+    let ok = lab.one();
+    let first = lab.ask(CAROL, req.within("BYE", &ok).text());
+    assert_eq!(first.to(), "192.0.2.20:41000");
+    lab.undeliverable(&first);
+    let second = lab.one();
+    assert_eq!((second.flow.transport, second.to().as_str()), (Transport::Tcp, "192.0.2.20:5080"));
+}
+
+#[test]
 fn phones_behind_address_translation_are_reached_through_it() {
     let mut lab = Lab::new();
     lab.bind("bob", "<sip:bob@192.168.1.5:5060>", udp("192.0.2.20:40222"));

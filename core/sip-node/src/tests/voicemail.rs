@@ -117,6 +117,29 @@ fn only_for_the_reasons_that_the_operator_names() {
 }
 
 #[test]
+fn only_a_call_that_is_being_set_up_and_only_of_our_own_users() {
+    // A re-INVITE that is refused changes nothing.
+    let mut lab = lab(|_| {});
+    lab.phones(&[BOB]);
+    let req = Req::invite();
+    let sent = lab.invite(CAROL, req.text());
+    let ok = lab.ask(BOB, sent[0].accept("b"));
+    let sent = lab.invite(CAROL, req.within("INVITE", &ok).text());
+    lab.send(BOB, sent[0].reply(486, "b", ""));
+    assert_eq!(statuses(&lab.sent()), [486]);
+    // Somebody in another domain has a mailbox of his own.
+    let mut lab = self::lab(|s| s.auth.enabled = false);
+    let far = Req::new("INVITE", "sip:x@203.0.113.9").alice();
+    let sent = lab.invite(ALICE, far.text());
+    lab.send("203.0.113.9:5060", sent[0].reply(486, "b", ""));
+    assert_eq!(statuses(&lab.sent()), [486]);
+    // So has a user of ours whose caller asked for another proxy.
+    let sent = lab.invite(ALICE, Req::invite().alice().line("Route: <sip:203.0.113.9;lr>").text());
+    lab.send("203.0.113.9:5060", sent[0].reply(486, "b", ""));
+    assert_eq!(statuses(&lab.sent()), [486]);
+}
+
+#[test]
 fn a_cancelled_call_leaves_no_message() {
     let mut lab = lab(|_| {});
     lab.phones(&[BOB]);
