@@ -94,6 +94,9 @@ pub(crate) const RETIRE: Time = Time::from_secs(110);
 /// No call lasts longer than 390 s; then come 64*T1 and timer C and a margin of silence.
 pub(crate) const END: Time = Time::from_secs(390 + 32 + 181 + 37);
 
+/// Room that is never used up.
+pub(crate) const ROOM: (usize, usize) = (5_000, 1_000);
+
 const PUBLIC: [u8; 3] = [198, 51, 100];
 
 impl Scenario {
@@ -107,7 +110,11 @@ impl Scenario {
         };
         let net = net(&mut rng, weather);
         let direct = rng.chance(150);
-        let sites = sites(&mut rng, !direct);
+        let mut sites = sites(&mut rng, !direct);
+        if weather == Weather::Stormy && rng.chance(250) {
+            // Hardly room for anything.
+            sites.iter_mut().for_each(|s| s.room = (rng.between(2, 12) as usize, rng.between(1, 4) as usize));
+        }
         let phones = phones(&mut rng, &sites, direct);
         let users = sites.iter().map(|s| ("off".to_string(), s.domain.clone())).collect();
         let mut scenario = Scenario {
@@ -348,6 +355,7 @@ fn sites(rng: &mut Rng, record_route: bool) -> Vec<SiteSpec> {
                 transit: true,
                 commit_ms: rng.between(20, 900),
                 secret,
+                room: ROOM,
             }
         })
         .collect()
@@ -430,6 +438,7 @@ impl Scenario {
         self.weather = weather;
         if weather == Weather::Quiet {
             (self.net.loss, self.net.late_ms) = (0, self.net.late_ms.min(150));
+            self.sites.iter_mut().for_each(|s| s.room = ROOM);
             self.faults.retain(|(_, f)| matches!(f, Fault::Reload { .. } | Fault::Clock(_)));
         }
     }

@@ -35,6 +35,8 @@ pub(crate) struct SiteSpec {
     /// How many milliseconds the store lets changes wait; the promise is one second.
     pub commit_ms: u64,
     pub secret: [u8; 16],
+    /// Room for transactions, and for calls, of each worker.
+    pub room: (usize, usize),
 }
 
 /// A neighbour and a domain reached through it.
@@ -99,7 +101,10 @@ impl Site {
                 let config = NodeConfig {
                     worker,
                     timers: sip_transaction::Timers::default(),
-                    transactions: sip_transaction::Limits { server: 5_000, client: 5_000 },
+                    transactions: sip_transaction::Limits {
+                        server: self.spec.room.0,
+                        client: self.spec.room.0,
+                    },
                     dns_cache: 64,
                     keys: Keys { dialog: self.spec.secret, hash: self.spec.secret.map(|b| !b) },
                     seed: [seed[0] ^ u64::from(worker).wrapping_mul(0x9e37_79b9_7f4a_7c15), seed[1]],
@@ -164,7 +169,7 @@ impl Site {
             trunks: spec.trunks.iter().map(|t| trunk(t, spec.transit)).collect(),
             routes: Vec::new(),
             message: sip_message::Limits::default(),
-            calls: 1_000,
+            calls: spec.room.1,
         }
     }
 }

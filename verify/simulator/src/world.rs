@@ -6,7 +6,7 @@ use crate::mutation::Mutation;
 use crate::network::{Network, Place, Ticket};
 use crate::phone::{Packet, Phone, Source};
 use crate::rng::Rng;
-use crate::scenario::{END, RETIRE, Scenario, Weather};
+use crate::scenario::{END, RETIRE, ROOM, Scenario, Weather};
 use crate::services::{SimServices, Users};
 use crate::site::{Site, UDP};
 use crate::text::string;
@@ -97,6 +97,7 @@ impl World {
         let attacker = address(ATTACKER);
         network.put(attacker, Place::Attacker);
         monitor.peers.push(attacker);
+        monitor.forgetful = scenario.sites.iter().any(|s| s.room != ROOM);
         monitor.reflected.insert(address(FORGED), 0);
         monitor.hostile = vec![attacker.ip(), address(FORGED).ip()];
         World {
