@@ -124,9 +124,12 @@ fn only_a_call_that_is_being_set_up_and_only_of_our_own_users() {
     let req = Req::invite();
     let sent = lab.invite(CAROL, req.text());
     let ok = lab.ask(BOB, sent[0].accept("b"));
-    let sent = lab.invite(CAROL, req.within("INVITE", &ok).text());
-    lab.send(BOB, sent[0].reply(486, "b", ""));
-    assert_eq!(statuses(&lab.sent()), [486]);
+    for uri in ["sip:bob@192.0.2.20:5060", "sip:bob@here.example"] {
+        let again = Req { uri: uri.to_owned(), lines: Vec::new(), ..req.within("INVITE", &ok) };
+        let sent = lab.invite(CAROL, again.text());
+        lab.send(BOB, sent[0].reply(486, "b", ""));
+        assert_eq!(statuses(&lab.sent()), [486], "{uri}");
+    }
     // Somebody in another domain has a mailbox of his own.
     let mut lab = self::lab(|s| s.auth.enabled = false);
     let far = Req::new("INVITE", "sip:x@203.0.113.9").alice();
