@@ -48,8 +48,8 @@ impl<'a> NameAddr<'a> {
         let (uri, params) = value.split_at(semicolon.unwrap_or(value.len()));
         let uri = trim(uri);
         check_uri(uri)?;
-        // A comma in an addr-spec outside brackets would be a second value (section 20.10).
-        if uri.contains(&b',') || has_open_quote(params) {
+        // A URI with a comma or a question mark must stand in brackets (section 20.10).
+        if uri.iter().any(|&b| matches!(b, b',' | b'?')) || has_open_quote(params) {
             return Err(Malformed);
         }
         Ok(NameAddr { display: b"", uri, params })
@@ -93,6 +93,7 @@ mod tests {
     #[test]
     fn broken_forms_are_refused() {
         for s in [
+            "sip:a@b?x=y",
             "",
             "<>",
             "<sip:a@b",

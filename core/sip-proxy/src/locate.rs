@@ -121,6 +121,9 @@ fn variants(transport: Transport, want: &Want<'_>, able: &Ability) -> &'static [
             &[Transport::Tcp, Transport::Udp]
         }
         Transport::Udp => &[Transport::Udp],
+        Transport::Tcp if want.large && want.transport.is_none() && able.transports.has(Transport::Udp) => {
+            &[Transport::Tcp, Transport::Udp]
+        }
         Transport::Tcp => &[Transport::Tcp],
         Transport::Tls => &[Transport::Tls],
         Transport::Ws => &[Transport::Ws],

@@ -1,7 +1,7 @@
 //! What is asked: the parts of a URI that say where a request goes, and what this server can do.
 
 use super::{Error, dns::is_host_name};
-use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use core::net::{IpAddr, Ipv4Addr};
 use wire::Transport;
 
 /// A set of transports.
@@ -115,11 +115,7 @@ fn secured(named: Transport) -> Result<Transport, Error> {
 
 /// A numeric address; IPv6 with or without brackets.
 pub(super) fn numeric(host: &[u8]) -> Option<IpAddr> {
-    let text = core::str::from_utf8(host).ok()?;
-    if let Some(inner) = text.strip_prefix('[') {
-        return inner.strip_suffix(']')?.parse::<Ipv6Addr>().ok().map(IpAddr::V6);
-    }
-    text.parse().ok()
+    sip_message::host_ip(host)
 }
 
 /// Whether one host can have this address. A request is never sent to a group or to "any".
