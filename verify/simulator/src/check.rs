@@ -184,13 +184,13 @@ impl Monitor {
         let Some(seen) = self.seen.get(&key).or(loose) else {
             return self.violate(Check::RightPeer, format!("{what} to {to}: no such request was received"));
         };
-        if seen.good && !good {
-            return self.violate(Check::WellFormed, format!("{what}: a response with a flaw"));
-        }
         let right = |&(from, port): &(SocketAddr, Option<u16>)| {
             from == to || from.ip() == to.ip() && (port == Some(to.port()) || transport != Transport::Udp)
         };
         let flawed = loose.is_some_and(|s| s.sources.iter().any(right));
+        if seen.good && !good && !flawed {
+            return self.violate(Check::WellFormed, format!("{what}: a response with a flaw"));
+        }
         if !flawed && !seen.sources.iter().any(right) {
             let sources = format!("{:?}", seen.sources);
             return self

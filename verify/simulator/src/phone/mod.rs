@@ -175,9 +175,16 @@ impl Phone {
         self.registration.confirmed.is_some()
     }
 
-    /// Transactions of any kind still going on, for the check that nothing hangs.
+    /// Transactions of any kind still going on, for the check that nothing hangs. An INVITE within a
+    /// dialog whose 2xx was lost too often ends with the dialog.
     pub fn open_clients(&self) -> usize {
-        self.clients.iter().filter(|c| c.state != State::Done).count()
+        let over = |c: &Client| match c.purpose {
+            Purpose::Within(Party::Caller(call)) if c.method == "INVITE" => {
+                self.calls.get(call).is_none_or(|c| c.stage == Stage::Over)
+            }
+            _ => false,
+        };
+        self.clients.iter().filter(|c| c.state != State::Done && !over(c)).count()
     }
 
     fn token(&mut self, prefix: &str) -> String {
