@@ -329,15 +329,10 @@ fn announce(control: &Control, notifier: &Notifier, workers: usize) {
 
 /// Waits for the end: a first stop drains, a second one, or nothing left to wait for, ends.
 fn wait(signals: &Receiver<Wish>, control: &Control, notifier: &Notifier, handle: &RuntimeHandle<Notice>) {
-    loop {
-        match signals.recv() {
-            Ok(Wish::Reload) => {
-                notifier.reloading(monotonic_now().as_micros());
-                control.reload_and_log();
-                notifier.ready("ready");
-            }
-            Ok(Wish::Stop) | Err(_) => break,
-        }
+    while let Ok(Wish::Reload) = signals.recv() {
+        notifier.reloading(monotonic_now().as_micros());
+        control.reload_and_log();
+        notifier.ready("ready");
     }
     notifier.stopping("finishing requests under way");
     tracing::info!("draining: no new calls or registrations; a second signal stops at once");
