@@ -49,7 +49,7 @@ fn the_defaults_described_are_the_real_ones() {
         let mut plain = good(&format!("{heading}{base}"));
         let spelt = good(&format!("{heading}{base}{given}"));
         // Listeners that were asked for by name must not be missing.
-        plain.listen.iter_mut().for_each(|l| l.optional &= section != "");
+        plain.listen.iter_mut().for_each(|l| l.optional &= !section.is_empty());
         assert_eq!(spelt, plain, "[{section}]");
     }
 }
