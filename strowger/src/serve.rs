@@ -158,7 +158,8 @@ impl Parts {
                     t1: config.timers.t1,
                     t2: config.timers.t2,
                     t4: config.timers.t4,
-                    ..sip_transaction::Timers::default()
+                    // Longer than timer C, which ends what rings for too long.
+                    lifetime: config.proxy.timer_c + Duration::from_secs(60),
                 },
                 sip_transaction::Limits { server: limit, client: limit },
                 config.dns.cache,
