@@ -266,39 +266,30 @@ impl Monitor {
         }
     }
 
-    /// A server was killed and has come back; `found` are the bindings it has now.
-    pub fn restarted(&mut self, site: usize, outage: Outage, found: &[(String, String)]) {
+    /// A server was killed and has come back; `found` are the bindings it has now, with their ends.
+    pub fn restarted(&mut self, site: usize, outage: Outage, found: &[(String, String, Time)]) {
         // A row that was written before the clock was set says so at every later start, too.
         let before = self.outages.get(&site).is_some_and(|o| o.clock_set);
-        self.outages.insert(site, Outage { clock_set: outage.clock_set || before, ..outage });
-        let mut missing = Vec::new();
-        for ((s, aor, contact), list) in &mut self.bindings {
-            if *s != site {
-                continue;
-            }
-            let there = found.iter().any(|(a, c)| a == aor && c == contact);
-            // Rightly lost or not, this life knows nothing of it.
-            let gone = Confirmed { at: outage.restart, until: outage.restart };
-            let before = list.clone();
-            if !there {
-                list.push(gone);
-            }
-            // Set forward, the clock may rightly end bindings; set back, `still_there` knows the limit.
-            if outage.clock_set {
-                continue;
-            }
-            let list = before;
-            let promised = |c: &&Confirmed| c.at + Duration::from_secs(1) < outage.crash;
-            let Some(last) = list.iter().rev().find(promised) else { continue };
-            // What came in the last second may have been kept or not; both is right.
-            let deleted_later = list.iter().any(|c| c.at > last.at && c.until <= c.at);
-            let lives = last.until > outage.restart + Duration::from_secs(2);
-            if lives && !deleted_later && !there {
-                missing
-                    .push(format!("{aor} at {contact}, confirmed at {:?} until {:?}", last.at, last.until));
-            }
+        let clock_set = outage.clock_set || before;
+        self.outages.insert(site, Outage { clock_set, ..outage });
+        for (aor, contact, until) in found {
+            // Its end must be one that was promised before the crash.
+            self.still_there(*until, site, aor, contact);
         }
-        if let Some(text) = missing.first() {
+        let mut lost = None;
+        for ((_, aor, contact), list) in self.bindings.iter_mut().filter(|((s, _, _), _)| *s == site) {
+            let there = found.iter().find(|(a, c, _)| a == aor && c == contact).map(|(_, _, until)| *until);
+            // Set forward, the clock may rightly end bindings.
+            if !clock_set && let Some(last) = broken_promise(list, &outage, there) {
+                lost.get_or_insert(format!(
+                    "{aor} at {contact}, confirmed at {:?} until {:?}, has {there:?}",
+                    last.at, last.until
+                ));
+            }
+            // From here on this counts, rightly lost or not.
+            list.push(Confirmed { at: outage.restart, until: there.unwrap_or(outage.restart) });
+        }
+        if let Some(text) = lost {
             let text = format!("site {site} lost {text}; it crashed at {:?}", outage.crash);
             self.violate(Check::BindingKept, text);
         }
@@ -322,11 +313,11 @@ impl Monitor {
                 let before =
                     list.and_then(|l| l.iter().rev().find(|c| c.at + Duration::from_secs(1) < o.crash));
                 let all = known.chain(before);
-                let end = |c: &Confirmed| match o.clock_set {
-                    true => o.restart + c.until.since(c.at) + Duration::from_secs(2),
-                    false => c.until + Duration::from_secs(2),
-                };
-                all.map(end).max().unwrap_or(last.until)
+                let all = all.map(|c| c.until + Duration::from_secs(2)).max().unwrap_or(last.until);
+                // If the clock was set back meanwhile, what was granted at any time may be granted again.
+                let granted = list.into_iter().flatten().map(|c| c.until.since(c.at)).max();
+                let again = o.restart + granted.unwrap_or_default() + Duration::from_secs(2);
+                if o.clock_set { all.max(again) } else { all }
             }
             _ => last.until,
         };
@@ -337,6 +328,20 @@ impl Monitor {
             self.violate(Check::BindingEnds, text);
         }
     }
+}
+
+/// The confirmation that a restarted server has not kept: older than a second at the crash, and the
+/// binding is gone or ends too early. What came in that second may have been kept or not.
+fn broken_promise(list: &[Confirmed], outage: &Outage, there: Option<Time>) -> Option<Confirmed> {
+    let promised = |c: &&Confirmed| c.at + Duration::from_secs(1) < outage.crash;
+    let last = list.iter().rev().find(promised)?;
+    let shortened_later = list.iter().any(|c| c.at > last.at && c.until < last.until);
+    let slack = Duration::from_secs(2);
+    let kept = match there {
+        Some(until) => until + slack >= last.until,
+        None => last.until <= outage.restart + slack,
+    };
+    (!kept && !shortened_later).then_some(*last)
 }
 
 fn key(who: Who, m: &Message<'_>) -> Key {

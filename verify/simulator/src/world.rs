@@ -246,11 +246,13 @@ impl World {
     }
 
     /// Every binding that a server would use now.
-    fn bindings(&self, site: usize) -> Vec<(String, String)> {
+    fn bindings(&self, site: usize) -> Vec<(String, String, Time)> {
         let table = self.sites[site].shared.table.borrow();
         let mut found = Vec::new();
         for aor in self.monitor.contacts.keys() {
-            table.bindings(aor.as_bytes(), self.now, |b| found.push((aor.clone(), string(b.contact))));
+            table.bindings(aor.as_bytes(), self.now, |b| {
+                found.push((aor.clone(), string(b.contact), b.expires));
+            });
         }
         found
     }
@@ -282,7 +284,7 @@ impl World {
             while shared.table.borrow_mut().expire(now, 16, &mut changes) {}
         }
         self.plant(site);
-        for (aor, contact) in self.bindings(site) {
+        for (aor, contact, _) in self.bindings(site) {
             self.monitor.still_there(now, site, &aor, &contact);
         }
         self.at(now + Duration::from_secs(1), Event::Sweep { site, life });
