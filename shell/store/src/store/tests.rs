@@ -49,11 +49,10 @@ fn until(what: &str, done: impl Fn() -> bool) {
     panic!("never happened: {what}");
 }
 
-/// Starts the ignored test `name` of this program in another process.
+/// Starts the test `name`, which does nothing where it is not asked to, of this program in another process.
 fn child(name: &str, dir: &Path, limit: &str) -> Child {
     let program = std::env::current_exe().unwrap();
-    let script =
-        format!("trap '' XFSZ; {limit} exec \"$0\" --exact store::tests::{name} --ignored --nocapture");
+    let script = format!("trap '' XFSZ; {limit} exec \"$0\" --exact store::tests::{name} --nocapture");
     Command::new("sh")
         .arg("-c")
         .arg(script)
@@ -76,7 +75,6 @@ fn lines(child: &mut Child, prefix: &'static str) -> impl Iterator<Item = String
 
 /// Registers users for ever and says which of them are safe.
 #[test]
-#[ignore = "child process of another test"]
 fn child_that_registers() {
     let Some(dir) = std::env::var_os(CHILD_DIR) else { return };
     let options = options(Path::new(&dir));
@@ -115,7 +113,6 @@ fn what_was_acknowledged_survives_kill_9_again_and_again() {
 
 /// Registers until the disk is full, then tells what it sees.
 #[test]
-#[ignore = "child process of another test"]
 fn child_that_runs_out_of_space() {
     let Some(dir) = std::env::var_os(CHILD_DIR) else { return };
     let options = options(Path::new(&dir));
