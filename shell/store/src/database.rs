@@ -104,14 +104,18 @@ impl Database {
 
     /// How many migrations the file has seen; refuses files that are newer or not ours.
     fn check_version(&self) -> Result<usize> {
+        // One snapshot for all three, or a first start beside this one shows half of what it does.
+        let snapshot = self
+            .connection
+            .unchecked_transaction()
+            .map_err(|error| self.error("read its version", &error))?;
         let number = |name: &str| -> Result<i64> {
-            self.connection
+            snapshot
                 .pragma_query_value(None, name, |row| row.get(0))
                 .map_err(|error| self.error("read its version", &error))
         };
         let (id, version) = (number("application_id")?, number("user_version")?);
-        let tables: i64 = self
-            .connection
+        let tables: i64 = snapshot
             .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
             .map_err(|error| self.error("read its tables", &error))?;
         if id != i64::from(APPLICATION_ID) && (id != 0 || tables != 0) {
