@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rusqlite::{Connection, OpenFlags, TransactionBehavior};
+use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 
 use crate::directory;
 use crate::error::{Kind, Result, StoreError};
@@ -64,7 +64,9 @@ impl Database {
         database.first_look(patience).map_err(|error| database.error("open the database", &error))?;
         // Before any setting that writes: a file that is not ours stays as it is.
         database.check_version()?;
-        database.configure().map_err(|error| database.error("open the database", &error))?;
+        database
+            .patiently(patience, |database| database.configure())
+            .map_err(|error| database.error("open the database", &error))?;
         database.migrate()?;
         Ok(database)
     }
@@ -73,6 +75,27 @@ impl Database {
     fn first_look(&mut self, patience: Patience) -> rusqlite::Result<()> {
         set_patience(&mut self.connection, patience)?;
         self.connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))
+    }
+
+    /// Repeats what SQLite refuses at once, without asking the busy handler, while another process makes
+    /// the same first start: the change to WAL.
+    #[allow(clippy::disallowed_methods, reason = "waits for a lock; that is its job")]
+    fn patiently(
+        &mut self,
+        patience: Patience,
+        mut work: impl FnMut(&mut Database) -> rusqlite::Result<()>,
+    ) -> rusqlite::Result<()> {
+        const STEP: Duration = Duration::from_millis(10);
+        let mut tries = patience.0.as_millis() / STEP.as_millis();
+        loop {
+            match work(self) {
+                Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) && tries > 0 => {
+                    tries -= 1;
+                    std::thread::sleep(STEP);
+                }
+                result => return result,
+            }
+        }
     }
 
     fn configure(&mut self) -> rusqlite::Result<()> {
