@@ -89,24 +89,6 @@ impl Control {
         self.reports().iter().map(|r| r.pending).sum()
     }
 
-    /// Reloads on a signal.
-    pub fn reload_and_log(&self) {
-        match self.reload() {
-            Ok(report) => {
-                for warning in &report.warnings {
-                    tracing::warn!("{warning}");
-                }
-                tracing::info!(changed = ?report.changed, "configuration reloaded");
-            }
-            Err(errors) => {
-                for error in &errors {
-                    tracing::error!("{error}");
-                }
-                tracing::error!("configuration not reloaded: nothing was changed");
-            }
-        }
-    }
-
     fn state(&self) -> State {
         let at = usize::from(self.state.load(Ordering::Relaxed));
         STATES.get(at).copied().unwrap_or(State::Ready)
@@ -181,6 +163,8 @@ impl Control {
             let mend = "reload again; until then they differ".to_owned();
             return Err(vec![ConfigError { file: "reload".into(), line: 0, column: 0, message, mend }]);
         }
+        // A report comes after the settings in a worker's queue: once all are here, all are in force.
+        self.reports();
         running.log.set_level(new.config.log.level);
         *config = Arc::new(new.config);
         Ok(report)
@@ -267,13 +251,22 @@ impl Admin for Control {
         let result = self.try_reload();
         let mut reloads = lock(&self.reloads);
         match &result {
-            Ok(_) => reloads.0 += 1,
-            Err(_) => reloads.1 += 1,
+            Ok(report) => {
+                reloads.0 += 1;
+                report.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+                tracing::info!(changed = ?report.changed, "configuration reloaded");
+            }
+            Err(errors) => {
+                reloads.1 += 1;
+                errors.iter().for_each(|error| tracing::error!("{error}"));
+                tracing::error!("configuration not reloaded: nothing was changed");
+            }
         }
         result
     }
 
     fn drain(&self) {
+        tracing::info!("draining by request: no new calls or registrations; SIGTERM ends the server");
         self.begin_drain();
     }
 

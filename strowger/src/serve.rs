@@ -94,7 +94,11 @@ fn serve(loaded: Loaded, overrides: Overrides) -> Result<(), Failure> {
         workers,
         log,
     }));
-    let admin = control::admin::Server::start(&control.config().admin, control.clone())?;
+    let access = control.config().admin.clone();
+    let admin = control::admin::Server::start(&access, control.clone()).map_err(|error| {
+        let address = access.listen.map_or_else(String::new, |a| a.to_string());
+        format!("cannot serve the admin API on {address}: {error}; choose another place with --admin, or `--admin off`")
+    })?;
     if let Some(admin) = &admin {
         tracing::info!(address = %admin.address(), "admin API");
     }
@@ -332,7 +336,8 @@ fn announce(control: &Control, notifier: &Notifier, workers: usize) {
 fn wait(signals: &Receiver<Wish>, control: &Control, notifier: &Notifier, handle: &RuntimeHandle<Notice>) {
     while let Ok(Wish::Reload) = signals.recv() {
         notifier.reloading(monotonic_now().as_micros());
-        control.reload_and_log();
+        // It logs what came of it.
+        let _ = control::admin::Admin::reload(control);
         notifier.ready("ready");
     }
     notifier.stopping("finishing requests under way");

@@ -86,6 +86,12 @@ impl Calls {
         let entry = Entry { hash, sequence: self.sequence, since: now, answered: false, text, call_id, from };
         self.queue.push_back((now, hash, self.sequence));
         self.table.insert_unique(hash, entry, |e| e.hash);
+        // One call that lasts keeps the entries behind it from being dropped at the front.
+        if self.queue.len() > 2 * self.table.len() + 64 {
+            let table = &self.table;
+            let live = |hash: u64, sequence| table.find(hash, |e| e.hash == hash && e.sequence == sequence);
+            self.queue.retain(|&(_, hash, sequence)| live(hash, sequence).is_some());
+        }
     }
 
     /// A final response went back. `message` is that response, or the request it answers.
@@ -102,8 +108,8 @@ impl Calls {
                 false
             }
             Method::Invite => self.table.find(hash, |e| e.hash == hash).is_some_and(|e| !e.answered),
-            // A phone that knows nothing of the call any more has ended it, too.
-            Method::Bye => status < 300 || status == 481 || status == 408,
+            // However it is answered, the session is over (section 15.1.1), unless it is to be sent again.
+            Method::Bye => !matches!(status, 401 | 407),
             _ => false,
         };
         if ended {

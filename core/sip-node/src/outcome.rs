@@ -215,7 +215,9 @@ impl<S: Services> Node<S> {
             Action::Generate(status) => self.generate(now, p, status, request, out),
             // The transaction stays unanswered until it ends by itself, so that late retransmissions are
             // absorbed and are no new requests.
-            Action::Silence => {}
+            Action::Silence => self.with_request(p, request, |node, _, request| {
+                node.calls.concluded(now, request.method(), 408, request);
+            }),
             Action::Keep(branch) => {
                 if let Some(response) = response {
                     self.keep(p, branch, response);

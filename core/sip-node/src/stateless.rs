@@ -40,10 +40,13 @@ impl<S: Services> Node<S> {
         let trunk = self.settings.trunk_of(flow.remote.ip());
         let known = || !self.settings.auth.enabled || self.services.has_contact(flow.remote);
         let role = match (&dialog, trunk) {
-            (Some(dialog), _) => dialog.sender.role,
-            (None, Some(_)) => Role::Trunk,
-            (None, None) if self.claims_local(request) && known() => Role::Local,
-            (None, None) => Role::Stranger,
+            // A token can be read by the other end, too; where the request came from cannot be both.
+            (Some(dialog), _) if dialog.sender.remote.ip() == flow.remote.ip().to_canonical() => {
+                dialog.sender.role
+            }
+            (_, Some(_)) => Role::Trunk,
+            (_, None) if self.claims_local(request) && known() => Role::Local,
+            (_, None) => Role::Stranger,
         };
         let caller = Caller { role, realm: None, trunk, proven: false };
         let admitted = Admitted { uri, routing, dialog, caller };

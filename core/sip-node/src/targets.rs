@@ -170,8 +170,12 @@ impl<S: Services> Node<S> {
             Some(ip) if ip == peer.remote.ip() => {
                 self.dialog_hops(&uri, &peer, flow, request.bytes().len(), &mut wish.hops);
             }
-            // A local user behind address translation, or somebody else's idea of where to go.
-            _ if peer.role == Role::Local || dialog.sender.role == Role::Stranger => {
+            // A local user behind address translation, or somebody else's idea of where to go. That the
+            // sender of this dialog is one of ours proves nothing about who sent this request.
+            _ if peer.role == Role::Local
+                || dialog.sender.role == Role::Stranger
+                || a.caller.role == Role::Stranger =>
+            {
                 wish.hops.push(self.valid_flow(peer.flow(), flow.listener));
             }
             // It may name any host, if that is one to be found and to be sent to; else where it was.
@@ -194,7 +198,9 @@ impl<S: Services> Node<S> {
             hops.push(self.valid_flow(peer.flow(), near.listener));
         }
         let remote = SocketAddr::new(peer.remote.ip(), uri.port.unwrap_or(transport.default_port()));
-        for &transport in self.by_size(transport, uri, size) {
+        // Another port of the same host is the sender's word; it must not be our admin API.
+        let named = remote == peer.remote || self.settings.may_reach(remote);
+        for &transport in self.by_size(transport, uri, size).iter().filter(|_| named) {
             let listener = if transport == peer.transport { peer.listener } else { near.listener };
             if let Some(listener) = self.settings.listener_for(transport, remote, listener) {
                 let hop = Flow { transport, listener, remote, conn: None };
@@ -446,8 +452,11 @@ impl<S: Services> Node<S> {
         let mut uri = a.routing.request_uri.to_vec();
         if let Some(user) = a.uri.user
             && (trunk.strip > 0 || !trunk.prepend.is_empty())
-            && let Some(start) = uri.windows(user.len()).position(|w| w == user)
+            && let Some(colon) = uri.iter().position(|&b| b == b':')
+            && uri[colon + 1..].starts_with(user)
         {
+            // The user always follows the scheme.
+            let start = colon + 1;
             uri.splice(start..start + user.len(), rewritten(trunk, user));
         }
         let wishes = trunk.targets.iter().map(|target| {

@@ -1,6 +1,7 @@
 //! The message that leaves: the received bytes plus splices (RFC 3261 sections 16.6 and 16.7).
 
 use core::net::SocketAddr;
+use core::ops::Range;
 use sip_message::{AuthParams, Message, Name, Splices, Values, push_received, push_u64};
 
 /// What a forwarded request differs in from the received one. Fields that hold lines hold whole ones,
@@ -123,11 +124,14 @@ fn set_max_breadth(request: &Message<'_>, breadth: u8, splices: &mut Splices) {
 }
 
 fn edit_routes(request: &Message<'_>, o: &Outgoing<'_>, splices: &mut Splices) {
-    if o.drop_routes > 0 {
-        drop_values(request, Name::Route, o.drop_routes, splices);
-    }
-    if o.drop_last_route {
-        drop_last(request, splices);
+    if o.drop_routes > 0 || o.drop_last_route {
+        let total = request.values(Name::Route).count();
+        keep_values(
+            request,
+            Name::Route,
+            o.drop_routes..total - usize::from(o.drop_last_route && total > 0),
+            splices,
+        );
     }
     if !o.last_route.is_empty() {
         let at = request.headers(Name::Route).last().map_or(request.headers_start(), |h| h.line.end);
@@ -135,46 +139,39 @@ fn edit_routes(request: &Message<'_>, o: &Outgoing<'_>, splices: &mut Splices) {
     }
 }
 
-/// Takes the first `count` comma-separated values of a header off, with their lines where nothing is
-/// left on them.
-fn drop_values(message: &Message<'_>, name: Name, mut count: usize, splices: &mut Splices) {
-    for header in message.headers(name) {
-        if count == 0 {
-            return;
-        }
-        let mut values = Values::new(header.value);
-        let mut rest = None;
-        while count > 0 {
-            if values.next().is_none() {
-                break;
-            }
-            count -= 1;
-        }
-        if count == 0 {
-            rest = values.next();
-        }
-        match rest {
-            None => splices.remove(header.line),
-            Some(value) => {
-                let start = message.offset_of(header.value);
-                splices.remove(start..message.offset_of(value));
-            }
-        }
-    }
+/// Takes the first `count` comma-separated values of a header off.
+fn drop_values(message: &Message<'_>, name: Name, count: usize, splices: &mut Splices) {
+    keep_values(message, name, count..usize::MAX, splices);
 }
 
-fn drop_last(request: &Message<'_>, splices: &mut Splices) {
-    let Some(header) = request.headers(Name::Route).last() else { return };
-    let mut before = None;
-    let mut last = None;
-    for value in Values::new(header.value) {
-        before = last.replace(value);
-    }
-    match before {
-        None => splices.remove(header.line),
-        Some(kept) => {
-            let end = request.range_of(header.value).end;
-            splices.remove(request.range_of(kept).end..end);
+/// Keeps the comma-separated values of a header whose number is in `kept`, with their lines; lines on
+/// which nothing is left go.
+fn keep_values(message: &Message<'_>, name: Name, kept: Range<usize>, splices: &mut Splices) {
+    let mut number = 0;
+    for header in message.headers(name) {
+        let mut ends: Option<(Range<usize>, Range<usize>)> = None;
+        for value in Values::new(header.value) {
+            if kept.contains(&number) {
+                let range = message.range_of(value);
+                let first = ends.take().map_or(range.clone(), |(first, _)| first);
+                ends = Some((first, range));
+            }
+            number += 1;
+        }
+        let whole = message.range_of(header.value);
+        match ends {
+            None => splices.remove(header.line),
+            Some((first, last)) => {
+                if whole.start < first.start {
+                    splices.remove(whole.start..first.start);
+                }
+                if last.end < whole.end {
+                    splices.remove(last.end..whole.end);
+                }
+            }
+        }
+        if kept.start <= number && kept.end == usize::MAX {
+            return;
         }
     }
 }
@@ -282,6 +279,15 @@ mod tests {
         assert!(text.contains("Max-Forwards: 69\r\nRoute: <sip:last@far>\r\n"), "{text}");
         let text = forwarded(REQUEST, &Outgoing { drop_routes: 4, ..outgoing() });
         assert!(!text.contains("\r\nRoute"), "{text}");
+    }
+
+    #[test]
+    fn routes_taken_off_at_both_ends_of_a_line_take_it_along() {
+        let request = REQUEST.replace(",  <sip:p2;lr>\r\nRoute: <sip:last@far>", ", <sip:last@far>");
+        let text = forwarded(&request, &Outgoing { drop_routes: 2, drop_last_route: true, ..outgoing() });
+        assert!(!text.contains("\r\nRoute"), "{text}");
+        let text = forwarded(&request, &Outgoing { drop_routes: 1, drop_last_route: true, ..outgoing() });
+        assert!(text.contains("\r\nRoute: <sip:us;lr>\r\nFrom"), "{text}");
     }
 
     #[test]

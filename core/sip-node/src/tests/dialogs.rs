@@ -94,6 +94,18 @@ fn a_made_up_or_borrowed_token_opens_nothing() {
     // A true token takes a stranger to the other end of his dialog and nowhere else.
     let sent = lab.ask(CAROL, forge(&|_| {}));
     assert_eq!(sent.to(), BOB);
+    // Nor does it when he writes his own tag where the other end's belongs.
+    for method in ["MESSAGE", "INVITE", "ACK"] {
+        let text = forge(&|bye| {
+            let tag = bye.from.split(";tag=").nth(1).unwrap_or("").to_owned();
+            bye.method = method.to_owned();
+            bye.to = format!("<sip:y@far.example>;tag={tag}");
+            bye.from = "<sip:x@far.example>;tag=zz".to_owned();
+        });
+        lab.send(CAROL, text);
+        let reached: Vec<String> = lab.sent().iter().map(|sent| sent.to()).collect();
+        assert!(reached.iter().all(|to| to == CAROL), "{method}: {reached:?}");
+    }
     // An INVITE without To tag is no request within a dialog.
     let text = forge(&|bye| {
         bye.method = "INVITE".to_owned();

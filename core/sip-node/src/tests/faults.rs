@@ -132,11 +132,21 @@ fn calls_are_gone_when_they_are_over() {
         let ok = lab.ask(BOB, sent[0].accept("b"));
         let bye = lab.ask(CAROL, req.within("BYE", &ok).text());
         lab.send(BOB, bye.reply(status, "", ""));
-        if status == 481 {
-            assert_eq!(calls(&lab), 0);
-        }
+        lab.sent();
+        assert_eq!(calls(&lab), 0, "{status}");
     }
+    // So has one that never answers the BYE.
+    let req = Req::invite();
+    let sent = lab.invite(CAROL, req.text());
+    let ok = lab.ask(BOB, sent[0].accept("b"));
+    lab.ask(CAROL, req.within("BYE", &ok).text());
+    assert_eq!(calls(&lab), 1);
+    lab.pass(40_000);
+    lab.sent();
+    assert_eq!(calls(&lab), 0);
     // One whose end nobody saw is forgotten after a day.
+    let sent = lab.invite(CAROL, Req::invite().text());
+    lab.ask(BOB, sent[0].accept("b"));
     assert_eq!(calls(&lab), 1);
     lab.pass(25 * 3_600 * 1_000);
     assert_eq!(calls(&lab), 0);
