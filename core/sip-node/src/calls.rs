@@ -187,3 +187,34 @@ fn push(text: &[u8], out: &mut Vec<u8>) -> u8 {
     out.extend_from_slice(text);
     text.len() as u8
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sip_message::{Index, Limits, Parsed, parse};
+
+    #[test]
+    fn one_call_that_lasts_keeps_no_memory_of_those_behind_it() {
+        let mut calls = Calls::new(10, [1, 2]);
+        let mut with = |id: usize, what: &mut dyn FnMut(&mut Calls, &Message<'_>)| {
+            let text = format!(
+                "INVITE sip:b@x SIP/2.0\r\nVia: SIP/2.0/UDP h;branch=z9hG4bK1\r\nFrom: <sip:a@x>;tag=1\r\n\
+                 To: <sip:b@x>\r\nCall-ID: {id}\r\nCSeq: 1 INVITE\r\n\r\n"
+            );
+            let mut index = Index::new();
+            let Parsed::Good(invite) = parse(text.as_bytes(), &mut index, &Limits::default()) else {
+                panic!()
+            };
+            what(&mut calls, &invite);
+        };
+        with(0, &mut |calls, invite| calls.begin(Time::ZERO, invite));
+        for id in 1..10_000 {
+            with(id, &mut |calls, invite| {
+                calls.begin(Time::ZERO, invite);
+                calls.concluded(Time::ZERO, Method::Invite, 486, invite);
+            });
+        }
+        assert_eq!(calls.table.len(), 1);
+        assert!(calls.queue.len() < 100, "{}", calls.queue.len());
+    }
+}

@@ -81,56 +81,45 @@ pub enum Span {
     Answer,
 }
 
-macro_rules! counters {
-    ($($(#[$doc:meta])* $name:ident = $text:literal),+ $(,)?) => {
-        /// What a node counts.
-        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-        pub enum Counter { $($(#[$doc])* $name),+ }
-
-        impl Counter {
-            /// Every counter with a name for people.
-            pub const ALL: &'static [(Counter, &'static str)] = &[$((Counter::$name, $text)),+];
-        }
-    };
-}
-
-counters! {
+/// What a node counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Counter {
     /// Responses received.
-    Responses = "responses_received",
+    Responses,
     /// Messages dropped because they could not be answered.
-    Garbage = "messages_dropped",
+    Garbage,
     /// Requests answered with an error because they were malformed.
-    Malformed = "requests_malformed",
+    Malformed,
     /// Requests refused because a pool was full or the server drains.
-    Overload = "requests_refused_overload",
+    Overload,
     /// Challenges sent.
-    Challenged = "requests_challenged",
+    Challenged,
     /// Requests with right credentials.
-    Authenticated = "requests_authenticated",
+    Authenticated,
     /// Requests with wrong credentials.
-    WrongCredentials = "requests_wrong_credentials",
+    WrongCredentials,
     /// Requests refused for a while after too many wrong credentials.
-    Throttled = "requests_throttled",
+    Throttled,
     /// Requests refused because they may not go where they want to.
-    Forbidden = "requests_forbidden",
+    Forbidden,
     /// REGISTER requests accepted.
-    Registered = "registrations_accepted",
+    Registered,
     /// REGISTER requests refused.
-    RegisterRefused = "registrations_refused",
+    RegisterRefused,
     /// Requests forwarded, each branch counted.
-    Forwarded = "requests_forwarded",
+    Forwarded,
     /// Responses forwarded.
-    Relayed = "responses_forwarded",
+    Relayed,
     /// Responses that belong to nothing here.
-    Stray = "responses_stray",
+    Stray,
     /// INVITEs that ended in a 2xx.
-    CallsAnswered = "calls_answered",
+    CallsAnswered,
     /// INVITEs that ended otherwise.
-    CallsFailed = "calls_failed",
+    CallsFailed,
     /// Calls rerouted to voicemail.
-    Voicemail = "calls_to_voicemail",
+    Voicemail,
     /// Requests that came back to where they had been.
-    Loops = "requests_looped",
+    Loops,
     /// Questions to the resolver.
-    Lookups = "dns_questions",
+    Lookups,
 }

@@ -309,7 +309,7 @@ impl<S: Services> Node<S> {
     fn binding_wish(&self, near: Flow, size: usize, binding: &BindingView<'_>) -> Wish {
         // Header components of a Contact are for whoever makes a new request, not for this one
         // (section 19.1.5): taken over, they would smuggle a Route or credentials in.
-        let mut wish = Wish::new(&binding.contact[..memchr_question(binding.contact)], Role::Local);
+        let mut wish = Wish::new(without_headers(binding.contact), Role::Local);
         wish.checked = false;
         wish.instance.extend_from_slice(binding.instance);
         let flow = self.valid_flow(binding.flow, near.listener);
@@ -515,8 +515,7 @@ impl<S: Services> Node<S> {
             uri.clone_from(&first.uri);
             wish = first;
         }
-        let end = memchr_question(&uri);
-        let mut text = uri[..end].to_vec();
+        let mut text = without_headers(&uri).to_vec();
         text.extend_from_slice(b";target=");
         escape_param(request.request_uri(), &mut text);
         text.extend_from_slice(b";cause=");
@@ -570,8 +569,9 @@ fn with_user(target: &[u8], user: &[u8]) -> Vec<u8> {
     [&target[..=colon], user, b"@", &target[colon + 1..]].concat()
 }
 
-fn memchr_question(uri: &[u8]) -> usize {
-    uri.iter().position(|&b| b == b'?').unwrap_or(uri.len())
+/// A URI without its header components.
+fn without_headers(uri: &[u8]) -> &[u8] {
+    uri.split(|&b| b == b'?').next().unwrap_or(uri)
 }
 
 /// Appends a URI so that it can be the value of a URI parameter (RFC 4458 section 3, `target`).

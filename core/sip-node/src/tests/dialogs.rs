@@ -115,6 +115,20 @@ fn a_made_up_or_borrowed_token_opens_nothing() {
 }
 
 #[test]
+fn another_port_of_the_other_end_is_never_our_admin_api() {
+    let mut lab = Lab::with(|s| s.admin = Some("192.0.2.20:8080".parse().unwrap()));
+    lab.phones(&[BOB]);
+    let req = Req::invite();
+    let sent = lab.invite(CAROL, req.text()).remove(0);
+    let ok = lab.ask(BOB, sent.accept("b"));
+    for (port, reached) in [("5070", "192.0.2.20:5070"), ("8080", BOB)] {
+        let mut info = req.within("INFO", &ok);
+        info.uri = format!("sip:bob@192.0.2.20:{port}");
+        assert_eq!(lab.ask(CAROL, info.text()).to(), reached);
+    }
+}
+
+#[test]
 fn a_route_to_others_is_for_users_of_ours_only_and_not_to_everywhere() {
     for route in
         ["sip:203.0.113.9;lr", "sip:127.0.0.1:8080;lr", "sip:169.254.169.254;lr", "sip:other.example;lr"]

@@ -186,6 +186,13 @@ fn domains_of_a_trunk() {
     let sent = lab.invite(ALICE, Req::new("INVITE", "sip:someone@carrier.example").alice().text());
     assert_eq!((sent[0].to().as_str(), sent[0].uri()), (CARRIER, "sip:someone@carrier.example"));
     assert_eq!(lab.ask(CAROL, Req::new("INVITE", "sip:someone@carrier.example").text()).status(), 403);
+    // Digits are changed in the user, whatever else of the URI looks like him.
+    let mut lab = self::lab(|s| {
+        s.trunks[0].domains = vec![b"carrier.example".to_vec()];
+        (s.trunks[0].strip, s.trunks[0].prepend) = (1, b"00".to_vec());
+    });
+    let sent = lab.invite(ALICE, Req::new("INVITE", "sip:sip@carrier.example").alice().text());
+    assert_eq!(sent[0].uri(), "sip:00ip@carrier.example");
 }
 
 #[test]
