@@ -234,7 +234,8 @@ pub struct Proxy {
     pub max_forwards: u8,
     /// How long a branch may ring (16.6 item 11).
     pub timer_c: Duration,
-    /// Requests longer than this minus 200 octets leave over TCP (18.1.1); octets.
+    /// Requests that would be longer than this, with some 200 octets that forwarding adds, leave over TCP
+    /// where they can (18.1.1); octets.
     pub mtu: usize,
 }
 
