@@ -7,6 +7,7 @@ use crate::services::{Counter, Services};
 use core::hash::Hasher;
 use core::net::SocketAddr;
 use sip_message::{Message, hex16, push_u64, write_response};
+use sip_proxy::gathered::Gathered;
 use sip_transaction::{Inbound, ServerId};
 use wire::{Flow, Outbox, Time, Transport};
 
@@ -115,27 +116,17 @@ impl<S: Services> Node<S> {
 
     /// The tag of stateless answers to this request, and of the ACK that follows.
     fn stateless_tag(&self, request: &Message<'_>) -> [u8; 16] {
-        let mut hash = self.keyed(domain::TAG);
+        let mut text = Gathered::<192, _>::new(self.keyed(domain::TAG));
         let via = request.via();
         let parts = [request.call_id(), request.from_tag(), via.branch, via.host];
-        // The lengths keep the parts apart. Many short writes are dearer than one, so what fits is put
-        // together first.
+        // The lengths keep the parts apart.
         let lengths = parts.iter().fold(0, |all, part| all << 16 | part.len() as u64 & 0xffff);
-        let mut room = [0; 192];
-        room[..8].copy_from_slice(&lengths.to_le_bytes());
-        room[8..12].copy_from_slice(&request.cseq().to_le_bytes());
-        let mut used = 12;
+        text.add(&lengths.to_le_bytes());
+        text.add(&request.cseq().to_le_bytes());
         for part in parts {
-            match room.get_mut(used..used + part.len()) {
-                Some(place) => {
-                    place.copy_from_slice(part);
-                    used += part.len();
-                }
-                None => hash.write(part),
-            }
+            text.add(part);
         }
-        hash.write(room.get(..used).unwrap_or_default());
-        hex16(hash.finish())
+        hex16(text.finish())
     }
 
     /// A To tag for the answers of a server transaction.

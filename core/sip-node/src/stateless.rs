@@ -10,6 +10,7 @@ use core::hash::Hasher;
 use core::mem;
 use core::net::{IpAddr, SocketAddr};
 use sip_message::{Message, Method, Name, Uri, hex16};
+use sip_proxy::gathered::Gathered;
 use sip_proxy::locate::{Located, Lookup, Step, locate};
 use sip_proxy::rewrite::{self, Outgoing, write_request};
 use sip_proxy::routes::preprocess;
@@ -182,13 +183,13 @@ impl<S: Services> Node<S> {
     /// can use this server as a reflector.
     fn push_stateless_branch(&self, from: Flow, request: &Message<'_>, out: &mut Vec<u8>) {
         let via = request.via();
-        let mut hash = self.keyed(domain::STATELESS);
-        hash.write(via.branch);
-        hash.write(via.host);
-        hash.write_u16(via.port_or_default());
-        hash.write(request.call_id());
-        hash.write_u32(request.cseq());
-        let id = hash.finish();
+        let mut text = Gathered::<256, _>::new(self.keyed(domain::STATELESS));
+        text.add(via.branch);
+        text.add(via.host);
+        text.add(&via.port_or_default().to_le_bytes());
+        text.add(request.call_id());
+        text.add(&request.cseq().to_le_bytes());
+        let id = text.finish();
         let back = reply_flow(from, request);
         let place = u64::from(back.listener.0) << 16 | u64::from(back.remote.port());
         out.extend_from_slice(PREFIX);
@@ -198,15 +199,15 @@ impl<S: Services> Node<S> {
     }
 
     fn stateless_seal(&self, id: u64, place: u64, address: IpAddr, call_id: &[u8]) -> u64 {
-        let mut hash = self.keyed(domain::STATELESS);
-        hash.write_u64(id);
-        hash.write_u64(place);
+        let mut text = Gathered::<256, _>::new(self.keyed(domain::STATELESS));
+        text.add(&id.to_le_bytes());
+        text.add(&place.to_le_bytes());
         match address.to_canonical() {
-            IpAddr::V4(v4) => hash.write(&v4.octets()),
-            IpAddr::V6(v6) => hash.write(&v6.octets()),
+            IpAddr::V4(v4) => text.add(&v4.octets()),
+            IpAddr::V6(v6) => text.add(&v6.octets()),
         }
-        hash.write(call_id);
-        hash.finish()
+        text.add(call_id);
+        text.finish()
     }
 
     /// A response to a request that was forwarded without memory: to the next Via, if the branch is

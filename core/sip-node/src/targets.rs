@@ -162,7 +162,14 @@ impl<S: Services> Node<S> {
         if strict && a.routing.next.is_some() {
             make_strict(&mut wish, next);
         }
-        let Ok(uri) = Uri::parse(next) else { return Plan::Refuse(400) };
+        // Without a Route of others it is the Request-URI, which has been read.
+        let uri = match a.routing.next {
+            None => a.uri,
+            Some(next) => match Uri::parse(next) {
+                Ok(uri) => uri,
+                Err(_) => return Plan::Refuse(400),
+            },
+        };
         wish.checked = false;
         let peer = dialog.peer;
         match uri.host_ip() {

@@ -10,7 +10,7 @@
 //! so) and hash 16 hexadecimal digits. The hash is keyed, so that nobody outside can write a Via value
 //! that makes this server refuse someone else's request.
 
-use core::hash::Hasher;
+use crate::gathered::Gathered;
 use sip_message::{Message, Name, Via, hex16};
 use siphasher::sip::SipHasher13;
 
@@ -48,18 +48,18 @@ impl LoopGuard {
     /// does not stay (RFC 5393 section 4.2.4). Not over the method: CANCEL and ACK repeat the branch
     /// of their INVITE. Not over Via or Max-Forwards, which change on every round.
     pub fn hash(&self, request: &Message<'_>) -> u64 {
-        let mut hash = SipHasher13::new_with_key(&self.key);
+        let mut hash = Fields::new(SipHasher13::new_with_key(&self.key));
         write_field(&mut hash, request.request_uri());
         write_field(&mut hash, request.call_id());
         write_field(&mut hash, request.from_tag());
         write_field(&mut hash, request.to_tag());
-        hash.write_u32(request.cseq());
+        hash.add(&request.cseq().to_le_bytes());
         for name in [Name::Route, Name::ProxyRequire, Name::ProxyAuthorization] {
             for header in request.headers(name) {
                 write_field(&mut hash, header.value);
             }
             // A mark between the lists, longer than any field.
-            hash.write_u64(u64::MAX);
+            hash.add(&u64::MAX.to_le_bytes());
         }
         hash.finish()
     }
@@ -106,10 +106,12 @@ pub fn read_branch(branch: &[u8]) -> Option<OwnBranch<'_>> {
 }
 
 /// One field and its length, so that no two lists of fields look alike.
-fn write_field(hash: &mut SipHasher13, field: &[u8]) {
-    hash.write_u64(field.len() as u64);
-    hash.write(field);
+fn write_field(hash: &mut Fields, field: &[u8]) {
+    hash.add(&(field.len() as u64).to_le_bytes());
+    hash.add(field);
 }
+
+type Fields = Gathered<384, SipHasher13>;
 
 fn contains_prefix(value: &[u8]) -> bool {
     value.windows(PREFIX.len()).any(|window| window.eq_ignore_ascii_case(PREFIX))

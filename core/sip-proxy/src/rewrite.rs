@@ -31,7 +31,8 @@ pub struct Outgoing<'a> {
     pub source: Option<(SocketAddr, bool)>,
     /// Take off identity assertions, because whoever sent them is not trusted (RFC 3325 section 5).
     pub strip_identity: bool,
-    /// Take off the credentials of this realm, which nobody further on has a use for.
+    /// Take off the credentials of this realm, which nobody further on has a use for. This request
+    /// proved itself with them, so it has some.
     pub strip_realm: Option<&'a [u8]>,
 }
 
@@ -177,7 +178,13 @@ fn keep_values(message: &Message<'_>, name: Name, kept: Range<usize>, splices: &
 }
 
 fn strip_credentials(request: &Message<'_>, realm: &[u8], splices: &mut Splices) {
-    for name in [Name::ProxyAuthorization, Name::Authorization] {
+    const NAMES: [Name; 2] = [Name::ProxyAuthorization, Name::Authorization];
+    let mut all = NAMES.iter().flat_map(|&name| request.headers(name));
+    if let (Some(only), None) = (all.next(), all.next()) {
+        // They were accepted a moment ago, so they need not be read again.
+        return splices.remove(only.line);
+    }
+    for name in NAMES {
         for header in request.headers(name) {
             if AuthParams::parse(header.value).and_then(|a| a.get(b"realm")) == Some(realm) {
                 splices.remove(header.line);

@@ -9,7 +9,7 @@
 //!
 //! Text form: base64url of `version|roles, caller, callee, mac`, 35 characters for two IPv4 ends.
 
-use core::hash::Hasher;
+use crate::gathered::Gathered;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use siphasher::sip::SipHasher24;
 use wire::{Flow, ListenerId, Transport};
@@ -118,14 +118,14 @@ impl Sealer {
     }
 
     fn mac(&self, sealed: &[u8], call_id: &[u8], tag: &[u8]) -> [u8; MAC] {
-        let mut hash = SipHasher24::new_with_key(&self.key);
-        hash.write(b"dialog");
-        hash.write(sealed);
+        let mut text = Gathered::<256, _>::new(SipHasher24::new_with_key(&self.key));
+        text.add(b"dialog");
+        text.add(sealed);
         // Lengths keep one field from running into the next.
-        hash.write_usize(call_id.len());
-        hash.write(call_id);
-        hash.write(tag);
-        hash.finish().to_be_bytes()
+        text.add(&(call_id.len() as u64).to_le_bytes());
+        text.add(call_id);
+        text.add(tag);
+        text.finish().to_be_bytes()
     }
 }
 
