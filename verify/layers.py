@@ -29,6 +29,8 @@ BELOW = {
     'store': {'wire', 'sip-registrar', 'sip-auth'},
     'control': {'wire'},
     'resolver': {'wire'},
+    # The load generator is a machine like the node; the runtime drives it.
+    'load': {'wire', 'sip-message', 'sip-auth'},
 }
 # Core and shell meet in these.
 MEETING = {'strowger', 'simulator', 'live'}
