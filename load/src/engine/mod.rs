@@ -1,1 +1,3 @@
-//! Being written.
+//! Calls under way: what they send, wait for and time.
+
+mod wheel;
