@@ -1,0 +1,262 @@
+//! Actions: what a step does besides its message.
+
+use super::facts::{Facts, Run};
+use super::regexp::Pattern;
+use super::template::{Fault, Template};
+use super::variables::{Slot, Vars};
+use crate::population::{Distribution, Rng};
+
+/// One action.
+#[derive(Debug)]
+pub struct Action {
+    /// Its line in the file.
+    pub line: u32,
+    /// What it does.
+    pub deed: Deed,
+}
+
+/// What an action does. Names and meanings are SIPp's.
+#[derive(Debug)]
+pub enum Deed {
+    /// `ereg`.
+    Ereg(Ereg),
+    /// `log`, `warning` and `error`; the last ends the call as failed.
+    Say(Level, Template),
+    /// `assign`.
+    Assign(Slot, Operand),
+    /// `add`, `subtract`, `multiply`, `divide`.
+    Arithmetic(Slot, Arithmetic, Operand),
+    /// `assignstr`.
+    AssignText(Slot, Template),
+    /// `sample`.
+    Sample(Slot, Distribution),
+    /// `todouble`: to, from.
+    ToNumber(Slot, Slot),
+    /// `test`.
+    Test {
+        /// The left side.
+        left: Slot,
+        /// The comparison.
+        compare: Compare,
+        /// The right side.
+        right: Operand,
+        /// What becomes of the result.
+        verdict: Verdict,
+    },
+    /// `strcmp`: the result is -1, 0 or 1.
+    CompareText {
+        /// The left side.
+        left: Slot,
+        /// The right side.
+        right: TextOperand,
+        /// What becomes of the result; a check holds where both are equal.
+        verdict: Verdict,
+    },
+    /// `trim`: takes white space off both ends.
+    Trim(Slot),
+    /// `urlencode`.
+    UrlEncode(Slot),
+    /// `urldecode`.
+    UrlDecode(Slot),
+    /// `jump`: to this step, in place of `next`.
+    Jump(Operand),
+    /// `verifyauth`.
+    VerifyAuth {
+        /// Becomes a boolean.
+        to: Slot,
+        /// The user's name.
+        user: Template,
+        /// The password.
+        password: Template,
+    },
+    /// `lookup`: the line of `file` whose indexed field is `key`, or -1.
+    Lookup {
+        /// Becomes a number.
+        to: Slot,
+        /// The place of the file among the injections.
+        file: usize,
+        /// What to look for.
+        key: Template,
+    },
+    /// `insert`: one more line.
+    Insert {
+        /// The place of the file among the injections.
+        file: usize,
+        /// The line.
+        value: Template,
+    },
+    /// `replace`: another text for a line.
+    Replace {
+        /// The place of the file among the injections.
+        file: usize,
+        /// The number of the line, from 0.
+        line: Template,
+        /// The line.
+        value: Template,
+    },
+    /// `gettimeofday`: seconds, microseconds.
+    TimeOfDay(Slot, Slot),
+    /// `exec int_cmd`.
+    Stop(Outcome),
+    /// `closecon`: closes the call's connection.
+    CloseConnection,
+}
+
+/// A number given, or a variable.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Operand {
+    /// `value`.
+    Number(f64),
+    /// `variable`.
+    Variable(Slot),
+}
+
+/// A text given, or a variable.
+#[derive(Debug)]
+pub enum TextOperand {
+    /// `value`.
+    Text(Template),
+    /// `variable2`.
+    Variable(Slot),
+}
+
+/// What becomes of the result of an expression or comparison.
+#[derive(Clone, Debug, Default)]
+pub struct Verdict {
+    /// `assign_to`: the variables that get it; for an expression the whole match and its groups.
+    pub to: Vec<Slot>,
+    /// `check_it`, `check_it_inverse`: whether the call fails where it is not so.
+    pub check: Option<bool>,
+}
+
+/// The four operations.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Arithmetic {
+    /// `add`
+    Add,
+    /// `subtract`
+    Subtract,
+    /// `multiply`
+    Multiply,
+    /// `divide`; by zero it fails the call.
+    Divide,
+}
+
+/// The comparisons of `test`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Compare {
+    /// `equal`
+    Equal,
+    /// `not_equal`
+    NotEqual,
+    /// `greater_than`
+    Greater,
+    /// `less_than`
+    Less,
+    /// `greater_than_equal`
+    GreaterOrEqual,
+    /// `less_than_equal`
+    LessOrEqual,
+}
+
+/// `ereg`.
+#[derive(Debug)]
+pub struct Ereg {
+    /// The expression.
+    pub pattern: Pattern,
+    /// Where it looks.
+    pub scope: Look,
+    /// What becomes of what it finds.
+    pub verdict: Verdict,
+}
+
+/// Where an expression looks.
+#[derive(Debug)]
+pub enum Look {
+    /// In the whole message.
+    Message,
+    /// After the empty line.
+    Body,
+    /// In a header, without its name.
+    Header {
+        /// The text before the value, such as `Contact:`.
+        name: Box<str>,
+        /// `case_indep`.
+        ignore_case: bool,
+        /// `start_line`: only at the beginning of a line.
+        line_start: bool,
+        /// `occurrence`, from 1.
+        occurrence: u32,
+    },
+    /// In a variable.
+    Variable(Slot),
+}
+
+/// Where a line goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Level {
+    /// The log of the scenario (`log`).
+    Log,
+    /// The log of errors (`warning`).
+    Warning,
+    /// The log of errors; the call has failed (`error`).
+    Error,
+}
+
+/// How the call goes on after its actions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Outcome {
+    /// With the next step.
+    #[default]
+    GoOn,
+    /// With this step (`jump`).
+    Jump(usize),
+    /// Not at all; the call has failed: a check, an error, a division by zero. The line of the action.
+    Fail(u32),
+    /// Not at all; it ended well (`stop_call`).
+    StopCall,
+    /// The run ends once the calls under way have ended (`stop_gracefully`).
+    StopGracefully,
+    /// The run ends at once (`stop_now`).
+    StopNow,
+}
+
+/// What actions want done outside of the call's variables. Reused: [`Effects::clear`].
+#[derive(Debug, Default)]
+pub struct Effects {
+    /// Lines to be written, with the level of each.
+    pub lines: Vec<(Level, Vec<u8>)>,
+    /// `closecon` was run.
+    pub close_connection: bool,
+}
+
+impl Effects {
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        self.lines.clear();
+        self.close_connection = false;
+    }
+}
+
+impl Action {
+    /// The templates in it.
+    pub fn templates(&self) -> impl Iterator<Item = &Template> {
+        core::iter::empty()
+    }
+
+    pub(super) fn bind(&mut self, run: &Run) {
+        let _ = run;
+    }
+}
+
+/// Runs a step's actions in order, until one decides how the call goes on.
+pub fn run(
+    actions: &[Action],
+    vars: &mut Vars<'_>,
+    facts: &mut Facts<'_>,
+    rng: &mut Rng,
+    effects: &mut Effects,
+) -> Outcome {
+    let _ = (actions, vars, facts, rng, effects, Fault::NoChallenge);
+    Outcome::GoOn
+}
