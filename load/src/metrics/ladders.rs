@@ -1,0 +1,325 @@
+//! The first call flows that went wrong, kept to be read.
+//!
+//! Which call will fail is not known while its messages pass, so every message is copied into a ring of
+//! fixed size. When a call fails, its messages are picked out of the ring. Once enough flows are kept the
+//! ring is off and an offer costs one comparison.
+
+use std::collections::VecDeque;
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+
+use wire::Time;
+
+/// Which way a message went.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Direction {
+    /// From us.
+    Sent,
+    /// To us.
+    Received,
+}
+
+/// One message of a flow.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Step {
+    /// When.
+    pub at: Time,
+    /// Which way.
+    pub direction: Direction,
+    /// Our address.
+    pub local: SocketAddr,
+    /// The other's.
+    pub remote: SocketAddr,
+    /// The message, as far as it was kept.
+    pub bytes: Vec<u8>,
+    /// Its length on the wire.
+    pub length: usize,
+}
+
+impl Step {
+    /// "INVITE", "180 Ringing": the start line's essence, printable ASCII of at most `width` characters.
+    pub fn label(&self, width: usize) -> String {
+        let line = self.bytes.split(|b| *b == b'\r' || *b == b'\n').next().unwrap_or_default();
+        let essence = match line.strip_prefix(b"SIP/2.0 ") {
+            Some(status) => status,
+            None => line.split(|b| *b == b' ').next().unwrap_or_default(),
+        };
+        essence.iter().take(width).map(|b| printable(*b)).collect()
+    }
+}
+
+fn printable(b: u8) -> char {
+    if (b' '..=b'~').contains(&b) { char::from(b) } else { '.' }
+}
+
+/// The flow of one call that went wrong.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Ladder {
+    /// When it was found wrong.
+    pub at: Time,
+    /// Its Call-ID, or what else names it.
+    pub call_id: String,
+    /// What went wrong.
+    pub why: String,
+    /// The messages that were still in the ring, oldest first.
+    pub steps: Vec<Step>,
+    /// Earlier messages may be missing.
+    pub incomplete: bool,
+}
+
+/// Messages of one flow that are kept at most.
+const MAX_STEPS: usize = 200;
+/// Columns of a drawing; further addresses share the last one.
+const MAX_LANES: usize = 5;
+
+impl Ladder {
+    /// The addresses that take part, ours first.
+    pub fn parties(&self) -> Vec<SocketAddr> {
+        let mut all = Vec::new();
+        for a in self.steps.iter().map(|s| s.local).chain(self.steps.iter().map(|s| s.remote)) {
+            if !all.contains(&a) && all.len() < MAX_LANES {
+                all.push(a);
+            }
+        }
+        all
+    }
+
+    /// Which column an address has.
+    pub fn lane(parties: &[SocketAddr], a: SocketAddr) -> usize {
+        parties.iter().position(|p| *p == a).unwrap_or(parties.len().saturating_sub(1))
+    }
+
+    /// The drawing in plain ASCII, times in seconds since the first message. Anything a peer sent is
+    /// reduced to printable characters.
+    pub fn text(&self) -> String {
+        const LANE: usize = 28;
+        let mut out = String::new();
+        let clean = |s: &str| s.bytes().map(printable).collect::<String>();
+        let _ = writeln!(out, "Call-ID {}: {}", clean(&self.call_id), clean(&self.why));
+        if self.incomplete {
+            out.push_str("(earlier messages were no longer held)\n");
+        }
+        let parties = self.parties();
+        let _ = write!(out, "{:>12} ", "");
+        for p in &parties {
+            let _ = write!(out, "{:^LANE$}", p.to_string());
+        }
+        trim(&mut out);
+        let first = self.steps.first().map_or(self.at, |s| s.at);
+        for s in &self.steps {
+            let _ = write!(out, "{:>+12.6} ", s.at.since(first).as_secs_f64());
+            draw(&mut out, s, &parties, LANE);
+            trim(&mut out);
+        }
+        let _ = writeln!(out, "{:>+12.6}  {}", self.at.since(first).as_secs_f64(), clean(&self.why));
+        out
+    }
+}
+
+fn trim(out: &mut String) {
+    out.truncate(out.trim_end_matches(' ').len());
+    out.push('\n');
+}
+
+/// One arrow between two lanes, with its label in it.
+fn draw(out: &mut String, step: &Step, parties: &[SocketAddr], lane: usize) {
+    let (mine, theirs) = (Ladder::lane(parties, step.local), Ladder::lane(parties, step.remote));
+    let (left, right) = (mine.min(theirs), mine.max(theirs));
+    let rightward = (step.direction == Direction::Sent) == (mine <= theirs);
+    let post = |i: usize| i * lane + lane / 2;
+    let mut row = vec![b' '; parties.len().max(1) * lane];
+    for i in 0..parties.len() {
+        row[post(i)] = b'|';
+    }
+    let (from, to) = (post(left) + 1, post(right));
+    if from < to {
+        row[from..to].fill(b'-');
+        if rightward {
+            row[to - 1] = b'>';
+        } else {
+            row[from] = b'<';
+        }
+        let label = step.label(lane - 6);
+        let start = from + (to - from).saturating_sub(label.len() + 2) / 2;
+        let text = format!(" {label} ");
+        row[start..start + text.len()].copy_from_slice(text.as_bytes());
+    } else {
+        // Both ends are one address: no arrow to draw.
+        let text = format!(" {}", step.label(lane / 2 - 2));
+        row[from..from + text.len()].copy_from_slice(text.as_bytes());
+    }
+    out.extend(row.into_iter().map(char::from));
+}
+
+struct Entry {
+    call: u64,
+    at: Time,
+    direction: Direction,
+    local: SocketAddr,
+    remote: SocketAddr,
+    /// Position in an endless ring; modulo the capacity it is the place in `bytes`.
+    start: u64,
+    kept: u32,
+    length: u32,
+}
+
+/// Keeps the messages of late and the flows of calls that failed. One for each worker.
+pub struct Ladders {
+    keep: usize,
+    ring: Vec<u8>,
+    entries: VecDeque<Entry>,
+    next: u64,
+    evicted: bool,
+    kept: Vec<Ladder>,
+}
+
+impl core::fmt::Debug for Ladders {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "Ladders({} of {} kept)", self.kept.len(), self.keep)
+    }
+}
+
+impl Ladders {
+    /// Bytes of a message that are kept; what follows is rarely the reason.
+    pub const SNAP: usize = 4_096;
+
+    /// Keeps at most `keep` flows, and a ring of `ring_bytes` (at least [`Ladders::SNAP`]) of late
+    /// messages. `keep` 0 turns it off and takes no memory.
+    ///
+    /// The ring must hold what passes between a call's first message and its failure: at r calls per second
+    /// and 8 kB to a call, 4 MB last 500 / r seconds.
+    pub fn new(keep: usize, ring_bytes: usize) -> Ladders {
+        let size = if keep == 0 { 0 } else { ring_bytes.clamp(Self::SNAP, u32::MAX as usize) };
+        Ladders {
+            keep,
+            ring: vec![0; size],
+            // Small messages are about 300 bytes; more than this many entries push the oldest out.
+            entries: VecDeque::with_capacity(size / 256),
+            next: 0,
+            evicted: false,
+            kept: Vec::new(),
+        }
+    }
+
+    /// Are enough flows kept, so that offering is of no use?
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        self.kept.len() >= self.keep
+    }
+
+    /// A message of call `call` (any number that names it at this worker) passes.
+    #[inline]
+    pub fn offer(
+        &mut self,
+        call: u64,
+        at: Time,
+        direction: Direction,
+        local: SocketAddr,
+        remote: SocketAddr,
+        bytes: &[u8],
+    ) {
+        if !self.is_full() {
+            self.put(
+                call,
+                Step { at, direction, local, remote, bytes: Vec::new(), length: bytes.len() },
+                bytes,
+            );
+        }
+    }
+
+    fn put(&mut self, call: u64, step: Step, bytes: &[u8]) {
+        let size = self.ring.len() as u64;
+        let kept = bytes.len().min(Self::SNAP) as u64;
+        let mut start = self.next;
+        if start % size + kept > size {
+            // Not across the end: go on at the beginning.
+            start += size - start % size;
+        }
+        let end = start + kept;
+        while let Some(oldest) = self.entries.front()
+            && (oldest.start + size < end || self.entries.len() == self.entries.capacity())
+        {
+            self.entries.pop_front();
+            self.evicted = true;
+        }
+        let at = (start % size) as usize;
+        if let (Some(to), Some(from)) =
+            (self.ring.get_mut(at..at + kept as usize), bytes.get(..kept as usize))
+        {
+            to.copy_from_slice(from);
+        }
+        self.next = end;
+        self.entries.push_back(Entry {
+            call,
+            at: step.at,
+            direction: step.direction,
+            local: step.local,
+            remote: step.remote,
+            start,
+            kept: kept as u32,
+            length: u32::try_from(step.length).unwrap_or(u32::MAX),
+        });
+    }
+
+    /// Call `call`, which began at `began`, went wrong: keeps its flow if there is room.
+    pub fn failed(&mut self, now: Time, call: u64, began: Time, call_id: &[u8], why: &str) {
+        if self.is_full() {
+            return;
+        }
+        let size = self.ring.len();
+        let mut steps = Vec::new();
+        let mut left_out = false;
+        for e in self.entries.iter().filter(|e| e.call == call) {
+            if steps.len() == MAX_STEPS {
+                left_out = true;
+                break;
+            }
+            let at = (e.start % size as u64) as usize;
+            steps.push(Step {
+                at: e.at,
+                direction: e.direction,
+                local: e.local,
+                remote: e.remote,
+                bytes: self.ring.get(at..at + e.kept as usize).unwrap_or_default().to_vec(),
+                length: e.length as usize,
+            });
+        }
+        // Was something pushed out that is younger than the call's begin?
+        let horizon = self.entries.front().map_or(Time::FAR, |e| e.at);
+        let incomplete = left_out || (self.evicted && horizon > began);
+        let call_id = String::from_utf8_lossy(call_id.get(..1_024).unwrap_or(call_id)).into_owned();
+        self.kept.push(Ladder { at: now, call_id, why: why.to_owned(), steps, incomplete });
+        if self.is_full() {
+            // Give the memory back: nothing will be offered any more.
+            self.ring = Vec::new();
+            self.entries = VecDeque::new();
+        }
+    }
+
+    /// A message that belongs to no call went wrong: keeps it alone.
+    pub fn stray(&mut self, at: Time, local: SocketAddr, remote: SocketAddr, bytes: &[u8], why: &str) {
+        if self.is_full() {
+            return;
+        }
+        let kept = bytes.get(..Self::SNAP).unwrap_or(bytes).to_vec();
+        let step =
+            Step { at, direction: Direction::Received, local, remote, bytes: kept, length: bytes.len() };
+        let call_id = "(none)".to_owned();
+        self.kept.push(Ladder { at, call_id, why: why.to_owned(), steps: vec![step], incomplete: false });
+    }
+
+    /// The flows kept, oldest failure first.
+    pub fn kept(&self) -> &[Ladder] {
+        &self.kept
+    }
+
+    /// The oldest of several workers' flows: at most `keep`.
+    pub fn first(mut all: Vec<Ladder>, keep: usize) -> Vec<Ladder> {
+        all.sort_by(|a, b| (a.at, &a.call_id).cmp(&(b.at, &b.call_id)));
+        all.truncate(keep);
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests;

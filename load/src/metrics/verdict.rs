@@ -1,0 +1,319 @@
+//! Did the server pass, did it fail, or does the run say nothing?
+
+use super::counters::SideCounts;
+use super::events::Measure;
+use super::record::Metrics;
+
+/// An upper limit on a percentile of a latency, counted from the intended start.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct LatencyLimit {
+    /// Of what.
+    pub measure: Measure,
+    /// Which percentile, 0 to 100.
+    pub percentile: f64,
+    /// What it may be at most, microseconds.
+    pub max_micros: u64,
+}
+
+/// What a run must keep. The first group is about the server: a breach is FAIL. The second is about the
+/// generator: a breach is VOID, whatever the server did.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Rule {
+    /// Least share of successful calls (of each side) and of successful transactions, percent. The default
+    /// 99.99 is that of the SPEC SIP benchmark of 2011 as the literature reports it.
+    pub success_percent: f64,
+    /// Latency limits. The default asks that 99 % of session requests show a sign of life within T1
+    /// (500 ms, RFC 3261 section 17.1.1.1), after which retransmissions add to the load.
+    pub latency: Vec<LatencyLimit>,
+
+    /// Limit of the 99.9th percentile of the lateness of scheduled sends, microseconds. Default 1 ms.
+    pub max_lateness_p999_micros: u64,
+    /// Packets that our own sockets may drop. Default 0.
+    pub max_socket_drops: u64,
+    /// Calls that may be left out for a cap of the generator. Default 0.
+    pub max_shed: u64,
+    /// How busy the busiest of our workers may be, percent of a core; `None`: not asked. Default 95.
+    pub max_cpu_percent: Option<f64>,
+}
+
+impl Default for Rule {
+    fn default() -> Rule {
+        let srd = LatencyLimit { measure: Measure::SrdSuccess, percentile: 99.0, max_micros: 500_000 };
+        Rule {
+            success_percent: 99.99,
+            latency: vec![srd],
+            max_lateness_p999_micros: 1_000,
+            max_socket_drops: 0,
+            max_shed: 0,
+            max_cpu_percent: Some(95.0),
+        }
+    }
+}
+
+/// What the caller knows of the generator and the record does not.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Health {
+    /// How busy the busiest worker was in the measured window, percent of a core; `None`: not known.
+    pub cpu_percent: Option<f64>,
+}
+
+/// What a run says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// Everything was kept.
+    Pass,
+    /// The server broke the rule.
+    Fail {
+        /// Each breach.
+        why: Vec<String>,
+    },
+    /// The generator was not good enough, or nothing was measured: no statement about the server.
+    Void {
+        /// Each reason.
+        why: Vec<String>,
+    },
+}
+
+impl Verdict {
+    /// The exit status of the command: 0 pass, 1 fail, 3 void. (2 is the command line's, for usage.)
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Verdict::Pass => 0,
+            Verdict::Fail { .. } => 1,
+            Verdict::Void { .. } => 3,
+        }
+    }
+
+    /// PASS, FAIL or VOID.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Verdict::Pass => "PASS",
+            Verdict::Fail { .. } => "FAIL",
+            Verdict::Void { .. } => "VOID",
+        }
+    }
+
+    /// The reasons; none for a pass.
+    pub fn why(&self) -> &[String] {
+        match self {
+            Verdict::Pass => &[],
+            Verdict::Fail { why } | Verdict::Void { why } => why,
+        }
+    }
+}
+
+/// One line of the judgement.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Check {
+    /// What was looked at.
+    pub name: String,
+    /// What was found.
+    pub found: String,
+    /// What the rule asks.
+    pub limit: String,
+    /// Was it kept?
+    pub kept: bool,
+    /// Is it about the generator (a breach is VOID) and not about the server (FAIL)?
+    pub of_generator: bool,
+}
+
+/// Judges the measured window. The checks are in the order of the rule; those without data are left out.
+pub fn judge(rule: &Rule, m: &Metrics, health: Health) -> (Verdict, Vec<Check>) {
+    let mut checks = Vec::new();
+    of_generator(rule, m, health, &mut checks);
+    of_server(rule, m, &mut checks);
+    let breaches = |generator: bool| -> Vec<String> {
+        let broken = checks.iter().filter(|c| !c.kept && c.of_generator == generator);
+        broken.map(|c| format!("{}: {}, limit {}", c.name, c.found, c.limit)).collect()
+    };
+    let mut void = breaches(true);
+    let [caller, callee] = &m.measured.sides;
+    if caller.begun + callee.begun == 0 {
+        void.push("nothing was measured: no call began in the measured window".to_owned());
+    } else if caller.ended() + callee.ended() == 0 {
+        void.push("nothing was measured: no call that began in the measured window ended".to_owned());
+    }
+    if !void.is_empty() {
+        return (Verdict::Void { why: void }, checks);
+    }
+    let fail = breaches(false);
+    let verdict = if fail.is_empty() { Verdict::Pass } else { Verdict::Fail { why: fail } };
+    (verdict, checks)
+}
+
+fn of_generator(rule: &Rule, m: &Metrics, health: Health, out: &mut Vec<Check>) {
+    let mut check = |name: &str, found: String, limit: String, kept: bool| {
+        out.push(Check { name: name.to_owned(), found, limit, kept, of_generator: true });
+    };
+    let late = m.lateness().percentile(99.9);
+    if !m.lateness().is_empty() {
+        let max = rule.max_lateness_p999_micros;
+        check("generator's lateness, p99.9", micros(late), micros(max), late <= max);
+    }
+    // Over the whole run: a packet lost in warm-up may be the answer that a measured call waits for.
+    let drops = m.all.socket_drops;
+    let max = rule.max_socket_drops;
+    check("packets dropped by the generator's sockets", drops.to_string(), max.to_string(), drops <= max);
+    let shed = m.measured.shed;
+    check(
+        "calls left out by the generator",
+        shed.to_string(),
+        rule.max_shed.to_string(),
+        shed <= rule.max_shed,
+    );
+    let [caller, callee] = &m.measured.sides;
+    let (void, begun) = (caller.void + callee.void, caller.begun + callee.begun);
+    if void > 0 {
+        let share = void as f64 * 100.0 / begun.max(1) as f64;
+        let max = 100.0 - rule.success_percent;
+        check("calls void by the generator's fault", percent(share), percent(max), share <= max);
+    }
+    if let (Some(busy), Some(max)) = (health.cpu_percent, rule.max_cpu_percent) {
+        check("processor time of the busiest worker", percent(busy), percent(max), busy <= max);
+    }
+}
+
+fn of_server(rule: &Rule, m: &Metrics, out: &mut Vec<Check>) {
+    let mut success = |name: &str, found: Option<f64>| {
+        if let Some(p) = found {
+            out.push(Check {
+                name: name.to_owned(),
+                found: percent(p),
+                limit: format!("at least {}", percent(rule.success_percent)),
+                kept: p >= rule.success_percent,
+                of_generator: false,
+            });
+        }
+    };
+    let [caller, callee] = &m.measured.sides;
+    success("successful calls", SideCounts::success_percent(caller));
+    success("successful calls at the callee", SideCounts::success_percent(callee));
+    success("successful transactions", m.measured.transactions_percent());
+    for limit in &rule.latency {
+        let h = m.latency(limit.measure);
+        let h = if limit.measure.is_duration() { &h.sent } else { &h.intended };
+        if h.is_empty() {
+            continue;
+        }
+        let found = h.percentile(limit.percentile);
+        out.push(Check {
+            name: format!("{}, p{}", limit.measure.key(), limit.percentile),
+            found: micros(found),
+            limit: micros(limit.max_micros),
+            kept: found <= limit.max_micros,
+            of_generator: false,
+        });
+    }
+}
+
+/// A percentage with as many digits as it takes not to round a failure away.
+fn percent(p: f64) -> String {
+    if p == p.round() { format!("{p:.0} %") } else { format!("{p:.4} %") }
+}
+
+fn micros(us: u64) -> String {
+    format!("{}.{:03} ms", us / 1_000, us % 1_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::Time;
+
+    use super::*;
+    use crate::metrics::{Began, CallEnd, Failure, Setup, Side, Window};
+
+    fn run(good: u64, bad: u64) -> Metrics {
+        let mut m = Metrics::new(&Setup::default());
+        let began = Began::at(Time::from_secs(1));
+        for i in 0..good + bad {
+            m.call_begun(Side::Caller, began);
+            m.scheduled_send(began.sent, began.intended);
+            let end = if i < good { CallEnd::Success } else { CallEnd::Failed(Failure::Refused) };
+            m.call_ended(Time::from_secs(2), Side::Caller, began, end);
+        }
+        m
+    }
+
+    fn verdict(m: &Metrics) -> Verdict {
+        judge(&Rule::default(), m, Health::default()).0
+    }
+
+    #[test]
+    fn the_limit_itself_passes_and_one_more_failure_fails() {
+        assert_eq!(verdict(&run(9_999, 1)), Verdict::Pass);
+        let v = verdict(&run(9_998, 2));
+        assert_eq!(v.exit_code(), 1);
+        assert_eq!(v.why(), ["successful calls: 99.9800 %, limit at least 99.9900 %"]);
+    }
+
+    #[test]
+    fn lateness_voids_even_a_failed_run() {
+        let mut m = run(10, 10);
+        let t = Time::from_secs(1);
+        m.scheduled_send(Time::from_micros(1_001_500), t);
+        let v = verdict(&m);
+        assert_eq!((v.word(), v.exit_code()), ("VOID", 3));
+        assert_eq!(v.why(), ["generator's lateness, p99.9: 1.500 ms, limit 1.000 ms"]);
+    }
+
+    #[test]
+    fn drops_shed_calls_and_a_full_core_void() {
+        let mut m = run(10, 0);
+        m.socket_drops(Time::ZERO, 1);
+        assert_eq!(verdict(&m).word(), "VOID");
+        let mut m = run(10, 0);
+        m.call_shed(Time::from_secs(1));
+        assert_eq!(verdict(&m).word(), "VOID");
+        let m = run(10, 0);
+        let busy = Health { cpu_percent: Some(99.0) };
+        assert_eq!(judge(&Rule::default(), &m, busy).0.word(), "VOID");
+        let careless = Rule { max_cpu_percent: None, ..Rule::default() };
+        assert_eq!(judge(&careless, &m, busy).0, Verdict::Pass);
+    }
+
+    #[test]
+    fn calls_void_by_our_fault_do_not_count_for_or_against_the_server() {
+        let mut m = run(20_000, 0);
+        let began = Began::at(Time::from_secs(1));
+        m.call_begun(Side::Caller, began);
+        m.call_ended(Time::from_secs(1), Side::Caller, began, CallEnd::Void);
+        assert_eq!(verdict(&m), Verdict::Pass);
+        for _ in 0..5 {
+            m.call_begun(Side::Caller, began);
+            m.call_ended(Time::from_secs(1), Side::Caller, began, CallEnd::Void);
+        }
+        assert_eq!(verdict(&m).word(), "VOID");
+    }
+
+    #[test]
+    fn nothing_measured_is_void() {
+        assert_eq!(verdict(&Metrics::new(&Setup::default())).word(), "VOID");
+        let outside = Window { from: Time::from_secs(100), until: Time::from_secs(200) };
+        let mut m = Metrics::new(&Setup { window: outside, ..Setup::default() });
+        m.call_begun(Side::Caller, Began::at(Time::from_secs(1)));
+        assert_eq!(verdict(&m).why(), ["nothing was measured: no call began in the measured window"]);
+        m.call_begun(Side::Caller, Began::at(Time::from_secs(101)));
+        assert_eq!(verdict(&m).word(), "VOID");
+    }
+
+    #[test]
+    fn a_slow_server_breaks_the_latency_limit() {
+        let mut m = run(100, 0);
+        let began = Began::at(Time::from_secs(1));
+        m.session_requested(began);
+        m.session_established(Time::from_secs(3), began, None, 200);
+        let v = verdict(&m);
+        assert_eq!(v.why(), ["srd, p99: 2000.000 ms, limit 500.000 ms"]);
+        let lenient = Rule { latency: Vec::new(), ..Rule::default() };
+        assert_eq!(judge(&lenient, &m, Health::default()).0, Verdict::Pass);
+    }
+
+    #[test]
+    fn planned_cancels_are_successes() {
+        let mut m = run(1, 0);
+        let began = Began::at(Time::from_secs(1));
+        m.call_begun(Side::Caller, began);
+        m.call_ended(Time::from_secs(1), Side::Caller, began, CallEnd::Cancelled);
+        assert_eq!(verdict(&m), Verdict::Pass);
+    }
+}
