@@ -4,9 +4,15 @@
 //! Everything is a pure function of parameters, seed and the times it is told.
 
 mod distribution;
+mod parameters;
+mod phases;
 mod rng;
 mod special;
 pub mod statistics;
+mod token;
 
 pub use distribution::{Distribution, Impossible};
+pub use parameters::{Callees, Expected, LONGEST_RUN, Parameters, USERS_PER_WORKER};
+pub use phases::{Phase, Phases};
 pub use rng::Rng;
+pub use token::{CallToken, Kind, LONGEST_RING_MS, LONGEST_TOKEN, Side, TokenText};
