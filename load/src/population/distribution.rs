@@ -4,6 +4,7 @@
 //! one seed stay in step whatever the parameters are. Only gamma and negative binomial reject.
 
 mod sample;
+pub(super) use sample::to_micros;
 mod text;
 
 use super::special::{gamma_p, ln_gamma, normal_cdf, normal_quantile};

@@ -3,15 +3,23 @@
 //!
 //! Everything is a pure function of parameters, seed and the times it is told.
 
+mod calendar;
 mod distribution;
+#[cfg(test)]
+mod long_run;
+mod model;
+#[cfg(test)]
+mod model_tests;
 mod parameters;
 mod phases;
 mod rng;
 mod special;
 pub mod statistics;
 mod token;
+mod zipf;
 
 pub use distribution::{Distribution, Impossible};
+pub use model::{Deed, Plan, Population};
 pub use parameters::{Callees, Expected, LONGEST_RUN, Parameters, USERS_PER_WORKER};
 pub use phases::{Phase, Phases};
 pub use rng::Rng;
