@@ -1,7 +1,7 @@
 //! What a population costs: run it under `valgrind --tool=callgrind` for instructions, or as it is for
 //! memory and time.
 //!
-//! `cargo run --release -p load --example population_cost -- USERS EVENTS`
+//! `cargo run --release -p load --example population_cost -- USERS EVENTS COMPRESSION`
 use load::population::{Deed, Parameters, Population};
 use std::hint::black_box;
 use wire::Time;
@@ -10,7 +10,8 @@ fn main() {
     let mut numbers = std::env::args().skip(1).filter_map(|word| word.parse::<u64>().ok());
     let (users, events) = (numbers.next().unwrap_or(1_000_000), numbers.next().unwrap_or(1_000_000));
     // No ramp to sit through: the first registrations are over at once, calls begin.
-    let parameters = Parameters { users, ramp: 1.0, measure: 1e6, ..Parameters::default() };
+    let compression = numbers.next().unwrap_or(1) as f64;
+    let parameters = Parameters { users, compression, ramp: 1.0, measure: 1e6, ..Parameters::default() };
     let start = Time::from_secs(1);
     let mut population = Population::new(&parameters, 1, 0, 1, start).expect("possible parameters");
     step(&mut population, users * 2);

@@ -53,7 +53,7 @@ pub(super) struct Calendar {
     cursor: u64,
     lists: Vec<List>,
     /// Which lists have entries.
-    occupied: Vec<u64>,
+    occupied: Bits,
     /// Entries at each level.
     counts: [usize; LEVELS],
     /// Of the list that is being moved down at each level: what it had, and how much of that has gone.
@@ -73,7 +73,7 @@ impl Calendar {
             base: 0,
             cursor: 0,
             lists: vec![List { head: NONE, count: 0 }; ALL_LISTS],
-            occupied: vec![0; ALL_LISTS / 64],
+            occupied: Bits::default(),
             counts: [0; LEVELS],
             moving: [(0, 0); LEVELS],
             entries: Vec::with_capacity(chunks * CHUNK),
@@ -92,7 +92,7 @@ impl Calendar {
         self.entries.capacity() * size_of::<Entry>()
             + self.links.capacity() * 4
             + self.lists.len() * size_of::<List>()
-            + self.occupied.len() * 8
+            + size_of::<Bits>()
     }
 
     /// Adds an entry. What is due already comes out next; what is beyond the horizon is not kept.
@@ -108,7 +108,7 @@ impl Calendar {
         let now = now.min(HORIZON - 1);
         loop {
             let within = (self.cursor - self.base) as usize;
-            if let Some(list) = next_bit(&self.occupied, within, LISTS[0]) {
+            if let Some(list) = self.occupied.next(within, LISTS[0]) {
                 let due = self.base + list as u64;
                 if due > now {
                     self.cursor = self.cursor.max(now);
@@ -129,7 +129,7 @@ impl Calendar {
     /// too early (at most once for each level), never too late.
     pub(super) fn next(&self) -> Option<u64> {
         let within = (self.cursor - self.base) as usize;
-        if let Some(list) = next_bit(&self.occupied, within, LISTS[0]) {
+        if let Some(list) = self.occupied.next(within, LISTS[0]) {
             return Some(self.base + list as u64);
         }
         // Lists of a lower level may lie behind those of an upper one, as these are moved down early.
@@ -145,9 +145,9 @@ impl Calendar {
         let current = self.base >> shift;
         let within = current as usize & (lists - 1);
         // Round the ring: behind the current list, then before it.
-        let ahead = match next_bit(&self.occupied, first + within, first + lists) {
+        let ahead = match self.occupied.next(first + within, first + lists) {
             Some(list) => list - first - within,
-            None => next_bit(&self.occupied, first, first + within)? + lists - first - within,
+            None => self.occupied.next(first, first + within)? + lists - first - within,
         };
         Some((current + ahead as u64) << shift)
     }
@@ -156,14 +156,9 @@ impl Calendar {
     fn step(&mut self, now: u64) {
         let last = now & !(PERIOD - 1);
         let before = self.base;
-        self.base = if self.len() == 0 {
-            last
-        } else if self.counts[1] == 0 {
-            // Nothing before the next list of level 2.
-            (((before >> SHIFT[2]) + 1) << SHIFT[2]).min(last)
-        } else {
-            before + PERIOD
-        };
+        // Nothing is before the next list of level 1, but at the turn of level 2 there may come some.
+        let turn = ((before >> SHIFT[2]) + 1) << SHIFT[2];
+        self.base = if self.len() == 0 { last } else { self.first(1).unwrap_or(turn).min(turn).min(last) };
         self.cursor = self.base;
         // From above, as what comes down may have to go further.
         for level in (1..LEVELS).rev() {
@@ -242,9 +237,7 @@ impl Calendar {
                 *link = list.head;
             }
             list.head = chunk;
-            if let Some(word) = self.occupied.get_mut(at / 64) {
-                *word |= 1 << (at % 64);
-            }
+            self.occupied.set(at);
         }
         list.count += 1;
         if let Some(slot) = self.entries.get_mut(list.head as usize * CHUNK + fill) {
@@ -264,10 +257,8 @@ impl Calendar {
             let link = self.links.get_mut(chunk as usize)?;
             list.head = core::mem::replace(link, self.free);
             self.free = chunk;
-            if list.count == 0
-                && let Some(word) = self.occupied.get_mut(at / 64)
-            {
-                *word &= !(1 << (at % 64));
+            if list.count == 0 {
+                self.occupied.clear(at);
             }
         }
         self.counts[level] -= 1;
@@ -275,18 +266,61 @@ impl Calendar {
     }
 }
 
-/// The first set bit from `from` on, below `to`.
-fn next_bit(bits: &[u64], from: usize, to: usize) -> Option<usize> {
-    let mut at = from;
-    while at < to {
-        let word = bits.get(at / 64)? >> (at % 64);
-        if word != 0 {
-            let found = at + word.trailing_zeros() as usize;
-            return (found < to).then_some(found);
-        }
-        at = (at / 64 + 1) * 64;
+const WORDS: usize = ALL_LISTS / 64;
+
+/// A bit for each list, and one for each word of these, so that a search reads three words at most here
+/// and there.
+struct Bits {
+    words: [u64; WORDS],
+    summary: [u64; WORDS.div_ceil(64)],
+}
+
+impl Default for Bits {
+    fn default() -> Bits {
+        Bits { words: [0; WORDS], summary: [0; WORDS.div_ceil(64)] }
     }
-    None
+}
+
+impl Bits {
+    fn set(&mut self, at: usize) {
+        let word = at / 64;
+        if let (Some(bits), Some(all)) = (self.words.get_mut(word), self.summary.get_mut(word / 64)) {
+            *bits |= 1 << (at % 64);
+            *all |= 1 << (word % 64);
+        }
+    }
+
+    fn clear(&mut self, at: usize) {
+        let word = at / 64;
+        if let (Some(bits), Some(all)) = (self.words.get_mut(word), self.summary.get_mut(word / 64)) {
+            *bits &= !(1 << (at % 64));
+            *all &= !(u64::from(*bits == 0) << (word % 64));
+        }
+    }
+
+    /// The first set bit from `from` on, below `to`.
+    fn next(&self, from: usize, to: usize) -> Option<usize> {
+        let rest = self.words.get(from / 64)? >> (from % 64);
+        let found = if rest != 0 {
+            from + rest.trailing_zeros() as usize
+        } else {
+            let word = self.next_word(from / 64 + 1)?;
+            word * 64 + self.words.get(word)?.trailing_zeros() as usize
+        };
+        (found < to).then_some(found)
+    }
+
+    fn next_word(&self, from: usize) -> Option<usize> {
+        let mut skip = from % 64;
+        for (i, all) in self.summary.iter().enumerate().skip(from / 64) {
+            let rest = all >> skip;
+            if rest != 0 {
+                return Some(i * 64 + skip + rest.trailing_zeros() as usize);
+            }
+            skip = 0;
+        }
+        None
+    }
 }
 
 #[cfg(test)]
