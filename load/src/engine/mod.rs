@@ -1,3 +1,209 @@
 //! Calls under way: what they send, wait for and time.
+//!
+//! One [`Engine`] is one worker's machine; the worker runtime drives it as it drives a proxy's node. A
+//! call runs a scenario step by step until it has to wait, for a message or for time; then its slot and
+//! its one timer are all there is of it. Calls begin when the schedule says so, whatever has become of
+//! those before (open loop), and everything is counted from the time that the schedule meant.
 
+mod begin;
+mod call;
+mod ids;
+mod observe;
+mod receive;
+mod run;
+mod settings;
 mod wheel;
+
+pub use settings::{Defaults, Report, Retransmission, Settings};
+
+use crate::metrics::{Ladders, Metrics, Unexpected};
+use crate::population::{Rng, Times};
+use crate::scenario::{Desk, Effects, Level, Scope, Values};
+use call::Calls;
+use core::hash::Hasher;
+use hashbrown::HashTable;
+use ids::CallName;
+use sip_message::{Index, Limits, Parsed, find_call_id, parse};
+use siphasher::sip::SipHasher13;
+use wheel::Wheel;
+use wire::{ConnId, Flow, Frame, FrameError, Machine, Outbox, Time};
+
+/// What other threads tell an engine.
+pub enum Notice {
+    /// Show what is going on, by calling this once.
+    Report(Box<dyn FnOnce(Report) + Send>),
+    /// Begin no more calls; end those under way as they come to their end.
+    Quit,
+    /// So many calls a second from now on, on all workers together; 0 for a pause.
+    Rate(f64),
+}
+
+/// One worker's machine.
+pub struct Engine {
+    settings: Settings,
+    /// Addresses of listeners as messages show them.
+    locals: Vec<(Vec<u8>, u16)>,
+    calls: Calls,
+    wheel: Wheel,
+    /// Slots of calls that the other side began, by Call-ID.
+    answering: HashTable<u32>,
+    key: [u64; 2],
+    desk: Desk,
+    rng: Rng,
+    user: Values,
+    global: Values,
+    effects: Effects,
+    lines: Vec<(Level, Vec<u8>)>,
+    metrics: Metrics,
+    ladders: Ladders,
+    /// The scenario's counters.
+    counters: Vec<u64>,
+    arrivals: Option<Times>,
+    /// When the next call is meant to begin.
+    next_call: Option<Time>,
+    begun: u64,
+    number: u64,
+    turn: usize,
+    stopping: bool,
+    stopped: bool,
+    index: Option<Box<Index>>,
+}
+
+impl Engine {
+    /// An engine with nothing going on. `arrivals` says when calls begin; none: it only answers.
+    pub fn new(settings: Settings, desk: Desk, arrivals: Option<Times>) -> Engine {
+        let mut rng = Rng::new(settings.seed, u64::from(settings.worker));
+        let key = [rng.next_u64(), rng.next_u64()];
+        let any = settings.client.as_ref().or(settings.server.as_ref());
+        let values = |scope| any.map_or_else(Values::default, |s| s.variables.values(scope));
+        let (user, global) = (values(Scope::User), values(Scope::Global));
+        let mut engine = Engine {
+            calls: Calls::default(),
+            wheel: Wheel::new(settings.start.as_micros()),
+            answering: HashTable::new(),
+            key,
+            desk,
+            rng,
+            user,
+            global,
+            effects: Effects::default(),
+            lines: Vec::new(),
+            metrics: Metrics::new(&settings.metrics),
+            ladders: Ladders::new(settings.ladders, 1 << 20),
+            counters: vec![0; any.map_or(0, |s| s.counters.len())],
+            arrivals,
+            next_call: None,
+            begun: 0,
+            number: 0,
+            turn: 0,
+            stopping: false,
+            stopped: false,
+            index: None,
+            locals: Settings::locals(&settings.listeners),
+            settings,
+        };
+        engine.schedule();
+        engine
+    }
+
+    /// What is going on.
+    fn report(&mut self) -> Report {
+        Report {
+            metrics: Box::new(self.metrics.clone()),
+            ladders: self.ladders.kept().to_vec(),
+            calls: self.calls.len(),
+            begun: self.begun,
+            waiting: self.is_behind(),
+            done: self.is_done(),
+            lines: core::mem::take(&mut self.lines),
+        }
+    }
+
+    /// Whether nothing more will happen by itself.
+    fn is_done(&self) -> bool {
+        let more = self.next_call.is_some() && !self.stopping;
+        self.stopped || (!more && self.calls.len() == 0 && (self.settings.client.is_some() || self.stopping))
+    }
+
+    fn hash(&self, call_id: &[u8]) -> u64 {
+        SipHasher13::new_with_keys(self.key[0], self.key[1]).hash(call_id)
+    }
+
+    fn message(&mut self, now: Time, flow: Flow, bytes: &[u8], out: &mut Outbox) {
+        let mut index = self.index.take().unwrap_or_default();
+        match parse(bytes, &mut index, &Limits::default()) {
+            Parsed::Good(message) => self.receive_message(now, flow, &message, out),
+            Parsed::Bad(..) | Parsed::Garbage(_) => {
+                self.metrics.unexpected(now, Unexpected::Malformed);
+                let local = self.settings.local(flow.listener);
+                self.ladders.stray(now, local, flow.remote, bytes, Unexpected::Malformed.text());
+            }
+        }
+        self.index = Some(index);
+    }
+}
+
+impl Machine for Engine {
+    type Notice = Notice;
+
+    fn frame(&self, buffer: &[u8], resume: usize) -> Frame {
+        sip_message::frame(buffer, resume, &Limits::default())
+    }
+
+    /// Calls of ours name their worker in the Call-ID; those of others are dealt out by its hash.
+    fn owner(&self, message: &[u8], workers: u16) -> u16 {
+        let call_id = find_call_id(message).unwrap_or(b"");
+        if let Some(name) = CallName::read(call_id, self.settings.run_id) {
+            return name.worker % workers.max(1);
+        }
+        // The same on every worker.
+        let mut hash = SipHasher13::new_with_keys(self.settings.seed, u64::from(self.settings.run_id));
+        hash.write(call_id);
+        (((hash.finish() >> 32) * u64::from(workers.max(1))) >> 32) as u16
+    }
+
+    fn receive(&mut self, now: Time, flow: Flow, message: &[u8], out: &mut Outbox) {
+        self.message(now, flow, message, out);
+    }
+
+    fn refuse(&mut self, now: Time, _flow: Flow, _head: &[u8], _error: FrameError, _out: &mut Outbox) {
+        self.metrics.unexpected(now, Unexpected::Malformed);
+    }
+
+    fn disconnected(&mut self, _now: Time, _conn: ConnId, _out: &mut Outbox) {}
+
+    fn undeliverable(&mut self, now: Time, token: u64, out: &mut Outbox) {
+        self.unreachable(now, token, out);
+    }
+
+    fn notice(&mut self, now: Time, notice: Notice, out: &mut Outbox) {
+        match notice {
+            Notice::Report(show) => {
+                let report = self.report();
+                show(report);
+            }
+            Notice::Quit => self.quit(),
+            Notice::Rate(rate) => {
+                let since = now.since(self.settings.start).as_micros() as u64;
+                if self.arrivals.as_mut().is_some_and(|times| times.set_rate(since, rate)) {
+                    self.schedule();
+                }
+                self.timeout(now, out);
+            }
+        }
+    }
+
+    fn timeout(&mut self, now: Time, out: &mut Outbox) {
+        while let Some(slot) = self.wheel.pop(now.as_micros()) {
+            self.due(now, slot, out);
+        }
+        self.begin_due(now, out);
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        let timers = self.wheel.next().map(Time::from_micros);
+        // A call that waits for room begins when another ends.
+        let begin = self.next_call.filter(|_| !self.is_full());
+        timers.into_iter().chain(begin).min()
+    }
+}

@@ -1,0 +1,239 @@
+//! How calls begin and end.
+
+use super::call::{Call, Doing};
+use super::ids::CallName;
+use super::Engine;
+use super::run::on_timeout;
+use crate::metrics::{self, Began, CallEnd, Failure};
+use crate::scenario::{Scope, Side};
+use core::time::Duration;
+use sip_message::Message;
+use std::mem;
+use wire::{Flow, Outbox, Time};
+
+/// Calls begun in one go before received messages get their turn.
+const BURST: usize = 64;
+
+impl Engine {
+    /// Whether no further call has room.
+    pub(super) fn is_full(&self) -> bool {
+        self.calls.len() >= self.settings.most_calls
+    }
+
+    /// Whether a call is due and waits for room.
+    pub(super) fn is_behind(&self) -> bool {
+        self.next_call.is_some() && self.is_full()
+    }
+
+    /// Asks the schedule for the next call.
+    pub(super) fn schedule(&mut self) {
+        let more = !self.stopping && self.settings.client.is_some();
+        let times = self.arrivals.as_mut().filter(|_| more);
+        let start = self.settings.start;
+        self.next_call = times.and_then(Iterator::next).map(|micros| start + Duration::from_micros(micros));
+    }
+
+    /// Begins the calls that are due, each with the time it was meant to begin.
+    pub(super) fn begin_due(&mut self, now: Time, out: &mut Outbox) {
+        for _ in 0..BURST {
+            let Some(intended) = self.next_call.filter(|&at| at <= now && !self.is_full()) else { return };
+            self.begun += 1;
+            self.schedule();
+            self.begin(now, intended, out);
+        }
+    }
+
+    fn begin(&mut self, now: Time, intended: Time, out: &mut Outbox) {
+        let Some(slot) = self.calls.take() else { return };
+        let listener = self.settings.own.get(self.turn % self.settings.own.len().max(1)).copied();
+        self.turn = self.turn.wrapping_add(1);
+        let flow = self.settings.flow(listener.unwrap_or(wire::ListenerId(0)));
+        let began = Began { intended, sent: now };
+        self.metrics.scheduled_send(now, intended);
+        self.prepare(slot, Side::Client, flow, began);
+        let (worker, run_id) = (self.settings.worker, self.settings.run_id);
+        let host = self.locals.get(usize::from(flow.listener.0)).map_or(&b"localhost"[..], |(ip, _)| ip);
+        if let Some(call) = self.calls.at(slot) {
+            let name = CallName { worker, slot, generation: call.generation };
+            name.write(run_id, host, &mut call.call_id);
+        }
+        self.metrics.call_begun(metrics::Side::Caller, began);
+        self.advance(now, slot, out);
+    }
+
+    /// A call that the other side begins.
+    pub(super) fn answer(&mut self, now: Time, flow: Flow, request: &Message<'_>) -> Option<u32> {
+        if self.settings.server.is_none() || self.is_full() {
+            return None;
+        }
+        let slot = self.calls.take()?;
+        self.prepare(slot, Side::Server, flow, Began::at(now));
+        let hash = self.hash(request.call_id());
+        if let Some(call) = self.calls.at(slot) {
+            call.call_id.extend_from_slice(request.call_id());
+        }
+        let (calls, key) = (&self.calls, self.key);
+        self.answering.insert_unique(hash, slot, |&slot| {
+            let call_id = calls.get(slot).map_or(&[][..], |call| &call.call_id);
+            siphasher::sip::SipHasher13::new_with_keys(key[0], key[1]).hash(call_id)
+        });
+        self.metrics.call_begun(metrics::Side::Callee, Began::at(now));
+        Some(slot)
+    }
+
+    /// Sets a call up that was just taken.
+    fn prepare(&mut self, slot: u32, side: Side, flow: Flow, began: Began) {
+        let (first, stride) = self.settings.numbers;
+        let number = first + self.number * stride;
+        self.number += 1;
+        let scenario = match side {
+            Side::Client => self.settings.client.clone(),
+            Side::Server => self.settings.server.clone(),
+        };
+        let Some(scenario) = scenario else { return };
+        let Some(call) = self.calls.at(slot) else { return };
+        call.side = side;
+        call.flow = flow;
+        call.began = began;
+        call.number = number;
+        call.doing = Doing::Waiting;
+        // The variables of a call that used this slot before have the same names.
+        match call.side_values {
+            Some(kept) if kept == side => call.values.clear(),
+            _ => call.values = scenario.variables.values(Scope::Call),
+        }
+        call.side_values = Some(side);
+        call.timers.resize(scenario.timers.len(), None);
+        call.branches.resize_with(scenario.transactions.len(), Vec::new);
+        let starts_here = scenario.steps.iter().filter_map(|s| s.start_timer).collect::<Vec<_>>();
+        for (number, timer) in call.timers.iter_mut().enumerate() {
+            *timer = (!starts_here.contains(&(number as u16))).then_some(began.intended);
+        }
+    }
+
+    /// A call is over.
+    pub(super) fn end(&mut self, now: Time, slot: u32, end: CallEnd) {
+        let Some(call) = self.calls.get(slot) else { return };
+        let (side, began) = (call.side, call.began);
+        let lingered = matches!(call.doing, Doing::Lingering(_));
+        self.wheel.cancel(slot);
+        if side == Side::Server {
+            let hash = self.hash(&call.call_id);
+            if let Ok(entry) = self.answering.find_entry(hash, |&other| other == slot) {
+                entry.remove();
+            }
+        }
+        let side = match side {
+            Side::Client => metrics::Side::Caller,
+            Side::Server => metrics::Side::Callee,
+        };
+        if !lingered {
+            self.metrics.call_ended(now, side, began, end);
+        }
+        self.calls.give(slot);
+    }
+
+    /// A call failed: its flow is kept for people to see, and the other side is told if that is possible.
+    pub(super) fn fail(&mut self, now: Time, slot: u32, failure: Failure, why: &str) {
+        let Some(call) = self.calls.get(slot) else { return };
+        let began = call.began.sent.min(call.began.intended);
+        self.ladders.failed(now, ladder_name(slot, call), began, &call.call_id, why);
+        self.end(now, slot, CallEnd::Failed(failure));
+    }
+
+    /// Ends what is still under way: the run is over.
+    pub(super) fn cut(&mut self, now: Time) {
+        for slot in self.calls.slots() {
+            self.end(now, slot, CallEnd::Void);
+        }
+    }
+
+    /// The timer of a call is due.
+    pub(super) fn due(&mut self, now: Time, slot: u32, out: &mut Outbox) {
+        let Some(call) = self.calls.at(slot) else { return };
+        if call.resend.is_some_and(|resend| resend.at <= now) {
+            return self.resend(now, slot, out);
+        }
+        match call.doing {
+            Doing::Pausing(until) if until <= now => self.step_done(now, slot, out),
+            Doing::Lingering(until) if until <= now => self.end(now, slot, CallEnd::Success),
+            Doing::Waiting if call.give_up.is_some_and(|at| at <= now) => self.gave_up(now, slot, out),
+            _ => self.arm(slot),
+        }
+    }
+
+    /// Arms the timer of a call for whatever comes first.
+    pub(super) fn arm(&mut self, slot: u32) {
+        match self.calls.get(slot).and_then(Call::deadline) {
+            Some(at) => self.wheel.arm(slot, at.as_micros()),
+            None => self.wheel.cancel(slot),
+        }
+    }
+
+    fn resend(&mut self, now: Time, slot: u32, out: &mut Outbox) {
+        let Some(call) = self.calls.at(slot) else { return };
+        let Some(resend) = &mut call.resend else { return };
+        if resend.left == 0 {
+            let to = self.settings.scenario(call.side).and_then(|s| on_timeout(s, resend.step));
+            call.resend = None;
+            return match to {
+                Some(to) => self.go_to(now, slot, to, out),
+                None => {
+                    self.note_silence(now, slot);
+                    self.fail(now, slot, Failure::Retransmissions, Failure::Retransmissions.text());
+                }
+            };
+        }
+        resend.left -= 1;
+        resend.interval = (resend.interval * 2).min(resend.longest);
+        resend.at = now + Duration::from_micros(resend.interval);
+        self.send_again(now, slot, out);
+        self.arm(slot);
+    }
+
+    /// Sends the last message of a call again.
+    pub(super) fn send_again(&mut self, now: Time, slot: u32, out: &mut Outbox) {
+        let Some(call) = self.calls.at(slot) else { return };
+        if call.sent.is_empty() {
+            return;
+        }
+        let sent = mem::take(&mut call.sent);
+        let flow = call.flow;
+        let name = ladder_name(slot, call);
+        out.send(flow, name + 1, &sent);
+        self.note_repeated(now, slot, &sent);
+        if let Some(call) = self.calls.at(slot) {
+            call.sent = sent;
+        }
+    }
+
+    /// A message could not be sent.
+    pub(super) fn unreachable(&mut self, now: Time, token: u64, _out: &mut Outbox) {
+        let Some(name) = token.checked_sub(1) else { return };
+        let (slot, generation) = (name as u32, (name >> 32) as u32);
+        if self.calls.find(slot, generation).is_some() {
+            self.note_silence(now, slot);
+            self.metrics.send_failed(now);
+            self.fail(now, slot, Failure::Unreachable, Failure::Unreachable.text());
+        }
+    }
+
+    /// A step waited for a message that did not come.
+    fn gave_up(&mut self, now: Time, slot: u32, out: &mut Outbox) {
+        let Some(call) = self.calls.at(slot) else { return };
+        call.give_up = None;
+        let to = self.settings.scenario(call.side).and_then(|s| on_timeout(s, call.step));
+        match to {
+            Some(to) => self.go_to(now, slot, to, out),
+            None => {
+                self.note_silence(now, slot);
+                self.fail(now, slot, Failure::ReceiveTimeout, Failure::ReceiveTimeout.text());
+            }
+        }
+    }
+}
+
+/// A number that names a call in the record of flows.
+pub(super) fn ladder_name(slot: u32, call: &Call) -> u64 {
+    u64::from(call.generation) << 32 | u64::from(slot)
+}

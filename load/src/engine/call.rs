@@ -1,0 +1,209 @@
+//! One call, and the room for all of a worker's.
+
+use super::observe::Seen;
+use crate::metrics::Began;
+use crate::scenario::{Challenge, Side, Values};
+use wire::{Flow, ListenerId, Time};
+
+/// What a call is doing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Doing {
+    /// The slot is free.
+    Nothing,
+    /// It is at a step that receives.
+    Waiting,
+    /// It is at a pause until this time.
+    Pausing(Time),
+    /// It has ended well and answers retransmissions until this time (`<timewait>`).
+    Lingering(Time),
+}
+
+/// The message sent last, to be sent again.
+#[derive(Clone, Copy, Debug)]
+pub struct Resend {
+    /// When.
+    pub at: Time,
+    /// Microseconds since it was sent before.
+    pub interval: u64,
+    /// How often it may still be.
+    pub left: u32,
+    /// The largest interval, microseconds (T2; none for an INVITE).
+    pub longest: u64,
+    /// The step that sent it.
+    pub step: usize,
+}
+
+/// One call. Freed calls are kept with the memory of their texts, so that a steady state allocates
+/// nothing.
+#[derive(Debug)]
+pub struct Call {
+    pub generation: u32,
+    pub doing: Doing,
+    pub side: Side,
+    /// From 1.
+    pub number: u64,
+    /// The step it is at.
+    pub step: usize,
+    /// How often it went back to an earlier step.
+    pub round: u32,
+    pub flow: Flow,
+    pub call_id: Vec<u8>,
+    /// The last message received that was no retransmission.
+    pub last: Vec<u8>,
+    /// Its hash, and whether something was sent since.
+    pub last_hash: u64,
+    pub answered: bool,
+    /// The message sent last.
+    pub sent: Vec<u8>,
+    pub resend: Option<Resend>,
+    /// When the step that receives gives up.
+    pub give_up: Option<Time>,
+    pub cseq: u32,
+    pub peer_tag: Vec<u8>,
+    pub routes: Vec<u8>,
+    pub next_url: Vec<u8>,
+    pub challenge: Challenge,
+    pub challenged: bool,
+    pub values: Values,
+    /// Its line in each injection file.
+    pub lines: Vec<u32>,
+    /// Branches of named transactions.
+    pub branches: Vec<Vec<u8>>,
+    /// When response timers were started.
+    pub timers: Vec<Option<Time>>,
+    pub user: u64,
+    pub began: Began,
+    /// What the record wants to know.
+    pub seen: Seen,
+    /// Whose variables `values` were made for.
+    pub side_values: Option<Side>,
+}
+
+impl Call {
+    fn new() -> Call {
+        let nowhere = Flow::udp(ListenerId(0), ([0, 0, 0, 0], 0).into());
+        Call {
+            generation: 0,
+            doing: Doing::Nothing,
+            side: Side::Client,
+            number: 0,
+            step: 0,
+            round: 0,
+            flow: nowhere,
+            call_id: Vec::new(),
+            last: Vec::new(),
+            last_hash: 0,
+            answered: false,
+            sent: Vec::new(),
+            resend: None,
+            give_up: None,
+            cseq: 0,
+            peer_tag: Vec::new(),
+            routes: Vec::new(),
+            next_url: Vec::new(),
+            challenge: Challenge::default(),
+            challenged: false,
+            values: Values::default(),
+            lines: Vec::new(),
+            branches: Vec::new(),
+            timers: Vec::new(),
+            user: 0,
+            began: Began::at(Time::ZERO),
+            seen: Seen::default(),
+            side_values: None,
+        }
+    }
+
+    /// When something has to be done for it, if nothing is received before.
+    pub fn deadline(&self) -> Option<Time> {
+        let own = match self.doing {
+            Doing::Nothing => None,
+            Doing::Waiting => self.give_up,
+            Doing::Pausing(until) | Doing::Lingering(until) => Some(until),
+        };
+        let resend = self.resend.map(|r| r.at);
+        own.into_iter().chain(resend).min()
+    }
+
+    /// Forgets everything but the memory.
+    fn clear(&mut self) {
+        for text in [
+            &mut self.call_id,
+            &mut self.last,
+            &mut self.sent,
+            &mut self.peer_tag,
+            &mut self.routes,
+            &mut self.next_url,
+        ] {
+            text.clear();
+            if text.capacity() > LARGE {
+                *text = Vec::new();
+            }
+        }
+        self.doing = Doing::Nothing;
+        (self.step, self.round, self.cseq) = (0, 0, 0);
+        (self.last_hash, self.answered) = (0, false);
+        (self.resend, self.give_up) = (None, None);
+        self.challenged = false;
+        self.seen = Seen::default();
+        self.timers.fill(None);
+        self.branches.iter_mut().for_each(Vec::clear);
+    }
+}
+
+/// Texts that grew beyond this do not stay with a freed call.
+const LARGE: usize = 8 << 10;
+
+/// A worker's calls.
+#[derive(Default)]
+pub struct Calls {
+    all: Vec<Call>,
+    free: Vec<u32>,
+}
+
+impl Calls {
+    /// A call for use; `None` if there are 2^32 already.
+    pub fn take(&mut self) -> Option<u32> {
+        if let Some(slot) = self.free.pop() {
+            return Some(slot);
+        }
+        let slot = u32::try_from(self.all.len()).ok().filter(|&slot| slot != u32::MAX)?;
+        self.all.push(Call::new());
+        Some(slot)
+    }
+
+    /// Frees a call.
+    pub fn give(&mut self, slot: u32) {
+        if let Some(call) = self.all.get_mut(slot as usize).filter(|call| call.doing != Doing::Nothing) {
+            call.clear();
+            call.generation = call.generation.wrapping_add(1);
+            self.free.push(slot);
+        }
+    }
+
+    /// The call in a slot, whatever it is doing.
+    pub fn at(&mut self, slot: u32) -> Option<&mut Call> {
+        self.all.get_mut(slot as usize)
+    }
+
+    /// The call in a slot if it is of this generation and under way.
+    pub fn find(&self, slot: u32, generation: u32) -> Option<&Call> {
+        self.all.get(slot as usize).filter(|c| c.generation == generation && c.doing != Doing::Nothing)
+    }
+
+    /// The call in a slot.
+    pub fn get(&self, slot: u32) -> Option<&Call> {
+        self.all.get(slot as usize)
+    }
+
+    /// How many are under way.
+    pub fn len(&self) -> usize {
+        self.all.len() - self.free.len()
+    }
+
+    /// Slots of all that are under way.
+    pub fn slots(&self) -> Vec<u32> {
+        let live = self.all.iter().enumerate().filter(|(_, call)| call.doing != Doing::Nothing);
+        live.map(|(slot, _)| slot as u32).collect()
+    }
+}

@@ -1,0 +1,214 @@
+//! What passes, told to the record: sessions and registrations as RFC 6076 defines them, seen from the
+//! messages of a call whatever its scenario is.
+
+use super::Engine;
+use super::call::Call;
+use crate::metrics::{Began, Bye, Registering, TransactionEnd};
+use crate::scenario::{Kind, Side};
+use sip_message::Message;
+use wire::Time;
+
+type Method = crate::metrics::Method;
+
+/// The client transaction that a call waits in.
+#[derive(Clone, Copy, Debug)]
+pub struct Asking {
+    pub method: Method,
+    pub began: Began,
+}
+
+/// The session of a call that begins here.
+#[derive(Clone, Copy, Debug)]
+pub struct Session {
+    /// Its first INVITE.
+    pub began: Began,
+    /// When the first provisional response above 100 came.
+    pub progress: Option<Time>,
+    /// When the 2xx came.
+    pub established: Option<Time>,
+    /// It was refused, or has ended.
+    pub over: bool,
+}
+
+/// What a call remembers for the record.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Seen {
+    pub asking: Option<Asking>,
+    pub session: Option<Session>,
+    /// The first REGISTER of the attempt under way.
+    pub registering: Option<(Began, Registering)>,
+    /// A response that says something has come.
+    pub responded: bool,
+}
+
+fn method_of(name: &str) -> Method {
+    Method::from(sip_message::Method::from_bytes(name.as_bytes()))
+}
+
+/// When a request that goes out now was meant to: the first of a call with the call.
+fn began(call: &Call, now: Time) -> Began {
+    if call.seen.asking.is_none() && call.seen.session.is_none() && call.seen.registering.is_none() {
+        call.began
+    } else {
+        Began::at(now)
+    }
+}
+
+impl Engine {
+    /// A message of a scenario went out.
+    pub(super) fn note_sent(&mut self, now: Time, slot: u32, kind: &Kind) {
+        let Kind::Request(name) = kind else { return self.metrics.response_sent(now) };
+        let method = method_of(name);
+        self.metrics.request_sent(now, method);
+        let Some(call) = self.calls.at(slot).filter(|call| call.side == Side::Client) else { return };
+        let began = began(call, now);
+        match method {
+            Method::Ack | Method::Cancel => return,
+            Method::Invite if call.seen.session.is_none() => {
+                call.seen.session =
+                    Some(Session { began, progress: None, established: None, over: false });
+                self.metrics.session_requested(began);
+            }
+            Method::Register if call.seen.registering.is_none() => {
+                let kind = Registering::First;
+                call.seen.registering = Some((began, kind));
+                self.metrics.registration_begun(began, kind);
+            }
+            _ => {}
+        }
+        call.seen.asking = Some(Asking { method, began });
+    }
+
+    /// A message went out again.
+    pub(super) fn note_repeated(&mut self, now: Time, _slot: u32, bytes: &[u8]) {
+        if bytes.starts_with(b"SIP/2.0 ") {
+            return self.metrics.response_repeated(now);
+        }
+        let name = bytes.split(|&b| b == b' ').next().unwrap_or(b"");
+        self.metrics.request_repeated(now, Method::from(sip_message::Method::from_bytes(name)));
+    }
+
+    /// A message that a step of the scenario waited for.
+    pub(super) fn note_received(&mut self, now: Time, slot: u32, message: &Message<'_>) {
+        let Some(call) = self.calls.at(slot) else { return };
+        if message.is_request() {
+            if message.method() == sip_message::Method::Bye
+                && let Some(session) = call.seen.session.as_mut().filter(|s| !s.over)
+                && let Some(established) = session.established
+            {
+                session.over = true;
+                self.metrics.session_ended(now, session.began, established, Bye::Received);
+            }
+            return;
+        }
+        if call.side == Side::Client {
+            self.note_response(now, slot, message, true);
+        }
+    }
+
+    /// A final response that the scenario did not want.
+    pub(super) fn note_refused(&mut self, now: Time, slot: u32, message: &Message<'_>) {
+        let client = self.calls.get(slot).is_some_and(|call| call.side == Side::Client);
+        if client && !message.is_request() {
+            self.note_response(now, slot, message, false);
+        }
+    }
+
+    fn note_response(&mut self, now: Time, slot: u32, message: &Message<'_>, wanted: bool) {
+        let Some(call) = self.calls.at(slot) else { return };
+        let status = message.status();
+        let method = Method::from(message.method());
+        let Some(asking) = call.seen.asking.filter(|asking| asking.method == method) else { return };
+        let challenge = matches!(status, 401 | 407) && wanted;
+        if status < 200 {
+            if status > 100
+                && method == Method::Invite
+                && let Some(session) = call.seen.session.as_mut().filter(|s| s.progress.is_none())
+            {
+                session.progress = Some(now);
+                self.metrics.session_progress(now, session.began);
+            }
+            return;
+        }
+        if challenge {
+            self.metrics.challenged(now);
+        }
+        let end = match wanted {
+            true => TransactionEnd::Success,
+            false => TransactionEnd::Failed,
+        };
+        self.metrics.transaction_ended(now, method, asking.began, end);
+        let Some(call) = self.calls.at(slot) else { return };
+        match method {
+            Method::Invite if !challenge => {
+                let Some(session) = call.seen.session.as_mut().filter(|s| !s.over) else { return };
+                match status {
+                    200..=299 if session.established.is_none() => {
+                        session.established = Some(now);
+                        self.metrics.session_established(now, session.began, session.progress, status);
+                    }
+                    200..=299 => {}
+                    300..=399 => {
+                        session.over = true;
+                        self.metrics.session_redirected(session.began, wanted);
+                    }
+                    _ => {
+                        session.over = true;
+                        self.metrics.session_refused(now, session.began, session.progress, status);
+                    }
+                }
+            }
+            Method::Bye if !challenge => {
+                let Some(session) = call.seen.session.as_mut().filter(|s| !s.over) else { return };
+                let Some(established) = session.established else { return };
+                session.over = true;
+                let bye = match status {
+                    200..=299 => Bye::Answered(asking.began),
+                    _ => Bye::Refused(asking.began),
+                };
+                self.metrics.session_ended(now, session.began, established, bye);
+            }
+            Method::Register if !challenge => {
+                let Some((began, kind)) = call.seen.registering.take() else { return };
+                match status {
+                    200..=299 => self.metrics.registered(now, began, kind),
+                    _ => self.metrics.registration_failed(now, began, kind),
+                }
+            }
+            _ if !call.seen.responded && call.seen.session.is_none() => {
+                call.seen.responded = true;
+                self.metrics.responded(now, asking.began);
+            }
+            _ => {}
+        }
+    }
+
+    /// A request got no answer at all.
+    pub(super) fn note_silence(&mut self, now: Time, slot: u32) {
+        let Some(call) = self.calls.at(slot).filter(|call| call.side == Side::Client) else { return };
+        let Some(asking) = call.seen.asking.take() else { return };
+        self.metrics.transaction_ended(now, asking.method, asking.began, TransactionEnd::Timeout);
+        match asking.method {
+            Method::Invite => {
+                if let Some(session) = call.seen.session.as_mut().filter(|s| s.established.is_none() && !s.over) {
+                    session.over = true;
+                    self.metrics.session_timed_out(session.began);
+                }
+            }
+            Method::Bye => {
+                if let Some(session) = call.seen.session.as_mut().filter(|s| !s.over)
+                    && let Some(established) = session.established
+                {
+                    session.over = true;
+                    self.metrics.session_ended(now, session.began, established, Bye::Timeout);
+                }
+            }
+            Method::Register => {
+                if let Some((began, kind)) = call.seen.registering.take() {
+                    self.metrics.registration_failed(now, began, kind);
+                }
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! What comes in: whose it is, which step it belongs to, and what is done if to none.
+
+use super::Engine;
+use super::begin::ladder_name;
+use super::call::{Call, Doing};
+use super::ids::CallName;
+use crate::metrics::{Direction, Failure, Unexpected};
+use crate::scenario::{self, Expect, Op, Optional, Recv, Scenario, Side, Vars};
+use sip_message::{Message, Method, Name, write_response};
+use wire::{Flow, Outbox, Time};
+
+/// Where in a scenario a message belongs.
+enum Place {
+    /// To this step.
+    Step(usize),
+    /// It is one of a transaction that is over: nothing more is to be done.
+    Stale,
+    /// Nowhere.
+    None,
+}
+
+impl Engine {
+    /// A message without a flaw.
+    pub(super) fn receive_message(
+        &mut self,
+        now: Time,
+        flow: Flow,
+        message: &Message<'_>,
+        out: &mut Outbox,
+    ) {
+        if message.is_request() {
+            self.metrics.request_received(now, message.method().into());
+        } else {
+            self.metrics.response_received(now, message.status());
+        }
+        let Some(slot) = self.call_of(now, flow, message) else {
+            return self.stray(now, flow, message, out);
+        };
+        let Some(call) = self.calls.at(slot) else { return };
+        let name = ladder_name(slot, call);
+        let local = self.settings.local(flow.listener);
+        self.ladders.offer(name, now, Direction::Received, local, flow.remote, message.bytes());
+        let hash = self.hash(message.bytes());
+        let Some(call) = self.calls.at(slot) else { return };
+        if hash == call.last_hash {
+            // A retransmission: what was sent upon the first is sent again, if anything was.
+            if call.answered {
+                self.send_again(now, slot, out);
+            }
+            return;
+        }
+        if call.side == Side::Server || message.is_request() {
+            // Streams come and go, and a phone may move.
+            call.flow = flow;
+        }
+        let Some(scenario) = self.settings.scenario(call.side).cloned() else { return };
+        if self.settings.lost > 0.0 && self.rng.chance(self.settings.lost) {
+            return;
+        }
+        match self.place(slot, &scenario, message) {
+            Place::Step(step) => self.accept(now, slot, &scenario, step, hash, message, out),
+            Place::Stale => self.stale(now, slot, message, out),
+            Place::None => self.unexpected(now, slot, flow, &scenario, message, out),
+        }
+    }
+
+    /// The call that a message belongs to; one is begun for a request that begins one.
+    fn call_of(&mut self, now: Time, flow: Flow, message: &Message<'_>) -> Option<u32> {
+        let call_id = message.call_id();
+        let ours = CallName::read(call_id, self.settings.run_id);
+        let ours = ours.filter(|name| name.worker == self.settings.worker);
+        let ours = ours.and_then(|name| self.calls.find(name.slot, name.generation).map(|_| name.slot));
+        if !message.is_request() {
+            return ours.or_else(|| self.answering_call(call_id));
+        }
+        // Both ends of a call may be here. A request that a caller here receives answers to its own tag.
+        if let Some(slot) = self.answering_call(call_id) {
+            return Some(slot);
+        }
+        let begins = message.to_tag().is_empty() && message.method() != Method::Ack;
+        if begins && self.settings.server.is_some() {
+            return self.answer(now, flow, message);
+        }
+        ours
+    }
+
+    fn answering_call(&self, call_id: &[u8]) -> Option<u32> {
+        let hash = self.hash(call_id);
+        let same = |&slot: &u32| self.calls.get(slot).is_some_and(|call| call.call_id == call_id);
+        self.answering.find(hash, same).copied()
+    }
+
+    /// Looks for the step that waits for a message, as SIPp does: forward over steps that are optional,
+    /// then back over optional ones that may still come.
+    fn place(&self, slot: u32, scenario: &Scenario, message: &Message<'_>) -> Place {
+        let Some(call) = self.calls.get(slot) else { return Place::None };
+        let waits = |step: usize| match scenario.steps.get(step).map(|s| &s.op) {
+            Some(Op::Recv(recv)) => Some(recv),
+            _ => None,
+        };
+        for step in call.step..scenario.steps.len() {
+            let Some(recv) = waits(step) else { break };
+            if fits(recv, message, call) {
+                return Place::Step(step);
+            }
+            if recv.optional == Optional::No {
+                break;
+            }
+        }
+        let mut contiguous = true;
+        for step in (0..call.step.min(scenario.steps.len())).rev() {
+            let Some(recv) = waits(step) else {
+                contiguous = false;
+                continue;
+            };
+            contiguous &= recv.optional != Optional::No;
+            if fits(recv, message, call) {
+                return match recv.optional {
+                    Optional::Global => Place::Step(step),
+                    Optional::Yes if contiguous => Place::Step(step),
+                    _ => Place::Stale,
+                };
+            }
+        }
+        Place::None
+    }
+
+    /// Takes a message that a step waits for.
+    fn accept(
+        &mut self,
+        now: Time,
+        slot: u32,
+        scenario: &Scenario,
+        step: usize,
+        hash: u64,
+        message: &Message<'_>,
+        out: &mut Outbox,
+    ) {
+        let Some(Op::Recv(recv)) = scenario.steps.get(step).map(|s| &s.op) else { return };
+        let Some(call) = self.calls.at(slot) else { return };
+        if recv.lost.is_some_and(|lost| self.rng.chance(lost)) {
+            return;
+        }
+        call.last_hash = hash;
+        call.answered = false;
+        call.resend = None;
+        call.last.clear();
+        call.last.extend_from_slice(message.bytes());
+        if message.is_request() {
+            call.cseq = message.cseq();
+        } else if !message.to_tag().is_empty() {
+            call.peer_tag.clear();
+            call.peer_tag.extend_from_slice(message.to_tag());
+        }
+        if recv.rrs {
+            scenario::learn_routes(message.bytes(), &mut call.routes);
+            scenario::learn_next_url(message.bytes(), &mut call.next_url);
+        }
+        if recv.auth {
+            call.challenged = call.challenge.learn(message.bytes());
+        }
+        let mandatory = recv.optional == Optional::No;
+        self.note_received(now, slot, message);
+        let Some(here) = scenario.steps.get(step) else { return };
+        // An optional message without a `next` to follow leaves the call where it is.
+        let moves = mandatory || (recv.advance && here.next.is_some() && self.branch(slot, here).is_some());
+        if !moves {
+            return self.aside(now, slot, scenario, step, out);
+        }
+        if let Some(call) = self.calls.at(slot) {
+            call.step = step;
+        }
+        self.step_done(now, slot, out);
+    }
+
+    /// Reads a message again that nothing is to be done about, but the ACK that stops its coming.
+    fn stale(&mut self, now: Time, slot: u32, message: &Message<'_>, out: &mut Outbox) {
+        let Some(call) = self.calls.get(slot) else { return };
+        let again = !message.is_request()
+            && message.status() >= 200
+            && message.header(Name::CSeq).is_some_and(|h| h.value.ends_with(b"INVITE"))
+            && call.sent.starts_with(b"ACK ");
+        if again {
+            self.send_again(now, slot, out);
+        }
+    }
+
+    /// A message that the scenario does not expect here.
+    fn unexpected(
+        &mut self,
+        now: Time,
+        slot: u32,
+        flow: Flow,
+        scenario: &Scenario,
+        message: &Message<'_>,
+        out: &mut Outbox,
+    ) {
+        let Some(call) = self.calls.at(slot) else { return };
+        // The 100 that any proxy may send says nothing.
+        if !message.is_request() && message.status() == 100 {
+            return;
+        }
+        if let Doing::Lingering(_) = call.doing {
+            return;
+        }
+        let kind = if message.is_request() { Unexpected::Method } else { Unexpected::Status };
+        self.metrics.unexpected(now, kind);
+        if let Some(unexpected) = scenario.unexpected {
+            call.last.clear();
+            call.last.extend_from_slice(message.bytes());
+            let from = call.step;
+            if let Some(variable) = unexpected.return_to {
+                let mut vars = Vars { call: &mut call.values, user: &mut self.user, global: &mut self.global };
+                if let Some(value) = vars.get_mut(variable) {
+                    value.set_number(from as f64);
+                }
+            }
+            return self.go_to(now, slot, unexpected.to, out);
+        }
+        let refused = !message.is_request() && message.status() >= 300;
+        self.note_refused(now, slot, message);
+        if message.is_request() && self.settings.defaults.answer {
+            plain_answer(flow, message, out);
+        }
+        let line = message.bytes().split(|&b| b == b'\r').next().unwrap_or(b"");
+        let step = scenario.steps.get(self.calls.get(slot).map_or(0, |c| c.step)).map_or(0, |s| s.line);
+        let why = format!("unexpected at line {step} of the scenario: {}", String::from_utf8_lossy(line));
+        let failure = if refused { Failure::Refused } else { Failure::UnexpectedMessage };
+        self.fail(now, slot, failure, &why);
+    }
+
+    /// A message that belongs to no call.
+    fn stray(&mut self, now: Time, flow: Flow, message: &Message<'_>, out: &mut Outbox) {
+        let late = CallName::read(message.call_id(), self.settings.run_id).is_some();
+        if late {
+            // Of a call that has ended: a retransmission, mostly.
+            self.metrics.dead_call(now);
+            if message.is_request() && message.method() != Method::Ack {
+                plain_answer(flow, message, out);
+            }
+            return;
+        }
+        if message.method() == Method::Ack && message.is_request() {
+            return self.metrics.dead_call(now);
+        }
+        let ping = message.is_request() && matches!(message.method(), Method::Options | Method::Notify);
+        if ping && self.settings.defaults.ping {
+            return plain_answer(flow, message, out);
+        }
+        self.metrics.unexpected(now, Unexpected::NoCall);
+        let local = self.settings.local(flow.listener);
+        self.ladders.stray(now, local, flow.remote, message.bytes(), Unexpected::NoCall.text());
+        if message.is_request() {
+            out.send_with(flow, 0, |buf| {
+                write_response(message, 481, b"", b"load", Some((flow.remote, false)), b"", buf);
+            });
+        }
+    }
+}
+
+/// A 200 to a request that no scenario answers, so that the other side can end.
+fn plain_answer(flow: Flow, request: &Message<'_>, out: &mut Outbox) {
+    if matches!(request.method(), Method::Ack) {
+        return;
+    }
+    out.send_with(flow, 0, |buf| {
+        write_response(request, 200, b"", b"load", Some((flow.remote, false)), b"", buf);
+    });
+}
+
+/// Whether a step waits for this message.
+fn fits(recv: &Recv, message: &Message<'_>, call: &Call) -> bool {
+    match &recv.expect {
+        Expect::Request(method) => message.is_request() && message.method().as_bytes() == method.as_bytes(),
+        Expect::Matching(pattern) => message.is_request() && pattern.matches(message.method().as_bytes()),
+        Expect::Response { code, transaction, methods } => {
+            if message.is_request() || message.status() != *code {
+                return false;
+            }
+            if let Some(branch) = transaction.and_then(|t| call.branches.get(usize::from(t))) {
+                return message.via_branch() == branch;
+            }
+            methods.is_empty() || methods.iter().any(|m| message.method().as_bytes() == m.as_bytes())
+        }
+    }
+}

@@ -1,0 +1,354 @@
+//! How a call goes from step to step.
+
+use super::begin::ladder_name;
+use super::call::{Call, Doing, Resend};
+use super::{Engine, Settings};
+use crate::metrics::{Began, CallEnd, Direction, Failure};
+use crate::scenario::{self, Facts, Kind, Op, Outcome, Pause, Scenario, Send, Side, Step, Vars};
+use core::time::Duration;
+use std::mem;
+use std::sync::Arc;
+use wire::{Outbox, Time};
+
+/// Steps that a call may take without waiting for anything, so that a loop in a scenario does not stop
+/// the worker. The call fails.
+const PATIENT_STEPS: usize = 10_000;
+
+impl Settings {
+    /// The scenario of one side.
+    pub(super) fn scenario(&self, side: Side) -> Option<&Arc<Scenario>> {
+        match side {
+            Side::Client => self.client.as_ref(),
+            Side::Server => self.server.as_ref(),
+        }
+    }
+}
+
+/// Where a step goes on when it has waited in vain.
+pub(super) fn on_timeout(scenario: &Scenario, step: usize) -> Option<usize> {
+    match &scenario.steps.get(step)?.op {
+        Op::Send(send) => send.on_timeout,
+        Op::Recv(recv) => recv.on_timeout,
+        Op::Pause(_) | Op::Nop => None,
+    }
+}
+
+/// What a step leaves its call in.
+enum Next {
+    /// The step is done.
+    Done,
+    /// The call waits.
+    Waits,
+    /// The call has ended.
+    Ended,
+}
+
+impl Engine {
+    /// Runs a call until it has to wait, or ends.
+    pub(super) fn advance(&mut self, now: Time, slot: u32, out: &mut Outbox) {
+        let Some(side) = self.calls.get(slot).map(|call| call.side) else { return };
+        let Some(scenario) = self.settings.scenario(side).cloned() else { return };
+        for _ in 0..PATIENT_STEPS {
+            let Some(call) = self.calls.get(slot) else { return };
+            let Some(step) = scenario.steps.get(call.step) else {
+                return self.end(now, slot, CallEnd::Success);
+            };
+            if self.is_skipped(slot, step) {
+                self.move_to(slot, |call| call.step + 1);
+                continue;
+            }
+            match self.enter(now, slot, step, out) {
+                Next::Ended => return,
+                Next::Waits => return self.arm(slot),
+                Next::Done => {}
+            }
+            if !self.finish(now, slot, &scenario, out) {
+                return;
+            }
+        }
+        self.fail(now, slot, Failure::Test, "the scenario goes round without waiting for anything");
+    }
+
+    /// What the call was waiting for in its step has happened.
+    pub(super) fn step_done(&mut self, now: Time, slot: u32, out: &mut Outbox) {
+        let Some(side) = self.calls.get(slot).map(|call| call.side) else { return };
+        let Some(scenario) = self.settings.scenario(side).cloned() else { return };
+        if self.finish(now, slot, &scenario, out) {
+            self.advance(now, slot, out);
+        }
+    }
+
+    /// Goes on at another step.
+    pub(super) fn go_to(&mut self, now: Time, slot: u32, to: usize, out: &mut Outbox) {
+        self.move_to(slot, |_| to);
+        self.advance(now, slot, out);
+    }
+
+    fn move_to(&mut self, slot: u32, to: impl FnOnce(&Call) -> usize) {
+        let Some(call) = self.calls.at(slot) else { return };
+        let to = to(call);
+        call.round += u32::from(to <= call.step);
+        call.step = to;
+    }
+
+    fn is_skipped(&mut self, slot: u32, step: &Step) -> bool {
+        let Some(condition) = step.condition else { return false };
+        self.is_set(slot, condition.test) == condition.inverse
+    }
+
+    fn is_set(&mut self, slot: u32, test: scenario::Slot) -> bool {
+        let Some(call) = self.calls.at(slot) else { return false };
+        let vars = Vars { call: &mut call.values, user: &mut self.user, global: &mut self.global };
+        vars.is_set(test)
+    }
+
+    /// Begins a step.
+    fn enter(&mut self, now: Time, slot: u32, step: &Step, out: &mut Outbox) -> Next {
+        let micros = |ms: f64| Duration::from_micros((ms.max(0.0) * 1_000.0) as u64);
+        let pause = match &step.op {
+            Op::Send(send) => return self.send(now, slot, send, out),
+            Op::Nop => return Next::Done,
+            Op::Recv(recv) => {
+                let limit = recv.timeout_ms.map(|ms| Duration::from_millis(ms.into()));
+                let limit = limit.or(self.settings.recv_timeout);
+                let Some(call) = self.calls.at(slot) else { return Next::Ended };
+                call.doing = Doing::Waiting;
+                call.give_up = limit.map(|limit| now + limit);
+                return Next::Waits;
+            }
+            Op::Pause(Pause::Default) => self.settings.pause.clone(),
+            Op::Pause(pause) => pause.clone(),
+        };
+        let Some(call) = self.calls.at(slot) else { return Next::Ended };
+        let length = match &pause {
+            Pause::Default => Duration::ZERO,
+            Pause::Fixed(ms) => Duration::from_millis((*ms).into()),
+            Pause::Random(distribution) => micros(distribution.sample(&mut self.rng)),
+            Pause::Variable(variable) => {
+                let vars = Vars { call: &mut call.values, user: &mut self.user, global: &mut self.global };
+                micros(vars.get(*variable).and_then(scenario::Value::number).unwrap_or(0.0))
+            }
+            Pause::TimeWait(ms) => {
+                let until = now + Duration::from_millis((*ms).into());
+                self.linger(now, slot, until);
+                return Next::Waits;
+            }
+        };
+        if length.is_zero() {
+            return Next::Done;
+        }
+        call.doing = Doing::Pausing(now + length);
+        Next::Waits
+    }
+
+    /// Ends the step that a call is at, and goes where it leads. False if the call has ended.
+    fn finish(&mut self, now: Time, slot: u32, scenario: &Scenario, out: &mut Outbox) -> bool {
+        let Some(call) = self.calls.at(slot) else { return false };
+        call.doing = Doing::Waiting;
+        call.give_up = None;
+        let at = call.step;
+        let outcome = self.conclude(now, slot, scenario, at);
+        self.follow(now, slot, scenario, outcome, out)
+    }
+
+    /// What is done when a step is over: its timers, its counters, its actions.
+    pub(super) fn conclude(&mut self, now: Time, slot: u32, scenario: &Scenario, at: usize) -> Outcome {
+        let Some(call) = self.calls.at(slot) else { return Outcome::GoOn };
+        let Some(step) = scenario.steps.get(at) else { return Outcome::GoOn };
+        if let Some(started) = step.start_timer.and_then(|n| call.timers.get_mut(usize::from(n))) {
+            *started = Some(now);
+        }
+        let running = step.stop_timer.and_then(|n| Some((n, call.timers.get_mut(usize::from(n))?)));
+        if let Some((number, timer)) = running
+            && let Some(since) = *timer
+        {
+            *timer = step.repeat_timer.then_some(now);
+            // A timer that runs from the beginning of the call runs from when that was meant to be.
+            let began = Began { intended: since, sent: since.max(call.began.sent) };
+            self.metrics.stopwatch(usize::from(number), now, began);
+        }
+        if let Some(counter) = step.counter.and_then(|n| self.counters.get_mut(usize::from(n))) {
+            *counter += 1;
+        }
+        if step.actions.is_empty() { Outcome::GoOn } else { self.run_actions(now, slot, step) }
+    }
+
+    /// Whether the `next` of a step is to be followed, and where to.
+    pub(super) fn branch(&mut self, slot: u32, step: &Step) -> Option<usize> {
+        let branch = step.next?;
+        let goes = branch.test.is_none_or(|test| self.is_set(slot, test))
+            && (branch.chance >= 1.0 || self.rng.chance(branch.chance));
+        goes.then_some(branch.to)
+    }
+
+    /// Goes where a step leads. False if the call has ended.
+    fn follow(
+        &mut self,
+        now: Time,
+        slot: u32,
+        scenario: &Scenario,
+        outcome: Outcome,
+        out: &mut Outbox,
+    ) -> bool {
+        match outcome {
+            Outcome::GoOn | Outcome::StopGracefully => {
+                let step = self.calls.get(slot).and_then(|call| scenario.steps.get(call.step));
+                let to = step.and_then(|step| self.branch(slot, step));
+                self.move_to(slot, |call| to.unwrap_or(call.step + 1));
+                if outcome == Outcome::StopGracefully {
+                    self.quit();
+                }
+                true
+            }
+            Outcome::Jump(to) => {
+                self.move_to(slot, |_| to);
+                true
+            }
+            Outcome::Fail(line) => {
+                self.fail(now, slot, Failure::Check, &format!("the action in line {line} did not hold"));
+                false
+            }
+            Outcome::StopCall => {
+                self.end(now, slot, CallEnd::Success);
+                false
+            }
+            Outcome::StopNow => {
+                self.quit();
+                self.stopped = true;
+                self.cut(now);
+                out.clear();
+                false
+            }
+        }
+    }
+
+    /// An optional message was taken that leaves the call where it is. False if the call has ended or
+    /// gone elsewhere.
+    pub(super) fn aside(&mut self, now: Time, slot: u32, scenario: &Scenario, at: usize, out: &mut Outbox) {
+        match self.conclude(now, slot, scenario, at) {
+            Outcome::GoOn => self.arm(slot),
+            Outcome::StopGracefully => self.quit(),
+            outcome => {
+                if self.follow(now, slot, scenario, outcome, out) {
+                    self.advance(now, slot, out);
+                }
+            }
+        }
+    }
+
+    /// No more calls.
+    pub(super) fn quit(&mut self) {
+        self.stopping = true;
+        self.next_call = None;
+    }
+
+    fn run_actions(&mut self, now: Time, slot: u32, step: &Step) -> Outcome {
+        let Some((mut facts, mut vars, rng, effects)) = self.lend(now, slot) else { return Outcome::GoOn };
+        let outcome = scenario::run(&step.actions, &mut vars, &mut facts, rng, effects);
+        let room = LINES.saturating_sub(self.lines.len());
+        self.lines.extend(self.effects.lines.drain(..).take(room));
+        self.effects.clear();
+        outcome
+    }
+
+    /// The call counts as ended well, and answers retransmissions for a while.
+    fn linger(&mut self, now: Time, slot: u32, until: Time) {
+        let Some(call) = self.calls.at(slot) else { return };
+        call.doing = Doing::Lingering(until);
+        let side = match call.side {
+            Side::Client => crate::metrics::Side::Caller,
+            Side::Server => crate::metrics::Side::Callee,
+        };
+        self.metrics.call_ended(now, side, call.began, CallEnd::Success);
+    }
+
+    /// Sends the message of a step.
+    fn send(&mut self, now: Time, slot: u32, send: &Send, out: &mut Outbox) -> Next {
+        let Some(call) = self.calls.at(slot) else { return Next::Ended };
+        if let Kind::Request(method) = &send.kind
+            && !matches!(method.as_ref(), "ACK" | "CANCEL")
+        {
+            call.cseq += 1;
+        }
+        call.answered = true;
+        call.resend = None;
+        let mut bytes = mem::take(&mut call.sent);
+        bytes.clear();
+        let rendered = match self.lend(now, slot) {
+            Some((mut facts, vars, ..)) => send.template.render(&mut facts, &vars, &mut bytes),
+            None => return Next::Ended,
+        };
+        if let Err(fault) = rendered {
+            let failure = match fault {
+                scenario::Fault::NoField => Failure::Data,
+                _ => Failure::Authentication,
+            };
+            self.fail(now, slot, failure, failure.text());
+            return Next::Ended;
+        }
+        let lost = send.lost.unwrap_or(self.settings.lost);
+        let lost = lost > 0.0 && self.rng.chance(lost);
+        let Some(call) = self.calls.at(slot) else { return Next::Ended };
+        if !lost {
+            out.send(call.flow, ladder_name(slot, call) + 1, &bytes);
+        }
+        let (flow, name) = (call.flow, ladder_name(slot, call));
+        let local = self.settings.local(flow.listener);
+        self.ladders.offer(name, now, Direction::Sent, local, flow.remote, &bytes);
+        call.sent = bytes;
+        self.note_sent(now, slot, &send.kind);
+        self.arrange_resend(now, slot, send);
+        Next::Done
+    }
+
+    fn arrange_resend(&mut self, now: Time, slot: u32, send: &Send) {
+        let rules = self.settings.retransmission;
+        let Some(call) = self.calls.at(slot) else { return };
+        let Some(t1) = send.retrans_ms.filter(|_| rules.on && !call.flow.transport.is_reliable()) else { return };
+        let interval = u64::from(t1) * 1_000;
+        let invite = send.kind.is_request("INVITE");
+        call.resend = Some(Resend {
+            at: now + Duration::from_micros(interval),
+            interval,
+            left: if invite { rules.invite } else { rules.other },
+            longest: if invite { u64::MAX } else { rules.t2.as_micros() as u64 },
+            step: call.step,
+        });
+    }
+
+    /// What rendering and actions may see of a call.
+    fn lend(
+        &mut self,
+        now: Time,
+        slot: u32,
+    ) -> Option<(Facts<'_>, Vars<'_>, &mut crate::population::Rng, &mut scenario::Effects)> {
+        let Engine { calls, settings, locals, desk, user, global, rng, effects, .. } = self;
+        let call = calls.at(slot)?;
+        let local = locals.get(usize::from(call.flow.listener.0))?;
+        let facts = Facts {
+            run: &settings.run,
+            desk,
+            call_number: call.number,
+            call_id: &call.call_id,
+            local_ip: &local.0,
+            local_port: local.1,
+            step: call.step,
+            round: call.round,
+            cseq: call.cseq,
+            last: &call.last,
+            peer_tag: &call.peer_tag,
+            routes: &call.routes,
+            next_url: &call.next_url,
+            challenge: call.challenged.then_some(&mut call.challenge),
+            lines: &call.lines,
+            user: call.user,
+            wall_micros: settings.wall_origin + now.as_micros(),
+            tick_ms: now.since(settings.start).as_millis() as u64,
+        };
+        let vars = Vars { call: &mut call.values, user, global };
+        Some((facts, vars, rng, effects))
+    }
+}
+
+/// Lines of scenarios' logs kept until they are asked for.
+const LINES: usize = 10_000;

@@ -1,0 +1,129 @@
+//! What an engine is told.
+
+use crate::metrics::{Ladder, Metrics, Setup};
+use crate::scenario::{Level, Pause, Run, Scenario};
+use core::net::SocketAddr;
+use core::time::Duration;
+use std::sync::Arc;
+use wire::{Flow, ListenerId, Time, Transport};
+
+/// How often and for how long a message over UDP is repeated.
+#[derive(Clone, Copy, Debug)]
+pub struct Retransmission {
+    /// Whether at all (`-nr`).
+    pub on: bool,
+    /// The longest interval of requests other than INVITE.
+    pub t2: Duration,
+    /// How often an INVITE is repeated at most.
+    pub invite: u32,
+    /// How often any other message is.
+    pub other: u32,
+}
+
+impl Default for Retransmission {
+    /// SIPp's numbers, which give 32 s at T1 = 500 ms.
+    fn default() -> Retransmission {
+        Retransmission { on: true, t2: Duration::from_secs(4), invite: 5, other: 7 }
+    }
+}
+
+/// What is done with messages that a scenario does not know of (`-default_behaviors`).
+#[derive(Clone, Copy, Debug)]
+pub struct Defaults {
+    /// An unexpected BYE or CANCEL is answered with 200 before the call ends as failed.
+    pub answer: bool,
+    /// An OPTIONS or NOTIFY that no call waits for is answered with 200 (`pingreply`).
+    pub ping: bool,
+}
+
+impl Default for Defaults {
+    fn default() -> Defaults {
+        Defaults { answer: true, ping: true }
+    }
+}
+
+/// What one engine is told at its beginning.
+pub struct Settings {
+    /// Which worker this is.
+    pub worker: u16,
+    /// What is the same for all calls.
+    pub run: Arc<Run>,
+    /// Tells this run's Call-IDs from those of others.
+    pub run_id: u32,
+    /// What calls that begin here do.
+    pub client: Option<Arc<Scenario>>,
+    /// What calls do that the other side begins.
+    pub server: Option<Arc<Scenario>>,
+    /// The transport of calls that begin here.
+    pub transport: Transport,
+    /// Where their first message goes.
+    pub remote: SocketAddr,
+    /// All listeners' addresses in the order of their ids.
+    pub listeners: Vec<SocketAddr>,
+    /// Where calls of this worker begin, in turn.
+    pub own: Vec<ListenerId>,
+    /// Calls under way at a time on this worker (`-l`).
+    pub most_calls: usize,
+    /// The number of this worker's first call, and the step to the next.
+    pub numbers: (u64, u64),
+    /// The length of a pause without one (`-d`).
+    pub pause: Pause,
+    /// How long a step waits for its message if it does not say (`-recv_timeout`).
+    pub recv_timeout: Option<Duration>,
+    /// Retransmission over UDP.
+    pub retransmission: Retransmission,
+    /// What is done with messages nobody expects.
+    pub defaults: Defaults,
+    /// The chance that a message is lost on purpose, sent or received (`-lost`), 0 to 1.
+    pub lost: f64,
+    /// Everything random comes from it.
+    pub seed: u64,
+    /// When the run begins.
+    pub start: Time,
+    /// Microseconds since 1970 at [`Time::ZERO`].
+    pub wall_origin: u64,
+    /// What is measured.
+    pub metrics: Setup,
+    /// How many failing call flows are kept.
+    pub ladders: usize,
+}
+
+impl Settings {
+    /// What listeners are called in messages: address (IPv6 in brackets) and port.
+    pub fn locals(listeners: &[SocketAddr]) -> Vec<(Vec<u8>, u16)> {
+        let text = |a: &SocketAddr| match a {
+            SocketAddr::V4(a) => a.ip().to_string(),
+            SocketAddr::V6(a) => format!("[{}]", a.ip()),
+        };
+        listeners.iter().map(|a| (text(a).into_bytes(), a.port())).collect()
+    }
+
+    /// The address of a listener.
+    pub fn local(&self, listener: ListenerId) -> SocketAddr {
+        let any = SocketAddr::from(([0, 0, 0, 0], 0));
+        self.listeners.get(usize::from(listener.0)).copied().unwrap_or(any)
+    }
+
+    /// The flow of a new call from this listener.
+    pub fn flow(&self, listener: ListenerId) -> Flow {
+        Flow { transport: self.transport, listener, remote: self.remote, conn: None }
+    }
+}
+
+/// What a worker is doing.
+pub struct Report {
+    /// Everything counted.
+    pub metrics: Box<Metrics>,
+    /// The first failing call flows.
+    pub ladders: Vec<Ladder>,
+    /// Calls under way.
+    pub calls: usize,
+    /// Calls begun here.
+    pub begun: u64,
+    /// A call is due and waits for room.
+    pub waiting: bool,
+    /// Nothing more will happen by itself.
+    pub done: bool,
+    /// What scenarios logged since the last report.
+    pub lines: Vec<(Level, Vec<u8>)>,
+}
