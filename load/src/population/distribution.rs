@@ -5,6 +5,7 @@
 
 mod sample;
 pub(super) use sample::to_micros;
+pub(super) use text::milliseconds;
 mod text;
 
 use super::special::{gamma_p, ln_gamma, normal_cdf, normal_quantile};

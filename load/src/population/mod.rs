@@ -3,6 +3,7 @@
 //!
 //! Everything is a pure function of parameters, seed and the times it is told.
 
+pub mod arrivals;
 mod calendar;
 mod distribution;
 #[cfg(test)]
@@ -18,6 +19,7 @@ pub mod statistics;
 mod token;
 mod zipf;
 
+pub use arrivals::{Arrivals, Profile, RateOptions, Spacing, Times};
 pub use distribution::{Distribution, Impossible};
 pub use model::{Deed, Plan, Population};
 pub use parameters::{Callees, Expected, LONGEST_RUN, Parameters, USERS_PER_WORKER};
