@@ -92,7 +92,7 @@ impl Ladder {
     /// The drawing in plain ASCII, times in seconds since the first message. Anything a peer sent is
     /// reduced to printable characters.
     pub fn text(&self) -> String {
-        const LANE: usize = 28;
+        const LANE: usize = 32;
         let mut out = String::new();
         let clean = |s: &str| s.bytes().map(printable).collect::<String>();
         let _ = writeln!(out, "Call-ID {}: {}", clean(&self.call_id), clean(&self.why));
@@ -139,7 +139,7 @@ fn draw(out: &mut String, step: &Step, parties: &[SocketAddr], lane: usize) {
         } else {
             row[from] = b'<';
         }
-        let label = step.label(lane - 6);
+        let label = step.label(lane - 8);
         let start = from + (to - from).saturating_sub(label.len() + 2) / 2;
         let text = format!(" {label} ");
         row[start..start + text.len()].copy_from_slice(text.as_bytes());

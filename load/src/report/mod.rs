@@ -1,1 +1,27 @@
-//! Being written.
+//! Reports: data in, text out. Nothing here reads a file, a clock or a terminal.
+//!
+//! [`Report::build`] makes a [`Report`] of what was measured; it goes to JSON and comes back
+//! ([`Report::from_json`]), and from it alone are made the CSV of the time series ([`csv`]), the page for
+//! people ([`html`]) and comparisons ([`compare`]). [`Live`] draws a run while it goes on.
+
+mod build;
+mod compare;
+mod compare_view;
+mod format;
+mod html;
+mod live;
+mod model;
+mod page;
+mod plot;
+mod series;
+mod stats;
+
+pub use build::Inputs;
+pub use compare::{Comparison, Group, Row, Statement, compare};
+pub use html::html;
+pub use live::Live;
+pub use model::{
+    Better, CheckReport, Column, Curve, Distribution, Fact, LadderReport, Latency, Message, MetricRow,
+    ReadError, Report, SeriesReport, Trial, VERSION, VerdictReport, Windows,
+};
+pub use series::csv;

@@ -1,1 +1,152 @@
+use proptest::prelude::*;
 
+use super::*;
+
+fn here() -> SocketAddr {
+    "127.0.0.1:5070".parse().unwrap()
+}
+
+fn there() -> SocketAddr {
+    "127.0.0.1:5060".parse().unwrap()
+}
+
+fn at(ms: u64) -> Time {
+    Time::from_millis(ms)
+}
+
+fn offer(l: &mut Ladders, call: u64, t: u64, direction: Direction, bytes: &[u8]) {
+    l.offer(call, at(t), direction, here(), there(), bytes);
+}
+
+#[test]
+fn the_flow_of_a_failed_call_is_drawn() {
+    let mut l = Ladders::new(2, 1 << 16);
+    offer(&mut l, 1, 10, Direction::Sent, b"INVITE sip:bob@example.org SIP/2.0\r\nCall-ID: x\r\n\r\n");
+    offer(&mut l, 2, 10, Direction::Sent, b"OPTIONS sip:other SIP/2.0\r\n\r\n");
+    offer(&mut l, 1, 11, Direction::Received, b"SIP/2.0 180 Ringing\r\n\r\n");
+    offer(&mut l, 1, 12, Direction::Received, b"SIP/2.0 503 Service Unavailable\r\n\r\n");
+    l.failed(at(12), 1, at(10), b"abc@127.0.0.1", "unexpected message");
+    let [ladder] = l.kept() else { panic!("one was kept") };
+    assert!(!ladder.incomplete);
+    let expected = "\
+Call-ID abc@127.0.0.1: unexpected message
+                      127.0.0.1:5070                  127.0.0.1:5060
+   +0.000000                 |----------- INVITE ----------->|
+   +0.001000                 |<-------- 180 Ringing ---------|
+   +0.002000                 |<-- 503 Service Unavailable ---|
+   +0.002000  unexpected message
+";
+    assert_eq!(ladder.text(), expected);
+}
+
+#[test]
+fn nothing_hostile_reaches_the_drawing() {
+    let mut l = Ladders::new(1, 1 << 16);
+    offer(&mut l, 1, 0, Direction::Received, b"\x1b[2J\xff\0 x\r\n\r\n");
+    l.failed(at(1), 1, at(0), b"id\r\n\x1b[31m\xff", "why");
+    let text = l.kept()[0].text();
+    assert!(text.chars().all(|c| c == '\n' || (' '..='~').contains(&c)), "{text:?}");
+    assert_eq!(text.lines().count(), 4);
+}
+
+#[test]
+fn enough_is_enough_and_the_memory_is_given_back() {
+    let mut l = Ladders::new(1, 1 << 16);
+    assert!(!l.is_full());
+    l.stray(at(1), here(), there(), b"garbage", "malformed");
+    l.stray(at(2), here(), there(), b"more", "malformed");
+    assert!(l.is_full());
+    assert_eq!(l.kept().len(), 1);
+    let mut l = Ladders::new(1, 1 << 16);
+    l.failed(at(1), 1, at(0), b"a", "why");
+    assert_eq!(l.ring.capacity(), 0);
+    offer(&mut l, 1, 0, Direction::Sent, b"x");
+    l.failed(at(1), 2, at(0), b"b", "why");
+    assert_eq!((l.entries.len(), l.kept().len()), (0, 1));
+    let mut off = Ladders::new(0, 1 << 30);
+    assert!(off.is_full() && off.ring.is_empty());
+    offer(&mut off, 1, 0, Direction::Sent, b"x");
+    off.failed(at(1), 1, at(0), b"a", "why");
+    off.stray(at(1), here(), there(), b"x", "why");
+    assert!(off.kept().is_empty());
+}
+
+#[test]
+fn what_was_pushed_out_is_said_to_be_missing() {
+    let mut l = Ladders::new(3, Ladders::SNAP);
+    offer(&mut l, 1, 0, Direction::Sent, &[b'a'; 1_500]);
+    offer(&mut l, 2, 5, Direction::Sent, &[b'b'; 1_500]);
+    offer(&mut l, 1, 6, Direction::Sent, &[b'c'; 1_500]);
+    l.failed(at(7), 1, at(0), b"one", "why");
+    l.failed(at(7), 2, at(5), b"two", "why");
+    let [one, two] = l.kept() else { panic!("two were kept") };
+    assert!(one.incomplete && one.steps.len() == 1 && one.steps[0].bytes[0] == b'c');
+    assert!(!two.incomplete && two.steps.len() == 1 && two.steps[0].bytes[0] == b'b');
+    assert!(one.text().contains("no longer held"));
+}
+
+#[test]
+fn long_messages_are_cut_and_long_flows_too() {
+    let mut l = Ladders::new(1, 1 << 20);
+    offer(&mut l, 1, 0, Direction::Sent, &[b'a'; 60_000]);
+    for i in 0..300 {
+        offer(&mut l, 1, i, Direction::Sent, b"x");
+    }
+    l.failed(at(7), 1, at(0), &[b'i'; 5_000], "why");
+    let ladder = &l.kept()[0];
+    assert_eq!((ladder.steps[0].bytes.len(), ladder.steps[0].length), (Ladders::SNAP, 60_000));
+    assert_eq!((ladder.steps.len(), ladder.call_id.len()), (MAX_STEPS, 1_024));
+    assert!(ladder.incomplete);
+}
+
+#[test]
+fn more_addresses_than_lanes_share_the_last() {
+    let mut l = Ladders::new(1, 1 << 16);
+    for port in 1..10_u16 {
+        let remote = SocketAddr::from(([10, 0, 0, 1], port));
+        l.offer(1, at(0), Direction::Received, here(), remote, b"BYE sip:x SIP/2.0\r\n\r\n");
+    }
+    // One address talking to itself draws no arrow and does not break.
+    l.offer(1, at(1), Direction::Sent, here(), here(), b"INFO sip:x SIP/2.0\r\n\r\n");
+    l.failed(at(2), 1, at(0), b"a", "why");
+    let ladder = &l.kept()[0];
+    assert_eq!(ladder.parties().len(), MAX_LANES);
+    assert_eq!(ladder.text().matches("BYE").count(), 9);
+    assert!(ladder.text().contains("| INFO"));
+}
+
+#[test]
+fn the_first_of_all_workers() {
+    let ladder = |t: u64, id: &str| Ladder {
+        at: at(t),
+        call_id: id.to_owned(),
+        why: String::new(),
+        steps: Vec::new(),
+        incomplete: false,
+    };
+    let all = vec![ladder(5, "b"), ladder(9, "c"), ladder(5, "a")];
+    let first: Vec<String> = Ladders::first(all, 2).into_iter().map(|l| l.call_id).collect();
+    assert_eq!(first, ["a", "b"]);
+}
+
+proptest! {
+    #[test]
+    fn what_is_kept_is_what_was_offered(sizes in prop::collection::vec(0_usize..6_000, 1..80),
+                                        ring in Ladders::SNAP..40_000) {
+        let mut l = Ladders::new(1, ring);
+        let message = |i: usize, size: usize| vec![i as u8; size];
+        for (i, size) in sizes.iter().enumerate() {
+            offer(&mut l, 1, i as u64, Direction::Sent, &message(i, *size));
+        }
+        l.failed(at(1_000), 1, at(0), b"a", "why");
+        let kept = &l.kept()[0];
+        // The last ones, whole up to the limit, in order, and as many as fit with one gap at the end.
+        let first = sizes.len() - kept.steps.len();
+        prop_assert!(!kept.steps.is_empty());
+        prop_assert_eq!(kept.incomplete, first > 0);
+        for (step, (i, size)) in kept.steps.iter().zip(sizes.iter().enumerate().skip(first)) {
+            prop_assert_eq!(step.length, *size);
+            prop_assert_eq!(&step.bytes, &message(i, (*size).min(Ladders::SNAP)));
+        }
+    }
+}

@@ -1,0 +1,518 @@
+//! From a record to a report.
+
+use std::collections::BTreeMap;
+
+use wire::Time;
+
+use super::format::{ms, percent, round};
+use super::model::{
+    Better, CheckReport, Distribution, FORMAT, Fact, LadderReport, Latency, Message, MetricRow, Report,
+    Trial, VERSION, VerdictReport, Windows,
+};
+use super::series::columns;
+use super::stats;
+use crate::metrics::{
+    Check, Counters, Direction, Failure, Health, Hist, Ladder, Measure, Method, Metrics, Performance, Rates,
+    Ratio, Rule, Unexpected, judge,
+};
+
+/// What is known of a run beside its record.
+#[derive(Clone, Debug, Default)]
+pub struct Inputs {
+    /// Program and version.
+    pub program: String,
+    /// For people: what was run against what.
+    pub title: String,
+    /// "population", "scenario uac", "self-test".
+    pub workload: String,
+    /// Wall clock at the start, RFC 3339.
+    pub started: String,
+    /// The command line.
+    pub command: Vec<String>,
+    /// Seed of everything random.
+    pub seed: u64,
+    /// How many times faster than real time users live; 1 is real time.
+    pub compression: f64,
+    /// Phases, seconds of the wall clock.
+    pub windows: Windows,
+    /// Every parameter, defaults included.
+    pub parameters: Vec<Fact>,
+    /// The generator's machine.
+    pub machine: Vec<Fact>,
+    /// What is known of the server.
+    pub server: Vec<Fact>,
+    /// The generator's processor time.
+    pub health: Health,
+    /// What else the reader should know.
+    pub notes: Vec<String>,
+    /// Runs of a search, if this is the report of one.
+    pub trials: Vec<Trial>,
+    /// When the run ended.
+    pub end: Time,
+}
+
+impl Report {
+    /// The report of a run: `metrics` merged over all workers, `flows` the failed call flows kept.
+    pub fn build(inputs: Inputs, metrics: &Metrics, rule: &Rule, flows: &[Ladder]) -> Report {
+        let (verdict, checks) = judge(rule, metrics, inputs.health);
+        let origin = metrics.series().origin();
+        let mut notes = inputs.notes.clone();
+        notes.extend(remarks(&inputs, metrics));
+        let lateness = distribution(metrics.lateness());
+        Report {
+            format: FORMAT.to_owned(),
+            version: VERSION,
+            verdict: VerdictReport {
+                word: verdict.word().to_owned(),
+                exit_code: verdict.exit_code(),
+                why: verdict.why().to_vec(),
+                checks: checks.into_iter().map(check).collect(),
+            },
+            notes,
+            metrics: rows(metrics, inputs.windows.measured, inputs.health),
+            latencies: latencies(metrics),
+            lateness,
+            queue: distribution(metrics.queue()),
+            measured: counters(&metrics.measured),
+            whole: counters(&metrics.all),
+            series: columns(metrics.series(), inputs.end),
+            ladders: flows.iter().map(|f| ladder(f, origin)).collect(),
+            program: inputs.program,
+            title: inputs.title,
+            workload: inputs.workload,
+            started: inputs.started,
+            command: inputs.command,
+            seed: inputs.seed,
+            compression: inputs.compression,
+            windows: inputs.windows,
+            parameters: inputs.parameters,
+            machine: inputs.machine,
+            server: inputs.server,
+            trials: inputs.trials,
+        }
+    }
+}
+
+fn check(c: Check) -> CheckReport {
+    CheckReport { name: c.name, found: c.found, limit: c.limit, kept: c.kept, of_generator: c.of_generator }
+}
+
+/// What a careful reader would ask.
+fn remarks(inputs: &Inputs, m: &Metrics) -> Vec<String> {
+    let mut out = Vec::new();
+    if inputs.compression != 1.0 {
+        let x = inputs.compression;
+        out.push(format!(
+            "Time is compressed {x} times: users register, think, ring and talk {x} times faster than in life, \
+             so one user here is as much load as {x} users in real time. Latencies and timers of SIP are not \
+             compressed."
+        ));
+    }
+    let [caller, _] = &m.measured.sides;
+    let counted = caller.succeeded + caller.cancelled + caller.failures();
+    if counted > 0 {
+        let bound = stats::proportion_upper(caller.failures(), counted, 0.95) * 100.0;
+        out.push(format!(
+            "{} of {counted} calls failed. If calls fail independently of each other, the true share is below \
+             {} % with 95 % confidence (Clopper-Pearson, one-sided).",
+            caller.failures(),
+            percent(bound)
+        ));
+    }
+    let unfinished: u64 = m.measured.sides.iter().map(|s| s.unfinished()).sum();
+    if unfinished > 0 {
+        out.push(format!(
+            "{unfinished} calls that began in the measured window had not ended when the run did; they are in no \
+             success rate, and count in the denominators of RFC 6076."
+        ));
+    }
+    let (intended, sent) = {
+        let r = m.latency(Measure::Response);
+        (r.intended.percentile(99.0), r.sent.percentile(99.0))
+    };
+    if intended > sent.saturating_mul(2).max(sent + 1_000) {
+        out.push(format!(
+            "The 99th percentile of the response time is {} ms from the intended start and {} ms from the actual \
+             one: the generator was held up; the first figure is what users would have seen.",
+            ms(intended),
+            ms(sent)
+        ));
+    }
+    out
+}
+
+/// A histogram for the report, with buckets at most 2 % wide.
+pub(super) fn distribution(h: &Hist) -> Distribution {
+    let mut buckets: Vec<(u64, u64)> = Vec::new();
+    let mut low = 0_u64;
+    h.for_each(|value, count| match buckets.last_mut() {
+        Some((upper, n)) if value * 50 <= low * 51 => {
+            *upper = value;
+            *n += count;
+        }
+        _ => {
+            low = value;
+            buckets.push((value, count));
+        }
+    });
+    Distribution {
+        count: h.count(),
+        min: h.min(),
+        mean: round(h.mean()),
+        deviation: round(h.deviation()),
+        sum_of_squares: (h.sum_of_squares() as f64).round(),
+        p50: h.percentile(50.0),
+        p90: h.percentile(90.0),
+        p95: h.percentile(95.0),
+        p99: h.percentile(99.0),
+        p999: h.percentile(99.9),
+        p9999: h.percentile(99.99),
+        max: h.max(),
+        buckets,
+    }
+}
+
+fn latencies(m: &Metrics) -> Vec<Latency> {
+    let mut out = Vec::new();
+    for measure in Measure::ALL {
+        let p = m.latency(measure);
+        if !p.sent.is_empty() {
+            out.push(Latency {
+                key: measure.key().to_owned(),
+                text: measure.text().to_owned(),
+                duration: measure.is_duration(),
+                intended: distribution(&p.intended),
+                sent: distribution(&p.sent),
+            });
+        }
+    }
+    for (name, p) in m.stopwatches().iter().filter(|(_, p)| !p.sent.is_empty()) {
+        out.push(Latency {
+            key: format!("rtd-{name}"),
+            text: format!("Stopwatch {name} of the scenario"),
+            duration: false,
+            intended: distribution(&p.intended),
+            sent: distribution(&p.sent),
+        });
+    }
+    out
+}
+
+/// Everything counted, by name; zeroes are left out.
+fn counters(c: &Counters) -> BTreeMap<String, u64> {
+    let mut out = BTreeMap::new();
+    let mut put = |name: String, n: u64| {
+        if n > 0 {
+            out.insert(name, n);
+        }
+    };
+    for (side, s) in ["calls", "callee_calls"].into_iter().zip(&c.sides) {
+        put(format!("{side}.begun"), s.begun);
+        put(format!("{side}.succeeded"), s.succeeded);
+        put(format!("{side}.cancelled"), s.cancelled);
+        put(format!("{side}.void"), s.void);
+        put(format!("{side}.unfinished"), s.unfinished());
+        for f in Failure::ALL {
+            put(format!("{side}.failed.{}", f.text()), s.failed[f as usize]);
+        }
+    }
+    for m in Method::ALL {
+        put(format!("requests_sent.{}", m.text()), c.requests_sent[m as usize]);
+        put(format!("requests_repeated.{}", m.text()), c.requests_repeated[m as usize]);
+        put(format!("requests_received.{}", m.text()), c.requests_received[m as usize]);
+    }
+    for u in Unexpected::ALL {
+        put(format!("unexpected.{}", u.text()), c.unexpected[u as usize]);
+    }
+    c.responses_received.seen().for_each(|(s, n)| put(format!("responses_received.{s}"), n));
+    c.session_finals.seen().for_each(|(s, n)| put(format!("session_finals.{s}"), n));
+    c.named().into_iter().for_each(|(name, n)| put(name.to_owned(), n));
+    out
+}
+
+fn ladder(f: &Ladder, origin: Time) -> LadderReport {
+    let since = |t: Time| round(t.since(origin).as_secs_f64());
+    LadderReport {
+        call_id: f.call_id.clone(),
+        why: f.why.clone(),
+        at: since(f.at),
+        incomplete: f.incomplete,
+        drawing: f.text(),
+        messages: f
+            .steps
+            .iter()
+            .map(|s| Message {
+                at: since(s.at),
+                sent: s.direction == Direction::Sent,
+                local: s.local.to_string(),
+                remote: s.remote.to_string(),
+                label: s.label(60),
+                text: String::from_utf8_lossy(&s.bytes).into_owned(),
+                length: s.length,
+            })
+            .collect(),
+    }
+}
+
+/// Collects rows.
+struct Rows(Vec<MetricRow>);
+
+impl Rows {
+    fn add(
+        &mut self,
+        key: &str,
+        name: &str,
+        value: Option<f64>,
+        unit: &str,
+        better: Better,
+    ) -> &mut MetricRow {
+        self.0.push(MetricRow {
+            key: key.to_owned(),
+            name: name.to_owned(),
+            value: value.map(round),
+            unit: unit.to_owned(),
+            better,
+            ..MetricRow::default()
+        });
+        let last = self.0.len() - 1;
+        &mut self.0[last]
+    }
+
+    fn count(&mut self, key: &str, name: &str, n: u64, better: Better) -> &mut MetricRow {
+        self.add(key, name, Some(n as f64), "", better)
+    }
+}
+
+impl MetricRow {
+    fn says(&mut self, definition: &str, source: &str) {
+        self.definition = definition.to_owned();
+        self.source = source.to_owned();
+    }
+}
+
+const OURS: &str = "Strowger";
+
+fn rows(m: &Metrics, seconds: f64, health: Health) -> Vec<MetricRow> {
+    let mut rows = Rows(Vec::new());
+    outcome_rows(&mut rows, m, seconds);
+    ratio_rows(&mut rows, m);
+    delay_rows(&mut rows, m);
+    rate_rows(&mut rows, m, seconds);
+    percentile_rows(&mut rows, m);
+    honesty_rows(&mut rows, m, health);
+    rows.0
+}
+
+fn outcome_rows(rows: &mut Rows, m: &Metrics, seconds: f64) {
+    let c = &m.measured;
+    let [caller, callee] = &c.sides;
+    let per_second = |n: u64| (seconds > 0.0).then(|| n as f64 / seconds);
+    rows.add("calls.success", "Successful calls", caller.success_percent(), "%", Better::Higher)
+        .says("Calls that ended as the scenario wants, planned cancels included, over calls that ended; void calls are in neither.", OURS);
+    rows.count("calls.begun", "Calls begun", caller.begun, Better::Neither)
+        .says("Calls that were meant to begin in the measured window, and did.", OURS);
+    rows.count("calls.failed", "Calls failed", caller.failures(), Better::Lower)
+        .says("Of these, ended otherwise than the scenario wants.", OURS);
+    rows.add("calls.rate", "Calls begun per second", per_second(caller.begun), "1/s", Better::Neither)
+        .says("Calls begun over the length of the measured window.", OURS);
+    if callee.begun > 0 {
+        rows.add(
+            "callee.success",
+            "Successful calls, callee's side",
+            callee.success_percent(),
+            "%",
+            Better::Higher,
+        )
+        .says("As above, of calls that were answered.", OURS);
+    }
+    rows.add("transactions.success", "Successful transactions", c.transactions_percent(), "%", Better::Higher)
+        .says("Client transactions that ended with a response that the scenario wants (a challenge and a planned 487 are), over all that ended.", OURS);
+    rows.count("retransmissions", "Requests sent again", c.retransmissions(), Better::Lower).says(
+        "Requests repeated by timers A and E (RFC 3261 section 17.1) because no response had come.",
+        OURS,
+    );
+    rows.count("unexpected", "Unexpected messages", c.unexpected_messages(), Better::Lower).says(
+        "Messages with another method or status than the scenario waits for, of no call, or malformed.",
+        OURS,
+    );
+    rows.add(
+        "messages.rate",
+        "Messages sent per second",
+        per_second(c.messages_sent()),
+        "1/s",
+        Better::Neither,
+    )
+    .says("All requests and responses sent, retransmissions included.", OURS);
+}
+
+fn ratio_rows(rows: &mut Rows, m: &Metrics) {
+    let p = Performance(m);
+    let mut add = |key: &str, name: &str, r: Ratio, better: Better, definition: &str, source: &str| {
+        rows.add(key, name, r.percent(), "%", better).says(definition, source);
+    };
+    add(
+        "ser",
+        "Session Establishment Ratio (SER)",
+        p.ser(),
+        Better::Higher,
+        "INVITE requests answered with 2xx, over all INVITE requests less those answered with 3xx. Planned cancels and busy callees lower it.",
+        "RFC 6076 section 4.6",
+    );
+    add(
+        "seer",
+        "Session Establishment Effectiveness Ratio (SEER)",
+        p.seer(),
+        Better::Higher,
+        "As SER, with 480, 486, 600 and 603 counted as effective.",
+        "RFC 6076 section 4.7",
+    );
+    add(
+        "isa",
+        "Ineffective Session Attempts (ISA)",
+        p.isa(),
+        Better::Lower,
+        "Session requests that ended with 408, 500, 503, 504 or without any answer, over all session requests.",
+        "RFC 6076 section 4.8",
+    );
+    add(
+        "scr",
+        "Session Completion Ratio (SCR)",
+        p.scr(),
+        Better::Higher,
+        "Sessions established and properly ended, over all session requests; sessions still up count in the denominator only.",
+        "RFC 6076 section 4.9",
+    );
+    add(
+        "ira",
+        "Ineffective Registration Attempts (IRA)",
+        p.ira(),
+        Better::Lower,
+        "REGISTER requests that failed (4xx other than challenges, 5xx, 6xx, timer F), over all REGISTER requests.",
+        "RFC 6076 section 4.2",
+    );
+}
+
+fn delay_rows(rows: &mut Rows, m: &Metrics) {
+    let p = Performance(m);
+    let mut add = |key: &str, name: &str, h: &Hist, unit: &str, definition: &str, source: &str| {
+        let scale = if unit == "s" { 1e6 } else { 1e3 };
+        let mean = (!h.is_empty()).then(|| h.mean() / scale);
+        let better = if key.starts_with("sdt") { Better::Neither } else { Better::Lower };
+        rows.add(key, name, mean, unit, better).says(definition, source);
+    };
+    add(
+        "rrd.mean",
+        "Registration Request Delay (RRD), mean",
+        &p.rrd(),
+        "ms",
+        "First REGISTER sent to 200 received, challenge included; successful ones only.",
+        "RFC 6076 section 4.1",
+    );
+    add(
+        "srd.mean",
+        "Session Request Delay (SRD), successful, mean",
+        p.srd_success(),
+        "s",
+        "First INVITE sent to the first response above 100; sessions that were established.",
+        "RFC 6076 section 4.3.1",
+    );
+    add(
+        "srd-failed.mean",
+        "Session Request Delay (SRD), failed, mean",
+        p.srd_failed(),
+        "s",
+        "First INVITE sent to the first response above 100; session requests that failed.",
+        "RFC 6076 section 4.3.2",
+    );
+    add(
+        "sdd.mean",
+        "Session Disconnect Delay (SDD), mean",
+        p.sdd_success(),
+        "ms",
+        "BYE sent to its 2xx; BYEs that nobody answered are excluded.",
+        "RFC 6076 section 4.4",
+    );
+    add(
+        "sdt.mean",
+        "Session Duration Time (SDT), completed, mean",
+        p.sdt_success(),
+        "s",
+        "200 to the INVITE received to BYE sent or received.",
+        "RFC 6076 section 4.5.1",
+    );
+    add(
+        "sdt-failed.mean",
+        "Session Duration Time (SDT), failed, mean",
+        p.sdt_failed(),
+        "s",
+        "200 to the INVITE received to timer F of a BYE that nobody answered.",
+        "RFC 6076 section 4.5.2",
+    );
+}
+
+fn rate_rows(rows: &mut Rows, m: &Metrics, seconds: f64) {
+    let r = Rates::of(m, seconds);
+    let kinds = [
+        ("sessions", "Sessions established per second", r.sessions, "RFC 7501 section 3.4.1"),
+        (
+            "registrations",
+            "Registrations per second",
+            r.registrations,
+            "RFC 7501 section 3.4.2, RFC 7502 section 6.7",
+        ),
+        ("reregistrations", "Re-registrations per second", r.refreshes, "RFC 7502 section 6.8"),
+    ];
+    for (key, name, a, source) in kinds {
+        if a.attempted == 0 {
+            continue;
+        }
+        let failures = if a.without_failure() {
+            "No attempt failed: a rate that the device can handle; the benchmark is the largest such rate."
+        } else {
+            "Some attempts failed or had not ended, so this is no benchmark in the sense of the RFC."
+        };
+        rows.add(&format!("{key}.rate"), name, a.rate(), "1/s", Better::Higher).says(
+            &format!(
+                "{} of {} attempts succeeded in the measured window. {failures}",
+                a.succeeded, a.attempted
+            ),
+            source,
+        );
+    }
+}
+
+fn percentile_rows(rows: &mut Rows, m: &Metrics) {
+    for measure in Measure::ALL.into_iter().filter(|m| !m.is_duration()) {
+        let p = m.latency(measure);
+        if p.intended.is_empty() {
+            continue;
+        }
+        for (name, percent) in [("p50", 50.0), ("p90", 90.0), ("p99", 99.0), ("p999", 99.9), ("max", 100.0)] {
+            let value = ms(p.intended.percentile(percent));
+            let key = format!("{}.{name}", measure.key());
+            let title = if name == "max" { "largest".to_owned() } else { format!("{percent} %") };
+            let name = format!("{}: {title}", measure.text());
+            rows.add(&key, &name, Some(value), "ms", Better::Lower).says(
+                "Percentile from the intended start, so that waiting for a stalled server counts.",
+                OURS,
+            );
+        }
+    }
+}
+
+fn honesty_rows(rows: &mut Rows, m: &Metrics, health: Health) {
+    let late = |p: f64| (!m.lateness().is_empty()).then(|| ms(m.lateness().percentile(p)));
+    rows.add("lateness.p999", "Generator's lateness: 99.9 %", late(99.9), "ms", Better::Lower)
+        .says("Scheduled sends: when they went out minus when they were meant to.", OURS);
+    rows.add("lateness.max", "Generator's lateness: largest", late(100.0), "ms", Better::Lower)
+        .says("As above.", OURS);
+    rows.count("queue.max", "Longest send queue", m.queue().max(), Better::Lower)
+        .says("Messages that waited for the socket, at one worker.", OURS);
+    rows.count("drops", "Packets dropped by the generator's sockets", m.all.socket_drops, Better::Lower)
+        .says("Received by the kernel and lost before the generator read them; whole run.", OURS);
+    rows.add("cpu", "Processor time of the busiest worker", health.cpu_percent, "%", Better::Lower)
+        .says("Of one core, in the measured window; what is left to 100 is headroom.", OURS);
+}
+
+#[cfg(test)]
+pub(in crate::report) mod tests;

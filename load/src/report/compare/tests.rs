@@ -1,0 +1,116 @@
+use super::*;
+use crate::metrics::Rule;
+use crate::report::build::tests::run;
+use crate::report::{Fact, MetricRow, VerdictReport};
+
+fn made(seed: u64, values: &[(&str, f64, Better)]) -> Report {
+    let metrics = values.iter().map(|(key, value, better)| MetricRow {
+        key: (*key).to_owned(),
+        name: (*key).to_owned(),
+        value: Some(*value),
+        better: *better,
+        ..MetricRow::default()
+    });
+    Report {
+        seed,
+        metrics: metrics.collect(),
+        verdict: VerdictReport { word: "PASS".to_owned(), ..VerdictReport::default() },
+        ..Report::default()
+    }
+}
+
+fn group(name: &str, reports: Vec<Report>) -> Group {
+    Group { name: name.to_owned(), reports }
+}
+
+fn latencies(seed: u64, values: [f64; 3]) -> Vec<Report> {
+    let of = |(i, v): (usize, &f64)| {
+        made(seed + i as u64, &[("p99", *v, Better::Lower), ("rate", 100.0, Better::Higher)])
+    };
+    values.iter().enumerate().map(of).collect()
+}
+
+#[test]
+fn one_run_each_allows_no_statement() {
+    let (inputs, m) = run(1);
+    let a = Report::build(inputs, &m, &Rule::default(), &[]);
+    let (inputs, m) = run(2);
+    let b = Report::build(inputs, &m, &Rule::default(), &[]);
+    let c = compare(&group("a", vec![a]), &group("b", vec![b]), 0.95);
+    assert!(c.rows.len() > 20);
+    assert!(c.rows.iter().all(|r| matches!(r.statement, Statement::None { .. })));
+    assert!(c.method.contains("no statement"), "{}", c.method);
+    assert!(c.text().contains("no statement (one run)"));
+    assert!(c.html("x").contains("no statement"));
+    assert_eq!(c.curves.len(), 2);
+    let shares: Vec<f64> = c.curves[0].points.iter().map(|p| p.1).collect();
+    assert!(shares.is_sorted() && shares.iter().all(|s| (0.0..=1.0).contains(s)));
+}
+
+#[test]
+fn repetitions_show_what_differs() {
+    let a = group("a", latencies(1, [10.0, 10.2, 9.8]));
+    let b = group("b", latencies(11, [5.0, 5.1, 4.9]));
+    let c = compare(&a, &b, 0.95);
+    let p99 = &c.rows[0];
+    assert_eq!((p99.mean_a, p99.mean_b, p99.change_percent), (10.0, 5.0, Some(-50.0)));
+    assert_eq!(p99.improved(), Some(true));
+    let Statement::Interval { low, high, differs_among_all, .. } = p99.statement else {
+        panic!("an interval")
+    };
+    assert!(low < -5.0 && high > -5.0 && high < -4.5 && differs_among_all);
+    assert_eq!(c.rows[1].statement, Statement::Equal);
+    assert!(c.warnings.is_empty(), "{:?}", c.warnings);
+    assert!(c.text().contains("better, surely: 95 % interval -5."), "{}", c.text());
+    assert_eq!(compare(&b, &a, 0.95).rows[0].improved(), Some(false));
+}
+
+#[test]
+fn noise_is_not_called_a_difference() {
+    let a = group("a", latencies(1, [10.0, 12.0, 8.0]));
+    let b = group("b", latencies(11, [11.0, 9.0, 10.5]));
+    let c = compare(&a, &b, 0.95);
+    assert_eq!(c.rows[0].improved(), None);
+    assert!(c.text().contains("no difference shown"));
+}
+
+#[test]
+fn what_speaks_against_comparing_is_said() {
+    let mut a = group("a", latencies(1, [10.0, 12.0, 8.0]));
+    let mut b = group("b", latencies(1, [10.0, 12.0, 8.0]));
+    a.reports[0].parameters = vec![Fact::new("rate", 100)];
+    b.reports[0].parameters = vec![Fact::new("rate", 200), Fact::new("x", 1)];
+    b.reports[0].machine = vec![Fact::new("cores", 8)];
+    b.reports[0].workload = "other".to_owned();
+    b.reports[1].seed = b.reports[0].seed;
+    b.reports[2].verdict.word = "VOID".to_owned();
+    let c = compare(&a, &b, 0.95);
+    assert_eq!((c.runs_a, c.runs_b), (3, 2));
+    for part in [
+        "VOID and left out",
+        "workload",
+        "rate differs: 100 and 200",
+        "x differs: not given and 1",
+        "Machine cores",
+        "same seed",
+    ] {
+        assert!(c.warnings.iter().any(|w| w.contains(part)), "{part}: {:?}", c.warnings);
+    }
+    let c = compare(&a, &Group::default(), 0.95);
+    assert!(c.rows.is_empty() && c.method.contains("nothing to compare"));
+}
+
+#[test]
+fn json_comes_back_the_same() {
+    let a = group("a", latencies(1, [10.0, 12.0, 8.0]));
+    let b = group("b", latencies(11, [11.0, 9.5, 10.5]));
+    let c = compare(&a, &b, 0.95);
+    let back: Comparison = serde_json::from_str(&c.to_json()).unwrap();
+    // Probabilities are not rounded; they come back within the last digit.
+    assert_eq!(back.rows.len(), c.rows.len());
+    assert_eq!(
+        (back.rows[0].mean_a, back.rows[0].change_percent),
+        (c.rows[0].mean_a, c.rows[0].change_percent)
+    );
+    assert_eq!(back.warnings, c.warnings);
+}

@@ -1,0 +1,157 @@
+//! A comparison as text and as a page.
+
+use std::fmt::Write as _;
+
+use super::compare::{Comparison, Row, Statement};
+use super::format::{number, percent, round, with_unit};
+use super::html::cdf;
+use super::model::{Curve, Report};
+use super::page::Page;
+use super::plot::{Line, Plot, Scale};
+
+/// Response times of both sides, all runs of a side together.
+pub(super) fn curves(name_a: &str, a: &[Report], name_b: &str, b: &[Report]) -> Vec<Curve> {
+    let mut out = Vec::new();
+    for (name, reports) in [(name_a, a), (name_b, b)] {
+        let mut all = super::model::Distribution::default();
+        for d in reports.iter().filter_map(|r| r.latency("response")).map(|l| &l.intended) {
+            all.count += d.count;
+            all.buckets.extend(&d.buckets);
+        }
+        if all.count > 0 {
+            all.buckets.sort_unstable();
+            let points = cdf(name, &all).points;
+            let mut points: Vec<(f64, f64)> =
+                points.into_iter().filter_map(|(x, y)| Some((round(x), round(y?)))).collect();
+            // Of buckets that end at one value, the last one counts.
+            points.reverse();
+            points.dedup_by_key(|p| p.0);
+            points.reverse();
+            out.push(Curve { name: name.to_owned(), points });
+        }
+    }
+    out
+}
+
+/// What is said about a row, in words.
+fn words(r: &Row, confidence: f64) -> String {
+    let share = round(confidence * 100.0);
+    match &r.statement {
+        Statement::None { why } => format!("no statement ({why})"),
+        Statement::Equal => "equal in every run".to_owned(),
+        Statement::Interval { low, high, differs, differs_among_all, .. } => {
+            let verdict = match (r.improved(), *differs) {
+                (Some(true), _) => "better",
+                (Some(false), _) => "worse",
+                (None, true) => "differs",
+                (None, false) => "no difference shown",
+            };
+            let surely = if *differs_among_all { ", surely" } else { "" };
+            format!("{verdict}{surely}: {share} % interval {} to {}", signed(*low, r), signed(*high, r))
+        }
+    }
+}
+
+fn signed(v: f64, r: &Row) -> String {
+    let text = if r.unit == "%" { percent(v.abs()) } else { number(v.abs()) };
+    format!("{}{text}", if v < 0.0 { "-" } else { "+" })
+}
+
+fn change(r: &Row) -> String {
+    r.change_percent.map_or_else(String::new, |c| format!("{c:+.1} %"))
+}
+
+impl Comparison {
+    /// For a terminal.
+    pub fn text(&self) -> String {
+        let mut out = String::new();
+        let sides =
+            [("A", &self.a, self.runs_a, &self.verdicts_a), ("B", &self.b, self.runs_b, &self.verdicts_b)];
+        for (side, name, runs, verdicts) in sides {
+            let _ = writeln!(out, "{side}: {name}, {runs} runs that count ({})", verdicts.join(" "));
+        }
+        for w in &self.warnings {
+            let _ = writeln!(out, "WARNING: {}", w);
+        }
+        let _ = writeln!(out, "{}\n", self.method);
+        let name_width = self.rows.iter().map(|r| r.key.chars().count()).max().unwrap_or(0);
+        let _ =
+            writeln!(out, "{:name_width$}  {:>16}  {:>16}  {:>9}  of the difference B - A", "", "A", "B", "");
+        for r in &self.rows {
+            let _ = writeln!(
+                out,
+                "{:name_width$}  {:>16}  {:>16}  {:>9}  {}",
+                r.key,
+                with_unit(r.mean_a, &r.unit),
+                with_unit(r.mean_b, &r.unit),
+                change(r),
+                words(r, self.confidence)
+            );
+        }
+        // Reports may come from anywhere; what they say must not steer a terminal.
+        out.chars().map(|c| if c.is_control() && c != '\n' { '?' } else { c }).collect()
+    }
+
+    /// As JSON.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// As a page: one self-contained file without scripts.
+    pub fn html(&self, program: &str) -> String {
+        let mut p = Page::new(&format!("{} against {}", self.a, self.b));
+        p.out.push_str("<header>");
+        p.element("h1", &format!("{} against {}", self.a, self.b));
+        p.out.push_str("</header><main id=\"main\">");
+        for (side, name, runs, verdicts) in
+            [("A", &self.a, self.runs_a, &self.verdicts_a), ("B", &self.b, self.runs_b, &self.verdicts_b)]
+        {
+            p.element("p", &format!("{side}: {name}, {runs} runs that count ({})", verdicts.join(" ")));
+        }
+        if !self.warnings.is_empty() {
+            p.out.push_str("<div class=\"verdict VOID\"><strong>Read this first</strong>");
+            p.list(&self.warnings);
+            p.out.push_str("</div>");
+        }
+        p.element("p", &self.method);
+        let lines = self.curves.iter().enumerate().map(|(i, c)| {
+            let side = if i == 0 { "A" } else { "B" };
+            let points = c.points.iter().map(|(x, y)| (*x, Some(*y))).collect();
+            Line::new(format!("{side}: {}", c.name), points)
+        });
+        let plot = Plot {
+            x: "milliseconds".to_owned(),
+            x_scale: Scale::Log,
+            y_scale: Scale::Nines,
+            ..Plot::over_time(
+                "Response time",
+                "Share of calls whose first response came within a time, from the intended start, all runs together",
+                "share",
+                lines.collect(),
+            )
+        };
+        p.out.push_str(&plot.svg());
+        p.section("figures", "All figures");
+        p.table("Means over runs", &["Figure", "#A", "#B", "#Change", "Of the difference B - A"]);
+        for r in &self.rows {
+            let class = match r.improved() {
+                Some(true) => "yes",
+                Some(false) => "no",
+                None => "",
+            };
+            let spread = |values: &[f64]| values.iter().map(|v| number(*v)).collect::<Vec<_>>().join(", ");
+            let (a, b) = (with_unit(r.mean_a, &r.unit), with_unit(r.mean_b, &r.unit));
+            let says = words(r, self.confidence);
+            p.row(&[("", &r.name), ("n", &a), ("n", &b), ("n", &change(r)), (class, &says)]);
+            if r.a.len() > 1 || r.b.len() > 1 {
+                p.row(&[
+                    ("dim", &format!("{}, each run", r.key)),
+                    ("n dim", &spread(&r.a)),
+                    ("n dim", &spread(&r.b)),
+                ]);
+            }
+        }
+        p.end_table();
+        p.finish(program)
+    }
+}
