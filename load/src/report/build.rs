@@ -187,9 +187,10 @@ fn latencies(m: &Metrics) -> Vec<Latency> {
         }
     }
     for (name, p) in m.stopwatches().iter().filter(|(_, p)| !p.sent.is_empty()) {
+        let (key, text) = stopwatch(name);
         out.push(Latency {
-            key: format!("rtd-{name}"),
-            text: format!("Stopwatch {name} of the scenario"),
+            key,
+            text,
             duration: false,
             intended: distribution(&p.intended),
             sent: distribution(&p.sent),
@@ -482,22 +483,27 @@ fn rate_rows(rows: &mut Rows, m: &Metrics, seconds: f64) {
 }
 
 fn percentile_rows(rows: &mut Rows, m: &Metrics) {
-    for measure in Measure::ALL.into_iter().filter(|m| !m.is_duration()) {
-        let p = m.latency(measure);
-        if p.intended.is_empty() {
-            continue;
-        }
+    let measures = Measure::ALL.into_iter().filter(|m| !m.is_duration());
+    let named = measures.map(|x| (x.key().to_owned(), x.text().to_owned(), &m.latency(x).intended));
+    let stopwatches = m.stopwatches().iter().map(|(name, p)| {
+        let (key, text) = stopwatch(name);
+        (key, text, &p.intended)
+    });
+    for (key, text, h) in named.chain(stopwatches).filter(|(_, _, h)| !h.is_empty()) {
         for (name, percent) in [("p50", 50.0), ("p90", 90.0), ("p99", 99.0), ("p999", 99.9), ("max", 100.0)] {
-            let value = ms(p.intended.percentile(percent));
-            let key = format!("{}.{name}", measure.key());
             let title = if name == "max" { "largest".to_owned() } else { format!("{percent} %") };
-            let name = format!("{}: {title}", measure.text());
-            rows.add(&key, &name, Some(value), "ms", Better::Lower).says(
+            let value = Some(ms(h.percentile(percent)));
+            rows.add(&format!("{key}.{name}"), &format!("{text}: {title}"), value, "ms", Better::Lower).says(
                 "Percentile from the intended start, so that waiting for a stalled server counts.",
                 OURS,
             );
         }
     }
+}
+
+/// Key and text of a stopwatch.
+fn stopwatch(name: &str) -> (String, String) {
+    (format!("rtd-{name}"), format!("Stopwatch {name} of the scenario"))
 }
 
 fn honesty_rows(rows: &mut Rows, m: &Metrics, health: Health) {

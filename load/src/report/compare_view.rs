@@ -47,7 +47,9 @@ fn words(r: &Row, confidence: f64) -> String {
                 (None, false) => "no difference shown",
             };
             let surely = if *differs_among_all { ", surely" } else { "" };
-            format!("{verdict}{surely}: {share} % interval {} to {}", signed(*low, r), signed(*high, r))
+            let (low, high) = (signed(*low, r), signed(*high, r));
+            let unit = if r.unit == "1/s" { "/s" } else { &r.unit };
+            format!("{verdict}{surely}: {share} % interval {low} to {high} {unit}").trim_end().to_owned()
         }
     }
 }
@@ -55,6 +57,12 @@ fn words(r: &Row, confidence: f64) -> String {
 fn signed(v: f64, r: &Row) -> String {
     let text = if r.unit == "%" { percent(v.abs()) } else { number(v.abs()) };
     format!("{}{text}", if v < 0.0 { "-" } else { "+" })
+}
+
+/// One value for each run.
+fn each(values: &[f64], unit: &str) -> String {
+    let show = |v: &f64| if unit == "%" { percent(*v) } else { number(*v) };
+    values.iter().map(show).collect::<Vec<_>>().join(", ")
 }
 
 fn change(r: &Row) -> String {
@@ -68,7 +76,7 @@ impl Comparison {
         let sides =
             [("A", &self.a, self.runs_a, &self.verdicts_a), ("B", &self.b, self.runs_b, &self.verdicts_b)];
         for (side, name, runs, verdicts) in sides {
-            let _ = writeln!(out, "{side}: {name}, {runs} runs that count ({})", verdicts.join(" "));
+            let _ = writeln!(out, "{side}: {name}, runs that count: {runs} ({})", verdicts.join(" "));
         }
         for w in &self.warnings {
             let _ = writeln!(out, "WARNING: {}", w);
@@ -106,7 +114,7 @@ impl Comparison {
         for (side, name, runs, verdicts) in
             [("A", &self.a, self.runs_a, &self.verdicts_a), ("B", &self.b, self.runs_b, &self.verdicts_b)]
         {
-            p.element("p", &format!("{side}: {name}, {runs} runs that count ({})", verdicts.join(" ")));
+            p.element("p", &format!("{side}: {name}, runs that count: {runs} ({})", verdicts.join(" ")));
         }
         if !self.warnings.is_empty() {
             p.out.push_str("<div class=\"verdict VOID\"><strong>Read this first</strong>");
@@ -139,16 +147,12 @@ impl Comparison {
                 Some(false) => "no",
                 None => "",
             };
-            let spread = |values: &[f64]| values.iter().map(|v| number(*v)).collect::<Vec<_>>().join(", ");
             let (a, b) = (with_unit(r.mean_a, &r.unit), with_unit(r.mean_b, &r.unit));
             let says = words(r, self.confidence);
             p.row(&[("", &r.name), ("n", &a), ("n", &b), ("n", &change(r)), (class, &says)]);
-            if r.a.len() > 1 || r.b.len() > 1 {
-                p.row(&[
-                    ("dim", &format!("{}, each run", r.key)),
-                    ("n dim", &spread(&r.a)),
-                    ("n dim", &spread(&r.b)),
-                ]);
+            if (r.a.len() > 1 || r.b.len() > 1) && r.statement != Statement::Equal {
+                let (a, b) = (each(&r.a, &r.unit), each(&r.b, &r.unit));
+                p.row(&[("dim", "each run"), ("n dim", &a), ("n dim", &b), ("", ""), ("", "")]);
             }
         }
         p.end_table();

@@ -10,28 +10,29 @@ pub(super) fn ms(us: u64) -> f64 {
     us as f64 / 1_000.0
 }
 
-/// A number with three to four significant digits and thousands apart: 0.0123, 4.56, 78.9, 1,235.
+/// A number with three to four significant digits and thousands apart: 0.0123, 4.56, 78.9, 1,235. Whole
+/// numbers are whole.
 pub(super) fn number(v: f64) -> String {
     let a = v.abs();
     let digits = match a {
-        _ if a == 0.0 || (a >= 1.0 && a == a.round() && a < 1e15) => 0,
+        _ if a == a.round() && a < 1e15 => 0,
         _ if a >= 1_000.0 => 0,
-        _ if a >= 100.0 => 1,
-        _ if a >= 10.0 => 2,
-        _ if a >= 1.0 => 3,
+        _ if a >= 10.0 => 1,
+        _ if a >= 1.0 => 2,
+        _ if a >= 0.1 => 3,
         _ if a >= 0.01 => 4,
         _ => 6,
     };
     thousands(&format!("{v:.digits$}"))
 }
 
-/// A share in percent: never rounded to 100 or 0 when it is not, and with four decimals near 100, where the
+/// A share in percent: never rounded to 100 or 0 when it is not, and with four decimals near both, where the
 /// limits are.
 pub(super) fn percent(v: f64) -> String {
     if v == 100.0 || v == 0.0 {
         return format!("{v:.0}");
     }
-    for digits in [if v >= 99.0 { 4_usize } else { 2 }, 4, 6] {
+    for digits in [if (1.0..99.0).contains(&v) { 2_usize } else { 4 }, 4, 6] {
         let text = format!("{v:.digits$}");
         let back: f64 = text.parse().unwrap_or(v);
         if (back != 100.0 || v == 100.0) && (back != 0.0 || v == 0.0) {
@@ -46,6 +47,7 @@ pub(super) fn with_unit(v: f64, unit: &str) -> String {
     match unit {
         "%" => format!("{} %", percent(v)),
         "" => number(v),
+        "1/s" => format!("{} /s", number(v)),
         _ => format!("{} {unit}", number(v)),
     }
 }
@@ -98,8 +100,8 @@ mod tests {
             (0.0, "0"),
             (0.000_123, "0.000123"),
             (0.012_34, "0.0123"),
-            (1.234_5, "1.234"),
-            (45.678, "45.68"),
+            (1.234_5, "1.23"),
+            (45.678, "45.7"),
             (456.78, "456.8"),
             (12.0, "12"),
             (1_234.5, "1,234"),
@@ -109,7 +111,8 @@ mod tests {
         ] {
             assert_eq!(number(v), text, "{v}");
         }
-        assert_eq!(with_unit(12.5, "ms"), "12.50 ms");
+        assert_eq!(with_unit(12.5, "ms"), "12.5 ms");
+        assert_eq!(with_unit(1_000.0, "1/s"), "1,000 /s");
     }
 
     #[test]

@@ -72,22 +72,21 @@ fn head(p: &mut Page, r: &Report) {
 }
 
 fn tiles(p: &mut Page, r: &Report) {
-    let metric = |key: &str, unit: &str| {
+    let metric = |key: &str| {
         let m = r.metrics.iter().find(|m| m.key == key)?;
-        // The tile's name says what it is; a unit of its own replaces the row's.
-        Some(with_unit(m.value?, if unit.is_empty() { &m.unit } else { unit }))
+        Some(with_unit(m.value?, &m.unit))
     };
     let tiles = [
-        ("Calls begun", metric("calls.rate", "/s")),
-        ("Successful calls", metric("calls.success", "")),
-        ("Successful transactions", metric("transactions.success", "")),
-        ("Registrations", metric("registrations.rate", "/s")),
-        ("Re-registrations", metric("reregistrations.rate", "/s")),
-        ("Response time, 50 %", metric("response.p50", "")),
-        ("Response time, 99 %", metric("response.p99", "")),
-        ("Response time, 99.9 %", metric("response.p999", "")),
-        ("Generator's lateness, 99.9 %", metric("lateness.p999", "")),
-        ("Requests sent again", metric("retransmissions", "")),
+        ("Calls begun", metric("calls.rate")),
+        ("Successful calls", metric("calls.success")),
+        ("Successful transactions", metric("transactions.success")),
+        ("Registrations", metric("registrations.rate")),
+        ("Re-registrations", metric("reregistrations.rate")),
+        ("Response time, 50 %", metric("response.p50")),
+        ("Response time, 99 %", metric("response.p99")),
+        ("Response time, 99.9 %", metric("response.p999")),
+        ("Generator's lateness, 99.9 %", metric("lateness.p999")),
+        ("Requests sent again", metric("retransmissions")),
     ];
     p.out.push_str("<dl class=\"tiles\">");
     for (name, value) in tiles {
@@ -124,18 +123,16 @@ fn trials(p: &mut Page, trials: &[Trial]) {
     let mut by_load: Vec<&Trial> = trials.iter().collect();
     by_load.sort_by(|a, b| a.load.total_cmp(&b.load));
     let of = |word: &str| -> Vec<(f64, Option<f64>)> {
-        let those = by_load.iter().filter(|t| t.verdict == word);
-        // Gaps between them, so that each is a dot.
-        those.flat_map(|t| [(t.load, t.p99_ms), (t.load, None)]).collect()
+        by_load.iter().filter(|t| t.verdict == word).map(|t| (t.load, t.p99_ms)).collect()
     };
     let plot = Plot {
         x: first.unit.clone(),
         y_scale: Scale::Log,
         lines: vec![
             Line::new("all runs", by_load.iter().map(|t| (t.load, t.p99_ms)).collect()),
-            Line::new("passed", of("PASS")),
-            Line::new("failed", of("FAIL")),
-            Line::new("void", of("VOID")),
+            Line::dots("passed", "pass", of("PASS")),
+            Line::dots("failed", "fail", of("FAIL")),
+            Line::dots("void", "void", of("VOID")),
         ],
         ..Plot::over_time("Response time against load", "99th percentile of each run", "ms", Vec::new())
     };
@@ -336,7 +333,10 @@ fn distributions(p: &mut Page, caption: &str, all: &[&Latency], of: impl Fn(&Lat
 fn figures(p: &mut Page, r: &Report) {
     p.section("figures", "All figures");
     p.table("Of the measured window; empty where undefined", &["Figure", "#Value", "Definition", "Source"]);
-    for m in &r.metrics {
+    // Percentiles stand in the tables of latencies.
+    let shown_above =
+        |key: &str| key.rsplit_once('.').is_some_and(|(l, p)| p != "mean" && r.latency(l).is_some());
+    for m in r.metrics.iter().filter(|m| !shown_above(&m.key)) {
         let value = m.value.map_or_else(|| "-".to_owned(), |v| with_unit(v, &m.unit));
         p.row(&[("", &m.name), ("n", &value), ("", &m.definition), ("", &m.source)]);
     }

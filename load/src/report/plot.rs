@@ -7,7 +7,7 @@ use super::format::{escape, number};
 const WIDTH: f64 = 860.0;
 const HEIGHT: f64 = 250.0;
 const LEFT: f64 = 62.0;
-const RIGHT: f64 = 14.0;
+const RIGHT: f64 = 24.0;
 const TOP: f64 = 10.0;
 const BOTTOM: f64 = 34.0;
 /// More points than this to a line are drawn as their envelope.
@@ -31,11 +31,27 @@ pub(super) struct Line {
     pub name: String,
     /// (x, y), x ascending; a gap where y is nothing.
     pub points: Vec<(f64, Option<f64>)>,
+    /// Every point is a dot, of this style class.
+    pub dots: Option<&'static str>,
 }
 
 impl Line {
     pub(super) fn new(name: impl Into<String>, points: Vec<(f64, Option<f64>)>) -> Line {
-        Line { name: name.into(), points }
+        Line { name: name.into(), points, dots: None }
+    }
+
+    /// Dots that are not connected.
+    pub(super) fn dots(
+        name: impl Into<String>,
+        class: &'static str,
+        points: Vec<(f64, Option<f64>)>,
+    ) -> Line {
+        Line { name: name.into(), points, dots: Some(class) }
+    }
+
+    /// Style classes of line number `i`.
+    fn class(&self, i: usize) -> String {
+        self.dots.map_or_else(|| format!("line l{}", i % 6), |class| format!("line dots {class}"))
     }
 }
 
@@ -98,7 +114,7 @@ impl Plot {
         self.marks(&mut out, &x, &y);
         self.axes(&mut out, &x, &y);
         for (i, line) in lines.iter().enumerate() {
-            let _ = write!(out, "<path class=\"line l{}\" d=\"", i % 6);
+            let _ = write!(out, "<path class=\"{}\" d=\"", line.class(i));
             path(&mut out, line, &x, &y);
             out.push_str("\"/>");
         }
@@ -178,8 +194,9 @@ fn legend(out: &mut String, lines: &[&Line]) {
     for (i, line) in lines.iter().enumerate() {
         let _ = write!(
             out,
-            "<li><svg viewBox=\"0 0 26 8\" aria-hidden=\"true\"><path class=\"line l{}\" d=\"M1 4H25\"/></svg>{}</li>",
-            i % 6,
+            "<li><svg viewBox=\"0 0 26 8\" aria-hidden=\"true\"><path class=\"{}\" d=\"{}\"/></svg>{}</li>",
+            line.class(i),
+            if line.dots.is_some() { "M13 4h.1" } else { "M1 4H25" },
             escape(&line.name)
         );
     }
@@ -207,13 +224,13 @@ fn path(out: &mut String, line: &Line, x: &Axis, y: &Axis) {
             open = false;
             continue;
         };
-        let command = if open { 'L' } else { 'M' };
+        let command = if open && !line.dots.is_some() { 'L' } else { 'M' };
         let _ = write!(out, "{command}{at:.1} {:.1}", y.place(first));
-        if group > 1 {
+        if group > 1 && !line.dots.is_some() {
             let (low, high) =
                 (values().fold(f64::INFINITY, f64::min), values().fold(f64::NEG_INFINITY, f64::max));
             let _ = write!(out, "V{:.1}V{:.1}", y.place(low), y.place(high));
-        } else if !open {
+        } else if !open || line.dots.is_some() {
             // A value between two gaps is a dot.
             out.push_str("h.1");
         }

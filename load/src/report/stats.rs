@@ -93,10 +93,16 @@ pub(super) fn proportion_upper(k: u64, n: u64, confidence: f64) -> f64 {
 
 /// Mean and sample variance.
 pub(super) fn moments(values: &[f64]) -> (f64, f64) {
+    // Without this, rounding would find a spread among equal values.
+    if let Some(first) = values.first()
+        && values.iter().all(|v| v == first)
+    {
+        return (*first, 0.0);
+    }
     let n = values.len() as f64;
     let mean = values.iter().sum::<f64>() / n.max(1.0);
     let spread: f64 = values.iter().map(|v| (v - mean) * (v - mean)).sum();
-    (mean, if values.len() < 2 { 0.0 } else { spread / (n - 1.0) })
+    (mean, spread / (n - 1.0).max(1.0))
 }
 
 /// What two groups of independent runs say about the difference of their means.
@@ -204,6 +210,7 @@ mod tests {
     fn too_few_or_constant_values_allow_no_statement() {
         assert_eq!(welch(&[1.0], &[2.0, 3.0], 0.95), None);
         assert_eq!(welch(&[1.0, 1.0], &[2.0, 2.0], 0.95), None);
+        assert_eq!(welch(&[0.1; 3], &[0.7; 6], 0.95), None);
     }
 
     #[test]
