@@ -15,7 +15,7 @@ pub(super) fn curves(name_a: &str, a: &[Report], name_b: &str, b: &[Report]) -> 
     for (name, reports) in [(name_a, a), (name_b, b)] {
         let mut all = super::model::Distribution::default();
         for d in reports.iter().filter_map(|r| r.latency("response")).map(|l| &l.intended) {
-            all.count += d.count;
+            all.count = all.count.saturating_add(d.count);
             all.buckets.extend(&d.buckets);
         }
         if all.count > 0 {

@@ -92,7 +92,25 @@ fn is_direction_mark(c: char) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #[test]
+        fn escaped_text_is_no_markup(text in "\\PC*|[<>&\"'a\\x00-\\x1f]*") {
+            let out = escape(&text);
+            prop_assert!(!out.contains(['<', '>', '"', '\'']));
+            prop_assert!(!out.chars().any(|c| c.is_control() && c != '\n' && c != '\t'));
+            let bare = out.replace("&amp;", "").replace("&lt;", "").replace("&gt;", "").replace("&quot;", "");
+            prop_assert!(!bare.replace("&#39;", "").contains('&'));
+        }
+
+        #[test]
+        fn any_number_can_be_shown(v in any::<f64>()) {
+            prop_assert!(!number(v).is_empty() && !percent(v).is_empty());
+        }
+    }
 
     #[test]
     fn numbers_for_people() {

@@ -169,71 +169,42 @@ fn lines(r: &Report, columns: &[(&str, &str)]) -> Vec<Line> {
 }
 
 fn plots(r: &Report) -> Vec<Plot> {
-    let percentiles = |kind: &str| {
-        let keys = ["p50", "p90", "p99", "p999", "max"].map(|p| format!("{kind}_{p}"));
-        let names = ["50 %", "90 %", "99 %", "99.9 %", "largest"];
-        let columns: Vec<(&str, &str)> = keys.iter().map(String::as_str).zip(names).collect();
-        lines(r, &columns)
-    };
-    let over = |title: &str, text: &str, y: &str, lines: Vec<Line>| Plot::over_time(title, text, y, lines);
-    let mut all = vec![
-        over(
-            "Rates",
-            "Calls and registrations",
-            "per second",
-            lines(
-                r,
-                &[
-                    ("begun", "calls begun"),
-                    ("succeeded", "calls succeeded"),
-                    ("failed", "calls failed"),
-                    ("registered", "registrations"),
-                    ("register_failed", "registrations failed"),
-                    ("callee_begun", "calls answered"),
-                ],
-            ),
-        ),
-        Plot {
-            y_scale: Scale::Log,
-            ..over(
-                "Response time",
-                "From the intended start of a call to the first response that says something, by the second in which it came",
-                "ms",
-                percentiles("latency"),
-            )
-        },
-        Plot {
-            y_scale: Scale::Log,
-            limit: lateness_limit(r),
-            ..over(
-                "Generator's lateness",
-                "How much later than intended scheduled messages went out",
-                "ms",
-                percentiles("lateness"),
-            )
-        },
-        over("Calls in progress", "Both sides together", "calls", lines(r, &[("calls", "calls")])),
-        over(
-            "Messages",
-            "Everything sent and received",
-            "per second",
-            lines(
-                r,
-                &[
-                    ("sent", "sent"),
-                    ("received", "received"),
-                    ("repeated", "sent again"),
-                    ("unexpected", "unexpected"),
-                ],
-            ),
-        ),
-        over(
-            "Queue and drops",
-            "Longest send queue of a worker, and packets that the generator's sockets dropped",
-            "messages",
-            lines(r, &[("queue", "queue"), ("drops", "dropped")]),
-        ),
+    let mut all = vec![rates(r)];
+    all.push(Plot {
+        y_scale: Scale::Log,
+        ..Plot::over_time(
+            "Response time",
+            "From the intended start of a call to the first response that says something, by the second in which it came",
+            "ms",
+            percentile_lines(r, "latency"),
+        )
+    });
+    all.push(Plot {
+        y_scale: Scale::Log,
+        limit: lateness_limit(r),
+        ..Plot::over_time(
+            "Generator's lateness",
+            "How much later than intended scheduled messages went out",
+            "ms",
+            percentile_lines(r, "lateness"),
+        )
+    });
+    let calls = lines(r, &[("calls", "calls")]);
+    all.push(Plot::over_time("Calls in progress", "Both sides together", "calls", calls));
+    let messages = [
+        ("sent", "sent"),
+        ("received", "received"),
+        ("repeated", "sent again"),
+        ("unexpected", "unexpected"),
     ];
+    let messages = lines(r, &messages);
+    all.push(Plot::over_time("Messages", "Everything sent and received", "per second", messages));
+    all.push(Plot::over_time(
+        "Queue and drops",
+        "Longest send queue of a worker, and packets that the generator's sockets dropped",
+        "messages",
+        lines(r, &[("queue", "queue"), ("drops", "dropped")]),
+    ));
     let (from, length) = (r.windows.before(), r.windows.measured);
     if length > 0.0 {
         for p in &mut all {
@@ -241,6 +212,26 @@ fn plots(r: &Report) -> Vec<Plot> {
         }
     }
     all
+}
+
+fn rates(r: &Report) -> Plot {
+    let columns = [
+        ("begun", "calls begun"),
+        ("succeeded", "calls succeeded"),
+        ("failed", "calls failed"),
+        ("registered", "registrations"),
+        ("register_failed", "registrations failed"),
+        ("callee_begun", "calls answered"),
+    ];
+    Plot::over_time("Rates", "Calls and registrations", "per second", lines(r, &columns))
+}
+
+/// The percentiles of "latency" or "lateness" over time.
+fn percentile_lines(r: &Report, kind: &str) -> Vec<Line> {
+    let keys = ["p50", "p90", "p99", "p999", "max"].map(|p| format!("{kind}_{p}"));
+    let names = ["50 %", "90 %", "99 %", "99.9 %", "largest"];
+    let columns: Vec<(&str, &str)> = keys.iter().map(String::as_str).zip(names).collect();
+    lines(r, &columns)
 }
 
 /// The limit that the verdict used, if it can be drawn.
@@ -254,7 +245,7 @@ fn lateness_limit(r: &Report) -> Option<(f64, String)> {
 pub(super) fn cdf(name: &str, d: &Distribution) -> Line {
     let mut seen = 0_u64;
     let points = d.buckets.iter().map(|(upper, n)| {
-        seen += n;
+        seen = seen.saturating_add(*n);
         // The largest value is drawn where half a value would be missing, not at infinity.
         let share = (seen as f64).min(d.count as f64 - 0.5) / d.count.max(1) as f64;
         (ms(*upper).max(0.001), Some(share.max(0.0)))
@@ -411,8 +402,8 @@ fn how(p: &mut Page, r: &Report) {
 
 /// Percent of the values that are not above `limit`, as far as buckets tell.
 fn share_below(d: &Distribution, limit: u64) -> f64 {
-    let below: u64 = d.buckets.iter().filter(|b| b.0 <= limit).map(|b| b.1).sum();
-    if d.count == 0 { 0.0 } else { below as f64 * 100.0 / d.count as f64 }
+    let below: f64 = d.buckets.iter().filter(|b| b.0 <= limit).map(|b| b.1 as f64).sum();
+    if d.count == 0 { 0.0 } else { below * 100.0 / d.count as f64 }
 }
 
 /// An argument as a POSIX shell takes it.

@@ -224,9 +224,9 @@ fn path(out: &mut String, line: &Line, x: &Axis, y: &Axis) {
             open = false;
             continue;
         };
-        let command = if open && !line.dots.is_some() { 'L' } else { 'M' };
+        let command = if open && line.dots.is_none() { 'L' } else { 'M' };
         let _ = write!(out, "{command}{at:.1} {:.1}", y.place(first));
-        if group > 1 && !line.dots.is_some() {
+        if group > 1 && line.dots.is_none() {
             let (low, high) =
                 (values().fold(f64::INFINITY, f64::min), values().fold(f64::NEG_INFINITY, f64::max));
             let _ = write!(out, "V{:.1}V{:.1}", y.place(low), y.place(high));

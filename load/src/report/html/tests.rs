@@ -1,3 +1,4 @@
+use proptest::prelude::*;
 use wire::Time;
 
 use super::*;
@@ -155,4 +156,50 @@ fn it_says_the_verdict_first_and_how_to_repeat_the_run() {
 #[test]
 fn an_empty_report_is_a_page_too() {
     assert_clean(&html(&Report::default()));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn numbers_of_any_size_break_nothing(values in prop::collection::vec(any::<f64>(), 1..6),
+                                         counts in prop::collection::vec(any::<u64>(), 6)) {
+        // A report that was written by hand, or by something broken.
+        let finite: Vec<Option<f64>> = values.iter().map(|v| v.is_finite().then_some(*v)).collect();
+        let d = Distribution {
+            count: counts[0],
+            min: counts[1],
+            p50: counts[2],
+            max: counts[3],
+            mean: finite[0].unwrap_or(0.0),
+            buckets: vec![(counts[4], counts[5]), (counts[2], counts[3]), (0, counts[0])],
+            ..Distribution::default()
+        };
+        let mut r = hostile();
+        r.lateness = d.clone();
+        for l in &mut r.latencies {
+            (l.key, l.intended, l.sent) = ("response".to_owned(), d.clone(), d.clone());
+        }
+        for c in &mut r.series.columns {
+            c.values.clone_from(&finite);
+        }
+        r.series.time = finite.iter().map(|v| v.unwrap_or(-1.0)).collect();
+        r.windows.measured = finite[0].unwrap_or(1.0);
+        r.compression = finite[0].unwrap_or(1.0);
+        for m in &mut r.metrics {
+            m.value = finite[0];
+        }
+        r.trials[0].load = finite[0].unwrap_or(0.0);
+        r.trials[0].p99_ms = finite[0];
+        let page = html(&r);
+        assert_clean(&page);
+        prop_assert!(!page.contains("NaN") && !page.contains(">inf"));
+        let back = Report::from_json(&r.to_json());
+        prop_assert!(back.is_ok());
+        let _ = crate::report::csv(&r);
+        let (a, b) = (Group { name: "a".to_owned(), reports: vec![r.clone(), r.clone()] },
+                      Group { name: "b".to_owned(), reports: vec![r.clone(), r] });
+        let c = compare(&a, &b, 0.95);
+        let _ = (c.text(), c.html("x"), c.to_json());
+    }
 }
