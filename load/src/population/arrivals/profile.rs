@@ -106,7 +106,9 @@ impl Profile {
             Then::End if self.segments.is_empty() => Err(Impossible::new("a rate profile without any part")),
             Then::End => Ok(()),
             Then::Hold(hold) => rate(hold),
-            Then::Increase { every: 0, .. } => Err(Impossible::new("a rate that increases every 0 s")),
+            Then::Increase { by, every } if every == 0 || by <= 0.0 => {
+                Err(Impossible::new(format!("a rate that increases by {by}/s every {every} us")))
+            }
             Then::Increase { by, .. } => rate(by),
         }
     }

@@ -1,0 +1,196 @@
+use super::super::rng::Rng;
+use super::*;
+
+/// Runs a search against `server`, which gives the verdict on a load.
+fn found(mut search: Search, mut server: impl FnMut(f64) -> Verdict) -> (Peak, Vec<f64>) {
+    let mut loads = Vec::new();
+    while let Some(trial) = search.next() {
+        assert_eq!(search.next(), Some(trial), "the same until it is told");
+        loads.push(trial.load);
+        assert_eq!(trial.number as usize, loads.len());
+        if let Some(peak) = search.result(&trial, server(trial.load)) {
+            assert_eq!(search.next(), None);
+            assert_eq!(search.result(&trial, Verdict::Conforms), None, "it is over");
+            assert_eq!(peak.trials as usize, loads.len());
+            return (peak, loads);
+        }
+    }
+    panic!("the search ended without an answer after {loads:?}");
+}
+
+fn sharp(limit: f64) -> impl FnMut(f64) -> Verdict {
+    move |load| if load <= limit { Verdict::Conforms } else { Verdict::Fails }
+}
+
+fn robust(change: impl Fn(&mut Options)) -> Search {
+    let mut options = Options::default();
+    change(&mut options);
+    Search::robust(options).expect("possible")
+}
+
+/// Appendix A of RFC 7502 runs its algorithm against a device of 460 sessions a second and gets 458.
+#[test]
+fn rfc_7502_finds_what_its_appendix_finds() {
+    let (peak, loads) = found(Search::rfc7502(100.0, 50_000, 0.10).expect("possible"), sharp(460.0));
+    assert_eq!((peak.load, peak.outcome), (458.0, Outcome::Found));
+    assert_eq!(loads[..4], [100.0, 110.0, 121.0, 133.0]);
+    let trial = Search::rfc7502(100.0, 50_000, 0.10).expect("possible").next().expect("a trial");
+    assert_eq!(trial.attempts, Some(50_000));
+}
+
+#[test]
+fn rfc_7502_ends_also_where_the_rfc_does_not_say_how() {
+    let start = || Search::rfc7502(100.0, 1_000, 0.10).expect("possible");
+    assert_eq!(found(start(), |_| Verdict::Fails).0.outcome, Outcome::Nothing);
+    let (peak, _) = found(start(), |_| Verdict::Conforms);
+    assert_eq!((peak.outcome, peak.trials), (Outcome::OutOfTrials, Rfc7502::TRIALS));
+    let (peak, _) = found(start(), |load| if load < 200.0 { Verdict::Conforms } else { Verdict::Void });
+    assert_eq!((peak.outcome, peak.load), (Outcome::GeneratorLimit, 193.0));
+    // One void run in between costs nothing but time.
+    let mut n = 0;
+    let (peak, _) = found(start(), |load| {
+        n += 1;
+        if n % 3 == 0 { Verdict::Void } else { sharp(460.0)(load) }
+    });
+    assert_eq!((peak.load, peak.outcome), (458.0, Outcome::Found));
+    for (rate, attempts, w) in
+        [(5.0, 1, 0.1), (100.0, 0, 0.1), (100.0, 1, 0.0), (100.0, 1, 2.0), (f64::NAN, 1, 0.1)]
+    {
+        assert!(Search::rfc7502(rate, attempts, w).is_err(), "{rate} {attempts} {w}");
+    }
+}
+
+#[test]
+fn a_sharp_peak_is_found_from_anywhere() {
+    for (start, limit) in [(10_000.0, 123_456.0), (1_000_000.0, 4_321.0), (50.0, 64.0), (10.0, 3.0)] {
+        let (peak, loads) = found(robust(|o| o.start = start), sharp(limit));
+        assert_eq!(peak.outcome, Outcome::Found, "{limit}");
+        assert!(peak.load <= limit && peak.load >= (limit * 0.98).min(limit - 2.0), "{limit}: {peak:?}");
+        assert!(peak.runs.0 >= 3 && peak.runs.0 == peak.runs.1);
+        assert!(loads.len() <= 25, "{limit}: {loads:?}");
+        assert!(peak.confidence.is_some_and(|confidence| confidence > 0.9));
+    }
+}
+
+#[test]
+fn limits_are_reported_as_what_they_are() {
+    let (peak, loads) = found(robust(|o| o.highest = 70_000.0), sharp(1e9));
+    assert_eq!((peak.load, peak.outcome, peak.runs), (70_000.0, Outcome::AtLeast, (3, 3)));
+    assert_eq!(loads, [10_000.0, 20_000.0, 40_000.0, 70_000.0, 70_000.0, 70_000.0]);
+    let (peak, _) = found(robust(|o| o.lowest = 2_000.0), sharp(100.0));
+    assert_eq!((peak.load, peak.outcome, peak.runs), (2_000.0, Outcome::Nothing, (2, 0)));
+    // The generator gives out before the server does.
+    let (peak, _) =
+        found(robust(|_| {}), |load| if load < 90_000.0 { Verdict::Conforms } else { Verdict::Void });
+    assert_eq!(peak.outcome, Outcome::GeneratorLimit);
+    assert!((80_000.0..90_000.0).contains(&peak.load) && peak.runs.0 >= 3, "{peak:?}");
+    let (peak, _) = found(robust(|_| {}), |_| Verdict::Void);
+    assert_eq!((peak.outcome, peak.load, peak.runs), (Outcome::GeneratorLimit, 0.0, (0, 0)));
+    let (peak, loads) = found(robust(|o| o.trials = 6), sharp(123_456.0));
+    assert_eq!((peak.outcome, loads.len()), (Outcome::OutOfTrials, 6));
+    assert!(peak.load == loads[5] && peak.load < 123_456.0, "{peak:?}");
+    assert!(peak.statement("users").starts_with("peak NOT confirmed: "));
+}
+
+#[test]
+fn bad_luck_at_the_edges_is_no_answer() {
+    // The first run at the lowest load goes wrong, later ones do not.
+    let mut unlucky = true;
+    let (peak, _) = found(robust(|o| (o.start, o.lowest) = (1_000.0, 1_000.0)), |load| {
+        if core::mem::take(&mut unlucky) { Verdict::Fails } else { sharp(5_000.0)(load) }
+    });
+    assert_eq!(peak.outcome, Outcome::Found);
+    assert!((4_900.0..=5_000.0).contains(&peak.load), "{peak:?}");
+    // A run at the highest load conforms once by luck.
+    let mut lucky = true;
+    let (peak, _) = found(robust(|o| o.highest = 80_000.0), |load| {
+        if load == 80_000.0 && core::mem::take(&mut lucky) {
+            Verdict::Conforms
+        } else {
+            sharp(50_000.0)(load)
+        }
+    });
+    assert_eq!(peak.outcome, Outcome::Found);
+    assert!((49_000.0..=50_000.0).contains(&peak.load), "{peak:?}");
+}
+
+#[test]
+fn impossible_options_are_refused() {
+    let refused = |change: fn(&mut Options)| {
+        let mut options = Options::default();
+        change(&mut options);
+        Search::robust(options).err().map(|why| why.to_string()).unwrap_or_default()
+    };
+    assert!(refused(|o| o.lowest = 20_000.0).contains("lowest <= start"));
+    assert!(refused(|o| o.highest = f64::NAN).contains("start <= highest"));
+    assert!(refused(|o| o.resolution = 0.0).contains("resolution=0"));
+    assert!(refused(|o| o.trials = 4).contains("trials=4"));
+}
+
+#[test]
+fn verdicts_on_other_trials_are_not_taken() {
+    let mut search = robust(|_| {});
+    let first = search.next().expect("a trial");
+    assert_eq!(search.result(&Trial { load: 5.0, ..first }, Verdict::Fails), None);
+    assert_eq!(search.next(), Some(first));
+    search.result(&first, Verdict::Conforms);
+    let second = search.next().expect("another");
+    assert_eq!(search.result(&first, Verdict::Fails), None);
+    assert_eq!(search.next(), Some(second));
+}
+
+/// A server whose verdicts are noisy: the change is `width` wide, relative to the load, and a share of
+/// `lapses` goes wrong.
+fn noisy(peak: f64, width: f64, lapses: f64, rng: &mut Rng) -> impl FnMut(f64) -> Verdict {
+    move |load| {
+        let conforms = 1.0 / (1.0 + ((load / peak).ln() / width).exp());
+        let conforms = lapses + (1.0 - 2.0 * lapses) * conforms;
+        if rng.chance(conforms) { Verdict::Conforms } else { Verdict::Fails }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Accuracy {
+    /// Shares of all searches: within 2 % of the true peak, within 5 %, with the peak in the interval.
+    within_2: f64,
+    within_5: f64,
+    covered: f64,
+    /// Share with a peak not below the load, and the mean of what was believed of that.
+    not_below: f64,
+    believed: f64,
+    trials: f64,
+}
+
+fn accuracy(width: f64, lapses: f64, searches: u32, search: impl Fn() -> Search) -> Accuracy {
+    let mut sum = Accuracy::default();
+    for seed in 0..searches {
+        let mut rng = Rng::new(7_502, u64::from(seed));
+        let truth = 2_000.0 * (rng.unit() * 6.0).exp();
+        let (peak, loads) = found(search(), noisy(truth, width, lapses, &mut rng));
+        let error = (peak.load / truth - 1.0).abs();
+        let one = 1.0 / f64::from(searches);
+        sum.within_2 += if error <= 0.02 { one } else { 0.0 };
+        sum.within_5 += if error <= 0.05 { one } else { 0.0 };
+        let covered = peak.interval.is_some_and(|(low, high)| low <= truth && truth <= high);
+        sum.covered += if covered { one } else { 0.0 };
+        sum.not_below += if truth >= peak.load { one } else { 0.0 };
+        sum.believed += one * peak.confidence.unwrap_or(0.0);
+        sum.trials += one * loads.len() as f64;
+    }
+    sum
+}
+
+/// What the documentation of [`Robust`] states, from fewer searches.
+#[test]
+fn noisy_servers_are_measured_within_two_percent() {
+    let claims = [(0.000_1, 0.0, 1.0, 18.0), (0.005, 0.01, 0.95, 31.0), (0.01, 0.02, 0.90, 47.0)];
+    for (width, lapses, within_2, trials) in claims {
+        let got = accuracy(width, lapses, 100, || robust(|_| {}));
+        assert!(got.within_2 >= within_2 - 1e-9 && got.within_5 >= 0.98, "{width} {lapses}: {got:?}");
+        assert!(got.covered >= 0.88 && got.trials <= trials, "{width} {lapses}: {got:?}");
+        assert!((got.not_below - got.believed).abs() < 0.1, "{width} {lapses}: {got:?}");
+    }
+    // The RFC's search believes every verdict; it is not made for servers that sometimes fail below.
+    let rfc = accuracy(0.01, 0.02, 100, || Search::rfc7502(100.0, 50_000, 0.10).expect("possible"));
+    assert!(rfc.within_2 < 0.8, "{rfc:?}");
+}
