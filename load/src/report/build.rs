@@ -69,7 +69,7 @@ impl Report {
                 checks: checks.into_iter().map(check).collect(),
             },
             notes,
-            metrics: rows(metrics, inputs.windows.measured, inputs.health),
+            metrics: rows(metrics, &inputs),
             latencies: latencies(metrics),
             lateness,
             queue: distribution(metrics.queue()),
@@ -293,15 +293,30 @@ impl MetricRow {
 
 const OURS: &str = "Strowger";
 
-fn rows(m: &Metrics, seconds: f64, health: Health) -> Vec<MetricRow> {
+fn rows(m: &Metrics, inputs: &Inputs) -> Vec<MetricRow> {
+    let seconds = inputs.windows.measured;
     let mut rows = Rows(Vec::new());
+    peak_rows(&mut rows, &inputs.trials);
     outcome_rows(&mut rows, m, seconds);
     ratio_rows(&mut rows, m);
     delay_rows(&mut rows, m);
     rate_rows(&mut rows, m, seconds);
     percentile_rows(&mut rows, m);
-    honesty_rows(&mut rows, m, health);
+    honesty_rows(&mut rows, m, inputs.health);
     rows.0
+}
+
+/// What a search found. A load that passed above one that failed was luck and does not count.
+fn peak_rows(rows: &mut Rows, trials: &[Trial]) {
+    let Some(first) = trials.first() else { return };
+    let of = |word: &'static str| trials.iter().filter(move |t| t.verdict == word).map(|t| t.load);
+    let failed = of("FAIL").reduce(f64::min);
+    let below = |load: &f64| failed.is_none_or(|f| *load < f);
+    let passed = of("PASS").filter(below).reduce(f64::max);
+    rows.add("peak", "Largest load that passed", passed, &first.unit, Better::Higher)
+        .says("Of the loads tried below the smallest one that failed.", OURS);
+    rows.add("peak.failed", "Smallest load that failed", failed, &first.unit, Better::Higher)
+        .says("The true limit lies between this and the largest load that passed.", OURS);
 }
 
 fn outcome_rows(rows: &mut Rows, m: &Metrics, seconds: f64) {

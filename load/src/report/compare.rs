@@ -114,6 +114,13 @@ pub struct Comparison {
     pub rows: Vec<Row>,
     /// Response times of each side: (milliseconds, share not larger), all runs together.
     pub curves: Vec<super::model::Curve>,
+    /// Of searches: (load, 99th percentile of the response time in ms) of each side, all trials that are
+    /// not void. Empty if neither side searched.
+    #[serde(default)]
+    pub searches: Vec<super::model::Curve>,
+    /// Unit of their loads.
+    #[serde(default)]
+    pub load_unit: String,
 }
 
 /// Compares two groups. Void runs are left out. `confidence` is that of the intervals, such as 0.95.
@@ -140,6 +147,11 @@ pub fn compare(a: &Group, b: &Group, confidence: f64) -> Comparison {
         warnings: warnings(a, b, &in_a, &in_b),
         rows,
         curves: super::compare_view::curves(&a.name, &in_a, &b.name, &in_b),
+        searches: super::compare_view::searches(&a.name, &in_a, &b.name, &in_b),
+        load_unit: {
+            let mut trials = in_a.iter().chain(&in_b).flat_map(|r| &r.trials);
+            trials.next().map(|t| t.unit.clone()).unwrap_or_default()
+        },
     }
 }
 

@@ -33,6 +33,27 @@ pub(super) fn curves(name_a: &str, a: &[Report], name_b: &str, b: &[Report]) -> 
     out
 }
 
+/// What searches of both sides tried, by load.
+pub(super) fn searches(name_a: &str, a: &[Report], name_b: &str, b: &[Report]) -> Vec<Curve> {
+    let mut out = Vec::new();
+    for (name, reports) in [(name_a, a), (name_b, b)] {
+        let trials = reports.iter().flat_map(|r| &r.trials).filter(|t| t.verdict != "VOID");
+        let mut points: Vec<(f64, f64)> = trials.filter_map(|t| Some((t.load, t.p99_ms?))).collect();
+        points.sort_by(|x, y| x.0.total_cmp(&y.0).then(x.1.total_cmp(&y.1)));
+        out.push(Curve { name: name.to_owned(), points });
+    }
+    if out.iter().all(|c| c.points.is_empty()) { Vec::new() } else { out }
+}
+
+/// The curves of both sides as lines.
+fn lines(curves: &[Curve]) -> Vec<Line> {
+    let sides = ["A", "B"].into_iter().zip(curves);
+    let line = |(side, c): (&str, &Curve)| {
+        Line::new(format!("{side}: {}", c.name), c.points.iter().map(|(x, y)| (*x, Some(*y))).collect())
+    };
+    sides.map(line).collect()
+}
+
 /// What is said about a row, in words.
 fn words(r: &Row, confidence: f64) -> String {
     let share = round(confidence * 100.0);
@@ -122,11 +143,13 @@ impl Comparison {
             p.out.push_str("</div>");
         }
         p.element("p", &self.method);
-        let lines = self.curves.iter().enumerate().map(|(i, c)| {
-            let side = if i == 0 { "A" } else { "B" };
-            let points = c.points.iter().map(|(x, y)| (*x, Some(*y))).collect();
-            Line::new(format!("{side}: {}", c.name), points)
-        });
+        let search = Plot {
+            x: self.load_unit.clone(),
+            y_scale: Scale::Log,
+            lines: lines(&self.searches),
+            ..Plot::over_time("Response time against load", "99th percentile of each trial", "ms", Vec::new())
+        };
+        p.out.push_str(&search.svg());
         let plot = Plot {
             x: "milliseconds".to_owned(),
             x_scale: Scale::Log,
@@ -135,7 +158,7 @@ impl Comparison {
                 "Response time",
                 "Share of calls whose first response came within a time, from the intended start, all runs together",
                 "share",
-                lines.collect(),
+                lines(&self.curves),
             )
         };
         p.out.push_str(&plot.svg());

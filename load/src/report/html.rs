@@ -77,6 +77,7 @@ fn tiles(p: &mut Page, r: &Report) {
         Some(with_unit(m.value?, &m.unit))
     };
     let tiles = [
+        ("Largest load that passed", metric("peak")),
         ("Calls begun", metric("calls.rate")),
         ("Successful calls", metric("calls.success")),
         ("Successful transactions", metric("transactions.success")),

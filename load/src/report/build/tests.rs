@@ -149,3 +149,32 @@ fn keys_of_figures_are_unique() {
     assert_eq!(keys.len(), all);
     assert!(r.metrics.iter().all(|m| !m.definition.is_empty() && !m.source.is_empty()));
 }
+
+#[test]
+fn a_search_says_between_which_loads_the_limit_lies() {
+    let trial = |load: f64, verdict: &str| Trial {
+        load,
+        unit: "users".to_owned(),
+        verdict: verdict.to_owned(),
+        ..Trial::default()
+    };
+    let found = |trials: Vec<Trial>| {
+        let (mut inputs, m) = run(3);
+        inputs.trials = trials;
+        let r = Report::build(inputs, &m, &Rule::default(), &[]);
+        (r.metric("peak"), r.metric("peak.failed"))
+    };
+    // 700 passed by luck: 600 failed.
+    let trials = [
+        (100.0, "PASS"),
+        (800.0, "FAIL"),
+        (400.0, "PASS"),
+        (600.0, "FAIL"),
+        (700.0, "PASS"),
+        (500.0, "VOID"),
+    ];
+    assert_eq!(found(trials.iter().map(|t| trial(t.0, t.1)).collect()), (Some(400.0), Some(600.0)));
+    assert_eq!(found(vec![trial(100.0, "FAIL")]), (None, Some(100.0)));
+    assert_eq!(found(vec![trial(100.0, "PASS")]), (Some(100.0), None));
+    assert_eq!(found(vec![]), (None, None));
+}

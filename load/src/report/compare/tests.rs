@@ -1,7 +1,7 @@
 use super::*;
 use crate::metrics::Rule;
 use crate::report::build::tests::run;
-use crate::report::{Fact, MetricRow, VerdictReport};
+use crate::report::{Fact, MetricRow, Trial, VerdictReport};
 
 fn made(seed: u64, values: &[(&str, f64, Better)]) -> Report {
     let metrics = values.iter().map(|(key, value, better)| MetricRow {
@@ -113,4 +113,24 @@ fn json_comes_back_the_same() {
         (c.rows[0].mean_a, c.rows[0].change_percent)
     );
     assert_eq!(back.warnings, c.warnings);
+}
+
+#[test]
+fn searches_are_drawn_side_by_side() {
+    let trial = |load: f64, verdict: &str, p99: f64| Trial {
+        load,
+        unit: "users".to_owned(),
+        verdict: verdict.to_owned(),
+        p99_ms: Some(p99),
+        ..Trial::default()
+    };
+    let mut one = made(1, &[("peak", 400.0, Better::Higher)]);
+    one.trials = vec![trial(800.0, "FAIL", 90.0), trial(400.0, "PASS", 2.0), trial(500.0, "VOID", 1.0)];
+    let c = compare(&group("a", vec![one.clone()]), &group("b", vec![one]), 0.95);
+    assert_eq!(c.searches.len(), 2);
+    assert_eq!(c.searches[0].points, [(400.0, 2.0), (800.0, 90.0)]);
+    let page = c.html("x");
+    assert!(page.contains("Response time against load") && page.contains(">users</text>"));
+    let without = compare(&group("a", latencies(1, [1.0; 3])), &group("b", latencies(5, [1.0; 3])), 0.95);
+    assert!(without.searches.is_empty() && !without.html("x").contains("against load"));
 }
