@@ -150,6 +150,12 @@ impl Metrics {
         &self.series
     }
 
+    /// Lets time pass. To be called before [`Metrics::pulse`], so that a second in which nothing happened is
+    /// seen as one.
+    pub fn tick(&mut self, now: Time) {
+        self.series.tick(now);
+    }
+
     /// What a live view needs.
     pub fn pulse(&self) -> Pulse {
         let last = self.series.last_closed().map(|(i, p)| (i, p.clone()));

@@ -174,6 +174,15 @@ impl Series {
             self.coarsen();
         }
         self.at = (micros / self.width) as usize;
+        // Intervals in which nothing happened are points too.
+        if self.points.len() < self.at {
+            self.points.resize_with(self.at, Point::default);
+        }
+    }
+
+    /// Lets time pass: closes the intervals that are over, also if nothing happened in them.
+    pub fn tick(&mut self, now: Time) {
+        self.reach(now);
     }
 
     /// Puts the interval that fills among the points.
@@ -278,6 +287,19 @@ mod tests {
         assert_eq!(p[2].latency.max(), 500);
         assert_eq!(in_progress(&p), [2, 3, 1]);
         assert_eq!(s.last_closed().map(|(i, p)| (i, p.callee_begun)), Some((1, 1)));
+    }
+
+    #[test]
+    fn silence_is_seen() {
+        let mut s = Series::new(Time::ZERO, 1_000_000);
+        s.at(Time::ZERO).sent += 1;
+        s.tick(Time::from_millis(999));
+        assert_eq!(s.last_closed(), None);
+        s.tick(secs(1));
+        assert_eq!(s.last_closed().map(|(i, p)| (i, p.sent)), Some((0, 1)));
+        s.tick(secs(10));
+        assert_eq!(s.last_closed().map(|(i, p)| (i, p.sent)), Some((9, 0)));
+        assert_eq!(s.points().len(), 11);
     }
 
     #[test]

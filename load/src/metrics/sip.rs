@@ -44,7 +44,9 @@ impl<'a> Performance<'a> {
 
     /// Ineffective Registration Attempts, section 4.2: failed attempts (4xx other than 401, 402 and 407;
     /// 5xx; 6xx; timer F) over all REGISTER requests, where neither retransmissions nor the repetition
-    /// with credentials count. Removals of bindings are REGISTER requests too.
+    /// with credentials count. Removals of bindings are REGISTER requests too. An attempt that ends with a
+    /// challenge, because the credentials were wrong, failed: what the section excludes are challenges on
+    /// the way.
     pub fn ira(self) -> Ratio {
         let c = &self.0.measured;
         Ratio {
