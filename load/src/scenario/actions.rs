@@ -1,10 +1,16 @@
 //! Actions: what a step does besides its message.
 
-use super::facts::{Facts, Run};
+mod run;
+#[cfg(test)]
+mod tests;
+
+pub use run::run;
+
+use super::facts::Run;
 use super::regexp::Pattern;
-use super::template::{Fault, Template};
-use super::variables::{Slot, Vars};
-use crate::population::{Distribution, Rng};
+use super::template::Template;
+use super::variables::Slot;
+use crate::population::Distribution;
 
 /// One action.
 #[derive(Debug)]
@@ -138,7 +144,7 @@ pub enum Arithmetic {
     Subtract,
     /// `multiply`
     Multiply,
-    /// `divide`; by zero it fails the call.
+    /// `divide`; by zero it warns and changes nothing.
     Divide,
 }
 
@@ -209,9 +215,10 @@ pub enum Outcome {
     /// With the next step.
     #[default]
     GoOn,
-    /// With this step (`jump`).
+    /// With this step (`jump`); one beyond the end is an error of the scenario.
     Jump(usize),
-    /// Not at all; the call has failed: a check, an error, a division by zero. The line of the action.
+    /// Not at all; the call has failed: a check, an `error`, a text that could not be made. The line of
+    /// the action.
     Fail(u32),
     /// Not at all; it ended well (`stop_call`).
     StopCall,
@@ -236,27 +243,49 @@ impl Effects {
         self.lines.clear();
         self.close_connection = false;
     }
+
+    fn warn(&mut self, line: u32, what: &str) {
+        self.lines.push((Level::Warning, format!("line {line}: {what}").into_bytes()));
+    }
 }
 
 impl Action {
     /// The templates in it.
     pub fn templates(&self) -> impl Iterator<Item = &Template> {
-        core::iter::empty()
+        let (first, second) = match &self.deed {
+            Deed::Say(_, one) | Deed::AssignText(_, one) => (Some(one), None),
+            Deed::CompareText { right: TextOperand::Text(one), .. } => (Some(one), None),
+            Deed::Lookup { key: one, .. } | Deed::Insert { value: one, .. } => (Some(one), None),
+            Deed::VerifyAuth { user: one, password: two, .. } => (Some(one), Some(two)),
+            Deed::Replace { line: one, value: two, .. } => (Some(one), Some(two)),
+            _ => (None, None),
+        };
+        first.into_iter().chain(second)
+    }
+
+    fn templates_mut(&mut self) -> impl Iterator<Item = &mut Template> {
+        let (first, second) = match &mut self.deed {
+            Deed::Say(_, one) | Deed::AssignText(_, one) => (Some(one), None),
+            Deed::CompareText { right: TextOperand::Text(one), .. } => (Some(one), None),
+            Deed::Lookup { key: one, .. } | Deed::Insert { value: one, .. } => (Some(one), None),
+            Deed::VerifyAuth { user: one, password: two, .. } => (Some(one), Some(two)),
+            Deed::Replace { line: one, value: two, .. } => (Some(one), Some(two)),
+            _ => (None, None),
+        };
+        first.into_iter().chain(second)
     }
 
     pub(super) fn bind(&mut self, run: &Run) {
-        let _ = run;
+        self.templates_mut().for_each(|template| template.bind(run));
     }
-}
 
-/// Runs a step's actions in order, until one decides how the call goes on.
-pub fn run(
-    actions: &[Action],
-    vars: &mut Vars<'_>,
-    facts: &mut Facts<'_>,
-    rng: &mut Rng,
-    effects: &mut Effects,
-) -> Outcome {
-    let _ = (actions, vars, facts, rng, effects, Fault::NoChallenge);
-    Outcome::GoOn
+    /// Whether it looks at the last message received.
+    pub(super) fn uses_last(&self) -> bool {
+        let own = match &self.deed {
+            Deed::Ereg(ereg) => !matches!(ereg.scope, Look::Variable(_)),
+            Deed::VerifyAuth { .. } => true,
+            _ => false,
+        };
+        own || self.templates().any(Template::uses_last)
+    }
 }

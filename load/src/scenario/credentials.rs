@@ -1,4 +1,14 @@
-//! A client's answers to digest challenges (RFC 2617, RFC 7616, RFC 8760).
+//! A client's answers to digest challenges (RFC 2617, RFC 7616, RFC 8760), and a server's check of
+//! such answers by `verifyauth`.
+
+use super::message;
+use super::template::Fault;
+use crate::population::Rng;
+use hashbrown::HashMap;
+use sip_auth::{Algorithm, Ha1, Question, ha1, response};
+use sip_message::{AuthParams, Name};
+use siphasher::sip::SipHasher13;
+use std::hash::BuildHasherDefault;
 
 /// The challenge of a dialog or registration, and how often it was answered.
 #[derive(Clone, Debug, Default)]
@@ -6,27 +16,291 @@ pub struct Challenge {
     /// The value of WWW-Authenticate or Proxy-Authenticate.
     text: Vec<u8>,
     proxy: bool,
+    /// Answers given with its nonce.
     count: u32,
 }
+
+/// Most secrets that are kept hashed; beyond, all are forgotten and hashed again as they are used.
+const MOST_SECRETS: usize = 4_000_000;
 
 /// Secrets already hashed, and the source of cnonces. One per worker.
 #[derive(Debug)]
 pub struct Credentials {
-    seed: u64,
+    rng: Rng,
+    secrets: HashMap<Vec<u8>, Ha1, BuildHasherDefault<SipHasher13>>,
+    key: Vec<u8>,
+}
+
+/// What is to be proven, and for which request.
+pub(super) struct Wanted<'a> {
+    pub user: &'a [u8],
+    pub password: &'a [u8],
+    pub method: &'a [u8],
+    pub uri: &'a [u8],
+}
+
+impl Challenge {
+    /// Takes the challenge of a 401 or 407, raw: of several, the first Digest one with an algorithm that
+    /// is known (RFC 8760 section 2.4). False if there is none; then the old one stays.
+    pub fn learn(&mut self, message: &[u8]) -> bool {
+        let proxy = message.starts_with(b"SIP/2.0 407");
+        let names = if proxy {
+            [Name::ProxyAuthenticate, Name::WwwAuthenticate]
+        } else {
+            [Name::WwwAuthenticate, Name::ProxyAuthenticate]
+        };
+        let found = names.into_iter().find_map(|name| {
+            let mut values = message::headers(message, name);
+            values.find(|value| Parts::of(value).is_some()).map(|value| (name, value))
+        });
+        let Some((name, value)) = found else { return false };
+        self.text.clear();
+        self.text.extend_from_slice(value);
+        self.proxy = name == Name::ProxyAuthenticate;
+        self.count = 0;
+        true
+    }
+
+    /// Whether there is a challenge to answer.
+    pub fn is_known(&self) -> bool {
+        !self.text.is_empty()
+    }
+
+    /// Forgets it, for the next call.
+    pub fn clear(&mut self) {
+        self.text.clear();
+        self.count = 0;
+    }
+}
+
+/// The parts of a Digest challenge that an answer needs.
+struct Parts<'a> {
+    realm: &'a [u8],
+    nonce: &'a [u8],
+    opaque: Option<&'a [u8]>,
+    /// The name as the server wrote it, if it did.
+    name: Option<&'a [u8]>,
+    algorithm: Algorithm,
+    /// Whether the server offers qop at all.
+    counted: bool,
+}
+
+impl<'a> Parts<'a> {
+    /// `None` if it cannot be answered.
+    fn of(value: &'a [u8]) -> Option<Parts<'a>> {
+        let params = AuthParams::parse(value).filter(|p| p.scheme.eq_ignore_ascii_case(b"Digest"))?;
+        let (mut realm, mut nonce, mut opaque, mut name, mut qop) = (None, None, None, None, None);
+        for (own, value) in params.iter() {
+            let place = match own {
+                own if own.eq_ignore_ascii_case(b"realm") => &mut realm,
+                own if own.eq_ignore_ascii_case(b"nonce") => &mut nonce,
+                own if own.eq_ignore_ascii_case(b"opaque") => &mut opaque,
+                own if own.eq_ignore_ascii_case(b"algorithm") => &mut name,
+                own if own.eq_ignore_ascii_case(b"qop") => &mut qop,
+                _ => continue,
+            };
+            *place = Some(value);
+        }
+        let algorithm = name.map_or(Some(Algorithm::Md5), Algorithm::from_name)?;
+        // Protection of the body alone (auth-int) is not offered.
+        let auth = |qop: &[u8]| {
+            qop.split(|&b| b == b',').any(|word| word.trim_ascii().eq_ignore_ascii_case(b"auth"))
+        };
+        if qop.is_some_and(|qop| !auth(qop)) {
+            return None;
+        }
+        Some(Parts { realm: realm?, nonce: nonce?, opaque, name, algorithm, counted: qop.is_some() })
+    }
 }
 
 impl Credentials {
     /// No secrets yet; cnonces follow from `seed`.
     pub fn new(seed: u64) -> Credentials {
-        Credentials { seed }
+        // A stream of its own, so that no other draw depends on whether a server asks for credentials.
+        Credentials { rng: Rng::new(seed, 0x636e_6f6e_6365), secrets: HashMap::default(), key: Vec::new() }
+    }
+
+    /// The hash of a secret; the same one is computed once.
+    fn secret(&mut self, algorithm: Algorithm, user: &[u8], realm: &[u8], password: &[u8]) -> Ha1 {
+        self.key.clear();
+        for part in [algorithm.name().as_bytes(), user, realm, password] {
+            self.key.extend_from_slice(&(part.len() as u32).to_le_bytes());
+            self.key.extend_from_slice(part);
+        }
+        if let Some(secret) = self.secrets.get(&self.key) {
+            return *secret;
+        }
+        let secret = ha1(algorithm, user, realm, password);
+        if self.secrets.len() >= MOST_SECRETS {
+            self.secrets.clear();
+        }
+        self.secrets.insert(self.key.clone(), secret);
+        secret
+    }
+
+    /// Writes the header that answers a challenge, without a line end.
+    pub(super) fn answer(
+        &mut self,
+        challenge: &mut Challenge,
+        wanted: &Wanted<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Fault> {
+        if !challenge.is_known() {
+            return Err(Fault::NoChallenge);
+        }
+        let parts = Parts::of(&challenge.text).ok_or(Fault::UnknownChallenge)?;
+        challenge.count = challenge.count.wrapping_add(1);
+        let secret = self.secret(parts.algorithm, wanted.user, parts.realm, wanted.password);
+        let cnonce = sip_message::hex16(self.rng.next_u64());
+        let count = sip_message::hex16(u64::from(challenge.count));
+        let count = count.get(8..).unwrap_or_default();
+        let counted = parts.counted.then_some((count, &cnonce[..], &b"auth"[..]));
+        let question = Question { method: wanted.method, uri: wanted.uri, nonce: parts.nonce, counted };
+        let proof = response(&secret, &question);
+        let name: &[u8] = if challenge.proxy { b"Proxy-Authorization" } else { b"Authorization" };
+        out.extend_from_slice(name);
+        for (before, value) in [
+            (&b": Digest username=\""[..], wanted.user),
+            (b"\",realm=\"", parts.realm),
+            (b"\",nonce=\"", parts.nonce),
+            (b"\",uri=\"", wanted.uri),
+            (b"\",response=\"", proof.as_bytes()),
+        ] {
+            out.extend_from_slice(before);
+            out.extend_from_slice(value);
+        }
+        out.push(b'"');
+        let cnonce: Option<&[u8]> = parts.counted.then_some(&cnonce);
+        for (before, value, after) in [
+            (&b",algorithm="[..], parts.name, &b""[..]),
+            (b",cnonce=\"", cnonce, b"\""),
+            (b",nc=", cnonce.map(|_| count), b""),
+            (b",qop=", cnonce.map(|_| &b"auth"[..]), b""),
+            (b",opaque=\"", parts.opaque, b"\""),
+        ] {
+            if let Some(value) = value {
+                out.extend_from_slice(before);
+                out.extend_from_slice(value);
+                out.extend_from_slice(after);
+            }
+        }
+        Ok(())
+    }
+
+    /// `verifyauth`: whether the Authorization or Proxy-Authorization of a raw request was made with this
+    /// password. Only the proof is checked: nonces are the scenario's own affair.
+    pub(super) fn verify(&mut self, message: &[u8], user: &[u8], password: &[u8]) -> bool {
+        let method = message.split(|&b| b == b' ').next().unwrap_or_default();
+        let value = message::header(message, Name::Authorization);
+        let value = value.or_else(|| message::header(message, Name::ProxyAuthorization));
+        let Some(params) = value.and_then(AuthParams::parse) else { return false };
+        let get = |name: &[u8]| params.get(name);
+        let (Some(name), Some(realm), Some(nonce), Some(uri), Some(proof)) =
+            (get(b"username"), get(b"realm"), get(b"nonce"), get(b"uri"), get(b"response"))
+        else {
+            return false;
+        };
+        let Some(algorithm) = get(b"algorithm").map_or(Some(Algorithm::Md5), Algorithm::from_name) else {
+            return false;
+        };
+        let counted = match (get(b"nc"), get(b"cnonce"), get(b"qop")) {
+            (Some(nc), Some(cnonce), Some(qop)) => Some((nc, cnonce, qop)),
+            _ => None,
+        };
+        let secret = self.secret(algorithm, user, realm, password);
+        let question = Question { method, uri, nonce, counted };
+        name == user && response(&secret, &question).as_bytes().eq_ignore_ascii_case(proof)
     }
 }
 
-impl Challenge {
-    /// Takes the challenge of a 401 or 407, raw. False if there is none that can be answered; then the
-    /// old one stays.
-    pub fn learn(&mut self, message: &[u8]) -> bool {
-        let _ = message;
-        false
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn challenged(status: u16, header: &str) -> Option<Challenge> {
+        let message =
+            format!("SIP/2.0 {status} No\r\nTo: <sip:a@b>\r\n{header}\r\nContent-Length: 0\r\n\r\n");
+        let mut challenge = Challenge::default();
+        assert_eq!(challenge.learn(message.as_bytes()), challenge.is_known());
+        challenge.is_known().then_some(challenge)
+    }
+
+    fn answer(desk: &mut Credentials, challenge: &mut Challenge) -> String {
+        let wanted = Wanted { user: b"joe", password: b"schmo", method: b"REGISTER", uri: b"sip:h" };
+        let mut out = Vec::new();
+        desk.answer(challenge, &wanted, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn answers_stand_the_check_and_count() {
+        for header in [
+            "WWW-Authenticate: Digest realm=\"r\", nonce=\"abc\", qop=\"auth,auth-int\", opaque=\"o\", algorithm=MD5",
+            "WWW-Authenticate: Digest realm=\"r\", nonce=\"abc\", qop=\"auth\", algorithm=SHA-256",
+            "WWW-Authenticate: Digest realm=\"r\",nonce=\"abc\"",
+        ] {
+            let mut desk = Credentials::new(1);
+            let mut challenge = challenged(401, header).unwrap();
+            let (first, second) = (answer(&mut desk, &mut challenge), answer(&mut desk, &mut challenge));
+            assert_eq!(first.contains("nc=00000001"), header.contains("qop"), "{first}");
+            assert_eq!(second.contains("nc=00000002"), header.contains("qop"), "{second}");
+            assert_eq!(first.contains("opaque=\"o\""), header.contains("opaque"));
+            for text in [first, second] {
+                assert!(text.starts_with(
+                    "Authorization: Digest username=\"joe\",realm=\"r\",nonce=\"abc\",uri=\"sip:h\""
+                ));
+                let request = format!("REGISTER sip:h SIP/2.0\r\n{text}\r\n\r\n");
+                assert!(desk.verify(request.as_bytes(), b"joe", b"schmo"), "{request}");
+                assert!(!desk.verify(request.as_bytes(), b"joe", b"other"));
+                assert!(!desk.verify(request.as_bytes(), b"jim", b"schmo"));
+                assert!(!desk.verify(request.replace("REGISTER", "INVITE").as_bytes(), b"joe", b"schmo"));
+            }
+            assert_eq!(desk.secrets.len(), 3, "each secret is hashed once");
+        }
+    }
+
+    #[test]
+    fn a_proxy_is_answered_as_a_proxy() {
+        let mut challenge = challenged(407, "Proxy-Authenticate: Digest realm=\"r\",nonce=\"n\"").unwrap();
+        assert!(answer(&mut Credentials::new(1), &mut challenge).starts_with("Proxy-Authorization: Digest "));
+    }
+
+    /// RFC 2617 section 3.5, as far as it can be steered: without qop all is fixed.
+    #[test]
+    fn the_proof_is_the_one_of_the_rfc() {
+        let mut challenge =
+            challenged(401, "WWW-Authenticate: Digest realm=\"testrealm@host.com\", nonce=\"dcd98b7102dd2f0e8b11d0f600bfb0c093\"").unwrap();
+        let uri = b"/dir/index.html";
+        let wanted = Wanted { user: b"Mufasa", password: b"Circle Of Life", method: b"GET", uri };
+        let mut out = Vec::new();
+        Credentials::new(1).answer(&mut challenge, &wanted, &mut out).unwrap();
+        assert!(String::from_utf8(out).unwrap().contains("response=\"670fd8c2df070c60b045671b8b24ff02\""));
+    }
+
+    #[test]
+    fn what_cannot_be_answered_is_not_taken() {
+        for header in [
+            "WWW-Authenticate: Basic realm=\"r\"",
+            "WWW-Authenticate: Digest realm=\"r\",nonce=\"n\",algorithm=AKAv1-MD5",
+            "WWW-Authenticate: Digest realm=\"r\",nonce=\"n\",qop=\"auth-int\"",
+            "WWW-Authenticate: Digest nonce=\"n\"",
+            "X: y",
+        ] {
+            assert!(challenged(401, header).is_none(), "{header}");
+        }
+        // The first that can be answered counts.
+        let two = "WWW-Authenticate: Digest realm=\"r\",nonce=\"n\",algorithm=X\r\nWWW-Authenticate: Digest realm=\"s\",nonce=\"m\"";
+        assert!(answer(&mut Credentials::new(1), &mut challenged(401, two).unwrap()).contains("realm=\"s\""));
+        let wanted = Wanted { user: b"", password: b"", method: b"", uri: b"" };
+        let fault = Credentials::new(1).answer(&mut Challenge::default(), &wanted, &mut Vec::new());
+        assert_eq!(fault, Err(Fault::NoChallenge));
+    }
+
+    #[test]
+    fn cnonces_follow_from_the_seed() {
+        let header = "WWW-Authenticate: Digest realm=\"r\",nonce=\"n\",qop=\"auth\"";
+        let [a, b, c] =
+            [1, 1, 2].map(|seed| answer(&mut Credentials::new(seed), &mut challenged(401, header).unwrap()));
+        assert!(a == b && a != c);
     }
 }

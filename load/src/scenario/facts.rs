@@ -30,6 +30,10 @@ pub struct Run {
     pub auth_uri: Option<Vec<u8>>,
     /// `-users`: `[users]`; -1 if calls are not made by users.
     pub users: i64,
+    /// The local address, an IPv6 address in brackets, if all calls have the same.
+    pub local_ip: Option<String>,
+    /// The local port, if all calls have the same.
+    pub local_port: Option<u16>,
     /// `[sipp_version]`.
     pub version: &'static str,
 }
@@ -50,7 +54,25 @@ pub struct Desk {
 impl Desk {
     /// A worker's desk. `seed` makes cnonces; `dynamic_start` is the first `[dynamic_id]`.
     pub fn new(injections: Injections, seed: u64, dynamic_start: u64) -> Desk {
-        Desk { injections, credentials: Credentials::new(seed), dynamic_id: dynamic_start, scratch: Vec::new() }
+        Desk {
+            injections,
+            credentials: Credentials::new(seed),
+            dynamic_id: dynamic_start,
+            scratch: Vec::new(),
+        }
+    }
+}
+
+impl Desk {
+    /// An empty text that keeps its memory from use to use.
+    pub(super) fn take(&mut self) -> Vec<u8> {
+        self.scratch.pop().unwrap_or_default()
+    }
+
+    /// Gives it back.
+    pub(super) fn give(&mut self, mut text: Vec<u8>) {
+        text.clear();
+        self.scratch.push(text);
     }
 }
 

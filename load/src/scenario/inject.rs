@@ -1,6 +1,17 @@
 //! Injection files: SIPp's CSV.
+//!
+//! The first line says in which order calls take the lines (`SEQUENTIAL`, `RANDOM` or `USER`) and may
+//! add `PRINTF=n`, `PRINTFMULTIPLE=n` and `PRINTFOFFSET=n`; lines that begin with `#` are comments;
+//! fields are parted by `;`. As with SIPp there is no quoting: a quote is a character like others.
 
 use super::problem::Problem;
+use crate::population::Rng;
+use hashbrown::HashMap;
+use siphasher::sip::SipHasher13;
+use std::hash::BuildHasherDefault;
+use std::sync::Arc;
+
+type Map<K, V> = HashMap<K, V, BuildHasherDefault<SipHasher13>>;
 
 /// In which order calls take the lines of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -13,13 +24,44 @@ pub enum Order {
     User,
 }
 
-/// One file given with `-inf`.
+/// Most lines of a file, and most that `insert` adds.
+const MOST_LINES: usize = 100_000_000;
+
+/// One file given with `-inf`. Copies share the lines; what [`Injection::insert`] and
+/// [`Injection::replace`] change is each copy's own.
 #[derive(Clone, Debug)]
 pub struct Injection {
     /// Its name as given.
     pub name: String,
     /// How lines are chosen.
     pub order: Order,
+    text: Arc<[u8]>,
+    /// Where each line begins and ends.
+    spans: Arc<[(u64, u32)]>,
+    /// The line of the file with the fewest fields, and how many.
+    shortest: (u32, usize),
+    generated: Option<Generated>,
+    /// Lines that are not as in the file, or were added after it.
+    changed: Map<u32, Vec<u8>>,
+    added: u32,
+    index: Option<Index>,
+    next: u32,
+    stride: u32,
+}
+
+/// `PRINTF`: lines made of templates.
+#[derive(Clone, Copy, Debug)]
+struct Generated {
+    lines: u32,
+    multiple: u64,
+    offset: u64,
+}
+
+/// `-infindex`: where each value of a field stands.
+#[derive(Clone, Debug)]
+struct Index {
+    field: usize,
+    lines: Map<Vec<u8>, u32>,
 }
 
 impl Injection {
@@ -28,15 +70,376 @@ impl Injection {
     /// # Errors
     /// Everything wrong in it.
     pub fn parse(name: &str, text: &[u8]) -> Result<Injection, Vec<Problem>> {
-        let _ = text;
-        Ok(Injection { name: name.into(), order: Order::Sequential })
+        let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
+        let mut problems = Vec::new();
+        let mut complain = |line: u32, what: String, mend: &str| {
+            let (file, mend) = (name.to_owned(), mend.to_owned());
+            problems.push(Problem { file, line, column: 0, element: String::new(), what, mend });
+        };
+        let mut lines = text.split(|&b| b == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
+        let head = String::from_utf8_lossy(lines.next().unwrap_or_default()).into_owned();
+        let (order, generated) = read_head(&head, &mut complain);
+        let mut spans = Vec::new();
+        let mut shortest = (0, usize::MAX);
+        // Blank lines are noted when another line follows them.
+        let mut blank = 0;
+        for (number, line) in (2_u32..).zip(lines) {
+            if line.first() == Some(&b'#') {
+                continue;
+            }
+            if line.is_empty() {
+                blank = if blank == 0 { number } else { blank };
+                continue;
+            }
+            if blank > 0 {
+                complain(blank, "the line is empty".into(), "take it out; for an empty field write `;'");
+                blank = 0;
+            }
+            let start = (line.as_ptr() as usize - text.as_ptr() as usize) as u64;
+            spans.push((start, u32::try_from(line.len()).unwrap_or(u32::MAX)));
+            let fields = memchr::memchr_iter(b';', line).count() + 1;
+            if fields < shortest.1 {
+                shortest = (number, fields);
+            }
+            if generated.is_some()
+                && let Err(what) = print(line, 0, &mut Vec::new())
+            {
+                complain(number, what, "write %d, %03d and the like, or %% for a percent sign");
+            }
+        }
+        if spans.is_empty() {
+            complain(0, "it has no lines".into(), "add at least one line after the first");
+        } else if spans.len() > MOST_LINES {
+            complain(0, format!("it has more than {MOST_LINES} lines"), "use PRINTF, or fewer");
+        }
+        let Some(order) = order.filter(|_| problems.is_empty()) else { return Err(problems) };
+        Ok(Injection {
+            name: name.to_owned(),
+            order,
+            text: text.into(),
+            spans: spans.into(),
+            shortest,
+            generated,
+            changed: Map::default(),
+            added: 0,
+            index: None,
+            next: 0,
+            stride: 1,
+        })
+    }
+
+    /// How many lines there are, made and added ones included.
+    pub fn lines(&self) -> u32 {
+        let own = self.generated.map_or(self.spans.len() as u32, |generated| generated.lines);
+        own.saturating_add(self.added)
+    }
+
+    /// The line of the file (from 1) with the fewest fields, and how many it has.
+    pub(super) fn shortest(&self) -> Option<(u32, usize)> {
+        (self.shortest.0 > 0).then_some(self.shortest)
+    }
+
+    /// The text of the file that a line is made of.
+    fn template(&self, line: u32) -> Option<&[u8]> {
+        let at = match self.generated {
+            Some(generated) if line < generated.lines => line as usize % self.spans.len(),
+            Some(_) => return None,
+            None => line as usize,
+        };
+        let &(start, len) = self.spans.get(at)?;
+        let start = start as usize;
+        self.text.get(start..start + len as usize)
+    }
+
+    /// Writes one field. False, and nothing written, if there is no such line or field.
+    pub fn write(&self, line: u32, field: usize, out: &mut Vec<u8>) -> bool {
+        let text = match self.changed.get(&line) {
+            Some(text) => Some(text.as_slice()),
+            None => self.template(line),
+        };
+        let Some(text) = text.and_then(|text| text.split(|&b| b == b';').nth(field)) else { return false };
+        match self.generated {
+            Some(generated) if !self.changed.contains_key(&line) => {
+                print(text, generated.number(line), out).is_ok()
+            }
+            _ => {
+                out.extend_from_slice(text);
+                true
+            }
+        }
+    }
+
+    /// The line for a new call. `user` counts from 0 and is used for [`Order::User`] only.
+    pub fn choose(&mut self, user: u64, rng: &mut Rng) -> u32 {
+        let lines = self.lines().max(1);
+        match self.order {
+            Order::Sequential => {
+                let line = self.next % lines;
+                self.next = ((u64::from(line) + u64::from(self.stride)) % u64::from(lines)) as u32;
+                line
+            }
+            Order::Random => rng.below(u64::from(lines)) as u32,
+            Order::User => (user % u64::from(lines)) as u32,
+        }
+    }
+
+    /// Indexes a field (`-infindex`), so that `lookup` finds lines by it. Of equal values, the last line
+    /// counts.
+    pub fn index(&mut self, field: usize) {
+        let mut lines = Map::default();
+        let mut text = Vec::new();
+        for line in 0..self.lines() {
+            text.clear();
+            if self.write(line, field, &mut text) {
+                lines.insert(text.clone(), line);
+            }
+        }
+        self.index = Some(Index { field, lines });
+    }
+
+    /// Whether [`Injection::index`] was called.
+    pub fn is_indexed(&self) -> bool {
+        self.index.is_some()
+    }
+
+    /// The line whose indexed field is `key`.
+    pub fn lookup(&self, key: &[u8]) -> Option<u32> {
+        self.index.as_ref()?.lines.get(key).copied()
+    }
+
+    /// Adds a line at the end. False if there are too many.
+    pub fn insert(&mut self, text: &[u8]) -> bool {
+        if self.added as usize >= MOST_LINES {
+            return false;
+        }
+        let line = self.lines();
+        self.added += 1;
+        self.put(line, text);
+        true
+    }
+
+    /// Puts another text in the place of a line. False if there is no such line.
+    pub fn replace(&mut self, line: u32, text: &[u8]) -> bool {
+        if line >= self.lines() {
+            return false;
+        }
+        self.put(line, text);
+        true
+    }
+
+    fn put(&mut self, line: u32, text: &[u8]) {
+        let mut old = Vec::new();
+        if let Some(field) = self.index.as_ref().map(|index| index.field) {
+            let was = self.write(line, field, &mut old);
+            if let Some(index) = &mut self.index {
+                if was && index.lines.get(&old) == Some(&line) {
+                    index.lines.remove(&old);
+                }
+                if let Some(key) = text.split(|&b| b == b';').nth(field) {
+                    index.lines.insert(key.to_vec(), line);
+                }
+            }
+        }
+        self.changed.insert(line, text.to_vec());
     }
 }
 
-/// All files given with `-inf`, in their order. A worker has its own copy, which `insert` and `replace`
-/// change; the lines themselves are shared.
+impl Generated {
+    fn number(self, line: u32) -> u64 {
+        u64::from(line).wrapping_mul(self.multiple).wrapping_add(self.offset)
+    }
+}
+
+/// Reads the first line.
+fn read_head(head: &str, complain: &mut impl FnMut(u32, String, &str)) -> (Option<Order>, Option<Generated>) {
+    const MEND: &str =
+        "write SEQUENTIAL, RANDOM or USER, then perhaps ,PRINTF=n,PRINTFMULTIPLE=n,PRINTFOFFSET=n";
+    let mut words = head.trim().split(',').map(str::trim);
+    let order = match words.next().unwrap_or_default() {
+        "SEQUENTIAL" => Some(Order::Sequential),
+        "RANDOM" => Some(Order::Random),
+        "USER" | "USERS" => Some(Order::User),
+        other => {
+            complain(1, format!("`{other}' is no order of lines"), MEND);
+            None
+        }
+    };
+    let mut generated = None;
+    let (mut multiple, mut offset) = (1, 0);
+    for word in words {
+        let (name, number) = word.split_once('=').unwrap_or((word, ""));
+        match (name, number.parse::<u32>()) {
+            ("PRINTF", Ok(lines)) if lines > 0 => generated = Some(lines),
+            ("PRINTFMULTIPLE", Ok(number)) => multiple = u64::from(number),
+            ("PRINTFOFFSET", Ok(number)) => offset = u64::from(number),
+            _ => complain(1, format!("`{word}' is not understood"), MEND),
+        }
+    }
+    (order, generated.map(|lines| Generated { lines, multiple, offset }))
+}
+
+/// Writes a template line with its number in place of `%d` and its kin.
+fn print(text: &[u8], number: u64, out: &mut Vec<u8>) -> Result<(), String> {
+    let mut rest = text;
+    while let Some(at) = memchr::memchr(b'%', rest) {
+        out.extend_from_slice(rest.get(..at).unwrap_or_default());
+        rest = rest.get(at + 1..).unwrap_or_default();
+        let digits = rest.iter().take_while(|b| b.is_ascii_digit()).count();
+        let (format, after) = rest.split_at(digits);
+        match after.first() {
+            Some(b'%') if digits == 0 => out.push(b'%'),
+            Some(b'd' | b'i' | b'u') if digits <= 2 => {
+                let fill = if format.first() == Some(&b'0') { b'0' } else { b' ' };
+                let width: usize =
+                    core::str::from_utf8(format).ok().and_then(|f| f.parse().ok()).unwrap_or(0);
+                let before = out.len();
+                sip_message::push_u64(number, out);
+                let missing = width.saturating_sub(out.len() - before);
+                out.splice(before..before, core::iter::repeat_n(fill, missing));
+            }
+            _ => {
+                return Err(format!(
+                    "`%{}' prints no number",
+                    String::from_utf8_lossy(rest.get(..3).unwrap_or(rest))
+                ));
+            }
+        }
+        rest = after.get(1..).unwrap_or_default();
+    }
+    out.extend_from_slice(rest);
+    Ok(())
+}
+
+/// All files given with `-inf`, in their order. A worker has its own copy.
 #[derive(Clone, Debug, Default)]
 pub struct Injections {
     /// The files.
     pub files: Vec<Injection>,
+}
+
+impl Injections {
+    /// The place of the file of this name: as it was given, or without the folders before it.
+    pub fn find(&self, name: &str) -> Option<usize> {
+        let short = |own: &str| own.rsplit('/').next() == Some(name);
+        let exact = self.files.iter().position(|file| file.name == name);
+        exact.or_else(|| self.files.iter().position(|file| short(&file.name)))
+    }
+
+    /// The copy of worker number `worker` of `workers`, who share the lines of sequential files evenly.
+    pub fn for_worker(&self, worker: u32, workers: u32) -> Injections {
+        let mut own = self.clone();
+        for file in &mut own.files {
+            (file.next, file.stride) = (worker, workers.max(1));
+        }
+        own
+    }
+
+    /// The lines for a new call, one of each file, written over `lines`.
+    pub fn choose(&mut self, user: u64, rng: &mut Rng, lines: &mut Vec<u32>) {
+        lines.clear();
+        lines.extend(self.files.iter_mut().map(|file| file.choose(user, rng)));
+    }
+
+    /// Writes a field of a line of a file. False, and nothing written, if there is none.
+    pub fn write(&self, file: usize, line: u32, field: usize, out: &mut Vec<u8>) -> bool {
+        self.files.get(file).is_some_and(|file| file.write(line, field, out))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::{prop_assert, prop_assert_eq, proptest};
+
+    fn field(file: &Injection, line: u32, field: usize) -> Option<String> {
+        let mut out = Vec::new();
+        file.write(line, field, &mut out).then(|| String::from_utf8(out).unwrap())
+    }
+
+    fn problem(text: &str) -> String {
+        let problems = Injection::parse("u.csv", text.as_bytes()).unwrap_err();
+        problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn lines_comments_and_fields_are_read() {
+        let text = "SEQUENTIAL\r\n#c\r\nann;pa;\"q;r\"\r\nbob;;\n# d\ncat\n\n";
+        let file = Injection::parse("dir/u.csv", text.as_bytes()).unwrap();
+        assert_eq!((file.order, file.lines(), file.shortest()), (Order::Sequential, 3, Some((6, 1))));
+        assert_eq!(field(&file, 0, 0).as_deref(), Some("ann"));
+        assert_eq!(field(&file, 0, 2).as_deref(), Some("\"q"), "there is no quoting");
+        assert_eq!(field(&file, 1, 2).as_deref(), Some(""));
+        assert_eq!(field(&file, 1, 3), None);
+        assert_eq!(field(&file, 3, 0), None);
+        let all = Injections { files: vec![file] };
+        assert_eq!((all.find("u.csv"), all.find("dir/u.csv"), all.find("v.csv")), (Some(0), Some(0), None));
+    }
+
+    #[test]
+    fn generated_lines_are_printed() {
+        let text = "USERS,PRINTF=5,PRINTFMULTIPLE=2,PRINTFOFFSET=10\nu%03d;p%d;A\nv%3d;%%;B\n";
+        let file = Injection::parse("u", text.as_bytes()).unwrap();
+        assert_eq!((file.order, file.lines()), (Order::User, 5));
+        assert_eq!(field(&file, 0, 0).as_deref(), Some("u010"));
+        assert_eq!(field(&file, 3, 0).as_deref(), Some("v 16"));
+        assert_eq!(field(&file, 3, 1).as_deref(), Some("%"));
+        assert_eq!(field(&file, 4, 1).as_deref(), Some("p18"));
+        assert_eq!(field(&file, 5, 0), None);
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_its_line() {
+        assert!(problem("").contains("u.csv:1: `' is no order of lines; write SEQUENTIAL"));
+        assert!(problem("SEQUENTIAL\n").contains("u.csv: it has no lines"));
+        assert!(problem("RANDOM\na\n\nb").contains("u.csv:3: the line is empty"));
+        assert!(problem("RANDOM,PRINTF=x\na").contains("u.csv:1: `PRINTF=x' is not understood"));
+        assert!(problem("RANDOM,PRINTF=2\na%d\nb%s").contains("u.csv:3: `%s' prints no number"));
+    }
+
+    #[test]
+    fn orders_are_kept_and_workers_share_them() {
+        let text = b"SEQUENTIAL\n0\n1\n2\n3\n4\n";
+        let files = Injections { files: vec![Injection::parse("u", text).unwrap()] };
+        let mut rng = Rng::new(1, 1);
+        let mut lines = Vec::new();
+        let mut take = |files: &mut Injections, user| {
+            files.choose(user, &mut rng, &mut lines);
+            lines[0]
+        };
+        let mut one = files.clone();
+        assert_eq!([0; 7].map(|_| take(&mut one, 0)), [0, 1, 2, 3, 4, 0, 1]);
+        let mut second = files.for_worker(1, 2);
+        assert_eq!([0; 4].map(|_| take(&mut second, 0)), [1, 3, 0, 2]);
+        let mut users = Injections { files: vec![Injection::parse("u", b"USER\n0\n1\n2").unwrap()] };
+        assert_eq!([2, 0, 4].map(|user| take(&mut users, user)), [2, 0, 1]);
+        let mut any = Injections { files: vec![Injection::parse("u", b"RANDOM\n0\n1\n2").unwrap()] };
+        let mut seen = [0; 3];
+        (0..3_000).for_each(|_| seen[take(&mut any, 0) as usize] += 1);
+        assert!(seen.iter().all(|&count| (850..1_150).contains(&count)), "{seen:?}");
+    }
+
+    #[test]
+    fn an_index_follows_what_is_inserted_and_replaced() {
+        let mut file = Injection::parse("u", b"USERS\nalice;a\nbob;b\n").unwrap();
+        assert_eq!(file.lookup(b"bob"), None, "no index yet");
+        file.index(0);
+        assert_eq!((file.lookup(b"bob"), file.lookup(b"carol")), (Some(1), None));
+        assert!(file.insert(b"carol;c") && file.replace(0, b"dave;d") && !file.replace(3, b"x"));
+        let found = [&b"alice"[..], b"bob", b"carol", b"dave"].map(|key| file.lookup(key));
+        assert_eq!(found, [None, Some(1), Some(2), Some(0)]);
+        assert_eq!((field(&file, 2, 1).as_deref(), field(&file, 0, 1).as_deref()), (Some("c"), Some("d")));
+        assert_eq!(field(&file, 3, 0), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_file_is_read_or_refused(text in "(SEQUENTIAL|RANDOM|USER)?(,PRINTF=[0-9]{1,2})?\n([a-z;%0-9#]|\n){0,30}", line in 0..40u32) {
+            if let Ok(mut file) = Injection::parse("u", text.as_bytes()) {
+                file.index(0);
+                let (lines, mut out) = (file.lines(), Vec::new());
+                prop_assert_eq!(file.write(line, 0, &mut out), line < lines);
+                prop_assert!(file.choose(u64::from(line), &mut Rng::new(1, 1)) < lines);
+            }
+        }
+    }
 }

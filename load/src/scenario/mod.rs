@@ -11,6 +11,7 @@
 
 mod actions;
 mod builtin;
+mod context;
 mod credentials;
 mod facts;
 mod inject;

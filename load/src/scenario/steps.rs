@@ -2,10 +2,10 @@
 
 use super::actions::Action;
 
+use super::facts::Run;
 use super::regexp::Pattern;
 use super::template::Template;
 use super::variables::{Slot, Variables};
-use super::facts::Run;
 use crate::population::Distribution;
 
 /// A scenario, ready to be run: immutable, shared by all calls.
@@ -34,8 +34,7 @@ pub struct Scenario {
     pub call_lengths_ms: Vec<u32>,
     /// Where a call goes on after an unexpected message, in place of failing: the label `_unexp.main`.
     pub unexpected: Option<Unexpected>,
-    /// Whether any step uses the last message received (`[last_...]`, `ereg`, `verifyauth`) after a
-    /// step has passed since it came; if not, the engine need not keep messages.
+    /// Whether [`Recv::keep`] is set anywhere.
     pub keeps_messages: bool,
 }
 
@@ -198,6 +197,9 @@ pub struct Recv {
     pub auth: bool,
     /// `lost`: with this chance (0 to 1) it is treated as if it never came; `None` for the run's default.
     pub lost: Option<f64>,
+    /// Whether the message is used again after the call has waited for something else. If not, it need
+    /// not be kept longer than the steps take that follow at once.
+    pub keep: bool,
 }
 
 /// The message that a step waits for.

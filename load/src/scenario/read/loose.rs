@@ -1,0 +1,209 @@
+//! SIPp's own idea of XML, made into XML.
+//!
+//! SIPp's files are read by a parser of its own. What it takes and XML does not is rewritten here:
+//! comments may hold `--`; a declaration may follow blank lines; in attributes `<` and `&` may stand as
+//! they are, and `\"`, `\\`, `\n`, `\r` and `\t` are escapes.
+
+use super::super::context::Place;
+
+/// Text that an XML parser takes, with line numbers as before.
+pub(super) struct Loose {
+    pub text: String,
+    /// Where something got another length: the place after it here, and how many bytes more there are
+    /// here than there.
+    shifts: Vec<(usize, isize)>,
+    /// Where an entity is declared, which is not supported.
+    pub entity: Option<usize>,
+}
+
+impl Loose {
+    /// The place in the file of an offset into the text here.
+    pub fn place(&self, original: &str, at: usize) -> Place {
+        let shift = self.shifts.partition_point(|(place, _)| *place <= at);
+        let shift = shift.checked_sub(1).and_then(|i| self.shifts.get(i)).map_or(0, |(_, shift)| *shift);
+        let mut at = at.saturating_add_signed(-shift).min(original.len());
+        while !original.is_char_boundary(at) {
+            at -= 1;
+        }
+        let before = original.get(..at).unwrap_or_default();
+        let line = before.bytes().filter(|&b| b == b'\n').count() as u32 + 1;
+        let start = before.rfind('\n').map_or(0, |newline| newline + 1);
+        Place { line, column: before.get(start..).unwrap_or_default().chars().count() as u32 + 1 }
+    }
+
+    /// The offset of a row and column (in characters), from 1.
+    pub fn offset(&self, row: u32, column: u32) -> usize {
+        let mut lines = self.text.split_inclusive('\n');
+        let before: usize = lines.by_ref().take(row.saturating_sub(1) as usize).map(str::len).sum();
+        let line = lines.next().unwrap_or_default();
+        let within: usize = line.chars().take(column.saturating_sub(1) as usize).map(char::len_utf8).sum();
+        before + within
+    }
+
+    fn push(&mut self, text: &str) {
+        self.text.push_str(text);
+    }
+
+    /// Writes `new` in the place of `old`.
+    fn swap(&mut self, old: &str, new: &str) {
+        self.push(new);
+        let shift = self.shifts.last().map_or(0, |(_, shift)| *shift);
+        self.shifts.push((self.text.len(), shift + new.len() as isize - old.len() as isize));
+    }
+
+    /// Writes blanks in the place of `old`, and its line ends.
+    fn blank(&mut self, old: &str) {
+        for c in old.chars() {
+            if c == '\n' {
+                self.text.push('\n');
+            } else {
+                (0..c.len_utf8()).for_each(|_| self.text.push(' '));
+            }
+        }
+    }
+}
+
+/// Rewrites a file.
+pub(super) fn loosen(original: &str) -> Loose {
+    let mut loose = Loose { text: String::with_capacity(original.len()), shifts: Vec::new(), entity: None };
+    let mut rest = original;
+    if let Some(after) = rest.strip_prefix('\u{feff}') {
+        loose.swap("\u{feff}", "");
+        rest = after;
+    }
+    while let Some(open) = rest.find('<') {
+        let (before, from) = rest.split_at(open);
+        loose.push(before);
+        let until = |end: &str| from.find(end).map_or(from.len(), |at| at + end.len());
+        let taken = if from.starts_with("<!--") {
+            until("-->")
+        } else if from.starts_with("<?") {
+            until("?>")
+        } else if from.starts_with("<!DOCTYPE") {
+            doctype(from)
+        } else if from.starts_with("<![CDATA[") {
+            let end = until("]]>");
+            loose.push(from.get(..end).unwrap_or_default());
+            rest = from.get(end..).unwrap_or_default();
+            continue;
+        } else {
+            rest = tag(from, &mut loose);
+            continue;
+        };
+        let (blank, after) = from.split_at(taken);
+        if let Some(at) = blank.find("<!ENTITY").filter(|_| blank.starts_with("<!DOCTYPE")) {
+            loose.entity = Some(loose.text.len() + at);
+        }
+        loose.blank(blank);
+        rest = after;
+    }
+    loose.push(rest);
+    loose
+}
+
+/// Length of a document type declaration.
+fn doctype(text: &str) -> usize {
+    let mut depth = 0_i32;
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            b'[' => depth += 1,
+            b']' => depth -= 1,
+            b'>' if depth <= 0 => return at + 1,
+            _ => {}
+        }
+    }
+    text.len()
+}
+
+/// Rewrites one tag, from its `<`; gives what follows.
+fn tag<'t>(text: &'t str, loose: &mut Loose) -> &'t str {
+    let mut quote = None;
+    let mut at = 0;
+    while let Some(c) = text.get(at..).and_then(|rest| rest.chars().next()) {
+        let rest = text.get(at..).unwrap_or_default();
+        let mut taken = c.len_utf8();
+        match (c, quote) {
+            ('\\', Some(_)) => taken = escape(rest, loose),
+            ('<', Some(_)) => loose.swap("<", "&lt;"),
+            ('&', Some(_)) if !is_entity(rest) => loose.swap("&", "&amp;"),
+            (c, Some(open)) if c == open => {
+                quote = None;
+                loose.text.push(c);
+            }
+            ('"' | '\'', None) => {
+                quote = Some(c);
+                loose.text.push(c);
+            }
+            ('>', None) => {
+                loose.text.push(c);
+                return text.get(at + 1..).unwrap_or_default();
+            }
+            (c, _) => loose.text.push(c),
+        }
+        at += taken;
+    }
+    ""
+}
+
+/// Rewrites a backslash in an attribute and what it stands before; gives the length of both.
+fn escape(rest: &str, loose: &mut Loose) -> usize {
+    let escapes = [("\\\"", "&quot;"), ("\\\\", "\\"), ("\\n", "&#10;"), ("\\r", "&#13;"), ("\\t", "&#9;")];
+    match escapes.iter().find(|(old, _)| rest.starts_with(old)) {
+        Some((old, new)) => {
+            loose.swap(old, new);
+            old.len()
+        }
+        None => {
+            loose.text.push('\\');
+            1
+        }
+    }
+}
+
+fn is_entity(text: &str) -> bool {
+    ["&lt;", "&gt;", "&amp;", "&quot;", "&apos;"].iter().any(|entity| text.starts_with(entity))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_sipp_takes_becomes_xml() {
+        let file = "\n\n<?xml version='1.0'?>\n<!DOCTYPE a SYSTEM \"sipp.dtd\">\n<!-- a -- b -->\n\
+            <a x=\"<sip:\\\"q\\\" & \\. \\\\ &lt;\" y='\"'><![CDATA[ <b> & \\\" ]]></a>\n";
+        let loose = loosen(file);
+        let document = roxmltree::Document::parse(&loose.text).unwrap();
+        let root = document.root_element();
+        assert_eq!(root.attribute("x"), Some("<sip:\"q\" & \\. \\ <"));
+        assert_eq!((root.attribute("y"), root.text()), (Some("\""), Some(" <b> & \\\" ")));
+        assert_eq!(loose.place(file, root.range().start), Place { line: 6, column: 1 });
+        let text = loose.text.find(" <b>").unwrap();
+        assert_eq!(
+            file.find(" <b>").unwrap() as u32 - file.rfind("<a x").unwrap() as u32 + 1,
+            loose.place(file, text).column
+        );
+    }
+
+    #[test]
+    fn entities_are_noted() {
+        let file = "<!DOCTYPE a [\n <!ENTITY b \"c\"> ]>\n<a/>";
+        let loose = loosen(file);
+        assert_eq!(loose.place(file, loose.entity.unwrap()), Place { line: 2, column: 2 });
+        assert!(roxmltree::Document::parse(&loose.text).is_ok());
+    }
+
+    proptest! {
+        #[test]
+        fn lines_stay_where_they_are(file in "([<>!?&;\"'\\\\ ab=é\n-]|<!--|-->|<!\\[CDATA\\[|\\]\\]>|<a b=\"){0,60}") {
+            let loose = loosen(&file);
+            // A line end in the text here is one there.
+            for (at, _) in loose.text.match_indices('\n') {
+                let line = loose.text[..at].matches('\n').count() as u32 + 1;
+                prop_assert_eq!(loose.place(&file, at).line, line);
+            }
+            loose.offset(3, 3);
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! `<send>` and `<recv>`.
+
+use super::super::context::Place;
+use super::super::regexp::Pattern;
+use super::super::steps::{Expect, Kind, Optional, Recv, Send};
+use super::super::template::Cutter;
+use super::tag::Tag;
+use super::{Labels, Reader};
+
+impl Reader<'_> {
+    pub(super) fn send(&mut self, tag: &Tag<'_, '_>, labels: &Labels) -> Option<Send> {
+        let retrans_ms = self.milliseconds(tag, "retrans").filter(|&t1| t1 > 0);
+        let timeout_ms = self.milliseconds(tag, "timeout").filter(|&timeout| timeout > 0);
+        let on_timeout = self.target(tag, "ontimeout", labels);
+        let lost = self.lost(tag);
+        let start = tag.get("start_txn");
+        let ack = tag.get("ack_txn");
+        if tag.get("response_txn").is_some() {
+            tag.complain(&mut self.context, "`response_txn' belongs to <recv>", "move it");
+        }
+        let (place, text) = self.text(tag)?;
+        let Some((template, kind)) = Cutter::message(&mut self.context, text, place) else {
+            tag.complain(&mut self.context, "the message is empty", "write it into <![CDATA[ ]]>");
+            return None;
+        };
+        if matches!(kind, Kind::Response(_)) && (start.is_some() || ack.is_some()) {
+            tag.complain(
+                &mut self.context,
+                "a response begins and acknowledges no transaction",
+                "take it out",
+            );
+        } else if start.is_some() && kind.is_request("ACK") {
+            tag.complain(&mut self.context, "an ACK begins no transaction", "write ack_txn=");
+        } else if ack.is_some() && !kind.is_request("ACK") {
+            tag.complain(&mut self.context, "`ack_txn' is for an ACK only", "write start_txn=");
+        }
+        let invite = kind.is_request("INVITE");
+        let start_txn = start.and_then(|name| {
+            self.transaction(name, tag, |own| (own.started, own.by_invite) = (true, own.by_invite || invite))
+        });
+        let ack_txn = ack.and_then(|name| self.transaction(name, tag, |own| own.acknowledged = true));
+        if let Kind::Request(method) = &kind
+            && start_txn.is_none()
+            && ack_txn.is_none()
+            && !self.methods.contains(method)
+        {
+            self.methods.push(method.clone());
+        }
+        Some(Send { template, kind, retrans_ms, lost, start_txn, ack_txn, timeout_ms, on_timeout })
+    }
+
+    /// The message in a `<send>`, with its place.
+    fn text<'n>(&mut self, tag: &Tag<'n, '_>) -> Option<(Place, &'n str)> {
+        let mut texts = tag.texts();
+        let Some(first) = texts.next() else {
+            tag.complain(&mut self.context, "there is no message in it", "write one into <![CDATA[ ]]>");
+            return None;
+        };
+        if let Some((place, _)) = texts.next() {
+            let what = "there is more text after the message";
+            self.context.complain(place, "<send>", what, "keep the message in one <![CDATA[ ]]>");
+        }
+        let source = tag.node.document().input_text().get(tag.node.range()).unwrap_or_default();
+        if !source.contains("<![CDATA[") {
+            tag.complain(
+                &mut self.context,
+                "the message is not in a CDATA section",
+                "write it into <![CDATA[ ]]>",
+            );
+        }
+        Some(first)
+    }
+
+    /// `lost`, a percentage.
+    fn lost(&mut self, tag: &Tag<'_, '_>) -> Option<f64> {
+        let text = tag.get("lost")?;
+        match text.trim().parse::<f64>() {
+            Ok(percent) if (0.0..=100.0).contains(&percent) => Some(percent / 100.0),
+            _ => {
+                tag.complain(
+                    &mut self.context,
+                    format!("lost=\"{text}\" is no percentage"),
+                    "write a number from 0 to 100",
+                );
+                None
+            }
+        }
+    }
+
+    pub(super) fn recv(&mut self, tag: &Tag<'_, '_>, labels: &Labels) -> Option<Recv> {
+        let optional = match tag.get("optional") {
+            None | Some("false") => Optional::No,
+            Some("true") => Optional::Yes,
+            Some("global") => Optional::Global,
+            Some(other) => {
+                let what = format!("optional=\"{other}\" is not understood");
+                tag.complain(&mut self.context, what, "write true, false or global");
+                Optional::No
+            }
+        };
+        let advance = tag.flag("advance_state", true, &mut self.context);
+        if !advance && optional == Optional::No {
+            tag.complain(&mut self.context, "`advance_state' is for optional messages only", "take it out");
+        }
+        // Media are not sent, so that no description of them has any effect.
+        tag.flag("ignoresdp", false, &mut self.context);
+        for name in ["start_txn", "ack_txn"] {
+            if tag.get(name).is_some() {
+                tag.complain(&mut self.context, format!("`{name}' belongs to <send>"), "write response_txn=");
+            }
+        }
+        let timeout_ms = self.milliseconds(tag, "timeout").filter(|&timeout| timeout > 0);
+        let on_timeout = self.target(tag, "ontimeout", labels);
+        let lost = self.lost(tag);
+        let rrs = tag.flag("rrs", false, &mut self.context);
+        let auth = tag.flag("auth", false, &mut self.context);
+        let expect = self.expect(tag)?;
+        Some(Recv { expect, optional, advance, timeout_ms, on_timeout, rrs, auth, lost, keep: false })
+    }
+
+    fn expect(&mut self, tag: &Tag<'_, '_>) -> Option<Expect> {
+        let as_expression = tag.flag("regexp_match", false, &mut self.context);
+        let transaction = tag.get("response_txn");
+        let element = tag.shown();
+        match (tag.get("response"), tag.get("request")) {
+            (Some(code), None) => {
+                let Some(code) = code.trim().parse().ok().filter(|code| (100..700).contains(code)) else {
+                    let what = format!("response=\"{code}\" is no response code");
+                    tag.complain(
+                        &mut self.context,
+                        what,
+                        "write one code from 100 to 699; for several, one optional <recv> each",
+                    );
+                    return None;
+                };
+                if as_expression {
+                    tag.complain(&mut self.context, "`regexp_match' is for requests only", "take it out");
+                }
+                let transaction =
+                    transaction.and_then(|name| self.transaction(name, tag, |own| own.answered = true));
+                let methods = if transaction.is_some() { Vec::new() } else { self.methods.clone() };
+                Some(Expect::Response { code, transaction, methods })
+            }
+            (None, Some(method)) => {
+                if transaction.is_some() {
+                    tag.complain(&mut self.context, "`response_txn' is for responses only", "take it out");
+                }
+                if as_expression {
+                    match Pattern::parse(method) {
+                        Ok(pattern) => return Some(Expect::Matching(pattern)),
+                        Err((what, mend)) => self.context.complain(tag.place, &element, what, mend),
+                    }
+                    return None;
+                }
+                if method.is_empty()
+                    || !method.bytes().all(|b| b.is_ascii_alphanumeric() || b"-.!%*_+`'~".contains(&b))
+                {
+                    let what = format!("request=\"{method}\" is no method");
+                    tag.complain(&mut self.context, what, "write a method, or add regexp_match=\"true\"");
+                }
+                Some(Expect::Request(method.into()))
+            }
+            (Some(_), Some(_)) => {
+                tag.complain(&mut self.context, "it waits for a response and a request", "keep one of both");
+                None
+            }
+            (None, None) => {
+                let mend = "add response=\"CODE\" or request=\"METHOD\"";
+                tag.complain(&mut self.context, "it does not say what for", mend);
+                None
+            }
+        }
+    }
+}

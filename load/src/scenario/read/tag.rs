@@ -1,0 +1,111 @@
+//! An element and its attributes, each of which must be understood.
+
+use super::super::context::{Context, Place};
+use roxmltree::Node;
+use std::cell::RefCell;
+
+/// Tells where a node stands in the file.
+pub(super) type Places<'p> = &'p dyn Fn(Node<'_, '_>) -> Place;
+
+/// An element.
+pub(super) struct Tag<'n, 'p> {
+    pub node: Node<'n, 'n>,
+    pub place: Place,
+    places: Places<'p>,
+    /// Attributes that were asked for.
+    known: RefCell<Vec<String>>,
+}
+
+impl<'n, 'p> Tag<'n, 'p> {
+    pub fn new<'i: 'n>(node: Node<'n, 'i>, places: Places<'p>) -> Tag<'n, 'p> {
+        Tag { node, place: places(node), places, known: RefCell::new(Vec::new()) }
+    }
+
+    pub fn name(&self) -> &'n str {
+        self.node.tag_name().name()
+    }
+
+    /// How it is called in messages to people.
+    pub fn shown(&self) -> String {
+        format!("<{}>", self.name())
+    }
+
+    /// The elements in it.
+    pub fn children(&self) -> impl Iterator<Item = Tag<'n, 'p>> + use<'n, 'p> {
+        let places = self.places;
+        self.node.children().filter(Node::is_element).map(move |node| Tag::new(node, places))
+    }
+
+    /// The texts in it that are not blank, with their places.
+    pub fn texts(&self) -> impl Iterator<Item = (Place, &'n str)> {
+        let texts = self.node.children().filter(Node::is_text);
+        texts.filter_map(|node| {
+            Some(((self.places)(node), node.text().filter(|text| !text.trim().is_empty())?))
+        })
+    }
+
+    pub fn complain(&self, context: &mut Context<'_>, what: impl Into<String>, mend: impl Into<String>) {
+        context.complain(self.place, &self.shown(), what, mend);
+    }
+
+    /// An attribute.
+    pub fn get(&self, name: &str) -> Option<&'n str> {
+        let mut known = self.known.borrow_mut();
+        if !known.iter().any(|own| own == name) {
+            known.push(name.to_owned());
+        }
+        self.node.attribute(name)
+    }
+
+    /// An attribute that must be there.
+    pub fn need(&self, name: &str, context: &mut Context<'_>) -> Option<&'n str> {
+        let value = self.get(name);
+        if value.is_none() {
+            self.complain(
+                context,
+                format!("the attribute `{name}' is missing"),
+                format!("add {name}=\"...\""),
+            );
+        }
+        value
+    }
+
+    /// `true` or `false`.
+    pub fn flag(&self, name: &str, default: bool, context: &mut Context<'_>) -> bool {
+        match self.get(name) {
+            None => default,
+            Some("true" | "1") => true,
+            Some("false" | "0") => false,
+            Some(other) => {
+                self.complain(
+                    context,
+                    format!("{name}=\"{other}\" is neither true nor false"),
+                    "write one of them",
+                );
+                default
+            }
+        }
+    }
+
+    /// Complains about what nobody asked for: attributes, and text.
+    pub fn finish(&self, context: &mut Context<'_>) {
+        let known = self.known.borrow();
+        for attribute in self.node.attributes() {
+            let name = attribute.name();
+            if !known.iter().any(|own| own == name) {
+                let what = format!("unknown attribute `{name}'");
+                let list = known.join(", ");
+                let mend =
+                    if list.is_empty() { "it has none".to_owned() } else { format!("it may have: {list}") };
+                self.complain(context, what, mend);
+            }
+        }
+        if self.name() != "send" && self.texts().next().is_some() {
+            self.complain(
+                context,
+                "it holds text",
+                "only <send> holds a message; put other text into comments",
+            );
+        }
+    }
+}

@@ -1,0 +1,342 @@
+//! Files that must be taken, and files that must be refused.
+
+use super::super::inject::{Injection, Injections};
+use super::super::steps::{Expect, Kind, Op, Optional, Pause, Scenario, Side};
+use super::super::variables::Scope;
+use super::{Surroundings, parse};
+use proptest::prelude::{any, prop_assert, proptest};
+use std::io;
+
+pub(in super::super) fn read(text: &str) -> Result<Scenario, Vec<String>> {
+    read_with(text, &["a;b", "c;d"])
+}
+
+/// Reads with one injection file of these lines and the key `domain`.
+pub(in super::super) fn read_with(text: &str, lines: &[&str]) -> Result<Scenario, Vec<String>> {
+    let mut file =
+        Injection::parse("u.csv", format!("SEQUENTIAL\n{}\n", lines.join("\n")).as_bytes()).unwrap();
+    file.index(0);
+    let injections = Injections { files: vec![file] };
+    let keys = [("domain".to_owned(), "example.org".to_owned())];
+    let read_file = |name: &str| {
+        if name == "f" { Ok(b"of a file".to_vec()) } else { Err(io::ErrorKind::NotFound.into()) }
+    };
+    let around = Surroundings { keys: &keys, injections: &injections, read_file: &read_file };
+    parse("s.xml", text.as_bytes(), &around)
+        .map_err(|problems| problems.iter().map(ToString::to_string).collect())
+}
+
+const OPTIONS: &str = "<send><![CDATA[\n OPTIONS sip:a SIP/2.0\n Call-ID: [call_id]\n\n]]></send>";
+
+/// A scenario of an OPTIONS and these elements.
+fn with(elements: &str) -> Result<Scenario, Vec<String>> {
+    read(&format!("<scenario name=\"x\">\n{OPTIONS}\n{elements}\n</scenario>"))
+}
+
+fn refused(elements: &str, what: &str) {
+    let problems = with(elements).map(|_| ()).unwrap_err();
+    assert!(problems.iter().any(|problem| problem.contains(what)), "{elements}: {problems:?}");
+    for problem in problems {
+        assert!(problem.starts_with("s.xml:") && problem.contains(';'), "no place or mend: {problem}");
+    }
+}
+
+#[test]
+fn a_scenario_becomes_steps() {
+    let scenario = with(
+        "<label id=\"l\"/><recv response=\"100\" optional=\"true\" next=\"l\" test=\"v\" chance=\"0.5\"/>\n\
+         <recv response=\"200\" rtd=\"true\" timeout=\"500\" ontimeout=\"end\" rrs=\"true\" auth=\"true\" lost=\"10\" crlf=\"true\">\
+         <action><assign assign_to=\"v\" value=\"1\"/></action></recv>\n\
+         <pause/><pause milliseconds=\"20\"/><pause distribution=\"uniform\" min=\"1\" max=\"2\"/><pause variable=\"v\"/>\n\
+         <nop condexec=\"v\" condexec_inverse=\"true\" counter=\"c\" start_rtd=\"t\" display=\"d\" hide=\"true\"/>\n\
+         <recv request=\"A|B\" regexp_match=\"true\" optional=\"global\"/>\n\
+         <timewait milliseconds=\"4000\"/><label id=\"end\"/>\n\
+         <ResponseTimeRepartition value=\"20, 10\"/><CallLengthRepartition value=\"5\"/>",
+    )
+    .unwrap();
+    assert_eq!((scenario.side, scenario.name.as_str(), scenario.steps.len()), (Side::Client, "x", 10));
+    assert_eq!(
+        (&scenario.timers, &scenario.counters),
+        (&vec!["1".to_owned(), "t".into()], &vec!["c".to_owned()])
+    );
+    assert_eq!((&scenario.response_times_ms, &scenario.call_lengths_ms), (&vec![10, 20], &vec![5]));
+    let v = scenario.variables.find("v").unwrap();
+    let step = |at: usize| &scenario.steps[at];
+    let Op::Recv(first) = &step(1).op else { panic!() };
+    let next = step(1).next.unwrap();
+    assert_eq!((first.optional, next.to, next.test, next.chance), (Optional::Yes, 1, Some(v), 0.5));
+    let Op::Recv(ok) = &step(2).op else { panic!() };
+    assert_eq!(
+        (ok.timeout_ms, ok.on_timeout, ok.rrs, ok.auth, ok.lost),
+        (Some(500), Some(10), true, true, Some(0.1))
+    );
+    let Expect::Response { code: 200, transaction: None, methods } = &ok.expect else { panic!() };
+    assert_eq!(methods.iter().map(AsRef::as_ref).collect::<Vec<&str>>(), ["OPTIONS"]);
+    assert_eq!((step(2).stop_timer, step(2).line, step(2).actions.len()), (Some(0), 8, 1));
+    let pauses: Vec<_> = (3..7)
+        .map(|at| match &step(at).op {
+            Op::Pause(pause) => pause.clone(),
+            _ => panic!(),
+        })
+        .collect();
+    assert!(
+        matches!(pauses[..], [Pause::Default, Pause::Fixed(20), Pause::Random(_), Pause::Variable(own)] if own == v)
+    );
+}
+
+#[test]
+fn conditions_counters_and_the_end() {
+    let scenario = with(
+        "<nop condexec=\"v\" condexec_inverse=\"true\" counter=\"c\" start_rtd=\"t\" display=\"d\" hide=\"true\"/>\n\
+         <recv request=\"A|B\" regexp_match=\"true\" optional=\"global\"/>\n\
+         <timewait milliseconds=\"4000\"/><Reference variables=\"v\"/>",
+    )
+    .unwrap();
+    let step = &scenario.steps[1];
+    assert!(step.condition.is_some_and(|condition| condition.inverse) && step.hidden);
+    assert_eq!((step.counter, step.start_timer, step.display.as_deref()), (Some(0), Some(0), Some("d")));
+    let Op::Recv(recv) = &scenario.steps[2].op else { panic!() };
+    let Expect::Matching(pattern) = &recv.expect else { panic!() };
+    assert!(pattern.matches(b"B") && recv.optional == Optional::Global && recv.advance);
+    assert!(matches!(scenario.steps[3].op, Op::Pause(Pause::TimeWait(4000))));
+}
+
+#[test]
+fn transactions_are_numbered_and_checked() {
+    let invite = "<send start_txn=\"i\"><![CDATA[\n INVITE sip:a SIP/2.0\n\n]]></send>";
+    let ack = "<send ack_txn=\"i\"><![CDATA[\n ACK sip:a SIP/2.0\n\n]]></send>";
+    let recv = "<recv response=\"200\" response_txn=\"i\"/>";
+    let scenario = with(&[invite, recv, ack].concat()).unwrap();
+    let Op::Recv(own) = &scenario.steps[2].op else { panic!() };
+    assert!(matches!(own.expect, Expect::Response { transaction: Some(0), .. }));
+    let Op::Send(send) = &scenario.steps[3].op else { panic!() };
+    assert_eq!((send.ack_txn, &send.kind), (Some(0), &Kind::Request("ACK".into())));
+    refused(&[invite, recv].concat(), "the transaction `i' is an INVITE's and has no ACK");
+    refused(&[invite, ack].concat(), "the transaction `i' has no response");
+    refused(&[recv, ack].concat(), "the transaction `i' is never begun");
+    refused(
+        "<send start_txn=\"i\"><![CDATA[\n ACK sip:a SIP/2.0\n\n]]></send>",
+        "an ACK begins no transaction",
+    );
+    refused("<send ack_txn=\"i\"><![CDATA[\n BYE sip:a SIP/2.0\n\n]]></send>", "for an ACK only");
+    refused("<send start_txn=\"i\"><![CDATA[\n SIP/2.0 200 OK\n\n]]></send>", "a response begins");
+}
+
+#[test]
+fn scopes_the_initialisation_and_unexpected_messages() {
+    let scenario = with(
+        "<Global variables=\"g, h\"/><User variables=\"u\"/>\n\
+         <init><nop next=\"1\"><action><add assign_to=\"g\" value=\"1\"/></action></nop><label id=\"1\"/></init>\n\
+         <nop next=\"1\" test=\"u\"/><nop><action><assign assign_to=\"c\" variable=\"h\"/></action></nop><label id=\"1\"/>\n\
+         <pause/><label id=\"_unexp.main\"/><nop><action><jump variable=\"_unexp.retaddr\"/></action></nop>",
+    )
+    .unwrap();
+    let scope = |name: &str| scenario.variables.find(name).map(|slot| slot.scope);
+    let scopes = ["g", "u", "c", "x"].map(scope);
+    assert_eq!(scopes, [Some(Scope::Global), Some(Scope::User), Some(Scope::Call), None]);
+    assert!(scenario.variables.writes_global);
+    assert_eq!(
+        (scenario.init.len(), scenario.init[0].next.unwrap().to, scenario.steps[1].next.unwrap().to),
+        (1, 1, 3)
+    );
+    let unexpected = scenario.unexpected.unwrap();
+    assert_eq!((unexpected.to, unexpected.return_to), (4, scenario.variables.find("_unexp.retaddr")));
+}
+
+#[test]
+fn what_is_wrong_is_refused() {
+    for (elements, what) in [
+        ("<sendCmd><![CDATA[x]]></sendCmd>", "third-party call control"),
+        ("<recvCmd/>", "third-party call control"),
+        ("<foo/>", "<foo>: unknown element"),
+        ("<recv/>", "does not say what for"),
+        ("<recv response=\"200\" request=\"BYE\"/>", "a response and a request"),
+        ("<recv response=\"2xx\"/>", "no response code"),
+        ("<recv response=\"200\" optional=\"maybe\"/>", "optional=\"maybe\""),
+        ("<recv response=\"200\" rrs=\"yes\"/>", "neither true nor false"),
+        ("<recv response=\"200\" rsr=\"true\"/>", "unknown attribute `rsr'; it may have:"),
+        ("<recv response=\"200\" next=\"9\"/>", "is no label"),
+        ("<recv response=\"200\" test=\"v\"/>", "without `next'"),
+        ("<recv response=\"200\" ontimeout=\"9\"/>", "is no label"),
+        ("<recv response=\"200\" timeout=\"5s\"/>", "no number of milliseconds"),
+        ("<recv response=\"200\" lost=\"200\"/>", "no percentage"),
+        ("<recv response=\"200\" repeat_rtd=\"true\"/>", "`repeat_rtd' without `rtd'"),
+        ("<recv request=\"(a\" regexp_match=\"true\"/>", "not valid"),
+        ("<recv response=\"200\">text</recv>", "it holds text"),
+        ("<recv response=\"200\"><foo/></recv>", "cannot stand in <recv>"),
+        ("<label id=\"1\"/><label id=\"1\"/>", "is there twice"),
+        ("<label/>", "the attribute `id' is missing"),
+        ("<pause distribution=\"foo\"/>", "unknown distribution"),
+        ("<pause distribution=\"normal\" mean=\"1\"/>", "needs a number in `stdev'"),
+        ("<pause distribution=\"exponential\" mean=\"-1\"/>", "mean"),
+        ("<pause distribution=\"exponential\" mean=\"1e12\"/>", "24 days"),
+        ("<pause milliseconds=\"1\" variable=\"v\"/>", "more than one length"),
+        ("<timewait milliseconds=\"1\"/><pause/>", "a step follows <timewait>"),
+        ("<send>INVITE sip:a SIP/2.0</send>", "CDATA"),
+        ("<send/>", "there is no message in it"),
+        ("<send><![CDATA[\n [cseq] sip:a SIP/2.0\n]]></send>", "the first line is neither"),
+        ("<send><![CDATA[\n SIP/2.0 20 OK\n]]></send>", "no response code"),
+        ("<nop next=\"1\" test=\"v\"/><label id=\"1\"/>", "`v' is never given a value"),
+        ("<Global variables=\"g\"/><nop chance=\"2\"/>", "no probability"),
+        ("<ResponseTimeRepartition value=\"a\"/>", "no list of numbers"),
+        ("<init><pause/></init>", "cannot stand in <init>"),
+        ("<a></b>", "not well-formed XML"),
+    ] {
+        refused(elements, what);
+    }
+    let problems = read("<!DOCTYPE scenario [<!ENTITY a SYSTEM \"/etc/passwd\">]><scenario>&a;</scenario>");
+    assert!(problems.unwrap_err().iter().any(|problem| problem.contains("entities are not read")));
+    assert!(read("<foo/>").unwrap_err()[0].contains("not <scenario>"));
+    assert!(read("<scenario/>").unwrap_err()[0].contains("there is no message in it"));
+    assert!(read("").is_err());
+}
+
+#[test]
+fn wrong_actions_are_refused() {
+    for (action, what) in [
+        ("<exec command=\"ls\"/>", "no programs are run"),
+        ("<exec play_pcap_audio=\"a.pcap\"/>", "media are not sent"),
+        ("<exec rtp_stream=\"a.wav\"/>", "media are not sent"),
+        ("<exec int_cmd=\"halt\"/>", "unknown internal command"),
+        ("<exec/>", "what to do"),
+        ("<setdest host=\"a\" port=\"1\" protocol=\"UDP\"/>", "cannot change where it sends"),
+        ("<foo/>", "unknown action"),
+        ("<ereg regexp=\"(a\" assign_to=\"1\"/>", "not valid"),
+        ("<ereg regexp=\"a\" assign_to=\"1,2\"/>", "2 variables for a match and 0 group(s)"),
+        ("<ereg regexp=\"a\" search_in=\"hdr\" assign_to=\"1\"/>", "without `header'"),
+        ("<ereg regexp=\"a\" search_in=\"var\" assign_to=\"1\"/>", "without `variable'"),
+        ("<ereg regexp=\"a\" search_in=\"foo\" assign_to=\"1\"/>", "search_in=\"foo\""),
+        ("<ereg regexp=\"a\" check_it=\"true\" check_it_inverse=\"true\" assign_to=\"1\"/>", "keep one"),
+        ("<ereg regexp=\"a\"/>", "`assign_to' is missing"),
+        ("<assign assign_to=\"1\"/>", "neither `value' nor `variable'"),
+        ("<assign assign_to=\"1\" value=\"1\" variable=\"1\"/>", "both `value' and `variable'"),
+        ("<assign assign_to=\"1\" value=\"x\"/>", "no number"),
+        ("<assign assign_to=\"$1\" value=\"1\"/>", "no name of a variable"),
+        ("<divide assign_to=\"1\" value=\"0\"/>", "division by zero"),
+        ("<test assign_to=\"1\" variable=\"1\" compare=\"same\" value=\"1\"/>", "unknown comparison"),
+        ("<test variable=\"1\" compare=\"equal\" value=\"1\"/>", "nothing is made of the result"),
+        ("<strcmp assign_to=\"1\" variable=\"1\"/>", "needs `value' or `variable2'"),
+        ("<lookup assign_to=\"1\" file=\"v.csv\" key=\"a\"/>", "no injection file `v.csv'"),
+        ("<gettimeofday assign_to=\"1\"/>", "two variables"),
+        ("<log message=\"[foo]\"/>", "unknown keyword; give -key foo VALUE"),
+        ("<log message=\"[authentication]\"/>", "outside of the headers"),
+        ("<log/>", "`message' is missing"),
+        ("<jump value=\"99\"/>", "there is no step 99"),
+    ] {
+        refused(&format!("<nop><action>{action}</action></nop>"), what);
+    }
+    refused("<nop><action/><action/></nop>", "second <action>");
+}
+
+#[test]
+fn wrong_keywords_are_refused_where_they_stand() {
+    for (keyword, what) in [
+        ("[foo]", "s.xml:4:6: [foo]: unknown keyword; give -key foo VALUE"),
+        ("[::1]", "unknown keyword; write \\x5b"),
+        ("[call_id", "a keyword does not end in this line"),
+        ("[field2]", "u.csv:2 has only 2 field(s), field0 to field1"),
+        ("[field0 file=\"v.csv\"]", "there is no file `v.csv'"),
+        ("[field0 row=1]", "unknown parameter `row'"),
+        ("[file name=\"g\"]", "g cannot be read"),
+        ("[file name=\"[field0]\"]", "not fixed"),
+        ("[tdmmap]", "TDM circuits"),
+        ("[rtpstream_audio_port]", "media are not sent"),
+        ("[authentication aka_K=1]", "AKA is not supported"),
+        ("[fill]", "how much"),
+        ("[$v]", "`v' is never given a value"),
+        ("[$]", "no name of a variable"),
+        ("\n\n [len]", "[len]: it stands outside of the headers"),
+        ("[len][len][len][len][len]", "too many in one message"),
+    ] {
+        let text = format!(
+            "<scenario>\n<send><![CDATA[\n INVITE sip:a SIP/2.0\n X: é{keyword}\n\n]]></send></scenario>"
+        );
+        let text = text.replace('é', "x");
+        let problems = read(&text).map(|_| ()).unwrap_err();
+        assert!(problems.iter().any(|problem| problem.contains(what)), "{keyword}: {problems:?}");
+    }
+}
+
+#[test]
+fn all_problems_come_at_once_in_the_order_of_the_file() {
+    let problems = with("<recv response=\"200\" next=\"9\"/>\n<foo/>\n<pause milliseconds=\"x\"/>")
+        .map(|_| ())
+        .unwrap_err();
+    let lines: Vec<&str> = problems.iter().map(|problem| problem.split(':').nth(1).unwrap()).collect();
+    assert_eq!(lines, ["7", "8", "9"], "{problems:?}");
+}
+
+#[test]
+fn messages_are_kept_only_where_they_are_used_later() {
+    let keeps = |elements: &str| {
+        let scenario = read(&format!("<scenario>{elements}</scenario>")).unwrap();
+        let keeps: Vec<bool> = scenario
+            .steps
+            .iter()
+            .filter_map(|step| match &step.op {
+                Op::Recv(recv) => Some(recv.keep),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(scenario.keeps_messages, keeps.contains(&true));
+        keeps
+    };
+    let recv = "<recv request=\"INVITE\"/>";
+    let ok = "<send><![CDATA[\n SIP/2.0 200 OK\n [last_Via:]\n]]></send>";
+    assert_eq!(keeps(&[recv, ok, recv, ok].concat()), [false, false], "answered at once");
+    assert_eq!(keeps(&[recv, "<pause/>", ok, recv, ok].concat()), [true, false], "answered later");
+    let timeout = "<recv request=\"ACK\" timeout=\"5\" ontimeout=\"1\"/><pause/>";
+    assert_eq!(
+        keeps(&[recv, timeout, "<label id=\"1\"/>", ok].concat()),
+        [true, true],
+        "used after a timeout"
+    );
+    assert_eq!(
+        keeps(&[recv, "<nop><action><jump value=\"1\"/></action></nop>", ok].concat()),
+        [true],
+        "a jump"
+    );
+}
+
+#[test]
+fn latin_files_send_their_own_bytes() {
+    let text = b"<?xml version=\"1.0\" encoding=\"ISO-8859-1\"?><scenario><send><![CDATA[\n INFO sip:a SIP/2.0\n X: \xe9\n]]></send></scenario>";
+    let injections = Injections::default();
+    let around = Surroundings {
+        keys: &[],
+        injections: &injections,
+        read_file: &|_| Err(io::ErrorKind::NotFound.into()),
+    };
+    let scenario = parse("s", text, &around).unwrap();
+    let Op::Send(send) = &scenario.steps[0].op else { panic!() };
+    let (_, text) = super::super::template::tests::render(&send.template, |_| {});
+    assert_eq!(text, b"INFO sip:a SIP/2.0\r\nX: \xe9\r\n\r\n");
+}
+
+/// A scenario with a bit of everything, to be damaged.
+const SEED: &str = include_str!("../builtin/proxy200_auth.xml");
+
+proptest! {
+    #[test]
+    fn damaged_files_are_refused_in_peace(
+        at in any::<proptest::sample::Index>(),
+        len in 0..40usize,
+        what in "([<>/\"'=\\[\\]\\\\a-z&! \n-]|<!--|<!\\[CDATA\\[|\\]\\]>|next=\"|<action>|<ereg |\\[field|\\[last_|\\[len){0,6}",
+    ) {
+        let mut text = SEED.as_bytes().to_vec();
+        let from = at.index(text.len());
+        let to = (from + len).min(text.len());
+        text.splice(from..to, what.bytes());
+        let text = String::from_utf8_lossy(&text).into_owned();
+        match read_with(&text, &["a;b;c;d"]) {
+            Ok(scenario) => {
+                for step in &scenario.steps {
+                    if let Op::Send(send) = &step.op {
+                        let _ = super::super::template::tests::render(&send.template, |_| {});
+                    }
+                }
+            }
+            Err(problems) => prop_assert!(!problems.is_empty()),
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! Texts as they must come out.
+
+use super::super::credentials::Challenge;
+use super::super::facts::{Desk, Facts, Run};
+use super::super::inject::{Injection, Injections};
+use super::super::read::tests::{read, read_with};
+use super::super::steps::Scenario;
+use super::super::variables::{Scope, Value, Values, Vars};
+use super::{Fault, Template};
+use proptest::prelude::{any, prop_assert, prop_assert_eq, proptest};
+
+const LAST: &[u8] = b"SIP/2.0 200 OK\r\nVia: SIP/2.0/UDP 10.0.0.1;branch=z9hG4bKa\r\nv: SIP/2.0/UDP 10.0.0.2\r\n\
+    f: <sip:a@b>;tag=x\r\nTo: \"B\" <sip:b@c>;tag=zz\r\nCSeq: 41 INVITE\r\nX-Folded: a\r\n b\r\nContent-Length: 4\r\n\r\nTo: ";
+
+pub(in super::super) fn run() -> Run {
+    Run {
+        service: "service".into(),
+        remote_host: "host".into(),
+        remote_ip: "[2001:db8::1]".into(),
+        remote_port: 5070,
+        transport: "UDP",
+        media_ip: "127.0.0.3".into(),
+        media_port: 6000,
+        pid: 77,
+        auth_user: b"au".to_vec(),
+        auth_password: b"ap".to_vec(),
+        auth_uri: None,
+        users: -1,
+        local_ip: None,
+        local_port: None,
+        version: "v",
+    }
+}
+
+/// Renders for a call in the middle of its life, with one injection line `ann;secret;bob`.
+pub(in super::super) fn render(
+    template: &Template,
+    change: impl FnOnce(&mut Facts<'_>),
+) -> (Result<(), Fault>, Vec<u8>) {
+    let (run, mut values) = (run(), [(); 3].map(|()| Values::default()));
+    let [call, user, global] = &mut values;
+    render_with(&run, template, &Vars { call, user, global }, change)
+}
+
+fn render_with(
+    run: &Run,
+    template: &Template,
+    vars: &Vars<'_>,
+    change: impl FnOnce(&mut Facts<'_>),
+) -> (Result<(), Fault>, Vec<u8>) {
+    let file = b"SEQUENTIAL\nann;secret;bob;\n#\ncat;[authentication username=joe password=\"a b\"];x;y\n";
+    let injections = Injections { files: vec![Injection::parse("u.csv", file).unwrap()] };
+    let mut desk = Desk::new(injections, 1, 10_000);
+    let mut challenge = Challenge::default();
+    challenge.learn(b"SIP/2.0 407 X\r\nProxy-Authenticate: Digest realm=\"r\",nonce=\"n\"\r\n\r\n");
+    let mut facts = Facts {
+        run,
+        desk: &mut desk,
+        call_number: 3,
+        call_id: b"3-77@h",
+        local_ip: b"127.0.0.2",
+        local_port: 5060,
+        step: 4,
+        round: 0,
+        cseq: 9,
+        last: LAST,
+        peer_tag: b"zz",
+        routes: b"<sip:r;lr>",
+        next_url: b"sip:next",
+        challenge: Some(&mut challenge),
+        lines: &[0],
+        user: 5,
+        wall_micros: 1_635_146_455_000_000,
+        tick_ms: 104,
+    };
+    change(&mut facts);
+    let mut out = b"before".to_vec();
+    let result = template.render(&mut facts, vars, &mut out);
+    (result, out.split_off(6))
+}
+
+fn scenario(lines: &str) -> Scenario {
+    let text = format!(
+        "<scenario><send><![CDATA[\n INFO sip:q@w SIP/2.0\n{lines}]]></send><Reference variables=\"v,n\"/></scenario>"
+    );
+    read_with(&text, &["a;b;c;d"]).unwrap_or_else(|problems| panic!("{problems:?}"))
+}
+
+fn template(scenario: &Scenario) -> &Template {
+    scenario.templates().next().unwrap()
+}
+
+/// The lines after the first of a message of these lines, unbound and bound.
+fn shown_to(lines: &str, change: impl Fn(&mut Facts<'_>)) -> String {
+    let mut scenario = scenario(lines);
+    let (result, text) = render(template(&scenario), &change);
+    assert_eq!(result, Ok(()));
+    for local in [None, Some("127.0.0.2".to_owned())] {
+        let run = Run { local_port: local.as_ref().map(|_| 5060), local_ip: local, ..run() };
+        scenario.bind(&run);
+        let (result, bound) = render(template(&scenario), &change);
+        assert_eq!((result, String::from_utf8_lossy(&bound)), (Ok(()), String::from_utf8_lossy(&text)));
+    }
+    let text = String::from_utf8(text).unwrap();
+    text.strip_prefix("INFO sip:q@w SIP/2.0\r\n").unwrap().to_owned()
+}
+
+fn shown(lines: &str) -> String {
+    shown_to(lines, |_| {})
+}
+
+#[test]
+fn white_space_is_sipps() {
+    let text = shown("   To: a   \n\tFrom: b\t\n\n     m=audio  1\n\n   x \n\n\n   ");
+    assert_eq!(text, "To: a\r\nFrom: b\r\n\r\nm=audio  1\r\n\r\nx\r\n");
+    assert_eq!(shown("To: a\n\n  "), "To: a\r\n\r\n", "no body");
+    assert_eq!(shown("To: a"), "To: a\r\n\r\n");
+    assert_eq!(shown("To: a\n\nbody"), "To: a\r\n\r\nbody", "no line end after the last line, none there");
+    assert_eq!(shown("A: \\x5bfoo] \\x41\\xzz"), "A: [foo] A\\xzz\r\n\r\n");
+}
+
+#[test]
+fn keywords_show_what_they_say() {
+    for (keyword, text) in [
+        ("[service]", "service"),
+        ("[remote_host]", "host"),
+        ("[remote_ip]:[remote_port]", "[2001:db8::1]:5070"),
+        ("[remote_port+3]", "5073"),
+        ("[transport]", "UDP"),
+        ("[local_ip]:[local_port-1]", "127.0.0.2:5059"),
+        ("[server_ip][local_ip_type]", "127.0.0.24"),
+        ("[media_ip][media_ip_type]", "127.0.0.34"),
+        ("[media_port+2] [auto_media_port]", "6002 6008"),
+        ("[call_number]", "3"),
+        ("[call_id]", "3-77@h"),
+        ("[cseq] [cseq+1]", "9 10"),
+        ("[branch] [branch-2]", "z9hG4bK-77-3-4 z9hG4bK-77-3-2"),
+        ("[branch-7]", "z9hG4bK-77-3--3"),
+        ("[msg_index]", "4"),
+        ("[peer_tag_param]", ";tag=zz"),
+        ("[routes]", "Route: <sip:r;lr>"),
+        ("[next_url]", "sip:next"),
+        ("[pid] [users] [userid] [clock_tick]", "77 -1 5 104"),
+        ("[dynamic_id] [dynamic_id]", "10000 10001"),
+        ("[sipp_version]", "v"),
+        ("[date]", "Mon, 25 Oct 2021 07:20:55 GMT"),
+        ("[last_cseq_number+1]", "42"),
+        ("[last_Request_URI]", "sip:b@c"),
+        ("[last_From]", "f: <sip:a@b>;tag=x"),
+        ("[last_to:];more", "To: \"B\" <sip:b@c>;tag=zz;more"),
+        ("[last_Via:]", "Via: SIP/2.0/UDP 10.0.0.1;branch=z9hG4bKa, SIP/2.0/UDP 10.0.0.2"),
+        ("[last_x-folded:]", "X-Folded: a\r\n b"),
+        ("[domain]", "example.org"),
+        ("[field0]-[field1]", "ann-secret"),
+        ("[field0 file=\"u.csv\" line=1]", "cat"),
+        ("[file name=\"f\"]", "of a file"),
+        ("[file name=f]", "of a file"),
+    ] {
+        // In the middle of a line, and as the whole line.
+        assert_eq!(shown(&format!("A: {keyword};")), format!("A: {text};\r\n\r\n"));
+        assert_eq!(shown(keyword), format!("{text}\r\n\r\n"));
+    }
+    let looped = shown_to("A: [branch]", |facts| facts.round = 2);
+    assert_eq!(looped, "A: z9hG4bK-77-3-4-2\r\n\r\n", "a second round has branches of its own");
+}
+
+#[test]
+fn lines_without_content_are_dropped() {
+    let nothing = |facts: &mut Facts<'_>| (facts.routes, facts.last) = (b"", b"");
+    let text = "A: 1\n[routes]\nB: 2\n[last_To:];x=[call_id]\n[$v][last_To:][$v]\nC: [last_To:]3\n[field3]\nD: [$v]\n[routes]\n\n[$v]\nbody\n[last_From:]\n";
+    assert_eq!(shown_to(text, nothing), "A: 1\r\nB: 2\r\nC: 3\r\nD: \r\n\r\nbody\r\n");
+    assert_eq!(shown("[$v]x"), "x\r\n\r\n", "text after a variable stays");
+    assert_eq!(shown_to("[routes]", nothing), "\r\n");
+}
+
+#[test]
+fn lengths_are_those_of_the_body() {
+    for body in [0, 1, 9, 10, 99, 100, 999, 1000, 12_345] {
+        let text = shown_to(&format!("L: [len]; [len+3]\nM: 1\n\n[next_url]{}", "x".repeat(body)), |facts| {
+            facts.next_url = b""
+        });
+        let want = format!("L: {body}; {}\r\nM: 1\r\n\r\n{}", body + 3, "x".repeat(body));
+        assert_eq!(text, if body == 0 { want + "" } else { want });
+    }
+    // A body much longer than it looks.
+    let long: &'static str = "y".repeat(700).leak();
+    let text = shown_to("L: [len]\n\n[next_url]", |facts| facts.next_url = long.as_bytes());
+    assert_eq!(text, format!("L: 700\r\n\r\n{long}"));
+    assert_eq!(shown("L: [len]\nM: [len-1]"), "L: 0\r\nM: 0\r\n\r\n", "no body; never below zero");
+}
+
+#[test]
+fn variables_and_fillings_are_shown() {
+    let scenario = scenario("A: [$v][$n] [fill variable=n] [fill variable=n text=\"ab\"]\n[$v]");
+    let mut call = scenario.variables.values(Scope::Call);
+    let (mut user, mut global) = (Values::default(), Values::default());
+    let mut vars = Vars { call: &mut call, user: &mut user, global: &mut global };
+    let set = |vars: &mut Vars<'_>, name: &str, change: &dyn Fn(&mut Value)| {
+        let slot = scenario.variables.find(name).unwrap();
+        change(vars.get_mut(slot).unwrap());
+    };
+    set(&mut vars, "v", &|value| value.set_text(b"w"));
+    set(&mut vars, "n", &|value| value.set_number(3.0));
+    let (_, text) = render_with(&run(), template(&scenario), &vars, |_| {});
+    assert_eq!(String::from_utf8_lossy(&text), "INFO sip:q@w SIP/2.0\r\nA: w3.000000 XXX aba\r\nw\r\n\r\n");
+    set(&mut vars, "n", &|value| value.set_number(-1e300));
+    set(&mut vars, "v", &|value| value.set_number(1e300));
+    assert!(render_with(&run(), template(&scenario), &vars, |_| {}).0.is_ok());
+}
+
+#[test]
+fn credentials_answer_for_the_request_they_stand_in() {
+    let user = |text: &str| text.split("username=\"").nth(1).unwrap().split('"').next().unwrap().to_owned();
+    let uri = |text: &str| text.split("uri=\"").nth(1).unwrap().split('"').next().unwrap().to_owned();
+    let text = shown("[authentication]");
+    assert!(text.starts_with("Proxy-Authorization: Digest ") && text.ends_with("\r\n\r\n"), "{text}");
+    assert_eq!((user(&text), uri(&text)), ("au".to_owned(), "sip:q@w".to_owned()));
+    let (a, b) = (
+        shown("[authentication username=joe password=\"ap\"]"),
+        shown("[authentication username=[field0] password=[field1]]"),
+    );
+    assert_eq!((user(&a), user(&b)), ("joe".to_owned(), "ann".to_owned()));
+    assert_ne!(shown("[authentication password=x]"), text, "another password, another proof");
+    // A whole keyword from an injection file.
+    let field = shown_to("[field1]", |facts| facts.lines = &[1]);
+    assert_eq!(user(&field), "joe");
+    assert_eq!(field, shown("[authentication username=joe password=\"a b\"]"));
+    let own = scenario("[authentication]");
+    let fixed = Run { auth_uri: Some(b"sip:fixed".to_vec()), ..run() };
+    let mut values = [(); 3].map(|()| Values::default());
+    let [call, user, global] = &mut values;
+    let (_, text) = render_with(&fixed, template(&own), &Vars { call, user, global }, |_| {});
+    assert_eq!(uri(&String::from_utf8_lossy(&text)), "sip:fixed");
+}
+
+#[test]
+fn what_cannot_be_shown_is_a_fault() {
+    let fault = |lines: &str, change: &dyn Fn(&mut Facts<'_>)| render(template(&scenario(lines)), change).0;
+    assert_eq!(fault("[authentication]", &|facts| facts.challenge = None), Err(Fault::NoChallenge));
+    assert_eq!(fault("[field0]", &|facts| facts.lines = &[]), Err(Fault::NoField));
+    assert_eq!(fault("[field0 line=7]", &|_| {}), Err(Fault::NoField));
+    assert_eq!(fault("[field0 line=[$v]]", &|_| {}), Err(Fault::NoField));
+}
+
+#[test]
+fn texts_of_actions_have_keywords_and_escapes() {
+    let text = "<scenario><recv request=\"A\"><action><log message=\"a\\nb [call_id] \\x5b[last_CSeq:]\"/></action></recv></scenario>";
+    let scenario = read(text).unwrap();
+    let (_, text) = render(template(&scenario), |_| {});
+    assert_eq!(String::from_utf8_lossy(&text), "a\r\nb 3-77@h [CSeq: 41 INVITE");
+}
+
+proptest! {
+    /// Bound or not, whatever was received, the same text comes out, and its length is right.
+    #[test]
+    fn any_template_is_rendered_in_peace(
+        lines in "(\\[(service|branch|cseq|last_To:|last_From|routes|\\$v|field1|local_ip|pid|len|next_url)\\]|[a-zé: ]|\n){0,30}",
+        last in proptest::collection::vec(any::<u8>(), 0..80),
+        empty in any::<bool>(),
+    ) {
+        let text = format!("<scenario><send><![CDATA[\n INFO sip:q@w SIP/2.0\nLen: [len]\n{lines}\n]]></send><Reference variables=\"v\"/></scenario>");
+        if let Ok(mut scenario) = read(&text) {
+            let last: &'static [u8] = last.leak();
+            let change = |facts: &mut Facts<'_>| {
+                if empty {
+                    facts.routes = b"";
+                    facts.last = last;
+                }
+            };
+            let (result, text) = render(template(&scenario), change);
+            prop_assert_eq!(result, Ok(()));
+            scenario.bind(&run());
+            prop_assert_eq!(&render(template(&scenario), change).1, &text);
+            let whole = String::from_utf8_lossy(&text).into_owned();
+            let length: usize = whole.split("Len: ").nth(1).unwrap().split("\r\n").next().unwrap().parse().unwrap();
+            let head = whole.find("\r\n\r\n").unwrap() + 4;
+            prop_assert!(whole.len() - head == length || !whole.is_ascii());
+        }
+    }
+}
