@@ -35,11 +35,9 @@ pub enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
         rest: Vec<String>,
     },
-    /// Load generator (not in this version)
-    Load {
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
-        rest: Vec<String>,
-    },
+    /// Generate load: scenarios in SIPp's language, at any rate, with honest latencies
+    #[command(after_help = crate::load::args::EXAMPLES)]
+    Load(crate::load::args::LoadArgs),
     /// Experiments (not in this version)
     Lab {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]

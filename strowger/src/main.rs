@@ -7,6 +7,7 @@ mod check;
 mod cli;
 mod ctl;
 mod interfaces;
+mod load;
 mod serve;
 mod signals;
 mod user;
@@ -20,13 +21,13 @@ use clap::Parser;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    match cli::Cli::parse().command {
+    match cli::Cli::parse_from(load::args::translate(std::env::args_os())).command {
         cli::Command::Serve(args) => serve::run(&args),
         cli::Command::User { command } => user::run(&command),
         cli::Command::Ctl(args) => ctl::run(&args),
         cli::Command::Check { file } => check::run(&file),
         cli::Command::Balance { .. } => missing("balance"),
-        cli::Command::Load { .. } => missing("load"),
+        cli::Command::Load(args) => load::run(&args),
         cli::Command::Lab { .. } => missing("lab"),
         cli::Command::Tune { .. } => missing("tune"),
     }

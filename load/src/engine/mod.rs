@@ -12,9 +12,11 @@ mod observe;
 mod receive;
 mod run;
 mod settings;
+#[cfg(test)]
+mod tests;
 mod wheel;
 
-pub use settings::{Defaults, Report, Retransmission, Settings};
+pub use settings::{Defaults, Progress, Record, Retransmission, Settings};
 
 use crate::metrics::{Ladders, Metrics, Unexpected};
 use crate::population::{Rng, Times};
@@ -31,7 +33,9 @@ use wire::{ConnId, Flow, Frame, FrameError, Machine, Outbox, Time};
 /// What other threads tell an engine.
 pub enum Notice {
     /// Show what is going on, by calling this once.
-    Report(Box<dyn FnOnce(Report) + Send>),
+    Progress(Box<dyn FnOnce(Progress) + Send>),
+    /// Hand over what was recorded. What is under way is given up, for the run is over.
+    Record(Box<dyn FnOnce(Record) + Send>),
     /// Begin no more calls; end those under way as they come to their end.
     Quit,
     /// So many calls a second from now on, on all workers together; 0 for a pause.
@@ -107,15 +111,25 @@ impl Engine {
     }
 
     /// What is going on.
-    fn report(&mut self) -> Report {
-        Report {
-            metrics: Box::new(self.metrics.clone()),
-            ladders: self.ladders.kept().to_vec(),
+    fn progress(&mut self) -> Progress {
+        Progress {
+            pulse: self.metrics.pulse(),
             calls: self.calls.len(),
             begun: self.begun,
             waiting: self.is_behind(),
             done: self.is_done(),
             lines: core::mem::take(&mut self.lines),
+        }
+    }
+
+    /// What was recorded.
+    fn record(&mut self, now: Time) -> Record {
+        self.quit();
+        self.cut(now);
+        Record {
+            metrics: Box::new(self.metrics.clone()),
+            ladders: self.ladders.kept().to_vec(),
+            counters: self.counters.clone(),
         }
     }
 
@@ -178,10 +192,11 @@ impl Machine for Engine {
 
     fn notice(&mut self, now: Time, notice: Notice, out: &mut Outbox) {
         match notice {
-            Notice::Report(show) => {
-                let report = self.report();
-                show(report);
+            Notice::Progress(show) => {
+                self.metrics.tick(now);
+                show(self.progress());
             }
+            Notice::Record(take) => take(self.record(now)),
             Notice::Quit => self.quit(),
             Notice::Rate(rate) => {
                 let since = now.since(self.settings.start).as_micros() as u64;

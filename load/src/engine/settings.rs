@@ -1,6 +1,6 @@
 //! What an engine is told.
 
-use crate::metrics::{Ladder, Metrics, Setup};
+use crate::metrics::{Ladder, Metrics, Pulse, Setup};
 use crate::scenario::{Level, Pause, Run, Scenario};
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -110,12 +110,10 @@ impl Settings {
     }
 }
 
-/// What a worker is doing.
-pub struct Report {
-    /// Everything counted.
-    pub metrics: Box<Metrics>,
-    /// The first failing call flows.
-    pub ladders: Vec<Ladder>,
+/// What a worker is doing: small enough to be asked for every second.
+pub struct Progress {
+    /// What a live view shows.
+    pub pulse: Pulse,
     /// Calls under way.
     pub calls: usize,
     /// Calls begun here.
@@ -124,6 +122,16 @@ pub struct Report {
     pub waiting: bool,
     /// Nothing more will happen by itself.
     pub done: bool,
-    /// What scenarios logged since the last report.
+    /// What scenarios logged since they were last asked.
     pub lines: Vec<(Level, Vec<u8>)>,
+}
+
+/// What a worker leaves behind.
+pub struct Record {
+    /// Everything counted.
+    pub metrics: Box<Metrics>,
+    /// The first failing call flows.
+    pub ladders: Vec<Ladder>,
+    /// The scenario's counters.
+    pub counters: Vec<u64>,
 }

@@ -1,0 +1,198 @@
+//! The command line of `strowger load`: SIPp's everyday options under SIPp's names, and our own.
+
+use clap::Args;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// Options of `load`.
+#[derive(Args, Debug)]
+pub struct LoadArgs {
+    /// Where calls go: HOST or HOST:PORT [default port: 5060]. Not needed by a scenario that only answers
+    #[arg(value_name = "TARGET")]
+    pub target: Option<String>,
+
+    /// A built-in scenario; `list` names them
+    #[arg(long, value_name = "NAME", help_heading = "What to do", conflicts_with = "sf")]
+    pub sn: Option<String>,
+    /// A scenario file in SIPp's XML
+    #[arg(long, value_name = "FILE", help_heading = "What to do")]
+    pub sf: Option<PathBuf>,
+    /// A second scenario, built-in or a file, for the calls that come in: both ends in one program
+    #[arg(long, value_name = "NAME|FILE", help_heading = "What to do")]
+    pub answer: Option<String>,
+    /// A CSV file whose lines fill [field0] and so on; may be repeated
+    #[arg(long, value_name = "FILE", help_heading = "What to do")]
+    pub inf: Vec<PathBuf>,
+    /// The user part of the Request-URI: [service]
+    #[arg(short = 's', value_name = "USER", default_value = "service", help_heading = "What to do")]
+    pub service: String,
+    /// User name for digest authentication [default: that of -s]
+    #[arg(long, value_name = "USER", help_heading = "What to do")]
+    pub au: Option<String>,
+    /// Password for digest authentication
+    #[arg(long, value_name = "PASSWORD", default_value = "password", help_heading = "What to do")]
+    pub ap: String,
+    /// A further keyword for scenarios, with its text; may be repeated
+    #[arg(long, num_args = 2, value_names = ["KEYWORD", "TEXT"], action = clap::ArgAction::Append,
+          help_heading = "What to do")]
+    pub key: Vec<String>,
+    /// Length in milliseconds of a pause that gives none
+    #[arg(short = 'd', value_name = "MS", default_value_t = 0, help_heading = "What to do")]
+    pub pause: u32,
+
+    /// Calls to begin in each period
+    #[arg(short = 'r', value_name = "CALLS", default_value_t = 10.0, help_heading = "How much")]
+    pub rate: f64,
+    /// The period of -r in milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 1_000.0, help_heading = "How much")]
+    pub rp: f64,
+    /// Begin calls at random times of this mean rate (a Poisson process) instead of evenly spaced ones
+    #[arg(long, help_heading = "How much")]
+    pub poisson: bool,
+    /// Add this to -r after each -rate_interval
+    #[arg(long, value_name = "CALLS", default_value_t = 0.0, help_heading = "How much")]
+    pub rate_increase: f64,
+    /// Milliseconds between increases
+    #[arg(long, value_name = "MS", default_value_t = 60_000.0, help_heading = "How much")]
+    pub rate_interval: f64,
+    /// Where the increase ends, and the run, unless -no_rate_quit
+    #[arg(long, value_name = "CALLS", default_value_t = 0.0, help_heading = "How much")]
+    pub rate_max: f64,
+    /// Stay at -rate_max instead of ending
+    #[arg(long, help_heading = "How much")]
+    pub no_rate_quit: bool,
+    /// Begin at the times in this file, one in seconds on each line
+    #[arg(long, value_name = "FILE", help_heading = "How much", conflicts_with = "poisson")]
+    pub trace: Option<PathBuf>,
+    /// End after this many calls
+    #[arg(short = 'm', value_name = "CALLS", help_heading = "How much")]
+    pub most: Option<u64>,
+    /// Calls under way at a time; a call beyond it waits, and its wait counts as lateness
+    #[arg(short = 'l', value_name = "CALLS", help_heading = "How much")]
+    pub limit: Option<usize>,
+    /// End after this time: 30s, 5m, 1h (plain numbers are seconds)
+    #[arg(long, value_name = "TIME", help_heading = "How much")]
+    pub timeout: Option<String>,
+
+    /// Local address [default: the one that the route to the target has]
+    #[arg(short = 'i', value_name = "ADDR", help_heading = "From where")]
+    pub local_ip: Option<std::net::IpAddr>,
+    /// Local port of the first worker; further workers use the following ones [default: any free]
+    #[arg(short = 'p', value_name = "PORT", help_heading = "From where")]
+    pub local_port: Option<u16>,
+    /// u1: UDP; t1: TCP, one connection for each worker
+    #[arg(short = 't', value_name = "u1|t1", default_value = "u1", help_heading = "From where")]
+    pub transport: String,
+    /// The address in [media_ip] [default: that of -i]; no media is sent
+    #[arg(long, value_name = "ADDR", help_heading = "From where")]
+    pub mi: Option<std::net::IpAddr>,
+    /// The port in [media_port]
+    #[arg(long, value_name = "PORT", default_value_t = 6_000, help_heading = "From where")]
+    pub mp: u16,
+    /// Worker threads [default: 0, one for each core]
+    #[arg(long, value_name = "N", default_value_t = 0, help_heading = "From where")]
+    pub workers: usize,
+
+    /// Milliseconds that a <recv> waits if it does not say [default: for ever]
+    #[arg(long, value_name = "MS", help_heading = "Protocol")]
+    pub recv_timeout: Option<u64>,
+    /// Repeat nothing over UDP
+    #[arg(long, help_heading = "Protocol")]
+    pub nr: bool,
+    /// How often an INVITE is repeated at most
+    #[arg(long, value_name = "N", default_value_t = 5, help_heading = "Protocol")]
+    pub max_invite_retrans: u32,
+    /// How often any other message is
+    #[arg(long, value_name = "N", default_value_t = 7, help_heading = "Protocol")]
+    pub max_non_invite_retrans: u32,
+    /// Per cent of messages to lose on purpose, sent and received
+    #[arg(long, value_name = "PERCENT", default_value_t = 0.0, help_heading = "Protocol")]
+    pub lost: f64,
+
+    /// Seconds at the beginning that are not measured
+    #[arg(long, value_name = "SECONDS", default_value_t = 0.0, help_heading = "What comes out")]
+    pub warm_up: f64,
+    /// Per cent of calls that must succeed for the verdict PASS
+    #[arg(long, value_name = "PERCENT", default_value_t = 99.99, help_heading = "What comes out")]
+    pub success: f64,
+    /// Milliseconds that this program itself may be late at most (p99.9); beyond it the run is VOID
+    #[arg(long, value_name = "MS", default_value_t = 1.0, help_heading = "What comes out")]
+    pub lateness: f64,
+    /// Write the report as JSON
+    #[arg(long, value_name = "FILE", help_heading = "What comes out")]
+    pub json: Option<PathBuf>,
+    /// Write the report as one HTML page
+    #[arg(long, value_name = "FILE", help_heading = "What comes out")]
+    pub html: Option<PathBuf>,
+    /// Write the time series as CSV
+    #[arg(long, value_name = "FILE", help_heading = "What comes out")]
+    pub csv: Option<PathBuf>,
+    /// Write the first failing call flows as a capture file
+    #[arg(long, value_name = "FILE", help_heading = "What comes out")]
+    pub pcap: Option<PathBuf>,
+    /// How many failing call flows to keep
+    #[arg(long, value_name = "N", default_value_t = 5, help_heading = "What comes out")]
+    pub ladders: usize,
+    /// What is random follows from this number [default: a new one, which the report names]
+    #[arg(long, value_name = "NUMBER", help_heading = "What comes out")]
+    pub seed: Option<u64>,
+    /// No lines while it runs
+    #[arg(long, help_heading = "What comes out")]
+    pub quiet: bool,
+}
+
+/// Examples at the end of `--help`.
+pub const EXAMPLES: &str = "Examples:
+  strowger load -sn uac 192.0.2.1 -r 100 -m 1000
+      1,000 calls, 100 a second, to a server that answers them
+  strowger load -sn uas -p 5060
+      the answering side
+  strowger load -sn uac --answer uas 192.0.2.1:5060 -r 500 -m 30000 --html report.html
+      both sides, through a proxy that sends the calls back to this machine
+  strowger load -sf register.xml -inf users.csv 192.0.2.1 -r 1000 -m 100000
+
+Ctrl-C lets the calls under way end; a second one stops at once.
+Exit codes: 0 the verdict is PASS; 1 it is FAIL; 2 wrong usage; 3 VOID, because this program itself
+was too late or lost packets, so that the run says nothing about the server.";
+
+/// Names that SIPp writes with one dash.
+const ONE_DASH: &[&str] = &[
+    "sn", "sf", "inf", "au", "ap", "key", "rp", "rate_increase", "rate_interval", "rate_max", "no_rate_quit",
+    "mi", "mp", "recv_timeout", "nr", "max_invite_retrans", "max_non_invite_retrans", "lost", "timeout",
+];
+
+/// Gives SIPp's options of one dash and several letters the second dash that everybody else writes, and
+/// our names their dashes in place of SIPp's underscores.
+pub fn translate(args: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut args: Vec<OsString> = args.collect();
+    if args.get(1).is_none_or(|command| command != "load") {
+        return args;
+    }
+    for arg in args.iter_mut().skip(2) {
+        let Some(text) = arg.to_str() else { continue };
+        let Some(name) = text.strip_prefix("--").or_else(|| text.strip_prefix('-')) else { continue };
+        if ONE_DASH.contains(&name) {
+            *arg = format!("--{}", name.replace('_', "-")).into();
+        }
+    }
+    args
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_of_sipp_are_understood() {
+        let args = ["strowger", "load", "-sn", "uac", "-r", "5", "--max_invite_retrans", "3", "-p5060", "h"];
+        let args = translate(args.iter().map(OsString::from));
+        let want = ["strowger", "load", "--sn", "uac", "-r", "5", "--max-invite-retrans", "3", "-p5060", "h"];
+        assert_eq!(args, want.map(OsString::from));
+    }
+
+    #[test]
+    fn other_commands_keep_what_they_are_given() {
+        let args: Vec<OsString> = ["strowger", "serve", "-sn"].iter().map(OsString::from).collect();
+        assert_eq!(translate(args.clone().into_iter()), args);
+    }
+}

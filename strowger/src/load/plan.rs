@@ -1,0 +1,366 @@
+//! From the command line to engines that are ready to run. Everything that can be wrong is found here,
+//! before the first message.
+
+use super::args::LoadArgs;
+use super::is_client;
+use load::engine::{Defaults, Engine, Retransmission, Settings};
+use load::metrics::{Setup, Window};
+use load::population::{Arrivals, RateOptions, Spacing, Times};
+use load::report::Fact;
+use load::scenario::{self, Desk, Injection, Injections, Pause, Problem, Run, Scenario, Side, Surroundings};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use wire::{ListenerId, Time, Transport};
+use worker_runtime::{Bound, Listener, RuntimeConfig, StreamLimits};
+
+/// A run that can begin.
+pub struct Plan {
+    pub title: String,
+    pub workload: String,
+    pub parameters: Vec<Fact>,
+    pub seed: u64,
+    pub client: Option<Arc<Scenario>>,
+    pub bound: Bound,
+    server: Option<Arc<Scenario>>,
+    run: Arc<Run>,
+    injections: Injections,
+    arrivals: Option<Arrivals>,
+    transport: Transport,
+    remote: SocketAddr,
+    workers: usize,
+    options: Options,
+}
+
+/// What is taken over from the command line as it is.
+struct Options {
+    limit: usize,
+    most: Option<u64>,
+    pause: Pause,
+    recv_timeout: Option<Duration>,
+    retransmission: Retransmission,
+    lost: f64,
+    warm_up: Duration,
+    ladders: usize,
+}
+
+impl Plan {
+    /// Checks everything and opens the sockets.
+    pub fn new(args: &LoadArgs) -> Result<Plan, String> {
+        let injections = injections(args)?;
+        let (mut client, mut server) = scenarios(args, &injections)?;
+        let transport = match args.transport.as_str() {
+            "u1" => Transport::Udp,
+            "t1" => Transport::Tcp,
+            "un" | "ui" | "tn" | "l1" | "ln" | "s1" | "sn" | "c1" | "cn" => {
+                return Err(format!("-t {}: not in this version; use u1 (UDP) or t1 (TCP)", args.transport));
+            }
+            other => return Err(format!("-t {other}: no such transport; use u1 (UDP) or t1 (TCP)")),
+        };
+        let remote = remote(args, client.is_some())?;
+        let local = local_address(args, remote)?;
+        let workers = match args.workers {
+            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            n => n,
+        };
+        let listeners = listeners(args, transport, local, workers, client.is_some())?;
+        let config = RuntimeConfig { listeners, streams: streams(), ..RuntimeConfig::default() };
+        let bound = Bound::new(config, workers).map_err(|error| error.to_string())?;
+        let seed = args.seed.unwrap_or_else(fresh_seed);
+        let run = Arc::new(facts(args, transport, remote, local, &bound));
+        for scenario in [&mut client, &mut server].into_iter().flatten() {
+            scenario.bind(&run);
+        }
+        let name = |s: &Option<Scenario>| s.as_ref().map(|s| s.name.clone());
+        let workload = [name(&client), name(&server)].into_iter().flatten().collect::<Vec<_>>().join(" + ");
+        let title = match client.is_some() {
+            true => format!("{workload} against {}", args.target.as_deref().unwrap_or("")),
+            false => workload.clone(),
+        };
+        let arrivals = client.as_ref().map(|_| arrivals(args)).transpose()?;
+        let parameters = parameters(args, arrivals.as_ref(), workers);
+        Ok(Plan {
+            title,
+            workload,
+            parameters,
+            seed,
+            client: client.map(Arc::new),
+            server: server.map(Arc::new),
+            bound,
+            run,
+            injections,
+            arrivals,
+            transport,
+            remote,
+            workers,
+            options: options(args),
+        })
+    }
+
+    /// One engine for each worker.
+    pub fn engines(&self, start: Time) -> Result<Vec<Engine>, String> {
+        (0..self.workers).map(|worker| self.engine(worker, start)).collect()
+    }
+
+    fn engine(&self, worker: usize, start: Time) -> Result<Engine, String> {
+        let o = &self.options;
+        let listeners: Vec<SocketAddr> = self.bound.listeners().iter().map(|l| l.address).collect();
+        let own = vec![ListenerId((worker % listeners.len().max(1)) as u16)];
+        let stopwatches = self.client.as_ref().or(self.server.as_ref()).map(|s| s.timers.clone());
+        let settings = Settings {
+            worker: u16::try_from(worker).map_err(|_| "too many workers")?,
+            run: Arc::clone(&self.run),
+            run_id: self.seed as u32 ^ std::process::id(),
+            client: self.client.clone(),
+            server: self.server.clone(),
+            transport: self.transport,
+            remote: self.remote,
+            listeners,
+            own,
+            most_calls: o.limit.div_ceil(self.workers),
+            numbers: (worker as u64 + 1, self.workers as u64),
+            pause: o.pause.clone(),
+            recv_timeout: o.recv_timeout,
+            retransmission: o.retransmission,
+            defaults: Defaults::default(),
+            lost: o.lost,
+            seed: self.seed,
+            start,
+            wall_origin: wall_micros().saturating_sub(start.as_micros()),
+            metrics: Setup {
+                origin: start,
+                window: Window { from: start + o.warm_up, until: Time::FAR },
+                stopwatches: stopwatches.unwrap_or_default(),
+                ..Setup::default()
+            },
+            ladders: o.ladders,
+        };
+        let desk = Desk::new(self.injections.clone(), self.seed.wrapping_add(worker as u64), 10);
+        let times = |a: &Arrivals| -> Times { a.times(self.seed, worker as u32, self.workers as u32, o.most) };
+        Ok(Engine::new(settings, desk, self.arrivals.as_ref().map(times)))
+    }
+}
+
+fn options(args: &LoadArgs) -> Options {
+    let retransmission = Retransmission {
+        on: !args.nr,
+        invite: args.max_invite_retrans,
+        other: args.max_non_invite_retrans,
+        ..Retransmission::default()
+    };
+    Options {
+        limit: args.limit.unwrap_or(1_000_000),
+        most: args.most,
+        pause: Pause::Fixed(args.pause),
+        recv_timeout: args.recv_timeout.map(Duration::from_millis),
+        retransmission,
+        lost: args.lost / 100.0,
+        warm_up: Duration::from_secs_f64(args.warm_up.clamp(0.0, 1e9)),
+        ladders: args.ladders,
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, String> {
+    std::fs::read(path).map_err(|error| format!("cannot read {}: {error}", path.display()))
+}
+
+/// Findings of a file that are shown one by one.
+const SHOWN: usize = 20;
+
+/// All findings of a file, one on each line.
+fn listed(problems: &[Problem]) -> String {
+    let shown = problems.iter().take(SHOWN).map(ToString::to_string).collect::<Vec<_>>();
+    let more = problems.len().saturating_sub(shown.len());
+    let more = if more > 0 { format!("\nand {more} more") } else { String::new() };
+    format!("{}{more}", shown.join("\n"))
+}
+
+fn injections(args: &LoadArgs) -> Result<Injections, String> {
+    let mut files = Vec::new();
+    for path in &args.inf {
+        let name = path.display().to_string();
+        files.push(Injection::parse(&name, &read(path)?).map_err(|problems| listed(&problems))?);
+    }
+    Ok(Injections { files })
+}
+
+/// The scenario of each side: calls that begin here, calls that come in.
+type Sides = (Option<Scenario>, Option<Scenario>);
+
+fn scenarios(args: &LoadArgs, injections: &Injections) -> Result<Sides, String> {
+    let first = match (&args.sn, &args.sf) {
+        (Some(name), _) => built_in(args, name, injections)?,
+        (None, Some(path)) => from_file(args, path, injections)?,
+        (None, None) => built_in(args, "uac", injections)?,
+    };
+    let second = match &args.answer {
+        None => None,
+        Some(name) if scenario::builtin(name).is_some() => Some(built_in(args, name, injections)?),
+        Some(path) => Some(from_file(args, Path::new(path), injections)?),
+    };
+    if second.as_ref().is_some_and(|s| is_client(s.side)) {
+        return Err("--answer: this scenario begins calls; one that begins with a <recv> is wanted".into());
+    }
+    match (first.side, second) {
+        (Side::Client, second) => Ok((Some(first), second)),
+        (Side::Server, None) => Ok((None, Some(first))),
+        (Side::Server, Some(_)) => Err("--answer: the scenario itself answers calls already".into()),
+    }
+}
+
+fn built_in(args: &LoadArgs, name: &str, injections: &Injections) -> Result<Scenario, String> {
+    let Some(text) = scenario::builtin(name) else {
+        return Err(format!("-sn {name}: no such scenario; `strowger load -sn list` shows them"));
+    };
+    parse(args, name, text.as_bytes(), injections)
+}
+
+fn from_file(args: &LoadArgs, path: &Path, injections: &Injections) -> Result<Scenario, String> {
+    parse(args, &path.display().to_string(), &read(path)?, injections)
+}
+
+fn parse(args: &LoadArgs, name: &str, text: &[u8], injections: &Injections) -> Result<Scenario, String> {
+    let keys: Vec<(String, String)> =
+        args.key.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect();
+    let around = Surroundings { keys: &keys, injections, read_file: &|name| std::fs::read(name) };
+    scenario::parse(name, text, &around).map_err(|problems| listed(&problems))
+}
+
+fn remote(args: &LoadArgs, needed: bool) -> Result<SocketAddr, String> {
+    let nowhere = SocketAddr::from(([0, 0, 0, 0], 0));
+    let Some(target) = &args.target else {
+        return match needed {
+            true => Err("where do the calls go? Name the target: strowger load -sn uac HOST:PORT".into()),
+            false => Ok(nowhere),
+        };
+    };
+    if let Ok(address) = target.parse::<SocketAddr>() {
+        return Ok(address);
+    }
+    let bare = target.trim_start_matches('[').trim_end_matches(']');
+    if let Ok(ip) = bare.parse::<IpAddr>() {
+        return Ok(SocketAddr::new(ip, 5060));
+    }
+    let (host, port) = match target.rsplit_once(':') {
+        Some((host, port)) => {
+            (host, port.parse().map_err(|_| format!("{target}: {port} is no port (1 to 65535)"))?)
+        }
+        None => (target.as_str(), 5060),
+    };
+    let found = (host, port).to_socket_addrs().map_err(|error| format!("cannot find {host}: {error}"))?;
+    found.into_iter().next().ok_or_else(|| format!("{host} has no address"))
+}
+
+/// The address that messages leave from: the given one, or the one that the route to the target has.
+fn local_address(args: &LoadArgs, remote: SocketAddr) -> Result<IpAddr, String> {
+    if let Some(ip) = args.local_ip {
+        return Ok(ip);
+    }
+    if remote.port() == 0 {
+        return Ok(IpAddr::from([0, 0, 0, 0]));
+    }
+    let any = if remote.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+    let routed = UdpSocket::bind(any).and_then(|socket| {
+        socket.connect(remote)?;
+        socket.local_addr()
+    });
+    routed.map(|a| a.ip()).map_err(|error| format!("there is no way to {remote}: {error}"))
+}
+
+fn listeners(
+    args: &LoadArgs,
+    transport: Transport,
+    ip: IpAddr,
+    workers: usize,
+    client: bool,
+) -> Result<Vec<Listener>, String> {
+    let listener = |port| Listener { transport, address: SocketAddr::new(ip, port) };
+    if !client {
+        return Ok(vec![listener(args.local_port.unwrap_or(5060))]);
+    }
+    let port = |worker: usize| match args.local_port {
+        None => Ok(0),
+        Some(first) => u16::try_from(usize::from(first) + worker)
+            .map_err(|_| format!("-p {first}: there are no {workers} ports from there; choose a lower one")),
+    };
+    (0..workers).map(|worker| Ok(listener(port(worker)?))).collect()
+}
+
+/// Connections here are our own and the server's; none is an attacker's.
+fn streams() -> StreamLimits {
+    StreamLimits { max_per_source: u32::MAX, idle: Duration::from_secs(86_400), ..StreamLimits::default() }
+}
+
+fn facts(args: &LoadArgs, transport: Transport, remote: SocketAddr, local: IpAddr, bound: &Bound) -> Run {
+    let text = |ip: IpAddr| match ip {
+        IpAddr::V4(ip) => ip.to_string(),
+        IpAddr::V6(ip) => format!("[{ip}]"),
+    };
+    let target = args.target.clone().unwrap_or_default();
+    let host = match target.rsplit_once(':') {
+        Some((host, _)) if !host.contains(':') || host.ends_with(']') => host.to_owned(),
+        _ => target,
+    };
+    let ports: Vec<u16> = bound.listeners().iter().map(|l| l.address.port()).collect();
+    let one_port = ports.first().copied().filter(|port| ports.iter().all(|other| other == port));
+    Run {
+        service: args.service.clone(),
+        remote_host: host,
+        remote_ip: text(remote.ip()),
+        remote_port: remote.port(),
+        transport: transport.via_name(),
+        media_ip: args.mi.unwrap_or(local).to_string(),
+        media_port: args.mp,
+        pid: std::process::id(),
+        auth_user: args.au.clone().unwrap_or_else(|| args.service.clone()).into_bytes(),
+        auth_password: args.ap.clone().into_bytes(),
+        auth_uri: None,
+        users: -1,
+        local_ip: Some(text(local)),
+        local_port: one_port,
+        version: concat!("strowger ", env!("CARGO_PKG_VERSION")),
+    }
+}
+
+fn arrivals(args: &LoadArgs) -> Result<Arrivals, String> {
+    let wrong = |error: load::population::Impossible| error.to_string();
+    if let Some(path) = &args.trace {
+        let bytes = read(path)?;
+        return Arrivals::trace(&String::from_utf8_lossy(&bytes), &path.display().to_string()).map_err(wrong);
+    }
+    let options = RateOptions {
+        r: args.rate,
+        rp: args.rp,
+        rate_increase: args.rate_increase,
+        rate_interval: args.rate_interval,
+        rate_max: args.rate_max,
+        no_rate_quit: args.no_rate_quit,
+    };
+    let spacing = if args.poisson { Spacing::Poisson } else { Spacing::Even };
+    Arrivals::at_rate(options.profile().map_err(wrong)?, spacing).map_err(wrong)
+}
+
+fn parameters(args: &LoadArgs, arrivals: Option<&Arrivals>, workers: usize) -> Vec<Fact> {
+    let mut facts = vec![Fact::new("workers", workers), Fact::new("transport", &args.transport)];
+    if let Some(arrivals) = arrivals {
+        facts.push(Fact::new("arrivals", arrivals));
+    }
+    if let Some(most) = args.most {
+        facts.push(Fact::new("calls", most));
+    }
+    facts.push(Fact::new("calls at a time, at most", args.limit.unwrap_or(1_000_000)));
+    facts.push(Fact::new("pause where none is given, ms", args.pause));
+    facts
+}
+
+fn fresh_seed() -> u64 {
+    // Nothing depends on its being secret.
+    wall_micros().wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ u64::from(std::process::id())
+}
+
+#[allow(clippy::disallowed_methods, reason = "the wall clock for [date], and for a seed")]
+fn wall_micros() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |d| d.as_micros() as u64)
+}
