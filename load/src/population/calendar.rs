@@ -83,6 +83,7 @@ impl Calendar {
     }
 
     /// Entries.
+    #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.counts.iter().sum()
     }
@@ -132,8 +133,18 @@ impl Calendar {
         if let Some(list) = self.occupied.next(within, LISTS[0]) {
             return Some(self.base + list as u64);
         }
-        // Lists of a lower level may lie behind those of an upper one, as these are moved down early.
-        (1..LEVELS).filter_map(|level| self.first(level)).min()
+        self.upper()
+    }
+
+    /// Begin of the first list of the upper levels that has entries. Lists of a lower level may lie behind
+    /// those of an upper one, as these are moved down early.
+    fn upper(&self) -> Option<u64> {
+        let turn = ((self.base >> SHIFT[2]) + 1) << SHIFT[2];
+        match self.first(1) {
+            // The usual case under load.
+            Some(begin) if begin <= turn => Some(begin),
+            first => (2..LEVELS).filter_map(|level| self.first(level)).chain(first).min(),
+        }
     }
 
     /// Begin of the first list of `level` that has entries.
@@ -152,13 +163,12 @@ impl Calendar {
         Some((current + ahead as u64) << shift)
     }
 
-    /// Goes on to the next period, or over several if they are empty; at most to the one of `now`.
+    /// Goes on to the next period that has something; at most to the one of `now`.
     fn step(&mut self, now: u64) {
         let last = now & !(PERIOD - 1);
         let before = self.base;
-        // Nothing is before the next list of level 1, but at the turn of level 2 there may come some.
-        let turn = ((before >> SHIFT[2]) + 1) << SHIFT[2];
-        self.base = if self.len() == 0 { last } else { self.first(1).unwrap_or(turn).min(turn).min(last) };
+        // Lists in between are empty. After a silence the next one is moved down at once, after all.
+        self.base = self.upper().map_or(last, |begin| begin.min(last));
         self.cursor = self.base;
         // From above, as what comes down may have to go further.
         for level in (1..LEVELS).rev() {
@@ -359,7 +369,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(300))]
+        #![proptest_config(ProptestConfig::with_cases(256))]
         /// Against a sorted set: everything comes out once, at its time and in order; `next` never oversleeps.
         #[test]
         fn it_does_what_a_sorted_set_would_do(deeds in proptest::collection::vec(deed(), 1..200)) {
@@ -393,6 +403,7 @@ mod tests {
                                 }
                                 None => {
                                     prop_assert!(due > now, "{due} was due at {now}");
+                                    prop_assert!(calendar.next().is_some_and(|at| at > now), "it would not sleep");
                                     break;
                                 }
                             }
@@ -408,7 +419,7 @@ mod tests {
     /// at once. That bound is what keeps a worker punctual.
     #[test]
     fn wakes_in_vain_and_moves_at_once_are_few() {
-        let entries = 200_000u32;
+        let entries = 100_000u32;
         let mut rng = Rng::new(1, 1);
         let mut calendar = Calendar::new(entries as usize);
         for id in 0..entries {
@@ -416,7 +427,7 @@ mod tests {
         }
         let bytes = calendar.bytes();
         let (mut events, mut vain, mut most) = (0, 0, 0);
-        while events < 3 * entries {
+        while events < 2 * entries {
             let at = calendar.next().expect("never empty");
             let [_, _, two, three] = calendar.counts;
             let popped = calendar.pop(at);
@@ -431,6 +442,6 @@ mod tests {
         }
         assert_eq!(calendar.bytes(), bytes, "a steady state allocates nothing");
         assert!(vain < 2 * events, "{vain} of {events}");
-        assert!(most < 64, "{most} of 200,000 entries moved at once");
+        assert!(most < 64, "{most} of 100,000 entries moved at once");
     }
 }
