@@ -31,6 +31,8 @@ mod values;
 mod via;
 
 #[cfg(test)]
+mod reference;
+#[cfg(test)]
 mod tests;
 
 pub use auth_params::AuthParams;
