@@ -17,6 +17,7 @@ pub enum Command {
     #[command(after_help = SERVE_EXAMPLES)]
     Serve(ServeArgs),
     /// Add, list, remove, import and export subscribers
+    #[command(after_help = USER_HELP)]
     User {
         #[command(subcommand)]
         command: UserCommand,
@@ -97,7 +98,7 @@ pub enum Switch {
 pub enum UserCommand {
     /// Add a subscriber, or change the password of one
     #[command(
-        after_help = "Example:\n  strowger user add alice@example.com --password secret --data-dir data"
+        after_help = "Examples:\n  strowger user add alice@example.com --password secret --data-dir data\n  strowger user add alice@example.com --config /etc/strowger.toml      asks for the password"
     )]
     Add {
         /// USER@DOMAIN
@@ -153,11 +154,18 @@ Kamailio or OpenSIPS subscriber table works as it is. All lines are imported or 
 Example:
   strowger user import users.csv --data-dir data";
 
+const USER_HELP: &str = "Subscribers are in the server's data directory. Name it with --data-dir, or name the
+server's configuration file with --config; `strowger serve` logs which one it uses. A running
+server follows within a second.";
+
 #[derive(Args)]
 pub struct DataDir {
-    /// The server's data directory
-    #[arg(long, value_name = "DIR", default_value = "data")]
-    pub data_dir: PathBuf,
+    /// The server's data directory [default: that of --config, else data]
+    #[arg(long, value_name = "DIR")]
+    pub data_dir: Option<PathBuf>,
+    /// The server's configuration file: its data_dir counts, from where the file is
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
 }
 
 #[derive(Args)]
