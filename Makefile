@@ -4,6 +4,8 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 
+# Where Rust's own installer puts cargo; a shell opened before that does not look there.
+export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 CARGO ?= cargo
 PYTHON := .cache/venv/bin/python
 # Where cargo puts binaries; honours CARGO_TARGET_DIR.
