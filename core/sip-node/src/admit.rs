@@ -5,7 +5,7 @@
 
 use crate::inbound::retry_after;
 use crate::node::Node;
-use crate::services::{Counter, Services};
+use crate::services::{Counter, Refusal, Services};
 use crate::settings::{Auth, Mode};
 use core::ops::Range;
 use sip_auth::{Decision, Status};
@@ -304,21 +304,32 @@ impl<S: Services> Node<S> {
                     return Some(());
                 }
                 self.services.count(Counter::Forbidden);
+                self.services.refused(Refusal::OtherUser, aor.text(), flow.remote);
                 let why = (403, &b"Credentials Of Another User"[..]);
                 self.answer_once(now, flow, request, why, b"", out);
                 return None;
             }
-            Decision::Bad(reason) => return self.malformed(flow, request, reason.as_bytes(), out),
+            Decision::Bad(reason) => {
+                self.services.refused(Refusal::Unreadable(reason), aor.text(), flow.remote);
+                return self.malformed(flow, request, reason.as_bytes(), out);
+            }
             Decision::Throttled { retry_after: seconds } => {
+                self.services.refused(Refusal::Throttled, aor.text(), flow.remote);
                 self.services.count(Counter::Throttled);
                 self.refuse(flow, request, 503, b"", &retry_after(seconds), out);
                 return None;
             }
             Decision::Wrong => {
                 self.services.count(Counter::WrongCredentials);
+                self.services.refused(Refusal::WrongCredentials, aor.text(), flow.remote);
                 false
             }
-            Decision::Challenge { stale } => stale,
+            Decision::Challenge { stale } => {
+                if stale {
+                    self.services.refused(Refusal::Stale, aor.text(), flow.remote);
+                }
+                stale
+            }
         };
         self.services.count(Counter::Challenged);
         let mut lines = core::mem::take(&mut self.scratch);

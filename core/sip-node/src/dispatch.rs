@@ -4,7 +4,7 @@ use crate::admit::{Admitted, unsupported};
 use crate::inbound::{always_rport, reply_flow};
 use crate::node::Node;
 use crate::proxied::{Proxied, ProxiedId};
-use crate::services::{Counter, Services};
+use crate::services::{Counter, Refusal, Services};
 use crate::settings::{Mode, Voicemail};
 use crate::targets::{Plan, Wish, is_recorded, max_breadth};
 use sip_message::{Message, Method, Name, Via};
@@ -34,6 +34,7 @@ impl<S: Services> Node<S> {
             Plan::Refuse(status) => {
                 if status == 403 {
                     self.services.count(Counter::Forbidden);
+                    self.services.refused(Refusal::Target, request.request_uri(), flow.remote);
                 }
                 return self.decline(now, flow, request, a, (status, b""), b"", out);
             }

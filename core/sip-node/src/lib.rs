@@ -30,5 +30,5 @@ mod tests;
 
 pub use calls::Call;
 pub use node::{Keys, Node, NodeConfig, Notice, Report};
-pub use services::{Counter, Question, Services, Span, StoreDown};
+pub use services::{Counter, Question, Refusal, Services, Span, StoreDown};
 pub use settings::{Auth, Challenge, Listener, Mode, Proxy, Route, RouteAction, Settings, Trunk, Voicemail};

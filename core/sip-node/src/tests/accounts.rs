@@ -52,6 +52,34 @@ fn a_wrong_password_gets_another_challenge_and_a_replay_a_stale_one() {
 }
 
 #[test]
+fn whoever_reads_the_log_learns_why_somebody_was_refused() {
+    let mut lab = Lab::new();
+    let req = register("alice", "<sip:alice@192.0.2.30>");
+    let challenge = lab.ask(ALICE, req.text());
+    assert_eq!(*lab.world.refused.borrow(), [], "a first challenge is no refusal");
+    lab.ask(ALICE, req.answer_with("alice", "guess", &challenge).text());
+    let right = req.answer("alice", &challenge);
+    assert_eq!(lab.ask(ALICE, right.text()).status(), 200);
+    lab.ask(ALICE, Req { cseq: 9, ..right }.sent_by("UDP", ALICE).text());
+    let other = register("bob", "<sip:alice@192.0.2.30>");
+    let challenge = lab.ask(ALICE, other.text());
+    assert_eq!(lab.ask(ALICE, other.answer("alice", &challenge).text()).status(), 403);
+    let mut far = register("alice", "<sip:alice@192.0.2.30>");
+    far.to = "<sip:alice@far.example>".to_owned();
+    assert_eq!(lab.ask(ALICE, far.text()).status(), 404);
+    assert_eq!(lab.ask(CAROL, Req::new("OPTIONS", "sip:dave@far.example").text()).status(), 403);
+    let alice = "alice@here.example";
+    let expected = [
+        (Refusal::WrongCredentials, alice),
+        (Refusal::Stale, alice),
+        (Refusal::OtherUser, "bob@here.example"),
+        (Refusal::NotOurs, "sip:alice@far.example"),
+        (Refusal::Target, "sip:dave@far.example"),
+    ];
+    assert_eq!(*lab.world.refused.borrow(), expected.map(|(why, about)| (why, about.to_owned())));
+}
+
+#[test]
 fn nobody_registers_for_somebody_else() {
     for bind_from in [true, false] {
         let mut lab = Lab::with(|s| s.auth.bind_from = bind_from);

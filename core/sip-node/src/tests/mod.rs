@@ -50,6 +50,8 @@ pub(crate) struct Shared {
     pub questions: RefCell<Vec<Question>>,
     pub counted: RefCell<Vec<Counter>>,
     pub observed: RefCell<Vec<Span>>,
+    /// Why which name was refused.
+    pub refused: RefCell<Vec<(Refusal, String)>>,
     pub store_down: Cell<bool>,
     ledger: RefCell<LocalLedger>,
 }
@@ -111,6 +113,10 @@ impl Services for World {
     }
 
     fn count_method(&self, _method: sip_message::Method<'_>) {}
+
+    fn refused(&self, why: Refusal, about: &[u8], _source: SocketAddr) {
+        self.0.refused.borrow_mut().push((why, String::from_utf8_lossy(about).into_owned()));
+    }
 
     fn observe(&self, what: Span, _micros: u64) {
         self.0.observed.borrow_mut().push(what);
@@ -219,6 +225,7 @@ impl Lab {
             questions: RefCell::default(),
             counted: RefCell::default(),
             observed: RefCell::default(),
+            refused: RefCell::default(),
             store_down: Cell::new(false),
             ledger: RefCell::new(LocalLedger {
                 nonces: NonceCounts::new(1_000, Duration::from_secs(300)),
