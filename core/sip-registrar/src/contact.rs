@@ -86,7 +86,7 @@ pub(crate) fn parse_expires(value: &[u8]) -> u32 {
 
 /// `qvalue` of RFC 3261 section 25.1 in thousandths; `None` if it is malformed, which is as if it
 /// were absent.
-fn parse_q(value: &[u8]) -> Option<u16> {
+pub fn parse_q(value: &[u8]) -> Option<u16> {
     let (whole, fraction) = match value.iter().position(|b| *b == b'.') {
         Some(dot) => (&value[..dot], &value[dot + 1..]),
         None => (value, &[][..]),

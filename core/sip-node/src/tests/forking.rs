@@ -253,6 +253,38 @@ fn redirections_are_passed_on_or_followed() {
 }
 
 #[test]
+fn the_contacts_of_a_redirection_are_tried_in_the_order_of_their_q() {
+    for parallel in [true, false] {
+        let mut lab = Lab::with(|s| {
+            s.proxy.recurse = true;
+            s.proxy.parallel = parallel;
+            s.auth.enabled = false;
+        });
+        lab.phones(&[BOB]);
+        let sent = lab.invite(ALICE, Req::invite().alice().text());
+        let contacts = "<sip:bob@192.0.2.97>;q=0.1, <sip:bob@192.0.2.99>;q=0.9, <sip:bob@192.0.2.98>;q=0.9";
+        lab.send(BOB, sent[0].reply(302, "b", &format!("Contact: {contacts}\r\n")));
+        let to = |sent: &[Sent]| -> Vec<String> {
+            requests(sent).into_iter().filter(|(m, _)| m == "INVITE").map(|(_, to)| to).collect()
+        };
+        let mut next = lab.sent();
+        let (mut tried, mut rounds) = (Vec::new(), 0);
+        while !to(&next).is_empty() {
+            rounds += 1;
+            tried.extend(to(&next));
+            let mut after = Vec::new();
+            for invite in next.iter().filter(|s| s.method() == "INVITE") {
+                lab.send(invite.to().as_str(), invite.reply(486, "x", ""));
+                after.extend(lab.sent());
+            }
+            next = after;
+        }
+        assert_eq!(tried, ["192.0.2.99:5060", "192.0.2.98:5060", "192.0.2.97:5060"]);
+        assert_eq!(rounds, if parallel { 2 } else { 3 });
+    }
+}
+
+#[test]
 fn a_redirection_to_another_user_of_ours_rings_his_phones() {
     let mut lab = Lab::with(|s| {
         s.proxy.recurse = true;
