@@ -66,10 +66,16 @@ fn overrides(args: &ServeArgs) -> Overrides {
 fn serve(loaded: Loaded, overrides: Overrides) -> Result<(), Failure> {
     let signals = signals::listen()?;
     let log = control::log::init(loaded.config.log.level, loaded.config.log.format)?;
+    let config = &loaded.config;
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        config = loaded.file.as_deref().map_or("none".into(), |f| absolute(f).display().to_string()),
+        data_dir = %absolute(&config.data_dir).display(),
+        "starting"
+    );
     for warning in &loaded.warnings {
         tracing::warn!("{warning}");
     }
-    let config = &loaded.config;
     if !config.auth.enabled {
         tracing::warn!("authentication is off: anybody who claims to be a user of ours is believed");
     }
@@ -83,7 +89,6 @@ fn serve(loaded: Loaded, overrides: Overrides) -> Result<(), Failure> {
     let bound = Bound::new(runtime_config(config, &listeners), workers)?;
     let listeners = actual(&bound, &listeners);
     let admin = bind_admin(&config.admin)?;
-    tracing::info!(path = %absolute(&config.data_dir).display(), "data directory");
     let clock = Clock::new(monotonic_now, wall_micros);
     let store = open_store(config, &listeners, clock)?;
     let secret_bytes = load_or_create_secret(&config.data_dir)?;

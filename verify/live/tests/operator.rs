@@ -112,7 +112,7 @@ fn user_commands_and_the_server_mean_the_same_folder_by_one_file() {
 fn the_server_says_which_data_directory_it_uses() {
     let server = Setup::open().start();
     let data = server.data().canonicalize().unwrap();
-    assert!(server.log_has(&format!("path={}", data.display())), "{}", server.log_text());
+    assert!(server.log_has(&format!("data_dir={}", data.display())), "{}", server.log_text());
 }
 
 /// A start that must fail, on an address of its own, with a data directory that is not there yet.
