@@ -60,7 +60,12 @@ fmt:
 .PHONY: clippy
 clippy:
 	$(call section,clippy; warnings are errors)
-	$(CARGO) clippy --workspace --all-targets $(LOCKED) -- -D warnings
+	@if $(CARGO) clippy --version >/dev/null 2>&1; then \
+	    echo "$(CARGO) clippy --workspace --all-targets $(LOCKED) -- -D warnings"; \
+	    $(CARGO) clippy --workspace --all-targets $(LOCKED) -- -D warnings; \
+	else \
+	    echo "lints: NOT CHECKED, this Rust has no clippy (some systems' packages have none)"; test -z "$${CI:-}"; \
+	fi
 
 .PHONY: layers
 layers:
