@@ -79,6 +79,10 @@ fn line(
 /// Appends the inside of a quoted string. Control characters are left out: a realm may come from a
 /// request's domain, and nothing of a request may end a line of ours.
 fn quote(text: &[u8], out: &mut Vec<u8>) {
+    // Nearly every realm is plain.
+    if text.iter().fold(true, |plain, &b| plain & (b >= 0x20) & (b != b'"') & (b != b'\\') & (b != 0x7f)) {
+        return out.extend_from_slice(text);
+    }
     for &byte in text {
         match byte {
             b'"' | b'\\' => out.extend_from_slice(&[b'\\', byte]),

@@ -1,13 +1,12 @@
 //! Changes not yet on disk, one per binding: a later change of a binding takes the place of an
 //! earlier one, so that there are never more than there are bindings, present and removed.
 
-use std::hash::Hasher;
-
 use hashbrown::HashTable;
 use sip_registrar::Change;
-use siphasher::sip128::{Hasher128, SipHasher13};
+use siphasher::sip128::SipHasher13;
 
 use super::row::key_of;
+use crate::names::in_one_piece;
 
 /// The changes of one stripe that wait to be written.
 #[derive(Default)]
@@ -59,13 +58,18 @@ impl Journal {
 
 fn hash(seed: &[u8; 16], change: &Change) -> (u64, u64) {
     let key = key_of(change);
-    let mut hasher = SipHasher13::new_with_key(seed);
-    for part in [key.aor, key.contact, key.instance] {
-        hasher.write_usize(part.len());
-        hasher.write(part);
-    }
-    hasher.write_u32(key.reg_id);
-    let hash = hasher.finish128();
+    let hash = in_one_piece(
+        &[
+            &key.aor.len().to_le_bytes(),
+            key.aor,
+            &key.contact.len().to_le_bytes(),
+            key.contact,
+            &key.instance.len().to_le_bytes(),
+            key.instance,
+            &key.reg_id.to_le_bytes(),
+        ],
+        |bytes| SipHasher13::new_with_key(seed).hash(bytes),
+    );
     (hash.h1, hash.h2)
 }
 
