@@ -2,7 +2,7 @@
 
 use crate::name::COUNT;
 use crate::via::Via;
-use crate::{Malformed, Name, Params};
+use crate::{Malformed, Method, Name, Params};
 use core::net::IpAddr;
 use core::ops::Range;
 use wire::Transport;
@@ -20,10 +20,13 @@ pub(crate) struct Span {
 impl Span {
     /// Where `part`, a slice of `whole`, stands. Address arithmetic on slices is safe; a slice from
     /// elsewhere would only give an empty or out-of-range span, which [`Span::of`] reads as empty.
+    #[inline]
     pub fn locate(whole: &[u8], part: &[u8]) -> Span {
         let start = (part.as_ptr() as usize).wrapping_sub(whole.as_ptr() as usize);
-        let to_u32 = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-        Span { start: to_u32(start), end: to_u32(start.wrapping_add(part.len())) }
+        match u32::try_from(start) {
+            Ok(start) => Span { start, end: start.saturating_add(part.len() as u32) },
+            Err(_) => Span { start: u32::MAX, end: u32::MAX },
+        }
     }
 
     /// The bytes of the span.
@@ -128,6 +131,8 @@ impl ViaSpans {
 #[derive(Debug)]
 pub(crate) struct Spans {
     pub start: Start,
+    /// The method of a request, or in a response's CSeq, if it is one we know.
+    pub method: Option<Method<'static>>,
     pub headers: Vec<HeaderSpan>,
     pub first: [u16; COUNT],
     last: [u16; COUNT],
@@ -149,6 +154,7 @@ pub(crate) struct Spans {
 impl Spans {
     pub fn clear(&mut self) {
         self.start = Start::Response { status: 0, reason: Span::default() };
+        self.method = None;
         self.headers.clear();
         self.first = [NONE; COUNT];
         self.body = Span::default();
@@ -162,6 +168,15 @@ impl Spans {
         self.max_forwards = None;
         self.vias = 0;
         self.via_alone = true;
+    }
+
+    /// Keeps method and Request-URI of a request line of `whole`.
+    pub fn set_request(&mut self, whole: &[u8], method: &[u8], uri: &[u8]) {
+        self.start = Start::Request {
+            method: Span::locate(whole, method),
+            uri: if uri.is_empty() { Span::default() } else { Span::locate(whole, uri) },
+        };
+        self.method = Method::known(method);
     }
 
     /// Adds a header field to the list and to the chain of its name.
@@ -206,6 +221,7 @@ impl Index {
     pub fn new() -> Index {
         let mut spans = Spans {
             start: Start::Response { status: 0, reason: Span::default() },
+            method: None,
             headers: Vec::with_capacity(32),
             first: [NONE; COUNT],
             last: [NONE; COUNT],

@@ -44,9 +44,10 @@ impl<'a> Message<'a> {
 
     /// The method of a request; of a response, the one in its CSeq.
     pub fn method(&self) -> Method<'a> {
-        match self.spans.start {
-            Start::Request { method, .. } => Method::from_bytes(method.of(self.bytes)),
-            Start::Response { .. } => Method::from_bytes(self.spans.cseq_method.of(self.bytes)),
+        match (self.spans.method, self.spans.start) {
+            (Some(known), _) => known,
+            (None, Start::Request { method, .. }) => Method::Other(method.of(self.bytes)),
+            (None, Start::Response { .. }) => Method::Other(self.spans.cseq_method.of(self.bytes)),
         }
     }
 

@@ -2,8 +2,9 @@
 
 use crate::Malformed;
 use crate::Params;
-use crate::chars::{self, NOT_URI, trim};
+use crate::chars::{self, NOT_URI, is_space, trim};
 use crate::params::{has_open_quote, skip_quoted};
+use crate::words::{below, eq, find};
 
 /// One value of From, To, Contact, Route, Record-Route, Path ... (RFC 3261 section 25.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,17 +23,22 @@ impl<'a> NameAddr<'a> {
     /// holds no white space or angle bracket.
     pub fn parse(value: &'a [u8]) -> Result<NameAddr<'a>, Malformed> {
         let value = trim(value);
-        let open = if value.first() == Some(&b'"') {
-            let after = skip_quoted(value, 0).ok_or(Malformed)?;
-            let gap = value[after..].iter().position(|&b| b == b'<').ok_or(Malformed)?;
-            if !trim(&value[after..after + gap]).is_empty() {
-                return Err(Malformed);
+        let open = match value.first() {
+            Some(b'<') => 0,
+            Some(b'"') => {
+                let after = skip_quoted(value, 0).ok_or(Malformed)?;
+                let spaces = value[after..].iter().take_while(|&&b| is_space(b)).count();
+                if value.get(after + spaces) != Some(&b'<') {
+                    return Err(Malformed);
+                }
+                after + spaces
             }
-            after + gap
-        } else {
-            match value.iter().position(|&b| b == b'<' || b == b';') {
-                Some(at) if value[at] == b'<' => at,
-                semicolon => return NameAddr::bare(value, semicolon),
+            _ => {
+                let at = find(value, |w| eq(w, b'<') | eq(w, b';'));
+                if value.get(at) != Some(&b'<') {
+                    return NameAddr::bare(value, at);
+                }
+                at
             }
         };
         let (uri, rest) = value[open + 1..].split_at(end_of_uri(&value[open + 1..]));
@@ -44,8 +50,8 @@ impl<'a> NameAddr<'a> {
     }
 
     /// The form without angle brackets.
-    fn bare(value: &'a [u8], semicolon: Option<usize>) -> Result<NameAddr<'a>, Malformed> {
-        let (uri, params) = value.split_at(semicolon.unwrap_or(value.len()));
+    fn bare(value: &'a [u8], semicolon: usize) -> Result<NameAddr<'a>, Malformed> {
+        let (uri, params) = value.split_at(semicolon);
         let uri = trim(uri);
         check_uri(uri)?;
         // A URI with a comma or a question mark must stand in brackets (section 20.10).
@@ -67,7 +73,12 @@ fn check_uri(uri: &[u8]) -> Result<(), Malformed> {
 
 /// Where the first byte stands that cannot be part of a URI, or the end.
 fn end_of_uri(s: &[u8]) -> usize {
-    s.iter().position(|&b| chars::is(b, NOT_URI)).unwrap_or(s.len())
+    let mut at = find(s, |w| below(w, b' ' + 1) | eq(w, b'"') | eq(w, b'<') | eq(w, b'>'));
+    // Controls other than the tab are let through.
+    while s.get(at).is_some_and(|&b| !chars::is(b, NOT_URI)) {
+        at += 1;
+    }
+    at
 }
 
 #[cfg(test)]

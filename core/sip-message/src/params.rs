@@ -1,6 +1,7 @@
 //! Lists of `;name=value` parameters.
 
 use crate::chars::trim;
+use crate::words::{eq, find};
 
 /// The parameters of a header value or URI: iterates over `(name, value)`, names as written, values
 /// trimmed and with their quotes. A quoted value may hold `;`. Total: odd input gives odd
@@ -64,14 +65,14 @@ impl<'a> Iterator for Params<'a> {
 
 /// Where the `;` that ends the value which starts at `s[at]` stands, quotes respected.
 fn end_of_param(s: &[u8], mut at: usize) -> usize {
-    while let Some(&b) = s.get(at) {
-        match b {
-            b';' => return at,
-            b'"' => match skip_quoted(s, at) {
+    while let Some(rest) = s.get(at..).filter(|rest| !rest.is_empty()) {
+        at += find(rest, |w| eq(w, b';') | eq(w, b'"'));
+        match s.get(at) {
+            Some(b'"') => match skip_quoted(s, at) {
                 Some(after) => at = after,
                 None => return s.len(),
             },
-            _ => at += 1,
+            _ => return at,
         }
     }
     s.len()
@@ -79,27 +80,30 @@ fn end_of_param(s: &[u8], mut at: usize) -> usize {
 
 /// The position after the quoted string that opens at `s[open]`; `None` if it never closes.
 pub(crate) fn skip_quoted(s: &[u8], open: usize) -> Option<usize> {
-    let mut i = open + 1;
-    while i < s.len() {
-        match s[i] {
-            b'"' => return Some(i + 1),
-            b'\\' => i += 2,
-            _ => i += 1,
+    let mut at = open + 1;
+    loop {
+        let rest = s.get(at..)?;
+        at += find(rest, |w| eq(w, b'"') | eq(w, b'\\'));
+        match s.get(at)? {
+            b'"' => return Some(at + 1),
+            _ => at += 2,
         }
     }
-    None
 }
 
 /// Whether a quoted string begins in `value` that does not end. What is appended after it would be read
 /// as part of the string by others.
 pub(crate) fn has_open_quote(mut value: &[u8]) -> bool {
-    while let Some(open) = memchr::memchr(b'"', value) {
+    loop {
+        let open = find(value, |w| eq(w, b'"'));
+        if open == value.len() {
+            return false;
+        }
         match skip_quoted(value, open) {
             Some(after) => value = &value[after..],
             None => return true,
         }
     }
-    false
 }
 
 /// Appends `value` without its quotes and with its `\` escapes resolved (RFC 3261 section 25.1,

@@ -2,10 +2,11 @@
 
 use crate::chars::{TOKEN, is, is_space, is_token, trim};
 use crate::index::{HeaderSpan, Index, NONE, Span, Spans, Start, ViaSpans};
-use crate::name::hash_step;
+use crate::name::{hash_step, usual};
 use crate::number::{parse_u32, parse_u64};
 use crate::values::end_of_value;
 use crate::via::Via;
+use crate::words::{any, begins, begins_small, control, eq, find, word};
 use crate::{Limits, Message, Method, Name, NameAddr};
 
 /// What is wrong with a message that can still be answered.
@@ -152,26 +153,44 @@ impl<'b, 'l> Scan<'b, 'l> {
     /// The position of the CRLF that ends the line at `from`. A lone CR or LF is a flaw and counts as
     /// part of the line, so that what follows it is never read as a header of its own. NUL is legal
     /// only as a quoted pair (RFC 3261 section 25.1; RFC 4475 section 3.1.1.2 has one).
-    #[inline]
     fn line_end(&mut self, from: usize) -> Option<usize> {
-        let mut at = from;
+        let at = control(self.bytes, from)?;
+        match self.bytes.get(at..).is_some_and(|rest| rest.starts_with(b"\r\n")) {
+            true => Some(at),
+            false => self.line_end_beyond(from, at),
+        }
+    }
+
+    /// Same, for a line with a control character at `at`.
+    #[cold]
+    fn line_end_beyond(&mut self, from: usize, mut at: usize) -> Option<usize> {
         loop {
-            at = control(self.bytes, at)?;
             match (self.bytes[at], self.bytes.get(at + 1)) {
                 (b'\r', Some(b'\n')) => return Some(at),
                 (b'\r' | b'\n', _) => self.soiled = true,
                 (0, _) => self.soiled |= !escaped(&self.bytes[from..at]),
                 _ => {}
             }
-            at += 1;
+            at = control(self.bytes, at + 1)?;
         }
     }
 
     fn start_line(&mut self, end: usize, spans: &mut Spans) -> Result<(), &'static str> {
         let line = &self.bytes[..end];
-        if line.len() > 8 && line[..8].eq_ignore_ascii_case(b"SIP/2.0 ") {
+        if line.len() > 8 && (begins!(word(line), b"SIP/2.0 ") || line[..8].eq_ignore_ascii_case(b"SIP/2.0 "))
+        {
             return self.status_line(line, spans);
         }
+        match usual_request(line) {
+            Some((method, uri)) if uri.len() <= self.limits.uri && method.len() <= self.limits.method => {
+                spans.set_request(self.bytes, method, uri);
+                Ok(())
+            }
+            _ => self.any_request(line, spans),
+        }
+    }
+
+    fn any_request(&mut self, line: &[u8], spans: &mut Spans) -> Result<(), &'static str> {
         let trimmed = trim(line);
         let last = trimmed.iter().rposition(|&b| b == b' ').ok_or("not SIP")?;
         let version = &trimmed[last + 1..];
@@ -184,10 +203,7 @@ impl<'b, 'l> Scan<'b, 'l> {
         if !is_token(method) {
             return Err("no method");
         }
-        spans.start = Start::Request {
-            method: Span::locate(self.bytes, method),
-            uri: if uri.is_empty() { Span::default() } else { Span::locate(self.bytes, uri) },
-        };
+        spans.set_request(self.bytes, method, uri);
         if method.len() > self.limits.method {
             self.note(flaw(400, "Method Too Long"));
         } else if !version.eq_ignore_ascii_case(b"SIP/2.0") {
@@ -216,27 +232,63 @@ impl<'b, 'l> Scan<'b, 'l> {
 
     /// Indexes header lines up to and including the empty line.
     fn headers(&mut self, spans: &mut Spans) {
-        loop {
-            match self.bytes.get(self.at..self.at + 2) {
-                Some(b"\r\n") => {
-                    self.at += 2;
-                    return;
+        let (bytes, limits) = (self.bytes, self.limits);
+        while let Some(rest) = bytes.get(self.at..) {
+            // A line as nearly all are. What is special about any other is found out by the next reader.
+            if let Some((name, name_len)) = usual(word(rest), rest)
+                && spans.headers.len() < limits.headers
+                && name_len <= limits.name
+                && let line = self.at
+                && let Some(end) = control(bytes, line + name_len)
+                && bytes.get(end..).is_some_and(|rest| rest.starts_with(b"\r\n"))
+                && end - line <= limits.header
+            {
+                self.at = end + 2;
+                let value = trimmed(bytes, line + name_len + 1, end);
+                if name == Name::Via {
+                    self.count_via(value, spans);
                 }
-                Some([first, _]) if is_space(*first) => {
-                    self.folded = true;
-                    return;
-                }
-                Some(_) => {}
-                None => return self.unfinished(),
-            }
-            if spans.headers.len() >= self.limits.headers {
-                self.note(flaw(513, "Too Many Header Fields"));
+                spans.push(HeaderSpan {
+                    name,
+                    next: NONE,
+                    line: line as u32,
+                    name_len: name_len as u16,
+                    value,
+                    line_end: self.at as u32,
+                });
+            } else if !self.any_header(spans) {
                 return;
             }
-            if !self.header(spans) {
-                return self.unfinished();
+        }
+    }
+
+    /// Indexes the line at `self.at`, whatever it is; `false` after the last one.
+    #[inline(never)]
+    fn any_header(&mut self, spans: &mut Spans) -> bool {
+        match self.bytes.get(self.at..self.at + 2) {
+            Some(b"\r\n") => {
+                self.at += 2;
+                return false;
+            }
+            Some([first, _]) if is_space(*first) => {
+                self.folded = true;
+                return false;
+            }
+            Some(_) => {}
+            None => {
+                self.unfinished();
+                return false;
             }
         }
+        if spans.headers.len() >= self.limits.headers {
+            self.note(flaw(513, "Too Many Header Fields"));
+            return false;
+        }
+        let ends = self.header(spans);
+        if !ends {
+            self.unfinished();
+        }
+        ends
     }
 
     #[cold]
@@ -248,11 +300,7 @@ impl<'b, 'l> Scan<'b, 'l> {
     /// Indexes the line at `self.at`; `false` if it does not end.
     fn header(&mut self, spans: &mut Spans) -> bool {
         let line = self.at;
-        let bytes = self.bytes;
-        let (name, name_len, colon) = match usual(&bytes[line..]) {
-            Some((name, len)) => (name, len, Some(line + len)),
-            None => self.unusual(line),
-        };
+        let (name, name_len, colon) = self.name(line);
         let Some(end) = self.line_end(colon.unwrap_or(line)) else { return false };
         self.at = end + 2;
         let Some(colon) = colon.filter(|_| name_len > 0 && name_len <= self.limits.name) else {
@@ -262,7 +310,7 @@ impl<'b, 'l> Scan<'b, 'l> {
         if end - line > self.limits.header {
             self.note(flaw(513, "Header Field Too Large"));
         }
-        let value = trimmed(bytes, colon + 1, end);
+        let value = trimmed(self.bytes, colon + 1, end);
         if name == Name::Via {
             self.count_via(value, spans);
         }
@@ -272,17 +320,18 @@ impl<'b, 'l> Scan<'b, 'l> {
         true
     }
 
+    #[inline(never)]
     fn count_via(&self, value: Span, spans: &mut Spans) {
         spans.vias += 1;
         let value = value.of(self.bytes);
-        if spans.vias == 1 && value.contains(&b',') {
+        if spans.vias == 1 && any(value, |b| b == b',') {
             spans.via_alone = false;
             spans.vias += value.iter().filter(|&&b| b == b',').count();
         }
     }
 
     /// Reads a name letter by letter: its kind, its length, and where its colon stands.
-    fn unusual(&self, line: usize) -> (Name, usize, Option<usize>) {
+    fn name(&self, line: usize) -> (Name, usize, Option<usize>) {
         let mut at = line;
         let mut hash = 0;
         while let Some(&b) = self.bytes.get(at)
@@ -335,83 +384,34 @@ fn escaped(before: &[u8]) -> bool {
 }
 
 /// The range `from..to` without white space at its ends; most values have one space in front.
-#[inline]
-fn trimmed(bytes: &[u8], mut from: usize, mut to: usize) -> Span {
-    while from < to && bytes.get(from).is_some_and(|&b| is_space(b)) {
-        from += 1;
-    }
-    while from < to && bytes.get(to - 1).is_some_and(|&b| is_space(b)) {
-        to -= 1;
-    }
-    Span { start: from as u32, end: to as u32 }
-}
-
-/// The position of the first control character (a byte below 0x20) at or after `from`. Eight bytes at
-/// a time: lines are too short for a vector search to pay for its set-up.
-#[inline]
-fn control(bytes: &[u8], from: usize) -> Option<usize> {
-    const LOW: u64 = 0x2020_2020_2020_2020;
-    const HIGH: u64 = 0x8080_8080_8080_8080;
-    let mut at = from;
-    while let Some(chunk) = bytes.get(at..).and_then(|rest| rest.first_chunk::<8>()) {
-        let word = u64::from_le_bytes(*chunk);
-        // The high bit of each byte below 0x20. A borrow can only mark bytes after the first true hit.
-        let hits = word.wrapping_sub(LOW) & !word & HIGH;
-        if hits != 0 {
-            return Some(at + (hits.trailing_zeros() / 8) as usize);
+#[inline(always)]
+fn trimmed(bytes: &[u8], from: usize, to: usize) -> Span {
+    let span = |from: usize, to: usize| Span { start: from as u32, end: to as u32 };
+    match bytes.get(from..to) {
+        Some([b' ', first, .., last]) if *first > b' ' && *last > b' ' => span(from + 1, to),
+        Some(text) => {
+            let value = trim(text);
+            // What is trimmed away in front, and what is left.
+            let lead = text.iter().take_while(|&&b| is_space(b)).count();
+            span(from + lead, from + lead + value.len())
         }
-        at += 8;
+        None => span(from, from),
     }
-    let rest = bytes.get(at..)?;
-    rest.iter().position(|&b| b < b' ').map(|found| at + found)
 }
 
-/// The first up to eight bytes of `text` as a word, and a mask of as many bytes.
-const fn word(text: &[u8]) -> (u64, u64) {
-    let (mut word, mut mask, mut i) = (0, 0, 0);
-    while i < text.len() && i < 8 {
-        word |= (text[i] as u64) << (8 * i);
-        mask |= 0xff << (8 * i);
-        i += 1;
-    }
-    (word, mask)
-}
-
-/// Whether `word` begins with the first eight bytes of `text`. Constant texts cost two instructions.
-macro_rules! begins {
-    ($word:expr, $text:literal) => {{
-        const TEXT: (u64, u64) = word($text);
-        $word & TEXT.1 == TEXT.0
-    }};
-}
-
-/// The header names that make up nearly all of the traffic, in their usual spelling, with their colon:
-/// a few comparisons of words instead of a walk over the letters. Answers the kind and the length of
-/// the name.
+/// Method and Request-URI of a request line as it should be, `None` for any other line: one space on
+/// either side of a URI without white space, a method that we know, version 2.0.
 #[inline]
-fn usual(line: &[u8]) -> Option<(Name, usize)> {
-    let head = u64::from_le_bytes(*line.first_chunk::<8>()?);
-    let more =
-        || line.get(8..).and_then(|rest| rest.first_chunk::<8>()).map_or(0, |c| u64::from_le_bytes(*c));
-    match head as u8 {
-        b'V' if begins!(head, b"Via:") => Some((Name::Via, 3)),
-        b'F' if begins!(head, b"From:") => Some((Name::From, 4)),
-        b'T' if begins!(head, b"To:") => Some((Name::To, 2)),
-        b'C' if begins!(head, b"CSeq:") => Some((Name::CSeq, 4)),
-        b'C' if begins!(head, b"Call-ID:") => Some((Name::CallId, 7)),
-        b'C' if begins!(head, b"Contact:") => Some((Name::Contact, 7)),
-        b'C' if begins!(head, b"Content-") => match more() {
-            rest if begins!(rest, b"Length:") => Some((Name::ContentLength, 14)),
-            rest if begins!(rest, b"Type:") => Some((Name::ContentType, 12)),
-            _ => None,
-        },
-        b'M' if begins!(head, b"Max-Forw") && begins!(more(), b"ards:") => Some((Name::MaxForwards, 12)),
-        b'R' if begins!(head, b"Route:") => Some((Name::Route, 5)),
-        b'R' if begins!(head, b"Record-R") && begins!(more(), b"oute:") => Some((Name::RecordRoute, 12)),
-        b'U' if begins!(head, b"User-Age") && begins!(more(), b"nt:") => Some((Name::UserAgent, 10)),
-        b'E' if begins!(head, b"Expires:") => Some((Name::Expires, 7)),
-        _ => None,
+fn usual_request(line: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (head, version) = line.split_last_chunk::<8>()?;
+    if version != b" SIP/2.0" {
+        return None;
     }
+    let first = find(head, |w| eq(w, b' '));
+    let (method, uri) = (&head[..first], head.get(first + 1..)?);
+    let clean = !any(uri, |b| b <= b' ' || b == 0x7f);
+    let known = !matches!(Method::from_bytes(method), Method::Other(_));
+    (clean && known && !uri.is_empty()).then_some((method, uri))
 }
 
 /// Reads the header fields that every message must have (RFC 3261 section 8.1.1). The first flaw
@@ -463,7 +463,7 @@ fn call_id(bytes: &[u8], spans: &mut Spans, limits: &Limits) -> Option<Flaw> {
         Err(_) => return Some(flaw(400, "Two Call-ID Header Fields")),
     };
     let value = header.value.of(bytes);
-    if value.is_empty() || value.len() > limits.token || value.iter().any(|&b| b <= b' ') {
+    if value.is_empty() || value.len() > limits.token || any(value, |b| b <= b' ') {
         return Some(flaw(400, "Malformed Call-ID"));
     }
     spans.call_id = header.value;
@@ -496,11 +496,26 @@ fn tag(
     let header = spans.single(name).map_err(|_| flaw(400, twice))?.ok_or(flaw(400, missing))?;
     let addr = NameAddr::parse(header.value.of(bytes)).map_err(|_| flaw(400, malformed))?;
     let uri = Span::locate(bytes, addr.uri);
+    if let Some(tag) = usual_tag(addr.params).filter(|tag| tag.len() <= limits.token) {
+        return Ok((uri, Span::locate(bytes, tag)));
+    }
     match addr.param(b"tag") {
         None => Ok((uri, Span::default())),
         Some(tag) if is_token(tag) && tag.len() <= limits.token => Ok((uri, Span::locate(bytes, tag))),
         Some(_) => Err(flaw(400, malformed)),
     }
+}
+
+/// The value of a tag that is the first parameter and a token, without white space; most are.
+#[inline]
+fn usual_tag(params: &[u8]) -> Option<&[u8]> {
+    if !begins_small!(word(params), b";tag=") {
+        return None;
+    }
+    let value = params.get(5..)?;
+    let end = value.iter().position(|&b| !is(b, TOKEN)).unwrap_or(value.len());
+    let ends = value.get(end).is_none_or(|&b| b == b';');
+    (ends && end > 0).then(|| &value[..end])
 }
 
 fn cseq(bytes: &[u8], spans: &mut Spans) -> Option<Flaw> {
@@ -515,19 +530,28 @@ fn cseq(bytes: &[u8], spans: &mut Spans) -> Option<Flaw> {
     // Less than 2**31 (section 8.1.1.5).
     let number = parse_u32(&value[..digits]).filter(|&n| n < 1 << 31);
     let spaced = value.get(digits).is_some_and(|&b| is_space(b));
-    let Some(number) = number.filter(|_| spaced && is_token(method)) else {
+    let own = match spans.start {
+        Start::Request { method, .. } => Some(method.of(bytes)),
+        Start::Response { .. } => None,
+    };
+    let same = own == Some(method);
+    // The method of the start line is known to be a token.
+    let Some(number) = number.filter(|_| spaced && (same || is_token(method))) else {
         return Some(flaw(400, "Malformed CSeq"));
     };
     spans.cseq = number;
     spans.cseq_method = Span::locate(bytes, method);
-    match spans.start {
-        Start::Request { method: m, .. } if m.of(bytes) != method => {
-            // RFC 4475 section 3.1.2.18: 501 where the method is unknown as well.
-            let unknown = matches!(Method::from_bytes(m.of(bytes)), Method::Other(_));
-            Some(if unknown { flaw(501, "Not Implemented") } else { flaw(400, "CSeq Method Mismatch") })
-        }
-        _ => None,
+    if own.is_none() {
+        spans.method = Method::known(method);
     }
+    if same || own.is_none() {
+        return None;
+    }
+    // RFC 4475 section 3.1.2.18: 501 where the method is unknown as well.
+    Some(match spans.method {
+        None => flaw(501, "Not Implemented"),
+        Some(_) => flaw(400, "CSeq Method Mismatch"),
+    })
 }
 
 fn max_forwards(bytes: &[u8], spans: &mut Spans) -> Option<Flaw> {
