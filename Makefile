@@ -64,7 +64,7 @@ clippy:
 	    echo "$(CARGO) clippy --workspace --all-targets $(LOCKED) -- -D warnings"; \
 	    $(CARGO) clippy --workspace --all-targets $(LOCKED) -- -D warnings; \
 	else \
-	    echo "lints: NOT CHECKED, this Rust has no clippy (some systems' packages have none)"; test -z "$${CI:-}"; \
+	    echo "lints: NOT CHECKED, this Rust has no clippy (some systems' packages have none)"; test -z "$${CI:-}$(LOCKED)"; \
 	fi
 
 .PHONY: layers

@@ -129,7 +129,7 @@ python_packages() {
     local venv=.cache/venv
     if [ ! -x "$venv/bin/python" ] || ! "$venv/bin/python" -c '' 2>/dev/null; then
         say "creating $venv"
-        if ! python3 -m venv "$venv" 2>/dev/null; then
+        if ! python3 -m venv "$venv" >/dev/null 2>&1; then
             rm -rf "$venv"
             apt_install python3-venv
             python3 -m venv "$venv"

@@ -28,7 +28,8 @@ impl Clock {
     /// An offset in the library's words, for example `+1d`. Written whole, since it may be read at any
     /// time.
     fn set(&self, offset: &str) {
-        let draft = self.0.with_extension("new");
+        let mut draft = self.0.clone();
+        draft.as_mut_os_string().push(".new");
         std::fs::write(&draft, format!("{offset}\n")).unwrap();
         std::fs::rename(&draft, &self.0).unwrap();
     }
