@@ -2,6 +2,7 @@
 
 use crate::name::COUNT;
 use crate::via::Via;
+use crate::words::{any, begins_small, blank_or_quote, eq, find, word};
 use crate::{Malformed, Method, Name, Params};
 use core::net::IpAddr;
 use core::ops::Range;
@@ -65,7 +66,7 @@ pub(crate) enum Start {
 /// The topmost Via as offsets.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct ViaSpans {
-    /// Only `raw` and `branch` are set.
+    /// Only `raw`, `branch` and `host_ip` (to nothing) are of this message.
     lazy: bool,
     raw: Span,
     transport_name: Span,
@@ -99,17 +100,24 @@ impl ViaSpans {
         }
     }
 
-    /// The value as it stands and its branch, of a Via that need not be looked at any closer.
-    pub fn of_response(whole: &[u8], raw: &[u8]) -> ViaSpans {
-        let params = raw.iter().position(|&b| b == b';').map_or(&b""[..], |at| &raw[at..]);
-        let branch = Params::new(params).get(b"branch").filter(|b| !b.is_empty());
-        let branch = branch.map_or(Span::default(), |b| Span::locate(whole, b));
-        ViaSpans { raw: Span::locate(whole, raw), branch, lazy: true, ..ViaSpans::default() }
+    /// Keeps the value as it stands and its branch, of a Via that need not be looked at any closer.
+    pub fn set_lazy(&mut self, whole: &[u8], raw: &[u8]) {
+        let params = &raw[find(raw, |w| eq(w, b';'))..];
+        let branch = match usual_branch(params) {
+            Some(branch) => branch,
+            None => Params::new(params).get(b"branch").unwrap_or(b""),
+        };
+        self.branch = if branch.is_empty() { Span::default() } else { Span::locate(whole, branch) };
+        self.raw = Span::locate(whole, raw);
+        self.lazy = true;
+        self.host_ip = None;
     }
 
+    /// The Via. Inlined, so that of one that is not kept only what is used gets made.
+    #[inline(always)]
     pub fn of<'a>(&self, whole: &'a [u8]) -> Via<'a> {
         if self.lazy {
-            return Via::parse(self.raw.of(whole)).unwrap_or_default();
+            return self.read(whole);
         }
         Via {
             transport: self.transport,
@@ -125,6 +133,27 @@ impl ViaSpans {
             raw: self.raw.of(whole),
         }
     }
+
+    #[cold]
+    #[inline(never)]
+    fn read<'a>(&self, whole: &'a [u8]) -> Via<'a> {
+        Via::parse(self.raw.of(whole)).unwrap_or_default()
+    }
+}
+
+/// The branch that is the first parameter, without white space and quotes; most are.
+#[inline(always)]
+fn usual_branch(params: &[u8]) -> Option<&[u8]> {
+    if !begins_small!(word(params), b";branch=") {
+        return None;
+    }
+    let value = &params[8..];
+    // It mostly ends the value.
+    if !any(value, |b| b <= b' ' || b == b'"' || b == b';') {
+        return Some(value);
+    }
+    let end = find(value, |w| blank_or_quote(w) | eq(w, b';'));
+    value.get(end).is_some_and(|&b| b == b';').then(|| &value[..end])
 }
 
 /// Everything that was found in one message, as offsets.

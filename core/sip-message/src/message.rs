@@ -127,6 +127,7 @@ impl<'a> Message<'a> {
     }
 
     /// The topmost Via.
+    #[inline(always)]
     pub fn via(&self) -> Via<'a> {
         self.spans.via.of(self.bytes)
     }
@@ -134,6 +135,15 @@ impl<'a> Message<'a> {
     /// The branch of the topmost Via; empty if it has none.
     pub fn via_branch(&self) -> &'a [u8] {
         self.spans.via.branch.of(self.bytes)
+    }
+
+    /// The `sent-by` host of a request's topmost Via as written; empty for a response.
+    #[inline]
+    pub fn via_host(&self) -> &'a [u8] {
+        match self.is_request() {
+            true => self.spans.via.host.of(self.bytes),
+            false => b"",
+        }
     }
 
     /// The `sent-by` host of a request's topmost Via as an address, if it is one; `None` for a response.

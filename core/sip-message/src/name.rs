@@ -214,6 +214,9 @@ static COMPACT: [Name; 26] = {
     table
 };
 
+/// The length of the longest name that [`usual`] knows.
+pub(crate) const LONGEST_USUAL: usize = 19;
+
 /// The header names that make up nearly all of the traffic, in their usual spelling, with their colon:
 /// a few comparisons of words instead of a walk over the letters. `head` is the first word of `line`.
 /// Answers the kind and the length of the name.

@@ -21,6 +21,7 @@ impl<'a> NameAddr<'a> {
     /// Reads one value. Without angle brackets, what follows the first `;` belongs to the header and
     /// not to the URI (section 20.10). The URI itself is not examined, save that it is not empty and
     /// holds no white space or angle bracket.
+    #[inline]
     pub fn parse(value: &'a [u8]) -> Result<NameAddr<'a>, Malformed> {
         let value = trim(value);
         let open = match value.first() {
@@ -43,7 +44,8 @@ impl<'a> NameAddr<'a> {
         };
         let (uri, rest) = value[open + 1..].split_at(end_of_uri(&value[open + 1..]));
         let params = trim(rest.strip_prefix(b">").ok_or(Malformed)?);
-        if uri.is_empty() || !(params.is_empty() || params[0] == b';') || has_open_quote(params) {
+        let fits = params.is_empty() || (params[0] == b';' && !has_open_quote(params));
+        if uri.is_empty() || !fits {
             return Err(Malformed);
         }
         Ok(NameAddr { display: trim(&value[..open]), uri, params })

@@ -1,7 +1,7 @@
 //! Lists of `;name=value` parameters.
 
 use crate::chars::trim;
-use crate::words::{eq, find};
+use crate::words::{any, eq, find};
 
 /// The parameters of a header value or URI: iterates over `(name, value)`, names as written, values
 /// trimmed and with their quotes. A quoted value may hold `;`. Total: odd input gives odd
@@ -19,6 +19,9 @@ impl<'a> Params<'a> {
 
     /// The value of the first parameter called `name` (any case); `Some(b"")` for one without value.
     pub fn get(self, name: &[u8]) -> Option<&'a [u8]> {
+        if self.rest.is_empty() {
+            return None;
+        }
         for (n, v) in self {
             if n.eq_ignore_ascii_case(name) {
                 return Some(v.unwrap_or(b""));
@@ -93,7 +96,12 @@ pub(crate) fn skip_quoted(s: &[u8], open: usize) -> Option<usize> {
 
 /// Whether a quoted string begins in `value` that does not end. What is appended after it would be read
 /// as part of the string by others.
-pub(crate) fn has_open_quote(mut value: &[u8]) -> bool {
+#[inline]
+pub(crate) fn has_open_quote(value: &[u8]) -> bool {
+    any(value, |b| b == b'"') && quote_stays_open(value)
+}
+
+fn quote_stays_open(mut value: &[u8]) -> bool {
     loop {
         let open = find(value, |w| eq(w, b'"'));
         if open == value.len() {

@@ -2,7 +2,7 @@
 
 use crate::chars::{TOKEN, is, is_space, is_token, trim};
 use crate::index::{HeaderSpan, Index, NONE, Span, Spans, Start, ViaSpans};
-use crate::name::{hash_step, usual};
+use crate::name::{LONGEST_USUAL, hash_step, usual};
 use crate::number::{parse_u32, parse_u64};
 use crate::values::end_of_value;
 use crate::via::Via;
@@ -154,10 +154,10 @@ impl<'b, 'l> Scan<'b, 'l> {
     /// part of the line, so that what follows it is never read as a header of its own. NUL is legal
     /// only as a quoted pair (RFC 3261 section 25.1; RFC 4475 section 3.1.1.2 has one).
     fn line_end(&mut self, from: usize) -> Option<usize> {
-        let at = control(self.bytes, from)?;
-        match self.bytes.get(at..).is_some_and(|rest| rest.starts_with(b"\r\n")) {
-            true => Some(at),
-            false => self.line_end_beyond(from, at),
+        let at = control(self.bytes, from);
+        match self.bytes.get(at..) {
+            Some([b'\r', b'\n', ..]) => Some(at),
+            _ => self.line_end_beyond(from, at),
         }
     }
 
@@ -165,13 +165,13 @@ impl<'b, 'l> Scan<'b, 'l> {
     #[cold]
     fn line_end_beyond(&mut self, from: usize, mut at: usize) -> Option<usize> {
         loop {
-            match (self.bytes[at], self.bytes.get(at + 1)) {
+            match (*self.bytes.get(at)?, self.bytes.get(at + 1)) {
                 (b'\r', Some(b'\n')) => return Some(at),
                 (b'\r' | b'\n', _) => self.soiled = true,
                 (0, _) => self.soiled |= !escaped(&self.bytes[from..at]),
                 _ => {}
             }
-            at = control(self.bytes, at + 1)?;
+            at = control(self.bytes, at + 1);
         }
     }
 
@@ -232,32 +232,31 @@ impl<'b, 'l> Scan<'b, 'l> {
 
     /// Indexes header lines up to and including the empty line.
     fn headers(&mut self, spans: &mut Spans) {
-        let (bytes, limits) = (self.bytes, self.limits);
-        while let Some(rest) = bytes.get(self.at..) {
+        let (bytes, longest) = (self.bytes, self.limits.header);
+        let most = if self.limits.name < LONGEST_USUAL { 0 } else { self.limits.headers };
+        let mut line = self.at;
+        loop {
+            let rest = bytes.get(line..).unwrap_or(b"");
             // A line as nearly all are. What is special about any other is found out by the next reader.
             if let Some((name, name_len)) = usual(word(rest), rest)
-                && spans.headers.len() < limits.headers
-                && name_len <= limits.name
-                && let line = self.at
-                && let Some(end) = control(bytes, line + name_len)
+                && spans.headers.len() < most
+                && let end = control(bytes, line + name_len)
                 && bytes.get(end..).is_some_and(|rest| rest.starts_with(b"\r\n"))
-                && end - line <= limits.header
+                && end - line <= longest
             {
-                self.at = end + 2;
                 let value = trimmed(bytes, line + name_len + 1, end);
                 if name == Name::Via {
                     self.count_via(value, spans);
                 }
-                spans.push(HeaderSpan {
-                    name,
-                    next: NONE,
-                    line: line as u32,
-                    name_len: name_len as u16,
-                    value,
-                    line_end: self.at as u32,
-                });
-            } else if !self.any_header(spans) {
-                return;
+                let (start, name_len, line_end) = (line as u32, name_len as u16, end as u32 + 2);
+                spans.push(HeaderSpan { name, next: NONE, line: start, name_len, value, line_end });
+                line = end + 2;
+            } else {
+                self.at = line;
+                if !self.any_header(spans) {
+                    return;
+                }
+                line = self.at;
             }
         }
     }
@@ -427,12 +426,12 @@ fn essentials(
     let first = if spans.via_alone { value } else { trim(&value[..end_of_value(value)]) };
     // Of a response only the branch is needed: its Via is ours, or the response is not.
     let is_request = matches!(spans.start, Start::Request { .. });
-    spans.via = if is_request {
+    if is_request {
         let via = Via::parse(first).map_err(|_| "malformed Via")?;
-        ViaSpans::new(bytes, &via)
+        spans.via = ViaSpans::new(bytes, &via);
     } else {
-        ViaSpans::of_response(bytes, first)
-    };
+        spans.via.set_lazy(bytes, first);
+    }
     if spans.via.branch.of(bytes).len() > limits.token {
         kept.get_or_insert(flaw(400, "Branch Too Long"));
     }
@@ -477,38 +476,51 @@ fn addressed(spans: &Spans) -> Option<Flaw> {
 }
 
 fn tags(bytes: &[u8], spans: &mut Spans, limits: &Limits) -> Option<Flaw> {
-    let from =
-        tag(bytes, spans, Name::From, limits, ["Missing From", "Malformed From", "Two From Header Fields"]);
-    let to = tag(bytes, spans, Name::To, limits, ["Missing To", "Malformed To", "Two To Header Fields"]);
-    (spans.from_uri, spans.from_tag) = *from.as_ref().unwrap_or(&Default::default());
-    (spans.to_uri, spans.to_tag) = *to.as_ref().unwrap_or(&Default::default());
-    from.err().or(to.err())
+    let from = spans.single(Name::From).map(|header| header.map(|h| h.value));
+    let to = spans.single(Name::To).map(|header| header.map(|h| h.value));
+    let from = match from {
+        Ok(Some(value)) => address(bytes, value, limits, (&mut spans.from_uri, &mut spans.from_tag))
+            .then_some(flaw(400, "Malformed From")),
+        Ok(None) => Some(flaw(400, "Missing From")),
+        Err(_) => Some(flaw(400, "Two From Header Fields")),
+    };
+    let to = match to {
+        Ok(Some(value)) => address(bytes, value, limits, (&mut spans.to_uri, &mut spans.to_tag))
+            .then_some(flaw(400, "Malformed To")),
+        Ok(None) => Some(flaw(400, "Missing To")),
+        Err(_) => Some(flaw(400, "Two To Header Fields")),
+    };
+    from.or(to)
 }
 
-fn tag(
-    bytes: &[u8],
-    spans: &Spans,
-    name: Name,
-    limits: &Limits,
-    says: [&'static str; 3],
-) -> Result<(Span, Span), Flaw> {
-    let [missing, malformed, twice] = says;
-    let header = spans.single(name).map_err(|_| flaw(400, twice))?.ok_or(flaw(400, missing))?;
-    let addr = NameAddr::parse(header.value.of(bytes)).map_err(|_| flaw(400, malformed))?;
-    let uri = Span::locate(bytes, addr.uri);
-    if let Some(tag) = usual_tag(addr.params).filter(|tag| tag.len() <= limits.token) {
-        return Ok((uri, Span::locate(bytes, tag)));
+/// Reads the URI and the tag of From or To; whether they are malformed.
+fn address(bytes: &[u8], value: Span, limits: &Limits, into: (&mut Span, &mut Span)) -> bool {
+    let Ok(addr) = NameAddr::parse(value.of(bytes)) else { return true };
+    let tag = match usual_tag(addr.params) {
+        Some(tag) => tag,
+        None => match addr.param(b"tag") {
+            Some(tag) if is_token(tag) => tag,
+            Some(_) => return true,
+            None => b"",
+        },
+    };
+    if tag.len() > limits.token {
+        return true;
     }
-    match addr.param(b"tag") {
-        None => Ok((uri, Span::default())),
-        Some(tag) if is_token(tag) && tag.len() <= limits.token => Ok((uri, Span::locate(bytes, tag))),
-        Some(_) => Err(flaw(400, malformed)),
+    *into.0 = Span::locate(bytes, addr.uri);
+    if !tag.is_empty() {
+        *into.1 = Span::locate(bytes, tag);
     }
+    false
 }
 
-/// The value of a tag that is the first parameter and a token, without white space; most are.
+/// The value of a tag that is the first parameter and a token, without white space, as most are; empty
+/// where there are no parameters at all.
 #[inline]
 fn usual_tag(params: &[u8]) -> Option<&[u8]> {
+    if params.is_empty() {
+        return Some(b"");
+    }
     if !begins_small!(word(params), b";tag=") {
         return None;
     }

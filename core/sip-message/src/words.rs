@@ -90,25 +90,30 @@ pub(crate) fn any(s: &[u8], is: impl Fn(u8) -> bool) -> bool {
     }
 }
 
-/// Where the first control character (a byte below 0x20) stands at or after `from`. Lines are longer
+/// Where the first control character (a byte below 0x20) stands at or after `from`; past the last byte
+/// when there is none. Lines are longer
 /// than a word, so that it pays to pass over sixteen bytes at a time first: the compiler makes one
 /// comparison of vectors of the inner loop.
 #[inline(always)]
-pub(crate) fn control(bytes: &[u8], from: usize) -> Option<usize> {
+pub(crate) fn control(bytes: &[u8], from: usize) -> usize {
     let mut at = from;
     while let Some(chunk) = bytes.get(at..).and_then(|rest| rest.first_chunk::<16>()) {
         if chunk.iter().fold(false, |found, &b| found | (b < b' ')) {
             let (low, high) = chunk.split_at(8);
             let hits = below(word(low), b' ') & HIGH;
-            return Some(match hits {
+            return match hits {
                 0 => at + 8 + place(below(word(high), b' ') & HIGH),
                 _ => at + place(hits),
-            });
+            };
         }
         at += 16;
     }
-    let rest = bytes.get(at..)?;
-    rest.iter().position(|&b| b < b' ').map(|found| at + found)
+    at + control_in_tail(bytes.get(at..).unwrap_or(b""))
+}
+
+#[inline(never)]
+fn control_in_tail(rest: &[u8]) -> usize {
+    rest.iter().position(|&b| b < b' ').unwrap_or(rest.len())
 }
 
 /// The first up to eight bytes of `text` as a word, and a mask of as many bytes.
@@ -169,7 +174,7 @@ mod tests {
                     assert_eq!(find(text, |w| eq(w, b';')), at, "{len}");
                     assert_eq!(find(text, |w| eq(w, 0) | below(w, 2)), len);
                     assert_eq!(word(text).to_le_bytes()[..len.min(8)], text[..len.min(8)]);
-                    assert_eq!(control(text, 0), None);
+                    assert_eq!(control(text, 0), len);
                 }
             }
         }
@@ -189,8 +194,8 @@ mod tests {
                     assert!(any(&text, |x| x == b));
                     assert_eq!(any(&text, |x| x < 0x20), b < 0x20);
                     assert!(!any(&text[..len - 1], |x| x != before));
-                    assert_eq!(control(&text, 0), (b < 0x20).then_some(len - 1));
-                    assert_eq!(control(&text, len - 1), (b < 0x20).then_some(len - 1));
+                    assert_eq!(control(&text, 0), place(b < 0x20));
+                    assert_eq!(control(&text, len - 1), place(b < 0x20));
                 }
             }
         }
