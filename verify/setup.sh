@@ -116,7 +116,9 @@ build() {
     install_rust "$want" || true
     got=$(rust_version || true)
     at_least "$want" "$got" && return 0
-    if [ -n "$got" ]; then
+    if have rustup; then
+        say "rustup could not make it so: \`rustup default stable\` and \`rustup update\`, then run this again"
+    elif [ -n "$got" ]; then
         say "Rust $got is too old and was left alone: remove it (apt-get remove rustc cargo) and run this"
         say "again, or put a newer one before it in PATH, for example from https://rustup.rs"
     else

@@ -175,6 +175,13 @@ fn a_reload_without_a_file_says_so() {
     server.assert_alive("a reload without a file");
 }
 
+#[test]
+fn a_token_file_that_is_not_there_is_named() {
+    let file = Folder::new().path("token");
+    let said = refused(&["ctl", "status", "--token-file", &file]);
+    assert!(said.contains(&file) && said.contains("token_file"), "{said}");
+}
+
 /// The expiry that a registration for a day is granted. Each call has a Call-ID of its own, which
 /// picks the worker.
 fn granted(link: &mut live::Link, user: &str) -> u32 {
