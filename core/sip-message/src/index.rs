@@ -2,7 +2,7 @@
 
 use crate::name::COUNT;
 use crate::via::Via;
-use crate::words::{any, begins_small, blank_or_quote, eq, find, word};
+use crate::words::{begins_small, blank_or_quote, eq, find, find_far, is_blank_or_quote, word};
 use crate::{Malformed, Method, Name, Params};
 use core::net::IpAddr;
 use core::ops::Range;
@@ -148,12 +148,9 @@ fn usual_branch(params: &[u8]) -> Option<&[u8]> {
         return None;
     }
     let value = &params[8..];
-    // It mostly ends the value.
-    if !any(value, |b| b <= b' ' || b == b'"' || b == b';') {
-        return Some(value);
-    }
-    let end = find(value, |w| blank_or_quote(w) | eq(w, b';'));
-    value.get(end).is_some_and(|&b| b == b';').then(|| &value[..end])
+    let ends = |b| is_blank_or_quote(b) | (b == b';');
+    let end = find_far(value, ends, |w| blank_or_quote(w) | eq(w, b';'));
+    value.get(end).is_none_or(|&b| b == b';').then(|| &value[..end])
 }
 
 /// Everything that was found in one message, as offsets.

@@ -4,7 +4,7 @@ use crate::Malformed;
 use crate::Params;
 use crate::chars::{self, NOT_URI, is_space, trim};
 use crate::params::{has_open_quote, skip_quoted};
-use crate::words::{below, eq, find};
+use crate::words::{any, blank_or_quote, eq, find, find_far, is_blank_or_quote};
 
 /// One value of From, To, Contact, Route, Record-Route, Path ... (RFC 3261 section 25.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,7 +57,7 @@ impl<'a> NameAddr<'a> {
         let uri = trim(uri);
         check_uri(uri)?;
         // A URI with a comma or a question mark must stand in brackets (section 20.10).
-        if uri.iter().any(|&b| matches!(b, b',' | b'?')) || has_open_quote(params) {
+        if any(uri, |b| (b == b',') | (b == b'?')) || has_open_quote(params) {
             return Err(Malformed);
         }
         Ok(NameAddr { display: b"", uri, params })
@@ -75,7 +75,11 @@ fn check_uri(uri: &[u8]) -> Result<(), Malformed> {
 
 /// Where the first byte stands that cannot be part of a URI, or the end.
 fn end_of_uri(s: &[u8]) -> usize {
-    let mut at = find(s, |w| below(w, b' ' + 1) | eq(w, b'"') | eq(w, b'<') | eq(w, b'>'));
+    let mut at = find_far(
+        s,
+        |b| is_blank_or_quote(b) | (b == b'<') | (b == b'>'),
+        |w| blank_or_quote(w) | eq(w, b'<') | eq(w, b'>'),
+    );
     // Controls other than the tab are let through.
     while s.get(at).is_some_and(|&b| !chars::is(b, NOT_URI)) {
         at += 1;

@@ -1,7 +1,7 @@
 //! Lists of `;name=value` parameters.
 
 use crate::chars::trim;
-use crate::words::{any, eq, find};
+use crate::words::{any, eq, find, find_far};
 
 /// The parameters of a header value or URI: iterates over `(name, value)`, names as written, values
 /// trimmed and with their quotes. A quoted value may hold `;`. Total: odd input gives odd
@@ -69,7 +69,7 @@ impl<'a> Iterator for Params<'a> {
 /// Where the `;` that ends the value which starts at `s[at]` stands, quotes respected.
 fn end_of_param(s: &[u8], mut at: usize) -> usize {
     while let Some(rest) = s.get(at..).filter(|rest| !rest.is_empty()) {
-        at += find(rest, |w| eq(w, b';') | eq(w, b'"'));
+        at += find_far(rest, |b| (b == b';') | (b == b'"'), |w| eq(w, b';') | eq(w, b'"'));
         match s.get(at) {
             Some(b'"') => match skip_quoted(s, at) {
                 Some(after) => at = after,
@@ -86,7 +86,7 @@ pub(crate) fn skip_quoted(s: &[u8], open: usize) -> Option<usize> {
     let mut at = open + 1;
     loop {
         let rest = s.get(at..)?;
-        at += find(rest, |w| eq(w, b'"') | eq(w, b'\\'));
+        at += find_far(rest, |b| (b == b'"') | (b == b'\\'), |w| eq(w, b'"') | eq(w, b'\\'));
         match s.get(at)? {
             b'"' => return Some(at + 1),
             _ => at += 2,

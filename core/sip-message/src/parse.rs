@@ -210,7 +210,9 @@ impl<'b, 'l> Scan<'b, 'l> {
             self.note(flaw(505, "Version Not Supported"));
         } else if uri.len() > self.limits.uri {
             self.note(flaw(414, "Request-URI Too Long"));
-        } else if trimmed.len() != line.len() || uri.is_empty() || uri.iter().any(|&b| b <= b' ' || b == 0x7f)
+        } else if trimmed.len() != line.len()
+            || uri.is_empty()
+            || uri.iter().any(|&b| (b <= b' ') | (b == 0x7f))
         {
             // Exactly one space on either side of the Request-URI (RFC 3261 section 7.1).
             self.note(flaw(400, "Malformed Request-Line"));
@@ -408,7 +410,7 @@ fn usual_request(line: &[u8]) -> Option<(&[u8], &[u8])> {
     }
     let first = find(head, |w| eq(w, b' '));
     let (method, uri) = (&head[..first], head.get(first + 1..)?);
-    let clean = !any(uri, |b| b <= b' ' || b == 0x7f);
+    let clean = !any(uri, |b| (b <= b' ') | (b == 0x7f));
     let known = !matches!(Method::from_bytes(method), Method::Other(_));
     (clean && known && !uri.is_empty()).then_some((method, uri))
 }

@@ -3,7 +3,7 @@
 use crate::Params;
 use crate::chars::{self, HEADERS, HOST, PARAM, PASSWORD, USER};
 use crate::number::leading_port;
-use crate::words::{begins, eq, find, word};
+use crate::words::{any, begins, eq, find, word};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use wire::Transport;
 
@@ -103,9 +103,9 @@ impl<'a> Uri<'a> {
     pub fn write_aor(&self, out: &mut Vec<u8>) {
         out.reserve(self.user.map_or(0, |user| user.len() + 1) + self.host.len());
         if let Some(user) = self.user {
-            match find(user, |w| eq(w, b'%')) == user.len() {
-                true => out.extend_from_slice(user),
-                false => unescape_user(user, out),
+            match any(user, |b| b == b'%') {
+                true => unescape_user(user, out),
+                false => out.extend_from_slice(user),
             }
             out.push(b'@');
         }
@@ -136,7 +136,7 @@ fn sip<'a>(scheme: Scheme<'a>, rest: &'a [u8]) -> Result<Uri<'a>, UriError> {
     let (user, password, rest) = userinfo(rest)?;
     let (host, port, rest) = hostport(rest)?;
     let (mut params, mut headers) = (rest, &b""[..]);
-    if !rest.is_empty() {
+    if !(rest.is_empty() || (rest[0] == b';' && are_plain(rest))) {
         (params, headers) = rest.split_at(rest.iter().position(|&b| b == b'?').unwrap_or(rest.len()));
         let params_fit = params.is_empty() || (params[0] == b';' && chars::all_escaped(params, PARAM));
         let headers_fit = headers.is_empty() || chars::all_escaped(&headers[1..], HEADERS);
@@ -145,6 +145,17 @@ fn sip<'a>(scheme: Scheme<'a>, rest: &'a [u8]) -> Result<Uri<'a>, UriError> {
         }
     }
     Ok(Uri { scheme, user, password, host, port, params, headers })
+}
+
+/// Whether parameters consist of what needs no closer look: letters, digits and `-._:;=`.
+#[inline]
+fn are_plain(params: &[u8]) -> bool {
+    !any(params, |b| {
+        let letter = (b | 0x20).wrapping_sub(b'a') < 26;
+        // The digits, the colon and the semicolon are neighbours.
+        let digit = b.wrapping_sub(b'0') < 12;
+        !(letter | digit | (b.wrapping_sub(b'-') < 2) | (b == b'=') | (b == b'_'))
+    })
 }
 
 const fn is_scheme(b: u8) -> bool {
@@ -191,10 +202,10 @@ fn userinfo(s: &[u8]) -> Result<Userinfo<'_>, UriError> {
     if plain > 0 && s.get(plain) == Some(&b'@') {
         return Ok((Some(&s[..plain]), None, &s[plain + 1..]));
     }
-    let at = plain + find(&s[plain..], |w| eq(w, b'@'));
-    if at == s.len() {
+    if !any(&s[plain..], |b| b == b'@') {
         return Ok((None, None, s));
     }
+    let at = plain + find(&s[plain..], |w| eq(w, b'@'));
     let (info, rest) = (&s[..at], &s[at + 1..]);
     let (user, password) = match info.iter().position(|&b| b == b':') {
         Some(colon) => (&info[..colon], Some(&info[colon + 1..])),
@@ -236,10 +247,10 @@ pub fn parse_ip(host: &[u8]) -> Option<IpAddr> {
         [b'[', inner @ .., b']'] => parse_ipv6(inner).map(IpAddr::V6),
         [b'0'..=b'9', ..] => match parse_ipv4(host) {
             Some(ip) => Some(IpAddr::V4(ip)),
-            None if host.contains(&b':') => parse_ipv6(host).map(IpAddr::V6),
+            None if any(host, |b| b == b':') => parse_ipv6(host).map(IpAddr::V6),
             None => None,
         },
-        _ if find(host, |w| eq(w, b':')) < host.len() => parse_ipv6(host).map(IpAddr::V6),
+        _ if any(host, |b| b == b':') => parse_ipv6(host).map(IpAddr::V6),
         _ => None,
     }
 }

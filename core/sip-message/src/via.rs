@@ -4,7 +4,7 @@ use crate::chars::{self, HOST, is_space, trim};
 use crate::number::{leading_port, parse_u32, push_u64};
 use crate::params::{Params, has_open_quote};
 use crate::uri::{hostport, leading_ipv4, parse_ip};
-use crate::words::{begins, begins_small, blank_or_quote, eq, find, word};
+use crate::words::{begins, begins_small, blank_or_quote, eq, find, find_far, is_blank_or_quote, word};
 use core::net::{IpAddr, SocketAddr};
 use wire::Transport;
 
@@ -67,7 +67,8 @@ impl<'a> Via<'a> {
         let (host, host_ip, port, mut rest) = usual_sent_by(sent_by)?;
         let mut via = Via { transport, transport_name, host, host_ip, port, raw, ..Via::default() };
         while let [b';', params @ ..] = rest {
-            let end = find(params, |w| blank_or_quote(w) | eq(w, b';'));
+            let end =
+                find_far(params, |b| is_blank_or_quote(b) | (b == b';'), |w| blank_or_quote(w) | eq(w, b';'));
             let param;
             (param, rest) = params.split_at(end);
             via.usual_param(param)?;

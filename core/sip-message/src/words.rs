@@ -25,6 +25,12 @@ pub(crate) const fn blank_or_quote(word: u64) -> u64 {
     below(word, b' ' + 1) | eq(word, b'"')
 }
 
+/// The same class, for vectors.
+#[inline(always)]
+pub(crate) const fn is_blank_or_quote(b: u8) -> bool {
+    (b <= b' ') | (b == b'"')
+}
+
 /// The first eight bytes of `s`, the first one lowest; zeros for those it lacks.
 #[inline(always)]
 pub(crate) fn word(s: &[u8]) -> u64 {
@@ -64,6 +70,20 @@ pub(crate) fn find(s: &[u8], class: impl Fn(u64) -> u64) -> usize {
     }
     // Overlaps the last whole word, in which there is none.
     s.len() - 8 + place(class(u64::from_le_bytes(*last)) & HIGH)
+}
+
+/// The same for texts that are mostly longer: `is` names the bytes of the class one by one, of which the
+/// compiler makes comparisons of vectors.
+#[inline(always)]
+pub(crate) fn find_far(s: &[u8], is: impl Fn(u8) -> bool, class: impl Fn(u64) -> u64) -> usize {
+    let mut at = 0;
+    while let Some(chunk) = s.get(at..).and_then(|rest| rest.first_chunk::<16>()) {
+        if chunk.iter().fold(false, |found, &b| found | is(b)) {
+            return at + find(chunk, class);
+        }
+        at += 16;
+    }
+    at + find(s.get(at..).unwrap_or(b""), class)
 }
 
 /// Which byte the lowest hit is; 8 when there is none.
@@ -172,6 +192,7 @@ mod tests {
                     text[at..len].fill(b';');
                     let text = &text[..len];
                     assert_eq!(find(text, |w| eq(w, b';')), at, "{len}");
+                    assert_eq!(find_far(text, |b| b == b';', |w| eq(w, b';')), at, "{len}");
                     assert_eq!(find(text, |w| eq(w, 0) | below(w, 2)), len);
                     assert_eq!(word(text).to_le_bytes()[..len.min(8)], text[..len.min(8)]);
                     assert_eq!(control(text, 0), len);
@@ -190,6 +211,10 @@ mod tests {
                     let place = |is: bool| if is { len - 1 } else { len };
                     assert_eq!(find(&text, |w| eq(w, b'"')), place(b == b'"'));
                     assert_eq!(find(&text, |w| below(w, 0x21)), place(b < 0x21));
+                    assert_eq!(
+                        find_far(&text, is_blank_or_quote, blank_or_quote),
+                        find(&text, blank_or_quote)
+                    );
                     assert_eq!(find(&text, blank_or_quote), place(b <= b' ' || b == b'"'));
                     assert!(any(&text, |x| x == b));
                     assert_eq!(any(&text, |x| x < 0x20), b < 0x20);
