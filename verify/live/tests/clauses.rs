@@ -114,3 +114,28 @@ fn a_uri_of_another_domain_is_the_only_target() {
     link.send(&received.reply(200, "c", &[]));
     assert_eq!(caller.response(&req).status(), Some(200));
 }
+
+#[test]
+fn a_stream_gets_a_content_length_where_a_datagram_had_none() {
+    // Section 16.6 step 9, and 18.3 for responses.
+    let server = Setup::open().start();
+    let mut bob = server.link(Via::Tcp);
+    bob.register("bob");
+    let mut caller = server.link(Via::Udp);
+    let req = Req::new("MESSAGE", "sip:bob@example.com", &caller);
+    caller.send(format!("{}\r\nhello", req.head()).as_bytes());
+    let received = bob.request("MESSAGE");
+    assert_eq!((received.header("Content-Length"), &received.body[..]), (Some("5"), &b"hello"[..]));
+    bob.send(&received.reply(200, "b", &[]));
+    assert_eq!(caller.response(&req).status(), Some(200));
+    // And back: a phone on UDP answers a caller on TCP.
+    let mut ann = server.link(Via::Udp);
+    ann.register("ann");
+    let mut caller = server.link(Via::Tcp);
+    let req = Req::new("MESSAGE", "sip:ann@example.com", &caller);
+    caller.send(&req.bytes());
+    let received = ann.request("MESSAGE");
+    let reply = String::from_utf8(received.reply(200, "a", &[])).unwrap();
+    ann.send(reply.replace("Content-Length: 0\r\n", "").as_bytes());
+    assert_eq!(caller.response(&req).header("Content-Length"), Some("0"));
+}
