@@ -46,6 +46,8 @@ impl Span {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HeaderSpan {
     pub name: Name,
+    /// The name is the canonical long one and its colon follows at once. Not known of all that are so.
+    pub usual: bool,
     /// The next header field of the same name.
     pub next: u16,
     /// Start of the line; the raw name is `line..line + name_len`.

@@ -167,6 +167,25 @@ impl<'a> Message<'a> {
         Headers { message: *self, next: self.spans.first[name as usize] }
     }
 
+    /// The first header field of this name, as offsets.
+    #[inline]
+    pub(crate) fn first_span(&self, name: Name) -> Option<&'a HeaderSpan> {
+        self.spans.headers.get(usize::from(self.spans.first[name as usize]))
+    }
+
+    /// Every header field of this name, as offsets.
+    pub(crate) fn spans_of(&self, name: Name) -> impl Iterator<Item = &'a HeaderSpan> + use<'a> {
+        let spans = self.spans;
+        let first = self.first_span(name);
+        core::iter::successors(first, |span| spans.headers.get(usize::from(span.next)))
+    }
+
+    /// The bytes of a span.
+    #[inline]
+    pub(crate) fn text(&self, span: Span) -> &'a [u8] {
+        span.of(self.bytes)
+    }
+
     /// Every header field in order.
     pub fn all_headers(&self) -> impl Iterator<Item = Header<'a>> + use<'a> {
         let message = *self;

@@ -2,9 +2,9 @@
 
 use crate::Malformed;
 use crate::Params;
-use crate::chars::{self, NOT_URI, is_space, trim};
+use crate::chars::{self, NOT_URI, TOKEN, is_space, trim};
 use crate::params::{has_open_quote, skip_quoted};
-use crate::words::{any, blank_or_quote, eq, find, find_far, is_blank_or_quote};
+use crate::words::{any, begins_small, blank_or_quote, eq, find, find_far, is_blank_or_quote, word};
 
 /// One value of From, To, Contact, Route, Record-Route, Path ... (RFC 3261 section 25.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,7 +43,10 @@ impl<'a> NameAddr<'a> {
             }
         };
         let (uri, rest) = value[open + 1..].split_at(end_of_uri(&value[open + 1..]));
-        let params = trim(rest.strip_prefix(b">").ok_or(Malformed)?);
+        let mut params = rest.strip_prefix(b">").ok_or(Malformed)?;
+        if !matches!(params, [] | [b';', ..]) {
+            params = trim(params);
+        }
         let fits = params.is_empty() || (params[0] == b';' && !has_open_quote(params));
         if uri.is_empty() || !fits {
             return Err(Malformed);
@@ -67,6 +70,37 @@ impl<'a> NameAddr<'a> {
     pub fn param(&self, name: &[u8]) -> Option<&'a [u8]> {
         Params::new(self.params).get(name)
     }
+}
+
+/// URI and tag of a From or To as nearly all are: the URI in brackets, at most a quoted name before it,
+/// nothing or a tag first behind it. `None` for any other, and where anything is wrong.
+#[inline]
+pub(crate) fn usual_with_tag(value: &[u8]) -> Option<(&[u8], &[u8])> {
+    let inner = match value {
+        [b'<', inner @ ..] => inner,
+        [b'"', name @ ..] => {
+            let end = find(name, |w| eq(w, b'"') | eq(w, b'\\'));
+            name.get(end..)?.strip_prefix(b"\" <")?
+        }
+        _ => return None,
+    };
+    let (uri, rest) = inner.split_at(find_far(
+        inner,
+        |b| is_blank_or_quote(b) | (b == b'<') | (b == b'>'),
+        |w| blank_or_quote(w) | eq(w, b'<') | eq(w, b'>'),
+    ));
+    let params = rest.strip_prefix(b">")?;
+    if uri.is_empty() || params.is_empty() {
+        return (!uri.is_empty()).then_some((uri, b""));
+    }
+    if !begins_small!(word(params), b";tag=") {
+        return None;
+    }
+    let text = &params[5..];
+    let end = text.iter().position(|&b| !chars::is(b, TOKEN)).unwrap_or(text.len());
+    let (tag, more) = text.split_at(end);
+    let ends = more.is_empty() || (more[0] == b';' && !any(more, |b| b == b'"'));
+    (ends && !tag.is_empty()).then_some((uri, tag))
 }
 
 fn check_uri(uri: &[u8]) -> Result<(), Malformed> {

@@ -3,10 +3,11 @@
 use crate::chars::{TOKEN, is, is_space, is_token, trim};
 use crate::index::{HeaderSpan, Index, NONE, Span, Spans, Start, ViaSpans};
 use crate::name::{LONGEST_USUAL, hash_step, usual};
+use crate::name_addr::usual_with_tag;
 use crate::number::{parse_u32, parse_u64};
 use crate::values::end_of_value;
 use crate::via::Via;
-use crate::words::{any, begins, begins_small, control, eq, find, word};
+use crate::words::{any, begins, control, eq, find, word};
 use crate::{Limits, Message, Method, Name, NameAddr};
 
 /// What is wrong with a message that can still be answered.
@@ -251,7 +252,8 @@ impl<'b, 'l> Scan<'b, 'l> {
                     self.count_via(value, spans);
                 }
                 let (start, name_len, line_end) = (line as u32, name_len as u16, end as u32 + 2);
-                spans.push(HeaderSpan { name, next: NONE, line: start, name_len, value, line_end });
+                let next = NONE;
+                spans.push(HeaderSpan { name, usual: true, next, line: start, name_len, value, line_end });
                 line = end + 2;
             } else {
                 self.at = line;
@@ -316,7 +318,8 @@ impl<'b, 'l> Scan<'b, 'l> {
             self.count_via(value, spans);
         }
         let (line, line_end) = (line as u32, self.at as u32);
-        spans.push(HeaderSpan { name, next: NONE, line, name_len: name_len as u16, value, line_end });
+        let (name_len, next) = (name_len as u16, NONE);
+        spans.push(HeaderSpan { name, usual: false, next, line, name_len, value, line_end });
         // A fold after this line joins the next one to it: seen by the caller's loop.
         true
     }
@@ -497,39 +500,26 @@ fn tags(bytes: &[u8], spans: &mut Spans, limits: &Limits) -> Option<Flaw> {
 
 /// Reads the URI and the tag of From or To; whether they are malformed.
 fn address(bytes: &[u8], value: Span, limits: &Limits, into: (&mut Span, &mut Span)) -> bool {
-    let Ok(addr) = NameAddr::parse(value.of(bytes)) else { return true };
-    let tag = match usual_tag(addr.params) {
-        Some(tag) => tag,
-        None => match addr.param(b"tag") {
-            Some(tag) if is_token(tag) => tag,
-            Some(_) => return true,
-            None => b"",
-        },
-    };
+    let value = value.of(bytes);
+    let Some((uri, tag)) = usual_with_tag(value).or_else(|| with_tag(value)) else { return true };
     if tag.len() > limits.token {
         return true;
     }
-    *into.0 = Span::locate(bytes, addr.uri);
+    *into.0 = Span::locate(bytes, uri);
     if !tag.is_empty() {
         *into.1 = Span::locate(bytes, tag);
     }
     false
 }
 
-/// The value of a tag that is the first parameter and a token, without white space, as most are; empty
-/// where there are no parameters at all.
-#[inline]
-fn usual_tag(params: &[u8]) -> Option<&[u8]> {
-    if params.is_empty() {
-        return Some(b"");
+/// URI and tag of a From or To of any form; a tag must be a token.
+#[inline(never)]
+fn with_tag(value: &[u8]) -> Option<(&[u8], &[u8])> {
+    let addr = NameAddr::parse(value).ok()?;
+    match addr.param(b"tag") {
+        Some(tag) => is_token(tag).then_some((addr.uri, tag)),
+        None => Some((addr.uri, b"")),
     }
-    if !begins_small!(word(params), b";tag=") {
-        return None;
-    }
-    let value = params.get(5..)?;
-    let end = value.iter().position(|&b| !is(b, TOKEN)).unwrap_or(value.len());
-    let ends = value.get(end).is_none_or(|&b| b == b';');
-    (ends && end > 0).then(|| &value[..end])
 }
 
 fn cseq(bytes: &[u8], spans: &mut Spans) -> Option<Flaw> {

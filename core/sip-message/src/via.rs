@@ -274,12 +274,19 @@ pub fn push_received(via: &Via<'_>, source: SocketAddr, always_rport: bool, out:
 pub(crate) fn push_ip(ip: IpAddr, out: &mut Vec<u8>) {
     match ip.to_canonical() {
         IpAddr::V4(v4) => {
-            for (i, octet) in v4.octets().into_iter().enumerate() {
-                if i > 0 {
-                    out.push(b'.');
+            // Four times three digits and a dot, of which the last is left out.
+            let (mut text, mut len) = ([b'.'; 16], 0);
+            for octet in v4.octets() {
+                let digits = [octet / 100, octet / 10 % 10, octet % 10].map(|digit| b'0' + digit);
+                let skip = usize::from(octet < 100) + usize::from(octet < 10);
+                for &digit in &digits[skip..] {
+                    text[len] = digit;
+                    len += 1;
                 }
-                push_u64(u64::from(octet), out);
+                text[len] = b'.';
+                len += 1;
             }
+            out.extend_from_slice(&text[..len - 1]);
         }
         IpAddr::V6(v6) => {
             use std::io::Write;

@@ -5,6 +5,7 @@
 use super::scan::{Outcome, Reading, read, response_branch};
 use super::values;
 use crate::*;
+use core::net::SocketAddr;
 
 /// Messages as they are usual, and as they are odd but legal.
 const MESSAGES: [&str; 7] = [
@@ -186,6 +187,7 @@ fn agree(bytes: &[u8], index: &mut Index, limits: &Limits) {
     if let Some(m) = message {
         same_message(&m, &plain, &text);
         same_lines(&m, &plain, &text);
+        same_response(&m, &plain, &text);
     }
 }
 
@@ -215,6 +217,46 @@ fn same_message(m: &Message<'_>, plain: &Reading, text: &str) {
     let top = plain.value(plain.all(Name::Via).next().unwrap());
     let top = values::trim(&top[..values::end_of_value(top)]);
     assert_eq!(m.via_branch(), response_branch(top, m.is_request()), "{text:?}");
+}
+
+/// A response as it is put together line by line.
+fn plain_response(plain: &Reading, tag: &[u8], source: Option<(SocketAddr, bool)>) -> Vec<u8> {
+    let mut out = b"SIP/2.0 486 Busy Here\r\n".to_vec();
+    let mut line = |name: &str, value: &[u8]| {
+        out.extend([name.as_bytes(), b": ", value, b"\r\n"].concat());
+    };
+    for (i, field) in plain.all(Name::Via).enumerate() {
+        match (i, source, plain.via()) {
+            (0, Some((source, always)), via) => {
+                let (mut value, via) = (Vec::new(), via.unwrap_or_default());
+                push_received(&via, source, always, &mut value);
+                value.extend(&plain.value(field)[via.raw.len()..]);
+                line("Via", &value);
+            }
+            _ => line("Via", plain.value(field)),
+        }
+    }
+    for name in [Name::From, Name::To, Name::CallId, Name::CSeq] {
+        let Some(field) = plain.all(name).next() else { continue };
+        let mut value = plain.value(field).to_vec();
+        if name == Name::To && plain.to.1.is_empty() && !tag.is_empty() {
+            value.extend([b";tag=", tag].concat());
+        }
+        line(name.as_str(), &value);
+    }
+    out.extend(b"Server: s\r\nContent-Length: 0\r\n\r\n");
+    out
+}
+
+fn same_response(m: &Message<'_>, plain: &Reading, text: &str) {
+    let source = "10.200.3.45:5062".parse().unwrap();
+    let sources = [None, Some((source, false)), Some((source, true))];
+    for (tag, source) in [&b""[..], b"own"].into_iter().zip(sources).chain([(&b"x"[..], sources[2])]) {
+        let mut out = Vec::new();
+        write_response(m, 486, b"", tag, source, b"Server: s\r\n", &mut out);
+        let wanted = plain_response(plain, tag, source);
+        assert_eq!(String::from_utf8_lossy(&out), String::from_utf8_lossy(&wanted), "{text:?}");
+    }
 }
 
 fn same_lines(m: &Message<'_>, plain: &Reading, text: &str) {
@@ -297,6 +339,9 @@ fn values_are_read_as_the_plain_walk_reads_them() {
         "sip:u1000@bench.test",
         "sip:127.0.21.3:25070;lr;transport=udp",
         "sips:a%62c:pw@[2001:db8::10]:5070;x=y?h=v&i=j",
+        "sip:a@b.test;lr;x=y",
+        "sip:a@b.test;lr;x=y?h=v",
+        "sip:b.test:5;d=0123456789abcdef0123456789abcdef;lr",
         "tel:+1-972-555-2222;isub=1",
         "im:someone@example.test",
         "192.168.100.200",
@@ -306,6 +351,7 @@ fn values_are_read_as_the_plain_walk_reads_them() {
         "18446744073709551615",
         "Digest username=\"bo\\\"b\", realm = \"a,b\" ,nc=00000001,qop=auth,uri=\"sip:a@b\"",
         ";a=1 ; flag;q=\"x;y\\\";z\" ;;last = 2",
+        "Digest a=1, b=\"2\" , c = 3",
         "Bob\t<sip:a@b;lr>;tag=1",
         "SIP/2.0/UDP  192.0.2.2 : 5061 ; branch = z9hG4bKkdjuw",
         "SIP/2.0/UDP 192.0.2.2: 5061;branch=z9hG4bKkdjuw",
@@ -316,7 +362,8 @@ fn values_are_read_as_the_plain_walk_reads_them() {
     }
     for seed in 0..rounds() {
         let mut dice = Dice(seed.wrapping_mul(0xd1b5_4a32_d192_ed03));
-        let mut value = dice.pick(&seeds).as_bytes().to_vec();
+        let from = if dice.below(2) == 0 { &more[..] } else { &seeds[..] };
+        let mut value = dice.pick(from).as_bytes().to_vec();
         for _ in 0..dice.below(5) {
             dice.damage(&mut value);
         }
