@@ -239,9 +239,10 @@ impl<'b, 'l> Scan<'b, 'l> {
         let most = if self.limits.name < LONGEST_USUAL { 0 } else { self.limits.headers };
         let mut line = self.at;
         loop {
-            let rest = bytes.get(line..).unwrap_or(b"");
             // A line as nearly all are. What is special about any other is found out by the next reader.
-            if let Some((name, name_len)) = usual(word(rest), rest)
+            if let Some(rest) = bytes.get(line..)
+                && let Some(start) = rest.first_chunk::<16>()
+                && let Some((name, name_len)) = usual(start, rest)
                 && spans.headers.len() < most
                 && let end = control(bytes, line + name_len)
                 && bytes.get(end..).is_some_and(|rest| rest.starts_with(b"\r\n"))
