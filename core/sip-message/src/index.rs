@@ -208,6 +208,7 @@ impl Spans {
     }
 
     /// Adds a header field to the list and to the chain of its name.
+    #[inline(always)]
     pub fn push(&mut self, header: HeaderSpan) {
         let at = self.headers.len() as u16;
         let name = header.name as usize;

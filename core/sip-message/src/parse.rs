@@ -247,11 +247,11 @@ impl<'b, 'l> Scan<'b, 'l> {
                 && let end = control(bytes, line + name_len)
                 && bytes.get(end..).is_some_and(|rest| rest.starts_with(b"\r\n"))
                 && end - line <= longest
+                && let Some([b' ', value @ ..]) = bytes.get(line + name_len + 1..end)
+                && value.first().is_some_and(|&b| b > b' ')
+                && value.last().is_some_and(|&b| b > b' ')
             {
-                let value = trimmed(bytes, line + name_len + 1, end);
-                if name == Name::Via {
-                    self.count_via(value, spans);
-                }
+                let value = Span { start: (line + name_len + 2) as u32, end: end as u32 };
                 let (start, name_len, line_end) = (line as u32, name_len as u16, end as u32 + 2);
                 let next = NONE;
                 spans.push(HeaderSpan { name, usual: true, next, line: start, name_len, value, line_end });
@@ -315,24 +315,11 @@ impl<'b, 'l> Scan<'b, 'l> {
             self.note(flaw(513, "Header Field Too Large"));
         }
         let value = trimmed(self.bytes, colon + 1, end);
-        if name == Name::Via {
-            self.count_via(value, spans);
-        }
         let (line, line_end) = (line as u32, self.at as u32);
         let (name_len, next) = (name_len as u16, NONE);
         spans.push(HeaderSpan { name, usual: false, next, line, name_len, value, line_end });
         // A fold after this line joins the next one to it: seen by the caller's loop.
         true
-    }
-
-    #[inline(never)]
-    fn count_via(&self, value: Span, spans: &mut Spans) {
-        spans.vias += 1;
-        let value = value.of(self.bytes);
-        if spans.vias == 1 && any(value, |b| b == b',') {
-            spans.via_alone = false;
-            spans.vias += value.iter().filter(|&&b| b == b',').count();
-        }
     }
 
     /// Reads a name letter by letter: its kind, its length, and where its colon stands.
@@ -429,6 +416,7 @@ fn essentials(
 ) -> Result<(), &'static str> {
     let via_line = spans.headers.get(usize::from(spans.first[Name::Via as usize])).ok_or("no Via")?;
     let value = via_line.value.of(bytes);
+    spans.via_alone = !any(value, |b| b == b',');
     let first = if spans.via_alone { value } else { trim(&value[..end_of_value(value)]) };
     // Of a response only the branch is needed: its Via is ours, or the response is not.
     let is_request = matches!(spans.start, Start::Request { .. });
@@ -438,6 +426,7 @@ fn essentials(
     } else {
         spans.via.set_lazy(bytes, first);
     }
+    count_vias(value, spans);
     if spans.via.branch.of(bytes).len() > limits.token {
         kept.get_or_insert(flaw(400, "Branch Too Long"));
     }
@@ -459,6 +448,18 @@ fn essentials(
     note(cseq(bytes, spans));
     note(max_forwards(bytes, spans));
     Ok(())
+}
+
+/// Counts the Via fields, of which the first has the value `first`.
+fn count_vias(first: &[u8], spans: &mut Spans) {
+    let mut at = spans.first[Name::Via as usize];
+    while let Some(field) = spans.headers.get(usize::from(at)) {
+        spans.vias += 1;
+        at = field.next;
+    }
+    if !spans.via_alone {
+        spans.vias += first.iter().filter(|&&b| b == b',').count();
+    }
 }
 
 fn call_id(bytes: &[u8], spans: &mut Spans, limits: &Limits) -> Option<Flaw> {
