@@ -137,15 +137,6 @@ impl<'a> Message<'a> {
         self.spans.via.branch.of(self.bytes)
     }
 
-    /// The `sent-by` host of a request's topmost Via as written; empty for a response.
-    #[inline]
-    pub fn via_host(&self) -> &'a [u8] {
-        match self.is_request() {
-            true => self.spans.via.host.of(self.bytes),
-            false => b"",
-        }
-    }
-
     /// The `sent-by` host of a request's topmost Via as an address, if it is one; `None` for a response.
     pub fn via_host_ip(&self) -> Option<IpAddr> {
         self.spans.via.host_ip
