@@ -21,6 +21,7 @@ mod node;
 mod outcome;
 mod proxied;
 mod registration;
+mod returned;
 mod services;
 mod settings;
 mod stateless;

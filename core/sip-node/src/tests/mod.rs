@@ -327,6 +327,12 @@ impl Lab {
         self.node.undeliverable(self.now, sent.token, &mut self.out);
     }
 
+    /// The network gives a datagram back, with so much of it.
+    pub fn give_back(&mut self, sent: &Sent, len: usize) {
+        let quoted = &sent.text.as_bytes()[..len.min(sent.text.len())];
+        self.node.returned(self.now, sent.flow.remote, quoted, &mut self.out);
+    }
+
     /// Answers the questions to the resolver: an address for each A question, nothing for others.
     pub fn resolve(&mut self, address: &str) {
         self.resolve_with(|question| match question.kind {

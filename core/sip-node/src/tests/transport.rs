@@ -203,3 +203,28 @@ fn phones_behind_address_translation_are_reached_through_it() {
     assert_eq!(sent[0].to(), "192.0.2.20:40222");
     assert_eq!(sent[0].uri(), "sip:bob@192.168.1.5:5060");
 }
+
+#[test]
+fn what_the_network_gives_back_was_not_delivered() {
+    let mut lab = Lab::new();
+    lab.phones(&[BOB]);
+    let sent = lab.invite(CAROL, Req::invite().text());
+    // Too little to be believed, or somebody else's.
+    lab.give_back(&sent[0], 60);
+    lab.node.returned(lab.now, sent[0].flow.remote, Req::invite().text().as_bytes(), &mut lab.out);
+    lab.silent();
+    lab.give_back(&sent[0], 548);
+    assert_eq!(statuses(&lab.sent()), [500]);
+    lab.give_back(&sent[0], 548);
+    lab.silent();
+    // Of a call that rings meanwhile, and of responses, nothing ends.
+    let sent = lab.invite(CAROL, Req::invite().text());
+    lab.send(BOB, sent[0].reply(180, "b", ""));
+    let ringing = lab.one();
+    lab.give_back(&sent[0], 548);
+    lab.give_back(&ringing, 548);
+    lab.silent();
+    lab.send(BOB, sent[0].accept("b"));
+    assert_eq!(lab.one().status(), 200);
+    lab.rest();
+}
