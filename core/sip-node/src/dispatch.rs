@@ -45,7 +45,9 @@ impl<S: Services> Node<S> {
             plan => plan,
         };
         let invite = request.method() == Method::Invite;
-        let new_call = invite && request.to_tag().is_empty();
+        // A To tag that no dialog of ours has (made up, or of a client that ignores the Record-Route) is no
+        // way round the cap.
+        let new_call = invite && a.dialog.is_none();
         if new_call && !self.calls.has_room() {
             return self.overloaded(flow, request, out);
         }
@@ -111,7 +113,7 @@ impl<S: Services> Node<S> {
     ) {
         let policy = self.policy(request, a);
         let invite = policy.invite;
-        let record_route = self.settings.proxy.record_route && is_recorded(request, a.dialog.is_some());
+        let record_route = self.settings.proxy.record_route && is_recorded(request, a);
         let loop_hash = self.guard.hash(request);
         let mut proxied = self.proxied.create(|id, buffers| Proxied {
             id,
@@ -133,6 +135,7 @@ impl<S: Services> Node<S> {
             loop_hash,
             started: now,
             timer: TimerId::NONE,
+            trusted: 0,
             text: buffers.text,
             targets: buffers.targets,
             clients: buffers.clients,

@@ -24,6 +24,11 @@ impl<S: Services> Node<S> {
         actions: &mut Vec<Action>,
         out: &mut Outbox,
     ) {
+        if p.invite && !p.clients.is_empty() {
+            // Another way is being tried, so the caller's transaction must last as long as that may. There
+            // are 64 targets at most, and each has timer C at most.
+            self.layer.renew(now, p.server);
+        }
         let Some(target) = p.targets.get_mut(usize::from(branch.target())) else {
             return p.context.branch_failed(now, branch, 500, actions);
         };
@@ -56,6 +61,11 @@ impl<S: Services> Node<S> {
         let Some(listener) = settings.listener(flow.listener) else {
             return self.branch_lost(now, p, branch, actions);
         };
+        // RFC 5630 section 5.3: never in the clear.
+        let secure = matches!(flow.transport, wire::Transport::Tls | wire::Transport::Wss);
+        if is_sips(request) && !secure {
+            return self.branch_useless(now, p, branch, 480, actions);
+        }
         let Some(client) = self.layer.reserve_client() else {
             self.services.count(Counter::Overload);
             p.overloaded = true;
@@ -104,7 +114,14 @@ impl<S: Services> Node<S> {
         let (near, far) = (ends.caller.listener, ends.callee.listener);
         let sides = [Some(far), (near != far).then_some(near)];
         for listener in sides.into_iter().flatten().filter_map(|l| self.settings.listener(l)) {
-            lines.extend_from_slice(listener.record_route_prefix());
+            let prefix = listener.record_route_prefix();
+            match (is_sips(request), prefix.strip_prefix(b"Record-Route: <sip:")) {
+                (true, Some(rest)) => {
+                    lines.extend_from_slice(b"Record-Route: <sips:");
+                    lines.extend_from_slice(rest);
+                }
+                _ => lines.extend_from_slice(prefix),
+            }
             lines.extend_from_slice(b";d=");
             self.sealer.seal(ends, request.call_id(), request.from_tag(), lines);
             lines.extend_from_slice(b">\r\n");
@@ -284,6 +301,11 @@ pub(crate) fn is_private(request: &Message<'_>) -> bool {
     }
     let mut wishes = request.headers(Name::Privacy).flat_map(|h| h.value.split(|&b| b == b';'));
     wishes.any(|wish| wish.trim_ascii().eq_ignore_ascii_case(b"id"))
+}
+
+/// Whether the Request-URI asks for security all the way.
+fn is_sips(request: &Message<'_>) -> bool {
+    request.request_uri().get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"sips:"))
 }
 
 /// The parts of a URI that say where it leads.

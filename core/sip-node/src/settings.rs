@@ -227,7 +227,7 @@ impl Settings {
         if as_text {
             return true;
         }
-        let ip = sip_message::host_ip(host);
+        let ip = sip_message::host_ip(host).map(|ip| ip.to_canonical());
         let listener = self.listeners.iter().any(|l| {
             let by_name = l.advertise.as_ref().is_some_and(|(name, advertised)| {
                 let expected = advertised.unwrap_or(l.transport.default_port());
@@ -288,9 +288,7 @@ impl Settings {
     /// addresses only from a server that listens on loopback alone, for which loopback is the network.
     pub fn may_reach(&self, remote: SocketAddr) -> bool {
         let ip = remote.ip().to_canonical();
-        let admin = self.admin.is_some_and(|a| {
-            a.port() == remote.port() && (a.ip() == ip || a.ip().is_unspecified() || ip.is_unspecified())
-        });
+        let admin = self.is_admin(remote);
         let link_local = match ip {
             IpAddr::V4(v4) => v4.is_link_local(),
             IpAddr::V6(v6) => v6.is_unicast_link_local(),
@@ -298,6 +296,20 @@ impl Settings {
         let broadcast = matches!(ip, IpAddr::V4(v4) if v4.is_broadcast());
         let loopback = ip.is_loopback() && !self.on_loopback_only();
         !(admin || link_local || broadcast || loopback || ip.is_unspecified() || ip.is_multicast())
+    }
+
+    /// Whether the admin API is at this address. No SIP ever goes there, whoever names it.
+    pub fn is_admin(&self, remote: SocketAddr) -> bool {
+        let ip = remote.ip().to_canonical();
+        self.admin.is_some_and(|a| {
+            a.port() == remote.port() && (a.ip() == ip || a.ip().is_unspecified() || ip.is_unspecified())
+        })
+    }
+
+    /// Whether a phone that registers from `source` may say that it is to be reached at `remote`: at its
+    /// own address, or where anybody may send.
+    pub fn may_register(&self, remote: SocketAddr, source: IpAddr) -> bool {
+        self.may_reach(remote) || (remote.ip() == source.to_canonical() && !self.is_admin(remote))
     }
 
     /// Whether every listener is on loopback.

@@ -352,3 +352,24 @@ proptest::proptest! {
         proptest::prop_assert!(lab.report().calls.iter().all(|c| c.answered));
     }
 }
+
+#[test]
+fn a_made_up_tag_is_no_way_round_the_cap_and_the_drain() {
+    let made_up = || {
+        let mut req = Req::invite();
+        req.to = "<sip:bob@here.example>;tag=madeup".to_owned();
+        req.text()
+    };
+    let mut lab = Lab::with(|s| s.calls = 0);
+    lab.phones(&[BOB]);
+    assert_eq!(lab.ask(CAROL, made_up()).status(), 503);
+    lab.reconfigure(|s| s.calls = 1);
+    let req = Req::invite();
+    let got = lab.invite(CAROL, req.text()).remove(0);
+    let ok = lab.ask(BOB, got.accept("b"));
+    lab.notice(Notice::Drain);
+    assert_eq!(lab.ask(CAROL, made_up()).status(), 503);
+    // What belongs to a call goes on.
+    assert_eq!(lab.invite(CAROL, req.within("INVITE", &ok).text())[0].to(), BOB);
+    assert_eq!(lab.ask(CAROL, Req { cseq: 3, ..req.within("BYE", &ok) }.text()).to(), BOB);
+}

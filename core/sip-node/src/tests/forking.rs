@@ -313,3 +313,21 @@ fn a_redirect_server_answers_with_the_target_set() {
     assert_eq!(lab.ask(CAROL, Req::new("INVITE", "sip:dave@here.example").text()).status(), 480);
     lab.rest();
 }
+
+#[test]
+fn an_invite_gets_a_final_response_however_many_are_tried_in_turn() {
+    let mut lab = Lab::new();
+    for i in 1..=9 {
+        let address = format!("192.0.2.{}:5060", 100 + i);
+        lab.bind("bob", &format!("<sip:bob@{address}>;q=0.{i}"), udp(&address));
+    }
+    lab.invite(CAROL, Req::invite().text());
+    lab.pass(400_000);
+    let sent = lab.sent();
+    assert_eq!(
+        requests(&sent).iter().filter(|(method, to)| method == "INVITE" && to == "192.0.2.101:5060").count(),
+        7
+    );
+    assert_eq!(statuses(&sent)[0], 408);
+    lab.rest();
+}

@@ -10,6 +10,7 @@ mod faults;
 mod forking;
 mod forwarding;
 mod own;
+mod relay;
 mod relaying;
 mod repeats;
 mod stateless;

@@ -182,7 +182,7 @@ fn a_contact_in_our_own_network_is_not_tried_when_the_connection_is_gone() {
 #[test]
 fn a_dialog_over_a_connection_goes_on_at_the_contact_when_that_is_gone() {
     let mut lab = Lab::new();
-    lab.bind("bob", "<sip:bob@192.0.2.20;transport=tcp>", tcp("192.0.2.20:41000", 3));
+    lab.bind("bob", "<sip:bob@192.0.2.20:5080;transport=tcp>", tcp("192.0.2.20:41000", 3));
     let req = Req::invite();
     let sent = lab.invite(CAROL, req.text());
     let answer = sent[0].reply(200, "b", "Contact: <sip:bob@192.0.2.20:5080;transport=tcp>\r\n");
