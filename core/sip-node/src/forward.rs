@@ -1,8 +1,10 @@
 //! Sending a request to one address of one target (RFC 3261 section 16.6).
 
 use crate::node::Node;
+use crate::outcome::has_more;
 use crate::proxied::{Pending, Proxied, ProxiedId, Reach};
 use crate::services::{Counter, Question, Services};
+use crate::settings::is_secure;
 use core::mem;
 use sip_message::{Message, Name, Uri};
 use sip_proxy::context::{Action, BranchId};
@@ -61,10 +63,12 @@ impl<S: Services> Node<S> {
         let Some(listener) = settings.listener(flow.listener) else {
             return self.branch_lost(now, p, branch, actions);
         };
-        // RFC 5630 section 5.3: never in the clear.
-        let secure = matches!(flow.transport, wire::Transport::Tls | wire::Transport::Wss);
-        if is_sips(request) && !secure {
-            return self.branch_useless(now, p, branch, 480, actions);
+        let target = p.targets.get(usize::from(branch.target())).map_or(&b""[..], |t| p.text(&t.uri));
+        if !may_carry(flow, request, target) {
+            return match has_more(p, branch) {
+                true => p.context.branch_unreachable(now, branch, actions),
+                false => self.branch_useless(now, p, branch, 480, actions),
+            };
         }
         let Some(client) = self.layer.reserve_client() else {
             self.services.count(Counter::Overload);
@@ -113,15 +117,9 @@ impl<S: Services> Node<S> {
     pub(crate) fn push_routes(&self, ends: &Ends, request: &Message<'_>, lines: &mut Vec<u8>) {
         let (near, far) = (ends.caller.listener, ends.callee.listener);
         let sides = [Some(far), (near != far).then_some(near)];
+        let secure = is_sips(request.request_uri());
         for listener in sides.into_iter().flatten().filter_map(|l| self.settings.listener(l)) {
-            let prefix = listener.record_route_prefix();
-            match (is_sips(request), prefix.strip_prefix(b"Record-Route: <sip:")) {
-                (true, Some(rest)) => {
-                    lines.extend_from_slice(b"Record-Route: <sips:");
-                    lines.extend_from_slice(rest);
-                }
-                _ => lines.extend_from_slice(prefix),
-            }
+            lines.extend_from_slice(listener.record_route_prefix(secure));
             lines.extend_from_slice(b";d=");
             self.sealer.seal(ends, request.call_id(), request.from_tag(), lines);
             lines.extend_from_slice(b">\r\n");
@@ -303,9 +301,15 @@ pub(crate) fn is_private(request: &Message<'_>) -> bool {
     wishes.any(|wish| wish.trim_ascii().eq_ignore_ascii_case(b"id"))
 }
 
-/// Whether the Request-URI asks for security all the way.
-fn is_sips(request: &Message<'_>) -> bool {
-    request.request_uri().get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"sips:"))
+/// Whether a URI asks for security all the way.
+fn is_sips(uri: &[u8]) -> bool {
+    uri.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"sips:"))
+}
+
+/// Whether a request may go this way: not in the clear if it came with a `sips:` Request-URI, or leaves
+/// with one (RFC 3261 section 26.2.2, RFC 5630 section 5.3).
+pub(crate) fn may_carry(flow: Flow, request: &Message<'_>, target: &[u8]) -> bool {
+    is_secure(flow.transport) || !(is_sips(target) || is_sips(request.request_uri()))
 }
 
 /// The parts of a URI that say where it leads.

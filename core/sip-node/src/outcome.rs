@@ -490,7 +490,7 @@ fn challenge_lines(response: &Message<'_>, lines: &mut Vec<u8>) {
 }
 
 /// Whether the target of a branch has another address.
-fn has_more(p: &Proxied, branch: BranchId) -> bool {
+pub(crate) fn has_more(p: &Proxied, branch: BranchId) -> bool {
     let target = p.targets.get(usize::from(branch.target()));
     target.is_some_and(|t| usize::from(branch.attempt()) + 1 < t.hops.len())
 }

@@ -20,6 +20,8 @@ pub struct Listener {
     host_text: Vec<u8>,
     via: Vec<u8>,
     record_route: Vec<u8>,
+    /// The same as a `sips:` URI, of a listener that may be in one.
+    record_route_secure: Option<Vec<u8>>,
 }
 
 impl Listener {
@@ -37,12 +39,16 @@ impl Listener {
         let via = format!("Via: SIP/2.0/{} {sent_by};branch=", transport.via_name()).into_bytes();
         let parameter = if transport == Transport::Udp { "" } else { ";transport=" };
         let name = if transport == Transport::Udp { "" } else { transport.uri_name() };
-        let record_route = format!("Record-Route: <sip:{sent_by}{parameter}{name};lr").into_bytes();
+        let route =
+            |scheme: &str| format!("Record-Route: <{scheme}:{sent_by}{parameter}{name};lr").into_bytes();
+        let record_route = route("sip");
+        let record_route_secure = is_secure(transport).then(|| route("sips"));
         let host_text = match address.ip() {
             IpAddr::V4(ip) => ip.to_string(),
             IpAddr::V6(ip) => format!("[{ip}]"),
         };
-        Listener { transport, address, advertise, host_text: host_text.into_bytes(), via, record_route }
+        let host_text = host_text.into_bytes();
+        Listener { transport, address, advertise, host_text, via, record_route, record_route_secure }
     }
 
     /// Whether a URI or Via with this port means our port.
@@ -61,10 +67,16 @@ impl Listener {
         &self.via[start..self.via.len() - b";branch=".len()]
     }
 
-    /// `Record-Route: <sip:host:port;lr`, to be continued and closed.
-    pub fn record_route_prefix(&self) -> &[u8] {
-        &self.record_route
+    /// `Record-Route: <sip:host:port;lr`, to be continued and closed. For a `secure` request it is a
+    /// `sips:` URI, if that can be (RFC 3261 section 16.6 step 4).
+    pub fn record_route_prefix(&self, secure: bool) -> &[u8] {
+        self.record_route_secure.as_ref().filter(|_| secure).unwrap_or(&self.record_route)
     }
+}
+
+/// Whether what is sent this way is encrypted, as a `sips:` URI asks for.
+pub(crate) const fn is_secure(transport: Transport) -> bool {
+    matches!(transport, Transport::Tls | Transport::Wss)
 }
 
 /// Which methods are challenged. ACK and CANCEL never are (RFC 3261 section 22.1).
@@ -342,11 +354,14 @@ mod tests {
         let l = Listener::new(Transport::Tcp, "[::1]:5060".parse().unwrap(), None);
         assert_eq!(l.via_prefix(), b"Via: SIP/2.0/TCP [::1]:5060;branch=");
         assert_eq!(l.sent_by(), b"[::1]:5060");
-        assert_eq!(l.record_route_prefix(), b"Record-Route: <sip:[::1]:5060;transport=tcp;lr");
+        assert_eq!(l.record_route_prefix(false), b"Record-Route: <sip:[::1]:5060;transport=tcp;lr");
+        assert_eq!(l.record_route_prefix(true), l.record_route_prefix(false), "it cannot be had here");
+        let l = Listener::new(Transport::Tls, "10.0.0.1:5061".parse().unwrap(), None);
+        assert_eq!(l.record_route_prefix(true), b"Record-Route: <sips:10.0.0.1:5061;transport=tls;lr");
         let named = Some((b"sip.example.com".to_vec(), None));
         let l = Listener::new(Transport::Udp, "10.0.0.1:5060".parse().unwrap(), named);
         assert_eq!(l.sent_by(), b"sip.example.com");
-        assert_eq!(l.record_route_prefix(), b"Record-Route: <sip:sip.example.com;lr");
+        assert_eq!(l.record_route_prefix(false), b"Record-Route: <sip:sip.example.com;lr");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! 16.11).
 
 use crate::admit::{Admitted, Caller, is_beside};
+use crate::forward::may_carry;
 use crate::inbound::{always_rport, reply_flow};
 use crate::node::{Node, domain};
 use crate::services::{Counter, Question, Services};
@@ -74,6 +75,13 @@ impl<S: Services> Node<S> {
             Plan::Forward(wishes) => {
                 let Some((_, wish)) = wishes.into_iter().next() else { return };
                 let Some(hop) = self.first_hop(now, &wish, flow, request) else { return };
+                if !may_carry(hop, request, &wish.uri) {
+                    return if is_ack {
+                        self.services.count(Counter::Stray)
+                    } else {
+                        self.refuse(flow, request, 480, b"", b"", out)
+                    };
+                }
                 self.send_stateless(flow, hop, request, admitted, &wish, out);
             }
             Plan::Refuse(_) | Plan::Offline | Plan::Redirect(_) if is_ack => {

@@ -391,7 +391,7 @@ impl<S: Services> Node<S> {
             return;
         }
         let address = numeric.map(|(c, ip)| {
-            let transport = c.transport().unwrap_or(Transport::Udp);
+            let transport = transport_of(c);
             (c, transport, SocketAddr::new(ip, c.port.unwrap_or(transport.default_port())))
         });
         let usable = |a: SocketAddr| {
@@ -423,7 +423,7 @@ impl<S: Services> Node<S> {
         // The Contact of a phone that is registered here.
         if let Some(ip) = a.uri.host_ip()
             && a.uri.param(b"maddr").is_none()
-            && let remote = SocketAddr::new(ip, a.uri.port.unwrap_or(default_port(&a.uri)))
+            && let remote = SocketAddr::new(ip, a.uri.port.unwrap_or(transport_of(&a.uri).default_port()))
             && self.services.has_contact(remote)
             && !self.settings.is_admin(remote)
         {
@@ -440,7 +440,7 @@ impl<S: Services> Node<S> {
     /// without being looked up; the addresses that a name leads to are checked when they are known.
     fn may_name(&self, uri: &Uri<'_>) -> bool {
         let maddr = uri.param(b"maddr").and_then(sip_message::host_ip);
-        let port = uri.port.unwrap_or(default_port(uri));
+        let port = uri.port.unwrap_or(transport_of(uri).default_port());
         [uri.host_ip(), maddr]
             .into_iter()
             .flatten()
@@ -624,13 +624,13 @@ fn with_user(target: &[u8], user: &[u8]) -> Vec<u8> {
     [&target[..=colon], user, b"@", &target[colon + 1..]].concat()
 }
 
-/// The port that a URI without one means.
-fn default_port(uri: &Uri<'_>) -> u16 {
-    let transport = match uri.scheme {
-        Scheme::Sips => Transport::Tls,
-        _ => uri.transport().unwrap_or(Transport::Udp),
-    };
-    transport.default_port()
+/// The transport that a URI means by itself; for `sips:` it is TLS whatever runs below.
+fn transport_of(uri: &Uri<'_>) -> Transport {
+    match (uri.scheme, uri.transport()) {
+        (Scheme::Sips, Some(Transport::Ws | Transport::Wss)) => Transport::Wss,
+        (Scheme::Sips, _) => Transport::Tls,
+        (_, named) => named.unwrap_or(Transport::Udp),
+    }
 }
 
 /// A URI without its header components.

@@ -364,8 +364,10 @@ impl Lab {
     /// With further header lines.
     pub fn bind_with(&mut self, user: &str, contact: &str, flow: Flow, lines: &str) {
         let n = number();
+        // Only a sips request registers a sips contact.
+        let scheme = if contact.contains("sips:") { "sips" } else { "sip" };
         let text = format!(
-            "REGISTER sip:here.example SIP/2.0\r\nVia: SIP/2.0/UDP x;branch=z9hG4bKr{n}\r\nFrom: \
+            "REGISTER {scheme}:here.example SIP/2.0\r\nVia: SIP/2.0/UDP x;branch=z9hG4bKr{n}\r\nFrom: \
              <sip:{user}@here.example>;tag=r\r\nTo: <sip:{user}@here.example>\r\nCall-ID: reg{n}\r\n\
              CSeq: 1 REGISTER\r\nContact: {contact}\r\n{lines}Content-Length: 0\r\n\r\n"
         );
