@@ -46,7 +46,8 @@ impl<'a> Iterator for Params<'a> {
                 && b != b'='
                 && b != b';'
             {
-                at += 1;
+                // No name has quotes; but where one begins must not depend on who reads it.
+                at = if b == b'"' { skip_quoted(s, at).unwrap_or(s.len()) } else { at + 1 };
             }
             let name = trim(&s[start..at]);
             let mut value = None;
@@ -134,6 +135,15 @@ pub fn unquote(value: &[u8], out: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn quotes_in_a_name_are_closed_where_everybody_else_closes_them() {
+        // What is appended to a To must be read as its tag.
+        let text = b";na\\\"me=\"=x;tag=t";
+        assert!(!has_open_quote(text));
+        assert_eq!(Params::new(text).get(b"tag"), Some(&b"t"[..]));
+        assert_eq!(Params::new(b";a\";b=\"=c").next(), Some((&b"a\";b=\""[..], Some(&b"c"[..]))));
+    }
 
     #[test]
     fn values_keep_quotes_and_semicolons_inside_them() {

@@ -123,8 +123,12 @@ pub(crate) fn params(s: &[u8]) -> Vec<(&[u8], Option<&[u8]>)> {
         }
         let start = at;
         while at < s.len() && !matches!(s[at], b'=' | b';') {
-            at += 1;
+            at = match s[at] {
+                b'"' => skip_quoted(s, at).unwrap_or(s.len()),
+                _ => at + 1,
+            };
         }
+        at = at.min(s.len());
         let name = trim(&s[start..at]);
         let mut value = None;
         if s.get(at) == Some(&b'=') {
