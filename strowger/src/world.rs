@@ -68,21 +68,21 @@ pub struct World {
     pub recorder: Recorder,
 }
 
-/// Where the secrets of a realm come from.
+/// Where the secrets of users come from.
 struct Secrets<'a> {
     world: &'a World,
-    realm: &'a [u8],
+    home: &'a [u8],
     now: Time,
 }
 
 impl Lookup for Secrets<'_> {
     fn ha1(&mut self, user: &Name, algorithm: Algorithm) -> Option<Ha1> {
-        let domain = user.domain().unwrap_or(self.realm);
+        let domain = user.domain().unwrap_or(self.home);
         self.world.credentials.get(user.user(), domain, |c| c.get(user.form(), algorithm)).flatten()
     }
 
     fn familiar(&mut self, user: &Name, source: IpAddr) -> bool {
-        let domain = user.domain().unwrap_or(self.realm);
+        let domain = user.domain().unwrap_or(self.home);
         let aor = [user.user(), b"@", &domain.to_ascii_lowercase()].concat();
         let mut at_home = false;
         self.world.location.lookup(&aor, self.now, |binding| {
@@ -127,7 +127,7 @@ impl Services for World {
         request: &sip_auth::Request<'_>,
         values: &mut dyn Iterator<Item = &[u8]>,
     ) -> Decision {
-        let mut secrets = Secrets { world: self, realm: request.realm, now: request.now };
+        let mut secrets = Secrets { world: self, home: request.home, now: request.now };
         authenticator.check(request, values, &mut secrets, &mut &*self.ledger)
     }
 

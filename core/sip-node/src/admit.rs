@@ -184,9 +184,10 @@ impl<S: Services> Node<S> {
         if !uri.is_sip() {
             return false;
         }
-        self.is_own_domain(uri.host)
-            || s.is_self(uri.host, uri.port)
-            || (s.domains.is_empty() && uri.host_ip().is_none() && self.is_subscriber_domain(uri.host))
+        let host = undotted(uri.host);
+        self.is_own_domain(host)
+            || s.is_self(host, uri.port)
+            || (s.domains.is_empty() && uri.host_ip().is_none() && self.is_subscriber_domain(host))
     }
 
     /// Whether a request was sent by this server to itself (a spiral: one of our addresses stood in a
@@ -212,15 +213,16 @@ impl<S: Services> Node<S> {
     /// The address-of-record that a URI of one of our domains names. An address or alias of this server
     /// stands for the default domain, if there is one.
     pub(crate) fn local_aor(&self, uri: &Uri<'_>) -> Option<Aor> {
-        let is_domain = uri.is_sip() && self.is_own_domain(uri.host);
+        let host = undotted(uri.host);
+        let is_domain = uri.is_sip() && self.is_own_domain(host);
         if !is_domain && !self.is_local_host(uri) {
             return None;
         }
         let mut text = Vec::with_capacity(48);
         let domains = &self.settings.domains;
         uri.write_aor(&mut text);
-        let host_len = uri.host.len();
-        let start = text.len() - host_len;
+        let start = text.len() - uri.host.len();
+        text.truncate(start + host.len());
         if !is_domain && let Some(default) = domains.first() {
             text.truncate(start);
             text.extend_from_slice(default);
@@ -285,6 +287,13 @@ impl<S: Services> Node<S> {
         Some((Caller { realm, borrowed: !own && auth.bind_from, ..local }, Some(aor)))
     }
 
+    /// The domain that a user name without one is of. Where the domains are those of the subscribers, an
+    /// address of this server may stand for any of them, and the realm tells which is meant.
+    fn home<'a>(&self, aor: &'a Aor, realm: &'a [u8]) -> &'a [u8] {
+        let by_address = self.settings.domains.is_empty() && aor.domain() != realm;
+        if by_address && !self.is_subscriber_domain(aor.domain()) { realm } else { aor.domain() }
+    }
+
     /// Checks the credentials for `realm` and, if `bound`, that they are those of the user in `aor`.
     /// Whether they are; `None`: answered.
     #[expect(clippy::too_many_arguments, reason = "one caller; a struct would only name them twice")]
@@ -309,6 +318,7 @@ impl<S: Services> Node<S> {
             method: request.method().as_bytes(),
             uri: request.request_uri(),
             realm,
+            home: self.home(aor, realm),
             source: flow.remote.ip().to_canonical(),
             now,
             names_server: &names_server,
@@ -362,6 +372,11 @@ impl<S: Services> Node<S> {
         self.scratch = lines;
         None
     }
+}
+
+/// A host without the dot that may stand at its end (RFC 3261 section 25.1, `hostname`): the same name.
+pub(crate) fn undotted(host: &[u8]) -> &[u8] {
+    host.strip_suffix(b".").unwrap_or(host)
 }
 
 /// Whether a request of a dialog with a stranger comes from beside the end that it says it is of. The

@@ -48,7 +48,7 @@ impl<S: Services> Node<S> {
         // A To tag that no dialog of ours has (made up, or of a client that ignores the Record-Route) is no
         // way round the cap.
         let new_call = invite && a.dialog.is_none();
-        if new_call && !self.calls.has_room() {
+        if new_call && !self.calls.make_room() {
             return self.overloaded(flow, request, out);
         }
         let Some(server) = self.layer.accept(now, request, reply_flow(flow, request)) else {
@@ -206,7 +206,7 @@ impl<S: Services> Node<S> {
     }
 
     fn is_for_subscriber(&self, a: &Admitted<'_>) -> bool {
-        self.local_aor(&a.uri)
+        self.called_aor(&a.uri)
             .is_some_and(|aor| !self.settings.auth.enabled || self.services.is_user(aor.user(), aor.domain()))
     }
 

@@ -4,7 +4,7 @@
 //! (proven), trunks that may transit, and dialogs that this server let through before. What an
 //! outsider writes into Request-URI, Route or tags opens nothing.
 
-use crate::admit::{Admitted, Aor, Caller};
+use crate::admit::{Admitted, Aor, Caller, undotted};
 use crate::node::Node;
 use crate::proxied::{Proxied, Reach, Target};
 use crate::services::Services;
@@ -412,7 +412,7 @@ impl<S: Services> Node<S> {
 
     /// For somebody outside our domains.
     fn outward(&self, a: &Admitted<'_>) -> Plan {
-        let host = a.uri.host.to_ascii_lowercase();
+        let host = undotted(a.uri.host).to_ascii_lowercase();
         if let Some(plan) = self.static_route(a, &host, a.uri.user.unwrap_or(b"")) {
             return plan;
         }
@@ -449,13 +449,25 @@ impl<S: Services> Node<S> {
 
     /// A telephone number (RFC 3966): the user of that name in the default domain, or over a trunk.
     fn number(&self, now: Time, flow: Flow, request: &Message<'_>, a: &Admitted<'_>) -> Plan {
-        let domain = self.settings.domains.first().map_or(&b""[..], |d| d);
-        let separator = |b: &u8| matches!(b, b'-' | b'.' | b'(' | b')');
-        let number = a.uri.user.unwrap_or(b"").iter().copied().filter(|b| !separator(b));
-        let aor = Aor::new(number, domain);
-        match domain.is_empty() {
+        let aor = self.number_aor(&a.uri);
+        match aor.domain().is_empty() {
             true => self.by_prefix(a, aor.user()).unwrap_or(Plan::Refuse(404)),
             false => self.inward(now, flow, request, a, &aor),
+        }
+    }
+
+    /// A telephone number as a user of the default domain; if there is none, of no domain.
+    fn number_aor(&self, uri: &Uri<'_>) -> Aor {
+        let domain = self.settings.domains.first().map_or(&b""[..], |d| d);
+        let separator = |b: &u8| matches!(b, b'-' | b'.' | b'(' | b')');
+        Aor::new(uri.user.unwrap_or(b"").iter().copied().filter(|b| !separator(b)), domain)
+    }
+
+    /// The address-of-record of ours that a request is for, by name or by number.
+    pub(crate) fn called_aor(&self, uri: &Uri<'_>) -> Option<Aor> {
+        match uri.scheme {
+            Scheme::Tel => Some(self.number_aor(uri)).filter(|aor| !aor.domain().is_empty()),
+            _ => self.local_aor(uri),
         }
     }
 

@@ -70,6 +70,25 @@ fn the_cap_on_calls() {
 }
 
 #[test]
+fn nobody_keeps_others_out_by_never_hanging_up() {
+    let mut lab = Lab::with(|s| s.calls = 3);
+    lab.phones(&[BOB]);
+    for _ in 0..5 {
+        let got = lab.invite(CAROL, Req::invite().text()).remove(0);
+        assert_eq!(lab.ask(BOB, got.accept("b")).status(), 200);
+    }
+    assert_eq!(lab.report().calls.len(), 3);
+    // Nor does one Call-ID for all of them, which count each while they ring.
+    let mut lab = Lab::with(|s| s.calls = 3);
+    lab.phones(&[BOB]);
+    let call = || Req { call_id: "one".to_owned(), ..Req::invite() };
+    for _ in 0..3 {
+        assert_eq!(lab.invite(CAROL, call().text()).len(), 1);
+    }
+    assert_eq!(lab.ask(CAROL, call().text()).status(), 503);
+}
+
+#[test]
 fn draining_finishes_what_is_there_and_takes_nothing_new() {
     let mut lab = Lab::new();
     lab.phones(&[BOB]);

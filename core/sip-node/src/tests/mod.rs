@@ -98,7 +98,7 @@ impl Services for World {
     ) -> Decision {
         let users = self.0.users.borrow();
         let mut secrets = |name: &sip_auth::Name, algorithm: Algorithm| {
-            let domain = name.domain().unwrap_or(request.realm);
+            let domain = name.domain().unwrap_or(request.home);
             let found = users.iter().find(|u| u.0.as_bytes() == name.user() && u.1.as_bytes() == domain)?;
             Some(ha1(algorithm, found.0.as_bytes(), request.realm, found.2.as_bytes()))
         };
