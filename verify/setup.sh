@@ -13,14 +13,28 @@ export DEBIAN_FRONTEND=noninteractive
 say() { printf 'setup: %s\n' "$*" >&2; }
 have() { command -v "$1" >/dev/null 2>&1; }
 
+# Where Rust's own installer puts cargo, which a shell opened before it does not know. The Makefile
+# looks there too.
+PATH="$PATH:${CARGO_HOME:-$HOME/.cargo}/bin"
+
 sudo=()
 if [ "$(id -u)" != 0 ] && have sudo; then sudo=(sudo); fi
 
-# apt_for COMMAND PACKAGE ...: the packages whose command is missing, in one installation.
+# The lists of packages, once in a run.
+apt_update() {
+    [ -n "${updated:-}" ] || "${sudo[@]}" apt-get update -qq >/dev/null
+    updated=1
+}
+
+# apt_for COMMAND PACKAGE ...: the packages whose command (or file, if it is a path) is missing, in one
+# installation.
 apt_for() {
     local missing=()
     while [ $# -gt 0 ]; do
-        PATH="$PATH:/usr/sbin:/sbin" have "$1" || missing+=("$2")
+        case $1 in
+        /*) [ -e "$1" ] || missing+=("$2") ;;
+        *) PATH="$PATH:/usr/sbin:/sbin" have "$1" || missing+=("$2") ;;
+        esac
         shift 2
     done
     [ ${#missing[@]} -gt 0 ] || return 0
@@ -28,15 +42,20 @@ apt_for() {
         say "missing: ${missing[*]} (Debian's names); install them and run this again"
         exit 1
     fi
-    say "apt-get install ${missing[*]}"
-    "${sudo[@]}" apt-get update -qq >/dev/null
+    apt_install "${missing[@]}"
+}
+
+# apt_install PACKAGE ...
+apt_install() {
+    say "apt-get install $*"
+    apt_update
     # A package that brings a daemon must not start it: tests start their own on loopback.
     local policy=/usr/sbin/policy-rc.d made=
     if [ ! -e "$policy" ] && [ -w /usr/sbin ]; then
         printf '#!/bin/sh\nexit 101\n' >"$policy" && chmod +x "$policy" && made=1
     fi
     local rc=0
-    "${sudo[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null || rc=$?
+    "${sudo[@]}" apt-get install -y -qq --no-install-recommends "$@" >/dev/null || rc=$?
     [ -z "$made" ] || rm -f "$policy"
     return "$rc"
 }
@@ -48,37 +67,73 @@ cargo_tool() {
     cargo install --locked --quiet --debug "$2"
 }
 
+# at_least WANTED VERSION: is VERSION that or newer?
+at_least() { [ -n "$2" ] && [ "$(printf '%s\n%s\n' "$1" "$2" | sort -V | head -n1)" = "$1" ]; }
+
+# The version of PACKAGE that apt would install; nothing if it has none.
+candidate() { apt-cache policy "$1" 2>/dev/null | sed -n 's/^  Candidate: //p' | grep -v none || true; }
+
+rust_version() { have cargo && have rustc && rustc --version 2>/dev/null | awk '{print $2}'; }
+
+# rust_from_rustup: what rustup has, with the tools that `make check` needs.
+rust_from_rustup() {
+    say "rustup toolchain install stable"
+    rustup toolchain install stable --no-self-update --profile minimal -c clippy -c rustfmt >/dev/null &&
+        { rustup default >/dev/null 2>&1 || rustup default stable >/dev/null; }
+}
+
+# install_rust WANTED: the first of what this system has that is new enough. Debian's older releases
+# keep a current compiler for browsers beside their own, in packages that end in -web.
+install_rust() {
+    if have rustup; then
+        rust_from_rustup && at_least "$1" "$(rust_version)" && return 0
+    fi
+    have apt-get || return 1
+    # Nothing that somebody installed is replaced by another package without being asked.
+    ! have rustc || return 1
+    apt_update
+    if at_least "$1" "$(candidate rustc)"; then
+        apt_install rustc cargo && return 0
+    fi
+    if [ -n "$(candidate rustup)" ] && ! have rustup; then
+        apt_install rustup && rust_from_rustup && return 0
+    elif at_least "$1" "$(candidate rustc-web)"; then
+        apt_install rustc-web cargo-web rustfmt-web && return 0
+    fi
+    return 1
+}
+
 build() {
+    # The C compiler and its headers are for SQLite and the allocator, the certificates for crates.io.
     apt_for cc gcc ar binutils
-    if ! have cargo; then
-        if have rustup; then
-            rustup show >/dev/null
-        else
-            say "no Rust toolchain: trying Debian's rustup"
-            apt_for rustup rustup || true
-            if have rustup; then rustup toolchain install stable --profile minimal -c clippy -c rustfmt; fi
-        fi
-    fi
-    if ! have cargo; then
-        say "cargo is not installed: get Rust $(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml) or newer from https://rustup.rs and run this again"
-        exit 1
-    fi
+    printf '#include <stdio.h>\n' | cc -E - >/dev/null 2>&1 || apt_for /usr/include/stdio.h libc6-dev
+    ! have apt-get || apt_for /etc/ssl/certs/ca-certificates.crt ca-certificates
     local want got
     want=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
-    got=$(rustc --version | awk '{print $2}')
-    if [ "$(printf '%s\n%s\n' "$want" "$got" | sort -V | head -n1)" != "$want" ]; then
-        say "Rust $want or newer is needed, $got is installed (rustup update stable)"
-        exit 1
+    got=$(rust_version || true)
+    at_least "$want" "$got" && return 0
+    say "Rust $want or newer is needed, ${got:-none} is installed"
+    install_rust "$want" || true
+    got=$(rust_version || true)
+    at_least "$want" "$got" && return 0
+    if have rustup; then
+        say "rustup could not make it so: \`rustup default stable\` and \`rustup update\`, then run this again"
+    elif [ -n "$got" ]; then
+        say "Rust $got is too old and was left alone: remove it (apt-get remove rustc cargo) and run this"
+        say "again, or put a newer one before it in PATH, for example from https://rustup.rs"
+    else
+        say "this system has no package of it: install it from https://rustup.rs and run this again"
     fi
+    exit 1
 }
 
 python_packages() {
     local venv=.cache/venv
     if [ ! -x "$venv/bin/python" ] || ! "$venv/bin/python" -c '' 2>/dev/null; then
         say "creating $venv"
-        if ! python3 -m venv "$venv" 2>/dev/null; then
+        if ! python3 -m venv "$venv" >/dev/null 2>&1; then
             rm -rf "$venv"
-            "${sudo[@]}" apt-get install -y -qq python3-venv >/dev/null
+            apt_install python3-venv
             python3 -m venv "$venv"
         fi
     fi
@@ -88,13 +143,22 @@ python_packages() {
     fi
 }
 
+# rust_tool COMMAND COMPONENT PACKAGE: a part of Rust that checks need, of the same version as cargo.
+rust_tool() {
+    "$1" --version >/dev/null 2>&1 && return 0
+    if have rustup && rustup component add "$2"; then return 0; fi
+    local got
+    got=$(rust_version)
+    if at_least "${got%.*}" "$(candidate "$3")" && apt_install "$3"; then return 0; fi
+    say "$1 is missing and not in this system's packages; Rust from https://rustup.rs has it"
+}
+
 test_tools() {
     build
-    apt_for c++ g++ python3 python3 sipp sip-tester kamailio kamailio baresip baresip-core prlimit util-linux
-    if have rustup; then
-        have cargo-clippy || rustup component add clippy
-        have cargo-fmt || rustup component add rustfmt
-    fi
+    apt_for c++ g++ python3 python3 sipp sip-tester kamailio kamailio baresip baresip-core prlimit util-linux \
+        faketime faketime
+    rust_tool cargo-clippy clippy rust-clippy
+    rust_tool cargo-fmt rustfmt rustfmt
     cargo_tool cargo-deny cargo-deny
     python_packages
 }

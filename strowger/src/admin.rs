@@ -1,6 +1,7 @@
 //! The control side of a running server: what the admin API and signals reach.
 
 use crate::build::{self, METHODS};
+use crate::{SHOWN_ERRORS, counters};
 use control::admin::{Admin, Binding, Call, Listing, Page, State, Status, StoreStatus};
 use control::config::{Config, ConfigError, HostPort, Loaded, Overrides, ReloadReport, plan_reload};
 use control::log::LogHandle;
@@ -144,7 +145,8 @@ impl Control {
 
     fn try_reload(&self) -> Result<ReloadReport, Vec<ConfigError>> {
         let running = &self.running;
-        let new = Config::load(running.loaded.file.as_deref(), &running.overrides, METHODS)?;
+        let Some(file) = running.loaded.file.as_deref() else { return Err(vec![no_file()]) };
+        let new = Config::load(Some(file), &running.overrides, METHODS)?;
         // Held to the end, so that of two reloads at once one comes wholly after the other.
         let mut config = lock(&self.config);
         let report = plan_reload(&config, &new)?;
@@ -168,6 +170,17 @@ impl Control {
         running.log.set_level(new.config.log.level);
         *config = Arc::new(new.config);
         Ok(report)
+    }
+}
+
+/// The answer to a reload of a server that was started without a file.
+fn no_file() -> ConfigError {
+    ConfigError {
+        file: "reload".into(),
+        line: 0,
+        column: 0,
+        message: "the server was started without a configuration file, so there is none to read again".into(),
+        mend: "restart it with --config FILE".into(),
     }
 }
 
@@ -258,7 +271,10 @@ impl Admin for Control {
             }
             Err(errors) => {
                 reloads.1 += 1;
-                errors.iter().for_each(|error| tracing::error!("{error}"));
+                errors.iter().take(SHOWN_ERRORS).for_each(|error| tracing::error!("{error}"));
+                if let more @ 1.. = errors.len().saturating_sub(SHOWN_ERRORS) {
+                    tracing::error!("and {more} more");
+                }
                 tracing::error!("configuration not reloaded: nothing was changed");
             }
         }
@@ -277,12 +293,13 @@ impl Admin for Control {
         gauges(&status, &mut text);
         transactions(&self.reports(), &mut text);
         for (name, value) in self.running.handle.counts().each() {
+            let help = counters::help(name);
             // All but one only grow.
             let (name, kind) = match name {
                 "tcp_open" => ("strowger_connections".to_owned(), Kind::Gauge),
                 other => (format!("strowger_{other}_total"), Kind::Counter),
             };
-            text.family(&name, "See the runtime's counters in the documentation.", kind);
+            text.family(&name, help, kind);
             text.sample(&name, &[], value);
         }
         let (done, refused) = *lock(&self.reloads);

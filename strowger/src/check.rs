@@ -1,6 +1,7 @@
 //! `strowger check`: a configuration and its consequences, without starting.
 
 use crate::build::METHODS;
+use crate::say_errors;
 use control::config::{Config, Overrides};
 use std::path::Path;
 use std::process::ExitCode;
@@ -16,9 +17,7 @@ pub fn run(file: &Path) -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(errors) => {
-            for error in &errors {
-                eprintln!("{error}");
-            }
+            say_errors(&errors);
             let count = errors.len();
             eprintln!("{count} {} in {}", if count == 1 { "error" } else { "errors" }, file.display());
             ExitCode::FAILURE

@@ -17,6 +17,7 @@ pub enum Command {
     #[command(after_help = SERVE_EXAMPLES)]
     Serve(ServeArgs),
     /// Add, list, remove, import and export subscribers
+    #[command(after_help = USER_HELP)]
     User {
         #[command(subcommand)]
         command: UserCommand,
@@ -25,7 +26,7 @@ pub enum Command {
     #[command(after_help = CTL_EXAMPLES)]
     Ctl(CtlArgs),
     /// Check a configuration file without starting anything
-    #[command(after_help = "Example:\n  strowger check /etc/strowger.toml")]
+    #[command(after_help = "Example:\n  strowger check /etc/strowger/strowger.toml")]
     Check {
         /// The file
         file: PathBuf,
@@ -54,7 +55,7 @@ const SERVE_EXAMPLES: &str = "Examples:
   strowger serve
       UDP and TCP on port 5060 of every address, subscribers in ./data, digest required
   strowger serve --domain example.com --listen udp:192.0.2.1:5060 --listen tcp:192.0.2.1:5060
-  strowger serve --config /etc/strowger.toml --workers 4
+  strowger serve --config /etc/strowger/strowger.toml --workers 4
   strowger serve --listen udp:127.0.0.1:5070 --auth off      for a test bench only
 
 SIGTERM or Ctrl-C drains and stops, a second one stops at once; SIGHUP reloads the file.";
@@ -62,25 +63,26 @@ SIGTERM or Ctrl-C drains and stops, a second one stops at once; SIGHUP reloads t
 /// Options of `serve`; they override the file.
 #[derive(Args)]
 pub struct ServeArgs {
-    /// Configuration file
+    /// Configuration file; a relative data_dir in it starts from where the file is
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Where to listen: udp:ADDR:PORT or tcp:ADDR:PORT; may be repeated
+    /// Where to listen: udp:ADDR:PORT or tcp:ADDR:PORT; may be repeated [default: both, port 5060 of
+    /// every address]
     #[arg(long, value_name = "TRANSPORT:ADDR:PORT")]
     pub listen: Vec<String>,
     /// A domain this server is responsible for; may be repeated
     #[arg(long, value_name = "NAME")]
     pub domain: Vec<String>,
-    /// Where the database and the server's secret are kept
+    /// Where the database and the server's secret are kept [default: data]
     #[arg(long, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
-    /// Worker threads; 0 means one for each core
+    /// Worker threads [default: 0, one for each core]
     #[arg(long, value_name = "N")]
     pub workers: Option<usize>,
-    /// Where the admin API listens, or `off`
+    /// Where the admin API listens, or `off` [default: 127.0.0.1:8080]
     #[arg(long, value_name = "ADDR:PORT")]
     pub admin: Option<String>,
-    /// Whether local users must prove who they are
+    /// Whether local users must prove who they are [default: on]
     #[arg(long, value_name = "on|off")]
     pub auth: Option<Switch>,
 }
@@ -95,12 +97,13 @@ pub enum Switch {
 pub enum UserCommand {
     /// Add a subscriber, or change the password of one
     #[command(
-        after_help = "Example:\n  strowger user add alice@example.com --password secret --data-dir data"
+        after_help = "Examples:\n  strowger user add alice@example.com --password secret --data-dir data\n  strowger user add alice@example.com --config /etc/strowger/strowger.toml\n      asks for the password"
     )]
     Add {
-        /// USER@DOMAIN
+        /// The subscriber; phones have the domain as their server
+        #[arg(value_name = "USER@DOMAIN")]
         name: String,
-        /// The password; without it, it is read from standard input
+        /// The password, which others on this machine may see; without it, it is read from standard input
         #[arg(long, value_name = "P")]
         password: Option<String>,
         #[command(flatten)]
@@ -118,7 +121,8 @@ pub enum UserCommand {
     },
     /// Remove a subscriber and its bindings
     Remove {
-        /// USER@DOMAIN
+        /// The subscriber
+        #[arg(value_name = "USER@DOMAIN")]
         name: String,
         #[command(flatten)]
         data: DataDir,
@@ -126,7 +130,7 @@ pub enum UserCommand {
     /// Import subscribers from a CSV file
     #[command(after_help = IMPORT_HELP)]
     Import {
-        /// The file
+        /// The CSV file
         file: PathBuf,
         /// The domain of lines that name none
         #[arg(long)]
@@ -151,11 +155,18 @@ Kamailio or OpenSIPS subscriber table works as it is. All lines are imported or 
 Example:
   strowger user import users.csv --data-dir data";
 
+const USER_HELP: &str = "Subscribers are in the server's data directory. Name it with --data-dir, or name the
+server's configuration file with --config; `strowger serve` logs which one it uses. A running
+server follows within a second.";
+
 #[derive(Args)]
 pub struct DataDir {
-    /// The server's data directory
-    #[arg(long, value_name = "DIR", default_value = "data")]
-    pub data_dir: PathBuf,
+    /// The server's data directory [default: that of --config, else data]
+    #[arg(long, value_name = "DIR")]
+    pub data_dir: Option<PathBuf>,
+    /// The server's configuration file: its data_dir counts, from where the file is
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
 }
 
 #[derive(Args)]

@@ -1,15 +1,22 @@
 //! `strowger ctl`: ask or tell a running server.
 
 use crate::cli::{CtlArgs, CtlCommand, Output};
-use crate::fail;
+use crate::{absolute, fail};
 use control::client::{Client, ClientError, Command, run as ask};
 use std::io;
 use std::process::ExitCode;
 
 pub fn run(args: &CtlArgs) -> ExitCode {
-    let token = match args.token_file.as_deref().map(std::fs::read_to_string).transpose() {
-        Ok(token) => token,
-        Err(error) => return fail(&format!("cannot read the token file: {error}")),
+    let token = match args.token_file.as_deref().map(|file| (file, std::fs::read_to_string(file))) {
+        None => None,
+        Some((_, Ok(token))) => Some(token),
+        Some((file, Err(error))) => {
+            let file = absolute(file);
+            return fail(&format!(
+                "cannot read the token file {}: {error}; give the one of the server's [admin] token_file",
+                file.display()
+            ));
+        }
     };
     let token = token.as_deref().and_then(|t| t.lines().next());
     let command = match &args.command {

@@ -5,6 +5,7 @@ mod admin;
 mod build;
 mod check;
 mod cli;
+mod counters;
 mod ctl;
 mod interfaces;
 mod load;
@@ -18,6 +19,8 @@ mod world;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 use clap::Parser;
+use control::config::ConfigError;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -43,4 +46,23 @@ fn missing(job: &str) -> ExitCode {
 fn fail(error: &dyn std::fmt::Display) -> ExitCode {
     eprintln!("strowger: {error}");
     ExitCode::FAILURE
+}
+
+/// Findings of a configuration that are shown one by one. A file that is no configuration at all has
+/// thousands, and the first ones say so.
+const SHOWN_ERRORS: usize = 20;
+
+/// Writes what is wrong with a configuration, one finding on each line.
+fn say_errors(errors: &[ConfigError]) {
+    for error in errors.iter().take(SHOWN_ERRORS) {
+        eprintln!("{error}");
+    }
+    if let more @ 1.. = errors.len().saturating_sub(SHOWN_ERRORS) {
+        eprintln!("and {more} more");
+    }
+}
+
+/// The whole path, for people: a relative one means little without the folder it starts from.
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf())
 }

@@ -5,8 +5,9 @@ use crate::build::{self, METHODS};
 use crate::cli::{ServeArgs, Switch};
 use crate::signals::{self, Wish};
 use crate::world::{self, Ask, SharedLedger, World};
-use crate::{fail, interfaces};
-use control::config::{self as c, Config, ConfigError, Loaded, Overrides};
+use crate::{absolute, fail, interfaces, say_errors};
+use control::admin::Bound as AdminSocket;
+use control::config::{self as c, Config, Loaded, Overrides};
 use control::metrics::Registry;
 use control::systemd::Notifier;
 use resolver::{Resolver, ResolverConfig};
@@ -32,11 +33,22 @@ pub fn run(args: &ServeArgs) -> ExitCode {
     let overrides = overrides(args);
     let loaded = match Config::load(args.config.as_deref(), &overrides, METHODS) {
         Ok(loaded) => loaded,
-        Err(errors) => return config_errors(&errors),
+        Err(errors) => {
+            say_errors(&errors);
+            return ExitCode::FAILURE;
+        }
     };
+    let data_dir = loaded.config.data_dir.clone();
+    let fresh = !data_dir.exists();
     match serve(loaded, overrides) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => fail(&error),
+        Err(error) => {
+            if fresh {
+                // Made for nothing. What has a file in it stays: this only removes an empty folder.
+                let _ = std::fs::remove_dir(&data_dir);
+            }
+            fail(&error)
+        }
     }
 }
 
@@ -51,21 +63,19 @@ fn overrides(args: &ServeArgs) -> Overrides {
     }
 }
 
-fn config_errors(errors: &[ConfigError]) -> ExitCode {
-    for error in errors {
-        eprintln!("{error}");
-    }
-    ExitCode::FAILURE
-}
-
 fn serve(loaded: Loaded, overrides: Overrides) -> Result<(), Failure> {
     let signals = signals::listen()?;
     let log = control::log::init(loaded.config.log.level, loaded.config.log.format)?;
+    let config = &loaded.config;
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        config = loaded.file.as_deref().map_or("none".into(), |f| absolute(f).display().to_string()),
+        data_dir = %absolute(&config.data_dir).display(),
+        "starting"
+    );
     for warning in &loaded.warnings {
         tracing::warn!("{warning}");
     }
-    let config = &loaded.config;
-    raise_descriptor_limit(config);
     if !config.auth.enabled {
         tracing::warn!("authentication is off: anybody who claims to be a user of ours is believed");
     }
@@ -74,8 +84,11 @@ fn serve(loaded: Loaded, overrides: Overrides) -> Result<(), Failure> {
         n => n,
     };
     let listeners = interfaces::expand(&config.listen)?;
+    raise_descriptor_limit();
+    // Every address first: a start that fails because one is taken leaves nothing behind.
     let bound = Bound::new(runtime_config(config, &listeners), workers)?;
     let listeners = actual(&bound, &listeners);
+    let admin = bind_admin(&config.admin)?;
     let clock = Clock::new(monotonic_now, wall_micros);
     let store = open_store(config, &listeners, clock)?;
     let secret_bytes = load_or_create_secret(&config.data_dir)?;
@@ -94,11 +107,7 @@ fn serve(loaded: Loaded, overrides: Overrides) -> Result<(), Failure> {
         workers,
         log,
     }));
-    let access = control.config().admin.clone();
-    let admin = control::admin::Server::start(&access, control.clone()).map_err(|error| {
-        let address = access.listen.map_or_else(String::new, |a| a.to_string());
-        format!("cannot serve the admin API on {address}: {error}; choose another place with --admin, or `--admin off`")
-    })?;
+    let admin = admin.map(|bound| bound.start(control.clone())).transpose()?;
     if let Some(admin) = &admin {
         tracing::info!(address = %admin.address(), "admin API");
     }
@@ -210,16 +219,30 @@ fn wall_micros() -> i64 {
     since.map_or(0, |d| i64::try_from(d.as_micros()).unwrap_or(i64::MAX))
 }
 
-fn raise_descriptor_limit(config: &Config) {
-    match rlimit::increase_nofile_limit(u64::MAX) {
-        Ok(limit) if limit < config.limits.connections as u64 + 256 => tracing::info!(
-            limit,
-            connections = config.limits.connections,
-            "fewer descriptors than connections allowed: raise `ulimit -Hn` (LimitNOFILE=) to have them all"
-        ),
-        Ok(_) => {}
-        Err(error) => tracing::warn!(%error, "cannot raise the limit of open descriptors"),
+/// As far as it may be raised, before the first socket: there is one for each worker and listener. The
+/// runtime says so if connections have to be fewer for it.
+fn raise_descriptor_limit() {
+    if let Err(error) = rlimit::increase_nofile_limit(u64::MAX) {
+        tracing::warn!(%error, "cannot raise the limit of open descriptors");
     }
+}
+
+/// Opens the admin API's socket, or says whose fault it is that it cannot be opened.
+fn bind_admin(access: &c::AdminAccess) -> Result<Option<AdminSocket>, Failure> {
+    AdminSocket::new(access).map_err(|error| {
+        let address = access.listen.map_or_else(String::new, |a| a.to_string());
+        let mend = match error.kind() {
+            std::io::ErrorKind::AddrInUse => {
+                "another process has this port: end it (`ss -lntp` names it), choose another place with \
+                 --admin, or `--admin off`"
+            }
+            std::io::ErrorKind::AddrNotAvailable => {
+                "this machine has no such address: choose another place with --admin, or `--admin off`"
+            }
+            _ => "mend this, choose another place with --admin, or `--admin off`",
+        };
+        format!("cannot serve the admin API on {address}: {error}; {mend}").into()
+    })
 }
 
 fn runtime_config(config: &Config, listeners: &[c::Listener]) -> RuntimeConfig {

@@ -1,28 +1,35 @@
 //! `strowger user`: subscribers, in the file that a server may be running on.
 
-use crate::cli::{Output, UserCommand};
-use crate::fail;
+use crate::build::METHODS;
+use crate::cli::{DataDir, Output, UserCommand};
+use crate::{absolute, fail, say_errors};
+use control::config::{Config, ConfigError, Overrides};
+use std::fs::File;
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use store::{Added, ImportOptions, ImportReport, Progress, StoreError, Subscribers, UserName};
+use store::{Added, DATABASE_FILE, ImportOptions, ImportReport, Progress, StoreError, Subscribers, UserName};
 
 pub fn run(command: &UserCommand) -> ExitCode {
     let result = match command {
-        UserCommand::Add { name, password, data } => add(name, password.as_deref(), &data.data_dir),
-        UserCommand::List { domain, data, output } => list(domain.as_deref(), &data.data_dir, output.output),
-        UserCommand::Remove { name, data } => remove(name, &data.data_dir),
+        UserCommand::Add { name, password, data } => add(name, password.as_deref(), data),
+        UserCommand::List { domain, data, output } => list(domain.as_deref(), data, output.output),
+        UserCommand::Remove { name, data } => remove(name, data),
         UserCommand::Import { file, domain, skip_bad_lines, data } => {
             let options = ImportOptions { default_domain: domain.clone(), skip_bad_lines: *skip_bad_lines };
-            import(file, &options, &data.data_dir)
+            import(file, &options, data)
         }
-        UserCommand::Export { data } => export(&data.data_dir),
+        UserCommand::Export { data } => export(data),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure::Pipe) => ExitCode::SUCCESS,
         Err(Failure::Said(text)) => fail(&text),
+        Err(Failure::Config(errors)) => {
+            say_errors(&errors);
+            ExitCode::FAILURE
+        }
     }
 }
 
@@ -31,6 +38,8 @@ enum Failure {
     /// Whoever read the output has seen enough.
     Pipe,
     Said(String),
+    /// The configuration file that should name the data directory is not right.
+    Config(Vec<ConfigError>),
 }
 
 impl From<StoreError> for Failure {
@@ -52,14 +61,51 @@ fn parse(name: &str) -> Result<UserName, Failure> {
     UserName::parse(name).map_err(|why| Failure::Said(format!("\"{name}\": {why}; write it as user@domain")))
 }
 
-fn add(name: &str, password: Option<&str>, dir: &Path) -> Result<(), Failure> {
+/// The data directory that the options mean, by the rules of `serve`.
+fn directory(data: &DataDir) -> Result<PathBuf, Failure> {
+    let overrides = Overrides { data_dir: data.data_dir.clone(), ..Overrides::default() };
+    let loaded = Config::load(data.config.as_deref(), &overrides, METHODS).map_err(Failure::Config)?;
+    Ok(loaded.config.data_dir)
+}
+
+/// The subscribers for commands that only look or remove: nothing is made for them.
+fn existing(data: &DataDir) -> Result<Subscribers, Failure> {
+    let dir = directory(data)?;
+    let whole = absolute(&dir);
+    let whole = whole.display();
+    let mend = "name the server's with --data-dir DIR or --config FILE";
+    match std::fs::metadata(dir.join(DATABASE_FILE)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let what = match dir.exists() {
+                true => "nothing was ever stored in the data directory",
+                false => "there is no data directory",
+            };
+            Err(Failure::Said(format!("{what} {whole}; {mend}")))
+        }
+        _ => Ok(Subscribers::open_existing(&dir)?),
+    }
+}
+
+/// The subscribers for commands that write. The data directory is made if it is not there, and that is
+/// said, since it may be a misspelt name.
+fn made(data: &DataDir) -> Result<Subscribers, Failure> {
+    let dir = directory(data)?;
+    let fresh = !dir.exists();
+    let subscribers = Subscribers::open(&dir)?;
+    if fresh {
+        eprintln!("made the data directory {}", absolute(&dir).display());
+    }
+    Ok(subscribers)
+}
+
+fn add(name: &str, password: Option<&str>, data: &DataDir) -> Result<(), Failure> {
     let name = parse(name)?;
     let typed = match password {
         Some(_) => None,
         None => Some(read_password()?),
     };
     let password = password.or(typed.as_deref()).unwrap_or("");
-    let added = Subscribers::open(dir)?.add(&name, password)?;
+    let added = made(data)?.add(&name, password)?;
     let what = match added {
         Added::Created => "added",
         Added::Replaced => "password changed:",
@@ -82,14 +128,15 @@ fn read_password() -> Result<String, Failure> {
     Ok(password.to_owned())
 }
 
-fn list(domain: Option<&str>, dir: &Path, output: Output) -> Result<(), Failure> {
+fn list(domain: Option<&str>, data: &DataDir, output: Output) -> Result<(), Failure> {
+    let subscribers = existing(data)?;
     let mut out = io::stdout().lock();
     let mut result = Ok(());
     let mut first = true;
     if output == Output::Json {
         write!(out, "[")?;
     }
-    Subscribers::open_existing(dir)?.list(domain, |subscriber| {
+    subscribers.list(domain, |subscriber| {
         let name = format!("{}@{}", subscriber.username, subscriber.domain);
         result = match output {
             Output::Table => writeln!(out, "{name}"),
@@ -108,16 +155,27 @@ fn list(domain: Option<&str>, dir: &Path, output: Output) -> Result<(), Failure>
     Ok(())
 }
 
-fn remove(name: &str, dir: &Path) -> Result<(), Failure> {
+fn remove(name: &str, data: &DataDir) -> Result<(), Failure> {
     let name = parse(name)?;
-    if Subscribers::open_existing(dir)?.remove(&name)? {
+    if existing(data)?.remove(&name)? {
         println!("removed {}@{}", name.user(), name.domain());
         return Ok(());
     }
     Err(Failure::Said(format!("there is no subscriber {}@{}", name.user(), name.domain())))
 }
 
-fn import(file: &Path, options: &ImportOptions, dir: &Path) -> Result<(), Failure> {
+fn import(file: &Path, options: &ImportOptions, data: &DataDir) -> Result<(), Failure> {
+    // Before anything is made: a misspelt name leaves no data directory behind.
+    let input = File::open(file).map_err(|error| {
+        let mend = match error.kind() {
+            io::ErrorKind::NotFound => "name the CSV file to import",
+            _ => "give this user the right to read it",
+        };
+        Failure::Said(format!("cannot read {}: {error}; {mend}", absolute(file).display()))
+    })?;
+    if !input.metadata()?.is_file() {
+        return Err(Failure::Said(format!("{} is no regular file; write it to one first", file.display())));
+    }
     let live = io::stderr().is_terminal();
     let mut show = |p: Progress| {
         if live {
@@ -126,7 +184,7 @@ fn import(file: &Path, options: &ImportOptions, dir: &Path) -> Result<(), Failur
             eprint!("\r{doing} {percent:3} %  {} lines", p.lines);
         }
     };
-    let report = Subscribers::open(dir)?.import(file, options, &mut show)?;
+    let report = made(data)?.import(file, options, &mut show)?;
     if live {
         eprintln!();
     }
@@ -158,8 +216,8 @@ fn report_import(report: &ImportReport, file: &Path, options: &ImportOptions) ->
     Ok(())
 }
 
-fn export(dir: &Path) -> Result<(), Failure> {
-    let written = Subscribers::open_existing(dir)?.export(io::stdout().lock())?;
+fn export(data: &DataDir) -> Result<(), Failure> {
+    let written = existing(data)?.export(io::stdout().lock())?;
     eprintln!("exported {written} subscribers");
     Ok(())
 }

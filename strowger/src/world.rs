@@ -7,7 +7,7 @@ use sip_auth::{
     shard_of,
 };
 use sip_message::Method;
-use sip_node::{Counter, Question, Services, Span, StoreDown};
+use sip_node::{Counter, Question, Refusal, Services, Span, StoreDown};
 use sip_proxy::locate;
 use sip_registrar::{BindingView, Change, Reply, Table};
 use std::net::{IpAddr, SocketAddr};
@@ -68,21 +68,21 @@ pub struct World {
     pub recorder: Recorder,
 }
 
-/// Where the secrets of a realm come from.
+/// Where the secrets of users come from.
 struct Secrets<'a> {
     world: &'a World,
-    realm: &'a [u8],
+    home: &'a [u8],
     now: Time,
 }
 
 impl Lookup for Secrets<'_> {
     fn ha1(&mut self, user: &Name, algorithm: Algorithm) -> Option<Ha1> {
-        let domain = user.domain().unwrap_or(self.realm);
+        let domain = user.domain().unwrap_or(self.home);
         self.world.credentials.get(user.user(), domain, |c| c.get(user.form(), algorithm)).flatten()
     }
 
     fn familiar(&mut self, user: &Name, source: IpAddr) -> bool {
-        let domain = user.domain().unwrap_or(self.realm);
+        let domain = user.domain().unwrap_or(self.home);
         let aor = [user.user(), b"@", &domain.to_ascii_lowercase()].concat();
         let mut at_home = false;
         self.world.location.lookup(&aor, self.now, |binding| {
@@ -127,7 +127,7 @@ impl Services for World {
         request: &sip_auth::Request<'_>,
         values: &mut dyn Iterator<Item = &[u8]>,
     ) -> Decision {
-        let mut secrets = Secrets { world: self, realm: request.realm, now: request.now };
+        let mut secrets = Secrets { world: self, home: request.home, now: request.now };
         authenticator.check(request, values, &mut secrets, &mut &*self.ledger)
     }
 
@@ -144,12 +144,40 @@ impl Services for World {
         self.recorder.count_method(known.unwrap_or(usize::MAX));
     }
 
+    fn refused(&self, why: Refusal, about: &[u8], source: SocketAddr) {
+        if !tracing::enabled!(tracing::Level::DEBUG) {
+            return;
+        }
+        let at = about.iter().rposition(|byte| *byte == b'@');
+        let (user, domain) = at.map_or((&b""[..], about), |at| (&about[..at], &about[at + 1..]));
+        let reason = reason(why, self.is_user(user, domain));
+        // What a peer wrote shows with its control characters escaped.
+        tracing::debug!(about = %about.escape_ascii(), %source, "refused: {reason}");
+    }
+
     fn observe(&self, what: Span, micros: u64) {
         let histogram = match what {
             Span::CallSetup => metrics::Histogram::CallSetup,
             Span::Answer => metrics::Histogram::Answer,
         };
         self.recorder.observe(histogram, micros);
+    }
+}
+
+/// What an operator reads of a refusal; `known`: there is such a user.
+const fn reason(why: Refusal, known: bool) -> &'static str {
+    match why {
+        Refusal::WrongCredentials if known => {
+            "wrong password, or its hash is for another realm than the one asked for"
+        }
+        Refusal::WrongCredentials => "no such user",
+        Refusal::Stale => "the nonce is too old or used up; told to try again with a new one",
+        Refusal::OtherUser => "the credentials are those of another user",
+        Refusal::Throttled => "too many wrong passwords from there; told to wait",
+        Refusal::Unreadable(why) => why,
+        Refusal::NotOurs => "the address to register is not of one of our domains",
+        Refusal::Unproven => "only our own users may register",
+        Refusal::Target => "the sender may not send requests there",
     }
 }
 

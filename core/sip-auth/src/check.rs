@@ -52,6 +52,9 @@ pub struct Request<'a> {
     pub uri: &'a [u8],
     /// The realm that the request has to be authenticated in.
     pub realm: &'a [u8],
+    /// The domain that a user name without one is of: that of the user whom the request is about. It need
+    /// not be the realm; one realm may serve several domains, and a name be somebody else's in each.
+    pub home: &'a [u8],
     /// Where the request came from. Behind a trusted proxy or balancer this should be the address
     /// that it reports, or all its users share one network in back-off.
     pub source: IpAddr,
@@ -70,11 +73,12 @@ impl<'a> Request<'a> {
 
 impl fmt::Debug for Request<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Request { method, uri, realm, source, now, .. } = self;
+        let Request { method, uri, realm, home, source, now, .. } = self;
         f.debug_struct("Request")
             .field("method", method)
             .field("uri", uri)
             .field("realm", realm)
+            .field("home", home)
             .field("source", source)
             .field("now", now)
             .finish_non_exhaustive()
@@ -311,7 +315,7 @@ impl Authenticator {
     /// share it.
     fn user_key(&self, kind: u8, network: u32, request: &Request<'_>, claim: &Claim<'_>) -> u64 {
         let user = claim.user.to_lower();
-        let domain = user.domain().unwrap_or(request.realm);
+        let domain = user.domain().unwrap_or(request.home);
         self.sealer.table_key(kind, [0, u64::from(network)], [user.user(), domain])
     }
 

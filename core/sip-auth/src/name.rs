@@ -1,7 +1,6 @@
 //! The user name of a credential.
 
 use core::fmt;
-use memchr::memrchr;
 
 /// Longest user name accepted, in bytes; longer ones are refused with 400.
 pub const MAX_USERNAME: usize = 160;
@@ -47,11 +46,16 @@ impl Name {
 
     fn checked(mut self) -> Option<Name> {
         let text = self.as_bytes();
-        if text.iter().fold(false, |found, &b| found | (b < 0x20) | (b == 0x7f)) {
+        // Without an early way out, so that the compiler can take many bytes at a time.
+        let (mut control, mut beyond) = (false, false);
+        for &b in text {
+            control |= (b < 0x20) | (b == 0x7f);
+            beyond |= b >= 0x80;
+        }
+        if control || (beyond && core::str::from_utf8(text).is_err()) {
             return None;
         }
-        core::str::from_utf8(text).ok()?;
-        let at = memrchr(b'@', text).and_then(|at| u8::try_from(at).ok());
+        let at = text.iter().rposition(|&b| b == b'@').and_then(|at| u8::try_from(at).ok());
         self.user = at.unwrap_or(self.len);
         Some(self)
     }

@@ -236,24 +236,25 @@ fn in_one_piece<R>(parts: &[&[u8]], hash: impl FnOnce(&[u8]) -> R) -> R {
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-/// The value of each character, 255 for the others.
-const VALUES: [u8; 256] = {
-    let mut values = [255; 256];
+/// The value of each character, with a bit of its own for those that are none.
+const VALUES: [u32; 256] = {
+    let mut values = [NONE; 256];
     let mut i = 0;
     while i < 64 {
-        values[ALPHABET[i] as usize] = i as u8;
+        values[ALPHABET[i] as usize] = i as u32;
         i += 1;
     }
     values
 };
 
+/// Above the six bits of any value.
+const NONE: u32 = 1 << 24;
+
 fn encode(sealed: &[u8; SEALED_LEN]) -> [u8; TEXT_LEN] {
     let mut text = [0; TEXT_LEN];
-    for (three, four) in sealed.chunks_exact(3).zip(text.chunks_exact_mut(4)) {
-        let bits = u32::from_be_bytes([0, three[0], three[1], three[2]]);
-        for (i, c) in four.iter_mut().enumerate() {
-            *c = ALPHABET[(bits >> (18 - 6 * i)) as usize & 63];
-        }
+    for (&[a, b, c], four) in sealed.as_chunks::<3>().0.iter().zip(text.as_chunks_mut::<4>().0) {
+        let bits = u32::from_be_bytes([0, a, b, c]);
+        *four = [18, 12, 6, 0].map(|shift| ALPHABET[(bits >> shift) as usize & 63]);
     }
     text
 }
@@ -263,17 +264,14 @@ fn decode(text: &[u8]) -> Option<[u8; SEALED_LEN]> {
         return None;
     }
     let mut sealed = [0; SEALED_LEN];
-    let mut bad = 0;
-    for (four, three) in text.chunks_exact(4).zip(sealed.chunks_exact_mut(3)) {
-        let mut bits = 0u32;
-        for &c in four {
-            let value = VALUES[usize::from(c)];
-            bad |= value & 0x80;
-            bits = (bits << 6) | u32::from(value & 63);
-        }
-        three.copy_from_slice(&bits.to_be_bytes()[1..]);
+    let mut seen = 0;
+    for (four, three) in text.as_chunks::<4>().0.iter().zip(sealed.as_chunks_mut::<3>().0) {
+        let [a, b, c, d] = four.map(|c| VALUES[usize::from(c)]);
+        seen |= a | b | c | d;
+        let [_, bytes @ ..] = (a << 18 | b << 12 | c << 6 | d).to_be_bytes();
+        *three = bytes;
     }
-    if bad == 0 { Some(sealed) } else { None }
+    if seen & NONE == 0 { Some(sealed) } else { None }
 }
 
 #[cfg(test)]

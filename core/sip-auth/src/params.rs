@@ -13,9 +13,6 @@ pub const MAX_VALUE: usize = 2048;
 /// Most parameters in one value.
 const MAX_PARAMS: usize = 24;
 
-/// Length of the longest parameter name of interest, `username*` or `algorithm`.
-const LONGEST_NAME: usize = 9;
-
 /// The text of a parameter, quotes removed, escapes still in place.
 #[derive(Clone, Copy)]
 pub(crate) struct Text<'a> {
@@ -97,13 +94,18 @@ pub(crate) enum Unusable {
 /// Reads one header value.
 pub(crate) fn parse(value: &[u8]) -> Result<Params<'_>, Unusable> {
     let mut cursor = Cursor { value, at: 0 };
-    cursor.skip_space();
-    let scheme = cursor.token();
-    if scheme.is_empty() {
-        return Err(Unusable::Bad("Unreadable Credentials"));
-    }
-    if !scheme.eq_ignore_ascii_case(b"Digest") {
-        return Err(Unusable::OtherScheme);
+    // Nearly everybody writes it so.
+    if value.starts_with(b"Digest ") {
+        cursor.at = b"Digest".len();
+    } else {
+        cursor.skip_space();
+        let scheme = cursor.token();
+        if scheme.is_empty() {
+            return Err(Unusable::Bad("Unreadable Credentials"));
+        }
+        if !scheme.eq_ignore_ascii_case(b"Digest") {
+            return Err(Unusable::OtherScheme);
+        }
     }
     if value.len() > MAX_VALUE {
         return Err(Unusable::Bad("Credentials Too Long"));
@@ -124,21 +126,24 @@ fn read_list<'a>(cursor: &mut Cursor<'a>, params: &mut Params<'a>) -> Result<(),
         return Err(UNREADABLE);
     }
     for _ in 0..MAX_PARAMS {
-        let name = cursor.token();
-        // Nearly everybody writes `name=value,` without space.
-        if !cursor.eat(b'=') {
-            cursor.skip_space();
-            if !cursor.eat(b'=') {
-                return Err(UNREADABLE);
+        let which = match usual_name(cursor.rest()) {
+            Some((which, len)) => {
+                cursor.at += len;
+                Some(which)
             }
-        }
-        if name.is_empty() {
-            return Err(UNREADABLE);
-        }
+            None => {
+                let name = cursor.token();
+                cursor.skip_space();
+                if name.is_empty() || !cursor.eat(b'=') {
+                    return Err(UNREADABLE);
+                }
+                which_parameter(name)
+            }
+        };
         cursor.skip_space();
         let text = cursor.text().ok_or(UNREADABLE)?;
-        if let Some(slot) = slot(params, name)
-            && slot.replace(text).is_some()
+        if let Some(which) = which
+            && params.slot(which).replace(text).is_some()
         {
             return Err("Repeated Credential Parameter");
         }
@@ -156,36 +161,8 @@ fn read_list<'a>(cursor: &mut Cursor<'a>, params: &mut Params<'a>) -> Result<(),
     Err("Too Many Credential Parameters")
 }
 
-/// The place of the parameter called `name`, or `None` if we have no use for it.
-fn slot<'p, 'a>(params: &'p mut Params<'a>, name: &[u8]) -> Option<&'p mut Option<Text<'a>>> {
-    // Nearly everybody writes the names as the RFCs do; only other spellings are copied and lowered.
-    let mut lower = [0; LONGEST_NAME];
-    let which = match which_parameter(name) {
-        Which::Unknown if name.len() <= LONGEST_NAME && name.iter().any(u8::is_ascii_uppercase) => {
-            let lower = lower.get_mut(..name.len())?;
-            lower.copy_from_slice(name);
-            lower.make_ascii_lowercase();
-            which_parameter(lower)
-        }
-        which => which,
-    };
-    Some(match which {
-        Which::Username => &mut params.username,
-        Which::Realm => &mut params.realm,
-        Which::Nonce => &mut params.nonce,
-        Which::Uri => &mut params.uri,
-        Which::Response => &mut params.response,
-        Which::Algorithm => &mut params.algorithm,
-        Which::Cnonce => &mut params.cnonce,
-        Which::Qop => &mut params.qop,
-        Which::Nc => &mut params.nc,
-        Which::Userhash => &mut params.userhash,
-        Which::UsernameExtended => &mut params.username_extended,
-        Which::Unknown => return None,
-    })
-}
-
 /// The parameters of interest.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Which {
     Username,
     Realm,
@@ -198,24 +175,85 @@ enum Which {
     Nc,
     Userhash,
     UsernameExtended,
-    Unknown,
 }
 
-/// Which parameter a name in lower case means.
-fn which_parameter(name: &[u8]) -> Which {
-    match name {
-        b"username" => Which::Username,
-        b"realm" => Which::Realm,
-        b"nonce" => Which::Nonce,
-        b"uri" => Which::Uri,
-        b"response" => Which::Response,
-        b"algorithm" => Which::Algorithm,
-        b"cnonce" => Which::Cnonce,
-        b"qop" => Which::Qop,
-        b"nc" => Which::Nc,
-        b"userhash" => Which::Userhash,
-        b"username*" => Which::UsernameExtended,
-        _ => Which::Unknown,
+/// The parameters of interest by their names in lower case.
+const NAMES: [(&[u8], Which); 11] = [
+    (b"username", Which::Username),
+    (b"realm", Which::Realm),
+    (b"nonce", Which::Nonce),
+    (b"uri", Which::Uri),
+    (b"response", Which::Response),
+    (b"algorithm", Which::Algorithm),
+    (b"cnonce", Which::Cnonce),
+    (b"qop", Which::Qop),
+    (b"nc", Which::Nc),
+    (b"userhash", Which::Userhash),
+    (b"username*", Which::UsernameExtended),
+];
+
+/// Which parameter a name in any case means; `None` for one that we have no use for.
+fn which_parameter(name: &[u8]) -> Option<Which> {
+    NAMES.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, which)| *which)
+}
+
+/// The parameter whose name in lower case and equals sign `text` begins with, and the length of the
+/// two. Nearly everybody writes them so, and few comparisons of whole words tell them apart. `None`
+/// says nothing.
+fn usual_name(text: &[u8]) -> Option<(Which, usize)> {
+    const fn word(text: &[u8; 8]) -> u64 {
+        u64::from_le_bytes(*text)
+    }
+    let (front, rest) = text.split_first_chunk::<8>()?;
+    let all = word(front);
+    let first = |bytes: u32| all & (u64::MAX >> (64 - 8 * bytes));
+    const QOP: u64 = word(b"qop=\0\0\0\0");
+    const URI: u64 = word(b"uri=\0\0\0\0");
+    const REALM: u64 = word(b"realm=\0\0");
+    const NONCE: u64 = word(b"nonce=\0\0");
+    const CNONCE: u64 = word(b"cnonce=\0");
+    const NC: u64 = word(b"nc=\0\0\0\0\0");
+    const USERNAME: u64 = word(b"username");
+    const RESPONSE: u64 = word(b"response");
+    const ALGORITHM: u64 = word(b"algorith");
+    match all {
+        USERNAME if rest.first() == Some(&b'=') => return Some((Which::Username, 9)),
+        RESPONSE if rest.first() == Some(&b'=') => return Some((Which::Response, 9)),
+        ALGORITHM if rest.starts_with(b"m=") => return Some((Which::Algorithm, 10)),
+        _ => {}
+    }
+    match first(6) {
+        REALM => return Some((Which::Realm, 6)),
+        NONCE => return Some((Which::Nonce, 6)),
+        _ => {}
+    }
+    match first(4) {
+        QOP => return Some((Which::Qop, 4)),
+        URI => return Some((Which::Uri, 4)),
+        _ => {}
+    }
+    match (first(3), first(7)) {
+        (NC, _) => Some((Which::Nc, 3)),
+        (_, CNONCE) => Some((Which::Cnonce, 7)),
+        _ => None,
+    }
+}
+
+impl<'a> Params<'a> {
+    fn slot(&mut self, which: Which) -> &mut Option<Text<'a>> {
+        match which {
+            Which::Username => &mut self.username,
+            Which::Realm => &mut self.realm,
+            Which::Nonce => &mut self.nonce,
+            Which::Uri => &mut self.uri,
+            Which::Response => &mut self.response,
+            Which::Algorithm => &mut self.algorithm,
+            Which::Cnonce => &mut self.cnonce,
+            Which::Qop => &mut self.qop,
+            Which::Nc => &mut self.nc,
+            Which::Userhash => &mut self.userhash,
+            Which::UsernameExtended => &mut self.username_extended,
+        }
     }
 }
 
@@ -226,6 +264,10 @@ struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
+    fn rest(&self) -> &'a [u8] {
+        self.value.get(self.at..).unwrap_or_default()
+    }
+
     fn peek(&self) -> Option<u8> {
         self.value.get(self.at).copied()
     }
@@ -247,7 +289,7 @@ impl<'a> Cursor<'a> {
 
     /// Takes a token, possibly empty.
     fn token(&mut self) -> &'a [u8] {
-        let rest = self.value.get(self.at..).unwrap_or_default();
+        let rest = self.rest();
         let len = rest.iter().position(|&b| !TOKEN[usize::from(b)]).unwrap_or(rest.len());
         self.at += len;
         rest.get(..len).unwrap_or_default()
@@ -410,6 +452,46 @@ mod tests {
         let many = |n: usize| format!("Digest {}", vec!["a=b"; n].join(","));
         assert!(params(&many(MAX_PARAMS)).is_ok());
         assert_eq!(params(&many(MAX_PARAMS + 1)).err(), Some("Too Many Credential Parameters"));
+    }
+
+    /// The quick way to a name and the slow one agree, whatever follows.
+    #[test]
+    fn names_are_told_apart() {
+        for (name, which) in NAMES {
+            for tail in ["=\"a\"", "=abcdefgh", "x=abcdefgh", " =abcdefgh", "=", ""] {
+                let text = [name, tail.as_bytes()].concat();
+                let len = name.len() + 1;
+                if let Some(found) = usual_name(&text) {
+                    assert!(tail.starts_with('=') && found == (which, len), "{text:?} {found:?}");
+                } else {
+                    assert!(
+                        !tail.starts_with('=')
+                            || text.len() < 10
+                            || name.starts_with(b"userhash")
+                            || name.ends_with(b"*"),
+                        "{text:?}"
+                    );
+                }
+            }
+            assert_eq!(which_parameter(&name.to_ascii_uppercase()), Some(which));
+        }
+        assert_eq!(which_parameter(b"opaque"), None);
+        let all = "Digest USERNAME=a, realm=b,nonce=c, uri=d, response=e, algorithm=f,cnonce=g, qop=h, nc=i, UserHash=j, username*=k";
+        let p = params(all).expect("good");
+        let texts = [
+            p.username,
+            p.realm,
+            p.nonce,
+            p.uri,
+            p.response,
+            p.algorithm,
+            p.cnonce,
+            p.qop,
+            p.nc,
+            p.userhash,
+            p.username_extended,
+        ];
+        assert_eq!(texts.map(text).concat(), "abcdefghijk");
     }
 
     proptest! {

@@ -49,14 +49,14 @@ impl<'a> AuthParams<'a> {
 
 /// The first parameter of a non-empty list, and what follows its comma.
 fn take(s: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
-    let eq = s.iter().position(|&b| b == b'=')?;
-    let name = trim(&s[..eq]);
-    if !chars::is_token(name) {
+    let name_len = s.iter().position(|&b| !chars::is(b, TOKEN))?;
+    let name = &s[..name_len];
+    let after_name = skip_space(&s[name_len..]);
+    let [b'=', after_eq @ ..] = after_name else { return None };
+    if name.is_empty() {
         return None;
     }
-    let after_eq = &s[eq + 1..];
-    let lead = after_eq.iter().take_while(|&&b| is_space(b)).count();
-    let v = &after_eq[lead..];
+    let v = skip_space(after_eq);
     let (value, end) = if v.first() == Some(&b'"') {
         let end = skip_quoted(v, 0)?;
         (&v[1..end - 1], end)
@@ -69,12 +69,19 @@ fn take(s: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
         }
         (&v[..end], end)
     };
-    let after = trim(&v[end..]);
-    match after {
-        [] => Some((name, value, after)),
-        [b',', rest @ ..] => Some((name, value, trim(rest))),
+    // White space at the end of the whole list is gone already.
+    match skip_space(&v[end..]) {
+        [] => Some((name, value, b"")),
+        [b',', rest @ ..] => Some((name, value, skip_space(rest))),
         _ => None,
     }
+}
+
+fn skip_space(mut s: &[u8]) -> &[u8] {
+    while let [b' ' | b'\t', rest @ ..] = s {
+        s = rest;
+    }
+    s
 }
 
 #[cfg(test)]

@@ -124,9 +124,9 @@ pub(crate) const fn is_space(b: u8) -> bool {
 /// `s` without white space at either end. Most values have none, or one space in front.
 #[inline]
 pub(crate) fn trim(s: &[u8]) -> &[u8] {
-    let s = s.strip_prefix(b" ").unwrap_or(s);
     match s {
-        [first, .., last] if !is_space(*first) && !is_space(*last) => s,
+        [first, .., last] if *first > b' ' && *last > b' ' => s,
+        [b' ', s @ ..] if matches!(s, [first, .., last] if *first > b' ' && *last > b' ') => s,
         _ => trim_slowly(s),
     }
 }

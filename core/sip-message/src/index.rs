@@ -2,7 +2,8 @@
 
 use crate::name::COUNT;
 use crate::via::Via;
-use crate::{Malformed, Name, Params};
+use crate::words::{begins_small, blank_or_quote, eq, find, find_far, is_blank_or_quote, word};
+use crate::{Malformed, Method, Name, Params};
 use core::net::IpAddr;
 use core::ops::Range;
 use wire::Transport;
@@ -20,10 +21,13 @@ pub(crate) struct Span {
 impl Span {
     /// Where `part`, a slice of `whole`, stands. Address arithmetic on slices is safe; a slice from
     /// elsewhere would only give an empty or out-of-range span, which [`Span::of`] reads as empty.
+    #[inline]
     pub fn locate(whole: &[u8], part: &[u8]) -> Span {
         let start = (part.as_ptr() as usize).wrapping_sub(whole.as_ptr() as usize);
-        let to_u32 = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-        Span { start: to_u32(start), end: to_u32(start.wrapping_add(part.len())) }
+        match u32::try_from(start) {
+            Ok(start) => Span { start, end: start.saturating_add(part.len() as u32) },
+            Err(_) => Span { start: u32::MAX, end: u32::MAX },
+        }
     }
 
     /// The bytes of the span.
@@ -42,6 +46,8 @@ impl Span {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HeaderSpan {
     pub name: Name,
+    /// The name is the canonical long one and its colon follows at once. Not known of all that are so.
+    pub usual: bool,
     /// The next header field of the same name.
     pub next: u16,
     /// Start of the line; the raw name is `line..line + name_len`.
@@ -62,7 +68,7 @@ pub(crate) enum Start {
 /// The topmost Via as offsets.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct ViaSpans {
-    /// Only `raw` and `branch` are set.
+    /// Only `raw`, `branch` and `host_ip` (to nothing) are of this message.
     lazy: bool,
     raw: Span,
     transport_name: Span,
@@ -96,17 +102,24 @@ impl ViaSpans {
         }
     }
 
-    /// The value as it stands and its branch, of a Via that need not be looked at any closer.
-    pub fn of_response(whole: &[u8], raw: &[u8]) -> ViaSpans {
-        let params = raw.iter().position(|&b| b == b';').map_or(&b""[..], |at| &raw[at..]);
-        let branch = Params::new(params).get(b"branch").filter(|b| !b.is_empty());
-        let branch = branch.map_or(Span::default(), |b| Span::locate(whole, b));
-        ViaSpans { raw: Span::locate(whole, raw), branch, lazy: true, ..ViaSpans::default() }
+    /// Keeps the value as it stands and its branch, of a Via that need not be looked at any closer.
+    pub fn set_lazy(&mut self, whole: &[u8], raw: &[u8]) {
+        let params = &raw[find(raw, |w| eq(w, b';'))..];
+        let branch = match usual_branch(params) {
+            Some(branch) => branch,
+            None => Params::new(params).get(b"branch").unwrap_or(b""),
+        };
+        self.branch = if branch.is_empty() { Span::default() } else { Span::locate(whole, branch) };
+        self.raw = Span::locate(whole, raw);
+        self.lazy = true;
+        self.host_ip = None;
     }
 
+    /// The Via. Inlined, so that of one that is not kept only what is used gets made.
+    #[inline(always)]
     pub fn of<'a>(&self, whole: &'a [u8]) -> Via<'a> {
         if self.lazy {
-            return Via::parse(self.raw.of(whole)).unwrap_or_default();
+            return self.read(whole);
         }
         Via {
             transport: self.transport,
@@ -122,12 +135,32 @@ impl ViaSpans {
             raw: self.raw.of(whole),
         }
     }
+
+    #[cold]
+    #[inline(never)]
+    fn read<'a>(&self, whole: &'a [u8]) -> Via<'a> {
+        Via::parse(self.raw.of(whole)).unwrap_or_default()
+    }
+}
+
+/// The branch that is the first parameter, without white space and quotes; most are.
+#[inline(always)]
+fn usual_branch(params: &[u8]) -> Option<&[u8]> {
+    if !begins_small!(word(params), b";branch=") {
+        return None;
+    }
+    let value = &params[8..];
+    let ends = |b| is_blank_or_quote(b) | (b == b';');
+    let end = find_far(value, ends, |w| blank_or_quote(w) | eq(w, b';'));
+    value.get(end).is_none_or(|&b| b == b';').then(|| &value[..end])
 }
 
 /// Everything that was found in one message, as offsets.
 #[derive(Debug)]
 pub(crate) struct Spans {
     pub start: Start,
+    /// The method of a request, or in a response's CSeq, if it is one we know.
+    pub method: Option<Method<'static>>,
     pub headers: Vec<HeaderSpan>,
     pub first: [u16; COUNT],
     last: [u16; COUNT],
@@ -149,6 +182,7 @@ pub(crate) struct Spans {
 impl Spans {
     pub fn clear(&mut self) {
         self.start = Start::Response { status: 0, reason: Span::default() };
+        self.method = None;
         self.headers.clear();
         self.first = [NONE; COUNT];
         self.body = Span::default();
@@ -164,7 +198,17 @@ impl Spans {
         self.via_alone = true;
     }
 
+    /// Keeps method and Request-URI of a request line of `whole`.
+    pub fn set_request(&mut self, whole: &[u8], method: &[u8], uri: &[u8]) {
+        self.start = Start::Request {
+            method: Span::locate(whole, method),
+            uri: if uri.is_empty() { Span::default() } else { Span::locate(whole, uri) },
+        };
+        self.method = Method::known(method);
+    }
+
     /// Adds a header field to the list and to the chain of its name.
+    #[inline(always)]
     pub fn push(&mut self, header: HeaderSpan) {
         let at = self.headers.len() as u16;
         let name = header.name as usize;
@@ -206,6 +250,7 @@ impl Index {
     pub fn new() -> Index {
         let mut spans = Spans {
             start: Start::Response { status: 0, reason: Span::default() },
+            method: None,
             headers: Vec::with_capacity(32),
             first: [NONE; COUNT],
             last: [NONE; COUNT],

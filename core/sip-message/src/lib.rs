@@ -16,6 +16,7 @@ mod chars;
 mod find;
 mod frame;
 mod index;
+
 mod limits;
 mod message;
 mod method;
@@ -29,7 +30,10 @@ mod splice;
 mod uri;
 mod values;
 mod via;
+mod words;
 
+#[cfg(test)]
+mod reference;
 #[cfg(test)]
 mod tests;
 

@@ -44,9 +44,10 @@ impl<'a> Message<'a> {
 
     /// The method of a request; of a response, the one in its CSeq.
     pub fn method(&self) -> Method<'a> {
-        match self.spans.start {
-            Start::Request { method, .. } => Method::from_bytes(method.of(self.bytes)),
-            Start::Response { .. } => Method::from_bytes(self.spans.cseq_method.of(self.bytes)),
+        match (self.spans.method, self.spans.start) {
+            (Some(known), _) => known,
+            (None, Start::Request { method, .. }) => Method::Other(method.of(self.bytes)),
+            (None, Start::Response { .. }) => Method::Other(self.spans.cseq_method.of(self.bytes)),
         }
     }
 
@@ -126,6 +127,7 @@ impl<'a> Message<'a> {
     }
 
     /// The topmost Via.
+    #[inline(always)]
     pub fn via(&self) -> Via<'a> {
         self.spans.via.of(self.bytes)
     }
@@ -154,6 +156,25 @@ impl<'a> Message<'a> {
     /// Every header field of this name, in order. [`Name::Other`] gives all the unknown ones.
     pub fn headers(&self, name: Name) -> Headers<'a> {
         Headers { message: *self, next: self.spans.first[name as usize] }
+    }
+
+    /// The first header field of this name, as offsets.
+    #[inline]
+    pub(crate) fn first_span(&self, name: Name) -> Option<&'a HeaderSpan> {
+        self.spans.headers.get(usize::from(self.spans.first[name as usize]))
+    }
+
+    /// Every header field of this name, as offsets.
+    pub(crate) fn spans_of(&self, name: Name) -> impl Iterator<Item = &'a HeaderSpan> + use<'a> {
+        let spans = self.spans;
+        let first = self.first_span(name);
+        core::iter::successors(first, |span| spans.headers.get(usize::from(span.next)))
+    }
+
+    /// The bytes of a span.
+    #[inline]
+    pub(crate) fn text(&self, span: Span) -> &'a [u8] {
+        span.of(self.bytes)
     }
 
     /// Every header field in order.

@@ -25,7 +25,12 @@ pub enum Method<'a> {
 impl<'a> Method<'a> {
     /// Reads a method; anything unknown is [`Method::Other`]. The caller checks that it is a token.
     pub fn from_bytes(s: &'a [u8]) -> Method<'a> {
-        match s {
+        Method::known(s).unwrap_or(Method::Other(s))
+    }
+
+    /// Reads a method that has a name here.
+    pub(crate) fn known(s: &[u8]) -> Option<Method<'static>> {
+        Some(match s {
             b"INVITE" => Method::Invite,
             b"ACK" => Method::Ack,
             b"BYE" => Method::Bye,
@@ -40,8 +45,8 @@ impl<'a> Method<'a> {
             b"REFER" => Method::Refer,
             b"MESSAGE" => Method::Message,
             b"UPDATE" => Method::Update,
-            other => Method::Other(other),
-        }
+            _ => return None,
+        })
     }
 
     /// The method as it stands in a start line.

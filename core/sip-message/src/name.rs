@@ -1,5 +1,7 @@
 //! Header field names: every registered name the server may meet, long and compact.
 
+use crate::words::{begins, word};
+
 /// A header field name (RFC 3261 section 20 and its extensions). Names are read in any case and in
 /// their compact form (section 7.3.3); [`Name::Other`] is any other token.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -211,6 +213,44 @@ static COMPACT: [Name; 26] = {
     }
     table
 };
+
+/// The length of the longest name that [`usual`] knows.
+pub(crate) const LONGEST_USUAL: usize = 19;
+
+/// The header names that make up nearly all of the traffic, in their usual spelling, with their colon:
+/// a few comparisons of words instead of a walk over the letters. `start` is the start of `line`.
+/// Answers the kind and the length of the name.
+#[inline(always)]
+pub(crate) fn usual(start: &[u8; 16], line: &[u8]) -> Option<(Name, usize)> {
+    let (head, more) = start.split_at(8);
+    let (head, more) = (word(head), word(more));
+    match head as u8 {
+        b'V' if begins!(head, b"Via:") => Some((Name::Via, 3)),
+        b'F' if begins!(head, b"From:") => Some((Name::From, 4)),
+        b'T' if begins!(head, b"To:") => Some((Name::To, 2)),
+        b'C' if begins!(head, b"CSeq:") => Some((Name::CSeq, 4)),
+        b'C' if begins!(head, b"Call-ID:") => Some((Name::CallId, 7)),
+        b'C' if begins!(head, b"Contact:") => Some((Name::Contact, 7)),
+        b'C' if begins!(head, b"Content-") => match more {
+            rest if begins!(rest, b"Length:") => Some((Name::ContentLength, 14)),
+            rest if begins!(rest, b"Type:") => Some((Name::ContentType, 12)),
+            _ => None,
+        },
+        b'M' if begins!(head, b"Max-Forw") && begins!(more, b"ards:") => Some((Name::MaxForwards, 12)),
+        b'R' if begins!(head, b"Route:") => Some((Name::Route, 5)),
+        b'R' if begins!(head, b"Record-R") && begins!(more, b"oute:") => Some((Name::RecordRoute, 12)),
+        b'U' if begins!(head, b"User-Age") && begins!(more, b"nt:") => Some((Name::UserAgent, 10)),
+        b'E' if begins!(head, b"Expires:") => Some((Name::Expires, 7)),
+        b'A' if begins!(head, b"Authoriz") && begins!(more, b"ation:") => Some((Name::Authorization, 13)),
+        b'P' if begins!(head, b"Proxy-Au")
+            && begins!(more, b"thorizat")
+            && line[16..].starts_with(b"ion:") =>
+        {
+            Some((Name::ProxyAuthorization, 19))
+        }
+        _ => None,
+    }
+}
 
 impl Name {
     /// Reads a name in any case or form.

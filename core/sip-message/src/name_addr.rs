@@ -2,8 +2,9 @@
 
 use crate::Malformed;
 use crate::Params;
-use crate::chars::{self, NOT_URI, trim};
+use crate::chars::{self, NOT_URI, TOKEN, is_space, trim};
 use crate::params::{has_open_quote, skip_quoted};
+use crate::words::{any, begins_small, blank_or_quote, eq, find, find_far, is_blank_or_quote, word};
 
 /// One value of From, To, Contact, Route, Record-Route, Path ... (RFC 3261 section 25.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -20,36 +21,46 @@ impl<'a> NameAddr<'a> {
     /// Reads one value. Without angle brackets, what follows the first `;` belongs to the header and
     /// not to the URI (section 20.10). The URI itself is not examined, save that it is not empty and
     /// holds no white space or angle bracket.
+    #[inline]
     pub fn parse(value: &'a [u8]) -> Result<NameAddr<'a>, Malformed> {
         let value = trim(value);
-        let open = if value.first() == Some(&b'"') {
-            let after = skip_quoted(value, 0).ok_or(Malformed)?;
-            let gap = value[after..].iter().position(|&b| b == b'<').ok_or(Malformed)?;
-            if !trim(&value[after..after + gap]).is_empty() {
-                return Err(Malformed);
+        let open = match value.first() {
+            Some(b'<') => 0,
+            Some(b'"') => {
+                let after = skip_quoted(value, 0).ok_or(Malformed)?;
+                let spaces = value[after..].iter().take_while(|&&b| is_space(b)).count();
+                if value.get(after + spaces) != Some(&b'<') {
+                    return Err(Malformed);
+                }
+                after + spaces
             }
-            after + gap
-        } else {
-            match value.iter().position(|&b| b == b'<' || b == b';') {
-                Some(at) if value[at] == b'<' => at,
-                semicolon => return NameAddr::bare(value, semicolon),
+            _ => {
+                let at = find(value, |w| eq(w, b'<') | eq(w, b';'));
+                if value.get(at) != Some(&b'<') {
+                    return NameAddr::bare(value, at);
+                }
+                at
             }
         };
         let (uri, rest) = value[open + 1..].split_at(end_of_uri(&value[open + 1..]));
-        let params = trim(rest.strip_prefix(b">").ok_or(Malformed)?);
-        if uri.is_empty() || !(params.is_empty() || params[0] == b';') || has_open_quote(params) {
+        let mut params = rest.strip_prefix(b">").ok_or(Malformed)?;
+        if !matches!(params, [] | [b';', ..]) {
+            params = trim(params);
+        }
+        let fits = params.is_empty() || (params[0] == b';' && !has_open_quote(params));
+        if uri.is_empty() || !fits {
             return Err(Malformed);
         }
         Ok(NameAddr { display: trim(&value[..open]), uri, params })
     }
 
     /// The form without angle brackets.
-    fn bare(value: &'a [u8], semicolon: Option<usize>) -> Result<NameAddr<'a>, Malformed> {
-        let (uri, params) = value.split_at(semicolon.unwrap_or(value.len()));
+    fn bare(value: &'a [u8], semicolon: usize) -> Result<NameAddr<'a>, Malformed> {
+        let (uri, params) = value.split_at(semicolon);
         let uri = trim(uri);
         check_uri(uri)?;
         // A URI with a comma or a question mark must stand in brackets (section 20.10).
-        if uri.iter().any(|&b| matches!(b, b',' | b'?')) || has_open_quote(params) {
+        if any(uri, |b| (b == b',') | (b == b'?')) || has_open_quote(params) {
             return Err(Malformed);
         }
         Ok(NameAddr { display: b"", uri, params })
@@ -61,13 +72,53 @@ impl<'a> NameAddr<'a> {
     }
 }
 
+/// URI and tag of a From or To as nearly all are: the URI in brackets, at most a quoted name before it,
+/// nothing or a tag first behind it. `None` for any other, and where anything is wrong.
+#[inline]
+pub(crate) fn usual_with_tag(value: &[u8]) -> Option<(&[u8], &[u8])> {
+    let inner = match value {
+        [b'<', inner @ ..] => inner,
+        [b'"', name @ ..] => {
+            let end = find(name, |w| eq(w, b'"') | eq(w, b'\\'));
+            name.get(end..)?.strip_prefix(b"\" <")?
+        }
+        _ => return None,
+    };
+    let (uri, rest) = inner.split_at(find_far(
+        inner,
+        |b| is_blank_or_quote(b) | (b == b'<') | (b == b'>'),
+        |w| blank_or_quote(w) | eq(w, b'<') | eq(w, b'>'),
+    ));
+    let params = rest.strip_prefix(b">")?;
+    if uri.is_empty() || params.is_empty() {
+        return (!uri.is_empty()).then_some((uri, b""));
+    }
+    if !begins_small!(word(params), b";tag=") {
+        return None;
+    }
+    let text = &params[5..];
+    let end = text.iter().position(|&b| !chars::is(b, TOKEN)).unwrap_or(text.len());
+    let (tag, more) = text.split_at(end);
+    let ends = more.is_empty() || (more[0] == b';' && !any(more, |b| b == b'"'));
+    (ends && !tag.is_empty()).then_some((uri, tag))
+}
+
 fn check_uri(uri: &[u8]) -> Result<(), Malformed> {
     if uri.is_empty() || end_of_uri(uri) < uri.len() { Err(Malformed) } else { Ok(()) }
 }
 
 /// Where the first byte stands that cannot be part of a URI, or the end.
 fn end_of_uri(s: &[u8]) -> usize {
-    s.iter().position(|&b| chars::is(b, NOT_URI)).unwrap_or(s.len())
+    let mut at = find_far(
+        s,
+        |b| is_blank_or_quote(b) | (b == b'<') | (b == b'>'),
+        |w| blank_or_quote(w) | eq(w, b'<') | eq(w, b'>'),
+    );
+    // Controls other than the tab are let through.
+    while s.get(at).is_some_and(|&b| !chars::is(b, NOT_URI)) {
+        at += 1;
+    }
+    at
 }
 
 #[cfg(test)]

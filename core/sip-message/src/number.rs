@@ -5,12 +5,33 @@ pub fn parse_u64(s: &[u8]) -> Option<u64> {
     if s.is_empty() {
         return None;
     }
-    s.iter().try_fold(0u64, |n, &b| {
-        if !b.is_ascii_digit() {
+    let mut number = 0u64;
+    for (i, &b) in s.iter().enumerate() {
+        let digit = u64::from(b.wrapping_sub(b'0'));
+        if digit > 9 {
             return None;
         }
-        n.checked_mul(10)?.checked_add(u64::from(b - b'0'))
-    })
+        // Nineteen digits always fit.
+        number = match i {
+            0..19 => number * 10 + digit,
+            _ => number.checked_mul(10)?.checked_add(digit)?,
+        };
+    }
+    Some(number)
+}
+
+/// A port and how many digits it is written with; `None` if it is no number of 1 to 65535.
+#[inline]
+pub(crate) fn leading_port(s: &[u8]) -> Option<(u16, usize)> {
+    let (mut port, mut len) = (0u32, 0);
+    while let Some(digit) = s.get(len).map(|b| b.wrapping_sub(b'0')).filter(|&digit| digit < 10) {
+        port = port * 10 + u32::from(digit);
+        if port > 65_535 {
+            return None;
+        }
+        len += 1;
+    }
+    u16::try_from(port).ok().filter(|&port| port != 0).map(|port| (port, len))
 }
 
 /// Same as [`parse_u64`] for 32 bits.

@@ -1,6 +1,7 @@
 //! Lists of `;name=value` parameters.
 
 use crate::chars::trim;
+use crate::words::{any, eq, find, find_far};
 
 /// The parameters of a header value or URI: iterates over `(name, value)`, names as written, values
 /// trimmed and with their quotes. A quoted value may hold `;`. Total: odd input gives odd
@@ -18,6 +19,9 @@ impl<'a> Params<'a> {
 
     /// The value of the first parameter called `name` (any case); `Some(b"")` for one without value.
     pub fn get(self, name: &[u8]) -> Option<&'a [u8]> {
+        if self.rest.is_empty() {
+            return None;
+        }
         for (n, v) in self {
             if n.eq_ignore_ascii_case(name) {
                 return Some(v.unwrap_or(b""));
@@ -42,7 +46,8 @@ impl<'a> Iterator for Params<'a> {
                 && b != b'='
                 && b != b';'
             {
-                at += 1;
+                // No name has quotes; but where one begins must not depend on who reads it.
+                at = if b == b'"' { skip_quoted(s, at).unwrap_or(s.len()) } else { at + 1 };
             }
             let name = trim(&s[start..at]);
             let mut value = None;
@@ -64,14 +69,14 @@ impl<'a> Iterator for Params<'a> {
 
 /// Where the `;` that ends the value which starts at `s[at]` stands, quotes respected.
 fn end_of_param(s: &[u8], mut at: usize) -> usize {
-    while let Some(&b) = s.get(at) {
-        match b {
-            b';' => return at,
-            b'"' => match skip_quoted(s, at) {
+    while let Some(rest) = s.get(at..).filter(|rest| !rest.is_empty()) {
+        at += find_far(rest, |b| (b == b';') | (b == b'"'), |w| eq(w, b';') | eq(w, b'"'));
+        match s.get(at) {
+            Some(b'"') => match skip_quoted(s, at) {
                 Some(after) => at = after,
                 None => return s.len(),
             },
-            _ => at += 1,
+            _ => return at,
         }
     }
     s.len()
@@ -79,27 +84,35 @@ fn end_of_param(s: &[u8], mut at: usize) -> usize {
 
 /// The position after the quoted string that opens at `s[open]`; `None` if it never closes.
 pub(crate) fn skip_quoted(s: &[u8], open: usize) -> Option<usize> {
-    let mut i = open + 1;
-    while i < s.len() {
-        match s[i] {
-            b'"' => return Some(i + 1),
-            b'\\' => i += 2,
-            _ => i += 1,
+    let mut at = open + 1;
+    loop {
+        let rest = s.get(at..)?;
+        at += find_far(rest, |b| (b == b'"') | (b == b'\\'), |w| eq(w, b'"') | eq(w, b'\\'));
+        match s.get(at)? {
+            b'"' => return Some(at + 1),
+            _ => at += 2,
         }
     }
-    None
 }
 
 /// Whether a quoted string begins in `value` that does not end. What is appended after it would be read
 /// as part of the string by others.
-pub(crate) fn has_open_quote(mut value: &[u8]) -> bool {
-    while let Some(open) = memchr::memchr(b'"', value) {
+#[inline]
+pub(crate) fn has_open_quote(value: &[u8]) -> bool {
+    any(value, |b| b == b'"') && quote_stays_open(value)
+}
+
+fn quote_stays_open(mut value: &[u8]) -> bool {
+    loop {
+        let open = find(value, |w| eq(w, b'"'));
+        if open == value.len() {
+            return false;
+        }
         match skip_quoted(value, open) {
             Some(after) => value = &value[after..],
             None => return true,
         }
     }
-    false
 }
 
 /// Appends `value` without its quotes and with its `\` escapes resolved (RFC 3261 section 25.1,
@@ -122,6 +135,15 @@ pub fn unquote(value: &[u8], out: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn quotes_in_a_name_are_closed_where_everybody_else_closes_them() {
+        // What is appended to a To must be read as its tag.
+        let text = b";na\\\"me=\"=x;tag=t";
+        assert!(!has_open_quote(text));
+        assert_eq!(Params::new(text).get(b"tag"), Some(&b"t"[..]));
+        assert_eq!(Params::new(b";a\";b=\"=c").next(), Some((&b"a\";b=\""[..], Some(&b"c"[..]))));
+    }
 
     #[test]
     fn values_keep_quotes_and_semicolons_inside_them() {

@@ -2,10 +2,12 @@
 
 use crate::chars::{TOKEN, is, is_space, is_token, trim};
 use crate::index::{HeaderSpan, Index, NONE, Span, Spans, Start, ViaSpans};
-use crate::name::hash_step;
+use crate::name::{LONGEST_USUAL, hash_step, usual};
+use crate::name_addr::usual_with_tag;
 use crate::number::{parse_u32, parse_u64};
 use crate::values::end_of_value;
 use crate::via::Via;
+use crate::words::{any, begins, control, eq, find, word};
 use crate::{Limits, Message, Method, Name, NameAddr};
 
 /// What is wrong with a message that can still be answered.
@@ -152,26 +154,44 @@ impl<'b, 'l> Scan<'b, 'l> {
     /// The position of the CRLF that ends the line at `from`. A lone CR or LF is a flaw and counts as
     /// part of the line, so that what follows it is never read as a header of its own. NUL is legal
     /// only as a quoted pair (RFC 3261 section 25.1; RFC 4475 section 3.1.1.2 has one).
-    #[inline]
     fn line_end(&mut self, from: usize) -> Option<usize> {
-        let mut at = from;
+        let at = control(self.bytes, from);
+        match self.bytes.get(at..) {
+            Some([b'\r', b'\n', ..]) => Some(at),
+            _ => self.line_end_beyond(from, at),
+        }
+    }
+
+    /// Same, for a line with a control character at `at`.
+    #[cold]
+    fn line_end_beyond(&mut self, from: usize, mut at: usize) -> Option<usize> {
         loop {
-            at = control(self.bytes, at)?;
-            match (self.bytes[at], self.bytes.get(at + 1)) {
+            match (*self.bytes.get(at)?, self.bytes.get(at + 1)) {
                 (b'\r', Some(b'\n')) => return Some(at),
                 (b'\r' | b'\n', _) => self.soiled = true,
                 (0, _) => self.soiled |= !escaped(&self.bytes[from..at]),
                 _ => {}
             }
-            at += 1;
+            at = control(self.bytes, at + 1);
         }
     }
 
     fn start_line(&mut self, end: usize, spans: &mut Spans) -> Result<(), &'static str> {
         let line = &self.bytes[..end];
-        if line.len() > 8 && line[..8].eq_ignore_ascii_case(b"SIP/2.0 ") {
+        if line.len() > 8 && (begins!(word(line), b"SIP/2.0 ") || line[..8].eq_ignore_ascii_case(b"SIP/2.0 "))
+        {
             return self.status_line(line, spans);
         }
+        match usual_request(line) {
+            Some((method, uri)) if uri.len() <= self.limits.uri && method.len() <= self.limits.method => {
+                spans.set_request(self.bytes, method, uri);
+                Ok(())
+            }
+            _ => self.any_request(line, spans),
+        }
+    }
+
+    fn any_request(&mut self, line: &[u8], spans: &mut Spans) -> Result<(), &'static str> {
         let trimmed = trim(line);
         let last = trimmed.iter().rposition(|&b| b == b' ').ok_or("not SIP")?;
         let version = &trimmed[last + 1..];
@@ -184,17 +204,16 @@ impl<'b, 'l> Scan<'b, 'l> {
         if !is_token(method) {
             return Err("no method");
         }
-        spans.start = Start::Request {
-            method: Span::locate(self.bytes, method),
-            uri: if uri.is_empty() { Span::default() } else { Span::locate(self.bytes, uri) },
-        };
+        spans.set_request(self.bytes, method, uri);
         if method.len() > self.limits.method {
             self.note(flaw(400, "Method Too Long"));
         } else if !version.eq_ignore_ascii_case(b"SIP/2.0") {
             self.note(flaw(505, "Version Not Supported"));
         } else if uri.len() > self.limits.uri {
             self.note(flaw(414, "Request-URI Too Long"));
-        } else if trimmed.len() != line.len() || uri.is_empty() || uri.iter().any(|&b| b <= b' ' || b == 0x7f)
+        } else if trimmed.len() != line.len()
+            || uri.is_empty()
+            || uri.iter().any(|&b| (b <= b' ') | (b == 0x7f))
         {
             // Exactly one space on either side of the Request-URI (RFC 3261 section 7.1).
             self.note(flaw(400, "Malformed Request-Line"));
@@ -216,27 +235,64 @@ impl<'b, 'l> Scan<'b, 'l> {
 
     /// Indexes header lines up to and including the empty line.
     fn headers(&mut self, spans: &mut Spans) {
+        let (bytes, longest) = (self.bytes, self.limits.header);
+        let most = if self.limits.name < LONGEST_USUAL { 0 } else { self.limits.headers };
+        let mut line = self.at;
         loop {
-            match self.bytes.get(self.at..self.at + 2) {
-                Some(b"\r\n") => {
-                    self.at += 2;
+            // A line as nearly all are. What is special about any other is found out by the next reader.
+            if let Some(rest) = bytes.get(line..)
+                && let Some(start) = rest.first_chunk::<16>()
+                && let Some((name, name_len)) = usual(start, rest)
+                && spans.headers.len() < most
+                && let end = control(bytes, line + name_len)
+                && bytes.get(end..).is_some_and(|rest| rest.starts_with(b"\r\n"))
+                && end - line <= longest
+                && let Some([b' ', value @ ..]) = bytes.get(line + name_len + 1..end)
+                && value.first().is_some_and(|&b| b > b' ')
+                && value.last().is_some_and(|&b| b > b' ')
+            {
+                let value = Span { start: (line + name_len + 2) as u32, end: end as u32 };
+                let (start, name_len, line_end) = (line as u32, name_len as u16, end as u32 + 2);
+                let next = NONE;
+                spans.push(HeaderSpan { name, usual: true, next, line: start, name_len, value, line_end });
+                line = end + 2;
+            } else {
+                self.at = line;
+                if !self.any_header(spans) {
                     return;
                 }
-                Some([first, _]) if is_space(*first) => {
-                    self.folded = true;
-                    return;
-                }
-                Some(_) => {}
-                None => return self.unfinished(),
-            }
-            if spans.headers.len() >= self.limits.headers {
-                self.note(flaw(513, "Too Many Header Fields"));
-                return;
-            }
-            if !self.header(spans) {
-                return self.unfinished();
+                line = self.at;
             }
         }
+    }
+
+    /// Indexes the line at `self.at`, whatever it is; `false` after the last one.
+    #[inline(never)]
+    fn any_header(&mut self, spans: &mut Spans) -> bool {
+        match self.bytes.get(self.at..self.at + 2) {
+            Some(b"\r\n") => {
+                self.at += 2;
+                return false;
+            }
+            Some([first, _]) if is_space(*first) => {
+                self.folded = true;
+                return false;
+            }
+            Some(_) => {}
+            None => {
+                self.unfinished();
+                return false;
+            }
+        }
+        if spans.headers.len() >= self.limits.headers {
+            self.note(flaw(513, "Too Many Header Fields"));
+            return false;
+        }
+        let ends = self.header(spans);
+        if !ends {
+            self.unfinished();
+        }
+        ends
     }
 
     #[cold]
@@ -248,11 +304,7 @@ impl<'b, 'l> Scan<'b, 'l> {
     /// Indexes the line at `self.at`; `false` if it does not end.
     fn header(&mut self, spans: &mut Spans) -> bool {
         let line = self.at;
-        let bytes = self.bytes;
-        let (name, name_len, colon) = match usual(&bytes[line..]) {
-            Some((name, len)) => (name, len, Some(line + len)),
-            None => self.unusual(line),
-        };
+        let (name, name_len, colon) = self.name(line);
         let Some(end) = self.line_end(colon.unwrap_or(line)) else { return false };
         self.at = end + 2;
         let Some(colon) = colon.filter(|_| name_len > 0 && name_len <= self.limits.name) else {
@@ -262,27 +314,16 @@ impl<'b, 'l> Scan<'b, 'l> {
         if end - line > self.limits.header {
             self.note(flaw(513, "Header Field Too Large"));
         }
-        let value = trimmed(bytes, colon + 1, end);
-        if name == Name::Via {
-            self.count_via(value, spans);
-        }
+        let value = trimmed(self.bytes, colon + 1, end);
         let (line, line_end) = (line as u32, self.at as u32);
-        spans.push(HeaderSpan { name, next: NONE, line, name_len: name_len as u16, value, line_end });
+        let (name_len, next) = (name_len as u16, NONE);
+        spans.push(HeaderSpan { name, usual: false, next, line, name_len, value, line_end });
         // A fold after this line joins the next one to it: seen by the caller's loop.
         true
     }
 
-    fn count_via(&self, value: Span, spans: &mut Spans) {
-        spans.vias += 1;
-        let value = value.of(self.bytes);
-        if spans.vias == 1 && value.contains(&b',') {
-            spans.via_alone = false;
-            spans.vias += value.iter().filter(|&&b| b == b',').count();
-        }
-    }
-
     /// Reads a name letter by letter: its kind, its length, and where its colon stands.
-    fn unusual(&self, line: usize) -> (Name, usize, Option<usize>) {
+    fn name(&self, line: usize) -> (Name, usize, Option<usize>) {
         let mut at = line;
         let mut hash = 0;
         while let Some(&b) = self.bytes.get(at)
@@ -335,83 +376,34 @@ fn escaped(before: &[u8]) -> bool {
 }
 
 /// The range `from..to` without white space at its ends; most values have one space in front.
-#[inline]
-fn trimmed(bytes: &[u8], mut from: usize, mut to: usize) -> Span {
-    while from < to && bytes.get(from).is_some_and(|&b| is_space(b)) {
-        from += 1;
-    }
-    while from < to && bytes.get(to - 1).is_some_and(|&b| is_space(b)) {
-        to -= 1;
-    }
-    Span { start: from as u32, end: to as u32 }
-}
-
-/// The position of the first control character (a byte below 0x20) at or after `from`. Eight bytes at
-/// a time: lines are too short for a vector search to pay for its set-up.
-#[inline]
-fn control(bytes: &[u8], from: usize) -> Option<usize> {
-    const LOW: u64 = 0x2020_2020_2020_2020;
-    const HIGH: u64 = 0x8080_8080_8080_8080;
-    let mut at = from;
-    while let Some(chunk) = bytes.get(at..).and_then(|rest| rest.first_chunk::<8>()) {
-        let word = u64::from_le_bytes(*chunk);
-        // The high bit of each byte below 0x20. A borrow can only mark bytes after the first true hit.
-        let hits = word.wrapping_sub(LOW) & !word & HIGH;
-        if hits != 0 {
-            return Some(at + (hits.trailing_zeros() / 8) as usize);
+#[inline(always)]
+fn trimmed(bytes: &[u8], from: usize, to: usize) -> Span {
+    let span = |from: usize, to: usize| Span { start: from as u32, end: to as u32 };
+    match bytes.get(from..to) {
+        Some([b' ', first, .., last]) if *first > b' ' && *last > b' ' => span(from + 1, to),
+        Some(text) => {
+            let value = trim(text);
+            // What is trimmed away in front, and what is left.
+            let lead = text.iter().take_while(|&&b| is_space(b)).count();
+            span(from + lead, from + lead + value.len())
         }
-        at += 8;
+        None => span(from, from),
     }
-    let rest = bytes.get(at..)?;
-    rest.iter().position(|&b| b < b' ').map(|found| at + found)
 }
 
-/// The first up to eight bytes of `text` as a word, and a mask of as many bytes.
-const fn word(text: &[u8]) -> (u64, u64) {
-    let (mut word, mut mask, mut i) = (0, 0, 0);
-    while i < text.len() && i < 8 {
-        word |= (text[i] as u64) << (8 * i);
-        mask |= 0xff << (8 * i);
-        i += 1;
-    }
-    (word, mask)
-}
-
-/// Whether `word` begins with the first eight bytes of `text`. Constant texts cost two instructions.
-macro_rules! begins {
-    ($word:expr, $text:literal) => {{
-        const TEXT: (u64, u64) = word($text);
-        $word & TEXT.1 == TEXT.0
-    }};
-}
-
-/// The header names that make up nearly all of the traffic, in their usual spelling, with their colon:
-/// a few comparisons of words instead of a walk over the letters. Answers the kind and the length of
-/// the name.
+/// Method and Request-URI of a request line as it should be, `None` for any other line: one space on
+/// either side of a URI without white space, a method that we know, version 2.0.
 #[inline]
-fn usual(line: &[u8]) -> Option<(Name, usize)> {
-    let head = u64::from_le_bytes(*line.first_chunk::<8>()?);
-    let more =
-        || line.get(8..).and_then(|rest| rest.first_chunk::<8>()).map_or(0, |c| u64::from_le_bytes(*c));
-    match head as u8 {
-        b'V' if begins!(head, b"Via:") => Some((Name::Via, 3)),
-        b'F' if begins!(head, b"From:") => Some((Name::From, 4)),
-        b'T' if begins!(head, b"To:") => Some((Name::To, 2)),
-        b'C' if begins!(head, b"CSeq:") => Some((Name::CSeq, 4)),
-        b'C' if begins!(head, b"Call-ID:") => Some((Name::CallId, 7)),
-        b'C' if begins!(head, b"Contact:") => Some((Name::Contact, 7)),
-        b'C' if begins!(head, b"Content-") => match more() {
-            rest if begins!(rest, b"Length:") => Some((Name::ContentLength, 14)),
-            rest if begins!(rest, b"Type:") => Some((Name::ContentType, 12)),
-            _ => None,
-        },
-        b'M' if begins!(head, b"Max-Forw") && begins!(more(), b"ards:") => Some((Name::MaxForwards, 12)),
-        b'R' if begins!(head, b"Route:") => Some((Name::Route, 5)),
-        b'R' if begins!(head, b"Record-R") && begins!(more(), b"oute:") => Some((Name::RecordRoute, 12)),
-        b'U' if begins!(head, b"User-Age") && begins!(more(), b"nt:") => Some((Name::UserAgent, 10)),
-        b'E' if begins!(head, b"Expires:") => Some((Name::Expires, 7)),
-        _ => None,
+fn usual_request(line: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (head, version) = line.split_last_chunk::<8>()?;
+    if version != b" SIP/2.0" {
+        return None;
     }
+    let first = find(head, |w| eq(w, b' '));
+    let (method, uri) = (&head[..first], head.get(first + 1..)?);
+    let clean = !any(uri, |b| (b <= b' ') | (b == 0x7f));
+    let known = !matches!(Method::from_bytes(method), Method::Other(_));
+    (clean && known && !uri.is_empty()).then_some((method, uri))
 }
 
 /// Reads the header fields that every message must have (RFC 3261 section 8.1.1). The first flaw
@@ -424,15 +416,17 @@ fn essentials(
 ) -> Result<(), &'static str> {
     let via_line = spans.headers.get(usize::from(spans.first[Name::Via as usize])).ok_or("no Via")?;
     let value = via_line.value.of(bytes);
+    spans.via_alone = !any(value, |b| b == b',');
     let first = if spans.via_alone { value } else { trim(&value[..end_of_value(value)]) };
     // Of a response only the branch is needed: its Via is ours, or the response is not.
     let is_request = matches!(spans.start, Start::Request { .. });
-    spans.via = if is_request {
+    if is_request {
         let via = Via::parse(first).map_err(|_| "malformed Via")?;
-        ViaSpans::new(bytes, &via)
+        spans.via = ViaSpans::new(bytes, &via);
     } else {
-        ViaSpans::of_response(bytes, first)
-    };
+        spans.via.set_lazy(bytes, first);
+    }
+    count_vias(value, spans);
     if spans.via.branch.of(bytes).len() > limits.token {
         kept.get_or_insert(flaw(400, "Branch Too Long"));
     }
@@ -456,6 +450,18 @@ fn essentials(
     Ok(())
 }
 
+/// Counts the Via fields, of which the first has the value `first`.
+fn count_vias(first: &[u8], spans: &mut Spans) {
+    let mut at = spans.first[Name::Via as usize];
+    while let Some(field) = spans.headers.get(usize::from(at)) {
+        spans.vias += 1;
+        at = field.next;
+    }
+    if !spans.via_alone {
+        spans.vias += first.iter().filter(|&&b| b == b',').count();
+    }
+}
+
 fn call_id(bytes: &[u8], spans: &mut Spans, limits: &Limits) -> Option<Flaw> {
     let header = match spans.single(Name::CallId) {
         Ok(Some(header)) => header,
@@ -463,7 +469,7 @@ fn call_id(bytes: &[u8], spans: &mut Spans, limits: &Limits) -> Option<Flaw> {
         Err(_) => return Some(flaw(400, "Two Call-ID Header Fields")),
     };
     let value = header.value.of(bytes);
-    if value.is_empty() || value.len() > limits.token || value.iter().any(|&b| b <= b' ') {
+    if value.is_empty() || value.len() > limits.token || any(value, |b| b <= b' ') {
         return Some(flaw(400, "Malformed Call-ID"));
     }
     spans.call_id = header.value;
@@ -477,29 +483,44 @@ fn addressed(spans: &Spans) -> Option<Flaw> {
 }
 
 fn tags(bytes: &[u8], spans: &mut Spans, limits: &Limits) -> Option<Flaw> {
-    let from =
-        tag(bytes, spans, Name::From, limits, ["Missing From", "Malformed From", "Two From Header Fields"]);
-    let to = tag(bytes, spans, Name::To, limits, ["Missing To", "Malformed To", "Two To Header Fields"]);
-    (spans.from_uri, spans.from_tag) = *from.as_ref().unwrap_or(&Default::default());
-    (spans.to_uri, spans.to_tag) = *to.as_ref().unwrap_or(&Default::default());
-    from.err().or(to.err())
+    let from = spans.single(Name::From).map(|header| header.map(|h| h.value));
+    let to = spans.single(Name::To).map(|header| header.map(|h| h.value));
+    let from = match from {
+        Ok(Some(value)) => address(bytes, value, limits, (&mut spans.from_uri, &mut spans.from_tag))
+            .then_some(flaw(400, "Malformed From")),
+        Ok(None) => Some(flaw(400, "Missing From")),
+        Err(_) => Some(flaw(400, "Two From Header Fields")),
+    };
+    let to = match to {
+        Ok(Some(value)) => address(bytes, value, limits, (&mut spans.to_uri, &mut spans.to_tag))
+            .then_some(flaw(400, "Malformed To")),
+        Ok(None) => Some(flaw(400, "Missing To")),
+        Err(_) => Some(flaw(400, "Two To Header Fields")),
+    };
+    from.or(to)
 }
 
-fn tag(
-    bytes: &[u8],
-    spans: &Spans,
-    name: Name,
-    limits: &Limits,
-    says: [&'static str; 3],
-) -> Result<(Span, Span), Flaw> {
-    let [missing, malformed, twice] = says;
-    let header = spans.single(name).map_err(|_| flaw(400, twice))?.ok_or(flaw(400, missing))?;
-    let addr = NameAddr::parse(header.value.of(bytes)).map_err(|_| flaw(400, malformed))?;
-    let uri = Span::locate(bytes, addr.uri);
+/// Reads the URI and the tag of From or To; whether they are malformed.
+fn address(bytes: &[u8], value: Span, limits: &Limits, into: (&mut Span, &mut Span)) -> bool {
+    let value = value.of(bytes);
+    let Some((uri, tag)) = usual_with_tag(value).or_else(|| with_tag(value)) else { return true };
+    if tag.len() > limits.token {
+        return true;
+    }
+    *into.0 = Span::locate(bytes, uri);
+    if !tag.is_empty() {
+        *into.1 = Span::locate(bytes, tag);
+    }
+    false
+}
+
+/// URI and tag of a From or To of any form; a tag must be a token.
+#[inline(never)]
+fn with_tag(value: &[u8]) -> Option<(&[u8], &[u8])> {
+    let addr = NameAddr::parse(value).ok()?;
     match addr.param(b"tag") {
-        None => Ok((uri, Span::default())),
-        Some(tag) if is_token(tag) && tag.len() <= limits.token => Ok((uri, Span::locate(bytes, tag))),
-        Some(_) => Err(flaw(400, malformed)),
+        Some(tag) => is_token(tag).then_some((addr.uri, tag)),
+        None => Some((addr.uri, b"")),
     }
 }
 
@@ -515,19 +536,28 @@ fn cseq(bytes: &[u8], spans: &mut Spans) -> Option<Flaw> {
     // Less than 2**31 (section 8.1.1.5).
     let number = parse_u32(&value[..digits]).filter(|&n| n < 1 << 31);
     let spaced = value.get(digits).is_some_and(|&b| is_space(b));
-    let Some(number) = number.filter(|_| spaced && is_token(method)) else {
+    let own = match spans.start {
+        Start::Request { method, .. } => Some(method.of(bytes)),
+        Start::Response { .. } => None,
+    };
+    let same = own == Some(method);
+    // The method of the start line is known to be a token.
+    let Some(number) = number.filter(|_| spaced && (same || is_token(method))) else {
         return Some(flaw(400, "Malformed CSeq"));
     };
     spans.cseq = number;
     spans.cseq_method = Span::locate(bytes, method);
-    match spans.start {
-        Start::Request { method: m, .. } if m.of(bytes) != method => {
-            // RFC 4475 section 3.1.2.18: 501 where the method is unknown as well.
-            let unknown = matches!(Method::from_bytes(m.of(bytes)), Method::Other(_));
-            Some(if unknown { flaw(501, "Not Implemented") } else { flaw(400, "CSeq Method Mismatch") })
-        }
-        _ => None,
+    if own.is_none() {
+        spans.method = Method::known(method);
     }
+    if same || own.is_none() {
+        return None;
+    }
+    // RFC 4475 section 3.1.2.18: 501 where the method is unknown as well.
+    Some(match spans.method {
+        None => flaw(501, "Not Implemented"),
+        Some(_) => flaw(400, "CSeq Method Mismatch"),
+    })
 }
 
 fn max_forwards(bytes: &[u8], spans: &mut Spans) -> Option<Flaw> {

@@ -1,5 +1,6 @@
 //! Responses made from a request.
 
+use crate::index::{HeaderSpan, Span};
 use crate::number::push_u64;
 use crate::via::push_received;
 use crate::{Message, Name};
@@ -22,39 +23,101 @@ pub fn write_response(
     out: &mut Vec<u8>,
 ) {
     out.reserve(512);
-    out.extend_from_slice(b"SIP/2.0 ");
-    push_u64(u64::from(status), out);
-    out.push(b' ');
-    out.extend_from_slice(if reason.is_empty() { reason_phrase(status) } else { reason });
-    out.extend_from_slice(b"\r\n");
+    push_status_line(status, reason, out);
     push_vias(request, source, out);
+    let tag = if status > 100 && request.to_tag().is_empty() { to_tag } else { b"" };
+    let mut lines = Lines::new(request, out);
     for name in [Name::From, Name::To, Name::CallId, Name::CSeq] {
-        let Some(header) = request.header(name) else { continue };
-        out.extend_from_slice(name.as_str().as_bytes());
-        out.extend_from_slice(b": ");
-        out.extend_from_slice(header.value);
-        if name == Name::To && status > 100 && request.to_tag().is_empty() && !to_tag.is_empty() {
-            out.extend_from_slice(b";tag=");
-            out.extend_from_slice(to_tag);
+        if let Some(span) = request.first_span(name) {
+            lines.push(span, if name == Name::To { tag } else { b"" });
         }
-        out.extend_from_slice(b"\r\n");
     }
+    lines.flush();
     out.extend_from_slice(extra);
     out.extend_from_slice(b"Content-Length: 0\r\n\r\n");
 }
 
+fn push_status_line(status: u16, reason: &[u8], out: &mut Vec<u8>) {
+    let digit = |n: u16| b'0' + (n % 10) as u8;
+    let digits = [digit(status / 100), digit(status / 10), digit(status)];
+    out.extend_from_slice(b"SIP/2.0 ");
+    match status {
+        100..1000 => out.extend_from_slice(&digits),
+        _ => push_u64(u64::from(status), out),
+    }
+    out.push(b' ');
+    out.extend_from_slice(if reason.is_empty() { reason_phrase(status) } else { reason });
+    out.extend_from_slice(b"\r\n");
+}
+
 fn push_vias(request: &Message<'_>, source: Option<(SocketAddr, bool)>, out: &mut Vec<u8>) {
-    let top = request.via();
-    for (i, header) in request.headers(Name::Via).enumerate() {
+    let mut spans = request.spans_of(Name::Via);
+    if let Some((source, always_rport)) = source
+        && let Some(first) = spans.next()
+    {
+        let top = request.via();
         out.extend_from_slice(b"Via: ");
-        match source {
-            Some((source, always_rport)) if i == 0 => {
-                push_received(&top, source, always_rport, out);
-                out.extend_from_slice(header.value.get(top.raw.len()..).unwrap_or(b""));
-            }
-            _ => out.extend_from_slice(header.value),
-        }
+        push_received(&top, source, always_rport, out);
+        out.extend_from_slice(request.text(first.value).get(top.raw.len()..).unwrap_or(b""));
         out.extend_from_slice(b"\r\n");
+    }
+    let mut lines = Lines::new(request, out);
+    for span in spans {
+        lines.push(span, b"");
+    }
+    lines.flush();
+}
+
+/// Writes header lines of a request. Those that are written as this server writes them, and stand
+/// together, are copied at once.
+struct Lines<'a, 'o> {
+    request: &'a Message<'a>,
+    out: &'o mut Vec<u8>,
+    /// What is to be copied next.
+    from: u32,
+    to: u32,
+}
+
+impl<'a, 'o> Lines<'a, 'o> {
+    fn new(request: &'a Message<'a>, out: &'o mut Vec<u8>) -> Lines<'a, 'o> {
+        Lines { request, out, from: 0, to: 0 }
+    }
+
+    /// Adds the line, with a tag unless that is empty.
+    fn push(&mut self, span: &HeaderSpan, tag: &[u8]) {
+        let value = span.value;
+        let one_space = value.start == span.line + u32::from(span.name_len) + 2
+            && self.request.text(Span { start: value.start - 1, end: value.start }) == b" ";
+        if span.usual && one_space && span.line_end == value.end + 2 {
+            if span.line != self.to {
+                self.flush();
+                self.from = span.line;
+            }
+        } else {
+            self.flush();
+            self.out.extend_from_slice(span.name.as_str().as_bytes());
+            self.out.extend_from_slice(b": ");
+            self.from = value.start;
+        }
+        self.to = value.end;
+        if !tag.is_empty() {
+            self.flush();
+            self.out.extend_from_slice(b";tag=");
+            self.out.extend_from_slice(tag);
+            (self.from, self.to) = (value.end, value.end);
+        }
+        if span.line_end == value.end + 2 {
+            self.to = span.line_end;
+        } else {
+            // White space is left out.
+            self.flush();
+            self.out.extend_from_slice(b"\r\n");
+        }
+    }
+
+    fn flush(&mut self) {
+        self.out.extend_from_slice(self.request.text(Span { start: self.from, end: self.to }));
+        (self.from, self.to) = (0, 0);
     }
 }
 

@@ -2,7 +2,8 @@
 
 use crate::Params;
 use crate::chars::{self, HEADERS, HOST, PARAM, PASSWORD, USER};
-use crate::number::parse_u32;
+use crate::number::leading_port;
+use crate::words::{any, begins, eq, find, word};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use wire::Transport;
 
@@ -56,8 +57,8 @@ pub enum UriError {
 impl<'a> Uri<'a> {
     /// Reads and checks a URI.
     pub fn parse(s: &'a [u8]) -> Result<Uri<'a>, UriError> {
-        if let Some(rest) = s.strip_prefix(b"sip:") {
-            return sip(Scheme::Sip, rest);
+        if begins!(word(s), b"sip:") {
+            return sip(Scheme::Sip, &s[4..]);
         }
         let colon = s.iter().take(32).position(|&b| b == b':').ok_or(UriError::Scheme)?;
         let (name, rest) = (&s[..colon], &s[colon + 1..]);
@@ -100,11 +101,17 @@ impl<'a> Uri<'a> {
     /// escapes of the user resolved where they stand for characters that need none, host in lower
     /// case, no port, parameters or headers.
     pub fn write_aor(&self, out: &mut Vec<u8>) {
+        out.reserve(self.user.map_or(0, |user| user.len() + 1) + self.host.len());
         if let Some(user) = self.user {
-            unescape_user(user, out);
+            match any(user, |b| b == b'%') {
+                true => unescape_user(user, out),
+                false => out.extend_from_slice(user),
+            }
             out.push(b'@');
         }
-        out.extend(self.host.iter().map(u8::to_ascii_lowercase));
+        let start = out.len();
+        out.extend_from_slice(self.host);
+        out[start..].make_ascii_lowercase();
     }
 
     /// Equality of section 19.1.4.
@@ -129,7 +136,7 @@ fn sip<'a>(scheme: Scheme<'a>, rest: &'a [u8]) -> Result<Uri<'a>, UriError> {
     let (user, password, rest) = userinfo(rest)?;
     let (host, port, rest) = hostport(rest)?;
     let (mut params, mut headers) = (rest, &b""[..]);
-    if !rest.is_empty() {
+    if !(rest.is_empty() || (rest[0] == b';' && are_plain(rest))) {
         (params, headers) = rest.split_at(rest.iter().position(|&b| b == b'?').unwrap_or(rest.len()));
         let params_fit = params.is_empty() || (params[0] == b';' && chars::all_escaped(params, PARAM));
         let headers_fit = headers.is_empty() || chars::all_escaped(&headers[1..], HEADERS);
@@ -138,6 +145,17 @@ fn sip<'a>(scheme: Scheme<'a>, rest: &'a [u8]) -> Result<Uri<'a>, UriError> {
         }
     }
     Ok(Uri { scheme, user, password, host, port, params, headers })
+}
+
+/// Whether parameters consist of what needs no closer look: letters, digits and `-._:;=`.
+#[inline]
+fn are_plain(params: &[u8]) -> bool {
+    !any(params, |b| {
+        let letter = (b | 0x20).wrapping_sub(b'a') < 26;
+        // The digits, the colon and the semicolon are neighbours.
+        let digit = b.wrapping_sub(b'0') < 12;
+        !(letter | digit | (b.wrapping_sub(b'-') < 2) | (b == b'=') | (b == b'_'))
+    })
 }
 
 const fn is_scheme(b: u8) -> bool {
@@ -177,8 +195,17 @@ fn other<'a>(name: &'a [u8], opaque: &'a [u8]) -> Result<Uri<'a>, UriError> {
 type Userinfo<'a> = (Option<&'a [u8]>, Option<&'a [u8]>, &'a [u8]);
 
 /// Splits `user[:password]@` off. An `@` can stand nowhere else in a valid URI.
+#[inline]
 fn userinfo(s: &[u8]) -> Result<Userinfo<'_>, UriError> {
-    let Some(at) = s.iter().position(|&b| b == b'@') else { return Ok((None, None, s)) };
+    // Letters, digits and their like up to the `@` need no closer look.
+    let plain = s.iter().position(|&b| !chars::is(b, HOST)).unwrap_or(s.len());
+    if plain > 0 && s.get(plain) == Some(&b'@') {
+        return Ok((Some(&s[..plain]), None, &s[plain + 1..]));
+    }
+    if !any(&s[plain..], |b| b == b'@') {
+        return Ok((None, None, s));
+    }
+    let at = plain + find(&s[plain..], |w| eq(w, b'@'));
     let (info, rest) = (&s[..at], &s[at + 1..]);
     let (user, password) = match info.iter().position(|&b| b == b':') {
         Some(colon) => (&info[..colon], Some(&info[colon + 1..])),
@@ -210,9 +237,8 @@ pub(crate) fn hostport(s: &[u8]) -> Result<HostPort<'_>, UriError> {
     };
     let (host, rest) = s.split_at(end);
     let [b':', digits @ ..] = rest else { return Ok((host, None, rest)) };
-    let end = digits.iter().position(|b| !b.is_ascii_digit()).unwrap_or(digits.len());
-    let port = parse_u32(&digits[..end]).and_then(|p| u16::try_from(p).ok()).filter(|&p| p != 0);
-    Ok((host, Some(port.ok_or(UriError::Port)?), &digits[end..]))
+    let (port, len) = leading_port(digits).ok_or(UriError::Port)?;
+    Ok((host, Some(port), &digits[len..]))
 }
 
 /// An address as it stands in a URI or Via: IPv6 with brackets, or (as `received` has it) without.
@@ -221,42 +247,47 @@ pub fn parse_ip(host: &[u8]) -> Option<IpAddr> {
         [b'[', inner @ .., b']'] => parse_ipv6(inner).map(IpAddr::V6),
         [b'0'..=b'9', ..] => match parse_ipv4(host) {
             Some(ip) => Some(IpAddr::V4(ip)),
-            None => parse_ipv6(host).map(IpAddr::V6),
+            None if any(host, |b| b == b':') => parse_ipv6(host).map(IpAddr::V6),
+            None => None,
         },
-        _ if host.contains(&b':') => parse_ipv6(host).map(IpAddr::V6),
+        _ if any(host, |b| b == b':') => parse_ipv6(host).map(IpAddr::V6),
         _ => None,
     }
 }
 
-/// Dotted quad. Written out because it runs for every message and the standard library's parser
-/// wants a `str` and costs several times as much.
+/// Dotted quad.
 fn parse_ipv4(s: &[u8]) -> Option<Ipv4Addr> {
-    let mut octets = [0u8; 4];
-    let mut at = 0;
-    let mut value: Option<u16> = None;
-    for &b in s {
-        match b {
-            b'0'..=b'9' => {
-                let v = value.unwrap_or(0) * 10 + u16::from(b - b'0');
-                // No leading zeros: some readers take them for octal.
-                if v > 255 || value == Some(0) {
-                    return None;
-                }
-                value = Some(v);
-            }
-            b'.' if at < 3 => {
-                octets[at] = u8::try_from(value?).ok()?;
-                at += 1;
-                value = None;
-            }
-            _ => return None,
+    leading_ipv4(s).filter(|&(_, len)| len == s.len()).map(|(ip, _)| ip)
+}
+
+/// The dotted quad that `s` begins with, and its length. What follows it may make it a name. Written
+/// out because it runs for every message and the standard library's parser wants a `str` and costs
+/// several times as much.
+#[inline]
+pub(crate) fn leading_ipv4(s: &[u8]) -> Option<(Ipv4Addr, usize)> {
+    let (mut ip, mut at) = (0u32, 0);
+    let digit = |at: usize| s.get(at).map(|b| u32::from(b.wrapping_sub(b'0'))).filter(|&d| d < 10);
+    for octet in 0..4 {
+        if octet > 0 {
+            s.get(at).filter(|&&b| b == b'.')?;
+            at += 1;
         }
+        let mut value = digit(at)?;
+        at += 1;
+        // No leading zeros: some readers take them for octal.
+        while value != 0
+            && let Some(next) = digit(at)
+        {
+            value = value * 10 + next;
+            if value > 255 {
+                return None;
+            }
+            at += 1;
+        }
+        ip = ip << 8 | value;
     }
-    if at != 3 {
-        return None;
-    }
-    octets[3] = u8::try_from(value?).ok()?;
-    Some(Ipv4Addr::from(octets))
+    let more = s.get(at).is_some_and(u8::is_ascii_digit);
+    (!more).then_some((Ipv4Addr::from(ip), at))
 }
 
 fn parse_ipv6(s: &[u8]) -> Option<Ipv6Addr> {

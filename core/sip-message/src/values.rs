@@ -2,6 +2,7 @@
 
 use crate::chars::trim;
 use crate::params::skip_quoted;
+use crate::words::any;
 
 /// The elements of one comma-separated value, trimmed, empty ones left out. Commas inside quoted
 /// strings and angle brackets do not separate (RFC 3261 section 7.3.1).
@@ -36,7 +37,7 @@ impl<'a> Iterator for Values<'a> {
 /// Where the first separating comma of `s` stands, or its length.
 pub(crate) fn end_of_value(s: &[u8]) -> usize {
     // Almost every value has no comma at all, and then nothing else matters.
-    if memchr::memchr(b',', s).is_none() {
+    if !any(s, |b| b == b',') {
         return s.len();
     }
     let mut i = 0;

@@ -1,9 +1,10 @@
 //! Via values (RFC 3261 section 20.42, RFC 3581).
 
-use crate::chars::{self, is_space, trim};
-use crate::number::{parse_u32, push_u64};
+use crate::chars::{self, HOST, is_space, trim};
+use crate::number::{leading_port, parse_u32, push_u64};
 use crate::params::{Params, has_open_quote};
-use crate::uri::{hostport, parse_ip};
+use crate::uri::{hostport, leading_ipv4, parse_ip};
+use crate::words::{begins, begins_small, blank_or_quote, eq, find, find_far, is_blank_or_quote, word};
 use core::net::{IpAddr, SocketAddr};
 use wire::Transport;
 
@@ -41,6 +42,67 @@ pub struct ViaError;
 impl<'a> Via<'a> {
     /// Reads one value: no comma, no white space at its ends.
     pub fn parse(raw: &'a [u8]) -> Result<Via<'a>, ViaError> {
+        match Via::usual(raw) {
+            Some(via) => Ok(via),
+            None => Via::any(raw),
+        }
+    }
+
+    /// Reads a value without white space but the one space that must be, and without quotes; `None` for
+    /// others and where anything is wrong.
+    #[inline(always)]
+    fn usual(raw: &'a [u8]) -> Option<Via<'a>> {
+        if !begins!(word(raw), b"SIP/2.0/") {
+            return None;
+        }
+        let after = &raw[8..];
+        let (transport, name_len) = match word(after) {
+            name if begins!(name, b"UDP ") => (Some(Transport::Udp), 3),
+            name if begins!(name, b"TCP ") => (Some(Transport::Tcp), 3),
+            name if begins!(name, b"TLS ") => (Some(Transport::Tls), 3),
+            name if begins!(name, b"WSS ") => (Some(Transport::Wss), 3),
+            _ => return None,
+        };
+        let (transport_name, sent_by) = (&after[..name_len], &after[name_len + 1..]);
+        let (host, host_ip, port, mut rest) = usual_sent_by(sent_by)?;
+        let mut via = Via { transport, transport_name, host, host_ip, port, raw, ..Via::default() };
+        while let [b';', params @ ..] = rest {
+            let end =
+                find_far(params, |b| is_blank_or_quote(b) | (b == b';'), |w| blank_or_quote(w) | eq(w, b';'));
+            let param;
+            (param, rest) = params.split_at(end);
+            via.usual_param(param)?;
+        }
+        rest.is_empty().then_some(via)
+    }
+
+    /// Takes a parameter without white space and quotes.
+    #[inline(always)]
+    fn usual_param(&mut self, param: &'a [u8]) -> Option<()> {
+        let head = word(param);
+        if begins_small!(head, b"branch=") && self.branch.is_empty() {
+            self.branch = &param[7..];
+            return Some(());
+        }
+        if begins_small!(head, b"rport") && param.len() == 5 && self.rport.is_none() {
+            self.rport = Some(None);
+            return Some(());
+        }
+        self.other_param(param)
+    }
+
+    #[inline(never)]
+    fn other_param(&mut self, param: &'a [u8]) -> Option<()> {
+        let name_len = find(param, |w| eq(w, b'='));
+        match name_len {
+            // No parameter at all, as Params has it.
+            0 => Some(()),
+            _ => self.param(&param[..name_len], param.get(name_len + 1..)).ok(),
+        }
+    }
+
+    /// Reads a value of any form.
+    fn any(raw: &'a [u8]) -> Result<Via<'a>, ViaError> {
         let (transport_name, sent_by) = protocol(raw)?;
         let (host, port, rest) = hostport_spaced(sent_by)?;
         let params = trim(rest);
@@ -102,13 +164,6 @@ impl<'a> Via<'a> {
 
 /// `SIP / 2.0 / transport LWS`: the transport's name and what follows.
 fn protocol(raw: &[u8]) -> Result<(&[u8], &[u8]), ViaError> {
-    // The spelling that nearly everyone uses.
-    if let Some(rest) = raw.strip_prefix(b"SIP/2.0/") {
-        let end = rest.iter().position(|&b| !chars::is(b, chars::TOKEN)).ok_or(ViaError)?;
-        if end > 0 && is_space(rest[end]) {
-            return Ok((&rest[..end], trim(&rest[end..])));
-        }
-    }
     let mut parts = raw.splitn(3, |&b| b == b'/');
     let mut next = || parts.next().map(trim).ok_or(ViaError);
     // Another version is the start line's fault, and is answered as such (RFC 4475 section 3.1.2.16).
@@ -122,6 +177,28 @@ fn protocol(raw: &[u8]) -> Result<(&[u8], &[u8]), ViaError> {
         return Err(ViaError);
     }
     Ok((name, trim(&rest[end..])))
+}
+
+type UsualSentBy<'a> = (&'a [u8], Option<IpAddr>, Option<u16>, &'a [u8]);
+
+/// A name or an IPv4 address with its port, if there is one, directly before the parameters or the end.
+#[inline(always)]
+fn usual_sent_by(s: &[u8]) -> Option<UsualSentBy<'_>> {
+    let (host_ip, len) = match leading_ipv4(s) {
+        Some((ip, len)) if s.get(len).is_none_or(|&b| !chars::is(b, HOST)) => (Some(IpAddr::V4(ip)), len),
+        _ => (None, s.iter().position(|&b| !chars::is(b, HOST)).unwrap_or(s.len())),
+    };
+    let (host, rest) = s.split_at(len);
+    if host.is_empty() || len > 255 {
+        return None;
+    }
+    match rest {
+        [b':', digits @ ..] => {
+            let (port, len) = leading_port(digits)?;
+            Some((host, host_ip, Some(port), &digits[len..]))
+        }
+        _ => Some((host, host_ip, None, rest)),
+    }
 }
 
 type HostPort<'a> = (&'a [u8], Option<u16>, &'a [u8]);
@@ -197,12 +274,19 @@ pub fn push_received(via: &Via<'_>, source: SocketAddr, always_rport: bool, out:
 pub(crate) fn push_ip(ip: IpAddr, out: &mut Vec<u8>) {
     match ip.to_canonical() {
         IpAddr::V4(v4) => {
-            for (i, octet) in v4.octets().into_iter().enumerate() {
-                if i > 0 {
-                    out.push(b'.');
+            // Four times three digits and a dot, of which the last is left out.
+            let (mut text, mut len) = ([b'.'; 16], 0);
+            for octet in v4.octets() {
+                let digits = [octet / 100, octet / 10 % 10, octet % 10].map(|digit| b'0' + digit);
+                let skip = usize::from(octet < 100) + usize::from(octet < 10);
+                for &digit in &digits[skip..] {
+                    text[len] = digit;
+                    len += 1;
                 }
-                push_u64(u64::from(octet), out);
+                text[len] = b'.';
+                len += 1;
             }
+            out.extend_from_slice(&text[..len - 1]);
         }
         IpAddr::V6(v6) => {
             use std::io::Write;

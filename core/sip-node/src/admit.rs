@@ -5,11 +5,13 @@
 
 use crate::inbound::retry_after;
 use crate::node::Node;
-use crate::services::{Counter, Services};
+use crate::services::{Counter, Refusal, Services};
 use crate::settings::{Auth, Mode};
+use crate::stateless::is_stateless_branch;
 use core::ops::Range;
 use sip_auth::{Decision, Status};
 use sip_message::{Malformed, Message, Method, Name, Scheme, Uri};
+use sip_proxy::loops::read_branch;
 use sip_proxy::routes::{Routing, preprocess};
 use sip_proxy::token::{Dialog, End, Role};
 use wire::{Flow, Outbox, Time};
@@ -26,6 +28,11 @@ pub(crate) struct Caller {
     /// The user part of the address-of-record in From is a subscriber of ours, proven or (with
     /// authentication off) claimed.
     pub proven: bool,
+    /// It speaks within a dialog on the strength of the token alone: under a name that its credentials
+    /// are not of, or from beside the address that the token names, where anyone behind the same address
+    /// translation may be. Such a request may reach the other end (a phone whose port has changed, or
+    /// that took a call meant for another, still hangs up), but choose no way to it.
+    pub borrowed: bool,
 }
 
 /// A new request that passed the checks, with what was found out on the way.
@@ -123,7 +130,9 @@ impl<S: Services> Node<S> {
         let dialog = routing.token.and_then(|token| {
             self.sealer.open(token, request.call_id(), request.from_tag(), request.to_tag())
         });
-        if self.draining && dialog.is_none() && request.to_tag().is_empty() {
+        // A To tag is easily made up; an INVITE belongs to a dialog if our token says so.
+        let begins = request.to_tag().is_empty() || request.method() == Method::Invite;
+        if self.draining && dialog.is_none() && begins {
             self.services.count(Counter::Overload);
             self.refuse(flow, request, 503, b"", &retry_after(30), out);
             return None;
@@ -175,9 +184,20 @@ impl<S: Services> Node<S> {
         if !uri.is_sip() {
             return false;
         }
-        self.is_own_domain(uri.host)
-            || s.is_self(uri.host, uri.port)
-            || (s.domains.is_empty() && uri.host_ip().is_none() && self.is_subscriber_domain(uri.host))
+        let host = undotted(uri.host);
+        self.is_own_domain(host)
+            || s.is_self(host, uri.port)
+            || (s.domains.is_empty() && uri.host_ip().is_none() && self.is_subscriber_domain(host))
+    }
+
+    /// Whether a request was sent by this server to itself (a spiral: one of our addresses stood in a
+    /// Contact or Route). It comes from our own address then, and a trunk or mailbox on the same machine
+    /// is not who sent it.
+    pub(crate) fn is_from_ourselves(&self, request: &Message<'_>) -> bool {
+        let via = request.via();
+        // First what hardly any other sender's Via has.
+        let marked = read_branch(via.branch).is_some() || is_stateless_branch(via.branch);
+        marked && self.settings.is_self(via.host, via.port)
     }
 
     fn is_own_domain(&self, host: &[u8]) -> bool {
@@ -193,15 +213,16 @@ impl<S: Services> Node<S> {
     /// The address-of-record that a URI of one of our domains names. An address or alias of this server
     /// stands for the default domain, if there is one.
     pub(crate) fn local_aor(&self, uri: &Uri<'_>) -> Option<Aor> {
-        let is_domain = uri.is_sip() && self.is_own_domain(uri.host);
+        let host = undotted(uri.host);
+        let is_domain = uri.is_sip() && self.is_own_domain(host);
         if !is_domain && !self.is_local_host(uri) {
             return None;
         }
         let mut text = Vec::with_capacity(48);
         let domains = &self.settings.domains;
         uri.write_aor(&mut text);
-        let host_len = uri.host.len();
-        let start = text.len() - host_len;
+        let start = text.len() - uri.host.len();
+        text.truncate(start + host.len());
         if !is_domain && let Some(default) = domains.first() {
             text.truncate(start);
             text.extend_from_slice(default);
@@ -220,18 +241,21 @@ impl<S: Services> Node<S> {
         dialog: Option<&Dialog>,
         out: &mut Outbox,
     ) -> Option<(Caller, Option<Aor>)> {
-        let stranger = Caller { role: Role::Stranger, realm: None, trunk: None, proven: false };
+        let stranger =
+            Caller { role: Role::Stranger, realm: None, trunk: None, proven: false, borrowed: false };
         let is_register = request.method() == Method::Register;
         // Phones may share an address with a trunk; what they register has to be proven like any other.
-        if let Some(trunk) = self.settings.trunk_of(flow.remote.ip()).filter(|_| !is_register) {
+        let trunk = self.settings.trunk_of(flow.remote.ip()).filter(|_| !is_register);
+        if let Some(trunk) = trunk.filter(|_| !self.is_from_ourselves(request)) {
             return Some((Caller { role: Role::Trunk, trunk: Some(trunk), ..stranger }, None));
         }
         // Whoever answered in place of a user of ours (a mailbox, say) bears that user's name in the
         // dialog and cannot know his password. The token says who it is.
         let answerer = dialog.filter(|d| !d.by_caller).map(|d| d.sender);
         let here = |s: &End| s.role != Role::Local && s.remote.ip() == flow.remote.ip().to_canonical();
-        if let Some(sender) = answerer.filter(here) {
-            return Some((Caller { role: sender.role, ..stranger }, None));
+        if let Some(sender) = answerer.filter(here).filter(|_| !self.is_from_ourselves(request)) {
+            let borrowed = dialog.is_some_and(|d| is_beside(d, flow));
+            return Some((Caller { role: sender.role, borrowed, ..stranger }, None));
         }
         // A registration is about the user in To (section 10.2), any other request from the one in From.
         let about = if is_register { request.to_uri() } else { request.from_uri() };
@@ -258,12 +282,20 @@ impl<S: Services> Node<S> {
             true => Status::Unauthorized,
             false => Status::ProxyAuthenticationRequired,
         };
-        self.authenticate(now, flow, request, &aor, (auth, realm), status, bound, out)?;
+        let own = self.authenticate(now, flow, request, &aor, (auth, realm), status, bound, out)?;
         let realm = Some(realm.to_vec());
-        Some((Caller { realm, ..local }, Some(aor)))
+        Some((Caller { realm, borrowed: !own && auth.bind_from, ..local }, Some(aor)))
+    }
+
+    /// The domain that a user name without one is of. Where the domains are those of the subscribers, an
+    /// address of this server may stand for any of them, and the realm tells which is meant.
+    fn home<'a>(&self, aor: &'a Aor, realm: &'a [u8]) -> &'a [u8] {
+        let by_address = self.settings.domains.is_empty() && aor.domain() != realm;
+        if by_address && !self.is_subscriber_domain(aor.domain()) { realm } else { aor.domain() }
     }
 
     /// Checks the credentials for `realm` and, if `bound`, that they are those of the user in `aor`.
+    /// Whether they are; `None`: answered.
     #[expect(clippy::too_many_arguments, reason = "one caller; a struct would only name them twice")]
     fn authenticate(
         &mut self,
@@ -275,7 +307,7 @@ impl<S: Services> Node<S> {
         status: Status,
         bound: bool,
         out: &mut Outbox,
-    ) -> Option<()> {
+    ) -> Option<bool> {
         let authenticator = &auth.authenticator;
         // The digest `uri` of several clients (SIPp among them) is the address they send to.
         let settings = self.settings.clone();
@@ -286,6 +318,7 @@ impl<S: Services> Node<S> {
             method: request.method().as_bytes(),
             uri: request.request_uri(),
             realm,
+            home: self.home(aor, realm),
             source: flow.remote.ip().to_canonical(),
             now,
             names_server: &names_server,
@@ -301,24 +334,35 @@ impl<S: Services> Node<S> {
                 let own = user.user() == aor.user() && domain.eq_ignore_ascii_case(aor.domain());
                 if own || !bound {
                     self.services.count(Counter::Authenticated);
-                    return Some(());
+                    return Some(own);
                 }
                 self.services.count(Counter::Forbidden);
+                self.services.refused(Refusal::OtherUser, aor.text(), flow.remote);
                 let why = (403, &b"Credentials Of Another User"[..]);
                 self.answer_once(now, flow, request, why, b"", out);
                 return None;
             }
-            Decision::Bad(reason) => return self.malformed(flow, request, reason.as_bytes(), out),
+            Decision::Bad(reason) => {
+                self.services.refused(Refusal::Unreadable(reason), aor.text(), flow.remote);
+                return self.malformed(flow, request, reason.as_bytes(), out);
+            }
             Decision::Throttled { retry_after: seconds } => {
+                self.services.refused(Refusal::Throttled, aor.text(), flow.remote);
                 self.services.count(Counter::Throttled);
                 self.refuse(flow, request, 503, b"", &retry_after(seconds), out);
                 return None;
             }
             Decision::Wrong => {
                 self.services.count(Counter::WrongCredentials);
+                self.services.refused(Refusal::WrongCredentials, aor.text(), flow.remote);
                 false
             }
-            Decision::Challenge { stale } => stale,
+            Decision::Challenge { stale } => {
+                if stale {
+                    self.services.refused(Refusal::Stale, aor.text(), flow.remote);
+                }
+                stale
+            }
         };
         self.services.count(Counter::Challenged);
         let mut lines = core::mem::take(&mut self.scratch);
@@ -328,6 +372,20 @@ impl<S: Services> Node<S> {
         self.scratch = lines;
         None
     }
+}
+
+/// A host without the dot that may stand at its end (RFC 3261 section 25.1, `hostname`): the same name.
+pub(crate) fn undotted(host: &[u8]) -> &[u8] {
+    host.strip_suffix(b".").unwrap_or(host)
+}
+
+/// Whether a request of a dialog with a stranger comes from beside the end that it says it is of. The
+/// stranger has seen the token, and may be behind the same address translation as that end. Users of ours
+/// and trunks at the other end gain nothing by it: they may send anywhere themselves.
+pub(crate) fn is_beside(dialog: &Dialog, flow: Flow) -> bool {
+    let (end, seen) = (dialog.sender.remote, flow.remote);
+    let same = end.port() == seen.port() && end.ip().to_canonical() == seen.ip().to_canonical();
+    dialog.peer.role == Role::Stranger && !same
 }
 
 /// `Unsupported` with everything that a Require-like header lists and this server does not do, or

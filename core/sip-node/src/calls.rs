@@ -1,8 +1,10 @@
 //! The calls that go through this worker: for people who ask, and for the cap on their number.
 //!
 //! A proxy needs no memory of calls, and this table decides nothing about messages. Entries are found
-//! by Call-ID and are gone when the BYE is answered, when the set-up fails, or, if the end was never
-//! seen, after a day.
+//! by Call-ID and the caller's tag and are gone when the BYE is answered, when the set-up fails, or, if the
+//! end was never seen, after a day. Where there is no more room, the call that was answered first makes it:
+//! it goes on unseen, and nobody can keep others out by never hanging up. So the cap holds for calls being
+//! set up.
 
 use core::hash::Hasher;
 use core::time::Duration;
@@ -50,6 +52,8 @@ pub(crate) struct Calls {
     table: HashTable<Entry>,
     /// In the order of their beginning: hash and sequence.
     queue: VecDeque<(Time, u64, u64)>,
+    /// Those that were answered, in that order.
+    answered: VecDeque<(u64, u64)>,
     spare: Vec<Vec<u8>>,
     limit: usize,
     seed: [u64; 2],
@@ -58,21 +62,30 @@ pub(crate) struct Calls {
 
 impl Calls {
     pub fn new(limit: usize, seed: [u64; 2]) -> Calls {
-        Calls { table: HashTable::new(), queue: VecDeque::new(), spare: Vec::new(), limit, seed, sequence: 0 }
+        let (queue, answered) = (VecDeque::new(), VecDeque::new());
+        Calls { table: HashTable::new(), queue, answered, spare: Vec::new(), limit, seed, sequence: 0 }
     }
 
     pub fn set_limit(&mut self, limit: usize) {
         self.limit = limit;
     }
 
-    /// Whether another call may begin.
-    pub fn has_room(&self) -> bool {
-        self.table.len() < self.limit
+    /// Whether another call may begin, if need be in the place of one that was answered.
+    pub fn make_room(&mut self) -> bool {
+        // More than one only where the limit was lowered.
+        for _ in 0..WORK {
+            if self.table.len() < self.limit {
+                break;
+            }
+            let Some((hash, sequence)) = self.answered.pop_front() else { return false };
+            self.remove(hash, Some(sequence));
+        }
+        true
     }
 
-    /// An INVITE without To tag was let through.
+    /// An INVITE that belongs to no dialog of ours was let through.
     pub fn begin(&mut self, now: Time, invite: &Message<'_>) {
-        let hash = self.hash(invite.call_id());
+        let hash = self.hash(invite.call_id(), invite.from_tag());
         if self.table.find(hash, |e| e.hash == hash).is_some() {
             // A repeated attempt (credentials, say) or a spiral.
             return;
@@ -87,39 +100,46 @@ impl Calls {
         self.queue.push_back((now, hash, self.sequence));
         self.table.insert_unique(hash, entry, |e| e.hash);
         // One call that lasts keeps the entries behind it from being dropped at the front.
-        if self.queue.len() > 2 * self.table.len() + 64 {
-            let table = &self.table;
-            let live = |hash: u64, sequence| table.find(hash, |e| e.hash == hash && e.sequence == sequence);
+        let most = 2 * self.table.len() + 64;
+        let table = &self.table;
+        let live = |hash: u64, sequence| table.find(hash, |e| e.hash == hash && e.sequence == sequence);
+        if self.queue.len() > most {
             self.queue.retain(|&(_, hash, sequence)| live(hash, sequence).is_some());
+        }
+        if self.answered.len() > most {
+            self.answered.retain(|&(hash, sequence)| live(hash, sequence).is_some());
         }
     }
 
     /// A final response went back. `message` is that response, or the request it answers.
     pub fn concluded(&mut self, now: Time, method: Method<'_>, status: u16, message: &Message<'_>) {
-        let hash = self.hash(message.call_id());
-        let ended = match method {
+        let hash = self.hash(message.call_id(), message.from_tag());
+        match method {
             Method::Invite if status < 300 => {
                 if let Some(entry) = self.table.find_mut(hash, |e| e.hash == hash)
                     && !entry.answered
                 {
                     entry.answered = true;
                     entry.since = now;
+                    self.answered.push_back((hash, entry.sequence));
                 }
-                false
             }
-            Method::Invite => self.table.find(hash, |e| e.hash == hash).is_some_and(|e| !e.answered),
+            Method::Invite if self.table.find(hash, |e| e.hash == hash).is_some_and(|e| !e.answered) => {
+                self.remove(hash, None);
+            }
             // However it is answered, the session is over (section 15.1.1), unless it is to be sent again.
-            Method::Bye => !matches!(status, 401 | 407),
-            _ => false,
-        };
-        if ended {
-            self.remove(hash, None);
+            // Either end may have sent it.
+            Method::Bye if !matches!(status, 401 | 407) => {
+                self.remove(hash, None);
+                self.remove(self.hash(message.call_id(), message.to_tag()), None);
+            }
+            _ => {}
         }
     }
 
     /// The call goes on without this server.
     pub fn left(&mut self, message: &Message<'_>) {
-        let hash = self.hash(message.call_id());
+        let hash = self.hash(message.call_id(), message.from_tag());
         self.remove(hash, None);
     }
 
@@ -151,18 +171,23 @@ impl Calls {
                 self.spare.push(entry.text);
             }
         }
-        // Entries of ended calls at the front go at once, so that the queue follows the table.
-        while let Some(&(_, hash, sequence)) = self.queue.front() {
-            if self.table.find(hash, |e| e.hash == hash && e.sequence == sequence).is_some() {
-                break;
-            }
+        // Entries of ended calls at the front go at once, so that the queues follow the table.
+        let table = &self.table;
+        let live = |hash: u64, sequence| table.find(hash, |e| e.hash == hash && e.sequence == sequence);
+        while self.queue.front().is_some_and(|&(_, hash, sequence)| live(hash, sequence).is_none()) {
             self.queue.pop_front();
+        }
+        while self.answered.front().is_some_and(|&(hash, sequence)| live(hash, sequence).is_none()) {
+            self.answered.pop_front();
         }
     }
 
-    fn hash(&self, call_id: &[u8]) -> u64 {
+    fn hash(&self, call_id: &[u8], tag: &[u8]) -> u64 {
         let mut hash = SipHasher13::new_with_keys(self.seed[0], self.seed[1]);
         hash.write(call_id);
+        // It stands in neither.
+        hash.write(b" ");
+        hash.write(tag);
         hash.finish()
     }
 }
@@ -193,28 +218,77 @@ mod tests {
     use super::*;
     use sip_message::{Index, Limits, Parsed, parse};
 
+    /// Shows `what` a request of the call with this number, with these tags.
+    fn with(id: usize, from: &str, to: &str, what: impl FnOnce(&Message<'_>)) {
+        let text = format!(
+            "INVITE sip:b@x SIP/2.0\r\nVia: SIP/2.0/UDP h;branch=z9hG4bK1\r\nFrom: <sip:a@x>;tag={from}\r\n\
+             To: <sip:b@x>{to}\r\nCall-ID: {id}\r\nCSeq: 1 INVITE\r\n\r\n"
+        );
+        let mut index = Index::new();
+        let Parsed::Good(invite) = parse(text.as_bytes(), &mut index, &Limits::default()) else { panic!() };
+        what(&invite);
+    }
+
     #[test]
     fn one_call_that_lasts_keeps_no_memory_of_those_behind_it() {
-        let mut calls = Calls::new(10, [1, 2]);
-        let mut with = |id: usize, what: &mut dyn FnMut(&mut Calls, &Message<'_>)| {
-            let text = format!(
-                "INVITE sip:b@x SIP/2.0\r\nVia: SIP/2.0/UDP h;branch=z9hG4bK1\r\nFrom: <sip:a@x>;tag=1\r\n\
-                 To: <sip:b@x>\r\nCall-ID: {id}\r\nCSeq: 1 INVITE\r\n\r\n"
-            );
-            let mut index = Index::new();
-            let Parsed::Good(invite) = parse(text.as_bytes(), &mut index, &Limits::default()) else {
-                panic!()
-            };
-            what(&mut calls, &invite);
-        };
-        with(0, &mut |calls, invite| calls.begin(Time::ZERO, invite));
-        for id in 1..10_000 {
-            with(id, &mut |calls, invite| {
-                calls.begin(Time::ZERO, invite);
-                calls.concluded(Time::ZERO, Method::Invite, 486, invite);
+        for (first, status) in [(180, 486), (200, 486), (180, 200), (200, 200)] {
+            let mut calls = Calls::new(10, [1, 2]);
+            with(0, "1", "", |m| {
+                calls.begin(Time::ZERO, m);
+                if first == 200 {
+                    calls.concluded(Time::ZERO, Method::Invite, first, m);
+                }
             });
+            for id in 1..10_000 {
+                with(id, "1", "", |m| {
+                    calls.begin(Time::ZERO, m);
+                    calls.concluded(Time::ZERO, Method::Invite, status, m);
+                    calls.concluded(Time::ZERO, Method::Bye, 200, m);
+                });
+            }
+            assert_eq!(calls.table.len(), 1);
+            assert!(calls.queue.len() < 100, "{}", calls.queue.len());
+            assert!(calls.answered.len() < 100, "{}", calls.answered.len());
         }
-        assert_eq!(calls.table.len(), 1);
-        assert!(calls.queue.len() < 100, "{}", calls.queue.len());
+    }
+
+    #[test]
+    fn the_call_that_was_answered_first_makes_room_and_one_that_rings_does_not() {
+        let mut calls = Calls::new(3, [1, 2]);
+        for id in 0..3 {
+            assert!(calls.make_room());
+            with(id, "1", "", |m| calls.begin(Time::ZERO, m));
+        }
+        assert!(!calls.make_room());
+        for id in [2, 0] {
+            with(id, "1", "", |m| calls.concluded(Time::ZERO, Method::Invite, 200, m));
+        }
+        let left = |calls: &Calls| {
+            let mut left: Vec<String> = calls.list(Time::ZERO).into_iter().map(|c| c.call_id).collect();
+            left.sort();
+            left
+        };
+        assert!(calls.make_room());
+        assert_eq!(left(&calls), ["0", "1"]);
+        with(3, "1", "", |m| calls.begin(Time::ZERO, m));
+        assert!(calls.make_room());
+        assert_eq!(left(&calls), ["1", "3"]);
+        with(4, "1", "", |m| calls.begin(Time::ZERO, m));
+        assert!(!calls.make_room(), "all ring");
+        assert!(!Calls::new(0, [1, 2]).make_room());
+    }
+
+    #[test]
+    fn calls_of_one_call_id_count_each_and_end_with_either_ends_bye() {
+        let mut calls = Calls::new(10, [1, 2]);
+        for (from, to) in [("a", ";tag=x"), ("y", ";tag=b")] {
+            for tag in ["a", "b"] {
+                with(1, tag, "", |m| calls.begin(Time::ZERO, m));
+                with(1, tag, "", |m| calls.concluded(Time::ZERO, Method::Invite, 200, m));
+            }
+            assert_eq!(calls.table.len(), 2);
+            with(1, from, to, |m| calls.concluded(Time::ZERO, Method::Bye, 200, m));
+            assert_eq!(calls.table.len(), 1);
+        }
     }
 }

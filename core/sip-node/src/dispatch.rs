@@ -4,7 +4,7 @@ use crate::admit::{Admitted, unsupported};
 use crate::inbound::{always_rport, reply_flow};
 use crate::node::Node;
 use crate::proxied::{Proxied, ProxiedId};
-use crate::services::{Counter, Services};
+use crate::services::{Counter, Refusal, Services};
 use crate::settings::{Mode, Voicemail};
 use crate::targets::{Plan, Wish, is_recorded, max_breadth};
 use sip_message::{Message, Method, Name, Via};
@@ -34,6 +34,7 @@ impl<S: Services> Node<S> {
             Plan::Refuse(status) => {
                 if status == 403 {
                     self.services.count(Counter::Forbidden);
+                    self.services.refused(Refusal::Target, request.request_uri(), flow.remote);
                 }
                 return self.decline(now, flow, request, a, (status, b""), b"", out);
             }
@@ -44,8 +45,10 @@ impl<S: Services> Node<S> {
             plan => plan,
         };
         let invite = request.method() == Method::Invite;
-        let new_call = invite && request.to_tag().is_empty();
-        if new_call && !self.calls.has_room() {
+        // A To tag that no dialog of ours has (made up, or of a client that ignores the Record-Route) is no
+        // way round the cap.
+        let new_call = invite && a.dialog.is_none();
+        if new_call && !self.calls.make_room() {
             return self.overloaded(flow, request, out);
         }
         let Some(server) = self.layer.accept(now, request, reply_flow(flow, request)) else {
@@ -110,7 +113,7 @@ impl<S: Services> Node<S> {
     ) {
         let policy = self.policy(request, a);
         let invite = policy.invite;
-        let record_route = self.settings.proxy.record_route && is_recorded(request, a.dialog.is_some());
+        let record_route = self.settings.proxy.record_route && is_recorded(request, a);
         let loop_hash = self.guard.hash(request);
         let mut proxied = self.proxied.create(|id, buffers| Proxied {
             id,
@@ -132,6 +135,7 @@ impl<S: Services> Node<S> {
             loop_hash,
             started: now,
             timer: TimerId::NONE,
+            trusted: 0,
             text: buffers.text,
             targets: buffers.targets,
             clients: buffers.clients,
@@ -202,7 +206,7 @@ impl<S: Services> Node<S> {
     }
 
     fn is_for_subscriber(&self, a: &Admitted<'_>) -> bool {
-        self.local_aor(&a.uri)
+        self.called_aor(&a.uri)
             .is_some_and(|aor| !self.settings.auth.enabled || self.services.is_user(aor.user(), aor.domain()))
     }
 

@@ -1,8 +1,10 @@
 //! Sending a request to one address of one target (RFC 3261 section 16.6).
 
 use crate::node::Node;
+use crate::outcome::has_more;
 use crate::proxied::{Pending, Proxied, ProxiedId, Reach};
 use crate::services::{Counter, Question, Services};
+use crate::settings::is_secure;
 use core::mem;
 use sip_message::{Message, Name, Uri};
 use sip_proxy::context::{Action, BranchId};
@@ -24,6 +26,11 @@ impl<S: Services> Node<S> {
         actions: &mut Vec<Action>,
         out: &mut Outbox,
     ) {
+        if p.invite && !p.clients.is_empty() {
+            // Another way is being tried, so the caller's transaction must last as long as that may. There
+            // are 64 targets at most, and each has timer C at most.
+            self.layer.renew(now, p.server);
+        }
         let Some(target) = p.targets.get_mut(usize::from(branch.target())) else {
             return p.context.branch_failed(now, branch, 500, actions);
         };
@@ -56,6 +63,13 @@ impl<S: Services> Node<S> {
         let Some(listener) = settings.listener(flow.listener) else {
             return self.branch_lost(now, p, branch, actions);
         };
+        let target = p.targets.get(usize::from(branch.target())).map_or(&b""[..], |t| p.text(&t.uri));
+        if !may_carry(flow, request, target) {
+            return match has_more(p, branch) {
+                true => p.context.branch_unreachable(now, branch, actions),
+                false => self.branch_useless(now, p, branch, 480, actions),
+            };
+        }
         let Some(client) = self.layer.reserve_client() else {
             self.services.count(Counter::Overload);
             p.overloaded = true;
@@ -103,8 +117,9 @@ impl<S: Services> Node<S> {
     pub(crate) fn push_routes(&self, ends: &Ends, request: &Message<'_>, lines: &mut Vec<u8>) {
         let (near, far) = (ends.caller.listener, ends.callee.listener);
         let sides = [Some(far), (near != far).then_some(near)];
+        let secure = is_sips(request.request_uri());
         for listener in sides.into_iter().flatten().filter_map(|l| self.settings.listener(l)) {
-            lines.extend_from_slice(listener.record_route_prefix());
+            lines.extend_from_slice(listener.record_route_prefix(secure));
             lines.extend_from_slice(b";d=");
             self.sealer.seal(ends, request.call_id(), request.from_tag(), lines);
             lines.extend_from_slice(b">\r\n");
@@ -284,6 +299,17 @@ pub(crate) fn is_private(request: &Message<'_>) -> bool {
     }
     let mut wishes = request.headers(Name::Privacy).flat_map(|h| h.value.split(|&b| b == b';'));
     wishes.any(|wish| wish.trim_ascii().eq_ignore_ascii_case(b"id"))
+}
+
+/// Whether a URI asks for security all the way.
+fn is_sips(uri: &[u8]) -> bool {
+    uri.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"sips:"))
+}
+
+/// Whether a request may go this way: not in the clear if it came with a `sips:` Request-URI, or leaves
+/// with one (RFC 3261 section 26.2.2, RFC 5630 section 5.3).
+pub(crate) fn may_carry(flow: Flow, request: &Message<'_>, target: &[u8]) -> bool {
+    is_secure(flow.transport) || !(is_sips(target) || is_sips(request.request_uri()))
 }
 
 /// The parts of a URI that say where it leads.

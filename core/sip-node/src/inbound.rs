@@ -181,11 +181,16 @@ impl<S: Services> Node<S> {
         let same_peer = |f: Flow| f.remote.ip().to_canonical() == flow.remote.ip().to_canonical();
         let matched = matched && invite.and_then(|i| self.layer.reply_of(i)).is_none_or(same_peer);
         if !matched {
+            // Anybody can send these; they are worth no memory.
+            self.layer.abandon_server(id);
             if self.settings.proxy.mode == crate::settings::Mode::Stateless {
-                self.layer.abandon_server(id);
+                // It has not passed the checks that other requests pass (section 16.3 step 3).
+                if request.max_forwards() == Some(0) {
+                    return self.refuse(flow, request, 483, b"", b"", out);
+                }
                 return self.forward_unproven(now, flow, request, out);
             }
-            return self.answer(now, id, request, source, 481, b"", out);
+            return self.refuse(flow, request, 481, b"", b"", out);
         }
         self.answer(now, id, request, source, 200, b"", out);
         let Some(invite) = invite.filter(|&i| self.layer.is_answered(i) == Some(false)) else { return };

@@ -21,6 +21,7 @@ mod node;
 mod outcome;
 mod proxied;
 mod registration;
+mod returned;
 mod services;
 mod settings;
 mod stateless;
@@ -30,5 +31,5 @@ mod tests;
 
 pub use calls::Call;
 pub use node::{Keys, Node, NodeConfig, Notice, Report};
-pub use services::{Counter, Question, Services, Span, StoreDown};
+pub use services::{Counter, Question, Refusal, Services, Span, StoreDown};
 pub use settings::{Auth, Challenge, Listener, Mode, Proxy, Route, RouteAction, Settings, Trunk, Voicemail};

@@ -2,9 +2,11 @@
 
 use crate::calls::Calls;
 use crate::proxied::ProxiedSlab;
+use crate::returned;
 use crate::services::{Counter, Services};
 use crate::settings::Settings;
 use core::hash::Hasher;
+use core::net::SocketAddr;
 use core::time::Duration;
 use sip_auth::NonceSerial;
 use sip_message::{Index, Message, Parsed, Splices, find_call_id, parse};
@@ -275,6 +277,13 @@ impl<S: Services> Machine for Node<S> {
     fn undeliverable(&mut self, now: Time, token: u64, out: &mut Outbox) {
         self.layer.undeliverable(token, &mut self.events);
         self.digest_events(now, out);
+    }
+
+    fn returned(&mut self, now: Time, _to: SocketAddr, quoted: &[u8], out: &mut Outbox) {
+        if let Some(id) = returned::client_of(quoted) {
+            self.layer.lost(id, &mut self.events);
+            self.digest_events(now, out);
+        }
     }
 
     fn notice(&mut self, now: Time, notice: Notice, out: &mut Outbox) {

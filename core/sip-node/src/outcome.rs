@@ -11,6 +11,7 @@ use sip_proxy::context::{Action, BranchId};
 use sip_proxy::loops::read_branch;
 use sip_proxy::rewrite;
 use sip_proxy::token::Role;
+use sip_registrar::parse_q;
 use sip_transaction::{ClientId, Event, Outcome, TimerId};
 use wire::{Flow, Outbox, Time};
 
@@ -120,27 +121,35 @@ impl<S: Services> Node<S> {
         if !self.settings.proxy.recurse || proxied.role != Role::Local || proxied.context.is_answered() {
             return false;
         }
-        let mut added = false;
+        let mut wishes = Vec::new();
         for value in response.values(Name::Contact).take(16) {
             let Ok(contact) = NameAddr::parse(value) else { continue };
             let Ok(uri) = Uri::parse(contact.uri) else { continue };
             if !uri.is_sip() || !uri.headers.is_empty() {
                 continue;
             }
-            let wishes = match self.local_aor(&uri) {
-                Some(aor) => self.bound(now, proxied.source, proxied.request.len(), &aor),
-                None => vec![(1000, redirect_wish(contact.uri))],
-            };
-            for (_, wish) in wishes {
-                let known = proxied.targets.iter().any(|t| proxied.text(&t.uri) == wish.uri);
-                if !known && proxied.context.add_target(1000).is_some() {
-                    let target = wish.store(proxied);
-                    proxied.targets.push(target);
-                    added = true;
+            let q = contact.param(b"q").and_then(parse_q).unwrap_or(1000);
+            match self.local_aor(&uri) {
+                Some(aor) => {
+                    let bound = self.bound(now, proxied.source, proxied.request.len(), &aor);
+                    wishes.extend(bound.into_iter().map(|(_, wish)| (q, wish)));
                 }
+                None => wishes.push((q, redirect_wish(contact.uri))),
             }
         }
-        added
+        // In the order that whoever redirected prefers; equal ones as they stand.
+        wishes.sort_by_key(|(q, _)| core::cmp::Reverse(*q));
+        let mut added = 0;
+        for (q, wish) in wishes {
+            let known = proxied.targets.iter().any(|t| proxied.text(&t.uri) == wish.uri);
+            let q = if self.settings.proxy.parallel { q } else { 1000 - added };
+            if !known && proxied.context.add_target(q).is_some() {
+                let target = wish.store(proxied);
+                proxied.targets.push(target);
+                added += 1;
+            }
+        }
+        added > 0
     }
 
     /// Carries out what the context asked for, and what it asks for on the way. Takes the proxied
@@ -481,7 +490,7 @@ fn challenge_lines(response: &Message<'_>, lines: &mut Vec<u8>) {
 }
 
 /// Whether the target of a branch has another address.
-fn has_more(p: &Proxied, branch: BranchId) -> bool {
+pub(crate) fn has_more(p: &Proxied, branch: BranchId) -> bool {
     let target = p.targets.get(usize::from(branch.target()));
     target.is_some_and(|t| usize::from(branch.attempt()) + 1 < t.hops.len())
 }

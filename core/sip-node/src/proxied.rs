@@ -111,6 +111,9 @@ pub(crate) struct Proxied {
     pub loop_hash: u64,
     pub started: Time,
     pub timer: TimerId,
+    /// Bit n: target n is a trunk. Kept when the targets are not, for answers that come again. A
+    /// context has 65 targets at most.
+    pub trusted: u128,
     /// Backing of the ranges.
     pub text: Vec<u8>,
     pub targets: Vec<Target>,
@@ -140,11 +143,17 @@ impl Proxied {
 
     /// Whether identity assertions of whoever answers on this branch are believed (RFC 3325 section 5).
     pub fn trusts(&self, branch: BranchId) -> bool {
-        self.targets.get(usize::from(branch.target())).is_some_and(|t| t.role == Role::Trunk)
+        match self.targets.get(usize::from(branch.target())) {
+            Some(target) => target.role == Role::Trunk,
+            None => self.trusted.checked_shr(branch.target().into()).is_some_and(|bits| bits & 1 == 1),
+        }
     }
 
     /// Forgets what only new branches and answers need.
     pub fn shrink(&mut self) {
+        for (bit, _) in (0..u128::BITS).zip(&self.targets).filter(|(_, t)| t.role == Role::Trunk) {
+            self.trusted |= 1 << bit;
+        }
         self.request.clear();
         self.text.clear();
         self.targets.clear();

@@ -3,7 +3,7 @@
 use crate::admit::{Admitted, Aor, unsupported};
 use crate::inbound::{is_natted, retry_after};
 use crate::node::Node;
-use crate::services::{Counter, Services, StoreDown};
+use crate::services::{Counter, Refusal, Services, StoreDown};
 use crate::settings::Settings;
 use core::net::SocketAddr;
 use sip_message::{Message, Name, Uri};
@@ -25,8 +25,9 @@ impl<S: Services> Node<S> {
         if let Some(extra) = unsupported(request, Name::Require) {
             return self.decline(now, flow, request, admitted, (420, b""), &extra, out);
         }
-        // The scheme of an address-of-record is sip or sips (sections 10.2, 10.3 step 5).
-        if !Uri::parse(request.to_uri()).is_ok_and(|uri| uri.is_sip()) {
+        // The scheme of an address-of-record is sip or sips (sections 10.2, 10.3 step 5); of one that
+        // was found out it is.
+        if aor.is_none() && !Uri::parse(request.to_uri()).is_ok_and(|uri| uri.is_sip()) {
             self.services.count(Counter::RegisterRefused);
             return self.decline(now, flow, request, admitted, (400, b"Unusable To"), b"", out);
         }
@@ -36,10 +37,12 @@ impl<S: Services> Node<S> {
         // who is not the user in To has no business here either (10.3 step 4).
         let Some(aor) = aor.filter(|aor| !aor.user().is_empty()) else {
             self.services.count(Counter::RegisterRefused);
+            self.services.refused(Refusal::NotOurs, request.to_uri(), flow.remote);
             return self.decline(now, flow, request, admitted, (404, b""), b"", out);
         };
         if admitted.caller.role != Role::Local {
             self.services.count(Counter::RegisterRefused);
+            self.services.refused(Refusal::Unproven, aor.text(), flow.remote);
             return self.decline(now, flow, request, admitted, (403, b""), b"", out);
         }
         let settings = self.settings.clone();

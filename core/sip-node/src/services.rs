@@ -68,8 +68,37 @@ pub trait Services {
     /// Counts a request by its method.
     fn count_method(&self, method: Method<'_>);
 
+    /// Told why the request from `source` was refused or challenged again, for whoever looks for the
+    /// reason of a 401 or 403. `about` is the address-of-record that the request claims to be of, or
+    /// for [`Refusal::Target`] its Request-URI. Nothing of this may show in an answer, nor in the
+    /// time it takes, unless an operator asked for it.
+    fn refused(&self, why: Refusal, about: &[u8], source: SocketAddr) {
+        let _ = (why, about, source);
+    }
+
     /// Notes how long something took.
     fn observe(&self, what: Span, micros: u64);
+}
+
+/// Why a request was refused or challenged again, as far as its sender and its target go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refusal {
+    /// The digest is not right, or there is no such user: 401 or 407.
+    WrongCredentials,
+    /// The digest is right and its nonce too old or used up: 401 or 407 with `stale=true`.
+    Stale,
+    /// The credentials are right and those of another user: 403.
+    OtherUser,
+    /// Too many wrong answers before: 503.
+    Throttled,
+    /// The credentials cannot be read or contradict the request: 400 with this reason phrase.
+    Unreadable(&'static str),
+    /// A REGISTER for an address-of-record that is not of this server: 404.
+    NotOurs,
+    /// A REGISTER by someone who has not proven to be one of our users: 403.
+    Unproven,
+    /// The sender may not reach what the Request-URI names: 403.
+    Target,
 }
 
 /// What is timed.

@@ -20,6 +20,8 @@ pub struct Listener {
     host_text: Vec<u8>,
     via: Vec<u8>,
     record_route: Vec<u8>,
+    /// The same as a `sips:` URI, of a listener that may be in one.
+    record_route_secure: Option<Vec<u8>>,
 }
 
 impl Listener {
@@ -37,12 +39,16 @@ impl Listener {
         let via = format!("Via: SIP/2.0/{} {sent_by};branch=", transport.via_name()).into_bytes();
         let parameter = if transport == Transport::Udp { "" } else { ";transport=" };
         let name = if transport == Transport::Udp { "" } else { transport.uri_name() };
-        let record_route = format!("Record-Route: <sip:{sent_by}{parameter}{name};lr").into_bytes();
+        let route =
+            |scheme: &str| format!("Record-Route: <{scheme}:{sent_by}{parameter}{name};lr").into_bytes();
+        let record_route = route("sip");
+        let record_route_secure = is_secure(transport).then(|| route("sips"));
         let host_text = match address.ip() {
             IpAddr::V4(ip) => ip.to_string(),
             IpAddr::V6(ip) => format!("[{ip}]"),
         };
-        Listener { transport, address, advertise, host_text: host_text.into_bytes(), via, record_route }
+        let host_text = host_text.into_bytes();
+        Listener { transport, address, advertise, host_text, via, record_route, record_route_secure }
     }
 
     /// Whether a URI or Via with this port means our port.
@@ -61,10 +67,16 @@ impl Listener {
         &self.via[start..self.via.len() - b";branch=".len()]
     }
 
-    /// `Record-Route: <sip:host:port;lr`, to be continued and closed.
-    pub fn record_route_prefix(&self) -> &[u8] {
-        &self.record_route
+    /// `Record-Route: <sip:host:port;lr`, to be continued and closed. For a `secure` request it is a
+    /// `sips:` URI, if that can be (RFC 3261 section 16.6 step 4).
+    pub fn record_route_prefix(&self, secure: bool) -> &[u8] {
+        self.record_route_secure.as_ref().filter(|_| secure).unwrap_or(&self.record_route)
     }
+}
+
+/// Whether what is sent this way is encrypted, as a `sips:` URI asks for.
+pub(crate) const fn is_secure(transport: Transport) -> bool {
+    matches!(transport, Transport::Tls | Transport::Wss)
 }
 
 /// Which methods are challenged. ACK and CANCEL never are (RFC 3261 section 22.1).
@@ -227,7 +239,7 @@ impl Settings {
         if as_text {
             return true;
         }
-        let ip = sip_message::host_ip(host);
+        let ip = sip_message::host_ip(host).map(|ip| ip.to_canonical());
         let listener = self.listeners.iter().any(|l| {
             let by_name = l.advertise.as_ref().is_some_and(|(name, advertised)| {
                 let expected = advertised.unwrap_or(l.transport.default_port());
@@ -288,9 +300,7 @@ impl Settings {
     /// addresses only from a server that listens on loopback alone, for which loopback is the network.
     pub fn may_reach(&self, remote: SocketAddr) -> bool {
         let ip = remote.ip().to_canonical();
-        let admin = self.admin.is_some_and(|a| {
-            a.port() == remote.port() && (a.ip() == ip || a.ip().is_unspecified() || ip.is_unspecified())
-        });
+        let admin = self.is_admin(remote);
         let link_local = match ip {
             IpAddr::V4(v4) => v4.is_link_local(),
             IpAddr::V6(v6) => v6.is_unicast_link_local(),
@@ -298,6 +308,20 @@ impl Settings {
         let broadcast = matches!(ip, IpAddr::V4(v4) if v4.is_broadcast());
         let loopback = ip.is_loopback() && !self.on_loopback_only();
         !(admin || link_local || broadcast || loopback || ip.is_unspecified() || ip.is_multicast())
+    }
+
+    /// Whether the admin API is at this address. No SIP ever goes there, whoever names it.
+    pub fn is_admin(&self, remote: SocketAddr) -> bool {
+        let ip = remote.ip().to_canonical();
+        self.admin.is_some_and(|a| {
+            a.port() == remote.port() && (a.ip() == ip || a.ip().is_unspecified() || ip.is_unspecified())
+        })
+    }
+
+    /// Whether a phone that registers from `source` may say that it is to be reached at `remote`: at its
+    /// own address, or where anybody may send.
+    pub fn may_register(&self, remote: SocketAddr, source: IpAddr) -> bool {
+        self.may_reach(remote) || (remote.ip() == source.to_canonical() && !self.is_admin(remote))
     }
 
     /// Whether every listener is on loopback.
@@ -330,11 +354,14 @@ mod tests {
         let l = Listener::new(Transport::Tcp, "[::1]:5060".parse().unwrap(), None);
         assert_eq!(l.via_prefix(), b"Via: SIP/2.0/TCP [::1]:5060;branch=");
         assert_eq!(l.sent_by(), b"[::1]:5060");
-        assert_eq!(l.record_route_prefix(), b"Record-Route: <sip:[::1]:5060;transport=tcp;lr");
+        assert_eq!(l.record_route_prefix(false), b"Record-Route: <sip:[::1]:5060;transport=tcp;lr");
+        assert_eq!(l.record_route_prefix(true), l.record_route_prefix(false), "it cannot be had here");
+        let l = Listener::new(Transport::Tls, "10.0.0.1:5061".parse().unwrap(), None);
+        assert_eq!(l.record_route_prefix(true), b"Record-Route: <sips:10.0.0.1:5061;transport=tls;lr");
         let named = Some((b"sip.example.com".to_vec(), None));
         let l = Listener::new(Transport::Udp, "10.0.0.1:5060".parse().unwrap(), named);
         assert_eq!(l.sent_by(), b"sip.example.com");
-        assert_eq!(l.record_route_prefix(), b"Record-Route: <sip:sip.example.com;lr");
+        assert_eq!(l.record_route_prefix(false), b"Record-Route: <sip:sip.example.com;lr");
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Forwarding without memory: the ACK of a 2xx, and everything in stateless mode (RFC 3261 section
 //! 16.11).
 
-use crate::admit::{Admitted, Caller};
+use crate::admit::{Admitted, Caller, is_beside};
+use crate::forward::may_carry;
 use crate::inbound::{always_rport, reply_flow};
 use crate::node::{Node, domain};
 use crate::services::{Counter, Question, Services};
@@ -39,6 +40,7 @@ impl<S: Services> Node<S> {
             self.sealer.open(token, request.call_id(), request.from_tag(), request.to_tag())
         });
         let trunk = self.settings.trunk_of(flow.remote.ip());
+        let trunk = trunk.filter(|_| !self.is_from_ourselves(request));
         let known = || !self.settings.auth.enabled || self.services.has_contact(flow.remote);
         let role = match (&dialog, trunk) {
             // A token can be read by the other end, too; where the request came from cannot be both.
@@ -49,7 +51,8 @@ impl<S: Services> Node<S> {
             (_, None) if self.claims_local(request) && known() => Role::Local,
             (_, None) => Role::Stranger,
         };
-        let caller = Caller { role, realm: None, trunk, proven: false };
+        let borrowed = dialog.as_ref().is_some_and(|d| is_beside(d, flow));
+        let caller = Caller { role, realm: None, trunk, proven: false, borrowed };
         let admitted = Admitted { uri, routing, dialog, caller };
         self.forward_plan(now, flow, request, &admitted, out);
     }
@@ -72,6 +75,13 @@ impl<S: Services> Node<S> {
             Plan::Forward(wishes) => {
                 let Some((_, wish)) = wishes.into_iter().next() else { return };
                 let Some(hop) = self.first_hop(now, &wish, flow, request) else { return };
+                if !may_carry(hop, request, &wish.uri) {
+                    return if is_ack {
+                        self.services.count(Counter::Stray)
+                    } else {
+                        self.refuse(flow, request, 480, b"", b"", out)
+                    };
+                }
                 self.send_stateless(flow, hop, request, admitted, &wish, out);
             }
             Plan::Refuse(_) | Plan::Offline | Plan::Redirect(_) if is_ack => {
@@ -150,7 +160,7 @@ impl<S: Services> Node<S> {
         self.push_stateless_branch(from, request, &mut lines);
         lines.extend_from_slice(b"\r\n");
         let via_end = lines.len();
-        let recorded = crate::targets::is_recorded(request, a.dialog.is_some());
+        let recorded = crate::targets::is_recorded(request, a);
         if recorded && settings.proxy.record_route && request.method() != Method::Ack {
             let ends = Ends { caller: End::new(from, a.caller.role), callee: End::new(hop, wish.role) };
             self.push_routes(&ends, request, &mut lines);
@@ -224,8 +234,8 @@ impl<S: Services> Node<S> {
 
     fn stateless_return(&self, response: &Message<'_>) -> Option<Flow> {
         // A branch is a token, and some elements change its case.
-        let (prefix, rest) = response.via_branch().split_at_checked(PREFIX.len())?;
-        if !prefix.eq_ignore_ascii_case(PREFIX) {
+        let (_, rest) = response.via_branch().split_at_checked(PREFIX.len())?;
+        if !is_stateless_branch(response.via_branch()) {
             return None;
         }
         let (id, rest) = rest.split_at_checked(16)?;
@@ -241,6 +251,11 @@ impl<S: Services> Node<S> {
         let transport = self.settings.listener(listener)?.transport;
         Some(Flow { transport, listener, remote: SocketAddr::new(ip, place as u16), conn: None })
     }
+}
+
+/// Whether a Via branch looks like those that this server makes without memory.
+pub(crate) fn is_stateless_branch(branch: &[u8]) -> bool {
+    branch.get(..PREFIX.len()).is_some_and(|prefix| prefix.eq_ignore_ascii_case(PREFIX))
 }
 
 fn unhex(text: &[u8]) -> Option<u64> {

@@ -4,7 +4,7 @@
 //! (proven), trunks that may transit, and dialogs that this server let through before. What an
 //! outsider writes into Request-URI, Route or tags opens nothing.
 
-use crate::admit::{Admitted, Aor, Caller};
+use crate::admit::{Admitted, Aor, Caller, undotted};
 use crate::node::Node;
 use crate::proxied::{Proxied, Reach, Target};
 use crate::services::Services;
@@ -172,17 +172,20 @@ impl<S: Services> Node<S> {
         };
         wish.checked = false;
         let peer = dialog.peer;
+        // That the sender of this dialog is one of ours proves nothing about who sent this request.
+        let stranger = dialog.sender.role == Role::Stranger || a.caller.role == Role::Stranger;
         match uri.host_ip() {
             // The other end's address with another port: its Contact is right about that.
             Some(ip) if ip == peer.remote.ip() => {
-                self.dialog_hops(&uri, &peer, flow, request.bytes().len(), &mut wish.hops);
+                self.dialog_hops(&uri, &peer, flow, request.bytes().len(), stranger, &mut wish.hops);
             }
-            // A local user behind address translation, or somebody else's idea of where to go. That the
-            // sender of this dialog is one of ours proves nothing about who sent this request.
-            _ if peer.role == Role::Local
-                || dialog.sender.role == Role::Stranger
-                || a.caller.role == Role::Stranger =>
-            {
+            // The other end is behind address translation: at its private address there is nobody, or
+            // somebody else, of our own network.
+            Some(ip) if !is_plain(ip) && is_plain(peer.remote.ip()) => {
+                wish.hops.push(self.valid_flow(peer.flow(), flow.listener));
+            }
+            // A local user behind address translation, or somebody else's idea of where to go.
+            _ if peer.role == Role::Local || stranger || a.caller.borrowed => {
                 wish.hops.push(self.valid_flow(peer.flow(), flow.listener));
             }
             // It may name any host, if that is one to be found and to be sent to; else where it was.
@@ -196,7 +199,15 @@ impl<S: Services> Node<S> {
     }
 
     /// The ways to the other end of a dialog, at the port and transport that `uri` names, best first.
-    fn dialog_hops(&self, uri: &Uri<'_>, peer: &End, near: Flow, size: usize, hops: &mut Vec<Flow>) {
+    fn dialog_hops(
+        &self,
+        uri: &Uri<'_>,
+        peer: &End,
+        near: Flow,
+        size: usize,
+        stranger: bool,
+        hops: &mut Vec<Flow>,
+    ) {
         let mut transport = peer.transport;
         if transport == Transport::Udp {
             transport = uri.transport().unwrap_or(transport);
@@ -205,8 +216,7 @@ impl<S: Services> Node<S> {
             hops.push(self.valid_flow(peer.flow(), near.listener));
         }
         let remote = SocketAddr::new(peer.remote.ip(), uri.port.unwrap_or(transport.default_port()));
-        // Another port of the same host is the sender's word; it must not be our admin API.
-        let named = remote == peer.remote || self.settings.may_reach(remote);
+        let named = remote == peer.remote || self.is_port_of(peer, remote, stranger);
         for &transport in self.by_size(transport, uri, size).iter().filter(|_| named) {
             let listener = if transport == peer.transport { peer.listener } else { near.listener };
             if let Some(listener) = self.settings.listener_for(transport, remote, listener) {
@@ -218,6 +228,24 @@ impl<S: Services> Node<S> {
         }
         if hops.is_empty() {
             hops.push(self.valid_flow(peer.flow(), near.listener));
+        }
+    }
+
+    /// Whether a request to `peer` may go to another port of the same host, which is its sender's word.
+    /// It must be neither our admin API nor this server again, where the other end is on our own machine.
+    /// A stranger may go where he might call anyway, to a phone that is registered; otherwise the element
+    /// that the dialog was set up with finds the way by the Request-URI.
+    fn is_port_of(&self, peer: &End, remote: SocketAddr, stranger: bool) -> bool {
+        if self.settings.listeners.iter().any(|l| l.address == remote) {
+            return false;
+        }
+        match stranger {
+            true => {
+                peer.role == Role::Local
+                    && self.services.has_contact(remote)
+                    && !self.settings.is_admin(remote)
+            }
+            false => self.settings.may_reach(remote),
         }
     }
 
@@ -329,8 +357,12 @@ impl<S: Services> Node<S> {
             let edge = sip_message::NameAddr::parse(first).ok().map(|n| n.uri);
             let edge_ip = edge.and_then(|e| Uri::parse(e).ok()).and_then(|u| u.host_ip());
             match edge {
-                // Path names another host than the one the REGISTER came from.
-                Some(edge) if edge_ip != Some(flow.remote.ip().to_canonical()) => wish.locate = edge.to_vec(),
+                // Path names another host than the one the REGISTER came from: the client's word, as good
+                // as a Route's.
+                Some(edge) if edge_ip != Some(flow.remote.ip().to_canonical()) => {
+                    wish.locate = edge.to_vec();
+                    wish.checked = true;
+                }
                 _ => wish.hops.push(flow),
             }
             return wish;
@@ -352,17 +384,19 @@ impl<S: Services> Node<S> {
             // The connection may be gone (a restart, say): then the Contact may take a new one.
             if let Some((c, ip)) = numeric {
                 let remote = SocketAddr::new(ip, c.port.unwrap_or(flow.transport.default_port()));
-                if remote != flow.remote && (ip == source_ip || self.settings.may_reach(remote)) {
+                if remote != flow.remote && self.settings.may_register(remote, source_ip) {
                     hops.push(Flow { remote, conn: None, ..flow });
                 }
             }
             return;
         }
         let address = numeric.map(|(c, ip)| {
-            let transport = c.transport().unwrap_or(Transport::Udp);
+            let transport = transport_of(c);
             (c, transport, SocketAddr::new(ip, c.port.unwrap_or(transport.default_port())))
         });
-        let usable = |a: SocketAddr| a.ip() == source_ip || (is_plain(a.ip()) && self.settings.may_reach(a));
+        let usable = |a: SocketAddr| {
+            (a.ip() == source_ip || is_plain(a.ip())) && self.settings.may_register(a, source_ip)
+        };
         let Some((c, transport, remote)) = address.filter(|&(_, _, remote)| usable(remote)) else {
             return hops.push(flow);
         };
@@ -378,7 +412,7 @@ impl<S: Services> Node<S> {
 
     /// For somebody outside our domains.
     fn outward(&self, a: &Admitted<'_>) -> Plan {
-        let host = a.uri.host.to_ascii_lowercase();
+        let host = undotted(a.uri.host).to_ascii_lowercase();
         if let Some(plan) = self.static_route(a, &host, a.uri.user.unwrap_or(b"")) {
             return plan;
         }
@@ -389,7 +423,9 @@ impl<S: Services> Node<S> {
         // The Contact of a phone that is registered here.
         if let Some(ip) = a.uri.host_ip()
             && a.uri.param(b"maddr").is_none()
-            && self.services.has_contact(SocketAddr::new(ip, a.uri.port.unwrap_or(5060)))
+            && let remote = SocketAddr::new(ip, a.uri.port.unwrap_or(transport_of(&a.uri).default_port()))
+            && self.services.has_contact(remote)
+            && !self.settings.is_admin(remote)
         {
             let wish = Wish::located(a.routing.request_uri, Role::Local, false);
             return Plan::Forward(vec![(1000, wish)]);
@@ -404,7 +440,7 @@ impl<S: Services> Node<S> {
     /// without being looked up; the addresses that a name leads to are checked when they are known.
     fn may_name(&self, uri: &Uri<'_>) -> bool {
         let maddr = uri.param(b"maddr").and_then(sip_message::host_ip);
-        let port = uri.port.unwrap_or(5060);
+        let port = uri.port.unwrap_or(transport_of(uri).default_port());
         [uri.host_ip(), maddr]
             .into_iter()
             .flatten()
@@ -413,13 +449,25 @@ impl<S: Services> Node<S> {
 
     /// A telephone number (RFC 3966): the user of that name in the default domain, or over a trunk.
     fn number(&self, now: Time, flow: Flow, request: &Message<'_>, a: &Admitted<'_>) -> Plan {
-        let domain = self.settings.domains.first().map_or(&b""[..], |d| d);
-        let separator = |b: &u8| matches!(b, b'-' | b'.' | b'(' | b')');
-        let number = a.uri.user.unwrap_or(b"").iter().copied().filter(|b| !separator(b));
-        let aor = Aor::new(number, domain);
-        match domain.is_empty() {
+        let aor = self.number_aor(&a.uri);
+        match aor.domain().is_empty() {
             true => self.by_prefix(a, aor.user()).unwrap_or(Plan::Refuse(404)),
             false => self.inward(now, flow, request, a, &aor),
+        }
+    }
+
+    /// A telephone number as a user of the default domain; if there is none, of no domain.
+    fn number_aor(&self, uri: &Uri<'_>) -> Aor {
+        let domain = self.settings.domains.first().map_or(&b""[..], |d| d);
+        let separator = |b: &u8| matches!(b, b'-' | b'.' | b'(' | b')');
+        Aor::new(uri.user.unwrap_or(b"").iter().copied().filter(|b| !separator(b)), domain)
+    }
+
+    /// The address-of-record of ours that a request is for, by name or by number.
+    pub(crate) fn called_aor(&self, uri: &Uri<'_>) -> Option<Aor> {
+        match uri.scheme {
+            Scheme::Tel => Some(self.number_aor(uri)).filter(|aor| !aor.domain().is_empty()),
+            _ => self.local_aor(uri),
         }
     }
 
@@ -473,7 +521,9 @@ impl<S: Services> Node<S> {
         Plan::Forward(Wish::chain(wishes).map(|wish| (1000, wish)).into_iter().collect())
     }
 
-    /// The first static route that matches. Those that lead out are for who may go out.
+    /// The first static route that matches. Those that lead out are for who may go out: to a fixed URI or
+    /// into our own domains a trunk may call, with the called number to another host only our own users and
+    /// trunks that may transit.
     fn static_route(&self, a: &Admitted<'_>, domain: &[u8], user: &[u8]) -> Option<Plan> {
         let route = self.settings.routes.iter().find(|r| {
             r.domain.as_deref().is_none_or(|d| d == domain)
@@ -492,7 +542,12 @@ impl<S: Services> Node<S> {
             }
             RouteAction::Forward(targets) => {
                 // A static route leads out of the domain, wherever the called user seems to be.
-                if a.caller.role == Role::Stranger {
+                let closed = match a.caller.role {
+                    Role::Local => false,
+                    Role::Trunk => !self.may_transit(&a.caller) && targets.iter().any(|t| self.leads_out(t)),
+                    Role::Stranger => true,
+                };
+                if closed {
                     return Some(Plan::Refuse(403));
                 }
                 let wishes = targets.iter().map(|target| {
@@ -502,6 +557,11 @@ impl<S: Services> Node<S> {
                 Plan::Forward(Wish::chain(wishes).map(|wish| (1000, wish)).into_iter().collect())
             }
         })
+    }
+
+    /// Whether a target of a static route takes whatever number was called to another host.
+    fn leads_out(&self, target: &[u8]) -> bool {
+        Uri::parse(target).is_ok_and(|uri| uri.user.is_none() && !self.is_local_host(&uri))
     }
 
     /// The voicemail target for a call to `request_uri`, with the parameters of RFC 4458.
@@ -576,6 +636,15 @@ fn with_user(target: &[u8], user: &[u8]) -> Vec<u8> {
     [&target[..=colon], user, b"@", &target[colon + 1..]].concat()
 }
 
+/// The transport that a URI means by itself; for `sips:` it is TLS whatever runs below.
+fn transport_of(uri: &Uri<'_>) -> Transport {
+    match (uri.scheme, uri.transport()) {
+        (Scheme::Sips, Some(Transport::Ws | Transport::Wss)) => Transport::Wss,
+        (Scheme::Sips, _) => Transport::Tls,
+        (_, named) => named.unwrap_or(Transport::Udp),
+    }
+}
+
 /// A URI without its header components.
 fn without_headers(uri: &[u8]) -> &[u8] {
     uri.split(|&b| b == b'?').next().unwrap_or(uri)
@@ -605,10 +674,16 @@ fn push_contact(binding: &BindingView<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// Whether a request of this method gets our Record-Route: it may set a dialog up (16.6 step 4).
-pub(crate) fn is_recorded(request: &Message<'_>, in_our_dialog: bool) -> bool {
+/// Whether a request gets our Record-Route: it may set a dialog up (16.6 step 4). Within a dialog of ours
+/// a NOTIFY may: it can come before the 2xx to the SUBSCRIBE, or of another fork (RFC 6665 section 4.3).
+/// It brings a token with it that calls its sender what the old one does, so it must be the old one's
+/// sender for certain.
+pub(crate) fn is_recorded(request: &Message<'_>, a: &Admitted<'_>) -> bool {
     let method: Method<'_> = request.method();
-    method.creates_dialog() && !in_our_dialog
+    match a.dialog {
+        None => method.creates_dialog(),
+        Some(_) => method == Method::Notify && !a.caller.borrowed,
+    }
 }
 
 /// The value of Max-Breadth, if there is one.

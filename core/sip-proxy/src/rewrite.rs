@@ -65,6 +65,7 @@ pub fn write_request(request: &Message<'_>, o: &Outgoing<'_>, splices: &mut Spli
         set_max_breadth(request, breadth, splices);
     }
     edit_routes(request, o, splices);
+    add_content_length(request, splices);
     if o.strip_identity {
         strip(request, &ASSERTIONS, splices);
     }
@@ -83,6 +84,7 @@ pub fn write_response(
 ) {
     splices.clear();
     drop_values(response, Name::Via, 1, splices);
+    add_content_length(response, splices);
     if strip_identity {
         strip(response, &ASSERTIONS, splices);
     }
@@ -120,6 +122,20 @@ fn set_max_breadth(request: &Message<'_>, breadth: u8, splices: &mut Splices) {
     splices.replace_with(at..at, |text| {
         text.extend_from_slice(b"Max-Breadth: ");
         push_u64(breadth.into(), text);
+        text.extend_from_slice(b"\r\n");
+    });
+}
+
+/// Content-Length where there is none, which only a datagram may do without: on a stream the body would
+/// be read as the next message (16.6 step 9, 18.3). Written whatever the way, which may change yet.
+fn add_content_length(message: &Message<'_>, splices: &mut Splices) {
+    if message.header(Name::ContentLength).is_some() {
+        return;
+    }
+    let at = message.head_len().saturating_sub(2);
+    splices.replace_with(at..at, |text| {
+        text.extend_from_slice(b"Content-Length: ");
+        push_u64(message.body().len() as u64, text);
         text.extend_from_slice(b"\r\n");
     });
 }
@@ -295,6 +311,14 @@ mod tests {
         assert!(!text.contains("\r\nRoute"), "{text}");
         let text = forwarded(&request, &Outgoing { drop_routes: 1, drop_last_route: true, ..outgoing() });
         assert!(text.contains("\r\nRoute: <sip:us;lr>\r\nFrom"), "{text}");
+    }
+
+    #[test]
+    fn a_message_without_content_length_gets_one() {
+        let bare = REQUEST.replace("Content-Length: 4\r\n", "");
+        let text = forwarded(&bare, &Outgoing { max_breadth: Some(3), ..outgoing() });
+        assert!(text.ends_with("Max-Breadth: 3\r\nContent-Length: 4\r\n\r\nbody"), "{text}");
+        assert_eq!(forwarded(REQUEST, &outgoing()).matches("Content-Length").count(), 1);
     }
 
     #[test]

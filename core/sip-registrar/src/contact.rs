@@ -42,8 +42,10 @@ pub(crate) fn read<'a>(value: &'a [u8], aor: &[u8], config: &Config) -> Result<W
         return Err(refuse(513, b"Too Many Contact URI Parameters"));
     }
     check_target(&uri, aor, config)?;
-    let instance = addr.param(b"+sip.instance").and_then(instance_of).unwrap_or_default();
-    let reg_id = addr.param(b"reg-id").and_then(parse_u32).unwrap_or(0);
+    // Most contacts have no parameters to look through.
+    let param = |name: &[u8]| if addr.params.is_empty() { None } else { addr.param(name) };
+    let instance = param(b"+sip.instance").and_then(instance_of).unwrap_or_default();
+    let reg_id = param(b"reg-id").and_then(parse_u32).unwrap_or(0);
     let params = kept_params(addr.params).ok_or(BAD)?;
     if params.len() > config.max_params_len || instance.len() > config.max_params_len {
         return Err(refuse(513, b"Contact Too Long"));
@@ -52,8 +54,8 @@ pub(crate) fn read<'a>(value: &'a [u8], aor: &[u8], config: &Config) -> Result<W
         text: addr.uri,
         uri,
         params,
-        q: addr.param(b"q").and_then(parse_q).unwrap_or(1000),
-        requested: addr.param(b"expires").map(parse_expires),
+        q: param(b"q").and_then(parse_q).unwrap_or(1000),
+        requested: param(b"expires").map(parse_expires),
         instance,
         // A reg-id means nothing without an instance (RFC 5626 section 6).
         reg_id: if instance.is_empty() { 0 } else { reg_id },
@@ -86,7 +88,7 @@ pub(crate) fn parse_expires(value: &[u8]) -> u32 {
 
 /// `qvalue` of RFC 3261 section 25.1 in thousandths; `None` if it is malformed, which is as if it
 /// were absent.
-fn parse_q(value: &[u8]) -> Option<u16> {
+pub fn parse_q(value: &[u8]) -> Option<u16> {
     let (whole, fraction) = match value.iter().position(|b| *b == b'.') {
         Some(dot) => (&value[..dot], &value[dot + 1..]),
         None => (value, &[][..]),
@@ -120,6 +122,9 @@ fn has_own_field(name: &[u8]) -> bool {
 /// The other parameters, as written where possible; `None` if one of them could not be shown to
 /// others without harm.
 fn kept_params(text: &[u8]) -> Option<Cow<'_, [u8]>> {
+    if text.is_empty() {
+        return Some(Cow::Borrowed(b""));
+    }
     let (mut kept, mut dropped) = (0, 0);
     for (name, value) in Params::new(text) {
         if has_own_field(name) {

@@ -17,6 +17,7 @@ mod table;
 mod tests;
 mod types;
 
+pub use contact::parse_q;
 pub use register::{Registration, register};
 pub use table::{Table, TableFull};
 pub use types::{BindingView, Change, Config, PathPolicy, Record, Reply};

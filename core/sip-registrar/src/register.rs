@@ -119,8 +119,10 @@ impl<'a> Registration<'a> {
             table.wake(now);
             let mut snapshot = table.snapshot(self.aor);
             let body = std::mem::take(&mut snapshot.body);
-            let mut update = Update { drafts: Vec::new(), gone: Vec::new() };
-            for binding in snapshot.bindings(&body) {
+            let bindings = snapshot.bindings(&body);
+            // One more for the usual contact.
+            let mut update = Update { drafts: Vec::with_capacity(bindings.len() + 1), gone: Vec::new() };
+            for binding in bindings {
                 update.load(binding, now);
             }
             let done = self.work_out(&mut update, now, config).and_then(|()| {
@@ -307,6 +309,10 @@ fn read_contacts<'a>(request: &Message<'a>, aor: &[u8], config: &Config) -> Resu
         if value == b"*" {
             star = true;
             continue;
+        }
+        if orders.is_empty() {
+            // Room for the usual one, where growing would take room for four.
+            orders.reserve_exact(1);
         }
         let wanted = contact::read(value, aor, config)?;
         let granted = grant(wanted.requested.or(header.map(parse_expires)), config)?;

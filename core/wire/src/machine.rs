@@ -1,6 +1,7 @@
 //! The contract between a protocol machine and whatever drives it.
 
 use crate::{ConnId, Flow, Outbox, Time};
+use core::net::SocketAddr;
 
 /// What the first bytes of a stream buffer hold.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -84,6 +85,14 @@ pub trait Machine {
     /// A transmit with this non-zero token could not be sent: connection refused, timed out, reset
     /// or gone, or the socket said the destination cannot be reached.
     fn undeliverable(&mut self, now: Time, token: u64, out: &mut Outbox);
+
+    /// The network says that a datagram to `to` was not delivered (ICMP, RFC 3261 section 18.4) and
+    /// repeats its beginning, as much as it likes. Called on every worker, because the kernel cannot
+    /// tell which of them sent it.
+    ///
+    /// Anyone who can guess two addresses can forge such a report, so only one that repeats something
+    /// secret of the machine's, such as the identifier of a transaction, may be believed.
+    fn returned(&mut self, _now: Time, _to: SocketAddr, _quoted: &[u8], _out: &mut Outbox) {}
 
     /// Something another thread posted to this worker.
     fn notice(&mut self, now: Time, notice: Self::Notice, out: &mut Outbox);

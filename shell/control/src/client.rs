@@ -13,6 +13,8 @@ use std::time::Duration;
 const TIMEOUT: Duration = Duration::from_secs(35);
 /// Largest answer read, octets.
 const ANSWER_BYTES: u64 = 64 << 20;
+/// Findings of a refused reload that are shown one by one.
+const FINDINGS: usize = 20;
 /// Longest cell of a table, characters.
 const CELL: usize = 60;
 
@@ -84,7 +86,11 @@ impl fmt::Display for ClientError {
             }
             ClientError::Refused { status, error, findings } => {
                 write!(f, "refused ({status}): {}", Safe(error.as_bytes()))?;
-                findings.iter().try_for_each(|finding| write!(f, "\n  {finding}"))
+                findings.iter().take(FINDINGS).try_for_each(|finding| write!(f, "\n  {finding}"))?;
+                match findings.len().saturating_sub(FINDINGS) {
+                    0 => Ok(()),
+                    more => write!(f, "\n  and {more} more"),
+                }
             }
             ClientError::Strange(why) => {
                 write!(f, "what answers there is not the admin API of this version: {why}")
@@ -225,9 +231,7 @@ pub fn run(
     match command {
         Command::Status => show(&client.status()?, output, out, status_table),
         Command::Reload => show(&client.reload()?, output, out, reload_text),
-        Command::Drain => show(&client.drain()?, output, out, |answer| {
-            format!("{}; waiting for {} calls\n", answer.state.name(), answer.calls)
-        }),
+        Command::Drain => show(&client.drain()?, output, out, drain_text),
         Command::Bindings { aor } => {
             let fetch = |page: &Page| client.bindings(aor.as_deref(), page);
             let head = ["AOR", "CONTACT", "Q", "EXPIRES", "RECEIVED", "USER AGENT"];
@@ -385,6 +389,15 @@ fn status_table(status: &Status) -> String {
     table(&rows)
 }
 
+fn drain_text(answer: &Draining) -> String {
+    let calls = match answer.calls {
+        0 => "no call is left".to_owned(),
+        1 => "waiting for 1 call".to_owned(),
+        n => format!("waiting for {n} calls"),
+    };
+    format!("{}; {calls}\n", answer.state.name())
+}
+
 fn reload_text(report: &ReloadReport) -> String {
     let mut text = match report.changed.as_slice() {
         [] => "nothing changed\n".to_owned(),
@@ -394,4 +407,38 @@ fn reload_text(report: &ReloadReport) -> String {
         text.push_str(&format!("warning: {}\n", Safe(warning.as_bytes())));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admin::State;
+
+    #[test]
+    fn draining_is_told_in_words() {
+        let text = |calls| drain_text(&Draining { state: State::Draining, calls });
+        assert_eq!(text(0), "draining; no call is left\n");
+        assert_eq!(text(1), "draining; waiting for 1 call\n");
+        assert_eq!(text(2), "draining; waiting for 2 calls\n");
+    }
+
+    #[test]
+    fn a_hopeless_file_is_told_briefly() {
+        let finding = |line| ConfigError {
+            file: "f".into(),
+            line,
+            column: 1,
+            message: "no".into(),
+            mend: String::new(),
+        };
+        let refused = |n| ClientError::Refused {
+            status: 409,
+            error: "bad".into(),
+            findings: (0..n).map(finding).collect(),
+        };
+        assert_eq!(refused(20).to_string().lines().count(), 21);
+        let long = refused(3_000).to_string();
+        assert_eq!(long.lines().count(), 22);
+        assert!(long.ends_with("\n  and 2980 more"), "{long}");
+    }
 }

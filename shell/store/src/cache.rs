@@ -104,10 +104,19 @@ impl CredentialCache {
 
     /// Whether some subscriber belongs to `domain`.
     pub fn is_local_domain(&self, domain: &[u8]) -> bool {
+        self.users_of(domain) != 0
+    }
+
+    /// Number of subscribers of `domain` (any letter case). Where it is less than [`len`] for a realm
+    /// that is asked for whatever the domain, the others cannot prove who they are: their hashes are
+    /// looked for under the realm.
+    ///
+    /// [`len`]: CredentialCache::len
+    pub fn users_of(&self, domain: &[u8]) -> usize {
         let key = self.domain_key(domain);
         let domains = self.domains.read().unwrap_or_else(PoisonError::into_inner);
         let users = domains.find(key).and_then(|number| domains.users.get(usize::try_from(number).ok()?));
-        users.is_some_and(|users| *users != 0)
+        users.copied().unwrap_or(0)
     }
 
     /// Number of subscribers.
@@ -282,6 +291,7 @@ mod tests {
         cache.set(keys[0], Some(md5(2)));
         cache.set(keys[0], None);
         assert!(cache.is_local_domain(b"one.EXAMPLE") && cache.is_local_domain(b"two.example"));
+        assert_eq!((cache.users_of(b"ONE.example"), cache.users_of(b"two.example"), cache.len()), (1, 1, 2));
         cache.retain(|key| key != keys[1].name);
         assert!(!cache.is_local_domain(b"one.example") && cache.is_local_domain(b"two.example"));
         assert!(!cache.is_local_user(b"", b"two.example"));

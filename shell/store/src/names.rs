@@ -3,9 +3,7 @@
 //! A cache of millions of users that held their names would mostly hold names. With a random key
 //! nobody can make two names meet, and 2^64 users would be needed for two to meet by chance.
 
-use std::hash::Hasher;
-
-use siphasher::sip128::{Hasher128, SipHasher13};
+use siphasher::sip128::SipHasher13;
 
 /// Makes [`NameKey`]s. Each value has its own random key.
 #[derive(Clone, Debug)]
@@ -31,21 +29,31 @@ impl NameHasher {
 
     /// The key of `user` (letter case counts) at `domain` (letter case does not).
     pub(crate) fn key(&self, user: &[u8], domain: &[u8]) -> NameKey {
-        let mut hasher = SipHasher13::new_with_key(&self.key);
-        hasher.write(user);
-        // Cannot be in either part, so that no byte can move from one to the other.
-        hasher.write_u8(0xff);
-        let mut lower = [0u8; 32];
-        for chunk in domain.chunks(lower.len()) {
-            if let Some(part) = lower.get_mut(..chunk.len()) {
-                part.copy_from_slice(chunk);
-                part.make_ascii_lowercase();
-                hasher.write(part);
-            }
-        }
-        let hash = hasher.finish128();
+        let mut room = [0; 255];
+        let lower = match room.get_mut(..domain.len()) {
+            Some(room) => room,
+            None => &mut domain.to_vec(),
+        };
+        lower.copy_from_slice(domain);
+        lower.make_ascii_lowercase();
+        // 255 cannot be in either part, so that no byte can move from one to the other.
+        let hash =
+            in_one_piece(&[user, &[0xff], lower], |bytes| SipHasher13::new_with_key(&self.key).hash(bytes));
         NameKey(hash.h1, hash.h2)
     }
+}
+
+/// Gives `parts` to `hash` one after the other without a break: hashing one piece is far cheaper than
+/// hashing many small ones.
+pub(crate) fn in_one_piece<R>(parts: &[&[u8]], hash: impl FnOnce(&[u8]) -> R) -> R {
+    let mut room = [0; 192];
+    let mut len = 0;
+    for part in parts {
+        let Some(place) = room.get_mut(len..len + part.len()) else { return hash(&parts.concat()) };
+        place.copy_from_slice(part);
+        len += part.len();
+    }
+    hash(room.get(..len).unwrap_or_default())
 }
 
 #[cfg(test)]

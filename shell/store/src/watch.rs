@@ -24,6 +24,14 @@ const LOG_SLACK: i64 = 1_000;
 /// Users loaded between two lines of progress in the log.
 const PROGRESS: usize = 500_000;
 
+/// Another one after each commit by another connection.
+const DATA_VERSION: &str = "PRAGMA data_version";
+/// Another one after each change of a table's definition.
+const SCHEMA_VERSION: &str = "PRAGMA schema_version";
+/// The highest number ever given to a change.
+const NEWEST_CHANGE: &str =
+    "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'subscriber_change'";
+
 /// Told the address of record of every subscriber that was removed.
 pub(crate) type Removed = Box<dyn Fn(&[u8]) + Send>;
 
@@ -89,33 +97,41 @@ impl Watch {
     }
 
     fn try_poll(&mut self) -> rusqlite::Result<()> {
-        let version = pragma(&self.database.connection, "data_version")?;
+        let version = number(&self.database.connection, DATA_VERSION)?;
         if version != self.data_version {
-            if pragma(&self.database.connection, "schema_version")? != self.schema_version {
+            if number(&self.database.connection, SCHEMA_VERSION)? != self.schema_version {
                 // Somebody made tables anew; our triggers may be gone with the old ones.
                 self.reload()?;
-            } else if self.gap()? {
-                tracing::info!("more subscribers changed than the change log holds; reading all of them");
-                self.reload()?;
             } else {
-                while self.step()? == STEP {}
+                self.follow()?;
             }
             self.data_version = version;
         }
         self.trim()
     }
 
-    /// Whether changes were deleted from the log that we have not seen.
+    /// Some connection has committed. Mostly that was the writer of bindings, and no subscriber changed.
+    fn follow(&mut self) -> rusqlite::Result<()> {
+        let newest = number(&self.database.connection, NEWEST_CHANGE)?;
+        if newest == self.last {
+            return Ok(());
+        }
+        if newest < self.last || self.gap()? {
+            tracing::info!("more subscribers changed than the change log holds; reading all of them");
+            return self.reload();
+        }
+        while self.step()? == STEP {}
+        Ok(())
+    }
+
+    /// Whether, of changes after the last one seen, some were deleted from the log.
     fn gap(&self) -> rusqlite::Result<bool> {
-        let connection = &self.database.connection;
-        let first: Option<i64> = connection
+        let first: Option<i64> = self
+            .database
+            .connection
             .prepare_cached("SELECT min(id) FROM subscriber_change")?
             .query_row([], |row| row.get(0))?;
-        Ok(match first {
-            Some(first) => first > self.last + 1,
-            // Empty: all is seen unless numbers were given out after ours.
-            None => newest_change(connection)? > self.last,
-        })
+        Ok(first.is_none_or(|first| first > self.last + 1))
     }
 
     /// Applies up to [`STEP`] changes; answers how many there were.
@@ -145,8 +161,8 @@ impl Watch {
         let mut clear = Vec::new();
         // One read transaction, so that the number of the last change fits the rows.
         let transaction = self.database.connection.unchecked_transaction()?;
-        let schema_version = pragma(&transaction, "schema_version")?;
-        let last = newest_change(&transaction)?;
+        let schema_version = number(&transaction, SCHEMA_VERSION)?;
+        let last = number(&transaction, NEWEST_CHANGE)?;
         {
             let mut statement = transaction.prepare(&self.sql.all)?;
             let mut rows = statement.query([])?;
@@ -250,14 +266,9 @@ fn erase_clear_password(connection: &Connection, name: &UserName, credentials: &
     }
 }
 
-/// The highest number ever given to a change.
-fn newest_change(connection: &Connection) -> rusqlite::Result<i64> {
-    let sql = "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'subscriber_change'";
+/// One number from a statement that is made once.
+fn number(connection: &Connection, sql: &str) -> rusqlite::Result<i64> {
     connection.prepare_cached(sql)?.query_row([], |row| row.get(0))
-}
-
-fn pragma(connection: &Connection, name: &str) -> rusqlite::Result<i64> {
-    connection.pragma_query_value(None, name, |row| row.get(0))
 }
 
 #[cfg(test)]

@@ -84,6 +84,8 @@ counters! {
     udp_send_drops,
     /// Datagrams the kernel refused to send (no route, too long, refused).
     udp_send_errors,
+    /// Datagrams that came back: the network says that they cannot be delivered.
+    udp_returned,
     /// Messages handed to the worker that owns them.
     hops_out,
     /// Messages taken from other workers.

@@ -6,6 +6,7 @@ use crate::streams::{StreamShared, Ticket};
 use crate::sys::WakeUp;
 use crossbeam_queue::ArrayQueue;
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, Weak};
@@ -37,6 +38,8 @@ pub enum Hop {
     Failed(u64),
     /// A connection is gone.
     Gone(ConnId),
+    /// A datagram to this address came back; this is the beginning of it.
+    Returned(SocketAddr, Box<[u8]>),
 }
 
 /// Where a worker takes from what others give it.

@@ -28,13 +28,19 @@ fn ipv6_works_and_takes_no_ipv4() {
     assert_eq!(hear(&client), "sixth\n");
 }
 
+/// Those that fit one packet of any network, those that may not, and the largest there is. To see the
+/// ones between refused first, run it where packets are short: `unshare -n`, then
+/// `ip link set lo up mtu 1300`.
 #[test]
-fn the_largest_datagram_passes() {
+fn datagrams_of_all_sizes_pass() {
     let server = Server::start(1);
     let client = client();
-    let big = vec![b'x'; 65_507];
-    client.send_to(&big, server.udp()).unwrap();
-    assert_eq!(hear(&client).len(), big.len());
+    for size in [1_000, 1_272, 1_273, 1_400, 1_401, 1_500, 9_000, 65_507] {
+        let big = vec![b'x'; size];
+        client.send_to(&big, server.udp()).unwrap();
+        assert_eq!(hear(&client).len(), big.len());
+    }
+    assert_eq!(server.counts().udp_send_errors, 0);
 }
 
 #[test]
@@ -154,4 +160,53 @@ fn a_port_in_use_is_named_with_the_mend() {
         shared.handle().shutdown();
         shared.join().unwrap();
     }
+}
+
+/// An address that nothing listens on. The socket holds the port without hearing anything for us: it
+/// is connected elsewhere.
+fn closed_port(ip: &str) -> (std::net::UdpSocket, std::net::SocketAddr) {
+    let socket = client_on(ip);
+    let address = socket.local_addr().unwrap();
+    socket.connect((ip, 1)).unwrap();
+    (socket, address)
+}
+
+#[test]
+fn what_came_back_is_told_to_every_machine_and_harms_no_other_message() {
+    for (ip, workers) in [("127.0.0.1", 1), ("127.0.0.1", 3), ("::1", 2)] {
+        let server = Server::with(config(ip), workers);
+        let (client, (_held, closed)) = (client_on(ip), closed_port(ip));
+        let to = client.local_addr().unwrap();
+        for n in 0..20 {
+            server.act(0, &format!(">udp {closed} 7 lost {n}"));
+            server.act(0, &format!(">udp {to} 8 arrives {n}"));
+            // Each send after the lost one meets its error, and goes out all the same.
+            assert_eq!(hear(&client), format!("arrives {n}\n"));
+            let wanted = Told::Returned(closed, format!("lost {n}\n"));
+            for worker in 0..workers {
+                server.wait_told("what came back", |(w, told)| *w == worker && *told == wanted);
+            }
+        }
+        // And so does each receive.
+        client.send_to(b"still there\n", server.udp()).unwrap();
+        assert_eq!(hear(&client), "still there\n");
+        assert_eq!(server.counts().udp_returned, 20);
+        assert!(!server.told().iter().any(|(_, told)| matches!(told, Told::Undeliverable(_))));
+    }
+}
+
+#[test]
+fn batches_go_out_between_those_that_come_back() {
+    let server = Server::start(1);
+    let (client, (_held, closed)) = (client(), closed_port("127.0.0.1"));
+    let to = client.local_addr().unwrap();
+    for n in 0..200 {
+        server.act(0, &format!(">udp {} 7 message {n}", if n % 3 == 0 { closed } else { to }));
+    }
+    for n in (0..200).filter(|n| n % 3 != 0) {
+        assert_eq!(hear(&client), format!("message {n}\n"));
+    }
+    let wanted = Told::Returned(closed, "message 198\n".to_owned());
+    server.wait_told("the last that came back", |(_, told)| *told == wanted);
+    assert_eq!(server.counts().udp_send_errors, 0);
 }

@@ -57,6 +57,7 @@ fuzz_target!(|data: &[u8]| {
         method: b"INVITE",
         uri: b"sip:bob@example.com",
         realm: REALM,
+        home: REALM,
         source: IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7)),
         now: Time::from_secs(1000),
         names_server: Request::NOT_BY_ADDRESS,

@@ -58,13 +58,13 @@ pub(crate) struct SimServices {
 
 struct Secrets<'a> {
     shared: &'a Shared,
-    realm: &'a [u8],
+    home: &'a [u8],
     now: Time,
 }
 
 impl Secrets<'_> {
     fn key(&self, user: &Name) -> (Vec<u8>, Vec<u8>) {
-        (user.user().to_vec(), user.domain().unwrap_or(self.realm).to_ascii_lowercase())
+        (user.user().to_vec(), user.domain().unwrap_or(self.home).to_ascii_lowercase())
     }
 }
 
@@ -117,7 +117,7 @@ impl Services for SimServices {
         request: &sip_auth::Request<'_>,
         values: &mut dyn Iterator<Item = &[u8]>,
     ) -> Decision {
-        let mut secrets = Secrets { shared: &self.shared, realm: request.realm, now: request.now };
+        let mut secrets = Secrets { shared: &self.shared, home: request.home, now: request.now };
         authenticator.check(request, values, &mut secrets, &mut *self.shared.ledger.borrow_mut())
     }
 

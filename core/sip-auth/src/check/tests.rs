@@ -68,7 +68,8 @@ fn address(last: u8) -> IpAddr {
 
 fn request(source: u8, now: Time) -> Request<'static> {
     let names_server = Request::NOT_BY_ADDRESS;
-    Request { method: b"INVITE", uri: URI, realm: REALM, source: address(source), now, names_server }
+    let source = address(source);
+    Request { method: b"INVITE", uri: URI, realm: REALM, home: REALM, source, now, names_server }
 }
 
 /// A client that answers challenges.

@@ -52,6 +52,34 @@ fn a_wrong_password_gets_another_challenge_and_a_replay_a_stale_one() {
 }
 
 #[test]
+fn whoever_reads_the_log_learns_why_somebody_was_refused() {
+    let mut lab = Lab::new();
+    let req = register("alice", "<sip:alice@192.0.2.30>");
+    let challenge = lab.ask(ALICE, req.text());
+    assert_eq!(*lab.world.refused.borrow(), [], "a first challenge is no refusal");
+    lab.ask(ALICE, req.answer_with("alice", "guess", &challenge).text());
+    let right = req.answer("alice", &challenge);
+    assert_eq!(lab.ask(ALICE, right.text()).status(), 200);
+    lab.ask(ALICE, Req { cseq: 9, ..right }.sent_by("UDP", ALICE).text());
+    let other = register("bob", "<sip:alice@192.0.2.30>");
+    let challenge = lab.ask(ALICE, other.text());
+    assert_eq!(lab.ask(ALICE, other.answer("alice", &challenge).text()).status(), 403);
+    let mut far = register("alice", "<sip:alice@192.0.2.30>");
+    far.to = "<sip:alice@far.example>".to_owned();
+    assert_eq!(lab.ask(ALICE, far.text()).status(), 404);
+    assert_eq!(lab.ask(CAROL, Req::new("OPTIONS", "sip:dave@far.example").text()).status(), 403);
+    let alice = "alice@here.example";
+    let expected = [
+        (Refusal::WrongCredentials, alice),
+        (Refusal::Stale, alice),
+        (Refusal::OtherUser, "bob@here.example"),
+        (Refusal::NotOurs, "sip:alice@far.example"),
+        (Refusal::Target, "sip:dave@far.example"),
+    ];
+    assert_eq!(*lab.world.refused.borrow(), expected.map(|(why, about)| (why, about.to_owned())));
+}
+
+#[test]
 fn nobody_registers_for_somebody_else() {
     for bind_from in [true, false] {
         let mut lab = Lab::with(|s| s.auth.bind_from = bind_from);
@@ -264,4 +292,68 @@ fn strangers_learn_nothing_about_who_exists() {
     assert_eq!(statuses(&sent), [404]);
     let sent = lab.as_user(ALICE, "alice", &Req::invite().alice());
     assert_eq!(statuses(&sent), [480]);
+}
+
+/// A user of another domain of ours, with the name of one of here.example.
+fn two_domains(realm: &str) -> Lab {
+    let lab = Lab::with(|s| {
+        s.domains = vec![b"here.example".to_vec(), b"other.example".to_vec()];
+        s.auth.realm = Some(realm.as_bytes().to_vec());
+    });
+    lab.world.users.borrow_mut().push(("alice", "other.example", "another secret"));
+    lab
+}
+
+#[test]
+fn one_realm_for_all_makes_no_one_account_of_two_with_one_name() {
+    let there = || {
+        let mut req = register("alice", "<sip:alice@192.0.2.30>");
+        req.from = "<sip:alice@other.example>;tag=r".to_owned();
+        req.to = "<sip:alice@other.example>".to_owned();
+        req.uri = "sip:other.example".to_owned();
+        req
+    };
+    for realm in ["here.example", "pbx"] {
+        let mut lab = two_domains(realm);
+        let challenge = lab.ask(ALICE, there().text());
+        let theft = there().answer_with("alice", "secret-a", &challenge);
+        assert_eq!(lab.ask(ALICE, theft.text()).status(), 401, "{realm}");
+        // Each of them gets in with the name alone.
+        let owner = there().answer_with("alice", "another secret", &challenge);
+        assert_eq!(lab.ask(ALICE, owner.text()).status(), 200, "{realm}");
+        let here = register("alice", "<sip:alice@192.0.2.30>");
+        let challenge = lab.ask(ALICE, here.text());
+        assert_eq!(lab.ask(ALICE, here.answer("alice", &challenge).text()).status(), 200, "{realm}");
+    }
+}
+
+#[test]
+fn a_user_at_an_address_of_ours_is_one_of_the_realm() {
+    // Without configured domains the address stands for none of them.
+    let mut lab = Lab::with(|s| {
+        s.domains = Vec::new();
+        s.auth.realm = Some(b"here.example".to_vec());
+    });
+    let mut req = register("alice", "<sip:alice@192.0.2.30>");
+    req.from = "<sip:alice@198.51.100.1>;tag=r".to_owned();
+    req.to = "<sip:alice@198.51.100.1>".to_owned();
+    req.uri = "sip:198.51.100.1".to_owned();
+    let challenge = lab.ask(ALICE, req.text());
+    assert_eq!(lab.ask(ALICE, req.answer("alice", &challenge).text()).status(), 200);
+}
+
+#[test]
+fn a_dot_at_the_end_of_a_domain_makes_no_other_domain() {
+    let mut lab = Lab::new();
+    lab.phones(&[BOB]);
+    // Not a stranger's right to a name of ours, nor a way past our users.
+    let mut req = Req::invite();
+    req.from = "<sip:alice@Here.example.>;tag=q".to_owned();
+    assert_eq!(lab.ask(CAROL, req.text()).status(), 407);
+    assert_eq!(lab.ask(CAROL, Req::new("MESSAGE", "sip:bob@here.example.").text()).to(), BOB);
+    let mut req = register("alice", "<sip:alice@192.0.2.30>");
+    req.to = "<sip:alice@here.example.>".to_owned();
+    let challenge = lab.ask(ALICE, req.text());
+    assert_eq!(lab.ask(ALICE, req.answer("alice", &challenge).text()).status(), 200);
+    assert_eq!(lab.ask(CAROL, Req::new("MESSAGE", "sip:alice@here.example").text()).to(), "192.0.2.30:5060");
 }

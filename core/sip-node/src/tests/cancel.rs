@@ -145,3 +145,19 @@ fn other_requests_are_not_cancelled() {
     assert_eq!((after.status(), after.method()), (200, "CANCEL"));
     assert_eq!(lab.ask(BOB, sent.reply(200, "b", "")).status(), 200);
 }
+
+#[test]
+fn cancels_of_nothing_leave_nothing_behind() {
+    let mut lab = Lab::limited(Limits { server: 10, client: 10 }, |_| {});
+    lab.phones(&[BOB]);
+    let stray = Req::invite().cancel();
+    let first = lab.ask(CAROL, stray.text());
+    assert_eq!(first.status(), 481);
+    assert_eq!(lab.ask(CAROL, stray.text()).text, first.text, "one that comes again gets the same");
+    for _ in 0..50 {
+        lab.send(CAROL, Req::invite().cancel().text());
+    }
+    assert_eq!(lab.report().transactions.server, 0);
+    lab.sent();
+    assert_eq!(lab.invite(CAROL, Req::invite().text()).len(), 1, "there is room");
+}

@@ -70,6 +70,25 @@ fn the_cap_on_calls() {
 }
 
 #[test]
+fn nobody_keeps_others_out_by_never_hanging_up() {
+    let mut lab = Lab::with(|s| s.calls = 3);
+    lab.phones(&[BOB]);
+    for _ in 0..5 {
+        let got = lab.invite(CAROL, Req::invite().text()).remove(0);
+        assert_eq!(lab.ask(BOB, got.accept("b")).status(), 200);
+    }
+    assert_eq!(lab.report().calls.len(), 3);
+    // Nor does one Call-ID for all of them, which count each while they ring.
+    let mut lab = Lab::with(|s| s.calls = 3);
+    lab.phones(&[BOB]);
+    let call = || Req { call_id: "one".to_owned(), ..Req::invite() };
+    for _ in 0..3 {
+        assert_eq!(lab.invite(CAROL, call().text()).len(), 1);
+    }
+    assert_eq!(lab.ask(CAROL, call().text()).status(), 503);
+}
+
+#[test]
 fn draining_finishes_what_is_there_and_takes_nothing_new() {
     let mut lab = Lab::new();
     lab.phones(&[BOB]);
@@ -351,4 +370,25 @@ proptest::proptest! {
         lab.rest();
         proptest::prop_assert!(lab.report().calls.iter().all(|c| c.answered));
     }
+}
+
+#[test]
+fn a_made_up_tag_is_no_way_round_the_cap_and_the_drain() {
+    let made_up = || {
+        let mut req = Req::invite();
+        req.to = "<sip:bob@here.example>;tag=madeup".to_owned();
+        req.text()
+    };
+    let mut lab = Lab::with(|s| s.calls = 0);
+    lab.phones(&[BOB]);
+    assert_eq!(lab.ask(CAROL, made_up()).status(), 503);
+    lab.reconfigure(|s| s.calls = 1);
+    let req = Req::invite();
+    let got = lab.invite(CAROL, req.text()).remove(0);
+    let ok = lab.ask(BOB, got.accept("b"));
+    lab.notice(Notice::Drain);
+    assert_eq!(lab.ask(CAROL, made_up()).status(), 503);
+    // What belongs to a call goes on.
+    assert_eq!(lab.invite(CAROL, req.within("INVITE", &ok).text())[0].to(), BOB);
+    assert_eq!(lab.ask(CAROL, Req { cseq: 3, ..req.within("BYE", &ok) }.text()).to(), BOB);
 }

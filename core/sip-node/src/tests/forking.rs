@@ -253,6 +253,38 @@ fn redirections_are_passed_on_or_followed() {
 }
 
 #[test]
+fn the_contacts_of_a_redirection_are_tried_in_the_order_of_their_q() {
+    for parallel in [true, false] {
+        let mut lab = Lab::with(|s| {
+            s.proxy.recurse = true;
+            s.proxy.parallel = parallel;
+            s.auth.enabled = false;
+        });
+        lab.phones(&[BOB]);
+        let sent = lab.invite(ALICE, Req::invite().alice().text());
+        let contacts = "<sip:bob@192.0.2.97>;q=0.1, <sip:bob@192.0.2.99>;q=0.9, <sip:bob@192.0.2.98>;q=0.9";
+        lab.send(BOB, sent[0].reply(302, "b", &format!("Contact: {contacts}\r\n")));
+        let to = |sent: &[Sent]| -> Vec<String> {
+            requests(sent).into_iter().filter(|(m, _)| m == "INVITE").map(|(_, to)| to).collect()
+        };
+        let mut next = lab.sent();
+        let (mut tried, mut rounds) = (Vec::new(), 0);
+        while !to(&next).is_empty() {
+            rounds += 1;
+            tried.extend(to(&next));
+            let mut after = Vec::new();
+            for invite in next.iter().filter(|s| s.method() == "INVITE") {
+                lab.send(invite.to().as_str(), invite.reply(486, "x", ""));
+                after.extend(lab.sent());
+            }
+            next = after;
+        }
+        assert_eq!(tried, ["192.0.2.99:5060", "192.0.2.98:5060", "192.0.2.97:5060"]);
+        assert_eq!(rounds, if parallel { 2 } else { 3 });
+    }
+}
+
+#[test]
 fn a_redirection_to_another_user_of_ours_rings_his_phones() {
     let mut lab = Lab::with(|s| {
         s.proxy.recurse = true;
@@ -279,5 +311,23 @@ fn a_redirect_server_answers_with_the_target_set() {
     lab.send(CAROL, req.ack(&moved).text());
     lab.silent();
     assert_eq!(lab.ask(CAROL, Req::new("INVITE", "sip:dave@here.example").text()).status(), 480);
+    lab.rest();
+}
+
+#[test]
+fn an_invite_gets_a_final_response_however_many_are_tried_in_turn() {
+    let mut lab = Lab::new();
+    for i in 1..=9 {
+        let address = format!("192.0.2.{}:5060", 100 + i);
+        lab.bind("bob", &format!("<sip:bob@{address}>;q=0.{i}"), udp(&address));
+    }
+    lab.invite(CAROL, Req::invite().text());
+    lab.pass(400_000);
+    let sent = lab.sent();
+    assert_eq!(
+        requests(&sent).iter().filter(|(method, to)| method == "INVITE" && to == "192.0.2.101:5060").count(),
+        7
+    );
+    assert_eq!(statuses(&sent)[0], 408);
     lab.rest();
 }

@@ -10,6 +10,7 @@ mod faults;
 mod forking;
 mod forwarding;
 mod own;
+mod relay;
 mod relaying;
 mod repeats;
 mod stateless;
@@ -50,6 +51,8 @@ pub(crate) struct Shared {
     pub questions: RefCell<Vec<Question>>,
     pub counted: RefCell<Vec<Counter>>,
     pub observed: RefCell<Vec<Span>>,
+    /// Why which name was refused.
+    pub refused: RefCell<Vec<(Refusal, String)>>,
     pub store_down: Cell<bool>,
     ledger: RefCell<LocalLedger>,
 }
@@ -95,7 +98,7 @@ impl Services for World {
     ) -> Decision {
         let users = self.0.users.borrow();
         let mut secrets = |name: &sip_auth::Name, algorithm: Algorithm| {
-            let domain = name.domain().unwrap_or(request.realm);
+            let domain = name.domain().unwrap_or(request.home);
             let found = users.iter().find(|u| u.0.as_bytes() == name.user() && u.1.as_bytes() == domain)?;
             Some(ha1(algorithm, found.0.as_bytes(), request.realm, found.2.as_bytes()))
         };
@@ -111,6 +114,10 @@ impl Services for World {
     }
 
     fn count_method(&self, _method: sip_message::Method<'_>) {}
+
+    fn refused(&self, why: Refusal, about: &[u8], _source: SocketAddr) {
+        self.0.refused.borrow_mut().push((why, String::from_utf8_lossy(about).into_owned()));
+    }
 
     fn observe(&self, what: Span, _micros: u64) {
         self.0.observed.borrow_mut().push(what);
@@ -219,6 +226,7 @@ impl Lab {
             questions: RefCell::default(),
             counted: RefCell::default(),
             observed: RefCell::default(),
+            refused: RefCell::default(),
             store_down: Cell::new(false),
             ledger: RefCell::new(LocalLedger {
                 nonces: NonceCounts::new(1_000, Duration::from_secs(300)),
@@ -320,6 +328,12 @@ impl Lab {
         self.node.undeliverable(self.now, sent.token, &mut self.out);
     }
 
+    /// The network gives a datagram back, with so much of it.
+    pub fn give_back(&mut self, sent: &Sent, len: usize) {
+        let quoted = &sent.text.as_bytes()[..len.min(sent.text.len())];
+        self.node.returned(self.now, sent.flow.remote, quoted, &mut self.out);
+    }
+
     /// Answers the questions to the resolver: an address for each A question, nothing for others.
     pub fn resolve(&mut self, address: &str) {
         self.resolve_with(|question| match question.kind {
@@ -350,8 +364,10 @@ impl Lab {
     /// With further header lines.
     pub fn bind_with(&mut self, user: &str, contact: &str, flow: Flow, lines: &str) {
         let n = number();
+        // Only a sips request registers a sips contact.
+        let scheme = if contact.contains("sips:") { "sips" } else { "sip" };
         let text = format!(
-            "REGISTER sip:here.example SIP/2.0\r\nVia: SIP/2.0/UDP x;branch=z9hG4bKr{n}\r\nFrom: \
+            "REGISTER {scheme}:here.example SIP/2.0\r\nVia: SIP/2.0/UDP x;branch=z9hG4bKr{n}\r\nFrom: \
              <sip:{user}@here.example>;tag=r\r\nTo: <sip:{user}@here.example>\r\nCall-ID: reg{n}\r\n\
              CSeq: 1 REGISTER\r\nContact: {contact}\r\n{lines}Content-Length: 0\r\n\r\n"
         );

@@ -176,3 +176,11 @@ fn an_unknown_name_is_asked_for_and_the_retransmission_goes() {
     assert_eq!(sent.last().map(Sent::to), Some("203.0.113.9:5060".to_owned()));
     no_memory(&lab);
 }
+
+#[test]
+fn a_cancel_has_hops_like_any_other_request() {
+    let mut lab = Lab::with(|s| s.proxy.mode = Mode::Stateless);
+    lab.phones(&[BOB]);
+    let cancel = Req { max_forwards: "0".to_owned(), ..Req::invite().cancel() };
+    assert_eq!(lab.ask(CAROL, cancel.text()).status(), 483);
+}

@@ -182,7 +182,7 @@ fn a_contact_in_our_own_network_is_not_tried_when_the_connection_is_gone() {
 #[test]
 fn a_dialog_over_a_connection_goes_on_at_the_contact_when_that_is_gone() {
     let mut lab = Lab::new();
-    lab.bind("bob", "<sip:bob@192.0.2.20;transport=tcp>", tcp("192.0.2.20:41000", 3));
+    lab.bind("bob", "<sip:bob@192.0.2.20:5080;transport=tcp>", tcp("192.0.2.20:41000", 3));
     let req = Req::invite();
     let sent = lab.invite(CAROL, req.text());
     let answer = sent[0].reply(200, "b", "Contact: <sip:bob@192.0.2.20:5080;transport=tcp>\r\n");
@@ -202,4 +202,91 @@ fn phones_behind_address_translation_are_reached_through_it() {
     let sent = lab.invite(CAROL, Req::invite().text());
     assert_eq!(sent[0].to(), "192.0.2.20:40222");
     assert_eq!(sent[0].uri(), "sip:bob@192.168.1.5:5060");
+}
+
+#[test]
+fn what_the_network_gives_back_was_not_delivered() {
+    let mut lab = Lab::new();
+    lab.phones(&[BOB]);
+    let sent = lab.invite(CAROL, Req::invite().text());
+    // Too little to be believed, or somebody else's.
+    lab.give_back(&sent[0], 60);
+    lab.node.returned(lab.now, sent[0].flow.remote, Req::invite().text().as_bytes(), &mut lab.out);
+    lab.silent();
+    lab.give_back(&sent[0], 548);
+    assert_eq!(statuses(&lab.sent()), [500]);
+    lab.give_back(&sent[0], 548);
+    lab.silent();
+    // Of a call that rings meanwhile, and of responses, nothing ends.
+    let sent = lab.invite(CAROL, Req::invite().text());
+    lab.send(BOB, sent[0].reply(180, "b", ""));
+    let ringing = lab.one();
+    lab.give_back(&sent[0], 548);
+    lab.give_back(&ringing, 548);
+    lab.silent();
+    lab.send(BOB, sent[0].accept("b"));
+    assert_eq!(lab.one().status(), 200);
+    lab.rest();
+}
+
+/// A TLS connection from an address, and a lab with a listener for it.
+fn tls(from: &str, conn: u64) -> Flow {
+    Flow { transport: Transport::Tls, listener: ListenerId(4), ..tcp(from, conn) }
+}
+
+fn secure_lab() -> Lab {
+    Lab::with(|s| s.listeners.push(Listener::new(Transport::Tls, "198.51.100.1:5061".parse().unwrap(), None)))
+}
+
+/// A call to bob with this Request-URI, over TLS.
+fn secure_call(uri: &str) -> Req {
+    let mut req = Req::new("INVITE", uri).sent_by("TLS", "192.0.2.10:5061");
+    req.lines = vec!["Contact: <sips:carol@192.0.2.10:5061>".to_owned()];
+    req
+}
+
+#[test]
+fn what_was_sent_to_sips_never_goes_on_in_the_clear() {
+    // RFC 5630 section 5.3. Of two phones only the one on TLS is called.
+    let mut lab = secure_lab();
+    lab.phones(&[BOB]);
+    let req = secure_call("sips:bob@here.example");
+    lab.send_on(tls("192.0.2.10:40000", 9), req.text());
+    let sent = lab.sent();
+    assert_eq!((requests(&sent), statuses(&sent)), (vec![], vec![100, 480]));
+    lab.bind("bob", "<sips:bob@192.0.2.21:5061>", tls("192.0.2.21:41000", 3));
+    let req = secure_call("sips:bob@here.example");
+    lab.send_on(tls("192.0.2.10:40000", 9), req.text());
+    let sent = lab.sent();
+    assert_eq!(requests(&sent), [("INVITE".to_owned(), "192.0.2.21:41000".to_owned())]);
+    // 16.6 step 4: nor does what follows.
+    let got = sent.into_iter().find(|s| s.status() == 0).unwrap();
+    assert!(got.all("Record-Route")[0].starts_with("<sips:198.51.100.1:5061;transport=tls;lr;d="));
+    lab.send_on(tls("192.0.2.21:41000", 3), got.reply(200, "b", "Contact: <sips:bob@192.0.2.21:5061>\r\n"));
+    let ok = lab.one();
+    lab.send_on(tls("192.0.2.10:40000", 9), req.within("ACK", &ok).text());
+    assert_eq!(lab.one().flow.transport, Transport::Tls);
+    // Without memory it is the same.
+    let mut lab = secure_lab();
+    lab.reconfigure(|s| s.proxy.mode = Mode::Stateless);
+    lab.phones(&[BOB]);
+    lab.send_on(tls("192.0.2.10:40000", 9), secure_call("sips:bob@here.example").text());
+    assert_eq!(lab.one().status(), 480);
+    // An ordinary call over TLS goes on any way there is.
+    lab.send_on(tls("192.0.2.10:40000", 9), secure_call("sip:bob@here.example").text());
+    let sent = lab.one();
+    assert_eq!((sent.to().as_str(), sent.flow.transport), (BOB, Transport::Udp));
+}
+
+#[test]
+fn a_sips_contact_is_not_called_in_the_clear() {
+    let mut lab = secure_lab();
+    lab.bind("bob", "<sips:bob@192.0.2.20>", udp(BOB));
+    let sent = lab.invite(CAROL, Req::invite().text()).remove(0);
+    assert_eq!((sent.to().as_str(), sent.flow.transport), ("192.0.2.20:5061", Transport::Tls));
+    // A server without TLS cannot.
+    let mut lab = Lab::new();
+    lab.bind("bob", "<sips:bob@192.0.2.20>", udp(BOB));
+    lab.send(CAROL, Req::invite().text());
+    assert_eq!(statuses(&lab.sent()), [100, 480]);
 }

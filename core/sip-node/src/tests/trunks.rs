@@ -243,3 +243,51 @@ fn static_routes() {
     assert_eq!(moved.get("Contact"), Some("<sip:new@here.example>, <sip:new@far.example>"));
     lab.rest();
 }
+
+#[test]
+fn a_backup_that_never_answers_ends_the_call_too() {
+    let mut lab = lab(|_| {});
+    lab.invite(ALICE, number_of("+4940555").text());
+    lab.pass(32_100);
+    let second = lab.sent().into_iter().find(|s| s.to() == BACKUP).unwrap();
+    lab.send(BACKUP, second.reply(100, "", ""));
+    lab.pass(300_000);
+    assert_eq!(statuses(&lab.sent()).first(), Some(&408));
+    lab.rest();
+}
+
+#[test]
+fn a_static_route_is_no_transit_for_trunks() {
+    let route = |prefix: &str, target: &str| Route {
+        domain: None,
+        prefix: Some(prefix.as_bytes().to_vec()),
+        user: None,
+        action: RouteAction::Forward(vec![target.as_bytes().to_vec()]),
+    };
+    let routes = || {
+        vec![
+            // Whatever was called, to another host; to a fixed place there; to one of our own users.
+            route("00", "sip:192.0.2.200"),
+            route("1", "sip:desk@192.0.2.200"),
+            route("2", "sip:bob@here.example"),
+        ]
+    };
+    let call = |user: &str| Req::new("INVITE", &format!("sip:{user}@here.example")).sent_by("UDP", CARRIER);
+    let mut lab = lab(|s| s.routes = routes());
+    assert_eq!(lab.ask(CARRIER, call("0049900").text()).status(), 403);
+    assert_eq!(lab.invite(CARRIER, call("123").text())[0].uri(), "sip:desk@192.0.2.200");
+    assert_eq!(lab.invite(ALICE, number_of("0049900").text())[0].uri(), "sip:0049900@192.0.2.200");
+    lab.reconfigure(|s| s.trunks[0].may_transit = true);
+    assert_eq!(lab.invite(CARRIER, call("0049900").text())[0].to(), "192.0.2.200:5060");
+}
+
+#[test]
+fn an_answer_that_comes_again_is_believed_as_the_first_was() {
+    let mut lab = lab(|_| {});
+    let got = lab.invite(ALICE, number_of("+4940555").text()).remove(0);
+    let lines = "Contact: <sip:gw@203.0.113.5>\r\nP-Asserted-Identity: <sip:+4940555@carrier.example>\r\n";
+    let ok = got.reply(200, "x", lines);
+    let first = lab.ask(CARRIER, &ok);
+    assert!(first.get("P-Asserted-Identity").is_some());
+    assert_eq!(lab.ask(CARRIER, &ok).text, first.text);
+}

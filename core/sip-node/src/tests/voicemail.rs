@@ -180,3 +180,17 @@ fn a_mailbox_that_registers_like_a_phone() {
     assert_eq!(statuses(&lab.sent()).last(), Some(&480));
     lab.rest();
 }
+
+#[test]
+fn a_callee_called_by_number() {
+    let mut lab = lab(|_| {});
+    lab.world.users.borrow_mut().push(("100", "here.example", "x"));
+    let mut req = Req::new("INVITE", "tel:100;phone-context=here.example");
+    req.to = "<tel:100;phone-context=here.example>".to_owned();
+    let sent = lab.invite(CAROL, req.text());
+    assert!(to_mailbox(&sent).uri().ends_with("target=tel:100%3Bphone-context%3Dhere.example;cause=404"));
+    // But only a subscriber has a mailbox.
+    let mut req = Req::new("INVITE", "tel:200");
+    req.to = "<tel:200>".to_owned();
+    assert_eq!(lab.ask(CAROL, req.text()).status(), 480);
+}

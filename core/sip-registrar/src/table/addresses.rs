@@ -87,7 +87,19 @@ fn addresses_of(binding: &Binding<'_>) -> impl Iterator<Item = SocketAddr> {
 }
 
 fn both(received: SocketAddr, contact: Option<SocketAddr>) -> impl Iterator<Item = SocketAddr> {
-    core::iter::once(received).chain(contact.filter(|a| *a != received))
+    let contact = contact.filter(move |a| *a != received && !is_elsewhere(a.ip(), received.ip()));
+    core::iter::once(received).chain(contact)
+}
+
+/// Whether a contact names a loopback or link-local address and whoever registered it is at none: it is
+/// on another machine or link then, and what is at that address here is no phone.
+fn is_elsewhere(contact: IpAddr, source: IpAddr) -> bool {
+    let near = |ip: IpAddr| match ip.to_canonical() {
+        IpAddr::V4(ip) => (ip.is_loopback(), ip.is_link_local()),
+        IpAddr::V6(ip) => (ip.is_loopback(), ip.is_unicast_link_local()),
+    };
+    let ((loopback, link), (from_loopback, from_link)) = (near(contact), near(source));
+    (loopback && !from_loopback) || (link && !from_link)
 }
 
 /// The transport address that a contact URI spells out; `None` if its host is a name.

@@ -127,6 +127,11 @@ impl<'a> Bindings<'a> {
     pub(crate) fn new(count: u8, payload: &'a [u8]) -> Bindings<'a> {
         Bindings { left: count, from: Reader(payload) }
     }
+
+    /// How many are left.
+    pub(crate) fn len(&self) -> usize {
+        usize::from(self.left)
+    }
 }
 
 impl<'a> Iterator for Bindings<'a> {

@@ -185,6 +185,7 @@ impl Table {
     /// whether there is more to do now. To be called about once a second: lookups never show an
     /// expired binding, however late this is.
     pub fn expire(&mut self, now: Time, max: usize, changes: &mut Vec<Change>) -> bool {
+        self.wake(now);
         for _ in 0..max {
             match self.wheel.due(&mut self.slab, now) {
                 Some(handle) => self.look_at(handle, now, changes),
@@ -197,7 +198,7 @@ impl Table {
     /// Tells an empty table the time.
     pub(crate) fn wake(&mut self, now: Time) {
         if self.is_empty() {
-            self.wheel.due(&mut self.slab, now);
+            self.wheel.skip_to(now);
         }
     }
 

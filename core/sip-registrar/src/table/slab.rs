@@ -22,8 +22,9 @@ const CLASSES: usize = FINE / 8 + (LARGE - FINE) / 64;
 const OWN_PAGE: u8 = u8::MAX;
 
 struct Page {
-    /// Empty: the page is vacant and waits in the `vacant` list.
-    data: Box<[u8]>,
+    /// Room for the whole page, filled as far as cells were handed out: memory that no cell needed yet
+    /// is not touched. Without room: the page is vacant and waits in the `vacant` list.
+    data: Vec<u8>,
     /// Bytes per cell.
     cell: u32,
     class: u8,
@@ -82,6 +83,7 @@ impl Slab {
         let p = self.pages.at_mut(page as usize);
         let cell = if p.free == 0 {
             p.fresh += 1;
+            p.data.resize(usize::from(p.fresh) * p.cell as usize, 0);
             p.fresh - 1
         } else {
             let cell = p.free - 1;
@@ -136,14 +138,15 @@ impl Slab {
     }
 
     fn is_full(p: &Page) -> bool {
-        p.free == 0 && (usize::from(p.fresh) + 1) * p.cell as usize > p.data.len()
+        p.free == 0 && (usize::from(p.fresh) + 1) * p.cell as usize > PAGE
     }
 
     /// A page for cells of this class, listed as having room unless it is a long cell's own.
     fn open_page(&mut self, class: u8, size: usize) -> Option<u32> {
         let cell = u32::try_from(size).ok()?;
         let len = if class == OWN_PAGE { size } else { PAGE };
-        let data = vec![0; len].into_boxed_slice();
+        let data = Vec::with_capacity(len);
+        let held = data.capacity();
         let fresh = Page { data, cell, class, used: 0, free: 0, fresh: 0, prev: NONE, next: NONE };
         let page = if self.vacant != NONE {
             let page = self.vacant;
@@ -157,7 +160,7 @@ impl Slab {
         } else {
             return None;
         };
-        self.bytes += len;
+        self.bytes += held;
         if class != OWN_PAGE {
             self.list(page);
         }
@@ -167,8 +170,8 @@ impl Slab {
     fn close_page(&mut self, page: u32) {
         let vacant = self.vacant;
         let p = self.pages.at_mut(page as usize);
-        self.bytes -= p.data.len();
-        p.data = Box::default();
+        self.bytes -= p.data.capacity();
+        p.data = Vec::new();
         p.next = vacant;
         self.vacant = page;
     }

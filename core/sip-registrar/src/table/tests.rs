@@ -102,6 +102,21 @@ fn nothing_is_swept_early_and_nothing_stays_for_good() {
     assert!(table.is_empty());
 }
 
+/// The machine may have been up for a year when the first phone comes.
+#[test]
+fn an_empty_table_takes_up_any_time_in_one_step() {
+    let year = Time::from_secs(365 * 86_400);
+    let mut table = Table::new([1, 1], 10, true);
+    assert!(!table.expire(year, 1, &mut Vec::new()));
+    table.restore(&record(1, year + Duration::from_secs(60))).expect("room");
+    let due = table.next_expire().expect("not empty");
+    assert!(due > year && due <= year + Duration::from_secs(2), "{due:?}");
+    let mut changes = Vec::new();
+    assert!(!table.expire(year + Duration::from_secs(59), 10, &mut changes) && changes.is_empty());
+    assert!(!table.expire(year + Duration::from_secs(63), 10, &mut changes) && changes.len() == 1);
+    assert!(table.is_empty());
+}
+
 #[test]
 fn a_refresh_moves_the_end_either_way() {
     let mut table = Table::new([1, 1], 10, true);

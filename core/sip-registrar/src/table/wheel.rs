@@ -92,6 +92,11 @@ impl Wheel {
         None
     }
 
+    /// The same while no cell is in the wheel: all slots up to `now` are passed in one step.
+    pub(crate) fn skip_to(&mut self, now: Time) {
+        self.next = self.next.max((now.as_micros() >> TICK_BITS) + 1);
+    }
+
     fn point_from(&mut self, slab: &mut Slab, prev: u32, slot: u16, to: u32) {
         if prev == NONE {
             self.heads[usize::from(slot)] = to;

@@ -271,6 +271,24 @@ fn where_the_request_came_from_is_remembered() {
 }
 
 #[test]
+fn a_contact_on_loopback_is_where_its_phone_is_on_loopback_only() {
+    let at = |s: &str| s.parse().expect("an address");
+    for near in
+        ["127.0.0.1:8080", "[::1]:8080", "[::ffff:127.0.0.1]:8080", "169.254.1.1:8080", "[fe80::1]:8080"]
+    {
+        let mut f = Fixture::new();
+        f.accept(&[&format!("Contact: <sip:alice@{near}>")]);
+        assert!(!f.table.has_contact_address(at(near)), "{near}");
+        f.accept(&["Contact: *", "Expires: 0"]);
+        // From the same machine or link it is.
+        f.flow.remote = at(near);
+        f.flow.remote.set_port(6000);
+        f.accept(&[&format!("Contact: <sip:alice@{near}>")]);
+        assert!(f.table.has_contact_address(at(near)), "{near}");
+    }
+}
+
+#[test]
 fn contacts_of_other_kinds_are_refused() {
     let mut f = Fixture::new();
     for bad in [

@@ -234,6 +234,12 @@ impl Layer {
         }
     }
 
+    /// A request of the client transaction `id` was not delivered, whatever said so: as
+    /// [`Layer::undeliverable`], where the transmit's token is not at hand.
+    pub fn lost(&mut self, id: ClientId, events: &mut Vec<Event>) {
+        self.undeliverable(id.token(), events);
+    }
+
     /// Whether a transmit token is one of this layer's. Those of others must have bit 63 clear.
     pub fn owns(token: u64) -> bool {
         sender(token).is_some()

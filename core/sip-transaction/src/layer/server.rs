@@ -212,6 +212,18 @@ impl Layer {
         true
     }
 
+    /// Gives an INVITE that has no final response yet its whole lifetime again, as a provisional response
+    /// does: its user is trying something new, and nobody has heard of it yet.
+    pub fn renew(&mut self, now: Time, id: ServerId) {
+        self.now = now.as_micros();
+        let end = self.now.saturating_add(self.clock.lifetime);
+        if let Some(server) = self.servers.get_mut(id.slot, id.generation)
+            && server.state == State::Invite(invite_server::State::Proceeding)
+        {
+            server.times.end = end;
+        }
+    }
+
     /// What was given to [`Layer::set_user`]; 0 before that.
     pub fn user_of(&self, id: ServerId) -> Option<u64> {
         self.servers.get(id.slot, id.generation).map(|server| server.user)

@@ -13,4 +13,4 @@ mod tests;
 
 pub use model::{Admin, Binding, Call, Draining, Listing, Page, Refusal, State, Status, StoreStatus};
 pub(crate) use page::uptime;
-pub use server::Server;
+pub use server::{Bound, Server};

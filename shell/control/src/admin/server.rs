@@ -31,19 +31,20 @@ const HEAD_BYTES: usize = 16 * 1024;
 /// Longest bearer token, octets.
 const TOKEN_BYTES: u64 = 4096;
 
-/// The running admin API. Dropping it stops it.
-pub struct Server {
+/// The admin API's socket, open and not yet answered: callers wait in the kernel's queue. Whether the
+/// address is free is known before anything else is made.
+pub struct Bound {
+    listener: TcpListener,
     address: SocketAddr,
-    stop: Option<oneshot::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
+    guard: Guard,
 }
 
-impl Server {
-    /// Binds the address and starts to answer on a thread of its own. `Ok(None)` when switched off.
+impl Bound {
+    /// Reads the token file and binds the address. `Ok(None)` when switched off.
     ///
     /// Fails when the address cannot be bound, when it is not loopback and
     /// [`AdminAccess::allow_remote`] is not set, or when the token file cannot be read.
-    pub fn start(access: &AdminAccess, admin: Arc<dyn Admin>) -> io::Result<Option<Server>> {
+    pub fn new(access: &AdminAccess) -> io::Result<Option<Bound>> {
         let Some(wanted) = access.listen else { return Ok(None) };
         if !wanted.ip().to_canonical().is_loopback() && !access.allow_remote {
             let what = format!("{wanted} is not a loopback address and admin.allow_remote is not set");
@@ -53,7 +54,12 @@ impl Server {
         let listener = TcpListener::bind(wanted)?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
-        let guard = Guard::new(address, &access.hosts, token);
+        Ok(Some(Bound { listener, address, guard: Guard::new(address, &access.hosts, token) }))
+    }
+
+    /// Starts to answer on a thread of its own. Fails when the system gives no thread.
+    pub fn start(self, admin: Arc<dyn Admin>) -> io::Result<Server> {
+        let Bound { listener, address, guard } = self;
         let router = routes::router(admin, Arc::new(guard));
         // Two helper threads: one answer that takes its time does not hold up the others.
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -69,7 +75,21 @@ impl Server {
             runtime.shutdown_background();
         };
         let thread = std::thread::Builder::new().name("admin".into()).spawn(serve)?;
-        Ok(Some(Server { address, stop: Some(stop), thread: Some(thread) }))
+        Ok(Server { address, stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+/// The running admin API. Dropping it stops it.
+pub struct Server {
+    address: SocketAddr,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    /// [`Bound::new`] and [`Bound::start`] in one.
+    pub fn start(access: &AdminAccess, admin: Arc<dyn Admin>) -> io::Result<Option<Server>> {
+        Bound::new(access)?.map(|bound| bound.start(admin)).transpose()
     }
 
     /// The address bound, with the real port.

@@ -115,7 +115,15 @@ impl Config {
 struct ConfigFault(String, String);
 
 fn read_file(path: &Path) -> Result<String, ConfigFault> {
-    let cannot = |e: std::io::Error| ConfigFault(format!("cannot read: {e}"), String::new());
+    let cannot = |e: std::io::Error| {
+        let mend = match e.kind() {
+            std::io::ErrorKind::NotFound => "check the path: a relative one starts where the command is run",
+            std::io::ErrorKind::PermissionDenied => "give this user the right to read it",
+            std::io::ErrorKind::IsADirectory => "name the file in it",
+            _ => "",
+        };
+        ConfigFault(format!("cannot read: {e}"), mend.into())
+    };
     let file = std::fs::File::open(path).map_err(cannot)?;
     let mut bytes = Vec::new();
     file.take(LARGEST_FILE + 1).read_to_end(&mut bytes).map_err(cannot)?;

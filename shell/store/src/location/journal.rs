@@ -1,13 +1,12 @@
 //! Changes not yet on disk, one per binding: a later change of a binding takes the place of an
 //! earlier one, so that there are never more than there are bindings, present and removed.
 
-use std::hash::Hasher;
-
 use hashbrown::HashTable;
 use sip_registrar::Change;
-use siphasher::sip128::{Hasher128, SipHasher13};
+use siphasher::sip::SipHasher13;
 
-use super::row::key_of;
+use super::row::{Key, key_of};
+use crate::names::in_one_piece;
 
 /// The changes of one stripe that wait to be written.
 #[derive(Default)]
@@ -15,10 +14,16 @@ pub(crate) struct Journal {
     table: HashTable<Waiting>,
 }
 
-/// A change under the keyed hash of its binding's key, which stands for the key.
+/// A change under the keyed hash of its binding's key.
 struct Waiting {
-    key: (u64, u64),
+    hash: u64,
     change: Change,
+}
+
+impl Waiting {
+    fn is_about(&self, key: &Key<'_>, hash: u64) -> bool {
+        self.hash == hash && key_of(&self.change) == *key
+    }
 }
 
 impl Journal {
@@ -28,14 +33,15 @@ impl Journal {
 
     /// Adds the latest change of a binding; answers whether there was none before.
     pub(crate) fn push(&mut self, seed: &[u8; 16], change: Change) -> bool {
-        let key = hash(seed, &change);
-        match self.table.find_mut(key.0, |waiting| waiting.key == key) {
+        let key = key_of(&change);
+        let hash = hash(seed, &key);
+        match self.table.find_mut(hash, |waiting| waiting.is_about(&key, hash)) {
             Some(waiting) => {
                 waiting.change = change;
                 false
             }
             None => {
-                self.table.insert_unique(key.0, Waiting { key, change }, |waiting| waiting.key.0);
+                self.insert(Waiting { hash, change });
                 true
             }
         }
@@ -43,11 +49,12 @@ impl Journal {
 
     /// Adds a change that is older than what may be here; answers whether it was still needed.
     pub(crate) fn push_older(&mut self, seed: &[u8; 16], change: Change) -> bool {
-        let key = hash(seed, &change);
-        if self.table.find(key.0, |waiting| waiting.key == key).is_some() {
+        let key = key_of(&change);
+        let hash = hash(seed, &key);
+        if self.table.find(hash, |waiting| waiting.is_about(&key, hash)).is_some() {
             return false;
         }
-        self.table.insert_unique(key.0, Waiting { key, change }, |waiting| waiting.key.0);
+        self.insert(Waiting { hash, change });
         true
     }
 
@@ -55,18 +62,19 @@ impl Journal {
     pub(crate) fn drain_into(&mut self, out: &mut Vec<Change>) {
         out.extend(self.table.drain().map(|waiting| waiting.change));
     }
+
+    fn insert(&mut self, waiting: Waiting) {
+        self.table.insert_unique(waiting.hash, waiting, |waiting| waiting.hash);
+    }
 }
 
-fn hash(seed: &[u8; 16], change: &Change) -> (u64, u64) {
-    let key = key_of(change);
-    let mut hasher = SipHasher13::new_with_key(seed);
-    for part in [key.aor, key.contact, key.instance] {
-        hasher.write_usize(part.len());
-        hasher.write(part);
-    }
-    hasher.write_u32(key.reg_id);
-    let hash = hasher.finish128();
-    (hash.h1, hash.h2)
+/// Keyed, and with the lengths, so that nobody outside can choose names that fall together.
+fn hash(seed: &[u8; 16], key: &Key<'_>) -> u64 {
+    let lengths = [key.aor.len().to_le_bytes(), key.contact.len().to_le_bytes()];
+    in_one_piece(
+        &[lengths.as_flattened(), key.aor, key.contact, key.instance, &key.reg_id.to_le_bytes()],
+        |bytes| SipHasher13::new_with_key(seed).hash(bytes),
+    )
 }
 
 #[cfg(test)]
@@ -101,6 +109,23 @@ mod tests {
         out.sort_by(|one, other| key_of(one).cmp(&key_of(other)));
         assert_eq!(out, [delete("a"), put("b", 2)]);
         assert!(journal.is_empty());
+    }
+
+    /// Bindings whose keys are the same bytes, cut elsewhere, are two.
+    #[test]
+    fn keys_cut_in_other_places_are_kept_apart() {
+        let with = |contact: &str, instance: &str| {
+            let mut record = record("a", contact, Time::from_secs(60));
+            record.instance = instance.as_bytes().into();
+            Change::Put(record)
+        };
+        let (one, other) = (with("sip:x", "yz"), with("sip:xy", "z"));
+        let mut journal = Journal::default();
+        assert!(journal.push(&SEED, one.clone()) && journal.push(&SEED, other.clone()));
+        assert!(!journal.push_older(&SEED, one.clone()) && !journal.push(&SEED, other.clone()));
+        let mut out = Vec::new();
+        journal.drain_into(&mut out);
+        assert!(out.contains(&one) && out.contains(&other) && out.len() == 2);
     }
 
     #[test]

@@ -29,6 +29,12 @@ pub(crate) fn load(
 ) -> Result<LoadReport> {
     let fail = |error| database.error("read the bindings", &error);
     let mut report = LoadReport::default();
+    if let Err(error) = pull_back(database, clock) {
+        tracing::warn!(
+            error = %database.error("bring the bindings in line with the clock", &error),
+            "the wall clock was set back; at the next start bindings may live longer than they should"
+        );
+    }
     let mut statement =
         database.connection.prepare(&format!("SELECT {COLUMNS} FROM location")).map_err(fail)?;
     let mut rows = statement.query([]).map_err(fail)?;
@@ -46,4 +52,23 @@ pub(crate) fn load(
         tracing::warn!(rows = report.bad, "rows of the location table were passed over: damaged, or no room");
     }
     Ok(report)
+}
+
+/// Rows written later than now are from before the clock was set back. They get what was granted, as
+/// if it had been granted now, once: left as they are they would get it anew at every start.
+fn pull_back(database: &Database, clock: ClockPair) -> rusqlite::Result<()> {
+    let (now, connection) = (clock.wall_seconds(), &database.connection);
+    // Looked for first, so that an ordinary start takes no lock.
+    let mut ahead = connection.prepare("SELECT 1 FROM location WHERE last_modified > ?1 LIMIT 1")?;
+    if !ahead.exists([now])? {
+        return Ok(());
+    }
+    let rows = connection.execute(
+        "UPDATE location SET last_modified = ?1,
+             expires = CASE expires WHEN ?2 THEN expires ELSE expires - last_modified + ?1 END
+         WHERE last_modified > ?1",
+        [now, i64::MAX],
+    )?;
+    tracing::warn!(rows, "the wall clock was set back since bindings were written; they are written anew");
+    Ok(())
 }

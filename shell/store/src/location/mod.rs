@@ -270,10 +270,9 @@ impl SharedLocation {
     }
 
     fn index(&self, aor: &[u8]) -> usize {
-        let mut hasher = SipHasher13::new_with_key(&self.seed);
-        hasher.write(aor);
+        let hash = SipHasher13::new_with_key(&self.seed).hash(aor);
         let count = self.stripes.len() as u64;
-        usize::try_from(hasher.finish() % count.max(1)).unwrap_or(0)
+        usize::try_from(hash % count.max(1)).unwrap_or(0)
     }
 }
 

@@ -42,7 +42,9 @@ pub(crate) fn key_of(change: &Change) -> Key<'_> {
 /// Text where it is text. What is not UTF-8 or holds a NUL is stored as a blob: SQLite keeps either,
 /// but other tools choke on such text.
 fn sql(bytes: &[u8]) -> ToSqlOutput<'_> {
-    let text = std::str::from_utf8(bytes).is_ok() && !bytes.contains(&0);
+    // Nearly all is ASCII, and without an early way out that is seen many bytes at a time.
+    let ascii = bytes.iter().fold(true, |ascii, byte| ascii & (1..0x80).contains(byte));
+    let text = ascii || (std::str::from_utf8(bytes).is_ok() && !bytes.contains(&0));
     ToSqlOutput::Borrowed(if text { ValueRef::Text(bytes) } else { ValueRef::Blob(bytes) })
 }
 
@@ -63,9 +65,9 @@ pub(crate) fn join_aor(user: &[u8], domain: &[u8]) -> Box<[u8]> {
 pub(crate) struct Rows<'a, 's> {
     put: &'s mut Statement<'a>,
     delete: &'s mut Statement<'a>,
-    /// The binding whose values the parameters of `put` still have. Handing a text to SQLite copies
-    /// it, and most columns are alike in neighbouring rows.
-    bound: Option<&'s Record>,
+    /// The binding whose values the parameters of `put` still have, and its domain. Handing a text to
+    /// SQLite copies it, and most columns are alike in neighbouring rows.
+    bound: Option<(&'s Record, &'s [u8])>,
     /// The names of the listeners.
     sockets: &'s [String],
     clock: ClockPair,
@@ -103,15 +105,19 @@ impl<'a, 's> Rows<'a, 's> {
         let last = self.bound.take();
         let put = &mut *self.put;
         let (user, domain) = split_aor(&r.aor);
+        // Of two bindings in a row, these are hardly ever alike.
+        put.raw_bind_parameter(1, sql(user))?;
+        put.raw_bind_parameter(3, sql(&r.contact))?;
+        if last.is_none_or(|(_, last)| last != domain) {
+            put.raw_bind_parameter(2, sql(domain))?;
+        }
+        let last = last.map(|(record, _)| record);
         let mut text = |index: usize, value: &[u8], of: fn(&Record) -> &[u8]| {
             if last.is_some_and(|last| of(last) == value) {
                 return Ok(());
             }
             put.raw_bind_parameter(index, sql(value))
         };
-        text(1, user, |r| split_aor(&r.aor).0)?;
-        text(2, domain, |r| split_aor(&r.aor).1)?;
-        text(3, &r.contact, |r| &r.contact)?;
         text(4, &r.instance, |r| &r.instance)?;
         text(7, &r.path, |r| &r.path)?;
         text(10, &r.call_id, |r| &r.call_id)?;
@@ -131,7 +137,7 @@ impl<'a, 's> Rows<'a, 's> {
         if last.is_none() {
             put.raw_bind_parameter(12, self.clock.wall_seconds())?;
         }
-        self.bound = Some(r);
+        self.bound = Some((r, domain));
         Ok(())
     }
 }

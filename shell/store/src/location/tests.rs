@@ -231,6 +231,24 @@ fn a_clock_set_by_an_hour_ends_no_binding_now_or_at_the_next_start() {
 }
 
 #[test]
+fn restarts_after_a_clock_was_set_back_lengthen_no_binding() {
+    let temp = TempDir::new();
+    let mut bench = Bench::open(temp.path(), Hands::new(5, WALL));
+    bench.put("alice", 600);
+    bench.put("later", 2_700);
+    bench.writer.round().unwrap();
+    // Set back while nobody runs; the first start cannot know for how long nobody did.
+    for (start, (alice, later)) in
+        [(1, 1), (1, 1), (0, 1), (0, 1), (0, 1), (0, 1), (0, 1), (0, 0)].into_iter().enumerate()
+    {
+        let hands = Hands::new(5, WALL - HOUR + 400 * i64::try_from(start).unwrap());
+        // Killed before its writer does anything.
+        bench = Bench::open(temp.path(), hands);
+        assert_eq!((bench.live("alice"), bench.live("later")), (alice, later), "start {start}");
+    }
+}
+
+#[test]
 fn a_full_disk_loses_nothing_and_says_so() {
     let temp = TempDir::new();
     let mut bench = Bench::open(temp.path(), Hands::new(10, WALL));

@@ -44,6 +44,8 @@ pub(crate) struct Writer {
     clock: Clock,
     /// An empty journal with room, to leave in the place of a full one.
     spare: Journal,
+    /// The changes of a batch in the order of their keys: beginning of the key, place in the batch.
+    order: Vec<(u128, usize)>,
     /// Wall clock minus monotonic time, microseconds.
     offset: i128,
     /// A walk over all bindings is under way, because the wall clock was set.
@@ -85,6 +87,7 @@ impl Writer {
             sockets,
             clock,
             spare: Journal::default(),
+            order: Vec::new(),
             offset: offset(loaded),
             rescan: None,
             purge,
@@ -169,8 +172,7 @@ impl Writer {
         if batch.is_empty() {
             return Ok(());
         }
-        // In the order of the key, rows that are neighbours on disk are written together.
-        batch.sort_unstable_by(|one, other| key_of(one).cmp(&key_of(other)));
+        self.put_in_order(batch);
         match self.try_commit(batch, pair) {
             Ok(()) => {
                 self.location.written(batch.len());
@@ -184,6 +186,15 @@ impl Writer {
         }
     }
 
+    /// In the order of the key, rows that are neighbours on disk are written together. There is one
+    /// change for each key, so any order is right. Sorted are the beginnings of the keys: one
+    /// comparison of numbers, and what is moved is small.
+    fn put_in_order(&mut self, batch: &[Change]) {
+        self.order.clear();
+        self.order.extend(batch.iter().enumerate().map(|(at, change)| (beginning(key_of(change).aor), at)));
+        self.order.sort_unstable();
+    }
+
     fn try_commit(&mut self, batch: &[Change], pair: ClockPair) -> rusqlite::Result<()> {
         let transaction =
             self.database.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
@@ -191,7 +202,7 @@ impl Writer {
             let mut put = transaction.prepare_cached(PUT)?;
             let mut delete = transaction.prepare_cached(DELETE)?;
             let mut rows = Rows::new(&mut put, &mut delete, &self.sockets, pair);
-            for change in batch {
+            for change in self.order.iter().filter_map(|(_, at)| batch.get(*at)) {
                 rows.write(change)?;
             }
         }
@@ -250,6 +261,13 @@ impl Purge {
         }
         Ok(more)
     }
+}
+
+/// The first bytes of a name as a number of the same order.
+fn beginning(name: &[u8]) -> u128 {
+    let mut bytes = [0; 16];
+    bytes.iter_mut().zip(name).for_each(|(to, from)| *to = *from);
+    u128::from_be_bytes(bytes)
 }
 
 fn number(row: &Row<'_>, column: usize) -> rusqlite::Result<i64> {

@@ -127,6 +127,23 @@ fn a_gap_in_the_log_makes_it_read_everything() {
     assert_eq!((md5(&cache, "gone"), md5(&cache, "alice")), (None, expected("alice", "x")));
 }
 
+/// As after `DELETE FROM sqlite_sequence`, which some tools do when they empty tables.
+#[test]
+fn numbers_that_begin_again_make_it_read_everything() {
+    let temp = TempDir::new();
+    let mut subscribers = Subscribers::open(temp.path()).unwrap();
+    let (mut watch, cache, _) = watch(&temp);
+    for user in ["a", "b", "c"] {
+        subscribers.add(&name(&format!("{user}@example.com")), "x").unwrap();
+    }
+    watch.poll().unwrap();
+    let sql = foreign(&temp);
+    sql.execute_batch("DELETE FROM subscriber_change; DELETE FROM sqlite_sequence").unwrap();
+    sql.execute("DELETE FROM subscriber WHERE username = 'a'", []).unwrap();
+    watch.poll().unwrap();
+    assert_eq!((md5(&cache, "a"), cache.len()), (None, 2));
+}
+
 #[test]
 fn the_log_is_bounded_with_and_without_a_server() {
     let temp = TempDir::new();

@@ -2,16 +2,19 @@
 
 mod addr;
 mod batch;
+mod errors;
 mod poll;
 mod socket;
 mod thread;
 
 pub use addr::RawAddr;
 pub use batch::{RecvBatch, SendBatch};
+pub use errors::take_returned;
 pub use poll::{Event, Interest, Poller, WakeUp};
 pub use socket::{
     SocketOptions, accept, null_descriptor, receive_drops, recv, recv_from, reset_on_close, send, send_to,
-    shutdown_write, take_error, tcp_connect, tcp_listen, tcp_probe, udp_bind, udp_probe,
+    send_to_in_fragments, shutdown_write, take_error, tcp_connect, tcp_listen, tcp_probe, udp_bind,
+    udp_probe,
 };
 pub use thread::{monotonic_micros, pin_to_cpu, raise_descriptor_limit};
 
@@ -24,6 +27,11 @@ fn check(result: libc::c_int) -> io::Result<libc::c_int> {
 
 /// As [`check`], for calls that answer with a length.
 fn check_len(result: isize) -> io::Result<usize> {
+    usize::try_from(result).map_err(|_| io::Error::last_os_error())
+}
+
+/// As [`check`], for calls by number.
+fn check_long(result: libc::c_long) -> io::Result<usize> {
     usize::try_from(result).map_err(|_| io::Error::last_os_error())
 }
 

@@ -1,6 +1,6 @@
 //! Sockets: making, binding, connecting, and plain sends and receives.
 
-use super::{RawAddr, check, check_len, errno};
+use super::{RawAddr, check, check_len, check_long, errno};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -75,8 +75,34 @@ pub fn udp_bind(address: SocketAddr, options: &SocketOptions) -> io::Result<(Own
     let fd = new_socket(&address, libc::SOCK_DGRAM)?;
     set(fd.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
     let (receive, send) = set_buffers(fd.as_fd(), options);
+    // Both only help, so a kernel that has not got them is no hindrance.
+    let _ = match address {
+        SocketAddr::V4(_) => set(fd.as_fd(), libc::IPPROTO_IP, libc::IP_RECVERR, 1),
+        SocketAddr::V6(_) => set(fd.as_fd(), libc::IPPROTO_IPV6, libc::IPV6_RECVERR, 1),
+    };
+    let _ = set_fragments(fd.as_fd(), false);
     bind(fd.as_fd(), address)?;
     Ok((fd, receive, send))
+}
+
+/// Whether the datagrams of an IPv4 socket may leave in fragments (ip(7), `IP_MTU_DISCOVER`). Where
+/// they may not, the kernel refuses what is longer than the path takes with `EMSGSIZE`, and saves
+/// itself the choice of an identification for each of the others, which says nothing about a
+/// datagram that is never cut (RFC 6864 section 4.1).
+fn set_fragments(fd: BorrowedFd<'_>, allowed: bool) -> io::Result<()> {
+    let value = if allowed { libc::IP_PMTUDISC_WANT } else { libc::IP_PMTUDISC_DO };
+    set(fd, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, value)
+}
+
+/// As [`send_to`], in fragments if need be. Dearer by two system calls.
+pub fn send_to_in_fragments(fd: BorrowedFd<'_>, bytes: &[u8], to: SocketAddr) -> io::Result<usize> {
+    if to.is_ipv6() {
+        return send_to(fd, bytes, to);
+    }
+    set_fragments(fd, true)?;
+    let sent = send_to(fd, bytes, to);
+    set_fragments(fd, false)?;
+    sent
 }
 
 /// Fails if a datagram socket holds `address` already, and answers it with a free port in place of
@@ -191,13 +217,18 @@ pub fn send(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
 }
 
 /// Receives one datagram without waiting.
+///
+/// This call and [`send_to`] are made for every message. They go past the C library's own functions,
+/// which are points where a thread may be cancelled and pay for that on the way in and out; nobody
+/// cancels threads here.
 pub fn recv_from(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
     let mut raw = RawAddr::empty();
     let (name, len) = (raw.as_mut_ptr(), raw.len_mut_ptr());
-    // SAFETY: `buffer` and `raw` are writable for the lengths they name.
-    let n = check_len(unsafe {
-        let data = buffer.as_mut_ptr().cast();
-        libc::recvfrom(fd.as_raw_fd(), data, buffer.len(), libc::MSG_DONTWAIT, name, len)
+    // SAFETY: `buffer` and `raw` are writable for the lengths they name; the arguments are those of
+    // recvfrom(2).
+    let n = check_long(unsafe {
+        let (data, room) = (buffer.as_mut_ptr(), buffer.len());
+        libc::syscall(libc::SYS_recvfrom, fd.as_raw_fd(), data, room, libc::MSG_DONTWAIT, name, len)
     })?;
     let from = raw.get().ok_or_else(|| io::Error::from_raw_os_error(libc::EAFNOSUPPORT))?;
     Ok((n, from))
@@ -207,10 +238,10 @@ pub fn recv_from(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<(usize, So
 pub fn send_to(fd: BorrowedFd<'_>, bytes: &[u8], to: SocketAddr) -> io::Result<usize> {
     let raw = RawAddr::new(to);
     let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-    // SAFETY: `bytes` and `raw` are readable for their lengths.
-    check_len(unsafe {
-        let data = bytes.as_ptr().cast();
-        libc::sendto(fd.as_raw_fd(), data, bytes.len(), flags, raw.as_ptr(), raw.len())
+    // SAFETY: `bytes` and `raw` are readable for their lengths; the arguments are those of sendto(2).
+    check_long(unsafe {
+        let (data, len) = (bytes.as_ptr(), bytes.len());
+        libc::syscall(libc::SYS_sendto, fd.as_raw_fd(), data, len, flags, raw.as_ptr(), raw.len())
     })
 }
 

@@ -1,6 +1,7 @@
 //! Datagrams: receiving in batches or one by one as the traffic has it, sending likewise.
 
 use super::Worker;
+use super::returned::Reports;
 use crate::config::RuntimeConfig;
 use crate::counters::Counters;
 use crate::monotonic_now;
@@ -9,7 +10,7 @@ use crate::sys::{self, Interest, Poller, SendBatch, errno};
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use wire::{Flow, ListenerId, Machine, Outbox};
 
@@ -20,6 +21,12 @@ const BATCHES: usize = 4;
 /// 10.8 thousand instructions a relayed packet at bursts of 16, while CPU time is in favour of batches
 /// from bursts of about this size.
 const BATCH_PAYS: usize = 8;
+
+/// Datagrams up to this length fit into one packet nearly everywhere. Longer ones are sent in a way
+/// that allows fragments from the start, others when the kernel says that they do not fit.
+const ONE_PACKET: usize = 1_400;
+/// How often a datagram is sent again because the socket held an error of an earlier one.
+const ATTEMPTS: usize = 8;
 
 /// Whether to receive in batches; traffic tells.
 #[derive(Default)]
@@ -38,6 +45,8 @@ struct Socket {
     fd: Arc<OwnedFd>,
     data: u64,
     burst: Burst,
+    /// Datagrams may be left that epoll will not tell of again.
+    more: bool,
     /// Transmits of the outbox at hand that go out here.
     queue: Vec<u32>,
     /// Copies of what the kernel had no room for.
@@ -50,6 +59,10 @@ pub struct Datagrams {
     /// Socket numbers by listener; `u16::MAX` where the listener is of another transport.
     by_listener: Vec<u16>,
     max_backlog: usize,
+    /// Some socket has more.
+    pub(super) more: bool,
+    /// What came back.
+    pub(super) reports: Reports,
     counters: Arc<Counters>,
 }
 
@@ -57,7 +70,14 @@ impl Datagrams {
     /// No sockets yet.
     pub fn new(config: &RuntimeConfig, counters: Arc<Counters>) -> Datagrams {
         let by_listener = vec![u16::MAX; config.listeners.len()];
-        Datagrams { sockets: Vec::new(), by_listener, max_backlog: config.udp_send_queue, counters }
+        Datagrams {
+            sockets: Vec::new(),
+            by_listener,
+            max_backlog: config.udp_send_queue,
+            more: false,
+            reports: Reports::default(),
+            counters,
+        }
     }
 
     /// Adds a socket that epoll reports as `data`.
@@ -66,7 +86,7 @@ impl Datagrams {
             *entry = self.sockets.len() as u16;
         }
         let (queue, backlog) = (Vec::new(), VecDeque::new());
-        self.sockets.push(Socket { id, fd, data, burst: Burst::default(), queue, backlog });
+        self.sockets.push(Socket { id, fd, data, burst: Burst::default(), more: false, queue, backlog });
     }
 
     /// Notes that transmit `index` goes out at `listener`; `false` if no datagrams can.
@@ -90,7 +110,7 @@ impl Datagrams {
             let queue = std::mem::take(&mut socket.queue);
             let mut rest = queue.as_slice();
             while let Some((&first, others)) = rest.split_first() {
-                let done = match socket.send(out, rest, batch, &self.counters) {
+                let done = match socket.send(out, rest, batch, &mut self.reports, &self.counters) {
                     Ok(n) => n.max(1),
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                     Err(error) => {
@@ -119,7 +139,7 @@ impl Datagrams {
     pub fn writable(&mut self, number: usize, poller: &Poller) {
         let Some(socket) = self.sockets.get_mut(number) else { return };
         while let Some((bytes, to)) = socket.backlog.front() {
-            match sys::send_to(socket.fd.as_fd(), bytes, *to) {
+            match send_one(socket.fd.as_fd(), bytes, *to, &mut self.reports, &self.counters) {
                 Err(error) if is_transient(&error) => return,
                 Ok(n) => {
                     self.counters.udp_out.one();
@@ -130,7 +150,42 @@ impl Datagrams {
             }
             socket.backlog.pop_front();
         }
-        let _ = poller.modify(socket.fd.as_fd(), Interest::READ, socket.data);
+        let _ = poller.modify(socket.fd.as_fd(), Interest::EDGE, socket.data);
+    }
+
+    /// Takes what the network says about datagrams of socket `number`.
+    pub(super) fn collect(&mut self, number: usize) {
+        if let Some(socket) = self.sockets.get(number) {
+            self.reports.collect(socket.fd.as_fd(), &self.counters);
+        }
+    }
+}
+
+/// Sends one datagram. What the network said of earlier ones makes a send fail that has nothing to do
+/// with them, so it is taken first and the send repeated.
+fn send_one(
+    fd: BorrowedFd<'_>,
+    bytes: &[u8],
+    to: SocketAddr,
+    reports: &mut Reports,
+    counters: &Counters,
+) -> io::Result<usize> {
+    let mut whole = bytes.len() <= ONE_PACKET;
+    let mut attempt = 0;
+    loop {
+        attempt += 1;
+        counters.syscalls.one();
+        let sent = if whole { sys::send_to(fd, bytes, to) } else { sys::send_to_in_fragments(fd, bytes, to) };
+        let error = match sent {
+            Err(error) if !is_transient(&error) && errno(&error) != libc::ENOBUFS => error,
+            other => return other,
+        };
+        let told = reports.collect(fd, counters) > 0;
+        let too_long = whole && errno(&error) == libc::EMSGSIZE;
+        whole &= !too_long;
+        if attempt == ATTEMPTS || (attempt > 1 && !told && !too_long) {
+            return Err(error);
+        }
     }
 }
 
@@ -141,23 +196,30 @@ impl Socket {
         out: &Outbox,
         queue: &[u32],
         batch: &mut SendBatch,
+        reports: &mut Reports,
         counters: &Counters,
     ) -> io::Result<usize> {
         if !self.backlog.is_empty() {
             // What waits already goes first.
             return Err(io::ErrorKind::WouldBlock.into());
         }
-        counters.syscalls.one();
         let message = |&index: &u32| {
             let transmit = out.transmits().get(index as usize)?;
             Some((out.message(transmit), transmit.flow.remote))
         };
-        let sent = match queue {
-            [first, ..] if queue.len() < BATCH_PAYS => match message(first) {
-                Some((bytes, to)) => sys::send_to(self.fd.as_fd(), bytes, to).map(|_| 1)?,
-                None => return Ok(1),
-            },
-            _ => batch.send(self.fd.as_fd(), queue.iter().filter_map(message))?,
+        let Some((first, to)) = queue.first().and_then(message) else { return Ok(1) };
+        let fits = |bytes: &[u8]| bytes.len() <= ONE_PACKET;
+        let together = if queue.len() >= BATCH_PAYS && fits(first) {
+            counters.syscalls.one();
+            let messages = queue.iter().filter_map(message).take_while(|(bytes, _)| fits(bytes));
+            batch.send(self.fd.as_fd(), messages).ok()
+        } else {
+            None
+        };
+        // A batch that met an error may have met that of an earlier datagram.
+        let sent = match together {
+            Some(sent) => sent,
+            None => send_one(self.fd.as_fd(), first, to, reports, counters).map(|_| 1)?,
         };
         let bytes: usize = queue.iter().take(sent).filter_map(message).map(|(bytes, _)| bytes.len()).sum();
         counters.udp_out.add(sent as u64);
@@ -183,11 +245,14 @@ impl<M: Machine> Worker<M> {
     /// Takes datagrams from socket `number` and sends what the machine answers, batch by batch.
     pub(super) fn receive_datagrams(&mut self, number: usize) {
         let Some(socket) = self.datagrams.sockets.get_mut(number) else { return };
+        socket.more = false;
         if !socket.burst.on {
-            // One by one until nothing is left: a look costs less than another round through epoll.
-            let taken = (0..BATCH_PAYS).take_while(|_| self.receive_one(number)).count();
-            if taken < BATCH_PAYS {
-                return;
+            // One by one until nothing is left: a look costs less than another round through epoll,
+            // which tells of each arrival only once.
+            for _ in 0..BATCH_PAYS {
+                if !self.receive_one(number) {
+                    return;
+                }
             }
         }
         for round in 0..BATCHES {
@@ -198,19 +263,41 @@ impl<M: Machine> Worker<M> {
             if let Some(socket) = self.datagrams.sockets.get_mut(number) {
                 socket.burst.learn(received);
             }
+            // Fewer than fit: the last look found nothing, or a report, of which epoll tells.
             if received < self.recv.capacity() {
                 return;
             }
         }
+        if let Some(socket) = self.datagrams.sockets.get_mut(number) {
+            socket.more = true;
+            self.datagrams.more = true;
+        }
     }
 
-    /// Takes one datagram; `false` if there was none.
+    /// Gives sockets that were not emptied their next turn.
+    pub(super) fn receive_more(&mut self) {
+        if std::mem::take(&mut self.datagrams.more) {
+            for number in 0..self.datagrams.sockets.len() {
+                if self.datagrams.sockets.get(number).is_some_and(|socket| socket.more) {
+                    self.receive_datagrams(number);
+                }
+            }
+        }
+    }
+
+    /// Takes one datagram, or what was said of one sent before; `false` if there was neither.
     fn receive_one(&mut self, number: usize) -> bool {
         let Worker { datagrams, recv, machine, links, out, counters, now, .. } = self;
         let Some(socket) = datagrams.sockets.get(number) else { return false };
         counters.syscalls.one();
-        // An error is that of an earlier send, told by ICMP; nothing was received and nothing is lost.
-        let Ok((n, from)) = sys::recv_from(socket.fd.as_fd(), recv.first_buffer()) else { return false };
+        let (n, from) = match sys::recv_from(socket.fd.as_fd(), recv.first_buffer()) {
+            Ok(received) => received,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
+            Err(_) => {
+                datagrams.reports.collect(socket.fd.as_fd(), counters);
+                return true;
+            }
+        };
         let id = socket.id;
         counters.udp_batches.one();
         counters.udp_in.one();
@@ -225,11 +312,21 @@ impl<M: Machine> Worker<M> {
     }
 
     fn receive_batch(&mut self, number: usize) -> usize {
-        let Some(socket) = self.datagrams.sockets.get(number) else { return 0 };
+        let Worker { datagrams, recv, machine, links, out, counters, now, .. } = self;
+        let Some(socket) = datagrams.sockets.get_mut(number) else { return 0 };
         let id = socket.id;
-        self.counters.syscalls.one();
-        let Ok(received) = self.recv.recv(socket.fd.as_fd()) else { return 0 };
-        let Worker { recv, machine, links, out, counters, now, .. } = self;
+        counters.syscalls.one();
+        let received = match recv.recv(socket.fd.as_fd()) {
+            Ok(received) => received,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return 0,
+            Err(_) => {
+                // What was said of earlier sends stands before what has come, which is for next time.
+                datagrams.reports.collect(socket.fd.as_fd(), counters);
+                socket.more = true;
+                datagrams.more = true;
+                return 0;
+            }
+        };
         counters.udp_batches.one();
         counters.udp_in.add(received as u64);
         let mut total = 0;

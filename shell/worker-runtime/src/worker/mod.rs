@@ -4,6 +4,7 @@ mod datagrams;
 mod dispatch;
 mod links;
 mod reading;
+mod returned;
 
 use crate::config::RuntimeConfig;
 use crate::counters::Counters;
@@ -75,7 +76,7 @@ impl<M: Machine> Worker<M> {
         let mut datagrams = Datagrams::new(config, Arc::clone(&counters));
         for (index, (id, fd)) in sockets.udp.into_iter().enumerate() {
             let data = (KIND_UDP << KIND_SHIFT) | index as u64;
-            poller.add(fd.as_fd(), Interest::READ, data)?;
+            poller.add(fd.as_fd(), Interest::EDGE, data)?;
             datagrams.add(id, fd, data);
         }
         Ok(Worker {
@@ -107,6 +108,7 @@ impl<M: Machine> Worker<M> {
                 self.streams.stop_accepting(&self.poller, self.now);
             }
             let events = self.sleep()?;
+            self.receive_more();
             for index in 0..events {
                 if let Some(event) = self.poller.event(index) {
                     self.event(event);
@@ -143,8 +145,10 @@ impl<M: Machine> Worker<M> {
 
     /// How long the worker may sleep, in milliseconds for epoll.
     fn timeout_ms(&self) -> i32 {
-        let unreported = !self.streams.failed.is_empty() || !self.streams.gone.is_empty();
-        if unreported || (!self.streams.ready.is_empty() && !self.ring_full) {
+        let unreported = !self.streams.failed.is_empty()
+            || !self.streams.gone.is_empty()
+            || !self.datagrams.reports.is_empty();
+        if unreported || self.datagrams.more || (!self.streams.ready.is_empty() && !self.ring_full) {
             return 0;
         }
         let deadline = match (self.machine.next_deadline(), self.streams.next_deadline()) {
@@ -166,6 +170,9 @@ impl<M: Machine> Worker<M> {
         match event.data >> KIND_SHIFT {
             KIND_CONN => self.stream_event(number, event),
             KIND_UDP => {
+                if event.dead {
+                    self.datagrams.collect(number as usize);
+                }
                 if event.writable {
                     self.datagrams.writable(number as usize, &self.poller);
                 }
@@ -210,6 +217,7 @@ impl<M: Machine> Worker<M> {
                 }
                 Hop::Close(conn) => self.streams.close_gently(conn, Reason::Asked, &self.poller, self.now),
                 Hop::Failed(token) => self.machine.undeliverable(self.now, token, &mut self.out),
+                Hop::Returned(to, quoted) => self.machine.returned(self.now, to, &quoted, &mut self.out),
                 Hop::Gone(conn) => self.machine.disconnected(self.now, conn, &mut self.out),
             }
         }
@@ -238,9 +246,13 @@ impl<M: Machine> Worker<M> {
     fn settle(&mut self) {
         for _ in 0..SETTLE_ROUNDS {
             self.streams.flush(&self.poller, self.now);
-            if self.streams.failed.is_empty() && self.streams.gone.is_empty() {
+            if self.streams.failed.is_empty()
+                && self.streams.gone.is_empty()
+                && self.datagrams.reports.is_empty()
+            {
                 break;
             }
+            self.report_returned();
             for ticket in std::mem::take(&mut self.streams.failed) {
                 if ticket.origin == self.links.me() {
                     self.machine.undeliverable(self.now, ticket.token, &mut self.out);

@@ -17,6 +17,7 @@ pub enum Told {
     Notice(String),
     Timeout,
     Refused(String),
+    Returned(SocketAddr, String),
 }
 
 pub type Log = Arc<Mutex<Vec<(u16, Told)>>>;
@@ -115,6 +116,10 @@ impl Machine for Lines {
 
     fn undeliverable(&mut self, _: Time, token: u64, _: &mut Outbox) {
         self.tell(Told::Undeliverable(token));
+    }
+
+    fn returned(&mut self, _: Time, to: SocketAddr, quoted: &[u8], _: &mut Outbox) {
+        self.tell(Told::Returned(to, String::from_utf8_lossy(quoted).into_owned()));
     }
 
     fn notice(&mut self, now: Time, notice: String, out: &mut Outbox) {

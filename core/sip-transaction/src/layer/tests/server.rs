@@ -223,3 +223,25 @@ fn finished_transactions_keep_little() {
     let kept = b.layer.servers.at(id.slot).map_or(0, |server| server.kept_bytes());
     assert!(kept < 448 && kept > answer(&bye, 200, "to1").len(), "key and answer: {kept}");
 }
+
+#[test]
+fn an_invite_lasts_longer_where_its_user_is_still_trying() {
+    let lifetime = Timers::default().lifetime;
+    let mut b = Bench::new();
+    let invite = Request::new("INVITE", "z9hG4bKa");
+    let id = b.new_server(&invite, udp(1));
+    for _ in 0..3 {
+        b.pass(lifetime - TICK);
+        b.layer.renew(b.now, id);
+        assert_eq!(b.happened(), []);
+    }
+    b.pass(lifetime + TICK);
+    assert_eq!(b.happened(), [Event::ServerGone { id, user: 0 }]);
+    b.assert_empty();
+    // One that has its answer ends as it would have.
+    let id = b.new_server(&Request::new("INVITE", "z9hG4bKb"), udp(1));
+    b.respond(id, &Request::new("INVITE", "z9hG4bKb"), 404);
+    b.layer.renew(b.now, id);
+    b.pass(T1_X64 + TICK);
+    assert_eq!(b.happened().len(), 2, "timer H, and gone");
+}

@@ -1,0 +1,242 @@
+//! What an operator does wrong, and what the program says then: the thing, the place and the mend.
+
+use live::{PATIENCE, Req, Server, Setup, Via, binary, fresh_ip, http, run};
+use std::collections::BTreeSet;
+use std::io::Read;
+use std::net::{TcpListener, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+/// A folder of its own, removed at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        let dir = std::env::temp_dir().join(format!("strowger-op-{}-{}", std::process::id(), fresh_ip()));
+        std::fs::create_dir_all(&dir).unwrap();
+        Self(dir.canonicalize().unwrap())
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.join(name).to_str().unwrap().to_owned()
+    }
+
+    fn write(&self, name: &str, text: &str) -> String {
+        std::fs::create_dir_all(self.0.join(name).parent().unwrap()).unwrap();
+        std::fs::write(self.0.join(name), text).unwrap();
+        self.path(name)
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.0.join(name).exists()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Runs a command that must fail, and gives what it said. One that goes on instead is ended.
+fn refused(args: &[&str]) -> String {
+    let mut command = Command::new(binary());
+    command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let end = Instant::now() + PATIENCE;
+    let status = loop {
+        match child.try_wait().unwrap() {
+            Some(status) => break Some(status),
+            None if Instant::now() > end => {
+                child.kill().unwrap();
+                child.wait().unwrap();
+                break None;
+            }
+            None => std::thread::sleep(std::time::Duration::from_millis(5)),
+        }
+    };
+    let mut said = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    let status = status.unwrap_or_else(|| panic!("{args:?} did not end:\n{said}"));
+    assert!(!status.success(), "{args:?} was taken:\n{said}");
+    said
+}
+
+fn output(args: &[&str]) -> String {
+    let out = run(args);
+    assert!(out.status.success(), "{args:?}: {}", String::from_utf8_lossy(&out.stderr));
+    String::from_utf8_lossy(&[out.stdout, out.stderr].concat()).into_owned()
+}
+
+#[test]
+fn commands_that_only_look_make_no_data_directory() {
+    let folder = Folder::new();
+    let typo = folder.path("typo");
+    let commands: [&[&str]; 3] = [&["list"], &["export"], &["remove", "ann@example.com"]];
+    for command in commands {
+        let said = refused(&[&["user"], command, &["--data-dir", &typo]].concat());
+        assert!(said.contains("no data directory") && said.contains(&typo), "{said}");
+        assert!(said.contains("--data-dir") && said.contains("--config"), "{said}");
+        assert!(!folder.has("typo"), "{command:?} made the folder");
+    }
+    let file = folder.path("missing.csv");
+    let said = refused(&["user", "import", &file, "--data-dir", &typo]);
+    assert!(said.contains(&file) && said.contains("CSV"), "{said}");
+    assert!(!folder.has("typo"), "an import of nothing made the folder");
+    std::fs::create_dir(folder.path("empty")).unwrap();
+    let said = refused(&["user", "list", "--data-dir", &folder.path("empty")]);
+    assert!(said.contains("nothing was ever stored") && said.contains("empty;"), "{said}");
+    let said = output(&["user", "add", "ann@example.com", "--password", "x", "--data-dir", &typo]);
+    assert!(said.contains(&format!("made the data directory {typo}")), "{said}");
+    let said = output(&["user", "add", "ben@example.com", "--password", "x", "--data-dir", &typo]);
+    assert!(!said.contains("made"), "{said}");
+}
+
+#[test]
+fn user_commands_and_the_server_mean_the_same_folder_by_one_file() {
+    let folder = Folder::new();
+    let config = folder.write("etc/strowger.toml", "data_dir = \"store\"\n");
+    output(&["user", "add", "ann@example.com", "--password", "x", "--config", &config]);
+    assert!(folder.has("etc/store/strowger.db"));
+    assert_eq!(output(&["user", "list", "--config", &config]), "ann@example.com\n");
+    // As with `serve`, the option wins.
+    let other = folder.path("other");
+    output(&["user", "add", "ben@example.com", "--password", "x", "--config", &config, "--data-dir", &other]);
+    assert_eq!(output(&["user", "list", "--data-dir", &other]), "ben@example.com\n");
+    let said = refused(&["user", "list", "--config", &folder.path("none.toml")]);
+    assert!(said.contains("none.toml") && said.contains("cannot read"), "{said}");
+}
+
+#[test]
+fn the_server_says_which_data_directory_it_uses() {
+    let server = Setup::open().start();
+    let data = server.data().canonicalize().unwrap();
+    assert!(server.log_has(&format!("data_dir={}", data.display())), "{}", server.log_text());
+}
+
+/// A start that must fail, on an address of its own, with a data directory that is not there yet.
+fn failed_start(folder: &Folder, more: &[&str]) -> String {
+    let data = folder.path("data");
+    let said = refused(&[&["serve", "--data-dir", &data], more].concat());
+    assert!(!folder.has("data"), "a data directory was left behind:\n{said}");
+    said
+}
+
+#[test]
+fn a_taken_sip_port_leaves_nothing_behind() {
+    let folder = Folder::new();
+    let taken = UdpSocket::bind((fresh_ip(), 0)).unwrap();
+    let address = taken.local_addr().unwrap();
+    let said = failed_start(&folder, &["--listen", &format!("udp:{address}"), "--admin", "off"]);
+    assert!(said.contains(&address.to_string()) && said.contains("another port"), "{said}");
+}
+
+#[test]
+fn a_taken_admin_port_is_named_with_the_mend_and_leaves_nothing_behind() {
+    let folder = Folder::new();
+    let taken = TcpListener::bind((fresh_ip(), 0)).unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let listen = format!("udp:{}:0", fresh_ip());
+    let said = failed_start(&folder, &["--listen", &listen, "--admin", &address]);
+    assert!(said.contains(&format!("admin API on {address}")), "{said}");
+    assert!(said.contains("in use") && said.contains("--admin") && said.contains("--admin off"), "{said}");
+}
+
+#[test]
+fn a_bad_file_leaves_nothing_behind() {
+    let folder = Folder::new();
+    let config = folder.write("bad.toml", "[proxxy]\n");
+    let said = failed_start(&folder, &["--config", &config]);
+    assert!(said.contains("bad.toml:1:"), "{said}");
+}
+
+#[test]
+fn a_file_that_is_no_configuration_is_told_briefly() {
+    let folder = Folder::new();
+    let lines: String = (0..3_000).map(|i| format!("key{i} = 1\n")).collect();
+    let config = folder.write("odd.toml", &lines);
+    for args in [&["check", &config][..], &["serve", "--config", &config]] {
+        let said = refused(args);
+        assert!(said.lines().count() < 25, "{} lines", said.lines().count());
+        assert!(said.contains("odd.toml:1:1") && said.contains("and 2980 more"), "{said}");
+    }
+}
+
+#[test]
+fn a_reload_without_a_file_says_so() {
+    let server = Setup::open().start();
+    let answer = http(server.admin(), "POST", "/v1/reload");
+    assert_eq!(answer.status, 409, "{}", answer.body);
+    let out = server.ctl(&["reload"]);
+    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(!out.status.success());
+    assert!(said.contains("without a configuration file") && said.contains("--config"), "{said}");
+    server.assert_alive("a reload without a file");
+}
+
+#[test]
+fn a_token_file_that_is_not_there_is_named() {
+    let file = Folder::new().path("token");
+    let said = refused(&["ctl", "status", "--token-file", &file]);
+    assert!(said.contains(&file) && said.contains("token_file"), "{said}");
+}
+
+/// The expiry that a registration for a day is granted. Each call has a Call-ID of its own, which
+/// picks the worker.
+fn granted(link: &mut live::Link, user: &str) -> u32 {
+    let mut req = Req::new("REGISTER", "sip:example.com", link).user(user).with("Expires: 86400");
+    req.to = format!("<sip:{user}@example.com>");
+    let answer = link.ask(&req.with(&format!("Contact: <sip:{user}@192.0.2.1>")));
+    let contact = answer.header("Contact").unwrap_or_default();
+    let value = contact.split(';').find_map(|p| p.strip_prefix("expires="));
+    value.and_then(|v| v.trim_end_matches('>').parse().ok()).unwrap()
+}
+
+#[test]
+fn a_reload_answers_when_it_is_in_force_on_every_worker() {
+    let config = |seconds: u32| format!("[registrar]\nmax_expires = {seconds}\n");
+    let server = Setup::open().config(&config(600)).workers(4).start();
+    let mut links: Vec<_> = (0..4).map(|_| server.link(Via::Udp)).collect();
+    for round in 0..20 {
+        let seconds = 700 + round;
+        server.write_config(Some(&config(seconds)));
+        // Work for every worker, so that some are busy when the settings come.
+        let mut flood = server.link(Via::Udp);
+        for _ in 0..200 {
+            flood.send(&Req::new("OPTIONS", "sip:example.com", &flood).bytes());
+        }
+        assert_eq!(http(server.admin(), "POST", "/v1/reload").status, 200);
+        // Many Call-IDs reach every worker.
+        for i in 0..16_usize {
+            let link = &mut links[i % 4];
+            assert_eq!(granted(link, "ann"), seconds, "round {round}: a worker still has the old settings");
+        }
+    }
+}
+
+#[test]
+fn every_metric_has_a_help_of_its_own() {
+    let server: Server = Setup::open().start();
+    server.link(Via::Udp).register("ann");
+    let text = http(server.admin(), "GET", "/metrics").body;
+    let helps: Vec<&str> =
+        text.lines().filter_map(|l| l.strip_prefix("# HELP ")?.split_once(' ').map(|(_, h)| h)).collect();
+    let distinct: BTreeSet<&str> = helps.iter().copied().collect();
+    assert!(helps.len() > 50);
+    assert_eq!(helps.len(), distinct.len(), "two metrics share a text");
+    // The transport's are those of the page, word for word.
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/metrics.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let transport = page.split("## Transport").nth(1).unwrap();
+    let rows = transport.lines().filter_map(|l| l.strip_prefix("| `"));
+    let mut seen = 0;
+    for row in rows {
+        let mut cells = row.trim_end_matches(" |").split(" | ");
+        let name = cells.next().unwrap().trim_end_matches('`');
+        let meaning = cells.nth(1).unwrap();
+        assert!(text.contains(&format!("# HELP {name} {meaning}\n")), "{name}: {meaning}");
+        seen += 1;
+    }
+    assert!(seen > 20);
+}
