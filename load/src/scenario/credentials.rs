@@ -18,6 +18,21 @@ pub struct Challenge {
     proxy: bool,
     /// Answers given with its nonce.
     count: u32,
+    /// Where its parts stand in the text.
+    parts: Option<Places>,
+    /// There was a challenge, and none that can be answered.
+    unanswerable: bool,
+}
+
+/// Where the parts of a challenge stand in its text.
+#[derive(Clone, Copy, Debug)]
+struct Places {
+    realm: (u16, u16),
+    nonce: (u16, u16),
+    opaque: Option<(u16, u16)>,
+    name: Option<(u16, u16)>,
+    algorithm: Algorithm,
+    counted: bool,
 }
 
 /// Most secrets that are kept hashed; beyond, all are forgotten and hashed again as they are used.
@@ -53,9 +68,14 @@ impl Challenge {
             let mut values = message::headers(message, name);
             values.find(|value| Parts::of(value).is_some()).map(|value| (name, value))
         });
-        let Some((name, value)) = found else { return false };
+        let Some((name, value)) = found else {
+            self.unanswerable |= names.into_iter().any(|name| message::header(message, name).is_some());
+            return false;
+        };
+        let Some(places) = Parts::of(value).and_then(|parts| parts.places(value)) else { return false };
         self.text.clear();
         self.text.extend_from_slice(value);
+        self.parts = Some(places);
         self.proxy = name == Name::ProxyAuthenticate;
         self.count = 0;
         true
@@ -63,13 +83,28 @@ impl Challenge {
 
     /// Whether there is a challenge to answer.
     pub fn is_known(&self) -> bool {
-        !self.text.is_empty()
+        self.parts.is_some()
     }
 
     /// Forgets it, for the next call.
     pub fn clear(&mut self) {
         self.text.clear();
+        self.parts = None;
+        self.unanswerable = false;
         self.count = 0;
+    }
+
+    fn parts(&self) -> Option<Parts<'_>> {
+        let places = self.parts?;
+        let part = |(from, to): (u16, u16)| self.text.get(usize::from(from)..usize::from(to));
+        Some(Parts {
+            realm: part(places.realm)?,
+            nonce: part(places.nonce)?,
+            opaque: places.opaque.and_then(part),
+            name: places.name.and_then(part),
+            algorithm: places.algorithm,
+            counted: places.counted,
+        })
     }
 }
 
@@ -113,6 +148,24 @@ impl<'a> Parts<'a> {
     }
 }
 
+impl Parts<'_> {
+    /// Where they stand in `value`, whose slices they are. `None` if it is too long.
+    fn places(&self, value: &[u8]) -> Option<Places> {
+        let place = |part: &[u8]| {
+            let from = part.as_ptr() as usize - value.as_ptr() as usize;
+            Some((u16::try_from(from).ok()?, u16::try_from(from + part.len()).ok()?))
+        };
+        Some(Places {
+            realm: place(self.realm)?,
+            nonce: place(self.nonce)?,
+            opaque: self.opaque.and_then(place),
+            name: self.name.and_then(place),
+            algorithm: self.algorithm,
+            counted: self.counted,
+        })
+    }
+}
+
 impl Credentials {
     /// No secrets yet; cnonces follow from `seed`.
     pub fn new(seed: u64) -> Credentials {
@@ -145,11 +198,10 @@ impl Credentials {
         wanted: &Wanted<'_>,
         out: &mut Vec<u8>,
     ) -> Result<(), Fault> {
-        if !challenge.is_known() {
-            return Err(Fault::NoChallenge);
-        }
-        let parts = Parts::of(&challenge.text).ok_or(Fault::UnknownChallenge)?;
         challenge.count = challenge.count.wrapping_add(1);
+        let Some(parts) = challenge.parts() else {
+            return Err(if challenge.unanswerable { Fault::UnknownChallenge } else { Fault::NoChallenge });
+        };
         let secret = self.secret(parts.algorithm, wanted.user, parts.realm, wanted.password);
         let cnonce = sip_message::hex16(self.rng.next_u64());
         let count = sip_message::hex16(u64::from(challenge.count));
@@ -292,8 +344,14 @@ mod tests {
         let two = "WWW-Authenticate: Digest realm=\"r\",nonce=\"n\",algorithm=X\r\nWWW-Authenticate: Digest realm=\"s\",nonce=\"m\"";
         assert!(answer(&mut Credentials::new(1), &mut challenged(401, two).unwrap()).contains("realm=\"s\""));
         let wanted = Wanted { user: b"", password: b"", method: b"", uri: b"" };
-        let fault = Credentials::new(1).answer(&mut Challenge::default(), &wanted, &mut Vec::new());
-        assert_eq!(fault, Err(Fault::NoChallenge));
+        let fault =
+            |challenge: &mut Challenge| Credentials::new(1).answer(challenge, &wanted, &mut Vec::new());
+        let mut challenge = Challenge::default();
+        assert_eq!(fault(&mut challenge), Err(Fault::NoChallenge));
+        assert!(!challenge.learn(b"SIP/2.0 401 X\r\nWWW-Authenticate: Basic realm=\"r\"\r\n\r\n"));
+        assert_eq!(fault(&mut challenge), Err(Fault::UnknownChallenge));
+        challenge.clear();
+        assert_eq!(fault(&mut challenge), Err(Fault::NoChallenge));
     }
 
     #[test]

@@ -41,6 +41,8 @@ pub struct Injection {
     /// The line of the file with the fewest fields, and how many.
     shortest: (u32, usize),
     generated: Option<Generated>,
+    /// The fields of each template line, cut at their numbers; empty where lines are as in the file.
+    cut: Arc<[Vec<Vec<Part>>]>,
     /// Lines that are not as in the file, or were added after it.
     changed: Map<u32, Vec<u8>>,
     added: u32,
@@ -55,6 +57,17 @@ struct Generated {
     lines: u32,
     multiple: u64,
     offset: u64,
+}
+
+/// A piece of a field of a template line.
+#[derive(Clone, Debug)]
+enum Part {
+    Text(Box<[u8]>),
+    /// The number of the line, filled up with a byte to a width.
+    Number {
+        fill: u8,
+        width: usize,
+    },
 }
 
 /// `-infindex`: where each value of a field stands.
@@ -79,7 +92,7 @@ impl Injection {
         let mut lines = text.split(|&b| b == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
         let head = String::from_utf8_lossy(lines.next().unwrap_or_default()).into_owned();
         let (order, generated) = read_head(&head, &mut complain);
-        let mut spans = Vec::new();
+        let (mut spans, mut cut) = (Vec::new(), Vec::<Vec<Vec<Part>>>::new());
         let mut shortest = (0, usize::MAX);
         // Blank lines are noted when another line follows them.
         let mut blank = 0;
@@ -101,10 +114,13 @@ impl Injection {
             if fields < shortest.1 {
                 shortest = (number, fields);
             }
-            if generated.is_some()
-                && let Err(what) = print(line, 0, &mut Vec::new())
-            {
-                complain(number, what, "write %d, %03d and the like, or %% for a percent sign");
+            if generated.is_some() {
+                match line.split(|&b| b == b';').map(cut_field).collect() {
+                    Ok(fields) => cut.push(fields),
+                    Err(what) => {
+                        complain(number, what, "write %d, %03d and the like, or %% for a percent sign")
+                    }
+                }
             }
         }
         if spans.is_empty() {
@@ -120,6 +136,7 @@ impl Injection {
             spans: spans.into(),
             shortest,
             generated,
+            cut: cut.into(),
             changed: Map::default(),
             added: 0,
             index: None,
@@ -139,34 +156,43 @@ impl Injection {
         (self.shortest.0 > 0).then_some(self.shortest)
     }
 
-    /// The text of the file that a line is made of.
-    fn template(&self, line: u32) -> Option<&[u8]> {
-        let at = match self.generated {
-            Some(generated) if line < generated.lines => line as usize % self.spans.len(),
-            Some(_) => return None,
-            None => line as usize,
-        };
-        let &(start, len) = self.spans.get(at)?;
-        let start = start as usize;
-        self.text.get(start..start + len as usize)
-    }
-
     /// Writes one field. False, and nothing written, if there is no such line or field.
     pub fn write(&self, line: u32, field: usize, out: &mut Vec<u8>) -> bool {
-        let text = match self.changed.get(&line) {
-            Some(text) => Some(text.as_slice()),
-            None => self.template(line),
+        let changed = if self.changed.is_empty() { None } else { self.changed.get(&line) };
+        let text = match (changed, self.generated) {
+            (Some(text), _) => Some(text.as_slice()),
+            (None, Some(generated)) => return self.print(generated, line, field, out),
+            (None, None) => self.spans.get(line as usize).and_then(|&(start, len)| {
+                let start = start as usize;
+                self.text.get(start..start + len as usize)
+            }),
         };
-        let Some(text) = text.and_then(|text| text.split(|&b| b == b';').nth(field)) else { return false };
-        match self.generated {
-            Some(generated) if !self.changed.contains_key(&line) => {
-                print(text, generated.number(line), out).is_ok()
-            }
-            _ => {
-                out.extend_from_slice(text);
-                true
+        let Some(text) = text.and_then(|text| nth_field(text, field)) else { return false };
+        out.extend_from_slice(text);
+        true
+    }
+
+    /// Writes a field of a made line.
+    fn print(&self, generated: Generated, line: u32, field: usize, out: &mut Vec<u8>) -> bool {
+        if line >= generated.lines {
+            return false;
+        }
+        let Some(parts) = self.cut.get(line as usize % self.cut.len()).and_then(|fields| fields.get(field))
+        else {
+            return false;
+        };
+        for part in parts {
+            match part {
+                Part::Text(text) => out.extend_from_slice(text),
+                Part::Number { fill, width } => {
+                    let number = generated.number(line);
+                    let digits = number.checked_ilog10().unwrap_or(0) as usize + 1;
+                    (digits..*width).for_each(|_| out.push(*fill));
+                    sip_message::push_u64(number, out);
+                }
             }
         }
+        true
     }
 
     /// The line for a new call. `user` counts from 0 and is used for [`Order::User`] only.
@@ -278,36 +304,44 @@ fn read_head(head: &str, complain: &mut impl FnMut(u32, String, &str)) -> (Optio
     (order, generated.map(|lines| Generated { lines, multiple, offset }))
 }
 
-/// Writes a template line with its number in place of `%d` and its kin.
-fn print(text: &[u8], number: u64, out: &mut Vec<u8>) -> Result<(), String> {
+/// The field with a number, from 0.
+fn nth_field(text: &[u8], field: usize) -> Option<&[u8]> {
+    let mut rest = text;
+    for _ in 0..field {
+        rest = rest.get(memchr::memchr(b';', rest)? + 1..)?;
+    }
+    rest.get(..memchr::memchr(b';', rest).unwrap_or(rest.len()))
+}
+
+/// Cuts a field of a template line at `%d` and its kin.
+fn cut_field(text: &[u8]) -> Result<Vec<Part>, String> {
+    let mut parts = Vec::new();
+    let mut literal = Vec::new();
     let mut rest = text;
     while let Some(at) = memchr::memchr(b'%', rest) {
-        out.extend_from_slice(rest.get(..at).unwrap_or_default());
+        literal.extend_from_slice(rest.get(..at).unwrap_or_default());
         rest = rest.get(at + 1..).unwrap_or_default();
         let digits = rest.iter().take_while(|b| b.is_ascii_digit()).count();
         let (format, after) = rest.split_at(digits);
         match after.first() {
-            Some(b'%') if digits == 0 => out.push(b'%'),
+            Some(b'%') if digits == 0 => literal.push(b'%'),
             Some(b'd' | b'i' | b'u') if digits <= 2 => {
                 let fill = if format.first() == Some(&b'0') { b'0' } else { b' ' };
-                let width: usize =
-                    core::str::from_utf8(format).ok().and_then(|f| f.parse().ok()).unwrap_or(0);
-                let before = out.len();
-                sip_message::push_u64(number, out);
-                let missing = width.saturating_sub(out.len() - before);
-                out.splice(before..before, core::iter::repeat_n(fill, missing));
+                let width = format.iter().fold(0, |width, digit| width * 10 + usize::from(digit - b'0'));
+                parts.push(Part::Text(core::mem::take(&mut literal).into()));
+                parts.push(Part::Number { fill, width });
             }
             _ => {
-                return Err(format!(
-                    "`%{}' prints no number",
-                    String::from_utf8_lossy(rest.get(..3).unwrap_or(rest))
-                ));
+                let format = rest.get(..digits + 1).unwrap_or(rest);
+                return Err(format!("`%{}' prints no number", String::from_utf8_lossy(format)));
             }
         }
         rest = after.get(1..).unwrap_or_default();
     }
-    out.extend_from_slice(rest);
-    Ok(())
+    literal.extend_from_slice(rest);
+    parts.push(Part::Text(literal.into()));
+    parts.retain(|part| !matches!(part, Part::Text(text) if text.is_empty()));
+    Ok(parts)
 }
 
 /// All files given with `-inf`, in their order. A worker has its own copy.

@@ -14,7 +14,7 @@ pub(super) struct Lines<'a> {
 /// One header: where its line begins and ends (without the line end), and where its colon is.
 #[derive(Clone, Copy)]
 pub(super) struct Line<'a> {
-    pub whole: &'a [u8],
+    whole: &'a [u8],
     colon: usize,
 }
 
@@ -38,21 +38,26 @@ impl<'a> Lines<'a> {
 impl<'a> Iterator for Lines<'a> {
     type Item = Line<'a>;
 
-    #[inline]
     fn next(&mut self) -> Option<Line<'a>> {
-        let rest = self.message.get(self.at..)?;
-        let mut end = memchr(b'\n', rest)?;
-        // A line that begins with white space belongs to the one before (RFC 3261 section 7.3.1).
-        while let Some(b' ' | b'\t') = rest.get(end + 1)
-            && let Some(more) = memchr(b'\n', rest.get(end + 1..)?)
-        {
-            end += 1 + more;
+        loop {
+            let rest = self.message.get(self.at..)?;
+            let mut end = memchr(b'\n', rest)?;
+            if end <= 1 && (end == 0 || rest.first() == Some(&b'\r')) {
+                return None;
+            }
+            // A line that begins with white space belongs to the one before (RFC 3261 section 7.3.1).
+            while let Some(b' ' | b'\t') = rest.get(end + 1)
+                && let Some(more) = rest.get(end + 1..).and_then(|rest| memchr(b'\n', rest))
+            {
+                end += 1 + more;
+            }
+            self.at += end + 1;
+            let whole = rest.get(..end)?;
+            let whole = whole.strip_suffix(b"\r").unwrap_or(whole);
+            if let Some(colon) = memchr(b':', whole) {
+                return Some(Line { whole, colon });
+            }
         }
-        self.at += end + 1;
-        let whole = rest.get(..end)?;
-        let whole = whole.strip_suffix(b"\r").unwrap_or(whole);
-        let colon = memchr(b':', whole)?;
-        Some(Line { whole, colon })
     }
 }
 

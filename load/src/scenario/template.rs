@@ -2,6 +2,7 @@
 
 mod cut;
 mod dates;
+mod seek;
 #[cfg(test)]
 pub(super) mod tests;
 mod words;
@@ -10,9 +11,9 @@ pub(super) use cut::Cutter;
 
 use super::credentials::Wanted;
 use super::facts::{Facts, Run};
-use super::message::Lines;
 use super::variables::{Slot, Vars};
-use words::{Number, Text, push_signed, write_branch};
+use seek::{Found, Seeker};
+use words::{Digits, Number, Text, push_signed, write_branch_end};
 
 /// A text with keywords, cut once.
 #[derive(Clone, Debug, Default)]
@@ -22,17 +23,10 @@ pub struct Template {
     /// The literal pieces, one after the other.
     text: Vec<u8>,
     pieces: Vec<Piece>,
-    /// Names of the headers that `[last_...]` asks for.
-    wanted: Vec<Sought>,
+    /// The headers that `[last_...]` asks for.
+    wanted: Seeker,
     /// The method of the request that this is, for `[authentication]`.
     method: Box<str>,
-}
-
-/// A header that `[last_...]` asks for: its name and short form, in lower case.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Sought {
-    long: Box<[u8]>,
-    short: Option<u8>,
 }
 
 /// One piece of a template.
@@ -44,8 +38,10 @@ enum Piece {
     Number(Number, i64),
     /// A text of the facts.
     Text(Text),
-    /// `[branch+N]`.
-    Branch(i64),
+    /// `[call_number]`.
+    Call,
+    /// What `[branch+N]` has after `z9hG4bK-pid-call`: the step, and the round of a loop.
+    BranchEnd(i64),
     /// `[len+N]`, in the head, with the digits that a typical body needs.
     Len { add: i64, digits: u8 },
     /// The empty line ends here.
@@ -121,8 +117,8 @@ impl Lengths {
     fn fill(&self, out: &mut Vec<u8>) {
         let body = self.body.map_or(0, |body| out.len() - body) as i64;
         for &(at, reserved, add) in self.marks.iter().take(self.count).rev() {
-            let mut digits = [0; 20];
-            let digits = decimal(u64::try_from(body + add).unwrap_or(0), &mut digits);
+            let mut digits = Digits::new();
+            let digits = digits.of(u64::try_from(body + add).unwrap_or(0));
             if digits.len() == reserved
                 && let Some(place) = out.get_mut(at..at + reserved)
             {
@@ -130,19 +126,6 @@ impl Lengths {
             } else {
                 out.splice(at..at + reserved, digits.iter().copied());
             }
-        }
-    }
-}
-
-/// The decimal digits of a number.
-fn decimal(mut number: u64, room: &mut [u8; 20]) -> &[u8] {
-    let mut at = room.len();
-    loop {
-        at -= 1;
-        room[at] = b'0' + (number % 10) as u8;
-        number /= 10;
-        if number == 0 {
-            return &room[at..];
         }
     }
 }
@@ -155,10 +138,11 @@ impl Template {
     pub fn render(&self, facts: &mut Facts<'_>, vars: &Vars<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {
         let start = out.len();
         let mut lengths = Lengths::default();
-        let mut found = Found::default();
+        let mut found = Found::new();
         if !self.wanted.is_empty() {
-            self.find_headers(facts.last, &mut found);
+            self.wanted.find(facts.last, &mut found);
         }
+        let mut digits = Digits::new();
         let mut at = 0;
         while let Some(piece) = self.pieces.get(at) {
             at += 1;
@@ -175,8 +159,12 @@ impl Template {
                     text.write(facts, out);
                     NO_SKIP
                 }
-                Piece::Branch(add) => {
-                    write_branch(facts, *add, out);
+                Piece::Call => {
+                    digits.write(facts.call_number, out);
+                    NO_SKIP
+                }
+                Piece::BranchEnd(add) => {
+                    write_branch_end(facts, *add, out);
                     NO_SKIP
                 }
                 Piece::Len { add, digits } => {
@@ -409,18 +397,6 @@ impl Template {
         own || !self.wanted.is_empty()
             || self.pieces.iter().any(|piece| piece.nested().any(Template::uses_last))
     }
-
-    /// Finds the headers that `[last_...]` asks for, in one pass over the message.
-    fn find_headers(&self, last: &[u8], found: &mut Found) {
-        for line in Lines::of(last) {
-            let name = line.name();
-            let Some(&first) = name.first() else { continue };
-            let which = self.wanted.iter().position(|wanted| wanted.is(name, first.to_ascii_lowercase()));
-            if let Some(which) = which {
-                found.add(which, last, line.whole);
-            }
-        }
-    }
 }
 
 impl Piece {
@@ -473,67 +449,6 @@ impl Piece {
             _ => (None, None),
         };
         first.into_iter().chain(second)
-    }
-}
-
-impl Sought {
-    #[inline]
-    fn is(&self, name: &[u8], first: u8) -> bool {
-        if name.len() == 1 {
-            self.short == Some(first) || *self.long == [first]
-        } else {
-            self.long.first() == Some(&first) && self.long.eq_ignore_ascii_case(name)
-        }
-    }
-}
-
-/// Where the wanted headers stand in the last message.
-struct Found {
-    /// Which, from, to. Fixed, so that nothing is allocated.
-    spans: [(u16, u16, u16); Found::MOST],
-    count: usize,
-}
-
-impl Default for Found {
-    fn default() -> Found {
-        Found { spans: [(0, 0, 0); Found::MOST], count: 0 }
-    }
-}
-
-impl Found {
-    /// Most header lines that are copied into one message. A message that asks for more gets the first.
-    const MOST: usize = 32;
-
-    fn add(&mut self, which: usize, message: &[u8], line: &[u8]) {
-        // Both are parts of one buffer; a message has at most 64 KiB.
-        let start = line.as_ptr() as usize - message.as_ptr() as usize;
-        if let (Some(span), Ok(from), Ok(to)) =
-            (self.spans.get_mut(self.count), u16::try_from(start), u16::try_from(start + line.len()))
-        {
-            *span = (which as u16, from, to);
-            self.count += 1;
-        }
-    }
-
-    /// The header as it stands in the message; further ones of the name as further values.
-    #[inline]
-    fn write(&self, which: u16, message: &[u8], out: &mut Vec<u8>, skip: Skip) -> Skip {
-        let mut first = true;
-        for &(own, from, to) in self.spans.iter().take(self.count) {
-            if own != which {
-                continue;
-            }
-            let line = message.get(usize::from(from)..usize::from(to)).unwrap_or_default();
-            if !first {
-                let colon = memchr::memchr(b':', line).map_or(0, |at| at + 1);
-                out.extend_from_slice(b", ");
-                out.extend_from_slice(line.get(colon..).unwrap_or_default().trim_ascii());
-            } else {
-                out.extend_from_slice(line);
-                first = false;
-            }
-        }
-        if first { skip } else { NO_SKIP }
     }
 }
 

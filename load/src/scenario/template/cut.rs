@@ -2,8 +2,7 @@
 
 use super::super::context::{Context, Place};
 use super::super::steps::Kind;
-use super::{Lengths, NO_SKIP, Number, Piece, Sought, Template, Text};
-use sip_message::Name;
+use super::{Lengths, NO_SKIP, Number, Piece, Seeker, Template, Text};
 
 /// Longest message template, in bytes: what a datagram holds.
 const MOST_TEXT: usize = 65_000;
@@ -55,12 +54,11 @@ const TEXTS: [(&str, Text); 17] = [
     ("last_Request_URI", Text::LastUri),
 ];
 
-const NUMBERS: [(&str, Number); 13] = [
+const NUMBERS: [(&str, Number); 12] = [
     ("remote_port", Number::RemotePort),
     ("local_port", Number::LocalPort),
     ("media_port", Number::MediaPort),
     ("auto_media_port", Number::AutoMediaPort),
-    ("call_number", Number::Call),
     ("cseq", Number::CSeq),
     ("last_cseq_number", Number::LastCSeq),
     ("msg_index", Number::MessageIndex),
@@ -275,7 +273,14 @@ impl<'c, 'a> Cutter<'c, 'a> {
         }
         let parameters = Parameters { all: parameters, raw, place };
         match base {
-            "branch" => self.piece(Piece::Branch(add)),
+            "call_number" if add == 0 => self.piece(Piece::Call),
+            "branch" => {
+                self.made.text.extend_from_slice(b"z9hG4bK-");
+                self.piece(Piece::Number(Number::Pid, 0));
+                self.made.text.push(b'-');
+                self.piece(Piece::Call);
+                self.piece(Piece::BranchEnd(add));
+            }
             "len" => self.length(add, &parameters),
             "routes" => self.dropper(Piece::Routes { skip: NO_SKIP }, at_start),
             "authentication" => self.authentication(&parameters),
@@ -283,7 +288,7 @@ impl<'c, 'a> Cutter<'c, 'a> {
             "file" => self.file(&parameters),
             _ => {
                 if let Some(name) = head.strip_prefix("last_") {
-                    self.header(name, at_start);
+                    self.header(name, parameters.place, at_start);
                 } else if let Some(number) = head.strip_prefix("field").and_then(|n| n.parse().ok()) {
                     self.field(number, &parameters);
                 } else if let Some((_, value)) =
@@ -331,18 +336,15 @@ impl<'c, 'a> Cutter<'c, 'a> {
         self.piece(Piece::Len { add, digits: 0 });
     }
 
-    fn header(&mut self, name: &str, at_start: bool) {
+    fn header(&mut self, name: &str, place: Place, at_start: bool) {
         let name = name.strip_suffix(':').unwrap_or(name);
-        let known = Name::from_bytes(name.as_bytes());
-        let long = if known == Name::Other { name } else { known.as_str() };
-        let long: Box<[u8]> = long.to_ascii_lowercase().into_bytes().into();
-        let letter = |short: &u8| known != Name::Other && Name::from_bytes(&[*short]) == known;
-        let wanted = Sought { long, short: (b'a'..=b'z').find(letter) };
-        let which = self.made.wanted.iter().position(|own| *own == wanted).unwrap_or_else(|| {
-            self.made.wanted.push(wanted);
-            self.made.wanted.len() - 1
-        });
-        self.dropper(Piece::Header { which: which as u16, skip: NO_SKIP }, at_start);
+        let Some(which) = self.made.wanted.place(name.as_bytes()) else {
+            let what =
+                format!("more than {} different headers of the last message in one text", Seeker::MOST);
+            self.context.complain(place, &shown(name), what, "make it shorter");
+            return;
+        };
+        self.dropper(Piece::Header { which, skip: NO_SKIP }, at_start);
     }
 
     fn field(&mut self, field: u16, parameters: &Parameters<'_>) {

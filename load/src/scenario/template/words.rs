@@ -3,7 +3,6 @@
 use super::super::facts::{Facts, Run};
 use super::super::message;
 use super::dates;
-use sip_message::push_u64;
 
 /// Keywords that show a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,7 +11,6 @@ pub(super) enum Number {
     LocalPort,
     MediaPort,
     AutoMediaPort,
-    Call,
     CSeq,
     LastCSeq,
     MessageIndex,
@@ -57,7 +55,6 @@ impl Number {
                 i64::from(facts.run.media_port)
                     + whole(facts.call_number.saturating_sub(1).wrapping_mul(4) % 10_000)
             }
-            Number::Call => whole(facts.call_number),
             Number::CSeq => i64::from(facts.cseq),
             Number::LastCSeq => message::request_cseq(facts.last).map_or(0, i64::from),
             Number::MessageIndex => facts.step as i64,
@@ -136,24 +133,99 @@ fn ip_type(address: &[u8]) -> u8 {
     if memchr::memchr(b':', address).is_some() { b'6' } else { b'4' }
 }
 
-/// `z9hG4bK-pid-call-step`, as SIPp has it; in a loop, with the number of the round.
-pub(super) fn write_branch(facts: &Facts<'_>, add: i64, out: &mut Vec<u8>) {
-    out.extend_from_slice(b"z9hG4bK-");
-    push_u64(u64::from(facts.run.pid), out);
-    out.push(b'-');
-    push_u64(facts.call_number, out);
+/// `-step`, the end of `z9hG4bK-pid-call-step`, as SIPp has it; in a loop, with the number of the round.
+pub(super) fn write_branch_end(facts: &Facts<'_>, add: i64, out: &mut Vec<u8>) {
     out.push(b'-');
     push_signed(facts.step as i64 + add, out);
     if facts.round > 0 {
         out.push(b'-');
-        push_u64(u64::from(facts.round), out);
+        push_signed(i64::from(facts.round), out);
     }
 }
 
 /// A number with its sign.
 pub(super) fn push_signed(number: i64, out: &mut Vec<u8>) {
+    // Steps and the like.
+    if let 0..=9 = number {
+        out.push(b'0' + number as u8);
+        return;
+    }
     if number < 0 {
         out.push(b'-');
     }
-    push_u64(number.unsigned_abs(), out);
+    out.extend_from_slice(Digits::new().of(number.unsigned_abs()));
+}
+
+/// The decimal digits of a number. The number of the call stands in most messages more than once, and
+/// is made into digits once.
+pub(super) struct Digits {
+    room: [u8; 20],
+    start: usize,
+}
+
+/// `00` to `99`.
+static PAIRS: [[u8; 2]; 100] = {
+    let mut pairs = [[0; 2]; 100];
+    let mut n = 0;
+    while n < 100 {
+        pairs[n] = [b'0' + (n / 10) as u8, b'0' + (n % 10) as u8];
+        n += 1;
+    }
+    pairs
+};
+
+impl Digits {
+    pub fn new() -> Digits {
+        Digits { room: [0; 20], start: 20 }
+    }
+
+    /// Those of `number`.
+    pub fn of(&mut self, mut number: u64) -> &[u8] {
+        let mut at = self.room.len();
+        while number >= 10 {
+            at -= 2;
+            self.room[at..at + 2].copy_from_slice(&PAIRS[(number % 100) as usize]);
+            number /= 100;
+        }
+        if number > 0 || at == self.room.len() {
+            at -= 1;
+            self.room[at] = b'0' + number as u8;
+        }
+        self.start = at;
+        &self.room[at..]
+    }
+
+    /// Writes those of `number`, which must be the same each time.
+    pub fn write(&mut self, number: u64, out: &mut Vec<u8>) {
+        if self.start == self.room.len() {
+            self.of(number);
+        }
+        out.extend_from_slice(&self.room[self.start..]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::{any, prop_assert_eq, proptest};
+
+    proptest! {
+        #[test]
+        fn numbers_are_shown_in_decimal(number in any::<i64>(), shift in 0..64u32) {
+            for number in [number >> shift, number, i64::from(number as u8)] {
+                let mut out = Vec::new();
+                push_signed(number, &mut out);
+                prop_assert_eq!(String::from_utf8(out).unwrap(), number.to_string());
+            }
+        }
+    }
+
+    #[test]
+    fn the_largest_number_fits() {
+        assert_eq!(Digits::new().of(u64::MAX), b"18446744073709551615");
+        let mut digits = Digits::new();
+        let mut out = Vec::new();
+        (0..2).for_each(|_| digits.write(100, &mut out));
+        assert_eq!(out, b"100100");
+    }
 }

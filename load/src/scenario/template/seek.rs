@@ -1,0 +1,242 @@
+//! Finds the headers that `[last_...]` asks for, all in one pass over the message.
+
+use super::{NO_SKIP, Skip};
+use memchr::memchr;
+use sip_message::Name;
+
+/// A header that is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Sought {
+    /// Its name, as most write it.
+    name: Box<[u8]>,
+    /// The first eight bytes of the name, each with the bit set that makes letters lower-case.
+    head: u64,
+    /// Which of them there are.
+    mask: u64,
+    /// Its short form.
+    short: Option<u8>,
+}
+
+/// The headers that a template asks for.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Seeker {
+    sought: Vec<Sought>,
+    /// First letters of their names and short forms: bit 1 is A, as in ASCII.
+    letters: u32,
+}
+
+const LOWER: u64 = 0x2020_2020_2020_2020;
+
+/// The first eight bytes of a line in lower case.
+fn head(line: &[u8]) -> u64 {
+    match line.first_chunk::<8>() {
+        Some(bytes) => u64::from_le_bytes(*bytes) | LOWER,
+        None => {
+            let mut bytes = [0; 8];
+            bytes.iter_mut().zip(line).for_each(|(place, &byte)| *place = byte);
+            u64::from_le_bytes(bytes) | LOWER
+        }
+    }
+}
+
+impl Sought {
+    fn new(name: &[u8]) -> Sought {
+        let known = Name::from_bytes(name);
+        let name = if known == Name::Other { name } else { known.as_str().as_bytes() };
+        let bytes = name.len().min(8) as u32;
+        let mask = if bytes == 8 { u64::MAX } else { (1 << (8 * bytes)) - 1 };
+        let short = |letter: &u8| known != Name::Other && Name::from_bytes(&[*letter]) == known;
+        Sought { name: name.into(), head: head(name) & mask, mask, short: (b'a'..=b'z').find(short) }
+    }
+
+    /// Whether a line is this header, given its first bytes.
+    #[inline]
+    fn is(&self, line: &[u8], head: u64) -> bool {
+        if head & self.mask == self.head
+            && let Some((name, rest)) = line.split_at_checked(self.name.len())
+            && (name == &*self.name || name.eq_ignore_ascii_case(&self.name))
+            && ends_name(rest)
+        {
+            return true;
+        }
+        match (line, self.short) {
+            ([first, rest @ ..], Some(short)) => first.to_ascii_lowercase() == short && ends_name(rest),
+            _ => false,
+        }
+    }
+}
+
+/// Whether a name ends here: a colon, perhaps after white space.
+#[inline]
+fn ends_name(rest: &[u8]) -> bool {
+    rest.first() == Some(&b':') || rest.trim_ascii_start().first() == Some(&b':')
+}
+
+impl Seeker {
+    /// Most different headers in one template.
+    pub const MOST: usize = 16;
+
+    /// The number of a header, made at its first use; `None` if there are too many.
+    pub fn place(&mut self, name: &[u8]) -> Option<u16> {
+        let new = Sought::new(name);
+        if let Some(at) = self.sought.iter().position(|own| own.name.eq_ignore_ascii_case(&new.name)) {
+            return Some(at as u16);
+        }
+        if self.sought.len() >= Seeker::MOST {
+            return None;
+        }
+        for letter in new.name.first().into_iter().chain(&new.short) {
+            self.letters |= 1 << (letter & 31);
+        }
+        self.sought.push(new);
+        Some(self.sought.len() as u16 - 1)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.sought.is_empty()
+    }
+
+    /// Finds them in a message.
+    pub fn find(&self, message: &[u8], found: &mut Found) {
+        let mut at = memchr(b'\n', message).map_or(message.len(), |end| end + 1);
+        while let Some(rest) = message.get(at..)
+            && let Some(&first) = rest.first()
+            && let Some(mut end) = memchr(b'\n', rest)
+        {
+            if end <= 1 && (end == 0 || first == b'\r') {
+                return;
+            }
+            // Most lines are of no interest, which their first letter tells.
+            if self.letters >> (first & 31) & 1 != 0 {
+                let head = head(rest);
+                if let Some(which) = self.sought.iter().position(|own| own.is(rest, head)) {
+                    // A line that begins with white space goes on with this one (RFC 3261 section 7.3.1).
+                    while let Some(b' ' | b'\t') = rest.get(end + 1)
+                        && let Some(more) = rest.get(end + 1..).and_then(|rest| memchr(b'\n', rest))
+                    {
+                        end += 1 + more;
+                    }
+                    let line = end - usize::from(rest.get(..end).is_some_and(|line| line.ends_with(b"\r")));
+                    found.add(which, at, at + line);
+                }
+            }
+            at += end + 1;
+        }
+    }
+}
+
+/// Where the headers stand in the message: from, to. Fixed in size, so that nothing is allocated.
+pub(super) struct Found {
+    first: [(u16, u16); Seeker::MOST],
+    /// Further ones of a name that was found before: its number, from, to.
+    more: [(u16, u16, u16); Found::MOST_MORE],
+    count: usize,
+}
+
+impl Found {
+    /// Most headers beyond the first of each name that are copied; what is beyond is left out.
+    const MOST_MORE: usize = 24;
+
+    pub fn new() -> Found {
+        Found { first: [(0, 0); Seeker::MOST], more: [(0, 0, 0); Found::MOST_MORE], count: 0 }
+    }
+
+    fn add(&mut self, which: usize, from: usize, to: usize) {
+        // A message has at most 64 KiB.
+        let (Ok(from), Ok(to)) = (u16::try_from(from), u16::try_from(to)) else { return };
+        match self.first.get_mut(which) {
+            Some(place @ (_, 0)) => *place = (from, to),
+            _ => {
+                if let Some(place) = self.more.get_mut(self.count) {
+                    *place = (which as u16, from, to);
+                    self.count += 1;
+                }
+            }
+        }
+    }
+
+    /// Writes a header as it stands in the message; further ones of the name as further values. Gives
+    /// `skip` if there is none.
+    #[inline]
+    pub fn write(&self, which: u16, message: &[u8], out: &mut Vec<u8>, skip: Skip) -> Skip {
+        let (from, to) = self.first.get(usize::from(which)).copied().unwrap_or_default();
+        if to == 0 {
+            return skip;
+        }
+        out.extend_from_slice(message.get(usize::from(from)..usize::from(to)).unwrap_or_default());
+        for &(own, from, to) in self.more.iter().take(self.count) {
+            if own == which {
+                let line = message.get(usize::from(from)..usize::from(to)).unwrap_or_default();
+                let colon = memchr(b':', line).map_or(0, |at| at + 1);
+                out.extend_from_slice(b", ");
+                out.extend_from_slice(line.get(colon..).unwrap_or_default().trim_ascii());
+            }
+        }
+        NO_SKIP
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::{prop_assert_eq, proptest};
+
+    fn found(names: &[&str], message: &[u8]) -> Vec<Option<String>> {
+        let mut seeker = Seeker::default();
+        let places: Vec<u16> = names.iter().map(|name| seeker.place(name.as_bytes()).unwrap()).collect();
+        let mut found = Found::new();
+        seeker.find(message, &mut found);
+        let shown = places.into_iter().map(|which| {
+            let mut out = Vec::new();
+            let skip = found.write(which, message, &mut out, 7);
+            (skip == NO_SKIP).then(|| String::from_utf8(out).unwrap())
+        });
+        shown.collect()
+    }
+
+    #[test]
+    fn headers_are_found_in_every_spelling() {
+        let message = b"x\r\nVIA: 1\r\nv :2\r\nVia:\r\n\t3\r\nTo-Do: no\r\nt:4\r\nX-Long-Header-Name: 5\r\nT\r\nCSeq: 6\r\n\r\nFrom: no\r\n";
+        let names = ["via", "To", "x-long-header-name", "cseq", "From", "X-Long-Header-Nam", "C"];
+        let want = [
+            Some("VIA: 1, 2, 3"),
+            Some("t:4"),
+            Some("X-Long-Header-Name: 5"),
+            Some("CSeq: 6"),
+            None,
+            None,
+            None,
+        ];
+        assert_eq!(found(&names, message), want.map(|text| text.map(str::to_owned)));
+        assert_eq!(found(&["via"], b"x\nVia: 1\n\nVia: 2\n"), [Some("Via: 1".to_owned())]);
+    }
+
+    #[test]
+    fn there_are_bounds() {
+        let mut seeker = Seeker::default();
+        let place = |seeker: &mut Seeker, i: usize| seeker.place(format!("X-{i}").as_bytes());
+        assert!((0..Seeker::MOST).all(|i| place(&mut seeker, i) == Some(i as u16)));
+        assert_eq!((place(&mut seeker, 3), place(&mut seeker, 99)), (Some(3), None));
+        let many = b"x\r\n".iter().chain(b"Via: 1\r\n".repeat(100).iter()).copied().collect::<Vec<u8>>();
+        assert_eq!(found(&["Via"], &many)[0].as_ref().unwrap().matches('1').count(), 1 + Found::MOST_MORE);
+    }
+
+    proptest! {
+        /// Against the plain way of reading a message.
+        #[test]
+        fn the_same_is_found_by_plain_reading(text in "x\r\n((To|t|VIA|v|From|Fro|X-Abcdefghi|x-abcdefghj)( ?:[a-z]{0,3}|)\r\n(\t[a-z]\r\n)?){0,8}\r\n(To:x\r\n)?") {
+            for name in ["To", "Via", "From", "X-Abcdefghi"] {
+                let known = Name::from_bytes(name.as_bytes());
+                let own = super::super::super::message::Lines::of(text.as_bytes()).filter(|line| {
+                    let same = Name::from_bytes(line.name()) == known;
+                    if known == Name::Other { line.name().eq_ignore_ascii_case(name.as_bytes()) } else { same }
+                });
+                let values: Vec<_> = own.map(|line| line.value().to_vec()).collect();
+                let shown = found(&[name], text.as_bytes()).remove(0);
+                let shown = shown.map(|text| text.split_once(':').unwrap().1.trim().to_owned());
+                let want = (!values.is_empty()).then(|| String::from_utf8(values.join(&b", "[..])).unwrap().trim().to_owned());
+                prop_assert_eq!(shown, want);
+            }
+        }
+    }
+}
