@@ -1,8 +1,8 @@
 //! How calls begin and end.
 
+use super::Engine;
 use super::call::{Call, Doing};
 use super::ids::CallName;
-use super::Engine;
 use super::run::on_timeout;
 use crate::metrics::{self, Began, CallEnd, Failure};
 use crate::scenario::{Scope, Side};

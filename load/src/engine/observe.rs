@@ -65,8 +65,7 @@ impl Engine {
         match method {
             Method::Ack | Method::Cancel => return,
             Method::Invite if call.seen.session.is_none() => {
-                call.seen.session =
-                    Some(Session { began, progress: None, established: None, over: false });
+                call.seen.session = Some(Session { began, progress: None, established: None, over: false });
                 self.metrics.session_requested(began);
             }
             Method::Register if call.seen.registering.is_none() => {
@@ -190,7 +189,9 @@ impl Engine {
         self.metrics.transaction_ended(now, asking.method, asking.began, TransactionEnd::Timeout);
         match asking.method {
             Method::Invite => {
-                if let Some(session) = call.seen.session.as_mut().filter(|s| s.established.is_none() && !s.over) {
+                if let Some(session) =
+                    call.seen.session.as_mut().filter(|s| s.established.is_none() && !s.over)
+                {
                     session.over = true;
                     self.metrics.session_timed_out(session.began);
                 }

@@ -21,13 +21,7 @@ enum Place {
 
 impl Engine {
     /// A message without a flaw.
-    pub(super) fn receive_message(
-        &mut self,
-        now: Time,
-        flow: Flow,
-        message: &Message<'_>,
-        out: &mut Outbox,
-    ) {
+    pub(super) fn receive_message(&mut self, now: Time, flow: Flow, message: &Message<'_>, out: &mut Outbox) {
         if message.is_request() {
             self.metrics.request_received(now, message.method().into());
         } else {
@@ -210,7 +204,8 @@ impl Engine {
             call.last.extend_from_slice(message.bytes());
             let from = call.step;
             if let Some(variable) = unexpected.return_to {
-                let mut vars = Vars { call: &mut call.values, user: &mut self.user, global: &mut self.global };
+                let mut vars =
+                    Vars { call: &mut call.values, user: &mut self.user, global: &mut self.global };
                 if let Some(value) = vars.get_mut(variable) {
                     value.set_number(from as f64);
                 }

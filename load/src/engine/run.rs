@@ -304,7 +304,9 @@ impl Engine {
     fn arrange_resend(&mut self, now: Time, slot: u32, send: &Send) {
         let rules = self.settings.retransmission;
         let Some(call) = self.calls.at(slot) else { return };
-        let Some(t1) = send.retrans_ms.filter(|_| rules.on && !call.flow.transport.is_reliable()) else { return };
+        let Some(t1) = send.retrans_ms.filter(|_| rules.on && !call.flow.transport.is_reliable()) else {
+            return;
+        };
         let interval = u64::from(t1) * 1_000;
         let invite = send.kind.is_request("INVITE");
         call.resend = Some(Resend {

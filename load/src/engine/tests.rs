@@ -48,7 +48,12 @@ fn run(remote: SocketAddr) -> Run {
 }
 
 /// An engine at `local` whose calls go to `remote`.
-fn engine(local: &str, remote: &str, scenarios: &[&str], change: impl FnOnce(&mut Settings, &mut Plan)) -> Engine {
+fn engine(
+    local: &str,
+    remote: &str,
+    scenarios: &[&str],
+    change: impl FnOnce(&mut Settings, &mut Plan),
+) -> Engine {
     let run = run(address(remote));
     let (mut client, mut server) = (None, None);
     for text in scenarios {
@@ -144,7 +149,9 @@ impl Pair {
     fn pass(&mut self, until: Time) {
         for _ in 0..1_000_000 {
             let next = self.ends.iter().filter_map(|(_, e)| e.next_deadline()).min();
-            let Some(next) = next.map(|at| at.max(self.now) + self.late).filter(|&at| at <= until) else { break };
+            let Some(next) = next.map(|at| at.max(self.now) + self.late).filter(|&at| at <= until) else {
+                break;
+            };
             self.now = next;
             for at in 0..2 {
                 let mut out = Outbox::new();
@@ -167,7 +174,8 @@ impl Pair {
 
 #[test]
 fn calls_run_from_the_first_message_to_the_last() {
-    let mut pair = Pair::new(engine(CALLER, CALLEE, &["uac"], nothing), engine(CALLEE, CALLER, &["uas"], nothing));
+    let mut pair =
+        Pair::new(engine(CALLER, CALLEE, &["uac"], nothing), engine(CALLEE, CALLER, &["uas"], nothing));
     pair.pass(Time::from_secs(10));
     assert_eq!(pair.ends_of(0, End::Caller), (20, 0));
     assert_eq!(pair.ends_of(1, End::Callee), (20, 0));
@@ -209,7 +217,8 @@ fn a_callee_that_is_not_there_fails_the_call_after_the_last_repetition() {
 
 #[test]
 fn a_late_generator_knows_that_it_was_late() {
-    let mut pair = Pair::new(engine(CALLER, CALLEE, &["uac"], nothing), engine(CALLEE, CALLER, &["uas"], nothing));
+    let mut pair =
+        Pair::new(engine(CALLER, CALLEE, &["uac"], nothing), engine(CALLEE, CALLER, &["uas"], nothing));
     pair.late = Duration::from_millis(7);
     pair.pass(Time::from_secs(10));
     assert_eq!(pair.ends_of(0, End::Caller), (20, 0));

@@ -35,6 +35,9 @@ pub struct WorkerPanic {
 pub struct RuntimeConfig {
     /// The addresses to listen on, in the order of their ids.
     pub listeners: Vec<Listener>,
+    /// Listeners from this place on are of one worker each, in turn: what arrives there needs no hop,
+    /// and only that worker can send from there. None by default: every worker serves every listener.
+    pub own_from: usize,
     /// CPUs to bind the workers to, in turn. Empty: the scheduler decides.
     pub pin: Vec<usize>,
     /// Whether another process may serve the same ports at the same time, as in a rolling restart.
@@ -60,6 +63,7 @@ impl Default for RuntimeConfig {
     fn default() -> RuntimeConfig {
         RuntimeConfig {
             listeners: Vec::new(),
+            own_from: usize::MAX,
             pin: Vec::new(),
             share_ports: false,
             batch: 64,

@@ -30,7 +30,7 @@ pub struct Bound {
 }
 
 impl Bound {
-    /// Opens every listener once per worker.
+    /// Opens every listener once per worker, those from [`RuntimeConfig::own_from`] on for one only.
     ///
     /// # Errors
     /// A listener that cannot be opened, or one of a transport that this version does not have.
@@ -48,7 +48,12 @@ impl Bound {
             if !matches!(listener.transport, Transport::Udp | Transport::Tcp) {
                 return Err(StartError::NotInThisVersion(listener));
             }
-            let actual = open(&config, listener, id, &mut sockets)
+            let owner = index.checked_sub(config.own_from).map(|nth| nth % workers);
+            let opening = match owner.and_then(|owner| sockets.get_mut(owner..=owner)) {
+                Some(one) => one,
+                None => &mut sockets[..],
+            };
+            let actual = open(&config, listener, id, opening)
                 .map_err(|error| StartError::Listen { listener, error })?;
             tracing::info!(transport = %actual.transport, address = %actual.address, workers, "listening");
             listeners.push(actual);
@@ -149,4 +154,20 @@ fn open_tcp(
         worker.tcp.push((id, fd));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn listeners_of_one_worker_are_served_by_it_alone() {
+        let any = || Listener { transport: Transport::Udp, address: "127.0.0.1:0".parse().unwrap() };
+        let config =
+            RuntimeConfig { listeners: vec![any(), any(), any()], own_from: 1, ..RuntimeConfig::default() };
+        let bound = Bound::new(config, 2).unwrap();
+        let ids: Vec<Vec<u16>> =
+            bound.sockets.iter().map(|worker| worker.udp.iter().map(|(id, _)| id.0).collect()).collect();
+        assert_eq!(ids, [[0, 1], [0, 2]]);
+    }
 }

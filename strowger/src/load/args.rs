@@ -157,8 +157,25 @@ was too late or lost packets, so that the run says nothing about the server.";
 
 /// Names that SIPp writes with one dash.
 const ONE_DASH: &[&str] = &[
-    "sn", "sf", "inf", "au", "ap", "key", "rp", "rate_increase", "rate_interval", "rate_max", "no_rate_quit",
-    "mi", "mp", "recv_timeout", "nr", "max_invite_retrans", "max_non_invite_retrans", "lost", "timeout",
+    "sn",
+    "sf",
+    "inf",
+    "au",
+    "ap",
+    "key",
+    "rp",
+    "rate_increase",
+    "rate_interval",
+    "rate_max",
+    "no_rate_quit",
+    "mi",
+    "mp",
+    "recv_timeout",
+    "nr",
+    "max_invite_retrans",
+    "max_non_invite_retrans",
+    "lost",
+    "timeout",
 ];
 
 /// Gives SIPp's options of one dash and several letters the second dash that everybody else writes, and

@@ -64,7 +64,8 @@ fn generate(args: &LoadArgs, plan: Plan) -> Result<u8, String> {
     let engines: Vec<Engine> = plan.engines(started)?;
     let runtime = plan.bound.start(engines).map_err(|error| error.to_string())?;
     let handle = runtime.handle();
-    let workers: Vec<String> = handle.listeners().iter().map(|l| format!("{}:{}", l.transport, l.address)).collect();
+    let workers: Vec<String> =
+        handle.listeners().iter().map(|l| format!("{}:{}", l.transport, l.address)).collect();
     eprintln!("strowger load ready: {} from {}", story.title, workers.join(", "));
     let before = watch::cpu_seconds();
     let ended = watch::watch(args, &story.title, started, &handle, &signals)?;
@@ -194,7 +195,11 @@ fn essence(report: &Report) -> String {
         }
     }
     let ms = |micros: u64| micros as f64 / 1_000.0;
-    let _ = writeln!(out, "{:<14} {:>9} {:>9} {:>9} {:>9} {:>9}  of", "milliseconds", "p50", "p90", "p99", "p99.9", "max");
+    let _ = writeln!(
+        out,
+        "{:<14} {:>9} {:>9} {:>9} {:>9} {:>9}  of",
+        "milliseconds", "p50", "p90", "p99", "p99.9", "max"
+    );
     let latencies = report.latencies.iter().map(|l| (l.key.as_str(), l.main()));
     for (name, d) in latencies.chain([("lateness", &report.lateness)]).filter(|(_, d)| d.count > 0) {
         let _ = writeln!(

@@ -64,8 +64,11 @@ impl Plan {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
             n => n,
         };
-        let listeners = listeners(args, transport, local, workers, client.is_some())?;
-        let config = RuntimeConfig { listeners, streams: streams(), ..RuntimeConfig::default() };
+        let sides = (client.is_some(), server.is_some());
+        let listeners = listeners(args, transport, local, workers, sides)?;
+        // One for calls that come in, which all workers serve; then one for each worker's own calls.
+        let own_from = if client.is_some() { usize::from(server.is_some()) } else { usize::MAX };
+        let config = RuntimeConfig { listeners, own_from, streams: streams(), ..RuntimeConfig::default() };
         let bound = Bound::new(config, workers).map_err(|error| error.to_string())?;
         let seed = args.seed.unwrap_or_else(fresh_seed);
         let run = Arc::new(facts(args, transport, remote, local, &bound));
@@ -106,7 +109,8 @@ impl Plan {
     fn engine(&self, worker: usize, start: Time) -> Result<Engine, String> {
         let o = &self.options;
         let listeners: Vec<SocketAddr> = self.bound.listeners().iter().map(|l| l.address).collect();
-        let own = vec![ListenerId((worker % listeners.len().max(1)) as u16)];
+        let shared = usize::from(self.server.is_some() && self.client.is_some());
+        let own = vec![ListenerId(((worker + shared) % listeners.len().max(1)) as u16)];
         let stopwatches = self.client.as_ref().or(self.server.as_ref()).map(|s| s.timers.clone());
         let settings = Settings {
             worker: u16::try_from(worker).map_err(|_| "too many workers")?,
@@ -137,7 +141,8 @@ impl Plan {
             ladders: o.ladders,
         };
         let desk = Desk::new(self.injections.clone(), self.seed.wrapping_add(worker as u64), 10);
-        let times = |a: &Arrivals| -> Times { a.times(self.seed, worker as u32, self.workers as u32, o.most) };
+        let times =
+            |a: &Arrivals| -> Times { a.times(self.seed, worker as u32, self.workers as u32, o.most) };
         Ok(Engine::new(settings, desk, self.arrivals.as_ref().map(times)))
     }
 }
@@ -268,23 +273,24 @@ fn local_address(args: &LoadArgs, remote: SocketAddr) -> Result<IpAddr, String> 
     routed.map(|a| a.ip()).map_err(|error| format!("there is no way to {remote}: {error}"))
 }
 
+/// Where calls come in, if any do, and where each worker's own calls leave from.
 fn listeners(
     args: &LoadArgs,
     transport: Transport,
     ip: IpAddr,
     workers: usize,
-    client: bool,
+    (client, server): (bool, bool),
 ) -> Result<Vec<Listener>, String> {
     let listener = |port| Listener { transport, address: SocketAddr::new(ip, port) };
     if !client {
         return Ok(vec![listener(args.local_port.unwrap_or(5060))]);
     }
-    let port = |worker: usize| match args.local_port {
+    let port = |nth: usize| match args.local_port {
         None => Ok(0),
-        Some(first) => u16::try_from(usize::from(first) + worker)
+        Some(first) => u16::try_from(usize::from(first) + nth)
             .map_err(|_| format!("-p {first}: there are no {workers} ports from there; choose a lower one")),
     };
-    (0..workers).map(|worker| Ok(listener(port(worker)?))).collect()
+    (0..workers + usize::from(server)).map(|nth| Ok(listener(port(nth)?))).collect()
 }
 
 /// Connections here are our own and the server's; none is an attacker's.

@@ -149,7 +149,8 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         "h" => 3_600.0,
         _ => return Err(format!("{text}: a time is a number and ms, s, m or h, such as 90s")),
     };
-    let number: f64 = number.parse().map_err(|_| format!("{text}: a time begins with a number, such as 90s"))?;
+    let number: f64 =
+        number.parse().map_err(|_| format!("{text}: a time begins with a number, such as 90s"))?;
     Duration::try_from_secs_f64(number * scale).map_err(|error| format!("{text}: {error}"))
 }
 
@@ -180,7 +181,8 @@ pub fn busiest(before: &[(String, f64)], after: &[(String, f64)], time: Duration
 pub fn machine() -> Vec<Fact> {
     let file = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let cpu = file("/proc/cpuinfo");
-    let model = cpu.lines().find_map(|line| line.strip_prefix("model name")?.split(": ").nth(1).map(str::to_owned));
+    let model =
+        cpu.lines().find_map(|line| line.strip_prefix("model name")?.split(": ").nth(1).map(str::to_owned));
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let kernel = file("/proc/sys/kernel/osrelease");
     let mut facts = vec![Fact::new("cores", cores)];
@@ -197,7 +199,9 @@ mod tests {
 
     #[test]
     fn times_have_units() {
-        for (text, want) in [("90", 90_000), ("90s", 90_000), ("250ms", 250), ("5m", 300_000), ("1h", 3_600_000)] {
+        for (text, want) in
+            [("90", 90_000), ("90s", 90_000), ("250ms", 250), ("5m", 300_000), ("1h", 3_600_000)]
+        {
             assert_eq!(duration(text).map(|d| d.as_millis()), Ok(want), "{text}");
         }
         for text in ["", "s", "5x", "-1", "1e400s"] {
