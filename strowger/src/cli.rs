@@ -38,7 +38,10 @@ pub enum Command {
     },
     /// Generate load: scenarios in SIPp's language, at any rate, with honest latencies
     #[command(after_help = crate::load::args::EXAMPLES)]
-    Load(crate::load::args::LoadArgs),
+    Load(Box<crate::load::args::LoadArgs>),
+    /// Compare reports of `load`
+    #[command(hide = true, bin_name = "strowger load compare")]
+    LoadCompare(crate::load::args::CompareArgs),
     /// Experiments (not in this version)
     Lab {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]

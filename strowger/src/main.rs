@@ -31,6 +31,7 @@ fn main() -> ExitCode {
         cli::Command::Check { file } => check::run(&file),
         cli::Command::Balance { .. } => missing("balance"),
         cli::Command::Load(args) => load::run(&args),
+        cli::Command::LoadCompare(args) => load::compare(&args),
         cli::Command::Lab { .. } => missing("lab"),
         cli::Command::Tune { .. } => missing("tune"),
     }

@@ -17,7 +17,7 @@ const BURST: usize = 64;
 impl Engine {
     /// Whether no further call has room.
     pub(super) fn is_full(&self) -> bool {
-        self.calls.len() >= self.settings.most_calls
+        self.calls.len() - self.lingering >= self.settings.most_calls
     }
 
     /// Whether a call is due and waits for room.
@@ -127,7 +127,9 @@ impl Engine {
             Side::Client => metrics::Side::Caller,
             Side::Server => metrics::Side::Callee,
         };
-        if !lingered {
+        if lingered {
+            self.lingering -= 1;
+        } else {
             self.metrics.call_ended(now, side, began, end);
         }
         self.calls.give(slot);

@@ -68,6 +68,8 @@ pub struct Engine {
     begun: u64,
     number: u64,
     turn: usize,
+    /// Calls that have ended well and answer retransmissions.
+    lingering: usize,
     stopping: bool,
     stopped: bool,
     index: Option<Box<Index>>,
@@ -100,6 +102,7 @@ impl Engine {
             begun: 0,
             number: 0,
             turn: 0,
+            lingering: 0,
             stopping: false,
             stopped: false,
             index: None,
@@ -114,7 +117,7 @@ impl Engine {
     fn progress(&mut self) -> Progress {
         Progress {
             pulse: self.metrics.pulse(),
-            calls: self.calls.len(),
+            calls: self.calls.len() - self.lingering,
             begun: self.begun,
             waiting: self.is_behind(),
             done: self.is_done(),
@@ -136,7 +139,7 @@ impl Engine {
     /// Whether nothing more will happen by itself.
     fn is_done(&self) -> bool {
         let more = self.next_call.is_some() && !self.stopping;
-        self.stopped || (!more && self.calls.len() == 0 && (self.settings.client.is_some() || self.stopping))
+        self.stopped || (!more && self.calls.len() == self.lingering && (self.settings.client.is_some() || self.stopping))
     }
 
     fn hash(&self, call_id: &[u8]) -> u64 {

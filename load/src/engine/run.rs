@@ -255,6 +255,7 @@ impl Engine {
     fn linger(&mut self, now: Time, slot: u32, until: Time) {
         let Some(call) = self.calls.at(slot) else { return };
         call.doing = Doing::Lingering(until);
+        self.lingering += 1;
         let side = match call.side {
             Side::Client => crate::metrics::Side::Caller,
             Side::Server => crate::metrics::Side::Callee,
@@ -338,6 +339,7 @@ impl Engine {
             round: call.round,
             cseq: call.cseq,
             last: &call.last,
+            outline: None,
             peer_tag: &call.peer_tag,
             routes: &call.routes,
             next_url: &call.next_url,

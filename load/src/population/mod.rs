@@ -65,5 +65,5 @@ pub use model::{Deed, Plan, Population};
 pub use parameters::{Callees, Expected, LONGEST_RUN, Parameters, USERS_PER_WORKER};
 pub use phases::{Phase, Phases};
 pub use rng::Rng;
-pub use search::{Outcome, Peak, Search, Trial, Verdict};
+pub use search::{Options as SearchOptions, Outcome, Peak, Search, Trial, Verdict};
 pub use token::{CallToken, Kind, LONGEST_RING_MS, LONGEST_TOKEN, Side, TokenText};

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// Options of `load`.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub struct LoadArgs {
     /// Where calls go: HOST or HOST:PORT [default port: 5060]. Not needed by a scenario that only answers
     #[arg(value_name = "TARGET")]
@@ -73,6 +73,16 @@ pub struct LoadArgs {
     /// End after this time: 30s, 5m, 1h (plain numbers are seconds)
     #[arg(long, value_name = "TIME", help_heading = "How much")]
     pub timeout: Option<String>,
+
+    /// Search for the highest rate that conforms, from -r on; each trial lasts --trial
+    #[arg(long, help_heading = "How much", conflicts_with_all = ["trace", "most", "timeout"])]
+    pub find_peak: bool,
+    /// Measure this program against its own answering side, without a server: the rate to trust it with
+    #[arg(long, help_heading = "How much", conflicts_with_all = ["target", "sn", "sf", "answer", "trace", "most"])]
+    pub self_test: bool,
+    /// How long a trial of --find-peak or --self-test lasts
+    #[arg(long, value_name = "TIME", default_value = "5s", help_heading = "How much")]
+    pub trial: String,
 
     /// Local address [default: the one that the route to the target has]
     #[arg(short = 'i', value_name = "ADDR", help_heading = "From where")]
@@ -149,6 +159,12 @@ pub const EXAMPLES: &str = "Examples:
       the answering side
   strowger load -sn uac --answer uas 192.0.2.1:5060 -r 500 -m 30000 --html report.html
       both sides, through a proxy that sends the calls back to this machine
+  strowger load --self-test
+      the rate up to which this program on this machine is to be trusted
+  strowger load -sn uac --answer uas 192.0.2.1 --find-peak -r 500 --html peak.html
+      the highest rate at which 99.99 % of the calls succeed
+  strowger load compare before.json after.json
+      what differs between two runs, or groups of runs (a1.json,a2.json b1.json,b2.json)
   strowger load -sf register.xml -inf users.csv 192.0.2.1 -r 1000 -m 100000
 
 Ctrl-C lets the calls under way end; a second one stops at once.
@@ -178,11 +194,38 @@ const ONE_DASH: &[&str] = &[
     "timeout",
 ];
 
+/// Options of `load compare`.
+#[derive(Args, Debug)]
+pub struct CompareArgs {
+    /// Reports (JSON) of the first group, separated by commas
+    #[arg(value_name = "A.json[,..]", value_delimiter = ',', num_args = 1)]
+    pub a: Vec<PathBuf>,
+    /// Reports of the second group
+    #[arg(value_name = "B.json[,..]", value_delimiter = ',', num_args = 1)]
+    pub b: Vec<PathBuf>,
+    /// Confidence of the intervals, per cent
+    #[arg(long, value_name = "PERCENT", default_value_t = 95.0)]
+    pub confidence: f64,
+    /// Write the comparison as one HTML page
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// Write it as JSON
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
 /// Gives SIPp's options of one dash and several letters the second dash that everybody else writes, and
 /// our names their dashes in place of SIPp's underscores.
 pub fn translate(args: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut args: Vec<OsString> = args.collect();
     if args.get(1).is_none_or(|command| command != "load") {
+        return args;
+    }
+    if args.get(2).is_some_and(|command| command == "compare") {
+        args.remove(2);
+        if let Some(command) = args.get_mut(1) {
+            *command = "load-compare".into();
+        }
         return args;
     }
     for arg in args.iter_mut().skip(2) {

@@ -2,19 +2,20 @@
 
 pub mod args;
 mod plan;
+mod search;
 mod watch;
 
-use crate::signals;
-use args::LoadArgs;
+use crate::signals::{self, Wish};
+use args::{CompareArgs, LoadArgs};
 use load::engine::{Engine, Notice, Record};
 use load::metrics::{Health, Ladder, Ladders, LatencyLimit, Metrics, Rule};
-use load::report::{Fact, Inputs, Report, Windows};
+use load::report::{Fact, Group, Inputs, Report, Windows};
 use load::scenario::{Side, builtin_names};
 use plan::Plan;
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::mpsc;
+use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 use watch::Ended;
 use wire::Time;
@@ -33,7 +34,7 @@ pub fn run(args: &LoadArgs) -> ExitCode {
         }
         return ExitCode::SUCCESS;
     }
-    match Plan::new(args).and_then(|plan| generate(args, plan)) {
+    match command(args) {
         Ok(code) => ExitCode::from(code),
         Err(message) => {
             eprintln!("strowger load: {message}");
@@ -42,33 +43,83 @@ pub fn run(args: &LoadArgs) -> ExitCode {
     }
 }
 
+fn command(args: &LoadArgs) -> Result<u8, String> {
+    let signals = signals::listen().map_err(|error| format!("cannot listen to signals: {error}"))?;
+    if args.self_test || args.find_peak {
+        return search::search(args, &signals);
+    }
+    let plan = Plan::new(args)?;
+    let answers_only = plan.client.is_none();
+    let (report, _) = measure(args, plan, &signals)?;
+    deliver(args, &report)?;
+    // Whoever only answers has nothing to judge but what went wrong.
+    Ok(match answers_only {
+        true => u8::from(report.verdict.word == "FAIL"),
+        false => report.verdict.exit_code,
+    })
+}
+
+/// `strowger load compare`.
+pub fn compare(args: &CompareArgs) -> ExitCode {
+    match comparison(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("strowger load compare: {message}");
+            ExitCode::from(USAGE)
+        }
+    }
+}
+
+fn comparison(args: &CompareArgs) -> Result<(), String> {
+    let group = |paths: &[PathBuf]| -> Result<Group, String> {
+        let read = |path: &PathBuf| {
+            let text = std::fs::read_to_string(path)
+                .map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+            Report::from_json(&text).map_err(|error| format!("{}: {error}", path.display()))
+        };
+        let name = paths.iter().map(|p| p.display().to_string()).collect::<Vec<_>>().join(", ");
+        Ok(Group { name, reports: paths.iter().map(read).collect::<Result<_, _>>()? })
+    };
+    let comparison = load::report::compare(&group(&args.a)?, &group(&args.b)?, args.confidence / 100.0);
+    if let Some(path) = &args.json {
+        write(path, &comparison.to_json())?;
+    }
+    if let Some(path) = &args.html {
+        write(path, &comparison.html(PROGRAM))?;
+    }
+    print!("{}", comparison.text());
+    Ok(())
+}
+
+/// What reports call this program.
+const PROGRAM: &str = concat!("strowger ", env!("CARGO_PKG_VERSION"));
+
 /// What the run was, for its report.
 struct Story {
     title: String,
     workload: String,
     parameters: Vec<Fact>,
     seed: u64,
-    answers_only: bool,
 }
 
-fn generate(args: &LoadArgs, plan: Plan) -> Result<u8, String> {
-    let signals = signals::listen().map_err(|error| format!("cannot listen to signals: {error}"))?;
+/// Makes one run and says how it went.
+fn measure(args: &LoadArgs, plan: Plan, signals: &Receiver<Wish>) -> Result<(Report, Ended), String> {
     let story = Story {
         title: plan.title.clone(),
         workload: plan.workload.clone(),
         parameters: plan.parameters.clone(),
         seed: plan.seed,
-        answers_only: plan.client.is_none(),
     };
     let started = monotonic_now();
     let engines: Vec<Engine> = plan.engines(started)?;
     let runtime = plan.bound.start(engines).map_err(|error| error.to_string())?;
     let handle = runtime.handle();
-    let workers: Vec<String> =
+    let from: Vec<String> =
         handle.listeners().iter().map(|l| format!("{}:{}", l.transport, l.address)).collect();
-    eprintln!("strowger load ready: {} from {}", story.title, workers.join(", "));
+    // Scripts wait for this line.
+    eprintln!("strowger load ready: {} from {}", story.title, from.join(", "));
     let before = watch::cpu_seconds();
-    let ended = watch::watch(args, &story.title, started, &handle, &signals)?;
+    let ended = watch::watch(args, &story.title, started, &handle, signals)?;
     let end = monotonic_now();
     let cpu = watch::busiest(&before, &watch::cpu_seconds(), end.since(started));
     let mut records = collect(&handle)?;
@@ -76,18 +127,7 @@ fn generate(args: &LoadArgs, plan: Plan) -> Result<u8, String> {
     records.0.socket_drops(end, counts.udp_kernel_drops + counts.udp_send_drops + counts.ring_drops);
     handle.shutdown();
     runtime.join().map_err(|panics| format!("a worker failed: {panics:?}"))?;
-    let report = report(args, &story, started, end, cpu, records);
-    deliver(args, &report)?;
-    // Whoever only answers has nothing to judge but what went wrong.
-    let code = match ended {
-        Ended::Done | Ended::Asked | Ended::TimeOut if story.answers_only => u8::from(failures(&report)),
-        _ => report.verdict.exit_code,
-    };
-    Ok(code)
-}
-
-fn failures(report: &Report) -> bool {
-    report.verdict.word == "FAIL"
+    Ok((report(args, &story, started, end, cpu, records), ended))
 }
 
 /// Asks all workers for what they recorded.
@@ -121,7 +161,7 @@ fn report(
     started: Time,
     end: Time,
     cpu: Option<f64>,
-    (mut metrics, flows): (Metrics, Vec<Ladder>),
+    (metrics, flows): (Metrics, Vec<Ladder>),
 ) -> Report {
     let seconds = end.since(started).as_secs_f64();
     let rule = Rule {
@@ -131,7 +171,7 @@ fn report(
         ..Rule::default()
     };
     let inputs = Inputs {
-        program: format!("strowger {}", env!("CARGO_PKG_VERSION")),
+        program: PROGRAM.to_owned(),
         title: story.title.clone(),
         workload: story.workload.clone(),
         started: String::new(),
@@ -152,19 +192,20 @@ fn report(
     Report::build(inputs, &metrics, &rule, &Ladders::first(flows, args.ladders))
 }
 
+fn write(path: &Path, text: &str) -> Result<(), String> {
+    std::fs::write(path, text).map_err(|error| format!("cannot write {}: {error}", path.display()))
+}
+
 /// Writes what was asked for, and the essence to standard output.
 fn deliver(args: &LoadArgs, report: &Report) -> Result<(), String> {
-    let write = |path: &Path, text: &[u8]| {
-        std::fs::write(path, text).map_err(|error| format!("cannot write {}: {error}", path.display()))
-    };
     if let Some(path) = &args.json {
-        write(path, report.to_json().as_bytes())?;
+        write(path, &report.to_json())?;
     }
     if let Some(path) = &args.html {
-        write(path, load::report::html(report).as_bytes())?;
+        write(path, &load::report::html(report))?;
     }
     if let Some(path) = &args.csv {
-        write(path, load::report::csv(report).as_bytes())?;
+        write(path, &load::report::csv(report))?;
     }
     print!("{}", essence(report));
     Ok(())

@@ -30,6 +30,9 @@ pub struct Plan {
     transport: Transport,
     remote: SocketAddr,
     workers: usize,
+    /// Listeners before those of single workers.
+    shared: usize,
+    self_test: bool,
     options: Options,
 }
 
@@ -58,16 +61,18 @@ impl Plan {
             }
             other => return Err(format!("-t {other}: no such transport; use u1 (UDP) or t1 (TCP)")),
         };
-        let remote = remote(args, client.is_some())?;
+        let remote = remote(args, client.is_some() && !args.self_test)?;
         let local = local_address(args, remote)?;
         let workers = match args.workers {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
             n => n,
         };
-        let sides = (client.is_some(), server.is_some());
+        let sides = (client.is_some(), server.is_some() && !args.self_test);
         let listeners = listeners(args, transport, local, workers, sides)?;
         // One for calls that come in, which all workers serve; then one for each worker's own calls.
-        let own_from = if client.is_some() { usize::from(server.is_some()) } else { usize::MAX };
+        // In a self-test each worker calls itself.
+        let shared = usize::from(client.is_some() && server.is_some() && !args.self_test);
+        let own_from = if client.is_some() { shared } else { usize::MAX };
         let config = RuntimeConfig { listeners, own_from, streams: streams(), ..RuntimeConfig::default() };
         let bound = Bound::new(config, workers).map_err(|error| error.to_string())?;
         let seed = args.seed.unwrap_or_else(fresh_seed);
@@ -77,9 +82,10 @@ impl Plan {
         }
         let name = |s: &Option<Scenario>| s.as_ref().map(|s| s.name.clone());
         let workload = [name(&client), name(&server)].into_iter().flatten().collect::<Vec<_>>().join(" + ");
-        let title = match client.is_some() {
-            true => format!("{workload} against {}", args.target.as_deref().unwrap_or("")),
-            false => workload.clone(),
+        let title = match (&args.target, client.is_some()) {
+            _ if args.self_test => "self-test".to_owned(),
+            (Some(target), true) => format!("{workload} against {target}"),
+            _ => workload.clone(),
         };
         let arrivals = client.as_ref().map(|_| arrivals(args)).transpose()?;
         let parameters = parameters(args, arrivals.as_ref(), workers);
@@ -97,6 +103,8 @@ impl Plan {
             transport,
             remote,
             workers,
+            shared,
+            self_test: args.self_test,
             options: options(args),
         })
     }
@@ -109,8 +117,9 @@ impl Plan {
     fn engine(&self, worker: usize, start: Time) -> Result<Engine, String> {
         let o = &self.options;
         let listeners: Vec<SocketAddr> = self.bound.listeners().iter().map(|l| l.address).collect();
-        let shared = usize::from(self.server.is_some() && self.client.is_some());
-        let own = vec![ListenerId(((worker + shared) % listeners.len().max(1)) as u16)];
+        let own = ListenerId(((worker + self.shared) % listeners.len().max(1)) as u16);
+        let itself = listeners.get(usize::from(own.0)).copied();
+        let remote = if self.self_test { itself.unwrap_or(self.remote) } else { self.remote };
         let stopwatches = self.client.as_ref().or(self.server.as_ref()).map(|s| s.timers.clone());
         let settings = Settings {
             worker: u16::try_from(worker).map_err(|_| "too many workers")?,
@@ -119,9 +128,9 @@ impl Plan {
             client: self.client.clone(),
             server: self.server.clone(),
             transport: self.transport,
-            remote: self.remote,
+            remote,
             listeners,
-            own,
+            own: vec![own],
             most_calls: o.limit.div_ceil(self.workers),
             numbers: (worker as u64 + 1, self.workers as u64),
             pause: o.pause.clone(),
@@ -194,6 +203,9 @@ fn injections(args: &LoadArgs) -> Result<Injections, String> {
 type Sides = (Option<Scenario>, Option<Scenario>);
 
 fn scenarios(args: &LoadArgs, injections: &Injections) -> Result<Sides, String> {
+    if args.self_test {
+        return Ok((Some(built_in(args, "uac", injections)?), Some(built_in(args, "uas", injections)?)));
+    }
     let first = match (&args.sn, &args.sf) {
         (Some(name), _) => built_in(args, name, injections)?,
         (None, Some(path)) => from_file(args, path, injections)?,
@@ -261,6 +273,9 @@ fn remote(args: &LoadArgs, needed: bool) -> Result<SocketAddr, String> {
 fn local_address(args: &LoadArgs, remote: SocketAddr) -> Result<IpAddr, String> {
     if let Some(ip) = args.local_ip {
         return Ok(ip);
+    }
+    if args.self_test {
+        return Ok(IpAddr::from([127, 0, 0, 1]));
     }
     if remote.port() == 0 {
         return Ok(IpAddr::from([0, 0, 0, 0]));
