@@ -8,7 +8,7 @@ pub use run::run;
 
 use super::facts::Run;
 use super::regexp::Pattern;
-use super::template::Template;
+use super::template::{Seeker, Template};
 use super::variables::Slot;
 use crate::population::Distribution;
 
@@ -277,6 +277,10 @@ impl Action {
 
     pub(super) fn bind(&mut self, run: &Run) {
         self.templates_mut().for_each(|template| template.bind(run));
+    }
+
+    pub(super) fn join(&mut self, all: &mut Seeker) {
+        self.templates_mut().for_each(|template| template.join(all));
     }
 
     /// Whether it looks at the last message received.

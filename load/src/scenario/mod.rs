@@ -35,5 +35,5 @@ pub use regexp::Pattern;
 pub use steps::{
     Branch, Condition, Expect, Kind, Op, Optional, Pause, Recv, Scenario, Send, Side, Step, Unexpected,
 };
-pub use template::{Fault, Template};
+pub use template::{Fault, Outline, Seeker, Template};
 pub use variables::{Scope, Slot, Value, Values, Variables, Vars};

@@ -13,6 +13,7 @@ use super::context::{Context, Place};
 use super::inject::Injections;
 use super::problem::Problem;
 use super::steps::{Branch, Condition, Op, Pause, Scenario, Side, Step, Unexpected};
+use super::template::Seeker;
 use super::variables::{Scope, Variables};
 use crate::population::Distribution;
 use roxmltree::{Document, Node};
@@ -170,7 +171,8 @@ impl<'a> Reader<'a> {
             .get("_unexp.main")
             .map(|&to| Unexpected { to, return_to: self.context.variables.find("_unexp.retaddr") });
         let keeps_messages = keep::mark(&mut steps, unexpected.is_some());
-        Some(Scenario {
+        let mut scenario = Scenario {
+            headers: Seeker::default(),
             name,
             side,
             init,
@@ -183,7 +185,9 @@ impl<'a> Reader<'a> {
             call_lengths_ms: core::mem::take(&mut self.call_lengths_ms),
             unexpected,
             keeps_messages,
-        })
+        };
+        scenario.join_headers();
+        Some(scenario)
     }
 
     /// What holds for the whole scenario, wherever it stands.

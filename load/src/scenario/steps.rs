@@ -4,7 +4,7 @@ use super::actions::Action;
 
 use super::facts::Run;
 use super::regexp::Pattern;
-use super::template::Template;
+use super::template::{Seeker, Template};
 use super::variables::{Slot, Variables};
 use crate::population::Distribution;
 
@@ -34,6 +34,8 @@ pub struct Scenario {
     pub call_lengths_ms: Vec<u32>,
     /// Where a call goes on after an unexpected message, in place of failing: the label `_unexp.main`.
     pub unexpected: Option<Unexpected>,
+    /// The headers of received messages that any text asks for: what an [`super::Outline`] notes.
+    pub headers: Seeker,
     /// Whether [`Recv::keep`] is set anywhere.
     pub keeps_messages: bool,
 }
@@ -48,6 +50,17 @@ impl Scenario {
             }
             step.actions.iter_mut().for_each(|action| action.bind(run));
         }
+    }
+
+    pub(super) fn join_headers(&mut self) {
+        let mut all = core::mem::take(&mut self.headers);
+        for step in self.init.iter_mut().chain(&mut self.steps) {
+            if let Op::Send(send) = &mut step.op {
+                send.template.join(&mut all);
+            }
+            step.actions.iter_mut().for_each(|action| action.join(&mut all));
+        }
+        self.headers = all;
     }
 
     /// All templates with the lines of the file where they begin.

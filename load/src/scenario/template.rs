@@ -12,7 +12,9 @@ pub(super) use cut::Cutter;
 use super::credentials::Wanted;
 use super::facts::{Facts, Run};
 use super::variables::{Slot, Vars};
-use seek::{Found, Seeker};
+use seek::{Found, write_header};
+
+pub use seek::{Outline, Seeker};
 use words::{Digits, Number, Text, push_signed, write_branch_end};
 
 /// A text with keywords, cut once.
@@ -46,8 +48,9 @@ enum Piece {
     Len { add: i64, digits: u8 },
     /// The empty line ends here.
     BodyStart,
-    /// `[last_Name:]`: the header with this place in `wanted`. Without it, rendering goes on at `skip`.
-    Header { which: u16, skip: Skip },
+    /// `[last_Name:]`: the header with this number in `wanted`, and among those of the scenario. Without
+    /// it, rendering goes on at `skip`.
+    Header { which: u16, global: u16, skip: Skip },
     /// `[routes]`.
     Routes { skip: Skip },
     /// `[$name]`.
@@ -139,7 +142,8 @@ impl Template {
         let start = out.len();
         let mut lengths = Lengths::default();
         let mut found = Found::new();
-        if !self.wanted.is_empty() {
+        let outline = facts.outline;
+        if !self.wanted.is_empty() && outline.is_none() {
             self.wanted.find(facts.last, &mut found);
         }
         let mut digits = Digits::new();
@@ -176,7 +180,10 @@ impl Template {
                     lengths.body = Some(out.len());
                     NO_SKIP
                 }
-                Piece::Header { which, skip } => found.write(*which, facts.last, out, *skip),
+                Piece::Header { which, global, skip } => match outline {
+                    Some(outline) => write_header(outline.spans(), *global, facts.last, out, *skip),
+                    None => write_header(found.spans(), *which, facts.last, out, *skip),
+                },
                 Piece::Routes { skip } => {
                     if facts.routes.is_empty() {
                         *skip
@@ -383,6 +390,17 @@ impl Template {
         if *from < self.text.len() {
             self.pieces.push(Piece::Literal { start: *from as u32, end: self.text.len() as u32 });
             *from = self.text.len();
+        }
+    }
+
+    /// Gives the headers it asks for their numbers among those of the scenario.
+    pub(super) fn join(&mut self, all: &mut Seeker) {
+        for piece in &mut self.pieces {
+            if let Piece::Header { which, global, .. } = piece {
+                // A scenario has fewer names than that.
+                *global = all.place(self.wanted.name(*which), usize::from(u16::MAX)).unwrap_or(u16::MAX);
+            }
+            piece.inner().for_each(|template| template.join(all));
         }
     }
 

@@ -41,6 +41,7 @@ fn done_with(actions: &str, names: &[&str], last: &[u8]) -> (Outcome, Vec<String
         round: 0,
         cseq: 1,
         last,
+        outline: None,
         peer_tag: b"",
         routes: b"",
         next_url: b"",

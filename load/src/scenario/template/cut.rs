@@ -338,13 +338,13 @@ impl<'c, 'a> Cutter<'c, 'a> {
 
     fn header(&mut self, name: &str, place: Place, at_start: bool) {
         let name = name.strip_suffix(':').unwrap_or(name);
-        let Some(which) = self.made.wanted.place(name.as_bytes()) else {
+        let Some(which) = self.made.wanted.place(name.as_bytes(), Seeker::MOST) else {
             let what =
                 format!("more than {} different headers of the last message in one text", Seeker::MOST);
             self.context.complain(place, &shown(name), what, "make it shorter");
             return;
         };
-        self.dropper(Piece::Header { which, skip: NO_SKIP }, at_start);
+        self.dropper(Piece::Header { which, global: which, skip: NO_SKIP }, at_start);
     }
 
     fn field(&mut self, field: u16, parameters: &Parameters<'_>) {

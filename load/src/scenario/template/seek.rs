@@ -2,11 +2,12 @@
 
 use super::{NO_SKIP, Skip};
 use memchr::memchr;
-use sip_message::Name;
+use sip_message::{Message, Name};
 
 /// A header that is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Sought {
+    known: Name,
     /// Its name, as most write it.
     name: Box<[u8]>,
     /// The first eight bytes of the name, each with the bit set that makes letters lower-case.
@@ -17,9 +18,9 @@ struct Sought {
     short: Option<u8>,
 }
 
-/// The headers that a template asks for.
+/// Names of headers that `[last_...]` asks for: those of one template, or of a whole scenario.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Seeker {
+pub struct Seeker {
     sought: Vec<Sought>,
     /// First letters of their names and short forms: bit 1 is A, as in ASCII.
     letters: u32,
@@ -46,7 +47,7 @@ impl Sought {
         let bytes = name.len().min(8) as u32;
         let mask = if bytes == 8 { u64::MAX } else { (1 << (8 * bytes)) - 1 };
         let short = |letter: &u8| known != Name::Other && Name::from_bytes(&[*letter]) == known;
-        Sought { name: name.into(), head: head(name) & mask, mask, short: (b'a'..=b'z').find(short) }
+        Sought { known, name: name.into(), head: head(name) & mask, mask, short: (b'a'..=b'z').find(short) }
     }
 
     /// Whether a line is this header, given its first bytes.
@@ -74,15 +75,15 @@ fn ends_name(rest: &[u8]) -> bool {
 
 impl Seeker {
     /// Most different headers in one template.
-    pub const MOST: usize = 16;
+    pub(super) const MOST: usize = 16;
 
-    /// The number of a header, made at its first use; `None` if there are too many.
-    pub fn place(&mut self, name: &[u8]) -> Option<u16> {
+    /// The number of a header, made at its first use; `None` if there are `most` already.
+    pub(super) fn place(&mut self, name: &[u8], most: usize) -> Option<u16> {
         let new = Sought::new(name);
         if let Some(at) = self.sought.iter().position(|own| own.name.eq_ignore_ascii_case(&new.name)) {
             return Some(at as u16);
         }
-        if self.sought.len() >= Seeker::MOST {
+        if self.sought.len() >= most {
             return None;
         }
         for letter in new.name.first().into_iter().chain(&new.short) {
@@ -92,12 +93,17 @@ impl Seeker {
         Some(self.sought.len() as u16 - 1)
     }
 
-    pub fn is_empty(&self) -> bool {
+    /// The name with a number.
+    pub(super) fn name(&self, which: u16) -> &[u8] {
+        self.sought.get(usize::from(which)).map_or(b"", |own| &own.name)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
         self.sought.is_empty()
     }
 
     /// Finds them in a message.
-    pub fn find(&self, message: &[u8], found: &mut Found) {
+    pub(super) fn find(&self, message: &[u8], found: &mut Found) {
         let mut at = memchr(b'\n', message).map_or(message.len(), |end| end + 1);
         while let Some(rest) = message.get(at..)
             && let Some(&first) = rest.first()
@@ -125,55 +131,106 @@ impl Seeker {
     }
 }
 
-/// Where the headers stand in the message: from, to. Fixed in size, so that nothing is allocated.
+/// A header in a message: its number in a [`Seeker`], where its line begins and where it ends.
+type Span = (u16, u16, u16);
+
+/// Where the headers that a scenario asks for stand in a message that was parsed anyway. A call that
+/// keeps it beside the message spares each text a reading of the message.
+#[derive(Clone, Debug, Default)]
+pub struct Outline {
+    spans: Vec<Span>,
+}
+
+impl Outline {
+    /// Notes where the headers stand in [`Message::bytes`]. Keeps its memory.
+    pub fn learn(&mut self, headers: &Seeker, message: &Message<'_>) {
+        self.spans.clear();
+        for (which, own) in (0_u16..).zip(&headers.sought) {
+            let mut add = |line: core::ops::Range<usize>| {
+                // The line is noted without its end. A message has at most 64 KiB.
+                let to = line.end.saturating_sub(2).max(line.start);
+                if let (Ok(from), Ok(to)) = (u16::try_from(line.start), u16::try_from(to)) {
+                    self.spans.push((which, from, to));
+                }
+            };
+            if own.known == Name::Other {
+                let same = |raw: &[u8]| raw.eq_ignore_ascii_case(&own.name);
+                message
+                    .all_headers()
+                    .filter(|header| same(header.raw_name))
+                    .for_each(|header| add(header.line));
+            } else {
+                message.headers(own.known).for_each(|header| add(header.line));
+            }
+        }
+    }
+
+    /// Forgets the message.
+    pub fn clear(&mut self) {
+        self.spans.clear();
+    }
+
+    pub(super) fn spans(&self) -> &[Span] {
+        &self.spans
+    }
+}
+
+/// What [`Seeker::find`] found. Fixed in size, so that nothing is allocated.
 pub(super) struct Found {
-    first: [(u16, u16); Seeker::MOST],
-    /// Further ones of a name that was found before: its number, from, to.
-    more: [(u16, u16, u16); Found::MOST_MORE],
+    spans: [Span; Found::MOST],
     count: usize,
 }
 
 impl Found {
-    /// Most headers beyond the first of each name that are copied; what is beyond is left out.
-    const MOST_MORE: usize = 24;
+    /// Most header lines that are copied; what is beyond is left out.
+    const MOST: usize = 32;
 
     pub fn new() -> Found {
-        Found { first: [(0, 0); Seeker::MOST], more: [(0, 0, 0); Found::MOST_MORE], count: 0 }
+        Found { spans: [(0, 0, 0); Found::MOST], count: 0 }
     }
 
     fn add(&mut self, which: usize, from: usize, to: usize) {
         // A message has at most 64 KiB.
-        let (Ok(from), Ok(to)) = (u16::try_from(from), u16::try_from(to)) else { return };
-        match self.first.get_mut(which) {
-            Some(place @ (_, 0)) => *place = (from, to),
-            _ => {
-                if let Some(place) = self.more.get_mut(self.count) {
-                    *place = (which as u16, from, to);
-                    self.count += 1;
-                }
-            }
+        if let (Some(place), Ok(from), Ok(to)) =
+            (self.spans.get_mut(self.count), u16::try_from(from), u16::try_from(to))
+        {
+            *place = (which as u16, from, to);
+            self.count += 1;
         }
     }
 
-    /// Writes a header as it stands in the message; further ones of the name as further values. Gives
-    /// `skip` if there is none.
-    #[inline]
-    pub fn write(&self, which: u16, message: &[u8], out: &mut Vec<u8>, skip: Skip) -> Skip {
-        let (from, to) = self.first.get(usize::from(which)).copied().unwrap_or_default();
-        if to == 0 {
-            return skip;
-        }
-        out.extend_from_slice(message.get(usize::from(from)..usize::from(to)).unwrap_or_default());
-        for &(own, from, to) in self.more.iter().take(self.count) {
-            if own == which {
-                let line = message.get(usize::from(from)..usize::from(to)).unwrap_or_default();
-                let colon = memchr(b':', line).map_or(0, |at| at + 1);
-                out.extend_from_slice(b", ");
-                out.extend_from_slice(line.get(colon..).unwrap_or_default().trim_ascii());
-            }
-        }
-        NO_SKIP
+    pub fn spans(&self) -> &[Span] {
+        self.spans.get(..self.count).unwrap_or_default()
     }
+}
+
+/// Writes a header as it stands in the message; further ones of the name as further values. Gives
+/// `skip` if there is none.
+#[inline]
+pub(super) fn write_header(
+    spans: &[Span],
+    which: u16,
+    message: &[u8],
+    out: &mut Vec<u8>,
+    skip: Skip,
+) -> Skip {
+    let mut result = skip;
+    let mut first = true;
+    for &(own, from, to) in spans {
+        if own != which {
+            continue;
+        }
+        let line = message.get(usize::from(from)..usize::from(to)).unwrap_or_default();
+        if first {
+            out.extend_from_slice(line);
+        } else {
+            let colon = memchr(b':', line).map_or(0, |at| at + 1);
+            out.extend_from_slice(b", ");
+            out.extend_from_slice(line.get(colon..).unwrap_or_default().trim_ascii());
+        }
+        (first, result) = (false, NO_SKIP);
+    }
+    result
 }
 
 #[cfg(test)]
@@ -183,12 +240,13 @@ mod tests {
 
     fn found(names: &[&str], message: &[u8]) -> Vec<Option<String>> {
         let mut seeker = Seeker::default();
-        let places: Vec<u16> = names.iter().map(|name| seeker.place(name.as_bytes()).unwrap()).collect();
+        let places: Vec<u16> =
+            names.iter().map(|name| seeker.place(name.as_bytes(), Seeker::MOST).unwrap()).collect();
         let mut found = Found::new();
         seeker.find(message, &mut found);
         let shown = places.into_iter().map(|which| {
             let mut out = Vec::new();
-            let skip = found.write(which, message, &mut out, 7);
+            let skip = write_header(found.spans(), which, message, &mut out, 7);
             (skip == NO_SKIP).then(|| String::from_utf8(out).unwrap())
         });
         shown.collect()
@@ -214,11 +272,43 @@ mod tests {
     #[test]
     fn there_are_bounds() {
         let mut seeker = Seeker::default();
-        let place = |seeker: &mut Seeker, i: usize| seeker.place(format!("X-{i}").as_bytes());
+        let place = |seeker: &mut Seeker, i: usize| seeker.place(format!("X-{i}").as_bytes(), Seeker::MOST);
         assert!((0..Seeker::MOST).all(|i| place(&mut seeker, i) == Some(i as u16)));
         assert_eq!((place(&mut seeker, 3), place(&mut seeker, 99)), (Some(3), None));
         let many = b"x\r\n".iter().chain(b"Via: 1\r\n".repeat(100).iter()).copied().collect::<Vec<u8>>();
-        assert_eq!(found(&["Via"], &many)[0].as_ref().unwrap().matches('1').count(), 1 + Found::MOST_MORE);
+        assert_eq!(found(&["Via"], &many)[0].as_ref().unwrap().matches('1').count(), Found::MOST);
+    }
+
+    /// What the parser found and what the pass over the message finds is the same.
+    #[test]
+    fn an_outline_is_what_reading_finds() {
+        let message = b"OPTIONS sip:a SIP/2.0\r\nVia: SIP/2.0/UDP a;branch=z9hG4bK1\r\nv: SIP/2.0/UDP b;branch=z9hG4bK2\r\n\
+            X-Own: 1\r\n 2\r\nf: <sip:a@b>;tag=x\r\nTo: <sip:b@c>\r\nCall-ID: i\r\nCSeq: 1 OPTIONS\r\nx-own: 3\r\n\r\n";
+        let mut seeker = Seeker::default();
+        let names = ["x-own", "From", "Via", "To", "Subject"];
+        let places = names.map(|name| seeker.place(name.as_bytes(), 99).unwrap());
+        let mut index = sip_message::Index::new();
+        let sip_message::Parsed::Good(parsed) =
+            sip_message::parse(message, &mut index, &sip_message::Limits::default())
+        else {
+            panic!("a good message")
+        };
+        let mut outline = Outline::default();
+        outline.learn(&seeker, &parsed);
+        let mut found = Found::new();
+        // The parser has unfolded the message.
+        seeker.find(parsed.bytes(), &mut found);
+        for which in places {
+            let shown = [outline.spans(), found.spans()].map(|spans| {
+                let mut out = Vec::new();
+                let skip = write_header(spans, which, parsed.bytes(), &mut out, 7);
+                (skip, String::from_utf8(out).unwrap())
+            });
+            assert_eq!(shown[0], shown[1]);
+            assert_eq!(shown[0].0 == 7, which == places[4]);
+        }
+        outline.clear();
+        assert!(outline.spans().is_empty());
     }
 
     proptest! {

@@ -64,6 +64,7 @@ fn render_with(
         round: 0,
         cseq: 9,
         last: LAST,
+        outline: None,
         peer_tag: b"zz",
         routes: b"<sip:r;lr>",
         next_url: b"sip:next",
