@@ -103,14 +103,14 @@ fn of_kind(calls: &[Call], kind: Kind, time: impl Fn(&Plan) -> Duration) -> Vec<
 /// Few users over days, so that each thinks many times.
 #[test]
 fn think_ring_hold_and_mix_are_what_the_parameters_say() {
-    let parameters = Parameters { users: 400, measure: 600_000.0, ..Parameters::default() };
+    let parameters = Parameters { users: 1_000, measure: 600_000.0, ..Parameters::default() };
     let history = run(&parameters, 1);
     let calls = &history.calls;
     // Thinking that would not end within the run is not seen; so only what began ten means before its end.
     let last = 601_200.0 - 40_000.0;
     let thinks = calls.iter().filter_map(|call| Some((call.at - call.think?, call.think?)));
     let thinks: Vec<f64> = thinks.filter(|(began, _)| *began < last).map(|(_, think)| think).collect();
-    assert!(thinks.len() > 50_000);
+    assert!(thinks.len() > 140_000);
     follows("think", thinks, parameters.think);
     follows("hold", of_kind(calls, Kind::Completed, |plan| plan.hold), parameters.hold);
     follows("ring", of_kind(calls, Kind::Completed, |plan| plan.ring), parameters.ring);
@@ -134,10 +134,10 @@ fn think_ring_hold_and_mix_are_what_the_parameters_say() {
     }
     passes("mix after a completed call", chi_square(&after, &[0.65, 0.30, 0.05]));
 
-    let mut callees = vec![0u64; 400];
+    let mut callees = vec![0u64; 1_000];
     calls.iter().for_each(|call| callees[call.callee as usize] += 1);
-    passes("callees", chi_square(&callees, &[1.0 / 400.0; 400]));
-    assert!(calls.iter().all(|call| call.callee != call.caller && call.callee < 400));
+    passes("callees", chi_square(&callees, &[1e-3; 1_000]));
+    assert!(calls.iter().all(|call| call.callee != call.caller && call.callee < 1_000));
     // At most one for each level that an entry comes down.
     assert!(history.vain < 3 * (history.calls.len() + history.registrations.len()), "{}", history.vain);
 }

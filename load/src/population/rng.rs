@@ -85,6 +85,7 @@ pub(super) fn mix(mut z: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::statistics::chi_square;
     use super::*;
 
     /// The values that the authors' C programs print.
@@ -135,6 +136,17 @@ mod tests {
                 assert!(seen.insert(Rng::new(seed, stream).next_u64()));
             }
         }
+    }
+
+    /// Where four numbers of 64 bits meet three outcomes, plain scaling would take every third one twice
+    /// as often.
+    #[test]
+    fn numbers_below_a_limit_are_all_as_likely() {
+        let mut rng = Rng::new(2, 2);
+        let mut counts = [0u64; 3];
+        (0..30_000).for_each(|_| counts[(rng.below(3 << 62) % 3) as usize] += 1);
+        let fit = chi_square(&counts, &[1.0 / 3.0; 3]);
+        assert!(fit.p > 1e-3, "{counts:?} {fit:?}");
     }
 
     #[test]

@@ -94,6 +94,8 @@ mod tests {
         let fit = kolmogorov_smirnov(&mut [0.94, 0.1, 0.62, 0.3, 0.85], |x| x);
         near(fit.statistic, 0.25, 1e-12);
         assert!(fit.p > 0.2);
+        let fit = kolmogorov_smirnov(&mut [0.05, 0.1, 0.15, 0.2, 0.25], |x| x);
+        near(fit.statistic, 0.75, 1e-12);
         let fit = kolmogorov_smirnov(&mut [0.446, 0.5, 0.6, 0.7, 0.8], |x| x);
         near(fit.statistic, 0.446, 1e-12);
         near(fit.p, 0.2, 0.02);

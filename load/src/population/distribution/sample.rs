@@ -147,6 +147,22 @@ mod tests {
         assert!(samples(Distribution::NegativeBinomial { p: 1.0, n: 2.0 }, 1).iter().all(|&x| x == 0.0));
     }
 
+    /// Both algorithms, and the border between them.
+    #[test]
+    fn poisson_follows_its_law() {
+        for mean in [0.3, 9.9, 10.0, 31.4, 400.0] {
+            let cells = (mean * 1.5) as usize + 10;
+            let mut rng = Rng::new(5, 0);
+            let mut counts = vec![0u64; cells + 1];
+            (0..SAMPLES).for_each(|_| counts[(poisson(&mut rng, mean) as usize).min(cells)] += 1);
+            let share = |k: usize| (k as f64 * mean.ln() - mean - ln_gamma(k as f64 + 1.0)).exp();
+            let mut shares: Vec<f64> = (0..cells).map(share).collect();
+            shares.push(1.0 - shares.iter().sum::<f64>());
+            let test = chi_square(&counts, &shares);
+            assert!(test.p > 1e-3, "{mean}: {test:?}");
+        }
+    }
+
     #[test]
     fn a_pause_is_compressed_and_never_negative() {
         let mut rng = Rng::new(1, 0);
