@@ -284,7 +284,7 @@ impl Engine {
                 scenario::Fault::NoField => Failure::Data,
                 _ => Failure::Authentication,
             };
-            self.fail(now, slot, failure, failure.text());
+            self.fail(now, slot, failure, fault.reason());
             return Next::Ended;
         }
         let lost = send.lost.unwrap_or(self.settings.lost);

@@ -47,6 +47,7 @@ impl Wheel {
     }
 
     /// Timers armed.
+    #[cfg(test)]
     pub fn armed(&self) -> usize {
         self.armed
     }

@@ -5,12 +5,12 @@ use super::plan::Plan;
 use super::watch::{Ended, duration};
 use super::{deliver, measure};
 use crate::signals::Wish;
-use load::population::{Search, SearchOptions, Verdict};
+use load::population::{Outcome, Search, SearchOptions, Verdict};
 use load::report::{Fact, Report, Trial};
 use std::sync::mpsc::Receiver;
 
-/// Somebody stopped the search.
-const STOPPED: u8 = 1;
+/// The search was stopped, or no load conformed.
+const NOT_FOUND: u8 = 1;
 
 /// Searches, and reports the last run that conformed, with all trials.
 pub fn search(args: &LoadArgs, signals: &Receiver<Wish>) -> Result<u8, String> {
@@ -34,7 +34,7 @@ pub fn search(args: &LoadArgs, signals: &Receiver<Wish>) -> Result<u8, String> {
         let (report, ended) = measure(&args, Plan::new(&args)?, signals)?;
         if ended == Ended::Asked {
             eprintln!("stopped; no peak was found");
-            return Ok(STOPPED);
+            return Ok(NOT_FOUND);
         }
         let verdict = match report.verdict.word.as_str() {
             "PASS" => Verdict::Conforms,
@@ -77,5 +77,8 @@ pub fn search(args: &LoadArgs, signals: &Receiver<Wish>) -> Result<u8, String> {
             peak.load
         );
     }
-    Ok(u8::from(peak.load <= 0.0))
+    Ok(match peak.outcome {
+        Outcome::Found | Outcome::AtLeast | Outcome::GeneratorLimit if peak.load > 0.0 => 0,
+        _ => NOT_FOUND,
+    })
 }
