@@ -249,19 +249,19 @@ impl<S: Services> Node<S> {
         if let Some(trunk) = trunk.filter(|_| !self.is_from_ourselves(request)) {
             return Some((Caller { role: Role::Trunk, trunk: Some(trunk), ..stranger }, None));
         }
-        // Whoever answered in place of a user of ours (a mailbox, say) bears that user's name in the
-        // dialog and cannot know his password. The token says who it is.
-        let answerer = dialog.filter(|d| !d.by_caller).map(|d| d.sender);
+        // A registration is about the user in To (section 10.2), any other request from the one in From.
+        let about = if is_register { request.to_uri() } else { request.from_uri() };
+        let aor = Uri::parse(about).ok().and_then(|u| self.local_aor(&u));
+        // Whoever answered in place of a user of ours (a mailbox, say) bears the name that was called in the
+        // dialog and cannot know that user's password. The token says who it is, and which name that was.
+        let called = |d: &Dialog| aor.as_ref().is_none_or(|aor| self.sealer.mark(aor.text()) == d.called);
+        let answerer = dialog.filter(|d| !d.by_caller && called(d)).map(|d| d.sender);
         let here = |s: &End| s.role != Role::Local && s.remote.ip() == flow.remote.ip().to_canonical();
         if let Some(sender) = answerer.filter(here).filter(|_| !self.is_from_ourselves(request)) {
             let borrowed = dialog.is_some_and(|d| is_beside(d, flow));
             return Some((Caller { role: sender.role, borrowed, ..stranger }, None));
         }
-        // A registration is about the user in To (section 10.2), any other request from the one in From.
-        let about = if is_register { request.to_uri() } else { request.from_uri() };
-        let Some(aor) = Uri::parse(about).ok().and_then(|u| self.local_aor(&u)) else {
-            return Some((stranger, None));
-        };
+        let Some(aor) = aor else { return Some((stranger, None)) };
         let settings = self.settings.clone();
         let auth = &settings.auth;
         let local = Caller { role: Role::Local, proven: true, ..stranger.clone() };
@@ -274,7 +274,7 @@ impl<S: Services> Node<S> {
             let known = is_register || self.services.has_contact(flow.remote);
             return Some((if known { local } else { stranger }, Some(aor)));
         }
-        // Whoever took a call cannot choose his From: it may have been meant for somebody else.
+        // Whoever took a call bears the name that was called: it may have been meant for somebody else.
         let bound = is_register || (auth.bind_from && answerer.is_none());
         let realm = auth.realm.as_deref().unwrap_or(aor.domain());
         // A registrar is the user's server and answers 401, a proxy 407 (section 22).

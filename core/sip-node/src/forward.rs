@@ -83,7 +83,7 @@ impl<S: Services> Node<S> {
         let via_end = lines.len();
         if p.record_route {
             let role = p.targets.get(usize::from(branch.target())).map_or(Role::Stranger, |t| t.role);
-            let ends = Ends { caller: End::new(p.source, p.role), callee: End::new(flow, role) };
+            let ends = self.ends(request, End::new(p.source, p.role), End::new(flow, role));
             self.push_routes(&ends, request, &mut lines);
         }
         let Some(target) = p.targets.get(usize::from(branch.target())) else { return };
@@ -110,6 +110,12 @@ impl<S: Services> Node<S> {
         self.scratch = lines;
         p.clients.push((branch, client));
         self.services.count(Counter::Forwarded);
+    }
+
+    /// The ends of a dialog that a request may set up, and the name that its callee will bear in it.
+    pub(crate) fn ends(&self, request: &Message<'_>, caller: End, callee: End) -> Ends {
+        let aor = Uri::parse(request.to_uri()).ok().and_then(|to| self.local_aor(&to));
+        Ends { caller, callee, called: aor.map_or(0, |aor| self.sealer.mark(aor.text())) }
     }
 
     /// Our Record-Route: one value for each side where they differ (RFC 5658), both with the sealed

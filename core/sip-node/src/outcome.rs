@@ -43,8 +43,11 @@ impl<S: Services> Node<S> {
         let status = response.status();
         if proxied.over {
             // A retransmitted or second 2xx of an accepted INVITE (RFC 6026 section 7).
-            if proxied.invite && (200..300).contains(&status) {
-                self.relay(now, &proxied, branch, response, out);
+            if proxied.invite
+                && (200..300).contains(&status)
+                && !self.relay(now, &proxied, branch, response, out)
+            {
+                self.relay_late(&proxied, branch, response, out);
             }
             return self.proxied.put(proxied);
         }
@@ -174,7 +177,7 @@ impl<S: Services> Node<S> {
             return self.proxied.put(proxied);
         }
         self.layer.unschedule(mem::replace(&mut proxied.timer, TimerId::NONE));
-        if proxied.invite && proxied.accepted {
+        if proxied.invite && (proxied.accepted || proxied.context.gave_up()) {
             proxied.shrink();
             self.proxied.put(proxied);
         } else {
@@ -279,6 +282,16 @@ impl<S: Services> Node<S> {
             self.services.count(Counter::Relayed);
         }
         sent
+    }
+
+    /// Passes on a 2xx to an INVITE that was answered with a failure meanwhile, because a branch had been
+    /// silent for too long. The caller has to know of the call, to end it (16.7 step 5); he does as long as
+    /// the server transaction remembers where he is.
+    fn relay_late(&mut self, p: &Proxied, branch: BranchId, response: &Message<'_>, out: &mut Outbox) {
+        let Some(back) = self.layer.reply_of(p.server) else { return };
+        let (trusted, splices) = (p.trusts(branch), &mut self.splices);
+        out.send_with(back, 0, |buf| rewrite::write_response(response, !trusted, splices, buf));
+        self.services.count(Counter::Relayed);
     }
 
     /// Notes what a final response means for calls.

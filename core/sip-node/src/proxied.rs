@@ -83,8 +83,8 @@ pub(crate) struct Proxied {
     pub context: Context,
     pub server: ServerId,
     pub invite: bool,
-    /// The context is over; an accepted INVITE stays until its server transaction ends, because 2xx
-    /// retransmissions go through it (RFC 6026 section 7).
+    /// The context is over; an INVITE that was accepted, or may be in spite of its failure, stays until its
+    /// server transaction ends, because every 2xx goes through it (RFC 6026 section 7, RFC 3261 16.7).
     pub over: bool,
     /// A branch could not be made for lack of room here.
     pub overloaded: bool,

@@ -15,7 +15,7 @@ use sip_proxy::gathered::Gathered;
 use sip_proxy::locate::{Located, Lookup, Step, locate};
 use sip_proxy::rewrite::{self, Outgoing, write_request};
 use sip_proxy::routes::preprocess;
-use sip_proxy::token::{End, Ends, Role};
+use sip_proxy::token::{End, Role};
 use wire::{Flow, ListenerId, Outbox, Time};
 
 /// Begins a branch that was made without memory.
@@ -162,7 +162,7 @@ impl<S: Services> Node<S> {
         let via_end = lines.len();
         let recorded = crate::targets::is_recorded(request, a);
         if recorded && settings.proxy.record_route && request.method() != Method::Ack {
-            let ends = Ends { caller: End::new(from, a.caller.role), callee: End::new(hop, wish.role) };
+            let ends = self.ends(request, End::new(from, a.caller.role), End::new(hop, wish.role));
             self.push_routes(&ends, request, &mut lines);
         }
         let outgoing = Outgoing {

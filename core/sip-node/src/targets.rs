@@ -8,7 +8,7 @@ use crate::admit::{Admitted, Aor, Caller, undotted};
 use crate::node::Node;
 use crate::proxied::{Proxied, Reach, Target};
 use crate::services::Services;
-use crate::settings::{RouteAction, Trunk};
+use crate::settings::{Route, RouteAction, Trunk};
 use core::net::{IpAddr, SocketAddr};
 use sip_message::{Message, Method, Name, Scheme, Uri, Values};
 use sip_proxy::token::{Dialog, End, Role};
@@ -544,7 +544,7 @@ impl<S: Services> Node<S> {
                 // A static route leads out of the domain, wherever the called user seems to be.
                 let closed = match a.caller.role {
                     Role::Local => false,
-                    Role::Trunk => !self.may_transit(&a.caller) && targets.iter().any(|t| self.leads_out(t)),
+                    Role::Trunk => !self.may_transit(&a.caller) && self.leads_out(route, targets),
                     Role::Stranger => true,
                 };
                 if closed {
@@ -559,9 +559,10 @@ impl<S: Services> Node<S> {
         })
     }
 
-    /// Whether a target of a static route takes whatever number was called to another host.
-    fn leads_out(&self, target: &[u8]) -> bool {
-        Uri::parse(target).is_ok_and(|uri| uri.user.is_none() && !self.is_local_host(&uri))
+    /// Whether a static route takes whatever number was called to another host.
+    fn leads_out(&self, route: &Route, targets: &[Vec<u8>]) -> bool {
+        let open = |uri: Uri<'_>| uri.user.is_none() && !self.is_local_host(&uri);
+        route.user.is_none() && targets.iter().any(|target| Uri::parse(target).is_ok_and(open))
     }
 
     /// The voicemail target for a call to `request_uri`, with the parameters of RFC 4458.

@@ -272,6 +272,11 @@ impl Context {
         self.has(bit::CANCELLED)
     }
 
+    /// Whether a branch counts as ended although no final response came: a 2xx still may.
+    pub fn gave_up(&self) -> bool {
+        self.any(|b| b.status == 408 && b.has(flag::GENERATED))
+    }
+
     /// Whether [`Action::Finished`] was given.
     pub fn is_finished(&self) -> bool {
         self.has(bit::FINISHED)

@@ -3,11 +3,12 @@
 //! A proxy that keeps no dialogs must still know, when a BYE comes by, whether it ever let this dialog
 //! through and where the other end really is (a phone behind address translation is not where its
 //! Contact says). Both travel in the Record-Route URI: each end's transport address, listener and
-//! standing, with a MAC over them, the Call-ID and the caller's tag. A made-up To tag or Route opens
+//! standing, and a mark of the name that was called, with a MAC over them, the Call-ID and the caller's
+//! tag. A made-up To tag or Route opens
 //! nothing, a copied one fits no other call, and no worker needs memory to follow a dialog (the flow
 //! tokens of RFC 5626 section 5.2, for both ends).
 //!
-//! Text form: base64url of `version|roles, caller, callee, mac`, 35 characters for two IPv4 ends.
+//! Text form: base64url of `version|roles, called, caller, callee, mac`, 38 characters for two IPv4 ends.
 
 use crate::gathered::Gathered;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -57,6 +58,8 @@ pub struct Ends {
     pub caller: End,
     /// Who it was sent to.
     pub callee: End,
+    /// The [mark](Sealer::mark) of the name of ours that was called; 0 if it was none.
+    pub called: u16,
 }
 
 /// A verified token as one request shows it.
@@ -68,6 +71,8 @@ pub struct Dialog {
     pub peer: End,
     /// Whether the sender is the one who set the dialog up.
     pub by_caller: bool,
+    /// The [mark](Sealer::mark) of the name of ours that was called; 0 if it was none.
+    pub called: u16,
 }
 
 /// Seals and opens dialog tokens. All workers share the key; it outlives restarts, so dialogs do too.
@@ -79,7 +84,7 @@ pub struct Sealer {
 const VERSION: u8 = 1;
 const END_MAX: usize = 20;
 const MAC: usize = 8;
-const RAW_MAX: usize = 2 + 2 * END_MAX + MAC;
+const RAW_MAX: usize = 2 + 2 + 2 * END_MAX + MAC;
 
 impl Sealer {
     /// A sealer with a secret key.
@@ -91,6 +96,7 @@ impl Sealer {
     pub fn seal(&self, ends: &Ends, call_id: &[u8], caller_tag: &[u8], out: &mut Vec<u8>) {
         let mut raw = Raw::default();
         raw.push(&[VERSION, role_bits(ends.caller.role) << 4 | role_bits(ends.callee.role)]);
+        raw.push(&ends.called.to_be_bytes());
         raw.push_end(&ends.caller);
         raw.push_end(&ends.callee);
         let mac = self.mac(raw.bytes(), call_id, caller_tag);
@@ -104,17 +110,26 @@ impl Sealer {
         let mut raw = Raw::default();
         unbase64url(token, &mut raw)?;
         let (sealed, mac) = raw.bytes().split_at_checked(raw.len.checked_sub(MAC)?)?;
-        let Ends { caller, callee } = read_ends(sealed)?;
+        let Ends { caller, callee, called } = read_ends(sealed)?;
         if to_tag.is_empty() || from_tag.is_empty() {
             return None;
         }
         if self.mac(sealed, call_id, from_tag) == mac {
-            return Some(Dialog { sender: caller, peer: callee, by_caller: true });
+            return Some(Dialog { sender: caller, peer: callee, by_caller: true, called });
         }
         if self.mac(sealed, call_id, to_tag) == mac {
-            return Some(Dialog { sender: callee, peer: caller, by_caller: false });
+            return Some(Dialog { sender: callee, peer: caller, by_caller: false, called });
         }
         None
+    }
+
+    /// What a token keeps of an address-of-record: enough to tell that another one is not the same, and
+    /// nothing that anybody else could work out. Never 0.
+    pub fn mark(&self, aor: &[u8]) -> u16 {
+        let mut text = Gathered::<256, _>::new(SipHasher24::new_with_key(&self.key));
+        text.add(b"called");
+        text.add(aor);
+        (text.finish() as u16).max(1)
     }
 
     fn mac(&self, sealed: &[u8], call_id: &[u8], tag: &[u8]) -> [u8; MAC] {
@@ -193,10 +208,11 @@ impl Raw {
 }
 
 fn read_ends(sealed: &[u8]) -> Option<Ends> {
-    let [VERSION, roles, rest @ ..] = sealed else { return None };
+    let [VERSION, roles, high, low, rest @ ..] = sealed else { return None };
+    let called = u16::from_be_bytes([*high, *low]);
     let (caller, rest) = read_end(rest, role_of(roles >> 4)?)?;
     let (callee, rest) = read_end(rest, role_of(roles & 15)?)?;
-    rest.is_empty().then_some(Ends { caller, callee })
+    rest.is_empty().then_some(Ends { caller, callee, called })
 }
 
 fn read_end(bytes: &[u8], role: Role) -> Option<(End, &[u8])> {
@@ -278,6 +294,7 @@ mod tests {
         Ends {
             caller: end("192.0.2.1:5060", Transport::Udp, Role::Local),
             callee: end("[2001:db8::1]:5070", Transport::Tcp, Role::Trunk),
+            called: 0x1234,
         }
     }
 
@@ -291,23 +308,23 @@ mod tests {
     fn each_direction_is_told_by_its_tags() {
         let s = Sealer::new([1; 16]);
         let token = sealed(1);
-        let Ends { caller, callee } = ends();
+        let Ends { caller, callee, called } = ends();
         assert_eq!(
             s.open(&token, b"call@x", b"ctag", b"other"),
-            Some(Dialog { sender: caller, peer: callee, by_caller: true })
+            Some(Dialog { sender: caller, peer: callee, by_caller: true, called })
         );
         assert_eq!(
             s.open(&token, b"call@x", b"other", b"ctag"),
-            Some(Dialog { sender: callee, peer: caller, by_caller: false })
+            Some(Dialog { sender: callee, peer: caller, by_caller: false, called })
         );
     }
 
     #[test]
-    fn two_ipv4_ends_take_35_characters() {
+    fn two_ipv4_ends_take_38_characters() {
         let e = end("10.0.0.1:5060", Transport::Udp, Role::Local);
         let mut out = Vec::new();
-        Sealer::new([0; 16]).seal(&Ends { caller: e, callee: e }, b"c", b"t", &mut out);
-        assert_eq!(out.len(), 35);
+        Sealer::new([0; 16]).seal(&Ends { caller: e, callee: e, called: 0 }, b"c", b"t", &mut out);
+        assert_eq!(out.len(), 38);
     }
 
     #[test]
@@ -318,6 +335,14 @@ mod tests {
         assert_eq!(s.open(&token, b"call@x", b"a", b"b"), None);
         assert_eq!(s.open(&token, b"call@x", b"ctag", b""), None, "no To tag, no dialog");
         assert_eq!(s.open(&sealed(2), b"call@x", b"ctag", b"x"), None);
+    }
+
+    #[test]
+    fn names_have_marks_that_depend_on_the_key() {
+        let marks: std::collections::BTreeSet<u16> =
+            (0..100).map(|n| Sealer::new([1; 16]).mark(format!("user{n}@x").as_bytes())).collect();
+        assert!(marks.len() > 95 && !marks.contains(&0));
+        assert_ne!(Sealer::new([1; 16]).mark(b"a@x"), Sealer::new([2; 16]).mark(b"a@x"));
     }
 
     proptest! {

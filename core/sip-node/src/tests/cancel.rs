@@ -161,3 +161,31 @@ fn cancels_of_nothing_leave_nothing_behind() {
     lab.sent();
     assert_eq!(lab.invite(CAROL, Req::invite().text()).len(), 1, "there is room");
 }
+
+#[test]
+fn a_2xx_that_comes_after_our_487_still_reaches_the_caller() {
+    // Nothing was heard of the phone, so the caller got his 487; it was only slow.
+    let mut lab = Lab::new();
+    lab.phones(&[BOB]);
+    let req = Req::invite();
+    let got = lab.invite(CAROL, req.text()).remove(0);
+    lab.send(CAROL, req.cancel().text());
+    lab.pass(5_000);
+    let end = lab.sent().into_iter().find(|s| s.status() == 487).unwrap();
+    lab.send(CAROL, req.ack(&end).text());
+    lab.silent();
+    let ok = lab.ask(BOB, got.accept("b"));
+    assert_eq!((ok.status(), ok.to().as_str(), ok.all("Via").len()), (200, CAROL, 1));
+    // So he can end the call.
+    assert_eq!(lab.ask(CAROL, req.within("ACK", &ok).text()).to(), BOB);
+    assert_eq!(lab.ask(CAROL, req.within("BYE", &ok).text()).to(), BOB);
+    // A failure that comes late is nobody's.
+    let req = Req::invite();
+    let got = lab.invite(CAROL, req.text()).remove(0);
+    lab.send(CAROL, req.cancel().text());
+    lab.pass(5_000);
+    lab.sent();
+    lab.send(BOB, got.reply(486, "b", ""));
+    assert!(statuses(&lab.sent()).is_empty());
+    lab.rest();
+}

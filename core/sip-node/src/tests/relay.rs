@@ -160,6 +160,8 @@ fn a_name_of_somebody_else_leads_only_to_the_other_end() {
     lab.bind("alice", &format!("<sip:alice@{ALICE}>"), udp(ALICE));
     let herself = "192.0.2.30:7000";
     let mut invite = Req::new("INVITE", "sip:alice@here.example").sent_by("UDP", herself);
+    // To is hers to choose, whoever is called.
+    invite.to = "<sip:bob@here.example>".to_owned();
     invite.lines = vec![format!("Contact: <sip:x@{herself}>")];
     let got = lab.invite(herself, invite.text()).remove(0);
     lab.ask(ALICE, got.accept("b"));
@@ -174,6 +176,26 @@ fn a_name_of_somebody_else_leads_only_to_the_other_end() {
     let challenge = lab.ask(ALICE, message.text());
     lab.send(ALICE, message.answer("alice", &challenge).text());
     assert_eq!(lab.one().to(), VICTIM);
+}
+
+#[test]
+fn whoever_was_called_bears_the_name_that_was_called_and_no_other() {
+    // A stranger whom alice called, and bob's phone, both as dave: not without his password.
+    let mut lab = Lab::new();
+    lab.phones(&[BOB]);
+    for (uri, to) in [("sip:x@203.0.113.77", VICTIM), ("sip:bob@here.example", BOB)] {
+        let invite = Req::new("INVITE", uri).alice();
+        let got = lab.as_user(ALICE, "alice", &invite).remove(1);
+        assert_eq!(got.to(), to);
+        lab.ask(to, got.accept("b"));
+        let message = from_callee(&got, "MESSAGE", to, "<sip:dave@here.example>");
+        let challenge = lab.ask(to, message.text());
+        assert_eq!(challenge.status(), 407, "{uri}");
+        assert_eq!(lab.ask(to, message.answer("bob", &challenge).text()).status(), 403, "{uri}");
+        // As who he is he may.
+        let message = from_callee(&got, "MESSAGE", to, "<sip:x@203.0.113.77>");
+        assert_eq!(lab.ask(to, message.text()).to(), ALICE, "{uri}");
+    }
 }
 
 #[test]

@@ -270,12 +270,15 @@ fn a_static_route_is_no_transit_for_trunks() {
             route("00", "sip:192.0.2.200"),
             route("1", "sip:desk@192.0.2.200"),
             route("2", "sip:bob@here.example"),
+            // One number to another host is a fixed place as well.
+            Route { prefix: None, user: Some(b"300".to_vec()), ..route("", "sip:192.0.2.200") },
         ]
     };
     let call = |user: &str| Req::new("INVITE", &format!("sip:{user}@here.example")).sent_by("UDP", CARRIER);
     let mut lab = lab(|s| s.routes = routes());
     assert_eq!(lab.ask(CARRIER, call("0049900").text()).status(), 403);
     assert_eq!(lab.invite(CARRIER, call("123").text())[0].uri(), "sip:desk@192.0.2.200");
+    assert_eq!(lab.invite(CARRIER, call("300").text())[0].uri(), "sip:300@192.0.2.200");
     assert_eq!(lab.invite(ALICE, number_of("0049900").text())[0].uri(), "sip:0049900@192.0.2.200");
     lab.reconfigure(|s| s.trunks[0].may_transit = true);
     assert_eq!(lab.invite(CARRIER, call("0049900").text())[0].to(), "192.0.2.200:5060");
