@@ -108,11 +108,14 @@ impl Lengths {
     /// Most `[len]` in one message; more are refused when the file is read.
     const MOST: usize = 4;
 
-    fn mark(&mut self, at: usize, reserved: usize, add: i64) {
+    /// Notes that a length belongs here, and makes room for its digits.
+    fn mark(&mut self, digits: u8, add: i64, out: &mut Vec<u8>) {
+        let reserved = usize::from(digits);
         if let Some(mark) = self.marks.get_mut(self.count) {
-            *mark = (at, reserved, add);
+            *mark = (out.len(), reserved, add);
             self.count += 1;
         }
+        out.extend_from_slice(b"000000".get(..reserved).unwrap_or_default());
     }
 
     /// Writes the lengths where they belong. From the last to the first, so that one that needs another
@@ -150,63 +153,34 @@ impl Template {
         let mut at = 0;
         while let Some(piece) = self.pieces.get(at) {
             at += 1;
-            let skip = match piece {
+            match piece {
                 Piece::Literal { start, end } => {
                     out.extend_from_slice(self.text.get(*start as usize..*end as usize).unwrap_or_default());
-                    NO_SKIP
                 }
-                Piece::Number(number, add) => {
-                    push_signed(number.of(facts).saturating_add(*add), out);
-                    NO_SKIP
+                Piece::Number(number, add) => push_signed(number.of(facts).saturating_add(*add), out),
+                Piece::Text(text) => text.write(facts, out),
+                Piece::Call => digits.write(facts.call_number, out),
+                Piece::BranchEnd(add) => write_branch_end(facts, *add, out),
+                Piece::Len { add, digits } => lengths.mark(*digits, *add, out),
+                Piece::BodyStart => lengths.body = Some(out.len()),
+                Piece::Header { which, global, skip } => {
+                    let skip = match outline {
+                        Some(outline) => write_header(outline.spans(), *global, facts.last, out, *skip),
+                        None => write_header(found.spans(), *which, facts.last, out, *skip),
+                    };
+                    at = if skip == NO_SKIP { at } else { skip as usize };
                 }
-                Piece::Text(text) => {
-                    text.write(facts, out);
-                    NO_SKIP
+                Piece::Routes { skip } if facts.routes.is_empty() => {
+                    at = if *skip == NO_SKIP { at } else { *skip as usize };
                 }
-                Piece::Call => {
-                    digits.write(facts.call_number, out);
-                    NO_SKIP
-                }
-                Piece::BranchEnd(add) => {
-                    write_branch_end(facts, *add, out);
-                    NO_SKIP
-                }
-                Piece::Len { add, digits } => {
-                    lengths.mark(out.len(), usize::from(*digits), *add);
-                    out.extend_from_slice(b"000000".get(..usize::from(*digits)).unwrap_or_default());
-                    NO_SKIP
-                }
-                Piece::BodyStart => {
-                    lengths.body = Some(out.len());
-                    NO_SKIP
-                }
-                Piece::Header { which, global, skip } => match outline {
-                    Some(outline) => write_header(outline.spans(), *global, facts.last, out, *skip),
-                    None => write_header(found.spans(), *which, facts.last, out, *skip),
-                },
-                Piece::Routes { skip } => {
-                    if facts.routes.is_empty() {
-                        *skip
-                    } else {
-                        out.extend_from_slice(b"Route: ");
-                        out.extend_from_slice(facts.routes);
-                        NO_SKIP
-                    }
+                Piece::Routes { .. } => {
+                    out.extend_from_slice(b"Route: ");
+                    out.extend_from_slice(facts.routes);
                 }
                 Piece::DropIfEmpty { skip } => {
-                    if out.ends_with(b"\r\n") {
-                        *skip
-                    } else {
-                        NO_SKIP
-                    }
+                    at = if out.ends_with(b"\r\n") { *skip as usize } else { at };
                 }
-                other => {
-                    self.render_rare(other, facts, vars, (start, &mut *out))?;
-                    NO_SKIP
-                }
-            };
-            if skip != NO_SKIP {
-                at = skip as usize;
+                other => self.render_rare(other, facts, vars, (start, &mut *out))?,
             }
         }
         if lengths.count > 0 {

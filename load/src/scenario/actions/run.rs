@@ -92,6 +92,23 @@ fn act(
         Deed::UrlDecode(slot) => change_text(vars, facts, *slot, url_decode),
         // A cast of a float saturates; below 0 is 0.
         Deed::Jump(to) => return Ok(Outcome::Jump(value(vars, to) as usize)),
+        Deed::VerifyAuth { .. } | Deed::Lookup { .. } | Deed::Insert { .. } | Deed::Replace { .. } => {
+            consult(&action.deed, vars, facts)?;
+        }
+        Deed::TimeOfDay(seconds, micros) => {
+            let now = facts.wall_micros;
+            put(vars, *seconds, |own| own.set_number((now / 1_000_000) as f64));
+            put(vars, *micros, |own| own.set_number((now % 1_000_000) as f64));
+        }
+        Deed::Stop(outcome) => return Ok(*outcome),
+        Deed::CloseConnection => effects.close_connection = true,
+    }
+    Ok(Outcome::GoOn)
+}
+
+/// The deeds that look into the worker's desk: secrets and injection files.
+fn consult(deed: &Deed, vars: &mut Vars<'_>, facts: &mut Facts<'_>) -> Result<(), Fault> {
+    match deed {
         Deed::VerifyAuth { to, user, password } => {
             let right = rendered(user, vars, facts, |user, vars, facts| {
                 rendered(password, vars, facts, |password, _, facts| {
@@ -110,24 +127,18 @@ fn act(
             let done = rendered(value, vars, facts, |text, _, facts| {
                 facts.desk.injections.files.get_mut(*file).is_some_and(|file| file.insert(text))
             })?;
-            return if done { Ok(Outcome::GoOn) } else { Err(Fault::NoField) };
+            return done.then_some(()).ok_or(Fault::NoField);
         }
         Deed::Replace { file, line, value } => {
             let line = rendered(line, vars, facts, |text, _, _| line_number(text))?.ok_or(Fault::NoField)?;
             let done = rendered(value, vars, facts, |text, _, facts| {
                 facts.desk.injections.files.get_mut(*file).is_some_and(|file| file.replace(line, text))
             })?;
-            return if done { Ok(Outcome::GoOn) } else { Err(Fault::NoField) };
+            return done.then_some(()).ok_or(Fault::NoField);
         }
-        Deed::TimeOfDay(seconds, micros) => {
-            let now = facts.wall_micros;
-            put(vars, *seconds, |own| own.set_number((now / 1_000_000) as f64));
-            put(vars, *micros, |own| own.set_number((now % 1_000_000) as f64));
-        }
-        Deed::Stop(outcome) => return Ok(*outcome),
-        Deed::CloseConnection => effects.close_connection = true,
+        _ => {}
     }
-    Ok(Outcome::GoOn)
+    Ok(())
 }
 
 /// Renders a text and gives it to `then`.

@@ -1,0 +1,169 @@
+//! The load generator: against itself, through a server, and where it cannot do what it is asked.
+
+use live::{Link, PATIENCE, Setup, binary, fresh_ip, run};
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+/// A generator that runs beside the test.
+struct Beside {
+    child: Child,
+}
+
+impl Beside {
+    /// Starts `strowger load` and waits until it is ready.
+    fn start(args: &[&str]) -> Beside {
+        let mut child = Command::new(binary())
+            .arg("load")
+            .args(args)
+            .arg("--quiet")
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the generator starts");
+        let mut lines = BufReader::new(child.stderr.take().expect("its messages")).lines();
+        let ready = lines.next().expect("a line").expect("that is text");
+        assert!(ready.contains("ready"), "{ready}");
+        std::thread::spawn(move || lines.for_each(drop));
+        Beside { child }
+    }
+
+    fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args([&format!("-{name}"), &self.child.id().to_string()]).status();
+        assert!(sent.is_ok_and(|status| status.success()));
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn load(args: &[&str]) -> Output {
+    // A machine that is busy with other tests makes it late; that is not what is tested here.
+    run(["load", "--quiet", "--lateness", "60000"].iter().chain(args))
+}
+
+fn text(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+/// The number after a name in what the generator says.
+fn figure(said: &str, name: &str) -> f64 {
+    let line = said.lines().find_map(|line| line.strip_prefix(name));
+    let number = line.and_then(|rest| rest.split_whitespace().next()?.parse().ok());
+    number.unwrap_or_else(|| panic!("no {name} in {said}"))
+}
+
+fn file(name: &str, content: &str) -> PathBuf {
+    let path = std::env::temp_dir().join(format!("strowger-load-{}-{name}", std::process::id()));
+    std::fs::write(&path, content).expect("a file of ours");
+    path
+}
+
+#[test]
+fn one_generator_calls_another() {
+    for transport in ["u1", "t1"] {
+        let (caller, callee) = (fresh_ip().to_string(), fresh_ip().to_string());
+        let _callee = Beside::start(&["-sn", "uas", "-i", &callee, "-p", "5060", "-t", transport]);
+        let out = load(&["-sn", "uac", "-i", &caller, &callee, "-t", transport, "-r", "100", "-m", "50"]);
+        let said = text(&out);
+        assert!(out.status.success(), "{transport}: {said}");
+        assert_eq!((figure(&said, "Calls begun"), figure(&said, "Calls failed")), (50.0, 0.0), "{said}");
+    }
+}
+
+#[test]
+fn both_ends_meet_through_a_server() {
+    let server = Setup::open().workers(2).start();
+    let here = fresh_ip();
+    // The server knows where calls for `service` go: to where the generator will answer.
+    Link::udp_at((here, 5070).into(), server.sip()).register("service");
+    let target = server.sip().to_string();
+    let here = here.to_string();
+    let args =
+        ["-sn", "uac", "--answer", "uas", "-i", &here, "-p", "5070", &target, "-r", "100", "-m", "100"];
+    let out = load(&args);
+    let said = text(&out);
+    assert!(out.status.success(), "{said}");
+    assert_eq!(figure(&said, "Calls begun"), 100.0, "{said}");
+    assert!(!server.log_has("WARN"), "{}", server.log_text());
+}
+
+#[test]
+fn a_server_that_stands_still_shows_in_the_latencies() {
+    let (caller, callee) = (fresh_ip().to_string(), fresh_ip().to_string());
+    let beside = Beside::start(&["-sn", "uas", "-i", &callee, "-p", "5060"]);
+    let calls = std::thread::spawn(move || {
+        load(&["-sn", "uac", "-i", &caller, &callee, "-r", "50", "-m", "200", "-nr"])
+    });
+    std::thread::sleep(Duration::from_secs(1));
+    beside.signal("STOP");
+    std::thread::sleep(Duration::from_secs(2));
+    beside.signal("CONT");
+    let said = text(&calls.join().expect("the calls end"));
+    // Half of the calls fell into the two seconds; no caller was spared because others waited.
+    let line = said.lines().find(|line| line.starts_with("response")).expect("its latencies");
+    let numbers: Vec<f64> = line.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    let [_, p90, _, _, max, _] = numbers[..] else { panic!("{line}") };
+    assert!(p90 > 500.0 && max > 1_000.0 && max < PATIENCE.as_secs_f64() * 1_000.0, "{said}");
+}
+
+#[test]
+fn nobody_at_the_other_end_fails_the_calls() {
+    let (caller, callee) = (fresh_ip().to_string(), fresh_ip().to_string());
+    let target = format!("{callee}:5999");
+    let args = ["-sn", "uac", "-i", &caller, &target, "-r", "10", "-m", "3", "-max_invite_retrans", "1"];
+    let out = load(&args);
+    let said = text(&out);
+    assert_eq!((out.status.code(), figure(&said, "Calls failed")), (Some(1), 3.0), "{said}");
+}
+
+#[test]
+fn what_cannot_be_run_is_refused_before_the_first_message() {
+    let broken = file("broken.xml", "<scenario name=\"x\">\n  <send>\n    <exec/>\n  </send>\n</scenario>\n");
+    let media = file(
+        "media.xml",
+        "<scenario name=\"x\">\n <nop>\n  <action>\n   <exec play_pcap_audio=\"a.pcap\"/>\n  </action>\n </nop>\n</scenario>\n",
+    );
+    let ip = fresh_ip().to_string();
+    let broken = broken.to_str().expect("a name");
+    let media = media.to_str().expect("a name");
+    let cases: [(&[&str], &str); 8] = [
+        (&["-sf", broken, &ip], "broken.xml:2"),
+        (&["-sf", media, &ip], "media.xml:4"),
+        (&["-sf", "/nonexistent.xml", &ip], "/nonexistent.xml"),
+        (&["-sn", "nothing", &ip], "-sn list"),
+        (&["-sn", "uac"], "HOST:PORT"),
+        (&["-sn", "uac", &ip, "-t", "ln"], "not in this version"),
+        (&["-sn", "uac", "256.1.1.1:x"], "no port"),
+        (&["-sn", "uac", &ip, "-inf", "/nonexistent.csv"], "/nonexistent.csv"),
+    ];
+    for (args, expected) in cases {
+        let out = load(args);
+        let said = text(&out);
+        assert_eq!(out.status.code(), Some(2), "{args:?}: {said}");
+        assert!(said.contains(expected), "{args:?}: {said}");
+    }
+}
+
+#[test]
+fn reports_can_be_read_again_and_compared() {
+    let (caller, callee) = (fresh_ip().to_string(), fresh_ip().to_string());
+    let _callee = Beside::start(&["-sn", "uas", "-i", &callee, "-p", "5060"]);
+    let (json, html) = (file("a.json", ""), file("a.html", ""));
+    let (json, html) = (json.to_str().expect("a name"), html.to_str().expect("a name"));
+    let args =
+        ["-sn", "uac", "-i", &caller, &callee, "-r", "100", "-m", "20", "--json", json, "--html", html];
+    let out = load(&args);
+    assert!(out.status.success(), "{}", text(&out));
+    assert!(std::fs::read_to_string(html).is_ok_and(|page| page.contains("PASS")));
+    let both = format!("{json},{json}");
+    let out = run(["load", "compare", &both, &both]);
+    assert!(out.status.success(), "{}", text(&out));
+    let out = run(["load", "compare", json, html]);
+    assert_eq!(out.status.code(), Some(2), "{}", text(&out));
+}
