@@ -12,6 +12,8 @@ pub(super) struct Loose {
     /// Where something got another length: the place after it here, and how many bytes more there are
     /// here than there.
     shifts: Vec<(usize, isize)>,
+    /// Where the lines of the file begin.
+    lines: Vec<usize>,
     /// Where an entity is declared, which is not supported.
     pub entity: Option<usize>,
 }
@@ -25,10 +27,10 @@ impl Loose {
         while !original.is_char_boundary(at) {
             at -= 1;
         }
-        let before = original.get(..at).unwrap_or_default();
-        let line = before.bytes().filter(|&b| b == b'\n').count() as u32 + 1;
-        let start = before.rfind('\n').map_or(0, |newline| newline + 1);
-        Place { line, column: before.get(start..).unwrap_or_default().chars().count() as u32 + 1 }
+        let line = self.lines.partition_point(|start| *start <= at);
+        let start = line.checked_sub(1).and_then(|line| self.lines.get(line)).copied().unwrap_or(0);
+        let column = original.get(start..at).unwrap_or_default().chars().count() as u32 + 1;
+        Place { line: line as u32, column }
     }
 
     /// The offset of a row and column (in characters), from 1.
@@ -65,7 +67,9 @@ impl Loose {
 
 /// Rewrites a file.
 pub(super) fn loosen(original: &str) -> Loose {
-    let mut loose = Loose { text: String::with_capacity(original.len()), shifts: Vec::new(), entity: None };
+    let lines = core::iter::once(0).chain(original.match_indices('\n').map(|(at, _)| at + 1)).collect();
+    let text = String::with_capacity(original.len());
+    let mut loose = Loose { text, shifts: Vec::new(), lines, entity: None };
     let mut rest = original;
     if let Some(after) = rest.strip_prefix('\u{feff}') {
         loose.swap("\u{feff}", "");

@@ -299,6 +299,25 @@ fn messages_are_kept_only_where_they_are_used_later() {
 }
 
 #[test]
+fn deep_nesting_does_no_harm() {
+    for inner in ["<a>", "<recv>", "<send><action>"] {
+        assert!(read(&format!("<scenario>{}", inner.repeat(100_000))).is_err());
+        let close = inner.replace('<', "</");
+        let whole = [inner.repeat(50_000), close.repeat(50_000)].concat();
+        assert!(read(&format!("<scenario>{whole}</scenario>")).is_err());
+    }
+    let keyword = "[field0 line=".repeat(20_000) + &"]".repeat(20_000);
+    assert!(with(&format!("<nop><action><log message=\"{keyword}\"/></action></nop>")).is_err());
+}
+
+#[test]
+fn a_large_file_is_read_at_once() {
+    let elements = "<pause milliseconds=\"1\"/>\n<nop/>\n<label id=\"l\"/>\n".repeat(20_000);
+    let problems = with(&elements).map(|_| ()).unwrap_err();
+    assert_eq!(problems.len(), 19_999, "labels that are there twice");
+}
+
+#[test]
 fn latin_files_send_their_own_bytes() {
     let text = b"<?xml version=\"1.0\" encoding=\"ISO-8859-1\"?><scenario><send><![CDATA[\n INFO sip:a SIP/2.0\n X: \xe9\n]]></send></scenario>";
     let injections = Injections::default();
