@@ -5,7 +5,7 @@ use super::call::{Call, Doing};
 use super::ids::CallName;
 use super::run::on_timeout;
 use crate::metrics::{self, Began, CallEnd, Failure};
-use crate::scenario::{Order, Scope, Side};
+use crate::scenario::{Scope, Side};
 use core::time::Duration;
 use sip_message::Message;
 use std::mem;
@@ -105,15 +105,7 @@ impl Engine {
         call.side_values = Some(side);
         call.timers.resize(scenario.timers.len(), None);
         call.branches.resize_with(scenario.transactions.len(), Vec::new);
-        call.lines.clear();
-        for file in &mut self.desk.injections.files {
-            // By the call's number, so that the workers together take the lines in their order.
-            let line = match (file.order, u64::from(file.lines())) {
-                (Order::Sequential, lines @ 1..) => ((number.max(1) - 1) % lines) as u32,
-                _ => file.choose(call.user, &mut self.rng),
-            };
-            call.lines.push(line);
-        }
+        self.desk.injections.choose(call.user, &mut self.rng, &mut call.lines);
         let starts_here = scenario.steps.iter().filter_map(|s| s.start_timer).collect::<Vec<_>>();
         for (number, timer) in call.timers.iter_mut().enumerate() {
             *timer = (!starts_here.contains(&(number as u16))).then_some(began.intended);

@@ -2,7 +2,7 @@
 
 use super::observe::Seen;
 use crate::metrics::Began;
-use crate::scenario::{Challenge, Side, Values};
+use crate::scenario::{Challenge, Outline, Side, Values};
 use wire::{Flow, ListenerId, Time};
 
 /// What a call is doing.
@@ -50,11 +50,15 @@ pub struct Call {
     pub call_id: Vec<u8>,
     /// The last message received that was no retransmission.
     pub last: Vec<u8>,
+    /// Where the headers stand in it that texts ask for.
+    pub outline: Outline,
     /// Its hash, and whether something was sent since.
     pub last_hash: u64,
     pub answered: bool,
     /// The message sent last.
     pub sent: Vec<u8>,
+    /// The ACK sent last: a 2xx that comes again is answered with it, whatever was sent since.
+    pub ack: Vec<u8>,
     pub resend: Option<Resend>,
     /// When the step that receives gives up.
     pub give_up: Option<Time>,
@@ -92,9 +96,11 @@ impl Call {
             flow: nowhere,
             call_id: Vec::new(),
             last: Vec::new(),
+            outline: Outline::default(),
             last_hash: 0,
             answered: false,
             sent: Vec::new(),
+            ack: Vec::new(),
             resend: None,
             give_up: None,
             cseq: 0,
@@ -131,6 +137,7 @@ impl Call {
             &mut self.call_id,
             &mut self.last,
             &mut self.sent,
+            &mut self.ack,
             &mut self.peer_tag,
             &mut self.routes,
             &mut self.next_url,

@@ -139,7 +139,10 @@ impl Engine {
     /// Whether nothing more will happen by itself.
     fn is_done(&self) -> bool {
         let more = self.next_call.is_some() && !self.stopping;
-        self.stopped || (!more && self.calls.len() == self.lingering && (self.settings.client.is_some() || self.stopping))
+        self.stopped
+            || (!more
+                && self.calls.len() == self.lingering
+                && (self.settings.client.is_some() || self.stopping))
     }
 
     fn hash(&self, call_id: &[u8]) -> u64 {

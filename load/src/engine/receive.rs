@@ -6,7 +6,7 @@ use super::call::{Call, Doing};
 use super::ids::CallName;
 use crate::metrics::{Direction, Failure, Unexpected};
 use crate::scenario::{self, Expect, Op, Optional, Recv, Scenario, Side, Vars};
-use sip_message::{Message, Method, Name, write_response};
+use sip_message::{Message, Method, write_response};
 use wire::{Flow, Outbox, Time};
 
 /// Where in a scenario a message belongs.
@@ -38,10 +38,11 @@ impl Engine {
         let Some(call) = self.calls.at(slot) else { return };
         if hash == call.last_hash {
             // A retransmission: what was sent upon the first is sent again, if anything was.
-            if call.answered {
-                self.send_again(now, slot, out);
-            }
-            return;
+            return match is_final_to_invite(message) {
+                true => self.acknowledge_again(now, slot, out),
+                false if call.answered => self.send_again(now, slot, out),
+                false => {}
+            };
         }
         if call.side == Side::Server || message.is_request() {
             // Streams come and go, and a phone may move.
@@ -140,6 +141,7 @@ impl Engine {
         call.resend = None;
         call.last.clear();
         call.last.extend_from_slice(message.bytes());
+        call.outline.learn(&scenario.headers, message);
         if message.is_request() {
             call.cseq = message.cseq();
         } else if !message.to_tag().is_empty() {
@@ -167,16 +169,17 @@ impl Engine {
         self.step_done(now, slot, out);
     }
 
-    /// Reads a message again that nothing is to be done about, but the ACK that stops its coming.
+    /// A message of a transaction that is over: nothing is to be done but the ACK that stops its coming.
     fn stale(&mut self, now: Time, slot: u32, message: &Message<'_>, out: &mut Outbox) {
-        let Some(call) = self.calls.get(slot) else { return };
-        let again = !message.is_request()
-            && message.status() >= 200
-            && message.header(Name::CSeq).is_some_and(|h| h.value.ends_with(b"INVITE"))
-            && call.sent.starts_with(b"ACK ");
-        if again {
-            self.send_again(now, slot, out);
+        if is_final_to_invite(message) {
+            self.acknowledge_again(now, slot, out);
         }
+    }
+
+    fn acknowledge_again(&mut self, now: Time, slot: u32, out: &mut Outbox) {
+        let Some(call) = self.calls.get(slot).filter(|call| !call.ack.is_empty()) else { return };
+        out.send(call.flow, 0, &call.ack);
+        self.metrics.request_repeated(now, crate::metrics::Method::Ack);
     }
 
     /// A message that the scenario does not expect here.
@@ -202,6 +205,7 @@ impl Engine {
         if let Some(unexpected) = scenario.unexpected {
             call.last.clear();
             call.last.extend_from_slice(message.bytes());
+            call.outline.learn(&scenario.headers, message);
             let from = call.step;
             if let Some(variable) = unexpected.return_to {
                 let mut vars =
@@ -251,6 +255,11 @@ impl Engine {
             });
         }
     }
+}
+
+/// Whether it is a final response to an INVITE, which comes until it is acknowledged.
+fn is_final_to_invite(message: &Message<'_>) -> bool {
+    !message.is_request() && message.status() >= 200 && message.method() == Method::Invite
 }
 
 /// A 200 to a request that no scenario answers, so that the other side can end.

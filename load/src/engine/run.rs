@@ -296,6 +296,10 @@ impl Engine {
         let (flow, name) = (call.flow, ladder_name(slot, call));
         let local = self.settings.local(flow.listener);
         self.ladders.offer(name, now, Direction::Sent, local, flow.remote, &bytes);
+        if send.kind.is_request("ACK") {
+            call.ack.clear();
+            call.ack.extend_from_slice(&bytes);
+        }
         call.sent = bytes;
         self.note_sent(now, slot, &send.kind);
         self.arrange_resend(now, slot, send);
@@ -339,7 +343,7 @@ impl Engine {
             round: call.round,
             cseq: call.cseq,
             last: &call.last,
-            outline: None,
+            outline: (!call.last.is_empty()).then_some(&call.outline),
             peer_tag: &call.peer_tag,
             routes: &call.routes,
             next_url: &call.next_url,

@@ -305,3 +305,17 @@ fn the_run_ends_with_the_calls_under_way() {
     assert!(pair.ends[0].1.is_done());
     assert_eq!(pair.ends_of(0, End::Caller), (11, 0));
 }
+
+#[test]
+fn a_repeated_2xx_is_acknowledged_again_even_after_the_bye() {
+    let mut pair = Pair::new(
+        engine(CALLER, CALLEE, &["uac"], |_, plan| plan.calls = 1),
+        engine(CALLEE, CALLER, &["uas"], nothing),
+    );
+    // INVITE, 180, 200; then the ACK is lost, the BYE, and the BYE again.
+    pair.lost = |n| (4..=6).contains(&n);
+    pair.pass(Time::from_secs(20));
+    assert_eq!((pair.ends_of(0, End::Caller), pair.ends_of(1, End::Callee)), ((1, 0), (1, 0)));
+    let methods: Vec<&str> = pair.log.iter().map(|l| l.split(' ').next().unwrap()).collect();
+    assert_eq!(methods.iter().filter(|m| **m == "ACK").count(), 1, "{:?}", pair.log);
+}

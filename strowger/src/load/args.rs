@@ -32,7 +32,8 @@ pub struct LoadArgs {
     /// Password for digest authentication
     #[arg(long, value_name = "PASSWORD", default_value = "password", help_heading = "What to do")]
     pub ap: String,
-    /// A further keyword for scenarios, with its text; may be repeated
+    /// A further keyword for scenarios, with its text; may be repeated. `domain` is that of the target if not
+    /// given
     #[arg(long, num_args = 2, value_names = ["KEYWORD", "TEXT"], action = clap::ArgAction::Append,
           help_heading = "What to do")]
     pub key: Vec<String>,

@@ -149,7 +149,11 @@ impl Plan {
             },
             ladders: o.ladders,
         };
-        let desk = Desk::new(self.injections.clone(), self.seed.wrapping_add(worker as u64), 10);
+        let desk = Desk::new(
+            self.injections.for_worker(worker as u32, self.workers as u32),
+            self.seed.wrapping_add(worker as u64),
+            10,
+        );
         let times =
             |a: &Arrivals| -> Times { a.times(self.seed, worker as u32, self.workers as u32, o.most) };
         Ok(Engine::new(settings, desk, self.arrivals.as_ref().map(times)))
@@ -238,8 +242,12 @@ fn from_file(args: &LoadArgs, path: &Path, injections: &Injections) -> Result<Sc
 }
 
 fn parse(args: &LoadArgs, name: &str, text: &[u8], injections: &Injections) -> Result<Scenario, String> {
-    let keys: Vec<(String, String)> =
+    let mut keys: Vec<(String, String)> =
         args.key.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect();
+    // The built-in scenarios ask for it.
+    if keys.iter().all(|(key, _)| key != "domain") {
+        keys.push(("domain".to_owned(), host_of(args.target.as_deref().unwrap_or("localhost"))));
+    }
     let around = Surroundings { keys: &keys, injections, read_file: &|name| std::fs::read(name) };
     scenario::parse(name, text, &around).map_err(|problems| listed(&problems))
 }
@@ -318,11 +326,7 @@ fn facts(args: &LoadArgs, transport: Transport, remote: SocketAddr, local: IpAdd
         IpAddr::V4(ip) => ip.to_string(),
         IpAddr::V6(ip) => format!("[{ip}]"),
     };
-    let target = args.target.clone().unwrap_or_default();
-    let host = match target.rsplit_once(':') {
-        Some((host, _)) if !host.contains(':') || host.ends_with(']') => host.to_owned(),
-        _ => target,
-    };
+    let host = host_of(args.target.as_deref().unwrap_or_default());
     let ports: Vec<u16> = bound.listeners().iter().map(|l| l.address.port()).collect();
     let one_port = ports.first().copied().filter(|port| ports.iter().all(|other| other == port));
     Run {
@@ -341,6 +345,14 @@ fn facts(args: &LoadArgs, transport: Transport, remote: SocketAddr, local: IpAdd
         local_ip: Some(text(local)),
         local_port: one_port,
         version: concat!("strowger ", env!("CARGO_PKG_VERSION")),
+    }
+}
+
+/// A target without its port.
+fn host_of(target: &str) -> String {
+    match target.rsplit_once(':') {
+        Some((host, _)) if !host.contains(':') || host.ends_with(']') => host.to_owned(),
+        _ => target.to_owned(),
     }
 }
 
