@@ -199,11 +199,11 @@ const ONE_DASH: &[&str] = &[
 #[derive(Args, Debug)]
 pub struct CompareArgs {
     /// Reports (JSON) of the first group, separated by commas
-    #[arg(value_name = "A.json[,..]", value_delimiter = ',', num_args = 1)]
-    pub a: Vec<PathBuf>,
+    #[arg(value_name = "A.json[,..]")]
+    pub a: String,
     /// Reports of the second group
-    #[arg(value_name = "B.json[,..]", value_delimiter = ',', num_args = 1)]
-    pub b: Vec<PathBuf>,
+    #[arg(value_name = "B.json[,..]")]
+    pub b: String,
     /// Confidence of the intervals, per cent
     #[arg(long, value_name = "PERCENT", default_value_t = 95.0)]
     pub confidence: f64,

@@ -13,7 +13,7 @@ use load::report::{Fact, Group, Inputs, Report, Windows};
 use load::scenario::{Side, builtin_names};
 use plan::Plan;
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
@@ -71,14 +71,13 @@ pub fn compare(args: &CompareArgs) -> ExitCode {
 }
 
 fn comparison(args: &CompareArgs) -> Result<(), String> {
-    let group = |paths: &[PathBuf]| -> Result<Group, String> {
-        let read = |path: &PathBuf| {
-            let text = std::fs::read_to_string(path)
-                .map_err(|error| format!("cannot read {}: {error}", path.display()))?;
-            Report::from_json(&text).map_err(|error| format!("{}: {error}", path.display()))
+    let group = |paths: &str| -> Result<Group, String> {
+        let read = |path: &str| {
+            let text =
+                std::fs::read_to_string(path).map_err(|error| format!("cannot read {path}: {error}"))?;
+            Report::from_json(&text).map_err(|error| format!("{path}: {error}"))
         };
-        let name = paths.iter().map(|p| p.display().to_string()).collect::<Vec<_>>().join(", ");
-        Ok(Group { name, reports: paths.iter().map(read).collect::<Result<_, _>>()? })
+        Ok(Group { name: paths.to_owned(), reports: paths.split(',').map(read).collect::<Result<_, _>>()? })
     };
     let comparison = load::report::compare(&group(&args.a)?, &group(&args.b)?, args.confidence / 100.0);
     if let Some(path) = &args.json {
