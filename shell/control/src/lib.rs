@@ -9,4 +9,5 @@ pub mod client;
 pub mod config;
 pub mod log;
 pub mod metrics;
+mod outlet;
 pub mod systemd;

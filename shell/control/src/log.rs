@@ -5,6 +5,7 @@
 //! control character inside a line whoever put it there.
 
 use crate::config::{Level, LogFormat};
+use crate::outlet::Outlet;
 use std::fmt::{self, Display};
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -50,9 +51,25 @@ impl LogHandle {
 
 /// Starts to log to standard error. To be called once; an error says that logging is set up already.
 pub fn init(level: Level, format: LogFormat) -> Result<LogHandle, String> {
-    let (subscriber, handle) = subscriber(level, format, io::stderr);
+    static LOST: AtomicU64 = AtomicU64::new(0);
+    let note = match format {
+        LogFormat::Text => lost_as_text,
+        LogFormat::Json => lost_as_json,
+    };
+    let outlet = move || Outlet::new(io::stderr().lock(), &LOST, note);
+    let (subscriber, handle) = subscriber(level, format, outlet);
     subscriber.try_init().map_err(|error| error.to_string())?;
     Ok(handle)
+}
+
+const LOST_WHY: &str = "log lines lost: whoever reads standard error was too slow";
+
+fn lost_as_text(lost: u64) -> String {
+    format!(" WARN {lost} {LOST_WHY}\n")
+}
+
+fn lost_as_json(lost: u64) -> String {
+    format!("{{\"level\":\"WARN\",\"message\":\"{LOST_WHY}\",\"lost\":{lost}}}\n")
 }
 
 /// Everything [`init`] installs, with a writer to choose.

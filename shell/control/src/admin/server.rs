@@ -111,9 +111,14 @@ impl Drop for Server {
 /// The first line of the token file.
 fn read_token(path: &Path) -> io::Result<String> {
     use std::io::Read;
+    use std::os::unix::fs::MetadataExt;
     let mut text = String::new();
     let named = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", path.display()));
-    std::fs::File::open(path).map_err(named)?.take(TOKEN_BYTES).read_to_string(&mut text).map_err(named)?;
+    let file = std::fs::File::open(path).map_err(named)?;
+    if file.metadata().is_ok_and(|meta| meta.mode() & 0o007 != 0) {
+        tracing::warn!(path = %path.display(), "the admin token is open to every user; `chmod 600` it");
+    }
+    file.take(TOKEN_BYTES).read_to_string(&mut text).map_err(named)?;
     let token = text.lines().next().unwrap_or_default().trim();
     if token.len() < 16 {
         let what = format!("{}: the token needs at least 16 characters", path.display());
