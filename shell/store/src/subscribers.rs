@@ -88,16 +88,22 @@ impl Subscribers {
         Ok(if known { Added::Replaced } else { Added::Created })
     }
 
-    /// Removes a subscriber; false if there was none.
+    /// Removes a subscriber; false if there was none. The bindings go too: a server that runs sees to it
+    /// by itself, one that starts later would find them and call the user still.
     pub fn remove(&mut self, name: &UserName) -> Result<bool> {
-        let removed = self
-            .database
-            .connection
-            .execute(
-                "DELETE FROM subscriber WHERE username = ?1 AND domain = ?2",
-                [name.user(), name.domain()],
-            )
-            .map_err(|error| self.database.error("remove the subscriber", &error))?;
+        self.try_remove(name).map_err(|error| self.database.error("remove the subscriber", &error))
+    }
+
+    fn try_remove(&mut self, name: &UserName) -> rusqlite::Result<bool> {
+        let name = [name.user(), name.domain()];
+        let transaction =
+            self.database.connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+        let removed =
+            transaction.execute("DELETE FROM subscriber WHERE username = ?1 AND domain = ?2", name)?;
+        if removed != 0 {
+            transaction.execute("DELETE FROM location WHERE username = ?1 AND domain = ?2", name)?;
+        }
+        transaction.commit()?;
         Ok(removed != 0)
     }
 

@@ -168,6 +168,23 @@ fn subscribers_added_by_another_process_are_seen_while_serving() {
 }
 
 #[test]
+fn a_subscriber_removed_while_no_server_runs_is_not_called_by_the_next() {
+    let temp = TempDir::new();
+    let names = ["bob", "carol"].map(|user| UserName::new(user, "example.com").unwrap());
+    let mut subscribers = Subscribers::open(temp.path()).unwrap();
+    for name in &names {
+        subscribers.add(name, "secret").unwrap();
+    }
+    let options = options(temp.path());
+    let store = Store::open(options.clone()).unwrap();
+    ["bob", "carol"].iter().for_each(|user| put(&store, &options.clock, user));
+    store.close().unwrap();
+    assert!(subscribers.remove(&names[0]).unwrap());
+    let store = Store::open(options.clone()).unwrap();
+    assert!(!live(&store, &options.clock, "bob") && live(&store, &options.clock, "carol"));
+}
+
+#[test]
 fn a_removed_subscriber_is_not_called_any_more() {
     let temp = TempDir::new();
     let mut subscribers = Subscribers::open(temp.path()).unwrap();
