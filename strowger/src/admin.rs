@@ -9,6 +9,7 @@ use control::metrics::{Kind, Registry, Text};
 use sip_auth::Secret;
 use sip_node::{Notice, Report};
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -99,24 +100,58 @@ impl Control {
         (0..self.running.handle.workers()).filter(|&w| self.running.handle.post(w, notice()).is_ok()).count()
     }
 
-    /// What every worker is doing.
+    /// What every worker is doing, in numbers.
     fn reports(&self) -> Vec<Report> {
-        let workers = self.running.handle.workers();
-        let (send, receive) = sync_channel(usize::from(workers));
-        for worker in 0..workers {
+        self.ask(0..self.running.handle.workers(), 0, 0)
+    }
+
+    /// What some workers are doing, each with at most `most` of its calls, from number `from` on.
+    fn ask(&self, workers: Range<u16>, from: usize, most: usize) -> Vec<Report> {
+        let (send, receive) = sync_channel(workers.len());
+        for worker in workers.clone() {
             let send = send.clone();
             let show = Box::new(move |report| {
                 let _ = send.try_send((worker, report));
             });
-            if self.running.handle.post(worker, Notice::Report(show)).is_err() {
+            if self.running.handle.post(worker, Notice::Report { from, most, show }).is_err() {
                 tracing::warn!(worker, "cannot ask the worker what it does: its queue is full");
             }
         }
         drop(send);
         let mut all: Vec<(u16, Report)> =
-            std::iter::from_fn(|| receive.recv_timeout(PATIENCE).ok()).take(usize::from(workers)).collect();
+            std::iter::from_fn(|| receive.recv_timeout(PATIENCE).ok()).take(workers.len()).collect();
         all.sort_by_key(|(worker, _)| *worker);
         all.into_iter().map(|(_, report)| report).collect()
+    }
+
+    /// As [`Admin::status`], from reports that are at hand.
+    fn status_of(&self, reports: &[Report]) -> Status {
+        let config = self.config();
+        let counts = self.running.handle.counts();
+        let (aors, bindings, _) = self.running.location.size();
+        let sum = |f: fn(&Report) -> usize| reports.iter().map(f).sum::<usize>() as u64;
+        Status {
+            state: self.state(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            pid: std::process::id(),
+            uptime_s: monotonic_now().since(self.started).as_secs(),
+            workers: self.running.workers,
+            steering: steering(self.running.workers).into(),
+            config_file: self.running.loaded.file.as_ref().map(|f| f.display().to_string()),
+            domains: config.domains.clone(),
+            listeners: self.listeners(),
+            auth: config.auth.enabled,
+            registered: aors as u64,
+            bindings: bindings as u64,
+            calls: sum(|r| r.call_count),
+            server_transactions: sum(|r| r.transactions.server),
+            client_transactions: sum(|r| r.transactions.client),
+            connections: counts.tcp_open,
+            messages_received: counts.udp_in + counts.tcp_messages_in,
+            messages_sent: counts.udp_out + counts.tcp_messages_out,
+            store: self.store_status(),
+            alarms: self.alarms(),
+        }
     }
 
     fn alarms(&self) -> Vec<String> {
@@ -186,33 +221,7 @@ fn no_file() -> ConfigError {
 
 impl Admin for Control {
     fn status(&self) -> Status {
-        let config = self.config();
-        let counts = self.running.handle.counts();
-        let reports = self.reports();
-        let (aors, bindings, _) = self.running.location.size();
-        let sum = |f: fn(&Report) -> usize| reports.iter().map(f).sum::<usize>() as u64;
-        Status {
-            state: self.state(),
-            version: env!("CARGO_PKG_VERSION").into(),
-            pid: std::process::id(),
-            uptime_s: monotonic_now().since(self.started).as_secs(),
-            workers: self.running.workers,
-            steering: steering(self.running.workers).into(),
-            config_file: self.running.loaded.file.as_ref().map(|f| f.display().to_string()),
-            domains: config.domains.clone(),
-            listeners: self.listeners(),
-            auth: config.auth.enabled,
-            registered: aors as u64,
-            bindings: bindings as u64,
-            calls: sum(|r| r.calls.len()),
-            server_transactions: sum(|r| r.transactions.server),
-            client_transactions: sum(|r| r.transactions.client),
-            connections: counts.tcp_open,
-            messages_received: counts.udp_in + counts.tcp_messages_in,
-            messages_sent: counts.udp_out + counts.tcp_messages_out,
-            store: self.store_status(),
-            alarms: self.alarms(),
-        }
+        self.status_of(&self.reports())
     }
 
     fn bindings(&self, aor: Option<&str>, page: &Page) -> Listing<Binding> {
@@ -244,17 +253,23 @@ impl Admin for Control {
 
     fn calls(&self, page: &Page) -> Listing<Call> {
         let after: usize = page.after.as_deref().and_then(|a| a.parse().ok()).unwrap_or(0);
-        let all = self.reports().into_iter().zip(0u16..).flat_map(|(report, worker)| {
-            report.calls.into_iter().map(move |call| Call {
-                call_id: call.call_id,
-                from: call.from,
-                to: call.to,
-                state: if call.answered { "answered" } else { "ringing" }.into(),
-                age_s: call.seconds,
-                worker,
-            })
-        });
-        let mut items: Vec<Call> = all.skip(after).take(page.limit + 1).collect();
+        let (mut items, mut skip, one_more) = (Vec::new(), after, page.limit + 1);
+        for worker in 0..self.running.handle.workers() {
+            for report in self.ask(worker..worker + 1, skip, one_more - items.len()) {
+                skip = skip.saturating_sub(report.call_count);
+                items.extend(report.calls.into_iter().map(|call| Call {
+                    call_id: call.call_id,
+                    from: call.from,
+                    to: call.to,
+                    state: if call.answered { "answered" } else { "ringing" }.into(),
+                    age_s: call.seconds,
+                    worker,
+                }));
+            }
+            if items.len() == one_more {
+                break;
+            }
+        }
         let more = items.len() > page.limit;
         items.truncate(page.limit);
         Listing { next: more.then(|| (after + items.len()).to_string()), items }
@@ -288,10 +303,11 @@ impl Admin for Control {
 
     fn metrics(&self, out: &mut String) {
         self.running.registry.render(out);
-        let status = self.status();
+        let reports = self.reports();
+        let status = self.status_of(&reports);
         let mut text = Text::new(out);
         gauges(&status, &mut text);
-        transactions(&self.reports(), &mut text);
+        transactions(&reports, &mut text);
         for (name, value) in self.running.handle.counts().each() {
             let help = counters::help(name);
             // All but one only grow.

@@ -245,8 +245,15 @@ fn bind_admin(access: &c::AdminAccess) -> Result<Option<AdminSocket>, Failure> {
     })
 }
 
+/// Bytes that this server may add to a message that it forwards.
+const ADDED: usize = 16 << 10;
+
 fn runtime_config(config: &Config, listeners: &[c::Listener]) -> RuntimeConfig {
     let l = &config.limits;
+    let usual = StreamLimits::default();
+    // Whatever may be received must also fit where it waits to be sent on, and more than one of it.
+    let longest = l.message_bytes.saturating_add(ADDED);
+    let several = longest.saturating_mul(4);
     RuntimeConfig {
         listeners: listeners
             .iter()
@@ -257,8 +264,11 @@ fn runtime_config(config: &Config, listeners: &[c::Listener]) -> RuntimeConfig {
             max_per_source: u32::try_from(l.connections_per_source).unwrap_or(u32::MAX),
             message: l.tcp_head_timeout,
             idle: l.tcp_idle_timeout,
-            first_message: StreamLimits::default().first_message.min(l.tcp_idle_timeout),
-            ..StreamLimits::default()
+            first_message: usual.first_message.min(l.tcp_idle_timeout),
+            max_message: usual.max_message.max(longest),
+            max_queued: usual.max_queued.max(several),
+            max_queued_connecting: usual.max_queued_connecting.max(several),
+            ..usual
         },
         // A worker that is gone takes its calls along; the others cannot serve in its place, because
         // ownership is by hash. Better to end and be restarted, with all bindings on disk.
@@ -375,6 +385,23 @@ fn wait(signals: &Receiver<Wish>, control: &Control, notifier: &Notifier, handle
                 return;
             }
             Ok(Wish::Reload) | Err(RecvTimeoutError::Timeout) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_be_received_may_wait_to_be_sent() {
+        let mut config = Config::default();
+        for bytes in [1_300, config.limits.message_bytes, 16 << 20] {
+            config.limits.message_bytes = bytes;
+            let streams = runtime_config(&config, &[]).streams;
+            for room in [streams.max_message, streams.max_queued, streams.max_queued_connecting] {
+                assert!(room >= bytes + 1_000, "{bytes} bytes: {streams:?}");
+            }
         }
     }
 }

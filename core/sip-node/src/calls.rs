@@ -158,9 +158,15 @@ impl Calls {
         }
     }
 
-    /// All calls.
-    pub fn list(&self, now: Time) -> Vec<Call> {
-        self.table.iter().map(|e| e.show(now)).collect()
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// At most `most` calls, from number `from` on. Their order stays the same only as long as no call
+    /// begins or ends.
+    pub fn list(&self, now: Time, from: usize, most: usize) -> Vec<Call> {
+        self.table.iter().skip(from).take(most).map(|e| e.show(now)).collect()
     }
 
     fn remove(&mut self, hash: u64, sequence: Option<u64>) {
@@ -264,7 +270,8 @@ mod tests {
             with(id, "1", "", |m| calls.concluded(Time::ZERO, Method::Invite, 200, m));
         }
         let left = |calls: &Calls| {
-            let mut left: Vec<String> = calls.list(Time::ZERO).into_iter().map(|c| c.call_id).collect();
+            let mut left: Vec<String> =
+                calls.list(Time::ZERO, 0, usize::MAX).into_iter().map(|c| c.call_id).collect();
             left.sort();
             left
         };

@@ -37,8 +37,16 @@ pub enum Notice {
     },
     /// Take no new calls or registrations (503 with Retry-After), finish what is under way.
     Drain,
-    /// Show what is going on, by calling this once with the node's report.
-    Report(Box<dyn FnOnce(Report) + Send>),
+    /// Show what is going on, by calling `show` once with the node's report. It lists at most `most`
+    /// calls, from number `from` on: a list of all takes its time, and nobody is served meanwhile.
+    Report {
+        /// The first call listed.
+        from: usize,
+        /// Calls listed.
+        most: usize,
+        /// Takes the report.
+        show: Box<dyn FnOnce(Report) + Send>,
+    },
 }
 
 /// What a worker is doing.
@@ -50,7 +58,9 @@ pub struct Report {
     pub pending: usize,
     /// All forwarded requests kept: the pending ones, and accepted INVITEs whose 2xx may be repeated.
     pub held: usize,
-    /// Calls being set up or under way.
+    /// How many calls are being set up or under way.
+    pub call_count: usize,
+    /// Those of them that were asked for.
     pub calls: Vec<crate::Call>,
     /// Whether the worker drains.
     pub draining: bool,
@@ -161,13 +171,14 @@ impl<S: Services> Node<S> {
         self.random ^ (self.random >> 29)
     }
 
-    /// What is going on.
-    pub fn report(&self, now: Time) -> Report {
+    /// What is going on, with at most `most` calls, from number `from` on.
+    pub fn report(&self, now: Time, from: usize, most: usize) -> Report {
         Report {
             transactions: self.layer.counts(),
             pending: self.proxied.iter().filter(|p| !p.over).count(),
             held: self.proxied.iter().count(),
-            calls: self.calls.list(now),
+            call_count: self.calls.len(),
+            calls: self.calls.list(now, from, most),
             draining: self.draining,
         }
     }
@@ -294,7 +305,7 @@ impl<S: Services> Machine for Node<S> {
             }
             Notice::Located { kind, name, answer, ttl } => self.located(now, kind, &name, answer, ttl, out),
             Notice::Drain => self.draining = true,
-            Notice::Report(show) => show(self.report(now)),
+            Notice::Report { from, most, show } => show(self.report(now, from, most)),
         }
     }
 

@@ -5,8 +5,9 @@ mod common;
 use common::*;
 use std::io::Write;
 use std::net::TcpStream;
-use std::sync::{Arc, Mutex};
-use worker_runtime::{Bound, PostError, StartError, WorkerPanic, monotonic_now};
+use std::sync::{Arc, Mutex, OnceLock};
+use wire::{ConnId, Flow, Frame, FrameError, Machine, Outbox, Time};
+use worker_runtime::{Bound, PostError, Runtime, RuntimeHandle, StartError, WorkerPanic, monotonic_now};
 
 #[test]
 fn notices_reach_the_worker_they_are_for() {
@@ -157,4 +158,53 @@ fn dropping_the_runtime_leaves_it_running() {
     assert_eq!(hear(&client), "on\n");
     server.handle.shutdown();
     wait("the end", || (server.handle.live_workers() == 0).then_some(()));
+}
+
+/// A machine that is told something anew as soon as it has been told.
+struct Asked(Arc<OnceLock<RuntimeHandle<u32>>>);
+
+impl Machine for Asked {
+    type Notice = u32;
+
+    fn frame(&self, buffer: &[u8], _: usize) -> Frame {
+        Frame::Skip { len: buffer.len() }
+    }
+
+    fn owner(&self, _: &[u8], _: u16) -> u16 {
+        0
+    }
+
+    fn receive(&mut self, _: Time, _: Flow, _: &[u8], _: &mut Outbox) {}
+
+    fn refuse(&mut self, _: Time, _: Flow, _: &[u8], _: FrameError, _: &mut Outbox) {}
+
+    fn disconnected(&mut self, _: Time, _: ConnId, _: &mut Outbox) {}
+
+    fn undeliverable(&mut self, _: Time, _: u64, _: &mut Outbox) {}
+
+    fn notice(&mut self, _: Time, left: u32, _: &mut Outbox) {
+        if let Some(handle) = self.0.get()
+            && left > 0
+        {
+            handle.post(0, left - 1).unwrap();
+        }
+    }
+
+    fn timeout(&mut self, _: Time, _: &mut Outbox) {}
+
+    fn next_deadline(&self) -> Option<Time> {
+        None
+    }
+}
+
+#[test]
+fn who_asks_again_and_again_keeps_no_socket_waiting() {
+    let slot = Arc::new(OnceLock::new());
+    let runtime = Runtime::start(config("127.0.0.1"), vec![Asked(Arc::clone(&slot))]).unwrap();
+    let handle = slot.get_or_init(|| runtime.handle());
+    handle.post(0, 999).unwrap();
+    wait("all notices", || (handle.counts().notices == 1_000).then_some(()));
+    wait("a round for each", || (handle.counts().rounds >= 1_000).then_some(()));
+    handle.shutdown();
+    runtime.join().unwrap();
 }

@@ -122,15 +122,8 @@ fn a_refused_peer_that_stays_is_reset_in_time() {
 #[test]
 fn an_unanswered_connect_fails_in_time() {
     let server = server(1, |s| s.connect = SOON);
-    // A listener whose queue is full drops further attempts without an answer.
-    let full = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (full, _fillers) = full_listener();
     let remote = full.local_addr().unwrap();
-    // SAFETY: a valid listening socket; the second listen only shortens its queue.
-    assert_eq!(unsafe { libc::listen(std::os::fd::AsRawFd::as_raw_fd(&full), 0) }, 0);
-    let mut fillers = Vec::new();
-    while let Ok(filler) = std::net::TcpStream::connect_timeout(&remote, Duration::from_millis(100)) {
-        fillers.push(filler);
-    }
     server.act(0, &format!(">tcp {remote} 5 never"));
     server.act(0, &format!(">tcp {remote} 6 comes"));
     for token in [5, 6] {
@@ -209,4 +202,30 @@ fn all_buffers_together_hold_only_so_much() {
     let mut more = server.connect();
     let line = format!("{}\n", "y".repeat(60_000));
     assert_eq!(ask(&mut more, &line).len(), line.len());
+}
+
+#[test]
+fn what_is_queued_for_many_peers_counts_together() {
+    // Each is far below what one may have queued; together they are not.
+    let server = server(1, |s| s.max_held = 100_000);
+    let full: Vec<_> = (0..6).map(|_| full_listener()).collect();
+    for (listener, _) in &full {
+        let remote = listener.local_addr().unwrap();
+        server.act(0, &format!(">tcp {remote} 5 {}", "x".repeat(30_000)));
+    }
+    server.wait_count("the closes", |c| c.tcp_closed_stalled == 3);
+    server.wait_told("the failure", |told| told.1 == Told::Undeliverable(5));
+}
+
+/// A listener whose queue is full: it drops further attempts without an answer.
+fn full_listener() -> (TcpListener, Vec<std::net::TcpStream>) {
+    let full = TcpListener::bind("127.0.0.1:0").unwrap();
+    let remote = full.local_addr().unwrap();
+    // SAFETY: a valid listening socket; the second listen only shortens its queue.
+    assert_eq!(unsafe { libc::listen(std::os::fd::AsRawFd::as_raw_fd(&full), 0) }, 0);
+    let mut fillers = Vec::new();
+    while let Ok(filler) = std::net::TcpStream::connect_timeout(&remote, Duration::from_millis(100)) {
+        fillers.push(filler);
+    }
+    (full, fillers)
 }

@@ -221,6 +221,12 @@ fn a_peer_that_does_not_read_is_closed_and_told_of() {
     assert_eq!(ask(&mut other, "unaffected\n"), "unaffected\n");
 }
 
+/// The connections whose end a machine was told of.
+fn gone(server: &Server) -> Vec<ConnId> {
+    let conn = |told| if let Told::Disconnected(conn) = told { Some(conn) } else { None };
+    server.told().into_iter().filter_map(|(_, told)| conn(told)).collect()
+}
+
 #[test]
 fn identifiers_of_connections_are_not_used_again() {
     let server = Server::start(1);
@@ -230,10 +236,9 @@ fn identifiers_of_connections_are_not_used_again() {
         assert_eq!(ask(&mut stream, "hello\n"), "hello\n");
         drop(stream);
         server.wait_count("the close", |c| c.tcp_open == 0);
-        wait("the news", || (server.told().len() > round).then_some(()));
+        wait("the news", || (gone(&server).len() > round).then_some(()));
     }
-    for (_, told) in server.told() {
-        let Told::Disconnected(conn) = told else { panic!("{told:?}") };
+    for conn in gone(&server) {
         assert!(!seen.contains(&conn));
         seen.push(conn);
     }
@@ -335,4 +340,28 @@ fn peers_that_come_and_go_leave_nothing_behind() {
     assert!(counts.tcp_connects > 0, "{counts:?}");
     assert!(server.handle.panics().is_empty());
     assert_eq!(server.handle.live_workers(), 4);
+}
+
+#[test]
+fn what_was_sent_to_a_peer_that_fails_is_reported() {
+    let server = Server::start(2);
+    let peer = TcpListener::bind("127.0.0.1:0").unwrap();
+    server.act(1, &format!(">tcp {} 7 hello", peer.local_addr().unwrap()));
+    let (stream, _) = peer.accept().unwrap();
+    server.wait_count("the message", |c| c.tcp_bytes_out == 6);
+    // It goes without having read it, which is a reset.
+    wait("the arrival", || (stream.peek(&mut [0; 8]).unwrap() == 6).then_some(()));
+    drop(stream);
+    server.wait_told("the failure", |told| *told == (1, Told::Undeliverable(7)));
+}
+
+#[test]
+fn what_was_sent_to_a_peer_that_ends_its_direction_is_reported_when_it_is_gone() {
+    let server = Server::start(2);
+    let mut peer = server.connect();
+    assert_eq!(ask(&mut peer, "hello\n"), "hello\n");
+    peer.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(hear_all(&mut peer), "");
+    // The echo's token.
+    server.wait_told("the failure", |told| told.1 == Told::Undeliverable(1));
 }

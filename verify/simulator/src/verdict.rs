@@ -28,7 +28,7 @@ pub(crate) fn judge(world: &mut World) {
 fn leaks(world: &World) -> Option<String> {
     for (i, site) in world.sites.iter().enumerate() {
         for (w, node) in site.nodes.iter().enumerate() {
-            let report = node.report(world.now);
+            let report = node.report(world.now, 0, usize::MAX);
             let t = report.transactions;
             if t.server + t.client + t.timers + report.pending + report.held > 0 {
                 return Some(format!(

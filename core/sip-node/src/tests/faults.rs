@@ -116,10 +116,20 @@ fn reports_are_given_when_asked_for() {
     lab.phones(&[BOB]);
     lab.invite(CAROL, Req::invite().text());
     let (tell, told) = std::sync::mpsc::channel();
-    lab.notice(Notice::Report(Box::new(move |report| tell.send(report).unwrap())));
-    let report = told.try_recv().unwrap();
-    assert_eq!((report.pending, report.calls.len()), (1, 1));
+    let mut ask = |from, most| {
+        let tell = tell.clone();
+        let show = Box::new(move |report| tell.send(report).unwrap());
+        lab.notice(Notice::Report { from, most, show });
+        told.try_recv().unwrap()
+    };
+    let report = ask(0, 10);
+    assert_eq!((report.pending, report.call_count, report.calls.len()), (1, 1, 1));
     assert_eq!(report.calls[0].from, "sip:carol@far.example");
+    // Who wants the numbers only gets no list.
+    for (from, most) in [(0, 0), (1, 10)] {
+        let report = ask(from, most);
+        assert_eq!((report.call_count, report.calls.len()), (1, 0));
+    }
 }
 
 #[test]

@@ -405,7 +405,7 @@ impl Lab {
 
     /// What the node holds.
     pub fn report(&self) -> Report {
-        self.node.report(self.now)
+        self.node.report(self.now, 0, usize::MAX)
     }
 
     /// Lets every transaction run out, then nothing may be left.

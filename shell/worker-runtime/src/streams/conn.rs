@@ -4,6 +4,7 @@ use crate::sys::Interest;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 use wire::{ConnId, Flow, ListenerId, Time, Transport};
 
 /// Where a connection stands.
@@ -58,6 +59,39 @@ pub struct Ticket {
     pub token: u64,
     /// The worker whose machine it is.
     pub origin: u16,
+}
+
+/// Messages remembered after the kernel took them: those that a peer may still have to answer.
+const RECENT: usize = 256;
+/// How long: as long as the sender of a request waits for an answer (64*T1, RFC 3261 section 17.1.2.2).
+const RECENT_TIME: Duration = Duration::from_secs(32);
+
+/// Messages that the kernel took and whose arrival nobody has confirmed. If the connection fails they may
+/// have been lost with it (RFC 3261 section 18.4), and the machine knows whether that matters.
+#[derive(Default)]
+pub struct Recent(VecDeque<(Time, Ticket)>);
+
+impl Recent {
+    /// Remembers a message that has left.
+    pub fn add(&mut self, now: Time, ticket: Ticket) {
+        if self.0.len() == RECENT {
+            self.0.pop_front();
+        }
+        self.0.push_back((now, ticket));
+    }
+
+    /// Forgets what is old; `false` if nothing is left.
+    fn keep(&mut self, now: Time) -> bool {
+        while self.0.front().is_some_and(|(at, _)| *at + RECENT_TIME <= now) {
+            self.0.pop_front();
+        }
+        !self.0.is_empty()
+    }
+
+    /// All that are remembered, the oldest first.
+    pub fn into_tickets(self) -> impl Iterator<Item = Ticket> {
+        self.0.into_iter().map(|(_, ticket)| ticket)
+    }
 }
 
 /// Bytes received and not yet consumed.
@@ -123,11 +157,11 @@ impl Output {
         self.stall = Time::FAR;
     }
 
-    /// Notes that the kernel took `n` more bytes.
-    pub fn advance(&mut self, n: usize) {
+    /// Notes that the kernel took `n` more bytes, and shows `left` the messages that have left whole.
+    pub fn advance(&mut self, n: usize, mut left: impl FnMut(Ticket)) {
         self.sent += n;
         while self.tickets.front().is_some_and(|(end, _)| *end <= self.sent) {
-            self.tickets.pop_front();
+            self.tickets.pop_front().into_iter().for_each(|(_, ticket)| left(ticket));
         }
     }
 }
@@ -166,6 +200,8 @@ pub struct Conn {
     pub input: Option<Box<Input>>,
     /// Bytes to send.
     pub output: Option<Box<Output>>,
+    /// What was sent lately.
+    pub recent: Option<Box<Recent>>,
 }
 
 impl Conn {
@@ -188,6 +224,14 @@ impl Conn {
             next_pong: Time::ZERO,
             input: None,
             output: None,
+            recent: None,
+        }
+    }
+
+    /// Forgets what was sent long ago.
+    pub fn forget(&mut self, now: Time) {
+        if self.recent.as_mut().is_some_and(|recent| !recent.keep(now)) {
+            self.recent = None;
         }
     }
 
@@ -217,9 +261,9 @@ mod tests {
         output.push(b"abc", Ticket { token: 1, origin: 0 });
         output.push(b"de", Ticket { token: 0, origin: 0 });
         output.push(b"f", Ticket { token: 2, origin: 0 });
-        output.advance(2);
+        output.advance(2, |_| {});
         assert_eq!(output.tickets.len(), 2);
-        output.advance(3);
+        output.advance(3, |_| {});
         assert_eq!(output.tickets.iter().map(|(_, t)| t.token).collect::<Vec<_>>(), [2]);
         assert_eq!(output.pending(), 1);
     }
@@ -228,10 +272,10 @@ mod tests {
     fn what_is_sent_makes_room_and_keeps_the_ends_right() {
         let mut output = Output::default();
         output.push(&[1; 40_000], Ticket { token: 1, origin: 0 });
-        output.advance(39_999);
+        output.advance(39_999, |_| {});
         output.push(&[2; 10], Ticket { token: 2, origin: 0 });
         assert_eq!((output.sent, output.pending()), (0, 11));
-        output.advance(1);
+        output.advance(1, |_| {});
         assert_eq!(output.tickets.front(), Some(&(11, Ticket { token: 2, origin: 0 })));
     }
 

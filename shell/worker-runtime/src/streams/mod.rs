@@ -215,10 +215,11 @@ impl Streams {
             self.dirty.push(id);
         }
         self.counters.tcp_messages_out.one();
-        if pending >= CHUNK {
+        if pending >= CHUNK || self.held > limits.max_held {
             self.send(id, poller, now);
             let pending = self.table.get(id).and_then(|c| c.output.as_ref()).map_or(0, |o| o.pending());
-            if pending > limits.max_queued || self.held > limits.max_held {
+            // However little it is: many that hold a little hold as much as one that holds a lot.
+            if pending > limits.max_queued || (pending > 0 && self.held > limits.max_held) {
                 self.close(id, Reason::Stalled);
             }
         }
@@ -257,7 +258,8 @@ impl Streams {
         match sys::send(conn.fd.as_fd(), &output.bytes[output.sent..]) {
             Ok(n) => {
                 self.counters.tcp_bytes_out.add(n as u64);
-                output.advance(n);
+                let recent = &mut conn.recent;
+                output.advance(n, |ticket| recent.get_or_insert_default().add(now, ticket));
                 self.held -= n;
             }
             Err(error) if is_transient(&error) => {}
@@ -387,11 +389,16 @@ impl Streams {
         if reason.resets() || conn.state == State::Lingering {
             sys::reset_on_close(conn.fd.as_fd());
         }
-        let Conn { input, output, was_open, .. } = conn;
+        let Conn { input, output, recent, was_open, .. } = conn;
         self.held -= input.as_ref().map_or(0, |i| i.bytes.len()) + output.as_ref().map_or(0, |o| o.pending());
         self.recycle(input);
         for (_, ticket) in output.map(|o| o.tickets).unwrap_or_default() {
             self.fail(ticket);
+        }
+        // What the peer did not take before it went may be lost, and what it took it can answer here no
+        // more. Nobody would find out before a timer.
+        if matches!(reason, Reason::Peer | Reason::Error | Reason::Stalled) {
+            self.failed.extend(recent.into_iter().flat_map(|recent| recent.into_tickets()));
         }
         if was_open {
             self.gone.push(id);
@@ -421,6 +428,7 @@ impl Streams {
         while let Some(slot) = self.wheel.pop(now) {
             let Some(id) = self.table.at_slot(slot) else { continue };
             let Some(conn) = self.table.get_mut(id) else { continue };
+            conn.forget(now);
             if conn.due() > now {
                 self.arm(id);
                 continue;

@@ -224,8 +224,11 @@ impl<M: Machine> Worker<M> {
         self.dispatch();
     }
 
+    /// Takes the notices that are there now. Those that come meanwhile wait for the next round: each
+    /// may take its time, and somebody who posts the next as soon as one is done would keep the sockets
+    /// waiting.
     fn take_notices(&mut self) {
-        for _ in 0..HOP_BUDGET {
+        for _ in 0..self.links.mailbox().notices.len().min(HOP_BUDGET) {
             let Some(notice) = self.links.mailbox().notices.pop() else { break };
             self.counters.notices.one();
             self.machine.notice(self.now, notice, &mut self.out);
