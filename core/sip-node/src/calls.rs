@@ -6,10 +6,10 @@
 //! it goes on unseen, and nobody can keep others out by never hanging up. So the cap holds for calls being
 //! set up.
 
-use core::hash::Hasher;
 use core::time::Duration;
 use hashbrown::HashTable;
 use sip_message::{Message, Method};
+use sip_proxy::gathered::Gathered;
 use siphasher::sip::SipHasher13;
 use std::collections::VecDeque;
 use wire::Time;
@@ -113,6 +113,9 @@ impl Calls {
 
     /// A final response went back. `message` is that response, or the request it answers.
     pub fn concluded(&mut self, now: Time, method: Method<'_>, status: u16, message: &Message<'_>) {
+        if !matches!(method, Method::Invite | Method::Bye) {
+            return;
+        }
         let hash = self.hash(message.call_id(), message.from_tag());
         match method {
             Method::Invite if status < 300 => {
@@ -130,8 +133,9 @@ impl Calls {
             // However it is answered, the session is over (section 15.1.1), unless it is to be sent again.
             // Either end may have sent it.
             Method::Bye if !matches!(status, 401 | 407) => {
-                self.remove(hash, None);
-                self.remove(self.hash(message.call_id(), message.to_tag()), None);
+                if !self.remove(hash, None) {
+                    self.remove(self.hash(message.call_id(), message.to_tag()), None);
+                }
             }
             _ => {}
         }
@@ -169,13 +173,13 @@ impl Calls {
         self.table.iter().skip(from).take(most).map(|e| e.show(now)).collect()
     }
 
-    fn remove(&mut self, hash: u64, sequence: Option<u64>) {
+    /// Forgets a call; false if there is no such one.
+    fn remove(&mut self, hash: u64, sequence: Option<u64>) -> bool {
         let wanted = |e: &Entry| e.hash == hash && sequence.is_none_or(|s| s == e.sequence);
-        if let Ok(found) = self.table.find_entry(hash, wanted) {
-            let (entry, _) = found.remove();
-            if self.spare.len() < 1_024 {
-                self.spare.push(entry.text);
-            }
+        let Ok(found) = self.table.find_entry(hash, wanted) else { return false };
+        let (entry, _) = found.remove();
+        if self.spare.len() < 1_024 {
+            self.spare.push(entry.text);
         }
         // Entries of ended calls at the front go at once, so that the queues follow the table.
         let table = &self.table;
@@ -186,15 +190,16 @@ impl Calls {
         while self.answered.front().is_some_and(|&(hash, sequence)| live(hash, sequence).is_none()) {
             self.answered.pop_front();
         }
+        true
     }
 
     fn hash(&self, call_id: &[u8], tag: &[u8]) -> u64 {
-        let mut hash = SipHasher13::new_with_keys(self.seed[0], self.seed[1]);
-        hash.write(call_id);
+        let mut text = Gathered::<192, _>::new(SipHasher13::new_with_keys(self.seed[0], self.seed[1]));
+        text.add(call_id);
         // It stands in neither.
-        hash.write(b" ");
-        hash.write(tag);
-        hash.finish()
+        text.add(b" ");
+        text.add(tag);
+        text.finish()
     }
 }
 

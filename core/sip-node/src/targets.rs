@@ -149,7 +149,7 @@ impl<S: Services> Node<S> {
         }
         match self.local_aor(uri) {
             Some(aor) => self.inward(now, flow, request, a, &aor),
-            None => self.outward(a),
+            None => self.outward(flow, request.bytes().len(), a),
         }
     }
 
@@ -411,7 +411,7 @@ impl<S: Services> Node<S> {
     }
 
     /// For somebody outside our domains.
-    fn outward(&self, a: &Admitted<'_>) -> Plan {
+    fn outward(&self, near: Flow, size: usize, a: &Admitted<'_>) -> Plan {
         let host = undotted(a.uri.host).to_ascii_lowercase();
         if let Some(plan) = self.static_route(a, &host, a.uri.user.unwrap_or(b"")) {
             return plan;
@@ -427,13 +427,28 @@ impl<S: Services> Node<S> {
             && self.services.has_contact(remote)
             && !self.settings.is_admin(remote)
         {
-            let wish = Wish::located(a.routing.request_uri, Role::Local, false);
-            return Plan::Forward(vec![(1000, wish)]);
+            return Plan::Forward(vec![(1000, self.spelled_out(near, size, a, remote))]);
         }
         if a.caller.role != Role::Local || !self.may_name(&a.uri) {
             return Plan::Refuse(403);
         }
         Plan::Forward(vec![(1000, Wish::located(a.routing.request_uri, Role::Stranger, true))])
+    }
+
+    /// The phone at the address that the Request-URI spells out: there is nothing to look up.
+    fn spelled_out(&self, near: Flow, size: usize, a: &Admitted<'_>, remote: SocketAddr) -> Wish {
+        let mut wish = Wish::new(a.routing.request_uri, Role::Local);
+        wish.checked = false;
+        for &transport in self.by_size(transport_of(&a.uri), &a.uri, size) {
+            if let Some(listener) = self.settings.listener_for(transport, remote, near.listener) {
+                wish.hops.push(Flow { transport, listener, remote, conn: None });
+            }
+        }
+        if wish.hops.is_empty() {
+            // What there is to say about it is said where addresses are looked up.
+            wish.locate.extend_from_slice(a.routing.request_uri);
+        }
+        wish
     }
 
     /// Whether a URI that somebody else wrote names a place that a request may go to, as far as it shows
