@@ -133,7 +133,8 @@ impl Calls {
             // However it is answered, the session is over (section 15.1.1), unless it is to be sent again.
             // Either end may have sent it.
             Method::Bye if !matches!(status, 401 | 407) => {
-                if !self.remove(hash, None) {
+                let by_caller = self.remove(hash, None);
+                if !by_caller {
                     self.remove(self.hash(message.call_id(), message.to_tag()), None);
                 }
             }
