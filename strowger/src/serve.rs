@@ -148,7 +148,8 @@ impl Parts {
         let config = &loaded.config;
         // One secret on disk, one key for each use.
         let key = |label: &str| derive(&secret_bytes, label);
-        let epoch = (wall_micros() / 1_000_000) as u16;
+        // Milliseconds: two starts, however close, have not the same.
+        let epoch = (wall_micros() / 1_000) as u16;
         let secret = Secret { key: key("nonce"), epoch };
         let settings = build::settings(config, &listeners, config.admin.listen, &secret, workers);
         // Transaction ids must not be the same after a restart.

@@ -26,15 +26,15 @@ const HOARD_LIMIT: Duration = Duration::from_secs(24 * 3600);
 
 /// What all nonces of a server are sealed with. `Debug` hides the key.
 ///
-/// With a key that survives a restart and an epoch that counts the starts, phones that hold a nonce
-/// of the previous life are told `stale=true` and come back at once, instead of taking a plain
+/// With a key that survives a restart and an epoch that no two starts share, phones that hold a nonce
+/// of an earlier life are told `stale=true` and come back at once, instead of taking a plain
 /// challenge for a wrong password. The replay memory is lost with the process, which is why such
 /// nonces are recognised but never accepted. A new random key for each start is safe too.
 #[derive(Clone, Copy)]
 pub struct Secret {
     /// 128 random bits.
     pub key: [u8; 16],
-    /// One more with each start of the process, which is also each change of the time's origin.
+    /// Another one with each start of the process, which is also each change of the time's origin.
     pub epoch: u16,
 }
 
@@ -166,12 +166,11 @@ impl Sealer {
         if bool::from(right) { Some(Nonce::from_bytes(facts)) } else { None }
     }
 
-    /// How a nonce stands at `now`. One of the epoch before is expired, whatever its time says.
+    /// How a nonce stands at `now`. One of another epoch is expired, whatever its time says: the process
+    /// that gave it has ended. How long ago nobody knows; guessing is slowed down all the same.
     pub fn age(&self, nonce: &Nonce, now: Time, lifetime: Duration) -> Age {
-        match self.epoch.wrapping_sub(nonce.epoch) {
-            0 => {}
-            1 => return Age::Expired,
-            _ => return Age::Ancient,
+        if nonce.epoch != self.epoch {
+            return Age::Expired;
         }
         // Workers read the clock at different moments: slightly in the future is new.
         let age = now.since(Time::from_millis(nonce.issued));
@@ -317,7 +316,7 @@ mod tests {
         assert_eq!([at(1_301), at(80_000)], [Age::Expired; 2]);
         assert_eq!(at(1_000 + 86_401), Age::Ancient);
         let of_epoch = |epoch| s.age(&Nonce { epoch, ..nonce }, Time::from_secs(1_000), life);
-        assert_eq!([of_epoch(6), of_epoch(5), of_epoch(8)], [Age::Expired, Age::Ancient, Age::Ancient]);
+        assert_eq!([of_epoch(6), of_epoch(5), of_epoch(8)], [Age::Expired; 3]);
     }
 
     #[test]
