@@ -120,11 +120,22 @@ class Baresip(Phone):
                     'audio_codecs=pcmu\n' % (self.uri, self.transport, self.user, self.password, *self.server.address, self.transport))
         self.process = Process(['baresip', '-f', self.dir, '-s'] if os.environ.get('BARESIP_TRACE') else ['baresip', '-f', self.dir])
         self.sock = net.poll('%s opens its control port' % self, 15, lambda: self._connect(ip))
+        self.reported = False
         threading.Thread(target=self._read, daemon=True).start()
-        # The registration may have been reported before the control connection stood.
-        if self.process.said('registered successfully') or self.process.said('200 OK'):
-            self.put({'event': 'registered'})
+        threading.Thread(target=self._watch, daemon=True).start()
         return self
+
+    def _watch(self):
+        """Sees a registration that was reported before the control connection stood: only the terminal has it."""
+        for _ in range(200):
+            time.sleep(0.1)
+            if self.reported:
+                return
+            if self.process.said('registered successfully') or self.process.said('200 OK'):
+                time.sleep(0.3)
+                if not self.reported:
+                    self.put({'event': 'registered'})
+                return
 
     @staticmethod
     def _connect(ip):
@@ -153,6 +164,7 @@ class Baresip(Phone):
 
     def _event(self, e):
         name = self.NAMES.get(e.get('type'))
+        self.reported |= name == 'registered'
         if name == 'closed':
             word = (e.get('param') or '').split(' ')[0]
             self.put({'event': 'closed', 'code': int(word) if word.isdigit() else 0, 'reason': e.get('param')})
