@@ -104,8 +104,6 @@ pub enum Deed {
     TimeOfDay(Slot, Slot),
     /// `exec int_cmd`.
     Stop(Outcome),
-    /// `closecon`: closes the call's connection.
-    CloseConnection,
 }
 
 /// A number given, or a variable.
@@ -233,15 +231,12 @@ pub enum Outcome {
 pub struct Effects {
     /// Lines to be written, with the level of each.
     pub lines: Vec<(Level, Vec<u8>)>,
-    /// `closecon` was run.
-    pub close_connection: bool,
 }
 
 impl Effects {
     /// Forgets everything.
     pub fn clear(&mut self) {
         self.lines.clear();
-        self.close_connection = false;
     }
 
     fn warn(&mut self, line: u32, what: &str) {

@@ -126,6 +126,13 @@ fn measure(args: &LoadArgs, plan: Plan, signals: &Receiver<Wish>) -> Result<(Rep
     records.0.socket_drops(end, counts.udp_kernel_drops + counts.udp_send_drops + counts.ring_drops);
     handle.shutdown();
     runtime.join().map_err(|panics| format!("a worker failed: {panics:?}"))?;
+    records.1 = Ladders::first(records.1, args.ladders);
+    if let Some(path) = &args.pcap {
+        // Where the clock of flows begins.
+        let epoch = plan::wall_micros().saturating_sub(end.as_micros());
+        let capture = load::metrics::pcap(&records.1, epoch);
+        std::fs::write(path, capture).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+    }
     Ok((report(args, &story, started, end, cpu, records), ended))
 }
 
@@ -188,7 +195,7 @@ fn report(
         end,
         ..Inputs::default()
     };
-    Report::build(inputs, &metrics, &rule, &Ladders::first(flows, args.ladders))
+    Report::build(inputs, &metrics, &rule, &flows)
 }
 
 fn write(path: &Path, text: &str) -> Result<(), String> {

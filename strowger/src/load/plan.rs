@@ -393,7 +393,7 @@ fn fresh_seed() -> u64 {
 }
 
 #[allow(clippy::disallowed_methods, reason = "the wall clock for [date], and for a seed")]
-fn wall_micros() -> u64 {
+pub fn wall_micros() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.map_or(0, |d| d.as_micros() as u64)
 }

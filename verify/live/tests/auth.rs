@@ -76,7 +76,11 @@ fn a_nonce_of_before_is_stale_not_wrong() {
     let told = link.ask(&again);
     // The phone is told to try again without asking its user: some ask nobody and give up.
     let challenge = told.header("WWW-Authenticate").unwrap_or_default().to_lowercase();
-    assert!(told.status() == Some(401) && challenge.contains("stale=true"), "{:?} {challenge}", told.status());
+    assert!(
+        told.status() == Some(401) && challenge.contains("stale=true"),
+        "{:?} {challenge}",
+        told.status()
+    );
     let line = answer(&told, &alice(), "REGISTER", "sip:example.com");
     assert_eq!(link.status(&again.again(&link, &line)), 200);
 }

@@ -115,10 +115,15 @@ fn a_server_that_stands_still_shows_in_the_latencies() {
 fn nobody_at_the_other_end_fails_the_calls() {
     let (caller, callee) = (fresh_ip().to_string(), fresh_ip().to_string());
     let target = format!("{callee}:5999");
-    let args = ["-sn", "uac", "-i", &caller, &target, "-r", "10", "-m", "3", "-max_invite_retrans", "1"];
-    let out = load(&args);
+    let capture = file("failed.pcap", "");
+    let capture = capture.to_str().expect("a name");
+    let retrans = ["-max_invite_retrans", "1", "--pcap", capture];
+    let args = ["-sn", "uac", "-i", &caller, &target, "-r", "10", "-m", "3"];
+    let out = load(&[&args[..], &retrans[..]].concat());
     let said = text(&out);
     assert_eq!((out.status.code(), figure(&said, "Calls failed")), (Some(1), 3.0), "{said}");
+    let capture = std::fs::read(capture).expect("the flows that failed");
+    assert_eq!(capture.windows(7).filter(|w| *w == b"INVITE ").count(), 3, "each as it was first sent");
 }
 
 #[test]

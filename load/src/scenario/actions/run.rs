@@ -101,7 +101,6 @@ fn act(
             put(vars, *micros, |own| own.set_number((now % 1_000_000) as f64));
         }
         Deed::Stop(outcome) => return Ok(*outcome),
-        Deed::CloseConnection => effects.close_connection = true,
     }
     Ok(Outcome::GoOn)
 }

@@ -74,7 +74,6 @@ impl Reader<'_> {
             "lookup" | "insert" | "replace" | "index" => self.injected(tag),
             "gettimeofday" => self.time_of_day(tag),
             "exec" => self.exec(tag),
-            "closecon" => Some(Deed::CloseConnection),
             _ => {
                 self.refuse_action(tag);
                 return None;
@@ -89,6 +88,7 @@ impl Reader<'_> {
             "setdest" => {
                 ("a call cannot change where it sends", "let the proxy route it, or run two scenarios")
             }
+            "closecon" => ("calls share one connection", "take it out; -t tn is not in this version"),
             "pauserestore" => ("a pause cannot be taken up again", "write <pause variable=\"...\"/>"),
             "rtp_echo" | "play_dtmf" => ("media are not sent", "take it out; signalling goes on without"),
             _ => ("unknown action", "see docs/load.md for the actions there are"),
