@@ -20,16 +20,6 @@ fn got_req(got: &Sent) -> Req {
     req
 }
 
-/// A request within the dialog from the one who was called: `got` is the INVITE as he has it.
-fn from_callee(got: &Sent, method: &str, address: &str, from: &str) -> Req {
-    let mut req = Req::new(method, inside(got.get("Contact").unwrap())).sent_by("UDP", address);
-    req.from = format!("{from};tag=b");
-    req.to = got.get("From").unwrap().to_owned();
-    req.call_id = got.get("Call-ID").unwrap().to_owned();
-    req.lines = got.all("Record-Route").into_iter().map(|r| format!("Route: {r}")).collect();
-    req
-}
-
 #[test]
 fn both_ends_reach_each_other_through_the_record_route() {
     let (mut lab, req, got, ok) = call();

@@ -660,3 +660,14 @@ pub(crate) fn statuses(sent: &[Sent]) -> Vec<u16> {
 pub(crate) fn requests(sent: &[Sent]) -> Vec<(String, String)> {
     sent.iter().filter(|s| s.status() == 0).map(|s| (s.method().to_owned(), s.to())).collect()
 }
+
+/// A request within the dialog from the one who was called, with a From that he chooses: `got` is the
+/// INVITE as he has it.
+fn from_callee(got: &Sent, method: &str, address: &str, from: &str) -> Req {
+    let mut req = Req::new(method, inside(got.get("Contact").unwrap())).sent_by("UDP", address);
+    req.from = format!("{from};tag=b");
+    req.to = got.get("From").unwrap().to_owned();
+    req.call_id = got.get("Call-ID").unwrap().to_owned();
+    req.lines = got.all("Record-Route").into_iter().map(|r| format!("Route: {r}")).collect();
+    req
+}

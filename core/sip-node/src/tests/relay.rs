@@ -57,16 +57,6 @@ fn tags_swapped(method: &str, invite: &Req, ok: &Sent) -> Req {
     evil
 }
 
-/// A request in a dialog from the one who was called, with a From that he chooses.
-fn from_callee(got: &Sent, method: &str, address: &str, from: &str) -> Req {
-    let mut req = Req::new(method, inside(got.get("Contact").unwrap())).sent_by("UDP", address);
-    req.from = format!("{from};tag=b");
-    req.to = got.get("From").unwrap().to_owned();
-    req.call_id = got.get("Call-ID").unwrap().to_owned();
-    req.lines = got.all("Record-Route").into_iter().map(|r| format!("Route: {r}")).collect();
-    req
-}
-
 #[test]
 fn two_tokens_do_not_make_a_stranger_the_mailbox_on_our_own_machine() {
     // The first token leads to the mailbox, the second Route is this server's, on the same address: it
