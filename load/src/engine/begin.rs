@@ -106,9 +106,12 @@ impl Engine {
         call.timers.resize(scenario.timers.len(), None);
         call.branches.resize_with(scenario.transactions.len(), Vec::new);
         self.desk.injections.choose(call.user, &mut self.rng, &mut call.lines);
-        let starts_here = scenario.steps.iter().filter_map(|s| s.start_timer).collect::<Vec<_>>();
+        // A timer that no step starts runs from the beginning of the call.
+        let started = |number: usize| {
+            scenario.steps.iter().any(|step| step.start_timer.is_some_and(|n| usize::from(n) == number))
+        };
         for (number, timer) in call.timers.iter_mut().enumerate() {
-            *timer = (!starts_here.contains(&(number as u16))).then_some(began.intended);
+            *timer = (!started(number)).then_some(began.intended);
         }
     }
 
