@@ -52,8 +52,7 @@ pub struct Call {
     pub last: Vec<u8>,
     /// Where the headers stand in it that texts ask for.
     pub outline: Outline,
-    /// Its hash, and whether something was sent since.
-    pub last_hash: u64,
+    /// Something was sent since.
     pub answered: bool,
     /// The message sent last.
     pub sent: Vec<u8>,
@@ -97,7 +96,6 @@ impl Call {
             call_id: Vec::new(),
             last: Vec::new(),
             outline: Outline::default(),
-            last_hash: 0,
             answered: false,
             sent: Vec::new(),
             ack: Vec::new(),
@@ -149,7 +147,7 @@ impl Call {
         }
         self.doing = Doing::Nothing;
         (self.step, self.round, self.cseq) = (0, 0, 0);
-        (self.last_hash, self.answered) = (0, false);
+        self.answered = false;
         (self.resend, self.give_up) = (None, None);
         self.challenged = false;
         self.seen = Seen::default();

@@ -17,8 +17,6 @@ pub struct CallName {
 
 /// Digits before the dash.
 const NAME: usize = 4 + 8 + 8;
-/// Digits after it.
-const RUN: usize = 8;
 
 impl CallName {
     /// Appends the Call-ID.
@@ -27,7 +25,7 @@ impl CallName {
         push_hex(self.slot, 8, out);
         push_hex(self.generation, 8, out);
         out.push(b'-');
-        push_hex(run, RUN as u32, out);
+        push_hex(run, 8, out);
         out.push(b'@');
         out.extend_from_slice(address);
     }
@@ -35,13 +33,12 @@ impl CallName {
     /// Reads a Call-ID. `None`: it is not one of this run.
     pub fn read(call_id: &[u8], run: u32) -> Option<CallName> {
         let (name, rest) = call_id.split_at_checked(NAME)?;
-        let digits = rest.strip_prefix(b"-")?.split_at_checked(RUN)?.0;
-        if hex(digits)? != run {
+        if hex(rest.strip_prefix(b"-")?)? != run {
             return None;
         }
-        let (worker, rest) = name.split_at_checked(4)?;
-        let (slot, generation) = rest.split_at_checked(8)?;
-        Some(CallName { worker: hex(worker)? as u16, slot: hex(slot)?, generation: hex(generation)? })
+        // Worker and the upper half of the slot, the slot, the generation.
+        let (upper, slot) = (hex(name)?, hex(name.get(4..)?)?);
+        Some(CallName { worker: (upper >> 16) as u16, slot, generation: hex(name.get(12..)?)? })
     }
 }
 
@@ -54,12 +51,21 @@ fn push_hex(number: u32, digits: u32, out: &mut Vec<u8>) {
     out.extend_from_slice(&text[..digits as usize]);
 }
 
+/// The number that eight lower-case hexadecimal digits are, all at once: each is a byte of one word.
 fn hex(text: &[u8]) -> Option<u32> {
-    text.iter().try_fold(0, |number: u32, &digit| match digit {
-        b'0'..=b'9' => Some(number << 4 | u32::from(digit - b'0')),
-        b'a'..=b'f' => Some(number << 4 | u32::from(digit - b'a' + 10)),
-        _ => None,
-    })
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    let digits = u64::from_be_bytes(*text.first_chunk()?);
+    let letters = digits >> 6 & ONES;
+    // No carry from byte to byte: each is 15 + 9 at most.
+    let values = (digits & (ONES * 15)) + letters * 9;
+    // Written as digits again it must be the same, or some byte was none.
+    let above_nine = (values + ONES * 6) >> 4 & ONES;
+    if values & (ONES * 0xf0) != 0 || values + ONES * 48 + above_nine * 39 != digits {
+        return None;
+    }
+    let pairs = (values | values >> 4) & 0x00ff_00ff_00ff_00ff;
+    let quads = (pairs | pairs >> 8) & 0x0000_ffff_0000_ffff;
+    Some((quads | quads >> 16) as u32)
 }
 
 #[cfg(test)]
@@ -75,6 +81,16 @@ mod tests {
             name.write(run, b"[::1]", &mut text);
             prop_assert_eq!(CallName::read(&text, run), Some(name));
             prop_assert_eq!(CallName::read(&text, run.wrapping_add(1)), None, "another run's");
+        }
+
+        #[test]
+        fn a_number_is_what_its_digits_say(text in "[0-9a-f]{8}", at in 0..8_usize, byte: u8) {
+            prop_assert_eq!(hex(text.as_bytes()), u32::from_str_radix(&text, 16).ok());
+            let mut other = text.into_bytes();
+            other[at] = byte;
+            let want = matches!(byte, b'0'..=b'9' | b'a'..=b'f')
+                .then(|| u32::from_str_radix(core::str::from_utf8(&other).unwrap(), 16).unwrap());
+            prop_assert_eq!(hex(&other), want);
         }
 
         #[test]

@@ -34,9 +34,8 @@ impl Engine {
         let name = ladder_name(slot, call);
         let local = self.settings.local(flow.listener);
         self.ladders.offer(name, now, Direction::Received, local, flow.remote, message.bytes());
-        let hash = self.hash(message.bytes());
         let Some(call) = self.calls.at(slot) else { return };
-        if hash == call.last_hash {
+        if message.bytes() == call.last {
             // A retransmission: what was sent upon the first is sent again, if anything was.
             return match is_final_to_invite(message) {
                 true => self.acknowledge_again(now, slot, out),
@@ -53,7 +52,7 @@ impl Engine {
             return;
         }
         match self.place(slot, &scenario, message) {
-            Place::Step(step) => self.accept(now, slot, &scenario, step, hash, message, out),
+            Place::Step(step) => self.accept(now, slot, &scenario, step, message, out),
             Place::Stale => self.stale(now, slot, message, out),
             Place::None => self.unexpected(now, slot, flow, &scenario, message, out),
         }
@@ -127,7 +126,6 @@ impl Engine {
         slot: u32,
         scenario: &Scenario,
         step: usize,
-        hash: u64,
         message: &Message<'_>,
         out: &mut Outbox,
     ) {
@@ -136,7 +134,6 @@ impl Engine {
         if recv.lost.is_some_and(|lost| self.rng.chance(lost)) {
             return;
         }
-        call.last_hash = hash;
         call.answered = false;
         call.resend = None;
         call.last.clear();
@@ -144,13 +141,12 @@ impl Engine {
         call.outline.learn(&scenario.headers, message);
         if message.is_request() {
             call.cseq = message.cseq();
-        } else if !message.to_tag().is_empty() {
-            call.peer_tag.clear();
-            call.peer_tag.extend_from_slice(message.to_tag());
+        } else {
+            scenario::learn_peer_tag(message, &mut call.peer_tag);
         }
         if recv.rrs {
-            scenario::learn_routes(message.bytes(), &mut call.routes);
-            scenario::learn_next_url(message.bytes(), &mut call.next_url);
+            scenario::learn_routes(message, &mut call.routes);
+            scenario::learn_next_url(message, &mut call.next_url);
         }
         if recv.auth {
             call.challenged = call.challenge.learn(message.bytes());
@@ -203,6 +199,7 @@ impl Engine {
         let kind = if message.is_request() { Unexpected::Method } else { Unexpected::Status };
         self.metrics.unexpected(now, kind);
         if let Some(unexpected) = scenario.unexpected {
+            call.answered = false;
             call.last.clear();
             call.last.extend_from_slice(message.bytes());
             call.outline.learn(&scenario.headers, message);

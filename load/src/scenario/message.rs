@@ -1,7 +1,7 @@
 //! What a call remembers of the messages it received.
 
 use memchr::memchr;
-use sip_message::{Name, NameAddr, Values};
+use sip_message::{Message, Name, NameAddr};
 
 /// The header lines of a raw message, unfolded neither in place nor on the way: a header that goes on in
 /// further lines is one item. Total on any bytes.
@@ -71,51 +71,59 @@ pub(super) fn body(message: &[u8]) -> &[u8] {
     memchr::memmem::find(message, b"\r\n\r\n").and_then(|at| message.get(at + 4..)).unwrap_or_default()
 }
 
-/// Writes the value of the Route for later requests: the Record-Route of `message`, in reverse order if
-/// it is a response (RFC 3261 section 12.1.2). False, and nothing written, if it has none.
-pub fn learn_routes(message: &[u8], out: &mut Vec<u8>) -> bool {
-    let start = out.len();
+/// Puts the value of the Route for later requests in place of `routes`: the Record-Route of `message`, in
+/// reverse order if it is a response (RFC 3261 section 12.1.2). Without one, `routes` stays.
+pub fn learn_routes(message: &Message<'_>, routes: &mut Vec<u8>) {
+    let mut values = message.values(Name::RecordRoute);
+    let Some(first) = values.next() else { return };
+    routes.clear();
     let mut push = |value: &[u8]| {
-        if out.len() > start {
-            out.extend_from_slice(b", ");
+        if !routes.is_empty() {
+            routes.extend_from_slice(b", ");
         }
-        out.extend_from_slice(value.trim_ascii());
+        routes.extend_from_slice(value.trim_ascii());
     };
-    let values = headers(message, Name::RecordRoute).flat_map(Values::new);
-    if message.starts_with(b"SIP/2.0 ") {
-        // Routes are few; the array spares the allocator the usual ones.
-        let mut few: [&[u8]; 8] = [b""; 8];
-        let mut count = 0;
-        for (place, value) in few.iter_mut().zip(values.clone()) {
-            *place = value;
-            count += 1;
-        }
-        if count == few.len() {
-            let all: Vec<&[u8]> = values.collect();
-            all.into_iter().rev().for_each(&mut push);
-        } else {
-            few.iter().take(count).rev().for_each(|value| push(value));
-        }
-    } else {
-        values.for_each(&mut push);
+    if message.is_request() {
+        push(first);
+        return values.for_each(push);
     }
-    out.len() > start
+    // Routes are few; the array spares the allocator the usual ones.
+    let mut few: [&[u8]; 8] = [first; 8];
+    let mut count = 1;
+    for (place, value) in few.iter_mut().skip(1).zip(&mut values) {
+        *place = value;
+        count += 1;
+    }
+    if count == few.len() {
+        let all: Vec<&[u8]> = message.values(Name::RecordRoute).collect();
+        all.into_iter().rev().for_each(&mut push);
+    } else {
+        few.iter().take(count).rev().for_each(|value| push(value));
+    }
 }
 
-/// Writes the URI of the first Contact: `[next_url]`. False, and nothing written, if there is none.
-pub fn learn_next_url(message: &[u8], out: &mut Vec<u8>) -> bool {
-    let contact = headers(message, Name::Contact).flat_map(Values::new).next();
-    let Some(Ok(contact)) = contact.map(NameAddr::parse) else { return false };
-    out.extend_from_slice(contact.uri);
-    true
+/// Puts the URI of the first Contact in place of `url`: `[next_url]`. Without one, it stays.
+pub fn learn_next_url(message: &Message<'_>, url: &mut Vec<u8>) {
+    let contact = message.values(Name::Contact).next();
+    if let Some(Ok(contact)) = contact.map(NameAddr::parse) {
+        url.clear();
+        url.extend_from_slice(contact.uri);
+    }
 }
 
-/// Writes the tag of the To: what `[peer_tag_param]` needs. False, and nothing written, if it has none.
-pub fn learn_peer_tag(message: &[u8], out: &mut Vec<u8>) -> bool {
-    let to = headers(message, Name::To).next().map(NameAddr::parse);
-    let Some(tag) = to.and_then(|to| to.ok()?.param(b"tag")) else { return false };
-    out.extend_from_slice(tag);
-    true
+/// Puts the tag of the To in place of `tag`: what `[peer_tag_param]` needs. Without one, it stays.
+pub fn learn_peer_tag(message: &Message<'_>, tag: &mut Vec<u8>) {
+    // Nearly always the one that is known.
+    let to = message.header(Name::To).map_or(&b""[..], |to| to.value);
+    let known = to.strip_suffix(tag.as_slice()).is_some_and(|rest| rest.ends_with(b">;tag="));
+    if known && !tag.is_empty() {
+        return;
+    }
+    let new = message.to_tag();
+    if !new.is_empty() {
+        tag.clear();
+        tag.extend_from_slice(new);
+    }
 }
 
 /// The number in the CSeq of a message.
@@ -140,43 +148,62 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const OK: &[u8] = b"SIP/2.0 200 OK\r\nVia: SIP/2.0/UDP a\r\nRecord-Route: <sip:a;lr>\r\n\
+    const OK: &[u8] = b"SIP/2.0 200 OK\r\nVia: SIP/2.0/UDP a\r\nf: <sip:e@f>;tag=1\r\nCall-ID: x\r\nRecord-Route: <sip:a;lr>\r\n\
         Record-Route: <sip:b;lr>,\r\n <sip:c;lr>\r\nt: \"x\" <sip:c@d>;tag=zz\r\n\
         m: \"C, c\" <sip:c@d:5;x=y>;q=1\r\nCSeq: 12 INVITE\r\nContent-Length: 2\r\n\r\nhi";
 
-    fn text(learn: fn(&[u8], &mut Vec<u8>) -> bool, message: &[u8]) -> String {
-        let mut out = Vec::new();
-        assert_eq!(learn(message, &mut out), !out.is_empty());
-        String::from_utf8(out).unwrap()
+    /// What is known after a message, of what was known before it.
+    fn learnt(bytes: &[u8], before: [&str; 3]) -> [String; 3] {
+        let mut index = sip_message::Index::new();
+        let sip_message::Parsed::Good(message) =
+            sip_message::parse(bytes, &mut index, &sip_message::Limits::default())
+        else {
+            panic!("a good message")
+        };
+        let [mut routes, mut url, mut tag] = before.map(|text| text.as_bytes().to_vec());
+        learn_routes(&message, &mut routes);
+        learn_next_url(&message, &mut url);
+        learn_peer_tag(&message, &mut tag);
+        [routes, url, tag].map(|text| String::from_utf8(text).unwrap())
     }
 
     #[test]
     fn routes_next_url_tag_and_number_are_learnt() {
-        assert_eq!(text(learn_routes, OK), "<sip:c;lr>, <sip:b;lr>, <sip:a;lr>");
-        let request = [b"BYE sip:x ".as_slice(), OK.strip_prefix(b"SIP/2.0 200").unwrap()].concat();
-        assert_eq!(text(learn_routes, &request), "<sip:a;lr>, <sip:b;lr>, <sip:c;lr>");
-        assert_eq!(text(learn_next_url, OK), "sip:c@d:5;x=y");
-        assert_eq!(text(learn_peer_tag, OK), "zz");
+        assert_eq!(
+            learnt(OK, ["old", "old", "old"]),
+            ["<sip:c;lr>, <sip:b;lr>, <sip:a;lr>", "sip:c@d:5;x=y", "zz"]
+        );
+        let request = [b"BYE sip:x SIP/2.0".as_slice(), OK.strip_prefix(b"SIP/2.0 200 OK").unwrap()].concat();
+        let request = String::from_utf8(request).unwrap().replace("INVITE", "BYE");
+        assert_eq!(learnt(request.as_bytes(), [""; 3])[0], "<sip:a;lr>, <sip:b;lr>, <sip:c;lr>");
         assert_eq!((request_cseq(OK), to_uri(OK), body(OK)), (Some(12), &b"sip:c@d"[..], &b"hi"[..]));
     }
 
     #[test]
-    fn many_routes_are_turned_round_too() {
-        let mut message = b"SIP/2.0 200 OK\r\n".to_vec();
-        (0..9).for_each(|i| message.extend(format!("Record-Route: <sip:{i}>\r\n").bytes()));
-        assert_eq!(
-            text(learn_routes, &message),
-            [8, 7, 6, 5, 4, 3, 2, 1, 0].map(|i| format!("<sip:{i}>")).join(", ")
-        );
+    fn a_tag_is_not_taken_for_the_end_of_another() {
+        let ok = |tag: &str| String::from_utf8(OK.to_vec()).unwrap().replace(";tag=zz", tag).into_bytes();
+        assert_eq!(learnt(&ok(";tag=zz"), ["", "", "z"])[2], "zz");
+        assert_eq!(learnt(&ok(";tag=zz"), ["", "", "zz"])[2], "zz");
+        assert_eq!(learnt(&ok(";tag=y;x=\">;tag=zz\""), ["", "", "zz"])[2], "y");
+        assert_eq!(learnt(&ok(""), ["", "", "zz"])[2], "zz", "a 100 has none");
     }
 
     #[test]
-    fn what_is_not_there_is_not_written() {
+    fn many_routes_are_turned_round_too() {
+        let mut lines = String::new();
+        (0..9).for_each(|i| lines += &format!("Record-Route: <sip:{i}>\r\n"));
+        let message = String::from_utf8(OK.to_vec()).unwrap().replace("Record-Route: <sip:a;lr>\r\n", &lines);
+        let want = [8, 7, 6, 5, 4, 3, 2, 1, 0].map(|i| format!("<sip:{i}>")).join(", ");
+        assert_eq!(learnt(message.as_bytes(), [""; 3])[0], format!("<sip:c;lr>, <sip:b;lr>, {want}"));
+    }
+
+    #[test]
+    fn what_is_not_there_leaves_what_was_known() {
+        let plain = b"SIP/2.0 100 Trying\r\nVia: SIP/2.0/UDP a\r\nFrom: <sip:a@b>;tag=1\r\nTo: <sip:c@d>\r\n\
+            Call-ID: x\r\nCSeq: 1 INVITE\r\n\r\n";
+        assert_eq!(learnt(plain, ["routes", "url", "tag"]), ["routes", "url", "tag"]);
         for message in [&b""[..], b"SIP/2.0 200 OK", b"SIP/2.0 200 OK\r\n\r\n", b"x\r\nTo: <sip:a@b>\r\n\r\n"]
         {
-            for learn in [learn_routes, learn_next_url, learn_peer_tag] {
-                assert_eq!(text(learn, message), "");
-            }
             assert_eq!((request_cseq(message), body(message)), (None, &b""[..]));
         }
         assert!(header(b"x\r\n\r\nTo: body\r\n\r\n", Name::To).is_none(), "a body has no headers");
@@ -186,10 +213,6 @@ mod tests {
         #[test]
         fn any_bytes_are_read_without_harm(bytes in proptest::collection::vec(any::<u8>(), 0..200), lines in "([ a-zA-Z:,<>\";=\r\n]|To:|Contact:){0,60}") {
             for message in [bytes.as_slice(), lines.as_bytes()] {
-                let mut out = Vec::new();
-                learn_routes(message, &mut out);
-                learn_next_url(message, &mut out);
-                learn_peer_tag(message, &mut out);
                 let _ = (request_cseq(message), to_uri(message), body(message));
             }
         }
