@@ -73,7 +73,15 @@ impl Plan {
         // In a self-test each worker calls itself.
         let shared = usize::from(client.is_some() && server.is_some() && !args.self_test);
         let own_from = if client.is_some() { shared } else { usize::MAX };
-        let config = RuntimeConfig { listeners, own_from, streams: streams(), ..RuntimeConfig::default() };
+        // What counts is when a call was meant to begin, so a late sleeper would measure itself.
+        let exact_deadlines = true;
+        let config = RuntimeConfig {
+            listeners,
+            own_from,
+            exact_deadlines,
+            streams: streams(),
+            ..RuntimeConfig::default()
+        };
         let bound = Bound::new(config, workers).map_err(|error| error.to_string())?;
         let seed = args.seed.unwrap_or_else(fresh_seed);
         let run = Arc::new(facts(args, transport, remote, local, &bound));

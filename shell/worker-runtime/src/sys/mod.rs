@@ -16,7 +16,7 @@ pub use socket::{
     send_to_in_fragments, shutdown_write, take_error, tcp_connect, tcp_listen, tcp_probe, udp_bind,
     udp_probe,
 };
-pub use thread::{monotonic_micros, pin_to_cpu, raise_descriptor_limit};
+pub use thread::{monotonic_micros, pin_to_cpu, raise_descriptor_limit, refuse_timer_slack};
 
 use std::io;
 

@@ -19,6 +19,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 use wire::{Machine, Outbox, Time};
 
 /// Kinds of registration, in the upper 16 bits of what epoll reports; a kind's number is below.
@@ -34,6 +35,9 @@ const HOP_BUDGET: usize = 256;
 const SETTLE_ROUNDS: usize = 4;
 /// Reports taken from epoll at a time.
 const EVENTS: usize = 256;
+
+/// When a worker looks again whether another one has room in its ring.
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
 /// One thread's worth of the runtime.
 pub struct Worker<M: Machine> {
@@ -64,7 +68,7 @@ impl<M: Machine> Worker<M> {
         shared: Arc<Shared<M::Notice>>,
     ) -> io::Result<Worker<M>> {
         let now = monotonic_now();
-        let poller = Poller::new(EVENTS)?;
+        let poller = Poller::new(EVENTS, config.exact_deadlines)?;
         let counters = Arc::clone(&shared.counters[usize::from(me)]);
         let wake = &shared.mailboxes[usize::from(me)].wake;
         poller.add(wake.as_fd(), Interest::EDGE, KIND_WAKE << KIND_SHIFT)?;
@@ -127,12 +131,12 @@ impl<M: Machine> Worker<M> {
 
     /// Waits for the next report or deadline and reads the clock.
     fn sleep(&mut self) -> io::Result<usize> {
-        let mut timeout = self.timeout_ms();
+        let mut timeout = self.timeout();
         let mailbox = self.links.mailbox();
-        if timeout != 0 {
+        if timeout != Some(Duration::ZERO) {
             mailbox.fall_asleep();
             if !mailbox.is_empty() {
-                timeout = 0;
+                timeout = Some(Duration::ZERO);
             }
         }
         let events = self.poller.wait(timeout)?;
@@ -143,26 +147,24 @@ impl<M: Machine> Worker<M> {
         Ok(events)
     }
 
-    /// How long the worker may sleep, in milliseconds for epoll.
-    fn timeout_ms(&self) -> i32 {
+    /// How long the worker may sleep; `None` is for ever.
+    fn timeout(&self) -> Option<Duration> {
         let unreported = !self.streams.failed.is_empty()
             || !self.streams.gone.is_empty()
             || !self.datagrams.reports.is_empty();
         if unreported || self.datagrams.more || (!self.streams.ready.is_empty() && !self.ring_full) {
-            return 0;
+            return Some(Duration::ZERO);
         }
         let deadline = match (self.machine.next_deadline(), self.streams.next_deadline()) {
-            (Some(a), Some(b)) => a.min(b),
-            (a, b) => a.or(b).unwrap_or(Time::FAR),
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
         };
-        // Another worker is behind: look again soon, it will not tell when it has room.
-        let longest = if self.ring_full || self.links.has_deferred() { 1 } else { i32::MAX };
-        if deadline == Time::FAR {
-            return if longest == i32::MAX { -1 } else { longest };
+        let left = deadline.filter(|&at| at != Time::FAR).map(|at| at - self.now);
+        if self.ring_full || self.links.has_deferred() {
+            // Another worker is behind: look again soon, it will not tell when it has room.
+            return Some(left.map_or(LOOK_AGAIN, |left| left.min(LOOK_AGAIN)));
         }
-        // Rounded up: a millisecond late is harmless, early is a busy loop.
-        let micros = (deadline - self.now).as_micros();
-        i32::try_from(micros.div_ceil(1_000)).unwrap_or(i32::MAX).min(longest)
+        left
     }
 
     fn event(&mut self, event: Event) {
