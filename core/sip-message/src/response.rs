@@ -10,7 +10,8 @@ use core::net::SocketAddr;
 /// topmost one completed from the packet's source, From, To, Call-ID and CSeq as received, then
 /// `extra` (whole header lines), then `Content-Length: 0`.
 ///
-/// `to_tag` is added to a To without tag, except in a 100 (section 8.2.6.2); empty adds none.
+/// `to_tag` is added to a To without tag, except in a 100 (section 8.2.6.2); empty adds none. A 100
+/// repeats the Timestamp (section 8.2.6.1).
 /// `source` is where the request came from, with whether to add an `rport` unasked; `None` leaves
 /// the Via alone (the bytes at hand have been through this already).
 pub fn write_response(
@@ -31,6 +32,11 @@ pub fn write_response(
         if let Some(span) = request.first_span(name) {
             lines.push(span, if name == Name::To { tag } else { b"" });
         }
+    }
+    if status == 100
+        && let Some(span) = request.first_span(Name::Timestamp)
+    {
+        lines.push(span, b"");
     }
     lines.flush();
     out.extend_from_slice(extra);
