@@ -192,7 +192,11 @@ impl<S: Services> Node<S> {
             }
             return self.refuse(flow, request, 481, b"", b"", out);
         }
-        self.answer(now, id, request, source, 200, b"", out);
+        // The tag of what we may answer the cancelled request with (9.2).
+        let tag = self.server_tag(invite.unwrap_or(id));
+        self.layer.respond(now, id, 200, out, |buf| {
+            write_response(request, 200, b"", &tag, source, b"", buf);
+        });
         let Some(invite) = invite.filter(|&i| self.layer.is_answered(i) == Some(false)) else { return };
         let Some(user) = self.layer.user_of(invite) else { return };
         let (proxied, _) = ProxiedId::split(user);

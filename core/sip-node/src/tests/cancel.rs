@@ -189,3 +189,16 @@ fn a_2xx_that_comes_after_our_487_still_reaches_the_caller() {
     assert!(statuses(&lab.sent()).is_empty());
     lab.rest();
 }
+
+#[test]
+fn a_cancel_is_answered_with_the_tag_of_what_it_cancels() {
+    // 9.2. The name of the callee is still being looked up, so the 487 is ours too.
+    let mut lab = Lab::open();
+    let req = Req::new("INVITE", "sip:x@far.example").alice();
+    assert!(lab.invite(ALICE, req.text()).is_empty());
+    lab.send(ALICE, req.cancel().text());
+    let sent = lab.sent();
+    assert_eq!(statuses(&sent), [200, 487]);
+    assert_eq!(sent[0].get("To"), sent[1].get("To"));
+    assert!(!tag_of(sent[0].get("To").unwrap()).is_empty());
+}
