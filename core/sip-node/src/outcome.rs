@@ -18,6 +18,9 @@ use wire::{Flow, Outbox, Time};
 impl<S: Services> Node<S> {
     /// A response without a flaw (RFC 3261 section 16.7).
     pub(crate) fn response(&mut self, now: Time, flow: Flow, response: &Message<'_>, out: &mut Outbox) {
+        if !self.is_our_via(response) {
+            return self.services.count(Counter::Stray);
+        }
         let client = read_branch(response.via_branch()).and_then(|b| ClientId::decode(b.client));
         let Some(client) = client else { return self.stateless_response(flow, response, out) };
         // Without a second Via there is nobody to pass it on to; a well-behaved peer never drops one.
@@ -29,6 +32,18 @@ impl<S: Services> Node<S> {
             Outcome::Deliver { .. } | Outcome::Unknown => self.services.count(Counter::Stray),
             Outcome::Absorbed => {}
         }
+    }
+
+    /// Whether this server wrote the topmost Via, as far as `sent-by` says (RFC 3261 section 18.1.2).
+    fn is_our_via(&self, response: &Message<'_>) -> bool {
+        let value = response.header(Name::Via).map_or(&b""[..], |via| via.value);
+        // Nearly always it comes back as it was written.
+        let as_written = |prefix: &[u8]| prefix.strip_prefix(b"Via: ").is_some_and(|p| value.starts_with(p));
+        if self.settings.listeners.iter().any(|l| as_written(l.via_prefix())) {
+            return true;
+        }
+        let via = response.via();
+        self.settings.is_self(via.host, via.port)
     }
 
     fn branch_response(

@@ -269,3 +269,70 @@ fn an_ack_is_never_answered() {
     lab.send(CAROL, Req::new("ACK", "sip:bob@here.example").line("Proxy-Require: x").text());
     assert!(statuses(&lab.sent()).is_empty());
 }
+
+#[test]
+fn a_status_that_nobody_knows_counts_as_its_class() {
+    // 8.1.3.2.
+    let mut lab = Lab::new();
+    lab.phones(&[BOB, BOB2]);
+    let sent = lab.invite(CAROL, Req::invite().text());
+    assert_eq!(lab.ask(BOB, sent[0].reply(155, "b", "")).status(), 155, "as 183, not as 100");
+    lab.send(BOB, sent[0].reply(499, "b", ""));
+    let after = lab.sent();
+    assert_eq!((statuses(&after), requests(&after)), (vec![], vec![("ACK".to_owned(), BOB.to_owned())]));
+    lab.send(BOB2, sent[1].reply(177, "c", ""));
+    lab.sent();
+    lab.send(BOB2, sent[1].reply(488, "c", ""));
+    assert_eq!(statuses(&lab.sent()).len(), 1);
+    // As 600: the other is cancelled.
+    let sent = lab.invite(CAROL, Req::invite().text());
+    lab.send(BOB2, sent[1].reply(180, "c", ""));
+    lab.send(BOB, sent[0].reply(666, "b", ""));
+    assert!(requests(&lab.sent()).contains(&("CANCEL".to_owned(), BOB2.to_owned())));
+    lab.send(BOB2, sent[1].reply(487, "c", ""));
+    assert_eq!(statuses(&lab.sent()), [666]);
+    // As 200: at once, and to an INVITE as often as it comes.
+    let sent = lab.invite(CAROL, Req::invite().text());
+    for _ in 0..2 {
+        lab.send(BOB, sent[0].reply(299, "b", ""));
+        assert_eq!(statuses(&lab.sent()), [299]);
+    }
+    lab.rest();
+}
+
+#[test]
+fn a_response_for_another_sent_by_is_dropped() {
+    // 18.1.2.
+    let mut lab = Lab::new();
+    lab.phones(&[BOB]);
+    let sent = lab.invite(CAROL, Req::invite().text());
+    let ok = sent[0].accept("b");
+    let ours = "SIP/2.0/UDP 198.51.100.1:5060;branch=z9hG4bKs";
+    assert!(ok.contains(ours));
+    for theirs in ["198.51.100.2:5060", "198.51.100.1:5066", "proxy.example"] {
+        lab.send(BOB, ok.replacen("198.51.100.1:5060", theirs, 1));
+        lab.silent();
+    }
+    assert_eq!(lab.count(Counter::Stray), 3);
+    // However it is written.
+    assert_eq!(
+        lab.ask(BOB, ok.replacen(ours, "SIP / 2.0 / UDP  198.51.100.1 : 5060 ;branch=z9hG4bKs", 1)).status(),
+        200
+    );
+    assert_eq!(lab.ask(BOB, &ok).status(), 200);
+    lab.rest();
+}
+
+#[test]
+fn an_answer_to_another_request_that_comes_too_late_ends_here() {
+    // RFC 4320 section 4.2: no server transaction, no response.
+    let mut lab = Lab::new();
+    lab.phones(&[BOB]);
+    let sent = lab.ask(CAROL, Req::new("MESSAGE", "sip:bob@here.example").text());
+    lab.pass(40_000);
+    lab.sent();
+    let stray = lab.count(Counter::Stray);
+    lab.send(BOB, sent.reply(200, "b", ""));
+    lab.silent();
+    assert_eq!(lab.count(Counter::Stray), stray + 1);
+}
