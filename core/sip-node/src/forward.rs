@@ -132,6 +132,28 @@ impl<S: Services> Node<S> {
         }
     }
 
+    /// About how long a request that came over `from` will be when it leaves: what tells whether a
+    /// datagram may carry it (section 18.1.1). A Path and a longer Request-URI are not reckoned in.
+    pub(crate) fn grown(&self, from: Flow, request: &Message<'_>) -> usize {
+        request.bytes().len() + self.growth(from, request.method().creates_dialog())
+    }
+
+    /// What is added to a request that came over `from` before it leaves by datagram, bytes.
+    pub(crate) fn growth(&self, from: Flow, recorded: bool) -> usize {
+        let Some(near) = self.settings.listener(from.listener) else { return 0 };
+        // A branch, Max-Breadth, and what a datagram's Via is completed with.
+        let via = near.via_prefix().len() + 43 + 17 + if from.transport.is_reliable() { 0 } else { 40 };
+        // The sealed ends of a dialog, with both addresses.
+        let token = if near.address.is_ipv4() { 44 } else { 76 };
+        let route = near.record_route_prefix(false).len() + token;
+        // One for each side where they differ, as they may in the family of their addresses.
+        let differ = from.transport.is_reliable() || !near.address.is_ipv4();
+        match recorded && self.settings.proxy.record_route {
+            false => via,
+            true => via + route * if differ { 2 } else { 1 },
+        }
+    }
+
     /// Starts the branch to voicemail.
     #[expect(clippy::too_many_arguments, reason = "an action's fields, what it acts on, and the usual three")]
     pub(crate) fn start_voicemail(
@@ -179,7 +201,7 @@ impl<S: Services> Node<S> {
     ) {
         let able = self.ability();
         let seed = self.next_random();
-        let large = request.bytes().len() + 200 > self.settings.proxy.mtu;
+        let large = self.grown(p.source, request) > self.settings.proxy.mtu;
         let located = match Uri::parse(p.text(uri)) {
             Ok(uri) => locate(&want(&uri, large), &able, seed),
             Err(_) => Err(Error::BadHost),

@@ -149,7 +149,8 @@ impl<S: Services> Node<S> {
             let q = contact.param(b"q").and_then(parse_q).unwrap_or(1000);
             match self.local_aor(&uri) {
                 Some(aor) => {
-                    let bound = self.bound(now, proxied.source, proxied.request.len(), &aor);
+                    let size = proxied.request.len() + self.growth(proxied.source, proxied.record_route);
+                    let bound = self.bound(now, proxied.source, size, &aor);
                     wishes.extend(bound.into_iter().map(|(_, wish)| (q, wish)));
                 }
                 None => wishes.push((q, redirect_wish(contact.uri))),

@@ -6,7 +6,8 @@ use crate::forward::may_carry;
 use crate::inbound::{always_rport, reply_flow};
 use crate::node::{Node, domain};
 use crate::services::{Counter, Question, Services};
-use crate::targets::{Plan, Wish};
+use crate::settings::Settings;
+use crate::targets::{Plan, Wish, max_breadth};
 use core::hash::Hasher;
 use core::mem;
 use core::net::{IpAddr, SocketAddr};
@@ -71,6 +72,9 @@ impl<S: Services> Node<S> {
         out: &mut Outbox,
     ) {
         let is_ack = request.method() == Method::Ack;
+        if !is_ack && breadth(request, &self.settings) == Some(0) {
+            return self.refuse(flow, request, 440, b"", b"", out);
+        }
         match self.plan(now, flow, request, admitted) {
             Plan::Forward(wishes) => {
                 let Some((_, wish)) = wishes.into_iter().next() else { return };
@@ -107,7 +111,7 @@ impl<S: Services> Node<S> {
 
     fn located_hop(&mut self, now: Time, wish: &Wish, flow: Flow, request: &Message<'_>) -> Option<Flow> {
         let uri = Uri::parse(&wish.locate).ok()?;
-        let large = request.bytes().len() + 200 > self.settings.proxy.mtu;
+        let large = self.grown(flow, request) > self.settings.proxy.mtu;
         let able = self.ability();
         // The same seed for the same call, so that its messages meet the same server.
         let mut seed = self.keyed(domain::STATELESS);
@@ -174,8 +178,8 @@ impl<S: Services> Node<S> {
             drop_last_route: a.routing.drop_last,
             last_route: &wish.last_route,
             max_forwards: request.max_forwards().map_or(settings.proxy.max_forwards, |m| m.saturating_sub(1)),
-            // One branch only, and no ACK or stateless request is ever forked.
-            max_breadth: None,
+            // All of it, as there is one branch only.
+            max_breadth: breadth(request, &settings),
             source: Some((from.remote, always_rport(from, request))),
             strip_identity: a.caller.role != Role::Trunk
                 || (wish.role != Role::Trunk && crate::forward::is_private(request)),
@@ -251,6 +255,13 @@ impl<S: Services> Node<S> {
         let transport = self.settings.listener(listener)?.transport;
         Some(Flow { transport, listener, remote: SocketAddr::new(ip, place as u16), conn: None })
     }
+}
+
+/// The Max-Breadth that a request goes on with (RFC 5393 section 5.3.3); in a CANCEL it means nothing
+/// (5.4.1).
+fn breadth(request: &Message<'_>, settings: &Settings) -> Option<u8> {
+    let most = settings.proxy.max_breadth;
+    (request.method() != Method::Cancel).then(|| sip_proxy::breadth::incoming(max_breadth(request), most))
 }
 
 /// Whether a Via branch looks like those that this server makes without memory.

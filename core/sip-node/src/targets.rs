@@ -37,10 +37,8 @@ impl Plan {
         let mut contacts = Vec::new();
         for (_, first) in wishes.iter().filter(|_| setup) {
             let mut next = Some(first);
-            while let Some(wish) = next.filter(|w| w.uri != a.routing.request_uri) {
-                contacts.extend_from_slice(if contacts.is_empty() { b"<" } else { b", <" });
-                contacts.extend_from_slice(&wish.uri);
-                contacts.push(b'>');
+            while let Some(wish) = next.filter(|w| !is_same(&a.uri, &w.uri)) {
+                push_bracketed(&wish.uri, &mut contacts);
                 next = wish.next.as_deref();
             }
         }
@@ -149,7 +147,7 @@ impl<S: Services> Node<S> {
         }
         match self.local_aor(uri) {
             Some(aor) => self.inward(now, flow, request, a, &aor),
-            None => self.outward(flow, request.bytes().len(), a),
+            None => self.outward(flow, self.grown(flow, request), a),
         }
     }
 
@@ -177,7 +175,7 @@ impl<S: Services> Node<S> {
         match uri.host_ip() {
             // The other end's address with another port: its Contact is right about that.
             Some(ip) if ip == peer.remote.ip() => {
-                self.dialog_hops(&uri, &peer, flow, request.bytes().len(), stranger, &mut wish.hops);
+                self.dialog_hops(&uri, &peer, flow, self.grown(flow, request), stranger, &mut wish.hops);
             }
             // The other end is behind address translation: at its private address there is nobody, or
             // somebody else, of our own network.
@@ -252,7 +250,7 @@ impl<S: Services> Node<S> {
     /// What to send a request of `size` bytes with where `transport` was chosen: instead of UDP TCP if it
     /// is large, and then UDP after all for those who have no TCP (section 18.1.1).
     fn by_size(&self, transport: Transport, uri: &Uri<'_>, size: usize) -> &'static [Transport] {
-        let large = size + OVERHEAD > self.settings.proxy.mtu && uri.param(b"transport").is_none();
+        let large = size > self.settings.proxy.mtu && uri.param(b"transport").is_none();
         match transport {
             Transport::Udp if large => &[Transport::Tcp, Transport::Udp],
             Transport::Udp => &[Transport::Udp],
@@ -302,13 +300,18 @@ impl<S: Services> Node<S> {
             return Plan::Refuse(404);
         }
         if self.settings.proxy.mode == crate::settings::Mode::Redirect {
-            let mut contacts = Vec::new();
-            self.services.bindings(aor.text(), now, &mut |binding| push_contact(binding, &mut contacts));
-            if !contacts.is_empty() {
-                return Plan::Redirect(contacts);
+            let (mut contacts, mut some) = (Vec::new(), false);
+            self.services.bindings(aor.text(), now, &mut |binding| {
+                some = true;
+                if !is_same(&a.uri, binding.contact) {
+                    push_contact(binding, &mut contacts);
+                }
+            });
+            if some {
+                return redirection(contacts);
             }
         }
-        let targets = self.bound(now, flow, request.bytes().len(), aor);
+        let targets = self.bound(now, flow, self.grown(flow, request), aor);
         if !targets.is_empty() {
             return Plan::Forward(targets);
         }
@@ -548,12 +551,10 @@ impl<S: Services> Node<S> {
         Some(match &route.action {
             RouteAction::Redirect(contacts) => {
                 let mut list = Vec::new();
-                for contact in contacts {
-                    list.extend_from_slice(if list.is_empty() { b"<" } else { b", <" });
-                    list.extend_from_slice(contact);
-                    list.push(b'>');
+                for contact in contacts.iter().filter(|c| !is_same(&a.uri, c)) {
+                    push_bracketed(contact, &mut list);
                 }
-                Plan::Redirect(list)
+                redirection(list)
             }
             RouteAction::Forward(targets) => {
                 // A static route leads out of the domain, wherever the called user seems to be.
@@ -594,7 +595,7 @@ impl<S: Services> Node<S> {
         let mut wish = Wish::located(&voicemail.uri, Role::Trunk, false);
         // A mailbox system that registers like a phone.
         if let Some(aor) = self.local_aor(&parsed) {
-            let (_, first) = self.bound(now, flow, request.bytes().len(), &aor).into_iter().next()?;
+            let (_, first) = self.bound(now, flow, self.grown(flow, request), &aor).into_iter().next()?;
             uri.clone_from(&first.uri);
             wish = first;
         }
@@ -612,9 +613,6 @@ impl<S: Services> Node<S> {
 pub(crate) fn redirect_wish(uri: &[u8]) -> Wish {
     Wish::located(uri, Role::Stranger, true)
 }
-
-/// Bytes that forwarding adds, about.
-const OVERHEAD: usize = 200;
 
 /// Addresses that can be reached from here as they are, whoever mentions them: public ones, and
 /// loopback among loopback. Private ones may be behind address translation.
@@ -679,10 +677,25 @@ fn escape_param(uri: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-fn push_contact(binding: &BindingView<'_>, out: &mut Vec<u8>) {
+/// Whether a Contact is the URI that was asked for: to it nobody is redirected (section 8.3).
+fn is_same(asked: &Uri<'_>, contact: &[u8]) -> bool {
+    Uri::parse(contact).is_ok_and(|contact| contact.equivalent(asked))
+}
+
+/// A 302 with these Contacts. Where there are none but what was asked for, nobody is to be found (8.3).
+fn redirection(contacts: Vec<u8>) -> Plan {
+    if contacts.is_empty() { Plan::Refuse(404) } else { Plan::Redirect(contacts) }
+}
+
+/// Appends a URI as a further Contact value.
+fn push_bracketed(uri: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(if out.is_empty() { b"<" } else { b", <" });
-    out.extend_from_slice(binding.contact);
+    out.extend_from_slice(uri);
     out.push(b'>');
+}
+
+fn push_contact(binding: &BindingView<'_>, out: &mut Vec<u8>) {
+    push_bracketed(binding.contact, out);
     if binding.q < 1000 {
         out.extend_from_slice(b";q=0.");
         let digits = [binding.q / 100, binding.q / 10 % 10, binding.q % 10];

@@ -331,3 +331,39 @@ fn an_invite_gets_a_final_response_however_many_are_tried_in_turn() {
     assert_eq!(statuses(&sent)[0], 408);
     lab.rest();
 }
+
+#[test]
+fn nobody_is_redirected_to_what_was_asked_for() {
+    // 8.3.
+    let mut lab = Lab::with(|s| {
+        s.proxy.mode = Mode::Redirect;
+        s.routes.push(Route {
+            domain: None,
+            prefix: None,
+            user: Some(b"desk".to_vec()),
+            action: RouteAction::Redirect(vec![b"sip:desk@here.example".to_vec()]),
+        });
+    });
+    // The registrar takes no address-of-record as its own contact; another name of it may do harm too.
+    lab.bind("bob", "<sip:bob@198.51.100.1>", udp(BOB));
+    let same = Req::new("INVITE", "sip:%62ob@198.51.100.1");
+    assert_eq!(lab.ask(CAROL, same.text()).status(), 404);
+    assert_eq!(lab.ask(CAROL, Req::new("INVITE", "sip:desk@here.example").text()).status(), 404);
+    lab.phones(&[BOB]);
+    let moved = lab.ask(CAROL, same.sent_by("UDP", CAROL).text());
+    assert_eq!((moved.status(), moved.get("Contact").unwrap()), (302, &*format!("<sip:bob@{BOB}>")));
+    lab.rest();
+}
+
+#[test]
+fn a_redirect_server_ignores_what_it_does_not_know_and_answers_cancels() {
+    // 8.3: header fields, option tags of Require, even methods.
+    let mut lab = Lab::with(|s| s.proxy.mode = Mode::Redirect);
+    lab.phones(&[BOB]);
+    let odd = Req::new("FROB", "sip:bob@here.example").line("Require: foo").line("X-Odd: 1");
+    assert_eq!(lab.ask(CAROL, odd.text()).status(), 302);
+    let req = Req::invite();
+    assert_eq!(lab.ask(CAROL, req.text()).status(), 302);
+    assert_eq!(lab.ask(CAROL, req.cancel().text()).status(), 200);
+    lab.rest();
+}

@@ -184,3 +184,70 @@ fn a_cancel_has_hops_like_any_other_request() {
     let cancel = Req { max_forwards: "0".to_owned(), ..Req::invite().cancel() };
     assert_eq!(lab.ask(CAROL, cancel.text()).status(), 483);
 }
+
+#[test]
+fn the_same_of_equal_servers_is_chosen_for_a_whole_transaction() {
+    // RFC 3263 section 4.4.
+    use sip_proxy::locate::{Kind, Srv};
+    let mut lab = Lab::with(|s| {
+        s.proxy.mode = Mode::Stateless;
+        s.auth.enabled = false;
+    });
+    let answer = |q: &Question| match (q.kind, &q.name[..]) {
+        (Kind::Srv, name) if name.starts_with(b"_sip._udp") => Answer::Srv(
+            (1..=4_u8)
+                .map(|n| Srv {
+                    priority: 1,
+                    weight: 1,
+                    port: 5060,
+                    target: format!("s{n}.far.example").into_bytes().into(),
+                })
+                .collect(),
+        ),
+        (Kind::A, [b's', n, b'.', ..]) => Answer::A(Box::new([[203, 0, 113, n - b'0'].into()])),
+        _ => Answer::Nothing,
+    };
+    let mut servers = std::collections::BTreeSet::new();
+    for _ in 0..20 {
+        let req = Req::new("INVITE", "sip:x@far.example").alice();
+        for _ in 0..5 {
+            lab.send(ALICE, req.text());
+            lab.resolve_with(answer);
+        }
+        let sent = lab.sent();
+        assert!(!sent.is_empty());
+        let first = sent[0].to();
+        assert!(sent.iter().all(|s| s.to() == first));
+        let bind = lab.ask(ALICE, req.text());
+        assert_eq!((bind.to(), bind.get("Via")), (first.clone(), sent[0].get("Via")));
+        lab.bind("alice", &format!("<sip:alice@{ALICE}>"), udp(ALICE));
+        assert_eq!(lab.ask(ALICE, req.cancel().text()).to(), first);
+        servers.insert(first);
+    }
+    assert!(servers.len() > 1, "all of them serve: {servers:?}");
+    no_memory(&lab);
+}
+
+#[test]
+fn breadth_is_limited_without_memory_too() {
+    // RFC 5393 section 5.3.3: every request that is passed on has one value.
+    let mut lab = lab();
+    lab.phones(&[BOB]);
+    let breadth = |lab: &mut Lab, line: &str| {
+        let req = Req::invite();
+        let req = if line.is_empty() { req } else { req.line(line) };
+        let sent = lab.ask(CAROL, req.text());
+        (sent.status(), sent.all("Max-Breadth").join("+"))
+    };
+    assert_eq!(breadth(&mut lab, ""), (0, "60".to_owned()));
+    assert_eq!(breadth(&mut lab, "Max-Breadth: 5"), (0, "5".to_owned()));
+    assert_eq!(breadth(&mut lab, "Max-Breadth: 500"), (0, "60".to_owned()));
+    assert_eq!(breadth(&mut lab, "Max-Breadth: 0"), (440, String::new()));
+    // The ACK of a 2xx has none of its own, whatever the mode.
+    let mut lab = Lab::new();
+    lab.phones(&[BOB]);
+    let req = Req::invite();
+    let sent = lab.invite(CAROL, req.text());
+    let ok = lab.ask(BOB, sent[0].accept("b"));
+    assert_eq!(lab.ask(CAROL, req.within("ACK", &ok).text()).all("Max-Breadth"), ["60"]);
+}

@@ -9,7 +9,7 @@ fn a_request_is_answered_where_it_came_from() {
     // rport: the port it came from (RFC 3581 section 4).
     req.via = "SIP/2.0/UDP 192.0.2.10:5060;rport;branch=z9hG4bKx1".to_owned();
     let answer = lab.ask("192.0.2.10:7777", req.text());
-    assert_eq!(answer.to(), "192.0.2.10:7777");
+    assert_eq!(answer.flow, udp("192.0.2.10:7777"), "and from where it was received");
     assert_eq!(
         answer.get("Via").unwrap(),
         "SIP/2.0/UDP 192.0.2.10:5060;branch=z9hG4bKx1;received=192.0.2.10;rport=7777"
@@ -289,4 +289,36 @@ fn a_sips_contact_is_not_called_in_the_clear() {
     lab.bind("bob", "<sips:bob@192.0.2.20>", udp(BOB));
     lab.send(CAROL, Req::invite().text());
     assert_eq!(statuses(&lab.sent()), [100, 480]);
+}
+
+#[test]
+fn no_request_leaves_in_a_datagram_that_is_too_large() {
+    // 18.1.1: 1,300 bytes where the path MTU is not known. What a proxy adds counts.
+    for (from, req) in [
+        (udp(CAROL), Req::invite()),
+        (tcp(CAROL, 9), Req::invite()),
+        (udp("192.0.2.10:40123"), Req::invite().sent_by("UDP", "10.0.0.7:5060")),
+        (udp("[2001:db8::10]:5060"), Req::invite().sent_by("UDP", "[2001:db8::10]:5060")),
+        (udp(CAROL), Req::new("MESSAGE", "sip:bob@here.example")),
+    ] {
+        let mut lab = Lab::new();
+        lab.phones(&[BOB]);
+        let mut seen = Vec::new();
+        for size in 400..1_100 {
+            let via = req.via.split(";branch").next().unwrap();
+            let body = "x".repeat(size);
+            let req = Req { via: format!("{via};branch=z9hG4bKs{size}"), body, ..req.clone() };
+            lab.send_on(from, req.text());
+            let sent = lab.sent().into_iter().find(|s| s.status() == 0).unwrap();
+            if sent.flow.transport == Transport::Udp {
+                let (came, left) = (req.text().len(), sent.text.len());
+                assert!(left <= 1_300, "{left} bytes of {came} from {from:?}");
+            }
+            seen.push(sent.flow.transport);
+            lab.send_on(sent.flow, sent.reply(486, "b", ""));
+            lab.sent();
+        }
+        seen.dedup();
+        assert_eq!(seen, [Transport::Udp, Transport::Tcp], "from {from:?}");
+    }
 }
