@@ -39,7 +39,7 @@ MEETING = {'strowger', 'simulator', 'live'}
 PURE = {
     'memchr', 'hashbrown', 'foldhash', 'siphasher', 'md-5', 'sha2', 'digest', 'block-buffer', 'crypto-common',
     'hybrid-array', 'typenum', 'cfg-if', 'cpufeatures', 'const-oid', 'subtle', 'equivalent', 'allocator-api2',
-    'generic-array', 'version_check', 'smallvec', 'arrayvec', 'base16ct', 'hmac', 'ctutils', 'cmov',
+    'generic-array', 'version_check', 'smallvec', 'arrayvec', 'base16ct', 'hmac', 'ctutils', 'cmov', 'safe_arch',
     # cpufeatures asks libc for constants on some targets only; it calls nothing that does I/O.
     'libc',
 }

@@ -1,5 +1,7 @@
 //! Character classes of RFC 3261 section 25.1 as one table of bits.
 
+use crate::block::{Block, Hits, find};
+
 pub(crate) const TOKEN: u8 = 1;
 pub(crate) const USER: u8 = 2;
 pub(crate) const PARAM: u8 = 4;
@@ -65,6 +67,35 @@ const TABLE: [u8; 256] = {
 #[inline]
 pub(crate) const fn is(b: u8, mask: u8) -> bool {
     TABLE[b as usize] & mask != 0
+}
+
+/// The class of white space, controls and the quote.
+#[inline(always)]
+pub(crate) fn blank_or_quote(b: Block) -> Hits {
+    b.at_most(b' ') | b.eq(b'"')
+}
+
+/// The class [`HOST`].
+#[inline(always)]
+pub(crate) fn host(b: Block) -> Hits {
+    b.small().within(b'a', b'z') | b.within(b'0', b'9') | b.within(b'-', b'.') | b.eq(b'_')
+}
+
+/// Where the first byte that is not in [`HOST`] stands, or the length.
+#[inline(always)]
+pub(crate) fn end_of_host(s: &[u8]) -> usize {
+    find(s, |b| !host(b))
+}
+
+/// Where the first byte that is not in [`TOKEN`] stands, or the length. Few tokens hold bytes that a host
+/// does not.
+#[inline(always)]
+pub(crate) fn end_of_token(s: &[u8]) -> usize {
+    let mut at = end_of_host(s);
+    while s.get(at).is_some_and(|&b| is(b, TOKEN)) {
+        at += 1;
+    }
+    at
 }
 
 /// Whether every byte of `s` is in `mask`.
@@ -145,4 +176,25 @@ fn trim_slowly(mut s: &[u8]) -> &[u8] {
         s = rest;
     }
     s
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_and_table_agree() {
+        for b in 0..=255u8 {
+            for len in [1, 3, 7, 15, 16, 40] {
+                let mut text = vec![b'a'; len];
+                text[len - 1] = b;
+                let place = |mask| if is(b, mask) { len } else { len - 1 };
+                assert_eq!(end_of_host(&text), place(HOST), "{b:#x}");
+                assert_eq!(end_of_token(&text), place(TOKEN), "{b:#x}");
+                let blank = b <= b' ' || b == b'"';
+                assert_eq!(find(&text, blank_or_quote), if blank { len - 1 } else { len });
+            }
+        }
+        assert_eq!(end_of_token(b"a!b~c-1<x"), 7);
+    }
 }

@@ -1,8 +1,10 @@
 //! The reusable index of one message: offsets only.
 
+use crate::block::find;
+use crate::chars::blank_or_quote;
 use crate::name::COUNT;
 use crate::via::Via;
-use crate::words::{begins_small, blank_or_quote, eq, find, find_far, is_blank_or_quote, word};
+use crate::words::{begins_small, word};
 use crate::{Malformed, Method, Name, Params};
 use core::net::IpAddr;
 use core::ops::Range;
@@ -104,7 +106,7 @@ impl ViaSpans {
 
     /// Keeps the value as it stands and its branch, of a Via that need not be looked at any closer.
     pub fn set_lazy(&mut self, whole: &[u8], raw: &[u8]) {
-        let params = &raw[find(raw, |w| eq(w, b';'))..];
+        let params = &raw[find(raw, |b| b.eq(b';'))..];
         let branch = match usual_branch(params) {
             Some(branch) => branch,
             None => Params::new(params).get(b"branch").unwrap_or(b""),
@@ -150,8 +152,7 @@ fn usual_branch(params: &[u8]) -> Option<&[u8]> {
         return None;
     }
     let value = &params[8..];
-    let ends = |b| is_blank_or_quote(b) | (b == b';');
-    let end = find_far(value, ends, |w| blank_or_quote(w) | eq(w, b';'));
+    let end = find(value, |b| blank_or_quote(b) | b.eq(b';'));
     value.get(end).is_none_or(|&b| b == b';').then(|| &value[..end])
 }
 

@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod auth_params;
+mod block;
 mod chars;
 mod find;
 mod frame;

@@ -2,9 +2,10 @@
 
 use crate::Malformed;
 use crate::Params;
-use crate::chars::{self, NOT_URI, TOKEN, is_space, trim};
+use crate::block::{any, find};
+use crate::chars::{self, NOT_URI, blank_or_quote, is_space, trim};
 use crate::params::{has_open_quote, skip_quoted};
-use crate::words::{any, begins_small, blank_or_quote, eq, find, find_far, is_blank_or_quote, word};
+use crate::words::{begins_small, word};
 
 /// One value of From, To, Contact, Route, Record-Route, Path ... (RFC 3261 section 25.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,7 +36,7 @@ impl<'a> NameAddr<'a> {
                 after + spaces
             }
             _ => {
-                let at = find(value, |w| eq(w, b'<') | eq(w, b';'));
+                let at = find(value, |b| b.eq(b'<') | b.eq(b';'));
                 if value.get(at) != Some(&b'<') {
                     return NameAddr::bare(value, at);
                 }
@@ -60,7 +61,7 @@ impl<'a> NameAddr<'a> {
         let uri = trim(uri);
         check_uri(uri)?;
         // A URI with a comma or a question mark must stand in brackets (section 20.10).
-        if any(uri, |b| (b == b',') | (b == b'?')) || has_open_quote(params) {
+        if any(uri, |b| b.eq(b',') | b.eq(b'?')) || has_open_quote(params) {
             return Err(Malformed);
         }
         Ok(NameAddr { display: b"", uri, params })
@@ -79,16 +80,12 @@ pub(crate) fn usual_with_tag(value: &[u8]) -> Option<(&[u8], &[u8])> {
     let inner = match value {
         [b'<', inner @ ..] => inner,
         [b'"', name @ ..] => {
-            let end = find(name, |w| eq(w, b'"') | eq(w, b'\\'));
+            let end = find(name, |b| b.eq(b'"') | b.eq(b'\\'));
             name.get(end..)?.strip_prefix(b"\" <")?
         }
         _ => return None,
     };
-    let (uri, rest) = inner.split_at(find_far(
-        inner,
-        |b| is_blank_or_quote(b) | (b == b'<') | (b == b'>'),
-        |w| blank_or_quote(w) | eq(w, b'<') | eq(w, b'>'),
-    ));
+    let (uri, rest) = inner.split_at(find(inner, |b| blank_or_quote(b) | b.eq(b'<') | b.eq(b'>')));
     let params = rest.strip_prefix(b">")?;
     if uri.is_empty() || params.is_empty() {
         return (!uri.is_empty()).then_some((uri, b""));
@@ -97,9 +94,9 @@ pub(crate) fn usual_with_tag(value: &[u8]) -> Option<(&[u8], &[u8])> {
         return None;
     }
     let text = &params[5..];
-    let end = text.iter().position(|&b| !chars::is(b, TOKEN)).unwrap_or(text.len());
+    let end = chars::end_of_token(text);
     let (tag, more) = text.split_at(end);
-    let ends = more.is_empty() || (more[0] == b';' && !any(more, |b| b == b'"'));
+    let ends = more.is_empty() || (more[0] == b';' && !any(more, |b| b.eq(b'"')));
     (ends && !tag.is_empty()).then_some((uri, tag))
 }
 
@@ -109,11 +106,7 @@ fn check_uri(uri: &[u8]) -> Result<(), Malformed> {
 
 /// Where the first byte stands that cannot be part of a URI, or the end.
 fn end_of_uri(s: &[u8]) -> usize {
-    let mut at = find_far(
-        s,
-        |b| is_blank_or_quote(b) | (b == b'<') | (b == b'>'),
-        |w| blank_or_quote(w) | eq(w, b'<') | eq(w, b'>'),
-    );
+    let mut at = find(s, |b| blank_or_quote(b) | b.eq(b'<') | b.eq(b'>'));
     // Controls other than the tab are let through.
     while s.get(at).is_some_and(|&b| !chars::is(b, NOT_URI)) {
         at += 1;

@@ -1,7 +1,7 @@
 //! Lists of `;name=value` parameters.
 
+use crate::block::{any, find};
 use crate::chars::trim;
-use crate::words::{any, eq, find, find_far};
 
 /// The parameters of a header value or URI: iterates over `(name, value)`, names as written, values
 /// trimmed and with their quotes. A quoted value may hold `;`. Total: odd input gives odd
@@ -70,7 +70,7 @@ impl<'a> Iterator for Params<'a> {
 /// Where the `;` that ends the value which starts at `s[at]` stands, quotes respected.
 fn end_of_param(s: &[u8], mut at: usize) -> usize {
     while let Some(rest) = s.get(at..).filter(|rest| !rest.is_empty()) {
-        at += find_far(rest, |b| (b == b';') | (b == b'"'), |w| eq(w, b';') | eq(w, b'"'));
+        at += find(rest, |b| b.eq(b';') | b.eq(b'"'));
         match s.get(at) {
             Some(b'"') => match skip_quoted(s, at) {
                 Some(after) => at = after,
@@ -87,7 +87,7 @@ pub(crate) fn skip_quoted(s: &[u8], open: usize) -> Option<usize> {
     let mut at = open + 1;
     loop {
         let rest = s.get(at..)?;
-        at += find_far(rest, |b| (b == b'"') | (b == b'\\'), |w| eq(w, b'"') | eq(w, b'\\'));
+        at += find(rest, |b| b.eq(b'"') | b.eq(b'\\'));
         match s.get(at)? {
             b'"' => return Some(at + 1),
             _ => at += 2,
@@ -99,12 +99,12 @@ pub(crate) fn skip_quoted(s: &[u8], open: usize) -> Option<usize> {
 /// as part of the string by others.
 #[inline]
 pub(crate) fn has_open_quote(value: &[u8]) -> bool {
-    any(value, |b| b == b'"') && quote_stays_open(value)
+    any(value, |b| b.eq(b'"')) && quote_stays_open(value)
 }
 
 fn quote_stays_open(mut value: &[u8]) -> bool {
     loop {
-        let open = find(value, |w| eq(w, b'"'));
+        let open = find(value, |b| b.eq(b'"'));
         if open == value.len() {
             return false;
         }

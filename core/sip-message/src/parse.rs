@@ -1,5 +1,6 @@
 //! One pass over a message.
 
+use crate::block::{any, control, count, find};
 use crate::chars::{TOKEN, is, is_space, is_token, trim};
 use crate::index::{HeaderSpan, Index, NONE, Span, Spans, Start, ViaSpans};
 use crate::name::{LONGEST_USUAL, hash_step, usual};
@@ -7,7 +8,7 @@ use crate::name_addr::usual_with_tag;
 use crate::number::{parse_u32, parse_u64};
 use crate::values::end_of_value;
 use crate::via::Via;
-use crate::words::{any, begins, control, eq, find, word};
+use crate::words::{begins, word};
 use crate::{Limits, Message, Method, Name, NameAddr};
 
 /// What is wrong with a message that can still be answered.
@@ -244,18 +245,18 @@ impl<'b, 'l> Scan<'b, 'l> {
                 && let Some(start) = rest.first_chunk::<16>()
                 && let Some((name, name_len)) = usual(start, rest)
                 && spans.headers.len() < most
-                && let end = control(bytes, line + name_len)
-                && bytes.get(end..).is_some_and(|rest| rest.starts_with(b"\r\n"))
-                && end - line <= longest
-                && let Some([b' ', value @ ..]) = bytes.get(line + name_len + 1..end)
-                && value.first().is_some_and(|&b| b > b' ')
-                && value.last().is_some_and(|&b| b > b' ')
+                && let end = control(rest, name_len)
+                && end <= longest
+                && let Some([b'\r', b'\n', ..]) = rest.get(end..)
+                && let Some(text) = rest.get(name_len + 1..end)
+                && let ([b' ', first, ..], [.., last]) = (text, text)
+                && (*first > b' ') & (*last > b' ')
             {
-                let value = Span { start: (line + name_len + 2) as u32, end: end as u32 };
-                let (start, name_len, line_end) = (line as u32, name_len as u16, end as u32 + 2);
-                let next = NONE;
+                let (start, end) = (line as u32, (line + end) as u32);
+                let value = Span { start: start + name_len as u32 + 2, end };
+                let (name_len, line_end, next) = (name_len as u16, end + 2, NONE);
                 spans.push(HeaderSpan { name, usual: true, next, line: start, name_len, value, line_end });
-                line = end + 2;
+                line = line_end as usize;
             } else {
                 self.at = line;
                 if !self.any_header(spans) {
@@ -399,9 +400,9 @@ fn usual_request(line: &[u8]) -> Option<(&[u8], &[u8])> {
     if version != b" SIP/2.0" {
         return None;
     }
-    let first = find(head, |w| eq(w, b' '));
+    let first = find(head, |b| b.eq(b' '));
     let (method, uri) = (&head[..first], head.get(first + 1..)?);
-    let clean = !any(uri, |b| (b <= b' ') | (b == 0x7f));
+    let clean = !any(uri, |b| b.at_most(b' ') | b.eq(0x7f));
     let known = !matches!(Method::from_bytes(method), Method::Other(_));
     (clean && known && !uri.is_empty()).then_some((method, uri))
 }
@@ -416,7 +417,7 @@ fn essentials(
 ) -> Result<(), &'static str> {
     let via_line = spans.headers.get(usize::from(spans.first[Name::Via as usize])).ok_or("no Via")?;
     let value = via_line.value.of(bytes);
-    spans.via_alone = !any(value, |b| b == b',');
+    spans.via_alone = !any(value, |b| b.eq(b','));
     let first = if spans.via_alone { value } else { trim(&value[..end_of_value(value)]) };
     // Of a response only the branch is needed: its Via is ours, or the response is not.
     let is_request = matches!(spans.start, Start::Request { .. });
@@ -458,7 +459,7 @@ fn count_vias(first: &[u8], spans: &mut Spans) {
         at = field.next;
     }
     if !spans.via_alone {
-        spans.vias += first.iter().filter(|&&b| b == b',').count();
+        spans.vias += count(first, |b| b.eq(b','));
     }
 }
 
@@ -469,7 +470,7 @@ fn call_id(bytes: &[u8], spans: &mut Spans, limits: &Limits) -> Option<Flaw> {
         Err(_) => return Some(flaw(400, "Two Call-ID Header Fields")),
     };
     let value = header.value.of(bytes);
-    if value.is_empty() || value.len() > limits.token || any(value, |b| b <= b' ') {
+    if value.is_empty() || value.len() > limits.token || any(value, |b| b.at_most(b' ')) {
         return Some(flaw(400, "Malformed Call-ID"));
     }
     spans.call_id = header.value;

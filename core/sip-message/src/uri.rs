@@ -1,9 +1,10 @@
 //! URIs of RFC 3261 section 19.1 and, as far as a proxy needs them, RFC 3966.
 
 use crate::Params;
-use crate::chars::{self, HEADERS, HOST, PARAM, PASSWORD, USER};
+use crate::block::{Block, any, find};
+use crate::chars::{self, HEADERS, PARAM, PASSWORD, USER};
 use crate::number::leading_port;
-use crate::words::{any, begins, eq, find, word};
+use crate::words::{begins, word};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use wire::Transport;
 
@@ -103,7 +104,7 @@ impl<'a> Uri<'a> {
     pub fn write_aor(&self, out: &mut Vec<u8>) {
         out.reserve(self.user.map_or(0, |user| user.len() + 1) + self.host.len());
         if let Some(user) = self.user {
-            match any(user, |b| b == b'%') {
+            match any(user, |b| b.eq(b'%')) {
                 true => unescape_user(user, out),
                 false => out.extend_from_slice(user),
             }
@@ -150,12 +151,12 @@ fn sip<'a>(scheme: Scheme<'a>, rest: &'a [u8]) -> Result<Uri<'a>, UriError> {
 /// Whether parameters consist of what needs no closer look: letters, digits and `-._:;=`.
 #[inline]
 fn are_plain(params: &[u8]) -> bool {
-    !any(params, |b| {
-        let letter = (b | 0x20).wrapping_sub(b'a') < 26;
+    let plain = |b: Block| {
         // The digits, the colon and the semicolon are neighbours.
-        let digit = b.wrapping_sub(b'0') < 12;
-        !(letter | digit | (b.wrapping_sub(b'-') < 2) | (b == b'=') | (b == b'_'))
-    })
+        let digit = b.within(b'0', b';');
+        b.small().within(b'a', b'z') | digit | b.within(b'-', b'.') | b.eq(b'=') | b.eq(b'_')
+    };
+    !any(params, |b| !plain(b))
 }
 
 const fn is_scheme(b: u8) -> bool {
@@ -198,14 +199,14 @@ type Userinfo<'a> = (Option<&'a [u8]>, Option<&'a [u8]>, &'a [u8]);
 #[inline]
 fn userinfo(s: &[u8]) -> Result<Userinfo<'_>, UriError> {
     // Letters, digits and their like up to the `@` need no closer look.
-    let plain = s.iter().position(|&b| !chars::is(b, HOST)).unwrap_or(s.len());
+    let plain = chars::end_of_host(s);
     if plain > 0 && s.get(plain) == Some(&b'@') {
         return Ok((Some(&s[..plain]), None, &s[plain + 1..]));
     }
-    if !any(&s[plain..], |b| b == b'@') {
+    if !any(&s[plain..], |b| b.eq(b'@')) {
         return Ok((None, None, s));
     }
-    let at = plain + find(&s[plain..], |w| eq(w, b'@'));
+    let at = plain + find(&s[plain..], |b| b.eq(b'@'));
     let (info, rest) = (&s[..at], &s[at + 1..]);
     let (user, password) = match info.iter().position(|&b| b == b':') {
         Some(colon) => (&info[..colon], Some(&info[colon + 1..])),
@@ -229,7 +230,7 @@ pub(crate) fn hostport(s: &[u8]) -> Result<HostPort<'_>, UriError> {
         parse_ipv6(&s[1..close]).ok_or(UriError::Host)?;
         close + 1
     } else {
-        let end = s.iter().position(|&b| !chars::is(b, HOST)).unwrap_or(s.len());
+        let end = chars::end_of_host(s);
         if end == 0 || end > 255 {
             return Err(UriError::Host);
         }
@@ -247,10 +248,10 @@ pub fn parse_ip(host: &[u8]) -> Option<IpAddr> {
         [b'[', inner @ .., b']'] => parse_ipv6(inner).map(IpAddr::V6),
         [b'0'..=b'9', ..] => match parse_ipv4(host) {
             Some(ip) => Some(IpAddr::V4(ip)),
-            None if any(host, |b| b == b':') => parse_ipv6(host).map(IpAddr::V6),
+            None if any(host, |b| b.eq(b':')) => parse_ipv6(host).map(IpAddr::V6),
             None => None,
         },
-        _ if any(host, |b| b == b':') => parse_ipv6(host).map(IpAddr::V6),
+        _ if any(host, |b| b.eq(b':')) => parse_ipv6(host).map(IpAddr::V6),
         _ => None,
     }
 }
@@ -265,29 +266,29 @@ fn parse_ipv4(s: &[u8]) -> Option<Ipv4Addr> {
 /// several times as much.
 #[inline]
 pub(crate) fn leading_ipv4(s: &[u8]) -> Option<(Ipv4Addr, usize)> {
-    let (mut ip, mut at) = (0u32, 0);
-    let digit = |at: usize| s.get(at).map(|b| u32::from(b.wrapping_sub(b'0'))).filter(|&d| d < 10);
-    for octet in 0..4 {
-        if octet > 0 {
-            s.get(at).filter(|&&b| b == b'.')?;
-            at += 1;
-        }
-        let mut value = digit(at)?;
-        at += 1;
-        // No leading zeros: some readers take them for octal.
-        while value != 0
-            && let Some(next) = digit(at)
-        {
-            value = value * 10 + next;
-            if value > 255 {
+    let (mut ip, mut octet, mut digits, mut dots, mut len) = (0u32, 0, 0, 0, 0);
+    for &b in s {
+        let digit = u32::from(b.wrapping_sub(b'0'));
+        if digit < 10 {
+            // No leading zeros: some readers take them for octal.
+            if octet == 0 && digits > 0 {
                 return None;
             }
-            at += 1;
+            octet = octet * 10 + digit;
+            digits += 1;
+            if octet > 255 {
+                return None;
+            }
+        } else if b == b'.' && dots < 3 && digits > 0 {
+            ip = ip << 8 | octet;
+            (octet, digits) = (0, 0);
+            dots += 1;
+        } else {
+            break;
         }
-        ip = ip << 8 | value;
+        len += 1;
     }
-    let more = s.get(at).is_some_and(u8::is_ascii_digit);
-    (!more).then_some((Ipv4Addr::from(ip), at))
+    (dots == 3 && digits > 0).then_some((Ipv4Addr::from(ip << 8 | octet), len))
 }
 
 fn parse_ipv6(s: &[u8]) -> Option<Ipv6Addr> {

@@ -1,8 +1,8 @@
 //! Comma-separated header values.
 
+use crate::block::{any, find};
 use crate::chars::trim;
 use crate::params::skip_quoted;
-use crate::words::any;
 
 /// The elements of one comma-separated value, trimmed, empty ones left out. Commas inside quoted
 /// strings and angle brackets do not separate (RFC 3261 section 7.3.1).
@@ -36,30 +36,23 @@ impl<'a> Iterator for Values<'a> {
 
 /// Where the first separating comma of `s` stands, or its length.
 pub(crate) fn end_of_value(s: &[u8]) -> usize {
-    // Almost every value has no comma at all, and then nothing else matters.
-    if !any(s, |b| b == b',') {
+    let mut at = find(s, |b| b.eq(b',') | b.eq(b'<') | b.eq(b'"'));
+    // Almost every value has no comma at all, or one that nothing comes before, and no more matters.
+    if s.get(at).is_none_or(|&b| b == b',') {
+        return at;
+    }
+    if !any(&s[at..], |b| b.eq(b',')) {
         return s.len();
     }
-    let mut i = 0;
-    let mut in_brackets = false;
-    while i < s.len() {
-        match s[i] {
-            b',' if !in_brackets => return i,
-            b'<' => in_brackets = true,
-            b'>' => in_brackets = false,
-            b'"' if !in_brackets => match skip_quoted(s, i) {
-                Some(after) => {
-                    i = after;
-                    continue;
-                }
-                // A quote that never closes: no comma after it can be trusted to separate.
-                None => return s.len(),
-            },
-            _ => {}
+    loop {
+        match s.get(at) {
+            None | Some(b',') => return at,
+            Some(b'<') => at += find(&s[at..], |b| b.eq(b'>')),
+            // After a quote that never closes no comma can be trusted to separate.
+            Some(_) => at = skip_quoted(s, at).unwrap_or(s.len()),
         }
-        i += 1;
+        at += find(&s[at..], |b| b.eq(b',') | b.eq(b'<') | b.eq(b'"'));
     }
-    s.len()
 }
 
 #[cfg(test)]
@@ -75,6 +68,9 @@ mod tests {
         assert_eq!(split("a, b ,c"), ["a", "b", "c"]);
         assert_eq!(split("\"x, y\" <sip:a@b>, <sip:c,d@e>;q=1"), ["\"x, y\" <sip:a@b>", "<sip:c,d@e>;q=1"]);
         assert_eq!(split(" , ,a,,"), ["a"]);
+        assert_eq!(split("a \"<\" b, <c,d, e"), ["a \"<\" b", "<c,d, e"]);
+        assert_eq!(split("<a>, \"b,\\\",\", c>, d"), ["<a>", "\"b,\\\",\"", "c>", "d"]);
+        assert_eq!(split("<a\"b,>, <\"c>, d"), ["<a\"b,>", "<\"c>", "d"]);
         assert_eq!(split(""), [""; 0]);
         assert_eq!(split("\"open, never"), ["\"open, never"]);
     }

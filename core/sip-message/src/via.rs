@@ -1,10 +1,11 @@
 //! Via values (RFC 3261 section 20.42, RFC 3581).
 
-use crate::chars::{self, HOST, is_space, trim};
+use crate::block::find;
+use crate::chars::{self, HOST, blank_or_quote, is_space, trim};
 use crate::number::{leading_port, parse_u32, push_u64};
 use crate::params::{Params, has_open_quote};
 use crate::uri::{hostport, leading_ipv4, parse_ip};
-use crate::words::{begins, begins_small, blank_or_quote, eq, find, find_far, is_blank_or_quote, word};
+use crate::words::{begins, begins_small, word};
 use core::net::{IpAddr, SocketAddr};
 use wire::Transport;
 
@@ -67,8 +68,7 @@ impl<'a> Via<'a> {
         let (host, host_ip, port, mut rest) = usual_sent_by(sent_by)?;
         let mut via = Via { transport, transport_name, host, host_ip, port, raw, ..Via::default() };
         while let [b';', params @ ..] = rest {
-            let end =
-                find_far(params, |b| is_blank_or_quote(b) | (b == b';'), |w| blank_or_quote(w) | eq(w, b';'));
+            let end = find(params, |b| blank_or_quote(b) | b.eq(b';'));
             let param;
             (param, rest) = params.split_at(end);
             via.usual_param(param)?;
@@ -93,7 +93,7 @@ impl<'a> Via<'a> {
 
     #[inline(never)]
     fn other_param(&mut self, param: &'a [u8]) -> Option<()> {
-        let name_len = find(param, |w| eq(w, b'='));
+        let name_len = find(param, |b| b.eq(b'='));
         match name_len {
             // No parameter at all, as Params has it.
             0 => Some(()),
@@ -186,7 +186,7 @@ type UsualSentBy<'a> = (&'a [u8], Option<IpAddr>, Option<u16>, &'a [u8]);
 fn usual_sent_by(s: &[u8]) -> Option<UsualSentBy<'_>> {
     let (host_ip, len) = match leading_ipv4(s) {
         Some((ip, len)) if s.get(len).is_none_or(|&b| !chars::is(b, HOST)) => (Some(IpAddr::V4(ip)), len),
-        _ => (None, s.iter().position(|&b| !chars::is(b, HOST)).unwrap_or(s.len())),
+        _ => (None, chars::end_of_host(s)),
     };
     let (host, rest) = s.split_at(len);
     if host.is_empty() || len > 255 {
