@@ -43,10 +43,12 @@ impl LoopGuard {
 
     /// The loop hash of a request as it was received, before any rewriting.
     ///
-    /// Over the Request-URI, every Route, Proxy-Require and Proxy-Authorization value (what may change
-    /// the way of a request here), and over tags, Call-ID and CSeq number, so that a chance collision
-    /// does not stay (RFC 5393 section 4.2.4). Not over the method: CANCEL and ACK repeat the branch
-    /// of their INVITE. Not over Via or Max-Forwards, which change on every round.
+    /// Over the Request-URI and every Route value, which say the way of a request here (RFC 5393 section
+    /// 4.2.1), and over tags, Call-ID and CSeq number, so that a chance collision does not stay (section
+    /// 4.2.4). Not over the method: CANCEL and ACK repeat the branch of their INVITE. Not over Via or
+    /// Max-Forwards, which change on every round. RFC 3261 section 16.6 also named Proxy-Require and
+    /// Proxy-Authorization. No request with a Proxy-Require is forwarded here, and credentials say only
+    /// whether one is: ours are taken off, and were they part of it, a request would go round twice.
     pub fn hash(&self, request: &Message<'_>) -> u64 {
         let mut hash = Fields::new(SipHasher13::new_with_key(&self.key));
         write_field(&mut hash, request.request_uri());
@@ -54,12 +56,8 @@ impl LoopGuard {
         write_field(&mut hash, request.from_tag());
         write_field(&mut hash, request.to_tag());
         hash.add(&request.cseq().to_le_bytes());
-        for name in [Name::Route, Name::ProxyRequire, Name::ProxyAuthorization] {
-            for header in request.headers(name) {
-                write_field(&mut hash, header.value);
-            }
-            // A mark between the lists, longer than any field.
-            hash.add(&u64::MAX.to_le_bytes());
+        for header in request.headers(Name::Route) {
+            write_field(&mut hash, header.value);
         }
         hash.finish()
     }
@@ -111,7 +109,7 @@ fn write_field(hash: &mut Fields, field: &[u8]) {
     hash.add(field);
 }
 
-type Fields = Gathered<384, SipHasher13>;
+type Fields = Gathered<320, SipHasher13>;
 
 fn contains_prefix(value: &[u8]) -> bool {
     value.windows(PREFIX.len()).any(|window| window.eq_ignore_ascii_case(PREFIX))
@@ -181,7 +179,15 @@ mod tests {
         let ours = our_via(hash_of(&request(&[CALLER], URI, "")));
         assert!(!loops(&request(&[&ours, CALLER], "sip:c@x.example", "")));
         assert!(!loops(&request(&[&ours, CALLER], URI, "Route: <sip:p.example;lr>\n")));
-        assert!(!loops(&request(&[&ours, CALLER], URI, "Proxy-Require: x\n")));
+    }
+
+    /// The proxy takes its own credentials off, and those of others change nothing here.
+    #[test]
+    fn a_request_that_comes_back_without_its_credentials_is_a_loop() {
+        let credentials = "Proxy-Authorization: Digest realm=\"x\"\n";
+        let ours = our_via(hash_of(&request(&[CALLER], URI, credentials)));
+        assert!(loops(&request(&[&ours, CALLER], URI, "")));
+        assert!(loops(&request(&[&ours, CALLER], URI, credentials)));
     }
 
     #[test]
@@ -205,8 +211,8 @@ mod tests {
         );
         assert_eq!(hash_of(&invite), hash_of(&later.replace("Forwards: 60", "Forwards: 12")));
         let split = request(&[CALLER], URI, "Route: <sip:p.example;lr>\nRoute: <sip:q.example;lr>\n");
-        let other = request(&[CALLER], URI, "Route: <sip:p.example;lr>\nProxy-Require: <sip:q.example;lr>\n");
-        assert_ne!(hash_of(&split), hash_of(&other));
+        let joined = request(&[CALLER], URI, "Route: <sip:p.example;lr><sip:q.example;lr>\n");
+        assert_ne!(hash_of(&split), hash_of(&joined));
     }
 
     #[test]
