@@ -119,7 +119,7 @@ impl Engine {
     pub(super) fn end(&mut self, now: Time, slot: u32, end: CallEnd) {
         let Some(call) = self.calls.get(slot) else { return };
         let (side, began) = (call.side, call.began);
-        let lingered = matches!(call.doing, Doing::Lingering(_));
+        let lingered = matches!(call.doing, Doing::Lingering(_) | Doing::Leaving(_));
         self.wheel.cancel(slot);
         if side == Side::Server {
             let hash = self.hash(&call.call_id);
@@ -127,19 +127,15 @@ impl Engine {
                 entry.remove();
             }
         }
-        let side = match side {
-            Side::Client => metrics::Side::Caller,
-            Side::Server => metrics::Side::Callee,
-        };
         if lingered {
             self.lingering -= 1;
         } else {
-            self.metrics.call_ended(now, side, began, end);
+            self.metrics.call_ended(now, side.into(), began, end);
         }
         self.calls.give(slot);
     }
 
-    /// A call failed: its flow is kept for people to see, and the other side is told if that is possible.
+    /// A call failed: its flow is kept for people to see.
     pub(super) fn fail(&mut self, now: Time, slot: u32, failure: Failure, why: &str) {
         let Some(call) = self.calls.get(slot) else { return };
         let began = call.began.sent.min(call.began.intended);
@@ -162,7 +158,9 @@ impl Engine {
         }
         match call.doing {
             Doing::Pausing(until) if until <= now => self.step_done(now, slot, out),
-            Doing::Lingering(until) if until <= now => self.end(now, slot, CallEnd::Success),
+            Doing::Lingering(until) | Doing::Leaving(until) if until <= now => {
+                self.end(now, slot, CallEnd::Success)
+            }
             Doing::Waiting if call.give_up.is_some_and(|at| at <= now) => self.gave_up(now, slot, out),
             _ => self.arm(slot),
         }
@@ -179,6 +177,10 @@ impl Engine {
     fn resend(&mut self, now: Time, slot: u32, out: &mut Outbox) {
         let Some(call) = self.calls.at(slot) else { return };
         let Some(resend) = &mut call.resend else { return };
+        if resend.left == 0 && matches!(call.doing, Doing::Leaving(_)) {
+            call.resend = None;
+            return self.arm(slot);
+        }
         if resend.left == 0 {
             let to = self.settings.scenario(call.side).and_then(|s| on_timeout(s, resend.step));
             call.resend = None;
@@ -186,7 +188,8 @@ impl Engine {
                 Some(to) => self.go_to(now, slot, to, out),
                 None => {
                     self.note_silence(now, slot);
-                    self.fail(now, slot, Failure::Retransmissions, Failure::Retransmissions.text());
+                    let why = (Failure::Retransmissions, Failure::Retransmissions.text());
+                    self.abort(now, slot, why, None, out);
                 }
             };
         }
@@ -217,7 +220,8 @@ impl Engine {
     pub(super) fn unreachable(&mut self, now: Time, token: u64, _out: &mut Outbox) {
         let Some(name) = token.checked_sub(1) else { return };
         let (slot, generation) = (name as u32, (name >> 32) as u32);
-        if self.calls.find(slot, generation).is_some() {
+        let call = self.calls.find(slot, generation);
+        if call.is_some_and(|call| !matches!(call.doing, Doing::Lingering(_) | Doing::Leaving(_))) {
             self.note_silence(now, slot);
             self.metrics.send_failed(now);
             self.fail(now, slot, Failure::Unreachable, Failure::Unreachable.text());
@@ -233,7 +237,8 @@ impl Engine {
             Some(to) => self.go_to(now, slot, to, out),
             None => {
                 self.note_silence(now, slot);
-                self.fail(now, slot, Failure::ReceiveTimeout, Failure::ReceiveTimeout.text());
+                let why = (Failure::ReceiveTimeout, Failure::ReceiveTimeout.text());
+                self.abort(now, slot, why, None, out);
             }
         }
     }

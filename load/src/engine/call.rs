@@ -16,6 +16,8 @@ pub enum Doing {
     Pausing(Time),
     /// It has ended well and answers retransmissions until this time (`<timewait>`).
     Lingering(Time),
+    /// It has failed and waits, until this time, for answers to what it said at last.
+    Leaving(Time),
 }
 
 /// The message sent last, to be sent again.
@@ -54,6 +56,8 @@ pub struct Call {
     pub outline: Outline,
     /// Something was sent since.
     pub answered: bool,
+    /// A provisional response to its INVITE has come.
+    pub tried: bool,
     /// The message sent last.
     pub sent: Vec<u8>,
     /// The ACK sent last: a 2xx that comes again is answered with it, whatever was sent since.
@@ -97,6 +101,7 @@ impl Call {
             last: Vec::new(),
             outline: Outline::default(),
             answered: false,
+            tried: false,
             sent: Vec::new(),
             ack: Vec::new(),
             resend: None,
@@ -123,7 +128,7 @@ impl Call {
         let own = match self.doing {
             Doing::Nothing => None,
             Doing::Waiting => self.give_up,
-            Doing::Pausing(until) | Doing::Lingering(until) => Some(until),
+            Doing::Pausing(until) | Doing::Lingering(until) | Doing::Leaving(until) => Some(until),
         };
         let resend = self.resend.map(|r| r.at);
         own.into_iter().chain(resend).min()
@@ -147,7 +152,7 @@ impl Call {
         }
         self.doing = Doing::Nothing;
         (self.step, self.round, self.cseq) = (0, 0, 0);
-        self.answered = false;
+        (self.answered, self.tried) = (false, false);
         (self.resend, self.give_up) = (None, None);
         self.challenged = false;
         self.seen = Seen::default();

@@ -5,6 +5,7 @@
 //! its one timer are all there is of it. Calls begin when the schedule says so, whatever has become of
 //! those before (open loop), and everything is counted from the time that the schedule meant.
 
+mod abort;
 mod begin;
 mod call;
 mod ids;

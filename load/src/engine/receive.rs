@@ -35,6 +35,10 @@ impl Engine {
         let local = self.settings.local(flow.listener);
         self.ladders.offer(name, now, Direction::Received, local, flow.remote, message.bytes());
         let Some(call) = self.calls.at(slot) else { return };
+        if let Doing::Leaving(_) = call.doing {
+            return self.leaving(now, slot, flow, message, out);
+        }
+        call.tried |= !message.is_request() && message.status() < 200 && message.method() == Method::Invite;
         if message.bytes() == call.last {
             // A retransmission: what was sent upon the first is sent again, if anything was.
             return match is_final_to_invite(message) {
@@ -196,8 +200,12 @@ impl Engine {
         if let Doing::Lingering(_) = call.doing {
             return;
         }
+        if self.answers_by_default(flow, message, out) {
+            return;
+        }
         let kind = if message.is_request() { Unexpected::Method } else { Unexpected::Status };
         self.metrics.unexpected(now, kind);
+        let Some(call) = self.calls.at(slot) else { return };
         if let Some(unexpected) = scenario.unexpected {
             call.answered = false;
             call.last.clear();
@@ -213,16 +221,42 @@ impl Engine {
             }
             return self.go_to(now, slot, unexpected.to, out);
         }
+        let defaults = self.settings.defaults;
+        if !defaults.abort {
+            return;
+        }
         let refused = !message.is_request() && message.status() >= 300;
         self.note_refused(now, slot, message);
-        if message.is_request() && self.settings.defaults.answer {
-            plain_answer(flow, message, out);
+        let ends = message.is_request() && matches!(message.method(), Method::Bye | Method::Cancel);
+        if message.is_request() && defaults.bye {
+            match ends {
+                true => plain_answer(flow, message, out),
+                false => answer(flow, message, 481, out),
+            }
         }
         let line = message.bytes().split(|&b| b == b'\r').next().unwrap_or(b"");
         let step = scenario.steps.get(self.calls.get(slot).map_or(0, |c| c.step)).map_or(0, |s| s.line);
         let why = format!("unexpected at line {step} of the scenario: {}", String::from_utf8_lossy(line));
         let failure = if refused { Failure::Refused } else { Failure::UnexpectedMessage };
-        self.fail(now, slot, failure, &why);
+        if message.is_request() && message.method() == Method::Bye {
+            // The other side has taken leave already.
+            return self.fail(now, slot, failure, &why);
+        }
+        self.abort(now, slot, (failure, &why), Some(message), out);
+    }
+
+    /// Answers what the defaults say is to be answered wherever a call stands. False if it is not of that
+    /// kind.
+    fn answers_by_default(&mut self, flow: Flow, message: &Message<'_>, out: &mut Outbox) -> bool {
+        let defaults = self.settings.defaults;
+        let method = message.method();
+        let ping = defaults.ping && method.as_bytes() == b"PING";
+        let asked = matches!(method, Method::Info | Method::Notify | Method::Options | Method::Update);
+        let answers = message.is_request() && (ping || (defaults.auto_answer && asked));
+        if answers {
+            plain_answer(flow, message, out);
+        }
+        answers
     }
 
     /// A message that belongs to no call.
@@ -239,6 +273,9 @@ impl Engine {
         if message.method() == Method::Ack && message.is_request() {
             return self.metrics.dead_call(now);
         }
+        if self.answers_by_default(flow, message, out) {
+            return;
+        }
         let ping = message.is_request() && matches!(message.method(), Method::Options | Method::Notify);
         if ping && self.settings.defaults.ping {
             return plain_answer(flow, message, out);
@@ -247,9 +284,7 @@ impl Engine {
         let local = self.settings.local(flow.listener);
         self.ladders.stray(now, local, flow.remote, message.bytes(), Unexpected::NoCall.text());
         if message.is_request() {
-            out.send_with(flow, 0, |buf| {
-                write_response(message, 481, b"", b"load", Some((flow.remote, false)), b"", buf);
-            });
+            answer(flow, message, 481, out);
         }
     }
 }
@@ -260,13 +295,17 @@ fn is_final_to_invite(message: &Message<'_>) -> bool {
 }
 
 /// A 200 to a request that no scenario answers, so that the other side can end.
-fn plain_answer(flow: Flow, request: &Message<'_>, out: &mut Outbox) {
-    if matches!(request.method(), Method::Ack) {
-        return;
+pub(super) fn plain_answer(flow: Flow, request: &Message<'_>, out: &mut Outbox) {
+    answer(flow, request, 200, out);
+}
+
+/// A response to a request that no scenario answers. An ACK has none.
+fn answer(flow: Flow, request: &Message<'_>, status: u16, out: &mut Outbox) {
+    if request.method() != Method::Ack {
+        out.send_with(flow, 0, |buf| {
+            write_response(request, status, b"", b"load", Some((flow.remote, false)), b"", buf);
+        });
     }
-    out.send_with(flow, 0, |buf| {
-        write_response(request, 200, b"", b"load", Some((flow.remote, false)), b"", buf);
-    });
 }
 
 /// Whether a step waits for this message.

@@ -66,7 +66,8 @@ impl Engine {
                 return;
             }
         }
-        self.fail(now, slot, Failure::Test, "the scenario goes round without waiting for anything");
+        let why = "the scenario goes round without waiting for anything";
+        self.abort(now, slot, (Failure::Test, why), None, out);
     }
 
     /// What the call was waiting for in its step has happened.
@@ -205,7 +206,8 @@ impl Engine {
                 true
             }
             Outcome::Fail(line) => {
-                self.fail(now, slot, Failure::Check, &format!("the action in line {line} did not hold"));
+                let why = format!("the action in line {line} did not hold");
+                self.abort(now, slot, (Failure::Check, &why), None, out);
                 false
             }
             Outcome::StopCall => {
@@ -256,11 +258,7 @@ impl Engine {
         let Some(call) = self.calls.at(slot) else { return };
         call.doing = Doing::Lingering(until);
         self.lingering += 1;
-        let side = match call.side {
-            Side::Client => crate::metrics::Side::Caller,
-            Side::Server => crate::metrics::Side::Callee,
-        };
-        self.metrics.call_ended(now, side, call.began, CallEnd::Success);
+        self.metrics.call_ended(now, call.side.into(), call.began, CallEnd::Success);
     }
 
     /// Sends the message of a step.
@@ -284,6 +282,7 @@ impl Engine {
                 scenario::Fault::NoField => Failure::Data,
                 _ => Failure::Authentication,
             };
+            // What was begun is no message to take leave with.
             self.fail(now, slot, failure, fault.reason());
             return Next::Ended;
         }

@@ -27,18 +27,25 @@ impl Default for Retransmission {
     }
 }
 
-/// What is done with messages that a scenario does not know of (`-default_behaviors`).
+/// What is done unasked (`-default_behaviors`, `-aa`).
 #[derive(Clone, Copy, Debug)]
 pub struct Defaults {
-    /// An unexpected BYE or CANCEL is answered with 200 before the call ends as failed.
-    pub answer: bool,
-    /// An OPTIONS or NOTIFY that no call waits for is answered with 200 (`pingreply`).
+    /// An unexpected BYE or CANCEL is answered with 200 before the call ends as failed, and a call that
+    /// fails otherwise takes its leave with ACK, CANCEL or BYE, whichever is due (`bye`).
+    pub bye: bool,
+    /// A call fails at a message that it does not expect; otherwise it goes on (`abortunexp`).
+    pub abort: bool,
+    /// A PING is answered with 200 and changes nothing; so is an OPTIONS or NOTIFY that belongs to no call
+    /// (`pingreply`).
     pub ping: bool,
+    /// INFO, NOTIFY, OPTIONS and UPDATE that no step waits for are answered with 200 and change nothing
+    /// (`-aa`).
+    pub auto_answer: bool,
 }
 
 impl Default for Defaults {
     fn default() -> Defaults {
-        Defaults { answer: true, ping: true }
+        Defaults { bye: true, abort: true, ping: true, auto_answer: false }
     }
 }
 

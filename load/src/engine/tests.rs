@@ -1,5 +1,7 @@
 //! Engines against engines, without a socket.
 
+mod aborts;
+
 use super::*;
 use crate::metrics::{Failure, Measure, Setup, Side as End};
 use crate::population::{Arrivals, RateOptions, Spacing};
@@ -112,6 +114,7 @@ struct Pair {
     /// How late the engines are woken.
     late: Duration,
     log: Vec<String>,
+    texts: Vec<String>,
 }
 
 impl Pair {
@@ -123,6 +126,7 @@ impl Pair {
             lost: |_| false,
             late: Duration::ZERO,
             log: Vec::new(),
+            texts: Vec::new(),
         }
     }
 
@@ -137,6 +141,7 @@ impl Pair {
             }
             let line = bytes.split(|&b| b == b'\r').next().unwrap_or(b"");
             self.log.push(String::from_utf8_lossy(line).into_owned());
+            self.texts.push(String::from_utf8_lossy(&bytes).into_owned());
             let source = self.ends[from].0;
             let Some(at) = self.ends.iter().position(|(address, _)| *address == to) else { continue };
             let mut out = Outbox::new();
@@ -276,7 +281,7 @@ fn a_refusal_that_the_scenario_does_not_expect_fails_the_call() {
     assert_eq!(pair.ends_of(0, End::Caller), (0, 2));
     let ladder = &pair.ends[0].1.ladders.kept()[0];
     assert!(ladder.why.contains("486"), "{}", ladder.why);
-    assert_eq!(ladder.steps.len(), 2);
+    assert_eq!(ladder.steps.len(), 2, "its ACK is sent by nobody's scenario");
 }
 
 #[test]

@@ -6,14 +6,14 @@ use sip_message::{Message, Name, NameAddr};
 /// The header lines of a raw message, unfolded neither in place nor on the way: a header that goes on in
 /// further lines is one item. Total on any bytes.
 #[derive(Clone)]
-pub(super) struct Lines<'a> {
+pub(crate) struct Lines<'a> {
     message: &'a [u8],
     at: usize,
 }
 
 /// One header: where its line begins and ends (without the line end), and where its colon is.
 #[derive(Clone, Copy)]
-pub(super) struct Line<'a> {
+pub(crate) struct Line<'a> {
     whole: &'a [u8],
     colon: usize,
 }

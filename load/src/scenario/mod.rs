@@ -28,6 +28,7 @@ pub use builtin::{builtin, builtin_names};
 pub use credentials::{Challenge, Credentials};
 pub use facts::{Desk, Facts, Run};
 pub use inject::{Injection, Injections, Order};
+pub(crate) use message::Lines;
 pub use message::{learn_next_url, learn_peer_tag, learn_routes, request_cseq};
 pub use problem::Problem;
 pub use read::{Surroundings, parse};

@@ -84,6 +84,15 @@ pub enum Side {
     Server,
 }
 
+impl From<Side> for crate::metrics::Side {
+    fn from(side: Side) -> crate::metrics::Side {
+        match side {
+            Side::Client => crate::metrics::Side::Caller,
+            Side::Server => crate::metrics::Side::Callee,
+        }
+    }
+}
+
 /// The label `_unexp.main`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Unexpected {
