@@ -245,13 +245,13 @@ pub(crate) fn hostport(s: &[u8]) -> Result<HostPort<'_>, UriError> {
 /// An address as it stands in a URI or Via: IPv6 with brackets, or (as `received` has it) without.
 pub fn parse_ip(host: &[u8]) -> Option<IpAddr> {
     match host {
-        [b'[', inner @ .., b']'] => parse_ipv6(inner).map(IpAddr::V6),
+        [b'[', inner @ .., b']'] => parse_ipv6(inner),
         [b'0'..=b'9', ..] => match parse_ipv4(host) {
             Some(ip) => Some(IpAddr::V4(ip)),
-            None if any(host, |b| b.eq(b':')) => parse_ipv6(host).map(IpAddr::V6),
+            None if any(host, |b| b.eq(b':')) => parse_ipv6(host),
             None => None,
         },
-        _ if any(host, |b| b.eq(b':')) => parse_ipv6(host).map(IpAddr::V6),
+        _ if any(host, |b| b.eq(b':')) => parse_ipv6(host),
         _ => None,
     }
 }
@@ -291,13 +291,16 @@ pub(crate) fn leading_ipv4(s: &[u8]) -> Option<(Ipv4Addr, usize)> {
     (dots == 3 && digits > 0).then_some((Ipv4Addr::from(ip << 8 | octet), len))
 }
 
-fn parse_ipv6(s: &[u8]) -> Option<Ipv6Addr> {
+/// An IPv4 address in the clothes of an IPv6 one is the IPv4 address: rules about addresses see through it.
+fn parse_ipv6(s: &[u8]) -> Option<IpAddr> {
     if s.len() > 45 {
         return None;
     }
     let text = core::str::from_utf8(s).ok()?;
+    let read = |text: &str| text.parse::<Ipv6Addr>().ok();
     // Three colons come from an error in the grammar of RFC 3261 and mean two (RFC 5118 section 4.10).
-    text.parse().ok().or_else(|| text.contains(":::").then(|| text.replacen(":::", "::", 1).parse().ok())?)
+    let ip = read(text).or_else(|| text.contains(":::").then(|| read(&text.replacen(":::", "::", 1)))?);
+    ip.map(|ip| ip.to_canonical())
 }
 
 /// Resolves escapes that stand for characters a user part may hold as they are.

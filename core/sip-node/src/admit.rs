@@ -200,6 +200,14 @@ impl<S: Services> Node<S> {
         marked && self.settings.is_self(via.host, via.port)
     }
 
+    /// Whether a trunk speaks in a dialog in which it is not the end that it says it is. Whoever has the
+    /// token can write his own tag where the other end's belongs, and be alice for whom the way is open.
+    pub(crate) fn is_borrowed_by(&self, trunk: usize, dialog: Option<&Dialog>) -> bool {
+        let settings = &self.settings;
+        let may_transit = settings.trunks.get(trunk).is_some_and(|t| t.may_transit);
+        dialog.is_some_and(|d| !may_transit && settings.trunk_of(d.sender.remote.ip()) != Some(trunk))
+    }
+
     fn is_own_domain(&self, host: &[u8]) -> bool {
         // As configured, nearly always.
         let mut domains = self.settings.domains.iter();
@@ -247,7 +255,8 @@ impl<S: Services> Node<S> {
         // Phones may share an address with a trunk; what they register has to be proven like any other.
         let trunk = self.settings.trunk_of(flow.remote.ip()).filter(|_| !is_register);
         if let Some(trunk) = trunk.filter(|_| !self.is_from_ourselves(request)) {
-            return Some((Caller { role: Role::Trunk, trunk: Some(trunk), ..stranger }, None));
+            let borrowed = self.is_borrowed_by(trunk, dialog);
+            return Some((Caller { role: Role::Trunk, trunk: Some(trunk), borrowed, ..stranger }, None));
         }
         // A registration is about the user in To (section 10.2), any other request from the one in From.
         let about = if is_register { request.to_uri() } else { request.from_uri() };
@@ -271,7 +280,8 @@ impl<S: Services> Node<S> {
         if !auth.challenge.covers(request.method().as_bytes()) {
             // Unproven. Nobody gets out of our domain by writing one of our names into From; a phone that
             // is registered at this address has proven enough.
-            let known = is_register || self.services.has_contact(flow.remote);
+            let here = || !self.is_from_ourselves(request) && self.services.has_contact(flow.remote);
+            let known = is_register || here();
             return Some((if known { local } else { stranger }, Some(aor)));
         }
         // Whoever took a call bears the name that was called: it may have been meant for somebody else.
@@ -381,7 +391,8 @@ pub(crate) fn undotted(host: &[u8]) -> &[u8] {
 
 /// Whether a request of a dialog with a stranger comes from beside the end that it says it is of. The
 /// stranger has seen the token, and may be behind the same address translation as that end. Users of ours
-/// and trunks at the other end gain nothing by it: they may send anywhere themselves.
+/// at the other end gain nothing by it, for they may send anywhere themselves; see `is_borrowed_by` for
+/// trunks.
 pub(crate) fn is_beside(dialog: &Dialog, flow: Flow) -> bool {
     let (end, seen) = (dialog.sender.remote, flow.remote);
     let same = end.port() == seen.port() && end.ip().to_canonical() == seen.ip().to_canonical();

@@ -292,7 +292,7 @@ impl<S: Services> Node<S> {
         // What is known besides counts where nothing is found.
         let known = mem::take(&mut target.hops);
         for d in found.unwrap_or(&[]) {
-            let allowed = !target.checked || self.settings.may_reach(d.address);
+            let allowed = self.settings.allows(target.bounds, d.address);
             let listener = self.settings.listener_for(d.transport, d.address, near);
             if let Some(listener) = listener.filter(|_| allowed) {
                 let (transport, remote) = (d.transport, d.address);

@@ -4,6 +4,7 @@ use crate::inbound::RETRY_AFTER;
 use crate::node::Node;
 use crate::proxied::{Proxied, ProxiedId};
 use crate::services::{Counter, Services, Span};
+use crate::settings::Bounds;
 use crate::targets::redirect_wish;
 use core::mem;
 use sip_message::{Limits, Message, Name, NameAddr, Parsed, Uri, parse, write_response};
@@ -67,7 +68,7 @@ impl<S: Services> Node<S> {
             return self.proxied.put(proxied);
         }
         let mut actions = mem::take(&mut self.actions);
-        if (300..400).contains(&status) && self.recurse(now, &mut proxied, response) {
+        if (300..400).contains(&status) && self.recurse(now, &mut proxied, branch, response) {
             proxied.context.branch_redirected(now, branch, &mut actions);
         } else if self.gives_way(&proxied, branch, status) {
             match has_more(&proxied, branch) {
@@ -135,10 +136,13 @@ impl<S: Services> Node<S> {
 
     /// Takes the Contacts of a 3xx over as targets (section 16.7 step 4); `false`: pass it on. Only for
     /// callers who might have called those targets themselves.
-    fn recurse(&self, now: Time, proxied: &mut Proxied, response: &Message<'_>) -> bool {
+    fn recurse(&self, now: Time, proxied: &mut Proxied, branch: BranchId, response: &Message<'_>) -> bool {
         if !self.settings.proxy.recurse || proxied.role != Role::Local || proxied.context.is_answered() {
             return false;
         }
+        let from = proxied.targets.get(usize::from(branch.target()));
+        let from = from.and_then(|target| target.hops.get(usize::from(branch.attempt())));
+        let bounds = from.map_or(Bounds::Outside, |hop| Bounds::of(hop.remote));
         let mut wishes = Vec::new();
         for value in response.values(Name::Contact).take(16) {
             let Ok(contact) = NameAddr::parse(value) else { continue };
@@ -153,7 +157,7 @@ impl<S: Services> Node<S> {
                     let bound = self.bound(now, proxied.source, size, &aor);
                     wishes.extend(bound.into_iter().map(|(_, wish)| (q, wish)));
                 }
-                None => wishes.push((q, redirect_wish(contact.uri))),
+                None => wishes.push((q, redirect_wish(contact.uri, bounds))),
             }
         }
         // In the order that whoever redirected prefers; equal ones as they stand.

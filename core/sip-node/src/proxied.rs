@@ -1,5 +1,6 @@
 //! A forwarded request and everything that belongs to it until it is over.
 
+use crate::settings::Bounds;
 use crate::targets::Wish;
 use core::ops::Range;
 use sip_proxy::context::{BranchId, Context};
@@ -55,8 +56,8 @@ pub(crate) struct Target {
     pub reach: Reach,
     /// Its addresses, in the order in which to try them.
     pub hops: Vec<Flow>,
-    /// Whether somebody else chose its address, so that [`Settings::may_reach`](crate::Settings) applies.
-    pub checked: bool,
+    /// Where it may be found.
+    pub bounds: Bounds,
     /// The standing of whoever is there.
     pub role: Role,
     /// Statuses after which the next hop is tried, of a trunk: its index in the settings.

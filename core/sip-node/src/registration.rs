@@ -85,7 +85,8 @@ fn reach(flow: Flow, request: &Message<'_>, contact: Option<&Uri<'_>>, settings:
     match uri.host_ip() {
         Some(ip) if ip != flow.remote.ip().to_canonical() => {
             let remote = SocketAddr::new(ip, uri.port.unwrap_or(5060));
-            if settings.may_reach(remote) { Flow { remote, ..flow } } else { flow }
+            let allowed = settings.may_register(remote, flow.remote.ip());
+            if allowed { Flow { remote, ..flow } } else { flow }
         }
         _ => flow,
     }

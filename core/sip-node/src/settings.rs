@@ -4,6 +4,7 @@ use core::net::{IpAddr, SocketAddr};
 use sip_auth::Authenticator;
 use sip_message::Uri;
 use sip_proxy::context::Reroute;
+use sip_registrar::is_public;
 use std::sync::Arc;
 use wire::{ListenerId, Transport};
 
@@ -319,14 +320,46 @@ impl Settings {
     }
 
     /// Whether a phone that registers from `source` may say that it is to be reached at `remote`: at its
-    /// own address, or where anybody may send.
+    /// own address, or where anybody there may send.
     pub fn may_register(&self, remote: SocketAddr, source: IpAddr) -> bool {
-        self.may_reach(remote) || (remote.ip() == source.to_canonical() && !self.is_admin(remote))
+        let own = remote.ip() == source.to_canonical();
+        match own {
+            true => !self.is_admin(remote),
+            false => self.may_reach(remote) && (is_public(remote.ip()) || !is_public(source)),
+        }
+    }
+
+    /// Whether a target may be at `remote`.
+    pub(crate) fn allows(&self, bounds: Bounds, remote: SocketAddr) -> bool {
+        match bounds {
+            Bounds::Anywhere => true,
+            Bounds::Inside => self.may_reach(remote),
+            Bounds::Outside => self.may_reach(remote) && is_public(remote.ip()),
+        }
     }
 
     /// Whether every listener is on loopback.
     pub fn on_loopback_only(&self) -> bool {
         self.listeners.iter().all(|l| l.address.ip().is_loopback())
+    }
+}
+
+/// Where a target may be, by who named its address.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Bounds {
+    /// The operator, or nobody: it was seen there.
+    Anywhere,
+    /// Somebody in a private network: wherever [`Settings::may_reach`] lets him.
+    Inside,
+    /// Somebody at a public address: likewise, but nowhere private, which would be in his own network or
+    /// in ours.
+    Outside,
+}
+
+impl Bounds {
+    /// For what somebody at this address named.
+    pub(crate) fn of(namer: SocketAddr) -> Bounds {
+        if is_public(namer.ip()) { Bounds::Outside } else { Bounds::Inside }
     }
 }
 

@@ -16,7 +16,7 @@ use sip_proxy::gathered::Gathered;
 use sip_proxy::locate::{Located, Lookup, Step, locate};
 use sip_proxy::rewrite::{self, Outgoing, write_request};
 use sip_proxy::routes::preprocess;
-use sip_proxy::token::{End, Role};
+use sip_proxy::token::{Dialog, End, Role};
 use wire::{Flow, ListenerId, Outbox, Time};
 
 /// Begins a branch that was made without memory.
@@ -41,18 +41,17 @@ impl<S: Services> Node<S> {
             self.sealer.open(token, request.call_id(), request.from_tag(), request.to_tag())
         });
         let trunk = self.settings.trunk_of(flow.remote.ip());
-        let trunk = trunk.filter(|_| !self.is_from_ourselves(request));
-        let known = || !self.settings.auth.enabled || self.services.has_contact(flow.remote);
-        let role = match (&dialog, trunk) {
-            // A token can be read by the other end, too; where the request came from cannot be both.
-            (Some(dialog), _) if dialog.sender.remote.ip() == flow.remote.ip().to_canonical() => {
-                dialog.sender.role
-            }
-            (_, Some(_)) => Role::Trunk,
-            (_, None) if self.claims_local(request) && known() => Role::Local,
-            (_, None) => Role::Stranger,
+        let ourselves = self.is_from_ourselves(request);
+        let trunk = trunk.filter(|_| !ourselves);
+        let known = || !self.settings.auth.enabled || (!ourselves && self.services.has_contact(flow.remote));
+        // A token can be read by the other end, too; where the request came from cannot be both.
+        let home = |d: &Dialog| !ourselves && d.sender.remote.ip() == flow.remote.ip().to_canonical();
+        let (role, borrowed) = match (&dialog, trunk) {
+            (Some(dialog), _) if home(dialog) => (dialog.sender.role, is_beside(dialog, flow)),
+            (dialog, Some(trunk)) => (Role::Trunk, self.is_borrowed_by(trunk, dialog.as_ref())),
+            (dialog, None) if self.claims_local(request) && known() => (Role::Local, dialog.is_some()),
+            (dialog, None) => (Role::Stranger, dialog.is_some()),
         };
-        let borrowed = dialog.as_ref().is_some_and(|d| is_beside(d, flow));
         let caller = Caller { role, realm: None, trunk, proven: false, borrowed };
         let admitted = Admitted { uri, routing, dialog, caller };
         self.forward_plan(now, flow, request, &admitted, out);
@@ -141,7 +140,7 @@ impl<S: Services> Node<S> {
             },
         };
         found.as_slice().iter().find_map(|d| {
-            let allowed = !wish.checked || self.settings.may_reach(d.address);
+            let allowed = self.settings.allows(wish.bounds, d.address);
             let listener = self.settings.listener_for(d.transport, d.address, flow.listener)?;
             allowed.then_some(Flow { transport: d.transport, listener, remote: d.address, conn: None })
         })

@@ -8,11 +8,11 @@ use crate::admit::{Admitted, Aor, Caller, undotted};
 use crate::node::Node;
 use crate::proxied::{Proxied, Reach, Target};
 use crate::services::Services;
-use crate::settings::{Route, RouteAction, Trunk};
-use core::net::{IpAddr, SocketAddr};
+use crate::settings::{Bounds, Route, RouteAction, Trunk};
+use core::net::SocketAddr;
 use sip_message::{Message, Method, Name, Scheme, Uri, Values};
 use sip_proxy::token::{Dialog, End, Role};
-use sip_registrar::BindingView;
+use sip_registrar::{BindingView, is_public};
 use wire::{Flow, ListenerId, Time, Transport};
 
 /// What is to be done with a request that is not for the server itself.
@@ -56,8 +56,8 @@ pub(crate) struct Wish {
     pub hops: Vec<Flow>,
     /// The URI to look up if they are not.
     pub locate: Vec<u8>,
-    /// Whether [`Settings::may_reach`] applies.
-    pub checked: bool,
+    /// Where what `locate` leads to may be.
+    pub bounds: Bounds,
     pub role: Role,
     pub trunk: Option<u16>,
     /// Strict routing: the Route line to put last.
@@ -77,7 +77,7 @@ impl Wish {
             routes: Vec::new(),
             hops: Vec::new(),
             locate: Vec::new(),
-            checked: true,
+            bounds: Bounds::Outside,
             role,
             trunk: None,
             last_route: Vec::new(),
@@ -102,8 +102,8 @@ impl Wish {
     }
 
     /// To be looked up by its own URI.
-    fn located(uri: &[u8], role: Role, checked: bool) -> Wish {
-        Wish { locate: uri.to_vec(), checked, ..Wish::new(uri, role) }
+    fn located(uri: &[u8], role: Role, bounds: Bounds) -> Wish {
+        Wish { locate: uri.to_vec(), bounds, ..Wish::new(uri, role) }
     }
 
     /// Moves the wish into the target set of `proxied`.
@@ -122,7 +122,7 @@ impl Wish {
             last_route,
             reach,
             hops: self.hops,
-            checked: self.checked,
+            bounds: self.bounds,
             role: self.role,
             trunk: self.trunk,
             instance: !self.instance.is_empty(),
@@ -139,7 +139,7 @@ impl<S: Services> Node<S> {
             return self.within_dialog(flow, request, a, dialog);
         }
         if let Some(next) = a.routing.next {
-            return self.preloaded_route(a, next);
+            return self.preloaded_route(flow, a, next);
         }
         let uri = &a.uri;
         if uri.scheme == Scheme::Tel {
@@ -168,7 +168,6 @@ impl<S: Services> Node<S> {
                 Err(_) => return Plan::Refuse(400),
             },
         };
-        wish.checked = false;
         let peer = dialog.peer;
         // That the sender of this dialog is one of ours proves nothing about who sent this request.
         let stranger = dialog.sender.role == Role::Stranger || a.caller.role == Role::Stranger;
@@ -179,7 +178,7 @@ impl<S: Services> Node<S> {
             }
             // The other end is behind address translation: at its private address there is nobody, or
             // somebody else, of our own network.
-            Some(ip) if !is_plain(ip) && is_plain(peer.remote.ip()) => {
+            Some(ip) if !is_public(ip) && is_public(peer.remote.ip()) => {
                 wish.hops.push(self.valid_flow(peer.flow(), flow.listener));
             }
             // A local user behind address translation, or somebody else's idea of where to go.
@@ -190,7 +189,7 @@ impl<S: Services> Node<S> {
             _ => {
                 wish.hops.push(self.valid_flow(peer.flow(), flow.listener));
                 wish.locate = next.to_vec();
-                wish.checked = true;
+                wish.bounds = Bounds::of(peer.remote);
             }
         }
         Plan::Forward(vec![(1000, wish)])
@@ -274,8 +273,9 @@ impl<S: Services> Node<S> {
 
     /// A Route that is not ours and that no dialog of ours put there: an outbound proxy's business, for
     /// local users only.
-    fn preloaded_route(&self, a: &Admitted<'_>, next: &[u8]) -> Plan {
-        let leads_nowhere = Uri::parse(next).is_ok_and(|uri| !self.may_name(&uri));
+    fn preloaded_route(&self, near: Flow, a: &Admitted<'_>, next: &[u8]) -> Plan {
+        let bounds = Bounds::of(near.remote);
+        let leads_nowhere = Uri::parse(next).is_ok_and(|uri| !self.may_name(&uri, bounds));
         if leads_nowhere || (a.caller.role != Role::Local && !self.may_transit(&a.caller)) {
             return Plan::Refuse(403);
         }
@@ -283,7 +283,7 @@ impl<S: Services> Node<S> {
         if !a.routing.next_is_loose {
             make_strict(&mut wish, next);
         }
-        wish.locate = next.to_vec();
+        (wish.locate, wish.bounds) = (next.to_vec(), bounds);
         Plan::Forward(vec![(1000, wish)])
     }
 
@@ -348,7 +348,6 @@ impl<S: Services> Node<S> {
         // Header components of a Contact are for whoever makes a new request, not for this one
         // (section 19.1.5): taken over, they would smuggle a Route or credentials in.
         let mut wish = Wish::new(without_headers(binding.contact), Role::Local);
-        wish.checked = false;
         wish.instance.extend_from_slice(binding.instance);
         let flow = self.valid_flow(binding.flow, near.listener);
         let contact = Uri::parse(binding.contact).ok();
@@ -363,8 +362,7 @@ impl<S: Services> Node<S> {
                 // Path names another host than the one the REGISTER came from: the client's word, as good
                 // as a Route's.
                 Some(edge) if edge_ip != Some(flow.remote.ip().to_canonical()) => {
-                    wish.locate = edge.to_vec();
-                    wish.checked = true;
+                    (wish.locate, wish.bounds) = (edge.to_vec(), Bounds::of(flow.remote));
                 }
                 _ => wish.hops.push(flow),
             }
@@ -398,7 +396,7 @@ impl<S: Services> Node<S> {
             (c, transport, SocketAddr::new(ip, c.port.unwrap_or(transport.default_port())))
         });
         let usable = |a: SocketAddr| {
-            (a.ip() == source_ip || is_plain(a.ip())) && self.settings.may_register(a, source_ip)
+            (a.ip() == source_ip || is_public(a.ip())) && self.settings.may_register(a, source_ip)
         };
         let Some((c, transport, remote)) = address.filter(|&(_, _, remote)| usable(remote)) else {
             return hops.push(flow);
@@ -432,16 +430,16 @@ impl<S: Services> Node<S> {
         {
             return Plan::Forward(vec![(1000, self.spelled_out(near, size, a, remote))]);
         }
-        if a.caller.role != Role::Local || !self.may_name(&a.uri) {
+        let bounds = Bounds::of(near.remote);
+        if a.caller.role != Role::Local || !self.may_name(&a.uri, bounds) {
             return Plan::Refuse(403);
         }
-        Plan::Forward(vec![(1000, Wish::located(a.routing.request_uri, Role::Stranger, true))])
+        Plan::Forward(vec![(1000, Wish::located(a.routing.request_uri, Role::Stranger, bounds))])
     }
 
     /// The phone at the address that the Request-URI spells out: there is nothing to look up.
     fn spelled_out(&self, near: Flow, size: usize, a: &Admitted<'_>, remote: SocketAddr) -> Wish {
         let mut wish = Wish::new(a.routing.request_uri, Role::Local);
-        wish.checked = false;
         for &transport in self.by_size(transport_of(&a.uri), &a.uri, size) {
             if let Some(listener) = self.settings.listener_for(transport, remote, near.listener) {
                 wish.hops.push(Flow { transport, listener, remote, conn: None });
@@ -456,13 +454,13 @@ impl<S: Services> Node<S> {
 
     /// Whether a URI that somebody else wrote names a place that a request may go to, as far as it shows
     /// without being looked up; the addresses that a name leads to are checked when they are known.
-    fn may_name(&self, uri: &Uri<'_>) -> bool {
+    fn may_name(&self, uri: &Uri<'_>, bounds: Bounds) -> bool {
         let maddr = uri.param(b"maddr").and_then(sip_message::host_ip);
         let port = uri.port.unwrap_or(transport_of(uri).default_port());
         [uri.host_ip(), maddr]
             .into_iter()
             .flatten()
-            .all(|ip| self.settings.may_reach(SocketAddr::new(ip, port)))
+            .all(|ip| self.settings.allows(bounds, SocketAddr::new(ip, port)))
     }
 
     /// A telephone number (RFC 3966): the user of that name in the default domain, or over a trunk.
@@ -512,7 +510,7 @@ impl<S: Services> Node<S> {
         let Some(trunk) = self.settings.trunks.get(at) else { return Plan::Refuse(404) };
         let user = rewritten(trunk, number);
         let wishes = trunk.targets.iter().map(|target| {
-            let wish = Wish::located(&with_user(target, &user), Role::Trunk, false);
+            let wish = Wish::located(&with_user(target, &user), Role::Trunk, Bounds::Anywhere);
             Wish { locate: target.clone(), trunk: u16::try_from(at).ok(), ..wish }
         });
         Plan::Forward(Wish::chain(wishes).map(|wish| (1000, wish)).into_iter().collect())
@@ -533,7 +531,7 @@ impl<S: Services> Node<S> {
             uri.splice(start..start + user.len(), rewritten(trunk, user));
         }
         let wishes = trunk.targets.iter().map(|target| {
-            let wish = Wish::located(&uri, Role::Trunk, false);
+            let wish = Wish::located(&uri, Role::Trunk, Bounds::Anywhere);
             Wish { locate: target.clone(), trunk: u16::try_from(at).ok(), ..wish }
         });
         Plan::Forward(Wish::chain(wishes).map(|wish| (1000, wish)).into_iter().collect())
@@ -567,7 +565,7 @@ impl<S: Services> Node<S> {
                     return Some(Plan::Refuse(403));
                 }
                 let wishes = targets.iter().map(|target| {
-                    let wish = Wish::located(&with_user(target, user), Role::Trunk, false);
+                    let wish = Wish::located(&with_user(target, user), Role::Trunk, Bounds::Anywhere);
                     Wish { locate: target.clone(), ..wish }
                 });
                 Plan::Forward(Wish::chain(wishes).map(|wish| (1000, wish)).into_iter().collect())
@@ -592,7 +590,7 @@ impl<S: Services> Node<S> {
         let voicemail = self.settings.voicemail.as_ref()?;
         let mut uri = voicemail.uri.clone();
         let parsed = Uri::parse(&voicemail.uri).ok()?;
-        let mut wish = Wish::located(&voicemail.uri, Role::Trunk, false);
+        let mut wish = Wish::located(&voicemail.uri, Role::Trunk, Bounds::Anywhere);
         // A mailbox system that registers like a phone.
         if let Some(aor) = self.local_aor(&parsed) {
             let (_, first) = self.bound(now, flow, self.grown(flow, request), &aor).into_iter().next()?;
@@ -609,21 +607,9 @@ impl<S: Services> Node<S> {
     }
 }
 
-/// A Contact of a 3xx response as a target: it is anybody's.
-pub(crate) fn redirect_wish(uri: &[u8]) -> Wish {
-    Wish::located(uri, Role::Stranger, true)
-}
-
-/// Addresses that can be reached from here as they are, whoever mentions them: public ones, and
-/// loopback among loopback. Private ones may be behind address translation.
-fn is_plain(ip: IpAddr) -> bool {
-    match ip {
-        IpAddr::V4(v4) => {
-            let [a, b, ..] = v4.octets();
-            !(v4.is_private() || v4.is_link_local() || v4.is_unspecified() || (a == 100 && b & 0xc0 == 64))
-        }
-        IpAddr::V6(v6) => !(v6.is_unique_local() || v6.is_unicast_link_local() || v6.is_unspecified()),
-    }
+/// A Contact of a 3xx response as a target: it is anybody's, as far as whoever redirects may say.
+pub(crate) fn redirect_wish(uri: &[u8], bounds: Bounds) -> Wish {
+    Wish::located(uri, Role::Stranger, bounds)
 }
 
 /// RFC 3261 section 16.6 step 6: the next hop is a strict router, so its URI becomes the Request-URI

@@ -158,10 +158,8 @@ pub(crate) fn param<'a>(s: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
 
 pub(crate) fn parse_ip(host: &[u8]) -> Option<IpAddr> {
     match host {
-        [b'[', inner @ .., b']'] => ipv6(inner).map(IpAddr::V6),
-        _ => {
-            ipv4(host).map(IpAddr::V4).or_else(|| host.contains(&b':').then(|| ipv6(host).map(IpAddr::V6))?)
-        }
+        [b'[', inner @ .., b']'] => ipv6(inner),
+        _ => ipv4(host).map(IpAddr::V4).or_else(|| host.contains(&b':').then(|| ipv6(host))?),
     }
 }
 
@@ -180,12 +178,13 @@ fn ipv4(s: &[u8]) -> Option<Ipv4Addr> {
     Some(Ipv4Addr::from(octets))
 }
 
-fn ipv6(s: &[u8]) -> Option<Ipv6Addr> {
+fn ipv6(s: &[u8]) -> Option<IpAddr> {
     if s.len() > 45 {
         return None;
     }
     let text = core::str::from_utf8(s).ok()?;
-    text.parse().ok().or_else(|| text.contains(":::").then(|| text.replacen(":::", "::", 1).parse().ok())?)
+    let ip: Result<Ipv6Addr, _> = text.parse().or_else(|_| text.replacen(":::", "::", 1).parse());
+    Some(IpAddr::V6(ip.ok()?).to_canonical())
 }
 
 type HostPort<'a> = (&'a [u8], Option<u16>, &'a [u8]);

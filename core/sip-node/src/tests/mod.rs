@@ -4,6 +4,7 @@
 //! strangers from `far.example` unless a test says otherwise, because those need no credentials.
 
 mod accounts;
+mod adversary;
 mod cancel;
 mod dialogs;
 mod faults;

@@ -91,15 +91,27 @@ fn both(received: SocketAddr, contact: Option<SocketAddr>) -> impl Iterator<Item
     core::iter::once(received).chain(contact)
 }
 
-/// Whether a contact names a loopback or link-local address and whoever registered it is at none: it is
-/// on another machine or link then, and what is at that address here is no phone.
+/// Whether a contact names a loopback, link-local or private address and whoever registered it is at none:
+/// it is on another machine, link or network then, and what is at that address here is no phone.
 fn is_elsewhere(contact: IpAddr, source: IpAddr) -> bool {
     let near = |ip: IpAddr| match ip.to_canonical() {
         IpAddr::V4(ip) => (ip.is_loopback(), ip.is_link_local()),
         IpAddr::V6(ip) => (ip.is_loopback(), ip.is_unicast_link_local()),
     };
     let ((loopback, link), (from_loopback, from_link)) = (near(contact), near(source));
-    (loopback && !from_loopback) || (link && !from_link)
+    (loopback && !from_loopback) || (link && !from_link) || (!is_public(contact) && is_public(source))
+}
+
+/// Whether an address means the same to everybody who may reach it: a public one, or loopback, which is
+/// known by other rules. A private one may be behind address translation, or in our own network.
+pub fn is_public(ip: IpAddr) -> bool {
+    match ip.to_canonical() {
+        IpAddr::V4(v4) => {
+            let [a, b, ..] = v4.octets();
+            !(v4.is_private() || v4.is_link_local() || v4.is_unspecified() || (a == 100 && b & 0xc0 == 64))
+        }
+        IpAddr::V6(v6) => !(v6.is_unique_local() || v6.is_unicast_link_local() || v6.is_unspecified()),
+    }
 }
 
 /// The transport address that a contact URI spells out; `None` if its host is a name.

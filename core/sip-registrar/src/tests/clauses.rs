@@ -247,35 +247,43 @@ fn a_change_says_all_that_a_store_needs() {
 #[test]
 fn where_the_request_came_from_is_remembered() {
     let mut f = Fixture::new();
-    f.accept(&["Contact: <sip:alice@10.0.0.2>"]);
+    f.accept(&["Contact: <sip:alice@192.0.2.2>"]);
     assert_eq!(f.map(|b| b.flow), [f.flow]);
     let at = |s: &str| s.parse().expect("an address");
-    assert!(f.table.has_contact_address(at("10.0.0.2:5060")));
+    assert!(f.table.has_contact_address(at("192.0.2.2:5060")));
     assert!(f.table.has_contact_address(at("198.51.100.7:40000")));
     f.flow.remote = at("198.51.100.7:40001");
-    f.accept(&["Contact: <sip:alice@10.0.0.2>"]);
+    f.accept(&["Contact: <sip:alice@192.0.2.2>"]);
     assert!(!f.table.has_contact_address(at("198.51.100.7:40000")));
     assert!(f.table.has_contact_address(at("198.51.100.7:40001")));
     // The same binding by RFC 5626 at a new Contact, then at one without an address.
     let flow = |host: &str| format!("Contact: <sip:b@{host}>;reg-id=1;+sip.instance=\"<urn:x:1>\"");
-    f.accept(&[&flow("10.0.0.3:5070")]);
-    assert!(f.table.has_contact_address(at("10.0.0.3:5070")));
+    f.accept(&[&flow("192.0.2.3:5070")]);
+    assert!(f.table.has_contact_address(at("192.0.2.3:5070")));
     f.accept(&[&flow("[2001:db8::1];transport=tls")]);
-    assert!(!f.table.has_contact_address(at("10.0.0.3:5070")));
+    assert!(!f.table.has_contact_address(at("192.0.2.3:5070")));
     assert!(f.table.has_contact_address(at("[2001:db8::1]:5061")));
     f.accept(&[&flow("phone.invalid")]);
     assert!(!f.table.has_contact_address(at("[2001:db8::1]:5061")));
     f.accept(&["Contact: *", "Expires: 0"]);
-    assert!(!f.table.has_contact_address(at("10.0.0.2:5060")));
+    assert!(!f.table.has_contact_address(at("192.0.2.2:5060")));
     assert!(!f.table.has_contact_address(at("198.51.100.7:40001")));
 }
 
 #[test]
-fn a_contact_on_loopback_is_where_its_phone_is_on_loopback_only() {
+fn a_contact_in_a_network_of_its_own_is_where_its_phone_is_in_that_network_only() {
     let at = |s: &str| s.parse().expect("an address");
-    for near in
-        ["127.0.0.1:8080", "[::1]:8080", "[::ffff:127.0.0.1]:8080", "169.254.1.1:8080", "[fe80::1]:8080"]
-    {
+    for near in [
+        "127.0.0.1:8080",
+        "[::1]:8080",
+        "[::ffff:127.0.0.1]:8080",
+        "169.254.1.1:8080",
+        "[fe80::1]:8080",
+        "10.0.0.2:8080",
+        "[::ffff:10.0.0.2]:8080",
+        "100.64.0.2:8080",
+        "[fd00::1]:8080",
+    ] {
         let mut f = Fixture::new();
         f.accept(&[&format!("Contact: <sip:alice@{near}>")]);
         assert!(!f.table.has_contact_address(at(near)), "{near}");
