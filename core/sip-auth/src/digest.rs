@@ -219,5 +219,10 @@ mod tests {
             text(secret(Algorithm::Sha256), nonce, counted),
             "753927fa0e85d155564e2e272a28d1802ca10daf4496794697cf8db5856cb6c1"
         );
+        // The same with the third algorithm (RFC 8760 section 2.1), reckoned with OpenSSL.
+        assert_eq!(
+            text(secret(Algorithm::Sha512_256), nonce, counted),
+            "430d05014cecc49cab6fbe03176d41a1da86cbfe24a16580e22aaad928d960d0"
+        );
     }
 }

@@ -173,6 +173,9 @@ fn flaws_name_what_is_wrong() {
     assert_eq!(change("X-Other: 1", "X-Other: \"\\\\\0\""), (400, "Lone CR or LF Or NUL In Header"));
     assert_eq!(change("X-Other: 1", "t: <sip:second@x>"), (400, "Two To Header Fields"));
     assert_eq!(change("Call-ID", "X-Call-ID"), (400, "Missing Call-ID"));
+    for bad in ["", "two words", "a\tb"] {
+        assert_eq!(change("a84b4c76e66710@pc33.atlanta.com", bad), (400, "Malformed Call-ID"), "{bad:?}");
+    }
     assert_eq!(change("CSeq: 314159", "CSeq: 2147483648"), (400, "Malformed CSeq"));
     assert_eq!(change("CSeq: 314159", "CSeq: 31x4159"), (400, "Malformed CSeq"));
     assert_eq!(change("314159 INVITE", "314159 OPTIONS"), (400, "CSeq Method Mismatch"));

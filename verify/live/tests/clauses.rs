@@ -139,3 +139,60 @@ fn a_stream_gets_a_content_length_where_a_datagram_had_none() {
     ann.send(reply.replace("Content-Length: 0\r\n", "").as_bytes());
     assert_eq!(caller.response(&req).header("Content-Length"), Some("0"));
 }
+
+#[test]
+fn an_answer_leaves_from_where_the_request_came_in() {
+    // RFC 3581 section 4: a socket that is connected takes nothing from anywhere else.
+    let server = Setup::open().workers(2).start();
+    for n in 0..8 {
+        let socket = std::net::UdpSocket::bind((live::fresh_ip(), 0)).unwrap();
+        socket.connect(server.sip()).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        let place = socket.local_addr().unwrap();
+        // Whatever sent-by says: the answer comes to the port it was asked from.
+        let options = format!(
+            "OPTIONS sip:example.com SIP/2.0\r\nVia: SIP/2.0/UDP phone.example;rport;branch=z9hG4bKo{n}\r\n\
+             Max-Forwards: 70\r\nFrom: <sip:x@far.example>;tag=f\r\nTo: <sip:example.com>\r\n\
+             Call-ID: from-{n}@{place}\r\nCSeq: 1 OPTIONS\r\nContent-Length: 0\r\n\r\n"
+        );
+        socket.send(options.as_bytes()).unwrap();
+        let mut answer = vec![0; 4_096];
+        let len = socket.recv(&mut answer).expect("an answer from the address that was asked");
+        let answer = Msg::parse(&answer[..len]).unwrap();
+        assert_eq!(answer.status(), Some(200));
+        let via = answer.header("Via").unwrap();
+        for part in [format!(";received={}", place.ip()), format!(";rport={}", place.port())] {
+            assert!(via.contains(&part), "{via}");
+        }
+    }
+}
+
+#[test]
+fn a_status_that_nobody_knows_passes_as_its_class() {
+    // Section 8.1.3.2: provisional as 183, final as x00; the caller sees what was said.
+    let server = Setup::open().start();
+    let mut bob = server.link(Via::Udp);
+    bob.register("bob");
+    for (status, of_invite) in [(299, true), (399, true), (499, true), (599, true), (699, true), (299, false)]
+    {
+        let mut caller = server.link(Via::Udp);
+        let req = match of_invite {
+            true => Req::invite("sip:bob@example.com", &caller),
+            false => Req::new("MESSAGE", "sip:bob@example.com", &caller),
+        };
+        caller.send(&req.bytes());
+        let received = bob.request(&req.method);
+        if of_invite {
+            bob.send(&received.reply(199, "b", &[]));
+            caller.expect(&req, 199);
+        }
+        let contact = format!("Contact: <sip:bob@{}>", bob.local());
+        bob.send(&received.reply(status, "b", &[&contact]));
+        let answer = caller.response(&req);
+        assert_eq!(answer.status(), Some(status));
+        if of_invite && status >= 300 {
+            bob.request("ACK");
+            caller.send(&req.ack(&answer).bytes());
+        }
+    }
+}

@@ -352,6 +352,9 @@ fn nobody_is_redirected_to_what_was_asked_for() {
     lab.phones(&[BOB]);
     let moved = lab.ask(CAROL, same.sent_by("UDP", CAROL).text());
     assert_eq!((moved.status(), moved.get("Contact").unwrap()), (302, &*format!("<sip:bob@{BOB}>")));
+    // What leads elsewhere is forwarded instead.
+    let sent = lab.as_user(ALICE, "alice", &Req::new("INVITE", "sip:x@203.0.113.9").alice());
+    assert_eq!(requests(&sent), [("INVITE".to_owned(), "203.0.113.9:5060".to_owned())]);
     lab.rest();
 }
 
@@ -366,4 +369,32 @@ fn a_redirect_server_ignores_what_it_does_not_know_and_answers_cancels() {
     assert_eq!(lab.ask(CAROL, req.text()).status(), 302);
     assert_eq!(lab.ask(CAROL, req.cancel().text()).status(), 200);
     lab.rest();
+}
+
+#[test]
+fn challenges_of_one_server_stay_in_its_order() {
+    // RFC 8760 section 2.5: the first is what it likes best.
+    for last in [0, 1] {
+        let mut lab = Lab::new();
+        lab.phones(&[BOB, BOB2]);
+        let sent = lab.invite(CAROL, Req::invite().text());
+        let challenges = |realm: &str| {
+            ["SHA-512-256", "SHA-256", "MD5"]
+                .map(|a| format!("Digest realm=\"{realm}\", nonce=\"n\", algorithm={a}"))
+        };
+        let (one, two) = (challenges("one"), challenges("two"));
+        for (at, of) in [(1 - last, &one), (last, &two)] {
+            let lines: String = of.iter().map(|c| format!("Proxy-Authenticate: {c}\r\n")).collect();
+            lab.send(&sent[at].to(), sent[at].reply(407, "x", &lines));
+        }
+        let end = lab.sent();
+        let best = end.iter().find(|s| s.status() == 407).unwrap();
+        let all = best.all("Proxy-Authenticate");
+        assert_eq!(all.len(), 6);
+        for of in [&one, &two] {
+            let places: Vec<_> = of.iter().map(|c| all.iter().position(|a| a == c).unwrap()).collect();
+            assert!(places.is_sorted(), "{all:?}");
+        }
+        lab.rest();
+    }
 }

@@ -322,3 +322,26 @@ fn no_request_leaves_in_a_datagram_that_is_too_large() {
         assert_eq!(seen, [Transport::Udp, Transport::Tcp], "from {from:?}");
     }
 }
+
+#[test]
+fn a_response_may_come_another_way_than_its_request_went() {
+    // 18.1.1: on a new connection, where the old one is gone, or from another port.
+    let mut lab = Lab::new();
+    lab.bind("bob", "<sip:bob@192.0.2.20;transport=tcp>", tcp("192.0.2.20:41000", 3));
+    for flow in [tcp("192.0.2.20:42000", 8), udp("192.0.2.20:5070")] {
+        let sent = lab.invite(CAROL, Req::invite().text());
+        assert_eq!(sent[0].flow, tcp("192.0.2.20:41000", 3));
+        lab.send_on(flow, sent[0].accept("b"));
+        let ok = lab.one();
+        assert_eq!((ok.status(), ok.flow), (200, udp(CAROL)));
+    }
+}
+
+#[test]
+fn maddr_says_where_a_request_goes() {
+    // RFC 3263 section 4; the URI stays as it is.
+    let mut lab = Lab::open();
+    let uri = "sip:x@far.example;maddr=203.0.113.9";
+    let sent = lab.invite(ALICE, Req::new("INVITE", uri).alice().text());
+    assert_eq!((sent[0].to().as_str(), sent[0].uri()), ("203.0.113.9:5060", uri));
+}
