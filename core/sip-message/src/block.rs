@@ -92,15 +92,16 @@ pub(crate) fn count(s: &[u8], class: impl Fn(Block) -> Hits) -> usize {
 /// when there is none.
 #[inline(always)]
 pub(crate) fn control(bytes: &[u8], from: usize) -> usize {
+    let (blocks, tail) = bytes.get(from..).unwrap_or(b"").as_chunks::<16>();
     let mut at = from;
-    while let Some(chunk) = bytes.get(at..).and_then(|rest| rest.first_chunk::<16>()) {
-        let hits = Block::of(chunk).at_most(b' ' - 1).bits();
+    for block in blocks {
+        let hits = Block::of(block).at_most(b' ' - 1).bits();
         if hits != 0 {
             return at + hits.trailing_zeros() as usize;
         }
         at += 16;
     }
-    at + control_in_tail(bytes.get(at..).unwrap_or(b""))
+    at + control_in_tail(tail)
 }
 
 #[inline(never)]

@@ -247,7 +247,7 @@ impl<'b, 'l> Scan<'b, 'l> {
                 && spans.headers.len() < most
                 && let end = control(rest, name_len)
                 && end <= longest
-                && let Some([b'\r', b'\n', ..]) = rest.get(end..)
+                && rest.get(end..).and_then(|rest| rest.first_chunk()) == Some(b"\r\n")
                 && let Some(text) = rest.get(name_len + 1..end)
                 && let ([b' ', first, ..], [.., last]) = (text, text)
                 && (*first > b' ') & (*last > b' ')
