@@ -14,6 +14,9 @@ use sip_proxy::loops::read_branch;
 use sip_transaction::{ServerId, TimerId};
 use wire::{Flow, Outbox, Time};
 
+/// Bytes of the texts that a usual response context keeps: its targets' and a realm.
+const TEXT_ROOM: usize = 192;
+
 impl<S: Services> Node<S> {
     /// Handles a request that is not a REGISTER for us.
     pub(crate) fn dispatch(
@@ -144,6 +147,7 @@ impl<S: Services> Node<S> {
         });
         self.layer.set_user(server, proxied.id.as_u64());
         proxied.request.extend_from_slice(request.bytes());
+        proxied.text.reserve(TEXT_ROOM);
         if let Some(realm) = &a.caller.realm {
             proxied.realm = Some(proxied.push_text(|t| t.extend_from_slice(realm)));
         }

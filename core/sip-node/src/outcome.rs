@@ -198,7 +198,7 @@ impl<S: Services> Node<S> {
         }
         self.layer.unschedule(mem::replace(&mut proxied.timer, TimerId::NONE));
         if proxied.invite && (proxied.accepted || proxied.context.gave_up()) {
-            proxied.shrink();
+            self.proxied.shrink(&mut proxied);
             self.proxied.put(proxied);
         } else {
             self.layer.set_user(proxied.server, 0);

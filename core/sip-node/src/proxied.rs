@@ -150,22 +150,24 @@ impl Proxied {
         }
     }
 
-    /// Forgets what only new branches and answers need.
-    pub fn shrink(&mut self) {
+    /// Forgets what only new branches and answers need, and gives back the memory of it.
+    fn shrink(&mut self) -> Buffers {
         for (bit, _) in (0..u128::BITS).zip(&self.targets).filter(|(_, t)| t.role == Role::Trunk) {
             self.trusted |= 1 << bit;
         }
-        self.request.clear();
-        self.text.clear();
-        self.targets.clear();
         self.lookups.clear();
         self.kept.clear();
+        let (mut request, mut text) = (mem::take(&mut self.request), mem::take(&mut self.text));
+        let mut targets = mem::take(&mut self.targets);
+        targets.clear();
         // Large ones do not stay in the pool.
-        for large in [&mut self.request, &mut self.text] {
-            if large.capacity() > 4_096 {
-                *large = Vec::new();
+        for text in [&mut request, &mut text] {
+            if text.capacity() > 4_096 {
+                *text = Vec::new();
             }
+            text.clear();
         }
+        Buffers { request, text, targets, clients: Vec::new() }
     }
 }
 
@@ -174,9 +176,11 @@ impl Proxied {
 pub(crate) struct ProxiedSlab {
     slots: Vec<Slot>,
     free: Vec<u32>,
-    /// Emptied boxes whose vectors still have their memory; bounded.
+    /// Emptied boxes; bounded.
     #[expect(clippy::vec_box, reason = "the boxes themselves are used again")]
     spare: Vec<Box<Proxied>>,
+    /// Emptied vectors. An accepted INVITE stays for half a minute, and they are not needed for so long.
+    buffers: Vec<Buffers>,
 }
 
 struct Slot {
@@ -195,18 +199,14 @@ impl ProxiedSlab {
         });
         let generation = self.slots.get(slot as usize).map_or(1, |s| s.generation);
         let id = ProxiedId { slot, generation };
+        let mut buffers = self.buffers.pop().unwrap_or_default();
         match self.spare.pop() {
             Some(mut spare) => {
-                let buffers = Buffers {
-                    request: mem::take(&mut spare.request),
-                    text: mem::take(&mut spare.text),
-                    targets: mem::take(&mut spare.targets),
-                    clients: mem::take(&mut spare.clients),
-                };
+                buffers.clients = mem::take(&mut spare.clients);
                 *spare = make(id, buffers);
                 spare
             }
-            None => Box::new(make(id, Buffers::default())),
+            None => Box::new(make(id, buffers)),
         }
     }
 
@@ -226,6 +226,14 @@ impl ProxiedSlab {
         }
     }
 
+    /// Takes what only new branches and answers need from one that was taken out.
+    pub fn shrink(&mut self, value: &mut Proxied) {
+        let buffers = value.shrink();
+        if buffers.request.capacity() > 0 && self.buffers.len() < SPARE_MAX {
+            self.buffers.push(buffers);
+        }
+    }
+
     /// Frees the slot of one that was taken out.
     pub fn free(&mut self, mut value: Box<Proxied>) {
         let slot = value.id.slot;
@@ -234,8 +242,8 @@ impl ProxiedSlab {
             s.generation = s.generation.checked_add(1).unwrap_or(1);
             self.free.push(slot);
         }
+        self.shrink(&mut value);
         if self.spare.len() < SPARE_MAX {
-            value.shrink();
             value.clients.clear();
             self.spare.push(value);
         }
