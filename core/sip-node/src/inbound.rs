@@ -7,7 +7,6 @@ use crate::services::{Counter, Services};
 use core::hash::Hasher;
 use core::net::SocketAddr;
 use sip_message::{Message, hex16, push_u64, write_response};
-use sip_proxy::gathered::Gathered;
 use sip_transaction::{Inbound, ServerId};
 use wire::{Flow, Outbox, Time, Transport};
 
@@ -116,7 +115,7 @@ impl<S: Services> Node<S> {
 
     /// The tag of stateless answers to this request, and of the ACK that follows.
     fn stateless_tag(&self, request: &Message<'_>) -> [u8; 16] {
-        let mut text = Gathered::<192, _>::new(self.keyed(domain::TAG));
+        let mut text = self.gathered::<192>(domain::TAG);
         let via = request.via();
         let parts = [request.call_id(), request.from_tag(), via.branch, via.host];
         // The lengths keep the parts apart.

@@ -11,6 +11,7 @@ use core::time::Duration;
 use sip_auth::NonceSerial;
 use sip_message::{Index, Message, Parsed, Splices, find_call_id, parse};
 use sip_proxy::context::Action;
+use sip_proxy::gathered::Gathered;
 use sip_proxy::locate::{Answer, Cache, Kind};
 use sip_proxy::loops::LoopGuard;
 use sip_proxy::token::Sealer;
@@ -162,6 +163,13 @@ impl<S: Services> Node<S> {
         let mut hash = SipHasher13::new_with_key(&self.key);
         hash.write_u8(domain);
         hash
+    }
+
+    /// The same of several fields.
+    pub(crate) fn gathered<const N: usize>(&self, domain: u8) -> Gathered<N, SipHasher13> {
+        let mut text = Gathered::new(SipHasher13::new_with_key(&self.key));
+        text.add(&[domain]);
+        text
     }
 
     /// The next number of a generator that need not be secret (choice among equal servers).

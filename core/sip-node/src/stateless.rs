@@ -12,7 +12,6 @@ use core::hash::Hasher;
 use core::mem;
 use core::net::{IpAddr, SocketAddr};
 use sip_message::{Message, Method, Name, Uri, hex16};
-use sip_proxy::gathered::Gathered;
 use sip_proxy::locate::{Located, Lookup, Step, locate};
 use sip_proxy::rewrite::{self, Outgoing, write_request};
 use sip_proxy::routes::preprocess;
@@ -196,7 +195,7 @@ impl<S: Services> Node<S> {
     /// can use this server as a reflector.
     fn push_stateless_branch(&self, from: Flow, request: &Message<'_>, out: &mut Vec<u8>) {
         let via = request.via();
-        let mut text = Gathered::<256, _>::new(self.keyed(domain::STATELESS));
+        let mut text = self.gathered::<256>(domain::STATELESS);
         text.add(via.branch);
         text.add(via.host);
         text.add(&via.port_or_default().to_le_bytes());
@@ -212,7 +211,7 @@ impl<S: Services> Node<S> {
     }
 
     fn stateless_seal(&self, id: u64, place: u64, address: IpAddr, call_id: &[u8]) -> u64 {
-        let mut text = Gathered::<256, _>::new(self.keyed(domain::STATELESS));
+        let mut text = self.gathered::<256>(domain::STATELESS);
         text.add(&id.to_le_bytes());
         text.add(&place.to_le_bytes());
         match address.to_canonical() {

@@ -235,12 +235,15 @@ const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwx
 /// Base64 with the URL alphabet (RFC 4648 section 5), no padding: all its characters may stand in a
 /// URI parameter.
 fn base64url(bytes: &[u8], out: &mut Vec<u8>) {
-    for chunk in bytes.chunks(3) {
-        let at = |i: usize| u32::from(chunk.get(i).copied().unwrap_or(0));
-        let bits = at(0) << 16 | at(1) << 8 | at(2);
-        for i in 0..=chunk.len() {
-            out.push(ALPHABET[(bits >> (18 - 6 * i) & 63) as usize]);
-        }
+    let text = |bits: u32| [18, 12, 6, 0].map(|shift| ALPHABET[(bits >> shift) as usize & 63]);
+    let (threes, rest) = bytes.as_chunks::<3>();
+    for &[a, b, c] in threes {
+        out.extend_from_slice(&text(u32::from_be_bytes([0, a, b, c])));
+    }
+    match *rest {
+        [a] => out.extend_from_slice(&text(u32::from_be_bytes([0, a, 0, 0]))[..2]),
+        [a, b] => out.extend_from_slice(&text(u32::from_be_bytes([0, a, b, 0]))[..3]),
+        _ => {}
     }
 }
 
@@ -258,27 +261,25 @@ fn unbase64url(text: &[u8], raw: &mut Raw) -> Option<()> {
     if text.len() > RAW_MAX * 4 / 3 + 1 {
         return None;
     }
-    for chunk in text.chunks(4) {
-        let mut bits = 0u32;
-        for i in 0..4 {
-            let six = match chunk.get(i) {
-                Some(&b) => REVERSE[usize::from(b)],
-                None => 0,
-            };
-            if six == 255 {
-                return None;
-            }
-            bits = bits << 6 | u32::from(six);
-        }
-        let bytes = bits.to_be_bytes();
-        match chunk.len() {
-            4 => raw.push(&bytes[1..4]),
-            3 => raw.push(&bytes[1..3]),
-            2 => raw.push(&bytes[1..2]),
-            _ => return None,
-        }
+    let (fours, rest) = text.as_chunks::<4>();
+    let mut seen = 0;
+    let mut bytes = |four: [u8; 4]| {
+        let [a, b, c, d] = four.map(|b| REVERSE[usize::from(b)]);
+        seen |= a | b | c | d;
+        (u32::from(a) << 18 | u32::from(b) << 12 | u32::from(c) << 6 | u32::from(d)).to_be_bytes()
+    };
+    for &four in fours {
+        raw.push(&bytes(four)[1..]);
     }
-    Some(())
+    // An `A` stands for zero bits.
+    match *rest {
+        [] => {}
+        [a, b] => raw.push(&bytes([a, b, b'A', b'A'])[1..2]),
+        [a, b, c] => raw.push(&bytes([a, b, c, b'A'])[1..3]),
+        _ => return None,
+    }
+    // What is none of the 64 characters has higher bits.
+    (seen < 64).then_some(())
 }
 
 #[cfg(test)]
@@ -288,6 +289,26 @@ mod tests {
 
     fn end(addr: &str, transport: Transport, role: Role) -> End {
         End { transport, listener: ListenerId(3), remote: addr.parse().unwrap(), role }
+    }
+
+    #[test]
+    fn bytes_of_every_length_come_back() {
+        for len in 0..=RAW_MAX {
+            let bytes: Vec<u8> = (0..len).map(|i| (i * 73 + len) as u8).collect();
+            let mut text = Vec::new();
+            base64url(&bytes, &mut text);
+            assert_eq!(text.len(), (len * 4).div_ceil(3));
+            let read = |text: &[u8]| {
+                let mut raw = Raw::default();
+                unbase64url(text, &mut raw).map(|()| raw.bytes().to_vec())
+            };
+            assert_eq!(read(&text), Some(bytes));
+            for at in 0..text.len() {
+                let mut damaged = text.clone();
+                damaged[at] = b'+';
+                assert_eq!(read(&damaged), None);
+            }
+        }
     }
 
     fn ends() -> Ends {
