@@ -3,7 +3,7 @@
 //! instructions run it under `valgrind --tool=callgrind --toggle-collect='*measured*'`.
 //!
 //! `cargo run --release -p load --example scenario_cost -- [call|register] [CALLS]`
-use load::engine::{Defaults, Engine, Retransmission, Settings};
+use load::engine::{Defaults, Engine, Origin, Retransmission, Settings};
 use load::metrics::Setup;
 use load::population::{Arrivals, RateOptions, Spacing};
 use load::scenario::{Desk, Injections, Pause, Run, Scenario, Side, Surroundings, builtin, parse};
@@ -99,6 +99,10 @@ fn engine(local: &str, remote: &str, text: &str, calls: u64) -> Engine {
         remote,
         listeners: vec![address(local)],
         own: vec![ListenerId(0)],
+        origin: Origin::Turn,
+        users: None,
+        base_cseq: 1,
+        set: Vec::new(),
         most_calls: 1_000_000,
         numbers: (1, 1),
         pause: Pause::Fixed(0),

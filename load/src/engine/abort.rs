@@ -59,12 +59,15 @@ impl Engine {
             longest: rules.t2.as_micros() as u64,
             step: usize::MAX,
         });
-        let (began, name, side) = (call.began, ladder_name(slot, call), call.side);
+        let (began, name, side, user) = (call.began, ladder_name(slot, call), call.side, call.user);
         let first = began.sent.min(began.intended);
         self.ladders.failed(now, name, first, &call.call_id, why);
         self.lingering += 1;
         self.metrics.call_ended(now, side.into(), began, CallEnd::Failed(failure));
         self.arm(slot);
+        if side == Side::Client {
+            self.over(now, user);
+        }
     }
 
     /// A message for a call that takes its leave.

@@ -1,9 +1,9 @@
 //! How calls begin and end.
 
-use super::Engine;
 use super::call::{Call, Doing};
 use super::ids::CallName;
 use super::run::on_timeout;
+use super::{Engine, Origin};
 use crate::metrics::{self, Began, CallEnd, Failure};
 use crate::scenario::{Scope, Side};
 use core::time::Duration;
@@ -28,6 +28,10 @@ impl Engine {
     /// Asks the schedule for the next call.
     pub(super) fn schedule(&mut self) {
         let more = !self.stopping && self.settings.client.is_some();
+        if self.callers.are_there() {
+            self.next_call = self.callers.next().filter(|_| more);
+            return;
+        }
         let times = self.arrivals.as_mut().filter(|_| more);
         let start = self.settings.start;
         self.next_call = times.and_then(Iterator::next).map(|micros| start + Duration::from_micros(micros));
@@ -38,27 +42,54 @@ impl Engine {
         for _ in 0..BURST {
             let Some(intended) = self.next_call.filter(|&at| at <= now && !self.is_full()) else { return };
             self.begun += 1;
+            let user = self.callers.take().unwrap_or(0);
             self.schedule();
-            self.begin(now, intended, out);
+            self.begin(now, intended, user, out);
         }
     }
 
-    fn begin(&mut self, now: Time, intended: Time, out: &mut Outbox) {
+    fn begin(&mut self, now: Time, intended: Time, user: u64, out: &mut Outbox) {
         let Some(slot) = self.calls.take() else { return };
-        let listener = self.settings.own.get(self.turn % self.settings.own.len().max(1)).copied();
+        let nth = match self.settings.origin {
+            Origin::Turn | Origin::Field { .. } => self.turn,
+            // No two calls under way have one slot.
+            Origin::Call => slot as usize,
+        };
+        let listener = self.settings.own.get(nth % self.settings.own.len().max(1)).copied();
         self.turn = self.turn.wrapping_add(1);
         let flow = self.settings.flow(listener.unwrap_or(wire::ListenerId(0)));
         let began = Began { intended, sent: now };
         self.metrics.scheduled_send(now, intended);
-        self.prepare(slot, Side::Client, flow, began);
+        self.prepare(slot, Side::Client, flow, began, user);
+        let named = self.listener_by_line(slot);
+        let flow = named.map_or(flow, |listener| self.settings.flow(listener));
         let (worker, run_id) = (self.settings.worker, self.settings.run_id);
         let host = self.locals.get(usize::from(flow.listener.0)).map_or(&b"localhost"[..], |(ip, _)| ip);
         if let Some(call) = self.calls.at(slot) {
+            call.flow = flow;
             let name = CallName { worker, slot, generation: call.generation };
             name.write(run_id, host, &mut call.call_id);
         }
         self.metrics.call_begun(metrics::Side::Caller, began);
+        if named.is_none() && matches!(self.settings.origin, Origin::Field { .. }) {
+            return self.fail(
+                now,
+                slot,
+                Failure::Data,
+                "the line of the call names no address of this machine",
+            );
+        }
         self.advance(now, slot, out);
+    }
+
+    /// The listener that the line of a call names.
+    fn listener_by_line(&mut self, slot: u32) -> Option<wire::ListenerId> {
+        let Origin::Field { field, listeners } = &self.settings.origin else { return None };
+        let line = self.calls.get(slot)?.lines.first().copied()?;
+        let mut text = Vec::new();
+        self.desk.injections.write(0, line, *field, &mut text).then_some(())?;
+        let address = core::str::from_utf8(&text).ok()?.trim().parse().ok()?;
+        listeners.get(&address).copied()
     }
 
     /// A call that the other side begins.
@@ -67,7 +98,7 @@ impl Engine {
             return None;
         }
         let slot = self.calls.take()?;
-        self.prepare(slot, Side::Server, flow, Began::at(now));
+        self.prepare(slot, Side::Server, flow, Began::at(now), 0);
         let hash = self.hash(request.call_id());
         if let Some(call) = self.calls.at(slot) {
             call.call_id.extend_from_slice(request.call_id());
@@ -82,7 +113,7 @@ impl Engine {
     }
 
     /// Sets a call up that was just taken.
-    fn prepare(&mut self, slot: u32, side: Side, flow: Flow, began: Began) {
+    fn prepare(&mut self, slot: u32, side: Side, flow: Flow, began: Began, user: u64) {
         let (first, stride) = self.settings.numbers;
         let number = first + self.number * stride;
         self.number += 1;
@@ -95,7 +126,8 @@ impl Engine {
         call.side = side;
         call.flow = flow;
         call.began = began;
-        call.number = number;
+        (call.number, call.user) = (number, user);
+        call.cseq = self.settings.base_cseq.saturating_sub(1);
         call.doing = Doing::Waiting;
         // The variables of a call that used this slot before have the same names.
         match call.side_values {
@@ -118,7 +150,7 @@ impl Engine {
     /// A call is over.
     pub(super) fn end(&mut self, now: Time, slot: u32, end: CallEnd) {
         let Some(call) = self.calls.get(slot) else { return };
-        let (side, began) = (call.side, call.began);
+        let (side, began, user) = (call.side, call.began, call.user);
         let lingered = matches!(call.doing, Doing::Lingering(_) | Doing::Leaving(_));
         self.wheel.cancel(slot);
         if side == Side::Server {
@@ -133,6 +165,17 @@ impl Engine {
             self.metrics.call_ended(now, side.into(), began, end);
         }
         self.calls.give(slot);
+        if side == Side::Client && !lingered {
+            self.over(now, user);
+        }
+    }
+
+    /// The call of a user is over, as far as he is concerned: he may begin the next.
+    pub(super) fn over(&mut self, now: Time, user: u64) {
+        if self.callers.are_there() {
+            self.callers.give(user, now);
+            self.schedule();
+        }
     }
 
     /// A call failed: its flow is kept for people to see.

@@ -15,9 +15,10 @@ mod run;
 mod settings;
 #[cfg(test)]
 mod tests;
+mod users;
 mod wheel;
 
-pub use settings::{Defaults, Progress, Record, Retransmission, Settings};
+pub use settings::{Defaults, Origin, Progress, Record, Retransmission, Settings, Users};
 
 use crate::metrics::{Ladders, Metrics, Unexpected};
 use crate::population::{Rng, Times};
@@ -28,6 +29,7 @@ use hashbrown::HashTable;
 use ids::CallName;
 use sip_message::{Index, Limits, Parsed, find_call_id, parse};
 use siphasher::sip::SipHasher13;
+use users::Callers;
 use wheel::Wheel;
 use wire::{ConnId, Flow, Frame, FrameError, Machine, Outbox, Time};
 
@@ -55,7 +57,7 @@ pub struct Engine {
     key: [u64; 2],
     desk: Desk,
     rng: Rng,
-    user: Values,
+    callers: Callers,
     global: Values,
     effects: Effects,
     lines: Vec<(Level, Vec<u8>)>,
@@ -83,7 +85,13 @@ impl Engine {
         let key = [rng.next_u64(), rng.next_u64()];
         let any = settings.client.as_ref().or(settings.server.as_ref());
         let values = |scope| any.map_or_else(Values::default, |s| s.variables.values(scope));
-        let (user, global) = (values(Scope::User), values(Scope::Global));
+        let (user, mut global) = (values(Scope::User), values(Scope::Global));
+        for (name, text) in &settings.set {
+            let slot = any.and_then(|s| s.variables.find(name)).filter(|slot| slot.scope == Scope::Global);
+            if let Some(value) = slot.and_then(|slot| global.at(slot)) {
+                value.set_text(text);
+            }
+        }
         let mut engine = Engine {
             calls: Calls::default(),
             wheel: Wheel::new(settings.start.as_micros()),
@@ -91,7 +99,7 @@ impl Engine {
             key,
             desk,
             rng,
-            user,
+            callers: Callers::new(settings.users, &user, settings.start),
             global,
             effects: Effects::default(),
             lines: Vec::new(),

@@ -213,8 +213,8 @@ impl Engine {
             call.outline.learn(&scenario.headers, message);
             let from = call.step;
             if let Some(variable) = unexpected.return_to {
-                let mut vars =
-                    Vars { call: &mut call.values, user: &mut self.user, global: &mut self.global };
+                let user = self.callers.values(call.user);
+                let mut vars = Vars { call: &mut call.values, user, global: &mut self.global };
                 if let Some(value) = vars.get_mut(variable) {
                     value.set_number(from as f64);
                 }

@@ -99,7 +99,8 @@ impl Engine {
 
     fn is_set(&mut self, slot: u32, test: scenario::Slot) -> bool {
         let Some(call) = self.calls.at(slot) else { return false };
-        let vars = Vars { call: &mut call.values, user: &mut self.user, global: &mut self.global };
+        let user = self.callers.values(call.user);
+        let vars = Vars { call: &mut call.values, user, global: &mut self.global };
         vars.is_set(test)
     }
 
@@ -126,7 +127,8 @@ impl Engine {
             Pause::Fixed(ms) => Duration::from_millis((*ms).into()),
             Pause::Random(distribution) => micros(distribution.sample(&mut self.rng)),
             Pause::Variable(variable) => {
-                let vars = Vars { call: &mut call.values, user: &mut self.user, global: &mut self.global };
+                let user = self.callers.values(call.user);
+                let vars = Vars { call: &mut call.values, user, global: &mut self.global };
                 micros(vars.get(*variable).and_then(scenario::Value::number).unwrap_or(0.0))
             }
             Pause::TimeWait(ms) => {
@@ -258,7 +260,11 @@ impl Engine {
         let Some(call) = self.calls.at(slot) else { return };
         call.doing = Doing::Lingering(until);
         self.lingering += 1;
-        self.metrics.call_ended(now, call.side.into(), call.began, CallEnd::Success);
+        let (side, user) = (call.side, call.user);
+        self.metrics.call_ended(now, side.into(), call.began, CallEnd::Success);
+        if side == Side::Client {
+            self.over(now, user);
+        }
     }
 
     /// Sends the message of a step.
@@ -328,7 +334,7 @@ impl Engine {
         now: Time,
         slot: u32,
     ) -> Option<(Facts<'_>, Vars<'_>, &mut crate::population::Rng, &mut scenario::Effects)> {
-        let Engine { calls, settings, locals, desk, user, global, rng, effects, .. } = self;
+        let Engine { calls, settings, locals, desk, callers, global, rng, effects, .. } = self;
         let call = calls.at(slot)?;
         let local = locals.get(usize::from(call.flow.listener.0))?;
         let facts = Facts {
@@ -348,11 +354,11 @@ impl Engine {
             next_url: &call.next_url,
             challenge: call.challenged.then_some(&mut call.challenge),
             lines: &call.lines,
-            user: call.user,
+            user: if callers.are_there() { call.user + 1 } else { 0 },
             wall_micros: settings.wall_origin + now.as_micros(),
             tick_ms: now.since(settings.start).as_millis() as u64,
         };
-        let vars = Vars { call: &mut call.values, user, global };
+        let vars = Vars { call: &mut call.values, user: callers.values(call.user), global };
         Some((facts, vars, rng, effects))
     }
 }

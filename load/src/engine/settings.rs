@@ -2,8 +2,9 @@
 
 use crate::metrics::{Ladder, Metrics, Pulse, Setup};
 use crate::scenario::{Level, Pause, Run, Scenario};
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use wire::{Flow, ListenerId, Time, Transport};
 
@@ -49,6 +50,34 @@ impl Default for Defaults {
     }
 }
 
+/// Which socket a call that begins here has.
+#[derive(Clone, Debug, Default)]
+pub enum Origin {
+    /// Those of [`Settings::own`] in turn.
+    #[default]
+    Turn,
+    /// One of [`Settings::own`] that no other call under way has, as long as there are enough (`-t un`).
+    Call,
+    /// That of the address in a field of the call's line in the first injection file (`-t ui`, `-ip_field`).
+    Field {
+        /// Its number.
+        field: usize,
+        /// The listener of each address.
+        listeners: BTreeMap<IpAddr, ListenerId>,
+    },
+}
+
+/// Calls by users, each of whom begins the next when the last is over (`-users`).
+#[derive(Clone, Copy, Debug)]
+pub struct Users {
+    /// This worker's first one, from 0, and the step to the next.
+    pub numbers: (u64, u64),
+    /// How many this worker has.
+    pub count: u64,
+    /// Calls of this worker altogether (`-m`).
+    pub calls: Option<u64>,
+}
+
 /// What one engine is told at its beginning.
 pub struct Settings {
     /// Which worker this is.
@@ -69,6 +98,14 @@ pub struct Settings {
     pub listeners: Vec<SocketAddr>,
     /// Where calls of this worker begin, in turn.
     pub own: Vec<ListenerId>,
+    /// Which of them a call has.
+    pub origin: Origin,
+    /// Calls by users in place of a schedule.
+    pub users: Option<Users>,
+    /// `[cseq]` of the first request of a call (`-base_cseq`).
+    pub base_cseq: u32,
+    /// Variables of the run and what they are at its beginning (`-set`).
+    pub set: Vec<(String, Vec<u8>)>,
     /// Calls under way at a time on this worker (`-l`).
     pub most_calls: usize,
     /// The number of this worker's first call, and the step to the next.

@@ -1,6 +1,7 @@
 //! Engines against engines, without a socket.
 
 mod aborts;
+mod callers;
 
 use super::*;
 use crate::metrics::{Failure, Measure, Setup, Side as End};
@@ -77,6 +78,10 @@ fn engine(
         remote: address(remote),
         listeners: vec![address(local)],
         own: vec![ListenerId(0)],
+        origin: Origin::Turn,
+        users: None,
+        base_cseq: 1,
+        set: Vec::new(),
         most_calls: 1_000,
         numbers: (1, 1),
         pause: Pause::Fixed(0),

@@ -154,6 +154,11 @@ pub struct Values {
 }
 
 impl Values {
+    /// The value in a place, to be changed.
+    pub fn at(&mut self, slot: Slot) -> Option<&mut Value> {
+        self.slots.get_mut(usize::from(slot.at))
+    }
+
     /// Makes all unset, for the next call.
     pub fn clear(&mut self) {
         self.slots.iter_mut().for_each(Value::clear);

@@ -177,6 +177,13 @@ pub enum StartError {
         /// What the system said.
         error: io::Error,
     },
+    /// The listeners need more descriptors than the process may have.
+    Descriptors {
+        /// What they need, with what else a process has open.
+        needed: usize,
+        /// What the system allows, once the limit is raised as far as it may be.
+        allowed: u64,
+    },
     /// The system gave no thread, no event queue or no descriptor.
     System {
         /// What was being made.
@@ -221,6 +228,11 @@ impl fmt::Display for StartError {
                 let mend = StartError::mend(error);
                 write!(f, "cannot listen on {}:{}: {error}; {mend}", l.transport, l.address)
             }
+            StartError::Descriptors { needed, allowed } => write!(
+                f,
+                "{needed} descriptors are needed for all sockets and this process may have {allowed}: raise the \
+                 limit (`ulimit -n {needed}`, LimitNOFILE=) or open fewer sockets"
+            ),
             StartError::System { what, error } => write!(f, "cannot create {what}: {error}"),
         }
     }
@@ -230,7 +242,9 @@ impl std::error::Error for StartError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             StartError::Listen { error, .. } | StartError::System { error, .. } => Some(error),
-            StartError::Unusable(_) | StartError::NotInThisVersion(_) => None,
+            StartError::Unusable(_) | StartError::NotInThisVersion(_) | StartError::Descriptors { .. } => {
+                None
+            }
         }
     }
 }

@@ -11,6 +11,9 @@ use wire::{ListenerId, Machine, Transport};
 
 /// Free ports tried where any will do.
 const PORT_ATTEMPTS: u32 = 16;
+/// Descriptors that a process has open beside its listening sockets and connections: files, event queues,
+/// wake-ups.
+const OTHER_DESCRIPTORS: usize = 64;
 
 /// The sockets of one worker.
 #[derive(Default)]
@@ -33,13 +36,18 @@ impl Bound {
     /// Opens every listener once per worker, those from [`RuntimeConfig::own_from`] on for one only.
     ///
     /// # Errors
-    /// A listener that cannot be opened, or one of a transport that this version does not have.
+    /// Too few descriptors, a listener that cannot be opened, or one of a transport that this version does not have.
     pub fn new(config: RuntimeConfig, workers: usize) -> Result<Bound, StartError> {
         if workers == 0 || workers > usize::from(u16::MAX) {
             return Err(StartError::Unusable("there must be at least one worker and at most 65535"));
         }
         if config.listeners.is_empty() || config.listeners.len() > usize::from(u16::MAX) {
             return Err(StartError::Unusable("there must be at least one listener and at most 65535"));
+        }
+        let shared = config.listeners.len().min(config.own_from);
+        let needed = shared * workers + (config.listeners.len() - shared) + OTHER_DESCRIPTORS + 2 * workers;
+        if let Some(allowed) = sys::raise_descriptor_limit().filter(|&allowed| allowed < needed as u64) {
+            return Err(StartError::Descriptors { needed, allowed });
         }
         let mut sockets: Vec<WorkerSockets> = (0..workers).map(|_| WorkerSockets::default()).collect();
         let mut listeners = Vec::with_capacity(config.listeners.len());

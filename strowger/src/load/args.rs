@@ -1,5 +1,6 @@
 //! The command line of `strowger load`: SIPp's everyday options under SIPp's names, and our own.
 
+use super::sipp;
 use clap::Args;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -85,14 +86,15 @@ pub struct LoadArgs {
     #[arg(long, value_name = "TIME", default_value = "5s", help_heading = "How much")]
     pub trial: String,
 
-    /// Local address [default: the one that the route to the target has]
+    /// Local address, or several: A,B,C or A-B [default: the one that the route to the target has]
     #[arg(short = 'i', value_name = "ADDR", help_heading = "From where")]
     pub local_ip: Option<std::net::IpAddr>,
     /// Local port of the first worker; further workers use the following ones [default: any free]
     #[arg(short = 'p', value_name = "PORT", help_heading = "From where")]
     pub local_port: Option<u16>,
-    /// u1: UDP; t1: TCP, one connection for each worker
-    #[arg(short = 't', value_name = "u1|t1", default_value = "u1", help_heading = "From where")]
+    /// u1: UDP; un: UDP, a socket for each call; ui: UDP, a socket for each local address (-i, or -ip_field of
+    /// -inf); t1: TCP, one connection for each worker
+    #[arg(short = 't', value_name = "u1|un|ui|t1", default_value = "u1", help_heading = "From where")]
     pub transport: String,
     /// The address in [media_ip] [default: that of -i]; no media is sent
     #[arg(long, value_name = "ADDR", help_heading = "From where")]
@@ -151,6 +153,10 @@ pub struct LoadArgs {
     /// No lines while it runs
     #[arg(long, help_heading = "What comes out")]
     pub quiet: bool,
+
+    /// More of SIPp's options
+    #[command(flatten)]
+    pub sipp: sipp::SippArgs,
 }
 
 /// Examples at the end of `--help`.
@@ -230,8 +236,18 @@ pub fn translate(args: impl Iterator<Item = OsString>) -> Vec<OsString> {
         }
         return args;
     }
-    for arg in args.iter_mut().skip(2) {
+    if let Some(why) = args.iter().skip(2).filter_map(|arg| sipp::refusal(arg.to_str()?)).next() {
+        args.truncate(2);
+        args.extend(["--refused".into(), why.into()]);
+        return args;
+    }
+    let following: Vec<OsString> = args.iter().skip(3).cloned().collect();
+    for (at, arg) in args.iter_mut().skip(2).enumerate() {
         let Some(text) = arg.to_str() else { continue };
+        if let Some(ours) = sipp::translated(text, following.get(at)) {
+            *arg = ours.into();
+            continue;
+        }
         let Some(name) = text.strip_prefix("--").or_else(|| text.strip_prefix('-')) else { continue };
         if ONE_DASH.contains(&name) {
             *arg = format!("--{}", name.replace('_', "-")).into();
@@ -250,6 +266,11 @@ mod tests {
         let args = translate(args.iter().map(OsString::from));
         let want = ["strowger", "load", "--sn", "uac", "-r", "5", "--max-invite-retrans", "3", "-p5060", "h"];
         assert_eq!(args, want.map(OsString::from));
+        let args = ["strowger", "load", "-users", "5", "-i", "::1,::2", "-T2", "9", "h"];
+        let want = ["strowger", "load", "--callers", "5", "--from", "::1,::2", "--t2", "9", "h"];
+        assert_eq!(translate(args.iter().map(OsString::from)), want.map(OsString::from));
+        let args = translate(["strowger", "load", "-sn", "uac", "-bg", "h"].iter().map(OsString::from));
+        assert!(args[2] == "--refused" && args[3].to_str().is_some_and(|why| why.starts_with("-bg: ")));
     }
 
     #[test]

@@ -3,6 +3,8 @@
 pub mod args;
 mod plan;
 mod search;
+mod sipp;
+mod sockets;
 mod watch;
 
 use crate::signals::{self, Wish};
@@ -19,8 +21,10 @@ use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 use watch::Ended;
 use wire::Time;
-use worker_runtime::{RuntimeHandle, monotonic_now};
+use worker_runtime::{Listener, RuntimeHandle, monotonic_now};
 
+/// What was asked for did not come true.
+const FAILED: u8 = 1;
 /// Wrong usage, or something the run needs is not there.
 const USAGE: u8 = 2;
 /// How long workers may take to hand over what they recorded.
@@ -34,7 +38,23 @@ pub fn run(args: &LoadArgs) -> ExitCode {
         }
         return ExitCode::SUCCESS;
     }
-    match command(args) {
+    if let Some(name) = &args.sipp.sd {
+        return match load::scenario::builtin(name) {
+            Some(text) => {
+                print!("{text}");
+                ExitCode::SUCCESS
+            }
+            None => {
+                eprintln!("strowger load: -sd {name}: no such scenario; `strowger load -sn list` shows them");
+                ExitCode::from(USAGE)
+            }
+        };
+    }
+    let done = match &args.sipp.refused {
+        Some(why) => Err(why.clone()),
+        None => command(args),
+    };
+    match done {
         Ok(code) => ExitCode::from(code),
         Err(message) => {
             eprintln!("strowger load: {message}");
@@ -50,8 +70,12 @@ fn command(args: &LoadArgs) -> Result<u8, String> {
     }
     let plan = Plan::new(args)?;
     let answers_only = plan.client.is_none();
-    let (report, _) = measure(args, plan, &signals)?;
+    let (report, ended) = measure(args, plan, &signals)?;
     deliver(args, &report)?;
+    if args.sipp.timeout_error && ended == Ended::TimeOut && report.verdict.exit_code == 0 {
+        println!("  -timeout_error: the time was over before the calls were");
+        return Ok(FAILED);
+    }
     // Whoever only answers has nothing to judge but what went wrong.
     Ok(match answers_only {
         true => u8::from(report.verdict.word == "FAIL"),
@@ -113,10 +137,8 @@ fn measure(args: &LoadArgs, plan: Plan, signals: &Receiver<Wish>) -> Result<(Rep
     let engines: Vec<Engine> = plan.engines(started)?;
     let runtime = plan.bound.start(engines).map_err(|error| error.to_string())?;
     let handle = runtime.handle();
-    let from: Vec<String> =
-        handle.listeners().iter().map(|l| format!("{}:{}", l.transport, l.address)).collect();
     // Scripts wait for this line.
-    eprintln!("strowger load ready: {} from {}", story.title, from.join(", "));
+    eprintln!("strowger load ready: {} from {}", story.title, shown(handle.listeners()));
     let before = watch::cpu_seconds();
     let ended = watch::watch(args, &story.title, started, &handle, signals)?;
     let end = monotonic_now();
@@ -127,6 +149,7 @@ fn measure(args: &LoadArgs, plan: Plan, signals: &Receiver<Wish>) -> Result<(Rep
     handle.shutdown();
     runtime.join().map_err(|panics| format!("a worker failed: {panics:?}"))?;
     records.1 = Ladders::first(records.1, args.ladders);
+    trace_errors(args, &story.workload, &records.1)?;
     if let Some(path) = &args.pcap {
         // Where the clock of flows begins.
         let epoch = plan::wall_micros().saturating_sub(end.as_micros());
@@ -134,6 +157,37 @@ fn measure(args: &LoadArgs, plan: Plan, signals: &Receiver<Wish>) -> Result<(Rep
         std::fs::write(path, capture).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
     }
     Ok((report(args, &story, started, end, cpu, records), ended))
+}
+
+/// Listeners for people to see: the first few of them.
+fn shown(listeners: &[Listener]) -> String {
+    const FEW: usize = 8;
+    let few = listeners.iter().take(FEW).map(|l| format!("{}:{}", l.transport, l.address));
+    let few = few.collect::<Vec<_>>().join(", ");
+    match listeners.len().saturating_sub(FEW) {
+        0 => few,
+        more => format!("{few} and {more} more"),
+    }
+}
+
+/// `-trace_err`: writes the first failing flows.
+fn trace_errors(args: &LoadArgs, workload: &str, flows: &[Ladder]) -> Result<(), String> {
+    if !args.sipp.trace_err && args.sipp.error_file.is_none() {
+        return Ok(());
+    }
+    let name: String =
+        workload.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).take(64).collect();
+    let default = || format!("{name}_{}_errors.log", std::process::id()).into();
+    let path = args.sipp.error_file.clone().unwrap_or_else(default);
+    let mut text = String::new();
+    for flow in flows {
+        text += &flow.text();
+        for step in &flow.steps {
+            let _ = writeln!(text, "\n{}", String::from_utf8_lossy(&step.bytes));
+        }
+        text.push('\n');
+    }
+    write(&path, &text)
 }
 
 /// Asks all workers for what they recorded.

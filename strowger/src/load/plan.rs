@@ -3,17 +3,20 @@
 
 use super::args::LoadArgs;
 use super::is_client;
-use load::engine::{Defaults, Engine, Retransmission, Settings};
+use super::sockets::{self, Needs, Sockets};
+use load::engine::{Defaults, Engine, Retransmission, Settings, Users};
 use load::metrics::{Setup, Window};
 use load::population::{Arrivals, RateOptions, Spacing, Times};
 use load::report::Fact;
-use load::scenario::{self, Desk, Injection, Injections, Pause, Problem, Run, Scenario, Side, Surroundings};
+use load::scenario::{
+    self, Desk, Injection, Injections, Pause, Problem, Run, Scenario, Scope, Side, Surroundings,
+};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use wire::{ListenerId, Time, Transport};
-use worker_runtime::{Bound, Listener, RuntimeConfig, StreamLimits};
+use wire::{Time, Transport};
+use worker_runtime::{Bound, RuntimeConfig, StreamLimits};
 
 /// A run that can begin.
 pub struct Plan {
@@ -30,8 +33,7 @@ pub struct Plan {
     transport: Transport,
     remote: SocketAddr,
     workers: usize,
-    /// Listeners before those of single workers.
-    shared: usize,
+    sockets: Sockets,
     self_test: bool,
     options: Options,
 }
@@ -46,6 +48,18 @@ struct Options {
     lost: f64,
     warm_up: Duration,
     ladders: usize,
+    defaults: Defaults,
+    callers: Option<u64>,
+    base_cseq: u32,
+    set: Vec<(String, Vec<u8>)>,
+}
+
+/// A worker's share of the users of `-users`, and of their calls.
+fn share_of(callers: u64, most: Option<u64>, worker: usize, workers: usize) -> Option<Users> {
+    let (worker, workers) = (worker as u64, workers as u64);
+    let share = |all: u64| all / workers + u64::from(all % workers > worker);
+    let users = Users { numbers: (worker, workers), count: share(callers), calls: most.map(share) };
+    Some(users)
 }
 
 impl Plan {
@@ -54,25 +68,38 @@ impl Plan {
         let injections = injections(args)?;
         let (mut client, mut server) = scenarios(args, &injections)?;
         let transport = match args.transport.as_str() {
-            "u1" => Transport::Udp,
+            "u1" | "un" | "ui" => Transport::Udp,
             "t1" => Transport::Tcp,
-            "un" | "ui" | "tn" | "l1" | "ln" | "s1" | "sn" | "c1" | "cn" => {
-                return Err(format!("-t {}: not in this version; use u1 (UDP) or t1 (TCP)", args.transport));
+            "tn" | "l1" | "ln" | "s1" | "sn" | "c1" | "cn" => {
+                return Err(format!(
+                    "-t {}: not in this version; use u1, un, ui (UDP) or t1 (TCP)",
+                    args.transport
+                ));
             }
-            other => return Err(format!("-t {other}: no such transport; use u1 (UDP) or t1 (TCP)")),
+            other => return Err(format!("-t {other}: no such transport; use u1, un, ui (UDP) or t1 (TCP)")),
         };
         let remote = remote(args, client.is_some() && !args.self_test)?;
-        let local = local_address(args, remote)?;
+        let sent_to = match &args.sipp.rsa {
+            Some(address) => find(address).map_err(|why| format!("-rsa {why}"))?,
+            None => remote,
+        };
+        let local = local_address(args, sent_to)?;
         let workers = match args.workers {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
             n => n,
         };
-        let sides = (client.is_some(), server.is_some() && !args.self_test);
-        let listeners = listeners(args, transport, local, workers, sides)?;
-        // One for calls that come in, which all workers serve; then one for each worker's own calls.
-        // In a self-test each worker calls itself.
-        let shared = usize::from(client.is_some() && server.is_some() && !args.self_test);
-        let own_from = if client.is_some() { shared } else { usize::MAX };
+        let needs = Needs {
+            transport,
+            local,
+            workers,
+            client: client.is_some(),
+            // In a self-test each worker calls itself.
+            server: server.is_some() && !args.self_test,
+        };
+        // Where calls come in, which all workers serve; then one or more for each worker's own calls.
+        let sockets = Sockets::new(args, needs, &injections)?;
+        let workers = sockets.workers;
+        let (listeners, own_from) = (sockets.listeners.clone(), sockets.shared);
         // What counts is when a call was meant to begin, so a late sleeper would measure itself.
         let exact_deadlines = true;
         let config = RuntimeConfig {
@@ -88,6 +115,7 @@ impl Plan {
         for scenario in [&mut client, &mut server].into_iter().flatten() {
             scenario.bind(&run);
         }
+        known_variables(args, [&client, &server])?;
         let name = |s: &Option<Scenario>| s.as_ref().map(|s| s.name.clone());
         let workload = [name(&client), name(&server)].into_iter().flatten().collect::<Vec<_>>().join(" + ");
         let title = match (&args.target, client.is_some()) {
@@ -109,11 +137,11 @@ impl Plan {
             injections,
             arrivals,
             transport,
-            remote,
+            remote: sent_to,
             workers,
-            shared,
+            sockets,
             self_test: args.self_test,
-            options: options(args),
+            options: options(args)?,
         })
     }
 
@@ -125,8 +153,8 @@ impl Plan {
     fn engine(&self, worker: usize, start: Time) -> Result<Engine, String> {
         let o = &self.options;
         let listeners: Vec<SocketAddr> = self.bound.listeners().iter().map(|l| l.address).collect();
-        let own = ListenerId(((worker + self.shared) % listeners.len().max(1)) as u16);
-        let itself = listeners.get(usize::from(own.0)).copied();
+        let own = self.sockets.own(worker);
+        let itself = own.first().and_then(|own| listeners.get(usize::from(own.0))).copied();
         let remote = if self.self_test { itself.unwrap_or(self.remote) } else { self.remote };
         let stopwatches = self.client.as_ref().or(self.server.as_ref()).map(|s| s.timers.clone());
         let settings = Settings {
@@ -138,13 +166,17 @@ impl Plan {
             transport: self.transport,
             remote,
             listeners,
-            own: vec![own],
+            own,
+            origin: self.sockets.origin.clone(),
+            users: o.callers.and_then(|callers| share_of(callers, o.most, worker, self.workers)),
+            base_cseq: o.base_cseq,
+            set: o.set.clone(),
             most_calls: o.limit.div_ceil(self.workers),
             numbers: (worker as u64 + 1, self.workers as u64),
             pause: o.pause.clone(),
             recv_timeout: o.recv_timeout,
             retransmission: o.retransmission,
-            defaults: Defaults::default(),
+            defaults: o.defaults,
             lost: o.lost,
             seed: self.seed,
             start,
@@ -164,18 +196,21 @@ impl Plan {
         );
         let times =
             |a: &Arrivals| -> Times { a.times(self.seed, worker as u32, self.workers as u32, o.most) };
-        Ok(Engine::new(settings, desk, self.arrivals.as_ref().map(times)))
+        let arrivals = self.arrivals.as_ref().filter(|_| o.callers.is_none());
+        Ok(Engine::new(settings, desk, arrivals.map(times)))
     }
 }
 
-fn options(args: &LoadArgs) -> Options {
+fn options(args: &LoadArgs) -> Result<Options, String> {
+    let all = args.sipp.max_retrans.unwrap_or(u32::MAX);
     let retransmission = Retransmission {
         on: !args.nr,
-        invite: args.max_invite_retrans,
-        other: args.max_non_invite_retrans,
-        ..Retransmission::default()
+        t2: Duration::from_millis(args.sipp.t2),
+        invite: args.max_invite_retrans.min(all),
+        other: args.max_non_invite_retrans.min(all),
     };
-    Options {
+    let pairs = args.sipp.set.chunks_exact(2);
+    Ok(Options {
         limit: args.limit.unwrap_or(1_000_000),
         most: args.most,
         pause: Pause::Fixed(args.pause),
@@ -184,7 +219,25 @@ fn options(args: &LoadArgs) -> Options {
         lost: args.lost / 100.0,
         warm_up: Duration::from_secs_f64(args.warm_up.clamp(0.0, 1e9)),
         ladders: args.ladders,
+        defaults: args.sipp.defaults()?,
+        callers: args.sipp.callers,
+        base_cseq: args.sipp.base_cseq,
+        set: pairs.map(|pair| (pair[0].clone(), pair[1].clone().into_bytes())).collect(),
+    })
+}
+
+/// Whether the variables of `-set` are there to be set.
+fn known_variables(args: &LoadArgs, scenarios: [&Option<Scenario>; 2]) -> Result<(), String> {
+    for name in args.sipp.set.iter().step_by(2) {
+        let known = |s: &&Scenario| s.variables.names(Scope::Global).contains(name);
+        if !scenarios.into_iter().flatten().any(|s| known(&s)) {
+            return Err(format!(
+                "-set {name}: the scenario has no global variable of that name; declare it with <Global \
+                 variables=\"{name}\"/>"
+            ));
+        }
     }
+    Ok(())
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, String> {
@@ -207,6 +260,18 @@ fn injections(args: &LoadArgs) -> Result<Injections, String> {
     for path in &args.inf {
         let name = path.display().to_string();
         files.push(Injection::parse(&name, &read(path)?).map_err(|problems| listed(&problems))?);
+    }
+    for pair in args.sipp.infindex.chunks_exact(2) {
+        let [name, field] = pair else { continue };
+        let same = |file: &&mut Injection| {
+            file.name == *name || Path::new(&file.name).file_name().is_some_and(|own| own == name.as_str())
+        };
+        let Some(file) = files.iter_mut().find(same) else {
+            return Err(format!("-infindex {name}: no such file is given with -inf"));
+        };
+        let field =
+            field.parse().map_err(|_| format!("-infindex {name} {field}: the field is a number from 0"))?;
+        file.index(field);
     }
     Ok(Injections { files })
 }
@@ -268,6 +333,11 @@ fn remote(args: &LoadArgs, needed: bool) -> Result<SocketAddr, String> {
             false => Ok(nowhere),
         };
     };
+    find(target)
+}
+
+/// The address of `HOST` or `HOST:PORT`.
+fn find(target: &str) -> Result<SocketAddr, String> {
     if let Ok(address) = target.parse::<SocketAddr>() {
         return Ok(address);
     }
@@ -279,7 +349,7 @@ fn remote(args: &LoadArgs, needed: bool) -> Result<SocketAddr, String> {
         Some((host, port)) => {
             (host, port.parse().map_err(|_| format!("{target}: {port} is no port (1 to 65535)"))?)
         }
-        None => (target.as_str(), 5060),
+        None => (target, 5060),
     };
     let found = (host, port).to_socket_addrs().map_err(|error| format!("cannot find {host}: {error}"))?;
     found.into_iter().next().ok_or_else(|| format!("{host} has no address"))
@@ -289,6 +359,9 @@ fn remote(args: &LoadArgs, needed: bool) -> Result<SocketAddr, String> {
 fn local_address(args: &LoadArgs, remote: SocketAddr) -> Result<IpAddr, String> {
     if let Some(ip) = args.local_ip {
         return Ok(ip);
+    }
+    if let Some(text) = &args.sipp.from {
+        return sockets::addresses(text)?.first().copied().ok_or_else(|| "-i: no address".to_owned());
     }
     if args.self_test {
         return Ok(IpAddr::from([127, 0, 0, 1]));
@@ -304,26 +377,6 @@ fn local_address(args: &LoadArgs, remote: SocketAddr) -> Result<IpAddr, String> 
     routed.map(|a| a.ip()).map_err(|error| format!("there is no way to {remote}: {error}"))
 }
 
-/// Where calls come in, if any do, and where each worker's own calls leave from.
-fn listeners(
-    args: &LoadArgs,
-    transport: Transport,
-    ip: IpAddr,
-    workers: usize,
-    (client, server): (bool, bool),
-) -> Result<Vec<Listener>, String> {
-    let listener = |port| Listener { transport, address: SocketAddr::new(ip, port) };
-    if !client {
-        return Ok(vec![listener(args.local_port.unwrap_or(5060))]);
-    }
-    let port = |nth: usize| match args.local_port {
-        None => Ok(0),
-        Some(first) => u16::try_from(usize::from(first) + nth)
-            .map_err(|_| format!("-p {first}: there are no {workers} ports from there; choose a lower one")),
-    };
-    (0..workers + usize::from(server)).map(|nth| Ok(listener(port(nth)?))).collect()
-}
-
 /// Connections here are our own and the server's; none is an attacker's.
 fn streams() -> StreamLimits {
     StreamLimits { max_per_source: u32::MAX, idle: Duration::from_secs(86_400), ..StreamLimits::default() }
@@ -335,6 +388,8 @@ fn facts(args: &LoadArgs, transport: Transport, remote: SocketAddr, local: IpAdd
         IpAddr::V6(ip) => format!("[{ip}]"),
     };
     let host = host_of(args.target.as_deref().unwrap_or_default());
+    let ips: Vec<IpAddr> = bound.listeners().iter().map(|l| l.address.ip()).collect();
+    let one_ip = ips.iter().all(|ip| *ip == local);
     let ports: Vec<u16> = bound.listeners().iter().map(|l| l.address.port()).collect();
     let one_port = ports.first().copied().filter(|port| ports.iter().all(|other| other == port));
     Run {
@@ -348,9 +403,9 @@ fn facts(args: &LoadArgs, transport: Transport, remote: SocketAddr, local: IpAdd
         pid: std::process::id(),
         auth_user: args.au.clone().unwrap_or_else(|| args.service.clone()).into_bytes(),
         auth_password: args.ap.clone().into_bytes(),
-        auth_uri: None,
-        users: -1,
-        local_ip: Some(text(local)),
+        auth_uri: args.sipp.auth_uri.as_ref().map(|uri| uri.clone().into_bytes()),
+        users: args.sipp.callers.map_or(-1, |users| users.try_into().unwrap_or(i64::MAX)),
+        local_ip: one_ip.then(|| text(local)),
         local_port: one_port,
         version: concat!("strowger ", env!("CARGO_PKG_VERSION")),
     }

@@ -59,6 +59,8 @@ pub struct Datagrams {
     /// Socket numbers by listener; `u16::MAX` where the listener is of another transport.
     by_listener: Vec<u16>,
     max_backlog: usize,
+    /// Sockets with transmits in their queue: there may be thousands without.
+    pending: Vec<u16>,
     /// Some socket has more.
     pub(super) more: bool,
     /// What came back.
@@ -74,6 +76,7 @@ impl Datagrams {
             sockets: Vec::new(),
             by_listener,
             max_backlog: config.udp_send_queue,
+            pending: Vec::new(),
             more: false,
             reports: Reports::default(),
             counters,
@@ -94,6 +97,9 @@ impl Datagrams {
         let number = self.by_listener.get(usize::from(listener.0)).copied().unwrap_or(u16::MAX);
         match self.sockets.get_mut(usize::from(number)) {
             Some(socket) => {
+                if socket.queue.is_empty() {
+                    self.pending.push(number);
+                }
                 socket.queue.push(index);
                 true
             }
@@ -103,10 +109,8 @@ impl Datagrams {
 
     /// Sends what was enqueued. `fail` is told of transmits that the kernel refused.
     pub fn send(&mut self, out: &Outbox, batch: &mut SendBatch, poller: &Poller, mut fail: impl FnMut(u64)) {
-        for socket in &mut self.sockets {
-            if socket.queue.is_empty() {
-                continue;
-            }
+        for number in self.pending.drain(..) {
+            let Some(socket) = self.sockets.get_mut(usize::from(number)) else { continue };
             let queue = std::mem::take(&mut socket.queue);
             let mut rest = queue.as_slice();
             while let Some((&first, others)) = rest.split_first() {
