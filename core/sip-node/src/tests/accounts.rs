@@ -180,6 +180,28 @@ fn every_request_of_a_user_is_challenged_but_ack_and_cancel() {
     assert_eq!(lab.ask(CAROL, spoofed.text()).status(), 407);
     let through_address = Req { from: "<sip:alice@198.51.100.1>;tag=x".to_owned(), ..Req::invite() };
     assert_eq!(lab.ask(CAROL, through_address.text()).status(), 407);
+    // 22.1: these cannot be sent again with credentials.
+    let cancel = Req::invite().alice().cancel();
+    assert_eq!(lab.ask(ALICE, cancel.text()).status(), 481, "of nothing");
+    let call = || {
+        let mut lab = Lab::new();
+        lab.phones(&[BOB]);
+        let req = Req::invite().alice();
+        let challenge = lab.ask(ALICE, req.text());
+        let req = req.answer("alice", &challenge);
+        let sent = lab.invite(ALICE, req.text());
+        lab.send(BOB, sent[0].reply(180, "b", ""));
+        lab.sent();
+        (lab, req, sent)
+    };
+    let (mut lab, req, _) = call();
+    lab.send(ALICE, req.cancel().text());
+    let after = lab.sent();
+    let cancelled = (statuses(&after), requests(&after));
+    assert_eq!(cancelled, (vec![200], vec![("CANCEL".to_owned(), BOB.to_owned())]));
+    let (mut lab, req, sent) = call();
+    let ok = lab.ask(BOB, sent[0].accept("b"));
+    assert_eq!(lab.ask(ALICE, req.within("ACK", &ok).text()).to(), BOB);
 }
 
 #[test]

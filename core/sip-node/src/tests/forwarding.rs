@@ -108,8 +108,10 @@ fn max_breadth() {
     lab.send(BOB, sent[0].reply(486, "b", ""));
     assert!(requests(&lab.sent()).contains(&("INVITE".to_owned(), BOB2.to_owned())));
     // None at all: 440 (RFC 5393 section 5.3.3).
-    lab.send(CAROL, Req::invite().line("Max-Breadth: 0").text());
-    assert_eq!(statuses(&lab.sent()), [100, 440]);
+    for none in ["0", "-1", "x", "1;x", "99999999999"] {
+        lab.send(CAROL, Req::invite().line(&format!("Max-Breadth: {none}")).text());
+        assert_eq!(statuses(&lab.sent()), [100, 440], "{none}");
+    }
     lab.rest();
 }
 

@@ -72,6 +72,18 @@ fn the_received_via_of_a_forwarded_request_says_where_it_came_from() {
     assert_eq!(vias[1], "SIP/2.0/UDP 10.1.1.1:5060;branch=z9hG4bKn1;received=192.0.2.10;rport=7000");
     lab.send(BOB, sent[0].reply(180, "b", ""));
     assert_eq!(lab.one().to(), "192.0.2.10:7000");
+    // 18.2.1: wherever sent-by is a name or another address, unasked; not where it is the same.
+    for (sent_by, added) in [
+        ("pc.far.example", ";received=192.0.2.10"),
+        ("10.1.1.1", ";received=192.0.2.10;rport=5060"),
+        ("192.0.2.10", ""),
+    ] {
+        let req = Req::invite().sent_by("UDP", sent_by);
+        let sent = lab.invite(CAROL, req.text());
+        assert_eq!(sent[0].all("Via")[1], format!("{}{added}", req.via));
+        lab.send(BOB, sent[0].reply(486, "b", ""));
+        lab.sent();
+    }
 }
 
 #[test]
