@@ -275,7 +275,7 @@ impl Authenticator {
         nonce: Nonce,
         algorithm: Algorithm,
     ) -> Result<Claim<'v>, Refusal> {
-        let age = self.sealer.age(&nonce, request.now, self.config.lifetime);
+        let age = self.sealer.age(&nonce, request.source, request.now, self.config.lifetime);
         let response_text = params.response.ok_or(MALFORMED)?;
         // An empty response is how a client shows its name before it was challenged (RFC 8760 2.7).
         if age == Age::Ancient || response_text.is(b"") || (params.qop.is_none() && self.config.require_qop) {

@@ -166,11 +166,12 @@ impl Sealer {
         if bool::from(right) { Some(Nonce::from_bytes(facts)) } else { None }
     }
 
-    /// How a nonce stands at `now`. One of another epoch is expired, whatever its time says: the process
-    /// that gave it has ended. How long ago nobody knows; guessing is slowed down all the same.
-    pub fn age(&self, nonce: &Nonce, now: Time, lifetime: Duration) -> Age {
+    /// How a nonce that comes from `source` stands at `now`. One of another epoch is expired, whatever its
+    /// time says: the process that gave it has ended. How long ago nobody knows, so it counts only where
+    /// it was sent: a phone is there still, and whoever was there once charges no guesses to it from afar.
+    pub fn age(&self, nonce: &Nonce, source: IpAddr, now: Time, lifetime: Duration) -> Age {
         if nonce.epoch != self.epoch {
-            return Age::Expired;
+            return if nonce.network == self.network(source) { Age::Expired } else { Age::Ancient };
         }
         // Workers read the clock at different moments: slightly in the future is new.
         let age = now.since(Time::from_millis(nonce.issued));
@@ -311,12 +312,16 @@ mod tests {
         let s = sealer(1, 7);
         let life = Duration::from_secs(300);
         let nonce = Nonce { epoch: 7, issued: 1_000_000, serial: 0, network: 0 };
-        let at = |secs| s.age(&nonce, Time::from_secs(secs), life);
+        let home = IpAddr::from([192, 0, 2, 1]);
+        let at = |secs| s.age(&nonce, home, Time::from_secs(secs), life);
         assert_eq!([at(999), at(1_000), at(1_300)], [Age::Live; 3]);
         assert_eq!([at(1_301), at(80_000)], [Age::Expired; 2]);
         assert_eq!(at(1_000 + 86_401), Age::Ancient);
-        let of_epoch = |epoch| s.age(&Nonce { epoch, ..nonce }, Time::from_secs(1_000), life);
-        assert_eq!([of_epoch(6), of_epoch(5), of_epoch(8)], [Age::Expired; 3]);
+        let network = s.network(home);
+        let of_epoch =
+            |epoch, source| s.age(&Nonce { epoch, network, ..nonce }, source, Time::from_secs(1_000), life);
+        assert_eq!([6, 5, 8].map(|epoch| of_epoch(epoch, home)), [Age::Expired; 3]);
+        assert_eq!([6, 5, 8].map(|epoch| of_epoch(epoch, [192, 0, 2, 2].into())), [Age::Ancient; 3]);
     }
 
     #[test]

@@ -7,7 +7,6 @@ use crate::inbound::retry_after;
 use crate::node::Node;
 use crate::services::{Counter, Refusal, Services};
 use crate::settings::{Auth, Mode};
-use crate::stateless::is_stateless_branch;
 use core::ops::Range;
 use sip_auth::{Decision, Status};
 use sip_message::{Malformed, Message, Method, Name, Scheme, Uri};
@@ -85,7 +84,9 @@ impl<S: Services> Node<S> {
         if method == Method::Register && own {
             return self.registration(now, flow, request, &admitted, aor, out);
         }
-        if self.settings.proxy.mode == Mode::Stateless && !own {
+        // Credentials that were judged are used up: without memory a retransmission would be challenged.
+        let again = admitted.caller.realm.is_none();
+        if self.settings.proxy.mode == Mode::Stateless && again && !own {
             return self.forward_plan(now, flow, request, &admitted, out);
         }
         self.dispatch(now, flow, request, &admitted, own, out);
@@ -192,12 +193,14 @@ impl<S: Services> Node<S> {
 
     /// Whether a request was sent by this server to itself (a spiral: one of our addresses stood in a
     /// Contact or Route). It comes from our own address then, and a trunk or mailbox on the same machine
-    /// is not who sent it.
+    /// is not who sent it. The branch tells, for another server may go by our name.
     pub(crate) fn is_from_ourselves(&self, request: &Message<'_>) -> bool {
         let via = request.via();
-        // First what hardly any other sender's Via has.
-        let marked = read_branch(via.branch).is_some() || is_stateless_branch(via.branch);
-        marked && self.settings.is_self(via.host, via.port)
+        let ours = match read_branch(via.branch) {
+            Some(branch) => self.guard.wrote(&branch),
+            None => self.stateless_return(request).is_some(),
+        };
+        ours && self.settings.is_self(via.host, via.port)
     }
 
     /// Whether a trunk speaks in a dialog in which it is not the end that it says it is. Whoever has the

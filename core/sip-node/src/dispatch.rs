@@ -203,7 +203,8 @@ impl<S: Services> Node<S> {
     fn has_been_here(&self, request: &Message<'_>) -> bool {
         let ours = |value: &[u8]| {
             Via::parse(value).is_ok_and(|via| {
-                read_branch(via.branch).is_some() && self.settings.is_self(via.host, via.port)
+                let ours = read_branch(via.branch).is_some_and(|branch| self.guard.wrote(&branch));
+                ours && self.settings.is_self(via.host, via.port)
             })
         };
         request.via_count() > 1 && request.values(Name::Via).any(ours)

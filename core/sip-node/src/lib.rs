@@ -8,7 +8,7 @@
 //!
 //! The way of a request, file by file: `node` (index it), `inbound` (match a transaction), `admit`
 //! (check, authenticate; nothing is remembered before this is passed), `registration` or `targets`
-//! (where to), `dispatch` (response context), `forward` (rewrite, send), `outcome` (responses,
+//! and `routes` (where to), `dispatch` (response context), `forward` (rewrite, send), `outcome` (responses,
 //! timers). `stateless` is for ACK and for stateless mode.
 #![forbid(unsafe_code)]
 
@@ -22,6 +22,7 @@ mod outcome;
 mod proxied;
 mod registration;
 mod returned;
+mod routes;
 mod services;
 mod settings;
 mod stateless;

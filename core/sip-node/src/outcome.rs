@@ -198,6 +198,8 @@ impl<S: Services> Node<S> {
         }
         self.layer.unschedule(mem::replace(&mut proxied.timer, TimerId::NONE));
         if proxied.invite && (proxied.accepted || proxied.context.gave_up()) {
+            // Where the caller is, for when his transaction is over.
+            proxied.source = self.layer.reply_of(proxied.server).unwrap_or(proxied.source);
             self.proxied.shrink(&mut proxied);
             self.proxied.put(proxied);
         } else {
@@ -305,12 +307,10 @@ impl<S: Services> Node<S> {
     }
 
     /// Passes on a 2xx to an INVITE that was answered with a failure meanwhile, because a branch had been
-    /// silent for too long. The caller has to know of the call, to end it (16.7 step 5); he does as long as
-    /// the server transaction remembers where he is.
+    /// silent for too long. The caller has to know of the call, to end it (16.7 step 5).
     fn relay_late(&mut self, p: &Proxied, branch: BranchId, response: &Message<'_>, out: &mut Outbox) {
-        let Some(back) = self.layer.reply_of(p.server) else { return };
         let (trusted, splices) = (p.trusts(branch), &mut self.splices);
-        out.send_with(back, 0, |buf| rewrite::write_response(response, !trusted, splices, buf));
+        out.send_with(p.source, 0, |buf| rewrite::write_response(response, !trusted, splices, buf));
         self.services.count(Counter::Relayed);
     }
 
@@ -456,6 +456,9 @@ impl<S: Services> Node<S> {
                 let (id, _) = ProxiedId::split(token);
                 if let Some(mut proxied) = self.proxied.take(id) {
                     proxied.timer = TimerId::NONE;
+                    if proxied.over {
+                        return self.proxied.free(proxied);
+                    }
                     if !proxied.invite {
                         self.still_trying(now, &mut proxied, out);
                     }
@@ -495,11 +498,17 @@ impl<S: Services> Node<S> {
         self.perform(now, proxied, actions, None, None, out);
     }
 
-    /// The server transaction has ended: an accepted INVITE needs its proxied request no more; one that
-    /// was never answered takes everything with it.
+    /// The server transaction has ended: an accepted INVITE needs its proxied request no more, one whose
+    /// phones may answer still keeps it for as long as that can be, and one that was never answered takes
+    /// everything with it.
     fn server_gone(&mut self, now: Time, user: u64) {
         let (id, _) = ProxiedId::split(user);
         let Some(mut proxied) = self.proxied.take(id) else { return };
+        let waits = |(_, client): &(BranchId, ClientId)| self.layer.user_of_client(*client).is_some();
+        if proxied.over && proxied.context.gave_up() && proxied.clients.iter().any(waits) {
+            proxied.timer = self.layer.schedule(now + self.late, proxied.id.as_u64());
+            return self.proxied.put(proxied);
+        }
         if !proxied.over {
             for (_, client) in mem::take(&mut proxied.clients) {
                 self.layer.abandon(client);

@@ -6,6 +6,7 @@ use crate::forward::may_carry;
 use crate::inbound::{always_rport, reply_flow};
 use crate::node::{Node, domain};
 use crate::services::{Counter, Question, Services};
+use crate::settings::Mode;
 use crate::settings::Settings;
 use crate::targets::{Plan, Wish, max_breadth};
 use core::hash::Hasher;
@@ -226,7 +227,9 @@ impl<S: Services> Node<S> {
     /// one that we sealed (16.11, 18.2.2).
     pub(crate) fn stateless_response(&mut self, from: Flow, response: &Message<'_>, out: &mut Outbox) {
         let trusted = self.settings.trunk_of(from.remote.ip()).is_some();
-        let Some(flow) = self.stateless_return(response) else {
+        // With transactions only ACKs leave without, and nobody answers those.
+        let awaited = self.settings.proxy.mode == Mode::Stateless;
+        let Some(flow) = self.stateless_return(response).filter(|_| awaited) else {
             return self.services.count(Counter::Stray);
         };
         let splices = &mut self.splices;
@@ -234,10 +237,11 @@ impl<S: Services> Node<S> {
         self.services.count(Counter::Relayed);
     }
 
-    fn stateless_return(&self, response: &Message<'_>) -> Option<Flow> {
+    /// Where a message with a branch on top that we sealed came from; `None` if we did not.
+    pub(crate) fn stateless_return(&self, response: &Message<'_>) -> Option<Flow> {
         // A branch is a token, and some elements change its case.
-        let (_, rest) = response.via_branch().split_at_checked(PREFIX.len())?;
-        if !is_stateless_branch(response.via_branch()) {
+        let (prefix, rest) = response.via_branch().split_at_checked(PREFIX.len())?;
+        if !prefix.eq_ignore_ascii_case(PREFIX) {
             return None;
         }
         let (id, rest) = rest.split_at_checked(16)?;
@@ -260,11 +264,6 @@ impl<S: Services> Node<S> {
 fn breadth(request: &Message<'_>, settings: &Settings) -> Option<u8> {
     let most = settings.proxy.max_breadth;
     (request.method() != Method::Cancel).then(|| sip_proxy::breadth::incoming(max_breadth(request), most))
-}
-
-/// Whether a Via branch looks like those that this server makes without memory.
-pub(crate) fn is_stateless_branch(branch: &[u8]) -> bool {
-    branch.get(..PREFIX.len()).is_some_and(|prefix| prefix.eq_ignore_ascii_case(PREFIX))
 }
 
 fn unhex(text: &[u8]) -> Option<u64> {

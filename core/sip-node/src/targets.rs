@@ -8,7 +8,7 @@ use crate::admit::{Admitted, Aor, Caller, undotted};
 use crate::node::Node;
 use crate::proxied::{Proxied, Reach, Target};
 use crate::services::Services;
-use crate::settings::{Bounds, Route, RouteAction, Trunk};
+use crate::settings::{Bounds, Trunk};
 use core::net::SocketAddr;
 use sip_message::{Message, Method, Name, Scheme, Uri, Values};
 use sip_proxy::token::{Dialog, End, Role};
@@ -93,7 +93,7 @@ impl Wish {
     }
 
     /// Puts another at the end of the chain.
-    fn append(&mut self, wish: Wish) {
+    pub fn append(&mut self, wish: Wish) {
         let mut last = &mut self.next;
         while let Some(next) = last {
             last = &mut next.next;
@@ -102,7 +102,7 @@ impl Wish {
     }
 
     /// To be looked up by its own URI.
-    fn located(uri: &[u8], role: Role, bounds: Bounds) -> Wish {
+    pub fn located(uri: &[u8], role: Role, bounds: Bounds) -> Wish {
         Wish { locate: uri.to_vec(), bounds, ..Wish::new(uri, role) }
     }
 
@@ -147,7 +147,7 @@ impl<S: Services> Node<S> {
         }
         match self.local_aor(uri) {
             Some(aor) => self.inward(now, flow, request, a, &aor),
-            None => self.outward(flow, self.grown(flow, request), a),
+            None => self.outward(now, flow, request, a),
         }
     }
 
@@ -287,13 +287,13 @@ impl<S: Services> Node<S> {
         Plan::Forward(vec![(1000, wish)])
     }
 
-    fn may_transit(&self, caller: &Caller) -> bool {
+    pub(crate) fn may_transit(&self, caller: &Caller) -> bool {
         caller.trunk.and_then(|t| self.settings.trunks.get(t)).is_some_and(|t| t.may_transit)
     }
 
     /// For a user of one of our domains, or what looks like one.
     fn inward(&self, now: Time, flow: Flow, request: &Message<'_>, a: &Admitted<'_>, aor: &Aor) -> Plan {
-        if let Some(plan) = self.static_route(a, aor.domain(), aor.user()) {
+        if let Some(plan) = self.static_route(now, flow, request, a, (aor.domain(), aor.user())) {
             return plan;
         }
         if aor.user().is_empty() {
@@ -412,11 +412,12 @@ impl<S: Services> Node<S> {
     }
 
     /// For somebody outside our domains.
-    fn outward(&self, near: Flow, size: usize, a: &Admitted<'_>) -> Plan {
+    fn outward(&self, now: Time, near: Flow, request: &Message<'_>, a: &Admitted<'_>) -> Plan {
         let host = undotted(a.uri.host).to_ascii_lowercase();
-        if let Some(plan) = self.static_route(a, &host, a.uri.user.unwrap_or(b"")) {
+        if let Some(plan) = self.static_route(now, near, request, a, (&host, a.uri.user.unwrap_or(b""))) {
             return plan;
         }
+        let size = self.grown(near, request);
         let outbound = a.caller.role == Role::Local || self.may_transit(&a.caller);
         if outbound && let Some(at) = self.settings.trunks.iter().position(|t| t.domains.contains(&host)) {
             return self.over_domain_trunk(at, a);
@@ -537,48 +538,6 @@ impl<S: Services> Node<S> {
         Plan::Forward(Wish::chain(wishes).map(|wish| (1000, wish)).into_iter().collect())
     }
 
-    /// The first static route that matches. Those that lead out are for who may go out: to a fixed URI or
-    /// into our own domains a trunk may call, with the called number to another host only our own users and
-    /// trunks that may transit.
-    fn static_route(&self, a: &Admitted<'_>, domain: &[u8], user: &[u8]) -> Option<Plan> {
-        let route = self.settings.routes.iter().find(|r| {
-            r.domain.as_deref().is_none_or(|d| d == domain)
-                && r.prefix.as_deref().is_none_or(|p| user.starts_with(p))
-                && r.user.as_deref().is_none_or(|u| u == user)
-        })?;
-        Some(match &route.action {
-            RouteAction::Redirect(contacts) => {
-                let mut list = Vec::new();
-                for contact in contacts.iter().filter(|c| !is_same(&a.uri, c)) {
-                    push_bracketed(contact, &mut list);
-                }
-                redirection(list)
-            }
-            RouteAction::Forward(targets) => {
-                // A static route leads out of the domain, wherever the called user seems to be.
-                let closed = match a.caller.role {
-                    Role::Local => false,
-                    Role::Trunk => !self.may_transit(&a.caller) && self.leads_out(route, targets),
-                    Role::Stranger => true,
-                };
-                if closed {
-                    return Some(Plan::Refuse(403));
-                }
-                let wishes = targets.iter().map(|target| {
-                    let wish = Wish::located(&with_user(target, user), Role::Trunk, Bounds::Anywhere);
-                    Wish { locate: target.clone(), ..wish }
-                });
-                Plan::Forward(Wish::chain(wishes).map(|wish| (1000, wish)).into_iter().collect())
-            }
-        })
-    }
-
-    /// Whether a static route takes whatever number was called to another host.
-    fn leads_out(&self, route: &Route, targets: &[Vec<u8>]) -> bool {
-        let open = |uri: Uri<'_>| uri.user.is_none() && !self.is_local_host(&uri);
-        route.user.is_none() && targets.iter().any(|target| Uri::parse(target).is_ok_and(open))
-    }
-
     /// The voicemail target for a call to `request_uri`, with the parameters of RFC 4458.
     pub(crate) fn voicemail_wish(
         &self,
@@ -628,7 +587,7 @@ fn rewritten(trunk: &Trunk, number: &[u8]) -> Vec<u8> {
 }
 
 /// A target URI with this user, unless it has one of its own.
-fn with_user(target: &[u8], user: &[u8]) -> Vec<u8> {
+pub(crate) fn with_user(target: &[u8], user: &[u8]) -> Vec<u8> {
     let has_user = Uri::parse(target).is_ok_and(|u| u.user.is_some());
     let Some(colon) = target.iter().position(|&b| b == b':').filter(|_| !has_user && !user.is_empty()) else {
         return target.to_vec();
@@ -664,17 +623,17 @@ fn escape_param(uri: &[u8], out: &mut Vec<u8>) {
 }
 
 /// Whether a Contact is the URI that was asked for: to it nobody is redirected (section 8.3).
-fn is_same(asked: &Uri<'_>, contact: &[u8]) -> bool {
+pub(crate) fn is_same(asked: &Uri<'_>, contact: &[u8]) -> bool {
     Uri::parse(contact).is_ok_and(|contact| contact.equivalent(asked))
 }
 
 /// A 302 with these Contacts. Where there are none but what was asked for, nobody is to be found (8.3).
-fn redirection(contacts: Vec<u8>) -> Plan {
+pub(crate) fn redirection(contacts: Vec<u8>) -> Plan {
     if contacts.is_empty() { Plan::Refuse(404) } else { Plan::Redirect(contacts) }
 }
 
 /// Appends a URI as a further Contact value.
-fn push_bracketed(uri: &[u8], out: &mut Vec<u8>) {
+pub(crate) fn push_bracketed(uri: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(if out.is_empty() { b"<" } else { b", <" });
     out.extend_from_slice(uri);
     out.push(b'>');

@@ -24,7 +24,13 @@ const HASH_DIGITS: usize = 16;
 #[derive(Clone)]
 pub struct LoopGuard {
     key: [u8; 16],
+    /// The upper bits of all its hashes.
+    mark: u64,
 }
+
+/// Bits of a hash that are the same in all of one server, so that it knows the branches it wrote from those
+/// of another server that goes by the same name.
+const MARK: u64 = !0 << 40;
 
 /// A branch parameter that this server wrote, taken apart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,8 +43,13 @@ pub struct OwnBranch<'a> {
 
 impl LoopGuard {
     /// A guard with a secret key.
-    pub const fn new(key: [u8; 16]) -> LoopGuard {
-        LoopGuard { key }
+    pub fn new(key: [u8; 16]) -> LoopGuard {
+        LoopGuard { key, mark: SipHasher13::new_with_key(&key).hash(b"mark") & MARK }
+    }
+
+    /// Whether a server with this key wrote a branch. Anybody may write the same, who has seen one.
+    pub const fn wrote(&self, branch: &OwnBranch<'_>) -> bool {
+        branch.hash & MARK == self.mark
     }
 
     /// The loop hash of a request as it was received, before any rewriting.
@@ -59,7 +70,7 @@ impl LoopGuard {
         for header in request.headers(Name::Route) {
             write_field(&mut hash, header.value);
         }
-        hash.finish()
+        hash.finish() & !MARK | self.mark
     }
 
     /// Whether a request with this `hash` was here before: some Via value whose sent-by is ours
@@ -120,8 +131,9 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use sip_message::{Index, Limits, Parsed, parse};
+    use std::sync::LazyLock;
 
-    const GUARD: LoopGuard = LoopGuard::new([7; 16]);
+    static GUARD: LazyLock<LoopGuard> = LazyLock::new(|| LoopGuard::new([7; 16]));
     const CLIENT: &[u8] = b"0123456789abcdef";
 
     fn with<T>(text: &str, see: impl FnOnce(&Message<'_>) -> T) -> T {
@@ -197,6 +209,8 @@ mod tests {
         assert!(!loops(&request(&[&theirs, CALLER], URI, "")));
         let other_key = with(&request(&[CALLER], URI, ""), |m| LoopGuard::new([8; 16]).hash(m));
         assert_ne!(hash, other_key);
+        let wrote = |guard: &LoopGuard| guard.wrote(&OwnBranch { client: CLIENT, hash });
+        assert!(wrote(&GUARD) && !wrote(&LoopGuard::new([8; 16])));
     }
 
     #[test]

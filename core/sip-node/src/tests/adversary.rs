@@ -172,3 +172,47 @@ fn a_user_who_calls_from_outside_names_nobody_inside() {
         }
     }
 }
+
+#[test]
+fn a_branch_without_memory_is_no_way_back_where_nothing_is_without_memory() {
+    // An ACK takes a sealed way back with it that nobody needs, and that would be good for ever.
+    let mut lab = Lab::new();
+    lab.phones(&[BOB]);
+    let invite = Req::invite();
+    let got = lab.invite(CAROL, invite.text()).remove(0);
+    let ok = lab.ask(BOB, got.accept("b"));
+    let ack = lab.ask(CAROL, invite.within("ACK", &ok).text());
+    lab.send(BOB, ack.reply(200, "b", ""));
+    lab.silent();
+    assert_eq!(lab.count(Counter::Stray), 1);
+}
+
+#[test]
+fn another_server_of_our_name_is_the_trunk_that_it_is() {
+    for mode in [Mode::Stateful, Mode::Stateless] {
+        let server = |key: u8| {
+            let named = |transport, name: &str| {
+                Listener::new(transport, US.parse().unwrap(), Some((name.as_bytes().to_vec(), None)))
+            };
+            let change = |s: &mut Settings| {
+                s.listeners = vec![named(Transport::Udp, "sip.here.example")];
+                s.trunks.push(trunk(&["sip:203.0.113.5"], "+49"));
+                s.trunks[0].may_transit = true;
+                s.trunks.push(Trunk { sources: Vec::new(), ..trunk(&["sip:203.0.113.99"], "+1") });
+                s.proxy.mode = mode;
+            };
+            Lab::keyed([key; 16], change)
+        };
+        let (mut other, mut lab) = (server(1), server(2));
+        // A call that came to the other one, with a name of ours in From, and leaves it for this one.
+        other.bind("bob", "<sip:+1900@198.51.100.1:5060>", udp(US));
+        other.send(CAROL, Req::invite().text());
+        let sent = other.sent().into_iter().find(|s| s.status() == 0).unwrap();
+        assert!(sent.get("Via").unwrap().contains("sip.here.example;branch="));
+        lab.send(CARRIER, &sent.text);
+        assert!(reached(&lab.sent()).contains(&"203.0.113.99:5060".to_owned()), "{mode:?}");
+        // The same text is from ourselves at the one that wrote it.
+        other.send(CARRIER, &sent.text);
+        assert!(!reached(&other.sent()).contains(&"203.0.113.99:5060".to_owned()), "{mode:?}");
+    }
+}

@@ -202,3 +202,31 @@ fn a_cancel_is_answered_with_the_tag_of_what_it_cancels() {
     assert_eq!(sent[0].get("To"), sent[1].get("To"));
     assert!(!tag_of(sent[0].get("To").unwrap()).is_empty());
 }
+
+#[test]
+fn a_late_2xx_reaches_the_caller_when_his_transaction_is_over_too() {
+    // Over TCP the ACK of the 487 ends it at once, over UDP five seconds later.
+    let on_tcp = tcp("192.0.2.10:40000", 1);
+    for flow in [on_tcp, udp(CAROL)] {
+        let mut lab = Lab::new();
+        lab.phones(&[BOB]);
+        let req = match flow.transport {
+            Transport::Tcp => Req::invite().sent_by("TCP", CAROL),
+            _ => Req::invite(),
+        };
+        lab.send_on(flow, req.text());
+        let got = lab.sent().into_iter().find(|s| s.method() == "INVITE" && s.to() == BOB).unwrap();
+        lab.send_on(flow, req.cancel().text());
+        lab.pass(5_000);
+        let end = lab.sent().into_iter().find(|s| s.status() == 487).unwrap();
+        lab.send_on(flow, req.ack(&end).text());
+        lab.pass(6_000);
+        lab.sent();
+        for _ in 0..2 {
+            lab.send(BOB, got.accept("b"));
+            let ok = lab.one();
+            assert_eq!((ok.status(), ok.flow, ok.all("Via").len()), (200, flow, 1));
+        }
+        lab.rest();
+    }
+}

@@ -215,6 +215,15 @@ impl Lab {
 
     /// With room for so many transactions.
     pub fn limited(transactions: Limits, change: impl FnOnce(&mut Settings)) -> Lab {
+        Lab::make(transactions, [6; 16], change)
+    }
+
+    /// Another server, with a key of its own.
+    pub fn keyed(key: [u8; 16], change: impl FnOnce(&mut Settings)) -> Lab {
+        Lab::make(Limits { server: 1_000, client: 1_000 }, key, change)
+    }
+
+    fn make(transactions: Limits, hash: [u8; 16], change: impl FnOnce(&mut Settings)) -> Lab {
         let mut settings = settings();
         change(&mut settings);
         let world = Rc::new(Shared {
@@ -239,7 +248,7 @@ impl Lab {
             timers: Timers::default(),
             transactions,
             dns_cache: 100,
-            keys: Keys { dialog: [5; 16], hash: [6; 16] },
+            keys: Keys { dialog: [5; 16], hash },
             seed: [7, 8],
         };
         let node = Node::new(config, Arc::new(settings.clone()), World(world.clone()));

@@ -120,10 +120,12 @@ fn nobody_makes_it_send_responses_elsewhere() {
 fn users_are_challenged_and_their_credentials_stay() {
     let mut lab = lab();
     lab.phones(&[BOB]);
-    let sent = lab.as_user(ALICE, "alice", &Req::invite().alice());
-    assert_eq!((sent.len(), sent[0].to().as_str()), (1, BOB));
-    assert!(sent[0].get("Proxy-Authorization").is_none());
+    let challenge = lab.ask(ALICE, Req::invite().alice().text());
+    assert_eq!(challenge.status(), 407);
     no_memory(&lab);
+    let sent = lab.as_user(ALICE, "alice", &Req::invite().alice()).remove(1);
+    assert_eq!(sent.to().as_str(), BOB);
+    assert!(sent.get("Proxy-Authorization").is_none());
 }
 
 #[test]
@@ -250,4 +252,20 @@ fn breadth_is_limited_without_memory_too() {
     let sent = lab.invite(CAROL, req.text());
     let ok = lab.ask(BOB, sent[0].accept("b"));
     assert_eq!(lab.ask(CAROL, req.within("ACK", &ok).text()).all("Max-Breadth"), ["60"]);
+}
+
+#[test]
+fn what_comes_again_with_its_credentials_is_the_same_request() {
+    let mut lab = lab();
+    lab.phones(&[BOB]);
+    let call = Req::invite().alice();
+    let challenge = lab.ask(ALICE, call.text());
+    let again = call.answer("alice", &challenge).text();
+    let sent = lab.invite(ALICE, &again).remove(0);
+    assert_eq!(sent.to(), BOB);
+    lab.send(ALICE, &again);
+    let repeated = lab.sent();
+    assert!(statuses(&repeated).iter().all(|status| *status == 100), "{repeated:?}");
+    assert_eq!(lab.ask(BOB, sent.accept("b")).status(), 200);
+    lab.rest();
 }

@@ -294,3 +294,45 @@ fn an_answer_that_comes_again_is_believed_as_the_first_was() {
     assert!(first.get("P-Asserted-Identity").is_some());
     assert_eq!(lab.ask(CARRIER, &ok).text, first.text);
 }
+
+#[test]
+fn a_number_of_one_of_our_users_rings_there_whoever_calls_it() {
+    // Not by way of this server's own address, where the caller's credentials are gone already.
+    let number = |user: &str, target: &str| Route {
+        domain: None,
+        prefix: None,
+        user: Some(user.as_bytes().to_vec()),
+        action: RouteAction::Forward(vec![target.as_bytes().to_vec()]),
+    };
+    let routes = || {
+        vec![
+            number("+4930100", "sip:bob@here.example"),
+            number("+4930101", "sip:bob@198.51.100.1"),
+            number("+4930102", "sip:dave@here.example"),
+        ]
+    };
+    for user in ["+4930100", "+4930101"] {
+        let mut lab = lab(|s| {
+            s.routes = routes();
+            s.auth.enabled = true;
+        });
+        lab.phones(&[BOB, BOB2]);
+        let call = Req::new("INVITE", &format!("sip:{user}@here.example")).sent_by("UDP", CARRIER);
+        let rung = |sent: &[Sent]| requests(sent).into_iter().map(|(_, to)| to).collect::<Vec<_>>();
+        assert_eq!(rung(&lab.invite(CARRIER, call.text())), [BOB, BOB2]);
+        let call = number_of(user);
+        let challenge = lab.ask(ALICE, call.text());
+        let sent = lab.invite(ALICE, call.answer("alice", &challenge).text());
+        assert_eq!(rung(&sent), [BOB, BOB2]);
+        assert_eq!(sent[0].uri(), format!("sip:bob@{BOB}"));
+    }
+    let mut lab = lab(|s| {
+        s.routes = routes();
+        s.auth.enabled = true;
+    });
+    let call = Req::new("INVITE", "sip:+4930102@here.example").sent_by("UDP", CARRIER);
+    assert_eq!(lab.ask(CARRIER, call.text()).status(), 480, "dave has no phone now");
+    // Strangers use no route, whatever it leads to.
+    lab.phones(&[BOB]);
+    assert_eq!(lab.ask(CAROL, Req::new("INVITE", "sip:+4930100@here.example").text()).status(), 403);
+}

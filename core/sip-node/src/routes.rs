@@ -1,0 +1,80 @@
+//! Static routes: what the operator decided about a domain, a prefix or a number.
+
+use crate::admit::Admitted;
+use crate::node::Node;
+use crate::services::Services;
+use crate::settings::{Bounds, Route, RouteAction};
+use crate::targets::{Plan, Wish, is_same, push_bracketed, redirection, with_user};
+use sip_message::{Message, Uri};
+use sip_proxy::token::Role;
+use wire::{Flow, Time};
+
+impl<S: Services> Node<S> {
+    /// The first static route that matches. Those that lead out are for who may go out: to a fixed URI or
+    /// into our own domains a trunk may call, with the called number to another host only our own users and
+    /// trunks that may transit.
+    pub(crate) fn static_route(
+        &self,
+        now: Time,
+        near: Flow,
+        request: &Message<'_>,
+        a: &Admitted<'_>,
+        (domain, user): (&[u8], &[u8]),
+    ) -> Option<Plan> {
+        let route = self.settings.routes.iter().find(|r| {
+            r.domain.as_deref().is_none_or(|d| d == domain)
+                && r.prefix.as_deref().is_none_or(|p| user.starts_with(p))
+                && r.user.as_deref().is_none_or(|u| u == user)
+        })?;
+        Some(match &route.action {
+            RouteAction::Redirect(contacts) => {
+                let mut list = Vec::new();
+                for contact in contacts.iter().filter(|c| !is_same(&a.uri, c)) {
+                    push_bracketed(contact, &mut list);
+                }
+                redirection(list)
+            }
+            RouteAction::Forward(targets) => {
+                // A static route leads out of the domain, wherever the called user seems to be.
+                let closed = match a.caller.role {
+                    Role::Local => false,
+                    Role::Trunk => !self.may_transit(&a.caller) && self.leads_out(route, targets),
+                    Role::Stranger => true,
+                };
+                if closed {
+                    return Some(Plan::Refuse(403));
+                }
+                let uris = targets.iter().map(|target| (target, with_user(target, user)));
+                // Each in the place of the one before; the phones of one of our users all at once.
+                let mut all: Vec<(u16, Wish)> = Vec::new();
+                for (target, uri) in uris {
+                    let wishes = self.of_user(now, near, request, &uri).unwrap_or_else(|| {
+                        let wish = Wish::located(&uri, Role::Trunk, Bounds::Anywhere);
+                        vec![(1000, Wish { locate: target.clone(), ..wish })]
+                    });
+                    match all.last_mut() {
+                        None => all = wishes,
+                        Some((_, last)) => wishes.into_iter().for_each(|(_, wish)| last.append(wish)),
+                    }
+                }
+                if all.is_empty() { Plan::Offline } else { Plan::Forward(all) }
+            }
+        })
+    }
+
+    /// The phones of one of our users whom a URI of the operator names. Sent by way of this server's own
+    /// address, a call would come without the credentials that it came with. `None`: it names somebody
+    /// else.
+    fn of_user(&self, now: Time, near: Flow, request: &Message<'_>, uri: &[u8]) -> Option<Vec<(u16, Wish)>> {
+        let aor = self.local_aor(&Uri::parse(uri).ok()?)?;
+        let phones = self.bound(now, near, self.grown(near, request), &aor);
+        let known = !phones.is_empty() || self.services.is_user(aor.user(), aor.domain());
+        known.then_some(phones)
+    }
+
+    /// Whether a static route takes whatever number was called to another host.
+    fn leads_out(&self, route: &Route, targets: &[Vec<u8>]) -> bool {
+        let open = |uri: Uri<'_>| uri.user.is_none() && !self.is_local_host(&uri);
+        route.user.is_none() && targets.iter().any(|target| Uri::parse(target).is_ok_and(open))
+    }
+}
