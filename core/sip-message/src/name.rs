@@ -290,6 +290,25 @@ impl Name {
 mod tests {
     use super::*;
 
+    /// RFC 3261 section 20 (table 2 and the sections that follow it), without looking at our own table.
+    #[test]
+    fn compact_forms_are_those_of_the_rfc() {
+        for (compact, name) in [
+            ("i", Name::CallId),
+            ("m", Name::Contact),
+            ("e", Name::ContentEncoding),
+            ("l", Name::ContentLength),
+            ("c", Name::ContentType),
+            ("f", Name::From),
+            ("s", Name::Subject),
+            ("k", Name::Supported),
+            ("t", Name::To),
+            ("v", Name::Via),
+        ] {
+            assert_eq!(Name::from_bytes(compact.as_bytes()), name, "{compact}");
+        }
+    }
+
     #[test]
     fn every_name_is_found_in_every_spelling() {
         for (row, (name, long, compact)) in NAMES.iter().enumerate() {

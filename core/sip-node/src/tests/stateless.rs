@@ -23,6 +23,9 @@ fn there_and_back() {
     assert_eq!(sent.all("Max-Forwards"), ["69"]);
     // A retransmission goes the same way, with the same branch.
     assert_eq!(lab.ask(CAROL, req.text()).get("Via"), sent.get("Via"));
+    // Another transaction of the same call and number has another.
+    let other = Req { via: format!("{}x", req.via), ..req.clone() };
+    assert_ne!(lab.ask(CAROL, other.text()).get("Via"), sent.get("Via"));
     // All responses go back, 100 included (16.11: no state to absorb it).
     for status in [100, 180, 200] {
         let claim = "P-Asserted-Identity: <sip:ceo@here.example>\r\n";
