@@ -40,8 +40,8 @@ pub struct RuntimeConfig {
     pub own_from: usize,
     /// CPUs to bind the workers to, in turn. Empty: the scheduler decides.
     pub pin: Vec<usize>,
-    /// Whether a worker is woken at its machine's deadlines to the microsecond, as far as the kernel can.
-    /// Otherwise it sleeps in whole milliseconds, which lets near deadlines share a wake-up.
+    /// Whether a worker is woken at its machine's deadlines to the microsecond. Otherwise it sleeps
+    /// in whole milliseconds, which lets near deadlines share a wake-up.
     pub exact_deadlines: bool,
     /// Whether another process may serve the same ports at the same time, as in a rolling restart.
     /// Otherwise a port in use is an error even where `SO_REUSEPORT` would share it.

@@ -110,16 +110,12 @@ fn spawn_all<M: Machine + Send + 'static>(
         let cpu =
             if config.pin.is_empty() { None } else { config.pin.get(index % config.pin.len()).copied() };
         let (hook, shared) = (config.on_panic.clone(), Arc::clone(shared));
-        let exact = config.exact_deadlines;
         let (gate, go) = mpsc::channel::<()>();
         #[allow(clippy::disallowed_methods, reason = "the runtime's threads are made here")]
         let thread = std::thread::Builder::new().name(format!("worker-{index}")).spawn(move || {
             // An error means that another thread could not be made.
             if go.recv().is_ok() {
                 pin(index, cpu);
-                if exact {
-                    sys::refuse_timer_slack();
-                }
                 guard(index as u16, worker, &shared, hook.as_ref());
             }
         })?;

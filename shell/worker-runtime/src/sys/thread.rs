@@ -29,14 +29,6 @@ pub fn pin_to_cpu(cpu: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// Has the calling thread woken when its sleep is over, not up to 50 us later together with others
-/// (prctl(2), `PR_SET_TIMERSLACK`). A kernel that has not got this wakes it a little late.
-pub fn refuse_timer_slack() {
-    let nanoseconds: libc::c_ulong = 1;
-    // SAFETY: no pointers.
-    let _ = check(unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, nanoseconds, 0, 0, 0) });
-}
-
 /// Raises the number of descriptors that the process may have as far as it is allowed to, and
 /// answers it; `None` if the system does not say.
 pub fn raise_descriptor_limit() -> Option<u64> {

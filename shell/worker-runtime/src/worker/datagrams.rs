@@ -397,7 +397,7 @@ mod tests {
         let peer = UdpSocket::bind("127.0.0.1:0").expect("a socket");
         let to = peer.local_addr().expect("its address");
         let ours = UdpSocket::bind("127.0.0.1:0").expect("a socket");
-        let poller = Poller::new(1, false).expect("an epoll");
+        let poller = Poller::new(1).expect("an epoll");
         poller.add(ours.as_fd(), Interest::READ, 1).expect("a watch");
         let counters = Arc::new(Counters::default());
         let listener = crate::Listener { transport: wire::Transport::Udp, address: to };

@@ -1,5 +1,6 @@
 //! One worker: its event loop.
 
+mod alarm;
 mod datagrams;
 mod dispatch;
 mod links;
@@ -13,13 +14,13 @@ use crate::monotonic_now;
 use crate::shared::{Hop, Shared};
 use crate::streams::{Reason, State, Streams};
 use crate::sys::{Event, Interest, Poller, RecvBatch, SendBatch};
+use alarm::Alarm;
 use datagrams::Datagrams;
 use links::Links;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 use wire::{Machine, Outbox, Time};
 
 /// Kinds of registration, in the upper 16 bits of what epoll reports; a kind's number is below.
@@ -28,6 +29,7 @@ const KIND_CONN: u64 = 0;
 const KIND_UDP: u64 = 1;
 const KIND_LISTENER: u64 = 2;
 const KIND_WAKE: u64 = 3;
+const KIND_ALARM: u64 = 4;
 
 /// Hops and notices taken in one round before sockets get their turn.
 const HOP_BUDGET: usize = 256;
@@ -36,8 +38,8 @@ const SETTLE_ROUNDS: usize = 4;
 /// Reports taken from epoll at a time.
 const EVENTS: usize = 256;
 
-/// When a worker looks again whether another one has room in its ring.
-const LOOK_AGAIN: Duration = Duration::from_millis(1);
+/// When a worker looks again whether another one has room in its ring, in milliseconds.
+const LOOK_AGAIN: i32 = 1;
 
 /// One thread's worth of the runtime.
 pub struct Worker<M: Machine> {
@@ -46,6 +48,7 @@ pub struct Worker<M: Machine> {
     links: Links<M::Notice>,
     counters: Arc<Counters>,
     poller: Poller,
+    alarm: Alarm,
     datagrams: Datagrams,
     recv: RecvBatch,
     send: SendBatch,
@@ -68,10 +71,11 @@ impl<M: Machine> Worker<M> {
         shared: Arc<Shared<M::Notice>>,
     ) -> io::Result<Worker<M>> {
         let now = monotonic_now();
-        let poller = Poller::new(EVENTS, config.exact_deadlines)?;
+        let poller = Poller::new(EVENTS)?;
         let counters = Arc::clone(&shared.counters[usize::from(me)]);
         let wake = &shared.mailboxes[usize::from(me)].wake;
         poller.add(wake.as_fd(), Interest::EDGE, KIND_WAKE << KIND_SHIFT)?;
+        let alarm = Alarm::new(config.exact_deadlines, &poller, KIND_ALARM << KIND_SHIFT)?;
         let mut streams =
             Streams::new(me, config.streams, Arc::clone(&shared.streams), Arc::clone(&counters), now)?;
         for (index, (id, fd)) in sockets.tcp.into_iter().enumerate() {
@@ -89,6 +93,7 @@ impl<M: Machine> Worker<M> {
             links: Links::new(me, shared),
             counters,
             poller,
+            alarm,
             datagrams,
             recv: RecvBatch::new(config.batch),
             send: SendBatch::new(config.batch),
@@ -131,12 +136,12 @@ impl<M: Machine> Worker<M> {
 
     /// Waits for the next report or deadline and reads the clock.
     fn sleep(&mut self) -> io::Result<usize> {
-        let mut timeout = self.timeout();
+        let mut timeout = self.timeout_ms()?;
         let mailbox = self.links.mailbox();
-        if timeout != Some(Duration::ZERO) {
+        if timeout != 0 {
             mailbox.fall_asleep();
             if !mailbox.is_empty() {
-                timeout = Some(Duration::ZERO);
+                timeout = 0;
             }
         }
         let events = self.poller.wait(timeout)?;
@@ -147,24 +152,29 @@ impl<M: Machine> Worker<M> {
         Ok(events)
     }
 
-    /// How long the worker may sleep; `None` is for ever.
-    fn timeout(&self) -> Option<Duration> {
+    /// How long the worker may sleep, in milliseconds for epoll. The alarm is set to the next deadline.
+    fn timeout_ms(&mut self) -> io::Result<i32> {
         let unreported = !self.streams.failed.is_empty()
             || !self.streams.gone.is_empty()
             || !self.datagrams.reports.is_empty();
         if unreported || self.datagrams.more || (!self.streams.ready.is_empty() && !self.ring_full) {
-            return Some(Duration::ZERO);
+            return Ok(0);
         }
         let deadline = match (self.machine.next_deadline(), self.streams.next_deadline()) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
+            (Some(a), Some(b)) => a.min(b),
+            (a, b) => a.or(b).unwrap_or(Time::FAR),
         };
-        let left = deadline.filter(|&at| at != Time::FAR).map(|at| at - self.now);
-        if self.ring_full || self.links.has_deferred() {
-            // Another worker is behind: look again soon, it will not tell when it has room.
-            return Some(left.map_or(LOOK_AGAIN, |left| left.min(LOOK_AGAIN)));
+        if deadline <= self.now {
+            return Ok(0);
         }
-        left
+        if self.ring_full || self.links.has_deferred() {
+            // Another worker is behind, and will not tell when it has room.
+            return Ok(LOOK_AGAIN);
+        }
+        if deadline != Time::FAR && self.alarm.cover(self.now, deadline)? {
+            self.counters.syscalls.one();
+        }
+        Ok(-1)
     }
 
     fn event(&mut self, event: Event) {
@@ -183,7 +193,7 @@ impl<M: Machine> Worker<M> {
                 }
             }
             KIND_LISTENER => self.streams.accept(number as usize, &self.poller, self.now),
-            // The mailbox is looked into in every round.
+            // The mailbox and the deadlines are looked at in every round.
             _ => {}
         }
     }
