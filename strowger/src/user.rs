@@ -68,6 +68,18 @@ fn directory(data: &DataDir) -> Result<PathBuf, Failure> {
     Ok(loaded.config.data_dir)
 }
 
+/// Says which data directory is changed where only a file names it: a server may have been started with
+/// that file and another directory.
+fn say_where(data: &DataDir, dir: &Path) {
+    if data.data_dir.is_none() && data.config.is_some() {
+        let dir = absolute(dir);
+        eprintln!(
+            "in the data directory {}; if the server has --data-dir, give the same here",
+            dir.display()
+        );
+    }
+}
+
 /// The subscribers for commands that only look or remove: nothing is made for them.
 fn existing(data: &DataDir) -> Result<Subscribers, Failure> {
     let dir = directory(data)?;
@@ -95,6 +107,7 @@ fn made(data: &DataDir) -> Result<Subscribers, Failure> {
     if fresh {
         eprintln!("made the data directory {}", absolute(&dir).display());
     }
+    say_where(data, &dir);
     Ok(subscribers)
 }
 

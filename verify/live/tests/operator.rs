@@ -97,12 +97,19 @@ fn commands_that_only_look_make_no_data_directory() {
 fn user_commands_and_the_server_mean_the_same_folder_by_one_file() {
     let folder = Folder::new();
     let config = folder.write("etc/strowger.toml", "data_dir = \"store\"\n");
-    output(&["user", "add", "ann@example.com", "--password", "x", "--config", &config]);
+    let said = output(&["user", "add", "ann@example.com", "--password", "x", "--config", &config]);
+    assert!(said.contains("/etc/store; if the server has --data-dir, give the same"), "{said}");
     assert!(folder.has("etc/store/strowger.db"));
     assert_eq!(output(&["user", "list", "--config", &config]), "ann@example.com\n");
     // As with `serve`, the option wins.
     let other = folder.path("other");
-    output(&["user", "add", "ben@example.com", "--password", "x", "--config", &config, "--data-dir", &other]);
+    let ben =
+        ["user", "add", "ben@example.com", "--password", "x", "--config", &config, "--data-dir", &other];
+    assert_eq!(
+        output(&ben).matches("data directory").count(),
+        1,
+        "it is made, and named on the command line"
+    );
     assert_eq!(output(&["user", "list", "--data-dir", &other]), "ben@example.com\n");
     let said = refused(&["user", "list", "--config", &folder.path("none.toml")]);
     assert!(said.contains("none.toml") && said.contains("cannot read"), "{said}");
@@ -113,6 +120,12 @@ fn the_server_says_which_data_directory_it_uses() {
     let server = Setup::open().start();
     let data = server.data().canonicalize().unwrap();
     assert!(server.log_has(&format!("data_dir={}", data.display())), "{}", server.log_text());
+}
+
+#[test]
+fn that_nobody_is_asked_for_a_password_is_said_once() {
+    let server = Setup::open().start();
+    assert_eq!(server.log_text().matches("authentication is off").count(), 1, "{}", server.log_text());
 }
 
 /// A start that must fail, on an address of its own, with a data directory that is not there yet.

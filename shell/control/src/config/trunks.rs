@@ -38,18 +38,20 @@ pub(super) fn trunks(reader: &mut Reader<'_>, top: &mut Section<'_, '_>, config:
     let mut sections = top.sections(reader, "trunk", "trunk");
     cap(reader, &mut sections, &top.span_of("trunk"), "trunks");
     let mut claims = Claims::new();
-    for domain in &config.domains {
-        claims.insert(format!("domain \"{domain}\""), top.span_of("domains"));
-    }
     for mut section in sections {
-        if let Some(trunk) = trunk(reader, &mut section, &mut claims) {
+        if let Some(trunk) = trunk(reader, &mut section, &mut claims, &config.domains) {
             config.trunks.push(trunk);
         }
         section.finish(reader);
     }
 }
 
-fn trunk(reader: &mut Reader<'_>, section: &mut Section<'_, '_>, claims: &mut Claims) -> Option<Trunk> {
+fn trunk(
+    reader: &mut Reader<'_>,
+    section: &mut Section<'_, '_>,
+    claims: &mut Claims,
+    own: &[String],
+) -> Option<Trunk> {
     let name = section.read(reader, "name", text(plain));
     match &name {
         Some(At { value, span }) => {
@@ -67,7 +69,7 @@ fn trunk(reader: &mut Reader<'_>, section: &mut Section<'_, '_>, claims: &mut Cl
         reader.error(section.span(), Fault::new("trunk without target", mend));
     }
     let sources = sources(reader, section, &targets);
-    let (prefixes, domains) = served(reader, section, claims);
+    let (prefixes, domains) = served(reader, section, claims, own);
     let mut strip = 0;
     section.set(reader, "strip", &mut strip, number(0..=64));
     let prepend = section.read(reader, "prepend", text(user_part)).map(|at| at.value).unwrap_or_default();
@@ -121,6 +123,7 @@ fn served(
     reader: &mut Reader<'_>,
     section: &mut Section<'_, '_>,
     claims: &mut Claims,
+    own: &[String],
 ) -> (Vec<String>, Vec<String>) {
     let mend = "a number or domain can have one trunk; put more targets into that trunk";
     let prefixes = section.list(reader, "prefixes", text(user_part)).unwrap_or_default();
@@ -129,6 +132,11 @@ fn served(
     }
     let domains = section.list(reader, "domains", text(host)).unwrap_or_default();
     for At { value, span } in &domains {
+        if own.contains(value) {
+            let mend =
+                "remove it here if its users register with this server, else from `domains` (--domain)";
+            reader.error(span, Fault::new(format!("domain \"{value}\" is one of our own"), mend));
+        }
         claim(reader, claims, format!("domain \"{value}\""), span, mend);
     }
     if !section.has("prefixes") && !section.has("domains") {

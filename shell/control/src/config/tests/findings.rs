@@ -161,7 +161,7 @@ fn trunks_must_be_clear() {
     assert!(two("domains=['x.example']", "domains=['X.example']").contains("already taken"));
     assert!(errors(&format!("{}{}", trunk("a", ""), trunk("a", ""))).contains("trunk name \"a\""));
     let own = format!("domains=['x.example']\n{}", trunk("a", "domains=['x.example']"));
-    assert!(errors(&own).contains("domain \"x.example\" is already taken"));
+    assert!(errors(&own).contains("domain \"x.example\" is one of our own"));
     for source in ["0.0.0.0/0", "::/0"] {
         assert!(errors(&trunk("a", &format!("sources=['{source}']"))).contains("trust every sender"));
     }
