@@ -1,6 +1,7 @@
 //! The control side of a running server: what the admin API and signals reach.
 
 use crate::build::{self, METHODS};
+use crate::throttle::Throttle;
 use crate::{SHOWN_ERRORS, counters};
 use control::admin::{Admin, Binding, Call, Listing, Page, State, Status, StoreStatus};
 use control::config::{Config, ConfigError, HostPort, Loaded, Overrides, ReloadReport, plan_reload};
@@ -102,11 +103,11 @@ impl Control {
 
     /// What every worker is doing, in numbers.
     fn reports(&self) -> Vec<Report> {
-        self.ask(0..self.running.handle.workers(), 0, 0)
+        self.ask(0..self.running.handle.workers(), 0, 0).into_iter().map(|(_, report)| report).collect()
     }
 
     /// What some workers are doing, each with at most `most` of its calls, from number `from` on.
-    fn ask(&self, workers: Range<u16>, from: usize, most: usize) -> Vec<Report> {
+    fn ask(&self, workers: Range<u16>, from: usize, most: usize) -> Vec<(u16, Report)> {
         let (send, receive) = sync_channel(workers.len());
         for worker in workers.clone() {
             let send = send.clone();
@@ -114,14 +115,17 @@ impl Control {
                 let _ = send.try_send((worker, report));
             });
             if self.running.handle.post(worker, Notice::Report { from, most, show }).is_err() {
-                tracing::warn!(worker, "cannot ask the worker what it does: its queue is full");
+                static FULL: Throttle = Throttle::new();
+                if let Some(before) = FULL.pass(monotonic_now()) {
+                    tracing::warn!(worker, before, "cannot ask the worker what it does: its queue is full");
+                }
             }
         }
         drop(send);
         let mut all: Vec<(u16, Report)> =
             std::iter::from_fn(|| receive.recv_timeout(PATIENCE).ok()).take(workers.len()).collect();
         all.sort_by_key(|(worker, _)| *worker);
-        all.into_iter().map(|(_, report)| report).collect()
+        all
     }
 
     /// As [`Admin::status`], from reports that are at hand.
@@ -150,11 +154,12 @@ impl Control {
             messages_received: counts.udp_in + counts.tcp_messages_in,
             messages_sent: counts.udp_out + counts.tcp_messages_out,
             store: self.store_status(),
-            alarms: self.alarms(),
+            alarms: self.alarms(reports.len()),
         }
     }
 
-    fn alarms(&self) -> Vec<String> {
+    /// What should worry somebody; `answering` workers have reported.
+    fn alarms(&self, answering: usize) -> Vec<String> {
         let mut alarms = Vec::new();
         if let Health::Failing { error, .. } = self.running.location.health() {
             alarms.push(format!("the store cannot be written: {error}"));
@@ -162,6 +167,9 @@ impl Control {
         let (live, workers) = (self.running.handle.live_workers(), self.running.workers);
         if live < workers {
             alarms.push(format!("{} of {workers} workers have failed", workers - live));
+        }
+        if answering < live {
+            alarms.push(format!("{} of {workers} workers do not answer", live - answering));
         }
         if !self.config().auth.enabled {
             alarms.push("authentication is off".into());
@@ -224,38 +232,47 @@ impl Admin for Control {
         self.status_of(&self.reports())
     }
 
-    fn bindings(&self, aor: Option<&str>, page: &Page) -> Listing<Binding> {
+    fn ready(&self) -> Result<(), String> {
+        match self.state() {
+            State::Ready => {}
+            other => return Err(other.name().to_owned()),
+        }
+        let workers = self.running.handle.workers();
+        let answering: Vec<u16> = self.ask(0..workers, 0, 0).into_iter().map(|(worker, _)| worker).collect();
+        silence(workers, &answering).map_or(Ok(()), Err)
+    }
+
+    fn bindings(&self, aor: Option<&str>, page: &Page) -> Option<Listing<Binding>> {
         let now = monotonic_now();
         let mut items = Vec::new();
         if let Some(aor) = aor {
             self.running.location.lookup(aor.as_bytes(), now, |b| {
                 items.push(show_binding(aor.as_bytes(), &b, now));
             });
-            return Listing { items, next: None };
+            return Some(Listing { items, next: None });
         }
-        let Some(mut cursor) = page.after.as_deref().map_or(Some(Cursor::default()), parse_cursor) else {
-            return Listing { items, next: None };
-        };
+        let mut cursor = page.after.as_deref().map_or(Some(Cursor::default()), parse_cursor)?;
         loop {
             let portion = PORTION.min(page.limit.max(1));
             let next = self.running.location.list(cursor, portion, now, |aor, b| {
                 items.push(show_binding(aor, &b, now));
             });
             match next {
-                None => return Listing { items, next: None },
+                None => return Some(Listing { items, next: None }),
                 Some(next) if items.len() >= page.limit => {
-                    return Listing { items, next: Some(format!("{}.{}", next.stripe, next.from)) };
+                    let next = Some(format!("{}.{}", next.stripe, next.from));
+                    return Some(Listing { items, next });
                 }
                 Some(next) => cursor = next,
             }
         }
     }
 
-    fn calls(&self, page: &Page) -> Listing<Call> {
-        let after: usize = page.after.as_deref().and_then(|a| a.parse().ok()).unwrap_or(0);
+    fn calls(&self, page: &Page) -> Option<Listing<Call>> {
+        let after: usize = page.after.as_deref().map_or(Some(0), |after| after.parse().ok())?;
         let (mut items, mut skip, one_more) = (Vec::new(), after, page.limit + 1);
         for worker in 0..self.running.handle.workers() {
-            for report in self.ask(worker..worker + 1, skip, one_more - items.len()) {
+            for (_, report) in self.ask(worker..worker + 1, skip, one_more - items.len()) {
                 skip = skip.saturating_sub(report.call_count);
                 items.extend(report.calls.into_iter().map(|call| Call {
                     call_id: call.call_id,
@@ -272,7 +289,7 @@ impl Admin for Control {
         }
         let more = items.len() > page.limit;
         items.truncate(page.limit);
-        Listing { next: more.then(|| (after + items.len()).to_string()), items }
+        Some(Listing { next: more.then(|| (after + items.len()).to_string()), items })
     }
 
     fn reload(&self) -> Result<ReloadReport, Vec<ConfigError>> {
@@ -368,6 +385,17 @@ fn transactions(reports: &[Report], text: &mut Text<'_>) {
     }
 }
 
+/// Says which of `workers` are not among those `answering`, if any.
+fn silence(workers: u16, answering: &[u16]) -> Option<String> {
+    let silent: Vec<String> =
+        (0..workers).filter(|worker| !answering.contains(worker)).map(|worker| worker.to_string()).collect();
+    match silent.as_slice() {
+        [] => None,
+        [one] => Some(format!("worker {one} does not answer")),
+        many => Some(format!("workers {} do not answer", many.join(", "))),
+    }
+}
+
 const fn steering(workers: usize) -> &'static str {
     match workers {
         1 => "single: one worker, nothing to steer",
@@ -392,5 +420,23 @@ fn show_binding(aor: &[u8], b: &sip_registrar::BindingView<'_>, now: Time) -> Bi
         path: some(b.path),
         instance: some(b.instance),
         user_agent: some(b.user_agent),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn silent_workers_are_named() {
+        assert_eq!(silence(2, &[0, 1]), None);
+        assert_eq!(silence(2, &[0]).as_deref(), Some("worker 1 does not answer"));
+        assert_eq!(silence(4, &[2]).as_deref(), Some("workers 0, 1, 3 do not answer"));
+    }
+
+    #[test]
+    fn a_mark_of_a_page_is_two_numbers() {
+        assert!(parse_cursor("3.17").is_some());
+        assert!(["", "3", "x.1", "3.", "3.1.2"].iter().all(|mark| parse_cursor(mark).is_none()));
     }
 }

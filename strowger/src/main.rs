@@ -11,6 +11,7 @@ mod interfaces;
 mod load;
 mod serve;
 mod signals;
+mod throttle;
 mod user;
 mod world;
 

@@ -4,6 +4,7 @@ use crate::admin::{Control, Running};
 use crate::build::{self, METHODS};
 use crate::cli::{ServeArgs, Switch};
 use crate::signals::{self, Wish};
+use crate::throttle::Throttle;
 use crate::world::{self, Ask, SharedLedger, World};
 use crate::{absolute, fail, interfaces, say_errors};
 use control::admin::Bound as AdminSocket;
@@ -75,9 +76,6 @@ fn serve(loaded: Loaded, overrides: Overrides) -> Result<(), Failure> {
     );
     for warning in &loaded.warnings {
         tracing::warn!("{warning}");
-    }
-    if !config.auth.enabled {
-        tracing::warn!("authentication is off: anybody who claims to be a user of ours is believed");
     }
     let workers = match config.workers {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
@@ -353,8 +351,12 @@ fn deliver(handle: &RuntimeHandle<Notice>, answer: resolver::Answer) {
         resolver::Kind::Aaaa => sip_proxy::locate::Kind::Aaaa,
     };
     let notice = Notice::Located { kind, name: question.name, answer: world::answer_of(outcome), ttl };
-    if handle.post(question.worker, notice).is_err() {
-        tracing::warn!(worker = question.worker, "a resolver's answer was lost: the worker's queue is full");
+    static LOST: Throttle = Throttle::new();
+    if handle.post(question.worker, notice).is_err()
+        && let Some(before) = LOST.pass(monotonic_now())
+    {
+        let worker = question.worker;
+        tracing::warn!(worker, before, "a resolver's answer was lost: the worker's queue is full");
     }
 }
 

@@ -366,7 +366,7 @@ fn status_table(status: &Status) -> String {
         ["running for".into(), uptime(status.uptime_s)],
         ["workers".into(), format!("{} ({})", status.workers, cell(&status.steering))],
         ["configuration".into(), cell(status.config_file.as_deref().unwrap_or("defaults"))],
-        ["domains".into(), cell(&status.domains.join(", "))],
+        ["domains".into(), cell(&status.domains_text())],
     ];
     rows.extend(status.listeners.iter().map(|listener| ["listens on".into(), cell(listener)]));
     rows.extend([
@@ -395,7 +395,7 @@ fn drain_text(answer: &Draining) -> String {
         1 => "waiting for 1 call".to_owned(),
         n => format!("waiting for {n} calls"),
     };
-    format!("{}; {calls}\n", answer.state.name())
+    format!("{}; {calls}; SIGTERM ends the server\n", answer.state.name())
 }
 
 fn reload_text(report: &ReloadReport) -> String {
@@ -417,9 +417,9 @@ mod tests {
     #[test]
     fn draining_is_told_in_words() {
         let text = |calls| drain_text(&Draining { state: State::Draining, calls });
-        assert_eq!(text(0), "draining; no call is left\n");
-        assert_eq!(text(1), "draining; waiting for 1 call\n");
-        assert_eq!(text(2), "draining; waiting for 2 calls\n");
+        assert_eq!(text(0), "draining; no call is left; SIGTERM ends the server\n");
+        assert_eq!(text(1), "draining; waiting for 1 call; SIGTERM ends the server\n");
+        assert_eq!(text(2), "draining; waiting for 2 calls; SIGTERM ends the server\n");
     }
 
     #[test]

@@ -11,12 +11,15 @@ pub trait Admin: Send + Sync + 'static {
     /// The state of the server at large.
     fn status(&self) -> Status;
 
-    /// Bindings, of one address-of-record or of all, in an order that stays the same from page to
-    /// page.
-    fn bindings(&self, aor: Option<&str>, page: &Page) -> Listing<Binding>;
+    /// Whether new calls should be sent here; if not, why, in a few words.
+    fn ready(&self) -> Result<(), String>;
 
-    /// Calls in progress, oldest page order left to the server.
-    fn calls(&self, page: &Page) -> Listing<Call>;
+    /// Bindings, of one address-of-record or of all, in an order that stays the same from page to
+    /// page. `None` if [`Page::after`] is nothing that a page could have ended with.
+    fn bindings(&self, aor: Option<&str>, page: &Page) -> Option<Listing<Binding>>;
+
+    /// Calls in progress, oldest page order left to the server. `None` as for bindings.
+    fn calls(&self, page: &Page) -> Option<Listing<Call>>;
 
     /// Reads the configuration again and brings it into force, all of it or nothing.
     fn reload(&self) -> Result<ReloadReport, Vec<ConfigError>>;
@@ -42,6 +45,16 @@ impl Page {
     pub const MOST: usize = 1000;
     /// Items of a page if the request does not say.
     pub const USUAL: usize = 100;
+}
+
+impl Status {
+    /// The domains served, for people.
+    pub(crate) fn domains_text(&self) -> String {
+        match self.domains.as_slice() {
+            [] => "those of the subscribers (`strowger user list` names them)".to_owned(),
+            domains => domains.join(", "),
+        }
+    }
 }
 
 impl Default for Page {
@@ -99,7 +112,7 @@ pub struct Status {
     pub steering: String,
     /// The configuration file, if any.
     pub config_file: Option<String>,
-    /// Domains served.
+    /// Domains served; if there are none, those of the subscribers are.
     pub domains: Vec<String>,
     /// Sockets listened on, with the ports really bound.
     pub listeners: Vec<String>,

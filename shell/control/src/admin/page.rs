@@ -31,7 +31,7 @@ pub(super) fn render(status: &Status) -> String {
         let _ = write!(page, "<tr><th scope=\"row\">{name}</th><td>{}</td></tr>", Escaped(&value));
     };
     row("Running for", &uptime(status.uptime_s));
-    row("Domains", &status.domains.join(", "));
+    row("Domains", &status.domains_text());
     row("Listens on", &status.listeners.join(", "));
     row("Authentication", &if status.auth { "on" } else { "OFF" });
     row("Workers", &format_args!("{} ({})", status.workers, status.steering));

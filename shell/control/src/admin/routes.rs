@@ -178,7 +178,7 @@ type AskedQuery = Result<Query<Asked>, QueryRejection>;
 async fn bindings(State(shared): State<Shared>, asked: AskedQuery) -> Result<Response, No> {
     let (aor, page) = Asked::checked(asked)?;
     let listing = ask(&shared, move |admin| admin.bindings(aor.as_deref(), &page)).await?;
-    Ok(Json(listing).into_response())
+    Ok(Json(listing.ok_or_else(no_such_mark)?).into_response())
 }
 
 async fn calls(State(shared): State<Shared>, asked: AskedQuery) -> Result<Response, No> {
@@ -186,7 +186,12 @@ async fn calls(State(shared): State<Shared>, asked: AskedQuery) -> Result<Respon
     if aor.is_some() {
         return Err(refusal(StatusCode::BAD_REQUEST, "calls cannot be filtered by aor"));
     }
-    Ok(Json(ask(&shared, move |admin| admin.calls(&page)).await?).into_response())
+    let listing = ask(&shared, move |admin| admin.calls(&page)).await?;
+    Ok(Json(listing.ok_or_else(no_such_mark)?).into_response())
+}
+
+fn no_such_mark() -> No {
+    refusal(StatusCode::BAD_REQUEST, "after must be the `next` of an earlier page")
 }
 
 async fn reload(State(shared): State<Shared>) -> Result<Response, No> {
@@ -237,10 +242,8 @@ async fn healthz() -> &'static str {
 
 /// Whether new calls should be sent here.
 async fn readyz(State(shared): State<Shared>) -> Result<Response, No> {
-    let state = ask(&shared, |admin| admin.status().state).await?;
-    let code = match state {
-        ServerState::Ready => StatusCode::OK,
-        ServerState::Starting | ServerState::Draining => StatusCode::SERVICE_UNAVAILABLE,
-    };
-    Ok((code, format!("{}\n", state.name())).into_response())
+    Ok(match ask(&shared, |admin| admin.ready()).await? {
+        Ok(()) => "ready\n".into_response(),
+        Err(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")).into_response(),
+    })
 }

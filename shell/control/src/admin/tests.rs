@@ -19,6 +19,7 @@ struct Pretend {
     drained: AtomicBool,
     bad_config: AtomicBool,
     panics: AtomicBool,
+    hangs: AtomicBool,
 }
 
 impl Admin for Pretend {
@@ -48,17 +49,25 @@ impl Admin for Pretend {
         }
     }
 
-    fn bindings(&self, aor: Option<&str>, page: &Page) -> Listing<Binding> {
-        let from = page.after.as_ref().map_or(0, |after| after.parse().unwrap());
+    fn ready(&self) -> Result<(), String> {
+        match (self.drained.load(SeqCst), self.hangs.load(SeqCst)) {
+            (true, _) => Err("draining".into()),
+            (_, true) => Err("worker 1 does not answer".into()),
+            _ => Ok(()),
+        }
+    }
+
+    fn bindings(&self, aor: Option<&str>, page: &Page) -> Option<Listing<Binding>> {
+        let from = page.after.as_ref().map_or(Some(0), |after| after.parse().ok())?;
         let all = (0..BINDINGS).map(|i| format!("user{i:04}@example.com"));
         let mut rest = all.filter(|a| aor.is_none_or(|aor| aor == a)).skip(from);
         let items = rest.by_ref().take(page.limit).map(binding).collect();
         let next = rest.next().map(|_| (from + page.limit).to_string());
-        Listing { items, next }
+        Some(Listing { items, next })
     }
 
-    fn calls(&self, _: &Page) -> Listing<Call> {
-        Listing { items: Vec::new(), next: None }
+    fn calls(&self, page: &Page) -> Option<Listing<Call>> {
+        page.after.is_none().then(|| Listing { items: Vec::new(), next: None })
     }
 
     fn reload(&self) -> Result<ReloadReport, Vec<ConfigError>> {
@@ -186,7 +195,7 @@ fn the_description_names_every_field() {
         worker: 0,
     };
     same_keys(schemas, "Call", &serde_json::to_value(call).unwrap());
-    same_keys(schemas, "Calls", &serde_json::to_value(pretend.calls(&Page::default())).unwrap());
+    same_keys(schemas, "Calls", &serde_json::to_value(pretend.calls(&Page::default()).unwrap()).unwrap());
     same_keys(schemas, "ReloadReport", &serde_json::to_value(pretend.reload().unwrap()).unwrap());
     pretend.bad_config.store(true, SeqCst);
     let findings = pretend.reload().unwrap_err();
@@ -219,10 +228,13 @@ fn large_bodies_and_heads_are_refused() {
     assert!(!pretend.drained.load(SeqCst));
     let long = format!("/v1/bindings?aor={}", "a".repeat(600));
     assert_eq!(get(server.address(), &long).0, 400);
-    for query in ["limit=0", "limit=1001", "limit=x", "colour=red"] {
+    for query in ["limit=0", "limit=1001", "limit=x", "colour=red", "after=x"] {
         assert_eq!(get(server.address(), &format!("/v1/bindings?{query}")).0, 400, "{query}");
     }
     assert_eq!(get(server.address(), "/v1/calls?aor=a").0, 400);
+    let (status, answer) = get(server.address(), "/v1/calls?after=x");
+    assert_eq!(status, 400);
+    assert!(answer.contains("after must be the `next` of an earlier page"), "{answer}");
 }
 
 #[test]
@@ -240,6 +252,11 @@ fn connections_that_come_and_go_leave_room() {
 fn readiness_follows_the_state() {
     let (pretend, server) = start();
     assert!(get(server.address(), "/readyz").1.ends_with("ready\n"));
+    pretend.hangs.store(true, SeqCst);
+    let (status, answer) = get(server.address(), "/readyz");
+    assert_eq!(status, 503);
+    assert!(answer.ends_with("worker 1 does not answer\n"));
+    pretend.hangs.store(false, SeqCst);
     let (status, answer) = post(server.address(), "/v1/drain", JSON, "");
     assert_eq!(status, 202, "{answer}");
     assert!(pretend.drained.load(SeqCst));
@@ -268,6 +285,8 @@ fn the_page_shows_text_as_text() {
     assert!(page.contains("&lt;script&gt;alert(1)&lt;/script&gt;") && !page.contains("<script>"));
     assert!(page.contains("disk &quot;full&quot; &amp; more"));
     assert!(page.contains("http-equiv=\"refresh\""));
+    let none = Status { domains: Vec::new(), ..Pretend::default().status() };
+    assert!(page::render(&none).contains("those of the subscribers"), "no domain is no empty cell");
     assert!(!page.contains("http://") && !page.contains("https://"), "nothing from elsewhere");
 }
 
@@ -351,7 +370,7 @@ fn ctl_reloads_and_drains() {
     let expected = "refused (409): the configuration was not changed\n  s.toml:3:4: unknown key `x`";
     assert_eq!(refused.to_string(), expected);
     let drained = ctl(server.address(), &Command::Drain, Output::Table).unwrap();
-    assert_eq!(drained, "draining; waiting for 3 calls\n");
+    assert_eq!(drained, "draining; waiting for 3 calls; SIGTERM ends the server\n");
 }
 
 #[test]
