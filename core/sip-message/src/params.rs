@@ -42,12 +42,13 @@ impl<'a> Iterator for Params<'a> {
                 at += 1;
             }
             let start = at;
-            while let Some(&b) = s.get(at)
-                && b != b'='
-                && b != b';'
-            {
+            loop {
+                at += find(s.get(at..).unwrap_or(b""), |b| b.eq(b'=') | b.eq(b';') | b.eq(b'"'));
                 // No name has quotes; but where one begins must not depend on who reads it.
-                at = if b == b'"' { skip_quoted(s, at).unwrap_or(s.len()) } else { at + 1 };
+                match s.get(at) {
+                    Some(b'"') => at = skip_quoted(s, at).unwrap_or(s.len()),
+                    _ => break,
+                }
             }
             let name = trim(&s[start..at]);
             let mut value = None;

@@ -344,6 +344,9 @@ fn unescaped(s: &[u8]) -> impl Iterator<Item = u8> + '_ {
 }
 
 fn same_unescaped(a: &[u8], b: &[u8], fold_case: bool) -> bool {
+    if a == b {
+        return true;
+    }
     if fold_case {
         unescaped(a).map(|b| b.to_ascii_lowercase()).eq(unescaped(b).map(|b| b.to_ascii_lowercase()))
     } else {
