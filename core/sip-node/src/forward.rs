@@ -331,7 +331,8 @@ pub(crate) fn is_private(request: &Message<'_>) -> bool {
 
 /// Whether a URI asks for security all the way.
 fn is_sips(uri: &[u8]) -> bool {
-    uri.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"sips:"))
+    // The colon first: most URIs have another byte there.
+    uri.get(4) == Some(&b':') && uri.get(..4).is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"sips"))
 }
 
 /// Whether a request may go this way: not in the clear if it came with a `sips:` Request-URI, or leaves

@@ -97,6 +97,17 @@ pub fn write_branch(client: &[u8], hash: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(&hex16(hash));
 }
 
+/// The value of each hexadecimal digit; 255 for all else.
+const NIBBLES: [u8; 256] = {
+    let mut values = [255; 256];
+    let (mut i, digits) = (0, b"0123456789abcdefABCDEF");
+    while i < digits.len() {
+        values[digits[i] as usize] = if i < 16 { i } else { i - 6 } as u8;
+        i += 1;
+    }
+    values
+};
+
 /// Takes apart a branch parameter value. `None`: it does not have our form. Whether we wrote it is for
 /// the transaction layer, or the hash, to say. Capitals and small letters are the same: a branch is a
 /// token, and some elements change its case.
@@ -104,14 +115,20 @@ pub fn read_branch(branch: &[u8]) -> Option<OwnBranch<'_>> {
     let (prefix, rest) = branch.split_at_checked(PREFIX.len())?;
     let (client, digits) = rest.split_at_checked(rest.len().checked_sub(HASH_DIGITS)?)?;
     let client = client.strip_suffix(b".")?;
-    if !prefix.eq_ignore_ascii_case(PREFIX) || client.is_empty() || client.contains(&b'.') {
+    let ours = prefix == PREFIX || prefix.eq_ignore_ascii_case(PREFIX);
+    // Clients are short, and many bytes at a time are cheaper than a search made for long texts.
+    let dotted = client.iter().fold(false, |found, &b| found | (b == b'.'));
+    if !ours || client.is_empty() || dotted {
         return None;
     }
-    let hash = digits.iter().try_fold(0_u64, |sum, &digit| {
-        let nibble = char::from(digit).to_digit(16)?;
-        Some(sum << 4 | u64::from(nibble))
-    })?;
-    Some(OwnBranch { client, hash })
+    let (mut hash, mut seen) = (0, 0);
+    for &digit in digits {
+        let nibble = NIBBLES[usize::from(digit)];
+        seen |= nibble;
+        hash = hash << 4 | u64::from(nibble);
+    }
+    // What is no digit has higher bits.
+    (seen < 16).then_some(OwnBranch { client, hash })
 }
 
 /// One field and its length, so that no two lists of fields look alike.
@@ -236,6 +253,11 @@ mod tests {
         assert_eq!(ours, b"z9hG4bKs0123456789abcdef.fedcba9876543210");
         let mut damaged: Vec<Vec<u8>> = (0..ours.len()).map(|len| ours[..len].to_vec()).collect();
         damaged.push(b"z9hG4bKs.fedcba9876543210".to_vec());
+        for wrong in [b'g', b'G', b'/', b':', b'@', b'`', b' ', 0, 255] {
+            let mut branch = ours.clone();
+            branch[30] = wrong;
+            damaged.push(branch);
+        }
         damaged.push(b"z9hG4bKsa.b.fedcba9876543210".to_vec());
         damaged.push(b"z9hG4bKsab.fedcba987654321g".to_vec());
         damaged.push(b"z9hG4bKxab.fedcba9876543210".to_vec());
