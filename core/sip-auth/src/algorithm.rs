@@ -1,10 +1,9 @@
 //! The digest algorithms and the hash of a user's secret.
 
 use crate::hex;
-use crate::md5::Md5;
 use core::fmt;
-use sha2::digest::Output;
-use sha2::{Digest, Sha256, Sha512_256};
+use md5::{Digest, Md5};
+use sha2::{Sha256, Sha512_256};
 
 /// A digest algorithm (RFC 7616 section 6.1, RFC 8760 section 2.1). The `-sess` variants are not
 /// offered and not accepted: they exist for third-party authentication servers, which we are not.
@@ -108,7 +107,7 @@ pub fn ha1(algorithm: Algorithm, user: &[u8], realm: &[u8], password: &[u8]) -> 
     }
 }
 
-fn hash<D: Digest>(user: &[u8], realm: &[u8], password: &[u8]) -> Output<D> {
+fn hash<D: Digest>(user: &[u8], realm: &[u8], password: &[u8]) -> md5::digest::Output<D> {
     let mut hash = D::new();
     hash.update(user);
     hash.update(b":");

@@ -1,11 +1,10 @@
 //! The digest itself (RFC 7616 section 3.4.1).
 
-use crate::md5::Md5;
 use crate::params::Text;
 use crate::{Algorithm, Ha1, hex};
 use core::fmt;
-use sha2::digest::Output;
-use sha2::{Digest, Sha256, Sha512_256};
+use md5::{Digest, Md5};
+use sha2::{Sha256, Sha512_256};
 
 /// What a client answers when it computes a response: everything in a credential but the secret.
 #[derive(Clone, Copy)]
@@ -164,7 +163,7 @@ impl<D: Digest> Gather<D> {
         self.len = 0;
     }
 
-    fn finish(mut self) -> Output<D> {
+    fn finish(mut self) -> md5::digest::Output<D> {
         self.flush();
         self.hash.finalize()
     }

@@ -37,7 +37,6 @@ mod credentials;
 mod digest;
 mod hex;
 mod ledger;
-mod md5;
 mod name;
 mod nonce;
 mod params;
