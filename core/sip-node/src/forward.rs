@@ -1,5 +1,6 @@
 //! Sending a request to one address of one target (RFC 3261 section 16.6).
 
+use crate::inbound::reply_flow;
 use crate::node::Node;
 use crate::outcome::has_more;
 use crate::proxied::{Pending, Proxied, ProxiedId, Reach};
@@ -83,7 +84,8 @@ impl<S: Services> Node<S> {
         let via_end = lines.len();
         if p.record_route {
             let role = p.targets.get(usize::from(branch.target())).map_or(Role::Stranger, |t| t.role);
-            let ends = self.ends(request, End::new(p.source, p.role), End::new(flow, role));
+            let caller = End::new(reply_flow(p.source, request), p.role);
+            let ends = self.ends(request, caller, End::new(flow, role));
             self.push_routes(&ends, request, &mut lines);
         }
         let Some(target) = p.targets.get(usize::from(branch.target())) else { return };

@@ -4,7 +4,7 @@ use core::net::{IpAddr, SocketAddr};
 use sip_auth::Authenticator;
 use sip_message::Uri;
 use sip_proxy::context::Reroute;
-use sip_registrar::is_public;
+use sip_registrar::{is_outside, is_public};
 use std::sync::Arc;
 use wire::{ListenerId, Transport};
 
@@ -325,7 +325,7 @@ impl Settings {
         let own = remote.ip() == source.to_canonical();
         match own {
             true => !self.is_admin(remote),
-            false => self.may_reach(remote) && (is_public(remote.ip()) || !is_public(source)),
+            false => self.may_reach(remote) && (is_public(remote.ip()) || !is_outside(source)),
         }
     }
 
@@ -349,7 +349,7 @@ impl Settings {
 pub(crate) enum Bounds {
     /// The operator, or nobody: it was seen there.
     Anywhere,
-    /// Somebody in a private network: wherever [`Settings::may_reach`] lets him.
+    /// Somebody in a private network or on our own machine: wherever [`Settings::may_reach`] lets him.
     Inside,
     /// Somebody at a public address: likewise, but nowhere private, which would be in his own network or
     /// in ours.
@@ -359,7 +359,7 @@ pub(crate) enum Bounds {
 impl Bounds {
     /// For what somebody at this address named.
     pub(crate) fn of(namer: SocketAddr) -> Bounds {
-        if is_public(namer.ip()) { Bounds::Outside } else { Bounds::Inside }
+        if is_outside(namer.ip()) { Bounds::Outside } else { Bounds::Inside }
     }
 }
 

@@ -165,7 +165,11 @@ impl<S: Services> Node<S> {
         let via_end = lines.len();
         let recorded = crate::targets::is_recorded(request, a);
         if recorded && settings.proxy.record_route && request.method() != Method::Ack {
-            let ends = self.ends(request, End::new(from, a.caller.role), End::new(hop, wish.role));
+            let ends = self.ends(
+                request,
+                End::new(reply_flow(from, request), a.caller.role),
+                End::new(hop, wish.role),
+            );
             self.push_routes(&ends, request, &mut lines);
         }
         let outgoing = Outgoing {

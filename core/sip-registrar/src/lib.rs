@@ -19,5 +19,5 @@ mod types;
 
 pub use contact::parse_q;
 pub use register::{Registration, register};
-pub use table::{Table, TableFull, is_public};
+pub use table::{Table, TableFull, is_outside, is_public};
 pub use types::{BindingView, Change, Config, PathPolicy, Record, Reply};

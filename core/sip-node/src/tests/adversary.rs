@@ -216,3 +216,36 @@ fn another_server_of_our_name_is_the_trunk_that_it_is() {
         assert!(!reached(&other.sent()).contains(&"203.0.113.99:5060".to_owned()), "{mode:?}");
     }
 }
+
+#[test]
+fn a_phone_on_our_own_machine_is_inside() {
+    // It comes from loopback and has the address of the machine in its Contact; it may call a neighbour.
+    let near = "127.0.0.1:6000";
+    let listener = |transport, at: &str| Listener::new(transport, at.parse().unwrap(), None);
+    let mut lab = Lab::with(|s| {
+        s.admin = None;
+        s.listeners =
+            vec![listener(Transport::Udp, "127.0.0.1:5060"), listener(Transport::Udp, "10.0.0.1:5060")];
+    });
+    register(&mut lab, near, &["Contact: <sip:x@10.0.0.1:6000>"]);
+    assert!(lab.world.table.borrow().has_contact_address("10.0.0.1:6000".parse().unwrap()));
+    let call = Req::new("MESSAGE", "sip:x@10.0.0.7").alice().sent_by("UDP", near);
+    let challenge = lab.ask(near, call.text());
+    lab.send(near, call.answer("alice", &challenge).text());
+    assert_eq!(reached(&lab.sent()), ["10.0.0.7:5060"]);
+}
+
+#[test]
+fn a_caller_that_sends_from_another_port_than_it_listens_at_is_hung_up_on_where_it_listens() {
+    // Without rport the answers go to its sent-by, and so must what follows. Bob is not known by the name
+    // that was called, so he is a stranger here, and chooses no port.
+    let mut lab = Lab::new();
+    lab.phones(&[BOB]);
+    let mut invite = Req::invite();
+    invite.to = "<sip:+4930100@far.example>".to_owned();
+    let got = lab.invite("192.0.2.10:51234", invite.text()).remove(0);
+    let ok = lab.ask(BOB, got.accept("b"));
+    assert_eq!(ok.to(), CAROL);
+    let bye = from_callee(&got, "BYE", BOB, "<sip:+4930100@far.example>");
+    assert_eq!(lab.ask(BOB, bye.text()).to(), CAROL);
+}

@@ -99,7 +99,13 @@ fn is_elsewhere(contact: IpAddr, source: IpAddr) -> bool {
         IpAddr::V6(ip) => (ip.is_loopback(), ip.is_unicast_link_local()),
     };
     let ((loopback, link), (from_loopback, from_link)) = (near(contact), near(source));
-    (loopback && !from_loopback) || (link && !from_link) || (!is_public(contact) && is_public(source))
+    (loopback && !from_loopback) || (link && !from_link) || (!is_public(contact) && is_outside(source))
+}
+
+/// Whether somebody at this address is outside of private networks: at a public one. Who is at a loopback
+/// address is on our own machine.
+pub fn is_outside(ip: IpAddr) -> bool {
+    is_public(ip) && !ip.to_canonical().is_loopback()
 }
 
 /// Whether an address means the same to everybody who may reach it: a public one, or loopback, which is

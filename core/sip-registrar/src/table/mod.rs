@@ -24,7 +24,7 @@ pub(crate) use commit::Draft;
 
 use crate::types::{BindingView, Change, Record};
 use addresses::Addresses;
-pub use addresses::is_public;
+pub use addresses::{is_outside, is_public};
 use agents::Agents;
 use core::net::SocketAddr;
 use index::Index;
