@@ -43,8 +43,14 @@ impl Link {
 
     /// A new TCP connection.
     pub fn tcp(server: SocketAddr) -> Self {
-        let stream = TcpStream::connect_timeout(&server, PATIENCE).unwrap();
-        Self::from_stream(stream, server)
+        Self::try_tcp(server).unwrap()
+    }
+
+    /// A new TCP connection, or what became of it. A server that refuses by reset may do so before
+    /// the connection is seen here as made.
+    pub fn try_tcp(server: SocketAddr) -> std::io::Result<Self> {
+        let stream = TcpStream::connect_timeout(&server, PATIENCE)?;
+        Ok(Self::from_stream(stream, server))
     }
 
     fn from_stream(stream: TcpStream, server: SocketAddr) -> Self {
