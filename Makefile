@@ -140,6 +140,12 @@ bench: setup-bench ## cost per call and message against Kamailio and a bare rela
 	$(CARGO) build --release $(LOCKED) -p strowger
 	python3 verify/bench/bench.py --bin $(RELEASE) $(BENCH_ARGS)
 
+.PHONY: bench-load
+bench-load: setup-bench ## calls per CPU second of `strowger load` against SIPp on the same flows; whether both see the same
+	$(CARGO) build --release $(LOCKED) -p strowger
+	$(CARGO) build --release $(LOCKED) -p load --example scenario_cost
+	python3 verify/bench/load.py --bin $(RELEASE) $(BENCH_ARGS)
+
 # ---------------------------------------------------------------- housekeeping
 .PHONY: setup-build setup-test setup-bench
 setup-build setup-test setup-bench: setup-%:

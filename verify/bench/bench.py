@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a call costs: Strowger, a well-tuned Kamailio and a bare relay on the same SIPp work.
+"""What a call costs: Strowger, a well-tuned Kamailio and a bare relay on the same calls.
 
     verify/bench/bench.py --bin target/release/strowger [--reps 3] [--rate 1000] [--seconds 5]
 
@@ -8,10 +8,11 @@ call and per message, and their ratios. Servers take turns within each repetitio
 else the machine does hits all of them. Judge by instructions, which repeat within a few percent;
 CPU time is good only between servers of the same run.
 
-How: the server has one worker on CPU 0, SIPp has CPU 1, all on loopback. CPU time is the sum of
+How: the server has one worker on CPU 0, the generator (`strowger load`, or SIPp with --generator sipp) has
+CPU 1, all on loopback. CPU time is the sum of
 /proc/PID/task/*/schedstat over every process and thread of the server in one window; instructions
 come from `perf stat -p` in a second window, because counters make context switches dearer. Calls of
-a window are read from SIPp's statistics. A window begins after a warm-up longer than servers keep
+a window are read from the generator's statistics. A window begins after a warm-up longer than servers keep
 finished transactions. Idle work (timers) counts.
 
 Needs sipp, kamailio, perf, taskset, a C compiler; what is missing is said, and what depends on it is
@@ -31,8 +32,10 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.dirname(HERE))
+sys.path.insert(0, HERE)
 
-from harness import net, servers, sipp  # noqa: E402  (after the path is set)
+from harness import load, net, servers, sipp  # noqa: E402  (after the path is set)
+from witness import witness  # noqa: E402
 
 DOMAIN = 'bench.test'
 CALLEES = 1000
@@ -64,7 +67,7 @@ def credentials(i):
 
 
 def rows(workload, n):
-    """SIPp's injection lines: callee, caller, credentials; or user, credentials."""
+    """Injection lines: callee, caller, credentials; or user, credentials."""
     if workload == 'register-digest':
         return [(user(i), credentials(i)) for i in range(n)]
     digest = WORKLOADS[workload]['users'] > 0
@@ -75,7 +78,7 @@ def rows(workload, n):
 
 # ---------------------------------------------------------------- servers
 class Relay:
-    """The bare relay between SIPp's two sides."""
+    """The bare relay between the two sides of a generator."""
 
     def __init__(self, program, caller, callee, cpu):
         self.ip, self.port, self.cpu = net.fresh_ip(), 5060, cpu
@@ -102,7 +105,7 @@ class Bench:
         self.dir = tempfile.mkdtemp(prefix='strowger-bench-')
         self.results = []
         two = (os.cpu_count() or 1) >= 2 and shutil.which('taskset')
-        self.server_cpu, self.sipp_cpu = (0, 1) if two else (None, None)
+        self.server_cpu, self.load_cpu = (0, 1) if two else (None, None)
         self.perf = bool(shutil.which('perf')) and self.perf_works()
         self.data = None
 
@@ -137,6 +140,9 @@ class Bench:
     def measure(self, name, workload):
         w = WORKLOADS[workload]
         caller, callee = (net.fresh_ip(), 5060), (net.fresh_ip(), 5060)
+        if self.o.generator == 'load':
+            # One process is both ends.
+            caller = (callee[0], 5061)
         if name == 'relay':
             server = Relay(self.relay, caller, callee, self.server_cpu)
         else:
@@ -146,7 +152,8 @@ class Bench:
         with server:
             try:
                 if calling:
-                    answering = sipp.Sipp('callee.xml', ip=callee[0], cpu=self.sipp_cpu)
+                    if self.o.generator == 'sipp':
+                        answering = sipp.Sipp('callee.xml', ip=callee[0], cpu=self.load_cpu)
                     if name != 'relay':
                         net.register_block(server.address, [user(i) for i in range(CALLEES)], *callee, DOMAIN)
                 return self.load(name, workload, w, server, caller)
@@ -157,8 +164,13 @@ class Bench:
     def load(self, name, workload, w, server, caller):
         seconds, rate = self.o.seconds, self.o.rate
         total = int(rate * (WARM_UP + 2 * seconds + 4))
-        load = sipp.Sipp(w['scenario'], server.address, ip=caller[0], rate=rate, calls=total, limit=20000, cpu=self.sipp_cpu,
-                         rows=rows(workload, w['users']), keys=[('domain', DOMAIN)])
+        common = dict(ip=caller[0], rate=rate, calls=total, cpu=self.load_cpu, rows=rows(workload, w['users']),
+                      keys=[('domain', DOMAIN)])
+        if self.o.generator == 'sipp':
+            generator = sipp.Sipp(w['scenario'], server.address, limit=20000, **common)
+        else:
+            callee = None if workload == 'register-digest' else 'callee.xml'
+            generator = load.Load(self.o.bin, w['scenario'], server.address, callee=callee, **common)
         try:
             time.sleep(WARM_UP)
             pids = server.process.pids()
@@ -166,19 +178,19 @@ class Bench:
             time.sleep(seconds)
             last, t1 = cpu_ns(pids), time.time()
             counts, p0, p1 = self.count(pids, seconds) if self.perf else ({}, 0, 0)
-            status = load.wait(60)
+            status = generator.wait(60)
         finally:
-            load.stop()
-        sums = load.totals()
-        calls = load.done_at(t1) - load.done_at(t0)
+            generator.stop()
+        sums = generator.totals()
+        calls = generator.done_at(t1) - generator.done_at(t0)
         messages = RELAY_MESSAGES if name == 'relay' else w['messages']
-        result = dict(server=name, workload=workload, rate=rate, messages=messages, sipp_status=status, **sums,
+        result = dict(server=name, workload=workload, rate=rate, messages=messages, status=status, **sums,
                       cpu_us_call=(last - first) / 1e3 / calls)
         if counts:
-            counted = load.done_at(p1) - load.done_at(p0)
+            counted = generator.done_at(p1) - generator.done_at(p0)
             result.update(user_call=counts['instructions:u'] / counted, kernel_call=counts['instructions:k'] / counted)
         if sums['failed'] or sums['ok'] < total:
-            result['trouble'] = '%d of %d calls succeeded; %s' % (sums['ok'], total, load.errors(1)[:300])
+            result['trouble'] = '%d of %d calls succeeded; %s' % (sums['ok'], total, generator.errors(1)[:300])
         return result
 
     def count(self, pids, seconds):
@@ -295,6 +307,7 @@ def main():
     p.add_argument('--rate', type=int, default=1000, help='calls a second')
     p.add_argument('--seconds', type=float, default=5, help='length of each of the two windows')
     p.add_argument('--reps', type=int, default=3)
+    p.add_argument('--generator', default='load', choices=('load', 'sipp'), help='what makes the calls')
     p.add_argument('--out', default='target/bench.json')
     o = p.parse_args()
     o.bin = os.path.abspath(o.bin)
@@ -302,7 +315,7 @@ def main():
                                        ('taskset', 'apt-get install util-linux')) if not shutil.which(t)]
     for tool, why in missing:
         print('missing: %s (%s)' % (tool, why))
-    if not shutil.which('sipp'):
+    if o.generator == 'sipp' and not shutil.which('sipp'):
         return 2
     bench = Bench(o)
     if not bench.perf:
@@ -320,7 +333,12 @@ def main():
         json.dump(dict(machine=platform.uname()._asdict(), cpus=os.cpu_count(), load=os.getloadavg(), options={
             k: v for k, v in vars(o).items() if k != 'bin'}, runs=bench.results, medians=rows_), f, indent=1)
     print('written: ' + o.out)
-    return 1 if any('trouble' in r for r in bench.results) else 0
+    agreed = True
+    if shutil.which('sipp'):
+        # A generator of one's own needs somebody else to say the same.
+        with tempfile.TemporaryDirectory() as directory:
+            agreed = witness(o.bin, directory)
+    return 0 if agreed and not any('trouble' in r for r in bench.results) else 1
 
 
 if __name__ == '__main__':

@@ -86,7 +86,7 @@ class Sipp:
         for (t0, n0), (t1, n1) in zip(points, points[1:]):
             if t0 <= when <= t1 and t1 > t0:
                 return n0 + (n1 - n0) * (when - t0) / (t1 - t0)
-        raise AssertionError('SIPp has no statistics around that time')
+        raise AssertionError("SIPp has no statistics around that time: " + self.process.log(5) + self.errors(1))
 
     def errors(self, last=5):
         try:

@@ -1,0 +1,61 @@
+"""SIPp as the independent witness: at a low rate, both generators must see the same of one server."""
+import csv
+import glob
+import os
+import statistics
+
+from harness import load, net, servers, sipp
+
+DOMAIN = 'witness.test'
+RATE, CALLS = 50, 500
+# SIPp counts in milliseconds: its stopwatch may be one off at either end, and so may the callee's pause.
+ERROR_MS = 3.0
+
+
+def timed(directory):
+    """The caller's scenario with a stopwatch from INVITE to 200."""
+    with open(os.path.join(sipp.SCENARIOS, 'caller.xml')) as f:
+        text = f.read()
+    text = text.replace('<send retrans="500">', '<send retrans="500" start_rtd="1">', 1)
+    text = text.replace('<recv response="200" rrs="true"/>', '<recv response="200" rrs="true" rtd="1"/>', 1)
+    path = os.path.join(directory, 'timed.xml')
+    with open(path, 'w') as f:
+        f.write(text)
+    return path
+
+
+def witness(binary, directory):
+    """Prints what both saw; whether they agree."""
+    scenario, seen = timed(directory), {}
+    rows = [('callee', 'caller')]
+    for name in ('sipp', 'strowger'):
+        with servers.Strowger(binary, DOMAIN, 1, auth=False) as server:
+            ip = net.fresh_ip()
+            net.register_block(server.address, ['callee'], ip, 5060, DOMAIN)
+            common = dict(ip=ip, rate=RATE, calls=CALLS, rows=rows, keys=[('domain', DOMAIN)])
+            if name == 'sipp':
+                callee = sipp.Sipp('callee.xml', ip=ip)
+                caller = sipp.Sipp(scenario, server.address, port=5061, extra=['-trace_rtt', '-rtt_freq', '1'], **common)
+                status = caller.wait(60)
+                callee.stop()
+                times = [t for path in glob.glob(os.path.join(caller.dir, '*_rtt.csv')) for t in rtts(path)]
+                median = statistics.median(times) if times else float('nan')
+            else:
+                caller = load.Load(binary, scenario, server.address, callee='callee.xml', **common)
+                status = caller.wait(60)
+                median = caller.latency('rtd-1')['p50'] / 1e3
+            sums = caller.totals()
+            seen[name] = (sums['ok'], sums['failed'], median)
+            print('witness   %-9s %d of %d calls succeeded, INVITE to 200: median %.3f ms%s' % (
+                name, sums['ok'], CALLS, median, '' if status in (0, 1) else '  (status %s)' % status))
+    (ok, failed, theirs), (own_ok, own_failed, ours) = seen['sipp'], seen['strowger']
+    agreed = (ok, failed) == (own_ok, own_failed) == (CALLS, 0) and abs(ours - theirs) <= ERROR_MS
+    print('witness   %s: medians differ by %.3f ms, stated error %.0f ms' % (
+        'they agree' if agreed else 'THEY DO NOT AGREE', abs(ours - theirs), ERROR_MS))
+    return agreed
+
+
+def rtts(path):
+    """Response times in milliseconds of SIPp's -trace_rtt."""
+    with open(path, newline='') as f:
+        return [float(r[1]) for r in csv.reader(f, delimiter=';') if len(r) >= 2 and r[1].replace('.', '', 1).isdigit()]
