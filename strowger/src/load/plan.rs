@@ -3,6 +3,7 @@
 
 use super::args::LoadArgs;
 use super::is_client;
+use super::sipp;
 use super::sockets::{self, Needs, Sockets};
 use load::engine::{Defaults, Engine, Retransmission, Settings, Users};
 use load::metrics::{Setup, Window};
@@ -305,6 +306,9 @@ fn scenarios(args: &LoadArgs, injections: &Injections) -> Result<Sides, String> 
 
 fn built_in(args: &LoadArgs, name: &str, injections: &Injections) -> Result<Scenario, String> {
     let Some(text) = scenario::builtin(name) else {
+        if let Some(why) = sipp::no_such_builtin(name) {
+            return Err(format!("-sn {name}: {why}"));
+        }
         return Err(format!("-sn {name}: no such scenario; `strowger load -sn list` shows them"));
     };
     parse(args, name, text.as_bytes(), injections)

@@ -238,6 +238,25 @@ pub fn refusal(arg: &str) -> Option<String> {
     Some(format!("{arg}: {why}"))
 }
 
+/// What is said of SIPp's built-in scenarios that are not here.
+pub fn no_such_builtin(name: &str) -> Option<&'static str> {
+    match name {
+        "uac_pcap" => {
+            Some("it plays media, which is not in this version; -sn uac makes the same call without")
+        }
+        "3pcc-C-A" | "3pcc-C-B" | "3pcc-A" | "3pcc-B" => {
+            Some("third-party call control is not in this version")
+        }
+        "regexp" | "branchc" | "branchs" => {
+            Some("not here as a built-in one; `sipp -sd` writes it to a file, which -sf reads")
+        }
+        "ooc_default" | "ooc_dummy" => {
+            Some("scenarios for messages that belong to no call are not in this version")
+        }
+        _ => None,
+    }
+}
+
 /// Our way to write an option that SIPp writes with one dash. `next` is what follows it.
 pub fn translated(arg: &str, next: Option<&OsString>) -> Option<String> {
     let name = arg.strip_prefix('-').filter(|name| !name.starts_with('-'))?;

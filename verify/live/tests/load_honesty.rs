@@ -1,0 +1,287 @@
+//! The load generator where something is in its way: itself, the machine, or what it was given.
+
+use live::{fresh_ip, fresh_ips, run};
+use std::io::{BufRead, BufReader, Read};
+use std::net::{SocketAddr, UdpSocket};
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+fn text(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+fn file(name: &str, content: &str) -> PathBuf {
+    let path = std::env::temp_dir().join(format!("strowger-honesty-{}-{name}", std::process::id()));
+    std::fs::write(&path, content).expect("a file of ours");
+    path
+}
+
+/// A generator under way. It is ended with the test.
+struct Running(Child);
+
+impl Running {
+    fn start(args: &[&str]) -> Running {
+        let mut child = Command::new(live::binary())
+            .args(["load", "--quiet"])
+            .args(args)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the generator starts");
+        let mut lines = BufReader::new(child.stderr.take().expect("its messages")).lines();
+        let ready = lines.next().expect("a line").expect("that is text");
+        assert!(ready.contains("ready"), "{ready}");
+        std::thread::spawn(move || lines.for_each(drop));
+        Running(child)
+    }
+
+    fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args([&format!("-{name}"), &self.0.id().to_string()]).status();
+        assert!(sent.is_ok_and(|status| status.success()));
+    }
+
+    /// What it says at its end, and its exit code.
+    fn end(mut self) -> (String, Option<i32>) {
+        let mut said = String::new();
+        self.0.stdout.take().expect("what it says").read_to_string(&mut said).expect("text");
+        (said, self.0.wait().expect("it ends").code())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A callee that answers all calls.
+fn callee() -> (Running, String) {
+    let ip = fresh_ip().to_string();
+    (Running::start(&["-sn", "uas", "-i", &ip, "-p", "5060"]), ip)
+}
+
+#[test]
+fn a_generator_that_stood_still_says_nothing_of_the_server() {
+    let (_callee, target) = callee();
+    let ip = fresh_ip().to_string();
+    // Four seconds of calls, of which it sleeps through one.
+    let generator = Running::start(&["-sn", "uac", "-i", &ip, &target, "-r", "100", "-m", "400", "-nr"]);
+    std::thread::sleep(Duration::from_millis(500));
+    generator.signal("STOP");
+    std::thread::sleep(Duration::from_secs(1));
+    generator.signal("CONT");
+    let (said, code) = generator.end();
+    assert_eq!(code, Some(3), "{said}");
+    let verdict: Vec<&str> = said.lines().skip_while(|line| *line != "VOID").collect();
+    assert!(verdict.iter().any(|line| line.contains("generator's lateness")), "{said}");
+    for server in ["srd", "successful", "FAIL"] {
+        assert!(verdict.iter().all(|line| !line.contains(server)), "{server}: {said}");
+    }
+    // What was measured is from when calls were meant to begin, so the second is in it.
+    let late = said.lines().find(|line| line.starts_with("lateness")).expect("its lateness");
+    let numbers: Vec<f64> = late.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    assert!(numbers.get(4).is_some_and(|&max| max > 500.0), "{late}");
+}
+
+/// Where the first `count` messages that come to `socket` are from.
+fn sources(socket: &UdpSocket, count: usize) -> Vec<SocketAddr> {
+    socket.set_read_timeout(Some(live::PATIENCE)).expect("a limit");
+    let mut room = [0; 65_536];
+    (0..count).map(|_| socket.recv_from(&mut room).expect("a message").1).collect()
+}
+
+#[test]
+fn each_call_has_a_socket_of_its_own_if_asked() {
+    let server = UdpSocket::bind((fresh_ip(), 5060)).expect("a socket");
+    let (ip, target) = (fresh_ip().to_string(), server.local_addr().expect("its address").to_string());
+    // Nobody answers, so all calls are under way at a time.
+    let args = ["-sn", "uac", "-t", "un", "-i", &ip, &target, "-r", "500", "-m", "50", "-l", "50", "-nr"];
+    let _generator = Running::start(&args);
+    let mut ports: Vec<u16> = sources(&server, 50).iter().map(SocketAddr::port).collect();
+    ports.sort_unstable();
+    ports.dedup();
+    assert_eq!(ports.len(), 50);
+}
+
+#[test]
+fn calls_come_from_the_addresses_of_a_range_or_of_a_file() {
+    let server = UdpSocket::bind((fresh_ip(), 5060)).expect("a socket");
+    let target = server.local_addr().expect("its address").to_string();
+    let ips: [_; 6] = fresh_ips();
+    let range = format!("{}-{}", ips[0], ips[5]);
+    let common = [&target, "-sn", "uac", "-t", "ui", "-r", "500", "-nr", "-m", "30"];
+    {
+        let _generator = Running::start(&[&common[..], &["-i", &range]].concat());
+        let mut seen: Vec<_> = sources(&server, 30).iter().map(SocketAddr::ip).collect();
+        seen.sort();
+        seen.dedup();
+        assert_eq!(seen, ips, "all of them are used");
+    }
+    let csv = file("ips.csv", &format!("SEQUENTIAL\na;{}\nb;{}\n", ips[1], ips[4]));
+    let csv = csv.to_str().expect("a name");
+    let _generator = Running::start(&[&common[..], &["-inf", csv, "-ip_field", "1"]].concat());
+    let mut seen: Vec<_> = sources(&server, 30).iter().map(|a| (a.ip(), a.port())).collect();
+    seen.sort();
+    seen.dedup();
+    assert_eq!(seen.iter().map(|(ip, _)| *ip).collect::<Vec<_>>(), [ips[1], ips[4]], "one socket for each");
+}
+
+#[test]
+fn calls_go_over_ipv6() {
+    let server = UdpSocket::bind("[::1]:0").expect("this machine has IPv6");
+    let port = server.local_addr().expect("its address").port().to_string();
+    drop(server);
+    let _callee = Running::start(&["-sn", "uas", "-i", "::1", "-p", &port]);
+    let target = format!("[::1]:{port}");
+    for transport in ["u1", "un"] {
+        let out = run([
+            "load",
+            "--quiet",
+            "--lateness",
+            "60000",
+            "-sn",
+            "uac",
+            &target,
+            "-t",
+            transport,
+            "-m",
+            "20",
+        ]);
+        assert!(out.status.success(), "{transport}: {}", text(&out));
+    }
+}
+
+#[test]
+fn users_call_again_when_they_are_done() {
+    let (_callee, target) = callee();
+    let ip = fresh_ip().to_string();
+    let args = ["-sn", "uac", "-i", &ip, &target, "-users", "5", "-m", "40", "-d", "20"];
+    let out = run(["load", "--quiet", "--lateness", "60000"].iter().chain(&args));
+    let said = text(&out);
+    assert!(
+        out.status.success() && said.contains("Calls begun                                          40.000"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_refusal_is_acknowledged_on_the_wire() {
+    let server = UdpSocket::bind((fresh_ip(), 5060)).expect("a socket");
+    server.set_read_timeout(Some(live::PATIENCE)).expect("a limit");
+    let (ip, target) = (fresh_ip().to_string(), server.local_addr().expect("its address").to_string());
+    let args = ["-sn", "uac", "-i", &ip, &target, "-m", "1", "--lateness", "60000"];
+    let generator = Running::start(&args);
+    let mut room = [0; 65_536];
+    let (length, from) = server.recv_from(&mut room).expect("an INVITE");
+    let invite = String::from_utf8_lossy(&room[..length]).into_owned();
+    let lines = invite.lines().filter(|line| {
+        ["Via:", "From:", "To:", "Call-ID:", "CSeq:"].iter().any(|name| line.starts_with(name))
+    });
+    let copied = lines
+        .map(|line| format!("{line}\r\n"))
+        .collect::<String>()
+        .replace("\r\nCall-ID", ";tag=x\r\nCall-ID");
+    let busy = format!("SIP/2.0 486 Busy Here\r\n{copied}Content-Length: 0\r\n\r\n");
+    server.send_to(busy.as_bytes(), from).expect("it is sent");
+    let ack = loop {
+        let (length, _) = server.recv_from(&mut room).expect("an ACK");
+        let text = String::from_utf8_lossy(&room[..length]).into_owned();
+        // The INVITE may come again meanwhile.
+        if !text.starts_with("INVITE ") {
+            break text;
+        }
+    };
+    let line = |text: &str, name: &str| text.lines().find(|line| line.starts_with(name)).map(str::to_owned);
+    assert!(ack.starts_with("ACK "), "{ack}");
+    assert_eq!(line(&ack, "Via:"), line(&invite, "Via:"), "of the same transaction");
+    assert!(line(&ack, "To:").is_some_and(|to| to.ends_with(";tag=x")), "{ack}");
+    let (said, code) = generator.end();
+    assert_eq!(code, Some(1), "{said}");
+}
+
+#[test]
+fn what_the_machine_does_not_have_is_said_before_the_first_message() {
+    let ip = fresh_ip();
+    let taken = UdpSocket::bind((ip, 5070)).expect("a socket");
+    let here = ip.to_string();
+    let target = fresh_ip().to_string();
+    let in_use = run(["load", "-sn", "uac", "-i", &here, "-p", "5070", &target]);
+    let said = text(&in_use);
+    assert_eq!(in_use.status.code(), Some(2), "{said}");
+    assert!(said.contains("5070") && said.contains("ss -lntup"), "{said}");
+    drop(taken);
+    let few = Command::new("prlimit")
+        .args([
+            "--nofile=200:200",
+            live::binary().to_str().expect("a name"),
+            "load",
+            "-sn",
+            "uac",
+            "-t",
+            "un",
+        ])
+        .args(["-max_socket", "500", "-i", &here, &target])
+        .output()
+        .expect("prlimit is there");
+    let said = text(&few);
+    assert_eq!(few.status.code(), Some(2), "{said}");
+    assert!(said.contains("this process may have 200") && said.contains("ulimit -n"), "{said}");
+    // An address that is not of this machine.
+    let foreign = run(["load", "-sn", "uac", "-i", "192.0.2.77", &target]);
+    let said = text(&foreign);
+    assert!(foreign.status.code() == Some(2) && said.contains("ip addr"), "{said}");
+}
+
+#[test]
+fn mistakes_name_the_file_the_line_and_the_mend() {
+    let ip = fresh_ip().to_string();
+    let ip = ip.as_str();
+    let scenario = |body: &str| format!("<scenario name=\"x\">\n{body}\n</scenario>\n");
+    let send = "<send><![CDATA[\n\nOPTIONS sip:[field2]@x SIP/2.0\nCall-ID: [call_id]\n\n]]></send>";
+    let fields = file("fields.xml", &scenario(send));
+    let truncated = file("truncated.xml", "<scenario name=\"x\">\n<recv request=\"INVITE\">\n");
+    let unknown =
+        file("unknown.xml", &scenario("<send><![CDATA[\n\nOPTIONS sip:[nothing] SIP/2.0\n\n]]></send>"));
+    let third = file("third.xml", &scenario("<sendCmd><![CDATA[\n\nx\n\n]]></sendCmd>"));
+    let two = file("two.csv", "SEQUENTIAL\na;b\nc;d\n");
+    let order = file("order.csv", "SOMEHOW\na;b\n");
+    let blank = file("blank.csv", "SEQUENTIAL\na\n\nb\n");
+    let empty = file("empty.csv", "SEQUENTIAL\n");
+    let no_address = file("names.csv", "SEQUENTIAL\n127.0.0.1;x\nalice;y\n");
+    let name = |path: &PathBuf| path.to_str().expect("a name").to_owned();
+    let [fields, truncated, unknown, third] = [&fields, &truncated, &unknown, &third].map(name);
+    let [two, order, blank, empty, no_address] = [&two, &order, &blank, &empty, &no_address].map(name);
+    let cases: [(&[&str], &[&str]); 20] = [
+        (&["-sf", &truncated, ip], &["truncated.xml"]),
+        (&["-sf", &unknown, ip], &["unknown.xml:4", "[nothing]", "-key"]),
+        (&["-sf", &third, ip], &["third.xml:2", "sendCmd"]),
+        (&["-sf", &fields, ip], &["fields.xml:4", "-inf"]),
+        (&["-sf", &fields, "-inf", &two, ip], &["[field2]", "two.csv"]),
+        (&["-sn", "uac", "-inf", &order, ip], &["order.csv", "SEQUENTIAL"]),
+        (&["-sn", "uac", "-inf", &blank, ip], &["blank.csv:3", "take it out"]),
+        (&["-sn", "uac", "-inf", &empty, ip], &["empty.csv", "add at least one line"]),
+        (&["-sn", "uac", "-t", "ui", "-inf", &no_address, ip], &["names.csv", "alice", "-ip_field"]),
+        (&["-sn", "uac", "-t", "ui", ip], &["-ip_field"]),
+        (&["-sn", "uac", "-t", "u1", "-i", "127.0.0.2-127.0.0.9", ip], &["-t ui"]),
+        (&["-sn", "uac_pcap", ip], &["media", "-sn uac"]),
+        (&["-sn", "3pcc-A", ip], &["third-party"]),
+        (&["-sn", "uac", "-3pcc", "x", ip], &["-3pcc", "not in this version"]),
+        (&["-sn", "uac", "-bg", ip], &["-bg", "&"]),
+        (&["-sn", "uac", "-trace_stat", "-fd", "1", ip], &["-trace_stat", "--csv"]),
+        (&["-sn", "uac", "-trace_msg", ip], &["-trace_msg", "--pcap"]),
+        (&["-sn", "uac", "-default_behaviors", "all,-hello", ip], &["-hello", "abortunexp"]),
+        (&["-sn", "uac", "-set", "x", "1", ip], &["-set x", "<Global"]),
+        (&["-sn", "uac", "nowhere.invalid"], &["cannot find nowhere.invalid"]),
+    ];
+    for (args, expected) in cases {
+        let out = run(["load", "--quiet"].iter().chain(args));
+        let said = text(&out);
+        assert_eq!(out.status.code(), Some(2), "{args:?}: {said}");
+        assert!(!said.contains("ready:"), "{args:?}: nothing begins: {said}");
+        for words in expected {
+            assert!(said.contains(words), "{args:?}: {words} in {said}");
+        }
+    }
+}
