@@ -128,8 +128,8 @@ pub struct LoadArgs {
     /// Per cent of calls that must succeed for the verdict PASS
     #[arg(long, value_name = "PERCENT", default_value_t = 99.99, help_heading = "What comes out")]
     pub success: f64,
-    /// Milliseconds that this program itself may be late at most (p99.9); beyond it the run is VOID. It sleeps
-    /// in whole milliseconds, so that less than 2 cannot be kept
+    /// Milliseconds that this program itself may be late at most (p99.9); beyond it the run is VOID. It wakes to
+    /// the microsecond; what makes it late is a machine that is busy otherwise
     #[arg(long, value_name = "MS", default_value_t = 5.0, help_heading = "What comes out")]
     pub lateness: f64,
     /// Write the report as JSON
