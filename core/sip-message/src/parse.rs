@@ -249,11 +249,14 @@ impl<'b, 'l> Scan<'b, 'l> {
                 && end <= longest
                 && rest.get(end..).and_then(|rest| rest.first_chunk()) == Some(b"\r\n")
                 && let Some(text) = rest.get(name_len + 1..end)
-                && let ([b' ', first, ..], [.., last]) = (text, text)
-                && (*first > b' ') & (*last > b' ')
             {
                 let (start, end) = (line as u32, (line + end) as u32);
-                let value = Span { start: start + name_len as u32 + 2, end };
+                let value = match text {
+                    [b' ', first, ..] if *first > b' ' && text.last().is_some_and(|&b| b > b' ') => {
+                        Span { start: start + name_len as u32 + 2, end }
+                    }
+                    _ => spaced(bytes, line + name_len + 1, end as usize),
+                };
                 let (name_len, line_end, next) = (name_len as u16, end + 2, NONE);
                 spans.push(HeaderSpan { name, usual: true, next, line: start, name_len, value, line_end });
                 line = line_end as usize;
@@ -390,6 +393,13 @@ fn trimmed(bytes: &[u8], from: usize, to: usize) -> Span {
         }
         None => span(from, from),
     }
+}
+
+/// The same where there is more white space, or none.
+#[cold]
+#[inline(never)]
+fn spaced(bytes: &[u8], from: usize, to: usize) -> Span {
+    trimmed(bytes, from, to)
 }
 
 /// Method and Request-URI of a request line as it should be, `None` for any other line: one space on

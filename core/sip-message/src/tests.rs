@@ -100,6 +100,37 @@ fn usual_and_unusual_spellings_are_the_same_header() {
 }
 
 #[test]
+fn white_space_around_a_value_is_none_of_it() {
+    for before in ["", " ", "   ", "\t", " \t "] {
+        for after in ["", " ", "  ", "\t"] {
+            let text = format!(
+                "BYE sip:a@b SIP/2.0\r\nVia: SIP/2.0/UDP h;branch=z9hG4bK1\r\nFrom:{before}<sip:a@b>;tag=1{after}\r\n\
+                 To:{before}<sip:b@b>;tag=2{after}\r\nCall-ID:{before}x{after}\r\nCSeq:{before}1 BYE{after}\r\n\
+                 Subject:{before}{after}\r\nContent-Length:{before}4{after}\r\n\r\nbody"
+            );
+            check(&text, |parsed| {
+                let Parsed::Good(m) = parsed else { panic!("{text:?}: {parsed:?}") };
+                assert_eq!(
+                    (m.call_id(), m.from_tag(), m.to_tag(), m.cseq()),
+                    (&b"x"[..], &b"1"[..], &b"2"[..], 1)
+                );
+                assert_eq!(m.header(Name::Subject).map(|h| h.value), Some(&b""[..]));
+                assert_eq!(m.body(), b"body");
+                let mut out = Vec::new();
+                write_response(&m, 200, b"", b"", None, b"", &mut out);
+                let answer = String::from_utf8(out).unwrap();
+                assert!(
+                    answer.contains(
+                        "\r\nFrom: <sip:a@b>;tag=1\r\nTo: <sip:b@b>;tag=2\r\nCall-ID: x\r\nCSeq: 1 BYE\r\n"
+                    ),
+                    "{answer}"
+                );
+            });
+        }
+    }
+}
+
+#[test]
 fn folds_become_spaces() {
     let text =
         INVITE.replace("Bob <sip", "Bob\r\n\t<sip").replace("X-Other: 1", "X-Other: 1\r\n To: <sip:evil@x>");
