@@ -42,7 +42,8 @@ impl CallName {
     }
 }
 
-fn push_hex(number: u32, digits: u32, out: &mut Vec<u8>) {
+/// Appends the last `digits` (8 at most) hexadecimal digits of a number.
+pub fn push_hex(number: u32, digits: u32, out: &mut Vec<u8>) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut text = [0; 8];
     for (i, place) in text.iter_mut().enumerate().take(digits as usize) {
@@ -52,7 +53,7 @@ fn push_hex(number: u32, digits: u32, out: &mut Vec<u8>) {
 }
 
 /// The number that eight lower-case hexadecimal digits are, all at once: each is a byte of one word.
-fn hex(text: &[u8]) -> Option<u32> {
+pub fn hex(text: &[u8]) -> Option<u32> {
     const ONES: u64 = 0x0101_0101_0101_0101;
     let digits = u64::from_be_bytes(*text.first_chunk()?);
     let letters = digits >> 6 & ONES;

@@ -10,6 +10,7 @@ mod begin;
 mod call;
 mod ids;
 mod observe;
+pub mod people;
 mod receive;
 mod run;
 mod settings;

@@ -218,6 +218,14 @@ impl Counters {
         self.unexpected.iter().sum()
     }
 
+    /// Successful registrations, first ones and refreshes, in percent of those that ended; `None` if there are
+    /// none.
+    pub fn registrations_percent(&self) -> Option<f64> {
+        let good = self.registrations_ok + self.refreshes_ok;
+        let all = good + self.registrations_failed + self.refreshes_failed;
+        (all > 0).then(|| good as f64 * 100.0 / all as f64)
+    }
+
     /// Successful client transactions in percent of those that ended; `None` if there are none.
     pub fn transactions_percent(&self) -> Option<f64> {
         let all = self.transactions_succeeded + self.transactions_failed + self.transactions_timed_out;

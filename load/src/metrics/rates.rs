@@ -37,7 +37,7 @@ pub struct Rates {
     /// Sessions (RFC 7501 section 3.4.1): an attempt succeeds when the session is established; every other
     /// end is a Session Attempt Failure (section 3.1.8), a redirect that was followed excepted.
     pub sessions: Attempted,
-    /// First registrations (section 3.4.2; RFC 7502 section 6.7).
+    /// First registrations (section 3.4.2; RFC 7502 section 6.7); of a population, over its ramp.
     pub registrations: Attempted,
     /// Refreshes (RFC 7502 section 6.8).
     pub refreshes: Attempted,
@@ -48,9 +48,16 @@ impl Rates {
     pub fn of(m: &Metrics, seconds: f64) -> Rates {
         let c = &m.measured;
         let attempted = |attempted, succeeded| Attempted { attempted, succeeded, seconds };
+        // A population registers in its ramp; what is left over from it is noise.
+        let ramp = m.ramp().map(|ramp| ramp.until.since(ramp.from).as_secs_f64());
+        let first = Attempted {
+            attempted: c.registrations,
+            succeeded: c.registrations_ok,
+            seconds: ramp.unwrap_or(seconds),
+        };
         Rates {
             sessions: attempted(c.sessions_requested, c.sessions_established),
-            registrations: attempted(c.registrations, c.registrations_ok),
+            registrations: first,
             refreshes: attempted(c.refreshes, c.refreshes_ok),
         }
     }

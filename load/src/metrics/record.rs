@@ -18,6 +18,8 @@ pub struct Setup {
     pub interval_micros: u64,
     /// What is measured, without warm-up and cool-down.
     pub window: Window,
+    /// Where first registrations are measured too: a population registers before the measured window begins.
+    pub ramp: Option<Window>,
     /// Names of the scenario's stopwatches (SIPp's `rtd`), at most 64 are kept.
     pub stopwatches: Vec<String>,
 }
@@ -28,6 +30,7 @@ impl Default for Setup {
             origin: Time::ZERO,
             interval_micros: 1_000_000,
             window: Window::ALWAYS,
+            ramp: None,
             stopwatches: Vec::new(),
         }
     }
@@ -87,6 +90,7 @@ impl Pulse {
 #[derive(Clone, Debug)]
 pub struct Metrics {
     window: Window,
+    ramp: Option<Window>,
     /// The whole run.
     pub all: Counters,
     /// The measured window.
@@ -105,6 +109,7 @@ impl Metrics {
     pub fn new(setup: &Setup) -> Metrics {
         Metrics {
             window: setup.window,
+            ramp: setup.ramp,
             all: Counters::default(),
             measured: Counters::default(),
             latencies: core::array::from_fn(|_| Paired::default()),
@@ -118,6 +123,11 @@ impl Metrics {
     /// The measured window.
     pub fn window(&self) -> Window {
         self.window
+    }
+
+    /// Where first registrations are measured too.
+    pub fn ramp(&self) -> Option<Window> {
+        self.ramp
     }
 
     /// Sets the measured window for what begins from now on: a run that is stopped early closes it.
@@ -481,10 +491,26 @@ impl Metrics {
 
 /// Registrations.
 impl Metrics {
+    /// Counts a registration in both scopes. First ones belong to the measured window if they were meant to
+    /// begin in it or in the ramp.
+    #[inline]
+    fn count_registration(&mut self, began: Began, kind: Registering, f: impl Fn(&mut Counters)) {
+        f(&mut self.all);
+        if self.measures_registration(began, kind) {
+            f(&mut self.measured);
+        }
+    }
+
+    #[inline]
+    fn measures_registration(&self, began: Began, kind: Registering) -> bool {
+        let in_ramp = kind == Registering::First && self.ramp.is_some_and(|r| r.contains(began.intended));
+        in_ramp || self.window.contains(began.intended)
+    }
+
     /// The first REGISTER of an attempt goes out; one more with credentials belongs to the same attempt.
     #[inline]
     pub fn registration_begun(&mut self, began: Began, kind: Registering) {
-        self.count(began.intended, |c| match kind {
+        self.count_registration(began, kind, |c| match kind {
             Registering::First => c.registrations += 1,
             Registering::Refresh => c.refreshes += 1,
             Registering::Remove => c.removals += 1,
@@ -494,16 +520,21 @@ impl Metrics {
     /// A 2xx came.
     #[inline]
     pub fn registered(&mut self, now: Time, began: Began, kind: Registering) {
-        self.count(began.intended, |c| match kind {
+        self.count_registration(began, kind, |c| match kind {
             Registering::First => c.registrations_ok += 1,
             Registering::Refresh => c.refreshes_ok += 1,
             Registering::Remove => {}
         });
         self.series.at(now).registered += 1;
-        match kind {
-            Registering::First => self.measure(Measure::RrdFirst, now, began),
-            Registering::Refresh => self.measure(Measure::RrdRefresh, now, began),
-            Registering::Remove => {}
+        let measure = match kind {
+            Registering::First => Some(Measure::RrdFirst),
+            Registering::Refresh => Some(Measure::RrdRefresh),
+            Registering::Remove => None,
+        };
+        if let Some(measure) = measure
+            && self.measures_registration(began, kind)
+        {
+            self.latencies[measure as usize].record(now, began);
         }
         self.responded(now, began);
     }
@@ -511,7 +542,7 @@ impl Metrics {
     /// It failed: a final response that is no challenge, or timer F (RFC 6076 section 4.2).
     #[inline]
     pub fn registration_failed(&mut self, now: Time, began: Began, kind: Registering) {
-        self.count(began.intended, |c| match kind {
+        self.count_registration(began, kind, |c| match kind {
             Registering::First => c.registrations_failed += 1,
             Registering::Refresh => c.refreshes_failed += 1,
             Registering::Remove => c.removals_failed += 1,

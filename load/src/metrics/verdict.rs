@@ -19,7 +19,7 @@ pub struct LatencyLimit {
 /// generator: a breach is VOID, whatever the server did.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Rule {
-    /// Least share of successful calls (of each side) and of successful transactions, percent. The default
+    /// Least share of successful calls (of each side), registrations and transactions, percent. The default
     /// 99.99 is that of the SPEC SIP benchmark of 2011 as the literature reports it.
     pub success_percent: f64,
     /// Latency limits. The default asks that 99 % of session requests show a sign of life within T1
@@ -188,6 +188,7 @@ fn of_server(rule: &Rule, m: &Metrics, out: &mut Vec<Check>) {
     let [caller, callee] = &m.measured.sides;
     success("successful calls", SideCounts::success_percent(caller));
     success("successful calls at the callee", SideCounts::success_percent(callee));
+    success("successful registrations", m.measured.registrations_percent());
     success("successful transactions", m.measured.transactions_percent());
     for limit in &rule.latency {
         let h = m.latency(limit.measure);
@@ -220,7 +221,7 @@ mod tests {
     use wire::Time;
 
     use super::*;
-    use crate::metrics::{Began, CallEnd, Failure, Setup, Side, Window};
+    use crate::metrics::{Began, CallEnd, Failure, Registering, Setup, Side, Window};
 
     fn run(good: u64, bad: u64) -> Metrics {
         let mut m = Metrics::new(&Setup::default());
@@ -306,6 +307,26 @@ mod tests {
         assert_eq!(v.why(), ["srd, p99: 2000.000 ms, limit 500.000 ms"]);
         let lenient = Rule { latency: Vec::new(), ..Rule::default() };
         assert_eq!(judge(&lenient, &m, Health::default()).0, Verdict::Pass);
+    }
+
+    #[test]
+    fn registrations_are_judged_like_calls() {
+        let mut m = run(10, 0);
+        let began = Began::at(Time::from_secs(1));
+        let mut register = |kind, good: u32, bad: u32| {
+            for i in 0..good + bad {
+                m.registration_begun(began, kind);
+                match i < good {
+                    true => m.registered(Time::from_secs(2), began, kind),
+                    false => m.registration_failed(Time::from_secs(2), began, kind),
+                }
+            }
+            judge(&Rule { latency: Vec::new(), ..Rule::default() }, &m, Health::default()).0
+        };
+        assert_eq!(register(Registering::First, 5_000, 0), Verdict::Pass);
+        assert_eq!(register(Registering::Refresh, 4_999, 1), Verdict::Pass);
+        let v = register(Registering::Refresh, 0, 1);
+        assert_eq!(v.why(), ["successful registrations: 99.9800 %, limit at least 99.9900 %"]);
     }
 
     #[test]

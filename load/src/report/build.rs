@@ -41,6 +41,8 @@ pub struct Inputs {
     pub machine: Vec<Fact>,
     /// What is known of the server.
     pub server: Vec<Fact>,
+    /// The server's processor time in the measured window, percent of one core.
+    pub server_cpu_percent: Option<f64>,
     /// The generator's processor time.
     pub health: Health,
     /// What else the reader should know.
@@ -88,6 +90,7 @@ impl Report {
             parameters: inputs.parameters,
             machine: inputs.machine,
             server: inputs.server,
+            server_cpu_percent: inputs.server_cpu_percent.map(round),
             trials: inputs.trials,
         }
     }
@@ -340,6 +343,14 @@ fn outcome_rows(rows: &mut Rows, m: &Metrics, seconds: f64) {
             Better::Higher,
         )
         .says("As above, of calls that were answered.", OURS);
+    }
+    if let Some(share) = c.registrations_percent() {
+        rows.add("registrations.success", "Successful registrations", Some(share), "%", Better::Higher)
+            .says("First registrations and refreshes that got a 2xx, over those that ended.", OURS);
+    }
+    if c.voicemails > 0 {
+        rows.count("voicemails", "Calls that ended in voicemail", c.voicemails, Better::Neither)
+            .says("Answered by the mailbox, or by the callee as one; they are among the sessions.", OURS);
     }
     rows.add("transactions.success", "Successful transactions", c.transactions_percent(), "%", Better::Higher)
         .says("Client transactions that ended with a response that the scenario wants (a challenge and a planned 487 are), over all that ended.", OURS);

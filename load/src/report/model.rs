@@ -41,6 +41,8 @@ pub struct Report {
     pub machine: Vec<Fact>,
     /// What is known of the server: its machine, processor time, memory, sockets.
     pub server: Vec<Fact>,
+    /// Processor time of the server in the measured window, percent of one core; nothing if it is not known.
+    pub server_cpu_percent: Option<f64>,
     /// The result.
     pub verdict: VerdictReport,
     /// What is worth saying about how to read it.

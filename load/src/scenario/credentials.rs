@@ -47,7 +47,7 @@ pub struct Credentials {
 }
 
 /// What is to be proven, and for which request.
-pub(super) struct Wanted<'a> {
+pub(crate) struct Wanted<'a> {
     pub user: &'a [u8],
     pub password: &'a [u8],
     pub method: &'a [u8],
@@ -109,20 +109,21 @@ impl Challenge {
 }
 
 /// The parts of a Digest challenge that an answer needs.
-struct Parts<'a> {
-    realm: &'a [u8],
-    nonce: &'a [u8],
-    opaque: Option<&'a [u8]>,
-    /// The name as the server wrote it, if it did.
-    name: Option<&'a [u8]>,
-    algorithm: Algorithm,
+#[derive(Clone, Copy)]
+pub(crate) struct Parts<'a> {
+    pub realm: &'a [u8],
+    pub nonce: &'a [u8],
+    pub opaque: Option<&'a [u8]>,
+    /// The name of the algorithm as the server wrote it, if it did.
+    pub name: Option<&'a [u8]>,
+    pub algorithm: Algorithm,
     /// Whether the server offers qop at all.
-    counted: bool,
+    pub counted: bool,
 }
 
 impl<'a> Parts<'a> {
     /// `None` if it cannot be answered.
-    fn of(value: &'a [u8]) -> Option<Parts<'a>> {
+    pub fn of(value: &'a [u8]) -> Option<Parts<'a>> {
         let params = AuthParams::parse(value).filter(|p| p.scheme.eq_ignore_ascii_case(b"Digest"))?;
         let (mut realm, mut nonce, mut opaque, mut name, mut qop) = (None, None, None, None, None);
         for (own, value) in params.iter() {
@@ -203,39 +204,8 @@ impl Credentials {
             return Err(if challenge.unanswerable { Fault::UnknownChallenge } else { Fault::NoChallenge });
         };
         let secret = self.secret(parts.algorithm, wanted.user, parts.realm, wanted.password);
-        let cnonce = sip_message::hex16(self.rng.next_u64());
-        let count = sip_message::hex16(u64::from(challenge.count));
-        let count = count.get(8..).unwrap_or_default();
-        let counted = parts.counted.then_some((count, &cnonce[..], &b"auth"[..]));
-        let question = Question { method: wanted.method, uri: wanted.uri, nonce: parts.nonce, counted };
-        let proof = response(&secret, &question);
-        let name: &[u8] = if challenge.proxy { b"Proxy-Authorization" } else { b"Authorization" };
-        out.extend_from_slice(name);
-        for (before, value) in [
-            (&b": Digest username=\""[..], wanted.user),
-            (b"\",realm=\"", parts.realm),
-            (b"\",nonce=\"", parts.nonce),
-            (b"\",uri=\"", wanted.uri),
-            (b"\",response=\"", proof.as_bytes()),
-        ] {
-            out.extend_from_slice(before);
-            out.extend_from_slice(value);
-        }
-        out.push(b'"');
-        let cnonce: Option<&[u8]> = parts.counted.then_some(&cnonce);
-        for (before, value, after) in [
-            (&b",algorithm="[..], parts.name, &b""[..]),
-            (b",cnonce=\"", cnonce, b"\""),
-            (b",nc=", cnonce.map(|_| count), b""),
-            (b",qop=", cnonce.map(|_| &b"auth"[..]), b""),
-            (b",opaque=\"", parts.opaque, b"\""),
-        ] {
-            if let Some(value) = value {
-                out.extend_from_slice(before);
-                out.extend_from_slice(value);
-                out.extend_from_slice(after);
-            }
-        }
+        let count = Count { number: challenge.count, cnonce: self.rng.next_u64() };
+        write_answer(&parts, &secret, challenge.proxy, count, wanted, out);
         Ok(())
     }
 
@@ -262,6 +232,58 @@ impl Credentials {
         let secret = self.secret(algorithm, user, realm, password);
         let question = Question { method, uri, nonce, counted };
         name == user && response(&secret, &question).as_bytes().eq_ignore_ascii_case(proof)
+    }
+}
+
+/// What tells the answers to one challenge apart.
+#[derive(Clone, Copy)]
+pub(crate) struct Count {
+    /// Answers given with the nonce, this one included.
+    pub number: u32,
+    pub cnonce: u64,
+}
+
+/// Writes the header that answers a challenge, without a line end.
+pub(crate) fn write_answer(
+    parts: &Parts<'_>,
+    secret: &Ha1,
+    proxy: bool,
+    count: Count,
+    wanted: &Wanted<'_>,
+    out: &mut Vec<u8>,
+) {
+    let cnonce = sip_message::hex16(count.cnonce);
+    let count = sip_message::hex16(u64::from(count.number));
+    let count = count.get(8..).unwrap_or_default();
+    let counted = parts.counted.then_some((count, &cnonce[..], &b"auth"[..]));
+    let question = Question { method: wanted.method, uri: wanted.uri, nonce: parts.nonce, counted };
+    let proof = response(secret, &question);
+    let name: &[u8] = if proxy { b"Proxy-Authorization" } else { b"Authorization" };
+    out.extend_from_slice(name);
+    for (before, value) in [
+        (&b": Digest username=\""[..], wanted.user),
+        (b"\",realm=\"", parts.realm),
+        (b"\",nonce=\"", parts.nonce),
+        (b"\",uri=\"", wanted.uri),
+        (b"\",response=\"", proof.as_bytes()),
+    ] {
+        out.extend_from_slice(before);
+        out.extend_from_slice(value);
+    }
+    out.push(b'"');
+    let cnonce: Option<&[u8]> = parts.counted.then_some(&cnonce);
+    for (before, value, after) in [
+        (&b",algorithm="[..], parts.name, &b""[..]),
+        (b",cnonce=\"", cnonce, b"\""),
+        (b",nc=", cnonce.map(|_| count), b""),
+        (b",qop=", cnonce.map(|_| &b"auth"[..]), b""),
+        (b",opaque=\"", parts.opaque, b"\""),
+    ] {
+        if let Some(value) = value {
+            out.extend_from_slice(before);
+            out.extend_from_slice(value);
+            out.extend_from_slice(after);
+        }
     }
 }
 

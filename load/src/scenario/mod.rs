@@ -26,6 +26,7 @@ mod variables;
 pub use actions::{Action, Deed, Effects, Level, Outcome, run};
 pub use builtin::{builtin, builtin_names};
 pub use credentials::{Challenge, Credentials};
+pub(crate) use credentials::{Count, Parts, Wanted, write_answer};
 pub use facts::{Desk, Facts, Run};
 pub use inject::{Injection, Injections, Order};
 pub(crate) use message::Lines;

@@ -85,6 +85,15 @@ pub struct LoadArgs {
     /// How long a trial of --find-peak or --self-test lasts
     #[arg(long, value_name = "TIME", default_value = "5s", help_heading = "How much")]
     pub trial: String,
+    /// How near --find-peak comes to the peak, per cent
+    #[arg(
+        long,
+        value_name = "PERCENT",
+        default_value_t = 2.0,
+        help_heading = "How much",
+        requires = "find_peak"
+    )]
+    pub resolution: f64,
 
     /// Local address, or several: A,B,C or A-B [default: the one that the route to the target has]
     #[arg(short = 'i', value_name = "ADDR", help_heading = "From where")]
@@ -157,6 +166,10 @@ pub struct LoadArgs {
     /// More of SIPp's options
     #[command(flatten)]
     pub sipp: sipp::SippArgs,
+
+    /// A population of users
+    #[command(flatten)]
+    pub people: super::users::UsersArgs,
 }
 
 /// Examples at the end of `--help`.
@@ -171,6 +184,8 @@ pub const EXAMPLES: &str = "Examples:
       the rate up to which this program on this machine is to be trusted
   strowger load -sn uac --answer uas 192.0.2.1 --find-peak -r 500 --html peak.html
       the highest rate at which 99.99 % of the calls succeed
+  strowger load --users 10000 --domain example.com --compress 60 192.0.2.1 --html users.html
+      10,000 users who register, call each other, answer, and leave messages
   strowger load compare before.json after.json
       what differs between two runs, or groups of runs (a1.json,a2.json b1.json,b2.json)
   strowger load -sf register.xml -inf users.csv 192.0.2.1 -r 1000 -m 100000

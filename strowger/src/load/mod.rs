@@ -3,25 +3,30 @@
 pub mod args;
 mod plan;
 mod search;
+mod server;
 mod sipp;
 mod sockets;
+mod users;
 mod watch;
 
 use crate::signals::{self, Wish};
 use args::{CompareArgs, LoadArgs};
 use load::engine::{Engine, Notice, Record};
 use load::metrics::{Health, Ladder, Ladders, LatencyLimit, Metrics, Rule};
+use load::population::Phases;
 use load::report::{Fact, Group, Inputs, Report, Windows};
 use load::scenario::{Side, builtin_names};
 use plan::Plan;
+use server::{Server, Watch};
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
+use users::UsersPlan;
 use watch::Ended;
-use wire::Time;
-use worker_runtime::{Listener, RuntimeHandle, monotonic_now};
+use wire::{Machine, Time};
+use worker_runtime::{Bound, Listener, RuntimeHandle, monotonic_now};
 
 /// What was asked for did not come true.
 const FAILED: u8 = 1;
@@ -65,8 +70,17 @@ pub fn run(args: &LoadArgs) -> ExitCode {
 
 fn command(args: &LoadArgs) -> Result<u8, String> {
     let signals = signals::listen().map_err(|error| format!("cannot listen to signals: {error}"))?;
+    if let Some(path) = &args.people.write_users {
+        users::write_users(args, path)?;
+        return Ok(0);
+    }
     if args.self_test || args.find_peak {
         return search::search(args, &signals);
+    }
+    if args.people.users.is_some() {
+        let (report, _) = measure_users(args, UsersPlan::new(args, None)?, &signals)?;
+        deliver(args, &report)?;
+        return Ok(report.verdict.exit_code);
     }
     let plan = Plan::new(args)?;
     let answers_only = plan.client.is_none();
@@ -123,26 +137,91 @@ struct Story {
     workload: String,
     parameters: Vec<Fact>,
     seed: u64,
+    compression: f64,
+    /// The measured window on the clock, if it is known beforehand.
+    window: Option<(Time, Time)>,
+    /// Phases of a run that took so many seconds.
+    windows: Box<dyn Fn(f64) -> Windows>,
+    server: Option<Server>,
 }
 
-/// Makes one run and says how it went.
+/// Makes one run of scenarios and says how it went.
 fn measure(args: &LoadArgs, plan: Plan, signals: &Receiver<Wish>) -> Result<(Report, Ended), String> {
+    let warm_up = args.warm_up;
+    let server = match plan.client.is_some() && !args.self_test {
+        true => Server::find(args.people.server_pid, plan.remote),
+        false => None,
+    };
     let story = Story {
         title: plan.title.clone(),
         workload: plan.workload.clone(),
         parameters: plan.parameters.clone(),
         seed: plan.seed,
+        compression: 1.0,
+        window: None,
+        windows: Box::new(move |seconds| Windows {
+            warm_up: warm_up.min(seconds),
+            measured: (seconds - warm_up).max(0.0),
+            ..Windows::default()
+        }),
+        server,
     };
     let started = monotonic_now();
     let engines: Vec<Engine> = plan.engines(started)?;
-    let runtime = plan.bound.start(engines).map_err(|error| error.to_string())?;
+    drive(args, story, plan.bound, engines, started, signals)
+}
+
+/// Makes one run with users and says how it went.
+fn measure_users(
+    args: &LoadArgs,
+    plan: UsersPlan,
+    signals: &Receiver<Wish>,
+) -> Result<(Report, Ended), String> {
+    let started = monotonic_now() + plan.preparation();
+    let people = plan.people(started)?;
+    let late = monotonic_now();
+    if late > started {
+        return Err(format!("this machine is too slow for {} users", plan.parameters.users));
+    }
+    let mut parameters = plan.facts.clone();
+    let bytes: usize = people.iter().map(load::engine::people::People::bytes_at_rest).sum();
+    let each = bytes as f64 / plan.parameters.users as f64;
+    parameters.push(Fact::new("memory of the generator for a user at rest", format!("{each:.0} bytes")));
+    let story = Story {
+        title: plan.title.clone(),
+        workload: "population".to_owned(),
+        parameters,
+        seed: plan.seed,
+        compression: plan.parameters.compression,
+        window: Some(Phases::of(&plan.parameters, started).window()),
+        windows: plan.windows(),
+        server: Server::find(args.people.server_pid, plan.remote),
+    };
+    drive(args, story, plan.bound, people, started, signals)
+}
+
+/// Runs machines that are ready to their end.
+fn drive<M: Machine<Notice = Notice> + Send + 'static>(
+    args: &LoadArgs,
+    mut story: Story,
+    bound: Bound,
+    machines: Vec<M>,
+    started: Time,
+    signals: &Receiver<Wish>,
+) -> Result<(Report, Ended), String> {
+    let runtime = bound.start(machines).map_err(|error| error.to_string())?;
     let handle = runtime.handle();
     // Scripts wait for this line.
     eprintln!("strowger load ready: {} from {}", story.title, shown(handle.listeners()));
-    let before = watch::cpu_seconds();
-    let ended = watch::watch(args, &story.title, started, &handle, signals)?;
+    let window = story.window.unwrap_or((started, Time::FAR));
+    let mut server = Watch::new(story.server.take(), window);
+    let mut own = watch::Busy::new(window);
+    let ended = watch::watch(args, &story.title, started, &handle, signals, &mut |now| {
+        server.look(now);
+        own.look(now);
+    })?;
     let end = monotonic_now();
-    let cpu = watch::busiest(&before, &watch::cpu_seconds(), end.since(started));
+    let cpu = own.busiest(end);
     let mut records = collect(&handle)?;
     let counts = handle.counts();
     records.0.socket_drops(end, counts.udp_kernel_drops + counts.udp_send_drops + counts.ring_drops);
@@ -156,7 +235,7 @@ fn measure(args: &LoadArgs, plan: Plan, signals: &Receiver<Wish>) -> Result<(Rep
         let capture = load::metrics::pcap(&records.1, epoch);
         std::fs::write(path, capture).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
     }
-    Ok((report(args, &story, started, end, cpu, records), ended))
+    Ok((report(args, &story, (started, end), cpu, &server, records), ended))
 }
 
 /// Listeners for people to see: the first few of them.
@@ -218,12 +297,11 @@ fn collect(handle: &RuntimeHandle<Notice>) -> Result<(Metrics, Vec<Ladder>), Str
 fn report(
     args: &LoadArgs,
     story: &Story,
-    started: Time,
-    end: Time,
+    (started, end): (Time, Time),
     cpu: Option<f64>,
+    server: &Watch,
     (metrics, flows): (Metrics, Vec<Ladder>),
 ) -> Report {
-    let seconds = end.since(started).as_secs_f64();
     let rule = Rule {
         success_percent: args.success,
         latency: Vec::<LatencyLimit>::new(),
@@ -237,14 +315,12 @@ fn report(
         started: String::new(),
         command: std::env::args().collect(),
         seed: story.seed,
-        compression: 1.0,
-        windows: Windows {
-            warm_up: args.warm_up.min(seconds),
-            measured: (seconds - args.warm_up).max(0.0),
-            ..Windows::default()
-        },
+        compression: story.compression,
+        windows: (story.windows)(end.since(started).as_secs_f64()),
         parameters: story.parameters.clone(),
         machine: watch::machine(),
+        server: server.facts(end, metrics.measured.sides[0].begun),
+        server_cpu_percent: server.cpu_percent(end),
         health: Health { cpu_percent: cpu },
         end,
         ..Inputs::default()
@@ -272,7 +348,7 @@ fn deliver(args: &LoadArgs, report: &Report) -> Result<(), String> {
 }
 
 /// Figures that a person wants to know at once; the report has all.
-const FIRST: [&str; 12] = [
+const FIRST: [&str; 15] = [
     "calls.begun",
     "calls.failed",
     "calls.rate",
@@ -283,8 +359,11 @@ const FIRST: [&str; 12] = [
     "ser",
     "seer",
     "scr",
-    "registrations",
-    "generator.cpu",
+    "voicemails",
+    "registrations.success",
+    "registrations.rate",
+    "reregistrations.rate",
+    "cpu",
 ];
 
 /// The essence of a report as text.
@@ -313,6 +392,12 @@ fn essence(report: &Report) -> String {
             ms(d.max),
             d.count
         );
+    }
+    for fact in &report.server {
+        let _ = writeln!(out, "server: {}: {}", fact.name, fact.value);
+    }
+    if report.compression != 1.0 {
+        let _ = writeln!(out, "TIME COMPRESSED x{}", report.compression);
     }
     let _ = writeln!(out, "{}", report.verdict.word);
     for why in &report.verdict.why {

@@ -32,7 +32,7 @@ pub struct Plan {
     injections: Injections,
     arrivals: Option<Arrivals>,
     transport: Transport,
-    remote: SocketAddr,
+    pub remote: SocketAddr,
     workers: usize,
     sockets: Sockets,
     self_test: bool,
@@ -241,7 +241,7 @@ fn known_variables(args: &LoadArgs, scenarios: [&Option<Scenario>; 2]) -> Result
     Ok(())
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, String> {
+pub(super) fn read(path: &Path) -> Result<Vec<u8>, String> {
     std::fs::read(path).map_err(|error| format!("cannot read {}: {error}", path.display()))
 }
 
@@ -249,7 +249,7 @@ fn read(path: &Path) -> Result<Vec<u8>, String> {
 const SHOWN: usize = 20;
 
 /// All findings of a file, one on each line.
-fn listed(problems: &[Problem]) -> String {
+pub(super) fn listed(problems: &[Problem]) -> String {
     let shown = problems.iter().take(SHOWN).map(ToString::to_string).collect::<Vec<_>>();
     let more = problems.len().saturating_sub(shown.len());
     let more = if more > 0 { format!("\nand {more} more") } else { String::new() };
@@ -329,7 +329,7 @@ fn parse(args: &LoadArgs, name: &str, text: &[u8], injections: &Injections) -> R
     scenario::parse(name, text, &around).map_err(|problems| listed(&problems))
 }
 
-fn remote(args: &LoadArgs, needed: bool) -> Result<SocketAddr, String> {
+pub(super) fn remote(args: &LoadArgs, needed: bool) -> Result<SocketAddr, String> {
     let nowhere = SocketAddr::from(([0, 0, 0, 0], 0));
     let Some(target) = &args.target else {
         return match needed {
@@ -360,7 +360,7 @@ fn find(target: &str) -> Result<SocketAddr, String> {
 }
 
 /// The address that messages leave from: the given one, or the one that the route to the target has.
-fn local_address(args: &LoadArgs, remote: SocketAddr) -> Result<IpAddr, String> {
+pub(super) fn local_address(args: &LoadArgs, remote: SocketAddr) -> Result<IpAddr, String> {
     if let Some(ip) = args.local_ip {
         return Ok(ip);
     }
@@ -382,7 +382,7 @@ fn local_address(args: &LoadArgs, remote: SocketAddr) -> Result<IpAddr, String> 
 }
 
 /// Connections here are our own and the server's; none is an attacker's.
-fn streams() -> StreamLimits {
+pub(super) fn streams() -> StreamLimits {
     StreamLimits { max_per_source: u32::MAX, idle: Duration::from_secs(86_400), ..StreamLimits::default() }
 }
 
@@ -416,7 +416,7 @@ fn facts(args: &LoadArgs, transport: Transport, remote: SocketAddr, local: IpAdd
 }
 
 /// A target without its port.
-fn host_of(target: &str) -> String {
+pub(super) fn host_of(target: &str) -> String {
     match target.rsplit_once(':') {
         Some((host, _)) if !host.contains(':') || host.ends_with(']') => host.to_owned(),
         _ => target.to_owned(),
@@ -454,7 +454,7 @@ fn parameters(args: &LoadArgs, arrivals: Option<&Arrivals>, workers: usize) -> V
     facts
 }
 
-fn fresh_seed() -> u64 {
+pub(super) fn fresh_seed() -> u64 {
     // Nothing depends on its being secret.
     wall_micros().wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ u64::from(std::process::id())
 }

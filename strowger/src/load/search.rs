@@ -2,12 +2,14 @@
 
 use super::args::LoadArgs;
 use super::plan::Plan;
+use super::users::UsersPlan;
 use super::watch::{Ended, duration};
-use super::{deliver, measure};
+use super::{deliver, measure, measure_users};
 use crate::signals::Wish;
 use load::population::{Outcome, Search, SearchOptions, Verdict};
 use load::report::{Fact, Report, Trial};
 use std::sync::mpsc::Receiver;
+use std::time::Duration;
 
 /// The search was stopped, or no load conformed.
 const NOT_FOUND: u8 = 1;
@@ -15,23 +17,27 @@ const NOT_FOUND: u8 = 1;
 /// Searches, and reports the last run that conformed, with all trials.
 pub fn search(args: &LoadArgs, signals: &Receiver<Wish>) -> Result<u8, String> {
     let length = duration(&args.trial)?;
+    let users = args.people.users;
+    let unit = if users.is_some() { "users" } else { "calls/s" };
     let options = SearchOptions {
-        start: args.rate.max(1.0) * 1_000.0 / args.rp.max(1.0),
-        highest: 1e7,
-        resolution: 0.02,
+        start: users.map_or(args.rate.max(1.0) * 1_000.0 / args.rp.max(1.0), |users| users as f64),
+        // A caller and a callee.
+        lowest: if users.is_some() { 2.0 } else { 1.0 },
+        highest: 1e9,
+        resolution: args.resolution / 100.0,
         ..SearchOptions::default()
     };
     let mut search = Search::robust(options).map_err(|error| error.to_string())?;
     let (mut trials, mut best): (Vec<Trial>, Option<(f64, Report)>) = (Vec::new(), None);
     let mut peak = None;
     while let Some(trial) = search.next() {
-        let mut args = args.clone();
-        (args.rate, args.rp) = (trial.load, 1_000.0);
-        args.timeout = Some(format!("{}s", length.as_secs_f64()));
         // Each trial has random numbers of its own; the search as a whole can be repeated.
-        args.seed = args.seed.map(|seed| seed.wrapping_add(u64::from(trial.number)));
-        args.quiet = true;
-        let (report, ended) = measure(&args, Plan::new(&args)?, signals)?;
+        let seed = args.seed.map(|seed| seed.wrapping_add(u64::from(trial.number)));
+        let args = LoadArgs { seed, quiet: true, ..args.clone() };
+        let (report, ended) = match users {
+            Some(_) => run_users(args.clone(), trial.load, length, signals)?,
+            None => run_calls(args.clone(), trial.load, length, signals)?,
+        };
         if ended == Ended::Asked {
             eprintln!("stopped; no peak was found");
             return Ok(NOT_FOUND);
@@ -45,15 +51,15 @@ pub fn search(args: &LoadArgs, signals: &Receiver<Wish>) -> Result<u8, String> {
         };
         let why = report.verdict.why.first().cloned().unwrap_or_default();
         let word = &report.verdict.word;
-        eprintln!("trial {:>2} {:>10.0} calls/s  {word}  {why}", trial.number, trial.load);
+        eprintln!("trial {:>2} {:>10.0} {unit}  {word}  {why}", trial.number, trial.load);
         trials.push(Trial {
             load: trial.load,
-            unit: "calls/s".to_owned(),
+            unit: unit.to_owned(),
             verdict: word.clone(),
             why,
             success_percent: report.metric("calls.success"),
             p99_ms: report.latency("response").map(|l| l.main().p99 as f64 / 1_000.0),
-            server_cpu_percent: None,
+            server_cpu_percent: report.server_cpu_percent,
         });
         if verdict == Verdict::Conforms && best.as_ref().is_none_or(|(load, _)| *load <= trial.load) {
             best = Some((trial.load, report));
@@ -64,13 +70,17 @@ pub fn search(args: &LoadArgs, signals: &Receiver<Wish>) -> Result<u8, String> {
         }
     }
     let Some(peak) = peak else { return Err("the search ended without a result".into()) };
-    let statement = peak.statement("calls/s");
+    let statement = peak.statement(unit);
     if let Some((_, mut report)) = best {
         report.trials = trials;
         report.parameters.push(Fact::new("search", &statement));
         deliver(args, &report)?;
     }
     println!("{statement}");
+    if users.is_some() && args.people.compress != 1.0 {
+        let compress = args.people.compress;
+        println!("TIME COMPRESSED x{compress}: the load of {:.0} users in life", peak.load * compress);
+    }
     if args.self_test {
         println!(
             "this program on this machine is to be trusted up to {:.0} calls/s, both sides together",
@@ -81,4 +91,35 @@ pub fn search(args: &LoadArgs, signals: &Receiver<Wish>) -> Result<u8, String> {
         Outcome::Found | Outcome::AtLeast | Outcome::GeneratorLimit if peak.load > 0.0 => 0,
         _ => NOT_FOUND,
     })
+}
+
+/// One trial of a rate of calls.
+fn run_calls(
+    mut args: LoadArgs,
+    rate: f64,
+    length: Duration,
+    signals: &Receiver<Wish>,
+) -> Result<(Report, Ended), String> {
+    (args.rate, args.rp) = (rate, 1_000.0);
+    args.timeout = Some(format!("{}s", length.as_secs_f64()));
+    let plan = Plan::new(&args)?;
+    measure(&args, plan, signals)
+}
+
+/// Between trials, so that the server is done with what the one before has left.
+const PAUSE: Duration = Duration::from_secs(2);
+
+/// One trial of a number of users.
+fn run_users(
+    mut args: LoadArgs,
+    users: f64,
+    length: Duration,
+    signals: &Receiver<Wish>,
+) -> Result<(Report, Ended), String> {
+    if let Ok(Wish::Stop) = signals.recv_timeout(PAUSE) {
+        return Err("stopped; no peak was found".to_owned());
+    }
+    args.people.users = Some(users as u64);
+    let plan = UsersPlan::new(&args, Some(length))?;
+    measure_users(&args, plan, signals)
 }

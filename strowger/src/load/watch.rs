@@ -27,13 +27,14 @@ const LOOK: Duration = Duration::from_millis(200);
 /// How long calls under way may take to end after the first Ctrl-C.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Shows a run until it ends.
+/// Shows a run until it ends; `each` is told the time at every look.
 pub fn watch(
     args: &LoadArgs,
     title: &str,
     started: Time,
     handle: &RuntimeHandle<Notice>,
     signals: &Receiver<Wish>,
+    each: &mut dyn FnMut(Time),
 ) -> Result<Ended, String> {
     let limit = args.timeout.as_deref().map(duration).transpose()?;
     let mut live = Live::new(title);
@@ -47,6 +48,7 @@ pub fn watch(
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => None,
         };
         let now = monotonic_now();
+        each(now);
         let over = limit.is_some_and(|limit| now.since(started) >= limit).then_some(Ended::TimeOut);
         match (stop.or(over.filter(|_| quitting.is_none())), quitting) {
             (Some(Ended::Asked), Some(_)) => return Ok(Ended::Asked),
@@ -154,9 +156,40 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(number * scale).map_err(|error| format!("{text}: {error}"))
 }
 
+/// How busy this program's own workers are in the measured window.
+pub struct Busy {
+    window: (Time, Time),
+    begin: Option<(Time, Vec<(String, f64)>)>,
+    end: Option<(Time, Vec<(String, f64)>)>,
+}
+
+impl Busy {
+    /// Of this window.
+    pub fn new(window: (Time, Time)) -> Busy {
+        Busy { window, begin: None, end: None }
+    }
+
+    /// To be called often.
+    pub fn look(&mut self, now: Time) {
+        if self.begin.is_none() && now >= self.window.0 {
+            self.begin = Some((now, cpu_seconds()));
+        }
+        if self.end.is_none() && now >= self.window.1 {
+            self.end = Some((now, cpu_seconds()));
+        }
+    }
+
+    /// The busiest worker, per cent of a processor; the run ends at `now`.
+    pub fn busiest(&mut self, now: Time) -> Option<f64> {
+        let (from, before) = self.begin.as_ref()?;
+        let (until, after) = self.end.get_or_insert_with(|| (now, cpu_seconds()));
+        busiest(before, after, until.since(*from))
+    }
+}
+
 /// Processor time of each worker thread so far, seconds, by thread name. Empty where the system does not
 /// say.
-pub fn cpu_seconds() -> Vec<(String, f64)> {
+fn cpu_seconds() -> Vec<(String, f64)> {
     let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return Vec::new() };
     let read = |path: std::path::PathBuf| {
         let name = std::fs::read_to_string(path.join("comm")).ok()?.trim().to_owned();
@@ -169,7 +202,7 @@ pub fn cpu_seconds() -> Vec<(String, f64)> {
 }
 
 /// How busy the busiest worker was, per cent of a processor.
-pub fn busiest(before: &[(String, f64)], after: &[(String, f64)], time: Duration) -> Option<f64> {
+fn busiest(before: &[(String, f64)], after: &[(String, f64)], time: Duration) -> Option<f64> {
     let used = |(name, seconds): &(String, f64)| {
         let earlier = before.iter().find(|(other, _)| other == name).map_or(0.0, |(_, s)| *s);
         (seconds - earlier) / time.as_secs_f64().max(1e-3) * 100.0

@@ -56,6 +56,7 @@ pub(in crate::report) fn run(seed: u64) -> (Inputs, Metrics) {
         parameters: vec![Fact::new("rate", "1000/s")],
         machine: vec![Fact::new("cores", 2)],
         server: vec![Fact::new("processor time", "41 %")],
+        server_cpu_percent: None,
         health: Health { cpu_percent: Some(38.5) },
         notes: vec!["A note.".to_owned()],
         trials: Vec::new(),

@@ -1,0 +1,269 @@
+//! What the run costs the server, where that is a process on this machine: its processor time, memory and
+//! the packets that its sockets lost, read from /proc.
+
+use load::report::Fact;
+use std::collections::BTreeSet;
+use std::fs;
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use wire::Time;
+
+/// The processes of a server.
+pub struct Server {
+    pids: Vec<u32>,
+    /// Its sockets at the target's address.
+    sockets: BTreeSet<u64>,
+}
+
+/// What it had used at some moment.
+#[derive(Clone, Copy, Default, Debug)]
+struct Used {
+    cpu_seconds: f64,
+    drops: u64,
+}
+
+impl Server {
+    /// The process with this id and its children; without an id, the one that has the socket at `target`.
+    /// None: it is not on this machine, or belongs to somebody else.
+    pub fn find(pid: Option<u32>, target: SocketAddr) -> Option<Server> {
+        let sockets = sockets(target);
+        let pids = match pid {
+            Some(pid) => family(pid),
+            None => owners(&sockets),
+        };
+        (!pids.is_empty()).then_some(Server { pids, sockets })
+    }
+
+    fn used(&self) -> Used {
+        Used { cpu_seconds: self.pids.iter().map(|&pid| cpu_seconds(pid)).sum(), drops: self.drops() }
+    }
+
+    fn drops(&self) -> u64 {
+        let lines =
+            ["/proc/net/udp", "/proc/net/udp6"].map(|path| fs::read_to_string(path).unwrap_or_default());
+        let own = |line: &str| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let inode: u64 = words.get(9)?.parse().ok()?;
+            self.sockets.contains(&inode).then(|| words.last()?.parse::<u64>().ok()).flatten()
+        };
+        lines.iter().flat_map(|text| text.lines()).filter_map(own).sum()
+    }
+
+    /// Memory in bytes, what processes share counted once; and whether that is so.
+    fn memory(&self) -> (u64, bool) {
+        let of = |pid: &u32, file: &str, key: &str| {
+            let text = fs::read_to_string(format!("/proc/{pid}/{file}")).ok()?;
+            let line = text.lines().find_map(|line| line.strip_prefix(key))?;
+            Some(line.split_whitespace().next()?.parse::<u64>().ok()? * 1024)
+        };
+        let shared: Option<u64> = self.pids.iter().map(|pid| of(pid, "smaps_rollup", "Pss:")).sum();
+        match shared {
+            Some(bytes) => (bytes, true),
+            None => (self.pids.iter().filter_map(|pid| of(pid, "status", "VmRSS:")).sum(), false),
+        }
+    }
+
+    fn name(&self) -> String {
+        let first = self.pids.first().copied().unwrap_or_default();
+        fs::read_to_string(format!("/proc/{first}/comm"))
+            .map_or_else(|_| String::new(), |s| s.trim().to_owned())
+    }
+}
+
+/// Processor time of a process and all its threads, seconds.
+fn cpu_seconds(pid: u32) -> f64 {
+    let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return 0.0 };
+    let nanos = |path: &Path| {
+        let text = fs::read_to_string(path.join("schedstat")).ok()?;
+        text.split_whitespace().next()?.parse::<f64>().ok()
+    };
+    tasks.flatten().filter_map(|task| nanos(&task.path())).sum::<f64>() / 1e9
+}
+
+/// Inodes of the UDP sockets bound to an address, and of the TCP sockets that listen there. A socket at the
+/// unspecified address counts.
+fn sockets(target: SocketAddr) -> BTreeSet<u64> {
+    let mut found = BTreeSet::new();
+    for (path, listening) in [("udp", false), ("udp6", false), ("tcp", true), ("tcp6", true)] {
+        let text = fs::read_to_string(format!("/proc/net/{path}")).unwrap_or_default();
+        for line in text.lines().skip(1) {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let (Some(local), Some(state), Some(inode)) = (words.get(1), words.get(3), words.get(9)) else {
+                continue;
+            };
+            let here = local_address(local).is_some_and(|(ip, port)| {
+                port == target.port() && (ip.is_unspecified() || ip == target.ip())
+            });
+            if here && (!listening || *state == "0A") {
+                found.extend(inode.parse::<u64>());
+            }
+        }
+    }
+    found
+}
+
+/// An address as /proc/net writes it: words of the host's byte order in hexadecimal digits.
+fn local_address(text: &str) -> Option<(IpAddr, u16)> {
+    let (address, port) = text.split_once(':')?;
+    let port = u16::from_str_radix(port, 16).ok()?;
+    let word = |at: usize| u32::from_str_radix(address.get(at * 8..at * 8 + 8)?, 16).ok();
+    match address.len() {
+        8 => Some((IpAddr::from(word(0)?.to_ne_bytes()), port)),
+        32 => {
+            let mut bytes = [0; 16];
+            for (at, place) in bytes.chunks_exact_mut(4).enumerate() {
+                place.copy_from_slice(&word(at)?.to_ne_bytes());
+            }
+            Some((IpAddr::from(bytes), port))
+        }
+        _ => None,
+    }
+}
+
+fn all_pids() -> Vec<u32> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// The processes that have one of these sockets open.
+fn owners(sockets: &BTreeSet<u64>) -> Vec<u32> {
+    let has = |pid: &u32| {
+        let Ok(files) = fs::read_dir(format!("/proc/{pid}/fd")) else { return false };
+        files.flatten().any(|file| {
+            let Ok(target) = fs::read_link(file.path()) else { return false };
+            let text = target.to_string_lossy();
+            let inode = text.strip_prefix("socket:[").and_then(|rest| rest.strip_suffix(']'));
+            inode.and_then(|inode| inode.parse().ok()).is_some_and(|inode| sockets.contains(&inode))
+        })
+    };
+    if sockets.is_empty() { Vec::new() } else { all_pids().into_iter().filter(has).collect() }
+}
+
+/// A process and those that it started, directly or not.
+fn family(pid: u32) -> Vec<u32> {
+    let parents: Vec<(u32, u32)> = all_pids()
+        .into_iter()
+        .filter_map(|pid| {
+            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+            // The name may hold anything, but no further parenthesis follows it.
+            let parent = stat.rsplit(')').next()?.split_whitespace().nth(1)?.parse().ok()?;
+            Some((pid, parent))
+        })
+        .collect();
+    let mut all: Vec<u32> = parents.iter().filter(|(own, _)| *own == pid).map(|(own, _)| *own).collect();
+    let mut at = 0;
+    while let Some(&parent) = all.get(at) {
+        all.extend(parents.iter().filter(|(_, of)| *of == parent).map(|(own, _)| *own));
+        at += 1;
+    }
+    all
+}
+
+/// Looks at the server when the measured window begins and when it ends.
+pub struct Watch {
+    server: Option<Server>,
+    window: (Time, Time),
+    begin: Option<(Time, Used)>,
+    end: Option<(Time, Used)>,
+}
+
+impl Watch {
+    /// Of this window. A server that cannot be found is not watched.
+    pub fn new(server: Option<Server>, window: (Time, Time)) -> Watch {
+        Watch { server, window, begin: None, end: None }
+    }
+
+    /// To be called often.
+    pub fn look(&mut self, now: Time) {
+        let Some(server) = &self.server else { return };
+        if self.begin.is_none() && now >= self.window.0 {
+            self.begin = Some((now, server.used()));
+        }
+        if self.end.is_none() && now >= self.window.1 {
+            self.end = Some((now, server.used()));
+        }
+    }
+
+    /// The server's processor time in the window, per cent of one core.
+    pub fn cpu_percent(&self, now: Time) -> Option<f64> {
+        let (seconds, used) = self.between(now)?;
+        Some(used.cpu_seconds / seconds * 100.0)
+    }
+
+    fn between(&self, now: Time) -> Option<(f64, Used)> {
+        let (from, before) = self.begin?;
+        let (until, after) = self.end.or_else(|| Some((now, self.server.as_ref()?.used())))?;
+        let seconds = until.since(from).as_secs_f64();
+        let used = Used {
+            cpu_seconds: after.cpu_seconds - before.cpu_seconds,
+            drops: after.drops.saturating_sub(before.drops),
+        };
+        (seconds > 0.0).then_some((seconds, used))
+    }
+
+    /// What the report says of the server; `calls` began in the window.
+    pub fn facts(&self, now: Time, calls: u64) -> Vec<Fact> {
+        let (Some(server), Some((seconds, used))) = (&self.server, self.between(now)) else {
+            return Vec::new();
+        };
+        let (memory, shared) = server.memory();
+        let mut facts = vec![
+            Fact::new("process", format!("{} ({} in all)", server.name(), server.pids.len())),
+            Fact::new("processor time, measured window", format!("{:.2} s", used.cpu_seconds)),
+            Fact::new("share of one core", format!("{:.1} %", used.cpu_seconds / seconds * 100.0)),
+        ];
+        if calls > 0 {
+            let each = used.cpu_seconds * 1e6 / calls as f64;
+            facts.push(Fact::new(
+                "processor time for each call, registrations included",
+                format!("{each:.0} us"),
+            ));
+        }
+        let kind = if shared { "memory at the end (PSS)" } else { "memory at the end (RSS)" };
+        facts.push(Fact::new(kind, format!("{:.1} MiB", memory as f64 / f64::from(1 << 20))));
+        facts.push(Fact::new("packets lost by its sockets, measured window", used.drops));
+        facts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::UdpSocket;
+
+    #[test]
+    fn a_socket_leads_to_its_process() {
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+        let target = socket.local_addr().expect("its address");
+        let server = Server::find(None, target).expect("this process");
+        assert_eq!(server.pids, [std::process::id()]);
+        assert!(server.used().cpu_seconds > 0.0 && server.memory().0 > 0);
+        drop(socket);
+        assert!(Server::find(None, target).is_none());
+    }
+
+    #[test]
+    fn a_process_is_found_with_its_children() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().expect("a child");
+        let family = family(std::process::id());
+        assert!(family.contains(&std::process::id()) && family.contains(&child.id()));
+        let _ = child.kill();
+        let _ = child.wait();
+        assert!(super::family(u32::MAX).is_empty());
+    }
+
+    #[test]
+    fn a_window_has_a_begin_and_an_end() {
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+        let server = Server::find(None, socket.local_addr().expect("its address"));
+        let mut watch = Watch::new(server, (Time::from_secs(10), Time::from_secs(20)));
+        watch.look(Time::from_secs(9));
+        assert!(watch.facts(Time::from_secs(9), 1).is_empty());
+        watch.look(Time::from_secs(10));
+        watch.look(Time::from_secs(21));
+        watch.look(Time::from_secs(99));
+        assert_eq!(watch.between(Time::from_secs(99)).map(|(seconds, _)| seconds), Some(11.0));
+        let facts = watch.facts(Time::from_secs(99), 1);
+        assert!(facts.iter().any(|fact| fact.name.starts_with("memory")), "{facts:?}");
+    }
+}

@@ -1,0 +1,298 @@
+//! `strowger load --users`: a population of users against a server that they register with.
+
+use super::args::LoadArgs;
+use super::plan::{fresh_seed, host_of, listed, local_address, read, remote, streams};
+use super::watch::duration;
+use clap::Args;
+use load::engine::people::{Names, People, Settings};
+use load::metrics::{Setup, Window};
+use load::population::{Expected, Parameters, Phase, Phases};
+use load::report::{Fact, Windows};
+use load::scenario::Injection;
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use wire::{ListenerId, Time, Transport};
+use worker_runtime::{Bound, Listener, RuntimeConfig};
+
+/// Options of a run with users.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Users")]
+pub struct UsersArgs {
+    /// So many users register, call each other and answer; with --find-peak the number to begin with
+    #[arg(long, value_name = "N", conflicts_with_all = [
+        "sn", "sf", "answer", "self_test", "trace", "most", "rate", "rp", "poisson", "rate_increase",
+        "rate_max", "pause", "au", "lost", "nr", "recv_timeout", "warm_up", "timeout", "key",
+        "max_invite_retrans", "max_non_invite_retrans", "callers", "from", "rsa", "max_retrans", "set"])]
+    pub users: Option<u64>,
+    /// Their domain [default: the host of the target]
+    #[arg(long, value_name = "NAME", requires = "users")]
+    pub domain: Option<String>,
+    /// Users live so many times faster than in life. Every report states it
+    #[arg(long, value_name = "X", default_value_t = 1.0, requires = "users")]
+    pub compress: f64,
+    /// Length of the measured window on the clock [default: two hours of the users' time; --find-peak: --trial]
+    #[arg(long, value_name = "TIME", requires = "users", conflicts_with = "find_peak")]
+    pub measure: Option<String>,
+    /// A number of the workload, such as think=30m, hold=lognormal(mean_time=180s,sigma=1) or voicemail=0; may
+    /// be repeated. docs/load.md lists them
+    #[arg(long, value_name = "KEY=VALUE", requires = "users")]
+    pub with: Vec<String>,
+    /// Name of the first user; the number at its end counts up. With -inf names and passwords are those of
+    /// the file
+    #[arg(long, value_name = "NAME", default_value = "u1000000", requires = "users")]
+    pub first_user: String,
+    /// Its password; a number at the end counts up as well
+    #[arg(long, value_name = "TEXT", default_value = "p1000000", requires = "users")]
+    pub first_password: String,
+    /// Write names, domain and passwords for `strowger user import`, and end
+    #[arg(long, value_name = "FILE", requires = "users")]
+    pub write_users: Option<PathBuf>,
+    /// Be the mailbox too, here: the server sends calls on to it when a callee says that its user is away.
+    /// Without it the callees take messages themselves
+    #[arg(long, value_name = "ADDR:PORT", requires = "users")]
+    pub mailbox: Option<SocketAddr>,
+    /// What a callee says then
+    #[arg(long, value_name = "STATUS", default_value_t = 486, requires = "users",
+          value_parser = clap::value_parser!(u16).range(400..700))]
+    pub away: u16,
+    /// Answer a challenge once and use its nonce for further requests, as many phones do
+    #[arg(long, requires = "users")]
+    pub reuse_nonces: bool,
+    /// The server's process on this machine, for its processor time, memory and lost packets [default: the
+    /// one that has the target's socket]
+    #[arg(long, value_name = "PID")]
+    pub server_pid: Option<u32>,
+}
+
+impl UsersArgs {
+    /// The workload's numbers.
+    pub fn parameters(&self, trial: Option<Duration>) -> Result<Parameters, String> {
+        let mut parameters = Parameters {
+            users: self.users.unwrap_or_default(),
+            compression: self.compress,
+            ..Parameters::default()
+        };
+        if trial.is_some() {
+            // A search makes many runs. Requests without an answer at the end have failed all the same.
+            parameters.cool_down = 10.0;
+        }
+        for pair in &self.with {
+            let Some((key, value)) = pair.split_once('=') else {
+                return Err(format!("--with {pair}: KEY=VALUE is wanted, such as think=30m"));
+            };
+            if matches!(key, "users" | "compression") {
+                return Err(format!("--with {key}: use --users and --compress"));
+            }
+            parameters.set(key, value).map_err(|error| format!("--with {error}"))?;
+        }
+        let measured = match (&self.measure, trial) {
+            (Some(text), _) => Some(duration(text)?),
+            (None, trial) => trial,
+        };
+        if let Some(measured) = measured {
+            parameters.measure = measured.as_secs_f64() * self.compress;
+        }
+        parameters.check().map_err(|error| error.to_string())?;
+        Ok(parameters)
+    }
+
+    fn names(&self, args: &LoadArgs, users: u64) -> Result<Names, String> {
+        match args.inf.as_slice() {
+            [] => Names::counted(&self.first_user, &self.first_password),
+            [path] => {
+                let name = path.display().to_string();
+                let file = Injection::parse(&name, &read(path)?).map_err(|problems| listed(&problems))?;
+                Names::listed(file, users)
+            }
+            _ => Err("--users: one -inf file holds all names and passwords".to_owned()),
+        }
+    }
+
+    fn domain(&self, args: &LoadArgs) -> String {
+        self.domain.clone().unwrap_or_else(|| host_of(args.target.as_deref().unwrap_or_default()))
+    }
+}
+
+/// `--write-users`: a file that `strowger user import` reads.
+pub fn write_users(args: &LoadArgs, path: &Path) -> Result<(), String> {
+    let users = args.people.users.unwrap_or_default();
+    let (names, domain) = (args.people.names(args, users)?, args.people.domain(args));
+    if domain.is_empty() {
+        return Err("--write-users: name the users' domain with --domain".to_owned());
+    }
+    let fail = |error: std::io::Error| format!("cannot write {}: {error}", path.display());
+    let mut file = std::io::BufWriter::new(std::fs::File::create(path).map_err(fail)?);
+    file.write_all(b"username,domain,password\n").map_err(fail)?;
+    let mut line = Vec::new();
+    for user in 0..users {
+        line.clear();
+        names.user(user, &mut line);
+        line.push(b',');
+        line.extend_from_slice(domain.as_bytes());
+        line.push(b',');
+        let password = line.len();
+        names.password(user, &mut line);
+        if line.iter().skip(password).any(|b| matches!(b, b',' | b'"' | b'\r' | b'\n')) {
+            return Err(format!("the password of user {} cannot stand in a CSV file as it is", user + 1));
+        }
+        line.push(b'\n');
+        file.write_all(&line).map_err(fail)?;
+    }
+    file.flush().map_err(fail)?;
+    println!("{users} users of {domain} in {}", path.display());
+    Ok(())
+}
+
+/// The port of the first worker's users if -p names none. A fixed one: what users registered in an earlier run
+/// is registered again, instead of a second binding beside one where nobody is any more.
+const PORT: u16 = 6_060;
+
+/// A run that can begin.
+pub struct UsersPlan {
+    pub title: String,
+    pub parameters: Parameters,
+    pub facts: Vec<Fact>,
+    pub seed: u64,
+    pub bound: Bound,
+    pub remote: SocketAddr,
+    settings: Settings,
+    workers: u16,
+}
+
+impl UsersPlan {
+    /// Checks everything and opens the sockets.
+    pub fn new(args: &LoadArgs, trial: Option<Duration>) -> Result<UsersPlan, String> {
+        let people = &args.people;
+        let parameters = people.parameters(trial)?;
+        let names = people.names(args, parameters.users)?;
+        let transport = match args.transport.as_str() {
+            "u1" => Transport::Udp,
+            "t1" => Transport::Tcp,
+            other => return Err(format!("-t {other}: users have u1 (UDP) or t1 (TCP)")),
+        };
+        let remote = remote(args, true)?;
+        let local = local_address(args, remote)?;
+        let workers = match args.workers {
+            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            n => n,
+        };
+        let workers = u16::try_from(workers).map_err(|_| "too many workers")?;
+        let mut listeners = Vec::new();
+        listeners.extend(people.mailbox.map(|address| Listener { transport, address }));
+        let own_from = listeners.len();
+        let first = args.local_port.unwrap_or(PORT);
+        for worker in 0..workers {
+            let port =
+                first.checked_add(worker).ok_or("-p: there are not enough ports; choose a lower one")?;
+            listeners.push(Listener { transport, address: SocketAddr::new(local, port) });
+        }
+        let config = RuntimeConfig {
+            listeners,
+            own_from,
+            exact_deadlines: true,
+            streams: streams(),
+            ..RuntimeConfig::default()
+        };
+        let bound = Bound::new(config, usize::from(workers)).map_err(|error| error.to_string())?;
+        let seed = args.seed.unwrap_or_else(fresh_seed);
+        let settings = Settings {
+            worker: 0,
+            workers,
+            run_id: seed as u32 ^ std::process::id(),
+            parameters: parameters.clone(),
+            names: Arc::new(names),
+            domain: people.domain(args),
+            transport,
+            remote,
+            listeners: bound.listeners().iter().map(|listener| listener.address).collect(),
+            own_from: own_from as u16,
+            mailbox: people.mailbox.map(|_| ListenerId(0)),
+            away: people.away,
+            reuse_nonces: people.reuse_nonces,
+            most_calls: args.limit.unwrap_or(1_000_000).div_ceil(usize::from(workers)),
+            seed,
+            start: Time::ZERO,
+            metrics: Setup::default(),
+            ladders: args.ladders,
+        };
+        let title =
+            format!("{} users against {}", parameters.users, args.target.as_deref().unwrap_or_default());
+        let facts = facts(args, &parameters, workers);
+        Ok(UsersPlan { title, parameters, facts, seed, bound, remote, settings, workers })
+    }
+
+    /// One machine for each worker. The run begins at `start`.
+    pub fn people(&self, start: Time) -> Result<Vec<People>, String> {
+        let phases = Phases::of(&self.parameters, start);
+        let (from, until) = phases.window();
+        let metrics = Setup {
+            origin: start,
+            window: Window { from, until },
+            ramp: Some(Window { from: start, until: phases.start_of(Phase::WarmUp) }),
+            ..Setup::default()
+        };
+        let one = |worker| {
+            let metrics = metrics.clone();
+            People::new(Settings { worker, start, metrics, ..self.settings.clone() })
+        };
+        (0..self.workers).map(one).collect::<Result<_, _>>().map_err(|error| error.to_string())
+    }
+
+    /// How long it takes to prepare so many users, with room; the run begins when that is done.
+    pub fn preparation(&self) -> Duration {
+        Duration::from_secs(1) + Duration::from_micros(4) * (self.parameters.users.min(1 << 30) as u32)
+    }
+
+    /// The phases on the clock, of a run that took so many seconds.
+    pub fn windows(&self) -> Box<dyn Fn(f64) -> Windows> {
+        let phases = Phases::of(&self.parameters, Time::ZERO);
+        let starts = [Phase::WarmUp, Phase::Measured, Phase::CoolDown, Phase::Over]
+            .map(|phase| phases.start_of(phase).since(Time::ZERO).as_secs_f64());
+        Box::new(move |seconds| {
+            let [warm_up, measured, cool_down, over] = starts.map(|at| at.min(seconds));
+            Windows {
+                ramp: warm_up,
+                warm_up: measured - warm_up,
+                measured: cool_down - measured,
+                cool_down: over - cool_down,
+            }
+        })
+    }
+}
+
+fn facts(args: &LoadArgs, parameters: &Parameters, workers: u16) -> Vec<Fact> {
+    let mut facts: Vec<Fact> = (parameters.describe().into_iter())
+        .enumerate()
+        .map(|(at, line)| Fact::new(format!("workload {}", at + 1), line))
+        .collect();
+    facts.push(Fact::new("expected in the steady state", expected(&parameters.expected())));
+    facts.push(Fact::new(
+        "voicemail",
+        match args.people.mailbox {
+            Some(address) => {
+                format!("callees answer {}, the server sends the call to {address}", args.people.away)
+            }
+            None => "callees take messages themselves".to_owned(),
+        },
+    ));
+    facts.push(Fact::new(
+        "nonces",
+        match args.people.reuse_nonces {
+            true => "used again",
+            false => "every REGISTER, INVITE and BYE is challenged",
+        },
+    ));
+    facts.push(Fact::new("workers", workers));
+    facts.push(Fact::new("transport", &args.transport));
+    facts
+}
+
+fn expected(expected: &Expected) -> String {
+    let mut text = format!("{:.1} registrations/s, {:.1} calls/s", expected.registrations, expected.calls);
+    let _ = write!(text, ", {:.0} calls in progress", expected.in_progress());
+    text
+}

@@ -1,0 +1,89 @@
+//! A small population of users against a running server.
+
+use live::{Setup, fresh_ips, run};
+use std::process::Output;
+
+fn text(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+/// The number after a name in what the generator says.
+fn figure(said: &str, name: &str) -> f64 {
+    let line = said.lines().find_map(|line| line.strip_prefix(name));
+    let number = line.and_then(|rest| rest.split_whitespace().next()?.parse().ok());
+    number.unwrap_or_else(|| panic!("no {name} in {said}"))
+}
+
+const USERS: u32 = 300;
+
+/// Runs 300 users, a hundred times faster than in life, and checks that nothing failed.
+fn live_for_a_while(workers: usize, more: &[&str]) -> String {
+    let [here, mailbox] = fresh_ips();
+    let voicemail = format!("[voicemail]\ntarget = \"sip:voicemail@{mailbox}:5090\"\non = [\"busy\"]\n");
+    let mut setup = Setup::new().workers(workers).config(&voicemail);
+    for n in 0..USERS {
+        setup = setup.user(&format!("u{}", 1_000_000 + n), &format!("p{}", 1_000_000 + n));
+    }
+    let server = setup.start();
+    let (target, here, mailbox) = (server.sip().to_string(), here.to_string(), format!("{mailbox}:5090"));
+    let users = USERS.to_string();
+    // A machine that is busy with other tests makes it late; that is not what is tested here.
+    let args = ["load", "--quiet", "--lateness", "60000", "--users", &users, "--domain", "example.com"];
+    let args = args.into_iter().chain(["--compress", "100", "--measure", "8s", "--with", "warm_up=100"]);
+    let args = args.chain(["--with", "hold=lognormal(mean_time=60s,sigma=0.5)", "--with", "think=10m"]);
+    let args = args.chain(["--mailbox", &mailbox, "-i", &here, &target]);
+    let out = run(args.chain(more.iter().copied()));
+    let said = text(&out);
+    assert!(out.status.success(), "{said}");
+    assert!(figure(&said, "Calls begun") > 50.0, "{said}");
+    for name in ["Calls failed", "Unexpected messages"] {
+        assert_eq!(figure(&said, name), 0.0, "{said}");
+    }
+    assert_eq!(figure(&said, "Successful registrations"), 100.0, "{said}");
+    assert!(figure(&said, "Calls that ended in voicemail") > 5.0, "{said}");
+    assert!(said.contains("TIME COMPRESSED x100") && said.contains("server: process: strowger"), "{said}");
+    said
+}
+
+#[test]
+fn users_live_with_one_worker() {
+    live_for_a_while(1, &["--workers", "1"]);
+}
+
+#[test]
+fn users_live_with_several_workers_and_keep_their_nonces() {
+    live_for_a_while(2, &["--workers", "2", "--reuse-nonces"]);
+}
+
+#[test]
+fn what_is_written_for_the_server_is_what_users_say() {
+    let file = std::env::temp_dir().join(format!("strowger-users-{}.csv", std::process::id()));
+    let file = file.to_str().expect("a name");
+    let args = ["load", "--users", "3", "--domain", "example.com", "--write-users", file];
+    let out = run(args.into_iter().chain(["--first-user", "phone08", "--first-password", "s-1"]));
+    assert!(out.status.success(), "{}", text(&out));
+    let expected = "username,domain,password\nphone08,example.com,s-1\nphone09,example.com,s-2\n\
+                    phone10,example.com,s-3\n";
+    assert_eq!(std::fs::read_to_string(file).ok().as_deref(), Some(expected));
+}
+
+#[test]
+fn what_cannot_be_is_refused_before_the_first_message() {
+    let [here] = fresh_ips();
+    let here = here.to_string();
+    let cases: [(&[&str], &str); 7] = [
+        (&["--users", "1"], "at least 2"),
+        (&["--users", "10", "--with", "hold"], "KEY=VALUE"),
+        (&["--users", "10", "--with", "holt=5s"], "no parameter \"holt\""),
+        (&["--users", "10", "--with", "voicemail=0.5"], "sum to 1"),
+        (&["--users", "10", "--first-user", "alice"], "end with a number"),
+        (&["--users", "10", "-r", "5"], "cannot be used"),
+        (&["--compress", "60"], "--users"),
+    ];
+    for (args, expected) in cases {
+        let out = run(["load", "--quiet", &here].iter().chain(args));
+        let said = text(&out);
+        assert_eq!(out.status.code(), Some(2), "{args:?}: {said}");
+        assert!(said.contains(expected), "{args:?}: {said}");
+    }
+}
