@@ -109,8 +109,6 @@ pub struct Node<S> {
     pub(crate) draining: bool,
     /// After this a request other than INVITE that has no answer yet gets a 100 (RFC 4320 section 4.1).
     pub(crate) early_trying: Duration,
-    /// How long an answer may be on its way (64*T1).
-    pub(crate) late: Duration,
     pub(crate) splices: Splices,
     pub(crate) scratch: Vec<u8>,
     pub(crate) actions: Vec<Action>,
@@ -138,7 +136,6 @@ impl<S: Services> Node<S> {
             random: a ^ b.rotate_left(17),
             draining: false,
             early_trying: config.timers.early_trying(),
-            late: config.timers.t1_x64(),
             splices: Splices::new(),
             scratch: Vec::new(),
             actions: Vec::new(),

@@ -456,9 +456,6 @@ impl<S: Services> Node<S> {
                 let (id, _) = ProxiedId::split(token);
                 if let Some(mut proxied) = self.proxied.take(id) {
                     proxied.timer = TimerId::NONE;
-                    if proxied.over {
-                        return self.proxied.free(proxied);
-                    }
                     if !proxied.invite {
                         self.still_trying(now, &mut proxied, out);
                     }
@@ -467,7 +464,8 @@ impl<S: Services> Node<S> {
                     self.perform(now, proxied, actions, None, None, out);
                 }
             }
-            Event::ClientGone { .. } | Event::AckTimeout { .. } | Event::ServerUnreachable { .. } => {}
+            Event::ClientGone { user, .. } => self.client_gone(user),
+            Event::AckTimeout { .. } | Event::ServerUnreachable { .. } => {}
         }
     }
 
@@ -483,7 +481,7 @@ impl<S: Services> Node<S> {
         let (id, branch) = ProxiedId::split(user);
         let Some(mut proxied) = self.proxied.take(id) else { return };
         if proxied.over {
-            return self.proxied.put(proxied);
+            return self.put_or_free(proxied);
         }
         let mut actions = mem::take(&mut self.actions);
         // Only silence counts as "not there"; a branch that answered something ends as it says.
@@ -504,10 +502,8 @@ impl<S: Services> Node<S> {
     fn server_gone(&mut self, now: Time, user: u64) {
         let (id, _) = ProxiedId::split(user);
         let Some(mut proxied) = self.proxied.take(id) else { return };
-        let waits = |(_, client): &(BranchId, ClientId)| self.layer.user_of_client(*client).is_some();
-        if proxied.over && proxied.context.gave_up() && proxied.clients.iter().any(waits) {
-            proxied.timer = self.layer.schedule(now + self.late, proxied.id.as_u64());
-            return self.proxied.put(proxied);
+        if proxied.over && proxied.context.gave_up() {
+            return self.put_or_free(proxied);
         }
         if !proxied.over {
             for (_, client) in mem::take(&mut proxied.clients) {
@@ -519,6 +515,26 @@ impl<S: Services> Node<S> {
             });
         }
         self.proxied.free(proxied);
+    }
+
+    /// A client transaction has ended. The last one takes a proxied request with it that was kept for a late
+    /// answer, so that there are never more of those than client transactions.
+    fn client_gone(&mut self, user: u64) {
+        let (id, _) = ProxiedId::split(user);
+        if let Some(proxied) = self.proxied.take(id) {
+            self.put_or_free(proxied);
+        }
+    }
+
+    /// Puts a proxied request back that something may still come for: its caller's transaction is there, or
+    /// a branch that may bring an answer.
+    fn put_or_free(&mut self, proxied: Box<Proxied>) {
+        let waits = |(_, client): &(BranchId, ClientId)| self.layer.user_of_client(*client).is_some();
+        let caller = self.layer.user_of(proxied.server).is_some();
+        match caller || !proxied.over || proxied.clients.iter().any(waits) {
+            true => self.proxied.put(proxied),
+            false => self.proxied.free(proxied),
+        }
     }
 }
 

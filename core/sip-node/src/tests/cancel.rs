@@ -230,3 +230,27 @@ fn a_late_2xx_reaches_the_caller_when_his_transaction_is_over_too() {
         lab.rest();
     }
 }
+
+#[test]
+fn what_waits_for_a_late_2xx_goes_with_the_last_branch_that_may_bring_one() {
+    // Or a caller and a phone of his could fill the memory with it, past the cap of transactions.
+    let caller = tcp("192.0.2.10:40000", 1);
+    for answer in [true, false] {
+        let mut lab = Lab::new();
+        lab.bind("bob", "<sip:bob@192.0.2.20;transport=tcp>", tcp(BOB, 2));
+        let req = Req::invite().sent_by("TCP", CAROL);
+        lab.send_on(caller, req.text());
+        let got = lab.sent().into_iter().find(|s| s.method() == "INVITE" && s.to() == BOB).unwrap();
+        lab.send_on(caller, req.cancel().text());
+        lab.pass(5_000);
+        let end = lab.sent().into_iter().find(|s| s.status() == 487).unwrap();
+        lab.send_on(caller, req.ack(&end).text());
+        assert_eq!((lab.report().transactions.server, lab.node.proxied.iter().count()), (1, 1));
+        match answer {
+            true => lab.send_on(got.flow, got.reply(487, "b", "")),
+            false => lab.pass(32_000),
+        }
+        lab.pass(1);
+        assert_eq!((lab.report().transactions.client, lab.node.proxied.iter().count()), (0, 0));
+    }
+}
