@@ -265,30 +265,33 @@ impl Settings {
     }
 
     /// The listener for a flow to `remote` over `transport`: the one that `near` names if it fits, so
-    /// that what came in on one socket goes out on the same; else the first that fits.
+    /// that what came in on one socket goes out on the same; else the first that fits. What goes outside does
+    /// not leave from a private address if there is another one, for nobody there could answer it.
     pub fn listener_for(
         &self,
         transport: Transport,
         remote: SocketAddr,
         near: ListenerId,
     ) -> Option<ListenerId> {
-        let fits = |l: &Listener| {
-            l.transport == transport
-                && l.address.is_ipv4() == remote.ip().to_canonical().is_ipv4()
-                && (l.address.ip().is_loopback() == remote.ip().to_canonical().is_loopback())
+        let ip = remote.ip().to_canonical();
+        let family = |l: &Listener| l.transport == transport && l.address.is_ipv4() == ip.is_ipv4();
+        let fits = |l: &Listener| family(l) && l.address.ip().is_loopback() == ip.is_loopback();
+        let known = |l: &Listener| is_public(l.address.ip()) || l.advertise.is_some();
+        let best = |l: &Listener| fits(l) && (known(l) || !is_outside(ip));
+        self.near_or_first(near, best)
+            .or_else(|| self.near_or_first(near, fits))
+            .or_else(|| self.near_or_first(near, family))
+    }
+
+    /// Of the listeners that fit the one that `near` names; else one with the same address, before any other.
+    fn near_or_first(&self, near: ListenerId, fits: impl Fn(&Listener) -> bool) -> Option<ListenerId> {
+        let near_ip = match self.listener(near) {
+            Some(l) if fits(l) => return Some(near),
+            other => other.map(|l| l.address.ip()),
         };
-        let family = |l: &Listener| {
-            l.transport == transport && l.address.is_ipv4() == remote.ip().to_canonical().is_ipv4()
-        };
-        if self.listeners.get(usize::from(near.0)).is_some_and(fits) {
-            return Some(near);
-        }
-        // The same address with the other transport, before any other address.
-        let near_ip = self.listeners.get(usize::from(near.0)).map(|l| l.address.ip());
-        let by_ip = self.listeners.iter().position(|l| fits(l) && Some(l.address.ip()) == near_ip);
-        let any = by_ip.or_else(|| self.listeners.iter().position(fits));
-        let any = any.or_else(|| self.listeners.iter().position(family));
-        any.and_then(|at| u16::try_from(at).ok()).map(ListenerId)
+        let by_ip = self.listeners.iter().position(|l| Some(l.address.ip()) == near_ip && fits(l));
+        let at = by_ip.or_else(|| self.listeners.iter().position(fits))?;
+        u16::try_from(at).ok().map(ListenerId)
     }
 
     /// The listener of a flow.

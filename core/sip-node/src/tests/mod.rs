@@ -10,6 +10,7 @@ mod dialogs;
 mod faults;
 mod forking;
 mod forwarding;
+mod networks;
 mod own;
 mod relay;
 mod relaying;
