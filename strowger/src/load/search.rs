@@ -18,16 +18,30 @@ const NOT_FOUND: u8 = 1;
 pub fn search(args: &LoadArgs, signals: &Receiver<Wish>) -> Result<u8, String> {
     let length = duration(&args.trial)?;
     let users = args.people.users;
-    let unit = if users.is_some() { "users" } else { "calls/s" };
+    let rfc7502 = args.sipp.rfc7502;
+    let unit = match users {
+        Some(_) => "users",
+        None if rfc7502 => "attempts/s",
+        None => "calls/s",
+    };
     let options = SearchOptions {
-        start: users.map_or(args.rate.max(1.0) * 1_000.0 / args.rp.max(1.0), |users| users as f64),
+        start: users.map_or(first_rate(args), |users| users as f64),
         // A caller and a callee.
         lowest: if users.is_some() { 2.0 } else { 1.0 },
         highest: 1e9,
         resolution: args.resolution / 100.0,
         ..SearchOptions::default()
     };
-    let mut search = Search::robust(options).map_err(|error| error.to_string())?;
+    if rfc7502 && users.is_some() {
+        return Err(
+            "--rfc7502 searches for a rate of a scenario's calls; without it --find-peak finds users".into(),
+        );
+    }
+    let search = match rfc7502 {
+        true => Search::rfc7502(first_rate(args), args.sipp.attempts, WEIGHT),
+        false => Search::robust(options),
+    };
+    let mut search = search.map_err(|error| error.to_string())?;
     let (mut trials, mut best): (Vec<Trial>, Option<(f64, Report)>) = (Vec::new(), None);
     let mut peak = None;
     while let Some(trial) = search.next() {
@@ -36,7 +50,7 @@ pub fn search(args: &LoadArgs, signals: &Receiver<Wish>) -> Result<u8, String> {
         let args = LoadArgs { seed, quiet: true, ..args.clone() };
         let (report, ended) = match users {
             Some(_) => run_users(args.clone(), trial.load, length, signals)?,
-            None => run_calls(args.clone(), trial.load, length, signals)?,
+            None => run_calls(args.clone(), &trial, length, signals)?,
         };
         if ended == Ended::Asked {
             eprintln!("stopped; no peak was found");
@@ -93,15 +107,36 @@ pub fn search(args: &LoadArgs, signals: &Receiver<Wish>) -> Result<u8, String> {
     })
 }
 
+/// The increase of RFC 7502's search (`w`), as its section 4.10 has it.
+const WEIGHT: f64 = 0.10;
+
+/// Calls a second of the first trial.
+fn first_rate(args: &LoadArgs) -> f64 {
+    let given = args.rate.max(1.0) * 1_000.0 / args.rp.max(1.0);
+    match (given == PLAIN_RATE, args.self_test, args.sipp.rfc7502) {
+        // Nobody chose SIPp's rate.
+        (true, true, _) => 1_000.0,
+        (true, _, true) => 100.0,
+        _ => given,
+    }
+}
+
+/// The rate of `-r` where it is not given.
+const PLAIN_RATE: f64 = 10.0;
+
 /// One trial of a rate of calls.
 fn run_calls(
     mut args: LoadArgs,
-    rate: f64,
+    trial: &load::population::Trial,
     length: Duration,
     signals: &Receiver<Wish>,
 ) -> Result<(Report, Ended), String> {
-    (args.rate, args.rp) = (rate, 1_000.0);
-    args.timeout = Some(format!("{}s", length.as_secs_f64()));
+    (args.rate, args.rp) = (trial.load, 1_000.0);
+    match trial.attempts {
+        // "If all attempts succeed": RFC 7502 section 4.10.
+        Some(attempts) => (args.most, args.success) = (Some(attempts), 100.0),
+        None => args.timeout = Some(format!("{}s", length.as_secs_f64())),
+    }
     let plan = Plan::new(&args)?;
     measure(&args, plan, signals)
 }

@@ -16,6 +16,14 @@ pub struct SippArgs {
     #[arg(long, help_heading = "How much", requires = "timeout")]
     pub timeout_error: bool,
 
+    /// Let --find-peak be the search of RFC 7502 section 4.10: session establishment rate, or registration
+    /// rate with a scenario that registers. No attempt of a trial may fail; -r begins at 100 unless given
+    #[arg(long, help_heading = "How much", requires = "find_peak")]
+    pub rfc7502: bool,
+    /// Attempts of each trial of --rfc7502
+    #[arg(long, value_name = "N", default_value_t = 50_000, help_heading = "How much", requires = "rfc7502")]
+    pub attempts: u64,
+
     /// Several local addresses (-i A,B,C or -i A-B), for -t ui and -t un
     #[arg(long, value_name = "ADDRS", help_heading = "From where", conflicts_with = "local_ip")]
     pub from: Option<String>,

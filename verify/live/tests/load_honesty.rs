@@ -167,6 +167,24 @@ fn users_call_again_when_they_are_done() {
 }
 
 #[test]
+fn the_search_of_rfc_7502_ends_where_nothing_succeeds() {
+    let (ip, target) = (fresh_ip().to_string(), format!("{}:5999", fresh_ip()));
+    let search = ["--find-peak", "--rfc7502", "--attempts", "2", "-r", "20", "-nr", "-recv_timeout", "50"];
+    let args = ["--lateness", "60000", "-sn", "uac", "-i", &ip, &target];
+    let out = run(["load"].iter().chain(&search).chain(&args));
+    let said = text(&out);
+    assert_eq!(out.status.code(), Some(1), "{said}");
+    // By a tenth each time, in whole numbers: 20, 18, 16, 14.
+    let rates: Vec<&str> = said
+        .lines()
+        .filter(|line| line.starts_with("trial "))
+        .filter_map(|line| line.split_whitespace().nth(2))
+        .collect();
+    assert!(rates.starts_with(&["20", "18", "16", "14"]) && rates.ends_with(&["2", "1"]), "{said}");
+    assert!(said.contains("no peak: even 1 attempts/s do not conform"), "{said}");
+}
+
+#[test]
 fn a_refusal_is_acknowledged_on_the_wire() {
     let server = UdpSocket::bind((fresh_ip(), 5060)).expect("a socket");
     server.set_read_timeout(Some(live::PATIENCE)).expect("a limit");
