@@ -6,8 +6,7 @@ use crate::forward::may_carry;
 use crate::inbound::{always_rport, reply_flow};
 use crate::node::{Node, domain};
 use crate::services::{Counter, Question, Services};
-use crate::settings::Mode;
-use crate::settings::Settings;
+use crate::settings::{Mode, Settings};
 use crate::targets::{Plan, Wish, max_breadth};
 use core::hash::Hasher;
 use core::mem;
@@ -43,11 +42,14 @@ impl<S: Services> Node<S> {
         let trunk = self.settings.trunk_of(flow.remote.ip());
         let ourselves = self.is_from_ourselves(request);
         let trunk = trunk.filter(|_| !ourselves);
-        let known = || !self.settings.auth.enabled || (!ourselves && self.services.has_contact(flow.remote));
+        let phone = || !ourselves && self.services.has_contact(flow.remote);
+        let known = || !self.settings.auth.enabled || phone();
         // A token can be read by the other end, too; where the request came from cannot be both.
         let home = |d: &Dialog| !ourselves && d.sender.remote.ip() == flow.remote.ip().to_canonical();
+        // A phone may send from another port than it listens at; one that is registered there is ours.
+        let beside = |d: &Dialog| is_beside(d, flow) && !(d.sender.role == Role::Local && phone());
         let (role, borrowed) = match (&dialog, trunk) {
-            (Some(dialog), _) if home(dialog) => (dialog.sender.role, is_beside(dialog, flow)),
+            (Some(dialog), _) if home(dialog) => (dialog.sender.role, beside(dialog)),
             (dialog, Some(trunk)) => (Role::Trunk, self.is_borrowed_by(trunk, dialog.as_ref())),
             (dialog, None) if self.claims_local(request) && known() => (Role::Local, dialog.is_some()),
             (dialog, None) => (Role::Stranger, dialog.is_some()),

@@ -429,3 +429,22 @@ fn a_reinvite_may_be_challenged_only_for_the_sender_and_needs_no_new_record_rout
     lab.sent();
     assert_eq!(lab.report().calls.len(), 1, "a failed re-INVITE ends no call");
 }
+
+#[test]
+fn a_phone_that_sends_from_another_port_than_it_listens_at_acknowledges_where_the_callee_is() {
+    // The proxy of the callee stays out of the dialog, so the ACK goes to his Contact, like the BYE.
+    const AWAY: &str = "192.0.2.30:51234";
+    let mut lab = Lab::new();
+    lab.bind("alice", &format!("<sip:alice@{ALICE}>"), udp(AWAY));
+    let invite = Req::new("INVITE", "sip:carol@192.0.2.50").alice();
+    let got = lab.as_user(AWAY, "alice", &invite).remove(1);
+    assert_eq!(got.to(), "192.0.2.50:5060");
+    lab.send("192.0.2.50:5060", got.reply(200, "b", "Contact: <sip:carol@192.0.2.77>\r\n"));
+    let ok = lab.one();
+    assert_eq!(ok.to(), ALICE);
+    let bye = lab.as_user(AWAY, "alice", &invite.within("BYE", &ok));
+    assert!(bye.iter().any(|s| s.status() == 0 && s.to() == "192.0.2.77:5060"), "{bye:?}");
+    assert_eq!(lab.ask(AWAY, invite.within("ACK", &ok).text()).to(), "192.0.2.77:5060");
+    // Who is beside it and no phone of ours chooses no way.
+    assert_eq!(lab.ask("192.0.2.30:51235", invite.within("ACK", &ok).text()).to(), "192.0.2.50:5060");
+}
