@@ -17,9 +17,10 @@ fn figure(said: &str, name: &str) -> f64 {
 const USERS: u32 = 300;
 
 /// Runs 300 users, a hundred times faster than in life, and checks that nothing failed.
-fn live_for_a_while(workers: usize, more: &[&str]) -> String {
+fn live_for_a_while(workers: usize, transport: &str, more: &[&str]) {
     let [here, mailbox] = fresh_ips();
-    let voicemail = format!("[voicemail]\ntarget = \"sip:voicemail@{mailbox}:5090\"\non = [\"busy\"]\n");
+    let target = format!("sip:voicemail@{mailbox}:5090;transport={transport}");
+    let voicemail = format!("[voicemail]\ntarget = \"{target}\"\non = [\"busy\"]\n");
     let mut setup = Setup::new().workers(workers).config(&voicemail);
     for n in 0..USERS {
         setup = setup.user(&format!("u{}", 1_000_000 + n), &format!("p{}", 1_000_000 + n));
@@ -42,17 +43,21 @@ fn live_for_a_while(workers: usize, more: &[&str]) -> String {
     assert_eq!(figure(&said, "Successful registrations"), 100.0, "{said}");
     assert!(figure(&said, "Calls that ended in voicemail") > 5.0, "{said}");
     assert!(said.contains("TIME COMPRESSED x100") && said.contains("server: process: strowger"), "{said}");
-    said
 }
 
 #[test]
 fn users_live_with_one_worker() {
-    live_for_a_while(1, &["--workers", "1"]);
+    live_for_a_while(1, "udp", &["--workers", "1"]);
 }
 
 #[test]
 fn users_live_with_several_workers_and_keep_their_nonces() {
-    live_for_a_while(2, &["--workers", "2", "--reuse-nonces"]);
+    live_for_a_while(2, "udp", &["--workers", "2", "--reuse-nonces"]);
+}
+
+#[test]
+fn users_live_over_streams() {
+    live_for_a_while(1, "tcp", &["--workers", "1", "-t", "t1"]);
 }
 
 #[test]
