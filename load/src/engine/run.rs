@@ -275,6 +275,7 @@ impl Engine {
         {
             call.cseq += 1;
         }
+        call.tried &= !send.kind.is_request("INVITE");
         call.answered = true;
         call.resend = None;
         let mut bytes = mem::take(&mut call.sent);
