@@ -91,6 +91,10 @@ fuzz_target!(|data: &[u8]| {
         }
     } else if good && vias(&message) > 1 {
         rewrite::write_response(&message, choice & 1 == 1, &mut Splices::new(), &mut out);
+        // Via values below ours are their writers' to read, and come back to them as the callee left them.
+        if message.values(Name::Via).skip(1).any(|v| sip_message::Via::parse(v).is_err()) {
+            return check_head(&out[..memchr_head(&out)]);
+        }
         check_output(&out, |n| {
             assert_eq!((n.status(), vias(n)), (message.status(), vias(&message) - 1));
             assert_eq!((n.call_id(), n.body()), (message.call_id(), message.body()));
