@@ -12,8 +12,8 @@ use wire::{ListenerId, Machine, Transport};
 /// Free ports tried where any will do.
 const PORT_ATTEMPTS: u32 = 16;
 /// Descriptors that a process has open beside its listening sockets and connections: files, event queues,
-/// wake-ups.
-const OTHER_DESCRIPTORS: usize = 64;
+/// wake-ups. A server with few more is slow to take connections, but serves.
+const OTHER_DESCRIPTORS: usize = 32;
 
 /// The sockets of one worker.
 #[derive(Default)]

@@ -3,6 +3,7 @@
 use super::{check, check_len};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::time::Duration;
 
 /// What a descriptor is watched for. Watches are level triggered, so that what one round leaves unread
 /// is reported again by the next, except for those of the wake-up and of datagram sockets.
@@ -129,7 +130,7 @@ impl AsFd for WakeUp {
     }
 }
 
-/// A timerfd on the clock of [`monotonic_micros`](super::monotonic_micros).
+/// A timerfd, which no setting of the wall clock moves.
 pub struct Timer(OwnedFd);
 
 impl Timer {
@@ -142,18 +143,19 @@ impl Timer {
         }))
     }
 
-    /// Becomes readable at `micros`, at once if that is past, and not at what was set before. It need
-    /// not be read.
-    pub fn set(&self, micros: u64) -> io::Result<()> {
+    /// Becomes readable when this time has passed, at once if that is nothing, and not when it was to
+    /// before. It need not be read. A time from now on, not a point of the clock: what pretends other
+    /// times to a process (time namespaces, libfaketime) gets the latter wrong.
+    pub fn set(&self, after: Duration) -> io::Result<()> {
         // Zero would mean never.
-        let micros = micros.max(1);
+        let after = after.max(Duration::from_nanos(1));
         let once = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         let at = libc::timespec {
-            tv_sec: libc::time_t::try_from(micros / 1_000_000).unwrap_or(libc::time_t::MAX),
-            tv_nsec: (micros % 1_000_000 * 1_000) as libc::c_long,
+            tv_sec: libc::time_t::try_from(after.as_secs()).unwrap_or(libc::time_t::MAX),
+            tv_nsec: libc::c_long::from(after.subsec_nanos()),
         };
         let wanted = libc::itimerspec { it_interval: once, it_value: at };
-        let (flags, old) = (libc::TFD_TIMER_ABSTIME, std::ptr::null_mut());
+        let (flags, old) = (0, std::ptr::null_mut());
         // SAFETY: `wanted` is readable during the call; a null pointer asks for no old value.
         check(unsafe { libc::timerfd_settime(self.0.as_raw_fd(), flags, &raw const wanted, old) })?;
         Ok(())

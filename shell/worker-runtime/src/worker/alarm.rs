@@ -37,8 +37,9 @@ impl Alarm {
         }
         // In whole grains from now, so that near deadlines share a wake-up.
         let micros = (deadline - now).as_micros().next_multiple_of(grain.as_micros().max(1));
-        self.set = now + Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX));
-        self.timer.set(self.set.as_micros())?;
+        let after = Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX));
+        self.set = now + after;
+        self.timer.set(after)?;
         Ok(true)
     }
 }
