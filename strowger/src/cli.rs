@@ -40,7 +40,7 @@ pub enum Command {
     #[command(after_help = crate::load::args::EXAMPLES)]
     Load(Box<crate::load::args::LoadArgs>),
     /// Compare reports of `load`
-    #[command(hide = true, bin_name = "strowger load compare")]
+    #[command(hide = true, override_usage = "strowger load compare [OPTIONS] <A.json[,..]> <B.json[,..]>")]
     LoadCompare(crate::load::args::CompareArgs),
     /// Experiments (not in this version)
     Lab {

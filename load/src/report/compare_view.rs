@@ -102,10 +102,21 @@ impl Comparison {
         for w in &self.warnings {
             let _ = writeln!(out, "WARNING: {}", w);
         }
-        let _ = writeln!(out, "{}\n", self.method);
+        let _ = writeln!(out, "{}", self.method);
+        if !self.rows.is_empty() {
+            self.table(&mut out);
+        }
+        // Reports may come from anywhere; what they say must not steer a terminal.
+        out.chars().map(|c| if c.is_control() && c != '\n' { '?' } else { c }).collect()
+    }
+
+    fn table(&self, out: &mut String) {
         let name_width = self.rows.iter().map(|r| r.key.chars().count()).max().unwrap_or(0);
-        let _ =
-            writeln!(out, "{:name_width$}  {:>16}  {:>16}  {:>9}  of the difference B - A", "", "A", "B", "");
+        let _ = writeln!(
+            out,
+            "\n{:name_width$}  {:>16}  {:>16}  {:>9}  of the difference B - A",
+            "", "A", "B", ""
+        );
         for r in &self.rows {
             let _ = writeln!(
                 out,
@@ -117,8 +128,6 @@ impl Comparison {
                 words(r, self.confidence)
             );
         }
-        // Reports may come from anywhere; what they say must not steer a terminal.
-        out.chars().map(|c| if c.is_control() && c != '\n' { '?' } else { c }).collect()
     }
 
     /// As JSON.

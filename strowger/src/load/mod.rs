@@ -32,6 +32,8 @@ use worker_runtime::{Bound, Listener, RuntimeHandle, monotonic_now};
 const FAILED: u8 = 1;
 /// Wrong usage, or something the run needs is not there.
 const USAGE: u8 = 2;
+/// Exit code where nothing can be said about the server.
+const VOID: u8 = 3;
 /// How long workers may take to hand over what they recorded.
 const HAND_OVER: Duration = Duration::from_secs(30);
 
@@ -97,10 +99,11 @@ fn command(args: &LoadArgs) -> Result<u8, String> {
     })
 }
 
-/// `strowger load compare`.
+/// `strowger load compare`. Where one side has only runs that are VOID the exit code is theirs.
 pub fn compare(args: &CompareArgs) -> ExitCode {
     match comparison(args) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(VOID),
         Err(message) => {
             eprintln!("strowger load compare: {message}");
             ExitCode::from(USAGE)
@@ -108,7 +111,7 @@ pub fn compare(args: &CompareArgs) -> ExitCode {
     }
 }
 
-fn comparison(args: &CompareArgs) -> Result<(), String> {
+fn comparison(args: &CompareArgs) -> Result<bool, String> {
     let group = |paths: &str| -> Result<Group, String> {
         let read = |path: &str| {
             let text =
@@ -125,7 +128,7 @@ fn comparison(args: &CompareArgs) -> Result<(), String> {
         write(path, &comparison.html(PROGRAM))?;
     }
     print!("{}", comparison.text());
-    Ok(())
+    Ok(comparison.runs_a > 0 && comparison.runs_b > 0)
 }
 
 /// What reports call this program.
@@ -398,6 +401,12 @@ fn essence(report: &Report) -> String {
     }
     if report.compression != 1.0 {
         let _ = writeln!(out, "TIME COMPRESSED x{}", report.compression);
+    }
+    // A verdict may be about this program alone; what a person must mend may be another thing.
+    for ladder in report.ladders.iter().take(3) {
+        let last = ladder.messages.iter().rev().find(|m| !m.sent);
+        let last = last.map_or("nothing", |m| m.label.as_str());
+        let _ = writeln!(out, "failed at {:.3} s: {} (last received: {last})", ladder.at, ladder.why);
     }
     let _ = writeln!(out, "{}", report.verdict.word);
     for why in &report.verdict.why {
