@@ -140,6 +140,11 @@ bench: setup-bench ## cost per call and message against Kamailio and a bare rela
 	$(CARGO) build --release $(LOCKED) -p strowger
 	python3 verify/bench/bench.py --bin $(RELEASE) $(BENCH_ARGS)
 
+.PHONY: bench-emulated
+bench-emulated: setup-emulation ## instructions per call, kernel included, on machines without counters (slow)
+	$(CARGO) build --release $(LOCKED) -p strowger
+	verify/bench/emulated/run.sh $(RELEASE) $(BENCH_ARGS)
+
 .PHONY: bench-load
 bench-load: setup-bench ## calls per CPU second of `strowger load` against SIPp on the same flows; whether both see the same
 	$(CARGO) build --release $(LOCKED) -p strowger
@@ -147,8 +152,8 @@ bench-load: setup-bench ## calls per CPU second of `strowger load` against SIPp 
 	python3 verify/bench/load.py --bin $(RELEASE) $(BENCH_ARGS)
 
 # ---------------------------------------------------------------- housekeeping
-.PHONY: setup-build setup-test setup-bench
-setup-build setup-test setup-bench: setup-%:
+.PHONY: setup-build setup-test setup-bench setup-emulation
+setup-build setup-test setup-bench setup-emulation: setup-%:
 	@verify/setup.sh $*
 
 .PHONY: clean

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Install what a step of the Makefile needs and the machine lacks.
 #
-#   verify/setup.sh build|test|bench
+#   verify/setup.sh build|test|bench|emulation
 #
 # Debian packages come by apt-get (as root, else through sudo), Python packages go into
 # .cache/venv of this repository, Rust tools into cargo's bin folder. What is there already is left
@@ -168,12 +168,19 @@ bench_tools() {
     apt_for python3 python3 sipp sip-tester kamailio kamailio perf linux-perf taskset util-linux
 }
 
+emulation_tools() {
+    build
+    apt_for python3 python3 sipp sip-tester kamailio kamailio qemu-system-x86_64 qemu-system-x86 busybox busybox-static \
+        cpio cpio
+}
+
 case ${1:-} in
 build) build ;;
 test) test_tools ;;
 bench) bench_tools ;;
+emulation) emulation_tools ;;
 *)
-    echo "usage: $0 build|test|bench" >&2
+    echo "usage: $0 build|test|bench|emulation" >&2
     exit 2
     ;;
 esac

@@ -1,0 +1,67 @@
+#!/usr/bin/env bash
+# What a call costs in instructions, kernel included, where the machine has no counters for them.
+#
+#   verify/bench/emulated/run.sh BIN [cost.py's options]
+#
+# Most virtual machines hide the processor's counters, so that `make bench` gives times only. Here the same
+# servers and calls run in a machine that QEMU emulates, with one processor whose clock moves by one
+# nanosecond for each instruction (-icount shift=0). What its kernel accounts to a process as time on the
+# processor is then its instructions, those of system calls and of packets' delivery included, and does not
+# depend on what else this machine does. The guest boots a kernel of this system's packages and sees this
+# machine's files read-only; what it writes stays in its memory.
+#
+# It is about a hundred times slower than life, so rates are low: servers sleep and wake for nearly every
+# message, which costs more than at a rate at which messages come in batches. Judge by ratios.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(cd "$here/../../.." && pwd)
+bin=$(realpath "${1:?the strowger binary}")
+shift
+cache=$root/.cache/kernel
+
+if [ -z "$(ls "$cache"/boot/vmlinuz-* 2>/dev/null)" ]; then
+    package=$(apt-cache depends linux-image-amd64 | awk '/Depends: linux-image/ { print $2; exit }')
+    echo "apt-get download $package, unpacked into .cache/kernel (not installed)" >&2
+    mkdir -p "$cache"
+    (cd "$cache" && apt-get download -q "$package" >/dev/null && dpkg -x "$package"*.deb . && rm "$package"*.deb)
+fi
+version=$(ls "$cache/lib/modules")
+modules="virtio_ring virtio virtio_pci_modern_dev virtio_pci_legacy_dev virtio_pci netfs fscache 9pnet
+    9pnet_virtio 9p overlay"
+
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+first=$scratch/first
+mkdir -p "$first"/{bin,dev,proc,sys,modules,low,up,new}
+cp "$(command -v busybox)" "$first/bin/busybox"
+for module in $modules; do
+    # What is built into the kernel is no file.
+    find "$cache/lib/modules/$version" -name "$module.ko" -exec cp -n {} "$first/modules/" \;
+done
+printf 'exec python3 -u %q --bin %q' "$here/cost.py" "$bin" >"$first/job"
+[ $# = 0 ] || printf ' %q' "$@" >>"$first/job"
+cat >"$first/init" <<EOF
+#!/bin/busybox sh
+/bin/busybox --install -s /bin
+mount -t proc proc /proc; mount -t sysfs sysfs /sys; mount -t devtmpfs devtmpfs /dev
+for module in $(echo $modules); do [ ! -e /modules/\$module.ko ] || insmod /modules/\$module.ko; done
+mount -t 9p -o trans=virtio,version=9p2000.L,ro,cache=loose,msize=262144 root /low
+mount -t tmpfs -o size=3g tmpfs /up
+mkdir /up/upper /up/work
+mount -t overlay -o lowerdir=/low,upperdir=/up/upper,workdir=/up/work overlay /new
+mount -t proc proc /new/proc; mount -t sysfs sysfs /new/sys; mount -t devtmpfs devtmpfs /new/dev
+mkdir -p /new/dev/shm /new/dev/pts
+mount -t tmpfs tmpfs /new/dev/shm; mount -t devpts devpts /new/dev/pts
+ip link set lo up
+cp /job /new/run/emulated-job
+PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin chroot /new /bin/bash /run/emulated-job
+poweroff -f
+EOF
+chmod +x "$first/init"
+(cd "$first" && find . | cpio -o -H newc --quiet | gzip -1) >"$scratch/first.img"
+
+qemu-system-x86_64 -machine pc,accel=tcg -cpu max -icount shift=0,sleep=off -smp 1 -m 5000 \
+    -display none -serial stdio -no-reboot -kernel "$cache/boot/vmlinuz-$version" -initrd "$scratch/first.img" \
+    -append "console=ttyS0 quiet loglevel=3 tsc=reliable clocksource=tsc mitigations=off panic=-1 nokaslr" \
+    -virtfs local,path=/,mount_tag=root,security_model=none,readonly=on,multidevs=remap </dev/null | tee "$scratch/said"
+grep -q 'Strowger to Kamailio' "$scratch/said"
