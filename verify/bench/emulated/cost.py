@@ -1,37 +1,44 @@
 #!/usr/bin/env python3
 """Runs in the machine of run.sh, where a nanosecond on the processor is an instruction: the calls of
-../bench.py, one server after the other, and what each call cost."""
+../bench.py, one server after the other, and what each call cost, as one line `RESULT {...}` each."""
 import argparse
+import json
 import os
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import bench  # noqa: E402  (after the path is set)
 
+# A user costs no instructions by being there, but an emulated import of many takes minutes.
+USERS = 12000
+
 
 def main():
     p = argparse.ArgumentParser(description=__doc__)
     p.add_argument('--bin', required=True)
-    p.add_argument('--workloads', default='proxy200,proxy200-digest', type=lambda s: s.split(','))
-    p.add_argument('--rate', type=int, default=300, help='calls a second of the emulated clock')
-    p.add_argument('--seconds', type=float, default=3, help='length of the window')
-    p.add_argument('--generator', default='sipp', choices=('load', 'sipp'), help='what makes the calls')
+    p.add_argument('--servers', default='strowger,kamailio', type=lambda s: s.split(','))
+    p.add_argument('--workloads', default='proxy200,proxy200-digest,register-digest', type=lambda s: s.split(','))
+    p.add_argument('--rate', type=int, default=1000, help='calls a second of the emulated clock')
+    p.add_argument('--seconds', type=float, default=2, help='length of the window')
+    p.add_argument('--generator', default='load', choices=('load', 'sipp'), help='what makes the calls')
     o = p.parse_args()
-    # No counters here either: time on the processor is what is counted.
-    o.reps = 1
-    bench.WARM_UP = 5.0
+    bench.WARM_UP, bench.TAIL = 5.0, 1.0
+    bench.CALLERS = USERS - bench.CALLEES
+    for workload in bench.WORKLOADS.values():
+        workload['users'] = min(workload['users'], USERS)
     runs = bench.Bench(o)
     runs.perf = False
+    if 'relay' in o.servers:
+        runs.relay = runs.relay_program()
     failed = False
     for workload in o.workloads:
-        costs = {}
-        for server in ('strowger', 'kamailio'):
+        for server in o.servers:
+            if not bench.asked(server, workload):
+                continue
             result = runs.measure(server, workload)
-            costs[server] = result['cpu_us_call']
+            result['instructions'] = result.pop('cpu_us_call') * 1e3
             failed |= 'trouble' in result
-            print('%-16s %-9s %7.1f k-instructions/call, user and kernel; %d retransmissions %s'
-                  % (workload, server, costs[server], result['retransmissions'], result.get('trouble', '')), flush=True)
-        print('%-16s Strowger to Kamailio %.2f' % (workload, costs['strowger'] / costs['kamailio']), flush=True)
+            print('RESULT ' + json.dumps(result), flush=True)
     return 1 if failed else 0
 
 
