@@ -55,6 +55,12 @@ impl Default for Rule {
 pub struct Health {
     /// How busy the busiest worker was in the measured window, percent of a core; `None`: not known.
     pub cpu_percent: Option<f64>,
+    /// Share of the measured window for which the worker that waited most was ready to run and had no
+    /// processor, percent; `None`: not known.
+    pub waited_percent: Option<f64>,
+    /// Processor time that the host of this virtual machine gave to others in the measured window, percent of
+    /// all; `None`: not known.
+    pub steal_percent: Option<f64>,
 }
 
 /// What a run says.
@@ -266,7 +272,7 @@ mod tests {
         m.call_shed(Time::from_secs(1));
         assert_eq!(verdict(&m).word(), "VOID");
         let m = run(10, 0);
-        let busy = Health { cpu_percent: Some(99.0) };
+        let busy = Health { cpu_percent: Some(99.0), ..Health::default() };
         assert_eq!(judge(&Rule::default(), &m, busy).0.word(), "VOID");
         let careless = Rule { max_cpu_percent: None, ..Rule::default() };
         assert_eq!(judge(&careless, &m, busy).0, Verdict::Pass);

@@ -1,14 +1,16 @@
 //! The largest load that a server carries (`--find-peak`): what to try next, and when enough is known.
 //!
-//! A pure state machine: it proposes a trial, somebody runs it and tells the verdict. Two searches:
-//! RFC 7502's for rates, to the letter, and one that expects verdicts to be wrong now and then, for
-//! anything a run takes long for.
+//! A pure state machine: it proposes a trial, somebody runs it and tells the verdict. Three searches:
+//! RFC 7502's for rates, to the letter, one that expects verdicts to be wrong now and then, for
+//! anything a run takes long for, and one by majority, for the generator's own rate.
 
 mod belief;
+mod majority;
 mod rfc7502;
 
 use super::distribution::Impossible;
 use belief::Belief;
+pub use majority::Majority;
 pub use rfc7502::Rfc7502;
 
 /// Why a trial is run.
@@ -139,12 +141,14 @@ impl Default for Options {
     }
 }
 
-/// A search for a peak, of either kind.
+/// A search for a peak, of whatever kind.
 pub enum Search {
     /// RFC 7502 section 4.10.
     Rfc7502(Rfc7502),
     /// For noisy verdicts.
     Robust(Robust),
+    /// For verdicts that a hiccup turns: the majority of three.
+    Majority(Majority),
 }
 
 impl Search {
@@ -159,9 +163,24 @@ impl Search {
         Robust::new(options).map(Search::Robust)
     }
 
+    /// The search by majority from `start` on, never below or above `range`, until the load that conforms
+    /// and the one that does not are within `resolution` of each other (0.1: ten per cent).
+    pub fn majority(start: f64, range: (f64, f64), resolution: f64) -> Result<Search, Impossible> {
+        Majority::new(start, range, resolution).map(Search::Majority)
+    }
+
+    /// Ends the search with what is known: there is no time for more.
+    pub fn stop(&mut self) -> Option<Peak> {
+        match self {
+            Search::Rfc7502(_) | Search::Robust(_) => None,
+            Search::Majority(search) => Some(search.stop()),
+        }
+    }
+
     /// The next trial; the same again until its verdict is told. None when the search is over.
     pub fn next(&self) -> Option<Trial> {
         match self {
+            Search::Majority(search) => search.next(),
             Search::Rfc7502(search) => search.next(),
             Search::Robust(search) => search.next(),
         }
@@ -170,6 +189,7 @@ impl Search {
     /// The verdict on `trial`; the answer if that was the last one.
     pub fn result(&mut self, trial: &Trial, verdict: Verdict) -> Option<Peak> {
         match self {
+            Search::Majority(search) => search.result(trial, verdict),
             Search::Rfc7502(search) => search.result(trial, verdict),
             Search::Robust(search) => search.result(trial, verdict),
         }

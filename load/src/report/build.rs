@@ -544,6 +544,18 @@ fn honesty_rows(rows: &mut Rows, m: &Metrics, health: Health) {
         .says("Received by the kernel and lost before the generator read them; whole run.", OURS);
     rows.add("cpu", "Processor time of the busiest worker", health.cpu_percent, "%", Better::Lower)
         .says("Of one core, in the measured window; what is left to 100 is headroom.", OURS);
+    rows.add(
+        "waited",
+        "Longest a worker was kept waiting for a processor",
+        health.waited_percent,
+        "%",
+        Better::Lower,
+    )
+    .says("Share of the measured window in which it could have run and other programs did.", OURS);
+    rows.add("steal", "Processor time that the host kept", health.steal_percent, "%", Better::Lower).says(
+        "Of all processors of a virtual machine, in the measured window: its host ran others meanwhile.",
+        OURS,
+    );
 }
 
 #[cfg(test)]

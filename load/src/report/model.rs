@@ -308,6 +308,10 @@ pub struct Trial {
     pub p99_ms: Option<f64>,
     /// Processor time of the server, percent of one core.
     pub server_cpu_percent: Option<f64>,
+    /// How late the generator was, 99.9th percentile, ms.
+    pub lateness_p999_ms: Option<f64>,
+    /// Processor time of the generator's busiest worker, percent of one core.
+    pub generator_cpu_percent: Option<f64>,
 }
 
 /// A line over several reports, for comparisons.

@@ -57,7 +57,7 @@ pub struct LoadArgs {
     /// Milliseconds between increases
     #[arg(long, value_name = "MS", default_value_t = 60_000.0, help_heading = "How much")]
     pub rate_interval: f64,
-    /// Where the increase ends, and the run, unless -no_rate_quit
+    /// Where the increase ends, and the run, unless -no_rate_quit; with --self-test the highest rate tried
     #[arg(long, value_name = "CALLS", default_value_t = 0.0, help_heading = "How much")]
     pub rate_max: f64,
     /// Stay at -rate_max instead of ending
@@ -79,10 +79,11 @@ pub struct LoadArgs {
     /// Search for the highest rate that conforms, from -r on; each trial lasts --trial
     #[arg(long, help_heading = "How much", conflicts_with_all = ["trace", "most", "timeout"])]
     pub find_peak: bool,
-    /// Measure this program against its own answering side, without a server: the rate to trust it with
+    /// Measure this program against its own answering side, without a server: the rate to trust it with. Ends
+    /// within 5 minutes
     #[arg(long, help_heading = "How much", conflicts_with_all = ["target", "sn", "sf", "answer", "trace", "most"])]
     pub self_test: bool,
-    /// How long a trial of --find-peak or --self-test lasts
+    /// How long a trial of --find-peak lasts, and one of --self-test at least: there it has 5,000 calls
     #[arg(long, value_name = "TIME", default_value = "5s", help_heading = "How much")]
     pub trial: String,
     /// How near --find-peak comes to the peak, per cent

@@ -1,8 +1,10 @@
 //! `strowger load`: the load generator, from the command line to the verdict.
 
 pub mod args;
+mod host;
 mod plan;
 mod search;
+mod selftest;
 mod server;
 mod sipp;
 mod sockets;
@@ -76,7 +78,10 @@ fn command(args: &LoadArgs) -> Result<u8, String> {
         users::write_users(args, path)?;
         return Ok(0);
     }
-    if args.self_test || args.find_peak {
+    if args.self_test {
+        return selftest::self_test(args, &signals);
+    }
+    if args.find_peak {
         return search::search(args, &signals);
     }
     if args.people.users.is_some() {
@@ -218,13 +223,13 @@ fn drive<M: Machine<Notice = Notice> + Send + 'static>(
     eprintln!("strowger load ready: {} from {}", story.title, shown(handle.listeners()));
     let window = story.window.unwrap_or((started, Time::FAR));
     let mut server = Watch::new(story.server.take(), window);
-    let mut own = watch::Busy::new(window);
+    let mut own = host::Busy::new(window);
     let ended = watch::watch(args, &story.title, started, &handle, signals, &mut |now| {
         server.look(now);
         own.look(now);
     })?;
     let end = monotonic_now();
-    let cpu = own.busiest(end);
+    let health = own.health(end);
     let mut records = collect(&handle)?;
     let counts = handle.counts();
     records.0.socket_drops(end, counts.udp_kernel_drops + counts.udp_send_drops + counts.ring_drops);
@@ -238,7 +243,7 @@ fn drive<M: Machine<Notice = Notice> + Send + 'static>(
         let capture = load::metrics::pcap(&records.1, epoch);
         std::fs::write(path, capture).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
     }
-    Ok((report(args, &story, (started, end), cpu, &server, records), ended))
+    Ok((report(args, &story, (started, end), health, &server, records), ended))
 }
 
 /// Listeners for people to see: the first few of them.
@@ -301,7 +306,7 @@ fn report(
     args: &LoadArgs,
     story: &Story,
     (started, end): (Time, Time),
-    cpu: Option<f64>,
+    health: Health,
     server: &Watch,
     (metrics, flows): (Metrics, Vec<Ladder>),
 ) -> Report {
@@ -321,10 +326,10 @@ fn report(
         compression: story.compression,
         windows: (story.windows)(end.since(started).as_secs_f64()),
         parameters: story.parameters.clone(),
-        machine: watch::machine(),
+        machine: host::machine(),
         server: server.facts(end, metrics.measured.sides[0].begun),
         server_cpu_percent: server.cpu_percent(end),
-        health: Health { cpu_percent: cpu },
+        health,
         end,
         ..Inputs::default()
     };
@@ -351,7 +356,7 @@ fn deliver(args: &LoadArgs, report: &Report) -> Result<(), String> {
 }
 
 /// Figures that a person wants to know at once; the report has all.
-const FIRST: [&str; 15] = [
+const FIRST: [&str; 17] = [
     "calls.begun",
     "calls.failed",
     "calls.rate",
@@ -367,6 +372,8 @@ const FIRST: [&str; 15] = [
     "registrations.rate",
     "reregistrations.rate",
     "cpu",
+    "waited",
+    "steal",
 ];
 
 /// The essence of a report as text.

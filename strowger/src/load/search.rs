@@ -1,4 +1,4 @@
-//! `--find-peak` and `--self-test`: runs at several rates until the highest that conforms is known.
+//! `--find-peak`: runs at several rates until the highest that conforms is known.
 
 use super::args::LoadArgs;
 use super::plan::Plan;
@@ -12,7 +12,7 @@ use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 /// The search was stopped, or no load conformed.
-const NOT_FOUND: u8 = 1;
+pub const NOT_FOUND: u8 = 1;
 
 /// Searches, and reports the last run that conformed, with all trials.
 pub fn search(args: &LoadArgs, signals: &Receiver<Wish>) -> Result<u8, String> {
@@ -59,22 +59,11 @@ pub fn search(args: &LoadArgs, signals: &Receiver<Wish>) -> Result<u8, String> {
         let verdict = match report.verdict.word.as_str() {
             "PASS" => Verdict::Conforms,
             "FAIL" => Verdict::Fails,
-            // Here the generator is what is tested.
-            _ if args.self_test => Verdict::Fails,
             _ => Verdict::Void,
         };
-        let why = report.verdict.why.first().cloned().unwrap_or_default();
-        let word = &report.verdict.word;
-        eprintln!("trial {:>2} {:>10.0} {unit}  {word}  {why}", trial.number, trial.load);
-        trials.push(Trial {
-            load: trial.load,
-            unit: unit.to_owned(),
-            verdict: word.clone(),
-            why,
-            success_percent: report.metric("calls.success"),
-            p99_ms: report.latency("response").map(|l| l.main().p99 as f64 / 1_000.0),
-            server_cpu_percent: report.server_cpu_percent,
-        });
+        let told = trial_of(&report, trial.load, unit);
+        eprintln!("trial {:>2} {:>10.0} {unit}  {}  {}", trial.number, trial.load, told.verdict, told.why);
+        trials.push(told);
         if verdict == Verdict::Conforms && best.as_ref().is_none_or(|(load, _)| *load <= trial.load) {
             best = Some((trial.load, report));
         }
@@ -95,33 +84,32 @@ pub fn search(args: &LoadArgs, signals: &Receiver<Wish>) -> Result<u8, String> {
         let compress = args.people.compress;
         println!("TIME COMPRESSED x{compress}: the load of {:.0} users in life", peak.load * compress);
     }
-    if args.self_test && peak.load < LEAST_TRUSTED {
-        println!(
-            "no figure: calls begin late here at whatever rate, so something else has this machine; try again \
-             when it is quiet"
-        );
-        return Ok(NOT_FOUND);
-    }
-    if args.self_test {
-        println!(
-            "this program on this machine is to be trusted up to {:.0} calls/s, both sides together",
-            peak.load
-        );
-    }
     Ok(match peak.outcome {
         Outcome::Found | Outcome::AtLeast | Outcome::GeneratorLimit if peak.load > 0.0 => 0,
         _ => NOT_FOUND,
     })
 }
 
-/// Calls a second that any machine bears: who cannot offer them is kept from it, not at the limit.
-const LEAST_TRUSTED: f64 = 100.0;
+/// A run of a search as its report says.
+pub fn trial_of(report: &Report, load: f64, unit: &str) -> Trial {
+    Trial {
+        load,
+        unit: unit.to_owned(),
+        verdict: report.verdict.word.clone(),
+        why: report.verdict.why.first().cloned().unwrap_or_default(),
+        success_percent: report.metric("calls.success"),
+        p99_ms: report.latency("response").map(|l| l.main().p99 as f64 / 1_000.0),
+        server_cpu_percent: report.server_cpu_percent,
+        lateness_p999_ms: report.metric("lateness.p999"),
+        generator_cpu_percent: report.metric("cpu"),
+    }
+}
 
 /// The increase of RFC 7502's search (`w`), as its section 4.10 has it.
 const WEIGHT: f64 = 0.10;
 
 /// Calls a second of the first trial.
-fn first_rate(args: &LoadArgs) -> f64 {
+pub fn first_rate(args: &LoadArgs) -> f64 {
     let given = args.rate.max(1.0) * 1_000.0 / args.rp.max(1.0);
     match (given == PLAIN_RATE, args.self_test, args.sipp.rfc7502) {
         // Nobody chose SIPp's rate.

@@ -1,10 +1,10 @@
-//! Looking after a run: how it goes, when it ends, and what it costs this machine.
+//! Looking after a run: how it goes, and when it ends.
 
 use super::args::LoadArgs;
 use crate::signals::Wish;
 use load::engine::{Notice, Progress};
 use load::metrics::Pulse;
-use load::report::{Fact, Live};
+use load::report::Live;
 use std::io::{IsTerminal, Write};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::Duration;
@@ -156,76 +156,6 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(number * scale).map_err(|error| format!("{text}: {error}"))
 }
 
-/// How busy this program's own workers are in the measured window.
-pub struct Busy {
-    window: (Time, Time),
-    begin: Option<(Time, Vec<(String, f64)>)>,
-    end: Option<(Time, Vec<(String, f64)>)>,
-}
-
-impl Busy {
-    /// Of this window.
-    pub fn new(window: (Time, Time)) -> Busy {
-        Busy { window, begin: None, end: None }
-    }
-
-    /// To be called often.
-    pub fn look(&mut self, now: Time) {
-        if self.begin.is_none() && now >= self.window.0 {
-            self.begin = Some((now, cpu_seconds()));
-        }
-        if self.end.is_none() && now >= self.window.1 {
-            self.end = Some((now, cpu_seconds()));
-        }
-    }
-
-    /// The busiest worker, per cent of a processor; the run ends at `now`.
-    pub fn busiest(&mut self, now: Time) -> Option<f64> {
-        let (from, before) = self.begin.as_ref()?;
-        let (until, after) = self.end.get_or_insert_with(|| (now, cpu_seconds()));
-        busiest(before, after, until.since(*from))
-    }
-}
-
-/// Processor time of each worker thread so far, seconds, by thread name. Empty where the system does not
-/// say.
-fn cpu_seconds() -> Vec<(String, f64)> {
-    let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return Vec::new() };
-    let read = |path: std::path::PathBuf| {
-        let name = std::fs::read_to_string(path.join("comm")).ok()?.trim().to_owned();
-        // Nanoseconds on a processor, waiting for one, and how often.
-        let run = std::fs::read_to_string(path.join("schedstat")).ok()?;
-        let nanos: f64 = run.split_whitespace().next()?.parse().ok()?;
-        name.starts_with("worker-").then_some((name, nanos / 1e9))
-    };
-    tasks.flatten().filter_map(|task| read(task.path())).collect()
-}
-
-/// How busy the busiest worker was, per cent of a processor.
-fn busiest(before: &[(String, f64)], after: &[(String, f64)], time: Duration) -> Option<f64> {
-    let used = |(name, seconds): &(String, f64)| {
-        let earlier = before.iter().find(|(other, _)| other == name).map_or(0.0, |(_, s)| *s);
-        (seconds - earlier) / time.as_secs_f64().max(1e-3) * 100.0
-    };
-    after.iter().map(used).max_by(f64::total_cmp)
-}
-
-/// What the report says about this machine.
-pub fn machine() -> Vec<Fact> {
-    let file = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
-    let cpu = file("/proc/cpuinfo");
-    let model =
-        cpu.lines().find_map(|line| line.strip_prefix("model name")?.split(": ").nth(1).map(str::to_owned));
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let kernel = file("/proc/sys/kernel/osrelease");
-    let mut facts = vec![Fact::new("cores", cores)];
-    facts.extend(model.map(|model| Fact::new("processor", model)));
-    if !kernel.is_empty() {
-        facts.push(Fact::new("kernel", kernel.trim()));
-    }
-    facts
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -240,13 +170,5 @@ mod tests {
         for text in ["", "s", "5x", "-1", "1e400s"] {
             assert!(duration(text).is_err(), "{text}");
         }
-    }
-
-    #[test]
-    fn the_busiest_worker_is_the_one_that_used_most() {
-        let before = vec![("worker-0".to_owned(), 1.0), ("worker-1".to_owned(), 1.0)];
-        let after = vec![("worker-0".to_owned(), 1.5), ("worker-1".to_owned(), 2.0)];
-        assert_eq!(busiest(&before, &after, Duration::from_secs(2)), Some(50.0));
-        assert_eq!(busiest(&before, &[], Duration::from_secs(2)), None);
     }
 }

@@ -185,6 +185,34 @@ fn the_search_of_rfc_7502_ends_where_nothing_succeeds() {
 }
 
 #[test]
+fn a_self_test_says_how_late_the_machine_is_and_what_was_found() {
+    // As lenient as can be, for the machine is busy with other tests; one rate, so that it is short.
+    let limits =
+        ["--lateness", "60000", "-r", "1000", "-rate_max", "1000", "--trial", "1s", "--workers", "1"];
+    let report = file("self.json", "");
+    let report = report.to_str().expect("a name");
+    let out = run(["load", "--self-test", "--json", report].iter().chain(&limits));
+    let said = text(&out);
+    assert!(said.contains("lateness of a bare thread on this machine: p50 "), "{said}");
+    assert!(
+        said.contains("this ends within 5 minutes") && said.contains("trial  2     1000 calls/s"),
+        "{said}"
+    );
+    if out.status.success() {
+        for words in
+            ["trusted up to 1000 calls/s", "limited by nothing up to", "at half that rate (500 calls/s): p50"]
+        {
+            assert!(said.contains(words), "{words}: {said}");
+        }
+        let json = std::fs::read_to_string(report).expect("its report");
+        assert!(json.contains("lateness of a bare thread") && json.contains("to be trusted up to"), "{json}");
+    } else {
+        // A machine so busy that packets are lost has no figure, or a lower one.
+        assert!(said.contains("limited by"), "{said}");
+    }
+}
+
+#[test]
 fn a_refusal_is_acknowledged_on_the_wire() {
     let server = UdpSocket::bind((fresh_ip(), 5060)).expect("a socket");
     server.set_read_timeout(Some(live::PATIENCE)).expect("a limit");

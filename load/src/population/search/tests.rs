@@ -194,3 +194,54 @@ fn noisy_servers_are_measured_within_two_percent() {
     let rfc = accuracy(0.01, 0.02, 100, || Search::rfc7502(100.0, 50_000, 0.10).expect("possible"));
     assert!(rfc.within_2 < 0.8, "{rfc:?}");
 }
+
+fn by_majority(start: f64) -> Search {
+    Search::majority(start, (100.0, 1e6), 0.1).expect("possible")
+}
+
+#[test]
+fn a_majority_is_not_moved_by_a_hiccup() {
+    let (peak, loads) = found(by_majority(1_000.0), sharp(11_000.0));
+    assert_eq!((peak.outcome, peak.runs), (Outcome::Found, (2, 2)));
+    assert!(peak.load <= 11_000.0 && peak.load > 10_000.0, "{peak:?}");
+    assert_eq!(loads[..4], [1_000.0, 1_000.0, 2_000.0, 2_000.0], "a geometric ramp, each load twice");
+    // Every third run gone wrong, whatever the load: the answer is the same.
+    let mut n = 0;
+    let (hiccups, more) = found(by_majority(1_000.0), |load| {
+        n += 1;
+        if n % 3 == 0 { Verdict::Void } else { sharp(11_000.0)(load) }
+    });
+    assert_eq!((hiccups.load, hiccups.outcome), (peak.load, Outcome::Found));
+    assert!(more.len() > loads.len() && more.len() <= 3 * loads.len() / 2 + 1, "{more:?}");
+    // Begun too high, it comes down.
+    let (peak, _) = found(by_majority(64_000.0), sharp(300.0));
+    assert!(peak.load <= 300.0 && peak.load > 270.0 && peak.outcome == Outcome::Found, "{peak:?}");
+}
+
+#[test]
+fn a_search_by_majority_ends_where_there_is_no_peak_and_when_it_is_told_to() {
+    let (peak, loads) = found(by_majority(800.0), |_| Verdict::Void);
+    assert_eq!((peak.outcome, peak.load), (Outcome::Nothing, 100.0));
+    assert_eq!(loads, [800.0, 800.0, 400.0, 400.0, 200.0, 200.0, 100.0, 100.0]);
+    let (peak, _) = found(Search::majority(100.0, (1.0, 350.0), 0.1).expect("possible"), sharp(1e9));
+    assert_eq!((peak.outcome, peak.load), (Outcome::AtLeast, 350.0));
+    let mut search = by_majority(1_000.0);
+    for _ in 0..3 {
+        let trial = search.next().expect("a trial");
+        assert_eq!(search.result(&trial, Verdict::Conforms), None);
+    }
+    // The second load has one run: not enough to count.
+    let peak = search.stop().expect("an answer");
+    assert_eq!((peak.load, peak.outcome, peak.trials), (1_000.0, Outcome::OutOfTrials, 3));
+    assert_eq!(search.next(), None);
+    let none = by_majority(1_000.0).stop().expect("an answer");
+    assert_eq!(none.outcome, Outcome::Nothing);
+    for (start, range, resolution) in [
+        (50.0, (100.0, 1e6), 0.1),
+        (1e7, (100.0, 1e6), 0.1),
+        (1e3, (100.0, 1e6), 0.0),
+        (1e3, (0.0, 1e6), 0.1),
+    ] {
+        assert!(Search::majority(start, range, resolution).is_err(), "{start} {range:?} {resolution}");
+    }
+}

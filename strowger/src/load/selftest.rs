@@ -1,0 +1,252 @@
+//! `--self-test`: how far this program is to be trusted on this machine.
+//!
+//! The testbed's own session establishment rate, without a server (RFC 7502 section 6.1): every worker calls
+//! itself over loopback. First a bare thread shows how punctual the machine itself is, then rates are tried,
+//! each by the majority of up to three runs, then half the rate that was found is run once more.
+
+use super::args::LoadArgs;
+use super::host::Floor;
+use super::plan::Plan;
+use super::search::{NOT_FOUND, first_rate, trial_of};
+use super::watch::{Ended, duration};
+use super::{deliver, measure};
+use crate::signals::Wish;
+use load::population::{Outcome, Peak, Search, Verdict};
+use load::report::{Fact, Report, Trial};
+use std::collections::BTreeSet;
+use std::sync::mpsc::Receiver;
+use std::thread;
+use std::time::Duration;
+use wire::Time;
+use worker_runtime::monotonic_now;
+
+/// How long the whole takes at most; what the machine itself does and the run at half the rate are in it.
+const LONGEST: Duration = Duration::from_secs(300);
+/// No trial begins that would end later than this after the first one began.
+const SEARCH: Duration = Duration::from_secs(270);
+/// The run at half the rate is not longer.
+const HALF: Duration = Duration::from_secs(20);
+/// Calls of a trial at least, so that five of them are above the 99.9th percentile.
+const CALLS: f64 = 5_000.0;
+/// The lowest rate to be tried: who cannot offer it is kept from it, not at the limit.
+const LOWEST: f64 = 100.0;
+/// The highest.
+const HIGHEST: f64 = 1e6;
+/// How near the load that conforms and the one that does not come.
+const RESOLUTION: f64 = 0.1;
+/// How long a bare thread sleeps to given times, and how far these are apart.
+const FLOOR: (Duration, Duration) = (Duration::from_secs(2), Duration::from_micros(250));
+
+/// The trials of a self-test.
+struct Test<'a> {
+    args: &'a LoadArgs,
+    signals: &'a Receiver<Wish>,
+    least: Duration,
+    began: Time,
+    /// The machine itself was late before the first call.
+    late: bool,
+    trials: Vec<Trial>,
+}
+
+/// The answer, the best run, and what the smallest rate that failed broke.
+type Answer = (Peak, Option<Report>, Vec<String>);
+
+/// Runs the self-test, and reports the last run that conformed, with all trials.
+pub fn self_test(args: &LoadArgs, signals: &Receiver<Wish>) -> Result<u8, String> {
+    let least = duration(&args.trial)?;
+    let floor = floor(args);
+    let highest = if args.rate_max > 0.0 { args.rate_max.clamp(LOWEST, HIGHEST) } else { HIGHEST };
+    let start = first_rate(args).clamp(LOWEST, highest);
+    eprintln!(
+        "rates from {start:.0} calls/s, doubled while two of three trials conform (lateness p99.9 within {} ms, no \
+         call failed, no packet lost, no worker busy for more than 95 %), then narrowed to {:.0} %; this ends \
+         within {} minutes",
+        args.lateness,
+        RESOLUTION * 100.0,
+        LONGEST.as_secs() / 60,
+    );
+    let late = floor.as_ref().is_some_and(|floor| is_late(args, floor));
+    let mut test = Test { args, signals, least, began: monotonic_now(), late, trials: Vec::new() };
+    let Some((peak, best, limits)) = test.search(start, highest)? else {
+        eprintln!("stopped; no rate was found");
+        return Ok(NOT_FOUND);
+    };
+    let mut facts = vec![Fact::new("search", peak.statement("calls/s"))];
+    facts.extend(floor.map(|floor| Fact::new(FLOOR_NAME, floor.text())));
+    let limited = limited(&peak, &limits);
+    facts.push(Fact::new("limited by", &limited));
+    let Some(mut report) = best.filter(|_| peak.outcome != Outcome::Nothing) else {
+        println!(
+            "no figure: calls/s that conform in two of three trials were not found; limited by {limited}",
+        );
+        println!("what else runs on this machine, or on its host, is in the way; try again when it is quiet");
+        return Ok(NOT_FOUND);
+    };
+    let half = (peak.load / 2.0).floor().max(1.0);
+    let at_half = match test.run(half, test.length(half).min(HALF), false)? {
+        Some(report) => lateness(&report),
+        None => return Ok(NOT_FOUND),
+    };
+    facts.push(Fact::new(format!("lateness at half the rate, {half:.0} calls/s"), &at_half));
+    facts.push(Fact::new("to be trusted up to", format!("{:.0} calls/s", peak.load)));
+    report.trials = test.trials;
+    report.parameters.extend(facts);
+    deliver(args, &report)?;
+    println!(
+        "this program on this machine is to be trusted up to {:.0} calls/s, both sides together ({} of {} \
+         trials there conformed; {} trials in all)",
+        peak.load, peak.runs.1, peak.runs.0, peak.trials
+    );
+    println!("limited by {limited}");
+    println!("lateness at half that rate ({half:.0} calls/s): {at_half}");
+    Ok(0)
+}
+
+/// What the floor is called in reports.
+const FLOOR_NAME: &str = "lateness of a bare thread on this machine";
+
+/// Measures and shows how punctual the machine itself is.
+fn floor(args: &LoadArgs) -> Option<Floor> {
+    let workers = match args.workers {
+        0 => thread::available_parallelism().map_or(1, usize::from),
+        n => n,
+    };
+    let floor = Floor::measure(workers, FLOOR.0, FLOOR.1)?;
+    eprintln!("{FLOOR_NAME}: {}", floor.text());
+    if is_late(args, &floor) {
+        eprintln!(
+            "that is beyond --lateness {} ms before a single call is made: the machine, not this program, is late",
+            args.lateness
+        );
+    }
+    Some(floor)
+}
+
+/// Whether a thread that does nothing is later than the run may be.
+fn is_late(args: &LoadArgs, floor: &Floor) -> bool {
+    floor.lateness.percentile(99.9) as f64 / 1_000.0 > args.lateness
+}
+
+impl Test<'_> {
+    /// The answer; none if it was stopped.
+    fn search(&mut self, start: f64, highest: f64) -> Result<Option<Answer>, String> {
+        let impossible = |error: load::population::Impossible| error.to_string();
+        let mut search = Search::majority(start, (LOWEST, highest), RESOLUTION).map_err(impossible)?;
+        let mut best: Option<(f64, Report)> = None;
+        let mut limits = (f64::INFINITY, Vec::new());
+        while let Some(trial) = search.next() {
+            if monotonic_now().since(self.began) + self.length(trial.load) > SEARCH {
+                let peak = search.stop();
+                return Ok(peak.map(|peak| (peak, best.map(|(_, report)| report), limits.1)));
+            }
+            let Some(report) = self.run(trial.load, self.length(trial.load), true)? else { return Ok(None) };
+            let conforms = report.verdict.word == "PASS";
+            if !conforms {
+                if trial.load < limits.0 {
+                    limits = (trial.load, Vec::new());
+                }
+                if trial.load <= limits.0 {
+                    limits.1.extend(report.verdict.why.iter().cloned());
+                }
+            }
+            let verdict = if conforms { Verdict::Conforms } else { Verdict::Fails };
+            if conforms && best.as_ref().is_none_or(|(load, _)| *load <= trial.load) {
+                best = Some((trial.load, report));
+            }
+            let answer = search.result(&trial, verdict);
+            if self.late && best.is_none() && self.trials.len() == 2 && answer.is_none() {
+                // Two runs gone by. Where it still is there is nothing to be found, only time to be lost.
+                self.late = floor(self.args).is_some_and(|floor| is_late(self.args, &floor));
+                if self.late {
+                    return Ok(search.stop().map(|peak| (peak, None, limits.1)));
+                }
+            }
+            if let Some(peak) = answer {
+                // A single run above the answer conformed by luck.
+                let best = best.filter(|(load, _)| *load <= peak.load).map(|(_, report)| report);
+                return Ok(Some((peak, best, limits.1)));
+            }
+        }
+        Err("the search ended without a result".into())
+    }
+
+    fn length(&self, rate: f64) -> Duration {
+        self.least.max(Duration::from_secs_f64(CALLS / rate.max(1.0)))
+    }
+
+    /// One run; none if it was stopped.
+    fn run(&mut self, rate: f64, length: Duration, counts: bool) -> Result<Option<Report>, String> {
+        let number = self.trials.len() as u64 + 1;
+        let mut args = LoadArgs { quiet: true, json: None, html: None, csv: None, ..self.args.clone() };
+        args.seed = args.seed.map(|seed| seed.wrapping_add(number));
+        (args.rate, args.rp, args.rate_max, args.success) = (rate, 1_000.0, 0.0, 100.0);
+        args.timeout = Some(format!("{}s", length.as_secs_f64()));
+        let (report, ended) = measure(&args, Plan::new(&args)?, self.signals)?;
+        if ended == Ended::Asked {
+            return Ok(None);
+        }
+        let trial = trial_of(&report, rate, "calls/s");
+        let left = SEARCH.saturating_sub(monotonic_now().since(self.began)).as_secs();
+        let (word, why) = (if trial.verdict == "PASS" { "conforms" } else { "does not" }, &trial.why);
+        eprintln!(
+            "trial {number:>2} {rate:>8.0} calls/s  {word}  lateness p99.9 {:.3} ms, busiest worker {:.0} %, at most \
+             {left} s to go; {why}",
+            trial.lateness_p999_ms.unwrap_or_default(),
+            trial.generator_cpu_percent.unwrap_or_default(),
+        );
+        if counts {
+            self.trials.push(trial);
+        }
+        Ok(Some(report))
+    }
+}
+
+/// What kept the rate from being higher, in words.
+fn limited(peak: &Peak, limits: &[String]) -> String {
+    match peak.outcome {
+        Outcome::AtLeast => return "nothing up to the highest rate tried".to_owned(),
+        Outcome::OutOfTrials if limits.is_empty() => {
+            return "the time of the self-test: no rate tried failed".to_owned();
+        }
+        _ => {}
+    }
+    // Once for each kind; runs of one load differ in their figures.
+    let mut kinds = BTreeSet::new();
+    let kind = |limit: &&String| kinds.insert(limit.split(':').next().unwrap_or_default().to_owned());
+    let named: Vec<&str> = limits.iter().filter(kind).map(String::as_str).collect();
+    match named.is_empty() {
+        true => "nothing that was seen".to_owned(),
+        false => named.join("; "),
+    }
+}
+
+fn lateness(report: &Report) -> String {
+    let (d, ms) = (&report.lateness, |micros: u64| micros as f64 / 1_000.0);
+    format!(
+        "p50 {:.3} p90 {:.3} p99 {:.3} p99.9 {:.3} max {:.3} ms of {}",
+        ms(d.p50),
+        ms(d.p90),
+        ms(d.p99),
+        ms(d.p999),
+        ms(d.max),
+        d.count
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn peak(outcome: Outcome) -> Peak {
+        Peak { load: 1_000.0, outcome, confidence: None, interval: None, runs: (3, 2), trials: 9 }
+    }
+
+    #[test]
+    fn the_limit_is_named_once_for_each_kind() {
+        let limits = ["late: 9 ms, limit 5 ms", "late: 8 ms, limit 5 ms", "busy: 99 %, limit 95 %"];
+        let limits = limits.map(str::to_owned);
+        assert_eq!(limited(&peak(Outcome::Found), &limits), "late: 9 ms, limit 5 ms; busy: 99 %, limit 95 %");
+        assert!(limited(&peak(Outcome::AtLeast), &limits).starts_with("nothing up to"));
+        assert!(limited(&peak(Outcome::OutOfTrials), &[]).contains("time"));
+    }
+}
