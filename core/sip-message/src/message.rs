@@ -1,6 +1,8 @@
 //! A message as its index shows it.
 
+use crate::block::any;
 use crate::index::{HeaderSpan, NONE, Span, Spans, Start};
+use crate::name_addr::usual_with_tag;
 use crate::values::Values;
 use crate::via::Via;
 use crate::{Method, Name, NameAddr};
@@ -84,7 +86,7 @@ impl<'a> Message<'a> {
     pub fn from_uri(&self) -> &'a [u8] {
         match self.is_request() {
             true => self.spans.from_uri.of(self.bytes),
-            false => self.address(Name::From).map_or(b"", |a| a.uri),
+            false => self.address(Name::From).map_or(b"", |(uri, _)| uri),
         }
     }
 
@@ -92,7 +94,7 @@ impl<'a> Message<'a> {
     pub fn to_uri(&self) -> &'a [u8] {
         match self.is_request() {
             true => self.spans.to_uri.of(self.bytes),
-            false => self.address(Name::To).map_or(b"", |a| a.uri),
+            false => self.address(Name::To).map_or(b"", |(uri, _)| uri),
         }
     }
 
@@ -100,7 +102,7 @@ impl<'a> Message<'a> {
     pub fn from_tag(&self) -> &'a [u8] {
         match self.is_request() {
             true => self.spans.from_tag.of(self.bytes),
-            false => self.address(Name::From).and_then(|a| a.param(b"tag")).unwrap_or(b""),
+            false => self.address(Name::From).map_or(b"", |(_, tag)| tag),
         }
     }
 
@@ -108,12 +110,18 @@ impl<'a> Message<'a> {
     pub fn to_tag(&self) -> &'a [u8] {
         match self.is_request() {
             true => self.spans.to_tag.of(self.bytes),
-            false => self.address(Name::To).and_then(|a| a.param(b"tag")).unwrap_or(b""),
+            false => self.address(Name::To).map_or(b"", |(_, tag)| tag),
         }
     }
 
-    fn address(&self, name: Name) -> Option<NameAddr<'a>> {
-        self.header(name).and_then(|h| NameAddr::parse(h.value).ok())
+    /// URI and tag of a From or To.
+    fn address(&self, name: Name) -> Option<(&'a [u8], &'a [u8])> {
+        let value = self.text(self.first_span(name)?.value);
+        let any_form = || {
+            let addr = NameAddr::parse(value).ok()?;
+            Some((addr.uri, addr.param(b"tag").unwrap_or(b"")))
+        };
+        usual_with_tag(value).or_else(any_form)
     }
 
     /// The number in CSeq.
@@ -181,6 +189,21 @@ impl<'a> Message<'a> {
     pub fn all_headers(&self) -> impl Iterator<Item = Header<'a>> + use<'a> {
         let message = *self;
         message.spans.headers.iter().map(move |span| message.show(span))
+    }
+
+    /// The only header field of this name, if it has but one value: no comma stands in it, not even in
+    /// quotes. `None` says nothing.
+    pub fn lone_value(&self, name: Name) -> Option<Header<'a>> {
+        let span = self.first_span(name).filter(|span| span.next == NONE)?;
+        let value = self.text(span.value);
+        let lone = !value.is_empty() && !any(value, |b| b.eq(b','));
+        lone.then(|| self.show(span))
+    }
+
+    /// The first Via line, if it has but one value.
+    pub fn lone_via(&self) -> Option<Header<'a>> {
+        let span = self.first_span(Name::Via).filter(|_| self.spans.via_alone)?;
+        (!self.text(span.value).is_empty()).then(|| self.show(span))
     }
 
     /// The comma-separated elements of every header field of this name, in order.

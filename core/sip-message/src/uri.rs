@@ -115,6 +115,23 @@ impl<'a> Uri<'a> {
         out[start..].make_ascii_lowercase();
     }
 
+    /// The address-of-record of [`Uri::write_aor`] where the URI's own text, which is `text`, has it in
+    /// one piece; `None`: it has to be written.
+    pub fn aor_in(&self, text: &'a [u8]) -> Option<&'a [u8]> {
+        let start = match self.scheme {
+            Scheme::Sip => 4,
+            Scheme::Sips => 5,
+            Scheme::Tel | Scheme::Other(_) => return None,
+        };
+        let user = self.user.filter(|_| self.password.is_none())?;
+        let aor = text.get(start..start + user.len() + 1 + self.host.len())?;
+        let host = aor.get(user.len() + 1..)?;
+        // Of another text nothing is told.
+        let own = core::ptr::eq(aor.as_ptr(), user.as_ptr()) && core::ptr::eq(host, self.host);
+        let clean = !any(user, |b| b.eq(b'%')) && !any(host, |b| b.within(b'A', b'Z'));
+        (own && clean).then_some(aor)
+    }
+
     /// Equality of section 19.1.4.
     pub fn equivalent(&self, other: &Uri<'_>) -> bool {
         let users = match (self.user, other.user) {
@@ -157,6 +174,13 @@ fn are_plain(params: &[u8]) -> bool {
         b.small().within(b'a', b'z') | digit | b.within(b'-', b'.') | b.eq(b'=') | b.eq(b'_')
     };
     !any(params, |b| !plain(b))
+}
+
+/// Whether a text consists of letters, digits, `-` and `_` (RFC 4648 section 5) and is not empty.
+pub fn is_base64url(text: &[u8]) -> bool {
+    let of_alphabet =
+        |b: Block| b.small().within(b'a', b'z') | b.within(b'0', b'9') | b.eq(b'-') | b.eq(b'_');
+    !text.is_empty() && !any(text, |b| !of_alphabet(b))
 }
 
 const fn is_scheme(b: u8) -> bool {

@@ -6,18 +6,25 @@
 //! perf stat -e instructions:u target/release/examples/proxy200 200000
 //! ```
 //!
-//! With a second argument `empty`, only the driver's own work is done; the difference is the node's.
+//! With a second argument `digest`, INVITE and BYE are challenged, as in the second workload of
+//! verify/bench. With `empty` or `digest-empty`, only the driver's own work is done; the difference is the
+//! node's.
 
-use sip_auth::{Authenticator, Decision, Secret};
+use sip_auth::{
+    Algorithm, Authenticator, Backoff, BackoffRules, Decision, Ha1, LocalLedger, Name, NonceCounts, Secret,
+};
 use sip_node::*;
 use sip_registrar::{BindingView, Change, Reply, Table};
 use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 use wire::{Flow, ListenerId, Machine, Outbox, Time, Transport};
 
 struct World {
     table: RefCell<Table>,
+    ledger: RefCell<LocalLedger>,
+    secret: Ha1,
 }
 
 impl Services for World {
@@ -43,11 +50,12 @@ impl Services for World {
     }
     fn check(
         &self,
-        _: &Authenticator,
-        _: &sip_auth::Request<'_>,
-        _: &mut dyn Iterator<Item = &[u8]>,
+        authenticator: &Authenticator,
+        request: &sip_auth::Request<'_>,
+        values: &mut dyn Iterator<Item = &[u8]>,
     ) -> Decision {
-        Decision::Wrong
+        let mut lookup = |_: &Name, _: Algorithm| Some(self.secret);
+        authenticator.check(request, values, &mut lookup, &mut *self.ledger.borrow_mut())
     }
     fn ask(&self, _: Question) {}
     fn count(&self, _: Counter) {}
@@ -55,7 +63,7 @@ impl Services for World {
     fn observe(&self, _: Span, _: u64) {}
 }
 
-fn settings() -> Settings {
+fn settings(digest: bool) -> Settings {
     let secret = Secret { key: [1; 16], epoch: 1 };
     let address = "127.0.9.1:5060".parse().expect("an address");
     Settings {
@@ -64,8 +72,8 @@ fn settings() -> Settings {
         listeners: vec![Listener::new(Transport::Udp, address, None)],
         admin: None,
         auth: Auth {
-            enabled: false,
-            challenge: Challenge::All,
+            enabled: digest,
+            challenge: Challenge::Only(vec![b"INVITE".to_vec(), b"BYE".to_vec()]),
             realm: None,
             bind_from: true,
             authenticator: Arc::new(Authenticator::new(&secret, sip_auth::Config::default())),
@@ -134,10 +142,121 @@ fn response(line: &str, of: &[u8], tag: &str, body: &str) -> Vec<u8> {
     out.into_bytes()
 }
 
+/// The credentials that answer a challenge, as SIPp writes them.
+fn credentials(secret: &Ha1, method: &str, uri: &str, challenge: &[u8]) -> String {
+    let text = std::str::from_utf8(challenge).expect("text");
+    assert!(text.starts_with("SIP/2.0 407"), "{text}");
+    let nonce = text.split("nonce=\"").nth(1).and_then(|t| t.split('"').next()).expect("a nonce");
+    let question = sip_auth::Question {
+        method: method.as_bytes(),
+        uri: uri.as_bytes(),
+        nonce: nonce.as_bytes(),
+        counted: None,
+    };
+    let sum = sip_auth::response(secret, &question);
+    let digits = std::str::from_utf8(sum.as_bytes()).expect("text");
+    format!(
+        "Proxy-Authorization: Digest username=\"u1\",realm=\"bench.test\",uri=\"{uri}\",nonce=\"{nonce}\",\
+         response=\"{digits}\",algorithm=MD5\r\n"
+    )
+}
+
+/// The ACK of a refused INVITE: with its branch and the tag of the answer (RFC 3261 section 17.1.1.3).
+fn refused_ack(uri: &str, call: usize, cseq: u32, answer: &[u8]) -> Vec<u8> {
+    let text = std::str::from_utf8(answer).expect("text");
+    let to = text.split("\r\n").find(|l| l.starts_with("To:")).expect("a To");
+    let tag = &to[to.find(";tag=").expect("a tag")..];
+    let ack = String::from_utf8(request("INVITE", uri, call, cseq, tag, "", "")).expect("text");
+    ack.replace("INVITE sip", "ACK sip")
+        .replace(&format!("CSeq: {cseq} INVITE"), &format!("CSeq: {cseq} ACK"))
+        .into_bytes()
+}
+
+/// A node between two phones, and the time.
+struct Driver {
+    node: Node<World>,
+    out: Outbox,
+    now: u64,
+    /// Nothing is given to the node any more: what it said to the first call is said again.
+    mute: bool,
+}
+
+impl Driver {
+    /// Gives a message to the node; what it sent last, of `sent` messages.
+    fn give(&mut self, from: Flow, message: &[u8], sent: usize, said: &mut Vec<u8>) {
+        if self.mute {
+            return;
+        }
+        self.node.receive(Time::from_micros(self.now), from, message, &mut self.out);
+        assert_eq!(self.out.transmits().len(), sent);
+        if let Some(last) = self.out.transmits().last() {
+            said.clear();
+            said.extend_from_slice(self.out.message(last));
+        }
+        self.out.clear();
+    }
+}
+
+/// What the node said last to each step, kept to be said again.
+#[derive(Default)]
+struct Said {
+    challenge: Vec<u8>,
+    invite: Vec<u8>,
+    bye_challenge: Vec<u8>,
+    bye: Vec<u8>,
+    rest: Vec<u8>,
+}
+
+fn call(d: &mut Driver, said: &mut Said, call: usize, (caller, callee): (Flow, Flow), secret: Option<&Ha1>) {
+    const CALLEE: &str = "sip:u1000000@bench.test";
+    const CONTACT: &str = "sip:127.0.9.3:25070";
+    let mut cseq = 1;
+    let mut extra = String::new();
+    if let Some(secret) = secret {
+        d.give(caller, &request("INVITE", CALLEE, call, cseq, "", "", SDP), 1, &mut said.challenge);
+        d.give(caller, &refused_ack(CALLEE, call, cseq, &said.challenge), 0, &mut said.rest);
+        extra = credentials(secret, "INVITE", CALLEE, &said.challenge);
+        cseq += 1;
+    }
+    // A 100 and the INVITE.
+    d.give(caller, &request("INVITE", CALLEE, call, cseq, "", &extra, SDP), 2, &mut said.invite);
+    assert!(said.invite.starts_with(b"INVITE"));
+    let routes: String = std::str::from_utf8(&said.invite)
+        .expect("text")
+        .split("\r\n")
+        .filter(|l| l.starts_with("Record-Route:"))
+        .map(|l| format!("{}\r\n", l.replace("Record-Route", "Route")))
+        .collect();
+    d.give(callee, &response("180 Ringing", &said.invite, ";tag=s", ""), 1, &mut said.rest);
+    d.give(callee, &response("200 OK", &said.invite, ";tag=s", SDP), 1, &mut said.rest);
+    d.give(caller, &request("ACK", CONTACT, call, cseq, ";tag=s", &routes, ""), 1, &mut said.rest);
+    cseq += 1;
+    let mut lines = routes.clone();
+    if let Some(secret) = secret {
+        let bye = request("BYE", CONTACT, call, cseq, ";tag=s", &routes, "");
+        d.give(caller, &bye, 1, &mut said.bye_challenge);
+        lines += &credentials(secret, "BYE", CONTACT, &said.bye_challenge);
+        cseq += 1;
+    }
+    d.give(caller, &request("BYE", CONTACT, call, cseq, ";tag=s", &lines, ""), 1, &mut said.bye);
+    assert!(said.bye.starts_with(b"BYE"));
+    d.give(callee, &response("200 OK", &said.bye, ";tag=s", ""), 1, &mut said.rest);
+}
+
 fn main() {
     let calls: usize = std::env::args().nth(1).and_then(|a| a.parse().ok()).unwrap_or(100_000);
-    let empty = std::env::args().nth(2).is_some_and(|a| a == "empty");
-    let world = World { table: RefCell::new(Table::new([1, 2], 1_000_000, false)) };
+    let mode = std::env::args().nth(2).unwrap_or_default();
+    let (digest, empty) = (mode.starts_with("digest"), mode.ends_with("empty"));
+    let secret = sip_auth::ha1(Algorithm::Md5, b"u1", b"bench.test", b"p");
+    let ledger = LocalLedger {
+        nonces: NonceCounts::new(1 << 16, Duration::from_secs(300)),
+        backoff: Backoff::new(1 << 10, BackoffRules::default()),
+    };
+    let world = World {
+        table: RefCell::new(Table::new([1, 2], 1_000_000, false)),
+        ledger: RefCell::new(ledger),
+        secret,
+    };
     let config = NodeConfig {
         worker: 0,
         timers: Default::default(),
@@ -146,66 +265,27 @@ fn main() {
         keys: Keys { dialog: [3; 16], hash: [4; 16] },
         seed: [5, 6],
     };
-    let mut node = Node::new(config, Arc::new(settings()), world);
+    let node = Node::new(config, Arc::new(settings(digest)), world);
+    let mut d = Driver { node, out: Outbox::new(), now: 1_000_000, mute: false };
     let caller = Flow::udp(ListenerId(0), "127.0.9.2:25060".parse().expect("an address"));
     let callee = Flow::udp(ListenerId(0), "127.0.9.3:25070".parse().expect("an address"));
-    let mut out = Outbox::new();
-    let register =
-        request("REGISTER", "sip:bench.test", 0, 1, "", "", "").to_vec().into_iter().collect::<Vec<u8>>();
-    let register = String::from_utf8(register)
+    let mut said = Said::default();
+    let register = String::from_utf8(request("REGISTER", "sip:bench.test", 0, 1, "", "", ""))
         .expect("text")
-        .replace("Contact: <sip:u1@127.0.9.2:25060>", "Contact: <sip:u1000000@127.0.9.3:25070>")
-        .into_bytes();
-    node.receive(Time::from_millis(1), caller, &register, &mut out);
-    assert!(out.message(&out.transmits()[0]).starts_with(b"SIP/2.0 200"));
-    out.clear();
-    let mut now = 1_000_000u64;
-    let mut sample = None;
-    let mut last = Vec::new();
-    for call in 0..calls {
-        now += 100;
-        let invite = request("INVITE", "sip:u1000000@bench.test", call, 1, "", "", SDP);
-        if !(empty && sample.is_some()) {
-            node.receive(Time::from_micros(now), caller, &invite, &mut out);
-            let forwarded =
-                out.transmits().last().map(|t| out.message(t).to_vec()).expect("a forwarded INVITE");
-            assert!(forwarded.starts_with(b"INVITE"));
-            sample = Some(forwarded);
+        .replace("sip:u1@127.0.9.2:25060", "sip:u1000000@127.0.9.3:25070")
+        .replace("sip:u1@bench.test", "sip:u1000000@bench.test");
+    d.give(callee, register.as_bytes(), 1, &mut said.rest);
+    assert!(said.rest.starts_with(b"SIP/2.0 200"));
+    for n in 0..calls {
+        // A hundred calls a second: after the first 3,200 as many transactions end as begin.
+        d.now += 10_000;
+        call(&mut d, &mut said, n, (caller, callee), digest.then_some(&secret));
+        d.mute = empty;
+        let now = Time::from_micros(d.now);
+        if d.node.next_deadline().is_some_and(|deadline| deadline <= now) {
+            d.node.timeout(now, &mut d.out);
+            d.out.clear();
         }
-        let forwarded = sample.clone().expect("a forwarded INVITE");
-        let routes: String = std::str::from_utf8(&forwarded)
-            .expect("text")
-            .split("\r\n")
-            .filter(|l| l.starts_with("Record-Route:"))
-            .map(|l| format!("{}\r\n", l.replace("Record-Route", "Route")))
-            .collect();
-        out.clear();
-        let ringing = response("180 Ringing", &forwarded, ";tag=s", "");
-        let ok = response("200 OK", &forwarded, ";tag=s", SDP);
-        let ack = request("ACK", "sip:127.0.9.3:25070", call, 1, ";tag=s", &routes, "");
-        let bye = request("BYE", "sip:127.0.9.3:25070", call, 2, ";tag=s", &routes, "");
-        if !empty {
-            node.receive(Time::from_micros(now), callee, &ringing, &mut out);
-            node.receive(Time::from_micros(now), callee, &ok, &mut out);
-            node.receive(Time::from_micros(now), caller, &ack, &mut out);
-            node.receive(Time::from_micros(now), caller, &bye, &mut out);
-            assert_eq!(out.transmits().len(), 4);
-            last = out.transmits().last().map(|t| out.message(t).to_vec()).expect("a forwarded BYE");
-            assert!(last.starts_with(b"BYE"));
-        } else if last.is_empty() {
-            last = bye.clone();
-        }
-        let done = response("200 OK", &last, ";tag=s", "");
-        out.clear();
-        if !empty {
-            node.receive(Time::from_micros(now), callee, &done, &mut out);
-            assert_eq!(out.transmits().len(), 1);
-            out.clear();
-            if call % 8 == 0 {
-                node.timeout(Time::from_micros(now), &mut out);
-            }
-        }
-        out.clear();
     }
     println!("{calls} calls");
 }

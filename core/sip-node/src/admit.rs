@@ -7,21 +7,21 @@ use crate::inbound::retry_after;
 use crate::node::Node;
 use crate::services::{Counter, Refusal, Services};
 use crate::settings::{Auth, Mode};
-use core::ops::Range;
 use sip_auth::{Decision, Status};
-use sip_message::{Malformed, Message, Method, Name, Scheme, Uri};
+use sip_message::{Malformed, Message, Method, Name, Scheme, Uri, UriError};
 use sip_proxy::loops::read_branch;
 use sip_proxy::routes::{Routing, preprocess};
 use sip_proxy::token::{Dialog, End, Role};
+use std::borrow::Cow;
 use wire::{Flow, Outbox, Time};
 
 /// Who sent a request, as far as that was proven.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Caller {
+pub(crate) struct Caller<'a> {
     /// Standing.
     pub role: Role,
     /// The realm whose credentials proved it.
-    pub realm: Option<Vec<u8>>,
+    pub realm: Option<Cow<'a, [u8]>>,
     /// The trunk, for [`Role::Trunk`].
     pub trunk: Option<usize>,
     /// The user part of the address-of-record in From is a subscriber of ours, proven or (with
@@ -39,24 +39,25 @@ pub(crate) struct Admitted<'a> {
     pub uri: Uri<'a>,
     pub routing: Routing<'a>,
     pub dialog: Option<Dialog>,
-    pub caller: Caller,
+    pub caller: Caller<'a>,
 }
 
-/// An address-of-record in canonical form.
-pub(crate) struct Aor {
-    text: Vec<u8>,
-    domain: Range<usize>,
+/// An address-of-record in canonical form: part of the message where it stands there so, as it nearly always
+/// does.
+pub(crate) struct Aor<'a> {
+    text: Cow<'a, [u8]>,
+    /// Where the domain begins.
+    domain: usize,
 }
 
-impl Aor {
+impl<'a> Aor<'a> {
     /// Of its parts, in canonical form.
-    pub fn new(user: impl Iterator<Item = u8>, domain: &[u8]) -> Aor {
+    pub fn new(user: impl Iterator<Item = u8>, domain: &[u8]) -> Aor<'a> {
         let mut text: Vec<u8> = user.collect();
         text.push(b'@');
         let start = text.len();
         text.extend_from_slice(domain);
-        let domain = start..text.len();
-        Aor { text, domain }
+        Aor { text: text.into(), domain: start }
     }
 
     /// `user@domain`.
@@ -66,12 +67,20 @@ impl Aor {
 
     /// The domain.
     pub fn domain(&self) -> &[u8] {
-        &self.text[self.domain.clone()]
+        self.text.get(self.domain..).unwrap_or(b"")
+    }
+
+    /// The domain, for longer.
+    fn kept_domain(&self) -> Cow<'a, [u8]> {
+        match self.text {
+            Cow::Borrowed(text) => text.get(self.domain..).unwrap_or(b"").into(),
+            Cow::Owned(_) => self.domain().to_vec().into(),
+        }
     }
 
     /// The user; empty if there is none.
     pub fn user(&self) -> &[u8] {
-        self.text.get(..self.domain.start.saturating_sub(1)).unwrap_or(b"")
+        self.text.get(..self.domain.saturating_sub(1)).unwrap_or(b"")
     }
 }
 
@@ -100,12 +109,11 @@ impl<S: Services> Node<S> {
         flow: Flow,
         request: &Message<'a>,
         out: &mut Outbox,
-    ) -> Option<(Admitted<'a>, Option<Aor>)> {
-        let routing = match preprocess(request, |uri| self.is_own_route(uri)) {
-            Ok(routing) => routing,
-            Err(Malformed) => return self.malformed(flow, request, b"Malformed Route", out),
+    ) -> Option<(Admitted<'a>, Option<Aor<'a>>)> {
+        let Ok((routing, uri)) = self.routing(request) else {
+            return self.malformed(flow, request, b"Malformed Route", out);
         };
-        let uri = match Uri::parse(routing.request_uri) {
+        let uri = match uri {
             Ok(uri) if self.knows_scheme(&uri) => uri,
             Ok(_) => {
                 self.refuse(flow, request, 416, b"", b"", out);
@@ -140,6 +148,19 @@ impl<S: Services> Node<S> {
         }
         let (caller, aor) = self.identify(now, flow, request, &uri, dialog.as_ref(), out)?;
         Some((Admitted { uri, routing, dialog, caller }, aor))
+    }
+
+    /// What the Route set and the Request-URI mean here (section 16.4), and the Request-URI that is meant.
+    #[inline]
+    pub(crate) fn routing<'a>(
+        &self,
+        request: &Message<'a>,
+    ) -> Result<(Routing<'a>, Result<Uri<'a>, UriError>), Malformed> {
+        let uri = Uri::parse(request.request_uri());
+        let as_written = |value: &'a [u8]| self.settings.own_token(value);
+        let routing = preprocess(request, uri.as_ref().ok(), as_written, |uri| self.is_own_route(uri))?;
+        let uri = if routing.drop_last { Uri::parse(routing.request_uri) } else { uri };
+        Ok((routing, uri))
     }
 
     fn malformed<T>(
@@ -221,13 +242,19 @@ impl<S: Services> Node<S> {
         host.len() <= 255 && self.services.is_domain(&host.to_ascii_lowercase())
     }
 
-    /// The address-of-record that a URI of one of our domains names. An address or alias of this server
-    /// stands for the default domain, if there is one.
-    pub(crate) fn local_aor(&self, uri: &Uri<'_>) -> Option<Aor> {
+    /// The address-of-record that a URI of one of our domains names, whose own text is `whole`. An address or
+    /// alias of this server stands for the default domain, if there is one.
+    pub(crate) fn local_aor<'u>(&self, uri: &Uri<'u>, whole: &'u [u8]) -> Option<Aor<'u>> {
         let host = undotted(uri.host);
         let is_domain = uri.is_sip() && self.is_own_domain(host);
         if !is_domain && !self.is_local_host(uri) {
             return None;
+        }
+        if is_domain
+            && host.len() == uri.host.len()
+            && let Some(aor) = uri.aor_in(whole)
+        {
+            return Some(Aor { text: aor.into(), domain: aor.len() - host.len() });
         }
         let mut text = Vec::with_capacity(48);
         let domains = &self.settings.domains;
@@ -238,20 +265,24 @@ impl<S: Services> Node<S> {
             text.truncate(start);
             text.extend_from_slice(default);
         }
-        let domain = start..text.len();
-        Some(Aor { text, domain })
+        Some(Aor { text: text.into(), domain: start })
+    }
+
+    /// The address-of-record of ours that a URI names, if it can be read.
+    pub(crate) fn aor_of<'u>(&self, uri: &'u [u8]) -> Option<Aor<'u>> {
+        self.local_aor(&Uri::parse(uri).ok()?, uri)
     }
 
     /// Finds out who sent the request; challenges local users. `None`: answered.
-    fn identify(
+    fn identify<'a>(
         &mut self,
         now: Time,
         flow: Flow,
-        request: &Message<'_>,
+        request: &Message<'a>,
         uri: &Uri<'_>,
         dialog: Option<&Dialog>,
         out: &mut Outbox,
-    ) -> Option<(Caller, Option<Aor>)> {
+    ) -> Option<(Caller<'a>, Option<Aor<'a>>)> {
         let stranger =
             Caller { role: Role::Stranger, realm: None, trunk: None, proven: false, borrowed: false };
         let is_register = request.method() == Method::Register;
@@ -263,7 +294,7 @@ impl<S: Services> Node<S> {
         }
         // A registration is about the user in To (section 10.2), any other request from the one in From.
         let about = if is_register { request.to_uri() } else { request.from_uri() };
-        let aor = Uri::parse(about).ok().and_then(|u| self.local_aor(&u));
+        let aor = self.aor_of(about);
         // Whoever answered in place of a user of ours (a mailbox, say) bears the name that was called in the
         // dialog and cannot know that user's password. The token says who it is, and which name that was.
         let called = |d: &Dialog| aor.as_ref().is_none_or(|aor| self.sealer.mark(aor.text()) == d.called);
@@ -296,13 +327,16 @@ impl<S: Services> Node<S> {
             false => Status::ProxyAuthenticationRequired,
         };
         let own = self.authenticate(now, flow, request, &aor, (auth, realm), status, bound, out)?;
-        let realm = Some(realm.to_vec());
-        Some((Caller { realm, borrowed: !own && auth.bind_from, ..local }, Some(aor)))
+        let realm = match &auth.realm {
+            Some(realm) => Cow::Owned(realm.clone()),
+            None => aor.kept_domain(),
+        };
+        Some((Caller { realm: Some(realm), borrowed: !own && auth.bind_from, ..local }, Some(aor)))
     }
 
     /// The domain that a user name without one is of. Where the domains are those of the subscribers, an
     /// address of this server may stand for any of them, and the realm tells which is meant.
-    fn home<'a>(&self, aor: &'a Aor, realm: &'a [u8]) -> &'a [u8] {
+    fn home<'a>(&self, aor: &'a Aor<'_>, realm: &'a [u8]) -> &'a [u8] {
         let by_address = self.settings.domains.is_empty() && aor.domain() != realm;
         if by_address && !self.is_subscriber_domain(aor.domain()) { realm } else { aor.domain() }
     }
@@ -315,7 +349,7 @@ impl<S: Services> Node<S> {
         now: Time,
         flow: Flow,
         request: &Message<'_>,
-        aor: &Aor,
+        aor: &Aor<'_>,
         (auth, realm): (&Auth, &[u8]),
         status: Status,
         bound: bool,

@@ -111,7 +111,7 @@ impl<S: Services> Node<S> {
         request: &Message<'_>,
         a: &Admitted<'_>,
         server: ServerId,
-        wishes: Vec<(u16, Wish)>,
+        mut wishes: Vec<(u16, Wish)>,
         out: &mut Outbox,
     ) {
         let policy = self.policy(request, a);
@@ -152,7 +152,7 @@ impl<S: Services> Node<S> {
             proxied.realm = Some(proxied.push_text(|t| t.extend_from_slice(realm)));
         }
         let parallel = self.settings.proxy.parallel;
-        for (rank, (q, wish)) in wishes.into_iter().enumerate() {
+        for (rank, (q, wish)) in wishes.drain(..).enumerate() {
             // One after the other: they come in order of falling q, so each gets a group of its own.
             let q = if parallel { q } else { 1000u16.saturating_sub(u16::try_from(rank).unwrap_or(1000)) };
             if proxied.context.add_target(q).is_some() {
@@ -160,6 +160,7 @@ impl<S: Services> Node<S> {
                 proxied.targets.push(target);
             }
         }
+        self.take_back(wishes);
         if !invite {
             // The context wants no timer for these.
             proxied.timer = self.layer.schedule(now + self.early_trying, proxied.id.as_u64());
@@ -211,7 +212,7 @@ impl<S: Services> Node<S> {
     }
 
     fn is_for_subscriber(&self, a: &Admitted<'_>) -> bool {
-        self.called_aor(&a.uri)
+        self.called_aor(&a.uri, a.routing.request_uri)
             .is_some_and(|aor| !self.settings.auth.enabled || self.services.is_user(aor.user(), aor.domain()))
     }
 

@@ -116,7 +116,7 @@ impl<S: Services> Node<S> {
 
     /// The ends of a dialog that a request may set up, and the name that its callee will bear in it.
     pub(crate) fn ends(&self, request: &Message<'_>, caller: End, callee: End) -> Ends {
-        let aor = Uri::parse(request.to_uri()).ok().and_then(|to| self.local_aor(&to));
+        let aor = self.aor_of(request.to_uri());
         Ends { caller, callee, called: aor.map_or(0, |aor| self.sealer.mark(aor.text())) }
     }
 

@@ -25,6 +25,7 @@ mod returned;
 mod routes;
 mod services;
 mod settings;
+mod short;
 mod stateless;
 mod targets;
 #[cfg(test)]

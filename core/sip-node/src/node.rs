@@ -5,6 +5,7 @@ use crate::proxied::ProxiedSlab;
 use crate::returned;
 use crate::services::{Counter, Services};
 use crate::settings::Settings;
+use crate::targets::Wish;
 use core::hash::Hasher;
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -112,6 +113,7 @@ pub struct Node<S> {
     pub(crate) splices: Splices,
     pub(crate) scratch: Vec<u8>,
     pub(crate) actions: Vec<Action>,
+    pub(crate) wishes: Vec<(u16, Wish)>,
     events: Vec<Event>,
     woken: Vec<u64>,
     index: Option<Box<Index>>,
@@ -139,6 +141,7 @@ impl<S: Services> Node<S> {
             splices: Splices::new(),
             scratch: Vec::new(),
             actions: Vec::new(),
+            wishes: Vec::new(),
             events: Vec::new(),
             woken: Vec::new(),
             index: None,

@@ -151,7 +151,7 @@ impl<S: Services> Node<S> {
                 continue;
             }
             let q = contact.param(b"q").and_then(parse_q).unwrap_or(1000);
-            match self.local_aor(&uri) {
+            match self.local_aor(&uri, contact.uri) {
                 Some(aor) => {
                     let size = proxied.request.len() + self.growth(proxied.source, proxied.record_route);
                     let bound = self.bound(now, proxied.source, size, &aor);
@@ -164,7 +164,7 @@ impl<S: Services> Node<S> {
         wishes.sort_by_key(|(q, _)| core::cmp::Reverse(*q));
         let mut added = 0;
         for (q, wish) in wishes {
-            let known = proxied.targets.iter().any(|t| proxied.text(&t.uri) == wish.uri);
+            let known = proxied.targets.iter().any(|t| *proxied.text(&t.uri) == *wish.uri);
             let q = if self.settings.proxy.parallel { q } else { 1000 - added };
             if !known && proxied.context.add_target(q).is_some() {
                 let target = wish.store(proxied);

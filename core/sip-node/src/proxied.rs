@@ -1,6 +1,7 @@
 //! A forwarded request and everything that belongs to it until it is over.
 
 use crate::settings::Bounds;
+use crate::short::Short;
 use crate::targets::Wish;
 use core::ops::Range;
 use sip_proxy::context::{BranchId, Context};
@@ -55,7 +56,7 @@ pub(crate) struct Target {
     pub last_route: Range<u32>,
     pub reach: Reach,
     /// Its addresses, in the order in which to try them.
-    pub hops: Vec<Flow>,
+    pub hops: Short<Flow>,
     /// Where it may be found.
     pub bounds: Bounds,
     /// The standing of whoever is there.

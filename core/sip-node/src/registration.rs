@@ -19,7 +19,7 @@ impl<S: Services> Node<S> {
         flow: Flow,
         request: &Message<'_>,
         admitted: &Admitted<'_>,
-        aor: Option<Aor>,
+        aor: Option<Aor<'_>>,
         out: &mut Outbox,
     ) {
         if let Some(extra) = unsupported(request, Name::Require) {
@@ -31,7 +31,7 @@ impl<S: Services> Node<S> {
             self.services.count(Counter::RegisterRefused);
             return self.decline(now, flow, request, admitted, (400, b"Unusable To"), b"", out);
         }
-        let named = || Uri::parse(request.to_uri()).ok().and_then(|uri| self.local_aor(&uri));
+        let named = || self.aor_of(request.to_uri());
         let aor = aor.or_else(named);
         // Section 10.3 step 5: an address-of-record that is not of this domain is not found. Someone
         // who is not the user in To has no business here either (10.3 step 4).

@@ -66,7 +66,7 @@ impl<S: Services> Node<S> {
     /// address, a call would come without the credentials that it came with. `None`: it names somebody
     /// else.
     fn of_user(&self, now: Time, near: Flow, request: &Message<'_>, uri: &[u8]) -> Option<Vec<(u16, Wish)>> {
-        let aor = self.local_aor(&Uri::parse(uri).ok()?)?;
+        let aor = self.aor_of(uri)?;
         let phones = self.bound(now, near, self.grown(near, request), &aor);
         let known = !phones.is_empty() || self.services.is_user(aor.user(), aor.domain());
         known.then_some(phones)

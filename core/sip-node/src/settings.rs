@@ -2,7 +2,7 @@
 
 use core::net::{IpAddr, SocketAddr};
 use sip_auth::Authenticator;
-use sip_message::Uri;
+use sip_message::{Uri, is_base64url};
 use sip_proxy::context::Reroute;
 use sip_registrar::{is_outside, is_public};
 use std::sync::Arc;
@@ -256,6 +256,15 @@ impl Settings {
         uri.is_sip()
             && (self.is_self(uri.host, uri.port)
                 || self.domains.iter().any(|d| d.eq_ignore_ascii_case(uri.host)))
+    }
+
+    /// The dialog token in a Route value that is our own Record-Route as we wrote it; `None` says nothing.
+    pub(crate) fn own_token<'a>(&self, route: &'a [u8]) -> Option<&'a [u8]> {
+        let token = self.listeners.iter().find_map(|l| {
+            let prefix = l.record_route.strip_prefix(b"Record-Route: ")?;
+            route.strip_prefix(prefix)?.strip_prefix(b";d=")?.strip_suffix(b">")
+        })?;
+        is_base64url(token).then_some(token)
     }
 
     /// The trunk that requests from `source` are trusted as.

@@ -14,7 +14,6 @@ use core::net::{IpAddr, SocketAddr};
 use sip_message::{Message, Method, Name, Uri, hex16};
 use sip_proxy::locate::{Located, Lookup, Step, locate};
 use sip_proxy::rewrite::{self, Outgoing, write_request};
-use sip_proxy::routes::preprocess;
 use sip_proxy::token::{Dialog, End, Role};
 use wire::{Flow, ListenerId, Outbox, Time};
 
@@ -32,10 +31,9 @@ impl<S: Services> Node<S> {
         request: &Message<'_>,
         out: &mut Outbox,
     ) {
-        let Ok(routing) = preprocess(request, |uri| self.is_own_route(uri)) else {
+        let Ok((routing, Ok(uri))) = self.routing(request) else {
             return self.services.count(Counter::Garbage);
         };
-        let Ok(uri) = Uri::parse(routing.request_uri) else { return self.services.count(Counter::Garbage) };
         let dialog = routing.token.and_then(|token| {
             self.sealer.open(token, request.call_id(), request.from_tag(), request.to_tag())
         });
@@ -78,16 +76,10 @@ impl<S: Services> Node<S> {
         }
         match self.plan(now, flow, request, admitted) {
             Plan::Forward(wishes) => {
-                let Some((_, wish)) = wishes.into_iter().next() else { return };
-                let Some(hop) = self.first_hop(now, &wish, flow, request) else { return };
-                if !may_carry(hop, request, &wish.uri) {
-                    return if is_ack {
-                        self.services.count(Counter::Stray)
-                    } else {
-                        self.refuse(flow, request, 480, b"", b"", out)
-                    };
+                if let Some((_, wish)) = wishes.first() {
+                    self.forward_first(now, flow, request, admitted, wish, out);
                 }
-                self.send_stateless(flow, hop, request, admitted, &wish, out);
+                self.take_back(wishes);
             }
             Plan::Refuse(_) | Plan::Offline | Plan::Redirect(_) if is_ack => {
                 self.services.count(Counter::Stray);
@@ -98,6 +90,25 @@ impl<S: Services> Node<S> {
                 let extra = [b"Contact: ", &contacts[..], b"\r\n"].concat();
                 self.refuse(flow, request, 302, b"", &extra, out);
             }
+        }
+    }
+
+    fn forward_first(
+        &mut self,
+        now: Time,
+        flow: Flow,
+        request: &Message<'_>,
+        admitted: &Admitted<'_>,
+        wish: &Wish,
+        out: &mut Outbox,
+    ) {
+        let Some(hop) = self.first_hop(now, wish, flow, request) else { return };
+        if may_carry(hop, request, &wish.uri) {
+            self.send_stateless(flow, hop, request, admitted, wish, out);
+        } else if request.method() == Method::Ack {
+            self.services.count(Counter::Stray);
+        } else {
+            self.refuse(flow, request, 480, b"", b"", out);
         }
     }
 

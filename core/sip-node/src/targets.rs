@@ -9,6 +9,7 @@ use crate::node::Node;
 use crate::proxied::{Proxied, Reach, Target};
 use crate::services::Services;
 use crate::settings::{Bounds, Trunk};
+use crate::short::{Short, Text};
 use core::net::SocketAddr;
 use sip_message::{Message, Method, Name, Scheme, Uri, Values};
 use sip_proxy::token::{Dialog, End, Role};
@@ -49,11 +50,11 @@ impl Plan {
 /// A target as routing sees it, in owned text.
 #[derive(Clone, Debug)]
 pub(crate) struct Wish {
-    pub uri: Vec<u8>,
+    pub uri: Text,
     /// Whole Route lines.
     pub routes: Vec<u8>,
     /// Addresses, if they are known.
-    pub hops: Vec<Flow>,
+    pub hops: Short<Flow>,
     /// The URI to look up if they are not.
     pub locate: Vec<u8>,
     /// Where what `locate` leads to may be.
@@ -73,9 +74,9 @@ pub(crate) struct Wish {
 impl Wish {
     fn new(uri: &[u8], role: Role) -> Wish {
         Wish {
-            uri: uri.to_vec(),
+            uri: uri.into(),
             routes: Vec::new(),
-            hops: Vec::new(),
+            hops: Short::None,
             locate: Vec::new(),
             bounds: Bounds::Outside,
             role,
@@ -134,26 +135,54 @@ impl Wish {
 
 impl<S: Services> Node<S> {
     /// Decides where a request goes.
-    pub(crate) fn plan(&self, now: Time, flow: Flow, request: &Message<'_>, a: &Admitted<'_>) -> Plan {
+    pub(crate) fn plan(&mut self, now: Time, flow: Flow, request: &Message<'_>, a: &Admitted<'_>) -> Plan {
+        // Its memory comes back with `Node::take_back`.
+        let room = core::mem::take(&mut self.wishes);
+        self.plan_into(room, now, flow, request, a)
+    }
+
+    /// Keeps the memory of a plan's targets.
+    pub(crate) fn take_back(&mut self, mut wishes: Vec<(u16, Wish)>) {
+        wishes.clear();
+        if wishes.capacity() <= 16 {
+            self.wishes = wishes;
+        }
+    }
+
+    fn plan_into(
+        &self,
+        room: Vec<(u16, Wish)>,
+        now: Time,
+        flow: Flow,
+        request: &Message<'_>,
+        a: &Admitted<'_>,
+    ) -> Plan {
         if let Some(dialog) = &a.dialog {
-            return self.within_dialog(flow, request, a, dialog);
+            return self.within_dialog(room, flow, request, a, dialog);
         }
         if let Some(next) = a.routing.next {
             return self.preloaded_route(flow, a, next);
         }
         let uri = &a.uri;
         if uri.scheme == Scheme::Tel {
-            return self.number(now, flow, request, a);
+            return self.number(room, now, flow, request, a);
         }
-        match self.local_aor(uri) {
-            Some(aor) => self.inward(now, flow, request, a, &aor),
+        match self.local_aor(uri, a.routing.request_uri) {
+            Some(aor) => self.inward(room, now, flow, request, a, &aor),
             None => self.outward(now, flow, request, a),
         }
     }
 
     /// A request of a dialog that this server record-routed: to the other end, whose address is in the
     /// token, unless the sender is trusted and names another.
-    fn within_dialog(&self, flow: Flow, request: &Message<'_>, a: &Admitted<'_>, dialog: &Dialog) -> Plan {
+    fn within_dialog(
+        &self,
+        mut room: Vec<(u16, Wish)>,
+        flow: Flow,
+        request: &Message<'_>,
+        a: &Admitted<'_>,
+        dialog: &Dialog,
+    ) -> Plan {
         let next = a.routing.next.unwrap_or(a.routing.request_uri);
         let (mut wish, strict) =
             (Wish::new(a.routing.request_uri, dialog.peer.role), !a.routing.next_is_loose);
@@ -192,7 +221,8 @@ impl<S: Services> Node<S> {
                 wish.bounds = Bounds::of(peer.remote);
             }
         }
-        Plan::Forward(vec![(1000, wish)])
+        room.push((1000, wish));
+        Plan::Forward(room)
     }
 
     /// The ways to the other end of a dialog, at the port and transport that `uri` names, best first.
@@ -203,7 +233,7 @@ impl<S: Services> Node<S> {
         near: Flow,
         size: usize,
         stranger: bool,
-        hops: &mut Vec<Flow>,
+        hops: &mut Short<Flow>,
     ) {
         let mut transport = peer.transport;
         if transport == Transport::Udp {
@@ -287,12 +317,20 @@ impl<S: Services> Node<S> {
         Plan::Forward(vec![(1000, wish)])
     }
 
-    pub(crate) fn may_transit(&self, caller: &Caller) -> bool {
+    pub(crate) fn may_transit(&self, caller: &Caller<'_>) -> bool {
         caller.trunk.and_then(|t| self.settings.trunks.get(t)).is_some_and(|t| t.may_transit)
     }
 
     /// For a user of one of our domains, or what looks like one.
-    fn inward(&self, now: Time, flow: Flow, request: &Message<'_>, a: &Admitted<'_>, aor: &Aor) -> Plan {
+    fn inward(
+        &self,
+        room: Vec<(u16, Wish)>,
+        now: Time,
+        flow: Flow,
+        request: &Message<'_>,
+        a: &Admitted<'_>,
+        aor: &Aor<'_>,
+    ) -> Plan {
         if let Some(plan) = self.static_route(now, flow, request, a, (aor.domain(), aor.user())) {
             return plan;
         }
@@ -311,7 +349,7 @@ impl<S: Services> Node<S> {
                 return redirection(contacts);
             }
         }
-        let targets = self.bound(now, flow, self.grown(flow, request), aor);
+        let targets = self.bound_into(room, now, flow, self.grown(flow, request), aor);
         if !targets.is_empty() {
             return Plan::Forward(targets);
         }
@@ -330,8 +368,19 @@ impl<S: Services> Node<S> {
 
     /// The bindings of an address-of-record as targets, for a request of `size` bytes. Flows of one phone
     /// are one target (RFC 5626 section 7).
-    pub(crate) fn bound(&self, now: Time, near: Flow, size: usize, aor: &Aor) -> Vec<(u16, Wish)> {
-        let mut targets: Vec<(u16, Wish)> = Vec::new();
+    pub(crate) fn bound(&self, now: Time, near: Flow, size: usize, aor: &Aor<'_>) -> Vec<(u16, Wish)> {
+        self.bound_into(Vec::new(), now, near, size, aor)
+    }
+
+    /// The same, in the memory of an empty list.
+    fn bound_into(
+        &self,
+        mut targets: Vec<(u16, Wish)>,
+        now: Time,
+        near: Flow,
+        size: usize,
+        aor: &Aor<'_>,
+    ) -> Vec<(u16, Wish)> {
         self.services.bindings(aor.text(), now, &mut |binding| {
             let wish = self.binding_wish(near, size, binding);
             let same = |(_, w): &&mut (u16, Wish)| !w.instance.is_empty() && w.instance == binding.instance;
@@ -377,7 +426,7 @@ impl<S: Services> Node<S> {
     }
 
     /// The addresses of a binding without Path, best first.
-    fn contact_hops(&self, flow: Flow, contact: Option<&Uri<'_>>, size: usize, hops: &mut Vec<Flow>) {
+    fn contact_hops(&self, flow: Flow, contact: Option<&Uri<'_>>, size: usize, hops: &mut Short<Flow>) {
         let numeric = contact.and_then(|c| Some((c, c.host_ip()?)));
         let source_ip = flow.remote.ip().to_canonical();
         if flow.transport != Transport::Udp {
@@ -465,26 +514,33 @@ impl<S: Services> Node<S> {
     }
 
     /// A telephone number (RFC 3966): the user of that name in the default domain, or over a trunk.
-    fn number(&self, now: Time, flow: Flow, request: &Message<'_>, a: &Admitted<'_>) -> Plan {
+    fn number(
+        &self,
+        room: Vec<(u16, Wish)>,
+        now: Time,
+        flow: Flow,
+        request: &Message<'_>,
+        a: &Admitted<'_>,
+    ) -> Plan {
         let aor = self.number_aor(&a.uri);
         match aor.domain().is_empty() {
             true => self.by_prefix(a, aor.user()).unwrap_or(Plan::Refuse(404)),
-            false => self.inward(now, flow, request, a, &aor),
+            false => self.inward(room, now, flow, request, a, &aor),
         }
     }
 
     /// A telephone number as a user of the default domain; if there is none, of no domain.
-    fn number_aor(&self, uri: &Uri<'_>) -> Aor {
+    fn number_aor<'u>(&self, uri: &Uri<'u>) -> Aor<'u> {
         let domain = self.settings.domains.first().map_or(&b""[..], |d| d);
         let separator = |b: &u8| matches!(b, b'-' | b'.' | b'(' | b')');
         Aor::new(uri.user.unwrap_or(b"").iter().copied().filter(|b| !separator(b)), domain)
     }
 
     /// The address-of-record of ours that a request is for, by name or by number.
-    pub(crate) fn called_aor(&self, uri: &Uri<'_>) -> Option<Aor> {
+    pub(crate) fn called_aor<'u>(&self, uri: &Uri<'u>, whole: &'u [u8]) -> Option<Aor<'u>> {
         match uri.scheme {
             Scheme::Tel => Some(self.number_aor(uri)).filter(|aor| !aor.domain().is_empty()),
-            _ => self.local_aor(uri),
+            _ => self.local_aor(uri, whole),
         }
     }
 
@@ -551,9 +607,9 @@ impl<S: Services> Node<S> {
         let parsed = Uri::parse(&voicemail.uri).ok()?;
         let mut wish = Wish::located(&voicemail.uri, Role::Trunk, Bounds::Anywhere);
         // A mailbox system that registers like a phone.
-        if let Some(aor) = self.local_aor(&parsed) {
+        if let Some(aor) = self.local_aor(&parsed, &voicemail.uri) {
             let (_, first) = self.bound(now, flow, self.grown(flow, request), &aor).into_iter().next()?;
-            uri.clone_from(&first.uri);
+            uri = first.uri.to_vec();
             wish = first;
         }
         let mut text = without_headers(&uri).to_vec();
@@ -561,7 +617,7 @@ impl<S: Services> Node<S> {
         escape_param(request.request_uri(), &mut text);
         text.extend_from_slice(b";cause=");
         sip_message::push_u64(cause.into(), &mut text);
-        wish.uri = text;
+        wish.uri = text.into();
         Some(wish)
     }
 }
@@ -577,7 +633,7 @@ fn make_strict(wish: &mut Wish, next: &[u8]) {
     wish.last_route.extend_from_slice(b"Route: <");
     wish.last_route.extend_from_slice(&wish.uri);
     wish.last_route.extend_from_slice(b">\r\n");
-    wish.uri = next.to_vec();
+    wish.uri = next.into();
 }
 
 /// The called number as a trunk wants it.

@@ -83,7 +83,10 @@ pub fn write_response(
     out: &mut Vec<u8>,
 ) {
     splices.clear();
-    drop_values(response, Name::Via, 1, splices);
+    match response.lone_via() {
+        Some(line) => splices.remove(line.line),
+        None => drop_values(response, Name::Via, 1, splices),
+    }
     add_content_length(response, splices);
     if strip_identity {
         strip(response, &ASSERTIONS, splices);
@@ -141,7 +144,11 @@ fn add_content_length(message: &Message<'_>, splices: &mut Splices) {
 }
 
 fn edit_routes(request: &Message<'_>, o: &Outgoing<'_>, splices: &mut Splices) {
-    if o.drop_routes > 0 || o.drop_last_route {
+    if o.drop_routes > 0
+        && let Some(only) = request.lone_value(Name::Route)
+    {
+        splices.remove(only.line);
+    } else if o.drop_routes > 0 || o.drop_last_route {
         let total = request.values(Name::Route).count();
         keep_values(
             request,

@@ -22,13 +22,17 @@ pub struct Routing<'a> {
     pub next_is_loose: bool,
 }
 
-/// Reads the Route set. `ours` tells whether a URI names this server.
+/// Reads the Route set. `uri` is the Request-URI, if it can be read; `ours` tells whether a URI names this
+/// server. `as_written` gives the token of a Route value that is, byte for byte, a Record-Route value of this
+/// server; of any other it gives nothing, which says nothing.
 ///
 /// Of several leading values that name us, a second is taken off only if it belongs to the same visit:
 /// the other half of a double Record-Route (RFC 5658), which carries the same token. Another token
 /// means that the dialog really came through here twice (a spiral).
 pub fn preprocess<'a>(
     request: &Message<'a>,
+    uri: Option<&Uri<'a>>,
+    as_written: impl Fn(&'a [u8]) -> Option<&'a [u8]>,
     ours: impl Fn(&Uri<'a>) -> bool,
 ) -> Result<Routing<'a>, Malformed> {
     let mut routing = Routing {
@@ -42,7 +46,15 @@ pub fn preprocess<'a>(
     if request.header(Name::Route).is_none() {
         return Ok(routing);
     }
-    restore_request_uri(request, &ours, &mut routing)?;
+    restore_request_uri(request, uri, &ours, &mut routing)?;
+    // Most requests within dialogs bring back what was written, and nothing else.
+    if !routing.drop_last
+        && let Some(only) = request.lone_value(Name::Route)
+        && let Some(token) = as_written(only.value)
+    {
+        (routing.own, routing.token) = (1, Some(token));
+        return Ok(routing);
+    }
     let total = match routing.drop_last {
         true => request.values(Name::Route).count() - 1,
         false => usize::MAX,
@@ -67,15 +79,12 @@ pub fn preprocess<'a>(
 /// the end of the Route set (16.4, first paragraph).
 fn restore_request_uri<'a>(
     request: &Message<'a>,
+    uri: Option<&Uri<'a>>,
     ours: &impl Fn(&Uri<'a>) -> bool,
     routing: &mut Routing<'a>,
 ) -> Result<(), Malformed> {
-    // Our Record-Route URI has parameters; most Request-URIs have none.
-    if !request.request_uri().contains(&b';') {
-        return Ok(());
-    }
-    let Ok(uri) = Uri::parse(request.request_uri()) else { return Ok(()) };
-    if uri.user.is_some() || uri.param(b"lr").is_none() || !ours(&uri) {
+    let Some(uri) = uri else { return Ok(()) };
+    if uri.user.is_some() || uri.param(b"lr").is_none() || !ours(uri) {
         return Ok(());
     }
     let Some(last) = request.values(Name::Route).last() else { return Ok(()) };
@@ -99,7 +108,14 @@ mod tests {
         let Parsed::Good(m) = parse(text.as_bytes(), &mut index, &Limits::default()) else {
             panic!("{text}")
         };
-        test(preprocess(&m, |u| u.host == b"us"));
+        let uri = Uri::parse(m.request_uri()).ok();
+        let slow = preprocess(&m, uri.as_ref(), |_| None, |u| u.host == b"us");
+        fn as_written(value: &[u8]) -> Option<&[u8]> {
+            let token = value.strip_prefix(b"<sip:us;lr;d=")?.strip_suffix(b">")?;
+            sip_message::is_base64url(token).then_some(token)
+        }
+        assert_eq!(preprocess(&m, uri.as_ref(), as_written, |u| u.host == b"us"), slow);
+        test(slow);
     }
 
     #[test]
@@ -109,6 +125,14 @@ mod tests {
             assert_eq!((r.own, r.token, r.next), (2, Some(&b"A"[..]), Some(&b"sip:p2;lr"[..])));
             assert!(r.next_is_loose && r.request_uri == b"sip:x@far");
         });
+        with("sip:x@far", "Route: <sip:us;lr;d=A-_9>\r\n", |r| {
+            let r = r.unwrap();
+            assert_eq!((r.own, r.token, r.next, r.drop_last), (1, Some(&b"A-_9"[..]), None, false));
+        });
+        for odd in ["A;x", "A>;x", "A>,<sip:p2;lr", "A?x=y", "%41", "", "A ", "A=b"] {
+            with("sip:x@far", &format!("Route: <sip:us;lr;d={odd}>\r\n"), |_| {});
+        }
+        with("sip:us;lr;d=A", "Route: <sip:us;lr;d=A>\r\n", |r| assert_eq!(r.unwrap().own, 0));
         with("sip:x@far", "Route: <sip:us;lr;d=A>,<sip:us;lr;d=B>\r\n", |r| {
             let r = r.unwrap();
             assert_eq!((r.own, r.token, r.next), (1, Some(&b"A"[..]), Some(&b"sip:us;lr;d=B"[..])));
