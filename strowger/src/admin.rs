@@ -324,6 +324,7 @@ impl Admin for Control {
         let status = self.status_of(&reports);
         let mut text = Text::new(out);
         gauges(&status, &mut text);
+        crate::process::metrics(&mut text);
         transactions(&reports, &mut text);
         for (name, value) in self.running.handle.counts().each() {
             let help = counters::help(name);

@@ -9,6 +9,7 @@ mod counters;
 mod ctl;
 mod interfaces;
 mod load;
+mod process;
 mod serve;
 mod signals;
 mod throttle;

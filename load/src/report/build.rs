@@ -43,6 +43,8 @@ pub struct Inputs {
     pub server: Vec<Fact>,
     /// The server's processor time in the measured window, percent of one core.
     pub server_cpu_percent: Option<f64>,
+    /// Its memory at the end, MiB.
+    pub server_memory_mib: Option<f64>,
     /// The generator's processor time.
     pub health: Health,
     /// What else the reader should know.
@@ -91,6 +93,7 @@ impl Report {
             machine: inputs.machine,
             server: inputs.server,
             server_cpu_percent: inputs.server_cpu_percent.map(round),
+            server_memory_mib: inputs.server_memory_mib.map(round),
             trials: inputs.trials,
         }
     }

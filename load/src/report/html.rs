@@ -140,7 +140,17 @@ fn trials(p: &mut Page, trials: &[Trial]) {
     p.out.push_str(&plot.svg());
     p.table(
         "In the order in which they were made",
-        &["#Load", "Verdict", "#Success", "#p99", "#Server", "#Lateness, 99.9 %", "#Generator", "Reason"],
+        &[
+            "#Load",
+            "Verdict",
+            "#Success",
+            "#p99",
+            "#Server",
+            "#Its memory",
+            "#Lateness, 99.9 %",
+            "#Generator",
+            "Reason",
+        ],
     );
     for t in trials {
         let show = |v: Option<f64>, unit: &str| v.map_or_else(String::new, |v| with_unit(v, unit));
@@ -150,6 +160,7 @@ fn trials(p: &mut Page, trials: &[Trial]) {
             ("n", &show(t.success_percent, "%")),
             ("n", &show(t.p99_ms, "ms")),
             ("n", &show(t.server_cpu_percent, "%")),
+            ("n", &show(t.server_memory_mib, "MiB")),
             ("n", &show(t.lateness_p999_ms, "ms")),
             ("n", &show(t.generator_cpu_percent, "%")),
             ("", &t.why),

@@ -43,6 +43,8 @@ pub struct Report {
     pub server: Vec<Fact>,
     /// Processor time of the server in the measured window, percent of one core; nothing if it is not known.
     pub server_cpu_percent: Option<f64>,
+    /// Memory of the server at the end of the run, MiB; nothing if it is not known.
+    pub server_memory_mib: Option<f64>,
     /// The result.
     pub verdict: VerdictReport,
     /// What is worth saying about how to read it.
@@ -308,6 +310,8 @@ pub struct Trial {
     pub p99_ms: Option<f64>,
     /// Processor time of the server, percent of one core.
     pub server_cpu_percent: Option<f64>,
+    /// Memory of the server, MiB.
+    pub server_memory_mib: Option<f64>,
     /// How late the generator was, 99.9th percentile, ms.
     pub lateness_p999_ms: Option<f64>,
     /// Processor time of the generator's busiest worker, percent of one core.

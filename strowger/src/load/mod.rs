@@ -3,6 +3,7 @@
 pub mod args;
 mod host;
 mod plan;
+mod scrape;
 mod search;
 mod selftest;
 mod server;
@@ -19,6 +20,7 @@ use load::population::Phases;
 use load::report::{Fact, Group, Inputs, Report, Windows};
 use load::scenario::{Side, builtin_names};
 use plan::Plan;
+use scrape::{Endpoint, Scrape};
 use server::{Server, Watch};
 use std::fmt::Write as _;
 use std::path::Path;
@@ -77,6 +79,10 @@ fn command(args: &LoadArgs) -> Result<u8, String> {
     if let Some(path) = &args.people.write_users {
         users::write_users(args, path)?;
         return Ok(0);
+    }
+    if let Some(url) = &args.people.server_metrics {
+        // Before anything is sent.
+        Endpoint::parse(url)?;
     }
     if args.self_test {
         return selftest::self_test(args, &signals);
@@ -223,6 +229,8 @@ fn drive<M: Machine<Notice = Notice> + Send + 'static>(
     eprintln!("strowger load ready: {} from {}", story.title, shown(handle.listeners()));
     let window = story.window.unwrap_or((started, Time::FAR));
     let mut server = Watch::new(story.server.take(), window);
+    let endpoint = args.people.server_metrics.as_deref().map(Endpoint::parse).transpose()?;
+    server.ask(endpoint.and_then(|endpoint| Scrape::new(endpoint, window)));
     let mut own = host::Busy::new(window);
     let ended = watch::watch(args, &story.title, started, &handle, signals, &mut |now| {
         server.look(now);
@@ -230,6 +238,7 @@ fn drive<M: Machine<Notice = Notice> + Send + 'static>(
     })?;
     let end = monotonic_now();
     let health = own.health(end);
+    server.finish();
     let mut records = collect(&handle)?;
     let counts = handle.counts();
     records.0.socket_drops(end, counts.udp_kernel_drops + counts.udp_send_drops + counts.ring_drops);
@@ -329,6 +338,7 @@ fn report(
         machine: host::machine(),
         server: server.facts(end, metrics.measured.sides[0].begun),
         server_cpu_percent: server.cpu_percent(end),
+        server_memory_mib: server.memory_mib(),
         health,
         end,
         ..Inputs::default()

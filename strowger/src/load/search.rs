@@ -100,6 +100,7 @@ pub fn trial_of(report: &Report, load: f64, unit: &str) -> Trial {
         success_percent: report.metric("calls.success"),
         p99_ms: report.latency("response").map(|l| l.main().p99 as f64 / 1_000.0),
         server_cpu_percent: report.server_cpu_percent,
+        server_memory_mib: report.server_memory_mib,
         lateness_p999_ms: report.metric("lateness.p999"),
         generator_cpu_percent: report.metric("cpu"),
     }

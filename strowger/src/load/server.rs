@@ -1,6 +1,7 @@
 //! What the run costs the server, where that is a process on this machine: its processor time, memory and
 //! the packets that its sockets lost, read from /proc.
 
+use super::scrape::Scrape;
 use load::report::Fact;
 use std::collections::BTreeSet;
 use std::fs;
@@ -162,6 +163,7 @@ fn family(pid: u32) -> Vec<u32> {
 /// Looks at the server when the measured window begins and when it ends.
 pub struct Watch {
     server: Option<Server>,
+    metrics: Option<Scrape>,
     window: (Time, Time),
     begin: Option<(Time, Used)>,
     end: Option<(Time, Used)>,
@@ -170,11 +172,19 @@ pub struct Watch {
 impl Watch {
     /// Of this window. A server that cannot be found is not watched.
     pub fn new(server: Option<Server>, window: (Time, Time)) -> Watch {
-        Watch { server, window, begin: None, end: None }
+        Watch { server, metrics: None, window, begin: None, end: None }
+    }
+
+    /// Its metrics endpoint is asked, too.
+    pub fn ask(&mut self, metrics: Option<Scrape>) {
+        self.metrics = metrics;
     }
 
     /// To be called often.
     pub fn look(&mut self, now: Time) {
+        if let Some(metrics) = &mut self.metrics {
+            metrics.look(now);
+        }
         let Some(server) = &self.server else { return };
         if self.begin.is_none() && now >= self.window.0 {
             self.begin = Some((now, server.used()));
@@ -184,10 +194,25 @@ impl Watch {
         }
     }
 
-    /// The server's processor time in the window, per cent of one core.
+    /// The run is over: waits for what the metrics endpoint has to say.
+    pub fn finish(&mut self) {
+        if let Some(metrics) = &mut self.metrics {
+            metrics.finish();
+        }
+    }
+
+    /// The server's processor time in the window, per cent of one core: by the kernel where the process is on
+    /// this machine, otherwise by its metrics.
     pub fn cpu_percent(&self, now: Time) -> Option<f64> {
-        let (seconds, used) = self.between(now)?;
-        Some(used.cpu_seconds / seconds * 100.0)
+        let by_kernel = self.between(now).map(|(seconds, used)| used.cpu_seconds / seconds * 100.0);
+        by_kernel.or_else(|| self.metrics.as_ref()?.cpu_percent())
+    }
+
+    /// The server's memory at the end, MiB, likewise.
+    pub fn memory_mib(&self) -> Option<f64> {
+        let by_kernel = self.server.as_ref().map(|server| server.memory().0 as f64);
+        let bytes = by_kernel.or_else(|| self.metrics.as_ref()?.memory())?;
+        Some(bytes / f64::from(1 << 20))
     }
 
     fn between(&self, now: Time) -> Option<(f64, Used)> {
@@ -203,6 +228,12 @@ impl Watch {
 
     /// What the report says of the server; `calls` began in the window.
     pub fn facts(&self, now: Time, calls: u64) -> Vec<Fact> {
+        let mut facts = self.process_facts(now, calls);
+        facts.extend(self.metrics.iter().flat_map(Scrape::facts));
+        facts
+    }
+
+    fn process_facts(&self, now: Time, calls: u64) -> Vec<Fact> {
         let (Some(server), Some((seconds, used))) = (&self.server, self.between(now)) else {
             return Vec::new();
         };

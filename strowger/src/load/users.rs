@@ -66,6 +66,10 @@ pub struct UsersArgs {
     /// one that has the target's socket]
     #[arg(long, value_name = "PID")]
     pub server_pid: Option<u32>,
+    /// The server's metrics in Prometheus' text format, http://HOST:PORT/metrics, read before and after the
+    /// measured window: `strowger serve` has them at its admin address
+    #[arg(long, value_name = "URL")]
+    pub server_metrics: Option<String>,
 }
 
 impl UsersArgs {

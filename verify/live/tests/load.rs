@@ -93,6 +93,31 @@ fn both_ends_meet_through_a_server() {
 }
 
 #[test]
+fn a_server_is_asked_for_its_own_figures() {
+    let server = Setup::open().workers(1).start();
+    let (caller, target) = (fresh_ip().to_string(), server.sip().to_string());
+    let url = format!("http://{}/metrics", server.admin());
+    // It refuses the calls; what it says of itself is there all the same.
+    let args = ["-sn", "uac", "-i", &caller, &target, "-r", "50", "-m", "10"];
+    let said = text(&load(&[&args[..], &["--server-metrics", &url]].concat()));
+    for words in
+        ["processor time by its metrics", "memory by its metrics (RSS): ", "packets lost by its sockets, by"]
+    {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    // One that has none spoils no run.
+    let callee = fresh_ip().to_string();
+    let _callee = Beside::start(&["-sn", "uas", "-i", &callee, "-p", "5060"]);
+    let nothing = format!("http://{callee}:1/metrics");
+    let args = ["-sn", "uac", "-i", &caller, &callee, "-r", "50", "-m", "10", "--server-metrics", &nothing];
+    let out = load(&args);
+    let said = text(&out);
+    assert!(out.status.success() && said.contains("its metrics: no figures: "), "{said}");
+    let out = load(&["-sn", "uac", &callee, "--server-metrics", "127.0.0.1:9100"]);
+    assert!(out.status.code() == Some(2) && text(&out).contains("http://"), "{}", text(&out));
+}
+
+#[test]
 fn a_server_that_stands_still_shows_in_the_latencies() {
     let (caller, callee) = (fresh_ip().to_string(), fresh_ip().to_string());
     let beside = Beside::start(&["-sn", "uas", "-i", &callee, "-p", "5060"]);

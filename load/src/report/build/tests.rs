@@ -57,6 +57,7 @@ pub(in crate::report) fn run(seed: u64) -> (Inputs, Metrics) {
         machine: vec![Fact::new("cores", 2)],
         server: vec![Fact::new("processor time", "41 %")],
         server_cpu_percent: None,
+        server_memory_mib: Some(48.25),
         health: Health { cpu_percent: Some(38.5), ..Health::default() },
         notes: vec!["A note.".to_owned()],
         trials: Vec::new(),
