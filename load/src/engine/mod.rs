@@ -12,6 +12,7 @@ mod ids;
 mod observe;
 pub mod people;
 mod receive;
+mod registered;
 mod run;
 mod settings;
 #[cfg(test)]
@@ -28,6 +29,7 @@ use call::Calls;
 use core::hash::Hasher;
 use hashbrown::HashTable;
 use ids::CallName;
+use registered::Registered;
 use sip_message::{Index, Limits, Parsed, find_call_id, parse};
 use siphasher::sip::SipHasher13;
 use users::Callers;
@@ -63,6 +65,7 @@ pub struct Engine {
     effects: Effects,
     lines: Vec<(Level, Vec<u8>)>,
     metrics: Metrics,
+    registered: Registered,
     ladders: Ladders,
     /// The scenario's counters.
     counters: Vec<u64>,
@@ -72,6 +75,8 @@ pub struct Engine {
     begun: u64,
     number: u64,
     turn: usize,
+    /// Messages sent in rounds that did not come to the end of what is due.
+    backlog: usize,
     /// Calls that have ended well and answer retransmissions.
     lingering: usize,
     stopping: bool,
@@ -105,6 +110,7 @@ impl Engine {
             effects: Effects::default(),
             lines: Vec::new(),
             metrics: Metrics::new(&settings.metrics),
+            registered: Registered::new(key),
             ladders: Ladders::new(settings.ladders, 1 << 20),
             counters: vec![0; any.map_or(0, |s| s.counters.len())],
             arrivals,
@@ -112,6 +118,7 @@ impl Engine {
             begun: 0,
             number: 0,
             turn: 0,
+            backlog: 0,
             lingering: 0,
             stopping: false,
             stopped: false,
@@ -225,10 +232,17 @@ impl Machine for Engine {
     }
 
     fn timeout(&mut self, now: Time, out: &mut Outbox) {
+        let before = out.transmits().len();
         while let Some(slot) = self.wheel.pop(now.as_micros()) {
             self.due(now, slot, out);
         }
         self.begin_due(now, out);
+        self.backlog += out.transmits().len().saturating_sub(before);
+        // What is due still comes in the next round: it has waited with these.
+        let more = self.next_call.is_some_and(|at| at <= now && !self.is_full());
+        if self.backlog > 0 && !more {
+            self.metrics.queue_depth(now, core::mem::take(&mut self.backlog));
+        }
     }
 
     fn next_deadline(&self) -> Option<Time> {

@@ -3,7 +3,8 @@
 
 use super::Engine;
 use super::call::Call;
-use crate::metrics::{Began, Bye, Registering, TransactionEnd};
+use super::registered::Asked;
+use crate::metrics::{Began, Bye, TransactionEnd};
 use crate::scenario::{Kind, Side};
 use sip_message::Message;
 use wire::Time;
@@ -36,7 +37,7 @@ pub struct Seen {
     pub asking: Option<Asking>,
     pub session: Option<Session>,
     /// The first REGISTER of the attempt under way.
-    pub registering: Option<(Began, Registering)>,
+    pub registering: Option<(Began, Asked)>,
     /// A response that says something has come.
     pub responded: bool,
 }
@@ -69,9 +70,9 @@ impl Engine {
                 self.metrics.session_requested(began);
             }
             Method::Register if call.seen.registering.is_none() => {
-                let kind = Registering::First;
-                call.seen.registering = Some((began, kind));
-                self.metrics.registration_begun(began, kind);
+                let asked = self.registered.asked(&call.sent);
+                call.seen.registering = Some((began, asked));
+                self.metrics.registration_begun(began, asked.kind);
             }
             _ => {}
         }
@@ -168,10 +169,13 @@ impl Engine {
                 self.metrics.session_ended(now, session.began, established, bye);
             }
             Method::Register if !challenge => {
-                let Some((began, kind)) = call.seen.registering.take() else { return };
+                let Some((began, asked)) = call.seen.registering.take() else { return };
                 match status {
-                    200..=299 => self.metrics.registered(now, began, kind),
-                    _ => self.metrics.registration_failed(now, began, kind),
+                    200..=299 => {
+                        self.registered.done(asked);
+                        self.metrics.registered(now, began, asked.kind);
+                    }
+                    _ => self.metrics.registration_failed(now, began, asked.kind),
                 }
             }
             _ if !call.seen.responded && call.seen.session.is_none() => {
@@ -205,8 +209,8 @@ impl Engine {
                 }
             }
             Method::Register => {
-                if let Some((began, kind)) = call.seen.registering.take() {
-                    self.metrics.registration_failed(now, began, kind);
+                if let Some((began, asked)) = call.seen.registering.take() {
+                    self.metrics.registration_failed(now, began, asked.kind);
                 }
             }
             _ => {}

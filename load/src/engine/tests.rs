@@ -107,6 +107,17 @@ struct Plan {
     calls: u64,
 }
 
+#[test]
+fn a_late_wake_finds_a_queue() {
+    let (mut client, mut out) = (engine(CALLER, CALLEE, &["uac"], nothing), Outbox::new());
+    // Ten calls a second: one at each time on the dot, then the other nineteen, half of them late by a second.
+    client.timeout(Time::from_secs(1), &mut out);
+    assert_eq!(client.metrics.queue().max(), 1);
+    client.timeout(Time::from_secs(3), &mut out);
+    assert_eq!((client.metrics.queue().count(), client.metrics.queue().max()), (2, 20));
+    assert_eq!(out.transmits().len(), 21, "twenty INVITEs, and one of them again");
+}
+
 fn nothing(_: &mut Settings, _: &mut Plan) {}
 
 /// Two engines, and what goes between them.

@@ -1,13 +1,16 @@
 //! The first call flows that went wrong, kept to be read.
 //!
 //! Which call will fail is not known while its messages pass, so every message is copied into a ring of
-//! fixed size. When a call fails, its messages are picked out of the ring. Once enough flows are kept the
-//! ring is off and an offer costs one comparison.
+//! fixed size. When a call fails, its messages are picked out of the ring. At a high rate the ring holds less
+//! than a call takes to fail; so of each call there is also a list of marks, which message went when and
+//! which way, and the drawing is whole where the messages themselves are gone. Once enough flows are kept all
+//! of it is off and an offer costs one comparison.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 
+use super::marks::Marks;
 use wire::Time;
 
 /// Which way a message went.
@@ -34,6 +37,9 @@ pub struct Step {
     pub bytes: Vec<u8>,
     /// Its length on the wire.
     pub length: usize,
+    /// Whether `bytes` are the message's own. If not it was no longer held, and they are the beginning of a
+    /// start line that says which one it was.
+    pub held: bool,
 }
 
 impl Step {
@@ -61,9 +67,9 @@ pub struct Ladder {
     pub call_id: String,
     /// What went wrong.
     pub why: String,
-    /// The messages that were still in the ring, oldest first.
+    /// Its messages, oldest first.
     pub steps: Vec<Step>,
-    /// Earlier messages may be missing.
+    /// Messages may be missing.
     pub incomplete: bool,
 }
 
@@ -97,7 +103,7 @@ impl Ladder {
         let clean = |s: &str| s.bytes().map(printable).collect::<String>();
         let _ = writeln!(out, "Call-ID {}: {}", clean(&self.call_id), clean(&self.why));
         if self.incomplete {
-            out.push_str("(earlier messages were no longer held)\n");
+            out.push_str("(messages may be missing)\n");
         }
         let parties = self.parties();
         let _ = write!(out, "{:>12} ", "");
@@ -171,6 +177,7 @@ pub struct Ladders {
     next: u64,
     evicted: bool,
     kept: Vec<Ladder>,
+    marks: Marks,
 }
 
 impl core::fmt::Debug for Ladders {
@@ -186,8 +193,8 @@ impl Ladders {
     /// Keeps at most `keep` flows, and a ring of `ring_bytes` (at least [`Ladders::SNAP`]) of late
     /// messages. `keep` 0 turns it off and takes no memory.
     ///
-    /// The ring must hold what passes between a call's first message and its failure: at r calls per second
-    /// and 8 kB to a call, 4 MB last 500 / r seconds.
+    /// The messages of a flow can be read if the ring holds what passes between its first one and its failure: at
+    /// r calls per second and 8 kB to a call, 4 MB last 500 / r seconds. Its drawing needs only marks.
     pub fn new(keep: usize, ring_bytes: usize) -> Ladders {
         let size = if keep == 0 { 0 } else { ring_bytes.clamp(Self::SNAP, u32::MAX as usize) };
         Ladders {
@@ -198,7 +205,15 @@ impl Ladders {
             next: 0,
             evicted: false,
             kept: Vec::new(),
+            marks: Marks::new(|call| call as u32 as usize),
         }
+    }
+
+    /// Where the marks of a call are: numbers of calls that are under way at one time lead to places of their
+    /// own, low ones, or each call loses those of the other. Without this it is the lower half of the number.
+    pub fn placed(mut self, place: fn(u64) -> usize) -> Ladders {
+        self.marks = Marks::new(place);
+        self
     }
 
     /// Are enough flows kept, so that offering is of no use?
@@ -219,11 +234,10 @@ impl Ladders {
         bytes: &[u8],
     ) {
         if !self.is_full() {
-            self.put(
-                call,
-                Step { at, direction, local, remote, bytes: Vec::new(), length: bytes.len() },
-                bytes,
-            );
+            let step =
+                Step { at, direction, local, remote, bytes: Vec::new(), length: bytes.len(), held: true };
+            self.marks.note(call, &step, bytes);
+            self.put(call, step, bytes);
         }
     }
 
@@ -267,10 +281,12 @@ impl Ladders {
             return;
         }
         let size = self.ring.len();
-        let mut steps = Vec::new();
+        let held = self.entries.iter().filter(|e| e.call == call).count();
+        // What the ring no longer has, by its marks.
+        let (mut steps, whole) = self.marks.before(call, held);
         let mut left_out = false;
         for e in self.entries.iter().filter(|e| e.call == call) {
-            if steps.len() == MAX_STEPS {
+            if steps.len() >= MAX_STEPS {
                 left_out = true;
                 break;
             }
@@ -282,17 +298,19 @@ impl Ladders {
                 remote: e.remote,
                 bytes: self.ring.get(at..at + e.kept as usize).unwrap_or_default().to_vec(),
                 length: e.length as usize,
+                held: true,
             });
         }
         // Was something pushed out that is younger than the call's begin?
         let horizon = self.entries.front().map_or(Time::FAR, |e| e.at);
-        let incomplete = left_out || (self.evicted && horizon > began);
+        let incomplete = left_out || (!whole && self.evicted && horizon > began);
         let call_id = String::from_utf8_lossy(call_id.get(..1_024).unwrap_or(call_id)).into_owned();
         self.kept.push(Ladder { at: now, call_id, why: why.to_owned(), steps, incomplete });
         if self.is_full() {
             // Give the memory back: nothing will be offered any more.
             self.ring = Vec::new();
             self.entries = VecDeque::new();
+            self.marks.clear();
         }
     }
 
@@ -302,8 +320,15 @@ impl Ladders {
             return;
         }
         let kept = bytes.get(..Self::SNAP).unwrap_or(bytes).to_vec();
-        let step =
-            Step { at, direction: Direction::Received, local, remote, bytes: kept, length: bytes.len() };
+        let step = Step {
+            at,
+            direction: Direction::Received,
+            local,
+            remote,
+            bytes: kept,
+            length: bytes.len(),
+            held: true,
+        };
         let call_id = "(none)".to_owned();
         self.kept.push(Ladder { at, call_id, why: why.to_owned(), steps: vec![step], incomplete: false });
     }

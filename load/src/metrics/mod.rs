@@ -18,6 +18,7 @@ mod counters;
 mod events;
 mod hist;
 mod ladders;
+mod marks;
 mod pcap;
 mod rates;
 mod record;

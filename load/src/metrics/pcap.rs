@@ -22,7 +22,7 @@ pub fn pcap<'a>(flows: impl IntoIterator<Item = &'a Ladder>, epoch_micros: u64) 
     out.extend([0; 8]);
     out.extend(262_144_u32.to_le_bytes());
     out.extend(LINKTYPE_RAW.to_le_bytes());
-    let mut steps: Vec<&Step> = flows.into_iter().flat_map(|f| &f.steps).collect();
+    let mut steps: Vec<&Step> = flows.into_iter().flat_map(|f| &f.steps).filter(|s| s.held).collect();
     steps.sort_by_key(|s| s.at);
     for s in steps {
         let at = epoch_micros.saturating_add(s.at.as_micros());
@@ -115,6 +115,7 @@ mod tests {
             remote: remote.parse().unwrap(),
             bytes: bytes.to_vec(),
             length,
+            held: true,
         };
         Ladder {
             at: Time::ZERO,

@@ -99,7 +99,7 @@ pub struct Metrics {
     stopwatches: Vec<(String, Paired)>,
     /// How late scheduled sends were, measured window, microseconds.
     lateness: Hist,
-    /// Length of the send queue when looked at, measured window, messages.
+    /// Messages due at a wake, measured window.
     queue: Hist,
     series: Series,
 }
@@ -359,7 +359,7 @@ impl Metrics {
         self.series.lateness(now, late);
     }
 
-    /// So many messages wait for the socket.
+    /// So many messages were due when a worker woke.
     #[inline]
     pub fn queue_depth(&mut self, now: Time, messages: usize) {
         let n = messages as u64;

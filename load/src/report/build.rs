@@ -254,7 +254,10 @@ fn ladder(f: &Ladder, origin: Time) -> LadderReport {
                 local: s.local.to_string(),
                 remote: s.remote.to_string(),
                 label: s.label(60),
-                text: String::from_utf8_lossy(&s.bytes).into_owned(),
+                text: match s.held {
+                    true => String::from_utf8_lossy(&s.bytes).into_owned(),
+                    false => "(the message itself was no longer held when the call failed)".to_owned(),
+                },
                 length: s.length,
             })
             .collect(),
@@ -541,8 +544,14 @@ fn honesty_rows(rows: &mut Rows, m: &Metrics, health: Health) {
         .says("Scheduled sends: when they went out minus when they were meant to.", OURS);
     rows.add("lateness.max", "Generator's lateness: largest", late(100.0), "ms", Better::Lower)
         .says("As above.", OURS);
+    let queue = |p: f64| (!m.queue().is_empty()).then(|| m.queue().percentile(p) as f64);
+    rows.add("queue.p99", "Send queue: 99 % of wakes", queue(99.0), "", Better::Lower).says(
+        "Messages whose time had come when a worker woke, sent then; one is on time. What comes in is not counted, \
+         nor what the kernel's buffer does not take, which the runtime keeps.",
+        OURS,
+    );
     rows.count("queue.max", "Longest send queue", m.queue().max(), Better::Lower)
-        .says("Messages that waited for the socket, at one worker.", OURS);
+        .says("As above, at one worker.", OURS);
     rows.count("drops", "Packets dropped by the generator's sockets", m.all.socket_drops, Better::Lower)
         .says("Received by the kernel and lost before the generator read them; whole run.", OURS);
     rows.add("cpu", "Processor time of the busiest worker", health.cpu_percent, "%", Better::Lower)

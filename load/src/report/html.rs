@@ -215,7 +215,7 @@ fn plots(r: &Report) -> Vec<Plot> {
     all.push(Plot::over_time("Messages", "Everything sent and received", "per second", messages));
     all.push(Plot::over_time(
         "Queue and drops",
-        "Longest send queue of a worker, and packets that the generator's sockets dropped",
+        "Most messages that were due when a worker woke, and packets that the generator's sockets dropped",
         "messages",
         lines(r, &[("queue", "queue"), ("drops", "dropped")]),
     ));

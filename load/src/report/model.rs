@@ -55,7 +55,7 @@ pub struct Report {
     pub latencies: Vec<Latency>,
     /// How late scheduled sends were.
     pub lateness: Distribution,
-    /// Length of the send queue, in messages (not microseconds).
+    /// Messages due when a worker woke (not microseconds).
     pub queue: Distribution,
     /// Counters of the measured window.
     pub measured: BTreeMap<String, u64>,

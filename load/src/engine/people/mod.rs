@@ -41,6 +41,7 @@ use sip_message::{
 };
 use siphasher::sip::SipHasher13;
 use slab::Slab;
+use std::mem;
 use timer::GIVE_UP;
 use wire::{ConnId, Flow, Frame, FrameError, Machine, Outbox, Time};
 use words::{Kind, Place, Words, read_branch, read_call_id};
@@ -69,6 +70,8 @@ pub struct People {
     /// Ports of all workers' users.
     ports: Vec<u16>,
     begun: u64,
+    /// Messages sent in rounds that did not come to the end of what is due.
+    backlog: usize,
     stopping: bool,
     index: Option<Box<Index>>,
     scratch: Scratch,
@@ -102,7 +105,7 @@ impl People {
             population,
             digests: Digests::new(seed, users, settings.reuse_nonces),
             metrics: Metrics::new(&settings.metrics),
-            ladders: Ladders::new(settings.ladders, 4 << 20),
+            ladders: Ladders::new(settings.ladders, 4 << 20).placed(Place::of_marks),
             registrations: Slab::new(),
             callers: Slab::new(),
             callees: Slab::new(),
@@ -112,6 +115,7 @@ impl People {
             registering: vec![0; users.div_ceil(64) as usize],
             ports: settings.listeners.iter().skip(from).map(|address| address.port()).collect(),
             begun: 0,
+            backlog: 0,
             stopping: false,
             index: None,
             scratch: Scratch::default(),
@@ -387,6 +391,7 @@ impl Machine for People {
     }
 
     fn timeout(&mut self, now: Time, out: &mut Outbox) {
+        let before = out.transmits().len();
         let micros = now.as_micros();
         while let Some(slot) = self.timers[0].pop(micros) {
             self.register_due(now, slot, out);
@@ -398,6 +403,12 @@ impl Machine for People {
             self.callee_due(now, slot, out);
         }
         self.begin_due(now, out);
+        self.backlog += out.transmits().len().saturating_sub(before);
+        // What is due still comes in the next round: it has waited with these.
+        let more = !self.stopping && self.population.next_due().is_some_and(|at| at <= now);
+        if self.backlog > 0 && !more {
+            self.metrics.queue_depth(now, mem::take(&mut self.backlog));
+        }
     }
 
     fn next_deadline(&self) -> Option<Time> {

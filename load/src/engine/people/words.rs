@@ -52,6 +52,12 @@ impl Place {
         kind << 62 | u64::from(self.slot) << 32 | u64::from(self.generation)
     }
 
+    /// Where the marks of a number's flow are: kinds have slots of their own.
+    pub fn of_marks(number: u64) -> usize {
+        let slot = (number >> 32) as usize & 0x3fff_ffff;
+        slot * 3 + (number >> 62).saturating_sub(1) as usize
+    }
+
     /// Back from [`Place::number`].
     pub fn of_number(number: u64, worker: u16) -> Option<Place> {
         let kind = match number >> 62 {

@@ -92,3 +92,34 @@ fn the_first_cseq_can_be_chosen() {
     let text = String::from_utf8_lossy(out.message(&out.transmits()[0])).into_owned();
     assert!(text.contains("CSeq: 100 INVITE\r\n"), "{text}");
 }
+
+#[test]
+fn who_registers_again_is_counted_apart() {
+    const USER: &str = r#"<scenario name="user"><send><![CDATA[
+
+REGISTER sip:x SIP/2.0
+Via: SIP/2.0/UDP [local_ip]:[local_port];branch=[branch]
+From: <sip:u@x>;tag=[call_number]
+To: <sip:u@x>
+Call-ID: [call_id]
+CSeq: [cseq] REGISTER
+Content-Length: 0
+
+]]></send><recv response="200"/></scenario>"#;
+    const REGISTRAR: &str = r#"<scenario name="registrar"><recv request="REGISTER"/><send><![CDATA[
+
+SIP/2.0 200 OK
+[last_Via:]
+[last_From:]
+[last_To:];tag=1
+[last_Call-ID:]
+[last_CSeq:]
+Content-Length: 0
+
+]]></send></scenario>"#;
+    let mut pair =
+        Pair::new(engine(CALLER, CALLEE, &[USER], nothing), engine(CALLEE, CALLER, &[REGISTRAR], nothing));
+    pair.pass(Time::from_secs(10));
+    let all = &pair.caller().all;
+    assert_eq!((all.registrations_ok, all.refreshes_ok, all.refreshes_failed), (1, 19, 0));
+}

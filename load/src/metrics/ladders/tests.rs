@@ -72,7 +72,7 @@ fn enough_is_enough_and_the_memory_is_given_back() {
 }
 
 #[test]
-fn what_was_pushed_out_is_said_to_be_missing() {
+fn what_was_pushed_out_is_drawn_all_the_same() {
     let mut l = Ladders::new(3, Ladders::SNAP);
     offer(&mut l, 1, 0, Direction::Sent, &[b'a'; 1_500]);
     offer(&mut l, 2, 5, Direction::Sent, &[b'b'; 1_500]);
@@ -80,9 +80,45 @@ fn what_was_pushed_out_is_said_to_be_missing() {
     l.failed(at(7), 1, at(0), b"one", "why");
     l.failed(at(7), 2, at(5), b"two", "why");
     let [one, two] = l.kept() else { panic!("two were kept") };
-    assert!(one.incomplete && one.steps.len() == 1 && one.steps[0].bytes[0] == b'c');
+    assert!(!one.incomplete && one.steps.len() == 2 && one.steps[1].bytes[0] == b'c');
+    assert!(one.steps[1].held && !one.steps[0].held && one.steps[0].length == 1_500);
     assert!(!two.incomplete && two.steps.len() == 1 && two.steps[0].bytes[0] == b'b');
-    assert!(one.text().contains("no longer held"));
+}
+
+#[test]
+fn a_flow_is_whole_whatever_the_rate() {
+    // A ring for a few messages, a thousand calls at a time, and the first one fails last.
+    let mut l = Ladders::new(2, Ladders::SNAP);
+    for call in 0..1_000 {
+        offer(&mut l, call, call, Direction::Sent, b"INVITE sip:bob@example.org SIP/2.0\r\n\r\n");
+    }
+    for call in 0..1_000 {
+        offer(&mut l, call, 1_000 + call, Direction::Received, b"SIP/2.0 180 Ringing\r\n\r\n");
+    }
+    l.failed(at(33_000), 0, at(0), b"first", "waited in vain");
+    let ladder = &l.kept()[0];
+    assert!(!ladder.incomplete);
+    let labels: Vec<String> = ladder.steps.iter().map(|s| s.label(60)).collect();
+    assert_eq!(labels, ["INVITE", "180"]);
+    assert!(ladder.steps.iter().all(|s| !s.held && s.local == here() && s.remote == there()));
+    assert_eq!((ladder.steps[0].length, ladder.steps[1].at), (38, at(1_000)));
+    assert!(ladder.text().contains("|<------------ 180 -------------|"), "{}", ladder.text());
+    // The next call in its place begins anew; one beyond all places has what the ring has.
+    let next = 1 << 32;
+    offer(&mut l, next, 34_000, Direction::Sent, b"BYE sip:x SIP/2.0\r\n\r\n");
+    let far = (1 << 20) + 5;
+    offer(&mut l, far, 1, Direction::Sent, b"OPTIONS sip:x SIP/2.0\r\n\r\n");
+    for i in 0..200 {
+        offer(&mut l, 7, 34_000 + i, Direction::Sent, b"INFO sip:x SIP/2.0\r\n\r\n");
+    }
+    l.failed(at(34_500), far, at(1), b"far", "why");
+    let far = &l.kept()[1];
+    assert!(far.incomplete && far.steps.is_empty() && far.text().contains("may be missing"));
+    let mut l = Ladders::new(1, 1 << 16);
+    offer(&mut l, 0, 1, Direction::Sent, b"INVITE sip:x SIP/2.0\r\n\r\n");
+    offer(&mut l, next, 2, Direction::Sent, b"BYE sip:x SIP/2.0\r\n\r\n");
+    l.failed(at(3), next, at(2), b"next", "why");
+    assert_eq!(l.kept()[0].steps.len(), 1);
 }
 
 #[test]
@@ -140,11 +176,17 @@ proptest! {
         }
         l.failed(at(1_000), 1, at(0), b"a", "why");
         let kept = &l.kept()[0];
-        // The last ones, whole up to the limit, in order, and as many as fit with one gap at the end.
-        let first = sizes.len() - kept.steps.len();
-        prop_assert!(!kept.steps.is_empty());
-        prop_assert_eq!(kept.incomplete, first > 0);
-        for (step, (i, size)) in kept.steps.iter().zip(sizes.iter().enumerate().skip(first)) {
+        // The last ones, whole up to the limit, in order, and as many as fit with one gap at the end; before
+        // them the marks of the first ones.
+        let held: Vec<&Step> = kept.steps.iter().filter(|step| step.held).collect();
+        let first = sizes.len() - held.len();
+        prop_assert!(!held.is_empty());
+        prop_assert_eq!(kept.steps.len() - held.len(), first.min(64));
+        prop_assert_eq!(kept.incomplete, first > 64);
+        for (step, size) in kept.steps.iter().zip(&sizes).take(first.min(64)) {
+            prop_assert!(!step.held && step.length == *size);
+        }
+        for (step, (i, size)) in held.iter().zip(sizes.iter().enumerate().skip(first)) {
             prop_assert_eq!(step.length, *size);
             prop_assert_eq!(&step.bytes, &message(i, (*size).min(Ladders::SNAP)));
         }

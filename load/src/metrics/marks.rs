@@ -1,0 +1,127 @@
+//! Which messages a call has sent and received, without the messages: little enough to be kept of every call
+//! under way.
+
+use std::net::SocketAddr;
+
+use super::ladders::{Direction, Step};
+use wire::Time;
+
+/// Calls whose marks are kept at a time; those with higher places have none.
+const CALLS: usize = 1 << 16;
+/// Marks of a call at most.
+const MARKS: usize = 64;
+/// Pairs of addresses of a call at most.
+const PAIRS: usize = 4;
+/// Bytes of a start line that are kept: the longest method that is registered has nine.
+const START: usize = 10;
+
+/// A message in 24 bytes.
+#[derive(Clone, Copy)]
+struct Mark {
+    at: Time,
+    length: u32,
+    start: [u8; START],
+    sent: bool,
+    pair: u8,
+}
+
+/// The marks of one call. Its memory serves the next one in its place.
+#[derive(Default)]
+struct Flow {
+    call: u64,
+    pairs: Vec<(SocketAddr, SocketAddr)>,
+    marks: Vec<Mark>,
+    /// Messages that there was no room for.
+    lost: usize,
+}
+
+/// The marks of the calls under way.
+pub(super) struct Marks {
+    place: fn(u64) -> usize,
+    flows: Vec<Flow>,
+}
+
+impl Marks {
+    pub(super) fn new(place: fn(u64) -> usize) -> Marks {
+        Marks { place, flows: Vec::new() }
+    }
+
+    /// A message of a call passes.
+    #[inline]
+    pub(super) fn note(&mut self, call: u64, step: &Step, bytes: &[u8]) {
+        let place = (self.place)(call);
+        if place >= CALLS {
+            return;
+        }
+        if place >= self.flows.len() {
+            self.flows.resize_with(place + 1, Flow::default);
+        }
+        let Some(flow) = self.flows.get_mut(place) else { return };
+        if flow.call != call {
+            flow.call = call;
+            flow.pairs.clear();
+            flow.marks.clear();
+            flow.lost = 0;
+        }
+        let pair = (step.local, step.remote);
+        let known = flow.pairs.iter().position(|other| *other == pair);
+        // What is kept is the beginning, without a gap.
+        let room =
+            flow.lost == 0 && flow.marks.len() < MARKS && (known.is_some() || flow.pairs.len() < PAIRS);
+        if !room {
+            flow.lost += 1;
+            return;
+        }
+        let nth = known.unwrap_or_else(|| {
+            flow.pairs.push(pair);
+            flow.pairs.len() - 1
+        });
+        flow.marks.push(Mark {
+            at: step.at,
+            length: u32::try_from(step.length).unwrap_or(u32::MAX),
+            start: start(bytes),
+            sent: step.direction == Direction::Sent,
+            pair: nth as u8,
+        });
+    }
+
+    /// The messages of a call before its last `held` ones, and whether these are all that there were.
+    pub(super) fn before(&self, call: u64, held: usize) -> (Vec<Step>, bool) {
+        let flow = self.flows.get((self.place)(call)).filter(|flow| flow.call == call);
+        let Some(flow) = flow else { return (Vec::new(), false) };
+        let missing = (flow.marks.len() + flow.lost).saturating_sub(held);
+        let steps = flow.marks.iter().take(missing).filter_map(|mark| step(flow, mark)).collect();
+        (steps, missing <= flow.marks.len())
+    }
+
+    /// Gives the memory back.
+    pub(super) fn clear(&mut self) {
+        self.flows = Vec::new();
+    }
+}
+
+/// What a start line says: the method or the status.
+fn start(bytes: &[u8]) -> [u8; START] {
+    let word = bytes.strip_prefix(b"SIP/2.0 ").unwrap_or(bytes);
+    let mut start = [0; START];
+    // Of a message that is no SIP it is whatever it begins with.
+    for (to, from) in start.iter_mut().zip(word.iter().take_while(|byte| !byte.is_ascii_whitespace())) {
+        *to = *from;
+    }
+    start
+}
+
+fn step(flow: &Flow, mark: &Mark) -> Option<Step> {
+    let &(local, remote) = flow.pairs.get(usize::from(mark.pair))?;
+    let word = mark.start.split(|byte| *byte == 0).next().unwrap_or_default();
+    let status = word.first().is_some_and(u8::is_ascii_digit);
+    Some(Step {
+        at: mark.at,
+        direction: if mark.sent { Direction::Sent } else { Direction::Received },
+        local,
+        remote,
+        bytes: [if status { &b"SIP/2.0 "[..] } else { b"" }, word].concat(),
+        length: mark.length as usize,
+        held: false,
+    })
+}
