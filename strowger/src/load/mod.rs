@@ -1,5 +1,6 @@
 //! `strowger load`: the load generator, from the command line to the verdict.
 
+mod advice;
 pub mod args;
 mod host;
 mod plan;
@@ -362,11 +363,14 @@ fn deliver(args: &LoadArgs, report: &Report) -> Result<(), String> {
         write(path, &load::report::csv(report))?;
     }
     print!("{}", essence(report));
+    let target = args.target.as_deref().unwrap_or("the other side");
+    let domain = args.people.users.map(|_| args.people.domain(args));
+    print!("{}", advice::nothing_measured(report, target, domain.as_deref()));
     Ok(())
 }
 
 /// Figures that a person wants to know at once; the report has all.
-const FIRST: [&str; 17] = [
+const FIRST: [&str; 19] = [
     "calls.begun",
     "calls.failed",
     "calls.rate",
@@ -383,6 +387,8 @@ const FIRST: [&str; 17] = [
     "reregistrations.rate",
     "cpu",
     "waited",
+    "queue.p99",
+    "queue.max",
     "steal",
 ];
 

@@ -116,7 +116,7 @@ impl UsersArgs {
         }
     }
 
-    fn domain(&self, args: &LoadArgs) -> String {
+    pub fn domain(&self, args: &LoadArgs) -> String {
         self.domain.clone().unwrap_or_else(|| host_of(args.target.as_deref().unwrap_or_default()))
     }
 }

@@ -1,5 +1,6 @@
 //! Looking after a run: how it goes, and when it ends.
 
+use super::advice::Silence;
 use super::args::LoadArgs;
 use crate::signals::Wish;
 use load::engine::{Notice, Progress};
@@ -39,7 +40,7 @@ pub fn watch(
     let limit = args.timeout.as_deref().map(duration).transpose()?;
     let mut live = Live::new(title);
     let terminal = std::io::stderr().is_terminal() && !args.quiet;
-    let mut shown = (0, Time::ZERO);
+    let mut shown = Shown::default();
     let mut quitting: Option<(Time, Ended)> = None;
     loop {
         let stop = match signals.recv_timeout(LOOK) {
@@ -70,6 +71,17 @@ pub fn watch(
             _ => {}
         }
     }
+}
+
+/// What has been shown of a run.
+#[derive(Default)]
+struct Shown {
+    /// Lines of the last frame on a terminal.
+    lines: usize,
+    /// When.
+    at: Time,
+    /// Whether anything has come back.
+    silence: Silence,
 }
 
 fn quit(handle: &RuntimeHandle<Notice>) {
@@ -105,7 +117,7 @@ fn show(
     all: &[Progress],
     (terminal, done): (bool, bool),
     started: Time,
-    shown: &mut (usize, Time),
+    shown: &mut Shown,
 ) {
     for (_, line) in all.iter().flat_map(|p| &p.lines) {
         eprintln!("{}", String::from_utf8_lossy(line));
@@ -116,13 +128,19 @@ fn show(
         all.merge(&other);
         all
     });
-    live.update(merged);
     let now = monotonic_now();
     let seconds = now.since(started).as_secs();
-    if args.quiet || (!terminal && !done && now.since(shown.1) < Duration::from_secs(1)) {
+    // In a search too, where nothing else is shown of a trial.
+    let target = args.target.as_deref().unwrap_or("the other side");
+    if let Some(text) = shown.silence.look(now, &merged.counters, target) {
+        eprintln!("{text}");
+        shown.lines = 0;
+    }
+    live.update(merged);
+    if args.quiet || (!terminal && !done && now.since(shown.at) < Duration::from_secs(1)) {
         return;
     }
-    shown.1 = now;
+    shown.at = now;
     let phase = format!("{seconds} s");
     if !terminal {
         eprintln!("{}", live.line(&phase));
@@ -131,11 +149,11 @@ fn show(
     let frame = live.frame(&phase, 100, true);
     let mut out = std::io::stderr().lock();
     // Over the frame before.
-    if shown.0 > 0 {
-        let _ = write!(out, "\x1b[{}A\x1b[J", shown.0);
+    if shown.lines > 0 {
+        let _ = write!(out, "\x1b[{}A\x1b[J", shown.lines);
     }
     let _ = out.write_all(frame.as_bytes());
-    shown.0 = frame.lines().count();
+    shown.lines = frame.lines().count();
 }
 
 /// A time such as `90`, `90s`, `5m` or `1h`.

@@ -185,6 +185,24 @@ fn the_search_of_rfc_7502_ends_where_nothing_succeeds() {
 }
 
 #[test]
+fn silence_is_said_while_the_run_goes_on() {
+    // Bound, and nobody reads.
+    let server = UdpSocket::bind((fresh_ip(), 5060)).expect("a socket");
+    let (ip, target) = (fresh_ip().to_string(), server.local_addr().expect("its address").to_string());
+    let mut child = Command::new(live::binary())
+        .args(["load", "-sn", "uac", "-i", &ip, &target, "-r", "5"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the generator starts");
+    let lines = BufReader::new(child.stderr.take().expect("its messages")).lines();
+    let said = lines.map_while(Result::ok).find(|line| line.starts_with("nothing has come back from"));
+    let _ = child.kill();
+    let _ = child.wait();
+    assert!(said.is_some_and(|line| line.contains(&target)), "it has no end of its own");
+}
+
+#[test]
 fn a_self_test_says_how_late_the_machine_is_and_what_was_found() {
     // As lenient as can be, for the machine is busy with other tests; one rate, so that it is short.
     let limits =

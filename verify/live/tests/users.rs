@@ -61,6 +61,19 @@ fn users_live_over_streams() {
 }
 
 #[test]
+fn users_of_a_domain_that_is_not_served_are_told_so() {
+    let [here] = fresh_ips();
+    let server = Setup::new().start();
+    let (target, here) = (server.sip().to_string(), here.to_string());
+    let users = ["load", "--quiet", "--users", "20", "--domain", "elsewhere.test", "--compress", "600"];
+    let out = run(users.into_iter().chain(["--measure", "2s", "--with", "warm_up=60", "-i", &here, &target]));
+    let said = text(&out);
+    assert_eq!(out.status.code(), Some(3), "{said}");
+    assert!(said.contains(&format!("{target} answered 40")), "{said}");
+    assert!(said.contains("does not serve elsewhere.test") && said.contains("user import"), "{said}");
+}
+
+#[test]
 fn what_is_written_for_the_server_is_what_users_say() {
     let file = std::env::temp_dir().join(format!("strowger-users-{}.csv", std::process::id()));
     let file = file.to_str().expect("a name");
