@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::format::round;
 use super::model::{Better, Report};
+use super::sides::{against_load, found};
 use super::stats::{holm, moments, welch};
 
 /// Repetitions of one run.
@@ -121,6 +122,15 @@ pub struct Comparison {
     /// Unit of their loads.
     #[serde(default)]
     pub load_unit: String,
+    /// What searches of both sides found.
+    #[serde(default)]
+    pub found: Vec<super::sides::Found>,
+    /// Processor time of each side's server against load, percent of one core; empty like `searches`.
+    #[serde(default)]
+    pub cpu: Vec<super::model::Curve>,
+    /// Memory of each side's server against load, MiB.
+    #[serde(default)]
+    pub memory: Vec<super::model::Curve>,
 }
 
 /// Compares two groups. Void runs are left out. `confidence` is that of the intervals, such as 0.95.
@@ -148,6 +158,13 @@ pub fn compare(a: &Group, b: &Group, confidence: f64) -> Comparison {
         rows,
         curves: super::compare_view::curves(&a.name, &in_a, &b.name, &in_b),
         searches: super::compare_view::searches(&a.name, &in_a, &b.name, &in_b),
+        found: [found(&a.name, &in_a), found(&b.name, &in_b)].concat(),
+        cpu: [(a, &in_a), (b, &in_b)]
+            .map(|(g, reports)| against_load(&g.name, reports, |t| t.server_cpu_percent))
+            .into(),
+        memory: [(a, &in_a), (b, &in_b)]
+            .map(|(g, reports)| against_load(&g.name, reports, |t| t.server_memory_mib))
+            .into(),
         load_unit: {
             let mut trials = in_a.iter().chain(&in_b).flat_map(|r| &r.trials);
             trials.next().map(|t| t.unit.clone()).unwrap_or_default()

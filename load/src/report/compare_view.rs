@@ -37,16 +37,13 @@ pub(super) fn curves(name_a: &str, a: &[Report], name_b: &str, b: &[Report]) -> 
 pub(super) fn searches(name_a: &str, a: &[Report], name_b: &str, b: &[Report]) -> Vec<Curve> {
     let mut out = Vec::new();
     for (name, reports) in [(name_a, a), (name_b, b)] {
-        let trials = reports.iter().flat_map(|r| &r.trials).filter(|t| t.verdict != "VOID");
-        let mut points: Vec<(f64, f64)> = trials.filter_map(|t| Some((t.load, t.p99_ms?))).collect();
-        points.sort_by(|x, y| x.0.total_cmp(&y.0).then(x.1.total_cmp(&y.1)));
-        out.push(Curve { name: name.to_owned(), points });
+        out.push(super::sides::against_load(name, reports, |t| t.p99_ms));
     }
     if out.iter().all(|c| c.points.is_empty()) { Vec::new() } else { out }
 }
 
 /// The curves of both sides as lines.
-fn lines(curves: &[Curve]) -> Vec<Line> {
+pub(super) fn lines(curves: &[Curve]) -> Vec<Line> {
     let sides = ["A", "B"].into_iter().zip(curves);
     let line = |(side, c): (&str, &Curve)| {
         Line::new(format!("{side}: {}", c.name), c.points.iter().map(|(x, y)| (*x, Some(*y))).collect())
@@ -102,6 +99,7 @@ impl Comparison {
         for w in &self.warnings {
             let _ = writeln!(out, "WARNING: {}", w);
         }
+        out.push_str(&super::sides::text(&self.found));
         let _ = writeln!(out, "{}", self.method);
         if !self.rows.is_empty() {
             self.table(&mut out);
@@ -151,6 +149,7 @@ impl Comparison {
             p.list(&self.warnings);
             p.out.push_str("</div>");
         }
+        super::sides::page(&mut p, &self.found, &self.load_unit, &self.cpu, &self.memory);
         p.element("p", &self.method);
         let search = Plot {
             x: self.load_unit.clone(),

@@ -14,6 +14,7 @@ mod model;
 mod page;
 mod plot;
 mod series;
+mod sides;
 mod stats;
 
 pub use build::Inputs;
@@ -25,3 +26,4 @@ pub use model::{
     ReadError, Report, SeriesReport, Trial, VERSION, VerdictReport, Windows,
 };
 pub use series::csv;
+pub use sides::Found;

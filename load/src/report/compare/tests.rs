@@ -131,6 +131,47 @@ fn searches_are_drawn_side_by_side() {
     assert_eq!(c.searches[0].points, [(400.0, 2.0), (800.0, 90.0)]);
     let page = c.html("x");
     assert!(page.contains("Response time against load") && page.contains(">users</text>"));
+    assert!(!page.contains("Processor time against load"), "nothing is known of the server's");
     let without = compare(&group("a", latencies(1, [1.0; 3])), &group("b", latencies(5, [1.0; 3])), 0.95);
     assert!(without.searches.is_empty() && !without.html("x").contains("against load"));
+}
+
+#[test]
+fn servers_stand_side_by_side_with_the_literature_for_scale() {
+    let side = |peak: f64, cpu: f64| {
+        let trial = |load: f64, verdict: &str| Trial {
+            load,
+            unit: "users".to_owned(),
+            verdict: verdict.to_owned(),
+            server_cpu_percent: Some(cpu),
+            server_memory_mib: Some(100.0),
+            ..Trial::default()
+        };
+        let mut one = made(1, &[("peak", peak, Better::Higher)]);
+        one.compression = 60.0;
+        one.trials = vec![trial(2.0 * peak, "FAIL"), trial(peak, "PASS")];
+        one
+    };
+    let c = compare(
+        &group("ours", vec![side(40_000.0, 81.0)]),
+        &group("theirs", vec![side(10_000.0, 99.0)]),
+        0.95,
+    );
+    let found: Vec<(&str, f64, Option<f64>)> =
+        c.found.iter().map(|f| (f.name.as_str(), f.load, f.cpu_percent)).collect();
+    assert_eq!(found, [("ours", 40_000.0, Some(81.0)), ("theirs", 10_000.0, Some(99.0))]);
+    assert_eq!(c.cpu[0].points, [(40_000.0, 81.0), (80_000.0, 81.0)]);
+    let (text, page) = (c.text(), c.html("x"));
+    // Forty thousand, sixty times as fast as in life.
+    for words in ["2400000", "350000", "3045000", "9960000", "81 %", "100 MiB"] {
+        let plain = |text: &str| text.replace([',', ' ', '\u{202f}', '\u{a0}'], "");
+        let there = plain(&text).contains(&plain(words));
+        assert!(there, "{words}: {text}");
+        assert!(plain(&page).contains(&plain(words)), "{words} in the page");
+    }
+    for plot in ["Processor time against load", "Memory against load", "Users in life"] {
+        assert!(page.contains(plot), "{plot}");
+    }
+    let back: Comparison = serde_json::from_str(&c.to_json()).expect("it reads its own");
+    assert_eq!((back.found, back.cpu), (c.found, c.cpu));
 }
