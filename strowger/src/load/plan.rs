@@ -71,7 +71,14 @@ impl Plan {
         let transport = match args.transport.as_str() {
             "u1" | "un" | "ui" => Transport::Udp,
             "t1" => Transport::Tcp,
-            "tn" | "l1" | "ln" | "s1" | "sn" | "c1" | "cn" => {
+            "tn" => {
+                return Err(
+                    "-t tn: a connection for each call is not in this version; -t t1 has one for each \
+                            worker (--workers says how many)"
+                        .into(),
+                );
+            }
+            "l1" | "ln" | "s1" | "sn" | "c1" | "cn" => {
                 return Err(format!(
                     "-t {}: not in this version; use u1, un, ui (UDP) or t1 (TCP)",
                     args.transport
