@@ -15,6 +15,7 @@
 //! The method stands beside the key and not in it: one search finds a CANCEL's own transaction and
 //! the one to be cancelled (9.2).
 
+use crate::hash::{self, TableHash};
 use sip_message::{Message, Method, Via};
 use siphasher::sip::SipHasher13;
 use siphasher::sip128::{Hasher128, SipHasher24};
@@ -23,6 +24,8 @@ use std::hash::Hasher;
 /// A core or a tail longer than this is kept as its 128-bit keyed hash, so that a client with an
 /// enormous Call-ID does not make its transactions enormous.
 const LONGEST: usize = 256;
+
+const _: () = assert!(LONGEST <= hash::LONGEST, "a core is hashed as a whole");
 
 /// Methods as one byte. Those without a name of their own are told apart by their text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -69,6 +72,7 @@ pub(crate) struct Key {
     hash: u64,
     /// All bits; tests clear it to make every hash collide.
     pub(crate) mask: u64,
+    table: TableHash,
     hasher: SipHasher13,
     shortener: SipHasher24,
 }
@@ -81,6 +85,7 @@ impl Key {
             old: false,
             hash: 0,
             mask: u64::MAX,
+            table: TableHash::new(seed),
             hasher: SipHasher13::new_with_keys(seed[0], seed[1]),
             shortener: SipHasher24::new_with_keys(seed[1], seed[0]),
         }
@@ -98,7 +103,7 @@ impl Key {
         }
         self.shorten(0);
         self.core = self.bytes.len();
-        self.hash = self.hasher.hash(&self.bytes) & self.mask;
+        self.hash = self.table.hash(&self.bytes) & self.mask;
         if self.old {
             let start = self.bytes.len();
             self.bytes.extend_from_slice(message.to_tag());
@@ -116,15 +121,12 @@ impl Key {
     pub(crate) fn is_of(&self, message: &Message<'_>, method: Method<'_>) -> bool {
         let via = message.via();
         let (branch, host, call_id) = (via.branch, via.host, message.call_id());
-        if self.old || self.core != FIXED + 2 + call_id.len() + branch.len() + host.len() {
+        if self.old || self.core != TEXT + call_id.len() + branch.len() + host.len() {
             return false;
         }
-        let fixed = fixed(b'3', branch.len(), host.len(), message.cseq());
-        let (port, text) = (FIXED, FIXED + 2);
-        let (branch_at, host_at) = (text + call_id.len(), text + call_id.len() + branch.len());
-        self.bytes.get(..port) == Some(&fixed)
-            && self.bytes.get(port..text) == Some(&via.port_or_default().to_le_bytes())
-            && self.bytes.get(text..branch_at) == Some(call_id)
+        let (branch_at, host_at) = (TEXT + call_id.len(), TEXT + call_id.len() + branch.len());
+        self.bytes.get(..TEXT) == Some(&fixed_3261(message, &via))
+            && self.bytes.get(TEXT..branch_at) == Some(call_id)
             && self.bytes.get(branch_at..host_at).is_some_and(|folded| same_folded(branch, folded))
             && self.bytes.get(host_at..self.core).is_some_and(|folded| same_folded(host, folded))
             && self.tail().is_empty()
@@ -165,9 +167,7 @@ impl Key {
     }
 
     fn core_3261(&mut self, message: &Message<'_>, via: &Via<'_>) {
-        let port = via.port_or_default();
-        self.bytes.extend_from_slice(&fixed(b'3', via.branch.len(), via.host.len(), message.cseq()));
-        self.bytes.extend_from_slice(&port.to_le_bytes());
+        self.bytes.extend_from_slice(&fixed_3261(message, via));
         self.bytes.extend_from_slice(message.call_id());
         let start = self.bytes.len();
         self.bytes.extend_from_slice(via.branch);
@@ -221,6 +221,17 @@ fn fixed(kind: u8, first: usize, second: usize, cseq: u32) -> [u8; FIXED] {
     fixed[5..9].copy_from_slice(&(second as u32).to_le_bytes());
     fixed[9..13].copy_from_slice(&cseq.to_le_bytes());
     fixed
+}
+
+/// Where the texts of a key of RFC 3261 begin.
+const TEXT: usize = FIXED + 2;
+
+/// What stands before the texts of a key of RFC 3261.
+fn fixed_3261(message: &Message<'_>, via: &Via<'_>) -> [u8; TEXT] {
+    let mut all = [0; TEXT];
+    all[..FIXED].copy_from_slice(&fixed(b'3', via.branch.len(), via.host.len(), message.cseq()));
+    all[FIXED..].copy_from_slice(&via.port_or_default().to_le_bytes());
+    all
 }
 
 /// Whether a text is the one that was folded.

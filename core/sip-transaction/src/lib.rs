@@ -33,6 +33,7 @@
 //! the first request came from, whoever repeats it.
 #![forbid(unsafe_code)]
 
+mod hash;
 mod id;
 mod index;
 mod key;
