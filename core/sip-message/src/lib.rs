@@ -52,7 +52,7 @@ pub use params::{Params, unquote};
 pub use parse::{Flaw, Parsed, parse};
 pub use response::{reason_phrase, write_response};
 pub use splice::Splices;
-pub use uri::{Scheme, Uri, UriError, is_base64url, parse_ip as host_ip};
+pub use uri::{Scheme, Uri, UriError, is_base64url, parse_ip as host_ip, plain_aor};
 pub use values::Values;
 pub use via::{Via, ViaError, push_received};
 

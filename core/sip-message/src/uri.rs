@@ -176,6 +176,18 @@ fn are_plain(params: &[u8]) -> bool {
     !any(params, |b| !plain(b))
 }
 
+/// The address-of-record of [`Uri::write_aor`] in a URI that is `sip:`, a user of letters, digits and their
+/// like, `@` and `domain` (lower case), and nothing else. `None` says nothing.
+pub fn plain_aor<'a>(uri: &'a [u8], domain: &[u8]) -> Option<&'a [u8]> {
+    let aor = uri.strip_prefix(b"sip:")?;
+    let at = aor.len().checked_sub(domain.len() + 1)?;
+    let is_domain = aor.get(at) == Some(&b'@') && aor.get(at + 1..) == Some(domain);
+    // The same checks as of the parts one by one.
+    let fits = at > 0 && chars::end_of_host(aor) == at;
+    let is_host = (1..=255).contains(&domain.len()) && chars::end_of_host(domain) == domain.len();
+    (is_domain && fits && is_host).then_some(aor)
+}
+
 /// Whether a text consists of letters, digits, `-` and `_` (RFC 4648 section 5) and is not empty.
 pub fn is_base64url(text: &[u8]) -> bool {
     let of_alphabet =
@@ -290,29 +302,38 @@ fn parse_ipv4(s: &[u8]) -> Option<Ipv4Addr> {
 /// several times as much.
 #[inline]
 pub(crate) fn leading_ipv4(s: &[u8]) -> Option<(Ipv4Addr, usize)> {
-    let (mut ip, mut octet, mut digits, mut dots, mut len) = (0u32, 0, 0, 0, 0);
-    for &b in s {
-        let digit = u32::from(b.wrapping_sub(b'0'));
-        if digit < 10 {
-            // No leading zeros: some readers take them for octal.
-            if octet == 0 && digits > 0 {
-                return None;
-            }
-            octet = octet * 10 + digit;
-            digits += 1;
-            if octet > 255 {
-                return None;
-            }
-        } else if b == b'.' && dots < 3 && digits > 0 {
-            ip = ip << 8 | octet;
-            (octet, digits) = (0, 0);
-            dots += 1;
-        } else {
-            break;
+    let (mut ip, mut len) = leading_octet(s, 0)?;
+    for _ in 0..3 {
+        if s.get(len) != Some(&b'.') {
+            return None;
         }
-        len += 1;
+        let (octet, end) = leading_octet(s, len + 1)?;
+        (ip, len) = (ip << 8 | octet, end);
     }
-    (dots == 3 && digits > 0).then_some((Ipv4Addr::from(ip << 8 | octet), len))
+    Some((Ipv4Addr::from(ip), len))
+}
+
+/// The number up to 255 that begins at `s[at]`, and where it ends.
+#[inline(always)]
+fn leading_octet(s: &[u8], at: usize) -> Option<(u32, usize)> {
+    let digit = |at: usize| s.get(at).map_or(10, |b| u32::from(b.wrapping_sub(b'0')));
+    let (first, second) = (digit(at), digit(at + 1));
+    if first > 9 {
+        return None;
+    }
+    if second > 9 {
+        return Some((first, at + 1));
+    }
+    // No leading zeros: some readers take them for octal.
+    if first == 0 {
+        return None;
+    }
+    let third = digit(at + 2);
+    if third > 9 {
+        return Some((first * 10 + second, at + 2));
+    }
+    let octet = (first * 10 + second) * 10 + third;
+    (octet <= 255 && digit(at + 3) > 9).then_some((octet, at + 3))
 }
 
 /// An IPv4 address in the clothes of an IPv6 one is the IPv4 address: rules about addresses see through it.

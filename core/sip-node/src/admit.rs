@@ -8,7 +8,7 @@ use crate::node::Node;
 use crate::services::{Counter, Refusal, Services};
 use crate::settings::{Auth, Mode};
 use sip_auth::{Decision, Status};
-use sip_message::{Malformed, Message, Method, Name, Scheme, Uri, UriError};
+use sip_message::{Malformed, Message, Method, Name, Scheme, Uri, UriError, plain_aor};
 use sip_proxy::loops::read_branch;
 use sip_proxy::routes::{Routing, preprocess};
 use sip_proxy::token::{Dialog, End, Role};
@@ -270,6 +270,11 @@ impl<S: Services> Node<S> {
 
     /// The address-of-record of ours that a URI names, if it can be read.
     pub(crate) fn aor_of<'u>(&self, uri: &'u [u8]) -> Option<Aor<'u>> {
+        // As nearly all are.
+        let plain = |d: &Vec<u8>| Some((plain_aor(uri, d)?, d.len()));
+        if let Some((aor, domain_len)) = self.settings.domains.iter().find_map(plain) {
+            return Some(Aor { text: aor.into(), domain: aor.len() - domain_len });
+        }
         self.local_aor(&Uri::parse(uri).ok()?, uri)
     }
 
@@ -359,7 +364,8 @@ impl<S: Services> Node<S> {
         // The digest `uri` of several clients (SIPp among them) is the address they send to.
         let settings = self.settings.clone();
         let names_server = |uri: &[u8]| {
-            Uri::parse(uri).is_ok_and(|uri| uri.user.is_none() && settings.is_self(uri.host, uri.port))
+            let is_self = |uri: Uri<'_>| uri.user.is_none() && settings.is_self(uri.host, uri.port);
+            settings.is_own_text(uri) || Uri::parse(uri).is_ok_and(is_self)
         };
         let about = sip_auth::Request {
             method: request.method().as_bytes(),

@@ -258,6 +258,14 @@ impl Settings {
                 || self.domains.iter().any(|d| d.eq_ignore_ascii_case(uri.host)))
     }
 
+    /// Whether a URI is the one that a listener writes of itself.
+    pub(crate) fn is_own_text(&self, uri: &[u8]) -> bool {
+        self.listeners.iter().any(|l| {
+            let own = l.record_route.strip_prefix(b"Record-Route: <");
+            own.and_then(|own| own.strip_suffix(b";lr")) == Some(uri)
+        })
+    }
+
     /// The dialog token in a Route value that is our own Record-Route as we wrote it; `None` says nothing.
     pub(crate) fn own_token<'a>(&self, route: &'a [u8]) -> Option<&'a [u8]> {
         let token = self.listeners.iter().find_map(|l| {

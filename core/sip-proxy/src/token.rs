@@ -266,20 +266,30 @@ fn unbase64url(text: &[u8], raw: &mut Raw) -> Option<()> {
     let mut bytes = |four: [u8; 4]| {
         let [a, b, c, d] = four.map(|b| REVERSE[usize::from(b)]);
         seen |= a | b | c | d;
-        (u32::from(a) << 18 | u32::from(b) << 12 | u32::from(c) << 6 | u32::from(d)).to_be_bytes()
+        (u32::from(a) << 26 | u32::from(b) << 20 | u32::from(c) << 14 | u32::from(d) << 8).to_be_bytes()
     };
+    // Whole words, of which the next one writes over the last byte.
+    let mut room = [0; RAW_MAX + 4];
+    let mut at = 0;
     for &four in fours {
-        raw.push(&bytes(four)[1..]);
+        *room.get_mut(at..)?.first_chunk_mut()? = bytes(four);
+        at += 3;
     }
     // An `A` stands for zero bits.
-    match *rest {
-        [] => {}
-        [a, b] => raw.push(&bytes([a, b, b'A', b'A'])[1..2]),
-        [a, b, c] => raw.push(&bytes([a, b, c, b'A'])[1..3]),
+    let (last, more) = match *rest {
+        [] => ([0; 4], 0),
+        [a, b] => (bytes([a, b, b'A', b'A']), 1),
+        [a, b, c] => (bytes([a, b, c, b'A']), 2),
         _ => return None,
-    }
+    };
+    *room.get_mut(at..)?.first_chunk_mut()? = last;
     // What is none of the 64 characters has higher bits.
-    (seen < 64).then_some(())
+    if seen >= 64 || at + more > RAW_MAX {
+        return None;
+    }
+    raw.buf.copy_from_slice(room.get(..RAW_MAX)?);
+    raw.len = at + more;
+    Some(())
 }
 
 #[cfg(test)]
