@@ -68,9 +68,37 @@ fn hex8(number: u32) -> u64 {
     n = (n | n << 16) & 0x0000_ffff_0000_ffff;
     n = (n | n << 8) & 0x00ff_00ff_00ff_00ff;
     n = (n | n << 4) & 0x0f0f_0f0f_0f0f_0f0f;
+    digits_of(n)
+}
+
+/// The digits of eight nibbles in eight bytes.
+#[inline(always)]
+fn digits_of(nibbles: u64) -> u64 {
     // 1 in each byte that is above 9: those need the distance from '9' + 1 to 'a' as well.
-    let letters = (n + 0x0606_0606_0606_0606) >> 4 & 0x0101_0101_0101_0101;
-    n + 0x3030_3030_3030_3030 + letters * 0x27
+    let letters = (nibbles + 0x0606_0606_0606_0606) >> 4 & 0x0101_0101_0101_0101;
+    nibbles + 0x3030_3030_3030_3030 + letters * 0x27
+}
+
+/// Back from [`hex16`]: the number of 16 hexadecimal digits, small or capital. `None` on anything else.
+pub fn unhex16(text: &[u8]) -> Option<u64> {
+    let (high, low) = text.split_first_chunk::<8>()?;
+    let low = <&[u8; 8]>::try_from(low).ok()?;
+    let number = |digits: &[u8; 8]| unhex8(u64::from_be_bytes(*digits));
+    Some(u64::from(number(high)?) << 32 | u64::from(number(low)?))
+}
+
+fn unhex8(text: u64) -> Option<u32> {
+    // 1 in each byte that can only be a letter; made small.
+    let letters = text >> 6 & 0x0101_0101_0101_0101;
+    let text = text | letters << 5;
+    let nibbles = (text & 0x0f0f_0f0f_0f0f_0f0f) + letters * 9;
+    // A digit is written as it was read, and nothing else is; letters after `f` are more than a nibble.
+    if nibbles & 0xf0f0_f0f0_f0f0_f0f0 != 0 || digits_of(nibbles) != text {
+        return None;
+    }
+    let mut n = (nibbles | nibbles >> 4) & 0x00ff_00ff_00ff_00ff;
+    n = (n | n >> 8) & 0x0000_ffff_0000_ffff;
+    Some((n | n >> 16) as u32)
 }
 
 #[cfg(test)]
@@ -91,6 +119,27 @@ mod tests {
     fn hexadecimal_is_written() {
         for n in [0, 1, u64::MAX, 0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210, 0x90a0_9a0a_9f0f_0000] {
             assert_eq!(hex16(n).as_slice(), format!("{n:016x}").as_bytes());
+        }
+    }
+
+    #[test]
+    fn hexadecimal_is_read() {
+        for n in [0, 1, u64::MAX, 0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210, 0x90a0_9a0a_9f0f_0000] {
+            assert_eq!(unhex16(format!("{n:016x}").as_bytes()), Some(n));
+            assert_eq!(unhex16(format!("{n:016X}").as_bytes()), Some(n));
+        }
+        // Every byte at every place.
+        for at in 0..16 {
+            for byte in 0..=255u8 {
+                let mut text = *b"0123456789abcdef";
+                text[at] = byte;
+                let want = std::str::from_utf8(&text).ok().filter(|_| byte.is_ascii_hexdigit());
+                let want = want.and_then(|text| u64::from_str_radix(text, 16).ok());
+                assert_eq!(unhex16(&text), want, "{byte} at {at}");
+            }
+        }
+        for bad in [&b""[..], b"0", b"0123456789abcde", b"0123456789abcdef0"] {
+            assert_eq!(unhex16(bad), None);
         }
     }
 

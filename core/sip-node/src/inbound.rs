@@ -6,7 +6,7 @@ use crate::proxied::ProxiedId;
 use crate::services::{Counter, Services};
 use core::hash::Hasher;
 use core::net::SocketAddr;
-use sip_message::{Message, hex16, push_u64, write_response};
+use sip_message::{Message, Method, hex16, push_u64, write_response};
 use sip_transaction::{Inbound, ServerId};
 use wire::{Flow, Outbox, Time, Transport};
 
@@ -39,7 +39,9 @@ pub(crate) fn always_rport(flow: Flow, request: &Message<'_>) -> bool {
 impl<S: Services> Node<S> {
     /// A request without a flaw.
     pub(crate) fn request(&mut self, now: Time, flow: Flow, request: &Message<'_>, out: &mut Outbox) {
-        match self.layer.absorb(now, request, reply_flow(flow, request), out) {
+        // Where answers go matters to the layer here only if it answers a CANCEL.
+        let reply = if request.method() == Method::Cancel { reply_flow(flow, request) } else { flow };
+        match self.layer.absorb(now, request, reply, out) {
             None => self.new_request(now, flow, request, out),
             Some(Inbound::AckOutside) => self.ack(now, flow, request, out),
             Some(Inbound::Cancel { id, invite, matched }) => {

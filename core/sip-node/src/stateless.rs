@@ -11,7 +11,7 @@ use crate::targets::{Plan, Wish, max_breadth};
 use core::hash::Hasher;
 use core::mem;
 use core::net::{IpAddr, SocketAddr};
-use sip_message::{Message, Method, Name, Uri, hex16};
+use sip_message::{Message, Method, Name, Uri, hex16, unhex16};
 use sip_proxy::locate::{Located, Lookup, Step, locate};
 use sip_proxy::rewrite::{self, Outgoing, write_request};
 use sip_proxy::token::{Dialog, End, Role};
@@ -263,11 +263,11 @@ impl<S: Services> Node<S> {
         }
         let (id, rest) = rest.split_at_checked(16)?;
         let (place, seal) = rest.split_at_checked(16)?;
-        let (id, place) = (unhex(id)?, unhex(place)?);
+        let (id, place) = (unhex16(id)?, unhex16(place)?);
         let value = response.values(Name::Via).nth(1)?;
         let via = sip_message::Via::parse(value).ok()?;
         let ip = via.received_ip().or(via.host_ip)?;
-        if unhex(seal)? != self.stateless_seal(id, place, ip, response.call_id()) {
+        if unhex16(seal)? != self.stateless_seal(id, place, ip, response.call_id()) {
             return None;
         }
         let listener = ListenerId(u16::try_from(place >> 16).ok()?);
@@ -281,11 +281,4 @@ impl<S: Services> Node<S> {
 fn breadth(request: &Message<'_>, settings: &Settings) -> Option<u8> {
     let most = settings.proxy.max_breadth;
     (request.method() != Method::Cancel).then(|| sip_proxy::breadth::incoming(max_breadth(request), most))
-}
-
-fn unhex(text: &[u8]) -> Option<u64> {
-    if text.len() != 16 {
-        return None;
-    }
-    text.iter().try_fold(0u64, |n, &b| Some(n << 4 | u64::from((b as char).to_digit(16)?)))
 }

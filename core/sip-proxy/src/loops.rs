@@ -11,7 +11,7 @@
 //! that makes this server refuse someone else's request.
 
 use crate::gathered::Gathered;
-use sip_message::{Message, Name, Via, hex16};
+use sip_message::{Message, Name, Via, hex16, unhex16};
 use siphasher::sip::SipHasher13;
 
 /// The magic cookie (RFC 3261 section 8.1.1.7) and our mark.
@@ -97,17 +97,6 @@ pub fn write_branch(client: &[u8], hash: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(&hex16(hash));
 }
 
-/// The value of each hexadecimal digit; 255 for all else.
-const NIBBLES: [u8; 256] = {
-    let mut values = [255; 256];
-    let (mut i, digits) = (0, b"0123456789abcdefABCDEF");
-    while i < digits.len() {
-        values[digits[i] as usize] = if i < 16 { i } else { i - 6 } as u8;
-        i += 1;
-    }
-    values
-};
-
 /// Takes apart a branch parameter value. `None`: it does not have our form. Whether we wrote it is for
 /// the transaction layer, or the hash, to say. Capitals and small letters are the same: a branch is a
 /// token, and some elements change its case.
@@ -121,14 +110,7 @@ pub fn read_branch(branch: &[u8]) -> Option<OwnBranch<'_>> {
     if !ours || client.is_empty() || dotted {
         return None;
     }
-    let (mut hash, mut seen) = (0, 0);
-    for &digit in digits {
-        let nibble = NIBBLES[usize::from(digit)];
-        seen |= nibble;
-        hash = hash << 4 | u64::from(nibble);
-    }
-    // What is no digit has higher bits.
-    (seen < 16).then_some(OwnBranch { client, hash })
+    Some(OwnBranch { client, hash: unhex16(digits)? })
 }
 
 /// One field and its length, so that no two lists of fields look alike.

@@ -1,5 +1,6 @@
 //! Names of transactions: slot and unguessable generation.
 
+use sip_message::unhex16;
 use siphasher::sip::SipHasher13;
 
 /// Marks a transmit token as this layer's; tokens of others have the bit clear.
@@ -28,19 +29,7 @@ impl ClientId {
     /// case-insensitive (RFC 3261 7.3.1), so capitals are taken too. Whether there is such a
     /// transaction is another question.
     pub fn decode(text: &[u8]) -> Option<ClientId> {
-        if text.len() != ClientId::TEXT_LEN {
-            return None;
-        }
-        let mut number = 0u64;
-        for &digit in text {
-            let nibble = match digit {
-                b'0'..=b'9' => digit - b'0',
-                b'a'..=b'f' => digit - b'a' + 10,
-                b'A'..=b'F' => digit - b'A' + 10,
-                _ => return None,
-            };
-            number = number << 4 | u64::from(nibble);
-        }
+        let number = unhex16(text)?;
         Some(ClientId { slot: (number >> 32) as u32, generation: number as u32 })
     }
 
