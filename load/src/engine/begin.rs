@@ -4,7 +4,7 @@ use super::call::{Call, Doing};
 use super::ids::CallName;
 use super::run::on_timeout;
 use super::{Engine, Origin};
-use crate::metrics::{self, Began, CallEnd, Failure};
+use crate::metrics::{self, Began, CallEnd, Direction, Failure};
 use crate::scenario::{Scope, Side};
 use core::time::Duration;
 use sip_message::Message;
@@ -253,6 +253,8 @@ impl Engine {
         let flow = call.flow;
         let name = ladder_name(slot, call);
         out.send(flow, name + 1, &sent);
+        let local = self.settings.local(flow.listener);
+        self.ladders.offer(name, now, Direction::Sent, local, flow.remote, &sent);
         self.note_repeated(now, slot, &sent);
         if let Some(call) = self.calls.at(slot) {
             call.sent = sent;

@@ -234,6 +234,7 @@ fn a_callee_that_is_not_there_fails_the_call_after_the_last_repetition() {
     assert_eq!(pair.ends_of(0, End::Caller), (0, 1));
     let ladder = &pair.ends[0].1.ladders.kept()[0];
     assert_eq!(ladder.why, Failure::Retransmissions.text());
+    assert_eq!(ladder.steps.len(), 6, "with what was sent again");
 }
 
 #[test]

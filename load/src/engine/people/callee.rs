@@ -371,7 +371,10 @@ impl People {
         let Some(c) = self.callees.at(slot) else { return };
         match (c.repeat.as_mut().and_then(|repeat| repeat.due(now)), c.state) {
             (Some(Due::Again), State::Ending) => {
-                out.send(bye_flow(c, self.settings.flow()), number, &c.sent);
+                let flow = bye_flow(c, self.settings.flow());
+                out.send(flow, number, &c.sent);
+                let local = self.settings.local(flow.listener);
+                self.ladders.offer(number, now, Direction::Sent, local, flow.remote, &c.sent);
                 self.metrics.request_repeated(now, Counted::Bye);
             }
             (Some(Due::Again), _) => {

@@ -555,6 +555,8 @@ impl People {
         match c.repeat.as_mut().and_then(|repeat| repeat.due(now)) {
             Some(Due::Again) => {
                 out.send(flow, place.number(), &c.sent);
+                let local = self.settings.local(flow.listener);
+                self.ladders.offer(place.number(), now, Direction::Sent, local, flow.remote, &c.sent);
                 let method = match c.state {
                     State::Inviting => Counted::Invite,
                     State::Cancelling => Counted::Cancel,

@@ -215,6 +215,8 @@ impl People {
         match r.repeat.as_mut().and_then(|repeat| repeat.due(now)) {
             Some(Due::Again) => {
                 out.send(flow, place.number(), &r.sent);
+                let local = self.settings.local(flow.listener);
+                self.ladders.offer(place.number(), now, Direction::Sent, local, flow.remote, &r.sent);
                 self.metrics.request_repeated(now, Method::Register);
             }
             Some(Due::Over) => {
