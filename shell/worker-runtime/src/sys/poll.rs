@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
 /// What a descriptor is watched for. Watches are level triggered, so that what one round leaves unread
-/// is reported again by the next, except for those of the wake-up and of datagram sockets.
+/// is reported again by the next, except for those of the wake-up and of the alarm.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Interest(u32);
 
@@ -15,8 +15,7 @@ impl Interest {
     pub const NONE: Interest = Interest(0);
     /// Bytes to read, or a connection to accept.
     pub const READ: Interest = Interest(libc::EPOLLIN as u32);
-    /// Each arrival, once: a write to an eventfd, without the need to read it, or datagrams, which
-    /// must then be read to the last. It saves the kernel a second look before it lets us sleep.
+    /// Each arrival, once: a write to an eventfd or the ring of a timer, without the need to read it.
     pub const EDGE: Interest = Interest((libc::EPOLLIN | libc::EPOLLET) as u32);
     /// Room to write, or a finished connect.
     pub const WRITE: Interest = Interest(libc::EPOLLOUT as u32);

@@ -28,15 +28,39 @@ const ONE_PACKET: usize = 1_400;
 /// How often a datagram is sent again because the socket held an error of an earlier one.
 const ATTEMPTS: usize = 8;
 
-/// Whether to receive in batches; traffic tells.
+/// Reports of a socket in a row, at most, of which one datagram each is taken without a look for the next.
+const BLIND: u8 = 16;
+
+/// How to receive; traffic tells.
 #[derive(Default)]
-struct Burst {
-    on: bool,
+struct Habit {
+    /// In batches.
+    batches: bool,
+    /// How many more reports are answered by taking one datagram and asking epoll.
+    blind: u8,
+    /// How many those were last time.
+    stretch: u8,
 }
 
-impl Burst {
-    fn learn(&mut self, received: usize) {
-        self.on = received >= BATCH_PAYS;
+impl Habit {
+    /// Whether to look for more after the first datagram of a report. A look that finds nothing is a
+    /// system call in vain, one that finds something saves a round through epoll, which costs about as
+    /// much. So looks become rare where they are in vain and come back with the first that is not.
+    fn looks(&mut self) -> bool {
+        let looks = self.blind == 0;
+        self.blind -= u8::from(!looks);
+        looks
+    }
+
+    /// A look found more, or nothing.
+    fn looked(&mut self, more: bool) {
+        self.stretch = if more { 0 } else { (self.stretch * 2).clamp(1, BLIND) };
+        self.blind = self.stretch;
+    }
+
+    /// So many came in one batch.
+    fn received(&mut self, count: usize) {
+        self.batches = count >= BATCH_PAYS;
     }
 }
 
@@ -44,9 +68,7 @@ struct Socket {
     id: ListenerId,
     fd: Arc<OwnedFd>,
     data: u64,
-    burst: Burst,
-    /// Datagrams may be left that epoll will not tell of again.
-    more: bool,
+    habit: Habit,
     /// Transmits of the outbox at hand that go out here.
     queue: Vec<u32>,
     /// Copies of what the kernel had no room for.
@@ -61,8 +83,6 @@ pub struct Datagrams {
     max_backlog: usize,
     /// Sockets with transmits in their queue: there may be thousands without.
     pending: Vec<u16>,
-    /// Some socket has more.
-    pub(super) more: bool,
     /// What came back.
     pub(super) reports: Reports,
     counters: Arc<Counters>,
@@ -77,7 +97,6 @@ impl Datagrams {
             by_listener,
             max_backlog: config.udp_send_queue,
             pending: Vec::new(),
-            more: false,
             reports: Reports::default(),
             counters,
         }
@@ -89,7 +108,7 @@ impl Datagrams {
             *entry = self.sockets.len() as u16;
         }
         let (queue, backlog) = (Vec::new(), VecDeque::new());
-        self.sockets.push(Socket { id, fd, data, burst: Burst::default(), more: false, queue, backlog });
+        self.sockets.push(Socket { id, fd, data, habit: Habit::default(), queue, backlog });
     }
 
     /// Notes that transmit `index` goes out at `listener`; `false` if no datagrams can.
@@ -154,7 +173,7 @@ impl Datagrams {
             }
             socket.backlog.pop_front();
         }
-        let _ = poller.modify(socket.fd.as_fd(), Interest::EDGE, socket.data);
+        let _ = poller.modify(socket.fd.as_fd(), Interest::READ, socket.data);
     }
 
     /// Takes what the network says about datagrams of socket `number`.
@@ -246,17 +265,18 @@ impl Socket {
 }
 
 impl<M: Machine> Worker<M> {
-    /// Takes datagrams from socket `number` and sends what the machine answers, batch by batch.
+    /// Takes datagrams from socket `number` and sends what the machine answers. What is left there,
+    /// epoll reports again.
     pub(super) fn receive_datagrams(&mut self, number: usize) {
         let Some(socket) = self.datagrams.sockets.get_mut(number) else { return };
-        socket.more = false;
-        if !socket.burst.on {
-            // One by one until nothing is left: a look costs less than another round through epoll,
-            // which tells of each arrival only once.
-            for _ in 0..BATCH_PAYS {
-                if !self.receive_one(number) {
-                    return;
-                }
+        if !socket.habit.batches {
+            let looks = socket.habit.looks();
+            let taken = self.receive_plainly(number, if looks { BATCH_PAYS } else { 1 });
+            if let Some(socket) = self.datagrams.sockets.get_mut(number).filter(|_| looks && taken > 0) {
+                socket.habit.looked(taken > 1);
+            }
+            if taken < BATCH_PAYS {
+                return;
             }
         }
         for round in 0..BATCHES {
@@ -265,28 +285,18 @@ impl<M: Machine> Worker<M> {
             }
             let received = self.receive_batch(number);
             if let Some(socket) = self.datagrams.sockets.get_mut(number) {
-                socket.burst.learn(received);
+                socket.habit.received(received);
             }
             // Fewer than fit: the last look found nothing, or a report, of which epoll tells.
             if received < self.recv.capacity() {
                 return;
             }
         }
-        if let Some(socket) = self.datagrams.sockets.get_mut(number) {
-            socket.more = true;
-            self.datagrams.more = true;
-        }
     }
 
-    /// Gives sockets that were not emptied their next turn.
-    pub(super) fn receive_more(&mut self) {
-        if std::mem::take(&mut self.datagrams.more) {
-            for number in 0..self.datagrams.sockets.len() {
-                if self.datagrams.sockets.get(number).is_some_and(|socket| socket.more) {
-                    self.receive_datagrams(number);
-                }
-            }
-        }
+    /// Takes up to `most` datagrams one by one and answers how many.
+    fn receive_plainly(&mut self, number: usize, most: usize) -> usize {
+        (0..most).take_while(|_| self.receive_one(number)).count()
     }
 
     /// Takes one datagram, or what was said of one sent before; `false` if there was neither.
@@ -317,7 +327,7 @@ impl<M: Machine> Worker<M> {
 
     fn receive_batch(&mut self, number: usize) -> usize {
         let Worker { datagrams, recv, machine, links, out, counters, now, .. } = self;
-        let Some(socket) = datagrams.sockets.get_mut(number) else { return 0 };
+        let Some(socket) = datagrams.sockets.get(number) else { return 0 };
         let id = socket.id;
         counters.syscalls.one();
         let received = match recv.recv(socket.fd.as_fd()) {
@@ -326,8 +336,6 @@ impl<M: Machine> Worker<M> {
             Err(_) => {
                 // What was said of earlier sends stands before what has come, which is for next time.
                 datagrams.reports.collect(socket.fd.as_fd(), counters);
-                socket.more = true;
-                datagrams.more = true;
                 return 0;
             }
         };
@@ -384,12 +392,26 @@ mod tests {
 
     #[test]
     fn batches_begin_with_traffic_and_end_with_it() {
-        let mut burst = Burst::default();
-        assert!(!burst.on);
-        burst.learn(BATCH_PAYS);
-        assert!(burst.on);
-        burst.learn(BATCH_PAYS - 1);
-        assert!(!burst.on);
+        let mut habit = Habit::default();
+        assert!(!habit.batches);
+        habit.received(BATCH_PAYS);
+        assert!(habit.batches);
+        habit.received(BATCH_PAYS - 1);
+        assert!(!habit.batches);
+    }
+
+    #[test]
+    fn looks_become_rare_while_they_are_in_vain() {
+        let mut habit = Habit::default();
+        let mut reports_until_a_look = |more| {
+            let blind = (0..).take_while(|_| !habit.looks()).count();
+            habit.looked(more);
+            blind
+        };
+        let in_vain: Vec<usize> = (0..8).map(|_| reports_until_a_look(false)).collect();
+        assert_eq!(in_vain, [0, 1, 2, 4, 8, 16, 16, 16]);
+        assert_eq!((reports_until_a_look(true), reports_until_a_look(true)), (16, 0));
+        assert_eq!((reports_until_a_look(false), reports_until_a_look(false)), (0, 1));
     }
 
     #[test]

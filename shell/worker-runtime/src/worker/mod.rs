@@ -84,7 +84,7 @@ impl<M: Machine> Worker<M> {
         let mut datagrams = Datagrams::new(config, Arc::clone(&counters));
         for (index, (id, fd)) in sockets.udp.into_iter().enumerate() {
             let data = (KIND_UDP << KIND_SHIFT) | index as u64;
-            poller.add(fd.as_fd(), Interest::EDGE, data)?;
+            poller.add(fd.as_fd(), Interest::READ, data)?;
             datagrams.add(id, fd, data);
         }
         Ok(Worker {
@@ -117,7 +117,6 @@ impl<M: Machine> Worker<M> {
                 self.streams.stop_accepting(&self.poller, self.now);
             }
             let events = self.sleep()?;
-            self.receive_more();
             for index in 0..events {
                 if let Some(event) = self.poller.event(index) {
                     self.event(event);
@@ -157,7 +156,7 @@ impl<M: Machine> Worker<M> {
         let unreported = !self.streams.failed.is_empty()
             || !self.streams.gone.is_empty()
             || !self.datagrams.reports.is_empty();
-        if unreported || self.datagrams.more || (!self.streams.ready.is_empty() && !self.ring_full) {
+        if unreported || (!self.streams.ready.is_empty() && !self.ring_full) {
             return Ok(0);
         }
         let deadline = match (self.machine.next_deadline(), self.streams.next_deadline()) {
