@@ -54,6 +54,8 @@ class Bench:
         self.o = options
         self.dir = tempfile.mkdtemp(prefix='strowger-bench-load-')
         self.data, self.floor = None, []
+        # What lies between, and the generator.
+        self.cpus = (0, 1)
         self.relay = os.path.join(self.dir, 'relay')
         subprocess.run([shutil.which('cc') or 'gcc', '-O2', '-o', self.relay, os.path.join(HERE, 'relay.c')], check=True)
 
@@ -62,27 +64,28 @@ class Bench:
             self.data = os.path.join(self.dir, 'data')
             os.makedirs(self.data)
             servers.import_users(self.o.bin, [(user(i), password(i)) for i in range(USERS)], self.data, DOMAIN)
-        return servers.Strowger(self.o.bin, DOMAIN, 1, True, data=self.data, cpu=0)
+        return servers.Strowger(self.o.bin, DOMAIN, 1, True, data=self.data, cpu=self.cpus[0])
 
     def generators(self, flow, name, remote, ip, total):
         """The processes of one generator."""
         o = self.o
+        extra = o.extra.split()
         second = {'call': user, 'register': lambda i: '[authentication username=%s password=%s]' % (user(i), password(i))}
         rows = [(user(i), second[flow](i)) for i in range(USERS)]
-        common = dict(ip=ip, rate=o.rate, calls=total, rows=rows, keys=[('domain', DOMAIN)], cpu=1)
+        common = dict(ip=ip, rate=o.rate, calls=total, rows=rows, keys=[('domain', DOMAIN)], cpu=self.cpus[1])
         if flow == 'register':
             if name == 'sipp':
                 return [sipp.Sipp('register.xml', remote, port=5061, limit=10000, **common)]
-            return [load.Load(o.bin, 'register.xml', remote, port=5061, **common)]
+            return [load.Load(o.bin, 'register.xml', remote, port=5061, extra=extra, **common)]
         if name == 'sipp':
-            return [sipp.Sipp('callee.xml', ip=ip, port=5060, cpu=1),
+            return [sipp.Sipp('callee.xml', ip=ip, port=5060, cpu=self.cpus[1]),
                     sipp.Sipp('caller.xml', remote, port=5061, limit=10000, **common)]
-        return [load.Load(o.bin, 'caller.xml', remote, callee='callee.xml', **common)]
+        return [load.Load(o.bin, 'caller.xml', remote, callee='callee.xml', extra=extra, **common)]
 
     def measure(self, flow, name):
         o, ip = self.o, net.fresh_ip()
         total = int(o.rate * (WARM_UP + o.seconds + 2))
-        between = self.server() if flow == 'register' else Relay(self.relay, (ip, 5061), (ip, 5060), 0)
+        between = self.server() if flow == 'register' else Relay(self.relay, (ip, 5061), (ip, 5060), self.cpus[0])
         with between:
             running = self.generators(flow, name, between.address, ip, total)
             try:
@@ -151,6 +154,7 @@ def main():
     p.add_argument('--rate', type=int, default=1000, help='calls a second')
     p.add_argument('--seconds', type=float, default=5, help='length of the window')
     p.add_argument('--reps', type=int, default=3)
+    p.add_argument('--extra', default='', help='further options of strowger load, separated by blanks')
     o = p.parse_args()
     o.bin = os.path.abspath(o.bin)
     for tool, why in (('sipp', 'apt-get install sip-tester'), ('taskset', 'apt-get install util-linux')):

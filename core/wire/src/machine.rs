@@ -75,6 +75,13 @@ pub trait Machine {
     /// One whole message that this worker owns.
     fn receive(&mut self, now: Time, flow: Flow, message: &[u8], out: &mut Outbox);
 
+    /// As [`Machine::receive`], for a message that came at `arrived` and had to wait until `now`. A
+    /// machine that measures counts from when it came.
+    fn receive_late(&mut self, now: Time, arrived: Time, flow: Flow, message: &[u8], out: &mut Outbox) {
+        let _ = arrived;
+        self.receive(now, flow, message, out);
+    }
+
     /// A stream broke at `head` (possibly empty). May answer once; the shell then closes the
     /// connection. Called on the worker that owns the connection.
     fn refuse(&mut self, now: Time, flow: Flow, head: &[u8], error: FrameError, out: &mut Outbox);

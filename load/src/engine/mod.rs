@@ -58,6 +58,8 @@ pub struct Engine {
     /// Slots of calls that the other side began, by Call-ID.
     answering: HashTable<u32>,
     key: [u64; 2],
+    /// When the worker woke for what is being handled, which may have come, or been due, before.
+    woken: Time,
     desk: Desk,
     rng: Rng,
     callers: Callers,
@@ -103,6 +105,7 @@ impl Engine {
             wheel: Wheel::new(settings.start.as_micros()),
             answering: HashTable::new(),
             key,
+            woken: settings.start,
             desk,
             rng,
             callers: Callers::new(settings.users, &user, settings.start),
@@ -200,7 +203,16 @@ impl Machine for Engine {
     }
 
     fn receive(&mut self, now: Time, flow: Flow, message: &[u8], out: &mut Outbox) {
+        self.woken = now;
         self.message(now, flow, message, out);
+    }
+
+    /// Everything is counted from the arrival, and what is sent upon it was meant to leave then: the
+    /// wait is lateness of ours.
+    fn receive_late(&mut self, now: Time, arrived: Time, flow: Flow, message: &[u8], out: &mut Outbox) {
+        self.woken = now;
+        self.metrics.scheduled_send(now, arrived);
+        self.message(arrived, flow, message, out);
     }
 
     fn refuse(&mut self, now: Time, _flow: Flow, _head: &[u8], _error: FrameError, _out: &mut Outbox) {
@@ -233,6 +245,7 @@ impl Machine for Engine {
 
     fn timeout(&mut self, now: Time, out: &mut Outbox) {
         let before = out.transmits().len();
+        self.woken = now;
         while let Some(slot) = self.wheel.pop(now.as_micros()) {
             self.due(now, slot, out);
         }

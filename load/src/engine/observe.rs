@@ -46,12 +46,13 @@ fn method_of(name: &str) -> Method {
     Method::from(sip_message::Method::from_bytes(name.as_bytes()))
 }
 
-/// When a request that goes out now was meant to: the first of a call with the call.
-fn began(call: &Call, now: Time) -> Began {
+/// When a request that goes out now was meant to: the first of a call with the call, others with what came
+/// before them.
+fn began(call: &Call, now: Time, woken: Time) -> Began {
     if call.seen.asking.is_none() && call.seen.session.is_none() && call.seen.registering.is_none() {
         call.began
     } else {
-        Began::at(now)
+        Began { intended: now, sent: now.max(woken) }
     }
 }
 
@@ -62,7 +63,7 @@ impl Engine {
         let method = method_of(name);
         self.metrics.request_sent(now, method);
         let Some(call) = self.calls.at(slot).filter(|call| call.side == Side::Client) else { return };
-        let began = began(call, now);
+        let began = began(call, now, self.woken);
         match method {
             Method::Ack | Method::Cancel => return,
             Method::Invite if call.seen.session.is_none() => {

@@ -43,6 +43,11 @@ pub struct RuntimeConfig {
     /// Whether a worker is woken at its machine's deadlines to the microsecond. Otherwise it sleeps
     /// in whole milliseconds, which lets near deadlines share a wake-up.
     pub exact_deadlines: bool,
+    /// Where traffic is dense, a worker sleeps to the next multiple of this and takes what has come, and
+    /// what was due, in one go; messages are handed over with the time at which the kernel took them
+    /// ([`Machine::receive_late`](wire::Machine::receive_late)). At most a second; zero: each message
+    /// wakes its worker.
+    pub grain: Duration,
     /// Whether another process may serve the same ports at the same time, as in a rolling restart.
     /// Otherwise a port in use is an error even where `SO_REUSEPORT` would share it.
     pub share_ports: bool,
@@ -69,6 +74,7 @@ impl Default for RuntimeConfig {
             own_from: usize::MAX,
             pin: Vec::new(),
             exact_deadlines: false,
+            grain: Duration::ZERO,
             share_ports: false,
             batch: 64,
             udp_buffer: 4 << 20,

@@ -5,7 +5,7 @@ use crate::sys::{self, SocketOptions};
 use crate::{Runtime, streams};
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use wire::{ListenerId, Machine, Transport};
 
@@ -143,6 +143,9 @@ fn open_udp(
         tracing::info!(%address, receive_kb, send_kb, wanted_kb, "datagram socket buffers");
     }
     for (worker, (fd, _, _)) in workers.iter_mut().zip(sockets) {
+        if !config.grain.is_zero() {
+            sys::ask_for_stamps(fd.as_fd())?;
+        }
         worker.udp.push((id, Arc::new(fd)));
     }
     Ok(())

@@ -116,6 +116,12 @@ pub struct LoadArgs {
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = "From where")]
     pub workers: usize,
 
+    /// Milliseconds: where messages are frequent, those that come in and those that are due wait for the next
+    /// multiple of this and are handled in one go. Times are counted from when a message came or was meant to
+    /// leave, so the wait shows as lateness. 0: each wakes the program
+    #[arg(long, value_name = "MS", default_value_t = 1.0, help_heading = "From where")]
+    pub grain: f64,
+
     /// Milliseconds that a <recv> waits if it does not say [default: for ever]
     #[arg(long, value_name = "MS", help_heading = "Protocol")]
     pub recv_timeout: Option<u64>,

@@ -114,6 +114,7 @@ impl Plan {
             listeners,
             own_from,
             exact_deadlines,
+            grain: grain(args),
             streams: streams(),
             ..RuntimeConfig::default()
         };
@@ -207,6 +208,11 @@ impl Plan {
         let arrivals = self.arrivals.as_ref().filter(|_| o.callers.is_none());
         Ok(Engine::new(settings, desk, arrivals.map(times)))
     }
+}
+
+/// How long messages may wait for each other, to the microsecond.
+fn grain(args: &LoadArgs) -> Duration {
+    Duration::from_micros((args.grain.clamp(0.0, 1_000.0) * 1_000.0) as u64)
 }
 
 fn options(args: &LoadArgs) -> Result<Options, String> {
@@ -457,6 +463,8 @@ fn parameters(args: &LoadArgs, arrivals: Option<&Arrivals>, workers: usize) -> V
         facts.push(Fact::new("calls", most));
     }
     facts.push(Fact::new("calls at a time, at most", args.limit.unwrap_or(1_000_000)));
+    let waits = |grain: f64| if grain > 0.0 { format!("{grain} ms") } else { "nothing".to_owned() };
+    facts.push(Fact::new("frequent messages wait for each other, at most", waits(args.grain)));
     facts.push(Fact::new("pause where none is given, ms", args.pause));
     facts
 }

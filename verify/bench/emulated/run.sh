@@ -2,6 +2,7 @@
 # What a call costs in instructions, kernel included, where the machine has no counters for them.
 #
 #   verify/bench/emulated/run.sh BIN [cost.py's options]
+#   verify/bench/emulated/run.sh BIN generators [generators.py's options]
 #
 # Most virtual machines hide the processor's counters, so that `make bench` gives times only. Here the same
 # servers and calls run in a machine that QEMU emulates, with one processor whose clock moves by one
@@ -17,6 +18,11 @@ here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../../.." && pwd)
 bin=$(realpath "${1:?the strowger binary}")
 shift
+job=cost.py
+if [ "${1:-}" = generators ]; then
+    job=generators.py
+    shift
+fi
 cache=$root/.cache/kernel
 
 if [ -z "$(ls "$cache"/boot/vmlinuz-* 2>/dev/null)" ]; then
@@ -38,7 +44,7 @@ for module in $modules; do
     # What is built into the kernel is no file.
     find "$cache/lib/modules/$version" -name "$module.ko" -exec cp -n {} "$first/modules/" \;
 done
-printf 'exec python3 -u %q --bin %q' "$here/cost.py" "$bin" >"$first/job"
+printf 'exec python3 -u %q --bin %q' "$here/$job" "$bin" >"$first/job"
 [ $# = 0 ] || printf ' %q' "$@" >>"$first/job"
 cat >"$first/init" <<EOF
 #!/bin/busybox sh

@@ -85,6 +85,12 @@ pub fn udp_bind(address: SocketAddr, options: &SocketOptions) -> io::Result<(Own
     Ok((fd, receive, send))
 }
 
+/// Has the kernel note when each datagram came (socket(7), `SO_TIMESTAMPNS`), for
+/// [`RecvBatch::stamp`](super::RecvBatch::stamp).
+pub fn ask_for_stamps(fd: BorrowedFd<'_>) -> io::Result<()> {
+    set(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)
+}
+
 /// Whether the datagrams of an IPv4 socket may leave in fragments (ip(7), `IP_MTU_DISCOVER`). Where
 /// they may not, the kernel refuses what is longer than the path takes with `EMSGSIZE`, and saves
 /// itself the choice of an identification for each of the others, which says nothing about a

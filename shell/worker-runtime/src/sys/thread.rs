@@ -2,6 +2,7 @@
 
 use super::check;
 use std::io;
+use std::time::Duration;
 
 /// `CLOCK_MONOTONIC` in microseconds.
 pub fn monotonic_micros() -> u64 {
@@ -9,6 +10,31 @@ pub fn monotonic_micros() -> u64 {
     // SAFETY: `ts` is writable; this clock always exists on Linux, so the call cannot fail.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut ts) };
     (ts.tv_sec as u64) * 1_000_000 + (ts.tv_nsec as u64) / 1_000
+}
+
+/// `CLOCK_REALTIME` in microseconds since 1970.
+pub fn wall_micros() -> u64 {
+    let mut ts = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: as above.
+    unsafe { libc::clock_gettime(libc::CLOCK_REALTIME, &raw mut ts) };
+    (ts.tv_sec as u64) * 1_000_000 + (ts.tv_nsec as u64) / 1_000
+}
+
+/// Sleeps so long, or until a signal.
+pub fn sleep(rest: Duration) {
+    let rest = libc::timespec {
+        tv_sec: libc::time_t::try_from(rest.as_secs()).unwrap_or(libc::time_t::MAX),
+        tv_nsec: libc::c_long::from(rest.subsec_nanos()),
+    };
+    // SAFETY: `rest` is readable; a null pointer asks for nothing back.
+    unsafe { libc::clock_nanosleep(libc::CLOCK_MONOTONIC, 0, &raw const rest, std::ptr::null_mut()) };
+}
+
+/// Lets the calling thread wake when it asked to: otherwise the kernel takes up to 50 us more, to wake
+/// several threads at once (prctl(2), `PR_SET_TIMERSLACK`).
+pub fn sleep_exactly() {
+    // SAFETY: no pointers. A failure leaves the slack.
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong) };
 }
 
 /// Binds the calling thread to one CPU.

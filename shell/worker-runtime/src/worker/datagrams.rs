@@ -12,7 +12,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use wire::{Flow, ListenerId, Machine, Outbox};
+use wire::{Flow, ListenerId, Machine, Outbox, Time};
 
 /// Full batches taken from one socket before others get their turn.
 const BATCHES: usize = 4;
@@ -269,7 +269,7 @@ impl<M: Machine> Worker<M> {
     /// epoll reports again.
     pub(super) fn receive_datagrams(&mut self, number: usize) {
         let Some(socket) = self.datagrams.sockets.get_mut(number) else { return };
-        if !socket.habit.batches {
+        if !socket.habit.batches && !self.grain.is_dense() {
             let looks = socket.habit.looks();
             let taken = self.receive_plainly(number, if looks { BATCH_PAYS } else { 1 });
             if let Some(socket) = self.datagrams.sockets.get_mut(number).filter(|_| looks && taken > 0) {
@@ -292,6 +292,7 @@ impl<M: Machine> Worker<M> {
                 return;
             }
         }
+        self.grain.more();
     }
 
     /// Takes up to `most` datagrams one by one and answers how many.
@@ -301,7 +302,7 @@ impl<M: Machine> Worker<M> {
 
     /// Takes one datagram, or what was said of one sent before; `false` if there was neither.
     fn receive_one(&mut self, number: usize) -> bool {
-        let Worker { datagrams, recv, machine, links, out, counters, now, .. } = self;
+        let Worker { datagrams, recv, machine, links, out, counters, now, grain, .. } = self;
         let Some(socket) = datagrams.sockets.get(number) else { return false };
         counters.syscalls.one();
         let (n, from) = match sys::recv_from(socket.fd.as_fd(), recv.first_buffer()) {
@@ -313,12 +314,13 @@ impl<M: Machine> Worker<M> {
             }
         };
         let id = socket.id;
+        grain.note(1);
         counters.udp_batches.one();
         counters.udp_in.one();
         counters.udp_bytes_in.add(n as u64);
         if let Some(bytes) = recv.first_buffer().get(..n) {
             let mut sink = Sink { machine, links, out, counters, now: *now };
-            sink.take(Flow::udp(id, from), bytes);
+            sink.take(Flow::udp(id, from), bytes, None);
         }
         self.dispatch();
         self.links.rouse();
@@ -326,7 +328,7 @@ impl<M: Machine> Worker<M> {
     }
 
     fn receive_batch(&mut self, number: usize) -> usize {
-        let Worker { datagrams, recv, machine, links, out, counters, now, .. } = self;
+        let Worker { datagrams, recv, machine, links, out, counters, now, grain, .. } = self;
         let Some(socket) = datagrams.sockets.get(number) else { return 0 };
         let id = socket.id;
         counters.syscalls.one();
@@ -341,16 +343,47 @@ impl<M: Machine> Worker<M> {
         };
         counters.udp_batches.one();
         counters.udp_in.add(received as u64);
+        grain.note(received);
+        let stamps = grain.is_there().then(|| Stamps::new(*now));
         let mut total = 0;
         let mut sink = Sink { machine, links, out, counters, now: *now };
-        for (bytes, from) in (0..received).filter_map(|index| recv.message(index)) {
+        for index in 0..received {
+            let Some((bytes, from)) = recv.message(index) else { continue };
             total += bytes.len();
-            sink.take(Flow::udp(id, from), bytes);
+            let arrived = stamps.as_ref().and_then(|stamps| stamps.time(recv.stamp(index)?));
+            sink.take(Flow::udp(id, from), bytes, arrived);
         }
         counters.udp_bytes_in.add(total as u64);
-        self.dispatch();
+        self.dispatch_unless_dense();
         self.links.rouse();
         received
+    }
+}
+
+/// Our time of what the kernel notes by the wall clock.
+struct Stamps {
+    now: Time,
+    /// The wall clock at `now`, microseconds.
+    wall: u64,
+}
+
+impl Stamps {
+    /// Stamps older than this were taken by another wall clock than the one that now is.
+    const OLDEST: u64 = 10_000_000;
+
+    fn new(now: Time) -> Stamps {
+        // `now` is a little older than this moment.
+        let wall = sys::wall_micros().saturating_sub(monotonic_now().since(now).as_micros() as u64);
+        Stamps { now, wall }
+    }
+
+    /// Our time of a stamp; `None` if it cannot be right, because the clock was set since. A message that
+    /// came after the round began came when it began.
+    fn time(&self, stamp: u64) -> Option<Time> {
+        let age = self.wall.saturating_sub(stamp);
+        let ahead = stamp.saturating_sub(self.wall);
+        (age < Stamps::OLDEST && ahead < Stamps::OLDEST)
+            .then(|| Time::from_micros(self.now.as_micros().saturating_sub(age)))
     }
 }
 
@@ -360,19 +393,19 @@ pub(super) struct Sink<'a, M: Machine> {
     pub links: &'a mut super::Links<M::Notice>,
     pub out: &'a mut Outbox,
     pub counters: &'a Counters,
-    pub now: wire::Time,
+    pub now: Time,
 }
 
 impl<M: Machine> Sink<'_, M> {
     /// Takes a datagram: it is lost if its owner's ring is full.
-    fn take(&mut self, flow: Flow, bytes: &[u8]) {
-        if !bytes.is_empty() && !self.offer(flow, bytes) {
+    fn take(&mut self, flow: Flow, bytes: &[u8], arrived: Option<Time>) {
+        if !bytes.is_empty() && !self.offer(flow, bytes, arrived) {
             self.counters.ring_drops.one();
         }
     }
 
     /// Takes a message unless its owner's ring is full.
-    pub(super) fn offer(&mut self, flow: Flow, bytes: &[u8]) -> bool {
+    pub(super) fn offer(&mut self, flow: Flow, bytes: &[u8], arrived: Option<Time>) -> bool {
         let workers = self.links.workers();
         if workers > 1 {
             let owner = self.machine.owner(bytes, workers) % workers;
@@ -380,7 +413,10 @@ impl<M: Machine> Sink<'_, M> {
                 return self.links.hand_over(owner, flow, bytes);
             }
         }
-        self.machine.receive(self.now, flow, bytes, self.out);
+        match arrived {
+            Some(arrived) => self.machine.receive_late(self.now, arrived, flow, bytes, self.out),
+            None => self.machine.receive(self.now, flow, bytes, self.out),
+        }
         true
     }
 }
@@ -389,6 +425,16 @@ impl<M: Machine> Sink<'_, M> {
 mod tests {
     use super::*;
     use std::net::UdpSocket;
+
+    #[test]
+    fn stamps_of_the_wall_clock_become_our_time() {
+        let stamps = Stamps { now: Time::from_micros(5_000), wall: 1_000_000_000 };
+        let time = |stamp| stamps.time(stamp).map(Time::as_micros);
+        assert_eq!(time(1_000_000_000 - 700), Some(4_300));
+        assert_eq!(time(1_000_000_000 + 700), Some(5_000), "since the round began");
+        assert_eq!(time(1_000_000_000 - 10_000_000), None, "the clock was set");
+        assert_eq!(time(1_000_000_000 + 10_000_000), None, "the clock was set back");
+    }
 
     #[test]
     fn batches_begin_with_traffic_and_end_with_it() {

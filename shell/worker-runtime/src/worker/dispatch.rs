@@ -6,6 +6,13 @@ use crate::streams::{Reason, Ticket};
 use wire::{ConnId, Machine, Outbox, Transmit, Transport};
 
 impl<M: Machine> Worker<M> {
+    /// As [`Worker::dispatch`], unless more of this grain is to leave with it at the end of the round.
+    pub(super) fn dispatch_unless_dense(&mut self) {
+        if !self.grain.is_dense() {
+            self.dispatch();
+        }
+    }
+
     /// Sends the datagrams of the outbox and queues its stream messages, which leave at the end of
     /// the round, together per connection.
     pub(super) fn dispatch(&mut self) {

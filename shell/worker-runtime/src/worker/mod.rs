@@ -3,6 +3,7 @@
 mod alarm;
 mod datagrams;
 mod dispatch;
+mod grain;
 mod links;
 mod reading;
 mod returned;
@@ -13,9 +14,10 @@ use crate::listen::WorkerSockets;
 use crate::monotonic_now;
 use crate::shared::{Hop, Shared};
 use crate::streams::{Reason, State, Streams};
-use crate::sys::{Event, Interest, Poller, RecvBatch, SendBatch};
+use crate::sys::{self, Event, Interest, Poller, RecvBatch, SendBatch};
 use alarm::Alarm;
 use datagrams::Datagrams;
+use grain::Grain;
 use links::Links;
 use std::io;
 use std::os::fd::AsFd;
@@ -49,6 +51,7 @@ pub struct Worker<M: Machine> {
     counters: Arc<Counters>,
     poller: Poller,
     alarm: Alarm,
+    grain: Grain,
     datagrams: Datagrams,
     recv: RecvBatch,
     send: SendBatch,
@@ -94,8 +97,9 @@ impl<M: Machine> Worker<M> {
             counters,
             poller,
             alarm,
+            grain: Grain::new(config.grain, now),
             datagrams,
-            recv: RecvBatch::new(config.batch),
+            recv: RecvBatch::new(config.batch, !config.grain.is_zero()),
             send: SendBatch::new(config.batch),
             streams,
             work_budget: config.streams.work_budget.max(1),
@@ -111,6 +115,9 @@ impl<M: Machine> Worker<M> {
     /// # Errors
     /// If epoll itself fails, which no input can cause.
     pub fn run(mut self) -> io::Result<()> {
+        if self.grain.is_there() {
+            sys::sleep_exactly();
+        }
         while !self.links.shared().stop.load(Ordering::Relaxed) {
             if !self.drained && self.links.shared().drain.load(Ordering::Relaxed) {
                 self.drained = true;
@@ -169,6 +176,10 @@ impl<M: Machine> Worker<M> {
         if self.ring_full || self.links.has_deferred() {
             // Another worker is behind, and will not tell when it has room.
             return Ok(LOOK_AGAIN);
+        }
+        if self.grain.sleep(self.now) {
+            self.counters.syscalls.one();
+            return Ok(0);
         }
         if deadline != Time::FAR && self.alarm.cover(self.now, deadline)? {
             self.counters.syscalls.one();
@@ -232,7 +243,7 @@ impl<M: Machine> Worker<M> {
                 Hop::Gone(conn) => self.machine.disconnected(self.now, conn, &mut self.out),
             }
         }
-        self.dispatch();
+        self.dispatch_unless_dense();
     }
 
     /// Takes the notices that are there now. Those that come meanwhile wait for the next round: each
@@ -244,14 +255,15 @@ impl<M: Machine> Worker<M> {
             self.counters.notices.one();
             self.machine.notice(self.now, notice, &mut self.out);
         }
-        self.dispatch();
+        self.dispatch_unless_dense();
     }
 
     fn take_timers(&mut self) {
         if self.machine.next_deadline().is_some_and(|at| at <= self.now) {
+            self.grain.note(1);
             self.machine.timeout(self.now, &mut self.out);
-            self.dispatch();
         }
+        self.dispatch();
         self.streams.expire(&self.poller, self.now);
     }
 
