@@ -151,6 +151,11 @@ bench-load: setup-bench ## calls per CPU second of `strowger load` against SIPp 
 	$(CARGO) build --release $(LOCKED) -p load --example scenario_cost
 	python3 verify/bench/load.py --bin $(RELEASE) $(BENCH_ARGS)
 
+.PHONY: bench-load-emulated
+bench-load-emulated: setup-emulation ## instructions per call of `strowger load` and SIPp, kernel included (slow)
+	$(CARGO) build --release $(LOCKED) -p strowger
+	verify/bench/emulated/run.sh $(RELEASE) generators $(BENCH_ARGS)
+
 # ---------------------------------------------------------------- housekeeping
 .PHONY: setup-build setup-test setup-bench setup-emulation
 setup-build setup-test setup-bench setup-emulation: setup-%:

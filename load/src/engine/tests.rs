@@ -2,6 +2,7 @@
 
 mod aborts;
 mod callers;
+mod late;
 
 use super::*;
 use crate::metrics::{Failure, Measure, Setup, Side as End};

@@ -12,9 +12,9 @@ pub use batch::{RecvBatch, SendBatch};
 pub use errors::take_returned;
 pub use poll::{Event, Interest, Poller, Timer, WakeUp};
 pub use socket::{
-    SocketOptions, accept, ask_for_stamps, null_descriptor, receive_drops, recv, recv_from, reset_on_close, send, send_to,
-    send_to_in_fragments, shutdown_write, take_error, tcp_connect, tcp_listen, tcp_probe, udp_bind,
-    udp_probe,
+    SocketOptions, accept, ask_for_stamps, null_descriptor, receive_drops, recv, recv_from, reset_on_close,
+    send, send_to, send_to_in_fragments, shutdown_write, take_error, tcp_connect, tcp_listen, tcp_probe,
+    udp_bind, udp_probe,
 };
 pub use thread::{monotonic_micros, pin_to_cpu, raise_descriptor_limit, sleep, sleep_exactly, wall_micros};
 

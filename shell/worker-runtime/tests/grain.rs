@@ -1,0 +1,105 @@
+//! Messages that wait for each other.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod common;
+
+use common::*;
+use std::net::UdpSocket;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use wire::{ConnId, Flow, Frame, FrameError, Machine, Outbox, Time};
+use worker_runtime::{Runtime, monotonic_now};
+
+const GRAIN: Duration = Duration::from_millis(1);
+
+/// What the [`Echo`] has seen.
+#[derive(Default)]
+struct Seen {
+    messages: AtomicU64,
+    /// Those that came with their time of arrival.
+    late: AtomicU64,
+    /// Times of arrival before the message was sent, or after it was handled.
+    impossible: AtomicU64,
+}
+
+/// A machine that returns what it gets. A message is the time at which it was sent.
+struct Echo(Arc<Seen>);
+
+impl Machine for Echo {
+    type Notice = ();
+
+    fn frame(&self, buffer: &[u8], _: usize) -> Frame {
+        Frame::Skip { len: buffer.len() }
+    }
+
+    fn owner(&self, _: &[u8], _: u16) -> u16 {
+        0
+    }
+
+    fn receive(&mut self, _: Time, flow: Flow, message: &[u8], out: &mut Outbox) {
+        self.0.messages.fetch_add(1, Ordering::Relaxed);
+        out.send(flow, 0, message);
+    }
+
+    fn receive_late(&mut self, now: Time, arrived: Time, flow: Flow, message: &[u8], out: &mut Outbox) {
+        let sent = Time::from_micros(u64::from_ne_bytes(message.try_into().unwrap()));
+        // Two clocks are read one after the other, each to the microsecond.
+        let possible = sent <= arrived + Duration::from_micros(50) && arrived <= now;
+        self.0.impossible.fetch_add(u64::from(!possible), Ordering::Relaxed);
+        self.0.late.fetch_add(1, Ordering::Relaxed);
+        self.receive(now, flow, message, out);
+    }
+
+    fn refuse(&mut self, _: Time, _: Flow, _: &[u8], _: FrameError, _: &mut Outbox) {}
+
+    fn disconnected(&mut self, _: Time, _: ConnId, _: &mut Outbox) {}
+
+    fn undeliverable(&mut self, _: Time, _: u64, _: &mut Outbox) {}
+
+    fn notice(&mut self, _: Time, (): (), _: &mut Outbox) {}
+
+    fn timeout(&mut self, _: Time, _: &mut Outbox) {}
+
+    fn next_deadline(&self) -> Option<Time> {
+        None
+    }
+}
+
+/// Sends messages until as many as are wanted have come to the machine late, and answers what it has seen and
+/// how often its worker woke.
+fn run(grain: Duration, enough: impl Fn(&Seen) -> bool) -> (Arc<Seen>, u64) {
+    let seen = Arc::new(Seen::default());
+    let mut config = config("127.0.0.1");
+    config.grain = grain;
+    let runtime = Runtime::start(config, vec![Echo(Arc::clone(&seen))]).unwrap();
+    let handle = runtime.handle();
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.set_nonblocking(true).unwrap();
+    let mut buffer = [0; 64];
+    let mut answers = 0;
+    wait("enough messages", || {
+        for _ in 0..500 {
+            let now = monotonic_now().as_micros().to_ne_bytes();
+            socket.send_to(&now, handle.listeners()[0].address).unwrap();
+        }
+        while socket.recv(&mut buffer).is_ok() {
+            answers += 1;
+        }
+        (enough(&seen) && answers > 0).then_some(())
+    });
+    handle.shutdown();
+    runtime.join().unwrap();
+    (seen, handle.counts().rounds)
+}
+
+#[test]
+fn frequent_messages_come_with_their_time_of_arrival() {
+    let (seen, _) = run(GRAIN, |seen| seen.late.load(Ordering::Relaxed) >= 2_000);
+    assert_eq!(seen.impossible.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn without_a_grain_no_message_is_late() {
+    let (seen, _) = run(Duration::ZERO, |seen| seen.messages.load(Ordering::Relaxed) >= 2_000);
+    assert_eq!(seen.late.load(Ordering::Relaxed), 0);
+}
