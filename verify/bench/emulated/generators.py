@@ -14,7 +14,7 @@ def main():
     p = argparse.ArgumentParser(description=__doc__)
     p.add_argument('--bin', required=True)
     p.add_argument('--flows', default=','.join(load.FLOWS), type=lambda s: s.split(','))
-    p.add_argument('--rates', default='500,1500', type=lambda s: [int(r) for r in s.split(',')],
+    p.add_argument('--rates', default='500', type=lambda s: [int(r) for r in s.split(',')],
                    help='calls a second of the emulated clock')
     p.add_argument('--seconds', type=float, default=2, help='length of the window')
     p.add_argument('--generators', default='sipp,strowger', type=lambda s: s.split(','))
