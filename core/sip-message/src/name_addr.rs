@@ -117,6 +117,7 @@ fn end_of_uri(s: &[u8]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn parts(s: &str) -> (String, String, String) {
         let n = NameAddr::parse(s.as_bytes()).unwrap();
@@ -150,6 +151,23 @@ mod tests {
             "<sip:a@b>;x=\"y\\\"",
         ] {
             assert_eq!(NameAddr::parse(s.as_bytes()), Err(Malformed), "{s}");
+        }
+    }
+
+    proptest! {
+        /// The short way to a URI and its tag gives what the long one does, or nothing.
+        #[test]
+        fn a_tag_is_the_same_whatever_the_way(
+            name in "|\"[a<;\\\\]{0,3}\" ?|a ",
+            uri in "<?[a:@;,<\"]{0,4}>?",
+            params in "(;tag=[a-cA-C%.]{0,3}|;TAG=x|;[a;= \"]{0,3}|[ ,>]){0,3}",
+        ) {
+            let text = format!("{name}{uri}{params}");
+            if let Some(usual) = usual_with_tag(text.as_bytes()) {
+                let read = NameAddr::parse(text.as_bytes()).ok();
+                let read = read.map(|addr| (addr.uri, addr.param(b"tag").unwrap_or(b"")));
+                prop_assert_eq!(Some(usual), read);
+            }
         }
     }
 }

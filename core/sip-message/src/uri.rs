@@ -451,6 +451,7 @@ fn same_headers(a: &[u8], b: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn uri(s: &str) -> Uri<'_> {
         Uri::parse(s.as_bytes()).unwrap_or_else(|e| panic!("{s}: {e:?}"))
@@ -544,6 +545,38 @@ mod tests {
         ];
         for (a, b) in different {
             assert!(!uri(a).equivalent(&uri(b)) && !uri(b).equivalent(&uri(a)), "{a} {b}");
+        }
+    }
+
+    proptest! {
+        /// The short ways to an address-of-record give what the long one does, or nothing.
+        #[test]
+        fn an_address_of_record_is_the_same_whatever_the_way(
+            scheme in "sips?:|SIP:|tel:|",
+            user in "([a-zA-Z0-9._-]{1,4}|[a-c%14@:;,/]{0,6})(:p)?@?",
+            host in "here[.]example|Here[.]example|here[.]example[.]|\\[::1\\]|192[.]0[.]2[.]1|[a-z.:;]{0,4}",
+            rest in "|:5060|;x=y|[?]a=b",
+        ) {
+            let text = format!("{scheme}{user}{host}{rest}").into_bytes();
+            let read = Uri::parse(&text).ok();
+            let mut aor = Vec::new();
+            if let Some(uri) = &read {
+                uri.write_aor(&mut aor);
+                prop_assert_eq!(uri.aor_in(&text).unwrap_or(&aor), &aor);
+                prop_assert_eq!(uri.aor_in(b"sip:another.and@longer.example"), None);
+            }
+            for domain in [&b"here.example"[..], b"example", b"[::1]", b"192.0.2.1", b".", b""] {
+                if let Some(plain) = plain_aor(&text, domain) {
+                    prop_assert_eq!(plain, &aor);
+                    prop_assert_eq!(read.map(|uri| uri.host), Some(domain));
+                }
+            }
+        }
+
+        /// Addresses are those that the standard library takes, which takes no leading zeros either.
+        #[test]
+        fn dotted_quads_are_read_as_elsewhere(text in "([0-9]{1,4}[.]){2,4}[0-9]{0,4}|[0-9.]{0,12}") {
+            prop_assert_eq!(parse_ipv4(text.as_bytes()), text.parse().ok());
         }
     }
 }

@@ -417,6 +417,42 @@ mod tests {
         assert_eq!(l.record_route_prefix(false), b"Record-Route: <sip:sip.example.com;lr");
     }
 
+    /// What is taken for ours as text is ours when it is read as well, with the same token.
+    #[test]
+    fn our_own_texts_are_our_own_uris() {
+        let mut settings = crate::tests::settings();
+        let name = |port| Some((b"sip.example.com".to_vec(), port));
+        for (transport, address, advertise) in [
+            (Transport::Udp, "10.0.0.1:5070", None),
+            (Transport::Tcp, "10.0.0.1:5070", name(None)),
+            (Transport::Tls, "[2001:db8::2]:5061", None),
+            (Transport::Udp, "10.0.0.2:5060", name(Some(5090))),
+            (Transport::Udp, "10.0.0.3:5060", Some((b"[2001:db8::3]".to_vec(), None))),
+        ] {
+            settings.listeners.push(Listener::new(transport, address.parse().unwrap(), advertise));
+        }
+        for l in &settings.listeners {
+            let route = l.record_route_prefix(false).strip_prefix(b"Record-Route: ").unwrap();
+            let value = [route, b";d=aZ09-_>"].concat();
+            assert_eq!(settings.own_token(&value), Some(&b"aZ09-_"[..]));
+            let addr = sip_message::NameAddr::parse(&value).unwrap();
+            let uri = Uri::parse(addr.uri).unwrap();
+            assert!(settings.is_own_route(&uri) && addr.params.is_empty());
+            assert_eq!(uri.param(b"d"), Some(&b"aZ09-_"[..]));
+            let own = route.strip_prefix(b"<").unwrap().strip_suffix(b";lr").unwrap();
+            let uri = Uri::parse(own).unwrap();
+            assert!(settings.is_own_text(own) && uri.user.is_none() && settings.is_self(uri.host, uri.port));
+            for other in [&b";d=>"[..], b";d=a;x>", b";d=a>;x", b";d=a?x=y>", b";x=y;d=a>", b";d=a", b">"] {
+                assert_eq!(settings.own_token(&[route, other].concat()), None);
+            }
+        }
+        let other = b"<sip:198.51.100.2:5060;lr;d=a>";
+        assert_eq!(
+            (settings.own_token(other), settings.is_own_text(b"sip:198.51.100.2:5060")),
+            (None, false)
+        );
+    }
+
     #[test]
     fn blocks_of_addresses() {
         let ip = |s: &str| s.parse().unwrap();

@@ -46,7 +46,7 @@ pub struct RuntimeConfig {
     /// Where traffic is dense, a worker sleeps to the next multiple of this and takes what has come, and
     /// what was due, in one go; messages are handed over with the time at which the kernel took them
     /// ([`Machine::receive_late`](wire::Machine::receive_late)). At most a second; zero: each message
-    /// wakes its worker.
+    /// wakes its worker, as it does wherever a worker has no datagram sockets.
     pub grain: Duration,
     /// Whether another process may serve the same ports at the same time, as in a rolling restart.
     /// Otherwise a port in use is an error even where `SO_REUSEPORT` would share it.

@@ -4,10 +4,10 @@ mod common;
 
 use common::*;
 use std::net::UdpSocket;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use wire::{ConnId, Flow, Frame, FrameError, Machine, Outbox, Time};
+use wire::{ConnId, Flow, Frame, FrameError, Machine, Outbox, Time, Transport};
 use worker_runtime::{Runtime, monotonic_now};
 
 const GRAIN: Duration = Duration::from_millis(1);
@@ -103,4 +103,59 @@ fn frequent_messages_come_with_their_time_of_arrival() {
 fn without_a_grain_no_message_is_late() {
     let (seen, _) = run(Duration::ZERO, |seen| seen.messages.load(Ordering::Relaxed) >= 2_000);
     assert_eq!(seen.late.load(Ordering::Relaxed), 0);
+}
+
+/// A machine that wants to be called each millisecond, and when it was.
+struct Clockwork(Arc<Mutex<Vec<Time>>>);
+
+impl Machine for Clockwork {
+    type Notice = ();
+
+    fn frame(&self, buffer: &[u8], _: usize) -> Frame {
+        Frame::Skip { len: buffer.len() }
+    }
+
+    fn owner(&self, _: &[u8], _: u16) -> u16 {
+        0
+    }
+
+    fn receive(&mut self, _: Time, _: Flow, _: &[u8], _: &mut Outbox) {}
+
+    fn refuse(&mut self, _: Time, _: Flow, _: &[u8], _: FrameError, _: &mut Outbox) {}
+
+    fn disconnected(&mut self, _: Time, _: ConnId, _: &mut Outbox) {}
+
+    fn undeliverable(&mut self, _: Time, _: u64, _: &mut Outbox) {}
+
+    fn notice(&mut self, _: Time, (): (), _: &mut Outbox) {}
+
+    fn timeout(&mut self, now: Time, _: &mut Outbox) {
+        self.0.lock().unwrap().push(now);
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        Some(self.0.lock().unwrap().last().map_or(Time::ZERO, |last| *last + GRAIN))
+    }
+}
+
+/// How often the machine is called in ten grains of 40 ms, once the first ones have been judged.
+fn calls_in_ten_grains(transport: Transport) -> usize {
+    let calls = Arc::new(Mutex::new(Vec::new()));
+    let mut config = config("127.0.0.1");
+    config.listeners.retain(|listener| listener.transport == transport);
+    config.grain = Duration::from_millis(40);
+    let runtime = Runtime::start(config, vec![Clockwork(Arc::clone(&calls))]).unwrap();
+    let judged = monotonic_now() + Duration::from_secs(1);
+    let end = judged + Duration::from_millis(400);
+    wait("calls", || calls.lock().unwrap().last().is_some_and(|&at| at > end).then_some(()));
+    runtime.handle().shutdown();
+    runtime.join().unwrap();
+    calls.lock().unwrap().iter().filter(|&&at| judged < at && at <= end).count()
+}
+
+/// A message on a stream has no time of arrival, so it must not wait.
+#[test]
+fn where_there_are_only_streams_nothing_waits() {
+    assert!(calls_in_ten_grains(Transport::Udp) <= 11);
+    assert!(calls_in_ten_grains(Transport::Tcp) > 20);
 }

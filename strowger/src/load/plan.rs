@@ -463,8 +463,10 @@ fn parameters(args: &LoadArgs, arrivals: Option<&Arrivals>, workers: usize) -> V
         facts.push(Fact::new("calls", most));
     }
     facts.push(Fact::new("calls at a time, at most", args.limit.unwrap_or(1_000_000)));
-    let waits = |grain: f64| if grain > 0.0 { format!("{grain} ms") } else { "nothing".to_owned() };
-    facts.push(Fact::new("frequent messages wait for each other, at most", waits(args.grain)));
+    // Over TCP nobody notes when a message came, so none waits.
+    let waits = if args.transport == "t1" { Duration::ZERO } else { grain(args) };
+    let waits = if waits.is_zero() { "nothing".to_owned() } else { format!("{} ms", args.grain) };
+    facts.push(Fact::new("frequent messages wait for each other, at most", waits));
     facts.push(Fact::new("pause where none is given, ms", args.pause));
     facts
 }

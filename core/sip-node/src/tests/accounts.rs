@@ -379,3 +379,38 @@ fn a_dot_at_the_end_of_a_domain_makes_no_other_domain() {
     assert_eq!(lab.ask(ALICE, req.answer("alice", &challenge).text()).status(), 200);
     assert_eq!(lab.ask(CAROL, Req::new("MESSAGE", "sip:alice@here.example").text()).to(), "192.0.2.30:5060");
 }
+
+/// However an address-of-record is read, it is the same one, of the same domain.
+#[test]
+fn a_name_is_the_same_however_it_is_read() {
+    let lab = Lab::with(|s| {
+        s.domains = ["here.example", "example", "there.here.example", "192.0.2.1", "[2001:db8::5]"]
+            .map(|domain| domain.as_bytes().to_vec())
+            .to_vec();
+    });
+    let users =
+        ["", "a@", "A.b-c_d@", "a:pw@", "a%41@", "%61@", "a;x=y@", "a/b@", "here.example@", "@", "a@b@"];
+    let hosts =
+        ["here.example", "Here.Example", "here.example.", "xhere.example", "example", "there.here.example"];
+    let numeric = ["192.0.2.1", "198.51.100.1", "[2001:db8::5]", "[2001:DB8::5]", "far.example", ""];
+    let mut ours = 0;
+    for host in hosts.into_iter().chain(numeric) {
+        for user in users {
+            for scheme in ["sip:", "SIP:", "sips:", "tel:", ""] {
+                for rest in ["", ":5060", ";lr", "?x=y", ">"] {
+                    let text = format!("{scheme}{user}{host}{rest}").into_bytes();
+                    let parts = |aor: &admit::Aor<'_>| {
+                        (aor.text().to_vec(), aor.user().to_vec(), aor.domain().to_vec())
+                    };
+                    // Without the text it is put together from the parts.
+                    let uri = sip_message::Uri::parse(&text).ok();
+                    let written = uri.and_then(|uri| lab.node.local_aor(&uri, b"")).map(|aor| parts(&aor));
+                    let read = lab.node.aor_of(&text).map(|aor| parts(&aor));
+                    assert_eq!(read, written, "{}", String::from_utf8_lossy(&text));
+                    ours += usize::from(read.is_some());
+                }
+            }
+        }
+    }
+    assert!(ours > 100);
+}

@@ -85,7 +85,7 @@ impl RecvBatch {
         }
         for (header, stamp) in batch.headers.iter_mut().zip(batch.stamps.iter_mut()) {
             header.msg_hdr.msg_control = stamp.0.as_mut_ptr().cast();
-            header.msg_hdr.msg_controllen = Control::ROOM;
+            header.msg_hdr.msg_controllen = Control::ROOM as _;
         }
         batch
     }
@@ -105,7 +105,7 @@ impl RecvBatch {
             header.msg_hdr.msg_namelen = RawAddr::CAPACITY;
         }
         for header in self.headers[..self.filled].iter_mut().take(self.stamps.len()) {
-            header.msg_hdr.msg_controllen = Control::ROOM;
+            header.msg_hdr.msg_controllen = Control::ROOM as _;
         }
         self.filled = 0;
         let room = self.headers.len() as libc::c_uint;
@@ -130,7 +130,7 @@ impl RecvBatch {
     /// the socket was not asked to note it.
     pub fn stamp(&self, index: usize) -> Option<u64> {
         let header = self.headers[..self.filled].get(index)?;
-        let stamp = self.stamps.get(index).filter(|_| header.msg_hdr.msg_controllen >= Control::ROOM);
+        let stamp = self.stamps.get(index).filter(|_| header.msg_hdr.msg_controllen >= Control::ROOM as _);
         stamp.and_then(Control::micros)
     }
 

@@ -23,6 +23,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 use wire::{Machine, Outbox, Time};
 
 /// Kinds of registration, in the upper 16 bits of what epoll reports; a kind's number is below.
@@ -84,6 +85,8 @@ impl<M: Machine> Worker<M> {
         for (index, (id, fd)) in sockets.tcp.into_iter().enumerate() {
             streams.listen(fd, id, (KIND_LISTENER << KIND_SHIFT) | index as u64, &poller)?;
         }
+        // Of a message on a stream nobody knows when it came: its wait would count as the peer's.
+        let grain = if sockets.udp.is_empty() { Duration::ZERO } else { config.grain };
         let mut datagrams = Datagrams::new(config, Arc::clone(&counters));
         for (index, (id, fd)) in sockets.udp.into_iter().enumerate() {
             let data = (KIND_UDP << KIND_SHIFT) | index as u64;
@@ -97,9 +100,9 @@ impl<M: Machine> Worker<M> {
             counters,
             poller,
             alarm,
-            grain: Grain::new(config.grain, now),
+            grain: Grain::new(grain, now),
             datagrams,
-            recv: RecvBatch::new(config.batch, !config.grain.is_zero()),
+            recv: RecvBatch::new(config.batch, !grain.is_zero()),
             send: SendBatch::new(config.batch),
             streams,
             work_budget: config.streams.work_budget.max(1),
