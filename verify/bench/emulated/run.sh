@@ -28,12 +28,20 @@ if [ "${1:-}" = generators ]; then
 fi
 cache=$root/.cache/kernel
 
-if [ -z "$(ls "$cache"/boot/vmlinuz-* 2>/dev/null)" ]; then
+# Two machines may start side by side on a machine that has no kernel for them yet: one fetches it. It is there when
+# the whole of it is.
+mkdir -p "$(dirname "$cache")"
+exec 9>"$cache.lock"
+flock 9
+if [ ! -e "$cache/whole" ]; then
     package=$(apt-cache depends linux-image-amd64 | awk '/Depends: linux-image/ { print $2; exit }')
     echo "apt-get download $package, unpacked into .cache/kernel (not installed)" >&2
+    rm -rf "$cache"
     mkdir -p "$cache"
-    (cd "$cache" && apt-get download -q "$package" >/dev/null && dpkg -x "$package"*.deb . && rm "$package"*.deb)
+    (cd "$cache" && apt-get download -q "$package" >/dev/null && dpkg -x "$package"*.deb . && rm "$package"*.deb && touch whole)
 fi
+flock -u 9
+exec 9>&-
 version=$(ls "$cache/lib/modules")
 modules="virtio_ring virtio virtio_pci_modern_dev virtio_pci_legacy_dev virtio_pci netfs fscache 9pnet
     9pnet_virtio 9p overlay"
