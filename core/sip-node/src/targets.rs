@@ -606,8 +606,12 @@ impl<S: Services> Node<S> {
         let mut uri = voicemail.uri.clone();
         let parsed = Uri::parse(&voicemail.uri).ok()?;
         let mut wish = Wish::located(&voicemail.uri, Role::Trunk, Bounds::Anywhere);
+        // Where the domain is an address, another port of it is another program, not a user of ours.
+        let beside = parsed.port.is_some()
+            && sip_message::host_ip(parsed.host).is_some()
+            && !self.settings.is_self(parsed.host, parsed.port);
         // A mailbox system that registers like a phone.
-        if let Some(aor) = self.local_aor(&parsed, &voicemail.uri) {
+        if !beside && let Some(aor) = self.local_aor(&parsed, &voicemail.uri) {
             let (_, first) = self.bound(now, flow, self.grown(flow, request), &aor).into_iter().next()?;
             uri = first.uri.to_vec();
             wish = first;

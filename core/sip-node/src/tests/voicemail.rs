@@ -194,3 +194,36 @@ fn a_callee_called_by_number() {
     req.to = "<tel:200>".to_owned();
     assert_eq!(lab.ask(CAROL, req.text()).status(), 480);
 }
+
+/// A network without names: the domain is the server's address, and voicemail runs beside the server.
+#[test]
+fn a_mailbox_at_another_port_of_the_address_that_is_the_domain() {
+    let (ip, _) = US.split_once(':').unwrap();
+    let beside = format!("{ip}:5095");
+    let mut lab = lab(|s| {
+        s.domains.push(ip.as_bytes().to_vec());
+        s.voicemail.as_mut().unwrap().uri = format!("sip:mailbox@{beside}").into_bytes();
+    });
+    let req = Req::invite();
+    let sent = lab.invite(CAROL, req.text());
+    let mailbox = sent.iter().find(|s| s.to() == beside).unwrap_or_else(|| panic!("{sent:#?}")).clone();
+    assert_eq!(mailbox.uri(), format!("sip:mailbox@{beside};target=sip:bob%40here.example;cause=404"));
+    let ok = lab.ask(&beside, mailbox.accept("m"));
+    assert_eq!(ok.status(), 200);
+    lab.send(CAROL, req.within("ACK", &ok).text());
+    assert_eq!(lab.sent()[0].to(), beside);
+    lab.send(CAROL, req.within("BYE", &ok).text());
+    let bye = lab.sent().remove(0);
+    assert_eq!((bye.method(), bye.to()), ("BYE", beside.clone()));
+    lab.send(&beside, bye.reply(200, "m", ""));
+    assert_eq!(statuses(&lab.sent()), [200]);
+    // Without a port it names a user, and so does the server's own port.
+    for target in [format!("sip:dave@{ip}"), format!("sip:dave@{US}")] {
+        let mut lab = self::lab(|s| {
+            s.domains.push(ip.as_bytes().to_vec());
+            s.voicemail.as_mut().unwrap().uri = target.clone().into_bytes();
+        });
+        lab.send(CAROL, Req::invite().text());
+        assert_eq!(statuses(&lab.sent()).last(), Some(&480), "{target}");
+    }
+}
