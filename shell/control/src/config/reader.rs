@@ -240,9 +240,12 @@ impl<'d, 'i> Section<'d, 'i> {
             if self.asked.contains(&name) {
                 continue;
             }
-            let inside = if self.path.is_empty() { String::new() } else { format!(" in [{}]", self.path) };
-            let message = format!("unknown key `{name}`{inside}");
-            reader.error(&key.span(), Fault::new(message, self.mend(name)));
+            let fault = missing(name).unwrap_or_else(|| {
+                let inside =
+                    if self.path.is_empty() { String::new() } else { format!(" in [{}]", self.path) };
+                Fault::new(format!("unknown key `{name}`{inside}"), self.mend(name))
+            });
+            reader.error(&key.span(), fault);
         }
     }
 
@@ -255,6 +258,21 @@ impl<'d, 'i> Section<'d, 'i> {
             _ => format!("known here: {}", self.asked.join(", ")),
         }
     }
+}
+
+/// What somebody asks for who writes a key of this name, if it is what other servers have and this one not yet.
+fn missing(name: &str) -> Option<Fault> {
+    let (what, mend) = match name {
+        "backend" | "database" | "db" | "db_url" | "postgres" | "postgresql" | "mysql" | "redis" => {
+            (super::values::OTHER_DATABASES.to_owned(), "users and bindings are in SQLite below `data_dir`")
+        }
+        "tls" | "websocket" | "ws" | "wss" | "sctp" => {
+            (format!("{name} is not in this version"), "listen on udp and tcp")
+        }
+        "balance" | "cluster" | "presence" => (format!("{name} is not in this version"), ""),
+        _ => return None,
+    };
+    Some(Fault::new(what, mend))
 }
 
 /// What a value is, with its article, for "not a number".

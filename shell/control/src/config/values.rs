@@ -12,6 +12,9 @@ use wire::Transport;
 /// Longest text of any single value, in octets; more is a mistake in the file.
 const LONGEST_TEXT: usize = 4096;
 
+/// What is said to who asks for one.
+pub(super) const OTHER_DATABASES: &str = "databases other than SQLite are not in this version";
+
 /// `true` or `false`.
 pub(super) fn flag(value: &DeValue<'_>) -> Result<bool, Fault> {
     match value {

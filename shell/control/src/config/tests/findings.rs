@@ -45,6 +45,20 @@ fn syntax_errors_do_not_hide_the_others() {
 }
 
 #[test]
+fn what_is_not_there_yet_is_said_to_be_missing() {
+    let text =
+        "data_dir = \"postgres://db/sip\"\n[store]\nbackend = \"mysql\"\n[tls]\n[presence]\n[database]\n";
+    let expected = "\
+1:12: databases other than SQLite are not in this version; write a folder's name
+3:1: databases other than SQLite are not in this version; users and bindings are in SQLite below `data_dir`
+4:2: tls is not in this version; listen on udp and tcp
+5:2: presence is not in this version
+6:2: databases other than SQLite are not in this version; users and bindings are in SQLite below `data_dir`
+";
+    assert_eq!(errors(text), expected);
+}
+
+#[test]
 fn columns_count_characters() {
     assert!(errors("# é\ndomains = [\"é\", 1]").contains("2:17: expected a string"));
 }
