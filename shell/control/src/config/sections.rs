@@ -74,7 +74,7 @@ pub(super) fn top(
 /// A path, which must say something.
 fn path(written: &str) -> Result<PathBuf, Fault> {
     if written.contains("://") {
-        return Err(Fault::new(super::values::OTHER_DATABASES, "write a folder's name"));
+        return Err(Fault::new(OTHER_DATABASES, "write a folder's name"));
     }
     match written.is_empty() || written.contains('\0') {
         true => Err(Fault::new("not a path", "")),
