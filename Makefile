@@ -156,6 +156,11 @@ bench-load-emulated: setup-emulation ## instructions per call of `strowger load`
 	$(CARGO) build --release $(LOCKED) -p strowger
 	verify/bench/emulated/run.sh $(RELEASE) generators $(BENCH_ARGS)
 
+.PHONY: bench-peak
+bench-peak: setup-bench ## users that Strowger and Kamailio carry on one core, the same population (20 minutes)
+	$(CARGO) build --release $(LOCKED) -p strowger
+	python3 verify/bench/peak.py --bin $(RELEASE) --html target/peak.html $(BENCH_ARGS)
+
 # ---------------------------------------------------------------- housekeeping
 .PHONY: setup-build setup-test setup-bench setup-emulation
 setup-build setup-test setup-bench setup-emulation: setup-%:

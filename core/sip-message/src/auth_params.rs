@@ -14,18 +14,32 @@ pub struct AuthParams<'a> {
 impl<'a> AuthParams<'a> {
     /// Reads the scheme and checks the form of the whole list; `None` if it is malformed.
     pub fn parse(value: &'a [u8]) -> Option<AuthParams<'a>> {
-        let value = trim(value);
-        let end = value.iter().position(|&b| is_space(b))?;
-        let scheme = &value[..end];
-        if !chars::is_token(scheme) {
-            return None;
-        }
-        let list = AuthParams { scheme, rest: trim(&value[end..]) };
+        let list = AuthParams::begin(value)?;
         let mut rest = list.rest;
         while !rest.is_empty() {
             rest = take(rest)?.2;
         }
         Some(list)
+    }
+
+    /// The scheme, and the list unchecked.
+    fn begin(value: &'a [u8]) -> Option<AuthParams<'a>> {
+        let value = trim(value);
+        let end = value.iter().position(|&b| is_space(b))?;
+        let scheme = &value[..end];
+        chars::is_token(scheme).then(|| AuthParams { scheme, rest: trim(&value[end..]) })
+    }
+
+    /// As [`AuthParams::parse`], calling `f` with each parameter on the way, as [`AuthParams::iter`] gives them;
+    /// answers the scheme. What `f` was told counts for nothing if the answer is `None`.
+    pub fn each(value: &'a [u8], mut f: impl FnMut(&'a [u8], &'a [u8])) -> Option<&'a [u8]> {
+        let AuthParams { scheme, mut rest } = AuthParams::begin(value)?;
+        while !rest.is_empty() {
+            let (name, value, after) = take(rest)?;
+            f(name, value);
+            rest = after;
+        }
+        Some(scheme)
     }
 
     /// The parameters: name as written, value without its quotes (escapes inside are kept).
@@ -97,6 +111,10 @@ mod tests {
         assert_eq!(a.get(b"realm"), Some(&b"a,b"[..]));
         assert_eq!(a.get(b"nc"), Some(&b"00000001"[..]));
         assert_eq!(a.iter().count(), 4);
+        let mut told = Vec::new();
+        let each = AuthParams::each(b"Digest a=1, b=\"2\"", |name, value| told.push((name, value)));
+        assert_eq!(each, Some(&b"Digest"[..]));
+        assert_eq!(told, [(&b"a"[..], &b"1"[..]), (b"b", b"2")]);
     }
 
     #[test]
@@ -105,6 +123,7 @@ mod tests {
             ["Digest", "", "Digest realm", "Digest realm=\"x", "Digest a=1 b=2", "Dig est", "Digest a=, b=1"]
         {
             assert!(AuthParams::parse(s.as_bytes()).is_none(), "{s}");
+            assert!(AuthParams::each(s.as_bytes(), |_, _| {}).is_none(), "{s}");
         }
     }
 }

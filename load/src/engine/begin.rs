@@ -92,8 +92,14 @@ impl Engine {
         listeners.get(&address).copied()
     }
 
-    /// A call that the other side begins.
-    pub(super) fn answer(&mut self, now: Time, flow: Flow, request: &Message<'_>) -> Option<u32> {
+    /// A call that the other side begins; `ours` is the one here that it is the other end of, if it is.
+    pub(super) fn answer(
+        &mut self,
+        now: Time,
+        flow: Flow,
+        request: &Message<'_>,
+        ours: Option<u32>,
+    ) -> Option<u32> {
         if self.settings.server.is_none() || self.is_full() {
             return None;
         }
@@ -102,6 +108,10 @@ impl Engine {
         let hash = self.hash(request.call_id());
         if let Some(call) = self.calls.at(slot) {
             call.call_id.extend_from_slice(request.call_id());
+            let name = (slot, call.generation);
+            if let Some(ours) = ours.and_then(|ours| self.calls.at(ours)) {
+                ours.other = Some(name);
+            }
         }
         let (calls, key) = (&self.calls, self.key);
         self.answering.insert_unique(hash, slot, |&slot| {
@@ -200,7 +210,7 @@ impl Engine {
             return self.resend(now, slot, out);
         }
         match call.doing {
-            Doing::Pausing(until) if until <= now => self.step_done(now, slot, out),
+            Doing::Pausing(until) if until <= now => self.pause_over(now, slot, out),
             Doing::Lingering(until) | Doing::Leaving(until) if until <= now => {
                 self.end(now, slot, CallEnd::Success)
             }

@@ -82,6 +82,8 @@ pub struct Call {
     pub began: Began,
     /// What the record wants to know.
     pub seen: Seen,
+    /// Slot and generation of the call here that answers this one.
+    pub other: Option<(u32, u32)>,
     /// Whose variables `values` were made for.
     pub side_values: Option<Side>,
 }
@@ -119,6 +121,7 @@ impl Call {
             user: 0,
             began: Began::at(Time::ZERO),
             seen: Seen::default(),
+            other: None,
             side_values: None,
         }
     }
@@ -153,7 +156,7 @@ impl Call {
         self.doing = Doing::Nothing;
         (self.step, self.round, self.cseq) = (0, 0, 0);
         (self.answered, self.tried) = (false, false);
-        (self.resend, self.give_up) = (None, None);
+        (self.resend, self.give_up, self.other) = (None, None, None);
         self.challenged = false;
         self.seen = Seen::default();
         self.timers.fill(None);

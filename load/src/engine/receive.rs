@@ -67,22 +67,33 @@ impl Engine {
         let call_id = message.call_id();
         let ours = CallName::read(call_id, self.settings.run_id);
         let ours = ours.filter(|name| name.worker == self.settings.worker);
-        let ours = ours.and_then(|name| self.calls.find(name.slot, name.generation).map(|_| name.slot));
+        let begun_here = |name: &CallName| {
+            self.calls.find(name.slot, name.generation).is_some_and(|call| call.side == Side::Client)
+        };
+        let ours = ours.filter(begun_here).map(|name| name.slot);
         if !message.is_request() {
             return ours.or_else(|| self.answering_call(call_id));
         }
         // Both ends of a call may be here. A request that a caller here receives answers to its own tag.
-        if let Some(slot) = self.answering_call(call_id) {
-            return Some(slot);
+        // One that answers a call of ours does so since that one began.
+        let answering = match ours.and_then(|slot| self.calls.get(slot)) {
+            Some(call) => call.other.filter(|other| self.calls.find(other.0, other.1).is_some()).map(|o| o.0),
+            None => self.answering_call(call_id),
+        };
+        if answering.is_some() {
+            return answering;
         }
         let begins = message.to_tag().is_empty() && message.method() != Method::Ack;
         if begins && self.settings.server.is_some() {
-            return self.answer(now, flow, message);
+            return self.answer(now, flow, message, ours);
         }
         ours
     }
 
     fn answering_call(&self, call_id: &[u8]) -> Option<u32> {
+        if self.answering.is_empty() {
+            return None;
+        }
         let hash = self.hash(call_id);
         let same = |&slot: &u32| self.calls.get(slot).is_some_and(|call| call.call_id == call_id);
         self.answering.find(hash, same).copied()
@@ -153,7 +164,7 @@ impl Engine {
             scenario::learn_next_url(message, &mut call.next_url);
         }
         if recv.auth {
-            call.challenged = call.challenge.learn(message.bytes());
+            call.challenged = call.challenge.learn(message);
         }
         let mandatory = recv.optional == Optional::No;
         self.note_received(now, slot, message);
@@ -166,7 +177,7 @@ impl Engine {
         if let Some(call) = self.calls.at(slot) {
             call.step = step;
         }
-        self.step_done(now, slot, out);
+        self.step_done(now, slot, scenario, out);
     }
 
     /// A message of a transaction that is over: nothing is to be done but the ACK that stops its coming.

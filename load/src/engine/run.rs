@@ -48,6 +48,10 @@ impl Engine {
     pub(super) fn advance(&mut self, now: Time, slot: u32, out: &mut Outbox) {
         let Some(side) = self.calls.get(slot).map(|call| call.side) else { return };
         let Some(scenario) = self.settings.scenario(side).cloned() else { return };
+        self.run_steps(now, slot, &scenario, out);
+    }
+
+    fn run_steps(&mut self, now: Time, slot: u32, scenario: &Scenario, out: &mut Outbox) {
         for _ in 0..PATIENT_STEPS {
             let Some(call) = self.calls.get(slot) else { return };
             let Some(step) = scenario.steps.get(call.step) else {
@@ -62,7 +66,7 @@ impl Engine {
                 Next::Waits => return self.arm(slot),
                 Next::Done => {}
             }
-            if !self.finish(now, slot, &scenario, out) {
+            if !self.finish(now, slot, scenario, out) {
                 return;
             }
         }
@@ -71,12 +75,17 @@ impl Engine {
     }
 
     /// What the call was waiting for in its step has happened.
-    pub(super) fn step_done(&mut self, now: Time, slot: u32, out: &mut Outbox) {
+    pub(super) fn step_done(&mut self, now: Time, slot: u32, scenario: &Scenario, out: &mut Outbox) {
+        if self.finish(now, slot, scenario, out) {
+            self.run_steps(now, slot, scenario, out);
+        }
+    }
+
+    /// The time that a call paused for is over.
+    pub(super) fn pause_over(&mut self, now: Time, slot: u32, out: &mut Outbox) {
         let Some(side) = self.calls.get(slot).map(|call| call.side) else { return };
         let Some(scenario) = self.settings.scenario(side).cloned() else { return };
-        if self.finish(now, slot, &scenario, out) {
-            self.advance(now, slot, out);
-        }
+        self.step_done(now, slot, &scenario, out);
     }
 
     /// Goes on at another step.
@@ -145,11 +154,16 @@ impl Engine {
     }
 
     /// Ends the step that a call is at, and goes where it leads. False if the call has ended.
+    #[inline]
     fn finish(&mut self, now: Time, slot: u32, scenario: &Scenario, out: &mut Outbox) -> bool {
         let Some(call) = self.calls.at(slot) else { return false };
         call.doing = Doing::Waiting;
         call.give_up = None;
         let at = call.step;
+        if scenario.steps.get(at).is_some_and(Step::leads_on) {
+            call.step = at + 1;
+            return true;
+        }
         let outcome = self.conclude(now, slot, scenario, at);
         self.follow(now, slot, scenario, outcome, out)
     }
@@ -234,7 +248,7 @@ impl Engine {
             Outcome::StopGracefully => self.quit(),
             outcome => {
                 if self.follow(now, slot, scenario, outcome, out) {
-                    self.advance(now, slot, out);
+                    self.run_steps(now, slot, scenario, out);
                 }
             }
         }
@@ -329,7 +343,8 @@ impl Engine {
         });
     }
 
-    /// What rendering and actions may see of a call.
+    /// What rendering and actions may see of a call. Inlined, for it is large.
+    #[inline(always)]
     fn lend(
         &mut self,
         now: Time,

@@ -161,10 +161,12 @@ struct Entry {
     call: u64,
     at: Time,
     direction: Direction,
-    local: SocketAddr,
-    remote: SocketAddr,
-    /// Position in an endless ring; modulo the capacity it is the place in `bytes`.
+    /// Ours and the other's.
+    pair: (SocketAddr, SocketAddr),
+    /// Position in an endless ring.
     start: u64,
+    /// Where that is in `ring`.
+    place: u32,
     kept: u32,
     length: u32,
 }
@@ -174,7 +176,11 @@ pub struct Ladders {
     keep: usize,
     ring: Vec<u8>,
     entries: VecDeque<Entry>,
+    /// Most entries; more push the oldest out.
+    most: usize,
+    /// Position in an endless ring of the next message, and where that is in `ring`.
     next: u64,
+    place: usize,
     evicted: bool,
     kept: Vec<Ladder>,
     marks: Marks,
@@ -202,7 +208,9 @@ impl Ladders {
             ring: vec![0; size],
             // Small messages are about 300 bytes; more than this many entries push the oldest out.
             entries: VecDeque::with_capacity(size / 256),
+            most: size / 256,
             next: 0,
+            place: 0,
             evicted: false,
             kept: Vec::new(),
             marks: Marks::new(|call| call as u32 as usize),
@@ -234,45 +242,42 @@ impl Ladders {
         bytes: &[u8],
     ) {
         if !self.is_full() {
-            let step =
-                Step { at, direction, local, remote, bytes: Vec::new(), length: bytes.len(), held: true };
-            self.marks.note(call, &step, bytes);
-            self.put(call, step, bytes);
+            let pair = (local, remote);
+            self.marks.note(call, at, direction, &pair, bytes);
+            self.put(call, at, direction, pair, bytes);
         }
     }
 
-    fn put(&mut self, call: u64, step: Step, bytes: &[u8]) {
-        let size = self.ring.len() as u64;
-        let kept = bytes.len().min(Self::SNAP) as u64;
-        let mut start = self.next;
-        if start % size + kept > size {
+    fn put(
+        &mut self,
+        call: u64,
+        at: Time,
+        direction: Direction,
+        pair: (SocketAddr, SocketAddr),
+        bytes: &[u8],
+    ) {
+        let size = self.ring.len();
+        let kept = bytes.len().min(Self::SNAP);
+        if self.place + kept > size {
             // Not across the end: go on at the beginning.
-            start += size - start % size;
+            self.next += (size - self.place) as u64;
+            self.place = 0;
         }
-        let end = start + kept;
+        let (start, place) = (self.next, self.place);
+        let end = start + kept as u64;
         while let Some(oldest) = self.entries.front()
-            && (oldest.start + size < end || self.entries.len() == self.entries.capacity())
+            && (oldest.start + (size as u64) < end || self.entries.len() >= self.most)
         {
             self.entries.pop_front();
             self.evicted = true;
         }
-        let at = (start % size) as usize;
-        if let (Some(to), Some(from)) =
-            (self.ring.get_mut(at..at + kept as usize), bytes.get(..kept as usize))
-        {
+        if let (Some(to), Some(from)) = (self.ring.get_mut(place..place + kept), bytes.get(..kept)) {
             to.copy_from_slice(from);
         }
-        self.next = end;
-        self.entries.push_back(Entry {
-            call,
-            at: step.at,
-            direction: step.direction,
-            local: step.local,
-            remote: step.remote,
-            start,
-            kept: kept as u32,
-            length: u32::try_from(step.length).unwrap_or(u32::MAX),
-        });
+        (self.next, self.place) = (end, place + kept);
+        let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+        let (place, kept) = (place as u32, kept as u32);
+        self.entries.push_back(Entry { call, at, direction, pair, start, place, kept, length });
     }
 
     /// Call `call`, which began at `began`, went wrong: keeps its flow if there is room.
@@ -280,7 +285,6 @@ impl Ladders {
         if self.is_full() {
             return;
         }
-        let size = self.ring.len();
         let held = self.entries.iter().filter(|e| e.call == call).count();
         // What the ring no longer has, by its marks.
         let (mut steps, whole) = self.marks.before(call, held);
@@ -290,13 +294,13 @@ impl Ladders {
                 left_out = true;
                 break;
             }
-            let at = (e.start % size as u64) as usize;
+            let place = e.place as usize;
             steps.push(Step {
                 at: e.at,
                 direction: e.direction,
-                local: e.local,
-                remote: e.remote,
-                bytes: self.ring.get(at..at + e.kept as usize).unwrap_or_default().to_vec(),
+                local: e.pair.0,
+                remote: e.pair.1,
+                bytes: self.ring.get(place..place + e.kept as usize).unwrap_or_default().to_vec(),
                 length: e.length as usize,
                 held: true,
             });

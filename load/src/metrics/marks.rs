@@ -12,10 +12,11 @@ const CALLS: usize = 1 << 16;
 const MARKS: usize = 64;
 /// Pairs of addresses of a call at most.
 const PAIRS: usize = 4;
-/// Bytes of a start line that are kept: the longest method that is registered has nine.
-const START: usize = 10;
+/// Bytes of a start line that are kept: the longest method that is registered has nine, and a status line has
+/// its status there.
+const START: usize = 12;
 
-/// A message in 24 bytes.
+/// A message in 32 bytes.
 #[derive(Clone, Copy)]
 struct Mark {
     at: Time,
@@ -48,7 +49,14 @@ impl Marks {
 
     /// A message of a call passes.
     #[inline]
-    pub(super) fn note(&mut self, call: u64, step: &Step, bytes: &[u8]) {
+    pub(super) fn note(
+        &mut self,
+        call: u64,
+        at: Time,
+        direction: Direction,
+        pair: &(SocketAddr, SocketAddr),
+        bytes: &[u8],
+    ) {
         let place = (self.place)(call);
         if place >= CALLS {
             return;
@@ -63,8 +71,7 @@ impl Marks {
             flow.marks.clear();
             flow.lost = 0;
         }
-        let pair = (step.local, step.remote);
-        let known = flow.pairs.iter().position(|other| *other == pair);
+        let known = flow.pairs.iter().position(|other| other == pair);
         // What is kept is the beginning, without a gap.
         let room =
             flow.lost == 0 && flow.marks.len() < MARKS && (known.is_some() || flow.pairs.len() < PAIRS);
@@ -73,14 +80,14 @@ impl Marks {
             return;
         }
         let nth = known.unwrap_or_else(|| {
-            flow.pairs.push(pair);
+            flow.pairs.push(*pair);
             flow.pairs.len() - 1
         });
         flow.marks.push(Mark {
-            at: step.at,
-            length: u32::try_from(step.length).unwrap_or(u32::MAX),
+            at,
+            length: u32::try_from(bytes.len()).unwrap_or(u32::MAX),
             start: start(bytes),
-            sent: step.direction == Direction::Sent,
+            sent: direction == Direction::Sent,
             pair: nth as u8,
         });
     }
@@ -100,27 +107,30 @@ impl Marks {
     }
 }
 
-/// What a start line says: the method or the status.
+/// The beginning of a start line.
+#[inline]
 fn start(bytes: &[u8]) -> [u8; START] {
-    let word = bytes.strip_prefix(b"SIP/2.0 ").unwrap_or(bytes);
-    let mut start = [0; START];
-    // Of a message that is no SIP it is whatever it begins with.
-    for (to, from) in start.iter_mut().zip(word.iter().take_while(|byte| !byte.is_ascii_whitespace())) {
-        *to = *from;
-    }
-    start
+    bytes.first_chunk().copied().unwrap_or_else(|| {
+        let mut start = [0; START];
+        start.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
+        start
+    })
 }
 
 fn step(flow: &Flow, mark: &Mark) -> Option<Step> {
     let &(local, remote) = flow.pairs.get(usize::from(mark.pair))?;
-    let word = mark.start.split(|byte| *byte == 0).next().unwrap_or_default();
-    let status = word.first().is_some_and(u8::is_ascii_digit);
+    // The method or the status. Of a message that is no SIP it is whatever it begins with.
+    let (version, rest) = match mark.start.strip_prefix(b"SIP/2.0 ") {
+        Some(rest) => (&b"SIP/2.0 "[..], rest),
+        None => (&b""[..], &mark.start[..]),
+    };
+    let word = rest.split(|byte| *byte == 0 || byte.is_ascii_whitespace()).next().unwrap_or_default();
     Some(Step {
         at: mark.at,
         direction: if mark.sent { Direction::Sent } else { Direction::Received },
         local,
         remote,
-        bytes: [if status { &b"SIP/2.0 "[..] } else { b"" }, word].concat(),
+        bytes: [version, word].concat(),
         length: mark.length as usize,
         held: false,
     })

@@ -6,7 +6,7 @@ use super::template::Fault;
 use crate::population::Rng;
 use hashbrown::HashMap;
 use sip_auth::{Algorithm, Ha1, Question, ha1, response};
-use sip_message::{AuthParams, Name};
+use sip_message::{AuthParams, Message, Name};
 use siphasher::sip::SipHasher13;
 use std::hash::BuildHasherDefault;
 
@@ -55,24 +55,23 @@ pub(crate) struct Wanted<'a> {
 }
 
 impl Challenge {
-    /// Takes the challenge of a 401 or 407, raw: of several, the first Digest one with an algorithm that
-    /// is known (RFC 8760 section 2.4). False if there is none; then the old one stays.
-    pub fn learn(&mut self, message: &[u8]) -> bool {
-        let proxy = message.starts_with(b"SIP/2.0 407");
+    /// Takes the challenge of a 401 or 407: of several, the first Digest one with an algorithm that is known
+    /// (RFC 8760 section 2.4). False if there is none; then the old one stays.
+    pub fn learn(&mut self, message: &Message<'_>) -> bool {
+        let proxy = !message.is_request() && message.status() == 407;
         let names = if proxy {
             [Name::ProxyAuthenticate, Name::WwwAuthenticate]
         } else {
             [Name::WwwAuthenticate, Name::ProxyAuthenticate]
         };
         let found = names.into_iter().find_map(|name| {
-            let mut values = message::headers(message, name);
-            values.find(|value| Parts::of(value).is_some()).map(|value| (name, value))
+            let places = |value| Parts::of(value)?.places(value);
+            message.headers(name).find_map(|header| Some((name, header.value, places(header.value)?)))
         });
-        let Some((name, value)) = found else {
-            self.unanswerable |= names.into_iter().any(|name| message::header(message, name).is_some());
+        let Some((name, value, places)) = found else {
+            self.unanswerable |= names.into_iter().any(|name| message.headers(name).next().is_some());
             return false;
         };
-        let Some(places) = Parts::of(value).and_then(|parts| parts.places(value)) else { return false };
         self.text.clear();
         self.text.extend_from_slice(value);
         self.parts = Some(places);
@@ -124,18 +123,22 @@ pub(crate) struct Parts<'a> {
 impl<'a> Parts<'a> {
     /// `None` if it cannot be answered.
     pub fn of(value: &'a [u8]) -> Option<Parts<'a>> {
-        let params = AuthParams::parse(value).filter(|p| p.scheme.eq_ignore_ascii_case(b"Digest"))?;
         let (mut realm, mut nonce, mut opaque, mut name, mut qop) = (None, None, None, None, None);
-        for (own, value) in params.iter() {
-            let place = match own {
-                own if own.eq_ignore_ascii_case(b"realm") => &mut realm,
-                own if own.eq_ignore_ascii_case(b"nonce") => &mut nonce,
-                own if own.eq_ignore_ascii_case(b"opaque") => &mut opaque,
-                own if own.eq_ignore_ascii_case(b"algorithm") => &mut name,
-                own if own.eq_ignore_ascii_case(b"qop") => &mut qop,
-                _ => continue,
+        let scheme = AuthParams::each(value, |own, value| {
+            let (place, long) = match own.first().map(u8::to_ascii_lowercase) {
+                Some(b'r') => (&mut realm, &b"realm"[..]),
+                Some(b'n') => (&mut nonce, &b"nonce"[..]),
+                Some(b'o') => (&mut opaque, &b"opaque"[..]),
+                Some(b'a') => (&mut name, &b"algorithm"[..]),
+                Some(b'q') => (&mut qop, &b"qop"[..]),
+                _ => return,
             };
-            *place = Some(value);
+            if own.eq_ignore_ascii_case(long) {
+                *place = Some(value);
+            }
+        })?;
+        if !scheme.eq_ignore_ascii_case(b"Digest") {
+            return None;
         }
         let algorithm = name.map_or(Some(Algorithm::Md5), Algorithm::from_name)?;
         // Protection of the body alone (auth-int) is not offered.
@@ -288,14 +291,27 @@ pub(crate) fn write_answer(
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
+    /// Has a challenge learn from a response with this header.
+    pub fn tell(challenge: &mut Challenge, status: u16, header: &str) -> bool {
+        let message = format!(
+            "SIP/2.0 {status} No\r\nVia: SIP/2.0/UDP h;branch=z9hG4bK1\r\nFrom: <sip:a@b>;tag=1\r\n\
+             To: <sip:a@b>;tag=2\r\nCall-ID: 1\r\nCSeq: 1 REGISTER\r\n{header}\r\nContent-Length: 0\r\n\r\n"
+        );
+        let mut index = sip_message::Index::new();
+        let limits = sip_message::Limits::default();
+        let sip_message::Parsed::Good(message) = sip_message::parse(message.as_bytes(), &mut index, &limits)
+        else {
+            panic!("a good message: {message}")
+        };
+        challenge.learn(&message)
+    }
+
     fn challenged(status: u16, header: &str) -> Option<Challenge> {
-        let message =
-            format!("SIP/2.0 {status} No\r\nTo: <sip:a@b>\r\n{header}\r\nContent-Length: 0\r\n\r\n");
         let mut challenge = Challenge::default();
-        assert_eq!(challenge.learn(message.as_bytes()), challenge.is_known());
+        assert_eq!(tell(&mut challenge, status, header), challenge.is_known());
         challenge.is_known().then_some(challenge)
     }
 
@@ -370,7 +386,7 @@ mod tests {
             |challenge: &mut Challenge| Credentials::new(1).answer(challenge, &wanted, &mut Vec::new());
         let mut challenge = Challenge::default();
         assert_eq!(fault(&mut challenge), Err(Fault::NoChallenge));
-        assert!(!challenge.learn(b"SIP/2.0 401 X\r\nWWW-Authenticate: Basic realm=\"r\"\r\n\r\n"));
+        assert!(!tell(&mut challenge, 401, "WWW-Authenticate: Basic realm=\"r\""));
         assert_eq!(fault(&mut challenge), Err(Fault::UnknownChallenge));
         challenge.clear();
         assert_eq!(fault(&mut challenge), Err(Fault::NoChallenge));

@@ -129,6 +129,15 @@ pub struct Step {
     pub display: Option<String>,
 }
 
+impl Step {
+    /// Whether nothing is to be done at its end but to go on with the next step, as with most.
+    #[inline]
+    pub fn leads_on(&self) -> bool {
+        let timed = self.start_timer.is_some() | self.stop_timer.is_some();
+        !(timed | self.counter.is_some() | self.next.is_some() | !self.actions.is_empty())
+    }
+}
+
 /// `next`, with its conditions.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Branch {

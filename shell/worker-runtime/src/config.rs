@@ -48,6 +48,10 @@ pub struct RuntimeConfig {
     /// ([`Machine::receive_late`](wire::Machine::receive_late)). At most a second; zero: each message
     /// wakes its worker, as it does wherever a worker has no datagram sockets.
     pub grain: Duration,
+    /// Where most datagrams go. A listener of one worker alone gets a second socket at its address, connected to
+    /// this peer, which takes what comes from there: what is sent by it spares the kernel the search for a route
+    /// and for the owner of the next hop, about a seventh of a send. None by default.
+    pub peer: Option<SocketAddr>,
     /// Whether another process may serve the same ports at the same time, as in a rolling restart.
     /// Otherwise a port in use is an error even where `SO_REUSEPORT` would share it.
     pub share_ports: bool,
@@ -75,6 +79,7 @@ impl Default for RuntimeConfig {
             pin: Vec::new(),
             exact_deadlines: false,
             grain: Duration::ZERO,
+            peer: None,
             share_ports: false,
             batch: 64,
             udp_buffer: 4 << 20,

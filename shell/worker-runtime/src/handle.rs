@@ -43,7 +43,8 @@ impl<N: Send + 'static> Runtime<N> {
         if machines.len() != sockets.len() {
             return Err(StartError::Unusable("there must be as many machines as workers"));
         }
-        let weak = sockets.iter().map(|s| s.udp.iter().map(|(_, fd)| Arc::downgrade(fd)).collect()).collect();
+        let weak =
+            sockets.iter().map(|s| s.udp.iter().map(|socket| Arc::downgrade(&socket.fd)).collect()).collect();
         let streams = StreamShared {
             caps: Caps::new(connection_cap(config.streams.max_connections), config.streams.max_per_source),
             directory: Directory::new(),

@@ -19,9 +19,19 @@ const OTHER_DESCRIPTORS: usize = 32;
 #[derive(Default)]
 pub struct WorkerSockets {
     /// Datagram sockets.
-    pub udp: Vec<(ListenerId, Arc<OwnedFd>)>,
+    pub udp: Vec<UdpSocket>,
     /// Listening stream sockets.
     pub tcp: Vec<(ListenerId, OwnedFd)>,
+}
+
+/// A datagram socket.
+pub struct UdpSocket {
+    /// Whose address it has.
+    pub id: ListenerId,
+    /// The socket.
+    pub fd: Arc<OwnedFd>,
+    /// Where it is connected to, if it is.
+    pub peer: Option<SocketAddr>,
 }
 
 /// Listening sockets that are open and not yet served: the actual addresses are known, and machines
@@ -142,11 +152,25 @@ fn open_udp(
         let (receive_kb, send_kb, wanted_kb) = (receive >> 10, send >> 10, config.udp_buffer >> 10);
         tracing::info!(%address, receive_kb, send_kb, wanted_kb, "datagram socket buffers");
     }
-    for (worker, (fd, _, _)) in workers.iter_mut().zip(sockets) {
+    let add = |worker: &mut WorkerSockets, fd: OwnedFd, peer| {
         if !config.grain.is_zero() {
             sys::ask_for_stamps(fd.as_fd())?;
         }
-        worker.udp.push((id, Arc::new(fd)));
+        worker.udp.push(UdpSocket { id, fd: Arc::new(fd), peer });
+        io::Result::Ok(())
+    };
+    for (worker, (fd, _, _)) in workers.iter_mut().zip(sockets) {
+        add(worker, fd, None)?;
+    }
+    // Of several connected to one peer the kernel would use one.
+    if let ([worker], Some(peer)) = (workers, config.peer.filter(|peer| peer.is_ipv4() == address.is_ipv4()))
+    {
+        let (fd, _, _) = sys::udp_bind(address, &options)?;
+        match sys::udp_connect(fd.as_fd(), peer) {
+            Ok(()) => add(worker, fd, Some(peer))?,
+            // The other socket will say so with each datagram, or find that there is a way by then.
+            Err(error) => tracing::debug!(%address, %peer, %error, "no connected socket"),
+        }
     }
     Ok(())
 }
@@ -177,8 +201,11 @@ mod tests {
         let config =
             RuntimeConfig { listeners: vec![any(), any(), any()], own_from: 1, ..RuntimeConfig::default() };
         let bound = Bound::new(config, 2).unwrap();
-        let ids: Vec<Vec<u16>> =
-            bound.sockets.iter().map(|worker| worker.udp.iter().map(|(id, _)| id.0).collect()).collect();
+        let ids: Vec<Vec<u16>> = bound
+            .sockets
+            .iter()
+            .map(|worker| worker.udp.iter().map(|socket| socket.id.0).collect())
+            .collect();
         assert_eq!(ids, [[0, 1], [0, 2]]);
     }
 }

@@ -4,6 +4,7 @@ mod common;
 
 use common::*;
 use std::collections::BTreeMap;
+use std::net::{SocketAddr, UdpSocket};
 use wire::Transport;
 use worker_runtime::{Listener, Runtime, StartError};
 
@@ -41,6 +42,58 @@ fn datagrams_of_all_sizes_pass() {
         assert_eq!(hear(&client).len(), big.len());
     }
     assert_eq!(server.counts().udp_send_errors, 0);
+}
+
+/// How many sockets of this machine at `local` are connected to `remote`, by their ports.
+fn connected(local: SocketAddr, remote: SocketAddr) -> usize {
+    let text = std::fs::read_to_string("/proc/net/udp").unwrap();
+    let ports = |line: &str| {
+        let mut words = line.split_whitespace().skip(1);
+        let mut port = || u16::from_str_radix(words.next()?.split_once(':')?.1, 16).ok();
+        Some((port()?, port()?))
+    };
+    text.lines().filter(|line| ports(line) == Some((local.port(), remote.port()))).count()
+}
+
+#[test]
+fn a_peer_has_a_socket_of_its_own_and_others_are_heard_too() {
+    let (peer, other) = (client(), client());
+    for (workers, sockets) in [(1, 1), (2, 0)] {
+        let mut config = config("127.0.0.1");
+        config.peer = Some(peer.local_addr().unwrap());
+        let server = Server::with(config, workers);
+        assert_eq!(connected(server.udp(), peer.local_addr().unwrap()), sockets);
+        for size in [10, 1_400, 1_401, 9_000, 65_507] {
+            for client in [&peer, &other] {
+                let line = vec![b'x'; size];
+                client.send_to(&line, server.udp()).unwrap();
+                assert_eq!(hear(client).len(), size);
+            }
+        }
+        // A burst is answered in batches.
+        for round in 0..5 {
+            for n in 0..100 {
+                peer.send_to(format!("b {round} {n}\n").as_bytes(), server.udp()).unwrap();
+            }
+            (0..100).for_each(|_| assert!(hear(&peer).starts_with("b ")));
+        }
+        let counts = server.wait_count("all sent", |c| c.udp_out == 510);
+        assert_eq!((counts.udp_in, counts.udp_send_errors), (510, 0));
+    }
+}
+
+#[test]
+fn a_peer_that_is_away_is_reported_as_any_other() {
+    let mut config = config("127.0.0.1");
+    let gone = client().local_addr().unwrap();
+    config.peer = Some(gone);
+    let server = Server::with(config, 1);
+    server.act(0, &format!(">udp {gone} 7 anybody"));
+    server.wait_count("the report", |c| c.udp_returned == 1);
+    // And then it is there.
+    let back = UdpSocket::bind(gone).unwrap();
+    server.act(0, &format!(">udp {gone} 8 somebody"));
+    assert_eq!(hear(&back), "somebody\n");
 }
 
 #[test]
@@ -164,7 +217,7 @@ fn a_port_in_use_is_named_with_the_mend() {
 
 /// An address that nothing listens on. The socket holds the port without hearing anything for us: it
 /// is connected elsewhere.
-fn closed_port(ip: &str) -> (std::net::UdpSocket, std::net::SocketAddr) {
+fn closed_port(ip: &str) -> (UdpSocket, SocketAddr) {
     let socket = client_on(ip);
     let address = socket.local_addr().unwrap();
     socket.connect((ip, 1)).unwrap();

@@ -68,13 +68,14 @@ impl Machine for Echo {
 
 /// Sends messages until as many as are wanted have come to the machine late, and answers what it has seen and
 /// how often its worker woke.
-fn run(grain: Duration, enough: impl Fn(&Seen) -> bool) -> (Arc<Seen>, u64) {
+fn run(grain: Duration, peer: bool, enough: impl Fn(&Seen) -> bool) -> (Arc<Seen>, u64) {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let seen = Arc::new(Seen::default());
     let mut config = config("127.0.0.1");
     config.grain = grain;
+    config.peer = peer.then(|| socket.local_addr().unwrap());
     let runtime = Runtime::start(config, vec![Echo(Arc::clone(&seen))]).unwrap();
     let handle = runtime.handle();
-    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.set_nonblocking(true).unwrap();
     let mut buffer = [0; 64];
     let mut answers = 0;
@@ -95,13 +96,15 @@ fn run(grain: Duration, enough: impl Fn(&Seen) -> bool) -> (Arc<Seen>, u64) {
 
 #[test]
 fn frequent_messages_come_with_their_time_of_arrival() {
-    let (seen, _) = run(GRAIN, |seen| seen.late.load(Ordering::Relaxed) >= 2_000);
-    assert_eq!(seen.impossible.load(Ordering::Relaxed), 0);
+    for peer in [false, true] {
+        let (seen, _) = run(GRAIN, peer, |seen| seen.late.load(Ordering::Relaxed) >= 2_000);
+        assert_eq!(seen.impossible.load(Ordering::Relaxed), 0);
+    }
 }
 
 #[test]
 fn without_a_grain_no_message_is_late() {
-    let (seen, _) = run(Duration::ZERO, |seen| seen.messages.load(Ordering::Relaxed) >= 2_000);
+    let (seen, _) = run(Duration::ZERO, false, |seen| seen.messages.load(Ordering::Relaxed) >= 2_000);
     assert_eq!(seen.late.load(Ordering::Relaxed), 0);
 }
 

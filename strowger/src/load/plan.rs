@@ -115,6 +115,8 @@ impl Plan {
             own_from,
             exact_deadlines,
             grain: grain(args),
+            // With a socket for each call there are enough of them.
+            peer: (client.is_some() && !args.self_test && args.transport == "u1").then_some(sent_to),
             streams: streams(),
             ..RuntimeConfig::default()
         };

@@ -214,7 +214,8 @@ fn injection_files_are_looked_up_and_changed() {
 fn credentials_are_verified() {
     let mut desk = super::super::credentials::Credentials::new(1);
     let mut challenge = Challenge::default();
-    challenge.learn(b"SIP/2.0 401 X\r\nWWW-Authenticate: Digest realm=\"r\",nonce=\"n\"\r\n\r\n");
+    let header = "WWW-Authenticate: Digest realm=\"r\",nonce=\"n\"";
+    super::super::credentials::tests::tell(&mut challenge, 401, header);
     let wanted = super::super::credentials::Wanted {
         user: b"joe",
         password: b"pw",

@@ -52,7 +52,8 @@ fn render_with(
     let injections = Injections { files: vec![Injection::parse("u.csv", file).unwrap()] };
     let mut desk = Desk::new(injections, 1, 10_000);
     let mut challenge = Challenge::default();
-    challenge.learn(b"SIP/2.0 407 X\r\nProxy-Authenticate: Digest realm=\"r\",nonce=\"n\"\r\n\r\n");
+    let header = "Proxy-Authenticate: Digest realm=\"r\",nonce=\"n\"";
+    super::super::credentials::tests::tell(&mut challenge, 407, header);
     let mut facts = Facts {
         run,
         desk: &mut desk,

@@ -1,4 +1,4 @@
-//! Many datagrams in one system call.
+//! Many datagrams received in one system call.
 
 use super::{RawAddr, check};
 use std::io;
@@ -32,7 +32,7 @@ impl Control {
 
 const EMPTY_IOVEC: libc::iovec = libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 };
 
-const fn empty_header() -> libc::mmsghdr {
+pub(super) const fn empty_header() -> libc::mmsghdr {
     let msg_hdr = libc::msghdr {
         msg_name: ptr::null_mut(),
         msg_namelen: 0,
@@ -137,54 +137,5 @@ impl RecvBatch {
     /// The first buffer, for a plain receive of one datagram.
     pub fn first_buffer(&mut self) -> &mut [u8] {
         &mut self.bytes[..DATAGRAM]
-    }
-}
-
-/// Headers for a batch of datagrams to send. The bytes stay where they are.
-pub struct SendBatch {
-    addrs: Vec<RawAddr>,
-    iovecs: Vec<libc::iovec>,
-    headers: Vec<libc::mmsghdr>,
-}
-
-// SAFETY: the raw pointers are set and used within one call of `send`.
-unsafe impl Send for SendBatch {}
-
-impl SendBatch {
-    /// Room for `capacity` datagrams.
-    pub fn new(capacity: usize) -> SendBatch {
-        let capacity = capacity.clamp(1, 1024);
-        SendBatch {
-            addrs: vec![RawAddr::empty(); capacity],
-            iovecs: vec![EMPTY_IOVEC; capacity],
-            headers: vec![empty_header(); capacity],
-        }
-    }
-
-    /// Sends the first of `messages`, as many as fit, and answers how many the kernel took.
-    ///
-    /// # Errors
-    /// The error that the first datagram met; the others were not tried then.
-    pub fn send<'a>(
-        &mut self,
-        fd: BorrowedFd<'_>,
-        messages: impl Iterator<Item = (&'a [u8], SocketAddr)>,
-    ) -> io::Result<usize> {
-        let mut count = 0;
-        let slots = self.headers.iter_mut().zip(self.iovecs.iter_mut()).zip(self.addrs.iter_mut());
-        for (((header, iovec), addr), (bytes, to)) in slots.zip(messages) {
-            addr.set(to);
-            *iovec = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
-            header.msg_hdr.msg_name = addr.as_mut_ptr().cast();
-            header.msg_hdr.msg_namelen = addr.len();
-            header.msg_hdr.msg_iov = iovec;
-            header.msg_hdr.msg_iovlen = 1;
-            count += 1;
-        }
-        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-        // SAFETY: the first `count` headers point at addresses of this value and at slices that the
-        // caller keeps borrowed; the kernel only reads the payload.
-        let n = check(unsafe { libc::sendmmsg(fd.as_raw_fd(), self.headers.as_mut_ptr(), count, flags) })?;
-        Ok(usize::try_from(n).unwrap_or(0))
     }
 }

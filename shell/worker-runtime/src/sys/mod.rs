@@ -4,17 +4,19 @@ mod addr;
 mod batch;
 mod errors;
 mod poll;
+mod send;
 mod socket;
 mod thread;
 
 pub use addr::RawAddr;
-pub use batch::{RecvBatch, SendBatch};
+pub use batch::RecvBatch;
 pub use errors::take_returned;
 pub use poll::{Event, Interest, Poller, Timer, WakeUp};
+pub use send::SendBatch;
 pub use socket::{
     SocketOptions, accept, ask_for_stamps, null_descriptor, receive_drops, recv, recv_from, reset_on_close,
-    send, send_to, send_to_in_fragments, shutdown_write, take_error, tcp_connect, tcp_listen, tcp_probe,
-    udp_bind, udp_probe,
+    send, send_in_fragments, send_to, shutdown_write, take_error, tcp_connect, tcp_listen, tcp_probe,
+    udp_bind, udp_connect, udp_probe,
 };
 pub use thread::{monotonic_micros, pin_to_cpu, raise_descriptor_limit, sleep, sleep_exactly, wall_micros};
 

@@ -85,6 +85,15 @@ pub fn udp_bind(address: SocketAddr, options: &SocketOptions) -> io::Result<(Own
     Ok((fd, receive, send))
 }
 
+/// Connects a datagram socket: it takes what comes from `peer` alone, before others at its address are asked, and
+/// [`send`] sends there.
+pub fn udp_connect(fd: BorrowedFd<'_>, peer: SocketAddr) -> io::Result<()> {
+    let raw = RawAddr::new(peer);
+    // SAFETY: `raw` is readable for its length during the call.
+    check(unsafe { libc::connect(fd.as_raw_fd(), raw.as_ptr(), raw.len()) })?;
+    Ok(())
+}
+
 /// Has the kernel note when each datagram came (socket(7), `SO_TIMESTAMPNS`), for
 /// [`RecvBatch::stamp`](super::RecvBatch::stamp).
 pub fn ask_for_stamps(fd: BorrowedFd<'_>) -> io::Result<()> {
@@ -100,13 +109,17 @@ fn set_fragments(fd: BorrowedFd<'_>, allowed: bool) -> io::Result<()> {
     set(fd, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, value)
 }
 
-/// As [`send_to`], in fragments if need be. Dearer by two system calls.
-pub fn send_to_in_fragments(fd: BorrowedFd<'_>, bytes: &[u8], to: SocketAddr) -> io::Result<usize> {
-    if to.is_ipv6() {
-        return send_to(fd, bytes, to);
+/// As [`send_to`], or [`send`] without an address, in fragments if need be. Dearer by two system calls.
+pub fn send_in_fragments(fd: BorrowedFd<'_>, bytes: &[u8], to: Option<SocketAddr>) -> io::Result<usize> {
+    let plainly = || match to {
+        Some(to) => send_to(fd, bytes, to),
+        None => send(fd, bytes),
+    };
+    if to.map_or_else(|| local_addr(fd), Ok)?.is_ipv6() {
+        return plainly();
     }
     set_fragments(fd, true)?;
-    let sent = send_to(fd, bytes, to);
+    let sent = plainly();
     set_fragments(fd, false)?;
     sent
 }
@@ -215,7 +228,7 @@ pub fn recv(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
     })
 }
 
-/// Writes to a stream without waiting and without a signal.
+/// Writes to a stream or a connected datagram socket without waiting and without a signal.
 pub fn send(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
     let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
     // SAFETY: `bytes` is readable for its length.

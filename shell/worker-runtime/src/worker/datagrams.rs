@@ -4,6 +4,7 @@ use super::Worker;
 use super::returned::Reports;
 use crate::config::RuntimeConfig;
 use crate::counters::Counters;
+use crate::listen::UdpSocket;
 use crate::monotonic_now;
 use crate::streams::is_transient;
 use crate::sys::{self, Interest, Poller, SendBatch, errno};
@@ -14,6 +15,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use wire::{Flow, ListenerId, Machine, Outbox, Time};
 
+/// With more sockets than that epoll is asked in every grain which have something.
+const FEW: usize = 8;
+/// Grains in which a socket had nothing, after which it is looked at only where epoll says so.
+const IDLE: u8 = 16;
+
 /// Full batches taken from one socket before others get their turn.
 const BATCHES: usize = 4;
 /// Datagrams from which on one batch call is cheaper than as many plain calls: a batch has its
@@ -21,6 +27,10 @@ const BATCHES: usize = 4;
 /// 10.8 thousand instructions a relayed packet at bursts of 16, while CPU time is in favour of batches
 /// from bursts of about this size.
 const BATCH_PAYS: usize = 8;
+/// Datagrams to one address and of one length from which on it is cheaper to have the kernel cut one into them.
+/// Measured on loopback, 400 bytes each, microseconds a datagram: 18.6 against 21.6 at bursts of 4, 6.1 against 9.5
+/// at 12, 2.7 against 6.7 at 32.
+const GROUP_PAYS: usize = 3;
 
 /// Datagrams up to this length fit into one packet nearly everywhere. Longer ones are sent in a way
 /// that allows fragments from the start, others when the kernel says that they do not fit.
@@ -67,8 +77,14 @@ impl Habit {
 struct Socket {
     id: ListenerId,
     fd: Arc<OwnedFd>,
+    /// Where it is connected to, if it is.
+    peer: Option<SocketAddr>,
+    /// The number of the one at the same address that is connected, and where to.
+    twin: Option<(SocketAddr, u16)>,
     data: u64,
     habit: Habit,
+    /// Looks in a row that found nothing.
+    idle: u8,
     /// Transmits of the outbox at hand that go out here.
     queue: Vec<u32>,
     /// Copies of what the kernel had no room for.
@@ -103,17 +119,44 @@ impl Datagrams {
     }
 
     /// Adds a socket that epoll reports as `data`.
-    pub fn add(&mut self, id: ListenerId, fd: Arc<OwnedFd>, data: u64) {
+    pub fn add(&mut self, socket: UdpSocket, data: u64) {
+        let UdpSocket { id, fd, peer } = socket;
+        let number = self.sockets.len() as u16;
         if let Some(entry) = self.by_listener.get_mut(usize::from(id.0)) {
-            *entry = self.sockets.len() as u16;
+            match (peer, self.sockets.get_mut(usize::from(*entry))) {
+                (Some(peer), Some(first)) => first.twin = Some((peer, number)),
+                _ => *entry = number,
+            }
         }
-        let (queue, backlog) = (Vec::new(), VecDeque::new());
-        self.sockets.push(Socket { id, fd, data, habit: Habit::default(), queue, backlog });
+        let (habit, queue, backlog) = (Habit::default(), Vec::new(), VecDeque::new());
+        self.sockets.push(Socket { id, fd, peer, twin: None, data, habit, idle: 0, queue, backlog });
     }
 
-    /// Notes that transmit `index` goes out at `listener`; `false` if no datagrams can.
-    pub fn enqueue(&mut self, listener: ListenerId, index: u32) -> bool {
-        let number = self.by_listener.get(usize::from(listener.0)).copied().unwrap_or(u16::MAX);
+    /// How many sockets there are.
+    pub fn count(&self) -> usize {
+        self.sockets.len()
+    }
+
+    /// Whether there are so few sockets that a look at those in use is cheaper than asking epoll, and none of them
+    /// waits for room, of which only epoll tells.
+    pub fn may_be_looked_at(&self) -> bool {
+        self.sockets.len() <= FEW && self.sockets.iter().all(|socket| socket.backlog.is_empty())
+    }
+
+    /// Whether socket `number` is in use: it had something in one of the last grains.
+    pub fn is_lively(&self, number: usize) -> bool {
+        self.sockets.get(number).is_some_and(|socket| socket.idle < IDLE)
+    }
+
+    /// Notes that transmit `index` goes out by `flow`; `false` if no datagrams can.
+    pub fn enqueue(&mut self, flow: &Flow, index: u32) -> bool {
+        let mut number = self.by_listener.get(usize::from(flow.listener.0)).copied().unwrap_or(u16::MAX);
+        if let Some(socket) = self.sockets.get(usize::from(number))
+            && let Some((peer, twin)) = socket.twin
+            && peer == flow.remote
+        {
+            number = twin;
+        }
         match self.sockets.get_mut(usize::from(number)) {
             Some(socket) => {
                 if socket.queue.is_empty() {
@@ -162,7 +205,8 @@ impl Datagrams {
     pub fn writable(&mut self, number: usize, poller: &Poller) {
         let Some(socket) = self.sockets.get_mut(number) else { return };
         while let Some((bytes, to)) = socket.backlog.front() {
-            match send_one(socket.fd.as_fd(), bytes, *to, &mut self.reports, &self.counters) {
+            let to = if socket.peer.is_some() { None } else { Some(*to) };
+            match send_one(socket.fd.as_fd(), bytes, to, &mut self.reports, &self.counters) {
                 Err(error) if is_transient(&error) => return,
                 Ok(n) => {
                     self.counters.udp_out.one();
@@ -184,12 +228,12 @@ impl Datagrams {
     }
 }
 
-/// Sends one datagram. What the network said of earlier ones makes a send fail that has nothing to do
+/// Sends one datagram, from a connected socket without an address. What the network said of earlier ones makes a send fail that has nothing to do
 /// with them, so it is taken first and the send repeated.
 fn send_one(
     fd: BorrowedFd<'_>,
     bytes: &[u8],
-    to: SocketAddr,
+    to: Option<SocketAddr>,
     reports: &mut Reports,
     counters: &Counters,
 ) -> io::Result<usize> {
@@ -198,7 +242,11 @@ fn send_one(
     loop {
         attempt += 1;
         counters.syscalls.one();
-        let sent = if whole { sys::send_to(fd, bytes, to) } else { sys::send_to_in_fragments(fd, bytes, to) };
+        let sent = match to {
+            Some(to) if whole => sys::send_to(fd, bytes, to),
+            None if whole => sys::send(fd, bytes),
+            _ => sys::send_in_fragments(fd, bytes, to),
+        };
         let error = match sent {
             Err(error) if !is_transient(&error) && errno(&error) != libc::ENOBUFS => error,
             other => return other,
@@ -232,17 +280,22 @@ impl Socket {
         };
         let Some((first, to)) = queue.first().and_then(message) else { return Ok(1) };
         let fits = |bytes: &[u8]| bytes.len() <= ONE_PACKET;
-        let together = if queue.len() >= BATCH_PAYS && fits(first) {
+        let messages = || queue.iter().filter_map(message).take_while(|(bytes, _)| fits(bytes));
+        let pays = || queue.len() >= BATCH_PAYS || batch.together(messages().take(GROUP_PAYS)) >= GROUP_PAYS;
+        let together = if queue.len() >= GROUP_PAYS && fits(first) && pays() {
             counters.syscalls.one();
-            let messages = queue.iter().filter_map(message).take_while(|(bytes, _)| fits(bytes));
-            batch.send(self.fd.as_fd(), messages).ok()
+            let messages = messages();
+            batch.send(self.fd.as_fd(), self.peer.is_some(), messages).ok()
         } else {
             None
         };
         // A batch that met an error may have met that of an earlier datagram.
         let sent = match together {
             Some(sent) => sent,
-            None => send_one(self.fd.as_fd(), first, to, reports, counters).map(|_| 1)?,
+            None => {
+                let to = if self.peer.is_some() { None } else { Some(to) };
+                send_one(self.fd.as_fd(), first, to, reports, counters).map(|_| 1)?
+            }
         };
         let bytes: usize = queue.iter().take(sent).filter_map(message).map(|(bytes, _)| bytes.len()).sum();
         counters.udp_out.add(sent as u64);
@@ -286,6 +339,7 @@ impl<M: Machine> Worker<M> {
             let received = self.receive_batch(number);
             if let Some(socket) = self.datagrams.sockets.get_mut(number) {
                 socket.habit.received(received);
+                socket.idle = if received > 0 { 0 } else { socket.idle.saturating_add(1) };
             }
             // Fewer than fit: the last look found nothing, or a report, of which epoll tells.
             if received < self.recv.capacity() {
@@ -472,7 +526,8 @@ mod tests {
         let config =
             RuntimeConfig { listeners: vec![listener], udp_send_queue: 2, ..RuntimeConfig::default() };
         let mut datagrams = Datagrams::new(&config, Arc::clone(&counters));
-        datagrams.add(ListenerId(0), Arc::new(ours.into()), 1);
+        datagrams
+            .add(crate::listen::UdpSocket { id: ListenerId(0), fd: Arc::new(ours.into()), peer: None }, 1);
         assert!(datagrams.sockets[0].keep(b"first", to, 2, &poller));
 
         let mut out = Outbox::new();
@@ -480,9 +535,9 @@ mod tests {
             out.send(Flow::udp(ListenerId(0), to), 9, text);
         }
         for index in 0..2 {
-            assert!(datagrams.enqueue(ListenerId(0), index));
+            assert!(datagrams.enqueue(&Flow::udp(ListenerId(0), to), index));
         }
-        assert!(!datagrams.enqueue(ListenerId(1), 0), "there is no such listener");
+        assert!(!datagrams.enqueue(&Flow::udp(ListenerId(1), to), 0), "there is no such listener");
         let mut batch = SendBatch::new(4);
         datagrams.send(&out, &mut batch, &poller, |token| panic!("{token} is not undeliverable"));
         assert_eq!((counters.read().udp_out, counters.read().udp_send_drops), (0, 1));

@@ -23,7 +23,7 @@ impl<M: Machine> Worker<M> {
         let mut out = std::mem::take(&mut self.out);
         for (index, transmit) in out.transmits().iter().enumerate() {
             let taken = match transmit.flow.transport {
-                Transport::Udp => self.datagrams.enqueue(transmit.flow.listener, index as u32),
+                Transport::Udp => self.datagrams.enqueue(&transmit.flow, index as u32),
                 Transport::Tcp => self.dispatch_stream(transmit, &out),
                 Transport::Tls | Transport::Ws | Transport::Wss | Transport::Sctp => false,
             };

@@ -12,6 +12,8 @@ const LOOK: u64 = 16;
 const DENSE: u64 = LOOK * 3 / 2;
 /// Events in so many grains below which it wakes for each again.
 const SPARSE: u64 = LOOK * 3 / 4;
+/// Grains of which one asks epoll what there is besides datagrams.
+const ASK: u8 = 4;
 
 /// How a worker sleeps between messages. Where there are few it wakes for each. Where there are many it
 /// sleeps to the next multiple of the grain, undisturbed, and takes what has come in one go: a wake-up
@@ -24,13 +26,15 @@ pub struct Grain {
     events: u64,
     /// Something is left that does not wait for the next grain.
     more: bool,
+    /// Grains since epoll was asked.
+    unasked: u8,
 }
 
 impl Grain {
     /// One of this length; zero for none.
     pub fn new(length: Duration, now: Time) -> Grain {
         let length = u64::try_from(length.as_micros()).unwrap_or(u64::MAX).min(1_000_000);
-        Grain { length, dense: false, since: now, events: 0, more: false }
+        Grain { length, dense: false, since: now, events: 0, more: false, unasked: 0 }
     }
 
     /// Whether there is one.
@@ -51,6 +55,12 @@ impl Grain {
     /// Not all that has come was taken: the worker does not sleep before it has gone round once more.
     pub fn more(&mut self) {
         self.more = true;
+    }
+
+    /// Whether epoll is to be asked at the end of this grain.
+    pub fn asks(&mut self) -> bool {
+        self.unasked = (self.unasked + 1) % ASK;
+        self.unasked == 0
     }
 
     /// Sleeps to the next multiple of the grain after `now`, when this round began, if the traffic is dense.

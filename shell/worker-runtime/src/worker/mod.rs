@@ -44,6 +44,22 @@ const EVENTS: usize = 256;
 /// When a worker looks again whether another one has room in its ring, in milliseconds.
 const LOOK_AGAIN: i32 = 1;
 
+/// How long a worker may sleep.
+enum Patience {
+    /// Until epoll reports something, or so many milliseconds; -1 for ever.
+    Milliseconds(i32),
+    /// It has slept already.
+    Over,
+}
+
+/// What ended a worker's sleep.
+enum Woken {
+    /// So many reports.
+    Events(usize),
+    /// The end of a grain: any socket may have something.
+    Grain,
+}
+
 /// One thread's worth of the runtime.
 pub struct Worker<M: Machine> {
     machine: M,
@@ -88,10 +104,10 @@ impl<M: Machine> Worker<M> {
         // Of a message on a stream nobody knows when it came: its wait would count as the peer's.
         let grain = if sockets.udp.is_empty() { Duration::ZERO } else { config.grain };
         let mut datagrams = Datagrams::new(config, Arc::clone(&counters));
-        for (index, (id, fd)) in sockets.udp.into_iter().enumerate() {
+        for (index, socket) in sockets.udp.into_iter().enumerate() {
             let data = (KIND_UDP << KIND_SHIFT) | index as u64;
-            poller.add(fd.as_fd(), Interest::READ, data)?;
-            datagrams.add(id, fd, data);
+            poller.add(socket.fd.as_fd(), Interest::READ, data)?;
+            datagrams.add(socket, data);
         }
         Ok(Worker {
             machine,
@@ -126,10 +142,20 @@ impl<M: Machine> Worker<M> {
                 self.drained = true;
                 self.streams.stop_accepting(&self.poller, self.now);
             }
-            let events = self.sleep()?;
-            for index in 0..events {
-                if let Some(event) = self.poller.event(index) {
-                    self.event(event);
+            match self.sleep()? {
+                Woken::Events(events) => {
+                    for index in 0..events {
+                        if let Some(event) = self.poller.event(index) {
+                            self.event(event);
+                        }
+                    }
+                }
+                Woken::Grain => {
+                    for number in 0..self.datagrams.count() {
+                        if self.datagrams.is_lively(number) {
+                            self.receive_datagrams(number);
+                        }
+                    }
                 }
             }
             self.take_hops();
@@ -144,8 +170,15 @@ impl<M: Machine> Worker<M> {
     }
 
     /// Waits for the next report or deadline and reads the clock.
-    fn sleep(&mut self) -> io::Result<usize> {
-        let mut timeout = self.timeout_ms()?;
+    fn sleep(&mut self) -> io::Result<Woken> {
+        let mut timeout = match self.patience()? {
+            Patience::Milliseconds(timeout) => timeout,
+            Patience::Over => {
+                self.counters.rounds.one();
+                self.now = monotonic_now();
+                return Ok(Woken::Grain);
+            }
+        };
         let mailbox = self.links.mailbox();
         if timeout != 0 {
             mailbox.fall_asleep();
@@ -158,36 +191,38 @@ impl<M: Machine> Worker<M> {
         self.counters.syscalls.one();
         self.counters.rounds.one();
         self.now = monotonic_now();
-        Ok(events)
+        Ok(Woken::Events(events))
     }
 
-    /// How long the worker may sleep, in milliseconds for epoll. The alarm is set to the next deadline.
-    fn timeout_ms(&mut self) -> io::Result<i32> {
+    /// How long the worker may sleep. The alarm is set to the next deadline.
+    fn patience(&mut self) -> io::Result<Patience> {
         let unreported = !self.streams.failed.is_empty()
             || !self.streams.gone.is_empty()
             || !self.datagrams.reports.is_empty();
         if unreported || (!self.streams.ready.is_empty() && !self.ring_full) {
-            return Ok(0);
+            return Ok(Patience::Milliseconds(0));
         }
         let deadline = match (self.machine.next_deadline(), self.streams.next_deadline()) {
             (Some(a), Some(b)) => a.min(b),
             (a, b) => a.or(b).unwrap_or(Time::FAR),
         };
         if deadline <= self.now {
-            return Ok(0);
+            return Ok(Patience::Milliseconds(0));
         }
         if self.ring_full || self.links.has_deferred() {
             // Another worker is behind, and will not tell when it has room.
-            return Ok(LOOK_AGAIN);
+            return Ok(Patience::Milliseconds(LOOK_AGAIN));
         }
         if self.grain.sleep(self.now) {
             self.counters.syscalls.one();
-            return Ok(0);
+            // Sockets that have something in nearly every grain are looked at without asking epoll which.
+            let asks = self.grain.asks() || !self.datagrams.may_be_looked_at();
+            return Ok(if asks { Patience::Milliseconds(0) } else { Patience::Over });
         }
         if deadline != Time::FAR && self.alarm.cover(self.now, deadline)? {
             self.counters.syscalls.one();
         }
-        Ok(-1)
+        Ok(Patience::Milliseconds(-1))
     }
 
     fn event(&mut self, event: Event) {

@@ -1,0 +1,241 @@
+//! Many datagrams sent in one system call.
+
+use super::{RawAddr, check, errno};
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::ptr;
+
+/// Most datagrams that the kernel cuts one from (udp(7), `UDP_SEGMENT`; `UDP_MAX_SEGMENTS` of older kernels).
+const SEGMENTS: usize = 64;
+/// Most bytes of those together; a datagram has room for 65,507.
+const TOGETHER: usize = 60_000;
+
+/// A control message that says how long the datagrams are which the kernel is to cut, aligned as it wants: header,
+/// then the length in 16 bits.
+#[repr(C, align(8))]
+#[derive(Clone, Copy)]
+struct Cut([u8; Cut::ROOM]);
+
+impl Cut {
+    const HEADER: usize = size_of::<libc::cmsghdr>();
+    const ROOM: usize = Cut::HEADER + 8;
+    const UDP_SEGMENT: i32 = 103;
+
+    fn every(size: u16) -> Cut {
+        let mut bytes = [0; Cut::ROOM];
+        let parts: [&[u8]; 4] = [
+            &(Cut::HEADER + size_of::<u16>()).to_ne_bytes(),
+            &libc::IPPROTO_UDP.to_ne_bytes(),
+            &Cut::UDP_SEGMENT.to_ne_bytes(),
+            &size.to_ne_bytes(),
+        ];
+        let all = parts.into_iter().flatten();
+        bytes.iter_mut().zip(all).for_each(|(to, from)| *to = *from);
+        Cut(bytes)
+    }
+}
+
+/// Datagrams that go through the kernel as one: to the same address, of the same length but for the last, which may be
+/// shorter. They leave the machine as if each had been sent alone.
+#[derive(Clone, Copy)]
+struct Group {
+    to: SocketAddr,
+    size: usize,
+    total: usize,
+    count: usize,
+    ended: bool,
+}
+
+impl Group {
+    fn of(bytes: &[u8], to: SocketAddr) -> Group {
+        Group { to, size: bytes.len(), total: bytes.len(), count: 1, ended: false }
+    }
+
+    /// Adds one, if it can be one of them.
+    fn takes(&mut self, bytes: &[u8], to: SocketAddr) -> bool {
+        let room = !self.ended && self.count < SEGMENTS && self.total + bytes.len() <= TOGETHER;
+        if !room || bytes.len() > self.size || to != self.to {
+            return false;
+        }
+        self.ended = bytes.len() < self.size;
+        self.total += bytes.len();
+        self.count += 1;
+        true
+    }
+}
+
+/// Headers for a batch of datagrams to send. The bytes stay where they are.
+pub struct SendBatch {
+    addrs: Vec<RawAddr>,
+    /// One for each datagram.
+    iovecs: Vec<libc::iovec>,
+    /// One for each group of datagrams.
+    headers: Vec<libc::mmsghdr>,
+    cuts: Vec<Cut>,
+    groups: Vec<Group>,
+    /// Whether the kernel cuts datagrams.
+    cutting: bool,
+}
+
+// SAFETY: the raw pointers are set and used within one call of `send`.
+unsafe impl Send for SendBatch {}
+
+impl SendBatch {
+    /// Room for `capacity` datagrams.
+    pub fn new(capacity: usize) -> SendBatch {
+        let capacity = capacity.clamp(1, 1024);
+        SendBatch {
+            addrs: vec![RawAddr::empty(); capacity],
+            iovecs: vec![libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 }; capacity],
+            headers: vec![super::batch::empty_header(); capacity],
+            cuts: vec![Cut([0; Cut::ROOM]); capacity],
+            groups: Vec::with_capacity(capacity),
+            cutting: true,
+        }
+    }
+
+    /// How many of `messages`, from the first on, would go through the kernel as one datagram.
+    pub fn together<'a>(&self, mut messages: impl Iterator<Item = (&'a [u8], SocketAddr)>) -> usize {
+        let Some((bytes, to)) = messages.next().filter(|_| self.cutting) else { return 0 };
+        let mut group = Group::of(bytes, to);
+        1 + messages.take_while(|(bytes, to)| group.takes(bytes, *to)).count()
+    }
+
+    /// Sends the first of `messages`, as many as fit, and answers how many the kernel took. From a `connected`
+    /// socket they go to its peer.
+    ///
+    /// # Errors
+    /// The error that the first datagram met, or the first that were sent as one; the others were not tried then.
+    pub fn send<'a>(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        connected: bool,
+        messages: impl Iterator<Item = (&'a [u8], SocketAddr)>,
+    ) -> io::Result<usize> {
+        self.groups.clear();
+        for (iovec, (bytes, to)) in self.iovecs.iter_mut().zip(messages) {
+            *iovec = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+            let cutting = self.cutting;
+            let joined = self.groups.last_mut().is_some_and(|group| cutting && group.takes(bytes, to));
+            if !joined {
+                self.groups.push(Group::of(bytes, to));
+            }
+        }
+        self.point(connected);
+        let (count, flags) = (self.groups.len() as libc::c_uint, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL);
+        // SAFETY: the first `count` headers point at addresses, control messages and vectors of this value, and
+        // those at slices that the caller keeps borrowed; the kernel only reads the payload.
+        let result =
+            check(unsafe { libc::sendmmsg(fd.as_raw_fd(), self.headers.as_mut_ptr(), count, flags) });
+        match result {
+            Ok(n) => {
+                let taken = self.groups.iter().take(usize::try_from(n).unwrap_or(0));
+                Ok(taken.map(|group| group.count).sum())
+            }
+            Err(error) => {
+                // Kernels before 4.18, and devices that leave checksums to the kernel.
+                let cannot = [libc::EINVAL, libc::EIO, libc::EOPNOTSUPP, libc::ENOPROTOOPT];
+                if self.groups.first().is_some_and(|group| group.count > 1) && cannot.contains(&errno(&error))
+                {
+                    self.cutting = false;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Makes a header for each group.
+    fn point(&mut self, connected: bool) {
+        let mut iovecs = self.iovecs.as_mut_slice();
+        let slots = self.headers.iter_mut().zip(self.addrs.iter_mut()).zip(self.cuts.iter_mut());
+        for (((header, addr), cut), group) in slots.zip(&self.groups) {
+            let header = &mut header.msg_hdr;
+            (header.msg_name, header.msg_namelen) = (ptr::null_mut(), 0);
+            if !connected {
+                addr.set(group.to);
+                (header.msg_name, header.msg_namelen) = (addr.as_mut_ptr().cast(), addr.len());
+            }
+            let (own, rest) = iovecs.split_at_mut(group.count);
+            (header.msg_iov, header.msg_iovlen) = (own.as_mut_ptr(), own.len() as _);
+            iovecs = rest;
+            (header.msg_control, header.msg_controllen) = (ptr::null_mut(), 0);
+            if group.count > 1 {
+                *cut = Cut::every(group.size as u16);
+                (header.msg_control, header.msg_controllen) = (cut.0.as_mut_ptr().cast(), Cut::ROOM as _);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::UdpSocket;
+    use std::os::fd::AsFd;
+
+    /// Sends texts of these lengths to a peer, and answers what it received and how many groups there were.
+    fn sent(connected: bool, cutting: bool, lengths: &[usize]) -> (Vec<Vec<u8>>, usize) {
+        let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let to = peer.local_addr().unwrap();
+        let ours = UdpSocket::bind("127.0.0.1:0").unwrap();
+        if connected {
+            ours.connect(to).unwrap();
+        }
+        let texts: Vec<Vec<u8>> = (1..).zip(lengths).map(|(n, &length)| vec![n; length]).collect();
+        let mut batch = SendBatch::new(128);
+        batch.cutting = cutting;
+        let messages = texts.iter().map(|text| (text.as_slice(), to));
+        assert_eq!(batch.send(ours.as_fd(), connected, messages).unwrap(), lengths.len());
+        let mut buffer = [0; 2_048];
+        let heard = lengths.iter().map(|_| {
+            let n = peer.recv(&mut buffer).unwrap();
+            buffer[..n].to_vec()
+        });
+        let heard: Vec<Vec<u8>> = heard.collect();
+        assert_eq!(heard, texts, "each as it was sent, in order");
+        (heard, batch.groups.len())
+    }
+
+    #[test]
+    fn equal_lengths_go_as_one_and_arrive_apart() {
+        for connected in [false, true] {
+            assert_eq!(sent(connected, true, &[300; 100]).1, 2, "64 and 36");
+            assert_eq!(sent(connected, true, &[300, 300, 299, 299, 301, 1, 1_400]).1, 4);
+            assert_eq!(sent(connected, true, &[7]).1, 1);
+            assert_eq!(sent(connected, false, &[300; 10]).1, 10);
+            assert_eq!(sent(connected, true, &[1_400; 50]).1, 2, "42 in 60,000 bytes");
+        }
+    }
+
+    #[test]
+    fn only_one_address_goes_together() {
+        let batch = SendBatch::new(8);
+        let (a, b): (SocketAddr, SocketAddr) =
+            ("127.0.0.1:1".parse().unwrap(), "127.0.0.1:2".parse().unwrap());
+        let text = &b"text"[..];
+        let together = |list: &[(&'static [u8], SocketAddr)]| batch.together(list.iter().copied());
+        assert_eq!(together(&[(text, a), (text, a), (text, b), (text, a)]), 2);
+        assert_eq!(together(&[(text, a), (b"te", a), (text, a)]), 2);
+        assert_eq!(together(&[(b"te", a), (text, a)]), 1);
+        assert_eq!(together(&[]), 0);
+    }
+
+    #[test]
+    fn what_cannot_be_cut_is_said() {
+        let ours = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let nowhere: SocketAddr = "255.255.255.255:1".parse().unwrap();
+        let mut batch = SendBatch::new(8);
+        // Not a fault of the cutting.
+        let texts = [(&b"text"[..], nowhere); 4];
+        assert!(batch.send(ours.as_fd(), false, texts.into_iter()).is_err());
+        assert!(batch.cutting);
+        // Longer than the path takes: the kernel does not cut what it would have to cut again.
+        let to = "127.0.0.1:9".parse().unwrap();
+        let long = vec![0; 30_000];
+        let texts = [(long.as_slice(), to); 2];
+        if batch.send(ours.as_fd(), false, texts.into_iter()).is_err() {
+            assert!(!batch.cutting);
+        }
+    }
+}
