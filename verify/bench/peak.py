@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How many users a server carries on one core: Strowger with one worker and Kamailio, the same population.
 
-    verify/bench/peak.py --bin target/release/strowger [--users 10000] [--compress 60] [--html peak.html]
+    verify/bench/peak.py --bin target/release/strowger [--users 40000] [--compress 60] [--html peak.html]
 
 `strowger load --users N --find-peak` against one after the other: users who register, call each other, leave
 messages and give up, all with digest (docs/load.md). The server has CPU 0, the generator CPU 1, all on loopback.
@@ -83,8 +83,8 @@ class Peak:
 def main():
     p = argparse.ArgumentParser(description=__doc__.split('\n')[0])
     p.add_argument('--bin', default='target/release/strowger', help='the strowger binary')
-    p.add_argument('--users', type=int, default=10000, help='number of users to begin with')
-    p.add_argument('--most', type=int, default=200000, help='users that the servers know: more than any trial has')
+    p.add_argument('--users', type=int, default=40000, help='number of users to begin with')
+    p.add_argument('--most', type=int, default=1000000, help='users that the servers know: more than any trial has')
     p.add_argument('--compress', type=float, default=60)
     p.add_argument('--trial', default='10s')
     p.add_argument('--resolution', type=float, default=10, help='per cent')
@@ -93,7 +93,10 @@ def main():
     p.add_argument('--extra', default='', help='further options of strowger load, separated by blanks')
     o = p.parse_args()
     o.bin = os.path.abspath(o.bin)
-    return Peak(o).run()
+    try:
+        return Peak(o).run()
+    except KeyboardInterrupt:
+        return 130
 
 
 if __name__ == '__main__':

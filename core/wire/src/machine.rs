@@ -82,6 +82,12 @@ pub trait Machine {
         self.receive(now, flow, message, out);
     }
 
+    /// The connection that was begun for the message sent with this token by [`Outbox::send_fresh`]. Whether it comes
+    /// about is seen by what becomes of the message.
+    fn connected(&mut self, now: Time, token: u64, conn: ConnId) {
+        let _ = (now, token, conn);
+    }
+
     /// A stream broke at `head` (possibly empty). May answer once; the shell then closes the
     /// connection. Called on the worker that owns the connection.
     fn refuse(&mut self, now: Time, flow: Flow, head: &[u8], error: FrameError, out: &mut Outbox);

@@ -13,6 +13,8 @@ pub struct Transmit {
     /// If it cannot be sent, [`Machine::undeliverable`](crate::Machine::undeliverable) is called
     /// with this token on the worker that asked. Zero: nobody wants to know.
     pub token: u64,
+    /// Whether a stream connection is made for it even where there is one to the same address.
+    pub fresh: bool,
 }
 
 /// A request to close a stream connection once what was queued on it has been sent.
@@ -42,13 +44,22 @@ impl Outbox {
         let start = self.bytes.len();
         write(&mut self.bytes);
         let range = start..self.bytes.len();
-        self.transmits.push(Transmit { flow, range: range.clone(), token });
+        self.transmits.push(Transmit { flow, range: range.clone(), token, fresh: false });
         range
     }
 
     /// Queues a message whose bytes are at hand.
     pub fn send(&mut self, flow: Flow, token: u64, message: &[u8]) -> Range<usize> {
         self.send_with(flow, token, |out| out.extend_from_slice(message))
+    }
+
+    /// As [`Outbox::send`], on a stream connection of its own, of which
+    /// [`Machine::connected`](crate::Machine::connected) is told.
+    pub fn send_fresh(&mut self, flow: Flow, token: u64, message: &[u8]) {
+        self.send(flow, token, message);
+        if let Some(transmit) = self.transmits.last_mut() {
+            transmit.fresh = true;
+        }
     }
 
     /// Asks for a stream connection to be closed after what is queued on it has left.

@@ -9,7 +9,7 @@ use crate::scenario::{Scope, Side};
 use core::time::Duration;
 use sip_message::Message;
 use std::mem;
-use wire::{Flow, Outbox, Time};
+use wire::{ConnId, Flow, Outbox, Time};
 
 /// Calls begun in one go before received messages get their turn.
 const BURST: usize = 64;
@@ -51,7 +51,7 @@ impl Engine {
     fn begin(&mut self, now: Time, intended: Time, user: u64, out: &mut Outbox) {
         let Some(slot) = self.calls.take() else { return };
         let nth = match self.settings.origin {
-            Origin::Turn | Origin::Field { .. } => self.turn,
+            Origin::Turn | Origin::Connection | Origin::Field { .. } => self.turn,
             // No two calls under way have one slot.
             Origin::Call => slot as usize,
         };
@@ -160,6 +160,12 @@ impl Engine {
     /// A call is over.
     pub(super) fn end(&mut self, now: Time, slot: u32, end: CallEnd) {
         let Some(call) = self.calls.get(slot) else { return };
+        if call.connected
+            && let Some(conn) = call.flow.conn
+        {
+            self.connections.remove(&conn);
+            self.closing.push(conn);
+        }
         let (side, began, user) = (call.side, call.began, call.user);
         let lingered = matches!(call.doing, Doing::Lingering(_) | Doing::Leaving(_));
         self.wheel.cancel(slot);
@@ -268,6 +274,31 @@ impl Engine {
         self.note_repeated(now, slot, &sent);
         if let Some(call) = self.calls.at(slot) {
             call.sent = sent;
+        }
+    }
+
+    /// A call has got its connection.
+    pub(super) fn has_connection(&mut self, token: u64, conn: ConnId) {
+        let Some(name) = token.checked_sub(1) else { return };
+        let slot = name as u32;
+        if self.calls.find(slot, (name >> 32) as u32).is_none() {
+            return self.closing.push(conn);
+        }
+        if let Some(call) = self.calls.at(slot) {
+            call.flow.conn = Some(conn);
+            call.connected = true;
+            self.connections.insert(conn, slot);
+        }
+    }
+
+    /// The connection of a call is gone.
+    pub(super) fn lost_connection(&mut self, now: Time, conn: ConnId) {
+        let Some(slot) = self.connections.remove(&conn) else { return };
+        let Some(call) = self.calls.at(slot) else { return };
+        call.connected = false;
+        if !matches!(call.doing, Doing::Lingering(_) | Doing::Leaving(_)) {
+            self.note_silence(now, slot);
+            self.fail(now, slot, Failure::Unreachable, "the other side closed the connection of the call");
         }
     }
 

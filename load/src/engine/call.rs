@@ -82,6 +82,8 @@ pub struct Call {
     pub began: Began,
     /// What the record wants to know.
     pub seen: Seen,
+    /// Its flow's connection is its own, and closed with it.
+    pub connected: bool,
     /// Slot and generation of the call here that answers this one.
     pub other: Option<(u32, u32)>,
     /// Whose variables `values` were made for.
@@ -121,6 +123,7 @@ impl Call {
             user: 0,
             began: Began::at(Time::ZERO),
             seen: Seen::default(),
+            connected: false,
             other: None,
             side_values: None,
         }
@@ -155,7 +158,7 @@ impl Call {
         }
         self.doing = Doing::Nothing;
         (self.step, self.round, self.cseq) = (0, 0, 0);
-        (self.answered, self.tried) = (false, false);
+        (self.answered, self.tried, self.connected) = (false, false, false);
         (self.resend, self.give_up, self.other) = (None, None, None);
         self.challenged = false;
         self.seen = Seen::default();

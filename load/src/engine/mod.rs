@@ -26,8 +26,8 @@ use crate::metrics::{Ladders, Metrics, Unexpected};
 use crate::population::{Rng, Times};
 use crate::scenario::{Desk, Effects, Level, Scope, Values};
 use call::Calls;
-use core::hash::Hasher;
-use hashbrown::HashTable;
+use core::hash::{BuildHasherDefault, Hasher};
+use hashbrown::{HashMap, HashTable};
 use ids::CallName;
 use registered::Registered;
 use sip_message::{Index, Limits, Parsed, find_call_id, parse};
@@ -83,6 +83,10 @@ pub struct Engine {
     lingering: usize,
     stopping: bool,
     stopped: bool,
+    /// The calls that have a connection of their own, by it.
+    connections: HashMap<ConnId, u32, BuildHasherDefault<SipHasher13>>,
+    /// Connections of calls that have ended.
+    closing: Vec<ConnId>,
     index: Option<Box<Index>>,
 }
 
@@ -125,6 +129,8 @@ impl Engine {
             lingering: 0,
             stopping: false,
             stopped: false,
+            connections: HashMap::default(),
+            closing: Vec::new(),
             index: None,
             locals: Settings::locals(&settings.listeners),
             settings,
@@ -169,6 +175,13 @@ impl Engine {
         SipHasher13::new_with_keys(self.key[0], self.key[1]).hash(call_id)
     }
 
+    /// Closes the connections of calls that have ended.
+    fn close_ended(&mut self, out: &mut Outbox) {
+        if !self.closing.is_empty() {
+            self.closing.drain(..).for_each(|conn| out.close(conn));
+        }
+    }
+
     fn message(&mut self, now: Time, flow: Flow, bytes: &[u8], out: &mut Outbox) {
         let mut index = self.index.take().unwrap_or_default();
         match parse(bytes, &mut index, &Limits::default()) {
@@ -205,6 +218,7 @@ impl Machine for Engine {
     fn receive(&mut self, now: Time, flow: Flow, message: &[u8], out: &mut Outbox) {
         self.woken = now;
         self.message(now, flow, message, out);
+        self.close_ended(out);
     }
 
     /// Everything is counted from the arrival, and what is sent upon it was meant to leave then: the
@@ -213,13 +227,20 @@ impl Machine for Engine {
         self.woken = now;
         self.metrics.scheduled_send(now, arrived);
         self.message(arrived, flow, message, out);
+        self.close_ended(out);
+    }
+
+    fn connected(&mut self, _now: Time, token: u64, conn: ConnId) {
+        self.has_connection(token, conn);
     }
 
     fn refuse(&mut self, now: Time, _flow: Flow, _head: &[u8], _error: FrameError, _out: &mut Outbox) {
         self.metrics.unexpected(now, Unexpected::Malformed);
     }
 
-    fn disconnected(&mut self, _now: Time, _conn: ConnId, _out: &mut Outbox) {}
+    fn disconnected(&mut self, now: Time, conn: ConnId, _out: &mut Outbox) {
+        self.lost_connection(now, conn);
+    }
 
     fn undeliverable(&mut self, now: Time, token: u64, out: &mut Outbox) {
         self.unreachable(now, token, out);
@@ -256,6 +277,7 @@ impl Machine for Engine {
         if self.backlog > 0 && !more {
             self.metrics.queue_depth(now, core::mem::take(&mut self.backlog));
         }
+        self.close_ended(out);
     }
 
     fn next_deadline(&self) -> Option<Time> {

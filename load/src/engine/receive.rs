@@ -48,8 +48,8 @@ impl Engine {
             };
         }
         if call.side == Side::Server || message.is_request() {
-            // Streams come and go, and a phone may move.
-            call.flow = flow;
+            // Streams come and go, and a phone may move; a connection of the call's own stays.
+            call.flow = Flow { conn: if call.connected { call.flow.conn } else { flow.conn }, ..flow };
         }
         let Some(scenario) = self.settings.scenario(call.side).cloned() else { return };
         if self.settings.lost > 0.0 && self.rng.chance(self.settings.lost) {

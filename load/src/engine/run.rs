@@ -2,7 +2,7 @@
 
 use super::begin::ladder_name;
 use super::call::{Call, Doing, Resend};
-use super::{Engine, Settings};
+use super::{Engine, Origin, Settings};
 use crate::metrics::{Began, CallEnd, Direction, Failure};
 use crate::scenario::{self, Facts, Kind, Op, Outcome, Pause, Scenario, Send, Side, Step, Vars};
 use core::time::Duration;
@@ -310,8 +310,12 @@ impl Engine {
         let lost = send.lost.unwrap_or(self.settings.lost);
         let lost = lost > 0.0 && self.rng.chance(lost);
         let Some(call) = self.calls.at(slot) else { return Next::Ended };
-        if !lost {
-            out.send(call.flow, ladder_name(slot, call) + 1, &bytes);
+        let own = matches!(self.settings.origin, Origin::Connection) && call.side == Side::Client;
+        let token = ladder_name(slot, call) + 1;
+        match own && call.flow.conn.is_none() {
+            _ if lost => {}
+            true => out.send_fresh(call.flow, token, &bytes),
+            false => drop(out.send(call.flow, token, &bytes)),
         }
         let (flow, name) = (call.flow, ladder_name(slot, call));
         let local = self.settings.local(flow.listener);

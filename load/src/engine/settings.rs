@@ -58,6 +58,8 @@ pub enum Origin {
     Turn,
     /// One of [`Settings::own`] that no other call under way has, as long as there are enough (`-t un`).
     Call,
+    /// Those of [`Settings::own`] in turn, over a stream connection for each call (`-t tn`).
+    Connection,
     /// That of the address in a field of the call's line in the first injection file (`-t ui`, `-ip_field`).
     Field {
         /// Its number.

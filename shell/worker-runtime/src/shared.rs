@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, Weak};
-use wire::{ConnId, Flow};
+use wire::{ConnId, Flow, Time};
 
 /// Something one worker hands to another.
 pub enum Hop {
@@ -22,6 +22,8 @@ pub enum Hop {
         bytes: Vec<u8>,
         /// Whose buffer it is.
         from: u16,
+        /// When it came, if that is known and was before the round that took it.
+        arrived: Option<Time>,
     },
     /// A message to send on a connection that the receiver owns.
     Send {

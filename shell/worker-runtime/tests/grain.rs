@@ -94,6 +94,39 @@ fn run(grain: Duration, peer: bool, enough: impl Fn(&Seen) -> bool) -> (Arc<Seen
     (seen, handle.counts().rounds)
 }
 
+/// The same where another worker than the one that owns the messages takes them in.
+#[test]
+fn the_time_of_arrival_goes_with_a_message_from_worker_to_worker() {
+    let seen = Arc::new(Seen::default());
+    let mut config = config("127.0.0.1");
+    config.grain = GRAIN;
+    let machines = vec![Echo(Arc::clone(&seen)), Echo(Arc::clone(&seen))];
+    let runtime = Runtime::start(config, machines).unwrap();
+    let handle = runtime.handle();
+    let to = handle.listeners()[0].address;
+    let tell = |socket: &UdpSocket| socket.send_to(&monotonic_now().as_micros().to_ne_bytes(), to).unwrap();
+    // The kernel gives what one socket sends to one worker; one whose messages worker 1 gets.
+    let socket = wait("a socket of worker 1", || {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let before = handle.counts();
+        tell(&socket);
+        let counts = wait("the message", || {
+            let counts = handle.counts();
+            (counts.udp_out > before.udp_out).then_some(counts)
+        });
+        (counts.hops_in > before.hops_in).then_some(socket)
+    });
+    wait("late messages", || {
+        for _ in 0..500 {
+            tell(&socket);
+        }
+        (seen.late.load(Ordering::Relaxed) >= 2_000).then_some(())
+    });
+    assert_eq!(seen.impossible.load(Ordering::Relaxed), 0);
+    handle.shutdown();
+    runtime.join().unwrap();
+}
+
 #[test]
 fn frequent_messages_come_with_their_time_of_arrival() {
     for peer in [false, true] {

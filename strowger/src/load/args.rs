@@ -103,8 +103,8 @@ pub struct LoadArgs {
     #[arg(short = 'p', value_name = "PORT", help_heading = "From where")]
     pub local_port: Option<u16>,
     /// u1: UDP; un: UDP, a socket for each call; ui: UDP, a socket for each local address (-i, or -ip_field of
-    /// -inf); t1: TCP, one connection for each worker
-    #[arg(short = 't', value_name = "u1|un|ui|t1", default_value = "u1", help_heading = "From where")]
+    /// -inf); t1: TCP, one connection for each worker; tn: TCP, one for each call
+    #[arg(short = 't', value_name = "u1|un|ui|t1|tn", default_value = "u1", help_heading = "From where")]
     pub transport: String,
     /// The address in [media_ip] [default: that of -i]; no media is sent
     #[arg(long, value_name = "ADDR", help_heading = "From where")]
@@ -119,7 +119,7 @@ pub struct LoadArgs {
     /// Milliseconds: where messages are frequent, those that come in and those that are due wait for the next
     /// multiple of this and are handled in one go. Times are counted from when a message came or was meant to
     /// leave, so the wait shows as lateness. 0: each wakes the program
-    #[arg(long, value_name = "MS", default_value_t = 1.0, help_heading = "From where")]
+    #[arg(long, value_name = "MS", default_value_t = 0.5, help_heading = "From where")]
     pub grain: f64,
 
     /// Milliseconds that a <recv> waits if it does not say [default: for ever]

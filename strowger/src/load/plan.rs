@@ -70,21 +70,16 @@ impl Plan {
         let (mut client, mut server) = scenarios(args, &injections)?;
         let transport = match args.transport.as_str() {
             "u1" | "un" | "ui" => Transport::Udp,
-            "t1" => Transport::Tcp,
-            "tn" => {
-                return Err(
-                    "-t tn: a connection for each call is not in this version; -t t1 has one for each \
-                            worker (--workers says how many)"
-                        .into(),
-                );
-            }
+            "t1" | "tn" => Transport::Tcp,
             "l1" | "ln" | "s1" | "sn" | "c1" | "cn" => {
                 return Err(format!(
-                    "-t {}: not in this version; use u1, un, ui (UDP) or t1 (TCP)",
+                    "-t {}: not in this version; use u1, un, ui (UDP), t1 or tn (TCP)",
                     args.transport
                 ));
             }
-            other => return Err(format!("-t {other}: no such transport; use u1, un, ui (UDP) or t1 (TCP)")),
+            other => {
+                return Err(format!("-t {other}: no such transport; use u1, un, ui (UDP), t1 or tn (TCP)"));
+            }
         };
         let remote = remote(args, client.is_some() && !args.self_test)?;
         let sent_to = match &args.sipp.rsa {
@@ -213,7 +208,7 @@ impl Plan {
 }
 
 /// How long messages may wait for each other, to the microsecond.
-fn grain(args: &LoadArgs) -> Duration {
+pub(super) fn grain(args: &LoadArgs) -> Duration {
     Duration::from_micros((args.grain.clamp(0.0, 1_000.0) * 1_000.0) as u64)
 }
 
@@ -465,12 +460,16 @@ fn parameters(args: &LoadArgs, arrivals: Option<&Arrivals>, workers: usize) -> V
         facts.push(Fact::new("calls", most));
     }
     facts.push(Fact::new("calls at a time, at most", args.limit.unwrap_or(1_000_000)));
-    // Over TCP nobody notes when a message came, so none waits.
-    let waits = if args.transport == "t1" { Duration::ZERO } else { grain(args) };
-    let waits = if waits.is_zero() { "nothing".to_owned() } else { format!("{} ms", args.grain) };
-    facts.push(Fact::new("frequent messages wait for each other, at most", waits));
+    facts.push(waiting(args));
     facts.push(Fact::new("pause where none is given, ms", args.pause));
     facts
+}
+
+/// How long messages may wait for each other. Over TCP nobody notes when one came, so none waits.
+pub(super) fn waiting(args: &LoadArgs) -> Fact {
+    let waits = if args.transport.starts_with('t') { Duration::ZERO } else { grain(args) };
+    let waits = if waits.is_zero() { "nothing".to_owned() } else { format!("{} ms", args.grain) };
+    Fact::new("frequent messages wait for each other, at most", waits)
 }
 
 pub(super) fn fresh_seed() -> u64 {

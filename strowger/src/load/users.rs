@@ -1,7 +1,7 @@
 //! `strowger load --users`: a population of users against a server that they register with.
 
 use super::args::LoadArgs;
-use super::plan::{fresh_seed, host_of, listed, local_address, read, remote, streams};
+use super::plan::{fresh_seed, grain, host_of, listed, local_address, read, remote, streams, waiting};
 use super::watch::duration;
 use clap::Args;
 use load::engine::people::{Names, People, Settings};
@@ -198,6 +198,8 @@ impl UsersPlan {
             listeners,
             own_from,
             exact_deadlines: true,
+            grain: grain(args),
+            peer: (transport == Transport::Udp).then_some(remote),
             streams: streams(),
             ..RuntimeConfig::default()
         };
@@ -292,6 +294,7 @@ fn facts(args: &LoadArgs, parameters: &Parameters, workers: u16) -> Vec<Fact> {
     ));
     facts.push(Fact::new("workers", workers));
     facts.push(Fact::new("transport", &args.transport));
+    facts.push(waiting(args));
     facts
 }
 

@@ -2,7 +2,7 @@
 
 use live::{fresh_ip, fresh_ips, run};
 use std::io::{BufRead, BufReader, Read};
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
@@ -12,7 +12,9 @@ fn text(output: &Output) -> String {
 }
 
 fn file(name: &str, content: &str) -> PathBuf {
-    let path = std::env::temp_dir().join(format!("strowger-honesty-{}-{name}", std::process::id()));
+    // Where cargo keeps what tests write.
+    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let path = folder.join(format!("honesty-{}-{name}", std::process::id()));
     std::fs::write(&path, content).expect("a file of ours");
     path
 }
@@ -103,6 +105,37 @@ fn each_call_has_a_socket_of_its_own_if_asked() {
     ports.sort_unstable();
     ports.dedup();
     assert_eq!(ports.len(), 50);
+}
+
+#[test]
+fn each_call_has_a_connection_of_its_own_if_asked() {
+    let server = TcpListener::bind((fresh_ip(), 5060)).expect("a socket");
+    let (ip, target) = (fresh_ip().to_string(), server.local_addr().expect("its address").to_string());
+    let generator = Running::start(&["-sn", "uac", "-t", "tn", "-i", &ip, &target, "-r", "500", "-m", "20"]);
+    // Nobody answers, so all calls are under way at a time.
+    server.set_nonblocking(true).expect("an option");
+    let mut streams = Vec::new();
+    live::eventually("20 connections", || {
+        streams.extend(server.accept().map(|(stream, _)| stream));
+        (streams.len() == 20).then_some(())
+    });
+    let call_id = |stream: &TcpStream| {
+        stream.set_nonblocking(false).expect("an option");
+        stream.set_read_timeout(Some(live::PATIENCE)).expect("a limit");
+        let lines = BufReader::new(stream).lines().map(|line| line.expect("a line"));
+        let head: Vec<String> = lines.take_while(|line| !line.is_empty()).collect();
+        assert!(head[0].starts_with("INVITE "), "{head:?}");
+        head.into_iter().find(|line| line.starts_with("Call-ID:")).expect("a Call-ID")
+    };
+    let mut calls: Vec<String> = streams.iter().map(call_id).collect();
+    calls.sort();
+    calls.dedup();
+    assert_eq!(calls.len(), 20, "one call to each");
+    // A call ends with its connection.
+    drop(streams);
+    let (said, code) = generator.end();
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("the other side closed the connection of the call"), "{said}");
 }
 
 #[test]

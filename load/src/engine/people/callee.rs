@@ -484,7 +484,7 @@ impl People {
                 c.answered += 1;
                 self.metrics.challenged(now);
                 self.metrics.transaction_ended(now, Counted::Bye, asking, TransactionEnd::Success);
-                if !self.hang_up(now, slot, Began::at(now), Some(message), out) {
+                if !self.hang_up(now, slot, self.upon(now), Some(message), out) {
                     let why = "a challenge that cannot be answered";
                     self.callee_failed(now, slot, Failure::Authentication, why);
                 }

@@ -376,7 +376,7 @@ impl People {
         let Some(c) = self.callers.at(slot) else { return false };
         if !matches!(c.state, State::Inviting | State::Cancelling) {
             // It comes again because the ACK did not arrive.
-            self.ask(now, slot, Ask::Ack, Began::at(now), None, out);
+            self.ask(now, slot, Ask::Ack, self.upon(now), None, out);
             return true;
         }
         let cancelling = c.state == State::Cancelling;
@@ -400,10 +400,10 @@ impl People {
             self.fail_call(now, slot, Failure::UnexpectedMessage, "a 2xx to the INVITE without Contact");
             return true;
         }
-        self.ask(now, slot, Ask::Ack, Began::at(now), None, out);
+        self.ask(now, slot, Ask::Ack, self.upon(now), None, out);
         if cancelling || kind == Course::Cancelled {
             // Nobody was to answer. The session is ended, and the call has failed.
-            self.ask(now, slot, Ask::Bye, Began::at(now), None, out);
+            self.ask(now, slot, Ask::Bye, self.upon(now), None, out);
             let why = "answered, although nobody was to answer before the caller gave up";
             self.fail_call(now, slot, Failure::UnexpectedMessage, why);
         }
@@ -428,7 +428,7 @@ impl People {
             c.answered += 1;
             self.metrics.challenged(now);
             self.metrics.transaction_ended(now, Counted::Invite, asking, TransactionEnd::Success);
-            if !self.ask(now, slot, Ask::Invite, Began::at(now), Some(message), out) {
+            if !self.ask(now, slot, Ask::Invite, self.upon(now), Some(message), out) {
                 self.metrics.session_refused(now, began, progress, status);
                 self.fail_call(now, slot, Failure::Authentication, "a challenge that cannot be answered");
             }
@@ -493,7 +493,7 @@ impl People {
                 c.answered += 1;
                 self.metrics.challenged(now);
                 self.metrics.transaction_ended(now, Counted::Bye, asking, TransactionEnd::Success);
-                if !self.ask(now, slot, Ask::Bye, Began::at(now), Some(message), out) {
+                if !self.ask(now, slot, Ask::Bye, self.upon(now), Some(message), out) {
                     self.metrics.session_ended(now, began, established, Bye::Refused(bye));
                     self.fail_call(now, slot, Failure::Authentication, "a challenge that cannot be answered");
                 }

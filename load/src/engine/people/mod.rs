@@ -29,7 +29,7 @@ pub use settings::Settings;
 
 use super::wheel::Wheel;
 use super::{Notice, Progress, Record};
-use crate::metrics::{Direction, Ladders, Metrics, Unexpected};
+use crate::metrics::{Began, Direction, Ladders, Metrics, Unexpected};
 use crate::population::{Deed, Impossible, Phase, Population};
 use callee::Callee;
 use caller::Caller;
@@ -65,6 +65,8 @@ pub struct People {
     /// Slots of callees by Call-ID.
     answering: HashTable<u32>,
     key: [u64; 2],
+    /// When the worker woke for what is being handled, which may have come before.
+    woken: Time,
     /// A bit for each user: a registration is under way.
     registering: Vec<u64>,
     /// Ports of all workers' users.
@@ -112,6 +114,7 @@ impl People {
             timers: [wheel(), wheel(), wheel()],
             answering: HashTable::new(),
             key,
+            woken: Time::ZERO,
             registering: vec![0; users.div_ceil(64) as usize],
             ports: settings.listeners.iter().skip(from).map(|address| address.port()).collect(),
             begun: 0,
@@ -221,6 +224,11 @@ impl People {
             Some(at) => wheel.arm(slot, at.as_micros()),
             None => wheel.cancel(slot),
         }
+    }
+
+    /// The beginning of what is sent upon a message that came at `now`.
+    fn upon(&self, now: Time) -> Began {
+        Began { intended: now, sent: now.max(self.woken) }
     }
 
     /// Notes a message for the drawings of flows.
@@ -357,7 +365,16 @@ impl Machine for People {
     }
 
     fn receive(&mut self, now: Time, flow: Flow, message: &[u8], out: &mut Outbox) {
+        self.woken = now;
         self.message(now, flow, message, out);
+    }
+
+    /// Everything is counted from the arrival, and what is sent upon it was meant to leave then: the
+    /// wait is lateness of ours.
+    fn receive_late(&mut self, now: Time, arrived: Time, flow: Flow, message: &[u8], out: &mut Outbox) {
+        self.woken = now;
+        self.metrics.scheduled_send(now, arrived);
+        self.message(arrived, flow, message, out);
     }
 
     fn refuse(&mut self, now: Time, _flow: Flow, _head: &[u8], _error: FrameError, _out: &mut Outbox) {
@@ -393,6 +410,7 @@ impl Machine for People {
     fn timeout(&mut self, now: Time, out: &mut Outbox) {
         let before = out.transmits().len();
         let micros = now.as_micros();
+        self.woken = now;
         while let Some(slot) = self.timers[0].pop(micros) {
             self.register_due(now, slot, out);
         }

@@ -172,7 +172,7 @@ impl People {
                 r.cseq += 1;
                 self.metrics.challenged(now);
                 self.metrics.transaction_ended(now, Method::Register, asking, TransactionEnd::Success);
-                if !self.send_register(now, slot, Began::at(now), Some(message), out) {
+                if !self.send_register(now, slot, self.upon(now), Some(message), out) {
                     self.registration_over(now, slot, Some("a challenge that cannot be answered"));
                 }
             }

@@ -431,13 +431,12 @@ impl Stamps {
         Stamps { now, wall }
     }
 
-    /// Our time of a stamp; `None` if it cannot be right, because the clock was set since. A message that
-    /// came after the round began came when it began.
+    /// Our time of a stamp; `None` if it cannot be right, because the clock was set since.
     fn time(&self, stamp: u64) -> Option<Time> {
         let age = self.wall.saturating_sub(stamp);
         let ahead = stamp.saturating_sub(self.wall);
         (age < Stamps::OLDEST && ahead < Stamps::OLDEST)
-            .then(|| Time::from_micros(self.now.as_micros().saturating_sub(age)))
+            .then(|| Time::from_micros(self.now.as_micros().saturating_sub(age) + ahead))
     }
 }
 
@@ -464,11 +463,14 @@ impl<M: Machine> Sink<'_, M> {
         if workers > 1 {
             let owner = self.machine.owner(bytes, workers) % workers;
             if owner != self.links.me() {
-                return self.links.hand_over(owner, flow, bytes);
+                return self.links.hand_over(owner, flow, bytes, arrived);
             }
         }
         match arrived {
-            Some(arrived) => self.machine.receive_late(self.now, arrived, flow, bytes, self.out),
+            // A message that came after the round began came when it began.
+            Some(arrived) => {
+                self.machine.receive_late(self.now, arrived.min(self.now), flow, bytes, self.out)
+            }
             None => self.machine.receive(self.now, flow, bytes, self.out),
         }
         true
@@ -485,7 +487,7 @@ mod tests {
         let stamps = Stamps { now: Time::from_micros(5_000), wall: 1_000_000_000 };
         let time = |stamp| stamps.time(stamp).map(Time::as_micros);
         assert_eq!(time(1_000_000_000 - 700), Some(4_300));
-        assert_eq!(time(1_000_000_000 + 700), Some(5_000), "since the round began");
+        assert_eq!(time(1_000_000_000 + 700), Some(5_700), "since the round began");
         assert_eq!(time(1_000_000_000 - 10_000_000), None, "the clock was set");
         assert_eq!(time(1_000_000_000 + 10_000_000), None, "the clock was set back");
     }

@@ -45,13 +45,17 @@ impl<M: Machine> Worker<M> {
     /// Queues a stream message; `false` if it cannot be sent.
     fn dispatch_stream(&mut self, transmit: &Transmit, out: &Outbox) -> bool {
         let flow = &transmit.flow;
-        let conn = match flow.conn.or_else(|| self.streams.find(flow.remote)) {
+        let known = flow.conn.or_else(|| if transmit.fresh { None } else { self.streams.find(flow.remote) });
+        let conn = match known {
             Some(conn) => conn,
             None => match self.connect(transmit) {
                 Some(conn) => conn,
                 None => return false,
             },
         };
+        if transmit.fresh {
+            self.machine.connected(self.now, transmit.token, conn);
+        }
         let message = out.message(transmit);
         if conn.worker() == self.links.me() {
             let ticket = Ticket { token: transmit.token, origin: conn.worker() };

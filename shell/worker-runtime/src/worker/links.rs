@@ -5,7 +5,7 @@ use crate::shared::{Hop, Mailbox, Shared};
 use crate::streams::Ticket;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use wire::{ConnId, Flow};
+use wire::{ConnId, Flow, Time};
 
 /// Control hops kept while a ring is full. Beyond it they are lost and counted; the machines' own
 /// timers have to notice then.
@@ -80,8 +80,8 @@ impl<N> Links<N> {
     }
 
     /// Hands a message to the worker that owns it; `false` if its ring is full.
-    pub fn hand_over(&mut self, to: u16, flow: Flow, bytes: &[u8]) -> bool {
-        let hop = Hop::Message { flow, bytes: self.fill(bytes), from: self.me };
+    pub fn hand_over(&mut self, to: u16, flow: Flow, bytes: &[u8], arrived: Option<Time>) -> bool {
+        let hop = Hop::Message { flow, bytes: self.fill(bytes), from: self.me, arrived };
         match self.push(to, hop) {
             Ok(()) => {
                 self.counters.hops_out.one();

@@ -266,9 +266,15 @@ impl<M: Machine> Worker<M> {
         for _ in 0..HOP_BUDGET {
             let Some(hop) = self.links.mailbox().ring.pop() else { break };
             match hop {
-                Hop::Message { flow, bytes, from } => {
+                Hop::Message { flow, bytes, from, arrived } => {
                     self.counters.hops_in.one();
-                    self.machine.receive(self.now, flow, &bytes, &mut self.out);
+                    match arrived {
+                        Some(at) if at < self.now => {
+                            self.machine.receive_late(self.now, at, flow, &bytes, &mut self.out);
+                        }
+                        // It may have come since this round began.
+                        _ => self.machine.receive(self.now, flow, &bytes, &mut self.out),
+                    }
                     self.links.give_back(from, bytes);
                 }
                 Hop::Send { conn, bytes, ticket } => {
