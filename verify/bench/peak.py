@@ -51,13 +51,17 @@ class Peak:
         print('%s, one process on one core:' % name, flush=True)
         with server:
             cmd = ['taskset', '-c', str(self.cpus[1])] if self.cpus[1] is not None else []
+            if os.path.exists(result):
+                os.unlink(result)
             cmd += [self.o.bin, 'load', '--users', str(self.o.users), '--domain', DOMAIN, '--compress', str(self.o.compress),
-                    '--workers', '1', '--find-peak', '--trial', self.o.trial, '--resolution', str(self.o.resolution),
-                    '--mailbox', box, '-i', net.fresh_ip(), '--json', result,
+                    '--workers', '1']
+            cmd += ['--measure', self.o.trial, '--with', 'cool_down=10'] if self.o.fixed else \
+                ['--find-peak', '--trial', self.o.trial, '--resolution', str(self.o.resolution)]
+            cmd += ['--mailbox', box, '-i', net.fresh_ip(), '--json', result,
                     '%s:%d' % server.address]
-            # Any end of the search counts; what it found stands in the file.
             status = subprocess.run(cmd + self.o.extra.split()).returncode
-        return result if os.path.exists(result) else None, status
+        # 1: not to the standard, which is a result as well. A run that is VOID or none says nothing.
+        return result if status in (0, 1) and os.path.exists(result) else None, status
 
     def run(self):
         found = {}
@@ -72,9 +76,7 @@ class Peak:
                     return 1
             if len(found) == 2:
                 cmd = [self.o.bin, 'load', 'compare', found['strowger'], found['kamailio']]
-                status = subprocess.run(cmd + (['--html', self.o.html] if self.o.html else [])).returncode
-                # 1: they differ, which is the point.
-                return 0 if status in (0, 1) else status
+                return subprocess.run(cmd + (['--html', self.o.html] if self.o.html else [])).returncode
             return 0
         finally:
             shutil.rmtree(self.dir, ignore_errors=True)
@@ -86,13 +88,16 @@ def main():
     p.add_argument('--users', type=int, default=40000, help='number of users to begin with')
     p.add_argument('--most', type=int, default=1000000, help='users that the servers know: more than any trial has')
     p.add_argument('--compress', type=float, default=60)
-    p.add_argument('--trial', default='10s')
+    p.add_argument('--fixed', action='store_true', help='no search: one run of each with as many users')
+    p.add_argument('--trial', default='10s', help='length of the measured window')
     p.add_argument('--resolution', type=float, default=10, help='per cent')
     p.add_argument('--html', help='write the comparison here')
     p.add_argument('--keep', help='a folder for the results')
     p.add_argument('--extra', default='', help='further options of strowger load, separated by blanks')
     o = p.parse_args()
     o.bin = os.path.abspath(o.bin)
+    if o.users > o.most:
+        p.error('--most %d: fewer than --users' % o.most)
     try:
         return Peak(o).run()
     except KeyboardInterrupt:

@@ -54,7 +54,8 @@ impl Outbox {
     }
 
     /// As [`Outbox::send`], on a stream connection of its own, of which
-    /// [`Machine::connected`](crate::Machine::connected) is told.
+    /// [`Machine::connected`](crate::Machine::connected) is told. Such messages with one token, one after the other
+    /// in an outbox, share it.
     pub fn send_fresh(&mut self, flow: Flow, token: u64, message: &[u8]) {
         self.send(flow, token, message);
         if let Some(transmit) = self.transmits.last_mut() {

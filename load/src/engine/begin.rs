@@ -280,20 +280,29 @@ impl Engine {
     /// A call has got its connection.
     pub(super) fn has_connection(&mut self, token: u64, conn: ConnId) {
         let Some(name) = token.checked_sub(1) else { return };
-        let slot = name as u32;
-        if self.calls.find(slot, (name >> 32) as u32).is_none() {
+        let (slot, generation) = (name as u32, (name >> 32) as u32);
+        if self.calls.find(slot, generation).is_none() {
             return self.closing.push(conn);
         }
         if let Some(call) = self.calls.at(slot) {
+            if call.connected
+                && let Some(earlier) = call.flow.conn.replace(conn)
+            {
+                self.connections.remove(&earlier);
+                self.closing.push(earlier);
+            }
             call.flow.conn = Some(conn);
             call.connected = true;
-            self.connections.insert(conn, slot);
+            self.connections.insert(conn, (slot, generation));
         }
     }
 
     /// The connection of a call is gone.
     pub(super) fn lost_connection(&mut self, now: Time, conn: ConnId) {
-        let Some(slot) = self.connections.remove(&conn) else { return };
+        let Some((slot, generation)) = self.connections.remove(&conn) else { return };
+        if self.calls.find(slot, generation).is_none() {
+            return;
+        }
         let Some(call) = self.calls.at(slot) else { return };
         call.connected = false;
         if !matches!(call.doing, Doing::Lingering(_) | Doing::Leaving(_)) {

@@ -83,8 +83,8 @@ pub struct Engine {
     lingering: usize,
     stopping: bool,
     stopped: bool,
-    /// The calls that have a connection of their own, by it.
-    connections: HashMap<ConnId, u32, BuildHasherDefault<SipHasher13>>,
+    /// The calls that have a connection of their own, by it: slot and generation.
+    connections: HashMap<ConnId, (u32, u32), BuildHasherDefault<SipHasher13>>,
     /// Connections of calls that have ended.
     closing: Vec<ConnId>,
     index: Option<Box<Index>>,

@@ -159,7 +159,12 @@ fn of_generator(rule: &Rule, m: &Metrics, health: Health, out: &mut Vec<Check>) 
     // Over the whole run: a packet lost in warm-up may be the answer that a measured call waits for.
     let drops = m.all.socket_drops;
     let max = rule.max_socket_drops;
-    check("packets dropped by the generator's sockets", drops.to_string(), max.to_string(), drops <= max);
+    check(
+        "packets or connections that the generator's own sockets had no room for",
+        drops.to_string(),
+        max.to_string(),
+        drops <= max,
+    );
     let shed = m.measured.shed;
     check(
         "calls left out by the generator",

@@ -552,8 +552,13 @@ fn honesty_rows(rows: &mut Rows, m: &Metrics, health: Health) {
     );
     rows.count("queue.max", "Longest send queue", m.queue().max(), Better::Lower)
         .says("As above, at one worker.", OURS);
-    rows.count("drops", "Packets dropped by the generator's sockets", m.all.socket_drops, Better::Lower)
-        .says("Received by the kernel and lost before the generator read them; whole run.", OURS);
+    rows.count(
+        "drops",
+        "Packets or connections that the generator's sockets had no room for",
+        m.all.socket_drops,
+        Better::Lower,
+    )
+    .says("Received by the kernel and lost before the generator read them; whole run.", OURS);
     rows.add("cpu", "Processor time of the busiest worker", health.cpu_percent, "%", Better::Lower)
         .says("Of one core, in the measured window; what is left to 100 is headroom.", OURS);
     rows.add(

@@ -112,7 +112,7 @@ counters! {
     tcp_connect_failures,
     /// Connections refused for a cap of the process or of their source.
     tcp_refused,
-    /// Connections refused for want of descriptors or memory.
+    /// Connections refused, or not begun, for want of descriptors, ports, memory or room below the cap.
     tcp_exhausted,
     /// Pings answered.
     tcp_pongs,

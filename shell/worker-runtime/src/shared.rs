@@ -22,7 +22,7 @@ pub enum Hop {
         bytes: Vec<u8>,
         /// Whose buffer it is.
         from: u16,
-        /// When it came, if that is known and was before the round that took it.
+        /// When it came, if that is known.
         arrived: Option<Time>,
     },
     /// A message to send on a connection that the receiver owns.

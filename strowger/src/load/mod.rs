@@ -242,7 +242,8 @@ fn drive<M: Machine<Notice = Notice> + Send + 'static>(
     server.finish();
     let mut records = collect(&handle)?;
     let counts = handle.counts();
-    records.0.socket_drops(end, counts.udp_kernel_drops + counts.udp_send_drops + counts.ring_drops);
+    let lost = counts.udp_kernel_drops + counts.udp_send_drops + counts.ring_drops;
+    records.0.socket_drops(end, lost + counts.tcp_exhausted);
     handle.shutdown();
     runtime.join().map_err(|panics| format!("a worker failed: {panics:?}"))?;
     records.1 = Ladders::first(records.1, args.ladders);

@@ -110,6 +110,7 @@ impl Plan {
             own_from,
             exact_deadlines,
             grain: grain(args),
+            together: !grain(args).is_zero(),
             // With a socket for each call there are enough of them.
             peer: (client.is_some() && !args.self_test && args.transport == "u1").then_some(sent_to),
             streams: streams(),
@@ -468,7 +469,11 @@ fn parameters(args: &LoadArgs, arrivals: Option<&Arrivals>, workers: usize) -> V
 /// How long messages may wait for each other. Over TCP nobody notes when one came, so none waits.
 pub(super) fn waiting(args: &LoadArgs) -> Fact {
     let waits = if args.transport.starts_with('t') { Duration::ZERO } else { grain(args) };
-    let waits = if waits.is_zero() { "nothing".to_owned() } else { format!("{} ms", args.grain) };
+    let waits = if waits.is_zero() {
+        "nothing".to_owned()
+    } else {
+        format!("{} ms, after a silence twice that", args.grain)
+    };
     Fact::new("frequent messages wait for each other, at most", waits)
 }
 

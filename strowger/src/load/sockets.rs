@@ -73,7 +73,7 @@ impl Sockets {
             return Ok(Sockets { shared: listeners.len(), listeners, workers, origin });
         }
         let (count, origin) = match args.transport.as_str() {
-            "tn" => (workers, Origin::Connection),
+            "tn" => (workers.max(addresses.len()), Origin::Connection),
             "un" => (sockets_of_calls(args).max(workers), Origin::Call),
             "ui" => (addresses.len(), Origin::Turn),
             _ if addresses.len() > 1 => return Err(several(addresses.len())),

@@ -199,6 +199,7 @@ impl UsersPlan {
             own_from,
             exact_deadlines: true,
             grain: grain(args),
+            together: !grain(args).is_zero(),
             peer: (transport == Transport::Udp).then_some(remote),
             streams: streams(),
             ..RuntimeConfig::default()

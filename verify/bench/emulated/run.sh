@@ -3,6 +3,7 @@
 #
 #   verify/bench/emulated/run.sh BIN [cost.py's options]
 #   verify/bench/emulated/run.sh BIN generators [generators.py's options]
+#   verify/bench/emulated/run.sh BIN self-test [options of strowger load]
 #
 # Most virtual machines hide the processor's counters, so that `make bench` gives times only. Here the same
 # servers and calls run in a machine that QEMU emulates, with one processor whose clock moves by one
@@ -21,11 +22,11 @@ here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../../.." && pwd)
 bin=$(realpath "${1:?the strowger binary}")
 shift
-job=cost.py
-if [ "${1:-}" = generators ]; then
-    job=generators.py
-    shift
-fi
+case "${1:-}" in
+generators) job=(python3 -u "$here/generators.py" --bin "$bin") && shift ;;
+self-test) job=("$bin" load --self-test --workers 1) && shift ;;
+*) job=(python3 -u "$here/cost.py" --bin "$bin") ;;
+esac
 cache=$root/.cache/kernel
 
 # Two machines may start side by side on a machine that has no kernel for them yet: one fetches it. It is there when
@@ -55,8 +56,7 @@ for module in $modules; do
     # What is built into the kernel is no file.
     find "$cache/lib/modules/$version" -name "$module.ko" -exec cp -n {} "$first/modules/" \;
 done
-printf 'exec python3 -u %q --bin %q' "$here/$job" "$bin" >"$first/job"
-[ $# = 0 ] || printf ' %q' "$@" >>"$first/job"
+{ printf exec && printf ' %q' "${job[@]}" "$@"; } >"$first/job"
 cat >"$first/init" <<EOF
 #!/bin/busybox sh
 /bin/busybox --install -s /bin

@@ -186,6 +186,8 @@ pub struct Conn {
     pub waiting: bool,
     /// Whether it is in the list of connections with output to send.
     pub dirty: bool,
+    /// It is to be closed once it is open and what is queued has left.
+    pub ends: Option<Reason>,
     /// Why it is being closed.
     pub reason: Reason,
     /// What epoll watches.
@@ -212,6 +214,7 @@ impl Conn {
             remote,
             listener,
             state: if inbound { State::Open } else { State::Connecting },
+            ends: None,
             inbound,
             was_open: inbound,
             useful: !inbound,

@@ -169,6 +169,7 @@ impl Streams {
     ) -> io::Result<ConnId> {
         if !self.shared.caps.open() {
             self.counters.tcp_refused.one();
+            self.counters.tcp_exhausted.one();
             return Err(io::ErrorKind::QuotaExceeded.into());
         }
         self.counters.tcp_connects.one();
@@ -178,9 +179,10 @@ impl Streams {
             conn.deadline = now + self.limits.connect;
             self.add(conn, poller).map_err(|_| io::ErrorKind::OutOfMemory.into())
         });
-        if made.is_err() {
+        if let Err(error) = &made {
             self.shared.caps.close();
             self.counters.tcp_connect_failures.one();
+            self.counters.tcp_exhausted.add(u64::from(is_shortage(error)));
         }
         made
     }
@@ -315,6 +317,9 @@ impl Streams {
             output.stall = Time::FAR;
             self.send(id, poller, now);
         }
+        if let Some(reason) = self.table.get_mut(id).and_then(|conn| conn.ends.take()) {
+            self.close_gently(id, reason, poller, now);
+        }
     }
 
     /// The peer has ended its direction. It is answered for a moment if it ever sent something;
@@ -345,6 +350,8 @@ impl Streams {
         let Some(conn) = self.table.get_mut(id) else { return };
         match conn.state {
             State::Closing | State::Lingering => {}
+            // What was queued leaves first, once it is open.
+            State::Connecting if conn.output.is_some() => conn.ends = Some(reason),
             State::Connecting => self.close(id, Reason::Connect),
             State::Open | State::HalfClosed => {
                 conn.state = State::Closing;
@@ -490,4 +497,9 @@ pub fn socket_options(limits: &StreamLimits) -> sys::SocketOptions {
         user_timeout_ms: u32::try_from(limits.write_stall.as_millis()).unwrap_or(u32::MAX),
         backlog: limits.backlog,
     }
+}
+/// Whether a connection could not be begun for want of something here: ports, descriptors, memory.
+fn is_shortage(error: &io::Error) -> bool {
+    let wants = [libc::EADDRNOTAVAIL, libc::EMFILE, libc::ENFILE, libc::ENOBUFS, libc::ENOMEM];
+    error.kind() == io::ErrorKind::OutOfMemory || wants.contains(&sys::errno(error))
 }

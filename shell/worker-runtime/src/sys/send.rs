@@ -37,7 +37,8 @@ impl Cut {
 }
 
 /// Datagrams that go through the kernel as one: to the same address, of the same length but for the last, which may be
-/// shorter. They leave the machine as if each had been sent alone.
+/// shorter. They leave the machine as if each had been sent alone; until then a capture shows one, and where nobody
+/// listens on this machine one ICMP message tells of them all.
 #[derive(Clone, Copy)]
 struct Group {
     to: SocketAddr,
@@ -74,16 +75,19 @@ pub struct SendBatch {
     headers: Vec<libc::mmsghdr>,
     cuts: Vec<Cut>,
     groups: Vec<Group>,
-    /// Whether the kernel cuts datagrams.
+    /// Whether the kernel is to cut datagrams.
     cutting: bool,
+    /// Whether it was asked if it can.
+    asked: bool,
 }
 
 // SAFETY: the raw pointers are set and used within one call of `send`.
 unsafe impl Send for SendBatch {}
 
 impl SendBatch {
-    /// Room for `capacity` datagrams.
-    pub fn new(capacity: usize) -> SendBatch {
+    /// Room for `capacity` datagrams. With `cutting`, several of one length to one address go through the kernel as
+    /// one (udp(7), `UDP_SEGMENT`), where it can.
+    pub fn new(capacity: usize, cutting: bool) -> SendBatch {
         let capacity = capacity.clamp(1, 1024);
         SendBatch {
             addrs: vec![RawAddr::empty(); capacity],
@@ -91,8 +95,21 @@ impl SendBatch {
             headers: vec![super::batch::empty_header(); capacity],
             cuts: vec![Cut([0; Cut::ROOM]); capacity],
             groups: Vec::with_capacity(capacity),
-            cutting: true,
+            cutting,
+            asked: false,
         }
+    }
+
+    /// The kernel cuts no datagrams here: none are sent together from now on.
+    pub fn stop_cutting(&mut self) {
+        self.cutting = false;
+    }
+
+    /// Whether an error that the first of several met that were sent together may be due to that: kernels without
+    /// it, and devices that leave checksums to the kernel.
+    pub fn may_blame_cutting(&self, error: &io::Error) -> bool {
+        let cannot = [libc::EINVAL, libc::EIO, libc::EOPNOTSUPP, libc::ENOPROTOOPT];
+        self.groups.first().is_some_and(|group| group.count > 1) && cannot.contains(&errno(error))
     }
 
     /// How many of `messages`, from the first on, would go through the kernel as one datagram.
@@ -114,6 +131,11 @@ impl SendBatch {
         messages: impl Iterator<Item = (&'a [u8], SocketAddr)>,
     ) -> io::Result<usize> {
         self.groups.clear();
+        if self.cutting && !self.asked {
+            // Kernels before 4.18 pass over what they do not know, and would send them as one indeed.
+            self.cutting = super::socket::knows(fd, libc::IPPROTO_UDP, Cut::UDP_SEGMENT);
+            self.asked = true;
+        }
         for (iovec, (bytes, to)) in self.iovecs.iter_mut().zip(messages) {
             *iovec = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
             let cutting = self.cutting;
@@ -126,23 +148,9 @@ impl SendBatch {
         let (count, flags) = (self.groups.len() as libc::c_uint, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL);
         // SAFETY: the first `count` headers point at addresses, control messages and vectors of this value, and
         // those at slices that the caller keeps borrowed; the kernel only reads the payload.
-        let result =
-            check(unsafe { libc::sendmmsg(fd.as_raw_fd(), self.headers.as_mut_ptr(), count, flags) });
-        match result {
-            Ok(n) => {
-                let taken = self.groups.iter().take(usize::try_from(n).unwrap_or(0));
-                Ok(taken.map(|group| group.count).sum())
-            }
-            Err(error) => {
-                // Kernels before 4.18, and devices that leave checksums to the kernel.
-                let cannot = [libc::EINVAL, libc::EIO, libc::EOPNOTSUPP, libc::ENOPROTOOPT];
-                if self.groups.first().is_some_and(|group| group.count > 1) && cannot.contains(&errno(&error))
-                {
-                    self.cutting = false;
-                }
-                Err(error)
-            }
-        }
+        let n = check(unsafe { libc::sendmmsg(fd.as_raw_fd(), self.headers.as_mut_ptr(), count, flags) })?;
+        let taken = self.groups.iter().take(usize::try_from(n).unwrap_or(0));
+        Ok(taken.map(|group| group.count).sum())
     }
 
     /// Makes a header for each group.
@@ -183,8 +191,7 @@ mod tests {
             ours.connect(to).unwrap();
         }
         let texts: Vec<Vec<u8>> = (1..).zip(lengths).map(|(n, &length)| vec![n; length]).collect();
-        let mut batch = SendBatch::new(128);
-        batch.cutting = cutting;
+        let mut batch = SendBatch::new(128, cutting);
         let messages = texts.iter().map(|text| (text.as_slice(), to));
         assert_eq!(batch.send(ours.as_fd(), connected, messages).unwrap(), lengths.len());
         let mut buffer = [0; 2_048];
@@ -210,7 +217,7 @@ mod tests {
 
     #[test]
     fn only_one_address_goes_together() {
-        let batch = SendBatch::new(8);
+        let batch = SendBatch::new(8, true);
         let (a, b): (SocketAddr, SocketAddr) =
             ("127.0.0.1:1".parse().unwrap(), "127.0.0.1:2".parse().unwrap());
         let text = &b"text"[..];
@@ -225,17 +232,19 @@ mod tests {
     fn what_cannot_be_cut_is_said() {
         let ours = UdpSocket::bind("127.0.0.1:0").unwrap();
         let nowhere: SocketAddr = "255.255.255.255:1".parse().unwrap();
-        let mut batch = SendBatch::new(8);
+        let mut batch = SendBatch::new(8, true);
         // Not a fault of the cutting.
         let texts = [(&b"text"[..], nowhere); 4];
-        assert!(batch.send(ours.as_fd(), false, texts.into_iter()).is_err());
-        assert!(batch.cutting);
+        let error = batch.send(ours.as_fd(), false, texts.into_iter()).unwrap_err();
+        assert!(!batch.may_blame_cutting(&error), "{error}");
         // Longer than the path takes: the kernel does not cut what it would have to cut again.
         let to = "127.0.0.1:9".parse().unwrap();
         let long = vec![0; 30_000];
         let texts = [(long.as_slice(), to); 2];
-        if batch.send(ours.as_fd(), false, texts.into_iter()).is_err() {
-            assert!(!batch.cutting);
+        if let Err(error) = batch.send(ours.as_fd(), false, texts.into_iter()) {
+            assert!(batch.may_blame_cutting(&error), "{error}");
         }
+        batch.stop_cutting();
+        assert_eq!(batch.together([(&b"a"[..], to); 3].into_iter()), 0);
     }
 }

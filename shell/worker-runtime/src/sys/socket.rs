@@ -45,6 +45,11 @@ fn get(fd: BorrowedFd<'_>, level: libc::c_int, name: libc::c_int) -> io::Result<
     Ok(value)
 }
 
+/// Whether the kernel has an option.
+pub(super) fn knows(fd: BorrowedFd<'_>, level: libc::c_int, name: libc::c_int) -> bool {
+    get(fd, level, name).is_ok()
+}
+
 fn bind(fd: BorrowedFd<'_>, address: SocketAddr) -> io::Result<()> {
     let raw = RawAddr::new(address);
     // SAFETY: `raw` is readable for its length during the call.

@@ -284,17 +284,24 @@ impl Socket {
         let pays = || queue.len() >= BATCH_PAYS || batch.together(messages().take(GROUP_PAYS)) >= GROUP_PAYS;
         let together = if queue.len() >= GROUP_PAYS && fits(first) && pays() {
             counters.syscalls.one();
-            let messages = messages();
-            batch.send(self.fd.as_fd(), self.peer.is_some(), messages).ok()
+            batch.send(self.fd.as_fd(), self.peer.is_some(), messages()).map(Some)
         } else {
-            None
+            Ok(None)
         };
         // A batch that met an error may have met that of an earlier datagram.
         let sent = match together {
-            Some(sent) => sent,
-            None => {
+            Ok(Some(sent)) => sent,
+            others => {
                 let to = if self.peer.is_some() { None } else { Some(to) };
-                send_one(self.fd.as_fd(), first, to, reports, counters).map(|_| 1)?
+                let sent = send_one(self.fd.as_fd(), first, to, reports, counters).map(|_| 1)?;
+                // Alone it went.
+                if let Err(error) = others
+                    && batch.may_blame_cutting(&error)
+                {
+                    tracing::info!(%error, "the kernel cuts no datagrams here; each is sent alone");
+                    batch.stop_cutting();
+                }
+                sent
             }
         };
         let bytes: usize = queue.iter().take(sent).filter_map(message).map(|(bytes, _)| bytes.len()).sum();
@@ -373,7 +380,8 @@ impl<M: Machine> Worker<M> {
         counters.udp_in.one();
         counters.udp_bytes_in.add(n as u64);
         if let Some(bytes) = recv.first_buffer().get(..n) {
-            let mut sink = Sink { machine, links, out, counters, now: *now };
+            let stamped = grain.is_there();
+            let mut sink = Sink { machine, links, out, counters, now: *now, stamped };
             sink.take(Flow::udp(id, from), bytes, None);
         }
         self.dispatch();
@@ -400,7 +408,7 @@ impl<M: Machine> Worker<M> {
         grain.note(received);
         let stamps = grain.is_there().then(|| Stamps::new(*now));
         let mut total = 0;
-        let mut sink = Sink { machine, links, out, counters, now: *now };
+        let mut sink = Sink { machine, links, out, counters, now: *now, stamped: grain.is_there() };
         for index in 0..received {
             let Some((bytes, from)) = recv.message(index) else { continue };
             total += bytes.len();
@@ -447,6 +455,8 @@ pub(super) struct Sink<'a, M: Machine> {
     pub out: &'a mut Outbox,
     pub counters: &'a Counters,
     pub now: Time,
+    /// Whether its worker notes when messages came.
+    pub stamped: bool,
 }
 
 impl<M: Machine> Sink<'_, M> {
@@ -463,6 +473,8 @@ impl<M: Machine> Sink<'_, M> {
         if workers > 1 {
             let owner = self.machine.owner(bytes, workers) % workers;
             if owner != self.links.me() {
+                // The owner may sleep for a grain.
+                let arrived = arrived.or(self.stamped.then_some(self.now));
                 return self.links.hand_over(owner, flow, bytes, arrived);
             }
         }
@@ -540,7 +552,7 @@ mod tests {
             assert!(datagrams.enqueue(&Flow::udp(ListenerId(0), to), index));
         }
         assert!(!datagrams.enqueue(&Flow::udp(ListenerId(1), to), 0), "there is no such listener");
-        let mut batch = SendBatch::new(4);
+        let mut batch = SendBatch::new(4, false);
         datagrams.send(&out, &mut batch, &poller, |token| panic!("{token} is not undeliverable"));
         assert_eq!((counters.read().udp_out, counters.read().udp_send_drops), (0, 1));
 

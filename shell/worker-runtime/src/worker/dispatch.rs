@@ -40,12 +40,16 @@ impl<M: Machine> Worker<M> {
         }
         out.clear();
         self.out = out;
+        self.fresh = None;
     }
 
     /// Queues a stream message; `false` if it cannot be sent.
     fn dispatch_stream(&mut self, transmit: &Transmit, out: &Outbox) -> bool {
         let flow = &transmit.flow;
-        let known = flow.conn.or_else(|| if transmit.fresh { None } else { self.streams.find(flow.remote) });
+        // Messages with one token in a row share a connection.
+        let last = self.fresh.filter(|(token, _)| transmit.fresh && *token == transmit.token);
+        let known = flow.conn.or(last.map(|(_, conn)| conn));
+        let known = known.or_else(|| if transmit.fresh { None } else { self.streams.find(flow.remote) });
         let conn = match known {
             Some(conn) => conn,
             None => match self.connect(transmit) {
@@ -53,7 +57,8 @@ impl<M: Machine> Worker<M> {
                 None => return false,
             },
         };
-        if transmit.fresh {
+        if transmit.fresh && known.is_none() {
+            self.fresh = Some((transmit.token, conn));
             self.machine.connected(self.now, transmit.token, conn);
         }
         let message = out.message(transmit);

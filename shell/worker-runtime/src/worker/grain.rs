@@ -13,7 +13,7 @@ const DENSE: u64 = LOOK * 3 / 2;
 /// Events in so many grains below which it wakes for each again.
 const SPARSE: u64 = LOOK * 3 / 4;
 /// Grains of which one asks epoll what there is besides datagrams.
-const ASK: u8 = 4;
+const ASK: u8 = 2;
 
 /// How a worker sleeps between messages. Where there are few it wakes for each. Where there are many it
 /// sleeps to the next multiple of the grain, undisturbed, and takes what has come in one go: a wake-up

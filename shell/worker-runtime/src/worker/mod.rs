@@ -24,7 +24,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use wire::{Machine, Outbox, Time};
+use wire::{ConnId, Machine, Outbox, Time};
 
 /// Kinds of registration, in the upper 16 bits of what epoll reports; a kind's number is below.
 const KIND_SHIFT: u32 = 48;
@@ -77,6 +77,8 @@ pub struct Worker<M: Machine> {
     max_message: usize,
     now: Time,
     drained: bool,
+    /// The token of the last message on a connection of its own, and that connection.
+    fresh: Option<(u64, ConnId)>,
     /// Some input is left over only because another worker's ring is full.
     ring_full: bool,
 }
@@ -119,12 +121,13 @@ impl<M: Machine> Worker<M> {
             grain: Grain::new(grain, now),
             datagrams,
             recv: RecvBatch::new(config.batch, !grain.is_zero()),
-            send: SendBatch::new(config.batch),
+            send: SendBatch::new(config.batch, config.together),
             streams,
             work_budget: config.streams.work_budget.max(1),
             max_message: config.streams.max_message,
             now,
             drained: false,
+            fresh: None,
             ring_full: false,
         })
     }
