@@ -16,6 +16,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.dirname(HERE))
 
 import scenarios  # noqa: E402  (after the path is set)
+import generators  # noqa: E402, F401  (adds its scenarios)
 
 
 def main():
