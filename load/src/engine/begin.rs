@@ -113,11 +113,7 @@ impl Engine {
                 ours.other = Some(name);
             }
         }
-        let (calls, key) = (&self.calls, self.key);
-        self.answering.insert_unique(hash, slot, |&slot| {
-            let call_id = calls.get(slot).map_or(&[][..], |call| &call.call_id);
-            siphasher::sip::SipHasher13::new_with_keys(key[0], key[1]).hash(call_id)
-        });
+        self.answering.insert_unique(hash, (hash, slot), |&(hash, _)| hash);
         self.metrics.call_begun(metrics::Side::Callee, Began::at(now));
         Some(slot)
     }
@@ -171,7 +167,7 @@ impl Engine {
         self.wheel.cancel(slot);
         if side == Side::Server {
             let hash = self.hash(&call.call_id);
-            if let Ok(entry) = self.answering.find_entry(hash, |&other| other == slot) {
+            if let Ok(entry) = self.answering.find_entry(hash, |&(_, other)| other == slot) {
                 entry.remove();
             }
         }

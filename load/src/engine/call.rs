@@ -170,10 +170,16 @@ impl Call {
 /// Texts that grew beyond this do not stay with a freed call.
 const LARGE: usize = 8 << 10;
 
-/// A worker's calls.
+/// Calls that are made room for at a time.
+const CHUNK: u32 = 64;
+
+/// A worker's calls. They stay where they are: moving thousands of them to a larger place would make the worker
+/// late by milliseconds.
 #[derive(Default)]
 pub struct Calls {
-    all: Vec<Call>,
+    chunks: Vec<Box<[Call]>>,
+    /// Slots that were ever in use.
+    made: u32,
     free: Vec<u32>,
 }
 
@@ -183,14 +189,17 @@ impl Calls {
         if let Some(slot) = self.free.pop() {
             return Some(slot);
         }
-        let slot = u32::try_from(self.all.len()).ok().filter(|&slot| slot != u32::MAX)?;
-        self.all.push(Call::new());
+        let slot = Some(self.made).filter(|&slot| slot != u32::MAX)?;
+        if slot % CHUNK == 0 {
+            self.chunks.push((0..CHUNK).map(|_| Call::new()).collect());
+        }
+        self.made += 1;
         Some(slot)
     }
 
     /// Frees a call.
     pub fn give(&mut self, slot: u32) {
-        if let Some(call) = self.all.get_mut(slot as usize).filter(|call| call.doing != Doing::Nothing) {
+        if let Some(call) = self.at(slot).filter(|call| call.doing != Doing::Nothing) {
             call.clear();
             call.generation = call.generation.wrapping_add(1);
             self.free.push(slot);
@@ -199,27 +208,32 @@ impl Calls {
 
     /// The call in a slot, whatever it is doing.
     pub fn at(&mut self, slot: u32) -> Option<&mut Call> {
-        self.all.get_mut(slot as usize)
+        self.chunks.get_mut((slot / CHUNK) as usize)?.get_mut((slot % CHUNK) as usize)
     }
 
     /// The call in a slot if it is of this generation and under way.
     pub fn find(&self, slot: u32, generation: u32) -> Option<&Call> {
-        self.all.get(slot as usize).filter(|c| c.generation == generation && c.doing != Doing::Nothing)
+        self.get(slot).filter(|c| c.generation == generation && c.doing != Doing::Nothing)
     }
 
     /// The call in a slot.
     pub fn get(&self, slot: u32) -> Option<&Call> {
-        self.all.get(slot as usize)
+        self.chunks.get((slot / CHUNK) as usize)?.get((slot % CHUNK) as usize)
     }
 
     /// How many are under way.
     pub fn len(&self) -> usize {
-        self.all.len() - self.free.len()
+        self.made as usize - self.free.len()
     }
 
     /// Slots of all that are under way.
     pub fn slots(&self) -> Vec<u32> {
-        let live = self.all.iter().enumerate().filter(|(_, call)| call.doing != Doing::Nothing);
+        let live = self
+            .chunks
+            .iter()
+            .flat_map(|chunk| chunk.iter())
+            .enumerate()
+            .filter(|(_, call)| call.doing != Doing::Nothing);
         live.map(|(slot, _)| slot as u32).collect()
     }
 }

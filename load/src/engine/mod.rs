@@ -55,8 +55,9 @@ pub struct Engine {
     locals: Vec<(Vec<u8>, u16)>,
     calls: Calls,
     wheel: Wheel,
-    /// Slots of calls that the other side began, by Call-ID.
-    answering: HashTable<u32>,
+    /// Slots of calls that the other side began, by Call-ID, with its hash: a table that grows does not look at
+    /// the calls, which takes milliseconds.
+    answering: HashTable<(u64, u32)>,
     key: [u64; 2],
     /// When the worker woke for what is being handled, which may have come, or been due, before.
     woken: Time,

@@ -95,8 +95,10 @@ impl Engine {
             return None;
         }
         let hash = self.hash(call_id);
-        let same = |&slot: &u32| self.calls.get(slot).is_some_and(|call| call.call_id == call_id);
-        self.answering.find(hash, same).copied()
+        let same = |&(own, slot): &(u64, u32)| {
+            own == hash && self.calls.get(slot).is_some_and(|call| call.call_id == call_id)
+        };
+        self.answering.find(hash, same).map(|&(_, slot)| slot)
     }
 
     /// Looks for the step that waits for a message, as SIPp does: forward over steps that are optional,

@@ -13,7 +13,6 @@ use crate::metrics::{
 use crate::population::{CallToken, Kind as Course};
 use core::time::Duration;
 use sip_message::{Message, Method, Name, push_u64, reason_phrase, write_response};
-use siphasher::sip::SipHasher13;
 use std::mem;
 use wire::{Flow, ListenerId, Outbox, Time};
 
@@ -275,19 +274,18 @@ impl People {
 
     /// The slot of the callee of a Call-ID. A call has another one in the mailbox.
     fn answering(&self, call_id: &[u8], mailbox: bool) -> Option<u32> {
-        let same = |&slot: &u32| {
-            self.callees.get(slot).is_some_and(|c| c.mailbox == mailbox && c.call_id == call_id)
+        let hash = self.hash(call_id);
+        let same = |&(own, slot): &(u64, u32)| {
+            own == hash
+                && self.callees.get(slot).is_some_and(|c| c.mailbox == mailbox && c.call_id == call_id)
         };
-        self.answering.find(self.hash(call_id), same).copied()
+        self.answering.find(hash, same).map(|&(_, slot)| slot)
     }
 
     fn enlist(&mut self, slot: u32) {
         let Some(c) = self.callees.get(slot) else { return };
-        let (hash, callees, key) = (self.hash(&c.call_id), &self.callees, self.key);
-        self.answering.insert_unique(hash, slot, |&slot| {
-            let call_id = callees.get(slot).map_or(&[][..], |c| &c.call_id);
-            SipHasher13::new_with_keys(key[0], key[1]).hash(call_id)
-        });
+        let hash = self.hash(&c.call_id);
+        self.answering.insert_unique(hash, (hash, slot), |&(hash, _)| hash);
     }
 
     /// A CANCEL (section 9.2). False if it is for no call here.
@@ -510,7 +508,7 @@ impl People {
         let Some(c) = self.callees.get(slot) else { return };
         let began = c.began;
         let hash = self.hash(&c.call_id);
-        if let Ok(entry) = self.answering.find_entry(hash, |&other| other == slot) {
+        if let Ok(entry) = self.answering.find_entry(hash, |&(_, other)| other == slot) {
             entry.remove();
         }
         self.callees.give(slot);

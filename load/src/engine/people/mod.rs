@@ -63,7 +63,7 @@ pub struct People {
     /// Of registrations, callers and callees.
     timers: [Wheel; 3],
     /// Slots of callees by Call-ID.
-    answering: HashTable<u32>,
+    answering: HashTable<(u64, u32)>,
     key: [u64; 2],
     /// When the worker woke for what is being handled, which may have come before.
     woken: Time,
