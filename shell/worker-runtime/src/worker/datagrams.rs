@@ -473,8 +473,8 @@ impl<M: Machine> Sink<'_, M> {
         if workers > 1 {
             let owner = self.machine.owner(bytes, workers) % workers;
             if owner != self.links.me() {
-                // The owner may sleep for a grain.
-                let arrived = arrived.or(self.stamped.then_some(self.now));
+                // The owner may sleep for a grain. It came before this moment, perhaps after the round began.
+                let arrived = arrived.or_else(|| self.stamped.then(monotonic_now));
                 return self.links.hand_over(owner, flow, bytes, arrived);
             }
         }
