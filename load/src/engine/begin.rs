@@ -281,13 +281,11 @@ impl Engine {
             return self.closing.push(conn);
         }
         if let Some(call) = self.calls.at(slot) {
-            if call.connected
-                && let Some(earlier) = call.flow.conn.replace(conn)
-            {
+            let earlier = call.flow.conn.replace(conn).filter(|_| call.connected);
+            if let Some(earlier) = earlier {
                 self.connections.remove(&earlier);
                 self.closing.push(earlier);
             }
-            call.flow.conn = Some(conn);
             call.connected = true;
             self.connections.insert(conn, (slot, generation));
         }

@@ -30,7 +30,7 @@ impl Control {
     }
 }
 
-const EMPTY_IOVEC: libc::iovec = libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 };
+pub(super) const EMPTY_IOVEC: libc::iovec = libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 };
 
 pub(super) const fn empty_header() -> libc::mmsghdr {
     let msg_hdr = libc::msghdr {

@@ -91,7 +91,7 @@ impl SendBatch {
         let capacity = capacity.clamp(1, 1024);
         SendBatch {
             addrs: vec![RawAddr::empty(); capacity],
-            iovecs: vec![libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 }; capacity],
+            iovecs: vec![super::batch::EMPTY_IOVEC; capacity],
             headers: vec![super::batch::empty_header(); capacity],
             cuts: vec![Cut([0; Cut::ROOM]); capacity],
             groups: Vec::with_capacity(capacity),
