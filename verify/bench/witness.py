@@ -31,10 +31,11 @@ def timed(directory):
 
 
 def witness(binary, directory):
-    """Prints what both saw; whether they agree. A machine that others keep busy delays the one or the other; a
-    difference of their own is there each time, so they have three times to agree."""
+    """Prints what both saw; whether they agree. A machine that others keep busy delays the one or the other now and
+    then; a difference of their own is there more often, so two of three times count."""
     scenario = timed(directory)
-    return any(once(binary, scenario) for _ in range(3))
+    first = once(binary, scenario)
+    return first or (once(binary, scenario) and once(binary, scenario))
 
 
 def once(binary, scenario):

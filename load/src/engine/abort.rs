@@ -62,7 +62,7 @@ impl Engine {
         });
         let (began, name, side, user) = (call.began, ladder_name(slot, call), call.side, call.user);
         let first = began.sent.min(began.intended);
-        self.ladders.failed(now, name, first, &call.call_id, &sent, why);
+        self.ladders.failed(now, name, first, &call.call_id, (&sent, &call.last), why);
         self.lingering += 1;
         self.metrics.call_ended(now, side.into(), began, CallEnd::Failed(failure));
         self.arm(slot);

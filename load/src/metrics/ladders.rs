@@ -184,9 +184,11 @@ pub struct Ladders {
     next: u64,
     place: usize,
     evicted: bool,
-    /// Where the ring stood when it was last seen how long it holds messages.
-    looked: u64,
+    /// When the ring began to be filled as it is, and where it stood.
+    lap: (Time, u64),
     watch: Watch,
+    /// There were calls that were not watched.
+    chosen: bool,
     /// The message received last, and whose it is.
     latest: (u64, Vec<u8>),
     kept: Vec<Ladder>,
@@ -222,8 +224,9 @@ impl Ladders {
             next: 0,
             place: 0,
             evicted: false,
-            looked: 0,
+            lap: (Time::ZERO, 0),
             watch: Watch::new(),
+            chosen: false,
             latest: (0, Vec::new()),
             kept: Vec::new(),
             marks: Marks::new(|call| call as u32 as usize),
@@ -256,6 +259,11 @@ impl Ladders {
     ) {
         if !self.is_full() {
             let pair = (local, remote);
+            if !self.watch.all() && at.since(self.lap.0) > HOLD * 4 {
+                // It was busier once.
+                self.watch.more_often();
+                self.lap = (at, self.next);
+            }
             if self.marks.note(call, at, direction, &pair, bytes, &mut self.watch) {
                 self.put(call, at, direction, pair, bytes);
             } else if direction == Direction::Received {
@@ -266,15 +274,14 @@ impl Ladders {
         }
     }
 
-    /// The ring has gone round, and what is pushed out came at `oldest`: watches as many calls as it holds long
-    /// enough.
+    /// What is pushed out of the ring came at `oldest`: watches fewer calls, once each time that it goes round, if
+    /// that is too young.
     fn adapt(&mut self, now: Time, oldest: Time) {
-        if self.next.saturating_sub(self.looked) >= self.ring.len() as u64 {
-            self.looked = self.next;
-            match now.since(oldest) {
-                age if age < HOLD => self.watch.rarer(),
-                age if age > HOLD * 4 => self.watch.more_often(),
-                _ => {}
+        if self.next.saturating_sub(self.lap.1) >= self.ring.len() as u64 {
+            self.lap = (now, self.next);
+            if now.since(oldest) < HOLD {
+                self.watch.rarer();
+                self.chosen = true;
             }
         }
     }
@@ -313,8 +320,17 @@ impl Ladders {
         self.entries.push_back(Entry { call, at, direction, pair, start, place, kept, length });
     }
 
-    /// Call `call`, which began at `began` and sent `sent` last, went wrong: keeps its flow if there is room.
-    pub fn failed(&mut self, now: Time, call: u64, began: Time, call_id: &[u8], sent: &[u8], why: &str) {
+    /// Call `call`, which began at `began`, went wrong: keeps its flow if there is room. `last` is what it sent and
+    /// what it received last, as far as that is at hand.
+    pub fn failed(
+        &mut self,
+        now: Time,
+        call: u64,
+        began: Time,
+        call_id: &[u8],
+        last: (&[u8], &[u8]),
+        why: &str,
+    ) {
         if self.is_full() {
             return;
         }
@@ -338,13 +354,13 @@ impl Ladders {
                 held: true,
             });
         }
-        reveal(&mut steps, Direction::Sent, sent);
-        if self.latest.0 == call {
-            reveal(&mut steps, Direction::Received, &self.latest.1);
-        }
+        reveal(&mut steps, Direction::Sent, last.0);
+        let received = if self.latest.0 == call { &self.latest.1 } else { last.1 };
+        reveal(&mut steps, Direction::Received, received);
         // Was something pushed out that is younger than the call's begin?
         let horizon = self.entries.front().map_or(Time::FAR, |e| e.at);
-        let missed = !self.watch.all() || (self.evicted && horizon > began);
+        let watched = self.marks.is_watched(call).unwrap_or(!self.chosen);
+        let missed = !watched || (self.evicted && horizon > began);
         let incomplete = left_out || (!whole && missed);
         let call_id = String::from_utf8_lossy(call_id.get(..1_024).unwrap_or(call_id)).into_owned();
         self.kept.push(Ladder { at: now, call_id, why: why.to_owned(), steps, incomplete });

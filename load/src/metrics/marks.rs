@@ -46,6 +46,7 @@ impl Flow {
 
 /// Which calls are watched: every so manyth.
 pub(super) struct Watch {
+    /// A power of two.
     every: u32,
     left: u32,
 }
@@ -62,6 +63,12 @@ impl Watch {
     /// Whether every call is.
     pub(super) fn all(&self) -> bool {
         self.every == 1
+    }
+
+    /// Whether one is of which nothing is known: the same of all its messages.
+    fn takes(&self, call: u64) -> bool {
+        let mixed = call.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        mixed & u64::from(self.every - 1) == 0
     }
 
     /// Half as many from now on.
@@ -110,7 +117,7 @@ impl Marks {
     ) -> bool {
         let place = (self.place)(call);
         if place >= CALLS {
-            return watch.all();
+            return watch.takes(call);
         }
         if place >= self.flows.len() {
             self.flows.resize_with(place + 1, Flow::default);
@@ -143,6 +150,12 @@ impl Marks {
             pair: nth as u8,
         });
         flow.watched
+    }
+
+    /// Whether a call is watched, if it is known.
+    pub(super) fn is_watched(&self, call: u64) -> Option<bool> {
+        let flow = self.flows.get((self.place)(call)).filter(|flow| flow.call == call && !flow.is_new());
+        flow.map(|flow| flow.watched)
     }
 
     /// The messages of a call before its last `held` ones, and whether these are all that there were.
