@@ -93,10 +93,14 @@ impl Watch {
     }
 }
 
-/// The marks of the calls under way.
+/// Flows that are made room for at a time.
+const CHUNK: usize = 64;
+
+/// The marks of the calls under way. They stay where they are: moving thousands of them to a larger place would make
+/// the worker late by milliseconds.
 pub(super) struct Marks {
     place: fn(u64) -> usize,
-    flows: Vec<Flow>,
+    flows: Vec<Box<[Flow]>>,
 }
 
 impl Marks {
@@ -119,10 +123,14 @@ impl Marks {
         if place >= CALLS {
             return watch.takes(call);
         }
-        if place >= self.flows.len() {
-            self.flows.resize_with(place + 1, Flow::default);
+        if place / CHUNK >= self.flows.len() {
+            let chunk = || (0..CHUNK).map(|_| Flow::default()).collect();
+            self.flows.resize_with(place / CHUNK + 1, chunk);
         }
-        let Some(flow) = self.flows.get_mut(place) else { return false };
+        let Some(flow) = self.flows.get_mut(place / CHUNK).and_then(|chunk| chunk.get_mut(place % CHUNK))
+        else {
+            return false;
+        };
         if flow.call != call || flow.is_new() {
             flow.call = call;
             flow.watched = watch.next();
@@ -152,16 +160,19 @@ impl Marks {
         flow.watched
     }
 
+    fn flow(&self, call: u64) -> Option<&Flow> {
+        let place = (self.place)(call);
+        self.flows.get(place / CHUNK)?.get(place % CHUNK).filter(|flow| flow.call == call)
+    }
+
     /// Whether a call is watched, if it is known.
     pub(super) fn is_watched(&self, call: u64) -> Option<bool> {
-        let flow = self.flows.get((self.place)(call)).filter(|flow| flow.call == call && !flow.is_new());
-        flow.map(|flow| flow.watched)
+        self.flow(call).filter(|flow| !flow.is_new()).map(|flow| flow.watched)
     }
 
     /// The messages of a call before its last `held` ones, and whether these are all that there were.
     pub(super) fn before(&self, call: u64, held: usize) -> (Vec<Step>, bool) {
-        let flow = self.flows.get((self.place)(call)).filter(|flow| flow.call == call);
-        let Some(flow) = flow else { return (Vec::new(), false) };
+        let Some(flow) = self.flow(call) else { return (Vec::new(), false) };
         let missing = (flow.marks.len() + flow.lost).saturating_sub(held);
         let steps = flow.marks.iter().take(missing).filter_map(|mark| step(flow, mark)).collect();
         (steps, missing <= flow.marks.len())
