@@ -68,9 +68,9 @@ pub trait Machine {
     /// message said, so that a byte-at-a-time sender costs no quadratic work.
     fn frame(&self, buffer: &[u8], resume: usize) -> Frame;
 
-    /// Which of `workers` workers owns this whole message. A pure function of its arguments, the
-    /// same on every worker; total (any bytes get an owner).
-    fn owner(&self, message: &[u8], workers: u16) -> u16;
+    /// Which of `workers` workers owns this whole message; `None` where it does not matter, so that
+    /// whoever gets it keeps it. A pure function of its arguments, the same on every worker; total.
+    fn owner(&self, message: &[u8], workers: u16) -> Option<u16>;
 
     /// One whole message that this worker owns.
     fn receive(&mut self, now: Time, flow: Flow, message: &[u8], out: &mut Outbox);

@@ -2,6 +2,7 @@
 
 mod addr;
 mod batch;
+mod bpf;
 mod errors;
 mod poll;
 mod send;
@@ -10,6 +11,9 @@ mod thread;
 
 pub use addr::RawAddr;
 pub use batch::RecvBatch;
+pub use bpf::{
+    attach_reuseport_program, detach_reuseport_program, load_reuseport_program, scratch_map, socket_map,
+};
 pub use errors::take_returned;
 pub use poll::{Event, Interest, Poller, Timer, WakeUp};
 pub use send::SendBatch;

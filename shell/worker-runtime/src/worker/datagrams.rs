@@ -462,30 +462,54 @@ pub(super) struct Sink<'a, M: Machine> {
 impl<M: Machine> Sink<'_, M> {
     /// Takes a datagram: it is lost if its owner's ring is full.
     fn take(&mut self, flow: Flow, bytes: &[u8], arrived: Option<Time>) {
-        if !bytes.is_empty() && !self.offer(flow, bytes, arrived) {
-            self.counters.ring_drops.one();
+        if bytes.is_empty() {
+            return;
+        }
+        match self.other_owner(bytes) {
+            Some(owner) => {
+                self.counters.udp_hops.one();
+                let taken = self.hand_over(owner, flow, bytes, arrived);
+                self.counters.ring_drops.add(u64::from(!taken));
+            }
+            None => self.deliver(flow, bytes, arrived),
         }
     }
 
     /// Takes a message unless its owner's ring is full.
-    pub(super) fn offer(&mut self, flow: Flow, bytes: &[u8], arrived: Option<Time>) -> bool {
-        let workers = self.links.workers();
-        if workers > 1 {
-            let owner = self.machine.owner(bytes, workers) % workers;
-            if owner != self.links.me() {
-                // The owner may sleep for a grain. It came before this moment, perhaps after the round began.
-                let arrived = arrived.or_else(|| self.stamped.then(monotonic_now));
-                return self.links.hand_over(owner, flow, bytes, arrived);
+    pub(super) fn offer(&mut self, flow: Flow, bytes: &[u8]) -> bool {
+        match self.other_owner(bytes) {
+            Some(owner) => self.hand_over(owner, flow, bytes, None),
+            None => {
+                self.deliver(flow, bytes, None);
+                true
             }
         }
+    }
+
+    /// The worker that owns this, if it is not this one.
+    fn other_owner(&self, bytes: &[u8]) -> Option<u16> {
+        let workers = self.links.workers();
+        if workers <= 1 {
+            return None;
+        }
+        let owner = self.machine.owner(bytes, workers)? % workers;
+        (owner != self.links.me()).then_some(owner)
+    }
+
+    fn hand_over(&mut self, owner: u16, flow: Flow, bytes: &[u8], arrived: Option<Time>) -> bool {
+        // The owner may sleep for a grain. It came before this moment, perhaps after the round began.
+        let arrived = arrived.or_else(|| self.stamped.then(monotonic_now));
+        self.links.hand_over(owner, flow, bytes, arrived)
+    }
+
+    fn deliver(&mut self, flow: Flow, bytes: &[u8], arrived: Option<Time>) {
         match arrived {
             // A message that came after the round began came when it began.
             Some(arrived) => {
-                self.machine.receive_late(self.now, arrived.min(self.now), flow, bytes, self.out)
+                self.machine.receive_late(self.now, arrived.min(self.now), flow, bytes, self.out);
             }
             None => self.machine.receive(self.now, flow, bytes, self.out),
         }
-        true
     }
 }
 

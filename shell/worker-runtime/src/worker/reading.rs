@@ -153,7 +153,7 @@ impl<M: Machine> Worker<M> {
         let Some(message) = message else { return Err(Stop::Broken(0, FrameError::NotAMessage)) };
         let Worker { machine, links, out, counters, now, .. } = self;
         let mut sink = Sink { machine, links, out, counters, now: *now, stamped: false };
-        if !sink.offer(flow, message, None) {
+        if !sink.offer(flow, message) {
             return Err(Stop::RingFull);
         }
         self.counters.tcp_messages_in.one();

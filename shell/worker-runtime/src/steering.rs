@@ -1,0 +1,137 @@
+//! Steering: having the kernel give each datagram to the worker that owns it.
+
+use crate::listen::Bound;
+use crate::sys::{self, errno};
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use wire::{ListenerId, SteeringProgram};
+
+/// The instruction that loads a map: its operation, and the source that says so.
+const LOAD_MAP: u64 = 0x1018;
+/// Where the number of the map is.
+const IMMEDIATE: u32 = 32;
+/// Operation and source of an instruction.
+const OPERATION: u64 = 0xf0ff;
+/// The rest of a load of 64 bits, which is one instruction more.
+const LOAD_WIDE: u64 = 0x18;
+/// What is kept of the kernel's reasons for refusing a program, in bytes.
+const REASONS: usize = 1 << 20;
+
+/// Why the kernel does not steer.
+#[derive(Debug)]
+pub struct SteerError {
+    /// What was being done.
+    pub what: &'static str,
+    /// What the system said.
+    pub error: io::Error,
+    /// What the kernel's check of the program said last, if it got that far.
+    pub reason: Option<String>,
+}
+
+impl SteerError {
+    /// What a person can do about it.
+    pub fn mend(&self) -> &'static str {
+        match errno(&self.error) {
+            libc::EPERM | libc::EACCES if self.reason.is_none() => {
+                "the process may not use bpf(2): give it CAP_BPF and CAP_PERFMON (`setcap \
+                 cap_bpf,cap_perfmon+ep strowger`, `AmbientCapabilities=` in a systemd unit, `docker run --cap-add \
+                 BPF --cap-add PERFMON`)"
+            }
+            libc::ENOSYS => "this kernel was built without bpf(2), or a seccomp filter forbids it",
+            _ => "Linux 6.1 and later are known to take the program",
+        }
+    }
+}
+
+impl fmt::Display for SteerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cannot {}: {}", self.what, self.error)?;
+        self.reason.iter().try_for_each(|reason| write!(f, " ({reason})"))
+    }
+}
+
+impl std::error::Error for SteerError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.error)
+    }
+}
+
+impl Bound {
+    /// Has the kernel run `program` for each datagram to an address that all workers serve, all or none, and answers
+    /// for how many addresses it does. To be called before anything is received, with a program that agrees with the
+    /// machines' [`owner`](wire::Machine::owner). Addresses of one worker alone need none. The program goes when the
+    /// sockets do.
+    ///
+    /// # Errors
+    /// What the kernel refused. The workers serve all the same, and hand over what is not theirs.
+    pub fn steer(&self, program: &SteeringProgram) -> Result<usize, SteerError> {
+        let groups = self.shared_sockets();
+        let programs: Vec<OwnedFd> =
+            groups.iter().map(|group| load(program, group)).collect::<Result<_, _>>()?;
+        for (group, program) in groups.iter().zip(&programs) {
+            let Some(first) = group.first() else { continue };
+            if let Err(error) = sys::attach_reuseport_program(*first, program.as_fd()) {
+                for socket in groups.iter().filter_map(|group| group.first()) {
+                    // Those that have none say so.
+                    let _ = sys::detach_reuseport_program(*socket);
+                }
+                return Err(SteerError { what: "attach the program to a port", error, reason: None });
+            }
+        }
+        Ok(groups.len())
+    }
+
+    /// The datagram sockets of each address that all workers serve, in the order of the workers.
+    fn shared_sockets(&self) -> Vec<Vec<BorrowedFd<'_>>> {
+        let shared = self.listeners.len().min(self.config.own_from);
+        let of = |id: ListenerId| -> Vec<BorrowedFd<'_>> {
+            let sockets = self.sockets.iter().flat_map(|worker| &worker.udp);
+            sockets.filter(|socket| socket.id == id && socket.peer.is_none()).map(|s| s.fd.as_fd()).collect()
+        };
+        // Another transport has no datagram sockets, and one worker nobody to choose among.
+        (0..shared as u16).map(|id| of(ListenerId(id))).filter(|sockets| sockets.len() > 1).collect()
+    }
+}
+
+/// A program of its own for these sockets, because their map is part of it. What it needs, the kernel keeps with it.
+fn load(program: &SteeringProgram, sockets: &[BorrowedFd<'_>]) -> Result<OwnedFd, SteerError> {
+    let refused = |what| move |error| SteerError { what, error, reason: None };
+    let scratch =
+        sys::scratch_map(program.scratch).map_err(refused("make a map for the steering program"))?;
+    let map = sys::socket_map(sockets).map_err(refused("put the sockets into a map"))?;
+    let code = link(&program.code, map.as_fd(), scratch.as_fd());
+    sys::load_reuseport_program(&code, None).map_err(|error| {
+        // Once more, for the reason.
+        let mut log = vec![0; REASONS];
+        let again = sys::load_reuseport_program(&code, Some(&mut log));
+        let reason = again.err().and_then(|_| last_words(&log));
+        SteerError { what: "load the steering program", error, reason }
+    })
+}
+
+/// The code with the descriptors of the maps in place of their numbers.
+fn link(code: &[u64], sockets: BorrowedFd<'_>, scratch: BorrowedFd<'_>) -> Vec<u64> {
+    use std::os::fd::AsRawFd;
+    let mut linked = code.to_vec();
+    let mut at = 0;
+    while let Some(instruction) = linked.get_mut(at) {
+        if *instruction & OPERATION == LOAD_MAP {
+            let map = match (*instruction >> IMMEDIATE) as i32 {
+                SteeringProgram::SOCKETS => sockets,
+                _ => scratch,
+            };
+            *instruction = *instruction & u64::from(u32::MAX) | (map.as_raw_fd() as u64) << IMMEDIATE;
+        }
+        at += if *instruction & 0xff == LOAD_WIDE { 2 } else { 1 };
+    }
+    linked
+}
+
+/// The last line of the kernel's log that says why, before its statistics.
+fn last_words(log: &[u8]) -> Option<String> {
+    let end = log.iter().position(|&byte| byte == 0).unwrap_or(log.len());
+    let text = String::from_utf8_lossy(log.get(..end)?);
+    let line = text.lines().rfind(|line| !line.starts_with("processed ") && !line.is_empty())?;
+    Some(line.to_owned())
+}
