@@ -30,6 +30,11 @@ pub struct SteerError {
 }
 
 impl SteerError {
+    /// Whether the process lacks the privilege, which is nobody's mistake.
+    pub fn is_permission(&self) -> bool {
+        self.reason.is_none() && matches!(errno(&self.error), libc::EPERM | libc::EACCES | libc::ENOSYS)
+    }
+
     /// What a person can do about it.
     pub fn mend(&self) -> &'static str {
         match errno(&self.error) {
