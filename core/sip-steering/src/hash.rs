@@ -58,9 +58,10 @@ impl Ownership {
         Some(choose(self.hash(call_id), workers))
     }
 
-    /// The program that does the same in the kernel, for as many workers.
+    /// The program that does the same in the kernel, for as many workers. `None` on a big-endian machine: the program
+    /// reads words of bytes with the first lowest.
     pub fn program(&self, workers: u16) -> Option<SteeringProgram> {
-        program::assemble(self, workers)
+        if cfg!(target_endian = "big") { None } else { program::assemble(self, workers) }
     }
 
     fn hash(&self, call_id: &[u8]) -> u64 {

@@ -33,6 +33,11 @@ pub use handle::{PostError, Runtime, RuntimeHandle};
 pub use listen::Bound;
 pub use steering::SteerError;
 
+/// The CPUs that this process may use, in order; none if the system does not say.
+pub fn allowed_cpus() -> Vec<usize> {
+    sys::allowed_cpus()
+}
+
 /// The time now: `CLOCK_MONOTONIC`, whose origin is the machine's start.
 pub fn monotonic_now() -> wire::Time {
     wire::Time::from_micros(sys::monotonic_micros())

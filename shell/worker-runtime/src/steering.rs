@@ -30,21 +30,26 @@ pub struct SteerError {
 }
 
 impl SteerError {
-    /// Whether the process lacks the privilege, which is nobody's mistake.
+    /// Whether the process lacks a privilege, which is no fault of the kernel or the program. Without CAP_PERFMON
+    /// the kernel allows no arithmetic with addresses, and says so when it checks the program.
     pub fn is_permission(&self) -> bool {
-        self.reason.is_none() && matches!(errno(&self.error), libc::EPERM | libc::EACCES | libc::ENOSYS)
+        match errno(&self.error) {
+            libc::EPERM | libc::ENOSYS => true,
+            libc::EACCES => self.reason.as_ref().is_none_or(|reason| reason.contains("!root")),
+            _ => false,
+        }
     }
 
     /// What a person can do about it.
     pub fn mend(&self) -> &'static str {
         match errno(&self.error) {
-            libc::EPERM | libc::EACCES if self.reason.is_none() => {
-                "the process may not use bpf(2): give it CAP_BPF and CAP_PERFMON (`setcap \
-                 cap_bpf,cap_perfmon+ep strowger`, `AmbientCapabilities=` in a systemd unit, `docker run --cap-add \
+            libc::ENOSYS => "this kernel was built without bpf(2), or a seccomp filter forbids it",
+            _ if self.is_permission() => {
+                "the process may not load programs into the kernel: give it CAP_BPF and CAP_PERFMON (`setcap \
+                 cap_bpf,cap_perfmon+ep` on the binary, AmbientCapabilities= in a systemd unit, `docker run --cap-add \
                  BPF --cap-add PERFMON`)"
             }
-            libc::ENOSYS => "this kernel was built without bpf(2), or a seccomp filter forbids it",
-            _ => "Linux 6.1 and later are known to take the program",
+            _ => "this kernel cannot run the program; Linux 6.1 and later should",
         }
     }
 }

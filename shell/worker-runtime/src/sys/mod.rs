@@ -22,7 +22,9 @@ pub use socket::{
     send, send_in_fragments, send_to, shutdown_write, take_error, tcp_connect, tcp_listen, tcp_probe,
     udp_bind, udp_connect, udp_probe,
 };
-pub use thread::{monotonic_micros, pin_to_cpu, raise_descriptor_limit, sleep, sleep_exactly, wall_micros};
+pub use thread::{
+    allowed_cpus, monotonic_micros, pin_to_cpu, raise_descriptor_limit, sleep, sleep_exactly, wall_micros,
+};
 
 use std::io;
 
