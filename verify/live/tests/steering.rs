@@ -1,18 +1,17 @@
 //! Which worker a datagram reaches: the steering program in the real kernel, and the whole server with it.
 
+use live::{Link, PATIENCE, Req, Server, Setup, Via, without_capabilities};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use sip_steering::{Ownership, emulate};
 use std::net::{SocketAddr, UdpSocket};
+use std::process::Stdio;
 use std::sync::{Arc, mpsc};
-use std::time::Duration;
 use wire::{ConnId, Flow, Frame, FrameError, Machine, Outbox, SteeringProgram, Time, Transport};
 use worker_runtime::{Bound, Listener, Runtime, RuntimeConfig};
 
 const WORKERS: u16 = 3;
-/// Longest wait for anything.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Says for each message which worker had it.
 struct Witness {
@@ -184,4 +183,121 @@ fn the_kernel_does_as_the_interpreter_does_whatever_comes() {
     eprintln!("{decided} of {owned} steered by the kernel, {before} crossed over");
     assert!(decided > 1_000 && decided > owned / 2, "{decided} of {owned}");
     steered.end();
+}
+
+/// A message with its Call-ID spelt in one of several ways.
+fn spelt(bytes: &[u8], way: usize) -> Vec<u8> {
+    let text = std::str::from_utf8(bytes).unwrap();
+    let name =
+        ["\r\nCall-ID: ", "\r\ni:", "\r\nCALL-ID \t:  ", "\r\nI :\r\n\t", "\r\ncall-id:\r\n "][way % 5];
+    text.replacen("\r\nCall-ID: ", name, 1).into_bytes()
+}
+
+/// A call from a newcomer to `callee`, to its end, every message spelt differently.
+fn call(server: &Server, callee: &mut Link, user: &str, way: usize) {
+    let mut caller = server.link(Via::Udp);
+    let invite = Req::invite(&format!("sip:{user}@example.com"), &caller);
+    caller.send(&spelt(&invite.bytes(), way));
+    let received = callee.request("INVITE");
+    let contact = format!("Contact: <sip:{user}@{}>", callee.local());
+    callee.send(&spelt(&received.reply(180, "b", &[]), way + 1));
+    caller.expect(&invite, 180);
+    if way % 7 == 6 {
+        let mut cancel = invite.clone();
+        (cancel.method, cancel.extra, cancel.body) = ("CANCEL".into(), Vec::new(), Vec::new());
+        caller.send(&spelt(&cancel.bytes(), way + 2));
+        let cancelled = callee.request("CANCEL");
+        callee.send(&spelt(&cancelled.reply(200, "b", &[]), way + 3));
+        callee.send(&spelt(&received.reply(487, "b", &[]), way + 4));
+        caller.expect(&invite, 487);
+        callee.request("ACK");
+        return;
+    }
+    callee.send(&spelt(&received.reply(200, "b", &[&contact]), way + 2));
+    let answered = caller.response(&invite);
+    caller.send(&spelt(&invite.in_dialog("ACK", &answered, &caller).bytes(), way + 3));
+    callee.request("ACK");
+    let bye = invite.in_dialog("BYE", &answered, &caller);
+    caller.send(&spelt(&bye.bytes(), way + 4));
+    let ended = callee.request("BYE");
+    callee.send(&spelt(&ended.reply(200, "", &[]), way));
+    assert_eq!(caller.response(&bye).status(), Some(200));
+    // Keepalives and what is no SIP are nobody's.
+    caller.send(b"\r\n\r\n");
+    caller.send(b"\0");
+}
+
+/// Registrations, calls, cancelled calls and keepalives, all over UDP. Answers how many datagrams came and how many of
+/// them crossed workers.
+fn mixed_traffic(server: &Server) -> (u64, u64) {
+    let users = ["ann", "bob", "eve"];
+    let mut phones = users.map(|user| {
+        let mut link = server.link(Via::Udp);
+        link.register(user);
+        (link, user)
+    });
+    for way in 0..42 {
+        let (phone, user) = &mut phones[way % users.len()];
+        call(server, phone, user, way);
+    }
+    server.assert_alive("mixed traffic");
+    (server.metric("strowger_udp_in_total"), server.metric("strowger_udp_hops_total"))
+}
+
+#[test]
+fn no_datagram_crosses_workers_where_the_kernel_steers() {
+    if Steered::start().is_none() {
+        return;
+    }
+    let mut server = Setup::open().workers(2).steering("kernel").start();
+    for _ in 0..2 {
+        assert!(server.log_has("steering"), "{}", server.log_text());
+        let (came, crossed) = mixed_traffic(&server);
+        assert!(came > 250, "{came}");
+        assert_eq!(crossed, 0, "of {came}");
+        assert_eq!(server.metric("strowger_steering{grade=\"kernel\"}"), 1);
+        assert!(String::from_utf8_lossy(&server.ctl(&["status"]).stdout).contains("kernel"));
+        // A new process takes over the port and what belongs to it.
+        server.restart();
+    }
+}
+
+#[test]
+fn over_rings_a_datagram_makes_one_hop_at_most() {
+    let server = Setup::open().workers(2).steering("ring").start();
+    let (came, crossed) = mixed_traffic(&server);
+    assert!(crossed > 0 && crossed < came, "{crossed} of {came}");
+    let (given, taken) = (server.metric("strowger_hops_out_total"), server.metric("strowger_hops_in_total"));
+    assert_eq!((given, taken), (crossed, crossed));
+    assert_eq!(server.metric("strowger_steering{grade=\"ring\"}"), 1);
+}
+
+#[test]
+fn without_the_privilege_the_rings_take_over_and_the_log_says_what_to_allow() {
+    let server = Setup::open().workers(2).steering("auto").unprivileged().start();
+    for said in ["the kernel does not steer", "CAP_BPF", "CAP_PERFMON", "a hop", "steering = \"ring\""] {
+        assert!(server.log_text().replace("\\\"", "\"").contains(said), "{said}: {}", server.log_text());
+    }
+    let (came, crossed) = mixed_traffic(&server);
+    assert!(crossed > 0 && crossed < came, "{crossed} of {came}");
+    // Where it is asked for by name there is no start without it.
+    let listen = format!("udp:{}:5060", live::fresh_ip());
+    let mut command = without_capabilities();
+    command.args([
+        "serve",
+        "--listen",
+        &listen,
+        "--workers",
+        "2",
+        "--steering",
+        "kernel",
+        "--admin",
+        "off",
+        "--data-dir",
+    ]);
+    command.arg(server.data().with_file_name("other")).stdin(Stdio::null());
+    let refused = command.output().unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success(), "{said}");
+    assert!(said.contains("cannot steer") && said.contains("CAP_BPF") && said.contains("\"auto\""), "{said}");
 }
