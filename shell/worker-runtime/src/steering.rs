@@ -145,3 +145,68 @@ fn last_words(log: &[u8]) -> Option<String> {
     let line = text.lines().rfind(|line| !line.starts_with("processed ") && !line.is_empty())?;
     Some(line.to_owned())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Listener, RuntimeConfig};
+    use std::os::fd::AsRawFd;
+    use wire::Transport;
+
+    fn listener(transport: Transport) -> Listener {
+        Listener { transport, address: "127.0.0.1:0".parse().unwrap() }
+    }
+
+    #[test]
+    fn what_all_workers_serve_is_steered_and_nothing_else() {
+        let [tcp, udp] = [Transport::Tcp, Transport::Udp].map(listener);
+        let config = RuntimeConfig {
+            listeners: vec![tcp, udp, udp, udp],
+            own_from: 3,
+            peer: Some("127.0.0.1:9".parse().unwrap()),
+            ..RuntimeConfig::default()
+        };
+        let bound = Bound::new(config.clone(), 2).unwrap();
+        let groups = bound.shared_sockets();
+        assert_eq!(groups.iter().map(Vec::len).collect::<Vec<_>>(), [2, 2]);
+        for (worker, place) in [(0, 0), (1, 1)] {
+            // In the order of the workers, which is what the program counts by.
+            let own: Vec<i32> = bound.sockets[worker].udp.iter().map(|s| s.fd.as_raw_fd()).collect();
+            assert!(groups.iter().all(|group| own.contains(&group[place].as_raw_fd())));
+        }
+        let alone = Bound::new(config, 1).unwrap();
+        let program = SteeringProgram { code: Vec::new(), scratch: 8 };
+        assert_eq!(alone.steer(&program).unwrap(), 0, "one worker needs none");
+    }
+
+    #[test]
+    fn a_program_that_cannot_be_is_refused_and_the_workers_go_on_without() {
+        let config = RuntimeConfig { listeners: vec![listener(Transport::Udp)], ..RuntimeConfig::default() };
+        let bound = Bound::new(config, 2).unwrap();
+        // It ends without a result.
+        let refused = bound.steer(&SteeringProgram { code: vec![0x95], scratch: 8 }).unwrap_err();
+        if !refused.is_permission() {
+            assert!(refused.to_string().contains("R0 !read_ok"), "{refused}");
+        }
+        assert!(!refused.mend().is_empty());
+    }
+
+    #[test]
+    fn maps_are_put_where_the_program_names_them() {
+        let config = RuntimeConfig { listeners: vec![listener(Transport::Udp)], ..RuntimeConfig::default() };
+        let bound = Bound::new(config, 2).unwrap();
+        let fds: Vec<BorrowedFd<'_>> = bound.shared_sockets().remove(0);
+        // A wide load of a number whose second half looks like a load of a map; then both maps.
+        let code = [0x18, 0x1018, 0x1218, 0, 0x0000_0001_0000_1118, 0, 0x95];
+        let linked = link(&code, fds[0], fds[1]);
+        let place = |fd: BorrowedFd<'_>| (fd.as_raw_fd() as u64) << 32;
+        assert_eq!(linked, [0x18, 0x1018, place(fds[0]) | 0x1218, 0, place(fds[1]) | 0x1118, 0, 0x95]);
+    }
+
+    #[test]
+    fn the_kernel_s_reason_is_its_last_line() {
+        let log = b"0: (95) exit\nR0 !read_ok\nprocessed 1 insns (limit 1000000)\n\0\0rest";
+        assert_eq!(last_words(log).as_deref(), Some("R0 !read_ok"));
+        assert_eq!(last_words(b"\0"), None);
+    }
+}
