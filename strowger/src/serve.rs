@@ -85,14 +85,14 @@ fn serve(loaded: Loaded, overrides: Overrides) -> Result<(), Failure> {
     let listeners = interfaces::expand(&config.listen)?;
     raise_descriptor_limit();
     // Every address first: a start that fails because one is taken leaves nothing behind.
-    let bound = Bound::new(runtime_config(config, &listeners, workers), workers)?;
+    let mut bound = Bound::new(runtime_config(config, &listeners, workers), workers)?;
     let listeners = actual(&bound, &listeners);
     let admin = bind_admin(&config.admin)?;
     let clock = Clock::new(monotonic_now, wall_micros);
     let store = open_store(config, &listeners, clock)?;
     let secret_bytes = load_or_create_secret(&config.data_dir)?;
     let parts = Parts::new(&loaded, workers, listeners, secret_bytes, &store);
-    let grade = steering::steer(&bound, &parts.keys, config.steering, workers)?;
+    let grade = steering::steer(&mut bound, &parts.keys, config.steering, workers)?;
     let (handle, runtime, resolver_slot) = start_workers(&parts, bound, workers)?;
     let resolver = start_resolver(config, &handle)?;
     let _ = resolver_slot.set(resolver);

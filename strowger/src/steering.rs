@@ -44,13 +44,13 @@ impl Grade {
 ///
 /// # Errors
 /// What to do, where the kernel is wished for by name and cannot be had.
-pub fn steer(bound: &Bound, keys: &Keys, wish: Steering, workers: usize) -> Result<Grade, String> {
+pub fn steer(bound: &mut Bound, keys: &Keys, wish: Steering, workers: usize) -> Result<Grade, String> {
     let grade = choose(bound, keys, wish, workers)?;
     tracing::info!(grade = grade.name(), "steering");
     Ok(grade)
 }
 
-fn choose(bound: &Bound, keys: &Keys, wish: Steering, workers: usize) -> Result<Grade, String> {
+fn choose(bound: &mut Bound, keys: &Keys, wish: Steering, workers: usize) -> Result<Grade, String> {
     let count = u16::try_from(workers).unwrap_or(u16::MAX);
     if count <= 1 {
         return Ok(Grade::Single);

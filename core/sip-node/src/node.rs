@@ -210,20 +210,44 @@ impl<S: Services> Node<S> {
         }
     }
 
-    fn message(&mut self, now: Time, flow: Flow, bytes: &[u8], out: &mut Outbox) {
+    /// A message for this worker. If it is worker `me` of so many who asks whether it is, and it is not, the answer is
+    /// the owner.
+    fn message(
+        &mut self,
+        now: Time,
+        flow: Flow,
+        bytes: &[u8],
+        asks: Option<(u16, u16)>,
+        out: &mut Outbox,
+    ) -> Option<u16> {
         let limits = self.settings.message;
-        self.with_index(|node, index| match parse(bytes, index, &limits) {
-            Parsed::Garbage(_) => node.services.count(Counter::Garbage),
-            Parsed::Good(message) if message.is_request() => {
-                node.services.count_method(message.method());
-                node.request(now, flow, &message, out);
+        self.with_index(|node, index| {
+            let parsed = parse(bytes, index, &limits);
+            let other = asks.and_then(|(me, workers)| {
+                let owner = match &parsed {
+                    Parsed::Good(message) => node.ownership.owner_of(message.call_id(), workers),
+                    // What the index says of these is not all that is in them.
+                    Parsed::Bad(..) | Parsed::Garbage(_) => node.ownership.owner(bytes, workers),
+                };
+                owner.filter(|owner| *owner != me)
+            });
+            if other.is_some() {
+                return other;
             }
-            Parsed::Good(message) => {
-                node.services.count(Counter::Responses);
-                node.response(now, flow, &message, out);
+            match parsed {
+                Parsed::Garbage(_) => node.services.count(Counter::Garbage),
+                Parsed::Good(message) if message.is_request() => {
+                    node.services.count_method(message.method());
+                    node.request(now, flow, &message, out);
+                }
+                Parsed::Good(message) => {
+                    node.services.count(Counter::Responses);
+                    node.response(now, flow, &message, out);
+                }
+                Parsed::Bad(message, flaw) => node.flawed(flow, &message, flaw, out),
             }
-            Parsed::Bad(message, flaw) => node.flawed(flow, &message, flaw, out),
-        });
+            None
+        })
     }
 
     fn flawed(&mut self, flow: Flow, message: &Message<'_>, flaw: sip_message::Flaw, out: &mut Outbox) {
@@ -277,10 +301,26 @@ impl<S: Services> Machine for Node<S> {
     }
 
     fn receive(&mut self, now: Time, flow: Flow, message: &[u8], out: &mut Outbox) {
-        self.message(now, flow, message, out);
+        self.message(now, flow, message, None, out);
         if !self.events.is_empty() {
             self.digest_events(now, out);
         }
+    }
+
+    /// The Call-ID is looked for once only, with everything else.
+    fn receive_steered(
+        &mut self,
+        now: Time,
+        flow: Flow,
+        message: &[u8],
+        asks: (u16, u16),
+        out: &mut Outbox,
+    ) -> Option<u16> {
+        let other = self.message(now, flow, message, Some(asks), out);
+        if !self.events.is_empty() {
+            self.digest_events(now, out);
+        }
+        other
     }
 
     fn refuse(&mut self, _now: Time, flow: Flow, head: &[u8], error: FrameError, out: &mut Outbox) {

@@ -51,7 +51,11 @@ impl Ownership {
     /// Which of `workers` workers owns this whole message; `None` for what has no Call-ID, such as a
     /// keepalive, which belongs to whoever gets it. Total; the same bytes have the same owner.
     pub fn owner(&self, message: &[u8], workers: u16) -> Option<u16> {
-        let value = find_call_id(message)?;
+        self.owner_of(find_call_id(message)?, workers)
+    }
+
+    /// The same of a message whose first Call-ID has this value, in whatever is left of white space around it.
+    pub fn owner_of(&self, value: &[u8], workers: u16) -> Option<u16> {
         // What is not white space decides (RFC 3261 section 25.1: a Call-ID has none inside).
         let end = value.iter().position(|&byte| byte <= LAST_END).unwrap_or(value.len());
         let call_id = value.get(..end).filter(|id| !id.is_empty())?;

@@ -25,7 +25,7 @@ pub(crate) const WORDS: usize = 16;
 pub const LONGEST: usize = 8 * WORDS - 1;
 /// How far inside a message the line of the Call-ID may begin, in bytes.
 pub const REACH: usize = 3_900;
-/// Looks at a line, at 32 bytes or at a space, before the program gives up.
+/// Looks at a line, at 64 bytes or at a space, before the program gives up.
 pub const STEPS: i32 = 300;
 
 /// The UDP header, at which the packet begins.
@@ -34,8 +34,10 @@ pub(crate) const HEADER: i32 = 8;
 const PLACES: i32 = 4_096;
 /// Furthest place at which a step may begin.
 const FURTHEST: i32 = REACH as i32 + HEADER;
-/// Words looked at in one step of the search.
-const BLOCK: i16 = 4;
+/// Words looked at in one step of the search: most lines are no longer.
+const BLOCK: i16 = 8;
+/// Words of a Call-ID that are checked at once to be there.
+const CHECKED: i32 = 4;
 /// Bytes copied at most: what follows them is in reach.
 const COPIED: i32 = FURTHEST - 64;
 /// Memory for the copy: no look from a place below [`PLACES`] goes further.
@@ -289,8 +291,7 @@ impl Search {
         asm.place(self.line);
         self.step(asm, i32::from(8 * BLOCK), |spill| spill.line);
         asm.load(Size::U64, R0, R4, 0);
-        asm.mov(R6, R0);
-        asm.alu(Alu::And, R6, 0xff);
+        asm.load(Size::U8, R6, R4, 0);
         asm.jump_if(R6, If::Equal, RETURN, self.pass);
         asm.alu(Alu::Or, R6, i32::from(CASE));
         asm.jump_if(R6, If::Equal, i32::from(b'c'), long);
@@ -412,15 +413,19 @@ impl Search {
     fn sum(&self, asm: &mut Assembler, ownership: &Ownership) {
         asm.mov64(R2, each(LAST_END + 1));
         asm.mov(R9, 0);
-        for (word, keys) in (0..).zip(&ownership.sums) {
-            let (last, next) = (asm.label(), asm.label());
-            self.check(asm, 8 * (word + 1), |spill| spill.again);
+        let lasts: Vec<Label> = ownership.sums.iter().map(|_| asm.label()).collect();
+        for ((word, keys), &last) in (0..).zip(&ownership.sums).zip(&lasts) {
+            if word % CHECKED == 0 {
+                self.check(asm, 8 * (word + CHECKED), |spill| spill.again);
+            }
             asm.load(Size::U64, R0, R4, 8 * word as i16);
             asm.mov(R1, R0);
             asm.alu(Alu::Sub, R1, R2);
             asm.jump_if(R1, If::Shared, R3, last);
             add(asm, keys);
-            asm.jump(next);
+        }
+        asm.jump(self.pass);
+        for ((word, keys), last) in ownership.sums.iter().enumerate().zip(lasts) {
             asm.place(last);
             asm.alu(Alu::And, R1, R3);
             // The lowest byte that is below the limit, or is beyond ASCII, as none in a Call-ID is.
@@ -437,9 +442,7 @@ impl Search {
             }
             add(asm, keys);
             asm.jump(self.chosen);
-            asm.place(next);
         }
-        asm.jump(self.pass);
     }
 }
 

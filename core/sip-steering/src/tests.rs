@@ -21,9 +21,11 @@ fn run(program: &SteeringProgram, message: &[u8], linear: usize) -> Run {
 /// A call's message with this line for its Call-ID.
 fn message(line: &str, before: usize, after: &str) -> Vec<u8> {
     let via = "Via: SIP/2.0/UDP 192.0.2.10:5060;branch=z9hG4bK776asdhds\r\n".repeat(before);
-    format!("INVITE sip:bob@example.com SIP/2.0\r\n{via}Max-Forwards: 70\r\n{line}\r\n{after}").into_bytes()
+    format!("INVITE sip:bob@example.com SIP/2.0\r\n{via}{ENDS}Max-Forwards: 70\r\n{line}\r\n{after}")
+        .into_bytes()
 }
 
+const ENDS: &str = "From: <sip:a@example.com>;tag=1\r\nTo: <sip:bob@example.com>\r\n";
 const AFTER: &str = "CSeq: 1 INVITE\r\nContact: <sip:alice@192.0.2.10>\r\nContent-Length: 0\r\n\r\n";
 
 #[test]
@@ -218,5 +220,12 @@ proptest! {
         }
         check(&message, message.len())?;
         check(&message, linear.index(message.len() + 1))?;
+        // Where the indexed message has a Call-ID, it is the one that was found.
+        let (ownership, _) = both();
+        let mut index = sip_message::Index::new();
+        if let sip_message::Parsed::Good(parsed) = sip_message::parse(&message, &mut index, &Default::default()) {
+            let owner = ownership.owner_of(parsed.call_id(), WORKERS);
+            prop_assert_eq!(owner, ownership.owner(&message, WORKERS));
+        }
     }
 }

@@ -75,7 +75,7 @@ impl Bound {
     ///
     /// # Errors
     /// What the kernel refused. The workers serve all the same, and hand over what is not theirs.
-    pub fn steer(&self, program: &SteeringProgram) -> Result<usize, SteerError> {
+    pub fn steer(&mut self, program: &SteeringProgram) -> Result<usize, SteerError> {
         let groups = self.shared_sockets();
         let programs: Vec<OwnedFd> =
             groups.iter().map(|group| load(program, group)).collect::<Result<_, _>>()?;
@@ -89,7 +89,9 @@ impl Bound {
                 return Err(SteerError { what: "attach the program to a port", error, reason: None });
             }
         }
-        Ok(groups.len())
+        let count = groups.len();
+        self.steered = count > 0;
+        Ok(count)
     }
 
     /// The datagram sockets of each address that all workers serve, in the order of the workers.
@@ -174,7 +176,7 @@ mod tests {
             let own: Vec<i32> = bound.sockets[worker].udp.iter().map(|s| s.fd.as_raw_fd()).collect();
             assert!(groups.iter().all(|group| own.contains(&group[place].as_raw_fd())));
         }
-        let alone = Bound::new(config, 1).unwrap();
+        let mut alone = Bound::new(config, 1).unwrap();
         let program = SteeringProgram { code: Vec::new(), scratch: 8 };
         assert_eq!(alone.steer(&program).unwrap(), 0, "one worker needs none");
     }
@@ -182,7 +184,7 @@ mod tests {
     #[test]
     fn a_program_that_cannot_be_is_refused_and_the_workers_go_on_without() {
         let config = RuntimeConfig { listeners: vec![listener(Transport::Udp)], ..RuntimeConfig::default() };
-        let bound = Bound::new(config, 2).unwrap();
+        let mut bound = Bound::new(config, 2).unwrap();
         // It ends without a result.
         let refused = bound.steer(&SteeringProgram { code: vec![0x95], scratch: 8 }).unwrap_err();
         if !refused.is_permission() {

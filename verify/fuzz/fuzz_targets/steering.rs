@@ -4,6 +4,7 @@
 
 use fuzz::Feed;
 use libfuzzer_sys::fuzz_target;
+use sip_message::{Index, Limits, Parsed, parse};
 use sip_steering::{Ownership, emulate};
 use std::sync::LazyLock;
 use wire::SteeringProgram;
@@ -23,6 +24,10 @@ fuzz_target!(|data: &[u8]| {
     let within = usize::from(feed.byte()) << 4 | usize::from(feed.byte() & 15);
     let message = feed.rest();
     let owner = ownership.owner(message, WORKERS);
+    let mut index = Index::new();
+    if let Parsed::Good(parsed) = parse(message, &mut index, &Limits::default()) {
+        assert_eq!(ownership.owner_of(parsed.call_id(), WORKERS), owner, "the index has another Call-ID");
+    }
     for linear in [message.len(), within.min(message.len())] {
         let run = emulate::run(program, message, linear).expect("no fault of the program");
         assert!(run.chosen.is_none() || run.chosen == owner, "{run:?}, but it is {owner:?}'s");

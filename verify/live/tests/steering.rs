@@ -64,7 +64,7 @@ impl Steered {
             listeners.push(any("[::1]:0"));
         }
         let config = RuntimeConfig { listeners, ..RuntimeConfig::default() };
-        let bound = Bound::new(config, usize::from(WORKERS)).unwrap();
+        let mut bound = Bound::new(config, usize::from(WORKERS)).unwrap();
         let ownership = Arc::new(Ownership::new(b"sixteen bytes---"));
         let program = ownership.program(WORKERS).unwrap();
         if let Err(error) = bound.steer(&program) {

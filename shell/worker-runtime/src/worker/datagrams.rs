@@ -363,7 +363,7 @@ impl<M: Machine> Worker<M> {
 
     /// Takes one datagram, or what was said of one sent before; `false` if there was neither.
     fn receive_one(&mut self, number: usize) -> bool {
-        let Worker { datagrams, recv, machine, links, out, counters, now, grain, .. } = self;
+        let Worker { datagrams, recv, machine, links, out, counters, now, grain, steered, .. } = self;
         let Some(socket) = datagrams.sockets.get(number) else { return false };
         counters.syscalls.one();
         let (n, from) = match sys::recv_from(socket.fd.as_fd(), recv.first_buffer()) {
@@ -381,7 +381,8 @@ impl<M: Machine> Worker<M> {
         counters.udp_bytes_in.add(n as u64);
         if let Some(bytes) = recv.first_buffer().get(..n) {
             let stamped = grain.is_there();
-            let mut sink = Sink { machine, links, out, counters, now: *now, stamped };
+            let (now, steered) = (*now, *steered);
+            let mut sink = Sink { machine, links, out, counters, now, stamped, steered };
             sink.take(Flow::udp(id, from), bytes, None);
         }
         self.dispatch();
@@ -390,7 +391,7 @@ impl<M: Machine> Worker<M> {
     }
 
     fn receive_batch(&mut self, number: usize) -> usize {
-        let Worker { datagrams, recv, machine, links, out, counters, now, grain, .. } = self;
+        let Worker { datagrams, recv, machine, links, out, counters, now, grain, steered, .. } = self;
         let Some(socket) = datagrams.sockets.get(number) else { return 0 };
         let id = socket.id;
         counters.syscalls.one();
@@ -408,7 +409,8 @@ impl<M: Machine> Worker<M> {
         grain.note(received);
         let stamps = grain.is_there().then(|| Stamps::new(*now));
         let mut total = 0;
-        let mut sink = Sink { machine, links, out, counters, now: *now, stamped: grain.is_there() };
+        let (now, stamped, steered) = (*now, grain.is_there(), *steered);
+        let mut sink = Sink { machine, links, out, counters, now, stamped, steered };
         for index in 0..received {
             let Some((bytes, from)) = recv.message(index) else { continue };
             total += bytes.len();
@@ -457,6 +459,8 @@ pub(super) struct Sink<'a, M: Machine> {
     pub now: Time,
     /// Whether its worker notes when messages came.
     pub stamped: bool,
+    /// Whether a datagram is most probably this worker's.
+    pub steered: bool,
 }
 
 impl<M: Machine> Sink<'_, M> {
@@ -465,13 +469,20 @@ impl<M: Machine> Sink<'_, M> {
         if bytes.is_empty() {
             return;
         }
-        match self.other_owner(bytes) {
-            Some(owner) => {
-                self.counters.udp_hops.one();
-                let taken = self.hand_over(owner, flow, bytes, arrived);
-                self.counters.ring_drops.add(u64::from(!taken));
+        let other = if self.steered && arrived.is_none() {
+            let place = (self.links.me(), self.links.workers());
+            self.machine.receive_steered(self.now, flow, bytes, place, self.out)
+        } else {
+            let other = self.other_owner(bytes);
+            if other.is_none() {
+                self.deliver(flow, bytes, arrived);
             }
-            None => self.deliver(flow, bytes, arrived),
+            other
+        };
+        if let Some(owner) = other {
+            self.counters.udp_hops.one();
+            let taken = self.hand_over(owner, flow, bytes, arrived);
+            self.counters.ring_drops.add(u64::from(!taken));
         }
     }
 

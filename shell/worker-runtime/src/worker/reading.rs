@@ -152,7 +152,7 @@ impl<M: Machine> Worker<M> {
         // A machine that says more than there is would be followed past the end.
         let Some(message) = message else { return Err(Stop::Broken(0, FrameError::NotAMessage)) };
         let Worker { machine, links, out, counters, now, .. } = self;
-        let mut sink = Sink { machine, links, out, counters, now: *now, stamped: false };
+        let mut sink = Sink { machine, links, out, counters, now: *now, stamped: false, steered: false };
         if !sink.offer(flow, message) {
             return Err(Stop::RingFull);
         }
