@@ -2,7 +2,7 @@
 //! with digest against a registrar that is a scenario too. Prints calls per second of one processor; for
 //! instructions run it under `valgrind --tool=callgrind --toggle-collect='*measured*'`.
 //!
-//! `cargo run --release -p load --example scenario_cost -- [call|register] [CALLS]`
+//! `cargo run --release -p load --example scenario_cost -- [call|register] [CALLS] [RATE]`
 use load::engine::{Defaults, Engine, Origin, Retransmission, Settings};
 use load::metrics::Setup;
 use load::population::{Arrivals, RateOptions, Spacing};
@@ -14,7 +14,8 @@ use wire::{Flow, ListenerId, Machine, Outbox, Time, Transport};
 
 const CALLER: &str = "192.0.2.1:5060";
 const CALLEE: &str = "192.0.2.2:5060";
-/// Calls a second of the engines' own time: as many as `make bench-load` makes.
+/// Calls a second of the engines' own time unless said otherwise. Those that have ended linger for four seconds, so
+/// it says how much memory is in use.
 const RATE: f64 = 1_000.0;
 
 /// A registrar as a scenario: challenges, and takes whatever answer comes.
@@ -56,7 +57,7 @@ fn address(text: &str) -> SocketAddr {
     text.parse().expect("an address")
 }
 
-fn engine(local: &str, remote: &str, text: &str, calls: u64) -> Engine {
+fn engine(local: &str, remote: &str, text: &str, (calls, rate): (u64, f64)) -> Engine {
     let remote = address(remote);
     let run = Run {
         service: "bob".into(),
@@ -116,7 +117,7 @@ fn engine(local: &str, remote: &str, text: &str, calls: u64) -> Engine {
         metrics: Setup { origin: start, ..Setup::default() },
         ladders: 5,
     };
-    let profile = RateOptions { r: RATE, ..RateOptions::default() }.profile().expect("a rate");
+    let profile = RateOptions { r: rate, ..RateOptions::default() }.profile().expect("a rate");
     let arrivals = Arrivals::at_rate(profile, Spacing::Even).expect("arrivals");
     let times = settings.client.as_ref().map(|_| arrivals.times(1, 0, 1, Some(calls)));
     Engine::new(settings, Desk::new(injections.for_worker(0, 1), 1, 10), times)
@@ -135,8 +136,8 @@ struct Pair {
 }
 
 impl Pair {
-    fn new(scenarios: (&str, &str), calls: u64) -> Pair {
-        let ends = [engine(CALLER, CALLEE, scenarios.0, calls), engine(CALLEE, CALLER, scenarios.1, calls)];
+    fn new(scenarios: (&str, &str), load: (u64, f64)) -> Pair {
+        let ends = [engine(CALLER, CALLEE, scenarios.0, load), engine(CALLEE, CALLER, scenarios.1, load)];
         Pair {
             now: Time::from_secs(1),
             ends,
@@ -196,17 +197,18 @@ fn main() {
     let mut args = std::env::args().skip(1);
     let what = args.next().unwrap_or_else(|| "call".to_owned());
     let calls: u64 = args.next().and_then(|n| n.parse().ok()).unwrap_or(200_000);
+    let rate: f64 = args.next().and_then(|n| n.parse().ok()).unwrap_or(RATE);
     let scenarios = match what.as_str() {
         "call" => ("uac", "uas"),
         "register" => ("register", REGISTRAR),
         other => return eprintln!("{other}: call or register is wanted"),
     };
     // The first second fills the memory that is used again later.
-    let warm = (RATE * 6.0) as u64;
-    let mut pair = Pair::new(scenarios, warm + calls);
+    let warm = (rate * 6.0) as u64;
+    let mut pair = Pair::new(scenarios, (warm + calls, rate));
     pair.pass(Time::from_secs(1 + 6));
     let (before, begun) = (pair.messages, processor_seconds());
-    pair.measured(Time::from_secs(1 + 6) + core::time::Duration::from_secs_f64(calls as f64 / RATE));
+    pair.measured(Time::from_secs(1 + 6) + core::time::Duration::from_secs_f64(calls as f64 / rate));
     let seconds = (processor_seconds() - begun).max(1e-9);
     let messages = pair.messages - before;
     println!(

@@ -184,7 +184,7 @@ def main():
     p.add_argument('--bin', default='target/release/strowger', help='the strowger binary')
     p.add_argument('--rates', type=rates, default=[1000, 4000], help='calls a second, of both')
     p.add_argument('--high', type=rates, default=[5000, 16000], help='calls a second near what SIPp and Strowger can make')
-    p.add_argument('--high-register', type=rates, default=[11000, 20000], help='registrations a second, likewise')
+    p.add_argument('--high-register', type=rates, default=[11000, 40000], help='registrations a second, likewise')
     p.add_argument('--seconds', type=float, default=4, help='length of the window')
     p.add_argument('--reps', type=int, default=2)
     p.add_argument('--extra', default='', help='further options of strowger load, separated by blanks')

@@ -12,6 +12,7 @@ use super::call::{Call, Doing, Resend};
 use super::receive::plain_answer;
 use crate::metrics::{CallEnd, Failure};
 use crate::scenario::{self, Lines, Side};
+use core::mem;
 use core::time::Duration;
 use sip_message::{Index, Limits, Message, Method, Name, NameAddr, Parsed, parse, push_u64, write_response};
 use wire::{Flow, Outbox, Time};
@@ -48,7 +49,7 @@ impl Engine {
         }
         let Some(call) = self.calls.at(slot) else { return };
         out.send(call.flow, 0, &farewell);
-        call.sent = farewell;
+        let sent = mem::replace(&mut call.sent, farewell);
         call.give_up = None;
         call.doing = Doing::Leaving(now + PATIENCE);
         let rules = self.settings.retransmission;
@@ -61,7 +62,7 @@ impl Engine {
         });
         let (began, name, side, user) = (call.began, ladder_name(slot, call), call.side, call.user);
         let first = began.sent.min(began.intended);
-        self.ladders.failed(now, name, first, &call.call_id, why);
+        self.ladders.failed(now, name, first, &call.call_id, &sent, why);
         self.lingering += 1;
         self.metrics.call_ended(now, side.into(), began, CallEnd::Failed(failure));
         self.arm(slot);

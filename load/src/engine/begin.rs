@@ -194,7 +194,7 @@ impl Engine {
     pub(super) fn fail(&mut self, now: Time, slot: u32, failure: Failure, why: &str) {
         let Some(call) = self.calls.get(slot) else { return };
         let began = call.began.sent.min(call.began.intended);
-        self.ladders.failed(now, ladder_name(slot, call), began, &call.call_id, why);
+        self.ladders.failed(now, ladder_name(slot, call), began, &call.call_id, &call.sent, why);
         self.end(now, slot, CallEnd::Failed(failure));
     }
 

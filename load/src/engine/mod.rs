@@ -26,12 +26,12 @@ use crate::metrics::{Ladders, Metrics, Unexpected};
 use crate::population::{Rng, Times};
 use crate::scenario::{Desk, Effects, Level, Scope, Values};
 use call::Calls;
-use core::hash::{BuildHasherDefault, Hasher};
+use core::hash::BuildHasher;
+use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashTable};
 use ids::CallName;
 use registered::Registered;
 use sip_message::{Index, Limits, Parsed, find_call_id, parse};
-use siphasher::sip::SipHasher13;
 use users::Callers;
 use wheel::Wheel;
 use wire::{ConnId, Flow, Frame, FrameError, Machine, Outbox, Time};
@@ -58,7 +58,7 @@ pub struct Engine {
     /// Slots of calls that the other side began, by Call-ID, with its hash: a table that grows does not look at
     /// the calls, which takes milliseconds.
     answering: HashTable<(u64, u32)>,
-    key: [u64; 2],
+    hasher: FixedState,
     /// When the worker woke for what is being handled, which may have come, or been due, before.
     woken: Time,
     desk: Desk,
@@ -85,7 +85,7 @@ pub struct Engine {
     stopping: bool,
     stopped: bool,
     /// The calls that have a connection of their own, by it: slot and generation.
-    connections: HashMap<ConnId, (u32, u32), BuildHasherDefault<SipHasher13>>,
+    connections: HashMap<ConnId, (u32, u32), FixedState>,
     /// Connections of calls that have ended.
     closing: Vec<ConnId>,
     index: Option<Box<Index>>,
@@ -95,7 +95,7 @@ impl Engine {
     /// An engine with nothing going on. `arrivals` says when calls begin; none: it only answers.
     pub fn new(settings: Settings, desk: Desk, arrivals: Option<Times>) -> Engine {
         let mut rng = Rng::new(settings.seed, u64::from(settings.worker));
-        let key = [rng.next_u64(), rng.next_u64()];
+        let hasher = FixedState::with_seed(rng.next_u64());
         let any = settings.client.as_ref().or(settings.server.as_ref());
         let values = |scope| any.map_or_else(Values::default, |s| s.variables.values(scope));
         let (user, mut global) = (values(Scope::User), values(Scope::Global));
@@ -109,7 +109,7 @@ impl Engine {
             calls: Calls::default(),
             wheel: Wheel::new(settings.start.as_micros()),
             answering: HashTable::new(),
-            key,
+            hasher: hasher.clone(),
             woken: settings.start,
             desk,
             rng,
@@ -118,7 +118,7 @@ impl Engine {
             effects: Effects::default(),
             lines: Vec::new(),
             metrics: Metrics::new(&settings.metrics),
-            registered: Registered::new(key),
+            registered: Registered::new(hasher.clone()),
             ladders: Ladders::new(settings.ladders, 1 << 20),
             counters: vec![0; any.map_or(0, |s| s.counters.len())],
             arrivals,
@@ -130,7 +130,7 @@ impl Engine {
             lingering: 0,
             stopping: false,
             stopped: false,
-            connections: HashMap::default(),
+            connections: HashMap::with_hasher(hasher),
             closing: Vec::new(),
             index: None,
             locals: Settings::locals(&settings.listeners),
@@ -173,7 +173,7 @@ impl Engine {
     }
 
     fn hash(&self, call_id: &[u8]) -> u64 {
-        SipHasher13::new_with_keys(self.key[0], self.key[1]).hash(call_id)
+        self.hasher.hash_one(call_id)
     }
 
     /// Closes the connections of calls that have ended.
@@ -211,9 +211,8 @@ impl Machine for Engine {
             return Some(name.worker % workers.max(1));
         }
         // The same on every worker.
-        let mut hash = SipHasher13::new_with_keys(self.settings.seed, u64::from(self.settings.run_id));
-        hash.write(call_id);
-        Some((((hash.finish() >> 32) * u64::from(workers.max(1))) >> 32) as u16)
+        let hasher = FixedState::with_seed(self.settings.seed ^ u64::from(self.settings.run_id));
+        Some((((hasher.hash_one(call_id) >> 32) * u64::from(workers.max(1))) >> 32) as u16)
     }
 
     fn receive(&mut self, now: Time, flow: Flow, message: &[u8], out: &mut Outbox) {

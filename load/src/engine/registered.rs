@@ -2,19 +2,18 @@
 //! RFC 7502 (section 6.8) wants apart from that of first ones (section 6.7).
 
 use crate::metrics::Registering;
-use core::hash::Hasher;
+use core::hash::BuildHasher;
+use foldhash::fast::FixedState;
 use hashbrown::HashTable;
-use siphasher::sip::SipHasher13;
 
 /// Addresses-of-record that are remembered at most, by a hash of 8 bytes each. Those beyond count as registered
 /// for the first time, always.
 const MOST: usize = 4_000_000;
 
 /// The addresses-of-record that have registered.
-#[derive(Default)]
 pub struct Registered {
     seen: HashTable<u64>,
-    key: [u64; 2],
+    hasher: FixedState,
 }
 
 /// What a REGISTER asks for, and of whose registration it speaks.
@@ -26,14 +25,22 @@ pub struct Asked {
 
 impl Registered {
     /// Nobody has yet.
-    pub fn new(key: [u64; 2]) -> Registered {
-        Registered { seen: HashTable::new(), key }
+    pub fn new(hasher: FixedState) -> Registered {
+        Registered { seen: HashTable::new(), hasher }
     }
 
     /// Of which kind a REGISTER is. One whose `Expires` is 0 removes bindings (RFC 3261 section 10.2.2).
     pub fn asked(&self, request: &[u8]) -> Asked {
         let (mut aor, mut removes) = (&b""[..], false);
-        for line in request.split(|&byte| byte == b'\n').skip(1) {
+        let mut from = 0;
+        let mut ends = memchr::memchr_iter(b'\n', request);
+        while let Some(to) = ends.next().or_else(|| (from < request.len()).then_some(request.len())) {
+            let line = request.get(from..to).unwrap_or_default();
+            let is_first = from == 0;
+            from = to + 1;
+            if is_first {
+                continue;
+            }
             let line = line.strip_suffix(b"\r").unwrap_or(line);
             if line.is_empty() {
                 break;
@@ -49,9 +56,7 @@ impl Registered {
                 _ => {}
             }
         }
-        let mut hash = SipHasher13::new_with_keys(self.key[0], self.key[1]);
-        hash.write(aor);
-        let aor = hash.finish();
+        let aor = self.hasher.hash_one(aor);
         let kind = match (removes, self.seen.find(aor, |&other| other == aor)) {
             (true, _) => Registering::Remove,
             (false, Some(_)) => Registering::Refresh,
@@ -96,7 +101,7 @@ mod tests {
 
     #[test]
     fn an_address_of_record_registers_once_for_the_first_time() {
-        let mut all = Registered::new([1, 2]);
+        let mut all = Registered::new(FixedState::with_seed(1));
         let ann = register("To: \"A <a\" <sip:ann@x>", "Expires: 60");
         let first = all.asked(&ann);
         assert_eq!(first.kind, Registering::First);

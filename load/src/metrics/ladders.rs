@@ -1,16 +1,18 @@
 //! The first call flows that went wrong, kept to be read.
 //!
-//! Which call will fail is not known while its messages pass, so every message is copied into a ring of
-//! fixed size. When a call fails, its messages are picked out of the ring. At a high rate the ring holds less
-//! than a call takes to fail; so of each call there is also a list of marks, which message went when and
-//! which way, and the drawing is whole where the messages themselves are gone. Once enough flows are kept all
-//! of it is off and an offer costs one comparison.
+//! Which call will fail is not known while its messages pass, so messages are copied into a ring of fixed size.
+//! When a call fails, its messages are picked out of the ring. At a high rate the ring would hold less than a call
+//! takes to fail; then only every so manyth call is watched so, as many as the ring holds for seconds. Of each
+//! call there is also a list of marks, which message went when and which way, so that the drawing is whole where
+//! the messages are not; and its last messages are at hand when it fails, which most often say why. Once enough
+//! flows are kept all of it is off and an offer costs one comparison.
 
+use core::time::Duration;
 use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 
-use super::marks::Marks;
+use super::marks::{Marks, Watch};
 use wire::Time;
 
 /// Which way a message went.
@@ -182,9 +184,17 @@ pub struct Ladders {
     next: u64,
     place: usize,
     evicted: bool,
+    /// Where the ring stood when it was last seen how long it holds messages.
+    looked: u64,
+    watch: Watch,
+    /// The message received last, and whose it is.
+    latest: (u64, Vec<u8>),
     kept: Vec<Ladder>,
     marks: Marks,
 }
+
+/// The ring is to hold messages longer than that: who is asked in vain seven times in four seconds.
+const HOLD: Duration = Duration::from_secs(4);
 
 impl core::fmt::Debug for Ladders {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
@@ -199,8 +209,8 @@ impl Ladders {
     /// Keeps at most `keep` flows, and a ring of `ring_bytes` (at least [`Ladders::SNAP`]) of late
     /// messages. `keep` 0 turns it off and takes no memory.
     ///
-    /// The messages of a flow can be read if the ring holds what passes between its first one and its failure: at
-    /// r calls per second and 8 kB to a call, 4 MB last 500 / r seconds. Its drawing needs only marks.
+    /// The messages of a flow can all be read if it was watched and the ring holds what passes between its first
+    /// one and its failure. Its drawing needs only marks.
     pub fn new(keep: usize, ring_bytes: usize) -> Ladders {
         let size = if keep == 0 { 0 } else { ring_bytes.clamp(Self::SNAP, u32::MAX as usize) };
         Ladders {
@@ -212,6 +222,9 @@ impl Ladders {
             next: 0,
             place: 0,
             evicted: false,
+            looked: 0,
+            watch: Watch::new(),
+            latest: (0, Vec::new()),
             kept: Vec::new(),
             marks: Marks::new(|call| call as u32 as usize),
         }
@@ -243,8 +256,26 @@ impl Ladders {
     ) {
         if !self.is_full() {
             let pair = (local, remote);
-            self.marks.note(call, at, direction, &pair, bytes);
-            self.put(call, at, direction, pair, bytes);
+            if self.marks.note(call, at, direction, &pair, bytes, &mut self.watch) {
+                self.put(call, at, direction, pair, bytes);
+            } else if direction == Direction::Received {
+                self.latest.0 = call;
+                self.latest.1.clear();
+                self.latest.1.extend_from_slice(bytes);
+            }
+        }
+    }
+
+    /// The ring has gone round, and what is pushed out came at `oldest`: watches as many calls as it holds long
+    /// enough.
+    fn adapt(&mut self, now: Time, oldest: Time) {
+        if self.next.saturating_sub(self.looked) >= self.ring.len() as u64 {
+            self.looked = self.next;
+            match now.since(oldest) {
+                age if age < HOLD => self.watch.rarer(),
+                age if age > HOLD * 4 => self.watch.more_often(),
+                _ => {}
+            }
         }
     }
 
@@ -268,8 +299,10 @@ impl Ladders {
         while let Some(oldest) = self.entries.front()
             && (oldest.start + (size as u64) < end || self.entries.len() >= self.most)
         {
+            let oldest = oldest.at;
             self.entries.pop_front();
             self.evicted = true;
+            self.adapt(at, oldest);
         }
         if let (Some(to), Some(from)) = (self.ring.get_mut(place..place + kept), bytes.get(..kept)) {
             to.copy_from_slice(from);
@@ -280,8 +313,8 @@ impl Ladders {
         self.entries.push_back(Entry { call, at, direction, pair, start, place, kept, length });
     }
 
-    /// Call `call`, which began at `began`, went wrong: keeps its flow if there is room.
-    pub fn failed(&mut self, now: Time, call: u64, began: Time, call_id: &[u8], why: &str) {
+    /// Call `call`, which began at `began` and sent `sent` last, went wrong: keeps its flow if there is room.
+    pub fn failed(&mut self, now: Time, call: u64, began: Time, call_id: &[u8], sent: &[u8], why: &str) {
         if self.is_full() {
             return;
         }
@@ -305,15 +338,21 @@ impl Ladders {
                 held: true,
             });
         }
+        reveal(&mut steps, Direction::Sent, sent);
+        if self.latest.0 == call {
+            reveal(&mut steps, Direction::Received, &self.latest.1);
+        }
         // Was something pushed out that is younger than the call's begin?
         let horizon = self.entries.front().map_or(Time::FAR, |e| e.at);
-        let incomplete = left_out || (!whole && self.evicted && horizon > began);
+        let missed = !self.watch.all() || (self.evicted && horizon > began);
+        let incomplete = left_out || (!whole && missed);
         let call_id = String::from_utf8_lossy(call_id.get(..1_024).unwrap_or(call_id)).into_owned();
         self.kept.push(Ladder { at: now, call_id, why: why.to_owned(), steps, incomplete });
         if self.is_full() {
             // Give the memory back: nothing will be offered any more.
             self.ring = Vec::new();
             self.entries = VecDeque::new();
+            self.latest.1 = Vec::new();
             self.marks.clear();
         }
     }
@@ -347,6 +386,17 @@ impl Ladders {
         all.sort_by(|a, b| (a.at, &a.call_id).cmp(&(b.at, &b.call_id)));
         all.truncate(keep);
         all
+    }
+}
+
+/// Puts the text of the last message that went this way where only its mark is.
+fn reveal(steps: &mut [Step], direction: Direction, text: &[u8]) {
+    let last = steps.iter_mut().rfind(|step| step.direction == direction);
+    if let Some(step) =
+        last.filter(|step| !step.held && step.length == text.len() && text.starts_with(&step.bytes))
+    {
+        step.bytes = text.get(..Ladders::SNAP).unwrap_or(text).to_vec();
+        step.held = true;
     }
 }
 

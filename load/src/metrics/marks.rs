@@ -30,10 +30,60 @@ struct Mark {
 #[derive(Default)]
 struct Flow {
     call: u64,
+    /// Whether its messages are kept besides.
+    watched: bool,
     pairs: Vec<(SocketAddr, SocketAddr)>,
     marks: Vec<Mark>,
     /// Messages that there was no room for.
     lost: usize,
+}
+
+impl Flow {
+    fn is_new(&self) -> bool {
+        self.marks.is_empty() && self.lost == 0
+    }
+}
+
+/// Which calls are watched: every so manyth.
+pub(super) struct Watch {
+    every: u32,
+    left: u32,
+}
+
+impl Watch {
+    /// At least one call of so many.
+    const RAREST: u32 = 1 << 12;
+
+    /// Every call.
+    pub(super) fn new() -> Watch {
+        Watch { every: 1, left: 1 }
+    }
+
+    /// Whether every call is.
+    pub(super) fn all(&self) -> bool {
+        self.every == 1
+    }
+
+    /// Half as many from now on.
+    pub(super) fn rarer(&mut self) {
+        self.every = (self.every * 2).min(Watch::RAREST);
+    }
+
+    /// Twice as many.
+    pub(super) fn more_often(&mut self) {
+        self.every = (self.every / 2).max(1);
+        self.left = self.left.min(self.every);
+    }
+
+    /// Whether the next call is watched.
+    fn next(&mut self) -> bool {
+        self.left -= 1;
+        let watched = self.left == 0;
+        if watched {
+            self.left = self.every;
+        }
+        watched
+    }
 }
 
 /// The marks of the calls under way.
@@ -47,7 +97,7 @@ impl Marks {
         Marks { place, flows: Vec::new() }
     }
 
-    /// A message of a call passes.
+    /// A message of a call passes. Answers whether the call is watched, which `watch` says of each new one.
     #[inline]
     pub(super) fn note(
         &mut self,
@@ -56,17 +106,19 @@ impl Marks {
         direction: Direction,
         pair: &(SocketAddr, SocketAddr),
         bytes: &[u8],
-    ) {
+        watch: &mut Watch,
+    ) -> bool {
         let place = (self.place)(call);
         if place >= CALLS {
-            return;
+            return watch.all();
         }
         if place >= self.flows.len() {
             self.flows.resize_with(place + 1, Flow::default);
         }
-        let Some(flow) = self.flows.get_mut(place) else { return };
-        if flow.call != call {
+        let Some(flow) = self.flows.get_mut(place) else { return false };
+        if flow.call != call || flow.is_new() {
             flow.call = call;
+            flow.watched = watch.next();
             flow.pairs.clear();
             flow.marks.clear();
             flow.lost = 0;
@@ -77,7 +129,7 @@ impl Marks {
             flow.lost == 0 && flow.marks.len() < MARKS && (known.is_some() || flow.pairs.len() < PAIRS);
         if !room {
             flow.lost += 1;
-            return;
+            return flow.watched;
         }
         let nth = known.unwrap_or_else(|| {
             flow.pairs.push(*pair);
@@ -90,6 +142,7 @@ impl Marks {
             sent: direction == Direction::Sent,
             pair: nth as u8,
         });
+        flow.watched
     }
 
     /// The messages of a call before its last `held` ones, and whether these are all that there were.

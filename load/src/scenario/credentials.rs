@@ -4,11 +4,10 @@
 use super::message;
 use super::template::Fault;
 use crate::population::Rng;
+use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use sip_auth::{Algorithm, Ha1, Question, ha1, response};
 use sip_message::{AuthParams, Message, Name};
-use siphasher::sip::SipHasher13;
-use std::hash::BuildHasherDefault;
 
 /// The challenge of a dialog or registration, and how often it was answered.
 #[derive(Clone, Debug, Default)]
@@ -42,7 +41,7 @@ const MOST_SECRETS: usize = 4_000_000;
 #[derive(Debug)]
 pub struct Credentials {
     rng: Rng,
-    secrets: HashMap<Vec<u8>, Ha1, BuildHasherDefault<SipHasher13>>,
+    secrets: HashMap<Vec<u8>, Ha1, FixedState>,
     key: Vec<u8>,
 }
 

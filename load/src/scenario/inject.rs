@@ -6,12 +6,11 @@
 
 use super::problem::Problem;
 use crate::population::Rng;
+use foldhash::fast::FixedState;
 use hashbrown::HashMap;
-use siphasher::sip::SipHasher13;
-use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 
-type Map<K, V> = HashMap<K, V, BuildHasherDefault<SipHasher13>>;
+type Map<K, V> = HashMap<K, V, FixedState>;
 
 /// In which order calls take the lines of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

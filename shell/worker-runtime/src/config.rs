@@ -53,8 +53,9 @@ pub struct RuntimeConfig {
     /// and for the owner of the next hop, about a seventh of a send. None by default.
     pub peer: Option<SocketAddr>,
     /// Whether datagrams of one length to one address, sent one after the other, go through the kernel as one and are
-    /// cut on their way out (udp(7), `UDP_SEGMENT`). Cheaper by half at high rates, but a capture on this machine
-    /// shows one, and one ICMP message may tell of several. Off by default.
+    /// cut on their way out (udp(7), `UDP_SEGMENT`), and those that come so are taken as one (`UDP_GRO`). Cheaper by
+    /// half at high rates, but a capture on this machine shows one, and one ICMP message may tell of several. Off by
+    /// default.
     pub together: bool,
     /// Whether another process may serve the same ports at the same time, as in a rolling restart.
     /// Otherwise a port in use is an error even where `SO_REUSEPORT` would share it.

@@ -158,6 +158,11 @@ fn open_udp(
         if !config.grain.is_zero() {
             sys::ask_for_stamps(fd.as_fd())?;
         }
+        if config.together
+            && let Err(error) = sys::ask_to_join(fd.as_fd())
+        {
+            tracing::debug!(%address, %error, "the kernel joins no datagrams here; each is taken alone");
+        }
         worker.udp.push(UdpSocket { id, fd: Arc::new(fd), peer });
         io::Result::Ok(())
     };

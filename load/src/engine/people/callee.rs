@@ -520,7 +520,7 @@ impl People {
         let number = self.place(Kind::Callee, slot).number();
         let Some(c) = self.callees.get(slot) else { return };
         let why = format!("at the callee: {why}");
-        self.ladders.failed(now, number, c.began.intended, &c.call_id, &why);
+        self.ladders.failed(now, number, c.began.intended, &c.call_id, &c.sent, &why);
         self.callee_over(now, slot, CallEnd::Failed(failure));
     }
 }

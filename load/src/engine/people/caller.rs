@@ -639,7 +639,7 @@ impl People {
         self.write_call_id(slot);
         let number = self.place(Kind::Caller, slot).number();
         let Some(c) = self.callers.get(slot) else { return };
-        self.ladders.failed(now, number, c.began.intended, &self.scratch.call_id, why);
+        self.ladders.failed(now, number, c.began.intended, &self.scratch.call_id, &c.sent, why);
         self.end_call(now, slot, CallEnd::Failed(failure));
     }
 

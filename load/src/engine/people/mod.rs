@@ -33,13 +33,14 @@ use crate::metrics::{Began, Direction, Ladders, Metrics, Unexpected};
 use crate::population::{Deed, Impossible, Phase, Population};
 use callee::Callee;
 use caller::Caller;
+use core::hash::BuildHasher;
 use digests::Digests;
+use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 use register::Registration;
 use sip_message::{
     Index, Limits, Message, Method, Parsed, Uri, find_call_id, find_vias, parse, write_response,
 };
-use siphasher::sip::SipHasher13;
 use slab::Slab;
 use std::mem;
 use timer::GIVE_UP;
@@ -64,7 +65,7 @@ pub struct People {
     timers: [Wheel; 3],
     /// Slots of callees by Call-ID.
     answering: HashTable<(u64, u32)>,
-    key: [u64; 2],
+    hasher: FixedState,
     /// When the worker woke for what is being handled, which may have come before.
     woken: Time,
     /// A bit for each user: a registration is under way.
@@ -99,7 +100,7 @@ impl People {
         let users = population.users();
         let seed = settings.seed.wrapping_add(u64::from(worker));
         let mut rng = crate::population::Rng::new(seed, 0x006b_6579);
-        let key = [rng.next_u64(), rng.next_u64()];
+        let hasher = FixedState::with_seed(rng.next_u64());
         let wheel = || Wheel::new(settings.start.as_micros());
         let from = usize::from(settings.own_from);
         Ok(People {
@@ -113,7 +114,7 @@ impl People {
             callees: Slab::new(),
             timers: [wheel(), wheel(), wheel()],
             answering: HashTable::new(),
-            key,
+            hasher,
             woken: Time::ZERO,
             registering: vec![0; users.div_ceil(64) as usize],
             ports: settings.listeners.iter().skip(from).map(|address| address.port()).collect(),
@@ -137,7 +138,7 @@ impl People {
     }
 
     fn hash(&self, call_id: &[u8]) -> u64 {
-        SipHasher13::new_with_keys(self.key[0], self.key[1]).hash(call_id)
+        self.hasher.hash_one(call_id)
     }
 
     fn is_idle(&self) -> bool {

@@ -198,7 +198,7 @@ impl People {
             Some(why) => {
                 self.metrics.registration_failed(now, began, kind);
                 let name = format!("registration of user {user}");
-                self.ladders.failed(now, number, began.intended, name.as_bytes(), why);
+                self.ladders.failed(now, number, began.intended, name.as_bytes(), &r.sent, why);
             }
         }
         self.registrations.give(slot);

@@ -25,7 +25,7 @@ fn the_flow_of_a_failed_call_is_drawn() {
     offer(&mut l, 2, 10, Direction::Sent, b"OPTIONS sip:other SIP/2.0\r\n\r\n");
     offer(&mut l, 1, 11, Direction::Received, b"SIP/2.0 180 Ringing\r\n\r\n");
     offer(&mut l, 1, 12, Direction::Received, b"SIP/2.0 503 Service Unavailable\r\n\r\n");
-    l.failed(at(12), 1, at(10), b"abc@127.0.0.1", "unexpected message");
+    l.failed(at(12), 1, at(10), b"abc@127.0.0.1", b"", "unexpected message");
     let [ladder] = l.kept() else { panic!("one was kept") };
     assert!(!ladder.incomplete);
     let expected = "\
@@ -43,7 +43,7 @@ Call-ID abc@127.0.0.1: unexpected message
 fn nothing_hostile_reaches_the_drawing() {
     let mut l = Ladders::new(1, 1 << 16);
     offer(&mut l, 1, 0, Direction::Received, b"\x1b[2J\xff\0 x\r\n\r\n");
-    l.failed(at(1), 1, at(0), b"id\r\n\x1b[31m\xff", "why");
+    l.failed(at(1), 1, at(0), b"id\r\n\x1b[31m\xff", b"", "why");
     let text = l.kept()[0].text();
     assert!(text.chars().all(|c| c == '\n' || (' '..='~').contains(&c)), "{text:?}");
     assert_eq!(text.lines().count(), 4);
@@ -58,15 +58,15 @@ fn enough_is_enough_and_the_memory_is_given_back() {
     assert!(l.is_full());
     assert_eq!(l.kept().len(), 1);
     let mut l = Ladders::new(1, 1 << 16);
-    l.failed(at(1), 1, at(0), b"a", "why");
+    l.failed(at(1), 1, at(0), b"a", b"", "why");
     assert_eq!(l.ring.capacity(), 0);
     offer(&mut l, 1, 0, Direction::Sent, b"x");
-    l.failed(at(1), 2, at(0), b"b", "why");
+    l.failed(at(1), 2, at(0), b"b", b"", "why");
     assert_eq!((l.entries.len(), l.kept().len()), (0, 1));
     let mut off = Ladders::new(0, 1 << 30);
     assert!(off.is_full() && off.ring.is_empty());
     offer(&mut off, 1, 0, Direction::Sent, b"x");
-    off.failed(at(1), 1, at(0), b"a", "why");
+    off.failed(at(1), 1, at(0), b"a", b"", "why");
     off.stray(at(1), here(), there(), b"x", "why");
     assert!(off.kept().is_empty());
 }
@@ -77,8 +77,8 @@ fn what_was_pushed_out_is_drawn_all_the_same() {
     offer(&mut l, 1, 0, Direction::Sent, &[b'a'; 1_500]);
     offer(&mut l, 2, 5, Direction::Sent, &[b'b'; 1_500]);
     offer(&mut l, 1, 6, Direction::Sent, &[b'c'; 1_500]);
-    l.failed(at(7), 1, at(0), b"one", "why");
-    l.failed(at(7), 2, at(5), b"two", "why");
+    l.failed(at(7), 1, at(0), b"one", b"", "why");
+    l.failed(at(7), 2, at(5), b"two", b"", "why");
     let [one, two] = l.kept() else { panic!("two were kept") };
     assert!(!one.incomplete && one.steps.len() == 2 && one.steps[1].bytes[0] == b'c');
     assert!(one.steps[1].held && !one.steps[0].held && one.steps[0].length == 1_500);
@@ -95,7 +95,7 @@ fn a_flow_is_whole_whatever_the_rate() {
     for call in 0..1_000 {
         offer(&mut l, call, 1_000 + call, Direction::Received, b"SIP/2.0 180 Ringing\r\n\r\n");
     }
-    l.failed(at(33_000), 0, at(0), b"first", "waited in vain");
+    l.failed(at(33_000), 0, at(0), b"first", b"", "waited in vain");
     let ladder = &l.kept()[0];
     assert!(!ladder.incomplete);
     let labels: Vec<String> = ladder.steps.iter().map(|s| s.label(60)).collect();
@@ -111,14 +111,47 @@ fn a_flow_is_whole_whatever_the_rate() {
     for i in 0..200 {
         offer(&mut l, 7, 34_000 + i, Direction::Sent, b"INFO sip:x SIP/2.0\r\n\r\n");
     }
-    l.failed(at(34_500), far, at(1), b"far", "why");
+    l.failed(at(34_500), far, at(1), b"far", b"", "why");
     let far = &l.kept()[1];
     assert!(far.incomplete && far.steps.is_empty() && far.text().contains("may be missing"));
     let mut l = Ladders::new(1, 1 << 16);
     offer(&mut l, 0, 1, Direction::Sent, b"INVITE sip:x SIP/2.0\r\n\r\n");
     offer(&mut l, next, 2, Direction::Sent, b"BYE sip:x SIP/2.0\r\n\r\n");
-    l.failed(at(3), next, at(2), b"next", "why");
+    l.failed(at(3), next, at(2), b"next", b"", "why");
     assert_eq!(l.kept()[0].steps.len(), 1);
+}
+
+#[test]
+fn at_a_high_rate_some_calls_are_watched_and_the_last_messages_of_all_are_there() {
+    let invite = |call: u64| format!("INVITE sip:{call:04}@example.org SIP/2.0\r\n\r\n").into_bytes();
+    let no = |call: u64| format!("SIP/2.0 404 Not Found\r\nCall-ID: {call:04}\r\n\r\n").into_bytes();
+    // Twenty calls a millisecond; the ring has room for a hundred messages.
+    let mut l = Ladders::new(3_000, Ladders::SNAP);
+    for call in 0..3_000 {
+        offer(&mut l, call, call / 20, Direction::Sent, &invite(call));
+        offer(&mut l, call, call / 20, Direction::Received, &no(call));
+        l.failed(at(call / 20), call, at(call / 20), b"x", &invite(call), "404");
+    }
+    assert!(l.kept().iter().all(|ladder| ladder.steps.len() == 2 && !ladder.incomplete));
+    for (call, ladder) in l.kept().iter().enumerate() {
+        let texts: Vec<&[u8]> = ladder.steps.iter().map(|step| &step.bytes[..]).collect();
+        assert_eq!(texts, [&invite(call as u64)[..], &no(call as u64)], "{call}");
+    }
+    let mut l = Ladders::new(10, Ladders::SNAP);
+    let mut watched = 0;
+    for call in 0..3_000 {
+        let before = l.next;
+        offer(&mut l, call, call / 20, Direction::Sent, &invite(call));
+        watched += u64::from(l.next > before);
+    }
+    assert!((100..1_500).contains(&watched), "{watched} of 3000 within a tenth of a second");
+    // It becomes quiet, and all are watched again.
+    for call in 3_000..6_000 {
+        offer(&mut l, call, 1_000 * call, Direction::Sent, &invite(call));
+    }
+    let before = l.next;
+    offer(&mut l, 7_000, 8_000_000, Direction::Sent, &invite(7_000));
+    assert!(l.next > before);
 }
 
 #[test]
@@ -128,7 +161,7 @@ fn long_messages_are_cut_and_long_flows_too() {
     for i in 0..300 {
         offer(&mut l, 1, i, Direction::Sent, b"x");
     }
-    l.failed(at(7), 1, at(0), &[b'i'; 5_000], "why");
+    l.failed(at(7), 1, at(0), &[b'i'; 5_000], b"", "why");
     let ladder = &l.kept()[0];
     assert_eq!((ladder.steps[0].bytes.len(), ladder.steps[0].length), (Ladders::SNAP, 60_000));
     assert_eq!((ladder.steps.len(), ladder.call_id.len()), (MAX_STEPS, 1_024));
@@ -144,7 +177,7 @@ fn more_addresses_than_lanes_share_the_last() {
     }
     // One address talking to itself draws no arrow and does not break.
     l.offer(1, at(1), Direction::Sent, here(), here(), b"INFO sip:x SIP/2.0\r\n\r\n");
-    l.failed(at(2), 1, at(0), b"a", "why");
+    l.failed(at(2), 1, at(0), b"a", b"", "why");
     let ladder = &l.kept()[0];
     assert_eq!(ladder.parties().len(), MAX_LANES);
     assert_eq!(ladder.text().matches("BYE").count(), 9);
@@ -174,7 +207,7 @@ proptest! {
         for (i, size) in sizes.iter().enumerate() {
             offer(&mut l, 1, i as u64, Direction::Sent, &message(i, *size));
         }
-        l.failed(at(1_000), 1, at(0), b"a", "why");
+        l.failed(at(1_000), 1, at(0), b"a", b"", "why");
         let kept = &l.kept()[0];
         // The last ones, whole up to the limit, in order, and as many as fit with one gap at the end; before
         // them the marks of the first ones.

@@ -14,7 +14,7 @@ fn hostile() -> Report {
     let (here, there) = ("127.0.0.1:5070".parse().unwrap(), "[::1]:5060".parse().unwrap());
     let message = format!("SIP/2.0 486 {HOSTILE}\r\nCall-ID: {HOSTILE}\r\n\r\n{HOSTILE}\0\u{202e}");
     l.offer(1, Time::ZERO, Direction::Received, here, there, message.as_bytes());
-    l.failed(Time::ZERO, 1, Time::ZERO, HOSTILE.as_bytes(), HOSTILE);
+    l.failed(Time::ZERO, 1, Time::ZERO, HOSTILE.as_bytes(), b"", HOSTILE);
     inputs.title = HOSTILE.to_owned();
     inputs.workload = HOSTILE.to_owned();
     inputs.started = HOSTILE.to_owned();

@@ -490,16 +490,9 @@ struct Parameters<'t> {
 
 impl<'t> Parameters<'t> {
     fn iter(&self) -> impl Iterator<Item = (&'t str, &'t str)> + use<'t> {
-        let mut rest = self.all.trim_start();
-        core::iter::from_fn(move || {
-            if rest.is_empty() {
-                return None;
-            }
-            let (name, after) = rest.split_once('=').unwrap_or((rest, ""));
-            let (value, after) = parameter_value(after);
-            rest = after.trim_start();
-            Some((name.trim(), value))
-        })
+        // Cut at ASCII characters, so the parts are text as the whole is.
+        let text = |part| core::str::from_utf8(part).unwrap_or_default();
+        parameters(self.all.as_bytes()).map(move |(name, value)| (text(name), text(value)))
     }
 
     fn get(&self, name: &str) -> Option<&'t str> {
@@ -520,24 +513,52 @@ impl<'t> Parameters<'t> {
     }
 }
 
+/// Names and values of `name=value name="value"`.
+fn parameters(all: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    let mut rest = all.trim_ascii_start();
+    core::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let (name, after) = around(rest, rest.iter().position(|&byte| byte == b'='));
+        let (value, after) = parameter_value(after);
+        rest = after.trim_ascii_start();
+        Some((name.trim_ascii(), value))
+    })
+}
+
 /// The value that `text` begins with, quoted or up to a space outside of brackets, and what follows.
-fn parameter_value(text: &str) -> (&str, &str) {
-    if let Some(quoted) = text.strip_prefix('"') {
-        return quoted.split_once('"').unwrap_or((quoted, ""));
+fn parameter_value(text: &[u8]) -> (&[u8], &[u8]) {
+    if let Some(quoted) = text.strip_prefix(b"\"") {
+        return around(quoted, memchr::memchr(b'"', quoted));
     }
     let mut depth = 0_i32;
-    let end = text.bytes().position(|byte| {
+    let end = text.iter().position(|&byte| {
         depth += i32::from(byte == b'[') - i32::from(byte == b']');
         byte == b' ' && depth <= 0
     });
-    text.split_at(end.unwrap_or(text.len()))
+    text.split_at_checked(end.unwrap_or(text.len())).unwrap_or((text, b""))
+}
+
+/// What stands before and after the byte at `at`; all of it before if there is none.
+fn around(text: &[u8], at: Option<usize>) -> (&[u8], &[u8]) {
+    match at {
+        Some(at) => (text.get(..at).unwrap_or_default(), text.get(at + 1..).unwrap_or_default()),
+        None => (text, b""),
+    }
 }
 
 /// User and password of an `[authentication ...]` that a field of an injection file holds.
 pub(super) fn plain_credentials(text: &[u8]) -> (Option<&[u8]>, Option<&[u8]>) {
-    let text = core::str::from_utf8(text).unwrap_or_default().trim_end();
-    let inner = text.strip_prefix("[authentication").and_then(|t| t.strip_suffix(']')).unwrap_or_default();
-    let parameters = Parameters { all: inner, raw: "", place: Place { line: 0, column: 0 } };
-    let get = |name| parameters.get(name).map(str::as_bytes);
-    (get("username"), get("password"))
+    let text = text.trim_ascii_end();
+    let inner = text.strip_prefix(b"[authentication").and_then(|t| t.strip_suffix(b"]")).unwrap_or_default();
+    let (mut user, mut password) = (None, None);
+    for (name, value) in parameters(inner) {
+        match name {
+            b"username" => user = user.or(Some(value)),
+            b"password" => password = password.or(Some(value)),
+            _ => {}
+        }
+    }
+    (user, password)
 }

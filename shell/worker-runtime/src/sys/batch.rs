@@ -9,24 +9,44 @@ use std::ptr;
 /// The largest datagram there is, rounded up.
 const DATAGRAM: usize = 65_535;
 
-/// Room for one control message with a time: header and `timespec`, aligned as the kernel wants.
+/// Room for the control messages of a datagram, aligned as the kernel wants: its time, header and `timespec`, and
+/// how long the datagrams are of which it was joined, header and `int`.
 #[repr(C, align(8))]
 #[derive(Clone, Copy)]
 struct Control([u8; Control::ROOM]);
 
 impl Control {
     const HEADER: usize = size_of::<libc::cmsghdr>();
-    const ROOM: usize = Control::HEADER + size_of::<libc::timespec>();
+    const ROOM: usize = 2 * Control::HEADER + size_of::<libc::timespec>() + 8;
 
-    /// Microseconds since 1970, if it holds a time. Read as plain bytes: length, level, kind, then seconds and
-    /// nanoseconds.
-    fn micros(&self) -> Option<u64> {
-        let word = |at: usize| Some(u64::from_ne_bytes(*self.0.get(at..)?.first_chunk()?));
-        let half = |at: usize| Some(i32::from_ne_bytes(*self.0.get(at..)?.first_chunk()?));
-        let header = (half(size_of::<usize>())?, half(size_of::<usize>() + 4)?);
-        let stamped = header == (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS);
-        let (seconds, nanos) = (word(Control::HEADER)?, word(Control::HEADER + 8)?);
-        stamped.then(|| seconds.saturating_mul(1_000_000).saturating_add(nanos / 1_000))
+    /// What the control message of this level and kind says, among those in the first `filled` bytes. Read as plain
+    /// bytes: length, level, kind, then what it says; the next one begins where eight divides.
+    fn find(&self, filled: usize, level: i32, kind: i32) -> Option<&[u8]> {
+        let mut rest = self.0.get(..filled)?;
+        loop {
+            let length = usize::from_ne_bytes(*rest.first_chunk()?);
+            let half = |at: usize| Some(i32::from_ne_bytes(*rest.get(at..)?.first_chunk()?));
+            let of = (half(size_of::<usize>())?, half(size_of::<usize>() + 4)?);
+            let told = rest.get(Control::HEADER..length)?;
+            if of == (level, kind) {
+                return Some(told);
+            }
+            rest = rest.get(length.next_multiple_of(8)..)?;
+        }
+    }
+
+    /// Microseconds since 1970, if a time is told.
+    fn micros(&self, filled: usize) -> Option<u64> {
+        let told = self.find(filled, libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS)?;
+        let (seconds, rest) = told.split_first_chunk()?;
+        let (seconds, nanos) = (u64::from_ne_bytes(*seconds), u64::from_ne_bytes(*rest.first_chunk()?));
+        Some(seconds.saturating_mul(1_000_000).saturating_add(nanos / 1_000))
+    }
+
+    /// How long each is but the last, if datagrams were joined.
+    fn size(&self, filled: usize) -> Option<usize> {
+        let told = self.find(filled, libc::IPPROTO_UDP, super::socket::UDP_GRO)?;
+        usize::try_from(i32::from_ne_bytes(*told.first_chunk()?)).ok().filter(|&size| size > 0)
     }
 }
 
@@ -52,8 +72,8 @@ pub struct RecvBatch {
     addrs: Vec<RawAddr>,
     iovecs: Vec<libc::iovec>,
     headers: Vec<libc::mmsghdr>,
-    /// When each came; none if nobody asks.
-    stamps: Vec<Control>,
+    /// What the kernel says of each; none if nobody asks.
+    told: Vec<Control>,
     filled: usize,
 }
 
@@ -62,15 +82,16 @@ pub struct RecvBatch {
 unsafe impl Send for RecvBatch {}
 
 impl RecvBatch {
-    /// Room for `capacity` datagrams, and for their times of arrival if those are `stamped`.
-    pub fn new(capacity: usize, stamped: bool) -> RecvBatch {
+    /// Room for `capacity` datagrams. With `told`, also for what the kernel says of them: when they came, and of which
+    /// datagrams they were joined.
+    pub fn new(capacity: usize, told: bool) -> RecvBatch {
         let capacity = capacity.clamp(1, 1024);
         let mut batch = RecvBatch {
             bytes: vec![0; capacity * DATAGRAM],
             addrs: vec![RawAddr::empty(); capacity],
             iovecs: vec![EMPTY_IOVEC; capacity],
             headers: vec![empty_header(); capacity],
-            stamps: vec![Control([0; Control::ROOM]); if stamped { capacity } else { 0 }],
+            told: vec![Control([0; Control::ROOM]); if told { capacity } else { 0 }],
             filled: 0,
         };
         for (iovec, buffer) in batch.iovecs.iter_mut().zip(batch.bytes.chunks_exact_mut(DATAGRAM)) {
@@ -83,8 +104,8 @@ impl RecvBatch {
             header.msg_hdr.msg_name = addr.as_mut_ptr().cast();
             header.msg_hdr.msg_namelen = RawAddr::CAPACITY;
         }
-        for (header, stamp) in batch.headers.iter_mut().zip(batch.stamps.iter_mut()) {
-            header.msg_hdr.msg_control = stamp.0.as_mut_ptr().cast();
+        for (header, told) in batch.headers.iter_mut().zip(batch.told.iter_mut()) {
+            header.msg_hdr.msg_control = told.0.as_mut_ptr().cast();
             header.msg_hdr.msg_controllen = Control::ROOM as _;
         }
         batch
@@ -104,7 +125,7 @@ impl RecvBatch {
         for header in &mut self.headers[..self.filled] {
             header.msg_hdr.msg_namelen = RawAddr::CAPACITY;
         }
-        for header in self.headers[..self.filled].iter_mut().take(self.stamps.len()) {
+        for header in self.headers[..self.filled].iter_mut().take(self.told.len()) {
             header.msg_hdr.msg_controllen = Control::ROOM as _;
         }
         self.filled = 0;
@@ -119,23 +140,92 @@ impl RecvBatch {
         Ok(self.filled)
     }
 
-    /// Datagram `index` of the last batch; `None` past its end or when the sender has no address.
-    pub fn message(&self, index: usize) -> Option<(&[u8], SocketAddr)> {
+    /// What came as `index` of the last batch, one datagram or several of one sender that the kernel joined; `None`
+    /// past its end or when the sender has no address.
+    pub fn messages(&self, index: usize) -> Option<(impl Iterator<Item = &[u8]>, SocketAddr)> {
         let header = self.headers[..self.filled].get(index)?;
         let bytes = self.bytes.get(index * DATAGRAM..)?.get(..header.msg_len as usize)?;
-        Some((bytes, self.addrs.get(index)?.get()?))
+        let joined = self.told.get(index).and_then(|told| told.size(header.msg_hdr.msg_controllen as _));
+        let each = bytes.chunks(joined.unwrap_or(DATAGRAM));
+        Some((each, self.addrs.get(index)?.get()?))
     }
 
     /// When datagram `index` of the last batch came, by the wall clock, in microseconds since 1970; `None` if
     /// the socket was not asked to note it.
     pub fn stamp(&self, index: usize) -> Option<u64> {
         let header = self.headers[..self.filled].get(index)?;
-        let stamp = self.stamps.get(index).filter(|_| header.msg_hdr.msg_controllen >= Control::ROOM as _);
-        stamp.and_then(Control::micros)
+        self.told.get(index)?.micros(header.msg_hdr.msg_controllen as _)
     }
 
-    /// The first buffer, for a plain receive of one datagram.
+    /// The first buffer, for a plain receive of one datagram: from sockets that do not join them.
     pub fn first_buffer(&mut self) -> &mut [u8] {
         &mut self.bytes[..DATAGRAM]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{SendBatch, ask_for_stamps, ask_to_join};
+    use super::*;
+    use std::net::UdpSocket;
+    use std::os::fd::AsFd;
+
+    /// What comes of datagrams of these lengths, each of another byte, and how many pieces the kernel made of them.
+    fn received(lengths: &[usize], asked: impl Fn(&UdpSocket), told: bool) -> (Vec<Vec<u8>>, usize) {
+        let (ours, theirs) =
+            (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
+        asked(&ours);
+        let to = ours.local_addr().unwrap();
+        let texts: Vec<Vec<u8>> = (1..).zip(lengths).map(|(byte, &length)| vec![byte; length]).collect();
+        let mut send = SendBatch::new(64, true);
+        let sent = send.send(theirs.as_fd(), false, texts.iter().map(|text| (&text[..], to))).unwrap();
+        assert_eq!(sent, lengths.len());
+        let mut batch = RecvBatch::new(64, told);
+        let pieces = batch.recv(ours.as_fd()).unwrap();
+        let from = theirs.local_addr().unwrap();
+        let mut all = Vec::new();
+        for index in 0..pieces {
+            let (messages, source) = batch.messages(index).unwrap();
+            assert_eq!(source, from);
+            all.extend(messages.map(<[u8]>::to_vec));
+            assert_eq!(batch.stamp(index).is_some(), told);
+        }
+        assert!(batch.messages(pieces).is_none());
+        assert_eq!(all, texts);
+        (all, pieces)
+    }
+
+    #[test]
+    fn what_the_kernel_joined_is_parted() {
+        let asked = |socket: &UdpSocket| {
+            ask_for_stamps(socket.as_fd()).unwrap();
+            ask_to_join(socket.as_fd()).unwrap();
+        };
+        for lengths in [&[400; 5][..], &[400, 400, 400, 7], &[9, 8, 8, 8, 300, 300], &[1_000; 20], &[1]] {
+            let (all, pieces) = received(lengths, asked, true);
+            assert_eq!(
+                pieces == 1,
+                all.len() == 1 || lengths.windows(2).all(|two| two[0] == two[1]) || lengths[3] == 7
+            );
+        }
+    }
+
+    #[test]
+    fn without_being_asked_it_joins_nothing() {
+        let (_, pieces) = received(&[400, 400, 400, 7], |_| {}, false);
+        assert_eq!(pieces, 4);
+        let stamped = |socket: &UdpSocket| ask_for_stamps(socket.as_fd()).unwrap();
+        assert_eq!(received(&[400, 400, 400, 7], stamped, true).1, 4);
+    }
+
+    #[test]
+    fn what_is_no_control_message_tells_nothing() {
+        let mut control = Control([0; Control::ROOM]);
+        for byte in [0, 1, 16, 0x7f, 0xff] {
+            control.0.fill(byte);
+            for filled in 0..=Control::ROOM + 8 {
+                assert_eq!((control.micros(filled), control.size(filled)), (None, None));
+            }
+        }
     }
 }

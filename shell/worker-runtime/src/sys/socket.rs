@@ -104,6 +104,15 @@ pub fn udp_connect(fd: BorrowedFd<'_>, peer: SocketAddr) -> io::Result<()> {
     Ok(())
 }
 
+/// `UDP_GRO` of udp(7), which the `libc` crate does not name for every system.
+pub(super) const UDP_GRO: libc::c_int = 104;
+
+/// Lets the kernel join datagrams of one length from one sender (udp(7), `UDP_GRO`), for
+/// [`RecvBatch::messages`](super::RecvBatch::messages) to part. Kernels before 5.0 cannot.
+pub fn ask_to_join(fd: BorrowedFd<'_>) -> io::Result<()> {
+    set(fd, libc::IPPROTO_UDP, UDP_GRO, 1)
+}
+
 /// Has the kernel note when each datagram came (socket(7), `SO_TIMESTAMPNS`), for
 /// [`RecvBatch::stamp`](super::RecvBatch::stamp).
 pub fn ask_for_stamps(fd: BorrowedFd<'_>) -> io::Result<()> {

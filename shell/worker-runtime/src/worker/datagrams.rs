@@ -97,6 +97,8 @@ pub struct Datagrams {
     /// Socket numbers by listener; `u16::MAX` where the listener is of another transport.
     by_listener: Vec<u16>,
     max_backlog: usize,
+    /// Whether the kernel may join what comes, which only a batch can part.
+    joined: bool,
     /// Sockets with transmits in their queue: there may be thousands without.
     pending: Vec<u16>,
     /// What came back.
@@ -112,6 +114,7 @@ impl Datagrams {
             sockets: Vec::new(),
             by_listener,
             max_backlog: config.udp_send_queue,
+            joined: config.together,
             pending: Vec::new(),
             reports: Reports::default(),
             counters,
@@ -329,7 +332,7 @@ impl<M: Machine> Worker<M> {
     /// epoll reports again.
     pub(super) fn receive_datagrams(&mut self, number: usize) {
         let Some(socket) = self.datagrams.sockets.get_mut(number) else { return };
-        if !socket.habit.batches && !self.grain.is_dense() {
+        if !socket.habit.batches && !self.datagrams.joined && !self.grain.is_dense() {
             let looks = socket.habit.looks();
             let taken = self.receive_plainly(number, if looks { BATCH_PAYS } else { 1 });
             if let Some(socket) = self.datagrams.sockets.get_mut(number).filter(|_| looks && taken > 0) {
@@ -405,19 +408,25 @@ impl<M: Machine> Worker<M> {
             }
         };
         counters.udp_batches.one();
-        counters.udp_in.add(received as u64);
-        grain.note(received);
         let stamps = grain.is_there().then(|| Stamps::new(*now));
-        let mut total = 0;
+        let (mut count, mut total) = (0, 0);
         let (now, stamped, steered) = (*now, grain.is_there(), *steered);
         let mut sink = Sink { machine, links, out, counters, now, stamped, steered };
         for index in 0..received {
-            let Some((bytes, from)) = recv.message(index) else { continue };
-            total += bytes.len();
+            let Some((messages, from)) = recv.messages(index) else { continue };
             let arrived = stamps.as_ref().and_then(|stamps| stamps.time(recv.stamp(index)?));
-            sink.take(Flow::udp(id, from), bytes, arrived);
+            // An empty one is none to the machine, but it came.
+            let before = count;
+            for bytes in messages {
+                count += 1;
+                total += bytes.len();
+                sink.take(Flow::udp(id, from), bytes, arrived);
+            }
+            count = count.max(before + 1);
         }
+        counters.udp_in.add(count as u64);
         counters.udp_bytes_in.add(total as u64);
+        grain.note(count);
         self.dispatch_unless_dense();
         self.links.rouse();
         received

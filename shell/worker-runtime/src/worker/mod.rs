@@ -123,7 +123,7 @@ impl<M: Machine> Worker<M> {
             alarm,
             grain: Grain::new(grain, now),
             datagrams,
-            recv: RecvBatch::new(config.batch, !grain.is_zero()),
+            recv: RecvBatch::new(config.batch, config.together || !grain.is_zero()),
             send: SendBatch::new(config.batch, config.together),
             streams,
             steered,
