@@ -182,6 +182,13 @@ impl Assembler {
         self.labels[label.0] = Some(self.code.len());
     }
 
+    /// The label is here, and code that comes here in a loop does so by a jump, of no length: older kernels take no loop
+    /// that is closed by an instruction which only happens to be followed by its beginning.
+    pub fn place_loop(&mut self, label: Label) {
+        self.jump(label);
+        self.place(label);
+    }
+
     /// Goes to the label.
     pub fn jump(&mut self, to: Label) {
         self.jumps.push((self.code.len(), to));

@@ -308,7 +308,7 @@ impl Search {
             asm.jump_if(R0, If::Shared, R3, end);
         }
         self.advance(asm, i32::from(8 * BLOCK));
-        asm.place(self.inside);
+        asm.place_loop(self.inside);
         self.step(asm, i32::from(8 * BLOCK), |spill| spill.inside);
         asm.load(Size::U64, R0, R4, 0);
         asm.jump(search);
@@ -373,7 +373,7 @@ impl Search {
     /// White space, then the colon (RFC 3261 section 7.3.1).
     fn name(&self, asm: &mut Assembler) {
         let (more, colon) = (asm.label(), asm.label());
-        asm.place(self.name);
+        asm.place_loop(self.name);
         self.step(asm, 1, |spill| spill.again);
         asm.load(Size::U8, R0, R4, 0);
         asm.jump_if(R0, If::Equal, i32::from(b':'), colon);
@@ -389,7 +389,7 @@ impl Search {
     /// White space and folds before the value.
     fn value(&self, asm: &mut Assembler) {
         let (one, fold, sum) = (asm.label(), asm.label(), asm.label());
-        asm.place(self.value);
+        asm.place_loop(self.value);
         self.step(asm, 3, |spill| spill.again);
         asm.load(Size::U8, R0, R4, 0);
         asm.jump_if(R0, If::Equal, SPACE, one);
