@@ -115,6 +115,8 @@ class Bench:
         self.data = None
         # Of Strowger.
         self.workers, self.steering = 1, 'auto'
+        # Options of `strowger load`.
+        self.extra = []
 
     @staticmethod
     def perf_works():
@@ -177,7 +179,7 @@ class Bench:
             generator = sipp.Sipp(w['scenario'], server.address, limit=20000, **common)
         else:
             callee = None if workload == 'register-digest' else 'callee.xml'
-            generator = load.Load(self.o.bin, w['scenario'], server.address, callee=callee, **common)
+            generator = load.Load(self.o.bin, w['scenario'], server.address, callee=callee, extra=self.extra, **common)
         try:
             time.sleep(WARM_UP)
             pids, others = server.process.pids(), generator.process.pids()

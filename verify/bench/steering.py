@@ -74,7 +74,9 @@ def main():
             first = programs()
             total = int(o.rate * o.seconds)
             calls = load.Load(os.path.abspath(o.bin), 'caller.xml', server.address, callee='callee.xml', ip=callee[0],
-                              rate=o.rate, calls=total, rows=bench.rows('proxy200', 0), keys=[('domain', bench.DOMAIN)])
+                              rate=o.rate, calls=total, rows=bench.rows('proxy200', 0), keys=[('domain', bench.DOMAIN)],
+                              # What it hands to the kernel as one goes to one worker.
+                              extra=['--grain', '0'])
             calls.wait(o.seconds + 60)
             time.sleep(0.5)
             last = programs()
