@@ -92,6 +92,8 @@ unit:
 	$(call section,unit and property tests; live tests of the binary)
 	$(CARGO) build $(LOCKED) -p strowger
 	STROWGER_BIN=$(abspath $(DEBUG)) $(CARGO) test --workspace --exclude simulator $(LOCKED) --no-fail-fast
+	$(call section,some live tests again; two workers that hand over what the kernel could steer)
+	STROWGER_LIVE_STEERING=ring STROWGER_BIN=$(abspath $(DEBUG)) $(CARGO) test $(LOCKED) -p live --test proxy --test clauses
 
 .PHONY: live
 live: ## only the tests that talk to the running binary

@@ -1,6 +1,7 @@
 //! The control side of a running server: what the admin API and signals reach.
 
 use crate::build::{self, METHODS};
+use crate::steering::Grade;
 use crate::throttle::Throttle;
 use crate::{SHOWN_ERRORS, counters};
 use control::admin::{Admin, Binding, Call, Listing, Page, State, Status, StoreStatus};
@@ -35,6 +36,7 @@ pub struct Running {
     pub listeners: Vec<(Transport, SocketAddr, Option<HostPort>)>,
     pub secret: Secret,
     pub workers: usize,
+    pub grade: Grade,
     pub log: LogHandle,
 }
 
@@ -140,7 +142,7 @@ impl Control {
             pid: std::process::id(),
             uptime_s: monotonic_now().since(self.started).as_secs(),
             workers: self.running.workers,
-            steering: steering(self.running.workers).into(),
+            steering: self.running.grade.text().into(),
             config_file: self.running.loaded.file.as_ref().map(|f| f.display().to_string()),
             domains: config.domains.clone(),
             listeners: self.listeners(),
@@ -336,6 +338,11 @@ impl Admin for Control {
             text.family(&name, help, kind);
             text.sample(&name, &[], value);
         }
+        text.family("strowger_steering", "1 for how datagrams come to their worker.", Kind::Gauge);
+        for grade in Grade::ALL {
+            let in_force = u64::from(grade == self.running.grade);
+            text.sample("strowger_steering", &[("grade", grade.name())], in_force);
+        }
         let (done, refused) = *lock(&self.reloads);
         text.family("strowger_reloads_total", "Configuration reloads, by result.", Kind::Counter);
         text.sample("strowger_reloads_total", &[("result", "done")], done);
@@ -394,13 +401,6 @@ fn silence(workers: u16, answering: &[u16]) -> Option<String> {
         [] => None,
         [one] => Some(format!("worker {one} does not answer")),
         many => Some(format!("workers {} do not answer", many.join(", "))),
-    }
-}
-
-const fn steering(workers: usize) -> &'static str {
-    match workers {
-        1 => "single: one worker, nothing to steer",
-        _ => "ring: a message makes at most one hop to the worker that its Call-ID names",
     }
 }
 

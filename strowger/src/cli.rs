@@ -82,6 +82,9 @@ pub struct ServeArgs {
     /// Worker threads [default: 0, one for each core]
     #[arg(long, value_name = "N")]
     pub workers: Option<usize>,
+    /// How datagrams come to their worker: auto, kernel or ring [default: auto, the kernel if it can be had]
+    #[arg(long, value_name = "GRADE")]
+    pub steering: Option<String>,
     /// Where the admin API listens, or `off` [default: 127.0.0.1:8080]
     #[arg(long, value_name = "ADDR:PORT")]
     pub admin: Option<String>,

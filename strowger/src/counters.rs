@@ -15,6 +15,7 @@ pub fn help(name: &str) -> &'static str {
         "udp_send_drops" => "Datagrams dropped because the kernel's send buffer and our queue were full.",
         "udp_send_errors" => "Datagrams the kernel refused to send (no route, too long, refused).",
         "udp_returned" => "Datagrams that came back: the network says that they cannot be delivered.",
+        "udp_hops" => "Datagrams that came to another worker than their owner, and crossed over.",
         "hops_out" => "Messages handed to the worker that owns them.",
         "hops_in" => "Messages taken from other workers.",
         "ring_drops" => "Messages lost because the owner's ring was full.",

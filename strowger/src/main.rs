@@ -12,6 +12,7 @@ mod load;
 mod process;
 mod serve;
 mod signals;
+mod steering;
 mod throttle;
 mod user;
 mod world;

@@ -6,7 +6,7 @@ use crate::cli::{ServeArgs, Switch};
 use crate::signals::{self, Wish};
 use crate::throttle::Throttle;
 use crate::world::{self, Ask, SharedLedger, World};
-use crate::{absolute, fail, interfaces, say_errors};
+use crate::{absolute, fail, interfaces, say_errors, steering};
 use control::admin::Bound as AdminSocket;
 use control::config::{self as c, Config, Loaded, Overrides};
 use control::metrics::Registry;
@@ -59,6 +59,7 @@ fn overrides(args: &ServeArgs) -> Overrides {
         domains: args.domain.clone(),
         data_dir: args.data_dir.clone(),
         workers: args.workers,
+        steering: args.steering.clone(),
         admin: args.admin.clone(),
         auth: args.auth.map(|s| s == Switch::On),
     }
@@ -84,13 +85,14 @@ fn serve(loaded: Loaded, overrides: Overrides) -> Result<(), Failure> {
     let listeners = interfaces::expand(&config.listen)?;
     raise_descriptor_limit();
     // Every address first: a start that fails because one is taken leaves nothing behind.
-    let bound = Bound::new(runtime_config(config, &listeners), workers)?;
+    let mut bound = Bound::new(runtime_config(config, &listeners, workers), workers)?;
     let listeners = actual(&bound, &listeners);
     let admin = bind_admin(&config.admin)?;
     let clock = Clock::new(monotonic_now, wall_micros);
     let store = open_store(config, &listeners, clock)?;
     let secret_bytes = load_or_create_secret(&config.data_dir)?;
     let parts = Parts::new(&loaded, workers, listeners, secret_bytes, &store);
+    let grade = steering::steer(&mut bound, &parts.keys, config.steering, workers)?;
     let (handle, runtime, resolver_slot) = start_workers(&parts, bound, workers)?;
     let resolver = start_resolver(config, &handle)?;
     let _ = resolver_slot.set(resolver);
@@ -103,6 +105,7 @@ fn serve(loaded: Loaded, overrides: Overrides) -> Result<(), Failure> {
         listeners: parts.listeners.clone(),
         secret: parts.secret,
         workers,
+        grade,
         log,
     }));
     let admin = admin.map(|bound| bound.start(control.clone())).transpose()?;
@@ -247,7 +250,7 @@ fn bind_admin(access: &c::AdminAccess) -> Result<Option<AdminSocket>, Failure> {
 /// Bytes that this server may add to a message that it forwards.
 const ADDED: usize = 16 << 10;
 
-fn runtime_config(config: &Config, listeners: &[c::Listener]) -> RuntimeConfig {
+fn runtime_config(config: &Config, listeners: &[c::Listener], workers: usize) -> RuntimeConfig {
     let l = &config.limits;
     let usual = StreamLimits::default();
     // Whatever may be received must also fit where it waits to be sent on, and more than one of it.
@@ -258,6 +261,7 @@ fn runtime_config(config: &Config, listeners: &[c::Listener]) -> RuntimeConfig {
             .iter()
             .map(|l| Listener { transport: l.transport, address: l.address })
             .collect(),
+        pin: steering::cpus(&config.pin, workers),
         streams: StreamLimits {
             max_connections: l.connections,
             max_per_source: u32::try_from(l.connections_per_source).unwrap_or(u32::MAX),
@@ -401,7 +405,7 @@ mod tests {
         let mut config = Config::default();
         for bytes in [1_300, config.limits.message_bytes, 16 << 20] {
             config.limits.message_bytes = bytes;
-            let streams = runtime_config(&config, &[]).streams;
+            let streams = runtime_config(&config, &[], 1).streams;
             for room in [streams.max_message, streams.max_queued, streams.max_queued_connecting] {
                 assert!(room >= bytes + 1_000, "{bytes} bytes: {streams:?}");
             }

@@ -113,6 +113,10 @@ class Bench:
         self.server_cpu, self.load_cpu = (0, 1) if two else (None, None)
         self.perf = bool(shutil.which('perf')) and self.perf_works()
         self.data = None
+        # Of Strowger.
+        self.workers, self.steering = 1, 'auto'
+        # Options of `strowger load`.
+        self.extra = []
 
     @staticmethod
     def perf_works():
@@ -133,8 +137,8 @@ class Bench:
             self.data = os.path.join(self.dir, 'data')
             os.makedirs(self.data)
             servers.import_users(self.o.bin, [(user(i), password(i)) for i in range(w['users'])], self.data, DOMAIN)
-        return servers.Strowger(self.o.bin, DOMAIN, 1, bool(w['challenge']), config=config,
-                                data=self.data if w['users'] else None, cpu=self.server_cpu)
+        return servers.Strowger(self.o.bin, DOMAIN, self.workers, bool(w['challenge']), config=config,
+                                data=self.data if w['users'] else None, cpu=self.server_cpu, steering=self.steering)
 
     def kamailio(self, workload):
         w = WORKLOADS[workload]
@@ -175,13 +179,13 @@ class Bench:
             generator = sipp.Sipp(w['scenario'], server.address, limit=20000, **common)
         else:
             callee = None if workload == 'register-digest' else 'callee.xml'
-            generator = load.Load(self.o.bin, w['scenario'], server.address, callee=callee, **common)
+            generator = load.Load(self.o.bin, w['scenario'], server.address, callee=callee, extra=self.extra, **common)
         try:
             time.sleep(WARM_UP)
-            pids = server.process.pids()
-            first, t0 = cpu_ns(pids), time.time()
+            pids, others = server.process.pids(), generator.process.pids()
+            first, before, t0 = cpu_ns(pids), cpu_ns(others), time.time()
             time.sleep(seconds)
-            last, t1 = cpu_ns(pids), time.time()
+            last, after, t1 = cpu_ns(pids), cpu_ns(others), time.time()
             counts, p0, p1 = self.count(pids, seconds) if self.perf else ({}, 0, 0)
             status = generator.wait(60)
         finally:
@@ -190,7 +194,7 @@ class Bench:
         calls = generator.done_at(t1) - generator.done_at(t0)
         messages = RELAY_MESSAGES if name == 'relay' else w['messages']
         result = dict(server=name, workload=workload, rate=rate, messages=messages, status=status, **sums,
-                      cpu_us_call=(last - first) / 1e3 / calls)
+                      cpu_us_call=(last - first) / 1e3 / calls, generator_us_call=(after - before) / 1e3 / calls)
         if counts:
             counted = generator.done_at(p1) - generator.done_at(p0)
             result.update(user_call=counts['instructions:u'] / counted, kernel_call=counts['instructions:k'] / counted)

@@ -46,6 +46,16 @@ def hand_made():
     put('message', 'invite', b'\x00\x0a' + INVITE)
     put('message', 'response', b'\x00\x0a' + RESPONSE)
     put('message', 'folded', b'\x41\x0a' + INVITE.replace(b'Call-ID: c1', b'Subject: a\r\n b\r\n\tc\r\ni:\r\n c1'))
+    for name, data in {
+        'invite': INVITE, 'response': RESPONSE, 'lead': b'\r\n\r\n' + REGISTER, 'ping': b'\r\n\r\n',
+        'short': INVITE.replace(b'Call-ID: c1', b'i:c1'),
+        'spelt': INVITE.replace(b'Call-ID: c1', b'cALL-id \t:\r\n  c1  '),
+        'last': b'A sip:a SIP/2.0\r\nI: 0123456789abcdef',
+        'beyond_ascii': INVITE.replace(b'"A"', '"\u00e9\u00e8\u8a0a"'.encode()).replace(b': c1', b': c\xe91'),
+        'long': INVITE.replace(b'c1', b'c' * 128),
+    }.items():
+        put('steering', name, b'\xff\x0f' + data)
+        put('steering', name + '_cut', b'\x06\x04' + data)
     put('stream', 'two', b'\x02\x01\x02\x03\x04' + INVITE + b'\r\n\r\n' + RESPONSE + b'\r\n' + REGISTER)
     put('stream', 'small_caps', b'\x00\x01\x05\x09\x02' + b'\r\n\r\nA sip:a SIP/2.0\r\nl:3\r\n\r\nabcB')
     put('stream', 'no_length', b'\x02\x40\x40\x40\x40' + INVITE.replace(b'Content-Length: 5\r\n', b''))

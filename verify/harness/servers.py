@@ -6,6 +6,7 @@ import subprocess
 import tempfile
 import threading
 import time
+import urllib.request
 
 from . import net
 
@@ -77,7 +78,8 @@ class Strowger:
     """`strowger serve` on an address of its own. Use as a context manager."""
 
     def __init__(self, binary, domain='example.com', workers=2, auth=True, users=(), config='', data=None, cpu=None,
-                 also=()):
+                 also=(), steering='auto'):
+        self.steering = steering
         self.binary, self.workers, self.auth, self.cpu, self.also = binary, workers, auth, cpu, also
         self.ip, self.port = net.fresh_ip(), 5060
         # "{ip}" stands for the server's own address as its domain.
@@ -105,7 +107,7 @@ class Strowger:
         cmd = ['taskset', '-c', str(self.cpu)] if self.cpu is not None else []
         cmd += [self.binary, 'serve', '--config', self.config, '--listen', 'udp:' + listen, '--listen', 'tcp:' + listen,
                 '--domain', self.domain, '--data-dir', self.data, '--workers', str(self.workers),
-                '--admin', self.admin, '--auth', 'on' if self.auth else 'off']
+                '--steering', self.steering, '--admin', self.admin, '--auth', 'on' if self.auth else 'off']
         for domain in self.also:
             cmd += ['--domain', domain]
         self.process = Process(cmd)
@@ -120,6 +122,12 @@ class Strowger:
             if time.monotonic() > end:
                 raise AssertionError('the server never said %r:\n%s' % (word, self.process.log()))
             time.sleep(0.02)
+
+    def metric(self, name):
+        """A figure of /metrics, its labels written as there."""
+        with urllib.request.urlopen('http://%s/metrics' % self.admin, timeout=20) as page:
+            lines = page.read().decode().splitlines()
+        return float(next(line.rpartition(' ')[2] for line in lines if line.startswith(name + ' ')))
 
     def kill(self):
         self.process.kill()

@@ -452,7 +452,11 @@ def proxy200(run, digest):
             # A generator that the machine kept from running repeats requests by itself; the full
             # run allows none, a smoke run on a busy CI machine one call in a thousand.
             must(again <= run.size(0, total // 1000), again, 'retransmissions')
-            return '%d calls at %d/s, %d retransmissions' % (total, rate, again)
+            crossed, came = server.metric('strowger_udp_hops_total'), server.metric('strowger_udp_in_total')
+            grade = 'kernel' if server.metric('strowger_steering{grade="kernel"}') else 'ring'
+            must(crossed == 0 or grade == 'ring', crossed, 'datagrams crossed workers although the kernel steers')
+            return '%d calls at %d/s, %d retransmissions; %d of %d datagrams crossed workers (%s)' % (
+                total, rate, again, crossed, came, grade)
         finally:
             callee.stop()
 

@@ -10,12 +10,13 @@ use core::hash::Hasher;
 use core::net::SocketAddr;
 use core::time::Duration;
 use sip_auth::NonceSerial;
-use sip_message::{Index, Message, Parsed, Splices, find_call_id, parse};
+use sip_message::{Index, Message, Parsed, Splices, parse};
 use sip_proxy::context::Action;
 use sip_proxy::gathered::Gathered;
 use sip_proxy::locate::{Answer, Cache, Kind};
 use sip_proxy::loops::LoopGuard;
 use sip_proxy::token::Sealer;
+use sip_steering::Ownership;
 use sip_transaction::{Event, Layer, Limits, Timers};
 use siphasher::sip::SipHasher13;
 use std::mem;
@@ -77,6 +78,19 @@ pub struct Keys {
     pub hash: [u8; 16],
 }
 
+impl Keys {
+    /// Who owns what, as the nodes have it.
+    pub fn ownership(&self) -> Ownership {
+        let key = |half: u8| {
+            let mut hash = SipHasher13::new_with_key(&self.hash);
+            hash.write(&[domain::OWNER, half]);
+            hash.finish().to_le_bytes()
+        };
+        let [low, high] = [key(0), key(1)];
+        Ownership::new(&core::array::from_fn(|n| if n < 8 { low[n] } else { high[n - 8] }))
+    }
+}
+
 /// What a node is made from besides its settings and services.
 #[derive(Clone)]
 pub struct NodeConfig {
@@ -105,6 +119,7 @@ pub struct Node<S> {
     pub(crate) sealer: Sealer,
     pub(crate) guard: LoopGuard,
     pub(crate) key: [u8; 16],
+    ownership: Ownership,
     pub(crate) serial: NonceSerial,
     pub(crate) random: u64,
     pub(crate) draining: bool,
@@ -134,6 +149,7 @@ impl<S: Services> Node<S> {
             sealer: Sealer::new(config.keys.dialog),
             guard: LoopGuard::new(config.keys.hash),
             key: config.keys.hash,
+            ownership: config.keys.ownership(),
             serial: NonceSerial::new(config.worker),
             random: a ^ b.rotate_left(17),
             draining: false,
@@ -194,20 +210,44 @@ impl<S: Services> Node<S> {
         }
     }
 
-    fn message(&mut self, now: Time, flow: Flow, bytes: &[u8], out: &mut Outbox) {
+    /// A message for this worker. If it is worker `me` of so many who asks whether it is, and it is not, the answer is
+    /// the owner.
+    fn message(
+        &mut self,
+        now: Time,
+        flow: Flow,
+        bytes: &[u8],
+        asks: Option<(u16, u16)>,
+        out: &mut Outbox,
+    ) -> Option<u16> {
         let limits = self.settings.message;
-        self.with_index(|node, index| match parse(bytes, index, &limits) {
-            Parsed::Garbage(_) => node.services.count(Counter::Garbage),
-            Parsed::Good(message) if message.is_request() => {
-                node.services.count_method(message.method());
-                node.request(now, flow, &message, out);
+        self.with_index(|node, index| {
+            let parsed = parse(bytes, index, &limits);
+            let other = asks.and_then(|(me, workers)| {
+                let owner = match &parsed {
+                    Parsed::Good(message) => node.ownership.owner_of(message.call_id(), workers),
+                    // What the index says of these is not all that is in them.
+                    Parsed::Bad(..) | Parsed::Garbage(_) => node.ownership.owner(bytes, workers),
+                };
+                owner.filter(|owner| *owner != me)
+            });
+            if other.is_some() {
+                return other;
             }
-            Parsed::Good(message) => {
-                node.services.count(Counter::Responses);
-                node.response(now, flow, &message, out);
+            match parsed {
+                Parsed::Garbage(_) => node.services.count(Counter::Garbage),
+                Parsed::Good(message) if message.is_request() => {
+                    node.services.count_method(message.method());
+                    node.request(now, flow, &message, out);
+                }
+                Parsed::Good(message) => {
+                    node.services.count(Counter::Responses);
+                    node.response(now, flow, &message, out);
+                }
+                Parsed::Bad(message, flaw) => node.flawed(flow, &message, flaw, out),
             }
-            Parsed::Bad(message, flaw) => node.flawed(flow, &message, flaw, out),
-        });
+            None
+        })
     }
 
     fn flawed(&mut self, flow: Flow, message: &Message<'_>, flaw: sip_message::Flaw, out: &mut Outbox) {
@@ -254,20 +294,33 @@ impl<S: Services> Machine for Node<S> {
         sip_message::frame(buffer, resume, &self.settings.message)
     }
 
-    /// Every message of a call carries its Call-ID, so its hash names the owner: of requests,
-    /// responses, ACK, CANCEL and BYE, on datagrams and streams alike.
-    fn owner(&self, message: &[u8], workers: u16) -> u16 {
-        let mut hash = self.keyed(domain::OWNER);
-        hash.write(find_call_id(message).unwrap_or(b""));
-        // The upper bits of the product choose evenly without a division.
-        (((hash.finish() >> 32) * u64::from(workers.max(1))) >> 32) as u16
+    /// By the Call-ID, which every message of a call carries: requests, responses, ACK, CANCEL and BYE, on
+    /// datagrams and streams alike. What has none begins nothing.
+    fn owner(&self, message: &[u8], workers: u16) -> Option<u16> {
+        self.ownership.owner(message, workers)
     }
 
     fn receive(&mut self, now: Time, flow: Flow, message: &[u8], out: &mut Outbox) {
-        self.message(now, flow, message, out);
+        self.message(now, flow, message, None, out);
         if !self.events.is_empty() {
             self.digest_events(now, out);
         }
+    }
+
+    /// The Call-ID is looked for once only, with everything else.
+    fn receive_steered(
+        &mut self,
+        now: Time,
+        flow: Flow,
+        message: &[u8],
+        asks: (u16, u16),
+        out: &mut Outbox,
+    ) -> Option<u16> {
+        let other = self.message(now, flow, message, Some(asks), out);
+        if !self.events.is_empty() {
+            self.digest_events(now, out);
+        }
+        other
     }
 
     fn refuse(&mut self, _now: Time, flow: Flow, head: &[u8], error: FrameError, out: &mut Outbox) {

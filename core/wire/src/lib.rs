@@ -10,9 +10,11 @@
 mod flow;
 mod machine;
 mod outbox;
+mod steering;
 mod time;
 
 pub use flow::{ConnId, Flow, ListenerId, Transport};
 pub use machine::{Frame, FrameError, Machine};
 pub use outbox::{Close, Outbox, Transmit};
+pub use steering::SteeringProgram;
 pub use time::Time;

@@ -205,14 +205,14 @@ impl Machine for Engine {
     }
 
     /// Calls of ours name their worker in the Call-ID; those of others are dealt out by its hash.
-    fn owner(&self, message: &[u8], workers: u16) -> u16 {
+    fn owner(&self, message: &[u8], workers: u16) -> Option<u16> {
         let call_id = find_call_id(message).unwrap_or(b"");
         if let Some(name) = CallName::read(call_id, self.settings.run_id) {
-            return name.worker % workers.max(1);
+            return Some(name.worker % workers.max(1));
         }
         // The same on every worker.
         let hasher = FixedState::with_seed(self.settings.seed ^ u64::from(self.settings.run_id));
-        (((hasher.hash_one(call_id) >> 32) * u64::from(workers.max(1))) >> 32) as u16
+        Some((((hasher.hash_one(call_id) >> 32) * u64::from(workers.max(1))) >> 32) as u16)
     }
 
     fn receive(&mut self, now: Time, flow: Flow, message: &[u8], out: &mut Outbox) {

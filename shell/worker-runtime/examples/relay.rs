@@ -22,8 +22,8 @@ impl Machine for Relay {
         Frame::Message { skip: 0, len: buffer.len() }
     }
 
-    fn owner(&self, message: &[u8], workers: u16) -> u16 {
-        u16::from(message.first().copied().unwrap_or(0)) % workers
+    fn owner(&self, message: &[u8], workers: u16) -> Option<u16> {
+        Some(u16::from(message.first().copied().unwrap_or(0)) % workers)
     }
 
     fn receive(&mut self, _: Time, flow: Flow, message: &[u8], out: &mut Outbox) {

@@ -86,6 +86,8 @@ counters! {
     udp_send_errors,
     /// Datagrams that came back: the network says that they cannot be delivered.
     udp_returned,
+    /// Datagrams that came to another worker than their owner, and crossed over.
+    udp_hops,
     /// Messages handed to the worker that owns them.
     hops_out,
     /// Messages taken from other workers.

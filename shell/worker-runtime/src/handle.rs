@@ -39,7 +39,7 @@ impl<N: Send + 'static> Runtime<N> {
     where
         M: Machine<Notice = N> + Send + 'static,
     {
-        let Bound { config, listeners, sockets } = bound;
+        let Bound { config, listeners, sockets, steered } = bound;
         if machines.len() != sockets.len() {
             return Err(StartError::Unusable("there must be as many machines as workers"));
         }
@@ -55,7 +55,7 @@ impl<N: Send + 'static> Runtime<N> {
         let shared = Arc::new(shared);
         let mut workers = Vec::with_capacity(machines.len());
         for (index, (machine, sockets)) in machines.into_iter().zip(sockets).enumerate() {
-            let worker = Worker::new(index as u16, machine, sockets, &config, Arc::clone(&shared))
+            let worker = Worker::new(index as u16, machine, sockets, (&config, steered), Arc::clone(&shared))
                 .map_err(system("a worker's event queue"))?;
             workers.push(worker);
         }

@@ -3,8 +3,9 @@
 //!
 //! A [`Machine`](wire::Machine) is given whole messages and the time, and says what it wants sent;
 //! this crate does the rest and knows nothing of what the messages mean. Workers share their
-//! listening ports by `SO_REUSEPORT`. A message that another worker owns makes one hop over a
-//! bounded ring; nothing here ever waits for another thread.
+//! listening ports by `SO_REUSEPORT`, and the kernel may be told which of them owns a datagram
+//! ([`Bound::steer`]). A message that another worker owns makes one hop over a bounded ring; nothing
+//! here ever waits for another thread.
 //!
 //! ```text
 //!  epoll ─ datagrams ─┐              ┌─ sendmmsg
@@ -21,6 +22,7 @@ mod counters;
 mod handle;
 mod listen;
 mod shared;
+mod steering;
 mod streams;
 mod sys;
 mod worker;
@@ -29,6 +31,12 @@ pub use config::{Listener, PanicHook, RuntimeConfig, StartError, StreamLimits, W
 pub use counters::Counts;
 pub use handle::{PostError, Runtime, RuntimeHandle};
 pub use listen::Bound;
+pub use steering::SteerError;
+
+/// The CPUs that this process may use, in order; none if the system does not say.
+pub fn allowed_cpus() -> Vec<usize> {
+    sys::allowed_cpus()
+}
 
 /// The time now: `CLOCK_MONOTONIC`, whose origin is the machine's start.
 pub fn monotonic_now() -> wire::Time {

@@ -40,6 +40,8 @@ pub struct Bound {
     pub(crate) config: RuntimeConfig,
     pub(crate) listeners: Vec<Listener>,
     pub(crate) sockets: Vec<WorkerSockets>,
+    /// Whether the kernel was told who owns what.
+    pub(crate) steered: bool,
 }
 
 impl Bound {
@@ -76,7 +78,7 @@ impl Bound {
             tracing::info!(transport = %actual.transport, address = %actual.address, workers, "listening");
             listeners.push(actual);
         }
-        Ok(Bound { config, listeners, sockets })
+        Ok(Bound { config, listeners, sockets, steered: false })
     }
 
     /// The listeners in the order of their ids, with the addresses and ports they got.

@@ -170,8 +170,8 @@ impl Machine for Asked {
         Frame::Skip { len: buffer.len() }
     }
 
-    fn owner(&self, _: &[u8], _: u16) -> u16 {
-        0
+    fn owner(&self, _: &[u8], _: u16) -> Option<u16> {
+        Some(0)
     }
 
     fn receive(&mut self, _: Time, _: Flow, _: &[u8], _: &mut Outbox) {}

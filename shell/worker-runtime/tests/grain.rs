@@ -32,8 +32,8 @@ impl Machine for Echo {
         Frame::Skip { len: buffer.len() }
     }
 
-    fn owner(&self, _: &[u8], _: u16) -> u16 {
-        0
+    fn owner(&self, _: &[u8], _: u16) -> Option<u16> {
+        Some(0)
     }
 
     fn receive(&mut self, _: Time, flow: Flow, message: &[u8], out: &mut Outbox) {
@@ -151,8 +151,8 @@ impl Machine for Clockwork {
         Frame::Skip { len: buffer.len() }
     }
 
-    fn owner(&self, _: &[u8], _: u16) -> u16 {
-        0
+    fn owner(&self, _: &[u8], _: u16) -> Option<u16> {
+        Some(0)
     }
 
     fn receive(&mut self, _: Time, _: Flow, _: &[u8], _: &mut Outbox) {}

@@ -21,6 +21,9 @@ def main():
     p.add_argument('--rate', type=int, default=1000, help='calls a second of the emulated clock')
     p.add_argument('--seconds', type=float, default=2, help='length of the window')
     p.add_argument('--generator', default='load', choices=('load', 'sipp'), help='what makes the calls')
+    p.add_argument('--grades', default='single', type=lambda s: s.split(','),
+                   help="Strowger with one worker (single), or with two and steering by the kernel (kernel) or over rings "
+                        "(ring). On loopback the sender pays for the kernel's part, so `generator` counts as well")
     o = p.parse_args()
     bench.WARM_UP, bench.TAIL = 5.0, 1.0
     bench.CALLERS = USERS - bench.CALLEES
@@ -30,15 +33,22 @@ def main():
     runs.perf = False
     if 'relay' in o.servers:
         runs.relay = runs.relay_program()
+    if o.grades != ['single']:
+        # What the generator hands to the kernel as one goes to one worker.
+        runs.extra = ['--grain', '0']
     failed = False
     for workload in o.workloads:
         for server in o.servers:
             if not bench.asked(server, workload):
                 continue
-            result = runs.measure(server, workload)
-            result['instructions'] = result.pop('cpu_us_call') * 1e3
-            failed |= 'trouble' in result
-            print('RESULT ' + json.dumps(result), flush=True)
+            for grade in o.grades if server == 'strowger' else ['single']:
+                runs.workers, runs.steering = (1, 'auto') if grade == 'single' else (2, grade)
+                result = runs.measure(server, workload)
+                result['instructions'] = result.pop('cpu_us_call') * 1e3
+                result['generator'] = result.pop('generator_us_call') * 1e3
+                result['grade'] = grade
+                failed |= 'trouble' in result
+                print('RESULT ' + json.dumps(result), flush=True)
     return 1 if failed else 0
 
 

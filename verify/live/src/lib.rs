@@ -17,7 +17,7 @@ mod sip;
 pub use digest::{Credentials, answer, sha256_answer};
 pub use http::{Answer, http};
 pub use link::{Link, Listener};
-pub use server::{Server, Setup, binary, fresh_ip, fresh_ips, run};
+pub use server::{Server, Setup, binary, fresh_ip, fresh_ips, run, without_capabilities};
 pub use sip::{Msg, Req, unique};
 
 use std::time::{Duration, Instant};

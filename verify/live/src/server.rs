@@ -61,6 +61,19 @@ pub fn run<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Output {
     Command::new(binary()).args(args).stdin(Stdio::null()).output().unwrap()
 }
 
+/// The binary without capabilities. Where those cannot be taken away there are none.
+pub fn without_capabilities() -> Command {
+    let mut bare = Command::new("setpriv");
+    bare.arg("--bounding-set=-all");
+    if bare.arg("true").stderr(Stdio::null()).status().is_ok_and(|status| status.success()) {
+        let mut bare = Command::new("setpriv");
+        bare.arg("--bounding-set=-all").arg(binary());
+        bare
+    } else {
+        Command::new(binary())
+    }
+}
+
 /// What a test wants its server to be. The default: challenges on, domain `example.com`, one worker,
 /// no user.
 #[derive(Clone, Debug)]
@@ -72,6 +85,8 @@ pub struct Setup {
     users: Vec<(String, String, String)>,
     limits: Vec<String>,
     env: Vec<(String, String)>,
+    steering: Option<String>,
+    capabilities: bool,
 }
 
 impl Default for Setup {
@@ -84,6 +99,8 @@ impl Default for Setup {
             users: Vec::new(),
             limits: Vec::new(),
             env: Vec::new(),
+            steering: None,
+            capabilities: true,
         }
     }
 }
@@ -139,6 +156,27 @@ impl Setup {
     pub fn env(mut self, name: &str, value: &str) -> Self {
         self.env.push((name.into(), value.into()));
         self
+    }
+
+    /// How datagrams come to their workers: `auto`, `kernel` or `ring`.
+    pub fn steering(mut self, grade: &str) -> Self {
+        self.steering = Some(grade.into());
+        self
+    }
+
+    /// Without any of a superuser's capabilities, whoever runs the test.
+    pub fn unprivileged(mut self) -> Self {
+        self.capabilities = false;
+        self
+    }
+
+    /// The `--steering` and number of workers to start with. `STROWGER_LIVE_STEERING` in the environment of the tests
+    /// makes all servers, except those whose test says otherwise, run with two workers at least and that grade.
+    fn grade(&self) -> (Option<String>, usize) {
+        match (&self.steering, std::env::var("STROWGER_LIVE_STEERING")) {
+            (None, Ok(forced)) if !forced.is_empty() => (Some(forced), self.workers.max(2)),
+            (steering, _) => (steering.clone(), self.workers),
+        }
     }
 
     /// Start it and wait until it says that it is ready.
@@ -199,8 +237,10 @@ impl Server {
     }
 
     fn spawn(&mut self) {
-        let mut command = if self.setup.limits.is_empty() {
+        let mut command = if self.setup.limits.is_empty() && self.setup.capabilities {
             Command::new(binary())
+        } else if self.setup.limits.is_empty() {
+            without_capabilities()
         } else {
             // A write beyond the file size limit must fail like a full disk, not kill by a signal.
             let mut limited = Command::new("sh");
@@ -219,7 +259,9 @@ impl Server {
             command.args(["--domain", domain]);
         }
         command.arg("--data-dir").arg(self.data());
-        command.args(["--workers", &self.setup.workers.to_string()]);
+        let (steering, workers) = self.setup.grade();
+        command.args(["--workers", &workers.to_string()]);
+        command.args(steering.iter().flat_map(|grade| ["--steering", grade]));
         command.args(["--admin", &self.admin().to_string()]);
         command.args(["--auth", if self.setup.auth { "on" } else { "off" }]);
         command.envs(self.setup.env.iter().map(|(k, v)| (k, v)));
@@ -312,6 +354,13 @@ impl Server {
     /// Has the process ended, and how?
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.child.as_mut().and_then(|child| child.try_wait().unwrap())
+    }
+
+    /// A figure of its `/metrics`, written as there.
+    pub fn metric(&self, name: &str) -> u64 {
+        let page = crate::http(self.admin(), "GET", "/metrics").body;
+        let line = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("no {name} in\n{page}"))
     }
 
     /// `strowger ctl ARGS --admin ... `: its output.

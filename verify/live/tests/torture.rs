@@ -144,7 +144,7 @@ fn outcome(server: &Server, case: &Case, via: Via) -> Outcome {
     let tick = Duration::from_millis(20);
     let end = Instant::now() + if silent { 5 * tick } else { Duration::from_secs(10) };
     while seen.answer.is_none() && seen.forwarded.is_none() && !seen.closed && Instant::now() < end {
-        seen.answer = final_answer(&ears, &mut stream, tick);
+        seen.answer = final_answer(&ears, &mut stream, &bytes, tick);
         if let Some((request, link)) = listener.request_within(tick) {
             link.send(&request.reply(486, "callee", &[]));
             seen.forwarded = Some(request);
@@ -153,11 +153,11 @@ fn outcome(server: &Server, case: &Case, via: Via) -> Outcome {
     }
     if seen.answer.is_none() && seen.closed {
         // The answer may have come together with the end of the stream.
-        seen.answer = final_answer(&ears, &mut stream, tick);
+        seen.answer = final_answer(&ears, &mut stream, &bytes, tick);
     }
     // Whatever was forwarded is answered for; what was refused must not arrive as well.
     if seen.forwarded.is_some() && seen.answer.is_none() {
-        seen.answer = final_answer(&ears, &mut stream, Duration::from_secs(10));
+        seen.answer = final_answer(&ears, &mut stream, &bytes, Duration::from_secs(10));
     } else if let Some((request, _)) = listener.request_within(tick) {
         seen.forwarded = Some(request);
     }
@@ -172,10 +172,15 @@ fn outcome(server: &Server, case: &Case, via: Via) -> Outcome {
     seen
 }
 
-fn final_answer(ears: &Ears, stream: &mut Option<Link>, within: Duration) -> Option<Msg> {
+/// The final answer to the first message in `sent`. What follows it on a stream may belong to another worker, and
+/// be answered sooner.
+fn final_answer(ears: &Ears, stream: &mut Option<Link>, sent: &[u8], within: Duration) -> Option<Msg> {
+    let text = String::from_utf8_lossy(sent);
+    let head = text.trim_start().split("\r\n\r\n").next().unwrap_or_default();
+    let first = |answer: &Msg| answer.header("Call-ID").is_none_or(|id| head.contains(id));
     match stream {
         None => ears.final_within(within),
-        Some(link) => link.find_within(within, |m| m.status().is_some_and(|s| s >= 200)),
+        Some(link) => link.find_within(within, |m| m.status().is_some_and(|s| s >= 200) && first(m)),
     }
 }
 

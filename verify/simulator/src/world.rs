@@ -405,7 +405,9 @@ impl World {
         let who = self.who(site);
         self.monitor.received(who, flow.remote, bytes);
         let workers = self.sites[site].spec.workers;
-        let owner = usize::from(self.sites[site].nodes[0].owner(bytes, workers));
+        // What is nobody's goes where the kernel deals it.
+        let owner = self.sites[site].nodes[0].owner(bytes, workers).unwrap_or(flow.remote.port() % workers);
+        let owner = usize::from(owner);
         self.drive(site, owner, |node, now, out| node.receive(now, flow, bytes, out));
         let request = !bytes.starts_with(b"SIP/2.0");
         if request && matches!(self.network.at(flow.remote), Some(Place::Phone(_))) {

@@ -124,7 +124,7 @@ fn large_requests_within_a_dialog_go_over_tcp_too() {
 #[test]
 fn every_message_of_a_call_has_the_same_owner_however_it_is_spelled() {
     let lab = Lab::new();
-    let owner = |head: &str| lab.node.owner(format!("{head}\r\n\r\n").as_bytes(), 64);
+    let owner = |head: &str| lab.node.owner(format!("{head}\r\n\r\n").as_bytes(), 64).expect("an owner");
     let start = "INVITE sip:bob@here.example SIP/2.0\r\nVia: SIP/2.0/UDP a;branch=z9hG4bK1";
     let first = owner(&format!("{start}\r\nCall-ID: abc@x"));
     for spelling in [

@@ -354,15 +354,15 @@ impl Machine for People {
         sip_message::frame(buffer, resume, &Limits::default())
     }
 
-    fn owner(&self, message: &[u8], workers: u16) -> u16 {
+    fn owner(&self, message: &[u8], workers: u16) -> Option<u16> {
         if workers <= 1 {
-            return 0;
+            return Some(0);
         }
         let owner = match message.starts_with(b"SIP/2.0 ") {
             true => self.owner_of_response(message),
             false => self.owner_of_request(message),
         };
-        owner.unwrap_or(0) % workers
+        Some(owner.unwrap_or(0) % workers)
     }
 
     fn receive(&mut self, now: Time, flow: Flow, message: &[u8], out: &mut Outbox) {

@@ -34,6 +34,8 @@ pub fn diff(old: &Config, new: &Config) -> Changes {
         aliases,
         listen,
         workers,
+        steering,
+        pin,
         data_dir,
         auth,
         registrar,
@@ -66,6 +68,8 @@ pub fn diff(old: &Config, new: &Config) -> Changes {
         restart: names(&[
             ("listen", *listen != new.listen),
             ("workers", *workers != new.workers),
+            ("steering", *steering != new.steering),
+            ("pin", *pin != new.pin),
             ("data_dir", *data_dir != new.data_dir),
             ("timers", *timers != new.timers),
             ("limits", *limits != new.limits),

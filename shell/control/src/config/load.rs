@@ -23,6 +23,8 @@ pub struct Overrides {
     pub data_dir: Option<PathBuf>,
     /// `--workers`.
     pub workers: Option<usize>,
+    /// `--steering`.
+    pub steering: Option<String>,
     /// `--admin`.
     pub admin: Option<String>,
     /// `--auth on|off`.

@@ -27,6 +27,12 @@ impl Config {
         out.texts("aliases", &self.aliases);
         out.texts("listen", &self.listen);
         out.raw("workers", self.workers);
+        out.text("steering", self.steering.name());
+        match &self.pin {
+            Pin::Auto => out.text("pin", "auto"),
+            Pin::Off => out.text("pin", "off"),
+            Pin::Cpus(cpus) => out.raw("pin", format_args!("{cpus:?}")),
+        }
         out.text("data_dir", self.data_dir.display());
         if self.listen.iter().any(|listener| listener.advertise.is_some()) {
             out.section("[advertise]");

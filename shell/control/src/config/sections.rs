@@ -12,6 +12,9 @@ use toml::de::DeValue;
 /// The longest expiry the protocol can carry (RFC 3261 20.19), seconds.
 const FOREVER: u64 = u32::MAX as u64;
 
+/// The highest number that a CPU can have in a set of the C library's size.
+const LAST_CPU: u64 = 1023;
+
 /// A day, the longest that any time-out may be.
 const DAY: Duration = Duration::from_secs(86_400);
 
@@ -47,6 +50,8 @@ pub(super) fn top(
         config.aliases = plain_values(Some(list)).unwrap_or_default();
     }
     section.set(reader, "workers", &mut config.workers, number(0..=1024));
+    section.set(reader, "steering", &mut config.steering, choice(Steering::ALL));
+    section.set(reader, "pin", &mut config.pin, pin);
     section.set(reader, "data_dir", &mut config.data_dir, text(path));
     let over = context.overrides;
     if !over.domains.is_empty() {
@@ -65,10 +70,33 @@ pub(super) fn top(
             reader.option_error("--workers", Fault::new("out of range", "from 0 to 1024"));
         }
     }
+    if let Some(written) = &over.steering {
+        match Steering::ALL.iter().find(|(name, _)| name == written) {
+            Some((_, steering)) => config.steering = *steering,
+            None => {
+                let fault = Fault::new("unknown value", "one of auto, kernel, ring");
+                reader.option_error("--steering", fault);
+            }
+        }
+    }
     if let Some(dir) = &over.data_dir {
         config.data_dir.clone_from(dir);
     }
     listeners(reader, section, config, context);
+}
+
+/// `"auto"`, `"off"`, or numbers of CPUs.
+fn pin(value: &DeValue<'_>) -> Result<Pin, Fault> {
+    let mend = "\"auto\", \"off\", or a list of CPU numbers such as [0, 2]";
+    match value {
+        DeValue::String(text) if text == "auto" => Ok(Pin::Auto),
+        DeValue::String(text) if text == "off" => Ok(Pin::Off),
+        DeValue::Array(list) if !list.is_empty() && list.len() <= 1024 => {
+            let one = number(0..=LAST_CPU);
+            list.iter().map(|cpu| one(cpu.get_ref())).collect::<Result<_, _>>().map(Pin::Cpus)
+        }
+        _ => Err(Fault::new("no placement of workers", mend)),
+    }
 }
 
 /// A path, which must say something.

@@ -113,6 +113,29 @@ named! {
     }
 }
 
+named! {
+    /// How a datagram comes to the worker that owns it.
+    Steering {
+        /// By the kernel if it may be told, otherwise over the rings.
+        Auto = "auto",
+        /// By the kernel, or there is no start.
+        Kernel = "kernel",
+        /// Over the rings between workers.
+        Ring = "ring",
+    }
+}
+
+/// Which CPUs the workers run on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Pin {
+    /// Each on one of its own if there are exactly as many as workers, and more than one; otherwise on any.
+    Auto,
+    /// Each on any.
+    Off,
+    /// Each on one of these, in turn.
+    Cpus(Vec<usize>),
+}
+
 /// The whole configuration. Immutable once built: a reload builds a new one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
@@ -124,6 +147,10 @@ pub struct Config {
     pub listen: Vec<Listener>,
     /// Worker threads; 0 means one for each core.
     pub workers: usize,
+    /// How a datagram comes to the worker that owns it.
+    pub steering: Steering,
+    /// Which CPUs the workers run on.
+    pub pin: Pin,
     /// Where the store keeps its files.
     pub data_dir: PathBuf,
     /// Digest authentication.
@@ -410,6 +437,8 @@ impl Default for Config {
             aliases: Vec::new(),
             listen: default_listeners(),
             workers: 0,
+            steering: Steering::Auto,
+            pin: Pin::Auto,
             data_dir: PathBuf::from("data"),
             auth: Auth::default(),
             registrar: Registrar::default(),

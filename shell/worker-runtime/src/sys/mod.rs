@@ -2,6 +2,7 @@
 
 mod addr;
 mod batch;
+mod bpf;
 mod errors;
 mod poll;
 mod send;
@@ -10,6 +11,9 @@ mod thread;
 
 pub use addr::RawAddr;
 pub use batch::RecvBatch;
+pub use bpf::{
+    attach_reuseport_program, detach_reuseport_program, load_reuseport_program, scratch_map, socket_map,
+};
 pub use errors::take_returned;
 pub use poll::{Event, Interest, Poller, Timer, WakeUp};
 pub use send::SendBatch;
@@ -18,7 +22,9 @@ pub use socket::{
     reset_on_close, send, send_in_fragments, send_to, shutdown_write, take_error, tcp_connect, tcp_listen,
     tcp_probe, udp_bind, udp_connect, udp_probe,
 };
-pub use thread::{monotonic_micros, pin_to_cpu, raise_descriptor_limit, sleep, sleep_exactly, wall_micros};
+pub use thread::{
+    allowed_cpus, monotonic_micros, pin_to_cpu, raise_descriptor_limit, sleep, sleep_exactly, wall_micros,
+};
 
 use std::io;
 

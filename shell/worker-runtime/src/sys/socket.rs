@@ -30,7 +30,12 @@ fn new_socket(family: &SocketAddr, kind: libc::c_int) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-fn set(fd: BorrowedFd<'_>, level: libc::c_int, name: libc::c_int, value: libc::c_int) -> io::Result<()> {
+pub(super) fn set(
+    fd: BorrowedFd<'_>,
+    level: libc::c_int,
+    name: libc::c_int,
+    value: libc::c_int,
+) -> io::Result<()> {
     let len = size_of::<libc::c_int>() as libc::socklen_t;
     // SAFETY: `value` is readable for `len` bytes during the call.
     check(unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, (&raw const value).cast(), len) })?;

@@ -55,6 +55,19 @@ pub fn pin_to_cpu(cpu: usize) -> io::Result<()> {
     Ok(())
 }
 
+/// The CPUs that the process may use, in order; none if the system does not say.
+pub fn allowed_cpus() -> Vec<usize> {
+    // SAFETY: a zeroed cpu_set_t is the empty set, writable for its size; pid 0 is the calling thread; CPU_ISSET is
+    // asked for bits inside the set only.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        match check(libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut set)) {
+            Ok(_) => (0..libc::CPU_SETSIZE as usize).filter(|&cpu| libc::CPU_ISSET(cpu, &set)).collect(),
+            Err(_) => Vec::new(),
+        }
+    }
+}
+
 /// Raises the number of descriptors that the process may have as far as it is allowed to, and
 /// answers it; `None` if the system does not say.
 pub fn raise_descriptor_limit() -> Option<u64> {

@@ -366,7 +366,7 @@ impl<M: Machine> Worker<M> {
 
     /// Takes one datagram, or what was said of one sent before; `false` if there was neither.
     fn receive_one(&mut self, number: usize) -> bool {
-        let Worker { datagrams, recv, machine, links, out, counters, now, grain, .. } = self;
+        let Worker { datagrams, recv, machine, links, out, counters, now, grain, steered, .. } = self;
         let Some(socket) = datagrams.sockets.get(number) else { return false };
         counters.syscalls.one();
         let (n, from) = match sys::recv_from(socket.fd.as_fd(), recv.first_buffer()) {
@@ -384,7 +384,8 @@ impl<M: Machine> Worker<M> {
         counters.udp_bytes_in.add(n as u64);
         if let Some(bytes) = recv.first_buffer().get(..n) {
             let stamped = grain.is_there();
-            let mut sink = Sink { machine, links, out, counters, now: *now, stamped };
+            let (now, steered) = (*now, *steered);
+            let mut sink = Sink { machine, links, out, counters, now, stamped, steered };
             sink.take(Flow::udp(id, from), bytes, None);
         }
         self.dispatch();
@@ -393,7 +394,7 @@ impl<M: Machine> Worker<M> {
     }
 
     fn receive_batch(&mut self, number: usize) -> usize {
-        let Worker { datagrams, recv, machine, links, out, counters, now, grain, .. } = self;
+        let Worker { datagrams, recv, machine, links, out, counters, now, grain, steered, .. } = self;
         let Some(socket) = datagrams.sockets.get(number) else { return 0 };
         let id = socket.id;
         counters.syscalls.one();
@@ -409,7 +410,8 @@ impl<M: Machine> Worker<M> {
         counters.udp_batches.one();
         let stamps = grain.is_there().then(|| Stamps::new(*now));
         let (mut count, mut total) = (0, 0);
-        let mut sink = Sink { machine, links, out, counters, now: *now, stamped: grain.is_there() };
+        let (now, stamped, steered) = (*now, grain.is_there(), *steered);
+        let mut sink = Sink { machine, links, out, counters, now, stamped, steered };
         for index in 0..received {
             let Some((messages, from)) = recv.messages(index) else { continue };
             let arrived = stamps.as_ref().and_then(|stamps| stamps.time(recv.stamp(index)?));
@@ -470,35 +472,68 @@ pub(super) struct Sink<'a, M: Machine> {
     pub now: Time,
     /// Whether its worker notes when messages came.
     pub stamped: bool,
+    /// Whether a datagram is most probably this worker's.
+    pub steered: bool,
 }
 
 impl<M: Machine> Sink<'_, M> {
     /// Takes a datagram: it is lost if its owner's ring is full.
     fn take(&mut self, flow: Flow, bytes: &[u8], arrived: Option<Time>) {
-        if !bytes.is_empty() && !self.offer(flow, bytes, arrived) {
-            self.counters.ring_drops.one();
+        if bytes.is_empty() {
+            return;
+        }
+        let other = if self.steered && arrived.is_none() {
+            let place = (self.links.me(), self.links.workers());
+            self.machine.receive_steered(self.now, flow, bytes, place, self.out)
+        } else {
+            let other = self.other_owner(bytes);
+            if other.is_none() {
+                self.deliver(flow, bytes, arrived);
+            }
+            other
+        };
+        if let Some(owner) = other {
+            self.counters.udp_hops.one();
+            let taken = self.hand_over(owner, flow, bytes, arrived);
+            self.counters.ring_drops.add(u64::from(!taken));
         }
     }
 
     /// Takes a message unless its owner's ring is full.
-    pub(super) fn offer(&mut self, flow: Flow, bytes: &[u8], arrived: Option<Time>) -> bool {
-        let workers = self.links.workers();
-        if workers > 1 {
-            let owner = self.machine.owner(bytes, workers) % workers;
-            if owner != self.links.me() {
-                // The owner may sleep for a grain. It came before this moment, perhaps after the round began.
-                let arrived = arrived.or_else(|| self.stamped.then(monotonic_now));
-                return self.links.hand_over(owner, flow, bytes, arrived);
+    pub(super) fn offer(&mut self, flow: Flow, bytes: &[u8]) -> bool {
+        match self.other_owner(bytes) {
+            Some(owner) => self.hand_over(owner, flow, bytes, None),
+            None => {
+                self.deliver(flow, bytes, None);
+                true
             }
         }
+    }
+
+    /// The worker that owns this, if it is not this one.
+    fn other_owner(&self, bytes: &[u8]) -> Option<u16> {
+        let workers = self.links.workers();
+        if workers <= 1 {
+            return None;
+        }
+        let owner = self.machine.owner(bytes, workers)? % workers;
+        (owner != self.links.me()).then_some(owner)
+    }
+
+    fn hand_over(&mut self, owner: u16, flow: Flow, bytes: &[u8], arrived: Option<Time>) -> bool {
+        // The owner may sleep for a grain. It came before this moment, perhaps after the round began.
+        let arrived = arrived.or_else(|| self.stamped.then(monotonic_now));
+        self.links.hand_over(owner, flow, bytes, arrived)
+    }
+
+    fn deliver(&mut self, flow: Flow, bytes: &[u8], arrived: Option<Time>) {
         match arrived {
             // A message that came after the round began came when it began.
             Some(arrived) => {
-                self.machine.receive_late(self.now, arrived.min(self.now), flow, bytes, self.out)
+                self.machine.receive_late(self.now, arrived.min(self.now), flow, bytes, self.out);
             }
             None => self.machine.receive(self.now, flow, bytes, self.out),
         }
-        true
     }
 }
 

@@ -73,6 +73,8 @@ pub struct Worker<M: Machine> {
     recv: RecvBatch,
     send: SendBatch,
     streams: Streams,
+    /// Whether what comes in datagrams is most probably this worker's.
+    steered: bool,
     work_budget: u32,
     max_message: usize,
     now: Time,
@@ -84,12 +86,13 @@ pub struct Worker<M: Machine> {
 }
 
 impl<M: Machine> Worker<M> {
-    /// Worker number `me` with its sockets registered; nothing runs yet.
+    /// Worker number `me` with its sockets registered, which the kernel has `steered` datagrams into or not; nothing runs
+    /// yet.
     pub fn new(
         me: u16,
         machine: M,
         sockets: WorkerSockets,
-        config: &RuntimeConfig,
+        (config, steered): (&RuntimeConfig, bool),
         shared: Arc<Shared<M::Notice>>,
     ) -> io::Result<Worker<M>> {
         let now = monotonic_now();
@@ -123,6 +126,7 @@ impl<M: Machine> Worker<M> {
             recv: RecvBatch::new(config.batch, config.together || !grain.is_zero()),
             send: SendBatch::new(config.batch, config.together),
             streams,
+            steered,
             work_budget: config.streams.work_budget.max(1),
             max_message: config.streams.max_message,
             now,

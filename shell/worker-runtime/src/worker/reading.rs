@@ -152,8 +152,8 @@ impl<M: Machine> Worker<M> {
         // A machine that says more than there is would be followed past the end.
         let Some(message) = message else { return Err(Stop::Broken(0, FrameError::NotAMessage)) };
         let Worker { machine, links, out, counters, now, .. } = self;
-        let mut sink = Sink { machine, links, out, counters, now: *now, stamped: false };
-        if !sink.offer(flow, message, None) {
+        let mut sink = Sink { machine, links, out, counters, now: *now, stamped: false, steered: false };
+        if !sink.offer(flow, message) {
             return Err(Stop::RingFull);
         }
         self.counters.tcp_messages_in.one();

@@ -67,10 +67,10 @@ impl Machine for Lines {
         }
     }
 
-    fn owner(&self, message: &[u8], workers: u16) -> u16 {
+    fn owner(&self, message: &[u8], workers: u16) -> Option<u16> {
         match message.first() {
-            Some(b @ b'0'..=b'9') => u16::from(b - b'0') % workers,
-            _ => self.worker,
+            Some(b @ b'0'..=b'9') => Some(u16::from(b - b'0') % workers),
+            _ => None,
         }
     }
 

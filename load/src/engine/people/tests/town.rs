@@ -230,7 +230,7 @@ impl Town {
                 continue;
             }
             let Some(listener) = listeners.iter().position(|own| *own == to) else { panic!("{to}: {text}") };
-            let owner = usize::from(self.people[0].owner(&bytes, 2));
+            let owner = usize::from(self.people[0].owner(&bytes, 2).unwrap_or(0));
             assert!(listener < own_from || owner == listener - own_from, "{to} is not of {owner}: {text}");
             let flow = Flow::udp(ListenerId(listener as u16), source);
             self.people[owner].receive(self.now, flow, &bytes, &mut out);

@@ -230,12 +230,21 @@ fn command_line_errors_join_those_of_the_file() {
     let over = Overrides {
         domains: vec!["a b".into()],
         workers: Some(5000),
+        steering: Some("magic".into()),
         admin: Some("x".into()),
         ..Overrides::default()
     };
     let found = lines(&Config::parse("t.toml", "listn = 1", &over, METHODS).unwrap_err());
     let starts: Vec<&str> = found.lines().filter_map(|line| line.split(": ").next()).collect();
-    assert_eq!(starts, ["1:1", "--domain", "--workers", "--admin"], "{found}");
+    assert_eq!(starts, ["1:1", "--domain", "--workers", "--steering", "--admin"], "{found}");
+}
+
+#[test]
+fn workers_are_placed_on_cpus_that_can_be() {
+    for text in ["pin = []", "pin = 'yes'", "pin = true", "pin = [1024]", "pin = ['a']", "pin = [-1]"] {
+        assert_eq!(errors(text).lines().count(), 1, "{text}");
+    }
+    assert_eq!(good("pin = 'off'").pin, Pin::Off);
 }
 
 #[test]

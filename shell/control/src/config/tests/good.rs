@@ -39,6 +39,7 @@ fn every_section_arrives() {
     assert_eq!(config.domains, ["example.com", "example.org"]);
     assert_eq!(config.aliases, ["sip1.example.com", "192.0.2.10", "[2001:db8::1]"]);
     assert_eq!(config.workers, 4);
+    assert_eq!((config.steering, config.pin), (Steering::Kernel, Pin::Cpus(vec![0, 2])));
     assert_eq!(config.listen[0].advertise.as_ref().unwrap().to_string(), "sip.example.com:5062");
     assert_eq!(config.listen[1].advertise, None);
     assert_eq!(config.listen[1].transport, Transport::Tcp);
@@ -131,6 +132,7 @@ fn the_command_line_wins() {
         domains: vec!["LAB.example".into(), "lab.example".into()],
         data_dir: Some(PathBuf::from("/tmp/x")),
         workers: Some(2),
+        steering: Some("ring".into()),
         admin: Some("127.0.0.1:0".into()),
         auth: Some(false),
     };
@@ -142,6 +144,7 @@ fn the_command_line_wins() {
     assert_eq!(config.domains, ["lab.example"]);
     assert_eq!(config.data_dir, Path::new("/tmp/x"));
     assert_eq!(config.workers, 2);
+    assert_eq!(config.steering, Steering::Ring);
     assert_eq!(config.admin.listen, Some("127.0.0.1:0".parse().unwrap()));
     assert!(!config.auth.enabled);
     assert_eq!(loaded.warnings.len(), 1, "authentication off is worth a warning");

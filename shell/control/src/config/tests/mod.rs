@@ -16,6 +16,8 @@ domains = ["Example.com", "example.org."]
 aliases = ["sip1.example.com", "192.0.2.10", "2001:db8::1"]
 listen = ["udp:192.0.2.10:5060", "tcp:[2001:db8::1]:5060"]
 workers = 4
+steering = "kernel"
+pin = [0, 2]
 data_dir = "state"
 
 [advertise]

@@ -1,0 +1,107 @@
+//! The owner of a message, computed in user space.
+
+use crate::program::{self, LONGEST, WORDS};
+use core::hash::Hasher;
+use sip_message::find_call_id;
+use siphasher::sip::SipHasher13;
+use wire::SteeringProgram;
+
+/// Everything up to this byte ends a Call-ID: white space, line ends, control characters.
+pub(crate) const LAST_END: u8 = b' ';
+
+/// The multipliers of the finish: those of splitmix64 (Steele, Lea and Flood, OOPSLA 2014).
+pub(crate) const FINISH: [u64; 2] = [0xbf58_476d_1ce4_e5b9, 0x94d0_49bb_1331_11eb];
+/// The shifts of the finish, before, between and after the multiplications.
+pub(crate) const SHIFTS: [i32; 3] = [30, 27, 31];
+
+/// The functions that name the owner of a message, under one key.
+///
+/// A short Call-ID is hashed by the NH sum of UMAC (Black and others, CRYPTO 1999; RFC 4418 section 5.2):
+/// each eight bytes are two numbers, a number of the key is added to each, and the products are summed
+/// up. It costs one multiplication for eight bytes, needs no wider product than 64 bits (eBPF has
+/// none), and two texts that were chosen without knowledge of the key have the same sum with a
+/// probability of 2 to the -32 at most, so nobody outside can aim calls at one worker. A long
+/// Call-ID, which the kernel does not read, takes SipHash.
+#[derive(Clone)]
+pub struct Ownership {
+    /// Two numbers for each eight bytes.
+    pub(crate) sums: [[u32; 2]; WORDS],
+    /// For long ones.
+    long: SipHasher13,
+}
+
+impl Ownership {
+    /// The functions under this key. The same key makes the same functions, on every worker and after
+    /// a restart.
+    pub fn new(key: &[u8; 16]) -> Ownership {
+        let number = |n: usize| {
+            let mut hash = SipHasher13::new_with_key(key);
+            hash.write_u64(n as u64);
+            hash.finish()
+        };
+        let sums = core::array::from_fn(|n| {
+            let key = number(n);
+            [key as u32, (key >> 32) as u32]
+        });
+        let mut long = SipHasher13::new_with_key(key);
+        long.write_u64(u64::MAX);
+        Ownership { sums, long }
+    }
+
+    /// Which of `workers` workers owns this whole message; `None` for what has no Call-ID, such as a
+    /// keepalive, which belongs to whoever gets it. Total; the same bytes have the same owner.
+    pub fn owner(&self, message: &[u8], workers: u16) -> Option<u16> {
+        self.owner_of(find_call_id(message)?, workers)
+    }
+
+    /// The same of a message whose first Call-ID has this value, in whatever is left of white space around it.
+    pub fn owner_of(&self, value: &[u8], workers: u16) -> Option<u16> {
+        // What is not white space decides (RFC 3261 section 25.1: a Call-ID has none inside).
+        let end = value.iter().position(|&byte| byte <= LAST_END).unwrap_or(value.len());
+        let call_id = value.get(..end).filter(|id| !id.is_empty())?;
+        Some(choose(self.hash(call_id), workers))
+    }
+
+    /// The program that does the same in the kernel, for as many workers. `None` on a big-endian machine: the program
+    /// reads words of bytes with the first lowest.
+    pub fn program(&self, workers: u16) -> Option<SteeringProgram> {
+        if cfg!(target_endian = "big") { None } else { program::assemble(self, workers) }
+    }
+
+    fn hash(&self, call_id: &[u8]) -> u64 {
+        if call_id.len() > LONGEST {
+            let mut hash = self.long;
+            hash.write(call_id);
+            return finish(hash.finish());
+        }
+        let mut keys = self.sums.iter();
+        let mut sum = 0u64;
+        let mut add = |word: u64| {
+            if let Some([low, high]) = keys.next() {
+                let low = u64::from((word as u32).wrapping_add(*low));
+                let high = u64::from(((word >> 32) as u32).wrapping_add(*high));
+                sum = sum.wrapping_add(low.wrapping_mul(high));
+            }
+        };
+        let (words, rest) = call_id.as_chunks::<8>();
+        words.iter().for_each(|word| add(u64::from_le_bytes(*word)));
+        // Always one more, of zeros if nothing is left: no Call-ID is another one's beginning.
+        add(rest.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte)));
+        finish(sum)
+    }
+}
+
+/// Spreads what is in any bits of the sum over the upper ones, which choose.
+fn finish(mut hash: u64) -> u64 {
+    let [before, between, after] = SHIFTS;
+    hash ^= hash >> before;
+    hash = hash.wrapping_mul(FINISH[0]);
+    hash ^= hash >> between;
+    hash = hash.wrapping_mul(FINISH[1]);
+    hash ^ hash >> after
+}
+
+/// The upper half of the hash, scaled to the number of workers: even, and without a division.
+fn choose(hash: u64, workers: u16) -> u16 {
+    (((hash >> 32) * u64::from(workers.max(1))) >> 32) as u16
+}

@@ -1,0 +1,112 @@
+//! How datagrams come to the workers that own them, and where workers run.
+
+use control::config::{Pin, Steering};
+use sip_node::Keys;
+use worker_runtime::{Bound, allowed_cpus};
+
+/// What is in force.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Grade {
+    /// One worker.
+    Single,
+    /// The kernel gives each datagram to its owner.
+    Kernel,
+    /// Workers hand over what is not theirs.
+    Ring,
+}
+
+impl Grade {
+    pub const ALL: [Grade; 3] = [Grade::Single, Grade::Kernel, Grade::Ring];
+
+    /// For metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Grade::Single => "single",
+            Grade::Kernel => "kernel",
+            Grade::Ring => "ring",
+        }
+    }
+
+    /// For people.
+    pub const fn text(self) -> &'static str {
+        match self {
+            Grade::Single => "single: one worker, nothing to steer",
+            Grade::Kernel => {
+                "kernel: a datagram comes to the worker that its Call-ID names; a message on a stream makes at most \
+                 one hop to it"
+            }
+            Grade::Ring => "ring: a message makes at most one hop to the worker that its Call-ID names",
+        }
+    }
+}
+
+/// Brings the best grade that is wished for and can be had into force.
+///
+/// # Errors
+/// What to do, where the kernel is wished for by name and cannot be had.
+pub fn steer(bound: &mut Bound, keys: &Keys, wish: Steering, workers: usize) -> Result<Grade, String> {
+    let grade = choose(bound, keys, wish, workers)?;
+    tracing::info!(grade = grade.name(), "steering");
+    Ok(grade)
+}
+
+fn choose(bound: &mut Bound, keys: &Keys, wish: Steering, workers: usize) -> Result<Grade, String> {
+    let count = u16::try_from(workers).unwrap_or(u16::MAX);
+    if count <= 1 {
+        return Ok(Grade::Single);
+    }
+    if wish == Steering::Ring {
+        return Ok(Grade::Ring);
+    }
+    let (error, mend) = match keys.ownership().program(count) {
+        Some(program) => match bound.steer(&program) {
+            // There are only streams to listen on.
+            Ok(0) => return Ok(Grade::Ring),
+            Ok(_) => return Ok(Grade::Kernel),
+            Err(error) => (error.to_string(), error.mend()),
+        },
+        None => {
+            ("there is no steering program for this machine".to_owned(), "little-endian machines have one")
+        }
+    };
+    if wish == Steering::Kernel {
+        return Err(format!(
+            "the kernel cannot steer datagrams: {error}; {mend}. With steering = \"auto\" the workers hand them over"
+        ));
+    }
+    tracing::warn!(
+        error,
+        "the kernel does not steer datagrams: those of another worker's calls make a hop, which costs a copy and often \
+         a wake-up of some microseconds. {mend}; or set steering = \"ring\" to be content with it"
+    );
+    Ok(Grade::Ring)
+}
+
+/// The CPUs for this many workers, in turn; none: any.
+pub fn cpus(pin: &Pin, workers: usize) -> Vec<usize> {
+    match pin {
+        Pin::Off => Vec::new(),
+        Pin::Cpus(cpus) => cpus.clone(),
+        Pin::Auto => own_cpus(allowed_cpus(), workers),
+    }
+}
+
+/// A worker that shares its CPU with another one, or leaves one idle, is better moved about by the scheduler.
+fn own_cpus(allowed: Vec<usize>, workers: usize) -> Vec<usize> {
+    if workers > 1 && allowed.len() == workers { allowed } else { Vec::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workers_get_cpus_of_their_own_or_none() {
+        assert_eq!(own_cpus(vec![2, 3], 2), [2, 3]);
+        for (allowed, workers) in [(vec![0], 1), (vec![0, 1, 2], 2), (vec![0, 1], 3), (vec![], 0)] {
+            assert!(own_cpus(allowed.clone(), workers).is_empty(), "{workers} on {allowed:?}");
+        }
+        assert_eq!(cpus(&Pin::Cpus(vec![5]), 2), [5]);
+        assert!(cpus(&Pin::Off, 2).is_empty());
+    }
+}
