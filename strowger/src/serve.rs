@@ -66,6 +66,7 @@ fn overrides(args: &ServeArgs) -> Overrides {
 }
 
 fn serve(loaded: Loaded, overrides: Overrides) -> Result<(), Failure> {
+    let helmsman = steering::Helmsman::appoint()?;
     let signals = signals::listen()?;
     let log = control::log::init(loaded.config.log.level, loaded.config.log.format)?;
     let config = &loaded.config;
@@ -85,14 +86,14 @@ fn serve(loaded: Loaded, overrides: Overrides) -> Result<(), Failure> {
     let listeners = interfaces::expand(&config.listen)?;
     raise_descriptor_limit();
     // Every address first: a start that fails because one is taken leaves nothing behind.
-    let mut bound = Bound::new(runtime_config(config, &listeners, workers), workers)?;
+    let bound = Bound::new(runtime_config(config, &listeners, workers), workers)?;
     let listeners = actual(&bound, &listeners);
     let admin = bind_admin(&config.admin)?;
     let clock = Clock::new(monotonic_now, wall_micros);
     let store = open_store(config, &listeners, clock)?;
     let secret_bytes = load_or_create_secret(&config.data_dir)?;
     let parts = Parts::new(&loaded, workers, listeners, secret_bytes, &store);
-    let grade = steering::steer(&mut bound, &parts.keys, config.steering, workers)?;
+    let (bound, grade) = helmsman.steer(bound, &parts.keys, config.steering, workers)?;
     let (handle, runtime, resolver_slot) = start_workers(&parts, bound, workers)?;
     let resolver = start_resolver(config, &handle)?;
     let _ = resolver_slot.set(resolver);

@@ -1,7 +1,10 @@
 //! How datagrams come to the workers that own them, and where workers run.
 
 use control::config::{Pin, Steering};
+use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 use sip_node::Keys;
+use std::sync::mpsc;
+use std::thread::JoinHandle;
 use worker_runtime::{Bound, allowed_cpus};
 
 /// What is in force.
@@ -40,14 +43,79 @@ impl Grade {
     }
 }
 
-/// Brings the best grade that is wished for and can be had into force.
-///
-/// # Errors
-/// What to do, where the kernel is wished for by name and cannot be had.
-pub fn steer(bound: &mut Bound, keys: &Keys, wish: Steering, workers: usize) -> Result<Grade, String> {
-    let grade = choose(bound, keys, wish, workers)?;
-    tracing::info!(grade = grade.name(), "steering");
-    Ok(grade)
+/// What loading the program takes of the process. Nothing else needs it: whoever has it can read the kernel's memory.
+const PRIVILEGES: CapabilitySet = CapabilitySet::BPF.union(CapabilitySet::PERFMON);
+
+/// The one thread that may load programs into the kernel. It ends when it has, or is dropped; every other thread of the
+/// process is without the privilege from its first moment.
+pub struct Helmsman {
+    work: mpsc::SyncSender<Work>,
+    thread: JoinHandle<Option<(Bound, Result<Grade, String>)>>,
+}
+
+struct Work {
+    bound: Bound,
+    keys: Keys,
+    wish: Steering,
+    workers: usize,
+}
+
+impl Helmsman {
+    /// To be called before any other thread is started, for privileges are a thread's and its children's.
+    ///
+    /// # Errors
+    /// If the system gives no thread.
+    pub fn appoint() -> std::io::Result<Helmsman> {
+        let (work, receiver) = mpsc::sync_channel(1);
+        let steer = move || {
+            let Work { mut bound, keys, wish, workers } = receiver.recv().ok()?;
+            let grade = choose(&mut bound, &keys, wish, workers);
+            Some((bound, grade))
+        };
+        let thread = std::thread::Builder::new().name("steering".to_owned()).spawn(steer)?;
+        give_up();
+        Ok(Helmsman { work, thread })
+    }
+
+    /// Brings the best grade that is wished for and can be had into force.
+    ///
+    /// # Errors
+    /// What to do, where the kernel is wished for by name and cannot be had.
+    pub fn steer(
+        self,
+        bound: Bound,
+        keys: &Keys,
+        wish: Steering,
+        workers: usize,
+    ) -> Result<(Bound, Grade), String> {
+        let work = Work { bound, keys: keys.clone(), wish, workers };
+        let done = self.work.send(work).ok().and_then(|()| self.thread.join().ok()).flatten();
+        let Some((bound, grade)) = done else {
+            return Err("the thread that steers has failed; see the log".to_owned());
+        };
+        let grade = grade?;
+        tracing::info!(grade = grade.name(), "steering");
+        Ok((bound, grade))
+    }
+}
+
+/// Takes the privileges from the calling thread, those that a process it starts would inherit as well.
+fn give_up() {
+    let without = || {
+        let mut sets = capabilities(None)?;
+        if (sets.permitted | sets.inheritable).intersects(PRIVILEGES) {
+            sets.effective.remove(PRIVILEGES);
+            sets.permitted.remove(PRIVILEGES);
+            // What is not inheritable is not ambient either.
+            sets.inheritable.remove(PRIVILEGES);
+            set_capabilities(None, sets)?;
+        }
+        rustix::io::Result::Ok(())
+    };
+    if let Err(error) = without() {
+        // Before there is a log.
+        eprintln!("the privilege to load programs into the kernel could not be given up: {error}");
+    }
 }
 
 fn choose(bound: &mut Bound, keys: &Keys, wish: Steering, workers: usize) -> Result<Grade, String> {
@@ -60,8 +128,10 @@ fn choose(bound: &mut Bound, keys: &Keys, wish: Steering, workers: usize) -> Res
     }
     let (error, mend) = match keys.ownership().program(count) {
         Some(program) => match bound.steer(&program) {
-            // There are only streams to listen on.
-            Ok(0) => return Ok(Grade::Ring),
+            Ok(0) => {
+                tracing::info!("there are only streams to listen on, and nothing for the kernel to steer");
+                return Ok(Grade::Ring);
+            }
             Ok(_) => return Ok(Grade::Kernel),
             Err(error) => (error.to_string(), error.mend()),
         },

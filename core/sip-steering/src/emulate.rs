@@ -23,6 +23,8 @@ pub struct Run {
 pub enum Fault {
     /// It read or wrote where it may not, at this instruction.
     Access(usize),
+    /// It would have the kernel drop the packet.
+    Drop,
     /// It ran out of itself, or holds what the assembler never writes.
     Instruction(usize),
     /// It went on for longer than any program that ends.
@@ -38,6 +40,10 @@ const STACK: u64 = 3 << 32;
 const SCRATCH: u64 = 4 << 32;
 const MAPS: u64 = 5 << 32;
 const STACK_BYTES: u64 = 512;
+/// Headers without an end.
+const STALE: &[u8] = b"\r\nVia: x\r\nCall-ID: stale@before\r\nTo: y";
+/// The answer that lets the packet pass; any other loses it.
+const SK_PASS: u64 = 1;
 
 /// Runs the program for a datagram with this payload, of which the first `linear` bytes can be reached
 /// directly, as a network driver may have it.
@@ -59,11 +65,10 @@ pub fn run(program: &SteeringProgram, payload: &[u8], linear: usize) -> Result<R
         packet,
         linear,
         stack: vec![0; STACK_BYTES as usize],
-        // Not zeros: what an earlier packet left there.
-        scratch: b"\r\nCall-ID: stale@before\r\n".repeat(program.scratch as usize / 24 + 1),
+        // Not zeros: what an earlier packet left there, which nothing ends, at another place for each length.
+        scratch: STALE.iter().copied().cycle().skip(payload.len()).take(program.scratch as usize).collect(),
         result: Run { chosen: None, instructions: 0, copied: false },
     };
-    machine.scratch.truncate(program.scratch as usize);
     machine.registers[1] = CONTEXT;
     machine.registers[10] = STACK + STACK_BYTES;
     machine.run(&program.code)?;
@@ -125,7 +130,9 @@ impl Machine {
                 0x01 => self.registers[parts.dst] = self.load(&parts).ok_or(Fault::Access(at - 1))?,
                 0x03 => self.store(&parts).ok_or(Fault::Access(at - 1))?,
                 0x04 | 0x07 => self.alu(&parts).ok_or(wrong)?,
-                0x05 if parts.op == 0x95 => return Ok(()),
+                0x05 if parts.op == 0x95 => {
+                    return if self.registers[0] == SK_PASS { Ok(()) } else { Err(Fault::Drop) };
+                }
                 0x05 if parts.op == 0x85 => self.call(parts.imm).ok_or(Fault::Access(at - 1))?,
                 0x05 => {
                     if self.jumps(&parts).ok_or(wrong)? {

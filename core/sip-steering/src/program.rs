@@ -78,8 +78,9 @@ const CASE: u8 = 0x20;
 const LONG_NAME: u64 = u64::from_le_bytes([0, b'c', b'a', b'l', b'l', b'-', b'i', b'd']);
 const LONG_CASE: u64 = u64::from_le_bytes([0, CASE, CASE, CASE, CASE, 0, CASE, CASE]);
 const LONG_LEN: i32 = 7;
-/// Follows what was copied: a line end and an empty line, so that every search ends there.
-const END: u64 = u64::from_le_bytes(*b"\n\r\n\r\n\r\n\r");
+/// Follows what was copied: a line end and an empty line; and, since a search that has met line ends alone goes on
+/// through more of them, a line that is none and an empty line again. So every search ends there.
+const END: u64 = u64::from_le_bytes(*b"\n\r\n\xff\n\r\n\r");
 /// Follows a copy that is not to the end of the message: no part of any Call-ID that is read here, then
 /// the same.
 const CUT: u64 = u64::from_le_bytes(*b"\xff\xff\n\r\n\r\n\r");

@@ -113,12 +113,14 @@ fn load(program: &SteeringProgram, sockets: &[BorrowedFd<'_>]) -> Result<OwnedFd
         sys::scratch_map(program.scratch).map_err(refused("make a map for the steering program"))?;
     let map = sys::socket_map(sockets).map_err(refused("put the sockets into a map"))?;
     let code = link(&program.code, map.as_fd(), scratch.as_fd());
-    sys::load_reuseport_program(&code, None).map_err(|error| {
-        // Once more, for the reason.
+    sys::load_reuseport_program(&code, None).or_else(|error| {
+        // Once more, for the reason; or it was a signal that the check did not wait for.
         let mut log = vec![0; REASONS];
-        let again = sys::load_reuseport_program(&code, Some(&mut log));
-        let reason = again.err().and_then(|_| last_words(&log));
-        SteerError { what: "load the steering program", error, reason }
+        sys::load_reuseport_program(&code, Some(&mut log)).map_err(|_| SteerError {
+            what: "load the steering program",
+            error,
+            reason: last_words(&log),
+        })
     })
 }
 

@@ -493,8 +493,8 @@ impl<M: Machine> Sink<'_, M> {
             other
         };
         if let Some(owner) = other {
-            self.counters.udp_hops.one();
             let taken = self.hand_over(owner, flow, bytes, arrived);
+            self.counters.udp_hops.add(u64::from(taken));
             self.counters.ring_drops.add(u64::from(!taken));
         }
     }
