@@ -23,6 +23,7 @@ BELOW = {
     'sip-registrar': {'wire', 'sip-message'},
     'sip-proxy': {'wire', 'sip-message', 'sip-transaction'},
     'sip-node': {'wire', 'sip-message', 'sip-transaction', 'sip-auth', 'sip-registrar', 'sip-proxy'},
+    'sip-balancer': {'wire', 'sip-message', 'sip-proxy'},
     # The shell knows no SIP: of the core it sees only the vocabulary.
     'worker-runtime': {'wire'},
     # ... except the store, which writes down binding records and credentials as the core defines them.
