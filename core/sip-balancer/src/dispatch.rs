@@ -231,6 +231,11 @@ impl Dispatcher {
         (self.sessions.alive(), self.sessions.ended(), self.sessions.transactions())
     }
 
+    /// Whether something is known of a call that is not over.
+    pub fn knows(&self, call: CallKey) -> bool {
+        self.sessions.find(call).is_some_and(|at| self.sessions.phase(at) != Phase::Ended)
+    }
+
     /// Where a request goes.
     ///
     /// # Errors
@@ -242,11 +247,18 @@ impl Dispatcher {
         {
             return self.repeated(now, r, at, txn);
         }
+        let mut r = *r;
         let node = match r.tag {
-            Tag::Cancel => self.node_of_invite(r, found).ok_or(NoWay::NoCall),
-            _ if r.inside => self.node_of_dialog(now, r, found),
-            _ => self.node_of_new(now, r, found),
+            Tag::Cancel => {
+                let invite = self.invite_of(&r, found).ok_or(NoWay::NoCall)?;
+                // Its branch is that of its INVITE (RFC 3261 section 9.1).
+                r.epoch = invite.epoch;
+                Ok(invite.node)
+            }
+            _ if r.inside => self.node_of_dialog(now, &r, found),
+            _ => self.node_of_new(now, &r, found),
         };
+        let r = &r;
         let node = node.inspect_err(|_| self.happened.no_node += 1)?;
         let at = self.enter(now, r, found, node).ok_or(NoWay::Full);
         let done = at.and_then(|at| self.begin(now, r, at, node).ok_or(NoWay::Full));
@@ -292,9 +304,9 @@ impl Dispatcher {
         Ok(Assigned { node, epoch: txn.epoch, again: true })
     }
 
-    fn node_of_invite(&self, r: &Request<'_>, found: Option<Place>) -> Option<NodeIndex> {
+    fn invite_of(&self, r: &Request<'_>, found: Option<Place>) -> Option<Txn> {
         let place = self.sessions.find_txn(found?, r.id, Tag::Invite)?;
-        self.sessions.txn(place).map(|txn| txn.node)
+        self.sessions.txn(place).copied()
     }
 
     /// The node of a dialog: as its record has it, or its token. Without either it never was ours, or began

@@ -10,6 +10,8 @@
 //! | `cluster` | the nodes as all workers see them |
 //! | `sessions`, `index`, `wheel` | calls, transactions, counters |
 //! | `dispatch` | which node a request goes to, what a response means |
+//! | `token` | what messages carry so that nothing need be remembered |
+//! | `machine`, `requests`, `responses`, `probes` | the same with bytes: one worker's machine |
 #![forbid(unsafe_code)]
 
 mod algorithm;
@@ -17,16 +19,24 @@ mod choose;
 mod cluster;
 mod dispatch;
 mod index;
+mod machine;
 mod maglev;
+mod probes;
+mod requests;
+mod responses;
 mod sessions;
+mod settings;
 mod stats;
 mod times;
+pub mod token;
 mod wheel;
 
 pub use algorithm::{Algorithm, Kind};
 pub use choose::Chooser;
 pub use cluster::{Cluster, Health, Load, MOST_NODES, Node, NodeIndex, Order, Why};
 pub use dispatch::{Assigned, Dispatcher, FailedDialogs, Happened, NoWay, Request, Rules, Seen, Tag};
+pub use machine::{Balancer, Counts, Notice, Report, Setup};
 pub use sessions::{CallKey, Phase};
+pub use settings::{Listener, Probing, RegisterBy, Settings};
 pub use stats::{NodeStats, OCCUPANCIES, Times};
 pub use times::{Costs, UNIT};
