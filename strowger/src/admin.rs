@@ -135,6 +135,7 @@ impl Control {
         let (aors, bindings, _) = self.running.location.size();
         let sum = |f: fn(&Report) -> usize| reports.iter().map(f).sum::<usize>() as u64;
         Status {
+            role: "serve".into(),
             state: self.state(),
             version: env!("CARGO_PKG_VERSION").into(),
             pid: std::process::id(),
@@ -217,7 +218,7 @@ impl Control {
 }
 
 /// The answer to a reload of a server that was started without a file.
-fn no_file() -> ConfigError {
+pub(crate) fn no_file() -> ConfigError {
     ConfigError {
         file: "reload".into(),
         line: 0,
@@ -387,7 +388,7 @@ fn transactions(reports: &[Report], text: &mut Text<'_>) {
 }
 
 /// Says which of `workers` are not among those `answering`, if any.
-fn silence(workers: u16, answering: &[u16]) -> Option<String> {
+pub(crate) fn silence(workers: u16, answering: &[u16]) -> Option<String> {
     let silent: Vec<String> =
         (0..workers).filter(|worker| !answering.contains(worker)).map(|worker| worker.to_string()).collect();
     match silent.as_slice() {
@@ -397,7 +398,7 @@ fn silence(workers: u16, answering: &[u16]) -> Option<String> {
     }
 }
 
-const fn steering(workers: usize) -> &'static str {
+pub(crate) const fn steering(workers: usize) -> &'static str {
     match workers {
         1 => "single: one worker, nothing to steer",
         _ => "ring: a message makes at most one hop to the worker that its Call-ID names",

@@ -68,8 +68,6 @@ pub struct Request<'a> {
     pub token: Option<NodeIndex>,
     /// A hash by which it has a home node, of a REGISTER that is kept with its address-of-record.
     pub home: Option<u64>,
-    /// The key that seals its branch, if it is new.
-    pub epoch: u8,
 }
 
 /// Where a request goes.
@@ -77,8 +75,6 @@ pub struct Request<'a> {
 pub struct Assigned {
     /// The node.
     pub node: NodeIndex,
-    /// The key that sealed its branch when it first went.
-    pub epoch: u8,
     /// It has been forwarded before, and nothing was counted.
     pub again: bool,
 }
@@ -221,9 +217,14 @@ impl Dispatcher {
         &self.stats
     }
 
-    /// What this worker has given to each node: the counters, and the same counted anew from the records.
-    pub fn audit(&self) -> (&[Load], Vec<Load>) {
-        (self.sessions.loads(), self.sessions.recount())
+    /// What this worker has given to each node.
+    pub fn loads(&self) -> &[Load] {
+        self.sessions.loads()
+    }
+
+    /// The same counted anew from the records, all of which it looks at.
+    pub fn recount(&self) -> Vec<Load> {
+        self.sessions.recount()
     }
 
     /// Calls and dialogs alive, calls that are over and remembered, and transactions in memory.
@@ -247,18 +248,11 @@ impl Dispatcher {
         {
             return self.repeated(now, r, at, txn);
         }
-        let mut r = *r;
         let node = match r.tag {
-            Tag::Cancel => {
-                let invite = self.invite_of(&r, found).ok_or(NoWay::NoCall)?;
-                // Its branch is that of its INVITE (RFC 3261 section 9.1).
-                r.epoch = invite.epoch;
-                Ok(invite.node)
-            }
-            _ if r.inside => self.node_of_dialog(now, &r, found),
-            _ => self.node_of_new(now, &r, found),
+            Tag::Cancel => self.node_of_invite(r, found).ok_or(NoWay::NoCall),
+            _ if r.inside => self.node_of_dialog(now, r, found),
+            _ => self.node_of_new(now, r, found),
         };
-        let r = &r;
         let node = node.inspect_err(|_| self.happened.no_node += 1)?;
         let at = self.enter(now, r, found, node).ok_or(NoWay::Full);
         let done = at.and_then(|at| self.begin(now, r, at, node).ok_or(NoWay::Full));
@@ -270,11 +264,11 @@ impl Dispatcher {
         let at = self.sessions.find(call);
         let invite = at.and_then(|at| self.sessions.find_txn(at, id, Tag::Invite));
         if let Some(txn) = invite.and_then(|place| self.sessions.txn(place)) {
-            return Some(Assigned { node: txn.node, epoch: txn.epoch, again: true });
+            return Some(Assigned { node: txn.node, again: true });
         }
         // After a 2xx it is a transaction of its own, which nothing answers.
         let node = at.map(|at| self.sessions.node(at)).or(token)?;
-        Some(Assigned { node, epoch: u8::MAX, again: false })
+        Some(Assigned { node, again: false })
     }
 
     /// A request that was here before: it goes where it went, and changes no counter. But if nothing ever came
@@ -301,12 +295,12 @@ impl Dispatcher {
                 self.happened.retried += 1;
             }
         }
-        Ok(Assigned { node, epoch: txn.epoch, again: true })
+        Ok(Assigned { node, again: true })
     }
 
-    fn invite_of(&self, r: &Request<'_>, found: Option<Place>) -> Option<Txn> {
+    fn node_of_invite(&self, r: &Request<'_>, found: Option<Place>) -> Option<NodeIndex> {
         let place = self.sessions.find_txn(found?, r.id, Tag::Invite)?;
-        self.sessions.txn(place).copied()
+        self.sessions.txn(place).map(|txn| txn.node)
     }
 
     /// The node of a dialog: as its record has it, or its token. Without either it never was ours, or began
@@ -391,7 +385,7 @@ impl Dispatcher {
 
     fn begin(&mut self, now: Time, r: &Request<'_>, at: Place, node: NodeIndex) -> Option<Assigned> {
         let before = self.cluster.load(node).transactions();
-        let txn = Txn::new(now, r.id, r.tag, node, now + GIVE_UP, r.epoch);
+        let txn = Txn::new(now, r.id, r.tag, node, now + GIVE_UP);
         let Some(place) = self.sessions.open(at, txn) else {
             self.settle(now, at);
             self.sessions.arm(now, at);
@@ -406,7 +400,7 @@ impl Dispatcher {
         }
         self.happened.assigned += 1;
         self.sessions.arm(now, at);
-        Some(Assigned { node, epoch: r.epoch, again: false })
+        Some(Assigned { node, again: false })
     }
 
     /// A response to a request that was given to `node`. `retry_after`: of a 503.

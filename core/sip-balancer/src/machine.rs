@@ -20,8 +20,13 @@ pub enum Notice {
     Settings(Arc<Settings>),
     /// Take no new calls (503 with Retry-After), or take them again.
     Drain(bool),
-    /// Show what is going on, by calling this once with the worker's report.
-    Report(Box<dyn FnOnce(Report) + Send>),
+    /// Show what is going on, by calling `show` once with the worker's report.
+    Report {
+        /// Count anew what the counters count. That looks at every record, and nobody is served meanwhile.
+        audit: bool,
+        /// Takes the report.
+        show: Box<dyn FnOnce(Report) + Send>,
+    },
 }
 
 /// What a worker counts. All of these only grow.
@@ -66,10 +71,10 @@ pub struct Report {
     pub happened: Happened,
     /// Its figures of each node.
     pub nodes: Vec<NodeStats>,
-    /// What it has given to each node, counted anew from its records.
+    /// What it has given to each node.
     pub loads: Vec<Load>,
-    /// Whether its counters are what was counted anew. Anything else is a defect of this program.
-    pub exact: bool,
+    /// Whether these are what the records say, where that was looked at. If not, it is a defect of this program.
+    pub exact: Option<bool>,
     /// Calls and dialogs alive.
     pub alive: usize,
     /// Calls that are over and remembered for late retransmissions.
@@ -134,16 +139,16 @@ impl Balancer {
         }
     }
 
-    /// What is going on.
-    pub fn report(&self) -> Report {
-        let (kept, counted) = self.dispatcher.audit();
-        let exact = kept == counted;
+    /// What is going on; `audit` as in [`Notice::Report`].
+    pub fn report(&self, audit: bool) -> Report {
+        let loads = self.dispatcher.loads();
+        let exact = audit.then(|| self.dispatcher.recount() == loads);
         let (alive, ended, transactions) = self.dispatcher.held();
         Report {
             counts: self.counts,
             happened: self.dispatcher.happened(),
             nodes: self.dispatcher.stats().to_vec(),
-            loads: counted,
+            loads: loads.to_vec(),
             exact,
             alive,
             ended,
@@ -241,7 +246,7 @@ impl Machine for Balancer {
                 }
             }
             Notice::Drain(draining) => self.draining = draining,
-            Notice::Report(show) => show(self.report()),
+            Notice::Report { audit, show } => show(self.report(audit)),
         }
     }
 

@@ -3,7 +3,7 @@
 use crate::cluster::NodeIndex;
 use crate::machine::{Balancer, take_scratch};
 use crate::settings::RegisterBy;
-use crate::token::{Branch, Dialog, Origin, Sender};
+use crate::token::{Branch, Dialog, Origin, Sealer, Sender};
 use crate::{Assigned, NoWay, Request, Tag};
 use core::net::{IpAddr, SocketAddr};
 use sip_message::{Message, Method, Name, Uri, push_u64, write_response};
@@ -125,7 +125,7 @@ impl Balancer {
             return Err((403, b"Dialog Not Of This Balancer", Vec::new()));
         }
         let back = reply_flow(flow, request);
-        let id = self.sealer.id(&origin(request, back.remote.ip()));
+        let id = self.sealer.id(self.sealer.epoch(), &origin(request, back.remote.ip()));
         Ok(Checked { routing, uri, dialog, back, id })
     }
 
@@ -167,7 +167,6 @@ impl Balancer {
             inside: !request.to_tag().is_empty(),
             token: self.node_of(c),
             home: by_aor.then(|| self.home(request)).flatten(),
-            epoch: self.sealer.epoch(),
         };
         if self.draining && !wanted.inside && !self.dispatcher.knows(wanted.call) {
             return self.unavailable(flow, request, out);
@@ -188,7 +187,7 @@ impl Balancer {
         let uri = Uri::parse(request.to_uri()).ok()?;
         let mut aor = take_scratch(&mut self.scratch);
         uri.write_aor(&mut aor);
-        let home = self.sealer.home(&aor);
+        let home = Sealer::home(&aor);
         self.scratch = aor;
         Some(home)
     }
@@ -229,6 +228,7 @@ impl Balancer {
             natted: is_natted(from, request),
         });
         let branch = Branch {
+            epoch: self.sealer.epoch(),
             node: id,
             to_caller: false,
             listener: c.back.listener,
@@ -236,7 +236,7 @@ impl Balancer {
             id: c.id,
         };
         self.counts.forwarded += 1;
-        self.send(from, Flow::udp(listener, remote), request, c, (to.epoch, branch), dialog, out);
+        self.send(from, Flow::udp(listener, remote), request, c, branch, dialog, out);
     }
 
     /// A request of the node's side, to the caller's. Only who is a node may send it: the token is known to both
@@ -267,6 +267,7 @@ impl Balancer {
             };
         };
         let branch = Branch {
+            epoch: self.sealer.epoch(),
             node: dialog.node,
             to_caller: true,
             listener: c.back.listener,
@@ -274,8 +275,7 @@ impl Balancer {
             id: c.id,
         };
         self.counts.outward += 1;
-        let epoch = self.sealer.epoch();
-        self.send(from, Flow::udp(listener, remote), request, c, (epoch, branch), None, out);
+        self.send(from, Flow::udp(listener, remote), request, c, branch, None, out);
     }
 
     /// Where the caller's side is: as the route says, where that is an address that can be meant; else where its
@@ -297,14 +297,14 @@ impl Balancer {
         to: Flow,
         request: &Message<'_>,
         c: &Checked<'_>,
-        (epoch, branch): (u8, Branch),
+        branch: Branch,
         dialog: Option<Dialog>,
         out: &mut Outbox,
     ) {
         let mut lines = take_scratch(&mut self.scratch);
         let Some(listener) = self.settings.listener(to.listener) else { return };
         lines.extend_from_slice(listener.via_prefix());
-        self.sealer.push_branch(epoch, &branch, &mut lines);
+        self.sealer.push_branch(&branch, &mut lines);
         lines.extend_from_slice(b"\r\n");
         let via = lines.len();
         if let Some(dialog) = dialog {

@@ -50,7 +50,7 @@ impl Balancer {
             call_id: response.call_id(),
             cseq: response.cseq(),
         };
-        if self.sealer.id(&origin) != branch.id {
+        if self.sealer.id(branch.epoch, &origin) != branch.id {
             return None;
         }
         self.settings.listener(branch.listener)?;

@@ -87,8 +87,6 @@ pub(crate) struct Txn {
     pub began: Time,
     /// When it is given up, or forgotten.
     pub until: Time,
-    /// The key under which its branch was sealed.
-    pub epoch: u8,
     next: u32,
 }
 
@@ -435,7 +433,7 @@ impl Sessions {
 
 impl Txn {
     /// A transaction that is forwarded now for the first time.
-    pub fn new(now: Time, id: u64, tag: Tag, node: NodeIndex, until: Time, epoch: u8) -> Txn {
+    pub fn new(now: Time, id: u64, tag: Tag, node: NodeIndex, until: Time) -> Txn {
         Txn {
             id,
             tag,
@@ -446,7 +444,6 @@ impl Txn {
             alone: None,
             began: now,
             until,
-            epoch,
             next: NIL,
         }
     }

@@ -42,7 +42,7 @@ pub struct Keys {
     pub current: Key,
     /// Is read only.
     pub previous: Option<Key>,
-    /// For what must not change with the epoch: who owns a call, ids, tags.
+    /// For what this balancer alone has to read again: who owns a call, keys of records, tags.
     pub hash: [u8; 16],
 }
 
@@ -66,6 +66,8 @@ pub struct Origin<'a> {
 /// What our branch says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Branch {
+    /// The key that seals it and its id.
+    pub epoch: u8,
     /// The node, by its id.
     pub node: u32,
     /// The request went to the caller's side, not to the node.
@@ -155,34 +157,34 @@ impl Sealer {
     }
 
     /// The home of an address-of-record, the same at every balancer of the cluster.
-    pub fn home(&self, aor: &[u8]) -> u64 {
-        self.hash(domain::HOME, &[aor])
+    pub fn home(aor: &[u8]) -> u64 {
+        // Not keyed: it must outlive every key, and who may register is for the nodes to say.
+        crate::maglev::scramble(crate::algorithm::fnv1a(aor))
     }
 
     /// The tag of our own answers to a request, the same for its retransmissions.
     pub fn tag(&self, origin: &Origin<'_>) -> [u8; 16] {
-        hex16(self.id(origin) ^ self.hash(domain::TAG, &[origin.call_id]))
+        hex16(self.id(self.epoch(), origin) ^ self.hash(domain::TAG, &[origin.call_id]))
     }
 
     /// The id of a request, the same for its retransmissions, its CANCEL, and the ACK of its failure.
-    pub fn id(&self, o: &Origin<'_>) -> u64 {
+    pub fn id(&self, epoch: u8, o: &Origin<'_>) -> u64 {
         let reply = octets(o.reply);
         let parts = [o.branch, o.host, &o.port.to_le_bytes(), &reply, o.call_id, &o.cseq.to_le_bytes()];
-        self.hash(domain::ID, &parts)
+        self.seal(epoch, domain::ID, &parts).unwrap_or(0)
     }
 
-    /// Appends a branch, sealed with the key of `epoch`, or of the current one where that is gone.
-    pub fn push_branch(&self, epoch: u8, b: &Branch, out: &mut Vec<u8>) {
-        let epoch = if self.key(epoch).is_some() { epoch } else { self.epoch() };
+    /// Appends a branch.
+    pub fn push_branch(&self, b: &Branch, out: &mut Vec<u8>) {
         let way = if b.to_caller { TO_CALLER } else { 0 };
         let place = way | u32::from(b.listener.0 & 0x7fff) << 16 | u32::from(b.port);
         out.extend_from_slice(BRANCH);
         let start = out.len();
-        push_hex(epoch.into(), 2, out);
+        push_hex(b.epoch.into(), 2, out);
         push_hex(b.node.into(), 8, out);
         push_hex(place.into(), 8, out);
         push_hex(b.id, 16, out);
-        let seal = self.seal(epoch, domain::BRANCH, &[&out[start..]]).unwrap_or(0);
+        let seal = self.seal(b.epoch, domain::BRANCH, &[&out[start..]]).unwrap_or(0);
         push_hex(seal, 16, out);
     }
 
@@ -196,6 +198,7 @@ impl Sealer {
         let id = read.number(16)?;
         read.closes_with(self, epoch, domain::BRANCH, &[])?;
         Some(Branch {
+            epoch,
             node,
             to_caller: place & TO_CALLER != 0,
             listener: ListenerId((place >> 16) as u16 & 0x7fff),
@@ -286,7 +289,6 @@ mod domain {
     pub const CALL: u8 = 1;
     pub const CALL_TOO: u8 = 2;
     pub const OWNER: u8 = 3;
-    pub const HOME: u8 = 4;
     pub const TAG: u8 = 5;
     pub const ID: u8 = 6;
     pub const BRANCH: u8 = 7;
@@ -351,6 +353,7 @@ mod tests {
     }
 
     const BRANCH_OF: Branch = Branch {
+        epoch: 1,
         node: 0xdead_beef,
         to_caller: false,
         listener: ListenerId(3),
@@ -367,16 +370,12 @@ mod tests {
         let (old, new, later) =
             (Sealer::new(keys(1, None)), Sealer::new(keys(2, Some(1))), Sealer::new(keys(3, Some(2))));
         let mut text = Vec::new();
-        old.push_branch(1, &BRANCH_OF, &mut text);
+        old.push_branch(&BRANCH_OF, &mut text);
         assert_eq!(text.len(), 59);
         assert_eq!(old.open_branch(&text), Some(BRANCH_OF));
         assert_eq!(new.open_branch(&text), Some(BRANCH_OF));
         assert_eq!(new.open_branch(&text.to_ascii_uppercase()), Some(BRANCH_OF));
         assert_eq!(later.open_branch(&text), None);
-        // A request that was sealed before the change keeps its branch after it.
-        let mut again = Vec::new();
-        new.push_branch(1, &BRANCH_OF, &mut again);
-        assert_eq!(again, text);
         for (caller, length) in [("192.0.2.9:5060", 44), ("[2001:db8::1]:6000", 68)] {
             let mut token = Vec::new();
             old.push_dialog(&dialog(caller), b"call", b"a", &mut token);
@@ -401,7 +400,7 @@ mod tests {
             let sealer = Sealer::new(keys(1, None));
             let mut text = Vec::new();
             if branch {
-                sealer.push_branch(1, &BRANCH_OF, &mut text);
+                sealer.push_branch(&BRANCH_OF, &mut text);
             } else {
                 sealer.push_dialog(&dialog("[2001:db8::1]:6000"), b"call", b"a", &mut text);
             }

@@ -168,8 +168,7 @@ impl Run {
             Event::Request { call, id, tag, inside } => {
                 let text = call.to_be_bytes();
                 let home = (tag == Tag::Register && call.is_multiple_of(2)).then_some(call);
-                let request =
-                    Request { call: key(call), call_id: &text, id, tag, inside, token: None, home, epoch: 1 };
+                let request = Request { call: key(call), call_id: &text, id, tag, inside, token: None, home };
                 match self.dispatcher.request(now, &request) {
                     Ok(assigned) => {
                         self.given.insert((call, id, tag as u8), assigned.node);
@@ -195,7 +194,7 @@ impl Run {
     }
 
     fn check(&self, what: &str) {
-        let (kept, counted) = self.dispatcher.audit();
+        let (kept, counted) = (self.dispatcher.loads(), self.dispatcher.recount());
         assert_eq!(kept, counted, "{what}");
         for at in self.cluster.indexes() {
             assert_eq!(self.cluster.load(at), counted[usize::from(at.0)], "published, {what}");

@@ -72,7 +72,7 @@ pub(super) fn top(
 }
 
 /// A path, which must say something.
-fn path(written: &str) -> Result<PathBuf, Fault> {
+pub(super) fn path(written: &str) -> Result<PathBuf, Fault> {
     if written.contains("://") {
         return Err(Fault::new(OTHER_DATABASES, "write a folder's name"));
     }
