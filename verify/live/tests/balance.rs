@@ -288,7 +288,8 @@ fn the_other_end_hangs_up_through_both() {
     let invite = Req::invite("sip:bob@example.com", &caller);
     caller.send(&invite.bytes());
     let received = bob.request("INVITE");
-    reply(&mut bob, &received, &received.reply(200, "b", &[&format!("Contact: <sip:bob@{}>", bob.local())]));
+    let contact = format!("Contact: <sip:bob@{}>", bob.local());
+    reply(&mut bob, &received, &received.reply(200, "b", &[&contact]));
     let answer = caller.response(&invite);
     caller.send(&invite.in_dialog("ACK", &answer, &caller).bytes());
     bob.request("ACK");
