@@ -1,6 +1,7 @@
 //! What theory promises of the algorithms, in the testbed of the paper.
 
 #[path = "../examples/paper/model.rs"]
+#[allow(dead_code, reason = "the example shows more than the tests ask for")]
 mod model;
 
 use model::{Outcome, Setup, run};
@@ -52,6 +53,17 @@ fn unequal_servers_get_what_they_can_do_without_being_told() {
     assert!((0.6..0.72).contains(&tlwl), "{tlwl}");
     let (turns, slow) = share(Algorithm::RoundRobin);
     assert!((0.49..0.51).contains(&turns) && quick * 5.0 < slow, "{turns} {quick} {slow}");
+}
+
+#[test]
+fn unequal_servers_are_used_up_to_what_they_have() {
+    // 94 % of what both can do together, and two thirds, at which the smaller one has all it can do.
+    let at = |algorithm, part: f64| {
+        let setup = Setup { speeds: vec![1.0, 0.5], rate: 450.0 * part, ..short(algorithm, 2, 0.5) };
+        run(&Setup { seconds: 30.0, ..setup }).failed
+    };
+    assert!(at(Algorithm::Tlwl, 0.94) <= 1e-4);
+    assert!(at(Algorithm::RoundRobin, 0.72) > 0.01);
 }
 
 #[test]
