@@ -497,3 +497,65 @@ fn the_algorithm_changes_while_it_runs() {
     }
     assert_eq!(world.one(CALLER, &invite("m1")), first);
 }
+
+mod hostile {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Changes some octets of a message, cuts it, or repeats a part.
+    fn spoiled(text: &str, edits: &[(usize, u8)], cut: usize) -> Vec<u8> {
+        let mut bytes = text.as_bytes().to_vec();
+        for (at, by) in edits {
+            let at = at % bytes.len();
+            bytes[at] = bytes[at].wrapping_add(*by);
+        }
+        bytes.truncate(bytes.len().saturating_sub(cut % (4 * bytes.len())).max(1));
+        bytes
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_comes_nothing_breaks_and_what_leaves_can_be_read(
+            steps in proptest::collection::vec(
+                (0usize..7, proptest::collection::vec((any::<usize>(), any::<u8>()), 0..4), any::<usize>(), any::<bool>()),
+                1..30,
+            ),
+        ) {
+            let mut world = World::with(nodes(2), keys(2), Settings { probing: Probing::default(), ..settings() });
+            let mut last = Vec::new();
+            for (what, edits, cut, from_node) in steps {
+                let whole = match what {
+                    0 => invite("h1"),
+                    1 => request("ACK", "h1", 1, "h1", ";tag=callee", ""),
+                    2 => request("CANCEL", "h1", 1, "h1", "", ""),
+                    3 => request("BYE", "h1", 2, "h2", ";tag=callee", "Route: <sip:192.0.2.100;lr;d=02>\r\n"),
+                    4 => request("REGISTER", "h2", 1, "h3", "", "Proxy-Require: \r\n"),
+                    _ => last.pop().unwrap_or_else(|| invite("h4")),
+                };
+                let bytes = spoiled(&whole, &edits, if what < 6 { 0 } else { cut });
+                let from = if from_node { "192.0.2.1:5060" } else { CALLER };
+                let mut out = Outbox::new();
+                let flow = Flow::udp(ListenerId(0), from.parse().expect("an address"));
+                world.balancer.receive(world.now, flow, &bytes, &mut out);
+                world.balancer.returned(world.now, from.parse().expect("an address"), &bytes, &mut out);
+                for t in out.transmits() {
+                    let sent = out.message(t);
+                    let mut index = sip_message::Index::new();
+                    let read = sip_message::parse(sent, &mut index, &sip_message::Limits::default());
+                    let readable = matches!(read, sip_message::Parsed::Good(_) | sip_message::Parsed::Bad(..));
+                    prop_assert!(readable, "{:?}", String::from_utf8_lossy(sent));
+                    if let Ok(text) = String::from_utf8(sent.to_vec()) {
+                        // What a node would say to it comes next, or the same once more.
+                        let request = Sent { to: t.flow.remote.to_string(), text: text.clone() };
+                        last.push(if text.starts_with("SIP/2.0") { text } else { response(&request, "200 OK", "") });
+                    }
+                }
+                world.pass(Duration::from_millis(700));
+                prop_assert_eq!(world.balancer.report(true).exact, Some(true));
+            }
+            (0..900).for_each(|_| { world.pass(Duration::from_secs(20)); });
+            let report = world.balancer.report(true);
+            prop_assert_eq!((report.alive, report.ended, report.transactions), (0, 0, 0));
+        }
+    }
+}
