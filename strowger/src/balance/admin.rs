@@ -91,6 +91,23 @@ impl Control {
         self.loads().iter().map(|load| u64::from(load.transactions())).sum()
     }
 
+    /// Logs which nodes have gone down or come back since `seen` was written.
+    pub fn tell_changes(&self, seen: &mut Vec<Health>) {
+        let cluster = &self.running.cluster;
+        let now: Vec<Health> = cluster.indexes().map(|at| cluster.health(at).0).collect();
+        for (at, came_back) in changes(seen, &now) {
+            let at = NodeIndex(at as u16);
+            let node = cluster.node(at).map_or("", |node| &node.name);
+            let why = cluster.health(at).1.text();
+            if came_back {
+                tracing::info!(node, "node is up again");
+            } else {
+                tracing::warn!(node, why, "node is down: new calls go elsewhere");
+            }
+        }
+        *seen = now;
+    }
+
     fn loads(&self) -> Vec<Load> {
         let cluster = &self.running.cluster;
         cluster.indexes().map(|at| cluster.load(at)).collect()
@@ -237,6 +254,13 @@ impl Control {
     }
 }
 
+/// The places where a node has gone down (`false`) or come back (`true`).
+fn changes(before: &[Health], after: &[Health]) -> Vec<(usize, bool)> {
+    let was_down = |at: usize| before.get(at) == Some(&Health::Down);
+    let all = after.iter().enumerate().map(|(at, health)| (at, *health == Health::Down));
+    all.filter(|(at, down)| was_down(*at) != *down).map(|(at, down)| (at, !down)).collect()
+}
+
 /// The name of a health in the API.
 pub(super) const fn health_name(health: Health) -> &'static str {
     match health {
@@ -380,5 +404,18 @@ impl Admin for Control {
         drop(force);
         tracing::info!(algorithm = algorithm.name(), "algorithm changed");
         Ok(self.all_nodes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Health::{Down, Unknown, Up};
+
+    #[test]
+    fn only_what_changes_is_told() {
+        assert_eq!(changes(&[], &[Unknown, Down, Up]), [(1, false)]);
+        assert_eq!(changes(&[Unknown, Down, Up], &[Up, Up, Down]), [(1, true), (2, false)]);
+        assert_eq!(changes(&[Up, Down], &[Up, Down]), []);
     }
 }

@@ -21,6 +21,9 @@ use store::load_or_create_secret;
 use wire::Transport;
 use worker_runtime::{Bound, Listener as Socket, Runtime, RuntimeConfig, monotonic_now};
 
+/// How often it is looked whether nodes have gone down or come back, to log it.
+const LOOK: Duration = Duration::from_millis(250);
+
 /// Runs the command.
 pub fn run(args: &BalanceArgs) -> ExitCode {
     let overrides = Overrides {
@@ -138,11 +141,19 @@ fn announce(control: &Control, notifier: &Notifier) {
 /// Waits for the end: a first stop drains, a second one, or nothing left to wait for, ends. Calls that are up need
 /// nobody to wait for them: whoever takes over knows them by their tokens.
 fn wait(signals: &Receiver<Wish>, control: &Control, notifier: &Notifier) {
-    while let Ok(Wish::Reload) = signals.recv() {
-        notifier.reloading(monotonic_now().as_micros());
-        // It logs what came of it.
-        let _ = control::admin::Admin::reload(control);
-        notifier.ready("ready");
+    let mut seen = Vec::new();
+    loop {
+        match signals.recv_timeout(LOOK) {
+            Ok(Wish::Reload) => {
+                notifier.reloading(monotonic_now().as_micros());
+                // It logs what came of it.
+                let _ = control::admin::Admin::reload(control);
+                notifier.ready("ready");
+            }
+            Ok(Wish::Stop) | Err(RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        control.tell_changes(&mut seen);
     }
     notifier.stopping("finishing transactions under way");
     tracing::info!("draining: no new calls; a second signal stops at once");
