@@ -338,6 +338,44 @@ fn calls_move_on_when_a_node_is_killed() {
     eventually("it is up", || (balancer.of("strowger_balance_node_up", nodes[0]) == 1).then_some(()));
 }
 
+/// A generator whose calls last a second and bring back the routes that they were given.
+fn lasting_calls(balancer: &Balancer) -> Child {
+    let (ip, target) = (fresh_ip().to_string(), balancer.sip().to_string());
+    let users = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(unique("users.csv"));
+    std::fs::write(&users, "SEQUENTIAL\nann;secret;bob\n").expect("a file");
+    let args = ["load", "--quiet", "--lateness", "60000", "-sn", "proxy200", "-key", "domain", "example.com"];
+    let rest = ["-i", &ip, &target, "-r", "50", "-m", "200", "-d", "1000", "-inf"];
+    let mut command = Command::new(binary());
+    command
+        .args(args)
+        .args(rest)
+        .arg(users)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null());
+    command.spawn().expect("it starts")
+}
+
+#[test]
+fn no_call_is_lost_when_the_balancer_is_killed() {
+    let (_one, a) = callee();
+    let (_other, b) = callee();
+    let mut balancer = Balancer::start(&[a, b], &["--workers", "2"]);
+    let load = lasting_calls(&balancer);
+    // With calls up, and more of them coming in.
+    let up = || [a, b].map(|node| balancer.of("strowger_balance_calls", node)).iter().all(|calls| *calls > 5);
+    eventually("calls are up", || up().then_some(()));
+    balancer.restart();
+    let out = load.wait_with_output().expect("its end");
+    assert!(out.status.success(), "{}", text(&out));
+    assert!(
+        text(&out).contains("Calls failed                                          0.000"),
+        "{}",
+        text(&out)
+    );
+    assert!(balancer.is_empty(&[a, b]));
+}
+
 #[test]
 fn with_no_node_left_callers_are_told_when_to_come_back() {
     let dead = SocketAddr::from((fresh_ip(), 5060));
