@@ -26,6 +26,7 @@ BELOW = {
     'sip-node': {
         'wire', 'sip-message', 'sip-transaction', 'sip-auth', 'sip-registrar', 'sip-proxy', 'sip-steering',
     },
+    'sip-balancer': {'wire', 'sip-message', 'sip-proxy', 'sip-steering'},
     # The shell knows no SIP: of the core it sees only the vocabulary.
     'worker-runtime': {'wire'},
     # ... except the store, which writes down binding records and credentials as the core defines them.

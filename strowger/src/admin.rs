@@ -137,6 +137,7 @@ impl Control {
         let (aors, bindings, _) = self.running.location.size();
         let sum = |f: fn(&Report) -> usize| reports.iter().map(f).sum::<usize>() as u64;
         Status {
+            role: "serve".into(),
             state: self.state(),
             version: env!("CARGO_PKG_VERSION").into(),
             pid: std::process::id(),
@@ -219,7 +220,7 @@ impl Control {
 }
 
 /// The answer to a reload of a server that was started without a file.
-fn no_file() -> ConfigError {
+pub(crate) fn no_file() -> ConfigError {
     ConfigError {
         file: "reload".into(),
         line: 0,
@@ -338,11 +339,7 @@ impl Admin for Control {
             text.family(&name, help, kind);
             text.sample(&name, &[], value);
         }
-        text.family("strowger_steering", "1 for how datagrams come to their worker.", Kind::Gauge);
-        for grade in Grade::ALL {
-            let in_force = u64::from(grade == self.running.grade);
-            text.sample("strowger_steering", &[("grade", grade.name())], in_force);
-        }
+        self.running.grade.metric(&mut text);
         let (done, refused) = *lock(&self.reloads);
         text.family("strowger_reloads_total", "Configuration reloads, by result.", Kind::Counter);
         text.sample("strowger_reloads_total", &[("result", "done")], done);
@@ -394,7 +391,7 @@ fn transactions(reports: &[Report], text: &mut Text<'_>) {
 }
 
 /// Says which of `workers` are not among those `answering`, if any.
-fn silence(workers: u16, answering: &[u16]) -> Option<String> {
+pub(crate) fn silence(workers: u16, answering: &[u16]) -> Option<String> {
     let silent: Vec<String> =
         (0..workers).filter(|worker| !answering.contains(worker)).map(|worker| worker.to_string()).collect();
     match silent.as_slice() {

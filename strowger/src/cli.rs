@@ -31,11 +31,9 @@ pub enum Command {
         /// The file
         file: PathBuf,
     },
-    /// Session-aware load balancer (not in this version)
-    Balance {
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
-        rest: Vec<String>,
-    },
+    /// Run the session-aware load balancer in front of a cluster (UDP)
+    #[command(after_help = BALANCE_EXAMPLES)]
+    Balance(BalanceArgs),
     /// Generate load: scenarios in SIPp's language, at any rate, with honest latencies
     #[command(after_help = crate::load::args::EXAMPLES)]
     Load(Box<crate::load::args::LoadArgs>),
@@ -91,6 +89,44 @@ pub struct ServeArgs {
     /// Whether local users must prove who they are [default: on]
     #[arg(long, value_name = "on|off")]
     pub auth: Option<Switch>,
+}
+
+const BALANCE_EXAMPLES: &str = "Examples:
+  strowger balance --node sip:192.0.2.11:5060 --node sip:192.0.2.12:5060
+      UDP on port 5060 of every address; new calls go to the node with the least unfinished work
+  strowger balance --listen udp:192.0.2.1:5060 --node 'sip:192.0.2.11;weight=2' --node sip:192.0.2.12 \\
+      --algorithm tjsq
+  strowger balance --config /etc/strowger/strowger.toml
+  strowger ctl nodes; strowger ctl drain 192.0.2.12:5060
+
+Algorithms: cjsq, tjsq, tlwl, tlwl-adaptive, hash, fnv-hash, round-robin, rwma, two-choices, maglev.
+TCP, TLS, nodes by name and calls from the nodes to outside are not in this version.
+SIGTERM or Ctrl-C drains and stops, a second one stops at once; SIGHUP reloads the file.";
+
+/// Options of `balance`; they override the file.
+#[derive(Args)]
+pub struct BalanceArgs {
+    /// Configuration file: `[balance]` and what it shares with `serve`
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Where to listen: udp:ADDR:PORT; may be repeated [default: port 5060 of every address]
+    #[arg(long, value_name = "udp:ADDR:PORT")]
+    pub listen: Vec<String>,
+    /// A server behind: sip:HOST:PORT[;weight=N][;transport=udp]; may be repeated
+    #[arg(long, value_name = "URI")]
+    pub node: Vec<String>,
+    /// Who gets a new call [default: tlwl]
+    #[arg(long, value_name = "NAME")]
+    pub algorithm: Option<String>,
+    /// Worker threads [default: 0, one for each core]
+    #[arg(long, value_name = "N")]
+    pub workers: Option<usize>,
+    /// Where the admin API listens, or `off` [default: 127.0.0.1:8080]
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub admin: Option<String>,
+    /// Where the balancer's secret is kept; balancers of one cluster have the same [default: data]
+    #[arg(long, value_name = "DIR")]
+    pub data_dir: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -191,7 +227,9 @@ pub enum Output {
 const CTL_EXAMPLES: &str = "Examples:
   strowger ctl status
   strowger ctl bindings --aor alice@example.com --output json
-  strowger ctl reload --admin 127.0.0.1:8080";
+  strowger ctl reload --admin 127.0.0.1:8080
+  strowger ctl nodes
+  strowger ctl drain 192.0.2.11:5060";
 
 /// `ctl`.
 #[derive(Args)]
@@ -223,6 +261,26 @@ pub enum CtlCommand {
     Calls,
     /// Read the configuration file again: all of it comes into force, or nothing
     Reload,
-    /// Take no new calls or registrations, finish what is under way
-    Drain,
+    /// Take no new calls or registrations, finish what is under way; of a balancer also one node alone
+    Drain {
+        /// The node of a load balancer, HOST:PORT
+        node: Option<String>,
+    },
+    /// The nodes of a load balancer
+    Nodes,
+    /// Give a node of a load balancer calls again
+    Undrain {
+        /// The node, HOST:PORT
+        node: String,
+    },
+    /// Give a node of a load balancer nothing at all
+    Maintain {
+        /// The node, HOST:PORT
+        node: String,
+    },
+    /// Change the algorithm of a load balancer until its next restart or reload
+    Algorithm {
+        /// Its name
+        name: String,
+    },
 }

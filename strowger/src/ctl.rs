@@ -2,6 +2,7 @@
 
 use crate::cli::{CtlArgs, CtlCommand, Output};
 use crate::{absolute, fail};
+use control::admin::NodeOrder;
 use control::client::{Client, ClientError, Command, run as ask};
 use std::io;
 use std::process::ExitCode;
@@ -24,7 +25,12 @@ pub fn run(args: &CtlArgs) -> ExitCode {
         CtlCommand::Bindings { aor } => Command::Bindings { aor: aor.clone() },
         CtlCommand::Calls => Command::Calls,
         CtlCommand::Reload => Command::Reload,
-        CtlCommand::Drain => Command::Drain,
+        CtlCommand::Drain { node: None } => Command::Drain,
+        CtlCommand::Drain { node: Some(node) } => order(node, NodeOrder::Drain),
+        CtlCommand::Undrain { node } => order(node, NodeOrder::Serve),
+        CtlCommand::Maintain { node } => order(node, NodeOrder::Maintenance),
+        CtlCommand::Nodes => Command::Nodes,
+        CtlCommand::Algorithm { name } => Command::Algorithm { name: name.clone() },
     };
     let output = output(args.output);
     let result =
@@ -35,6 +41,10 @@ pub fn run(args: &CtlArgs) -> ExitCode {
         Err(ClientError::Output(e)) if e.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) => fail(&error),
     }
+}
+
+fn order(node: &str, order: NodeOrder) -> Command {
+    Command::Order { node: node.to_owned(), order }
 }
 
 fn output(output: Output) -> control::client::Output {

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod admin;
+mod balance;
 mod build;
 mod check;
 mod cli;
@@ -32,7 +33,7 @@ fn main() -> ExitCode {
         cli::Command::User { command } => user::run(&command),
         cli::Command::Ctl(args) => ctl::run(&args),
         cli::Command::Check { file } => check::run(&file),
-        cli::Command::Balance { .. } => missing("balance"),
+        cli::Command::Balance(args) => balance::run(&args),
         cli::Command::Load(args) => load::run(&args),
         cli::Command::LoadCompare(args) => load::compare(&args),
         cli::Command::Lab { .. } => missing("lab"),

@@ -25,10 +25,10 @@ use wire::Transport;
 use worker_runtime::{Bound, Listener, Runtime, RuntimeConfig, RuntimeHandle, StreamLimits, monotonic_now};
 
 /// Anything that keeps the server from starting; its text says what to do.
-type Failure = Box<dyn Error + Send + Sync>;
+pub(crate) type Failure = Box<dyn Error + Send + Sync>;
 
 /// Longest wait for requests under way after the first SIGTERM: timers B and F are 32 seconds.
-const DRAIN_MAX: Duration = Duration::from_secs(40);
+pub(crate) const DRAIN_MAX: Duration = Duration::from_secs(40);
 
 pub fn run(args: &ServeArgs) -> ExitCode {
     let overrides = overrides(args);
@@ -62,6 +62,7 @@ fn overrides(args: &ServeArgs) -> Overrides {
         steering: args.steering.clone(),
         admin: args.admin.clone(),
         auth: args.auth.map(|s| s == Switch::On),
+        ..Overrides::default()
     }
 }
 
@@ -93,7 +94,7 @@ fn serve(loaded: Loaded, overrides: Overrides) -> Result<(), Failure> {
     let store = open_store(config, &listeners, clock)?;
     let secret_bytes = load_or_create_secret(&config.data_dir)?;
     let parts = Parts::new(&loaded, workers, listeners, secret_bytes, &store);
-    let (bound, grade) = helmsman.steer(bound, &parts.keys, config.steering, workers)?;
+    let (bound, grade) = helmsman.steer(bound, parts.keys.ownership(), config.steering, workers)?;
     let (handle, runtime, resolver_slot) = start_workers(&parts, bound, workers)?;
     let resolver = start_resolver(config, &handle)?;
     let _ = resolver_slot.set(resolver);
@@ -202,7 +203,7 @@ impl Parts {
 }
 
 /// A key for one use, from the server's secret.
-fn derive(secret: &[u8; 32], label: &str) -> [u8; 16] {
+pub(crate) fn derive(secret: &[u8; 32], label: &str) -> [u8; 16] {
     let input = [b"strowger ", label.as_bytes()].concat();
     let sip_auth::Ha1::Sha256(hash) =
         sip_auth::ha1(sip_auth::Algorithm::Sha256, &hex(secret), &input, b"key derivation")
@@ -217,21 +218,21 @@ fn hex(bytes: &[u8]) -> Vec<u8> {
 }
 
 #[allow(clippy::disallowed_methods, reason = "the program's wall clock, for the store and for keys")]
-fn wall_micros() -> i64 {
+pub(crate) fn wall_micros() -> i64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.map_or(0, |d| i64::try_from(d.as_micros()).unwrap_or(i64::MAX))
 }
 
 /// As far as it may be raised, before the first socket: there is one for each worker and listener. The
 /// runtime says so if connections have to be fewer for it.
-fn raise_descriptor_limit() {
+pub(crate) fn raise_descriptor_limit() {
     if let Err(error) = rlimit::increase_nofile_limit(u64::MAX) {
         tracing::warn!(%error, "cannot raise the limit of open descriptors");
     }
 }
 
 /// Opens the admin API's socket, or says whose fault it is that it cannot be opened.
-fn bind_admin(access: &c::AdminAccess) -> Result<Option<AdminSocket>, Failure> {
+pub(crate) fn bind_admin(access: &c::AdminAccess) -> Result<Option<AdminSocket>, Failure> {
     AdminSocket::new(access).map_err(|error| {
         let address = access.listen.map_or_else(String::new, |a| a.to_string());
         let mend = match error.kind() {

@@ -1,8 +1,9 @@
 //! How datagrams come to the workers that own them, and where workers run.
 
 use control::config::{Pin, Steering};
+use control::metrics::{Kind, Text};
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
-use sip_node::Keys;
+use sip_steering::Ownership;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 use worker_runtime::{Bound, allowed_cpus};
@@ -27,6 +28,14 @@ impl Grade {
             Grade::Single => "single",
             Grade::Kernel => "kernel",
             Grade::Ring => "ring",
+        }
+    }
+
+    /// Which one is in force, as a metric.
+    pub fn metric(self, text: &mut Text<'_>) {
+        text.family("strowger_steering", "1 for how datagrams come to their worker.", Kind::Gauge);
+        for grade in Grade::ALL {
+            text.sample("strowger_steering", &[("grade", grade.name())], u64::from(grade == self));
         }
     }
 
@@ -55,7 +64,7 @@ pub struct Helmsman {
 
 struct Work {
     bound: Bound,
-    keys: Keys,
+    ownership: Ownership,
     wish: Steering,
     workers: usize,
 }
@@ -68,8 +77,8 @@ impl Helmsman {
     pub fn appoint() -> std::io::Result<Helmsman> {
         let (work, receiver) = mpsc::sync_channel(1);
         let steer = move || {
-            let Work { mut bound, keys, wish, workers } = receiver.recv().ok()?;
-            let grade = choose(&mut bound, &keys, wish, workers);
+            let Work { mut bound, ownership, wish, workers } = receiver.recv().ok()?;
+            let grade = choose(&mut bound, &ownership, wish, workers);
             Some((bound, grade))
         };
         let thread = std::thread::Builder::new().name("steering".to_owned()).spawn(steer)?;
@@ -84,11 +93,11 @@ impl Helmsman {
     pub fn steer(
         self,
         bound: Bound,
-        keys: &Keys,
+        ownership: Ownership,
         wish: Steering,
         workers: usize,
     ) -> Result<(Bound, Grade), String> {
-        let work = Work { bound, keys: keys.clone(), wish, workers };
+        let work = Work { bound, ownership, wish, workers };
         let done = self.work.send(work).ok().and_then(|()| self.thread.join().ok()).flatten();
         let Some((bound, grade)) = done else {
             return Err("the thread that steers has failed; see the log".to_owned());
@@ -118,7 +127,7 @@ fn give_up() {
     }
 }
 
-fn choose(bound: &mut Bound, keys: &Keys, wish: Steering, workers: usize) -> Result<Grade, String> {
+fn choose(bound: &mut Bound, ownership: &Ownership, wish: Steering, workers: usize) -> Result<Grade, String> {
     let count = u16::try_from(workers).unwrap_or(u16::MAX);
     if count <= 1 {
         return Ok(Grade::Single);
@@ -126,7 +135,7 @@ fn choose(bound: &mut Bound, keys: &Keys, wish: Steering, workers: usize) -> Res
     if wish == Steering::Ring {
         return Ok(Grade::Ring);
     }
-    let (error, mend) = match keys.ownership().program(count) {
+    let (error, mend) = match ownership.program(count) {
         Some(program) => match bound.steer(&program) {
             Ok(0) => {
                 tracing::info!("there are only streams to listen on, and nothing for the kernel to steer");

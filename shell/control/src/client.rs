@@ -1,6 +1,8 @@
 //! The other end of the admin API: what `strowger ctl` does.
 
-use crate::admin::{Binding, Call, Draining, Listing, Page, Refusal, Status, uptime};
+use crate::admin::{
+    BalancedNode, Binding, Call, Draining, Listing, NodeOrder, Nodes, Page, Refusal, Status, uptime,
+};
 use crate::config::{ConfigError, ReloadReport};
 use crate::log::Safe;
 use serde::Serialize;
@@ -34,6 +36,20 @@ pub enum Command {
     Reload,
     /// Take no new calls.
     Drain,
+    /// The nodes of a load balancer.
+    Nodes,
+    /// What is wanted of a node, by its name.
+    Order {
+        /// `HOST:PORT`.
+        node: String,
+        /// What is wanted.
+        order: NodeOrder,
+    },
+    /// Another algorithm.
+    Algorithm {
+        /// Its name.
+        name: String,
+    },
 }
 
 /// How to show the answer.
@@ -81,7 +97,7 @@ impl fmt::Display for ClientError {
             ClientError::Unreachable { address, why } => {
                 write!(
                     f,
-                    "cannot reach {address}: {why}; is `strowger serve` running with --admin {address}?"
+                    "cannot reach {address}: {why}; is `strowger serve` or `balance` running with --admin {address}?"
                 )
             }
             ClientError::Refused { status, error, findings } => {
@@ -156,12 +172,32 @@ impl Client {
 
     /// Has the configuration read again.
     pub fn reload(&self) -> Result<ReloadReport, ClientError> {
-        self.post("/v1/reload")
+        self.post("/v1/reload", &[])
     }
 
     /// Lets the server run dry.
     pub fn drain(&self) -> Result<Draining, ClientError> {
-        self.post("/v1/drain")
+        self.post("/v1/drain", &[])
+    }
+
+    /// The nodes of a load balancer.
+    pub fn nodes(&self) -> Result<Nodes, ClientError> {
+        self.get("/v1/nodes", &[])
+    }
+
+    /// Tells a node what is wanted of it.
+    pub fn order(&self, node: &str, order: NodeOrder) -> Result<BalancedNode, ClientError> {
+        let path = match order {
+            NodeOrder::Serve => "/v1/nodes/undrain",
+            NodeOrder::Drain => "/v1/nodes/drain",
+            NodeOrder::Maintenance => "/v1/nodes/maintain",
+        };
+        self.post(path, &[("name", node.to_owned())])
+    }
+
+    /// Changes the algorithm.
+    pub fn set_algorithm(&self, name: &str) -> Result<Nodes, ClientError> {
+        self.post("/v1/nodes/algorithm", &[("name", name.to_owned())])
     }
 
     fn get<T: DeserializeOwned>(&self, path: &str, query: &[(&str, String)]) -> Result<T, ClientError> {
@@ -175,8 +211,11 @@ impl Client {
         self.read(request.call())
     }
 
-    fn post<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
+    fn post<T: DeserializeOwned>(&self, path: &str, query: &[(&str, String)]) -> Result<T, ClientError> {
         let mut request = self.agent.post(format!("http://{}{path}", self.address));
+        for (name, value) in query {
+            request = request.query(name, value);
+        }
         if let Some(token) = &self.token {
             request = request.header("Authorization", token);
         }
@@ -232,6 +271,9 @@ pub fn run(
         Command::Status => show(&client.status()?, output, out, status_table),
         Command::Reload => show(&client.reload()?, output, out, reload_text),
         Command::Drain => show(&client.drain()?, output, out, drain_text),
+        Command::Nodes => show(&client.nodes()?, output, out, nodes_table),
+        Command::Order { node, order } => show(&client.order(node, *order)?, output, out, order_text),
+        Command::Algorithm { name } => show(&client.set_algorithm(name)?, output, out, nodes_table),
         Command::Bindings { aor } => {
             let fetch = |page: &Page| client.bindings(aor.as_deref(), page);
             let head = ["AOR", "CONTACT", "Q", "EXPIRES", "RECEIVED", "USER AGENT"];
@@ -366,13 +408,20 @@ fn status_table(status: &Status) -> String {
         ["running for".into(), uptime(status.uptime_s)],
         ["workers".into(), format!("{} ({})", status.workers, cell(&status.steering))],
         ["configuration".into(), cell(status.config_file.as_deref().unwrap_or("defaults"))],
-        ["domains".into(), cell(&status.domains_text())],
     ];
+    let serves = status.role != "balance";
+    if serves {
+        rows.push(["domains".into(), cell(&status.domains_text())]);
+    }
     rows.extend(status.listeners.iter().map(|listener| ["listens on".into(), cell(listener)]));
+    if serves {
+        rows.extend([
+            ["authentication".into(), if status.auth { "on" } else { "OFF" }.into()],
+            ["users registered".into(), status.registered.to_string()],
+            ["bindings".into(), status.bindings.to_string()],
+        ]);
+    }
     rows.extend([
-        ["authentication".into(), if status.auth { "on" } else { "OFF" }.into()],
-        ["users registered".into(), status.registered.to_string()],
-        ["bindings".into(), status.bindings.to_string()],
         ["calls".into(), status.calls.to_string()],
         [
             "transactions".into(),
@@ -380,13 +429,44 @@ fn status_table(status: &Status) -> String {
         ],
         ["connections".into(), status.connections.to_string()],
         ["messages".into(), format!("{} received, {} sent", status.messages_received, status.messages_sent)],
-        [
-            "store".into(),
-            format!("{store}, {} pending; {}", status.store.pending, cell(&status.store.detail)),
-        ],
     ]);
+    if serves {
+        let text = format!("{store}, {} pending; {}", status.store.pending, cell(&status.store.detail));
+        rows.push(["store".into(), text]);
+    }
     rows.extend(status.alarms.iter().map(|alarm| ["ALARM".into(), Safe(alarm.as_bytes()).to_string()]));
     table(&rows)
+}
+
+fn nodes_table(nodes: &Nodes) -> String {
+    let head =
+        ["NODE", "WEIGHT", "ORDER", "HEALTH", "CALLS", "OPEN", "WORK", "ASSIGNED", "P50", "P99", "WHY"];
+    let mut rows = vec![head.map(str::to_owned)];
+    rows.extend(nodes.items.iter().map(node_row));
+    format!("algorithm: {}\n{}", cell(&nodes.algorithm), table(&rows))
+}
+
+fn node_row(node: &BalancedNode) -> [String; 11] {
+    // Of the kind that came most often.
+    let times = node.times.iter().max_by_key(|times| times.count).filter(|times| times.count > 0);
+    let time = |ms: Option<f64>| ms.map_or("-".into(), |ms| format!("{ms:.1} ms"));
+    [
+        cell(&node.name),
+        node.weight.to_string(),
+        node.order.name().into(),
+        cell(&node.health),
+        node.calls.to_string(),
+        node.transactions.to_string(),
+        format!("{:.2}", node.work),
+        node.assigned.to_string(),
+        time(times.map(|t| t.p50_ms)),
+        time(times.map(|t| t.p99_ms)),
+        cell(&node.why),
+    ]
+}
+
+fn order_text(node: &BalancedNode) -> String {
+    format!("{}: {}; {} calls\n", cell(&node.name), node.order.name(), node.calls)
 }
 
 fn drain_text(answer: &Draining) -> String {

@@ -181,7 +181,7 @@ fn sigterm_without_calls_ends_it_at_once() {
 
 #[test]
 fn what_is_not_there_says_so() {
-    for command in ["balance", "lab", "tune"] {
+    for command in ["lab", "tune"] {
         let out = run([command]);
         let said = String::from_utf8_lossy(&out.stderr).to_lowercase();
         assert!(!out.status.success() && said.contains("not in this version"), "{command}: {said}");

@@ -11,6 +11,9 @@ mod server;
 #[cfg(test)]
 mod tests;
 
-pub use model::{Admin, Binding, Call, Draining, Listing, Page, Refusal, State, Status, StoreStatus};
+pub use model::{
+    Admin, AnswerTimes, BalancedNode, Binding, Call, Cost, Draining, Listing, NodeOrder, Nodes, Page,
+    Refusal, State, Status, StoreStatus,
+};
 pub(crate) use page::uptime;
 pub use server::{Bound, Server};

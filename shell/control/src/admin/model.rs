@@ -29,6 +29,121 @@ pub trait Admin: Send + Sync + 'static {
 
     /// Appends the metrics in Prometheus text format.
     fn metrics(&self, out: &mut String);
+
+    /// The nodes of a load balancer; `None` if this is none.
+    fn nodes(&self) -> Option<Nodes> {
+        None
+    }
+
+    /// Tells a node of a load balancer, by its name, what is wanted of it.
+    ///
+    /// # Errors
+    /// Why that cannot be: there is no such node, or this is no load balancer.
+    fn order(&self, node: &str, order: NodeOrder) -> Result<BalancedNode, String> {
+        let _ = (node, order);
+        Err(NO_BALANCER.to_owned())
+    }
+
+    /// Changes the algorithm of a load balancer, until it is restarted or reloaded.
+    ///
+    /// # Errors
+    /// Why that cannot be: there is no such algorithm, or this is no load balancer.
+    fn set_algorithm(&self, name: &str) -> Result<Nodes, String> {
+        let _ = name;
+        Err(NO_BALANCER.to_owned())
+    }
+}
+
+/// What is said to who asks another server for nodes.
+pub(super) const NO_BALANCER: &str = "this server is no load balancer: it has no nodes";
+
+/// What an operator wants of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum NodeOrder {
+    /// Calls.
+    Serve,
+    /// No new calls; those it has go on.
+    Drain,
+    /// Nothing at all.
+    Maintenance,
+}
+
+impl NodeOrder {
+    /// The name in the API.
+    pub const fn name(self) -> &'static str {
+        match self {
+            NodeOrder::Serve => "serve",
+            NodeOrder::Drain => "drain",
+            NodeOrder::Maintenance => "maintenance",
+        }
+    }
+}
+
+/// The nodes of a load balancer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Nodes {
+    /// Who gets a new call.
+    pub algorithm: String,
+    /// What a transaction costs beside a BYE, as measured, by kind.
+    pub costs: Vec<Cost>,
+    /// The nodes in their order.
+    pub items: Vec<BalancedNode>,
+}
+
+/// What a kind of transaction costs beside a BYE.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Cost {
+    /// The kind: `invite`, `bye`, `register`, `other`.
+    pub kind: String,
+    /// Its cost.
+    pub cost: f64,
+}
+
+/// A node of a load balancer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BalancedNode {
+    /// `HOST:PORT`.
+    pub name: String,
+    /// Its share beside the others'.
+    pub weight: u32,
+    /// What is wanted of it.
+    pub order: NodeOrder,
+    /// `unknown`, `up` or `down`.
+    pub health: String,
+    /// Why, in a few words.
+    pub why: String,
+    /// Whether new calls go there now.
+    pub takes_calls: bool,
+    /// Calls it has.
+    pub calls: u64,
+    /// Transactions it has not finished.
+    pub transactions: u64,
+    /// What these cost, in BYEs.
+    pub work: f64,
+    /// Transactions ever given to it.
+    pub assigned: u64,
+    /// How often it has gone down.
+    pub falls: u64,
+    /// Time to the final response, by kind of transaction.
+    pub times: Vec<AnswerTimes>,
+}
+
+/// Times to the final response of one kind of transaction, milliseconds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AnswerTimes {
+    /// The kind: `invite`, `bye`, `register`, `other`.
+    pub kind: String,
+    /// How many.
+    pub count: u64,
+    /// The mean.
+    pub mean_ms: f64,
+    /// The median; as the others at most a quarter too long.
+    pub p50_ms: f64,
+    /// 95 % are not longer.
+    pub p95_ms: f64,
+    /// 99 % are not longer.
+    pub p99_ms: f64,
 }
 
 /// Which part of a list is asked for.
@@ -98,6 +213,8 @@ impl State {
 /// The state of the server at large.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Status {
+    /// What this server is: `serve` or `balance`.
+    pub role: String,
     /// Where the server is in its life.
     pub state: State,
     /// Its version.

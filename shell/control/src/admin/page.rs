@@ -31,12 +31,15 @@ pub(super) fn render(status: &Status) -> String {
         let _ = write!(page, "<tr><th scope=\"row\">{name}</th><td>{}</td></tr>", Escaped(&value));
     };
     row("Running for", &uptime(status.uptime_s));
-    row("Domains", &status.domains_text());
+    let serves = status.role != "balance";
+    if serves {
+        row("Domains", &status.domains_text());
+        row("Authentication", &if status.auth { "on" } else { "OFF" });
+        row("Users registered", &status.registered);
+        row("Bindings", &status.bindings);
+    }
     row("Listens on", &status.listeners.join(", "));
-    row("Authentication", &if status.auth { "on" } else { "OFF" });
     row("Workers", &format_args!("{} ({})", status.workers, status.steering));
-    row("Users registered", &status.registered);
-    row("Bindings", &status.bindings);
     row("Calls", &status.calls);
     row(
         "Transactions",
@@ -44,8 +47,10 @@ pub(super) fn render(status: &Status) -> String {
     );
     row("Connections", &status.connections);
     row("Messages", &format_args!("{} received, {} sent", status.messages_received, status.messages_sent));
-    let health = if status.store.healthy { "healthy" } else { "FAILING" };
-    row("Store", &format_args!("{health}, {} pending; {}", status.store.pending, status.store.detail));
+    if serves {
+        let health = if status.store.healthy { "healthy" } else { "FAILING" };
+        row("Store", &format_args!("{health}, {} pending; {}", status.store.pending, status.store.detail));
+    }
     row("Configuration", &status.config_file.as_deref().unwrap_or("defaults"));
     row("Process", &status.pid);
     page.push_str("</table>");

@@ -1,7 +1,7 @@
 //! The paths of the admin API and their answers.
 
 use super::guard::Guard;
-use super::model::{Admin, Draining, Page, Refusal, State as ServerState};
+use super::model::{Admin, Draining, NO_BALANCER, NodeOrder, Page, Refusal, State as ServerState};
 use super::page;
 use axum::Router;
 use axum::body::Body;
@@ -45,6 +45,11 @@ pub(super) const ROUTES: &[Entry] = &[
     ("get", "/v1/calls", || get(calls)),
     ("post", "/v1/reload", || post(reload)),
     ("post", "/v1/drain", || post(drain)),
+    ("get", "/v1/nodes", || get(nodes)),
+    ("post", "/v1/nodes/drain", || post(node_drain)),
+    ("post", "/v1/nodes/undrain", || post(node_undrain)),
+    ("post", "/v1/nodes/maintain", || post(node_maintain)),
+    ("post", "/v1/nodes/algorithm", || post(algorithm)),
     ("get", "/metrics", || get(metrics)),
     ("get", "/openapi.json", || get(openapi)),
     ("get", "/healthz", || get(healthz)),
@@ -218,6 +223,51 @@ async fn drain(State(shared): State<Shared>) -> Result<Response, No> {
     .await?;
     let body = Draining { state: ServerState::Draining, calls: status.calls };
     Ok((StatusCode::ACCEPTED, Json(body)).into_response())
+}
+
+async fn nodes(State(shared): State<Shared>) -> Result<Response, No> {
+    let nodes = ask(&shared, |admin| admin.nodes()).await?;
+    Ok(Json(nodes.ok_or_else(|| refusal(StatusCode::NOT_FOUND, NO_BALANCER))?).into_response())
+}
+
+/// Which node or algorithm is meant.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Named {
+    name: String,
+}
+
+/// A query string, or why it does not parse.
+type NamedQuery = Result<Query<Named>, QueryRejection>;
+
+fn named(query: NamedQuery) -> Result<String, No> {
+    let bad = |why: &str| refusal(StatusCode::BAD_REQUEST, why);
+    let Query(Named { name }) = query.map_err(|error| bad(&error.body_text()))?;
+    if name.len() > QUERY_BYTES { Err(bad("a parameter is too long")) } else { Ok(name) }
+}
+
+async fn order(shared: &Shared, query: NamedQuery, order: NodeOrder) -> Result<Response, No> {
+    let name = named(query)?;
+    let node = ask(shared, move |admin| admin.order(&name, order)).await?;
+    Ok(Json(node.map_err(|why| refusal(StatusCode::NOT_FOUND, &why))?).into_response())
+}
+
+async fn node_drain(State(shared): State<Shared>, query: NamedQuery) -> Result<Response, No> {
+    order(&shared, query, NodeOrder::Drain).await
+}
+
+async fn node_undrain(State(shared): State<Shared>, query: NamedQuery) -> Result<Response, No> {
+    order(&shared, query, NodeOrder::Serve).await
+}
+
+async fn node_maintain(State(shared): State<Shared>, query: NamedQuery) -> Result<Response, No> {
+    order(&shared, query, NodeOrder::Maintenance).await
+}
+
+async fn algorithm(State(shared): State<Shared>, query: NamedQuery) -> Result<Response, No> {
+    let name = named(query)?;
+    let nodes = ask(&shared, move |admin| admin.set_algorithm(&name)).await?;
+    Ok(Json(nodes.map_err(|why| refusal(StatusCode::NOT_FOUND, &why))?).into_response())
 }
 
 async fn metrics(State(shared): State<Shared>) -> Result<Response, No> {

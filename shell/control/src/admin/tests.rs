@@ -26,6 +26,7 @@ impl Admin for Pretend {
     fn status(&self) -> Status {
         assert!(!self.panics.load(SeqCst), "as the test asked");
         Status {
+            role: "serve".into(),
             state: if self.drained.load(SeqCst) { State::Draining } else { State::Ready },
             version: "1.2.3".into(),
             pid: 42,
@@ -89,6 +90,46 @@ impl Admin for Pretend {
 
     fn metrics(&self, out: &mut String) {
         out.push_str("strowger_up 1\n");
+    }
+
+    fn nodes(&self) -> Option<Nodes> {
+        let items = vec![node(NodeOrder::Serve)];
+        let costs = vec![Cost { kind: "invite".into(), cost: 1.75 }];
+        (!self.bad_config.load(SeqCst)).then(|| Nodes { algorithm: "tlwl".into(), costs, items })
+    }
+
+    fn set_algorithm(&self, _name: &str) -> Result<Nodes, String> {
+        self.nodes().ok_or_else(|| model::NO_BALANCER.to_owned())
+    }
+
+    fn order(&self, name: &str, order: NodeOrder) -> Result<BalancedNode, String> {
+        let node = node(order);
+        if node.name == name { Ok(node) } else { Err(format!("no node \"{name}\"")) }
+    }
+}
+
+fn node(order: NodeOrder) -> BalancedNode {
+    let times = |kind: &str, count| AnswerTimes {
+        kind: kind.into(),
+        count,
+        mean_ms: 1.0,
+        p50_ms: count as f64,
+        p95_ms: 2.0,
+        p99_ms: 3.0,
+    };
+    BalancedNode {
+        name: "192.0.2.1:5060".into(),
+        weight: 2,
+        order,
+        health: "up".into(),
+        why: "answers".into(),
+        takes_calls: order == NodeOrder::Serve,
+        calls: 12,
+        transactions: 3,
+        work: 4.5,
+        assigned: 99,
+        falls: 0,
+        times: vec![times("invite", 7), times("bye", 6)],
     }
 }
 
@@ -158,9 +199,11 @@ fn the_description_lists_exactly_the_routes() {
 fn every_route_answers_and_only_with_its_method() {
     let (_, server) = start();
     for (method, path, _) in ROUTES {
+        let query = if path.starts_with("/v1/nodes/") { "?name=192.0.2.1:5060" } else { "" };
+        let asked = format!("{path}{query}");
         let (expected, wrong) = match *method {
-            "get" => (get(server.address(), path), post(server.address(), path, JSON, "{}")),
-            _ => (post(server.address(), path, JSON, "{}"), get(server.address(), path)),
+            "get" => (get(server.address(), &asked), post(server.address(), &asked, JSON, "{}")),
+            _ => (post(server.address(), &asked, JSON, "{}"), get(server.address(), &asked)),
         };
         assert!((200..300).contains(&expected.0) || *path == "/readyz", "{path}: {}", expected.1);
         assert_eq!(wrong.0, 405, "{path}: {}", wrong.1);
@@ -380,7 +423,7 @@ fn ctl_says_what_to_do_when_nobody_answers() {
     drop(server);
     let error = ctl(address, &Command::Status, Output::Table).unwrap_err().to_string();
     let expected = format!(
-        "cannot reach {address}: connection refused; is `strowger serve` running with --admin {address}?"
+        "cannot reach {address}: connection refused; is `strowger serve` or `balance` running with --admin {address}?"
     );
     assert_eq!(error, expected);
     for bad in ["", "localhost", ":80", "localhost:0", "a b:80", "http://localhost:80", "x@y:80", "h:80/p"] {
@@ -401,4 +444,29 @@ fn ctl_knows_a_stranger() {
     let error = ctl(address, &Command::Status, Output::Table).unwrap_err();
     assert!(matches!(error, ClientError::Strange(_)), "{error}");
     stranger.unwrap().join().unwrap();
+}
+
+#[test]
+fn nodes_are_shown_and_told_what_is_wanted_of_them() {
+    let (pretend, server) = start();
+    let ask = |command: &Command| ctl(server.address(), command, Output::Table);
+    let table = ask(&Command::Nodes).unwrap();
+    assert!(table.starts_with("algorithm: tlwl\nNODE "), "{table}");
+    let row = table.lines().nth(2).unwrap();
+    let cells: Vec<&str> = row.split_whitespace().collect();
+    assert_eq!(cells[..8], ["192.0.2.1:5060", "2", "serve", "up", "12", "3", "4.50", "99"]);
+    assert!(row.contains("7.0 ms  3.0 ms  answers"), "{row}");
+    let node = |name: &str, order| Command::Order { node: name.into(), order };
+    for order in [NodeOrder::Drain, NodeOrder::Serve, NodeOrder::Maintenance] {
+        let said = ask(&node("192.0.2.1:5060", order)).unwrap();
+        assert_eq!(said, format!("192.0.2.1:5060: {}; 12 calls\n", order.name()));
+    }
+    let none = ask(&node("x", NodeOrder::Drain)).unwrap_err().to_string();
+    assert!(none.contains("refused (404): no node \"x\""), "{none}");
+    // Another server than a balancer.
+    pretend.bad_config.store(true, SeqCst);
+    for command in [Command::Nodes, Command::Algorithm { name: "tjsq".into() }] {
+        let none = ask(&command).unwrap_err().to_string();
+        assert!(none.contains("refused (404): this server is no load balancer"), "{none}");
+    }
 }

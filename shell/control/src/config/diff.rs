@@ -49,6 +49,7 @@ pub fn diff(old: &Config, new: &Config) -> Changes {
         admin,
         log,
         store,
+        balance,
     } = old;
     let names = |list: &[(&'static str, bool)]| {
         list.iter().filter(|(_, differs)| *differs).map(|(name, _)| *name).collect()
@@ -64,6 +65,7 @@ pub fn diff(old: &Config, new: &Config) -> Changes {
             ("trunk", *trunks != new.trunks),
             ("route", *routes != new.routes),
             ("log", log.level != new.log.level),
+            ("balance", *balance != new.balance),
         ]),
         restart: names(&[
             ("listen", *listen != new.listen),
@@ -77,6 +79,8 @@ pub fn diff(old: &Config, new: &Config) -> Changes {
             ("admin", *admin != new.admin),
             ("log.format", log.format != new.log.format),
             ("store", *store != new.store),
+            ("balance.nodes", !balance.has_nodes_of(&new.balance)),
+            ("balance.previous_secret", balance.previous_secret != new.balance.previous_secret),
         ]),
     }
 }

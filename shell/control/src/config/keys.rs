@@ -43,6 +43,25 @@ pub(super) const KEYS: &[(&str, &[&str])] = &[
     ("admin", &["listen", "allow_remote", "hosts", "token_file"]),
     ("log", &["level", "format"]),
     ("store", &["on_failure"]),
+    (
+        "balance",
+        &[
+            "nodes",
+            "algorithm",
+            "record_route",
+            "register",
+            "failed_dialogs",
+            "session_timeout",
+            "ring_timeout",
+            "probe_interval",
+            "probe_timeout",
+            "probe_codes",
+            "down_after",
+            "up_after",
+            "retry_after",
+            "previous_secret",
+        ],
+    ),
 ];
 
 /// The one section that knows `key`; `None` if none or several do, or if it is the top.

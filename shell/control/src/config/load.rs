@@ -2,7 +2,7 @@
 
 use super::error::{ConfigError, Fault};
 use super::reader::{Place, Reader, Section};
-use super::{Config, sections, trunks, values};
+use super::{Config, balance, sections, trunks, values};
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -29,6 +29,10 @@ pub struct Overrides {
     pub admin: Option<String>,
     /// `--auth on|off`.
     pub auth: Option<bool>,
+    /// `--node`: replaces the whole list.
+    pub nodes: Vec<String>,
+    /// `--algorithm`.
+    pub algorithm: Option<String>,
 }
 
 /// A good configuration, and what somebody should still know about it.
@@ -110,6 +114,9 @@ impl Config {
         if let Some(token) = &mut self.admin.token_file {
             *token = base.join(&*token);
         }
+        if let Some(secret) = &mut self.balance.previous_secret {
+            *secret = base.join(&*secret);
+        }
     }
 }
 
@@ -177,6 +184,9 @@ fn read_config(reader: &mut Reader<'_>, mut top: Section<'_, '_>, context: &Cont
     let mut section = top.section(reader, "store", "store");
     let on_failure = &mut config.store.on_failure;
     section.set(reader, "on_failure", on_failure, values::choice(super::OnStoreFailure::ALL));
+    section.finish(reader);
+    let mut section = top.section(reader, "balance", "balance");
+    balance::balance(reader, &mut section, &mut config.balance, context);
     section.finish(reader);
     trunks::trunks(reader, &mut top, &mut config);
     trunks::routes(reader, &mut top, &mut config);

@@ -3,6 +3,7 @@
 //! Everything wrong is reported at once, each finding with its line, its column and a mend. A
 //! configuration that is not right is not half used: [`Config::load`] gives one or the other.
 
+mod balance;
 mod diff;
 mod error;
 mod keys;
@@ -16,6 +17,7 @@ mod trunks;
 mod types;
 mod values;
 
+pub use balance::{Balance, BalanceBy, BalanceNode, FailedDialogs, RegisterBy};
 pub use diff::{Changes, ReloadReport, diff, plan_reload};
 pub use error::ConfigError;
 pub use load::{Loaded, Overrides};

@@ -269,7 +269,7 @@ fn missing(name: &str) -> Option<Fault> {
         "tls" | "websocket" | "ws" | "wss" | "sctp" => {
             (format!("{name} is not in this version"), "listen on udp and tcp")
         }
-        "balance" | "cluster" | "presence" => (format!("{name} is not in this version"), ""),
+        "cluster" | "presence" => (format!("{name} is not in this version"), ""),
         _ => return None,
     };
     Some(Fault::new(what, mend))

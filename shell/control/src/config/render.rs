@@ -1,5 +1,6 @@
 //! The configuration as TOML again, with every default filled in, for `strowger check`.
 
+use super::balance::Balance;
 use super::types::*;
 use std::fmt::Display;
 use std::fmt::Write;
@@ -127,6 +128,31 @@ impl Config {
 
         out.section("[store]");
         out.text("on_failure", self.store.on_failure.name());
+
+        self.balance.render(out);
+    }
+}
+
+impl Balance {
+    fn render(&self, out: &mut Writer) {
+        out.section("[balance]");
+        out.texts("nodes", &self.nodes);
+        out.text("algorithm", self.algorithm.name());
+        out.raw("record_route", self.record_route);
+        out.text("register", self.register.name());
+        out.text("failed_dialogs", self.failed_dialogs.name());
+        out.time("session_timeout", self.session_timeout);
+        out.time("ring_timeout", self.ring_timeout);
+        out.time("probe_interval", self.probe_interval);
+        out.time("probe_timeout", self.probe_timeout);
+        let codes: Vec<String> = self.probe_codes.iter().map(u16::to_string).collect();
+        out.raw("probe_codes", format_args!("[{}]", codes.join(", ")));
+        out.raw("down_after", self.down_after);
+        out.raw("up_after", self.up_after);
+        out.time("retry_after", self.retry_after);
+        if let Some(file) = &self.previous_secret {
+            out.text("previous_secret", file.display());
+        }
     }
 }
 

@@ -100,7 +100,7 @@ fn pin(value: &DeValue<'_>) -> Result<Pin, Fault> {
 }
 
 /// A path, which must say something.
-fn path(written: &str) -> Result<PathBuf, Fault> {
+pub(super) fn path(written: &str) -> Result<PathBuf, Fault> {
     if written.contains("://") {
         return Err(Fault::new(OTHER_DATABASES, "write a folder's name"));
     }

@@ -1,6 +1,7 @@
 //! The configuration as the rest of the server sees it: plain typed values, defaults filled in,
 //! nothing left to check.
 
+use super::balance::Balance;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
@@ -25,6 +26,7 @@ macro_rules! named {
         }
     };
 }
+pub(super) use named;
 
 named! {
     /// A digest algorithm (RFC 7616, RFC 8760).
@@ -177,6 +179,8 @@ pub struct Config {
     pub log: Log,
     /// The store.
     pub store: Store,
+    /// The load balancer.
+    pub balance: Balance,
 }
 
 /// One listening socket.
@@ -452,6 +456,7 @@ impl Default for Config {
             admin: AdminAccess::default(),
             log: Log { level: Level::Info, format: LogFormat::Text },
             store: Store { on_failure: OnStoreFailure::Refuse },
+            balance: Balance::default(),
         }
     }
 }

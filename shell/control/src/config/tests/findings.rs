@@ -260,3 +260,38 @@ fn endless_lists_are_refused_before_they_are_compared() {
     let many = "[[route]]\nuser='a'\ntargets=['sip:h']\n".repeat(10_001);
     assert!(errors(&many).contains("more than 10000 routes"));
 }
+
+#[test]
+fn nodes_of_a_balancer_are_checked() {
+    let cases = [
+        ("sip:app1.example.com", "nodes by name (DNS): not in this version"),
+        ("sip:192.0.2.1;transport=tcp", "nodes over tcp: not in this version"),
+        ("sip:192.0.2.1;transport=x", "names an unknown transport"),
+        ("sips:192.0.2.1", "sips: not in this version"),
+        ("sip:192.0.2.1;weight=0", "weight is out of range"),
+        ("sip:192.0.2.1;wieght=1", "unknown parameter \"wieght\""),
+        ("sip:bob@192.0.2.1", "names a user"),
+        ("sip:0.0.0.0:5060", "nowhere to send to"),
+        ("sip:192.0.2.1:0", "nowhere to send to"),
+        ("192.0.2.1:5060", "is not a SIP URI"),
+        ("sip:a b", "has no usable address"),
+    ];
+    for (written, expected) in cases {
+        let found = errors(&format!("[balance]\nnodes = ['{written}']"));
+        assert!(found.starts_with("2:10: ") && found.contains(expected), "{written}: {found}");
+        assert_eq!(found.lines().count(), 1, "{found}");
+        let over = Overrides { nodes: vec![written.into()], ..Overrides::default() };
+        let found = lines(&Config::parse("t.toml", "", &over, METHODS).unwrap_err());
+        assert!(found.starts_with("--node: ") && found.contains(expected), "{found}");
+    }
+    let twice = errors("[balance]\nnodes = ['sip:192.0.2.1', 'sip:192.0.2.1:5060;weight=2']");
+    let mend = "the first is at 2:10; remove one, or add up their weights";
+    assert_eq!(twice, format!("2:27: duplicate node; {mend}\n"));
+    let found = errors("[balance]\nalgorithm = 'tjsk'\nprobe_interval = '10ms'\nprobe_codes = [100]");
+    assert!(found.contains("2:13: unknown value \"tjsk\"; did you mean \"tjsq\"?"), "{found}");
+    assert!(found.contains("3:18: more than 20 probes a second"), "{found}");
+    assert!(found.contains("4:16: 100 is out of range"), "{found}");
+    let over = Overrides { algorithm: Some("best".into()), ..Overrides::default() };
+    let found = lines(&Config::parse("t.toml", "", &over, METHODS).unwrap_err());
+    assert!(found.starts_with("--algorithm: unknown algorithm \"best\"; one of cjsq, "), "{found}");
+}

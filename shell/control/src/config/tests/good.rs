@@ -135,6 +135,8 @@ fn the_command_line_wins() {
         steering: Some("ring".into()),
         admin: Some("127.0.0.1:0".into()),
         auth: Some(false),
+        nodes: vec!["sip:192.0.2.9".into()],
+        algorithm: Some("CJSQ".into()),
     };
     let loaded = Config::parse("t.toml", FULL, &over, METHODS).unwrap();
     let config = loaded.config;
@@ -147,6 +149,8 @@ fn the_command_line_wins() {
     assert_eq!(config.steering, Steering::Ring);
     assert_eq!(config.admin.listen, Some("127.0.0.1:0".parse().unwrap()));
     assert!(!config.auth.enabled);
+    assert_eq!(config.balance.nodes[0].to_string(), "sip:192.0.2.9:5060");
+    assert_eq!(config.balance.algorithm, BalanceBy::Cjsq);
     assert_eq!(loaded.warnings.len(), 1, "authentication off is worth a warning");
     let off = Overrides { admin: Some("off".into()), ..Overrides::default() };
     assert_eq!(Config::parse("t", "", &off, METHODS).unwrap().config.admin.listen, None);

@@ -1,0 +1,344 @@
+//! The choice of a node for a new call.
+
+use crate::algorithm::{fnv1a, openser_hash};
+use crate::cluster::{Cluster, Load, NodeIndex};
+use crate::maglev::{Maglev, scramble};
+use crate::times::{Costs, UNIT, Window};
+use crate::{Algorithm, Kind};
+use std::sync::Arc;
+use wire::Time;
+
+/// One worker's way of choosing. Everything here is this worker's own; what others have given to the nodes
+/// it reads from the [`Cluster`].
+#[derive(Debug)]
+pub struct Chooser {
+    cluster: Arc<Cluster>,
+    algorithm: Algorithm,
+    costs: Costs,
+    windows: Vec<Window>,
+    maglev: Maglev,
+    /// How far each node is behind its share, for taking turns by weight.
+    credit: Vec<i64>,
+    /// Where a search among equals begins, so that nobody is always first.
+    turn: usize,
+    random: u64,
+    /// Nodes that take calls, of the choice being made.
+    open: Vec<NodeIndex>,
+}
+
+impl Chooser {
+    /// A chooser that has seen nothing. `seed` spreads the choices of several workers.
+    pub fn new(cluster: Arc<Cluster>, algorithm: Algorithm, costs: Costs, seed: u64) -> Chooser {
+        let count = cluster.nodes().len();
+        Chooser {
+            algorithm,
+            costs,
+            windows: vec![Window::default(); count],
+            maglev: Maglev::default(),
+            credit: vec![0; count],
+            turn: scramble(seed) as usize % count.max(1),
+            random: seed,
+            open: Vec::with_capacity(count),
+            cluster,
+        }
+    }
+
+    /// The algorithm in force.
+    pub fn algorithm(&self) -> Algorithm {
+        self.algorithm
+    }
+
+    /// Changes the algorithm; the next call is chosen by it.
+    pub fn set_algorithm(&mut self, algorithm: Algorithm) {
+        self.algorithm = algorithm;
+    }
+
+    /// Costs in thousandths of a BYE, as the algorithm in force counts them.
+    pub fn costs(&self) -> [u32; Kind::COUNT] {
+        self.costs.all(self.algorithm == Algorithm::TlwlAdaptive)
+    }
+
+    /// Costs as they were estimated, whatever the algorithm.
+    pub fn estimated_costs(&self) -> [u32; Kind::COUNT] {
+        self.costs.all(true)
+    }
+
+    /// A request was answered with a 2xx after so many microseconds.
+    pub fn answered(&mut self, at: NodeIndex, micros: u32) {
+        if let Some(window) = self.windows.get_mut(usize::from(at.0)) {
+            window.add(micros);
+        }
+    }
+
+    /// A request that had its node for itself was done after so many microseconds.
+    pub fn alone(&mut self, kind: Kind, micros: u32) {
+        self.costs.sample(kind, micros);
+    }
+
+    /// The average response time that RWMA goes by, microseconds.
+    pub fn average(&self, at: NodeIndex) -> u64 {
+        self.windows.get(usize::from(at.0)).map_or(0, Window::average)
+    }
+
+    /// Work in thousandths of a BYE.
+    pub fn work(&self, load: &Load) -> u64 {
+        let costs = self.costs();
+        load.open.iter().zip(costs).map(|(n, cost)| u64::from(*n) * u64::from(cost)).sum()
+    }
+
+    /// The node for a new call, out of those that take calls; `None`: there is none. `but`: not this one,
+    /// unless there is no other.
+    pub fn choose(
+        &mut self,
+        now: Time,
+        call_id: &[u8],
+        kind: Kind,
+        but: Option<NodeIndex>,
+    ) -> Option<NodeIndex> {
+        self.look_around(now, but);
+        match self.algorithm {
+            Algorithm::Cjsq => self.least(|load, _| u64::from(load.calls), 1),
+            Algorithm::Tjsq => self.least(|load, _| u64::from(load.transactions()), 1),
+            Algorithm::Tlwl | Algorithm::TlwlAdaptive => {
+                let costs = self.costs();
+                let own = costs.get(kind as usize).copied().unwrap_or(UNIT);
+                self.least(move |load, _| work(load, &costs), own.into())
+            }
+            Algorithm::Hash => self.by_hash(openser_hash(call_id).into()),
+            Algorithm::FnvHash => self.by_hash(fnv1a(call_id)),
+            Algorithm::RoundRobin => self.in_turn(),
+            Algorithm::Rwma => self.fastest(),
+            Algorithm::TwoChoices => self.of_two(kind),
+            Algorithm::Maglev => self.place(scramble(fnv1a(call_id))),
+        }
+    }
+
+    /// The node for something that has a home of its own by its `hash`, such as an address-of-record.
+    pub fn home(&mut self, now: Time, hash: u64) -> Option<NodeIndex> {
+        self.look_around(now, None);
+        self.place(hash)
+    }
+
+    fn look_around(&mut self, now: Time, but: Option<NodeIndex>) {
+        self.open.clear();
+        let cluster = &self.cluster;
+        self.open.extend(cluster.indexes().filter(|at| cluster.takes_calls(now, *at) && Some(*at) != but));
+        if self.open.is_empty()
+            && let Some(only) = but.filter(|at| self.cluster.takes_calls(now, *at))
+        {
+            self.open.push(only);
+        }
+    }
+
+    fn place(&mut self, hash: u64) -> Option<NodeIndex> {
+        self.maglev.choose(&self.cluster, &self.open, hash)
+    }
+
+    /// The node that would be the least loaded for its weight with one more call, which adds `own`. Among
+    /// equals the search begins with another one each time.
+    fn least(&mut self, measure: impl Fn(&Load, NodeIndex) -> u64, own: u64) -> Option<NodeIndex> {
+        let count = self.open.len();
+        self.turn = (self.turn + 1) % count.max(1);
+        let mut best: Option<(u64, u64, NodeIndex)> = None;
+        for step in 0..count {
+            let Some(&at) = self.open.get((self.turn + step) % count) else { continue };
+            let load = measure(&self.cluster.load(at), at) + own;
+            let weight = u64::from(self.cluster.weight(at));
+            // load / weight < best / weight of best, without a division.
+            let better = best.is_none_or(|(least, its_weight, _)| load * its_weight < least * weight);
+            if better {
+                best = Some((load, weight, at));
+            }
+        }
+        best.map(|(_, _, at)| at)
+    }
+
+    fn total_weight(&self) -> u64 {
+        self.open.iter().map(|at| u64::from(self.cluster.weight(*at))).sum()
+    }
+
+    /// The node whose part of the weights `hash` falls into.
+    fn by_hash(&self, hash: u64) -> Option<NodeIndex> {
+        let mut rest = hash % self.total_weight().max(1);
+        self.open.iter().copied().find(|at| {
+            let weight = u64::from(self.cluster.weight(*at));
+            let here = rest < weight;
+            rest = rest.saturating_sub(weight);
+            here
+        })
+    }
+
+    /// Each in turn; a node of weight three has three turns of a round, spread over it.
+    fn in_turn(&mut self) -> Option<NodeIndex> {
+        let mut first: Option<(i64, NodeIndex)> = None;
+        let total = i64::try_from(self.total_weight()).unwrap_or(i64::MAX);
+        for &at in &self.open {
+            let Some(credit) = self.credit.get_mut(usize::from(at.0)) else { continue };
+            // What a node saved up while others were away must not flood it now.
+            *credit = (*credit + i64::from(self.cluster.weight(at))).min(total);
+            if first.is_none_or(|(most, _)| *credit > most) {
+                first = Some((*credit, at));
+            }
+        }
+        let (_, at) = first?;
+        if let Some(credit) = self.credit.get_mut(usize::from(at.0)) {
+            *credit -= total;
+        }
+        Some(at)
+    }
+
+    /// The lowest average response time for its weight.
+    fn fastest(&mut self) -> Option<NodeIndex> {
+        let count = self.open.len();
+        self.turn = (self.turn + 1) % count.max(1);
+        let nodes = (0..count).filter_map(|step| self.open.get((self.turn + step) % count).copied());
+        nodes.min_by_key(|at| self.average(*at) * u64::from(UNIT) / u64::from(self.cluster.weight(*at)))
+    }
+
+    fn of_two(&mut self, kind: Kind) -> Option<NodeIndex> {
+        let (one, other) = (self.drawn()?, self.drawn()?);
+        let costs = self.costs();
+        let own = u64::from(costs.get(kind as usize).copied().unwrap_or(UNIT));
+        let load = |at| work(&self.cluster.load(at), &costs) + own;
+        let weight = |at| u64::from(self.cluster.weight(at));
+        Some(if load(other) * weight(one) < load(one) * weight(other) { other } else { one })
+    }
+
+    fn drawn(&mut self) -> Option<NodeIndex> {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        self.by_hash(scramble(self.random))
+    }
+}
+
+fn work(load: &Load, costs: &[u32; Kind::COUNT]) -> u64 {
+    load.open.iter().zip(costs).map(|(n, cost)| u64::from(*n) * u64::from(*cost)).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::{Order, Why, of};
+
+    fn load(calls: u32, invites: u32, byes: u32) -> Load {
+        Load { calls, open: [invites, byes, 0, 0] }
+    }
+
+    fn chooser(cluster: &Arc<Cluster>, algorithm: Algorithm) -> Chooser {
+        Chooser::new(Arc::clone(cluster), algorithm, Costs::default(), 7)
+    }
+
+    fn choice(chooser: &mut Chooser) -> u16 {
+        chooser.choose(Time::ZERO, b"a@b", Kind::Invite, None).expect("a node").0
+    }
+
+    #[test]
+    fn each_of_the_three_looks_at_its_own_measure() {
+        let cluster = of(3);
+        // Most calls and nothing to do; few calls and two BYEs; fewest calls and one INVITE.
+        for (at, load) in [(0, load(9, 0, 0)), (1, load(5, 0, 2)), (2, load(1, 1, 0))] {
+            cluster.publish(0, NodeIndex(at), &load, 0);
+        }
+        assert_eq!(choice(&mut chooser(&cluster, Algorithm::Cjsq)), 2);
+        assert_eq!(choice(&mut chooser(&cluster, Algorithm::Tjsq)), 0);
+        assert_eq!(choice(&mut chooser(&cluster, Algorithm::Tlwl)), 0);
+        // One INVITE is less than two BYEs, and more than one.
+        cluster.set_order(NodeIndex(0), Order::Drain);
+        assert_eq!(choice(&mut chooser(&cluster, Algorithm::Tlwl)), 2);
+        cluster.publish(0, NodeIndex(1), &load(5, 0, 1), 0);
+        assert_eq!(choice(&mut chooser(&cluster, Algorithm::Tlwl)), 1);
+    }
+
+    #[test]
+    fn work_counts_as_the_weights_say() {
+        let cluster = of(2);
+        cluster.set_weight(NodeIndex(0), 4);
+        cluster.publish(0, NodeIndex(0), &load(6, 6, 0), 0);
+        cluster.publish(0, NodeIndex(1), &load(1, 1, 0), 0);
+        // 7 for 4 against 2 for 1.
+        for algorithm in [Algorithm::Cjsq, Algorithm::Tjsq, Algorithm::Tlwl] {
+            assert_eq!(choice(&mut chooser(&cluster, algorithm)), 0, "{algorithm:?}");
+        }
+        cluster.publish(0, NodeIndex(0), &load(8, 8, 0), 0);
+        assert_eq!(choice(&mut chooser(&cluster, Algorithm::Tjsq)), 1);
+    }
+
+    #[test]
+    fn turns_follow_the_weights_and_are_spread() {
+        let cluster = of(3);
+        cluster.set_weight(NodeIndex(1), 3);
+        let mut chooser = chooser(&cluster, Algorithm::RoundRobin);
+        let turns: Vec<u16> = (0..10).map(|_| choice(&mut chooser)).collect();
+        let count = |node| turns.iter().filter(|at| **at == node).count();
+        assert_eq!((count(0), count(1), count(2)), (2, 6, 2), "{turns:?}");
+        assert!(turns.windows(3).all(|w| w != [1, 1, 1]), "{turns:?}");
+    }
+
+    #[test]
+    fn among_equals_everybody_has_a_turn() {
+        let cluster = of(4);
+        for algorithm in [Algorithm::Cjsq, Algorithm::Tlwl, Algorithm::Rwma] {
+            let mut chooser = chooser(&cluster, algorithm);
+            let mut found: Vec<u16> = (0..4).map(|_| choice(&mut chooser)).collect();
+            found.sort_unstable();
+            assert_eq!(found, [0, 1, 2, 3], "{algorithm:?}");
+        }
+    }
+
+    #[test]
+    fn hashes_stay_where_they_are_and_spread() {
+        let cluster = of(8);
+        for algorithm in [Algorithm::Hash, Algorithm::FnvHash, Algorithm::Maglev] {
+            let mut chooser = chooser(&cluster, algorithm);
+            let mut counts = [0u32; 8];
+            for call in 0..8_000u32 {
+                let id = format!("{call}-{}@192.0.2.1", call.wrapping_mul(2_654_435_761));
+                let mut one =
+                    || chooser.choose(Time::ZERO, id.as_bytes(), Kind::Invite, None).expect("a node").0;
+                let at = one();
+                assert_eq!(at, one());
+                counts[usize::from(at)] += 1;
+            }
+            assert!(counts.iter().all(|n| (800..1_200).contains(n)), "{algorithm:?} {counts:?}");
+        }
+    }
+
+    #[test]
+    fn the_quick_one_is_taken() {
+        let cluster = of(2);
+        let mut chooser = chooser(&cluster, Algorithm::Rwma);
+        chooser.answered(NodeIndex(0), 5_000);
+        chooser.answered(NodeIndex(1), 4_000);
+        assert_eq!(choice(&mut chooser), 1);
+        (0..20).for_each(|_| chooser.answered(NodeIndex(1), 6_000));
+        assert_eq!(choice(&mut chooser), 0);
+    }
+
+    #[test]
+    fn of_two_the_less_loaded_and_never_the_most_loaded() {
+        let cluster = of(4);
+        for at in 0..4 {
+            cluster.publish(0, NodeIndex(at), &load(0, u32::from(at), 0), 0);
+        }
+        let mut chooser = chooser(&cluster, Algorithm::TwoChoices);
+        let mut counts = [0u32; 4];
+        (0..1_600).for_each(|_| counts[usize::from(choice(&mut chooser))] += 1);
+        // 7, 5, 3 and 1 of 16 pairs.
+        assert!(counts.is_sorted_by(|a, b| a > b) && counts[3] < 160, "{counts:?}");
+    }
+
+    #[test]
+    fn nodes_that_do_not_take_calls_get_none_whatever_the_algorithm() {
+        for (_, algorithm) in Algorithm::ALL {
+            let cluster = of(3);
+            let mut chooser = chooser(&cluster, algorithm);
+            cluster.set_down(NodeIndex(0), Why::Silent);
+            cluster.set_order(NodeIndex(2), Order::Drain);
+            (0..20).for_each(|_| assert_eq!(choice(&mut chooser), 1, "{algorithm:?}"));
+            let but = chooser.choose(Time::ZERO, b"x", Kind::Invite, Some(NodeIndex(1)));
+            assert_eq!(but, Some(NodeIndex(1)), "the only one");
+            cluster.set_order(NodeIndex(1), Order::Maintenance);
+            assert_eq!(chooser.choose(Time::ZERO, b"x", Kind::Invite, None), None, "{algorithm:?}");
+            assert_eq!(chooser.home(Time::ZERO, 7), None);
+        }
+    }
+}

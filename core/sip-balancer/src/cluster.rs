@@ -1,0 +1,446 @@
+//! The nodes as all workers see them: who they are, whether they take calls, and how much each of them
+//! has to do.
+//!
+//! What is shared is atomics that are read far more often than written. A worker publishes what it has
+//! given to a node in a row of its own, as plain stores of numbers it keeps itself, so nobody else
+//! writes to its cache lines and nothing is ever added up by two. Whoever wants the load of a node adds
+//! up the rows.
+
+use crate::Kind;
+use core::net::SocketAddr;
+use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+use core::time::Duration;
+use std::sync::Arc;
+use wire::Time;
+
+/// Most nodes of one balancer.
+pub const MOST_NODES: usize = 256;
+
+/// A node by its place in the list.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct NodeIndex(pub u16);
+
+/// One back-end server.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Node {
+    /// Its name for people: `HOST:PORT`.
+    pub name: String,
+    /// Where it is reached, over UDP.
+    pub address: SocketAddr,
+    /// Its share of the calls beside the others', 1 to 1000.
+    pub weight: u32,
+}
+
+impl Node {
+    /// What tokens call it. It depends on the address alone, so that every balancer with this node in its
+    /// list, in whatever place, reads the same token the same way.
+    pub fn id(&self) -> u32 {
+        let ip = match self.address.ip().to_canonical() {
+            core::net::IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+            core::net::IpAddr::V6(v6) => v6,
+        };
+        let hash = crate::algorithm::fnv1a(&ip.octets());
+        let hash = self
+            .address
+            .port()
+            .to_be_bytes()
+            .iter()
+            .fold(hash, |hash, &b| (hash ^ u64::from(b)).wrapping_mul(0x0000_0100_0000_01b3));
+        (hash ^ (hash >> 32)) as u32
+    }
+}
+
+/// What the operator wants of a node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Order {
+    /// Calls.
+    Serve = 0,
+    /// No new calls; those it has go on.
+    Drain = 1,
+    /// Nothing at all: calls it has are treated as those of a failed node.
+    Maintenance = 2,
+}
+
+/// Whether a node answers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Health {
+    /// Nobody has tried yet. It gets calls.
+    Unknown = 0,
+    /// It answers.
+    Up = 1,
+    /// It does not.
+    Down = 2,
+}
+
+/// Why a node has the health it has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Why {
+    /// Nothing has happened yet.
+    Nothing = 0,
+    /// It answered.
+    Answered = 1,
+    /// Probes were not answered in time.
+    ProbeTimeout = 2,
+    /// A probe was answered with a status that does not count as good.
+    ProbeRefused = 3,
+    /// Requests were not answered.
+    Silent = 4,
+    /// The network says that nobody listens there.
+    Unreachable = 5,
+    /// It answered 503 with Retry-After and is left alone until then.
+    Overloaded = 6,
+}
+
+impl Why {
+    /// In words.
+    pub const fn text(self) -> &'static str {
+        match self {
+            Why::Nothing => "not tried yet",
+            Why::Answered => "answers",
+            Why::ProbeTimeout => "probes are not answered",
+            Why::ProbeRefused => "probes are refused",
+            Why::Silent => "requests are not answered",
+            Why::Unreachable => "the network cannot reach it",
+            Why::Overloaded => "asked to be left alone for a while (503)",
+        }
+    }
+}
+
+const ORDERS: [Order; 3] = [Order::Serve, Order::Drain, Order::Maintenance];
+const HEALTHS: [Health; 3] = [Health::Unknown, Health::Up, Health::Down];
+const WHYS: [Why; 7] = [
+    Why::Nothing,
+    Why::Answered,
+    Why::ProbeTimeout,
+    Why::ProbeRefused,
+    Why::Silent,
+    Why::Unreachable,
+    Why::Overloaded,
+];
+
+fn pick<T: Copy>(all: &[T], at: u8, otherwise: T) -> T {
+    all.get(usize::from(at)).copied().unwrap_or(otherwise)
+}
+
+/// The shared state of one node.
+#[derive(Debug)]
+struct State {
+    order: AtomicU8,
+    health: AtomicU8,
+    why: AtomicU8,
+    weight: AtomicU32,
+    /// Failures since something last came from it.
+    failures: AtomicU32,
+    /// Microseconds until which it gets no new calls.
+    resting_until: AtomicU64,
+    /// How often it has gone down.
+    falls: AtomicU32,
+}
+
+/// What one worker has given to one node. Written by that worker alone.
+#[derive(Debug, Default)]
+struct Given {
+    calls: AtomicU32,
+    open: [AtomicU32; Kind::COUNT],
+    /// All transactions ever given, to tell whether one came in between.
+    begun: AtomicU32,
+}
+
+/// One worker's row, apart from the rows of others by at least a pair of cache lines.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Row(Box<[Given]>);
+
+/// What a node has to do, as far as the balancer knows: calls and unfinished transactions it was given.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Load {
+    /// Calls.
+    pub calls: u32,
+    /// Unfinished transactions, by [`Kind`].
+    pub open: [u32; Kind::COUNT],
+}
+
+impl Load {
+    /// Unfinished transactions.
+    pub fn transactions(&self) -> u32 {
+        self.open.iter().sum()
+    }
+}
+
+/// All nodes; shared by all workers.
+#[derive(Debug)]
+pub struct Cluster {
+    nodes: Arc<[Node]>,
+    states: Box<[State]>,
+    rows: Box<[Row]>,
+    /// Changes whenever the set of nodes that take calls, or a weight, may have changed.
+    generation: AtomicU32,
+}
+
+impl Cluster {
+    /// A cluster whose nodes nobody has tried yet. `nodes`: at most [`MOST_NODES`], the others are left out.
+    pub fn new(nodes: Vec<Node>, workers: u16) -> Arc<Cluster> {
+        let nodes: Arc<[Node]> = nodes.into_iter().take(MOST_NODES).collect();
+        let state = |node: &Node| State {
+            order: AtomicU8::new(Order::Serve as u8),
+            health: AtomicU8::new(Health::Unknown as u8),
+            why: AtomicU8::new(Why::Nothing as u8),
+            weight: AtomicU32::new(node.weight.clamp(1, 1_000)),
+            failures: AtomicU32::new(0),
+            resting_until: AtomicU64::new(0),
+            falls: AtomicU32::new(0),
+        };
+        let states = nodes.iter().map(state).collect();
+        let row = |_| Row(nodes.iter().map(|_| Given::default()).collect());
+        let rows = (0..workers.max(1)).map(row).collect();
+        Arc::new(Cluster { nodes, states, rows, generation: AtomicU32::new(1) })
+    }
+
+    /// The nodes in order.
+    pub fn nodes(&self) -> &Arc<[Node]> {
+        &self.nodes
+    }
+
+    /// A node.
+    pub fn node(&self, at: NodeIndex) -> Option<&Node> {
+        self.nodes.get(usize::from(at.0))
+    }
+
+    /// The places of all nodes.
+    pub fn indexes(&self) -> impl Iterator<Item = NodeIndex> + use<> {
+        (0..self.nodes.len() as u16).map(NodeIndex)
+    }
+
+    /// The node that tokens call `id`.
+    pub fn by_id(&self, id: u32) -> Option<NodeIndex> {
+        self.indexes().zip(self.nodes.iter()).find(|(_, node)| node.id() == id).map(|(at, _)| at)
+    }
+
+    /// The node at an address, written in whatever form.
+    pub fn at(&self, address: SocketAddr) -> Option<NodeIndex> {
+        let same = |n: &Node| {
+            n.address.port() == address.port() && n.address.ip().to_canonical() == address.ip().to_canonical()
+        };
+        self.indexes().zip(self.nodes.iter()).find(|(_, node)| same(node)).map(|(at, _)| at)
+    }
+
+    /// Whether some node has this IP address.
+    pub fn is_node_ip(&self, ip: core::net::IpAddr) -> bool {
+        self.nodes.iter().any(|n| n.address.ip().to_canonical() == ip.to_canonical())
+    }
+
+    fn state(&self, at: NodeIndex) -> Option<&State> {
+        self.states.get(usize::from(at.0))
+    }
+
+    /// What the operator wants of it.
+    pub fn order(&self, at: NodeIndex) -> Order {
+        self.state(at).map_or(Order::Maintenance, |s| pick(&ORDERS, s.order.load(Relaxed), Order::Serve))
+    }
+
+    /// Changes what the operator wants of it.
+    pub fn set_order(&self, at: NodeIndex, order: Order) {
+        if let Some(state) = self.state(at) {
+            state.order.store(order as u8, Relaxed);
+            self.changed();
+        }
+    }
+
+    /// Its share, 1 to 1000.
+    pub fn weight(&self, at: NodeIndex) -> u32 {
+        self.state(at).map_or(1, |s| s.weight.load(Relaxed))
+    }
+
+    /// Changes its share; brought into 1 to 1000.
+    pub fn set_weight(&self, at: NodeIndex, weight: u32) {
+        if let Some(state) = self.state(at) {
+            state.weight.store(weight.clamp(1, 1_000), Relaxed);
+            self.changed();
+        }
+    }
+
+    /// Whether it answers, and why that is believed.
+    pub fn health(&self, at: NodeIndex) -> (Health, Why) {
+        self.state(at).map_or((Health::Down, Why::Nothing), |s| {
+            let health = pick(&HEALTHS, s.health.load(Relaxed), Health::Unknown);
+            (health, pick(&WHYS, s.why.load(Relaxed), Why::Nothing))
+        })
+    }
+
+    /// How often it has gone down.
+    pub fn falls(&self, at: NodeIndex) -> u32 {
+        self.state(at).map_or(0, |s| s.falls.load(Relaxed))
+    }
+
+    /// Until when it rests, if it does.
+    pub fn resting_until(&self, now: Time, at: NodeIndex) -> Option<Time> {
+        let until = Time::from_micros(self.state(at)?.resting_until.load(Relaxed));
+        (until > now).then_some(until)
+    }
+
+    /// Whether messages of calls it has may go there.
+    pub fn is_usable(&self, at: NodeIndex) -> bool {
+        self.order(at) != Order::Maintenance && self.health(at).0 != Health::Down
+    }
+
+    /// Whether new calls may go there.
+    pub fn takes_calls(&self, now: Time, at: NodeIndex) -> bool {
+        self.order(at) == Order::Serve
+            && self.health(at).0 != Health::Down
+            && self.resting_until(now, at).is_none()
+    }
+
+    /// Something came from it: it lives.
+    pub fn heard(&self, at: NodeIndex) {
+        let Some(state) = self.state(at) else { return };
+        // Read first: the line stays shared by all workers while all is well.
+        if state.failures.load(Relaxed) != 0 {
+            state.failures.store(0, Relaxed);
+        }
+        if state.health.load(Relaxed) == Health::Unknown as u8 {
+            self.set_up(at);
+        }
+    }
+
+    /// A request to it was not answered. Down after `most` of these with nothing heard in between.
+    pub fn failed(&self, at: NodeIndex, why: Why, most: u32) {
+        let Some(state) = self.state(at) else { return };
+        let failures = state.failures.fetch_add(1, Relaxed).saturating_add(1);
+        if failures >= most {
+            self.set_down(at, why);
+        }
+    }
+
+    /// It answers again.
+    pub fn set_up(&self, at: NodeIndex) {
+        let Some(state) = self.state(at) else { return };
+        state.failures.store(0, Relaxed);
+        state.why.store(Why::Answered as u8, Relaxed);
+        if state.health.swap(Health::Up as u8, Relaxed) != Health::Up as u8 {
+            self.changed();
+        }
+    }
+
+    /// It does not answer.
+    pub fn set_down(&self, at: NodeIndex, why: Why) {
+        let Some(state) = self.state(at) else { return };
+        if state.health.swap(Health::Down as u8, Relaxed) != Health::Down as u8 {
+            state.why.store(why as u8, Relaxed);
+            state.falls.fetch_add(1, Relaxed);
+            self.changed();
+        }
+    }
+
+    /// It gets no new calls for a while, at its own wish or because nobody probes it.
+    pub fn rest(&self, now: Time, at: NodeIndex, time: Duration, why: Why) {
+        let Some(state) = self.state(at) else { return };
+        let until = (now + time).as_micros();
+        if state.resting_until.load(Relaxed) < until {
+            state.resting_until.store(until, Relaxed);
+            state.why.store(why as u8, Relaxed);
+        }
+    }
+
+    /// Counts changes of the set of nodes that take calls.
+    pub fn generation(&self) -> u32 {
+        self.generation.load(Relaxed)
+    }
+
+    fn changed(&self) {
+        self.generation.fetch_add(1, Relaxed);
+    }
+
+    /// What a node has to do: the sum over all workers.
+    pub fn load(&self, at: NodeIndex) -> Load {
+        let mut sum = Load::default();
+        for given in self.rows.iter().filter_map(|row| row.0.get(usize::from(at.0))) {
+            sum.calls += given.calls.load(Relaxed);
+            for (sum, open) in sum.open.iter_mut().zip(&given.open) {
+                *sum += open.load(Relaxed);
+            }
+        }
+        sum
+    }
+
+    /// Transactions ever given to a node, by all workers; wraps.
+    pub fn begun(&self, at: NodeIndex) -> u32 {
+        let given = self.rows.iter().filter_map(|row| row.0.get(usize::from(at.0)));
+        given.fold(0, |sum: u32, given| sum.wrapping_add(given.begun.load(Relaxed)))
+    }
+
+    /// Publishes what `worker` has given to a node.
+    pub(crate) fn publish(&self, worker: u16, at: NodeIndex, load: &Load, begun: u32) {
+        let row = self.rows.get(usize::from(worker));
+        let Some(given) = row.and_then(|row| row.0.get(usize::from(at.0))) else { return };
+        given.calls.store(load.calls, Relaxed);
+        for (open, value) in given.open.iter().zip(load.open) {
+            open.store(value, Relaxed);
+        }
+        given.begun.store(begun, Relaxed);
+    }
+}
+
+#[cfg(test)]
+pub(crate) fn of(count: u16) -> Arc<Cluster> {
+    let node = |i: u16| Node {
+        name: format!("192.0.2.{i}:5060"),
+        address: SocketAddr::new([192, 0, 2, i as u8].into(), 5060),
+        weight: 1,
+    };
+    Cluster::new((1..=count).map(node).collect(), 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_depends_on_the_address_alone() {
+        let node =
+            |address: &str, weight| Node { name: String::new(), address: address.parse().unwrap(), weight };
+        let a = node("192.0.2.1:5060", 1).id();
+        assert_eq!(a, node("192.0.2.1:5060", 7).id());
+        assert_eq!(a, node("[::ffff:192.0.2.1]:5060", 1).id());
+        assert_ne!(a, node("192.0.2.1:5061", 1).id());
+        assert_ne!(a, node("192.0.2.2:5060", 1).id());
+    }
+
+    #[test]
+    fn one_failure_after_another_takes_a_node_out_and_a_sign_of_life_starts_anew() {
+        let cluster = of(2);
+        let (now, node) = (Time::ZERO, NodeIndex(1));
+        cluster.failed(node, Why::Silent, 3);
+        cluster.failed(node, Why::Silent, 3);
+        cluster.heard(node);
+        cluster.failed(node, Why::Silent, 3);
+        cluster.failed(node, Why::Silent, 3);
+        assert!(cluster.takes_calls(now, node));
+        let before = cluster.generation();
+        cluster.failed(node, Why::Silent, 3);
+        assert!(!cluster.takes_calls(now, node) && !cluster.is_usable(node));
+        assert_eq!((cluster.health(node), cluster.falls(node)), ((Health::Down, Why::Silent), 1));
+        assert_ne!(cluster.generation(), before);
+        // A late answer alone does not bring it back: that is for probes to say.
+        cluster.heard(node);
+        assert!(!cluster.is_usable(node));
+        cluster.set_up(node);
+        assert!(cluster.takes_calls(now, node));
+    }
+
+    #[test]
+    fn orders_and_rests_keep_new_calls_away() {
+        let cluster = of(1);
+        let (now, node) = (Time::from_secs(10), NodeIndex(0));
+        cluster.set_order(node, Order::Drain);
+        assert!(!cluster.takes_calls(now, node) && cluster.is_usable(node));
+        cluster.set_order(node, Order::Maintenance);
+        assert!(!cluster.is_usable(node));
+        cluster.set_order(node, Order::Serve);
+        cluster.rest(now, node, Duration::from_secs(5), Why::Overloaded);
+        assert!(!cluster.takes_calls(now, node) && cluster.is_usable(node));
+        assert!(cluster.takes_calls(now + Duration::from_secs(5), node));
+    }
+}

@@ -1,0 +1,563 @@
+//! Which node a request goes to, and what its response means: session-aware request assignment.
+//!
+//! Nothing here reads a message; a request is what [`Request`] says of it. The machine makes these from
+//! bytes, simulations and property tests from nothing.
+
+use crate::choose::Chooser;
+use crate::cluster::{Cluster, Load, NodeIndex, Why};
+use crate::sessions::{CallKey, LATE, Phase, Place, Sessions, Txn, TxnPlace};
+use crate::stats::NodeStats;
+use crate::{Algorithm, Costs, Kind};
+use core::time::Duration;
+use std::sync::Arc;
+use wire::Time;
+
+/// Grace after timers B and F of the client, which are 32 s by default.
+const GIVE_UP: Duration = Duration::from_secs(33);
+/// A retransmission that comes sooner says nothing about the node: T1 is 500 ms (RFC 3261 17.1.1.1).
+const SILENCE: Duration = Duration::from_millis(400);
+/// Longest rest that a Retry-After can ask for.
+const LONGEST_REST: Duration = Duration::from_secs(600);
+/// Calls looked at in one [`Dispatcher::timeout`].
+const WORK: usize = 1_024;
+
+/// Methods as far as assignment tells them apart.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Tag {
+    /// INVITE.
+    Invite,
+    /// BYE.
+    Bye,
+    /// CANCEL.
+    Cancel,
+    /// REGISTER.
+    Register,
+    /// SUBSCRIBE, which makes a dialog that is no call.
+    Subscribe,
+    /// Every other method but ACK.
+    Other,
+}
+
+impl Tag {
+    /// What it costs.
+    pub const fn kind(self) -> Kind {
+        match self {
+            Tag::Invite => Kind::Invite,
+            Tag::Bye => Kind::Bye,
+            Tag::Register => Kind::Register,
+            Tag::Cancel | Tag::Subscribe | Tag::Other => Kind::Other,
+        }
+    }
+}
+
+/// What is to be known of a request. ACK is none: see [`Dispatcher::ack`].
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// Its call.
+    pub call: CallKey,
+    /// The Call-ID itself, for the algorithms that hash it.
+    pub call_id: &'a [u8],
+    /// The same for a request and its retransmissions, and for an INVITE and its CANCEL.
+    pub id: u64,
+    /// The method.
+    pub tag: Tag,
+    /// It has a To tag: it belongs to a dialog.
+    pub inside: bool,
+    /// The node that a token of ours in its Route names.
+    pub token: Option<NodeIndex>,
+    /// A hash by which it has a home node, of a REGISTER that is kept with its address-of-record.
+    pub home: Option<u64>,
+}
+
+/// Where a request goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Assigned {
+    /// The node.
+    pub node: NodeIndex,
+    /// It has been forwarded before, and nothing was counted.
+    pub again: bool,
+}
+
+/// Why a request goes nowhere.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NoWay {
+    /// No node takes it: 503 with Retry-After.
+    NoNode,
+    /// No room for another call or transaction: 503 with Retry-After.
+    Full,
+    /// A CANCEL of nothing: 481.
+    NoCall,
+}
+
+/// What a response of a node was.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Seen {
+    /// Of a transaction that was unfinished.
+    Counted,
+    /// Of one that is remembered, or was never known: it is forwarded and changes nothing.
+    Stray,
+}
+
+/// What becomes of calls whose node has failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FailedDialogs {
+    /// Their requests go to another node, which either shares what it must know or says 481 at once.
+    Move,
+    /// They get 503.
+    Refuse,
+}
+
+/// What an operator can set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Rules {
+    /// What becomes of calls whose node has failed.
+    pub failed_dialogs: FailedDialogs,
+    /// A call without any message for so long is taken to be over.
+    pub session_timeout: Duration,
+    /// An INVITE that has had a provisional response and then nothing for so long is given up. Longer
+    /// than timer C (RFC 3261 section 16.6).
+    pub ring_timeout: Duration,
+    /// Requests without an answer, one after the other, after which a node counts as failed.
+    pub down_after: u32,
+    /// Whether probes bring a failed node back. Otherwise it only rests for `rest`.
+    pub probed: bool,
+    /// How long a failed node rests that nobody probes.
+    pub rest: Duration,
+}
+
+impl Default for Rules {
+    fn default() -> Rules {
+        Rules {
+            failed_dialogs: FailedDialogs::Move,
+            session_timeout: Duration::from_secs(4 * 3_600),
+            ring_timeout: Duration::from_secs(200),
+            down_after: 3,
+            probed: true,
+            rest: Duration::from_secs(5),
+        }
+    }
+}
+
+/// What happened, in numbers that only grow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Happened {
+    /// Transactions given to nodes.
+    pub assigned: u64,
+    /// Requests that had been forwarded before.
+    pub repeated: u64,
+    /// Transactions given to another node because theirs failed before it said anything.
+    pub retried: u64,
+    /// Calls given to another node because theirs failed.
+    pub moved: u64,
+    /// Transactions that were never finished.
+    pub timed_out: u64,
+    /// Calls whose end was never seen.
+    pub lost_calls: u64,
+    /// Requests for which there was no node.
+    pub no_node: u64,
+    /// Requests for which there was no room.
+    pub full: u64,
+}
+
+/// One worker's dispatcher.
+#[derive(Debug)]
+pub struct Dispatcher {
+    cluster: Arc<Cluster>,
+    chooser: Chooser,
+    sessions: Sessions,
+    rules: Rules,
+    stats: Vec<NodeStats>,
+    happened: Happened,
+}
+
+impl Dispatcher {
+    /// A dispatcher for one worker of `cluster`, with room for `most` calls. `seed` spreads choices of workers.
+    pub fn new(
+        cluster: Arc<Cluster>,
+        worker: u16,
+        algorithm: Algorithm,
+        rules: Rules,
+        most: usize,
+        seed: u64,
+    ) -> Dispatcher {
+        Dispatcher {
+            chooser: Chooser::new(Arc::clone(&cluster), algorithm, Costs::default(), seed),
+            sessions: Sessions::new(Arc::clone(&cluster), worker, most),
+            stats: cluster.indexes().map(|_| NodeStats::default()).collect(),
+            rules,
+            happened: Happened::default(),
+            cluster,
+        }
+    }
+
+    /// The nodes.
+    pub fn cluster(&self) -> &Arc<Cluster> {
+        &self.cluster
+    }
+
+    /// Changes the rules and the algorithm; calls that are there keep their nodes.
+    pub fn set(&mut self, algorithm: Algorithm, rules: Rules) {
+        self.chooser.set_algorithm(algorithm);
+        self.rules = rules;
+    }
+
+    /// How nodes are chosen.
+    pub fn chooser(&self) -> &Chooser {
+        &self.chooser
+    }
+
+    /// What happened so far.
+    pub fn happened(&self) -> Happened {
+        self.happened
+    }
+
+    /// What this worker knows of each node.
+    pub fn stats(&self) -> &[NodeStats] {
+        &self.stats
+    }
+
+    /// What this worker has given to each node.
+    pub fn loads(&self) -> &[Load] {
+        self.sessions.loads()
+    }
+
+    /// The same counted anew from the records, all of which it looks at.
+    pub fn recount(&self) -> Vec<Load> {
+        self.sessions.recount()
+    }
+
+    /// Calls and dialogs alive, calls that are over and remembered, and transactions in memory.
+    pub fn held(&self) -> (usize, usize, usize) {
+        (self.sessions.alive(), self.sessions.ended(), self.sessions.transactions())
+    }
+
+    /// Whether something is known of a call that is not over.
+    pub fn knows(&self, call: CallKey) -> bool {
+        self.sessions.find(call).is_some_and(|at| self.sessions.phase(at) != Phase::Ended)
+    }
+
+    /// Where a request goes.
+    ///
+    /// # Errors
+    /// If it goes nowhere.
+    pub fn request(&mut self, now: Time, r: &Request<'_>) -> Result<Assigned, NoWay> {
+        let found = self.sessions.find(r.call);
+        if let Some(at) = found
+            && let Some(txn) = self.sessions.find_txn(at, r.id, r.tag)
+        {
+            return self.repeated(now, r, at, txn);
+        }
+        let node = match r.tag {
+            Tag::Cancel => self.node_of_invite(r, found).ok_or(NoWay::NoCall),
+            _ if r.inside => self.node_of_dialog(now, r, found),
+            _ => self.node_of_new(now, r, found),
+        };
+        let node = node.inspect_err(|_| self.happened.no_node += 1)?;
+        let at = self.enter(now, r, found, node).ok_or(NoWay::Full);
+        let done = at.and_then(|at| self.begin(now, r, at, node).ok_or(NoWay::Full));
+        done.inspect_err(|_| self.happened.full += 1)
+    }
+
+    /// Where an ACK goes: to who has the INVITE it belongs to, or the dialog.
+    pub fn ack(&mut self, call: CallKey, id: u64, token: Option<NodeIndex>) -> Option<Assigned> {
+        let at = self.sessions.find(call);
+        let invite = at.and_then(|at| self.sessions.find_txn(at, id, Tag::Invite));
+        if let Some(txn) = invite.and_then(|place| self.sessions.txn(place)) {
+            return Some(Assigned { node: txn.node, again: true });
+        }
+        // After a 2xx it is a transaction of its own, which nothing answers.
+        let node = at.map(|at| self.sessions.node(at)).or(token)?;
+        Some(Assigned { node, again: false })
+    }
+
+    /// A request that was here before: it goes where it went, and changes no counter. But if nothing ever came
+    /// back and its node has failed, another node gets it.
+    fn repeated(
+        &mut self,
+        now: Time,
+        r: &Request<'_>,
+        at: Place,
+        place: TxnPlace,
+    ) -> Result<Assigned, NoWay> {
+        self.happened.repeated += 1;
+        let Some(&txn) = self.sessions.txn(place) else { return Err(NoWay::NoCall) };
+        let mut node = txn.node;
+        if txn.open && !txn.heard {
+            if !txn.missed && now.since(txn.began) >= SILENCE {
+                self.sessions.note(place, |txn| txn.missed = true);
+                self.failed(now, node, Why::Silent);
+            }
+            if !self.cluster.is_usable(node) && r.tag != Tag::Cancel && !r.inside {
+                node = self.chooser.choose(now, r.call_id, r.tag.kind(), Some(node)).ok_or(NoWay::NoNode)?;
+                self.sessions.retarget(now, place, node);
+                self.sessions.move_to(at, node);
+                self.happened.retried += 1;
+            }
+        }
+        Ok(Assigned { node, again: true })
+    }
+
+    fn node_of_invite(&self, r: &Request<'_>, found: Option<Place>) -> Option<NodeIndex> {
+        let place = self.sessions.find_txn(found?, r.id, Tag::Invite)?;
+        self.sessions.txn(place).map(|txn| txn.node)
+    }
+
+    /// The node of a dialog: as its record has it, or its token. Without either it never was ours, or began
+    /// before a restart in transparent mode; then the place of its Call-ID is as good a guess as any.
+    fn node_of_dialog(
+        &mut self,
+        now: Time,
+        r: &Request<'_>,
+        found: Option<Place>,
+    ) -> Result<NodeIndex, NoWay> {
+        let own = found.map(|at| self.sessions.node(at)).or(r.token);
+        let Some(own) = own else {
+            return self.chooser.choose(now, r.call_id, r.tag.kind(), None).ok_or(NoWay::NoNode);
+        };
+        if self.cluster.is_usable(own) {
+            return Ok(own);
+        }
+        if self.rules.failed_dialogs == FailedDialogs::Refuse {
+            return Err(NoWay::NoNode);
+        }
+        let other = self.chooser.choose(now, r.call_id, r.tag.kind(), Some(own)).ok_or(NoWay::NoNode)?;
+        self.happened.moved += 1;
+        if let Some(at) = found {
+            self.sessions.move_to(at, other);
+        }
+        Ok(other)
+    }
+
+    /// The node of a request outside a dialog: where its call is known, that one (another attempt, with
+    /// credentials, must meet the node that asked for them); else a choice.
+    fn node_of_new(&mut self, now: Time, r: &Request<'_>, found: Option<Place>) -> Result<NodeIndex, NoWay> {
+        if let Some(home) = r.home {
+            return self.chooser.home(now, home).ok_or(NoWay::NoNode);
+        }
+        let known = found.map(|at| self.sessions.node(at));
+        if let Some(known) = known.filter(|at| self.cluster.is_usable(*at)) {
+            return Ok(known);
+        }
+        self.chooser.choose(now, r.call_id, r.tag.kind(), known).ok_or(NoWay::NoNode)
+    }
+
+    /// The call's record, made or brought to where this request puts it.
+    fn enter(&mut self, now: Time, r: &Request<'_>, found: Option<Place>, node: NodeIndex) -> Option<Place> {
+        let phase = match (r.tag, r.inside) {
+            (Tag::Invite, false) => Phase::Setup,
+            // A call that began before a restart.
+            (Tag::Invite, true) => Phase::Up,
+            _ => Phase::Brief,
+        };
+        let until = if phase == Phase::Up { now + self.rules.session_timeout } else { Time::FAR };
+        if let Some(at) = found.filter(|_| !r.inside && r.home.is_none()) {
+            self.sessions.move_to(at, node);
+        }
+        let Some(at) = found else {
+            let at = self.sessions.create(r.call, node, phase)?;
+            self.sessions.set_phase(at, phase, until);
+            return Some(at);
+        };
+        match self.sessions.phase(at) {
+            Phase::Ended => {
+                if !self.sessions.has_room() {
+                    return None;
+                }
+                // Of what is over nothing begins again but an INVITE.
+                self.sessions.move_to(at, node);
+                self.sessions.set_phase(at, if r.inside { Phase::Brief } else { phase }, Time::FAR);
+            }
+            Phase::Brief => {
+                self.sessions.move_to(at, node);
+                if phase != Phase::Brief {
+                    self.sessions.set_phase(at, phase, until);
+                }
+            }
+            Phase::Up | Phase::Dialog => {
+                let (phase, until) = (self.sessions.phase(at), now + self.rules.session_timeout);
+                self.sessions.set_phase(at, phase, until);
+            }
+            Phase::Setup => {}
+        }
+        Some(at)
+    }
+
+    fn begin(&mut self, now: Time, r: &Request<'_>, at: Place, node: NodeIndex) -> Option<Assigned> {
+        let before = self.cluster.load(node).transactions();
+        let txn = Txn::new(now, r.id, r.tag, node, now + GIVE_UP);
+        let Some(place) = self.sessions.open(at, txn) else {
+            self.settle(now, at);
+            self.sessions.arm(now, at);
+            return None;
+        };
+        if before == 0 {
+            let begun = self.cluster.begun(node);
+            self.sessions.note(place, |txn| txn.alone = Some(begun));
+        }
+        if let Some(stats) = self.stats.get_mut(usize::from(node.0)) {
+            stats.assigned(before);
+        }
+        self.happened.assigned += 1;
+        self.sessions.arm(now, at);
+        Some(Assigned { node, again: false })
+    }
+
+    /// A response to a request that was given to `node`. `retry_after`: of a 503.
+    pub fn response(
+        &mut self,
+        now: Time,
+        call: CallKey,
+        id: u64,
+        tag: Tag,
+        node: NodeIndex,
+        status: u16,
+        retry_after: Option<Duration>,
+    ) -> Seen {
+        self.cluster.heard(node);
+        if let Some(time) = retry_after.filter(|_| status == 503) {
+            self.cluster.rest(now, node, time.min(LONGEST_REST), Why::Overloaded);
+        }
+        if let Some(stats) = self.stats.get_mut(usize::from(node.0)) {
+            stats.answered(status);
+        }
+        let Some(at) = self.sessions.find(call) else { return Seen::Stray };
+        let Some(place) = self.sessions.find_txn(at, id, tag) else { return Seen::Stray };
+        let Some(&txn) = self.sessions.txn(place).filter(|txn| txn.open && txn.node == node) else {
+            return Seen::Stray;
+        };
+        let micros = u32::try_from(now.since(txn.began).as_micros()).unwrap_or(u32::MAX);
+        self.measure(&txn, place, status, micros);
+        if status < 200 {
+            let until = if tag == Tag::Invite { now + self.rules.ring_timeout } else { txn.until };
+            self.sessions.note(place, |txn| (txn.heard, txn.until) = (true, until));
+            self.sessions.arm(now, at);
+            return Seen::Counted;
+        }
+        self.sessions.close(place, now + LATE);
+        self.conclude(now, at, tag, status);
+        self.settle(now, at);
+        self.sessions.arm(now, at);
+        Seen::Counted
+    }
+
+    fn measure(&mut self, txn: &Txn, place: TxnPlace, status: u16, micros: u32) {
+        let kind = txn.tag.kind();
+        let worked = status >= 200 || (kind == Kind::Invite && status > 100);
+        if let Some(begun) = txn.alone.filter(|_| worked) {
+            if self.cluster.begun(txn.node) == begun {
+                self.chooser.alone(kind, micros);
+            }
+            self.sessions.note(place, |txn| txn.alone = None);
+        }
+        if (200..300).contains(&status) {
+            self.chooser.answered(txn.node, micros);
+        }
+        if status >= 200
+            && let Some(stats) = self.stats.get_mut(usize::from(txn.node.0))
+        {
+            stats.took(kind, micros);
+        }
+    }
+
+    /// What a final response does to its call.
+    fn conclude(&mut self, now: Time, at: Place, tag: Tag, status: u16) {
+        let up = now + self.rules.session_timeout;
+        match (tag, self.sessions.phase(at), status) {
+            (Tag::Invite, Phase::Setup | Phase::Brief, 200..300) => {
+                self.sessions.set_phase(at, Phase::Up, up)
+            }
+            (Tag::Invite, Phase::Setup, _) if !self.sessions.is_inviting(at) => self.end(now, at),
+            // The dialog is gone at the other end (RFC 3261 section 12.2.1.2).
+            (Tag::Invite | Tag::Other, Phase::Up, 408 | 481) => self.end(now, at),
+            (Tag::Subscribe, Phase::Brief, 200..300) => self.sessions.set_phase(at, Phase::Dialog, up),
+            // Asked for credentials, the sender comes again.
+            (Tag::Bye, Phase::Setup | Phase::Up, status) if !matches!(status, 401 | 407) => self.end(now, at),
+            _ => {}
+        }
+    }
+
+    /// A request of the node's side was answered by the caller's: a BYE ends the call.
+    pub fn answered_by_caller(&mut self, now: Time, call: CallKey, tag: Tag, status: u16) {
+        let Some(at) = self.sessions.find(call) else { return };
+        let over = status >= 200 && !matches!(status, 401 | 407);
+        if tag == Tag::Bye && over && self.sessions.phase(at) == Phase::Up {
+            self.end(now, at);
+            self.sessions.arm(now, at);
+        }
+    }
+
+    /// The network says that a request did not reach its node.
+    pub fn unreachable(&mut self, now: Time, node: NodeIndex) {
+        if self.rules.probed {
+            self.cluster.set_down(node, Why::Unreachable);
+        } else {
+            self.cluster.rest(now, node, self.rules.rest, Why::Unreachable);
+        }
+    }
+
+    fn failed(&mut self, now: Time, node: NodeIndex, why: Why) {
+        if !self.rules.probed {
+            self.cluster.rest(now, node, self.rules.rest, why);
+            return;
+        }
+        self.cluster.failed(node, why, self.rules.down_after);
+    }
+
+    fn end(&mut self, now: Time, at: Place) {
+        self.sessions.set_phase(at, Phase::Ended, now + LATE);
+    }
+
+    /// Ends what has nothing left to wait for.
+    fn settle(&mut self, now: Time, at: Place) {
+        let idle = !self.sessions.is_busy(at);
+        match self.sessions.phase(at) {
+            Phase::Brief if idle => self.end(now, at),
+            Phase::Setup if !self.sessions.is_inviting(at) => self.end(now, at),
+            _ => {}
+        }
+    }
+
+    /// Gives up what waited too long and forgets what was remembered long enough.
+    pub fn timeout(&mut self, now: Time) {
+        for _ in 0..WORK {
+            let Some(at) = self.sessions.due(now) else { return };
+            while let Some(place) = self.sessions.overdue(now, at) {
+                self.give_up(now, place);
+            }
+            self.sessions.forget_done(now, at);
+            self.settle(now, at);
+            match self.sessions.phase(at) {
+                Phase::Up | Phase::Dialog if self.sessions.until(at) <= now && !self.sessions.is_busy(at) => {
+                    self.happened.lost_calls += 1;
+                    self.end(now, at);
+                }
+                Phase::Ended if self.sessions.until(at) <= now && self.sessions.of(at).next().is_none() => {
+                    self.sessions.remove(at);
+                    continue;
+                }
+                Phase::Up | Phase::Dialog | Phase::Ended if self.sessions.until(at) <= now => {
+                    // Something of it is still under way.
+                    let phase = self.sessions.phase(at);
+                    self.sessions.set_phase(at, phase, now + LATE);
+                }
+                _ => {}
+            }
+            self.sessions.arm(now, at);
+        }
+    }
+
+    fn give_up(&mut self, now: Time, place: TxnPlace) {
+        let Some(&txn) = self.sessions.txn(place) else { return };
+        self.happened.timed_out += 1;
+        if !txn.heard && txn.tag != Tag::Cancel {
+            self.failed(now, txn.node, Why::Silent);
+        }
+        self.sessions.close(place, now);
+    }
+
+    /// When [`Dispatcher::timeout`] wants to be called next.
+    pub fn next_deadline(&self) -> Option<Time> {
+        self.sessions.next_deadline()
+    }
+}

@@ -1,0 +1,42 @@
+//! Session-aware load balancing for SIP clusters.
+//!
+//! The balancer stands in front of several servers and shows one address. The first request of a call
+//! chooses a node, every later one follows. What it knows of the nodes it has counted itself: calls and
+//! unfinished transactions it gave them, from its own records.
+//!
+//! | file | what |
+//! |---|---|
+//! | `algorithm`, `choose`, `maglev`, `times` | who gets a new call |
+//! | `cluster` | the nodes as all workers see them |
+//! | `sessions`, `index`, `wheel` | calls, transactions, counters |
+//! | `dispatch` | which node a request goes to, what a response means |
+//! | `token` | what messages carry so that nothing need be remembered |
+//! | `machine`, `requests`, `responses`, `probes` | the same with bytes: one worker's machine |
+#![forbid(unsafe_code)]
+
+mod algorithm;
+mod choose;
+mod cluster;
+mod dispatch;
+mod index;
+mod machine;
+mod maglev;
+mod probes;
+mod requests;
+mod responses;
+mod sessions;
+mod settings;
+mod stats;
+mod times;
+pub mod token;
+mod wheel;
+
+pub use algorithm::{Algorithm, Kind};
+pub use choose::Chooser;
+pub use cluster::{Cluster, Health, Load, MOST_NODES, Node, NodeIndex, Order, Why};
+pub use dispatch::{Assigned, Dispatcher, FailedDialogs, Happened, NoWay, Request, Rules, Seen, Tag};
+pub use machine::{Balancer, Counts, Notice, Report, Setup};
+pub use sessions::{CallKey, Phase};
+pub use settings::{Listener, Probing, RegisterBy, Settings};
+pub use stats::{NodeStats, OCCUPANCIES, Times};
+pub use times::{Costs, UNIT};

@@ -1,0 +1,161 @@
+//! Probing the nodes with OPTIONS (RFC 3261 section 11).
+
+use crate::cluster::{Cluster, Health, NodeIndex, Why};
+use crate::maglev::scramble;
+use crate::settings::Settings;
+use crate::token::Sealer;
+use sip_message::{hex16, push_u64};
+use wire::{Flow, ListenerId, Outbox, Time};
+
+/// Call-IDs tried for one that belongs to the worker that probes.
+const ATTEMPTS: u64 = 10_000;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Probe {
+    next: Time,
+    serial: u32,
+    /// When the answer to the last one must be here, if it is not.
+    due: Option<Time>,
+    good: u32,
+    bad: u32,
+}
+
+/// The probes of all nodes. One worker has them.
+#[derive(Debug)]
+pub(crate) struct Probes {
+    probes: Vec<Probe>,
+    worker: u16,
+    workers: u16,
+    seed: u64,
+    /// A Call-ID that this worker owns.
+    call_id: Vec<u8>,
+}
+
+impl Probes {
+    pub fn new(cluster: &Cluster, worker: u16, workers: u16, seed: u64) -> Probes {
+        let probes = vec![Probe::default(); cluster.nodes().len()];
+        Probes { probes, worker, workers, seed, call_id: Vec::new() }
+    }
+
+    /// Begins anew, with what is known.
+    pub fn reset(&mut self, now: Time) {
+        self.probes.iter_mut().for_each(|probe| (probe.next, probe.due) = (now, None));
+    }
+
+    /// An answer came. Later ones to the same probe say nothing.
+    pub fn answered(
+        &mut self,
+        now: Time,
+        settings: &Settings,
+        cluster: &Cluster,
+        node: u32,
+        serial: u32,
+        status: u16,
+    ) {
+        let Some(at) = cluster.by_id(node) else { return };
+        let Some(probe) = self.probes.get_mut(usize::from(at.0)) else { return };
+        if status < 200 || probe.serial != serial || probe.due.take().is_none_or(|due| due < now) {
+            return;
+        }
+        let rules = &settings.probing;
+        if !rules.is_good(status) {
+            return probe.failed(cluster, at, Why::ProbeRefused, rules.down_after);
+        }
+        (probe.good, probe.bad) = (probe.good.saturating_add(1), 0);
+        if cluster.health(at).0 != Health::Down || probe.good >= rules.up_after {
+            cluster.set_up(at);
+        }
+    }
+
+    /// Counts probes without an answer and sends those whose time has come. Says how many.
+    pub fn timeout(
+        &mut self,
+        now: Time,
+        settings: &Settings,
+        cluster: &Cluster,
+        sealer: &Sealer,
+        out: &mut Outbox,
+    ) -> u64 {
+        let rules = &settings.probing;
+        if rules.interval.is_zero() {
+            return 0;
+        }
+        if self.call_id.is_empty() {
+            self.call_id = self.own_call_id(sealer);
+        }
+        let mut sent = 0;
+        for at in cluster.indexes() {
+            let Some(probe) = self.probes.get_mut(usize::from(at.0)) else { continue };
+            if probe.due.is_some_and(|due| due <= now) {
+                probe.due = None;
+                probe.failed(cluster, at, Why::ProbeTimeout, rules.down_after);
+            }
+            if probe.next > now {
+                continue;
+            }
+            if probe.next == Time::ZERO {
+                // Not all of them at once, from here on.
+                let spread = rules.interval / 64 * (u32::from(at.0) % 64);
+                probe.next = now + spread;
+            }
+            probe.next = probe.next.max(now) + rules.interval;
+            probe.serial = probe.serial.wrapping_add(1);
+            probe.due = Some(now + rules.timeout.min(rules.interval));
+            sent += u64::from(write(settings, cluster, sealer, at, probe.serial, &self.call_id, out));
+        }
+        sent
+    }
+
+    /// A Call-ID that this worker owns, so that answers come to it.
+    fn own_call_id(&self, sealer: &Sealer) -> Vec<u8> {
+        let name = |n: u64| [&b"probe-"[..], &hex16(scramble(self.seed.wrapping_add(n)))].concat();
+        let mine = |id: &Vec<u8>| {
+            self.workers < 2 || sealer.ownership().owner_of(id, self.workers) == Some(self.worker)
+        };
+        (0..ATTEMPTS).map(name).find(mine).unwrap_or_else(|| name(0))
+    }
+
+    /// When [`Probes::timeout`] wants to be called next.
+    pub fn next_deadline(&self, settings: &Settings) -> Option<Time> {
+        if settings.probing.interval.is_zero() {
+            return None;
+        }
+        self.probes.iter().map(|p| p.due.unwrap_or(Time::FAR).min(p.next)).min()
+    }
+}
+
+impl Probe {
+    fn failed(&mut self, cluster: &Cluster, at: NodeIndex, why: Why, most: u32) {
+        (self.bad, self.good) = (self.bad.saturating_add(1), 0);
+        if self.bad >= most {
+            cluster.set_down(at, why);
+        }
+    }
+}
+
+fn write(
+    settings: &Settings,
+    cluster: &Cluster,
+    sealer: &Sealer,
+    at: NodeIndex,
+    serial: u32,
+    call_id: &[u8],
+    out: &mut Outbox,
+) -> bool {
+    let Some(node) = cluster.node(at) else { return false };
+    let near = settings.listener_for(node.address, ListenerId(0));
+    let Some((id, listener)) = near.and_then(|id| Some((id, settings.listener(id)?))) else { return false };
+    out.send_with(Flow::udp(id, node.address), 0, |buf| {
+        let address = node.address.to_string();
+        let mut put = |parts: &[&[u8]]| parts.iter().for_each(|part| buf.extend_from_slice(part));
+        let mut branch = Vec::with_capacity(48);
+        sealer.push_probe(node.id(), serial, &mut branch);
+        let mut number = Vec::with_capacity(10);
+        push_u64(u64::from(serial).max(1), &mut number);
+        put(&[b"OPTIONS sip:", address.as_bytes(), b" SIP/2.0\r\n", listener.via_prefix(), &branch]);
+        put(&[b";rport\r\nMax-Forwards: 1\r\nFrom: <sip:", listener.sent_by(), b">;tag=", &branch[9..19]]);
+        put(&[b"\r\nTo: <sip:", address.as_bytes(), b">\r\nCall-ID: ", call_id, b"\r\nCSeq: ", &number]);
+        put(&[b" OPTIONS\r\nContent-Length: 0\r\n\r\n"]);
+    });
+    true
+}

@@ -1,0 +1,387 @@
+//! Requests: checked, given to a node or to the caller's side, or refused (RFC 3261 section 16).
+
+use crate::cluster::NodeIndex;
+use crate::machine::{Balancer, take_scratch};
+use crate::settings::RegisterBy;
+use crate::token::{Branch, Dialog, Origin, Sealer, Sender};
+use crate::{Assigned, NoWay, Request, Tag};
+use core::net::{IpAddr, SocketAddr};
+use sip_message::{Message, Method, Name, Uri, push_u64, write_response};
+use sip_proxy::rewrite::{Outgoing, write_request};
+use sip_proxy::routes::{Routing, preprocess};
+use wire::{Flow, ListenerId, Outbox, Time, Transport};
+
+/// So often a request may come by here: a node may send it back with another Request-URI (a spiral), but one that
+/// goes round is stopped long before its Max-Forwards is used up.
+const MOST_VISITS: usize = 4;
+
+/// A request that passed the checks.
+struct Checked<'a> {
+    routing: Routing<'a>,
+    uri: Uri<'a>,
+    /// The dialog that its token names, and who sends.
+    dialog: Option<(Dialog, Sender)>,
+    back: Flow,
+    id: u64,
+}
+
+/// Where the responses to a request go (RFC 3261 section 18.2.2, RFC 3581 section 4): always to the address it came
+/// from. The port is the source's if the client asked for that with `rport` or is behind address translation.
+fn reply_flow(flow: Flow, request: &Message<'_>) -> Flow {
+    let via = request.via();
+    if via.rport.is_some() || is_natted(flow, request) {
+        return flow;
+    }
+    Flow { remote: SocketAddr::new(flow.remote.ip(), via.port_or_default()), ..flow }
+}
+
+/// Whether the sender's own idea of its address is not the one we see.
+fn is_natted(flow: Flow, request: &Message<'_>) -> bool {
+    request.via_host_ip().is_some_and(|ip| ip != flow.remote.ip().to_canonical())
+}
+
+/// What makes this request the same as another.
+fn origin<'a>(request: &Message<'a>, reply: IpAddr) -> Origin<'a> {
+    let via = request.via();
+    Origin {
+        branch: via.branch,
+        host: via.host,
+        port: via.port_or_default(),
+        reply,
+        call_id: request.call_id(),
+        cseq: request.cseq(),
+    }
+}
+
+/// The method as assignment sees it.
+pub(crate) fn tag_of(method: Method<'_>) -> Tag {
+    match method {
+        Method::Invite => Tag::Invite,
+        Method::Bye => Tag::Bye,
+        Method::Cancel => Tag::Cancel,
+        Method::Register => Tag::Register,
+        Method::Subscribe => Tag::Subscribe,
+        _ => Tag::Other,
+    }
+}
+
+impl Balancer {
+    /// A request without a flaw.
+    pub(crate) fn request(&mut self, now: Time, flow: Flow, request: &Message<'_>, out: &mut Outbox) {
+        let ack = request.method() == Method::Ack;
+        let checked = match self.check(flow, request) {
+            Ok(checked) => checked,
+            // An ACK is never answered (section 17).
+            Err(_) if ack => return,
+            Err((status, reason, extra)) => return self.refuse(flow, request, status, reason, &extra, out),
+        };
+        match &checked.dialog {
+            Some((dialog, Sender::Callee)) => self.outward(flow, request, &checked, *dialog, out),
+            _ if ack => self.ack(flow, request, &checked, out),
+            _ if self.is_for_us(request, &checked) => self.options(now, flow, request, out),
+            _ if request.max_forwards() == Some(0) => {
+                self.counts.loops += 1;
+                self.refuse(flow, request, 483, b"", b"", out);
+            }
+            _ => self.inward(now, flow, request, &checked, out),
+        }
+    }
+
+    /// The checks of section 16.3, and the route of 16.4. An error is status, reason and further header lines.
+    fn check<'a>(
+        &mut self,
+        flow: Flow,
+        request: &Message<'a>,
+    ) -> Result<Checked<'a>, (u16, &'static [u8], Vec<u8>)> {
+        let malformed = |this: &mut Balancer, reason: &'static [u8]| {
+            this.counts.malformed += 1;
+            Err((400, reason, Vec::new()))
+        };
+        let uri = Uri::parse(request.request_uri()).ok();
+        let settings = &self.settings;
+        let ours = |uri: &Uri<'_>| uri.is_sip() && settings.is_self(uri.host, uri.port);
+        let Ok(routing) = preprocess(request, uri.as_ref(), |_| None, ours) else {
+            return malformed(self, b"Malformed Route");
+        };
+        let Ok(uri) = Uri::parse(routing.request_uri) else {
+            return malformed(self, b"Malformed Request-URI");
+        };
+        // `sips:` asks for TLS on every hop, which this version has not.
+        if !matches!(uri.scheme, sip_message::Scheme::Sip | sip_message::Scheme::Tel) {
+            return Err((416, b"", Vec::new()));
+        }
+        if self.visits(request) >= MOST_VISITS {
+            self.counts.loops += 1;
+            return Err((482, b"", Vec::new()));
+        }
+        if let Some(line) = required(request) {
+            return Err((420, b"", line));
+        }
+        let dialog = routing.token.and_then(|token| {
+            self.sealer.open_dialog(token, request.call_id(), request.from_tag(), request.to_tag())
+        });
+        if dialog.is_none() && routing.token.is_some() {
+            self.counts.forged += 1;
+            return Err((403, b"Dialog Not Of This Balancer", Vec::new()));
+        }
+        let back = reply_flow(flow, request);
+        let id = self.sealer.id(self.sealer.epoch(), &origin(request, back.remote.ip()));
+        Ok(Checked { routing, uri, dialog, back, id })
+    }
+
+    /// How often the request has been here.
+    fn visits(&self, request: &Message<'_>) -> usize {
+        if request.via_count() < MOST_VISITS {
+            return 0;
+        }
+        let branches = request.values(Name::Via).filter_map(|value| sip_message::Via::parse(value).ok());
+        branches.filter(|via| self.sealer.open_branch(via.branch).is_some()).count()
+    }
+
+    /// Whether the balancer itself is asked how it is.
+    fn is_for_us(&self, request: &Message<'_>, checked: &Checked<'_>) -> bool {
+        request.method() == Method::Options
+            && checked.uri.user.is_none()
+            && checked.routing.next.is_none()
+            && self.settings.is_self(checked.uri.host, checked.uri.port)
+    }
+
+    /// Whoever is before us asks whether calls may come.
+    fn options(&mut self, now: Time, flow: Flow, request: &Message<'_>, out: &mut Outbox) {
+        let open = self.cluster.indexes().any(|at| self.cluster.takes_calls(now, at));
+        if open && !self.draining {
+            return self.refuse(flow, request, 200, b"", b"", out);
+        }
+        self.unavailable(flow, request, out);
+    }
+
+    /// To a node.
+    fn inward(&mut self, now: Time, flow: Flow, request: &Message<'_>, c: &Checked<'_>, out: &mut Outbox) {
+        let tag = tag_of(request.method());
+        let by_aor = tag == Tag::Register && self.settings.register == RegisterBy::Aor;
+        let wanted = Request {
+            call: self.sealer.call(request.call_id()),
+            call_id: request.call_id(),
+            id: c.id,
+            tag,
+            inside: !request.to_tag().is_empty(),
+            token: self.node_of(c),
+            home: by_aor.then(|| self.home(request)).flatten(),
+        };
+        if self.draining && !wanted.inside && !self.dispatcher.knows(wanted.call) {
+            return self.unavailable(flow, request, out);
+        }
+        match self.dispatcher.request(now, &wanted) {
+            Ok(assigned) => self.forward(flow, request, c, assigned, out),
+            Err(NoWay::NoCall) => self.refuse(flow, request, 481, b"", b"", out),
+            Err(NoWay::NoNode | NoWay::Full) => self.unavailable(flow, request, out),
+        }
+    }
+
+    fn node_of(&self, c: &Checked<'_>) -> Option<NodeIndex> {
+        c.dialog.and_then(|(dialog, _)| self.cluster.by_id(dialog.node))
+    }
+
+    /// The home of a REGISTER's address-of-record.
+    fn home(&mut self, request: &Message<'_>) -> Option<u64> {
+        let uri = Uri::parse(request.to_uri()).ok()?;
+        let mut aor = take_scratch(&mut self.scratch);
+        uri.write_aor(&mut aor);
+        let home = Sealer::home(&aor);
+        self.scratch = aor;
+        Some(home)
+    }
+
+    fn ack(&mut self, flow: Flow, request: &Message<'_>, c: &Checked<'_>, out: &mut Outbox) {
+        // The end of a refusal of ours, or one that has been forwarded too often.
+        let ours = self.sealer.tag(&origin(request, c.back.remote.ip()));
+        if request.to_tag() == ours || request.max_forwards() == Some(0) {
+            return;
+        }
+        let call = self.sealer.call(request.call_id());
+        match self.dispatcher.ack(call, c.id, self.node_of(c)) {
+            Some(assigned) => self.forward(flow, request, c, assigned, out),
+            None => self.counts.stray += 1,
+        }
+    }
+
+    fn forward(
+        &mut self,
+        from: Flow,
+        request: &Message<'_>,
+        c: &Checked<'_>,
+        to: Assigned,
+        out: &mut Outbox,
+    ) {
+        let Some(node) = self.cluster.node(to.node) else { return };
+        let (id, remote) = (node.id(), node.address);
+        let Some(listener) = self.settings.listener_for(remote, from.listener) else {
+            return self.unavailable(from, request, out);
+        };
+        let dialog = self.settings.record_route
+            && request.to_tag().is_empty()
+            && matches!(request.method(), Method::Invite | Method::Subscribe | Method::Refer);
+        let dialog = dialog.then(|| Dialog {
+            node: id,
+            listener: c.back.listener,
+            caller: c.back.remote,
+            natted: is_natted(from, request),
+        });
+        let branch = Branch {
+            epoch: self.sealer.epoch(),
+            node: id,
+            to_caller: false,
+            listener: c.back.listener,
+            port: c.back.remote.port(),
+            id: c.id,
+        };
+        self.counts.forwarded += 1;
+        self.send(from, Flow::udp(listener, remote), request, c, branch, dialog, out);
+    }
+
+    /// A request of the node's side, to the caller's. Only who is a node may send it: the token is known to both
+    /// ends, and this is a way to any address.
+    fn outward(
+        &mut self,
+        from: Flow,
+        request: &Message<'_>,
+        c: &Checked<'_>,
+        dialog: Dialog,
+        out: &mut Outbox,
+    ) {
+        let ack = request.method() == Method::Ack;
+        if request.max_forwards() == Some(0) {
+            self.counts.loops += 1;
+            return if ack {
+            } else {
+                self.refuse(from, request, 483, b"", b"", out)
+            };
+        }
+        let remote = self.caller_of(c, &dialog);
+        let listener = self.settings.listener_for(remote, dialog.listener);
+        let (true, Some(listener)) = (self.cluster.is_node_ip(from.remote.ip()), listener) else {
+            self.counts.forbidden += 1;
+            return if ack {
+            } else {
+                self.refuse(from, request, 403, b"", b"", out)
+            };
+        };
+        let branch = Branch {
+            epoch: self.sealer.epoch(),
+            node: dialog.node,
+            to_caller: true,
+            listener: c.back.listener,
+            port: c.back.remote.port(),
+            id: c.id,
+        };
+        self.counts.outward += 1;
+        self.send(from, Flow::udp(listener, remote), request, c, branch, None, out);
+    }
+
+    /// Where the caller's side is: as the route says, where that is an address that can be meant; else where its
+    /// requests came from.
+    fn caller_of(&self, c: &Checked<'_>, dialog: &Dialog) -> SocketAddr {
+        let next = c.routing.next.and_then(|next| Uri::parse(next).ok()).unwrap_or(c.uri);
+        let udp = next.transport().is_none_or(|t| t == Transport::Udp);
+        let usable =
+            |ip: &IpAddr| !ip.is_unspecified() && !ip.is_multicast() && next.param(b"maddr").is_none();
+        match next.host_ip().filter(usable) {
+            Some(ip) if udp && !dialog.natted => SocketAddr::new(ip, next.port.unwrap_or(5060)),
+            _ => dialog.caller,
+        }
+    }
+
+    fn send(
+        &mut self,
+        from: Flow,
+        to: Flow,
+        request: &Message<'_>,
+        c: &Checked<'_>,
+        branch: Branch,
+        dialog: Option<Dialog>,
+        out: &mut Outbox,
+    ) {
+        let mut lines = take_scratch(&mut self.scratch);
+        let Some(listener) = self.settings.listener(to.listener) else { return };
+        lines.extend_from_slice(listener.via_prefix());
+        self.sealer.push_branch(&branch, &mut lines);
+        lines.extend_from_slice(b"\r\n");
+        let via = lines.len();
+        if let Some(dialog) = dialog {
+            self.push_routes(request, &dialog, to.listener, from.listener, &mut lines);
+        }
+        let outgoing = Outgoing {
+            request_uri: c.routing.request_uri,
+            via: &lines[..via],
+            record_routes: &lines[via..],
+            routes: b"",
+            drop_routes: c.routing.own,
+            drop_last_route: c.routing.drop_last,
+            last_route: b"",
+            max_forwards: request.max_forwards().map_or(self.settings.max_forwards, |m| m.saturating_sub(1)),
+            max_breadth: None,
+            source: Some((from.remote, is_natted(from, request))),
+            strip_identity: false,
+            strip_realm: None,
+        };
+        let splices = &mut self.splices;
+        out.send_with(to, 0, |buf| write_request(request, &outgoing, splices, buf));
+        self.scratch = lines;
+    }
+
+    /// Our Record-Route; two of them where the sides have different addresses of ours (RFC 5658).
+    fn push_routes(
+        &self,
+        request: &Message<'_>,
+        dialog: &Dialog,
+        toward: ListenerId,
+        back: ListenerId,
+        out: &mut Vec<u8>,
+    ) {
+        let sides = [Some(toward), Some(back).filter(|back| *back != toward)];
+        for listener in sides.into_iter().flatten().filter_map(|id| self.settings.listener(id)) {
+            out.extend_from_slice(listener.record_route_prefix());
+            self.sealer.push_dialog(dialog, request.call_id(), request.from_tag(), out);
+            out.extend_from_slice(b">\r\n");
+        }
+    }
+
+    fn unavailable(&mut self, flow: Flow, request: &Message<'_>, out: &mut Outbox) {
+        self.counts.unavailable += 1;
+        let mut line = b"Retry-After: ".to_vec();
+        push_u64(self.settings.retry_after.into(), &mut line);
+        line.extend_from_slice(b"\r\n");
+        self.refuse(flow, request, 503, b"", &line, out);
+    }
+
+    /// Answers without keeping anything (section 8.2.7).
+    pub(crate) fn refuse(
+        &mut self,
+        flow: Flow,
+        request: &Message<'_>,
+        status: u16,
+        reason: &[u8],
+        extra: &[u8],
+        out: &mut Outbox,
+    ) {
+        if request.method() == Method::Ack {
+            return;
+        }
+        let back = reply_flow(flow, request);
+        let tag = self.sealer.tag(&origin(request, back.remote.ip()));
+        let source = Some((flow.remote, is_natted(flow, request)));
+        out.send_with(back, 0, |buf| write_response(request, status, reason, &tag, source, extra, buf));
+    }
+}
+
+/// `Unsupported` with what a Proxy-Require asks for; nothing is supported.
+fn required(request: &Message<'_>) -> Option<Vec<u8>> {
+    request.header(Name::ProxyRequire)?;
+    let mut line = Vec::new();
+    for value in request.values(Name::ProxyRequire) {
+        line.extend_from_slice(if line.is_empty() { b"Unsupported: " } else { b", " });
+        line.extend_from_slice(value);
+    }
+    line.extend_from_slice(b"\r\n");
+    (line.len() > 2).then_some(line)
+}

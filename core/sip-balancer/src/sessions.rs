@@ -1,0 +1,450 @@
+//! The calls and transactions of one worker, and the counters that follow from them.
+//!
+//! A node's counters are not kept beside the records: each record knows whether it counts, and the two
+//! functions that change that ([`Sessions::set_phase`] and [`Sessions::close`], with their opposites) are
+//! the only ones that touch a counter. So a counter is the number of records that count, always, and
+//! cannot drift or fall below zero. [`Sessions::recount`] counts the records themselves; tests, and the
+//! admin API on request, compare.
+
+use crate::cluster::{Cluster, Load, NodeIndex};
+use crate::index::Index;
+use crate::wheel::Wheel;
+use crate::{Kind, Tag};
+use core::time::Duration;
+use std::sync::Arc;
+use wire::Time;
+
+const NIL: u32 = u32::MAX;
+/// Transactions of one call that may be unfinished or remembered at one time.
+const MOST_OF_CALL: u8 = 16;
+/// How long a late retransmission may come: 64*T1 (RFC 3261 section 17).
+pub(crate) const LATE: Duration = Duration::from_secs(32);
+
+/// A Call-ID under two keyed hashes. 128 bits of a secret function: no two Call-IDs meet.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct CallKey(pub u64, pub u64);
+
+/// Where a call is in its life.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Phase {
+    /// Requests outside a dialog. No call.
+    Brief,
+    /// An INVITE without a final response. A call.
+    Setup,
+    /// Answered. A call.
+    Up,
+    /// Another dialog than a call: a subscription. No call.
+    Dialog,
+    /// Over; remembered for late retransmissions (the paper's expired table). No call.
+    Ended,
+}
+
+impl Phase {
+    const fn is_call(self) -> bool {
+        matches!(self, Phase::Setup | Phase::Up)
+    }
+}
+
+/// A call, by its place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Place(pub u32);
+
+/// A transaction, by its place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct TxnPlace(u32);
+
+#[derive(Clone, Copy, Debug)]
+struct Session {
+    key: CallKey,
+    node: NodeIndex,
+    phase: Phase,
+    /// How many transactions it has, and the first of them.
+    count: u8,
+    first: u32,
+    /// When it ends by itself where nothing happens: [`Phase::Up`], [`Phase::Dialog`], [`Phase::Ended`].
+    until: Time,
+    used: bool,
+}
+
+/// A transaction at a node.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Txn {
+    /// What it is known by.
+    pub id: u64,
+    /// The method, as far as it matters.
+    pub tag: Tag,
+    /// Who has it.
+    pub node: NodeIndex,
+    /// Not finished: it counts.
+    pub open: bool,
+    /// Something has come back for it.
+    pub heard: bool,
+    /// It has been said once that nothing came back.
+    pub missed: bool,
+    /// The node had nothing else to do when it came; and how many transactions the node had had then.
+    pub alone: Option<u32>,
+    /// When it was first forwarded.
+    pub began: Time,
+    /// When it is given up, or forgotten.
+    pub until: Time,
+    next: u32,
+}
+
+/// All records of one worker.
+#[derive(Debug)]
+pub(crate) struct Sessions {
+    cluster: Arc<Cluster>,
+    worker: u16,
+    index: Index,
+    sessions: Vec<Session>,
+    free: Vec<u32>,
+    txns: Vec<Txn>,
+    free_txn: u32,
+    wheel: Wheel,
+    loads: Vec<Load>,
+    begun: Vec<u32>,
+    /// Most records, and how many of them may be alive.
+    most: usize,
+    most_alive: usize,
+    alive: usize,
+    used: usize,
+    used_txns: usize,
+}
+
+impl Sessions {
+    /// Room for `most` calls at one time, and as many again that are over and remembered.
+    pub fn new(cluster: Arc<Cluster>, worker: u16, most: usize) -> Sessions {
+        let alive = most.max(1);
+        let all = alive * 2;
+        let nodes = cluster.nodes().len();
+        Sessions {
+            cluster,
+            worker,
+            index: Index::new(all),
+            sessions: Vec::with_capacity(all),
+            free: Vec::new(),
+            txns: Vec::with_capacity(all),
+            free_txn: NIL,
+            wheel: Wheel::new(all),
+            loads: vec![Load::default(); nodes],
+            begun: vec![0; nodes],
+            most: all,
+            most_alive: alive,
+            alive: 0,
+            used: 0,
+            used_txns: 0,
+        }
+    }
+
+    /// Calls and dialogs alive.
+    pub fn alive(&self) -> usize {
+        self.alive
+    }
+
+    /// Records of calls that are over.
+    pub fn ended(&self) -> usize {
+        self.used - self.alive
+    }
+
+    /// Transactions unfinished or remembered.
+    pub fn transactions(&self) -> usize {
+        self.used_txns
+    }
+
+    fn session(&self, at: Place) -> Option<&Session> {
+        self.sessions.get(at.0 as usize)
+    }
+
+    fn session_mut(&mut self, at: Place) -> Option<&mut Session> {
+        self.sessions.get_mut(at.0 as usize)
+    }
+
+    /// The call with this key.
+    pub fn find(&self, key: CallKey) -> Option<Place> {
+        let key_of = |at: u32| self.sessions.get(at as usize).map_or(CallKey(0, 0), |s| s.key);
+        self.index.find(key, key_of).map(Place)
+    }
+
+    /// Whose it is.
+    pub fn node(&self, at: Place) -> NodeIndex {
+        self.session(at).map_or(NodeIndex(0), |s| s.node)
+    }
+
+    /// Where it is in its life.
+    pub fn phase(&self, at: Place) -> Phase {
+        self.session(at).map_or(Phase::Ended, |s| s.phase)
+    }
+
+    /// A new record; `None`: there is no room.
+    pub fn create(&mut self, key: CallKey, node: NodeIndex, phase: Phase) -> Option<Place> {
+        if self.alive >= self.most_alive || self.used >= self.most {
+            return None;
+        }
+        let fresh =
+            Session { key, node, phase: Phase::Ended, count: 0, first: NIL, until: Time::FAR, used: true };
+        let at = match self.free.pop() {
+            Some(at) => {
+                self.sessions[at as usize] = fresh;
+                at
+            }
+            None => {
+                self.sessions.push(fresh);
+                self.sessions.len() as u32 - 1
+            }
+        };
+        self.index.insert(key, at);
+        self.used += 1;
+        self.set_phase(Place(at), phase, Time::FAR);
+        Some(Place(at))
+    }
+
+    /// Whether a record that is over may come to life again.
+    pub fn has_room(&self) -> bool {
+        self.alive < self.most_alive
+    }
+
+    /// Moves a call on in its life; `until`: when that ends by itself.
+    pub fn set_phase(&mut self, at: Place, phase: Phase, until: Time) {
+        let Some(session) = self.sessions.get_mut(at.0 as usize) else { return };
+        let (before, node) = (session.phase, session.node);
+        session.phase = phase;
+        session.until = until;
+        match (before == Phase::Ended, phase == Phase::Ended) {
+            (true, false) => self.alive += 1,
+            (false, true) => self.alive -= 1,
+            _ => {}
+        }
+        if before.is_call() != phase.is_call() {
+            self.count_call(node, phase.is_call());
+        }
+    }
+
+    fn count_call(&mut self, node: NodeIndex, more: bool) {
+        if let Some(load) = self.loads.get_mut(usize::from(node.0)) {
+            load.calls = if more { load.calls + 1 } else { load.calls - 1 };
+        }
+        self.publish(node);
+    }
+
+    fn count_txn(&mut self, node: NodeIndex, kind: Kind, more: bool) {
+        if let Some(open) =
+            self.loads.get_mut(usize::from(node.0)).and_then(|l| l.open.get_mut(kind as usize))
+        {
+            *open = if more { *open + 1 } else { *open - 1 };
+        }
+        if more && let Some(begun) = self.begun.get_mut(usize::from(node.0)) {
+            *begun = begun.wrapping_add(1);
+        }
+        self.publish(node);
+    }
+
+    fn publish(&self, node: NodeIndex) {
+        let at = usize::from(node.0);
+        if let (Some(load), Some(begun)) = (self.loads.get(at), self.begun.get(at)) {
+            self.cluster.publish(self.worker, node, load, *begun);
+        }
+    }
+
+    /// Gives a call to another node.
+    pub fn move_to(&mut self, at: Place, node: NodeIndex) {
+        let Some(session) = self.session_mut(at) else { return };
+        let (from, counts) = (session.node, session.phase.is_call());
+        session.node = node;
+        if counts && from != node {
+            self.count_call(from, false);
+            self.count_call(node, true);
+        }
+    }
+
+    /// Opens a transaction; `None`: there is no room for it.
+    pub fn open(&mut self, at: Place, txn: Txn) -> Option<TxnPlace> {
+        let session = self.sessions.get_mut(at.0 as usize).filter(|s| s.count < MOST_OF_CALL)?;
+        let txn = Txn { open: true, next: session.first, ..txn };
+        let place = match self.txns.get(self.free_txn as usize) {
+            Some(free) => {
+                let place = self.free_txn;
+                self.free_txn = free.next;
+                self.txns[place as usize] = txn;
+                place
+            }
+            None if self.txns.len() < self.most => {
+                self.txns.push(txn);
+                self.txns.len() as u32 - 1
+            }
+            None => return None,
+        };
+        session.first = place;
+        session.count += 1;
+        self.used_txns += 1;
+        self.count_txn(txn.node, txn.tag.kind(), true);
+        Some(TxnPlace(place))
+    }
+
+    /// A transaction is finished at a node, and remembered for a while.
+    pub fn close(&mut self, place: TxnPlace, until: Time) {
+        let Some(txn) = self.txns.get_mut(place.0 as usize).filter(|t| t.open) else { return };
+        txn.open = false;
+        txn.until = until;
+        let (node, kind) = (txn.node, txn.tag.kind());
+        self.count_txn(node, kind, false);
+    }
+
+    /// Gives an unfinished transaction to another node.
+    pub fn retarget(&mut self, now: Time, place: TxnPlace, node: NodeIndex) {
+        let Some(txn) = self.txns.get_mut(place.0 as usize).filter(|t| t.open) else { return };
+        let (from, kind) = (txn.node, txn.tag.kind());
+        (txn.node, txn.began, txn.alone, txn.missed) = (node, now, None, false);
+        self.count_txn(from, kind, false);
+        self.count_txn(node, kind, true);
+    }
+
+    /// A transaction's record.
+    pub fn txn(&self, place: TxnPlace) -> Option<&Txn> {
+        self.txns.get(place.0 as usize)
+    }
+
+    /// A transaction's record, for what does not count.
+    pub fn note(&mut self, place: TxnPlace, change: impl FnOnce(&mut Txn)) {
+        if let Some(txn) = self.txns.get_mut(place.0 as usize) {
+            let (open, node, next) = (txn.open, txn.node, txn.next);
+            change(txn);
+            (txn.open, txn.node, txn.next) = (open, node, next);
+        }
+    }
+
+    /// The transactions of a call.
+    pub fn of(&self, at: Place) -> impl Iterator<Item = (TxnPlace, &Txn)> {
+        let mut next = self.session(at).map_or(NIL, |s| s.first);
+        core::iter::from_fn(move || {
+            let txn = self.txns.get(next as usize)?;
+            let place = TxnPlace(next);
+            next = txn.next;
+            Some((place, txn))
+        })
+    }
+
+    /// The transaction of a call with this id and method.
+    pub fn find_txn(&self, at: Place, id: u64, tag: Tag) -> Option<TxnPlace> {
+        self.of(at).find(|(_, t)| t.id == id && t.tag == tag).map(|(place, _)| place)
+    }
+
+    /// Whether an INVITE of the call is unfinished.
+    pub fn is_inviting(&self, at: Place) -> bool {
+        self.of(at).any(|(_, t)| t.open && t.tag == Tag::Invite)
+    }
+
+    /// Whether anything of the call is unfinished.
+    pub fn is_busy(&self, at: Place) -> bool {
+        self.of(at).any(|(_, t)| t.open)
+    }
+
+    /// Sets the call's next deadline: the first of its own and its transactions'.
+    pub fn arm(&mut self, now: Time, at: Place) {
+        let own = self.session(at).map_or(Time::FAR, |s| s.until);
+        let due = self.of(at).fold(own, |due, (_, txn)| due.min(txn.until));
+        if due < Time::FAR {
+            self.wheel.set(now, at.0, due);
+        } else {
+            self.wheel.cancel(at.0);
+        }
+    }
+
+    /// A call whose deadline may have come.
+    pub fn due(&mut self, now: Time) -> Option<Place> {
+        self.wheel.pop(now).map(Place)
+    }
+
+    /// When [`Sessions::due`] wants to be asked next.
+    pub fn next_deadline(&self) -> Option<Time> {
+        self.wheel.next()
+    }
+
+    /// An unfinished transaction of a call whose time is up.
+    pub fn overdue(&self, now: Time, at: Place) -> Option<TxnPlace> {
+        self.of(at).find(|(_, t)| t.open && t.until <= now).map(|(place, _)| place)
+    }
+
+    /// Forgets finished transactions whose time is up.
+    pub fn forget_done(&mut self, now: Time, at: Place) {
+        let (mut link, mut before) = (self.session(at).map_or(NIL, |s| s.first), NIL);
+        while let Some(&txn) = self.txns.get(link as usize) {
+            let place = link;
+            link = txn.next;
+            if txn.open || txn.until > now {
+                before = place;
+                continue;
+            }
+            match self.txns.get_mut(before as usize) {
+                Some(previous) => previous.next = txn.next,
+                None => self.sessions[at.0 as usize].first = txn.next,
+            }
+            self.sessions[at.0 as usize].count -= 1;
+            self.txns[place as usize].next = self.free_txn;
+            self.free_txn = place;
+            self.used_txns -= 1;
+        }
+    }
+
+    /// When the call ends by itself.
+    pub fn until(&self, at: Place) -> Time {
+        self.session(at).map_or(Time::FAR, |s| s.until)
+    }
+
+    /// Forgets a call that is over and has no transactions left.
+    pub fn remove(&mut self, at: Place) {
+        let Some(session) = self.session(at).filter(|s| s.used && s.first == NIL) else { return };
+        let (key, phase) = (session.key, session.phase);
+        if phase != Phase::Ended {
+            return;
+        }
+        let sessions = &self.sessions;
+        self.index.remove(key, |place| sessions.get(place as usize).map_or(CallKey(0, 0), |s| s.key));
+        self.wheel.cancel(at.0);
+        if let Some(session) = self.session_mut(at) {
+            session.used = false;
+        }
+        self.free.push(at.0);
+        self.used -= 1;
+    }
+
+    /// The counters, as they are kept.
+    pub fn loads(&self) -> &[Load] {
+        &self.loads
+    }
+
+    /// The counters, counted anew from the records.
+    pub fn recount(&self) -> Vec<Load> {
+        let mut loads = vec![Load::default(); self.loads.len()];
+        for (at, session) in self.sessions.iter().enumerate().filter(|(_, s)| s.used) {
+            if let Some(load) = loads.get_mut(usize::from(session.node.0)).filter(|_| session.phase.is_call())
+            {
+                load.calls += 1;
+            }
+            for (_, txn) in self.of(Place(at as u32)).filter(|(_, txn)| txn.open) {
+                let load = loads.get_mut(usize::from(txn.node.0));
+                if let Some(open) = load.and_then(|l| l.open.get_mut(txn.tag.kind() as usize)) {
+                    *open += 1;
+                }
+            }
+        }
+        loads
+    }
+}
+
+impl Txn {
+    /// A transaction that is forwarded now for the first time.
+    pub fn new(now: Time, id: u64, tag: Tag, node: NodeIndex, until: Time) -> Txn {
+        Txn {
+            id,
+            tag,
+            node,
+            open: true,
+            heard: false,
+            missed: false,
+            alone: None,
+            began: now,
+            until,
+            next: NIL,
+        }
+    }
+}

@@ -1,0 +1,423 @@
+//! The control side of a running balancer.
+
+use super::{build, metrics};
+use crate::SHOWN_ERRORS;
+use crate::admin::{no_file, silence};
+use crate::build::METHODS;
+use crate::steering::Grade;
+use control::admin::{
+    Admin, AnswerTimes, BalancedNode, Binding, Call, Cost, Listing, NodeOrder, Nodes, Page, State, Status,
+    StoreStatus,
+};
+use control::config::{Config, ConfigError, Loaded, Overrides, ReloadReport, plan_reload};
+use control::log::LogHandle;
+use control::metrics::Text;
+use sip_balancer::{
+    Algorithm, Cluster, Health, Kind, Load, NodeIndex, NodeStats, Notice, Order, Report, Settings, UNIT,
+};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use wire::Time;
+use worker_runtime::{RuntimeHandle, monotonic_now};
+
+/// How long a worker may take to report. It answers between two batches, so this is never reached
+/// unless it hangs.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Everything about the running balancer that the control side needs.
+pub struct Running {
+    pub loaded: Loaded,
+    pub overrides: Overrides,
+    pub handle: RuntimeHandle<Notice>,
+    pub cluster: Arc<Cluster>,
+    pub workers: usize,
+    pub grade: Grade,
+    pub log: LogHandle,
+}
+
+/// The control side.
+pub struct Control {
+    running: Running,
+    /// The configuration in force, and what was made of it, with the algorithm that was last asked for.
+    force: Mutex<(Config, Arc<Settings>)>,
+    draining: AtomicBool,
+    started: Time,
+    reloads: Mutex<(u64, u64)>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The figures of all workers together.
+pub(super) struct Sum {
+    pub reports: Vec<Report>,
+    pub nodes: Vec<NodeStats>,
+}
+
+impl Control {
+    pub fn new(running: Running, settings: Arc<Settings>) -> Control {
+        let config = running.loaded.config.clone();
+        Control {
+            running,
+            force: Mutex::new((config, settings)),
+            draining: AtomicBool::new(false),
+            started: monotonic_now(),
+            reloads: Mutex::default(),
+        }
+    }
+
+    /// What it does, in a line.
+    pub fn summary(&self) -> String {
+        let nodes = self.running.cluster.nodes().len();
+        let algorithm = lock(&self.force).1.algorithm.name();
+        let (listeners, workers) = (self.listeners().join(", "), self.running.workers);
+        format!("{listeners} with {workers} workers; {nodes} nodes by {algorithm}")
+    }
+
+    fn listeners(&self) -> Vec<String> {
+        let all = self.running.handle.listeners().iter();
+        all.map(|l| format!("{}:{}", l.transport, l.address)).collect()
+    }
+
+    /// No new calls from now on.
+    pub fn begin_drain(&self) {
+        self.draining.store(true, Ordering::Relaxed);
+        self.post_all(|| Notice::Drain(true));
+    }
+
+    /// Transactions that are not finished.
+    pub fn pending(&self) -> u64 {
+        self.loads().iter().map(|load| u64::from(load.transactions())).sum()
+    }
+
+    /// Logs which nodes have gone down or come back since `seen` was written.
+    pub fn tell_changes(&self, seen: &mut Vec<Health>) {
+        let cluster = &self.running.cluster;
+        let now: Vec<Health> = cluster.indexes().map(|at| cluster.health(at).0).collect();
+        for (at, came_back) in changes(seen, &now) {
+            let at = NodeIndex(at as u16);
+            let node = cluster.node(at).map_or("", |node| &node.name);
+            let why = cluster.health(at).1.text();
+            if came_back {
+                tracing::info!(node, "node is up again");
+            } else {
+                tracing::warn!(node, why, "node is down: new calls go elsewhere");
+            }
+        }
+        *seen = now;
+    }
+
+    fn loads(&self) -> Vec<Load> {
+        let cluster = &self.running.cluster;
+        cluster.indexes().map(|at| cluster.load(at)).collect()
+    }
+
+    fn post_all(&self, notice: impl Fn() -> Notice) -> usize {
+        let handle = &self.running.handle;
+        (0..handle.workers()).filter(|&w| handle.post(w, notice()).is_ok()).count()
+    }
+
+    /// What every worker is doing, with the worker's number.
+    fn ask(&self) -> Vec<(u16, Report)> {
+        let workers = self.running.handle.workers();
+        let (send, receive) = sync_channel(usize::from(workers));
+        for worker in 0..workers {
+            let send = send.clone();
+            let show = Box::new(move |report| {
+                let _ = send.try_send((worker, report));
+            });
+            // A full queue shows as a worker that does not answer.
+            let _ = self.running.handle.post(worker, Notice::Report { audit: false, show });
+        }
+        drop(send);
+        let all = std::iter::from_fn(|| receive.recv_timeout(PATIENCE).ok());
+        all.take(usize::from(workers)).collect()
+    }
+
+    fn sum(&self) -> Sum {
+        let reports: Vec<Report> = self.ask().into_iter().map(|(_, report)| report).collect();
+        let mut nodes = vec![NodeStats::default(); self.running.cluster.nodes().len()];
+        for report in &reports {
+            nodes.iter_mut().zip(&report.nodes).for_each(|(sum, one)| sum.merge(one));
+        }
+        Sum { reports, nodes }
+    }
+
+    fn alarms(&self, answering: usize) -> Vec<String> {
+        let mut alarms = Vec::new();
+        let (live, workers) = (self.running.handle.live_workers(), self.running.workers);
+        if live < workers {
+            alarms.push(format!("{} of {workers} workers have failed", workers - live));
+        }
+        if answering < live {
+            alarms.push(format!("{} of {workers} workers do not answer", live - answering));
+        }
+        let (cluster, now) = (&self.running.cluster, monotonic_now());
+        for (at, node) in cluster.indexes().zip(cluster.nodes().iter()) {
+            if let (Health::Down, why) = cluster.health(at) {
+                alarms.push(format!("node {} is down: {}", node.name, why.text()));
+            }
+        }
+        if !cluster.indexes().any(|at| cluster.takes_calls(now, at)) {
+            alarms.push("no node takes calls".into());
+        }
+        alarms
+    }
+
+    fn try_reload(&self) -> Result<ReloadReport, Vec<ConfigError>> {
+        let running = &self.running;
+        let Some(file) = running.loaded.file.as_deref() else { return Err(vec![no_file()]) };
+        let new = Config::load(Some(file), &running.overrides, METHODS)?;
+        // Held to the end, so that of two reloads at once one comes wholly after the other.
+        let mut force = lock(&self.force);
+        let report = plan_reload(&force.0, &new)?;
+        let settings = Arc::new(build::settings(&new.config, force.1.listeners.clone()));
+        self.bring_into_force(&settings)?;
+        for (at, node) in running.cluster.indexes().zip(&new.config.balance.nodes) {
+            running.cluster.set_weight(at, node.weight);
+        }
+        running.log.set_level(new.config.log.level);
+        *force = (new.config, settings);
+        Ok(report)
+    }
+
+    fn bring_into_force(&self, settings: &Arc<Settings>) -> Result<(), Vec<ConfigError>> {
+        let told = self.post_all(|| Notice::Settings(Arc::clone(settings)));
+        let workers = usize::from(self.running.handle.workers());
+        if told == workers {
+            // A report comes after the settings in a worker's queue: once all are here, all are in force.
+            self.ask();
+            return Ok(());
+        }
+        let message = format!("only {told} of {workers} workers took the new settings");
+        let mend = "try again; until then they differ".to_owned();
+        Err(vec![ConfigError { file: "reload".into(), line: 0, column: 0, message, mend }])
+    }
+
+    fn find(&self, name: &str) -> Result<NodeIndex, String> {
+        let cluster = &self.running.cluster;
+        let bare = name.strip_prefix("sip:").unwrap_or(name);
+        let mut all = cluster.indexes().zip(cluster.nodes().iter());
+        all.find(|(_, node)| node.name == bare).map(|(at, _)| at).ok_or_else(|| {
+            let names: Vec<&str> = cluster.nodes().iter().map(|n| n.name.as_str()).collect();
+            format!("no node \"{bare}\"; there are {}", names.join(", "))
+        })
+    }
+
+    fn node(&self, at: NodeIndex, stats: &NodeStats, costs: &[u32; Kind::COUNT]) -> BalancedNode {
+        let cluster = &self.running.cluster;
+        let (load, (health, why)) = (cluster.load(at), cluster.health(at));
+        let resting = cluster.resting_until(monotonic_now(), at).is_some();
+        let work: u64 = load.open.iter().zip(costs).map(|(n, cost)| u64::from(*n) * u64::from(*cost)).sum();
+        BalancedNode {
+            name: cluster.node(at).map_or_else(String::new, |node| node.name.clone()),
+            weight: cluster.weight(at),
+            order: match cluster.order(at) {
+                Order::Serve => NodeOrder::Serve,
+                Order::Drain => NodeOrder::Drain,
+                Order::Maintenance => NodeOrder::Maintenance,
+            },
+            health: health_name(health).into(),
+            why: if resting { format!("rests: {}", why.text()) } else { why.text().into() },
+            takes_calls: cluster.takes_calls(monotonic_now(), at),
+            calls: load.calls.into(),
+            transactions: load.transactions().into(),
+            work: work as f64 / f64::from(UNIT),
+            assigned: stats.assigned,
+            falls: cluster.falls(at).into(),
+            times: times(stats),
+        }
+    }
+
+    fn all_nodes(&self) -> Nodes {
+        let sum = self.sum();
+        let algorithm = lock(&self.force).1.algorithm;
+        let costs = costs_of(&sum.reports);
+        let used = match algorithm {
+            Algorithm::TlwlAdaptive => costs,
+            _ => sip_balancer::Costs::default().all(false),
+        };
+        let stats = self.running.cluster.indexes().zip(&sum.nodes);
+        Nodes {
+            algorithm: algorithm.name().into(),
+            costs: Kind::ALL
+                .iter()
+                .zip(costs)
+                .map(|(kind, cost)| Cost {
+                    kind: kind.name().into(),
+                    cost: f64::from(cost) / f64::from(UNIT),
+                })
+                .collect(),
+            items: stats.map(|(at, stats)| self.node(at, stats, &used)).collect(),
+        }
+    }
+}
+
+/// The places where a node has gone down (`false`) or come back (`true`).
+fn changes(before: &[Health], after: &[Health]) -> Vec<(usize, bool)> {
+    let was_down = |at: usize| before.get(at) == Some(&Health::Down);
+    let all = after.iter().enumerate().map(|(at, health)| (at, *health == Health::Down));
+    all.filter(|(at, down)| was_down(*at) != *down).map(|(at, down)| (at, !down)).collect()
+}
+
+/// The name of a health in the API.
+pub(super) const fn health_name(health: Health) -> &'static str {
+    match health {
+        Health::Unknown => "unknown",
+        Health::Up => "up",
+        Health::Down => "down",
+    }
+}
+
+/// What the workers measured, each its own: their mean.
+pub(super) fn costs_of(reports: &[Report]) -> [u32; Kind::COUNT] {
+    let count = reports.len().max(1) as u64;
+    let sum = |kind: usize| reports.iter().map(|r| u64::from(r.costs[kind])).sum::<u64>();
+    core::array::from_fn(|kind| (sum(kind) / count) as u32)
+}
+
+fn times(stats: &NodeStats) -> Vec<AnswerTimes> {
+    let ms = |micros: u64| micros as f64 / 1_000.0;
+    let one = |(kind, times): (&Kind, &sip_balancer::Times)| AnswerTimes {
+        kind: kind.name().into(),
+        count: times.count,
+        mean_ms: ms(times.mean()),
+        p50_ms: ms(times.quantile(0.5)),
+        p95_ms: ms(times.quantile(0.95)),
+        p99_ms: ms(times.quantile(0.99)),
+    };
+    Kind::ALL.iter().zip(&stats.times).map(one).collect()
+}
+
+impl Admin for Control {
+    fn status(&self) -> Status {
+        let answering = self.ask().len();
+        let counts = self.running.handle.counts();
+        let loads = self.loads();
+        let open: u64 = loads.iter().map(|load| u64::from(load.transactions())).sum();
+        Status {
+            role: "balance".into(),
+            state: if self.draining.load(Ordering::Relaxed) { State::Draining } else { State::Ready },
+            version: env!("CARGO_PKG_VERSION").into(),
+            pid: std::process::id(),
+            uptime_s: monotonic_now().since(self.started).as_secs(),
+            workers: self.running.workers,
+            steering: self.running.grade.text().into(),
+            config_file: self.running.loaded.file.as_ref().map(|f| f.display().to_string()),
+            domains: Vec::new(),
+            listeners: self.listeners(),
+            auth: false,
+            registered: 0,
+            bindings: 0,
+            calls: loads.iter().map(|load| u64::from(load.calls)).sum(),
+            server_transactions: open,
+            client_transactions: open,
+            connections: 0,
+            messages_received: counts.udp_in,
+            messages_sent: counts.udp_out,
+            store: StoreStatus { healthy: true, pending: 0, detail: "none".into() },
+            alarms: self.alarms(answering),
+        }
+    }
+
+    fn ready(&self) -> Result<(), String> {
+        if self.draining.load(Ordering::Relaxed) {
+            return Err(State::Draining.name().to_owned());
+        }
+        let (cluster, now) = (&self.running.cluster, monotonic_now());
+        if !cluster.indexes().any(|at| cluster.takes_calls(now, at)) {
+            return Err("no node takes calls".into());
+        }
+        let answering: Vec<u16> = self.ask().into_iter().map(|(worker, _)| worker).collect();
+        silence(self.running.handle.workers(), &answering).map_or(Ok(()), Err)
+    }
+
+    /// Nobody registers here.
+    fn bindings(&self, _aor: Option<&str>, page: &Page) -> Option<Listing<Binding>> {
+        page.after.is_none().then(|| Listing { items: Vec::new(), next: None })
+    }
+
+    /// Of a call only its hash is kept, so there is none to show.
+    fn calls(&self, page: &Page) -> Option<Listing<Call>> {
+        page.after.is_none().then(|| Listing { items: Vec::new(), next: None })
+    }
+
+    fn reload(&self) -> Result<ReloadReport, Vec<ConfigError>> {
+        let result = self.try_reload();
+        let mut reloads = lock(&self.reloads);
+        match &result {
+            Ok(report) => {
+                reloads.0 += 1;
+                report.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+                tracing::info!(changed = ?report.changed, "configuration reloaded");
+            }
+            Err(errors) => {
+                reloads.1 += 1;
+                errors.iter().take(SHOWN_ERRORS).for_each(|error| tracing::error!("{error}"));
+                tracing::error!("configuration not reloaded: nothing was changed");
+            }
+        }
+        result
+    }
+
+    fn drain(&self) {
+        tracing::info!("draining by request: no new calls; SIGTERM ends the balancer");
+        self.begin_drain();
+    }
+
+    fn metrics(&self, out: &mut String) {
+        let (sum, reloads) = (self.sum(), *lock(&self.reloads));
+        let up = !self.draining.load(Ordering::Relaxed);
+        let mut text = Text::new(out);
+        metrics::write(&mut text, &self.running, &sum, up, reloads);
+    }
+
+    fn nodes(&self) -> Option<Nodes> {
+        Some(self.all_nodes())
+    }
+
+    fn order(&self, node: &str, order: NodeOrder) -> Result<BalancedNode, String> {
+        let at = self.find(node)?;
+        let wanted = match order {
+            NodeOrder::Serve => Order::Serve,
+            NodeOrder::Drain => Order::Drain,
+            NodeOrder::Maintenance => Order::Maintenance,
+        };
+        self.running.cluster.set_order(at, wanted);
+        tracing::info!(node, order = order.name(), "node ordered");
+        let all = self.all_nodes();
+        all.items.into_iter().nth(usize::from(at.0)).ok_or_else(|| "the node is gone".into())
+    }
+
+    fn set_algorithm(&self, name: &str) -> Result<Nodes, String> {
+        let Some(algorithm) = Algorithm::from_name(name) else {
+            let names: Vec<&str> = Algorithm::ALL.iter().map(|(name, _)| *name).collect();
+            return Err(format!("no algorithm \"{name}\"; one of {}", names.join(", ")));
+        };
+        let mut force = lock(&self.force);
+        let settings = Arc::new(Settings { algorithm, ..(*force.1).clone() });
+        let failed =
+            |errors: Vec<ConfigError>| errors.first().map_or_else(String::new, ConfigError::to_string);
+        self.bring_into_force(&settings).map_err(failed)?;
+        force.1 = settings;
+        drop(force);
+        tracing::info!(algorithm = algorithm.name(), "algorithm changed");
+        Ok(self.all_nodes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Health::{Down, Unknown, Up};
+
+    #[test]
+    fn only_what_changes_is_told() {
+        assert_eq!(changes(&[], &[Unknown, Down, Up]), [(1, false)]);
+        assert_eq!(changes(&[Unknown, Down, Up], &[Up, Up, Down]), [(1, true), (2, false)]);
+        assert_eq!(changes(&[Up, Down], &[Up, Down]), []);
+    }
+}

@@ -1,0 +1,162 @@
+//! From the configuration to the settings of the balancer.
+
+use crate::serve::{Failure, derive, wall_micros};
+use control::config as c;
+use sip_balancer::token::{Key, Keys};
+use sip_balancer::{Algorithm, FailedDialogs, Listener, Node, Probing, RegisterBy, Rules, Settings};
+use std::path::Path;
+use worker_runtime::{Bound, monotonic_now};
+
+/// The listeners as they are bound, with the names to advertise.
+pub fn listeners(bound: &Bound, wanted: &[c::Listener]) -> Vec<Listener> {
+    let advertise = |l: &c::Listener| l.advertise.as_ref().map(|a| (a.host.clone().into_bytes(), a.port));
+    let pairs = bound.listeners().iter().zip(wanted);
+    pairs.map(|(bound, wanted)| Listener::new(bound.address, advertise(wanted))).collect()
+}
+
+/// The nodes. None at all, or one that is the balancer itself, is a mistake.
+pub fn nodes(config: &c::Config, listeners: &[Listener]) -> Result<Vec<Node>, Failure> {
+    let balance = &config.balance;
+    if balance.nodes.is_empty() {
+        return Err(
+            "no node to balance to; name them with --node sip:HOST:PORT, or `nodes` in [balance]".into()
+        );
+    }
+    let mut nodes: Vec<Node> = Vec::with_capacity(balance.nodes.len());
+    for node in &balance.nodes {
+        let same = |l: &Listener| l.address.ip().to_canonical() == node.address.ip().to_canonical();
+        if listeners.iter().any(|l| same(l) && l.address.port() == node.address.port()) {
+            let what =
+                format!("node {} is this balancer itself; give it another address or port", node.address);
+            return Err(what.into());
+        }
+        let reachable = |l: &Listener| l.address.is_ipv4() == node.address.ip().to_canonical().is_ipv4();
+        if !listeners.iter().any(reachable) {
+            let family = if node.address.ip().to_canonical().is_ipv4() { "IPv4" } else { "IPv6" };
+            let what =
+                format!("node {} cannot be reached: there is no {family} listener; add one", node.address);
+            return Err(what.into());
+        }
+        let one = Node { name: node.address.to_string(), address: node.address, weight: node.weight };
+        if let Some(other) = nodes.iter().find(|other| other.id() == one.id()) {
+            let what =
+                format!("nodes {} and {} look the same in tokens; change one's port", other.name, one.name);
+            return Err(what.into());
+        }
+        nodes.push(one);
+    }
+    Ok(nodes)
+}
+
+/// The keys: from the secret that balancers of one cluster share, and the one before it.
+pub fn keys(secret: [u8; 32], previous: Option<&Path>) -> Result<Keys, Failure> {
+    let key = |secret: &[u8; 32]| Key {
+        epoch: derive(secret, "balance epoch")[0],
+        secret: derive(secret, "balance seal"),
+    };
+    let previous = previous.map(read_secret).transpose()?;
+    let keys = Keys {
+        current: key(&secret),
+        previous: previous.as_ref().map(key).filter(|_| previous != Some(secret)),
+        hash: derive(&secret, "balance hash"),
+    };
+    if keys.previous.is_some_and(|previous| previous.epoch == keys.current.epoch) {
+        return Err("the secret and `previous_secret` have the same mark; make another secret".into());
+    }
+    Ok(keys)
+}
+
+fn read_secret(path: &Path) -> Result<[u8; 32], Failure> {
+    let mend = "name a file that was `secret` in a data_dir";
+    let bytes = std::fs::read(path);
+    let bytes = bytes.map_err(|error| format!("previous_secret {}: {error}; {mend}", path.display()))?;
+    let bytes = <[u8; 32]>::try_from(bytes);
+    Ok(bytes.map_err(|_| format!("previous_secret {}: not 32 octets; {mend}", path.display()))?)
+}
+
+/// Spreads the choices of balancers and workers. It need not be secret.
+pub fn seed() -> u64 {
+    wall_micros() as u64 ^ monotonic_now().as_micros().rotate_left(32)
+}
+
+/// The settings of every worker.
+pub fn settings(config: &c::Config, listeners: Vec<Listener>) -> Settings {
+    let b = &config.balance;
+    Settings {
+        algorithm: Algorithm::from_name(b.algorithm.name()).unwrap_or_default(),
+        rules: Rules {
+            failed_dialogs: match b.failed_dialogs {
+                c::FailedDialogs::Move => FailedDialogs::Move,
+                c::FailedDialogs::Refuse => FailedDialogs::Refuse,
+            },
+            session_timeout: b.session_timeout,
+            ring_timeout: b.ring_timeout,
+            down_after: b.down_after,
+            probed: !b.probe_interval.is_zero(),
+            rest: b.retry_after,
+        },
+        record_route: b.record_route,
+        register: match b.register {
+            c::RegisterBy::Aor => RegisterBy::Aor,
+            c::RegisterBy::Any => RegisterBy::Any,
+        },
+        probing: Probing {
+            interval: b.probe_interval,
+            timeout: b.probe_timeout,
+            down_after: b.down_after,
+            up_after: b.up_after,
+            good: b.probe_codes.clone(),
+        },
+        retry_after: u32::try_from(b.retry_after.as_secs()).unwrap_or(u32::MAX),
+        max_forwards: config.proxy.max_forwards,
+        message: sip_message::Limits {
+            message: config.limits.message_bytes,
+            head: config.limits.message_bytes.min(32_768),
+            body: config.limits.message_bytes,
+            headers: config.limits.headers,
+            ..sip_message::Limits::default()
+        },
+        ..Settings::new(listeners)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_algorithm_has_its_name_in_the_file() {
+        let here: Vec<&str> = c::BalanceBy::ALL.iter().map(|(name, _)| *name).collect();
+        let there: Vec<&str> = Algorithm::ALL.iter().map(|(name, _)| *name).collect();
+        assert_eq!(here, there);
+    }
+
+    #[test]
+    fn the_defaults_of_the_file_are_those_of_the_core() {
+        let made = settings(&c::Config::default(), Vec::new());
+        assert_eq!(made.algorithm, Algorithm::default());
+        assert_eq!(made.rules, Rules::default());
+        assert_eq!(made.probing, Probing { down_after: 3, ..Probing::default() });
+    }
+
+    #[test]
+    fn keys_differ_by_their_use_and_their_secret() {
+        let (one, other) = (keys([1; 32], None).unwrap(), keys([2; 32], None).unwrap());
+        assert_ne!(one.current.secret, one.hash);
+        assert_ne!(one.current, other.current);
+    }
+
+    #[test]
+    fn a_balancer_is_no_node_of_its_own() {
+        let parse = |node: &str| {
+            let overrides = c::Overrides { nodes: vec![node.to_owned()], ..c::Overrides::default() };
+            c::Config::parse("t", "", &overrides, &[]).unwrap().config
+        };
+        let own = [Listener::new("192.0.2.1:5060".parse().unwrap(), None)];
+        let said = |node: &str| nodes(&parse(node), &own).map(|n| n.len()).map_err(|e| e.to_string());
+        assert!(said("sip:192.0.2.1").unwrap_err().contains("this balancer itself"));
+        assert!(said("sip:[2001:db8::1]").unwrap_err().contains("no IPv6 listener"));
+        assert_eq!(said("sip:192.0.2.1:5070"), Ok(1));
+        assert!(nodes(&c::Config::default(), &own).unwrap_err().to_string().contains("--node"));
+    }
+}

@@ -1,0 +1,199 @@
+//! The metrics of a balancer.
+
+use super::admin::{Running, Sum, costs_of};
+use crate::counters;
+use control::metrics::{Kind as Type, Text};
+use sip_balancer::{Health, Kind, NodeIndex, NodeStats, Report, UNIT};
+use worker_runtime::monotonic_now;
+
+/// Appends all of them.
+pub(super) fn write(text: &mut Text<'_>, running: &Running, sum: &Sum, up: bool, reloads: (u64, u64)) {
+    gauge(text, "strowger_up", "1 while the balancer takes new calls.", u64::from(up));
+    gauge(text, "strowger_workers", "Worker threads.", running.workers as u64);
+    running.grade.metric(text);
+    crate::process::metrics(text);
+    text.family("strowger_reloads_total", "Configuration reloads, by result.", Type::Counter);
+    text.sample("strowger_reloads_total", &[("result", "done")], reloads.0);
+    text.sample("strowger_reloads_total", &[("result", "refused")], reloads.1);
+    for (name, value) in running.handle.counts().each().filter(|(name, _)| !name.starts_with("tcp_")) {
+        let (name, help) = (format!("strowger_{name}_total"), counters::help(name));
+        text.family(&name, help, Type::Counter);
+        text.sample(&name, &[], value);
+    }
+    messages(text, &sum.reports);
+    states(text, running);
+    loads(text, running);
+    figures(text, running, sum);
+}
+
+fn gauge(text: &mut Text<'_>, name: &str, help: &str, value: u64) {
+    text.family(name, help, Type::Gauge);
+    text.sample(name, &[], value);
+}
+
+fn messages(text: &mut Text<'_>, reports: &[Report]) {
+    type Pick = fn(&Report) -> u64;
+    type Rows<'a> = &'a [(&'a str, Pick)];
+    let mut family = |name: &str, label: &str, help: &str, kind: Type, rows: Rows<'_>| {
+        text.family(name, help, kind);
+        for (value, pick) in rows {
+            text.sample(name, &[(label, value)], reports.iter().map(pick).sum::<u64>());
+        }
+    };
+    family(
+        "strowger_balance_messages_total",
+        "kind",
+        "Messages, by what became of them.",
+        Type::Counter,
+        &[
+            ("request-received", |r| r.counts.requests),
+            ("response-received", |r| r.counts.responses),
+            ("request-to-node", |r| r.counts.forwarded),
+            ("request-to-caller", |r| r.counts.outward),
+            ("response-relayed", |r| r.counts.relayed),
+            ("garbage", |r| r.counts.garbage),
+            ("stray", |r| r.counts.stray),
+            ("probe", |r| r.counts.probes),
+        ],
+    );
+    family(
+        "strowger_balance_refused_total",
+        "reason",
+        "Requests refused.",
+        Type::Counter,
+        &[
+            ("malformed", |r| r.counts.malformed),
+            ("loop", |r| r.counts.loops),
+            ("forbidden", |r| r.counts.forbidden),
+            ("forged", |r| r.counts.forged),
+            ("unavailable", |r| r.counts.unavailable),
+        ],
+    );
+    let what = "Requests, transactions and calls, by what happened to them.";
+    family(
+        "strowger_balance_events_total",
+        "event",
+        what,
+        Type::Counter,
+        &[
+            ("assigned", |r| r.happened.assigned),
+            ("repeated", |r| r.happened.repeated),
+            ("retried", |r| r.happened.retried),
+            ("moved", |r| r.happened.moved),
+            ("timed-out", |r| r.happened.timed_out),
+            ("lost-call", |r| r.happened.lost_calls),
+            ("no-node", |r| r.happened.no_node),
+            ("full", |r| r.happened.full),
+            ("softened", |r| r.counts.softened),
+        ],
+    );
+    family(
+        "strowger_balance_records",
+        "kind",
+        "Records in memory.",
+        Type::Gauge,
+        &[
+            ("alive", |r| r.alive as u64),
+            ("ended", |r| r.ended as u64),
+            ("transaction", |r| r.transactions as u64),
+        ],
+    );
+}
+
+fn states(text: &mut Text<'_>, running: &Running) {
+    let (cluster, now) = (&running.cluster, monotonic_now());
+    let mut family = |name: &str, help: &str, kind: Type, value: &dyn Fn(NodeIndex) -> u64| {
+        text.family(name, help, kind);
+        for (at, node) in cluster.indexes().zip(cluster.nodes().iter()) {
+            text.sample(name, &[("node", &node.name)], value(at));
+        }
+    };
+    family("strowger_balance_node_up", "1 unless the node is down.", Type::Gauge, &|at| {
+        u64::from(cluster.health(at).0 != Health::Down)
+    });
+    family("strowger_balance_node_open", "1 while the node gets new calls.", Type::Gauge, &|at| {
+        u64::from(cluster.takes_calls(now, at))
+    });
+    family("strowger_balance_node_weight", "Its share beside the others'.", Type::Gauge, &|at| {
+        cluster.weight(at).into()
+    });
+    family("strowger_balance_node_falls_total", "How often the node has gone down.", Type::Counter, &|at| {
+        cluster.falls(at).into()
+    });
+    family("strowger_balance_calls", "Calls the node has.", Type::Gauge, &|at| cluster.load(at).calls.into());
+}
+
+fn loads(text: &mut Text<'_>, running: &Running) {
+    let cluster = &running.cluster;
+    let name = "strowger_balance_transactions";
+    text.family(name, "Transactions the node has not finished, by kind.", Type::Gauge);
+    for (at, node) in cluster.indexes().zip(cluster.nodes().iter()) {
+        for (kind, open) in Kind::ALL.iter().zip(cluster.load(at).open) {
+            text.sample(name, &[("node", &node.name), ("kind", kind.name())], open);
+        }
+    }
+}
+
+fn figures(text: &mut Text<'_>, running: &Running, sum: &Sum) {
+    let nodes = || running.cluster.nodes().iter().zip(&sum.nodes);
+    let name = "strowger_balance_assigned_total";
+    text.family(name, "Transactions given to the node.", Type::Counter);
+    for (node, stats) in nodes() {
+        text.sample(name, &[("node", &node.name)], stats.assigned);
+    }
+    let name = "strowger_balance_responses_total";
+    text.family(name, "Responses of the node, by the first digit of their status.", Type::Counter);
+    for (node, stats) in nodes() {
+        for (class, count) in ["1xx", "2xx", "3xx", "4xx", "5xx", "6xx"].iter().zip(stats.responses) {
+            text.sample(name, &[("node", &node.name), ("class", class)], count);
+        }
+    }
+    answers(text, nodes());
+    let name = "strowger_balance_occupancy_total";
+    let help = "Transactions that found so many unfinished ones at the node; 64 stands for more, too.";
+    text.family(name, help, Type::Counter);
+    for (node, stats) in nodes() {
+        for (found, count) in stats.occupancy.iter().enumerate().filter(|(_, count)| **count > 0) {
+            text.sample(name, &[("node", &node.name), ("found", &found.to_string())], count);
+        }
+    }
+    let name = "strowger_balance_cost";
+    text.family(name, "What a transaction costs a node beside a BYE, as measured.", Type::Gauge);
+    for (kind, cost) in Kind::ALL.iter().zip(costs_of(&sum.reports)) {
+        text.sample(name, &[("kind", kind.name())], f64::from(cost) / f64::from(UNIT));
+    }
+}
+
+fn answers<'a>(
+    text: &mut Text<'_>,
+    nodes: impl Iterator<Item = (&'a sip_balancer::Node, &'a NodeStats)> + Clone,
+) {
+    let name = "strowger_balance_answer_seconds";
+    text.family(name, "Time to the node's final response; bounds at most a quarter too long.", Type::Gauge);
+    for (node, stats) in nodes.clone() {
+        for (kind, times) in Kind::ALL.iter().zip(&stats.times).filter(|(_, times)| times.count > 0) {
+            for (quantile, part) in [("0.5", 0.5), ("0.95", 0.95), ("0.99", 0.99)] {
+                let labels = [("node", node.name.as_str()), ("kind", kind.name()), ("quantile", quantile)];
+                text.sample(name, &labels, times.quantile(part) as f64 / 1e6);
+            }
+        }
+    }
+    let name = "strowger_balance_answer_seconds_total";
+    text.family(
+        name,
+        "The sum of these times; with the number of answers it gives their mean.",
+        Type::Counter,
+    );
+    for (node, stats) in nodes.clone() {
+        for (kind, times) in Kind::ALL.iter().zip(&stats.times) {
+            text.sample(name, &[("node", &node.name), ("kind", kind.name())], times.sum as f64 / 1e6);
+        }
+    }
+    let name = "strowger_balance_answers_total";
+    text.family(name, "Final responses of the node, by kind of transaction.", Type::Counter);
+    for (node, stats) in nodes {
+        for (kind, times) in Kind::ALL.iter().zip(&stats.times) {
+            text.sample(name, &[("node", &node.name), ("kind", kind.name())], times.count);
+        }
+    }
+}

@@ -1,0 +1,463 @@
+//! The load balancer in front of real servers and generators.
+
+use live::{Answer, Link, Msg, Req, Server, Setup, Via, binary, eventually, fresh_ip, http, run, unique};
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+/// A program that runs beside the test until it is dropped.
+struct Beside {
+    child: Child,
+}
+
+impl Beside {
+    fn start(args: &[&str]) -> Beside {
+        let mut command = Command::new(binary());
+        command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("it starts");
+        let mut lines = BufReader::new(child.stderr.take().expect("its messages")).lines();
+        let mut said = Vec::new();
+        loop {
+            let line = lines.next().unwrap_or_else(|| panic!("it ended: {said:#?}")).expect("text");
+            let ready = line.contains("ready");
+            said.push(line);
+            if ready {
+                break;
+            }
+        }
+        std::thread::spawn(move || lines.for_each(drop));
+        Beside { child }
+    }
+
+    fn kill(&mut self) {
+        self.child.kill().expect("it is there to be killed");
+        self.child.wait().expect("its end");
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A running balancer.
+struct Balancer {
+    beside: Beside,
+    ip: Ipv4Addr,
+    dir: PathBuf,
+    args: Vec<String>,
+}
+
+impl Balancer {
+    /// In front of these nodes, with further arguments.
+    fn start(nodes: &[SocketAddr], more: &[&str]) -> Balancer {
+        let ip = fresh_ip();
+        let dir = std::env::temp_dir().join(format!("strowger-balance-{}-{ip}", std::process::id()));
+        let mut args: Vec<String> =
+            ["balance", "--listen", &format!("udp:{ip}:5060"), "--admin"].map(str::to_owned).into();
+        args.extend([format!("{ip}:8080"), "--data-dir".into(), dir.display().to_string()]);
+        args.extend(nodes.iter().flat_map(|node| ["--node".to_owned(), format!("sip:{node}")]));
+        args.extend(more.iter().map(|text| text.to_string()));
+        let words: Vec<&str> = args.iter().map(String::as_str).collect();
+        let beside = Beside::start(&words);
+        Balancer { beside, ip, dir, args }
+    }
+
+    fn restart(&mut self) {
+        self.beside.kill();
+        let words: Vec<&str> = self.args.iter().map(String::as_str).collect();
+        self.beside = Beside::start(&words);
+    }
+
+    fn sip(&self) -> SocketAddr {
+        (self.ip, 5060).into()
+    }
+
+    fn admin(&self) -> SocketAddr {
+        (self.ip, 8080).into()
+    }
+
+    fn ctl(&self, args: &[&str]) -> Output {
+        run([&["ctl"], args, &["--admin", &self.admin().to_string()]].concat())
+    }
+
+    fn get(&self, path: &str) -> Answer {
+        http(self.admin(), "GET", path)
+    }
+
+    /// A metric's value for a label, summed over the others.
+    fn metric(&self, name: &str, label: &str) -> u64 {
+        let text = self.get("/metrics").body;
+        let mut lines = text.lines().filter(|line| line.starts_with(name) && line.contains(label)).peekable();
+        assert!(lines.peek().is_some(), "no {name} with {label} in\n{text}");
+        lines.filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok()).sum::<f64>() as u64
+    }
+
+    fn of(&self, name: &str, node: SocketAddr) -> u64 {
+        self.metric(&format!("{name}{{"), &format!("node=\"{node}\""))
+    }
+
+    /// Every counter of every node is zero.
+    fn is_empty(&self, nodes: &[SocketAddr]) -> bool {
+        nodes
+            .iter()
+            .all(|&n| self.of("strowger_balance_calls", n) + self.of("strowger_balance_transactions", n) == 0)
+    }
+}
+
+impl Drop for Balancer {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.dir);
+    }
+}
+
+fn text(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+/// A generator that answers calls.
+fn callee() -> (Beside, SocketAddr) {
+    let ip = fresh_ip();
+    let beside = Beside::start(&["load", "--quiet", "-sn", "uas", "-i", &ip.to_string(), "-p", "5060"]);
+    (beside, (ip, 5060).into())
+}
+
+/// A generator makes so many calls through a balancer, and all of them succeed.
+fn calls(balancer: &Balancer, count: u32) {
+    let (ip, target, count) = (fresh_ip().to_string(), balancer.sip().to_string(), count.to_string());
+    // A machine that is busy with other tests makes it late; that is not what is tested here.
+    let args = [
+        "load",
+        "--quiet",
+        "--lateness",
+        "60000",
+        "-sn",
+        "uac",
+        "-i",
+        &ip,
+        &target,
+        "-r",
+        "100",
+        "-m",
+        &count,
+    ];
+    let out = run(args);
+    assert!(out.status.success(), "{}", text(&out));
+}
+
+#[test]
+fn calls_are_spread_and_leave_nothing_behind() {
+    let (_one, a) = callee();
+    let (_other, b) = callee();
+    let balancer = Balancer::start(&[a, b], &["--algorithm", "round-robin", "--workers", "1"]);
+    calls(&balancer, 100);
+    // INVITE and BYE of each call: in turn is in turn, and a BYE goes where its INVITE went.
+    for node in [a, b] {
+        assert_eq!(balancer.of("strowger_balance_assigned_total", node), 100, "{node}");
+    }
+    assert!(balancer.is_empty(&[a, b]));
+    // The others in turn, while it runs. What is hashed needs not be even.
+    for algorithm in
+        ["tlwl", "tjsq", "cjsq", "hash", "fnv-hash", "rwma", "two-choices", "maglev", "tlwl-adaptive"]
+    {
+        let out = balancer.ctl(&["algorithm", algorithm]);
+        assert!(
+            out.status.success() && text(&out).contains(&format!("algorithm: {algorithm}\n")),
+            "{}",
+            text(&out)
+        );
+        calls(&balancer, 20);
+        assert!(balancer.is_empty(&[a, b]), "{algorithm}");
+    }
+    let all = [a, b].map(|node| balancer.of("strowger_balance_assigned_total", node));
+    assert_eq!(all.iter().sum::<u64>(), 200 + 9 * 40);
+    let refused = balancer.ctl(&["algorithm", "best"]);
+    assert!(!refused.status.success() && text(&refused).contains("no algorithm \"best\"; one of cjsq,"));
+}
+
+#[test]
+fn several_workers_know_what_each_has_given() {
+    let (_one, a) = callee();
+    let (_other, b) = callee();
+    let balancer = Balancer::start(&[a, b], &["--workers", "3", "--algorithm", "cjsq"]);
+    calls(&balancer, 100);
+    let all = [a, b].map(|node| balancer.of("strowger_balance_assigned_total", node));
+    assert_eq!(all.iter().sum::<u64>(), 200);
+    assert!(balancer.is_empty(&[a, b]));
+    assert_eq!(balancer.metric("strowger_workers", ""), 3);
+}
+
+/// A server with bob, who is at `bob` for each of these.
+fn server(bob: &mut Link) -> Server {
+    let server = Setup::open().start();
+    bob.set_server(server.sip());
+    bob.register("bob");
+    server
+}
+
+/// A call that is up: its INVITE and the answer to it.
+struct Up {
+    invite: Req,
+    answer: Msg,
+}
+
+/// Answers where the topmost Via says.
+fn reply(bob: &mut Link, request: &Msg, bytes: &[u8]) {
+    let via = request.header("Via").and_then(|via| via.split([' ', ';']).nth(1)).expect("a Via");
+    bob.set_server(via.parse().expect("an address and port"));
+    bob.send(bytes);
+}
+
+/// Somebody calls bob through the balancer. The INVITE is repeated as a phone would.
+fn call(caller: &mut Link, bob: &mut Link) -> Up {
+    let invite = Req::invite("sip:bob@example.com", caller);
+    let received = eventually("bob rings", || {
+        caller.send(&invite.bytes());
+        bob.find_within(Duration::from_millis(500), |m| {
+            m.method() == "INVITE" && m.header("Call-ID") == Some(&invite.call_id)
+        })
+    });
+    let contact = format!("Contact: <sip:bob@{}>", bob.local());
+    reply(bob, &received, &received.reply(200, "b", &[&contact]));
+    let answer = caller.response(&invite);
+    assert_eq!(answer.status(), Some(200), "{answer:?}");
+    caller.send(&invite.in_dialog("ACK", &answer, caller).bytes());
+    bob.find_within(live::PATIENCE, |m| m.method() == "ACK").expect("the ACK");
+    Up { invite, answer }
+}
+
+fn hang_up(caller: &mut Link, bob: &mut Link, up: &Up) {
+    let bye = up.invite.in_dialog("BYE", &up.answer, caller);
+    caller.send(&bye.bytes());
+    let received = bob.find_within(live::PATIENCE, |m| m.method() == "BYE").expect("the BYE");
+    reply(bob, &received, &received.reply(200, "", &[]));
+    assert_eq!(caller.response(&bye).status(), Some(200));
+}
+
+fn bob() -> Link {
+    // Registered at several servers from one place.
+    Link::udp_at((fresh_ip(), 5060).into(), (fresh_ip(), 5060).into())
+}
+
+#[test]
+fn two_servers_behind_one_address() {
+    let mut bob = bob();
+    let servers = [server(&mut bob), server(&mut bob)];
+    let nodes = [servers[0].sip(), servers[1].sip()];
+    let mut balancer = Balancer::start(&nodes, &["--algorithm", "round-robin", "--workers", "2"]);
+    let mut caller = Link::open(Via::Udp, balancer.sip());
+    let ups: Vec<Up> = (0..4).map(|_| call(&mut caller, &mut bob)).collect();
+    assert_eq!(nodes.map(|n| balancer.of("strowger_balance_calls", n)).iter().sum::<u64>(), 4);
+    let shown = text(&balancer.ctl(&["nodes"]));
+    assert!(
+        nodes.iter().all(|node| shown.contains(&node.to_string())) && shown.contains("answers"),
+        "{shown}"
+    );
+    // A node that drains gets no new calls and keeps what it has.
+    let name = nodes[0].to_string();
+    assert!(balancer.ctl(&["drain", &name]).status.success());
+    let before = balancer.of("strowger_balance_assigned_total", nodes[0]);
+    let further: Vec<Up> = (0..3).map(|_| call(&mut caller, &mut bob)).collect();
+    assert_eq!(balancer.of("strowger_balance_assigned_total", nodes[0]), before);
+    hang_up(&mut caller, &mut bob, &ups[0]);
+    hang_up(&mut caller, &mut bob, &ups[1]);
+    // Restarted in between, it knows by their tokens where calls belong.
+    balancer.restart();
+    for up in ups[2..].iter().chain(&further) {
+        hang_up(&mut caller, &mut bob, up);
+    }
+    assert!(balancer.is_empty(&nodes));
+    assert!(balancer.ctl(&["drain", &name]).status.success());
+    assert!(balancer.ctl(&["undrain", &name]).status.success());
+    let unknown = text(&balancer.ctl(&["drain", "192.0.2.9:5060"]));
+    assert!(unknown.contains(&format!("no node \"192.0.2.9:5060\"; there are {name}, ")), "{unknown}");
+}
+
+#[test]
+fn the_other_end_hangs_up_through_both() {
+    let mut bob = bob();
+    let servers = [server(&mut bob)];
+    let nodes = [servers[0].sip()];
+    let balancer = Balancer::start(&nodes, &[]);
+    let mut caller = Link::open(Via::Udp, balancer.sip());
+    let invite = Req::invite("sip:bob@example.com", &caller);
+    caller.send(&invite.bytes());
+    let received = bob.request("INVITE");
+    let contact = format!("Contact: <sip:bob@{}>", bob.local());
+    reply(&mut bob, &received, &received.reply(200, "b", &[&contact]));
+    let answer = caller.response(&invite);
+    caller.send(&invite.in_dialog("ACK", &answer, &caller).bytes());
+    bob.request("ACK");
+    let mut bye = Req::new("BYE", "", &bob);
+    bye.uri = format!("sip:caller@{}", caller.local());
+    (bye.from, bye.to) = (answer.header("To").expect("a To").into(), invite.from.clone());
+    bye.call_id = invite.call_id.clone();
+    bye.extra = received.all("Record-Route").iter().map(|route| format!("Route: {route}")).collect();
+    bob.set_server(nodes[0]);
+    bob.send(&bye.bytes());
+    let received = caller.request("BYE");
+    caller.send(&received.reply(200, "", &[]));
+    assert_eq!(bob.response(&bye).status(), Some(200));
+    eventually("the call is over", || balancer.is_empty(&nodes).then_some(()));
+}
+
+#[test]
+fn calls_move_on_when_a_node_is_killed() {
+    let mut bob = bob();
+    let mut servers = [server(&mut bob), server(&mut bob)];
+    let nodes = [servers[0].sip(), servers[1].sip()];
+    let balancer = Balancer::start(&nodes, &["--algorithm", "round-robin"]);
+    let mut caller = Link::open(Via::Udp, balancer.sip());
+    let ups: Vec<Up> = (0..6).map(|_| call(&mut caller, &mut bob)).collect();
+    servers[0].kill();
+    // Every one of them, also those that were to go to the dead node first.
+    let further: Vec<Up> = (0..6).map(|_| call(&mut caller, &mut bob)).collect();
+    assert_eq!(balancer.of("strowger_balance_node_up", nodes[0]), 0);
+    let shown = text(&balancer.ctl(&["nodes"]));
+    assert!(shown.lines().any(|l| l.contains(&nodes[0].to_string()) && l.contains(" down ")), "{shown}");
+    for up in &further {
+        hang_up(&mut caller, &mut bob, up);
+    }
+    // Those of the dead node are answered somehow by the other, at once, and so are over here as well.
+    for up in &ups {
+        let bye = up.invite.in_dialog("BYE", &up.answer, &caller);
+        caller.send(&bye.bytes());
+        if let Some(received) = bob.find_within(Duration::from_millis(300), |m| m.method() == "BYE") {
+            reply(&mut bob, &received, &received.reply(200, "", &[]));
+        }
+        assert!(caller.response(&bye).status().is_some());
+    }
+    eventually("every counter is zero", || balancer.is_empty(&nodes).then_some(()));
+    // It comes back by its probes.
+    servers[0].restart();
+    eventually("it is up", || (balancer.of("strowger_balance_node_up", nodes[0]) == 1).then_some(()));
+}
+
+/// A generator whose calls last a second and bring back the routes that they were given.
+fn lasting_calls(balancer: &Balancer) -> Child {
+    let (ip, target) = (fresh_ip().to_string(), balancer.sip().to_string());
+    let users = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(unique("users.csv"));
+    std::fs::write(&users, "SEQUENTIAL\nann;secret;bob\n").expect("a file");
+    let args = ["load", "--quiet", "--lateness", "60000", "-sn", "proxy200", "-key", "domain", "example.com"];
+    let rest = ["-i", &ip, &target, "-r", "50", "-m", "200", "-d", "1000", "-inf"];
+    let mut command = Command::new(binary());
+    command
+        .args(args)
+        .args(rest)
+        .arg(users)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null());
+    command.spawn().expect("it starts")
+}
+
+#[test]
+fn no_call_is_lost_when_the_balancer_is_killed() {
+    let (_one, a) = callee();
+    let (_other, b) = callee();
+    let mut balancer = Balancer::start(&[a, b], &["--workers", "2"]);
+    let load = lasting_calls(&balancer);
+    // With calls up, and more of them coming in.
+    let up = || [a, b].map(|node| balancer.of("strowger_balance_calls", node)).iter().all(|calls| *calls > 5);
+    eventually("calls are up", || up().then_some(()));
+    balancer.restart();
+    let out = load.wait_with_output().expect("its end");
+    assert!(out.status.success(), "{}", text(&out));
+    assert!(
+        text(&out).contains("Calls failed                                          0.000"),
+        "{}",
+        text(&out)
+    );
+    assert!(balancer.is_empty(&[a, b]));
+}
+
+#[test]
+fn with_no_node_left_callers_are_told_when_to_come_back() {
+    let dead = SocketAddr::from((fresh_ip(), 5060));
+    let balancer = Balancer::start(&[dead], &[]);
+    let mut caller = Link::open(Via::Udp, balancer.sip());
+    let answer = eventually("it is refused", || {
+        let invite = Req::invite("sip:bob@example.com", &caller);
+        caller.send(&invite.bytes());
+        caller.response_within(&invite, Duration::from_millis(300))
+    });
+    assert_eq!((answer.status(), answer.header("Retry-After")), (Some(503), Some("5")));
+    assert_eq!(balancer.get("/readyz").status, 503);
+    assert!(text(&balancer.ctl(&["status"])).contains("no node takes calls"));
+}
+
+#[test]
+fn what_a_balancer_cannot_do_it_says() {
+    let refused = |args: &[&str], expected: &str| {
+        let out = run([&["balance", "--data-dir", "/nonexistent/strowger"], args].concat());
+        assert!(!out.status.success() && text(&out).contains(expected), "{args:?}: {}", text(&out));
+    };
+    let node = ["--node", "sip:192.0.2.1:5060"];
+    refused(&["--listen", "udp:127.0.0.1:0"], "no node to balance to; name them with --node");
+    refused(&[&node[..], &["--listen", "tcp:127.0.0.1:0"]].concat(), "not in this version; listen on udp");
+    refused(&["--node", "sip:app.example.com"], "nodes by name (DNS): not in this version");
+    refused(&["--node", "sip:192.0.2.1;transport=tcp"], "nodes over tcp: not in this version");
+    refused(&[&node[..], &["--algorithm", "best"]].concat(), "--algorithm: unknown algorithm \"best\"");
+    let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(unique("balance.toml"));
+    std::fs::write(&file, "[balance]\nnodes = [\"sip:192.0.2.1\"]\nalgorithm = \"tlwk\"\n").expect("a file");
+    let path = file.display().to_string();
+    refused(&["--config", &path], "3:13: unknown value \"tlwk\"; did you mean \"tlwl\"?");
+}
+
+#[test]
+fn a_reload_changes_algorithm_and_weights() {
+    let (_one, a) = callee();
+    let (_other, b) = callee();
+    let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(unique("balance.toml"));
+    let write = |algorithm: &str, nodes: &str| {
+        let config = format!("[balance]\nalgorithm = \"{algorithm}\"\nnodes = [{nodes}]\n");
+        std::fs::write(&file, config).expect("a file");
+    };
+    write("round-robin", &format!("\"sip:{a}\", \"sip:{b}\""));
+    let path = file.display().to_string();
+    let balancer = Balancer::start(&[], &["--config", &path, "--workers", "1"]);
+    calls(&balancer, 20);
+    assert_eq!(balancer.of("strowger_balance_assigned_total", a), 20);
+    write("round-robin", &format!("\"sip:{a};weight=3\", \"sip:{b}\""));
+    let done = balancer.ctl(&["reload"]);
+    assert!(done.status.success() && text(&done).contains("in force now: balance"), "{}", text(&done));
+    calls(&balancer, 20);
+    assert_eq!(balancer.of("strowger_balance_assigned_total", a), 20 + 30);
+    write("round-robin", &format!("\"sip:{a}\""));
+    let refused = text(&balancer.ctl(&["reload"]));
+    assert!(refused.contains("`balance.nodes` cannot change while the server runs"), "{refused}");
+    write("nonsense", &format!("\"sip:{a}\""));
+    assert!(text(&balancer.ctl(&["reload"])).contains("2:13: unknown value \"nonsense\""));
+}
+
+#[test]
+fn every_metric_of_a_balancer_is_described_once_and_no_other() {
+    let (_callee, node) = callee();
+    let balancer = Balancer::start(&[node], &[]);
+    calls(&balancer, 5);
+    let metrics = balancer.get("/metrics").body;
+    let lines = metrics.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+    let families: Vec<&str> = lines.filter_map(|rest| rest.split(' ').next()).collect();
+    let names: BTreeSet<&str> = families.iter().copied().collect();
+    assert_eq!(families.len(), names.len(), "a family stands twice: {families:?}");
+    let docs = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let page = |name: &str| std::fs::read_to_string(docs.join(name)).expect("a page");
+    let (own, general) = (page("balance.md"), page("metrics.md"));
+    let described = |page: &str| -> BTreeSet<String> {
+        let rows = page.lines().filter_map(|line| line.strip_prefix("| `"));
+        rows.filter_map(|rest| rest.split(['`', '{']).next()).map(str::to_owned).collect()
+    };
+    let (own, general) = (described(&own), described(&general));
+    for name in &names {
+        let there = if name.starts_with("strowger_balance_") { &own } else { &general };
+        assert!(there.contains(*name), "{name} is not described");
+    }
+    let missing: Vec<&String> =
+        own.iter().filter(|n| n.starts_with("strowger_") && !names.contains(n.as_str())).collect();
+    assert!(missing.is_empty(), "described and not there: {missing:?}");
+}
