@@ -13,9 +13,11 @@
 //! d:      epoch(2) node(8) flags(2) listener(4) port(4) address(8 or 32) seal(16)
 //! ```
 
+use core::hash::Hasher;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use sip_message::hex16;
 use sip_proxy::gathered::Gathered;
+use sip_steering::Ownership;
 use siphasher::sip::{SipHasher13, SipHasher24};
 use wire::ListenerId;
 

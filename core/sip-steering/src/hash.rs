@@ -30,6 +30,13 @@ pub struct Ownership {
     long: SipHasher13,
 }
 
+impl core::fmt::Debug for Ownership {
+    /// The key is nobody's business.
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("Ownership")
+    }
+}
+
 impl Ownership {
     /// The functions under this key. The same key makes the same functions, on every worker and after
     /// a restart.

@@ -118,6 +118,10 @@ impl Engine {
                 break;
             }
         }
+        // What answers the request that the call waits on now belongs to no transaction before.
+        let current = !message.is_request()
+            && message.cseq() == call.cseq
+            && call.sent.split(|&byte| byte == b' ').next() == Some(message.method().as_bytes());
         let mut contiguous = true;
         for step in (0..call.step.min(scenario.steps.len())).rev() {
             let Some(recv) = waits(step) else {
@@ -129,6 +133,7 @@ impl Engine {
                 return match recv.optional {
                     Optional::Global => Place::Step(step),
                     Optional::Yes if contiguous => Place::Step(step),
+                    _ if current && recv.auth => Place::None,
                     _ => Place::Stale,
                 };
             }

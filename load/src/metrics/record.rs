@@ -91,6 +91,8 @@ impl Pulse {
 pub struct Metrics {
     window: Window,
     ramp: Option<Window>,
+    /// When the last call was meant to begin.
+    last_call: Option<Time>,
     /// The whole run.
     pub all: Counters,
     /// The measured window.
@@ -110,6 +112,7 @@ impl Metrics {
         Metrics {
             window: setup.window,
             ramp: setup.ramp,
+            last_call: None,
             all: Counters::default(),
             measured: Counters::default(),
             latencies: core::array::from_fn(|_| Paired::default()),
@@ -174,6 +177,7 @@ impl Metrics {
 
     /// Adds another worker's record. Associative and commutative; both must have the same [`Setup`].
     pub fn merge(&mut self, other: &Metrics) {
+        self.last_call = self.last_call.max(other.last_call);
         self.all.merge(&other.all);
         self.measured.merge(&other.measured);
         self.latencies.iter_mut().zip(&other.latencies).for_each(|(a, b)| a.merge(b));
@@ -215,6 +219,17 @@ impl Metrics {
     pub fn call_begun(&mut self, side: Side, began: Began) {
         self.count(began.intended, |c| c.sides[side as usize].begun += 1);
         self.series.call_begun(began.sent, side);
+        if side == Side::Caller {
+            self.last_call = self.last_call.max(Some(began.intended));
+        }
+    }
+
+    /// Seconds from `start` in which calls were to begin: to the last one, and once more the time between two of them.
+    /// `None` if fewer than two began.
+    pub fn offered(&self, start: Time) -> Option<f64> {
+        let begun = self.all.sides[Side::Caller as usize].begun as f64;
+        let last = self.last_call?.since(start).as_secs_f64();
+        (begun > 1.0).then(|| last * begun / (begun - 1.0))
     }
 
     /// A call ended.

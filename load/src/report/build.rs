@@ -338,9 +338,13 @@ fn outcome_rows(rows: &mut Rows, m: &Metrics, seconds: f64) {
         .says("Calls that were meant to begin in the measured window, and did.", OURS);
     rows.count("calls.failed", "Calls failed", caller.failures(), Better::Lower)
         .says("Of these, ended otherwise than the scenario wants.", OURS);
-    rows.add("calls.rate", "Calls begun per second", per_second(caller.begun), "1/s", Better::Neither)
-        .says("Calls begun over the length of the measured window.", OURS);
+    rows.add("calls.rate", "Calls begun per second", per_second(caller.begun), "1/s", Better::Neither).says(
+        "Calls begun over the length of the measured window, which ends with the last that was to begin.",
+        OURS,
+    );
     if callee.begun > 0 {
+        rows.count("callee.begun", "Calls answered", callee.begun, Better::Neither)
+            .says("Calls that came in the measured window and were taken.", OURS);
         rows.add(
             "callee.success",
             "Successful calls, callee's side",

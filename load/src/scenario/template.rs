@@ -14,6 +14,7 @@ use super::facts::{Facts, Run};
 use super::variables::{Slot, Vars};
 use seek::{Found, write_header};
 
+pub use dates::date_time;
 pub use seek::{Outline, Seeker};
 use words::{Digits, Number, Text, push_signed, write_branch_end};
 

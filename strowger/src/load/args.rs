@@ -57,7 +57,8 @@ pub struct LoadArgs {
     /// Milliseconds between increases
     #[arg(long, value_name = "MS", default_value_t = 60_000.0, help_heading = "How much")]
     pub rate_interval: f64,
-    /// Where the increase ends, and the run, unless -no_rate_quit; with --self-test the highest rate tried
+    /// Where the increase ends, and the run, unless -no_rate_quit; with --find-peak and --self-test the highest rate
+    /// tried
     #[arg(long, value_name = "CALLS", default_value_t = 0.0, help_heading = "How much")]
     pub rate_max: f64,
     /// Stay at -rate_max instead of ending
@@ -86,6 +87,10 @@ pub struct LoadArgs {
     /// How long a trial of --find-peak lasts, and one of --self-test at least: there it has 5,000 calls
     #[arg(long, value_name = "TIME", default_value = "5s", help_heading = "How much")]
     pub trial: String,
+    /// The 99th percentile of response times may be so many milliseconds at most, or the run FAILs; 0: as many as it
+    /// takes [default: 0; with --find-peak 500, T1 of RFC 3261]
+    #[arg(long, value_name = "MS", help_heading = "How much")]
+    pub response: Option<f64>,
     /// How near --find-peak comes to the peak, per cent
     #[arg(
         long,

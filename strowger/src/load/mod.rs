@@ -16,10 +16,10 @@ mod watch;
 use crate::signals::{self, Wish};
 use args::{CompareArgs, LoadArgs};
 use load::engine::{Engine, Notice, Record};
-use load::metrics::{Health, Ladder, Ladders, LatencyLimit, Metrics, Rule};
+use load::metrics::{Health, Ladder, Ladders, LatencyLimit, Measure, Metrics, Rule};
 use load::population::Phases;
 use load::report::{Fact, Group, Inputs, Report, Windows};
-use load::scenario::{Side, builtin_names};
+use load::scenario::{Side, builtin_names, date_time};
 use plan::Plan;
 use scrape::{Endpoint, Scrape};
 use server::{Server, Watch};
@@ -77,6 +77,9 @@ pub fn run(args: &LoadArgs) -> ExitCode {
 
 fn command(args: &LoadArgs) -> Result<u8, String> {
     let signals = signals::listen().map_err(|error| format!("cannot listen to signals: {error}"))?;
+    // Before anything is sent.
+    let files = [&args.json, &args.html, &args.csv, &args.pcap, &args.sipp.error_file];
+    files.into_iter().flatten().try_for_each(|path| try_file(path))?;
     if let Some(path) = &args.people.write_users {
         users::write_users(args, path)?;
         return Ok(0);
@@ -104,8 +107,9 @@ fn command(args: &LoadArgs) -> Result<u8, String> {
         println!("  -timeout_error: the time was over before the calls were");
         return Ok(FAILED);
     }
-    // Whoever only answers has nothing to judge but what went wrong.
-    Ok(match answers_only {
+    // Whoever only answers has nothing to judge but what went wrong, and whether anybody called.
+    let answered = report.metric("callee.begun").is_some_and(|calls| calls > 0.0);
+    Ok(match answers_only && answered {
         true => u8::from(report.verdict.word == "FAIL"),
         false => report.verdict.exit_code,
     })
@@ -155,8 +159,8 @@ struct Story {
     compression: f64,
     /// The measured window on the clock, if it is known beforehand.
     window: Option<(Time, Time)>,
-    /// Phases of a run that took so many seconds.
-    windows: Box<dyn Fn(f64) -> Windows>,
+    /// Phases of a run that took so many seconds and began calls in so many of them, if it began any.
+    windows: Box<dyn Fn(f64, Option<f64>) -> Windows>,
     server: Option<Server>,
 }
 
@@ -174,10 +178,15 @@ fn measure(args: &LoadArgs, plan: Plan, signals: &Receiver<Wish>) -> Result<(Rep
         seed: plan.seed,
         compression: 1.0,
         window: None,
-        windows: Box::new(move |seconds| Windows {
-            warm_up: warm_up.min(seconds),
-            measured: (seconds - warm_up).max(0.0),
-            ..Windows::default()
+        windows: Box::new(move |seconds, offered| {
+            // When no more begin, rates are over; what is under way ends.
+            let offered = offered.map_or(seconds, |offered| offered.min(seconds));
+            Windows {
+                warm_up: warm_up.min(offered),
+                measured: (offered - warm_up).max(0.0),
+                cool_down: seconds - offered,
+                ..Windows::default()
+            }
         }),
         server,
     };
@@ -323,7 +332,7 @@ fn report(
 ) -> Report {
     let rule = Rule {
         success_percent: args.success,
-        latency: Vec::<LatencyLimit>::new(),
+        latency: args.response.filter(|&ms| ms > 0.0).map(slowest).into_iter().collect(),
         max_lateness_p999_micros: (args.lateness * 1_000.0) as u64,
         ..Rule::default()
     };
@@ -331,11 +340,11 @@ fn report(
         program: PROGRAM.to_owned(),
         title: story.title.clone(),
         workload: story.workload.clone(),
-        started: String::new(),
+        started: date_time(plan::wall_micros().saturating_sub(end.since(started).as_micros() as u64)),
         command: std::env::args().collect(),
         seed: story.seed,
         compression: story.compression,
-        windows: (story.windows)(end.since(started).as_secs_f64()),
+        windows: (story.windows)(end.since(started).as_secs_f64(), metrics.offered(started)),
         parameters: story.parameters.clone(),
         machine: host::machine(),
         server: server.facts(end, metrics.measured.sides[0].begun),
@@ -348,12 +357,34 @@ fn report(
     Report::build(inputs, &metrics, &rule, &flows)
 }
 
+/// The limit of `--response`.
+fn slowest(ms: f64) -> LatencyLimit {
+    LatencyLimit { measure: Measure::Response, percentile: 99.0, max_micros: (ms * 1_000.0) as u64 }
+}
+
 fn write(path: &Path, text: &str) -> Result<(), String> {
     std::fs::write(path, text).map_err(|error| format!("cannot write {}: {error}", path.display()))
 }
 
-/// Writes what was asked for, and the essence to standard output.
+/// Whether a file can be written. One that was not there is not there afterwards.
+fn try_file(path: &Path) -> Result<(), String> {
+    let new = !path.exists();
+    let opened = std::fs::OpenOptions::new().append(true).create(true).open(path);
+    opened.map_err(|error| {
+        format!("cannot write {}: {error}; name a file in a folder that is there", path.display())
+    })?;
+    if new {
+        let _ = std::fs::remove_file(path);
+    }
+    Ok(())
+}
+
+/// Writes the essence to standard output, and what was asked for to files.
 fn deliver(args: &LoadArgs, report: &Report) -> Result<(), String> {
+    print!("{}", essence(report));
+    let target = args.target.as_deref().unwrap_or("the other side");
+    let domain = args.people.users.map(|_| args.people.domain(args));
+    print!("{}", advice::nothing_measured(report, target, domain.as_deref()));
     if let Some(path) = &args.json {
         write(path, &report.to_json())?;
     }
@@ -363,19 +394,17 @@ fn deliver(args: &LoadArgs, report: &Report) -> Result<(), String> {
     if let Some(path) = &args.csv {
         write(path, &load::report::csv(report))?;
     }
-    print!("{}", essence(report));
-    let target = args.target.as_deref().unwrap_or("the other side");
-    let domain = args.people.users.map(|_| args.people.domain(args));
-    print!("{}", advice::nothing_measured(report, target, domain.as_deref()));
     Ok(())
 }
 
 /// Figures that a person wants to know at once; the report has all.
-const FIRST: [&str; 19] = [
+const FIRST: [&str; 21] = [
     "calls.begun",
     "calls.failed",
     "calls.rate",
     "calls.success",
+    "callee.begun",
+    "callee.success",
     "transactions.success",
     "retransmissions",
     "unexpected",
@@ -396,7 +425,10 @@ const FIRST: [&str; 19] = [
 /// The essence of a report as text.
 fn essence(report: &Report) -> String {
     let mut out = String::new();
-    for row in report.metrics.iter().filter(|row| FIRST.contains(&row.key.as_str())) {
+    let calls = |side: &str| report.metric(&format!("{side}.begun")).unwrap_or(0.0);
+    let answers_only = calls("callee") > 0.0 && calls("calls") == 0.0;
+    let first = |key: &str| FIRST.contains(&key) && !(answers_only && key.starts_with("calls."));
+    for row in report.metrics.iter().filter(|row| first(&row.key)) {
         if let Some(value) = row.value {
             let _ = writeln!(out, "{:<46} {value:>12.3} {}", row.name, row.unit);
         }

@@ -255,11 +255,11 @@ impl UsersPlan {
     }
 
     /// The phases on the clock, of a run that took so many seconds.
-    pub fn windows(&self) -> Box<dyn Fn(f64) -> Windows> {
+    pub fn windows(&self) -> Box<dyn Fn(f64, Option<f64>) -> Windows> {
         let phases = Phases::of(&self.parameters, Time::ZERO);
         let starts = [Phase::WarmUp, Phase::Measured, Phase::CoolDown, Phase::Over]
             .map(|phase| phases.start_of(phase).since(Time::ZERO).as_secs_f64());
-        Box::new(move |seconds| {
+        Box::new(move |seconds, _| {
             let [warm_up, measured, cool_down, over] = starts.map(|at| at.min(seconds));
             Windows {
                 ramp: warm_up,

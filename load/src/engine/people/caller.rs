@@ -37,8 +37,9 @@ pub struct Caller {
     callee: u64,
     plan: Plan,
     began: Began,
-    /// The transaction under way.
+    /// The transaction under way; that of a CANCEL goes on beside its INVITE's.
     asking: Began,
+    cancelling: Began,
     /// The first BYE.
     bye: Began,
     progress: Option<Time>,
@@ -75,6 +76,7 @@ impl Default for Caller {
             plan,
             began,
             asking: began,
+            cancelling: began,
             bye: began,
             progress: None,
             established: None,
@@ -192,6 +194,9 @@ impl People {
         if matches!(ask, Ask::Invite | Ask::Bye) {
             c.cseq += 1;
             c.asking = asking;
+        }
+        if ask == Ask::Cancel {
+            c.cancelling = asking;
         }
         let in_dialog = matches!(ask, Ask::Ack | Ask::Bye);
         if in_dialog {
@@ -461,7 +466,7 @@ impl People {
         c.cancel.0 = true;
         c.repeat = None;
         c.until = Some(now + PATIENCE);
-        let asking = c.asking;
+        let asking = c.cancelling;
         let deadline = c.deadline();
         self.arm(Kind::Caller, slot, deadline);
         let good = message.status() < 300;

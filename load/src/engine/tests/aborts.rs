@@ -175,3 +175,49 @@ fn a_callee_that_is_cancelled_unawares_ends_the_invite() {
     assert_eq!(methods(&pair), ["INVITE", "180", "CANCEL", "200", "487", "ACK"]);
     assert_eq!(pair.ends[1].1.calls.len(), 0);
 }
+
+/// The other side refuses credentials for good; the first challenge, come again, is no refusal.
+#[test]
+fn a_challenge_of_the_answer_to_a_challenge_ends_the_call_at_once() {
+    let challenge = |nonce: &str| {
+        response("401 Unauthorized").replace(
+            "Contact:",
+            &format!("WWW-Authenticate: Digest realm=\"r\", nonce=\"{nonce}\"\n      Contact:"),
+        )
+    };
+    let register = |more: &str, cseq: u32| {
+        format!(
+            "<send retrans=\"500\"><![CDATA[
+
+      REGISTER sip:r SIP/2.0
+      Via: SIP/2.0/UDP [local_ip]:[local_port];branch=[branch]
+      From: <sip:a@r>;tag=1
+      To: <sip:a@r>
+      Call-ID: [call_id]
+      CSeq: {cseq} REGISTER
+      {more}
+      Content-Length: 0
+
+  ]]></send>"
+        )
+    };
+    let client = format!(
+        "<scenario name=\"user\">{}<recv response=\"401\" auth=\"true\"/>{}<recv response=\"200\"/></scenario>",
+        register("X: 1", 1),
+        register("[authentication username=a password=b]", 2),
+    );
+    let server = format!(
+        "<scenario name=\"registrar\"><recv request=\"REGISTER\"/>{}<recv request=\"REGISTER\"/>{}</scenario>",
+        challenge("first"),
+        challenge("second"),
+    );
+    let mut pair = Pair::new(
+        engine(CALLER, CALLEE, &[&client], |_, plan| plan.calls = 1),
+        engine(CALLEE, CALLER, &[&server], nothing),
+    );
+    pair.pass(Time::from_secs(2));
+    assert_eq!(pair.ends_of(0, End::Caller), (0, 1), "{:?}", pair.log);
+    assert_eq!(pair.log.iter().filter(|line| line.starts_with("REGISTER")).count(), 2, "{:?}", pair.log);
+    let why = &pair.ends[0].1.ladders.kept()[0].why;
+    assert!(why.contains("401"), "{why}");
+}

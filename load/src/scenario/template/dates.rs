@@ -51,6 +51,20 @@ pub(super) fn write_date(micros: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(b" GMT");
 }
 
+/// `2021-10-25 07:20:55 UTC`, of microseconds since 1970.
+pub fn date_time(micros: u64) -> String {
+    let seconds = micros / 1_000_000;
+    let (year, month, day) = civil(seconds / 86_400);
+    let mut out = Vec::new();
+    for (number, width, after) in [(year, 4, b'-'), (month, 2, b'-'), (day, 2, b' ')] {
+        padded(number, width, &mut out);
+        out.push(after);
+    }
+    clock(seconds % 86_400, &mut out);
+    out.extend_from_slice(b" UTC");
+    String::from_utf8(out).unwrap_or_default()
+}
+
 /// SIPp's stamp of log lines: date and time with microseconds, and seconds since 1970, parted by tabs;
 /// in UTC.
 pub(super) fn write_timestamp(micros: u64, out: &mut Vec<u8>) {

@@ -52,6 +52,16 @@ fn users_register_call_answer_and_leave_messages() {
 }
 
 #[test]
+fn the_time_of_a_cancel_is_its_own() {
+    let parameters = Parameters { completed: 0.0, voicemail: 0.0, cancelled: 1.0, ..lively(100) };
+    let (metrics, town) = Town::new(&parameters, true, |_| {}).run();
+    let [_, cancelled, failed, _] = ends(&metrics.all, Side::Caller);
+    assert!(cancelled > 20 && failed == 0, "{}", town.ladder());
+    // Nothing takes time here but the callers' patience, which is no server's.
+    assert_eq!(metrics.latency(Measure::Transaction).sent.max(), 0);
+}
+
+#[test]
 fn a_completed_call_is_the_flow_of_the_paper() {
     let mut parameters = lively(2);
     (parameters.completed, parameters.voicemail, parameters.cancelled) = (1.0, 0.0, 0.0);
