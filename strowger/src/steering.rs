@@ -73,7 +73,7 @@ impl Helmsman {
     /// To be called before any other thread is started, for privileges are a thread's and its children's.
     ///
     /// # Errors
-    /// If the system gives no thread.
+    /// If the system gives no thread, or the privileges cannot be given up.
     pub fn appoint() -> std::io::Result<Helmsman> {
         let (work, receiver) = mpsc::sync_channel(1);
         let steer = move || {
@@ -82,7 +82,7 @@ impl Helmsman {
             Some((bound, grade))
         };
         let thread = std::thread::Builder::new().name("steering".to_owned()).spawn(steer)?;
-        give_up();
+        give_up()?;
         Ok(Helmsman { work, thread })
     }
 
@@ -108,23 +108,18 @@ impl Helmsman {
     }
 }
 
-/// Takes the privileges from the calling thread, those that a process it starts would inherit as well.
-fn give_up() {
-    let without = || {
-        let mut sets = capabilities(None)?;
-        if (sets.permitted | sets.inheritable).intersects(PRIVILEGES) {
-            sets.effective.remove(PRIVILEGES);
-            sets.permitted.remove(PRIVILEGES);
-            // What is not inheritable is not ambient either.
-            sets.inheritable.remove(PRIVILEGES);
-            set_capabilities(None, sets)?;
-        }
-        rustix::io::Result::Ok(())
-    };
-    if let Err(error) = without() {
-        // Before there is a log.
-        eprintln!("the privilege to load programs into the kernel could not be given up: {error}");
+/// Takes the privileges from the calling thread, those that a process it starts would inherit as well. The other ones
+/// of a server that runs as root stay, and with CAP_SYS_ADMIN among them it may load programs all the same.
+fn give_up() -> rustix::io::Result<()> {
+    let mut sets = capabilities(None)?;
+    if (sets.permitted | sets.inheritable).intersects(PRIVILEGES) {
+        sets.effective.remove(PRIVILEGES);
+        sets.permitted.remove(PRIVILEGES);
+        // What is not inheritable is not ambient either.
+        sets.inheritable.remove(PRIVILEGES);
+        set_capabilities(None, sets)?;
     }
+    Ok(())
 }
 
 fn choose(bound: &mut Bound, ownership: &Ownership, wish: Steering, workers: usize) -> Result<Grade, String> {

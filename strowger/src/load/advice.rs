@@ -76,6 +76,7 @@ pub fn nothing_measured(report: &Report, target: &str, domain: Option<&str>) -> 
         .iter()
         .filter_map(|status| report.whole.get(&format!("responses_received.{status}")))
         .sum::<u64>();
+    let all_registered = report.metric("registrations.success") == Some(100.0);
     match (domain, refusals.first()) {
         (Some(domain), Some((403 | 404 | 405 | 416 | 480 | 501, _))) => {
             let _ = writeln!(
@@ -85,7 +86,7 @@ pub fn nothing_measured(report: &Report, target: &str, domain: Option<&str>) -> 
                  FILE` add them"
             );
         }
-        (Some(domain), None) if challenges > 0 => {
+        (Some(domain), _) if challenges > 0 && !all_registered => {
             let _ = writeln!(
                 out,
                 "{target} refuses the passwords, or does not know the users of {domain}: --write-users FILE and \
@@ -122,6 +123,15 @@ mod tests {
         assert_eq!(said(&run("something else", &[("404", 9)])), "");
         let overload = said(&run(NOTHING, &[("503", 2)]));
         assert!(overload.contains("503") && !overload.contains("--domain"), "{overload}");
+        // A server that locks out who guesses says 503 in the end.
+        assert!(said(&run(NOTHING, &[("401", 40), ("503", 60)])).contains("passwords"));
+        let mut idle = run(NOTHING, &[("401", 40)]);
+        idle.metrics.push(load::report::MetricRow {
+            key: "registrations.success".to_owned(),
+            value: Some(100.0),
+            ..load::report::MetricRow::default()
+        });
+        assert_eq!(said(&idle), "", "nobody called, but everybody registered");
     }
 
     #[test]

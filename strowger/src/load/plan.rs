@@ -71,7 +71,7 @@ impl Plan {
         let transport = match args.transport.as_str() {
             "u1" | "un" | "ui" => Transport::Udp,
             "t1" | "tn" => Transport::Tcp,
-            "l1" | "ln" | "s1" | "sn" | "c1" | "cn" => {
+            "l1" | "ln" | "s1" | "sn" | "c1" | "cn" | "tls" | "ws" | "wss" | "sctp" => {
                 return Err(format!(
                     "-t {}: not in this version; use u1, un, ui (UDP), t1 or tn (TCP)",
                     args.transport
@@ -81,6 +81,13 @@ impl Plan {
                 return Err(format!("-t {other}: no such transport; use u1, un, ui (UDP), t1 or tn (TCP)"));
             }
         };
+        if client.is_some() && args.rate <= 0.0 && args.trace.is_none() && !args.self_test && !args.find_peak
+        {
+            return Err(
+                "-r 0: no call would ever begin; give a rate, or only a scenario that answers (-sn uas)"
+                    .into(),
+            );
+        }
         let remote = remote(args, client.is_some() && !args.self_test)?;
         let sent_to = match &args.sipp.rsa {
             Some(address) => find(address).map_err(|why| format!("-rsa {why}"))?,
@@ -353,6 +360,15 @@ pub(super) fn remote(args: &LoadArgs, needed: bool) -> Result<SocketAddr, String
 
 /// The address of `HOST` or `HOST:PORT`.
 fn find(target: &str) -> Result<SocketAddr, String> {
+    if let Some((scheme @ ("sip" | "sips" | "udp" | "tcp" | "tls"), rest)) = target.split_once(':')
+        && !rest.bytes().all(|byte| byte.is_ascii_digit())
+    {
+        let mend = match scheme {
+            "sips" | "tls" => "TLS is not in this version",
+            _ => "write HOST or HOST:PORT; -t says whether it is UDP or TCP",
+        };
+        return Err(format!("{target}: {mend}"));
+    }
     if let Ok(address) = target.parse::<SocketAddr>() {
         return Ok(address);
     }
@@ -372,11 +388,19 @@ fn find(target: &str) -> Result<SocketAddr, String> {
 
 /// The address that messages leave from: the given one, or the one that the route to the target has.
 pub(super) fn local_address(args: &LoadArgs, remote: SocketAddr) -> Result<IpAddr, String> {
-    if let Some(ip) = args.local_ip {
+    let given = match (args.local_ip, &args.sipp.from) {
+        (Some(ip), _) => Some(ip),
+        (None, Some(text)) => {
+            Some(sockets::addresses(text)?.first().copied().ok_or_else(|| "-i: no address".to_owned())?)
+        }
+        (None, None) => None,
+    };
+    if let Some(ip) = given {
+        if remote.port() != 0 && !args.self_test && ip.is_ipv4() != remote.is_ipv4() {
+            let family = if remote.is_ipv4() { "IPv4" } else { "IPv6" };
+            return Err(format!("-i {ip}: {remote} cannot be reached from there; give an {family} address"));
+        }
         return Ok(ip);
-    }
-    if let Some(text) = &args.sipp.from {
-        return sockets::addresses(text)?.first().copied().ok_or_else(|| "-i: no address".to_owned());
     }
     if args.self_test {
         return Ok(IpAddr::from([127, 0, 0, 1]));

@@ -147,6 +147,10 @@ const NAMES: &[(&str, &str)] = &[
 
 /// Options of SIPp that are not here, and what to do instead.
 const REFUSED: &[(&[&str], &str)] = &[
+    (
+        &["tls_cert", "tls_key", "tls_crl", "tls_ca", "tls_version"],
+        "TLS is not in this version; use -t u1 or t1",
+    ),
     (&["3pcc", "master", "slave", "slave_cfg"], "third-party call control is not in this version"),
     (&["oocsf", "oocsn"], "scenarios for messages that belong to no call are not in this version"),
     (
