@@ -21,9 +21,9 @@ pub(crate) const STEP: usize = 8_000;
 pub struct LoadReport {
     /// Bindings put back.
     pub live: u64,
-    /// Rows whose time was over.
+    /// Those whose time was over.
     pub expired: u64,
-    /// Rows that make no sense or found no room.
+    /// Those that make no sense or found no room.
     pub bad: u64,
 }
 

@@ -474,3 +474,120 @@ fn a_damaged_page_is_an_error_with_a_name_not_a_crash() {
     assert_eq!(error.kind, crate::Kind::Corrupt);
     assert!(error.to_string().contains("strowger.db") && error.to_string().contains("backup"), "{error}");
 }
+
+/// A data directory of a version that had no log: the table is all there is.
+#[test]
+fn a_directory_without_a_log_is_taken_over() {
+    let temp = TempDir::new();
+    let mut bench = Bench::open(temp.path(), Hands::new(10, WALL));
+    for user in 0..50 {
+        bench.put(&format!("user{user}"), 600);
+    }
+    bench.round_and_table();
+    drop(bench);
+    std::fs::remove_file(temp.path().join("location.2.log")).unwrap();
+    assert!(log::list(temp.path()).unwrap().is_empty());
+    let mut bench = Bench::open(temp.path(), Hands::new(10, WALL));
+    assert_eq!(bench.loaded, LoadReport { live: 50, expired: 0, bad: 0 });
+    bench.location.remove(b"user7@example.com");
+    bench.put("user8", 900);
+    bench.writer.round().unwrap();
+    let expected = bench.all();
+    drop(bench);
+    let bench = Bench::open(temp.path(), Hands::new(10, WALL));
+    assert_eq!((bench.all(), bench.loaded.live), (expected, 49));
+}
+
+#[test]
+fn of_a_damaged_log_the_rest_is_kept_and_the_file_too() {
+    let temp = TempDir::new();
+    let mut bench = Bench::open(temp.path(), Hands::new(10, WALL));
+    let mut ends = Vec::new();
+    for batch in ["a", "b", "c"] {
+        for user in 0..10 {
+            bench.put(&format!("{batch}{user}"), 600);
+        }
+        bench.writer.round().unwrap();
+        ends.push(usize::try_from(bench.writer.log().length()).unwrap());
+    }
+    drop(bench);
+    let path = temp.path().join("location.1.log");
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[ends[0] + 300] ^= 1;
+    std::fs::write(&path, &bytes).unwrap();
+    let mut bench = Bench::open(temp.path(), Hands::new(10, WALL));
+    assert_eq!(bench.loaded.live, 29, "one record is lost");
+    assert_eq!(std::fs::read(temp.path().join("location.log.damaged")).unwrap(), bytes);
+    assert_eq!(number(&foreign(&temp), "SELECT count(*) FROM location"), 29);
+    // What goes on goes on in a file of its own.
+    bench.put("d", 600);
+    bench.writer.round().unwrap();
+    drop(bench);
+    assert_eq!(Bench::open(temp.path(), Hands::new(10, WALL)).loaded.live, 30);
+}
+
+/// A file that becomes bad while it waits to be moved is noticed then.
+#[test]
+fn damage_found_while_moving_keeps_the_file() {
+    let temp = TempDir::new();
+    let mut bench = Bench::open(temp.path(), Hands::new(10, WALL));
+    for batch in ["a", "b"] {
+        (0..10).for_each(|user| bench.put(&format!("{batch}{user}"), 600));
+        bench.writer.round().unwrap();
+    }
+    let path = temp.path().join("location.1.log");
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[300] ^= 1;
+    std::fs::write(&path, &bytes).unwrap();
+    bench.writer.move_all_now();
+    assert!(temp.path().join("location.log.damaged").exists() && !path.exists());
+    assert_eq!(number(&foreign(&temp), "SELECT count(*) FROM location"), 19);
+}
+
+#[test]
+fn bindings_that_ended_while_nobody_ran_leave_the_table() {
+    let temp = TempDir::new();
+    let mut bench = Bench::open(temp.path(), Hands::new(10, WALL));
+    bench.put("short", 60);
+    bench.put("back", 60);
+    bench.put("long", 600);
+    bench.round_and_table();
+    // Once more, into the log.
+    bench.put("short", 61);
+    bench.put("back", 61);
+    bench.put("logged", 60);
+    bench.writer.round().unwrap();
+    drop(bench);
+    let mut bench = Bench::open(temp.path(), Hands::new(1, WALL + 100));
+    assert_eq!(bench.loaded, LoadReport { live: 1, expired: 3, bad: 0 });
+    // It comes back, and what the log says about it is from before.
+    bench.put("back", 600);
+    bench.round_and_table();
+    let rows = "SELECT group_concat(username) FROM (SELECT username FROM location ORDER BY 1)";
+    let rows: String = foreign(&temp).query_row(rows, [], |row| row.get(0)).unwrap();
+    assert_eq!(rows, "back,long");
+}
+
+#[test]
+fn subscribers_removed_after_the_last_that_the_log_knows_of_are_forgotten() {
+    let temp = TempDir::new();
+    let bench = Bench::open(temp.path(), Hands::new(10, WALL));
+    let sql = foreign(&temp);
+    sql.execute_batch(include_str!("../schema/watch.sql")).unwrap();
+    for user in ["early", "late", "stays", "again"] {
+        bench.put(user, 600);
+        sql.execute("INSERT INTO subscriber (username, domain) VALUES (?1, 'Example.com')", [user]).unwrap();
+    }
+    bench.put("guest", 600);
+    let remove = |user: &str| sql.execute("DELETE FROM subscriber WHERE username = ?1", [user]).unwrap();
+    remove("early");
+    let seen = number(&sql, "SELECT max(id) FROM subscriber_change");
+    remove("late");
+    remove("again");
+    sql.execute("INSERT INTO subscriber (username, domain) VALUES ('again', 'example.com')", []).unwrap();
+    let database = Database::open(temp.path(), Patience::SERVER).unwrap();
+    super::load::forget_removed(&database, &bench.location, seen).unwrap();
+    let live = ["early", "late", "stays", "again", "guest"].map(|user| bench.live(user));
+    // The first registered anew since, as a guest.
+    assert_eq!(live, [1, 0, 1, 1, 1]);
+}

@@ -19,7 +19,7 @@ use sip_registrar::Change;
 use wire::Time;
 
 use crate::clock::{Clock, ClockPair};
-use crate::database::Database;
+use crate::database::{Database, Patience};
 use crate::error::{Kind, Result, StoreError};
 use crate::location::fold::Fold;
 use crate::location::journal::Journal;
@@ -72,7 +72,7 @@ const BYTES_OF_BINDING: u64 = 160;
 /// Pause after the table could not be written.
 const TABLE_RETRY: Duration = Duration::from_secs(5);
 /// How long the last move into the table may take. What is left is moved after the next start.
-const LAST_MOVE: Duration = Duration::from_secs(20);
+const LAST_MOVE: Duration = Duration::from_secs(10);
 
 /// The write-behind.
 pub(crate) struct Writer {
@@ -117,7 +117,7 @@ impl Writer {
     /// Goes on where the loading at `loaded` ended; `purge`: whether that met expired rows.
     pub(crate) fn new(
         location: Arc<SharedLocation>,
-        database: Database,
+        mut database: Database,
         log: Log,
         sockets: Vec<String>,
         clock: Clock,
@@ -125,6 +125,7 @@ impl Writer {
         purge: bool,
     ) -> Result<Writer> {
         let identity = identity(&database.path)?;
+        database.set_patience(Patience::BETWEEN)?;
         let began = (!log.is_empty()).then_some(loaded.monotonic);
         let empty = || SqlBytes::Text(String::new());
         let after = (empty(), empty(), empty(), empty(), -1);
@@ -203,6 +204,7 @@ impl Writer {
     fn move_all(&mut self, go_on: impl Fn(&Clock) -> bool) -> Result<bool> {
         let pair = self.clock.pair();
         self.check_identity()?;
+        self.database.set_patience(Patience::SERVER)?;
         // What a fold under way has read is read again: its files are still there.
         self.fold = None;
         if !self.log.is_empty() {
