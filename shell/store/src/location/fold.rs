@@ -19,7 +19,7 @@ use crate::location::log::index::{Index, Place};
 use crate::location::log::record::{Entry, Put};
 use crate::location::log::scan::Scan;
 use crate::location::log::{Found, report};
-use crate::location::row::{DELETE, Key, PUT, Rows};
+use crate::location::row::{DELETE, PUT, Rows};
 
 /// Full files on their way into the table.
 pub(crate) struct Fold {
@@ -53,7 +53,8 @@ impl Fold {
             let file = u32::try_from(self.found.files.len() - 1).unwrap_or(u32::MAX);
             let (Some(scan), index) = (self.found.files.last_mut(), &mut self.found.index) else { break };
             let begin = scan.at;
-            let mut note = |key: &Key<'_>, at, length| index.note(key, Place { at, length, file });
+            let mut note =
+                |key: &[u8], aor: &[u8], at, length| index.note(key, aor, Place { at, length, file });
             let mut more = true;
             while more && scan.at - begin < left {
                 more = scan.step(&mut note)?;

@@ -1,18 +1,23 @@
 //! Bindings from disk at start, before the first request is answered: the table, then the log.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::clock::ClockPair;
 use crate::database::Database;
-use crate::error::Result;
+use crate::error::{Kind, Result, StoreError};
 use crate::location::SharedLocation;
 use crate::location::fold;
+use crate::location::log::index::Place;
 use crate::location::log::record::Entry;
+use crate::location::log::scan::Window;
 use crate::location::log::{Found, Log, dispose};
 use crate::location::row::{COLUMNS, Loaded, read};
 
 /// Rows between two lines of progress in the log.
 const PROGRESS: u64 = 500_000;
+/// Threads that put back what the log says, beside the one that reads the table.
+const MAX_READERS: usize = 4;
 /// Bindings written to the table in one transaction, where that cannot wait.
 pub(crate) const STEP: usize = 8_000;
 
@@ -61,9 +66,7 @@ pub(crate) fn load(
             "the wall clock was set back; at the next start bindings may live longer than they should"
         );
     }
-    let mut report = LoadReport::default();
-    load_table(database, &found, location, sockets, clock, &mut report)?;
-    load_log(&mut found, location, sockets, clock, &mut report)?;
+    let report = load_all(database, &found, location, sockets, clock)?;
     if report.bad != 0 {
         tracing::warn!(rows = report.bad, "bindings on disk were passed over: damaged, or no room");
     }
@@ -85,6 +88,54 @@ fn empty(
     found.files.iter().try_for_each(|file| dispose(dir, &file.path, file.damage.is_some()))
 }
 
+/// The table and the log side by side: they speak of different bindings.
+fn load_all(
+    database: &Database,
+    found: &Found,
+    location: &SharedLocation,
+    sockets: &[String],
+    clock: ClockPair,
+) -> Result<LoadReport> {
+    let readers = std::thread::available_parallelism().map_or(1, |count| count.get().min(MAX_READERS));
+    let parts: Vec<Vec<Place>> = (0..)
+        .zip(&found.files)
+        .flat_map(|(number, _)| {
+            let places = found.index.in_order_of_file(number);
+            let part = places.len().div_ceil(readers).max(STEP);
+            places.chunks(part).map(<[Place]>::to_vec).collect::<Vec<_>>()
+        })
+        .collect();
+    let next = AtomicUsize::new(0);
+    let (next, parts) = (&next, &parts);
+    std::thread::scope(|scope| {
+        let read = move || {
+            let mut report = LoadReport::default();
+            while let Some(part) = parts.get(next.fetch_add(1, Ordering::Relaxed)) {
+                load_log(found, part, location, sockets, clock, &mut report)?;
+            }
+            Ok(report)
+        };
+        let threads: Vec<_> = (0..readers.min(parts.len())).map(|_| scope.spawn(read)).collect();
+        let mut report = load_table(database, found, location, sockets, clock)?;
+        for thread in threads {
+            let fault = |_| {
+                StoreError::new(
+                    Kind::System,
+                    &database.path,
+                    "reading the log met a fault of ours",
+                    "report it",
+                )
+            };
+            let part: LoadReport = thread.join().map_err(fault)??;
+            report.live += part.live;
+            report.expired += part.expired;
+            report.bad += part.bad;
+        }
+        report.bad += found.files.iter().map(|file| file.bad).sum::<u64>();
+        Ok(report)
+    })
+}
+
 /// The rows of which the log says nothing.
 fn load_table(
     database: &Database,
@@ -92,8 +143,8 @@ fn load_table(
     location: &SharedLocation,
     sockets: &[String],
     clock: ClockPair,
-    report: &mut LoadReport,
-) -> Result<()> {
+) -> Result<LoadReport> {
+    let mut report = LoadReport::default();
     let fail = |error| database.error("read the bindings", &error);
     let mut statement =
         database.connection.prepare(&format!("SELECT {COLUMNS} FROM location")).map_err(fail)?;
@@ -105,42 +156,38 @@ fn load_table(
             Loaded::Expired => report.expired += 1,
             Loaded::Older => {}
         }
-        if (report.live + report.expired + report.bad) % PROGRESS == 0 {
+        if (report.live + report.expired + report.bad).is_multiple_of(PROGRESS) {
             tracing::info!(bindings = report.live, "reading bindings");
         }
     }
-    Ok(())
+    Ok(report)
 }
 
-/// The latest word of the log about each of its bindings.
+/// What the log says at `places`, which are of one file and in its order.
 fn load_log(
-    found: &mut Found,
+    found: &Found,
+    places: &[Place],
     location: &SharedLocation,
     sockets: &[String],
     clock: ClockPair,
     report: &mut LoadReport,
 ) -> Result<()> {
-    for (file, number) in found.files.iter_mut().zip(0..) {
-        let names = file.names.clone();
-        let base = file.header.base;
-        for place in found.index.in_order_of_file(number) {
-            match Entry::decode(base, file.payload(place)?) {
-                Some(Entry::Put(put)) => match clock.revive(put.written, put.expires) {
-                    Some(expires) => {
-                        let name = names.get(put.socket).map_or(&[][..], Vec::as_slice);
-                        match location.restore(&put.to_record(expires, name, sockets)) {
-                            Ok(()) => report.live += 1,
-                            Err(_) => report.bad += 1,
-                        }
+    let mut window = Window::default();
+    for place in places {
+        let Some(file) = found.files.get(place.file as usize) else { continue };
+        match Entry::decode(file.header.base, file.record(*place, &mut window)?) {
+            Some(Entry::Put(put)) => match clock.revive(put.written, put.expires) {
+                Some(expires) => {
+                    match location.restore(&put.to_record(expires, file.name(put.socket), sockets)) {
+                        Ok(()) => report.live += 1,
+                        Err(_) => report.bad += 1,
                     }
-                    None => report.expired += 1,
-                },
-                Some(_) => {}
-                None => report.bad += 1,
-            }
+                }
+                None => report.expired += 1,
+            },
+            Some(_) => {}
+            None => report.bad += 1,
         }
-        report.bad += file.bad;
-        file.rest();
     }
     Ok(())
 }

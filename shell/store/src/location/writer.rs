@@ -72,7 +72,7 @@ const BYTES_OF_BINDING: u64 = 160;
 /// Pause after the table could not be written.
 const TABLE_RETRY: Duration = Duration::from_secs(5);
 /// How long the last move into the table may take. What is left is moved after the next start.
-const LAST_MOVE: Duration = Duration::from_secs(10);
+const LAST_MOVE: Duration = Duration::from_secs(5);
 
 /// The write-behind.
 pub(crate) struct Writer {

@@ -3,8 +3,8 @@
 use hashbrown::HashTable;
 use siphasher::sip128::SipHasher13;
 
+use crate::location::log::record::encoded_key;
 use crate::location::row::Key;
-use crate::names::in_one_piece;
 
 /// The latest record about each binding, by a keyed 128-bit hash of its key: 2^64 bindings would be needed
 /// for two to meet by chance. 48 bytes for each binding that the logs speak of.
@@ -23,7 +23,7 @@ pub(crate) struct Latest {
     pub(crate) place: Place,
 }
 
-/// Where a payload stands.
+/// Where a record stands, without its length.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Place {
     /// Offset in its file.
@@ -43,13 +43,14 @@ impl Index {
         self.table.len()
     }
 
-    /// The latest about this binding stands at `place`. To be called in the order of the records.
-    pub(crate) fn note(&mut self, key: &Key<'_>, place: Place) {
+    /// The latest about the binding with this key, as [`encoded_key`] has it, stands at `place`. To be
+    /// called in the order of the records.
+    pub(crate) fn note(&mut self, key: &[u8], aor: &[u8], place: Place) {
         let hash = self.hash(key);
         match self.table.find_mut(hash[0], |latest| latest.hash == hash) {
             Some(latest) => latest.place = place,
             None => {
-                let latest = Latest { hash, beginning: beginning(key.aor), place };
+                let latest = Latest { hash, beginning: beginning(aor), place };
                 self.table.insert_unique(hash[0], latest, |latest| latest.hash[0]);
             }
         }
@@ -60,7 +61,7 @@ impl Index {
         if self.table.is_empty() {
             return false;
         }
-        let hash = self.hash(key);
+        let hash = self.hash(&encoded_key(key));
         self.table.find(hash[0], |latest| latest.hash == hash).is_some()
     }
 
@@ -79,12 +80,8 @@ impl Index {
         all
     }
 
-    fn hash(&self, key: &Key<'_>) -> [u64; 2] {
-        let lengths = [key.aor.len().to_le_bytes(), key.contact.len().to_le_bytes()];
-        let hash = in_one_piece(
-            &[lengths.as_flattened(), key.aor, key.contact, key.instance, &key.reg_id.to_le_bytes()],
-            |bytes| SipHasher13::new_with_key(&self.key).hash(bytes),
-        );
+    fn hash(&self, key: &[u8]) -> [u64; 2] {
+        let hash = SipHasher13::new_with_key(&self.key).hash(key);
         [hash.h1, hash.h2]
     }
 }
@@ -105,6 +102,10 @@ mod tests {
         Key { aor: aor.as_bytes(), contact: b"sip:x", instance: b"", reg_id: 0 }
     }
 
+    fn note(index: &mut Index, key: &Key<'_>, place: Place) {
+        index.note(&encoded_key(key), key.aor, place);
+    }
+
     fn place(file: u32, at: u64) -> Place {
         Place { at, length: 9, file }
     }
@@ -114,9 +115,9 @@ mod tests {
         let mut index = Index::new([1; 16]);
         assert!(!index.has(&key("b@x")));
         for (aor, at) in [("b@x", 10), ("a@x", 20), ("c@x", 30), ("a@x", 40)] {
-            index.note(&key(aor), place(0, at));
+            note(&mut index, &key(aor), place(0, at));
         }
-        index.note(&key("b@x"), place(1, 5));
+        note(&mut index, &key("b@x"), place(1, 5));
         assert!(index.has(&key("b@x")) && !index.has(&key("d@x")));
         assert_eq!(index.len(), 3);
         assert_eq!(index.in_order_of_file(0), [place(0, 30), place(0, 40)]);
@@ -126,7 +127,7 @@ mod tests {
     #[test]
     fn keys_cut_in_other_places_are_kept_apart() {
         let mut index = Index::new([1; 16]);
-        index.note(&Key { aor: b"a", contact: b"bc", instance: b"", reg_id: 0 }, place(0, 1));
+        note(&mut index, &Key { aor: b"a", contact: b"bc", instance: b"", reg_id: 0 }, place(0, 1));
         assert!(!index.has(&Key { aor: b"ab", contact: b"c", instance: b"", reg_id: 0 }));
         assert!(!index.has(&Key { aor: b"a", contact: b"b", instance: b"c", reg_id: 0 }));
         assert!(!index.has(&Key { aor: b"a", contact: b"bc", instance: b"", reg_id: 1 }));

@@ -26,9 +26,9 @@ use sip_registrar::Change;
 
 use crate::clock::ClockPair;
 use crate::error::{Kind, Result, StoreError};
-use crate::location::row::{Key, key_of};
+use crate::location::row::key_of;
 use index::{Index, Place};
-use record::{Entry, HEAD, HEADER, Header, Put};
+use record::{Entry, Frames, HEAD, HEADER, Header, Put};
 use scan::{MAX_NAMES, Scan};
 
 /// Room for a batch that is kept from one to the next.
@@ -81,7 +81,8 @@ impl Found {
                     let file = u32::try_from(found.files.len()).unwrap_or(u32::MAX);
                     found.files.push(scan);
                     let (Some(scan), index) = (found.files.last_mut(), &mut found.index) else { continue };
-                    let mut note = |key: &Key<'_>, at, length| index.note(key, Place { at, length, file });
+                    let mut note =
+                        |key: &[u8], aor: &[u8], at, length| index.note(key, aor, Place { at, length, file });
                     while scan.step(&mut note)? {}
                     report(scan);
                 }
@@ -301,27 +302,28 @@ impl Current {
         seen: i64,
         out: &mut Vec<u8>,
     ) {
-        let base = self.header.base;
         out.extend_from_slice(&[0; HEAD]);
+        let mut frames = Frames::new(self.header.base, out);
         if self.seen != Some(seen) {
-            Entry::Seen(seen).encode(base, out);
+            frames.push(&Entry::Seen(seen));
         }
         for change in changes {
             match change {
                 Change::Put(record) => {
-                    let socket = self.name(usize::from(record.flow.listener.0), sockets, out);
-                    Entry::Put(Put::new(record, socket, clock)).encode(base, out);
+                    let socket = self.name(usize::from(record.flow.listener.0), sockets, &mut frames);
+                    frames.push(&Entry::Put(Put::new(record, socket, clock)));
                 }
-                Change::Delete { .. } => Entry::Delete(key_of(change)).encode(base, out),
+                Change::Delete { .. } => frames.push(&Entry::Delete(key_of(change))),
             }
         }
+        frames.close();
         let length = (out.len() - HEAD) as u64;
         let head = self.header.head(self.length, length);
         out.iter_mut().zip(head).for_each(|(to, from)| *to = from);
     }
 
-    /// The number that means a listener's name, which is written to `out` if the file does not know it yet.
-    fn name(&mut self, listener: usize, sockets: &[String], out: &mut Vec<u8>) -> usize {
+    /// The number that means a listener's name, which is written if the file does not know it yet.
+    fn name(&mut self, listener: usize, sockets: &[String], frames: &mut Frames<'_>) -> usize {
         if let Some(Some(known)) = self.listeners.get(listener) {
             return *known;
         }
@@ -330,7 +332,7 @@ impl Current {
             Some(index) => index,
             None if self.names.len() < MAX_NAMES => {
                 let index = self.names.len();
-                Entry::Name { index, text }.encode(self.header.base, out);
+                frames.push(&Entry::Name { index, text });
                 self.names.push(text.to_vec());
                 index
             }

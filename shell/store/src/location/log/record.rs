@@ -4,9 +4,12 @@
 //!
 //! ```text
 //! header  magic 8 | version u32 | salt 16 | base i64 (wall-clock seconds) | CRC32 u32
-//! batch   magic 8 | bytes of its records u64 | mark u64 | records
-//! record  length u32 | CRC32 u32 (of the length and the payload) | payload
+//! batch   magic 8 | bytes of its frames u64 | mark u64 | frames
+//! frame   length u32 | CRC32 u32 (of the length and the records) | records, together some 4 KiB
+//! record  length u32 | kind u8 | what the kind has
 //! ```
+//!
+//! A checksum for each record would cost more than all else that is done with it.
 //!
 //! A batch counts as a whole or not at all: a binding and the one it replaces stand in the same one. Its
 //! mark is a hash of its length and its place in the file, keyed with the salt, so that no phone can write
@@ -26,10 +29,14 @@ use crate::location::row::{Key, listener_of};
 pub(crate) const VERSION: u32 = 1;
 /// Bytes of the header of a file.
 pub(crate) const HEADER: usize = 40;
-/// Bytes before the records of a batch.
+/// Bytes before the frames of a batch.
 pub(crate) const HEAD: usize = 24;
-/// Bytes before the payload of a record.
+/// Bytes before the records of a frame.
 pub(crate) const FRAME: usize = 8;
+/// Bytes before a record.
+pub(crate) const RECORD: usize = 4;
+/// A frame that has so many bytes takes no more.
+const ENOUGH: usize = 4_096;
 
 const MAGIC: [u8; 8] = *b"StwgLog\n";
 /// Begins each batch.
@@ -198,13 +205,73 @@ pub(crate) enum Entry<'a> {
     Seen(i64),
 }
 
+/// What of a record tells whose word it is, found at a fraction of the price of reading it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Peek<'a> {
+    /// About a binding: its key as it stands in the log, which no other key is written like, its address of
+    /// record, and when it was written down, if there is a binding.
+    Binding { key: &'a [u8], aor: &'a [u8], written: Option<i64> },
+    /// Anything else.
+    Other,
+}
+
 impl<'a> Entry<'a> {
-    /// Appends it as a record to `out`.
-    pub(crate) fn encode(&self, base: i64, out: &mut Vec<u8>) {
-        let begin = out.len();
-        out.extend_from_slice(&[0; FRAME]);
-        match self {
-            Entry::Put(put) => encode_put(put, base, out),
+    /// Reads a record without its length; `None` if it makes no sense.
+    pub(crate) fn decode(base: i64, record: &'a [u8]) -> Option<Entry<'a>> {
+        let mut reader = Reader(record);
+        let entry = match reader.byte()? {
+            PUT => Entry::Put(decode_put(base, &mut reader)?),
+            DELETE => Entry::Delete(reader.key()?),
+            NAME => Entry::Name { index: usize::try_from(reader.number()?).ok()?, text: reader.text()? },
+            SEEN => Entry::Seen(unzigzag(reader.number()?)),
+            _ => return None,
+        };
+        reader.0.is_empty().then_some(entry)
+    }
+
+    /// As [`decode`](Entry::decode), looking at the beginning only.
+    pub(crate) fn peek(base: i64, record: &'a [u8]) -> Option<Peek<'a>> {
+        let (kind, rest) = record.split_first()?;
+        if !matches!(*kind, PUT | DELETE) {
+            return Some(Peek::Other);
+        }
+        let mut reader = Reader(rest);
+        let Key { aor, .. } = reader.key()?;
+        let key = rest.get(..rest.len() - reader.0.len())?;
+        let written = match *kind {
+            PUT => {
+                reader.byte()?;
+                Some(base.wrapping_add(unzigzag(reader.number()?)))
+            }
+            _ => None,
+        };
+        Some(Peek::Binding { key, aor, written })
+    }
+}
+
+/// Writes records in frames to the end of a batch.
+pub(crate) struct Frames<'o> {
+    out: &'o mut Vec<u8>,
+    base: i64,
+    /// Where the frame begins that takes records.
+    begin: Option<usize>,
+}
+
+impl<'o> Frames<'o> {
+    /// `base` as in the header of the file.
+    pub(crate) fn new(base: i64, out: &'o mut Vec<u8>) -> Frames<'o> {
+        Frames { out, base, begin: None }
+    }
+
+    pub(crate) fn push(&mut self, entry: &Entry<'_>) {
+        let begin = *self.begin.get_or_insert_with(|| {
+            self.out.extend_from_slice(&[0; FRAME]);
+            self.out.len() - FRAME
+        });
+        let (at, out) = (self.out.len(), &mut *self.out);
+        out.extend_from_slice(&[0; RECORD]);
+        match entry {
+            Entry::Put(put) => encode_put(put, self.base, out),
             Entry::Delete(key) => {
                 out.push(DELETE);
                 push_key(key, out);
@@ -219,38 +286,59 @@ impl<'a> Entry<'a> {
                 push_number(zigzag(*id), out);
             }
         }
-        let length = u32::try_from(out.len() - begin - FRAME).unwrap_or(u32::MAX).to_le_bytes();
-        let crc = checksum(length, out.get(begin + FRAME..).unwrap_or_default()).to_le_bytes();
-        if let Some(frame) = out.get_mut(begin..begin + FRAME) {
-            frame.iter_mut().zip([length, crc].as_flattened()).for_each(|(to, from)| *to = *from);
+        let length = length(out.len() - at - RECORD);
+        patch(out, at, length);
+        if self.out.len() - begin >= ENOUGH {
+            self.close();
         }
     }
 
-    /// Reads the payload of a record; `None` if it makes no sense.
-    pub(crate) fn decode(base: i64, payload: &'a [u8]) -> Option<Entry<'a>> {
-        let mut reader = Reader(payload);
-        let entry = match reader.byte()? {
-            PUT => Entry::Put(decode_put(base, &mut reader)?),
-            DELETE => Entry::Delete(reader.key()?),
-            NAME => Entry::Name { index: usize::try_from(reader.number()?).ok()?, text: reader.text()? },
-            SEEN => Entry::Seen(unzigzag(reader.number()?)),
-            _ => return None,
-        };
-        reader.0.is_empty().then_some(entry)
+    /// Ends the frame. Dropped without, the last one does not count.
+    pub(crate) fn close(&mut self) {
+        let Some(begin) = self.begin.take() else { return };
+        let length = length(self.out.len() - begin - FRAME);
+        let crc = checksum(length, self.out.get(begin + FRAME..).unwrap_or_default());
+        patch(self.out, begin, length);
+        patch(self.out, begin + 4, crc.to_le_bytes());
     }
 }
 
-/// The first record of `bytes`: its payload and what comes after it; `None` if it is not whole.
+fn length(length: usize) -> [u8; 4] {
+    u32::try_from(length).unwrap_or(u32::MAX).to_le_bytes()
+}
+
+fn patch(out: &mut [u8], at: usize, bytes: [u8; 4]) {
+    if let Some(place) = out.get_mut(at..at + 4) {
+        place.copy_from_slice(&bytes);
+    }
+}
+
+/// The first frame of `bytes`: its records and what comes after it; `None` if it is not whole.
 pub(crate) fn unframe(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut reader = Reader(bytes);
     let (length, crc) = (reader.array()?, u32::from_le_bytes(reader.array()?));
-    let payload = reader.take(usize::try_from(u32::from_le_bytes(length)).ok()?)?;
-    (checksum(length, payload) == crc).then_some((payload, reader.0))
+    let records = reader.take(usize::try_from(u32::from_le_bytes(length)).ok()?)?;
+    (checksum(length, records) == crc).then_some((records, reader.0))
 }
 
-fn checksum(length: [u8; 4], payload: &[u8]) -> u32 {
+/// The first of the records of a frame and those after it.
+pub(crate) fn first_record(records: &[u8]) -> Option<(&[u8], &[u8])> {
+    let mut reader = Reader(records);
+    let length = u32::from_le_bytes(reader.array()?);
+    let record = reader.take(usize::try_from(length).ok()?)?;
+    Some((record, reader.0))
+}
+
+/// A key as it stands in the log.
+pub(crate) fn encoded_key(key: &Key<'_>) -> Vec<u8> {
+    let mut out = Vec::with_capacity(160);
+    push_key(key, &mut out);
+    out
+}
+
+fn checksum(length: [u8; 4], records: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new_with_initial(!u32::from_le_bytes(length));
-    hasher.update(payload);
+    hasher.update(records);
     hasher.finalize()
 }
 
@@ -258,7 +346,7 @@ fn encode_put(put: &Put<'_>, base: i64, out: &mut Vec<u8>) {
     let (far, v6) = (put.expires == i64::MAX, put.remote.is_ipv6());
     out.push(PUT);
     push_key(&put.key, out);
-    out.push(u8::from(far) * FAR | u8::from(v6) * V6);
+    out.push(if far { FAR } else { 0 } | if v6 { V6 } else { 0 });
     push_number(zigzag(put.written.wrapping_sub(base)), out);
     if !far {
         push_number(zigzag(put.expires.wrapping_sub(put.written)), out);
@@ -332,7 +420,7 @@ fn push_number(mut number: u64, out: &mut Vec<u8>) {
 
 /// Small numbers of either sign as small numbers.
 fn zigzag(number: i64) -> u64 {
-    (number << 1 ^ number >> 63).cast_unsigned()
+    ((number << 1) ^ (number >> 63)).cast_unsigned()
 }
 
 fn unzigzag(number: u64) -> i64 {
@@ -394,10 +482,38 @@ mod tests {
     const CLOCK: ClockPair = ClockPair { monotonic: Time::from_secs(50), wall: 1_700_000_000_000_000 };
     const HEADER_OF_FILE: Header = Header { salt: [3; 16], base: 1_699_999_000 };
 
-    fn encoded(entry: &Entry<'_>, base: i64) -> Vec<u8> {
+    fn framed(entries: &[Entry<'_>], base: i64) -> Vec<u8> {
         let mut out = b"before".to_vec();
-        entry.encode(base, &mut out);
+        let mut frames = Frames::new(base, &mut out);
+        entries.iter().for_each(|entry| frames.push(entry));
+        frames.close();
         out.split_off(6)
+    }
+
+    fn encoded(entry: &Entry<'_>, base: i64) -> Vec<u8> {
+        let frame = framed(&[*entry], base);
+        let (records, rest) = unframe(&frame).unwrap();
+        let (record, more) = first_record(records).unwrap();
+        assert!(rest.is_empty() && more.is_empty());
+        record.to_vec()
+    }
+
+    #[test]
+    fn records_share_frames_of_some_size() {
+        let key = Key { aor: b"someone@example.com", contact: b"sip:x", instance: b"", reg_id: 0 };
+        let entries = vec![Entry::Delete(key); 1_000];
+        let bytes = framed(&entries, 0);
+        let (mut rest, mut frames, mut records) = (&bytes[..], 0, 0);
+        while let Some((mut inside, after)) = unframe(rest) {
+            assert!(inside.len() < ENOUGH + 100);
+            while let Some((record, more)) = first_record(inside) {
+                assert_eq!(Entry::decode(0, record), Some(Entry::Delete(key)));
+                (inside, records) = (more, records + 1);
+            }
+            (rest, frames) = (after, frames + 1);
+        }
+        assert!(rest.is_empty() && records == 1_000 && (8..12).contains(&frames), "{frames}");
+        assert!(framed(&[], 0).is_empty());
     }
 
     #[test]
@@ -461,30 +577,34 @@ mod tests {
             }
             let put = Put::new(&record, socket, CLOCK);
             let bytes = encoded(&Entry::Put(put), base);
-            let (payload, rest) = unframe(&bytes).unwrap();
-            prop_assert!(rest.is_empty());
-            prop_assert_eq!(Entry::decode(base, payload), Some(Entry::Put(put)));
+            prop_assert_eq!(Entry::decode(base, &bytes), Some(Entry::Put(put)));
+            let key = encoded_key(&put.key);
+            let peek = Peek::Binding { key: &key, aor: put.key.aor, written: Some(put.written) };
+            prop_assert_eq!(Entry::peek(base, &bytes), Some(peek));
             prop_assert_eq!(put.written, 1_700_000_000);
             let sockets = ["udp:a", "tcp:b", "tcp:c"].map(str::to_owned);
             let back = put.to_record(record.expires, b"tcp:c", &sockets);
             prop_assert_eq!(&back, &record);
             let delete = Entry::Delete(put.key);
             let bytes = encoded(&delete, base);
-            prop_assert_eq!(Entry::decode(base, unframe(&bytes).unwrap().0), Some(delete));
+            prop_assert_eq!(Entry::decode(base, &bytes), Some(delete));
+            let peek = Peek::Binding { key: &key, aor: put.key.aor, written: None };
+            prop_assert_eq!(Entry::peek(base, &bytes), Some(peek));
         }
 
         #[test]
         fn names_and_positions_come_back(index in any::<usize>(), text in proptest::collection::vec(any::<u8>(), 0..300), id in any::<i64>()) {
             for entry in [Entry::Name { index, text: &text }, Entry::Seen(id)] {
                 let bytes = encoded(&entry, 0);
-                prop_assert_eq!(Entry::decode(0, unframe(&bytes).unwrap().0), Some(entry));
+                prop_assert_eq!(Entry::decode(0, &bytes), Some(entry));
+                prop_assert_eq!(Entry::peek(0, &bytes), Some(Peek::Other));
             }
         }
 
         /// No byte can change, and none be missing, unnoticed.
         #[test]
         fn damage_is_seen(record in any_record(), at in any::<prop::sample::Index>(), by in 1u8.., cut in any::<prop::sample::Index>()) {
-            let bytes = encoded(&Entry::Put(Put::new(&record, 0, CLOCK)), 0);
+            let bytes = framed(&[Entry::Put(Put::new(&record, 0, CLOCK))], 0);
             let mut bad = bytes.clone();
             bad[at.index(bytes.len())] ^= by;
             prop_assert!(unframe(&bad).is_none());
@@ -493,10 +613,10 @@ mod tests {
 
         #[test]
         fn any_bytes_do_no_harm(bytes in proptest::collection::vec(any::<u8>(), 0..200), base in any::<i64>()) {
-            let _ = unframe(&bytes);
+            let _ = (unframe(&bytes), first_record(&bytes));
             for kind in 0..6 {
                 let payload = [&[kind], &bytes[..]].concat();
-                let _ = Entry::decode(base, &payload);
+                let _ = (Entry::decode(base, &payload), Entry::peek(base, &payload));
             }
         }
     }

@@ -13,9 +13,8 @@ use std::path::{Path, PathBuf};
 use crate::error::{Kind, Result, StoreError};
 use crate::location::log::index::Place;
 use crate::location::log::record::{
-    BATCH_MAGIC, BadHeader, Entry, FRAME, HEAD, HEADER, Header, VERSION, unframe,
+    BATCH_MAGIC, BadHeader, Entry, FRAME, HEAD, HEADER, Header, Peek, RECORD, VERSION, first_record, unframe,
 };
-use crate::location::row::Key;
 
 /// Bytes read in one call.
 const WINDOW: usize = 1 << 20;
@@ -44,9 +43,39 @@ pub(crate) struct Scan {
     /// Of the file when it was opened.
     length: u64,
     file: File,
-    window: Vec<u8>,
-    /// Where the window begins in the file.
+    window: Window,
+}
+
+/// A part of a file.
+#[derive(Default, Debug)]
+pub(crate) struct Window {
+    /// Where it begins in the file.
     begin: u64,
+    bytes: Vec<u8>,
+}
+
+impl Window {
+    /// Makes sure that these bytes of `file`, which has `end` bytes, are inside.
+    fn fill(&mut self, file: &File, end: u64, at: u64, length: usize) -> io::Result<()> {
+        if at >= self.begin && at + length as u64 <= self.begin + self.bytes.len() as u64 {
+            return Ok(());
+        }
+        let left = usize::try_from(end.saturating_sub(at)).unwrap_or(usize::MAX);
+        self.bytes.resize(length.max(WINDOW.min(left)), 0);
+        self.begin = at;
+        file.read_exact_at(&mut self.bytes, at).inspect_err(|_| self.bytes.clear())
+    }
+
+    /// Bytes that are inside.
+    fn inside(&self, at: u64, length: usize) -> &[u8] {
+        let from = usize::try_from(at.saturating_sub(self.begin)).unwrap_or(usize::MAX);
+        self.bytes.get(from..).and_then(|bytes| bytes.get(..length)).unwrap_or_default()
+    }
+
+    /// Makes it ready for another file.
+    pub(crate) fn forget(&mut self) {
+        self.bytes.clear();
+    }
 }
 
 /// Batches that were whole once.
@@ -87,26 +116,25 @@ impl Scan {
             at: HEADER as u64,
             length,
             file,
-            window: Vec::new(),
-            begin: 0,
+            window: Window::default(),
         }))
     }
 
-    /// Reads the next batch, and tells `visit` each binding in it with offset and length of the record's
-    /// payload. False at the end.
-    pub(crate) fn step(&mut self, visit: &mut impl FnMut(&Key<'_>, u64, u32)) -> Result<bool> {
+    /// Reads the next batch, and tells `visit` for each record about a binding its key, its address of
+    /// record, and offset and length of the record. False at the end.
+    pub(crate) fn step(&mut self, visit: &mut impl FnMut(&[u8], &[u8], u64, u32)) -> Result<bool> {
         self.try_step(visit).map_err(|error| StoreError::io(&self.path, "read the log of bindings", &error))
     }
 
-    fn try_step(&mut self, visit: &mut impl FnMut(&Key<'_>, u64, u32)) -> io::Result<bool> {
+    fn try_step(&mut self, visit: &mut impl FnMut(&[u8], &[u8], u64, u32)) -> io::Result<bool> {
         if self.at >= self.length {
             return Ok(false);
         }
         let at = self.at;
         if let Some(end) = self.batch_end(at)? {
-            let (payloads, whole) = self.payloads(at + HEAD as u64, end)?;
+            let (frames, whole) = self.frames(at + HEAD as u64, end)?;
             if whole {
-                self.tell(&payloads, visit)?;
+                self.tell(&frames, visit)?;
                 self.at = end;
                 return Ok(true);
             }
@@ -119,8 +147,8 @@ impl Scan {
         let damage = self.damage.get_or_insert(Damage { at, bytes: 0 });
         damage.bytes += next - at;
         if self.head(at)?.is_some() {
-            let (payloads, _) = self.payloads(at + HEAD as u64, next)?;
-            self.tell(&payloads, visit)?;
+            let (frames, _) = self.frames(at + HEAD as u64, next)?;
+            self.tell(&frames, visit)?;
         }
         self.at = next;
         Ok(true)
@@ -142,17 +170,17 @@ impl Scan {
         Ok(end.filter(|end| *end <= self.length))
     }
 
-    /// The records from `at` to `end`, as offset and length of their payloads, and whether all of them are
+    /// The frames from `at` to `end`, as offset and length of what is in them, and whether all of them are
     /// whole. One that is not is passed over if another follows where it says that it ends.
-    fn payloads(&mut self, at: u64, end: u64) -> io::Result<(Vec<(u64, u32)>, bool)> {
+    fn frames(&mut self, at: u64, end: u64) -> io::Result<(Vec<(u64, usize)>, bool)> {
         let length = usize::try_from(end - at).map_err(io::Error::other)?;
         let mut rest = self.bytes(at, length)?;
         let (mut found, mut whole) = (Vec::new(), true);
         while !rest.is_empty() {
             match unframe(rest) {
-                Some((payload, after)) => {
+                Some((records, after)) => {
                     let offset = end - rest.len() as u64 + FRAME as u64;
-                    found.push((offset, u32::try_from(payload.len()).map_err(io::Error::other)?));
+                    found.push((offset, records.len()));
                     rest = after;
                 }
                 None => {
@@ -186,63 +214,63 @@ impl Scan {
 
     fn tell(
         &mut self,
-        payloads: &[(u64, u32)],
-        visit: &mut impl FnMut(&Key<'_>, u64, u32),
+        frames: &[(u64, usize)],
+        visit: &mut impl FnMut(&[u8], &[u8], u64, u32),
     ) -> io::Result<()> {
-        let base = self.header.base;
-        for (at, length) in payloads {
-            self.fill(*at, *length as usize)?;
-            match Entry::decode(base, self.inside(*at, *length as usize)) {
-                Some(Entry::Put(put)) => {
-                    let written = put.written;
-                    visit(&put.key, *at, *length);
-                    self.newest = self.newest.max(written);
-                }
-                Some(Entry::Delete(key)) => visit(&key, *at, *length),
-                Some(Entry::Name { index, text }) if index < MAX_NAMES => {
-                    let name = text.to_vec();
-                    self.names.resize(self.names.len().max(index + 1), Vec::new());
-                    if let Some(known) = self.names.get_mut(index) {
-                        *known = name;
+        // Records that are not about bindings: few.
+        let mut others = Vec::new();
+        for (at, length) in frames {
+            self.window.fill(&self.file, self.length, *at, *length)?;
+            let end = at + *length as u64;
+            let (mut rest, base) = (self.window.inside(*at, *length), self.header.base);
+            let (mut newest, mut bad) = (self.newest, 0);
+            while let Some((record, after)) = first_record(rest) {
+                let at = end - rest.len() as u64 + RECORD as u64;
+                match Entry::peek(base, record) {
+                    Some(Peek::Binding { key, aor, written }) => {
+                        newest = written.map_or(newest, |written| newest.max(written));
+                        visit(key, aor, at, record.len() as u32);
                     }
+                    Some(Peek::Other) => others.push(record.to_vec()),
+                    None => bad += 1,
                 }
-                Some(Entry::Seen(id)) => self.seen = Some(id),
-                Some(Entry::Name { .. }) | None => self.bad += 1,
+                rest = after;
             }
+            bad += u64::from(!rest.is_empty());
+            self.newest = newest;
+            self.bad += bad;
         }
+        others.iter().for_each(|record| self.learn(record));
         Ok(())
     }
 
-    /// The payload at `place`. Cheap if they are asked for in their order.
-    pub(crate) fn payload(&mut self, place: Place) -> Result<&[u8]> {
+    /// Takes in a record that is not about a binding.
+    fn learn(&mut self, record: &[u8]) {
+        match Entry::decode(self.header.base, record) {
+            Some(Entry::Name { index, text }) if index < MAX_NAMES => {
+                self.names.resize(self.names.len().max(index + 1), Vec::new());
+                if let Some(known) = self.names.get_mut(index) {
+                    *known = text.to_vec();
+                }
+            }
+            Some(Entry::Seen(id)) => self.seen = Some(id),
+            _ => self.bad += 1,
+        }
+    }
+
+    /// The record at `place`. Cheap if they are asked for in their order, with the same window.
+    pub(crate) fn record<'w>(&self, place: Place, window: &'w mut Window) -> Result<&'w [u8]> {
         let length = place.length as usize;
-        match self.fill(place.at, length) {
-            Ok(()) => Ok(self.inside(place.at, length)),
+        match window.fill(&self.file, self.length, place.at, length) {
+            Ok(()) => Ok(window.inside(place.at, length)),
             Err(error) => Err(StoreError::io(&self.path, "read the log of bindings", &error)),
         }
     }
 
     /// Bytes of the file.
     fn bytes(&mut self, at: u64, length: usize) -> io::Result<&[u8]> {
-        self.fill(at, length)?;
-        Ok(self.inside(at, length))
-    }
-
-    /// Makes sure that these bytes are in the window.
-    fn fill(&mut self, at: u64, length: usize) -> io::Result<()> {
-        if at >= self.begin && at + length as u64 <= self.begin + self.window.len() as u64 {
-            return Ok(());
-        }
-        let left = usize::try_from(self.length.saturating_sub(at)).unwrap_or(usize::MAX);
-        self.window.resize(length.max(WINDOW.min(left)), 0);
-        self.begin = at;
-        self.file.read_exact_at(&mut self.window, at).inspect_err(|_| self.window.clear())
-    }
-
-    /// Bytes that are in the window.
-    fn inside(&self, at: u64, length: usize) -> &[u8] {
-        let from = usize::try_from(at.saturating_sub(self.begin)).unwrap_or(usize::MAX);
-        self.window.get(from..).and_then(|bytes| bytes.get(..length)).unwrap_or_default()
+        self.window.fill(&self.file, self.length, at, length)?;
+        Ok(self.window.inside(at, length))
     }
 
     /// Appends bytes of the file to `out`, past the window.
@@ -259,7 +287,7 @@ impl Scan {
 
     /// Gives the memory back that only reading needs.
     pub(crate) fn rest(&mut self) {
-        self.window = Vec::new();
+        self.window = Window::default();
     }
 }
 
