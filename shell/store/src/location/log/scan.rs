@@ -71,11 +71,6 @@ impl Window {
         let from = usize::try_from(at.saturating_sub(self.begin)).unwrap_or(usize::MAX);
         self.bytes.get(from..).and_then(|bytes| bytes.get(..length)).unwrap_or_default()
     }
-
-    /// Makes it ready for another file.
-    pub(crate) fn forget(&mut self) {
-        self.bytes.clear();
-    }
 }
 
 /// Batches that were whole once.

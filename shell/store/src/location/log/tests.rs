@@ -35,11 +35,10 @@ fn open(dir: &Path) -> Log {
 /// The latest about each binding: its user and the listener's name, or `gone`.
 fn all(dir: &Path) -> Vec<String> {
     let Found { files, index } = found(dir);
-    let mut window = Window::default();
     let mut all = Vec::new();
     for place in index.in_order_of_rows() {
         let file = &files[place.file as usize];
-        window.forget();
+        let mut window = Window::default();
         let base = file.header.base;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         all.push(match Entry::decode(base, file.record(place, &mut window).unwrap()).unwrap() {
