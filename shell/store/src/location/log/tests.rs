@@ -191,6 +191,12 @@ fn damage_in_the_middle_is_named_and_the_rest_is_read() {
         assert!((180..270).contains(&found.index.len()), "byte {at}");
         saved.push(found.index.len() - 180);
     }
+    // Cut short instead, a batch of several frames counts as a whole.
+    for cut in (ends[1]..ends[2]).step_by(97) {
+        fs::write(path(&temp, 1), &whole[..usize::try_from(cut).unwrap()]).unwrap();
+        let found = found(temp.path());
+        assert!(!found.damaged() && found.index.len() == 180 && found.files[0].at == ends[1], "cut at {cut}");
+    }
     assert!(saved.iter().filter(|saved| **saved > 40).count() > saved.len() / 2, "{saved:?}");
 }
 
