@@ -21,6 +21,10 @@ const MAX_READERS: usize = 4;
 /// Bindings written to the table in one transaction, where that cannot wait.
 pub(crate) const STEP: usize = 8_000;
 
+/// Seconds by which the clock may have been set back without the log being moved for it. By no more does
+/// a binding then live too long.
+const SLACK: i64 = 5;
+
 /// What the loading found.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct LoadReport {
@@ -52,7 +56,7 @@ pub(crate) fn load(
 ) -> Result<Start> {
     let mut found = Found::read(dir, key)?;
     let seen = found.seen();
-    if found.damaged() || found.newest() > clock.wall_seconds() {
+    if found.damaged() || found.newest() > clock.wall_seconds().saturating_add(SLACK) {
         // What is damaged is better not read twice. What was written later than now is from before the
         // clock was set back, which is put right in the table.
         match empty(dir, &mut found, database, location, clock) {
