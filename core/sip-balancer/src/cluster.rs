@@ -182,6 +182,8 @@ impl Load {
 #[derive(Debug)]
 pub struct Cluster {
     nodes: Arc<[Node]>,
+    /// What tokens call them; every message asks.
+    ids: Box<[u32]>,
     states: Box<[State]>,
     rows: Box<[Row]>,
     /// Changes whenever the set of nodes that take calls, or a weight, may have changed.
@@ -206,9 +208,10 @@ impl Cluster {
             falls: AtomicU32::new(0),
         };
         let states = nodes.iter().map(state).collect();
+        let ids = nodes.iter().map(Node::id).collect();
         let row = |_| Row(nodes.iter().map(|_| Given::default()).collect());
         let rows = (0..workers.max(1)).map(row).collect();
-        Arc::new(Cluster { nodes, states, rows, generation: AtomicU32::new(1) })
+        Arc::new(Cluster { nodes, ids, states, rows, generation: AtomicU32::new(1) })
     }
 
     /// The nodes in order.
@@ -228,7 +231,7 @@ impl Cluster {
 
     /// The node that tokens call `id`.
     pub fn by_id(&self, id: u32) -> Option<NodeIndex> {
-        self.indexes().zip(self.nodes.iter()).find(|(_, node)| node.id() == id).map(|(at, _)| at)
+        self.ids.iter().position(|own| *own == id).map(|at| NodeIndex(at as u16))
     }
 
     /// The node at an address, written in whatever form.
