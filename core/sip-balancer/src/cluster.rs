@@ -285,6 +285,18 @@ impl Cluster {
         })
     }
 
+    /// Why it gets what it gets now, for people.
+    pub fn reason(&self, now: Time, at: NodeIndex) -> Why {
+        let (health, why) = self.health(at);
+        match health {
+            Health::Down => why,
+            _ if self.is_out(now, at) || self.is_silent(at) => why,
+            _ if self.resting_until(now, at).is_some() => Why::Overloaded,
+            Health::Unknown => Why::Nothing,
+            Health::Up => Why::Answered,
+        }
+    }
+
     /// How often it has gone down.
     pub fn falls(&self, at: NodeIndex) -> u32 {
         self.state(at).map_or(0, |s| s.falls.load(Relaxed))
@@ -565,7 +577,12 @@ mod tests {
         cluster.set_order(node, Order::Maintenance);
         assert!(!cluster.is_usable(now, node));
         cluster.set_order(node, Order::Serve);
+        cluster.set_up(node);
         cluster.rest(now, node, Duration::from_secs(5), Why::Overloaded);
+        // A probe that is answered ends no rest, and what is over is no reason.
+        cluster.set_up(node);
+        assert_eq!(cluster.reason(now, node), Why::Overloaded);
+        assert_eq!(cluster.reason(now + Duration::from_secs(5), node), Why::Answered);
         assert!(!cluster.takes_calls(now, node) && cluster.is_usable(now, node));
         assert!(cluster.takes_calls(now + Duration::from_secs(5), node));
     }

@@ -3,8 +3,7 @@
 //! A node's counters are not kept beside the records: each record knows whether it counts, and the two
 //! functions that change that ([`Sessions::set_phase`] and [`Sessions::close`], with their opposites) are
 //! the only ones that touch a counter. So a counter is the number of records that count, always, and
-//! cannot drift or fall below zero. [`Sessions::recount`] counts the records themselves; tests, and the
-//! admin API on request, compare.
+//! cannot drift or fall below zero. [`Sessions::recount`] counts the records themselves; tests compare.
 
 use crate::cluster::{Cluster, Load, NodeIndex};
 use crate::index::Index;

@@ -88,6 +88,9 @@ fn a_call_whose_node_is_gone_is_tried_elsewhere_when_it_is_repeated() {
         world.bring_back(&probe, probe.text.len());
         let next = world.pass(Duration::ZERO).into_iter().find(|probe| probe.to == first.to);
         probe = next.unwrap_or(stale.clone());
+        // The one before it says no more.
+        world.bring_back(&stale, stale.text.len());
+        world.pass(Duration::ZERO);
     }
     assert_eq!(world.cluster.health(at), (Health::Down, Why::Unreachable));
     // What the first one says now would be taken for the answer of the second; a 2xx made a dialog.
