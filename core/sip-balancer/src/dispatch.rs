@@ -310,6 +310,12 @@ impl Dispatcher {
                 self.failed(now, node, Why::Silent);
             }
             let usable = self.cluster.is_usable(now, node);
+            if r.inside && !usable && r.tag != Tag::Cancel {
+                // As its dialog does: nobody has seen it yet.
+                node = self.node_of_dialog(now, r, Some(at)).inspect_err(|_| self.happened.no_node += 1)?;
+                self.sessions.retarget(now, place, node);
+                self.happened.retried += 1;
+            }
             let doubtful = !usable || txn.returned || self.cluster.is_silent(node);
             if doubtful && r.tag != Tag::Cancel && !r.inside {
                 let other = self.chooser.choose(now, r.call_id, r.tag.kind(), Some(node));

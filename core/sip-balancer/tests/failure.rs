@@ -368,6 +368,17 @@ fn dialogs_of_a_failed_node_follow_the_policy() {
     assert_ne!(moved.to, forwarded.to);
     world.answer(&moved, "481 Call/Transaction Does Not Exist", "");
     assert_eq!(world.load(), (0, 0));
+    // One that was under way when its node went down, when it is repeated.
+    let (forwarded, route) = call(&mut world, "f3");
+    let bye = request("BYE", "f3", 2, "fb3", ";tag=callee", &route);
+    assert_eq!(world.one(CALLER, &bye).to, forwarded.to);
+    let at = world.cluster.at(forwarded.to.parse().unwrap()).unwrap();
+    world.cluster.indexes().for_each(|at| world.cluster.set_up(at));
+    world.cluster.set_down(at, Why::ProbeTimeout);
+    let moved = world.one(CALLER, &bye);
+    assert_ne!(moved.to, forwarded.to);
+    world.answer(&moved, "481 Call/Transaction Does Not Exist", "");
+    assert_eq!(world.load(), (0, 0));
     let rules = Rules { failed_dialogs: FailedDialogs::Refuse, ..Rules::default() };
     let mut world = World::with(nodes(2), keys(2), Settings { rules, ..settings() });
     let (forwarded, route) = call(&mut world, "f2");
