@@ -8,7 +8,7 @@
 
 use crate::Kind;
 use core::net::SocketAddr;
-use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 use core::time::Duration;
 use std::sync::Arc;
 use wire::Time;
@@ -136,6 +136,14 @@ struct State {
     failures: AtomicU32,
     /// Microseconds until which it gets no new calls.
     resting_until: AtomicU64,
+    /// Microseconds until which it counts as failed, where nobody probes it.
+    out_until: AtomicU64,
+    /// It left requests without an answer: no new calls until something comes from it or probes decide.
+    silent: AtomicBool,
+    /// It is to be probed at once.
+    wanted: AtomicBool,
+    /// The serial of a probe that the network brought back; zero: none.
+    returned: AtomicU32,
     /// How often it has gone down.
     falls: AtomicU32,
 }
@@ -174,6 +182,8 @@ impl Load {
 #[derive(Debug)]
 pub struct Cluster {
     nodes: Arc<[Node]>,
+    /// What tokens call them; every message asks.
+    ids: Box<[u32]>,
     states: Box<[State]>,
     rows: Box<[Row]>,
     /// Changes whenever the set of nodes that take calls, or a weight, may have changed.
@@ -191,12 +201,17 @@ impl Cluster {
             weight: AtomicU32::new(node.weight.clamp(1, 1_000)),
             failures: AtomicU32::new(0),
             resting_until: AtomicU64::new(0),
+            out_until: AtomicU64::new(0),
+            silent: AtomicBool::new(false),
+            wanted: AtomicBool::new(false),
+            returned: AtomicU32::new(0),
             falls: AtomicU32::new(0),
         };
         let states = nodes.iter().map(state).collect();
+        let ids = nodes.iter().map(Node::id).collect();
         let row = |_| Row(nodes.iter().map(|_| Given::default()).collect());
         let rows = (0..workers.max(1)).map(row).collect();
-        Arc::new(Cluster { nodes, states, rows, generation: AtomicU32::new(1) })
+        Arc::new(Cluster { nodes, ids, states, rows, generation: AtomicU32::new(1) })
     }
 
     /// The nodes in order.
@@ -216,7 +231,7 @@ impl Cluster {
 
     /// The node that tokens call `id`.
     pub fn by_id(&self, id: u32) -> Option<NodeIndex> {
-        self.indexes().zip(self.nodes.iter()).find(|(_, node)| node.id() == id).map(|(at, _)| at)
+        self.ids.iter().position(|own| *own == id).map(|at| NodeIndex(at as u16))
     }
 
     /// The node at an address, written in whatever form.
@@ -270,6 +285,18 @@ impl Cluster {
         })
     }
 
+    /// Why it gets what it gets now, for people.
+    pub fn reason(&self, now: Time, at: NodeIndex) -> Why {
+        let (health, why) = self.health(at);
+        match health {
+            Health::Down => why,
+            _ if self.is_out(now, at) || self.is_silent(at) => why,
+            _ if self.resting_until(now, at).is_some() => Why::Overloaded,
+            Health::Unknown => Why::Nothing,
+            Health::Up => Why::Answered,
+        }
+    }
+
     /// How often it has gone down.
     pub fn falls(&self, at: NodeIndex) -> u32 {
         self.state(at).map_or(0, |s| s.falls.load(Relaxed))
@@ -277,41 +304,117 @@ impl Cluster {
 
     /// Until when it rests, if it does.
     pub fn resting_until(&self, now: Time, at: NodeIndex) -> Option<Time> {
-        let until = Time::from_micros(self.state(at)?.resting_until.load(Relaxed));
+        let state = self.state(at)?;
+        let until = state.resting_until.load(Relaxed).max(state.out_until.load(Relaxed));
+        let until = Time::from_micros(until);
         (until > now).then_some(until)
     }
 
     /// Whether messages of calls it has may go there.
-    pub fn is_usable(&self, at: NodeIndex) -> bool {
-        self.order(at) != Order::Maintenance && self.health(at).0 != Health::Down
+    pub fn is_usable(&self, now: Time, at: NodeIndex) -> bool {
+        self.order(at) != Order::Maintenance && self.health(at).0 != Health::Down && !self.is_out(now, at)
+    }
+
+    /// Nobody probes it, and it counts as failed for a while.
+    fn is_out(&self, now: Time, at: NodeIndex) -> bool {
+        self.state(at).is_some_and(|s| Time::from_micros(s.out_until.load(Relaxed)) > now)
+    }
+
+    /// Whether it left requests without an answer, and nothing has come from it since.
+    pub fn is_silent(&self, at: NodeIndex) -> bool {
+        self.state(at).is_some_and(|s| s.silent.load(Relaxed))
     }
 
     /// Whether new calls may go there.
     pub fn takes_calls(&self, now: Time, at: NodeIndex) -> bool {
         self.order(at) == Order::Serve
             && self.health(at).0 != Health::Down
+            && !self.is_silent(at)
             && self.resting_until(now, at).is_none()
     }
 
-    /// Something came from it: it lives.
+    /// Something came from it that it owed: it lives.
     pub fn heard(&self, at: NodeIndex) {
         let Some(state) = self.state(at) else { return };
         // Read first: the line stays shared by all workers while all is well.
         if state.failures.load(Relaxed) != 0 {
             state.failures.store(0, Relaxed);
         }
+        if state.out_until.load(Relaxed) != 0 {
+            state.out_until.store(0, Relaxed);
+        }
+        if state.silent.load(Relaxed) && self.health(at).0 != Health::Down {
+            self.set_up(at);
+        }
         if state.health.load(Relaxed) == Health::Unknown as u8 {
             self.set_up(at);
         }
     }
 
-    /// A request to it was not answered. Down after `most` of these with nothing heard in between.
-    pub fn failed(&self, at: NodeIndex, why: Why, most: u32) {
+    /// A request to it was not answered: it is to be probed at once. After `most` of these with nothing heard in
+    /// between it gets no new calls, until it is heard or a probe is answered. `rest`: nobody probes it, and it
+    /// counts as failed for so long. Never the last one that takes calls: what is left without it is worse.
+    pub fn failed(&self, now: Time, at: NodeIndex, why: Why, most: u32, rest: Option<Duration>) {
         let Some(state) = self.state(at) else { return };
+        state.wanted.store(true, Relaxed);
         let failures = state.failures.fetch_add(1, Relaxed).saturating_add(1);
-        if failures >= most {
-            self.set_down(at, why);
+        if failures < most || !self.indexes().any(|other| other != at && self.takes_calls(now, other)) {
+            return;
         }
+        match rest {
+            Some(time) => {
+                state.failures.store(0, Relaxed);
+                state.why.store(why as u8, Relaxed);
+                state.out_until.store((now + time).as_micros(), Relaxed);
+                self.changed();
+            }
+            None if !state.silent.swap(true, Relaxed) => {
+                state.why.store(why as u8, Relaxed);
+                self.changed();
+            }
+            None => {}
+        }
+    }
+
+    /// The network brought back the probe of it with this serial.
+    pub(crate) fn probe_returned(&self, at: NodeIndex, serial: u32) {
+        if let Some(state) = self.state(at) {
+            state.returned.store(serial, Relaxed);
+        }
+    }
+
+    /// It is to be probed at once.
+    pub(crate) fn want_probe(&self, at: NodeIndex) {
+        if let Some(state) = self.state(at) {
+            state.wanted.store(true, Relaxed);
+        }
+    }
+
+    /// Whether it is to be probed at once, and the serial of a probe that came back. Asked once, it is forgotten.
+    pub(crate) fn take_hints(&self, at: NodeIndex) -> (bool, u32) {
+        match self.state(at) {
+            Some(state) if self.has_hints(at) => {
+                (state.wanted.swap(false, Relaxed), state.returned.swap(0, Relaxed))
+            }
+            _ => (false, 0),
+        }
+    }
+
+    /// Whether there is something for [`Cluster::take_hints`].
+    pub(crate) fn has_hints(&self, at: NodeIndex) -> bool {
+        self.state(at).is_some_and(|s| s.wanted.load(Relaxed) || s.returned.load(Relaxed) != 0)
+    }
+
+    /// Nobody probes any more: what probes, or their absence, said of nodes no longer holds.
+    pub fn forget_probes(&self) {
+        for state in &self.states {
+            state.silent.store(false, Relaxed);
+            state.failures.store(0, Relaxed);
+            if state.health.swap(Health::Unknown as u8, Relaxed) != Health::Unknown as u8 {
+                state.why.store(Why::Nothing as u8, Relaxed);
+            }
+        }
+        self.changed();
     }
 
     /// It answers again.
@@ -319,7 +422,8 @@ impl Cluster {
         let Some(state) = self.state(at) else { return };
         state.failures.store(0, Relaxed);
         state.why.store(Why::Answered as u8, Relaxed);
-        if state.health.swap(Health::Up as u8, Relaxed) != Health::Up as u8 {
+        let silent = state.silent.swap(false, Relaxed);
+        if state.health.swap(Health::Up as u8, Relaxed) != Health::Up as u8 || silent {
             self.changed();
         }
     }
@@ -412,22 +516,56 @@ mod tests {
     fn one_failure_after_another_takes_a_node_out_and_a_sign_of_life_starts_anew() {
         let cluster = of(2);
         let (now, node) = (Time::ZERO, NodeIndex(1));
-        cluster.failed(node, Why::Silent, 3);
-        cluster.failed(node, Why::Silent, 3);
+        let failed = |times: u32| (0..times).for_each(|_| cluster.failed(now, node, Why::Silent, 3, None));
+        failed(2);
         cluster.heard(node);
-        cluster.failed(node, Why::Silent, 3);
-        cluster.failed(node, Why::Silent, 3);
+        failed(2);
         assert!(cluster.takes_calls(now, node));
         let before = cluster.generation();
-        cluster.failed(node, Why::Silent, 3);
-        assert!(!cluster.takes_calls(now, node) && !cluster.is_usable(node));
-        assert_eq!((cluster.health(node), cluster.falls(node)), ((Health::Down, Why::Silent), 1));
+        failed(1);
+        // No new calls; what it has, it keeps until probes say that it is down.
+        assert!(!cluster.takes_calls(now, node) && cluster.is_usable(now, node));
+        assert_eq!((cluster.health(node), cluster.falls(node)), ((Health::Up, Why::Silent), 0));
         assert_ne!(cluster.generation(), before);
-        // A late answer alone does not bring it back: that is for probes to say.
+        assert_eq!((cluster.take_hints(node), cluster.take_hints(node)), ((true, 0), (false, 0)));
         cluster.heard(node);
-        assert!(!cluster.is_usable(node));
+        assert!(cluster.takes_calls(now, node));
+        // A late answer alone does not bring back what probes took down.
+        cluster.set_down(node, Why::ProbeTimeout);
+        cluster.heard(node);
+        assert!(!cluster.is_usable(now, node));
         cluster.set_up(node);
         assert!(cluster.takes_calls(now, node));
+    }
+
+    #[test]
+    fn the_last_node_is_taken_by_probes_alone() {
+        let cluster = of(2);
+        let (now, rest) = (Time::from_secs(9), Duration::from_secs(5));
+        cluster.set_down(NodeIndex(0), Why::ProbeTimeout);
+        for rest in [None, Some(rest)] {
+            (0..9).for_each(|_| cluster.failed(now, NodeIndex(1), Why::Silent, 3, rest));
+            assert!(cluster.takes_calls(now, NodeIndex(1)), "{rest:?}");
+        }
+        cluster.set_down(NodeIndex(1), Why::ProbeTimeout);
+        assert!(!cluster.is_usable(now, NodeIndex(1)));
+        // Where nobody probes any more, nothing would bring them back.
+        cluster.forget_probes();
+        assert!(cluster.indexes().all(|at| cluster.takes_calls(now, at)));
+    }
+
+    #[test]
+    fn where_nobody_probes_a_silent_node_is_out_after_as_many_failures_and_for_a_while() {
+        let cluster = of(2);
+        let (now, node, rest) = (Time::from_secs(9), NodeIndex(1), Duration::from_secs(5));
+        let failed =
+            |times: u32| (0..times).for_each(|_| cluster.failed(now, node, Why::Silent, 3, Some(rest)));
+        failed(2);
+        assert!(cluster.takes_calls(now, node));
+        failed(1);
+        assert!(!cluster.takes_calls(now, node) && !cluster.is_usable(now, node));
+        assert_eq!(cluster.resting_until(now, node), Some(now + rest));
+        assert!(cluster.is_usable(now + rest, node) && cluster.takes_calls(now + rest, node));
     }
 
     #[test]
@@ -435,12 +573,17 @@ mod tests {
         let cluster = of(1);
         let (now, node) = (Time::from_secs(10), NodeIndex(0));
         cluster.set_order(node, Order::Drain);
-        assert!(!cluster.takes_calls(now, node) && cluster.is_usable(node));
+        assert!(!cluster.takes_calls(now, node) && cluster.is_usable(now, node));
         cluster.set_order(node, Order::Maintenance);
-        assert!(!cluster.is_usable(node));
+        assert!(!cluster.is_usable(now, node));
         cluster.set_order(node, Order::Serve);
+        cluster.set_up(node);
         cluster.rest(now, node, Duration::from_secs(5), Why::Overloaded);
-        assert!(!cluster.takes_calls(now, node) && cluster.is_usable(node));
+        // A probe that is answered ends no rest, and what is over is no reason.
+        cluster.set_up(node);
+        assert_eq!(cluster.reason(now, node), Why::Overloaded);
+        assert_eq!(cluster.reason(now + Duration::from_secs(5), node), Why::Answered);
+        assert!(!cluster.takes_calls(now, node) && cluster.is_usable(now, node));
         assert!(cluster.takes_calls(now + Duration::from_secs(5), node));
     }
 }

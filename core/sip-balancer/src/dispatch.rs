@@ -16,6 +16,8 @@ use wire::Time;
 const GIVE_UP: Duration = Duration::from_secs(33);
 /// A retransmission that comes sooner says nothing about the node: T1 is 500 ms (RFC 3261 17.1.1.1).
 const SILENCE: Duration = Duration::from_millis(400);
+/// A refusal counts as an answer that took so long at least, microseconds: T1.
+const REFUSED: u32 = 500_000;
 /// Longest rest that a Retry-After can ask for.
 const LONGEST_REST: Duration = Duration::from_secs(600);
 /// Calls looked at in one [`Dispatcher::timeout`].
@@ -97,6 +99,8 @@ pub enum Seen {
     Counted,
     /// Of one that is remembered, or was never known: it is forwarded and changes nothing.
     Stray,
+    /// Of one that another node has by now.
+    Replaced,
 }
 
 /// What becomes of calls whose node has failed.
@@ -120,7 +124,7 @@ pub struct Rules {
     pub ring_timeout: Duration,
     /// Requests without an answer, one after the other, after which a node counts as failed.
     pub down_after: u32,
-    /// Whether probes bring a failed node back. Otherwise it only rests for `rest`.
+    /// Whether probes say who is down. Otherwise a failed node only rests for `rest`.
     pub probed: bool,
     /// How long a failed node rests that nobody probes.
     pub rest: Duration,
@@ -158,6 +162,8 @@ pub struct Happened {
     pub no_node: u64,
     /// Requests for which there was no room.
     pub full: u64,
+    /// Requests of known calls that were forwarded without a record, because there was no room for one.
+    pub unrecorded: u64,
 }
 
 /// One worker's dispatcher.
@@ -232,9 +238,9 @@ impl Dispatcher {
         (self.sessions.alive(), self.sessions.ended(), self.sessions.transactions())
     }
 
-    /// Whether something is known of a call that is not over.
+    /// Whether something is known of a call, be it over.
     pub fn knows(&self, call: CallKey) -> bool {
-        self.sessions.find(call).is_some_and(|at| self.sessions.phase(at) != Phase::Ended)
+        self.sessions.find(call).is_some()
     }
 
     /// Where a request goes.
@@ -254,20 +260,35 @@ impl Dispatcher {
             _ => self.node_of_new(now, r, found),
         };
         let node = node.inspect_err(|_| self.happened.no_node += 1)?;
-        let at = self.enter(now, r, found, node).ok_or(NoWay::Full);
-        let done = at.and_then(|at| self.begin(now, r, at, node).ok_or(NoWay::Full));
-        done.inspect_err(|_| self.happened.full += 1)
+        // What belongs to a call that somebody knows is not refused for want of memory: its way is clear without.
+        let (known, own) = (found.is_some(), r.inside && (found.is_some() || r.token.is_some()));
+        let (begun, clear) = match self.enter(now, r, found, node) {
+            Some(at) => (self.begin(now, r, at, node), known || own),
+            None => (None, own),
+        };
+        match begun {
+            Some(assigned) => Ok(assigned),
+            None if clear => {
+                self.happened.unrecorded += 1;
+                Ok(Assigned { node, again: false })
+            }
+            None => {
+                self.happened.full += 1;
+                Err(NoWay::Full)
+            }
+        }
     }
 
     /// Where an ACK goes: to who has the INVITE it belongs to, or the dialog.
-    pub fn ack(&mut self, call: CallKey, id: u64, token: Option<NodeIndex>) -> Option<Assigned> {
+    pub fn ack(&mut self, now: Time, call: CallKey, id: u64, token: Option<NodeIndex>) -> Option<Assigned> {
         let at = self.sessions.find(call);
         let invite = at.and_then(|at| self.sessions.find_txn(at, id, Tag::Invite));
         if let Some(txn) = invite.and_then(|place| self.sessions.txn(place)) {
             return Some(Assigned { node: txn.node, again: true });
         }
         // After a 2xx it is a transaction of its own, which nothing answers.
-        let node = at.map(|at| self.sessions.node(at)).or(token)?;
+        let usable = token.filter(|at| self.cluster.is_usable(now, *at));
+        let node = usable.or(at.map(|at| self.sessions.node(at))).or(token)?;
         Some(Assigned { node, again: false })
     }
 
@@ -284,18 +305,40 @@ impl Dispatcher {
         let Some(&txn) = self.sessions.txn(place) else { return Err(NoWay::NoCall) };
         let mut node = txn.node;
         if txn.open && !txn.heard {
-            if !txn.missed && now.since(txn.began) >= SILENCE {
+            if txn.fresh && !txn.missed && now.since(txn.began) >= SILENCE {
                 self.sessions.note(place, |txn| txn.missed = true);
                 self.failed(now, node, Why::Silent);
             }
-            if !self.cluster.is_usable(node) && r.tag != Tag::Cancel && !r.inside {
-                node = self.chooser.choose(now, r.call_id, r.tag.kind(), Some(node)).ok_or(NoWay::NoNode)?;
+            let usable = self.cluster.is_usable(now, node);
+            if r.inside && !usable && r.tag != Tag::Cancel {
+                // As its dialog does: nobody has seen it yet.
+                node = self.node_of_dialog(now, r, Some(at)).inspect_err(|_| self.happened.no_node += 1)?;
                 self.sessions.retarget(now, place, node);
-                self.sessions.move_to(at, node);
                 self.happened.retried += 1;
+            }
+            let doubtful = !usable || txn.returned || self.cluster.is_silent(node);
+            if doubtful && r.tag != Tag::Cancel && !r.inside {
+                let other = self.chooser.choose(now, r.call_id, r.tag.kind(), Some(node));
+                node = match other.filter(|other| *other != node) {
+                    Some(other) => {
+                        self.sessions.retarget(now, place, other);
+                        self.keep_at(at, other);
+                        self.happened.retried += 1;
+                        other
+                    }
+                    None if usable => node,
+                    None => return Err(NoWay::NoNode),
+                };
             }
         }
         Ok(Assigned { node, again: true })
+    }
+
+    /// Gives a call to a node because of a request outside its dialog. One that is up stays where it is.
+    fn keep_at(&mut self, at: Place, node: NodeIndex) {
+        if !matches!(self.sessions.phase(at), Phase::Up | Phase::Dialog) {
+            self.sessions.move_to(at, node);
+        }
     }
 
     fn node_of_invite(&self, r: &Request<'_>, found: Option<Place>) -> Option<NodeIndex> {
@@ -303,23 +346,28 @@ impl Dispatcher {
         self.sessions.txn(place).map(|txn| txn.node)
     }
 
-    /// The node of a dialog: as its record has it, or its token. Without either it never was ours, or began
-    /// before a restart in transparent mode; then the place of its Call-ID is as good a guess as any.
+    /// The node of a dialog: as its token has it, for a call may have dialogs at two nodes, or its record. Without
+    /// either it never was ours, or began before a restart in transparent mode; then the place of its Call-ID is
+    /// as good a guess as any.
     fn node_of_dialog(
         &mut self,
         now: Time,
         r: &Request<'_>,
         found: Option<Place>,
     ) -> Result<NodeIndex, NoWay> {
-        let own = found.map(|at| self.sessions.node(at)).or(r.token);
-        let Some(own) = own else {
+        let owners = [r.token, found.map(|at| self.sessions.node(at))];
+        let Some(own) = owners.into_iter().flatten().next() else {
             return self.chooser.choose(now, r.call_id, r.tag.kind(), None).ok_or(NoWay::NoNode);
         };
-        if self.cluster.is_usable(own) {
+        if self.cluster.is_usable(now, own) {
             return Ok(own);
         }
         if self.rules.failed_dialogs == FailedDialogs::Refuse {
             return Err(NoWay::NoNode);
+        }
+        // It has been moved before, perhaps.
+        if let Some(node) = owners.into_iter().flatten().find(|at| self.cluster.is_usable(now, *at)) {
+            return Ok(node);
         }
         let other = self.chooser.choose(now, r.call_id, r.tag.kind(), Some(own)).ok_or(NoWay::NoNode)?;
         self.happened.moved += 1;
@@ -329,14 +377,22 @@ impl Dispatcher {
         Ok(other)
     }
 
-    /// The node of a request outside a dialog: where its call is known, that one (another attempt, with
-    /// credentials, must meet the node that asked for them); else a choice.
+    /// The node of a request outside a dialog: where its call is known and alive, or its node asked for
+    /// credentials, that one; one that refused or is over only where it takes calls; else a choice.
     fn node_of_new(&mut self, now: Time, r: &Request<'_>, found: Option<Place>) -> Result<NodeIndex, NoWay> {
         if let Some(home) = r.home {
             return self.chooser.home(now, home).ok_or(NoWay::NoNode);
         }
         let known = found.map(|at| self.sessions.node(at));
-        if let Some(known) = known.filter(|at| self.cluster.is_usable(*at)) {
+        let bound = found.is_some_and(|at| {
+            self.sessions.is_asked(at)
+                || matches!(self.sessions.phase(at), Phase::Setup | Phase::Up | Phase::Dialog)
+        });
+        let good = |at: &NodeIndex| match bound {
+            true => self.cluster.is_usable(now, *at),
+            false => self.cluster.takes_calls(now, *at),
+        };
+        if let Some(known) = known.filter(good) {
             return Ok(known);
         }
         self.chooser.choose(now, r.call_id, r.tag.kind(), known).ok_or(NoWay::NoNode)
@@ -346,19 +402,15 @@ impl Dispatcher {
     fn enter(&mut self, now: Time, r: &Request<'_>, found: Option<Place>, node: NodeIndex) -> Option<Place> {
         let phase = match (r.tag, r.inside) {
             (Tag::Invite, false) => Phase::Setup,
-            // A call that began before a restart.
-            (Tag::Invite, true) => Phase::Up,
+            // Also an INVITE within a call that began before a restart: it is a call once a node says so.
             _ => Phase::Brief,
         };
-        let until = if phase == Phase::Up { now + self.rules.session_timeout } else { Time::FAR };
-        if let Some(at) = found.filter(|_| !r.inside && r.home.is_none()) {
-            self.sessions.move_to(at, node);
-        }
         let Some(at) = found else {
-            let at = self.sessions.create(r.call, node, phase)?;
-            self.sessions.set_phase(at, phase, until);
-            return Some(at);
+            return self.sessions.create(r.call, node, phase);
         };
+        if !r.inside && r.home.is_none() {
+            self.keep_at(at, node);
+        }
         match self.sessions.phase(at) {
             Phase::Ended => {
                 if !self.sessions.has_room() {
@@ -366,26 +418,25 @@ impl Dispatcher {
                 }
                 // Of what is over nothing begins again but an INVITE.
                 self.sessions.move_to(at, node);
-                self.sessions.set_phase(at, if r.inside { Phase::Brief } else { phase }, Time::FAR);
+                self.sessions.set_phase(at, phase, Time::FAR);
             }
             Phase::Brief => {
                 self.sessions.move_to(at, node);
                 if phase != Phase::Brief {
-                    self.sessions.set_phase(at, phase, until);
+                    self.sessions.set_phase(at, phase, Time::FAR);
                 }
             }
-            Phase::Up | Phase::Dialog => {
-                let (phase, until) = (self.sessions.phase(at), now + self.rules.session_timeout);
-                self.sessions.set_phase(at, phase, until);
-            }
-            Phase::Setup => {}
+            Phase::Up => self.sessions.set_phase(at, Phase::Up, now + self.rules.session_timeout),
+            // A subscription lives as long as its node last said.
+            Phase::Dialog | Phase::Setup => {}
         }
         Some(at)
     }
 
     fn begin(&mut self, now: Time, r: &Request<'_>, at: Place, node: NodeIndex) -> Option<Assigned> {
         let before = self.cluster.load(node).transactions();
-        let txn = Txn::new(now, r.id, r.tag, node, now + GIVE_UP);
+        let mut txn = Txn::new(now, r.id, r.tag, node, now + GIVE_UP);
+        txn.fresh = r.tag == Tag::Invite && !r.inside;
         let Some(place) = self.sessions.open(at, txn) else {
             self.settle(now, at);
             self.sessions.arm(now, at);
@@ -403,7 +454,8 @@ impl Dispatcher {
         Some(Assigned { node, again: false })
     }
 
-    /// A response to a request that was given to `node`. `retry_after`: of a 503.
+    /// A response to a request that was given to `node`, and that comes from there. `wait`: Retry-After of a 503,
+    /// Expires of a 2xx to a SUBSCRIBE.
     pub fn response(
         &mut self,
         now: Time,
@@ -412,20 +464,25 @@ impl Dispatcher {
         tag: Tag,
         node: NodeIndex,
         status: u16,
-        retry_after: Option<Duration>,
+        wait: Option<Duration>,
     ) -> Seen {
-        self.cluster.heard(node);
-        if let Some(time) = retry_after.filter(|_| status == 503) {
-            self.cluster.rest(now, node, time.min(LONGEST_REST), Why::Overloaded);
-        }
         if let Some(stats) = self.stats.get_mut(usize::from(node.0)) {
             stats.answered(status);
         }
         let Some(at) = self.sessions.find(call) else { return Seen::Stray };
         let Some(place) = self.sessions.find_txn(at, id, tag) else { return Seen::Stray };
-        let Some(&txn) = self.sessions.txn(place).filter(|txn| txn.open && txn.node == node) else {
+        let Some(&txn) = self.sessions.txn(place) else { return Seen::Stray };
+        if txn.node != node {
+            return Seen::Replaced;
+        }
+        if !txn.open {
             return Seen::Stray;
-        };
+        }
+        // Only what is owed says something of the node: of what is over, anybody along the way may have a copy.
+        self.cluster.heard(node);
+        if let Some(time) = wait.filter(|_| status == 503) {
+            self.cluster.rest(now, node, time.min(LONGEST_REST), Why::Overloaded);
+        }
         let micros = u32::try_from(now.since(txn.began).as_micros()).unwrap_or(u32::MAX);
         self.measure(&txn, place, status, micros);
         if status < 200 {
@@ -435,7 +492,8 @@ impl Dispatcher {
             return Seen::Counted;
         }
         self.sessions.close(place, now + LATE);
-        self.conclude(now, at, tag, status);
+        self.sessions.set_asked(at, matches!(status, 401 | 407));
+        self.conclude(now, at, tag, status, wait);
         self.settle(now, at);
         self.sessions.arm(now, at);
         Seen::Counted
@@ -450,8 +508,11 @@ impl Dispatcher {
             }
             self.sessions.note(place, |txn| txn.alone = None);
         }
-        if (200..300).contains(&status) {
-            self.chooser.answered(txn.node, micros);
+        match status {
+            200..300 => self.chooser.answered(txn.node, micros),
+            // Or who refuses everything at once would be the quickest of all.
+            500..600 => self.chooser.answered(txn.node, micros.max(REFUSED)),
+            _ => {}
         }
         if status >= 200
             && let Some(stats) = self.stats.get_mut(usize::from(txn.node.0))
@@ -461,7 +522,7 @@ impl Dispatcher {
     }
 
     /// What a final response does to its call.
-    fn conclude(&mut self, now: Time, at: Place, tag: Tag, status: u16) {
+    fn conclude(&mut self, now: Time, at: Place, tag: Tag, status: u16, wait: Option<Duration>) {
         let up = now + self.rules.session_timeout;
         match (tag, self.sessions.phase(at), status) {
             (Tag::Invite, Phase::Setup | Phase::Brief, 200..300) => {
@@ -470,7 +531,15 @@ impl Dispatcher {
             (Tag::Invite, Phase::Setup, _) if !self.sessions.is_inviting(at) => self.end(now, at),
             // The dialog is gone at the other end (RFC 3261 section 12.2.1.2).
             (Tag::Invite | Tag::Other, Phase::Up, 408 | 481) => self.end(now, at),
-            (Tag::Subscribe, Phase::Brief, 200..300) => self.sessions.set_phase(at, Phase::Dialog, up),
+            // It ends with its time (RFC 6665 section 4.1.2.2), or at once where that is none (4.1.2.3).
+            (Tag::Subscribe, Phase::Brief | Phase::Dialog, 200..300) => match wait {
+                Some(time) if time.is_zero() => self.end(now, at),
+                Some(time) => {
+                    let until = now + time.min(self.rules.session_timeout) + LATE;
+                    self.sessions.set_phase(at, Phase::Dialog, until);
+                }
+                None => self.sessions.set_phase(at, Phase::Dialog, up),
+            },
             // Asked for credentials, the sender comes again.
             (Tag::Bye, Phase::Setup | Phase::Up, status) if !matches!(status, 401 | 407) => self.end(now, at),
             _ => {}
@@ -487,21 +556,21 @@ impl Dispatcher {
         }
     }
 
-    /// The network says that a request did not reach its node.
-    pub fn unreachable(&mut self, now: Time, node: NodeIndex) {
-        if self.rules.probed {
-            self.cluster.set_down(node, Why::Unreachable);
-        } else {
-            self.cluster.rest(now, node, self.rules.rest, Why::Unreachable);
+    /// The network says that a request did not reach its node. That counts as one failure, if the request is still
+    /// without any answer, and whoever sends it again may have another node.
+    pub fn returned(&mut self, now: Time, call: CallKey, id: u64, tag: Tag, node: NodeIndex) {
+        let Some(at) = self.sessions.find(call) else { return };
+        let Some(place) = self.sessions.find_txn(at, id, tag) else { return };
+        let waits = |txn: &&Txn| txn.open && !txn.heard && !txn.returned && txn.node == node;
+        if self.sessions.txn(place).filter(waits).is_some() {
+            self.sessions.note(place, |txn| (txn.returned, txn.missed) = (true, true));
+            self.failed(now, node, Why::Unreachable);
         }
     }
 
     fn failed(&mut self, now: Time, node: NodeIndex, why: Why) {
-        if !self.rules.probed {
-            self.cluster.rest(now, node, self.rules.rest, why);
-            return;
-        }
-        self.cluster.failed(node, why, self.rules.down_after);
+        let rest = (!self.rules.probed).then_some(self.rules.rest);
+        self.cluster.failed(now, node, why, self.rules.down_after, rest);
     }
 
     fn end(&mut self, now: Time, at: Place) {
@@ -523,7 +592,7 @@ impl Dispatcher {
         for _ in 0..WORK {
             let Some(at) = self.sessions.due(now) else { return };
             while let Some(place) = self.sessions.overdue(now, at) {
-                self.give_up(now, place);
+                self.give_up(now, at, place);
             }
             self.sessions.forget_done(now, at);
             self.settle(now, at);
@@ -547,13 +616,20 @@ impl Dispatcher {
         }
     }
 
-    fn give_up(&mut self, now: Time, place: TxnPlace) {
+    fn give_up(&mut self, now: Time, at: Place, place: TxnPlace) {
         let Some(&txn) = self.sessions.txn(place) else { return };
         self.happened.timed_out += 1;
-        if !txn.heard && txn.tag != Tag::Cancel {
+        if !txn.heard && txn.fresh && !txn.missed {
             self.failed(now, txn.node, Why::Silent);
         }
+        if !txn.heard {
+            self.chooser.answered(txn.node, GIVE_UP.as_micros() as u32);
+        }
         self.sessions.close(place, now);
+        // Whoever hung up is gone, answered or not (RFC 3261 section 15.1.1).
+        if txn.tag == Tag::Bye && matches!(self.sessions.phase(at), Phase::Setup | Phase::Up) {
+            self.end(now, at);
+        }
     }
 
     /// When [`Dispatcher::timeout`] wants to be called next.

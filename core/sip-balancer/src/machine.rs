@@ -6,6 +6,7 @@
 
 use crate::cluster::Cluster;
 use crate::probes::Probes;
+use crate::requests::tag_of;
 use crate::token::{Keys, Sealer};
 use crate::{Dispatcher, Happened, Kind, Load, NodeStats, Settings};
 use core::net::SocketAddr;
@@ -225,11 +226,22 @@ impl Machine for Balancer {
 
     fn returned(&mut self, now: Time, to: SocketAddr, quoted: &[u8], _out: &mut Outbox) {
         let Some(branch) = branch_of(quoted) else { return };
-        let sent_to = self.sealer.open_branch(branch).filter(|b| !b.to_caller).map(|b| b.node);
-        let node = sent_to.or_else(|| self.sealer.open_probe(branch).map(|(node, _)| node));
-        let node = node.and_then(|id| self.cluster.by_id(id));
-        if let Some(node) = node.filter(|at| self.cluster.at(to) == Some(*at)) {
-            self.dispatcher.unreachable(now, node);
+        let node = |id| self.cluster.by_id(id).filter(|at| self.cluster.at(to) == Some(*at));
+        if let Some((id, serial)) = self.sealer.open_probe(branch) {
+            if let Some(node) = node(id) {
+                self.cluster.probe_returned(node, serial);
+            }
+            return;
+        }
+        let Some(branch) = self.sealer.open_branch(branch).filter(|b| !b.to_caller) else { return };
+        let Some(node) = node(branch.node) else { return };
+        match call_id_of(quoted) {
+            Some(call_id) => {
+                let tag = tag_of(Method::from_bytes(quoted.split(|&b| b == b' ').next().unwrap_or(b"")));
+                self.dispatcher.returned(now, self.sealer.call(call_id), branch.id, tag, node);
+            }
+            // Too little came back to say which request it was: the next probe will tell.
+            None => self.cluster.want_probe(node),
         }
     }
 
@@ -237,6 +249,9 @@ impl Machine for Balancer {
         match notice {
             Notice::Settings(settings) => {
                 self.dispatcher.set(settings.algorithm, settings.rules);
+                if settings.probing.interval.is_zero() && !self.settings.probing.interval.is_zero() {
+                    self.cluster.forget_probes();
+                }
                 self.settings = settings;
                 if let Some(probes) = &mut self.probes {
                     probes.reset(now);
@@ -256,7 +271,8 @@ impl Machine for Balancer {
     }
 
     fn next_deadline(&self) -> Option<Time> {
-        let probes = self.probes.as_ref().and_then(|probes| probes.next_deadline(&self.settings));
+        let probes =
+            self.probes.as_ref().and_then(|probes| probes.next_deadline(&self.settings, &self.cluster));
         [self.dispatcher.next_deadline(), probes].into_iter().flatten().min()
     }
 }
@@ -270,6 +286,17 @@ fn branch_of(quoted: &[u8]) -> Option<&[u8]> {
     let via = quoted.split(|&b| b == b'\n').nth(1)?.strip_prefix(b"Via: ")?;
     let mut parameters = via.split(|&b| b == b';' || b == b'\r').skip(1);
     parameters.find_map(|parameter| parameter.strip_prefix(b"branch="))
+}
+
+/// The Call-ID in the beginning of a message, if all of it is there.
+fn call_id_of(quoted: &[u8]) -> Option<&[u8]> {
+    let lines = quoted.split_inclusive(|&b| b == b'\n').skip(1).take_while(|line| *line != b"\r\n");
+    lines.filter_map(|line| line.strip_suffix(b"\r\n")).find_map(|line| {
+        let (name, value) = line.split_at_checked(line.iter().position(|&b| b == b':')?)?;
+        let name = name.trim_ascii_end();
+        let named = name.eq_ignore_ascii_case(b"call-id") || name.eq_ignore_ascii_case(b"i");
+        named.then(|| value.get(1..).unwrap_or(b"").trim_ascii())
+    })
 }
 
 /// Keeps memory that a message was made in.

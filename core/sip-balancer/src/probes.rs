@@ -86,9 +86,16 @@ impl Probes {
         let mut sent = 0;
         for at in cluster.indexes() {
             let Some(probe) = self.probes.get_mut(usize::from(at.0)) else { continue };
-            if probe.due.is_some_and(|due| due <= now) {
+            let (wanted, returned) = cluster.take_hints(at);
+            let unreachable = probe.due.is_some() && returned != 0 && returned == probe.serial;
+            if unreachable || probe.due.is_some_and(|due| due <= now) {
                 probe.due = None;
-                probe.failed(cluster, at, Why::ProbeTimeout, rules.down_after);
+                let why = if unreachable { Why::Unreachable } else { Why::ProbeTimeout };
+                probe.failed(cluster, at, why, rules.down_after);
+            }
+            // Whoever is doubted is asked at once, one question at a time.
+            if (wanted || unreachable) && probe.due.is_none() && cluster.health(at).0 != Health::Down {
+                probe.next = probe.next.min(now);
             }
             if probe.next > now {
                 continue;
@@ -116,9 +123,12 @@ impl Probes {
     }
 
     /// When [`Probes::timeout`] wants to be called next.
-    pub fn next_deadline(&self, settings: &Settings) -> Option<Time> {
+    pub fn next_deadline(&self, settings: &Settings, cluster: &Cluster) -> Option<Time> {
         if settings.probing.interval.is_zero() {
             return None;
+        }
+        if cluster.indexes().any(|at| cluster.has_hints(at)) {
+            return Some(Time::ZERO);
         }
         self.probes.iter().map(|p| p.due.unwrap_or(Time::FAR).min(p.next)).min()
     }

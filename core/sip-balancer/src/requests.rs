@@ -77,7 +77,7 @@ impl Balancer {
         };
         match &checked.dialog {
             Some((dialog, Sender::Callee)) => self.outward(flow, request, &checked, *dialog, out),
-            _ if ack => self.ack(flow, request, &checked, out),
+            _ if ack => self.ack(now, flow, request, &checked, out),
             _ if self.is_for_us(request, &checked) => self.options(now, flow, request, out),
             _ if request.max_forwards() == Some(0) => {
                 self.counts.loops += 1;
@@ -192,14 +192,14 @@ impl Balancer {
         Some(home)
     }
 
-    fn ack(&mut self, flow: Flow, request: &Message<'_>, c: &Checked<'_>, out: &mut Outbox) {
+    fn ack(&mut self, now: Time, flow: Flow, request: &Message<'_>, c: &Checked<'_>, out: &mut Outbox) {
         // The end of a refusal of ours, or one that has been forwarded too often.
         let ours = self.sealer.tag(&origin(request, c.back.remote.ip()));
         if request.to_tag() == ours || request.max_forwards() == Some(0) {
             return;
         }
         let call = self.sealer.call(request.call_id());
-        match self.dispatcher.ack(call, c.id, self.node_of(c)) {
+        match self.dispatcher.ack(now, call, c.id, self.node_of(c)) {
             Some(assigned) => self.forward(flow, request, c, assigned, out),
             None => self.counts.stray += 1,
         }
@@ -278,16 +278,16 @@ impl Balancer {
         self.send(from, Flow::udp(listener, remote), request, c, branch, None, out);
     }
 
-    /// Where the caller's side is: as the route says, where that is an address that can be meant; else where its
-    /// requests came from.
+    /// Where the caller's side is: where its requests came from. The route or Request-URI may name another port
+    /// there, and no other address: whoever the node talks to writes both, and this must not be his way to
+    /// anywhere.
     fn caller_of(&self, c: &Checked<'_>, dialog: &Dialog) -> SocketAddr {
         let next = c.routing.next.and_then(|next| Uri::parse(next).ok()).unwrap_or(c.uri);
         let udp = next.transport().is_none_or(|t| t == Transport::Udp);
-        let usable =
-            |ip: &IpAddr| !ip.is_unspecified() && !ip.is_multicast() && next.param(b"maddr").is_none();
-        match next.host_ip().filter(usable) {
-            Some(ip) if udp && !dialog.natted => SocketAddr::new(ip, next.port.unwrap_or(5060)),
-            _ => dialog.caller,
+        let same = next.host_ip().is_some_and(|ip| ip.to_canonical() == dialog.caller.ip().to_canonical());
+        match udp && same && !dialog.natted && next.param(b"maddr").is_none() {
+            true => SocketAddr::new(dialog.caller.ip(), next.port.unwrap_or(5060)),
+            false => dialog.caller,
         }
     }
 

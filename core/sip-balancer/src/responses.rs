@@ -3,15 +3,16 @@
 use crate::machine::Balancer;
 use crate::requests::tag_of;
 use crate::token::{Branch, Origin};
+use crate::{Seen, Tag};
 use core::net::SocketAddr;
 use core::time::Duration;
 use sip_message::{Message, Name, Via, parse_u32};
-use sip_proxy::rewrite::write_response;
+use sip_proxy::rewrite::{write_response, write_response_as};
 use wire::{Flow, Outbox, Time};
 
 impl Balancer {
     /// A response with a Via of ours on top goes to the next one; any other goes nowhere.
-    pub(crate) fn relay(&mut self, now: Time, _from: Flow, response: &Message<'_>, out: &mut Outbox) {
+    pub(crate) fn relay(&mut self, now: Time, from: Flow, response: &Message<'_>, out: &mut Outbox) {
         let Some((branch, to)) = self.way_back(response) else {
             self.counts.stray += 1;
             return;
@@ -22,8 +23,20 @@ impl Balancer {
         if branch.to_caller {
             self.dispatcher.answered_by_caller(now, call, tag, status);
         } else if let Some(node) = self.cluster.by_id(branch.node) {
-            let rest = retry_after(response);
-            self.dispatcher.response(now, call, branch.id, tag, node, status, rest);
+            // Branches are seen by everybody a node forwards to: an answer is the node's if it comes from there.
+            let ip = self.cluster.node(node).map(|node| node.address.ip().to_canonical());
+            if ip != Some(from.remote.ip().to_canonical()) {
+                self.counts.stray += 1;
+                return;
+            }
+            let wait = wait(response, tag);
+            let seen = self.dispatcher.response(now, call, branch.id, tag, node, status, wait);
+            // Who has been replaced may still have made a dialog, which the caller must learn of (section 16.7 step
+            // 5); whatever else it says would be taken for the answer of the other.
+            if seen == Seen::Replaced && !(200..300).contains(&status) {
+                self.counts.stray += 1;
+                return;
+            }
             // Whoever is before us would send nothing at all to us for that time (section 21.5.4), where only one
             // node wants to be left alone (16.7 step 6).
             soften = status == 503 && self.cluster.indexes().any(|at| self.cluster.takes_calls(now, at));
@@ -59,41 +72,19 @@ impl Balancer {
 
     /// The same response with another status line, without Retry-After and our Via.
     fn relay_as_500(&mut self, response: &Message<'_>, to: Flow, out: &mut Outbox) {
-        let mut first = core::mem::take(&mut self.scratch);
-        first.clear();
-        write_response(response, false, &mut self.splices, &mut first);
-        let body = first.iter().position(|&b| b == b'\n').map_or(first.len(), |end| end + 1);
-        out.send_with(to, 0, |buf| {
-            buf.extend_from_slice(b"SIP/2.0 500 Server Internal Error\r\n");
-            push_without(&first[body..], b"retry-after", buf);
-        });
-        self.scratch = first;
+        let (line, splices) = (b"SIP/2.0 500 Server Internal Error\r\n", &mut self.splices);
+        out.send_with(to, 0, |buf| write_response_as(response, line, Name::RetryAfter, splices, buf));
     }
 }
 
-/// Appends a head and body without the header fields of this name, which is lower case. Nothing is folded in what
-/// this server writes.
-fn push_without(rest: &[u8], name: &[u8], out: &mut Vec<u8>) {
-    let mut at = 0;
-    while let Some(line) = rest.get(at..).and_then(|r| r.split_inclusive(|&b| b == b'\n').next()) {
-        if line == b"\r\n" {
-            break;
-        }
-        let named = line.split(|&b| b == b':').next().unwrap_or(b"").trim_ascii_end();
-        if !named.eq_ignore_ascii_case(name) {
-            out.extend_from_slice(line);
-        }
-        at += line.len();
-    }
-    out.extend_from_slice(rest.get(at..).unwrap_or(b""));
-}
-
-/// The time of a 503's Retry-After (section 20.33).
-fn retry_after(response: &Message<'_>) -> Option<Duration> {
-    if response.status() != 503 {
-        return None;
-    }
-    let value = response.header(Name::RetryAfter)?.value;
+/// How long something lasts by a response: a 503's Retry-After (section 20.33), Expires of a 2xx to a SUBSCRIBE.
+fn wait(response: &Message<'_>, tag: Tag) -> Option<Duration> {
+    let name = match (response.status(), tag) {
+        (503, _) => Name::RetryAfter,
+        (200..300, Tag::Subscribe) => Name::Expires,
+        _ => return None,
+    };
+    let value = response.header(name)?.value;
     let digits = value.split(|b| !b.is_ascii_digit()).next()?;
     parse_u32(digits).map(|seconds| Duration::from_secs(seconds.into()))
 }

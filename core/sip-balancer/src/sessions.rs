@@ -3,8 +3,7 @@
 //! A node's counters are not kept beside the records: each record knows whether it counts, and the two
 //! functions that change that ([`Sessions::set_phase`] and [`Sessions::close`], with their opposites) are
 //! the only ones that touch a counter. So a counter is the number of records that count, always, and
-//! cannot drift or fall below zero. [`Sessions::recount`] counts the records themselves; tests, and the
-//! admin API on request, compare.
+//! cannot drift or fall below zero. [`Sessions::recount`] counts the records themselves; tests compare.
 
 use crate::cluster::{Cluster, Load, NodeIndex};
 use crate::index::Index;
@@ -63,6 +62,8 @@ struct Session {
     first: u32,
     /// When it ends by itself where nothing happens: [`Phase::Up`], [`Phase::Dialog`], [`Phase::Ended`].
     until: Time,
+    /// The last final response asked for credentials.
+    asked: bool,
     used: bool,
 }
 
@@ -73,6 +74,8 @@ pub(crate) struct Txn {
     pub id: u64,
     /// The method, as far as it matters.
     pub tag: Tag,
+    /// An INVITE outside a dialog: only of these the silence counts, as a proxy answers them at once.
+    pub fresh: bool,
     /// Who has it.
     pub node: NodeIndex,
     /// Not finished: it counts.
@@ -81,6 +84,8 @@ pub(crate) struct Txn {
     pub heard: bool,
     /// It has been said once that nothing came back.
     pub missed: bool,
+    /// The network brought it back.
+    pub returned: bool,
     /// The node had nothing else to do when it came; and how many transactions the node had had then.
     pub alone: Option<u32>,
     /// When it was first forwarded.
@@ -180,8 +185,16 @@ impl Sessions {
         if self.alive >= self.most_alive || self.used >= self.most {
             return None;
         }
-        let fresh =
-            Session { key, node, phase: Phase::Ended, count: 0, first: NIL, until: Time::FAR, used: true };
+        let fresh = Session {
+            key,
+            node,
+            phase: Phase::Ended,
+            count: 0,
+            first: NIL,
+            until: Time::FAR,
+            asked: false,
+            used: true,
+        };
         let at = match self.free.pop() {
             Some(at) => {
                 self.sessions[at as usize] = fresh;
@@ -256,8 +269,34 @@ impl Sessions {
         }
     }
 
-    /// Opens a transaction; `None`: there is no room for it.
+    /// Whether the last final response of the call asked for credentials.
+    pub fn is_asked(&self, at: Place) -> bool {
+        self.session(at).is_some_and(|s| s.asked)
+    }
+
+    /// Whether a final response of the call asks for credentials.
+    pub fn set_asked(&mut self, at: Place, asked: bool) {
+        if let Some(session) = self.session_mut(at) {
+            session.asked = asked;
+        }
+    }
+
+    /// Forgets the oldest finished transaction of a call that has as many as it may have.
+    fn make_room(&mut self, at: Place) {
+        if self.session(at).is_none_or(|s| s.count < MOST_OF_CALL) {
+            return;
+        }
+        let oldest = self.of(at).filter(|(_, txn)| !txn.open).last().map(|(place, _)| place);
+        if let Some(place) = oldest {
+            self.note(place, |txn| txn.until = Time::ZERO);
+            self.forget_done(Time::ZERO, at);
+        }
+    }
+
+    /// Opens a transaction, in the place of the oldest finished one where the call has too many; `None`: there is
+    /// no room for it.
     pub fn open(&mut self, at: Place, txn: Txn) -> Option<TxnPlace> {
+        self.make_room(at);
         let session = self.sessions.get_mut(at.0 as usize).filter(|s| s.count < MOST_OF_CALL)?;
         let txn = Txn { open: true, next: session.first, ..txn };
         let place = match self.txns.get(self.free_txn as usize) {
@@ -293,7 +332,8 @@ impl Sessions {
     pub fn retarget(&mut self, now: Time, place: TxnPlace, node: NodeIndex) {
         let Some(txn) = self.txns.get_mut(place.0 as usize).filter(|t| t.open) else { return };
         let (from, kind) = (txn.node, txn.tag.kind());
-        (txn.node, txn.began, txn.alone, txn.missed) = (node, now, None, false);
+        (txn.node, txn.began, txn.alone) = (node, now, None);
+        (txn.missed, txn.returned) = (false, false);
         self.count_txn(from, kind, false);
         self.count_txn(node, kind, true);
     }
@@ -437,10 +477,12 @@ impl Txn {
         Txn {
             id,
             tag,
+            fresh: false,
             node,
             open: true,
             heard: false,
             missed: false,
+            returned: false,
             alone: None,
             began: now,
             until,

@@ -5,7 +5,7 @@
 
 use core::time::Duration;
 use sip_balancer::*;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use wire::Time;
@@ -133,7 +133,8 @@ impl Flows {
             // A dialog that began before a restart.
             10 => {
                 let tag = [Tag::Bye, Tag::Invite][self.random.below(2) as usize];
-                self.transaction(micros, call, id, tag, true, 200);
+                let status = [200, 404, 407, 0][self.random.below(4) as usize];
+                self.transaction(micros, call, id, tag, true, status);
             }
             _ => {
                 let tag = [Tag::Register, Tag::Other][self.random.below(2) as usize];
@@ -153,17 +154,22 @@ fn cluster() -> Arc<Cluster> {
     Cluster::new((1..=4).map(node).collect(), 1)
 }
 
+fn key(call: u64) -> CallKey {
+    CallKey(call.wrapping_mul(0x9e37_79b9_7f4a_7c15), call)
+}
+
 struct Run {
     dispatcher: Dispatcher,
     cluster: Arc<Cluster>,
     /// Who was given a transaction last.
     given: BTreeMap<(u64, u64, u8), NodeIndex>,
+    /// Calls and subscriptions to which a node said yes.
+    agreed: BTreeSet<u64>,
     refused: u64,
 }
 
 impl Run {
     fn handle(&mut self, now: Time, event: Event) {
-        let key = |call: u64| CallKey(call.wrapping_mul(0x9e37_79b9_7f4a_7c15), call);
         match event {
             Event::Request { call, id, tag, inside } => {
                 let text = call.to_be_bytes();
@@ -177,18 +183,21 @@ impl Run {
                 }
             }
             Event::Ack { call, id } => {
-                let _ = self.dispatcher.ack(key(call), id, None);
+                let _ = self.dispatcher.ack(now, key(call), id, None);
             }
             Event::Response { call, id, tag, status } => {
                 // A node answers only what it was given.
                 let Some(&node) = self.given.get(&(call, id, tag as u8)) else { return };
+                if status == 200 && matches!(tag, Tag::Invite | Tag::Subscribe) {
+                    self.agreed.insert(call);
+                }
                 let rest = (status == 503).then_some(Duration::from_secs(3));
                 self.dispatcher.response(now, key(call), id, tag, node, status, rest);
             }
             Event::ByCaller { call } => self.dispatcher.answered_by_caller(now, key(call), Tag::Bye, 200),
             Event::Down(n) => self.cluster.set_down(NodeIndex(n), Why::ProbeTimeout),
             Event::Up(n) => self.cluster.set_up(NodeIndex(n)),
-            Event::Unreachable(n) => self.dispatcher.unreachable(now, NodeIndex(n)),
+            Event::Unreachable(n) => self.cluster.failed(now, NodeIndex(n), Why::Unreachable, 1, None),
             Event::Rest(n) => self.cluster.rest(now, NodeIndex(n), Duration::from_secs(2), Why::Overloaded),
         }
     }
@@ -221,9 +230,13 @@ fn flows(seed: u64, count: u64, algorithm: Algorithm, most: usize) -> Run {
         (0..4).for_each(|node| flows.at(begin + tick * 250_000, Event::Up(node)));
     }
     let cluster = cluster();
-    let rules = Rules { session_timeout: Duration::from_secs(300), ..Rules::default() };
+    let rules = Rules {
+        session_timeout: Duration::from_secs(300),
+        ring_timeout: Duration::from_secs(30),
+        ..Rules::default()
+    };
     let dispatcher = Dispatcher::new(Arc::clone(&cluster), 0, algorithm, rules, most, seed);
-    let mut run = Run { dispatcher, cluster, given: BTreeMap::new(), refused: 0 };
+    let mut run = Run { dispatcher, cluster, given: BTreeMap::new(), agreed: BTreeSet::new(), refused: 0 };
     let mut steps = 0u64;
     let mut now = Time::ZERO;
     while let Some(((micros, _), event)) = flows.queue.pop_first() {
@@ -235,7 +248,15 @@ fn flows(seed: u64, count: u64, algorithm: Algorithm, most: usize) -> Run {
             run.check(&format!("seed {seed} step {steps} {event:?}"));
         }
     }
-    // Long enough for everything to be given up, and what that leaves to be forgotten.
+    // A minute later nothing is left but what a node agreed to and nobody ended.
+    for _ in 0..14 {
+        now = now + Duration::from_secs(5);
+        (0..50).for_each(|_| run.dispatcher.timeout(now));
+    }
+    for call in 1..=count {
+        assert!(!run.dispatcher.knows(key(call)) || run.agreed.contains(&call), "seed {seed} call {call}");
+    }
+    // Long enough for that to be given up, too, and what it leaves to be forgotten.
     for _ in 0..200 {
         now = now + Duration::from_secs(5);
         (0..50).for_each(|_| run.dispatcher.timeout(now));

@@ -94,6 +94,26 @@ pub fn write_response(
     splices.apply(response.bytes(), out);
 }
 
+/// Appends a response without its topmost Via, with another status line (`line`, CRLF included) and without the
+/// header fields of one name, folded ones as a whole.
+pub fn write_response_as(
+    response: &Message<'_>,
+    line: &[u8],
+    without: Name,
+    splices: &mut Splices,
+    out: &mut Vec<u8>,
+) {
+    splices.clear();
+    splices.replace(0..response.headers_start(), line);
+    match response.lone_via() {
+        Some(line) => splices.remove(line.line),
+        None => drop_values(response, Name::Via, 1, splices),
+    }
+    add_content_length(response, splices);
+    strip(response, &[without], splices);
+    splices.apply(response.bytes(), out);
+}
+
 /// What says who somebody is, on the word of who sent it. A user's preference among his identities is a
 /// hint for this server alone (RFC 3325 section 6).
 const ASSERTIONS: [Name; 3] = [Name::PAssertedIdentity, Name::PPreferredIdentity, Name::RemotePartyId];

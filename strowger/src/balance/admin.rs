@@ -209,8 +209,9 @@ impl Control {
 
     fn node(&self, at: NodeIndex, stats: &NodeStats, costs: &[u32; Kind::COUNT]) -> BalancedNode {
         let cluster = &self.running.cluster;
-        let (load, (health, why)) = (cluster.load(at), cluster.health(at));
-        let resting = cluster.resting_until(monotonic_now(), at).is_some();
+        let now = monotonic_now();
+        let (load, (health, _), why) = (cluster.load(at), cluster.health(at), cluster.reason(now, at));
+        let resting = cluster.resting_until(now, at).is_some();
         let work: u64 = load.open.iter().zip(costs).map(|(n, cost)| u64::from(*n) * u64::from(*cost)).sum();
         BalancedNode {
             name: cluster.node(at).map_or_else(String::new, |node| node.name.clone()),
@@ -222,7 +223,7 @@ impl Control {
             },
             health: health_name(health).into(),
             why: if resting { format!("rests: {}", why.text()) } else { why.text().into() },
-            takes_calls: cluster.takes_calls(monotonic_now(), at),
+            takes_calls: cluster.takes_calls(now, at),
             calls: load.calls.into(),
             transactions: load.transactions().into(),
             work: work as f64 / f64::from(UNIT),

@@ -84,6 +84,7 @@ fn messages(text: &mut Text<'_>, reports: &[Report]) {
             ("lost-call", |r| r.happened.lost_calls),
             ("no-node", |r| r.happened.no_node),
             ("full", |r| r.happened.full),
+            ("unrecorded", |r| r.happened.unrecorded),
             ("softened", |r| r.counts.softened),
         ],
     );

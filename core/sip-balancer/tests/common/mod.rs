@@ -1,0 +1,165 @@
+//! A balancer in a world of bytes.
+
+use sip_balancer::token::{Key, Keys};
+use sip_balancer::*;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use wire::{Flow, ListenerId, Machine, Outbox, Time, Transport};
+
+pub const CALLER: &str = "198.51.100.7:5060";
+pub const BALANCER: &str = "192.0.2.100:5060";
+
+pub fn keys(epoch: u8) -> Keys {
+    let key = |epoch: u8| Key { epoch, secret: [epoch; 16] };
+    Keys { current: key(epoch), previous: Some(key(epoch - 1)), hash: [42; 16] }
+}
+
+pub fn nodes(count: u8) -> Vec<Node> {
+    let node = |i: u8| {
+        let address = SocketAddr::new([192, 0, 2, i].into(), 5060);
+        Node { name: address.to_string(), address, weight: 1 }
+    };
+    (1..=count).map(node).collect()
+}
+
+pub fn settings() -> Settings {
+    let probing = Probing { interval: Duration::ZERO, ..Probing::default() };
+    Settings { probing, ..Settings::new(vec![Listener::new(BALANCER.parse().expect("an address"), None)]) }
+}
+
+pub struct World {
+    pub balancer: Balancer,
+    pub cluster: Arc<Cluster>,
+    pub now: Time,
+}
+
+/// A message that was sent, and where to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Sent {
+    pub to: String,
+    pub text: String,
+}
+
+impl Sent {
+    pub fn start(&self) -> &str {
+        self.text.lines().next().unwrap_or("")
+    }
+
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
+    }
+
+    pub fn branch(&self) -> &str {
+        let via = self.header("Via").expect("a Via");
+        via.split(";branch=").nth(1).and_then(|b| b.split(';').next()).expect("a branch")
+    }
+}
+
+impl World {
+    pub fn with(nodes: Vec<Node>, keys: Keys, settings: Settings) -> World {
+        let cluster = Cluster::new(nodes, 1);
+        let setup =
+            Setup { worker: 0, workers: 1, cluster: Arc::clone(&cluster), keys, calls: 1_000, seed: 1 };
+        World { balancer: Balancer::new(setup, Arc::new(settings)), cluster, now: Time::from_secs(100) }
+    }
+
+    pub fn new() -> World {
+        World::with(nodes(3), keys(2), settings())
+    }
+
+    pub fn pass(&mut self, time: Duration) -> Vec<Sent> {
+        self.now = self.now + time;
+        let mut out = Outbox::new();
+        self.balancer.timeout(self.now, &mut out);
+        sent(&out)
+    }
+
+    pub fn receive(&mut self, from: &str, text: &str) -> Vec<Sent> {
+        let mut out = Outbox::new();
+        let flow = Flow::udp(ListenerId(0), from.parse().expect("an address"));
+        self.balancer.receive(self.now, flow, text.as_bytes(), &mut out);
+        sent(&out)
+    }
+
+    pub fn one(&mut self, from: &str, text: &str) -> Sent {
+        let mut all = self.receive(from, text);
+        assert_eq!(all.len(), 1, "{text}\n->\n{all:?}");
+        all.remove(0)
+    }
+
+    /// The node answers what it was sent.
+    pub fn answer(&mut self, request: &Sent, status: &str, more: &str) -> Vec<Sent> {
+        let text = response(request, status, more);
+        self.receive(&request.to, &text)
+    }
+
+    /// The network brings back so much of what was sent to a node.
+    pub fn bring_back(&mut self, sent: &Sent, octets: usize) {
+        let (to, quoted) = (sent.to.parse().expect("an address"), &sent.text.as_bytes()[..octets]);
+        self.balancer.returned(self.now, to, quoted, &mut Outbox::new());
+    }
+
+    /// One with room for one call, which it has.
+    pub fn full() -> World {
+        let mut world = World::new();
+        let cluster = Arc::clone(&world.cluster);
+        let setup = Setup { worker: 0, workers: 1, cluster, keys: keys(2), calls: 1, seed: 1 };
+        world.balancer = Balancer::new(setup, Arc::new(settings()));
+        world.one(CALLER, &invite("full"));
+        world
+    }
+
+    pub fn load(&self) -> (u32, u32) {
+        let all = self.cluster.indexes().map(|at| self.cluster.load(at));
+        all.fold((0, 0), |(calls, open), load| (calls + load.calls, open + load.transactions()))
+    }
+}
+
+pub fn sent(out: &Outbox) -> Vec<Sent> {
+    let one = |t: &wire::Transmit| Sent {
+        to: t.flow.remote.to_string(),
+        text: String::from_utf8(out.message(t).to_vec()).expect("text"),
+    };
+    assert!(out.transmits().iter().all(|t| t.flow.transport == Transport::Udp));
+    out.transmits().iter().map(one).collect()
+}
+
+pub fn response(request: &Sent, status: &str, more: &str) -> String {
+    let mut text = format!("SIP/2.0 {status}\r\n");
+    for line in request.text.lines().skip(1) {
+        let name = line.split(':').next().unwrap_or("");
+        match name {
+            "To" if !line.contains(";tag=") && !status.starts_with("100") => {
+                text += &format!("{line};tag=callee\r\n")
+            }
+            "Via" | "From" | "To" | "Call-ID" | "CSeq" | "Record-Route" => text += &format!("{line}\r\n"),
+            _ => {}
+        }
+    }
+    text + more + "Content-Length: 0\r\n\r\n"
+}
+
+/// A request of the caller. `to`: its tag, if any; `more`: further header lines.
+pub fn request(method: &str, call: &str, cseq: u32, branch: &str, to: &str, more: &str) -> String {
+    let cseq_method = method;
+    format!(
+        "{method} sip:bob@example.com SIP/2.0\r\nVia: SIP/2.0/UDP 198.51.100.7;branch=z9hG4bK{branch}\r\n\
+         Max-Forwards: 70\r\nFrom: <sip:alice@example.com>;tag=caller\r\nTo: <sip:bob@example.com>{to}\r\n\
+         Call-ID: {call}\r\nCSeq: {cseq} {cseq_method}\r\n{more}Content-Length: 0\r\n\r\n"
+    )
+}
+
+pub fn invite(call: &str) -> String {
+    request("INVITE", call, 1, call, "", "")
+}
+
+/// A call that is up: the INVITE as it was forwarded, and the route of its dialog.
+pub fn call(world: &mut World, name: &str) -> (Sent, String) {
+    let forwarded = world.one(CALLER, &invite(name));
+    let route = forwarded.header("Record-Route").expect("a route").to_owned();
+    let back = world.answer(&forwarded, "200 OK", "");
+    assert_eq!((back.len(), back[0].to.as_str(), back[0].start()), (1, CALLER, "SIP/2.0 200 OK"));
+    assert_eq!(back[0].text.matches("Via:").count(), 1);
+    (forwarded, format!("Route: {route}\r\n"))
+}
