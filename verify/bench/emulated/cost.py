@@ -24,8 +24,9 @@ def main():
     p.add_argument('--grades', default='single', type=lambda s: s.split(','),
                    help="Strowger with one worker (single), or with two and steering by the kernel (kernel) or over rings "
                         "(ring). On loopback the sender pays for the kernel's part, so `generator` counts as well")
+    p.add_argument('--warm-up', type=float, default=5, help='seconds before the window')
     o = p.parse_args()
-    bench.WARM_UP, bench.TAIL = 5.0, 1.0
+    bench.WARM_UP, bench.TAIL = o.warm_up, 1.0
     bench.CALLERS = USERS - bench.CALLEES
     for workload in bench.WORKLOADS.values():
         workload['users'] = min(workload['users'], USERS)
