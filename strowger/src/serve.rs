@@ -28,7 +28,7 @@ use worker_runtime::{Bound, Listener, Runtime, RuntimeConfig, RuntimeHandle, Str
 pub(crate) type Failure = Box<dyn Error + Send + Sync>;
 
 /// Longest wait for requests under way after the first SIGTERM: timers B and F are 32 seconds.
-pub(crate) const DRAIN_MAX: Duration = Duration::from_secs(40);
+const DRAIN_MAX: Duration = Duration::from_secs(40);
 
 pub fn run(args: &ServeArgs) -> ExitCode {
     let overrides = overrides(args);
@@ -386,11 +386,16 @@ fn wait(signals: &Receiver<Wish>, control: &Control, notifier: &Notifier, handle
     tracing::info!("draining: no new calls or registrations; a second signal stops at once");
     control.begin_drain();
     handle.stop_accepting();
+    wait_for_the_rest(signals, || control.pending() as u64);
+}
+
+/// Waits until nothing is pending, at most [`DRAIN_MAX`]; a second stop ends it at once.
+pub(crate) fn wait_for_the_rest(signals: &Receiver<Wish>, pending: impl Fn() -> u64) {
     let began = monotonic_now();
-    while control.pending() > 0 && monotonic_now().since(began) < DRAIN_MAX {
+    while pending() > 0 && monotonic_now().since(began) < DRAIN_MAX {
         match signals.recv_timeout(Duration::from_millis(50)) {
             Ok(Wish::Stop) | Err(RecvTimeoutError::Disconnected) => {
-                tracing::warn!(pending = control.pending(), "stopping at once");
+                tracing::warn!(pending = pending(), "stopping at once");
                 return;
             }
             Ok(Wish::Reload) | Err(RecvTimeoutError::Timeout) => {}

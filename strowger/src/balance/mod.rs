@@ -6,7 +6,7 @@ mod metrics;
 
 use crate::build::METHODS;
 use crate::cli::BalanceArgs;
-use crate::serve::{DRAIN_MAX, Failure, bind_admin, raise_descriptor_limit};
+use crate::serve::{Failure, bind_admin, raise_descriptor_limit, wait_for_the_rest};
 use crate::signals::{self, Wish};
 use crate::steering::{self, Helmsman};
 use crate::{absolute, fail, interfaces, say_errors};
@@ -162,14 +162,5 @@ fn wait(signals: &Receiver<Wish>, control: &Control, notifier: &Notifier) {
     notifier.stopping("finishing transactions under way");
     tracing::info!("draining: no new calls; a second signal stops at once");
     control.begin_drain();
-    let began = monotonic_now();
-    while control.pending() > 0 && monotonic_now().since(began) < DRAIN_MAX {
-        match signals.recv_timeout(Duration::from_millis(50)) {
-            Ok(Wish::Stop) | Err(RecvTimeoutError::Disconnected) => {
-                tracing::warn!(pending = control.pending(), "stopping at once");
-                return;
-            }
-            Ok(Wish::Reload) | Err(RecvTimeoutError::Timeout) => {}
-        }
-    }
+    wait_for_the_rest(signals, || control.pending());
 }
