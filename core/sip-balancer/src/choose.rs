@@ -1,7 +1,7 @@
 //! The choice of a node for a new call.
 
 use crate::algorithm::{fnv1a, openser_hash};
-use crate::cluster::{Cluster, Load, NodeIndex};
+use crate::cluster::{Cluster, Load, MOST_NODES, NodeIndex};
 use crate::maglev::{Maglev, scramble};
 use crate::times::{Costs, UNIT, Window};
 use crate::{Algorithm, Kind};
@@ -29,14 +29,14 @@ pub struct Chooser {
 impl Chooser {
     /// A chooser that has seen nothing. `seed` spreads the choices of several workers.
     pub fn new(cluster: Arc<Cluster>, algorithm: Algorithm, costs: Costs, seed: u64) -> Chooser {
-        let count = cluster.nodes().len();
+        let count = MOST_NODES;
         Chooser {
             algorithm,
             costs,
             windows: vec![Window::default(); count],
             maglev: Maglev::default(),
             credit: vec![0; count],
-            turn: scramble(seed) as usize % count.max(1),
+            turn: scramble(seed) as usize % count,
             random: seed,
             open: Vec::with_capacity(count),
             cluster,
@@ -159,8 +159,14 @@ impl Chooser {
 
     /// The node whose part of the weights `hash` falls into.
     fn by_hash(&self, hash: u64) -> Option<NodeIndex> {
-        let mut rest = hash % self.total_weight().max(1);
-        self.open.iter().copied().find(|at| {
+        self.part_of(hash, None)
+    }
+
+    /// The same as if one of them were not there.
+    fn part_of(&self, hash: u64, but: Option<NodeIndex>) -> Option<NodeIndex> {
+        let without = but.map_or(0, |at| u64::from(self.cluster.weight(at)));
+        let mut rest = hash % self.total_weight().saturating_sub(without).max(1);
+        self.open.iter().copied().filter(|at| Some(*at) != but).find(|at| {
             let weight = u64::from(self.cluster.weight(*at));
             let here = rest < weight;
             rest = rest.saturating_sub(weight);
@@ -196,7 +202,8 @@ impl Chooser {
     }
 
     fn of_two(&mut self, kind: Kind) -> Option<NodeIndex> {
-        let (one, other) = (self.drawn()?, self.drawn()?);
+        let one = self.drawn(None)?;
+        let other = self.drawn(Some(one)).unwrap_or(one);
         let costs = self.costs();
         let own = u64::from(costs.get(kind as usize).copied().unwrap_or(UNIT));
         let load = |at| work(&self.cluster.load(at), &costs) + own;
@@ -204,9 +211,10 @@ impl Chooser {
         Some(if load(other) * weight(one) < load(one) * weight(other) { other } else { one })
     }
 
-    fn drawn(&mut self) -> Option<NodeIndex> {
+    /// One drawn by weight; `but`: not this one.
+    fn drawn(&mut self, but: Option<NodeIndex>) -> Option<NodeIndex> {
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        self.by_hash(scramble(self.random))
+        self.part_of(scramble(self.random), but)
     }
 }
 
@@ -322,8 +330,8 @@ mod tests {
         let mut chooser = chooser(&cluster, Algorithm::TwoChoices);
         let mut counts = [0u32; 4];
         (0..1_600).for_each(|_| counts[usize::from(choice(&mut chooser))] += 1);
-        // 7, 5, 3 and 1 of 16 pairs.
-        assert!(counts.is_sorted_by(|a, b| a > b) && counts[3] < 160, "{counts:?}");
+        // 3, 2, 1 and none of 6 pairs: never twice the same.
+        assert!(counts.is_sorted_by(|a, b| a > b) && counts[3] == 0, "{counts:?}");
     }
 
     #[test]

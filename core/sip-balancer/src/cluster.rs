@@ -7,48 +7,23 @@
 //! up the rows.
 
 use crate::Kind;
+use crate::members::{Members, Node};
 use core::net::SocketAddr;
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 use core::time::Duration;
 use std::sync::Arc;
 use wire::Time;
 
-/// Most nodes of one balancer.
+/// Most nodes of one balancer, those that were removed and still have calls included.
 pub const MOST_NODES: usize = 256;
+/// How much later than the truth [`Cluster::heard_at`] may be behind it: written seldom, it stays in every cache.
+const HEARD_GRAIN: u64 = 16_000;
+/// How long a node that was removed keeps its place whatever happens: its last messages may be under way.
+const REMOVED: Duration = Duration::from_secs(64);
 
 /// A node by its place in the list.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct NodeIndex(pub u16);
-
-/// One back-end server.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Node {
-    /// Its name for people: `HOST:PORT`.
-    pub name: String,
-    /// Where it is reached, over UDP.
-    pub address: SocketAddr,
-    /// Its share of the calls beside the others', 1 to 1000.
-    pub weight: u32,
-}
-
-impl Node {
-    /// What tokens call it. It depends on the address alone, so that every balancer with this node in its
-    /// list, in whatever place, reads the same token the same way.
-    pub fn id(&self) -> u32 {
-        let ip = match self.address.ip().to_canonical() {
-            core::net::IpAddr::V4(v4) => v4.to_ipv6_mapped(),
-            core::net::IpAddr::V6(v6) => v6,
-        };
-        let hash = crate::algorithm::fnv1a(&ip.octets());
-        let hash = self
-            .address
-            .port()
-            .to_be_bytes()
-            .iter()
-            .fold(hash, |hash, &b| (hash ^ u64::from(b)).wrapping_mul(0x0000_0100_0000_01b3));
-        (hash ^ (hash >> 32)) as u32
-    }
-}
 
 /// What the operator wants of a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,6 +35,8 @@ pub enum Order {
     Drain = 1,
     /// Nothing at all: calls it has are treated as those of a failed node.
     Maintenance = 2,
+    /// It is no longer in the list. As [`Order::Drain`], until its place is wanted for another one.
+    Removed = 3,
 }
 
 /// Whether a node answers.
@@ -109,7 +86,7 @@ impl Why {
     }
 }
 
-const ORDERS: [Order; 3] = [Order::Serve, Order::Drain, Order::Maintenance];
+const ORDERS: [Order; 4] = [Order::Serve, Order::Drain, Order::Maintenance, Order::Removed];
 const HEALTHS: [Health; 3] = [Health::Unknown, Health::Up, Health::Down];
 const WHYS: [Why; 7] = [
     Why::Nothing,
@@ -142,10 +119,12 @@ struct State {
     silent: AtomicBool,
     /// It is to be probed at once.
     wanted: AtomicBool,
-    /// The serial of a probe that the network brought back; zero: none.
-    returned: AtomicU32,
     /// How often it has gone down.
     falls: AtomicU32,
+    /// Microseconds at which something last came from it that it owed.
+    heard: AtomicU64,
+    /// Microseconds at which it was removed.
+    removed: AtomicU64,
 }
 
 /// What one worker has given to one node. Written by that worker alone.
@@ -155,6 +134,8 @@ struct Given {
     open: [AtomicU32; Kind::COUNT],
     /// All transactions ever given, to tell whether one came in between.
     begun: AtomicU32,
+    /// Records of any kind that name it.
+    held: AtomicU32,
 }
 
 /// One worker's row, apart from the rows of others by at least a pair of cache lines.
@@ -181,70 +162,170 @@ impl Load {
 /// All nodes; shared by all workers.
 #[derive(Debug)]
 pub struct Cluster {
-    nodes: Arc<[Node]>,
-    /// What tokens call them; every message asks.
-    ids: Box<[u32]>,
+    members: Members,
     states: Box<[State]>,
     rows: Box<[Row]>,
     /// Changes whenever the set of nodes that take calls, or a weight, may have changed.
     generation: AtomicU32,
 }
 
-impl Cluster {
-    /// A cluster whose nodes nobody has tried yet. `nodes`: at most [`MOST_NODES`], the others are left out.
-    pub fn new(nodes: Vec<Node>, workers: u16) -> Arc<Cluster> {
-        let nodes: Arc<[Node]> = nodes.into_iter().take(MOST_NODES).collect();
-        let state = |node: &Node| State {
+/// Why a node cannot be added.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NotAdded {
+    /// It is there.
+    There,
+    /// Another one, at this place, looks the same in tokens.
+    Alike(NodeIndex),
+    /// There are [`MOST_NODES`], counting those that were removed and still have calls.
+    Full,
+}
+
+impl State {
+    fn new() -> State {
+        State {
             order: AtomicU8::new(Order::Serve as u8),
             health: AtomicU8::new(Health::Unknown as u8),
             why: AtomicU8::new(Why::Nothing as u8),
-            weight: AtomicU32::new(node.weight.clamp(1, 1_000)),
+            weight: AtomicU32::new(1),
             failures: AtomicU32::new(0),
             resting_until: AtomicU64::new(0),
             out_until: AtomicU64::new(0),
             silent: AtomicBool::new(false),
             wanted: AtomicBool::new(false),
-            returned: AtomicU32::new(0),
             falls: AtomicU32::new(0),
+            heard: AtomicU64::new(0),
+            removed: AtomicU64::new(0),
+        }
+    }
+
+    /// As it was at first.
+    fn reset(&self) {
+        self.health.store(Health::Unknown as u8, Relaxed);
+        self.why.store(Why::Nothing as u8, Relaxed);
+        for number in [&self.failures, &self.falls] {
+            number.store(0, Relaxed);
+        }
+        for time in [&self.resting_until, &self.out_until, &self.heard, &self.removed] {
+            time.store(0, Relaxed);
+        }
+        self.silent.store(false, Relaxed);
+        self.wanted.store(false, Relaxed);
+    }
+}
+
+impl Cluster {
+    /// A cluster whose nodes nobody has tried yet. `nodes`: at most [`MOST_NODES`], and none twice; the others are
+    /// left out.
+    pub fn new(nodes: Vec<Node>, workers: u16) -> Arc<Cluster> {
+        let row = |_| Row((0..MOST_NODES).map(|_| Given::default()).collect());
+        let cluster = Cluster {
+            members: Members::new(MOST_NODES),
+            states: (0..MOST_NODES).map(|_| State::new()).collect(),
+            rows: (0..workers.max(1)).map(row).collect(),
+            generation: AtomicU32::new(1),
         };
-        let states = nodes.iter().map(state).collect();
-        let ids = nodes.iter().map(Node::id).collect();
-        let row = |_| Row(nodes.iter().map(|_| Given::default()).collect());
-        let rows = (0..workers.max(1)).map(row).collect();
-        Arc::new(Cluster { nodes, ids, states, rows, generation: AtomicU32::new(1) })
+        for node in nodes {
+            let _ = cluster.add(Time::ZERO, &node);
+        }
+        Arc::new(cluster)
     }
 
-    /// The nodes in order.
-    pub fn nodes(&self) -> &Arc<[Node]> {
-        &self.nodes
+    /// Adds a node. One that was removed comes back to the place that it had. To be called by one thread at a time.
+    ///
+    /// # Errors
+    /// If that cannot be.
+    pub fn add(&self, now: Time, node: &Node) -> Result<NodeIndex, NotAdded> {
+        let at = match self.members.by_id(node.id()) {
+            Some(at) if self.node(at).is_some_and(|n| !same_place(n.address, node.address)) => {
+                return Err(NotAdded::Alike(at));
+            }
+            Some(at) if self.order(at) != Order::Removed => return Err(NotAdded::There),
+            Some(at) => at,
+            None => self.free_place(now).ok_or(NotAdded::Full)?,
+        };
+        self.members.put(at, node);
+        if let Some(state) = self.state(at) {
+            state.reset();
+            state.weight.store(node.weight.clamp(1, 1_000), Relaxed);
+            state.order.store(Order::Serve as u8, Relaxed);
+        }
+        self.changed();
+        Ok(at)
     }
 
-    /// A node.
-    pub fn node(&self, at: NodeIndex) -> Option<&Node> {
-        self.nodes.get(usize::from(at.0))
+    /// How many nodes may be added.
+    pub fn room(&self, now: Time) -> usize {
+        let unused = self.members.most() - self.members.used();
+        unused + self.indexes().filter(|at| self.is_over(now, *at)).count()
     }
 
-    /// The places of all nodes.
+    /// Changes how a node is reached, and its share. Its address is what it is.
+    pub fn change(&self, at: NodeIndex, node: &Node) {
+        self.members.change(at, node);
+        self.set_weight(at, node.weight);
+    }
+
+    /// Whether nothing names a node any more that was removed.
+    fn is_over(&self, now: Time, at: NodeIndex) -> bool {
+        let since = self.state(at).map_or(0, |s| s.removed.load(Relaxed));
+        self.order(at) == Order::Removed
+            && self.held(at) == 0
+            && now.since(Time::from_micros(since)) >= REMOVED
+    }
+
+    /// A place for another node: one that nobody had yet, or that of a removed one that nothing names any more.
+    fn free_place(&self, now: Time) -> Option<NodeIndex> {
+        if self.members.used() < self.members.most() {
+            return Some(NodeIndex(self.members.used() as u16));
+        }
+        self.indexes().find(|at| self.is_over(now, *at))
+    }
+
+    /// Takes a node out of the list: it gets no new calls, and those that it has go on.
+    pub fn remove(&self, now: Time, at: NodeIndex) {
+        if let Some(state) = self.state(at) {
+            state.removed.store(now.as_micros(), Relaxed);
+            state.order.store(Order::Removed as u8, Relaxed);
+            self.changed();
+        }
+    }
+
+    /// A node, with the share that it has now.
+    pub fn node(&self, at: NodeIndex) -> Option<Node> {
+        self.members.get(at).map(|node| Node { weight: self.weight(at), ..node })
+    }
+
+    /// The places of all nodes, those that were removed and still known included.
     pub fn indexes(&self) -> impl Iterator<Item = NodeIndex> + use<> {
-        (0..self.nodes.len() as u16).map(NodeIndex)
+        (0..self.members.used() as u16).map(NodeIndex)
+    }
+
+    /// All nodes with their places, but those that were removed and have nothing left.
+    pub fn members(&self) -> impl Iterator<Item = (NodeIndex, Node)> + '_ {
+        let there = |at: &NodeIndex| self.order(*at) != Order::Removed || self.held(*at) > 0;
+        self.indexes().filter(there).filter_map(|at| Some((at, self.node(at)?)))
+    }
+
+    /// What tokens call a node; zero: there is none.
+    pub fn id(&self, at: NodeIndex) -> u32 {
+        self.members.id(at)
     }
 
     /// The node that tokens call `id`.
     pub fn by_id(&self, id: u32) -> Option<NodeIndex> {
-        self.ids.iter().position(|own| *own == id).map(|at| NodeIndex(at as u16))
+        self.members.by_id(id)
     }
 
     /// The node at an address, written in whatever form.
     pub fn at(&self, address: SocketAddr) -> Option<NodeIndex> {
-        let same = |n: &Node| {
-            n.address.port() == address.port() && n.address.ip().to_canonical() == address.ip().to_canonical()
-        };
-        self.indexes().zip(self.nodes.iter()).find(|(_, node)| same(node)).map(|(at, _)| at)
+        self.by_id(Node::new(address).id())
+            .filter(|at| self.node(*at).is_some_and(|n| same_place(n.address, address)))
     }
 
     /// Whether some node has this IP address.
     pub fn is_node_ip(&self, ip: core::net::IpAddr) -> bool {
-        self.nodes.iter().any(|n| n.address.ip().to_canonical() == ip.to_canonical())
+        let ip = ip.to_canonical();
+        self.indexes().any(|at| self.members.get(at).is_some_and(|n| n.address.ip() == ip))
     }
 
     fn state(&self, at: NodeIndex) -> Option<&State> {
@@ -333,9 +414,17 @@ impl Cluster {
             && self.resting_until(now, at).is_none()
     }
 
+    /// When something last came from it that it owed. It may be up to 16 ms older than the truth.
+    pub fn heard_at(&self, at: NodeIndex) -> Time {
+        Time::from_micros(self.state(at).map_or(0, |s| s.heard.load(Relaxed)))
+    }
+
     /// Something came from it that it owed: it lives.
-    pub fn heard(&self, at: NodeIndex) {
+    pub fn heard(&self, now: Time, at: NodeIndex) {
         let Some(state) = self.state(at) else { return };
+        if now.as_micros() >= state.heard.load(Relaxed) + HEARD_GRAIN {
+            state.heard.store(now.as_micros(), Relaxed);
+        }
         // Read first: the line stays shared by all workers while all is well.
         if state.failures.load(Relaxed) != 0 {
             state.failures.store(0, Relaxed);
@@ -376,11 +465,19 @@ impl Cluster {
         }
     }
 
-    /// The network brought back the probe of it with this serial.
-    pub(crate) fn probe_returned(&self, at: NodeIndex, serial: u32) {
-        if let Some(state) = self.state(at) {
-            state.returned.store(serial, Relaxed);
+    /// It left a request without anything for so long that it is doubted: it is to be probed at once, and gets no new
+    /// calls until it is heard or the probe answered; but never the last one that takes calls. Says whether it is.
+    pub fn suspect(&self, now: Time, at: NodeIndex) -> bool {
+        let Some(state) = self.state(at) else { return false };
+        state.wanted.store(true, Relaxed);
+        if !self.indexes().any(|other| other != at && self.takes_calls(now, other)) {
+            return false;
         }
+        if !state.silent.swap(true, Relaxed) {
+            state.why.store(Why::Silent as u8, Relaxed);
+            self.changed();
+        }
+        true
     }
 
     /// It is to be probed at once.
@@ -390,24 +487,19 @@ impl Cluster {
         }
     }
 
-    /// Whether it is to be probed at once, and the serial of a probe that came back. Asked once, it is forgotten.
-    pub(crate) fn take_hints(&self, at: NodeIndex) -> (bool, u32) {
-        match self.state(at) {
-            Some(state) if self.has_hints(at) => {
-                (state.wanted.swap(false, Relaxed), state.returned.swap(0, Relaxed))
-            }
-            _ => (false, 0),
-        }
+    /// Whether it is to be probed at once. Asked once, it is forgotten: one worker does it.
+    pub(crate) fn take_wish(&self, at: NodeIndex) -> bool {
+        self.is_wanted(at) && self.state(at).is_some_and(|s| s.wanted.swap(false, Relaxed))
     }
 
-    /// Whether there is something for [`Cluster::take_hints`].
-    pub(crate) fn has_hints(&self, at: NodeIndex) -> bool {
-        self.state(at).is_some_and(|s| s.wanted.load(Relaxed) || s.returned.load(Relaxed) != 0)
+    /// Whether it is to be probed at once.
+    pub(crate) fn is_wanted(&self, at: NodeIndex) -> bool {
+        self.state(at).is_some_and(|s| s.wanted.load(Relaxed))
     }
 
     /// Nobody probes any more: what probes, or their absence, said of nodes no longer holds.
     pub fn forget_probes(&self) {
-        for state in &self.states {
+        for state in self.states.iter().take(self.members.used()) {
             state.silent.store(false, Relaxed);
             state.failures.store(0, Relaxed);
             if state.health.swap(Health::Unknown as u8, Relaxed) != Health::Unknown as u8 {
@@ -475,6 +567,20 @@ impl Cluster {
         given.fold(0, |sum: u32, given| sum.wrapping_add(given.begun.load(Relaxed)))
     }
 
+    /// Records of all workers that name a node, calls and transactions that are over included.
+    pub fn held(&self, at: NodeIndex) -> u32 {
+        let given = self.rows.iter().filter_map(|row| row.0.get(usize::from(at.0)));
+        given.map(|given| given.held.load(Relaxed)).sum()
+    }
+
+    /// Publishes how many records of `worker` name a node.
+    pub(crate) fn publish_held(&self, worker: u16, at: NodeIndex, held: u32) {
+        let row = self.rows.get(usize::from(worker));
+        if let Some(given) = row.and_then(|row| row.0.get(usize::from(at.0))) {
+            given.held.store(held, Relaxed);
+        }
+    }
+
     /// Publishes what `worker` has given to a node.
     pub(crate) fn publish(&self, worker: u16, at: NodeIndex, load: &Load, begun: u32) {
         let row = self.rows.get(usize::from(worker));
@@ -487,13 +593,13 @@ impl Cluster {
     }
 }
 
+fn same_place(a: SocketAddr, b: SocketAddr) -> bool {
+    a.port() == b.port() && a.ip().to_canonical() == b.ip().to_canonical()
+}
+
 #[cfg(test)]
 pub(crate) fn of(count: u16) -> Arc<Cluster> {
-    let node = |i: u16| Node {
-        name: format!("192.0.2.{i}:5060"),
-        address: SocketAddr::new([192, 0, 2, i as u8].into(), 5060),
-        weight: 1,
-    };
+    let node = |i: u16| Node::new(SocketAddr::new([192, 0, 2, i as u8].into(), 5060));
     Cluster::new((1..=count).map(node).collect(), 1)
 }
 
@@ -503,8 +609,7 @@ mod tests {
 
     #[test]
     fn an_id_depends_on_the_address_alone() {
-        let node =
-            |address: &str, weight| Node { name: String::new(), address: address.parse().unwrap(), weight };
+        let node = |address: &str, weight| Node { weight, ..Node::new(address.parse().unwrap()) };
         let a = node("192.0.2.1:5060", 1).id();
         assert_eq!(a, node("192.0.2.1:5060", 7).id());
         assert_eq!(a, node("[::ffff:192.0.2.1]:5060", 1).id());
@@ -518,7 +623,7 @@ mod tests {
         let (now, node) = (Time::ZERO, NodeIndex(1));
         let failed = |times: u32| (0..times).for_each(|_| cluster.failed(now, node, Why::Silent, 3, None));
         failed(2);
-        cluster.heard(node);
+        cluster.heard(now, node);
         failed(2);
         assert!(cluster.takes_calls(now, node));
         let before = cluster.generation();
@@ -527,12 +632,12 @@ mod tests {
         assert!(!cluster.takes_calls(now, node) && cluster.is_usable(now, node));
         assert_eq!((cluster.health(node), cluster.falls(node)), ((Health::Up, Why::Silent), 0));
         assert_ne!(cluster.generation(), before);
-        assert_eq!((cluster.take_hints(node), cluster.take_hints(node)), ((true, 0), (false, 0)));
-        cluster.heard(node);
+        assert_eq!((cluster.take_wish(node), cluster.take_wish(node)), (true, false));
+        cluster.heard(now, node);
         assert!(cluster.takes_calls(now, node));
         // A late answer alone does not bring back what probes took down.
         cluster.set_down(node, Why::ProbeTimeout);
-        cluster.heard(node);
+        cluster.heard(now, node);
         assert!(!cluster.is_usable(now, node));
         cluster.set_up(node);
         assert!(cluster.takes_calls(now, node));
@@ -585,5 +690,55 @@ mod tests {
         assert_eq!(cluster.reason(now + Duration::from_secs(5), node), Why::Answered);
         assert!(!cluster.takes_calls(now, node) && cluster.is_usable(now, node));
         assert!(cluster.takes_calls(now + Duration::from_secs(5), node));
+    }
+    #[test]
+    fn nodes_come_and_go_and_no_id_ever_means_another() {
+        let cluster = of(MOST_NODES as u16 - 1);
+        let now = Time::from_secs(1_000);
+        let node = |i: u8| Node::new(SocketAddr::new([198, 51, 100, i].into(), 5060));
+        let first = cluster.add(now, &node(1)).unwrap();
+        assert_eq!(cluster.add(now, &node(1)), Err(NotAdded::There));
+        assert_eq!(cluster.add(now, &node(2)), Err(NotAdded::Full));
+        cluster.publish_held(0, first, 1);
+        cluster.remove(now, first);
+        assert!(!cluster.takes_calls(now, first) && cluster.is_usable(now, first));
+        assert_eq!(cluster.by_id(node(1).id()), Some(first));
+        // Its calls keep its place, and for a while it keeps it by itself.
+        let later = now + Duration::from_secs(64);
+        assert_eq!(cluster.add(later, &node(2)), Err(NotAdded::Full));
+        cluster.publish_held(0, first, 0);
+        assert_eq!(cluster.add(now, &node(2)), Err(NotAdded::Full));
+        assert_eq!(cluster.members().count(), MOST_NODES - 1);
+        assert_eq!(cluster.add(later, &node(2)), Ok(first));
+        assert_eq!((cluster.by_id(node(1).id()), cluster.by_id(node(2).id())), (None, Some(first)));
+        // Removed and added again it is where it was.
+        cluster.remove(later, first);
+        assert_eq!(cluster.add(later, &Node { weight: 3, ..node(2) }), Ok(first));
+        assert!(cluster.takes_calls(later, first) && cluster.weight(first) == 3);
+    }
+
+    #[test]
+    fn a_node_is_read_as_it_was_written() {
+        for (text, transport) in [
+            ("192.0.2.9:5070", None),
+            ("[2001:db8::1]:5060", Some(wire::Transport::Tcp)),
+            ("[fe80::1%3]:5060", Some(wire::Transport::Udp)),
+        ] {
+            let node = Node { address: text.parse().unwrap(), transport, weight: 7 };
+            let cluster = Cluster::new(vec![node], 1);
+            assert_eq!(cluster.node(NodeIndex(0)), Some(node));
+            assert_eq!(cluster.at(node.address), Some(NodeIndex(0)));
+        }
+    }
+
+    #[test]
+    fn who_is_doubted_gets_no_calls_until_heard_and_the_last_one_keeps_them() {
+        let cluster = of(2);
+        let now = Time::from_secs(9);
+        assert!(cluster.suspect(now, NodeIndex(0)) && !cluster.takes_calls(now, NodeIndex(0)));
+        assert!(cluster.take_wish(NodeIndex(0)));
+        assert!(!cluster.suspect(now, NodeIndex(1)) && cluster.takes_calls(now, NodeIndex(1)));
+        cluster.heard(now, NodeIndex(0));
+        assert!(cluster.takes_calls(now, NodeIndex(0)) && cluster.heard_at(NodeIndex(0)) == now);
     }
 }

@@ -4,16 +4,14 @@
 //! bytes, simulations and property tests from nothing.
 
 use crate::choose::Chooser;
-use crate::cluster::{Cluster, Load, NodeIndex, Why};
-use crate::sessions::{CallKey, LATE, Phase, Place, Sessions, Txn, TxnPlace};
+use crate::cluster::{Cluster, Load, MOST_NODES, NodeIndex, Why};
+use crate::sessions::{CallKey, GIVE_UP, LATE, Phase, Place, Sessions, Txn, TxnPlace};
 use crate::stats::NodeStats;
 use crate::{Algorithm, Costs, Kind};
 use core::time::Duration;
 use std::sync::Arc;
 use wire::Time;
 
-/// Grace after timers B and F of the client, which are 32 s by default.
-const GIVE_UP: Duration = Duration::from_secs(33);
 /// A retransmission that comes sooner says nothing about the node: T1 is 500 ms (RFC 3261 17.1.1.1).
 const SILENCE: Duration = Duration::from_millis(400);
 /// A refusal counts as an answer that took so long at least, microseconds: T1.
@@ -70,6 +68,8 @@ pub struct Request<'a> {
     pub token: Option<NodeIndex>,
     /// A hash by which it has a home node, of a REGISTER that is kept with its address-of-record.
     pub home: Option<u64>,
+    /// It is too long for a datagram (RFC 3261 section 18.1.1).
+    pub large: bool,
 }
 
 /// Where a request goes.
@@ -79,6 +79,19 @@ pub struct Assigned {
     pub node: NodeIndex,
     /// It has been forwarded before, and nothing was counted.
     pub again: bool,
+    /// It goes as what is too long for a datagram does: because it is, or because its INVITE went so.
+    pub large: bool,
+}
+
+/// An unfinished transaction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Waiting {
+    /// Who has it.
+    pub node: NodeIndex,
+    /// Since when.
+    pub since: Time,
+    /// Something has come back for it.
+    pub heard: bool,
 }
 
 /// Why a request goes nowhere.
@@ -128,6 +141,9 @@ pub struct Rules {
     pub probed: bool,
     /// How long a failed node rests that nobody probes.
     pub rest: Duration,
+    /// An INVITE outside a dialog whose node has said nothing at all for so long, to this or anything else, goes to
+    /// another one. Zero: it waits for its sender.
+    pub silent_after: Duration,
 }
 
 impl Default for Rules {
@@ -139,6 +155,7 @@ impl Default for Rules {
             down_after: 3,
             probed: true,
             rest: Duration::from_secs(5),
+            silent_after: Duration::from_millis(400),
         }
     }
 }
@@ -190,7 +207,7 @@ impl Dispatcher {
         Dispatcher {
             chooser: Chooser::new(Arc::clone(&cluster), algorithm, Costs::default(), seed),
             sessions: Sessions::new(Arc::clone(&cluster), worker, most),
-            stats: cluster.indexes().map(|_| NodeStats::default()).collect(),
+            stats: Vec::new(),
             rules,
             happened: Happened::default(),
             cluster,
@@ -218,9 +235,17 @@ impl Dispatcher {
         self.happened
     }
 
-    /// What this worker knows of each node.
+    /// What this worker knows of each node, up to the last one it has met.
     pub fn stats(&self) -> &[NodeStats] {
         &self.stats
+    }
+
+    fn stats_of(&mut self, node: NodeIndex) -> Option<&mut NodeStats> {
+        let at = usize::from(node.0);
+        if at >= self.stats.len() && at < MOST_NODES {
+            self.stats.resize_with(at + 1, NodeStats::default);
+        }
+        self.stats.get_mut(at)
     }
 
     /// What this worker has given to each node.
@@ -231,6 +256,12 @@ impl Dispatcher {
     /// The same counted anew from the records, all of which it looks at.
     pub fn recount(&self) -> Vec<Load> {
         self.sessions.recount()
+    }
+
+    /// Whether all counters are what the records say, of which it looks at all.
+    pub fn is_exact(&self) -> bool {
+        self.sessions.recount() == self.sessions.loads()
+            && self.sessions.recount_held() == self.sessions.held()
     }
 
     /// Calls and dialogs alive, calls that are over and remembered, and transactions in memory.
@@ -254,12 +285,20 @@ impl Dispatcher {
         {
             return self.repeated(now, r, at, txn);
         }
+        let mut large = r.large;
         let node = match r.tag {
-            Tag::Cancel => self.node_of_invite(r, found).ok_or(NoWay::NoCall),
-            _ if r.inside => self.node_of_dialog(now, r, found),
-            _ => self.node_of_new(now, r, found),
+            // It goes the way of its INVITE (RFC 3261 section 9.1).
+            Tag::Cancel => self.txn_of_invite(r, found).map(|txn| {
+                large = txn.large;
+                txn.node
+            }),
+            _ if r.inside => {
+                Some(self.node_of_dialog(now, r, found).inspect_err(|_| self.happened.no_node += 1)?)
+            }
+            _ => Some(self.node_of_new(now, r, found).inspect_err(|_| self.happened.no_node += 1)?),
         };
-        let node = node.inspect_err(|_| self.happened.no_node += 1)?;
+        let node = node.ok_or(NoWay::NoCall)?;
+        let r = &Request { large, ..*r };
         // What belongs to a call that somebody knows is not refused for want of memory: its way is clear without.
         let (known, own) = (found.is_some(), r.inside && (found.is_some() || r.token.is_some()));
         let (begun, clear) = match self.enter(now, r, found, node) {
@@ -270,7 +309,7 @@ impl Dispatcher {
             Some(assigned) => Ok(assigned),
             None if clear => {
                 self.happened.unrecorded += 1;
-                Ok(Assigned { node, again: false })
+                Ok(Assigned { node, again: false, large })
             }
             None => {
                 self.happened.full += 1;
@@ -279,17 +318,24 @@ impl Dispatcher {
         }
     }
 
-    /// Where an ACK goes: to who has the INVITE it belongs to, or the dialog.
-    pub fn ack(&mut self, now: Time, call: CallKey, id: u64, token: Option<NodeIndex>) -> Option<Assigned> {
+    /// Where an ACK goes: to who has the INVITE it belongs to, or the dialog. `large`: it is too long for a datagram.
+    pub fn ack(
+        &mut self,
+        now: Time,
+        call: CallKey,
+        id: u64,
+        token: Option<NodeIndex>,
+        large: bool,
+    ) -> Option<Assigned> {
         let at = self.sessions.find(call);
         let invite = at.and_then(|at| self.sessions.find_txn(at, id, Tag::Invite));
         if let Some(txn) = invite.and_then(|place| self.sessions.txn(place)) {
-            return Some(Assigned { node: txn.node, again: true });
+            return Some(Assigned { node: txn.node, again: true, large: txn.large });
         }
         // After a 2xx it is a transaction of its own, which nothing answers.
         let usable = token.filter(|at| self.cluster.is_usable(now, *at));
         let node = usable.or(at.map(|at| self.sessions.node(at))).or(token)?;
-        Some(Assigned { node, again: false })
+        Some(Assigned { node, again: false, large })
     }
 
     /// A request that was here before: it goes where it went, and changes no counter. But if nothing ever came
@@ -304,7 +350,9 @@ impl Dispatcher {
         self.happened.repeated += 1;
         let Some(&txn) = self.sessions.txn(place) else { return Err(NoWay::NoCall) };
         let mut node = txn.node;
-        if txn.open && !txn.heard {
+        // One that rang and whose node is gone is rung for once more, by another.
+        let orphan = txn.fresh && txn.heard && !self.cluster.is_usable(now, node);
+        if txn.open && (!txn.heard || orphan) {
             if txn.fresh && !txn.missed && now.since(txn.began) >= SILENCE {
                 self.sessions.note(place, |txn| txn.missed = true);
                 self.failed(now, node, Why::Silent);
@@ -331,7 +379,60 @@ impl Dispatcher {
                 };
             }
         }
-        Ok(Assigned { node, again: true })
+        Ok(Assigned { node, again: true, large: txn.large })
+    }
+
+    /// The transaction of a request, if it is unfinished.
+    pub fn waiting(&self, call: CallKey, id: u64, tag: Tag) -> Option<Waiting> {
+        let place = self.sessions.find_txn(self.sessions.find(call)?, id, tag)?;
+        let txn = self.sessions.txn(place).filter(|txn| txn.open)?;
+        Some(Waiting { node: txn.node, since: txn.began, heard: txn.heard })
+    }
+
+    /// An INVITE has waited for [`Rules::silent_after`] and its node has said nothing to anybody: the node is doubted,
+    /// and the INVITE goes to another one when it is repeated. Says whether there may be one.
+    pub fn silent(&mut self, now: Time, call: CallKey, id: u64) -> bool {
+        let place = self.sessions.find(call).and_then(|at| self.sessions.find_txn(at, id, Tag::Invite));
+        let Some(place) = place else { return false };
+        let Some(&txn) = self.sessions.txn(place).filter(|txn| txn.open && !txn.heard) else { return false };
+        if !txn.missed && !self.rules.probed {
+            self.failed(now, txn.node, Why::Silent);
+        }
+        if self.rules.probed {
+            self.cluster.suspect(now, txn.node);
+        }
+        self.sessions.note(place, |txn| (txn.returned, txn.missed) = (true, true));
+        self.cluster.indexes().any(|other| other != txn.node && self.cluster.takes_calls(now, other))
+    }
+
+    /// A request that went over a stream because it is long, and did not arrive, goes in a datagram all the same
+    /// (RFC 3261 section 18.1.1). Says whether it was such a one.
+    pub fn shrink(&mut self, call: CallKey, id: u64, tag: Tag) -> bool {
+        let place = self.sessions.find(call).and_then(|at| self.sessions.find_txn(at, id, tag));
+        let large = |place: &TxnPlace| self.sessions.txn(*place).is_some_and(|txn| txn.large && txn.open);
+        let Some(place) = place.filter(large) else { return false };
+        self.sessions.note(place, |txn| txn.large = false);
+        true
+    }
+
+    /// A node that had an INVITE before another one said yes first: it has it again. Who had it until now is told.
+    pub fn win_back(&mut self, now: Time, call: CallKey, id: u64, node: NodeIndex) -> Option<NodeIndex> {
+        let at = self.sessions.find(call)?;
+        let place = self.sessions.find_txn(at, id, Tag::Invite)?;
+        let before = self.sessions.txn(place).filter(|txn| txn.open)?.node;
+        self.sessions.retarget(now, place, node);
+        self.keep_at(at, node);
+        self.sessions.arm(now, at);
+        Some(before)
+    }
+
+    /// A request was refused here after all.
+    pub fn abandon(&mut self, now: Time, call: CallKey, id: u64, tag: Tag) {
+        let Some(at) = self.sessions.find(call) else { return };
+        let Some(place) = self.sessions.find_txn(at, id, tag) else { return };
+        self.sessions.close(place, now + LATE);
+        self.settle(now, at);
+        self.sessions.arm(now, at);
     }
 
     /// Gives a call to a node because of a request outside its dialog. One that is up stays where it is.
@@ -341,9 +442,9 @@ impl Dispatcher {
         }
     }
 
-    fn node_of_invite(&self, r: &Request<'_>, found: Option<Place>) -> Option<NodeIndex> {
+    fn txn_of_invite(&self, r: &Request<'_>, found: Option<Place>) -> Option<Txn> {
         let place = self.sessions.find_txn(found?, r.id, Tag::Invite)?;
-        self.sessions.txn(place).map(|txn| txn.node)
+        self.sessions.txn(place).copied()
     }
 
     /// The node of a dialog: as its token has it, for a call may have dialogs at two nodes, or its record. Without
@@ -437,6 +538,7 @@ impl Dispatcher {
         let before = self.cluster.load(node).transactions();
         let mut txn = Txn::new(now, r.id, r.tag, node, now + GIVE_UP);
         txn.fresh = r.tag == Tag::Invite && !r.inside;
+        txn.large = r.large;
         let Some(place) = self.sessions.open(at, txn) else {
             self.settle(now, at);
             self.sessions.arm(now, at);
@@ -446,12 +548,12 @@ impl Dispatcher {
             let begun = self.cluster.begun(node);
             self.sessions.note(place, |txn| txn.alone = Some(begun));
         }
-        if let Some(stats) = self.stats.get_mut(usize::from(node.0)) {
+        if let Some(stats) = self.stats_of(node) {
             stats.assigned(before);
         }
         self.happened.assigned += 1;
         self.sessions.arm(now, at);
-        Some(Assigned { node, again: false })
+        Some(Assigned { node, again: false, large: r.large })
     }
 
     /// A response to a request that was given to `node`, and that comes from there. `wait`: Retry-After of a 503,
@@ -466,7 +568,7 @@ impl Dispatcher {
         status: u16,
         wait: Option<Duration>,
     ) -> Seen {
-        if let Some(stats) = self.stats.get_mut(usize::from(node.0)) {
+        if let Some(stats) = self.stats_of(node) {
             stats.answered(status);
         }
         let Some(at) = self.sessions.find(call) else { return Seen::Stray };
@@ -479,7 +581,7 @@ impl Dispatcher {
             return Seen::Stray;
         }
         // Only what is owed says something of the node: of what is over, anybody along the way may have a copy.
-        self.cluster.heard(node);
+        self.cluster.heard(now, node);
         if let Some(time) = wait.filter(|_| status == 503) {
             self.cluster.rest(now, node, time.min(LONGEST_REST), Why::Overloaded);
         }
@@ -515,7 +617,7 @@ impl Dispatcher {
             _ => {}
         }
         if status >= 200
-            && let Some(stats) = self.stats.get_mut(usize::from(txn.node.0))
+            && let Some(stats) = self.stats_of(txn.node)
         {
             stats.took(kind, micros);
         }

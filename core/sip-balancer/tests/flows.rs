@@ -146,11 +146,7 @@ impl Flows {
 }
 
 fn cluster() -> Arc<Cluster> {
-    let node = |i: u8| Node {
-        name: i.to_string(),
-        address: SocketAddr::new([192, 0, 2, i].into(), 5060),
-        weight: 1,
-    };
+    let node = |i: u8| Node::new(SocketAddr::new([192, 0, 2, i].into(), 5060));
     Cluster::new((1..=4).map(node).collect(), 1)
 }
 
@@ -174,7 +170,16 @@ impl Run {
             Event::Request { call, id, tag, inside } => {
                 let text = call.to_be_bytes();
                 let home = (tag == Tag::Register && call.is_multiple_of(2)).then_some(call);
-                let request = Request { call: key(call), call_id: &text, id, tag, inside, token: None, home };
+                let request = Request {
+                    call: key(call),
+                    call_id: &text,
+                    id,
+                    tag,
+                    inside,
+                    token: None,
+                    home,
+                    large: false,
+                };
                 match self.dispatcher.request(now, &request) {
                     Ok(assigned) => {
                         self.given.insert((call, id, tag as u8), assigned.node);
@@ -183,7 +188,7 @@ impl Run {
                 }
             }
             Event::Ack { call, id } => {
-                let _ = self.dispatcher.ack(now, key(call), id, None);
+                let _ = self.dispatcher.ack(now, key(call), id, None, false);
             }
             Event::Response { call, id, tag, status } => {
                 // A node answers only what it was given.

@@ -147,6 +147,7 @@ impl Balance {
         out.time("probe_timeout", self.probe_timeout);
         let codes: Vec<String> = self.probe_codes.iter().map(u16::to_string).collect();
         out.raw("probe_codes", format_args!("[{}]", codes.join(", ")));
+        out.time("silent_after", self.silent_after);
         out.raw("down_after", self.down_after);
         out.raw("up_after", self.up_after);
         out.time("retry_after", self.retry_after);
