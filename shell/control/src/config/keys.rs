@@ -56,6 +56,7 @@ pub(super) const KEYS: &[(&str, &[&str])] = &[
             "probe_interval",
             "probe_timeout",
             "probe_codes",
+            "silent_after",
             "down_after",
             "up_after",
             "retry_after",
