@@ -219,6 +219,10 @@ impl Balancer {
         };
         entry.tries += 1;
         let (call, id) = (entry.call, entry.id);
+        // Who has given up wants it nowhere.
+        if self.dispatcher.is_cancelled(call, id) {
+            return false;
+        }
         self.dispatcher.silent(now, call, id)
     }
 
@@ -234,7 +238,8 @@ impl Balancer {
                 continue;
             }
             let (call, id) = (entry.call, entry.id);
-            if self.dispatcher.waiting(call, id, Tag::Invite).is_some() {
+            let waits = self.dispatcher.waiting(call, id, Tag::Invite).is_some();
+            if waits && !self.dispatcher.is_cancelled(call, id) {
                 if let Some(entry) = self.kept.get_mut(at) {
                     entry.tries += 1;
                 }
@@ -246,12 +251,12 @@ impl Balancer {
     /// A transmit could not be sent.
     pub(crate) fn lost(&mut self, now: Time, token: u64, out: &mut Outbox) {
         match Token::from_u64(token) {
-            Some(Token::Kept(at, generation)) => {
-                if let Some(at) = self.kept.of_token(at, generation) {
+            Some(Token::Kept(at, generation, node)) => {
+                if let Some(at) = self.kept.of_token(at, generation, node) {
                     self.lost_way(now, at, out);
                 }
             }
-            Some(Token::Letter(number)) => self.kept.resend(number, out),
+            Some(Token::Letter(number)) => self.kept.resend(now, number, out),
             Some(Token::Probe(at, serial)) => {
                 if let Some(probes) = &mut self.probes {
                     probes.returned(at, serial);

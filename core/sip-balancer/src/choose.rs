@@ -5,6 +5,7 @@ use crate::cluster::{Cluster, Load, MOST_NODES, NodeIndex};
 use crate::maglev::{Maglev, scramble};
 use crate::times::{Costs, UNIT, Window};
 use crate::{Algorithm, Kind};
+use core::time::Duration;
 use std::sync::Arc;
 use wire::Time;
 
@@ -22,8 +23,11 @@ pub struct Chooser {
     /// Where a search among equals begins, so that nobody is always first.
     turn: usize,
     random: u64,
-    /// Nodes that take calls, of the choice being made.
+    /// Nodes that take calls, of the choice being made, and when that is.
     open: Vec<NodeIndex>,
+    now: Time,
+    /// For how long the share of a node grows that has come up.
+    ramp: Duration,
 }
 
 impl Chooser {
@@ -39,6 +43,8 @@ impl Chooser {
             turn: scramble(seed) as usize % count,
             random: seed,
             open: Vec::with_capacity(count),
+            now: Time::ZERO,
+            ramp: Duration::ZERO,
             cluster,
         }
     }
@@ -51,6 +57,12 @@ impl Chooser {
     /// Changes the algorithm; the next call is chosen by it.
     pub fn set_algorithm(&mut self, algorithm: Algorithm) {
         self.algorithm = algorithm;
+    }
+
+    /// Changes for how long the share of a node grows that has come up. Hashes do not look at that: what they say is
+    /// to stay the same.
+    pub fn set_ramp(&mut self, ramp: Duration) {
+        self.ramp = ramp;
     }
 
     /// Costs in thousandths of a BYE, as the algorithm in force counts them.
@@ -120,6 +132,7 @@ impl Chooser {
     }
 
     fn look_around(&mut self, now: Time, but: Option<NodeIndex>) {
+        self.now = now;
         self.open.clear();
         let cluster = &self.cluster;
         self.open.extend(cluster.indexes().filter(|at| cluster.takes_calls(now, *at) && Some(*at) != but));
@@ -143,7 +156,7 @@ impl Chooser {
         for step in 0..count {
             let Some(&at) = self.open.get((self.turn + step) % count) else { continue };
             let load = measure(&self.cluster.load(at), at) + own;
-            let weight = u64::from(self.cluster.weight(at));
+            let weight = self.share(at);
             // load / weight < best / weight of best, without a division.
             let better = best.is_none_or(|(least, its_weight, _)| load * its_weight < least * weight);
             if better {
@@ -153,21 +166,26 @@ impl Chooser {
         best.map(|(_, _, at)| at)
     }
 
-    fn total_weight(&self) -> u64 {
-        self.open.iter().map(|at| u64::from(self.cluster.weight(*at))).sum()
+    fn share(&self, at: NodeIndex) -> u64 {
+        self.cluster.share(self.now, at, self.ramp)
     }
 
     /// The node whose part of the weights `hash` falls into.
     fn by_hash(&self, hash: u64) -> Option<NodeIndex> {
-        self.part_of(hash, None)
+        self.part_of(hash, None, |at| u64::from(self.cluster.weight(at)))
     }
 
-    /// The same as if one of them were not there.
-    fn part_of(&self, hash: u64, but: Option<NodeIndex>) -> Option<NodeIndex> {
-        let without = but.map_or(0, |at| u64::from(self.cluster.weight(at)));
-        let mut rest = hash % self.total_weight().saturating_sub(without).max(1);
-        self.open.iter().copied().filter(|at| Some(*at) != but).find(|at| {
-            let weight = u64::from(self.cluster.weight(*at));
+    /// The node whose part of such weights a number falls into, as if one of them were not there.
+    fn part_of(
+        &self,
+        number: u64,
+        but: Option<NodeIndex>,
+        weight: impl Fn(NodeIndex) -> u64,
+    ) -> Option<NodeIndex> {
+        let all = || self.open.iter().copied().filter(move |at| Some(*at) != but);
+        let mut rest = number % all().map(&weight).sum::<u64>().max(1);
+        all().find(|at| {
+            let weight = weight(*at);
             let here = rest < weight;
             rest = rest.saturating_sub(weight);
             here
@@ -177,11 +195,13 @@ impl Chooser {
     /// Each in turn; a node of weight three has three turns of a round, spread over it.
     fn in_turn(&mut self) -> Option<NodeIndex> {
         let mut first: Option<(i64, NodeIndex)> = None;
-        let total = i64::try_from(self.total_weight()).unwrap_or(i64::MAX);
+        let total: u64 = self.open.iter().map(|at| self.share(*at)).sum();
+        let total = i64::try_from(total).unwrap_or(i64::MAX);
         for &at in &self.open {
+            let share = i64::try_from(self.cluster.share(self.now, at, self.ramp)).unwrap_or(i64::MAX);
             let Some(credit) = self.credit.get_mut(usize::from(at.0)) else { continue };
             // What a node saved up while others were away must not flood it now.
-            *credit = (*credit + i64::from(self.cluster.weight(at))).min(total);
+            *credit = (*credit + share).min(total);
             if first.is_none_or(|(most, _)| *credit > most) {
                 first = Some((*credit, at));
             }
@@ -198,7 +218,7 @@ impl Chooser {
         let count = self.open.len();
         self.turn = (self.turn + 1) % count.max(1);
         let nodes = (0..count).filter_map(|step| self.open.get((self.turn + step) % count).copied());
-        nodes.min_by_key(|at| self.average(*at) * u64::from(UNIT) / u64::from(self.cluster.weight(*at)))
+        nodes.min_by_key(|at| self.average(*at) * 1_000 * u64::from(UNIT) / self.share(*at))
     }
 
     fn of_two(&mut self, kind: Kind) -> Option<NodeIndex> {
@@ -207,14 +227,14 @@ impl Chooser {
         let costs = self.costs();
         let own = u64::from(costs.get(kind as usize).copied().unwrap_or(UNIT));
         let load = |at| work(&self.cluster.load(at), &costs) + own;
-        let weight = |at| u64::from(self.cluster.weight(at));
+        let weight = |at| self.share(at);
         Some(if load(other) * weight(one) < load(one) * weight(other) { other } else { one })
     }
 
     /// One drawn by weight; `but`: not this one.
     fn drawn(&mut self, but: Option<NodeIndex>) -> Option<NodeIndex> {
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        self.part_of(scramble(self.random), but)
+        self.part_of(scramble(self.random), but, |at| self.share(at))
     }
 }
 
@@ -319,6 +339,23 @@ mod tests {
         assert_eq!(choice(&mut chooser), 1);
         (0..20).for_each(|_| chooser.answered(NodeIndex(1), 6_000));
         assert_eq!(choice(&mut chooser), 0);
+    }
+
+    #[test]
+    fn who_came_up_just_now_gets_less() {
+        for algorithm in [Algorithm::RoundRobin, Algorithm::TwoChoices] {
+            let cluster = of(3);
+            let mut chooser = chooser(&cluster, algorithm);
+            chooser.set_ramp(Duration::from_secs(10));
+            cluster.set_down(NodeIndex(0), Why::ProbeTimeout);
+            cluster.came_up(Time::from_secs(50), NodeIndex(0));
+            let mut count = |seconds: u64| {
+                let mut one = || chooser.choose(Time::from_secs(seconds), b"a@b", Kind::Invite, None);
+                (0..300).filter(|_| one() == Some(NodeIndex(0))).count()
+            };
+            let (before, after) = (count(51), count(60));
+            assert!(before * 3 < after, "{algorithm:?}: {before} {after}");
+        }
     }
 
     #[test]

@@ -69,6 +69,8 @@ pub enum Why {
     Unreachable = 5,
     /// It answered 503 with Retry-After and is left alone until then.
     Overloaded = 6,
+    /// It refuses much more, or takes much longer, than the others do.
+    Outlier = 7,
 }
 
 impl Why {
@@ -82,13 +84,14 @@ impl Why {
             Why::Silent => "requests are not answered",
             Why::Unreachable => "the network cannot reach it",
             Why::Overloaded => "asked to be left alone for a while (503)",
+            Why::Outlier => "far worse than the others: errors or response times",
         }
     }
 }
 
 const ORDERS: [Order; 4] = [Order::Serve, Order::Drain, Order::Maintenance, Order::Removed];
 const HEALTHS: [Health; 3] = [Health::Unknown, Health::Up, Health::Down];
-const WHYS: [Why; 7] = [
+const WHYS: [Why; 8] = [
     Why::Nothing,
     Why::Answered,
     Why::ProbeTimeout,
@@ -96,6 +99,7 @@ const WHYS: [Why; 7] = [
     Why::Silent,
     Why::Unreachable,
     Why::Overloaded,
+    Why::Outlier,
 ];
 
 fn pick<T: Copy>(all: &[T], at: u8, otherwise: T) -> T {
@@ -111,8 +115,11 @@ struct State {
     weight: AtomicU32,
     /// Failures since something last came from it.
     failures: AtomicU32,
-    /// Microseconds until which it gets no new calls.
+    /// Microseconds until which it gets no new calls, and why.
     resting_until: AtomicU64,
+    resting_why: AtomicU8,
+    /// Microseconds at which it came up or was added; zero: it was there from the start.
+    since: AtomicU64,
     /// Microseconds until which it counts as failed, where nobody probes it.
     out_until: AtomicU64,
     /// It left requests without an answer: no new calls until something comes from it or probes decide.
@@ -189,6 +196,8 @@ impl State {
             weight: AtomicU32::new(1),
             failures: AtomicU32::new(0),
             resting_until: AtomicU64::new(0),
+            resting_why: AtomicU8::new(Why::Overloaded as u8),
+            since: AtomicU64::new(0),
             out_until: AtomicU64::new(0),
             silent: AtomicBool::new(false),
             wanted: AtomicBool::new(false),
@@ -247,6 +256,7 @@ impl Cluster {
         if let Some(state) = self.state(at) {
             state.reset();
             state.weight.store(node.weight.clamp(1, 1_000), Relaxed);
+            state.since.store(now.as_micros(), Relaxed);
             state.order.store(Order::Serve as u8, Relaxed);
         }
         self.changed();
@@ -372,7 +382,7 @@ impl Cluster {
         match health {
             Health::Down => why,
             _ if self.is_out(now, at) || self.is_silent(at) => why,
-            _ if self.resting_until(now, at).is_some() => Why::Overloaded,
+            _ if self.resting_until(now, at).is_some() => self.resting_why(at),
             Health::Unknown => Why::Nothing,
             Health::Up => Why::Answered,
         }
@@ -389,6 +399,29 @@ impl Cluster {
         let until = state.resting_until.load(Relaxed).max(state.out_until.load(Relaxed));
         let until = Time::from_micros(until);
         (until > now).then_some(until)
+    }
+
+    fn resting_why(&self, at: NodeIndex) -> Why {
+        let why = self.state(at).map_or(0, |s| s.resting_why.load(Relaxed));
+        pick(&WHYS, why, Why::Overloaded)
+    }
+
+    /// Whether it rests because it is far worse than the others.
+    pub(crate) fn is_ejected(&self, now: Time, at: NodeIndex) -> bool {
+        self.resting_why(at) == Why::Outlier
+            && self.state(at).is_some_and(|s| Time::from_micros(s.resting_until.load(Relaxed)) > now)
+    }
+
+    /// A thousand times its share, and less while it has not been up for as long as `ramp`: from a tenth on, so that
+    /// whoever comes up cold is not given everything at once.
+    pub(crate) fn share(&self, now: Time, at: NodeIndex, ramp: Duration) -> u64 {
+        let whole = u64::from(self.weight(at)) * 1_000;
+        let since = self.state(at).map_or(0, |s| s.since.load(Relaxed));
+        let (up, ramp) = (now.as_micros().saturating_sub(since), ramp.as_micros() as u64);
+        match since == 0 || up >= ramp {
+            true => whole,
+            false => (whole * up / ramp).max(whole / 10).max(1),
+        }
     }
 
     /// Whether messages of calls it has may go there.
@@ -520,6 +553,14 @@ impl Cluster {
         }
     }
 
+    /// As [`Cluster::set_up`]; one that was down gets its share slowly from now on.
+    pub(crate) fn came_up(&self, now: Time, at: NodeIndex) {
+        if let Some(state) = self.state(at).filter(|_| self.health(at).0 == Health::Down) {
+            state.since.store(now.as_micros(), Relaxed);
+        }
+        self.set_up(at);
+    }
+
     /// It does not answer.
     pub fn set_down(&self, at: NodeIndex, why: Why) {
         let Some(state) = self.state(at) else { return };
@@ -536,7 +577,7 @@ impl Cluster {
         let until = (now + time).as_micros();
         if state.resting_until.load(Relaxed) < until {
             state.resting_until.store(until, Relaxed);
-            state.why.store(why as u8, Relaxed);
+            state.resting_why.store(why as u8, Relaxed);
         }
     }
 
@@ -671,6 +712,20 @@ mod tests {
         assert!(!cluster.takes_calls(now, node) && !cluster.is_usable(now, node));
         assert_eq!(cluster.resting_until(now, node), Some(now + rest));
         assert!(cluster.is_usable(now + rest, node) && cluster.takes_calls(now + rest, node));
+    }
+
+    #[test]
+    fn a_share_grows_after_a_fall_and_not_at_the_start() {
+        let cluster = of(1);
+        let (node, ramp) = (NodeIndex(0), Duration::from_secs(10));
+        let share = |seconds: u64| cluster.share(Time::from_secs(seconds), node, ramp);
+        assert_eq!(share(1), 1_000);
+        cluster.came_up(Time::from_secs(5), node);
+        assert_eq!(share(6), 1_000, "it was never down");
+        cluster.set_down(node, Why::ProbeTimeout);
+        cluster.came_up(Time::from_secs(100), node);
+        assert_eq!([share(100), share(102), share(105), share(110)], [100, 200, 500, 1_000]);
+        assert_eq!(cluster.share(Time::from_secs(100), node, Duration::ZERO), 1_000);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 use crate::choose::Chooser;
 use crate::cluster::{Cluster, Load, MOST_NODES, NodeIndex, Why};
+use crate::outliers::Outliers;
 use crate::sessions::{CallKey, GIVE_UP, LATE, Phase, Place, Sessions, Txn, TxnPlace};
 use crate::stats::NodeStats;
 use crate::{Algorithm, Costs, Kind};
@@ -144,6 +145,12 @@ pub struct Rules {
     /// An INVITE outside a dialog whose node has said nothing at all for so long, to this or anything else, goes to
     /// another one. Zero: it waits for its sender.
     pub silent_after: Duration,
+    /// For how long the share of a node grows that has come up.
+    pub slow_start: Duration,
+    /// How many of a hundred nodes may rest because they are far worse than the others; zero: none.
+    pub outlier_share: u8,
+    /// How long such a one rests.
+    pub outlier_rest: Duration,
 }
 
 impl Default for Rules {
@@ -156,6 +163,9 @@ impl Default for Rules {
             probed: true,
             rest: Duration::from_secs(5),
             silent_after: Duration::from_millis(400),
+            slow_start: Duration::from_secs(5),
+            outlier_share: 10,
+            outlier_rest: Duration::from_secs(30),
         }
     }
 }
@@ -191,6 +201,7 @@ pub struct Dispatcher {
     sessions: Sessions,
     rules: Rules,
     stats: Vec<NodeStats>,
+    outliers: Outliers,
     happened: Happened,
 }
 
@@ -204,8 +215,11 @@ impl Dispatcher {
         most: usize,
         seed: u64,
     ) -> Dispatcher {
+        let mut chooser = Chooser::new(Arc::clone(&cluster), algorithm, Costs::default(), seed);
+        chooser.set_ramp(rules.slow_start);
         Dispatcher {
-            chooser: Chooser::new(Arc::clone(&cluster), algorithm, Costs::default(), seed),
+            chooser,
+            outliers: Outliers::default(),
             sessions: Sessions::new(Arc::clone(&cluster), worker, most),
             stats: Vec::new(),
             rules,
@@ -222,6 +236,7 @@ impl Dispatcher {
     /// Changes the rules and the algorithm; calls that are there keep their nodes.
     pub fn set(&mut self, algorithm: Algorithm, rules: Rules) {
         self.chooser.set_algorithm(algorithm);
+        self.chooser.set_ramp(rules.slow_start);
         self.rules = rules;
     }
 
@@ -387,6 +402,11 @@ impl Dispatcher {
         let place = self.sessions.find_txn(self.sessions.find(call)?, id, tag)?;
         let txn = self.sessions.txn(place).filter(|txn| txn.open)?;
         Some(Waiting { node: txn.node, since: txn.began, heard: txn.heard })
+    }
+
+    /// Whether its sender has cancelled an INVITE.
+    pub fn is_cancelled(&self, call: CallKey, id: u64) -> bool {
+        self.sessions.find(call).is_some_and(|at| self.sessions.find_txn(at, id, Tag::Cancel).is_some())
     }
 
     /// An INVITE has waited for [`Rules::silent_after`] and its node has said nothing to anybody: the node is doubted,
@@ -587,6 +607,7 @@ impl Dispatcher {
         }
         let micros = u32::try_from(now.since(txn.began).as_micros()).unwrap_or(u32::MAX);
         self.measure(&txn, place, status, micros);
+        self.outliers.judge(now, &self.cluster, &self.rules);
         if status < 200 {
             let until = if tag == Tag::Invite { now + self.rules.ring_timeout } else { txn.until };
             self.sessions.note(place, |txn| (txn.heard, txn.until) = (true, until));
@@ -604,6 +625,13 @@ impl Dispatcher {
     fn measure(&mut self, txn: &Txn, place: TxnPlace, status: u16, micros: u32) {
         let kind = txn.tag.kind();
         let worked = status >= 200 || (kind == Kind::Invite && status > 100);
+        if worked && !txn.worked {
+            self.outliers.answered(txn.node, micros);
+            self.sessions.note(place, |txn| txn.worked = true);
+        }
+        if (500..600).contains(&status) {
+            self.outliers.failed(txn.node, false);
+        }
         if let Some(begun) = txn.alone.filter(|_| worked) {
             if self.cluster.begun(txn.node) == begun {
                 self.chooser.alone(kind, micros);
@@ -725,6 +753,7 @@ impl Dispatcher {
             self.failed(now, txn.node, Why::Silent);
         }
         if !txn.heard {
+            self.outliers.failed(txn.node, true);
             self.chooser.answered(txn.node, GIVE_UP.as_micros() as u32);
         }
         self.sessions.close(place, now);

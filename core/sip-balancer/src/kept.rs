@@ -77,8 +77,8 @@ pub(crate) struct Entry {
 /// What a transmit is known by when it cannot be sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Token {
-    /// An entry, by place and generation.
-    Kept(u32, u32),
+    /// An entry, by place and generation, on its way to this node.
+    Kept(u32, u32, NodeIndex),
     /// A letter, by its number.
     Letter(u64),
     /// A probe of a node, by its serial.
@@ -87,14 +87,15 @@ pub(crate) enum Token {
 
 /// The kind of a token stands in its upper bits.
 const KIND: u32 = 62;
-const GENERATION: u32 = 0x3fff_ffff;
+const GENERATION: u32 = 0x3f_ffff;
 
 impl Token {
     /// As the runtime has it; never zero.
     pub fn to_u64(self) -> u64 {
         match self {
-            Token::Kept(at, generation) => {
-                1 << KIND | u64::from(generation & GENERATION) << 32 | u64::from(at)
+            Token::Kept(at, generation, node) => {
+                let low = u64::from(node.0 & 0xff) << 24 | u64::from(at & 0xff_ffff);
+                1 << KIND | u64::from(generation & GENERATION) << 32 | low
             }
             Token::Letter(number) => 2 << KIND | number & !(3 << KIND),
             Token::Probe(at, serial) => 3 << KIND | u64::from(at.0) << 32 | u64::from(serial),
@@ -104,7 +105,10 @@ impl Token {
     /// Back from [`Token::to_u64`].
     pub fn from_u64(token: u64) -> Option<Token> {
         match token >> KIND {
-            1 => Some(Token::Kept(token as u32, (token >> 32) as u32 & GENERATION)),
+            1 => {
+                let (at, node) = (token as u32 & 0xff_ffff, NodeIndex((token >> 24) as u16 & 0xff));
+                Some(Token::Kept(at, (token >> 32) as u32 & GENERATION, node))
+            }
             2 => Some(Token::Letter(token & !(3 << KIND))),
             3 => Some(Token::Probe(NodeIndex((token >> 32) as u16), token as u32)),
             _ => None,
@@ -133,6 +137,8 @@ struct Letter {
     number: u64,
     to: Flow,
     bytes: Vec<u8>,
+    at: Time,
+    call: Option<CallKey>,
 }
 
 fn key(id: u64, tag: Tag, what: What) -> CallKey {
@@ -227,12 +233,14 @@ impl Kept {
 
     /// What a transmit of it is known by.
     pub fn token(&self, at: u32) -> u64 {
-        self.get(at).map_or(0, |entry| Token::Kept(at, entry.generation).to_u64())
+        self.get(at).map_or(0, |entry| Token::Kept(at, entry.generation, entry.node).to_u64())
     }
 
-    /// The message of which a transmit with such a token could not be sent.
-    pub fn of_token(&self, at: u32, generation: u32) -> Option<u32> {
-        self.get(at).filter(|entry| entry.generation & GENERATION == generation).map(|_| at)
+    /// The message of which a transmit with such a token could not be sent, if it still waits for it: not where it is
+    /// answered, and not where another node has it by now.
+    pub fn of_token(&self, at: u32, generation: u32, node: NodeIndex) -> Option<u32> {
+        let same = |e: &&Entry| e.generation & GENERATION == generation && e.node == node && !e.settled;
+        self.get(at).filter(same).map(|_| at)
     }
 
     /// Takes the message out to be received again; it is brought back by [`Kept::bring_back`].
@@ -314,8 +322,17 @@ impl Kept {
         self.due.peek().map(|Reverse((due, ..))| *due)
     }
 
-    /// Sends a message over a stream to `to`. If that is dead, it goes to `otherwise` (RFC 3261 section 18.2.2).
-    pub fn write(&mut self, to: Flow, otherwise: Flow, out: &mut Outbox, write: impl FnOnce(&mut Vec<u8>)) {
+    /// Sends a response over a stream to `to`. If that is dead, it goes to `otherwise` (RFC 3261 section 18.2.2). That is
+    /// known at once of a connection that is closed already. If it is closed later, most callers have read what was
+    /// sent before: only the answer to an INVITE of this `call` may still be wanted, until [`Kept::acknowledged`].
+    pub fn write(
+        &mut self,
+        (now, call): (Time, Option<CallKey>),
+        to: Flow,
+        otherwise: Flow,
+        out: &mut Outbox,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) {
         if otherwise.remote == to.remote && to.conn.is_none() {
             out.send_with(to, 0, write);
             return;
@@ -326,19 +343,28 @@ impl Kept {
         let bytes = out.bytes().get(range).unwrap_or(&[]);
         let at = number as usize % LETTERS;
         if self.letters.len() <= at {
-            self.letters.resize_with(at + 1, || Letter { number: 0, to, bytes: Vec::new() });
+            let empty = || Letter { number: 0, to, bytes: Vec::new(), at: now, call: None };
+            self.letters.resize_with(at + 1, empty);
         }
         if let Some(letter) = self.letters.get_mut(at) {
-            (letter.number, letter.to) = (number, otherwise);
+            (letter.number, letter.to, letter.at, letter.call) = (number, otherwise, now, call);
             letter.bytes.clear();
             letter.bytes.shrink_to(KEEP_CAPACITY);
             letter.bytes.extend_from_slice(bytes);
         }
     }
 
+    /// The caller has got what was written to it.
+    pub fn acknowledged(&mut self, call: CallKey) {
+        for letter in self.letters.iter_mut().filter(|letter| letter.call == Some(call)) {
+            letter.call = None;
+        }
+    }
+
     /// A message that was written could not be sent: it is sent to the other place, unless it was long ago.
-    pub fn resend(&mut self, number: u64, out: &mut Outbox) {
-        let letter = self.letters.get_mut(number as usize % LETTERS).filter(|letter| letter.number == number);
+    pub fn resend(&mut self, now: Time, number: u64, out: &mut Outbox) {
+        let wanted = |l: &&mut Letter| l.number == number && (l.call.is_some() || l.at == now);
+        let letter = self.letters.get_mut(number as usize % LETTERS).filter(wanted);
         if let Some(letter) = letter {
             out.send(letter.to, 0, &letter.bytes);
             letter.number = 0;
@@ -432,8 +458,9 @@ mod tests {
 
     #[test]
     fn tokens_lead_back_and_are_never_zero() {
+        let (none, last) = (NodeIndex(0), NodeIndex(255));
         for token in
-            [Token::Kept(0, 0), Token::Kept(u32::MAX, 7), Token::Letter(0), Token::Probe(NodeIndex(255), 0)]
+            [Token::Kept(0, 0, none), Token::Kept(65_535, 7, last), Token::Letter(0), Token::Probe(last, 0)]
         {
             assert_ne!(token.to_u64(), 0);
             assert_eq!(Token::from_u64(token.to_u64()), Some(token));
@@ -448,11 +475,11 @@ mod tests {
         assert_eq!(keep(&mut kept, 1), None, "twice");
         assert_eq!(kept.find(1, Tag::Invite, What::ToNode), Some(at));
         assert_eq!(kept.find(1, Tag::Cancel, What::ToNode), None);
-        let Some(Token::Kept(place, generation)) = Token::from_u64(kept.token(at)) else {
+        let Some(Token::Kept(place, generation, node)) = Token::from_u64(kept.token(at)) else {
             panic!("its token")
         };
         kept.forget(at);
-        assert_eq!((kept.of_token(place, generation), kept.len(), kept.bytes), (None, 0, 0));
+        assert_eq!((kept.of_token(place, generation, node), kept.len(), kept.bytes), (None, 0, 0));
         let all: Vec<u32> = (0..16).filter_map(|id| keep(&mut kept, id)).collect();
         assert_eq!((all.len(), keep(&mut kept, 99), kept.missed), (16, None, 1));
     }
@@ -473,20 +500,36 @@ mod tests {
     }
 
     #[test]
-    fn a_letter_goes_to_the_other_place_once() {
+    fn a_letter_goes_to_the_other_place_once_and_not_after_its_ack() {
         let mut kept = Kept::new(16);
         let mut out = Outbox::new();
-        kept.write(flow(1), flow(2), &mut out, |buf| buf.extend_from_slice(b"answer"));
-        let Some(Token::Letter(number)) = Token::from_u64(out.transmits()[0].token) else {
-            panic!("its token")
+        let (now, call) = (Time::from_secs(1), CallKey(1, 2));
+        let sent = |kept: &mut Kept, out: &mut Outbox, call| {
+            kept.write((now, call), flow(1), flow(2), out, |buf| buf.extend_from_slice(b"answer"));
+            let Some(Token::Letter(number)) = Token::from_u64(out.transmits()[0].token) else {
+                panic!("its token")
+            };
+            out.clear();
+            number
         };
-        out.clear();
-        (0..2).for_each(|_| kept.resend(number, &mut out));
+        let number = sent(&mut kept, &mut out, Some(call));
+        (0..2).for_each(|_| kept.resend(now + T1, number, &mut out));
         assert_eq!(out.transmits().len(), 1);
         assert_eq!((out.transmits()[0].flow, out.bytes()), (flow(2), &b"answer"[..]));
-        (0..=LETTERS).for_each(|_| kept.write(flow(1), flow(2), &mut out, |_| {}));
         out.clear();
-        kept.resend(number + 1, &mut out);
+        let number = sent(&mut kept, &mut out, Some(call));
+        kept.acknowledged(call);
+        kept.resend(now + T1, number, &mut out);
+        // Whatever is no answer to an INVITE: only where the connection was gone already.
+        let number = sent(&mut kept, &mut out, None);
+        kept.resend(now + T1, number, &mut out);
+        assert!(out.is_empty());
+        kept.resend(now, number, &mut out);
+        assert_eq!(out.transmits().len(), 1);
+        let number = sent(&mut kept, &mut Outbox::new(), Some(call));
+        (0..LETTERS).for_each(|_| drop(sent(&mut kept, &mut Outbox::new(), None)));
+        out.clear();
+        kept.resend(now, number, &mut out);
         assert!(out.is_empty(), "too long ago");
     }
 }

@@ -6,7 +6,7 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `algorithm`, `choose`, `maglev`, `times` | who gets a new call |
+//! | `algorithm`, `choose`, `maglev`, `times`, `outliers` | who gets a new call |
 //! | `cluster`, `members` | the nodes as all workers see them |
 //! | `sessions`, `index`, `wheel` | calls, transactions, counters |
 //! | `dispatch` | which node a request goes to, what a response means |
@@ -25,6 +25,7 @@ mod kept;
 mod machine;
 mod maglev;
 mod members;
+mod outliers;
 mod probes;
 mod requests;
 mod responses;

@@ -70,7 +70,7 @@ impl Probes {
         (probe.good, probe.bad) = (probe.good.saturating_add(1), 0);
         cluster.heard(now, at);
         if cluster.health(at).0 != Health::Down || probe.good >= rules.up_after {
-            cluster.set_up(at);
+            cluster.came_up(now, at);
         }
     }
 

@@ -241,6 +241,9 @@ impl Balancer {
         }
         self.forget(c.id, Tag::Invite, What::Refusal);
         let call = self.sealer.call(request.call_id());
+        if flow.transport.is_reliable() {
+            self.kept.acknowledged(call);
+        }
         let large = self.is_large(flow, request);
         match self.dispatcher.ack(now, call, c.id, self.node_of(c), large) {
             Some(assigned) => {
@@ -428,10 +431,7 @@ impl Balancer {
         let tag = self.sealer.tag(&origin(request, back.remote.ip()));
         let source = Some((flow.remote, always_rport(flow, request)));
         let write = |buf: &mut Vec<u8>| write_response(request, status, reason, &tag, source, extra, buf);
-        match back.transport {
-            Transport::Udp => drop(out.send_with(back, 0, write)),
-            _ => self.kept.write(back, otherwise(back, request.via().port_or_default()), out, write),
-        }
+        out.send_with(back, 0, write);
     }
 }
 

@@ -7,7 +7,7 @@ use crate::token::{Branch, Origin};
 use crate::{Seen, Tag};
 use core::net::SocketAddr;
 use core::time::Duration;
-use sip_message::{Message, Name, Via, parse_u32};
+use sip_message::{Message, Method, Name, Via, parse_u32};
 use sip_proxy::rewrite::{write_response, write_response_as};
 use wire::{ConnId, Flow, Outbox, Time, Transport};
 
@@ -19,7 +19,9 @@ impl Balancer {
             return;
         };
         if self.feeding {
-            return self.send_back(response, to, port, out);
+            // A refusal once more, as it was passed on.
+            let soften = response.status() == 503 && self.softens(now);
+            return self.send_back(now, response, (to, port), soften, out);
         }
         let call = self.sealer.call(response.call_id());
         let (tag, status) = (tag_of(response.method()), response.status());
@@ -54,28 +56,46 @@ impl Balancer {
             }
             // Whoever is before us would send nothing at all to us for that time (section 21.5.4), where only one
             // node wants to be left alone (16.7 step 6).
-            soften = status == 503 && self.cluster.indexes().any(|at| self.cluster.takes_calls(now, at));
+            soften = status == 503 && self.softens(now);
             self.heard_of(now, branch.id, tag, What::ToNode, status);
         }
         self.counts.relayed += 1;
-        if soften {
-            self.counts.softened += 1;
-            return self.relay_as_500(response, to, port, out);
-        }
+        self.counts.softened += u64::from(soften);
         let lossy = from.transport.is_reliable() && !to.transport.is_reliable();
         if lossy && tag == Tag::Invite && status >= 300 {
             self.keep_refusal(now, from, response, branch.id);
         }
-        self.send_back(response, to, port, out);
+        self.send_back(now, response, (to, port), soften, out);
     }
 
-    fn send_back(&mut self, response: &Message<'_>, to: Flow, port: u16, out: &mut Outbox) {
+    /// Whether other nodes take calls, so that one that does not is no reason to leave us alone.
+    fn softens(&self, now: Time) -> bool {
+        self.cluster.indexes().any(|at| self.cluster.takes_calls(now, at))
+    }
+
+    /// The response without our Via; `soften`: with another status line and without Retry-After.
+    fn send_back(
+        &mut self,
+        now: Time,
+        response: &Message<'_>,
+        (to, port): (Flow, u16),
+        soften: bool,
+        out: &mut Outbox,
+    ) {
         let splices = &mut self.splices;
-        let write = |buf: &mut Vec<u8>| write_response(response, false, splices, buf);
-        match to.transport {
-            Transport::Udp => drop(out.send_with(to, 0, write)),
-            _ => self.kept.write(to, otherwise(to, port), out, write),
+        let write = |buf: &mut Vec<u8>| match soften {
+            true => {
+                let line = b"SIP/2.0 500 Server Internal Error\r\n";
+                write_response_as(response, line, Name::RetryAfter, splices, buf);
+            }
+            false => write_response(response, false, splices, buf),
+        };
+        if to.transport == Transport::Udp {
+            out.send_with(to, 0, write);
+            return;
         }
+        let call = (response.method() == Method::Invite).then(|| self.sealer.call(response.call_id()));
+        self.kept.write((now, call), to, otherwise(to, port), out, write);
     }
 
     /// What our Via says, if we sealed it for the request whose Via is the next, and the port that this names. A stream
@@ -107,16 +127,6 @@ impl Balancer {
     fn conn_of(&self, branch: &Branch, tag: Tag) -> Option<ConnId> {
         let what = if branch.to_caller { What::ToCaller } else { What::ToNode };
         self.kept.get(self.kept.find(branch.id, tag, what)?)?.from.conn
-    }
-
-    /// The same response with another status line, without Retry-After and our Via.
-    fn relay_as_500(&mut self, response: &Message<'_>, to: Flow, port: u16, out: &mut Outbox) {
-        let (line, splices) = (b"SIP/2.0 500 Server Internal Error\r\n", &mut self.splices);
-        let write = |buf: &mut Vec<u8>| write_response_as(response, line, Name::RetryAfter, splices, buf);
-        match to.transport {
-            Transport::Udp => drop(out.send_with(to, 0, write)),
-            _ => self.kept.write(to, otherwise(to, port), out, write),
-        }
     }
 }
 

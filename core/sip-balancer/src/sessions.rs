@@ -84,6 +84,8 @@ pub(crate) struct Txn {
     pub open: bool,
     /// Something has come back for it.
     pub heard: bool,
+    /// So has something that shows work.
+    pub worked: bool,
     /// It has been said once that nothing came back.
     pub missed: bool,
     /// The network brought it back, or its node says nothing at all.
@@ -353,7 +355,7 @@ impl Sessions {
         let Some(txn) = self.txns.get_mut(place.0 as usize).filter(|t| t.open) else { return };
         let (from, kind) = (txn.node, txn.tag.kind());
         (txn.node, txn.began, txn.alone) = (node, now, None);
-        (txn.heard, txn.missed, txn.returned) = (false, false, false);
+        (txn.heard, txn.worked, txn.missed, txn.returned) = (false, false, false, false);
         txn.until = now + GIVE_UP;
         self.hold(from, false);
         self.hold(node, true);
@@ -525,6 +527,7 @@ impl Txn {
             node,
             open: true,
             heard: false,
+            worked: false,
             missed: false,
             returned: false,
             large: false,

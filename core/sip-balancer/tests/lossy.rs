@@ -90,7 +90,7 @@ impl Sim {
         }
     }
 
-    fn from_caller(&mut self, ms: u64, tcp: bool, text: &str) {
+    fn caller_sends(&mut self, ms: u64, tcp: bool, text: &str) {
         let text = if tcp { text.replace("SIP/2.0/UDP", "SIP/2.0/TCP") } else { text.to_owned() };
         let often = if tcp { 1 } else { 1 + self.random.below(4) };
         for wait in [0, 500, 1_500, 3_500].into_iter().take(often as usize) {
@@ -103,15 +103,15 @@ impl Sim {
     fn call(&mut self, n: u64) {
         let (name, tcp) = (format!("call{n}"), n.is_multiple_of(2));
         match self.random.below(8) {
-            0 => self.from_caller(0, tcp, &request("MESSAGE", &name, 1, &name, "", "")),
-            1 => self.from_caller(0, tcp, &request("REGISTER", &name, 1, &name, "", "")),
+            0 => self.caller_sends(0, tcp, &request("MESSAGE", &name, 1, &name, "", "")),
+            1 => self.caller_sends(0, tcp, &request("REGISTER", &name, 1, &name, "", "")),
             kind => {
                 let more =
                     if n.is_multiple_of(5) { format!("X: {}\r\n", "x".repeat(1_000)) } else { String::new() };
-                self.from_caller(0, tcp, &request("INVITE", &name, 1, &name, "", &more));
+                self.caller_sends(0, tcp, &request("INVITE", &name, 1, &name, "", &more));
                 if kind == 2 {
                     let wait = self.random.below(5_000);
-                    self.from_caller(wait, tcp, &request("CANCEL", &name, 1, &name, "", ""));
+                    self.caller_sends(wait, tcp, &request("CANCEL", &name, 1, &name, "", ""));
                 }
             }
         }
@@ -122,21 +122,21 @@ impl Sim {
         let (tcp, status) =
             (sent.over == Transport::Tcp, sent.start().split(' ').nth(1).unwrap_or("").to_owned());
         let (Some(call), Some(cseq)) = (sent.header("Call-ID"), sent.header("CSeq")) else { return };
-        if !cseq.ends_with("INVITE") || status < "200".to_owned() {
+        if !cseq.ends_with("INVITE") || status.as_str() < "200" {
             return;
         }
         let tag = sent.header("To").and_then(|to| to.split(";tag=").nth(1)).map(|tag| format!(";tag={tag}"));
         let tag = tag.unwrap_or_default();
-        if status >= "300".to_owned() {
-            return self.from_caller(5, tcp, &request("ACK", call, 1, call, &tag, ""));
+        if status.as_str() >= "300" {
+            return self.caller_sends(5, tcp, &request("ACK", call, 1, call, &tag, ""));
         }
         self.answered += 1;
         let routes: Vec<&str> = sent.text.lines().filter_map(|l| l.strip_prefix("Record-")).collect();
         let routes: String = routes.iter().rev().map(|route| format!("{route}\r\n")).collect();
-        self.from_caller(5, tcp, &request("ACK", call, 1, &format!("{call}a"), &tag, &routes));
+        self.caller_sends(5, tcp, &request("ACK", call, 1, &format!("{call}a"), &tag, &routes));
         if self.random.chance(90) {
             let hold = self.random.below(30_000);
-            self.from_caller(hold, tcp, &request("BYE", call, 2, &format!("{call}b"), &tag, &routes));
+            self.caller_sends(hold, tcp, &request("BYE", call, 2, &format!("{call}b"), &tag, &routes));
         }
     }
 

@@ -181,6 +181,17 @@ fn a_caller_that_gives_up_cancels_who_has_it_and_the_other_when_it_wakes_up() {
 }
 
 #[test]
+fn an_invite_that_was_cancelled_goes_nowhere_else() {
+    let mut world = world(2);
+    let first = world.one(CALLER, &invite("k1"));
+    world.one(CALLER, &request("CANCEL", "k1", 1, "k1", "", ""));
+    let later = world.pass(MS(450));
+    assert!(later.iter().all(|m| !m.start().starts_with("INVITE")), "{later:?}");
+    world.cluster.set_down(world.cluster.at(first.to.parse().unwrap()).unwrap(), Why::ProbeTimeout);
+    assert!(world.pass(MS(10)).iter().all(|m| !m.start().starts_with("INVITE")));
+}
+
+#[test]
 fn what_rang_at_a_node_that_went_down_rings_at_another() {
     let mut world = world(2);
     let first = world.one(CALLER, &invite("i1"));

@@ -115,6 +115,9 @@ pub fn settings(config: &c::Config, listeners: Vec<Listener>) -> Settings {
             probed: !b.probe_interval.is_zero(),
             rest: b.retry_after,
             silent_after: b.silent_after,
+            slow_start: b.slow_start,
+            outlier_share: b.outlier_share,
+            outlier_rest: b.outlier_rest,
         },
         record_route: b.record_route,
         register: match b.register {

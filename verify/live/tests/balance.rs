@@ -528,7 +528,9 @@ fn a_reload_changes_algorithm_and_weights() {
     let (_other, b) = callee();
     let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(unique("balance.toml"));
     let write = |algorithm: &str, nodes: &str| {
-        let config = format!("[balance]\nalgorithm = \"{algorithm}\"\nnodes = [{nodes}]\n");
+        // Who comes is to get its share at once.
+        let rest = "slow_start = \"0s\"";
+        let config = format!("[balance]\nalgorithm = \"{algorithm}\"\nnodes = [{nodes}]\n{rest}\n");
         std::fs::write(&file, config).expect("a file");
     };
     write("round-robin", &format!("\"sip:{a}\", \"sip:{b}\""));

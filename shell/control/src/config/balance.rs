@@ -120,6 +120,12 @@ pub struct Balance {
     pub probe_codes: Vec<u16>,
     /// An INVITE whose node says nothing at all for so long goes to another one; zero: it waits for its sender.
     pub silent_after: Duration,
+    /// For how long the share of a node grows that has come up or was added.
+    pub slow_start: Duration,
+    /// How many of a hundred nodes may be left out because they are far worse than the others; zero: none.
+    pub outlier_share: u8,
+    /// How long such a node is left out.
+    pub outlier_rest: Duration,
     /// Failures, one after the other, until a node is down.
     pub down_after: u32,
     /// Good answers, one after the other, until it is up.
@@ -144,6 +150,9 @@ impl Default for Balance {
             probe_timeout: Duration::from_millis(500),
             probe_codes: Vec::new(),
             silent_after: Duration::from_millis(400),
+            slow_start: Duration::from_secs(5),
+            outlier_share: 10,
+            outlier_rest: Duration::from_secs(30),
             down_after: 3,
             up_after: 2,
             retry_after: Duration::from_secs(5),
@@ -197,6 +206,11 @@ pub(super) fn balance(
         let fault = Fault::new("no server answers so quickly every time", "\"50ms\" or more, or 0 for never");
         reader.error(&section.span_of("silent_after"), fault);
     }
+    let ramp = Duration::ZERO..=Duration::from_secs(600);
+    section.set(reader, "slow_start", &mut b.slow_start, duration(ramp));
+    section.set(reader, "outlier_share", &mut b.outlier_share, number(0..=100));
+    let rest = Duration::from_secs(1)..=hour;
+    section.set(reader, "outlier_rest", &mut b.outlier_rest, duration(rest));
     section.set(reader, "down_after", &mut b.down_after, number(1..=100));
     section.set(reader, "up_after", &mut b.up_after, number(1..=100));
     section.set(reader, "retry_after", &mut b.retry_after, seconds(1..=3_600));
