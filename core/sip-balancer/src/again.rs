@@ -192,7 +192,8 @@ impl Balancer {
                 look = since + patience;
                 if look <= now {
                     look = now + patience;
-                    fed = self.give_away(now, at);
+                    // One whose node may have no streams is first sent as others are (RFC 3261 section 18.1.1).
+                    fed = self.dispatcher.shrink(call, id, tag) || self.give_away(now, at);
                     if fed {
                         self.feed(now, at, out);
                     }

@@ -82,6 +82,13 @@ impl Chooser {
         }
     }
 
+    /// What is known of a node was of another one that had its place.
+    pub(crate) fn forget(&mut self, at: NodeIndex) {
+        if let Some(window) = self.windows.get_mut(usize::from(at.0)) {
+            *window = Window::default();
+        }
+    }
+
     /// A request that had its node for itself was done after so many microseconds.
     pub fn alone(&mut self, kind: Kind, micros: u32) {
         self.costs.sample(kind, micros);
@@ -245,7 +252,8 @@ fn work(load: &Load, costs: &[u32; Kind::COUNT]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::{Order, Why, of};
+    use crate::cluster::of;
+    use crate::health::{Order, Why};
 
     fn load(calls: u32, invites: u32, byes: u32) -> Load {
         Load { calls, open: [invites, byes, 0, 0] }

@@ -4,7 +4,8 @@
 //! bytes, simulations and property tests from nothing.
 
 use crate::choose::Chooser;
-use crate::cluster::{Cluster, Load, MOST_NODES, NodeIndex, Why};
+use crate::cluster::{Cluster, Load, MOST_NODES, NodeIndex};
+use crate::health::Why;
 use crate::outliers::Outliers;
 use crate::sessions::{CallKey, GIVE_UP, LATE, Phase, Place, Sessions, Txn, TxnPlace};
 use crate::stats::NodeStats;
@@ -82,17 +83,6 @@ pub struct Assigned {
     pub again: bool,
     /// It goes as what is too long for a datagram does: because it is, or because its INVITE went so.
     pub large: bool,
-}
-
-/// An unfinished transaction.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Waiting {
-    /// Who has it.
-    pub node: NodeIndex,
-    /// Since when.
-    pub since: Time,
-    /// Something has come back for it.
-    pub heard: bool,
 }
 
 /// Why a request goes nowhere.
@@ -196,11 +186,13 @@ pub struct Happened {
 /// One worker's dispatcher.
 #[derive(Debug)]
 pub struct Dispatcher {
-    cluster: Arc<Cluster>,
+    pub(crate) cluster: Arc<Cluster>,
     chooser: Chooser,
-    sessions: Sessions,
-    rules: Rules,
+    pub(crate) sessions: Sessions,
+    pub(crate) rules: Rules,
     stats: Vec<NodeStats>,
+    /// Whom these are of, as tokens call them.
+    of: Vec<u32>,
     outliers: Outliers,
     happened: Happened,
 }
@@ -222,6 +214,7 @@ impl Dispatcher {
             outliers: Outliers::default(),
             sessions: Sessions::new(Arc::clone(&cluster), worker, most),
             stats: Vec::new(),
+            of: Vec::new(),
             rules,
             happened: Happened::default(),
             cluster,
@@ -259,8 +252,16 @@ impl Dispatcher {
         let at = usize::from(node.0);
         if at >= self.stats.len() && at < MOST_NODES {
             self.stats.resize_with(at + 1, NodeStats::default);
+            self.of.resize(at + 1, 0);
         }
-        self.stats.get_mut(at)
+        let (stats, of, id) = (self.stats.get_mut(at)?, self.of.get_mut(at)?, self.cluster.id(node));
+        if *of != id {
+            // The place is another node's by now.
+            *of = id;
+            *stats = NodeStats::default();
+            self.chooser.forget(node);
+        }
+        Some(stats)
     }
 
     /// What this worker has given to each node.
@@ -397,66 +398,8 @@ impl Dispatcher {
         Ok(Assigned { node, again: true, large: txn.large })
     }
 
-    /// The transaction of a request, if it is unfinished.
-    pub fn waiting(&self, call: CallKey, id: u64, tag: Tag) -> Option<Waiting> {
-        let place = self.sessions.find_txn(self.sessions.find(call)?, id, tag)?;
-        let txn = self.sessions.txn(place).filter(|txn| txn.open)?;
-        Some(Waiting { node: txn.node, since: txn.began, heard: txn.heard })
-    }
-
-    /// Whether its sender has cancelled an INVITE.
-    pub fn is_cancelled(&self, call: CallKey, id: u64) -> bool {
-        self.sessions.find(call).is_some_and(|at| self.sessions.find_txn(at, id, Tag::Cancel).is_some())
-    }
-
-    /// An INVITE has waited for [`Rules::silent_after`] and its node has said nothing to anybody: the node is doubted,
-    /// and the INVITE goes to another one when it is repeated. Says whether there may be one.
-    pub fn silent(&mut self, now: Time, call: CallKey, id: u64) -> bool {
-        let place = self.sessions.find(call).and_then(|at| self.sessions.find_txn(at, id, Tag::Invite));
-        let Some(place) = place else { return false };
-        let Some(&txn) = self.sessions.txn(place).filter(|txn| txn.open && !txn.heard) else { return false };
-        if !txn.missed && !self.rules.probed {
-            self.failed(now, txn.node, Why::Silent);
-        }
-        if self.rules.probed {
-            self.cluster.suspect(now, txn.node);
-        }
-        self.sessions.note(place, |txn| (txn.returned, txn.missed) = (true, true));
-        self.cluster.indexes().any(|other| other != txn.node && self.cluster.takes_calls(now, other))
-    }
-
-    /// A request that went over a stream because it is long, and did not arrive, goes in a datagram all the same
-    /// (RFC 3261 section 18.1.1). Says whether it was such a one.
-    pub fn shrink(&mut self, call: CallKey, id: u64, tag: Tag) -> bool {
-        let place = self.sessions.find(call).and_then(|at| self.sessions.find_txn(at, id, tag));
-        let large = |place: &TxnPlace| self.sessions.txn(*place).is_some_and(|txn| txn.large && txn.open);
-        let Some(place) = place.filter(large) else { return false };
-        self.sessions.note(place, |txn| txn.large = false);
-        true
-    }
-
-    /// A node that had an INVITE before another one said yes first: it has it again. Who had it until now is told.
-    pub fn win_back(&mut self, now: Time, call: CallKey, id: u64, node: NodeIndex) -> Option<NodeIndex> {
-        let at = self.sessions.find(call)?;
-        let place = self.sessions.find_txn(at, id, Tag::Invite)?;
-        let before = self.sessions.txn(place).filter(|txn| txn.open)?.node;
-        self.sessions.retarget(now, place, node);
-        self.keep_at(at, node);
-        self.sessions.arm(now, at);
-        Some(before)
-    }
-
-    /// A request was refused here after all.
-    pub fn abandon(&mut self, now: Time, call: CallKey, id: u64, tag: Tag) {
-        let Some(at) = self.sessions.find(call) else { return };
-        let Some(place) = self.sessions.find_txn(at, id, tag) else { return };
-        self.sessions.close(place, now + LATE);
-        self.settle(now, at);
-        self.sessions.arm(now, at);
-    }
-
     /// Gives a call to a node because of a request outside its dialog. One that is up stays where it is.
-    fn keep_at(&mut self, at: Place, node: NodeIndex) {
+    pub(crate) fn keep_at(&mut self, at: Place, node: NodeIndex) {
         if !matches!(self.sessions.phase(at), Phase::Up | Phase::Dialog) {
             self.sessions.move_to(at, node);
         }
@@ -698,7 +641,7 @@ impl Dispatcher {
         }
     }
 
-    fn failed(&mut self, now: Time, node: NodeIndex, why: Why) {
+    pub(crate) fn failed(&mut self, now: Time, node: NodeIndex, why: Why) {
         let rest = (!self.rules.probed).then_some(self.rules.rest);
         self.cluster.failed(now, node, why, self.rules.down_after, rest);
     }
@@ -708,7 +651,7 @@ impl Dispatcher {
     }
 
     /// Ends what has nothing left to wait for.
-    fn settle(&mut self, now: Time, at: Place) {
+    pub(crate) fn settle(&mut self, now: Time, at: Place) {
         let idle = !self.sessions.is_busy(at);
         match self.sessions.phase(at) {
             Phase::Brief if idle => self.end(now, at),

@@ -527,7 +527,9 @@ mod tests {
         kept.resend(now, number, &mut out);
         assert_eq!(out.transmits().len(), 1);
         let number = sent(&mut kept, &mut Outbox::new(), Some(call));
-        (0..LETTERS).for_each(|_| drop(sent(&mut kept, &mut Outbox::new(), None)));
+        for _ in 0..LETTERS {
+            sent(&mut kept, &mut Outbox::new(), None);
+        }
         out.clear();
         kept.resend(now, number, &mut out);
         assert!(out.is_empty(), "too long ago");

@@ -1,6 +1,7 @@
 //! Probing the nodes with OPTIONS (RFC 3261 section 11).
 
-use crate::cluster::{Cluster, Health, MOST_NODES, NodeIndex, Order, Why};
+use crate::cluster::{Cluster, MOST_NODES, NodeIndex};
+use crate::health::{Health, Order, Why};
 use crate::kept::Token;
 use crate::maglev::scramble;
 use crate::settings::Settings;

@@ -199,6 +199,13 @@ fn what_is_too_long_for_a_datagram_goes_over_a_stream_and_as_a_datagram_after_al
     assert_eq!((second[0].over, &second[0].to), (Transport::Udp, &first.to));
     assert!(second[0].header("Via").unwrap().starts_with("SIP/2.0/UDP "));
     assert_eq!(world.one(CALLER, &long("h2")).over, Transport::Udp);
+    // Nor does it matter if nobody says so: silence will do.
+    let rules = Rules { silent_after: Duration::from_millis(400), ..Rules::default() };
+    let mut quiet = World::with(nodes(2), keys(2), Settings { rules, ..streams() });
+    let first = quiet.one(CALLER, &long("h5"));
+    let second = quiet.pass(Duration::from_millis(400));
+    assert_eq!((second[0].over, &second[0].to), (Transport::Udp, &first.to));
+    assert_ne!(quiet.pass(Duration::from_millis(400))[0].to, first.to, "and then another node");
     // Nothing that is sent in a datagram is longer.
     for size in 600..1_400 {
         let text = request(

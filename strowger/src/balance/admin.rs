@@ -172,7 +172,7 @@ impl Control {
             alarms.push(format!("{} of {workers} workers do not answer", live - answering));
         }
         let (cluster, now) = (&self.running.cluster, monotonic_now());
-        for (at, node) in cluster.members() {
+        for (at, node) in cluster.members().filter(|(at, _)| cluster.order(*at) != Order::Removed) {
             if let (Health::Down, why) = cluster.health(at) {
                 alarms.push(format!("node {} is down: {}", node.name(), why.text()));
             }

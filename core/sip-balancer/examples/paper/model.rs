@@ -190,7 +190,7 @@ pub fn run(setup: &Setup) -> Outcome {
     let cluster = Cluster::new((0..setup.speeds.len()).map(node).collect(), 1);
     let room = (setup.rate * (setup.hold.0 + setup.hold.1 * 4.0 + 40.0)) as usize + 10_000;
     // What does not answer for a while here is busy, not dead.
-    let rules = Rules { down_after: u32::MAX, ..Rules::default() };
+    let rules = Rules { down_after: u32::MAX, outlier_share: 0, ..Rules::default() };
     let dispatcher = Dispatcher::new(Arc::clone(&cluster), 0, setup.algorithm, rules, room, setup.seed);
     let server = |speed: &f64| Server { speed: *speed, ..Server::default() };
     let mut world = World {
