@@ -226,7 +226,7 @@ impl Cluster {
     }
 
     /// The places of all nodes, those that were removed and still known included.
-    pub fn indexes(&self) -> impl Iterator<Item = NodeIndex> + use<> {
+    pub fn indexes(&self) -> impl ExactSizeIterator<Item = NodeIndex> + use<> {
         (0..self.members.used() as u16).map(NodeIndex)
     }
 

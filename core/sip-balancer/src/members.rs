@@ -64,7 +64,6 @@ struct Place {
     low: AtomicU64,
     scope: AtomicU32,
     rest: AtomicU32,
-    id: AtomicU32,
 }
 
 fn rest(node: &Node) -> u32 {
@@ -80,6 +79,8 @@ fn rest(node: &Node) -> u32 {
 #[derive(Debug)]
 pub(crate) struct Members {
     places: Box<[Place]>,
+    /// What tokens call them, close together: every message asks.
+    ids: Box<[AtomicU32]>,
     /// Places that have ever been used; all of them are at the beginning.
     used: AtomicU32,
 }
@@ -87,7 +88,11 @@ pub(crate) struct Members {
 impl Members {
     /// So many places, with nobody in them.
     pub fn new(most: usize) -> Members {
-        Members { places: (0..most).map(|_| Place::default()).collect(), used: AtomicU32::new(0) }
+        Members {
+            places: (0..most).map(|_| Place::default()).collect(),
+            ids: (0..most).map(|_| AtomicU32::new(0)).collect(),
+            used: AtomicU32::new(0),
+        }
     }
 
     /// Places that have ever been used.
@@ -115,7 +120,9 @@ impl Members {
         place.high.store((bits >> 64) as u64, Relaxed);
         place.low.store(bits as u64, Relaxed);
         place.scope.store(scope, Relaxed);
-        place.id.store(node.id(), Relaxed);
+        if let Some(id) = self.ids.get(usize::from(at.0)) {
+            id.store(node.id(), Relaxed);
+        }
         place.rest.store(rest(node), Release);
         self.used.fetch_max(u32::from(at.0) + 1, Release);
     }
@@ -151,13 +158,13 @@ impl Members {
 
     /// What tokens call the node in a place; zero: nobody is there.
     pub fn id(&self, at: NodeIndex) -> u32 {
-        self.places.get(usize::from(at.0)).map_or(0, |place| place.id.load(Relaxed))
+        self.ids.get(usize::from(at.0)).map_or(0, |id| id.load(Relaxed))
     }
 
     /// The node that tokens call `id`.
     pub fn by_id(&self, id: u32) -> Option<NodeIndex> {
-        let used = self.places.get(..self.used())?;
-        let at = used.iter().position(|place| place.id.load(Relaxed) == id).filter(|_| id != 0)?;
+        let used = self.ids.get(..self.used())?;
+        let at = used.iter().position(|own| own.load(Relaxed) == id).filter(|_| id != 0)?;
         Some(NodeIndex(at as u16))
     }
 }

@@ -157,11 +157,10 @@ impl Probes {
         if settings.probing.interval.is_zero() {
             return None;
         }
-        if cluster.indexes().any(|at| cluster.is_wanted(at)) || self.probes.iter().any(|p| p.returned) {
+        let all = self.probes.iter().take(cluster.indexes().len());
+        if cluster.indexes().any(|at| cluster.is_wanted(at)) || all.clone().any(|p| p.returned) {
             return Some(Time::ZERO);
         }
-        let used = cluster.indexes().count();
-        let all = self.probes.iter().take(used);
         match self.regular() {
             true => all.map(|p| p.due.unwrap_or(Time::FAR).min(p.next)).min(),
             false if self.asked => all.filter_map(|p| p.due).min(),
