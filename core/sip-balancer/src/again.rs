@@ -32,8 +32,8 @@ impl Balancer {
         if !(fresh || repeats || stream) {
             return 0;
         }
-        let at = match self.kept.find(r.id, r.tag, What::ToNode) {
-            Some(at) => at,
+        let (at, known) = match self.kept.find(r.id, r.tag, What::ToNode) {
+            Some(at) => (at, true),
             // A late repetition of what is answered already.
             None if to.again && self.dispatcher.waiting(r.call, r.id, r.tag).is_none() => return 0,
             None => {
@@ -46,7 +46,7 @@ impl Balancer {
                     (entry.fresh, entry.node) = (fresh, to.node);
                     entry.repeat = if repeats { now + T1 } else { Time::FAR };
                 }
-                at
+                (at, false)
             }
         };
         let patience = self.settings.rules.silent_after;
@@ -57,7 +57,7 @@ impl Balancer {
             (entry.until, entry.settled) = (now + GIVE_UP, false);
             entry.wait = T1;
             entry.repeat = if repeats { now + T1 } else { Time::FAR };
-        } else if to.again {
+        } else if to.again && known {
             // Its deadlines are set.
             return if stream { self.kept.token(at) } else { 0 };
         }

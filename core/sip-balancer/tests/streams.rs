@@ -243,6 +243,20 @@ fn dialogs_outlive_a_changed_list_of_listeners() {
 }
 
 #[test]
+fn what_is_kept_only_when_it_is_repeated_is_forgotten_too() {
+    let mut world = World::with(nodes(1), keys(2), streams());
+    let text = request("MESSAGE", "l1", 1, "l1", "", "");
+    assert_eq!(world.one(CALLER, &text).over, Transport::Udp);
+    // A reload in between: its node is reached over a stream now.
+    let node = Node { transport: Some(Transport::Tcp), ..nodes(1)[0] };
+    world.cluster.change(NodeIndex(0), &node);
+    assert_eq!(world.one(CALLER, &text).over, Transport::Tcp);
+    assert_eq!(world.balancer.report(false).kept, 1);
+    (0..80).for_each(|_| drop(world.pass(Duration::from_secs(1))));
+    assert_eq!(world.balancer.report(false).kept, 0);
+}
+
+#[test]
 fn what_breaks_a_stream_is_answered_once() {
     let mut world = World::with(nodes(1), keys(2), streams());
     let flow = wire::Flow {
