@@ -121,11 +121,30 @@ impl Balancer {
         }
     }
 
+    /// The sender of a request is told here that it goes nowhere. Of an INVITE it is remembered who may still answer it,
+    /// as the caller must not hear of that any more.
+    pub(crate) fn refused_here(&mut self, now: Time, id: u64, tag: Tag) {
+        let Some(at) = self.kept.find(id, tag, What::ToNode) else { return };
+        match self.kept.get_mut(at).filter(|entry| entry.fresh) {
+            Some(entry) => {
+                entry.refuse(now + LATE);
+                self.kept.arm(at, now + LATE);
+            }
+            None => self.kept.forget(at),
+        }
+    }
+
+    /// Whether an INVITE was refused here after a node had it.
+    pub(crate) fn is_refused(&self, id: u64) -> bool {
+        let at = self.kept.find(id, Tag::Invite, What::ToNode);
+        at.and_then(|at| self.kept.get(at)).is_some_and(|entry| entry.refused)
+    }
+
     /// Something came back for what is kept: a response of this status from who has it.
     pub(crate) fn heard_of(&mut self, now: Time, id: u64, tag: Tag, what: What, status: u16) {
         let Some(at) = self.kept.find(id, tag, what) else { return };
         let ring = self.settings.rules.ring_timeout;
-        let Some(entry) = self.kept.get_mut(at) else { return };
+        let Some(entry) = self.kept.get_mut(at).filter(|entry| !entry.settled) else { return };
         if status < 200 {
             entry.heard();
             if tag == Tag::Invite {
@@ -215,16 +234,18 @@ impl Balancer {
 
     /// A node has said nothing for too long, to an INVITE or anything else. Says whether another one may have it.
     fn give_away(&mut self, now: Time, at: u32) -> bool {
-        let Some(entry) = self.kept.get_mut(at).filter(|entry| entry.tries < MOST_TRIES) else {
+        let Some(entry) = self.kept.get(at).filter(|entry| entry.tries < MOST_TRIES) else {
             return false;
         };
-        entry.tries += 1;
         let (call, id) = (entry.call, entry.id);
         // Who has given up wants it nowhere.
-        if self.dispatcher.is_cancelled(call, id) {
+        if self.dispatcher.is_cancelled(call, id) || !self.dispatcher.silent(now, call, id) {
             return false;
         }
-        self.dispatcher.silent(now, call, id)
+        if let Some(entry) = self.kept.get_mut(at) {
+            entry.tries += 1;
+        }
+        true
     }
 
     /// INVITEs whose node has gone down while it rang go to another one.
@@ -240,7 +261,8 @@ impl Balancer {
             }
             let (call, id) = (entry.call, entry.id);
             let waits = self.dispatcher.waiting(call, id, Tag::Invite).is_some();
-            if waits && !self.dispatcher.is_cancelled(call, id) {
+            // Without another one it stays: it may be answered all the same.
+            if waits && !self.dispatcher.is_cancelled(call, id) && self.dispatcher.has_other(now, call, id) {
                 if let Some(entry) = self.kept.get_mut(at) {
                     entry.tries += 1;
                 }
@@ -277,7 +299,7 @@ impl Balancer {
                 return self.feed(now, at, out);
             }
             let Some(waiting) = self.dispatcher.waiting(call, id, tag) else { return self.kept.forget(at) };
-            self.dispatcher.returned(now, call, id, tag, waiting.node);
+            self.dispatcher.returned(now, call, id, tag, waiting.node, false);
             if waiting.heard {
                 // Its answer may come over another connection; if the node is down, it is seen to then.
                 return self.cluster.want_probe(waiting.node);
@@ -293,11 +315,16 @@ impl Balancer {
     fn give_up(&mut self, now: Time, at: u32, out: &mut Outbox) {
         let Some(entry) = self.kept.get(at) else { return };
         let (call, id, tag, what) = (entry.call, entry.id, entry.tag, entry.what);
-        let lent = self.kept.lend(at);
-        self.kept.forget(at);
-        let Some((from, bytes, generation)) = lent else { return };
-        if what == What::ToNode {
-            self.dispatcher.abandon(now, call, id, tag);
+        let Some((from, bytes, generation)) = self.kept.lend(at) else { return };
+        match what {
+            What::ToNode => {
+                self.dispatcher.abandon(now, call, id, tag);
+                self.refused_here(now, id, tag);
+            }
+            _ => self.kept.forget(at),
+        }
+        if what == What::ToCaller {
+            self.dispatcher.answered_by_caller(now, call, tag, 503);
         }
         let limits = self.settings.message;
         if matches!(what, What::ToNode | What::ToCaller) {

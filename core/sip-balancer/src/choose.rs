@@ -114,6 +114,17 @@ impl Chooser {
         kind: Kind,
         but: Option<NodeIndex>,
     ) -> Option<NodeIndex> {
+        self.choose_but(now, call_id, kind, but.as_slice())
+    }
+
+    /// As [`Chooser::choose`], but none of these, unless there is no other than the first of them.
+    pub(crate) fn choose_but(
+        &mut self,
+        now: Time,
+        call_id: &[u8],
+        kind: Kind,
+        but: &[NodeIndex],
+    ) -> Option<NodeIndex> {
         self.look_around(now, but);
         match self.algorithm {
             Algorithm::Cjsq => self.least(|load, _| u64::from(load.calls), 1),
@@ -134,19 +145,19 @@ impl Chooser {
 
     /// The node for something that has a home of its own by its `hash`, such as an address-of-record.
     pub fn home(&mut self, now: Time, hash: u64) -> Option<NodeIndex> {
-        self.look_around(now, None);
+        self.look_around(now, &[]);
         self.place(hash)
     }
 
-    fn look_around(&mut self, now: Time, but: Option<NodeIndex>) {
+    fn look_around(&mut self, now: Time, but: &[NodeIndex]) {
         self.now = now;
         self.open.clear();
         let cluster = &self.cluster;
-        self.open.extend(cluster.indexes().filter(|at| cluster.takes_calls(now, *at) && Some(*at) != but));
+        self.open.extend(cluster.indexes().filter(|at| cluster.takes_calls(now, *at) && !but.contains(at)));
         if self.open.is_empty()
-            && let Some(only) = but.filter(|at| self.cluster.takes_calls(now, *at))
+            && let Some(only) = but.first().filter(|at| self.cluster.takes_calls(now, **at))
         {
-            self.open.push(only);
+            self.open.push(*only);
         }
     }
 

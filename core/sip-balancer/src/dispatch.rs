@@ -14,8 +14,6 @@ use core::time::Duration;
 use std::sync::Arc;
 use wire::Time;
 
-/// A retransmission that comes sooner says nothing about the node: T1 is 500 ms (RFC 3261 17.1.1.1).
-const SILENCE: Duration = Duration::from_millis(400);
 /// A refusal counts as an answer that took so long at least, microseconds: T1.
 const REFUSED: u32 = 500_000;
 /// Longest rest that a Retry-After can ask for.
@@ -187,14 +185,14 @@ pub struct Happened {
 #[derive(Debug)]
 pub struct Dispatcher {
     pub(crate) cluster: Arc<Cluster>,
-    chooser: Chooser,
+    pub(crate) chooser: Chooser,
     pub(crate) sessions: Sessions,
     pub(crate) rules: Rules,
     stats: Vec<NodeStats>,
     /// Whom these are of, as tokens call them.
     of: Vec<u32>,
     outliers: Outliers,
-    happened: Happened,
+    pub(crate) happened: Happened,
 }
 
 impl Dispatcher {
@@ -354,57 +352,6 @@ impl Dispatcher {
         Some(Assigned { node, again: false, large })
     }
 
-    /// A request that was here before: it goes where it went, and changes no counter. But if nothing ever came
-    /// back and its node has failed, another node gets it.
-    fn repeated(
-        &mut self,
-        now: Time,
-        r: &Request<'_>,
-        at: Place,
-        place: TxnPlace,
-    ) -> Result<Assigned, NoWay> {
-        self.happened.repeated += 1;
-        let Some(&txn) = self.sessions.txn(place) else { return Err(NoWay::NoCall) };
-        let mut node = txn.node;
-        // One that rang and whose node is gone is rung for once more, by another.
-        let orphan = txn.fresh && txn.heard && !self.cluster.is_usable(now, node);
-        if txn.open && (!txn.heard || orphan) {
-            if txn.fresh && !txn.missed && now.since(txn.began) >= SILENCE {
-                self.sessions.note(place, |txn| txn.missed = true);
-                self.failed(now, node, Why::Silent);
-            }
-            let usable = self.cluster.is_usable(now, node);
-            if r.inside && !usable && r.tag != Tag::Cancel {
-                // As its dialog does: nobody has seen it yet.
-                node = self.node_of_dialog(now, r, Some(at)).inspect_err(|_| self.happened.no_node += 1)?;
-                self.sessions.retarget(now, place, node);
-                self.happened.retried += 1;
-            }
-            let doubtful = !usable || txn.returned || self.cluster.is_silent(node);
-            if doubtful && r.tag != Tag::Cancel && !r.inside {
-                let other = self.chooser.choose(now, r.call_id, r.tag.kind(), Some(node));
-                node = match other.filter(|other| *other != node) {
-                    Some(other) => {
-                        self.sessions.retarget(now, place, other);
-                        self.keep_at(at, other);
-                        self.happened.retried += 1;
-                        other
-                    }
-                    None if usable => node,
-                    None => return Err(NoWay::NoNode),
-                };
-            }
-        }
-        Ok(Assigned { node, again: true, large: txn.large })
-    }
-
-    /// Gives a call to a node because of a request outside its dialog. One that is up stays where it is.
-    pub(crate) fn keep_at(&mut self, at: Place, node: NodeIndex) {
-        if !matches!(self.sessions.phase(at), Phase::Up | Phase::Dialog) {
-            self.sessions.move_to(at, node);
-        }
-    }
-
     fn txn_of_invite(&self, r: &Request<'_>, found: Option<Place>) -> Option<Txn> {
         let place = self.sessions.find_txn(found?, r.id, Tag::Invite)?;
         self.sessions.txn(place).copied()
@@ -413,7 +360,7 @@ impl Dispatcher {
     /// The node of a dialog: as its token has it, for a call may have dialogs at two nodes, or its record. Without
     /// either it never was ours, or began before a restart in transparent mode; then the place of its Call-ID is
     /// as good a guess as any.
-    fn node_of_dialog(
+    pub(crate) fn node_of_dialog(
         &mut self,
         now: Time,
         r: &Request<'_>,
@@ -629,24 +576,12 @@ impl Dispatcher {
         }
     }
 
-    /// The network says that a request did not reach its node. That counts as one failure, if the request is still
-    /// without any answer, and whoever sends it again may have another node.
-    pub fn returned(&mut self, now: Time, call: CallKey, id: u64, tag: Tag, node: NodeIndex) {
-        let Some(at) = self.sessions.find(call) else { return };
-        let Some(place) = self.sessions.find_txn(at, id, tag) else { return };
-        let waits = |txn: &&Txn| txn.open && !txn.heard && !txn.returned && txn.node == node;
-        if self.sessions.txn(place).filter(waits).is_some() {
-            self.sessions.note(place, |txn| (txn.returned, txn.missed) = (true, true));
-            self.failed(now, node, Why::Unreachable);
-        }
-    }
-
     pub(crate) fn failed(&mut self, now: Time, node: NodeIndex, why: Why) {
         let rest = (!self.rules.probed).then_some(self.rules.rest);
         self.cluster.failed(now, node, why, self.rules.down_after, rest);
     }
 
-    fn end(&mut self, now: Time, at: Place) {
+    pub(crate) fn end(&mut self, now: Time, at: Place) {
         self.sessions.set_phase(at, Phase::Ended, now + LATE);
     }
 

@@ -26,8 +26,13 @@ const MOST: usize = 65_536;
 const MOST_BYTES: usize = 64 << 20;
 /// A buffer that grew beyond this is freed after use.
 const KEEP_CAPACITY: usize = 4 << 10;
+/// Deadlines for each of them, and besides, of which all but one may say nothing any more.
+const STALE: usize = 3;
+const SPARE: usize = 64;
 /// Nodes that had a request before the one that has it, and may still answer.
 pub(crate) const RIVALS: usize = 3;
+/// That a connection is gone already is known so soon, also from another worker.
+const AT_ONCE: Duration = Duration::from_secs(1);
 /// Messages to streams of callers that may be sent to another port of theirs.
 const LETTERS: usize = 256;
 
@@ -40,7 +45,7 @@ pub(crate) enum What {
     ToCaller,
     /// A node's refusal of an INVITE, to its caller.
     Refusal,
-    /// A BYE of our own to this node.
+    /// A CANCEL or BYE of our own to this node.
     Own(NodeIndex),
 }
 
@@ -67,6 +72,8 @@ pub(crate) struct Entry {
     pub tries: u8,
     /// A final response went back.
     pub settled: bool,
+    /// It was our own: nobody has the call, whatever a node says.
+    pub refused: bool,
     /// Who had it before.
     pub rivals: [Option<NodeIndex>; RIVALS],
     due: Time,
@@ -143,9 +150,11 @@ struct Letter {
 
 fn key(id: u64, tag: Tag, what: What) -> CallKey {
     let kind = match what {
+        What::ToNode => 0,
         What::Refusal => 0x100,
         What::ToCaller => 0x200,
-        What::ToNode | What::Own(_) => 0,
+        // Two nodes may be told the same.
+        What::Own(node) => 0x300 | u64::from(node.0) << 16,
     };
     CallKey(id, kind | tag as u64)
 }
@@ -183,10 +192,7 @@ impl Kept {
         message: &[u8],
         until: Time,
     ) -> Option<u32> {
-        if self.len() >= self.most
-            || self.bytes + message.len() > MOST_BYTES
-            || self.due.len() > 8 * self.most
-        {
+        if self.len() >= self.most || self.bytes + message.len() > MOST_BYTES {
             self.missed += 1;
             return None;
         }
@@ -287,6 +293,11 @@ impl Kept {
         let generation = entry.generation;
         self.due.push(Reverse((due, at, generation)));
         self.prune();
+        if self.due.len() > STALE * self.len() + SPARE {
+            let mut due = std::mem::take(&mut self.due);
+            due.retain(|Reverse(one)| self.is_due(*one));
+            self.due = due;
+        }
     }
 
     fn is_due(&self, (due, at, generation): (Time, u32, u32)) -> bool {
@@ -357,13 +368,13 @@ impl Kept {
     /// The caller has got what was written to it.
     pub fn acknowledged(&mut self, call: CallKey) {
         for letter in self.letters.iter_mut().filter(|letter| letter.call == Some(call)) {
-            letter.call = None;
+            letter.number = 0;
         }
     }
 
     /// A message that was written could not be sent: it is sent to the other place, unless it was long ago.
     pub fn resend(&mut self, now: Time, number: u64, out: &mut Outbox) {
-        let wanted = |l: &&mut Letter| l.number == number && (l.call.is_some() || l.at == now);
+        let wanted = |l: &&mut Letter| l.number == number && (l.call.is_some() || now.since(l.at) <= AT_ONCE);
         let letter = self.letters.get_mut(number as usize % LETTERS).filter(wanted);
         if let Some(letter) = letter {
             out.send(letter.to, 0, &letter.bytes);
@@ -388,6 +399,7 @@ impl Entry {
             until: Time::FAR,
             tries: 0,
             settled: false,
+            refused: false,
             rivals: [None; RIVALS],
             due: Time::FAR,
             generation: 0,
@@ -435,6 +447,16 @@ impl Entry {
             self.rivals.rotate_right(1);
             self.rivals[0] = Some(before);
         }
+    }
+
+    /// Its sender is told here that it goes nowhere: who has it may still answer, as all who had it before.
+    pub fn refuse(&mut self, until: Time) {
+        if !self.is_rival(self.node) {
+            self.rivals.rotate_right(1);
+            self.rivals[0] = Some(self.node);
+        }
+        (self.settled, self.refused) = (true, true);
+        (self.repeat, self.until) = (Time::FAR, until);
     }
 
     /// Whether somebody else may still answer it.
@@ -485,6 +507,25 @@ mod tests {
     }
 
     #[test]
+    fn deadlines_that_were_put_off_take_no_room() {
+        let mut kept = Kept::new(16);
+        // One that is due soon hides them.
+        let soon = keep(&mut kept, 99_999).expect("room");
+        kept.arm(soon, Time::from_micros(1));
+        for id in 0..10_000 {
+            let now = Time::from_micros(id * 1_000);
+            let at = keep(&mut kept, id).expect("room");
+            // Silence, what is provisional, and again.
+            for ahead in [400, 200_000, 200_001] {
+                kept.arm(at, now + Duration::from_millis(ahead));
+            }
+            kept.forget(at);
+        }
+        assert_eq!((kept.missed, kept.len()), (0, 1));
+        assert!(kept.due.len() <= 66, "{}", kept.due.len());
+    }
+
+    #[test]
     fn deadlines_come_in_order_and_the_last_one_set_counts() {
         let mut kept = Kept::new(16);
         let (a, b) = (keep(&mut kept, 1).unwrap(), keep(&mut kept, 2).unwrap());
@@ -522,9 +563,9 @@ mod tests {
         kept.resend(now + T1, number, &mut out);
         // Whatever is no answer to an INVITE: only where the connection was gone already.
         let number = sent(&mut kept, &mut out, None);
-        kept.resend(now + T1, number, &mut out);
+        kept.resend(now + 3 * T1, number, &mut out);
         assert!(out.is_empty());
-        kept.resend(now, number, &mut out);
+        kept.resend(now + T1, number, &mut out);
         assert_eq!(out.transmits().len(), 1);
         let number = sent(&mut kept, &mut Outbox::new(), Some(call));
         for _ in 0..LETTERS {

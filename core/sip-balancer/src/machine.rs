@@ -272,7 +272,8 @@ impl Machine for Balancer {
         match call_id_of(quoted) {
             Some(call_id) => {
                 let tag = tag_of(Method::from_bytes(quoted.split(|&b| b == b' ').next().unwrap_or(b"")));
-                self.dispatcher.returned(now, self.sealer.call(call_id), branch.id, tag, node);
+                let call = self.sealer.call(call_id);
+                self.dispatcher.returned(now, call, branch.id, tag, node, true);
             }
             // Too little came back to say which request it was: the next probe will tell.
             None => self.cluster.want_probe(node),

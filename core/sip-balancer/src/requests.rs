@@ -165,6 +165,10 @@ impl Balancer {
             return self.unavailable(flow, request, out);
         }
         match self.dispatcher.request(now, &wanted) {
+            // Its sender has not got the refusal.
+            Ok(assigned) if assigned.again && tag == Tag::Invite && self.is_refused(c.id) => {
+                self.unavailable(flow, request, out);
+            }
             Ok(assigned) => {
                 let way = self.way(assigned, flow.listener);
                 let token = way.map_or(0, |way| self.keep_inward(now, flow, request, &wanted, assigned, way));
@@ -172,10 +176,10 @@ impl Balancer {
             }
             Err(NoWay::NoCall) => self.refuse(flow, request, 481, b"", b"", out),
             Err(NoWay::NoNode | NoWay::Full) => {
-                if self.feeding {
-                    // It has had its node, and will have no other.
+                // It has had its node, and will have no other; and whoever hangs up is gone.
+                if self.feeding || matches!(tag, Tag::Invite | Tag::Bye) {
                     self.dispatcher.abandon(now, wanted.call, c.id, tag);
-                    self.forget(c.id, tag, What::ToNode);
+                    self.refused_here(now, c.id, tag);
                 }
                 self.unavailable(flow, request, out);
             }

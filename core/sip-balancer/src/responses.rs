@@ -36,16 +36,16 @@ impl Balancer {
                 self.counts.stray += 1;
                 return;
             }
-            if self.is_own_affair(&branch, tag, node) {
+            if self.is_own_affair(&branch, tag, node, status) {
                 return;
             }
             let wait = wait(response, tag);
             let mut seen = self.dispatcher.response(now, call, branch.id, tag, node, status, wait);
-            if seen == Seen::Replaced && self.is_rival(branch.id, node) {
+            if tag == Tag::Invite && seen != Seen::Counted && self.is_rival(branch.id, node) {
                 if !self.rival(now, branch.id, node, response, out) {
                     return;
                 }
-                // It was the first to say yes: it has the call.
+                // It was the first to say yes, or anything: it has the call.
                 seen = self.dispatcher.response(now, call, branch.id, tag, node, status, wait);
             }
             // Who has been replaced may still have made a dialog, which the caller must learn of (section 16.7 step

@@ -1,35 +1,35 @@
 //! An INVITE that two nodes have: the one that was silent may wake up and answer after all.
 //!
 //! The caller must not learn of two. Who says yes first has the call. A node that had the INVITE before and says
-//! something provisional is cancelled (RFC 3261 section 9.1: not before it says something); if it refuses, that is
+//! something provisional has it again if the other one has said nothing yet, and else is cancelled (RFC 3261 section 9.1: not before it says something); if it refuses, that is
 //! acknowledged here (17.1.1.3); if it says yes after somebody has answered, its dialog is ended at once (ACK and BYE).
 //! All of these are written as the caller would write them, and take the way that the caller's would.
 
+use crate::algorithm::fnv1a;
 use crate::cluster::NodeIndex;
 use crate::kept::{T1, What};
 use crate::machine::Balancer;
+use crate::requests::tag_of;
 use crate::sessions::GIVE_UP;
 use crate::token::Branch;
 use crate::{Assigned, Tag};
 use sip_message::{Message, Name, NameAddr, Parsed, Uri, parse};
 use wire::{Flow, Outbox, Time};
 
-/// Ends the branch of our own ACK and BYE, which are transactions of their own.
-const SUFFIX: &[u8] = b"-lb";
-
 impl Balancer {
     /// Whether a response is to something that was written here, and so of no interest to the caller.
-    pub(crate) fn is_own_affair(&mut self, branch: &Branch, tag: Tag, node: NodeIndex) -> bool {
-        match tag {
-            Tag::Cancel => self.is_rival(branch.id, node),
-            Tag::Bye => match self.kept.find(branch.id, Tag::Bye, What::Own(node)) {
-                Some(at) if self.kept.get(at).is_some_and(|e| matches!(e.what, What::Own(_))) => {
+    pub(crate) fn is_own_affair(&mut self, branch: &Branch, tag: Tag, node: NodeIndex, status: u16) -> bool {
+        if !matches!(tag, Tag::Cancel | Tag::Bye) {
+            return false;
+        }
+        match self.kept.find(branch.id, tag, What::Own(node)) {
+            Some(at) => {
+                if status >= 200 {
                     self.kept.forget(at);
-                    true
                 }
-                _ => false,
-            },
-            _ => false,
+                true
+            }
+            None => tag == Tag::Cancel && self.is_rival(branch.id, node),
         }
     }
 
@@ -46,18 +46,24 @@ impl Balancer {
         let Some(entry) = self.kept.get(at) else { return false };
         let (call, settled, status) = (entry.call, entry.settled, response.status());
         self.cluster.heard(now, node);
-        if !settled && (200..300).contains(&status) {
-            let heard = self.dispatcher.waiting(call, id, Tag::Invite).is_some_and(|w| w.heard);
-            if let Some(before) = self.dispatcher.win_back(now, call, id, node) {
-                if let Some(entry) = self.kept.get_mut(at) {
-                    entry.give_to(node);
-                }
-                // Who has said nothing yet is cancelled when it does.
-                if heard {
-                    self.withdraw(now, at, before, None, out);
-                }
-                return true;
+        let heard = self.dispatcher.waiting(call, id, Tag::Invite).is_some_and(|w| w.heard);
+        // One that was only a little late, where nobody else has said anything: that may never come.
+        let late = status < 200
+            && !heard
+            && !self.dispatcher.is_barred(call, id, node)
+            && !self.dispatcher.is_cancelled(call, id);
+        if !settled
+            && (late || (200..300).contains(&status))
+            && let Some(before) = self.dispatcher.win_back(now, call, id, node)
+        {
+            if let Some(entry) = self.kept.get_mut(at) {
+                entry.give_to(node);
             }
+            // Who has said nothing yet is cancelled when it does.
+            if heard {
+                self.withdraw(now, at, before, None, out);
+            }
+            return true;
         }
         self.withdraw(now, at, node, Some(response), out);
         false
@@ -72,6 +78,7 @@ impl Balancer {
         response: Option<&Message<'_>>,
         out: &mut Outbox,
     ) {
+        let Some((call, id)) = self.kept.get(at).map(|entry| (entry.call, entry.id)) else { return };
         let Some((from, bytes, generation)) = self.kept.lend(at) else { return };
         let limits = self.settings.message;
         self.with_index(|this, index| {
@@ -80,11 +87,13 @@ impl Balancer {
             };
             match response.filter(|r| r.status() >= 200) {
                 None => {
-                    let cancel = as_caller(b"CANCEL", &invite, None, &[], false);
-                    this.send_as_caller(from, &cancel, node, None, out);
+                    this.dispatcher.bar(call, id, node);
+                    let cancel = as_caller(b"CANCEL", &invite, None, &[], None);
+                    this.send_as_caller(from, &cancel, node, Some(now), out);
                 }
                 Some(refusal) if refusal.status() >= 300 => {
-                    let ack = as_caller(b"ACK", &invite, Some(refusal), &[], false);
+                    this.forget(id, Tag::Cancel, What::Own(node));
+                    let ack = as_caller(b"ACK", &invite, Some(refusal), &[], None);
                     this.send_as_caller(from, &ack, node, None, out);
                 }
                 Some(yes) => this.end_dialog(now, from, &invite, yes, node, out),
@@ -105,9 +114,13 @@ impl Balancer {
         out: &mut Outbox,
     ) {
         let routes = self.routes_beyond(invite, yes);
-        let ack = as_caller(b"ACK", invite, Some(yes), &routes, true);
+        // Several dialogs of one INVITE may have to be ended, at several nodes and at one that forks.
+        let mut which = self.cluster.id(node).to_be_bytes().to_vec();
+        which.extend_from_slice(yes.to_tag());
+        let suffix = format!("-lb{:016x}", fnv1a(&which));
+        let ack = as_caller(b"ACK", invite, Some(yes), &routes, Some(suffix.as_bytes()));
         self.send_as_caller(from, &ack, node, None, out);
-        let bye = as_caller(b"BYE", invite, Some(yes), &routes, true);
+        let bye = as_caller(b"BYE", invite, Some(yes), &routes, Some(suffix.as_bytes()));
         self.send_as_caller(from, &bye, node, Some(now), out);
     }
 
@@ -138,24 +151,38 @@ impl Balancer {
             let Parsed::Good(message) = parse(text, index, &limits) else { return };
             let Ok(checked) = this.check(from, &message) else { return };
             if let Some(now) = keep {
-                let call = this.sealer.call(message.call_id());
-                let what = What::Own(node);
-                let Some(at) = this.kept.keep(what, call, checked.id, Tag::Bye, from, text, now + GIVE_UP)
-                else {
+                let (tag, what) = (tag_of(message.method()), What::Own(node));
+                if this.kept.find(checked.id, tag, what).is_some() {
+                    // It is repeated until it is answered.
                     return;
-                };
-                let lossy =
-                    this.cluster.node(node).is_some_and(|n| n.transport.is_none_or(|t| !t.is_reliable()));
-                if let Some(entry) = this.kept.get_mut(at) {
-                    entry.repeat = if lossy { now + T1 } else { Time::FAR };
                 }
-                this.kept.arm(at, now + if lossy { T1 } else { GIVE_UP });
-                return this.send_own(from, &message, node, at, out);
+                let call = this.sealer.call(message.call_id());
+                if let Some(at) = this.kept.keep(what, call, checked.id, tag, from, text, now + GIVE_UP) {
+                    return this.begin_own(now, (from, &message), node, at, out);
+                }
+                // Without room to keep it, it is sent once.
             }
             let assigned = Assigned { node, again: false, large: false };
             let way = this.way(assigned, from.listener);
             this.forward(from, &message, &checked, (assigned, way, 0), out);
         });
+    }
+
+    /// Sends a request of our own that is kept at `at` for the first time.
+    fn begin_own(
+        &mut self,
+        now: Time,
+        (from, message): (Flow, &Message<'_>),
+        node: NodeIndex,
+        at: u32,
+        out: &mut Outbox,
+    ) {
+        let lossy = self.cluster.node(node).is_some_and(|n| n.transport.is_none_or(|t| !t.is_reliable()));
+        if let Some(entry) = self.kept.get_mut(at) {
+            entry.repeat = if lossy { now + T1 } else { Time::FAR };
+        }
+        self.kept.arm(at, now + if lossy { T1 } else { GIVE_UP });
+        self.send_own(from, message, node, at, out);
     }
 
     /// Sends a request of our own that is kept at `at`.
@@ -176,27 +203,27 @@ impl Balancer {
 }
 
 /// A request of the caller of `invite`: within its transaction (CANCEL, ACK of a refusal) with the same Via, Request-URI
-/// and routes, or `beyond` it, in the dialog that `response` made.
+/// and routes, or `beyond` it, in the dialog that `response` made, with this at the end of the branch.
 fn as_caller(
     method: &[u8],
     invite: &Message<'_>,
     response: Option<&Message<'_>>,
     routes: &[&[u8]],
-    beyond: bool,
+    beyond: Option<&[u8]>,
 ) -> Vec<u8> {
     let mut text = Vec::with_capacity(512);
     let mut put = |parts: &[&[u8]]| parts.iter().for_each(|part| text.extend_from_slice(part));
-    let contact = response.filter(|_| beyond).and_then(|r| r.values(Name::Contact).next());
+    let contact = response.filter(|_| beyond.is_some()).and_then(|r| r.values(Name::Contact).next());
     let contact = contact.and_then(|value| NameAddr::parse(value).ok()).map(|addr| addr.uri);
     put(&[method, b" ", contact.unwrap_or(invite.request_uri()), b" SIP/2.0\r\nVia: "]);
     let via = invite.via();
     let end = invite.range_of(via.branch).end.saturating_sub(invite.range_of(via.raw).start);
-    match via.raw.split_at_checked(end).filter(|_| beyond && !via.branch.is_empty()) {
-        Some((head, tail)) => put(&[head, SUFFIX, method, tail]),
-        None => put(&[via.raw]),
+    match (via.raw.split_at_checked(end).filter(|_| !via.branch.is_empty()), beyond) {
+        (Some((head, tail)), Some(suffix)) => put(&[head, suffix, method, tail]),
+        _ => put(&[via.raw]),
     }
     put(&[b"\r\nMax-Forwards: 70\r\n"]);
-    match beyond {
+    match beyond.is_some() {
         true => routes.iter().for_each(|route| put(&[b"Route: ", route, b"\r\n"])),
         false => invite.values(Name::Route).for_each(|route| put(&[b"Route: ", route, b"\r\n"])),
     }

@@ -7,6 +7,7 @@
 
 use crate::cluster::{Cluster, Load, MOST_NODES, NodeIndex};
 use crate::index::Index;
+use crate::kept::RIVALS;
 use crate::wheel::Wheel;
 use crate::{Kind, Tag};
 use core::time::Duration;
@@ -92,6 +93,8 @@ pub(crate) struct Txn {
     pub returned: bool,
     /// It goes over a stream where its node may have one.
     pub large: bool,
+    /// Nodes from which it was taken with a CANCEL: they would take it for the same, which is over.
+    pub barred: [Option<NodeIndex>; RIVALS],
     /// The node had nothing else to do when it came; and how many transactions the node had had then.
     pub alone: Option<u32>,
     /// When it was first forwarded.
@@ -531,6 +534,7 @@ impl Txn {
             missed: false,
             returned: false,
             large: false,
+            barred: [None; RIVALS],
             alone: None,
             began: now,
             until,

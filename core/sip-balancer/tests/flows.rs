@@ -265,7 +265,7 @@ impl Run {
             Event::Lost { call, id, tag, inside } => match self.dispatcher.waiting(key(call), id, tag) {
                 Some(_) if id % 5 == 0 => self.dispatcher.abandon(now, key(call), id, tag),
                 Some(waiting) if !self.dispatcher.shrink(key(call), id, tag) => {
-                    self.dispatcher.returned(now, key(call), id, tag, waiting.node);
+                    self.dispatcher.returned(now, key(call), id, tag, waiting.node, id % 2 == 0);
                     self.handle(now, Event::Request { call, id, tag, inside });
                 }
                 _ => {}

@@ -103,7 +103,12 @@ fn a_node_that_wakes_up_late_is_cancelled_and_its_refusal_ends_here() {
     assert_eq!((cancel.len(), cancel[0].start()), (1, "CANCEL sip:bob@example.com SIP/2.0"));
     assert_eq!((&cancel[0].to, cancel[0].branch()), (&first.to, first.branch()));
     assert_eq!(cancel[0].header("CSeq"), Some("1 CANCEL"));
+    // It may be lost, too (RFC 3261 section 17.1.2.2).
+    let again = world.pass(MS(510));
+    assert!(again.iter().any(|m| m.text == cancel[0].text && m.to == first.to), "{again:?}");
     assert!(world.answer(&cancel[0], "200 OK", "").is_empty(), "the caller has cancelled nothing");
+    let later = world.pass(MS(4_100));
+    assert!(later.iter().all(|m| !m.start().starts_with("CANCEL")), "{later:?}");
     let ack = world.answer(&first, "487 Request Terminated", "");
     assert_eq!(
         (ack.len(), ack[0].start(), ack[0].branch()),
@@ -215,4 +220,172 @@ fn without_probes_an_invite_moves_all_the_same() {
     assert_ne!(second[0].to, first.to);
     // One silence takes nobody out.
     assert!(world.cluster.indexes().all(|at| world.cluster.takes_calls(world.now, at)));
+}
+
+#[test]
+fn what_rings_at_the_only_node_rings_on_when_that_is_down() {
+    let mut world = world(1);
+    let first = world.one(CALLER, &invite("l1"));
+    world.answer(&first, "180 Ringing", "");
+    world.cluster.set_down(NodeIndex(0), Why::ProbeTimeout);
+    for _ in 0..30 {
+        let sent = world.pass(MS(100));
+        assert!(sent.iter().all(|m| m.start().starts_with("OPTIONS")), "{sent:?}");
+    }
+    assert!(world.receive(CALLER, &invite("l1")).iter().all(|m| m.to == first.to));
+    let back = world.answer(&first, "200 OK", "");
+    assert_eq!((back.len(), back[0].to.as_str(), back[0].start()), (1, CALLER, "SIP/2.0 200 OK"));
+    assert_eq!((world.load(), world.balancer.report(true).exact), ((1, 0), Some(true)));
+}
+
+#[test]
+fn a_node_that_was_only_late_keeps_its_call_while_the_other_says_nothing() {
+    let mut world = world(3);
+    let (first, second, _) = moved(&mut world, "m1");
+    world.pass(MS(50));
+    let back = world.answer(&first, "180 Ringing", "");
+    assert_eq!((back.len(), back[0].to.as_str(), back[0].start()), (1, CALLER, "SIP/2.0 180 Ringing"));
+    // The other one is told when it says something (RFC 3261 section 9.1).
+    let cancel = world.answer(&second, "100 Trying", "");
+    assert_eq!((cancel.len(), cancel[0].start()), (1, "CANCEL sip:bob@example.com SIP/2.0"));
+    assert_eq!(cancel[0].to, second.to);
+    assert!(world.answer(&cancel[0], "200 OK", "").is_empty());
+    // Who has been cancelled never gets it again.
+    world.cluster.set_down(world.cluster.at(first.to.parse().unwrap()).unwrap(), Why::ProbeTimeout);
+    let all = world.pass(Duration::ZERO);
+    let third = all.iter().find(|m| m.start().starts_with("INVITE")).expect("the INVITE").clone();
+    assert!(third.to != first.to && third.to != second.to);
+    world.answer(&third, "180 Ringing", "");
+    world.cluster.set_down(world.cluster.at(third.to.parse().unwrap()).unwrap(), Why::ProbeTimeout);
+    assert!(world.pass(MS(10)).iter().all(|m| m.start().starts_with("OPTIONS")));
+    let ack = world.answer(&second, "487 Request Terminated", "");
+    assert_eq!((ack.len(), ack[0].start().starts_with("ACK "), &ack[0].to), (1, true, &second.to));
+    assert_eq!(world.answer(&third, "200 OK", "")[0].to, CALLER);
+    assert_eq!((world.load(), world.balancer.report(true).exact), ((1, 0), Some(true)));
+}
+
+/// The ACK and the BYE that a 2xx brings that comes too late.
+fn sent_away(world: &mut World, text: &str, node: &str) -> Sent {
+    let mut all = world.receive(node, text);
+    assert_eq!(all.len(), 2, "{all:?}");
+    assert!(all.iter().all(|m| m.to == node), "{all:?}");
+    assert!(all[0].start().starts_with("ACK ") && all[1].start().starts_with("BYE "), "{all:?}");
+    all.remove(1)
+}
+
+#[test]
+fn each_of_several_late_dialogs_is_ended() {
+    let mut world = world(3);
+    let (first, second, _) = moved(&mut world, "n1");
+    let all = world.pass(MS(400));
+    let third = all.iter().find(|m| m.start().starts_with("INVITE")).expect("the INVITE").clone();
+    assert_eq!(world.answer(&third, "200 OK", "")[0].to, CALLER);
+    // One of them forks.
+    let yes = response(&first, "200 OK", "Contact: <sip:bob@192.0.2.50>\r\n");
+    let fork = yes.replace(";tag=callee", ";tag=fork");
+    let other = response(&second, "200 OK", "Contact: <sip:bob@192.0.2.51>\r\n");
+    let byes = [
+        sent_away(&mut world, &yes, &first.to),
+        sent_away(&mut world, &fork, &first.to),
+        sent_away(&mut world, &other, &second.to),
+    ];
+    assert!(byes[0].branch() != byes[1].branch() && byes[1].branch() != byes[2].branch());
+    // One of them answers; the others are asked again.
+    assert!(world.answer(&byes[1], "200 OK", "").is_empty());
+    let again = world.pass(MS(510));
+    let repeated: Vec<bool> = byes.iter().map(|bye| again.iter().any(|m| m.text == bye.text)).collect();
+    assert_eq!(repeated, [true, false, true]);
+    assert_eq!((world.load(), world.balancer.report(true).exact), ((1, 0), Some(true)));
+}
+
+#[test]
+fn where_nothing_can_be_kept_a_late_dialog_is_ended_once() {
+    let mut world = world(2);
+    let (first, second, _) = moved(&mut world, "o1");
+    assert_eq!(world.answer(&second, "200 OK", "").len(), 1);
+    for n in 0..1_100 {
+        world.receive(CALLER, &invite(&format!("o2{n}")));
+    }
+    assert_eq!(world.balancer.report(false).kept, 1_000);
+    let yes = response(&first, "200 OK", "Contact: <sip:bob@192.0.2.50>\r\n");
+    sent_away(&mut world, &yes, &first.to);
+}
+
+#[test]
+fn what_is_no_invite_leaves_no_node_that_is_only_doubted() {
+    let mut world = world(3);
+    for method in ["MESSAGE", "REGISTER"] {
+        let text = request(method, &format!("p1{method}"), 1, &format!("p1{method}"), "", "");
+        let first = world.one(CALLER, &text);
+        let at = world.cluster.at(first.to.parse().unwrap()).unwrap();
+        world.pass(MS(500));
+        assert!(world.cluster.suspect(world.now, at));
+        assert_eq!(world.one(CALLER, &text).to, first.to, "{method}: it may have it");
+        world.cluster.set_down(at, Why::ProbeTimeout);
+        let second = world.one(CALLER, &text);
+        assert_ne!(second.to, first.to);
+        if method == "REGISTER" {
+            // The home of its address-of-record by now.
+            let other = world.one(CALLER, &request(method, "p2", 1, "p2", "", ""));
+            assert_eq!(other.to, second.to);
+        }
+        world.cluster.set_up(at);
+    }
+}
+
+#[test]
+fn who_says_yes_after_the_caller_was_refused_is_sent_away() {
+    let mut world = world(2);
+    let (first, second, _) = moved(&mut world, "q1");
+    for node in world.cluster.indexes() {
+        world.cluster.set_down(node, Why::ProbeTimeout);
+    }
+    for _ in 0..2 {
+        // Twice, for the first may be lost.
+        let refused = world.one(CALLER, &invite("q1"));
+        assert_eq!((refused.start(), refused.to.as_str()), ("SIP/2.0 503 Service Unavailable", CALLER));
+    }
+    for node in [&first, &second] {
+        let yes = response(node, "200 OK", "Contact: <sip:bob@192.0.2.50>\r\n");
+        sent_away(&mut world, &yes, &node.to);
+    }
+    assert_eq!((world.load(), world.balancer.report(true).exact), ((0, 0), Some(true)));
+    (0..40).for_each(|_| drop(world.pass(Duration::from_secs(1))));
+    assert_eq!(world.balancer.report(true).kept, 0);
+}
+
+#[test]
+fn who_hangs_up_where_no_node_is_left_is_gone() {
+    let mut world = world(1);
+    let (_, route) = call(&mut world, "r1");
+    world.cluster.set_down(NodeIndex(0), Why::ProbeTimeout);
+    assert_eq!(world.load(), (1, 0));
+    let refused = world.one(CALLER, &request("BYE", "r1", 2, "r2", ";tag=callee", &route));
+    assert_eq!(refused.start(), "SIP/2.0 503 Service Unavailable");
+    assert_eq!((world.load(), world.balancer.report(true).exact), ((0, 0), Some(true)));
+}
+
+#[test]
+fn an_invite_that_was_cancelled_is_repeated_where_it_is() {
+    let mut world = World::with(nodes(2), keys(2), Settings { rules: Rules::default(), ..streams() });
+    let tcp = |text: String| text.replace("Via: SIP/2.0/UDP", "Via: SIP/2.0/TCP");
+    let first = world.one_tcp("198.51.100.7:40001", &tcp(invite("s1")));
+    world.one_tcp("198.51.100.7:40001", &tcp(request("CANCEL", "s1", 1, "s1", "", "")));
+    assert!(world.cluster.suspect(world.now, world.cluster.at(first.to.parse().unwrap()).unwrap()));
+    let again: Vec<Sent> = (0..20).flat_map(|_| world.pass(MS(100))).collect();
+    assert!(again.iter().any(|m| m.start().starts_with("INVITE")), "{again:?}");
+    assert!(again.iter().all(|m| m.to == first.to), "{again:?}");
+}
+
+#[test]
+fn an_invite_waits_for_another_node_as_long_as_it_has_to() {
+    let mut world = World::with(nodes(2), keys(2), Settings { rules: Rules::default(), ..settings() });
+    let first = world.one(CALLER, &invite("t1"));
+    let at = world.cluster.at(first.to.parse().unwrap()).unwrap();
+    let other = NodeIndex(1 - at.0);
+    world.cluster.set_order(other, Order::Drain);
+    (0..8).for_each(|_| assert!(world.pass(MS(400)).is_empty()));
+    world.cluster.set_order(other, Order::Serve);
+    let sent = world.pass(MS(400));
+    assert!(sent.iter().any(|m| m.start().starts_with("INVITE") && m.to != first.to), "{sent:?}");
 }
