@@ -132,7 +132,7 @@ impl Engine {
             stopped: false,
             connections: HashMap::with_hasher(hasher),
             closing: Vec::new(),
-            index: None,
+            index: Some(Box::new(Index::with_memory())),
             locals: Settings::locals(&settings.listeners),
             settings,
         };
