@@ -277,8 +277,8 @@ impl Index {
         Index { spans: Spans::new(), unfolded: Vec::new(), memory: None }
     }
 
-    /// One that remembers up to 64 messages, which makes reading others like them several times cheaper. It
-    /// grows to about 150 kB, more if messages are large, at most 1 MB.
+    /// One that remembers up to 128 messages, which makes reading others like them several times cheaper. It
+    /// grows to about 300 kB, more if messages are large, at most 1 MB.
     pub fn with_memory() -> Index {
         Index { memory: Some(Memory::new()), ..Index::new() }
     }
