@@ -16,6 +16,7 @@ namespaces that they make and remove (root; `ip`, and keepalived for the standby
 import argparse
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -141,7 +142,7 @@ def measure(o, name):
     said = tell(name, up, counts, probed, fault, scene.notes, left)
     for generator in (standing, fresh):
         for check in generator.report()['verdict']['checks']:
-            if check['of_generator'] and not check['kept'] and 'lateness' not in check['name']:
+            if check['of_generator'] and not check['kept'] and not re.search('lateness|void', check['name']):
                 said['notes'].append('the generator itself: %s: %s' % (check['name'], check['found']))
     return said
 
@@ -163,7 +164,7 @@ def tell(name, up, counts, probed, fault, notes, left):
         name=name, up=up, standing=get(standing, 'sessions_established'), lost=lost,
         never_up=get(standing, 'calls.begun') - get(standing, 'sessions_established'),
         fresh=get(fresh, 'calls.begun'), failed=get(fresh, 'calls.begun') - get(fresh, 'sessions_established'),
-        fresh_lost=new_lost, back=back, first_try_failed=len(bad), probes=len(probed), refused=refused,
+        fresh_lost=new_lost, hung=get(fresh, 'calls.void'), back=back, first_try_failed=len(bad), probes=len(probed), refused=refused,
         with_retry_after=sum(1 for p in bad if p['status'] == 503 and p['retry_after']), left=left, notes=notes)
 
 
@@ -171,6 +172,8 @@ def line(r):
     text = ('%-22s %5d up; lost %d of %d; new: %d of %d failed, %d lost; every first attempt answered again after %.2f s '
             '(%d of %d were not)' % (r['name'], r['up'], r['lost'], r['standing'], r['failed'], r['fresh'], r['fresh_lost'],
                                      r['back'], r['first_try_failed'], r['probes']))
+    if r['hung']:
+        text += '; %d new ones had a provisional response from who then failed, and nothing more' % r['hung']
     if r['never_up']:
         text += '; %d never came up' % r['never_up']
     if r['refused']:

@@ -265,6 +265,7 @@ class Kamailio:
             # Max-Forwards 0 would do, too; any answer shows that it is up.
             while client._once('OPTIONS', 'sip:%s' % self.ip, net.unique('probe'), '<sip:%s>' % self.ip, []) is None:
                 if not self.process.running() or time.monotonic() > end:
+                    self.process.stop()
                     raise AssertionError('Kamailio did not start:\n' + self.process.log())
         finally:
             client.close()
