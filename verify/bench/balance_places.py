@@ -75,10 +75,12 @@ class Namespaces:
 
     @staticmethod
     def missing():
-        if os.getuid():
-            return 'it needs to be root, for network namespaces'
-        return None if shutil.which('ip', path=os.environ.get('PATH', '') + ':/usr/sbin:/sbin') else \
-            'no ip command (apt-get install iproute2)'
+        if not shutil.which('ip', path=os.environ.get('PATH', '') + ':/usr/sbin:/sbin'):
+            return 'no ip command (apt-get install iproute2)'
+        name = 'sw%d-try' % os.getpid()
+        done = subprocess.run(['ip', 'netns', 'add', name], stderr=subprocess.PIPE, text=True)
+        subprocess.run(['ip', 'netns', 'del', name], stderr=subprocess.DEVNULL)
+        return 'no network namespaces without the right to make them: ' + done.stderr.strip() if done.returncode else None
 
     def name(self, place):
         return '%s-%s' % (self.tag, place)

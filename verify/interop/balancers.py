@@ -1,11 +1,16 @@
 """Phones behind `strowger balance`, in front of two Strowgers and of two Kamailios."""
 import os
+import sys
 
 import phones
 from harness import net, servers
 from scenarios import dismiss, must, scenario, talk
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(os.path.dirname(HERE), 'bench'))
+
+import balance_failure  # noqa: E402  (after the path is set)
+
 USERS = ('b1', 'b2', 'p1', 'p2')
 SECRET = 'secret'
 
@@ -93,3 +98,26 @@ def balance_kamailio(run):
     finally:
         for node in nodes:
             node.__exit__()
+
+
+def fails(run, name):
+    """A small run of an experiment of balance_failure.py: no call is lost, and none that could be repeated fails."""
+    found = balance_failure.small(run.bin, name)
+    if isinstance(found, str):
+        return 'left out: ' + found
+    must(found['up'] >= 300, 'only', found['up'], 'calls were up')
+    must(found['lost'] + found['never_up'] + found['fresh_lost'] == 0, balance_failure.line(found))
+    must(found['failed'] <= found['hung'], balance_failure.line(found))
+    return '%d calls up, none lost; %d of %d new ones failed' % (found['up'], found['failed'], found['fresh'])
+
+
+def add(name):
+    def function(run):
+        return fails(run, name)
+    function.__name__ = 'balance_' + name
+    function.__doc__ = 'In small, of verify/bench/balance_failure.py: ' + balance_failure.EXPERIMENTS[name][0].__doc__
+    scenario(function)
+
+
+for each in ('node_killed', 'balancer_restarted', 'active_one_killed', 'standby_process_killed'):
+    add(each)
