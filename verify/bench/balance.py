@@ -13,6 +13,7 @@ import argparse
 import os
 import shutil
 import statistics
+import subprocess
 import sys
 import time
 
@@ -36,36 +37,52 @@ def latency(b, name, rate, seconds):
         return through(b, server, server.address, callee, rate, seconds)
 
 
-def through(b, server, remote, callee, rate, seconds):
+def generator(b, remote, callee, rate, seconds):
     # Every message by itself: what leaves together is late by waiting for each other.
-    generator = load.Load(b.o.bin, 'caller.xml', remote, callee='callee.xml', ip=callee[0], cpu=b.load_cpu, rate=rate,
-                          calls=int(rate * (seconds + 1)), rows=bench.rows('proxy200', 0)[:1000],
-                          keys=[('domain', bench.DOMAIN)], extra=['--grain', '0'])
+    return load.Load(b.o.bin, 'caller.xml', remote, callee='callee.xml', ip=callee[0], cpu=b.load_cpu, rate=rate,
+                     calls=int(rate * seconds), rows=bench.rows('proxy200', 0)[:1000], keys=[('domain', bench.DOMAIN)],
+                     extra=['--grain', '0'])
+
+
+def through(b, server, remote, callee, rate, seconds):
+    """The second of two runs through the same server: the first one touches its memory."""
+    real_time(b, server.process if server else None)
+    generator(b, remote, callee, rate, 1.0).wait(60)
+    calls = generator(b, remote, callee, rate, seconds + 1)
+    real_time(b, calls.process)
     try:
         time.sleep(0.5)
         before = bench.cpu_ns(server.process.pids()) if server else 0
         time.sleep(seconds)
         spent = bench.cpu_ns(server.process.pids()) - before if server else 0
-        status = generator.wait(60)
+        status = calls.wait(60)
     finally:
-        generator.stop()
-    sums, found = generator.totals(), generator.latency('response')
+        calls.stop()
+    sums, found = calls.totals(), calls.latency('response')
     trouble = '' if status is not None and sums['failed'] == 0 else '  TROUBLE: %s' % sums
-    return dict(p50=found['p50'], p99=found['p99'], core=spent / (seconds * 1e9), trouble=trouble)
+    return dict(p50=found['p50'], p90=found['p90'], p99=found['p99'], core=spent / (seconds * 1e9), trouble=trouble)
+
+
+def real_time(b, process):
+    """Nothing else that this machine does may take the processor from it, if that was asked for."""
+    for pid in process.pids() if process and b.o.fifo else []:
+        subprocess.run(['chrt', '-a', '-f', '-p', '10', str(pid)], check=True)
 
 
 def latencies(b, names):
     rows = {}
-    for rep in range(b.o.reps):
+    for rep in range(b.o.latency_reps):
         for name in names if rep % 2 == 0 else names[::-1]:
-            rows.setdefault(name, []).append(latency(b, name, b.o.latency_rate, b.o.seconds))
-    print('\nINVITE to first response at %d calls/s, microseconds; medians of %d' % (b.o.latency_rate, b.o.reps))
-    print('%-10s %8s %8s %10s %10s %8s' % ('between', 'p50', 'p99', 'added p50', 'added p99', 'core'))
+            rows.setdefault(name, []).append(latency(b, name, b.o.latency_rate, 2.0))
+    print('\nINVITE to first response at %d calls/s, microseconds; medians of %d windows' % (b.o.latency_rate, b.o.latency_reps))
+    print('%-10s %8s %8s %8s %10s %10s %10s %8s' % (
+        'between', 'p50', 'p90', 'p99', 'added p50', 'added p90', 'added p99', 'core'))
     med = lambda name, key: statistics.median(r[key] for r in rows[name])
     for name in names:
-        print('%-10s %8.0f %8.0f %10.0f %10.0f %7.0f%%%s' % (
-            name, med(name, 'p50'), med(name, 'p99'), med(name, 'p50') - med('nothing', 'p50'),
-            med(name, 'p99') - med('nothing', 'p99'), 100 * med(name, 'core'), ''.join(r['trouble'] for r in rows[name])))
+        added = [med(name, key) - med('nothing', key) for key in ('p50', 'p90', 'p99')]
+        print('%-10s %8.0f %8.0f %8.0f %10.0f %10.0f %10.0f %7.0f%%%s' % (
+            name, med(name, 'p50'), med(name, 'p90'), med(name, 'p99'), *added, 100 * med(name, 'core'),
+            ''.join(r['trouble'] for r in rows[name])))
     return any(r['trouble'] for rs in rows.values() for r in rs)
 
 
@@ -74,9 +91,11 @@ def main():
     p.add_argument('--bin', default='target/release/strowger', help='the strowger binary')
     p.add_argument('--servers', default='strowger,kamailio,relay', type=lambda s: s.split(','))
     p.add_argument('--rate', type=int, default=1000, help='calls a second of the costs')
-    p.add_argument('--latency-rate', type=int, default=2000, help='calls a second of the times')
+    p.add_argument('--latency-rate', type=int, default=3000, help='calls a second of the times')
+    p.add_argument('--latency-reps', type=int, default=7, help='windows of the times; 0: none')
+    p.add_argument('--fifo', action='store_true', help='measure the times under real-time scheduling (root, chrt)')
     p.add_argument('--seconds', type=float, default=5, help='length of a window')
-    p.add_argument('--reps', type=int, default=3, help='of each; 0: only count')
+    p.add_argument('--reps', type=int, default=3, help='of the costs; 0: none')
     p.add_argument('--generator', default='load', choices=('load', 'sipp'), help='what makes the calls')
     p.add_argument('--count', default='auto', choices=('auto', 'perf', 'emulated', 'no'), help='as of bench.py')
     o = p.parse_args()
@@ -86,8 +105,9 @@ def main():
     b.perf = b.perf and o.count in ('auto', 'perf')
     b.run()
     trouble = any('trouble' in r for r in b.results)
-    if o.reps:
+    if b.results:
         bench.table(bench.summary(b.results))
+    if o.latency_reps:
         os.makedirs(b.dir, exist_ok=True)
         if 'relay' in o.servers and shutil.which('cc'):
             b.relay = b.relay_program()
