@@ -331,6 +331,8 @@ def active_none_killed(scene):
         for event in ('assigned', 'timed-out', 'retried'):
             each = [b.metric('strowger_balance_events_total{event="%s"}' % event) for b in scene.balancers]
             scene.say('transactions %s, at each: %s' % (event, ', '.join('%d' % n for n in each)))
+        for balancer in scene.balancers:
+            scene.say('of one, by nodes: %s' % ', '.join(str(n['assigned']) for n in balancer.all_nodes().values()))
     return afterwards
 
 
