@@ -232,10 +232,10 @@ class Standby(Namespaces):
             shipped = f.read()
         for balancer, priority in zip(scene.balancers, (100, 90)):
             place = balancer.place
-            text = replaced(shipped, (
-                ('"/usr/local/bin/strowger ', '"%s ' % balancer.binary),
-                ('192.0.2.10/24', self.service + '/16'), ('priority 100', 'priority %d' % priority),
-                ('script_user nobody', 'script_user root')))
+            text = replaced(shipped, [
+                ('"/usr/local/bin/strowger ', '"%s ' % balancer.binary), ('192.0.2.10/24', self.service + '/16'),
+                ('priority 100', 'priority %d' % priority)] + (
+                    [] if anybody_may_run(balancer.binary) else [('script_user nobody', 'script_user root')]))
             path = os.path.join(self.dir, place + '.conf')
             with open(path, 'w') as f:
                 f.write(text)
@@ -284,6 +284,15 @@ class Standby(Namespaces):
             keeper.stop()
         super().end()
         shutil.rmtree(getattr(self, 'dir', ''), ignore_errors=True)
+
+
+def anybody_may_run(path):
+    """Not what lies below somebody's own folder."""
+    while os.stat(path).st_mode & 0o001:
+        if path == '/':
+            return True
+        path = os.path.dirname(path)
+    return False
 
 
 def replaced(text, pairs):
