@@ -94,15 +94,16 @@ class Scene:
     def __exit__(self, *_):
         self.place.end()
         for one in reversed(self.running):
-            one.stop() if isinstance(one, load.Load) else one.__exit__()
+            one.stop() if isinstance(one, (load.Load, Probe)) else one.__exit__()
         shutil.rmtree(self.dir, ignore_errors=True)
 
     def callers(self, which, rate, calls, hold):
         address, prefix, extra = self.place.callers(which)
-        # Of the call's 32 s of retransmissions nothing is cut off by the generator.
-        return load.Load(self.o.bin, '-sn proxy200', (self.place.service, 5060), ip=address, rate=rate, calls=calls,
-                         rows=[('a', '', 'b')], keys=[('domain', DOMAIN)], prefix=prefix,
-                         extra=['-d', str(int(hold * 1000))] + extra)
+        generator = load.Load(self.o.bin, '-sn proxy200', (self.place.service, 5060), ip=address, rate=rate, calls=calls,
+                              rows=[('a', '', 'b')], keys=[('domain', DOMAIN)], prefix=prefix,
+                              extra=['-d', str(int(hold * 1000))] + extra)
+        self.running.append(generator)
+        return generator
 
     def up(self):
         """Calls that are up, as the balancers count them."""
@@ -193,6 +194,11 @@ class Probe:
         self.child = subprocess.Popen(
             prefix + [sys.executable, os.path.abspath(__file__), '--probe', address, scene.place.service, '%g' % seconds],
             stdout=subprocess.PIPE, text=True)
+        scene.running.append(self)
+
+    def stop(self):
+        self.child.kill()
+        self.child.wait()
 
     def result(self):
         said, _ = self.child.communicate()
