@@ -29,7 +29,9 @@ impl Balancer {
         command.args(["balance", "--workers", "2", "--listen", &format!("udp:{ip}:5060")]);
         command.args(["--admin", &format!("{ip}:8080"), "--algorithm", "round-robin"]);
         command.arg("--config").arg(&config).arg("--data-dir").arg(&dir);
-        nodes.iter().for_each(|node| drop(command.args(["--node", &format!("sip:{node}")])));
+        for node in nodes {
+            command.args(["--node", &format!("sip:{node}")]);
+        }
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("it starts");
         let mut lines = BufReader::new(child.stderr.take().expect("its messages")).lines();
