@@ -278,7 +278,7 @@ impl Index {
     }
 
     /// One that remembers up to 128 messages, which makes reading others like them several times cheaper. It
-    /// grows to about 300 kB, more if messages are large, at most 1 MB.
+    /// grows to about 300 kB, more if messages are large, at most 2 MB.
     pub fn with_memory() -> Index {
         Index { memory: Some(Memory::new()), ..Index::new() }
     }

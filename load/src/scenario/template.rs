@@ -122,8 +122,9 @@ impl Lengths {
     }
 
     /// Writes the lengths where they belong. From the last to the first, so that one that needs another
-    /// number of digits moves no mark.
-    fn fill(&self, out: &mut Vec<u8>) {
+    /// number of digits moves no mark. Answers whether each had the room that was left for it.
+    fn fill(&self, out: &mut Vec<u8>) -> bool {
+        let mut fitted = true;
         let body = self.body.map_or(0, |body| out.len() - body) as i64;
         for &(at, reserved, add) in self.marks.iter().take(self.count).rev() {
             let mut digits = Digits::new();
@@ -134,8 +135,10 @@ impl Lengths {
                 place.copy_from_slice(digits);
             } else {
                 out.splice(at..at + reserved, digits.iter().copied());
+                fitted = false;
             }
         }
+        fitted
     }
 }
 
@@ -197,7 +200,11 @@ impl Template {
                     out.extend_from_slice(facts.routes);
                 }
                 Piece::DropIfEmpty { skip } => {
-                    at = if out.ends_with(b"\r\n") { *skip as usize } else { at };
+                    at = if out.get(start..).is_some_and(|own| own.ends_with(b"\r\n")) {
+                        *skip as usize
+                    } else {
+                        at
+                    };
                 }
                 other => self.render_rare(other, facts, vars, (start, &mut *out))?,
             }
@@ -205,11 +212,7 @@ impl Template {
                 note(which, before, out.len());
             }
         }
-        let end = out.len();
-        if lengths.count > 0 {
-            lengths.fill(out);
-        }
-        Ok(end == out.len())
+        Ok(lengths.count == 0 || lengths.fill(out))
     }
 
     /// The pieces that most messages have not.

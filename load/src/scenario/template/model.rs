@@ -6,6 +6,7 @@
 
 use super::super::facts::Facts;
 use super::super::variables::Vars;
+use super::seek::value_of;
 use super::words::{Digits, Number, Text};
 use super::{Fault, Piece, Template};
 
@@ -27,8 +28,12 @@ pub struct Model {
     /// The step and round that it was made for.
     place: (usize, u32),
     ready: bool,
-    /// It cannot be used for its template.
+    /// It cannot be used for its template, or has been of no use too often.
     useless: bool,
+    /// How often it was of no use, less how often it was.
+    vain: u8,
+    /// Room for a field of an injection file.
+    value: Vec<u8>,
     #[cfg(test)]
     uses: usize,
 }
@@ -59,6 +64,7 @@ impl Template {
         let start = out.len();
         if model.ready {
             if self.fill_in(model, facts, out) {
+                model.vain = model.vain.saturating_sub(1);
                 #[cfg(test)]
                 {
                     model.uses += 1;
@@ -67,8 +73,9 @@ impl Template {
             }
             out.truncate(start);
         }
+        model.vain = model.vain.saturating_add(1);
         model.ready = false;
-        if !self.pieces.iter().all(Piece::is_copied) {
+        if model.vain == u8::MAX || !self.pieces.iter().all(Piece::is_copied) {
             model.useless = true;
             return self.render(facts, vars, out);
         }
@@ -86,7 +93,7 @@ impl Template {
     }
 
     /// Writes the last text with the fields of this call. False if one of them has not the length that it had.
-    fn fill_in(&self, model: &Model, facts: &mut Facts<'_>, out: &mut Vec<u8>) -> bool {
+    fn fill_in(&self, model: &mut Model, facts: &mut Facts<'_>, out: &mut Vec<u8>) -> bool {
         if model.place != (facts.step, facts.round) || (facts.outline.is_none() && !self.wanted.is_empty()) {
             return false;
         }
@@ -94,14 +101,15 @@ impl Template {
         out.extend_from_slice(&model.text);
         let Some(text) = out.get_mut(start..) else { return false };
         let (mut call, mut digits) = (Digits::new(), Digits::new());
-        for field in &model.fields {
+        let Model { fields, value, .. } = model;
+        for field in fields.iter() {
             let (at, len) = (field.at as usize, field.len as usize);
             let (Some(piece), Some(place)) =
                 (self.pieces.get(field.piece as usize), text.get_mut(at..at + len))
             else {
                 return false;
             };
-            let value = match piece {
+            let own: &[u8] = match piece {
                 Piece::Call => call.once(facts.call_number),
                 Piece::Text(Text::CallId) => facts.call_id,
                 Piece::Text(Text::LocalIp) => facts.local_ip,
@@ -126,21 +134,27 @@ impl Template {
                 },
                 Piece::Header { global, .. } => {
                     let spans = facts.outline.map_or(&[][..], |outline| outline.spans());
-                    let mut own = spans.iter().filter(|span| span.0 == *global);
-                    match (own.next(), own.next()) {
-                        (None, _) => b"",
-                        (Some(&(_, from, to)), None) => {
-                            facts.last.get(usize::from(from)..usize::from(to)).unwrap_or_default()
-                        }
-                        _ => return false,
+                    if !over_with_header(place, spans, *global, facts.last) {
+                        return false;
                     }
+                    continue;
+                }
+                Piece::Field { file, field, line: None } => {
+                    let Some(&line) = facts.lines.get(usize::from(*file)) else { return false };
+                    value.clear();
+                    let there =
+                        facts.desk.injections.write(usize::from(*file), line, usize::from(*field), value);
+                    if !there || value.starts_with(b"[authentication") {
+                        return false;
+                    }
+                    &*value
                 }
                 _ => return false,
             };
-            if value.len() != len {
+            if own.len() != len {
                 return false;
             }
-            place.copy_from_slice(value);
+            place.copy_from_slice(own);
         }
         true
     }
@@ -154,6 +168,27 @@ fn over(place: &mut [u8], lead: usize, value: &[u8]) -> bool {
     };
     place.copy_from_slice(value);
     true
+}
+
+/// Writes a header as it stands in the message, further ones of the name as further values, as
+/// [`super::seek::write_header`] does. False if all that is not as long as the place.
+fn over_with_header(place: &mut [u8], spans: &[(u16, u16, u16)], which: u16, message: &[u8]) -> bool {
+    let mut rest = place;
+    let mut put = |text: &[u8]| match core::mem::take(&mut rest).split_at_mut_checked(text.len()) {
+        Some((own, more)) => {
+            own.copy_from_slice(text);
+            rest = more;
+            true
+        }
+        None => false,
+    };
+    let mut own = spans.iter().filter(|span| span.0 == which);
+    let line = |&(_, from, to): &(u16, u16, u16)| {
+        message.get(usize::from(from)..usize::from(to)).unwrap_or_default()
+    };
+    let whole = own.next().is_none_or(|span| put(line(span)))
+        && own.all(|span| put(b", ") && put(value_of(line(span))));
+    whole && rest.is_empty()
 }
 
 impl Piece {
@@ -173,9 +208,8 @@ impl Piece {
             Piece::Text(text) => {
                 matches!(text, Text::CallId | Text::LocalIp | Text::NextUrl | Text::PeerTag)
             }
-            Piece::Variable(_) | Piece::Field { .. } | Piece::Authentication { .. } | Piece::Fill { .. } => {
-                false
-            }
+            Piece::Field { line, .. } => line.is_none(),
+            Piece::Variable(_) | Piece::Authentication { .. } | Piece::Fill { .. } => false,
         }
     }
 }
