@@ -191,15 +191,17 @@ impl Control {
         let mut force = lock(&self.force);
         let report = plan_reload(&force.0, &new)?;
         let settings = Arc::new(build::settings(&new.config, force.1.listeners.clone()));
-        let wrong = |message: String| {
-            let mend = "mend `nodes` in [balance]; nothing was changed".to_owned();
+        let fault = |message: String, changed: &str| {
+            let mend = format!("mend `nodes` in [balance]; {changed}");
             vec![ConfigError { file: file.display().to_string(), line: 0, column: 0, message, mend }]
         };
+        let wrong = |message: String| fault(message, "nothing was changed");
         let nodes =
             build::nodes(&new.config, &force.1.listeners).map_err(|error| wrong(error.to_string()))?;
         self.room_for(&nodes).map_err(wrong)?;
         self.bring_intoforce(&settings)?;
-        self.change_nodes(&force.0, &new.config, &nodes).map_err(wrong)?;
+        let half = |message| fault(message, "all but the nodes is in force as the file has it");
+        self.change_nodes(&force.0, &new.config, &nodes).map_err(half)?;
         running.log.set_level(new.config.log.level);
         *force = (new.config, settings);
         Ok(report)
