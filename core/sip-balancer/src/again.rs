@@ -1,16 +1,19 @@
 //! Sending once more what is kept: after silence, over another way, to another node.
 
 use crate::cluster::NodeIndex;
-use crate::kept::{T1, Token, What};
+use crate::kept::{Entry, T1, Token, What};
 use crate::machine::Balancer;
 use crate::requests::tag_of;
 use crate::sessions::{GIVE_UP, LATE};
 use crate::{Assigned, Request, Tag};
+use core::time::Duration;
 use sip_message::{Message, Parsed, parse};
 use wire::{Flow, Outbox, Time};
 
 /// So often a request may find its way dead, or its node silent, before its sender is told.
 const MOST_TRIES: u8 = 3;
+/// From one look for another node to the next, while an INVITE rings at one that is down.
+const LOOK: Duration = Duration::from_secs(1);
 /// Looked at in one go.
 const WORK: usize = 1_024;
 
@@ -206,7 +209,12 @@ impl Balancer {
         if what == What::ToNode && !settled {
             let Some(waiting) = self.dispatcher.waiting(call, id, tag) else { return self.kept.forget(at) };
             let patience = self.settings.rules.silent_after;
-            if fresh && !waiting.heard && !patience.is_zero() {
+            if waiting.heard {
+                match self.rescue(now, at, out) {
+                    Some(time) => look = time,
+                    None => return,
+                }
+            } else if fresh && !patience.is_zero() {
                 let since = waiting.since.max(self.cluster.heard_at(waiting.node));
                 look = since + patience;
                 if look <= now {
@@ -255,20 +263,36 @@ impl Balancer {
             return;
         }
         for at in self.kept.places() {
-            let Some(entry) = self.kept.get(at).filter(|e| e.fresh && !e.settled) else { continue };
-            if self.cluster.is_usable(now, entry.node) || entry.tries >= MOST_TRIES {
-                continue;
-            }
-            let (call, id) = (entry.call, entry.id);
-            let waits = self.dispatcher.waiting(call, id, Tag::Invite).is_some();
-            // Without another one it stays: it may be answered all the same.
-            if waits && !self.dispatcher.is_cancelled(call, id) && self.dispatcher.has_other(now, call, id) {
-                if let Some(entry) = self.kept.get_mut(at) {
-                    entry.tries += 1;
-                }
-                self.feed(now, at, out);
+            let Some(look) = self.rescue(now, at, out) else { continue };
+            // What has not been heard of is looked at soon enough.
+            if let Some(entry) = self.kept.get(at).filter(|_| look < Time::FAR) {
+                let due = entry.repeat.min(entry.until).min(look);
+                self.kept.arm(at, due);
             }
         }
+    }
+
+    /// Gives what is kept at `at` to another node, if it is an INVITE whose node has gone down. Without another one it
+    /// stays, for it may be answered all the same: then this is when to look again. `None`: it has been sent.
+    fn rescue(&mut self, now: Time, at: u32, out: &mut Outbox) -> Option<Time> {
+        let lost = |e: &&Entry| e.fresh && !e.settled && e.tries < MOST_TRIES;
+        let Some(entry) = self.kept.get(at).filter(lost) else { return Some(Time::FAR) };
+        let (call, id) = (entry.call, entry.id);
+        if self.cluster.is_usable(now, entry.node) {
+            return Some(Time::FAR);
+        }
+        let waiting = self.dispatcher.waiting(call, id, Tag::Invite);
+        let Some(waiting) = waiting.filter(|_| !self.dispatcher.is_cancelled(call, id)) else {
+            return Some(Time::FAR);
+        };
+        if !self.dispatcher.has_other(now, call, id) {
+            return Some(if waiting.heard { now + LOOK } else { Time::FAR });
+        }
+        if let Some(entry) = self.kept.get_mut(at) {
+            entry.tries += 1;
+        }
+        self.feed(now, at, out);
+        None
     }
 
     /// A transmit could not be sent.

@@ -389,3 +389,24 @@ fn an_invite_waits_for_another_node_as_long_as_it_has_to() {
     let sent = world.pass(MS(400));
     assert!(sent.iter().any(|m| m.start().starts_with("INVITE") && m.to != first.to), "{sent:?}");
 }
+
+#[test]
+fn what_rings_at_a_node_that_is_down_goes_to_another_as_soon_as_that_takes_calls() {
+    let mut world = world(2);
+    let first = world.one(CALLER, &invite("u1"));
+    world.answer(&first, "180 Ringing", "");
+    let at = world.cluster.at(first.to.parse().unwrap()).unwrap();
+    let other = NodeIndex(1 - at.0);
+    // Nobody says when that is over.
+    world.cluster.rest(world.now, other, Duration::from_secs(3), Why::Overloaded);
+    world.cluster.set_down(at, Why::ProbeTimeout);
+    for _ in 0..29 {
+        let sent = world.pass(MS(100));
+        assert!(sent.iter().all(|m| m.start().starts_with("OPTIONS")), "{sent:?}");
+    }
+    let sent: Vec<Sent> = (0..12).flat_map(|_| world.pass(MS(100))).collect();
+    let second = sent.iter().find(|m| m.start().starts_with("INVITE")).expect("the INVITE").clone();
+    assert_ne!(second.to, first.to);
+    assert_eq!(world.answer(&second, "200 OK", "")[0].to, CALLER);
+    assert_eq!((world.load(), world.balancer.report(true).exact), ((1, 0), Some(true)));
+}
