@@ -60,6 +60,13 @@ pub fn settings(
             ..sip_message::Limits::default()
         },
         calls: config.limits.calls.div_ceil(workers.max(1)),
+        overload: n::OverloadRules {
+            enabled: config.overload.enabled,
+            patience: config.overload.delay,
+            retry_after: u32::try_from(config.overload.retry_after.as_secs()).unwrap_or(u32::MAX),
+            feedback: config.overload.feedback,
+            workers: u16::try_from(workers).unwrap_or(u16::MAX),
+        },
     }
 }
 

@@ -118,6 +118,7 @@ impl<S: Services> Node<S> {
         let invite = policy.invite;
         let record_route = self.settings.proxy.record_route && is_recorded(request, a);
         let loop_hash = self.guard.hash(request);
+        let asks = self.oc_of(flow.remote, request).map(|wish| wish.algorithm);
         let mut proxied = self.proxied.create(|id, buffers| Proxied {
             id,
             context: Context::new(policy),
@@ -125,6 +126,8 @@ impl<S: Services> Node<S> {
             invite,
             over: false,
             overloaded: false,
+            held_back: false,
+            oc: asks,
             accepted: false,
             request: buffers.request,
             source: flow,

@@ -230,6 +230,8 @@ pub struct Settings {
     pub message: sip_message::Limits,
     /// Calls at one time on this worker.
     pub calls: usize,
+    /// What is done in an overload.
+    pub overload: crate::OverloadRules,
 }
 
 impl Settings {

@@ -320,6 +320,7 @@ impl Admin for Control {
             messages_received: counts.udp_in,
             messages_sent: counts.udp_out,
             store: StoreStatus { healthy: true, pending: 0, detail: "none".into() },
+            overload: None,
             alarms: self.alarms(answering),
         }
     }

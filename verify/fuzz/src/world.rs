@@ -197,6 +197,7 @@ pub fn settings(choice: u8) -> Settings {
         ],
         message: sip_message::Limits::default(),
         calls: 32,
+        overload: sip_node::OverloadRules::default(),
     }
 }
 

@@ -39,6 +39,7 @@ pub(super) const KEYS: &[(&str, &[&str])] = &[
             "tcp_idle_timeout",
         ],
     ),
+    ("overload", &["enabled", "delay", "retry_after", "feedback"]),
     ("dns", &["servers", "timeout", "cache"]),
     ("admin", &["listen", "allow_remote", "hosts", "token_file"]),
     ("log", &["level", "format"]),
