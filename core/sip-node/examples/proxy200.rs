@@ -94,7 +94,7 @@ fn settings(digest: bool) -> Settings {
         routes: Vec::new(),
         message: sip_message::Limits::default(),
         calls: 1_000_000,
-        overload: sip_node::OverloadRules::default(),
+        overload: OverloadRules::default(),
     }
 }
 

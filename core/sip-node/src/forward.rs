@@ -17,7 +17,7 @@ use sip_proxy::token::{End, Ends, Role};
 use wire::{Flow, Outbox, Time};
 
 /// What says that we can be told of overload.
-const OC: &[u8] = b";oc;oc-algo=\"loss,rate\"";
+pub(crate) const OC: &[u8] = b";oc;oc-algo=\"loss,rate\"";
 
 impl<S: Services> Node<S> {
     /// Starts a branch: looks its target up if need be, and sends.

@@ -1,5 +1,6 @@
 //! What comes back: responses, timeouts, answers of the resolver; and the actions that follow.
 
+use crate::forward::OC;
 use crate::inbound::{RETRY_AFTER, told};
 use crate::node::Node;
 use crate::overload::wish;
@@ -94,7 +95,12 @@ impl<S: Services> Node<S> {
             return;
         }
         let Some(hop) = target.hops.get(usize::from(branch.attempt())) else { return };
-        if let Some(wish) = wish(response.via().raw) {
+        let via = response.via().raw;
+        // As it was written: a trunk that knows nothing of this.
+        if via.ends_with(OC) {
+            return;
+        }
+        if let Some(wish) = wish(via) {
             self.neighbours.told(now, hop.remote, &wish);
         }
     }

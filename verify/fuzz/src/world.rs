@@ -5,8 +5,8 @@ use sip_auth::{
 };
 use sip_message::Method;
 use sip_node::{
-    Auth, Challenge, Counter, Keys, Listener, Mode, NodeConfig, Proxy, Question, Route, RouteAction,
-    Services, Settings, Span, StoreDown, Trunk, Voicemail,
+    Auth, Challenge, Counter, Keys, Listener, Mode, NodeConfig, OverloadRules, Proxy, Question, Route,
+    RouteAction, Services, Settings, Span, StoreDown, Trunk, Voicemail,
 };
 use sip_proxy::context::Reroute;
 use sip_registrar::{BindingView, Change, Reply, Table};
@@ -197,7 +197,7 @@ pub fn settings(choice: u8) -> Settings {
         ],
         message: sip_message::Limits::default(),
         calls: 32,
-        overload: sip_node::OverloadRules::default(),
+        overload: OverloadRules::default(),
     }
 }
 

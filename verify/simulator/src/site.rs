@@ -170,7 +170,7 @@ impl Site {
             routes: Vec::new(),
             message: sip_message::Limits::default(),
             calls: spec.room.1,
-            overload: sip_node::OverloadRules::default(),
+            overload: n::OverloadRules::default(),
         }
     }
 }

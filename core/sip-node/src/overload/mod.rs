@@ -36,10 +36,12 @@ use wire::{Load, Time};
 
 /// Units of an INVITE. Any other new request is one: it is followed by less.
 const CALL: u32 = 4;
-/// Units of refused requests that are answered, by those taken on. To send a 503 and to take its ACK costs about a tenth
-/// of a call.
-const ANSWERS: f64 = 0.5;
-
+/// Units of refused requests that are answered, by those that could be taken on if nothing had to be refused. To send a
+/// 503 and to take its ACK costs a fifth of a call or so, to leave an INVITE unanswered half of that each time that it
+/// is repeated: so refusals are answered as long as they leave anything for calls.
+const ANSWERS: f64 = 4.0;
+/// What that figure loses with each window, if less can be taken on.
+const BEST_FADES: f64 = 0.998;
 /// Requests of a call: INVITE, ACK and BYE. A rate that is told is one of all requests (RFC 7415 section 3.4).
 const REQUESTS: f32 = 3.0;
 /// How long a neighbour goes by what it was told: the default of RFC 7339 section 4.3.
@@ -106,6 +108,8 @@ pub(crate) struct Overload {
     sheds: bool,
     /// When the last window ended.
     paced: Time,
+    /// The most units a second that could be taken on of late.
+    best: f64,
 }
 
 impl Overload {
@@ -120,6 +124,7 @@ impl Overload {
             refused: 0,
             sheds: false,
             paced: Time::ZERO,
+            best: 0.0,
         }
     }
 
@@ -204,13 +209,16 @@ impl Overload {
         }
         let change = self.governor.pace(now, load, taken, refused);
         let seconds = load.window.as_secs_f32();
-        match (self.governor.budget(), change) {
-            (Some(budget), Some(_)) => {
-                self.shares.begin(budget as f32, (budget * ANSWERS) as f32, Load::WINDOW.as_secs_f32());
+        if let Some(budget) = self.governor.budget() {
+            let fades = if change.is_some() { 0.0 } else { self.best * BEST_FADES };
+            self.best = budget.max(fades);
+            let (budget, answers) = (budget as f32, (self.best * ANSWERS) as f32);
+            match change {
+                Some(_) => self.shares.begin(budget, answers, Load::WINDOW.as_secs_f32()),
+                None => self.shares.turn(budget, answers, seconds),
             }
-            (Some(budget), None) => self.shares.turn(budget as f32, (budget * ANSWERS) as f32, seconds),
-            (None, Some(_)) => self.recent.clear(),
-            (None, None) => {}
+        } else if change.is_some() {
+            self.recent.clear();
         }
         self.sheds = self.governor.budget().is_some();
         change

@@ -27,7 +27,7 @@ fn overloaded(change: impl FnOnce(&mut Settings)) -> Lab {
     lab
 }
 
-/// So many new calls for nobody from here; what came back: 404 for those that were taken on.
+/// So many new calls for nobody from here; what came back: no 503 for those that were taken on.
 fn flood(lab: &mut Lab, from: &str, calls: usize) -> Vec<Sent> {
     let call = || Req::new("INVITE", "sip:nobody@here.example").sent_by("UDP", from);
     (0..calls).for_each(|_| lab.send(from, call().text()));
@@ -75,8 +75,8 @@ fn new_work_is_refused_without_memory_or_not_answered() {
     assert!((1..200).contains(&refused.len()), "{} are answered", refused.len());
     assert_eq!(refused[0].get("Retry-After"), Some("5"));
     assert_eq!(lab.report().transactions.server, 0);
-    let taken = statuses(&sent).iter().filter(|status| **status == 404).count();
-    assert!((1..100).contains(&taken) && taken + refused.len() == sent.len(), "{taken} of {}", sent.len());
+    let taken = statuses(&sent).iter().filter(|status| **status != 503).count();
+    assert!(taken < 100 && taken + refused.len() == sent.len(), "{taken} of {}", sent.len());
     assert!(lab.count(Counter::Refused) >= refused.len() && lab.count(Counter::Unanswered) > 3_000);
     let loss = lab.report().overload.loss;
     assert!((0.9..1.0).contains(&loss), "{loss}");
@@ -101,7 +101,7 @@ fn who_brings_little_is_served_beside_who_brings_much() {
     window(&mut lab, 200);
     let (mut much, mut little) = (0, 0);
     for _ in 0..40 {
-        let taken = |sent: &[Sent]| sent.iter().filter(|s| s.status() == 404).count();
+        let taken = |sent: &[Sent]| sent.iter().filter(|s| s.status() != 503).count();
         much += taken(&flood(&mut lab, CAROL, 1_000));
         little += taken(&flood(&mut lab, "192.0.2.99:5060", 5));
         window(&mut lab, 60);
