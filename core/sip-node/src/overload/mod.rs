@@ -37,9 +37,11 @@ use wire::{Load, Time};
 /// Units of an INVITE. Any other new request is one: it is followed by less.
 const CALL: u32 = 4;
 /// Units of refused requests that are answered, by those that could be taken on if nothing had to be refused. To send a
-/// 503 and to take its ACK costs a fifth of a call or so, to leave an INVITE unanswered half of that each time that it
-/// is repeated: so refusals are answered as long as they leave anything for calls.
+/// 503 and to take its ACK costs two or three messages, to leave an INVITE unanswered one each time that it is
+/// repeated: so refusals are answered as long as they leave anything for calls.
 const ANSWERS: f64 = 4.0;
+/// The same by what is taken on, of a worker that is behind: what waits is also what was taken on before.
+const ANSWERS_BEHIND: f64 = 0.5;
 /// What that figure loses with each window, if less can be taken on.
 const BEST_FADES: f64 = 0.998;
 /// Requests of a call: INVITE, ACK and BYE. A rate that is told is one of all requests (RFC 7415 section 3.4).
@@ -212,7 +214,7 @@ impl Overload {
         if let Some(budget) = self.governor.budget() {
             let fades = if change.is_some() { 0.0 } else { self.best * BEST_FADES };
             self.best = budget.max(fades);
-            let (budget, answers) = (budget as f32, (self.best * ANSWERS) as f32);
+            let (budget, answers) = (budget as f32, self.answers(budget, load) as f32);
             match change {
                 Some(_) => self.shares.begin(budget, answers, Load::WINDOW.as_secs_f32()),
                 None => self.shares.turn(budget, answers, seconds),
@@ -222,6 +224,16 @@ impl Overload {
         }
         self.sheds = self.governor.budget().is_some();
         change
+    }
+
+    /// Units of refused requests whose refusal is said in a second: less, the further the worker is behind, for what waits
+    /// is also what was taken on.
+    fn answers(&self, budget: f64, load: &Load) -> f64 {
+        match load.behind {
+            behind if behind >= self.rules.patience => budget * ANSWERS_BEHIND,
+            behind if behind >= self.rules.patience / 2 => self.best,
+            _ => self.best * ANSWERS,
+        }
     }
 
     /// How it stands.
