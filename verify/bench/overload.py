@@ -275,6 +275,8 @@ def main():
     if 'kamailio' in o.servers and not servers.Kamailio.binary():
         print('left out: Kamailio (apt-get install kamailio)')
         o.servers.remove('kamailio')
+    # Ended from outside it still ends its servers.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     bench = Bench(o)
     try:
         bench.run()
