@@ -167,6 +167,7 @@ fn trunk(trunk: &c::Trunk) -> n::Trunk {
         strip: trunk.strip,
         prepend: trunk.prepend.clone().into_bytes(),
         may_transit: trunk.may_transit,
+        overload_control: trunk.overload_control,
         retry_on: trunk.retry_on.iter().filter_map(status).collect(),
     }
 }

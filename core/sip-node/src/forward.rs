@@ -75,8 +75,8 @@ impl<S: Services> Node<S> {
                 false => self.branch_useless(now, p, branch, 480, actions),
             };
         }
-        let trunk = p.targets.get(usize::from(branch.target())).is_some_and(|t| t.trunk.is_some());
-        let listens = trunk && self.overload.speaks();
+        let trunk = p.targets.get(usize::from(branch.target())).and_then(|t| t.trunk);
+        let listens = self.listens_to(trunk);
         if listens && !self.may_send(now, flow, request) {
             p.held_back = true;
             return match has_more(p, branch) {
@@ -129,6 +129,13 @@ impl<S: Services> Node<S> {
         self.scratch = lines;
         p.clients.push((branch, client));
         self.services.count(Counter::Forwarded);
+    }
+
+    /// Whether requests to a target of this trunk say that we can be told of overload, and what it tells is believed:
+    /// only where the operator says so. A trunk that knows nothing of `oc` passes on what those behind it write.
+    pub(crate) fn listens_to(&self, trunk: Option<u16>) -> bool {
+        let trunk = trunk.and_then(|trunk| self.settings.trunks.get(usize::from(trunk)));
+        trunk.is_some_and(|trunk| trunk.overload_control) && self.overload.speaks()
     }
 
     /// Whether a trunk that may have asked for less gets this request (RFC 7339 section 5.10.1).

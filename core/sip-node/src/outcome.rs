@@ -30,7 +30,7 @@ impl<S: Services> Node<S> {
         match self.layer.receive_response(now, client, response, out) {
             Outcome::Deliver { user } if response.via_count() > 1 => {
                 let (id, branch) = ProxiedId::split(user);
-                self.branch_response(now, id, branch, response, out);
+                self.branch_response(now, flow, id, branch, response, out);
             }
             Outcome::Deliver { .. } | Outcome::Unknown => self.services.count(Counter::Stray),
             Outcome::Absorbed => {}
@@ -52,6 +52,7 @@ impl<S: Services> Node<S> {
     fn branch_response(
         &mut self,
         now: Time,
+        flow: Flow,
         id: ProxiedId,
         branch: BranchId,
         response: &Message<'_>,
@@ -59,7 +60,7 @@ impl<S: Services> Node<S> {
     ) {
         let Some(mut proxied) = self.proxied.take(id) else { return };
         let status = response.status();
-        self.hear(now, &proxied, branch, response);
+        self.hear(now, flow, &proxied, branch, response);
         if proxied.over {
             // A retransmitted or second 2xx of an accepted INVITE (RFC 6026 section 7).
             if proxied.invite
@@ -87,17 +88,18 @@ impl<S: Services> Node<S> {
         self.perform(now, proxied, actions, None, Some(response), out);
     }
 
-    /// Notes what a trunk says of its load (RFC 7339 section 5.3).
+    /// Notes what a trunk says of its load (RFC 7339 section 5.3), if it was asked to, and said it from where the
+    /// request went.
     #[inline]
-    fn hear(&mut self, now: Time, p: &Proxied, branch: BranchId, response: &Message<'_>) {
+    fn hear(&mut self, now: Time, flow: Flow, p: &Proxied, branch: BranchId, response: &Message<'_>) {
         let Some(target) = p.targets.get(usize::from(branch.target())) else { return };
-        if target.trunk.is_none() || !self.overload.speaks() {
+        if !self.listens_to(target.trunk) {
             return;
         }
         let Some(hop) = target.hops.get(usize::from(branch.attempt())) else { return };
         let via = response.via().raw;
         // As it was written: a trunk that knows nothing of this.
-        if via.ends_with(OC) {
+        if hop.remote != flow.remote || via.ends_with(OC) {
             return;
         }
         if let Some(wish) = wish(via) {

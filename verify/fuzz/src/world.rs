@@ -134,6 +134,7 @@ fn trunk() -> Trunk {
         strip: 1,
         prepend: b"00".to_vec(),
         may_transit: false,
+        overload_control: true,
         retry_on: vec![480],
     }
 }

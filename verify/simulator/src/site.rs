@@ -187,6 +187,7 @@ fn trunk(spec: &TrunkSpec, transit: bool) -> n::Trunk {
         strip: 0,
         prepend: Vec::new(),
         may_transit: transit,
+        overload_control: false,
         retry_on: Vec::new(),
     }
 }

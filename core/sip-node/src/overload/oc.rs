@@ -3,8 +3,9 @@
 use core::time::Duration;
 use sip_message::find_vias;
 
-/// The longest that a neighbour is believed without saying it again.
-const VALID_MAX: Duration = Duration::from_secs(30);
+/// The longest that a neighbour is believed without saying it again: it does with each response. RFC 7339 has no limit;
+/// so long a wish made up by somebody else can last.
+const VALID_MAX: Duration = Duration::from_secs(5);
 /// How long it is valid if that is not said (RFC 7339 section 4.3).
 const VALID: Duration = Duration::from_millis(500);
 /// The highest rate that is told or believed, requests a second.

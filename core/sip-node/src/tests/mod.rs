@@ -185,6 +185,7 @@ pub(crate) fn trunk(targets: &[&str], prefix: &str) -> Trunk {
         strip: 0,
         prepend: Vec::new(),
         may_transit: false,
+        overload_control: false,
         retry_on: Vec::new(),
     }
 }

@@ -176,6 +176,7 @@ impl Trunk {
             out.text("prepend", &self.prepend);
         }
         out.raw("may_transit", self.may_transit);
+        out.raw("overload_control", self.overload_control);
         out.texts("retry_on", &self.retry_on);
     }
 }

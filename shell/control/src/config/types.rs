@@ -303,6 +303,9 @@ pub struct Trunk {
     pub prepend: String,
     /// Calls from this trunk may leave over another trunk.
     pub may_transit: bool,
+    /// It is sent less when it asks for less (RFC 7339, RFC 7415). Only for one that writes `oc` itself: it is read
+    /// from any response, and one that passes on what others wrote lets them ask in its name.
+    pub overload_control: bool,
     /// What makes the next target be tried.
     pub retry_on: Vec<Retry>,
 }
