@@ -3,7 +3,7 @@
 use crate::inbound::reply_flow;
 use crate::node::Node;
 use crate::outcome::has_more;
-use crate::overload::{Category, is_emergency};
+use crate::overload::Category;
 use crate::proxied::{Pending, Proxied, ProxiedId, Reach};
 use crate::services::{Counter, Question, Services};
 use crate::settings::is_secure;
@@ -140,11 +140,7 @@ impl<S: Services> Node<S> {
 
     /// Whether a trunk that may have asked for less gets this request (RFC 7339 section 5.10.1).
     fn may_send(&mut self, now: Time, flow: Flow, request: &Message<'_>) -> bool {
-        let category = match request.to_tag().is_empty() {
-            _ if is_emergency(request.request_uri()) => Category::Emergency,
-            true => Category::New,
-            false => Category::Within,
-        };
+        let category = if request.to_tag().is_empty() { Category::New } else { Category::Within };
         let dice = self.next_random();
         let goes = self.neighbours.lets(now, flow.remote, category, dice >> 16);
         if !goes {

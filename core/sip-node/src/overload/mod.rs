@@ -10,9 +10,9 @@
 //! | `screen.rs` | what a message is, from its first line and two header fields |
 //!
 //! New work is what begins something: an INVITE, a registration and so on. Never refused are responses, ACK, CANCEL,
-//! BYE and other requests within a dialog, because refusing them spoils what was paid for already; calls to emergency
-//! services (RFC 5031, `urn:service:sos` and below); and what repeats an accepted request, which the transaction layer
-//! answers before anybody asks here. Refusals are stateless (503 with Retry-After) as far as they cost little; what
+//! BYE and other requests within a dialog of ours, because refusing them spoils what was paid for already; and what
+//! repeats an accepted request, which the transaction layer answers before anybody asks here. A request that only says
+//! that it is within a dialog is new work. Calls to emergency services are like any other. Refusals are stateless (503 with Retry-After) as far as they cost little; what
 //! is beyond that gets no answer.
 
 mod governor;
@@ -25,7 +25,7 @@ mod shares;
 pub(crate) use governor::Change;
 pub(crate) use neighbours::{Category, Neighbours};
 pub(crate) use oc::{Algorithm, Wish, fill, offer, wish};
-pub(crate) use screen::{Kind, is_emergency, screen};
+pub(crate) use screen::{Kind, screen};
 
 use core::time::Duration;
 use governor::Governor;

@@ -29,8 +29,6 @@ pub(crate) enum Category {
     New,
     /// It goes, and counts: within a dialog.
     Within,
-    /// It goes: an emergency call.
-    Emergency,
 }
 
 #[derive(Clone, Debug)]
@@ -129,7 +127,6 @@ impl Neighbour {
         let most = match category {
             Category::New => TAU,
             Category::Within => TAU_FIRST,
-            Category::Emergency => f64::INFINITY,
         };
         let goes = filled <= most;
         if goes || category != Category::New {
@@ -192,7 +189,6 @@ mod tests {
         neighbours.told(at(0), hop(1), &wish(Algorithm::Loss, 100, 1));
         let (gone, all) = going(&mut neighbours, 1, 2);
         assert!((10..=45).contains(&gone), "{gone} of {all}");
-        assert!(neighbours.lets(at(1), hop(1), Category::Emergency, 0));
     }
 
     #[test]
@@ -206,7 +202,6 @@ mod tests {
         assert!(neighbours.lets(at(499), hop(1), Category::Within, 0));
         neighbours.told(at(499), hop(1), &wish(Algorithm::Rate, 0, 2));
         assert!(!neighbours.lets(at(900), hop(1), Category::New, 0));
-        assert!(neighbours.lets(at(900), hop(1), Category::Emergency, 0));
         assert!(neighbours.lets(at(999), hop(1), Category::New, 0), "it is over");
     }
 
@@ -272,7 +267,6 @@ mod tests {
                 let algorithm = if rate { Algorithm::Rate } else { Algorithm::Loss };
                 let valid = Duration::from_millis(valid.into());
                 neighbours.told(at(millis), hop(n), &Wish { algorithm, value, valid, sequence: Some(sequence) });
-                prop_assert!(neighbours.lets(at(millis), hop(n), Category::Emergency, dice));
                 prop_assert!(neighbours.lets(at(millis), hop(n), Category::Within, dice));
                 neighbours.lets(at(millis), hop(n), Category::New, dice);
                 prop_assert!(neighbours.0.len() <= MOST && neighbours.0.iter().all(|n| n.filled.is_finite()));
