@@ -20,6 +20,14 @@ const PATIENT: u32 = 10;
 const BOLDER: f64 = 0.02;
 /// The most that is tried, by the mean.
 const BOLDEST: f64 = 2.0;
+/// Windows far behind, with nearly nothing taken on, after which it is not new work that keeps the worker behind.
+const TRIAL: u32 = 40;
+/// Windows for which new work has its part all the same, before that is tried again.
+const PART: u32 = 160;
+/// That part, by the most that was taken on of late.
+const FLOOR: f64 = 0.25;
+/// What that most loses with each window, unless the worker is far behind: half of it in about a minute.
+const FADES: f64 = 0.9995;
 /// How much of what there was the mean in calm times forgets with each window.
 const CALM: f64 = 0.3;
 
@@ -39,6 +47,8 @@ pub struct Governor {
     patience: Duration,
     /// What was taken on in a second of late, while calm; then what can be, by experience.
     capacity: f64,
+    /// The most it was of late.
+    best: f64,
     overload: Option<Overload>,
 }
 
@@ -48,6 +58,8 @@ struct Overload {
     refused: Time,
     /// Windows in a row in which the worker kept up.
     easy: u32,
+    /// Windows in a row in which the worker was far behind.
+    far: u32,
     /// What may be taken on in a second now.
     budget: f64,
 }
@@ -55,7 +67,7 @@ struct Overload {
 impl Governor {
     /// In calm. Being behind for longer than `patience` is overload.
     pub fn new(patience: Duration) -> Governor {
-        Governor { patience, capacity: 0.0, overload: None }
+        Governor { patience, capacity: 0.0, best: 0.0, overload: None }
     }
 
     /// From now on.
@@ -75,11 +87,12 @@ impl Governor {
         let rate = f64::from(taken) / seconds;
         let Some(overload) = &mut self.overload else {
             self.capacity += (rate - self.capacity) * CALM;
+            self.best = self.capacity.max(self.best * FADES);
             if load.behind < self.patience {
                 return None;
             }
             let capacity = self.capacity.max(LEAST);
-            self.overload = Some(Overload { refused: now, easy: 0, budget: capacity });
+            self.overload = Some(Overload { refused: now, easy: 0, far: 0, budget: capacity });
             return Some(Change::Entered);
         };
         if refused > 0 {
@@ -89,7 +102,15 @@ impl Governor {
             // That is what was offered, not what could be carried.
             self.capacity = self.capacity.max(rate);
         }
-        self.capacity = self.capacity.max(LEAST);
+        let far = load.behind >= 2 * self.patience;
+        overload.far = if far { (overload.far + 1) % (TRIAL + PART) } else { 0 };
+        if !far {
+            self.best = self.capacity.max(self.best * FADES);
+        }
+        // Where less new work leaves the worker as far behind as it was, what goes first keeps it there, and would
+        // bring what is new down to nothing.
+        let floor = if overload.far >= TRIAL { self.best * FLOOR } else { 0.0 };
+        self.capacity = self.capacity.max(LEAST).max(floor);
         let eases = load.kept_up && load.behind < self.patience / 2;
         overload.easy = if eases { overload.easy + 1 } else { 0 };
         let bolder = f64::from(overload.easy.saturating_sub(PATIENT)) * BOLDER;
@@ -100,7 +121,7 @@ impl Governor {
             _ if load.kept_up => (PROBE + bolder).min(BOLDEST),
             _ => 1.0,
         };
-        overload.budget = (self.capacity * gain).max(LEAST);
+        overload.budget = (self.capacity * gain).max(LEAST).max(floor);
         if now.since(overload.refused) < QUIET || load.behind >= self.patience / 2 {
             return None;
         }
@@ -123,6 +144,8 @@ mod tests {
         governor: Governor,
         /// Units done in a second.
         capacity: f64,
+        /// Units that can wait; what comes besides is lost.
+        room: f64,
         /// What waits, oldest first: when it came, units of first messages, and of work that follows.
         queue: VecDeque<(Time, f64, f64)>,
         behind: Duration,
@@ -138,6 +161,7 @@ mod tests {
             Model {
                 governor,
                 capacity,
+                room: f64::INFINITY,
                 queue: VecDeque::new(),
                 behind: Duration::ZERO,
                 now,
@@ -155,7 +179,9 @@ mod tests {
             for _ in 0..Self::STEPS {
                 let step = STEP / Self::STEPS;
                 self.now = self.now + step;
-                self.queue.push_back((self.now, offered * step.as_secs_f64(), 0.0));
+                if self.queue.iter().map(|(_, new, rest)| new + rest).sum::<f64>() < self.room {
+                    self.queue.push_back((self.now, offered * step.as_secs_f64(), 0.0));
+                }
                 let mut room = self.capacity * step.as_secs_f64();
                 let mut follows = 0.0;
                 while let Some((came, new, rest)) = self.queue.pop_front() {
@@ -243,6 +269,39 @@ mod tests {
         let load = Load { window: Duration::from_secs(600), behind: Duration::ZERO, kept_up: true };
         let change = model.governor.pace(model.now + load.window, &load, 0, 0);
         assert_eq!(change, Some(Change::Left));
+    }
+
+    #[test]
+    fn a_machine_that_becomes_much_slower_is_followed() {
+        let mut model = Model::new(100_000.0);
+        model.run(20, 150_000.0);
+        // As a socket's buffer is: what waits there goes by while nearly nothing is taken on.
+        (model.capacity, model.room) = (10_000.0, 10_000.0);
+        model.run(30, 60_000.0);
+        let (used, wait) = model.run(20, 60_000.0);
+        assert!(used > 0.75 && wait < 0.3, "{used}, {wait} s");
+    }
+
+    /// A flood of what goes first, which no refusal ends.
+    #[test]
+    fn an_overload_of_other_work_leaves_new_work_its_part() {
+        let mut governor = Governor::new(PATIENCE);
+        let mut now = Time::from_micros(1);
+        let mut window = |behind: u64, taken: f64, governor: &mut Governor| {
+            now = now + STEP;
+            let load = Load { window: STEP, behind: Duration::from_millis(behind), kept_up: behind == 0 };
+            governor.pace(now, &load, (taken * STEP.as_secs_f64()) as u32, 1_000);
+            governor.budget().unwrap_or(2_000.0)
+        };
+        for _ in 0..100 {
+            window(0, 2_000.0, &mut governor);
+        }
+        let (mut budget, mut all) = (2_000.0, 0.0);
+        for _ in 0..6_000 {
+            budget = window(9_000, budget, &mut governor);
+            all += budget / 6_000.0;
+        }
+        assert!((350.0..600.0).contains(&all), "{all} of 2,000 a second");
     }
 
     #[test]
