@@ -122,11 +122,10 @@ impl<S: Services> Node<S> {
     #[cold]
     pub(crate) fn shed(&mut self, flow: Flow, request: &Message<'_>, out: &mut Outbox) {
         self.services.count(Counter::Refused);
-        // A proxy would send us nothing at all for so long (RFC 7339 section 5.10.2 asks for none).
-        let again = match self.settings.trunk_of(flow.remote.ip()) {
-            Some(_) => Vec::new(),
-            None => retry_after(self.overload.retry_after()),
-        };
+        // A proxy would send us nothing at all for so long, of anybody (RFC 7339 section 5.10.2 asks for none); whoever
+        // adds a second Via is one.
+        let proxy = request.via_count() > 1 || self.settings.trunk_of(flow.remote.ip()).is_some();
+        let again = if proxy { Vec::new() } else { retry_after(self.overload.retry_after()) };
         self.refuse(flow, request, 503, b"", &again, out);
     }
 
