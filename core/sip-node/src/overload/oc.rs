@@ -10,7 +10,7 @@ const VALID_MAX: Duration = Duration::from_secs(5);
 const VALID: Duration = Duration::from_millis(500);
 /// The highest rate that is told or believed, requests a second.
 pub(crate) const RATE_MAX: u32 = 10_000_000;
-/// Where a neighbour's numbers go on from (RFC 7339 section 9: five digits behind the point).
+/// Steps of a sequence number in a second (RFC 7339 section 9: five digits behind the point).
 const FRACTION: u64 = 100_000;
 
 /// How the traffic is to be reduced.
@@ -112,7 +112,8 @@ pub(crate) fn fill(message: &mut Vec<u8>, start: usize, wish: &Wish) {
     let sequence = wish.sequence.unwrap_or(0);
     text.push_number(sequence / FRACTION % 1_000_000_000_000);
     text.push(b".");
-    text.push_number(sequence % FRACTION);
+    // A part of a second, so with the zeros before it: others compare the two as one decimal number.
+    text.push_padded(sequence % FRACTION);
     message.splice(end..end, text.bytes().iter().copied());
 }
 
@@ -186,7 +187,7 @@ fn number(text: &[u8]) -> Option<u32> {
     digits.then(|| text.iter().fold(0, |n, digit| n * 10 + u32::from(digit - b'0')))
 }
 
-/// `1*12DIGIT "." 1*5DIGIT`, the second as a number of its own, as in the examples of the RFC.
+/// `1*12DIGIT "." 1*5DIGIT`, a decimal number, as in the examples of the RFC (a time in seconds).
 fn sequence_of(text: &[u8]) -> Option<u64> {
     let point = text.iter().position(|&byte| byte == b'.')?;
     let (whole, rest) = (&text[..point], &text[point + 1..]);
@@ -194,7 +195,8 @@ fn sequence_of(text: &[u8]) -> Option<u64> {
         let good = (1..=most).contains(&text.len()) && text.iter().all(u8::is_ascii_digit);
         good.then(|| text.iter().fold(0u64, |n, digit| n * 10 + u64::from(digit - b'0')))
     };
-    Some(digits(whole, 12)? * FRACTION + digits(rest, 5)?)
+    let fraction = digits(rest, 5)? * 10u64.pow(5 - rest.len() as u32);
+    Some(digits(whole, 12)? * FRACTION + fraction)
 }
 
 /// A short text without memory of its own.
@@ -233,6 +235,15 @@ impl Text {
         self.push(digits.get(at..).unwrap_or(b""));
     }
 
+    /// Five digits.
+    fn push_padded(&mut self, number: u64) {
+        let mut place = FRACTION / 10;
+        while place > 0 {
+            self.push(&[b'0' + (number / place % 10) as u8]);
+            place /= 10;
+        }
+    }
+
     fn bytes(&self) -> &[u8] {
         self.bytes.get(..self.len).unwrap_or(b"")
     }
@@ -265,7 +276,7 @@ mod tests {
     fn what_a_server_says_is_read_and_checked() {
         let ms = Duration::from_millis;
         let all = said(";oc=20;oc-algo=\"loss\";oc-validity=1000;oc-seq=1282321615.782").unwrap();
-        let sequence = Some(1_282_321_615 * FRACTION + 782);
+        let sequence = Some(1_282_321_615 * FRACTION + 78_200);
         assert_eq!(all, Wish { algorithm: Algorithm::Loss, value: 20, valid: ms(1_000), sequence });
         let rate = said(";oc=150;oc-algo=\"rate\"").unwrap();
         assert_eq!((rate.algorithm, rate.value, rate.valid), (Algorithm::Rate, 150, ms(500)));
@@ -311,7 +322,7 @@ mod tests {
 
     #[test]
     fn a_wish_takes_the_place_of_the_offer() {
-        let ours = ";oc=35;oc-algo=\"loss\";oc-validity=500;oc-seq=12.7";
+        let ours = ";oc=35;oc-algo=\"loss\";oc-validity=500;oc-seq=12.00007";
         let text =
             filled(&format!("Via: {VIA};oc;rport=5;oc-algo=\"loss,rate\", SIP/2.0/UDP b;oc\r\nVia: c;oc"));
         let want = format!(

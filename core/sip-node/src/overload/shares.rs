@@ -155,7 +155,8 @@ impl Shares {
             let Some(bucket) = row.get_mut(at) else { continue };
             bucket.tells = TELLS;
             let leaves = 1.0 - bucket.take as f32 / ALL as f32 * (1.0 - bucket.told);
-            loss = loss.min(leaves);
+            // What is rounded off above must not make it more than that.
+            loss = loss.min(leaves.clamp(0.0, MOST_TOLD));
             left = left.max(bucket.rate * (1.0 - leaves));
         }
         (loss, left)
@@ -349,7 +350,7 @@ mod tests {
                     prop_assert!((0.0..=1.0).contains(&shares.loss()));
                     if call % 2 == 0 {
                         let (loss, left) = shares.tell(source);
-                        prop_assert!((0.0..=1.0).contains(&loss) && left >= 0.0);
+                        prop_assert!((0.0..=MOST_TOLD).contains(&loss) && left >= 0.0);
                     }
                 }
                 for bucket in shares.rows.iter().flatten() {
