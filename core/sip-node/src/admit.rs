@@ -156,8 +156,9 @@ impl<S: Services> Node<S> {
             self.refuse(flow, request, 503, b"", &retry_after(30), out);
             return None;
         }
-        // What is said to be within a dialog is new if no token of ours says so.
-        if self.overload.sheds() && self.verdict.is_none() && dialog.is_none() {
+        // What is said to be within a dialog is new if no token of ours says so, unless we give none.
+        let recorded = self.settings.proxy.record_route;
+        if self.overload.sheds() && self.verdict.is_none() && dialog.is_none() && recorded {
             match self.judge(flow, request.call_id(), request.method() == Method::Invite) {
                 Verdict::Take => {}
                 Verdict::Refuse => {

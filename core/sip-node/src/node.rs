@@ -8,13 +8,13 @@ use crate::overload::{
 use crate::proxied::ProxiedSlab;
 use crate::returned;
 use crate::services::{Counter, Services};
-use crate::settings::Settings;
+use crate::settings::{Mode, Settings};
 use crate::targets::Wish;
 use core::hash::Hasher;
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use sip_auth::NonceSerial;
-use sip_message::{Index, Message, Parsed, Splices, parse};
+use sip_message::{Index, Message, Parsed, Splices, find_call_id, parse};
 use sip_proxy::context::Action;
 use sip_proxy::gathered::Gathered;
 use sip_proxy::locate::{Answer, Cache, Kind};
@@ -149,11 +149,13 @@ impl<S: Services> Node<S> {
     /// A node with nothing going on.
     pub fn new(config: NodeConfig, settings: Arc<Settings>, services: S) -> Node<S> {
         let [a, b] = config.seed;
+        let mut neighbours = Neighbours::default();
+        neighbours.set_workers(settings.overload.workers);
         Node {
             services,
             calls: Calls::new(settings.calls, config.seed),
             overload: Overload::new(settings.overload),
-            neighbours: Neighbours::default(),
+            neighbours,
             verdict: None,
             settings,
             layer: Layer::new(config.timers, config.transactions, config.seed),
@@ -239,15 +241,26 @@ impl<S: Services> Node<S> {
                 let (source, call) = (self.source(flow.remote), self.ownership.lot(call_id));
                 let stream = flow.transport.is_reliable();
                 let verdict = self.overload.judge(source, call, invite, stream);
-                // What repeats an accepted request is found out by its transaction.
-                unread = verdict == Verdict::Drop && !(invite && self.overload.knows(call));
-                Some(verdict)
+                // What repeats an accepted request is found out by its transaction; without transactions it goes the way
+                // that it went before, for to refuse it now would end a call that rings.
+                let known = self.overload.knows(call);
+                unread = verdict == Verdict::Drop && !known;
+                let stateless = self.settings.proxy.mode == Mode::Stateless;
+                Some(if known && stateless { Verdict::Take } else { verdict })
             }
         };
         if unread {
             self.services.count(Counter::Unanswered);
         }
         !unread
+    }
+
+    /// Notes the requests that have no final answer yet, so that what repeats them is read in the overload that begins.
+    #[cold]
+    fn remember_pending(&mut self) {
+        let Node { proxied, ownership, overload, .. } = self;
+        let pending = proxied.iter().filter(|p| !p.over).filter_map(|p| find_call_id(&p.request));
+        pending.for_each(|call_id| overload.remember(ownership.lot(call_id)));
     }
 
     /// What becomes of new work in an overload.
@@ -259,11 +272,11 @@ impl<S: Services> Node<S> {
     /// What the sender of a request is to be told of our load with each response, if it is a trunk that asks for it
     /// (RFC 7339 section 5.1): nobody else learns how we are.
     pub(crate) fn oc_of(&mut self, remote: SocketAddr, request: &Message<'_>) -> Option<OcWish> {
-        if self.settings.trunks.is_empty() || !self.overload.speaks() {
+        if self.settings.trunks.is_empty() || !self.overload.tells() {
             return None;
         }
-        self.settings.trunk_of(remote.ip())?;
         let algorithm = offer(request.via().raw)?;
+        self.settings.trunk_of(remote.ip())?;
         Some(self.oc_for(remote, algorithm))
     }
 
@@ -448,6 +461,7 @@ impl<S: Services> Machine for Node<S> {
             Notice::Settings(settings) => {
                 self.calls.set_limit(settings.calls);
                 self.overload.set_rules(settings.overload);
+                self.neighbours.set_workers(settings.overload.workers);
                 self.settings = settings;
             }
             Notice::Located { kind, name, answer, ttl } => self.located(now, kind, &name, answer, ttl, out),
@@ -458,6 +472,9 @@ impl<S: Services> Machine for Node<S> {
 
     fn pace(&mut self, now: Time, load: &Load) {
         if let Some(change) = self.overload.pace(now, load) {
+            if change == Change::Entered {
+                self.remember_pending();
+            }
             self.services.overloaded(change == Change::Entered, load.behind);
         }
     }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{JoinHandle, spawn};
 
-/// A server that takes 20 ms of being behind for an overload, so that one sender can overload it.
+/// A server that takes 60 ms of being behind for an overload, so that one sender can overload it.
 fn server(more: &str) -> Server {
-    Setup::open().workers(1).config(&format!("[overload]\ndelay = \"20ms\"\nretry_after = 7\n{more}")).start()
+    Setup::open().workers(1).config(&format!("[overload]\ndelay = \"60ms\"\nretry_after = 7\n{more}")).start()
 }
 
 /// Somebody who sends INVITEs to nobody as fast as he can, and reads no answers.
@@ -126,7 +126,7 @@ fn a_trunk_hears_of_our_load_in_its_via() {
     let trunk = live::fresh_ip();
     let config =
         format!("[[trunk]]\nname = \"carrier\"\ntargets = [\"sip:{trunk}\"]\nsources = [\"{trunk}\"]\n");
-    let server = Setup::open().config(&config).start();
+    let server = Setup::open().workers(1).config(&config).start();
     let mut link = Link::udp_at((trunk, 5060).into(), server.sip());
     let mut req = Req::new("OPTIONS", "sip:example.com", &link);
     req.via += ";oc;oc-algo=\"loss,rate\"";

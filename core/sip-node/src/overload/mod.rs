@@ -145,9 +145,15 @@ impl Overload {
         self.rules.retry_after
     }
 
-    /// Whether neighbours are told of overload, and listened to.
+    /// Whether neighbours are listened to.
     pub fn speaks(&self) -> bool {
         self.rules.feedback && self.rules.enabled
+    }
+
+    /// Whether neighbours are told. Only a worker that is alone knows how the server is: several would contradict each
+    /// other, with numbers that interleave, and one that is well would take back what another said.
+    pub fn tells(&self) -> bool {
+        self.speaks() && self.rules.workers <= 1
     }
 
     /// What to tell a neighbour that can be told in this way.
@@ -161,10 +167,7 @@ impl Overload {
         let value = match algorithm {
             _ if loss < 0.005 => return well,
             Algorithm::Loss => nearest(loss * 100.0).min(100),
-            Algorithm::Rate => {
-                let calls = left / CALL as f32 * f32::from(self.rules.workers.max(1));
-                nearest(calls * REQUESTS).clamp(1, oc::RATE_MAX)
-            }
+            Algorithm::Rate => nearest(left / CALL as f32 * REQUESTS).clamp(1, oc::RATE_MAX),
         };
         Wish { value, valid: VALID, ..well }
     }
@@ -188,16 +191,19 @@ impl Overload {
         match verdict {
             Verdict::Take => {
                 self.taken = self.taken.saturating_add(units);
-                if invite {
-                    self.recent.note(self.paced, call);
-                }
+                self.recent.note(self.paced, call);
             }
             Verdict::Refuse | Verdict::Drop => self.refused = self.refused.saturating_add(1),
         }
         verdict
     }
 
-    /// Whether this may repeat an INVITE that was taken on in this overload.
+    /// A call that was taken on before this overload began.
+    pub fn remember(&mut self, call: u64) {
+        self.recent.note(self.paced, call);
+    }
+
+    /// Whether this may repeat a request that was taken on in this overload.
     pub fn knows(&self, call: u64) -> bool {
         self.recent.knows(call)
     }

@@ -48,12 +48,21 @@ struct Neighbour {
 
 /// The next hops that asked for less.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Neighbours(Vec<Neighbour>);
+pub(crate) struct Neighbours {
+    hops: Vec<Neighbour>,
+    /// Workers of this server, each of which keeps to its part of a rate; 0 counts as one.
+    workers: u16,
+}
 
 impl Neighbours {
+    /// Of one of so many workers: a rate is one of them all (RFC 7415 section 3.4), and calls fall to them alike.
+    pub fn set_workers(&mut self, workers: u16) {
+        self.workers = workers;
+    }
+
     /// A next hop said this.
     pub fn told(&mut self, now: Time, address: SocketAddr, wish: &Wish) {
-        let known = self.0.iter_mut().find(|neighbour| neighbour.address == address);
+        let known = self.hops.iter_mut().find(|neighbour| neighbour.address == address);
         if let Some(neighbour) = known {
             let late = |(last, said): (u64, u64)| said <= last && last - said < LATE;
             // What is over orders nothing any more: a number far ahead silences its sender for as long as it is valid.
@@ -84,20 +93,20 @@ impl Neighbours {
             filled: 0.0,
             drained: now,
         };
-        if self.0.len() < MOST {
-            self.0.push(neighbour);
-        } else if let Some(oldest) = self.0.iter_mut().min_by_key(|neighbour| neighbour.until) {
+        if self.hops.len() < MOST {
+            self.hops.push(neighbour);
+        } else if let Some(oldest) = self.hops.iter_mut().min_by_key(|neighbour| neighbour.until) {
             *oldest = neighbour;
         }
     }
 
     /// Whether a request may go to this next hop now. `dice` is a random number.
     pub fn lets(&mut self, now: Time, address: SocketAddr, category: Category, dice: u64) -> bool {
-        let known = self.0.iter_mut().find(|neighbour| neighbour.address == address);
+        let known = self.hops.iter_mut().find(|neighbour| neighbour.address == address);
         let Some(neighbour) = known.filter(|neighbour| now < neighbour.until) else { return true };
         match neighbour.algorithm {
             Algorithm::Loss => neighbour.loses(category, dice),
-            Algorithm::Rate => neighbour.paces(now, category),
+            Algorithm::Rate => neighbour.paces(now, category, self.workers),
         }
     }
 }
@@ -121,8 +130,9 @@ impl Neighbour {
     }
 
     /// The leaky bucket of RFC 7415 section 3.5.2, counted in intervals.
-    fn paces(&mut self, now: Time, category: Category) -> bool {
-        let drained = now.since(self.drained).as_secs_f64() * f64::from(self.value).max(LEAST_RATE);
+    fn paces(&mut self, now: Time, category: Category, workers: u16) -> bool {
+        let rate = f64::from(self.value).max(LEAST_RATE) / f64::from(workers.max(1));
+        let drained = now.since(self.drained).as_secs_f64() * rate;
         let filled = self.filled - drained;
         let most = match category {
             Category::New => TAU,
@@ -206,6 +216,24 @@ mod tests {
     }
 
     #[test]
+    fn a_rate_is_one_of_all_workers() {
+        let mut gone = [0; 3];
+        for gone in &mut gone {
+            let mut neighbours = Neighbours::default();
+            neighbours.set_workers(3);
+            // Less than can be dealt out in whole numbers.
+            for n in 0..60_000 {
+                if n % 400 == 0 {
+                    neighbours.told(at(n), hop(1), &wish(Algorithm::Rate, 10, n));
+                }
+                *gone += u32::from(neighbours.lets(at(n), hop(1), Category::New, 0));
+            }
+        }
+        // 600, and what the tolerance of each lets through at first.
+        assert!((590..=625).contains(&gone.iter().sum::<u32>()), "{gone:?} in a minute");
+    }
+
+    #[test]
     fn no_rate_at_all_leaves_a_trickle() {
         let mut neighbours = Neighbours::default();
         let mut gone = 0;
@@ -223,15 +251,15 @@ mod tests {
         let mut neighbours = Neighbours::default();
         neighbours.told(at(0), hop(1), &wish(Algorithm::Loss, 100, 5_000_000));
         neighbours.told(at(100), hop(1), &wish(Algorithm::Loss, 0, 7));
-        assert_eq!(neighbours.0[0].value, 100);
+        assert_eq!(neighbours.hops[0].value, 100);
         neighbours.told(at(500), hop(1), &wish(Algorithm::Loss, 10, 8));
-        assert_eq!(neighbours.0[0].value, 10);
+        assert_eq!(neighbours.hops[0].value, 10);
     }
 
     #[test]
     fn what_comes_late_says_nothing() {
         let mut neighbours = Neighbours::default();
-        let value = |neighbours: &Neighbours| neighbours.0[0].value;
+        let value = |neighbours: &Neighbours| neighbours.hops[0].value;
         neighbours.told(at(0), hop(1), &wish(Algorithm::Loss, 30, 500_000));
         neighbours.told(at(1), hop(1), &wish(Algorithm::Loss, 90, 499_999));
         neighbours.told(at(1), hop(1), &wish(Algorithm::Loss, 90, 500_000));
@@ -252,10 +280,10 @@ mod tests {
         for n in 0..1_000u64 {
             neighbours.told(at(n), hop(n as u16), &wish(Algorithm::Loss, 100, 1));
         }
-        assert_eq!(neighbours.0.len(), MOST);
+        assert_eq!(neighbours.hops.len(), MOST);
         assert!(!neighbours.lets(at(1_000), hop(999), Category::New, 0), "the newest is known");
         neighbours.told(at(1_000), hop(2_000), &wish(Algorithm::Loss, 0, 1));
-        assert!(neighbours.0.iter().all(|n| n.address != hop(2_000)), "of the well nothing is kept");
+        assert!(neighbours.hops.iter().all(|n| n.address != hop(2_000)), "of the well nothing is kept");
     }
 
     proptest! {
@@ -269,7 +297,7 @@ mod tests {
                 neighbours.told(at(millis), hop(n), &Wish { algorithm, value, valid, sequence: Some(sequence) });
                 prop_assert!(neighbours.lets(at(millis), hop(n), Category::Within, dice));
                 neighbours.lets(at(millis), hop(n), Category::New, dice);
-                prop_assert!(neighbours.0.len() <= MOST && neighbours.0.iter().all(|n| n.filled.is_finite()));
+                prop_assert!(neighbours.hops.len() <= MOST && neighbours.hops.iter().all(|n| n.filled.is_finite()));
             }
         }
     }

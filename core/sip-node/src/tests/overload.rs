@@ -190,6 +190,68 @@ fn line_ends_in_front_are_no_way_round() {
     assert!(passed < 10, "{passed} of 200");
 }
 
+/// Without Record-Route nothing proves a dialog, so what says that it is within one is not refused.
+#[test]
+fn without_record_route_a_tag_is_enough() {
+    let mut lab = overloaded(|s| s.proxy.record_route = false);
+    for _ in 0..50 {
+        let mut req = Req::invite();
+        req.to += ";tag=b";
+        let sent = flood_one(&mut lab, &req);
+        assert!(statuses(&sent).iter().all(|status| *status != 503) && !sent.is_empty(), "{sent:?}");
+    }
+}
+
+/// A call that began shortly before the overload is not lost to it.
+#[test]
+fn what_was_taken_on_before_the_overload_goes_on() {
+    let mut lab = Lab::new();
+    lab.phones(&[BOB]);
+    let calls: Vec<Req> = (0..50).map(|_| Req::invite()).collect();
+    calls.iter().for_each(|req| drop(lab.invite(CAROL, req.text())));
+    window(&mut lab, 1_000);
+    floods(&mut lab, CAROL);
+    for req in &calls {
+        assert_eq!(lab.ask(CAROL, req.text()).status(), 100);
+    }
+}
+
+#[test]
+fn without_transactions_what_was_taken_on_goes_on() {
+    let mut lab = Lab::with(|s| {
+        s.auth.enabled = false;
+        s.proxy.mode = Mode::Stateless;
+    });
+    lab.phones(&[BOB]);
+    window(&mut lab, 1_000);
+    let calls: Vec<Req> = (0..50).map(|_| Req::invite()).collect();
+    let went = |lab: &mut Lab, req: &Req| requests(&flood_one(lab, req)).len() == 1;
+    let taken: Vec<&Req> = calls.iter().filter(|req| went(&mut lab, req)).collect();
+    assert!(!taken.is_empty());
+    floods(&mut lab, CAROL);
+    assert!(taken.iter().all(|req| went(&mut lab, req)), "each is repeated the way it went");
+}
+
+/// Another proxy, one of ours or not, would send nothing of anybody for so long.
+#[test]
+fn a_proxy_is_refused_without_a_time_to_come_back() {
+    let mut lab = overloaded(|_| {});
+    let mut refused = 0;
+    for _ in 0..20 {
+        for _ in 0..200 {
+            let call = Req::new("INVITE", "sip:nobody@here.example")
+                .line("Via: SIP/2.0/UDP 10.9.9.9;branch=z9hG4bKq");
+            let sent = flood_one(&mut lab, &call);
+            for sent in sent.iter().filter(|sent| sent.status() == 503) {
+                assert_eq!(sent.get("Retry-After"), None);
+                refused += 1;
+            }
+        }
+        window(&mut lab, 1_000);
+    }
+    assert!(refused > 0);
+}
+
 #[test]
 fn a_trunk_is_refused_without_a_time_to_come_back() {
     let mut lab = overloaded(|s| s.trunks.push(trunk(&["sip:203.0.113.5"], "+49")));
@@ -251,6 +313,18 @@ fn a_trunk_that_asks_is_told_how_much_to_leave_away() {
         let expected = if algorithm == "loss" { 90..=100 } else { 1..=20 };
         assert!(expected.contains(&value(via)), "{via}");
     }
+}
+
+/// Several workers would contradict each other.
+#[test]
+fn of_several_workers_none_tells() {
+    let mut lab = Lab::with(|s| {
+        s.trunks.push(trunk(&["sip:203.0.113.5"], "+49"));
+        s.overload.workers = 2;
+    });
+    lab.phones(&[BOB]);
+    let sent = lab.ask_all(CARRIER, &told("loss"));
+    assert!(sent[0].status() == 100 && !sent[0].text.contains("oc-validity"), "{}", sent[0].text);
 }
 
 /// A trunk for numbers in +49 that may ask for less.
