@@ -3,6 +3,7 @@
 use crate::admit::{Admitted, unsupported};
 use crate::inbound::{always_rport, reply_flow};
 use crate::node::Node;
+use crate::overload::knows;
 use crate::proxied::{Proxied, ProxiedId};
 use crate::services::{Counter, Refusal, Services};
 use crate::settings::{Mode, Voicemail};
@@ -128,6 +129,7 @@ impl<S: Services> Node<S> {
             overloaded: false,
             held_back: false,
             oc: asks,
+            knows_oc: knows(request.via().raw),
             accepted: false,
             request: buffers.request,
             source: flow,

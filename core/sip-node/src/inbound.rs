@@ -2,7 +2,7 @@
 
 use crate::admit::Admitted;
 use crate::node::{Node, domain};
-use crate::overload::{Wish, fill};
+use crate::overload::{Wish, fill, take_out};
 use crate::proxied::ProxiedId;
 use crate::services::{Counter, Services};
 use core::hash::Hasher;
@@ -227,6 +227,16 @@ pub(crate) fn told(oc: Option<Wish>, buf: &mut Vec<u8>, write: impl FnOnce(&mut 
     write(buf);
     if let Some(wish) = oc {
         fill(buf, start, &wish);
+    }
+}
+
+/// The same with a response of somebody else, whose word on load is taken out where its receiver may believe it.
+#[inline]
+pub(crate) fn passed_on(oc: Option<Wish>, knows: bool, buf: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
+    let start = buf.len();
+    told(oc, buf, write);
+    if knows && oc.is_none() {
+        take_out(buf, start);
     }
 }
 

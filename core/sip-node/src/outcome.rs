@@ -1,7 +1,7 @@
 //! What comes back: responses, timeouts, answers of the resolver; and the actions that follow.
 
 use crate::forward::OC;
-use crate::inbound::{RETRY_AFTER, told};
+use crate::inbound::{RETRY_AFTER, passed_on, told};
 use crate::node::Node;
 use crate::overload::wish;
 use crate::proxied::{Proxied, ProxiedId};
@@ -322,7 +322,7 @@ impl<S: Services> Node<S> {
         let oc = p.oc.map(|algorithm| self.oc_for(p.source.remote, algorithm));
         let splices = &mut self.splices;
         let sent = self.layer.respond(now, p.server, status, out, |buf| {
-            told(oc, buf, |buf| rewrite::write_response(response, !trusted, splices, buf));
+            passed_on(oc, p.knows_oc, buf, |buf| rewrite::write_response(response, !trusted, splices, buf));
         });
         if sent {
             self.services.count(Counter::Relayed);
@@ -334,7 +334,9 @@ impl<S: Services> Node<S> {
     /// silent for too long. The caller has to know of the call, to end it (16.7 step 5).
     fn relay_late(&mut self, p: &Proxied, branch: BranchId, response: &Message<'_>, out: &mut Outbox) {
         let (trusted, splices) = (p.trusts(branch), &mut self.splices);
-        out.send_with(p.source, 0, |buf| rewrite::write_response(response, !trusted, splices, buf));
+        out.send_with(p.source, 0, |buf| {
+            passed_on(None, p.knows_oc, buf, |buf| rewrite::write_response(response, !trusted, splices, buf));
+        });
         self.services.count(Counter::Relayed);
     }
 
@@ -412,7 +414,9 @@ impl<S: Services> Node<S> {
             let oc = p.oc.map(|algorithm| node.oc_for(p.source.remote, algorithm));
             let parts = [best.bytes().get(..head), Some(&lines), best.bytes().get(head..)];
             let sent = node.layer.respond(now, p.server, best.status(), out, |buf| {
-                told(oc, buf, |buf| parts.into_iter().flatten().for_each(|part| buf.extend_from_slice(part)));
+                passed_on(oc, p.knows_oc, buf, |buf| {
+                    parts.into_iter().flatten().for_each(|part| buf.extend_from_slice(part));
+                });
             });
             if sent {
                 node.services.count(Counter::Relayed);

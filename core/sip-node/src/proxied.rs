@@ -95,6 +95,8 @@ pub(crate) struct Proxied {
     pub held_back: bool,
     /// How the caller wants to be told of our load.
     pub oc: Option<Algorithm>,
+    /// It may believe what is said of load in its Via.
+    pub knows_oc: bool,
     /// A 2xx was forwarded.
     pub accepted: bool,
     /// The received request; empty once no branch or answer can need it any more.

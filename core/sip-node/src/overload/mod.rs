@@ -24,7 +24,7 @@ mod shares;
 
 pub(crate) use governor::Change;
 pub(crate) use neighbours::{Category, Neighbours};
-pub(crate) use oc::{Algorithm, Wish, fill, offer, wish};
+pub(crate) use oc::{Algorithm, Wish, fill, knows, offer, take_out, wish};
 pub(crate) use screen::{Kind, screen};
 
 use core::time::Duration;

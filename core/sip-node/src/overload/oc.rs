@@ -80,11 +80,21 @@ pub(crate) fn wish(via: &[u8]) -> Option<Wish> {
     (value <= highest).then_some(Wish { algorithm, value, valid: valid.min(VALID_MAX), sequence })
 }
 
-/// Puts a wish into the topmost Via of a response that begins at `start`, in place of what its client wrote there. What
-/// is folded is left alone.
-pub(crate) fn fill(message: &mut Vec<u8>, start: usize, wish: &Wish) {
-    let Some(head) = message.get(start..) else { return };
-    let Some(value) = find_vias(head) else { return };
+/// Whether a client wrote `oc` into its Via, so that it would believe a value. It may say so where none did.
+pub(crate) fn knows(via: &[u8]) -> bool {
+    let mut params = via.split(|&byte| byte == b';').skip(1);
+    params.any(|param| param.trim_ascii_start().get(..2).is_some_and(|name| name.eq_ignore_ascii_case(b"oc")))
+}
+
+/// Takes the parameters of overload control out of the topmost Via of a response that begins at `start`: whoever
+/// answered has nothing to say there (RFC 7339 section 5.4).
+pub(crate) fn take_out(message: &mut Vec<u8>, start: usize) {
+    let _ = empty(message, start);
+}
+
+/// The same; where the Via value ends then. `None`: there is none, or it is folded, which is left alone.
+fn empty(message: &mut Vec<u8>, start: usize) -> Option<usize> {
+    let value = find_vias(message.get(start..)?)?;
     // The slice is part of the message.
     let begin = value.as_ptr().addr() - message.as_ptr().addr();
     let length = first_len(value);
@@ -94,7 +104,7 @@ pub(crate) fn fill(message: &mut Vec<u8>, start: usize, wish: &Wish) {
             Some([b'\r', b'\n', b' ' | b'\t', ..] | [b' ' | b'\t', ..])
         );
     if folded {
-        return;
+        return None;
     }
     let mut end = begin + length;
     // From the back, so that what is before stays where it is.
@@ -102,6 +112,13 @@ pub(crate) fn fill(message: &mut Vec<u8>, start: usize, wish: &Wish) {
         message.drain(begin + from..begin + to);
         end -= to - from;
     }
+    Some(end)
+}
+
+/// Puts a wish into the topmost Via of a response that begins at `start`, in place of what its client wrote there. What
+/// is folded is left alone.
+pub(crate) fn fill(message: &mut Vec<u8>, start: usize, wish: &Wish) {
+    let Some(end) = empty(message, start) else { return };
     let mut text = Text::default();
     text.push(b";oc=");
     text.push_number(wish.value.into());
@@ -335,6 +352,14 @@ mod tests {
         let folded = format!("Via: {VIA};oc\r\n ;x=y");
         assert!(filled(&folded).contains(&folded));
         assert!(filled("Subject: no Via").contains("no Via\r\nTo"));
+    }
+
+    #[test]
+    fn a_client_that_would_believe_is_known() {
+        for knows_it in [";oc", ";rport; OC;x", ";oc-algo=\"loss\"", ";oc=5"] {
+            assert!(knows(format!("{VIA}{knows_it}").as_bytes()), "{knows_it}");
+        }
+        assert!(!knows(format!("{VIA};rport=5;o").as_bytes()) && !knows(b""));
     }
 
     proptest! {

@@ -315,6 +315,28 @@ fn a_trunk_that_asks_is_told_how_much_to_leave_away() {
     }
 }
 
+/// A callee cannot shut up our caller's server in our name.
+#[test]
+fn what_others_say_of_load_goes_no_further() {
+    for (mode, workers) in [(Mode::Stateful, 2), (Mode::Stateless, 1)] {
+        let mut lab = Lab::with(|s| {
+            s.trunks.push(trunk(&["sip:203.0.113.5"], "+49"));
+            (s.overload.workers, s.proxy.mode) = (workers, mode);
+        });
+        lab.phones(&[BOB]);
+        let sent = lab.ask_all(CARRIER, &told("loss"));
+        let got = sent.iter().find(|s| s.status() == 0).unwrap().clone();
+        for status in [180, 200, 200] {
+            let text = got
+                .reply(status, "b", "")
+                .replace(";oc;oc-algo", ";oc=100;oc-validity=9000;oc-seq=9.0;oc-algo");
+            assert!(text.contains("oc=100"));
+            let sent = lab.ask(BOB, text);
+            assert!(sent.status() == status && !sent.text.contains(";oc"), "{}", sent.text);
+        }
+    }
+}
+
 /// Several workers would contradict each other.
 #[test]
 fn of_several_workers_none_tells() {
