@@ -177,6 +177,16 @@ bench-overload: setup-bench ## goodput from half to ten times of the capacity, S
 	$(CARGO) build --release $(LOCKED) -p strowger
 	python3 verify/bench/overload.py --bin $(RELEASE) --out target/overload $(BENCH_ARGS)
 
+.PHONY: bench-scale
+bench-scale: setup-bench ## cost and peak with 1, 2, 4, 8, 16 workers, Strowger and Kamailio (20 minutes on two cores)
+	$(CARGO) build --release $(LOCKED) -p strowger
+	python3 verify/bench/scale.py --bin $(RELEASE) $(BENCH_ARGS)
+
+.PHONY: bench-ablations
+bench-ablations: setup-bench ## what small tables, a database and expiry in sweeps cost Kamailio, beside Strowger (60 minutes)
+	$(CARGO) build --release $(LOCKED) -p strowger
+	python3 verify/bench/ablations.py --bin $(RELEASE) $(BENCH_ARGS)
+
 # ---------------------------------------------------------------- housekeeping
 .PHONY: setup-build setup-test setup-bench setup-emulation
 setup-build setup-test setup-bench setup-emulation: setup-%:
