@@ -187,6 +187,11 @@ bench-ablations: setup-bench ## what small tables, a database and expiry in swee
 	$(CARGO) build --release $(LOCKED) -p strowger
 	python3 verify/bench/ablations.py --bin $(RELEASE) $(BENCH_ARGS)
 
+.PHONY: bench-connections
+bench-connections: setup-bench ## memory of 15,000 idle TCP connections with their registrations, Strowger and Kamailio (2 minutes)
+	$(CARGO) build --release $(LOCKED) -p strowger
+	python3 verify/bench/connections.py --bin $(RELEASE) $(BENCH_ARGS)
+
 # ---------------------------------------------------------------- housekeeping
 .PHONY: setup-build setup-test setup-bench setup-emulation
 setup-build setup-test setup-bench setup-emulation: setup-%:

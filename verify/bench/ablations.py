@@ -16,7 +16,6 @@ import argparse
 import os
 import shutil
 import sqlite3
-import statistics
 import sys
 import tempfile
 import time
@@ -105,7 +104,7 @@ class Ablations:
         rate = o.rate if count == o.users else min(o.rate, 500)
         with self.server(name) as server:
             filled = self.fill(server, ip, users)
-            found = dict(users=count, filled=filled, memory_kb=records.memory_kb(server.process.pids()))
+            found = dict(users=count, filled=filled)
             some = self.register(server, ip, users, rate, int(rate * (o.seconds + 4)), 3600, wait=False)
             found['registration_us'] = self.spent(server, some, 2, o.seconds)
             times = some.latency('response')
@@ -162,8 +161,7 @@ class Ablations:
 
 FIELDS = (('users', 'users', '%d'), ('registration_us', 'registration, us of CPU', '%.1f'),
           ('registration_p99_us', 'response p99, us', '%.0f'), ('call_us', 'call, us of CPU', '%.1f'),
-          ('expiry_max_ms', 'longest response while all expire, ms', '%.1f'), ('expiry_cpu_ms', 'CPU meanwhile, ms', '%.0f'),
-          ('bytes', 'bytes a user', '%.0f'))
+          ('expiry_max_ms', 'longest response while all expire, ms', '%.1f'), ('expiry_cpu_ms', 'CPU meanwhile, ms', '%.0f'))
 
 
 def lines(results):
@@ -171,8 +169,6 @@ def lines(results):
     yield '|---|%s' % ('---|' * len(FIELDS))
     for name in [n for n in VARIANTS if n in results]:
         runs = results[name]
-        for r in runs:
-            r['bytes'] = r['memory_kb'] * 1024 / r['users']
         yield '| %s | %s |' % (VARIANTS[name]['what'], ' | '.join(records.spread(runs, key, form) for key, _, form in FIELDS))
 
 
@@ -196,7 +192,7 @@ def main():
     table = list(lines(results))
     print()
     print('\n'.join(table))
-    print('\nminimum / median / maximum of %d runs; memory is that of the whole server, over its users' % o.reps)
+    print('\nminimum / median / maximum of %d runs' % o.reps)
     if o.record:
         records.write(o.record, 'ablations', 'What each mistake costs', o.reps, table,
                       [dict(server=n, **r) for n, runs in results.items() for r in runs])
