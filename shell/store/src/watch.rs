@@ -7,6 +7,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use rusqlite::{Connection, Row, params};
 use sip_auth::Credentials;
@@ -42,6 +43,8 @@ pub(crate) struct Watch {
     removed: Removed,
     /// The last change applied.
     last: i64,
+    /// The same, for the writer of bindings.
+    applied: Arc<AtomicI64>,
     /// Up to which the log was deleted.
     trimmed: i64,
     data_version: i64,
@@ -74,6 +77,7 @@ impl Watch {
             cache,
             removed,
             last: 0,
+            applied: Arc::default(),
             trimmed: 0,
             data_version: -1,
             schema_version: -1,
@@ -81,6 +85,12 @@ impl Watch {
         };
         watch.reload().map_err(|error| watch.error(&error))?;
         Ok(watch)
+    }
+
+    /// The number of the last change whose effects are in force; a removed subscriber's bindings have been
+    /// removed by then.
+    pub(crate) fn applied(&self) -> Arc<AtomicI64> {
+        Arc::clone(&self.applied)
     }
 
     /// Applies what has changed since the last call.
@@ -151,6 +161,7 @@ impl Watch {
         let count = changes.len();
         self.apply(changes);
         self.last = last;
+        self.applied.store(last, Ordering::Release);
         Ok(count)
     }
 
@@ -181,6 +192,7 @@ impl Watch {
         }
         transaction.commit()?;
         (self.last, self.schema_version) = (last, schema_version);
+        self.applied.store(last, Ordering::Release);
         self.apply(clear);
         keys.sort_unstable();
         self.cache.retain(|key| keys.binary_search(&key).is_ok());

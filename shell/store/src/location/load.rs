@@ -1,57 +1,223 @@
-//! Bindings from disk at start, before the first request is answered.
+//! Bindings from disk at start, before the first request is answered: the table, then the log.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::clock::ClockPair;
 use crate::database::Database;
-use crate::error::Result;
+use crate::error::{Kind, Result, StoreError};
 use crate::location::SharedLocation;
+use crate::location::fold;
+use crate::location::log::index::Place;
+use crate::location::log::record::Entry;
+use crate::location::log::scan::Window;
+use crate::location::log::{Found, Log, dispose};
 use crate::location::row::{COLUMNS, Loaded, read};
 
 /// Rows between two lines of progress in the log.
 const PROGRESS: u64 = 500_000;
+/// Threads that put back what the log says, beside the one that reads the table.
+const MAX_READERS: usize = 4;
+/// Bindings written to the table in one transaction, where that cannot wait.
+pub(crate) const STEP: usize = 8_000;
+
+/// Seconds by which the clock may have been set back without the log being moved for it. By no more does
+/// a binding then live too long.
+const SLACK: i64 = 5;
 
 /// What the loading found.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct LoadReport {
     /// Bindings put back.
     pub live: u64,
-    /// Rows whose time was over.
+    /// Those whose time was over.
     pub expired: u64,
-    /// Rows that make no sense or found no room.
+    /// Those that make no sense or found no room.
     pub bad: u64,
 }
 
-/// Reads the `location` table into `location`.
+/// What was loaded, and the log to go on with.
+#[derive(Debug)]
+pub(crate) struct Start {
+    pub(crate) report: LoadReport,
+    pub(crate) log: Log,
+    /// Up to where the log knows of removals of subscribers; `None`: there was no log.
+    pub(crate) seen: Option<i64>,
+}
+
+/// Reads the bindings in `dir` into `location`, which is empty. `key` must be unguessable.
 pub(crate) fn load(
-    database: &Database,
+    dir: &Path,
+    database: &mut Database,
     location: &SharedLocation,
     sockets: &[String],
     clock: ClockPair,
-) -> Result<LoadReport> {
-    let fail = |error| database.error("read the bindings", &error);
-    let mut report = LoadReport::default();
+    key: [u8; 16],
+) -> Result<Start> {
+    let mut found = Found::read(dir, key)?;
+    let seen = found.seen();
+    if found.damaged() || found.newest() > clock.wall_seconds().saturating_add(SLACK) {
+        // What is damaged is better not read twice. What was written later than now is from before the
+        // clock was set back, which is put right in the table.
+        match empty(dir, &mut found, database, location, clock) {
+            Ok(()) => found = Found::read(dir, key)?,
+            Err(error) => tracing::error!(%error, "the log of bindings is used as it is"),
+        }
+    }
     if let Err(error) = pull_back(database, clock) {
         tracing::warn!(
             error = %database.error("bring the bindings in line with the clock", &error),
             "the wall clock was set back; at the next start bindings may live longer than they should"
         );
     }
+    let report = load_all(database, &found, location, sockets, clock)?;
+    if report.bad != 0 {
+        tracing::warn!(rows = report.bad, "bindings on disk were passed over: damaged, or no room");
+    }
+    let log = Log::resume(dir, found.files, clock)?;
+    Ok(Start { report, log, seen })
+}
+
+/// Moves all of the log into the table at once.
+fn empty(
+    dir: &Path,
+    found: &mut Found,
+    database: &mut Database,
+    location: &SharedLocation,
+    clock: ClockPair,
+) -> Result<()> {
+    for places in found.index.in_order_of_rows().chunks(STEP) {
+        fold::write(&found.files, places, database, location, clock)?;
+    }
+    found.files.iter().try_for_each(|file| dispose(dir, &file.path, file.damage.is_some()))
+}
+
+/// The table and the log side by side: they speak of different bindings.
+fn load_all(
+    database: &Database,
+    found: &Found,
+    location: &SharedLocation,
+    sockets: &[String],
+    clock: ClockPair,
+) -> Result<LoadReport> {
+    let readers = std::thread::available_parallelism().map_or(1, |count| count.get().min(MAX_READERS));
+    let parts: Vec<Vec<Place>> = (0..)
+        .zip(&found.files)
+        .flat_map(|(number, _)| {
+            let places = found.index.in_order_of_file(number);
+            let part = places.len().div_ceil(readers).max(STEP);
+            places.chunks(part).map(<[Place]>::to_vec).collect::<Vec<_>>()
+        })
+        .collect();
+    let next = AtomicUsize::new(0);
+    let (next, parts) = (&next, &parts);
+    std::thread::scope(|scope| {
+        let read = move || {
+            let mut report = LoadReport::default();
+            while let Some(part) = parts.get(next.fetch_add(1, Ordering::Relaxed)) {
+                load_log(found, part, location, sockets, clock, &mut report)?;
+            }
+            Ok(report)
+        };
+        let threads: Vec<_> = (0..readers.min(parts.len())).map(|_| scope.spawn(read)).collect();
+        let mut report = load_table(database, found, location, sockets, clock)?;
+        for thread in threads {
+            let fault = |_| {
+                StoreError::new(
+                    Kind::System,
+                    &database.path,
+                    "reading the log met a fault of ours",
+                    "report it",
+                )
+            };
+            let part: LoadReport = thread.join().map_err(fault)??;
+            report.live += part.live;
+            report.expired += part.expired;
+            report.bad += part.bad;
+        }
+        report.bad += found.files.iter().map(|file| file.bad).sum::<u64>();
+        Ok(report)
+    })
+}
+
+/// The rows of which the log says nothing.
+fn load_table(
+    database: &Database,
+    found: &Found,
+    location: &SharedLocation,
+    sockets: &[String],
+    clock: ClockPair,
+) -> Result<LoadReport> {
+    let mut report = LoadReport::default();
+    let fail = |error| database.error("read the bindings", &error);
     let mut statement =
         database.connection.prepare(&format!("SELECT {COLUMNS} FROM location")).map_err(fail)?;
     let mut rows = statement.query([]).map_err(fail)?;
     while let Some(row) = rows.next().map_err(fail)? {
-        match read(row, sockets, clock).map_err(fail)? {
+        match read(row, sockets, clock, &found.index).map_err(fail)? {
             Loaded::Live(record) if location.restore(&record).is_ok() => report.live += 1,
             Loaded::Live(_) | Loaded::Bad => report.bad += 1,
             Loaded::Expired => report.expired += 1,
+            Loaded::Older => {}
         }
-        if (report.live + report.expired + report.bad) % PROGRESS == 0 {
+        if (report.live + report.expired + report.bad).is_multiple_of(PROGRESS) {
             tracing::info!(bindings = report.live, "reading bindings");
         }
     }
-    if report.bad != 0 {
-        tracing::warn!(rows = report.bad, "rows of the location table were passed over: damaged, or no room");
-    }
     Ok(report)
+}
+
+/// What the log says at `places`, which are of one file and in its order.
+fn load_log(
+    found: &Found,
+    places: &[Place],
+    location: &SharedLocation,
+    sockets: &[String],
+    clock: ClockPair,
+    report: &mut LoadReport,
+) -> Result<()> {
+    let mut window = Window::default();
+    for place in places {
+        let Some(file) = found.files.get(place.file as usize) else { continue };
+        match Entry::decode(file.header.base, file.record(*place, &mut window)?) {
+            Some(Entry::Put(put)) => match clock.revive(put.written, put.expires) {
+                Some(expires) => {
+                    match location.restore(&put.to_record(expires, file.name(put.socket), sockets)) {
+                        Ok(()) => report.live += 1,
+                        Err(_) => report.bad += 1,
+                    }
+                }
+                None => report.expired += 1,
+            },
+            Some(_) => {}
+            None => report.bad += 1,
+        }
+    }
+    Ok(())
+}
+
+/// Removes the bindings of subscribers that somebody removed after change number `seen`: while no server
+/// ran, or so shortly before the last one ended that the log does not know of it.
+pub(crate) fn forget_removed(database: &Database, location: &SharedLocation, seen: i64) -> Result<()> {
+    let removed = removed_since(database, seen)
+        .map_err(|error| database.error("look for removed subscribers", &error))?;
+    removed.iter().for_each(|aor| _ = location.remove(aor));
+    Ok(())
+}
+
+fn removed_since(database: &Database, seen: i64) -> rusqlite::Result<Vec<Vec<u8>>> {
+    let mut statement = database.connection.prepare(
+        "SELECT DISTINCT c.username, c.domain FROM subscriber_change c
+         LEFT JOIN subscriber s ON s.username = c.username AND s.domain = c.domain
+         WHERE c.id > ?1 AND s.id IS NULL",
+    )?;
+    let mut rows = statement.query([seen])?;
+    let mut removed = Vec::new();
+    while let Some(row) = rows.next()? {
+        let text = |index| Ok::<_, rusqlite::Error>(row.get_ref(index)?.as_bytes().unwrap_or_default());
+        removed.push([text(0)?, b"@", &text(1)?.to_ascii_lowercase()].concat());
+    }
+    Ok(removed)
 }
 
 /// Rows written later than now are from before the clock was set back. They get what was granted, as

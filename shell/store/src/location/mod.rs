@@ -1,8 +1,12 @@
 //! The location service that all workers share: tables under short locks, and the journal of what is
 //! not yet on disk.
 
+pub(crate) mod fold;
+#[cfg(test)]
+mod histories;
 pub(crate) mod journal;
 pub(crate) mod load;
+pub(crate) mod log;
 pub(crate) mod row;
 #[cfg(test)]
 mod tests;
@@ -21,6 +25,7 @@ use wire::Time;
 
 use crate::health::{Health, HealthState, OnFailure};
 use journal::Journal;
+use row::Key;
 
 /// Addresses of record looked at for expiry under one hold of a lock: some tens of microseconds.
 const EXPIRE_STEP: usize = 32;
@@ -131,6 +136,15 @@ impl SharedLocation {
     /// Removes all bindings of `aor`; answers how many there were.
     pub fn remove(&self, aor: &[u8]) -> usize {
         self.register(aor, |table, changes| table.remove(aor, changes)).unwrap_or(0)
+    }
+
+    /// Whether the binding with this key lives.
+    fn has_binding(&self, key: &Key<'_>, now: Time) -> bool {
+        let mut live = false;
+        self.lookup(key.aor, now, |view| {
+            live |= view.contact == key.contact && view.instance == key.instance && view.reg_id == key.reg_id;
+        });
+        live
     }
 
     /// Whether some binding has this address in its Contact or had its REGISTER from it. Asks every
