@@ -176,7 +176,7 @@ impl CredentialCache {
     }
 
     /// Removes all users whose key `keep` does not hold, one part after the other; answers how many.
-    pub(crate) fn retain(&self, keep: impl Fn(NameKey) -> bool) -> usize {
+    pub(crate) fn retain(&self, mut keep: impl FnMut(NameKey) -> bool) -> usize {
         let mut removed = 0;
         for stripe in &self.stripes {
             stripe.write().unwrap_or_else(PoisonError::into_inner).retain(|entry| {

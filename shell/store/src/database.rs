@@ -13,7 +13,7 @@ const APPLICATION_ID: i32 = 0x5374_5767;
 
 /// The migrations in order. `PRAGMA user_version` counts those already applied. A migration that was
 /// released is never edited; the next change is a new entry.
-const MIGRATIONS: [&str; 1] = [include_str!("schema/0001.sql")];
+const MIGRATIONS: [&str; 2] = [include_str!("schema/0001.sql"), include_str!("schema/0002.sql")];
 
 /// Pages of 4 KiB that the write-ahead log may grow by before its content is moved into the database.
 const CHECKPOINT_PAGES: u32 = 4_000;
@@ -30,8 +30,6 @@ impl Patience {
     pub(crate) const COMMAND: Patience = Patience(Duration::from_secs(10));
     /// For the server's threads, which try again by themselves.
     pub(crate) const SERVER: Patience = Patience(Duration::from_millis(700));
-    /// For what is done between two batches of the log, which must not wait for it.
-    pub(crate) const BETWEEN: Patience = Patience(Duration::from_millis(100));
 }
 
 /// A connection with the path that errors name.
@@ -77,11 +75,6 @@ impl Database {
     fn first_look(&mut self, patience: Patience) -> rusqlite::Result<()> {
         set_patience(&mut self.connection, patience)?;
         self.connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))
-    }
-
-    /// How to wait for locks from now on.
-    pub(crate) fn set_patience(&mut self, patience: Patience) -> Result<()> {
-        set_patience(&mut self.connection, patience).map_err(|error| self.error("open the database", &error))
     }
 
     /// Repeats what SQLite refuses at once, without asking the busy handler, while another process makes

@@ -11,14 +11,13 @@ use crate::database::{Database, Patience};
 use crate::directory::{self, ServerLock};
 use crate::error::{Kind, Result, StoreError};
 use crate::health::{Health, OnFailure};
-use crate::location::load::{LoadReport, Start, forget_removed, load};
-use crate::location::writer::{Writer, random_key};
+use crate::location::load::{LoadReport, Start, forget_removed, load, newest_change};
+use crate::location::mover::{Identity, Mover, Sealed, random_key};
+use crate::location::writer::{INTERVAL, Writer};
 use crate::location::{LocationLimits, SharedLocation};
 use crate::names::NameHasher;
-use crate::watch::Watch;
+use crate::watch::{Gone, Watch};
 
-/// Between two rounds of writing. With the commit itself, a change is on disk well within a second.
-const WRITE_INTERVAL: Duration = Duration::from_millis(250);
 /// Between two looks for changes by other processes.
 const WATCH_INTERVAL: Duration = Duration::from_millis(250);
 /// Between two rounds of expiry.
@@ -27,6 +26,8 @@ const EXPIRE_INTERVAL: Duration = Duration::from_millis(250);
 const EXPIRE_BUDGET: usize = 100_000;
 /// Attempts to write what is left at the end.
 const LAST_ATTEMPTS: u32 = 5;
+/// How long the last move into the table may take. What is left is moved after the next start.
+const LAST_MOVE: Duration = Duration::from_secs(5);
 
 /// How to open a [`Store`].
 #[derive(Clone, Debug)]
@@ -83,22 +84,24 @@ impl Store {
         let pair = options.clock.pair();
         let removed = Arc::clone(&location);
         // A user who is gone must not be called any more.
-        let removed = Box::new(move |aor: &[u8]| {
-            removed.remove(aor);
+        let removed = Box::new(move |gone: Gone<'_>| {
+            _ = match gone {
+                Gone::One(aor) => removed.remove(aor),
+                Gone::Those(gone) => removed.remove_where(gone),
+            };
         });
+        let newest = newest_change(&database)?;
         // Subscribers and bindings are read side by side.
         let (watch, start) = std::thread::scope(|scope| {
             let cache = Arc::clone(&credentials);
             let watch = scope.spawn(|| Watch::open(dir, cache, removed));
-            let key = random_key(&path);
-            let start = key.and_then(|key| load(dir, &mut database, &location, &options.sockets, pair, key));
+            let start = random_key(&path)
+                .and_then(|key| load(dir, &mut database, &location, &options.sockets, pair, key, newest));
             (watch.join(), start)
         });
         let fault = |_| StoreError::new(Kind::System, &path, "reading it met a fault of ours", "report it");
-        let (watch, Start { report: loaded, log, seen }) = (watch.map_err(fault)??, start?);
-        if let Some(seen) = seen {
-            forget_removed(&database, &location, seen)?;
-        }
+        let (watch, Start { report: loaded, log, sealed, seen }) = (watch.map_err(fault)??, start?);
+        forget_removed(&database, &location, seen, newest)?;
         tracing::info!(
             subscribers = credentials.len(),
             bindings = loaded.live,
@@ -106,13 +109,23 @@ impl Store {
             path = %path.display(),
             "store loaded"
         );
-        let clock = options.clock.clone();
-        let (sockets, purge) = (options.sockets, loaded.expired != 0);
-        let mut writer = Writer::new(Arc::clone(&location), database, log, sockets, clock, pair, purge)?;
-        writer.follow_removals(watch.applied());
+        let (clock, sealed) = (options.clock.clone(), Arc::new(Sealed::new(sealed)));
+        let (identity, sockets) = (Identity::of(&database)?, options.sockets);
+        let mut writer = Writer::new(
+            Arc::clone(&location),
+            identity,
+            log,
+            Arc::clone(&sealed),
+            sockets,
+            clock.clone(),
+            pair,
+        );
+        writer.follow_removals(watch.removals());
+        let expired = (loaded.expired != 0).then_some(pair);
+        let mover = Mover::new(Arc::clone(&location), database, dir, sealed, clock, expired)?;
         let stop = Arc::new(Stop::default());
         let mut store = Store { location, credentials, loaded, path, stop, threads: Vec::new(), _lock: lock };
-        store.start(writer, watch, options.clock)?;
+        store.start(writer, mover, watch, options.clock)?;
         Ok(store)
     }
 
@@ -136,12 +149,16 @@ impl Store {
         self.finish()
     }
 
-    fn start(&mut self, writer: Writer, watch: Watch, clock: Clock) -> Result<()> {
+    fn start(&mut self, writer: Writer, mover: Mover, watch: Watch, clock: Clock) -> Result<()> {
+        let mover = Arc::new(Mutex::new(mover));
+        let (moving, stop) = (Arc::clone(&mover), Arc::clone(&self.stop));
+        self.spawn("store-move", move || move_loop(&moving, &stop))?;
         let (location, stop) = (Arc::clone(&self.location), Arc::clone(&self.stop));
         let guard = WriterGuard { location: Arc::clone(&location), clock: clock.clone() };
+        let ends = clock.clone();
         self.spawn("store-write", move || {
             let _guard = guard;
-            write_loop(writer, &location, &stop);
+            write_loop(writer, &mover, &location, &ends, &stop);
         })?;
         let stop = Arc::clone(&self.stop);
         self.spawn("store-watch", move || watch_loop(watch, &stop))?;
@@ -200,9 +217,9 @@ impl Drop for Store {
 }
 
 /// How far the threads of the store step back for the workers, in steps of nice(2). Where they share a processor the
-/// kernel gives a worker three times as much of it: with equal shares a burst of the writer kept calls waiting for
-/// hundreds of milliseconds. Still as much is left for the writer as it needs at 10,000 registrations a second.
-const STEP_BACK: i32 = 5;
+/// kernel gives a worker twice as much of it: with equal shares a burst of the writer kept calls waiting for hundreds of
+/// milliseconds. A third of it is left for the writer, which takes a quarter at 10,000 registrations a second.
+const STEP_BACK: i32 = 3;
 
 /// Lets workers go before the calling thread. A system that does not know it goes on as it was.
 fn step_back() {
@@ -225,19 +242,62 @@ impl Drop for WriterGuard {
     }
 }
 
-fn write_loop(mut writer: Writer, location: &SharedLocation, stop: &Stop) {
-    let mut pause = WRITE_INTERVAL;
+fn write_loop(
+    mut writer: Writer,
+    mover: &Mutex<Mover>,
+    location: &SharedLocation,
+    clock: &Clock,
+    stop: &Stop,
+) {
+    let mut pause = INTERVAL;
     while !stop.wait(pause) {
-        pause = writer.round().err().unwrap_or(WRITE_INTERVAL);
+        pause = writer.round();
     }
+    // The mover's own thread does not take it again.
+    finish(&mut writer, &mut mover.lock().unwrap_or_else(PoisonError::into_inner), location, clock);
+}
+
+/// Writes what waits, and moves the log into the table as far as there is time.
+pub(crate) fn finish(writer: &mut Writer, mover: &mut Mover, location: &SharedLocation, clock: &Clock) {
+    let until = clock.now() + LAST_MOVE;
     for _ in 0..LAST_ATTEMPTS {
-        // Only the journal counts now; a failure not about it is not repeated.
-        let _ = writer.round();
+        writer.round();
         if location.pending() == 0 {
             break;
         }
+        // Where the log has no more room, moving makes some.
+        if let Err(error) = mover.run(until) {
+            tracing::debug!(%error, "the location table cannot be written");
+        }
     }
-    writer.finish();
+    match writer.seal().and_then(|()| mover.run(until)) {
+        Ok(true) => {}
+        Ok(false) => tracing::info!(
+            "the location table is older than the log beside it, which the next start reads as well"
+        ),
+        Err(error) => {
+            tracing::warn!(%error, "bindings stay in the log beside the database; the next start reads it");
+        }
+    }
+}
+
+/// Without the mover the log grows until it is too long; then this says why.
+struct MoverGuard(Arc<Sealed>);
+
+impl Drop for MoverGuard {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.fail("the thread that moves it has failed; restart the server".to_owned());
+        }
+    }
+}
+
+fn move_loop(mover: &Mutex<Mover>, stop: &Stop) {
+    let _guard = MoverGuard(mover.lock().unwrap_or_else(PoisonError::into_inner).sealed());
+    let mut pause = INTERVAL;
+    while !stop.wait(pause) {
+        pause = mover.lock().unwrap_or_else(PoisonError::into_inner).step();
+    }
 }
 
 fn watch_loop(mut watch: Watch, stop: &Stop) {

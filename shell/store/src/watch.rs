@@ -15,6 +15,9 @@ use sip_auth::Credentials;
 use crate::cache::{CredentialCache, UserKey};
 use crate::database::{Database, Patience};
 use crate::error::{Result, StoreError};
+use crate::location::row::split_aor;
+use crate::location::writer::Removals;
+use crate::names::NameKey;
 use crate::subscribers::{hash_columns, upsert};
 use crate::user::{HASH_COLUMNS, UserName, hash_password, read_hashes};
 
@@ -30,11 +33,19 @@ const DATA_VERSION: &str = "PRAGMA data_version";
 /// Another one after each change of a table's definition.
 const SCHEMA_VERSION: &str = "PRAGMA schema_version";
 /// The highest number ever given to a change.
-const NEWEST_CHANGE: &str =
+pub(crate) const NEWEST_CHANGE: &str =
     "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'subscriber_change'";
 
-/// Told the address of record of every subscriber that was removed.
-pub(crate) type Removed = Box<dyn Fn(&[u8]) + Send>;
+/// Subscribers that were removed.
+pub(crate) enum Gone<'a> {
+    /// The one with this address of record.
+    One(&'a [u8]),
+    /// All of whose address of record this is true.
+    Those(&'a dyn Fn(&[u8]) -> bool),
+}
+
+/// Told of subscribers that were removed.
+pub(crate) type Removed = Box<dyn Fn(Gone<'_>) + Send>;
 
 /// The reading end of the change log.
 pub(crate) struct Watch {
@@ -43,8 +54,8 @@ pub(crate) struct Watch {
     removed: Removed,
     /// The last change applied.
     last: i64,
-    /// The same, for the writer of bindings.
-    applied: Arc<AtomicI64>,
+    /// The same, for the writer of bindings, and how far that is.
+    removals: Removals,
     /// Up to which the log was deleted.
     trimmed: i64,
     data_version: i64,
@@ -77,7 +88,7 @@ impl Watch {
             cache,
             removed,
             last: 0,
-            applied: Arc::default(),
+            removals: Removals { applied: Arc::default(), durable: Arc::new(AtomicI64::new(i64::MAX)) },
             trimmed: 0,
             data_version: -1,
             schema_version: -1,
@@ -88,9 +99,9 @@ impl Watch {
     }
 
     /// The number of the last change whose effects are in force; a removed subscriber's bindings have been
-    /// removed by then.
-    pub(crate) fn applied(&self) -> Arc<AtomicI64> {
-        Arc::clone(&self.applied)
+    /// removed by then. Changes after the one whose effects are durable are not forgotten.
+    pub(crate) fn removals(&self) -> Removals {
+        self.removals.clone()
     }
 
     /// Applies what has changed since the last call.
@@ -161,7 +172,7 @@ impl Watch {
         let count = changes.len();
         self.apply(changes);
         self.last = last;
-        self.applied.store(last, Ordering::Release);
+        self.removals.applied.store(last, Ordering::Release);
         Ok(count)
     }
 
@@ -192,11 +203,32 @@ impl Watch {
         }
         transaction.commit()?;
         (self.last, self.schema_version) = (last, schema_version);
-        self.applied.store(last, Ordering::Release);
         self.apply(clear);
         keys.sort_unstable();
-        self.cache.retain(|key| keys.binary_search(&key).is_ok());
+        self.forget_all_but(&keys);
+        self.removals.applied.store(last, Ordering::Release);
         Ok(())
+    }
+
+    /// Forgets users whose keys are not among these, which are in order.
+    fn forget_all_but(&self, keys: &[NameKey]) {
+        let mut gone = Vec::new();
+        self.cache.retain(|key| {
+            let kept = keys.binary_search(&key).is_ok();
+            if !kept {
+                gone.push(key);
+            }
+            kept
+        });
+        if gone.is_empty() {
+            return;
+        }
+        gone.sort_unstable();
+        // The cache has no names: all that have bindings are asked.
+        (self.removed)(Gone::Those(&|aor| {
+            let (user, domain) = split_aor(aor);
+            gone.binary_search(&self.cache.key(user, domain).name).is_ok()
+        }));
     }
 
     /// Puts changes into the cache, and takes clear passwords out of the table.
@@ -207,23 +239,25 @@ impl Watch {
             }
             let gone = change.credentials.is_none();
             if self.cache.set(change.key, change.credentials) && gone {
-                (self.removed)(&change.aor);
+                (self.removed)(Gone::One(&change.aor));
             }
         }
     }
 
-    /// Deletes applied changes from the log, a bounded number at a time. Another connection may hold
-    /// the lock; then the next call does it.
+    /// Deletes changes from the log whose effects are durable, a bounded number at a time. Another connection
+    /// may hold the lock; then the next call does it.
     fn trim(&mut self) -> rusqlite::Result<()> {
-        if self.last - self.trimmed <= LOG_SLACK {
+        let upto = self.last.min(self.removals.durable.load(Ordering::Acquire));
+        // After numbers that began again.
+        self.trimmed = self.trimmed.min(self.last);
+        if upto.saturating_sub(self.trimmed) <= LOG_SLACK {
             return Ok(());
         }
         let sql = "DELETE FROM subscriber_change WHERE id IN
             (SELECT id FROM subscriber_change WHERE id <= ?1 ORDER BY id LIMIT ?2)";
-        let deleted =
-            self.database.connection.prepare_cached(sql)?.execute(params![self.last, STEP as i64])?;
+        let deleted = self.database.connection.prepare_cached(sql)?.execute(params![upto, STEP as i64])?;
         if deleted < STEP {
-            self.trimmed = self.last;
+            self.trimmed = upto;
         }
         Ok(())
     }

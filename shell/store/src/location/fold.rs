@@ -7,64 +7,86 @@
 //! step twice changes nothing.
 
 use std::collections::VecDeque;
-use std::path::PathBuf;
 
 use rusqlite::{Transaction, TransactionBehavior};
 
 use crate::clock::ClockPair;
 use crate::database::Database;
-use crate::error::{Result, StoreError};
+use crate::error::{Kind, Result, StoreError};
 use crate::location::SharedLocation;
 use crate::location::log::index::{Index, Place};
 use crate::location::log::record::{Entry, Put};
 use crate::location::log::scan::Scan;
-use crate::location::log::{Found, report};
+use crate::location::log::{Found, Full};
 use crate::location::row::{DELETE, PUT, Rows};
 
 /// Full files on their way into the table.
 pub(crate) struct Fold {
-    waiting: VecDeque<(u64, PathBuf)>,
+    /// All of them.
+    files: Vec<Full>,
+    waiting: VecDeque<Full>,
     found: Found,
+    /// Bytes that are read, and of all files.
+    read: (u64, u64),
     /// Set when all files are read.
     order: Option<Vec<Place>>,
     done: usize,
+    /// Numbers of files of which something is not there any more.
+    hurt: Vec<u64>,
 }
 
 impl Fold {
     /// Of files that are still to be read; `key` as for [`Index::new`].
-    pub(crate) fn new(files: &[(u64, PathBuf)], key: [u8; 16]) -> Fold {
-        let found = Found { files: Vec::new(), index: Index::new(key) };
-        Fold { waiting: files.iter().cloned().collect(), found, order: None, done: 0 }
+    pub(crate) fn new(files: Vec<Full>, key: [u8; 16]) -> Fold {
+        Fold {
+            waiting: files.iter().cloned().collect(),
+            found: Found { files: Vec::new(), index: Index::new(key) },
+            read: (0, files.iter().map(|file| file.bytes).sum()),
+            order: None,
+            done: 0,
+            hurt: Vec::new(),
+            files,
+        }
     }
 
-    /// Reads up to about `budget` bytes; answers whether all is read.
+    /// The files it is about.
+    pub(crate) fn files(&self) -> &[Full] {
+        &self.files
+    }
+
+    /// Reads up to about `budget` bytes, a whole batch at least; answers whether all is read.
     pub(crate) fn read(&mut self, budget: u64) -> Result<bool> {
         let mut left = budget;
-        while let Some((number, path)) = self.waiting.front() {
-            if self.found.files.last().is_none_or(|file| file.number != *number) {
-                match Scan::open(path, *number)? {
-                    Some(file) => self.found.files.push(file),
-                    None => {
+        while let Some(full) = self.waiting.front() {
+            if self.found.files.last().is_none_or(|file| file.number != full.number) {
+                match Scan::open(&full.path, full.number, false) {
+                    Ok(file) => self.found.files.push(file),
+                    // Whatever happened to it will not be undone; memory has all that was in it.
+                    Err(error) if matches!(error.kind, Kind::Missing | Kind::Corrupt | Kind::Version) => {
+                        tracing::error!(%error, "a log of bindings is lost");
+                        self.hurt.push(full.number);
                         self.waiting.pop_front();
                         continue;
                     }
+                    Err(error) => return Err(error),
                 }
             }
-            let file = u32::try_from(self.found.files.len() - 1).unwrap_or(u32::MAX);
-            let (Some(scan), index) = (self.found.files.last_mut(), &mut self.found.index) else { break };
-            let begin = scan.at;
-            let mut note =
-                |key: &[u8], aor: &[u8], at, length| index.note(key, aor, Place { at, length, file });
+            let begin = self.found.files.last().map_or(0, |file| file.at);
             let mut more = true;
-            while more && scan.at - begin < left {
-                more = scan.step(&mut note)?;
+            while more && left != 0 {
+                more = self.found.step()?;
+                let at = self.found.files.last().map_or(0, |file| file.at);
+                left = budget.saturating_sub(at - begin);
             }
-            left = left.saturating_sub(scan.at - begin);
+            let at = self.found.files.last().map_or(0, |file| file.at);
+            self.read.0 += at - begin;
             if more {
                 return Ok(false);
             }
-            scan.rest();
-            report(scan);
+            if self.found.files.last().is_some_and(|file| file.damage.is_some()) {
+                self.hurt.extend(self.found.files.last().map(|file| file.number));
+            }
+            self.found.files.iter_mut().for_each(Scan::rest);
             self.waiting.pop_front();
         }
         if self.order.is_none() {
@@ -74,9 +96,13 @@ impl Fold {
         Ok(true)
     }
 
-    /// Bindings to write, and how many of them are written.
-    pub(crate) fn progress(&self) -> (usize, usize) {
-        (self.order.as_ref().map_or(0, Vec::len), self.done)
+    /// How far it is, in thousandths. Reading is about a quarter of it.
+    pub(crate) fn progress(&self) -> u64 {
+        let part = |whole: u64, done: u64, all: u64| whole.saturating_mul(done) / all.max(1);
+        match &self.order {
+            Some(order) => 250 + part(750, self.done as u64, order.len() as u64),
+            None => part(250, self.read.0, self.read.1).min(250),
+        }
     }
 
     /// Writes up to `rows` bindings in one transaction; answers whether all of them are written.
@@ -89,27 +115,31 @@ impl Fold {
     ) -> Result<bool> {
         let Some(order) = &self.order else { return Ok(false) };
         let places = order.get(self.done..order.len().min(self.done + rows)).unwrap_or_default();
-        write(&self.found.files, places, database, location, clock)?;
+        let hurt = write(&self.found.files, places, database, location, clock)?;
         self.done += places.len();
-        Ok(self.done == order.len())
+        let done = self.done == order.len();
+        self.hurt.extend(hurt);
+        Ok(done)
     }
 
-    /// The numbers of the files that are damaged.
-    pub(crate) fn damaged(&self) -> Vec<u64> {
-        self.found.files.iter().filter(|file| file.damage.is_some()).map(|file| file.number).collect()
+    /// The numbers of the files of which something is not there any more.
+    pub(crate) fn hurt(&self) -> &[u64] {
+        &self.hurt
     }
 }
 
-/// Writes what stands at `places` to the table in one transaction.
+/// Writes what stands at `places` to the table in one transaction. Answers the numbers of files in which
+/// something cannot be read.
 pub(crate) fn write(
     files: &[Scan],
     places: &[Place],
     database: &mut Database,
     location: &SharedLocation,
     clock: ClockPair,
-) -> Result<()> {
+) -> Result<Vec<u64>> {
+    let mut hurt = Vec::new();
     if places.is_empty() {
-        return Ok(());
+        return Ok(hurt);
     }
     let mut bytes = Vec::new();
     let mut ranges = Vec::with_capacity(places.len());
@@ -120,19 +150,24 @@ pub(crate) fn write(
         copied.map_err(|error| StoreError::io(&file.path, "read the log of bindings", &error))?;
         ranges.push((file, begin..bytes.len()));
     }
-    let entries = ranges
-        .into_iter()
-        .filter_map(|(file, range)| Some((file, Entry::decode(file.header.base, bytes.get(range)?)?)));
+    let mut entries = Vec::with_capacity(ranges.len());
+    for (file, range) in ranges {
+        match bytes.get(range).and_then(|record| Entry::decode(file.header.base, record)) {
+            Some(entry) => entries.push((file, entry)),
+            None => hurt.push(file.number),
+        }
+    }
     let fail = |error| StoreError::sql(&database.path, "move the bindings into the table", &error);
     let transaction =
         database.connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(fail)?;
     execute(&transaction, entries, location, clock).map_err(fail)?;
-    transaction.commit().map_err(fail)
+    transaction.commit().map_err(fail)?;
+    Ok(hurt)
 }
 
 fn execute<'s>(
     transaction: &Transaction<'_>,
-    entries: impl Iterator<Item = (&'s Scan, Entry<'s>)>,
+    entries: Vec<(&'s Scan, Entry<'s>)>,
     location: &SharedLocation,
     clock: ClockPair,
 ) -> rusqlite::Result<()> {

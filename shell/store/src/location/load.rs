@@ -11,8 +11,9 @@ use crate::location::fold;
 use crate::location::log::index::Place;
 use crate::location::log::record::Entry;
 use crate::location::log::scan::Window;
-use crate::location::log::{Found, Log, dispose};
+use crate::location::log::{Found, Full, Log, dispose};
 use crate::location::row::{COLUMNS, Loaded, read};
+use crate::watch::NEWEST_CHANGE;
 
 /// Rows between two lines of progress in the log.
 const PROGRESS: u64 = 500_000;
@@ -41,11 +42,14 @@ pub struct LoadReport {
 pub(crate) struct Start {
     pub(crate) report: LoadReport,
     pub(crate) log: Log,
-    /// Up to where the log knows of removals of subscribers; `None`: there was no log.
+    /// Files of the log that are still to be moved into the table.
+    pub(crate) sealed: Vec<Full>,
+    /// Up to where the log knew of removals of subscribers; `None`: there was no log.
     pub(crate) seen: Option<i64>,
 }
 
-/// Reads the bindings in `dir` into `location`, which is empty. `key` must be unguessable.
+/// Reads the bindings in `dir` into `location`, which is empty, and begins a new file of the log. `key` must be
+/// unguessable. `newest` is the number of the last change of a subscriber, from before anything was read.
 pub(crate) fn load(
     dir: &Path,
     database: &mut Database,
@@ -53,43 +57,53 @@ pub(crate) fn load(
     sockets: &[String],
     clock: ClockPair,
     key: [u8; 16],
+    newest: i64,
 ) -> Result<Start> {
     let mut found = Found::read(dir, key)?;
-    let seen = found.seen();
-    if found.damaged() || found.newest() > clock.wall_seconds().saturating_add(SLACK) {
-        // What is damaged is better not read twice. What was written later than now is from before the
-        // clock was set back, which is put right in the table.
-        match empty(dir, &mut found, database, location, clock) {
-            Ok(()) => found = Found::read(dir, key)?,
-            Err(error) => tracing::error!(%error, "the log of bindings is used as it is"),
-        }
-    }
+    found.settle(dir)?;
+    let (seen, number, mut sealed) = (found.seen(), found.next(dir)?, found.full());
+    // What was written later than now is from before the clock was set back, which is put right in the table.
+    let back = found.newest() > clock.wall_seconds().saturating_add(SLACK);
+    let moved = back && move_all(&found, database, location, clock);
     if let Err(error) = pull_back(database, clock) {
         tracing::warn!(
             error = %database.error("bring the bindings in line with the clock", &error),
             "the wall clock was set back; at the next start bindings may live longer than they should"
         );
     }
+    // Before any other file goes: it has the number of the last removal.
+    let log = Log::begin(dir, number, seen.unwrap_or(newest), clock)?;
+    if moved {
+        dispose_all(dir, &found, &mut sealed);
+        found = Found::nothing();
+    }
     let report = load_all(database, &found, location, sockets, clock)?;
     if report.bad != 0 {
         tracing::warn!(rows = report.bad, "bindings on disk were passed over: damaged, or no room");
     }
-    let log = Log::resume(dir, found.files, clock)?;
-    Ok(Start { report, log, seen })
+    Ok(Start { report, log, sealed, seen })
 }
 
-/// Moves all of the log into the table at once.
-fn empty(
-    dir: &Path,
-    found: &mut Found,
-    database: &mut Database,
-    location: &SharedLocation,
-    clock: ClockPair,
-) -> Result<()> {
+/// Moves all of the log into the table at once; answers whether that is done.
+fn move_all(found: &Found, database: &mut Database, location: &SharedLocation, clock: ClockPair) -> bool {
     for places in found.index.in_order_of_rows().chunks(STEP) {
-        fold::write(&found.files, places, database, location, clock)?;
+        if let Err(error) = fold::write(&found.files, places, database, location, clock) {
+            tracing::error!(%error, "the log of bindings is used as it is");
+            return false;
+        }
     }
-    found.files.iter().try_for_each(|file| dispose(dir, &file.path, file.damage.is_some()))
+    true
+}
+
+/// Deletes the files of the log, the oldest first; what is left of them stays in `sealed`.
+fn dispose_all(dir: &Path, found: &Found, sealed: &mut Vec<Full>) {
+    for file in &found.files {
+        if let Err(error) = dispose(dir, &file.path, file.damage.is_some()) {
+            tracing::warn!(%error, "a file of the log stays, and is moved into the table again");
+            break;
+        }
+        sealed.retain(|full| full.number != file.number);
+    }
 }
 
 /// The table and the log side by side: they speak of different bindings.
@@ -196,11 +210,40 @@ fn load_log(
     Ok(())
 }
 
-/// Removes the bindings of subscribers that somebody removed after change number `seen`: while no server
-/// ran, or so shortly before the last one ended that the log does not know of it.
-pub(crate) fn forget_removed(database: &Database, location: &SharedLocation, seen: i64) -> Result<()> {
-    let removed = removed_since(database, seen)
-        .map_err(|error| database.error("look for removed subscribers", &error))?;
+/// The number of the last change of a subscriber.
+pub(crate) fn newest_change(database: &Database) -> Result<i64> {
+    let newest = database.connection.query_row(NEWEST_CHANGE, [], |row| row.get(0));
+    newest.map_err(|error| database.error("look for removed subscribers", &error))
+}
+
+/// Removes the bindings of subscribers that somebody removed after change number `seen` of the log: while no
+/// server ran, or so shortly before the last one ended that the log does not know of it. Or, without a log, after
+/// `newest`, when the loading began.
+pub(crate) fn forget_removed(
+    database: &Database,
+    location: &SharedLocation,
+    seen: Option<i64>,
+    newest: i64,
+) -> Result<()> {
+    let since = match seen {
+        // The numbers have begun again: any of them may be news.
+        Some(seen) if seen > newest => i64::MIN,
+        Some(seen) => seen,
+        None => newest,
+    };
+    let fail = |error| database.error("look for removed subscribers", &error);
+    let first: Option<i64> = database
+        .connection
+        .query_row("SELECT min(id) FROM subscriber_change", [], |row| row.get(0))
+        .map_err(fail)?;
+    if since < newest && first.is_none_or(|first| first > since.saturating_add(1)) {
+        tracing::warn!(
+            path = %database.path.display(),
+            "more subscribers changed than the change log holds: bindings of some that were removed may be in force \
+             until they end; `strowger ctl bindings` shows them"
+        );
+    }
+    let removed = removed_since(database, since).map_err(fail)?;
     removed.iter().for_each(|aor| _ = location.remove(aor));
     Ok(())
 }

@@ -7,6 +7,7 @@ mod histories;
 pub(crate) mod journal;
 pub(crate) mod load;
 pub(crate) mod log;
+pub(crate) mod mover;
 pub(crate) mod row;
 #[cfg(test)]
 mod tests;
@@ -136,6 +137,22 @@ impl SharedLocation {
     /// Removes all bindings of `aor`; answers how many there were.
     pub fn remove(&self, aor: &[u8]) -> usize {
         self.register(aor, |table, changes| table.remove(aor, changes)).unwrap_or(0)
+    }
+
+    /// Removes all bindings of every address of record that `gone` tells; answers how many there were. `gone` is
+    /// asked under a reader's lock on one stripe, some tens of names at a time.
+    pub(crate) fn remove_where(&self, gone: &dyn Fn(&[u8]) -> bool) -> usize {
+        let (mut removed, mut found) = (0, Vec::<Box<[u8]>>::new());
+        let mut next = Some(Cursor::default());
+        while let Some(from) = next {
+            next = self.list(from, RESCAN_STEP, Time::ZERO, |aor, _| {
+                if found.last().is_none_or(|last| **last != *aor) && gone(aor) {
+                    found.push(aor.into());
+                }
+            });
+            removed += found.drain(..).map(|aor| self.remove(&aor)).sum::<usize>();
+        }
+        removed
     }
 
     /// Whether the binding with this key lives.

@@ -2,24 +2,27 @@
 //!
 //! A row of the database is one of some twenty in a page, and a changed row costs a whole page, twice. A
 //! record of the log costs its own bytes. So changes are appended here, a batch at a time, and reach the
-//! `location` table much later, in the order of its rows, each binding once ([`fold`](super::fold)).
+//! `location` table much later, in the order of its rows, each binding once ([`mover`](super::mover)).
 //!
-//! The log is one file, `location.N.log`, or two while the older one is moved into the table: a file that is
-//! full is *sealed* and the next number begins. What holds at any moment, and so after any crash:
+//! The log is files `location.N.log`. A process appends to one that it began itself; all others are *sealed*,
+//! wait to be moved into the table, and are deleted. What holds at any moment, and so after any crash:
 //!
 //! * The bindings are the table, then the files in the order of their numbers; a later word about a binding
 //!   takes the place of an earlier one. Saying a word twice changes nothing.
-//! * A file is deleted when the table has all that it says, and never before a file with a lower number.
+//! * A file is begun when all of the one before it is on the disk, and deleted when the table has all that it
+//!   says, never before a file with a lower number.
+//! * There is always a file, and each begins with the number of the last subscriber whose removal is in the log.
 
+pub(crate) mod disk;
 pub(crate) mod index;
 pub(crate) mod record;
 pub(crate) mod scan;
 #[cfg(test)]
 mod tests;
 
-use std::fs::{self, File, OpenOptions};
+use std::fs;
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use sip_registrar::Change;
@@ -27,21 +30,33 @@ use sip_registrar::Change;
 use crate::clock::ClockPair;
 use crate::error::{Kind, Result, StoreError};
 use crate::location::row::key_of;
+use disk::Disk;
 use index::{Index, Place};
 use record::{Entry, Frames, HEAD, HEADER, Header, Put};
 use scan::{MAX_NAMES, Scan};
 
 /// Room for a batch that is kept from one to the next.
 const BUFFER: usize = 4 << 20;
+/// Where the last damaged file is kept.
+pub(crate) const DAMAGED: &str = "location.log.damaged";
+/// Where the last end that was cut off is kept.
+pub(crate) const TORN: &str = "location.log.torn";
 
 /// The log of a running server.
 #[derive(Debug)]
 pub(crate) struct Log {
     dir: PathBuf,
     current: Current,
-    /// Full files, oldest first.
-    sealed: Vec<(u64, PathBuf)>,
     buffer: Vec<u8>,
+}
+
+/// A file that nothing is appended to any more.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Full {
+    pub(crate) number: u64,
+    pub(crate) path: PathBuf,
+    /// Its length.
+    pub(crate) bytes: u64,
 }
 
 /// The file that is appended to.
@@ -49,10 +64,12 @@ pub(crate) struct Log {
 struct Current {
     number: u64,
     path: PathBuf,
-    file: File,
+    file: Disk,
     /// Device and inode.
     identity: (u64, u64),
     header: Header,
+    /// Bytes that it began with.
+    begin: u64,
     /// Up to here all has reached the disk.
     length: u64,
     /// There may be bytes after that, of a batch that failed.
@@ -62,7 +79,7 @@ struct Current {
     /// The number of each listener's name.
     listeners: Vec<Option<usize>>,
     /// The last of [`Entry::Seen`].
-    seen: Option<i64>,
+    seen: i64,
 }
 
 /// All files of the log in `dir` as they were found, and where the latest about each binding stands.
@@ -72,29 +89,41 @@ pub(crate) struct Found {
 }
 
 impl Found {
+    /// No log.
+    pub(crate) fn nothing() -> Found {
+        Found { files: Vec::new(), index: Index::new([0; 16]) }
+    }
+
     /// Reads the log. `key` for the index must be unguessable.
     pub(crate) fn read(dir: &Path, key: [u8; 16]) -> Result<Found> {
         let mut found = Found { files: Vec::new(), index: Index::new(key) };
-        for (number, path) in list(dir)? {
-            match Scan::open(&path, number)? {
-                Some(scan) => {
-                    let file = u32::try_from(found.files.len()).unwrap_or(u32::MAX);
-                    found.files.push(scan);
-                    let (Some(scan), index) = (found.files.last_mut(), &mut found.index) else { continue };
-                    let mut note =
-                        |key: &[u8], aor: &[u8], at, length| index.note(key, aor, Place { at, length, file });
-                    while scan.step(&mut note)? {}
-                    report(scan);
-                }
-                None => remove(dir, &path)?,
-            }
+        let files = list(dir)?;
+        for (at, (number, path)) in files.iter().enumerate() {
+            found.files.push(Scan::open(path, *number, at + 1 == files.len())?);
+            while found.step()? {}
         }
         Ok(found)
     }
 
-    /// Whether a part of it that was whole once cannot be read.
-    pub(crate) fn damaged(&self) -> bool {
-        self.files.iter().any(|file| file.damage.is_some())
+    /// Reads the next batch of the last file; false at its end.
+    pub(crate) fn step(&mut self) -> Result<bool> {
+        let file = u32::try_from(self.files.len().saturating_sub(1)).unwrap_or(u32::MAX);
+        let (Some(scan), index) = (self.files.last_mut(), &mut self.index) else { return Ok(false) };
+        let mut note = |key: &[u8], aor: &[u8], at, length| index.note(key, aor, Place { at, length, file });
+        let more = scan.step(&mut note)?;
+        if !more {
+            report(scan);
+        }
+        Ok(more)
+    }
+
+    /// Makes all that was found lasting, see [`Scan::settle`].
+    pub(crate) fn settle(&mut self, dir: &Path) -> Result<()> {
+        if let Some(unborn) = self.files.pop_if(|last| last.unborn) {
+            dispose(dir, &unborn.path, false)?;
+        }
+        self.files.iter_mut().try_for_each(|file| file.settle(&dir.join(TORN)))?;
+        disk::sync_names(dir).map_err(|error| StoreError::io(dir, "bring its names to the disk", &error))
     }
 
     /// The latest second in which something was written.
@@ -102,16 +131,48 @@ impl Found {
         self.files.iter().map(|file| file.newest).max().unwrap_or(i64::MIN)
     }
 
-    /// Up to where removals of subscribers are in the log; `None` if there is no log.
+    /// Up to where removals of subscribers are in the log; `None` if it does not say. The last word counts and
+    /// not the highest number: they begin again when somebody empties the table that has them.
     pub(crate) fn seen(&self) -> Option<i64> {
-        let any = self.files.iter().any(|file| file.at > HEADER as u64);
-        any.then(|| self.files.iter().filter_map(|file| file.seen).max().unwrap_or(i64::MIN))
+        self.files.iter().rev().find_map(|file| file.seen)
+    }
+
+    /// The number of the next file.
+    pub(crate) fn next(&self, dir: &Path) -> Result<u64> {
+        next_number(dir, self.files.last().map_or(0, |file| file.number))
+    }
+
+    /// What is to be moved into the table.
+    pub(crate) fn full(&self) -> Vec<Full> {
+        let full = |scan: &Scan| Full { number: scan.number, path: scan.path.clone(), bytes: scan.length };
+        self.files.iter().map(full).collect()
     }
 }
 
+fn next_number(dir: &Path, number: u64) -> Result<u64> {
+    number.checked_add(1).ok_or_else(|| {
+        StoreError::new(
+            Kind::Input,
+            &dir.join(file_name(number)),
+            "has the highest number that there is",
+            "move it away: no server of ours named it so",
+        )
+    })
+}
+
+fn file_name(number: u64) -> String {
+    format!("location.{number}.log")
+}
+
 /// Says what of a file is not there.
-pub(crate) fn report(scan: &Scan) {
+fn report(scan: &Scan) {
     let path = scan.path.display();
+    if scan.unborn {
+        tracing::warn!(
+            %path, bytes = scan.length,
+            "a crash hit this log of bindings while it was made; nothing is in it, and it is deleted"
+        );
+    }
     if scan.torn != 0 {
         tracing::warn!(
             %path, offset = scan.at, bytes = scan.torn,
@@ -132,25 +193,22 @@ pub(crate) fn report(scan: &Scan) {
 }
 
 impl Log {
-    /// Goes on with what was found, or begins.
-    pub(crate) fn resume(dir: &Path, mut found: Vec<Scan>, clock: ClockPair) -> Result<Log> {
-        let last = found.pop_if(|last| last.damage.is_none());
-        let current = match last {
-            Some(last) => Current::resume(last)?,
-            None => Current::create(dir, found.last().map_or(1, |last| last.number + 1), clock)?,
-        };
-        let sealed = found.into_iter().map(|scan| (scan.number, scan.path)).collect();
-        Ok(Log { dir: dir.to_path_buf(), current, sealed, buffer: Vec::new() })
+    /// Begins file `number`. `seen`: up to where removals of subscribers are in the files before it, or were in
+    /// force before there was one.
+    pub(crate) fn begin(dir: &Path, number: u64, seen: i64, clock: ClockPair) -> Result<Log> {
+        let current = Current::create(dir, number, seen, clock)?;
+        Ok(Log { dir: dir.to_path_buf(), current, buffer: Vec::new() })
     }
 
-    /// Appends one batch; when this returns it is on the disk. `sockets` are the names of the listeners,
-    /// `seen` is the number of the last removed subscriber whose bindings' ends are in it or before it.
+    /// Appends one batch; when this returns it is on the disk. `sockets` are the names of the listeners; `seen`
+    /// is the number of the last removed subscriber whose bindings' ends are in it or before it, if it is the
+    /// last of the batches that are about them.
     pub(crate) fn append(
         &mut self,
         changes: &[Change],
         sockets: &[String],
         clock: ClockPair,
-        seen: i64,
+        seen: Option<i64>,
     ) -> Result<()> {
         let names = self.current.names.len();
         let outcome = self.current.mend().and_then(|()| {
@@ -161,43 +219,36 @@ impl Log {
         if self.buffer.capacity() > BUFFER {
             self.buffer = Vec::new();
         }
-        outcome.map(|()| self.current.seen = Some(seen)).map_err(|error| {
-            self.current.names.truncate(names);
-            self.current.listeners.clear();
-            // What cannot be taken back now is taken back before the next batch.
-            let _ = self.current.mend();
-            StoreError::io(&self.current.path, "write the bindings", &error)
-        })
-    }
-
-    /// Ends the file and begins the next one.
-    pub(crate) fn rotate(&mut self, clock: ClockPair) -> Result<()> {
-        let fail = |path: &Path, error| StoreError::io(path, "write the bindings", &error);
-        self.current.mend().map_err(|error| fail(&self.current.path, error))?;
-        let next = Current::create(&self.dir, self.current.number + 1, clock)?;
-        let full = std::mem::replace(&mut self.current, next);
-        self.sealed.push((full.number, full.path));
-        Ok(())
-    }
-
-    /// Full files, oldest first.
-    pub(crate) fn sealed(&self) -> &[(u64, PathBuf)] {
-        &self.sealed
-    }
-
-    /// Deletes the oldest full file, or puts it aside if it is damaged.
-    pub(crate) fn dispose_oldest(&mut self, damaged: bool) -> Result<()> {
-        if let Some((_, path)) = self.sealed.first() {
-            dispose(&self.dir, path, damaged)?;
-            self.sealed.remove(0);
+        match outcome {
+            Ok(()) => {
+                self.current.seen = seen.unwrap_or(self.current.seen);
+                Ok(())
+            }
+            Err(error) => {
+                self.current.names.truncate(names);
+                self.current.listeners.clear();
+                // What cannot be taken back now is taken back before the next batch.
+                let _ = self.current.mend();
+                Err(StoreError::io(&self.current.path, "write the bindings", &error))
+            }
         }
-        Ok(())
     }
 
-    /// Deletes the file that is appended to, if nothing is in it and none is before it. Nothing can be
-    /// appended afterwards.
-    pub(crate) fn finish(self) -> Result<()> {
-        if self.sealed.is_empty() && self.is_empty() { remove(&self.dir, &self.current.path) } else { Ok(()) }
+    /// Begins the next file; answers the one that is full. All of that is on the disk.
+    pub(crate) fn rotate(&mut self, clock: ClockPair) -> Result<Full> {
+        let current = &mut self.current;
+        // What a failed batch left has to be gone for good: nothing is torn but in a last file.
+        let synced = current.mend().and_then(|()| current.file.sync());
+        synced.map_err(|error| StoreError::io(&current.path, "bring the bindings to the disk", &error))?;
+        let number = next_number(&self.dir, current.number)?;
+        let next = Current::create(&self.dir, number, current.seen, clock)?;
+        let full = std::mem::replace(&mut self.current, next);
+        Ok(Full { number: full.number, path: full.path, bytes: full.length })
+    }
+
+    /// The last word about removals of subscribers that is on the disk.
+    pub(crate) fn seen(&self) -> i64 {
+        self.current.seen
     }
 
     /// Bytes of the file that is appended to.
@@ -205,9 +256,9 @@ impl Log {
         self.current.length
     }
 
-    /// Whether nothing is in the file that is appended to.
+    /// Whether nothing was appended to it.
     pub(crate) fn is_empty(&self) -> bool {
-        self.current.length <= HEADER as u64
+        self.current.length <= self.current.begin
     }
 
     /// The file that is appended to.
@@ -233,80 +284,64 @@ impl Log {
 
 impl Current {
     /// Makes a file that is there as a whole when this returns.
-    fn create(dir: &Path, number: u64, clock: ClockPair) -> Result<Current> {
-        let path = dir.join(format!("location.{number}.log"));
+    fn create(dir: &Path, number: u64, seen: i64, clock: ClockPair) -> Result<Current> {
+        let path = dir.join(file_name(number));
         let fail = |error: io::Error| StoreError::io(&path, "make the log of bindings", &error);
         let mut salt = [0; 16];
         getrandom::fill(&mut salt).map_err(|error| fail(io::Error::other(error)))?;
         let header = Header { salt, base: clock.wall_seconds() };
         // One that a failed attempt left has nothing in it.
-        let made = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path);
-        let file = made.map_err(fail)?;
-        let outcome = file
-            .write_all_at(&header.encode(), 0)
-            .and_then(|()| file.sync_all())
-            .and_then(|()| File::open(dir)?.sync_all());
+        let file = Disk::create(&path).map_err(fail)?;
+        let mut current = Current {
+            number,
+            path: path.clone(),
+            identity: file.identity().map_err(fail)?,
+            file,
+            header,
+            begin: 0,
+            length: HEADER as u64,
+            dirty: false,
+            names: Vec::new(),
+            listeners: Vec::new(),
+            seen,
+        };
+        let mut bytes = Vec::new();
+        current.encode(&[], &[], clock, Some(seen), &mut bytes);
+        let bytes = [&header.encode()[..], &bytes].concat();
+        let outcome = current
+            .file
+            .write(&bytes, 0)
+            .and_then(|()| current.file.sync())
+            .and_then(|()| disk::sync_names(dir));
         if let Err(error) = outcome {
-            let _ = fs::remove_file(&path);
+            let _ = disk::remove(dir, &path);
             return Err(fail(error));
         }
-        Current::new(number, path.clone(), file, header).map_err(fail)
-    }
-
-    /// Opens a file that was read, without what is torn of it.
-    fn resume(scan: Scan) -> Result<Current> {
-        let fail = |error: io::Error| StoreError::io(&scan.path, "open the log of bindings", &error);
-        let file = OpenOptions::new().write(true).open(&scan.path).map_err(fail)?;
-        if scan.torn != 0 {
-            file.set_len(scan.at).and_then(|()| file.sync_all()).map_err(fail)?;
-        }
-        let mut current = Current::new(scan.number, scan.path.clone(), file, scan.header).map_err(fail)?;
-        current.length = scan.at;
-        current.names = scan.names;
-        current.seen = scan.seen;
+        current.length = bytes.len() as u64;
+        current.begin = current.length;
         Ok(current)
-    }
-
-    fn new(number: u64, path: PathBuf, file: File, header: Header) -> io::Result<Current> {
-        let meta = file.metadata()?;
-        let (identity, length) = ((meta.dev(), meta.ino()), HEADER as u64);
-        let (names, listeners) = (Vec::new(), Vec::new());
-        Ok(Current {
-            number,
-            path,
-            file,
-            identity,
-            header,
-            length,
-            dirty: false,
-            names,
-            listeners,
-            seen: None,
-        })
     }
 
     /// Takes back what a failed batch left.
     fn mend(&mut self) -> io::Result<()> {
         if self.dirty {
-            self.file.set_len(self.length)?;
+            self.file.set_length(self.length)?;
             self.dirty = false;
         }
         Ok(())
     }
 
+    /// One batch, for the end of the file.
     fn encode(
         &mut self,
         changes: &[Change],
         sockets: &[String],
         clock: ClockPair,
-        seen: i64,
+        seen: Option<i64>,
         out: &mut Vec<u8>,
     ) {
         out.extend_from_slice(&[0; HEAD]);
         let mut frames = Frames::new(self.header.base, out);
-        if self.seen != Some(seen) {
-            frames.push(&Entry::Seen(seen));
-        }
         for change in changes {
             match change {
                 Change::Put(record) => {
@@ -315,6 +350,9 @@ impl Current {
                 }
                 Change::Delete { .. } => frames.push(&Entry::Delete(key_of(change))),
             }
+        }
+        if let Some(seen) = seen {
+            frames.push(&Entry::Seen(seen));
         }
         frames.close();
         let length = (out.len() - HEAD) as u64;
@@ -348,25 +386,12 @@ impl Current {
 
     fn write(&mut self, batch: &[u8]) -> io::Result<()> {
         self.dirty = true;
-        self.file.write_all_at(batch, self.length)?;
+        self.file.write(batch, self.length)?;
         // The length of the file is brought to the disk with the data.
-        self.file.sync_data()?;
+        self.file.sync()?;
         self.length += batch.len() as u64;
         self.dirty = false;
         Ok(())
-    }
-}
-
-#[cfg(test)]
-impl Log {
-    /// Writes to `path` from now on, and answers what to give to [`repair`](Log::repair).
-    pub(crate) fn divert(&mut self, path: &Path) -> File {
-        let other = OpenOptions::new().write(true).open(path).unwrap();
-        std::mem::replace(&mut self.current.file, other)
-    }
-
-    pub(crate) fn repair(&mut self, file: File) {
-        self.current.file = file;
     }
 }
 
@@ -378,8 +403,13 @@ pub(crate) fn list(dir: &Path) -> Result<Vec<(u64, PathBuf)>> {
         let file = file.map_err(fail)?;
         let name = file.file_name();
         let number = name.to_str().and_then(|name| name.strip_prefix("location.")?.strip_suffix(".log"));
-        if let Some(number) = number.and_then(|number| number.parse().ok()) {
-            files.push((number, file.path()));
+        match number.map(str::parse::<u64>) {
+            // One spelling for each number, or two files would be the same one.
+            Some(Ok(number)) if name == *file_name(number) => files.push((number, file.path())),
+            Some(_) => {
+                tracing::warn!(path = %file.path().display(), "this is not named as a log of bindings is, and not read");
+            }
+            None => {}
         }
     }
     files.sort_unstable();
@@ -387,18 +417,14 @@ pub(crate) fn list(dir: &Path) -> Result<Vec<(u64, PathBuf)>> {
 }
 
 /// Deletes a file whose content is in the table. One that is damaged is kept under another name, the last
-/// one only.
+/// one only. One that is not there any more is done.
 pub(crate) fn dispose(dir: &Path, path: &Path, damaged: bool) -> Result<()> {
-    if !damaged {
-        return remove(dir, path);
-    }
-    let aside = dir.join("location.log.damaged");
-    tracing::warn!(path = %aside.display(), "the damaged log of bindings is kept there; delete it when it is of no use");
-    let fail = |error: io::Error| StoreError::io(path, "move it aside", &error);
-    fs::rename(path, &aside).and_then(|()| File::open(dir)?.sync_all()).map_err(fail)
-}
-
-fn remove(dir: &Path, path: &Path) -> Result<()> {
     let fail = |error: io::Error| StoreError::io(path, "delete it", &error);
-    fs::remove_file(path).and_then(|()| File::open(dir)?.sync_all()).map_err(fail)
+    if !damaged {
+        return disk::remove(dir, path).map_err(fail);
+    }
+    let aside = dir.join(DAMAGED);
+    disk::rename(dir, path, &aside).map_err(fail)?;
+    tracing::warn!(path = %aside.display(), "the damaged log of bindings is kept there; delete it when it is of no use");
+    Ok(())
 }

@@ -38,7 +38,8 @@ pub(crate) const RECORD: usize = 4;
 /// A frame that has so many bytes takes no more.
 const ENOUGH: usize = 4_096;
 
-const MAGIC: [u8; 8] = *b"StwgLog\n";
+/// Begins each file.
+pub(crate) const MAGIC: [u8; 8] = *b"StwgLog\n";
 /// Begins each batch.
 pub(crate) const BATCH_MAGIC: [u8; 8] = *b"StwgBat\n";
 
@@ -201,7 +202,7 @@ pub(crate) enum Entry<'a> {
     Delete(Key<'a>),
     /// Puts that say this number mean the listener of this name.
     Name { index: usize, text: &'a [u8] },
-    /// Removals of subscribers up to this number of the `subscriber_change` table are in the log.
+    /// Removals of subscribers up to this number of the `subscriber_change` table are in the log, here or before.
     Seen(i64),
 }
 

@@ -1,25 +1,28 @@
 //! Reads one file of the log, and tells what a crash cut short from what is damaged.
 //!
-//! A batch is written only after the one before it has reached the disk. So what a crash leaves is whole
-//! up to the last batch, and that one is whole, in part or not there: it was promised to nobody, and is
-//! dropped. A batch that is not whole and has another one after it was whole once: it is damaged, and
-//! everything in and after it that can be read is read.
+//! A batch is written only after the one before it has reached the disk, and a file is begun only after the one
+//! before it has. So what a crash leaves is whole up to the last batch of the last file, and that one is whole,
+//! in part or not there: it was promised to nobody, and is dropped. Any other batch that is not whole was whole
+//! once: it is damaged, and everything in and after it that can be read is read. So is a last one of which the
+//! disk says that it cannot read it.
 
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Kind, Result, StoreError};
+use crate::location::log::disk::Disk;
 use crate::location::log::index::Place;
 use crate::location::log::record::{
-    BATCH_MAGIC, BadHeader, Entry, FRAME, HEAD, HEADER, Header, Peek, RECORD, VERSION, first_record, unframe,
+    BATCH_MAGIC, BadHeader, Entry, FRAME, HEAD, HEADER, Header, MAGIC, Peek, RECORD, VERSION, first_record,
+    unframe,
 };
 
 /// Bytes read in one call.
 const WINDOW: usize = 1 << 20;
 /// Names of listeners in one file.
 pub(crate) const MAX_NAMES: usize = 65_536;
+/// A file with a bad beginning that has no more bytes than this may be one that a crash hit while it was made.
+const BEGUN: u64 = 128;
 
 /// A file of the log that is being or was read.
 #[derive(Debug)]
@@ -41,8 +44,14 @@ pub(crate) struct Scan {
     /// Up to where it was read.
     pub(crate) at: u64,
     /// Of the file when it was opened.
-    length: u64,
-    file: File,
+    pub(crate) length: u64,
+    /// Nothing was written after it.
+    last: bool,
+    /// A crash hit it while it was made: nothing is in it, not even what each file begins with.
+    pub(crate) unborn: bool,
+    /// Up to here there may be bytes that the disk does not give.
+    unreadable: u64,
+    file: Disk,
     window: Window,
 }
 
@@ -55,15 +64,20 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// Makes sure that these bytes of `file`, which has `end` bytes, are inside.
-    fn fill(&mut self, file: &File, end: u64, at: u64, length: usize) -> io::Result<()> {
+    /// Makes sure that these bytes of `file`, which has `end` bytes, are inside; answers whether what was read
+    /// for it could be read.
+    fn fill(&mut self, file: &Disk, end: u64, at: u64, length: usize) -> io::Result<bool> {
         if at >= self.begin && at + length as u64 <= self.begin + self.bytes.len() as u64 {
-            return Ok(());
+            return Ok(true);
         }
         let left = usize::try_from(end.saturating_sub(at)).unwrap_or(usize::MAX);
         self.bytes.resize(length.max(WINDOW.min(left)), 0);
         self.begin = at;
-        file.read_exact_at(&mut self.bytes, at).inspect_err(|_| self.bytes.clear())
+        file.read(&mut self.bytes, at).inspect_err(|_| self.bytes.clear())
+    }
+
+    fn end(&self) -> u64 {
+        self.begin + self.bytes.len() as u64
     }
 
     /// Bytes that are inside.
@@ -83,36 +97,40 @@ pub(crate) struct Damage {
 }
 
 impl Scan {
-    /// Opens a file; `None` if a crash hit it while it was made, so that nothing is in it.
-    pub(crate) fn open(path: &Path, number: u64) -> Result<Option<Scan>> {
+    /// Opens a file; `last`: the one with the highest number, to which a crash may have done something.
+    pub(crate) fn open(path: &Path, number: u64, last: bool) -> Result<Scan> {
         let fail = |error: io::Error| StoreError::io(path, "read the log of bindings", &error);
-        let file = File::open(path).map_err(fail)?;
-        let length = file.metadata().map_err(fail)?.len();
-        let mut bytes = [0; HEADER];
-        if length < HEADER as u64 {
-            return Ok(None);
-        }
-        file.read_exact_at(&mut bytes, 0).map_err(fail)?;
+        let file = Disk::open(path).map_err(fail)?;
+        let length = file.length().map_err(fail)?;
+        let (mut bytes, filled) = ([0; HEADER], HEADER.min(usize::try_from(length).unwrap_or(HEADER)));
+        file.read(bytes.get_mut(..filled).unwrap_or_default(), 0).map_err(fail)?;
         let header = match Header::decode(&bytes) {
-            Ok(header) => header,
-            Err(BadHeader::Foreign | BadHeader::Damaged) if length == HEADER as u64 => return Ok(None),
+            Ok(header) if filled == HEADER => Some(header),
+            Err(why @ BadHeader::Newer(_)) => return Err(unusable(path, why)),
+            Ok(_) => None,
+            // Written by halves while it was made, and no more.
+            Err(_) if length < HEADER as u64 || (length <= BEGUN && is_begun(&bytes)) => None,
             Err(why) => return Err(unusable(path, why)),
         };
-        Ok(Some(Scan {
+        let nothing = Damage { at: 0, bytes: length };
+        Ok(Scan {
             path: path.to_path_buf(),
             number,
-            header,
+            header: header.unwrap_or(Header { salt: [0; 16], base: 0 }),
             names: Vec::new(),
             seen: None,
             newest: i64::MIN,
             bad: 0,
-            damage: None,
+            damage: (header.is_none() && !last).then_some(nothing),
             torn: 0,
-            at: HEADER as u64,
+            at: if header.is_none() { length } else { HEADER as u64 },
             length,
+            last,
+            unborn: header.is_none() && last,
+            unreadable: 0,
             file,
             window: Window::default(),
-        }))
+        })
     }
 
     /// Reads the next batch, and tells `visit` for each record about a binding its key, its address of
@@ -134,19 +152,56 @@ impl Scan {
                 return Ok(true);
             }
         }
-        let Some(next) = self.find_batch(at + 1)? else {
-            self.torn = self.length - at;
+        let headless = self.head(at)?.is_none();
+        let next = self.find_batch(at + 1)?;
+        let end = next.unwrap_or(self.length);
+        // Its place is known, whatever its own first bytes are.
+        let (frames, whole) = match at + HEAD as u64 {
+            records if records < end => self.frames(records, end)?,
+            _ => (Vec::new(), false),
+        };
+        // With nothing but its first bytes bad, nothing was cut off.
+        if next.is_none() && self.last && self.unreadable <= at && !(headless && whole) {
+            self.torn = end - at;
             self.length = at;
             return Ok(false);
-        };
-        let damage = self.damage.get_or_insert(Damage { at, bytes: 0 });
-        damage.bytes += next - at;
-        if self.head(at)?.is_some() {
-            let (frames, _) = self.frames(at + HEAD as u64, next)?;
-            self.tell(&frames, visit)?;
         }
-        self.at = next;
-        Ok(true)
+        self.damage.get_or_insert(Damage { at, bytes: 0 }).bytes += end - at;
+        self.tell(&frames, visit)?;
+        self.at = end;
+        Ok(next.is_some())
+    }
+
+    /// Brings to the disk what a crash of the process alone may have left on the way, and cuts off what is torn.
+    /// That is copied to `aside` before: it could be a batch that was whole once, and the disk lost a part of it.
+    pub(crate) fn settle(&mut self, aside: &Path) -> Result<()> {
+        let fail =
+            |error: io::Error| StoreError::io(&self.path, "bring the log of bindings to the disk", &error);
+        if self.torn == 0 {
+            return self.file.sync().map_err(fail);
+        }
+        match self.copy_torn(aside) {
+            Ok(()) => {
+                tracing::warn!(path = %aside.display(), "what was cut off the log of bindings is kept there")
+            }
+            Err(error) => {
+                tracing::warn!(%error, path = %aside.display(), "cannot keep what is cut off the log")
+            }
+        }
+        let file = Disk::open_to_cut(&self.path).map_err(fail)?;
+        file.set_length(self.at).and_then(|()| file.sync()).map_err(fail)
+    }
+
+    fn copy_torn(&self, aside: &Path) -> io::Result<()> {
+        let copy = Disk::create(aside)?;
+        let mut done = 0;
+        while done < self.torn {
+            let mut bytes = vec![0; usize::try_from(self.torn - done).unwrap_or(WINDOW).min(WINDOW)];
+            self.file.read(&mut bytes, self.at + done)?;
+            copy.write(&bytes, done)?;
+            done += bytes.len() as u64;
+        }
+        copy.sync()
     }
 
     /// The length of the records of the batch at `at`, if one begins there.
@@ -215,7 +270,7 @@ impl Scan {
         // Records that are not about bindings: few.
         let mut others = Vec::new();
         for (at, length) in frames {
-            self.window.fill(&self.file, self.length, *at, *length)?;
+            self.fill(*at, *length)?;
             let end = at + *length as u64;
             let (mut rest, base) = (self.window.inside(*at, *length), self.header.base);
             let (mut newest, mut bad) = (self.newest, 0);
@@ -253,26 +308,34 @@ impl Scan {
         }
     }
 
-    /// The record at `place`. Cheap if they are asked for in their order, with the same window.
+    /// The record at `place`. Cheap if they are asked for in their order, with the same window. Where the disk
+    /// does not give it any more it is zeros, which make no sense.
     pub(crate) fn record<'w>(&self, place: Place, window: &'w mut Window) -> Result<&'w [u8]> {
         let length = place.length as usize;
         match window.fill(&self.file, self.length, place.at, length) {
-            Ok(()) => Ok(window.inside(place.at, length)),
+            Ok(_) => Ok(window.inside(place.at, length)),
             Err(error) => Err(StoreError::io(&self.path, "read the log of bindings", &error)),
         }
     }
 
     /// Bytes of the file.
     fn bytes(&mut self, at: u64, length: usize) -> io::Result<&[u8]> {
-        self.window.fill(&self.file, self.length, at, length)?;
+        self.fill(at, length)?;
         Ok(self.window.inside(at, length))
     }
 
-    /// Appends bytes of the file to `out`, past the window.
+    fn fill(&mut self, at: u64, length: usize) -> io::Result<()> {
+        if !self.window.fill(&self.file, self.length, at, length)? {
+            self.unreadable = self.window.end();
+        }
+        Ok(())
+    }
+
+    /// Appends bytes of the file to `out`, past the window; zeros as for [`record`](Scan::record).
     pub(crate) fn copy(&self, at: u64, length: u32, out: &mut Vec<u8>) -> io::Result<()> {
         let begin = out.len();
         out.resize(begin + length as usize, 0);
-        self.file.read_exact_at(out.get_mut(begin..).unwrap_or_default(), at)
+        self.file.read(out.get_mut(begin..).unwrap_or_default(), at).map(|_| ())
     }
 
     /// The name that records of this file mean by `socket`.
@@ -284,6 +347,11 @@ impl Scan {
     pub(crate) fn rest(&mut self) {
         self.window = Window::default();
     }
+}
+
+/// Whether this can be the beginning of a file that was being made: ours, or not there yet.
+fn is_begun(bytes: &[u8; HEADER]) -> bool {
+    bytes.starts_with(&MAGIC) || bytes.iter().all(|byte| *byte == 0)
 }
 
 /// What follows a record that is not whole, if its length leads to one that is.
