@@ -1,6 +1,8 @@
 //! The location service that all workers share: tables under short locks, and the journal of what is
 //! not yet on disk.
 
+#[cfg(test)]
+mod crashes;
 pub(crate) mod fold;
 #[cfg(test)]
 mod histories;

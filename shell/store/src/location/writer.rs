@@ -144,9 +144,9 @@ impl Writer {
         let pair = self.clock.pair();
         self.goes_forward();
         self.follow_clock(pair);
-        self.measure();
         self.rotate_if_due(pair);
         let outcome = self.log.check_identity().and_then(|()| self.write_all(pair));
+        self.measure();
         self.location.round_began.store(0, Ordering::Relaxed);
         self.sealed.set_filled(self.log.length().saturating_mul(1_000) / self.limit.max(1));
         let now = self.clock.now();
@@ -321,10 +321,6 @@ impl Writer {
     pub(crate) fn set_limits(&mut self, limits: LogLimits) {
         (self.limits, self.full) = (limits, 0);
         self.measure();
-    }
-
-    pub(crate) fn limits(&self) -> LogLimits {
-        self.limits
     }
 
     pub(crate) fn removals(&self) -> Removals {

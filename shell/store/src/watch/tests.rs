@@ -15,8 +15,15 @@ fn watch(temp: &TempDir) -> (Watch, Arc<CredentialCache>, Noted) {
     let cache = Arc::new(CredentialCache::new(NameHasher::new([1; 16])));
     let removed = Noted::default();
     let note = Arc::clone(&removed);
-    let note =
-        Box::new(move |aor: &[u8]| note.lock().unwrap().push(String::from_utf8_lossy(aor).into_owned()));
+    let note = Box::new(move |gone: Gone<'_>| match gone {
+        Gone::One(aor) => note.lock().unwrap().push(String::from_utf8_lossy(aor).into_owned()),
+        Gone::Those(gone) => {
+            // Those that have bindings.
+            let bound = ["old@example.com", "gone@example.com", "alice@example.com", "guest@example.com"];
+            let gone = bound.iter().filter(|aor| gone(aor.as_bytes()));
+            note.lock().unwrap().extend(gone.map(|aor| (*aor).to_owned()));
+        }
+    });
     (Watch::open(temp.path(), Arc::clone(&cache), note).unwrap(), cache, removed)
 }
 
@@ -95,7 +102,7 @@ fn raw_sql_of_every_kind_is_seen() {
 fn a_table_restored_from_a_dump_is_read_again() {
     let temp = TempDir::new();
     Subscribers::open(temp.path()).unwrap().add(&name("old@example.com"), "x").unwrap();
-    let (mut watch, cache, _) = watch(&temp);
+    let (mut watch, cache, removed) = watch(&temp);
     let sql = foreign(&temp);
     let create: String = sql
         .query_row("SELECT sql FROM sqlite_schema WHERE name = 'subscriber'", [], |row| row.get(0))
@@ -108,6 +115,7 @@ fn a_table_restored_from_a_dump_is_read_again() {
     .unwrap();
     watch.poll().unwrap();
     assert_eq!((md5(&cache, "old"), md5(&cache, "new")), (None, Some(Ha1::Md5([0x11; 16]))));
+    assert_eq!(*removed.lock().unwrap(), ["old@example.com"], "its bindings go as well");
     // The triggers are back too.
     sql.execute("DELETE FROM subscriber", []).unwrap();
     watch.poll().unwrap();
@@ -119,12 +127,39 @@ fn a_gap_in_the_log_makes_it_read_everything() {
     let temp = TempDir::new();
     let mut subscribers = Subscribers::open(temp.path()).unwrap();
     subscribers.add(&name("gone@example.com"), "x").unwrap();
-    let (mut watch, cache, _) = watch(&temp);
+    let (mut watch, cache, removed) = watch(&temp);
     subscribers.add(&name("alice@example.com"), "x").unwrap();
     subscribers.remove(&name("gone@example.com")).unwrap();
     foreign(&temp).execute("DELETE FROM subscriber_change", []).unwrap();
     watch.poll().unwrap();
     assert_eq!((md5(&cache, "gone"), md5(&cache, "alice")), (None, expected("alice", "x")));
+    assert_eq!(*removed.lock().unwrap(), ["gone@example.com"]);
+}
+
+/// A removal that the log of bindings does not have yet is not forgotten.
+#[test]
+fn changes_are_kept_until_their_effects_are_durable() {
+    let temp = TempDir::new();
+    let (mut watch, _, _) = watch(&temp);
+    let durable = watch.removals().durable;
+    durable.store(10, Ordering::Relaxed);
+    let sql = foreign(&temp);
+    let many = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 6000)
+        INSERT INTO subscriber (username, domain, ha1)
+        SELECT 'u' || i, 'example.com', '11111111111111111111111111111111' FROM n";
+    sql.execute_batch(many).unwrap();
+    let first = || -> Option<i64> {
+        sql.query_row("SELECT min(id) FROM subscriber_change", [], |row| row.get(0)).unwrap()
+    };
+    let polls = |watch: &mut Watch| (0..3).for_each(|_| watch.poll().unwrap());
+    polls(&mut watch);
+    assert_eq!((watch.removals().applied.load(Ordering::Relaxed), first()), (6_000, Some(1)));
+    durable.store(3_000, Ordering::Relaxed);
+    polls(&mut watch);
+    assert_eq!(first(), Some(3_001));
+    durable.store(6_000, Ordering::Relaxed);
+    polls(&mut watch);
+    assert_eq!(first(), None);
 }
 
 /// As after `DELETE FROM sqlite_sequence`, which some tools do when they empty tables.

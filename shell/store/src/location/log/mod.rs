@@ -341,7 +341,7 @@ impl Current {
         out: &mut Vec<u8>,
     ) {
         out.extend_from_slice(&[0; HEAD]);
-        let mut frames = Frames::new(self.header.base, out);
+        let mut frames = Frames::new(&self.header, out);
         for change in changes {
             match change {
                 Change::Put(record) => {

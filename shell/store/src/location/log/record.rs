@@ -5,7 +5,7 @@
 //! ```text
 //! header  magic 8 | version u32 | salt 16 | base i64 (wall-clock seconds) | CRC32 u32
 //! batch   magic 8 | bytes of its frames u64 | mark u64 | frames
-//! frame   length u32 | CRC32 u32 (of the length and the records) | records, together some 4 KiB
+//! frame   length u32 | CRC32 u32 (of a seed from the salt, the length, the records) | records, some 4 KiB
 //! record  length u32 | kind u8 | what the kind has
 //! ```
 //!
@@ -13,7 +13,8 @@
 //!
 //! A batch counts as a whole or not at all: a binding and the one it replaces stand in the same one. Its
 //! mark is a hash of its length and its place in the file, keyed with the salt, so that no phone can write
-//! something into its Contact that would be taken for a batch.
+//! something into its Contact that would be taken for a batch. The seed of the checksums does the same for
+//! frames, which are looked for where a file is damaged.
 
 use std::hash::Hasher;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
@@ -37,6 +38,8 @@ pub(crate) const FRAME: usize = 8;
 pub(crate) const RECORD: usize = 4;
 /// A frame that has so many bytes takes no more.
 const ENOUGH: usize = 4_096;
+/// Larger ones are not looked for in what is damaged: a record of the largest message fits.
+const LARGEST: u32 = 1 << 20;
 
 /// Begins each file.
 pub(crate) const MAGIC: [u8; 8] = *b"StwgLog\n";
@@ -123,6 +126,11 @@ impl Header {
         }
         let length = u64::from_le_bytes(reader.array()?);
         (u64::from_le_bytes(reader.array()?) == self.mark(offset, length)).then_some(length)
+    }
+
+    /// Begins the checksums of frames.
+    pub(crate) fn seed(&self) -> u32 {
+        (SipHasher13::new_with_key(&self.salt).hash(b"frame") >> 32) as u32
     }
 
     fn mark(&self, offset: u64, length: u64) -> u64 {
@@ -254,14 +262,15 @@ impl<'a> Entry<'a> {
 pub(crate) struct Frames<'o> {
     out: &'o mut Vec<u8>,
     base: i64,
+    seed: u32,
     /// Where the frame begins that takes records.
     begin: Option<usize>,
 }
 
 impl<'o> Frames<'o> {
-    /// `base` as in the header of the file.
-    pub(crate) fn new(base: i64, out: &'o mut Vec<u8>) -> Frames<'o> {
-        Frames { out, base, begin: None }
+    /// For a file with this header.
+    pub(crate) fn new(header: &Header, out: &'o mut Vec<u8>) -> Frames<'o> {
+        Frames { out, base: header.base, seed: header.seed(), begin: None }
     }
 
     pub(crate) fn push(&mut self, entry: &Entry<'_>) {
@@ -298,7 +307,7 @@ impl<'o> Frames<'o> {
     pub(crate) fn close(&mut self) {
         let Some(begin) = self.begin.take() else { return };
         let length = length(self.out.len() - begin - FRAME);
-        let crc = checksum(length, self.out.get(begin + FRAME..).unwrap_or_default());
+        let crc = checksum(self.seed, length, self.out.get(begin + FRAME..).unwrap_or_default());
         patch(self.out, begin, length);
         patch(self.out, begin + 4, crc.to_le_bytes());
     }
@@ -314,12 +323,26 @@ fn patch(out: &mut [u8], at: usize, bytes: [u8; 4]) {
     }
 }
 
-/// The first frame of `bytes`: its records and what comes after it; `None` if it is not whole.
-pub(crate) fn unframe(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+/// The first frame of `bytes`: its records and what comes after it; `None` if it is not whole. `seed` as the
+/// header of the file has it.
+pub(crate) fn unframe(seed: u32, bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut reader = Reader(bytes);
     let (length, crc) = (reader.array()?, u32::from_le_bytes(reader.array()?));
     let records = reader.take(usize::try_from(u32::from_le_bytes(length)).ok()?)?;
-    (checksum(length, records) == crc).then_some((records, reader.0))
+    (checksum(seed, length, records) == crc).then_some((records, reader.0))
+}
+
+/// Bytes from the first place on where a frame is whole again, for one that is not.
+pub(crate) fn next_frame(seed: u32, bytes: &[u8]) -> Option<&[u8]> {
+    let mut rest = bytes.get(1..)?;
+    while let Some(length) = rest.first_chunk::<4>() {
+        // Text and zeros, which is most of what is here, read as no such length.
+        if (1..=LARGEST).contains(&u32::from_le_bytes(*length)) && unframe(seed, rest).is_some() {
+            return Some(rest);
+        }
+        rest = rest.get(1..)?;
+    }
+    None
 }
 
 /// The first of the records of a frame and those after it.
@@ -337,8 +360,8 @@ pub(crate) fn encoded_key(key: &Key<'_>) -> Vec<u8> {
     out
 }
 
-fn checksum(length: [u8; 4], records: &[u8]) -> u32 {
-    let mut hasher = crc32fast::Hasher::new_with_initial(!u32::from_le_bytes(length));
+fn checksum(seed: u32, length: [u8; 4], records: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new_with_initial(seed ^ !u32::from_le_bytes(length));
     hasher.update(records);
     hasher.finalize()
 }
@@ -483,9 +506,13 @@ mod tests {
     const CLOCK: ClockPair = ClockPair { monotonic: Time::from_secs(50), wall: 1_700_000_000_000_000 };
     const HEADER_OF_FILE: Header = Header { salt: [3; 16], base: 1_699_999_000 };
 
+    fn seed() -> u32 {
+        HEADER_OF_FILE.seed()
+    }
+
     fn framed(entries: &[Entry<'_>], base: i64) -> Vec<u8> {
         let mut out = b"before".to_vec();
-        let mut frames = Frames::new(base, &mut out);
+        let mut frames = Frames::new(&Header { salt: [3; 16], base }, &mut out);
         entries.iter().for_each(|entry| frames.push(entry));
         frames.close();
         out.split_off(6)
@@ -493,7 +520,7 @@ mod tests {
 
     fn encoded(entry: &Entry<'_>, base: i64) -> Vec<u8> {
         let frame = framed(&[*entry], base);
-        let (records, rest) = unframe(&frame).unwrap();
+        let (records, rest) = unframe(seed(), &frame).unwrap();
         let (record, more) = first_record(records).unwrap();
         assert!(rest.is_empty() && more.is_empty());
         record.to_vec()
@@ -505,7 +532,7 @@ mod tests {
         let entries = vec![Entry::Delete(key); 1_000];
         let bytes = framed(&entries, 0);
         let (mut rest, mut frames, mut records) = (&bytes[..], 0, 0);
-        while let Some((mut inside, after)) = unframe(rest) {
+        while let Some((mut inside, after)) = unframe(seed(), rest) {
             assert!(inside.len() < ENOUGH + 100);
             while let Some((record, more)) = first_record(inside) {
                 assert_eq!(Entry::decode(0, record), Some(Entry::Delete(key)));
@@ -515,6 +542,27 @@ mod tests {
         }
         assert!(rest.is_empty() && records == 1_000 && (8..12).contains(&frames), "{frames}");
         assert!(framed(&[], 0).is_empty());
+    }
+
+    /// Those that a phone wrote into a record have no seed of ours.
+    #[test]
+    fn frames_after_a_bad_one_are_found_and_forged_ones_are_not() {
+        let key = |aor| Key { aor, contact: b"sip:x", instance: b"", reg_id: 0 };
+        let other = Header { salt: [4; 16], base: 0 };
+        let mut forged = Vec::new();
+        let mut frames = Frames::new(&other, &mut forged);
+        frames.push(&Entry::Delete(key(b"victim@example.com")));
+        frames.close();
+        assert!(unframe(other.seed(), &forged).is_some() && unframe(seed(), &forged).is_none());
+        let first = framed(&[Entry::Delete(Key { instance: &forged, ..key(b"a") })], 0);
+        let second = framed(&[Entry::Delete(key(b"b"))], 0);
+        for at in 0..8 {
+            let mut bytes = [&first[..], &second].concat();
+            bytes[at] ^= 0x40;
+            assert_eq!(unframe(seed(), &bytes), None);
+            assert_eq!(next_frame(seed(), &bytes), Some(&second[..]), "byte {at}");
+        }
+        assert_eq!(next_frame(seed(), &second), None);
     }
 
     #[test]
@@ -551,9 +599,9 @@ mod tests {
 
     #[test]
     fn zeros_and_nothing_are_no_record() {
-        assert_eq!(unframe(&[]), None);
-        assert_eq!(unframe(&[0; 64]), None);
-        assert_eq!(unframe(&[0; 7]), None);
+        assert_eq!(unframe(seed(), &[]), None);
+        assert_eq!(unframe(seed(), &[0; 64]), None);
+        assert_eq!(unframe(seed(), &[0; 7]), None);
     }
 
     #[test]
@@ -608,13 +656,13 @@ mod tests {
             let bytes = framed(&[Entry::Put(Put::new(&record, 0, CLOCK))], 0);
             let mut bad = bytes.clone();
             bad[at.index(bytes.len())] ^= by;
-            prop_assert!(unframe(&bad).is_none());
-            prop_assert!(unframe(&bytes[..cut.index(bytes.len())]).is_none());
+            prop_assert!(unframe(seed(), &bad).is_none());
+            prop_assert!(unframe(seed(), &bytes[..cut.index(bytes.len())]).is_none());
         }
 
         #[test]
         fn any_bytes_do_no_harm(bytes in proptest::collection::vec(any::<u8>(), 0..200), base in any::<i64>()) {
-            let _ = (unframe(&bytes), first_record(&bytes));
+            let _ = (unframe(7, &bytes), first_record(&bytes), next_frame(7, &bytes));
             for kind in 0..6 {
                 let payload = [&[kind], &bytes[..]].concat();
                 let _ = (Entry::decode(base, &payload), Entry::peek(base, &payload));

@@ -14,7 +14,7 @@ use crate::location::log::disk::Disk;
 use crate::location::log::index::Place;
 use crate::location::log::record::{
     BATCH_MAGIC, BadHeader, Entry, FRAME, HEAD, HEADER, Header, MAGIC, Peek, RECORD, VERSION, first_record,
-    unframe,
+    next_frame, unframe,
 };
 
 /// Bytes read in one call.
@@ -221,13 +221,13 @@ impl Scan {
     }
 
     /// The frames from `at` to `end`, as offset and length of what is in them, and whether all of them are
-    /// whole. One that is not is passed over if another follows where it says that it ends.
+    /// whole. One that is not is passed over.
     fn frames(&mut self, at: u64, end: u64) -> io::Result<(Vec<(u64, usize)>, bool)> {
-        let length = usize::try_from(end - at).map_err(io::Error::other)?;
+        let (seed, length) = (self.header.seed(), usize::try_from(end - at).map_err(io::Error::other)?);
         let mut rest = self.bytes(at, length)?;
         let (mut found, mut whole) = (Vec::new(), true);
         while !rest.is_empty() {
-            match unframe(rest) {
+            match unframe(seed, rest) {
                 Some((records, after)) => {
                     let offset = end - rest.len() as u64 + FRAME as u64;
                     found.push((offset, records.len()));
@@ -235,7 +235,7 @@ impl Scan {
                 }
                 None => {
                     whole = false;
-                    rest = skip(rest).unwrap_or_default();
+                    rest = next_frame(seed, rest).unwrap_or_default();
                 }
             }
         }
@@ -352,13 +352,6 @@ impl Scan {
 /// Whether this can be the beginning of a file that was being made: ours, or not there yet.
 fn is_begun(bytes: &[u8; HEADER]) -> bool {
     bytes.starts_with(&MAGIC) || bytes.iter().all(|byte| *byte == 0)
-}
-
-/// What follows a record that is not whole, if its length leads to one that is.
-fn skip(bytes: &[u8]) -> Option<&[u8]> {
-    let length = u32::from_le_bytes(bytes.first_chunk().copied()?);
-    let after = bytes.get(FRAME.checked_add(usize::try_from(length).ok()?)?..)?;
-    unframe(after).map(|_| after)
 }
 
 fn unusable(path: &Path, why: BadHeader) -> StoreError {
