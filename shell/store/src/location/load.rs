@@ -1,10 +1,13 @@
 //! Bindings from disk at start, before the first request is answered: the table, then the log.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rusqlite::{OptionalExtension, params};
 
 use crate::clock::ClockPair;
-use crate::database::Database;
+use crate::database::{Database, Patience};
 use crate::error::{Kind, Result, StoreError};
 use crate::location::SharedLocation;
 use crate::location::fold;
@@ -12,13 +15,18 @@ use crate::location::log::index::Place;
 use crate::location::log::record::Entry;
 use crate::location::log::scan::Window;
 use crate::location::log::{Found, Full, Log, dispose};
-use crate::location::row::{COLUMNS, Loaded, read};
+use crate::location::row::{COLUMNS, KEY, Loaded, RowKey, first_key, read, read_key};
 use crate::watch::NEWEST_CHANGE;
 
-/// Rows between two lines of progress in the log.
+/// Rows and records between two lines of progress.
 const PROGRESS: u64 = 500_000;
-/// Threads that put back what the log says, beside the one that reads the table.
-const MAX_READERS: usize = 4;
+/// Threads that read, each with a connection of its own.
+const MAX_THREADS: usize = 4;
+/// Rows that a thread reads before it looks for more.
+const PORTION: i64 = 4_000;
+/// The rest of a statement about the rows after a key.
+const AFTER: &str = "FROM location WHERE (username, domain, contact, instance, reg_id) > (?1, ?2, ?3, ?4, ?5)
+    ORDER BY username, domain, contact, instance, reg_id";
 /// Bindings written to the table in one transaction, where that cannot wait.
 pub(crate) const STEP: usize = 8_000;
 
@@ -59,6 +67,7 @@ pub(crate) fn load(
     key: [u8; 16],
     newest: i64,
 ) -> Result<Start> {
+    location.tell_time(clock.monotonic);
     let mut found = Found::read(dir, key)?;
     found.settle(dir)?;
     let (seen, number, mut sealed) = (found.seen(), found.next(dir)?, found.full());
@@ -77,7 +86,7 @@ pub(crate) fn load(
         dispose_all(dir, &found, &mut sealed);
         found = Found::nothing();
     }
-    let report = load_all(database, &found, location, sockets, clock)?;
+    let report = load_all(dir, &found, location, Today { sockets, clock })?;
     if report.bad != 0 {
         tracing::warn!(rows = report.bad, "bindings on disk were passed over: damaged, or no room");
     }
@@ -106,43 +115,33 @@ fn dispose_all(dir: &Path, found: &Found, sealed: &mut Vec<Full>) {
     }
 }
 
-/// The table and the log side by side: they speak of different bindings.
-fn load_all(
-    database: &Database,
-    found: &Found,
-    location: &SharedLocation,
-    sockets: &[String],
-    clock: ClockPair,
-) -> Result<LoadReport> {
-    let readers = std::thread::available_parallelism().map_or(1, |count| count.get().min(MAX_READERS));
+/// The table and the log side by side, by several threads: no two of them speak of the same binding.
+fn load_all(dir: &Path, found: &Found, location: &SharedLocation, to: Today<'_>) -> Result<LoadReport> {
+    let threads = std::thread::available_parallelism().map_or(1, |count| count.get().min(MAX_THREADS));
     let parts: Vec<Vec<Place>> = (0..)
         .zip(&found.files)
         .flat_map(|(number, _)| {
             let places = found.index.in_order_of_file(number);
-            let part = places.len().div_ceil(readers).max(STEP);
+            let part = places.len().div_ceil(threads).max(STEP);
             places.chunks(part).map(<[Place]>::to_vec).collect::<Vec<_>>()
         })
         .collect();
-    let next = AtomicUsize::new(0);
-    let (next, parts) = (&next, &parts);
+    let work = Work {
+        dir,
+        found,
+        parts,
+        next: AtomicUsize::new(0),
+        rest: Mutex::new(Some(first_key())),
+        location,
+        to,
+        live: AtomicU64::new(0),
+    };
     std::thread::scope(|scope| {
-        let read = move || {
-            let mut report = LoadReport::default();
-            while let Some(part) = parts.get(next.fetch_add(1, Ordering::Relaxed)) {
-                load_log(found, part, location, sockets, clock, &mut report)?;
-            }
-            Ok(report)
-        };
-        let threads: Vec<_> = (0..readers.min(parts.len())).map(|_| scope.spawn(read)).collect();
-        let mut report = load_table(database, found, location, sockets, clock)?;
-        for thread in threads {
+        let others: Vec<_> = (1..threads).map(|_| scope.spawn(|| work.run())).collect();
+        let mut report = work.run()?;
+        for thread in others {
             let fault = |_| {
-                StoreError::new(
-                    Kind::System,
-                    &database.path,
-                    "reading the log met a fault of ours",
-                    "report it",
-                )
+                StoreError::new(Kind::System, dir, "reading the bindings met a fault of ours", "report it")
             };
             let part: LoadReport = thread.join().map_err(fault)??;
             report.live += part.live;
@@ -154,31 +153,86 @@ fn load_all(
     })
 }
 
-/// The rows of which the log says nothing.
-fn load_table(
-    database: &Database,
-    found: &Found,
-    location: &SharedLocation,
-    sockets: &[String],
+/// What records mean today.
+#[derive(Clone, Copy)]
+struct Today<'a> {
+    sockets: &'a [String],
     clock: ClockPair,
-) -> Result<LoadReport> {
-    let mut report = LoadReport::default();
-    let fail = |error| database.error("read the bindings", &error);
-    let mut statement =
-        database.connection.prepare(&format!("SELECT {COLUMNS} FROM location")).map_err(fail)?;
-    let mut rows = statement.query([]).map_err(fail)?;
-    while let Some(row) = rows.next().map_err(fail)? {
-        match read(row, sockets, clock, &found.index).map_err(fail)? {
-            Loaded::Live(record) if location.restore(&record).is_ok() => report.live += 1,
-            Loaded::Live(_) | Loaded::Bad => report.bad += 1,
-            Loaded::Expired => report.expired += 1,
-            Loaded::Older => {}
+}
+
+/// What the threads of a start share.
+struct Work<'a> {
+    dir: &'a Path,
+    found: &'a Found,
+    /// Of the log.
+    parts: Vec<Vec<Place>>,
+    /// The next of them.
+    next: AtomicUsize,
+    /// After which key rows are still to be read; `None`: nothing is left.
+    rest: Mutex<Option<RowKey>>,
+    location: &'a SharedLocation,
+    to: Today<'a>,
+    live: AtomicU64,
+}
+
+impl Work<'_> {
+    /// Does what is left until nothing is.
+    fn run(&self) -> Result<LoadReport> {
+        let mut report = LoadReport::default();
+        let outcome = self.read_log(&mut report).and_then(|()| {
+            let database = Database::open_existing(self.dir, Patience::SERVER)?;
+            self.read_table(&database, &mut report)
+                .map_err(|error| database.error("read the bindings", &error))
+        });
+        // Where one fails, the others need not go on.
+        *self.lock() = None;
+        outcome.map(|()| report)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<RowKey>> {
+        self.rest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn read_log(&self, report: &mut LoadReport) -> Result<()> {
+        while let Some(part) = self.parts.get(self.next.fetch_add(1, Ordering::Relaxed)) {
+            load_log(self.found, part, self.location, self.to, report)?;
+            self.count(part.len() as u64);
         }
-        if (report.live + report.expired + report.bad).is_multiple_of(PROGRESS) {
-            tracing::info!(bindings = report.live, "reading bindings");
+        Ok(())
+    }
+
+    /// Rows of which the log says nothing, a portion after the other. All of one thread are of one snapshot: a
+    /// portion is the rows between two keys, whoever looks.
+    fn read_table(&self, database: &Database, report: &mut LoadReport) -> rusqlite::Result<()> {
+        let snapshot = database.connection.unchecked_transaction()?;
+        let mut end = snapshot.prepare(&format!("SELECT {KEY} {AFTER} LIMIT 1 OFFSET ?6"))?;
+        let mut select = snapshot.prepare(&format!("SELECT {COLUMNS} {AFTER} LIMIT ?6"))?;
+        loop {
+            let mut rest = self.lock();
+            let Some(from) = rest.clone() else { return Ok(()) };
+            let (a, b, c, d, e) = &from;
+            *rest = end.query_row(params![a, b, c, d, e, PORTION - 1], read_key).optional()?;
+            let limit = if rest.is_some() { PORTION } else { -1 };
+            drop(rest);
+            let mut rows = select.query(params![a, b, c, d, e, limit])?;
+            while let Some(row) = rows.next()? {
+                match read(row, self.to.sockets, self.to.clock, &self.found.index)? {
+                    Loaded::Live(record) if self.location.restore(&record).is_ok() => report.live += 1,
+                    Loaded::Live(_) | Loaded::Bad => report.bad += 1,
+                    Loaded::Expired => report.expired += 1,
+                    Loaded::Older => {}
+                }
+            }
+            self.count(PORTION.unsigned_abs());
         }
     }
-    Ok(report)
+
+    fn count(&self, more: u64) {
+        let before = self.live.fetch_add(more, Ordering::Relaxed);
+        if before / PROGRESS != (before + more) / PROGRESS {
+            tracing::info!(records = before + more, "reading bindings");
+        }
+    }
 }
 
 /// What the log says at `places`, which are of one file and in its order.
@@ -186,17 +240,16 @@ fn load_log(
     found: &Found,
     places: &[Place],
     location: &SharedLocation,
-    sockets: &[String],
-    clock: ClockPair,
+    to: Today<'_>,
     report: &mut LoadReport,
 ) -> Result<()> {
     let mut window = Window::default();
     for place in places {
         let Some(file) = found.files.get(place.file as usize) else { continue };
         match Entry::decode(file.header.base, file.record(*place, &mut window)?) {
-            Some(Entry::Put(put)) => match clock.revive(put.written, put.expires) {
+            Some(Entry::Put(put)) => match to.clock.revive(put.written, put.expires) {
                 Some(expires) => {
-                    match location.restore(&put.to_record(expires, file.name(put.socket), sockets)) {
+                    match location.restore(&put.to_record(expires, file.name(put.socket), to.sockets)) {
                         Ok(()) => report.live += 1,
                         Err(_) => report.bad += 1,
                     }

@@ -245,6 +245,14 @@ impl SharedLocation {
         self.health.failing(now, "the thread that writes them has failed; restart the server".to_owned());
     }
 
+    /// Tells tables that are empty the time, so that they file each binding under its end at once.
+    fn tell_time(&self, now: Time) {
+        for stripe in &self.stripes {
+            let mut stripe = write(stripe);
+            self.change(&mut stripe, |table, changes| table.expire(now, EXPIRE_STEP, changes));
+        }
+    }
+
     /// Puts back a binding from disk.
     fn restore(&self, record: &Record) -> Result<(), TableFull> {
         write(self.stripes.get(self.index(&record.aor)).ok_or(TableFull)?).table.restore(record)

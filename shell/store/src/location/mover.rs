@@ -19,7 +19,7 @@ use crate::error::{Kind, Result, StoreError};
 use crate::location::SharedLocation;
 use crate::location::fold::Fold;
 use crate::location::log::{Full, dispose};
-use crate::location::row::{DELETE, Key, join_aor};
+use crate::location::row::{DELETE, Key, RowKey, first_key, join_aor, read_key};
 
 /// Between two looks for something to do, and between two steps when there is time.
 const REST: Duration = Duration::from_millis(250);
@@ -307,14 +307,9 @@ struct Purge {
     after: RowKey,
 }
 
-type RowKey = (SqlBytes, SqlBytes, SqlBytes, SqlBytes, i64);
-/// Text or blob, as it stands in the row.
-type SqlBytes = rusqlite::types::Value;
-
 impl Purge {
     fn new(loaded: Option<ClockPair>) -> Purge {
-        let empty = || SqlBytes::Text(String::new());
-        Purge { loaded, after: (empty(), empty(), empty(), empty(), -1) }
+        Purge { loaded, after: first_key() }
     }
 
     /// Looks at the next rows; answers whether there may be more.
@@ -337,7 +332,7 @@ impl Purge {
             let mut rows = select.query(params![a, b, c, d, e, PURGE_STEP])?;
             let mut gone: Vec<RowKey> = Vec::new();
             while let Some(row) = rows.next()? {
-                let key: RowKey = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?);
+                let key = read_key(row)?;
                 let (written, expires) = (number(row, 5)?, number(row, 6)?);
                 let ended = self.loaded.is_none_or(|loaded| loaded.revive(written, expires).is_none());
                 if ended && !is_live(row, location, now)? {

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use rusqlite::types::{ToSqlOutput, ValueRef};
+use rusqlite::types::{ToSqlOutput, Value, ValueRef};
 use rusqlite::{Row, Statement, params};
 use sip_registrar::{Change, Record};
 use wire::{Flow, ListenerId, Transport};
@@ -23,6 +23,23 @@ pub(crate) const PUT: &str = "INSERT OR REPLACE INTO location (username, domain,
 /// Removes a binding if it is there.
 pub(crate) const DELETE: &str = "DELETE FROM location
     WHERE username = ?1 AND domain = ?2 AND contact = ?3 AND instance = ?4 AND reg_id = ?5";
+
+/// The columns of the table's key, in their order.
+pub(crate) const KEY: &str = "username, domain, contact, instance, reg_id";
+
+/// The key of a row, with whatever stands there.
+pub(crate) type RowKey = (Value, Value, Value, Value, Value);
+
+/// Comes before the key of any row.
+pub(crate) fn first_key() -> RowKey {
+    let empty = || Value::Text(String::new());
+    (empty(), empty(), empty(), empty(), Value::Integer(-1))
+}
+
+/// The first columns of a row, which are [`KEY`].
+pub(crate) fn read_key(row: &Row<'_>) -> rusqlite::Result<RowKey> {
+    Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?))
+}
 
 /// The key of a binding, borrowed from a change.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
