@@ -1,8 +1,8 @@
 //! What the write-behind costs for a registration: `cargo run --release -p store --example refresh`.
 //!
 //! Registers users again and again, a batch at a time, and waits until each batch is on disk. Says what
-//! the writing thread used for a registration: processor time (kernel included) and bytes, both as Linux
-//! counts them; and how long a start takes after a crash at the end of it, and after an orderly stop.
+//! the threads that write and move used for a registration: processor time (kernel included) and bytes, both as
+//! Linux counts them; and how long a start takes after a crash at the end of it, and after an orderly stop.
 //! For instructions in user mode run it under `valgrind --tool=callgrind --separate-threads=yes`.
 //!
 //! Arguments: users (default 100,000), batch (10,000), batches (200), and a directory to work in (default:
@@ -48,7 +48,7 @@ fn main() {
     let count = f64::from(batches) * f64::from(batch);
     let spent = (writer_time() - time).as_secs_f64() * 1e6 / count;
     println!("registrations                       {count:>12.0} in {:.1} s", began.elapsed().as_secs_f64());
-    println!("processor time of the writer        {spent:>12.2} us each");
+    println!("processor time of writer and mover  {spent:>12.2} us each");
     println!("bytes given to write()              {:>12.0} each", (written_bytes() - bytes) / count);
     let crash = crashed(&dir);
     let began = Instant::now();
@@ -118,12 +118,13 @@ fn settle(store: &Store) {
     }
 }
 
-/// Processor time that the writing thread has used.
+/// Processor time that the threads that write and move have used.
 fn writer_time() -> Duration {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap().map(|task| task.unwrap().path());
     let of_writer = tasks
         .filter(|task| {
-            std::fs::read_to_string(task.join("comm")).is_ok_and(|name| name.trim() == "store-write")
+            std::fs::read_to_string(task.join("comm"))
+                .is_ok_and(|name| matches!(name.trim(), "store-write" | "store-move"))
         })
         .filter_map(|task| std::fs::read_to_string(task.join("schedstat")).ok());
     let nanos = of_writer.filter_map(|text| text.split(' ').next()?.trim().parse::<u64>().ok());

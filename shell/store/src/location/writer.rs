@@ -220,6 +220,11 @@ impl Writer {
         ))
     }
 
+    /// Whether the log may grow at all.
+    fn has_room(&self) -> bool {
+        self.bytes() < self.limit.saturating_mul(STOP)
+    }
+
     /// Of the whole log.
     fn bytes(&self) -> u64 {
         self.sealed.bytes().saturating_add(self.log.length())
@@ -262,7 +267,7 @@ impl Writer {
 
     /// Writes all that waits.
     fn write_all(&mut self, pair: ClockPair) -> Result<()> {
-        if self.bytes() >= self.limit.saturating_mul(STOP) {
+        if !self.has_room() {
             return Ok(());
         }
         // Read before the journals are taken: what it stands for is in them.
@@ -278,6 +283,9 @@ impl Writer {
             }
             if batch.len() >= self.limits.batch {
                 self.append(&mut batch, pair, None)?;
+                if !self.has_room() {
+                    return Ok(());
+                }
             }
         }
         let news = seen != self.log.seen();
