@@ -102,6 +102,10 @@ impl Subscribers {
             transaction.execute("DELETE FROM subscriber WHERE username = ?1 AND domain = ?2", name)?;
         if removed != 0 {
             transaction.execute("DELETE FROM location WHERE username = ?1 AND domain = ?2", name)?;
+            // Bindings may be in the log of a server as well: whoever reads that finds this.
+            transaction.execute_batch(include_str!("schema/watch.sql"))?;
+            let unbound = "INSERT INTO subscriber_change (username, domain, unbound) VALUES (?1, ?2, 1)";
+            transaction.execute(unbound, name)?;
         }
         transaction.commit()?;
         Ok(removed != 0)

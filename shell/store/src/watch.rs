@@ -77,7 +77,7 @@ impl Watch {
         let sql = Sql {
             all: format!("SELECT {columns}, s.password, s.username, s.domain FROM subscriber s"),
             changed: format!(
-                "SELECT {columns}, s.password, c.username, c.domain, c.id, s.id FROM subscriber_change c
+                "SELECT {columns}, s.password, c.username, c.domain, c.id, s.id, c.unbound FROM subscriber_change c
                  LEFT JOIN subscriber s ON s.username = c.username AND s.domain = c.domain
                  WHERE c.id > ?1 ORDER BY c.id LIMIT ?2"
             ),
@@ -166,7 +166,11 @@ impl Watch {
             while let Some(row) = rows.next()? {
                 last = row.get(first + 3)?;
                 let there: Option<i64> = row.get(first + 4)?;
-                changes.push(read_change(row, &self.cache, there.is_some())?);
+                let mut change = read_change(row, &self.cache, there.is_some())?;
+                if there.is_some() && row.get_ref(first + 5)?.as_i64().unwrap_or(0) != 0 {
+                    change.unbound = Some(aor_of(row)?);
+                }
+                changes.push(change);
             }
         }
         let count = changes.len();
@@ -237,6 +241,9 @@ impl Watch {
             if let Some((name, credentials)) = change.clear {
                 erase_clear_password(&self.database.connection, &name, &credentials);
             }
+            if let Some(aor) = &change.unbound {
+                (self.removed)(Gone::One(aor));
+            }
             let gone = change.credentials.is_none();
             if self.cache.set(change.key, change.credentials) && gone {
                 (self.removed)(Gone::One(&change.aor));
@@ -269,6 +276,8 @@ struct UserChange {
     credentials: Option<Credentials>,
     /// `user@domain` of a user that is gone; empty for others.
     aor: Vec<u8>,
+    /// The same of one that was gone and is there again.
+    unbound: Option<Vec<u8>>,
     /// The row held a clear password: its name, and the hashes to write in its place.
     clear: Option<(UserName, Credentials)>,
 }
@@ -280,15 +289,21 @@ fn read_change(row: &Row<'_>, cache: &CredentialCache, there: bool) -> rusqlite:
     let (user, domain) = (text(first + 1)?, text(first + 2)?);
     let key = cache.key(user, domain);
     if !there {
-        let aor = [user, b"@", &domain.to_ascii_lowercase()].concat();
-        return Ok(UserChange { key, credentials: None, aor, clear: None });
+        return Ok(UserChange { key, credentials: None, aor: aor_of(row)?, unbound: None, clear: None });
     }
     let mut credentials = read_hashes(row, 0)?;
     let clear = clear_password(text(first)?, user, domain);
     if let Some((_, made)) = &clear {
         credentials = made.clone();
     }
-    Ok(UserChange { key, credentials: Some(credentials), aor: Vec::new(), clear })
+    Ok(UserChange { key, credentials: Some(credentials), aor: Vec::new(), unbound: None, clear })
+}
+
+/// The address of record of a row as [`read_change`] has it.
+fn aor_of(row: &Row<'_>) -> rusqlite::Result<Vec<u8>> {
+    let first = HASH_COLUMNS.len();
+    let text = |index: usize| Ok::<_, rusqlite::Error>(row.get_ref(index)?.as_bytes().unwrap_or_default());
+    Ok([text(first + 1)?, b"@", &text(first + 2)?.to_ascii_lowercase()].concat())
 }
 
 /// What to put in the place of a clear password that someone wrote into the table by hand.

@@ -110,6 +110,27 @@ fn a_log_without_room_is_written_again_as_soon_as_it_is_moved() {
     }
 }
 
+/// A round with very much to write ends where there is no more room, and says nothing of removals.
+#[test]
+fn one_round_does_not_write_more_than_there_is_room_for() {
+    let temp = TempDir::new();
+    let mut bench = small_bench(&temp);
+    (0..400).for_each(|user| bench.put(&format!("user{user}"), 600));
+    let removals = bench.writer.removals();
+    removals.applied.store(3, Ordering::Relaxed);
+    assert_eq!(bench.writer.round(), INTERVAL);
+    assert!(bench.location.pending() > 100 && !bench.location.accepting());
+    // One stripe is always written whole.
+    assert!((8_000..20_000).contains(&bench.writer.log().length()));
+    assert_eq!((bench.writer.log().seen(), removals.durable.load(Ordering::Relaxed)), (0, 0));
+    let expected = bench.all();
+    bench.settle();
+    assert_eq!(removals.durable.load(Ordering::Relaxed), 3);
+    let hands = bench.hands.clone();
+    drop(bench);
+    assert_eq!(Bench::open(temp.path(), hands).all(), expected);
+}
+
 /// The room was made for the bindings that there were when the file was begun.
 #[test]
 fn a_log_does_not_become_too_long_because_bindings_end() {
@@ -120,7 +141,7 @@ fn a_log_does_not_become_too_long_because_bindings_end() {
         range.for_each(|user| bench.put(&format!("user{user}"), 60));
     };
     users(&bench, 0..300);
-    bench.round();
+    bench.settle();
     // Full for the bindings that there are now.
     for _ in 0..2 {
         users(&bench, 0..300);

@@ -305,7 +305,7 @@ fn removed_since(database: &Database, seen: i64) -> rusqlite::Result<Vec<Vec<u8>
     let mut statement = database.connection.prepare(
         "SELECT DISTINCT c.username, c.domain FROM subscriber_change c
          LEFT JOIN subscriber s ON s.username = c.username AND s.domain = c.domain
-         WHERE c.id > ?1 AND s.id IS NULL",
+         WHERE c.id > ?1 AND (s.id IS NULL OR c.unbound <> 0)",
     )?;
     let mut rows = statement.query([seen])?;
     let mut removed = Vec::new();

@@ -136,6 +136,29 @@ fn a_gap_in_the_log_makes_it_read_everything() {
     assert_eq!(*removed.lock().unwrap(), ["gone@example.com"]);
 }
 
+/// Removed by command and made anew between two looks: the bindings of before are gone. A script that deletes and
+/// inserts all rows means no such thing.
+#[test]
+fn a_user_removed_and_made_anew_has_no_bindings() {
+    let temp = TempDir::new();
+    let mut subscribers = Subscribers::open(temp.path()).unwrap();
+    subscribers.add(&name("alice@example.com"), "x").unwrap();
+    subscribers.add(&name("bob@example.com"), "x").unwrap();
+    let (mut watch, cache, removed) = watch(&temp);
+    subscribers.remove(&name("alice@example.com")).unwrap();
+    subscribers.add(&name("alice@example.com"), "y").unwrap();
+    foreign(&temp)
+        .execute_batch(
+            "BEGIN; DELETE FROM subscriber WHERE username = 'bob';
+             INSERT INTO subscriber (username, domain, ha1)
+             VALUES ('bob', 'example.com', '11111111111111111111111111111111'); COMMIT;",
+        )
+        .unwrap();
+    watch.poll().unwrap();
+    assert_eq!(*removed.lock().unwrap(), ["alice@example.com"]);
+    assert_eq!(md5(&cache, "alice"), expected("alice", "y"));
+}
+
 /// A removal that the log of bindings does not have yet is not forgotten.
 #[test]
 fn changes_are_kept_until_their_effects_are_durable() {
