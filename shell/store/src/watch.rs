@@ -182,7 +182,7 @@ impl Watch {
 
     /// Makes sure of the triggers, reads the whole table, and forgets users that are not in it.
     fn reload(&mut self) -> rusqlite::Result<()> {
-        self.database.connection.execute_batch(include_str!("schema/watch.sql"))?;
+        make_change_log(&self.database.connection)?;
         let mut keys = Vec::new();
         let mut clear = Vec::new();
         // One read transaction, so that the number of the last change fits the rows.
@@ -268,6 +268,17 @@ impl Watch {
         }
         Ok(())
     }
+}
+
+/// Makes the change log and its triggers where they are not there, or not as they are now.
+pub(crate) fn make_change_log(connection: &Connection) -> rusqlite::Result<()> {
+    connection.execute_batch(include_str!("schema/watch.sql"))?;
+    let known = "SELECT 1 FROM pragma_table_info('subscriber_change') WHERE name = 'unbound'";
+    if !connection.prepare(known)?.exists([])? {
+        let add = "ALTER TABLE subscriber_change ADD COLUMN unbound INTEGER NOT NULL DEFAULT 0";
+        connection.execute_batch(add)?;
+    }
+    Ok(())
 }
 
 /// One user whose row is new, changed or gone.

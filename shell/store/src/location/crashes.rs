@@ -428,6 +428,22 @@ fn a_log_that_cannot_be_deleted_at_start_does_no_harm() {
     assert_eq!((rows(&temp), files(&temp)), (0, vec![3]));
 }
 
+/// Starts that fail further on, again and again, leave no more than one file that says nothing.
+#[test]
+fn failing_starts_do_not_pile_up_files() {
+    let temp = TempDir::new();
+    let mut bench = bench(&temp);
+    bench.put("a", 600);
+    bench.round();
+    let (hands, expected) = (bench.hands.clone(), bench.all());
+    drop(bench);
+    for start in 2..6 {
+        drop(Bench::open(temp.path(), hands.clone()));
+        assert_eq!(files(&temp), [1, start]);
+    }
+    assert_eq!(Bench::open(temp.path(), hands).all(), expected);
+}
+
 /// A full file that somebody deletes blocks nothing, and what memory has of it is written anew; what it has not
 /// goes, though the words about that are lost.
 #[test]

@@ -13,7 +13,7 @@ use crate::location::SharedLocation;
 use crate::location::fold;
 use crate::location::log::index::Place;
 use crate::location::log::record::Entry;
-use crate::location::log::scan::Window;
+use crate::location::log::scan::{Scan, Window};
 use crate::location::log::{Found, Full, Log, dispose};
 use crate::location::row::{COLUMNS, KEY, Loaded, RowKey, first_key, read, read_key};
 use crate::watch::NEWEST_CHANGE;
@@ -83,8 +83,11 @@ pub(crate) fn load(
     // Before any other file goes: it has the number of the last removal.
     let log = Log::begin(dir, number, seen.unwrap_or(newest), clock)?;
     if moved {
-        dispose_all(dir, &found, &mut sealed);
+        dispose_all(dir, &found, |_| true, &mut sealed);
         found = Found::nothing();
+    } else {
+        // One that only begins is left by each orderly end, and by each start that fails further on.
+        dispose_all(dir, &found, |file| !file.speaks && file.damage.is_none(), &mut sealed);
     }
     let report = load_all(dir, &found, location, Today { sockets, clock })?;
     if report.bad != 0 {
@@ -104,9 +107,9 @@ fn move_all(found: &Found, database: &mut Database, location: &SharedLocation, c
     true
 }
 
-/// Deletes the files of the log, the oldest first; what is left of them stays in `sealed`.
-fn dispose_all(dir: &Path, found: &Found, sealed: &mut Vec<Full>) {
-    for file in &found.files {
+/// Deletes these files of the log, the oldest first; what is left of them stays in `sealed`.
+fn dispose_all(dir: &Path, found: &Found, which: impl Fn(&Scan) -> bool, sealed: &mut Vec<Full>) {
+    for file in found.files.iter().filter(|file| which(file)) {
         if let Err(error) = dispose(dir, &file.path, file.damage.is_some()) {
             tracing::warn!(%error, "a file of the log stays, and is moved into the table again");
             break;

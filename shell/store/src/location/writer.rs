@@ -135,7 +135,9 @@ impl Writer {
 
     /// How far removals of subscribers are.
     pub(crate) fn follow_removals(&mut self, removals: Removals) {
-        removals.durable.store(self.log.seen(), Ordering::Release);
+        // A number from before they began again says nothing about those of now.
+        let said = Some(self.log.seen()).filter(|seen| *seen <= removals.applied.load(Ordering::Acquire));
+        removals.durable.store(said.unwrap_or(i64::MIN), Ordering::Release);
         self.removals = removals;
     }
 

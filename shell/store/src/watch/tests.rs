@@ -159,6 +159,26 @@ fn a_user_removed_and_made_anew_has_no_bindings() {
     assert_eq!(md5(&cache, "alice"), expected("alice", "y"));
 }
 
+#[test]
+fn a_change_log_of_before_gets_its_new_column() {
+    let temp = TempDir::new();
+    let mut subscribers = Subscribers::open(temp.path()).unwrap();
+    foreign(&temp)
+        .execute_batch(
+            "CREATE TABLE subscriber_change (id INTEGER PRIMARY KEY AUTOINCREMENT,
+             username VARCHAR(128) NOT NULL, domain VARCHAR(253) NOT NULL);
+             INSERT INTO subscriber_change (id, username, domain) VALUES (7, 'a', 'example.com');",
+        )
+        .unwrap();
+    let (mut watch, _, removed) = watch(&temp);
+    assert_eq!(watch.removals().applied.load(Ordering::Relaxed), 7, "the numbers go on");
+    subscribers.add(&name("alice@example.com"), "x").unwrap();
+    watch.poll().unwrap();
+    subscribers.remove(&name("alice@example.com")).unwrap();
+    watch.poll().unwrap();
+    assert_eq!(*removed.lock().unwrap(), ["alice@example.com"]);
+}
+
 /// A removal that the log of bindings does not have yet is not forgotten.
 #[test]
 fn changes_are_kept_until_their_effects_are_durable() {

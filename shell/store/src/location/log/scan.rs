@@ -34,6 +34,8 @@ pub(crate) struct Scan {
     pub(crate) names: Vec<Vec<u8>>,
     /// The latest of [`Entry::Seen`].
     pub(crate) seen: Option<i64>,
+    /// It speaks of some binding.
+    pub(crate) speaks: bool,
     /// The latest second in which a binding was written down.
     pub(crate) newest: i64,
     /// Records that are whole and make no sense.
@@ -119,6 +121,7 @@ impl Scan {
             header: header.unwrap_or(Header { salt: [0; 16], base: 0 }),
             names: Vec::new(),
             seen: None,
+            speaks: false,
             newest: i64::MIN,
             bad: 0,
             damage: (header.is_none() && !last).then_some(nothing),
@@ -279,6 +282,7 @@ impl Scan {
                 match Entry::peek(base, record) {
                     Some(Peek::Binding { key, aor, written }) => {
                         newest = written.map_or(newest, |written| newest.max(written));
+                        self.speaks = true;
                         visit(key, aor, at, record.len() as u32);
                     }
                     Some(Peek::Other) => others.push(record.to_vec()),
@@ -288,6 +292,7 @@ impl Scan {
             }
             bad += u64::from(!rest.is_empty());
             self.newest = newest;
+            self.speaks |= bad != 0;
             self.bad += bad;
         }
         others.iter().for_each(|record| self.learn(record));
