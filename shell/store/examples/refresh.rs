@@ -5,8 +5,9 @@
 //! Linux counts them; and how long a start takes after a crash at the end of it, and after an orderly stop.
 //! For instructions in user mode run it under `valgrind --tool=callgrind --separate-threads=yes`.
 //!
-//! Arguments: users (default 100,000), batch (10,000), batches (200), and a directory to work in (default:
-//! the system's temporary directory).
+//! Arguments: users (default 100,000), batch (10,000), batches (200), a directory to work in (default: the
+//! system's temporary directory), and `keep` to leave there what a crash would. `open DIRECTORY` instead says how
+//! long a start takes there, and what processor time.
 #![allow(
     clippy::disallowed_methods,
     clippy::unwrap_used,
@@ -21,10 +22,14 @@ use store::{Clock, Store, StoreOptions};
 use wire::{Flow, ListenerId, Time};
 
 fn main() {
-    let mut arguments = std::env::args().skip(1);
+    let mut arguments = std::env::args().skip(1).peekable();
+    if arguments.next_if(|first| first == "open").is_some() {
+        return open_only(Path::new(&arguments.next().unwrap()));
+    }
     let mut number = |default: u32| arguments.next().map_or(default, |text| text.parse().unwrap());
     let (users, batch, batches) = (number(100_000), number(10_000), number(200));
     let base = arguments.next().map_or_else(std::env::temp_dir, PathBuf::from);
+    let keep = arguments.next().is_some();
     let dir = base.join(format!("strowger-refresh-{}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
     // All of them once, so that the table holds them all.
@@ -57,6 +62,9 @@ fn main() {
     assert_eq!(found.location().size().1, users as usize);
     drop(found);
     std::fs::remove_dir_all(&crash).unwrap();
+    if keep {
+        println!("as after a crash                    {}", crashed(&dir).display());
+    }
     let began = Instant::now();
     store.close().unwrap();
     println!("closing                             {:>12.3} s", began.elapsed().as_secs_f64());
@@ -65,7 +73,20 @@ fn main() {
     println!("opening                             {:>12.3} s", began.elapsed().as_secs_f64());
     assert_eq!(store.location().size().1, users as usize);
     drop(store);
-    std::fs::remove_dir_all(&dir).unwrap();
+    if keep {
+        println!("as after an end                     {}", dir.display());
+    } else {
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+}
+
+/// Opens and ends as a crash would.
+fn open_only(dir: &Path) {
+    let began = Instant::now();
+    let (store, _) = open(dir);
+    let (wall, spent) = (began.elapsed().as_secs_f64(), processor_time(|_| true).as_secs_f64());
+    println!("{} bindings in {wall:.3} s, {spent:.3} s of processors", store.location().size().1);
+    std::process::exit(0);
 }
 
 /// A copy of the directory as a crash would leave it now.
@@ -120,14 +141,16 @@ fn settle(store: &Store) {
 
 /// Processor time that the threads that write and move have used.
 fn writer_time() -> Duration {
+    processor_time(|name| matches!(name, "store-write" | "store-move"))
+}
+
+/// Processor time of threads that live, by their names.
+fn processor_time(of: impl Fn(&str) -> bool) -> Duration {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap().map(|task| task.unwrap().path());
-    let of_writer = tasks
-        .filter(|task| {
-            std::fs::read_to_string(task.join("comm"))
-                .is_ok_and(|name| matches!(name.trim(), "store-write" | "store-move"))
-        })
-        .filter_map(|task| std::fs::read_to_string(task.join("schedstat")).ok());
-    let nanos = of_writer.filter_map(|text| text.split(' ').next()?.trim().parse::<u64>().ok());
+    let nanos = tasks
+        .filter(|task| std::fs::read_to_string(task.join("comm")).is_ok_and(|name| of(name.trim())))
+        .filter_map(|task| std::fs::read_to_string(task.join("schedstat")).ok())
+        .filter_map(|text| text.split(' ').next()?.trim().parse::<u64>().ok());
     Duration::from_nanos(nanos.sum())
 }
 
