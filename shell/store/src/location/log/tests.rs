@@ -118,6 +118,11 @@ fn each_file_begins_with_the_last_word_about_removals() {
     let full = log.rotate(CLOCK).unwrap();
     dispose(temp.path(), &full.path, false).unwrap();
     assert_eq!((found(temp.path()).seen(), log.seen(), log.is_empty()), (Some(4), 4, true));
+    // The same in two files.
+    log.append(&[], &sockets(), CLOCK, Some(9)).unwrap();
+    log.rotate(CLOCK).unwrap();
+    log.append(&[], &sockets(), CLOCK, Some(3)).unwrap();
+    assert_eq!((found(temp.path()).files.len(), found(temp.path()).seen()), (2, Some(3)));
 }
 
 #[test]
