@@ -5,6 +5,8 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
+use wire::Time;
+
 use crate::cache::CredentialCache;
 use crate::clock::Clock;
 use crate::database::{Database, Patience};
@@ -253,6 +255,8 @@ fn write_loop(
     while !stop.wait(pause) {
         pause = writer.round();
     }
+    // Before waiting for the mover, which may be in the midst of a step.
+    writer.round();
     // The mover's own thread does not take it again.
     finish(&mut writer, &mut mover.lock().unwrap_or_else(PoisonError::into_inner), location, clock);
 }
@@ -260,23 +264,41 @@ fn write_loop(
 /// Writes what waits, and moves the log into the table as far as there is time.
 pub(crate) fn finish(writer: &mut Writer, mover: &mut Mover, location: &SharedLocation, clock: &Clock) {
     let until = clock.now() + LAST_MOVE;
+    let mut outcome = Ok(false);
     for _ in 0..LAST_ATTEMPTS {
-        writer.round();
-        if location.pending() == 0 {
+        write_rest(writer, mover, location, until);
+        outcome = writer.seal().and_then(|()| mover.run(until));
+        // A file that cannot be read any more, found only now: memory is about to go, and has what it said.
+        if !mover.sealed().needs_repair() {
             break;
         }
-        // Where the log has no more room, moving makes some.
-        if let Err(error) = mover.run(until) {
-            tracing::debug!(%error, "the location table cannot be written");
-        }
     }
-    match writer.seal().and_then(|()| mover.run(until)) {
+    match outcome {
         Ok(true) => {}
         Ok(false) => tracing::info!(
             "the location table is older than the log beside it, which the next start reads as well"
         ),
         Err(error) => {
             tracing::warn!(%error, "bindings stay in the log beside the database; the next start reads it");
+        }
+    }
+}
+
+/// Rounds until nothing waits and no walk over all bindings is under way, or too many could not write.
+fn write_rest(writer: &mut Writer, mover: &mut Mover, location: &SharedLocation, until: Time) {
+    let mut attempts = LAST_ATTEMPTS;
+    while attempts != 0 {
+        writer.round();
+        match (location.pending(), writer.rescanning()) {
+            (0, false) => return,
+            (0, true) => {}
+            _ => {
+                attempts -= 1;
+                // Where the log has no more room, moving makes some.
+                if let Err(error) = mover.run(until) {
+                    tracing::debug!(%error, "the location table cannot be written");
+                }
+            }
         }
     }
 }

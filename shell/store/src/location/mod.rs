@@ -9,6 +9,8 @@ mod histories;
 pub(crate) mod journal;
 pub(crate) mod load;
 pub(crate) mod log;
+#[cfg(test)]
+mod losses;
 pub(crate) mod mover;
 pub(crate) mod row;
 #[cfg(test)]

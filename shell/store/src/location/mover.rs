@@ -6,7 +6,7 @@
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -54,8 +54,20 @@ pub(crate) struct Sealed {
     trouble: Mutex<Option<String>>,
     /// How full the file is that is appended to, in thousandths.
     filled: AtomicU64,
-    /// Something of a file is lost that memory has: every binding is to be written anew.
-    lost: AtomicBool,
+    repair: Mutex<Repair>,
+}
+
+/// How far all bindings are written anew, because something of a file is lost that memory has.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+enum Repair {
+    #[default]
+    Unneeded,
+    /// The mover asks for it.
+    Wanted,
+    /// The writer is at it.
+    UnderWay,
+    /// All that lived are in files after those that are hurt, and on the disk.
+    Done,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -94,9 +106,31 @@ impl Sealed {
         self.filled.store(thousandths, Ordering::Relaxed);
     }
 
-    /// Whether every binding is to be written anew; asked once for each time.
-    pub(crate) fn take_lost(&self) -> bool {
-        self.lost.swap(false, Ordering::Relaxed)
+    /// Whether every binding is to be written anew; answers so once for each time.
+    pub(crate) fn take_wanted(&self) -> bool {
+        let mut repair = lock(&self.repair);
+        let wanted = *repair == Repair::Wanted;
+        if wanted {
+            *repair = Repair::UnderWay;
+        }
+        wanted
+    }
+
+    /// Every binding was written anew. Says nothing if that is wanted once more.
+    pub(crate) fn repaired(&self) {
+        let mut repair = lock(&self.repair);
+        if *repair == Repair::UnderWay {
+            *repair = Repair::Done;
+        }
+    }
+
+    /// Whether a file is hurt and stays until all bindings are written anew.
+    pub(crate) fn needs_repair(&self) -> bool {
+        *lock(&self.repair) != Repair::Unneeded
+    }
+
+    fn set_repair(&self, repair: Repair) {
+        *lock(&self.repair) = repair;
     }
 }
 
@@ -207,11 +241,12 @@ impl Mover {
         }
     }
 
-    /// Steps without a pause until all is moved, one fails or `until`; answers whether all is moved.
+    /// Steps without a pause until all is moved, the writer is needed, a step fails or `until`; answers whether all
+    /// is moved.
     pub(crate) fn run(&mut self, until: Time) -> Result<bool> {
         while self.clock.now() < until {
             if !self.try_step()? {
-                return Ok(true);
+                return Ok(self.sealed.is_empty());
             }
         }
         Ok(false)
@@ -240,13 +275,8 @@ impl Mover {
 
     /// Answers whether there is more to do.
     fn try_step(&mut self) -> Result<bool> {
-        if let Some(purge) = &mut self.purge {
-            self.identity.check()?;
-            let step = purge.step(&mut self.database.connection, &self.location, self.clock.now());
-            if !step.map_err(|error| self.database.error("delete expired bindings", &error))? {
-                self.purge = None;
-            }
-            return Ok(true);
+        if self.purge.is_some() && self.fold.is_none() {
+            return self.purge();
         }
         let fold = match &mut self.fold {
             Some(fold) => fold,
@@ -274,16 +304,37 @@ impl Mover {
         let Some(fold) = &self.fold else { return Ok(true) };
         // What was committed must be where the next start looks for it.
         self.identity.check()?;
+        if !fold.hurt().is_empty() {
+            if !self.sealed.needs_repair() {
+                tracing::warn!("all bindings are written anew, because a part of the log is lost");
+                self.purge = Some(Purge::new(None));
+                self.sealed.set_repair(Repair::Wanted);
+            }
+            // Until then the file stays: what it still says, or says again, is better than nothing.
+            if self.purge.is_some() {
+                return self.purge();
+            }
+            if *lock(&self.sealed.repair) != Repair::Done {
+                return Ok(false);
+            }
+        }
         for file in fold.files() {
             dispose(&self.dir, &file.path, fold.hurt().contains(&file.number))?;
             lock(&self.sealed.files).retain(|sealed| sealed.number != file.number);
         }
-        if !fold.hurt().is_empty() {
-            tracing::warn!("all bindings are written anew, because a part of the log is lost");
-            self.sealed.lost.store(true, Ordering::Relaxed);
-            self.purge = Some(Purge::new(None));
-        }
+        self.sealed.set_repair(Repair::Unneeded);
         (self.fold, self.written) = (None, false);
+        Ok(true)
+    }
+
+    /// A step of the purge.
+    fn purge(&mut self) -> Result<bool> {
+        let Some(purge) = &mut self.purge else { return Ok(false) };
+        self.identity.check()?;
+        let step = purge.step(&mut self.database.connection, &self.location, self.clock.now());
+        if !step.map_err(|error| self.database.error("delete expired bindings", &error))? {
+            self.purge = None;
+        }
         Ok(true)
     }
 }

@@ -147,13 +147,18 @@ impl Writer {
         self.goes_forward();
         self.follow_clock(pair);
         self.rotate_if_due(pair);
+        // What the walk found is in the journal by now.
+        let walked = self.rescan.is_none();
         let outcome = self.log.check_identity().and_then(|()| self.write_all(pair));
+        if walked && matches!(outcome, Ok(true)) {
+            self.sealed.repaired();
+        }
         self.measure();
         self.location.round_began.store(0, Ordering::Relaxed);
         self.sealed.set_filled(self.log.length().saturating_mul(1_000) / self.limit.max(1));
         let now = self.clock.now();
         match outcome {
-            Ok(()) => {
+            Ok(_) => {
                 self.pause = RETRY.0;
                 // Judged after writing: what was accepted before is written in any case.
                 match self.identity.check().and_then(|()| self.check_size()) {
@@ -169,6 +174,11 @@ impl Writer {
                 pause
             }
         }
+    }
+
+    /// Whether all bindings are to be written anew, and not all of them are.
+    pub(crate) fn rescanning(&self) -> bool {
+        self.rescan.is_some()
     }
 
     /// Leaves everything to the mover.
@@ -195,7 +205,7 @@ impl Writer {
             self.offset = offset(pair);
             self.rescan = Some(Cursor::default());
         }
-        if self.sealed.take_lost() {
+        if self.sealed.take_wanted() {
             self.rescan = Some(Cursor::default());
         }
         let enough = self.location.pending().saturating_add(RESCAN_ROUND);
@@ -222,9 +232,9 @@ impl Writer {
         ))
     }
 
-    /// Whether the log may grow at all.
+    /// Whether the log may grow at all. In any case by all bindings once, where a file waits for just that.
     fn has_room(&self) -> bool {
-        self.bytes() < self.limit.saturating_mul(STOP)
+        self.sealed.needs_repair() || self.bytes() < self.limit.saturating_mul(STOP)
     }
 
     /// Of the whole log.
@@ -267,10 +277,10 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes all that waits.
-    fn write_all(&mut self, pair: ClockPair) -> Result<()> {
+    /// Writes all that waits; answers whether there was room for it.
+    fn write_all(&mut self, pair: ClockPair) -> Result<bool> {
         if !self.has_room() {
-            return Ok(());
+            return Ok(false);
         }
         // Read before the journals are taken: what it stands for is in them.
         let seen = self.removals.applied.load(Ordering::Acquire);
@@ -286,18 +296,18 @@ impl Writer {
             if batch.len() >= self.limits.batch {
                 self.append(&mut batch, pair, None)?;
                 if !self.has_room() {
-                    return Ok(());
+                    return Ok(false);
                 }
             }
         }
         let news = seen != self.log.seen();
         if batch.is_empty() && !news {
-            return Ok(());
+            return Ok(true);
         }
         // The removals up to it may be in any batch of the round.
         self.append(&mut batch, pair, news.then_some(seen))?;
         self.removals.durable.store(seen, Ordering::Release);
-        Ok(())
+        Ok(true)
     }
 
     /// Appends `batch` to the log and empties it, or gives it back to the journal.
@@ -340,10 +350,5 @@ impl Writer {
     /// Only what makes changes durable.
     pub(crate) fn append_only(&mut self) {
         self.write_all(self.clock.pair()).unwrap();
-    }
-
-    /// Whether a walk over all bindings is under way.
-    pub(crate) fn rescanning(&self) -> bool {
-        self.rescan.is_some()
     }
 }

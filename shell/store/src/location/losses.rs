@@ -1,0 +1,124 @@
+//! Tests of what becomes of bindings when files of the log, or parts of them, are lost while the server runs.
+
+use std::path::PathBuf;
+
+use super::log::disk::faults::{self, Faults};
+use super::log::{DAMAGED, list};
+use super::mover::Steps;
+use super::tests::*;
+use super::writer::LogLimits;
+use crate::store::finish;
+use crate::testing::TempDir;
+
+fn log(temp: &TempDir, number: u64) -> PathBuf {
+    temp.path().join(format!("location.{number}.log"))
+}
+
+fn files(temp: &TempDir) -> Vec<u64> {
+    list(temp.path()).unwrap().into_iter().map(|(number, _)| number).collect()
+}
+
+/// Sixty bindings in a full file, a part of which cannot be read any more; one was removed in it.
+fn hurt(temp: &TempDir) -> Bench {
+    let mut bench = Bench::open(temp.path(), Hands::new(10, WALL));
+    bench.writer.set_limits(LogLimits { bytes: (1 << 20, 1 << 20), ..small() });
+    *bench.mover.steps() = Steps { read: 2_000, rows: 5 };
+    bench.put("removed", 600);
+    bench.round_and_table();
+    bench.location.remove(b"removed@example.com");
+    (0..60).for_each(|user| bench.put(&format!("user{user}"), 700));
+    bench.round();
+    faults::set(&log(temp, 2), Faults { unreadable: 300..4_500, ..Faults::default() });
+    bench
+}
+
+/// The end finds damage with its last move: what only memory has is written before it goes.
+#[test]
+fn damage_found_by_the_last_move_is_made_good() {
+    let temp = TempDir::new();
+    let mut bench = hurt(&temp);
+    let (expected, clock) = (bench.all(), bench.hands.clock());
+    finish(&mut bench.writer, &mut bench.mover, &bench.location, &clock);
+    assert!(temp.path().join(DAMAGED).exists() && files(&temp).len() == 1);
+    let hands = bench.hands.clone();
+    drop(bench);
+    assert_eq!(Bench::open(temp.path(), hands).all(), expected);
+}
+
+/// The end comes while all bindings are being written anew.
+#[test]
+fn the_end_waits_for_all_that_is_written_anew() {
+    let temp = TempDir::new();
+    let mut bench = hurt(&temp);
+    // More than one round writes.
+    (0..25_000).for_each(|user| bench.put(&format!("many{user}"), 700));
+    bench.writer.set_limits(LogLimits { bytes: (1 << 24, 1 << 24), batch: 32_000, ..small() });
+    *bench.mover.steps() = Steps::default();
+    bench.round();
+    bench.writer.seal().unwrap();
+    while !bench.sealed.needs_repair() {
+        bench.mover.one_step().unwrap();
+    }
+    bench.round();
+    assert!(bench.writer.rescanning());
+    let (expected, clock) = (bench.all(), bench.hands.clock());
+    finish(&mut bench.writer, &mut bench.mover, &bench.location, &clock);
+    assert!(!bench.writer.rescanning() && !bench.sealed.needs_repair());
+    let hands = bench.hands.clone();
+    drop(bench);
+    assert!(Bench::open(temp.path(), hands).all() == expected);
+}
+
+/// A crash at any point between damage found and all of it made good: what the file still says, and says again
+/// when the disk gives it, is not given up before.
+#[test]
+fn a_hurt_file_stays_until_all_is_written_anew() {
+    let mut kept = 0;
+    for steps in 0..200 {
+        let temp = TempDir::new();
+        let mut bench = hurt(&temp);
+        let expected = bench.all();
+        bench.writer.seal().unwrap();
+        (0..steps).for_each(|_| _ = bench.mover.one_step().unwrap());
+        let waits = bench.sealed.needs_repair();
+        if waits {
+            kept += 1;
+            assert!(!bench.mover.one_step().unwrap() || kept < 4, "it waits for the writer");
+        }
+        let hands = bench.hands.clone();
+        // The disk gives all of it again.
+        faults::clear(&log(&temp, 2));
+        std::mem::forget(bench);
+        let mut bench = Bench::open(temp.path(), hands);
+        assert_eq!(bench.all(), expected, "after {steps} steps");
+        bench.round();
+        if kept == 6 {
+            return;
+        }
+    }
+    panic!("never found");
+}
+
+/// There is room for writing all anew, however long the log is: else the file would wait for ever.
+#[test]
+fn a_log_without_room_is_made_good_too() {
+    let temp = TempDir::new();
+    let mut bench = hurt(&temp);
+    bench.writer.seal().unwrap();
+    (0..20).for_each(|user| bench.put(&format!("more{user}"), 700));
+    bench.writer.round();
+    bench.writer.set_limits(LogLimits { bytes: (300, 300), ..small() });
+    bench.put("waits", 700);
+    bench.writer.round();
+    assert_eq!(bench.location.pending(), 1, "there is no room");
+    bench.settle();
+    (0..200).for_each(|_| {
+        bench.writer.round();
+        bench.mover.step();
+    });
+    assert!(!bench.sealed.needs_repair() && !log(&temp, 2).exists());
+    let (expected, hands) = (bench.all(), bench.hands.clone());
+    faults::clear(&log(&temp, 2));
+    drop(bench);
+    assert_eq!(Bench::open(temp.path(), hands).all(), expected);
+}
