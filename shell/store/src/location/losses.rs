@@ -1,6 +1,7 @@
 //! Tests of what becomes of bindings when files of the log, or parts of them, are lost while the server runs.
 
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 
 use super::log::disk::faults::{self, Faults};
 use super::log::{DAMAGED, list};
@@ -121,4 +122,94 @@ fn a_log_without_room_is_made_good_too() {
     faults::clear(&log(&temp, 2));
     drop(bench);
     assert_eq!(Bench::open(temp.path(), hands).all(), expected);
+}
+
+/// The file that is appended to is deleted, or replaced, while the server runs: everything goes on in the next one.
+#[test]
+fn a_current_file_that_is_lost_is_made_good_from_memory() {
+    for stranger in [None, Some(&b"no log of ours"[..]), Some(b"")] {
+        for steps in 0..60 {
+            let temp = TempDir::new();
+            let mut bench = Bench::open_small(temp.path(), Hands::new(10, WALL));
+            bench.put("row", 600);
+            bench.round_and_table();
+            // In a full file that still waits, and ended in the one that goes.
+            bench.put("full", 600);
+            bench.put("stays", 600);
+            bench.round();
+            bench.writer.seal().unwrap();
+            bench.location.remove(b"row@example.com");
+            bench.location.remove(b"full@example.com");
+            bench.put("new", 600);
+            bench.round();
+            std::fs::remove_file(log(&temp, 3)).unwrap();
+            if let Some(bytes) = stranger {
+                std::fs::write(log(&temp, 3), bytes).unwrap();
+            }
+            bench.put("later", 600);
+            bench.round();
+            assert_eq!((bench.location.accepting(), bench.location.pending()), (true, 0));
+            let expected = bench.all();
+            (0..steps).for_each(|_| {
+                bench.mover.one_step().unwrap();
+                bench.writer.round();
+            });
+            let done = bench.sealed.is_empty();
+            let hands = bench.hands.clone();
+            drop(bench);
+            let kept = std::fs::read(temp.path().join(DAMAGED)).ok();
+            assert_eq!(kept.as_deref(), stranger, "a stranger is kept, under another name");
+            let found = Bench::open(temp.path(), hands).all();
+            // At any time all that live are there; those that ended are gone when the rows are.
+            assert!(expected.iter().all(|(key, record)| found.get(key) == Some(record)), "{steps}");
+            if done {
+                assert_eq!(found, expected, "{steps}");
+                break;
+            }
+            assert!(steps < 59);
+        }
+    }
+}
+
+/// What the lost file said of removals is not said before its words are made good.
+#[test]
+fn removals_in_a_lost_file_are_news_until_it_is_made_good() {
+    let temp = TempDir::new();
+    let mut bench = Bench::open(temp.path(), Hands::new(10, WALL));
+    bench.put("a", 600);
+    bench.round_and_table();
+    let removals = bench.writer.removals();
+    bench.location.remove(b"a@example.com");
+    removals.applied.store(7, Ordering::Relaxed);
+    bench.round();
+    std::fs::remove_file(log(&temp, 2)).unwrap();
+    bench.round();
+    assert_eq!(bench.writer.log().seen(), 0);
+    bench.settle();
+    bench.settle();
+    while !bench.sealed.is_empty() {
+        bench.round();
+        bench.mover.one_step().unwrap();
+    }
+    bench.round();
+    assert_eq!((bench.writer.log().seen(), removals.durable.load(Ordering::Relaxed)), (7, 7));
+}
+
+/// With the whole directory gone there is nowhere to go on.
+#[test]
+fn another_directory_in_the_place_is_none_of_ours() {
+    let temp = TempDir::new();
+    let mut bench = Bench::open(temp.path(), Hands::new(10, WALL));
+    bench.put("a", 600);
+    bench.round();
+    let aside = temp.path().with_extension("aside");
+    std::fs::rename(temp.path(), &aside).unwrap();
+    std::fs::create_dir(temp.path()).unwrap();
+    bench.put("b", 600);
+    bench.writer.round();
+    assert!(!bench.location.accepting() && files(&temp).is_empty());
+    std::fs::remove_dir(temp.path()).unwrap();
+    std::fs::rename(&aside, temp.path()).unwrap();
+    bench.round();
+    assert!(bench.location.accepting() && files(&temp) == [1]);
 }

@@ -89,6 +89,8 @@ pub(crate) struct Writer {
     trouble: Option<(Time, String)>,
     /// Wall clock minus monotonic time, microseconds.
     offset: i128,
+    /// A file that was appended to was lost, and what stood there is not made good yet.
+    lost: bool,
     /// A walk over all bindings is under way, because they are to be written anew.
     rescan: Option<Cursor>,
     pause: Duration,
@@ -124,6 +126,7 @@ impl Writer {
             began: None,
             trouble: None,
             offset: offset(loaded),
+            lost: false,
             rescan: None,
             pause: RETRY.0,
         };
@@ -145,11 +148,12 @@ impl Writer {
     pub(crate) fn round(&mut self) -> Duration {
         let pair = self.clock.pair();
         self.goes_forward();
+        let there = self.replace_lost(pair);
         self.follow_clock(pair);
         self.rotate_if_due(pair);
         // What the walk found is in the journal by now.
         let walked = self.rescan.is_none();
-        let outcome = self.log.check_identity().and_then(|()| self.write_all(pair));
+        let outcome = there.and_then(|()| self.log.check_identity()).and_then(|()| self.write_all(pair));
         if walked && matches!(outcome, Ok(true)) {
             self.sealed.repaired();
         }
@@ -215,6 +219,26 @@ impl Writer {
             }
             self.rescan = self.location.rescan(cursor, pair.monotonic);
         }
+    }
+
+    /// Somebody deleted or replaced the file that is appended to: memory has all that was in it, and writes it to
+    /// the next one. The mover finds it gone, and deletes rows of bindings whose ends were in it.
+    fn replace_lost(&mut self, pair: ClockPair) -> Result<()> {
+        self.lost &= !self.sealed.is_empty();
+        if !self.log.is_lost()? {
+            return Ok(());
+        }
+        // With the database elsewhere too, this is not the directory that we know.
+        self.identity.check()?;
+        let lost = self.log.step_over(pair)?;
+        tracing::error!(
+            path = %lost.path.display(),
+            "the log of bindings was deleted or replaced while the server runs; all bindings are written anew"
+        );
+        self.sealed.push(lost);
+        (self.began, self.trouble, self.lost) = (None, None, true);
+        self.rescan = Some(Cursor::default());
+        Ok(())
     }
 
     /// A log that cannot be moved into the table does not grow for ever.
@@ -300,13 +324,16 @@ impl Writer {
                 }
             }
         }
-        let news = seen != self.log.seen();
+        // Of ends that were in a lost file the log says nothing: the table must do without those rows before.
+        let news = seen != self.log.seen() && !self.lost;
         if batch.is_empty() && !news {
             return Ok(true);
         }
         // The removals up to it may be in any batch of the round.
         self.append(&mut batch, pair, news.then_some(seen))?;
-        self.removals.durable.store(seen, Ordering::Release);
+        if news {
+            self.removals.durable.store(seen, Ordering::Release);
+        }
         Ok(true)
     }
 

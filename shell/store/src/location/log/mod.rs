@@ -78,7 +78,9 @@ struct Current {
     names: Vec<Vec<u8>>,
     /// The number of each listener's name.
     listeners: Vec<Option<usize>>,
-    /// The last of [`Entry::Seen`].
+    /// The first of [`Entry::Seen`], which is what the files before it say.
+    seen_before: i64,
+    /// The last.
     seen: i64,
 }
 
@@ -246,6 +248,29 @@ impl Log {
         Ok(Full { number: full.number, path: full.path, bytes: full.length })
     }
 
+    /// Whether the file that is appended to is gone, or another one has its name.
+    pub(crate) fn is_lost(&self) -> Result<bool> {
+        match fs::metadata(&self.current.path) {
+            Ok(meta) => Ok((meta.dev(), meta.ino()) != self.current.identity),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(true),
+            Err(error) => Err(StoreError::io(&self.current.path, "look at it", &error)),
+        }
+    }
+
+    /// Begins the next file in the place of one that [is lost](Log::is_lost); answers that. A stranger that has its
+    /// name is kept under another one: a start would take its words for later ones than the table's. Of removals
+    /// of subscribers the next file says no more than those before do.
+    pub(crate) fn step_over(&mut self, clock: ClockPair) -> Result<Full> {
+        let current = &self.current;
+        if fs::symlink_metadata(&current.path).is_ok() {
+            dispose(&self.dir, &current.path, true)?;
+        }
+        let number = next_number(&self.dir, current.number)?;
+        let next = Current::create(&self.dir, number, current.seen_before, clock)?;
+        let lost = std::mem::replace(&mut self.current, next);
+        Ok(Full { number: lost.number, path: lost.path, bytes: lost.length })
+    }
+
     /// The last word about removals of subscribers that is on the disk.
     pub(crate) fn seen(&self) -> i64 {
         self.current.seen
@@ -303,6 +328,7 @@ impl Current {
             dirty: false,
             names: Vec::new(),
             listeners: Vec::new(),
+            seen_before: seen,
             seen,
         };
         let mut bytes = Vec::new();
