@@ -60,7 +60,16 @@ impl Fold {
         while let Some(full) = self.waiting.front() {
             if self.found.files.last().is_none_or(|file| file.number != full.number) {
                 match Scan::open(&full.path, full.number, false) {
-                    Ok(file) => self.found.files.push(file),
+                    Ok(file) => {
+                        if file.length < full.bytes {
+                            tracing::error!(
+                                path = %file.path.display(), bytes = full.bytes - file.length,
+                                "somebody cut a log of bindings short"
+                            );
+                            self.hurt.push(full.number);
+                        }
+                        self.found.files.push(file);
+                    }
                     // Whatever happened to it will not be undone; memory has all that was in it.
                     Err(error) if matches!(error.kind, Kind::Missing | Kind::Corrupt | Kind::Version) => {
                         tracing::error!(%error, "a log of bindings is lost");

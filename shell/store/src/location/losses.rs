@@ -213,3 +213,86 @@ fn another_directory_in_the_place_is_none_of_ours() {
     bench.round();
     assert!(bench.location.accepting() && files(&temp) == [1]);
 }
+
+/// A full file that is cut short, before it is opened, while it is read and after that, is no whole file: what
+/// memory has of it is written anew, and moving goes on.
+#[test]
+fn a_full_file_that_is_cut_short_is_made_good() {
+    for (steps, kept) in [(0, 0), (0, 20), (0, 4_000), (0, u64::MAX), (1, 4_500), (3, 100), (6, 3_000)] {
+        let temp = TempDir::new();
+        let mut bench = hurt(&temp);
+        faults::clear(&log(&temp, 2));
+        // The end of a batch: what is left of the file is whole.
+        let whole = bench.writer.log().length();
+        (0..60).for_each(|user| bench.put(&format!("other{user}"), 700));
+        bench.round();
+        bench.writer.seal().unwrap();
+        (0..steps).for_each(|_| _ = bench.mover.one_step().unwrap());
+        let file = std::fs::OpenOptions::new().write(true).open(log(&temp, 2)).unwrap();
+        file.set_len(kept.min(whole)).unwrap();
+        let expected = bench.all();
+        for _ in 0..100 {
+            bench.round();
+            bench.mover.one_step().unwrap();
+        }
+        assert!(bench.sealed.is_empty(), "{steps} {kept}");
+        let hands = bench.hands.clone();
+        drop(bench);
+        assert_eq!(Bench::open(temp.path(), hands).all(), expected, "{steps} {kept}");
+    }
+}
+
+/// What a start finds over is deleted when there is nothing more urgent, and whatever another program wrote into
+/// the key of a row: the log is moved before.
+#[test]
+fn the_log_is_moved_before_rows_that_are_over_are_deleted() {
+    let temp = TempDir::new();
+    let mut bench = Bench::open(temp.path(), Hands::new(10, WALL));
+    (0..5_000).for_each(|user| bench.put(&format!("user{user}"), 60));
+    bench.round_and_table();
+    let sql = foreign(&temp);
+    let row = |key: &str, expires: i64| {
+        let values = format!("VALUES ({key}, '', 0, 'c', 1, {expires}, {WALL})");
+        let columns = "username, domain, contact, instance, reg_id, callid, cseq, expires, last_modified";
+        sql.execute_batch(&format!("INSERT INTO location ({columns}) {values}")).unwrap();
+    };
+    // No UTF-8, as text and as a blob; and no text at all.
+    row("CAST(x'ff00' AS TEXT), CAST(x'fe' AS TEXT), 'sip:x'", WALL + 60);
+    row("x'ff00', CAST(x'fe' AS TEXT), 'sip:x'", WALL + 60);
+    row("1, 2.5, x'00'", WALL + 60);
+    drop(bench);
+    let mut bench = Bench::open(temp.path(), Hands::new(10, WALL + 100));
+    assert_eq!((bench.loaded.live, bench.loaded.expired), (0, 5_003));
+    bench.put("new", 600);
+    bench.round();
+    bench.writer.seal().unwrap();
+    let rows = || number(&sql, "SELECT count(*) FROM location");
+    while !bench.sealed.is_empty() {
+        bench.mover.one_step().unwrap();
+        assert!(rows() >= 5_003);
+    }
+    assert_eq!(rows(), 5_004);
+    // With nothing to do it rests between two steps, and not when the next file fills.
+    bench.sealed.set_filled(0);
+    assert_ne!(bench.mover.step(), std::time::Duration::ZERO);
+    bench.sealed.set_filled(500);
+    assert_eq!(bench.mover.step(), std::time::Duration::ZERO);
+    while bench.mover.one_step().unwrap() {}
+    assert_eq!(rows(), 1);
+}
+
+/// A start reads such rows in portions, and begins the next portion after any of them.
+#[test]
+fn a_start_reads_rows_with_any_key() {
+    let temp = TempDir::new();
+    drop(Bench::open(temp.path(), Hands::new(10, WALL)));
+    foreign(&temp)
+        .execute_batch(&format!(
+            "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 9000)
+             INSERT INTO location (username, domain, contact, received, callid, cseq, expires, last_modified)
+             SELECT CAST(x'ff' || i AS TEXT), 'example.com', 'sip:x', 'sip:192.0.2.1:5060', 'c', 1,
+             {WALL} + 600, {WALL} FROM n"
+        ))
+        .unwrap();
+    assert_eq!(Bench::open(temp.path(), Hands::new(10, WALL)).loaded.live, 9_000);
+}

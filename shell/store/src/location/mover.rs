@@ -27,6 +27,8 @@ const REST: Duration = Duration::from_millis(250);
 const RETRY: Duration = Duration::from_secs(5);
 /// How long another program may keep the database locked before that is said.
 const PATIENT: Duration = Duration::from_secs(10);
+/// From so many thousandths of the next file on the purge takes no rest.
+const BUSY: u64 = 250;
 /// Rows looked at in one step of the purge.
 const PURGE_STEP: i64 = 2_000;
 
@@ -267,23 +269,28 @@ impl Mover {
         RETRY
     }
 
-    /// Whether the log grows faster than it is moved: it is to be done when the next file is half full.
+    /// Whether the log grows faster than it is moved: it is to be done when the next file is half full. The purge
+    /// has the time after that.
     fn is_behind(&self) -> bool {
         let filled = self.sealed.filled.load(Ordering::Relaxed);
-        self.fold.as_ref().is_some_and(|fold| fold.progress() < filled.saturating_mul(2))
+        match &self.fold {
+            // What waits for the purge alone waits with all its words.
+            Some(_) if self.written => self.purge.is_some(),
+            Some(fold) => fold.progress() < filled.saturating_mul(2),
+            // Later there is no time for it.
+            None => self.purge.is_some() && filled >= BUSY,
+        }
     }
 
     /// Answers whether there is more to do.
     fn try_step(&mut self) -> Result<bool> {
-        if self.purge.is_some() && self.fold.is_none() {
-            return self.purge();
-        }
         let fold = match &mut self.fold {
             Some(fold) => fold,
             None => {
                 let files = lock(&self.sealed.files).clone();
                 if files.is_empty() {
-                    return Ok(false);
+                    // Rows that are over hurt nobody; a log that is not moved does.
+                    return self.purge();
                 }
                 self.fold.insert(Fold::new(files, random_key(&self.database.path)?))
             }

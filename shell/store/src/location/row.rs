@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use rusqlite::types::{ToSqlOutput, Value, ValueRef};
-use rusqlite::{Row, Statement, params};
+use rusqlite::types::{FromSql, FromSqlResult, ToSqlOutput, Value, ValueRef};
+use rusqlite::{Row, Statement, ToSql, params};
 use sip_registrar::{Change, Record};
 use wire::{Flow, ListenerId, Transport};
 
@@ -28,12 +28,37 @@ pub(crate) const DELETE: &str = "DELETE FROM location
 pub(crate) const KEY: &str = "username, domain, contact, instance, reg_id";
 
 /// The key of a row, with whatever stands there.
-pub(crate) type RowKey = (Value, Value, Value, Value, Value);
+pub(crate) type RowKey = (Part, Part, Part, Part, Part);
 
-/// Comes before the key of any row.
+/// A value of a key. Other programs may have written text that is not UTF-8.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum Part {
+    Text(Vec<u8>),
+    Other(Value),
+}
+
+impl FromSql for Part {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Part> {
+        match value {
+            ValueRef::Text(bytes) => Ok(Part::Text(bytes.to_vec())),
+            other => Value::column_result(other).map(Part::Other),
+        }
+    }
+}
+
+impl ToSql for Part {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::Borrowed(match self {
+            Part::Text(bytes) => ValueRef::Text(bytes),
+            Part::Other(value) => value.into(),
+        }))
+    }
+}
+
+/// Comes before the key of any row: numbers come before text, whatever its bytes are.
 pub(crate) fn first_key() -> RowKey {
-    let empty = || Value::Text(String::new());
-    (empty(), empty(), empty(), empty(), Value::Integer(-1))
+    let first = || Part::Other(Value::Integer(i64::MIN));
+    (first(), first(), first(), first(), first())
 }
 
 /// The first columns of a row, which are [`KEY`].

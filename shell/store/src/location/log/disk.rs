@@ -56,7 +56,7 @@ impl Disk {
     /// more are zero.
     pub(crate) fn read(&self, bytes: &mut [u8], at: u64) -> io::Result<bool> {
         match self.read_exact(bytes, at) {
-            Err(error) if is_bad_sector(&error) => {}
+            Err(error) if is_gone(&error) => {}
             outcome => return outcome.map(|()| true),
         }
         let (mut at, mut rest, mut whole) = (at, bytes, true);
@@ -64,7 +64,7 @@ impl Disk {
             let to_next = usize::try_from(PAGE - at % PAGE).unwrap_or(usize::MAX);
             let (page, after) = rest.split_at_mut(to_next.min(rest.len()));
             match self.read_exact(page, at) {
-                Err(error) if is_bad_sector(&error) => {
+                Err(error) if is_gone(&error) => {
                     page.fill(0);
                     whole = false;
                 }
@@ -131,9 +131,9 @@ fn gone_is_done(outcome: io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// The disk has it and cannot give it. Reading again later gives no more.
-fn is_bad_sector(error: &io::Error) -> bool {
-    error.raw_os_error() == Some(Errno::IO.raw_os_error())
+/// The disk has it and cannot give it, or somebody cut the file short. Reading again later gives no more.
+fn is_gone(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(Errno::IO.raw_os_error()) || error.kind() == io::ErrorKind::UnexpectedEof
 }
 
 /// Faults that tests ask for, by the path of the file.
