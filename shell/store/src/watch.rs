@@ -23,6 +23,9 @@ use crate::user::{HASH_COLUMNS, UserName, hash_password, read_hashes};
 
 /// Changes read in one statement.
 const STEP: usize = 5_000;
+/// Looks, of four a second, after which users that were not in a table read as a whole, and did not come back, are
+/// taken to be removed: it may be a table that somebody is only just filling again.
+pub(crate) const SECOND_LOOK: u32 = 20;
 /// Applied changes that may lie in the log before they are deleted from it.
 const LOG_SLACK: i64 = 1_000;
 /// Users loaded between two lines of progress in the log.
@@ -56,6 +59,10 @@ pub(crate) struct Watch {
     last: i64,
     /// The same, for the writer of bindings, and how far that is.
     removals: Removals,
+    /// Users that were not there when all of the table was read, in order. Their bindings stay for now.
+    missing: Vec<NameKey>,
+    /// Looks since, or since one of them came back.
+    looks: u32,
     /// Up to which the log was deleted.
     trimmed: i64,
     data_version: i64,
@@ -89,6 +96,8 @@ impl Watch {
             removed,
             last: 0,
             removals: Removals { applied: Arc::default(), durable: Arc::new(AtomicI64::new(i64::MAX)) },
+            missing: Vec::new(),
+            looks: 0,
             trimmed: 0,
             data_version: -1,
             schema_version: -1,
@@ -128,6 +137,7 @@ impl Watch {
             }
             self.data_version = version;
         }
+        self.look_again();
         self.trim()
     }
 
@@ -174,21 +184,36 @@ impl Watch {
             }
         }
         let count = changes.len();
-        self.apply(changes);
+        self.remove(&changes);
         self.last = last;
-        self.removals.applied.store(last, Ordering::Release);
+        // Before anyone who was made anew may register: that must not be taken for older than his removal.
+        self.say_applied();
+        self.apply(changes);
         Ok(count)
+    }
+
+    /// Tells the writer of bindings how far we are, unless something before that is not decided.
+    fn say_applied(&self) {
+        if self.missing.is_empty() {
+            self.removals.applied.store(self.last, Ordering::Release);
+        }
     }
 
     /// Makes sure of the triggers, reads the whole table, and forgets users that are not in it.
     fn reload(&mut self) -> rusqlite::Result<()> {
         make_change_log(&self.database.connection)?;
+        // At start bindings are only just being read, and their reader looks for those removed.
+        let begun = self.schema_version != -1;
         let mut keys = Vec::new();
         let mut clear = Vec::new();
         // One read transaction, so that the number of the last change fits the rows.
         let transaction = self.database.connection.unchecked_transaction()?;
         let schema_version = number(&transaction, SCHEMA_VERSION)?;
         let last = number(&transaction, NEWEST_CHANGE)?;
+        if begun {
+            // Numbers that have begun again are all news.
+            self.remove_unbound(&transaction, if last < self.last { i64::MIN } else { self.last })?;
+        }
         {
             let mut statement = transaction.prepare(&self.sql.all)?;
             let mut rows = statement.query([])?;
@@ -210,13 +235,28 @@ impl Watch {
         self.apply(clear);
         keys.sort_unstable();
         self.forget_all_but(&keys);
-        self.removals.applied.store(last, Ordering::Release);
+        self.say_applied();
         Ok(())
     }
 
-    /// Forgets users whose keys are not among these, which are in order.
-    fn forget_all_but(&self, keys: &[NameKey]) {
-        let mut gone = Vec::new();
+    /// Removes the bindings of users that were removed by command after change `since`, and may be there again.
+    fn remove_unbound(&self, transaction: &Connection, since: i64) -> rusqlite::Result<()> {
+        let sql = "SELECT username, domain FROM subscriber_change WHERE id > ?1 AND unbound <> 0";
+        let mut statement = transaction.prepare(sql)?;
+        let mut rows = statement.query([since])?;
+        while let Some(row) = rows.next()? {
+            let text = |at| Ok::<_, rusqlite::Error>(row.get_ref(at)?.as_bytes().unwrap_or_default());
+            let (user, domain) = (text(0)?, text(1)?);
+            self.cache.set(self.cache.key(user, domain), None);
+            (self.removed)(Gone::One(&[user, b"@", &domain.to_ascii_lowercase()].concat()));
+        }
+        Ok(())
+    }
+
+    /// Forgets users whose keys are not among these, which are in order. What they have registered stays until
+    /// [a second look](Watch::look_again).
+    fn forget_all_but(&mut self, keys: &[NameKey]) {
+        let gone = &mut self.missing;
         self.cache.retain(|key| {
             let kept = keys.binary_search(&key).is_ok();
             if !kept {
@@ -224,30 +264,58 @@ impl Watch {
             }
             kept
         });
-        if gone.is_empty() {
+        gone.sort_unstable();
+        gone.dedup();
+        self.looks = 0;
+    }
+
+    /// Removes the bindings of users that were missing some seconds ago and are still, none of them having come back
+    /// meanwhile. A table without any user is one that is being filled.
+    fn look_again(&mut self) {
+        if self.missing.is_empty() {
             return;
         }
-        gone.sort_unstable();
+        self.looks += 1;
+        if self.looks < SECOND_LOOK {
+            return;
+        }
+        self.looks = 0;
+        let before = self.missing.len();
+        self.missing.retain(|key| !self.cache.has(*key));
+        if self.missing.is_empty() {
+            return self.say_applied();
+        }
+        if self.cache.is_empty() || self.missing.len() != before {
+            return;
+        }
+        let gone = std::mem::take(&mut self.missing);
         // The cache has no names: all that have bindings are asked.
         (self.removed)(Gone::Those(&|aor| {
             let (user, domain) = split_aor(aor);
             gone.binary_search(&self.cache.key(user, domain).name).is_ok()
         }));
+        self.say_applied();
     }
 
-    /// Puts changes into the cache, and takes clear passwords out of the table.
-    fn apply(&self, changes: Vec<UserChange>) {
+    /// Takes users that are or were gone out of the cache, and then their bindings.
+    fn remove(&self, changes: &[UserChange]) {
         for change in changes {
+            if let Some(aor) = &change.unbound {
+                self.cache.set(change.key, None);
+                (self.removed)(Gone::One(aor));
+            } else if change.credentials.is_none() && self.cache.set(change.key, None) {
+                (self.removed)(Gone::One(&change.aor));
+            }
+        }
+    }
+
+    /// Puts users that are there into the cache, and takes clear passwords out of the table.
+    fn apply(&self, changes: Vec<UserChange>) {
+        for change in changes.into_iter().filter(|change| change.credentials.is_some()) {
             if let Some((name, credentials)) = change.clear {
                 erase_clear_password(&self.database.connection, &name, &credentials);
             }
-            if let Some(aor) = &change.unbound {
-                (self.removed)(Gone::One(aor));
-            }
-            let gone = change.credentials.is_none();
-            if self.cache.set(change.key, change.credentials) && gone {
-                (self.removed)(Gone::One(&change.aor));
-            }
+            self.cache.set(change.key, change.credentials);
         }
     }
 

@@ -1,13 +1,16 @@
 //! Tests of what becomes of bindings when files of the log, or parts of them, are lost while the server runs.
 
 use std::path::PathBuf;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use super::log::disk::faults::{self, Faults};
 use super::log::{DAMAGED, list};
 use super::mover::Steps;
 use super::tests::*;
 use super::writer::LogLimits;
+use super::{Change, SharedLocation, Time};
+use crate::clock::Clock;
 use crate::store::finish;
 use crate::testing::TempDir;
 
@@ -295,4 +298,80 @@ fn a_start_reads_rows_with_any_key() {
         ))
         .unwrap();
     assert_eq!(Bench::open(temp.path(), Hands::new(10, WALL)).loaded.live, 9_000);
+}
+
+/// Somebody is removed, made anew and registers in the midst of a round: where his new binding is on the disk, so is
+/// that his removal was before it. And where that round fails, what is news counts.
+#[test]
+fn who_registers_after_his_removal_is_not_removed_by_the_next_start() {
+    type Target = (Arc<SharedLocation>, String, Arc<AtomicI64>);
+    for failing in [false, true] {
+        for user in 0..30 {
+            let temp = TempDir::new();
+            let hands = Hands::new(10, WALL);
+            let armed = Arc::new(Mutex::new(None::<Target>));
+            // It is asked for the time after each batch.
+            let clock = {
+                let (armed, hands) = (Arc::clone(&armed), hands.clone());
+                let asked = AtomicI64::new(0);
+                Clock::new(
+                    move || {
+                        let mut armed = armed.lock().unwrap();
+                        let third = armed.is_some() && asked.fetch_add(1, Ordering::Relaxed) == 3;
+                        if let Some((location, user, applied)) = armed.take_if(|_| third) {
+                            location.remove(format!("{user}@example.com").as_bytes());
+                            applied.store(9, Ordering::Relaxed);
+                            put(&location, &user, "sip:y@192.0.2.9", Time::from_secs(900));
+                        }
+                        hands.now()
+                    },
+                    || WALL * 1_000_000,
+                )
+            };
+            let mut bench = Bench::open_with(temp.path(), hands.clone(), clock);
+            bench.writer.set_limits(LogLimits { bytes: (1 << 20, 1 << 20), ..small() });
+            (0..30).for_each(|user| bench.put(&format!("user{user}"), 600));
+            bench.round();
+            (0..30).for_each(|user| bench.put(&format!("user{user}"), 700));
+            let applied = bench.writer.removals().applied;
+            *armed.lock().unwrap() = Some((Arc::clone(&bench.location), format!("user{user}"), applied));
+            if failing {
+                let path = bench.writer.log().path().to_path_buf();
+                let fault = Faults { write: Some((9, libc::ENOSPC)), writes_before: 3, ..Faults::default() };
+                faults::set(&path, fault);
+                bench.writer.round();
+                faults::clear(&path);
+            }
+            bench.round();
+            assert!(armed.lock().unwrap().is_none());
+            assert_eq!(bench.writer.log().seen(), 9);
+            let expected = bench.all();
+            drop(bench);
+            assert_eq!(Bench::open(temp.path(), hands).all(), expected);
+        }
+    }
+}
+
+/// The same binding twice among what could not be written: the later word counts.
+#[test]
+fn what_is_given_back_twice_counts_once() {
+    let temp = TempDir::new();
+    let mut bench = Bench::open(temp.path(), Hands::new(10, WALL));
+    let take = |bench: &Bench, seconds| {
+        bench.put("a", seconds);
+        (0..bench.location.stripes.len()).find_map(|index| {
+            let mut journal = bench.location.take_journal(index, super::journal::Journal::default()).ok()?;
+            let mut all: Vec<Change> = Vec::new();
+            journal.drain_into(&mut all);
+            all.pop()
+        })
+    };
+    let changes: Vec<Change> = [600, 700].into_iter().filter_map(|seconds| take(&bench, seconds)).collect();
+    assert_eq!(changes.len(), 2);
+    bench.location.put_back(changes);
+    assert_eq!(bench.location.pending(), 1);
+    bench.round();
+    let (expected, hands) = (bench.all(), bench.hands.clone());
+    drop(bench);
+    assert_eq!(Bench::open(temp.path(), hands).all(), expected);
 }

@@ -288,7 +288,8 @@ impl SharedLocation {
 
     /// Gives back changes that could not be written, unless there is news about their bindings.
     fn put_back(&self, changes: Vec<Change>) {
-        for change in changes {
+        // The last first: it may be about the same binding as one before it.
+        for change in changes.into_iter().rev() {
             let Some(stripe) = self.stripes.get(self.index(row::key_of(&change).aor)) else { continue };
             if !write(stripe).journal.push_older(&self.seed, change) {
                 self.pending.fetch_sub(1, Ordering::Relaxed);

@@ -76,9 +76,15 @@ pub(super) fn small() -> LogLimits {
 
 impl Bench {
     pub(super) fn open(dir: &Path, hands: Hands) -> Bench {
+        let clock = hands.clock();
+        Bench::open_with(dir, hands, clock)
+    }
+
+    /// With a clock that shows what `hands` show, and may do more.
+    pub(super) fn open_with(dir: &Path, hands: Hands, clock: Clock) -> Bench {
         let location = Arc::new(SharedLocation::new([5; 16], limits(), OnFailure::Refuse));
         let mut database = Database::open(dir, Patience(Duration::from_millis(20))).unwrap();
-        let (clock, pair) = (hands.clock(), hands.clock().pair());
+        let pair = hands.clock().pair();
         let start = load(dir, &mut database, &location, &sockets(), pair, [7; 16], 0).unwrap();
         let Start { report: loaded, log, sealed, .. } = start;
         let sealed = Arc::new(Sealed::new(sealed));

@@ -35,6 +35,8 @@ const RESCAN_ROUND: usize = 20_000;
 const JUMP: i128 = 5_000_000;
 /// Bytes of the log for each binding that lives, in a file that is full: about one record.
 const BYTES_OF_BINDING: u64 = 160;
+/// Times that the journals are taken in one round, if subscribers are removed meanwhile.
+const PASSES: usize = 8;
 /// So many full files together are too many: registrations are refused.
 const REFUSE: u64 = 3;
 /// With so many nothing is written any more.
@@ -307,22 +309,19 @@ impl Writer {
             return Ok(false);
         }
         // Read before the journals are taken: what it stands for is in them.
-        let seen = self.removals.applied.load(Ordering::Acquire);
+        let mut seen = self.removals.applied.load(Ordering::Acquire);
         let mut batch = Vec::new();
-        for index in 0..self.location.stripes.len() {
-            match self.location.take_journal(index, std::mem::take(&mut self.spare)) {
-                Ok(mut journal) => {
-                    journal.drain_into(&mut batch);
-                    self.spare = journal;
-                }
-                Err(empty) => self.spare = empty,
+        for pass in 1..=PASSES {
+            if !self.take_all(&mut batch, pair)? {
+                return Ok(false);
             }
-            if batch.len() >= self.limits.batch {
-                self.append(&mut batch, pair, None)?;
-                if !self.has_room() {
-                    return Ok(false);
-                }
+            // Who was removed meanwhile may be back by now and in the batch: a start that does not know that his
+            // removal was before would remove him again. With what else is in the journals it does.
+            let now = self.removals.applied.load(Ordering::Acquire);
+            if now == seen || pass == PASSES {
+                break;
             }
+            seen = now;
         }
         // Of ends that were in a lost file the log says nothing: the table must do without those rows before.
         let news = seen != self.log.seen() && !self.lost;
@@ -333,6 +332,26 @@ impl Writer {
         self.append(&mut batch, pair, news.then_some(seen))?;
         if news {
             self.removals.durable.store(seen, Ordering::Release);
+        }
+        Ok(true)
+    }
+
+    /// Takes the journals of all stripes; appends what is more than a batch. Answers whether there was room.
+    fn take_all(&mut self, batch: &mut Vec<Change>, pair: ClockPair) -> Result<bool> {
+        for index in 0..self.location.stripes.len() {
+            match self.location.take_journal(index, std::mem::take(&mut self.spare)) {
+                Ok(mut journal) => {
+                    journal.drain_into(batch);
+                    self.spare = journal;
+                }
+                Err(empty) => self.spare = empty,
+            }
+            if batch.len() >= self.limits.batch {
+                self.append(batch, pair, None)?;
+                if !self.has_room() {
+                    return Ok(false);
+                }
+            }
         }
         Ok(true)
     }

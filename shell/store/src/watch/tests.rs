@@ -31,6 +31,11 @@ fn name(text: &str) -> UserName {
     UserName::parse(text).unwrap()
 }
 
+/// So many that what was missing is taken to be removed.
+fn looks(watch: &mut Watch) {
+    (0..SECOND_LOOK).for_each(|_| watch.poll().unwrap());
+}
+
 /// A connection as a provisioning script or the `sqlite3` shell would have.
 fn foreign(temp: &TempDir) -> Connection {
     Connection::open(temp.path().join(crate::DATABASE_FILE)).unwrap()
@@ -115,6 +120,7 @@ fn a_table_restored_from_a_dump_is_read_again() {
     .unwrap();
     watch.poll().unwrap();
     assert_eq!((md5(&cache, "old"), md5(&cache, "new")), (None, Some(Ha1::Md5([0x11; 16]))));
+    looks(&mut watch);
     assert_eq!(*removed.lock().unwrap(), ["old@example.com"], "its bindings go as well");
     // The triggers are back too.
     sql.execute("DELETE FROM subscriber", []).unwrap();
@@ -133,6 +139,7 @@ fn a_gap_in_the_log_makes_it_read_everything() {
     foreign(&temp).execute("DELETE FROM subscriber_change", []).unwrap();
     watch.poll().unwrap();
     assert_eq!((md5(&cache, "gone"), md5(&cache, "alice")), (None, expected("alice", "x")));
+    looks(&mut watch);
     assert_eq!(*removed.lock().unwrap(), ["gone@example.com"]);
 }
 
@@ -298,4 +305,64 @@ fn a_lock_held_elsewhere_delays_and_loses_nothing() {
     sql.execute_batch("COMMIT").unwrap();
     watch.poll().unwrap();
     assert!(cache.is_empty());
+}
+
+/// A table that is dropped, made anew and filled in several transactions: bindings of users that come back stay, and
+/// nothing is said to be applied before that is clear.
+#[test]
+fn a_table_that_is_being_filled_again_removes_no_binding() {
+    let temp = TempDir::new();
+    let mut subscribers = Subscribers::open(temp.path()).unwrap();
+    ["alice", "gone", "guest"].iter().for_each(|user| {
+        subscribers.add(&name(&format!("{user}@example.com")), "x").unwrap();
+    });
+    let (mut watch, cache, removed) = watch(&temp);
+    let applied = watch.removals().applied;
+    let before = applied.load(Ordering::Relaxed);
+    let sql = foreign(&temp);
+    let create: String = sql
+        .query_row("SELECT sql FROM sqlite_schema WHERE name = 'subscriber'", [], |row| row.get(0))
+        .unwrap();
+    let insert = |user: &str| {
+        let hash = "11111111111111111111111111111111";
+        let sql_text = "INSERT INTO subscriber (username, domain, ha1) VALUES (?1, 'example.com', ?2)";
+        sql.execute(sql_text, [user, hash]).unwrap();
+    };
+    sql.execute_batch(&format!("DROP TABLE subscriber; {create};")).unwrap();
+    // However long it is empty.
+    (0..3).for_each(|_| looks(&mut watch));
+    assert!(cache.is_empty() && removed.lock().unwrap().is_empty());
+    insert("alice");
+    looks(&mut watch);
+    insert("guest");
+    looks(&mut watch);
+    assert!(removed.lock().unwrap().is_empty());
+    assert_eq!(applied.load(Ordering::Relaxed), before);
+    looks(&mut watch);
+    looks(&mut watch);
+    assert_eq!(*removed.lock().unwrap(), ["gone@example.com"]);
+    assert_eq!(applied.load(Ordering::Relaxed), before + 2);
+    // From here on all is as it was.
+    sql.execute("DELETE FROM subscriber WHERE username = 'alice'", []).unwrap();
+    watch.poll().unwrap();
+    assert_eq!(*removed.lock().unwrap(), ["gone@example.com", "alice@example.com"]);
+    assert_eq!(applied.load(Ordering::Relaxed), before + 3);
+}
+
+/// Removed by command and made anew, and the table is read as a whole at the next look.
+#[test]
+fn reading_everything_sees_who_was_made_anew() {
+    let temp = TempDir::new();
+    let mut subscribers = Subscribers::open(temp.path()).unwrap();
+    subscribers.add(&name("alice@example.com"), "x").unwrap();
+    subscribers.remove(&name("alice@example.com")).unwrap();
+    subscribers.add(&name("alice@example.com"), "y").unwrap();
+    let (mut watch, cache, removed) = watch(&temp);
+    assert!(removed.lock().unwrap().is_empty(), "that was before");
+    subscribers.remove(&name("alice@example.com")).unwrap();
+    subscribers.add(&name("alice@example.com"), "z").unwrap();
+    foreign(&temp).execute_batch("CREATE TABLE other (id INTEGER)").unwrap();
+    watch.poll().unwrap();
+    assert_eq!(*removed.lock().unwrap(), ["alice@example.com"]);
+    assert_eq!(md5(&cache, "alice"), expected("alice", "z"));
 }
