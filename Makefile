@@ -147,6 +147,15 @@ bench-emulated: setup-emulation ## the instructions of `bench` alone, counted in
 	$(CARGO) build --release $(LOCKED) -p strowger
 	python3 verify/bench/bench.py --bin $(RELEASE) --reps 0 --count emulated $(BENCH_ARGS)
 
+.PHONY: bench-balance
+bench-balance: setup-bench ## what a call costs the balancer against Kamailio's dispatcher and a bare relay (20 minutes)
+	$(CARGO) build --release $(LOCKED) -p strowger
+	python3 verify/bench/balance.py --bin $(RELEASE) $(BENCH_ARGS)
+
+.PHONY: balance-failure
+balance-failure: setup-test release-for-tests ## what callers notice when a node or balancer fails, 20,000 calls up (15 minutes, root)
+	python3 verify/bench/balance_failure.py --bin $(RELEASE) $(FAILURE_ARGS)
+
 .PHONY: bench-load
 bench-load: setup-bench ## calls per CPU second of `strowger load` against SIPp on the same flows; whether both see the same
 	$(CARGO) build --release $(LOCKED) -p strowger

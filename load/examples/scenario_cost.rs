@@ -7,7 +7,6 @@ use load::engine::{Defaults, Engine, Origin, Retransmission, Settings};
 use load::metrics::Setup;
 use load::population::{Arrivals, RateOptions, Spacing};
 use load::scenario::{Desk, Injections, Pause, Run, Scenario, Side, Surroundings, builtin, parse};
-use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use wire::{Flow, ListenerId, Machine, Outbox, Time, Transport};
@@ -129,9 +128,9 @@ struct Pair {
     ends: [Engine; 2],
     /// Where what each receives is from.
     sources: [SocketAddr; 2],
-    out: Outbox,
-    waiting: VecDeque<(usize, Vec<u8>)>,
-    spare: Vec<Vec<u8>>,
+    /// What each has sent, and room for what the other says to that.
+    sent: [Outbox; 2],
+    answers: Outbox,
     messages: u64,
 }
 
@@ -142,22 +141,24 @@ impl Pair {
             now: Time::from_secs(1),
             ends,
             sources: [address(CALLEE), address(CALLER)],
-            out: Outbox::new(),
-            waiting: VecDeque::new(),
-            spare: Vec::new(),
+            sent: [Outbox::new(), Outbox::new()],
+            answers: Outbox::new(),
             messages: 0,
         }
     }
 
-    /// Copies what `from` has sent into the queue, as a network would.
-    fn take(&mut self, from: usize) {
-        for transmit in self.out.transmits() {
-            let mut bytes = self.spare.pop().unwrap_or_default();
-            bytes.clear();
-            bytes.extend_from_slice(self.out.message(transmit));
-            self.waiting.push_back((1 - from, bytes));
+    /// Gives what `from` has sent to the other. Its answers are the next to be given.
+    fn deliver(&mut self, from: usize) {
+        let to = 1 - from;
+        let flow = Flow::udp(ListenerId(0), self.sources[to]);
+        let mut out = core::mem::take(&mut self.answers);
+        for transmit in self.sent[from].transmits() {
+            self.messages += 1;
+            self.ends[to].receive(self.now, flow, self.sent[from].message(transmit), &mut out);
         }
-        self.out.clear();
+        self.sent[from].clear();
+        // Nothing of the other's is waiting: it was delivered before.
+        self.answers = core::mem::replace(&mut self.sent[to], out);
     }
 
     /// What is measured.
@@ -173,15 +174,12 @@ impl Pair {
             let Some(next) = next.filter(|&at| at <= until) else { break };
             self.now = self.now.max(next);
             for end in 0..2 {
-                self.ends[end].timeout(self.now, &mut self.out);
-                self.take(end);
-            }
-            while let Some((to, bytes)) = self.waiting.pop_front() {
-                let source = self.sources[to];
-                self.messages += 1;
-                self.ends[to].receive(self.now, Flow::udp(ListenerId(0), source), &bytes, &mut self.out);
-                self.spare.push(bytes);
-                self.take(to);
+                self.ends[end].timeout(self.now, &mut self.sent[end]);
+                let mut from = end;
+                while !self.sent[from].is_empty() {
+                    self.deliver(from);
+                    from = 1 - from;
+                }
             }
         }
     }

@@ -54,9 +54,13 @@ WORKLOADS = {
                             kamailio='DIGEST', what='the same with digest on INVITE and BYE, 100,000 credentials'),
     'register-digest': dict(messages=4, scenario='register.xml', users=100000, challenge=['REGISTER'],
                             kamailio='REGISTER', what='REGISTER 401 REGISTER 200 over 100,000 users'),
+    # Asked for by its name; balance.py adds what a balancer costs in time. It remembers calls that are over for 32 s.
+    'balance': dict(messages=12, scenario='caller.xml', users=0, challenge=[], kamailio='', warm_up=35.0,
+                    what='the call of proxy200 through `strowger balance`, or the dispatcher of Kamailio (Call-ID hash), '
+                         'to two callees'),
 }
-# The relay passes on six messages of a call and answers none, so it has no 100.
-RELAY_MESSAGES = 12
+# Relay and balancer pass on six messages of a call and answer none, so they have no 100.
+RELAY_MESSAGES, DISPATCHED_BY_KAMAILIO = 12, 13
 
 
 def user(i):
@@ -145,6 +149,18 @@ class Bench:
         return servers.Kamailio(os.path.join(HERE, 'kamailio.cfg'), [w['kamailio'], 'USERS %d' % w['users']], memory=2048,
                                 extra=['-x', 'tlsf', '-X', 'fm', '-b', str(4 << 20)], cpu=self.server_cpu, tcp=False)
 
+    def balancer(self, name, nodes):
+        """Strowger's, or Kamailio's, in front of these."""
+        if name == 'strowger':
+            # Kamailio does not probe either.
+            return servers.Balancer(self.o.bin, ['%s:%d' % n for n in nodes], self.workers, cpu=self.server_cpu,
+                                    steering=self.steering, config='[balance]\nprobe_interval = "0s"\n')
+        path = os.path.join(self.dir, 'dispatcher.list')
+        with open(path, 'w') as f:
+            f.writelines('1 sip:%s:%d\n' % n for n in nodes)
+        return servers.Kamailio(os.path.join(HERE, 'kamailio_dispatch.cfg'), ['LIST "%s"' % path], memory=2048,
+                                extra=['-x', 'tlsf', '-X', 'fm', '-b', str(4 << 20)], cpu=self.server_cpu, tcp=False)
+
     # ------------------------------------------------------------ one measurement
     def measure(self, name, workload):
         w = WORKLOADS[workload]
@@ -152,27 +168,32 @@ class Bench:
         if self.o.generator == 'load':
             # One process is both ends.
             caller = (callee[0], 5061)
+        balancing, second = workload == 'balance', (net.fresh_ip(), 5060)
         if name == 'relay':
             server = Relay(self.relay, caller, callee, self.server_cpu)
+        elif balancing:
+            server = self.balancer(name, [callee, second])
         else:
             server = self.strowger(workload) if name == 'strowger' else self.kamailio(workload)
         calling = workload != 'register-digest'
-        answering = None
+        answering = []
         with server:
             try:
                 if calling:
                     if self.o.generator == 'sipp':
-                        answering = sipp.Sipp('callee.xml', ip=callee[0], cpu=self.load_cpu)
-                    if name != 'relay':
+                        answering.append(sipp.Sipp('callee.xml', ip=callee[0], cpu=self.load_cpu))
+                    if balancing and name != 'relay':
+                        answering.append(load.Load(self.o.bin, 'callee.xml', ip=second[0], cpu=self.load_cpu))
+                    elif name != 'relay':
                         net.register_block(server.address, [user(i) for i in range(CALLEES)], *callee, DOMAIN)
                 return self.load(name, workload, w, server, caller)
             finally:
-                if answering:
-                    answering.stop()
+                for one in answering:
+                    one.stop()
 
     def load(self, name, workload, w, server, caller):
-        seconds, rate = self.o.seconds, self.o.rate
-        total = int(rate * (WARM_UP + (2 if self.perf else 1) * seconds + TAIL))
+        seconds, rate, warm_up = self.o.seconds, self.o.rate, w.get('warm_up', WARM_UP)
+        total = int(rate * (warm_up + (2 if self.perf else 1) * seconds + TAIL))
         common = dict(ip=caller[0], rate=rate, calls=total, cpu=self.load_cpu, rows=rows(workload, w['users']),
                       keys=[('domain', DOMAIN)])
         if self.o.generator == 'sipp':
@@ -181,7 +202,7 @@ class Bench:
             callee = None if workload == 'register-digest' else 'callee.xml'
             generator = load.Load(self.o.bin, w['scenario'], server.address, callee=callee, extra=self.extra, **common)
         try:
-            time.sleep(WARM_UP)
+            time.sleep(warm_up)
             pids, others = server.process.pids(), generator.process.pids()
             first, before, t0 = cpu_ns(pids), cpu_ns(others), time.time()
             time.sleep(seconds)
@@ -193,6 +214,8 @@ class Bench:
         sums = generator.totals()
         calls = generator.done_at(t1) - generator.done_at(t0)
         messages = RELAY_MESSAGES if name == 'relay' else w['messages']
+        if (name, workload) == ('kamailio', 'balance'):
+            messages = DISPATCHED_BY_KAMAILIO
         result = dict(server=name, workload=workload, rate=rate, messages=messages, status=status, **sums,
                       cpu_us_call=(last - first) / 1e3 / calls, generator_us_call=(after - before) / 1e3 / calls)
         if counts:
@@ -241,7 +264,7 @@ class Bench:
 
 def asked(server, workload):
     """The relay knows no digest, so it is measured with one workload."""
-    return server != 'relay' or workload == 'proxy200'
+    return server != 'relay' or workload in ('proxy200', 'balance')
 
 
 def cpu_ns(pids):
@@ -317,7 +340,8 @@ def main():
     p = argparse.ArgumentParser(description=__doc__.split('\n')[0])
     p.add_argument('--bin', default='target/release/strowger', help='the strowger binary')
     p.add_argument('--servers', default='strowger,kamailio,relay', type=lambda s: s.split(','))
-    p.add_argument('--workloads', default=','.join(WORKLOADS), type=lambda s: s.split(','))
+    p.add_argument('--workloads', default='proxy200,proxy200-digest,register-digest', type=lambda s: s.split(','),
+                   help='or balance, which is another one')
     p.add_argument('--rate', type=int, default=1000, help='calls a second')
     p.add_argument('--seconds', type=float, default=5, help='length of each of the two windows')
     p.add_argument('--reps', type=int, default=3)

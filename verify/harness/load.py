@@ -11,16 +11,19 @@ from .sipp import SCENARIOS
 
 
 class Load:
-    """One generator process. It calls from port + 1 of `ip` and answers at `port`, if it has a callee."""
+    """One generator process. It calls from port + 1 of `ip` and answers at `port`, if it has a callee. `scenario` is a
+    file of verify/sipp, or `-sn NAME` of a built-in one."""
 
     def __init__(self, binary, scenario, remote=None, callee=None, ip=None, port=5060, rate=None, calls=None, rows=None,
-                 cpu=None, keys=(), workers=1, extra=()):
+                 cpu=None, keys=(), workers=1, extra=(), prefix=()):
         self.dir = tempfile.mkdtemp(prefix='strowger-load-')
         self.ip, self.port = ip or net.fresh_ip(), port
         self.json, self.csv = os.path.join(self.dir, 'report.json'), os.path.join(self.dir, 'series.csv')
         path = lambda name: name if os.path.isabs(name) else os.path.join(SCENARIOS, name)
-        cmd = ['taskset', '-c', str(cpu)] if cpu is not None else []
-        cmd += [binary, 'load'] + (['%s:%d' % remote] if remote else []) + ['-sf', path(scenario)]
+        # In a network namespace, perhaps.
+        cmd = list(prefix) + (['taskset', '-c', str(cpu)] if cpu is not None else [])
+        cmd += [binary, 'load'] + (['%s:%d' % remote] if remote else [])
+        cmd += scenario.split(' ') if scenario.startswith('-sn ') else ['-sf', path(scenario)]
         if callee:
             cmd += ['--answer', path(callee)]
         # A generator that shares its machine is late now and then; what it cost is what is asked here.

@@ -1,8 +1,10 @@
 """Starting and ending the servers under test. Each has its own session; only that session is ended."""
+import json
 import os
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -78,10 +80,10 @@ class Strowger:
     """`strowger serve` on an address of its own. Use as a context manager."""
 
     def __init__(self, binary, domain='example.com', workers=2, auth=True, users=(), config='', data=None, cpu=None,
-                 also=(), steering='auto'):
-        self.steering = steering
+                 also=(), steering='auto', ip=None, prefix=()):
+        self.steering, self.prefix = steering, list(prefix)
         self.binary, self.workers, self.auth, self.cpu, self.also = binary, workers, auth, cpu, also
-        self.ip, self.port = net.fresh_ip(), 5060
+        self.ip, self.port = ip or net.fresh_ip(), 5060
         # "{ip}" stands for the server's own address as its domain.
         self.domain = domain.replace('{ip}', self.ip)
         self.admin = '%s:8080' % self.ip
@@ -104,7 +106,7 @@ class Strowger:
 
     def start(self):
         listen = '%s:%d' % self.address
-        cmd = ['taskset', '-c', str(self.cpu)] if self.cpu is not None else []
+        cmd = self.prefix + (['taskset', '-c', str(self.cpu)] if self.cpu is not None else [])
         cmd += [self.binary, 'serve', '--config', self.config, '--listen', 'udp:' + listen, '--listen', 'tcp:' + listen,
                 '--domain', self.domain, '--data-dir', self.data, '--workers', str(self.workers),
                 '--steering', self.steering, '--admin', self.admin, '--auth', 'on' if self.auth else 'off']
@@ -128,6 +130,80 @@ class Strowger:
         with urllib.request.urlopen('http://%s/metrics' % self.admin, timeout=20) as page:
             lines = page.read().decode().splitlines()
         return float(next(line.rpartition(' ')[2] for line in lines if line.startswith(name + ' ')))
+
+    def kill(self):
+        self.process.kill()
+
+    def __enter__(self):
+        return self.start()
+
+    def __exit__(self, *_):
+        if self.process:
+            self.process.stop()
+        shutil.rmtree(self.dir, ignore_errors=True)
+
+
+class Balancer:
+    """`strowger balance` in front of these nodes (host:port, with `;weight=N` if wanted). Use as a context manager."""
+
+    def __init__(self, binary, nodes, workers=1, algorithm='tlwl', config='', cpu=None, ip=None, prefix=(), listen=None,
+                 secret=None, steering='auto'):
+        self.binary, self.nodes, self.workers, self.algorithm = binary, list(nodes), workers, algorithm
+        self.ip, self.port, self.cpu, self.prefix = ip or net.fresh_ip(), 5060, cpu, list(prefix)
+        self.listen = listen or ['%s:%d' % self.address]
+        self.admin = '%s:8080' % self.ip
+        self.dir = tempfile.mkdtemp(prefix='strowger-balance-')
+        self.data = os.path.join(self.dir, 'data')
+        os.makedirs(self.data, mode=0o700)
+        if secret:
+            # That of another balancer, whose calls this one may take over.
+            with open(os.open(os.path.join(self.data, 'secret'), os.O_WRONLY | os.O_CREAT, 0o600), 'wb') as f:
+                f.write(secret)
+        self.config = os.path.join(self.dir, 'strowger.toml')
+        with open(self.config, 'w') as f:
+            f.write('steering = "%s"\n%s' % (steering, config))
+        self.process = None
+
+    @property
+    def address(self):
+        return (self.ip, self.port)
+
+    def start(self):
+        cmd = self.prefix + (['taskset', '-c', str(self.cpu)] if self.cpu is not None else [])
+        cmd += [self.binary, 'balance', '--config', self.config, '--data-dir', self.data, '--admin', self.admin,
+                '--workers', str(self.workers), '--algorithm', self.algorithm]
+        for address in self.listen:
+            cmd += ['--listen', 'udp:' + address]
+        for node in self.nodes:
+            cmd += ['--node', 'sip:' + node]
+        self.process = Process(cmd)
+        net.poll('the balancer is ready', 30, lambda: self.process.said('ready') or not self.process.running())
+        if not self.process.running():
+            raise AssertionError('the balancer did not start:\n' + self.process.log())
+        return self
+
+    def ctl(self, *args):
+        """`strowger ctl`: its output."""
+        done = subprocess.run(self.prefix + [self.binary, 'ctl', *args, '--admin', self.admin], stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True)
+        if done.returncode:
+            raise AssertionError('ctl %s: %s' % (' '.join(args), done.stdout))
+        return done.stdout
+
+    def all_nodes(self):
+        """What `ctl nodes` says of each node, by its name."""
+        return dict((node['name'], node) for node in json.loads(self.ctl('nodes', '--output', 'json'))['items'])
+
+    def metric(self, name):
+        """A figure of /metrics, its labels written as there."""
+        page = subprocess.run(self.prefix + [sys.executable, '-c', 'import sys, urllib.request as u; print(u.urlopen('
+                              'sys.argv[1], timeout=20).read().decode())', 'http://%s/metrics' % self.admin],
+                              stdout=subprocess.PIPE, text=True, check=True).stdout
+        return float(next(line.rpartition(' ')[2] for line in page.splitlines() if line.startswith(name + ' ')))
+
+    def calls(self):
+        """Calls that are up, as it counts them."""
+        return sum(node['calls'] for node in self.all_nodes().values())
 
     def kill(self):
         self.process.kill()
@@ -189,6 +265,7 @@ class Kamailio:
             # Max-Forwards 0 would do, too; any answer shows that it is up.
             while client._once('OPTIONS', 'sip:%s' % self.ip, net.unique('probe'), '<sip:%s>' % self.ip, []) is None:
                 if not self.process.running() or time.monotonic() > end:
+                    self.process.stop()
                     raise AssertionError('Kamailio did not start:\n' + self.process.log())
         finally:
             client.close()

@@ -134,7 +134,7 @@ impl Balancer {
             draining: false,
             splices: Splices::new(),
             scratch: Vec::new(),
-            index: None,
+            index: Some(Box::new(Index::with_memory())),
             cluster,
             settings,
         }

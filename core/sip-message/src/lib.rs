@@ -17,8 +17,8 @@ mod chars;
 mod find;
 mod frame;
 mod index;
-
 mod limits;
+mod memory;
 mod message;
 mod method;
 mod name;

@@ -50,10 +50,15 @@ pub fn parse<'a>(bytes: &'a [u8], index: &'a mut Index, limits: &Limits) -> Pars
     while let [b'\r', b'\n', rest @ ..] = bytes {
         bytes = rest;
     }
-    let Index { spans, unfolded } = index;
+    let place = match index.memory.as_mut().map_or(Err(None), |memory| memory.recall(bytes, limits)) {
+        Ok(at) => return Parsed::Good(Message::new(bytes, index.kept(at))),
+        Err(place) => place,
+    };
+    let Index { spans, unfolded, memory } = index;
     let mut scan = Scan::new(bytes, limits);
     scan.run(spans);
-    if scan.folded || scan.soiled {
+    let changed = scan.folded || scan.soiled;
+    if changed {
         // The answer to a message with such bytes repeats parts of it, and must not repeat these.
         let soiled = mend(bytes, unfolded);
         bytes = &*unfolded;
@@ -71,6 +76,11 @@ pub fn parse<'a>(bytes: &'a [u8], index: &'a mut Index, limits: &Limits) -> Pars
     }
     if let Err(why) = essentials(bytes, spans, limits, &mut scan.flaw) {
         return Parsed::Garbage(why);
+    }
+    if let (Some(memory), Some(at), false, None) = (memory.as_mut(), place, changed, scan.flaw)
+        && memory.keep(at, bytes, spans, limits)
+    {
+        return Parsed::Good(Message::new(bytes, memory.spans(at).unwrap_or(spans)));
     }
     let message = Message::new(bytes, spans);
     match scan.flaw {

@@ -160,7 +160,7 @@ impl<S: Services> Node<S> {
             wishes: Vec::new(),
             events: Vec::new(),
             woken: Vec::new(),
-            index: None,
+            index: Some(Box::new(Index::with_memory())),
             spare_index: None,
         }
     }
@@ -169,7 +169,7 @@ impl<S: Services> Node<S> {
     pub(crate) fn with_index<R>(&mut self, work: impl FnOnce(&mut Node<S>, &mut Index) -> R) -> R {
         let mut index = self.index.take().or_else(|| self.spare_index.take()).unwrap_or_default();
         let result = work(self, &mut index);
-        if self.index.is_none() {
+        if index.has_memory() {
             self.index = Some(index);
         } else {
             self.spare_index = Some(index);

@@ -24,7 +24,7 @@ pub use settings::{Defaults, Origin, Progress, Record, Retransmission, Settings,
 
 use crate::metrics::{Ladders, Metrics, Unexpected};
 use crate::population::{Rng, Times};
-use crate::scenario::{Desk, Effects, Level, Scope, Values};
+use crate::scenario::{Desk, Effects, Level, Model, Scope, Values};
 use call::Calls;
 use core::hash::BuildHasher;
 use foldhash::fast::FixedState;
@@ -89,6 +89,8 @@ pub struct Engine {
     /// Connections of calls that have ended.
     closing: Vec<ConnId>,
     index: Option<Box<Index>>,
+    /// What the steps of the caller's and of the callee's scenario have sent last.
+    models: [Vec<Model>; 2],
 }
 
 impl Engine {
@@ -132,7 +134,11 @@ impl Engine {
             stopped: false,
             connections: HashMap::with_hasher(hasher),
             closing: Vec::new(),
-            index: None,
+            index: Some(Box::new(Index::with_memory())),
+            models: [&settings.client, &settings.server].map(|scenario| {
+                let steps = scenario.as_ref().map_or(0, |scenario| scenario.steps.len());
+                core::iter::repeat_with(Model::default).take(steps).collect()
+            }),
             locals: Settings::locals(&settings.listeners),
             settings,
         };

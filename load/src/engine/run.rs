@@ -4,7 +4,7 @@ use super::begin::ladder_name;
 use super::call::{Call, Doing, Resend};
 use super::{Engine, Origin, Settings};
 use crate::metrics::{Began, CallEnd, Direction, Failure};
-use crate::scenario::{self, Facts, Kind, Op, Outcome, Pause, Scenario, Send, Side, Step, Vars};
+use crate::scenario::{self, Facts, Kind, Model, Op, Outcome, Pause, Scenario, Send, Side, Step, Vars};
 use core::time::Duration;
 use std::mem;
 use std::sync::Arc;
@@ -294,10 +294,17 @@ impl Engine {
         call.resend = None;
         let mut bytes = mem::take(&mut call.sent);
         bytes.clear();
+        let at = (usize::from(call.side == Side::Server), call.step);
+        let mut model = self.model(at).map(mem::take).unwrap_or_default();
         let rendered = match self.lend(now, slot) {
-            Some((mut facts, vars, ..)) => send.template.render(&mut facts, &vars, &mut bytes),
+            Some((mut facts, vars, ..)) => {
+                send.template.render_like(&mut model, &mut facts, &vars, &mut bytes)
+            }
             None => return Next::Ended,
         };
+        if let Some(place) = self.model(at) {
+            *place = model;
+        }
         if let Err(fault) = rendered {
             let failure = match fault {
                 scenario::Fault::NoField => Failure::Data,
@@ -328,6 +335,11 @@ impl Engine {
         self.note_sent(now, slot, &send.kind);
         self.arrange_resend(now, slot, send);
         Next::Done
+    }
+
+    /// What a step has sent last.
+    fn model(&mut self, (side, step): (usize, usize)) -> Option<&mut Model> {
+        self.models.get_mut(side)?.get_mut(step)
     }
 
     fn arrange_resend(&mut self, now: Time, slot: u32, send: &Send) {

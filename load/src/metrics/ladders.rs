@@ -258,19 +258,29 @@ impl Ladders {
         bytes: &[u8],
     ) {
         if !self.is_full() {
-            let pair = (local, remote);
-            if !self.watch.all() && at.since(self.lap.0) > HOLD * 4 {
-                // It was busier once.
-                self.watch.more_often();
-                self.lap = (at, self.next);
-            }
-            if self.marks.note(call, at, direction, &pair, bytes, &mut self.watch) {
-                self.put(call, at, direction, pair, bytes);
-            } else if direction == Direction::Received {
-                self.latest.0 = call;
-                self.latest.1.clear();
-                self.latest.1.extend_from_slice(bytes);
-            }
+            self.take(call, at, direction, &(local, remote), bytes);
+        }
+    }
+
+    fn take(
+        &mut self,
+        call: u64,
+        at: Time,
+        direction: Direction,
+        pair: &(SocketAddr, SocketAddr),
+        bytes: &[u8],
+    ) {
+        if !self.watch.all() && at.since(self.lap.0) > HOLD * 4 {
+            // It was busier once.
+            self.watch.more_often();
+            self.lap = (at, self.next);
+        }
+        if self.marks.note(call, at, direction, pair, bytes, &mut self.watch) {
+            self.put(call, at, direction, *pair, bytes);
+        } else if direction == Direction::Received {
+            self.latest.0 = call;
+            self.latest.1.clear();
+            self.latest.1.extend_from_slice(bytes);
         }
     }
 

@@ -138,7 +138,7 @@ impl Marks {
             flow.marks.clear();
             flow.lost = 0;
         }
-        let known = flow.pairs.iter().position(|other| other == pair);
+        let known = flow.pairs.iter().position(|(local, remote)| *remote == pair.1 && *local == pair.0);
         // What is kept is the beginning, without a gap.
         let room =
             flow.lost == 0 && flow.marks.len() < MARKS && (known.is_some() || flow.pairs.len() < PAIRS);

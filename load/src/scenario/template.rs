@@ -2,6 +2,7 @@
 
 mod cut;
 mod dates;
+mod model;
 mod seek;
 #[cfg(test)]
 pub(super) mod tests;
@@ -15,6 +16,7 @@ use super::variables::{Slot, Vars};
 use seek::{Found, write_header};
 
 pub use dates::date_time;
+pub use model::Model;
 pub use seek::{Outline, Seeker};
 use words::{Digits, Number, Text, push_signed, write_branch_end};
 
@@ -120,8 +122,9 @@ impl Lengths {
     }
 
     /// Writes the lengths where they belong. From the last to the first, so that one that needs another
-    /// number of digits moves no mark.
-    fn fill(&self, out: &mut Vec<u8>) {
+    /// number of digits moves no mark. Answers whether each had the room that was left for it.
+    fn fill(&self, out: &mut Vec<u8>) -> bool {
+        let mut fitted = true;
         let body = self.body.map_or(0, |body| out.len() - body) as i64;
         for &(at, reserved, add) in self.marks.iter().take(self.count).rev() {
             let mut digits = Digits::new();
@@ -132,8 +135,10 @@ impl Lengths {
                 place.copy_from_slice(digits);
             } else {
                 out.splice(at..at + reserved, digits.iter().copied());
+                fitted = false;
             }
         }
+        fitted
     }
 }
 
@@ -143,16 +148,34 @@ impl Template {
     /// # Errors
     /// See [`Fault`].
     pub fn render(&self, facts: &mut Facts<'_>, vars: &Vars<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {
+        self.render_noting(facts, vars, out, |_, _, _| {}).map(|_| ())
+    }
+
+    /// Same. Tells `note` what the pieces that differ between calls have written: which piece, from where, to
+    /// where. Answers whether all of it still stands there.
+    #[inline]
+    fn render_noting(
+        &self,
+        facts: &mut Facts<'_>,
+        vars: &Vars<'_>,
+        out: &mut Vec<u8>,
+        mut note: impl FnMut(usize, usize, usize),
+    ) -> Result<bool, Fault> {
         let start = out.len();
         let mut lengths = Lengths::default();
-        let mut found = Found::new();
         let outline = facts.outline;
+        let mut found = None;
         if !self.wanted.is_empty() && outline.is_none() {
-            self.wanted.find(facts.last, &mut found);
+            self.wanted.find(facts.last, found.insert(Found::new()));
         }
+        let spans = match outline {
+            Some(outline) => outline.spans(),
+            None => found.as_ref().map_or(&[][..], Found::spans),
+        };
         let mut digits = Digits::new();
         let mut at = 0;
         while let Some(piece) = self.pieces.get(at) {
+            let (which, before) = (at, out.len());
             at += 1;
             match piece {
                 Piece::Literal { start, end } => {
@@ -164,11 +187,9 @@ impl Template {
                 Piece::BranchEnd(add) => write_branch_end(facts, *add, out),
                 Piece::Len { add, digits } => lengths.mark(*digits, *add, out),
                 Piece::BodyStart => lengths.body = Some(out.len()),
-                Piece::Header { which, global, skip } => {
-                    let skip = match outline {
-                        Some(outline) => write_header(outline.spans(), *global, facts.last, out, *skip),
-                        None => write_header(found.spans(), *which, facts.last, out, *skip),
-                    };
+                Piece::Header { which: local, global, skip } => {
+                    let own = if outline.is_some() { *global } else { *local };
+                    let skip = write_header(spans, own, facts.last, out, *skip);
                     at = if skip == NO_SKIP { at } else { skip as usize };
                 }
                 Piece::Routes { skip } if facts.routes.is_empty() => {
@@ -179,15 +200,19 @@ impl Template {
                     out.extend_from_slice(facts.routes);
                 }
                 Piece::DropIfEmpty { skip } => {
-                    at = if out.ends_with(b"\r\n") { *skip as usize } else { at };
+                    at = if out.get(start..).is_some_and(|own| own.ends_with(b"\r\n")) {
+                        *skip as usize
+                    } else {
+                        at
+                    };
                 }
                 other => self.render_rare(other, facts, vars, (start, &mut *out))?,
             }
+            if !piece.is_the_same_in_all_calls() {
+                note(which, before, out.len());
+            }
         }
-        if lengths.count > 0 {
-            lengths.fill(out);
-        }
-        Ok(())
+        Ok(lengths.count == 0 || lengths.fill(out))
     }
 
     /// The pieces that most messages have not.
@@ -393,6 +418,18 @@ impl Template {
 }
 
 impl Piece {
+    /// Whether it writes what it wrote for the call before at this step, if what the others write is as long.
+    fn is_the_same_in_all_calls(&self) -> bool {
+        matches!(
+            self,
+            Piece::Literal { .. }
+                | Piece::BranchEnd(_)
+                | Piece::Len { .. }
+                | Piece::BodyStart
+                | Piece::DropIfEmpty { .. }
+        )
+    }
+
     /// Where rendering goes on if it is empty and drops its line.
     fn skip(&self) -> Option<Skip> {
         match self {

@@ -2,7 +2,8 @@
 //!
 //! The testbed's own session establishment rate, without a server (RFC 7502 section 6.1): every worker calls
 //! itself over loopback. First a bare thread shows how punctual the machine itself is, then rates are tried,
-//! each by the majority of up to three runs, then half the rate that was found is run once more.
+//! each by the majority of up to three runs, then half the rate that was found is run once more, and measured once
+//! its calls under way are as many as they will be.
 
 use super::args::LoadArgs;
 use super::host::Floor;
@@ -23,9 +24,12 @@ use worker_runtime::monotonic_now;
 /// How long the whole takes at most; what the machine itself does and the run at half the rate are in it.
 const LONGEST: Duration = Duration::from_secs(300);
 /// No trial begins that would end later than this after the first one began.
-const SEARCH: Duration = Duration::from_secs(270);
+const SEARCH: Duration = Duration::from_secs(265);
 /// The run at half the rate is not longer.
 const HALF: Duration = Duration::from_secs(20);
+/// What of it is not measured: calls that have ended are remembered for four seconds, and while their number grows,
+/// so does the memory that the kernel has to find.
+const GROWTH: Duration = Duration::from_secs(5);
 /// Calls of a trial at least, so that five of them are above the 99.9th percentile.
 const CALLS: f64 = 5_000.0;
 /// The lowest rate to be tried: who cannot offer it is kept from it, not at the limit.
@@ -83,11 +87,11 @@ pub fn self_test(args: &LoadArgs, signals: &Receiver<Wish>) -> Result<u8, String
         return Ok(NOT_FOUND);
     };
     let half = (peak.load / 2.0).floor().max(1.0);
-    let at_half = match test.run(half, test.length(half).min(HALF), false)? {
+    let at_half = match test.steady(half, test.length(half).min(HALF))? {
         Some(report) => lateness(&report),
         None => return Ok(NOT_FOUND),
     };
-    facts.push(Fact::new(format!("lateness at half the rate, {half:.0} calls/s"), &at_half));
+    facts.push(Fact::new(format!("lateness at half the rate, {half:.0} calls/s, in full swing"), &at_half));
     facts.push(Fact::new("to be trusted up to", format!("{:.0} calls/s", peak.load)));
     report.trials = test.trials;
     report.parameters.extend(facts);
@@ -139,7 +143,7 @@ impl Test<'_> {
                 let peak = search.stop();
                 return Ok(peak.map(|peak| (peak, best.map(|(_, report)| report), limits.1)));
             }
-            let Some(report) = self.run(trial.load, self.length(trial.load), true)? else { return Ok(None) };
+            let Some(report) = self.run(trial.load, self.length(trial.load))? else { return Ok(None) };
             let conforms = report.verdict.word == "PASS";
             if !conforms {
                 if trial.load < limits.0 {
@@ -174,12 +178,32 @@ impl Test<'_> {
         self.least.max(Duration::from_secs_f64(CALLS / rate.max(1.0)))
     }
 
-    /// One run; none if it was stopped.
-    fn run(&mut self, rate: f64, length: Duration, counts: bool) -> Result<Option<Report>, String> {
+    /// One trial; none if it was stopped.
+    fn run(&mut self, rate: f64, length: Duration) -> Result<Option<Report>, String> {
+        let run = self.measure(rate, (self.args.warm_up, length))?;
+        Ok(run.map(|(report, trial)| {
+            self.trials.push(trial);
+            report
+        }))
+    }
+
+    /// One run that is measured once it is in full swing; none if it was stopped.
+    fn steady(&mut self, rate: f64, length: Duration) -> Result<Option<Report>, String> {
+        let warm_up = self.args.warm_up.max(GROWTH.as_secs_f64());
+        let length = length + Duration::from_secs_f64(warm_up);
+        Ok(self.measure(rate, (warm_up, length))?.map(|(report, _)| report))
+    }
+
+    fn measure(
+        &mut self,
+        rate: f64,
+        (warm_up, length): (f64, Duration),
+    ) -> Result<Option<(Report, Trial)>, String> {
         let number = self.trials.len() as u64 + 1;
         let mut args = LoadArgs { quiet: true, json: None, html: None, csv: None, ..self.args.clone() };
         args.seed = args.seed.map(|seed| seed.wrapping_add(number));
         (args.rate, args.rp, args.rate_max, args.success) = (rate, 1_000.0, 0.0, 100.0);
+        args.warm_up = warm_up;
         args.timeout = Some(format!("{}s", length.as_secs_f64()));
         let (report, ended) = measure(&args, Plan::new(&args)?, self.signals)?;
         if ended == Ended::Asked {
@@ -194,10 +218,7 @@ impl Test<'_> {
             trial.lateness_p999_ms.unwrap_or_default(),
             trial.generator_cpu_percent.unwrap_or_default(),
         );
-        if counts {
-            self.trials.push(trial);
-        }
-        Ok(Some(report))
+        Ok(Some((report, trial)))
     }
 }
 

@@ -22,6 +22,34 @@ fn read_all(m: &Message<'_>) {
     assert_eq!(m.head_len() + m.body().len(), m.bytes().len());
 }
 
+/// All that a message says, as text.
+fn said(parsed: &Parsed<'_>) -> String {
+    let (m, flaw) = match parsed {
+        Parsed::Good(m) => (m, None),
+        Parsed::Bad(m, flaw) => (m, Some(flaw)),
+        Parsed::Garbage(why) => return format!("garbage: {why}"),
+    };
+    let headers: Vec<_> = m.all_headers().collect();
+    let start = (m.method(), m.request_uri(), m.status(), m.reason(), m.body(), m.via_count());
+    let ends = (m.from_uri(), m.from_tag(), m.to_uri(), m.to_tag(), m.call_id(), m.cseq(), m.max_forwards());
+    format!("{flaw:?} {start:?} {ends:?} {:?} {:?} {headers:?}", m.via(), m.via_branch())
+}
+
+/// A message that is like one that was read before is read as if it were the first.
+fn remembered(bytes: &[u8], choice: u8, peer: u8) {
+    let (mut index, limits) = (Index::with_memory(), Limits::default());
+    let _ = parse(bytes, &mut index, &limits);
+    let mut other = bytes.to_vec();
+    for round in 0..4 {
+        let at = (usize::from(choice) * 251 + usize::from(peer) * (2 * round + 1)) % other.len();
+        // A byte that the message has elsewhere, or a digit.
+        other[at] = if round % 2 == 0 { b'0' + peer % 10 } else { bytes[(at * 7 + round) % bytes.len()] };
+        let mut fresh = Index::new();
+        let anew = said(&parse(&other, &mut fresh, &limits));
+        assert_eq!(said(&parse(&other, &mut index, &limits)), anew, "a memory changes nothing");
+    }
+}
+
 fn forwarded(m: &Message<'_>, choice: u8, source: SocketAddr) {
     let bit = |n: u8| choice >> n & 1 == 1;
     let o = Outgoing {
@@ -70,6 +98,7 @@ fuzz_target!(|data: &[u8]| {
     };
     read_all(&message);
     if good {
+        remembered(bytes, choice, peer);
         // Owners of calls are chosen by the cheap look.
         assert_eq!(call_id, Some(message.call_id()), "two readings of the Call-ID");
     }

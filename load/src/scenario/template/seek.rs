@@ -204,6 +204,12 @@ impl Found {
     }
 }
 
+/// What stands behind the name of a header line.
+pub(super) fn value_of(line: &[u8]) -> &[u8] {
+    let colon = memchr(b':', line).map_or(0, |at| at + 1);
+    line.get(colon..).unwrap_or_default().trim_ascii()
+}
+
 /// Writes a header as it stands in the message; further ones of the name as further values. Gives
 /// `skip` if there is none.
 #[inline]
@@ -224,9 +230,8 @@ pub(super) fn write_header(
         if first {
             out.extend_from_slice(line);
         } else {
-            let colon = memchr(b':', line).map_or(0, |at| at + 1);
             out.extend_from_slice(b", ");
-            out.extend_from_slice(line.get(colon..).unwrap_or_default().trim_ascii());
+            out.extend_from_slice(value_of(line));
         }
         (first, result) = (false, NO_SKIP);
     }

@@ -283,3 +283,106 @@ proptest! {
         }
     }
 }
+
+/// Keywords whose texts a model can or cannot make.
+const LINES: [&str; 14] = [
+    "Call-ID: [call_id]\n",
+    "X: [call_number];[branch];[msg_index]\n",
+    "[last_Via:]\n",
+    "[last_Subject:]\n",
+    "Y: [next_url][peer_tag_param]\n",
+    "[routes]\n",
+    "CSeq: [cseq+7] INFO\n",
+    "Z: [local_ip]:[local_port] [userid]\n",
+    "D: [dynamic_id]\n",
+    "[last_CSeq:]\n",
+    "W: [last_cseq_number-2]\n",
+    "F: [field2];[field0]\n",
+    "L: [len]\nA: [call_id]\nM: [len+90]\nB: [call_number]\n",
+    "Content-Length: [len]\n\n[call_id][call_number][call_number]\n",
+];
+
+proptest! {
+    /// Whatever was made before, a text made with a model is the one that is made without.
+    #[test]
+    fn a_model_changes_nothing(
+        lines in proptest::collection::vec(0..LINES.len() - 1, 1..8),
+        body in any::<bool>(),
+        calls in proptest::collection::vec(
+            (0..120_u64, "[0-9]{1,3}", "|a{0,1}b", "|<r>|<rr>", (0..3_usize, 4..6_usize, 0..2_u32), any::<u8>()), 1..12,
+        ),
+    ) {
+        let last = body.then_some(LINES.len() - 1);
+        let (mut lines, lengths) = (lines, LINES.len() - 2);
+        // Four lengths in one message are the most.
+        if let Some(first) = lines.iter().position(|&at| at == lengths) {
+            let mut nth = 0;
+            lines.retain(|&at| {
+                nth += 1;
+                at != lengths || nth == first + 1
+            });
+        }
+        let scenario = scenario(&lines.into_iter().chain(last).map(|at| LINES[at]).collect::<String>());
+        let (run, mut values) = (run(), [(); 3].map(|()| Values::default()));
+        let [call, user, global] = &mut values;
+        let vars = Vars { call, user, global };
+        let file = Injection::parse("u.csv", b"SEQUENTIAL\na;b;c\n[authentication];b;e\nfg;;h\n").unwrap();
+        let mut desk = Desk::new(Injections { files: vec![file] }, 1, 10_000);
+        let mut model = super::Model::default();
+        for (number, id, tag, routes, (vias, step, round), cseq) in calls {
+            let last = format!("SIP/2.0 200 OK\r\n{}Via: SIP/2.0/UDP a;branch=z9hG4bK{id}\r\nFrom: <sip:a@b>;tag=1\r\n\
+                To: <sip:c@d>\r\nCall-ID: {id}\r\nCSeq: {cseq} INFO\r\n{}\r\n",
+                "v: SIP/2.0/UDP b\r\n".repeat(vias), if id.len() == 2 { "Subject: x\r\n" } else { "" });
+            let mut index = sip_message::Index::new();
+            let limits = sip_message::Limits::default();
+            let sip_message::Parsed::Good(message) = sip_message::parse(last.as_bytes(), &mut index, &limits) else {
+                panic!("a good message")
+            };
+            let mut outline = super::Outline::default();
+            outline.learn(&scenario.headers, &message);
+            let shown = [false, true].map(|with| {
+                desk.dynamic_id = number;
+                let mut facts = Facts {
+                    run: &run, desk: &mut desk, call_number: number, call_id: id.as_bytes(),
+                    local_ip: routes.as_bytes(), local_port: u16::from(cseq), step, round, cseq: u32::from(cseq) * 9,
+                    last: last.as_bytes(), outline: (cseq % 16 > 0).then_some(&outline), peer_tag: tag.as_bytes(),
+                    routes: routes.as_bytes(), next_url: tag.as_bytes(), challenge: None, lines: &[u32::from(cseq) % 3], user: number,
+                    wall_micros: 0, tick_ms: 0,
+                };
+                let (mut out, own) = (b"before".to_vec(), template(&scenario));
+                let result = match with {
+                    true => own.render_like(&mut model, &mut facts, &vars, &mut out),
+                    false => own.render(&mut facts, &vars, &mut out),
+                };
+                (result, String::from_utf8(out).unwrap())
+            });
+            prop_assert_eq!(&shown[0], &shown[1]);
+        }
+    }
+}
+
+/// Or the test above would show nothing.
+#[test]
+fn a_model_is_used_where_it_can_be() {
+    let own = scenario("Call-ID: [call_id]\n[routes]\nCSeq: [cseq] INFO\nContent-Length: [len]\n\nx\n");
+    let mut model = super::Model::default();
+    let mut shown = |change: fn(&mut Facts<'_>)| {
+        let mut text = Vec::new();
+        let (result, plain) = render(template(&own), |facts| {
+            change(facts);
+            let mut values = [(); 3].map(|()| Values::default());
+            let [call, user, global] = &mut values;
+            let vars = Vars { call, user, global };
+            template(&own).render_like(&mut model, facts, &vars, &mut text).unwrap();
+        });
+        assert_eq!((result, text), (Ok(()), plain));
+        model.uses()
+    };
+    assert_eq!(shown(|_| {}), 0);
+    assert_eq!(shown(|facts| facts.call_id = b"4-88@i"), 1);
+    assert_eq!(shown(|facts| facts.cseq = 8), 2);
+    assert_eq!(shown(|facts| facts.call_id = b"longer-88@i"), 2);
+    assert_eq!(shown(|facts| facts.call_id = b"LONGER-99@i"), 3);
+    assert_eq!(shown(|facts| facts.routes = b""), 3);
+    assert_eq!(shown(|facts| facts.step = 5), 3);
+}

@@ -195,12 +195,17 @@ impl Digits {
         &self.room[at..]
     }
 
-    /// Writes those of `number`, which must be the same each time.
-    pub fn write(&mut self, number: u64, out: &mut Vec<u8>) {
+    /// Those of `number`, which must be the same each time.
+    pub fn once(&mut self, number: u64) -> &[u8] {
         if self.start == self.room.len() {
             self.of(number);
         }
-        out.extend_from_slice(&self.room[self.start..]);
+        &self.room[self.start..]
+    }
+
+    /// Writes these.
+    pub fn write(&mut self, number: u64, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.once(number));
     }
 }
 

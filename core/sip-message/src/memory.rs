@@ -1,0 +1,387 @@
+//! Messages that were read before, but for a few letters, digits and dashes.
+//!
+//! Most of what a server or a generator receives looks like something it received a moment ago: the same
+//! phone, trunk or node sends the same lines, and only what names the call or the user is another, of the
+//! same length. [`Memory`] keeps the index of such messages. One that comes is held against the kept one,
+//! sixteen bytes at a time; where they differ only in plain bytes (letters, digits, `-` and `_`) that stand where
+//! any plain byte means the same to the parser, the kept index is the index of this one too.
+//!
+//! The answer never depends on what is remembered: a property test and a fuzz target hold every index found
+//! so against one made anew.
+
+use crate::block::Block;
+use crate::index::{Span, Spans, Start};
+use crate::number::parse_u32;
+use crate::values::end_of_value;
+use crate::{Limits, Name};
+
+/// Messages remembered: two for each row. A row is chosen by length and start line.
+const ROWS: usize = 64;
+const WAYS: usize = 2;
+/// Longer heads are read anew; they are rare, and what is kept of them would be large.
+const LONGEST: usize = 4_096;
+/// How often in vain a message is held against a kept one before it takes its place.
+const PATIENCE: u8 = 3;
+/// A recognition pays for a quarter of a keeping.
+const COST: u32 = 4;
+const MOST_SAVED: u32 = 64;
+/// Where keeping does not pay, one message of so many is kept all the same, for times change.
+const TRIAL: u32 = 64;
+
+/// One message, as it is kept.
+#[derive(Debug)]
+pub(crate) struct Shape {
+    pub spans: Spans,
+    limits: Limits,
+    /// Start line and headers, and the length of the whole.
+    head: Vec<u8>,
+    len: usize,
+    /// For each sixteen bytes of the head which of them may be another plain byte; the last is for the
+    /// sixteen at the very end, which overlap those before them.
+    free: Vec<u16>,
+    /// The digits of CSeq.
+    number: Span,
+    credit: u8,
+}
+
+/// Messages that were read before.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    shapes: Vec<Option<Box<Shape>>>,
+    /// What recognitions have saved, less what keepings have cost.
+    saved: u32,
+    /// Messages read anew since one was kept.
+    since: u32,
+}
+
+/// Where a message is kept that was not recognized.
+#[derive(Clone, Copy)]
+pub(crate) struct Place(usize);
+
+impl Memory {
+    pub fn new() -> Memory {
+        let mut shapes = Vec::new();
+        shapes.resize_with(ROWS * WAYS, || None);
+        Memory { shapes, saved: MOST_SAVED, since: 0 }
+    }
+
+    /// Where a message like this one is kept, its index now that of this one; otherwise where to keep this one,
+    /// if it is worth it.
+    #[inline]
+    pub fn recall(&mut self, bytes: &[u8], limits: &Limits) -> Result<Place, Option<Place>> {
+        let Some(row) = row(bytes) else { return Err(None) };
+        let Some(ways) = self.shapes.get_mut(row..row + WAYS) else { return Err(None) };
+        let found = ways
+            .iter_mut()
+            .position(|shape| shape.as_deref_mut().is_some_and(|shape| shape.fits(bytes, limits)));
+        match found {
+            Some(way) => {
+                self.saved = (self.saved + 1).min(MOST_SAVED);
+                Ok(Place(row + way))
+            }
+            None => Err(self.place(row)),
+        }
+    }
+
+    /// The index kept there.
+    #[inline]
+    pub fn spans(&self, at: Place) -> Option<&Spans> {
+        self.shapes.get(at.0)?.as_deref().map(|shape| &shape.spans)
+    }
+
+    /// Where in a row there is room, or has been no use of late.
+    fn place(&mut self, row: usize) -> Option<Place> {
+        self.since += 1;
+        if self.saved < COST && self.since < TRIAL {
+            return None;
+        }
+        let ways = self.shapes.get_mut(row..row + WAYS)?;
+        let free = ways.iter().position(|shape| shape.as_ref().is_none_or(|shape| shape.credit == 0));
+        // Each time that nobody is recognized those kept lose credit.
+        ways.iter_mut().flatten().for_each(|shape| shape.credit = shape.credit.saturating_sub(1));
+        free.map(|way| Place(row + way))
+    }
+
+    /// Keeps a message without a flaw, of which nothing was unfolded. Takes its index, and leaves another one
+    /// in its place to be used again. False if it is not kept.
+    #[cold]
+    #[inline(never)]
+    pub fn keep(&mut self, at: Place, bytes: &[u8], spans: &mut Spans, limits: &Limits) -> bool {
+        let head = bytes.get(..spans.body.start as usize).filter(|head| (16..=LONGEST).contains(&head.len()));
+        let (Some(head), Some(number)) = (head, digits_of_cseq(bytes, spans)) else { return false };
+        let Some(kept) = self.shapes.get_mut(at.0) else { return false };
+        self.since = 0;
+        self.saved = self.saved.saturating_sub(COST);
+        let kept = kept.get_or_insert_with(|| Box::new(Shape::new(limits)));
+        core::mem::swap(&mut kept.spans, spans);
+        kept.learn(bytes, head, number, limits);
+        true
+    }
+}
+
+/// The row of a message; `None` if it is too short to be one.
+#[inline(always)]
+fn row(bytes: &[u8]) -> Option<usize> {
+    let start = bytes.first_chunk::<16>()?;
+    let word =
+        |at: usize| start.get(at..).and_then(|b| b.first_chunk()).map_or(0, |b| u64::from_le_bytes(*b));
+    // Of a status line the status tells; of a request line the method.
+    let first = word(0);
+    let tells = if first == u64::from_le_bytes(*b"SIP/2.0 ") { word(8) } else { first };
+    let mixed = (tells ^ (bytes.len() as u64) << 48).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    Some((mixed >> 58) as usize % ROWS * WAYS)
+}
+
+/// The digits that CSeq begins with.
+fn digits_of_cseq(bytes: &[u8], spans: &Spans) -> Option<Span> {
+    let value = spans.single(Name::CSeq).ok()??.value;
+    let count = value.of(bytes).iter().take_while(|b| b.is_ascii_digit()).count();
+    Some(Span { start: value.start, end: value.start + count as u32 })
+}
+
+impl Shape {
+    fn new(limits: &Limits) -> Shape {
+        Shape {
+            spans: Spans::new(),
+            limits: *limits,
+            head: Vec::new(),
+            len: 0,
+            free: Vec::new(),
+            number: Span::default(),
+            credit: 0,
+        }
+    }
+
+    /// Whether the kept index is that of `bytes`. If so it has the number of its CSeq.
+    #[inline]
+    fn fits(&mut self, bytes: &[u8], limits: &Limits) -> bool {
+        if bytes.len() != self.len || self.limits != *limits {
+            return false;
+        }
+        let (Some(head), Some((last_free, free))) = (bytes.get(..self.head.len()), self.free.split_last())
+        else {
+            return false;
+        };
+        let (Some(last), Some(kept_last)) = (head.last_chunk::<16>(), self.head.last_chunk::<16>()) else {
+            return false;
+        };
+        let blocks = head.as_chunks::<16>().0.iter().zip(self.head.as_chunks::<16>().0).zip(free);
+        for ((own, kept), &free) in blocks {
+            if !same(own, kept, free) {
+                return false;
+            }
+        }
+        if !same(last, kept_last, *last_free) {
+            return false;
+        }
+        // Letters may stand there now.
+        let digits = self.number.of(bytes);
+        let Some(number) = parse_u32(digits).filter(|&n| n < 1 << 31) else { return false };
+        self.spans.cseq = number;
+        self.credit = PATIENCE;
+        true
+    }
+
+    /// Notes what of a message may be another plain byte. `self.spans` are those of the message.
+    fn learn(&mut self, bytes: &[u8], head: &[u8], number: Span, limits: &Limits) {
+        self.limits = *limits;
+        self.len = bytes.len();
+        self.head.clear();
+        self.head.extend_from_slice(head);
+        self.number = number;
+        self.credit = 0;
+        let blocks = head.len() / 16;
+        self.free.clear();
+        self.free.resize(blocks + 1, 0);
+        let Shape { spans, free, head, .. } = self;
+        let mut allow = |span: Span| {
+            for at in span.range() {
+                if !head.get(at).is_some_and(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_')) {
+                    continue;
+                }
+                if let Some(bits) = free.get_mut(..blocks).and_then(|free| free.get_mut(at / 16)) {
+                    *bits |= 1 << (at % 16);
+                }
+                if let (Some(bits), Some(place)) = (free.get_mut(blocks), (at + 16).checked_sub(head.len())) {
+                    *bits |= 1 << place;
+                }
+            }
+        };
+        // What of the start line, From, To and Via is kept as a range only.
+        if let Start::Request { uri, .. } = spans.start {
+            allow(uri);
+        }
+        allow(number);
+        allow(spans.via.branch);
+        for own in [spans.from_uri, spans.to_uri, spans.from_tag, spans.to_tag] {
+            allow(own);
+        }
+        for (at, header) in spans.headers.iter().enumerate() {
+            match header.name {
+                Name::CSeq | Name::MaxForwards | Name::ContentLength => {}
+                // Those of a response are read when they are asked for.
+                Name::From | Name::To if matches!(spans.start, Start::Request { .. }) => {}
+                // Of the topmost one more than its branch is known; of others that stand in its line, that they do.
+                Name::Via if usize::from(spans.first[Name::Via as usize]) == at => {
+                    let first = end_of_value(header.value.of(bytes)) as u32;
+                    allow(Span { start: header.value.start + first, end: header.value.end });
+                }
+                // Nothing is known of what they hold, or only that it has no white space.
+                _ => allow(header.value),
+            }
+        }
+    }
+}
+
+/// Whether sixteen bytes are as those kept, but for plain bytes where they are free.
+#[inline(always)]
+fn same(own: &[u8; 16], kept: &[u8; 16], free: u16) -> bool {
+    let own = Block::of(own);
+    let other = own.differing(Block::of(kept));
+    if other == 0 {
+        return true;
+    }
+    let plain = own.within(b'0', b'9') | own.small().within(b'a', b'z') | own.eq(b'-') | own.eq(b'_');
+    other & !(u32::from(free) & plain.bits()) == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Header, Index, Limits, Message, Name, Parsed, parse};
+    use proptest::prelude::*;
+
+    const INVITE: &str = "INVITE sip:bob1@example.com SIP/2.0\r\n\
+        Via: SIP/2.0/UDP 192.0.2.1:5060;branch=z9hG4bK776asdhds;rport;ttl=5\r\n\
+        Via: SIP/2.0/TCP second;branch=z9hG4bK2\r\n\
+        Max-Forwards: 70\r\nFrom: \"A b\" <sip:alice7@example.com;x=%41>;tag=1928301774\r\nTo: <sip:bob1@example.com>\r\n\
+        Call-ID: a84b4c76e66710@192.0.2.1\r\nCSeq: 314 INVITE\r\nContact: <sip:a@192.0.2.1:5060;ob>\r\n\
+        X-Other: a b\r\nContent-Length: 4\r\n\r\nbody";
+    const RINGING: &str = "SIP/2.0 180 Ringing\r\nv: SIP/2.0/UDP a;received=192.0.2.7;branch=z9hG4bK1,SIP/2.0/UDP b\r\n\
+        f: sip:alice@example.com;tag=77\r\nt: <sip:bob@example.com>;tag=88;y=z\r\ni: one\r\nCSeq:7 BYE\r\nl:0\r\n\r\n";
+    const BARE: &str = "BYE tel:+4930123 SIP/2.0\r\nFrom: sip:a@b;tag=x1;tagged=y\r\nTo: sip:c1@d ;tag=y\r\nCSeq: 0012 BYE\r\n\
+        Call-ID: 1\r\nVia: SIP/2.0/TLS [2001:db8::1]:99 ; branch = z9hG4bK5;maddr=1.2.3.4\r\nX:1\r\n x\r\n\r\n";
+    const FLAWED: &str = "OPTIONS sip:a SIP/2.0\r\nVia: SIP/2.0/UDP a;branch=z9hG4bK1\r\nFrom: <sip:a>;tag=1\r\nTo: <sip:b>\r\n\
+        Call-ID: 1\r\nCSeq: 1 INVITE\r\n\r\n";
+
+    /// All that a message says, read in every way.
+    type Said<'a> = (Vec<Header<'a>>, Vec<Vec<&'a [u8]>>, String);
+
+    fn said<'a>(m: &Message<'a>) -> Said<'a> {
+        let numbers = (m.is_request(), m.status(), m.cseq(), m.max_forwards(), m.via_count(), m.head_len());
+        let texts = (m.method(), m.request_uri(), m.reason(), m.call_id(), m.via(), m.via_branch());
+        let tags = (m.from_uri(), m.from_tag(), m.to_uri(), m.to_tag(), m.body(), m.bytes());
+        let names = [Name::Via, Name::From, Name::To, Name::CallId, Name::CSeq, Name::Contact, Name::Other];
+        let values = names.map(|name| m.values(name).collect());
+        (m.all_headers().collect(), values.into(), format!("{numbers:?} {texts:?} {tags:?}"))
+    }
+
+    fn assert_same(remembered: Parsed<'_>, anew: Parsed<'_>) {
+        match (remembered, anew) {
+            (Parsed::Good(a), Parsed::Good(b)) => assert_eq!(said(&a), said(&b)),
+            (Parsed::Bad(a, x), Parsed::Bad(b, y)) => assert_eq!((said(&a), x), (said(&b), y)),
+            (Parsed::Garbage(a), Parsed::Garbage(b)) => assert_eq!(a, b),
+            (a, b) => panic!("{a:?} is not {b:?}"),
+        }
+    }
+
+    /// Whether the index of a message is one that was kept before.
+    fn is_remembered(index: &mut Index, text: &str) -> bool {
+        let known = index.memory.as_mut().unwrap().recall(text.as_bytes(), &Limits::default()).is_ok();
+        let _ = parse(text.as_bytes(), index, &Limits::default());
+        known
+    }
+
+    #[test]
+    fn what_names_a_call_or_a_user_may_differ() {
+        let mut index = Index::with_memory();
+        assert!(!is_remembered(&mut index, INVITE));
+        let other = INVITE.replace("bob1", "bob2").replace("776asdhds", "123abcdef").replace("314", "999");
+        let other =
+            other.replace("192830", "aaaaaa").replace("a84b4c76", "b9999999").replace("alice7", "carol8");
+        assert!(is_remembered(&mut index, &other));
+        assert!(is_remembered(&mut index, &other.replace("body", "b\r\n\0")), "the body is not read");
+        for (from, to) in [
+            ("Max-Forwards: 70", "Max-Forwards: 69"),
+            ("192.0.2.1:5060;b", "192.0.2.1:5061;b"),
+            ("ttl=5", "ttl=6"),
+            ("CSeq: 314", "CSeq: 3a4"),
+            ("776asd", "776;sd"),
+            ("Contact", "Kontakt"),
+            ("a84b4c", "a8\tb4c"),
+            ("a b", "a\0b"),
+            ("tag=1", "tga=1"),
+        ] {
+            let other = INVITE.replacen(from, to, 1);
+            assert_eq!(other.len(), INVITE.len());
+            let mut index = Index::with_memory();
+            assert!(!is_remembered(&mut index, INVITE));
+            assert!(!is_remembered(&mut index, &other), "{to}");
+        }
+        assert!(!is_remembered(&mut index, &INVITE.replace("bob1", "bob12")), "another length");
+        assert!(!is_remembered(&mut index, RINGING));
+        assert!(is_remembered(
+            &mut index,
+            &RINGING.replace("77", "6_").replace("88", "a-").replace("bK1", "bK2").replace("UDP b", "UDP c")
+        ));
+        assert!(!is_remembered(&mut index, &RINGING.replace("180", "181")));
+    }
+
+    #[test]
+    fn limits_count_as_ever() {
+        let mut index = Index::with_memory();
+        let narrow = Limits { headers: 3, ..Limits::default() };
+        for _ in 0..3 {
+            assert!(matches!(parse(INVITE.as_bytes(), &mut index, &Limits::default()), Parsed::Good(_)));
+            assert!(matches!(parse(INVITE.as_bytes(), &mut index, &narrow), Parsed::Bad(..)));
+        }
+    }
+
+    #[test]
+    fn a_number_that_is_too_large_is_no_number() {
+        let mut index = Index::with_memory();
+        let text = INVITE.replace("314 ", "1999999999 ");
+        assert!(matches!(parse(text.as_bytes(), &mut index, &Limits::default()), Parsed::Good(_)));
+        let text = text.replace("1999999999 ", "2147483648 ");
+        assert!(matches!(parse(text.as_bytes(), &mut index, &Limits::default()), Parsed::Bad(..)));
+    }
+
+    #[test]
+    fn what_pays_is_kept_and_what_does_not_is_given_up() {
+        let mut index = Index::with_memory();
+        // A thousand messages of which none is like another, and one that comes again and again.
+        let mut known = 0;
+        for i in 0..1_000 {
+            let strange = INVITE.replace("X-Other", &format!("X-{i:05}"));
+            assert!(!is_remembered(&mut index, &strange));
+            known += usize::from(is_remembered(&mut index, RINGING));
+        }
+        assert!(known > 900, "{known}");
+        let kept = index.memory.as_ref().unwrap().shapes.iter().flatten().count();
+        assert!(kept <= 3, "{kept}");
+    }
+
+    proptest! {
+        /// Whatever was read before, a message is read as if it were the first.
+        #[test]
+        fn a_memory_changes_nothing(
+            rounds in prop::collection::vec(
+                (0..4_usize, prop::collection::vec((any::<prop::sample::Index>(), "[0-9a-zA-Z_-]|[0-9a-zA-Z_-]|.|[ \r\n\t,;:<>\"@%=]"), 0..4)),
+                1..40,
+            )
+        ) {
+            let (mut index, limits) = (Index::with_memory(), Limits::default());
+            for (which, changes) in rounds {
+                let mut text = [INVITE, RINGING, BARE, FLAWED][which].as_bytes().to_vec();
+                for (at, new) in changes {
+                    let at = at.index(text.len());
+                    text[at] = new.as_bytes().first().copied().unwrap_or(b'\n');
+                }
+                let mut fresh = Index::new();
+                let anew = parse(&text, &mut fresh, &limits);
+                assert_same(parse(&text, &mut index, &limits), anew);
+                // Again, so that it is read from memory if it can be.
+                assert_same(parse(&text, &mut index, &limits), anew);
+            }
+        }
+    }
+}

@@ -1,0 +1,419 @@
+#!/usr/bin/env python3
+"""What callers notice when something fails behind or beside `strowger balance`: 20,000 calls up, 500 new ones a second.
+
+    verify/bench/balance_failure.py --bin target/release/strowger [--calls 20000] [--rate 500] [NAME...]
+
+For each experiment (--list): calls up before the fault; of these, lost, that is: their BYE was not answered with 2xx;
+calls begun around and after the fault that failed; and after how long each new call was answered at its first attempt,
+seen by a client that begins one every 20 ms and never repeats anything.
+
+The callers are two `strowger load`: one sets up `--calls` calls and hangs up after the fault, the other makes
+`--rate` calls a second from before the fault until well after it. The nodes are three `strowger serve` that share
+their secret and know each other's address as their own, so that each can take the dialogs of another; the phones
+behind them are one more `strowger load`. Experiments with one balancer run on loopback; those with two in network
+namespaces that they make and remove (root; `ip`, and keepalived for the standby ones).
+"""
+import argparse
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.dirname(HERE))
+
+from balance_places import Active, Loopback, Standby  # noqa: E402  (after the path is set)
+from harness import load, net, servers  # noqa: E402
+
+DOMAIN = 'phones.test'
+NODES = 3
+# The client that asks without repeating: between two calls, and how long it waits for an answer.
+STEP, PATIENCE = 0.02, 0.4
+EXPERIMENTS = {}
+
+
+def experiment(place, hold=0.0, after=18.0, **more):
+    """`hold`: seconds from the fault until the calls that were up before hang up; `after`: new calls go on so long."""
+    def add(function):
+        EXPERIMENTS[function.__name__] = (function, place, hold, after, more)
+        return function
+    return add
+
+
+class Scene:
+    """Nodes, phones, balancers and callers of one experiment."""
+
+    def __init__(self, o, place, nodes=NODES, config=''):
+        self.o, self.place = o, place
+        self.dir = tempfile.mkdtemp(prefix='strowger-failure-')
+        self.secret = os.urandom(32)
+        self.phones = place.phones()
+        self.nodes = [self.node(at, nodes) for at in range(nodes)]
+        self.balancers = place.balancers(o.bin, ['%s:5060' % n.ip for n in self.nodes], self.secret, config)
+        self.running, self.notes = [], []
+
+    def node(self, at, count):
+        """A proxy that takes calls from the balancers alone, and for the phones."""
+        ip, prefix = self.place.node(at)
+        others = [self.place.node(i)[0] for i in range(count) if i != at] + [self.place.service]
+        config = 'aliases = [%s]\n' % ', '.join(
+            '"%s"' % a for a in others)
+        sources = ', '.join('"%s"' % a for a in self.place.sources())
+        config += '[[trunk]]\nname = "front"\ntargets = ["sip:%s"]\nsources = [%s]\nmay_transit = true\n' % (
+            self.place.service, sources)
+        config += '[[route]]\ndomain = "%s"\ntargets = ["sip:%s:5060"]\n' % (DOMAIN, self.phones[0])
+        node = servers.Strowger(self.o.bin, 'node.test', 1, False, config=config, ip=ip, prefix=prefix)
+        node.admin = '127.0.0.%d:8080' % (2 + at) if prefix else node.admin
+        with open(os.open(os.path.join(node.data, 'secret'), os.O_WRONLY | os.O_CREAT, 0o600), 'wb') as f:
+            f.write(self.secret)
+        return node
+
+    def __enter__(self):
+        try:
+            ip, prefix = self.phones
+            # Long enough to answer whatever is repeated.
+            self.running.append(load.Load(self.o.bin, 'callee.xml', ip=ip, prefix=prefix))
+            for node in self.nodes:
+                self.running.append(node.start())
+            for balancer in self.balancers:
+                self.running.append(balancer.start())
+            self.place.begin(self)
+            net.poll('every node is up', 20, lambda: all(
+                n['health'] == 'up' for b in self.balancers for n in b.all_nodes().values()))
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        self.place.end()
+        for one in reversed(self.running):
+            one.stop() if isinstance(one, (load.Load, Probe)) else one.__exit__()
+        shutil.rmtree(self.dir, ignore_errors=True)
+
+    def callers(self, which, rate, calls, hold):
+        address, prefix, extra = self.place.callers(which)
+        generator = load.Load(self.o.bin, '-sn proxy200', (self.place.service, 5060), ip=address, rate=rate, calls=calls,
+                              rows=[('a', '', 'b')], keys=[('domain', DOMAIN)], prefix=prefix,
+                              extra=['-d', str(int(hold * 1000))] + extra)
+        self.running.append(generator)
+        return generator
+
+    def up(self):
+        """Calls that are up, as the balancers count them."""
+        return sum(b.calls() for b in self.balancers if b.process.running())
+
+    def say(self, text):
+        self.notes.append(text)
+
+
+# ---------------------------------------------------------------- one experiment
+def measure(o, name):
+    function, place, hold, after, more = EXPERIMENTS[name]
+    after = min(after, o.after or after)
+    ramp = o.calls / o.ramp_rate
+    with Scene(o, place(o), **more) as scene:
+        begun = time.monotonic()
+        # A second more of them than asked: those hang up before the fault.
+        standing = scene.callers('standing', o.ramp_rate, o.calls + o.ramp_rate, ramp + 1.0 + 1.0 + hold)
+        until(begun + ramp - 2)
+        fresh = scene.callers('fresh', o.rate, int(o.rate * (4.0 + after)), 1.0)
+        probe = Probe(scene, 4.0 + after + 1)
+        until(begun + ramp + 1.9)
+        up = scene.up()
+        until(begun + ramp + 2)
+        fault = time.time()
+        afterwards = function(scene)
+        probed = probe.result()
+        for generator in (fresh, standing):
+            generator.wait(ramp + hold + 90)
+        counts = [g.report()['measured'] for g in (standing, fresh)]
+        # The longest wait is that for an INVITE that was never answered: 33 s.
+        end = time.monotonic() + (40 if o.settle else 0)
+        while scene.up() and time.monotonic() < end:
+            time.sleep(0.5)
+        left = scene.up()
+        if afterwards:
+            afterwards()
+    said = tell(name, up, counts, probed, fault, scene.notes, left)
+    for generator in (standing, fresh):
+        for check in generator.report()['verdict']['checks']:
+            if check['of_generator'] and not check['kept'] and not re.search('lateness|void', check['name']):
+                said['notes'].append('the generator itself: %s: %s' % (check['name'], check['found']))
+    return said
+
+
+def until(when):
+    time.sleep(max(0.0, when - time.monotonic()))
+
+
+def tell(name, up, counts, probed, fault, notes, left):
+    """The figures of one experiment."""
+    standing, fresh = counts
+    get = lambda c, key: int(c.get(key, 0))
+    lost = get(standing, 'sessions_established') - get(standing, 'calls.succeeded')
+    new_lost = get(fresh, 'sessions_established') - get(fresh, 'calls.succeeded')
+    bad = [p for p in probed if not p['ok'] and p['sent'] >= fault - PATIENCE]
+    back = max((p['sent'] + STEP - fault for p in bad), default=0.0)
+    refused = sum(1 for p in bad if p['status'] == 503)
+    return dict(
+        name=name, up=up, standing=get(standing, 'sessions_established'), lost=lost,
+        never_up=get(standing, 'calls.begun') - get(standing, 'sessions_established'),
+        fresh=get(fresh, 'calls.begun'), failed=get(fresh, 'calls.begun') - get(fresh, 'sessions_established'),
+        fresh_lost=new_lost, hung=get(fresh, 'calls.void'), back=back, first_try_failed=len(bad), probes=len(probed), refused=refused,
+        with_retry_after=sum(1 for p in bad if p['status'] == 503 and p['retry_after']), left=left, notes=notes)
+
+
+def line(r):
+    text = ('%-22s %5d up; lost %d of %d; new: %d of %d failed, %d lost; every first attempt answered again after %.2f s '
+            '(%d of %d were not)' % (r['name'], r['up'], r['lost'], r['standing'], r['failed'], r['fresh'], r['fresh_lost'],
+                                     r['back'], r['first_try_failed'], r['probes']))
+    if r['hung']:
+        text += '; %d new ones had a provisional response from who then failed, and nothing more' % r['hung']
+    if r['never_up']:
+        text += '; %d never came up' % r['never_up']
+    if r['refused']:
+        text += '; 503: %d, with Retry-After %d' % (r['refused'], r['with_retry_after'])
+    if r['left']:
+        text += '; %d calls still counted at the end' % r['left']
+    return '\n    '.join([text] + r['notes'])
+
+
+# ---------------------------------------------------------------- the client that never repeats
+class Probe:
+    """The same script, run where the callers are."""
+
+    def __init__(self, scene, seconds):
+        address, prefix, _ = scene.place.callers('probe')
+        self.child = subprocess.Popen(
+            prefix + [sys.executable, os.path.abspath(__file__), '--probe', address, scene.place.service, '%g' % seconds],
+            stdout=subprocess.PIPE, text=True)
+        scene.running.append(self)
+
+    def stop(self):
+        self.child.kill()
+        self.child.wait()
+
+    def result(self):
+        said, _ = self.child.communicate()
+        return json.loads(said)
+
+
+def probe(ip, target, seconds):
+    """Calls one after the other from several ports; what became of each, as JSON."""
+    socks = []
+    for _ in range(16):
+        sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        sock.bind((ip, 0))
+        sock.setblocking(False)
+        socks.append(sock)
+    found, end, step = {}, time.time() + seconds, 0
+    begun = time.time()
+
+    def send(sock, method, uri, call_id, cseq, to, routes, branch):
+        own = '%s:%d' % sock.getsockname()
+        text = ['%s %s SIP/2.0' % (method, uri), 'Via: SIP/2.0/UDP %s;branch=%s' % (own, branch), 'Max-Forwards: 70',
+                'From: <sip:probe@%s>;tag=p' % own, 'To: ' + to, 'Call-ID: ' + call_id, 'CSeq: %d %s' % (cseq, method),
+                'Contact: <sip:probe@%s>' % own, *['Route: ' + r for r in routes], 'Content-Length: 0', '', '']
+        try:
+            sock.sendto('\r\n'.join(text).encode(), (target, 5060))
+        except OSError:
+            # Nobody listens there: said of an earlier message.
+            pass
+
+    def receive(sock):
+        try:
+            reply = net.Reply(sock.recv(65536))
+        except OSError:
+            return
+        call_id = reply.get('Call-ID')
+        one = found.get(call_id)
+        if one is None or not reply.get('CSeq').endswith('INVITE') or reply.status < 200:
+            return
+        first = one['status'] == 0
+        if first:
+            one.update(status=reply.status, took=time.time() - one['sent'], retry_after=bool(reply.get('Retry-After')))
+        to, contact = reply.get('To'), reply.get('Contact')
+        if reply.status >= 300 or '<' not in contact:
+            send(sock, 'ACK', one['uri'], call_id, 1, to, [], one['branch'])
+            return
+        routes = [r.strip() for v in reply.all('Record-Route') for r in v.split(',')][::-1]
+        contact = contact.split('<')[1].split('>')[0]
+        send(sock, 'ACK', contact, call_id, 1, to, routes, net.unique('z9hG4bKa'))
+        if first:
+            send(sock, 'BYE', contact, call_id, 2, to, routes, net.unique('z9hG4bKb'))
+
+    while time.time() < end:
+        due = begun + step * STEP
+        if time.time() >= due and due < end - PATIENCE:
+            sock, call_id, uri = socks[step % len(socks)], net.unique('probe'), 'sip:b@' + DOMAIN
+            found[call_id] = dict(sent=time.time(), status=0, took=0.0, retry_after=False, uri=uri,
+                                  branch=net.unique('z9hG4bKi'))
+            send(sock, 'INVITE', uri, call_id, 1, '<%s>' % uri, [], found[call_id]['branch'])
+            step += 1
+        for sock in socks:
+            receive(sock)
+        time.sleep(0.001)
+    for one in found.values():
+        one['ok'] = one['status'] == 200 and one['took'] <= PATIENCE
+    print(json.dumps(list(found.values())))
+    return 0
+
+
+# ---------------------------------------------------------------- one balancer
+@experiment(Loopback)
+def node_killed(scene):
+    """kill -9 of one of three nodes."""
+    scene.nodes[0].kill()
+
+
+@experiment(Loopback)
+def balancer_restarted(scene):
+    """kill -9 of the only balancer, and started again at once."""
+    balancer, = scene.balancers
+    balancer.kill()
+    started = time.monotonic()
+    balancer.start()
+    scene.say('ready again after %.2f s' % (time.monotonic() - started))
+
+
+@experiment(Loopback, hold=2.0, after=24.0)
+def node_flapping(scene):
+    """One of three nodes is killed and started again, five times in 20 s."""
+    for _ in range(5):
+        scene.nodes[0].kill()
+        time.sleep(2)
+        scene.nodes[0].start()
+        time.sleep(2)
+    falls = scene.balancers[0].all_nodes()['%s:5060' % scene.nodes[0].ip]['falls']
+    scene.say('the balancer saw %d falls' % falls)
+
+
+@experiment(Loopback, hold=12.0, after=20.0)
+def all_nodes_down(scene):
+    """kill -9 of all nodes, and back after 8 s; calls that are up hang up later."""
+    for node in scene.nodes:
+        node.kill()
+    time.sleep(8)
+    for node in scene.nodes:
+        node.start()
+
+
+@experiment(Loopback)
+def node_drained(scene):
+    """One of three nodes is drained, stopped when it has nothing left, started and taken in again."""
+    balancer, node = scene.balancers[0], scene.nodes[0]
+    name = '%s:5060' % node.ip
+    scene.say(balancer.ctl('drain', name).strip().split('\n')[0])
+    time.sleep(1)
+    had = balancer.all_nodes()[name]['assigned']
+    before = time.monotonic()
+    time.sleep(1)
+    state = balancer.all_nodes()[name]
+    scene.say('%d transactions given to it in the next %.0f s (of calls it has: %d)' % (
+        state['assigned'] - had, time.monotonic() - before, state['calls']))
+    time.sleep(10)
+    balancer.ctl('undrain', name)
+
+
+# ---------------------------------------------------------------- two balancers
+@experiment(Active)
+def active_one_killed(scene):
+    """Two balancers behind equal routes (ECMP): kill -9 of one; its route goes when nothing listens there any more."""
+    scene.balancers[0].kill()
+    scene.place.watch(scene)
+
+
+@experiment(Active)
+def active_none_killed(scene):
+    """The same with no fault at all: what two active balancers do to each other's counters."""
+    def afterwards():
+        for event in ('assigned', 'timed-out', 'retried'):
+            each = [b.metric('strowger_balance_events_total{event="%s"}' % event) for b in scene.balancers]
+            scene.say('transactions %s, at each: %s' % (event, ', '.join('%d' % n for n in each)))
+        for balancer in scene.balancers:
+            scene.say('of one, by nodes: %s' % ', '.join(str(n['assigned']) for n in balancer.all_nodes().values()))
+    return afterwards
+
+
+@experiment(Standby)
+def standby_process_killed(scene):
+    """keepalived: kill -9 of the balancer that has the address; the other takes it."""
+    scene.place.master(scene).kill()
+    scene.place.watch(scene)
+
+
+@experiment(Standby)
+def standby_machine_killed(scene):
+    """keepalived: the machine that has the address goes away, all of it."""
+    scene.place.cut(scene.place.master(scene))
+    scene.place.watch(scene)
+
+
+@experiment(Standby)
+def standby_split_brain(scene):
+    """keepalived: the two no longer hear each other, so that both have the address; 8 s later they do again."""
+    scene.place.split(True)
+    time.sleep(8)
+    scene.say('with the address during the split: %d of 2' % len(scene.place.holders()))
+    scene.place.split(False)
+    time.sleep(2)
+    scene.say('afterwards: %d of 2' % len(scene.place.holders()))
+
+
+def small(binary, name):
+    """One experiment in half a minute: its figures, or why it is left out."""
+    missing = EXPERIMENTS[name][1].missing()
+    o = argparse.Namespace(bin=binary, calls=300, rate=30, ramp_rate=60, workers=2, algorithm='tlwl', after=6.0, settle=False)
+    return missing or measure(o, name)
+
+
+def main():
+    if sys.argv[1:2] == ['--probe']:
+        return probe(sys.argv[2], sys.argv[3], float(sys.argv[4]))
+    p = argparse.ArgumentParser(description=__doc__.split('\n')[0])
+    p.add_argument('--bin', default='target/release/strowger', help='the strowger binary')
+    p.add_argument('--calls', type=int, default=20000, help='calls up at the fault')
+    p.add_argument('--rate', type=int, default=500, help='new calls a second')
+    p.add_argument('--ramp-rate', type=int, help='at which the calls are set up and hung up; default: twice --rate')
+    p.add_argument('--after', type=float, help='seconds that new calls go on at most, if an experiment has more')
+    p.add_argument('--workers', type=int, default=2, help='of each balancer')
+    p.add_argument('--algorithm', default='tlwl')
+    p.add_argument('--json', help='write the figures here')
+    p.add_argument('--list', action='store_true', help='list the experiments')
+    p.add_argument('names', nargs='*', metavar='NAME')
+    o = p.parse_args()
+    o.ramp_rate = o.ramp_rate or 2 * o.rate
+    o.settle = True
+    o.bin = os.path.abspath(o.bin)
+    if o.list:
+        for name, (function, *_) in EXPERIMENTS.items():
+            print('%-22s %s' % (name, function.__doc__))
+        return 0
+    unknown = [n for n in o.names if n not in EXPERIMENTS]
+    if unknown:
+        p.error('no such experiment: %s (--list shows them)' % ', '.join(unknown))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    results, troubled = [], False
+    for name in o.names or EXPERIMENTS:
+        missing = EXPERIMENTS[name][1].missing()
+        if missing:
+            print('%-22s left out: %s' % (name, missing), flush=True)
+            continue
+        results.append(measure(o, name))
+        print(line(results[-1]), flush=True)
+        troubled |= bool(results[-1]['lost'] or results[-1]['never_up'])
+    if o.json:
+        with open(o.json, 'w') as f:
+            json.dump(results, f, indent=1)
+    return 1 if troubled else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,303 @@
+"""Where balance_failure.py has its balancers: on loopback, or in network namespaces with one bridge between them."""
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+from harness import net, servers
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+DEPLOY = os.path.join(os.path.dirname(os.path.dirname(HERE)), 'deploy', 'keepalived')
+
+
+class Loopback:
+    """One balancer; everybody has an address of 127.0.0.0/8."""
+
+    def __init__(self, o):
+        self.o = o
+        self.service = net.fresh_ip()
+        self._nodes, self._phones = {}, net.fresh_ip()
+
+    @staticmethod
+    def missing():
+        return None
+
+    def phones(self):
+        return self._phones, ()
+
+    def node(self, at):
+        return self._nodes.setdefault(at, net.fresh_ip()), ()
+
+    def sources(self):
+        return [self.service]
+
+    def balancers(self, binary, nodes, secret, config):
+        return [servers.Balancer(binary, nodes, self.o.workers, self.o.algorithm, config, ip=self.service, secret=secret)]
+
+    def callers(self, which):
+        """Address, what to put before the command, further options of the generator."""
+        return net.fresh_ip(), [], []
+
+    def begin(self, scene):
+        pass
+
+    def end(self):
+        pass
+
+
+def ip(*words):
+    subprocess.run(['ip', *words], check=True, stdout=subprocess.DEVNULL)
+
+
+class Namespaces:
+    """`hub` has the bridge; `left` and `right` a balancer each, `nodes` the nodes and phones, `calls` the callers."""
+
+    NAMES = ('hub', 'left', 'right', 'nodes', 'calls')
+    OWN = {'left': '10.64.0.11', 'right': '10.64.0.12', 'nodes': '10.64.0.20', 'calls': '10.64.0.40'}
+    # In a namespace of its own, that is a balancer's own loopback.
+    ADMIN = '127.0.0.1:8080'
+    NODE, PHONES = '10.64.0.%d', '10.64.0.30'
+    # Callers have many addresses, so that they take many ways.
+    STANDING, FRESH, PROBE = ('10.64.1.1', '10.64.1.32'), ('10.64.1.41', '10.64.1.72'), '10.64.1.99'
+
+    def __init__(self, o):
+        self.o = o
+        self.tag = 'sw%d' % (os.getpid() % 100000)
+        self.threads, self.running = [], True
+        try:
+            self.build()
+        except BaseException:
+            self.end()
+            raise
+
+    @staticmethod
+    def missing():
+        if not shutil.which('ip', path=os.environ.get('PATH', '') + ':/usr/sbin:/sbin'):
+            return 'no ip command (apt-get install iproute2)'
+        name = 'sw%d-try' % os.getpid()
+        done = subprocess.run(['ip', 'netns', 'add', name], stderr=subprocess.PIPE, text=True)
+        subprocess.run(['ip', 'netns', 'del', name], stderr=subprocess.DEVNULL)
+        return 'no network namespaces without the right to make them: ' + done.stderr.strip() if done.returncode else None
+
+    def name(self, place):
+        return '%s-%s' % (self.tag, place)
+
+    def inside(self, place):
+        return ['ip', 'netns', 'exec', self.name(place)]
+
+    def build(self):
+        for place in self.NAMES:
+            ip('netns', 'add', self.name(place))
+            ip('-n', self.name(place), 'link', 'set', 'lo', 'up')
+        hub = self.name('hub')
+        ip('-n', hub, 'link', 'add', 'bridge', 'type', 'bridge')
+        ip('-n', hub, 'link', 'set', 'bridge', 'up')
+        for place, own in self.OWN.items():
+            ip('-n', hub, 'link', 'add', place, 'type', 'veth', 'peer', 'name', 'eth0', 'netns', self.name(place))
+            ip('-n', hub, 'link', 'set', place, 'master', 'bridge', 'up')
+            ip('-n', self.name(place), 'link', 'set', 'eth0', 'up')
+            # One network, so that nobody needs a router.
+            self.address(place, own)
+        for at in range(8):
+            self.address('nodes', self.NODE % (21 + at))
+        self.address('nodes', self.PHONES)
+        for first, last in (self.STANDING, self.FRESH, (self.PROBE, self.PROBE)):
+            for at in range(int(first.split('.')[3]), int(last.split('.')[3]) + 1):
+                self.address('calls', '10.64.1.%d' % at)
+
+    def address(self, place, own):
+        ip('-n', self.name(place), 'address', 'add', own + '/16', 'dev', 'eth0')
+
+    def sysctl(self, place, *settings):
+        subprocess.run(self.inside(place) + ['sysctl', '-qw', *settings], check=True)
+
+    def phones(self):
+        return self.PHONES, self.inside('nodes')
+
+    def node(self, at):
+        return self.NODE % (21 + at), self.inside('nodes')
+
+    def sources(self):
+        return [self.service, self.OWN['left'], self.OWN['right']]
+
+    def callers(self, which):
+        if which == 'probe':
+            return self.PROBE, self.inside('calls'), []
+        first, last = self.STANDING if which == 'standing' else self.FRESH
+        return '%s-%s' % (first, last), self.inside('calls'), ['-t', 'ui']
+
+    def balancers(self, binary, nodes, secret, config):
+        made = []
+        for place in ('left', 'right'):
+            own = self.OWN[place]
+            balancer = servers.Balancer(binary, nodes, self.o.workers, self.o.algorithm, config, ip=own, secret=secret,
+                                        prefix=self.inside(place), listen=self.listen(own))
+            balancer.place, balancer.admin = place, self.ADMIN
+            made.append(balancer)
+        return made
+
+    def listen(self, own):
+        """Its own address comes first: probes leave from there, so that their answers come back to who asked."""
+        return ['%s:5060' % own, '%s:5060' % self.service]
+
+    def begin(self, scene):
+        pass
+
+    def watching(self, what):
+        """Runs until the end in a thread."""
+        thread = threading.Thread(target=what, daemon=True)
+        thread.start()
+        self.threads.append(thread)
+
+    def end(self):
+        self.running = False
+        for thread in self.threads:
+            thread.join()
+        for place in self.NAMES:
+            subprocess.run(['ip', 'netns', 'del', self.name(place)], stderr=subprocess.DEVNULL)
+
+
+class Active(Namespaces):
+    """Both balancers have the address on loopback; whoever sends to it has two equal routes. What a routing daemon
+    does on each balancer's machine is done here: every 200 ms it is asked, and its route goes when it does not answer."""
+
+    service = '10.65.0.1'
+
+    def build(self):
+        super().build()
+        for place in ('left', 'right'):
+            ip('-n', self.name(place), 'address', 'add', self.service + '/32', 'dev', 'lo')
+        self.routes = None
+        for place in ('calls', 'nodes'):
+            # By addresses and ports, so that what belongs together goes one way.
+            self.sysctl(place, 'net.ipv4.fib_multipath_hash_policy=1')
+        self.route(['left', 'right'])
+
+    def route(self, places):
+        if places == self.routes or not places:
+            return
+        self.routes = list(places)
+        hops = [word for place in places for word in ('nexthop', 'via', self.OWN[place])]
+        for place in ('calls', 'nodes'):
+            ip('-n', self.name(place), 'route', 'replace', self.service + '/32', *hops)
+
+    def begin(self, scene):
+        def watch():
+            while self.running:
+                self.route([b.place for b in scene.balancers if b.process.running() and self.ready(b)])
+                time.sleep(0.2)
+        self.watching(watch)
+
+    def watch(self, scene):
+        """Until nobody sends to who is gone."""
+        begun = time.monotonic()
+        net.poll('its route is gone', 10, lambda: len(self.routes) == 1)
+        scene.say('its route was gone %.2f s after that' % (time.monotonic() - begun))
+
+    def ready(self, balancer):
+        """A connection that is refused at once, or answers."""
+        done = subprocess.run(self.inside(balancer.place) + [
+            sys.executable, '-c', 'import socket; socket.create_connection(("127.0.0.1", 8080), 0.2)'],
+            stderr=subprocess.DEVNULL)
+        return done.returncode == 0
+
+
+class Standby(Namespaces):
+    """One balancer at a time has the address, by keepalived with the configuration of deploy/keepalived."""
+
+    service = '10.64.0.10'
+
+    @staticmethod
+    def missing():
+        if not Standby.binary():
+            return 'no keepalived (apt-get install keepalived)'
+        return Namespaces.missing()
+
+    @staticmethod
+    def binary():
+        return shutil.which('keepalived', path=os.environ.get('PATH', '') + ':/usr/sbin')
+
+    def build(self):
+        super().build()
+        self.dir = tempfile.mkdtemp(prefix='strowger-keepalived-')
+        self.keepers = {}
+        for place in ('left', 'right'):
+            self.sysctl(place, 'net.ipv4.ip_nonlocal_bind=1')
+
+    def begin(self, scene):
+        with open(os.path.join(DEPLOY, 'keepalived.conf')) as f:
+            shipped = f.read()
+        for balancer, priority in zip(scene.balancers, (100, 90)):
+            place = balancer.place
+            text = replaced(shipped, [
+                ('"/usr/local/bin/strowger ', '"%s ' % balancer.binary), ('192.0.2.10/24', self.service + '/16'),
+                ('priority 100', 'priority %d' % priority)] + (
+                    [] if anybody_may_run(balancer.binary) else [('script_user nobody', 'script_user root')]))
+            path = os.path.join(self.dir, place + '.conf')
+            with open(path, 'w') as f:
+                f.write(text)
+            os.chmod(path, 0o644)
+            pid = os.path.join(self.dir, place)
+            self.keepers[place] = servers.Process(self.inside(place) + [
+                self.binary(), '--vrrp', '-n', '-l', '-f', path, '-p', pid + '.pid', '-r', pid + '-vrrp.pid'])
+        try:
+            net.poll('one has the address', 15, lambda: len(self.holders()) == 1)
+        except AssertionError:
+            raise AssertionError('keepalived gave the address to nobody:\n' + '\n'.join(
+                k.log(15) for k in self.keepers.values()))
+
+    def holders(self):
+        """The places that have the address."""
+        def has(place):
+            done = subprocess.run(['ip', '-n', self.name(place), '-4', '-o', 'address', 'show', 'dev', 'eth0'],
+                                  stdout=subprocess.PIPE, text=True)
+            return ' %s/' % self.service in done.stdout
+        return [place for place in ('left', 'right') if has(place)]
+
+    def master(self, scene):
+        place, = self.holders()
+        return next(b for b in scene.balancers if b.place == place)
+
+    def watch(self, scene):
+        """Until the other has the address."""
+        begun = time.monotonic()
+        alive = [b.place for b in scene.balancers if b.process.running()]
+        net.poll('the other has the address', 15, lambda: alive == [p for p in self.holders() if p in alive])
+        scene.say('the other has the address %.2f s after that' % (time.monotonic() - begun))
+
+    def cut(self, balancer):
+        """Power off: nothing of it is heard any more."""
+        ip('-n', self.name('hub'), 'link', 'set', balancer.place, 'down')
+        balancer.kill()
+        self.keepers[balancer.place].kill()
+
+    def split(self, apart):
+        """The two machines hear everybody but each other; or all again."""
+        for place in ('left', 'right'):
+            ip('-n', self.name('hub'), 'link', 'set', 'dev', place, 'type', 'bridge_slave', 'isolated', 'on' if apart else 'off')
+
+    def end(self):
+        for keeper in getattr(self, 'keepers', {}).values():
+            keeper.stop()
+        super().end()
+        shutil.rmtree(getattr(self, 'dir', ''), ignore_errors=True)
+
+
+def anybody_may_run(path):
+    """Not what lies below somebody's own folder."""
+    while os.stat(path).st_mode & 0o001:
+        if path == '/':
+            return True
+        path = os.path.dirname(path)
+    return False
+
+
+def replaced(text, pairs):
+    """`text` with each first thing replaced; a thing that is not there is a mistake."""
+    for old, new in pairs:
+        assert old in text, 'deploy/keepalived/keepalived.conf has no ' + old
+        text = text.replace(old, new)
+    return text

@@ -1,0 +1,123 @@
+"""Phones behind `strowger balance`, in front of two Strowgers and of two Kamailios."""
+import os
+import sys
+
+import phones
+from harness import net, servers
+from scenarios import dismiss, must, scenario, talk
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(os.path.dirname(HERE), 'bench'))
+
+import balance_failure  # noqa: E402  (after the path is set)
+
+USERS = ('b1', 'b2', 'p1', 'p2')
+SECRET = 'secret'
+
+
+def through(run, balancer_ip, nodes):
+    """Every phone calls every other through the balancer, callers and callees hang up, one gives up."""
+    with servers.Balancer(run.bin, ['%s:5060' % n.ip for n in nodes], 2, 'round-robin', ip=balancer_ip) as balancer:
+        balancer.domain = 'example.com'
+        net.poll('both nodes are up', 20, lambda: all(n['health'] == 'up' for n in balancer.all_nodes().values()))
+        crew = [kind(user, SECRET, balancer, 'udp') for kind, user in (
+            (phones.Baresip, 'b1'), (phones.Baresip, 'b2'), (phones.Pjsip, 'p1'), (phones.Pjsip, 'p2'))]
+        started, calls = [], 0
+        try:
+            for phone in crew:
+                started.append(phone)
+                phone.start()
+            for phone in crew:
+                phone.wait('registered', 20)
+            for caller in crew:
+                for callee in crew:
+                    if caller is not callee:
+                        try:
+                            talk(caller, callee)
+                        except AssertionError as error:
+                            raise AssertionError('%s to %s: %s' % (caller, callee, error))
+                        calls += 1
+            for caller, callee in zip(crew, crew[1:] + crew[:1]):
+                caller.forget()
+                callee.forget()
+                caller.call(callee.uri)
+                callee.wait('incoming')
+                callee.answer()
+                caller.wait('established')
+                callee.wait('established')
+                callee.hangup()
+                caller.wait('closed')
+                caller.forget()
+                callee.forget()
+                caller.call(callee.uri)
+                callee.wait('incoming')
+                caller.wait('ringing')
+                caller.hangup()
+                callee.wait('closed')
+                caller.wait('closed')
+                calls += 2
+            net.poll('no call is counted any more', 40, lambda: balancer.calls() == 0)
+            each = [node['assigned'] for node in balancer.all_nodes().values()]
+            must(all(n >= calls / 2 for n in each), 'a node was given', min(each), 'transactions of', calls, 'calls')
+            return '%d calls between %d phones, %s transactions at the nodes' % (calls, len(crew), ' and '.join(map(str, each)))
+        finally:
+            dismiss(started)
+
+
+@scenario
+def balance_strowger(run):
+    """Phones through `strowger balance` in front of two Strowgers, each of which asks the other for absent users."""
+    front, ips = net.fresh_ip(), (net.fresh_ip(), net.fresh_ip())
+    nodes = []
+    try:
+        for own, other in (ips, ips[::-1]):
+            config = ('aliases = ["%s"]\n[[trunk]]\nname = "other"\ntargets = ["sip:%s"]\nmay_transit = true\n'
+                      '[[route]]\ndomain = "example.com"\ntargets = ["sip:example.com", "sip:%s"]\n' % (front, other, other))
+            nodes.append(servers.Strowger(run.bin, 'example.com', 1, True, config=config, ip=own,
+                                          users=[(u, SECRET) for u in USERS]))
+            nodes[-1].start()
+        return through(run, front, nodes)
+    finally:
+        for node in nodes:
+            node.__exit__()
+
+
+@scenario
+def balance_kamailio(run):
+    """The same phones in front of two Kamailios that share their registrations by DMQ."""
+    front, ips = net.fresh_ip(), (net.fresh_ip(), net.fresh_ip())
+    nodes = []
+    try:
+        for own, peer in (ips, ips[::-1]):
+            node = servers.Kamailio(os.path.join(HERE, 'kamailio_node.cfg'), [
+                'OWN "sip:%s:5060"' % own, 'PEER "sip:%s:5060"' % peer], tcp=False)
+            node.ip = own
+            nodes.append(node)
+            node.start()
+        return through(run, front, nodes)
+    finally:
+        for node in nodes:
+            node.__exit__()
+
+
+def fails(run, name):
+    """A small run of an experiment of balance_failure.py: no call is lost, and none that could be repeated fails."""
+    found = balance_failure.small(run.bin, name)
+    if isinstance(found, str):
+        return 'left out: ' + found
+    must(found['up'] >= 300, 'only', found['up'], 'calls were up')
+    must(found['lost'] + found['never_up'] + found['fresh_lost'] == 0, balance_failure.line(found))
+    must(found['failed'] <= found['hung'], balance_failure.line(found))
+    return '%d calls up, none lost; %d of %d new ones failed' % (found['up'], found['failed'], found['fresh'])
+
+
+def add(name):
+    def function(run):
+        return fails(run, name)
+    function.__name__ = 'balance_' + name
+    function.__doc__ = 'In small, of verify/bench/balance_failure.py: ' + balance_failure.EXPERIMENTS[name][0].__doc__
+    scenario(function)
+
+
+for each in ('node_killed', 'balancer_restarted', 'active_one_killed', 'standby_process_killed'):
+    add(each)

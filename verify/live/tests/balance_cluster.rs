@@ -1,0 +1,113 @@
+//! Two balancers with one secret and one name: what began at one goes on at the other.
+
+use live::{Link, Msg, PATIENCE, Req, Setup, Via, binary, eventually, fresh_ip};
+use std::io::{BufRead, BufReader};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// A running balancer that calls itself `balance.test`.
+struct Balancer {
+    child: Child,
+    ip: Ipv4Addr,
+    dir: PathBuf,
+}
+
+impl Balancer {
+    /// In front of these nodes; with the secret of another one, or its own.
+    fn start(nodes: &[SocketAddr], of: Option<&Balancer>) -> Balancer {
+        let ip = fresh_ip();
+        let dir = std::env::temp_dir().join(format!("strowger-cluster-{}-{ip}", std::process::id()));
+        std::fs::create_dir_all(&dir).expect("a folder");
+        if let Some(other) = of {
+            std::fs::copy(other.secret(), dir.join("secret")).expect("its secret");
+        }
+        let config = dir.join("strowger.toml");
+        std::fs::write(&config, "advertise = \"balance.test\"\n").expect("a file");
+        let mut command = Command::new(binary());
+        command.args(["balance", "--workers", "2", "--listen", &format!("udp:{ip}:5060")]);
+        command.args(["--admin", &format!("{ip}:8080"), "--algorithm", "round-robin"]);
+        command.arg("--config").arg(&config).arg("--data-dir").arg(&dir);
+        for node in nodes {
+            command.args(["--node", &format!("sip:{node}")]);
+        }
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("it starts");
+        let mut lines = BufReader::new(child.stderr.take().expect("its messages")).lines();
+        let ready = lines.by_ref().map(|line| line.expect("text")).find(|line| line.contains("ready"));
+        assert!(ready.is_some(), "it ended");
+        std::thread::spawn(move || lines.for_each(drop));
+        Balancer { child, ip, dir }
+    }
+
+    fn secret(&self) -> PathBuf {
+        Path::new(&self.dir).join("secret")
+    }
+
+    fn sip(&self) -> SocketAddr {
+        (self.ip, 5060).into()
+    }
+
+    fn kill(&mut self) {
+        self.child.kill().expect("it is there to be killed");
+        self.child.wait().expect("its end");
+    }
+}
+
+impl Drop for Balancer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_dir_all(&self.dir);
+    }
+}
+
+/// Answers where the topmost Via says.
+fn reply(bob: &mut Link, request: &Msg, bytes: &[u8]) {
+    let via = request.header("Via").and_then(|via| via.split([' ', ';']).nth(1)).expect("a Via");
+    bob.set_server(via.parse().expect("an address and port"));
+    bob.send(bytes);
+}
+
+#[test]
+fn a_call_goes_on_at_the_other_balancer() {
+    let mut bob = Link::udp_at((fresh_ip(), 5060).into(), (fresh_ip(), 5060).into());
+    let servers = [(); 2].map(|()| {
+        let server = Setup::open().start();
+        bob.set_server(server.sip());
+        bob.register("bob");
+        server
+    });
+    let nodes = [servers[0].sip(), servers[1].sip()];
+    let mut first = Balancer::start(&nodes, None);
+    let second = Balancer::start(&nodes, Some(&first));
+    let stranger = Balancer::start(&nodes, None);
+    let mut caller = Link::open(Via::Udp, first.sip());
+    let invite = Req::invite("sip:bob@example.com", &caller);
+    let received = eventually("bob rings", || {
+        caller.send(&invite.bytes());
+        bob.find_within(Duration::from_millis(500), |m| m.method() == "INVITE")
+    });
+    // It is the name that stands in the route; the answer finds its way by the address that the INVITE came from.
+    let route = received.all("Record-Route").join(",");
+    assert!(route.contains("sip:balance.test;lr;d="), "{route}");
+    let contact = format!("Contact: <sip:bob@{}>", bob.local());
+    reply(&mut bob, &received, &received.reply(200, "b", &[&contact]));
+    let answer = caller.response(&invite);
+    assert_eq!(answer.status(), Some(200), "{answer:?}");
+    first.kill();
+    // Whoever has another secret refuses what it cannot have sealed.
+    let bye = invite.in_dialog("BYE", &answer, &caller);
+    caller.set_server(stranger.sip());
+    caller.send(&bye.bytes());
+    assert_eq!(caller.response(&bye).status(), Some(403));
+    caller.set_server(second.sip());
+    caller.send(&invite.in_dialog("ACK", &answer, &caller).bytes());
+    bob.find_within(PATIENCE, |m| m.method() == "ACK").expect("the ACK");
+    let bye = invite.in_dialog("BYE", &answer, &caller);
+    caller.send(&bye.bytes());
+    let received = bob.find_within(PATIENCE, |m| m.method() == "BYE").expect("the BYE");
+    reply(&mut bob, &received, &received.reply(200, "", &[]));
+    assert_eq!(caller.response(&bye).status(), Some(200));
+}
