@@ -60,7 +60,8 @@ impl Fold {
         while let Some(full) = self.waiting.front() {
             if self.found.files.last().is_none_or(|file| file.number != full.number) {
                 match Scan::open(&full.path, full.number, false) {
-                    Ok(file) => {
+                    Ok(mut file) => {
+                        file.loaded = full.loaded;
                         if file.length < full.bytes {
                             tracing::error!(
                                 path = %file.path.display(), bytes = full.bytes - file.length,
@@ -186,7 +187,9 @@ fn execute<'s>(
     for (file, entry) in entries {
         match entry {
             // It ended while nobody ran, so that nobody will say so.
-            Entry::Put(binding) if is_over(&binding, location, clock) => rows.delete(&binding.key)?,
+            Entry::Put(binding) if is_over(&binding, location, clock, file.loaded) => {
+                rows.delete(&binding.key)?
+            }
             Entry::Put(binding) => rows.put(binding, file.name(binding.socket))?,
             Entry::Delete(key) => rows.delete(&key)?,
             Entry::Name { .. } | Entry::Seen(_) => {}
@@ -195,8 +198,14 @@ fn execute<'s>(
     Ok(())
 }
 
-/// Whether a binding has ended and not come back. The wall clock alone does not tell: it may have been set.
-fn is_over(binding: &Put<'_>, location: &SharedLocation, clock: ClockPair) -> bool {
-    clock.revive(binding.written, binding.expires).is_none()
+/// Whether a binding has ended and not come back. The wall clock alone does not tell: it may have been set. So what a
+/// start found is judged by its clock.
+fn is_over(
+    binding: &Put<'_>,
+    location: &SharedLocation,
+    clock: ClockPair,
+    loaded: Option<ClockPair>,
+) -> bool {
+    loaded.unwrap_or(clock).revive(binding.written, binding.expires).is_none()
         && !location.has_binding(&binding.key, clock.monotonic)
 }

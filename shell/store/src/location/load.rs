@@ -52,7 +52,8 @@ pub(crate) struct Start {
     pub(crate) log: Log,
     /// Files of the log that are still to be moved into the table.
     pub(crate) sealed: Vec<Full>,
-    /// Up to where the log knew of removals of subscribers; `None`: there was no log.
+    /// Up to where the log knew of removals of subscribers, the lowest number if it does not say; `None`: there was
+    /// no log.
     pub(crate) seen: Option<i64>,
 }
 
@@ -70,7 +71,9 @@ pub(crate) fn load(
     location.tell_time(clock.monotonic);
     let mut found = Found::read(dir, key)?;
     found.settle(dir)?;
-    let (seen, number, mut sealed) = (found.seen(), found.next(dir)?, found.full());
+    // Files that do not say it any more: all that is known of removals may be news.
+    let unknown = (!found.files.is_empty()).then_some(i64::MIN);
+    let (seen, number, mut sealed) = (found.seen().or(unknown), found.next(dir)?, found.full(clock));
     // What was written later than now is from before the clock was set back, which is put right in the table.
     let back = found.newest() > clock.wall_seconds().saturating_add(SLACK);
     let moved = back && move_all(&found, database, location, clock);

@@ -375,3 +375,40 @@ fn what_is_given_back_twice_counts_once() {
     drop(bench);
     assert_eq!(Bench::open(temp.path(), hands).all(), expected);
 }
+
+/// Over at the start that finds it, it does not come back because the clock is set back before it is moved.
+#[test]
+fn what_was_over_at_start_stays_over_when_the_clock_is_set_back() {
+    let temp = TempDir::new();
+    let mut bench = Bench::open(temp.path(), Hands::new(10, WALL));
+    bench.put("over", 60);
+    bench.put("lives", 6_000);
+    bench.round();
+    drop(bench);
+    let mut bench = Bench::open(temp.path(), Hands::new(10, WALL + 100));
+    assert_eq!((bench.loaded.live, bench.loaded.expired), (1, 1));
+    bench.hands.wall.fetch_add(-3_600, Ordering::Relaxed);
+    while bench.writer.round() != super::writer::INTERVAL || bench.writer.rescanning() {}
+    bench.move_all();
+    let hands = bench.hands.clone();
+    drop(bench);
+    let bench = Bench::open(temp.path(), hands);
+    assert_eq!((bench.live("over"), bench.live("lives")), (0, 1));
+}
+
+/// A log that does not say any more up to where it knows of removals: all of them are news.
+#[test]
+fn a_log_that_lost_its_word_about_removals_knows_of_none() {
+    let temp = TempDir::new();
+    let mut bench = Bench::open(temp.path(), Hands::new(10, WALL));
+    bench.put("a", 600);
+    bench.round();
+    let path = bench.writer.log().path().to_path_buf();
+    drop(bench);
+    let mut bytes = std::fs::read(&path).unwrap();
+    // In the first frame, which says only that.
+    bytes[75] ^= 1;
+    std::fs::write(&path, bytes).unwrap();
+    let mut bench = Bench::open(temp.path(), Hands::new(10, WALL));
+    assert_eq!((bench.live("a"), bench.writer.log().seen()), (1, i64::MIN));
+}

@@ -57,6 +57,8 @@ pub(crate) struct Full {
     pub(crate) path: PathBuf,
     /// Its length.
     pub(crate) bytes: u64,
+    /// The time of the start that found it: what was over then is over, however the clock is set later.
+    pub(crate) loaded: Option<ClockPair>,
 }
 
 /// The file that is appended to.
@@ -144,9 +146,11 @@ impl Found {
         next_number(dir, self.files.last().map_or(0, |file| file.number))
     }
 
-    /// What is to be moved into the table.
-    pub(crate) fn full(&self) -> Vec<Full> {
-        let full = |scan: &Scan| Full { number: scan.number, path: scan.path.clone(), bytes: scan.length };
+    /// What is to be moved into the table, found by a start at `loaded`.
+    pub(crate) fn full(&self, loaded: ClockPair) -> Vec<Full> {
+        let loaded = Some(loaded);
+        let full =
+            |scan: &Scan| Full { number: scan.number, path: scan.path.clone(), bytes: scan.length, loaded };
         self.files.iter().map(full).collect()
     }
 }
@@ -245,7 +249,7 @@ impl Log {
         let number = next_number(&self.dir, current.number)?;
         let next = Current::create(&self.dir, number, current.seen, clock)?;
         let full = std::mem::replace(&mut self.current, next);
-        Ok(Full { number: full.number, path: full.path, bytes: full.length })
+        Ok(Full { number: full.number, path: full.path, bytes: full.length, loaded: None })
     }
 
     /// Whether the file that is appended to is gone, or another one has its name.
@@ -268,7 +272,7 @@ impl Log {
         let number = next_number(&self.dir, current.number)?;
         let next = Current::create(&self.dir, number, current.seen_before, clock)?;
         let lost = std::mem::replace(&mut self.current, next);
-        Ok(Full { number: lost.number, path: lost.path, bytes: lost.length })
+        Ok(Full { number: lost.number, path: lost.path, bytes: lost.length, loaded: None })
     }
 
     /// The last word about removals of subscribers that is on the disk.

@@ -9,6 +9,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::clock::ClockPair;
 use crate::error::{Kind, Result, StoreError};
 use crate::location::log::disk::Disk;
 use crate::location::log::index::Place;
@@ -43,6 +44,8 @@ pub(crate) struct Scan {
     pub(crate) damage: Option<Damage>,
     /// Bytes at the end that are no whole batch.
     pub(crate) torn: u64,
+    /// See [`Full`](crate::location::log::Full).
+    pub(crate) loaded: Option<ClockPair>,
     /// Up to where it was read.
     pub(crate) at: u64,
     /// Of the file when it was opened.
@@ -126,6 +129,7 @@ impl Scan {
             bad: 0,
             damage: (header.is_none() && !last).then_some(nothing),
             torn: 0,
+            loaded: None,
             at: if header.is_none() { length } else { HEADER as u64 },
             length,
             last,
