@@ -60,6 +60,12 @@ impl Fold {
         while let Some(full) = self.waiting.front() {
             if self.found.files.last().is_none_or(|file| file.number != full.number) {
                 match Scan::open(&full.path, full.number, false) {
+                    Ok(file) if file.header.salt != full.salt => {
+                        tracing::error!(path = %file.path.display(), "another file is in the place of a log of bindings");
+                        self.hurt.push(full.number);
+                        self.waiting.pop_front();
+                        continue;
+                    }
                     Ok(mut file) => {
                         file.loaded = full.loaded;
                         if file.length < full.bytes {

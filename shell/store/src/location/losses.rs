@@ -412,3 +412,25 @@ fn a_log_that_lost_its_word_about_removals_knows_of_none() {
     let mut bench = Bench::open(temp.path(), Hands::new(10, WALL));
     assert_eq!((bench.live("a"), bench.writer.log().seen()), (1, i64::MIN));
 }
+
+/// A stranger with the name of a full file, even one that reads as a log: nothing in it counts.
+#[test]
+fn a_stranger_in_the_place_of_a_full_file_is_not_moved() {
+    let (temp, other) = (TempDir::new(), TempDir::new());
+    let mut stranger = Bench::open(other.path(), Hands::new(10, WALL));
+    (0..200).for_each(|user| stranger.put(&format!("stranger{user}"), 600));
+    stranger.round();
+    drop(stranger);
+    let mut bench = Bench::open(temp.path(), Hands::new(10, WALL));
+    bench.put("a", 600);
+    bench.round();
+    bench.writer.seal().unwrap();
+    std::fs::remove_file(log(&temp, 1)).unwrap();
+    std::fs::copy(log(&other, 1), log(&temp, 1)).unwrap();
+    bench.put("b", 600);
+    bench.round_and_table();
+    assert!(temp.path().join(DAMAGED).exists() && !log(&temp, 1).exists());
+    let (expected, hands) = (bench.all(), bench.hands.clone());
+    drop(bench);
+    assert_eq!(Bench::open(temp.path(), hands).all(), expected);
+}

@@ -59,6 +59,8 @@ pub(crate) struct Full {
     pub(crate) bytes: u64,
     /// The time of the start that found it: what was over then is over, however the clock is set later.
     pub(crate) loaded: Option<ClockPair>,
+    /// Of its header: no other file has it.
+    pub(crate) salt: [u8; 16],
 }
 
 /// The file that is appended to.
@@ -148,9 +150,13 @@ impl Found {
 
     /// What is to be moved into the table, found by a start at `loaded`.
     pub(crate) fn full(&self, loaded: ClockPair) -> Vec<Full> {
-        let loaded = Some(loaded);
-        let full =
-            |scan: &Scan| Full { number: scan.number, path: scan.path.clone(), bytes: scan.length, loaded };
+        let full = |scan: &Scan| Full {
+            number: scan.number,
+            path: scan.path.clone(),
+            bytes: scan.length,
+            loaded: Some(loaded),
+            salt: scan.header.salt,
+        };
         self.files.iter().map(full).collect()
     }
 }
@@ -249,7 +255,13 @@ impl Log {
         let number = next_number(&self.dir, current.number)?;
         let next = Current::create(&self.dir, number, current.seen, clock)?;
         let full = std::mem::replace(&mut self.current, next);
-        Ok(Full { number: full.number, path: full.path, bytes: full.length, loaded: None })
+        Ok(Full {
+            number: full.number,
+            path: full.path,
+            bytes: full.length,
+            loaded: None,
+            salt: full.header.salt,
+        })
     }
 
     /// Whether the file that is appended to is gone, or another one has its name.
@@ -272,7 +284,13 @@ impl Log {
         let number = next_number(&self.dir, current.number)?;
         let next = Current::create(&self.dir, number, current.seen_before, clock)?;
         let lost = std::mem::replace(&mut self.current, next);
-        Ok(Full { number: lost.number, path: lost.path, bytes: lost.length, loaded: None })
+        Ok(Full {
+            number: lost.number,
+            path: lost.path,
+            bytes: lost.length,
+            loaded: None,
+            salt: lost.header.salt,
+        })
     }
 
     /// The last word about removals of subscribers that is on the disk.
