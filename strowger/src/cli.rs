@@ -31,7 +31,7 @@ pub enum Command {
         /// The file
         file: PathBuf,
     },
-    /// Run the session-aware load balancer in front of a cluster (UDP)
+    /// Run the session-aware load balancer in front of a cluster (UDP and TCP)
     #[command(after_help = BALANCE_EXAMPLES)]
     Balance(BalanceArgs),
     /// Generate load: scenarios in SIPp's language, at any rate, with honest latencies
@@ -93,14 +93,14 @@ pub struct ServeArgs {
 
 const BALANCE_EXAMPLES: &str = "Examples:
   strowger balance --node sip:192.0.2.11:5060 --node sip:192.0.2.12:5060
-      UDP on port 5060 of every address; new calls go to the node with the least unfinished work
+      UDP and TCP on port 5060 of every address; new calls go to the node with the least unfinished work
   strowger balance --listen udp:192.0.2.1:5060 --node 'sip:192.0.2.11;weight=2' --node sip:192.0.2.12 \\
       --algorithm tjsq
   strowger balance --config /etc/strowger/strowger.toml
-  strowger ctl nodes; strowger ctl drain 192.0.2.12:5060
+  strowger ctl nodes; strowger ctl drain 192.0.2.12:5060; strowger ctl add-node sip:192.0.2.13:5060
 
 Algorithms: cjsq, tjsq, tlwl, tlwl-adaptive, hash, fnv-hash, round-robin, rwma, two-choices, maglev.
-TCP, TLS, nodes by name and calls from the nodes to outside are not in this version.
+TLS, WebSocket, nodes by name and calls from the nodes to outside are not in this version.
 SIGTERM or Ctrl-C drains and stops, a second one stops at once; SIGHUP reloads the file.";
 
 /// Options of `balance`; they override the file.
@@ -109,10 +109,10 @@ pub struct BalanceArgs {
     /// Configuration file: `[balance]` and what it shares with `serve`
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Where to listen: udp:ADDR:PORT; may be repeated [default: port 5060 of every address]
-    #[arg(long, value_name = "udp:ADDR:PORT")]
+    /// Where to listen: udp:ADDR:PORT or tcp:ADDR:PORT; may be repeated [default: port 5060 of every address]
+    #[arg(long, value_name = "TRANSPORT:ADDR:PORT")]
     pub listen: Vec<String>,
-    /// A server behind: sip:HOST:PORT[;weight=N][;transport=udp]; may be repeated
+    /// A server behind: sip:HOST:PORT[;weight=N][;transport=udp|tcp]; may be repeated
     #[arg(long, value_name = "URI")]
     pub node: Vec<String>,
     /// Who gets a new call [default: tlwl]
@@ -273,6 +273,18 @@ pub enum CtlCommand {
         /// The node, HOST:PORT
         node: String,
     },
+    /// Add a node to a load balancer, until its next restart
+    AddNode {
+        /// The node, sip:HOST:PORT[;weight=N][;transport=udp|tcp]
+        node: String,
+    },
+    /// Take a node out of a load balancer's list: its calls go on, and it gets no new ones
+    RemoveNode {
+        /// The node, HOST:PORT
+        node: String,
+    },
+    /// Count anew what the counters of a load balancer count
+    Audit,
     /// Give a node of a load balancer nothing at all
     Maintain {
         /// The node, HOST:PORT

@@ -29,6 +29,9 @@ pub fn run(args: &CtlArgs) -> ExitCode {
         CtlCommand::Drain { node: Some(node) } => order(node, NodeOrder::Drain),
         CtlCommand::Undrain { node } => order(node, NodeOrder::Serve),
         CtlCommand::Maintain { node } => order(node, NodeOrder::Maintenance),
+        CtlCommand::AddNode { node } => Command::AddNode { node: node.clone() },
+        CtlCommand::RemoveNode { node } => order(node, NodeOrder::Removed),
+        CtlCommand::Audit => Command::Audit,
         CtlCommand::Nodes => Command::Nodes,
         CtlCommand::Algorithm { name } => Command::Algorithm { name: name.clone() },
     };

@@ -252,7 +252,8 @@ pub(crate) fn bind_admin(access: &c::AdminAccess) -> Result<Option<AdminSocket>,
 /// Bytes that this server may add to a message that it forwards.
 const ADDED: usize = 16 << 10;
 
-fn runtime_config(config: &Config, listeners: &[c::Listener], workers: usize) -> RuntimeConfig {
+/// The runtime of a server or balancer: its sockets, and the limits of its streams.
+pub(crate) fn runtime_config(config: &Config, listeners: &[c::Listener], workers: usize) -> RuntimeConfig {
     let l = &config.limits;
     let usual = StreamLimits::default();
     // Whatever may be received must also fit where it waits to be sent on, and more than one of it.
@@ -276,7 +277,8 @@ fn runtime_config(config: &Config, listeners: &[c::Listener], workers: usize) ->
             ..usual
         },
         // A worker that is gone takes its calls along; the others cannot serve in its place, because
-        // ownership is by hash. Better to end and be restarted, with all bindings on disk.
+        // ownership is by hash. Better to end and be restarted, with all bindings on disk, or by what the
+        // messages of dialogs say.
         on_panic: Some(Arc::new(|_| {
             tracing::error!("a worker failed: ending, so that the service manager can restart");
             std::process::abort();

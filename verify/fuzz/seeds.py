@@ -137,6 +137,36 @@ def calls():
     put('node', 'options', chunks(0, bytes([0, 3]) + options))
 
 
+def balanced():
+    def chunks(choice, *parts):
+        return bytes([choice]) + b'\xff'.join(parts)
+
+    def caller(stream, text):
+        return bytes([stream, 3]) + text.replace(b'192.0.2.10:5060', b'198.51.100.3').replace(
+            b'UDP', b'TCP' if stream else b'UDP')
+
+    invite, invite_tcp = caller(0, INVITE), caller(1, INVITE)
+    trying, ringing, ok, busy = bytes([2, 0x00]), bytes([2, 0x10]), bytes([2, 0x30]), bytes([2, 0xb0])
+    first_ok, first_busy, first_trying = bytes([2, 0x31]), bytes([2, 0xb1]), bytes([2, 0x01])
+    ack, bye, callee_bye = bytes([4, 0]), bytes([4, 1]), bytes([4, 5])
+    moment, minute, lost = bytes([5, 19]), bytes([5, 26]), bytes([6, 0])
+    put('balancer', 'call', chunks(8, invite, ringing, ok, ack, bye, ok))
+    put('balancer', 'call_tcp', chunks(8, invite_tcp, ringing, ok, ack, callee_bye, ok))
+    put('balancer', 'refused', chunks(8, invite_tcp, busy, bytes([3, 6])))
+    put('balancer', 'cancelled', chunks(8, invite, ringing, bytes([3, 2]), ok, bytes([2, 0xc1]), bytes([3, 6])))
+    put('balancer', 'lost', chunks(0, invite_tcp, lost, lost, lost, lost))
+    put('balancer', 'silent', chunks(8, invite, moment, first_trying, first_busy, ok, ack, bye, ok))
+    put('balancer', 'two_yes', chunks(8, invite, moment, ok, first_ok, minute))
+    put('balancer', 'won_back', chunks(8, invite, moment, ringing, first_ok, busy, minute))
+    put('balancer', 'returned', chunks(0, invite, bytes([10, 0xfe]), bytes([3, 0]), ok, minute))
+    put('balancer', 'nodes', chunks(0, invite, bytes([7, 0x80]), ringing, bytes([7, 0xc0]), bytes([7, 1]), ok, bytes([12, 0])))
+    put('balancer', 'orphan', chunks(8, invite, ringing, bytes([7, 0]), bytes([7, 1]), bytes([12, 0]), ok))
+    put('balancer', 'long', chunks(8, caller(0, INVITE.replace(b'v=0', b'v=0' * 400).replace(b': 5', b': 1202')), lost, ok))
+    put('balancer', 'register', chunks(0, caller(1, REGISTER), ok, bytes([8, 0x35]), caller(0, REGISTER), moment))
+    put('balancer', 'broken', chunks(0, bytes([9, 1]) + INVITE, bytes([12, 0xfe]), invite))
+
+
 torture()
 hand_made()
 calls()
+balanced()

@@ -1,10 +1,11 @@
 //! The choice of a node for a new call.
 
 use crate::algorithm::{fnv1a, openser_hash};
-use crate::cluster::{Cluster, Load, NodeIndex};
+use crate::cluster::{Cluster, Load, MOST_NODES, NodeIndex};
 use crate::maglev::{Maglev, scramble};
 use crate::times::{Costs, UNIT, Window};
 use crate::{Algorithm, Kind};
+use core::time::Duration;
 use std::sync::Arc;
 use wire::Time;
 
@@ -22,23 +23,28 @@ pub struct Chooser {
     /// Where a search among equals begins, so that nobody is always first.
     turn: usize,
     random: u64,
-    /// Nodes that take calls, of the choice being made.
+    /// Nodes that take calls, of the choice being made, and when that is.
     open: Vec<NodeIndex>,
+    now: Time,
+    /// For how long the share of a node grows that has come up.
+    ramp: Duration,
 }
 
 impl Chooser {
     /// A chooser that has seen nothing. `seed` spreads the choices of several workers.
     pub fn new(cluster: Arc<Cluster>, algorithm: Algorithm, costs: Costs, seed: u64) -> Chooser {
-        let count = cluster.nodes().len();
+        let count = MOST_NODES;
         Chooser {
             algorithm,
             costs,
             windows: vec![Window::default(); count],
             maglev: Maglev::default(),
             credit: vec![0; count],
-            turn: scramble(seed) as usize % count.max(1),
+            turn: scramble(seed) as usize % count,
             random: seed,
             open: Vec::with_capacity(count),
+            now: Time::ZERO,
+            ramp: Duration::ZERO,
             cluster,
         }
     }
@@ -51,6 +57,12 @@ impl Chooser {
     /// Changes the algorithm; the next call is chosen by it.
     pub fn set_algorithm(&mut self, algorithm: Algorithm) {
         self.algorithm = algorithm;
+    }
+
+    /// Changes for how long the share of a node grows that has come up. Hashes do not look at that: what they say is
+    /// to stay the same.
+    pub fn set_ramp(&mut self, ramp: Duration) {
+        self.ramp = ramp;
     }
 
     /// Costs in thousandths of a BYE, as the algorithm in force counts them.
@@ -67,6 +79,13 @@ impl Chooser {
     pub fn answered(&mut self, at: NodeIndex, micros: u32) {
         if let Some(window) = self.windows.get_mut(usize::from(at.0)) {
             window.add(micros);
+        }
+    }
+
+    /// What is known of a node was of another one that had its place.
+    pub(crate) fn forget(&mut self, at: NodeIndex) {
+        if let Some(window) = self.windows.get_mut(usize::from(at.0)) {
+            *window = Window::default();
         }
     }
 
@@ -95,6 +114,17 @@ impl Chooser {
         kind: Kind,
         but: Option<NodeIndex>,
     ) -> Option<NodeIndex> {
+        self.choose_but(now, call_id, kind, but.as_slice())
+    }
+
+    /// As [`Chooser::choose`], but none of these, unless there is no other than the first of them.
+    pub(crate) fn choose_but(
+        &mut self,
+        now: Time,
+        call_id: &[u8],
+        kind: Kind,
+        but: &[NodeIndex],
+    ) -> Option<NodeIndex> {
         self.look_around(now, but);
         match self.algorithm {
             Algorithm::Cjsq => self.least(|load, _| u64::from(load.calls), 1),
@@ -115,18 +145,19 @@ impl Chooser {
 
     /// The node for something that has a home of its own by its `hash`, such as an address-of-record.
     pub fn home(&mut self, now: Time, hash: u64) -> Option<NodeIndex> {
-        self.look_around(now, None);
+        self.look_around(now, &[]);
         self.place(hash)
     }
 
-    fn look_around(&mut self, now: Time, but: Option<NodeIndex>) {
+    fn look_around(&mut self, now: Time, but: &[NodeIndex]) {
+        self.now = now;
         self.open.clear();
         let cluster = &self.cluster;
-        self.open.extend(cluster.indexes().filter(|at| cluster.takes_calls(now, *at) && Some(*at) != but));
+        self.open.extend(cluster.indexes().filter(|at| cluster.takes_calls(now, *at) && !but.contains(at)));
         if self.open.is_empty()
-            && let Some(only) = but.filter(|at| self.cluster.takes_calls(now, *at))
+            && let Some(only) = but.first().filter(|at| self.cluster.takes_calls(now, **at))
         {
-            self.open.push(only);
+            self.open.push(*only);
         }
     }
 
@@ -143,7 +174,7 @@ impl Chooser {
         for step in 0..count {
             let Some(&at) = self.open.get((self.turn + step) % count) else { continue };
             let load = measure(&self.cluster.load(at), at) + own;
-            let weight = u64::from(self.cluster.weight(at));
+            let weight = self.share(at);
             // load / weight < best / weight of best, without a division.
             let better = best.is_none_or(|(least, its_weight, _)| load * its_weight < least * weight);
             if better {
@@ -153,15 +184,26 @@ impl Chooser {
         best.map(|(_, _, at)| at)
     }
 
-    fn total_weight(&self) -> u64 {
-        self.open.iter().map(|at| u64::from(self.cluster.weight(*at))).sum()
+    fn share(&self, at: NodeIndex) -> u64 {
+        self.cluster.share(self.now, at, self.ramp)
     }
 
     /// The node whose part of the weights `hash` falls into.
     fn by_hash(&self, hash: u64) -> Option<NodeIndex> {
-        let mut rest = hash % self.total_weight().max(1);
-        self.open.iter().copied().find(|at| {
-            let weight = u64::from(self.cluster.weight(*at));
+        self.part_of(hash, None, |at| u64::from(self.cluster.weight(at)))
+    }
+
+    /// The node whose part of such weights a number falls into, as if one of them were not there.
+    fn part_of(
+        &self,
+        number: u64,
+        but: Option<NodeIndex>,
+        weight: impl Fn(NodeIndex) -> u64,
+    ) -> Option<NodeIndex> {
+        let all = || self.open.iter().copied().filter(move |at| Some(*at) != but);
+        let mut rest = number % all().map(&weight).sum::<u64>().max(1);
+        all().find(|at| {
+            let weight = weight(*at);
             let here = rest < weight;
             rest = rest.saturating_sub(weight);
             here
@@ -171,11 +213,13 @@ impl Chooser {
     /// Each in turn; a node of weight three has three turns of a round, spread over it.
     fn in_turn(&mut self) -> Option<NodeIndex> {
         let mut first: Option<(i64, NodeIndex)> = None;
-        let total = i64::try_from(self.total_weight()).unwrap_or(i64::MAX);
+        let total: u64 = self.open.iter().map(|at| self.share(*at)).sum();
+        let total = i64::try_from(total).unwrap_or(i64::MAX);
         for &at in &self.open {
+            let share = i64::try_from(self.cluster.share(self.now, at, self.ramp)).unwrap_or(i64::MAX);
             let Some(credit) = self.credit.get_mut(usize::from(at.0)) else { continue };
             // What a node saved up while others were away must not flood it now.
-            *credit = (*credit + i64::from(self.cluster.weight(at))).min(total);
+            *credit = (*credit + share).min(total);
             if first.is_none_or(|(most, _)| *credit > most) {
                 first = Some((*credit, at));
             }
@@ -192,21 +236,23 @@ impl Chooser {
         let count = self.open.len();
         self.turn = (self.turn + 1) % count.max(1);
         let nodes = (0..count).filter_map(|step| self.open.get((self.turn + step) % count).copied());
-        nodes.min_by_key(|at| self.average(*at) * u64::from(UNIT) / u64::from(self.cluster.weight(*at)))
+        nodes.min_by_key(|at| self.average(*at) * 1_000 * u64::from(UNIT) / self.share(*at))
     }
 
     fn of_two(&mut self, kind: Kind) -> Option<NodeIndex> {
-        let (one, other) = (self.drawn()?, self.drawn()?);
+        let one = self.drawn(None)?;
+        let other = self.drawn(Some(one)).unwrap_or(one);
         let costs = self.costs();
         let own = u64::from(costs.get(kind as usize).copied().unwrap_or(UNIT));
         let load = |at| work(&self.cluster.load(at), &costs) + own;
-        let weight = |at| u64::from(self.cluster.weight(at));
+        let weight = |at| self.share(at);
         Some(if load(other) * weight(one) < load(one) * weight(other) { other } else { one })
     }
 
-    fn drawn(&mut self) -> Option<NodeIndex> {
+    /// One drawn by weight; `but`: not this one.
+    fn drawn(&mut self, but: Option<NodeIndex>) -> Option<NodeIndex> {
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        self.by_hash(scramble(self.random))
+        self.part_of(scramble(self.random), but, |at| self.share(at))
     }
 }
 
@@ -217,7 +263,8 @@ fn work(load: &Load, costs: &[u32; Kind::COUNT]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::{Order, Why, of};
+    use crate::cluster::of;
+    use crate::health::{Order, Why};
 
     fn load(calls: u32, invites: u32, byes: u32) -> Load {
         Load { calls, open: [invites, byes, 0, 0] }
@@ -314,6 +361,23 @@ mod tests {
     }
 
     #[test]
+    fn who_came_up_just_now_gets_less() {
+        for algorithm in [Algorithm::RoundRobin, Algorithm::TwoChoices] {
+            let cluster = of(3);
+            let mut chooser = chooser(&cluster, algorithm);
+            chooser.set_ramp(Duration::from_secs(10));
+            cluster.set_down(NodeIndex(0), Why::ProbeTimeout);
+            cluster.came_up(Time::from_secs(50), NodeIndex(0));
+            let mut count = |seconds: u64| {
+                let mut one = || chooser.choose(Time::from_secs(seconds), b"a@b", Kind::Invite, None);
+                (0..300).filter(|_| one() == Some(NodeIndex(0))).count()
+            };
+            let (before, after) = (count(51), count(60));
+            assert!(before * 3 < after, "{algorithm:?}: {before} {after}");
+        }
+    }
+
+    #[test]
     fn of_two_the_less_loaded_and_never_the_most_loaded() {
         let cluster = of(4);
         for at in 0..4 {
@@ -322,8 +386,8 @@ mod tests {
         let mut chooser = chooser(&cluster, Algorithm::TwoChoices);
         let mut counts = [0u32; 4];
         (0..1_600).for_each(|_| counts[usize::from(choice(&mut chooser))] += 1);
-        // 7, 5, 3 and 1 of 16 pairs.
-        assert!(counts.is_sorted_by(|a, b| a > b) && counts[3] < 160, "{counts:?}");
+        // 3, 2, 1 and none of 6 pairs: never twice the same.
+        assert!(counts.is_sorted_by(|a, b| a > b) && counts[3] == 0, "{counts:?}");
     }
 
     #[test]

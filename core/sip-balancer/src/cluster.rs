@@ -7,123 +7,24 @@
 //! up the rows.
 
 use crate::Kind;
+use crate::health::{HEALTHS, Health, ORDERS, Order, WHYS, Why, pick};
+use crate::members::{Members, Node};
 use core::net::SocketAddr;
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 use core::time::Duration;
 use std::sync::Arc;
 use wire::Time;
 
-/// Most nodes of one balancer.
+/// Most nodes of one balancer, those that were removed and still have calls included.
 pub const MOST_NODES: usize = 256;
+/// How much later than the truth [`Cluster::heard_at`] may be behind it: written seldom, it stays in every cache.
+const HEARD_GRAIN: u64 = 16_000;
+/// How long a node that was removed keeps its place whatever happens: its last messages may be under way.
+const REMOVED: Duration = Duration::from_secs(64);
 
 /// A node by its place in the list.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct NodeIndex(pub u16);
-
-/// One back-end server.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Node {
-    /// Its name for people: `HOST:PORT`.
-    pub name: String,
-    /// Where it is reached, over UDP.
-    pub address: SocketAddr,
-    /// Its share of the calls beside the others', 1 to 1000.
-    pub weight: u32,
-}
-
-impl Node {
-    /// What tokens call it. It depends on the address alone, so that every balancer with this node in its
-    /// list, in whatever place, reads the same token the same way.
-    pub fn id(&self) -> u32 {
-        let ip = match self.address.ip().to_canonical() {
-            core::net::IpAddr::V4(v4) => v4.to_ipv6_mapped(),
-            core::net::IpAddr::V6(v6) => v6,
-        };
-        let hash = crate::algorithm::fnv1a(&ip.octets());
-        let hash = self
-            .address
-            .port()
-            .to_be_bytes()
-            .iter()
-            .fold(hash, |hash, &b| (hash ^ u64::from(b)).wrapping_mul(0x0000_0100_0000_01b3));
-        (hash ^ (hash >> 32)) as u32
-    }
-}
-
-/// What the operator wants of a node.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
-pub enum Order {
-    /// Calls.
-    Serve = 0,
-    /// No new calls; those it has go on.
-    Drain = 1,
-    /// Nothing at all: calls it has are treated as those of a failed node.
-    Maintenance = 2,
-}
-
-/// Whether a node answers.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
-pub enum Health {
-    /// Nobody has tried yet. It gets calls.
-    Unknown = 0,
-    /// It answers.
-    Up = 1,
-    /// It does not.
-    Down = 2,
-}
-
-/// Why a node has the health it has.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
-pub enum Why {
-    /// Nothing has happened yet.
-    Nothing = 0,
-    /// It answered.
-    Answered = 1,
-    /// Probes were not answered in time.
-    ProbeTimeout = 2,
-    /// A probe was answered with a status that does not count as good.
-    ProbeRefused = 3,
-    /// Requests were not answered.
-    Silent = 4,
-    /// The network says that nobody listens there.
-    Unreachable = 5,
-    /// It answered 503 with Retry-After and is left alone until then.
-    Overloaded = 6,
-}
-
-impl Why {
-    /// In words.
-    pub const fn text(self) -> &'static str {
-        match self {
-            Why::Nothing => "not tried yet",
-            Why::Answered => "answers",
-            Why::ProbeTimeout => "probes are not answered",
-            Why::ProbeRefused => "probes are refused",
-            Why::Silent => "requests are not answered",
-            Why::Unreachable => "the network cannot reach it",
-            Why::Overloaded => "asked to be left alone for a while (503)",
-        }
-    }
-}
-
-const ORDERS: [Order; 3] = [Order::Serve, Order::Drain, Order::Maintenance];
-const HEALTHS: [Health; 3] = [Health::Unknown, Health::Up, Health::Down];
-const WHYS: [Why; 7] = [
-    Why::Nothing,
-    Why::Answered,
-    Why::ProbeTimeout,
-    Why::ProbeRefused,
-    Why::Silent,
-    Why::Unreachable,
-    Why::Overloaded,
-];
-
-fn pick<T: Copy>(all: &[T], at: u8, otherwise: T) -> T {
-    all.get(usize::from(at)).copied().unwrap_or(otherwise)
-}
 
 /// The shared state of one node.
 #[derive(Debug)]
@@ -134,18 +35,23 @@ struct State {
     weight: AtomicU32,
     /// Failures since something last came from it.
     failures: AtomicU32,
-    /// Microseconds until which it gets no new calls.
+    /// Microseconds until which it gets no new calls, and why.
     resting_until: AtomicU64,
+    resting_why: AtomicU8,
+    /// Microseconds at which it came up or was added; zero: it was there from the start.
+    since: AtomicU64,
     /// Microseconds until which it counts as failed, where nobody probes it.
     out_until: AtomicU64,
     /// It left requests without an answer: no new calls until something comes from it or probes decide.
     silent: AtomicBool,
     /// It is to be probed at once.
     wanted: AtomicBool,
-    /// The serial of a probe that the network brought back; zero: none.
-    returned: AtomicU32,
     /// How often it has gone down.
     falls: AtomicU32,
+    /// Microseconds at which something last came from it that it owed.
+    heard: AtomicU64,
+    /// Microseconds at which it was removed.
+    removed: AtomicU64,
 }
 
 /// What one worker has given to one node. Written by that worker alone.
@@ -155,6 +61,8 @@ struct Given {
     open: [AtomicU32; Kind::COUNT],
     /// All transactions ever given, to tell whether one came in between.
     begun: AtomicU32,
+    /// Records of any kind that name it.
+    held: AtomicU32,
 }
 
 /// One worker's row, apart from the rows of others by at least a pair of cache lines.
@@ -181,70 +89,173 @@ impl Load {
 /// All nodes; shared by all workers.
 #[derive(Debug)]
 pub struct Cluster {
-    nodes: Arc<[Node]>,
-    /// What tokens call them; every message asks.
-    ids: Box<[u32]>,
+    members: Members,
     states: Box<[State]>,
     rows: Box<[Row]>,
     /// Changes whenever the set of nodes that take calls, or a weight, may have changed.
     generation: AtomicU32,
 }
 
-impl Cluster {
-    /// A cluster whose nodes nobody has tried yet. `nodes`: at most [`MOST_NODES`], the others are left out.
-    pub fn new(nodes: Vec<Node>, workers: u16) -> Arc<Cluster> {
-        let nodes: Arc<[Node]> = nodes.into_iter().take(MOST_NODES).collect();
-        let state = |node: &Node| State {
+/// Why a node cannot be added.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NotAdded {
+    /// It is there.
+    There,
+    /// Another one, at this place, looks the same in tokens.
+    Alike(NodeIndex),
+    /// There are [`MOST_NODES`], counting those that were removed and still have calls.
+    Full,
+}
+
+impl State {
+    fn new() -> State {
+        State {
             order: AtomicU8::new(Order::Serve as u8),
             health: AtomicU8::new(Health::Unknown as u8),
             why: AtomicU8::new(Why::Nothing as u8),
-            weight: AtomicU32::new(node.weight.clamp(1, 1_000)),
+            weight: AtomicU32::new(1),
             failures: AtomicU32::new(0),
             resting_until: AtomicU64::new(0),
+            resting_why: AtomicU8::new(Why::Overloaded as u8),
+            since: AtomicU64::new(0),
             out_until: AtomicU64::new(0),
             silent: AtomicBool::new(false),
             wanted: AtomicBool::new(false),
-            returned: AtomicU32::new(0),
             falls: AtomicU32::new(0),
+            heard: AtomicU64::new(0),
+            removed: AtomicU64::new(0),
+        }
+    }
+
+    /// As it was at first.
+    fn reset(&self) {
+        self.health.store(Health::Unknown as u8, Relaxed);
+        self.why.store(Why::Nothing as u8, Relaxed);
+        for number in [&self.failures, &self.falls] {
+            number.store(0, Relaxed);
+        }
+        for time in [&self.resting_until, &self.out_until, &self.heard, &self.removed] {
+            time.store(0, Relaxed);
+        }
+        self.silent.store(false, Relaxed);
+        self.wanted.store(false, Relaxed);
+    }
+}
+
+impl Cluster {
+    /// A cluster whose nodes nobody has tried yet. `nodes`: at most [`MOST_NODES`], and none twice; the others are
+    /// left out.
+    pub fn new(nodes: Vec<Node>, workers: u16) -> Arc<Cluster> {
+        let row = |_| Row((0..MOST_NODES).map(|_| Given::default()).collect());
+        let cluster = Cluster {
+            members: Members::new(MOST_NODES),
+            states: (0..MOST_NODES).map(|_| State::new()).collect(),
+            rows: (0..workers.max(1)).map(row).collect(),
+            generation: AtomicU32::new(1),
         };
-        let states = nodes.iter().map(state).collect();
-        let ids = nodes.iter().map(Node::id).collect();
-        let row = |_| Row(nodes.iter().map(|_| Given::default()).collect());
-        let rows = (0..workers.max(1)).map(row).collect();
-        Arc::new(Cluster { nodes, ids, states, rows, generation: AtomicU32::new(1) })
+        for node in nodes {
+            let _ = cluster.add(Time::ZERO, &node);
+        }
+        Arc::new(cluster)
     }
 
-    /// The nodes in order.
-    pub fn nodes(&self) -> &Arc<[Node]> {
-        &self.nodes
+    /// Adds a node. One that was removed comes back to the place that it had. To be called by one thread at a time.
+    ///
+    /// # Errors
+    /// If that cannot be.
+    pub fn add(&self, now: Time, node: &Node) -> Result<NodeIndex, NotAdded> {
+        let at = match self.members.by_id(node.id()) {
+            Some(at) if self.node(at).is_some_and(|n| !same_place(n.address, node.address)) => {
+                return Err(NotAdded::Alike(at));
+            }
+            Some(at) if self.order(at) != Order::Removed => return Err(NotAdded::There),
+            Some(at) => at,
+            None => self.free_place(now).ok_or(NotAdded::Full)?,
+        };
+        self.members.put(at, node);
+        if let Some(state) = self.state(at) {
+            state.reset();
+            state.weight.store(node.weight.clamp(1, 1_000), Relaxed);
+            state.since.store(now.as_micros(), Relaxed);
+            state.order.store(Order::Serve as u8, Relaxed);
+        }
+        self.changed();
+        Ok(at)
     }
 
-    /// A node.
-    pub fn node(&self, at: NodeIndex) -> Option<&Node> {
-        self.nodes.get(usize::from(at.0))
+    /// How many nodes may be added.
+    pub fn room(&self, now: Time) -> usize {
+        let unused = self.members.most() - self.members.used();
+        unused + self.indexes().filter(|at| self.is_over(now, *at)).count()
     }
 
-    /// The places of all nodes.
-    pub fn indexes(&self) -> impl Iterator<Item = NodeIndex> + use<> {
-        (0..self.nodes.len() as u16).map(NodeIndex)
+    /// Changes how a node is reached, and its share. Its address is what it is.
+    pub fn change(&self, at: NodeIndex, node: &Node) {
+        self.members.change(at, node);
+        self.set_weight(at, node.weight);
+    }
+
+    /// Whether nothing names a node any more that was removed.
+    fn is_over(&self, now: Time, at: NodeIndex) -> bool {
+        let since = self.state(at).map_or(0, |s| s.removed.load(Relaxed));
+        self.order(at) == Order::Removed
+            && self.held(at) == 0
+            && now.since(Time::from_micros(since)) >= REMOVED
+    }
+
+    /// A place for another node: one that nobody had yet, or that of a removed one that nothing names any more.
+    fn free_place(&self, now: Time) -> Option<NodeIndex> {
+        if self.members.used() < self.members.most() {
+            return Some(NodeIndex(self.members.used() as u16));
+        }
+        self.indexes().find(|at| self.is_over(now, *at))
+    }
+
+    /// Takes a node out of the list: it gets no new calls, and those that it has go on.
+    pub fn remove(&self, now: Time, at: NodeIndex) {
+        if let Some(state) = self.state(at) {
+            state.removed.store(now.as_micros(), Relaxed);
+            state.order.store(Order::Removed as u8, Relaxed);
+            self.changed();
+        }
+    }
+
+    /// A node, with the share that it has now.
+    pub fn node(&self, at: NodeIndex) -> Option<Node> {
+        self.members.get(at).map(|node| Node { weight: self.weight(at), ..node })
+    }
+
+    /// The places of all nodes, those that were removed and still known included.
+    pub fn indexes(&self) -> impl ExactSizeIterator<Item = NodeIndex> + use<> {
+        (0..self.members.used() as u16).map(NodeIndex)
+    }
+
+    /// All nodes with their places, but those that were removed and have nothing left.
+    pub fn members(&self) -> impl Iterator<Item = (NodeIndex, Node)> + '_ {
+        let there = |at: &NodeIndex| self.order(*at) != Order::Removed || self.held(*at) > 0;
+        self.indexes().filter(there).filter_map(|at| Some((at, self.node(at)?)))
+    }
+
+    /// What tokens call a node; zero: there is none.
+    pub fn id(&self, at: NodeIndex) -> u32 {
+        self.members.id(at)
     }
 
     /// The node that tokens call `id`.
     pub fn by_id(&self, id: u32) -> Option<NodeIndex> {
-        self.ids.iter().position(|own| *own == id).map(|at| NodeIndex(at as u16))
+        self.members.by_id(id)
     }
 
     /// The node at an address, written in whatever form.
     pub fn at(&self, address: SocketAddr) -> Option<NodeIndex> {
-        let same = |n: &Node| {
-            n.address.port() == address.port() && n.address.ip().to_canonical() == address.ip().to_canonical()
-        };
-        self.indexes().zip(self.nodes.iter()).find(|(_, node)| same(node)).map(|(at, _)| at)
+        self.by_id(Node::new(address).id())
+            .filter(|at| self.node(*at).is_some_and(|n| same_place(n.address, address)))
     }
 
     /// Whether some node has this IP address.
     pub fn is_node_ip(&self, ip: core::net::IpAddr) -> bool {
-        self.nodes.iter().any(|n| n.address.ip().to_canonical() == ip.to_canonical())
+        let ip = ip.to_canonical();
+        self.indexes().any(|at| self.members.get(at).is_some_and(|n| n.address.ip() == ip))
     }
 
     fn state(&self, at: NodeIndex) -> Option<&State> {
@@ -291,7 +302,7 @@ impl Cluster {
         match health {
             Health::Down => why,
             _ if self.is_out(now, at) || self.is_silent(at) => why,
-            _ if self.resting_until(now, at).is_some() => Why::Overloaded,
+            _ if self.resting_until(now, at).is_some() => self.resting_why(at),
             Health::Unknown => Why::Nothing,
             Health::Up => Why::Answered,
         }
@@ -308,6 +319,29 @@ impl Cluster {
         let until = state.resting_until.load(Relaxed).max(state.out_until.load(Relaxed));
         let until = Time::from_micros(until);
         (until > now).then_some(until)
+    }
+
+    fn resting_why(&self, at: NodeIndex) -> Why {
+        let why = self.state(at).map_or(0, |s| s.resting_why.load(Relaxed));
+        pick(&WHYS, why, Why::Overloaded)
+    }
+
+    /// Whether it rests because it is far worse than the others.
+    pub(crate) fn is_ejected(&self, now: Time, at: NodeIndex) -> bool {
+        self.resting_why(at) == Why::Outlier
+            && self.state(at).is_some_and(|s| Time::from_micros(s.resting_until.load(Relaxed)) > now)
+    }
+
+    /// A thousand times its share, and less while it has not been up for as long as `ramp`: from a tenth on, so that
+    /// whoever comes up cold is not given everything at once.
+    pub(crate) fn share(&self, now: Time, at: NodeIndex, ramp: Duration) -> u64 {
+        let whole = u64::from(self.weight(at)) * 1_000;
+        let since = self.state(at).map_or(0, |s| s.since.load(Relaxed));
+        let (up, ramp) = (now.as_micros().saturating_sub(since), ramp.as_micros() as u64);
+        match since == 0 || up >= ramp {
+            true => whole,
+            false => (whole * up / ramp).max(whole / 10).max(1),
+        }
     }
 
     /// Whether messages of calls it has may go there.
@@ -333,9 +367,17 @@ impl Cluster {
             && self.resting_until(now, at).is_none()
     }
 
+    /// When something last came from it that it owed. It may be up to 16 ms older than the truth.
+    pub fn heard_at(&self, at: NodeIndex) -> Time {
+        Time::from_micros(self.state(at).map_or(0, |s| s.heard.load(Relaxed)))
+    }
+
     /// Something came from it that it owed: it lives.
-    pub fn heard(&self, at: NodeIndex) {
+    pub fn heard(&self, now: Time, at: NodeIndex) {
         let Some(state) = self.state(at) else { return };
+        if now.as_micros() >= state.heard.load(Relaxed) + HEARD_GRAIN {
+            state.heard.store(now.as_micros(), Relaxed);
+        }
         // Read first: the line stays shared by all workers while all is well.
         if state.failures.load(Relaxed) != 0 {
             state.failures.store(0, Relaxed);
@@ -376,11 +418,19 @@ impl Cluster {
         }
     }
 
-    /// The network brought back the probe of it with this serial.
-    pub(crate) fn probe_returned(&self, at: NodeIndex, serial: u32) {
-        if let Some(state) = self.state(at) {
-            state.returned.store(serial, Relaxed);
+    /// It left a request without anything for so long that it is doubted: it is to be probed at once, and gets no new
+    /// calls until it is heard or the probe answered; but never the last one that takes calls. Says whether it is.
+    pub fn suspect(&self, now: Time, at: NodeIndex) -> bool {
+        let Some(state) = self.state(at) else { return false };
+        state.wanted.store(true, Relaxed);
+        if !self.indexes().any(|other| other != at && self.takes_calls(now, other)) {
+            return false;
         }
+        if !state.silent.swap(true, Relaxed) {
+            state.why.store(Why::Silent as u8, Relaxed);
+            self.changed();
+        }
+        true
     }
 
     /// It is to be probed at once.
@@ -390,24 +440,19 @@ impl Cluster {
         }
     }
 
-    /// Whether it is to be probed at once, and the serial of a probe that came back. Asked once, it is forgotten.
-    pub(crate) fn take_hints(&self, at: NodeIndex) -> (bool, u32) {
-        match self.state(at) {
-            Some(state) if self.has_hints(at) => {
-                (state.wanted.swap(false, Relaxed), state.returned.swap(0, Relaxed))
-            }
-            _ => (false, 0),
-        }
+    /// Whether it is to be probed at once. Asked once, it is forgotten: one worker does it.
+    pub(crate) fn take_wish(&self, at: NodeIndex) -> bool {
+        self.is_wanted(at) && self.state(at).is_some_and(|s| s.wanted.swap(false, Relaxed))
     }
 
-    /// Whether there is something for [`Cluster::take_hints`].
-    pub(crate) fn has_hints(&self, at: NodeIndex) -> bool {
-        self.state(at).is_some_and(|s| s.wanted.load(Relaxed) || s.returned.load(Relaxed) != 0)
+    /// Whether it is to be probed at once.
+    pub(crate) fn is_wanted(&self, at: NodeIndex) -> bool {
+        self.state(at).is_some_and(|s| s.wanted.load(Relaxed))
     }
 
     /// Nobody probes any more: what probes, or their absence, said of nodes no longer holds.
     pub fn forget_probes(&self) {
-        for state in &self.states {
+        for state in self.states.iter().take(self.members.used()) {
             state.silent.store(false, Relaxed);
             state.failures.store(0, Relaxed);
             if state.health.swap(Health::Unknown as u8, Relaxed) != Health::Unknown as u8 {
@@ -428,6 +473,14 @@ impl Cluster {
         }
     }
 
+    /// As [`Cluster::set_up`]; one that was down gets its share slowly from now on.
+    pub(crate) fn came_up(&self, now: Time, at: NodeIndex) {
+        if let Some(state) = self.state(at).filter(|_| self.health(at).0 == Health::Down) {
+            state.since.store(now.as_micros(), Relaxed);
+        }
+        self.set_up(at);
+    }
+
     /// It does not answer.
     pub fn set_down(&self, at: NodeIndex, why: Why) {
         let Some(state) = self.state(at) else { return };
@@ -444,7 +497,7 @@ impl Cluster {
         let until = (now + time).as_micros();
         if state.resting_until.load(Relaxed) < until {
             state.resting_until.store(until, Relaxed);
-            state.why.store(why as u8, Relaxed);
+            state.resting_why.store(why as u8, Relaxed);
         }
     }
 
@@ -475,6 +528,20 @@ impl Cluster {
         given.fold(0, |sum: u32, given| sum.wrapping_add(given.begun.load(Relaxed)))
     }
 
+    /// Records of all workers that name a node, calls and transactions that are over included.
+    pub fn held(&self, at: NodeIndex) -> u32 {
+        let given = self.rows.iter().filter_map(|row| row.0.get(usize::from(at.0)));
+        given.map(|given| given.held.load(Relaxed)).sum()
+    }
+
+    /// Publishes how many records of `worker` name a node.
+    pub(crate) fn publish_held(&self, worker: u16, at: NodeIndex, held: u32) {
+        let row = self.rows.get(usize::from(worker));
+        if let Some(given) = row.and_then(|row| row.0.get(usize::from(at.0))) {
+            given.held.store(held, Relaxed);
+        }
+    }
+
     /// Publishes what `worker` has given to a node.
     pub(crate) fn publish(&self, worker: u16, at: NodeIndex, load: &Load, begun: u32) {
         let row = self.rows.get(usize::from(worker));
@@ -487,103 +554,15 @@ impl Cluster {
     }
 }
 
+fn same_place(a: SocketAddr, b: SocketAddr) -> bool {
+    a.port() == b.port() && a.ip().to_canonical() == b.ip().to_canonical()
+}
+
 #[cfg(test)]
 pub(crate) fn of(count: u16) -> Arc<Cluster> {
-    let node = |i: u16| Node {
-        name: format!("192.0.2.{i}:5060"),
-        address: SocketAddr::new([192, 0, 2, i as u8].into(), 5060),
-        weight: 1,
-    };
+    let node = |i: u16| Node::new(SocketAddr::new([192, 0, 2, i as u8].into(), 5060));
     Cluster::new((1..=count).map(node).collect(), 1)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_id_depends_on_the_address_alone() {
-        let node =
-            |address: &str, weight| Node { name: String::new(), address: address.parse().unwrap(), weight };
-        let a = node("192.0.2.1:5060", 1).id();
-        assert_eq!(a, node("192.0.2.1:5060", 7).id());
-        assert_eq!(a, node("[::ffff:192.0.2.1]:5060", 1).id());
-        assert_ne!(a, node("192.0.2.1:5061", 1).id());
-        assert_ne!(a, node("192.0.2.2:5060", 1).id());
-    }
-
-    #[test]
-    fn one_failure_after_another_takes_a_node_out_and_a_sign_of_life_starts_anew() {
-        let cluster = of(2);
-        let (now, node) = (Time::ZERO, NodeIndex(1));
-        let failed = |times: u32| (0..times).for_each(|_| cluster.failed(now, node, Why::Silent, 3, None));
-        failed(2);
-        cluster.heard(node);
-        failed(2);
-        assert!(cluster.takes_calls(now, node));
-        let before = cluster.generation();
-        failed(1);
-        // No new calls; what it has, it keeps until probes say that it is down.
-        assert!(!cluster.takes_calls(now, node) && cluster.is_usable(now, node));
-        assert_eq!((cluster.health(node), cluster.falls(node)), ((Health::Up, Why::Silent), 0));
-        assert_ne!(cluster.generation(), before);
-        assert_eq!((cluster.take_hints(node), cluster.take_hints(node)), ((true, 0), (false, 0)));
-        cluster.heard(node);
-        assert!(cluster.takes_calls(now, node));
-        // A late answer alone does not bring back what probes took down.
-        cluster.set_down(node, Why::ProbeTimeout);
-        cluster.heard(node);
-        assert!(!cluster.is_usable(now, node));
-        cluster.set_up(node);
-        assert!(cluster.takes_calls(now, node));
-    }
-
-    #[test]
-    fn the_last_node_is_taken_by_probes_alone() {
-        let cluster = of(2);
-        let (now, rest) = (Time::from_secs(9), Duration::from_secs(5));
-        cluster.set_down(NodeIndex(0), Why::ProbeTimeout);
-        for rest in [None, Some(rest)] {
-            (0..9).for_each(|_| cluster.failed(now, NodeIndex(1), Why::Silent, 3, rest));
-            assert!(cluster.takes_calls(now, NodeIndex(1)), "{rest:?}");
-        }
-        cluster.set_down(NodeIndex(1), Why::ProbeTimeout);
-        assert!(!cluster.is_usable(now, NodeIndex(1)));
-        // Where nobody probes any more, nothing would bring them back.
-        cluster.forget_probes();
-        assert!(cluster.indexes().all(|at| cluster.takes_calls(now, at)));
-    }
-
-    #[test]
-    fn where_nobody_probes_a_silent_node_is_out_after_as_many_failures_and_for_a_while() {
-        let cluster = of(2);
-        let (now, node, rest) = (Time::from_secs(9), NodeIndex(1), Duration::from_secs(5));
-        let failed =
-            |times: u32| (0..times).for_each(|_| cluster.failed(now, node, Why::Silent, 3, Some(rest)));
-        failed(2);
-        assert!(cluster.takes_calls(now, node));
-        failed(1);
-        assert!(!cluster.takes_calls(now, node) && !cluster.is_usable(now, node));
-        assert_eq!(cluster.resting_until(now, node), Some(now + rest));
-        assert!(cluster.is_usable(now + rest, node) && cluster.takes_calls(now + rest, node));
-    }
-
-    #[test]
-    fn orders_and_rests_keep_new_calls_away() {
-        let cluster = of(1);
-        let (now, node) = (Time::from_secs(10), NodeIndex(0));
-        cluster.set_order(node, Order::Drain);
-        assert!(!cluster.takes_calls(now, node) && cluster.is_usable(now, node));
-        cluster.set_order(node, Order::Maintenance);
-        assert!(!cluster.is_usable(now, node));
-        cluster.set_order(node, Order::Serve);
-        cluster.set_up(node);
-        cluster.rest(now, node, Duration::from_secs(5), Why::Overloaded);
-        // A probe that is answered ends no rest, and what is over is no reason.
-        cluster.set_up(node);
-        assert_eq!(cluster.reason(now, node), Why::Overloaded);
-        assert_eq!(cluster.reason(now + Duration::from_secs(5), node), Why::Answered);
-        assert!(!cluster.takes_calls(now, node) && cluster.is_usable(now, node));
-        assert!(cluster.takes_calls(now + Duration::from_secs(5), node));
-    }
-}
+mod tests;

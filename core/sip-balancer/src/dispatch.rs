@@ -4,18 +4,16 @@
 //! bytes, simulations and property tests from nothing.
 
 use crate::choose::Chooser;
-use crate::cluster::{Cluster, Load, NodeIndex, Why};
-use crate::sessions::{CallKey, LATE, Phase, Place, Sessions, Txn, TxnPlace};
+use crate::cluster::{Cluster, Load, MOST_NODES, NodeIndex};
+use crate::health::Why;
+use crate::outliers::Outliers;
+use crate::sessions::{CallKey, GIVE_UP, LATE, Phase, Place, Sessions, Txn, TxnPlace};
 use crate::stats::NodeStats;
 use crate::{Algorithm, Costs, Kind};
 use core::time::Duration;
 use std::sync::Arc;
 use wire::Time;
 
-/// Grace after timers B and F of the client, which are 32 s by default.
-const GIVE_UP: Duration = Duration::from_secs(33);
-/// A retransmission that comes sooner says nothing about the node: T1 is 500 ms (RFC 3261 17.1.1.1).
-const SILENCE: Duration = Duration::from_millis(400);
 /// A refusal counts as an answer that took so long at least, microseconds: T1.
 const REFUSED: u32 = 500_000;
 /// Longest rest that a Retry-After can ask for.
@@ -70,6 +68,8 @@ pub struct Request<'a> {
     pub token: Option<NodeIndex>,
     /// A hash by which it has a home node, of a REGISTER that is kept with its address-of-record.
     pub home: Option<u64>,
+    /// It is too long for a datagram (RFC 3261 section 18.1.1).
+    pub large: bool,
 }
 
 /// Where a request goes.
@@ -79,6 +79,8 @@ pub struct Assigned {
     pub node: NodeIndex,
     /// It has been forwarded before, and nothing was counted.
     pub again: bool,
+    /// It goes as what is too long for a datagram does: because it is, or because its INVITE went so.
+    pub large: bool,
 }
 
 /// Why a request goes nowhere.
@@ -128,6 +130,15 @@ pub struct Rules {
     pub probed: bool,
     /// How long a failed node rests that nobody probes.
     pub rest: Duration,
+    /// An INVITE outside a dialog whose node has said nothing at all for so long, to this or anything else, goes to
+    /// another one. Zero: it waits for its sender.
+    pub silent_after: Duration,
+    /// For how long the share of a node grows that has come up.
+    pub slow_start: Duration,
+    /// How many of a hundred nodes may rest because they are far worse than the others; zero: none.
+    pub outlier_share: u8,
+    /// How long such a one rests.
+    pub outlier_rest: Duration,
 }
 
 impl Default for Rules {
@@ -139,6 +150,10 @@ impl Default for Rules {
             down_after: 3,
             probed: true,
             rest: Duration::from_secs(5),
+            silent_after: Duration::from_millis(400),
+            slow_start: Duration::from_secs(5),
+            outlier_share: 10,
+            outlier_rest: Duration::from_secs(30),
         }
     }
 }
@@ -169,12 +184,15 @@ pub struct Happened {
 /// One worker's dispatcher.
 #[derive(Debug)]
 pub struct Dispatcher {
-    cluster: Arc<Cluster>,
-    chooser: Chooser,
-    sessions: Sessions,
-    rules: Rules,
+    pub(crate) cluster: Arc<Cluster>,
+    pub(crate) chooser: Chooser,
+    pub(crate) sessions: Sessions,
+    pub(crate) rules: Rules,
     stats: Vec<NodeStats>,
-    happened: Happened,
+    /// Whom these are of, as tokens call them.
+    of: Vec<u32>,
+    outliers: Outliers,
+    pub(crate) happened: Happened,
 }
 
 impl Dispatcher {
@@ -187,10 +205,14 @@ impl Dispatcher {
         most: usize,
         seed: u64,
     ) -> Dispatcher {
+        let mut chooser = Chooser::new(Arc::clone(&cluster), algorithm, Costs::default(), seed);
+        chooser.set_ramp(rules.slow_start);
         Dispatcher {
-            chooser: Chooser::new(Arc::clone(&cluster), algorithm, Costs::default(), seed),
+            chooser,
+            outliers: Outliers::default(),
             sessions: Sessions::new(Arc::clone(&cluster), worker, most),
-            stats: cluster.indexes().map(|_| NodeStats::default()).collect(),
+            stats: Vec::new(),
+            of: Vec::new(),
             rules,
             happened: Happened::default(),
             cluster,
@@ -205,6 +227,7 @@ impl Dispatcher {
     /// Changes the rules and the algorithm; calls that are there keep their nodes.
     pub fn set(&mut self, algorithm: Algorithm, rules: Rules) {
         self.chooser.set_algorithm(algorithm);
+        self.chooser.set_ramp(rules.slow_start);
         self.rules = rules;
     }
 
@@ -218,9 +241,25 @@ impl Dispatcher {
         self.happened
     }
 
-    /// What this worker knows of each node.
+    /// What this worker knows of each node, up to the last one it has met.
     pub fn stats(&self) -> &[NodeStats] {
         &self.stats
+    }
+
+    fn stats_of(&mut self, node: NodeIndex) -> Option<&mut NodeStats> {
+        let at = usize::from(node.0);
+        if at >= self.stats.len() && at < MOST_NODES {
+            self.stats.resize_with(at + 1, NodeStats::default);
+            self.of.resize(at + 1, 0);
+        }
+        let (stats, of, id) = (self.stats.get_mut(at)?, self.of.get_mut(at)?, self.cluster.id(node));
+        if *of != id {
+            // The place is another node's by now.
+            *of = id;
+            *stats = NodeStats::default();
+            self.chooser.forget(node);
+        }
+        Some(stats)
     }
 
     /// What this worker has given to each node.
@@ -231,6 +270,12 @@ impl Dispatcher {
     /// The same counted anew from the records, all of which it looks at.
     pub fn recount(&self) -> Vec<Load> {
         self.sessions.recount()
+    }
+
+    /// Whether all counters are what the records say, of which it looks at all.
+    pub fn is_exact(&self) -> bool {
+        self.sessions.recount() == self.sessions.loads()
+            && self.sessions.recount_held() == self.sessions.held()
     }
 
     /// Calls and dialogs alive, calls that are over and remembered, and transactions in memory.
@@ -254,12 +299,20 @@ impl Dispatcher {
         {
             return self.repeated(now, r, at, txn);
         }
+        let mut large = r.large;
         let node = match r.tag {
-            Tag::Cancel => self.node_of_invite(r, found).ok_or(NoWay::NoCall),
-            _ if r.inside => self.node_of_dialog(now, r, found),
-            _ => self.node_of_new(now, r, found),
+            // It goes the way of its INVITE (RFC 3261 section 9.1).
+            Tag::Cancel => self.txn_of_invite(r, found).map(|txn| {
+                large = txn.large;
+                txn.node
+            }),
+            _ if r.inside => {
+                Some(self.node_of_dialog(now, r, found).inspect_err(|_| self.happened.no_node += 1)?)
+            }
+            _ => Some(self.node_of_new(now, r, found).inspect_err(|_| self.happened.no_node += 1)?),
         };
-        let node = node.inspect_err(|_| self.happened.no_node += 1)?;
+        let node = node.ok_or(NoWay::NoCall)?;
+        let r = &Request { large, ..*r };
         // What belongs to a call that somebody knows is not refused for want of memory: its way is clear without.
         let (known, own) = (found.is_some(), r.inside && (found.is_some() || r.token.is_some()));
         let (begun, clear) = match self.enter(now, r, found, node) {
@@ -270,7 +323,7 @@ impl Dispatcher {
             Some(assigned) => Ok(assigned),
             None if clear => {
                 self.happened.unrecorded += 1;
-                Ok(Assigned { node, again: false })
+                Ok(Assigned { node, again: false, large })
             }
             None => {
                 self.happened.full += 1;
@@ -279,77 +332,35 @@ impl Dispatcher {
         }
     }
 
-    /// Where an ACK goes: to who has the INVITE it belongs to, or the dialog.
-    pub fn ack(&mut self, now: Time, call: CallKey, id: u64, token: Option<NodeIndex>) -> Option<Assigned> {
+    /// Where an ACK goes: to who has the INVITE it belongs to, or the dialog. `large`: it is too long for a datagram.
+    pub fn ack(
+        &mut self,
+        now: Time,
+        call: CallKey,
+        id: u64,
+        token: Option<NodeIndex>,
+        large: bool,
+    ) -> Option<Assigned> {
         let at = self.sessions.find(call);
         let invite = at.and_then(|at| self.sessions.find_txn(at, id, Tag::Invite));
         if let Some(txn) = invite.and_then(|place| self.sessions.txn(place)) {
-            return Some(Assigned { node: txn.node, again: true });
+            return Some(Assigned { node: txn.node, again: true, large: txn.large });
         }
         // After a 2xx it is a transaction of its own, which nothing answers.
         let usable = token.filter(|at| self.cluster.is_usable(now, *at));
         let node = usable.or(at.map(|at| self.sessions.node(at))).or(token)?;
-        Some(Assigned { node, again: false })
+        Some(Assigned { node, again: false, large })
     }
 
-    /// A request that was here before: it goes where it went, and changes no counter. But if nothing ever came
-    /// back and its node has failed, another node gets it.
-    fn repeated(
-        &mut self,
-        now: Time,
-        r: &Request<'_>,
-        at: Place,
-        place: TxnPlace,
-    ) -> Result<Assigned, NoWay> {
-        self.happened.repeated += 1;
-        let Some(&txn) = self.sessions.txn(place) else { return Err(NoWay::NoCall) };
-        let mut node = txn.node;
-        if txn.open && !txn.heard {
-            if txn.fresh && !txn.missed && now.since(txn.began) >= SILENCE {
-                self.sessions.note(place, |txn| txn.missed = true);
-                self.failed(now, node, Why::Silent);
-            }
-            let usable = self.cluster.is_usable(now, node);
-            if r.inside && !usable && r.tag != Tag::Cancel {
-                // As its dialog does: nobody has seen it yet.
-                node = self.node_of_dialog(now, r, Some(at)).inspect_err(|_| self.happened.no_node += 1)?;
-                self.sessions.retarget(now, place, node);
-                self.happened.retried += 1;
-            }
-            let doubtful = !usable || txn.returned || self.cluster.is_silent(node);
-            if doubtful && r.tag != Tag::Cancel && !r.inside {
-                let other = self.chooser.choose(now, r.call_id, r.tag.kind(), Some(node));
-                node = match other.filter(|other| *other != node) {
-                    Some(other) => {
-                        self.sessions.retarget(now, place, other);
-                        self.keep_at(at, other);
-                        self.happened.retried += 1;
-                        other
-                    }
-                    None if usable => node,
-                    None => return Err(NoWay::NoNode),
-                };
-            }
-        }
-        Ok(Assigned { node, again: true })
-    }
-
-    /// Gives a call to a node because of a request outside its dialog. One that is up stays where it is.
-    fn keep_at(&mut self, at: Place, node: NodeIndex) {
-        if !matches!(self.sessions.phase(at), Phase::Up | Phase::Dialog) {
-            self.sessions.move_to(at, node);
-        }
-    }
-
-    fn node_of_invite(&self, r: &Request<'_>, found: Option<Place>) -> Option<NodeIndex> {
+    fn txn_of_invite(&self, r: &Request<'_>, found: Option<Place>) -> Option<Txn> {
         let place = self.sessions.find_txn(found?, r.id, Tag::Invite)?;
-        self.sessions.txn(place).map(|txn| txn.node)
+        self.sessions.txn(place).copied()
     }
 
     /// The node of a dialog: as its token has it, for a call may have dialogs at two nodes, or its record. Without
     /// either it never was ours, or began before a restart in transparent mode; then the place of its Call-ID is
     /// as good a guess as any.
-    fn node_of_dialog(
+    pub(crate) fn node_of_dialog(
         &mut self,
         now: Time,
         r: &Request<'_>,
@@ -437,6 +448,7 @@ impl Dispatcher {
         let before = self.cluster.load(node).transactions();
         let mut txn = Txn::new(now, r.id, r.tag, node, now + GIVE_UP);
         txn.fresh = r.tag == Tag::Invite && !r.inside;
+        txn.large = r.large;
         let Some(place) = self.sessions.open(at, txn) else {
             self.settle(now, at);
             self.sessions.arm(now, at);
@@ -446,12 +458,12 @@ impl Dispatcher {
             let begun = self.cluster.begun(node);
             self.sessions.note(place, |txn| txn.alone = Some(begun));
         }
-        if let Some(stats) = self.stats.get_mut(usize::from(node.0)) {
+        if let Some(stats) = self.stats_of(node) {
             stats.assigned(before);
         }
         self.happened.assigned += 1;
         self.sessions.arm(now, at);
-        Some(Assigned { node, again: false })
+        Some(Assigned { node, again: false, large: r.large })
     }
 
     /// A response to a request that was given to `node`, and that comes from there. `wait`: Retry-After of a 503,
@@ -466,7 +478,7 @@ impl Dispatcher {
         status: u16,
         wait: Option<Duration>,
     ) -> Seen {
-        if let Some(stats) = self.stats.get_mut(usize::from(node.0)) {
+        if let Some(stats) = self.stats_of(node) {
             stats.answered(status);
         }
         let Some(at) = self.sessions.find(call) else { return Seen::Stray };
@@ -479,12 +491,13 @@ impl Dispatcher {
             return Seen::Stray;
         }
         // Only what is owed says something of the node: of what is over, anybody along the way may have a copy.
-        self.cluster.heard(node);
+        self.cluster.heard(now, node);
         if let Some(time) = wait.filter(|_| status == 503) {
             self.cluster.rest(now, node, time.min(LONGEST_REST), Why::Overloaded);
         }
         let micros = u32::try_from(now.since(txn.began).as_micros()).unwrap_or(u32::MAX);
         self.measure(&txn, place, status, micros);
+        self.outliers.judge(now, &self.cluster, &self.rules);
         if status < 200 {
             let until = if tag == Tag::Invite { now + self.rules.ring_timeout } else { txn.until };
             self.sessions.note(place, |txn| (txn.heard, txn.until) = (true, until));
@@ -502,6 +515,13 @@ impl Dispatcher {
     fn measure(&mut self, txn: &Txn, place: TxnPlace, status: u16, micros: u32) {
         let kind = txn.tag.kind();
         let worked = status >= 200 || (kind == Kind::Invite && status > 100);
+        if worked && !txn.worked {
+            self.outliers.answered(txn.node, micros);
+            self.sessions.note(place, |txn| txn.worked = true);
+        }
+        if (500..600).contains(&status) {
+            self.outliers.failed(txn.node, false);
+        }
         if let Some(begun) = txn.alone.filter(|_| worked) {
             if self.cluster.begun(txn.node) == begun {
                 self.chooser.alone(kind, micros);
@@ -515,7 +535,7 @@ impl Dispatcher {
             _ => {}
         }
         if status >= 200
-            && let Some(stats) = self.stats.get_mut(usize::from(txn.node.0))
+            && let Some(stats) = self.stats_of(txn.node)
         {
             stats.took(kind, micros);
         }
@@ -556,29 +576,17 @@ impl Dispatcher {
         }
     }
 
-    /// The network says that a request did not reach its node. That counts as one failure, if the request is still
-    /// without any answer, and whoever sends it again may have another node.
-    pub fn returned(&mut self, now: Time, call: CallKey, id: u64, tag: Tag, node: NodeIndex) {
-        let Some(at) = self.sessions.find(call) else { return };
-        let Some(place) = self.sessions.find_txn(at, id, tag) else { return };
-        let waits = |txn: &&Txn| txn.open && !txn.heard && !txn.returned && txn.node == node;
-        if self.sessions.txn(place).filter(waits).is_some() {
-            self.sessions.note(place, |txn| (txn.returned, txn.missed) = (true, true));
-            self.failed(now, node, Why::Unreachable);
-        }
-    }
-
-    fn failed(&mut self, now: Time, node: NodeIndex, why: Why) {
+    pub(crate) fn failed(&mut self, now: Time, node: NodeIndex, why: Why) {
         let rest = (!self.rules.probed).then_some(self.rules.rest);
         self.cluster.failed(now, node, why, self.rules.down_after, rest);
     }
 
-    fn end(&mut self, now: Time, at: Place) {
+    pub(crate) fn end(&mut self, now: Time, at: Place) {
         self.sessions.set_phase(at, Phase::Ended, now + LATE);
     }
 
     /// Ends what has nothing left to wait for.
-    fn settle(&mut self, now: Time, at: Place) {
+    pub(crate) fn settle(&mut self, now: Time, at: Place) {
         let idle = !self.sessions.is_busy(at);
         match self.sessions.phase(at) {
             Phase::Brief if idle => self.end(now, at),
@@ -623,6 +631,7 @@ impl Dispatcher {
             self.failed(now, txn.node, Why::Silent);
         }
         if !txn.heard {
+            self.outliers.failed(txn.node, true);
             self.chooser.answered(txn.node, GIVE_UP.as_micros() as u32);
         }
         self.sessions.close(place, now);

@@ -6,24 +6,32 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `algorithm`, `choose`, `maglev`, `times` | who gets a new call |
-//! | `cluster` | the nodes as all workers see them |
+//! | `algorithm`, `choose`, `maglev`, `times`, `outliers` | who gets a new call |
+//! | `cluster`, `members`, `health` | the nodes as all workers see them |
 //! | `sessions`, `index`, `wheel` | calls, transactions, counters |
-//! | `dispatch` | which node a request goes to, what a response means |
+//! | `dispatch`, `retry` | which node a request goes to, what a response means |
 //! | `token` | what messages carry so that nothing need be remembered |
 //! | `machine`, `requests`, `responses`, `probes` | the same with bytes: one worker's machine |
+//! | `kept`, `again`, `rivals` | requests that may have to be sent once more, and what becomes of who had them first |
 #![forbid(unsafe_code)]
 
+mod again;
 mod algorithm;
 mod choose;
 mod cluster;
 mod dispatch;
+mod health;
 mod index;
+mod kept;
 mod machine;
 mod maglev;
+mod members;
+mod outliers;
 mod probes;
 mod requests;
 mod responses;
+mod retry;
+mod rivals;
 mod sessions;
 mod settings;
 mod stats;
@@ -33,10 +41,13 @@ mod wheel;
 
 pub use algorithm::{Algorithm, Kind};
 pub use choose::Chooser;
-pub use cluster::{Cluster, Health, Load, MOST_NODES, Node, NodeIndex, Order, Why};
+pub use cluster::{Cluster, Load, MOST_NODES, NodeIndex, NotAdded};
 pub use dispatch::{Assigned, Dispatcher, FailedDialogs, Happened, NoWay, Request, Rules, Seen, Tag};
+pub use health::{Health, Order, Why};
 pub use machine::{Balancer, Counts, Notice, Report, Setup};
+pub use members::Node;
+pub use retry::Waiting;
 pub use sessions::{CallKey, Phase};
-pub use settings::{Listener, Probing, RegisterBy, Settings};
+pub use settings::{Listener, Mark, Probing, RegisterBy, Settings};
 pub use stats::{NodeStats, OCCUPANCIES, Times};
 pub use times::{Costs, UNIT};

@@ -2,15 +2,17 @@
 //!
 //! A proxy without transactions that knows calls (RFC 3261 section 16.11, with the choice of 16.11's "target"
 //! kept in the records of [`Dispatcher`]). It forwards what it receives as it is, with its own Via on top;
-//! responses go back by what its Via says. It never repeats a message and never waits for one.
+//! responses go back by what its Via says. It repeats nothing but what nobody else would (see [`crate::kept`]).
 
 use crate::cluster::Cluster;
+use crate::kept::Kept;
 use crate::probes::Probes;
 use crate::requests::tag_of;
 use crate::token::{Keys, Sealer};
 use crate::{Dispatcher, Happened, Kind, Load, NodeStats, Settings};
 use core::net::SocketAddr;
 use sip_message::{Flaw, Index, Message, Method, Parsed, Splices, parse};
+use sip_proxy::transport::broken_stream;
 use std::mem;
 use std::sync::Arc;
 use wire::{ConnId, Flow, Frame, FrameError, Machine, Outbox, Time};
@@ -21,6 +23,8 @@ pub enum Notice {
     Settings(Arc<Settings>),
     /// Take no new calls (503 with Retry-After), or take them again.
     Drain(bool),
+    /// Nodes have gone down or come back: see what that means for what is under way.
+    Look,
     /// Show what is going on, by calling `show` once with the worker's report.
     Report {
         /// Count anew what the counters count. That looks at every record, and nobody is served meanwhile.
@@ -61,6 +65,10 @@ pub struct Counts {
     pub softened: u64,
     /// Probes sent.
     pub probes: u64,
+    /// Requests and refusals repeated here, because their sender's side is a stream and the other one loses datagrams.
+    pub repeated: u64,
+    /// INVITEs that were cancelled at a node, or ended with ACK and BYE, because another one has them.
+    pub withdrawn: u64,
 }
 
 /// What a worker is doing.
@@ -82,6 +90,10 @@ pub struct Report {
     pub ended: usize,
     /// Transactions unfinished or remembered.
     pub transactions: usize,
+    /// Messages kept because they may have to be sent once more.
+    pub kept: usize,
+    /// Those for which there was no room, since start.
+    pub unkept: u64,
     /// Costs of the kinds of transactions that it measured, in thousandths of a BYE.
     pub costs: [u32; Kind::COUNT],
     /// Whether the worker drains.
@@ -115,12 +127,17 @@ pub struct Balancer {
     pub(crate) draining: bool,
     pub(crate) splices: Splices,
     pub(crate) scratch: Vec<u8>,
-    probes: Option<Probes>,
+    pub(crate) probes: Option<Probes>,
+    pub(crate) kept: Kept,
+    /// A message that was kept is received once more.
+    pub(crate) feeding: bool,
+    /// The state of the cluster that was last looked at.
+    pub(crate) seen: u32,
     index: Option<Box<Index>>,
 }
 
 impl Balancer {
-    /// A balancer with nothing going on. Worker 0 probes the nodes.
+    /// A balancer with nothing going on. Worker 0 probes the nodes; others ask those that they doubt.
     pub fn new(setup: Setup, settings: Arc<Settings>) -> Balancer {
         let Setup { worker, workers, cluster, keys, calls, seed } = setup;
         let sealer = Sealer::new(keys);
@@ -128,7 +145,10 @@ impl Balancer {
         let (algorithm, rules) = (settings.algorithm, settings.rules);
         Balancer {
             dispatcher: Dispatcher::new(Arc::clone(&cluster), worker, algorithm, rules, calls, seed),
-            probes: (worker == 0).then(|| Probes::new(&cluster, worker, workers, seed)),
+            probes: Some(Probes::new(worker, workers, seed)),
+            kept: Kept::new(calls),
+            feeding: false,
+            seen: cluster.generation(),
             sealer,
             counts: Counts::default(),
             draining: false,
@@ -143,7 +163,7 @@ impl Balancer {
     /// What is going on; `audit` as in [`Notice::Report`].
     pub fn report(&self, audit: bool) -> Report {
         let loads = self.dispatcher.loads();
-        let exact = audit.then(|| self.dispatcher.recount() == loads);
+        let exact = audit.then(|| self.dispatcher.is_exact());
         let (alive, ended, transactions) = self.dispatcher.held();
         Report {
             counts: self.counts,
@@ -154,12 +174,14 @@ impl Balancer {
             alive,
             ended,
             transactions,
+            kept: self.kept.len(),
+            unkept: self.kept.missed,
             costs: self.dispatcher.chooser().estimated_costs(),
             draining: self.draining,
         }
     }
 
-    fn with_index<R>(&mut self, work: impl FnOnce(&mut Balancer, &mut Index) -> R) -> R {
+    pub(crate) fn with_index<R>(&mut self, work: impl FnOnce(&mut Balancer, &mut Index) -> R) -> R {
         let mut index = self.index.take().unwrap_or_default();
         let result = work(self, &mut index);
         self.index = Some(index);
@@ -215,21 +237,33 @@ impl Machine for Balancer {
         });
     }
 
-    fn refuse(&mut self, _now: Time, _flow: Flow, _head: &[u8], _error: FrameError, _out: &mut Outbox) {
-        // There are no stream listeners.
-        self.counts.garbage += 1;
+    fn refuse(&mut self, _now: Time, flow: Flow, head: &[u8], error: FrameError, out: &mut Outbox) {
+        let limits = self.settings.message;
+        let (status, reason) = broken_stream(error);
+        self.with_index(|this, index| match parse(head, index, &limits) {
+            Parsed::Good(message) | Parsed::Bad(message, _)
+                if message.is_request() && message.method() != Method::Ack =>
+            {
+                this.counts.malformed += 1;
+                this.refuse(flow, &message, status, reason, b"", out);
+            }
+            _ => this.counts.garbage += 1,
+        });
     }
 
+    /// Answers find another way by themselves, and requests are told by their tokens.
     fn disconnected(&mut self, _now: Time, _conn: ConnId, _out: &mut Outbox) {}
 
-    fn undeliverable(&mut self, _now: Time, _token: u64, _out: &mut Outbox) {}
+    fn undeliverable(&mut self, now: Time, token: u64, out: &mut Outbox) {
+        self.lost(now, token, out);
+    }
 
     fn returned(&mut self, now: Time, to: SocketAddr, quoted: &[u8], _out: &mut Outbox) {
         let Some(branch) = branch_of(quoted) else { return };
         let node = |id| self.cluster.by_id(id).filter(|at| self.cluster.at(to) == Some(*at));
         if let Some((id, serial)) = self.sealer.open_probe(branch) {
-            if let Some(node) = node(id) {
-                self.cluster.probe_returned(node, serial);
+            if let (Some(node), Some(probes)) = (node(id), &mut self.probes) {
+                probes.returned(node, serial);
             }
             return;
         }
@@ -238,15 +272,17 @@ impl Machine for Balancer {
         match call_id_of(quoted) {
             Some(call_id) => {
                 let tag = tag_of(Method::from_bytes(quoted.split(|&b| b == b' ').next().unwrap_or(b"")));
-                self.dispatcher.returned(now, self.sealer.call(call_id), branch.id, tag, node);
+                let call = self.sealer.call(call_id);
+                self.dispatcher.returned(now, call, branch.id, tag, node, true);
             }
             // Too little came back to say which request it was: the next probe will tell.
             None => self.cluster.want_probe(node),
         }
     }
 
-    fn notice(&mut self, now: Time, notice: Notice, _out: &mut Outbox) {
+    fn notice(&mut self, now: Time, notice: Notice, out: &mut Outbox) {
         match notice {
+            Notice::Look => self.look_after(now, out),
             Notice::Settings(settings) => {
                 self.dispatcher.set(settings.algorithm, settings.rules);
                 if settings.probing.interval.is_zero() && !self.settings.probing.interval.is_zero() {
@@ -268,12 +304,13 @@ impl Machine for Balancer {
             self.counts.probes += probes.timeout(now, &self.settings, &self.cluster, &self.sealer, out);
             self.probes = Some(probes);
         }
+        self.look_after(now, out);
     }
 
     fn next_deadline(&self) -> Option<Time> {
         let probes =
             self.probes.as_ref().and_then(|probes| probes.next_deadline(&self.settings, &self.cluster));
-        [self.dispatcher.next_deadline(), probes].into_iter().flatten().min()
+        [self.dispatcher.next_deadline(), probes, self.kept.next()].into_iter().flatten().min()
     }
 }
 

@@ -1,11 +1,13 @@
 //! Probing the nodes with OPTIONS (RFC 3261 section 11).
 
-use crate::cluster::{Cluster, Health, NodeIndex, Why};
+use crate::cluster::{Cluster, MOST_NODES, NodeIndex};
+use crate::health::{Health, Order, Why};
+use crate::kept::Token;
 use crate::maglev::scramble;
 use crate::settings::Settings;
 use crate::token::Sealer;
 use sip_message::{hex16, push_u64};
-use wire::{Flow, ListenerId, Outbox, Time};
+use wire::{Flow, ListenerId, Outbox, Time, Transport};
 
 /// Call-IDs tried for one that belongs to the worker that probes.
 const ATTEMPTS: u64 = 10_000;
@@ -16,14 +18,19 @@ struct Probe {
     serial: u32,
     /// When the answer to the last one must be here, if it is not.
     due: Option<Time>,
+    /// The network brought it back.
+    returned: bool,
     good: u32,
     bad: u32,
 }
 
-/// The probes of all nodes. One worker has them.
+/// The probes of all nodes. One worker sends them regularly; any may send one at once to a node that it doubts, and
+/// goes on until that is up or down.
 #[derive(Debug)]
 pub(crate) struct Probes {
     probes: Vec<Probe>,
+    /// Which nodes this worker has asked out of turn.
+    asked: bool,
     worker: u16,
     workers: u16,
     seed: u64,
@@ -32,9 +39,9 @@ pub(crate) struct Probes {
 }
 
 impl Probes {
-    pub fn new(cluster: &Cluster, worker: u16, workers: u16, seed: u64) -> Probes {
-        let probes = vec![Probe::default(); cluster.nodes().len()];
-        Probes { probes, worker, workers, seed, call_id: Vec::new() }
+    pub fn new(worker: u16, workers: u16, seed: u64) -> Probes {
+        let probes = vec![Probe::default(); MOST_NODES];
+        Probes { probes, asked: false, worker, workers, seed, call_id: Vec::new() }
     }
 
     /// Begins anew, with what is known.
@@ -62,8 +69,17 @@ impl Probes {
             return probe.failed(cluster, at, Why::ProbeRefused, rules.down_after);
         }
         (probe.good, probe.bad) = (probe.good.saturating_add(1), 0);
+        cluster.heard(now, at);
         if cluster.health(at).0 != Health::Down || probe.good >= rules.up_after {
-            cluster.set_up(at);
+            cluster.came_up(now, at);
+        }
+    }
+
+    /// The network brought a probe back.
+    pub fn returned(&mut self, at: NodeIndex, serial: u32) {
+        let probe = self.probes.get_mut(usize::from(at.0));
+        if let Some(probe) = probe.filter(|probe| probe.serial == serial && probe.due.is_some()) {
+            probe.returned = true;
         }
     }
 
@@ -83,21 +99,28 @@ impl Probes {
         if self.call_id.is_empty() {
             self.call_id = self.own_call_id(sealer);
         }
-        let mut sent = 0;
+        let (mut sent, mut asked, regular) = (0, false, self.regular());
         for at in cluster.indexes() {
             let Some(probe) = self.probes.get_mut(usize::from(at.0)) else { continue };
-            let (wanted, returned) = cluster.take_hints(at);
-            let unreachable = probe.due.is_some() && returned != 0 && returned == probe.serial;
+            let unreachable = std::mem::take(&mut probe.returned) && probe.due.is_some();
+            let mut again = unreachable;
             if unreachable || probe.due.is_some_and(|due| due <= now) {
                 probe.due = None;
                 let why = if unreachable { Why::Unreachable } else { Why::ProbeTimeout };
                 probe.failed(cluster, at, why, rules.down_after);
+                // Who is doubted is asked again at once, until it is known.
+                again |= cluster.is_silent(at);
             }
-            // Whoever is doubted is asked at once, one question at a time.
-            if (wanted || unreachable) && probe.due.is_none() && cluster.health(at).0 != Health::Down {
-                probe.next = probe.next.min(now);
+            let wanted = cluster.take_wish(at) || again;
+            // One question at a time.
+            if wanted && probe.due.is_none() && cluster.health(at).0 != Health::Down {
+                probe.next = now;
+            } else if !regular || probe.next > now {
+                asked |= probe.due.is_some();
+                continue;
             }
-            if probe.next > now {
+            if cluster.order(at) == Order::Removed && cluster.held(at) == 0 {
+                probe.next = now + rules.interval;
                 continue;
             }
             if probe.next == Time::ZERO {
@@ -108,9 +131,16 @@ impl Probes {
             probe.next = probe.next.max(now) + rules.interval;
             probe.serial = probe.serial.wrapping_add(1);
             probe.due = Some(now + rules.timeout.min(rules.interval));
+            asked = true;
             sent += u64::from(write(settings, cluster, sealer, at, probe.serial, &self.call_id, out));
         }
+        self.asked = asked;
         sent
+    }
+
+    /// Whether this worker probes without being asked to.
+    fn regular(&self) -> bool {
+        self.worker == 0
     }
 
     /// A Call-ID that this worker owns, so that answers come to it.
@@ -127,10 +157,15 @@ impl Probes {
         if settings.probing.interval.is_zero() {
             return None;
         }
-        if cluster.indexes().any(|at| cluster.has_hints(at)) {
+        let all = self.probes.iter().take(cluster.indexes().len());
+        if cluster.indexes().any(|at| cluster.is_wanted(at)) || all.clone().any(|p| p.returned) {
             return Some(Time::ZERO);
         }
-        self.probes.iter().map(|p| p.due.unwrap_or(Time::FAR).min(p.next)).min()
+        match self.regular() {
+            true => all.map(|p| p.due.unwrap_or(Time::FAR).min(p.next)).min(),
+            false if self.asked => all.filter_map(|p| p.due).min(),
+            false => None,
+        }
     }
 }
 
@@ -153,9 +188,12 @@ fn write(
     out: &mut Outbox,
 ) -> bool {
     let Some(node) = cluster.node(at) else { return false };
-    let near = settings.listener_for(node.address, ListenerId(0));
+    let transport = node.transport.unwrap_or(Transport::Udp);
+    let near = settings.listener_for(transport, node.address, ListenerId(0));
     let Some((id, listener)) = near.and_then(|id| Some((id, settings.listener(id)?))) else { return false };
-    out.send_with(Flow::udp(id, node.address), 0, |buf| {
+    let flow = Flow { transport, listener: id, remote: node.address, conn: None };
+    let token = if transport.is_reliable() { Token::Probe(at, serial).to_u64() } else { 0 };
+    out.send_with(flow, token, |buf| {
         let address = node.address.to_string();
         let mut put = |parts: &[&[u8]]| parts.iter().for_each(|part| buf.extend_from_slice(part));
         let mut branch = Vec::with_capacity(48);

@@ -1,6 +1,7 @@
 //! Requests: checked, given to a node or to the caller's side, or refused (RFC 3261 section 16).
 
 use crate::cluster::NodeIndex;
+use crate::kept::What;
 use crate::machine::{Balancer, take_scratch};
 use crate::settings::RegisterBy;
 use crate::token::{Branch, Dialog, Origin, Sealer, Sender};
@@ -9,39 +10,30 @@ use core::net::{IpAddr, SocketAddr};
 use sip_message::{Message, Method, Name, Uri, push_u64, write_response};
 use sip_proxy::rewrite::{Outgoing, write_request};
 use sip_proxy::routes::{Routing, preprocess};
+use sip_proxy::transport::{always_rport, is_natted, reply_flow};
 use wire::{Flow, ListenerId, Outbox, Time, Transport};
 
 /// So often a request may come by here: a node may send it back with another Request-URI (a spiral), but one that
 /// goes round is stopped long before its Max-Forwards is used up.
 const MOST_VISITS: usize = 4;
 
+/// What our own lines add to a request besides texts of known length: a branch, what a Via is completed with, and two
+/// tokens.
+const BRANCH_ADDED: usize = 63 + 45;
+const TOKEN_ADDED: usize = 68 + 3;
+
 /// A request that passed the checks.
-struct Checked<'a> {
-    routing: Routing<'a>,
-    uri: Uri<'a>,
+pub(crate) struct Checked<'a> {
+    pub routing: Routing<'a>,
+    pub uri: Uri<'a>,
     /// The dialog that its token names, and who sends.
-    dialog: Option<(Dialog, Sender)>,
-    back: Flow,
-    id: u64,
-}
-
-/// Where the responses to a request go (RFC 3261 section 18.2.2, RFC 3581 section 4): always to the address it came
-/// from. The port is the source's if the client asked for that with `rport` or is behind address translation.
-fn reply_flow(flow: Flow, request: &Message<'_>) -> Flow {
-    let via = request.via();
-    if via.rport.is_some() || is_natted(flow, request) {
-        return flow;
-    }
-    Flow { remote: SocketAddr::new(flow.remote.ip(), via.port_or_default()), ..flow }
-}
-
-/// Whether the sender's own idea of its address is not the one we see.
-fn is_natted(flow: Flow, request: &Message<'_>) -> bool {
-    request.via_host_ip().is_some_and(|ip| ip != flow.remote.ip().to_canonical())
+    pub dialog: Option<(Dialog, Sender)>,
+    pub back: Flow,
+    pub id: u64,
 }
 
 /// What makes this request the same as another.
-fn origin<'a>(request: &Message<'a>, reply: IpAddr) -> Origin<'a> {
+pub(crate) fn origin<'a>(request: &Message<'a>, reply: IpAddr) -> Origin<'a> {
     let via = request.via();
     Origin {
         branch: via.branch,
@@ -76,7 +68,7 @@ impl Balancer {
             Err((status, reason, extra)) => return self.refuse(flow, request, status, reason, &extra, out),
         };
         match &checked.dialog {
-            Some((dialog, Sender::Callee)) => self.outward(flow, request, &checked, *dialog, out),
+            Some((dialog, Sender::Callee)) => self.outward(now, flow, request, &checked, *dialog, out),
             _ if ack => self.ack(now, flow, request, &checked, out),
             _ if self.is_for_us(request, &checked) => self.options(now, flow, request, out),
             _ if request.max_forwards() == Some(0) => {
@@ -88,7 +80,7 @@ impl Balancer {
     }
 
     /// The checks of section 16.3, and the route of 16.4. An error is status, reason and further header lines.
-    fn check<'a>(
+    pub(crate) fn check<'a>(
         &mut self,
         flow: Flow,
         request: &Message<'a>,
@@ -167,18 +159,71 @@ impl Balancer {
             inside: !request.to_tag().is_empty(),
             token: self.node_of(c),
             home: by_aor.then(|| self.home(request)).flatten(),
+            large: self.is_large(flow, request),
         };
         if self.draining && !wanted.inside && !self.dispatcher.knows(wanted.call) {
             return self.unavailable(flow, request, out);
         }
         match self.dispatcher.request(now, &wanted) {
-            Ok(assigned) => self.forward(flow, request, c, assigned, out),
+            // Its sender has not got the refusal.
+            Ok(assigned) if assigned.again && tag == Tag::Invite && self.is_refused(c.id) => {
+                self.unavailable(flow, request, out);
+            }
+            Ok(assigned) => {
+                let way = self.way(assigned, flow.listener);
+                let token = way.map_or(0, |way| self.keep_inward(now, flow, request, &wanted, assigned, way));
+                self.forward(flow, request, c, (assigned, way, token), out);
+            }
             Err(NoWay::NoCall) => self.refuse(flow, request, 481, b"", b"", out),
-            Err(NoWay::NoNode | NoWay::Full) => self.unavailable(flow, request, out),
+            Err(NoWay::NoNode | NoWay::Full) => {
+                // It has had its node, and will have no other; and whoever hangs up is gone.
+                if self.feeding || matches!(tag, Tag::Invite | Tag::Bye) {
+                    self.dispatcher.abandon(now, wanted.call, c.id, tag);
+                    self.refused_here(now, c.id, tag);
+                }
+                self.unavailable(flow, request, out);
+            }
         }
     }
 
-    fn node_of(&self, c: &Checked<'_>) -> Option<NodeIndex> {
+    /// Whether a request is too long for a datagram, with what is added to it (section 18.1.1).
+    fn is_large(&self, from: Flow, request: &Message<'_>) -> bool {
+        let length = request.bytes().len();
+        // Most are far from it.
+        if length + 600 < self.settings.mtu {
+            return false;
+        }
+        let Some(near) = self.settings.listener(from.listener) else { return false };
+        let via = near.via_prefix().len() + BRANCH_ADDED;
+        let routes = match self.is_recorded(request) {
+            true => 2 * (near.record_route_prefix().len() + TOKEN_ADDED),
+            false => 0,
+        };
+        length + via + routes > self.settings.mtu
+    }
+
+    fn is_recorded(&self, request: &Message<'_>) -> bool {
+        self.settings.record_route
+            && request.to_tag().is_empty()
+            && matches!(request.method(), Method::Invite | Method::Subscribe | Method::Refer)
+    }
+
+    /// How a request gets to its node: over what the node asks for, else in a datagram, unless it is too long for one
+    /// and we have streams.
+    pub(crate) fn way(&self, to: Assigned, near: ListenerId) -> Option<Flow> {
+        let node = self.cluster.node(to.node)?;
+        let by = |transport| {
+            let listener = self.settings.listener_for(transport, node.address, near)?;
+            Some(Flow { transport, listener, remote: node.address, conn: None })
+        };
+        match node.transport {
+            Some(transport) => by(transport),
+            None if to.large => by(Transport::Tcp).or_else(|| by(Transport::Udp)),
+            None => by(Transport::Udp).or_else(|| by(Transport::Tcp)),
+        }
+    }
+
+    pub(crate) fn node_of(&self, c: &Checked<'_>) -> Option<NodeIndex> {
         c.dialog.and_then(|(dialog, _)| self.cluster.by_id(dialog.node))
     }
 
@@ -198,32 +243,36 @@ impl Balancer {
         if request.to_tag() == ours || request.max_forwards() == Some(0) {
             return;
         }
+        self.forget(c.id, Tag::Invite, What::Refusal);
         let call = self.sealer.call(request.call_id());
-        match self.dispatcher.ack(now, call, c.id, self.node_of(c)) {
-            Some(assigned) => self.forward(flow, request, c, assigned, out),
+        if flow.transport.is_reliable() {
+            self.kept.acknowledged(call);
+        }
+        let large = self.is_large(flow, request);
+        match self.dispatcher.ack(now, call, c.id, self.node_of(c), large) {
+            Some(assigned) => {
+                let way = self.way(assigned, flow.listener);
+                self.forward(flow, request, c, (assigned, way, 0), out);
+            }
             None => self.counts.stray += 1,
         }
     }
 
-    fn forward(
+    /// To a node, by a way that there is or not, and told of its failure by a token.
+    pub(crate) fn forward(
         &mut self,
         from: Flow,
         request: &Message<'_>,
         c: &Checked<'_>,
-        to: Assigned,
+        (to, way, token): (Assigned, Option<Flow>, u64),
         out: &mut Outbox,
     ) {
-        let Some(node) = self.cluster.node(to.node) else { return };
-        let (id, remote) = (node.id(), node.address);
-        let Some(listener) = self.settings.listener_for(remote, from.listener) else {
-            return self.unavailable(from, request, out);
-        };
-        let dialog = self.settings.record_route
-            && request.to_tag().is_empty()
-            && matches!(request.method(), Method::Invite | Method::Subscribe | Method::Refer);
-        let dialog = dialog.then(|| Dialog {
+        let Some(way) = way else { return self.unavailable(from, request, out) };
+        let id = self.cluster.id(to.node);
+        let mark = self.settings.mark(c.back.listener);
+        let dialog = self.is_recorded(request).then(|| Dialog {
             node: id,
-            listener: c.back.listener,
+            listener: mark,
             caller: c.back.remote,
             natted: is_natted(from, request),
         });
@@ -231,18 +280,19 @@ impl Balancer {
             epoch: self.sealer.epoch(),
             node: id,
             to_caller: false,
-            listener: c.back.listener,
+            listener: mark,
             port: c.back.remote.port(),
             id: c.id,
         };
         self.counts.forwarded += 1;
-        self.send(from, Flow::udp(listener, remote), request, c, branch, dialog, out);
+        self.send((from, way, token), request, c, branch, dialog, out);
     }
 
     /// A request of the node's side, to the caller's. Only who is a node may send it: the token is known to both
     /// ends, and this is a way to any address.
     fn outward(
         &mut self,
+        now: Time,
         from: Flow,
         request: &Message<'_>,
         c: &Checked<'_>,
@@ -257,9 +307,8 @@ impl Balancer {
                 self.refuse(from, request, 483, b"", b"", out)
             };
         }
-        let remote = self.caller_of(c, &dialog);
-        let listener = self.settings.listener_for(remote, dialog.listener);
-        let (true, Some(listener)) = (self.cluster.is_node_ip(from.remote.ip()), listener) else {
+        let way = self.way_out(from, request, c, &dialog);
+        let (true, Some(way)) = (self.cluster.is_node_ip(from.remote.ip()), way) else {
             self.counts.forbidden += 1;
             return if ack {
             } else {
@@ -270,31 +319,46 @@ impl Balancer {
             epoch: self.sealer.epoch(),
             node: dialog.node,
             to_caller: true,
-            listener: c.back.listener,
+            listener: self.settings.mark(c.back.listener),
             port: c.back.remote.port(),
             id: c.id,
         };
+        let token = if ack { 0 } else { self.keep_outward(now, from, request, c.id, way) };
         self.counts.outward += 1;
-        self.send(from, Flow::udp(listener, remote), request, c, branch, None, out);
+        self.send((from, way, token), request, c, branch, None, out);
     }
 
-    /// Where the caller's side is: where its requests came from. The route or Request-URI may name another port
+    /// The way to the caller's side: where its requests came from. The route or Request-URI may name another port
     /// there, and no other address: whoever the node talks to writes both, and this must not be his way to
-    /// anywhere.
-    fn caller_of(&self, c: &Checked<'_>, dialog: &Dialog) -> SocketAddr {
+    /// anywhere. On a stream the caller's own connection comes first, and what is named there if that is gone; what
+    /// is too long for a datagram goes over a stream first.
+    fn way_out(&self, from: Flow, request: &Message<'_>, c: &Checked<'_>, dialog: &Dialog) -> Option<Flow> {
         let next = c.routing.next.and_then(|next| Uri::parse(next).ok()).unwrap_or(c.uri);
-        let udp = next.transport().is_none_or(|t| t == Transport::Udp);
+        let own = dialog.listener.transport();
+        let alike = next.transport().is_none_or(|t| t == own);
         let same = next.host_ip().is_some_and(|ip| ip.to_canonical() == dialog.caller.ip().to_canonical());
-        match udp && same && !dialog.natted && next.param(b"maddr").is_none() {
-            true => SocketAddr::new(dialog.caller.ip(), next.port.unwrap_or(5060)),
-            false => dialog.caller,
-        }
+        let named = (alike && same && !dialog.natted && next.param(b"maddr").is_none())
+            .then(|| SocketAddr::new(dialog.caller.ip(), next.port.unwrap_or(own.default_port())));
+        let failed = self.tries(c.id, tag_of(request.method()), What::ToCaller) > 0;
+        let (transport, remote) = match own {
+            Transport::Udp => {
+                let remote = named.unwrap_or(dialog.caller);
+                let asked = next.transport() == Some(Transport::Udp);
+                let large = !failed && !asked && !dialog.natted && self.is_large(from, request);
+                let stream =
+                    large && self.settings.listener_for(Transport::Tcp, remote, ListenerId(0)).is_some();
+                (if stream { Transport::Tcp } else { Transport::Udp }, remote)
+            }
+            _ => (own, named.filter(|_| failed).unwrap_or(dialog.caller)),
+        };
+        let near = self.settings.marked(dialog.listener, remote)?;
+        let listener = self.settings.listener_for(transport, remote, near)?;
+        Some(Flow { transport, listener, remote, conn: None })
     }
 
     fn send(
         &mut self,
-        from: Flow,
-        to: Flow,
+        (from, to, token): (Flow, Flow, u64),
         request: &Message<'_>,
         c: &Checked<'_>,
         branch: Branch,
@@ -320,12 +384,12 @@ impl Balancer {
             last_route: b"",
             max_forwards: request.max_forwards().map_or(self.settings.max_forwards, |m| m.saturating_sub(1)),
             max_breadth: None,
-            source: Some((from.remote, is_natted(from, request))),
+            source: Some((from.remote, always_rport(from, request))),
             strip_identity: false,
             strip_realm: None,
         };
         let splices = &mut self.splices;
-        out.send_with(to, 0, |buf| write_request(request, &outgoing, splices, buf));
+        out.send_with(to, token, |buf| write_request(request, &outgoing, splices, buf));
         self.scratch = lines;
     }
 
@@ -346,7 +410,7 @@ impl Balancer {
         }
     }
 
-    fn unavailable(&mut self, flow: Flow, request: &Message<'_>, out: &mut Outbox) {
+    pub(crate) fn unavailable(&mut self, flow: Flow, request: &Message<'_>, out: &mut Outbox) {
         self.counts.unavailable += 1;
         let mut line = b"Retry-After: ".to_vec();
         push_u64(self.settings.retry_after.into(), &mut line);
@@ -369,9 +433,15 @@ impl Balancer {
         }
         let back = reply_flow(flow, request);
         let tag = self.sealer.tag(&origin(request, back.remote.ip()));
-        let source = Some((flow.remote, is_natted(flow, request)));
-        out.send_with(back, 0, |buf| write_response(request, status, reason, &tag, source, extra, buf));
+        let source = Some((flow.remote, always_rport(flow, request)));
+        let write = |buf: &mut Vec<u8>| write_response(request, status, reason, &tag, source, extra, buf);
+        out.send_with(back, 0, write);
     }
+}
+
+/// Where a response goes whose connection is gone: to the port in `sent-by`, over a new one (section 18.2.2).
+pub(crate) fn otherwise(back: Flow, port: u16) -> Flow {
+    Flow { conn: None, remote: SocketAddr::new(back.remote.ip(), port), ..back }
 }
 
 /// `Unsupported` with what a Proxy-Require asks for; nothing is supported.

@@ -1,26 +1,33 @@
 //! Responses: back by what our Via says (RFC 3261 section 16.11).
 
+use crate::kept::What;
 use crate::machine::Balancer;
-use crate::requests::tag_of;
+use crate::requests::{otherwise, tag_of};
 use crate::token::{Branch, Origin};
 use crate::{Seen, Tag};
 use core::net::SocketAddr;
 use core::time::Duration;
-use sip_message::{Message, Name, Via, parse_u32};
+use sip_message::{Message, Method, Name, Via, parse_u32};
 use sip_proxy::rewrite::{write_response, write_response_as};
-use wire::{Flow, Outbox, Time};
+use wire::{ConnId, Flow, Outbox, Time, Transport};
 
 impl Balancer {
     /// A response with a Via of ours on top goes to the next one; any other goes nowhere.
     pub(crate) fn relay(&mut self, now: Time, from: Flow, response: &Message<'_>, out: &mut Outbox) {
-        let Some((branch, to)) = self.way_back(response) else {
+        let Some((branch, to, port)) = self.way_back(response) else {
             self.counts.stray += 1;
             return;
         };
+        if self.feeding {
+            // A refusal once more, as it was passed on.
+            let soften = response.status() == 503 && self.softens(now);
+            return self.send_back(now, response, (to, port), soften, out);
+        }
         let call = self.sealer.call(response.call_id());
         let (tag, status) = (tag_of(response.method()), response.status());
         let mut soften = false;
         if branch.to_caller {
+            self.heard_of(now, branch.id, tag, What::ToCaller, status);
             self.dispatcher.answered_by_caller(now, call, tag, status);
         } else if let Some(node) = self.cluster.by_id(branch.node) {
             // Branches are seen by everybody a node forwards to: an answer is the node's if it comes from there.
@@ -29,8 +36,18 @@ impl Balancer {
                 self.counts.stray += 1;
                 return;
             }
+            if self.is_own_affair(&branch, tag, node, status) {
+                return;
+            }
             let wait = wait(response, tag);
-            let seen = self.dispatcher.response(now, call, branch.id, tag, node, status, wait);
+            let mut seen = self.dispatcher.response(now, call, branch.id, tag, node, status, wait);
+            if tag == Tag::Invite && seen != Seen::Counted && self.is_rival(branch.id, node) {
+                if !self.rival(now, branch.id, node, response, out) {
+                    return;
+                }
+                // It was the first to say yes, or anything: it has the call.
+                seen = self.dispatcher.response(now, call, branch.id, tag, node, status, wait);
+            }
             // Who has been replaced may still have made a dialog, which the caller must learn of (section 16.7 step
             // 5); whatever else it says would be taken for the answer of the other.
             if seen == Seen::Replaced && !(200..300).contains(&status) {
@@ -39,19 +56,51 @@ impl Balancer {
             }
             // Whoever is before us would send nothing at all to us for that time (section 21.5.4), where only one
             // node wants to be left alone (16.7 step 6).
-            soften = status == 503 && self.cluster.indexes().any(|at| self.cluster.takes_calls(now, at));
+            soften = status == 503 && self.softens(now);
+            self.heard_of(now, branch.id, tag, What::ToNode, status);
         }
         self.counts.relayed += 1;
-        if soften {
-            self.counts.softened += 1;
-            return self.relay_as_500(response, to, out);
+        self.counts.softened += u64::from(soften);
+        let lossy = from.transport.is_reliable() && !to.transport.is_reliable();
+        if lossy && tag == Tag::Invite && status >= 300 {
+            self.keep_refusal(now, from, response, branch.id);
         }
-        let splices = &mut self.splices;
-        out.send_with(to, 0, |buf| write_response(response, false, splices, buf));
+        self.send_back(now, response, (to, port), soften, out);
     }
 
-    /// What our Via says, if we sealed it for the request whose Via is the next.
-    fn way_back(&self, response: &Message<'_>) -> Option<(Branch, Flow)> {
+    /// Whether other nodes take calls, so that one that does not is no reason to leave us alone.
+    fn softens(&self, now: Time) -> bool {
+        self.cluster.indexes().any(|at| self.cluster.takes_calls(now, at))
+    }
+
+    /// The response without our Via; `soften`: with another status line and without Retry-After.
+    fn send_back(
+        &mut self,
+        now: Time,
+        response: &Message<'_>,
+        (to, port): (Flow, u16),
+        soften: bool,
+        out: &mut Outbox,
+    ) {
+        let splices = &mut self.splices;
+        let write = |buf: &mut Vec<u8>| match soften {
+            true => {
+                let line = b"SIP/2.0 500 Server Internal Error\r\n";
+                write_response_as(response, line, Name::RetryAfter, splices, buf);
+            }
+            false => write_response(response, false, splices, buf),
+        };
+        if to.transport == Transport::Udp {
+            out.send_with(to, 0, write);
+            return;
+        }
+        let call = (response.method() == Method::Invite).then(|| self.sealer.call(response.call_id()));
+        self.kept.write((now, call), to, otherwise(to, port), out, write);
+    }
+
+    /// What our Via says, if we sealed it for the request whose Via is the next, and the port that this names. A stream
+    /// is the one that the request came on, if it is known or there is one to that port.
+    fn way_back(&self, response: &Message<'_>) -> Option<(Branch, Flow, u16)> {
         let branch = self.sealer.open_branch(response.via_branch())?;
         let via = Via::parse(response.values(Name::Via).nth(1)?).ok()?;
         let ip = via.received_ip().or(via.host_ip)?;
@@ -66,14 +115,18 @@ impl Balancer {
         if self.sealer.id(branch.epoch, &origin) != branch.id {
             return None;
         }
-        self.settings.listener(branch.listener)?;
-        Some((branch, Flow::udp(branch.listener, SocketAddr::new(ip, branch.port))))
+        let remote = SocketAddr::new(ip, branch.port);
+        let listener = self.settings.marked(branch.listener, remote)?;
+        let transport = self.settings.listener(listener)?.transport;
+        let conn =
+            if transport.is_reliable() { self.conn_of(&branch, tag_of(response.method())) } else { None };
+        Some((branch, Flow { transport, listener, remote, conn }, via.port_or_default()))
     }
 
-    /// The same response with another status line, without Retry-After and our Via.
-    fn relay_as_500(&mut self, response: &Message<'_>, to: Flow, out: &mut Outbox) {
-        let (line, splices) = (b"SIP/2.0 500 Server Internal Error\r\n", &mut self.splices);
-        out.send_with(to, 0, |buf| write_response_as(response, line, Name::RetryAfter, splices, buf));
+    /// The connection that a request came on, if it is still kept.
+    fn conn_of(&self, branch: &Branch, tag: Tag) -> Option<ConnId> {
+        let what = if branch.to_caller { What::ToCaller } else { What::ToNode };
+        self.kept.get(self.kept.find(branch.id, tag, what)?)?.from.conn
     }
 }
 

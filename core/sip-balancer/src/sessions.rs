@@ -5,8 +5,9 @@
 //! the only ones that touch a counter. So a counter is the number of records that count, always, and
 //! cannot drift or fall below zero. [`Sessions::recount`] counts the records themselves; tests compare.
 
-use crate::cluster::{Cluster, Load, NodeIndex};
+use crate::cluster::{Cluster, Load, MOST_NODES, NodeIndex};
 use crate::index::Index;
+use crate::kept::RIVALS;
 use crate::wheel::Wheel;
 use crate::{Kind, Tag};
 use core::time::Duration;
@@ -16,6 +17,8 @@ use wire::Time;
 const NIL: u32 = u32::MAX;
 /// Transactions of one call that may be unfinished or remembered at one time.
 const MOST_OF_CALL: u8 = 16;
+/// Grace after timers B and F of the client, which are 32 s by default.
+pub(crate) const GIVE_UP: Duration = Duration::from_secs(33);
 /// How long a late retransmission may come: 64*T1 (RFC 3261 section 17).
 pub(crate) const LATE: Duration = Duration::from_secs(32);
 
@@ -82,10 +85,16 @@ pub(crate) struct Txn {
     pub open: bool,
     /// Something has come back for it.
     pub heard: bool,
+    /// So has something that shows work.
+    pub worked: bool,
     /// It has been said once that nothing came back.
     pub missed: bool,
-    /// The network brought it back.
+    /// The network brought it back, or its node says nothing at all.
     pub returned: bool,
+    /// It goes over a stream where its node may have one.
+    pub large: bool,
+    /// Nodes from which it was taken with a CANCEL: they would take it for the same, which is over.
+    pub barred: [Option<NodeIndex>; RIVALS],
     /// The node had nothing else to do when it came; and how many transactions the node had had then.
     pub alone: Option<u32>,
     /// When it was first forwarded.
@@ -108,6 +117,8 @@ pub(crate) struct Sessions {
     wheel: Wheel,
     loads: Vec<Load>,
     begun: Vec<u32>,
+    /// Records that name a node.
+    held: Vec<u32>,
     /// Most records, and how many of them may be alive.
     most: usize,
     most_alive: usize,
@@ -121,7 +132,6 @@ impl Sessions {
     pub fn new(cluster: Arc<Cluster>, worker: u16, most: usize) -> Sessions {
         let alive = most.max(1);
         let all = alive * 2;
-        let nodes = cluster.nodes().len();
         Sessions {
             cluster,
             worker,
@@ -131,8 +141,9 @@ impl Sessions {
             txns: Vec::with_capacity(all),
             free_txn: NIL,
             wheel: Wheel::new(all),
-            loads: vec![Load::default(); nodes],
-            begun: vec![0; nodes],
+            loads: vec![Load::default(); MOST_NODES],
+            begun: vec![0; MOST_NODES],
+            held: vec![0; MOST_NODES],
             most: all,
             most_alive: alive,
             alive: 0,
@@ -207,6 +218,7 @@ impl Sessions {
         };
         self.index.insert(key, at);
         self.used += 1;
+        self.hold(node, true);
         self.set_phase(Place(at), phase, Time::FAR);
         Some(Place(at))
     }
@@ -251,6 +263,14 @@ impl Sessions {
         self.publish(node);
     }
 
+    /// One record more, or less, names a node.
+    fn hold(&mut self, node: NodeIndex, more: bool) {
+        if let Some(held) = self.held.get_mut(usize::from(node.0)) {
+            *held = if more { *held + 1 } else { *held - 1 };
+            self.cluster.publish_held(self.worker, node, *held);
+        }
+    }
+
     fn publish(&self, node: NodeIndex) {
         let at = usize::from(node.0);
         if let (Some(load), Some(begun)) = (self.loads.get(at), self.begun.get(at)) {
@@ -263,6 +283,10 @@ impl Sessions {
         let Some(session) = self.session_mut(at) else { return };
         let (from, counts) = (session.node, session.phase.is_call());
         session.node = node;
+        if from != node {
+            self.hold(from, false);
+            self.hold(node, true);
+        }
         if counts && from != node {
             self.count_call(from, false);
             self.count_call(node, true);
@@ -315,6 +339,7 @@ impl Sessions {
         session.first = place;
         session.count += 1;
         self.used_txns += 1;
+        self.hold(txn.node, true);
         self.count_txn(txn.node, txn.tag.kind(), true);
         Some(TxnPlace(place))
     }
@@ -333,7 +358,10 @@ impl Sessions {
         let Some(txn) = self.txns.get_mut(place.0 as usize).filter(|t| t.open) else { return };
         let (from, kind) = (txn.node, txn.tag.kind());
         (txn.node, txn.began, txn.alone) = (node, now, None);
-        (txn.missed, txn.returned) = (false, false);
+        (txn.heard, txn.worked, txn.missed, txn.returned) = (false, false, false, false);
+        txn.until = now + GIVE_UP;
+        self.hold(from, false);
+        self.hold(node, true);
         self.count_txn(from, kind, false);
         self.count_txn(node, kind, true);
     }
@@ -422,6 +450,7 @@ impl Sessions {
             self.txns[place as usize].next = self.free_txn;
             self.free_txn = place;
             self.used_txns -= 1;
+            self.hold(txn.node, false);
         }
     }
 
@@ -433,10 +462,11 @@ impl Sessions {
     /// Forgets a call that is over and has no transactions left.
     pub fn remove(&mut self, at: Place) {
         let Some(session) = self.session(at).filter(|s| s.used && s.first == NIL) else { return };
-        let (key, phase) = (session.key, session.phase);
+        let (key, phase, node) = (session.key, session.phase, session.node);
         if phase != Phase::Ended {
             return;
         }
+        self.hold(node, false);
         let sessions = &self.sessions;
         self.index.remove(key, |place| sessions.get(place as usize).map_or(CallKey(0, 0), |s| s.key));
         self.wheel.cancel(at.0);
@@ -450,6 +480,25 @@ impl Sessions {
     /// The counters, as they are kept.
     pub fn loads(&self) -> &[Load] {
         &self.loads
+    }
+
+    /// How many records name each node.
+    pub fn held(&self) -> &[u32] {
+        &self.held
+    }
+
+    /// The same, counted anew.
+    pub fn recount_held(&self) -> Vec<u32> {
+        let mut held = vec![0; self.held.len()];
+        for (at, session) in self.sessions.iter().enumerate().filter(|(_, s)| s.used) {
+            let of = self.of(Place(at as u32)).map(|(_, txn)| txn.node);
+            for node in of.chain([session.node]) {
+                if let Some(held) = held.get_mut(usize::from(node.0)) {
+                    *held += 1;
+                }
+            }
+        }
+        held
     }
 
     /// The counters, counted anew from the records.
@@ -481,8 +530,11 @@ impl Txn {
             node,
             open: true,
             heard: false,
+            worked: false,
             missed: false,
             returned: false,
+            large: false,
+            barred: [None; RIVALS],
             alone: None,
             began: now,
             until,

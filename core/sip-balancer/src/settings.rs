@@ -5,9 +5,29 @@ use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use wire::{ListenerId, Transport};
 
-/// One listener, which is a datagram socket: the one at index [`ListenerId`] of the runtime.
+/// What tokens call a listener: its transport, and twelve bits of a hash of what it is called in messages. So it is
+/// found again wherever it stands in the list, at another balancer too, as long as it is called the same.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Mark(pub u16);
+
+/// Bits of a mark that tell listeners of one transport apart.
+const APART: u16 = 0x0fff;
+
+impl Mark {
+    /// The transport.
+    pub fn transport(self) -> Transport {
+        match self.0 >> 12 {
+            0 => Transport::Udp,
+            _ => Transport::Tcp,
+        }
+    }
+}
+
+/// One listener: the socket at index [`ListenerId`] of the runtime.
 #[derive(Clone, Debug)]
 pub struct Listener {
+    /// UDP or TCP.
+    pub transport: Transport,
     /// The bound address; never the unspecified one.
     pub address: SocketAddr,
     /// `host[:port]` to write into messages instead; lower case.
@@ -15,23 +35,40 @@ pub struct Listener {
     via: Vec<u8>,
     record_route: Vec<u8>,
     sent_by: Vec<u8>,
+    mark: Mark,
 }
 
 impl Listener {
     /// A listener; the texts that every message needs are made here, once.
-    pub fn new(address: SocketAddr, advertise: Option<(Vec<u8>, Option<u16>)>) -> Listener {
+    pub fn new(
+        transport: Transport,
+        address: SocketAddr,
+        advertise: Option<(Vec<u8>, Option<u16>)>,
+    ) -> Listener {
         let sent_by = match &advertise {
             Some((host, Some(port))) => format!("{}:{port}", String::from_utf8_lossy(host)),
             Some((host, None)) => String::from_utf8_lossy(host).into_owned(),
             None => address.to_string(),
         };
+        let (kind, parameter) = match transport {
+            Transport::Udp => (0, ""),
+            _ => (1 << 12, ";transport=tcp"),
+        };
+        let hash = crate::maglev::scramble(crate::algorithm::fnv1a(sent_by.to_ascii_lowercase().as_bytes()));
         Listener {
+            transport,
             address,
             advertise,
-            via: format!("Via: SIP/2.0/UDP {sent_by};branch=").into_bytes(),
-            record_route: format!("Record-Route: <sip:{sent_by};lr;d=").into_bytes(),
+            via: format!("Via: SIP/2.0/{} {sent_by};branch=", transport.via_name()).into_bytes(),
+            record_route: format!("Record-Route: <sip:{sent_by}{parameter};lr;d=").into_bytes(),
             sent_by: sent_by.into_bytes(),
+            mark: Mark(kind | hash as u16 & APART),
         }
+    }
+
+    /// What tokens call it, in the list that it is in.
+    pub fn mark(&self) -> Mark {
+        self.mark
     }
 
     /// `Via: SIP/2.0/UDP host:port;branch=`
@@ -39,7 +76,7 @@ impl Listener {
         &self.via
     }
 
-    /// `Record-Route: <sip:host:port;lr;d=`, to be continued and closed.
+    /// `Record-Route: <sip:host:port;lr;d=`, with the transport if it is TCP, to be continued and closed.
     pub fn record_route_prefix(&self) -> &[u8] {
         &self.record_route
     }
@@ -125,13 +162,16 @@ pub struct Settings {
     pub retry_after: u32,
     /// Max-Forwards of requests that carry none.
     pub max_forwards: u8,
+    /// Requests longer than this go over TCP where they may (RFC 3261 section 18.1.1), bytes.
+    pub mtu: usize,
     /// Caps of the message parser.
     pub message: sip_message::Limits,
 }
 
 impl Settings {
     /// Settings with these listeners, and defaults.
-    pub fn new(listeners: Vec<Listener>) -> Settings {
+    pub fn new(mut listeners: Vec<Listener>) -> Settings {
+        tell_apart(&mut listeners);
         Settings {
             listeners,
             algorithm: Algorithm::default(),
@@ -141,6 +181,7 @@ impl Settings {
             probing: Probing::default(),
             retry_after: 5,
             max_forwards: 70,
+            mtu: 1_300,
             message: sip_message::Limits::default(),
         }
     }
@@ -156,20 +197,57 @@ impl Settings {
         self.listeners.iter().any(|l| l.is(host, ip, port))
     }
 
-    /// The listener for what goes to `remote`: the one that `near` names if it fits, so that what came in on one
-    /// socket goes out on the same; else the first that fits.
-    pub fn listener_for(&self, remote: SocketAddr, near: ListenerId) -> Option<ListenerId> {
-        let ip = remote.ip().to_canonical();
-        let fits = |l: &Listener| {
-            l.address.is_ipv4() == ip.is_ipv4() && l.address.ip().is_loopback() == ip.is_loopback()
-        };
-        let family = |l: &Listener| l.address.is_ipv4() == ip.is_ipv4();
-        if self.listener(near).is_some_and(fits) {
-            return Some(near);
+    /// What tokens call a listener.
+    pub fn mark(&self, id: ListenerId) -> Mark {
+        self.listener(id).map_or(Mark(0), Listener::mark)
+    }
+
+    /// The listener that a token names, for what goes to `remote`; where it is no more, one that can be used instead.
+    pub fn marked(&self, mark: Mark, remote: SocketAddr) -> Option<ListenerId> {
+        match self.listeners.iter().position(|l| l.mark == mark) {
+            Some(at) => Some(ListenerId(at as u16)),
+            None => self.listener_for(mark.transport(), remote, ListenerId(u16::MAX)),
         }
+    }
+
+    /// The listener for what goes to `remote` over `transport`: the one that `near` names if it fits, so that what
+    /// came in on one socket goes out on the same; else the one with the same address; else the first that fits.
+    pub fn listener_for(
+        &self,
+        transport: Transport,
+        remote: SocketAddr,
+        near: ListenerId,
+    ) -> Option<ListenerId> {
+        let ip = remote.ip().to_canonical();
+        let family = |l: &Listener| l.transport == transport && l.address.is_ipv4() == ip.is_ipv4();
+        let fits = |l: &Listener| family(l) && l.address.ip().is_loopback() == ip.is_loopback();
+        let near_ip = match self.listener(near) {
+            Some(l) if fits(l) => return Some(near),
+            other => other.map(|l| l.address.ip()),
+        };
         let all = || self.listeners.iter();
-        let at = all().position(fits).or_else(|| all().position(family))?;
+        let beside = all().position(|l| Some(l.address.ip()) == near_ip && fits(l));
+        let at = beside.or_else(|| all().position(fits)).or_else(|| all().position(family))?;
         Some(ListenerId(at as u16))
+    }
+}
+
+/// Gives listeners whose marks are the same by chance others, in an order that the list has no part in.
+fn tell_apart(listeners: &mut [Listener]) {
+    let mut order: Vec<usize> = (0..listeners.len()).collect();
+    order.sort_by(|a, b| listeners[*a].via.cmp(&listeners[*b].via));
+    let mut taken: Vec<Mark> = Vec::with_capacity(listeners.len());
+    for at in order {
+        let Mark(mut mark) = listeners[at].mark;
+        // There are at most as many steps as listeners, of which there are far fewer than marks.
+        for _ in 0..listeners.len() {
+            if !taken.contains(&Mark(mark)) {
+                break;
+            }
+            mark = mark & !APART | mark.wrapping_add(1) & APART;
+        }
+        listeners[at].mark = Mark(mark);
+        taken.push(Mark(mark));
     }
 }
 
@@ -180,7 +258,7 @@ mod tests {
     #[test]
     fn listeners_know_themselves() {
         let listen = |a: &str, name: Option<(&str, Option<u16>)>| {
-            Listener::new(a.parse().unwrap(), name.map(|(n, p)| (n.as_bytes().to_vec(), p)))
+            Listener::new(Transport::Udp, a.parse().unwrap(), name.map(|(n, p)| (n.as_bytes().to_vec(), p)))
         };
         let settings = Settings::new(vec![
             listen("127.0.0.1:5070", None),
@@ -203,10 +281,44 @@ mod tests {
             settings.listeners[2].record_route_prefix(),
             b"Record-Route: <sip:[2001:db8::1]:5060;lr;d="
         );
-        let to = |a: &str, near| settings.listener_for(a.parse().unwrap(), ListenerId(near)).map(|l| l.0);
+        let to = |a: &str, near| {
+            settings.listener_for(Transport::Udp, a.parse().unwrap(), ListenerId(near)).map(|l| l.0)
+        };
         assert_eq!(to("127.0.0.9:5060", 1), Some(0));
         assert_eq!(to("198.51.100.1:5060", 0), Some(1));
         assert_eq!(to("198.51.100.1:5060", 1), Some(1));
         assert_eq!(to("[2001:db8::2]:5060", 0), Some(2));
+    }
+    #[test]
+    fn a_listener_is_found_by_its_mark_wherever_it_stands() {
+        let listen = |t, a: &str| Listener::new(t, a.parse().unwrap(), None);
+        let list = vec![
+            listen(Transport::Udp, "192.0.2.1:5060"),
+            listen(Transport::Tcp, "192.0.2.1:5060"),
+            listen(Transport::Udp, "192.0.2.1:5070"),
+        ];
+        let before = Settings::new(list.clone());
+        let mut more = list;
+        more.reverse();
+        more.insert(0, listen(Transport::Udp, "192.0.2.2:5060"));
+        let after = Settings::new(more);
+        let remote = "198.51.100.1:5060".parse().unwrap();
+        for (at, moved) in [(0, 3), (1, 2), (2, 1)] {
+            let mark = before.mark(ListenerId(at));
+            assert_eq!(after.marked(mark, remote), Some(ListenerId(moved)));
+            assert_eq!(after.listeners[usize::from(moved)].transport, mark.transport());
+        }
+        // One that is gone: what is left of its transport.
+        let gone = Settings::new(vec![
+            listen(Transport::Udp, "192.0.2.9:5060"),
+            listen(Transport::Tcp, "192.0.2.9:5060"),
+        ]);
+        assert_eq!(gone.marked(before.mark(ListenerId(1)), remote), Some(ListenerId(1)));
+        // Two that are called the same.
+        let name = || Some((b"lb.example.com".to_vec(), None));
+        let twins = ["192.0.2.1:5060", "192.0.2.2:5060"]
+            .map(|a| Listener::new(Transport::Udp, a.parse().unwrap(), name()));
+        let twins = Settings::new(twins.to_vec());
+        assert_ne!(twins.mark(ListenerId(0)), twins.mark(ListenerId(1)));
     }
 }

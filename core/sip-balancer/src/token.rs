@@ -13,13 +13,13 @@
 //! d:      epoch(2) node(8) flags(2) listener(4) port(4) address(8 or 32) seal(16)
 //! ```
 
+use crate::Mark;
 use core::hash::Hasher;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use sip_message::hex16;
 use sip_proxy::gathered::Gathered;
 use sip_steering::Ownership;
 use siphasher::sip::{SipHasher13, SipHasher24};
-use wire::ListenerId;
 
 /// Begins our branches.
 const BRANCH: &[u8] = b"z9hG4bKlb";
@@ -87,7 +87,7 @@ pub struct Branch {
     /// The request went to the caller's side, not to the node.
     pub to_caller: bool,
     /// The listener that the response leaves from.
-    pub listener: ListenerId,
+    pub listener: Mark,
     /// The port that it goes to; the address stands in the next Via.
     pub port: u16,
     /// A keyed hash over [`Origin`].
@@ -99,8 +99,8 @@ pub struct Branch {
 pub struct Dialog {
     /// The node, by its id.
     pub node: u32,
-    /// The listener that the caller is reached from.
-    pub listener: ListenerId,
+    /// The listener that the caller is reached from, and so how.
+    pub listener: Mark,
     /// Where the caller's requests come from.
     pub caller: SocketAddr,
     /// The caller's own idea of its address is another one.
@@ -214,7 +214,7 @@ impl Sealer {
             epoch,
             node,
             to_caller: place & TO_CALLER != 0,
-            listener: ListenerId((place >> 16) as u16 & 0x7fff),
+            listener: Mark((place >> 16) as u16 & 0x7fff),
             port: place as u16,
             id,
         })
@@ -254,7 +254,7 @@ impl Sealer {
         let epoch = read.number(2)? as u8;
         let node = read.number(8)? as u32;
         let flags = read.number(2)?;
-        let listener = ListenerId(read.number(4)? as u16);
+        let listener = Mark(read.number(4)? as u16);
         let port = read.number(4)? as u16;
         let ip = match flags & 1 {
             0 => IpAddr::V4(Ipv4Addr::from_bits(read.number(8)? as u32)),
@@ -369,13 +369,13 @@ mod tests {
         epoch: 1,
         node: 0xdead_beef,
         to_caller: false,
-        listener: ListenerId(3),
+        listener: Mark(3),
         port: 5062,
         id: 0x0123_4567_89ab_cdef,
     };
 
     fn dialog(caller: &str) -> Dialog {
-        Dialog { node: 7, listener: ListenerId(1), caller: caller.parse().unwrap(), natted: true }
+        Dialog { node: 7, listener: Mark(1), caller: caller.parse().unwrap(), natted: true }
     }
 
     #[test]

@@ -93,9 +93,13 @@ fn a_call_whose_node_is_gone_is_tried_elsewhere_when_it_is_repeated() {
         world.pass(Duration::ZERO);
     }
     assert_eq!(world.cluster.health(at), (Health::Down, Why::Unreachable));
-    // What the first one says now would be taken for the answer of the second; a 2xx made a dialog.
-    assert!(world.answer(&first, "486 Busy Here", "").is_empty());
-    assert_eq!(world.answer(&first, "200 OK", "").len(), 1);
+    // What the first one says now would be taken for the answer of the second: it ends here.
+    let ended = world.answer(&first, "486 Busy Here", "");
+    assert_eq!(
+        (ended.len(), ended[0].start(), &ended[0].to),
+        (1, "ACK sip:bob@example.com SIP/2.0", &first.to)
+    );
+    assert_eq!(ended[0].branch(), first.branch());
 }
 
 #[test]
@@ -191,7 +195,7 @@ fn a_full_table_refuses_new_calls_and_no_dialog_that_is_there() {
 
 #[test]
 fn a_node_that_stalls_keeps_its_dialogs_and_gets_no_new_calls() {
-    let rules = Rules { down_after: 3, ..Rules::default() };
+    let rules = Rules { down_after: 3, ..settings().rules };
     let mut world = World::with(nodes(2), keys(2), Settings { rules, ..settings() });
     let (forwarded, route) = call(&mut world, "w1");
     let at = world.cluster.at(forwarded.to.parse().unwrap()).unwrap();
@@ -228,7 +232,7 @@ fn a_node_that_stalls_keeps_its_dialogs_and_gets_no_new_calls() {
 
 #[test]
 fn without_probes_a_silent_node_fails_after_as_many_requests() {
-    let rules = Rules { probed: false, down_after: 3, ..Rules::default() };
+    let rules = Rules { probed: false, down_after: 3, ..settings().rules };
     let algorithm = Algorithm::RoundRobin;
     let mut world = World::with(nodes(2), keys(2), Settings { rules, algorithm, ..settings() });
     let (forwarded, route) = call(&mut world, "n1");
@@ -379,7 +383,7 @@ fn dialogs_of_a_failed_node_follow_the_policy() {
     assert_ne!(moved.to, forwarded.to);
     world.answer(&moved, "481 Call/Transaction Does Not Exist", "");
     assert_eq!(world.load(), (0, 0));
-    let rules = Rules { failed_dialogs: FailedDialogs::Refuse, ..Rules::default() };
+    let rules = Rules { failed_dialogs: FailedDialogs::Refuse, ..settings().rules };
     let mut world = World::with(nodes(2), keys(2), Settings { rules, ..settings() });
     let (forwarded, route) = call(&mut world, "f2");
     world.cluster.set_down(world.cluster.at(forwarded.to.parse().unwrap()).unwrap(), Why::Silent);

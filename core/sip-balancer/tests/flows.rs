@@ -32,14 +32,49 @@ impl Random {
 
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    Request { call: u64, id: u64, tag: Tag, inside: bool },
-    Ack { call: u64, id: u64 },
-    Response { call: u64, id: u64, tag: Tag, status: u16 },
-    ByCaller { call: u64 },
+    Request {
+        call: u64,
+        id: u64,
+        tag: Tag,
+        inside: bool,
+    },
+    Ack {
+        call: u64,
+        id: u64,
+    },
+    Response {
+        call: u64,
+        id: u64,
+        tag: Tag,
+        status: u16,
+    },
+    ByCaller {
+        call: u64,
+    },
     Down(u16),
     Up(u16),
     Unreachable(u16),
     Rest(u16),
+    /// Its node says nothing: another one is to have it.
+    Silent {
+        call: u64,
+        id: u64,
+    },
+    /// A node that had it before says yes first.
+    WinBack {
+        call: u64,
+        id: u64,
+        node: u16,
+    },
+    /// Its way is dead: it is tried again, or refused here.
+    Lost {
+        call: u64,
+        id: u64,
+        tag: Tag,
+        inside: bool,
+    },
+    Remove(u16),
+    Add(u16),
 }
 
 struct Flows {
@@ -70,6 +105,17 @@ impl Flows {
     fn transaction(&mut self, micros: u64, call: u64, id: u64, tag: Tag, inside: bool, status: u16) {
         for wait in [0, 500_000, 1_500_000].into_iter().take(1 + self.random.below(3) as usize) {
             self.send(micros + wait, Event::Request { call, id, tag, inside });
+        }
+        if tag == Tag::Invite && !inside && self.random.chance(25) {
+            self.at(micros + 400_000, Event::Silent { call, id });
+            if self.random.chance(50) {
+                let (late, node) = (self.random.below(4_000_000), self.random.below(4) as u16);
+                self.at(micros + 400_000 + late, Event::WinBack { call, id, node });
+            }
+        }
+        if self.random.chance(10) {
+            let late = self.random.below(1_000_000);
+            self.at(micros + late, Event::Lost { call, id, tag, inside });
         }
         let took = self.random.below(3_000_000);
         if tag == Tag::Invite && self.random.chance(70) {
@@ -145,13 +191,12 @@ impl Flows {
     }
 }
 
+fn node(at: u16) -> Node {
+    Node::new(SocketAddr::new([192, 0, 2, at as u8 + 1].into(), 5060))
+}
+
 fn cluster() -> Arc<Cluster> {
-    let node = |i: u8| Node {
-        name: i.to_string(),
-        address: SocketAddr::new([192, 0, 2, i].into(), 5060),
-        weight: 1,
-    };
-    Cluster::new((1..=4).map(node).collect(), 1)
+    Cluster::new((0..4).map(node).collect(), 1)
 }
 
 fn key(call: u64) -> CallKey {
@@ -174,7 +219,16 @@ impl Run {
             Event::Request { call, id, tag, inside } => {
                 let text = call.to_be_bytes();
                 let home = (tag == Tag::Register && call.is_multiple_of(2)).then_some(call);
-                let request = Request { call: key(call), call_id: &text, id, tag, inside, token: None, home };
+                let request = Request {
+                    call: key(call),
+                    call_id: &text,
+                    id,
+                    tag,
+                    inside,
+                    token: None,
+                    home,
+                    large: false,
+                };
                 match self.dispatcher.request(now, &request) {
                     Ok(assigned) => {
                         self.given.insert((call, id, tag as u8), assigned.node);
@@ -183,7 +237,7 @@ impl Run {
                 }
             }
             Event::Ack { call, id } => {
-                let _ = self.dispatcher.ack(now, key(call), id, None);
+                let _ = self.dispatcher.ack(now, key(call), id, None, false);
             }
             Event::Response { call, id, tag, status } => {
                 // A node answers only what it was given.
@@ -198,6 +252,26 @@ impl Run {
             Event::Down(n) => self.cluster.set_down(NodeIndex(n), Why::ProbeTimeout),
             Event::Up(n) => self.cluster.set_up(NodeIndex(n)),
             Event::Unreachable(n) => self.cluster.failed(now, NodeIndex(n), Why::Unreachable, 1, None),
+            Event::Silent { call, id } => {
+                if self.dispatcher.silent(now, key(call), id) {
+                    self.handle(now, Event::Request { call, id, tag: Tag::Invite, inside: false });
+                }
+            }
+            Event::WinBack { call, id, node } => {
+                if self.dispatcher.win_back(now, key(call), id, NodeIndex(node)).is_some() {
+                    self.given.insert((call, id, Tag::Invite as u8), NodeIndex(node));
+                }
+            }
+            Event::Lost { call, id, tag, inside } => match self.dispatcher.waiting(key(call), id, tag) {
+                Some(_) if id % 5 == 0 => self.dispatcher.abandon(now, key(call), id, tag),
+                Some(waiting) if !self.dispatcher.shrink(key(call), id, tag) => {
+                    self.dispatcher.returned(now, key(call), id, tag, waiting.node, id % 2 == 0);
+                    self.handle(now, Event::Request { call, id, tag, inside });
+                }
+                _ => {}
+            },
+            Event::Remove(n) => self.cluster.remove(now, NodeIndex(n)),
+            Event::Add(n) => assert!(self.cluster.add(now, &node(n)) != Err(NotAdded::Full)),
             Event::Rest(n) => self.cluster.rest(now, NodeIndex(n), Duration::from_secs(2), Why::Overloaded),
         }
     }
@@ -205,6 +279,7 @@ impl Run {
     fn check(&self, what: &str) {
         let (kept, counted) = (self.dispatcher.loads(), self.dispatcher.recount());
         assert_eq!(kept, counted, "{what}");
+        assert!(self.dispatcher.is_exact(), "{what}");
         for at in self.cluster.indexes() {
             assert_eq!(self.cluster.load(at), counted[usize::from(at.0)], "published, {what}");
         }
@@ -220,8 +295,15 @@ fn flows(seed: u64, count: u64, algorithm: Algorithm, most: usize) -> Run {
     }
     for _ in 0..count / 50 {
         let (micros, node) = (begin + flows.random.below(count * 2_000 + 1), flows.random.below(4) as u16);
-        let event = [Event::Down(node), Event::Up(node), Event::Unreachable(node), Event::Rest(node)];
-        let event = event[flows.random.below(4) as usize];
+        let event = [
+            Event::Down(node),
+            Event::Up(node),
+            Event::Unreachable(node),
+            Event::Rest(node),
+            Event::Remove(node),
+        ];
+        let event = event[flows.random.below(5) as usize];
+        flows.at(micros + flows.random.0 % 9_000_000, Event::Add(node));
         flows.at(micros, event);
         flows.at(micros + flows.random.0 % 4_000_000, Event::Up(node));
     }
@@ -268,6 +350,7 @@ fn nothing_is_left(seed: u64, run: &Run) {
     run.check(&format!("seed {seed} at the end"));
     for at in run.cluster.indexes() {
         assert_eq!(run.cluster.load(at), Load::default(), "seed {seed} node {at:?}");
+        assert_eq!(run.cluster.held(at), 0, "seed {seed} node {at:?}");
     }
     assert_eq!(run.dispatcher.held(), (0, 0, 0), "seed {seed}");
     assert_eq!(run.dispatcher.next_deadline(), None, "seed {seed}");

@@ -317,7 +317,8 @@ mod hostile {
                     agreed += usize::from(sent.starts_with(b"SIP/2.0 2"));
                     if let Ok(text) = String::from_utf8(sent.to_vec()) {
                         // What a node would say to it comes next, or the same once more.
-                        let request = Sent { to: t.flow.remote.to_string(), text: text.clone() };
+                        let (over, conn, token) = (t.flow.transport, t.flow.conn, t.token);
+                        let request = Sent { to: t.flow.remote.to_string(), text: text.clone(), over, conn, token };
                         last.push(if text.starts_with("SIP/2.0") { text } else { response(&request, "200 OK", "") });
                     }
                 }

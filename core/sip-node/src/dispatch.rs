@@ -1,7 +1,6 @@
 //! From an admitted request to a response context with its first branches.
 
 use crate::admit::{Admitted, unsupported};
-use crate::inbound::{always_rport, reply_flow};
 use crate::node::Node;
 use crate::proxied::{Proxied, ProxiedId};
 use crate::services::{Counter, Refusal, Services};
@@ -11,6 +10,7 @@ use sip_message::{Message, Method, Name, Via};
 use sip_proxy::breadth;
 use sip_proxy::context::{Context, Policy, Reroute};
 use sip_proxy::loops::read_branch;
+use sip_proxy::transport::{always_rport, reply_flow};
 use sip_transaction::{ServerId, TimerId};
 use wire::{Flow, Outbox, Time};
 

@@ -1,6 +1,5 @@
 //! Sending a request to one address of one target (RFC 3261 section 16.6).
 
-use crate::inbound::reply_flow;
 use crate::node::Node;
 use crate::outcome::has_more;
 use crate::proxied::{Pending, Proxied, ProxiedId, Reach};
@@ -13,6 +12,7 @@ use sip_proxy::locate::{Ability, Answer, AskId, Destination, Error, Located, Loo
 use sip_proxy::loops::write_branch;
 use sip_proxy::rewrite::{Outgoing, write_request};
 use sip_proxy::token::{End, Ends, Role};
+use sip_proxy::transport::reply_flow;
 use wire::{Flow, Outbox, Time};
 
 impl<S: Services> Node<S> {

@@ -1,4 +1,4 @@
-//! Requests as they come in: where answers go, what is refused without memory of it, ACK and CANCEL.
+//! Requests as they come in: what is refused without memory of it, ACK and CANCEL.
 
 use crate::admit::Admitted;
 use crate::node::{Node, domain};
@@ -7,34 +7,9 @@ use crate::services::{Counter, Services};
 use core::hash::Hasher;
 use core::net::SocketAddr;
 use sip_message::{Message, Method, hex16, push_u64, write_response};
+use sip_proxy::transport::{always_rport, reply_flow};
 use sip_transaction::{Inbound, ServerId};
-use wire::{Flow, Outbox, Time, Transport};
-
-/// Where the responses to a request go (RFC 3261 section 18.2.2, RFC 3581 section 4): always to the
-/// address it came from, never to one it names, so that nobody can point answers at others. Over UDP
-/// the port is the source's if the client asked for that with `rport`, or if it is behind address
-/// translation (its `sent-by` is not its address) and would hear nothing else; otherwise the one in
-/// `sent-by`.
-pub(crate) fn reply_flow(flow: Flow, request: &Message<'_>) -> Flow {
-    if flow.transport != Transport::Udp {
-        return flow;
-    }
-    let via = request.via();
-    if via.rport.is_some() || is_natted(flow, request) {
-        return flow;
-    }
-    Flow { remote: SocketAddr::new(flow.remote.ip(), via.port_or_default()), ..flow }
-}
-
-/// Whether the sender's own idea of its address is not the one we see.
-pub(crate) fn is_natted(flow: Flow, request: &Message<'_>) -> bool {
-    request.via_host_ip().is_some_and(|ip| ip != flow.remote.ip().to_canonical())
-}
-
-/// Whether `rport` goes into the received Via unasked: where the response will need the source port.
-pub(crate) fn always_rport(flow: Flow, request: &Message<'_>) -> bool {
-    flow.transport == Transport::Udp && is_natted(flow, request)
-}
+use wire::{Flow, Outbox, Time};
 
 impl<S: Services> Node<S> {
     /// A request without a flaw.

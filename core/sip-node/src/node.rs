@@ -16,6 +16,7 @@ use sip_proxy::gathered::Gathered;
 use sip_proxy::locate::{Answer, Cache, Kind};
 use sip_proxy::loops::LoopGuard;
 use sip_proxy::token::Sealer;
+use sip_proxy::transport::broken_stream;
 use sip_steering::Ownership;
 use sip_transaction::{Event, Layer, Limits, Timers};
 use siphasher::sip::SipHasher13;
@@ -328,12 +329,7 @@ impl<S: Services> Machine for Node<S> {
             return self.services.count(Counter::Garbage);
         }
         let limits = self.settings.message;
-        let (status, reason): (u16, &[u8]) = match error {
-            FrameError::HeadTooLong => (513, b"Message Too Large"),
-            FrameError::BodyTooLong => (413, b"Request Entity Too Large"),
-            FrameError::BadLength => (400, b"Missing Or Malformed Content-Length"),
-            FrameError::NotAMessage => (400, b"Bad Request"),
-        };
+        let (status, reason) = broken_stream(error);
         self.with_index(|node, index| match parse(head, index, &limits) {
             Parsed::Good(message) | Parsed::Bad(message, _)
                 if message.is_request() && message.method() != sip_message::Method::Ack =>

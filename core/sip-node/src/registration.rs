@@ -1,13 +1,14 @@
 //! REGISTER (RFC 3261 section 10) as the node sees it: the rest is `sip-registrar`'s.
 
 use crate::admit::{Admitted, Aor, unsupported};
-use crate::inbound::{is_natted, retry_after};
+use crate::inbound::retry_after;
 use crate::node::Node;
 use crate::services::{Counter, Refusal, Services, StoreDown};
 use crate::settings::Settings;
 use core::net::SocketAddr;
 use sip_message::{Message, Name, Uri};
 use sip_proxy::token::Role;
+use sip_proxy::transport::is_natted;
 use sip_registrar::Registration;
 use wire::{Flow, Outbox, Time, Transport};
 

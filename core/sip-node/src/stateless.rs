@@ -3,7 +3,6 @@
 
 use crate::admit::{Admitted, Caller, is_beside};
 use crate::forward::may_carry;
-use crate::inbound::{always_rport, reply_flow};
 use crate::node::{Node, domain};
 use crate::services::{Counter, Question, Services};
 use crate::settings::{Mode, Settings};
@@ -15,6 +14,7 @@ use sip_message::{Message, Method, Name, Uri, hex16, unhex16};
 use sip_proxy::locate::{Located, Lookup, Step, locate};
 use sip_proxy::rewrite::{self, Outgoing, write_request};
 use sip_proxy::token::{Dialog, End, Role};
+use sip_proxy::transport::{always_rport, reply_flow};
 use wire::{Flow, ListenerId, Outbox, Time};
 
 /// Begins a branch that was made without memory.

@@ -12,3 +12,4 @@ pub mod loops;
 pub mod rewrite;
 pub mod routes;
 pub mod token;
+pub mod transport;

@@ -1,7 +1,7 @@
 //! The other end of the admin API: what `strowger ctl` does.
 
 use crate::admin::{
-    BalancedNode, Binding, Call, Draining, Listing, NodeOrder, Nodes, Page, Refusal, Status, uptime,
+    Audit, BalancedNode, Binding, Call, Draining, Listing, NodeOrder, Nodes, Page, Refusal, Status, uptime,
 };
 use crate::config::{ConfigError, ReloadReport};
 use crate::log::Safe;
@@ -36,6 +36,13 @@ pub enum Command {
     Reload,
     /// Take no new calls.
     Drain,
+    /// Adds a node to a load balancer.
+    AddNode {
+        /// As it is written in the configuration.
+        node: String,
+    },
+    /// Whether the counters of a load balancer are what its records say.
+    Audit,
     /// The nodes of a load balancer.
     Nodes,
     /// What is wanted of a node, by its name.
@@ -191,8 +198,19 @@ impl Client {
             NodeOrder::Serve => "/v1/nodes/undrain",
             NodeOrder::Drain => "/v1/nodes/drain",
             NodeOrder::Maintenance => "/v1/nodes/maintain",
+            NodeOrder::Removed => "/v1/nodes/remove",
         };
         self.post(path, &[("name", node.to_owned())])
+    }
+
+    /// Adds a node, written as in the configuration.
+    pub fn add_node(&self, node: &str) -> Result<BalancedNode, ClientError> {
+        self.post("/v1/nodes/add", &[("name", node.to_owned())])
+    }
+
+    /// Whether the counters are what the records say.
+    pub fn audit(&self) -> Result<Audit, ClientError> {
+        self.get("/v1/nodes/audit", &[])
     }
 
     /// Changes the algorithm.
@@ -273,6 +291,8 @@ pub fn run(
         Command::Drain => show(&client.drain()?, output, out, drain_text),
         Command::Nodes => show(&client.nodes()?, output, out, nodes_table),
         Command::Order { node, order } => show(&client.order(node, *order)?, output, out, order_text),
+        Command::AddNode { node } => show(&client.add_node(node)?, output, out, order_text),
+        Command::Audit => show(&client.audit()?, output, out, audit_text),
         Command::Algorithm { name } => show(&client.set_algorithm(name)?, output, out, nodes_table),
         Command::Bindings { aor } => {
             let fetch = |page: &Page| client.bindings(aor.as_deref(), page);
@@ -467,6 +487,18 @@ fn node_row(node: &BalancedNode) -> [String; 11] {
 
 fn order_text(node: &BalancedNode) -> String {
     format!("{}: {}; {} calls\n", cell(&node.name), node.order.name(), node.calls)
+}
+
+fn audit_text(audit: &Audit) -> String {
+    let verdict = match (audit.exact, audit.unanswered) {
+        (true, _) => "every counter is what the records say".to_owned(),
+        (false, 0) => format!("counters of workers {:?} are WRONG: please report this", audit.wrong),
+        (false, n) => format!("{n} workers do not answer; counters of workers {:?} are wrong", audit.wrong),
+    };
+    let Audit { workers, alive, ended, transactions, .. } = audit;
+    format!(
+        "{verdict}; {workers} workers, {alive} calls and dialogs, {ended} ended, {transactions} transactions\n"
+    )
 }
 
 fn drain_text(answer: &Draining) -> String {

@@ -6,14 +6,15 @@ use crate::admin::{no_file, silence};
 use crate::build::METHODS;
 use crate::steering::Grade;
 use control::admin::{
-    Admin, AnswerTimes, BalancedNode, Binding, Call, Cost, Listing, NodeOrder, Nodes, Page, State, Status,
-    StoreStatus,
+    Admin, AnswerTimes, Audit, BalancedNode, Binding, Call, Cost, Listing, NodeOrder, Nodes, Page, State,
+    Status, StoreStatus,
 };
-use control::config::{Config, ConfigError, Loaded, Overrides, ReloadReport, plan_reload};
+use control::config::{BalanceNode, Config, ConfigError, Loaded, Overrides, ReloadReport, plan_reload};
 use control::log::LogHandle;
 use control::metrics::Text;
 use sip_balancer::{
-    Algorithm, Cluster, Health, Kind, Load, NodeIndex, NodeStats, Notice, Order, Report, Settings, UNIT,
+    Algorithm, Cluster, Health, Kind, Load, MOST_NODES, Node, NodeIndex, NodeStats, NotAdded, Notice, Order,
+    Report, Settings, UNIT,
 };
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
@@ -71,7 +72,7 @@ impl Control {
 
     /// What it does, in a line.
     pub fn summary(&self) -> String {
-        let nodes = self.running.cluster.nodes().len();
+        let nodes = self.running.cluster.members().count();
         let algorithm = lock(&self.force).1.algorithm.name();
         let (listeners, workers) = (self.listeners().join(", "), self.running.workers);
         format!("{listeners} with {workers} workers; {nodes} nodes by {algorithm}")
@@ -88,6 +89,11 @@ impl Control {
         self.post_all(|| Notice::Drain(true));
     }
 
+    /// No new connections from now on.
+    pub fn stop_accepting(&self) {
+        self.running.handle.stop_accepting();
+    }
+
     /// Transactions that are not finished.
     pub fn pending(&self) -> u64 {
         self.loads().iter().map(|load| u64::from(load.transactions())).sum()
@@ -97,9 +103,14 @@ impl Control {
     pub fn tell_changes(&self, seen: &mut Vec<Health>) {
         let cluster = &self.running.cluster;
         let now: Vec<Health> = cluster.indexes().map(|at| cluster.health(at).0).collect();
-        for (at, came_back) in changes(seen, &now) {
+        let changes = changes(seen, &now);
+        if !changes.is_empty() {
+            // A worker that has nothing to do would not see it by itself.
+            self.post_all(|| Notice::Look);
+        }
+        for (at, came_back) in changes {
             let at = NodeIndex(at as u16);
-            let node = cluster.node(at).map_or("", |node| &node.name);
+            let node = cluster.node(at).map_or_else(String::new, |node| node.name());
             let why = cluster.health(at).1.text();
             if came_back {
                 tracing::info!(node, "node is up again");
@@ -122,6 +133,11 @@ impl Control {
 
     /// What every worker is doing, with the worker's number.
     fn ask(&self) -> Vec<(u16, Report)> {
+        self.ask_all(false)
+    }
+
+    /// The same; `audit`: with its counters counted anew, which takes its time.
+    fn ask_all(&self, audit: bool) -> Vec<(u16, Report)> {
         let workers = self.running.handle.workers();
         let (send, receive) = sync_channel(usize::from(workers));
         for worker in 0..workers {
@@ -130,7 +146,7 @@ impl Control {
                 let _ = send.try_send((worker, report));
             });
             // A full queue shows as a worker that does not answer.
-            let _ = self.running.handle.post(worker, Notice::Report { audit: false, show });
+            let _ = self.running.handle.post(worker, Notice::Report { audit, show });
         }
         drop(send);
         let all = std::iter::from_fn(|| receive.recv_timeout(PATIENCE).ok());
@@ -139,7 +155,7 @@ impl Control {
 
     fn sum(&self) -> Sum {
         let reports: Vec<Report> = self.ask().into_iter().map(|(_, report)| report).collect();
-        let mut nodes = vec![NodeStats::default(); self.running.cluster.nodes().len()];
+        let mut nodes = vec![NodeStats::default(); self.running.cluster.indexes().count()];
         for report in &reports {
             nodes.iter_mut().zip(&report.nodes).for_each(|(sum, one)| sum.merge(one));
         }
@@ -156,9 +172,9 @@ impl Control {
             alarms.push(format!("{} of {workers} workers do not answer", live - answering));
         }
         let (cluster, now) = (&self.running.cluster, monotonic_now());
-        for (at, node) in cluster.indexes().zip(cluster.nodes().iter()) {
+        for (at, node) in cluster.members().filter(|(at, _)| cluster.order(*at) != Order::Removed) {
             if let (Health::Down, why) = cluster.health(at) {
-                alarms.push(format!("node {} is down: {}", node.name, why.text()));
+                alarms.push(format!("node {} is down: {}", node.name(), why.text()));
             }
         }
         if !cluster.indexes().any(|at| cluster.takes_calls(now, at)) {
@@ -175,16 +191,23 @@ impl Control {
         let mut force = lock(&self.force);
         let report = plan_reload(&force.0, &new)?;
         let settings = Arc::new(build::settings(&new.config, force.1.listeners.clone()));
-        self.bring_into_force(&settings)?;
-        for (at, node) in running.cluster.indexes().zip(&new.config.balance.nodes) {
-            running.cluster.set_weight(at, node.weight);
-        }
+        let fault = |message: String, changed: &str| {
+            let mend = format!("mend `nodes` in [balance]; {changed}");
+            vec![ConfigError { file: file.display().to_string(), line: 0, column: 0, message, mend }]
+        };
+        let wrong = |message: String| fault(message, "nothing was changed");
+        let nodes =
+            build::nodes(&new.config, &force.1.listeners).map_err(|error| wrong(error.to_string()))?;
+        self.room_for(&nodes).map_err(wrong)?;
+        self.bring_intoforce(&settings)?;
+        let half = |message| fault(message, "all but the nodes is in force as the file has it");
+        self.change_nodes(&force.0, &new.config, &nodes).map_err(half)?;
         running.log.set_level(new.config.log.level);
         *force = (new.config, settings);
         Ok(report)
     }
 
-    fn bring_into_force(&self, settings: &Arc<Settings>) -> Result<(), Vec<ConfigError>> {
+    fn bring_intoforce(&self, settings: &Arc<Settings>) -> Result<(), Vec<ConfigError>> {
         let told = self.post_all(|| Notice::Settings(Arc::clone(settings)));
         let workers = usize::from(self.running.handle.workers());
         if told == workers {
@@ -200,11 +223,79 @@ impl Control {
     fn find(&self, name: &str) -> Result<NodeIndex, String> {
         let cluster = &self.running.cluster;
         let bare = name.strip_prefix("sip:").unwrap_or(name);
-        let mut all = cluster.indexes().zip(cluster.nodes().iter());
-        all.find(|(_, node)| node.name == bare).map(|(at, _)| at).ok_or_else(|| {
-            let names: Vec<&str> = cluster.nodes().iter().map(|n| n.name.as_str()).collect();
+        let bare = bare.split(';').next().unwrap_or(bare);
+        let mut all = cluster.members();
+        all.find(|(_, node)| node.name() == bare).map(|(at, _)| at).ok_or_else(|| {
+            let names: Vec<String> = cluster.members().map(|(_, n)| n.name()).collect();
             format!("no node \"{bare}\"; there are {}", names.join(", "))
         })
+    }
+
+    /// Adds a node. Whoever calls this holds `force`, so that one comes after the other.
+    fn add(&self, node: &Node) -> Result<NodeIndex, String> {
+        let (cluster, name) = (&self.running.cluster, node.name());
+        cluster.add(monotonic_now(), node).map_err(|error| match error {
+            NotAdded::There => format!("node {name} is there already"),
+            NotAdded::Alike(at) => {
+                let other = cluster.node(at).map_or_else(String::new, |other| other.name());
+                build::alike(&other, &name)
+            }
+            NotAdded::Full => format!(
+                "no room for node {name}: there are {MOST_NODES}, counting removed ones that still have calls"
+            ),
+        })
+    }
+
+    /// Whether all of these may be added.
+    fn room_for(&self, nodes: &[Node]) -> Result<(), String> {
+        let cluster = &self.running.cluster;
+        for node in nodes {
+            let other = cluster.by_id(node.id()).and_then(|at| cluster.node(at));
+            if let Some(other) = other.filter(|_| cluster.at(node.address).is_none()) {
+                return Err(build::alike(&other.name(), &node.name()));
+            }
+        }
+        let fresh = nodes.iter().filter(|node| cluster.at(node.address).is_none()).count();
+        match cluster.room(monotonic_now()) < fresh {
+            true => Err(format!(
+                "no room for {fresh} nodes more: there are {MOST_NODES}, counting removed ones that still have calls"
+            )),
+            false => Ok(()),
+        }
+    }
+
+    /// Brings the nodes to what has changed from one configuration to the next; what was ordered besides stays.
+    fn change_nodes(&self, before: &Config, after: &Config, nodes: &[Node]) -> Result<(), String> {
+        let (cluster, now) = (&self.running.cluster, monotonic_now());
+        let listed = |config: &Config, node: &Node| {
+            config.balance.nodes.iter().any(|n| Node::new(n.address).id() == node.id())
+        };
+        for old in &before.balance.nodes {
+            let old = Node::new(old.address);
+            if let Some(at) = cluster.at(old.address).filter(|_| !listed(after, &old)) {
+                cluster.remove(now, at);
+                tracing::info!(node = old.name(), "node removed");
+            }
+        }
+        for node in nodes {
+            match cluster.at(node.address).filter(|at| cluster.order(*at) != Order::Removed) {
+                Some(at) => cluster.change(at, node),
+                None if listed(before, node) => {}
+                None => {
+                    self.add(node)?;
+                    tracing::info!(node = node.name(), "node added");
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A node as it is shown.
+    fn shown(&self, at: NodeIndex) -> BalancedNode {
+        let sum = self.sum();
+        let costs = sip_balancer::Costs::default().all(false);
+        let none = NodeStats::default();
+        self.node(at, sum.nodes.get(usize::from(at.0)).unwrap_or(&none), &costs)
     }
 
     fn node(&self, at: NodeIndex, stats: &NodeStats, costs: &[u32; Kind::COUNT]) -> BalancedNode {
@@ -214,12 +305,13 @@ impl Control {
         let resting = cluster.resting_until(now, at).is_some();
         let work: u64 = load.open.iter().zip(costs).map(|(n, cost)| u64::from(*n) * u64::from(*cost)).sum();
         BalancedNode {
-            name: cluster.node(at).map_or_else(String::new, |node| node.name.clone()),
+            name: cluster.node(at).map_or_else(String::new, |node| node.name()),
             weight: cluster.weight(at),
             order: match cluster.order(at) {
                 Order::Serve => NodeOrder::Serve,
                 Order::Drain => NodeOrder::Drain,
                 Order::Maintenance => NodeOrder::Maintenance,
+                Order::Removed => NodeOrder::Removed,
             },
             health: health_name(health).into(),
             why: if resting { format!("rests: {}", why.text()) } else { why.text().into() },
@@ -241,7 +333,8 @@ impl Control {
             Algorithm::TlwlAdaptive => costs,
             _ => sip_balancer::Costs::default().all(false),
         };
-        let stats = self.running.cluster.indexes().zip(&sum.nodes);
+        let none = NodeStats::default();
+        let stats = |at: NodeIndex| sum.nodes.get(usize::from(at.0)).unwrap_or(&none);
         Nodes {
             algorithm: algorithm.name().into(),
             costs: Kind::ALL
@@ -252,7 +345,7 @@ impl Control {
                     cost: f64::from(cost) / f64::from(UNIT),
                 })
                 .collect(),
-            items: stats.map(|(at, stats)| self.node(at, stats, &used)).collect(),
+            items: self.running.cluster.members().map(|(at, _)| self.node(at, stats(at), &used)).collect(),
         }
     }
 }
@@ -316,9 +409,9 @@ impl Admin for Control {
             calls: loads.iter().map(|load| u64::from(load.calls)).sum(),
             server_transactions: open,
             client_transactions: open,
-            connections: 0,
-            messages_received: counts.udp_in,
-            messages_sent: counts.udp_out,
+            connections: counts.tcp_open,
+            messages_received: counts.udp_in + counts.tcp_messages_in,
+            messages_sent: counts.udp_out + counts.tcp_messages_out,
             store: StoreStatus { healthy: true, pending: 0, detail: "none".into() },
             alarms: self.alarms(answering),
         }
@@ -382,15 +475,54 @@ impl Admin for Control {
 
     fn order(&self, node: &str, order: NodeOrder) -> Result<BalancedNode, String> {
         let at = self.find(node)?;
-        let wanted = match order {
-            NodeOrder::Serve => Order::Serve,
-            NodeOrder::Drain => Order::Drain,
-            NodeOrder::Maintenance => Order::Maintenance,
-        };
-        self.running.cluster.set_order(at, wanted);
+        // Nothing is added or removed meanwhile.
+        let force = lock(&self.force);
+        let cluster = &self.running.cluster;
+        if cluster.order(at) == Order::Removed {
+            return Err(format!("node \"{node}\" was removed; add it again with `ctl add-node`"));
+        }
+        match order {
+            NodeOrder::Serve => cluster.set_order(at, Order::Serve),
+            NodeOrder::Drain => cluster.set_order(at, Order::Drain),
+            NodeOrder::Maintenance => cluster.set_order(at, Order::Maintenance),
+            NodeOrder::Removed => {
+                let left =
+                    |(other, _): &(NodeIndex, Node)| *other != at && cluster.order(*other) != Order::Removed;
+                if !cluster.members().any(|other| left(&other)) {
+                    return Err(format!("\"{node}\" is the last node; add another one before"));
+                }
+                cluster.remove(monotonic_now(), at);
+            }
+        }
         tracing::info!(node, order = order.name(), "node ordered");
-        let all = self.all_nodes();
-        all.items.into_iter().nth(usize::from(at.0)).ok_or_else(|| "the node is gone".into())
+        drop(force);
+        Ok(self.shown(at))
+    }
+
+    fn add_node(&self, written: &str) -> Result<BalancedNode, String> {
+        let wanted = BalanceNode::parse(written)?;
+        let force = lock(&self.force);
+        let node = build::node(&wanted, &force.1.listeners)?;
+        let at = self.add(&node)?;
+        drop(force);
+        tracing::info!(node = %wanted, "node added");
+        Ok(self.shown(at))
+    }
+
+    fn audit(&self) -> Option<Audit> {
+        let live = self.running.handle.live_workers();
+        let reports = self.ask_all(true);
+        let exact = reports.len() == live && reports.iter().all(|(_, r)| r.exact == Some(true));
+        let sum = |pick: fn(&Report) -> usize| reports.iter().map(|(_, r)| pick(r) as u64).sum();
+        Some(Audit {
+            exact,
+            workers: reports.len(),
+            unanswered: live.saturating_sub(reports.len()),
+            wrong: reports.iter().filter(|(_, r)| r.exact != Some(true)).map(|(w, _)| *w).collect(),
+            alive: sum(|r| r.alive),
+            ended: sum(|r| r.ended),
+            transactions: sum(|r| r.transactions),
+        })
     }
 
     fn set_algorithm(&self, name: &str) -> Result<Nodes, String> {
@@ -402,7 +534,7 @@ impl Admin for Control {
         let settings = Arc::new(Settings { algorithm, ..(*force.1).clone() });
         let failed =
             |errors: Vec<ConfigError>| errors.first().map_or_else(String::new, ConfigError::to_string);
-        self.bring_into_force(&settings).map_err(failed)?;
+        self.bring_intoforce(&settings).map_err(failed)?;
         force.1 = settings;
         drop(force);
         tracing::info!(algorithm = algorithm.name(), "algorithm changed");

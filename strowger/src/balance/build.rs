@@ -11,7 +11,7 @@ use worker_runtime::{Bound, monotonic_now};
 pub fn listeners(bound: &Bound, wanted: &[c::Listener]) -> Vec<Listener> {
     let advertise = |l: &c::Listener| l.advertise.as_ref().map(|a| (a.host.clone().into_bytes(), a.port));
     let pairs = bound.listeners().iter().zip(wanted);
-    pairs.map(|(bound, wanted)| Listener::new(bound.address, advertise(wanted))).collect()
+    pairs.map(|(bound, wanted)| Listener::new(bound.transport, bound.address, advertise(wanted))).collect()
 }
 
 /// The nodes. None at all, or one that is the balancer itself, is a mistake.
@@ -24,28 +24,48 @@ pub fn nodes(config: &c::Config, listeners: &[Listener]) -> Result<Vec<Node>, Fa
     }
     let mut nodes: Vec<Node> = Vec::with_capacity(balance.nodes.len());
     for node in &balance.nodes {
-        let same = |l: &Listener| l.address.ip().to_canonical() == node.address.ip().to_canonical();
-        if listeners.iter().any(|l| same(l) && l.address.port() == node.address.port()) {
-            let what =
-                format!("node {} is this balancer itself; give it another address or port", node.address);
-            return Err(what.into());
-        }
-        let reachable = |l: &Listener| l.address.is_ipv4() == node.address.ip().to_canonical().is_ipv4();
-        if !listeners.iter().any(reachable) {
-            let family = if node.address.ip().to_canonical().is_ipv4() { "IPv4" } else { "IPv6" };
-            let what =
-                format!("node {} cannot be reached: there is no {family} listener; add one", node.address);
-            return Err(what.into());
-        }
-        let one = Node { name: node.address.to_string(), address: node.address, weight: node.weight };
+        let one = self::node(node, listeners)?;
         if let Some(other) = nodes.iter().find(|other| other.id() == one.id()) {
-            let what =
-                format!("nodes {} and {} look the same in tokens; change one's port", other.name, one.name);
-            return Err(what.into());
+            return Err(alike(&other.name(), &one.name()).into());
         }
         nodes.push(one);
     }
     Ok(nodes)
+}
+
+/// What is said of two nodes whose names in tokens are the same by chance.
+pub fn alike(one: &str, other: &str) -> String {
+    format!("nodes {one} and {other} look the same in tokens; change one's port")
+}
+
+/// One node, which must be another than the balancer itself, and within reach of one of its listeners.
+pub fn node(node: &c::BalanceNode, listeners: &[Listener]) -> Result<Node, String> {
+    let ip = node.address.ip().to_canonical();
+    let same = |l: &Listener| l.address.ip().to_canonical() == ip;
+    if listeners.iter().any(|l| same(l) && l.address.port() == node.address.port()) {
+        return Err(format!(
+            "node {} is this balancer itself; give it another address or port",
+            node.address
+        ));
+    }
+    let near = |l: &Listener| l.address.is_ipv4() == ip.is_ipv4();
+    let family = if ip.is_ipv4() { "IPv4" } else { "IPv6" };
+    if !listeners.iter().any(near) {
+        return Err(format!(
+            "node {} cannot be reached: there is no {family} listener; add one",
+            node.address
+        ));
+    }
+    if let Some(transport) = node.transport
+        && !listeners.iter().any(|l| near(l) && l.transport == transport)
+    {
+        let what = format!(
+            "node {} cannot be reached: there is no {family} listener over {transport}",
+            node.address
+        );
+        return Err(format!("{what}; add one, or leave out its transport"));
+    }
+    Ok(Node { address: node.address, transport: node.transport, weight: node.weight })
 }
 
 /// The keys: from the secret that balancers of one cluster share, and the one before it.
@@ -94,6 +114,10 @@ pub fn settings(config: &c::Config, listeners: Vec<Listener>) -> Settings {
             down_after: b.down_after,
             probed: !b.probe_interval.is_zero(),
             rest: b.retry_after,
+            silent_after: b.silent_after,
+            slow_start: b.slow_start,
+            outlier_share: b.outlier_share,
+            outlier_rest: b.outlier_rest,
         },
         record_route: b.record_route,
         register: match b.register {
@@ -109,6 +133,7 @@ pub fn settings(config: &c::Config, listeners: Vec<Listener>) -> Settings {
         },
         retry_after: u32::try_from(b.retry_after.as_secs()).unwrap_or(u32::MAX),
         max_forwards: config.proxy.max_forwards,
+        mtu: config.proxy.mtu,
         message: sip_message::Limits {
             message: config.limits.message_bytes,
             head: config.limits.message_bytes.min(32_768),
@@ -152,10 +177,11 @@ mod tests {
             let overrides = c::Overrides { nodes: vec![node.to_owned()], ..c::Overrides::default() };
             c::Config::parse("t", "", &overrides, &[]).unwrap().config
         };
-        let own = [Listener::new("192.0.2.1:5060".parse().unwrap(), None)];
+        let own = [Listener::new(wire::Transport::Udp, "192.0.2.1:5060".parse().unwrap(), None)];
         let said = |node: &str| nodes(&parse(node), &own).map(|n| n.len()).map_err(|e| e.to_string());
         assert!(said("sip:192.0.2.1").unwrap_err().contains("this balancer itself"));
         assert!(said("sip:[2001:db8::1]").unwrap_err().contains("no IPv6 listener"));
+        assert!(said("sip:192.0.2.2;transport=tcp").unwrap_err().contains("no IPv4 listener over tcp"));
         assert_eq!(said("sip:192.0.2.1:5070"), Ok(1));
         assert!(nodes(&c::Config::default(), &own).unwrap_err().to_string().contains("--node"));
     }

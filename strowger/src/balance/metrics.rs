@@ -15,9 +15,13 @@ pub(super) fn write(text: &mut Text<'_>, running: &Running, sum: &Sum, up: bool,
     text.family("strowger_reloads_total", "Configuration reloads, by result.", Type::Counter);
     text.sample("strowger_reloads_total", &[("result", "done")], reloads.0);
     text.sample("strowger_reloads_total", &[("result", "refused")], reloads.1);
-    for (name, value) in running.handle.counts().each().filter(|(name, _)| !name.starts_with("tcp_")) {
-        let (name, help) = (format!("strowger_{name}_total"), counters::help(name));
-        text.family(&name, help, Type::Counter);
+    for (name, value) in running.handle.counts().each() {
+        let help = counters::help(name);
+        let (name, kind) = match name {
+            "tcp_open" => ("strowger_connections".to_owned(), Type::Gauge),
+            _ => (format!("strowger_{name}_total"), Type::Counter),
+        };
+        text.family(&name, help, kind);
         text.sample(&name, &[], value);
     }
     messages(text, &sum.reports);
@@ -54,6 +58,9 @@ fn messages(text: &mut Text<'_>, reports: &[Report]) {
             ("garbage", |r| r.counts.garbage),
             ("stray", |r| r.counts.stray),
             ("probe", |r| r.counts.probes),
+            ("repeated", |r| r.counts.repeated),
+            ("withdrawn", |r| r.counts.withdrawn),
+            ("unkept", |r| r.unkept),
         ],
     );
     family(
@@ -97,6 +104,7 @@ fn messages(text: &mut Text<'_>, reports: &[Report]) {
             ("alive", |r| r.alive as u64),
             ("ended", |r| r.ended as u64),
             ("transaction", |r| r.transactions as u64),
+            ("kept", |r| r.kept as u64),
         ],
     );
 }
@@ -105,8 +113,8 @@ fn states(text: &mut Text<'_>, running: &Running) {
     let (cluster, now) = (&running.cluster, monotonic_now());
     let mut family = |name: &str, help: &str, kind: Type, value: &dyn Fn(NodeIndex) -> u64| {
         text.family(name, help, kind);
-        for (at, node) in cluster.indexes().zip(cluster.nodes().iter()) {
-            text.sample(name, &[("node", &node.name)], value(at));
+        for (at, node) in cluster.members() {
+            text.sample(name, &[("node", &node.name())], value(at));
         }
     };
     family("strowger_balance_node_up", "1 unless the node is down.", Type::Gauge, &|at| {
@@ -128,25 +136,30 @@ fn loads(text: &mut Text<'_>, running: &Running) {
     let cluster = &running.cluster;
     let name = "strowger_balance_transactions";
     text.family(name, "Transactions the node has not finished, by kind.", Type::Gauge);
-    for (at, node) in cluster.indexes().zip(cluster.nodes().iter()) {
+    for (at, node) in cluster.members() {
         for (kind, open) in Kind::ALL.iter().zip(cluster.load(at).open) {
-            text.sample(name, &[("node", &node.name), ("kind", kind.name())], open);
+            text.sample(name, &[("node", &node.name()), ("kind", kind.name())], open);
         }
     }
 }
 
 fn figures(text: &mut Text<'_>, running: &Running, sum: &Sum) {
-    let nodes = || running.cluster.nodes().iter().zip(&sum.nodes);
+    let named = running.cluster.members().map(|(at, node)| (at, node.name()));
+    let named: Vec<(NodeIndex, String)> = named.collect();
+    let nodes = || {
+        let of = |at: NodeIndex| sum.nodes.get(usize::from(at.0));
+        named.iter().filter_map(move |(at, name)| Some((name.as_str(), of(*at)?)))
+    };
     let name = "strowger_balance_assigned_total";
     text.family(name, "Transactions given to the node.", Type::Counter);
     for (node, stats) in nodes() {
-        text.sample(name, &[("node", &node.name)], stats.assigned);
+        text.sample(name, &[("node", node)], stats.assigned);
     }
     let name = "strowger_balance_responses_total";
     text.family(name, "Responses of the node, by the first digit of their status.", Type::Counter);
     for (node, stats) in nodes() {
         for (class, count) in ["1xx", "2xx", "3xx", "4xx", "5xx", "6xx"].iter().zip(stats.responses) {
-            text.sample(name, &[("node", &node.name), ("class", class)], count);
+            text.sample(name, &[("node", node), ("class", class)], count);
         }
     }
     answers(text, nodes());
@@ -155,7 +168,7 @@ fn figures(text: &mut Text<'_>, running: &Running, sum: &Sum) {
     text.family(name, help, Type::Counter);
     for (node, stats) in nodes() {
         for (found, count) in stats.occupancy.iter().enumerate().filter(|(_, count)| **count > 0) {
-            text.sample(name, &[("node", &node.name), ("found", &found.to_string())], count);
+            text.sample(name, &[("node", node), ("found", &found.to_string())], count);
         }
     }
     let name = "strowger_balance_cost";
@@ -165,16 +178,13 @@ fn figures(text: &mut Text<'_>, running: &Running, sum: &Sum) {
     }
 }
 
-fn answers<'a>(
-    text: &mut Text<'_>,
-    nodes: impl Iterator<Item = (&'a sip_balancer::Node, &'a NodeStats)> + Clone,
-) {
+fn answers<'a>(text: &mut Text<'_>, nodes: impl Iterator<Item = (&'a str, &'a NodeStats)> + Clone) {
     let name = "strowger_balance_answer_seconds";
     text.family(name, "Time to the node's final response; bounds at most a quarter too long.", Type::Gauge);
     for (node, stats) in nodes.clone() {
         for (kind, times) in Kind::ALL.iter().zip(&stats.times).filter(|(_, times)| times.count > 0) {
             for (quantile, part) in [("0.5", 0.5), ("0.95", 0.95), ("0.99", 0.99)] {
-                let labels = [("node", node.name.as_str()), ("kind", kind.name()), ("quantile", quantile)];
+                let labels = [("node", node), ("kind", kind.name()), ("quantile", quantile)];
                 text.sample(name, &labels, times.quantile(part) as f64 / 1e6);
             }
         }
@@ -187,14 +197,14 @@ fn answers<'a>(
     );
     for (node, stats) in nodes.clone() {
         for (kind, times) in Kind::ALL.iter().zip(&stats.times) {
-            text.sample(name, &[("node", &node.name), ("kind", kind.name())], times.sum as f64 / 1e6);
+            text.sample(name, &[("node", node), ("kind", kind.name())], times.sum as f64 / 1e6);
         }
     }
     let name = "strowger_balance_answers_total";
     text.family(name, "Final responses of the node, by kind of transaction.", Type::Counter);
     for (node, stats) in nodes {
         for (kind, times) in Kind::ALL.iter().zip(&stats.times) {
-            text.sample(name, &[("node", &node.name), ("kind", kind.name())], times.count);
+            text.sample(name, &[("node", node), ("kind", kind.name())], times.count);
         }
     }
 }

@@ -6,12 +6,12 @@ mod metrics;
 
 use crate::build::METHODS;
 use crate::cli::BalanceArgs;
-use crate::serve::{Failure, bind_admin, raise_descriptor_limit, wait_for_the_rest};
+use crate::serve::{Failure, bind_admin, raise_descriptor_limit, runtime_config, wait_for_the_rest};
 use crate::signals::{self, Wish};
-use crate::steering::{self, Helmsman};
+use crate::steering::Helmsman;
 use crate::{absolute, fail, interfaces, say_errors};
 use admin::{Control, Running};
-use control::config::{Config, Listener, Loaded, Overrides};
+use control::config::{Config, Loaded, Overrides};
 use control::systemd::Notifier;
 use sip_balancer::{Balancer, Cluster, Notice, Setup};
 use std::process::ExitCode;
@@ -19,8 +19,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 use store::load_or_create_secret;
-use wire::Transport;
-use worker_runtime::{Bound, Listener as Socket, Runtime, RuntimeConfig, monotonic_now};
+use worker_runtime::{Bound, Runtime, monotonic_now};
 
 /// How often it is looked whether nodes have gone down or come back, to log it.
 const LOOK: Duration = Duration::from_millis(250);
@@ -66,7 +65,7 @@ fn balance(loaded: Loaded, overrides: Overrides) -> Result<(), Failure> {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         n => n,
     };
-    let listeners = interfaces::expand(&datagram_listeners(config)?)?;
+    let listeners = interfaces::expand(&config.listen)?;
     raise_descriptor_limit();
     let bound = Bound::new(runtime_config(config, &listeners, workers), workers)?;
     let listeners = build::listeners(&bound, &listeners);
@@ -105,36 +104,6 @@ fn balance(loaded: Loaded, overrides: Overrides) -> Result<(), Failure> {
     ended.map_err(|panics| format!("{} of the workers failed; see the log", panics.len()).into())
 }
 
-/// The listeners, which must be datagram ones. Nobody asked for those of the default list by name.
-fn datagram_listeners(config: &Config) -> Result<Vec<Listener>, Failure> {
-    let unasked = config.listen == Config::default().listen;
-    let (datagram, other): (Vec<Listener>, Vec<Listener>) =
-        config.listen.iter().cloned().partition(|l| l.transport == Transport::Udp);
-    match other.first().filter(|_| !unasked) {
-        Some(other) => {
-            let what =
-                format!("{other}: a balancer over {}: not in this version; listen on udp", other.transport);
-            Err(what.into())
-        }
-        None => Ok(datagram),
-    }
-}
-
-fn runtime_config(config: &Config, listeners: &[Listener], workers: usize) -> RuntimeConfig {
-    let socket = |l: &Listener| Socket { transport: l.transport, address: l.address };
-    RuntimeConfig {
-        listeners: listeners.iter().map(socket).collect(),
-        pin: steering::cpus(&config.pin, workers),
-        // A worker that is gone takes its calls along, because ownership is by hash. Another start knows where
-        // they belong by what their messages say.
-        on_panic: Some(Arc::new(|_| {
-            tracing::error!("a worker failed: ending, so that the service manager can restart");
-            std::process::abort();
-        })),
-        ..RuntimeConfig::default()
-    }
-}
-
 fn announce(control: &Control, notifier: &Notifier) {
     let status = format!("ready: {}", control.summary());
     notifier.ready(&status);
@@ -162,5 +131,6 @@ fn wait(signals: &Receiver<Wish>, control: &Control, notifier: &Notifier) {
     notifier.stopping("finishing transactions under way");
     tracing::info!("draining: no new calls; a second signal stops at once");
     control.begin_drain();
+    control.stop_accepting();
     wait_for_the_rest(signals, || control.pending());
 }

@@ -32,6 +32,13 @@ impl Beside {
         Beside { child }
     }
 
+    fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        assert!(
+            Command::new("kill").args([&format!("-{name}"), &pid]).status().expect("kill runs").success()
+        );
+    }
+
     fn kill(&mut self) {
         self.child.kill().expect("it is there to be killed");
         self.child.wait().expect("its end");
@@ -58,9 +65,11 @@ impl Balancer {
     fn start(nodes: &[SocketAddr], more: &[&str]) -> Balancer {
         let ip = fresh_ip();
         let dir = std::env::temp_dir().join(format!("strowger-balance-{}-{ip}", std::process::id()));
-        let mut args: Vec<String> =
-            ["balance", "--listen", &format!("udp:{ip}:5060"), "--admin"].map(str::to_owned).into();
-        args.extend([format!("{ip}:8080"), "--data-dir".into(), dir.display().to_string()]);
+        let mut args: Vec<String> = vec!["balance".into()];
+        for transport in ["udp", "tcp"] {
+            args.extend(["--listen".into(), format!("{transport}:{ip}:5060")]);
+        }
+        args.extend(["--admin".into(), format!("{ip}:8080"), "--data-dir".into(), dir.display().to_string()]);
         args.extend(nodes.iter().flat_map(|node| ["--node".to_owned(), format!("sip:{node}")]));
         args.extend(more.iter().map(|text| text.to_string()));
         let words: Vec<&str> = args.iter().map(String::as_str).collect();
@@ -129,6 +138,11 @@ fn callee() -> (Beside, SocketAddr) {
 
 /// A generator makes so many calls through a balancer, and all of them succeed.
 fn calls(balancer: &Balancer, count: u32) {
+    calls_over(balancer, count, "u1");
+}
+
+/// The same over this kind of transport.
+fn calls_over(balancer: &Balancer, count: u32, transport: &str) {
     let (ip, target, count) = (fresh_ip().to_string(), balancer.sip().to_string(), count.to_string());
     // A machine that is busy with other tests makes it late; that is not what is tested here.
     let args = [
@@ -138,6 +152,8 @@ fn calls(balancer: &Balancer, count: u32) {
         "60000",
         "-sn",
         "uac",
+        "-t",
+        transport,
         "-i",
         &ip,
         &target,
@@ -178,6 +194,101 @@ fn calls_are_spread_and_leave_nothing_behind() {
     assert_eq!(all.iter().sum::<u64>(), 200 + 9 * 40);
     let refused = balancer.ctl(&["algorithm", "best"]);
     assert!(!refused.status.success() && text(&refused).contains("no algorithm \"best\"; one of cjsq,"));
+}
+
+/// A generator that answers calls over TCP.
+fn callee_over_tcp() -> (Beside, SocketAddr) {
+    let ip = fresh_ip();
+    let args = ["load", "--quiet", "-sn", "uas", "-t", "t1", "-i", &ip.to_string(), "-p", "5060"];
+    let beside = Beside::start(&args);
+    (beside, (ip, 5060).into())
+}
+
+#[test]
+fn calls_over_datagrams_and_streams_on_either_side() {
+    let (_udp, a) = callee();
+    let (_tcp, b) = callee_over_tcp();
+    let over_tcp = format!("sip:{b};transport=tcp");
+    let more = ["--node", &over_tcp, "--algorithm", "round-robin", "--workers", "2"];
+    let balancer = Balancer::start(&[a], &more);
+    for transport in ["u1", "t1"] {
+        calls_over(&balancer, 40, transport);
+    }
+    for node in [a, b] {
+        let given = balancer.of("strowger_balance_assigned_total", node);
+        assert!((60..=100).contains(&given), "{node}: {given}");
+    }
+    assert!(balancer.is_empty(&[a, b]));
+    let audit = text(&balancer.ctl(&["audit"]));
+    assert!(audit.contains("every counter is what the records say; 2 workers"), "{audit}");
+}
+
+#[test]
+fn a_stopped_node_fails_no_call_and_comes_back() {
+    let (stopped, a) = callee();
+    let (_other, b) = callee();
+    // Never by probes: they would take too long.
+    let balancer = Balancer::start(&[a, b], &["--algorithm", "round-robin", "--workers", "2"]);
+    calls(&balancer, 10);
+    stopped.signal("STOP");
+    calls(&balancer, 40);
+    assert!(balancer.metric("strowger_balance_events_total", "event=\"retried\"") > 0);
+    // What it slept over is taken from it, and the callers learn of nothing.
+    stopped.signal("CONT");
+    eventually("it is up", || (balancer.of("strowger_balance_node_open", a) == 1).then_some(()));
+    calls(&balancer, 10);
+    eventually("nothing is left", || balancer.is_empty(&[a, b]).then_some(()));
+}
+
+#[test]
+fn a_tcp_node_that_is_killed_fails_no_call() {
+    let (mut killed, a) = callee_over_tcp();
+    let (_other, b) = callee_over_tcp();
+    let nodes = [a, b].map(|node| format!("sip:{node};transport=tcp"));
+    let more = ["--node", &nodes[0], "--node", &nodes[1], "--algorithm", "round-robin", "--workers", "2"];
+    let balancer = Balancer::start(&[], &more);
+    calls_over(&balancer, 10, "t1");
+    killed.kill();
+    calls_over(&balancer, 30, "t1");
+    eventually("it is down", || (balancer.of("strowger_balance_node_up", a) == 0).then_some(()));
+    calls_over(&balancer, 10, "u1");
+    assert!(balancer.is_empty(&[a, b]));
+}
+
+#[test]
+fn nodes_come_and_go_while_calls_are_up() {
+    let (_one, a) = callee();
+    let (_other, b) = callee();
+    let balancer = Balancer::start(&[a], &["--algorithm", "round-robin", "--workers", "2"]);
+    let load = lasting_calls(&balancer);
+    eventually("calls are up", || (balancer.of("strowger_balance_calls", a) > 20).then_some(()));
+    let added = balancer.ctl(&["add-node", &format!("sip:{b}")]);
+    assert!(added.status.success(), "{}", text(&added));
+    let removed = balancer.ctl(&["remove-node", &a.to_string()]);
+    assert!(removed.status.success() && text(&removed).contains("removed;"), "{}", text(&removed));
+    let given = balancer.of("strowger_balance_assigned_total", a);
+    let out = load.wait_with_output().expect("its end");
+    assert!(
+        text(&out).contains("Calls failed                                          0.000"),
+        "{}",
+        text(&out)
+    );
+    // The BYEs of its calls, and no new ones.
+    assert!(balancer.of("strowger_balance_assigned_total", a) - given < 60);
+    assert!(balancer.of("strowger_balance_assigned_total", b) > 200);
+    assert!(balancer.is_empty(&[a, b]));
+    for (args, expected) in [
+        (["add-node", &format!("sip:{b}")], "is there already"),
+        (["add-node", &format!("sip:{}", balancer.sip())], "is this balancer itself"),
+        (["add-node", "sip:app.example.com"], "nodes by name (DNS): not in this version"),
+        (["remove-node", &b.to_string()], "is the last node"),
+        (["undrain", &a.to_string()], "add it again"),
+    ] {
+        let said = balancer.ctl(&args);
+        assert!(!said.status.success() && text(&said).contains(expected), "{args:?}: {}", text(&said));
+    }
+    assert!(balancer.ctl(&["add-node", &format!("sip:{a};weight=2")]).status.success());
+    calls(&balancer, 12);
 }
 
 #[test]
@@ -399,9 +510,11 @@ fn what_a_balancer_cannot_do_it_says() {
     };
     let node = ["--node", "sip:192.0.2.1:5060"];
     refused(&["--listen", "udp:127.0.0.1:0"], "no node to balance to; name them with --node");
-    refused(&[&node[..], &["--listen", "tcp:127.0.0.1:0"]].concat(), "not in this version; listen on udp");
+    refused(&[&node[..], &["--listen", "tls:127.0.0.1:0"]].concat(), "not in this version");
+    refused(&["--node", "sip:192.0.2.1;transport=tls"], "nodes over tls: not in this version");
+    let tcp = ["--node", "sip:192.0.2.1;transport=tcp", "--listen", "udp:127.0.0.1:0"];
+    refused(&tcp, "cannot be reached: there is no IPv4 listener over tcp; add one");
     refused(&["--node", "sip:app.example.com"], "nodes by name (DNS): not in this version");
-    refused(&["--node", "sip:192.0.2.1;transport=tcp"], "nodes over tcp: not in this version");
     refused(&[&node[..], &["--algorithm", "best"]].concat(), "--algorithm: unknown algorithm \"best\"");
     let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(unique("balance.toml"));
     std::fs::write(&file, "[balance]\nnodes = [\"sip:192.0.2.1\"]\nalgorithm = \"tlwk\"\n").expect("a file");
@@ -415,7 +528,9 @@ fn a_reload_changes_algorithm_and_weights() {
     let (_other, b) = callee();
     let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(unique("balance.toml"));
     let write = |algorithm: &str, nodes: &str| {
-        let config = format!("[balance]\nalgorithm = \"{algorithm}\"\nnodes = [{nodes}]\n");
+        // Who comes is to get its share at once.
+        let rest = "slow_start = \"0s\"";
+        let config = format!("[balance]\nalgorithm = \"{algorithm}\"\nnodes = [{nodes}]\n{rest}\n");
         std::fs::write(&file, config).expect("a file");
     };
     write("round-robin", &format!("\"sip:{a}\", \"sip:{b}\""));
@@ -428,9 +543,18 @@ fn a_reload_changes_algorithm_and_weights() {
     assert!(done.status.success() && text(&done).contains("in force now: balance"), "{}", text(&done));
     calls(&balancer, 20);
     assert_eq!(balancer.of("strowger_balance_assigned_total", a), 20 + 30);
-    write("round-robin", &format!("\"sip:{a}\""));
+    // A node goes and another one comes, with SIGHUP.
+    let (_third, c) = callee();
+    write("round-robin", &format!("\"sip:{a}\", \"sip:{c}\""));
+    balancer.beside.signal("HUP");
+    eventually("the new one is there", || {
+        balancer.get("/v1/nodes").body.contains(&c.to_string()).then_some(())
+    });
+    calls(&balancer, 20);
+    assert_eq!(balancer.of("strowger_balance_assigned_total", c), 20);
+    write("round-robin", &format!("\"sip:{a}\", \"sip:{}\"", balancer.sip()));
     let refused = text(&balancer.ctl(&["reload"]));
-    assert!(refused.contains("`balance.nodes` cannot change while the server runs"), "{refused}");
+    assert!(refused.contains("is this balancer itself"), "{refused}");
     write("nonsense", &format!("\"sip:{a}\""));
     assert!(text(&balancer.ctl(&["reload"])).contains("2:13: unknown value \"nonsense\""));
 }

@@ -185,12 +185,12 @@ struct World {
 pub fn run(setup: &Setup) -> Outcome {
     let node = |i: usize| {
         let address = SocketAddr::new([10, 0, 0, i as u8 + 1].into(), 5060);
-        Node { name: address.to_string(), address, weight: 1 }
+        Node::new(address)
     };
     let cluster = Cluster::new((0..setup.speeds.len()).map(node).collect(), 1);
     let room = (setup.rate * (setup.hold.0 + setup.hold.1 * 4.0 + 40.0)) as usize + 10_000;
     // What does not answer for a while here is busy, not dead.
-    let rules = Rules { down_after: u32::MAX, ..Rules::default() };
+    let rules = Rules { down_after: u32::MAX, outlier_share: 0, ..Rules::default() };
     let dispatcher = Dispatcher::new(Arc::clone(&cluster), 0, setup.algorithm, rules, room, setup.seed);
     let server = |speed: &f64| Server { speed: *speed, ..Server::default() };
     let mut world = World {
@@ -306,6 +306,7 @@ impl World {
             inside: tag == Tag::Bye,
             token: None,
             home: None,
+            large: false,
         };
         let now = self.time();
         let Ok(assigned) = self.dispatcher.request(now, &request) else {

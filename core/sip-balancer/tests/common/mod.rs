@@ -5,7 +5,7 @@ use sip_balancer::*;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use wire::{Flow, ListenerId, Machine, Outbox, Time, Transport};
+use wire::{ConnId, Flow, ListenerId, Machine, Outbox, Time, Transport};
 
 pub const CALLER: &str = "198.51.100.7:5060";
 pub const BALANCER: &str = "192.0.2.100:5060";
@@ -18,14 +18,30 @@ pub fn keys(epoch: u8) -> Keys {
 pub fn nodes(count: u8) -> Vec<Node> {
     let node = |i: u8| {
         let address = SocketAddr::new([192, 0, 2, i].into(), 5060);
-        Node { name: address.to_string(), address, weight: 1 }
+        Node::new(address)
     };
     (1..=count).map(node).collect()
 }
 
 pub fn settings() -> Settings {
     let probing = Probing { interval: Duration::ZERO, ..Probing::default() };
-    Settings { probing, ..Settings::new(vec![Listener::new(BALANCER.parse().expect("an address"), None)]) }
+    // Silence has tests of its own.
+    let rules = Rules { silent_after: Duration::ZERO, ..Rules::default() };
+    let address = BALANCER.parse().expect("an address");
+    Settings { probing, rules, ..Settings::new(vec![Listener::new(Transport::Udp, address, None)]) }
+}
+
+/// With a stream listener, too.
+pub fn streams() -> Settings {
+    let address = BALANCER.parse().expect("an address");
+    let listen = |transport| Listener::new(transport, address, None);
+    let listeners = Settings::new(vec![listen(Transport::Udp), listen(Transport::Tcp)]).listeners;
+    Settings { listeners, ..settings() }
+}
+
+/// Nodes over TCP.
+pub fn tcp_nodes(count: u8) -> Vec<Node> {
+    nodes(count).into_iter().map(|node| Node { transport: Some(Transport::Tcp), ..node }).collect()
 }
 
 pub struct World {
@@ -39,6 +55,10 @@ pub struct World {
 pub struct Sent {
     pub to: String,
     pub text: String,
+    /// How, and what it is known by if it cannot be sent.
+    pub over: Transport,
+    pub conn: Option<ConnId>,
+    pub token: u64,
 }
 
 impl Sent {
@@ -82,6 +102,30 @@ impl World {
         sent(&out)
     }
 
+    /// Over a stream, on a connection that has the port's number.
+    pub fn receive_tcp(&mut self, from: &str, text: &str) -> Vec<Sent> {
+        let mut out = Outbox::new();
+        let remote: SocketAddr = from.parse().expect("an address");
+        let conn = Some(ConnId::new(0, remote.port().into()));
+        let flow = Flow { transport: Transport::Tcp, listener: ListenerId(1), remote, conn };
+        self.balancer.receive(self.now, flow, text.as_bytes(), &mut out);
+        sent(&out)
+    }
+
+    pub fn one_tcp(&mut self, from: &str, text: &str) -> Sent {
+        let mut all = self.receive_tcp(from, text);
+        assert_eq!(all.len(), 1, "{text}\n->\n{all:?}");
+        all.remove(0)
+    }
+
+    /// It could not be sent.
+    pub fn lost(&mut self, message: &Sent) -> Vec<Sent> {
+        assert_ne!(message.token, 0, "nobody wants to know: {message:?}");
+        let mut out = Outbox::new();
+        self.balancer.undeliverable(self.now, message.token, &mut out);
+        sent(&out)
+    }
+
     pub fn one(&mut self, from: &str, text: &str) -> Sent {
         let mut all = self.receive(from, text);
         assert_eq!(all.len(), 1, "{text}\n->\n{all:?}");
@@ -91,7 +135,10 @@ impl World {
     /// The node answers what it was sent.
     pub fn answer(&mut self, request: &Sent, status: &str, more: &str) -> Vec<Sent> {
         let text = response(request, status, more);
-        self.receive(&request.to, &text)
+        match request.over {
+            Transport::Udp => self.receive(&request.to, &text),
+            _ => self.receive_tcp(&request.to, &text),
+        }
     }
 
     /// The network brings back so much of what was sent to a node.
@@ -119,9 +166,11 @@ impl World {
 pub fn sent(out: &Outbox) -> Vec<Sent> {
     let one = |t: &wire::Transmit| Sent {
         to: t.flow.remote.to_string(),
-        text: String::from_utf8(out.message(t).to_vec()).expect("text"),
+        text: String::from_utf8_lossy(out.message(t)).into_owned(),
+        over: t.flow.transport,
+        conn: t.flow.conn,
+        token: t.token,
     };
-    assert!(out.transmits().iter().all(|t| t.flow.transport == Transport::Udp));
     out.transmits().iter().map(one).collect()
 }
 

@@ -12,7 +12,7 @@ mod server;
 mod tests;
 
 pub use model::{
-    Admin, AnswerTimes, BalancedNode, Binding, Call, Cost, Draining, Listing, NodeOrder, Nodes, Page,
+    Admin, AnswerTimes, Audit, BalancedNode, Binding, Call, Cost, Draining, Listing, NodeOrder, Nodes, Page,
     Refusal, State, Status, StoreStatus,
 };
 pub(crate) use page::uptime;

@@ -44,6 +44,20 @@ pub trait Admin: Send + Sync + 'static {
         Err(NO_BALANCER.to_owned())
     }
 
+    /// Adds a node to a load balancer, written as in its configuration, until it is restarted.
+    ///
+    /// # Errors
+    /// Why that cannot be: it is badly written, there already, out of reach, or this is no load balancer.
+    fn add_node(&self, node: &str) -> Result<BalancedNode, String> {
+        let _ = node;
+        Err(NO_BALANCER.to_owned())
+    }
+
+    /// Counts anew what the counters of a load balancer count; `None` if this is none.
+    fn audit(&self) -> Option<Audit> {
+        None
+    }
+
     /// Changes the algorithm of a load balancer, until it is restarted or reloaded.
     ///
     /// # Errors
@@ -67,6 +81,8 @@ pub enum NodeOrder {
     Drain,
     /// Nothing at all.
     Maintenance,
+    /// It is no longer in the list: no new calls; those it has go on.
+    Removed,
 }
 
 impl NodeOrder {
@@ -76,6 +92,7 @@ impl NodeOrder {
             NodeOrder::Serve => "serve",
             NodeOrder::Drain => "drain",
             NodeOrder::Maintenance => "maintenance",
+            NodeOrder::Removed => "removed",
         }
     }
 }
@@ -89,6 +106,25 @@ pub struct Nodes {
     pub costs: Vec<Cost>,
     /// The nodes in their order.
     pub items: Vec<BalancedNode>,
+}
+
+/// Whether the counters of a load balancer are what its records say.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Audit {
+    /// All of them are. If not, it is a defect of this program.
+    pub exact: bool,
+    /// Workers that were asked and answered.
+    pub workers: usize,
+    /// Workers that did not answer.
+    pub unanswered: usize,
+    /// Workers whose counters are wrong.
+    pub wrong: Vec<u16>,
+    /// Records of calls and dialogs that are alive.
+    pub alive: u64,
+    /// Records of calls that are over and remembered.
+    pub ended: u64,
+    /// Records of transactions.
+    pub transactions: u64,
 }
 
 /// What a kind of transaction costs beside a BYE.

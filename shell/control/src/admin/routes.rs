@@ -49,6 +49,9 @@ pub(super) const ROUTES: &[Entry] = &[
     ("post", "/v1/nodes/drain", || post(node_drain)),
     ("post", "/v1/nodes/undrain", || post(node_undrain)),
     ("post", "/v1/nodes/maintain", || post(node_maintain)),
+    ("post", "/v1/nodes/add", || post(node_add)),
+    ("post", "/v1/nodes/remove", || post(node_remove)),
+    ("get", "/v1/nodes/audit", || get(audit)),
     ("post", "/v1/nodes/algorithm", || post(algorithm)),
     ("get", "/metrics", || get(metrics)),
     ("get", "/openapi.json", || get(openapi)),
@@ -262,6 +265,21 @@ async fn node_undrain(State(shared): State<Shared>, query: NamedQuery) -> Result
 
 async fn node_maintain(State(shared): State<Shared>, query: NamedQuery) -> Result<Response, No> {
     order(&shared, query, NodeOrder::Maintenance).await
+}
+
+async fn node_remove(State(shared): State<Shared>, query: NamedQuery) -> Result<Response, No> {
+    order(&shared, query, NodeOrder::Removed).await
+}
+
+async fn node_add(State(shared): State<Shared>, query: NamedQuery) -> Result<Response, No> {
+    let name = named(query)?;
+    let node = ask(&shared, move |admin| admin.add_node(&name)).await?;
+    Ok(Json(node.map_err(|why| refusal(StatusCode::CONFLICT, &why))?).into_response())
+}
+
+async fn audit(State(shared): State<Shared>) -> Result<Response, No> {
+    let audit = ask(&shared, |admin| admin.audit()).await?;
+    Ok(Json(audit.ok_or_else(|| refusal(StatusCode::NOT_FOUND, NO_BALANCER))?).into_response())
 }
 
 async fn algorithm(State(shared): State<Shared>, query: NamedQuery) -> Result<Response, No> {

@@ -98,6 +98,17 @@ impl Admin for Pretend {
         (!self.bad_config.load(SeqCst)).then(|| Nodes { algorithm: "tlwl".into(), costs, items })
     }
 
+    fn add_node(&self, written: &str) -> Result<BalancedNode, String> {
+        if written == "x" { Err("is there already".into()) } else { Ok(node(NodeOrder::Serve)) }
+    }
+
+    fn audit(&self) -> Option<Audit> {
+        let exact = !self.drained.load(SeqCst);
+        let wrong = if exact { Vec::new() } else { vec![1] };
+        let audit = Audit { exact, workers: 2, unanswered: 0, wrong, alive: 3, ended: 4, transactions: 5 };
+        (!self.bad_config.load(SeqCst)).then_some(audit)
+    }
+
     fn set_algorithm(&self, _name: &str) -> Result<Nodes, String> {
         self.nodes().ok_or_else(|| model::NO_BALANCER.to_owned())
     }
@@ -457,15 +468,24 @@ fn nodes_are_shown_and_told_what_is_wanted_of_them() {
     assert_eq!(cells[..8], ["192.0.2.1:5060", "2", "serve", "up", "12", "3", "4.50", "99"]);
     assert!(row.contains("7.0 ms  3.0 ms  answers"), "{row}");
     let node = |name: &str, order| Command::Order { node: name.into(), order };
-    for order in [NodeOrder::Drain, NodeOrder::Serve, NodeOrder::Maintenance] {
+    for order in [NodeOrder::Drain, NodeOrder::Serve, NodeOrder::Maintenance, NodeOrder::Removed] {
         let said = ask(&node("192.0.2.1:5060", order)).unwrap();
         assert_eq!(said, format!("192.0.2.1:5060: {}; 12 calls\n", order.name()));
     }
     let none = ask(&node("x", NodeOrder::Drain)).unwrap_err().to_string();
     assert!(none.contains("refused (404): no node \"x\""), "{none}");
+    let added = ask(&Command::AddNode { node: "sip:192.0.2.1".into() }).unwrap();
+    assert_eq!(added, "192.0.2.1:5060: serve; 12 calls\n");
+    let none = ask(&Command::AddNode { node: "x".into() }).unwrap_err().to_string();
+    assert!(none.contains("refused (409): is there already"), "{none}");
+    let audit = ask(&Command::Audit).unwrap();
+    let counts = "2 workers, 3 calls and dialogs, 4 ended, 5 transactions\n";
+    assert_eq!(audit, format!("every counter is what the records say; {counts}"));
+    pretend.drained.store(true, SeqCst);
+    assert!(ask(&Command::Audit).unwrap().starts_with("counters of workers [1] are WRONG"));
     // Another server than a balancer.
     pretend.bad_config.store(true, SeqCst);
-    for command in [Command::Nodes, Command::Algorithm { name: "tjsq".into() }] {
+    for command in [Command::Nodes, Command::Audit, Command::Algorithm { name: "tjsq".into() }] {
         let none = ask(&command).unwrap_err().to_string();
         assert!(none.contains("refused (404): this server is no load balancer"), "{none}");
     }

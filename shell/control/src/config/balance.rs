@@ -61,19 +61,37 @@ named! {
     }
 }
 
-/// A node: `sip:HOST:PORT[;weight=N]`.
+/// A node: `sip:HOST:PORT[;weight=N][;transport=udp|tcp]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BalanceNode {
     /// Where it is.
     pub address: SocketAddr,
+    /// How it is reached, UDP or TCP; `None`: over UDP, and over TCP what is too long for a datagram.
+    pub transport: Option<Transport>,
     /// Its share beside the others', 1 to 1000.
     pub weight: u32,
+}
+
+impl BalanceNode {
+    /// Reads one as it is written in the file.
+    ///
+    /// # Errors
+    /// What is wrong, and how it is written.
+    pub fn parse(written: &str) -> Result<BalanceNode, String> {
+        node(written).map_err(|fault| match fault.mend.as_str() {
+            "" => fault.message,
+            mend => format!("{}; {mend}", fault.message),
+        })
+    }
 }
 
 impl fmt::Display for BalanceNode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "sip:{}", self.address)?;
-        if self.weight == 1 { Ok(()) } else { write!(f, ";weight={}", self.weight) }
+        if self.weight != 1 {
+            write!(f, ";weight={}", self.weight)?;
+        }
+        self.transport.map_or(Ok(()), |transport| write!(f, ";transport={transport}"))
     }
 }
 
@@ -100,6 +118,14 @@ pub struct Balance {
     pub probe_timeout: Duration,
     /// Statuses that count as a good answer; empty: all below 500 but 408.
     pub probe_codes: Vec<u16>,
+    /// An INVITE whose node says nothing at all for so long goes to another one; zero: it waits for its sender.
+    pub silent_after: Duration,
+    /// For how long the share of a node grows that has come up or was added.
+    pub slow_start: Duration,
+    /// How many of a hundred nodes may be left out because they are far worse than the others; zero: none.
+    pub outlier_share: u8,
+    /// How long such a node is left out.
+    pub outlier_rest: Duration,
     /// Failures, one after the other, until a node is down.
     pub down_after: u32,
     /// Good answers, one after the other, until it is up.
@@ -123,19 +149,15 @@ impl Default for Balance {
             probe_interval: Duration::from_secs(1),
             probe_timeout: Duration::from_millis(500),
             probe_codes: Vec::new(),
+            silent_after: Duration::from_millis(400),
+            slow_start: Duration::from_secs(5),
+            outlier_share: 10,
+            outlier_rest: Duration::from_secs(30),
             down_after: 3,
             up_after: 2,
             retry_after: Duration::from_secs(5),
             previous_secret: None,
         }
-    }
-}
-
-impl Balance {
-    /// Whether both have the same nodes in the same places, whatever their weights.
-    pub(super) fn has_nodes_of(&self, other: &Balance) -> bool {
-        let addresses = |b: &Balance| b.nodes.iter().map(|node| node.address).collect::<Vec<_>>();
-        addresses(self) == addresses(other)
     }
 }
 
@@ -178,6 +200,17 @@ pub(super) fn balance(
         no_twice(reader, &list, "status");
         b.probe_codes = list.into_iter().map(|at| at.value).collect();
     }
+    let silence = Duration::ZERO..=Duration::from_secs(30);
+    section.set(reader, "silent_after", &mut b.silent_after, duration(silence));
+    if !b.silent_after.is_zero() && b.silent_after < Duration::from_millis(50) {
+        let fault = Fault::new("no server answers so quickly every time", "\"50ms\" or more, or 0 for never");
+        reader.error(&section.span_of("silent_after"), fault);
+    }
+    let ramp = Duration::ZERO..=Duration::from_secs(600);
+    section.set(reader, "slow_start", &mut b.slow_start, duration(ramp));
+    section.set(reader, "outlier_share", &mut b.outlier_share, number(0..=100));
+    let rest = Duration::from_secs(1)..=hour;
+    section.set(reader, "outlier_rest", &mut b.outlier_rest, duration(rest));
     section.set(reader, "down_after", &mut b.down_after, number(1..=100));
     section.set(reader, "up_after", &mut b.up_after, number(1..=100));
     section.set(reader, "retry_after", &mut b.retry_after, seconds(1..=3_600));
@@ -255,7 +288,7 @@ fn node(written: &str) -> Result<BalanceNode, Fault> {
     if address.port() == 0 || address.ip().is_unspecified() || address.ip().is_multicast() {
         return Err(not("is nowhere to send to"));
     }
-    let mut weight = 1;
+    let (mut weight, mut transport) = (1, None);
     for param in params.split(';').filter(|param| !param.is_empty()) {
         let (name, value) = param.split_once('=').unwrap_or((param, ""));
         match name.to_ascii_lowercase().as_str() {
@@ -264,10 +297,10 @@ fn node(written: &str) -> Result<BalanceNode, Fault> {
                 weight = number.ok_or_else(|| Fault::new("weight is out of range", "from 1 to 1000"))?;
             }
             "transport" => match Transport::from_name(value.as_bytes()) {
-                Some(Transport::Udp) => {}
+                Some(found @ (Transport::Udp | Transport::Tcp)) => transport = Some(found),
                 Some(other) => {
                     let what = format!("nodes over {other}: not in this version");
-                    return Err(Fault::new(what, "use transport=udp, or leave it out"));
+                    return Err(Fault::new(what, "use transport=udp or transport=tcp, or leave it out"));
                 }
                 None => return Err(not("names an unknown transport")),
             },
@@ -279,5 +312,5 @@ fn node(written: &str) -> Result<BalanceNode, Fault> {
             }
         }
     }
-    Ok(BalanceNode { address, weight })
+    Ok(BalanceNode { address, transport, weight })
 }

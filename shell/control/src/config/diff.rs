@@ -79,7 +79,6 @@ pub fn diff(old: &Config, new: &Config) -> Changes {
             ("admin", *admin != new.admin),
             ("log.format", log.format != new.log.format),
             ("store", *store != new.store),
-            ("balance.nodes", !balance.has_nodes_of(&new.balance)),
             ("balance.previous_secret", balance.previous_secret != new.balance.previous_secret),
         ]),
     }

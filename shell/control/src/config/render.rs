@@ -147,6 +147,10 @@ impl Balance {
         out.time("probe_timeout", self.probe_timeout);
         let codes: Vec<String> = self.probe_codes.iter().map(u16::to_string).collect();
         out.raw("probe_codes", format_args!("[{}]", codes.join(", ")));
+        out.time("silent_after", self.silent_after);
+        out.time("slow_start", self.slow_start);
+        out.raw("outlier_share", self.outlier_share);
+        out.time("outlier_rest", self.outlier_rest);
         out.raw("down_after", self.down_after);
         out.raw("up_after", self.up_after);
         out.time("retry_after", self.retry_after);

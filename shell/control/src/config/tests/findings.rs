@@ -265,7 +265,7 @@ fn endless_lists_are_refused_before_they_are_compared() {
 fn nodes_of_a_balancer_are_checked() {
     let cases = [
         ("sip:app1.example.com", "nodes by name (DNS): not in this version"),
-        ("sip:192.0.2.1;transport=tcp", "nodes over tcp: not in this version"),
+        ("sip:192.0.2.1;transport=tls", "nodes over tls: not in this version"),
         ("sip:192.0.2.1;transport=x", "names an unknown transport"),
         ("sips:192.0.2.1", "sips: not in this version"),
         ("sip:192.0.2.1;weight=0", "weight is out of range"),
@@ -284,6 +284,9 @@ fn nodes_of_a_balancer_are_checked() {
         let found = lines(&Config::parse("t.toml", "", &over, METHODS).unwrap_err());
         assert!(found.starts_with("--node: ") && found.contains(expected), "{found}");
     }
+    let tcp = BalanceNode::parse("sip:192.0.2.1;transport=TCP;weight=3").unwrap();
+    assert_eq!((tcp.transport, tcp.weight), (Some(wire::Transport::Tcp), 3));
+    assert_eq!(tcp.to_string(), "sip:192.0.2.1:5060;weight=3;transport=tcp");
     let twice = errors("[balance]\nnodes = ['sip:192.0.2.1', 'sip:192.0.2.1:5060;weight=2']");
     let mend = "the first is at 2:10; remove one, or add up their weights";
     assert_eq!(twice, format!("2:27: duplicate node; {mend}\n"));
@@ -291,6 +294,8 @@ fn nodes_of_a_balancer_are_checked() {
     assert!(found.contains("2:13: unknown value \"tjsk\"; did you mean \"tjsq\"?"), "{found}");
     assert!(found.contains("3:18: more than 20 probes a second"), "{found}");
     assert!(found.contains("4:16: 100 is out of range"), "{found}");
+    let found = errors("[balance]\nsilent_after = '20ms'");
+    assert!(found.contains("2:16: no server answers so quickly every time"), "{found}");
     let over = Overrides { algorithm: Some("best".into()), ..Overrides::default() };
     let found = lines(&Config::parse("t.toml", "", &over, METHODS).unwrap_err());
     assert!(found.starts_with("--algorithm: unknown algorithm \"best\"; one of cjsq, "), "{found}");

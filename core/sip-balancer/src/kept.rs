@@ -1,0 +1,578 @@
+//! Requests that may have to be sent once more, as they were received.
+//!
+//! Most of what comes is forwarded and forgotten: who sent it repeats it. These are kept, until they are answered:
+//!
+//! - an INVITE outside a dialog, because another node may have to get it,
+//! - what came over a stream, which nobody repeats, and leaves in a datagram, which may be lost: it is repeated here
+//!   (RFC 3261 section 17.1), and so is a refusal that goes the other way (17.2.1),
+//! - what leaves over a stream, which may turn out to be dead.
+//!
+//! To send one again is to receive it again: it passes the same checks, and goes where it belongs by now.
+
+use crate::cluster::NodeIndex;
+use crate::index::Index;
+use crate::{CallKey, Tag};
+use core::cmp::Reverse;
+use core::time::Duration;
+use std::collections::BinaryHeap;
+use wire::{Flow, Outbox, Time};
+
+/// T1 and T2 (RFC 3261 section 17.1.1.1).
+pub(crate) const T1: Duration = Duration::from_millis(500);
+const T2: Duration = Duration::from_secs(4);
+/// Most that are kept at one time.
+const MOST: usize = 65_536;
+/// Most bytes of them.
+const MOST_BYTES: usize = 64 << 20;
+/// A buffer that grew beyond this is freed after use.
+const KEEP_CAPACITY: usize = 4 << 10;
+/// Deadlines for each of them, and besides, of which all but one may say nothing any more.
+const STALE: usize = 3;
+const SPARE: usize = 64;
+/// Nodes that had a request before the one that has it, and may still answer.
+pub(crate) const RIVALS: usize = 3;
+/// That a connection is gone already is known so soon, also from another worker.
+const AT_ONCE: Duration = Duration::from_secs(1);
+/// Messages to streams of callers that may be sent to another port of theirs.
+const LETTERS: usize = 256;
+
+/// What is kept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum What {
+    /// A request to a node.
+    ToNode,
+    /// A request of a node's side to the caller's.
+    ToCaller,
+    /// A node's refusal of an INVITE, to its caller.
+    Refusal,
+    /// A CANCEL or BYE of our own to this node.
+    Own(NodeIndex),
+}
+
+/// One of them.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub what: What,
+    pub call: CallKey,
+    pub id: u64,
+    pub tag: Tag,
+    /// Where it came from, and the message.
+    pub from: Flow,
+    pub bytes: Vec<u8>,
+    /// An INVITE outside a dialog.
+    pub fresh: bool,
+    /// Who has it.
+    pub node: NodeIndex,
+    /// From one repetition to the next, and when that comes.
+    pub wait: Duration,
+    pub repeat: Time,
+    /// When it is forgotten.
+    pub until: Time,
+    /// How often a way of it was found to lead nowhere.
+    pub tries: u8,
+    /// A final response went back.
+    pub settled: bool,
+    /// It was our own: nobody has the call, whatever a node says.
+    pub refused: bool,
+    /// Who had it before.
+    pub rivals: [Option<NodeIndex>; RIVALS],
+    due: Time,
+    generation: u32,
+    used: bool,
+}
+
+/// What a transmit is known by when it cannot be sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Token {
+    /// An entry, by place and generation, on its way to this node.
+    Kept(u32, u32, NodeIndex),
+    /// A letter, by its number.
+    Letter(u64),
+    /// A probe of a node, by its serial.
+    Probe(NodeIndex, u32),
+}
+
+/// The kind of a token stands in its upper bits.
+const KIND: u32 = 62;
+const GENERATION: u32 = 0x3f_ffff;
+
+impl Token {
+    /// As the runtime has it; never zero.
+    pub fn to_u64(self) -> u64 {
+        match self {
+            Token::Kept(at, generation, node) => {
+                let low = u64::from(node.0 & 0xff) << 24 | u64::from(at & 0xff_ffff);
+                1 << KIND | u64::from(generation & GENERATION) << 32 | low
+            }
+            Token::Letter(number) => 2 << KIND | number & !(3 << KIND),
+            Token::Probe(at, serial) => 3 << KIND | u64::from(at.0) << 32 | u64::from(serial),
+        }
+    }
+
+    /// Back from [`Token::to_u64`].
+    pub fn from_u64(token: u64) -> Option<Token> {
+        match token >> KIND {
+            1 => {
+                let (at, node) = (token as u32 & 0xff_ffff, NodeIndex((token >> 24) as u16 & 0xff));
+                Some(Token::Kept(at, (token >> 32) as u32 & GENERATION, node))
+            }
+            2 => Some(Token::Letter(token & !(3 << KIND))),
+            3 => Some(Token::Probe(NodeIndex((token >> 32) as u16), token as u32)),
+            _ => None,
+        }
+    }
+}
+
+/// All of one worker.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    entries: Vec<Entry>,
+    free: Vec<u32>,
+    index: Index,
+    /// Deadlines; one that is not its entry's any more says nothing.
+    due: BinaryHeap<Reverse<(Time, u32, u32)>>,
+    most: usize,
+    bytes: usize,
+    /// What there was no room for, since start.
+    pub missed: u64,
+    letters: Vec<Letter>,
+    written: u64,
+}
+
+#[derive(Debug)]
+struct Letter {
+    number: u64,
+    to: Flow,
+    bytes: Vec<u8>,
+    at: Time,
+    call: Option<CallKey>,
+}
+
+fn key(id: u64, tag: Tag, what: What) -> CallKey {
+    let kind = match what {
+        What::ToNode => 0,
+        What::Refusal => 0x100,
+        What::ToCaller => 0x200,
+        // Two nodes may be told the same.
+        What::Own(node) => 0x300 | u64::from(node.0) << 16,
+    };
+    CallKey(id, kind | tag as u64)
+}
+
+impl Kept {
+    /// Nothing, with room for as many as `calls` or as many as there may be.
+    pub fn new(calls: usize) -> Kept {
+        let most = calls.clamp(16, MOST);
+        Kept {
+            entries: Vec::new(),
+            free: Vec::new(),
+            index: Index::new(most),
+            due: BinaryHeap::new(),
+            most,
+            bytes: 0,
+            missed: 0,
+            letters: Vec::new(),
+            written: 0,
+        }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.entries.len() - self.free.len()
+    }
+
+    /// Keeps a message; `None`: there is no room, or it is kept already.
+    pub fn keep(
+        &mut self,
+        what: What,
+        call: CallKey,
+        id: u64,
+        tag: Tag,
+        from: Flow,
+        message: &[u8],
+        until: Time,
+    ) -> Option<u32> {
+        if self.len() >= self.most || self.bytes + message.len() > MOST_BYTES {
+            self.missed += 1;
+            return None;
+        }
+        if self.find(id, tag, what).is_some() {
+            return None;
+        }
+        let at = match self.free.pop() {
+            Some(at) => at,
+            None => {
+                self.entries.push(Entry::new(from));
+                self.entries.len() as u32 - 1
+            }
+        };
+        let entry = self.entries.get_mut(at as usize)?;
+        let (mut bytes, generation) = (std::mem::take(&mut entry.bytes), entry.generation);
+        bytes.clear();
+        bytes.extend_from_slice(message);
+        *entry = Entry { what, call, id, tag, bytes, until, generation, used: true, ..Entry::new(from) };
+        self.bytes += message.len();
+        self.index.insert(key(id, tag, what), at);
+        Some(at)
+    }
+
+    /// The message with this id and method that goes this way.
+    pub fn find(&self, id: u64, tag: Tag, what: What) -> Option<u32> {
+        let of = |at: u32| self.entries.get(at as usize).map_or(CallKey(0, 0), |e| key(e.id, e.tag, e.what));
+        self.index.find(key(id, tag, what), of)
+    }
+
+    /// One of them.
+    pub fn get(&self, at: u32) -> Option<&Entry> {
+        self.entries.get(at as usize).filter(|entry| entry.used)
+    }
+
+    /// One of them.
+    pub fn get_mut(&mut self, at: u32) -> Option<&mut Entry> {
+        self.entries.get_mut(at as usize).filter(|entry| entry.used)
+    }
+
+    /// The places of all.
+    pub fn places(&self) -> impl Iterator<Item = u32> + use<> {
+        0..self.entries.len() as u32
+    }
+
+    /// What a transmit of it is known by.
+    pub fn token(&self, at: u32) -> u64 {
+        self.get(at).map_or(0, |entry| Token::Kept(at, entry.generation, entry.node).to_u64())
+    }
+
+    /// The message of which a transmit with such a token could not be sent, if it still waits for it: not where it is
+    /// answered, and not where another node has it by now.
+    pub fn of_token(&self, at: u32, generation: u32, node: NodeIndex) -> Option<u32> {
+        let same = |e: &&Entry| e.generation & GENERATION == generation && e.node == node && !e.settled;
+        self.get(at).filter(same).map(|_| at)
+    }
+
+    /// Takes the message out to be received again; it is brought back by [`Kept::bring_back`].
+    pub fn lend(&mut self, at: u32) -> Option<(Flow, Vec<u8>, u32)> {
+        let entry = self.get_mut(at)?;
+        Some((entry.from, std::mem::take(&mut entry.bytes), entry.generation))
+    }
+
+    /// Puts a message back, if its entry is still there.
+    pub fn bring_back(&mut self, at: u32, generation: u32, bytes: Vec<u8>) {
+        match self.get_mut(at).filter(|entry| entry.generation == generation) {
+            Some(entry) => entry.bytes = bytes,
+            // Its length went when the entry did, as nothing.
+            None => self.bytes -= bytes.len(),
+        }
+    }
+
+    /// Forgets one.
+    pub fn forget(&mut self, at: u32) {
+        let Some(entry) = self.get(at) else { return };
+        let (key_of_it, length) = (key(entry.id, entry.tag, entry.what), entry.bytes.len());
+        let entries = &self.entries;
+        let of = |at: u32| entries.get(at as usize).map_or(CallKey(0, 0), |e| key(e.id, e.tag, e.what));
+        self.index.remove(key_of_it, of);
+        self.bytes -= length;
+        if let Some(entry) = self.entries.get_mut(at as usize) {
+            entry.used = false;
+            entry.generation = entry.generation.wrapping_add(1);
+            if entry.bytes.capacity() > KEEP_CAPACITY {
+                entry.bytes = Vec::new();
+            }
+        }
+        self.free.push(at);
+        self.prune();
+    }
+
+    /// Sets when it has to be looked at.
+    pub fn arm(&mut self, at: u32, due: Time) {
+        let Some(entry) = self.get_mut(at) else { return };
+        if entry.due == due {
+            return;
+        }
+        entry.due = due;
+        let generation = entry.generation;
+        self.due.push(Reverse((due, at, generation)));
+        self.prune();
+        if self.due.len() > STALE * self.len() + SPARE {
+            let mut due = std::mem::take(&mut self.due);
+            due.retain(|Reverse(one)| self.is_due(*one));
+            self.due = due;
+        }
+    }
+
+    fn is_due(&self, (due, at, generation): (Time, u32, u32)) -> bool {
+        self.get(at).is_some_and(|entry| entry.generation == generation && entry.due == due)
+    }
+
+    /// Takes what says nothing any more off the top.
+    fn prune(&mut self) {
+        while let Some(Reverse(top)) = self.due.peek().copied() {
+            if self.is_due(top) {
+                return;
+            }
+            self.due.pop();
+        }
+    }
+
+    /// One whose deadline has come.
+    pub fn pop(&mut self, now: Time) -> Option<u32> {
+        self.prune();
+        let Reverse((due, at, _)) = *self.due.peek()?;
+        if due > now {
+            return None;
+        }
+        self.due.pop();
+        if let Some(entry) = self.get_mut(at) {
+            entry.due = Time::FAR;
+        }
+        Some(at)
+    }
+
+    /// When [`Kept::pop`] wants to be asked next.
+    pub fn next(&self) -> Option<Time> {
+        self.due.peek().map(|Reverse((due, ..))| *due)
+    }
+
+    /// Sends a response over a stream to `to`. If that is dead, it goes to `otherwise` (RFC 3261 section 18.2.2). That is
+    /// known at once of a connection that is closed already. If it is closed later, most callers have read what was
+    /// sent before: only the answer to an INVITE of this `call` may still be wanted, until [`Kept::acknowledged`].
+    pub fn write(
+        &mut self,
+        (now, call): (Time, Option<CallKey>),
+        to: Flow,
+        otherwise: Flow,
+        out: &mut Outbox,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) {
+        if otherwise.remote == to.remote && to.conn.is_none() {
+            out.send_with(to, 0, write);
+            return;
+        }
+        self.written += 1;
+        let number = self.written;
+        let range = out.send_with(to, Token::Letter(number).to_u64(), write);
+        let bytes = out.bytes().get(range).unwrap_or(&[]);
+        let at = number as usize % LETTERS;
+        if self.letters.len() <= at {
+            let empty = || Letter { number: 0, to, bytes: Vec::new(), at: now, call: None };
+            self.letters.resize_with(at + 1, empty);
+        }
+        if let Some(letter) = self.letters.get_mut(at) {
+            (letter.number, letter.to, letter.at, letter.call) = (number, otherwise, now, call);
+            letter.bytes.clear();
+            letter.bytes.shrink_to(KEEP_CAPACITY);
+            letter.bytes.extend_from_slice(bytes);
+        }
+    }
+
+    /// The caller has got what was written to it.
+    pub fn acknowledged(&mut self, call: CallKey) {
+        for letter in self.letters.iter_mut().filter(|letter| letter.call == Some(call)) {
+            letter.number = 0;
+        }
+    }
+
+    /// A message that was written could not be sent: it is sent to the other place, unless it was long ago.
+    pub fn resend(&mut self, now: Time, number: u64, out: &mut Outbox) {
+        let wanted = |l: &&mut Letter| l.number == number && (l.call.is_some() || now.since(l.at) <= AT_ONCE);
+        let letter = self.letters.get_mut(number as usize % LETTERS).filter(wanted);
+        if let Some(letter) = letter {
+            out.send(letter.to, 0, &letter.bytes);
+            letter.number = 0;
+        }
+    }
+}
+
+impl Entry {
+    fn new(from: Flow) -> Entry {
+        Entry {
+            what: What::ToNode,
+            call: CallKey(0, 0),
+            id: 0,
+            tag: Tag::Other,
+            from,
+            bytes: Vec::new(),
+            fresh: false,
+            node: NodeIndex(0),
+            wait: T1,
+            repeat: Time::FAR,
+            until: Time::FAR,
+            tries: 0,
+            settled: false,
+            refused: false,
+            rivals: [None; RIVALS],
+            due: Time::FAR,
+            generation: 0,
+            used: false,
+        }
+    }
+
+    /// It has been repeated.
+    pub fn repeated(&mut self, now: Time) {
+        // Until something comes back an INVITE's interval grows without bound (RFC 3261 section 17.1.1.2).
+        self.wait *= 2;
+        if !(self.tag == Tag::Invite && self.what != What::Refusal) {
+            self.wait = self.wait.min(T2);
+        }
+        self.repeat = now + self.wait;
+    }
+
+    /// Something provisional has come back: an INVITE is repeated no more, others seldom (17.1.2.2).
+    pub fn heard(&mut self) {
+        if self.tag == Tag::Invite {
+            self.repeat = Time::FAR;
+        }
+        self.wait = T2;
+    }
+
+    /// Whether a node had it before, and may still answer.
+    pub fn is_rival(&self, node: NodeIndex) -> bool {
+        self.rivals.contains(&Some(node))
+    }
+
+    /// It goes to another node.
+    pub fn give_to(&mut self, node: NodeIndex) {
+        if self.node == node {
+            return;
+        }
+        let before = self.node;
+        self.node = node;
+        for rival in &mut self.rivals {
+            if *rival == Some(node) {
+                *rival = None;
+            }
+        }
+        if !self.is_rival(before) {
+            // The one longest ago goes where there is no room: it has had the longest time to say something.
+            self.rivals.rotate_right(1);
+            self.rivals[0] = Some(before);
+        }
+    }
+
+    /// Its sender is told here that it goes nowhere: who has it may still answer, as all who had it before.
+    pub fn refuse(&mut self, until: Time) {
+        if !self.is_rival(self.node) {
+            self.rivals.rotate_right(1);
+            self.rivals[0] = Some(self.node);
+        }
+        (self.settled, self.refused) = (true, true);
+        (self.repeat, self.until) = (Time::FAR, until);
+    }
+
+    /// Whether somebody else may still answer it.
+    pub fn has_rivals(&self) -> bool {
+        self.rivals.iter().any(Option::is_some)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::ListenerId;
+
+    fn flow(port: u16) -> Flow {
+        Flow::udp(ListenerId(0), ([192, 0, 2, 1], port).into())
+    }
+
+    fn keep(kept: &mut Kept, id: u64) -> Option<u32> {
+        kept.keep(What::ToNode, CallKey(id, 0), id, Tag::Invite, flow(1), b"message", Time::from_secs(9))
+    }
+
+    #[test]
+    fn tokens_lead_back_and_are_never_zero() {
+        let (none, last) = (NodeIndex(0), NodeIndex(255));
+        for token in
+            [Token::Kept(0, 0, none), Token::Kept(65_535, 7, last), Token::Letter(0), Token::Probe(last, 0)]
+        {
+            assert_ne!(token.to_u64(), 0);
+            assert_eq!(Token::from_u64(token.to_u64()), Some(token));
+        }
+        assert_eq!(Token::from_u64(0), None);
+    }
+
+    #[test]
+    fn what_is_kept_is_found_until_it_is_forgotten() {
+        let mut kept = Kept::new(16);
+        let at = keep(&mut kept, 1).unwrap();
+        assert_eq!(keep(&mut kept, 1), None, "twice");
+        assert_eq!(kept.find(1, Tag::Invite, What::ToNode), Some(at));
+        assert_eq!(kept.find(1, Tag::Cancel, What::ToNode), None);
+        let Some(Token::Kept(place, generation, node)) = Token::from_u64(kept.token(at)) else {
+            panic!("its token")
+        };
+        kept.forget(at);
+        assert_eq!((kept.of_token(place, generation, node), kept.len(), kept.bytes), (None, 0, 0));
+        let all: Vec<u32> = (0..16).filter_map(|id| keep(&mut kept, id)).collect();
+        assert_eq!((all.len(), keep(&mut kept, 99), kept.missed), (16, None, 1));
+    }
+
+    #[test]
+    fn deadlines_that_were_put_off_take_no_room() {
+        let mut kept = Kept::new(16);
+        // One that is due soon hides them.
+        let soon = keep(&mut kept, 99_999).expect("room");
+        kept.arm(soon, Time::from_micros(1));
+        for id in 0..10_000 {
+            let now = Time::from_micros(id * 1_000);
+            let at = keep(&mut kept, id).expect("room");
+            // Silence, what is provisional, and again.
+            for ahead in [400, 200_000, 200_001] {
+                kept.arm(at, now + Duration::from_millis(ahead));
+            }
+            kept.forget(at);
+        }
+        assert_eq!((kept.missed, kept.len()), (0, 1));
+        assert!(kept.due.len() <= 66, "{}", kept.due.len());
+    }
+
+    #[test]
+    fn deadlines_come_in_order_and_the_last_one_set_counts() {
+        let mut kept = Kept::new(16);
+        let (a, b) = (keep(&mut kept, 1).unwrap(), keep(&mut kept, 2).unwrap());
+        kept.arm(a, Time::from_secs(1));
+        kept.arm(b, Time::from_secs(2));
+        kept.arm(a, Time::from_secs(3));
+        assert_eq!((kept.next(), kept.pop(Time::from_secs(1))), (Some(Time::from_secs(2)), None));
+        assert_eq!((kept.pop(Time::from_secs(9)), kept.pop(Time::from_secs(9))), (Some(b), Some(a)));
+        assert_eq!((kept.pop(Time::from_secs(9)), kept.next()), (None, None));
+        kept.arm(b, Time::from_secs(4));
+        kept.forget(b);
+        assert_eq!(kept.next(), None);
+    }
+
+    #[test]
+    fn a_letter_goes_to_the_other_place_once_and_not_after_its_ack() {
+        let mut kept = Kept::new(16);
+        let mut out = Outbox::new();
+        let (now, call) = (Time::from_secs(1), CallKey(1, 2));
+        let sent = |kept: &mut Kept, out: &mut Outbox, call| {
+            kept.write((now, call), flow(1), flow(2), out, |buf| buf.extend_from_slice(b"answer"));
+            let Some(Token::Letter(number)) = Token::from_u64(out.transmits()[0].token) else {
+                panic!("its token")
+            };
+            out.clear();
+            number
+        };
+        let number = sent(&mut kept, &mut out, Some(call));
+        (0..2).for_each(|_| kept.resend(now + T1, number, &mut out));
+        assert_eq!(out.transmits().len(), 1);
+        assert_eq!((out.transmits()[0].flow, out.bytes()), (flow(2), &b"answer"[..]));
+        out.clear();
+        let number = sent(&mut kept, &mut out, Some(call));
+        kept.acknowledged(call);
+        kept.resend(now + T1, number, &mut out);
+        // Whatever is no answer to an INVITE: only where the connection was gone already.
+        let number = sent(&mut kept, &mut out, None);
+        kept.resend(now + 3 * T1, number, &mut out);
+        assert!(out.is_empty());
+        kept.resend(now + T1, number, &mut out);
+        assert_eq!(out.transmits().len(), 1);
+        let number = sent(&mut kept, &mut Outbox::new(), Some(call));
+        for _ in 0..LETTERS {
+            sent(&mut kept, &mut Outbox::new(), None);
+        }
+        out.clear();
+        kept.resend(now, number, &mut out);
+        assert!(out.is_empty(), "too long ago");
+    }
+}

@@ -1,0 +1,223 @@
+//! What the dispatcher knows of requests that have to be sent once more, and where they go then.
+
+use crate::cluster::NodeIndex;
+use crate::dispatch::Dispatcher;
+use crate::health::Why;
+use crate::kept::RIVALS;
+use crate::sessions::{CallKey, LATE, Phase, Place, Txn, TxnPlace};
+use crate::{Assigned, NoWay, Request, Tag};
+use core::time::Duration;
+use wire::Time;
+
+/// A retransmission that comes sooner says nothing about the node: T1 is 500 ms (RFC 3261 17.1.1.1).
+const SILENCE: Duration = Duration::from_millis(400);
+
+/// An unfinished transaction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Waiting {
+    /// Who has it.
+    pub node: NodeIndex,
+    /// Since when.
+    pub since: Time,
+    /// Something has come back for it.
+    pub heard: bool,
+}
+
+impl Dispatcher {
+    /// A request that was here before: it goes where it went, and changes no counter. But if nothing ever came
+    /// back and its node has failed, another node gets it.
+    pub(crate) fn repeated(
+        &mut self,
+        now: Time,
+        r: &Request<'_>,
+        at: Place,
+        place: TxnPlace,
+    ) -> Result<Assigned, NoWay> {
+        self.happened.repeated += 1;
+        let Some(&txn) = self.sessions.txn(place) else { return Err(NoWay::NoCall) };
+        let mut node = txn.node;
+        // One that rang and whose node is gone is rung for once more, by another.
+        let orphan = txn.fresh && txn.heard && !self.cluster.is_usable(now, node);
+        if txn.open && (!txn.heard || orphan) && r.tag != Tag::Cancel {
+            if txn.fresh && !txn.missed && now.since(txn.began) >= SILENCE {
+                self.sessions.note(place, |txn| txn.missed = true);
+                self.failed(now, node, Why::Silent);
+            }
+            node = match r.inside {
+                true => self.with_its_dialog(now, r, at, place, node)?,
+                false => self.elsewhere(now, r, at, place, &txn)?,
+            };
+        }
+        Ok(Assigned { node, again: true, large: txn.large })
+    }
+
+    /// A request of a dialog goes where that goes: nobody has seen it yet.
+    fn with_its_dialog(
+        &mut self,
+        now: Time,
+        r: &Request<'_>,
+        at: Place,
+        place: TxnPlace,
+        node: NodeIndex,
+    ) -> Result<NodeIndex, NoWay> {
+        if self.cluster.is_usable(now, node) {
+            return Ok(node);
+        }
+        let other = self.node_of_dialog(now, r, Some(at)).inspect_err(|_| self.happened.no_node += 1)?;
+        self.sessions.retarget(now, place, other);
+        self.happened.retried += 1;
+        Ok(other)
+    }
+
+    /// Who gets a request outside a dialog that nobody answers. An INVITE leaves a node that is only doubted, for what
+    /// that says later is kept from the caller; others would be done twice.
+    fn elsewhere(
+        &mut self,
+        now: Time,
+        r: &Request<'_>,
+        at: Place,
+        place: TxnPlace,
+        txn: &Txn,
+    ) -> Result<NodeIndex, NoWay> {
+        let (node, usable) = (txn.node, self.cluster.is_usable(now, txn.node));
+        let given_up = txn.fresh && self.is_cancelled(r.call, r.id);
+        let silent = txn.fresh && self.cluster.is_silent(node);
+        if given_up || (usable && !txn.returned && !silent) {
+            return Ok(node);
+        }
+        let other = match r.home {
+            Some(home) => self.chooser.home(now, home),
+            None => {
+                let mut but = [node; RIVALS + 1];
+                but.iter_mut()
+                    .skip(1)
+                    .zip(txn.barred.iter().flatten())
+                    .for_each(|(at, barred)| *at = *barred);
+                self.chooser.choose_but(now, r.call_id, r.tag.kind(), &but)
+            }
+        };
+        match other.filter(|other| *other != node) {
+            Some(other) => {
+                self.sessions.retarget(now, place, other);
+                self.keep_at(at, other);
+                self.happened.retried += 1;
+                Ok(other)
+            }
+            // What has rung may be answered all the same.
+            None if usable || txn.heard => Ok(node),
+            None => Err(NoWay::NoNode),
+        }
+    }
+
+    /// Gives a call to a node because of a request outside its dialog. One that is up stays where it is.
+    pub(crate) fn keep_at(&mut self, at: Place, node: NodeIndex) {
+        if !matches!(self.sessions.phase(at), Phase::Up | Phase::Dialog) {
+            self.sessions.move_to(at, node);
+        }
+    }
+
+    /// A request did not reach its node. That counts as one failure, if the request is still without any answer.
+    /// `unseen`: the network says that the node has not got it, so whoever sends it again may have another one. Where a
+    /// connection ended it may have been read before, and only an INVITE may be had by two.
+    pub fn returned(&mut self, now: Time, call: CallKey, id: u64, tag: Tag, node: NodeIndex, unseen: bool) {
+        let Some(at) = self.sessions.find(call) else { return };
+        let Some(place) = self.sessions.find_txn(at, id, tag) else { return };
+        let Some(&txn) = self.sessions.txn(place) else { return };
+        let moves = unseen || txn.fresh;
+        if !txn.open || txn.heard || txn.node != node || txn.returned || (txn.missed && !moves) {
+            return;
+        }
+        self.sessions.note(place, |txn| (txn.returned, txn.missed) = (moves, true));
+        self.failed(now, node, Why::Unreachable);
+    }
+
+    /// Whether another node than the one that has an INVITE may have it.
+    pub fn has_other(&self, now: Time, call: CallKey, id: u64) -> bool {
+        let place = self.sessions.find(call).and_then(|at| self.sessions.find_txn(at, id, Tag::Invite));
+        let Some(txn) = place.and_then(|place| self.sessions.txn(place)) else { return false };
+        let free = |at: &NodeIndex| *at != txn.node && !txn.barred.contains(&Some(*at));
+        self.cluster.indexes().filter(free).any(|at| self.cluster.takes_calls(now, at))
+    }
+
+    /// An INVITE was taken from a node with a CANCEL: it never goes there again.
+    pub fn bar(&mut self, call: CallKey, id: u64, node: NodeIndex) {
+        let place = self.sessions.find(call).and_then(|at| self.sessions.find_txn(at, id, Tag::Invite));
+        if let Some(place) = place.filter(|_| !self.is_barred(call, id, node)) {
+            self.sessions.note(place, |txn| {
+                txn.barred.rotate_right(1);
+                txn.barred[0] = Some(node);
+            });
+        }
+    }
+
+    /// Whether an INVITE was taken from this node with a CANCEL.
+    pub fn is_barred(&self, call: CallKey, id: u64, node: NodeIndex) -> bool {
+        let place = self.sessions.find(call).and_then(|at| self.sessions.find_txn(at, id, Tag::Invite));
+        let txn = place.and_then(|place| self.sessions.txn(place));
+        txn.is_some_and(|txn| txn.barred.contains(&Some(node)))
+    }
+
+    /// The transaction of a request, if it is unfinished.
+    pub fn waiting(&self, call: CallKey, id: u64, tag: Tag) -> Option<Waiting> {
+        let place = self.sessions.find_txn(self.sessions.find(call)?, id, tag)?;
+        let txn = self.sessions.txn(place).filter(|txn| txn.open)?;
+        Some(Waiting { node: txn.node, since: txn.began, heard: txn.heard })
+    }
+
+    /// Whether its sender has cancelled an INVITE.
+    pub fn is_cancelled(&self, call: CallKey, id: u64) -> bool {
+        self.sessions.find(call).is_some_and(|at| self.sessions.find_txn(at, id, Tag::Cancel).is_some())
+    }
+
+    /// An INVITE has waited for [`Rules::silent_after`] and its node has said nothing to anybody: the node is doubted,
+    /// and the INVITE goes to another one when it is repeated. Says whether there may be one.
+    pub fn silent(&mut self, now: Time, call: CallKey, id: u64) -> bool {
+        let place = self.sessions.find(call).and_then(|at| self.sessions.find_txn(at, id, Tag::Invite));
+        let Some(place) = place else { return false };
+        let Some(&txn) = self.sessions.txn(place).filter(|txn| txn.open && !txn.heard) else { return false };
+        if !txn.missed && !self.rules.probed {
+            self.failed(now, txn.node, Why::Silent);
+        }
+        if self.rules.probed {
+            self.cluster.suspect(now, txn.node);
+        }
+        self.sessions.note(place, |txn| (txn.returned, txn.missed) = (true, true));
+        self.has_other(now, call, id)
+    }
+
+    /// A request that went over a stream because it is long, and did not arrive, goes in a datagram all the same
+    /// (RFC 3261 section 18.1.1). Says whether it was such a one.
+    pub fn shrink(&mut self, call: CallKey, id: u64, tag: Tag) -> bool {
+        let place = self.sessions.find(call).and_then(|at| self.sessions.find_txn(at, id, tag));
+        let large = |place: &TxnPlace| self.sessions.txn(*place).is_some_and(|txn| txn.large && txn.open);
+        let Some(place) = place.filter(large) else { return false };
+        self.sessions.note(place, |txn| txn.large = false);
+        true
+    }
+
+    /// A node that had an INVITE before another one answers it first: it has it again. Who had it until now is told.
+    pub fn win_back(&mut self, now: Time, call: CallKey, id: u64, node: NodeIndex) -> Option<NodeIndex> {
+        let at = self.sessions.find(call)?;
+        let place = self.sessions.find_txn(at, id, Tag::Invite)?;
+        let &before = self.sessions.txn(place).filter(|txn| txn.open)?;
+        self.sessions.retarget(now, place, node);
+        // It has had it for as long as the other one, and longer.
+        self.sessions.note(place, |txn| txn.began = before.began);
+        self.keep_at(at, node);
+        self.sessions.arm(now, at);
+        Some(before.node)
+    }
+
+    /// A request was refused here after all. Whoever hung up is gone all the same (RFC 3261 section 15.1.1).
+    pub fn abandon(&mut self, now: Time, call: CallKey, id: u64, tag: Tag) {
+        let Some(at) = self.sessions.find(call) else { return };
+        if let Some(place) = self.sessions.find_txn(at, id, tag) {
+            self.sessions.close(place, now + LATE);
+        }
+        if tag == Tag::Bye && matches!(self.sessions.phase(at), Phase::Setup | Phase::Up) {
+            self.end(now, at);
+        }
+        self.settle(now, at);
+        self.sessions.arm(now, at);
+    }
+}

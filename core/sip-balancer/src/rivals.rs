@@ -1,0 +1,238 @@
+//! An INVITE that two nodes have: the one that was silent may wake up and answer after all.
+//!
+//! The caller must not learn of two. Who says yes first has the call. A node that had the INVITE before and says
+//! something provisional has it again if the other one has said nothing yet, and else is cancelled (RFC 3261 section 9.1: not before it says something); if it refuses, that is
+//! acknowledged here (17.1.1.3); if it says yes after somebody has answered, its dialog is ended at once (ACK and BYE).
+//! All of these are written as the caller would write them, and take the way that the caller's would.
+
+use crate::algorithm::fnv1a;
+use crate::cluster::NodeIndex;
+use crate::kept::{T1, What};
+use crate::machine::Balancer;
+use crate::requests::tag_of;
+use crate::sessions::GIVE_UP;
+use crate::token::Branch;
+use crate::{Assigned, Tag};
+use sip_message::{Message, Name, NameAddr, Parsed, Uri, parse};
+use wire::{Flow, Outbox, Time};
+
+impl Balancer {
+    /// Whether a response is to something that was written here, and so of no interest to the caller.
+    pub(crate) fn is_own_affair(&mut self, branch: &Branch, tag: Tag, node: NodeIndex, status: u16) -> bool {
+        if !matches!(tag, Tag::Cancel | Tag::Bye) {
+            return false;
+        }
+        match self.kept.find(branch.id, tag, What::Own(node)) {
+            Some(at) => {
+                if status >= 200 {
+                    self.kept.forget(at);
+                }
+                true
+            }
+            None => tag == Tag::Cancel && self.is_rival(branch.id, node),
+        }
+    }
+
+    /// A node that had an INVITE before answers it. Says whether it has the call by that.
+    pub(crate) fn rival(
+        &mut self,
+        now: Time,
+        id: u64,
+        node: NodeIndex,
+        response: &Message<'_>,
+        out: &mut Outbox,
+    ) -> bool {
+        let Some(at) = self.kept.find(id, Tag::Invite, What::ToNode) else { return false };
+        let Some(entry) = self.kept.get(at) else { return false };
+        let (call, settled, status) = (entry.call, entry.settled, response.status());
+        self.cluster.heard(now, node);
+        let heard = self.dispatcher.waiting(call, id, Tag::Invite).is_some_and(|w| w.heard);
+        // One that was only a little late, where nobody else has said anything: that may never come.
+        let late = status < 200
+            && !heard
+            && !self.dispatcher.is_barred(call, id, node)
+            && !self.dispatcher.is_cancelled(call, id);
+        if !settled
+            && (late || (200..300).contains(&status))
+            && let Some(before) = self.dispatcher.win_back(now, call, id, node)
+        {
+            if let Some(entry) = self.kept.get_mut(at) {
+                entry.give_to(node);
+            }
+            // Who has said nothing yet is cancelled when it does.
+            if heard {
+                self.withdraw(now, at, before, None, out);
+            }
+            return true;
+        }
+        self.withdraw(now, at, node, Some(response), out);
+        false
+    }
+
+    /// Takes an INVITE that is kept away from a node, as what it said asks for; `None`: it said something provisional.
+    fn withdraw(
+        &mut self,
+        now: Time,
+        at: u32,
+        node: NodeIndex,
+        response: Option<&Message<'_>>,
+        out: &mut Outbox,
+    ) {
+        let Some((call, id)) = self.kept.get(at).map(|entry| (entry.call, entry.id)) else { return };
+        let Some((from, bytes, generation)) = self.kept.lend(at) else { return };
+        let limits = self.settings.message;
+        self.with_index(|this, index| {
+            let (Parsed::Good(invite) | Parsed::Bad(invite, _)) = parse(&bytes, index, &limits) else {
+                return;
+            };
+            match response.filter(|r| r.status() >= 200) {
+                None => {
+                    this.dispatcher.bar(call, id, node);
+                    let cancel = as_caller(b"CANCEL", &invite, None, &[], None);
+                    this.send_as_caller(from, &cancel, node, Some(now), out);
+                }
+                Some(refusal) if refusal.status() >= 300 => {
+                    this.forget(id, Tag::Cancel, What::Own(node));
+                    let ack = as_caller(b"ACK", &invite, Some(refusal), &[], None);
+                    this.send_as_caller(from, &ack, node, None, out);
+                }
+                Some(yes) => this.end_dialog(now, from, &invite, yes, node, out),
+            }
+        });
+        self.counts.withdrawn += 1;
+        self.kept.bring_back(at, generation, bytes);
+    }
+
+    /// ACK and BYE for a dialog that the caller does not know (RFC 3261 sections 13.2.2.4 and 15.1.1).
+    fn end_dialog(
+        &mut self,
+        now: Time,
+        from: Flow,
+        invite: &Message<'_>,
+        yes: &Message<'_>,
+        node: NodeIndex,
+        out: &mut Outbox,
+    ) {
+        let routes = self.routes_beyond(invite, yes);
+        // Several dialogs of one INVITE may have to be ended, at several nodes and at one that forks.
+        let mut which = self.cluster.id(node).to_be_bytes().to_vec();
+        which.extend_from_slice(yes.to_tag());
+        let suffix = format!("-lb{:016x}", fnv1a(&which));
+        let ack = as_caller(b"ACK", invite, Some(yes), &routes, Some(suffix.as_bytes()));
+        self.send_as_caller(from, &ack, node, None, out);
+        let bye = as_caller(b"BYE", invite, Some(yes), &routes, Some(suffix.as_bytes()));
+        self.send_as_caller(from, &bye, node, Some(now), out);
+    }
+
+    /// The route set of the dialog beyond us, nearest first (12.1.2): what was written into the response's
+    /// Record-Route after our own.
+    fn routes_beyond<'a>(&self, invite: &Message<'_>, yes: &Message<'a>) -> Vec<&'a [u8]> {
+        let ours = |value: &&[u8]| {
+            let uri = NameAddr::parse(value).ok().and_then(|addr| Uri::parse(addr.uri).ok());
+            uri.is_some_and(|uri| self.settings.is_self(uri.host, uri.port))
+        };
+        let all: Vec<&[u8]> = yes.values(Name::RecordRoute).collect();
+        let before = invite.values(Name::RecordRoute).count();
+        let beyond = all.iter().position(ours).unwrap_or(all.len().saturating_sub(before));
+        all.into_iter().take(beyond).rev().collect()
+    }
+
+    /// Sends a request that was written as the caller would have; with a time it is kept and repeated until answered.
+    fn send_as_caller(
+        &mut self,
+        from: Flow,
+        text: &[u8],
+        node: NodeIndex,
+        keep: Option<Time>,
+        out: &mut Outbox,
+    ) {
+        let limits = self.settings.message;
+        self.with_index(|this, index| {
+            let Parsed::Good(message) = parse(text, index, &limits) else { return };
+            let Ok(checked) = this.check(from, &message) else { return };
+            if let Some(now) = keep {
+                let (tag, what) = (tag_of(message.method()), What::Own(node));
+                if this.kept.find(checked.id, tag, what).is_some() {
+                    // It is repeated until it is answered.
+                    return;
+                }
+                let call = this.sealer.call(message.call_id());
+                if let Some(at) = this.kept.keep(what, call, checked.id, tag, from, text, now + GIVE_UP) {
+                    return this.begin_own(now, (from, &message), node, at, out);
+                }
+                // Without room to keep it, it is sent once.
+            }
+            let assigned = Assigned { node, again: false, large: false };
+            let way = this.way(assigned, from.listener);
+            this.forward(from, &message, &checked, (assigned, way, 0), out);
+        });
+    }
+
+    /// Sends a request of our own that is kept at `at` for the first time.
+    fn begin_own(
+        &mut self,
+        now: Time,
+        (from, message): (Flow, &Message<'_>),
+        node: NodeIndex,
+        at: u32,
+        out: &mut Outbox,
+    ) {
+        let lossy = self.cluster.node(node).is_some_and(|n| n.transport.is_none_or(|t| !t.is_reliable()));
+        if let Some(entry) = self.kept.get_mut(at) {
+            entry.repeat = if lossy { now + T1 } else { Time::FAR };
+        }
+        self.kept.arm(at, now + if lossy { T1 } else { GIVE_UP });
+        self.send_own(from, message, node, at, out);
+    }
+
+    /// Sends a request of our own that is kept at `at`.
+    pub(crate) fn send_own(
+        &mut self,
+        from: Flow,
+        message: &Message<'_>,
+        node: NodeIndex,
+        at: u32,
+        out: &mut Outbox,
+    ) {
+        let Ok(checked) = self.check(from, message) else { return };
+        let assigned = Assigned { node, again: false, large: false };
+        let way = self.way(assigned, from.listener);
+        let token = way.filter(|way| way.transport.is_reliable()).map_or(0, |_| self.kept.token(at));
+        self.forward(from, message, &checked, (assigned, way, token), out);
+    }
+}
+
+/// A request of the caller of `invite`: within its transaction (CANCEL, ACK of a refusal) with the same Via, Request-URI
+/// and routes, or `beyond` it, in the dialog that `response` made, with this at the end of the branch.
+fn as_caller(
+    method: &[u8],
+    invite: &Message<'_>,
+    response: Option<&Message<'_>>,
+    routes: &[&[u8]],
+    beyond: Option<&[u8]>,
+) -> Vec<u8> {
+    let mut text = Vec::with_capacity(512);
+    let mut put = |parts: &[&[u8]]| parts.iter().for_each(|part| text.extend_from_slice(part));
+    let contact = response.filter(|_| beyond.is_some()).and_then(|r| r.values(Name::Contact).next());
+    let contact = contact.and_then(|value| NameAddr::parse(value).ok()).map(|addr| addr.uri);
+    put(&[method, b" ", contact.unwrap_or(invite.request_uri()), b" SIP/2.0\r\nVia: "]);
+    let via = invite.via();
+    let end = invite.range_of(via.branch).end.saturating_sub(invite.range_of(via.raw).start);
+    match (via.raw.split_at_checked(end).filter(|_| !via.branch.is_empty()), beyond) {
+        (Some((head, tail)), Some(suffix)) => put(&[head, suffix, method, tail]),
+        _ => put(&[via.raw]),
+    }
+    put(&[b"\r\nMax-Forwards: 70\r\n"]);
+    match beyond.is_some() {
+        true => routes.iter().for_each(|route| put(&[b"Route: ", route, b"\r\n"])),
+        false => invite.values(Name::Route).for_each(|route| put(&[b"Route: ", route, b"\r\n"])),
+    }
+    let line = |message: &Message<'_>, name| message.header(name).map_or(&b""[..], |h| h.value).to_vec();
+    let to = line(response.unwrap_or(invite), Name::To);
+    put(&[b"From: ", &line(invite, Name::From), b"\r\nTo: ", &to, b"\r\nCall-ID: ", invite.call_id()]);
+    let mut number = Vec::with_capacity(10);
+    let cseq = u64::from(invite.cseq()) + u64::from(method == b"BYE");
+    sip_message::push_u64(cseq, &mut number);
+    put(&[b"\r\nCSeq: ", &number, b" ", method, b"\r\nContent-Length: 0\r\n\r\n"]);
+    text
+}

@@ -1,0 +1,300 @@
+//! Whole calls in bytes, over datagrams that are lost and doubled and streams that break, while nodes stop, come and
+//! go: in the end nothing is left, and until then every counter is what the records say.
+//!
+//! `FLOWS=1000000 cargo test --release -p sip-balancer --test lossy` makes a million calls.
+
+#[allow(dead_code, reason = "each of the tests needs a part of it")]
+mod common;
+
+use common::*;
+use sip_balancer::*;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use wire::{Time, Transport};
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let n0 = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let n1 = (n0 ^ (n0 >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (n1 ^ (n1 >> 31)) % n
+    }
+
+    fn chance(&mut self, percent: u64) -> bool {
+        self.below(100) < percent
+    }
+}
+
+enum Act {
+    Call(u64),
+    FromCaller { tcp: bool, text: String },
+    AtNode(Sent),
+    FromNode { request: Sent, status: &'static str },
+    Lost(Sent),
+    Stop(u16),
+    Start(u16),
+    Remove(u16),
+    Add(u16),
+}
+
+const NODES: u16 = 4;
+
+struct Sim {
+    world: World,
+    random: Random,
+    queue: BTreeMap<(u64, u64), Act>,
+    order: u64,
+    stopped: [bool; NODES as usize],
+    nodes: Vec<Node>,
+    /// INVITEs that a node knows, by node and branch: as its server transaction does, it answers a repetition as before.
+    seen: BTreeMap<(String, String), &'static str>,
+    answered: u64,
+}
+
+impl Sim {
+    fn now(&self) -> u64 {
+        self.world.now.as_micros() / 1_000
+    }
+
+    fn after(&mut self, ms: u64, act: Act) {
+        self.order += 1;
+        self.queue.insert((self.now() + ms, self.order), act);
+    }
+
+    fn node_of(&self, to: &str) -> Option<usize> {
+        self.nodes.iter().position(|node| node.name() == to)
+    }
+
+    /// What the balancer sends is on its way.
+    fn carry(&mut self, all: Vec<Sent>) {
+        for sent in all {
+            let lossy = sent.over == Transport::Udp;
+            let node = self.node_of(&sent.to);
+            let dead = node.is_some_and(|at| self.stopped[at]);
+            let broken = self.random.chance(if lossy { 8 } else { 4 }) || dead;
+            let wait = 1 + self.random.below(40);
+            if broken {
+                if !lossy && sent.token != 0 {
+                    self.after(wait, Act::Lost(sent));
+                }
+                continue;
+            }
+            for _ in 0..1 + u64::from(lossy && self.random.chance(8)) {
+                match node {
+                    Some(_) => self.after(wait, Act::AtNode(sent.clone())),
+                    None => self.at_caller(&sent),
+                }
+            }
+        }
+    }
+
+    fn caller_sends(&mut self, ms: u64, tcp: bool, text: &str) {
+        let text = if tcp { text.replace("SIP/2.0/UDP", "SIP/2.0/TCP") } else { text.to_owned() };
+        let often = if tcp { 1 } else { 1 + self.random.below(4) };
+        for wait in [0, 500, 1_500, 3_500].into_iter().take(often as usize) {
+            if tcp || !self.random.chance(8) {
+                self.after(ms + wait, Act::FromCaller { tcp, text: text.clone() });
+            }
+        }
+    }
+
+    fn call(&mut self, n: u64) {
+        let (name, tcp) = (format!("call{n}"), n.is_multiple_of(2));
+        match self.random.below(8) {
+            0 => self.caller_sends(0, tcp, &request("MESSAGE", &name, 1, &name, "", "")),
+            1 => self.caller_sends(0, tcp, &request("REGISTER", &name, 1, &name, "", "")),
+            kind => {
+                let more =
+                    if n.is_multiple_of(5) { format!("X: {}\r\n", "x".repeat(1_000)) } else { String::new() };
+                self.caller_sends(0, tcp, &request("INVITE", &name, 1, &name, "", &more));
+                if kind == 2 {
+                    let wait = self.random.below(5_000);
+                    self.caller_sends(wait, tcp, &request("CANCEL", &name, 1, &name, "", ""));
+                }
+            }
+        }
+    }
+
+    /// A response has come to the caller.
+    fn at_caller(&mut self, sent: &Sent) {
+        let (tcp, status) =
+            (sent.over == Transport::Tcp, sent.start().split(' ').nth(1).unwrap_or("").to_owned());
+        let (Some(call), Some(cseq)) = (sent.header("Call-ID"), sent.header("CSeq")) else { return };
+        if !cseq.ends_with("INVITE") || status.as_str() < "200" {
+            return;
+        }
+        let tag = sent.header("To").and_then(|to| to.split(";tag=").nth(1)).map(|tag| format!(";tag={tag}"));
+        let tag = tag.unwrap_or_default();
+        if status.as_str() >= "300" {
+            return self.caller_sends(5, tcp, &request("ACK", call, 1, call, &tag, ""));
+        }
+        self.answered += 1;
+        let routes: Vec<&str> = sent.text.lines().filter_map(|l| l.strip_prefix("Record-")).collect();
+        let routes: String = routes.iter().rev().map(|route| format!("{route}\r\n")).collect();
+        self.caller_sends(5, tcp, &request("ACK", call, 1, &format!("{call}a"), &tag, &routes));
+        if self.random.chance(90) {
+            let hold = self.random.below(30_000);
+            self.caller_sends(hold, tcp, &request("BYE", call, 2, &format!("{call}b"), &tag, &routes));
+        }
+    }
+
+    fn at_node(&mut self, request: Sent) {
+        if self.node_of(&request.to).is_none_or(|at| self.stopped[at]) {
+            return;
+        }
+        let method = request.start().split(' ').next().unwrap_or("").to_owned();
+        let wait = 1 + self.random.below(100);
+        match method.as_str() {
+            "INVITE" => {
+                let key = (request.to.clone(), request.branch().to_owned());
+                let finals = ["200 OK", "200 OK", "200 OK", "486 Busy Here", "503 Service Unavailable", ""];
+                let status = match self.seen.get(&key) {
+                    Some(status) => status,
+                    None => finals[self.random.below(6) as usize],
+                };
+                self.seen.insert(key, status);
+                self.after(wait, Act::FromNode { request: request.clone(), status: "100 Trying" });
+                self.after(wait + 20, Act::FromNode { request: request.clone(), status: "180 Ringing" });
+                if !status.is_empty() {
+                    let wait = wait + self.random.below(8_000);
+                    self.after(wait, Act::FromNode { request, status });
+                }
+            }
+            "ACK" => {}
+            "CANCEL" => {
+                let mut invite = request.clone();
+                invite.text = invite.text.replace("CANCEL", "INVITE");
+                self.after(wait, Act::FromNode { request, status: "200 OK" });
+                self.after(wait + 5, Act::FromNode { request: invite, status: "487 Request Terminated" });
+            }
+            _ if self.random.chance(5) => {}
+            _ => self.after(wait, Act::FromNode { request, status: "200 OK" }),
+        }
+    }
+
+    fn act(&mut self, act: Act) {
+        match act {
+            Act::Call(n) => self.call(n),
+            Act::FromCaller { tcp, text } => {
+                let sent = match tcp {
+                    true => self.world.receive_tcp("198.51.100.7:40001", &text),
+                    false => self.world.receive(CALLER, &text),
+                };
+                self.carry(sent);
+            }
+            Act::AtNode(request) => self.at_node(request),
+            Act::FromNode { request, status } => {
+                let up = self.node_of(&request.to).is_some_and(|at| !self.stopped[at]);
+                if up && (request.over == Transport::Tcp || !self.random.chance(8)) {
+                    let more = "Contact: <sip:bob@192.0.2.50>\r\n";
+                    let sent = self.world.answer(&request, status, more);
+                    self.carry(sent);
+                }
+            }
+            Act::Lost(message) => {
+                let sent = self.world.lost(&message);
+                self.carry(sent);
+            }
+            Act::Stop(at) => self.stopped[usize::from(at)] = true,
+            Act::Start(at) => self.stopped[usize::from(at)] = false,
+            Act::Remove(at) => self.world.cluster.remove(self.world.now, NodeIndex(at)),
+            Act::Add(at) => {
+                let node = self.nodes[usize::from(at)];
+                assert_ne!(self.world.cluster.add(self.world.now, &node), Err(NotAdded::Full));
+            }
+        }
+    }
+
+    /// Until this time.
+    fn run(&mut self, until: u64) {
+        let mut steps = 0u64;
+        while self.now() < until {
+            let next = self.queue.first_key_value().map_or(until, |((at, _), _)| *at).min(until);
+            // Deadlines in between, as a worker keeps them.
+            let due = wire::Machine::next_deadline(&self.world.balancer)
+                .map_or(next, |t| t.as_micros().div_ceil(1_000));
+            let to = due.clamp(self.now() + 1, next.max(self.now() + 1));
+            let sent = self.world.pass(Duration::from_millis(to - self.now()));
+            self.carry(sent);
+            while self.queue.first_key_value().is_some_and(|((at, _), _)| *at <= self.now()) {
+                let Some((_, act)) = self.queue.pop_first() else { break };
+                self.act(act);
+            }
+            steps += 1;
+            if steps.is_multiple_of(512) {
+                assert_eq!(self.world.balancer.report(true).exact, Some(true));
+            }
+        }
+    }
+}
+
+fn simulate(seed: u64, calls: u64) -> (Report, u64) {
+    let mut list = nodes(NODES as u8);
+    list[1].transport = Some(Transport::Tcp);
+    list[2].transport = Some(Transport::Udp);
+    let rules = Rules {
+        session_timeout: Duration::from_secs(300),
+        ring_timeout: Duration::from_secs(60),
+        ..Rules::default()
+    };
+    let probing = Probing::default();
+    let world = World::with(list.clone(), keys(2), Settings { rules, probing, ..streams() });
+    let mut sim = Sim {
+        world,
+        random: Random(seed),
+        queue: BTreeMap::new(),
+        order: 0,
+        stopped: [false; NODES as usize],
+        nodes: list,
+        seen: BTreeMap::new(),
+        answered: 0,
+    };
+    // Never all at one time: node 0 stays.
+    for n in 0..calls {
+        let at = sim.random.below(calls * 40 + 1);
+        sim.after(at, Act::Call(n));
+    }
+    for _ in 0..=calls / 40 {
+        let (at, long) = (sim.random.below(calls * 40 + 1), sim.random.below(10_000));
+        let node = 1 + sim.random.below(u64::from(NODES) - 1) as u16;
+        let (begin, end) = match sim.random.chance(60) {
+            true => (Act::Stop(node), Act::Start(node)),
+            false => (Act::Remove(node), Act::Add(node)),
+        };
+        sim.after(at, begin);
+        sim.after(at + long, end);
+    }
+    let begin = sim.now();
+    sim.run(begin + calls * 40 + 60_000);
+    // Long enough for what nobody ended to be given up and forgotten.
+    sim.run(begin + calls * 40 + 600_000);
+    let report = sim.world.balancer.report(true);
+    assert_eq!(sim.world.load(), (0, 0), "seed {seed}");
+    assert_eq!((report.alive, report.ended, report.transactions, report.kept), (0, 0, 0, 0), "seed {seed}");
+    assert_eq!(report.exact, Some(true), "seed {seed}");
+    let held: u32 = sim.world.cluster.indexes().map(|at| sim.world.cluster.held(at)).sum();
+    assert_eq!(held, 0, "seed {seed}");
+    assert!(sim.world.now > Time::ZERO);
+    (report, sim.answered)
+}
+
+#[test]
+fn nothing_is_left_of_calls_over_lossy_networks() {
+    let wanted: u64 = std::env::var("FLOWS").ok().and_then(|n| n.parse().ok()).unwrap_or(2_000);
+    let each = 250;
+    let (mut retried, mut withdrawn, mut repeated, mut answered) = (0, 0, 0, 0);
+    for seed in 0..wanted.div_ceil(each) {
+        let (report, yes) = simulate(seed, each);
+        retried += report.happened.retried;
+        withdrawn += report.counts.withdrawn;
+        repeated += report.counts.repeated;
+        answered += yes;
+    }
+    // What is tested here has happened.
+    assert!(
+        retried > 0 && withdrawn > 0 && repeated > 0 && answered > wanted / 4,
+        "{retried} {withdrawn} {repeated} {answered}"
+    );
+}

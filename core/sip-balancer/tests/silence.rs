@@ -1,0 +1,412 @@
+//! Nodes that say nothing: another one gets the call, and nobody learns of two.
+
+#[allow(dead_code, reason = "each of the tests needs a part of it")]
+mod common;
+
+use common::*;
+use sip_balancer::*;
+use std::time::Duration;
+
+const MS: fn(u64) -> Duration = Duration::from_millis;
+
+fn world(count: u8) -> World {
+    let probing = Probing { interval: Duration::from_secs(3_600), ..Probing::default() };
+    let mut world =
+        World::with(nodes(count), keys(2), Settings { probing, rules: Rules::default(), ..settings() });
+    // The first probes, which are not what is looked at.
+    for probe in world.pass(Duration::ZERO) {
+        world.answer(&probe, "200 OK", "");
+    }
+    world.pass(Duration::from_secs(1));
+    world
+}
+
+/// An INVITE, and the same at another node after its first was silent; and what else was sent then.
+fn moved(world: &mut World, call: &str) -> (Sent, Sent, Vec<Sent>) {
+    let first = world.one(CALLER, &invite(call));
+    assert!(world.pass(MS(399)).is_empty());
+    let mut all = world.pass(MS(1));
+    let at = all.iter().position(|m| m.start().starts_with("INVITE")).expect("the INVITE");
+    let second = all.remove(at);
+    assert_ne!((&second.to, second.branch()), (&first.to, first.branch()));
+    (first, second, all)
+}
+
+#[test]
+fn a_silent_node_loses_its_invite_and_new_calls_within_400_ms_and_is_asked_at_once() {
+    let mut world = world(3);
+    let (first, second, _) = moved(&mut world, "a1");
+    let at = world.cluster.at(first.to.parse().unwrap()).unwrap();
+    assert!(!world.cluster.takes_calls(world.now, at) && world.cluster.is_usable(world.now, at));
+    let probes = world.pass(Duration::ZERO);
+    assert!(probes.iter().any(|p| p.to == first.to && p.start().starts_with("OPTIONS")), "{probes:?}");
+    for n in 0..6 {
+        assert_ne!(world.one(CALLER, &invite(&format!("a2{n}"))).to, first.to);
+    }
+    assert_eq!(world.answer(&second, "200 OK", "").len(), 1);
+    // It was only asleep.
+    let probe = probes.into_iter().find(|p| p.to == first.to).expect("the probe");
+    world.answer(&probe, "200 OK", "");
+    assert!(world.cluster.takes_calls(world.now, at));
+}
+
+#[test]
+fn it_is_asked_again_at_once_until_it_is_down() {
+    let mut world = world(2);
+    let (first, ..) = moved(&mut world, "b1");
+    let at = world.cluster.at(first.to.parse().unwrap()).unwrap();
+    let mut waited = 0;
+    while world.cluster.health(at).0 != Health::Down {
+        world.pass(MS(50));
+        waited += 50;
+        assert!(waited <= 1_100, "two probes of 500 ms");
+    }
+    assert_eq!(world.cluster.health(at).1, Why::ProbeTimeout);
+}
+
+#[test]
+fn a_node_that_says_something_to_others_is_left_its_invites() {
+    let mut world = world(2);
+    let all: Vec<Sent> = (0..2).map(|n| world.one(CALLER, &invite(&format!("c{n}")))).collect();
+    let [lost, other] = &all[..] else { panic!("two") };
+    world.pass(MS(300));
+    // One more at the same node, which it answers.
+    let mate =
+        (0..4).map(|n| world.one(CALLER, &invite(&format!("c2{n}")))).find(|m| m.to == lost.to).expect("one");
+    world.answer(&mate, "100 Trying", "");
+    world.answer(other, "100 Trying", "");
+    let sent = world.pass(MS(200));
+    assert!(sent.iter().all(|m| !m.text.contains("Call-ID: c0\r\n")), "{sent:?}");
+    // 400 ms after the last it was heard of it is doubted.
+    let sent = world.pass(MS(210));
+    assert!(sent.iter().any(|m| m.text.contains("Call-ID: c0\r\n") && m.to != lost.to), "{sent:?}");
+}
+
+#[test]
+fn the_only_node_keeps_what_it_has() {
+    let mut world = world(1);
+    let sent = world.one(CALLER, &invite("d1"));
+    (0..60).for_each(|_| assert!(world.pass(MS(100)).iter().all(|m| m.start().starts_with("OPTIONS"))));
+    assert!(
+        world.cluster.is_usable(world.now, NodeIndex(0))
+            || world.cluster.health(NodeIndex(0)).0 == Health::Down
+    );
+    assert_eq!(world.answer(&sent, "200 OK", "").len(), 1);
+}
+
+#[test]
+fn a_node_that_wakes_up_late_is_cancelled_and_its_refusal_ends_here() {
+    let mut world = world(2);
+    let (first, second, _) = moved(&mut world, "e1");
+    assert_eq!(world.answer(&second, "180 Ringing", "").len(), 1);
+    let cancel = world.answer(&first, "100 Trying", "");
+    assert_eq!((cancel.len(), cancel[0].start()), (1, "CANCEL sip:bob@example.com SIP/2.0"));
+    assert_eq!((&cancel[0].to, cancel[0].branch()), (&first.to, first.branch()));
+    assert_eq!(cancel[0].header("CSeq"), Some("1 CANCEL"));
+    // It may be lost, too (RFC 3261 section 17.1.2.2).
+    let again = world.pass(MS(510));
+    assert!(again.iter().any(|m| m.text == cancel[0].text && m.to == first.to), "{again:?}");
+    assert!(world.answer(&cancel[0], "200 OK", "").is_empty(), "the caller has cancelled nothing");
+    let later = world.pass(MS(4_100));
+    assert!(later.iter().all(|m| !m.start().starts_with("CANCEL")), "{later:?}");
+    let ack = world.answer(&first, "487 Request Terminated", "");
+    assert_eq!(
+        (ack.len(), ack[0].start(), ack[0].branch()),
+        (1, "ACK sip:bob@example.com SIP/2.0", first.branch())
+    );
+    assert!(ack[0].header("To").unwrap().ends_with(";tag=callee"));
+    assert_eq!(world.answer(&second, "200 OK", "")[0].start(), "SIP/2.0 200 OK");
+    assert_eq!((world.load(), world.balancer.report(true).exact), ((1, 0), Some(true)));
+}
+
+#[test]
+fn of_two_that_say_yes_the_later_one_is_thanked_and_sent_away() {
+    let mut world = world(2);
+    let (first, second, _) = moved(&mut world, "f1");
+    assert_eq!(world.answer(&second, "200 OK", "").len(), 1);
+    // A server of its own behind the first one, with its own place in the dialog.
+    let ours: String =
+        first.text.lines().filter(|l| l.starts_with("Record-Route")).map(|l| format!("{l}\r\n")).collect();
+    let text = response(&first, "200 OK", "Contact: <sip:bob@192.0.2.50:5062>\r\n");
+    let own = format!("Record-Route: <sip:{};lr>\r\n{ours}", first.to);
+    let text = text.replace(&ours, &own);
+    let ended = world.receive(&first.to, &text);
+    let [ack, bye] = &ended[..] else { panic!("{ended:?}") };
+    for (message, method, cseq) in [(ack, "ACK", "1 ACK"), (bye, "BYE", "2 BYE")] {
+        assert_eq!(message.start(), format!("{method} sip:bob@192.0.2.50:5062 SIP/2.0"));
+        assert_eq!((&message.to, message.header("CSeq")), (&first.to, Some(cseq)));
+        assert_eq!(message.header("Route"), Some(format!("<sip:{};lr>", first.to).as_str()));
+        assert!(message.header("To").unwrap().ends_with(";tag=callee"));
+        assert_ne!(message.branch(), first.branch());
+    }
+    assert_ne!(ack.branch(), bye.branch());
+    // Without an answer the BYE is repeated, and the ACK with every 200.
+    let again = world.pass(MS(510));
+    assert!(again.iter().any(|m| m.text == bye.text), "{again:?}");
+    assert!(world.receive(&first.to, &text)[0].start().starts_with("ACK "));
+    assert!(world.answer(bye, "200 OK", "").is_empty(), "the caller has hung up on nobody");
+    let later = world.pass(MS(4_100));
+    assert!(later.iter().all(|m| !m.start().starts_with("BYE")), "{later:?}");
+    assert_eq!((world.load(), world.balancer.report(true).exact), ((1, 0), Some(true)));
+    (0..40).for_each(|_| drop(world.pass(Duration::from_secs(1))));
+    assert_eq!(world.balancer.report(true).kept, 0);
+}
+
+#[test]
+fn who_says_yes_first_has_the_call_and_the_other_is_cancelled() {
+    let mut world = world(2);
+    let (first, second, _) = moved(&mut world, "g1");
+    world.answer(&second, "180 Ringing", "");
+    let all = world.answer(&first, "200 OK", "");
+    let cancel = all.iter().find(|m| m.start().starts_with("CANCEL")).expect("the CANCEL");
+    assert_eq!((&cancel.to, cancel.branch()), (&second.to, second.branch()));
+    assert!(all.iter().any(|m| m.start() == "SIP/2.0 200 OK" && m.to == CALLER));
+    assert!(world.answer(cancel, "200 OK", "").is_empty());
+    let ack = world.answer(&second, "487 Request Terminated", "");
+    assert_eq!((ack.len(), &ack[0].to), (1, &second.to));
+    let at = world.cluster.at(first.to.parse().unwrap()).unwrap();
+    assert_eq!((world.cluster.load(at).calls, world.load()), (1, (1, 0)));
+    assert_eq!(world.balancer.report(true).exact, Some(true));
+}
+
+#[test]
+fn a_caller_that_gives_up_cancels_who_has_it_and_the_other_when_it_wakes_up() {
+    let mut world = world(2);
+    let (first, second, _) = moved(&mut world, "h1");
+    world.answer(&second, "180 Ringing", "");
+    let cancel = world.one(CALLER, &request("CANCEL", "h1", 1, "h1", "", ""));
+    assert_eq!((&cancel.to, cancel.branch()), (&second.to, second.branch()));
+    assert_eq!(world.answer(&cancel, "200 OK", "").len(), 1, "this one is the caller's");
+    assert_eq!(world.answer(&second, "487 Request Terminated", "").len(), 1);
+    let own = world.answer(&first, "180 Ringing", "");
+    assert!(own[0].start().starts_with("CANCEL ") && own[0].to == first.to);
+    let ended = world.answer(&first, "200 OK", "Contact: <sip:bob@192.0.2.50>\r\n");
+    assert_eq!(ended.len(), 2, "ACK and BYE: {ended:?}");
+    assert_eq!(world.load(), (0, 0));
+}
+
+#[test]
+fn an_invite_that_was_cancelled_goes_nowhere_else() {
+    let mut world = world(2);
+    let first = world.one(CALLER, &invite("k1"));
+    world.one(CALLER, &request("CANCEL", "k1", 1, "k1", "", ""));
+    let later = world.pass(MS(450));
+    assert!(later.iter().all(|m| !m.start().starts_with("INVITE")), "{later:?}");
+    world.cluster.set_down(world.cluster.at(first.to.parse().unwrap()).unwrap(), Why::ProbeTimeout);
+    assert!(world.pass(MS(10)).iter().all(|m| !m.start().starts_with("INVITE")));
+}
+
+#[test]
+fn what_rang_at_a_node_that_went_down_rings_at_another() {
+    let mut world = world(2);
+    let first = world.one(CALLER, &invite("i1"));
+    world.answer(&first, "180 Ringing", "");
+    world.cluster.set_down(world.cluster.at(first.to.parse().unwrap()).unwrap(), Why::ProbeTimeout);
+    let all = world.pass(Duration::ZERO);
+    let second = all.iter().find(|m| m.start().starts_with("INVITE")).expect("the INVITE").clone();
+    assert_ne!(second.to, first.to);
+    assert_eq!(world.answer(&second, "200 OK", "").len(), 1);
+    assert_eq!((world.load(), world.balancer.report(true).exact), ((1, 0), Some(true)));
+    assert_eq!(world.balancer.report(false).happened.retried, 1);
+}
+
+#[test]
+fn without_probes_an_invite_moves_all_the_same() {
+    let rules = Rules { probed: false, ..Rules::default() };
+    let mut world = World::with(nodes(2), keys(2), Settings { rules, ..settings() });
+    let first = world.one(CALLER, &invite("j1"));
+    let second = world.pass(MS(400));
+    assert_eq!(second.len(), 1);
+    assert_ne!(second[0].to, first.to);
+    // One silence takes nobody out.
+    assert!(world.cluster.indexes().all(|at| world.cluster.takes_calls(world.now, at)));
+}
+
+#[test]
+fn what_rings_at_the_only_node_rings_on_when_that_is_down() {
+    let mut world = world(1);
+    let first = world.one(CALLER, &invite("l1"));
+    world.answer(&first, "180 Ringing", "");
+    world.cluster.set_down(NodeIndex(0), Why::ProbeTimeout);
+    for _ in 0..30 {
+        let sent = world.pass(MS(100));
+        assert!(sent.iter().all(|m| m.start().starts_with("OPTIONS")), "{sent:?}");
+    }
+    assert!(world.receive(CALLER, &invite("l1")).iter().all(|m| m.to == first.to));
+    let back = world.answer(&first, "200 OK", "");
+    assert_eq!((back.len(), back[0].to.as_str(), back[0].start()), (1, CALLER, "SIP/2.0 200 OK"));
+    assert_eq!((world.load(), world.balancer.report(true).exact), ((1, 0), Some(true)));
+}
+
+#[test]
+fn a_node_that_was_only_late_keeps_its_call_while_the_other_says_nothing() {
+    let mut world = world(3);
+    let (first, second, _) = moved(&mut world, "m1");
+    world.pass(MS(50));
+    let back = world.answer(&first, "180 Ringing", "");
+    assert_eq!((back.len(), back[0].to.as_str(), back[0].start()), (1, CALLER, "SIP/2.0 180 Ringing"));
+    // The other one is told when it says something (RFC 3261 section 9.1).
+    let cancel = world.answer(&second, "100 Trying", "");
+    assert_eq!((cancel.len(), cancel[0].start()), (1, "CANCEL sip:bob@example.com SIP/2.0"));
+    assert_eq!(cancel[0].to, second.to);
+    assert!(world.answer(&cancel[0], "200 OK", "").is_empty());
+    // Who has been cancelled never gets it again.
+    world.cluster.set_down(world.cluster.at(first.to.parse().unwrap()).unwrap(), Why::ProbeTimeout);
+    let all = world.pass(Duration::ZERO);
+    let third = all.iter().find(|m| m.start().starts_with("INVITE")).expect("the INVITE").clone();
+    assert!(third.to != first.to && third.to != second.to);
+    world.answer(&third, "180 Ringing", "");
+    world.cluster.set_down(world.cluster.at(third.to.parse().unwrap()).unwrap(), Why::ProbeTimeout);
+    assert!(world.pass(MS(10)).iter().all(|m| m.start().starts_with("OPTIONS")));
+    let ack = world.answer(&second, "487 Request Terminated", "");
+    assert_eq!((ack.len(), ack[0].start().starts_with("ACK "), &ack[0].to), (1, true, &second.to));
+    assert_eq!(world.answer(&third, "200 OK", "")[0].to, CALLER);
+    assert_eq!((world.load(), world.balancer.report(true).exact), ((1, 0), Some(true)));
+}
+
+/// The ACK and the BYE that a 2xx brings that comes too late.
+fn sent_away(world: &mut World, text: &str, node: &str) -> Sent {
+    let mut all = world.receive(node, text);
+    assert_eq!(all.len(), 2, "{all:?}");
+    assert!(all.iter().all(|m| m.to == node), "{all:?}");
+    assert!(all[0].start().starts_with("ACK ") && all[1].start().starts_with("BYE "), "{all:?}");
+    all.remove(1)
+}
+
+#[test]
+fn each_of_several_late_dialogs_is_ended() {
+    let mut world = world(3);
+    let (first, second, _) = moved(&mut world, "n1");
+    let all = world.pass(MS(400));
+    let third = all.iter().find(|m| m.start().starts_with("INVITE")).expect("the INVITE").clone();
+    assert_eq!(world.answer(&third, "200 OK", "")[0].to, CALLER);
+    // One of them forks.
+    let yes = response(&first, "200 OK", "Contact: <sip:bob@192.0.2.50>\r\n");
+    let fork = yes.replace(";tag=callee", ";tag=fork");
+    let other = response(&second, "200 OK", "Contact: <sip:bob@192.0.2.51>\r\n");
+    let byes = [
+        sent_away(&mut world, &yes, &first.to),
+        sent_away(&mut world, &fork, &first.to),
+        sent_away(&mut world, &other, &second.to),
+    ];
+    assert!(byes[0].branch() != byes[1].branch() && byes[1].branch() != byes[2].branch());
+    // One of them answers; the others are asked again.
+    assert!(world.answer(&byes[1], "200 OK", "").is_empty());
+    let again = world.pass(MS(510));
+    let repeated: Vec<bool> = byes.iter().map(|bye| again.iter().any(|m| m.text == bye.text)).collect();
+    assert_eq!(repeated, [true, false, true]);
+    assert_eq!((world.load(), world.balancer.report(true).exact), ((1, 0), Some(true)));
+}
+
+#[test]
+fn where_nothing_can_be_kept_a_late_dialog_is_ended_once() {
+    let mut world = world(2);
+    let (first, second, _) = moved(&mut world, "o1");
+    assert_eq!(world.answer(&second, "200 OK", "").len(), 1);
+    for n in 0..1_100 {
+        world.receive(CALLER, &invite(&format!("o2{n}")));
+    }
+    assert_eq!(world.balancer.report(false).kept, 1_000);
+    let yes = response(&first, "200 OK", "Contact: <sip:bob@192.0.2.50>\r\n");
+    sent_away(&mut world, &yes, &first.to);
+}
+
+#[test]
+fn what_is_no_invite_leaves_no_node_that_is_only_doubted() {
+    let mut world = world(3);
+    for method in ["MESSAGE", "REGISTER"] {
+        let text = request(method, &format!("p1{method}"), 1, &format!("p1{method}"), "", "");
+        let first = world.one(CALLER, &text);
+        let at = world.cluster.at(first.to.parse().unwrap()).unwrap();
+        world.pass(MS(500));
+        assert!(world.cluster.suspect(world.now, at));
+        assert_eq!(world.one(CALLER, &text).to, first.to, "{method}: it may have it");
+        world.cluster.set_down(at, Why::ProbeTimeout);
+        let second = world.one(CALLER, &text);
+        assert_ne!(second.to, first.to);
+        if method == "REGISTER" {
+            // The home of its address-of-record by now.
+            let other = world.one(CALLER, &request(method, "p2", 1, "p2", "", ""));
+            assert_eq!(other.to, second.to);
+        }
+        world.cluster.set_up(at);
+    }
+}
+
+#[test]
+fn who_says_yes_after_the_caller_was_refused_is_sent_away() {
+    let mut world = world(2);
+    let (first, second, _) = moved(&mut world, "q1");
+    for node in world.cluster.indexes() {
+        world.cluster.set_down(node, Why::ProbeTimeout);
+    }
+    for _ in 0..2 {
+        // Twice, for the first may be lost.
+        let refused = world.one(CALLER, &invite("q1"));
+        assert_eq!((refused.start(), refused.to.as_str()), ("SIP/2.0 503 Service Unavailable", CALLER));
+    }
+    for node in [&first, &second] {
+        let yes = response(node, "200 OK", "Contact: <sip:bob@192.0.2.50>\r\n");
+        sent_away(&mut world, &yes, &node.to);
+    }
+    assert_eq!((world.load(), world.balancer.report(true).exact), ((0, 0), Some(true)));
+    (0..40).for_each(|_| drop(world.pass(Duration::from_secs(1))));
+    assert_eq!(world.balancer.report(true).kept, 0);
+}
+
+#[test]
+fn who_hangs_up_where_no_node_is_left_is_gone() {
+    let mut world = world(1);
+    let (_, route) = call(&mut world, "r1");
+    world.cluster.set_down(NodeIndex(0), Why::ProbeTimeout);
+    assert_eq!(world.load(), (1, 0));
+    let refused = world.one(CALLER, &request("BYE", "r1", 2, "r2", ";tag=callee", &route));
+    assert_eq!(refused.start(), "SIP/2.0 503 Service Unavailable");
+    assert_eq!((world.load(), world.balancer.report(true).exact), ((0, 0), Some(true)));
+}
+
+#[test]
+fn an_invite_that_was_cancelled_is_repeated_where_it_is() {
+    let mut world = World::with(nodes(2), keys(2), Settings { rules: Rules::default(), ..streams() });
+    let tcp = |text: String| text.replace("Via: SIP/2.0/UDP", "Via: SIP/2.0/TCP");
+    let first = world.one_tcp("198.51.100.7:40001", &tcp(invite("s1")));
+    world.one_tcp("198.51.100.7:40001", &tcp(request("CANCEL", "s1", 1, "s1", "", "")));
+    assert!(world.cluster.suspect(world.now, world.cluster.at(first.to.parse().unwrap()).unwrap()));
+    let again: Vec<Sent> = (0..20).flat_map(|_| world.pass(MS(100))).collect();
+    assert!(again.iter().any(|m| m.start().starts_with("INVITE")), "{again:?}");
+    assert!(again.iter().all(|m| m.to == first.to), "{again:?}");
+}
+
+#[test]
+fn an_invite_waits_for_another_node_as_long_as_it_has_to() {
+    let mut world = World::with(nodes(2), keys(2), Settings { rules: Rules::default(), ..settings() });
+    let first = world.one(CALLER, &invite("t1"));
+    let at = world.cluster.at(first.to.parse().unwrap()).unwrap();
+    let other = NodeIndex(1 - at.0);
+    world.cluster.set_order(other, Order::Drain);
+    (0..8).for_each(|_| assert!(world.pass(MS(400)).is_empty()));
+    world.cluster.set_order(other, Order::Serve);
+    let sent = world.pass(MS(400));
+    assert!(sent.iter().any(|m| m.start().starts_with("INVITE") && m.to != first.to), "{sent:?}");
+}
+
+#[test]
+fn what_rings_at_a_node_that_is_down_goes_to_another_as_soon_as_that_takes_calls() {
+    let mut world = world(2);
+    let first = world.one(CALLER, &invite("u1"));
+    world.answer(&first, "180 Ringing", "");
+    let at = world.cluster.at(first.to.parse().unwrap()).unwrap();
+    let other = NodeIndex(1 - at.0);
+    // Nobody says when that is over.
+    world.cluster.rest(world.now, other, Duration::from_secs(3), Why::Overloaded);
+    world.cluster.set_down(at, Why::ProbeTimeout);
+    for _ in 0..29 {
+        let sent = world.pass(MS(100));
+        assert!(sent.iter().all(|m| m.start().starts_with("OPTIONS")), "{sent:?}");
+    }
+    let sent: Vec<Sent> = (0..12).flat_map(|_| world.pass(MS(100))).collect();
+    let second = sent.iter().find(|m| m.start().starts_with("INVITE")).expect("the INVITE").clone();
+    assert_ne!(second.to, first.to);
+    assert_eq!(world.answer(&second, "200 OK", "")[0].to, CALLER);
+    assert_eq!((world.load(), world.balancer.report(true).exact), ((1, 0), Some(true)));
+}

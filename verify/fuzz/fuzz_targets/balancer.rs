@@ -1,0 +1,286 @@
+//! A whole balancer: datagrams and streams of callers and nodes, answers, ways that lead nowhere, nodes that come, go,
+//! fail and wake up, and time.
+//!
+//! The input is a byte that chooses the settings and a list of chunks, each ended by a byte 0xff. The first byte of a
+//! chunk is an operation, the second its argument; messages stand in them as plain text.
+#![no_main]
+
+use fuzz::{Feed, check_head, check_output};
+use libfuzzer_sys::fuzz_target;
+use sip_balancer::token::{Key, Keys};
+use sip_balancer::*;
+use sip_message::{Index, Name, Parsed, parse};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use wire::{ConnId, Flow, FrameError, ListenerId, Machine, Outbox, Time, Transport};
+
+const STATUSES: [u16; 16] = [100, 180, 183, 200, 202, 301, 302, 401, 407, 408, 480, 486, 487, 500, 503, 603];
+/// Most messages that one operation may cause: the probes of all nodes, and what is due.
+const BURST: usize = 400;
+const NODES: u8 = 3;
+
+fn settings(choice: u8) -> Settings {
+    let bit = |n: u8| choice >> n & 1 == 1;
+    let address = SocketAddr::from(([192, 0, 2, 100], 5060));
+    let mut listeners =
+        vec![Listener::new(Transport::Udp, address, None), Listener::new(Transport::Tcp, address, None)];
+    if bit(0) {
+        let name = Some((b"lb.example.com".to_vec(), None));
+        listeners.push(Listener::new(Transport::Udp, ([192, 0, 2, 101], 5060).into(), name));
+    }
+    Settings {
+        algorithm: Algorithm::ALL[usize::from(choice >> 4) % Algorithm::ALL.len()].1,
+        record_route: !bit(1),
+        rules: Rules {
+            failed_dialogs: if bit(2) { FailedDialogs::Refuse } else { FailedDialogs::Move },
+            session_timeout: Duration::from_secs(300),
+            ring_timeout: Duration::from_secs(60),
+            probed: !bit(3),
+            ..Rules::default()
+        },
+        probing: Probing {
+            interval: if bit(3) { Duration::ZERO } else { Duration::from_secs(1) },
+            ..Probing::default()
+        },
+        ..Settings::new(listeners)
+    }
+}
+
+fn node(at: u8) -> Node {
+    let transport = [None, Some(Transport::Tcp), Some(Transport::Udp)][usize::from(at % 3)];
+    Node { transport, ..Node::new(([192, 0, 2, 1 + at % NODES], 5060).into()) }
+}
+
+/// Peers 0 to 2 are the nodes, the others callers.
+fn flow(peer: u8, stream: bool) -> Flow {
+    let peer = peer & 7;
+    let ip = if peer < NODES { [192, 0, 2, 1 + peer] } else { [198, 51, 100, peer] };
+    let (transport, listener) = if stream { (Transport::Tcp, 1) } else { (Transport::Udp, 0) };
+    let conn = stream.then(|| ConnId::new(0, u64::from(peer)));
+    Flow { transport, listener: ListenerId(listener), remote: SocketAddr::from((ip, 5060)), conn }
+}
+
+struct Bench {
+    balancer: Balancer,
+    cluster: Arc<Cluster>,
+    now: Time,
+    out: Outbox,
+    /// Requests that were sent, and where to.
+    sent: Vec<(Vec<u8>, Flow)>,
+    /// The latest success that went to a caller.
+    success: (Vec<u8>, Option<Flow>),
+    last: (Vec<u8>, Flow),
+    tokens: Vec<u64>,
+    good: bool,
+}
+
+impl Bench {
+    fn new(choice: u8) -> Bench {
+        let cluster = Cluster::new((0..NODES).map(node).collect(), 1);
+        let keys = Keys { current: Key { epoch: 2, secret: [7; 16] }, previous: None, hash: [9; 16] };
+        let setup = Setup { worker: 0, workers: 1, cluster: Arc::clone(&cluster), keys, calls: 24, seed: 1 };
+        Bench {
+            balancer: Balancer::new(setup, Arc::new(settings(choice))),
+            cluster,
+            now: Time::from_secs(1_000),
+            out: Outbox::new(),
+            sent: Vec::new(),
+            success: (Vec::new(), None),
+            last: (Vec::new(), flow(3, false)),
+            tokens: Vec::new(),
+            good: true,
+        }
+    }
+
+    fn receive(&mut self, from: Flow, message: &[u8]) {
+        let mut index = Index::new();
+        self.good &= matches!(parse(message, &mut index, &fuzz::wide()), Parsed::Good(_));
+        for workers in [1, 3, 64] {
+            assert!(self.balancer.owner(message, workers).is_none_or(|owner| owner < workers));
+        }
+        self.balancer.receive(self.now, from, message, &mut self.out);
+    }
+
+    fn operate(&mut self, chunk: &[u8]) {
+        let mut feed = Feed::new(chunk);
+        let (operation, argument) = (feed.byte(), feed.byte());
+        let text = feed.rest();
+        let at = NodeIndex(u16::from(argument % NODES));
+        match operation % 13 {
+            0 | 1 => {
+                self.last = (text.to_vec(), flow(argument, operation % 13 == 1));
+                self.receive(self.last.1, text);
+            }
+            2 => self.answer(argument, text),
+            3 => self.repeat(argument),
+            4 => self.in_dialog(argument),
+            5 => self.pass(Duration::from_micros(1 << (argument % 30))),
+            6 => {
+                let token = self.tokens.len().checked_sub(1 + usize::from(argument & 7));
+                if let Some(&token) = token.and_then(|at| self.tokens.get(at)) {
+                    self.balancer.undeliverable(self.now, token, &mut self.out);
+                }
+            }
+            7 => match argument >> 6 {
+                0 => self.cluster.set_down(at, Why::ProbeTimeout),
+                1 => self.cluster.set_up(at),
+                2 => self.cluster.remove(self.now, at),
+                _ => drop(self.cluster.add(self.now, &node(argument % NODES))),
+            },
+            8 => {
+                let notice = Notice::Settings(Arc::new(settings(argument)));
+                self.balancer.notice(self.now, notice, &mut self.out);
+            }
+            9 => {
+                const ERRORS: [FrameError; 4] = [
+                    FrameError::HeadTooLong,
+                    FrameError::BodyTooLong,
+                    FrameError::BadLength,
+                    FrameError::NotAMessage,
+                ];
+                self.good = false;
+                self.balancer.refuse(self.now, flow(4, true), text, ERRORS[usize::from(argument & 3)], &mut self.out);
+            }
+            10 => {
+                if let Some((bytes, flow)) = self.sent.last().cloned() {
+                    let part = &bytes[..bytes.len() * usize::from(argument) / 255];
+                    self.balancer.returned(self.now, flow.remote, part, &mut self.out);
+                }
+            }
+            11 => self.cluster.set_order(at, [Order::Serve, Order::Drain, Order::Maintenance][usize::from(argument >> 4) % 3]),
+            _ => {
+                let notice = if argument == 0xfe { Notice::Drain(true) } else { Notice::Look };
+                self.balancer.notice(self.now, notice, &mut self.out);
+            }
+        }
+    }
+
+    /// The latest message of a caller again: a retransmission, or with another transaction or method.
+    fn repeat(&mut self, argument: u8) {
+        let (bytes, from) = self.last.clone();
+        let mut text = String::from_utf8_lossy(&bytes).into_owned();
+        if argument & 1 == 1 {
+            text = text.replacen("z9hG4bK", "z9hG4bKr", 1);
+        }
+        if argument & 2 == 2 {
+            text = text.replace("INVITE", if argument & 4 == 4 { "ACK" } else { "CANCEL" });
+        }
+        self.receive(from, text.as_bytes());
+    }
+
+    /// A response to a request that the balancer sent.
+    fn answer(&mut self, argument: u8, extra: &[u8]) {
+        let Some(at) = self.sent.len().checked_sub(1 + usize::from(argument & 15)) else { return };
+        let Some((request, flow)) = self.sent.get(at).cloned() else { return };
+        let status = STATUSES[usize::from(argument >> 4)];
+        let mut text = Vec::new();
+        let mut index = Index::new();
+        let Parsed::Good(m) = parse(&request, &mut index, &fuzz::wide()) else { return };
+        let mut lines = extra.to_vec();
+        if lines.is_empty() || !lines.ends_with(b"\r\n") {
+            lines = b"Contact: <sip:callee@192.0.2.20:5064>\r\n".to_vec();
+        }
+        for header in m.headers(Name::RecordRoute) {
+            lines.extend_from_slice(&m.bytes()[header.line]);
+        }
+        sip_message::write_response(&m, status, b"", b"callee", None, &lines, &mut text);
+        self.receive(flow, &text);
+    }
+
+    /// A request within the latest dialog, from the caller's or the callee's side.
+    fn in_dialog(&mut self, argument: u8) {
+        const METHODS: [&str; 4] = ["ACK", "BYE", "INVITE", "INFO"];
+        let (text, Some(caller)) = self.success.clone() else { return };
+        let mut index = Index::new();
+        let Parsed::Good(m) = parse(&text, &mut index, &fuzz::wide()) else { return };
+        let method = METHODS[usize::from(argument & 3)];
+        let line =
+            |name| m.header(name).map_or(String::new(), |h| String::from_utf8_lossy(h.value).into_owned());
+        let (mut from, mut to) = (line(Name::From), line(Name::To));
+        let routes: Vec<String> = m
+            .values(Name::RecordRoute)
+            .map(|r| format!("Route: {}\r\n", String::from_utf8_lossy(r)))
+            .collect();
+        let callee = argument >> 2 & 1 == 1;
+        let source = if callee { flow(argument >> 4 & 3, argument >> 3 & 1 == 1) } else { caller };
+        if callee {
+            std::mem::swap(&mut from, &mut to);
+        }
+        let text = format!(
+            "{method} sip:peer@198.51.100.3 SIP/2.0\r\nVia: SIP/2.0/UDP {};branch=z9hG4bKd{argument}\r\n\
+             Max-Forwards: 70\r\n{}From: {from}\r\nTo: {to}\r\nCall-ID: {}\r\nCSeq: {} {method}\r\n\
+             Content-Length: 0\r\n\r\n",
+            source.remote,
+            routes.concat(),
+            String::from_utf8_lossy(m.call_id()),
+            m.cseq().saturating_add(1),
+        );
+        self.receive(source, text.as_bytes());
+    }
+
+    fn pass(&mut self, span: Duration) {
+        let end = self.now + span;
+        let mut steps = 0;
+        while let Some(next) = self.balancer.next_deadline().filter(|next| *next < end) {
+            // A deadline that has passed already is looked at a moment later.
+            self.now = next.max(self.now + Duration::from_millis(1));
+            self.balancer.timeout(self.now, &mut self.out);
+            self.check();
+            steps += 1;
+            assert!(steps < 100_000, "deadlines without end");
+        }
+        self.now = end.max(self.now);
+        self.balancer.timeout(self.now, &mut self.out);
+    }
+
+    fn check(&mut self) {
+        assert!(self.out.transmits().len() <= BURST, "{} messages at once", self.out.transmits().len());
+        for transmit in self.out.transmits() {
+            let bytes = self.out.message(transmit);
+            match self.good {
+                true => check_output(bytes, |_| {}),
+                // What had a fault is passed on with it, or answered.
+                false => {
+                    let end = bytes.windows(4).position(|w| w == b"\r\n\r\n");
+                    check_head(&bytes[..end.map_or(bytes.len(), |at| at + 4)]);
+                }
+            }
+            if bytes.starts_with(b"SIP/2.0 200") {
+                self.success = (bytes.to_vec(), Some(transmit.flow));
+            } else if !bytes.starts_with(b"SIP/2.0 ") {
+                // A datagram holds what it may, or there was no other way.
+                self.sent.push((bytes.to_vec(), transmit.flow));
+            }
+            if transmit.token != 0 {
+                self.tokens.push(transmit.token);
+            }
+        }
+        let spare = self.sent.len().saturating_sub(16);
+        self.sent.drain(..spare);
+        let spare = self.tokens.len().saturating_sub(16);
+        self.tokens.drain(..spare);
+        self.out.clear();
+        assert_eq!(self.balancer.report(true).exact, Some(true), "a counter is not what the records say");
+    }
+}
+
+fuzz_target!(|data: &[u8]| {
+    let Some((&choice, rest)) = data.split_first() else { return };
+    let mut bench = Bench::new(choice);
+    for chunk in rest.split(|&b| b == 0xff).take(60) {
+        bench.operate(chunk);
+        bench.check();
+    }
+    // Nobody speaks any more: everything is given up and forgotten. Without probes, which would never end.
+    let quiet = Settings { probing: Probing { interval: Duration::ZERO, ..Probing::default() }, ..settings(choice) };
+    bench.balancer.notice(bench.now, Notice::Settings(Arc::new(quiet)), &mut bench.out);
+    bench.check();
+    bench.pass(Duration::from_secs(2_000));
+    bench.check();
+    let report = bench.balancer.report(true);
+    let left = (report.alive, report.ended, report.transactions, report.kept);
+    assert_eq!(left, (0, 0, 0, 0), "records are left");
+    let held: u32 = bench.cluster.indexes().map(|at| bench.cluster.held(at)).sum();
+    assert_eq!(held, 0, "nodes are named by nothing");
+});
