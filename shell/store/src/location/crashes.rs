@@ -23,10 +23,6 @@ fn small_bench(temp: &TempDir) -> Bench {
     Bench::open_small(temp.path(), Hands::new(10, WALL))
 }
 
-fn rows(temp: &TempDir) -> i64 {
-    number(&foreign(temp), "SELECT count(*) FROM location")
-}
-
 fn files(temp: &TempDir) -> Vec<u64> {
     list(temp.path()).unwrap().into_iter().map(|(number, _)| number).collect()
 }

@@ -194,6 +194,10 @@ pub(super) fn foreign(temp: &TempDir) -> Connection {
     Connection::open(temp.path().join(crate::DATABASE_FILE)).unwrap()
 }
 
+pub(super) fn rows(temp: &TempDir) -> i64 {
+    number(&foreign(temp), "SELECT count(*) FROM location")
+}
+
 pub(super) fn number(connection: &Connection, sql: &str) -> i64 {
     connection.query_row(sql, [], |row| row.get(0)).unwrap()
 }
@@ -439,6 +443,45 @@ fn a_directory_without_a_log_is_taken_over() {
     drop(bench);
     let bench = Bench::open(temp.path(), Hands::new(10, WALL));
     assert_eq!((bench.all(), bench.loaded.live), (expected, 49));
+}
+
+/// The columns hold texts, and SQLite makes a number that it compares with them into one first: telephone numbers
+/// with a plus come before its digits.
+#[test]
+fn users_whose_names_begin_with_any_letter_are_read() {
+    let temp = TempDir::new();
+    let mut bench = Bench::open(temp.path(), Hands::new(10, WALL));
+    let users = [
+        "",
+        " ",
+        "!x",
+        "#31#",
+        "%41",
+        "'q",
+        "(x",
+        "*7",
+        "+4930123",
+        "-1",
+        "-9223372036854775809",
+        "0",
+        "a",
+        "~",
+        "\u{e4}",
+    ];
+    users.iter().for_each(|user| bench.put(user, 600));
+    bench.round_and_table();
+    assert_eq!(usize::try_from(rows(&temp)).unwrap(), users.len());
+    drop(bench);
+    let mut bench = Bench::open(temp.path(), Hands::new(1, WALL + 100));
+    assert_eq!(bench.loaded, LoadReport { live: users.len() as u64, expired: 0, bad: 0 });
+    assert!(users.iter().all(|user| bench.live(user) == 1));
+    // And all of them go when they are over.
+    drop(bench);
+    bench = Bench::open(temp.path(), Hands::new(1, WALL + 1_000));
+    assert_eq!(bench.loaded.expired, users.len() as u64);
+    bench.settle();
+    bench.move_all();
+    assert_eq!(rows(&temp), 0);
 }
 
 #[test]
