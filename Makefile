@@ -172,6 +172,11 @@ bench-peak: setup-bench ## users that Strowger and Kamailio carry on one core, t
 	$(CARGO) build --release $(LOCKED) -p strowger
 	python3 verify/bench/peak.py --bin $(RELEASE) --html target/peak.html $(BENCH_ARGS)
 
+.PHONY: bench-overload
+bench-overload: setup-bench ## goodput from half to ten times of the capacity, Strowger and Kamailio (15 minutes)
+	$(CARGO) build --release $(LOCKED) -p strowger
+	python3 verify/bench/overload.py --bin $(RELEASE) --out target/overload $(BENCH_ARGS)
+
 # ---------------------------------------------------------------- housekeeping
 .PHONY: setup-build setup-test setup-bench setup-emulation
 setup-build setup-test setup-bench setup-emulation: setup-%:

@@ -157,7 +157,20 @@ impl Control {
             messages_received: counts.udp_in + counts.tcp_messages_in,
             messages_sent: counts.udp_out + counts.tcp_messages_out,
             store: self.store_status(),
+            overload: Some(self.overload(reports)),
             alarms: self.alarms(reports.len()),
+        }
+    }
+
+    /// Whether new work is refused, in words.
+    fn overload(&self, reports: &[Report]) -> String {
+        let overloaded: Vec<f32> =
+            reports.iter().filter(|r| r.overload.overloaded).map(|r| r.overload.loss).collect();
+        let loss = overloaded.iter().sum::<f32>() / overloaded.len().max(1) as f32 * 100.0;
+        match (self.config().overload.enabled, overloaded.len()) {
+            (false, _) => "not looked for".into(),
+            (true, 0) => "none".into(),
+            (true, n) => format!("{n} of {} workers refuse {loss:.0} % of new work", self.running.workers),
         }
     }
 
@@ -327,6 +340,13 @@ impl Admin for Control {
         let status = self.status_of(&reports);
         let mut text = Text::new(out);
         gauges(&status, &mut text);
+        let overloaded = reports.iter().filter(|r| r.overload.overloaded).count();
+        text.family(
+            "strowger_overloaded_workers",
+            "Workers that refuse new work for want of time.",
+            Kind::Gauge,
+        );
+        text.sample("strowger_overloaded_workers", &[], overloaded as u64);
         crate::process::metrics(&mut text);
         transactions(&reports, &mut text);
         for (name, value) in self.running.handle.counts().each() {

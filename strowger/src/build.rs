@@ -60,6 +60,13 @@ pub fn settings(
             ..sip_message::Limits::default()
         },
         calls: config.limits.calls.div_ceil(workers.max(1)),
+        overload: n::OverloadRules {
+            enabled: config.overload.enabled,
+            patience: config.overload.delay,
+            retry_after: u32::try_from(config.overload.retry_after.as_secs()).unwrap_or(u32::MAX),
+            feedback: config.overload.feedback,
+            workers: u16::try_from(workers).unwrap_or(u16::MAX),
+        },
     }
 }
 
@@ -160,6 +167,7 @@ fn trunk(trunk: &c::Trunk) -> n::Trunk {
         strip: trunk.strip,
         prepend: trunk.prepend.clone().into_bytes(),
         may_transit: trunk.may_transit,
+        overload_control: trunk.overload_control,
         retry_on: trunk.retry_on.iter().filter_map(status).collect(),
     }
 }

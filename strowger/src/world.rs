@@ -1,6 +1,7 @@
 //! What all workers share, as one worker sees it: the services of a node over the shell.
 
 use crate::build::METHODS;
+use crate::throttle::Throttle;
 use control::metrics::{self, Recorder};
 use sip_auth::{
     Algorithm, Authenticator, Backoff, BackoffRules, Decision, Ha1, Ledger, Lookup, Name, NonceCounts,
@@ -155,6 +156,26 @@ impl Services for World {
         tracing::debug!(about = %about.escape_ascii(), %source, "refused: {reason}");
     }
 
+    fn overloaded(&self, begins: bool, behind: Duration) {
+        // Workers come and go together, and load may swing.
+        static BEGINNINGS: Throttle = Throttle::new();
+        static ENDS: Throttle = Throttle::new();
+        let often = if begins { &BEGINNINGS } else { &ENDS };
+        let Some(before) = often.pass(worker_runtime::monotonic_now()) else { return };
+        let worker = self.worker;
+        if begins {
+            tracing::warn!(
+                worker,
+                before,
+                "overload: there has been more to do than time for {} ms; new calls and registrations are refused as \
+                 far as they cannot be carried, calls under way go first",
+                behind.as_millis()
+            );
+        } else {
+            tracing::info!(worker, before, "the overload is over: everything is taken on again");
+        }
+    }
+
     fn observe(&self, what: Span, micros: u64) {
         let histogram = match what {
             Span::CallSetup => metrics::Histogram::CallSetup,
@@ -189,6 +210,9 @@ const fn metric(counter: Counter) -> metrics::Counter {
         Counter::Stray => metrics::Counter::DroppedStray,
         Counter::Malformed => metrics::Counter::RefusedMalformed,
         Counter::Overload => metrics::Counter::RefusedOverload,
+        Counter::Refused => metrics::Counter::OverloadAnswered,
+        Counter::Unanswered => metrics::Counter::OverloadUnanswered,
+        Counter::HeldBack => metrics::Counter::OverloadHeldBack,
         Counter::Forbidden => metrics::Counter::RefusedPolicy,
         Counter::Loops => metrics::Counter::RefusedLoop,
         Counter::Challenged => metrics::Counter::AuthChallenged,

@@ -94,6 +94,7 @@ fn settings(digest: bool) -> Settings {
         routes: Vec::new(),
         message: sip_message::Limits::default(),
         calls: 1_000_000,
+        overload: OverloadRules::default(),
     }
 }
 

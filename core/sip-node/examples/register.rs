@@ -14,8 +14,8 @@ use sip_auth::{
     Secret, ha1, response,
 };
 use sip_node::{
-    Auth, Challenge, Counter, Keys, Listener, Mode, Node, NodeConfig, Proxy, Services, Settings, Span,
-    StoreDown,
+    Auth, Challenge, Counter, Keys, Listener, Mode, Node, NodeConfig, OverloadRules, Proxy, Services,
+    Settings, Span, StoreDown,
 };
 use sip_registrar::{BindingView, Change, Reply, Table};
 use std::cell::RefCell;
@@ -101,6 +101,7 @@ fn settings() -> Settings {
         routes: Vec::new(),
         message: sip_message::Limits::default(),
         calls: 1_000_000,
+        overload: OverloadRules::default(),
     }
 }
 

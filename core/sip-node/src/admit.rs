@@ -5,6 +5,7 @@
 
 use crate::inbound::retry_after;
 use crate::node::Node;
+use crate::overload::Verdict;
 use crate::services::{Counter, Refusal, Services};
 use crate::settings::{Auth, Mode};
 use sip_auth::{Decision, Status};
@@ -87,6 +88,15 @@ impl<'a> Aor<'a> {
 impl<S: Services> Node<S> {
     /// A request that matches no transaction.
     pub(crate) fn new_request(&mut self, now: Time, flow: Flow, request: &Message<'_>, out: &mut Outbox) {
+        if !self.overload.sheds() {
+            self.overload.note(request.method());
+        } else {
+            match self.verdict {
+                Some(Verdict::Refuse) => return self.shed(flow, request, out),
+                Some(Verdict::Drop) => return self.services.count(Counter::Unanswered),
+                Some(Verdict::Take) | None => {}
+            }
+        }
         let Some((admitted, aor)) = self.admit(now, flow, request, out) else { return };
         let method = request.method();
         let own = self.is_own_request(method, &admitted.uri, &admitted.routing);
@@ -145,6 +155,21 @@ impl<S: Services> Node<S> {
             self.services.count(Counter::Overload);
             self.refuse(flow, request, 503, b"", &retry_after(30), out);
             return None;
+        }
+        // What is said to be within a dialog is new if no token of ours says so, unless we give none.
+        let recorded = self.settings.proxy.record_route;
+        if self.overload.sheds() && self.verdict.is_none() && dialog.is_none() && recorded {
+            match self.judge(flow, request.call_id(), request.method() == Method::Invite) {
+                Verdict::Take => {}
+                Verdict::Refuse => {
+                    self.shed(flow, request, out);
+                    return None;
+                }
+                Verdict::Drop => {
+                    self.services.count(Counter::Unanswered);
+                    return None;
+                }
+            }
         }
         let (caller, aor) = self.identify(now, flow, request, &uri, dialog.as_ref(), out)?;
         Some((Admitted { uri, routing, dialog, caller }, aor))

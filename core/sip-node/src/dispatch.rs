@@ -2,6 +2,7 @@
 
 use crate::admit::{Admitted, unsupported};
 use crate::node::Node;
+use crate::overload::knows;
 use crate::proxied::{Proxied, ProxiedId};
 use crate::services::{Counter, Refusal, Services};
 use crate::settings::{Mode, Voicemail};
@@ -118,6 +119,7 @@ impl<S: Services> Node<S> {
         let invite = policy.invite;
         let record_route = self.settings.proxy.record_route && is_recorded(request, a);
         let loop_hash = self.guard.hash(request);
+        let asks = self.oc_of(flow.remote, request).map(|wish| wish.algorithm);
         let mut proxied = self.proxied.create(|id, buffers| Proxied {
             id,
             context: Context::new(policy),
@@ -125,6 +127,9 @@ impl<S: Services> Node<S> {
             invite,
             over: false,
             overloaded: false,
+            held_back: false,
+            oc: asks,
+            knows_oc: knows(request.via().raw),
             accepted: false,
             request: buffers.request,
             source: flow,

@@ -2,6 +2,7 @@
 
 use crate::node::Node;
 use crate::outcome::has_more;
+use crate::overload::Category;
 use crate::proxied::{Pending, Proxied, ProxiedId, Reach};
 use crate::services::{Counter, Question, Services};
 use crate::settings::is_secure;
@@ -14,6 +15,9 @@ use sip_proxy::rewrite::{Outgoing, write_request};
 use sip_proxy::token::{End, Ends, Role};
 use sip_proxy::transport::reply_flow;
 use wire::{Flow, Outbox, Time};
+
+/// What says that we can be told of overload.
+pub(crate) const OC: &[u8] = b";oc;oc-algo=\"loss,rate\"";
 
 impl<S: Services> Node<S> {
     /// Starts a branch: looks its target up if need be, and sends.
@@ -71,6 +75,15 @@ impl<S: Services> Node<S> {
                 false => self.branch_useless(now, p, branch, 480, actions),
             };
         }
+        let trunk = p.targets.get(usize::from(branch.target())).and_then(|t| t.trunk);
+        let listens = self.listens_to(trunk);
+        if listens && !self.may_send(now, flow, request) {
+            p.held_back = true;
+            return match has_more(p, branch) {
+                true => p.context.branch_unreachable(now, branch, actions),
+                false => self.branch_useless(now, p, branch, 503, actions),
+            };
+        }
         let Some(client) = self.layer.reserve_client() else {
             self.services.count(Counter::Overload);
             p.overloaded = true;
@@ -80,6 +93,10 @@ impl<S: Services> Node<S> {
         lines.clear();
         lines.extend_from_slice(listener.via_prefix());
         write_branch(&client.encode(), p.loop_hash, &mut lines);
+        if listens {
+            // RFC 7339 section 5.1, RFC 7415 section 3.3.
+            lines.extend_from_slice(OC);
+        }
         lines.extend_from_slice(b"\r\n");
         let via_end = lines.len();
         if p.record_route {
@@ -114,6 +131,24 @@ impl<S: Services> Node<S> {
         self.services.count(Counter::Forwarded);
     }
 
+    /// Whether requests to a target of this trunk say that we can be told of overload, and what it tells is believed:
+    /// only where the operator says so. A trunk that knows nothing of `oc` passes on what those behind it write.
+    pub(crate) fn listens_to(&self, trunk: Option<u16>) -> bool {
+        let trunk = trunk.and_then(|trunk| self.settings.trunks.get(usize::from(trunk)));
+        trunk.is_some_and(|trunk| trunk.overload_control) && self.overload.speaks()
+    }
+
+    /// Whether a trunk that may have asked for less gets this request (RFC 7339 section 5.10.1).
+    fn may_send(&mut self, now: Time, flow: Flow, request: &Message<'_>) -> bool {
+        let category = if request.to_tag().is_empty() { Category::New } else { Category::Within };
+        let dice = self.next_random();
+        let goes = self.neighbours.lets(now, flow.remote, category, dice >> 16);
+        if !goes {
+            self.services.count(Counter::HeldBack);
+        }
+        goes
+    }
+
     /// The ends of a dialog that a request may set up, and the name that its callee will bear in it.
     pub(crate) fn ends(&self, request: &Message<'_>, caller: End, callee: End) -> Ends {
         let aor = self.aor_of(request.to_uri());
@@ -143,8 +178,9 @@ impl<S: Services> Node<S> {
     /// What is added to a request that came over `from` before it leaves by datagram, bytes.
     pub(crate) fn growth(&self, from: Flow, recorded: bool) -> usize {
         let Some(near) = self.settings.listener(from.listener) else { return 0 };
-        // A branch, Max-Breadth, and what a datagram's Via is completed with.
-        let via = near.via_prefix().len() + 43 + 17 + if from.transport.is_reliable() { 0 } else { 40 };
+        // A branch, what a trunk is told, Max-Breadth, and what a datagram's Via is completed with.
+        let via =
+            near.via_prefix().len() + 43 + OC.len() + 17 + if from.transport.is_reliable() { 0 } else { 40 };
         // The sealed ends of a dialog, with both addresses.
         let token = if near.address.is_ipv4() { 44 } else { 76 };
         let route = near.record_route_prefix(false).len() + token;

@@ -2,6 +2,7 @@
 
 use crate::admit::Admitted;
 use crate::node::{Node, domain};
+use crate::overload::{Wish, fill, take_out};
 use crate::proxied::ProxiedId;
 use crate::services::{Counter, Services};
 use core::hash::Hasher;
@@ -40,8 +41,9 @@ impl<S: Services> Node<S> {
     ) {
         let tag = self.stateless_tag(request);
         let source = Some((flow.remote, always_rport(flow, request)));
+        let oc = self.oc_of(flow.remote, request);
         out.send_with(reply_flow(flow, request), 0, |buf| {
-            write_response(request, status, reason, &tag, source, extra, buf);
+            told(oc, buf, |buf| write_response(request, status, reason, &tag, source, extra, buf));
         });
     }
 
@@ -79,8 +81,9 @@ impl<S: Services> Node<S> {
         };
         let tag = self.server_tag(id);
         let source = Some((flow.remote, always_rport(flow, request)));
+        let oc = self.oc_of(flow.remote, request);
         self.layer.respond(now, id, status, out, |buf| {
-            write_response(request, status, reason, &tag, source, extra, buf);
+            told(oc, buf, |buf| write_response(request, status, reason, &tag, source, extra, buf));
         });
     }
 
@@ -88,6 +91,17 @@ impl<S: Services> Node<S> {
     pub(crate) fn overloaded(&mut self, flow: Flow, request: &Message<'_>, out: &mut Outbox) {
         self.services.count(Counter::Overload);
         self.refuse(flow, request, 503, b"", RETRY_AFTER, out);
+    }
+
+    /// Refuses new work for want of time (section 21.5.4).
+    #[cold]
+    pub(crate) fn shed(&mut self, flow: Flow, request: &Message<'_>, out: &mut Outbox) {
+        self.services.count(Counter::Refused);
+        // A proxy would send us nothing at all for so long, of anybody (RFC 7339 section 5.10.2 asks for none); whoever
+        // adds a second Via is one.
+        let proxy = request.via_count() > 1 || self.settings.trunk_of(flow.remote.ip()).is_some();
+        let again = if proxy { Vec::new() } else { retry_after(self.overload.retry_after()) };
+        self.refuse(flow, request, 503, b"", &again, out);
     }
 
     /// The tag of stateless answers to this request, and of the ACK that follows.
@@ -124,8 +138,9 @@ impl<S: Services> Node<S> {
         out: &mut Outbox,
     ) {
         let tag = self.server_tag(id);
+        let oc = source.and_then(|(remote, _)| self.oc_of(remote, request));
         self.layer.respond(now, id, status, out, |buf| {
-            write_response(request, status, b"", &tag, source, extra, buf);
+            told(oc, buf, |buf| write_response(request, status, b"", &tag, source, extra, buf));
         });
     }
 
@@ -177,6 +192,26 @@ impl<S: Services> Node<S> {
         let Some(user) = self.layer.user_of(invite) else { return };
         let (proxied, _) = ProxiedId::split(user);
         self.cancel_proxied(now, proxied, request, out);
+    }
+}
+
+/// Writes a response and, where its receiver is to be told of our load, tells it.
+#[inline]
+pub(crate) fn told(oc: Option<Wish>, buf: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
+    let start = buf.len();
+    write(buf);
+    if let Some(wish) = oc {
+        fill(buf, start, &wish);
+    }
+}
+
+/// The same with a response of somebody else, whose word on load is taken out where its receiver may believe it.
+#[inline]
+pub(crate) fn passed_on(oc: Option<Wish>, knows: bool, buf: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
+    let start = buf.len();
+    told(oc, buf, write);
+    if knows && oc.is_none() {
+        take_out(buf, start);
     }
 }
 

@@ -9,7 +9,7 @@
 //! The way of a request, file by file: `node` (index it), `inbound` (match a transaction), `admit`
 //! (check, authenticate; nothing is remembered before this is passed), `registration` or `targets`
 //! and `routes` (where to), `dispatch` (response context), `forward` (rewrite, send), `outcome` (responses,
-//! timers). `stateless` is for ACK and for stateless mode.
+//! timers). `stateless` is for ACK and for stateless mode. In an overload `overload` comes before all of it.
 #![forbid(unsafe_code)]
 
 mod admit;
@@ -19,6 +19,7 @@ mod forward;
 mod inbound;
 mod node;
 mod outcome;
+mod overload;
 mod proxied;
 mod registration;
 mod returned;
@@ -33,5 +34,6 @@ mod tests;
 
 pub use calls::Call;
 pub use node::{Keys, Node, NodeConfig, Notice, Report};
+pub use overload::{Rules as OverloadRules, Standing};
 pub use services::{Counter, Question, Refusal, Services, Span, StoreDown};
 pub use settings::{Auth, Challenge, Listener, Mode, Proxy, Route, RouteAction, Settings, Trunk, Voicemail};

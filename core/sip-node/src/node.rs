@@ -1,16 +1,20 @@
 //! The node: one worker's whole machine.
 
 use crate::calls::Calls;
+use crate::overload::{
+    Algorithm, Change, Kind as Screened, Neighbours, Overload, Standing, Verdict, Wish as OcWish, offer,
+    screen,
+};
 use crate::proxied::ProxiedSlab;
 use crate::returned;
 use crate::services::{Counter, Services};
-use crate::settings::Settings;
+use crate::settings::{Mode, Settings};
 use crate::targets::Wish;
 use core::hash::Hasher;
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use sip_auth::NonceSerial;
-use sip_message::{Index, Message, Parsed, Splices, parse};
+use sip_message::{Index, Message, Parsed, Splices, find_call_id, parse};
 use sip_proxy::context::Action;
 use sip_proxy::gathered::Gathered;
 use sip_proxy::locate::{Answer, Cache, Kind};
@@ -22,7 +26,7 @@ use sip_transaction::{Event, Layer, Limits, Timers};
 use siphasher::sip::SipHasher13;
 use std::mem;
 use std::sync::Arc;
-use wire::{ConnId, Flow, Frame, FrameError, Machine, Outbox, Time};
+use wire::{ConnId, Flow, Frame, FrameError, Load, Machine, Outbox, Time};
 
 /// What other threads tell a worker.
 pub enum Notice {
@@ -68,6 +72,8 @@ pub struct Report {
     pub calls: Vec<crate::Call>,
     /// Whether the worker drains.
     pub draining: bool,
+    /// Whether it refuses new work for want of time.
+    pub overload: Standing,
 }
 
 /// Secrets that all workers share. They outlive restarts, so that dialogs do.
@@ -124,6 +130,10 @@ pub struct Node<S> {
     pub(crate) serial: NonceSerial,
     pub(crate) random: u64,
     pub(crate) draining: bool,
+    pub(crate) overload: Overload,
+    pub(crate) neighbours: Neighbours,
+    /// What becomes of the request at hand if it is new, in an overload; `None`: it has to be asked about if it is.
+    pub(crate) verdict: Option<Verdict>,
     /// After this a request other than INVITE that has no answer yet gets a 100 (RFC 4320 section 4.1).
     pub(crate) early_trying: Duration,
     pub(crate) splices: Splices,
@@ -140,9 +150,14 @@ impl<S: Services> Node<S> {
     /// A node with nothing going on.
     pub fn new(config: NodeConfig, settings: Arc<Settings>, services: S) -> Node<S> {
         let [a, b] = config.seed;
+        let mut neighbours = Neighbours::default();
+        neighbours.set_workers(settings.overload.workers);
         Node {
             services,
             calls: Calls::new(settings.calls, config.seed),
+            overload: Overload::new(settings.overload),
+            neighbours,
+            verdict: None,
             settings,
             layer: Layer::new(config.timers, config.transactions, config.seed),
             proxied: ProxiedSlab::default(),
@@ -208,7 +223,78 @@ impl<S: Services> Node<S> {
             call_count: self.calls.len(),
             calls: self.calls.list(now, from, most),
             draining: self.draining,
+            overload: self.overload.standing(),
         }
+    }
+
+    /// Looks at a message that comes in an overload, before it is read. `false`: it gets no answer.
+    #[cold]
+    fn passes(&mut self, flow: Flow, bytes: &[u8]) -> bool {
+        let mut unread = false;
+        self.verdict = match screen(bytes) {
+            Screened::First => Some(Verdict::Take),
+            Screened::Unsure => None,
+            // What this server sent itself was taken on before.
+            Screened::New(..) if self.settings.listeners.iter().any(|l| l.address == flow.remote) => {
+                Some(Verdict::Take)
+            }
+            Screened::New(call_id, invite) => {
+                let (source, call) = (self.source(flow.remote), self.ownership.lot(call_id));
+                let stream = flow.transport.is_reliable();
+                let verdict = self.overload.judge(source, call, invite, stream);
+                // What repeats an accepted request is found out by its transaction; without transactions it goes the way
+                // that it went before, for to refuse it now would end a call that rings.
+                let known = self.overload.knows(call);
+                unread = verdict == Verdict::Drop && !known;
+                let stateless = self.settings.proxy.mode == Mode::Stateless;
+                Some(if known && stateless { Verdict::Take } else { verdict })
+            }
+        };
+        if unread {
+            self.services.count(Counter::Unanswered);
+        }
+        !unread
+    }
+
+    /// Notes the requests that have no final answer yet, so that what repeats them is read in the overload that begins.
+    #[cold]
+    fn remember_pending(&mut self) {
+        let Node { proxied, ownership, overload, .. } = self;
+        let pending = proxied.iter().filter(|p| !p.over).filter_map(|p| find_call_id(&p.request));
+        pending.for_each(|call_id| overload.remember(ownership.lot(call_id)));
+    }
+
+    /// What becomes of new work in an overload.
+    pub(crate) fn judge(&mut self, flow: Flow, call_id: &[u8], invite: bool) -> Verdict {
+        let (source, call) = (self.source(flow.remote), self.ownership.lot(call_id));
+        self.overload.judge(source, call, invite, flow.transport.is_reliable())
+    }
+
+    /// What the sender of a request is to be told of our load with each response, if it is a trunk that asks for it
+    /// (RFC 7339 section 5.1): nobody else learns how we are.
+    pub(crate) fn oc_of(&mut self, remote: SocketAddr, request: &Message<'_>) -> Option<OcWish> {
+        if self.settings.trunks.is_empty() || !self.overload.tells() {
+            return None;
+        }
+        let algorithm = offer(request.via().raw)?;
+        self.settings.trunk_of(remote.ip())?;
+        Some(self.oc_for(remote, algorithm))
+    }
+
+    /// The same of one that asked before.
+    pub(crate) fn oc_for(&mut self, remote: SocketAddr, algorithm: Algorithm) -> OcWish {
+        let source = self.source(remote);
+        self.overload.wish(source, algorithm)
+    }
+
+    /// A number for whoever sends from here: an IPv4 address, or an IPv6 /64.
+    fn source(&self, remote: SocketAddr) -> u64 {
+        let mut hash = self.keyed(domain::SOURCE);
+        match remote.ip().to_canonical() {
+            IpAddr::V4(ip) => hash.write_u32(ip.to_bits()),
+            IpAddr::V6(ip) => hash.write_u64((ip.to_bits() >> 64) as u64),
+        }
+        hash.finish()
     }
 
     /// A message for this worker. If it is worker `me` of so many who asks whether it is, and it is not, the answer is
@@ -221,6 +307,15 @@ impl<S: Services> Node<S> {
         asks: Option<(u16, u16)>,
         out: &mut Outbox,
     ) -> Option<u16> {
+        // A message of another worker is that one's to judge.
+        let mine = |node: &Node<S>| {
+            asks.is_none_or(|(me, workers)| {
+                node.ownership.owner(bytes, workers).is_none_or(|owner| owner == me)
+            })
+        };
+        if self.overload.sheds() && mine(self) && !self.passes(flow, bytes) {
+            return None;
+        }
         let limits = self.settings.message;
         self.with_index(|node, index| {
             let parsed = parse(bytes, index, &limits);
@@ -361,11 +456,22 @@ impl<S: Services> Machine for Node<S> {
         match notice {
             Notice::Settings(settings) => {
                 self.calls.set_limit(settings.calls);
+                self.overload.set_rules(settings.overload);
+                self.neighbours.set_workers(settings.overload.workers);
                 self.settings = settings;
             }
             Notice::Located { kind, name, answer, ttl } => self.located(now, kind, &name, answer, ttl, out),
             Notice::Drain => self.draining = true,
             Notice::Report { from, most, show } => show(self.report(now, from, most)),
+        }
+    }
+
+    fn pace(&mut self, now: Time, load: &Load) {
+        if let Some(change) = self.overload.pace(now, load) {
+            if change == Change::Entered {
+                self.remember_pending();
+            }
+            self.services.overloaded(change == Change::Entered, load.behind);
         }
     }
 
@@ -387,4 +493,5 @@ pub(crate) mod domain {
     pub const OWNER: u8 = 1;
     pub const TAG: u8 = 2;
     pub const STATELESS: u8 = 3;
+    pub const SOURCE: u8 = 4;
 }

@@ -1,7 +1,9 @@
 //! What comes back: responses, timeouts, answers of the resolver; and the actions that follow.
 
-use crate::inbound::RETRY_AFTER;
+use crate::forward::OC;
+use crate::inbound::{RETRY_AFTER, passed_on, told};
 use crate::node::Node;
+use crate::overload::wish;
 use crate::proxied::{Proxied, ProxiedId};
 use crate::services::{Counter, Services, Span};
 use crate::settings::Bounds;
@@ -28,7 +30,7 @@ impl<S: Services> Node<S> {
         match self.layer.receive_response(now, client, response, out) {
             Outcome::Deliver { user } if response.via_count() > 1 => {
                 let (id, branch) = ProxiedId::split(user);
-                self.branch_response(now, id, branch, response, out);
+                self.branch_response(now, flow, id, branch, response, out);
             }
             Outcome::Deliver { .. } | Outcome::Unknown => self.services.count(Counter::Stray),
             Outcome::Absorbed => {}
@@ -50,6 +52,7 @@ impl<S: Services> Node<S> {
     fn branch_response(
         &mut self,
         now: Time,
+        flow: Flow,
         id: ProxiedId,
         branch: BranchId,
         response: &Message<'_>,
@@ -57,6 +60,7 @@ impl<S: Services> Node<S> {
     ) {
         let Some(mut proxied) = self.proxied.take(id) else { return };
         let status = response.status();
+        self.hear(now, flow, &proxied, branch, response);
         if proxied.over {
             // A retransmitted or second 2xx of an accepted INVITE (RFC 6026 section 7).
             if proxied.invite
@@ -82,6 +86,25 @@ impl<S: Services> Node<S> {
             proxied.context.branch_response(now, branch, status, &mut actions);
         }
         self.perform(now, proxied, actions, None, Some(response), out);
+    }
+
+    /// Notes what a trunk says of its load (RFC 7339 section 5.3), if it was asked to, and said it from where the
+    /// request went.
+    #[inline]
+    fn hear(&mut self, now: Time, flow: Flow, p: &Proxied, branch: BranchId, response: &Message<'_>) {
+        let Some(target) = p.targets.get(usize::from(branch.target())) else { return };
+        if !self.listens_to(target.trunk) {
+            return;
+        }
+        let Some(hop) = target.hops.get(usize::from(branch.attempt())) else { return };
+        let via = response.via().raw;
+        // As it was written: a trunk that knows nothing of this.
+        if hop.remote != flow.remote || via.ends_with(OC) {
+            return;
+        }
+        if let Some(wish) = wish(via) {
+            self.neighbours.told(now, hop.remote, &wish);
+        }
     }
 
     /// Whether `status` means that the request is to be tried elsewhere: a trunk's next address or target
@@ -296,9 +319,10 @@ impl<S: Services> Node<S> {
         out: &mut Outbox,
     ) -> bool {
         let (status, trusted) = (response.status(), p.trusts(branch));
+        let oc = p.oc.map(|algorithm| self.oc_for(p.source.remote, algorithm));
         let splices = &mut self.splices;
         let sent = self.layer.respond(now, p.server, status, out, |buf| {
-            rewrite::write_response(response, !trusted, splices, buf);
+            passed_on(oc, p.knows_oc, buf, |buf| rewrite::write_response(response, !trusted, splices, buf));
         });
         if sent {
             self.services.count(Counter::Relayed);
@@ -310,7 +334,9 @@ impl<S: Services> Node<S> {
     /// silent for too long. The caller has to know of the call, to end it (16.7 step 5).
     fn relay_late(&mut self, p: &Proxied, branch: BranchId, response: &Message<'_>, out: &mut Outbox) {
         let (trusted, splices) = (p.trusts(branch), &mut self.splices);
-        out.send_with(p.source, 0, |buf| rewrite::write_response(response, !trusted, splices, buf));
+        out.send_with(p.source, 0, |buf| {
+            passed_on(None, p.knows_oc, buf, |buf| rewrite::write_response(response, !trusted, splices, buf));
+        });
         self.services.count(Counter::Relayed);
     }
 
@@ -385,10 +411,12 @@ impl<S: Services> Node<S> {
                 return;
             };
             let head = best.head_len().saturating_sub(2);
+            let oc = p.oc.map(|algorithm| node.oc_for(p.source.remote, algorithm));
+            let parts = [best.bytes().get(..head), Some(&lines), best.bytes().get(head..)];
             let sent = node.layer.respond(now, p.server, best.status(), out, |buf| {
-                buf.extend_from_slice(best.bytes().get(..head).unwrap_or(b""));
-                buf.extend_from_slice(&lines);
-                buf.extend_from_slice(best.bytes().get(head..).unwrap_or(b""));
+                passed_on(oc, p.knows_oc, buf, |buf| {
+                    parts.into_iter().flatten().for_each(|part| buf.extend_from_slice(part));
+                });
             });
             if sent {
                 node.services.count(Counter::Relayed);
@@ -408,14 +436,17 @@ impl<S: Services> Node<S> {
     ) {
         let source = Some((p.source.remote, p.always_rport));
         // A 503 would say that this server is out of service (16.7 step 6), which is then the truth.
-        let (status, extra): (u16, &[u8]) = match (status, p.overloaded) {
-            (500, true) => (503, RETRY_AFTER),
-            (status, _) => (status, b""),
+        let (status, extra): (u16, &[u8]) = match status {
+            500 if p.overloaded => (503, RETRY_AFTER),
+            // RFC 7339 section 5.10: without Retry-After.
+            500 if p.held_back => (503, b""),
+            status => (status, b""),
         };
+        let oc = p.oc.map(|algorithm| self.oc_for(p.source.remote, algorithm));
         self.with_request(p, request, |node, p, request| {
             let tag = node.server_tag(p.server);
             node.layer.respond(now, p.server, status, out, |buf| {
-                write_response(request, status, b"", &tag, source, extra, buf);
+                told(oc, buf, |buf| write_response(request, status, b"", &tag, source, extra, buf));
             });
             if p.invite {
                 node.services.count(Counter::CallsFailed);

@@ -1,5 +1,6 @@
 //! A forwarded request and everything that belongs to it until it is over.
 
+use crate::overload::Algorithm;
 use crate::settings::Bounds;
 use crate::short::Short;
 use crate::targets::Wish;
@@ -90,6 +91,12 @@ pub(crate) struct Proxied {
     pub over: bool,
     /// A branch could not be made for lack of room here.
     pub overloaded: bool,
+    /// A branch was not made because the next hop asked for less.
+    pub held_back: bool,
+    /// How the caller wants to be told of our load.
+    pub oc: Option<Algorithm>,
+    /// It may believe what is said of load in its Via.
+    pub knows_oc: bool,
     /// A 2xx was forwarded.
     pub accepted: bool,
     /// The received request; empty once no branch or answer can need it any more.

@@ -1,6 +1,7 @@
 //! What a node asks of the world around it, answered at once from memory.
 
 use core::net::SocketAddr;
+use core::time::Duration;
 use sip_auth::{Authenticator, Decision};
 use sip_message::Method;
 use sip_proxy::locate::Kind;
@@ -76,6 +77,11 @@ pub trait Services {
         let _ = (why, about, source);
     }
 
+    /// Told when an overload begins, after the worker was behind for so long, and when it is over.
+    fn overloaded(&self, begins: bool, behind: Duration) {
+        let _ = (begins, behind);
+    }
+
     /// Notes how long something took.
     fn observe(&self, what: Span, micros: u64);
 }
@@ -121,6 +127,12 @@ pub enum Counter {
     Malformed,
     /// Requests refused because a pool was full or the server drains.
     Overload,
+    /// New requests refused in an overload.
+    Refused,
+    /// New requests that got no answer in an overload.
+    Unanswered,
+    /// Requests not sent on because the next hop asked for less.
+    HeldBack,
     /// Challenges sent.
     Challenged,
     /// Requests with right credentials.

@@ -176,6 +176,8 @@ pub struct Trunk {
     pub prepend: Vec<u8>,
     /// Its calls may leave over another trunk.
     pub may_transit: bool,
+    /// It is offered to ask for less, and believed when it does (RFC 7339, RFC 7415).
+    pub overload_control: bool,
     /// Statuses after which the next target is tried (503, timeouts and transport errors always are).
     pub retry_on: Vec<u16>,
 }
@@ -230,6 +232,8 @@ pub struct Settings {
     pub message: sip_message::Limits,
     /// Calls at one time on this worker.
     pub calls: usize,
+    /// What is done in an overload.
+    pub overload: crate::OverloadRules,
 }
 
 impl Settings {

@@ -3,6 +3,7 @@
 
 use crate::admit::{Admitted, Caller, is_beside};
 use crate::forward::may_carry;
+use crate::inbound::passed_on;
 use crate::node::{Node, domain};
 use crate::services::{Counter, Question, Services};
 use crate::settings::{Mode, Settings};
@@ -250,7 +251,9 @@ impl<S: Services> Node<S> {
             return self.services.count(Counter::Stray);
         };
         let splices = &mut self.splices;
-        out.send_with(flow, 0, |buf| rewrite::write_response(response, !trusted, splices, buf));
+        out.send_with(flow, 0, |buf| {
+            passed_on(None, true, buf, |buf| rewrite::write_response(response, !trusted, splices, buf));
+        });
         self.services.count(Counter::Relayed);
     }
 

@@ -69,6 +69,12 @@ impl Ownership {
         Some(choose(self.hash(call_id), workers))
     }
 
+    /// A number of 36 bits that goes by the Call-ID; the lower 32 have nothing to do with the owner.
+    pub fn lot(&self, call_id: &[u8]) -> u64 {
+        // The owner goes by the upper bits.
+        self.hash(call_id) & 0xf_ffff_ffff
+    }
+
     /// The program that does the same in the kernel, for as many workers. `None` on a big-endian machine: the program
     /// reads words of bytes with the first lowest.
     pub fn program(&self, workers: u16) -> Option<SteeringProgram> {

@@ -8,12 +8,14 @@
 #![forbid(unsafe_code)]
 
 mod flow;
+mod load;
 mod machine;
 mod outbox;
 mod steering;
 mod time;
 
 pub use flow::{ConnId, Flow, ListenerId, Transport};
+pub use load::Load;
 pub use machine::{Frame, FrameError, Machine};
 pub use outbox::{Close, Outbox, Transmit};
 pub use steering::SteeringProgram;

@@ -1,6 +1,6 @@
 //! The contract between a protocol machine and whatever drives it.
 
-use crate::{ConnId, Flow, Outbox, Time};
+use crate::{ConnId, Flow, Load, Outbox, Time};
 use core::net::SocketAddr;
 
 /// What the first bytes of a stream buffer hold.
@@ -127,6 +127,12 @@ pub trait Machine {
 
     /// Something another thread posted to this worker.
     fn notice(&mut self, now: Time, notice: Self::Notice, out: &mut Outbox);
+
+    /// How the worker has kept up since the last call, about every [`Load::WINDOW`] while messages come. A machine that
+    /// limits what it takes on goes by it.
+    fn pace(&mut self, now: Time, load: &Load) {
+        let _ = (now, load);
+    }
 
     /// The deadline has come (or it may have: calling early is harmless).
     fn timeout(&mut self, now: Time, out: &mut Outbox);

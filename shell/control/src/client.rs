@@ -454,6 +454,7 @@ fn status_table(status: &Status) -> String {
         let text = format!("{store}, {} pending; {}", status.store.pending, cell(&status.store.detail));
         rows.push(["store".into(), text]);
     }
+    rows.extend(status.overload.iter().map(|overload| ["overload".into(), cell(overload)]));
     rows.extend(status.alarms.iter().map(|alarm| ["ALARM".into(), Safe(alarm.as_bytes()).to_string()]));
     table(&rows)
 }

@@ -142,6 +142,13 @@ counters! {
     syscalls,
 }
 
+impl Counters {
+    /// Messages that the worker's machine was given, or its neighbours were.
+    pub(crate) fn taken(&self) -> u64 {
+        self.udp_in.get() + self.tcp_messages_in.get() + self.hops_in.get()
+    }
+}
+
 impl Add for Counts {
     type Output = Counts;
 

@@ -413,6 +413,7 @@ impl Admin for Control {
             messages_received: counts.udp_in + counts.tcp_messages_in,
             messages_sent: counts.udp_out + counts.tcp_messages_out,
             store: StoreStatus { healthy: true, pending: 0, detail: "none".into() },
+            overload: None,
             alarms: self.alarms(answering),
         }
     }

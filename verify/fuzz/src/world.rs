@@ -5,8 +5,8 @@ use sip_auth::{
 };
 use sip_message::Method;
 use sip_node::{
-    Auth, Challenge, Counter, Keys, Listener, Mode, NodeConfig, Proxy, Question, Route, RouteAction,
-    Services, Settings, Span, StoreDown, Trunk, Voicemail,
+    Auth, Challenge, Counter, Keys, Listener, Mode, NodeConfig, OverloadRules, Proxy, Question, Route,
+    RouteAction, Services, Settings, Span, StoreDown, Trunk, Voicemail,
 };
 use sip_proxy::context::Reroute;
 use sip_registrar::{BindingView, Change, Reply, Table};
@@ -134,6 +134,7 @@ fn trunk() -> Trunk {
         strip: 1,
         prepend: b"00".to_vec(),
         may_transit: false,
+        overload_control: true,
         retry_on: vec![480],
     }
 }
@@ -197,6 +198,7 @@ pub fn settings(choice: u8) -> Settings {
         ],
         message: sip_message::Limits::default(),
         calls: 32,
+        overload: OverloadRules::default(),
     }
 }
 

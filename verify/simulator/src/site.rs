@@ -170,6 +170,7 @@ impl Site {
             routes: Vec::new(),
             message: sip_message::Limits::default(),
             calls: spec.room.1,
+            overload: n::OverloadRules::default(),
         }
     }
 }
@@ -186,6 +187,7 @@ fn trunk(spec: &TrunkSpec, transit: bool) -> n::Trunk {
         strip: 0,
         prepend: Vec::new(),
         may_transit: transit,
+        overload_control: false,
         retry_on: Vec::new(),
     }
 }

@@ -11,6 +11,7 @@ mod faults;
 mod forking;
 mod forwarding;
 mod networks;
+mod overload;
 mod own;
 mod relay;
 mod relaying;
@@ -56,6 +57,8 @@ pub(crate) struct Shared {
     /// Why which name was refused.
     pub refused: RefCell<Vec<(Refusal, String)>>,
     pub store_down: Cell<bool>,
+    /// Beginnings and ends of overloads.
+    pub overloads: RefCell<Vec<bool>>,
     ledger: RefCell<LocalLedger>,
 }
 
@@ -111,6 +114,10 @@ impl Services for World {
         self.0.questions.borrow_mut().push(question);
     }
 
+    fn overloaded(&self, begins: bool, _behind: Duration) {
+        self.0.overloads.borrow_mut().push(begins);
+    }
+
     fn count(&self, counter: Counter) {
         self.0.counted.borrow_mut().push(counter);
     }
@@ -163,6 +170,7 @@ pub(crate) fn settings() -> Settings {
         routes: Vec::new(),
         message: MessageLimits::default(),
         calls: 10_000,
+        overload: OverloadRules::default(),
     }
 }
 
@@ -177,6 +185,7 @@ pub(crate) fn trunk(targets: &[&str], prefix: &str) -> Trunk {
         strip: 0,
         prepend: Vec::new(),
         may_transit: false,
+        overload_control: false,
         retry_on: Vec::new(),
     }
 }
@@ -239,6 +248,7 @@ impl Lab {
             observed: RefCell::default(),
             refused: RefCell::default(),
             store_down: Cell::new(false),
+            overloads: RefCell::default(),
             ledger: RefCell::new(LocalLedger {
                 nonces: NonceCounts::new(1_000, Duration::from_secs(300)),
                 backoff: Backoff::new(1_000, BackoffRules::default()),

@@ -289,6 +289,9 @@ pub struct Status {
     pub messages_sent: u64,
     /// The store.
     pub store: StoreStatus,
+    /// Whether new work is refused for want of time, in words; none for a server that never does.
+    #[serde(default)]
+    pub overload: Option<String>,
     /// What should worry somebody now; empty when all is well.
     pub alarms: Vec<String>,
 }

@@ -51,6 +51,9 @@ pub(super) fn render(status: &Status) -> String {
         let health = if status.store.healthy { "healthy" } else { "FAILING" };
         row("Store", &format_args!("{health}, {} pending; {}", status.store.pending, status.store.detail));
     }
+    if let Some(overload) = &status.overload {
+        row("Overload", overload);
+    }
     row("Configuration", &status.config_file.as_deref().unwrap_or("defaults"));
     row("Process", &status.pid);
     page.push_str("</table>");

@@ -46,6 +46,7 @@ impl Admin for Pretend {
             messages_received: 100,
             messages_sent: 200,
             store: StoreStatus { healthy: true, pending: 0, detail: "sqlite".into() },
+            overload: Some("none".into()),
             alarms: vec!["disk \"full\" & more".into()],
         }
     }

@@ -171,6 +171,9 @@ fn read_config(reader: &mut Reader<'_>, mut top: Section<'_, '_>, context: &Cont
     let mut section = top.section(reader, "limits", "limits");
     sections::limits(reader, &mut section, &mut config.limits);
     section.finish(reader);
+    let mut section = top.section(reader, "overload", "overload");
+    sections::overload(reader, &mut section, &mut config.overload);
+    section.finish(reader);
     let mut section = top.section(reader, "dns", "dns");
     sections::dns(reader, &mut section, &mut config.dns);
     section.finish(reader);

@@ -103,6 +103,13 @@ impl Config {
         out.raw("connections_per_source", limits.connections_per_source);
         out.time("tcp_head_timeout", limits.tcp_head_timeout);
         out.time("tcp_idle_timeout", limits.tcp_idle_timeout);
+
+        let overload = &self.overload;
+        out.section("[overload]");
+        out.raw("enabled", overload.enabled);
+        out.time("delay", overload.delay);
+        out.time("retry_after", overload.retry_after);
+        out.raw("feedback", overload.feedback);
     }
 
     fn admin_and_log(&self, out: &mut Writer) {
@@ -173,6 +180,7 @@ impl Trunk {
             out.text("prepend", &self.prepend);
         }
         out.raw("may_transit", self.may_transit);
+        out.raw("overload_control", self.overload_control);
         out.texts("retry_on", &self.retry_on);
     }
 }

@@ -371,6 +371,16 @@ pub(super) fn limits(reader: &mut Reader<'_>, section: &mut Section<'_, '_>, lim
     section.set(reader, "tcp_idle_timeout", &mut limits.tcp_idle_timeout, duration(range()));
 }
 
+/// `[overload]`.
+pub(super) fn overload(reader: &mut Reader<'_>, section: &mut Section<'_, '_>, overload: &mut Overload) {
+    section.set(reader, "enabled", &mut overload.enabled, flag);
+    // One round of a worker counts for 50 ms at most, and is no overload.
+    let range = Duration::from_millis(60)..=Duration::from_secs(10);
+    section.set(reader, "delay", &mut overload.delay, duration(range));
+    section.set(reader, "retry_after", &mut overload.retry_after, seconds(1..=3_600));
+    section.set(reader, "feedback", &mut overload.feedback, flag);
+}
+
 /// `[dns]`.
 pub(super) fn dns(reader: &mut Reader<'_>, section: &mut Section<'_, '_>, dns: &mut Dns) {
     if let Some(list) = section.list(reader, "servers", text(dns_server)) {

@@ -75,13 +75,26 @@ fn trunk(
     let prepend = section.read(reader, "prepend", text(user_part)).map(|at| at.value).unwrap_or_default();
     let mut may_transit = false;
     section.set(reader, "may_transit", &mut may_transit, flag);
+    let mut overload_control = false;
+    section.set(reader, "overload_control", &mut overload_control, flag);
     let mut retry_on = vec![Retry::Status(503), Retry::Timeout, Retry::Unreachable];
     if let Some(list) = section.list(reader, "retry_on", retry) {
         no_twice(reader, &list, "reason");
         retry_on = list.into_iter().map(|at| at.value).collect();
     }
     let name = name?.value;
-    Some(Trunk { name, targets, sources, prefixes, domains, strip, prepend, may_transit, retry_on })
+    Some(Trunk {
+        name,
+        targets,
+        sources,
+        prefixes,
+        domains,
+        strip,
+        prepend,
+        may_transit,
+        overload_control,
+        retry_on,
+    })
 }
 
 /// A list of URIs to send to; empty is an error.

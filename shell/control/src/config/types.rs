@@ -171,6 +171,8 @@ pub struct Config {
     pub timers: Timers,
     /// Caps.
     pub limits: Limits,
+    /// `[overload]`.
+    pub overload: Overload,
     /// Name resolution.
     pub dns: Dns,
     /// The admin API.
@@ -301,6 +303,9 @@ pub struct Trunk {
     pub prepend: String,
     /// Calls from this trunk may leave over another trunk.
     pub may_transit: bool,
+    /// It is sent less when it asks for less (RFC 7339, RFC 7415). Only for one that writes `oc` itself: it is read
+    /// from any response, and one that passes on what others wrote lets them ask in its name.
+    pub overload_control: bool,
     /// What makes the next target be tried.
     pub retry_on: Vec<Retry>,
 }
@@ -394,6 +399,19 @@ pub struct Limits {
     pub tcp_idle_timeout: Duration,
 }
 
+/// `[overload]`: what is done when there is more to do than time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Overload {
+    /// Whether new work is refused then.
+    pub enabled: bool,
+    /// Having more to do than time for so long is an overload.
+    pub delay: Duration,
+    /// When those refused may come back.
+    pub retry_after: Duration,
+    /// Whether load is told and heard of by RFC 7339 between this server and its trunks.
+    pub feedback: bool,
+}
+
 /// `[dns]`: name resolution.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dns {
@@ -452,6 +470,7 @@ impl Default for Config {
             routes: Vec::new(),
             timers: Timers::default(),
             limits: Limits::default(),
+            overload: Overload::default(),
             dns: Dns { servers: Vec::new(), timeout: Duration::from_secs(2), cache: 10_000 },
             admin: AdminAccess::default(),
             log: Log { level: Level::Info, format: LogFormat::Text },
@@ -533,6 +552,17 @@ impl Default for Limits {
             // Longer than the longest registration, so that a phone that never sends keepalives
             // still has its connection when a call comes.
             tcp_idle_timeout: Duration::from_secs(7500),
+        }
+    }
+}
+
+impl Default for Overload {
+    fn default() -> Overload {
+        Overload {
+            enabled: true,
+            delay: Duration::from_millis(200),
+            retry_after: Duration::from_secs(5),
+            feedback: true,
         }
     }
 }

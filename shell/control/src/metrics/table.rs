@@ -48,6 +48,9 @@ metrics! {
             RefusedOverload { reason = "overload" },
             RefusedPolicy { reason = "policy" },
             RefusedLoop { reason = "loop" };
+        "strowger_overload_refused_total", "New requests not taken on in an overload.":
+            OverloadAnswered { how = "answered" }, OverloadUnanswered { how = "unanswered" };
+        "strowger_overload_held_back_total", "Requests not sent on because the next hop asked for less.": OverloadHeldBack;
         "strowger_forwarded_total", "Messages forwarded.":
             ForwardedRequests { kind = "request" }, ForwardedResponses { kind = "response" };
         "strowger_auth_total", "Digest checks, by result.":

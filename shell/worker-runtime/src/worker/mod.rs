@@ -5,6 +5,7 @@ mod datagrams;
 mod dispatch;
 mod grain;
 mod links;
+mod pressure;
 mod reading;
 mod returned;
 
@@ -19,6 +20,7 @@ use alarm::Alarm;
 use datagrams::Datagrams;
 use grain::Grain;
 use links::Links;
+use pressure::Pressure;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -69,6 +71,7 @@ pub struct Worker<M: Machine> {
     poller: Poller,
     alarm: Alarm,
     grain: Grain,
+    pressure: Pressure,
     datagrams: Datagrams,
     recv: RecvBatch,
     send: SendBatch,
@@ -122,6 +125,7 @@ impl<M: Machine> Worker<M> {
             poller,
             alarm,
             grain: Grain::new(grain, now),
+            pressure: Pressure::new(now),
             datagrams,
             recv: RecvBatch::new(config.batch, config.together || !grain.is_zero()),
             send: SendBatch::new(config.batch, config.together),
@@ -193,11 +197,15 @@ impl<M: Machine> Worker<M> {
                 timeout = 0;
             }
         }
+        let before = self.pressure.waits(self.counters.taken()).then(monotonic_now);
         let events = self.poller.wait(timeout)?;
         mailbox.wake_up();
         self.counters.syscalls.one();
         self.counters.rounds.one();
         self.now = monotonic_now();
+        if let Some(load) = self.pressure.woke(before, self.now) {
+            self.machine.pace(self.now, &load);
+        }
         Ok(Woken::Events(events))
     }
 

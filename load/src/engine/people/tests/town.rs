@@ -122,6 +122,7 @@ fn server(mailbox: bool) -> Node<Office> {
         routes: Vec::new(),
         message: sip_message::Limits::default(),
         calls: 1_000_000,
+        overload: sip_node::OverloadRules::default(),
     };
     let config = NodeConfig {
         worker: 0,

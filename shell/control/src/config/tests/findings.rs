@@ -125,6 +125,12 @@ fn expiry_limits_must_be_in_order() {
 }
 
 #[test]
+fn one_long_round_is_no_overload() {
+    assert!(errors("[overload]\ndelay = '50ms'").contains("from 60ms to 10s"));
+    assert_eq!(good("[overload]\ndelay = '60ms'").overload.delay.as_millis(), 60);
+}
+
+#[test]
 fn algorithms_are_checked() {
     assert!(errors("[auth]\nalgorithms = ['SHA-1']").contains("unknown value \"SHA-1\""));
     assert!(errors("[auth]\nalgorithms = []").contains("no algorithm"));

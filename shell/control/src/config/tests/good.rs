@@ -69,6 +69,7 @@ fn trunks_and_routes_arrive() {
     assert_eq!((trunk.name.as_str(), trunk.strip, trunk.prepend.as_str()), ("carrier", 1, "0"));
     assert_eq!(trunk.targets[1].ip(), Some("2001:db8::20".parse().unwrap()));
     assert_eq!(trunk.targets[1].port, Some(5070));
+    assert!(trunk.may_transit && trunk.overload_control);
     assert_eq!(trunk.retry_on, [Retry::Status(503), Retry::Status(500), Retry::Timeout]);
     assert_eq!(config.routes[0].user.as_deref(), Some("info"));
     assert!(matches!(&config.routes[0].action, RouteAction::Redirect(c) if c.len() == 1));
@@ -79,6 +80,7 @@ fn trunks_and_routes_arrive() {
 fn trunk_sources_default_to_the_targets() {
     let text = "[[trunk]]\nname='a'\nprefixes=['0']\ntargets=['sip:192.0.2.1','sip:[2001:db8::1]:5061']";
     let trunk = &good(text).trunks[0];
+    assert!(!trunk.may_transit && !trunk.overload_control);
     let sources: Vec<String> = trunk.sources.iter().map(|s| s.to_string()).collect();
     assert_eq!(sources, ["192.0.2.1/32", "2001:db8::1/128"]);
     assert!(trunk.sources[0].contains("192.0.2.1".parse().unwrap()));

@@ -63,6 +63,7 @@ domains = ["carrier.example"]
 strip = 1
 prepend = "0"
 may_transit = true
+overload_control = true
 retry_on = ["503", 500, "timeout"]
 
 [[route]]

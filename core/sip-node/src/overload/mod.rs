@@ -1,0 +1,259 @@
+//! Overload: what is not taken on when there is more to do than time, so that what was taken on ends well.
+//!
+//! | file | what |
+//! |---|---|
+//! | `governor.rs` | whether there is an overload, and how much new work is taken on in it |
+//! | `shares.rs` | who may bring how much of it |
+//! | `oc.rs` | what neighbours tell each other in Via (RFC 7339, RFC 7415) |
+//! | `neighbours.rs` | next hops that asked for less |
+//! | `recent.rs` | calls taken on of late |
+//! | `screen.rs` | what a message is, from its first line and two header fields |
+//!
+//! New work is what begins something: an INVITE, a registration and so on. Never refused are responses, ACK, CANCEL,
+//! BYE and other requests within a dialog of ours, because refusing them spoils what was paid for already; and what
+//! repeats an accepted request, which the transaction layer answers before anybody asks here. A request that only says
+//! that it is within a dialog is new work. Calls to emergency services are like any other. Refusals are stateless
+//! (503 with Retry-After) as far as they cost little; what is beyond that gets no answer.
+
+mod governor;
+mod neighbours;
+mod oc;
+mod recent;
+mod screen;
+mod shares;
+
+pub(crate) use governor::Change;
+pub(crate) use neighbours::{Category, Neighbours};
+pub(crate) use oc::{Algorithm, Wish, fill, knows, offer, take_out, wish};
+pub(crate) use screen::{Kind, screen};
+
+use core::time::Duration;
+use governor::Governor;
+use recent::Recent;
+use shares::Shares;
+use sip_message::Method;
+use wire::{Load, Time};
+
+/// Units of an INVITE. Any other new request is one: it is followed by less.
+const CALL: u32 = 4;
+/// Units of refused requests that are answered, by those that could be taken on if nothing had to be refused. To send a
+/// 503 and to take its ACK costs two or three messages, to leave an INVITE unanswered one each time that it is
+/// repeated: so refusals are answered as long as they leave anything for calls.
+const ANSWERS: f64 = 4.0;
+/// The same by what is taken on, of a worker that is behind: what waits is also what was taken on before.
+const ANSWERS_BEHIND: f64 = 0.5;
+/// What that figure loses with each window, if less can be taken on.
+const BEST_FADES: f64 = 0.998;
+/// Requests of a call: INVITE, ACK and BYE. A rate that is told is one of all requests (RFC 7415 section 3.4).
+const REQUESTS: f32 = 3.0;
+/// How long a neighbour goes by what it was told: the default of RFC 7339 section 4.3.
+const VALID: Duration = Duration::from_millis(500);
+
+/// What becomes of new work.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// It is taken on.
+    Take,
+    /// It is refused.
+    Refuse,
+    /// It is not answered.
+    Drop,
+}
+
+/// The limits that an operator sets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Rules {
+    /// Whether anything is refused at all.
+    pub enabled: bool,
+    /// Being behind for so long is overload.
+    pub patience: Duration,
+    /// What refusals ask for, seconds.
+    pub retry_after: u32,
+    /// Whether trunks are told how much they may bring, and do the same for us (RFC 7339).
+    pub feedback: bool,
+    /// How many workers there are: each knows its own part only.
+    pub workers: u16,
+}
+
+impl Default for Rules {
+    fn default() -> Rules {
+        Rules {
+            enabled: true,
+            patience: Duration::from_millis(200),
+            retry_after: 5,
+            feedback: true,
+            workers: 1,
+        }
+    }
+}
+
+/// How a worker stands, for people.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Standing {
+    /// New work is being refused.
+    pub overloaded: bool,
+    /// What part of what is offered is not taken on, 0 to 1.
+    pub loss: f32,
+}
+
+/// The overload control of one worker.
+pub(crate) struct Overload {
+    rules: Rules,
+    governor: Governor,
+    shares: Shares,
+    recent: Recent,
+    /// Units taken on in this window.
+    taken: u32,
+    /// Requests refused or not answered in this window.
+    refused: u32,
+    /// As the governor has it: asked with every message.
+    sheds: bool,
+    /// When the last window ended.
+    paced: Time,
+    /// The most units a second that could be taken on of late.
+    best: f64,
+}
+
+impl Overload {
+    pub fn new(rules: Rules) -> Overload {
+        let governor = Governor::new(rules.patience);
+        Overload {
+            rules,
+            governor,
+            shares: Shares::new(),
+            recent: Recent::default(),
+            taken: 0,
+            refused: 0,
+            sheds: false,
+            paced: Time::ZERO,
+            best: 0.0,
+        }
+    }
+
+    /// Other rules from now on.
+    pub fn set_rules(&mut self, rules: Rules) {
+        if !rules.enabled {
+            self.governor = Governor::new(rules.patience);
+            self.sheds = false;
+        }
+        self.governor.set_patience(rules.patience);
+        self.rules = rules;
+    }
+
+    /// What refusals ask for, seconds.
+    pub fn retry_after(&self) -> u32 {
+        self.rules.retry_after
+    }
+
+    /// Whether neighbours are listened to.
+    pub fn speaks(&self) -> bool {
+        self.rules.feedback && self.rules.enabled
+    }
+
+    /// Whether neighbours are told. Only a worker that is alone knows how the server is: several would contradict each
+    /// other, with numbers that interleave, and one that is well would take back what another said.
+    pub fn tells(&self) -> bool {
+        self.speaks() && self.rules.workers <= 1
+    }
+
+    /// What to tell a neighbour that can be told in this way.
+    pub fn wish(&mut self, source: u64, algorithm: Algorithm) -> Wish {
+        let sequence = Some(self.paced.as_micros() / 10);
+        let well = Wish { algorithm, value: 0, valid: Duration::ZERO, sequence };
+        if !self.sheds {
+            return well;
+        }
+        let (loss, left) = self.shares.tell(source);
+        let value = match algorithm {
+            _ if loss < 0.005 => return well,
+            Algorithm::Loss => nearest(loss * 100.0).min(100),
+            Algorithm::Rate => nearest(left / CALL as f32 * REQUESTS).clamp(1, oc::RATE_MAX),
+        };
+        Wish { value, valid: VALID, ..well }
+    }
+
+    /// Whether some new work is not taken on.
+    #[inline]
+    pub fn sheds(&self) -> bool {
+        self.sheds
+    }
+
+    /// New work is taken on without a question, in calm times.
+    #[inline]
+    pub fn note(&mut self, method: Method<'_>) {
+        self.taken = self.taken.wrapping_add(units(method == Method::Invite));
+    }
+
+    /// What becomes of new work. `call` is a hash of its Call-ID.
+    pub fn judge(&mut self, source: u64, call: u64, invite: bool, stream: bool) -> Verdict {
+        let units = units(invite);
+        let verdict = self.shares.judge(source, call as u16, units, stream);
+        match verdict {
+            Verdict::Take => {
+                self.taken = self.taken.saturating_add(units);
+                self.recent.note(self.paced, call);
+            }
+            Verdict::Refuse | Verdict::Drop => self.refused = self.refused.saturating_add(1),
+        }
+        verdict
+    }
+
+    /// A call that was taken on before this overload began.
+    pub fn remember(&mut self, call: u64) {
+        self.recent.note(self.paced, call);
+    }
+
+    /// Whether this may repeat a request that was taken on in this overload.
+    pub fn knows(&self, call: u64) -> bool {
+        self.recent.knows(call)
+    }
+
+    /// A window is over. What changed.
+    pub fn pace(&mut self, now: Time, load: &Load) -> Option<Change> {
+        self.paced = now;
+        let (taken, refused) = (core::mem::take(&mut self.taken), core::mem::take(&mut self.refused));
+        if !self.rules.enabled {
+            return None;
+        }
+        let change = self.governor.pace(now, load, taken, refused);
+        let seconds = load.window.as_secs_f32();
+        if let Some(budget) = self.governor.budget() {
+            let fades = if change.is_some() { 0.0 } else { self.best * BEST_FADES };
+            self.best = budget.max(fades);
+            let (budget, answers) = (budget as f32, self.answers(budget, load) as f32);
+            match change {
+                Some(_) => self.shares.begin(budget, answers, Load::WINDOW.as_secs_f32()),
+                None => self.shares.turn(budget, answers, seconds),
+            }
+        } else if change.is_some() {
+            self.recent.clear();
+        }
+        self.sheds = self.governor.budget().is_some();
+        change
+    }
+
+    /// Units of refused requests whose refusal is said in a second: less, the further the worker is behind, for what waits
+    /// is also what was taken on.
+    fn answers(&self, budget: f64, load: &Load) -> f64 {
+        match load.behind {
+            behind if behind >= self.rules.patience => budget * ANSWERS_BEHIND,
+            behind if behind >= self.rules.patience / 2 => self.best,
+            _ => self.best * ANSWERS,
+        }
+    }
+
+    /// How it stands.
+    pub fn standing(&self) -> Standing {
+        Standing { overloaded: self.sheds, loss: if self.sheds { self.shares.loss() } else { 0.0 } }
+    }
+}
+
+/// The nearest whole number of one that is not negative.
+fn nearest(number: f32) -> u32 {
+    (number + 0.5) as u32
+}
+
+/// What new work counts for.
+const fn units(invite: bool) -> u32 {
+    if invite { CALL } else { 1 }
+}

@@ -1,0 +1,363 @@
+//! Who may bring how much of the new work that is taken on in an overload.
+//!
+//! Sources are counted in buckets that a keyed hash of their address chooses, in two rows with different hashes. Each
+//! row has a level: who brings less than it is served in full, who brings more gets as much as the level (max-min
+//! fairness), so one source with ten times as much as others takes nothing from them. A source that shares its bucket
+//! with such a one in one row is alone in the other, and the better of the two counts (as in Stochastic Fair Blue,
+//! Feng and others 2001). The memory is fixed, and nobody outside knows who meets whom.
+//!
+//! Which calls of a source are taken is no lottery for each message: it goes by a hash of the Call-ID, so a call that
+//! was passed over is passed over when its INVITE is sent again, and its caller does not wait for half a minute for a
+//! connection that then comes too late; and a call whose first INVITE was challenged comes through with its second.
+
+use super::Verdict;
+
+/// Rows of buckets.
+const ROWS: usize = 2;
+/// Buckets in a row, a power of two.
+const BUCKETS: usize = 512;
+/// How much of the last window counts in the mean of what a source brings.
+const FRESH: f32 = 0.25;
+/// A source that brings nothing any more is forgotten below this rate.
+const GONE: f32 = 0.5;
+/// One in thresholds.
+const ALL: u32 = 1 << 16;
+/// What part anybody is told to leave away, at most: of nothing at all nobody can tell what it would be.
+const MOST_TOLD: f32 = 0.95;
+/// Windows after which one who was told is believed to have forgotten it: longer than it is valid.
+const TELLS: u8 = 20;
+/// Units of refused requests that are answered in a second however little is taken on.
+const ANSWERS_LEAST: f32 = 80.0;
+/// What an answer on a stream counts for, of one by datagram.
+const STREAM: u32 = 8;
+/// Units that any source may bring in a window.
+const ANY: f32 = 8.0;
+
+#[derive(Clone, Copy, Default)]
+struct Bucket {
+    /// Units brought in this window.
+    brought: u32,
+    /// Units taken on of them.
+    taken: u32,
+    /// Units brought in a second of late.
+    rate: f32,
+    /// Calls whose hash is below this are taken on.
+    take: u32,
+    /// Those below this are answered.
+    answer: u32,
+    /// Windows for which somebody here has been told to bring less, and what part of it he leaves away then.
+    tells: u8,
+    told: f32,
+}
+
+/// The shares of all sources.
+pub struct Shares {
+    rows: Box<[[Bucket; BUCKETS]; ROWS]>,
+    /// Units that a bucket may be given in this window, whatever the hashes of its calls are.
+    cap: u32,
+    /// Units of refused requests that may still be answered in this window.
+    answers: u32,
+    /// What part of what was brought is not taken on now.
+    loss: f32,
+}
+
+impl Shares {
+    /// Nobody has brought anything.
+    pub fn new() -> Shares {
+        Shares { rows: Box::new([[Bucket::default(); BUCKETS]; ROWS]), cap: 0, answers: 0, loss: 0.0 }
+    }
+
+    /// Forgets everybody, and allows so many units a second for the first window of so many seconds.
+    pub fn begin(&mut self, budget: f32, answers: f32, seconds: f32) {
+        *self.rows = [[Bucket { take: ALL, answer: ALL, ..Bucket::default() }; BUCKETS]; ROWS];
+        self.loss = 0.0;
+        self.allow(budget, answers, seconds);
+    }
+
+    fn allow(&mut self, level: f32, answers: f32, seconds: f32) {
+        self.cap = (2.0 * level * seconds).max(ANY) as u32;
+        self.answers = (2.0 * answers * seconds).max(ANY) as u32;
+    }
+
+    /// A window of so many seconds is over. In the next `budget` units a second may be taken on, and the refusal of
+    /// `answers` units a second may be said.
+    pub fn turn(&mut self, budget: f32, answers: f32, seconds: f32) {
+        let seconds = seconds.clamp(0.001, 1.0);
+        let answers = answers.max(ANSWERS_LEAST);
+        let (mut highest, mut loss) = (0.0f32, 1.0f32);
+        for row in self.rows.iter_mut() {
+            let mut all = 0.0;
+            for bucket in row.iter_mut() {
+                // Who leaves away what he was told to would bring so much without.
+                let now = bucket.brought as f32 / seconds / (1.0 - bucket.told);
+                // A burst is believed at once, its end slowly.
+                bucket.rate =
+                    if bucket.rate == 0.0 { now } else { bucket.rate + (now - bucket.rate) * FRESH };
+                if bucket.rate < GONE {
+                    bucket.rate = 0.0;
+                }
+                (bucket.brought, bucket.taken) = (0, 0);
+                all += bucket.rate;
+            }
+            let level = level(row, budget);
+            let over = (all - budget).max(0.0);
+            let answered = if over > 0.0 { (answers / over).min(1.0) } else { 1.0 };
+            for bucket in row.iter_mut() {
+                let take = if bucket.rate > level { level / bucket.rate } else { 1.0 };
+                let loss = (1.0 - take).min(MOST_TOLD);
+                bucket.told = if bucket.tells > 0 { loss } else { 0.0 };
+                bucket.tells = bucket.tells.saturating_sub(1);
+                // Of what he brings all the same that much more goes.
+                let take = (take / (1.0 - bucket.told)).min(1.0);
+                bucket.take = (take * ALL as f32) as u32;
+                bucket.answer = ((take + (1.0 - take) * answered) * ALL as f32) as u32;
+            }
+            highest = highest.max(level);
+            loss = loss.min(if all > 0.0 { over / all } else { 0.0 });
+        }
+        self.loss = loss;
+        self.allow(highest.min(budget), answers, seconds);
+    }
+
+    /// What becomes of a request with so many units. `source` is a keyed hash of where it comes from, `call` one of
+    /// its Call-ID; `stream`: it came on a stream.
+    pub fn judge(&mut self, source: u64, call: u16, units: u32, stream: bool) -> Verdict {
+        let call = u32::from(call);
+        let (mut take, mut answer) = (false, false);
+        for (row, at) in self.rows.iter_mut().zip(places(source)) {
+            let Some(bucket) = row.get_mut(at) else { continue };
+            bucket.brought = bucket.brought.saturating_add(units);
+            take |= call < bucket.take && bucket.taken + units <= self.cap;
+            answer |= call < bucket.answer;
+        }
+        if take {
+            for (row, at) in self.rows.iter_mut().zip(places(source)) {
+                if let Some(bucket) = row.get_mut(at) {
+                    bucket.taken += units;
+                }
+            }
+            return Verdict::Take;
+        }
+        // On a stream nothing is repeated, so an answer spares nothing.
+        let (answer, cost) = if stream { (true, units * STREAM) } else { (answer, units) };
+        if !answer || self.answers < cost {
+            return Verdict::Drop;
+        }
+        self.answers -= cost;
+        Verdict::Refuse
+    }
+
+    /// What to tell this source, which does as it is told from now on: what part of what it would bring it is to leave
+    /// away, 0 to 1, and how many units a second are left.
+    pub fn tell(&mut self, source: u64) -> (f32, f32) {
+        let (mut loss, mut left) = (1.0f32, 0.0f32);
+        for (row, at) in self.rows.iter_mut().zip(places(source)) {
+            let Some(bucket) = row.get_mut(at) else { continue };
+            bucket.tells = TELLS;
+            let leaves = 1.0 - bucket.take as f32 / ALL as f32 * (1.0 - bucket.told);
+            // What is rounded off above must not make it more than that.
+            loss = loss.min(leaves.clamp(0.0, MOST_TOLD));
+            left = left.max(bucket.rate * (1.0 - leaves));
+        }
+        (loss, left)
+    }
+
+    /// What part of all that is brought is not taken on, 0 to 1.
+    pub fn loss(&self) -> f32 {
+        self.loss
+    }
+}
+
+/// Where a source is in each row.
+fn places(source: u64) -> [usize; ROWS] {
+    [source as usize % BUCKETS, (source >> 32) as usize % BUCKETS]
+}
+
+/// The level at which a row brings the budget; infinite if it brings less.
+fn level(row: &[Bucket; BUCKETS], budget: f32) -> f32 {
+    let mut level = f32::INFINITY;
+    // Each pass takes those below the level out, which raises it; so it ends as soon as nobody is.
+    for _ in 0..16 {
+        let (mut small, mut large, mut all) = (0.0, 0u32, 0.0);
+        for bucket in row.iter().filter(|bucket| bucket.rate > 0.0) {
+            all += bucket.rate;
+            if level.is_finite() && bucket.rate <= level {
+                small += bucket.rate;
+            } else {
+                large += 1;
+            }
+        }
+        if all <= budget || large == 0 {
+            return level;
+        }
+        let next = (budget - small).max(0.0) / large as f32;
+        if level.is_finite() && next <= level * 1.001 {
+            return next;
+        }
+        level = next;
+    }
+    level
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Numbers that look like hashes.
+    fn mix(n: u64) -> u64 {
+        let mut n = n.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        n = (n ^ n >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        (n ^ n >> 27).wrapping_mul(0x94d0_49bb_1331_11eb) ^ n >> 31
+    }
+
+    /// Windows of 50 ms in which each source brings so many requests of a unit. What was taken on of each, per window,
+    /// in the last half of them.
+    fn run(shares: &mut Shares, sources: &[u32], budget: f32, windows: u32) -> Vec<f32> {
+        let mut taken = vec![0u32; sources.len()];
+        for window in 0..windows {
+            for (source, &count) in sources.iter().enumerate() {
+                for n in 0..count {
+                    let call = mix(mix(source as u64) ^ u64::from(window) << 32 ^ u64::from(n)) as u16;
+                    let verdict = shares.judge(mix(source as u64 + 1_000), call, 1, false);
+                    taken[source] += u32::from(window >= windows / 2 && verdict == Verdict::Take);
+                }
+            }
+            shares.turn(budget, 100.0, 0.05);
+        }
+        taken.iter().map(|&n| n as f32 / (windows - windows / 2) as f32).collect()
+    }
+
+    #[test]
+    fn one_with_ten_times_as_much_takes_nothing_from_the_others() {
+        let mut shares = Shares::new();
+        shares.begin(4_000.0, 100.0, 0.05);
+        // 10 small ones bring 100 together in each window, a large one 1,000; there is room for 200.
+        let mut sources = vec![10; 10];
+        sources.push(1_000);
+        let taken = run(&mut shares, &sources, 4_000.0, 100);
+        for (source, taken) in taken.iter().enumerate().take(10) {
+            assert!(*taken > 9.5, "source {source}: {taken}");
+        }
+        assert!((80.0..=125.0).contains(&taken[10]), "the rest: {}", taken[10]);
+    }
+
+    #[test]
+    fn equal_sources_have_equal_shares() {
+        let mut shares = Shares::new();
+        shares.begin(2_000.0, 100.0, 0.05);
+        let taken = run(&mut shares, &[100; 5], 2_000.0, 200);
+        assert!(taken.iter().all(|taken| (17.0..=24.0).contains(taken)), "{taken:?}");
+    }
+
+    #[test]
+    fn made_up_sources_leave_the_real_one_its_level() {
+        // 5,000 sources of two requests each, as a sender with forged addresses makes them, and one that brings 20.
+        let mut sources = vec![2; 5_000];
+        sources.push(20);
+        let mut shares = Shares::new();
+        shares.begin(100_000.0, 100.0, 0.05);
+        let taken = run(&mut shares, &sources, 100_000.0, 20);
+        let all: f32 = taken.iter().sum();
+        assert!((4_500.0..=7_500.0).contains(&all), "{all}");
+        assert!(taken[5_000] > 4.0, "{}", taken[5_000]);
+    }
+
+    #[test]
+    fn a_call_is_taken_or_passed_over_as_often_as_it_is_sent() {
+        let mut shares = Shares::new();
+        shares.begin(1_000.0, 0.0, 0.05);
+        run(&mut shares, &[400], 1_000.0, 50);
+        let source = mix(1_000);
+        let first: Vec<Verdict> = (0..200).map(|n| shares.judge(source, n * 300, 1, false)).collect();
+        shares.turn(1_000.0, 0.0, 0.05);
+        run(&mut shares, &[400], 1_000.0, 10);
+        let again: Vec<Verdict> = (0..200).map(|n| shares.judge(source, n * 300, 1, false)).collect();
+        let same = first.iter().zip(&again).filter(|(a, b)| a == b).count();
+        assert!(same > 170, "{same} of 200");
+        assert!(first.contains(&Verdict::Take) && first.contains(&Verdict::Drop));
+    }
+
+    /// Whoever does as he is told is told the same again, and nothing more is taken from him here.
+    #[test]
+    fn who_leaves_away_what_he_was_told_to_is_not_hit_twice() {
+        let mut shares = Shares::new();
+        shares.begin(2_000.0, 0.0, 0.05);
+        let source = mix(1_000);
+        let mut told = 0.0;
+        let (mut taken, mut brought) = (0, 0);
+        for window in 0..400u64 {
+            for n in 0..400 {
+                let call = mix(window << 32 | n);
+                // By chance, as RFC 7339 has it.
+                if (call >> 32) as f32 / u32::MAX as f32 >= told {
+                    let verdict = shares.judge(source, call as u16, 1, false);
+                    brought += u32::from(window >= 200);
+                    taken += u32::from(window >= 200 && verdict == Verdict::Take);
+                }
+            }
+            shares.turn(2_000.0, 0.0, 0.05);
+            told = shares.tell(source).0;
+        }
+        let (taken, brought) = (taken as f32 / 200.0, brought as f32 / 200.0);
+        assert!((0.7..=0.8).contains(&told), "{told}");
+        assert!((85.0..=112.0).contains(&taken) && brought < 118.0, "{taken} of {brought}");
+    }
+
+    #[test]
+    fn many_requests_of_one_call_are_not_all_taken() {
+        let mut shares = Shares::new();
+        shares.begin(1_000.0, 0.0, 0.05);
+        for _ in 0..40 {
+            // The hash that is taken always.
+            for _ in 0..1_000 {
+                shares.judge(mix(1_000), 0, 1, false);
+            }
+            shares.turn(1_000.0, 0.0, 0.05);
+        }
+        let taken = (0..1_000).filter(|_| shares.judge(mix(1_000), 0, 1, false) == Verdict::Take).count();
+        assert!(taken <= 100, "{taken}");
+    }
+
+    #[test]
+    fn refusals_are_answered_as_far_as_they_may_be() {
+        let mut shares = Shares::new();
+        shares.begin(200.0, 200.0, 0.05);
+        run(&mut shares, &[100], 200.0, 40);
+        shares.turn(200.0, 200.0, 0.05);
+        let judged: Vec<Verdict> =
+            (0..1_000).map(|n| shares.judge(mix(1_000), mix(n) as u16, 1, false)).collect();
+        let count = |verdict| judged.iter().filter(|v| **v == verdict).count();
+        assert!((1..=20).contains(&count(Verdict::Refuse)), "{}", count(Verdict::Refuse));
+        assert!(count(Verdict::Drop) > 900);
+        // On a stream there are fewer.
+        shares.turn(200.0, 200.0, 0.05);
+        let refused = |n| shares.judge(mix(1_000), mix(n) as u16, 2, true) == Verdict::Refuse;
+        assert_eq!((0..1_000).map(refused).filter(|refused| *refused).count(), 1);
+    }
+
+    proptest! {
+        /// Whatever is asked, the thresholds are in range and what is taken on stays below the caps.
+        #[test]
+        fn any_sequence_is_bounded(steps in prop::collection::vec((any::<u64>(), any::<u16>(), 0u32..9, any::<bool>()), 1..400),
+                                   budget in 0f32..1e9, answers in 0f32..1e9, seconds in 0f32..100.0) {
+            let mut shares = Shares::new();
+            shares.begin(budget, answers, seconds);
+            for (n, (source, call, units, stream)) in steps.into_iter().enumerate() {
+                shares.judge(source, call, units, stream);
+                if n % 7 == 0 {
+                    shares.turn(budget, answers, seconds);
+                    prop_assert!((0.0..=1.0).contains(&shares.loss()));
+                    if call % 2 == 0 {
+                        let (loss, left) = shares.tell(source);
+                        prop_assert!((0.0..=MOST_TOLD).contains(&loss) && left >= 0.0);
+                    }
+                }
+                for bucket in shares.rows.iter().flatten() {
+                    prop_assert!(bucket.take <= ALL && bucket.answer <= ALL);
+                    prop_assert!(bucket.rate.is_finite() && bucket.rate >= 0.0);
+                }
+            }
+        }
+    }
+}

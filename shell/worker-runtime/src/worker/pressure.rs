@@ -1,0 +1,112 @@
+//! Whether a worker keeps up with what comes.
+
+use std::time::Duration;
+use wire::{Load, Time};
+
+/// A round that took fewer messages than this had next to nothing waiting: the worker keeps up.
+const FEW: u64 = 8;
+/// So long a wait for the next report means that there was nothing to do. Asking in vain takes a few microseconds.
+const IDLE: Duration = Duration::from_micros(20);
+
+/// Counts for how long a worker has not kept up. A round that finds few messages is over at once; one of more, after
+/// which the worker waits, has caught up as well. Only such rounds have their end timed, so that a message costs no
+/// reading of the clock.
+pub struct Pressure {
+    /// When the window began.
+    since: Time,
+    /// When the last round began.
+    woken: Time,
+    behind: Duration,
+    kept_up: bool,
+    /// Messages taken since the start, as of the end of the last round.
+    taken: u64,
+}
+
+impl Pressure {
+    pub fn new(now: Time) -> Pressure {
+        Pressure { since: now, woken: now, behind: Duration::ZERO, kept_up: true, taken: 0 }
+    }
+
+    /// The worker is about to wait and has taken so many messages since the start. Whether it matters how long it
+    /// waits.
+    pub fn waits(&mut self, taken: u64) -> bool {
+        let many = taken.wrapping_sub(self.taken) >= FEW;
+        self.taken = taken;
+        if !many {
+            self.keeps_up();
+        }
+        many
+    }
+
+    /// It has waited from `before`, if that matters, and begins a round. What to tell the machine, once in a window.
+    #[inline]
+    pub fn woke(&mut self, before: Option<Time>, now: Time) -> Option<Load> {
+        if let Some(before) = before {
+            if now.since(before) >= IDLE {
+                self.keeps_up();
+            } else {
+                self.behind += now.since(self.woken).min(Load::ROUND);
+            }
+        }
+        self.woken = now;
+        let window = now.since(self.since);
+        (window >= Load::WINDOW).then(|| {
+            let load = Load { window, behind: self.behind, kept_up: self.kept_up };
+            (self.since, self.kept_up) = (now, false);
+            load
+        })
+    }
+
+    fn keeps_up(&mut self) {
+        self.behind = Duration::ZERO;
+        self.kept_up = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn at(micros: u64) -> Time {
+        Time::from_micros(micros)
+    }
+
+    /// One round: so many messages in all, waited from, woken at.
+    fn round(pressure: &mut Pressure, taken: u64, before: u64, now: u64) -> Option<Load> {
+        let matters = pressure.waits(taken);
+        pressure.woke(matters.then_some(at(before)), at(now))
+    }
+
+    #[test]
+    fn whoever_never_waits_is_behind() {
+        let mut pressure = Pressure::new(at(0));
+        let loads: Vec<Load> =
+            (1..=100).filter_map(|n| round(&mut pressure, n * 256, n * 2_000 - 3, n * 2_000)).collect();
+        let behind: Vec<u128> = loads.iter().map(|load| load.behind.as_millis()).collect();
+        assert_eq!(behind, [50, 100, 150, 200]);
+        let kept_up: Vec<bool> = loads.iter().map(|load| load.kept_up).collect();
+        assert_eq!(kept_up, [true, false, false, false], "it began with nothing to do");
+    }
+
+    #[test]
+    fn a_wait_or_a_small_round_ends_it() {
+        let mut pressure = Pressure::new(at(0));
+        for n in 1..10 {
+            round(&mut pressure, n * 64, n * 1_000 - 3, n * 1_000);
+        }
+        assert_eq!(pressure.behind, Duration::from_millis(9));
+        round(&mut pressure, 640, 9_980, 10_000);
+        assert_eq!(pressure.behind, Duration::ZERO, "it waited");
+        round(&mut pressure, 704, 10_999, 11_000);
+        assert_eq!(pressure.behind, Duration::from_millis(1));
+        round(&mut pressure, 711, 11_999, 12_000);
+        assert_eq!(pressure.behind, Duration::ZERO, "seven messages are few");
+    }
+
+    #[test]
+    fn a_process_that_stood_still_is_not_behind_for_long() {
+        let mut pressure = Pressure::new(at(0));
+        let load = round(&mut pressure, 256, 5_000_000, 5_000_001).unwrap();
+        assert_eq!((load.window.as_secs(), load.behind), (5, Load::ROUND));
+    }
+}
