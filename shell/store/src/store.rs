@@ -31,6 +31,9 @@ const LAST_ATTEMPTS: u32 = 5;
 /// How long the last move into the table may take. What is left is moved after the next start.
 const LAST_MOVE: Duration = Duration::from_secs(5);
 
+/// How long the end may take to write all bindings anew, where a part of the log is lost.
+const LAST_REPAIR: Duration = Duration::from_secs(30);
+
 /// How to open a [`Store`].
 #[derive(Clone, Debug)]
 pub struct StoreOptions {
@@ -263,15 +266,21 @@ fn write_loop(
 
 /// Writes what waits, and moves the log into the table as far as there is time.
 pub(crate) fn finish(writer: &mut Writer, mover: &mut Mover, location: &SharedLocation, clock: &Clock) {
-    let until = clock.now() + LAST_MOVE;
+    let (moved, repaired) = (clock.now() + LAST_MOVE, clock.now() + LAST_REPAIR);
     let mut outcome = Ok(false);
     for _ in 0..LAST_ATTEMPTS {
-        write_rest(writer, mover, location, until);
-        outcome = writer.seal().and_then(|()| mover.run(until));
+        write_rest(writer, mover, location, || clock.now() >= repaired, moved);
+        outcome = writer.seal().and_then(|()| mover.run(moved));
         // A file that cannot be read any more, found only now: memory is about to go, and has what it said.
-        if !mover.sealed().needs_repair() {
+        if !mover.sealed().needs_repair() || clock.now() >= repaired {
             break;
         }
+    }
+    if writer.rescanning() {
+        tracing::error!(
+            "there was no time to write all bindings anew; what a damaged or lost log of bindings had is known again \
+             when phones register"
+        );
     }
     match outcome {
         Ok(true) => {}
@@ -284,14 +293,21 @@ pub(crate) fn finish(writer: &mut Writer, mover: &mut Mover, location: &SharedLo
     }
 }
 
-/// Rounds until nothing waits and no walk over all bindings is under way, or too many could not write.
-fn write_rest(writer: &mut Writer, mover: &mut Mover, location: &SharedLocation, until: Time) {
+/// Rounds until nothing waits and no walk over all bindings is under way, or too many could not write. What waits is
+/// written however late it is; the walk is left where it is when that is `late`.
+fn write_rest(
+    writer: &mut Writer,
+    mover: &mut Mover,
+    location: &SharedLocation,
+    late: impl Fn() -> bool,
+    until: Time,
+) {
     let mut attempts = LAST_ATTEMPTS;
     while attempts != 0 {
         writer.round();
         match (location.pending(), writer.rescanning()) {
-            (0, false) => return,
-            (0, true) => {}
+            (0, rescanning) if !rescanning || late() => return,
+            (0, _) => {}
             _ => {
                 attempts -= 1;
                 // Where the log has no more room, moving makes some.

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use rusqlite::{Connection, Row, params};
+use rusqlite::{Connection, ErrorCode, Row, Transaction, TransactionBehavior, params};
 use sip_auth::Credentials;
 
 use crate::cache::{CredentialCache, UserKey};
@@ -59,8 +59,11 @@ pub(crate) struct Watch {
     last: i64,
     /// The same, for the writer of bindings, and how far that is.
     removals: Removals,
-    /// Users that were not there when all of the table was read, in order. Their bindings stay for now.
+    /// Users that were not there when all of the table was read, and of whom the change log says nothing, in order.
+    /// Their bindings stay for now.
     missing: Vec<NameKey>,
+    /// Reading all of the table failed on the way.
+    unread: bool,
     /// Looks since, or since one of them came back.
     looks: u32,
     /// Up to which the log was deleted.
@@ -97,6 +100,7 @@ impl Watch {
             last: 0,
             removals: Removals { applied: Arc::default(), durable: Arc::new(AtomicI64::new(i64::MAX)) },
             missing: Vec::new(),
+            unread: false,
             looks: 0,
             trimmed: 0,
             data_version: -1,
@@ -129,7 +133,7 @@ impl Watch {
     fn try_poll(&mut self) -> rusqlite::Result<()> {
         let version = number(&self.database.connection, DATA_VERSION)?;
         if version != self.data_version {
-            if number(&self.database.connection, SCHEMA_VERSION)? != self.schema_version {
+            if self.unread || number(&self.database.connection, SCHEMA_VERSION)? != self.schema_version {
                 // Somebody made tables anew; our triggers may be gone with the old ones.
                 self.reload()?;
             } else {
@@ -137,7 +141,7 @@ impl Watch {
             }
             self.data_version = version;
         }
-        self.look_again();
+        self.look_again()?;
         self.trim()
     }
 
@@ -192,11 +196,10 @@ impl Watch {
         Ok(count)
     }
 
-    /// Tells the writer of bindings how far we are, unless something before that is not decided.
+    /// Tells the writer of bindings how far we are. Of those who are missing the change log says nothing: a start
+    /// would not find them in it, wherever it begins to read.
     fn say_applied(&self) {
-        if self.missing.is_empty() {
-            self.removals.applied.store(self.last, Ordering::Release);
-        }
+        self.removals.applied.store(self.last, Ordering::Release);
     }
 
     /// Makes sure of the triggers, reads the whole table, and forgets users that are not in it.
@@ -211,9 +214,11 @@ impl Watch {
         let schema_version = number(&transaction, SCHEMA_VERSION)?;
         let last = number(&transaction, NEWEST_CHANGE)?;
         if begun {
-            // Numbers that have begun again are all news.
-            self.remove_unbound(&transaction, if last < self.last { i64::MIN } else { self.last })?;
+            self.remove_logged(&transaction, last)?;
         }
+        // As in a step: before anyone who was made anew may register.
+        (self.last, self.unread) = (last, true);
+        self.say_applied();
         {
             let mut statement = transaction.prepare(&self.sql.all)?;
             let mut rows = statement.query([])?;
@@ -231,26 +236,38 @@ impl Watch {
             }
         }
         transaction.commit()?;
-        (self.last, self.schema_version) = (last, schema_version);
+        (self.unread, self.schema_version) = (false, schema_version);
         self.apply(clear);
         keys.sort_unstable();
         self.forget_all_but(&keys);
-        self.say_applied();
         Ok(())
     }
 
-    /// Removes the bindings of users that were removed by command after change `since`, and may be there again.
-    fn remove_unbound(&self, transaction: &Connection, since: i64) -> rusqlite::Result<()> {
-        let sql = "SELECT username, domain FROM subscriber_change WHERE id > ?1 AND unbound <> 0";
-        let mut statement = transaction.prepare(sql)?;
-        let mut rows = statement.query([since])?;
+    /// Removes the bindings of users that were removed, as the change log has it up to `last`. They may be there again.
+    fn remove_logged(&self, transaction: &Connection, last: i64) -> rusqlite::Result<()> {
+        // Numbers that have begun again are all news. But what then is not there may come back: they do so where
+        // somebody empties tables to fill them.
+        let anew = last < self.last;
+        let mut statement = transaction.prepare(
+            "SELECT c.username, c.domain, c.unbound FROM subscriber_change c
+             LEFT JOIN subscriber s ON s.username = c.username AND s.domain = c.domain
+             WHERE c.id > ?1 AND (c.unbound <> 0 OR (s.id IS NULL AND NOT ?2))",
+        )?;
+        let mut rows = statement.query(params![if anew { i64::MIN } else { self.last }, anew])?;
         while let Some(row) = rows.next()? {
             let text = |at| Ok::<_, rusqlite::Error>(row.get_ref(at)?.as_bytes().unwrap_or_default());
             let (user, domain) = (text(0)?, text(1)?);
-            self.cache.set(self.cache.key(user, domain), None);
-            (self.removed)(Gone::One(&[user, b"@", &domain.to_ascii_lowercase()].concat()));
+            let unbound = row.get_ref(2)?.as_i64().unwrap_or(0) != 0;
+            if self.forget(self.cache.key(user, domain)) || unbound {
+                (self.removed)(Gone::One(&[user, b"@", &domain.to_ascii_lowercase()].concat()));
+            }
         }
         Ok(())
+    }
+
+    /// Takes a user out of the cache; answers whether he may have bindings.
+    fn forget(&self, key: UserKey) -> bool {
+        self.cache.set(key, None) || self.missing.binary_search(&key.name).is_ok()
     }
 
     /// Forgets users whose keys are not among these, which are in order. What they have registered stays until
@@ -270,23 +287,20 @@ impl Watch {
     }
 
     /// Removes the bindings of users that were missing some seconds ago and are still, none of them having come back
-    /// meanwhile. A table without any user is one that is being filled.
-    fn look_again(&mut self) {
+    /// meanwhile. A table without any user is one that is being filled, and so may be one while somebody writes.
+    fn look_again(&mut self) -> rusqlite::Result<()> {
         if self.missing.is_empty() {
-            return;
+            return Ok(());
         }
         self.looks += 1;
-        if self.looks < SECOND_LOOK {
-            return;
+        if self.looks < SECOND_LOOK || self.is_being_written()? {
+            return Ok(());
         }
         self.looks = 0;
         let before = self.missing.len();
         self.missing.retain(|key| !self.cache.has(*key));
-        if self.missing.is_empty() {
-            return self.say_applied();
-        }
-        if self.cache.is_empty() || self.missing.len() != before {
-            return;
+        if self.missing.is_empty() || self.cache.is_empty() || self.missing.len() != before {
+            return Ok(());
         }
         let gone = std::mem::take(&mut self.missing);
         // The cache has no names: all that have bindings are asked.
@@ -294,7 +308,18 @@ impl Watch {
             let (user, domain) = split_aor(aor);
             gone.binary_search(&self.cache.key(user, domain).name).is_ok()
         }));
-        self.say_applied();
+        Ok(())
+    }
+
+    /// Whether somebody is in the midst of writing, or has written since this look began: a long transaction is seen
+    /// when it is over, and until then nothing tells what is in it.
+    fn is_being_written(&self) -> rusqlite::Result<bool> {
+        match Transaction::new_unchecked(&self.database.connection, TransactionBehavior::Immediate) {
+            Ok(transaction) => Ok(number(&transaction, NEWEST_CHANGE)? != self.last
+                || number(&transaction, SCHEMA_VERSION)? != self.schema_version),
+            Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => Ok(true),
+            Err(error) => Err(error),
+        }
     }
 
     /// Takes users that are or were gone out of the cache, and then their bindings.
@@ -303,7 +328,7 @@ impl Watch {
             if let Some(aor) = &change.unbound {
                 self.cache.set(change.key, None);
                 (self.removed)(Gone::One(aor));
-            } else if change.credentials.is_none() && self.cache.set(change.key, None) {
+            } else if change.credentials.is_none() && self.forget(change.key) {
                 (self.removed)(Gone::One(&change.aor));
             }
         }

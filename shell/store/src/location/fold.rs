@@ -33,6 +33,8 @@ pub(crate) struct Fold {
     done: usize,
     /// Numbers of files of which something is not there any more.
     hurt: Vec<u64>,
+    /// Some of that was still read as the latest word about a binding: an earlier word is not in the table.
+    hurt_late: bool,
 }
 
 impl Fold {
@@ -45,6 +47,7 @@ impl Fold {
             order: None,
             done: 0,
             hurt: Vec::new(),
+            hurt_late: false,
             files,
         }
     }
@@ -134,8 +137,15 @@ impl Fold {
         let hurt = write(&self.found.files, places, database, location, clock)?;
         self.done += places.len();
         let done = self.done == order.len();
+        self.hurt_late |= !hurt.is_empty();
         self.hurt.extend(hurt);
         Ok(done)
+    }
+
+    /// The files whose words are all in the table: those before the first one that is hurt.
+    pub(crate) fn whole(&self) -> &[Full] {
+        let first = self.files.iter().position(|file| self.hurt_late || self.hurt.contains(&file.number));
+        self.files.get(..first.unwrap_or(self.files.len())).unwrap_or_default()
     }
 
     /// The numbers of the files of which something is not there any more.

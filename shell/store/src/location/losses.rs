@@ -1,7 +1,7 @@
 //! Tests of what becomes of bindings when files of the log, or parts of them, are lost while the server runs.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::log::disk::faults::{self, Faults};
@@ -83,6 +83,66 @@ fn ends_while_all_is_written_anew(clock_set: bool) {
     let hands = bench.hands.clone();
     drop(bench);
     assert!(Bench::open(temp.path(), hands).all() == expected);
+}
+
+/// However much there is to write anew, the end is bounded; what waits is written in any case.
+#[test]
+fn the_end_does_not_wait_for_ever_for_all_that_is_written_anew() {
+    let temp = TempDir::new();
+    let mut bench = Bench::open(temp.path(), Hands::new(10, WALL));
+    (0..90_000).for_each(|user| bench.put(&format!("user{user}"), 6_000));
+    bench.round();
+    bench.hands.wall.fetch_add(3_600, Ordering::Relaxed);
+    bench.writer.round();
+    assert!(bench.writer.rescanning());
+    bench.put("new", 6_000);
+    // Each look at it takes a minute.
+    let looks = AtomicU64::new(0);
+    let slow = Clock::new(move || Time::from_secs(60 * looks.fetch_add(1, Ordering::Relaxed)), || 0);
+    finish(&mut bench.writer, &mut bench.mover, &bench.location, &slow);
+    assert!(bench.writer.rescanning() && bench.location.pending() == 0);
+    let hands = bench.hands.clone();
+    drop(bench);
+    let bench = Bench::open(temp.path(), hands);
+    assert_eq!((bench.live("new"), bench.loaded.live), (1, 90_001));
+}
+
+/// Full files before the first one that is hurt go as soon as the table has them. Not so where that is hurt only after
+/// it was read: words of the earlier ones were passed over for its own.
+#[test]
+fn whole_files_before_a_hurt_one_do_not_wait_for_it() {
+    let (mut early, mut late) = (0, 0);
+    for steps in 0..80 {
+        let temp = TempDir::new();
+        let mut bench = Bench::open(temp.path(), Hands::new(10, WALL));
+        (0..60).for_each(|user| bench.put(&format!("user{user}"), 600));
+        bench.round();
+        let hands = bench.hands.clone();
+        drop(bench);
+        let mut bench = Bench::open(temp.path(), hands);
+        *bench.mover.steps() = Steps { read: 2_000, rows: 5 };
+        (0..60).for_each(|user| bench.put(&format!("user{user}"), 700));
+        bench.round();
+        bench.writer.seal().unwrap();
+        (0..steps).for_each(|_| _ = bench.mover.one_step().unwrap());
+        if !log(&temp, 2).exists() {
+            break;
+        }
+        faults::set(&log(&temp, 2), Faults { unreadable: 300..4_500, ..Faults::default() });
+        while !bench.sealed.needs_repair() && log(&temp, 2).exists() {
+            bench.mover.one_step().unwrap();
+        }
+        bench.mover.one_step().unwrap();
+        if bench.sealed.needs_repair() {
+            assert!(log(&temp, 2).exists());
+            *(if log(&temp, 1).exists() { &mut late } else { &mut early }) += 1;
+        }
+        // Somebody pulls the plug.
+        let hands = bench.hands.clone();
+        drop(bench);
+        assert_eq!(Bench::open(temp.path(), hands).loaded.live, 60, "after {steps} steps");
+    }
+    assert!(early > 1 && late > 1, "{early} {late}");
 }
 
 /// A crash at any point between damage found and all of it made good: what the file still says, and says again

@@ -317,6 +317,7 @@ impl Mover {
                 self.purge = Some(Purge::new(None));
                 self.sealed.set_repair(Repair::Wanted);
             }
+            self.delete(fold.whole(), &[])?;
             // Until then the file stays: what it still says, or says again, is better than nothing.
             if self.purge.is_some() {
                 return self.purge();
@@ -325,13 +326,21 @@ impl Mover {
                 return Ok(false);
             }
         }
-        for file in fold.files() {
-            dispose(&self.dir, &file.path, fold.hurt().contains(&file.number))?;
-            lock(&self.sealed.files).retain(|sealed| sealed.number != file.number);
-        }
+        self.delete(fold.files(), fold.hurt())?;
         self.sealed.set_repair(Repair::Unneeded);
         (self.fold, self.written) = (None, false);
         Ok(true)
+    }
+
+    /// Deletes those of `files` that are still there, in their order; those with the numbers `hurt` are kept aside.
+    fn delete(&self, files: &[Full], hurt: &[u64]) -> Result<()> {
+        for file in files {
+            if lock(&self.sealed.files).iter().any(|sealed| sealed.number == file.number) {
+                dispose(&self.dir, &file.path, hurt.contains(&file.number))?;
+                lock(&self.sealed.files).retain(|sealed| sealed.number != file.number);
+            }
+        }
+        Ok(())
     }
 
     /// A step of the purge.

@@ -307,8 +307,9 @@ fn a_lock_held_elsewhere_delays_and_loses_nothing() {
     assert!(cache.is_empty());
 }
 
-/// A table that is dropped, made anew and filled in several transactions: bindings of users that come back stay, and
-/// nothing is said to be applied before that is clear.
+/// A table that is dropped, made anew and filled in several transactions: bindings of users that come back stay. What
+/// the change log says is in force meanwhile, and said to be: a start after a crash would else apply it once more, to
+/// bindings of users that were removed by command, made anew and registered.
 #[test]
 fn a_table_that_is_being_filled_again_removes_no_binding() {
     let temp = TempDir::new();
@@ -337,16 +338,20 @@ fn a_table_that_is_being_filled_again_removes_no_binding() {
     insert("guest");
     looks(&mut watch);
     assert!(removed.lock().unwrap().is_empty());
-    assert_eq!(applied.load(Ordering::Relaxed), before);
-    looks(&mut watch);
-    looks(&mut watch);
-    assert_eq!(*removed.lock().unwrap(), ["gone@example.com"]);
     assert_eq!(applied.load(Ordering::Relaxed), before + 2);
-    // From here on all is as it was.
-    sql.execute("DELETE FROM subscriber WHERE username = 'alice'", []).unwrap();
+    subscribers.remove(&name("alice@example.com")).unwrap();
+    subscribers.add(&name("alice@example.com"), "y").unwrap();
     watch.poll().unwrap();
-    assert_eq!(*removed.lock().unwrap(), ["gone@example.com", "alice@example.com"]);
-    assert_eq!(applied.load(Ordering::Relaxed), before + 3);
+    assert_eq!(*removed.lock().unwrap(), ["alice@example.com"]);
+    assert_eq!(applied.load(Ordering::Relaxed), before + 5);
+    looks(&mut watch);
+    looks(&mut watch);
+    assert_eq!(*removed.lock().unwrap(), ["alice@example.com", "gone@example.com"]);
+    // From here on all is as it was.
+    sql.execute("DELETE FROM subscriber WHERE username = 'guest'", []).unwrap();
+    watch.poll().unwrap();
+    assert_eq!(*removed.lock().unwrap(), ["alice@example.com", "gone@example.com", "guest@example.com"]);
+    assert_eq!(applied.load(Ordering::Relaxed), before + 6);
 }
 
 /// Removed by command and made anew, and the table is read as a whole at the next look.
@@ -365,4 +370,72 @@ fn reading_everything_sees_who_was_made_anew() {
     watch.poll().unwrap();
     assert_eq!(*removed.lock().unwrap(), ["alice@example.com"]);
     assert_eq!(md5(&cache, "alice"), expected("alice", "z"));
+}
+
+/// Who was deleted while the table is read as a whole is not only missing: the change log has it, and is not asked again
+/// after a crash.
+#[test]
+fn reading_everything_removes_at_once_whom_the_change_log_has() {
+    let temp = TempDir::new();
+    let mut subscribers = Subscribers::open(temp.path()).unwrap();
+    ["alice", "gone", "guest"].iter().for_each(|user| {
+        subscribers.add(&name(&format!("{user}@example.com")), "x").unwrap();
+    });
+    let (mut watch, cache, removed) = watch(&temp);
+    let sql = foreign(&temp);
+    sql.execute_batch("DELETE FROM subscriber WHERE username = 'gone'; CREATE TABLE other (id INTEGER)")
+        .unwrap();
+    watch.poll().unwrap();
+    assert_eq!(*removed.lock().unwrap(), ["gone@example.com"]);
+    // Missing, back and deleted between two looks: by then the cache knows nothing of him.
+    let create: String = sql
+        .query_row("SELECT sql FROM sqlite_schema WHERE name = 'subscriber'", [], |row| row.get(0))
+        .unwrap();
+    sql.execute_batch(&format!("DROP TABLE subscriber; {create};")).unwrap();
+    watch.poll().unwrap();
+    subscribers.add(&name("guest@example.com"), "x").unwrap();
+    sql.execute_batch("DELETE FROM subscriber").unwrap();
+    watch.poll().unwrap();
+    // Once for each of the changes.
+    assert_eq!(
+        removed.lock().unwrap().get(1..),
+        Some(&["guest@example.com", "guest@example.com"].map(str::to_owned)[..])
+    );
+    assert!(cache.is_empty());
+    assert_eq!(Some(watch.removals().applied.load(Ordering::Relaxed)), newest(&sql));
+}
+
+fn newest(sql: &Connection) -> Option<i64> {
+    sql.query_row(NEWEST_CHANGE, [], |row| row.get(0)).unwrap()
+}
+
+/// A table that is filled in one long transaction is as it was before until that is over.
+#[test]
+fn who_is_missing_is_looked_for_when_nobody_writes() {
+    let temp = TempDir::new();
+    let mut subscribers = Subscribers::open(temp.path()).unwrap();
+    ["alice", "gone", "guest"].iter().for_each(|user| {
+        subscribers.add(&name(&format!("{user}@example.com")), "x").unwrap();
+    });
+    let (mut watch, _, removed) = watch(&temp);
+    let sql = foreign(&temp);
+    let create: String = sql
+        .query_row("SELECT sql FROM sqlite_schema WHERE name = 'subscriber'", [], |row| row.get(0))
+        .unwrap();
+    let insert = |user: &str| {
+        format!(
+            "INSERT INTO subscriber (username, domain, ha1)
+             VALUES ('{user}', 'example.com', '11111111111111111111111111111111');"
+        )
+    };
+    sql.execute_batch(&format!("DROP TABLE subscriber; {create}; {}", insert("alice"))).unwrap();
+    watch.poll().unwrap();
+    sql.execute_batch(&format!("BEGIN IMMEDIATE; {}", insert("guest"))).unwrap();
+    looks(&mut watch);
+    watch.poll().unwrap();
+    assert!(removed.lock().unwrap().is_empty());
+    sql.execute_batch("COMMIT").unwrap();
+    looks(&mut watch);
+    looks(&mut watch);
+    assert_eq!(*removed.lock().unwrap(), ["gone@example.com"]);
 }
