@@ -1,8 +1,17 @@
 //! The location service that all workers share: tables under short locks, and the journal of what is
 //! not yet on disk.
 
+#[cfg(test)]
+mod crashes;
+pub(crate) mod fold;
+#[cfg(test)]
+mod histories;
 pub(crate) mod journal;
 pub(crate) mod load;
+pub(crate) mod log;
+#[cfg(test)]
+mod losses;
+pub(crate) mod mover;
 pub(crate) mod row;
 #[cfg(test)]
 mod tests;
@@ -21,6 +30,7 @@ use wire::Time;
 
 use crate::health::{Health, HealthState, OnFailure};
 use journal::Journal;
+use row::Key;
 
 /// Addresses of record looked at for expiry under one hold of a lock: some tens of microseconds.
 const EXPIRE_STEP: usize = 32;
@@ -133,6 +143,31 @@ impl SharedLocation {
         self.register(aor, |table, changes| table.remove(aor, changes)).unwrap_or(0)
     }
 
+    /// Removes all bindings of every address of record that `gone` tells; answers how many there were. `gone` is
+    /// asked under a reader's lock on one stripe, some tens of names at a time.
+    pub(crate) fn remove_where(&self, gone: &dyn Fn(&[u8]) -> bool) -> usize {
+        let (mut removed, mut found) = (0, Vec::<Box<[u8]>>::new());
+        let mut next = Some(Cursor::default());
+        while let Some(from) = next {
+            next = self.list(from, RESCAN_STEP, Time::ZERO, |aor, _| {
+                if found.last().is_none_or(|last| **last != *aor) && gone(aor) {
+                    found.push(aor.into());
+                }
+            });
+            removed += found.drain(..).map(|aor| self.remove(&aor)).sum::<usize>();
+        }
+        removed
+    }
+
+    /// Whether the binding with this key lives.
+    fn has_binding(&self, key: &Key<'_>, now: Time) -> bool {
+        let mut live = false;
+        self.lookup(key.aor, now, |view| {
+            live |= view.contact == key.contact && view.instance == key.instance && view.reg_id == key.reg_id;
+        });
+        live
+    }
+
     /// Whether some binding has this address in its Contact or had its REGISTER from it. Asks every
     /// stripe: some microseconds.
     pub fn has_contact_address(&self, address: SocketAddr) -> bool {
@@ -212,6 +247,14 @@ impl SharedLocation {
         self.health.failing(now, "the thread that writes them has failed; restart the server".to_owned());
     }
 
+    /// Tells tables that are empty the time, so that they file each binding under its end at once.
+    fn tell_time(&self, now: Time) {
+        for stripe in &self.stripes {
+            let mut stripe = write(stripe);
+            self.change(&mut stripe, |table, changes| table.expire(now, EXPIRE_STEP, changes));
+        }
+    }
+
     /// Puts back a binding from disk.
     fn restore(&self, record: &Record) -> Result<(), TableFull> {
         write(self.stripes.get(self.index(&record.aor)).ok_or(TableFull)?).table.restore(record)
@@ -245,7 +288,8 @@ impl SharedLocation {
 
     /// Gives back changes that could not be written, unless there is news about their bindings.
     fn put_back(&self, changes: Vec<Change>) {
-        for change in changes {
+        // The last first: it may be about the same binding as one before it.
+        for change in changes.into_iter().rev() {
             let Some(stripe) = self.stripes.get(self.index(row::key_of(&change).aor)) else { continue };
             if !write(stripe).journal.push_older(&self.seed, change) {
                 self.pending.fetch_sub(1, Ordering::Relaxed);
