@@ -192,6 +192,11 @@ bench-connections: setup-bench ## memory of 15,000 idle TCP connections with the
 	$(CARGO) build --release $(LOCKED) -p strowger
 	python3 verify/bench/connections.py --bin $(RELEASE) $(BENCH_ARGS)
 
+.PHONY: bench-location
+bench-location: setup-build ## bytes and times of a location table with 10,000,000 users (5 minutes, 2 GB)
+	$(CARGO) build --release $(LOCKED) -p sip-registrar --example location_cost
+	python3 verify/bench/location.py --program target/release/examples/location_cost $(BENCH_ARGS)
+
 # ---------------------------------------------------------------- housekeeping
 .PHONY: setup-build setup-test setup-bench setup-emulation
 setup-build setup-test setup-bench setup-emulation: setup-%:

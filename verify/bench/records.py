@@ -47,7 +47,7 @@ BEGUN = steal()
 
 
 def write(folder, name, title, reps, table, runs):
-    """The table for readers, NAME-DATE.md, and all figures, NAME-DATE.json."""
+    """The table for readers, NAME-DATE.md, and all figures, NAME-DATE.json; answers both names without their ends."""
     os.makedirs(folder, exist_ok=True)
     now = datetime.datetime.now(datetime.timezone.utc)
     kept, of = (a - b for a, b in zip(steal(), BEGUN))
@@ -62,3 +62,29 @@ def write(folder, name, title, reps, table, runs):
     with open(base + '.json', 'w') as f:
         json.dump(dict(machine=machine, date=now.isoformat(), command=command, runs=runs), f, indent=1)
     print('written: %s.md, %s.json' % (base, base))
+    return base
+
+
+COLOURS = ('#06c', '#c40', '#093', '#888')
+
+
+def plot(path, x_name, y_name, curves):
+    """An SVG of these curves: (name, [(x, y), ...]) each."""
+    width, height, pad = 760, 340, 60
+    top_x = max(x for _, points in curves for x, _ in points) or 1
+    top_y = max(y for _, points in curves for _, y in points) * 1.05 or 1
+    at = lambda x, y: '%.1f,%.1f' % (pad + x / top_x * (width - 2 * pad), height - pad - y / top_y * (height - 2 * pad))
+    out = ['<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" font-family="sans-serif" font-size="11">' % (
+        width, height, width), '<rect width="100%" height="100%" fill="#fff"/>',
+        '<path d="M%d %dV%dH%d" fill="none" stroke="#000"/>' % (pad, pad, height - pad, width - pad)]
+    for n in range(6):
+        (x, _), (_, y) = at(top_x * n / 5, 0).split(','), at(0, top_y * n / 5).split(',')
+        out.append('<text x="%s" y="%d" text-anchor="middle">%.4g</text>' % (x, height - pad + 16, top_x * n / 5))
+        out.append('<text x="%d" y="%s" text-anchor="end">%.4g</text>' % (pad - 6, y, top_y * n / 5))
+    out.append('<text x="%d" y="%d" text-anchor="middle">%s</text>' % (width / 2, height - 14, x_name))
+    out.append('<text x="%d" y="%d">%s</text>' % (pad, pad - 12, y_name))
+    for (name, points), colour, row in zip(curves, COLOURS, range(len(curves))):
+        out.append('<polyline points="%s" fill="none" stroke="%s"/>' % (' '.join(at(x, y) for x, y in points), colour))
+        out.append('<text x="%d" y="%d" fill="%s" text-anchor="end">%s</text>' % (width - pad, pad + 14 * row, colour, name))
+    with open(path, 'w') as f:
+        f.write('\n'.join(out) + '\n</svg>\n')
