@@ -197,6 +197,11 @@ bench-location: setup-build ## bytes and times of a location table with 10,000,0
 	$(CARGO) build --release $(LOCKED) -p sip-registrar --example location_cost
 	python3 verify/bench/location.py --program target/release/examples/location_cost $(BENCH_ARGS)
 
+.PHONY: bench-soak
+bench-soak: setup-bench ## half an hour of users, reloads and stalls: no call fails, memory stays flat (40 minutes)
+	$(CARGO) build --release $(LOCKED) -p strowger
+	python3 verify/bench/soak.py --bin $(RELEASE) $(BENCH_ARGS)
+
 # ---------------------------------------------------------------- housekeeping
 .PHONY: setup-build setup-test setup-bench setup-emulation
 setup-build setup-test setup-bench setup-emulation: setup-%:
