@@ -493,14 +493,14 @@ impl Dispatcher {
         // Only what is owed says something of the node: of what is over, anybody along the way may have a copy.
         self.cluster.heard(now, node);
         if let Some(time) = wait.filter(|_| status == 503) {
-            self.cluster.rest(now, node, time.min(LONGEST_REST), Why::Overloaded);
+            self.rest(now, node, time);
         }
         let micros = u32::try_from(now.since(txn.began).as_micros()).unwrap_or(u32::MAX);
         self.measure(&txn, place, status, micros);
         self.outliers.judge(now, &self.cluster, &self.rules);
         if status < 200 {
             let until = if tag == Tag::Invite { now + self.rules.ring_timeout } else { txn.until };
-            self.sessions.note(place, |txn| (txn.heard, txn.until) = (true, until));
+            self.sessions.note(place, |txn| (txn.heard, txn.rang, txn.until) = (true, txn.fresh, until));
             self.sessions.arm(now, at);
             return Seen::Counted;
         }
@@ -574,6 +574,11 @@ impl Dispatcher {
             self.end(now, at);
             self.sessions.arm(now, at);
         }
+    }
+
+    /// A node asks to be left alone for a while.
+    pub(crate) fn rest(&mut self, now: Time, node: NodeIndex, time: Duration) {
+        self.cluster.rest(now, node, time.min(LONGEST_REST), Why::Overloaded);
     }
 
     pub(crate) fn failed(&mut self, now: Time, node: NodeIndex, why: Why) {

@@ -36,7 +36,7 @@ impl Balancer {
                 self.counts.stray += 1;
                 return;
             }
-            if self.is_own_affair(&branch, tag, node, status) {
+            if self.is_own_affair(call, &branch, tag, node, status) {
                 return;
             }
             let wait = wait(response, tag);
@@ -131,7 +131,7 @@ impl Balancer {
 }
 
 /// How long something lasts by a response: a 503's Retry-After (section 20.33), Expires of a 2xx to a SUBSCRIBE.
-fn wait(response: &Message<'_>, tag: Tag) -> Option<Duration> {
+pub(crate) fn wait(response: &Message<'_>, tag: Tag) -> Option<Duration> {
     let name = match (response.status(), tag) {
         (503, _) => Name::RetryAfter,
         (200..300, Tag::Subscribe) => Name::Expires,

@@ -85,7 +85,10 @@ pub(crate) struct Txn {
     pub open: bool,
     /// Something has come back for it.
     pub heard: bool,
-    /// So has something that shows work.
+    /// An INVITE outside a dialog of which some node has said something provisional, be it another one than the one
+    /// that has it by now: its sender no longer repeats it, and some node may still answer it.
+    pub rang: bool,
+    /// Something that shows work has come back.
     pub worked: bool,
     /// It has been said once that nothing came back.
     pub missed: bool,
@@ -93,7 +96,7 @@ pub(crate) struct Txn {
     pub returned: bool,
     /// It goes over a stream where its node may have one.
     pub large: bool,
-    /// Nodes from which it was taken with a CANCEL: they would take it for the same, which is over.
+    /// Nodes from which it was taken with a CANCEL, or that refused it: they would take it for the same, which is over.
     pub barred: [Option<NodeIndex>; RIVALS],
     /// The node had nothing else to do when it came; and how many transactions the node had had then.
     pub alone: Option<u32>,
@@ -359,7 +362,8 @@ impl Sessions {
         let (from, kind) = (txn.node, txn.tag.kind());
         (txn.node, txn.began, txn.alone) = (node, now, None);
         (txn.heard, txn.worked, txn.missed, txn.returned) = (false, false, false, false);
-        txn.until = now + GIVE_UP;
+        // One that has rung has as long as it had.
+        txn.until = txn.until.max(now + GIVE_UP);
         self.hold(from, false);
         self.hold(node, true);
         self.count_txn(from, kind, false);
@@ -530,6 +534,7 @@ impl Txn {
             node,
             open: true,
             heard: false,
+            rang: false,
             worked: false,
             missed: false,
             returned: false,

@@ -411,3 +411,31 @@ fn probes_find_who_is_there() {
     assert_eq!((world.cluster.health(dead), world.cluster.falls(dead)), ((Health::Up, Why::Answered), 1));
     assert!(world.balancer.next_deadline().is_some());
 }
+
+#[test]
+fn where_no_node_takes_calls_and_where_there_is_no_room_callers_are_told_when_to_come_back() {
+    let told = |world: &mut World, what: &str| {
+        for (n, text) in [invite("f1"), request("MESSAGE", "f2", 1, "f2", "", "")].iter().enumerate() {
+            let refused = world.one(CALLER, text);
+            assert_eq!(refused.start(), "SIP/2.0 503 Service Unavailable", "{what} {n}");
+            assert_eq!(refused.header("Retry-After"), Some("5"), "{what} {n}");
+        }
+        assert_eq!(world.load().1, 0, "{what}");
+    };
+    for order in [Order::Drain, Order::Maintenance] {
+        let mut world = World::new();
+        world.cluster.indexes().for_each(|at| world.cluster.set_order(at, order));
+        told(&mut world, "by order");
+    }
+    let mut world = World::new();
+    for at in world.cluster.indexes() {
+        world.cluster.rest(world.now, at, Duration::from_secs(60), Why::Overloaded);
+    }
+    told(&mut world, "at their own wish");
+    let mut world = World::full();
+    let refused = world.one(CALLER, &invite("f3"));
+    assert_eq!(
+        (refused.start(), refused.header("Retry-After")),
+        ("SIP/2.0 503 Service Unavailable", Some("5"))
+    );
+}

@@ -194,7 +194,10 @@ impl Sim {
                 }
             }
             Act::Lost(message) => {
-                let sent = self.world.lost(&message);
+                let sent = match self.random.chance(50) {
+                    true => self.world.lost(&message),
+                    false => self.world.cut_off(&message),
+                };
                 self.carry(sent);
             }
             Act::Stop(at) => self.stopped[usize::from(at)] = true,
