@@ -3,7 +3,7 @@
 use crate::cluster::NodeIndex;
 use crate::kept::{Entry, T1, Token, What};
 use crate::machine::Balancer;
-use crate::requests::tag_of;
+use crate::requests::{Checked, tag_of};
 use crate::sessions::{GIVE_UP, LATE};
 use crate::{Assigned, Request, Tag};
 use core::time::Duration;
@@ -76,10 +76,10 @@ impl Balancer {
         now: Time,
         from: Flow,
         request: &Message<'_>,
-        id: u64,
+        c: &Checked<'_>,
         way: Flow,
     ) -> u64 {
-        let tag = tag_of(request.method());
+        let (tag, id) = (tag_of(request.method()), c.id);
         let stream = way.transport.is_reliable();
         let repeats = from.transport.is_reliable() && !stream;
         if !(repeats || stream) {
@@ -88,9 +88,8 @@ impl Balancer {
         if let Some(at) = self.kept.find(id, tag, What::ToCaller) {
             return if stream { self.kept.token(at) } else { 0 };
         }
-        let call = self.sealer.call(request.call_id());
         let until = now + GIVE_UP;
-        let Some(at) = self.kept.keep(What::ToCaller, call, id, tag, from, request.bytes(), until) else {
+        let Some(at) = self.kept.keep(What::ToCaller, c.call, id, tag, from, request.bytes(), until) else {
             return 0;
         };
         let Some(entry) = self.kept.get_mut(at) else { return 0 };

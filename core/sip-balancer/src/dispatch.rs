@@ -10,6 +10,7 @@ use crate::outliers::Outliers;
 use crate::sessions::{CallKey, GIVE_UP, LATE, Phase, Place, Sessions, Txn, TxnPlace};
 use crate::stats::NodeStats;
 use crate::{Algorithm, Costs, Kind};
+use core::net::IpAddr;
 use core::time::Duration;
 use std::sync::Arc;
 use wire::Time;
@@ -60,6 +61,8 @@ pub struct Request<'a> {
     pub call_id: &'a [u8],
     /// The same for a request and its retransmissions, and for an INVITE and its CANCEL.
     pub id: u64,
+    /// The address that its responses go to, if that is known.
+    pub back: Option<IpAddr>,
     /// The method.
     pub tag: Tag,
     /// It has a To tag: it belongs to a dialog.
@@ -352,6 +355,12 @@ impl Dispatcher {
         Some(Assigned { node, again: false, large })
     }
 
+    /// The address that the responses to a request go to, as its record has it.
+    pub(crate) fn back(&self, call: CallKey, id: u64, tag: Tag) -> Option<IpAddr> {
+        let place = self.sessions.find_txn(self.sessions.find(call)?, id, tag)?;
+        self.sessions.txn(place)?.back
+    }
+
     fn txn_of_invite(&self, r: &Request<'_>, found: Option<Place>) -> Option<Txn> {
         let place = self.sessions.find_txn(found?, r.id, Tag::Invite)?;
         self.sessions.txn(place).copied()
@@ -448,7 +457,7 @@ impl Dispatcher {
         let before = self.cluster.load(node).transactions();
         let mut txn = Txn::new(now, r.id, r.tag, node, now + GIVE_UP);
         txn.fresh = r.tag == Tag::Invite && !r.inside;
-        txn.large = r.large;
+        (txn.large, txn.back) = (r.large, r.back);
         let Some(place) = self.sessions.open(at, txn) else {
             self.settle(now, at);
             self.sessions.arm(now, at);

@@ -169,8 +169,9 @@ impl Balancer {
                     // It is repeated until it is answered.
                     return;
                 }
-                let call = this.sealer.call(message.call_id());
-                if let Some(at) = this.kept.keep(what, call, checked.id, tag, from, text, now + GIVE_UP) {
+                if let Some(at) =
+                    this.kept.keep(what, checked.call, checked.id, tag, from, text, now + GIVE_UP)
+                {
                     return this.begin_own(now, (from, &message), node, at, out);
                 }
                 // Without room to keep it, it is sent once.

@@ -10,6 +10,7 @@ use crate::index::Index;
 use crate::kept::RIVALS;
 use crate::wheel::Wheel;
 use crate::{Kind, Tag};
+use core::net::IpAddr;
 use core::time::Duration;
 use std::sync::Arc;
 use wire::Time;
@@ -22,7 +23,7 @@ pub(crate) const GIVE_UP: Duration = Duration::from_secs(33);
 /// How long a late retransmission may come: 64*T1 (RFC 3261 section 17).
 pub(crate) const LATE: Duration = Duration::from_secs(32);
 
-/// A Call-ID under two keyed hashes. 128 bits of a secret function: no two Call-IDs meet.
+/// A Call-ID under a keyed hash. 128 bits of a secret function: no two Call-IDs meet.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct CallKey(pub u64, pub u64);
 
@@ -96,6 +97,8 @@ pub(crate) struct Txn {
     pub returned: bool,
     /// It goes over a stream where its node may have one.
     pub large: bool,
+    /// The address that its responses go to, if it came with one.
+    pub back: Option<IpAddr>,
     /// Nodes from which it was taken with a CANCEL, or that refused it: they would take it for the same, which is over.
     pub barred: [Option<NodeIndex>; RIVALS],
     /// The node had nothing else to do when it came; and how many transactions the node had had then.
@@ -539,6 +542,7 @@ impl Txn {
             missed: false,
             returned: false,
             large: false,
+            back: None,
             barred: [None; RIVALS],
             alone: None,
             began: now,

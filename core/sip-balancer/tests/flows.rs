@@ -228,6 +228,7 @@ impl Run {
                     token: None,
                     home,
                     large: false,
+                    back: None,
                 };
                 match self.dispatcher.request(now, &request) {
                     Ok(assigned) => {
