@@ -123,12 +123,11 @@ pub enum Sender {
 
 /// One secret, as it is used: with a key for each use, so that nothing that is made for one can stand for another.
 ///
-/// What leaves as proof is sealed with SipHash-2-4, whose authors claim that of 64 bits nobody forges one sooner than by
-/// trying (Aumasson and Bernstein, INDOCRYPT 2012); these texts are short. Names of calls and requests are
-/// SipHash-1-3: they need to be a function that nobody outside can compute or make two texts meet in, which the best
-/// published attacks do not come near (Dobraunig, Mendel and Schlaeffer, SAC 2014: inner collisions of SipHash-1-x
-/// with a probability of 2 to the -167). A name is never believed by itself: it stands in a sealed text, or is compared
-/// with one that was made here.
+/// What leaves as proof is sealed with SipHash-2-4, whose authors claim that nobody forges one of its 64 bits sooner than
+/// by trying (Aumasson and Bernstein, INDOCRYPT 2012); these texts are short. Names of calls and requests are
+/// SipHash-1-3. They must be a function that nobody outside can compute, or find two texts for that meet in it, and no
+/// attack is published by which anybody can. Nor is a name believed by itself: it stands in a sealed text, or is
+/// compared with one that was made here.
 #[derive(Clone, Debug)]
 struct Uses {
     epoch: u8,
@@ -292,7 +291,7 @@ impl Sealer {
     /// for [`Sealer::id`] to say.
     pub fn open_branch(&self, branch: &[u8]) -> Option<Branch> {
         let mut read = Reader(strip(branch, BRANCH)?);
-        let epoch = read.number(2)? as u8;
+        let epoch = read.octet()?;
         let (head, id, seal) = (read.number(16)?, read.number(16)?, read.number(16)?);
         let good = read.0.is_empty() && Uses::pair(&self.uses(epoch)?.branch, head, id) == seal;
         let place = head as u32;
@@ -334,7 +333,7 @@ impl Sealer {
         to_tag: &[u8],
     ) -> Option<(Dialog, Sender)> {
         let mut read = Reader(token);
-        let (epoch, flags) = (read.number(2)? as u8, read.number(2)? as u8);
+        let (epoch, flags) = (read.octet()?, read.octet()?);
         let head = read.number(16)?;
         let ip = match flags & 1 {
             0 => IpAddr::V4(Ipv4Addr::from_bits(read.number(8)? as u32)),
@@ -371,7 +370,7 @@ impl Sealer {
     /// The node and number of a probe of ours.
     pub fn open_probe(&self, branch: &[u8]) -> Option<(u32, u32)> {
         let mut read = Reader(strip(branch, PROBE)?);
-        let epoch = read.number(2)? as u8;
+        let epoch = read.octet()?;
         let (probe, seal) = (read.number(16)?, read.number(16)?);
         let good = read.0.is_empty() && self.uses(epoch)?.probe.with(&probe.to_le_bytes()) == seal;
         good.then_some(((probe >> 32) as u32, probe as u32))
@@ -405,6 +404,19 @@ fn hex2(octet: u8) -> [u8; 2] {
 struct Reader<'a>(&'a [u8]);
 
 impl Reader<'_> {
+    /// One of two digits.
+    fn octet(&mut self) -> Option<u8> {
+        let ([high, low], rest) = self.0.split_first_chunk::<2>()?;
+        self.0 = rest;
+        let digit = |byte: u8| match byte {
+            b'0'..=b'9' => Some(byte - b'0'),
+            b'a'..=b'f' => Some(byte - b'a' + 10),
+            b'A'..=b'F' => Some(byte - b'A' + 10),
+            _ => None,
+        };
+        Some(digit(*high)? << 4 | digit(*low)?)
+    }
+
     /// One of so many digits, at most 16.
     fn number(&mut self, digits: usize) -> Option<u64> {
         let (text, rest) = self.0.split_at_checked(digits)?;
