@@ -355,12 +355,6 @@ impl Dispatcher {
         Some(Assigned { node, again: false, large })
     }
 
-    /// The address that the responses to a request go to, as its record has it.
-    pub(crate) fn back(&self, call: CallKey, id: u64, tag: Tag) -> Option<IpAddr> {
-        let place = self.sessions.find_txn(self.sessions.find(call)?, id, tag)?;
-        self.sessions.txn(place)?.back
-    }
-
     fn txn_of_invite(&self, r: &Request<'_>, found: Option<Place>) -> Option<Txn> {
         let place = self.sessions.find_txn(found?, r.id, Tag::Invite)?;
         self.sessions.txn(place).copied()
@@ -653,6 +647,12 @@ impl Dispatcher {
         if txn.tag == Tag::Bye && matches!(self.sessions.phase(at), Phase::Setup | Phase::Up) {
             self.end(now, at);
         }
+    }
+
+    /// The address that the responses to a request go to, as its record has it.
+    pub(crate) fn back(&self, call: CallKey, id: u64, tag: Tag) -> Option<IpAddr> {
+        let place = self.sessions.find_txn(self.sessions.find(call)?, id, tag)?;
+        self.sessions.txn(place)?.back
     }
 
     /// When [`Dispatcher::timeout`] wants to be called next.

@@ -4,7 +4,7 @@ use crate::cluster::NodeIndex;
 use crate::kept::What;
 use crate::machine::{Balancer, take_scratch};
 use crate::settings::RegisterBy;
-use crate::token::{Branch, Dialog, Origin, Sealer, Sender, TAG_LENGTH};
+use crate::token::{Branch, Dialog, Origin, Sealer, Sender};
 use crate::{Assigned, CallKey, NoWay, Request, Tag};
 use core::net::{IpAddr, SocketAddr};
 use sip_message::{Message, Method, Name, Uri, push_u64, write_response};
@@ -247,9 +247,7 @@ impl Balancer {
 
     fn ack(&mut self, now: Time, flow: Flow, request: &Message<'_>, c: &Checked<'_>, out: &mut Outbox) {
         // The end of a refusal of ours, or one that has been forwarded too often.
-        let tag = request.to_tag();
-        let ours = tag.len() == TAG_LENGTH && tag == self.sealer.tag(c.id);
-        if ours || request.max_forwards() == Some(0) {
+        if self.sealer.is_tag(request.to_tag(), c.id) || request.max_forwards() == Some(0) {
             return;
         }
         self.forget(c.id, Tag::Invite, What::Refusal);

@@ -28,8 +28,6 @@ const BRANCH: &[u8; 9] = b"z9hG4bKlb";
 const PROBE: &[u8; 9] = b"z9hG4bKlp";
 /// The bit of a place that says that the request went to the caller's side.
 const TO_CALLER: u32 = 1 << 31;
-/// Digits of a tag of ours.
-pub const TAG_LENGTH: usize = 16;
 
 /// A secret with the epoch that names it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -246,8 +244,13 @@ impl Sealer {
     }
 
     /// The tag of our own answers to the request with this id, the same for its retransmissions.
-    pub fn tag(&self, id: u64) -> [u8; TAG_LENGTH] {
+    pub fn tag(&self, id: u64) -> [u8; 16] {
         hex16(self.tag.with(&id.to_le_bytes()))
+    }
+
+    /// Whether a tag is [`Sealer::tag`]. Most are not as long.
+    pub fn is_tag(&self, tag: &[u8], id: u64) -> bool {
+        tag.len() == 16 && tag == self.tag(id)
     }
 
     /// The id of a request, the same for its retransmissions, its CANCEL, and the ACK of its failure.

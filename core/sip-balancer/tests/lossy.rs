@@ -295,6 +295,10 @@ fn nothing_is_left_of_calls_over_lossy_networks() {
         repeated += report.counts.repeated;
         answered += yes;
     }
+    println!(
+        "{wanted} calls, {answered} answered: {retried} requests given to another node, {repeated} repeated, \
+         {withdrawn} withdrawn; nothing left, every counter zero"
+    );
     // What is tested here has happened.
     assert!(
         retried > 0 && withdrawn > 0 && repeated > 0 && answered > wanted / 4,
