@@ -3,7 +3,7 @@
 use crate::cluster::NodeIndex;
 use crate::kept::{Entry, T1, Token, What};
 use crate::machine::Balancer;
-use crate::requests::tag_of;
+use crate::requests::{Checked, tag_of};
 use crate::sessions::{GIVE_UP, LATE};
 use crate::{Assigned, Request, Tag};
 use core::time::Duration;
@@ -57,7 +57,8 @@ impl Balancer {
         let Some(entry) = self.kept.get_mut(at) else { return 0 };
         if entry.node != to.node {
             entry.give_to(to.node);
-            (entry.until, entry.settled) = (now + GIVE_UP, false);
+            // One that has rung has as long as it had.
+            (entry.until, entry.settled) = (entry.until.max(now + GIVE_UP), false);
             entry.wait = T1;
             entry.repeat = if repeats { now + T1 } else { Time::FAR };
         } else if to.again && known {
@@ -75,10 +76,10 @@ impl Balancer {
         now: Time,
         from: Flow,
         request: &Message<'_>,
-        id: u64,
+        c: &Checked<'_>,
         way: Flow,
     ) -> u64 {
-        let tag = tag_of(request.method());
+        let (tag, id) = (tag_of(request.method()), c.id);
         let stream = way.transport.is_reliable();
         let repeats = from.transport.is_reliable() && !stream;
         if !(repeats || stream) {
@@ -87,9 +88,8 @@ impl Balancer {
         if let Some(at) = self.kept.find(id, tag, What::ToCaller) {
             return if stream { self.kept.token(at) } else { 0 };
         }
-        let call = self.sealer.call(request.call_id());
         let until = now + GIVE_UP;
-        let Some(at) = self.kept.keep(What::ToCaller, call, id, tag, from, request.bytes(), until) else {
+        let Some(at) = self.kept.keep(What::ToCaller, c.call, id, tag, from, request.bytes(), until) else {
             return 0;
         };
         let Some(entry) = self.kept.get_mut(at) else { return 0 };
@@ -157,7 +157,8 @@ impl Balancer {
             return self.kept.arm(at, due);
         }
         entry.settled = true;
-        if !entry.has_rivals() {
+        // Of an INVITE alone those who had it before matter.
+        if !entry.fresh || !entry.has_rivals() {
             return self.kept.forget(at);
         }
         (entry.repeat, entry.until) = (Time::FAR, now + LATE);
@@ -209,7 +210,7 @@ impl Balancer {
         if what == What::ToNode && !settled {
             let Some(waiting) = self.dispatcher.waiting(call, id, tag) else { return self.kept.forget(at) };
             let patience = self.settings.rules.silent_after;
-            if waiting.heard {
+            if waiting.heard || (waiting.rang && !self.cluster.is_usable(now, waiting.node)) {
                 match self.rescue(now, at, out) {
                     Some(time) => look = time,
                     None => return,
@@ -247,13 +248,22 @@ impl Balancer {
         };
         let (call, id) = (entry.call, entry.id);
         // Who has given up wants it nowhere.
-        if self.dispatcher.is_cancelled(call, id) || !self.dispatcher.silent(now, call, id) {
+        let waits = !self.dispatcher.is_cancelled(call, id) && self.dispatcher.silent(now, call, id);
+        if !waits || !self.has_other(now, at) {
             return false;
         }
         if let Some(entry) = self.kept.get_mut(at) {
             entry.tries += 1;
         }
         true
+    }
+
+    /// Whether another node may have an INVITE that is kept, and there is a way to it.
+    fn has_other(&self, now: Time, at: u32) -> bool {
+        let Some(entry) = self.kept.get(at) else { return false };
+        let near = entry.from.listener;
+        let way = |node| self.way(Assigned { node, again: true, large: false }, near).is_some();
+        self.dispatcher.has_other(now, entry.call, entry.id, way)
     }
 
     /// INVITEs whose node has gone down while it rang go to another one.
@@ -285,22 +295,25 @@ impl Balancer {
         let Some(waiting) = waiting.filter(|_| !self.dispatcher.is_cancelled(call, id)) else {
             return Some(Time::FAR);
         };
-        if !self.dispatcher.has_other(now, call, id) {
-            return Some(if waiting.heard { now + LOOK } else { Time::FAR });
+        if !self.has_other(now, at) {
+            return Some(if waiting.rang { now + LOOK } else { Time::FAR });
         }
         if let Some(entry) = self.kept.get_mut(at) {
             entry.tries += 1;
+            // Whatever becomes of it, it is looked at again.
+            let due = entry.until.min(now + LOOK);
+            self.kept.arm(at, due);
         }
         self.feed(now, at, out);
         None
     }
 
-    /// A transmit could not be sent.
-    pub(crate) fn lost(&mut self, now: Time, token: u64, out: &mut Outbox) {
+    /// A transmit could not be sent. `unseen`: its peer cannot have read it.
+    pub(crate) fn lost(&mut self, now: Time, token: u64, unseen: bool, out: &mut Outbox) {
         match Token::from_u64(token) {
             Some(Token::Kept(at, generation, node)) => {
                 if let Some(at) = self.kept.of_token(at, generation, node) {
-                    self.lost_way(now, at, out);
+                    self.lost_way(now, at, unseen, out);
                 }
             }
             Some(Token::Letter(number)) => self.kept.resend(now, number, out),
@@ -314,22 +327,32 @@ impl Balancer {
     }
 
     /// A request that is kept did not get through.
-    fn lost_way(&mut self, now: Time, at: u32, out: &mut Outbox) {
-        let Some(entry) = self.kept.get_mut(at) else { return };
-        entry.tries = entry.tries.saturating_add(1);
-        let (call, id, tag, what, tries) = (entry.call, entry.id, entry.tag, entry.what, entry.tries);
+    fn lost_way(&mut self, now: Time, at: u32, unseen: bool, out: &mut Outbox) {
+        let Some(entry) = self.kept.get(at) else { return };
+        let (call, id, tag, what) = (entry.call, entry.id, entry.tag, entry.what);
         if what == What::ToNode {
             if self.dispatcher.shrink(call, id, tag) {
                 return self.feed(now, at, out);
             }
             let Some(waiting) = self.dispatcher.waiting(call, id, tag) else { return self.kept.forget(at) };
-            self.dispatcher.returned(now, call, id, tag, waiting.node, false);
+            self.dispatcher.returned(now, call, id, tag, waiting.node, unseen);
             if waiting.heard {
                 // Its answer may come over another connection; if the node is down, it is seen to then.
                 return self.cluster.want_probe(waiting.node);
             }
+            if waiting.rang && !self.has_other(now, at) {
+                // Who had it before may still answer it, so its sender is not told. It is tried again meanwhile.
+                if let Some(entry) = self.kept.get_mut(at) {
+                    entry.repeat = now + LOOK;
+                    let due = entry.repeat.min(entry.until);
+                    self.kept.arm(at, due);
+                }
+                return;
+            }
         }
-        if tries < MOST_TRIES {
+        let Some(entry) = self.kept.get_mut(at) else { return };
+        entry.tries = entry.tries.saturating_add(1);
+        if entry.tries < MOST_TRIES {
             return self.feed(now, at, out);
         }
         self.give_up(now, at, out);

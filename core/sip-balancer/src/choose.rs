@@ -9,6 +9,9 @@ use core::time::Duration;
 use std::sync::Arc;
 use wire::Time;
 
+/// Places of a table that are looked at for another home than the first.
+const PLACES_TRIED: u64 = 32;
+
 /// One worker's way of choosing. Everything here is this worker's own; what others have given to the nodes
 /// it reads from the [`Cluster`].
 #[derive(Debug)]
@@ -147,6 +150,15 @@ impl Chooser {
     pub fn home(&mut self, now: Time, hash: u64) -> Option<NodeIndex> {
         self.look_around(now, &[]);
         self.place(hash)
+    }
+
+    /// Another home for the same, unless there is none: always the same one while the same nodes take calls.
+    pub(crate) fn home_but(&mut self, now: Time, hash: u64, but: NodeIndex) -> Option<NodeIndex> {
+        self.look_around(now, &[]);
+        // A table without that node, made for this one and then made anew, would cost too much.
+        let hashes = (1..=PLACES_TRIED).map(|n| scramble(hash.wrapping_add(n)));
+        let other = hashes.filter_map(|hash| self.place(hash)).find(|at| *at != but);
+        other.or_else(|| self.open.iter().copied().find(|at| *at != but))
     }
 
     fn look_around(&mut self, now: Time, but: &[NodeIndex]) {

@@ -19,8 +19,10 @@ pub struct Waiting {
     pub node: NodeIndex,
     /// Since when.
     pub since: Time,
-    /// Something has come back for it.
+    /// Something has come back for it from there.
     pub heard: bool,
+    /// An INVITE outside a dialog of which some node has said something provisional.
+    pub rang: bool,
 }
 
 impl Dispatcher {
@@ -86,6 +88,7 @@ impl Dispatcher {
             return Ok(node);
         }
         let other = match r.home {
+            Some(home) if txn.returned && usable => self.chooser.home_but(now, home, node),
             Some(home) => self.chooser.home(now, home),
             None => {
                 let mut but = [node; RIVALS + 1];
@@ -104,7 +107,7 @@ impl Dispatcher {
                 Ok(other)
             }
             // What has rung may be answered all the same.
-            None if usable || txn.heard => Ok(node),
+            None if usable || txn.rang => Ok(node),
             None => Err(NoWay::NoNode),
         }
     }
@@ -131,15 +134,15 @@ impl Dispatcher {
         self.failed(now, node, Why::Unreachable);
     }
 
-    /// Whether another node than the one that has an INVITE may have it.
-    pub fn has_other(&self, now: Time, call: CallKey, id: u64) -> bool {
+    /// Whether another node than the one that has an INVITE may have it, to which there is a `way`.
+    pub fn has_other(&self, now: Time, call: CallKey, id: u64, way: impl Fn(NodeIndex) -> bool) -> bool {
         let place = self.sessions.find(call).and_then(|at| self.sessions.find_txn(at, id, Tag::Invite));
         let Some(txn) = place.and_then(|place| self.sessions.txn(place)) else { return false };
         let free = |at: &NodeIndex| *at != txn.node && !txn.barred.contains(&Some(*at));
-        self.cluster.indexes().filter(free).any(|at| self.cluster.takes_calls(now, at))
+        self.cluster.indexes().filter(free).any(|at| self.cluster.takes_calls(now, at) && way(at))
     }
 
-    /// An INVITE was taken from a node with a CANCEL: it never goes there again.
+    /// An INVITE was taken from a node with a CANCEL, or refused by it: it never goes there again.
     pub fn bar(&mut self, call: CallKey, id: u64, node: NodeIndex) {
         let place = self.sessions.find(call).and_then(|at| self.sessions.find_txn(at, id, Tag::Invite));
         if let Some(place) = place.filter(|_| !self.is_barred(call, id, node)) {
@@ -150,7 +153,7 @@ impl Dispatcher {
         }
     }
 
-    /// Whether an INVITE was taken from this node with a CANCEL.
+    /// Whether an INVITE was taken from this node with a CANCEL, or refused by it.
     pub fn is_barred(&self, call: CallKey, id: u64, node: NodeIndex) -> bool {
         let place = self.sessions.find(call).and_then(|at| self.sessions.find_txn(at, id, Tag::Invite));
         let txn = place.and_then(|place| self.sessions.txn(place));
@@ -161,7 +164,7 @@ impl Dispatcher {
     pub fn waiting(&self, call: CallKey, id: u64, tag: Tag) -> Option<Waiting> {
         let place = self.sessions.find_txn(self.sessions.find(call)?, id, tag)?;
         let txn = self.sessions.txn(place).filter(|txn| txn.open)?;
-        Some(Waiting { node: txn.node, since: txn.began, heard: txn.heard })
+        Some(Waiting { node: txn.node, since: txn.began, heard: txn.heard, rang: txn.rang })
     }
 
     /// Whether its sender has cancelled an INVITE.
@@ -169,8 +172,14 @@ impl Dispatcher {
         self.sessions.find(call).is_some_and(|at| self.sessions.find_txn(at, id, Tag::Cancel).is_some())
     }
 
+    /// Whether its sender has cancelled an INVITE at this node.
+    pub fn is_cancelled_at(&self, call: CallKey, id: u64, node: NodeIndex) -> bool {
+        let place = self.sessions.find(call).and_then(|at| self.sessions.find_txn(at, id, Tag::Cancel));
+        place.and_then(|place| self.sessions.txn(place)).is_some_and(|txn| txn.node == node)
+    }
+
     /// An INVITE has waited for [`Rules::silent_after`] and its node has said nothing to anybody: the node is doubted,
-    /// and the INVITE goes to another one when it is repeated. Says whether there may be one.
+    /// and the INVITE goes to another one when it is repeated. Says whether it does wait.
     pub fn silent(&mut self, now: Time, call: CallKey, id: u64) -> bool {
         let place = self.sessions.find(call).and_then(|at| self.sessions.find_txn(at, id, Tag::Invite));
         let Some(place) = place else { return false };
@@ -182,7 +191,7 @@ impl Dispatcher {
             self.cluster.suspect(now, txn.node);
         }
         self.sessions.note(place, |txn| (txn.returned, txn.missed) = (true, true));
-        self.has_other(now, call, id)
+        true
     }
 
     /// A request that went over a stream because it is long, and did not arrive, goes in a datagram all the same

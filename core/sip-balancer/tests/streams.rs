@@ -277,3 +277,38 @@ fn what_breaks_a_stream_is_answered_once() {
     assert_eq!((sent[0].start(), sent[0].conn), ("SIP/2.0 413 Request Entity Too Large", phone()));
     world.balancer.refuse(world.now, flow, b"", FrameError::NotAMessage, &mut Outbox::new());
 }
+
+#[test]
+fn what_is_no_invite_goes_to_another_node_where_its_connection_is_refused() {
+    for method in ["MESSAGE", "REGISTER"] {
+        let mut world = World::with(tcp_nodes(2), keys(2), streams());
+        let first = world.one_tcp(PHONE, &over_tcp(&request(method, "m1", 1, "m1", "", "")));
+        // It may have been read there: the same node gets it, on another connection.
+        let again = world.cut_off(&first);
+        assert_eq!((again.len(), &again[0].to, &again[0].text), (1, &first.to, &first.text), "{method}");
+        // And now it cannot have been.
+        let second = world.lost(&again[0]);
+        assert_eq!(second.len(), 1);
+        assert_ne!((&second[0].to, second[0].branch()), (&first.to, first.branch()), "{method}");
+        let back = world.answer(&second[0], "200 OK", "");
+        assert_eq!((back[0].start(), back[0].conn), ("SIP/2.0 200 OK", phone()));
+        let report = world.balancer.report(true);
+        assert_eq!((report.kept, report.exact, world.load()), (0, Some(true), (0, 0)));
+    }
+}
+
+#[test]
+fn what_rang_is_tried_again_where_no_connection_comes_about() {
+    let mut world = World::with(tcp_nodes(2), keys(2), streams());
+    let first = world.one_tcp(PHONE, &over_tcp(&invite("n1")));
+    world.answer(&first, "180 Ringing", "");
+    world.cluster.set_down(world.cluster.at(first.to.parse().unwrap()).unwrap(), Why::ProbeTimeout);
+    let mut second = world.pass(Duration::ZERO).remove(0);
+    for _ in 0..6 {
+        assert!(world.lost(&second).is_empty(), "its caller hears nothing of that");
+        second = world.pass(Duration::from_secs(1)).remove(0);
+        assert!(second.to != first.to && second.start().starts_with("INVITE "));
+    }
+    assert_eq!(world.answer(&second, "200 OK", "")[0].conn, phone());
+    assert_eq!((world.load(), world.balancer.report(true).exact), ((1, 0), Some(true)));
+}

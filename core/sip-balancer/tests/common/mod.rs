@@ -126,6 +126,14 @@ impl World {
         sent(&out)
     }
 
+    /// It had left when its connection ended.
+    pub fn cut_off(&mut self, message: &Sent) -> Vec<Sent> {
+        assert_ne!(message.token, 0, "nobody wants to know: {message:?}");
+        let mut out = Outbox::new();
+        self.balancer.cut_off(self.now, message.token, &mut out);
+        sent(&out)
+    }
+
     pub fn one(&mut self, from: &str, text: &str) -> Sent {
         let mut all = self.receive(from, text);
         assert_eq!(all.len(), 1, "{text}\n->\n{all:?}");
