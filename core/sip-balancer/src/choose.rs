@@ -156,7 +156,8 @@ impl Chooser {
     pub(crate) fn home_but(&mut self, now: Time, hash: u64, but: NodeIndex) -> Option<NodeIndex> {
         self.look_around(now, &[]);
         // A table without that node, made for this one and then made anew, would cost too much.
-        let hashes = (1..=PLACES_TRIED).map(|n| scramble(hash.wrapping_add(n)));
+        let others = (1..=PLACES_TRIED).map(|n| scramble(hash.wrapping_add(n)));
+        let hashes = core::iter::once(hash).chain(others);
         let other = hashes.filter_map(|hash| self.place(hash)).find(|at| *at != but);
         other.or_else(|| self.open.iter().copied().find(|at| *at != but))
     }
