@@ -94,6 +94,10 @@ pub(crate) struct Txn {
     pub missed: bool,
     /// The network brought it back, or its node says nothing at all.
     pub returned: bool,
+    /// It may have been read by a node to which its connection ended.
+    pub read: bool,
+    /// Its sender has cancelled it.
+    pub cancelled: bool,
     /// It goes over a stream where its node may have one.
     pub large: bool,
     /// Nodes from which it was taken with a CANCEL, or that refused it: they would take it for the same, which is over.
@@ -538,6 +542,8 @@ impl Txn {
             worked: false,
             missed: false,
             returned: false,
+            read: false,
+            cancelled: false,
             large: false,
             barred: [None; RIVALS],
             alone: None,
