@@ -404,6 +404,20 @@ mod tests {
     }
 
     #[test]
+    fn another_home_is_the_one_that_all_have_where_the_first_takes_no_calls() {
+        let cluster = of(5);
+        let mut chooser = chooser(&cluster, Algorithm::Tlwl);
+        for hash in 0..100 {
+            let first = chooser.home(Time::ZERO, hash).expect("a home");
+            assert_ne!(chooser.home_but(Time::ZERO, hash, first), Some(first));
+            cluster.set_order(first, Order::Drain);
+            let second = chooser.home(Time::ZERO, hash);
+            assert_eq!(chooser.home_but(Time::ZERO, hash, first), second, "{hash}");
+            cluster.set_order(first, Order::Serve);
+        }
+    }
+
+    #[test]
     fn nodes_that_do_not_take_calls_get_none_whatever_the_algorithm() {
         for (_, algorithm) in Algorithm::ALL {
             let cluster = of(3);

@@ -206,3 +206,30 @@ fn a_stream_that_hangs_with_its_node_is_told_when_that_is_down() {
     assert_eq!(finals(&world.down(&first)), ["SIP/2.0 503 Service Unavailable"]);
     nothing_is_left(&mut world);
 }
+
+#[test]
+fn a_node_that_is_down_does_not_keep_what_it_wins_back() {
+    let mut world = watched(nodes(3));
+    let (first, ..) = moved(&mut world, "l1");
+    world.down(&first);
+    let back = world.answer(&first, "180 Ringing", "");
+    assert_eq!((back.len(), back[0].to.as_str(), back[0].start()), (1, CALLER, "SIP/2.0 180 Ringing"));
+    let third = invited(&world.seconds(1));
+    assert_ne!(third.to, first.to);
+    assert_eq!(finals(&world.answer(&third, "200 OK", CONTACT)), ["SIP/2.0 200 OK"]);
+    assert_eq!((world.load(), world.balancer.report(true).exact), ((1, 0), Some(true)));
+}
+
+#[test]
+fn what_a_late_node_says_is_counted_once_and_believed_while_it_matters() {
+    let mut world = watched(nodes(2));
+    let (first, second, _) = moved(&mut world, "m1");
+    let at = world.node(&first);
+    world.answer(&first, "486 Busy Here", "");
+    let stats = world.balancer.report(true).nodes;
+    assert_eq!(stats[usize::from(at.0)].responses, [0, 0, 0, 1, 0, 0]);
+    // Of what is over anybody along the way may have a copy.
+    world.answer(&second, "503 Service Unavailable", "Retry-After: 600\r\n");
+    world.cluster.set_up(world.node(&second));
+    assert!(world.cluster.takes_calls(world.now, world.node(&second)));
+}
