@@ -305,7 +305,7 @@ impl Dispatcher {
         let mut large = r.large;
         let node = match r.tag {
             // It goes the way of its INVITE (RFC 3261 section 9.1).
-            Tag::Cancel => self.txn_of_invite(r, found).map(|txn| {
+            Tag::Cancel => self.cancel(now, r, found).map(|txn| {
                 large = txn.large;
                 txn.node
             }),
@@ -355,8 +355,10 @@ impl Dispatcher {
         Some(Assigned { node, again: false, large })
     }
 
-    fn txn_of_invite(&self, r: &Request<'_>, found: Option<Place>) -> Option<Txn> {
+    /// The INVITE that a CANCEL is for. Its sender waits 64*T1 for its end, and no longer (RFC 3261 section 9.1).
+    fn cancel(&mut self, now: Time, r: &Request<'_>, found: Option<Place>) -> Option<Txn> {
         let place = self.sessions.find_txn(found?, r.id, Tag::Invite)?;
+        self.sessions.note(place, |txn| (txn.cancelled, txn.until) = (true, txn.until.min(now + LATE)));
         self.sessions.txn(place).copied()
     }
 
@@ -469,6 +471,13 @@ impl Dispatcher {
         Some(Assigned { node, again: false, large: r.large })
     }
 
+    /// Counts a response of `node`, whatever comes of it.
+    pub fn count(&mut self, node: NodeIndex, status: u16) {
+        if let Some(stats) = self.stats_of(node) {
+            stats.answered(status);
+        }
+    }
+
     /// A response to a request that was given to `node`, and that comes from there. `wait`: Retry-After of a 503,
     /// Expires of a 2xx to a SUBSCRIBE.
     pub fn response(
@@ -481,9 +490,6 @@ impl Dispatcher {
         status: u16,
         wait: Option<Duration>,
     ) -> Seen {
-        if let Some(stats) = self.stats_of(node) {
-            stats.answered(status);
-        }
         let Some(at) = self.sessions.find(call) else { return Seen::Stray };
         let Some(place) = self.sessions.find_txn(at, id, tag) else { return Seen::Stray };
         let Some(&txn) = self.sessions.txn(place) else { return Seen::Stray };
@@ -502,7 +508,8 @@ impl Dispatcher {
         self.measure(&txn, place, status, micros);
         self.outliers.judge(now, &self.cluster, &self.rules);
         if status < 200 {
-            let until = if tag == Tag::Invite { now + self.rules.ring_timeout } else { txn.until };
+            let rings = tag == Tag::Invite && !txn.cancelled;
+            let until = if rings { now + self.rules.ring_timeout } else { txn.until };
             self.sessions.note(place, |txn| (txn.heard, txn.rang, txn.until) = (true, txn.fresh, until));
             self.sessions.arm(now, at);
             return Seen::Counted;
@@ -642,7 +649,8 @@ impl Dispatcher {
             self.outliers.failed(txn.node, true);
             self.chooser.answered(txn.node, GIVE_UP.as_micros() as u32);
         }
-        self.sessions.close(place, now);
+        // Who has an INVITE may still say something.
+        self.sessions.close(place, if txn.fresh { now + LATE } else { now });
         // Whoever hung up is gone, answered or not (RFC 3261 section 15.1.1).
         if txn.tag == Tag::Bye && matches!(self.sessions.phase(at), Phase::Setup | Phase::Up) {
             self.end(now, at);

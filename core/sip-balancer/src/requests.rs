@@ -173,24 +173,43 @@ impl Balancer {
             return self.unavailable(flow, request, out);
         }
         match self.dispatcher.request(now, &wanted) {
-            // Its sender has not got the refusal.
-            Ok(assigned) if assigned.again && tag == Tag::Invite && self.is_refused(c.id) => {
-                self.unavailable(flow, request, out);
-            }
             Ok(assigned) => {
-                let way = self.way(assigned, flow.listener);
-                let token = way.map_or(0, |way| self.keep_inward(now, flow, request, &wanted, assigned, way));
-                self.forward(flow, request, c, (assigned, way, token), out);
+                let again = assigned.again && tag == Tag::Invite;
+                if let Some(status) = again.then(|| self.refusal(c.id)).flatten() {
+                    // Its sender has not got the refusal.
+                    return self.refuse_again(flow, request, status, out);
+                }
+                let Some(way) = self.way(assigned, flow.listener) else {
+                    return self.goes_nowhere(now, flow, request, (wanted.call, c.id), out);
+                };
+                let token = self.keep_inward(now, flow, request, &wanted, assigned, way);
+                self.forward(flow, request, c, (assigned, Some(way), token), out);
+                if tag == Tag::Cancel && !assigned.again {
+                    self.cancelled(now, c.id, out);
+                }
             }
             Err(NoWay::NoCall) => self.refuse(flow, request, 481, b"", b"", out),
             Err(NoWay::NoNode | NoWay::Full) => {
-                // It has had its node, and will have no other; and whoever hangs up is gone.
-                if self.feeding || matches!(tag, Tag::Invite | Tag::Bye) {
-                    self.dispatcher.abandon(now, wanted.call, c.id, tag);
-                    self.refused_here(now, c.id, tag);
-                }
-                self.unavailable(flow, request, out);
+                self.goes_nowhere(now, flow, request, (wanted.call, c.id), out);
             }
+        }
+    }
+
+    /// No node can have a request: 503. An INVITE, and what is sent once more, has had its node, and will have no other;
+    /// and whoever hangs up is gone.
+    fn goes_nowhere(
+        &mut self,
+        now: Time,
+        flow: Flow,
+        request: &Message<'_>,
+        (call, id): (CallKey, u64),
+        out: &mut Outbox,
+    ) {
+        let tag = tag_of(request.method());
+        self.unavailable(flow, request, out);
+        if self.feeding || matches!(tag, Tag::Invite | Tag::Bye) {
+            self.dispatcher.abandon(now, call, id, tag);
+            self.refused_here(now, id, tag, 503, out);
         }
     }
 
@@ -248,7 +267,7 @@ impl Balancer {
     fn ack(&mut self, now: Time, flow: Flow, request: &Message<'_>, c: &Checked<'_>, out: &mut Outbox) {
         // The end of a refusal of ours, or one that has been forwarded too often.
         if self.sealer.is_tag(request.to_tag(), c.id) || request.max_forwards() == Some(0) {
-            return;
+            return self.refusal_acknowledged(c.id);
         }
         self.forget(c.id, Tag::Invite, What::Refusal);
         if flow.transport.is_reliable() {
@@ -413,6 +432,14 @@ impl Balancer {
             out.extend_from_slice(listener.record_route_prefix());
             self.sealer.push_dialog(dialog, call, caller_tag, out);
             out.extend_from_slice(b">\r\n");
+        }
+    }
+
+    /// Refuses a request with a status of our own.
+    pub(crate) fn refuse_again(&mut self, flow: Flow, request: &Message<'_>, status: u16, out: &mut Outbox) {
+        match status {
+            503 => self.unavailable(flow, request, out),
+            _ => self.refuse(flow, request, status, b"", b"", out),
         }
     }
 

@@ -27,7 +27,7 @@ impl Balancer {
         let (tag, status) = (tag_of(response.method()), response.status());
         let mut soften = false;
         if branch.to_caller {
-            self.heard_of(now, branch.id, tag, What::ToCaller, status);
+            self.heard_of(now, branch.id, tag, What::ToCaller, status, out);
             self.dispatcher.answered_by_caller(now, call, tag, status);
         } else if let Some(node) = self.cluster.by_id(branch.node) {
             // Branches are seen by everybody a node forwards to: an answer is the node's if it comes from there.
@@ -39,6 +39,7 @@ impl Balancer {
             if self.is_own_affair(call, &branch, tag, node, status) {
                 return;
             }
+            self.dispatcher.count(node, status);
             let wait = wait(response, tag);
             let mut seen = self.dispatcher.response(now, call, branch.id, tag, node, status, wait);
             if tag == Tag::Invite && seen != Seen::Counted && self.is_rival(branch.id, node) {
@@ -57,7 +58,7 @@ impl Balancer {
             // Whoever is before us would send nothing at all to us for that time (section 21.5.4), where only one
             // node wants to be left alone (16.7 step 6).
             soften = status == 503 && self.softens(now);
-            self.heard_of(now, branch.id, tag, What::ToNode, status);
+            self.heard_of(now, branch.id, tag, What::ToNode, status, out);
         }
         self.counts.relayed += 1;
         self.counts.softened += u64::from(soften);

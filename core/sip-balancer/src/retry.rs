@@ -23,6 +23,8 @@ pub struct Waiting {
     pub heard: bool,
     /// An INVITE outside a dialog of which some node has said something provisional.
     pub rang: bool,
+    /// Its sender has cancelled it, and waits for its end.
+    pub cancelled: bool,
 }
 
 impl Dispatcher {
@@ -82,7 +84,8 @@ impl Dispatcher {
         txn: &Txn,
     ) -> Result<NodeIndex, NoWay> {
         let (node, usable) = (txn.node, self.cluster.is_usable(now, txn.node));
-        let given_up = txn.fresh && self.is_cancelled(r.call, r.id);
+        // Nobody wants it any more, or it may have been done there.
+        let given_up = txn.cancelled || (txn.read && r.tag != Tag::Register);
         let silent = txn.fresh && self.cluster.is_silent(node);
         if given_up || (usable && !txn.returned && !silent) {
             return Ok(node);
@@ -126,12 +129,16 @@ impl Dispatcher {
         let Some(at) = self.sessions.find(call) else { return };
         let Some(place) = self.sessions.find_txn(at, id, tag) else { return };
         let Some(&txn) = self.sessions.txn(place) else { return };
-        let moves = unseen || txn.fresh;
-        if !txn.open || txn.heard || txn.node != node || txn.returned || (txn.missed && !moves) {
+        if !txn.open || txn.heard || txn.node != node || txn.returned {
             return;
         }
-        self.sessions.note(place, |txn| (txn.returned, txn.missed) = (moves, true));
-        self.failed(now, node, Why::Unreachable);
+        // To register twice is to register once.
+        let read = !txn.fresh && (txn.read || !unseen);
+        let moves = txn.fresh || (unseen && (!read || tag == Tag::Register));
+        self.sessions.note(place, |txn| (txn.returned, txn.missed, txn.read) = (moves, true, read));
+        if !txn.read {
+            self.failed(now, node, Why::Unreachable);
+        }
     }
 
     /// Whether another node than the one that has an INVITE may have it, to which there is a `way`.
@@ -164,12 +171,14 @@ impl Dispatcher {
     pub fn waiting(&self, call: CallKey, id: u64, tag: Tag) -> Option<Waiting> {
         let place = self.sessions.find_txn(self.sessions.find(call)?, id, tag)?;
         let txn = self.sessions.txn(place).filter(|txn| txn.open)?;
-        Some(Waiting { node: txn.node, since: txn.began, heard: txn.heard, rang: txn.rang })
+        let (node, since, cancelled) = (txn.node, txn.began, txn.cancelled);
+        Some(Waiting { node, since, heard: txn.heard, rang: txn.rang, cancelled })
     }
 
     /// Whether its sender has cancelled an INVITE.
     pub fn is_cancelled(&self, call: CallKey, id: u64) -> bool {
-        self.sessions.find(call).is_some_and(|at| self.sessions.find_txn(at, id, Tag::Cancel).is_some())
+        let place = self.sessions.find(call).and_then(|at| self.sessions.find_txn(at, id, Tag::Invite));
+        place.and_then(|place| self.sessions.txn(place)).is_some_and(|txn| txn.cancelled)
     }
 
     /// Whether its sender has cancelled an INVITE at this node.

@@ -1,7 +1,7 @@
 //! An INVITE that two nodes have: the one that was silent may wake up and answer after all.
 //!
 //! The caller must not learn of two. Who says yes first has the call. A node that had the INVITE before and says
-//! anything but 5xx has it again if the other one has said nothing yet. Else, if it says something provisional, it is
+//! anything but 5xx has it again if the other one has said nothing yet; where the caller has cancelled, any refusal will do. Else, if it says something provisional, it is
 //! cancelled (RFC 3261 section 9.1: not before it says something); if it refuses, that is acknowledged here (17.1.1.3),
 //! and it never gets that INVITE again; if it says yes after somebody has answered, its dialog is ended at once (ACK and BYE).
 //! All of these are written as the caller would write them, and take the way that the caller's would.
@@ -54,16 +54,21 @@ impl Balancer {
         let (call, settled, status) = (entry.call, entry.settled, response.status());
         self.cluster.heard(now, node);
         let heard = self.dispatcher.waiting(call, id, Tag::Invite).is_some_and(|w| w.heard);
-        if let Some(time) = wait(response, Tag::Invite).filter(|_| status == 503) {
+        let (barred, cancelled) =
+            (self.dispatcher.is_barred(call, id, node), self.dispatcher.is_cancelled(call, id));
+        // Of what is over anybody along the way may have a copy.
+        let time = wait(response, Tag::Invite).filter(|_| status == 503 && !settled && !barred);
+        if let Some(time) = time {
             self.dispatcher.rest(now, node, time);
         }
         // One that was only a little late, where nobody else has said anything: that may never come. A server that
         // cannot do it leaves it to the other, which perhaps can.
         let wanted = match status {
-            ..200 => !self.dispatcher.is_cancelled(call, id),
-            _ => !(500..600).contains(&status),
+            ..200 => !cancelled && !barred,
+            // The end of what was cancelled, by the caller or by us, is all that the caller waits for.
+            _ => cancelled || (!barred && !(500..600).contains(&status)),
         };
-        let late = wanted && !heard && !self.dispatcher.is_barred(call, id, node);
+        let late = wanted && !heard;
         if !settled
             && (late || (200..300).contains(&status))
             && let Some(before) = self.dispatcher.win_back(now, call, id, node)
@@ -82,7 +87,7 @@ impl Balancer {
     }
 
     /// Takes an INVITE that is kept away from a node, as what it said asks for; `None`: it said something provisional.
-    fn withdraw(
+    pub(crate) fn withdraw(
         &mut self,
         now: Time,
         at: u32,

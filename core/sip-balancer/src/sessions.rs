@@ -95,6 +95,10 @@ pub(crate) struct Txn {
     pub missed: bool,
     /// The network brought it back, or its node says nothing at all.
     pub returned: bool,
+    /// It may have been read by a node to which its connection ended.
+    pub read: bool,
+    /// Its sender has cancelled it.
+    pub cancelled: bool,
     /// It goes over a stream where its node may have one.
     pub large: bool,
     /// The address that its responses go to, if it came with one.
@@ -541,6 +545,8 @@ impl Txn {
             worked: false,
             missed: false,
             returned: false,
+            read: false,
+            cancelled: false,
             large: false,
             back: None,
             barred: [None; RIVALS],
