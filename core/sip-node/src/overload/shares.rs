@@ -22,6 +22,8 @@ const FRESH: f32 = 0.25;
 const GONE: f32 = 0.5;
 /// One in thresholds.
 const ALL: u32 = 1 << 16;
+/// The least part of the calls that is counted.
+const SAMPLE: u32 = ALL / 256;
 /// What part anybody is told to leave away, at most: of nothing at all nobody can tell what it would be.
 const MOST_TOLD: f32 = 0.95;
 /// Windows after which one who was told is believed to have forgotten it: longer than it is valid.
@@ -35,7 +37,7 @@ const ANY: f32 = 8.0;
 
 #[derive(Clone, Copy, Default)]
 struct Bucket {
-    /// Units brought in this window.
+    /// Units brought in this window, of calls whose hash is below [`Bucket::counts`].
     brought: u32,
     /// Units taken on of them.
     taken: u32,
@@ -45,6 +47,9 @@ struct Bucket {
     take: u32,
     /// Those below this are answered.
     answer: u32,
+    /// What is below this is counted, for the rest as well: a request that gets no answer comes again, up to ten times,
+    /// one that is taken on does not.
+    counts: u32,
     /// Windows for which somebody here has been told to bring less, and what part of it he leaves away then.
     tells: u8,
     told: f32,
@@ -69,7 +74,7 @@ impl Shares {
 
     /// Forgets everybody, and allows so many units a second for the first window of so many seconds.
     pub fn begin(&mut self, budget: f32, answers: f32, seconds: f32) {
-        *self.rows = [[Bucket { take: ALL, answer: ALL, ..Bucket::default() }; BUCKETS]; ROWS];
+        *self.rows = [[Bucket { take: ALL, answer: ALL, counts: ALL, ..Bucket::default() }; BUCKETS]; ROWS];
         self.loss = 0.0;
         self.allow(budget, answers, seconds);
     }
@@ -88,8 +93,9 @@ impl Shares {
         for row in self.rows.iter_mut() {
             let mut all = 0.0;
             for bucket in row.iter_mut() {
+                let sample = bucket.counts.max(SAMPLE) as f32 / ALL as f32;
                 // Who leaves away what he was told to would bring so much without.
-                let now = bucket.brought as f32 / seconds / (1.0 - bucket.told);
+                let now = bucket.brought as f32 / seconds / sample / (1.0 - bucket.told);
                 // A burst is believed at once, its end slowly.
                 bucket.rate =
                     if bucket.rate == 0.0 { now } else { bucket.rate + (now - bucket.rate) * FRESH };
@@ -110,6 +116,7 @@ impl Shares {
                 // Of what he brings all the same that much more goes.
                 let take = (take / (1.0 - bucket.told)).min(1.0);
                 bucket.take = (take * ALL as f32) as u32;
+                bucket.counts = bucket.take.max(SAMPLE);
                 bucket.answer = ((take + (1.0 - take) * answered) * ALL as f32) as u32;
             }
             highest = highest.max(level);
@@ -126,7 +133,9 @@ impl Shares {
         let (mut take, mut answer) = (false, false);
         for (row, at) in self.rows.iter_mut().zip(places(source)) {
             let Some(bucket) = row.get_mut(at) else { continue };
-            bucket.brought = bucket.brought.saturating_add(units);
+            if call < bucket.counts {
+                bucket.brought = bucket.brought.saturating_add(units);
+            }
             take |= call < bucket.take && bucket.taken + units <= self.cap;
             answer |= call < bucket.answer;
         }
@@ -240,6 +249,34 @@ mod tests {
             assert!(*taken > 9.5, "source {source}: {taken}");
         }
         assert!((80.0..=125.0).contains(&taken[10]), "the rest: {}", taken[10]);
+    }
+
+    /// What gets no answer is sent again, with the same Call-ID. That is no more work that could be taken on.
+    #[test]
+    fn what_is_repeated_is_not_counted_again() {
+        let mut shares = Shares::new();
+        shares.begin(4_000.0, 0.0, 0.05);
+        let (mut taken, mut dropped) = (0, std::collections::VecDeque::new());
+        for window in 0..400u64 {
+            let new: Vec<u16> = (0..800).map(|n| mix(window << 32 | n) as u16).collect();
+            let again: Vec<u16> =
+                [10, 30, 70, 150].iter().flat_map(|ago| dropped.get(ago - 1).cloned()).flatten().collect();
+            let mut out: Vec<u16> = Vec::new();
+            for call in &new {
+                match shares.judge(mix(1_000), *call, 1, false) {
+                    Verdict::Take => taken += u32::from(window >= 200),
+                    _ => out.push(*call),
+                }
+            }
+            again.iter().for_each(|call| {
+                taken +=
+                    u32::from(shares.judge(mix(1_000), *call, 1, false) == Verdict::Take && window >= 200)
+            });
+            dropped.push_front(out);
+            shares.turn(4_000.0, 0.0, 0.05);
+        }
+        let taken = f64::from(taken) / 200.0;
+        assert!((180.0..=225.0).contains(&taken), "{taken} of 200 in a window");
     }
 
     #[test]
