@@ -111,6 +111,10 @@ fn empty(message: &mut Vec<u8>, start: usize) -> Option<usize> {
         }
         from = to;
     }
+    // No line of white space alone is left.
+    while end > begin && message.get(end - 1).is_some_and(u8::is_ascii_whitespace) {
+        end -= 1;
+    }
     message.drain(end..begin + length);
     Some(end)
 }
@@ -351,9 +355,9 @@ mod tests {
     #[test]
     fn folds_hide_nothing() {
         for (via, kept) in [
-            (";oc\r\n ;x=y", "\r\n ;x=y"),
+            (";oc\r\n ;x=y", ";x=y"),
             ("\r\n\t;oc=100;x=y", "\r\n\t;x=y"),
-            (";x=y\r\n ; oc\r\n = 100\r\n ;oc-seq=1.1", ";x=y\r\n "),
+            (";x=y\r\n ; oc\r\n = 100\r\n ;oc-seq=1.1", ";x=y"),
             ("\r\n ;x=\"a\r\n ;oc\";oc", "\r\n ;x=\"a\r\n ;oc\""),
         ] {
             let mut message = format!("SIP/2.0 200 OK\r\nVia: {VIA}{via}\r\nTo: x;oc\r\n\r\n").into_bytes();
