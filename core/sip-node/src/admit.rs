@@ -89,7 +89,10 @@ impl<S: Services> Node<S> {
     /// A request that matches no transaction.
     pub(crate) fn new_request(&mut self, now: Time, flow: Flow, request: &Message<'_>, out: &mut Outbox) {
         if !self.overload.sheds() {
-            self.overload.note(request.method());
+            // As in an overload, where requests within dialogs are not new work.
+            if request.to_tag().is_empty() {
+                self.overload.note(request.method());
+            }
         } else {
             match self.verdict {
                 Some(Verdict::Refuse) => return self.shed(flow, request, out),

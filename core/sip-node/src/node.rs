@@ -155,7 +155,7 @@ impl<S: Services> Node<S> {
         Node {
             services,
             calls: Calls::new(settings.calls, config.seed),
-            overload: Overload::new(settings.overload),
+            overload: Overload::new(settings.overload, a.rotate_left(32) ^ b),
             neighbours,
             verdict: None,
             settings,
@@ -235,10 +235,14 @@ impl<S: Services> Node<S> {
             Screened::First => Some(Verdict::Take),
             Screened::Unsure => None,
             // What this server sent itself was taken on before.
-            Screened::New(..) if self.settings.listeners.iter().any(|l| l.address == flow.remote) => {
+            Screened::New(..) | Screened::Probe(_)
+                if self.settings.listeners.iter().any(|l| l.address == flow.remote) =>
+            {
                 Some(Verdict::Take)
             }
-            Screened::New(call_id, invite) => {
+            Screened::Probe(_) if self.overload.probe(self.source(flow.remote)) => Some(Verdict::Take),
+            kind @ (Screened::New(call_id, _) | Screened::Probe(call_id)) => {
+                let invite = matches!(kind, Screened::New(_, true));
                 let (source, call) = (self.source(flow.remote), self.ownership.lot(call_id));
                 let stream = flow.transport.is_reliable();
                 let verdict = self.overload.judge(source, call, invite, stream);
@@ -246,8 +250,12 @@ impl<S: Services> Node<S> {
                 // that it went before, for to refuse it now would end a call that rings.
                 let known = self.overload.knows(call);
                 unread = verdict == Verdict::Drop && !known;
-                let stateless = self.settings.proxy.mode == Mode::Stateless;
-                Some(if known && stateless { Verdict::Take } else { verdict })
+                if known && verdict != Verdict::Take && self.settings.proxy.mode == Mode::Stateless {
+                    self.overload.goes_on(invite);
+                    Some(Verdict::Take)
+                } else {
+                    Some(verdict)
+                }
             }
         };
         if unread {
@@ -287,14 +295,9 @@ impl<S: Services> Node<S> {
         self.overload.wish(source, algorithm)
     }
 
-    /// A number for whoever sends from here: an IPv4 address, or an IPv6 /64.
+    /// A number for whoever sends from here.
     fn source(&self, remote: SocketAddr) -> u64 {
-        let mut hash = self.keyed(domain::SOURCE);
-        match remote.ip().to_canonical() {
-            IpAddr::V4(ip) => hash.write_u32(ip.to_bits()),
-            IpAddr::V6(ip) => hash.write_u64((ip.to_bits() >> 64) as u64),
-        }
-        hash.finish()
+        self.ownership.source(remote.ip())
     }
 
     /// A message for this worker. If it is worker `me` of so many who asks whether it is, and it is not, the answer is
@@ -475,6 +478,10 @@ impl<S: Services> Machine for Node<S> {
         }
     }
 
+    fn sieve(&self) -> Option<&[u32]> {
+        self.overload.sieve()
+    }
+
     fn timeout(&mut self, now: Time, out: &mut Outbox) {
         let mut events = mem::take(&mut self.events);
         self.layer.handle_timeout(now, out, &mut events);
@@ -493,5 +500,4 @@ pub(crate) mod domain {
     pub const OWNER: u8 = 1;
     pub const TAG: u8 = 2;
     pub const STATELESS: u8 = 3;
-    pub const SOURCE: u8 = 4;
 }

@@ -100,6 +100,8 @@ const CLASS_ALU64: u8 = 0x07;
 const FROM_REG: u8 = 0x08;
 const MODE_IMM64: u8 = 0x18;
 const MODE_MEM: u8 = 0x60;
+/// Arithmetic on memory that several CPUs may do at a time (RFC 9669 section 5.3); the operation is the immediate.
+const MODE_ATOMIC: u8 = 0xc0;
 const JUMP_ALWAYS: u8 = 0x00;
 const JUMP_CALL: u8 = 0x80;
 const JUMP_EXIT: u8 = 0x90;
@@ -169,6 +171,12 @@ impl Assembler {
     /// `[base + offset] = src`.
     pub fn store(&mut self, size: Size, base: Reg, offset: i16, src: Reg) {
         self.code.push(encode(CLASS_STORE_REG | MODE_MEM | size as u8, base, src as u8, offset, 0));
+    }
+
+    /// `[base + offset] += src`, 64 bits wide, whoever else does so at the same time.
+    pub fn add_to(&mut self, base: Reg, offset: i16, src: Reg) {
+        let op = CLASS_STORE_REG | MODE_ATOMIC | Size::U64 as u8;
+        self.code.push(encode(op, base, src as u8, offset, i32::from(Alu::Add as u8)));
     }
 
     /// A place to jump to, to be placed by [`Assembler::place`].
@@ -246,6 +254,7 @@ mod tests {
         asm.place(on);
         asm.call(82);
         asm.map(Reg::R2, 1);
+        asm.add_to(Reg::R8, 8, Reg::R1);
         asm.exit();
         assert_eq!(
             asm.finish().unwrap(),
@@ -264,6 +273,7 @@ mod tests {
                 0x0000_0052_0000_0085,
                 0x0000_0001_0000_1218,
                 0,
+                0x0000_0000_0008_18db,
                 0x0000_0000_0000_0095,
             ]
         );

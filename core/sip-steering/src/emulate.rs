@@ -1,11 +1,13 @@
 //! An interpreter for the programs that are assembled here, so that what they answer can be tested
-//! everywhere: no kernel and no privilege needed. It knows the instructions that the assembler writes and the three
-//! functions that the program calls, and refuses every access outside the memory that the kernel would
+//! everywhere: no kernel and no privilege needed. It knows the instructions that the assembler writes and the few
+//! functions that the programs call, and refuses every access outside the memory that the kernel would
 //! allow.
 
 use crate::program::{HEADER, MAP_LOOKUP_ELEM, SK_SELECT_REUSEPORT, SKB_LOAD_BYTES};
+use crate::sieve::{FROM_IP, KTIME_GET_NS, SKB_LOAD_BYTES_RELATIVE};
+use std::net::IpAddr;
 use std::ops::Range;
-use wire::SteeringProgram;
+use wire::{SieveProgram, SteeringProgram};
 
 /// What a run of the program came to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -16,6 +18,17 @@ pub struct Run {
     pub instructions: u32,
     /// Whether the packet was copied.
     pub copied: bool,
+}
+
+/// What a run of a sieve came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Sifted {
+    /// Whether it dropped the datagram.
+    pub dropped: bool,
+    /// What it counted as dropped, over all workers.
+    pub counted: u64,
+    /// Instructions executed, those of called functions apart.
+    pub instructions: u32,
 }
 
 /// Why a program was stopped: always a fault of the program.
@@ -39,11 +52,17 @@ const PACKET: u64 = 2 << 32;
 const STACK: u64 = 3 << 32;
 const SCRATCH: u64 = 4 << 32;
 const MAPS: u64 = 5 << 32;
+const TABLE: u64 = 6 << 32;
 const STACK_BYTES: u64 = 512;
 /// Headers without an end.
 const STALE: &[u8] = b"\r\nVia: x\r\nCall-ID: stale@before\r\nTo: y";
 /// The answer that lets the packet pass; any other loses it.
 const SK_PASS: u64 = 1;
+/// The answers of a sieve: nothing of the packet, or as much of it as there is.
+const NOTHING: u32 = 0;
+const WHOLE: u32 = u32::MAX;
+/// Where the sender's address is in an IP header of either version.
+const SENDERS: [usize; 2] = [12, 8];
 
 /// Runs the program for a datagram with this payload, of which the first `linear` bytes can be reached
 /// directly, as a network driver may have it.
@@ -65,14 +84,79 @@ pub fn run(program: &SteeringProgram, payload: &[u8], linear: usize) -> Result<R
         packet,
         linear,
         stack: vec![0; STACK_BYTES as usize],
-        // Not zeros: what an earlier packet left there, which nothing ends, at another place for each length.
-        scratch: STALE.iter().copied().cycle().skip(payload.len()).take(program.scratch as usize).collect(),
+        scratch: stale(payload.len(), program.scratch),
+        sieve: None,
         result: Run { chosen: None, instructions: 0, copied: false },
     };
-    machine.registers[1] = CONTEXT;
-    machine.registers[10] = STACK + STACK_BYTES;
-    machine.run(&program.code)?;
-    Ok(machine.result)
+    match machine.run(&program.code)? {
+        SK_PASS => Ok(machine.result),
+        _ => Err(Fault::Drop),
+    }
+}
+
+/// Runs the sieve at this time, in nanoseconds, for a datagram with this payload from here. `tables` are what the workers
+/// have written, each with the time until which it is good.
+///
+/// # Errors
+/// What no program that the kernel takes does.
+pub fn sift(
+    program: &SieveProgram,
+    payload: &[u8],
+    from: IpAddr,
+    now: u64,
+    tables: &[(u64, &[u32])],
+) -> Result<Sifted, Fault> {
+    let mut packet = vec![0; HEADER as usize];
+    packet.extend_from_slice(payload);
+    let mut ip = vec![0; 40];
+    let (version, octets) = match from {
+        IpAddr::V4(ip) => (0x45, ip.octets().to_vec()),
+        IpAddr::V6(ip) => (0x60, ip.octets().to_vec()),
+    };
+    let at = SENDERS[usize::from(from.is_ipv6())];
+    ip[0] = version;
+    ip[at..at + octets.len()].copy_from_slice(&octets);
+    let mut table = vec![0; program.entry() * tables.len()];
+    for ((until, words), entry) in tables.iter().zip(table.chunks_exact_mut(program.entry())) {
+        entry[SieveProgram::UNTIL..][..8].copy_from_slice(&until.to_le_bytes());
+        let words = words.iter().flat_map(|word| word.to_le_bytes());
+        entry[SieveProgram::WORDS..].iter_mut().zip(words).for_each(|(byte, word)| *byte = word);
+    }
+    let mut machine = Machine {
+        registers: [0; 11],
+        context: (packet.len() as u32).to_le_bytes().to_vec(),
+        linear: 0,
+        packet,
+        stack: vec![0; STACK_BYTES as usize],
+        scratch: stale(payload.len(), program.scratch),
+        sieve: Some(Sieve { ip, table, entry: program.entry(), now }),
+        result: Run { chosen: None, instructions: 0, copied: false },
+    };
+    let dropped = match machine.run(&program.code)? as u32 {
+        WHOLE => false,
+        NOTHING => true,
+        _ => return Err(Fault::Drop),
+    };
+    let table = machine.sieve.map_or(Vec::new(), |sieve| sieve.table);
+    let counts =
+        table.chunks_exact(program.entry()).filter_map(|entry| entry[SieveProgram::DROPPED..].first_chunk());
+    let counted = counts.map(|count| u64::from_le_bytes(*count)).sum();
+    Ok(Sifted { dropped, counted, instructions: machine.result.instructions })
+}
+
+/// Not zeros: what an earlier packet left there, which nothing ends, at another place for each length.
+fn stale(length: usize, bytes: u32) -> Vec<u8> {
+    STALE.iter().copied().cycle().skip(length).take(bytes as usize).collect()
+}
+
+/// What a sieve has besides.
+struct Sieve {
+    /// The beginning of the IP header.
+    ip: Vec<u8>,
+    table: Vec<u8>,
+    /// Bytes of an entry of the table.
+    entry: usize,
+    now: u64,
 }
 
 struct Machine {
@@ -82,6 +166,7 @@ struct Machine {
     linear: usize,
     stack: Vec<u8>,
     scratch: Vec<u8>,
+    sieve: Option<Sieve>,
     result: Run,
 }
 
@@ -107,7 +192,10 @@ impl Parts {
 }
 
 impl Machine {
-    fn run(&mut self, code: &[u64]) -> Result<(), Fault> {
+    /// Its answer.
+    fn run(&mut self, code: &[u64]) -> Result<u64, Fault> {
+        self.registers[1] = CONTEXT;
+        self.registers[10] = STACK + STACK_BYTES;
         let mut at = 0;
         loop {
             self.result.instructions += 1;
@@ -128,11 +216,10 @@ impl Machine {
                     at += 1;
                 }
                 0x01 => self.registers[parts.dst] = self.load(&parts).ok_or(Fault::Access(at - 1))?,
-                0x03 => self.store(&parts).ok_or(Fault::Access(at - 1))?,
+                0x03 if parts.op != 0xdb => self.store(&parts).ok_or(Fault::Access(at - 1))?,
                 0x04 | 0x07 => self.alu(&parts).ok_or(wrong)?,
-                0x05 if parts.op == 0x95 => {
-                    return if self.registers[0] == SK_PASS { Ok(()) } else { Err(Fault::Drop) };
-                }
+                0x03 if parts.op == 0xdb => self.add(&parts).ok_or(Fault::Access(at - 1))?,
+                0x05 if parts.op == 0x95 => return Ok(self.registers[0]),
                 0x05 if parts.op == 0x85 => self.call(parts.imm).ok_or(Fault::Access(at - 1))?,
                 0x05 => {
                     if self.jumps(&parts).ok_or(wrong)? {
@@ -193,6 +280,7 @@ impl Machine {
             PACKET if !write => self.packet.get_mut(..self.linear)?.get_mut(range),
             STACK => self.stack.get_mut(range),
             SCRATCH => self.scratch.get_mut(range),
+            TABLE => self.sieve.as_mut()?.table.get_mut(range),
             _ => None,
         }
     }
@@ -223,13 +311,37 @@ impl Machine {
         Some(())
     }
 
+    /// Adds to what is in memory.
+    fn add(&mut self, parts: &Parts) -> Option<()> {
+        let (address, number) = (self.address(parts.dst, parts.offset), self.registers[parts.src]);
+        let bytes = self.memory(address, 8, true).filter(|_| parts.imm == 0)?;
+        let sum = u64::from_le_bytes((*bytes).try_into().ok()?).wrapping_add(number);
+        bytes.copy_from_slice(&sum.to_le_bytes());
+        Some(())
+    }
+
+    /// Where the value of a map is; zero: there is none.
+    fn look_up(&mut self, map: u64, key: u64) -> Option<u64> {
+        let key = u32::from_le_bytes((*self.memory(key, 4, false)?).try_into().ok()?);
+        if map == MAPS + SteeringProgram::SCRATCH as u64 {
+            return Some(if key == 0 { SCRATCH } else { 0 });
+        }
+        let sieve = self.sieve.as_ref().filter(|_| map == MAPS + SieveProgram::TABLE as u64)?;
+        let at = sieve.entry * key as usize;
+        Some(if at < sieve.table.len() { TABLE + at as u64 } else { 0 })
+    }
+
     fn call(&mut self, function: i32) -> Option<()> {
-        let [_, r1, r2, r3, r4, ..] = self.registers;
+        let [_, r1, r2, r3, r4, r5, ..] = self.registers;
         let result = match function {
-            MAP_LOOKUP_ELEM => {
-                (r1 == MAPS + SteeringProgram::SCRATCH as u64).then_some(())?;
-                let key = self.memory(r2, 4, false)?;
-                if key == [0; 4] { SCRATCH } else { 0 }
+            MAP_LOOKUP_ELEM => self.look_up(r1, r2)?,
+            KTIME_GET_NS => self.sieve.as_ref()?.now,
+            SKB_LOAD_BYTES_RELATIVE => {
+                (r1 == CONTEXT && r5 == FROM_IP as u64).then_some(())?;
+                let (from, len) = (usize::try_from(r2).ok()?, usize::try_from(r4).ok()?);
+                let bytes = self.sieve.as_ref()?.ip.get(from..from.checked_add(len)?)?.to_vec();
+                self.memory(r3, len, true)?.copy_from_slice(&bytes);
+                0
             }
             SKB_LOAD_BYTES => {
                 (r1 == CONTEXT && r4 > 0).then_some(())?;

@@ -1,10 +1,12 @@
 //! The owner of a message, computed in user space.
 
 use crate::program::{self, LONGEST, WORDS};
+use crate::sieve;
 use core::hash::Hasher;
+use core::net::IpAddr;
 use sip_message::find_call_id;
 use siphasher::sip::SipHasher13;
-use wire::SteeringProgram;
+use wire::{SieveProgram, SteeringProgram};
 
 /// Everything up to this byte ends a Call-ID: white space, line ends, control characters.
 pub(crate) const LAST_END: u8 = b' ';
@@ -26,6 +28,8 @@ pub(crate) const SHIFTS: [i32; 3] = [30, 27, 31];
 pub struct Ownership {
     /// Two numbers for each eight bytes.
     pub(crate) sums: [[u32; 2]; WORDS],
+    /// The same for what a datagram's sender is known by.
+    pub(crate) source: [u32; 2],
     /// For long ones.
     long: SipHasher13,
 }
@@ -46,13 +50,13 @@ impl Ownership {
             hash.write_u64(n as u64);
             hash.finish()
         };
-        let sums = core::array::from_fn(|n| {
+        let pair = |n| {
             let key = number(n);
             [key as u32, (key >> 32) as u32]
-        });
+        };
         let mut long = SipHasher13::new_with_key(key);
         long.write_u64(u64::MAX);
-        Ownership { sums, long }
+        Ownership { sums: core::array::from_fn(pair), source: pair(WORDS), long }
     }
 
     /// Which of `workers` workers owns this whole message; `None` for what has no Call-ID, such as a
@@ -75,6 +79,22 @@ impl Ownership {
         self.hash(call_id) & 0xf_ffff_ffff
     }
 
+    /// A number for whoever sends from here: an IPv4 address, or an IPv6 /64. Two have the same by chance only.
+    pub fn source(&self, from: IpAddr) -> u64 {
+        // As the octets lie in the header of a packet.
+        let word = match from.to_canonical() {
+            IpAddr::V4(ip) => u64::from(u32::from_le_bytes(ip.octets())),
+            IpAddr::V6(ip) => ip.octets().first_chunk().map_or(0, |half| u64::from_le_bytes(*half)),
+        };
+        product(word, self.source)
+    }
+
+    /// The program that drops in the kernel what an overloaded worker would leave unanswered, for as many workers. `None`
+    /// as for [`Ownership::program`].
+    pub fn sieve(&self, workers: u16) -> Option<SieveProgram> {
+        if cfg!(target_endian = "big") { None } else { sieve::assemble(self, workers) }
+    }
+
     /// The program that does the same in the kernel, for as many workers. `None` on a big-endian machine: the program
     /// reads words of bytes with the first lowest.
     pub fn program(&self, workers: u16) -> Option<SteeringProgram> {
@@ -90,10 +110,8 @@ impl Ownership {
         let mut keys = self.sums.iter();
         let mut sum = 0u64;
         let mut add = |word: u64| {
-            if let Some([low, high]) = keys.next() {
-                let low = u64::from((word as u32).wrapping_add(*low));
-                let high = u64::from(((word >> 32) as u32).wrapping_add(*high));
-                sum = sum.wrapping_add(low.wrapping_mul(high));
+            if let Some(key) = keys.next() {
+                sum = sum.wrapping_add(product(word, *key));
             }
         };
         let (words, rest) = call_id.as_chunks::<8>();
@@ -104,8 +122,15 @@ impl Ownership {
     }
 }
 
+/// The product of two halves, each with its part of the key.
+fn product(word: u64, [low, high]: [u32; 2]) -> u64 {
+    let low = u64::from((word as u32).wrapping_add(low));
+    let high = u64::from(((word >> 32) as u32).wrapping_add(high));
+    low.wrapping_mul(high)
+}
+
 /// Spreads what is in any bits of the sum over the upper ones, which choose.
-fn finish(mut hash: u64) -> u64 {
+pub(crate) fn finish(mut hash: u64) -> u64 {
     let [before, between, after] = SHIFTS;
     hash ^= hash >> before;
     hash = hash.wrapping_mul(FINISH[0]);

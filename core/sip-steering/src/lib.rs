@@ -13,6 +13,8 @@
 //! | `hash.rs` | the hash, in user space |
 //! | `asm.rs` | the assembler |
 //! | `program.rs` | the program, by means of the assembler |
+//! | `sieve.rs` | another one, which drops what an overloaded worker would leave unanswered |
+//! | `table.rs` | what it goes by |
 //! | `emulate.rs` | an interpreter for it, so that tests need no privilege |
 #![forbid(unsafe_code)]
 
@@ -20,8 +22,14 @@ mod asm;
 pub mod emulate;
 mod hash;
 mod program;
+mod sieve;
+#[cfg(test)]
+mod sieve_tests;
+mod table;
 #[cfg(test)]
 mod tests;
 
 pub use hash::Ownership;
 pub use program::{LONGEST, REACH};
+pub use sieve::SIEVE_STEPS;
+pub use table::{BUCKETS, ROWS, Table, place};

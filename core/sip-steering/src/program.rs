@@ -14,7 +14,7 @@
 //!   to it and what follows is checked once, not once for each;
 //! - one counter of steps ([`STEPS`]) bounds all loops together.
 
-use crate::asm::Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
+use crate::asm::Reg::{self, R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
 use crate::asm::{Alu, Assembler, If, Label, Size};
 use crate::hash::{FINISH, LAST_END, Ownership, SHIFTS};
 use wire::SteeringProgram;
@@ -31,7 +31,7 @@ pub const STEPS: i32 = 300;
 /// The UDP header, at which the packet begins.
 pub(crate) const HEADER: i32 = 8;
 /// Places in a packet are below this, a power of two.
-const PLACES: i32 = 4_096;
+pub(crate) const PLACES: i32 = 4_096;
 /// Furthest place at which a step may begin.
 const FURTHEST: i32 = REACH as i32 + HEADER;
 /// Words looked at in one step of the search: most lines are no longer.
@@ -39,9 +39,9 @@ const BLOCK: i16 = 8;
 /// Words of a Call-ID that are checked at once to be there.
 const CHECKED: i32 = 4;
 /// Bytes copied at most: what follows them is in reach.
-const COPIED: i32 = FURTHEST - 64;
+pub(crate) const COPIED: i32 = FURTHEST - 64;
 /// Memory for the copy: no look from a place below [`PLACES`] goes further.
-const SCRATCH: u32 = PLACES as u32 + 8 * WORDS as u32 + 64;
+pub(crate) const SCRATCH: u32 = PLACES as u32 + 8 * WORDS as u32 + 64;
 
 /// Fields of `struct sk_reuseport_md` (`include/uapi/linux/bpf.h`).
 const MD_DATA: i16 = 0;
@@ -55,10 +55,14 @@ pub(crate) const SK_SELECT_REUSEPORT: i32 = 82;
 const SK_PASS: i32 = 1;
 
 /// Where on the stack a number is kept, from its end.
-const KEY: i16 = -8;
+pub(crate) const KEY: i16 = -8;
 const PLACE: i16 = -16;
 const STATE: i16 = -24;
-const CONTEXT: i16 = -32;
+pub(crate) const CONTEXT: i16 = -32;
+/// Steps left before a sum, where they are wanted after it; as whole multiples of [`COARSE`], so that the kernel's check
+/// does not go through what follows for each number of them.
+pub(crate) const LEFT: i16 = -40;
+const COARSE: i32 = 64;
 /// What the search was at when the packet ended.
 const IN_LEAD: i32 = 0;
 const IN_LINE: i32 = 1;
@@ -68,19 +72,19 @@ const fn each(byte: u8) -> u64 {
     u64::from_le_bytes([byte; 8])
 }
 
-const NEWLINE: i32 = b'\n' as i32;
+pub(crate) const NEWLINE: i32 = b'\n' as i32;
 const RETURN: i32 = b'\r' as i32;
-const SPACE: i32 = b' ' as i32;
-const TAB: i32 = b'\t' as i32;
+pub(crate) const SPACE: i32 = b' ' as i32;
+pub(crate) const TAB: i32 = b'\t' as i32;
 /// The bit in which upper and lower case differ.
-const CASE: u8 = 0x20;
+pub(crate) const CASE: u8 = 0x20;
 /// The long name in lower case, seven bytes shifted up by one; and the letters in it.
 const LONG_NAME: u64 = u64::from_le_bytes([0, b'c', b'a', b'l', b'l', b'-', b'i', b'd']);
 const LONG_CASE: u64 = u64::from_le_bytes([0, CASE, CASE, CASE, CASE, 0, CASE, CASE]);
 const LONG_LEN: i32 = 7;
 /// Follows what was copied: a line end and an empty line; and, since a search that has met line ends alone goes on
 /// through more of them, a line that is none and an empty line again. So every search ends there.
-const END: u64 = u64::from_le_bytes(*b"\n\r\n\xff\n\r\n\r");
+pub(crate) const END: u64 = u64::from_le_bytes(*b"\n\r\n\xff\n\r\n\r");
 /// Follows a copy that is not to the end of the message: no part of any Call-ID that is read here, then
 /// the same.
 const CUT: u64 = u64::from_le_bytes(*b"\xff\xff\n\r\n\r\n\r");
@@ -113,15 +117,20 @@ fn begin(asm: &mut Assembler, place: i32) {
     asm.alu(Alu::Xor, R5, R9);
     asm.alu(Alu::Xor, R5, R9);
     asm.alu(Alu::And, R5, PLACES - 1);
+    constants(asm);
+    asm.mov(R9, STEPS);
+}
+
+/// What the search has in R1 to R3.
+pub(crate) fn constants(asm: &mut Assembler) {
     asm.mov64(R1, each(b'\n'));
     asm.mov64(R2, each(0x01));
     asm.mov64(R3, each(0x80));
-    asm.mov(R9, STEPS);
 }
 
 /// Where a search goes whose packet ends too early.
 #[derive(Clone, Copy)]
-struct Spill {
+pub(crate) struct Spill {
     /// Before the message, at the place in R5.
     lead: Label,
     /// Inside a line, at the place in R5.
@@ -183,18 +192,8 @@ fn copy_rest(asm: &mut Assembler, spill: Spill, search: &Search) {
 
 /// Chooses the socket of the worker that the sum in R9 belongs to.
 fn choose(asm: &mut Assembler, workers: u16) {
-    for (shift, factor) in SHIFTS.into_iter().zip([Some(FINISH[0]), Some(FINISH[1]), None]) {
-        asm.mov(R0, R9);
-        asm.alu(Alu::ShiftRight, R0, shift);
-        asm.alu(Alu::Xor, R9, R0);
-        if let Some(factor) = factor {
-            asm.mov64(R0, factor);
-            asm.alu(Alu::Mul, R9, R0);
-        }
-    }
-    asm.alu(Alu::ShiftRight, R9, 32);
-    asm.alu(Alu::Mul, R9, i32::from(workers.max(1)));
-    asm.alu(Alu::ShiftRight, R9, 32);
+    finish(asm);
+    owner(asm, R9, workers);
     asm.store(Size::U64, R10, KEY, R9);
     asm.load(Size::U64, R1, R10, CONTEXT);
     asm.map(R2, SteeringProgram::SOCKETS);
@@ -205,21 +204,43 @@ fn choose(asm: &mut Assembler, workers: u16) {
     // If that fails there is no such socket, and the kernel deals the datagram out itself.
 }
 
+/// Makes the hash in R9 of the sum there. R0 is lost.
+pub(crate) fn finish(asm: &mut Assembler) {
+    for (shift, factor) in SHIFTS.into_iter().zip([Some(FINISH[0]), Some(FINISH[1]), None]) {
+        asm.mov(R0, R9);
+        asm.alu(Alu::ShiftRight, R0, shift);
+        asm.alu(Alu::Xor, R9, R0);
+        if let Some(factor) = factor {
+            asm.mov64(R0, factor);
+            asm.alu(Alu::Mul, R9, R0);
+        }
+    }
+}
+
+/// The owner among so many workers, of the hash in a register, there.
+pub(crate) fn owner(asm: &mut Assembler, hash: Reg, workers: u16) {
+    asm.alu(Alu::ShiftRight, hash, 32);
+    asm.alu(Alu::Mul, hash, i32::from(workers.max(1)));
+    asm.alu(Alu::ShiftRight, hash, 32);
+}
+
 /// The search in one kind of memory.
 ///
 /// R0: what is looked at. R1 to R3: constants. R4: the address of the place. R5: the place. R6: for use.
 /// R7: where the memory begins. R8: where the packet ends. R9: steps left, and at last the sum.
-struct Search {
+pub(crate) struct Search {
     /// Where to go when the packet ends; none where the memory is known to be long enough.
     spill: Option<Spill>,
+    /// Where lines go that begin like To, if that is looked for as well; R1 to R3 and R9 are wanted back then.
+    to: Option<Label>,
     /// Decides nothing.
     pass: Label,
     /// Has the sum.
     chosen: Label,
     /// At a line.
-    line: Label,
+    pub line: Label,
     /// Inside a line.
-    inside: Label,
+    pub inside: Label,
     /// Past the name.
     name: Label,
     /// At the value.
@@ -229,7 +250,25 @@ struct Search {
 impl Search {
     fn new(asm: &mut Assembler, pass: Label, chosen: Label, spill: Option<Spill>) -> Search {
         let [line, inside, name, value] = core::array::from_fn(|_| asm.label());
-        Search { spill, pass, chosen, line, inside, name, value }
+        Search { spill, to: None, pass, chosen, line, inside, name, value }
+    }
+
+    /// One in memory that is long enough, which also sends lines that begin like To to `to`. How many steps are left is in
+    /// [`LEFT`] when the sum is there.
+    pub fn with_to(asm: &mut Assembler, pass: Label, chosen: Label, to: Label) -> Search {
+        Search { to: Some(to), ..Search::new(asm, pass, chosen, None) }
+    }
+
+    /// From inside a line, at the place in R5, to the sum in R9.
+    pub fn emit_inside(&self, asm: &mut Assembler, ownership: &Ownership) {
+        asm.jump(self.inside);
+        self.lines(asm);
+        self.name(asm);
+        self.value(asm);
+        asm.mov(R0, R9);
+        asm.alu(Alu::And, R0, -COARSE);
+        asm.store(Size::U64, R10, LEFT, R0);
+        self.sum(asm, ownership);
     }
 
     /// From the place in R5 to the sum in R9.
@@ -243,7 +282,7 @@ impl Search {
 
     /// Takes one step, if there are any left, to the place in R5, and has its address in R4. `len` bytes
     /// may be read there.
-    fn step(&self, asm: &mut Assembler, len: i32, to: impl Fn(Spill) -> Label) {
+    pub fn step(&self, asm: &mut Assembler, len: i32, to: impl Fn(Spill) -> Label) {
         asm.alu(Alu::Sub, R9, 1);
         asm.jump_if(R9, If::Equal, 0, self.pass);
         asm.jump_if(R5, If::Greater, FURTHEST, self.pass);
@@ -267,7 +306,7 @@ impl Search {
     }
 
     /// To a later place.
-    fn advance(&self, asm: &mut Assembler, bytes: i32) {
+    pub fn advance(&self, asm: &mut Assembler, bytes: i32) {
         asm.alu(Alu::Add, R5, bytes);
         asm.alu(Alu::And, R5, PLACES - 1);
     }
@@ -297,6 +336,9 @@ impl Search {
         asm.alu(Alu::Or, R6, i32::from(CASE));
         asm.jump_if(R6, If::Equal, i32::from(b'c'), long);
         asm.jump_if(R6, If::Equal, i32::from(b'i'), short);
+        if let Some(to) = self.to {
+            asm.jump_if(R6, If::Equal, i32::from(b't'), to);
+        }
         asm.place(search);
         let ends: Vec<Label> = (0..BLOCK).map(|_| asm.label()).collect();
         for (word, &end) in (0..).zip(&ends) {
@@ -448,7 +490,7 @@ impl Search {
 }
 
 /// Adds the product of the two halves of R0, each with its part of the key, to R9.
-fn add(asm: &mut Assembler, [low, high]: &[u32; 2]) {
+pub(crate) fn add(asm: &mut Assembler, [low, high]: &[u32; 2]) {
     asm.alu32(Alu::Mov, R1, R0);
     asm.alu32(Alu::Add, R1, *low as i32);
     asm.alu(Alu::ShiftRight, R0, 32);

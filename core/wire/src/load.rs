@@ -15,6 +15,9 @@ pub struct Load {
     pub behind: Duration,
     /// Whether it kept up at least once in the window.
     pub kept_up: bool,
+    /// Datagrams that the kernel dropped in the window by what [`Machine::sieve`](crate::Machine::sieve) said; `None` where
+    /// it drops none, whatever is said.
+    pub sieved: Option<u64>,
 }
 
 impl Load {

@@ -140,6 +140,13 @@ pub trait Machine {
         let _ = (now, load);
     }
 
+    /// What the kernel is to drop before it reaches this worker, in the words of the machine's
+    /// [`SieveProgram`](crate::SieveProgram), from now on and until it is asked again, which is after each
+    /// [`Machine::pace`]; `None`: nothing. It is good for a short while only, so that what stands still drops nothing.
+    fn sieve(&self) -> Option<&[u32]> {
+        None
+    }
+
     /// The deadline has come (or it may have: calling early is harmless).
     fn timeout(&mut self, now: Time, out: &mut Outbox);
 

@@ -1,4 +1,4 @@
-//! What the kernel is told of ownership.
+//! What the kernel is told of ownership and of overload.
 
 /// A program that runs in the kernel for each datagram to a port that several workers share, and chooses
 /// the worker whose socket gets it: eBPF of type `SK_REUSEPORT`, as numbers in the layout of
@@ -22,4 +22,38 @@ impl SteeringProgram {
     /// Number of the map with one value of [`scratch`](SteeringProgram::scratch) bytes for each CPU
     /// (`PERCPU_ARRAY`).
     pub const SCRATCH: i32 = 1;
+}
+
+/// A program that runs in the kernel for each datagram to a socket of a worker that is overloaded, and drops what the
+/// worker's machine would leave unanswered: eBPF of type `SOCKET_FILTER`, in the layout of [`SteeringProgram`].
+///
+/// It goes by a table with an entry for each worker, which the worker writes: until when it is good, how many datagrams
+/// were dropped by it, and the numbers that [`Machine::sieve`](crate::Machine::sieve) answers. Whatever is not dropped the
+/// machine judges, so the program may let pass what it likes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SieveProgram {
+    /// The instructions. Loads of a map name it by its number here.
+    pub code: Vec<u64>,
+    /// Bytes of memory that each CPU needs for the program alone ([`SieveProgram::SCRATCH`]).
+    pub scratch: u32,
+    /// Numbers of 32 bits in an entry of the table.
+    pub words: u32,
+}
+
+impl SieveProgram {
+    /// Number of the map with one value of [`scratch`](SieveProgram::scratch) bytes for each CPU (`PERCPU_ARRAY`).
+    pub const SCRATCH: i32 = 1;
+    /// Number of the map with the table, by number of the worker (`ARRAY`).
+    pub const TABLE: i32 = 2;
+    /// Where in an entry it stands until when it is good: nanoseconds of the monotonic clock, 64 bits.
+    pub const UNTIL: usize = 0;
+    /// Where it stands how many datagrams were dropped by it: 64 bits.
+    pub const DROPPED: usize = 8;
+    /// Where the numbers begin.
+    pub const WORDS: usize = 64;
+
+    /// Length of an entry, bytes: a whole number of cache lines.
+    pub const fn entry(&self) -> usize {
+        (SieveProgram::WORDS + 4 * self.words as usize).next_multiple_of(64)
+    }
 }

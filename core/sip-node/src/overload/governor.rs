@@ -202,7 +202,7 @@ mod tests {
                 kept_up |= room > 0.0;
                 self.behind = if room > 0.0 { Duration::ZERO } else { self.behind + step };
             }
-            let load = Load { window: STEP, behind: self.behind, kept_up };
+            let load = Load { window: STEP, behind: self.behind, kept_up, sieved: None };
             let change = self.governor.pace(self.now, &load, taken as u32, f64::ceil(refused) as u32);
             self.changes.extend(change);
             (done, wait)
@@ -266,7 +266,8 @@ mod tests {
     fn a_long_silence_is_an_end() {
         let mut model = Model::new(10_000.0);
         model.run(2, 40_000.0);
-        let load = Load { window: Duration::from_secs(600), behind: Duration::ZERO, kept_up: true };
+        let load =
+            Load { window: Duration::from_secs(600), behind: Duration::ZERO, kept_up: true, sieved: None };
         let change = model.governor.pace(model.now + load.window, &load, 0, 0);
         assert_eq!(change, Some(Change::Left));
     }
@@ -289,7 +290,12 @@ mod tests {
         let mut now = Time::from_micros(1);
         let mut window = |behind: u64, taken: f64, governor: &mut Governor| {
             now = now + STEP;
-            let load = Load { window: STEP, behind: Duration::from_millis(behind), kept_up: behind == 0 };
+            let load = Load {
+                window: STEP,
+                behind: Duration::from_millis(behind),
+                kept_up: behind == 0,
+                sieved: None,
+            };
             governor.pace(now, &load, (taken * STEP.as_secs_f64()) as u32, 1_000);
             governor.budget().unwrap_or(2_000.0)
         };
@@ -310,7 +316,7 @@ mod tests {
         let mut now = Time::from_micros(1);
         for _ in 0..10_000 {
             now = now + STEP;
-            let load = Load { window: STEP, behind: Duration::from_secs(9), kept_up: false };
+            let load = Load { window: STEP, behind: Duration::from_secs(9), kept_up: false, sieved: None };
             governor.pace(now, &load, 0, 1_000);
         }
         assert_eq!(governor.budget(), Some(LEAST));

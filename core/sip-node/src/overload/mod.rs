@@ -42,10 +42,21 @@ const CALL: u32 = 4;
 const ANSWERS: f64 = 4.0;
 /// The same by what is taken on, of a worker that is behind: what waits is also what was taken on before.
 const ANSWERS_BEHIND: f64 = 0.5;
+/// The same where the kernel drops what is not answered. That costs nothing here, so only so many are answered as keep the
+/// border between what is taken on and what is dropped: calls there, dropped now and taken on when they are repeated, would
+/// come about late.
+const ANSWERS_SIEVED: f64 = 0.2;
 /// What that figure loses with each window, if less can be taken on.
 const BEST_FADES: f64 = 0.998;
 /// Requests of a call: INVITE, ACK and BYE. A rate that is told is one of all requests (RFC 7415 section 3.4).
 const REQUESTS: f32 = 3.0;
+/// How long requests other than INVITE with one Call-ID have the same fate, seconds: a phone keeps its Call-ID for all its
+/// registrations (RFC 3261 section 10.2.4), and the same phones should not be refused for as long as an overload lasts.
+const LUCK: u64 = 64;
+/// What is added to their lots each time: the whole, by the golden ratio, so that luck comes in turn.
+const NEXT: u16 = 40_503;
+/// What is not taken on is noticed from this part on.
+const SHED: f32 = 0.005;
 /// How long a neighbour goes by what it was told: the default of RFC 7339 section 4.3.
 const VALID: Duration = Duration::from_millis(500);
 
@@ -115,12 +126,13 @@ pub(crate) struct Overload {
 }
 
 impl Overload {
-    pub fn new(rules: Rules) -> Overload {
+    /// In calm. The seed is random and secret.
+    pub fn new(rules: Rules, seed: u64) -> Overload {
         let governor = Governor::new(rules.patience);
         Overload {
             rules,
             governor,
-            shares: Shares::new(),
+            shares: Shares::new(seed),
             recent: Recent::default(),
             taken: 0,
             refused: 0,
@@ -165,7 +177,7 @@ impl Overload {
         }
         let (loss, left) = self.shares.tell(source);
         let value = match algorithm {
-            _ if loss < 0.005 => return well,
+            _ if loss < SHED => return well,
             Algorithm::Loss => nearest(loss * 100.0).min(100),
             Algorithm::Rate => nearest(left / CALL as f32 * REQUESTS).clamp(1, oc::RATE_MAX),
         };
@@ -184,10 +196,22 @@ impl Overload {
         self.taken = self.taken.wrapping_add(units(method == Method::Invite));
     }
 
+    /// What the kernel is to drop, in the words of its program; `None`: nothing.
+    pub fn sieve(&self) -> Option<&[u32]> {
+        self.sheds.then(|| self.shares.table().words())
+    }
+
+    /// Whether a request that asks whether we are there (OPTIONS) is answered in any case: a few are, for whoever gets no
+    /// answer to them takes us for dead and sends nothing at all any more, not even what goes first.
+    pub fn probe(&mut self, source: u64) -> bool {
+        self.shares.probe(source)
+    }
+
     /// What becomes of new work. `call` is a hash of its Call-ID.
     pub fn judge(&mut self, source: u64, call: u64, invite: bool, stream: bool) -> Verdict {
         let units = units(invite);
-        let verdict = self.shares.judge(source, call as u16, units, stream);
+        let shift = if invite { 0 } else { self.shares.table().shift() };
+        let verdict = self.shares.judge(source, (call as u16).wrapping_add(shift), units, stream);
         match verdict {
             Verdict::Take => {
                 self.taken = self.taken.saturating_add(units);
@@ -203,6 +227,11 @@ impl Overload {
         self.recent.note(self.paced, call);
     }
 
+    /// Something goes on that is known, without a question.
+    pub fn goes_on(&mut self, invite: bool) {
+        self.taken = self.taken.saturating_add(units(invite));
+    }
+
     /// Whether this may repeat a request that was taken on in this overload.
     pub fn knows(&self, call: u64) -> bool {
         self.recent.knows(call)
@@ -215,7 +244,11 @@ impl Overload {
         if !self.rules.enabled {
             return None;
         }
-        let change = self.governor.pace(now, load, taken, refused);
+        // What the kernel dropped was refused, and so was what a neighbour left away because it was told to.
+        let sieved = u32::try_from(load.sieved.unwrap_or(0)).unwrap_or(u32::MAX);
+        let told = u32::from(self.sheds && self.shares.loss() >= SHED);
+        let change = self.governor.pace(now, load, taken, refused.saturating_add(sieved).max(told));
+        self.shares.set_shift(((now.as_micros() / 1_000_000 / LUCK) as u16).wrapping_mul(NEXT));
         let seconds = load.window.as_secs_f32();
         if let Some(budget) = self.governor.budget() {
             let fades = if change.is_some() { 0.0 } else { self.best * BEST_FADES };
@@ -236,6 +269,7 @@ impl Overload {
     /// is also what was taken on.
     fn answers(&self, budget: f64, load: &Load) -> f64 {
         match load.behind {
+            _ if load.sieved.is_some() => self.best * ANSWERS_SIEVED,
             behind if behind >= self.rules.patience => budget * ANSWERS_BEHIND,
             behind if behind >= self.rules.patience / 2 => self.best,
             _ => self.best * ANSWERS,
@@ -256,4 +290,77 @@ fn nearest(number: f32) -> u32 {
 /// What new work counts for.
 const fn units(invite: bool) -> u32 {
     if invite { CALL } else { 1 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A trunk that leaves away what it is told to: nothing has to be refused then, and there is an overload all the same.
+    #[test]
+    fn a_trunk_that_does_as_it_is_told_is_told_so_as_long_as_it_has_more() {
+        let mut overload = Overload::new(Rules::default(), 7);
+        let mut now = Time::from_secs(1);
+        // It has 200 calls in a window, of which the worker can do 100: what is more makes it fall behind.
+        let (mut waits, mut lot, mut begun) = (0u32, 0u64, Vec::new());
+        let mut taken = 0;
+        for window in 0..1_200 {
+            now = now + Load::WINDOW;
+            let loss = overload.wish(7, Algorithm::Loss).value;
+            for n in 0..200u32 {
+                lot = lot.wrapping_add(0x9e37_79b9_7f4a_7c15);
+                if n * 100 / 200 < loss {
+                    continue;
+                }
+                let call = lot ^ lot >> 29;
+                if !overload.sheds() {
+                    overload.note(Method::Invite);
+                } else if overload.judge(7, call, true, true) != Verdict::Take {
+                    continue;
+                }
+                waits += 1;
+                taken += u32::from(window >= 600);
+            }
+            waits = waits.saturating_sub(100);
+            let behind = Duration::from_micros(u64::from(waits) * 500);
+            let load = Load { window: Load::WINDOW, behind, kept_up: waits == 0, sieved: None };
+            begun.extend(overload.pace(now, &load));
+        }
+        assert_eq!(begun, [Change::Entered]);
+        let taken = f64::from(taken) / 600.0;
+        assert!((90.0..=101.0).contains(&taken), "{taken} in a window");
+    }
+
+    /// A phone registers again and again with one Call-ID, and asks again when it was refused.
+    #[test]
+    fn nobody_is_refused_for_as_long_as_an_overload_lasts() {
+        let mut overload = Overload::new(Rules::default(), 7);
+        let mut now = Time::from_secs(1);
+        let mut served = vec![0u32; 1_000];
+        let mut calls = vec![0u32; 1_000];
+        for window in 0..40_000u32 {
+            now = now + Load::WINDOW;
+            if window % 16 == 0 {
+                for phone in 0..1_000u64 {
+                    let call = phone.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
+                    let was = overload.sheds() && overload.judge(7, call, false, false) == Verdict::Take;
+                    served[phone as usize] += u32::from(was);
+                }
+            }
+            for n in 0..200u64 {
+                let call = n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
+                let was = overload.sheds() && overload.judge(7, call, true, false) == Verdict::Take;
+                calls[n as usize] += u32::from(was);
+            }
+            let behind = Duration::from_millis(if overload.taken > 400 { 400 } else { 0 });
+            overload
+                .pace(now, &Load { window: Load::WINDOW, behind, kept_up: behind.is_zero(), sieved: None });
+            if window == 0 {
+                overload.pace(now, &Load { behind: Duration::from_secs(1), ..Load::default() });
+            }
+        }
+        assert!(overload.sheds() && served.iter().all(|served| *served > 0), "{served:?}");
+        // Of calls the fate is the same, for a call is over when it is not repeated any more.
+        assert!(calls[..200].contains(&0));
+    }
 }

@@ -92,31 +92,42 @@ pub(crate) fn take_out(message: &mut Vec<u8>, start: usize) {
     let _ = empty(message, start);
 }
 
-/// The same; where the Via value ends then. `None`: there is none, or it is folded, which is left alone.
+/// The same; where the Via value ends then. `None`: there is none. One pass, whatever is in it.
 fn empty(message: &mut Vec<u8>, start: usize) -> Option<usize> {
     let value = find_vias(message.get(start..)?)?;
     // The slice is part of the message.
     let begin = value.as_ptr().addr() - message.as_ptr().addr();
-    let length = first_len(value);
-    let folded = length == value.len()
-        && matches!(
-            message.get(begin + length..),
-            Some([b'\r', b'\n', b' ' | b'\t', ..] | [b' ' | b'\t', ..])
-        );
-    if folded {
-        return None;
+    let values = unfolded(message.get(begin..)?);
+    let length = values.get(..first_len(values))?.trim_ascii_end().len();
+    // What is kept goes to `end`, which is never behind what is looked at.
+    let mut from = separator(values, 0, b';').unwrap_or(length).min(length);
+    let mut end = begin + from;
+    while from < length {
+        let value = message.get(begin..begin + length)?;
+        let to = separator(value, from + 1, b';').unwrap_or(length);
+        if !is_ours(split(value.get(from + 1..to)?).0) {
+            message.copy_within(begin + from..begin + to, end);
+            end += to - from;
+        }
+        from = to;
     }
-    let mut end = begin + length;
-    // From the back, so that what is before stays where it is.
-    while let Some((from, to)) = message.get(begin..end).and_then(last_of_ours) {
-        message.drain(begin + from..begin + to);
-        end -= to - from;
+    // No line of white space alone is left.
+    while end > begin && message.get(end - 1).is_some_and(u8::is_ascii_whitespace) {
+        end -= 1;
     }
+    message.drain(end..begin + length);
     Some(end)
 }
 
-/// Puts a wish into the topmost Via of a response that begins at `start`, in place of what its client wrote there. What
-/// is folded is left alone.
+/// The value of a header field that begins here, with all lines that it is folded into.
+fn unfolded(text: &[u8]) -> &[u8] {
+    let folds =
+        |&(at, &byte): &(usize, &u8)| byte == b'\n' && !matches!(text.get(at + 1), Some(b' ' | b'\t'));
+    let end = text.iter().enumerate().find(folds).map_or(text.len(), |(at, _)| at);
+    text.get(..end).unwrap_or(text)
+}
+
+/// Puts a wish into the topmost Via of a response that begins at `start`, in place of what its client wrote there.
 pub(crate) fn fill(message: &mut Vec<u8>, start: usize, wish: &Wish) {
     let Some(end) = empty(message, start) else { return };
     let mut text = Text::default();
@@ -134,21 +145,9 @@ pub(crate) fn fill(message: &mut Vec<u8>, start: usize, wish: &Wish) {
     message.splice(end..end, text.bytes().iter().copied());
 }
 
-/// The place of the last parameter of ours in a Via value, with its semicolon.
-fn last_of_ours(value: &[u8]) -> Option<(usize, usize)> {
-    let ours = |name: &[u8]| {
-        [&b"oc"[..], b"oc-algo", b"oc-validity", b"oc-seq"].iter().any(|our| our.eq_ignore_ascii_case(name))
-    };
-    let mut found = None;
-    let mut at = separator(value, 0, b';');
-    while let Some(from) = at {
-        at = separator(value, from + 1, b';');
-        let to = at.unwrap_or(value.len());
-        if value.get(from + 1..to).is_some_and(|param| ours(split(param).0)) {
-            found = Some((from, to));
-        }
-    }
-    found
+/// Whether a parameter of this name is one of overload control.
+fn is_ours(name: &[u8]) -> bool {
+    [&b"oc"[..], b"oc-algo", b"oc-validity", b"oc-seq"].iter().any(|our| our.eq_ignore_ascii_case(name))
 }
 
 /// How long the first value of a header field with several is.
@@ -349,9 +348,34 @@ mod tests {
         assert!(filled(&format!("v:{VIA};oc")).contains(&format!("v:{VIA}{ours}\r\n")));
         // What it says was written to be read.
         assert_eq!(said(ours), Some(WISH));
-        let folded = format!("Via: {VIA};oc\r\n ;x=y");
-        assert!(filled(&folded).contains(&folded));
         assert!(filled("Subject: no Via").contains("no Via\r\nTo"));
+    }
+
+    /// RFC 3261 section 7.3.1: a line that begins with white space belongs to the one before.
+    #[test]
+    fn folds_hide_nothing() {
+        for (via, kept) in [
+            (";oc\r\n ;x=y", ";x=y"),
+            ("\r\n\t;oc=100;x=y", "\r\n\t;x=y"),
+            (";x=y\r\n ; oc\r\n = 100\r\n ;oc-seq=1.1", ";x=y"),
+            ("\r\n ;x=\"a\r\n ;oc\";oc", "\r\n ;x=\"a\r\n ;oc\""),
+        ] {
+            let mut message = format!("SIP/2.0 200 OK\r\nVia: {VIA}{via}\r\nTo: x;oc\r\n\r\n").into_bytes();
+            take_out(&mut message, 0);
+            let want = format!("SIP/2.0 200 OK\r\nVia: {VIA}{kept}\r\nTo: x;oc\r\n\r\n");
+            assert_eq!(String::from_utf8(message).unwrap(), want);
+        }
+        assert!(filled(&format!("Via: {VIA};oc\r\n ;x=y")).contains(";x=y;oc=35;"));
+    }
+
+    /// As many as a header field takes, between others.
+    #[test]
+    fn however_many_there_are_all_go() {
+        let mut message =
+            format!("SIP/2.0 200 OK\r\nVia: {VIA}{}\r\nTo: x\r\n\r\n", ";oc;x".repeat(1_600)).into_bytes();
+        take_out(&mut message, 0);
+        let want = format!("SIP/2.0 200 OK\r\nVia: {VIA}{}\r\nTo: x\r\n\r\n", ";x".repeat(1_600));
+        assert!(message == want.as_bytes());
     }
 
     #[test]
@@ -372,6 +396,10 @@ mod tests {
             fill(&mut message, 0, &Wish { value, ..WISH });
             prop_assert!(message.ends_with(b"\r\nTo: x\r\n\r\n"));
             prop_assert!(message.len() <= before + 96);
+            take_out(&mut message, 0);
+            let via = find_vias(&message).unwrap_or_default();
+            let first = via.get(..first_len(via)).unwrap_or_default();
+            prop_assert!(!super::params(first).any(|(name, _)| is_ours(name)), "{}", via.escape_ascii());
         }
     }
 }

@@ -11,6 +11,8 @@ pub(crate) enum Kind<'a> {
     Unsure,
     /// New work, with its Call-ID; whether it is an INVITE.
     New(&'a [u8], bool),
+    /// The same, if it is one more than a few of its kind: somebody asks whether we are there (OPTIONS).
+    Probe(&'a [u8]),
 }
 
 /// Looks at the first line, To and Call-ID of a message; no byte after them is read.
@@ -29,6 +31,8 @@ pub(crate) fn screen(mut message: &[u8]) -> Kind<'_> {
     // Registrations are within no dialog (RFC 3261 section 10).
     if may_have_tag(to) && method != b"REGISTER" {
         Kind::Unsure
+    } else if method == b"OPTIONS" {
+        Kind::Probe(call_id)
     } else {
         Kind::New(call_id, method == b"INVITE")
     }
@@ -63,6 +67,8 @@ mod tests {
             assert_eq!(kind("NOSUCH sip:c", to), Kind::New(b"c@d", false));
         }
         assert_eq!(kind("REGISTER sip:c", "To: <sip:b@c>;tag=1"), Kind::New(b"c@d", false));
+        assert_eq!(kind("OPTIONS sip:c", "To: <sip:c>"), Kind::Probe(b"c@d"));
+        assert_eq!(kind("OPTIONS sip:c", "To: <sip:c>;tag=1"), Kind::Unsure);
     }
 
     #[test]
@@ -160,6 +166,7 @@ mod tests {
                 match kind {
                     Kind::First => prop_assert!(first, "{text}"),
                     Kind::Unsure => prop_assert!(!first, "{text}"),
+                    Kind::Probe(_) => prop_assert!(false, "{text}"),
                     Kind::New(call_id, is_invite) => {
                         prop_assert!(!first && call_id == message.call_id() && is_invite == invite, "{text}");
                         prop_assert!(!tagged || message.method() == sip_message::Method::Register, "{text}");

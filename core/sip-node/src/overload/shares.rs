@@ -6,36 +6,51 @@
 //! with such a one in one row is alone in the other, and the better of the two counts (as in Stochastic Fair Blue,
 //! Feng and others 2001). The memory is fixed, and nobody outside knows who meets whom.
 //!
+//! The hashes of the rows are drawn anew, one after the other, each about once a minute: whom chance puts together with a
+//! flood in both rows is not there for long. A new row is listened to for half a second before anything goes by it.
+//!
 //! Which calls of a source are taken is no lottery for each message: it goes by a hash of the Call-ID, so a call that
 //! was passed over is passed over when its INVITE is sent again, and its caller does not wait for half a minute for a
 //! connection that then comes too late; and a call whose first INVITE was challenged comes through with its second.
 
 use super::Verdict;
+use sip_steering::{BUCKETS, ROWS, Table, place};
 
-/// Rows of buckets.
-const ROWS: usize = 2;
-/// Buckets in a row, a power of two.
-const BUCKETS: usize = 512;
 /// How much of the last window counts in the mean of what a source brings.
 const FRESH: f32 = 0.25;
 /// A source that brings nothing any more is forgotten below this rate.
 const GONE: f32 = 0.5;
 /// One in thresholds.
 const ALL: u32 = 1 << 16;
+/// The least part of the calls that is counted.
+const SAMPLE: u32 = ALL / 256;
 /// What part anybody is told to leave away, at most: of nothing at all nobody can tell what it would be.
 const MOST_TOLD: f32 = 0.95;
 /// Windows after which one who was told is believed to have forgotten it: longer than it is valid.
 const TELLS: u8 = 20;
 /// Units of refused requests that are answered in a second however little is taken on.
 const ANSWERS_LEAST: f32 = 80.0;
-/// What an answer on a stream counts for, of one by datagram.
-const STREAM: u32 = 8;
-/// Units that any source may bring in a window.
-const ANY: f32 = 8.0;
+/// What an answer on a stream counts for, of one by datagram: nothing is repeated there, so an answer spares nothing; but
+/// whoever gets none waits for half a minute.
+const STREAM: u32 = 2;
+/// Units that any source may bring in a window, and units of refusals that may be answered in it: those of one call on a
+/// stream.
+const ANY: f32 = (super::CALL * STREAM) as f32;
+/// What the most of late that was taken on of a source loses with each window.
+const HELD: f32 = 0.95;
+/// Windows after which one of the rows has its hash drawn anew.
+const SALTED: u32 = 600;
+/// Windows in which a new row is listened to, and what part of the calls is counted in them.
+const LEARNS: u8 = 10;
+const LEARNED: u32 = ALL / 16;
+/// Requests that ask whether we are there (OPTIONS) which are answered in a window whatever else there is: of one source,
+/// and of all.
+const PROBES: u8 = 4;
+const PROBES_ALL: u8 = 16;
 
 #[derive(Clone, Copy, Default)]
 struct Bucket {
-    /// Units brought in this window.
+    /// Units brought in this window, of calls whose hash is below [`Bucket::counts`].
     brought: u32,
     /// Units taken on of them.
     taken: u32,
@@ -45,6 +60,14 @@ struct Bucket {
     take: u32,
     /// Those below this are answered.
     answer: u32,
+    /// The highest threshold of late below which calls were taken on. What is below it is answered rather than left: it
+    /// would come again, and be taken on when it is late.
+    held: f32,
+    /// Requests that asked whether we are there in this window.
+    probes: u8,
+    /// What is below this is counted, for the rest as well: a request that gets no answer comes again, up to ten times,
+    /// one that is taken on does not.
+    counts: u32,
     /// Windows for which somebody here has been told to bring less, and what part of it he leaves away then.
     tells: u8,
     told: f32,
@@ -57,26 +80,84 @@ pub struct Shares {
     cap: u32,
     /// Units of refused requests that may still be answered in this window.
     answers: u32,
+    /// What the kernel is told, if it drops what would be left unanswered: the thresholds of answers, and the hashes of the
+    /// rows.
+    table: Table,
+    /// Windows for which a row is listened to.
+    learns: [u8; ROWS],
+    /// Windows since the start.
+    turns: u32,
+    /// A generator of hashes.
+    random: u64,
+    /// Requests that may still ask whether we are there in this window.
+    probes: u8,
     /// What part of what was brought is not taken on now.
     loss: f32,
 }
 
 impl Shares {
-    /// Nobody has brought anything.
-    pub fn new() -> Shares {
-        Shares { rows: Box::new([[Bucket::default(); BUCKETS]; ROWS]), cap: 0, answers: 0, loss: 0.0 }
+    /// Nobody has brought anything. The seed is random and secret.
+    pub fn new(seed: u64) -> Shares {
+        Shares {
+            rows: Box::new([[Bucket::default(); BUCKETS]; ROWS]),
+            cap: 0,
+            answers: 0,
+            table: Table::default(),
+            learns: [0; ROWS],
+            turns: 0,
+            random: seed,
+            probes: 0,
+            loss: 0.0,
+        }
+    }
+
+    /// What the kernel is told.
+    pub fn table(&self) -> &Table {
+        &self.table
+    }
+
+    /// What is added to the lots of others than INVITE.
+    pub fn set_shift(&mut self, shift: u16) {
+        self.table.set_shift(shift);
+    }
+
+    /// Draws the hash of a row anew.
+    fn salt(&mut self, row: usize) {
+        // The increment and finish of splitmix64 (Steele, Lea and Flood, OOPSLA 2014).
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut salt = (self.random ^ self.random >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        salt = (salt ^ salt >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        self.table.set_salt(row, salt ^ salt >> 31);
     }
 
     /// Forgets everybody, and allows so many units a second for the first window of so many seconds.
     pub fn begin(&mut self, budget: f32, answers: f32, seconds: f32) {
-        *self.rows = [[Bucket { take: ALL, answer: ALL, ..Bucket::default() }; BUCKETS]; ROWS];
+        *self.rows = [[Bucket { take: ALL, answer: ALL, counts: ALL, ..Bucket::default() }; BUCKETS]; ROWS];
+        (0..ROWS).for_each(|row| self.salt(row));
+        self.learns = [0; ROWS];
+        self.tell_kernel();
         self.loss = 0.0;
         self.allow(budget, answers, seconds);
+    }
+
+    /// One row with another hash, which is only listened to at first.
+    fn renew(&mut self, at: usize) {
+        self.salt(at);
+        if let (Some(row), Some(learns)) = (self.rows.get_mut(at), self.learns.get_mut(at)) {
+            *row = [Bucket { counts: LEARNED, ..Bucket::default() }; BUCKETS];
+            *learns = LEARNS;
+        }
+    }
+
+    fn tell_kernel(&mut self) {
+        let thresholds = self.rows.iter().flatten().map(|bucket| bucket.answer);
+        self.table.set_thresholds(thresholds);
     }
 
     fn allow(&mut self, level: f32, answers: f32, seconds: f32) {
         self.cap = (2.0 * level * seconds).max(ANY) as u32;
         self.answers = (2.0 * answers * seconds).max(ANY) as u32;
+        self.probes = PROBES_ALL;
     }
 
     /// A window of so many seconds is over. In the next `budget` units a second may be taken on, and the refusal of
@@ -85,19 +166,24 @@ impl Shares {
         let seconds = seconds.clamp(0.001, 1.0);
         let answers = answers.max(ANSWERS_LEAST);
         let (mut highest, mut loss) = (0.0f32, 1.0f32);
-        for row in self.rows.iter_mut() {
+        for (row, learns) in self.rows.iter_mut().zip(&mut self.learns) {
             let mut all = 0.0;
             for bucket in row.iter_mut() {
+                let sample = bucket.counts.max(SAMPLE) as f32 / ALL as f32;
                 // Who leaves away what he was told to would bring so much without.
-                let now = bucket.brought as f32 / seconds / (1.0 - bucket.told);
+                let now = bucket.brought as f32 / seconds / sample / (1.0 - bucket.told);
                 // A burst is believed at once, its end slowly.
                 bucket.rate =
                     if bucket.rate == 0.0 { now } else { bucket.rate + (now - bucket.rate) * FRESH };
                 if bucket.rate < GONE {
                     bucket.rate = 0.0;
                 }
-                (bucket.brought, bucket.taken) = (0, 0);
+                (bucket.brought, bucket.taken, bucket.probes) = (0, 0, 0);
                 all += bucket.rate;
+            }
+            *learns = learns.saturating_sub(1);
+            if *learns > 0 {
+                continue;
             }
             let level = level(row, budget);
             let over = (all - budget).max(0.0);
@@ -110,35 +196,63 @@ impl Shares {
                 // Of what he brings all the same that much more goes.
                 let take = (take / (1.0 - bucket.told)).min(1.0);
                 bucket.take = (take * ALL as f32) as u32;
-                bucket.answer = ((take + (1.0 - take) * answered) * ALL as f32) as u32;
+                bucket.counts = bucket.take.max(SAMPLE);
+                bucket.held = take.max(bucket.held * HELD);
+                let answer = (take + (1.0 - take) * answered).max(bucket.held);
+                bucket.answer = (answer * ALL as f32) as u32;
             }
             highest = highest.max(level);
             loss = loss.min(if all > 0.0 { over / all } else { 0.0 });
         }
         self.loss = loss;
         self.allow(highest.min(budget), answers, seconds);
+        self.turns = self.turns.wrapping_add(1);
+        if self.turns.is_multiple_of(SALTED) {
+            self.renew((self.turns / SALTED) as usize % ROWS);
+        }
+        self.tell_kernel();
+    }
+
+    /// Whether a request that asks whether we are there is answered in any case.
+    pub fn probe(&mut self, source: u64) -> bool {
+        let places = self.places(source);
+        let mut few = false;
+        for (row, at) in self.rows.iter_mut().zip(places) {
+            let Some(bucket) = row.get_mut(at) else { continue };
+            few |= bucket.probes < PROBES;
+            bucket.probes = bucket.probes.saturating_add(1);
+        }
+        let answered = few && self.probes > 0;
+        self.probes -= u8::from(answered);
+        answered
+    }
+
+    /// Where a source is in each row.
+    fn places(&self, source: u64) -> [usize; ROWS] {
+        core::array::from_fn(|row| place(source, self.table.salt(row)))
     }
 
     /// What becomes of a request with so many units. `source` is a keyed hash of where it comes from, `call` one of
     /// its Call-ID; `stream`: it came on a stream.
     pub fn judge(&mut self, source: u64, call: u16, units: u32, stream: bool) -> Verdict {
-        let call = u32::from(call);
+        let (call, places) = (u32::from(call), self.places(source));
         let (mut take, mut answer) = (false, false);
-        for (row, at) in self.rows.iter_mut().zip(places(source)) {
+        for (row, at) in self.rows.iter_mut().zip(places) {
             let Some(bucket) = row.get_mut(at) else { continue };
-            bucket.brought = bucket.brought.saturating_add(units);
+            if call < bucket.counts {
+                bucket.brought = bucket.brought.saturating_add(units);
+            }
             take |= call < bucket.take && bucket.taken + units <= self.cap;
             answer |= call < bucket.answer;
         }
         if take {
-            for (row, at) in self.rows.iter_mut().zip(places(source)) {
+            for (row, at) in self.rows.iter_mut().zip(places) {
                 if let Some(bucket) = row.get_mut(at) {
                     bucket.taken += units;
                 }
             }
             return Verdict::Take;
         }
-        // On a stream nothing is repeated, so an answer spares nothing.
         let (answer, cost) = if stream { (true, units * STREAM) } else { (answer, units) };
         if !answer || self.answers < cost {
             return Verdict::Drop;
@@ -150,8 +264,8 @@ impl Shares {
     /// What to tell this source, which does as it is told from now on: what part of what it would bring it is to leave
     /// away, 0 to 1, and how many units a second are left.
     pub fn tell(&mut self, source: u64) -> (f32, f32) {
-        let (mut loss, mut left) = (1.0f32, 0.0f32);
-        for (row, at) in self.rows.iter_mut().zip(places(source)) {
+        let (mut loss, mut left, places) = (1.0f32, 0.0f32, self.places(source));
+        for (row, at) in self.rows.iter_mut().zip(places) {
             let Some(bucket) = row.get_mut(at) else { continue };
             bucket.tells = TELLS;
             let leaves = 1.0 - bucket.take as f32 / ALL as f32 * (1.0 - bucket.told);
@@ -166,11 +280,6 @@ impl Shares {
     pub fn loss(&self) -> f32 {
         self.loss
     }
-}
-
-/// Where a source is in each row.
-fn places(source: u64) -> [usize; ROWS] {
-    [source as usize % BUCKETS, (source >> 32) as usize % BUCKETS]
 }
 
 /// The level at which a row brings the budget; infinite if it brings less.
@@ -230,7 +339,7 @@ mod tests {
 
     #[test]
     fn one_with_ten_times_as_much_takes_nothing_from_the_others() {
-        let mut shares = Shares::new();
+        let mut shares = Shares::new(7);
         shares.begin(4_000.0, 100.0, 0.05);
         // 10 small ones bring 100 together in each window, a large one 1,000; there is room for 200.
         let mut sources = vec![10; 10];
@@ -242,9 +351,37 @@ mod tests {
         assert!((80.0..=125.0).contains(&taken[10]), "the rest: {}", taken[10]);
     }
 
+    /// What gets no answer is sent again, with the same Call-ID. That is no more work that could be taken on.
+    #[test]
+    fn what_is_repeated_is_not_counted_again() {
+        let mut shares = Shares::new(7);
+        shares.begin(4_000.0, 0.0, 0.05);
+        let (mut taken, mut dropped) = (0, std::collections::VecDeque::new());
+        for window in 0..400u64 {
+            let new: Vec<u16> = (0..800).map(|n| mix(window << 32 | n) as u16).collect();
+            let again: Vec<u16> =
+                [10, 30, 70, 150].iter().flat_map(|ago| dropped.get(ago - 1).cloned()).flatten().collect();
+            let mut out: Vec<u16> = Vec::new();
+            for call in &new {
+                match shares.judge(mix(1_000), *call, 1, false) {
+                    Verdict::Take => taken += u32::from(window >= 200),
+                    _ => out.push(*call),
+                }
+            }
+            again.iter().for_each(|call| {
+                taken +=
+                    u32::from(shares.judge(mix(1_000), *call, 1, false) == Verdict::Take && window >= 200)
+            });
+            dropped.push_front(out);
+            shares.turn(4_000.0, 0.0, 0.05);
+        }
+        let taken = f64::from(taken) / 200.0;
+        assert!((180.0..=225.0).contains(&taken), "{taken} of 200 in a window");
+    }
+
     #[test]
     fn equal_sources_have_equal_shares() {
-        let mut shares = Shares::new();
+        let mut shares = Shares::new(7);
         shares.begin(2_000.0, 100.0, 0.05);
         let taken = run(&mut shares, &[100; 5], 2_000.0, 200);
         assert!(taken.iter().all(|taken| (17.0..=24.0).contains(taken)), "{taken:?}");
@@ -255,7 +392,7 @@ mod tests {
         // 5,000 sources of two requests each, as a sender with forged addresses makes them, and one that brings 20.
         let mut sources = vec![2; 5_000];
         sources.push(20);
-        let mut shares = Shares::new();
+        let mut shares = Shares::new(7);
         shares.begin(100_000.0, 100.0, 0.05);
         let taken = run(&mut shares, &sources, 100_000.0, 20);
         let all: f32 = taken.iter().sum();
@@ -265,7 +402,7 @@ mod tests {
 
     #[test]
     fn a_call_is_taken_or_passed_over_as_often_as_it_is_sent() {
-        let mut shares = Shares::new();
+        let mut shares = Shares::new(7);
         shares.begin(1_000.0, 0.0, 0.05);
         run(&mut shares, &[400], 1_000.0, 50);
         let source = mix(1_000);
@@ -281,7 +418,7 @@ mod tests {
     /// Whoever does as he is told is told the same again, and nothing more is taken from him here.
     #[test]
     fn who_leaves_away_what_he_was_told_to_is_not_hit_twice() {
-        let mut shares = Shares::new();
+        let mut shares = Shares::new(7);
         shares.begin(2_000.0, 0.0, 0.05);
         let source = mix(1_000);
         let mut told = 0.0;
@@ -304,9 +441,60 @@ mod tests {
         assert!((85.0..=112.0).contains(&taken) && brought < 118.0, "{taken} of {brought}");
     }
 
+    /// Sources that meet a flood in both rows do so for a minute at most.
+    #[test]
+    fn bad_luck_does_not_last() {
+        let mut shares = Shares::new(7);
+        shares.begin(40_000.0, 0.0, 0.05);
+        // A source of its own for each of 1,000 floods, and 50 that bring little.
+        let mut sources = vec![4; 1_000];
+        sources.extend([1; 50]);
+        let mut served = vec![false; 50];
+        for _ in 0..40 {
+            for _ in 0..4 {
+                let taken = run(&mut shares, &sources, 16_000.0, 10);
+                served.iter_mut().zip(&taken[1_000..]).for_each(|(served, taken)| *served |= *taken > 0.9);
+            }
+            (0..2 * SALTED - 40).for_each(|_| shares.turns = shares.turns.wrapping_add(1));
+            (0..ROWS).for_each(|row| shares.renew(row));
+        }
+        let never = served.iter().filter(|served| !**served).count();
+        assert_eq!(never, 0, "of 50");
+    }
+
+    /// Nothing jumps when a row gets another hash.
+    #[test]
+    fn a_new_row_is_listened_to_first() {
+        let mut shares = Shares::new(7);
+        shares.begin(4_000.0, 0.0, 0.05);
+        run(&mut shares, &[1_000; 3], 4_000.0, 100);
+        for window in 0..2 * SALTED {
+            let before = shares.table.salt(0);
+            let taken = run(&mut shares, &[1_000; 3], 4_000.0, 1)[0] * 3.0;
+            assert!(taken < 450.0, "{taken} of 200 in window {window}");
+            assert!(window > 0 || shares.table.salt(0) == before);
+        }
+    }
+
+    /// Who asks whether we are there has an answer, whoever else asks.
+    #[test]
+    fn a_few_probes_are_answered() {
+        let mut shares = Shares::new(7);
+        shares.begin(200.0, 0.0, 0.05);
+        let asked = |shares: &mut Shares| (0..1_000).filter(|_| shares.probe(mix(1))).count();
+        assert_eq!(asked(&mut shares), usize::from(PROBES));
+        assert!(shares.probe(mix(2)));
+        assert_eq!(
+            (3..1_000).filter(|n| shares.probe(mix(*n))).count(),
+            usize::from(PROBES_ALL - PROBES - 1)
+        );
+        shares.turn(200.0, 0.0, 0.05);
+        assert_eq!(asked(&mut shares), usize::from(PROBES));
+    }
+
     #[test]
     fn many_requests_of_one_call_are_not_all_taken() {
-        let mut shares = Shares::new();
+        let mut shares = Shares::new(7);
         shares.begin(1_000.0, 0.0, 0.05);
         for _ in 0..40 {
             // The hash that is taken always.
@@ -321,7 +509,7 @@ mod tests {
 
     #[test]
     fn refusals_are_answered_as_far_as_they_may_be() {
-        let mut shares = Shares::new();
+        let mut shares = Shares::new(7);
         shares.begin(200.0, 200.0, 0.05);
         run(&mut shares, &[100], 200.0, 40);
         shares.turn(200.0, 200.0, 0.05);
@@ -330,10 +518,13 @@ mod tests {
         let count = |verdict| judged.iter().filter(|v| **v == verdict).count();
         assert!((1..=20).contains(&count(Verdict::Refuse)), "{}", count(Verdict::Refuse));
         assert!(count(Verdict::Drop) > 900);
-        // On a stream there are fewer.
+        // On a stream there are fewer, and one at least.
         shares.turn(200.0, 200.0, 0.05);
-        let refused = |n| shares.judge(mix(1_000), mix(n) as u16, 2, true) == Verdict::Refuse;
-        assert_eq!((0..1_000).map(refused).filter(|refused| *refused).count(), 1);
+        let mut refused = |n| shares.judge(mix(1_000), mix(n) as u16, 2, true) == Verdict::Refuse;
+        assert_eq!((0..1_000).map(&mut refused).filter(|refused| *refused).count(), 5);
+        shares.turn(0.0, 0.0, 0.05);
+        let mut refused = |n| shares.judge(mix(1_000), mix(n) as u16, 4, true) == Verdict::Refuse;
+        assert_eq!((0..1_000).map(&mut refused).filter(|refused| *refused).count(), 1);
     }
 
     proptest! {
@@ -341,7 +532,7 @@ mod tests {
         #[test]
         fn any_sequence_is_bounded(steps in prop::collection::vec((any::<u64>(), any::<u16>(), 0u32..9, any::<bool>()), 1..400),
                                    budget in 0f32..1e9, answers in 0f32..1e9, seconds in 0f32..100.0) {
-            let mut shares = Shares::new();
+            let mut shares = Shares::new(7);
             shares.begin(budget, answers, seconds);
             for (n, (source, call, units, stream)) in steps.into_iter().enumerate() {
                 shares.judge(source, call, units, stream);

@@ -9,7 +9,12 @@ const BACKUP: &str = "203.0.113.6:5060";
 /// One window in which the worker was behind for so long.
 fn window(lab: &mut Lab, behind: u64) {
     lab.now = lab.now + Load::WINDOW;
-    let load = Load { window: Load::WINDOW, behind: Duration::from_millis(behind), kept_up: behind < 50 };
+    let load = Load {
+        window: Load::WINDOW,
+        behind: Duration::from_millis(behind),
+        kept_up: behind < 50,
+        sieved: None,
+    };
     lab.node.pace(lab.now, &load);
 }
 
@@ -157,9 +162,7 @@ fn flood_one(lab: &mut Lab, req: &Req) -> Vec<Sent> {
 
 #[test]
 fn a_made_up_dialog_is_no_way_round() {
-    for method in
-        ["INVITE", "MESSAGE", "SUBSCRIBE", "OPTIONS", "PUBLISH", "REFER", "NOTIFY", "BYE", "UPDATE", "INFO"]
-    {
+    for method in ["INVITE", "MESSAGE", "SUBSCRIBE", "PUBLISH", "REFER", "NOTIFY", "BYE", "UPDATE", "INFO"] {
         for tag in [";tag=made-up", ";x=tag", ""] {
             let mut lab = overloaded(|_| {});
             let mut passed = 0;
@@ -172,6 +175,28 @@ fn a_made_up_dialog_is_no_way_round() {
             assert!(passed < 10, "{method} {tag}: {passed} of 100");
         }
     }
+}
+
+/// A balancer or a trunk that asks whether we are there, each time with the same Call-ID, is not told that we are not; the
+/// rest of a flood of such questions is new work.
+#[test]
+fn who_asks_whether_we_are_there_has_an_answer() {
+    let mut lab = overloaded(|s| s.trunks.push(trunk(&["sip:203.0.113.5"], "+49")));
+    for who in [CAROL, CARRIER] {
+        let probe = Req::new("OPTIONS", "sip:here.example").sent_by("UDP", who);
+        for _ in 0..40 {
+            flood(&mut lab, CAROL, 400);
+            lab.send(who, probe.text());
+            assert_eq!(statuses(&lab.sent()), [200], "{who}");
+            window(&mut lab, 1_000);
+        }
+    }
+    let asked = |lab: &mut Lab| {
+        let probe = Req::new("OPTIONS", "sip:here.example").sent_by("UDP", CAROL);
+        statuses(&flood_one(lab, &probe)).contains(&200)
+    };
+    let answered = (0..400).filter(|_| asked(&mut lab)).count();
+    assert!((1..40).contains(&answered), "{answered} of 400");
 }
 
 /// Line ends in front of a message are skipped (RFC 3261 section 7.5), and are no way round either.

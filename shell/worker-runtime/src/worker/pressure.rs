@@ -51,7 +51,7 @@ impl Pressure {
         self.woken = now;
         let window = now.since(self.since);
         (window >= Load::WINDOW).then(|| {
-            let load = Load { window, behind: self.behind, kept_up: self.kept_up };
+            let load = Load { window, behind: self.behind, kept_up: self.kept_up, sieved: None };
             (self.since, self.kept_up) = (now, false);
             load
         })

@@ -1,0 +1,312 @@
+//! The program that the kernel runs for each datagram to an overloaded worker.
+//!
+//! It drops what the worker would leave unanswered, before the worker has to pay for it: new work of calls whose lot is
+//! not below the share of its source. So it has to know as much as the worker does when it leaves something unanswered:
+//! the method, whether there is a tag in To, the Call-ID, and the address that it came from. Where it is not certain of
+//! any of these it lets the datagram pass, and the worker judges.
+//!
+//! The shares stand in a map that the worker writes ([`wire::SieveProgram`]). They are good until the time written
+//! beside them, so that a worker that stands still has nothing dropped for long.
+//!
+//! The message is copied first, as a program of this kind must not look at a packet where it lies; then the search of
+//! [`crate::program`] goes on in it.
+
+use crate::asm::Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
+use crate::asm::{Alu, Assembler, If, Label, Reg, Size};
+use crate::hash::Ownership;
+use crate::program::{
+    CASE, CONTEXT, COPIED, END, HEADER, KEY, LEFT, MAP_LOOKUP_ELEM, NEWLINE, PLACES, SCRATCH, SKB_LOAD_BYTES,
+    SPACE, Search, TAB, add, constants, finish, owner,
+};
+use crate::table::{BUCKETS, ROWS, SALTS, SHIFT, WORDS};
+use wire::SieveProgram;
+
+/// Looks at a line, at 64 bytes of it or at a byte of To, before the program gives up.
+pub const SIEVE_STEPS: i32 = 448;
+
+/// Fields of `struct __sk_buff` (`include/uapi/linux/bpf.h`).
+const SKB_LEN: i16 = 0;
+/// Numbers of the kernel's functions (`enum bpf_func_id`).
+pub(crate) const KTIME_GET_NS: i32 = 5;
+pub(crate) const SKB_LOAD_BYTES_RELATIVE: i32 = 68;
+/// From the beginning of the IP header (`enum bpf_hdr_start_off`).
+pub(crate) const FROM_IP: i32 = 1;
+/// The program's result: the whole datagram, or nothing of it.
+const PASS: i32 = -1;
+const DROP: i32 = 0;
+
+/// Where on the stack a number is kept, besides those of the search.
+const SUM: i16 = -48;
+const FOUND: i16 = -56;
+/// Which bits of the shift are added to the lot: none, or all.
+const SHIFTED: i16 = -88;
+/// The beginning of the IP header.
+const ADDRESSES: i16 = -80;
+/// How much of it, and where the sender's address is in either version: of one of IPv6 its first half.
+const ADDRESSES_LEN: i32 = 16;
+const SENDER_V4: i16 = ADDRESSES + 12;
+const SENDER_V6: i16 = ADDRESSES + 8;
+
+/// Bytes of a word of the table.
+const BYTES: i32 = 4;
+/// The highest lot.
+const LOTS: i32 = 0xffff;
+/// What was found, as bits.
+const HAS_CALL_ID: i32 = 1;
+const HAS_TO: i32 = 2;
+
+/// The beginnings of requests that may be dropped, if there is no tag in To: those of eight bytes.
+/// Not OPTIONS, of which some are answered whatever there is.
+const METHODS: [&[u8; 8]; 3] = [b"REGISTER", b"SUBSCRIB", b"PUBLISH "];
+const MESSAGE: &[u8; 8] = b"MESSAGE ";
+/// The same with the last byte first, and a zero in its place.
+const INVITE: &[u8; 8] = b"\0INVITE ";
+/// The beginning of a Request-URI that is never dropped: emergency services are named so (RFC 5031).
+const URN: i32 = i32::from_le_bytes(*b"urn:");
+const LOWER: i32 = i32::from_le_bytes([CASE; 4]);
+/// What is looked for in To.
+const TAG: i32 = (b't' as i32) << 16 | (b'a' as i32) << 8 | b'g' as i32;
+
+/// The program for `workers` workers.
+pub(crate) fn assemble(ownership: &Ownership, workers: u16) -> Option<SieveProgram> {
+    let mut asm = Assembler::new();
+    let [pass, chosen, to, decide] = core::array::from_fn(|_| asm.label());
+    let search = Search::with_to(&mut asm, pass, chosen, to);
+    copy(&mut asm, pass);
+    method(&mut asm, pass);
+    begin(&mut asm);
+    search.emit_inside(&mut asm, ownership);
+    call_id_found(&mut asm, chosen, pass, decide, &search);
+    look_at_to(&mut asm, to, pass, decide, &search);
+    asm.place(decide);
+    shares(&mut asm, workers, pass);
+    source(&mut asm, ownership, pass);
+    judge(&mut asm, pass);
+    asm.place(pass);
+    asm.mov(R0, PASS);
+    asm.exit();
+    Some(SieveProgram { code: asm.finish()?, scratch: SCRATCH, words: WORDS as u32 })
+}
+
+/// Copies the message to where R7 points then. A longer one passes.
+fn copy(asm: &mut Assembler, pass: Label) {
+    asm.store(Size::U64, R10, CONTEXT, R1);
+    asm.load(Size::U32, R9, R1, SKB_LEN);
+    asm.jump_if(R9, If::Less, HEADER + 1, pass);
+    asm.alu(Alu::Sub, R9, HEADER);
+    asm.jump_if(R9, If::Greater, COPIED, pass);
+    asm.mov(R0, 0);
+    asm.store(Size::U64, R10, KEY, R0);
+    lookup(asm, SieveProgram::SCRATCH, pass);
+    asm.mov(R7, R0);
+    asm.load(Size::U64, R1, R10, CONTEXT);
+    asm.mov(R2, HEADER);
+    asm.mov(R3, R7);
+    asm.mov(R4, R9);
+    asm.call(SKB_LOAD_BYTES);
+    asm.jump_if(R0, If::NotEqual, 0, pass);
+    asm.mov(R4, R7);
+    asm.alu(Alu::Add, R4, R9);
+    asm.mov64(R0, END);
+    asm.store(Size::U64, R4, 0, R0);
+}
+
+/// The value of this map at the key on the stack, in R0.
+fn lookup(asm: &mut Assembler, map: i32, pass: Label) {
+    asm.map(R1, map);
+    asm.mov(R2, R10);
+    asm.alu(Alu::Add, R2, i32::from(KEY));
+    asm.call(MAP_LOOKUP_ELEM);
+    asm.jump_if(R0, If::Equal, 0, pass);
+}
+
+/// Goes on with new work only. Emergency calls pass.
+fn method(asm: &mut Assembler, pass: Label) {
+    let [new, other, message, invite] = core::array::from_fn(|_| asm.label());
+    asm.load(Size::U64, R0, R7, 0);
+    asm.mov(R1, R0);
+    asm.alu(Alu::ShiftLeft, R1, 8);
+    asm.mov64(R2, u64::from_le_bytes(*INVITE));
+    asm.jump_if(R1, If::Equal, R2, invite);
+    asm.mov64(R2, u64::from_le_bytes(*MESSAGE));
+    asm.jump_if(R0, If::Equal, R2, message);
+    for name in METHODS {
+        asm.mov64(R2, u64::from_le_bytes(*name));
+        asm.jump_if(R0, If::Equal, R2, other);
+    }
+    asm.jump(pass);
+    asm.place(message);
+    asm.load(Size::U32, R0, R7, 8);
+    asm.alu(Alu::Or, R0, LOWER);
+    asm.jump_if(R0, If::Equal, URN, pass);
+    asm.place(other);
+    asm.mov(R0, LOTS);
+    asm.jump(new);
+    asm.place(invite);
+    asm.load(Size::U32, R0, R7, 7);
+    asm.alu(Alu::Or, R0, LOWER);
+    asm.jump_if(R0, If::Equal, URN, pass);
+    asm.mov(R0, 0);
+    asm.place(new);
+    blur(asm, R0, LOTS);
+    asm.store(Size::U64, R10, SHIFTED, R0);
+}
+
+/// Begins the search: nothing is found yet. In R9 is a number that the kernel does not know.
+fn begin(asm: &mut Assembler) {
+    asm.mov(R5, 0);
+    blur(asm, R5, PLACES - 1);
+    asm.mov(R0, 0);
+    blur(asm, R0, HAS_CALL_ID | HAS_TO);
+    asm.store(Size::U64, R10, FOUND, R0);
+    // The kernel wants to see it written on each path.
+    asm.store(Size::U64, R10, SUM, R0);
+    constants(asm);
+    asm.mov(R9, SIEVE_STEPS);
+}
+
+/// Makes a number one that the kernel does not know, but for the bits that it can have; so what follows is checked once.
+fn blur(asm: &mut Assembler, reg: Reg, bits: i32) {
+    asm.load(Size::U64, R6, R10, CONTEXT);
+    asm.load(Size::U32, R6, R6, SKB_LEN);
+    asm.alu(Alu::Xor, reg, R6);
+    asm.alu(Alu::Xor, reg, R6);
+    asm.alu(Alu::And, reg, bits);
+}
+
+/// Notes that this was found, and goes on if there is all.
+fn note(asm: &mut Assembler, what: i32, decide: Label) {
+    asm.load(Size::U64, R0, R10, FOUND);
+    asm.alu(Alu::Or, R0, what);
+    blur(asm, R0, HAS_CALL_ID | HAS_TO);
+    asm.store(Size::U64, R10, FOUND, R0);
+    asm.jump_if(R0, If::Equal, HAS_CALL_ID | HAS_TO, decide);
+}
+
+/// The sum of the Call-ID is there. A second one is not looked at.
+fn call_id_found(asm: &mut Assembler, here: Label, pass: Label, decide: Label, search: &Search) {
+    asm.place(here);
+    asm.load(Size::U64, R0, R10, FOUND);
+    asm.jump_if(R0, If::Shared, HAS_CALL_ID, pass);
+    asm.store(Size::U64, R10, SUM, R9);
+    note(asm, HAS_CALL_ID, decide);
+    constants(asm);
+    asm.load(Size::U64, R9, R10, LEFT);
+    asm.jump_if(R9, If::Equal, 0, pass);
+    asm.jump(search.inside);
+}
+
+/// A line that begins with a T. If it is To, no three letters of it are "tag", in any case, or the message passes; where
+/// they are no parameter's name the worker finds out.
+fn look_at_to(asm: &mut Assembler, here: Label, pass: Label, decide: Label, search: &Search) {
+    let [name, more, value, next, end, fold] = core::array::from_fn(|_| asm.label());
+    let never = |_| pass;
+    asm.place(here);
+    asm.load(Size::U64, R0, R10, FOUND);
+    asm.jump_if(R0, If::Shared, HAS_TO, search.inside);
+    search.advance(asm, 1);
+    search.step(asm, 1, never);
+    asm.load(Size::U8, R0, R4, 0);
+    asm.alu(Alu::Or, R0, i32::from(CASE));
+    asm.jump_if(R0, If::NotEqual, i32::from(b'o'), name);
+    search.advance(asm, 1);
+    asm.place_loop(name);
+    search.step(asm, 1, never);
+    asm.load(Size::U8, R0, R4, 0);
+    asm.jump_if(R0, If::Equal, i32::from(b':'), value);
+    asm.jump_if(R0, If::Equal, SPACE, more);
+    asm.jump_if(R0, If::NotEqual, TAB, search.inside);
+    asm.place(more);
+    search.advance(asm, 1);
+    asm.jump(name);
+    asm.place(value);
+    asm.mov(R6, 0);
+    asm.place_loop(next);
+    search.advance(asm, 1);
+    search.step(asm, 1, never);
+    asm.load(Size::U8, R0, R4, 0);
+    asm.jump_if(R0, If::Equal, NEWLINE, end);
+    // The last three letters.
+    asm.alu(Alu::Or, R0, i32::from(CASE));
+    asm.alu(Alu::ShiftLeft, R6, 8);
+    asm.alu(Alu::Or, R6, R0);
+    asm.alu(Alu::And, R6, 0xff_ffff);
+    asm.jump_if(R6, If::Equal, TAG, pass);
+    asm.jump(next);
+    asm.place(end);
+    search.advance(asm, 1);
+    search.step(asm, 1, never);
+    asm.load(Size::U8, R0, R4, 0);
+    asm.jump_if(R0, If::Equal, SPACE, fold);
+    asm.jump_if(R0, If::Equal, TAB, fold);
+    note(asm, HAS_TO, decide);
+    asm.jump(search.line);
+    asm.place(fold);
+    asm.mov(R6, 0);
+    asm.jump(next);
+}
+
+/// Finds the table that the owner of the call has written, for R8, if it is still good; and the lot of the call, for R7.
+fn shares(asm: &mut Assembler, workers: u16, pass: Label) {
+    asm.load(Size::U64, R9, R10, SUM);
+    finish(asm);
+    asm.mov(R7, R9);
+    owner(asm, R9, workers);
+    asm.store(Size::U64, R10, KEY, R9);
+    lookup(asm, SieveProgram::TABLE, pass);
+    asm.mov(R8, R0);
+    asm.call(KTIME_GET_NS);
+    asm.load(Size::U64, R1, R8, SieveProgram::UNTIL as i16);
+    asm.jump_if(R0, If::NotLess, R1, pass);
+    asm.load(Size::U32, R0, R8, word(SHIFT));
+    asm.load(Size::U64, R1, R10, SHIFTED);
+    asm.alu(Alu::And, R0, R1);
+    asm.alu(Alu::Add, R7, R0);
+    asm.alu(Alu::And, R7, LOTS);
+}
+
+/// Where in an entry a word of the table is.
+const fn word(at: usize) -> i16 {
+    (SieveProgram::WORDS + BYTES as usize * at) as i16
+}
+
+/// The number of the sender, in R9.
+fn source(asm: &mut Assembler, ownership: &Ownership, pass: Label) {
+    let sum = asm.label();
+    asm.load(Size::U64, R1, R10, CONTEXT);
+    asm.mov(R2, 0);
+    asm.mov(R3, R10);
+    asm.alu(Alu::Add, R3, i32::from(ADDRESSES));
+    asm.mov(R4, ADDRESSES_LEN);
+    asm.mov(R5, FROM_IP);
+    asm.call(SKB_LOAD_BYTES_RELATIVE);
+    asm.jump_if(R0, If::NotEqual, 0, pass);
+    asm.load(Size::U8, R1, R10, ADDRESSES);
+    asm.alu(Alu::ShiftRight, R1, 4);
+    asm.load(Size::U32, R0, R10, SENDER_V4);
+    asm.jump_if(R1, If::Equal, 4, sum);
+    asm.jump_if(R1, If::NotEqual, 6, pass);
+    asm.load(Size::U64, R0, R10, SENDER_V6);
+    asm.place(sum);
+    asm.mov(R9, 0);
+    add(asm, &ownership.source);
+}
+
+/// Drops the message if its lot is not below the share of its sender in either row, and counts it.
+fn judge(asm: &mut Assembler, pass: Label) {
+    asm.mov(R6, R9);
+    for row in 0..ROWS {
+        asm.load(Size::U64, R9, R8, word(SALTS + 2 * row));
+        asm.alu(Alu::Xor, R9, R6);
+        finish(asm);
+        asm.alu(Alu::And, R9, BUCKETS as i32 - 1);
+        asm.alu(Alu::Mul, R9, BYTES);
+        asm.alu(Alu::Add, R9, R8);
+        asm.load(Size::U32, R2, R9, word(row * BUCKETS));
+        asm.jump_if(R7, If::Less, R2, pass);
+    }
+    asm.mov(R1, 1);
+    asm.add_to(R8, SieveProgram::DROPPED as i16, R1);
+    asm.mov(R0, DROP);
+    asm.exit();
+}

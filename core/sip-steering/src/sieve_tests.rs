@@ -1,0 +1,177 @@
+//! The sieve, by means of the interpreter. What the worker would do is compared in sip-node.
+
+use crate::emulate::{self, Sifted};
+use crate::{Ownership, Table, place};
+use proptest::prelude::*;
+use std::net::IpAddr;
+use wire::SieveProgram;
+
+const WORKERS: u16 = 4;
+const NOW: u64 = 1_000_000_000;
+
+fn both() -> (Ownership, SieveProgram) {
+    let ownership = Ownership::new(b"a key of 16 byte");
+    let program = ownership.sieve(WORKERS).expect("a program");
+    (ownership, program)
+}
+
+fn from(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+/// All workers with this table, good until then.
+fn run(program: &SieveProgram, message: &[u8], sender: IpAddr, table: &Table, until: u64) -> Sifted {
+    let tables: Vec<(u64, &[u32])> = (0..WORKERS).map(|_| (until, table.words())).collect();
+    emulate::sift(program, message, sender, NOW, &tables).expect("no fault")
+}
+
+fn drops(program: &SieveProgram, message: &str, table: &Table) -> bool {
+    let sifted = run(program, message.as_bytes(), from("192.0.2.1"), table, NOW + 1);
+    assert_eq!(sifted.counted, u64::from(sifted.dropped));
+    sifted.dropped
+}
+
+fn request(start: &str, to: &str, id: &str) -> String {
+    format!(
+        "{start} SIP/2.0\r\nVia: SIP/2.0/UDP 192.0.2.10;branch=z9hG4bKx\r\nFrom: <sip:a@b>;tag=1\r\n{to}\r\n{id}\r\nCSeq: 1 X\r\n\r\n"
+    )
+}
+
+#[test]
+fn new_work_is_dropped_in_every_spelling_and_the_rest_never() {
+    let (_, program) = both();
+    let none = Table::default();
+    for to in ["To: <sip:b@c>", "t:<sip:b@c>", "TO \t: \"A\" <sip:b@c>;x=y", "tO:\r\n sip:b@c\r\n\t;x"] {
+        for id in ["Call-ID: x@y", "i : x@y", "CALL-id:\r\n\tx@y"] {
+            for start in [
+                "INVITE sip:b@c",
+                "REGISTER sip:c",
+                "SUBSCRIBE sip:b@c",
+                "PUBLISH sip:b@c",
+                "MESSAGE sip:b@c",
+            ] {
+                assert!(drops(&program, &request(start, to, id), &none), "{start} {to} {id}");
+                assert!(drops(&program, &request(start, id, to), &none), "{start} {id} {to}");
+            }
+            for start in [
+                "ACK sip:b",
+                "BYE sip:b",
+                "CANCEL sip:b",
+                "PRACK sip:b",
+                "UPDATE sip:b",
+                "OPTIONS sip:b",
+                "INFO sip:b",
+                "invite sip:b",
+                "INVITE urn:service:sos",
+                "INVITE URN:service:sos.police",
+                "MESSAGE urn:service:sos",
+                "INVITEX sip:b",
+            ] {
+                assert!(!drops(&program, &request(start, to, id), &none), "{start} {to} {id}");
+            }
+        }
+    }
+    let text = request("INVITE sip:b@c", "To: <sip:b@c>", "i: x");
+    assert!(!drops(&program, &text.replace("INVITE sip:b@c SIP/2.0", "SIP/2.0 200 OK"), &none));
+    assert!(!drops(&program, &format!("\r\n{text}"), &none), "left to the worker");
+    for tag in [";tag=1", " ; TAG = 1", ";x=y\r\n ;tAg=1"] {
+        assert!(
+            !drops(&program, &request("INVITE sip:b@c", &format!("To: <sip:b@c>{tag}"), "i: x"), &none),
+            "{tag}"
+        );
+        assert!(
+            !drops(&program, &request("INVITE sip:b@c", "i: x", &format!("t: <sip:b@c>{tag}")), &none),
+            "{tag}"
+        );
+    }
+    for other in ["Topic: tag", "T: x\r\nTo: <sip:b@c>;tag=1", "Tag: 1", "t\tx: tag"] {
+        assert!(
+            drops(&program, &request("INVITE sip:b@c", &format!("{other}\r\nTo: <sip:b@c>"), "i: x"), &none),
+            "{other}"
+        );
+    }
+    assert!(!drops(&program, &format!("{text}{}", "x".repeat(4_000)), &none), "too long to be sure");
+}
+
+#[test]
+fn what_stands_still_drops_nothing() {
+    let (_, program) = both();
+    let text = request("INVITE sip:b@c", "To: <sip:b@c>", "i: x");
+    for (until, drops) in [(0, false), (NOW - 1, false), (NOW, false), (NOW + 1, true), (u64::MAX, true)] {
+        let sifted = run(&program, text.as_bytes(), from("192.0.2.1"), &Table::default(), until);
+        assert_eq!(sifted.dropped, drops, "{until}");
+    }
+    // A worker that is not there.
+    assert!(!emulate::sift(&program, text.as_bytes(), from("192.0.2.1"), NOW, &[]).unwrap().dropped);
+}
+
+/// Each source by its own bucket in either row, each worker by its own table.
+#[test]
+fn a_source_is_judged_by_its_share() {
+    let (ownership, program) = both();
+    let text = request("INVITE sip:b@c", "To: <sip:b@c>", "i: x");
+    for (one, same, other) in [
+        ("192.0.2.1", "192.0.2.1", "192.0.2.2"),
+        ("2001:db8:1:2::1", "2001:db8:1:2:3:4:5:6", "2001:db8:1:3::1"),
+    ] {
+        for row in 0..2 {
+            let mut table = Table::default();
+            (0..2).for_each(|row| table.set_salt(row, 0x1234_5678_9abc_def0 * (row as u64 + 1)));
+            let at = row * 512 + place(ownership.source(from(one)), table.salt(row));
+            table.set_thresholds((0..1_024).map(|n| if n == at { 65_536 } else { 0 }));
+            for (who, dropped) in [(one, false), (same, false), (other, true)] {
+                let sifted = run(&program, text.as_bytes(), from(who), &table, NOW + 1);
+                assert_eq!(sifted.dropped, dropped, "{who} in row {row}");
+            }
+        }
+    }
+    let owner = ownership.owner(text.as_bytes(), WORKERS).unwrap();
+    let none = Table::default();
+    for overloaded in 0..WORKERS {
+        let tables: Vec<(u64, &[u32])> =
+            (0..WORKERS).map(|n| (if n == overloaded { NOW + 1 } else { 0 }, none.words())).collect();
+        let sifted = emulate::sift(&program, text.as_bytes(), from("192.0.2.1"), NOW, &tables).unwrap();
+        assert_eq!(sifted.dropped, overloaded == owner);
+    }
+}
+
+#[test]
+fn what_a_datagram_costs() {
+    let (_, program) = both();
+    let text = request(
+        "INVITE sip:bob@example.com",
+        "To: <sip:bob@example.com>",
+        "Call-ID: f81d4fae-7dec-11d0-a765-00a0c91e6bf6@foo.bar.com",
+    );
+    let sifted = run(&program, text.as_bytes(), from("192.0.2.1"), &Table::default(), NOW + 1);
+    // ARCHITECTURE.md names the figure.
+    println!("{} bytes, {} instructions of {}", text.len(), sifted.instructions, program.code.len());
+    assert!(sifted.dropped && sifted.instructions < 900, "{}", sifted.instructions);
+}
+
+proptest! {
+    /// INVITEs go by the lot of their Call-ID, other requests by one that is shifted; each passes below the threshold.
+    #[test]
+    fn the_lot_decides(id in "[!-~]{1,100}", threshold in 0u32..65_537, shift in any::<u16>(), v4 in any::<u32>(), invite in any::<bool>()) {
+        let (ownership, program) = both();
+        let mut table = Table::default();
+        table.set_thresholds((0..1_024).map(|_| threshold));
+        table.set_shift(shift);
+        let lot = (ownership.lot(id.as_bytes()) as u16).wrapping_add(if invite { 0 } else { shift });
+        let start = if invite { "INVITE sip:b@c" } else { "REGISTER sip:c" };
+        let text = request(start, "To: <sip:b@c>", &format!("Call-ID: {id}"));
+        let sifted = run(&program, text.as_bytes(), IpAddr::V4(v4.into()), &table, NOW + 1);
+        prop_assert_eq!(sifted.dropped, u32::from(lot) >= threshold);
+    }
+
+    /// It never goes where it may not, whatever comes.
+    #[test]
+    fn any_bytes_are_read_without_a_fault(bytes in prop::collection::vec(any::<u8>(), 0..4_200), pieces in prop::collection::vec(0usize..12, 0..200)) {
+        const PIECES: [&str; 12] = ["\r\nTo:", "\r\nt", "\n", "\r\n", " ", ":", "ta", "g", "\r\nCall-ID: ", "x", "\r\ni:", "\r\n "];
+        let (_, program) = both();
+        let text: String = pieces.iter().map(|piece| PIECES[*piece]).collect();
+        for message in [bytes.clone(), [b"INVITE ", &bytes[..]].concat(), [b"REGISTER ", text.as_bytes()].concat()] {
+            run(&program, &message, from("192.0.2.1"), &Table::default(), NOW + 1);
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! What an overloaded worker tells the kernel, and how a source is found in it.
+
+use crate::hash::finish;
+
+/// Rows in which sources are counted, each with a hash of its own.
+pub const ROWS: usize = 2;
+/// Buckets in a row, a power of two.
+pub const BUCKETS: usize = 512;
+/// Where in the table the salts are, each of two words with the lower half first; and what is added to some lots.
+pub(crate) const SALTS: usize = ROWS * BUCKETS;
+pub(crate) const SHIFT: usize = SALTS + 2 * ROWS;
+/// Words of the table.
+pub(crate) const WORDS: usize = SHIFT + 1;
+
+/// The bucket of a source ([`Ownership::source`](crate::Ownership::source)) in a row with this salt.
+pub fn place(source: u64, salt: u64) -> usize {
+    finish(source ^ salt) as usize % BUCKETS
+}
+
+/// The words that the program of [`Ownership::sieve`](crate::Ownership::sieve) goes by: for each bucket a threshold, from
+/// 0 to 65,536. Of a source, calls whose lot is below the threshold of its bucket in either row pass.
+#[derive(Clone)]
+pub struct Table(Box<[u32; WORDS]>);
+
+impl Default for Table {
+    /// Nothing passes.
+    fn default() -> Table {
+        Table(Box::new([0; WORDS]))
+    }
+}
+
+impl Table {
+    /// As the kernel reads it.
+    pub fn words(&self) -> &[u32] {
+        &*self.0
+    }
+
+    /// The thresholds, row after row.
+    pub fn set_thresholds(&mut self, thresholds: impl Iterator<Item = u32>) {
+        self.0.iter_mut().take(SALTS).zip(thresholds).for_each(|(word, threshold)| *word = threshold);
+    }
+
+    /// The salt of a row.
+    pub fn salt(&self, row: usize) -> u64 {
+        let word = |at: usize| u64::from(self.0.get(SALTS + 2 * row + at).copied().unwrap_or(0));
+        word(0) | word(1) << 32
+    }
+
+    /// Another salt for a row.
+    pub fn set_salt(&mut self, row: usize, salt: u64) {
+        let halves = [salt as u32, (salt >> 32) as u32];
+        self.0.iter_mut().skip(SALTS + 2 * row).zip(halves).for_each(|(word, half)| *word = half);
+    }
+
+    /// What is added to the lots of requests other than INVITE.
+    pub fn shift(&self) -> u16 {
+        self.0.get(SHIFT).map_or(0, |word| *word as u16)
+    }
+
+    /// Another number for that.
+    pub fn set_shift(&mut self, shift: u16) {
+        if let Some(word) = self.0.get_mut(SHIFT) {
+            *word = shift.into();
+        }
+    }
+}
