@@ -234,7 +234,7 @@ impl Sim {
                 }
             }
             Act::AtNode(request) => self.at_node(request),
-            Act::FromNode { request, status } => self.from_node(&request, status),
+            Act::FromNode { request, status } => self.node_says(&request, status),
             Act::Lost(message) => {
                 let sent = match self.random.chance(50) {
                     true => self.world.lost(&message),
@@ -253,7 +253,7 @@ impl Sim {
     }
 
     /// A node answers, if it runs: an INVITE once for good.
-    fn from_node(&mut self, request: &Sent, mut status: &'static str) {
+    fn node_says(&mut self, request: &Sent, mut status: &'static str) {
         let Some(at) = self.node_of(&request.to).filter(|at| self.stopped[*at] == 0) else { return };
         let key = (request.to.clone(), request.branch().to_owned());
         let known = self.seen.get_mut(&key).filter(|_| request.start().starts_with("INVITE "));

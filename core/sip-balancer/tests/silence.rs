@@ -32,6 +32,24 @@ fn a_silent_node_loses_its_invite_and_new_calls_within_400_ms_and_is_asked_at_on
 }
 
 #[test]
+fn an_invite_that_there_is_no_record_of_is_not_ended() {
+    let mut world = world(2);
+    let (_, route) = call(&mut world, "u1");
+    for n in 2..42 {
+        world.one(CALLER, &request("INFO", "u1", n, &format!("u{n}"), ";tag=callee", &route));
+    }
+    let before = world.balancer.report(false).happened.unrecorded;
+    let sent = world.one(CALLER, &request("INVITE", "u1", 50, "u50", "", ""));
+    assert_eq!(world.balancer.report(false).happened.unrecorded, before + 1);
+    let meanwhile = world.seconds(3);
+    assert_eq!(finals(&meanwhile), [""; 0]);
+    assert!(!meanwhile.iter().any(|m| m.start().starts_with("CANCEL")), "{meanwhile:?}");
+    let rings = world.answer(&sent, "180 Ringing", "");
+    assert!(rings.iter().all(|m| m.to == CALLER), "{rings:?}");
+    assert_eq!(finals(&world.answer(&sent, "200 OK", "")), ["SIP/2.0 200 OK"]);
+}
+
+#[test]
 fn it_is_asked_again_at_once_until_it_is_down() {
     let mut world = world(2);
     let (first, ..) = moved(&mut world, "b1");
