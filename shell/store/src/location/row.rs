@@ -293,8 +293,12 @@ fn push_decimal(number: u16, text: &mut Vec<u8>) {
 fn flow_of(received: &[u8], socket: &[u8], sockets: &[String]) -> Option<Flow> {
     let text = std::str::from_utf8(received).ok()?;
     let text = text.strip_prefix("sip:").or_else(|| text.strip_prefix("sips:"))?;
-    let (address, transport) = match text.split_once(";transport=") {
-        Some((address, name)) => (address, Transport::from_name(name.as_bytes())?),
+    // A parameter before it would belong to no address: what is found at the first semicolon, if anywhere.
+    let (address, transport) = match text.split_once(';') {
+        Some((address, rest)) => match rest.strip_prefix("transport=") {
+            Some(name) => (address, Transport::from_name(name.as_bytes())?),
+            None => return None,
+        },
         None => (text, Transport::Udp),
     };
     let remote = match address.parse::<SocketAddr>() {
