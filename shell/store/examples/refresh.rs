@@ -14,6 +14,7 @@
     reason = "a measurement reads the clock and may give up"
 )]
 
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -109,16 +110,18 @@ fn open(dir: &Path) -> (Store, Clock) {
     (Store::open(options).unwrap(), clock)
 }
 
+/// Each from an address of its own.
 fn record(user: u32, cseq: u32, now: Time) -> Record {
+    let address = SocketAddr::from((Ipv4Addr::from_bits(0x0a00_0000 | (user & 0xff_ffff)), 5060));
     Record {
         aor: format!("user{user:06}@example.com").into_bytes().into(),
-        contact: format!("sip:user{user:06}@192.0.2.17:5060;ob").into_bytes().into(),
+        contact: format!("sip:user{user:06}@{address};ob").into_bytes().into(),
         params: Box::default(),
         q: 1000,
         expires: now + Duration::from_secs(3_600),
         call_id: format!("{user:024x}").into_bytes().into(),
         cseq,
-        flow: Flow::udp(ListenerId(0), "192.0.2.17:5060".parse().unwrap()),
+        flow: Flow::udp(ListenerId(0), address),
         path: Box::default(),
         instance: Box::default(),
         reg_id: 0,

@@ -207,7 +207,7 @@ impl Watch {
         make_change_log(&self.database.connection)?;
         // At start bindings are only just being read, and their reader looks for those removed.
         let begun = self.schema_version != -1;
-        let mut keys = Vec::new();
+        let (mut keys, mut users) = (Vec::new(), 0);
         let mut clear = Vec::new();
         // One read transaction, so that the number of the last change fits the rows.
         let transaction = self.database.connection.unchecked_transaction()?;
@@ -224,22 +224,28 @@ impl Watch {
             let mut rows = statement.query([])?;
             while let Some(row) = rows.next()? {
                 let change = read_change(row, &self.cache, true)?;
-                keys.push(change.key.name);
+                users += 1;
+                // At start nobody is known who may be gone.
+                if begun {
+                    keys.push(change.key.name);
+                }
                 if change.clear.is_some() {
                     clear.push(change);
                 } else {
                     self.cache.set(change.key, change.credentials);
                 }
-                if keys.len() % PROGRESS == 0 {
-                    tracing::info!(users = keys.len(), "reading subscribers");
+                if users % PROGRESS == 0 {
+                    tracing::info!(users, "reading subscribers");
                 }
             }
         }
         transaction.commit()?;
         (self.unread, self.schema_version) = (false, schema_version);
         self.apply(clear);
-        keys.sort_unstable();
-        self.forget_all_but(&keys);
+        if begun {
+            keys.sort_unstable();
+            self.forget_all_but(&keys);
+        }
         Ok(())
     }
 

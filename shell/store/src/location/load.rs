@@ -1,32 +1,33 @@
-//! Bindings from disk at start, before the first request is answered: the table, then the log.
+//! Bindings from disk at start, before the first request is answered: the table and the log side by side.
+//!
+//! Three threads read: one all of the log in its order, two the table from both ends until they meet. Of a binding that
+//! both speak of the log has the last word, whoever comes first: it takes the place of what the table said, and what the
+//! table says is taken only where the log said nothing.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use rusqlite::{OptionalExtension, params};
+use rusqlite::{Statement, params};
 
 use crate::clock::ClockPair;
 use crate::database::{Database, Patience};
 use crate::error::{Kind, Result, StoreError};
 use crate::location::SharedLocation;
 use crate::location::fold;
-use crate::location::log::index::Place;
 use crate::location::log::record::Entry;
-use crate::location::log::scan::{Scan, Window};
+use crate::location::log::scan::Scan;
 use crate::location::log::{Found, Full, Log, dispose};
-use crate::location::row::{COLUMNS, KEY, Loaded, RowKey, first_key, read, read_key};
+use crate::location::row::{COLUMNS, KEY, Loaded, RowKey, first_key, is_ahead, read, read_key};
+use crate::location::stage::{Loading, Says, Stage};
 use crate::watch::NEWEST_CHANGE;
 
 /// Rows and records between two lines of progress.
 const PROGRESS: u64 = 500_000;
-/// Threads that read, each with a connection of its own.
-const MAX_THREADS: usize = 4;
-/// Rows that a thread reads before it looks for more.
+/// Threads that read.
+const THREADS: usize = 3;
+/// Rows that a thread reads before it tells the other how far it is.
 const PORTION: i64 = 4_000;
-/// The rest of a statement about the rows after a key.
-const AFTER: &str = "FROM location WHERE (username, domain, contact, instance, reg_id) > (?1, ?2, ?3, ?4, ?5)
-    ORDER BY username, domain, contact, instance, reg_id";
 /// Bindings written to the table in one transaction, where that cannot wait.
 pub(crate) const STEP: usize = 8_000;
 
@@ -68,16 +69,19 @@ pub(crate) fn load(
     key: [u8; 16],
     newest: i64,
 ) -> Result<Start> {
-    location.tell_time(clock.monotonic);
-    let mut found = Found::read(dir, key)?;
+    let to = Today { sockets, clock };
+    let (mut found, mut report, mut ahead) = load_all(dir, location, to, key)?;
     found.settle(dir)?;
     // Files that do not say it any more: all that is known of removals may be news.
     let unknown = (!found.files.is_empty()).then_some(i64::MIN);
     let (seen, number, mut sealed) = (found.seen().or(unknown), found.next(dir)?, found.full(clock));
     // What was written later than now is from before the clock was set back, which is put right in the table.
     let back = found.newest() > clock.wall_seconds().saturating_add(SLACK);
-    let moved = back && move_all(&found, database, location, clock);
-    if let Err(error) = pull_back(database, clock) {
+    let moved = back && move_all(&Found::read(dir, key)?, database, location, clock);
+    if (ahead || moved)
+        && let Err(error) = pull_back(database, clock)
+    {
+        ahead = false;
         tracing::warn!(
             error = %database.error("bring the bindings in line with the clock", &error),
             "the wall clock was set back; at the next start bindings may live longer than they should"
@@ -87,12 +91,14 @@ pub(crate) fn load(
     let log = Log::begin(dir, number, seen.unwrap_or(newest), clock)?;
     if moved {
         dispose_all(dir, &found, |_| true, &mut sealed);
-        found = Found::nothing();
     } else {
         // One that only begins is left by each orderly end, and by each start that fails further on.
         dispose_all(dir, &found, |file| !file.speaks && file.damage.is_none(), &mut sealed);
     }
-    let report = load_all(dir, &found, location, Today { sockets, clock })?;
+    if ahead || moved {
+        location.clear();
+        report = load_all(dir, location, to, key)?.1;
+    }
     if report.bad != 0 {
         tracing::warn!(rows = report.bad, "bindings on disk were passed over: damaged, or no room");
     }
@@ -121,42 +127,40 @@ fn dispose_all(dir: &Path, found: &Found, which: impl Fn(&Scan) -> bool, sealed:
     }
 }
 
-/// The table and the log side by side, by several threads: no two of them speak of the same binding.
-fn load_all(dir: &Path, found: &Found, location: &SharedLocation, to: Today<'_>) -> Result<LoadReport> {
-    let threads = std::thread::available_parallelism().map_or(1, |count| count.get().min(MAX_THREADS));
-    let parts: Vec<Vec<Place>> = (0..)
-        .zip(&found.files)
-        .flat_map(|(number, _)| {
-            let places = found.index.in_order_of_file(number);
-            let part = places.len().div_ceil(threads).max(STEP);
-            places.chunks(part).map(<[Place]>::to_vec).collect::<Vec<_>>()
-        })
-        .collect();
+/// Puts what the table and the log say into `location`, which is empty. Answers also whether some row was written later
+/// than now.
+fn load_all(
+    dir: &Path,
+    location: &SharedLocation,
+    to: Today<'_>,
+    key: [u8; 16],
+) -> Result<(Found, LoadReport, bool)> {
+    location.tell_time(to.clock.monotonic);
+    let loading = Loading::new(location, key, THREADS);
     let work = Work {
         dir,
-        found,
-        parts,
-        next: AtomicUsize::new(0),
-        rest: Mutex::new(Some(first_key())),
-        location,
+        loading: &loading,
+        half: location.stripes.len() / 2,
         to,
-        live: AtomicU64::new(0),
+        frontier: Mutex::default(),
+        ahead: AtomicBool::new(false),
+        count: AtomicU64::new(0),
     };
-    std::thread::scope(|scope| {
-        let others: Vec<_> = (1..threads).map(|_| scope.spawn(|| work.run())).collect();
-        let mut report = work.run()?;
-        for thread in others {
-            let fault = |_| {
-                StoreError::new(Kind::System, dir, "reading the bindings met a fault of ours", "report it")
-            };
-            let part: LoadReport = thread.join().map_err(fault)??;
-            report.live += part.live;
-            report.expired += part.expired;
-            report.bad += part.bad;
-        }
-        report.bad += found.files.iter().map(|file| file.bad).sum::<u64>();
-        Ok(report)
-    })
+    let (found, low, high) = std::thread::scope(|scope| {
+        let high = scope.spawn(|| work.read_table(false));
+        let log = scope.spawn(|| work.read_log());
+        let low = work.read_table(true);
+        (log.join(), low, high.join())
+    });
+    let fault =
+        |_| StoreError::new(Kind::System, dir, "reading the bindings met a fault of ours", "report it");
+    let ((found, refused), low, high) = (found.map_err(fault)??, low?, high.map_err(fault)??);
+    let report = LoadReport {
+        live: location.size().1 as u64,
+        expired: loading.expired(),
+        bad: low + high + refused + found.files.iter().map(|file| file.bad).sum::<u64>(),
+    };
+    Ok((found, report, work.ahead.into_inner()))
 }
 
 /// What records mean today.
@@ -169,104 +173,175 @@ struct Today<'a> {
 /// What the threads of a start share.
 struct Work<'a> {
     dir: &'a Path,
-    found: &'a Found,
-    /// Of the log.
-    parts: Vec<Vec<Place>>,
-    /// The next of them.
-    next: AtomicUsize,
-    /// After which key rows are still to be read; `None`: nothing is left.
-    rest: Mutex<Option<RowKey>>,
-    location: &'a SharedLocation,
+    loading: &'a Loading<'a>,
+    /// The number of stripes, halved.
+    half: usize,
     to: Today<'a>,
-    live: AtomicU64,
+    frontier: Mutex<Frontier>,
+    /// A row was written later than now.
+    ahead: AtomicBool,
+    count: AtomicU64,
+}
+
+/// What of the table is still to be read.
+#[derive(Clone, Default)]
+struct Frontier {
+    /// The last keys that were read from below and from above.
+    ends: [Option<RowKey>; 2],
+    done: bool,
+}
+
+/// Some rows in a row.
+#[derive(Default)]
+struct Portion {
+    /// The key of the last one, unless there are no more before the other end.
+    last: Option<RowKey>,
+    bad: u64,
 }
 
 impl Work<'_> {
-    /// Does what is left until nothing is.
-    fn run(&self) -> Result<LoadReport> {
-        let mut report = LoadReport::default();
-        let outcome = self.read_log(&mut report).and_then(|()| {
-            let database = Database::open_existing(self.dir, Patience::SERVER)?;
-            self.read_table(&database, &mut report)
+    fn frontier(&self) -> MutexGuard<'_, Frontier> {
+        self.frontier.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads all of the log; answers also of how many bindings there was no room for.
+    fn read_log(&self) -> Result<(Found, u64)> {
+        let (mut stage, mut count) = (Stage::new(self.loading, false), 0);
+        let found = Found::read_to(self.dir, |file, entry| {
+            self.stage(&mut stage, file, entry);
+            count += 1;
+            if count == PORTION {
+                self.count(std::mem::take(&mut count).unsigned_abs());
+            }
+        });
+        if found.is_err() {
+            self.frontier().done = true;
+        }
+        stage.finish(self.half / 2);
+        Ok((found?, stage.refused))
+    }
+
+    fn stage(&self, stage: &mut Stage<'_>, file: &Scan, entry: &Entry<'_>) {
+        match entry {
+            Entry::Put(put) => match self.to.clock.revive(put.written, put.expires) {
+                Some(expires) => {
+                    stage.put(put.key.aor, &put.view(expires, file.name(put.socket), self.to.sockets));
+                }
+                None => stage.end(Says::Over, &put.key),
+            },
+            Entry::Delete(key) => stage.end(Says::Removed, key),
+            Entry::Name { .. } | Entry::Seen(_) => {}
+        }
+    }
+
+    /// Reads rows, `up` from the first or down from the last, until all are read. Answers how many make no sense or found
+    /// no room.
+    fn read_table(&self, up: bool) -> Result<u64> {
+        let mut bad = 0;
+        let mut stage = Stage::new(self.loading, true);
+        let outcome = Database::open_existing(self.dir, Patience::SERVER).and_then(|database| {
+            self.read_rows(&database, up, &mut stage, &mut bad)
                 .map_err(|error| database.error("read the bindings", &error))
         });
-        // Where one fails, the others need not go on.
-        *self.lock() = None;
-        outcome.map(|()| report)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<RowKey>> {
-        self.rest.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn read_log(&self, report: &mut LoadReport) -> Result<()> {
-        while let Some(part) = self.parts.get(self.next.fetch_add(1, Ordering::Relaxed)) {
-            load_log(self.found, part, self.location, self.to, report)?;
-            self.count(part.len() as u64);
+        if outcome.is_err() {
+            // Where one fails, the others need not go on.
+            self.frontier().done = true;
         }
-        Ok(())
+        stage.finish(if up { 0 } else { self.half });
+        outcome.map(|()| bad + stage.refused)
     }
 
-    /// Rows of which the log says nothing, a portion after the other. All of one thread are of one snapshot: a
-    /// portion is the rows between two keys, whoever looks.
-    fn read_table(&self, database: &Database, report: &mut LoadReport) -> rusqlite::Result<()> {
+    /// All rows that one thread reads are of one snapshot: a portion is the rows between two keys, whoever looks.
+    fn read_rows(
+        &self,
+        database: &Database,
+        up: bool,
+        stage: &mut Stage<'_>,
+        bad: &mut u64,
+    ) -> rusqlite::Result<()> {
         let snapshot = database.connection.unchecked_transaction()?;
-        let mut end = snapshot.prepare(&format!("SELECT {KEY} {AFTER} LIMIT 1 OFFSET ?6"))?;
-        let mut select = snapshot.prepare(&format!("SELECT {COLUMNS} {AFTER} LIMIT ?6"))?;
+        let order = KEY.replace(", ", if up { ", " } else { " DESC, " }) + if up { "" } else { " DESC" };
+        let select = |and: &str| {
+            format!(
+                "SELECT {COLUMNS} FROM location WHERE ({KEY}) > (?1, ?2, ?3, ?4, ?5) {and} ORDER BY {order} LIMIT ?6"
+            )
+        };
+        let mut to_the_end = snapshot.prepare(&select(""))?;
+        let mut between = snapshot.prepare(&select(&format!("AND ({KEY}) < (?7, ?8, ?9, ?10, ?11)")))?;
+        let mut comes_before = snapshot.prepare("SELECT (?1, ?2, ?3, ?4, ?5) < (?6, ?7, ?8, ?9, ?10)")?;
+        let (mine, others) = (usize::from(!up), usize::from(up));
         loop {
-            let mut rest = self.lock();
-            let Some(from) = rest.clone() else { return Ok(()) };
-            let (a, b, c, d, e) = &from;
-            *rest = end.query_row(params![a, b, c, d, e, PORTION - 1], read_key).optional()?;
-            let limit = if rest.is_some() { PORTION } else { -1 };
-            drop(rest);
-            let mut rows = select.query(params![a, b, c, d, e, limit])?;
-            while let Some(row) = rows.next()? {
-                match read(row, self.to.sockets, self.to.clock, &self.found.index)? {
-                    Loaded::Live(record) if self.location.restore(&record).is_ok() => report.live += 1,
-                    Loaded::Live(_) | Loaded::Bad => report.bad += 1,
-                    Loaded::Expired => report.expired += 1,
-                    Loaded::Older => {}
-                }
+            let from = self.frontier().clone();
+            if from.done {
+                return Ok(());
             }
+            let select = if from.ends[1].is_some() { &mut between } else { &mut to_the_end };
+            let portion = self.read_portion(select, &from.ends, stage)?;
+            let mut now = self.frontier();
+            if now.done {
+                return Ok(());
+            }
+            // What the other has read meanwhile must not be counted twice. Reading it twice does no harm.
+            let met = now.ends[others] != from.ends[others]
+                && match (&portion.last, &now.ends[others]) {
+                    (Some(last), Some(end)) if up => !is_less(&mut comes_before, last, end)?,
+                    (Some(last), Some(end)) => !is_less(&mut comes_before, end, last)?,
+                    _ => true,
+                };
+            if met {
+                continue;
+            }
+            now.done = portion.last.is_none();
+            now.ends[mine] = portion.last.or(now.ends[mine].take());
+            drop(now);
+            *bad += portion.bad;
             self.count(PORTION.unsigned_abs());
         }
     }
 
+    /// Reads rows between `ends`.
+    fn read_portion(
+        &self,
+        select: &mut Statement<'_>,
+        ends: &[Option<RowKey>; 2],
+        stage: &mut Stage<'_>,
+    ) -> rusqlite::Result<Portion> {
+        let (a, b, c, d, e) = &ends[0].clone().unwrap_or_else(first_key);
+        let mut rows = match &ends[1] {
+            Some((f, g, h, i, j)) => select.query(params![a, b, c, d, e, PORTION, f, g, h, i, j])?,
+            None => select.query(params![a, b, c, d, e, PORTION])?,
+        };
+        let (mut portion, mut count, mut aor) = (Portion::default(), 0, Vec::new());
+        while let Some(row) = rows.next()? {
+            match read(row, self.to.sockets, self.to.clock, &mut aor)? {
+                Loaded::Live(aor, view) => stage.put(aor, &view),
+                Loaded::Expired(key) => stage.end(Says::Over, &key),
+                Loaded::Bad => portion.bad += 1,
+            }
+            if is_ahead(row, self.to.clock)? {
+                self.ahead.store(true, Ordering::Relaxed);
+            }
+            count += 1;
+            if count == PORTION {
+                portion.last = Some(read_key(row)?);
+            }
+        }
+        Ok(portion)
+    }
+
     fn count(&self, more: u64) {
-        let before = self.live.fetch_add(more, Ordering::Relaxed);
+        let before = self.count.fetch_add(more, Ordering::Relaxed);
         if before / PROGRESS != (before + more) / PROGRESS {
             tracing::info!(records = before + more, "reading bindings");
         }
     }
 }
 
-/// What the log says at `places`, which are of one file and in its order.
-fn load_log(
-    found: &Found,
-    places: &[Place],
-    location: &SharedLocation,
-    to: Today<'_>,
-    report: &mut LoadReport,
-) -> Result<()> {
-    let mut window = Window::default();
-    for place in places {
-        let Some(file) = found.files.get(place.file as usize) else { continue };
-        match Entry::decode(file.header.base, file.record(*place, &mut window)?) {
-            Some(Entry::Put(put)) => match to.clock.revive(put.written, put.expires) {
-                Some(expires) => {
-                    match location.restore(&put.to_record(expires, file.name(put.socket), to.sockets)) {
-                        Ok(()) => report.live += 1,
-                        Err(_) => report.bad += 1,
-                    }
-                }
-                None => report.expired += 1,
-            },
-            Some(_) => {}
-            None => report.bad += 1,
-        }
-    }
-    Ok(())
+/// Whether key `one` comes before `other`, as the table has them.
+fn is_less(statement: &mut Statement<'_>, one: &RowKey, other: &RowKey) -> rusqlite::Result<bool> {
+    let ((a, b, c, d, e), (f, g, h, i, j)) = (one, other);
+    let less: Option<bool> = statement.query_row(params![a, b, c, d, e, f, g, h, i, j], |row| row.get(0))?;
+    Ok(less.unwrap_or(false))
 }
 
 /// The number of the last change of a subscriber.

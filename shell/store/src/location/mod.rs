@@ -13,6 +13,7 @@ pub(crate) mod log;
 mod losses;
 pub(crate) mod mover;
 pub(crate) mod row;
+pub(crate) mod stage;
 #[cfg(test)]
 mod tests;
 pub(crate) mod writer;
@@ -24,7 +25,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
-use sip_registrar::{BindingView, Change, Record, Table, TableFull};
+#[cfg(test)]
+use sip_registrar::Record;
+use sip_registrar::{BindingView, Change, Table};
 use siphasher::sip::SipHasher13;
 use wire::Time;
 
@@ -62,6 +65,8 @@ pub struct SharedLocation {
     stripes: Box<[RwLock<Stripe>]>,
     /// Keys the choice of the stripe and the hashes of the journal; the tables have keys of their own.
     seed: [u8; 16],
+    /// Addresses of record that one table may have.
+    share: usize,
     pending: AtomicUsize,
     max_pending: usize,
     /// Microseconds at which the running round of writing began; 0 between rounds.
@@ -98,13 +103,8 @@ impl SharedLocation {
         // Some room over the even share: stripes fill a little unevenly.
         let share = (limits.max_aors / count).saturating_add(limits.max_aors / count / 8).saturating_add(64);
         let stripe = |index: usize| {
-            let mut hasher = SipHasher13::new_with_key(&seed);
-            hasher.write(b"table");
-            hasher.write_usize(index);
-            let low = hasher.finish();
-            hasher.write_u8(1);
             RwLock::new(Stripe {
-                table: Table::new([low, hasher.finish()], share, true),
+                table: new_table(&seed, index, share),
                 journal: Journal::default(),
                 changes: Vec::new(),
             })
@@ -112,6 +112,7 @@ impl SharedLocation {
         SharedLocation {
             stripes: (0..count).map(stripe).collect(),
             seed,
+            share,
             pending: AtomicUsize::new(0),
             max_pending: limits.max_pending,
             round_began: AtomicU64::new(0),
@@ -255,9 +256,15 @@ impl SharedLocation {
         }
     }
 
-    /// Puts back a binding from disk.
-    fn restore(&self, record: &Record) -> Result<(), TableFull> {
-        write(self.stripes.get(self.index(&record.aor)).ok_or(TableFull)?).table.restore(record)
+    /// Forgets all that was put back from disk.
+    pub(crate) fn clear(&self) {
+        for (index, stripe) in self.stripes.iter().enumerate() {
+            write(stripe).table = self.table(index);
+        }
+    }
+
+    fn table(&self, index: usize) -> Table {
+        new_table(&self.seed, index, self.share)
     }
 
     fn change<R>(&self, stripe: &mut Stripe, f: impl FnOnce(&mut Table, &mut Vec<Change>) -> R) -> R {
@@ -318,6 +325,15 @@ impl SharedLocation {
         let count = self.stripes.len() as u64;
         usize::try_from(hash % count.max(1)).unwrap_or(0)
     }
+}
+
+fn new_table(seed: &[u8; 16], index: usize, share: usize) -> Table {
+    let mut hasher = SipHasher13::new_with_key(seed);
+    hasher.write(b"table");
+    hasher.write_usize(index);
+    let low = hasher.finish();
+    hasher.write_u8(1);
+    Table::new([low, hasher.finish()], share, true)
 }
 
 fn read(stripe: &RwLock<Stripe>) -> RwLockReadGuard<'_, Stripe> {

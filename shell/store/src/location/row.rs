@@ -4,11 +4,10 @@ use std::net::{IpAddr, SocketAddr};
 
 use rusqlite::types::{FromSql, FromSqlResult, ToSqlOutput, Value, ValueRef};
 use rusqlite::{Row, Statement, ToSql, params};
-use sip_registrar::{Change, Record};
+use sip_registrar::{BindingView, Change};
 use wire::{Flow, ListenerId, Transport};
 
 use crate::clock::ClockPair;
-use crate::location::log::index::Index;
 use crate::location::log::record::Put;
 
 /// The columns in the order of [`read`] and [`PUT`].
@@ -182,58 +181,72 @@ impl<'a, 's> Rows<'a, 's> {
 
 /// What became of a row at loading.
 #[derive(Debug)]
-pub(crate) enum Loaded {
-    /// A binding that lives.
-    Live(Record),
-    /// Its time is over.
-    Expired,
+pub(crate) enum Loaded<'r> {
+    /// A binding of this address of record that lives.
+    Live(&'r [u8], BindingView<'r>),
+    /// The time of the binding with this key is over.
+    Expired(Key<'r>),
     /// It makes no sense, perhaps after editing by hand.
     Bad,
-    /// The logs have later news of it.
-    Older,
 }
 
-/// Reads a row of [`COLUMNS`]; `newer` has the bindings of which something else is known.
-pub(crate) fn read(
-    row: &Row<'_>,
+/// Whether a row of [`COLUMNS`] was written later than `clock` says that it is.
+pub(crate) fn is_ahead(row: &Row<'_>, clock: ClockPair) -> rusqlite::Result<bool> {
+    // As SQLite compares them: texts come after all numbers.
+    Ok(match row.get_ref(11)? {
+        ValueRef::Null => false,
+        ValueRef::Integer(written) => written > clock.wall_seconds(),
+        ValueRef::Real(written) => written > clock.wall_seconds() as f64,
+        ValueRef::Text(_) | ValueRef::Blob(_) => true,
+    })
+}
+
+/// Reads a row of [`COLUMNS`]. `aor` is room for its address of record.
+pub(crate) fn read<'r>(
+    row: &'r Row<'_>,
     sockets: &[String],
     clock: ClockPair,
-    newer: &Index,
-) -> rusqlite::Result<Loaded> {
-    let bytes =
-        |index: usize| -> rusqlite::Result<&[u8]> { Ok(row.get_ref(index)?.as_bytes().unwrap_or_default()) };
+    aor: &'r mut Vec<u8>,
+) -> rusqlite::Result<Loaded<'r>> {
+    let bytes = |index: usize| -> rusqlite::Result<&'r [u8]> {
+        Ok(row.get_ref(index)?.as_bytes().unwrap_or_default())
+    };
     let number = |index: usize| -> rusqlite::Result<i64> { Ok(row.get_ref(index)?.as_i64().unwrap_or(-1)) };
-    if newer.len() != 0 {
-        let (aor, reg_id) = (join_aor(bytes(0)?, bytes(1)?), u32::try_from(number(4)?).unwrap_or(u32::MAX));
-        if newer.has(&Key { aor: &aor, contact: bytes(2)?, instance: bytes(3)?, reg_id }) {
-            return Ok(Loaded::Older);
-        }
+    let (user, domain, contact, instance) = (bytes(0)?, bytes(1)?, bytes(2)?, bytes(3)?);
+    aor.clear();
+    aor.extend_from_slice(user);
+    if !user.is_empty() {
+        aor.push(b'@');
     }
+    aor.extend_from_slice(domain);
+    let reg_id = u32::try_from(number(4)?);
     let (expires, written) = (number(7)?, number(11)?);
-    let Some(expires) = clock.revive(written, expires) else { return Ok(Loaded::Expired) };
-    let (user, domain, contact) = (bytes(0)?, bytes(1)?, bytes(2)?);
+    let Some(expires) = clock.revive(written, expires) else {
+        return Ok(Loaded::Expired(Key { aor, contact, instance, reg_id: reg_id.unwrap_or(u32::MAX) }));
+    };
     let flow = flow_of(bytes(5)?, bytes(13)?, sockets);
-    let (Some(flow), Ok(cseq), Ok(reg_id)) = (flow, u32::try_from(number(10)?), u32::try_from(number(4)?))
-    else {
+    let (Some(flow), Ok(cseq), Ok(reg_id)) = (flow, u32::try_from(number(10)?), reg_id) else {
         return Ok(Loaded::Bad);
     };
     if contact.is_empty() || domain.is_empty() {
         return Ok(Loaded::Bad);
     }
-    Ok(Loaded::Live(Record {
-        aor: join_aor(user, domain),
-        contact: contact.into(),
-        params: bytes(14)?.into(),
-        q: preference(row.get_ref(8)?),
-        expires,
-        call_id: bytes(9)?.into(),
-        cseq,
-        flow,
-        path: bytes(6)?.into(),
-        instance: bytes(3)?.into(),
-        reg_id,
-        user_agent: bytes(12)?.into(),
-    }))
+    Ok(Loaded::Live(
+        aor,
+        BindingView {
+            contact,
+            params: bytes(14)?,
+            q: preference(row.get_ref(8)?),
+            expires,
+            call_id: bytes(9)?,
+            cseq,
+            flow,
+            path: bytes(6)?,
+            instance,
+            reg_id,
+            user_agent: bytes(12)?,
+        },
+    ))
 }
 
 /// Thousandths from a number that may have become an integer or be out of range.
@@ -280,8 +293,12 @@ fn push_decimal(number: u16, text: &mut Vec<u8>) {
 fn flow_of(received: &[u8], socket: &[u8], sockets: &[String]) -> Option<Flow> {
     let text = std::str::from_utf8(received).ok()?;
     let text = text.strip_prefix("sip:").or_else(|| text.strip_prefix("sips:"))?;
-    let (address, transport) = match text.split_once(";transport=") {
-        Some((address, name)) => (address, Transport::from_name(name.as_bytes())?),
+    // A parameter before it would belong to no address: what is found at the first semicolon, if anywhere.
+    let (address, transport) = match text.split_once(';') {
+        Some((address, rest)) => match rest.strip_prefix("transport=") {
+            Some(name) => (address, Transport::from_name(name.as_bytes())?),
+            None => return None,
+        },
         None => (text, Transport::Udp),
     };
     let remote = match address.parse::<SocketAddr>() {
@@ -305,6 +322,7 @@ pub(crate) fn listener_of(name: &[u8], transport: Transport, sockets: &[String])
 pub(crate) mod tests {
     use proptest::prelude::*;
     use rusqlite::Connection;
+    use sip_registrar::Record;
     use wire::{ConnId, Time};
 
     use super::*;
@@ -338,10 +356,25 @@ pub(crate) mod tests {
         }
     }
 
-    fn load(connection: &Connection, clock: ClockPair) -> Vec<Loaded> {
+    /// What became of a row.
+    #[derive(Debug)]
+    enum Row {
+        Live(Record),
+        Expired,
+        Bad,
+    }
+
+    fn load(connection: &Connection, clock: ClockPair) -> Vec<Row> {
         let mut statement = connection.prepare(&format!("SELECT {COLUMNS} FROM location")).unwrap();
-        let rows = statement.query_map([], |row| read(row, &sockets(), clock, &Index::new([0; 16]))).unwrap();
-        rows.map(|row| row.unwrap()).collect()
+        let of = |row: &rusqlite::Row<'_>| {
+            let mut aor = Vec::new();
+            Ok(match read(row, &sockets(), clock, &mut aor)? {
+                Loaded::Live(aor, view) => Row::Live(view.to_record(aor)),
+                Loaded::Expired(_) => Row::Expired,
+                Loaded::Bad => Row::Bad,
+            })
+        };
+        statement.query_map([], of).unwrap().map(Result::unwrap).collect()
     }
 
     /// A binding of `user@example.com`, for tests all over the crate.
@@ -420,7 +453,7 @@ pub(crate) mod tests {
         let mut found: Vec<Record> = load(&connection, CLOCK)
             .into_iter()
             .map(|row| match row {
-                Loaded::Live(record) => record,
+                Row::Live(record) => record,
                 other => panic!("{other:?}"),
             })
             .collect();
@@ -442,7 +475,7 @@ pub(crate) mod tests {
         let (aor, contact, instance) = (record.aor, record.contact, record.instance);
         apply(&connection, &Change::Delete { aor, contact, instance, reg_id: 0 });
         match load(&connection, CLOCK).as_slice() {
-            [Loaded::Live(left)] => assert_eq!(*left, other),
+            [Row::Live(left)] => assert_eq!(*left, other),
             rest => panic!("{rest:?}"),
         }
     }
@@ -452,14 +485,14 @@ pub(crate) mod tests {
         let connection = table();
         apply(&connection, &Change::Put(record("bob", "sip:bob@10.0.0.1", Time::from_secs(60))));
         let later = ClockPair { monotonic: Time::from_secs(1), wall: CLOCK.wall + 10_000_000 };
-        assert!(matches!(load(&connection, later).as_slice(), [Loaded::Expired]));
+        assert!(matches!(load(&connection, later).as_slice(), [Row::Expired]));
         for damage in
             ["received = 'nowhere'", "cseq = -3", "cseq = 'x'", "reg_id = 4294967296", "contact = ''"]
         {
             let connection = table();
             apply(&connection, &Change::Put(record("bob", "sip:bob@10.0.0.1", Time::from_secs(60))));
             connection.execute(&format!("UPDATE location SET {damage}"), []).unwrap();
-            assert!(matches!(load(&connection, CLOCK).as_slice(), [Loaded::Bad]), "{damage}");
+            assert!(matches!(load(&connection, CLOCK).as_slice(), [Row::Bad]), "{damage}");
         }
     }
 
@@ -512,7 +545,7 @@ pub(crate) mod tests {
             let mut expected = record.clone();
             expected.flow.conn = None;
             match load(&connection, CLOCK).as_slice() {
-                [Loaded::Live(back)] => prop_assert_eq!(back, &expected),
+                [Row::Live(back)] => prop_assert_eq!(back, &expected),
                 rest => prop_assert!(false, "{:?}", rest),
             }
             let Record { aor, contact, instance, reg_id, .. } = record;

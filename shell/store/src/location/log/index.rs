@@ -3,7 +3,9 @@
 use hashbrown::HashTable;
 use siphasher::sip128::SipHasher13;
 
+#[cfg(test)]
 use crate::location::log::record::encoded_key;
+#[cfg(test)]
 use crate::location::row::Key;
 
 /// The latest record about each binding, by a keyed 128-bit hash of its key: 2^64 bindings would be needed
@@ -39,6 +41,7 @@ impl Index {
         Index { key, table: HashTable::new() }
     }
 
+    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.table.len()
     }
@@ -57,6 +60,7 @@ impl Index {
     }
 
     /// Whether the logs speak of this binding.
+    #[cfg(test)]
     pub(crate) fn has(&self, key: &Key<'_>) -> bool {
         if self.table.is_empty() {
             return false;
@@ -72,6 +76,7 @@ impl Index {
         all.into_iter().map(|latest| latest.place).collect()
     }
 
+    #[cfg(test)]
     /// All places in file `file` in the order in which they stand there.
     pub(crate) fn in_order_of_file(&self, file: u32) -> Vec<Place> {
         let mut all: Vec<Place> =

@@ -95,12 +95,35 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    /// No log.
-    pub(crate) fn nothing() -> Found {
-        Found { files: Vec::new(), index: Index::new([0; 16]) }
+    /// Reads the log, and hands each record about a binding to `visit`, the oldest first; one that makes no sense is
+    /// counted with its file.
+    pub(crate) fn read_to(dir: &Path, mut visit: impl FnMut(&Scan, &Entry<'_>)) -> Result<Found> {
+        let mut found = Found { files: Vec::new(), index: Index::new([0; 16]) };
+        let files = list(dir)?;
+        // Names that records use are known when all of their batch is read.
+        let mut places = Vec::new();
+        for (at, (number, path)) in files.iter().enumerate() {
+            let mut scan = Scan::open(path, *number, at + 1 == files.len())?;
+            let mut more = true;
+            while more {
+                more = scan.step(&mut |_, _, at, length| places.push((at, length)))?;
+                let mut bad = 0;
+                for (at, length) in places.drain(..) {
+                    match Entry::decode(scan.header.base, scan.of_last(at, length)) {
+                        Some(entry) => visit(&scan, &entry),
+                        None => bad += 1,
+                    }
+                }
+                scan.bad += bad;
+            }
+            report(&scan);
+            scan.rest();
+            found.files.push(scan);
+        }
+        Ok(found)
     }
 
-    /// Reads the log. `key` for the index must be unguessable.
+    /// Reads the log for where the latest about each binding stands. `key` for the index must be unguessable.
     pub(crate) fn read(dir: &Path, key: [u8; 16]) -> Result<Found> {
         let mut found = Found { files: Vec::new(), index: Index::new(key) };
         let files = list(dir)?;

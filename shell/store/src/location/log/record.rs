@@ -19,7 +19,7 @@
 use std::hash::Hasher;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
-use sip_registrar::Record;
+use sip_registrar::{BindingView, Record};
 use siphasher::sip::SipHasher13;
 use wire::{Flow, Time, Transport};
 
@@ -181,22 +181,21 @@ impl<'a> Put<'a> {
         }
     }
 
-    /// The binding, to end at `expires`. `socket` is the name of its listener, `sockets` are those of today.
-    pub(crate) fn to_record(self, expires: Time, socket: &[u8], sockets: &[String]) -> Record {
+    /// The binding, to end at `expires`, borrowed. `socket` is the name of its listener, `sockets` are those of today.
+    pub(crate) fn view(&self, expires: Time, socket: &[u8], sockets: &[String]) -> BindingView<'a> {
         let listener = listener_of(socket, self.transport, sockets);
-        Record {
-            aor: self.key.aor.into(),
-            contact: self.key.contact.into(),
-            params: self.params.into(),
+        BindingView {
+            contact: self.key.contact,
+            params: self.params,
             q: self.q,
             expires,
-            call_id: self.call_id.into(),
+            call_id: self.call_id,
             cseq: self.cseq,
             flow: Flow { transport: self.transport, listener, remote: self.remote, conn: None },
-            path: self.path.into(),
-            instance: self.key.instance.into(),
+            path: self.path,
+            instance: self.key.instance,
             reg_id: self.key.reg_id,
-            user_agent: self.user_agent.into(),
+            user_agent: self.user_agent,
         }
     }
 }
@@ -632,7 +631,7 @@ mod tests {
             prop_assert_eq!(Entry::peek(base, &bytes), Some(peek));
             prop_assert_eq!(put.written, 1_700_000_000);
             let sockets = ["udp:a", "tcp:b", "tcp:c"].map(str::to_owned);
-            let back = put.to_record(record.expires, b"tcp:c", &sockets);
+            let back = put.view(record.expires, b"tcp:c", &sockets).to_record(put.key.aor);
             prop_assert_eq!(&back, &record);
             let delete = Entry::Delete(put.key);
             let bytes = encoded(&delete, base);

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use crate::clock::ClockPair;
 use crate::error::{Kind, Result, StoreError};
 use crate::location::log::disk::Disk;
+#[cfg(test)]
 use crate::location::log::index::Place;
 use crate::location::log::record::{
     BATCH_MAGIC, BadHeader, Entry, FRAME, HEAD, HEADER, Header, MAGIC, Peek, RECORD, VERSION, first_record,
@@ -317,8 +318,14 @@ impl Scan {
         }
     }
 
+    /// Bytes of the batch that the last [`step`](Scan::step) read.
+    pub(crate) fn of_last(&self, at: u64, length: u32) -> &[u8] {
+        self.window.inside(at, length as usize)
+    }
+
     /// The record at `place`. Cheap if they are asked for in their order, with the same window. Where the disk
     /// does not give it any more it is zeros, which make no sense.
+    #[cfg(test)]
     pub(crate) fn record<'w>(&self, place: Place, window: &'w mut Window) -> Result<&'w [u8]> {
         let length = place.length as usize;
         match window.fill(&self.file, self.length, place.at, length) {
