@@ -47,7 +47,9 @@ impl Balancer {
             Some(at) => (at, true),
             // A late repetition of what is answered already, or an INVITE that there was no room to remember: it is the
             // caller's and the node's affair.
-            None if (to.again || fresh) && self.dispatcher.waiting(r.call, r.id, r.tag).is_none() => return 0,
+            None if (to.again || fresh) && self.dispatcher.waiting(r.call, r.id, r.tag).is_none() => {
+                return 0;
+            }
             None => {
                 let until = now + GIVE_UP;
                 let bytes = request.bytes();
