@@ -38,6 +38,11 @@ pub fn allowed_cpus() -> Vec<usize> {
     sys::allowed_cpus()
 }
 
+/// Open files that the process may have, raised as far as it is allowed to; none if the system does not say.
+pub fn descriptors_allowed() -> Option<u64> {
+    sys::raise_descriptor_limit()
+}
+
 /// The time now: `CLOCK_MONOTONIC`, whose origin is the machine's start.
 pub fn monotonic_now() -> wire::Time {
     wire::Time::from_micros(sys::monotonic_micros())

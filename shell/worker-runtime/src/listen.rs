@@ -57,7 +57,8 @@ impl Bound {
             return Err(StartError::Unusable("there must be at least one listener and at most 65535"));
         }
         let shared = config.listeners.len().min(config.own_from);
-        let needed = shared * workers + (config.listeners.len() - shared) + OTHER_DESCRIPTORS + 2 * workers;
+        let listening = shared * workers + (config.listeners.len() - shared);
+        let needed = listening + config.own_connections + OTHER_DESCRIPTORS + 2 * workers;
         if let Some(allowed) = sys::raise_descriptor_limit().filter(|&allowed| allowed < needed as u64) {
             return Err(StartError::Descriptors { needed, allowed });
         }

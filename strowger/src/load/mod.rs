@@ -263,7 +263,9 @@ fn drive<M: Machine<Notice = Notice> + Send + 'static>(
         let capture = load::metrics::pcap(&records.1, epoch);
         std::fs::write(path, capture).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
     }
-    Ok((report(args, &story, (started, end), health, &server, records), ended))
+    let mut report = report(args, &story, (started, end), health, &server, records);
+    report.notes.extend(advice::exhausted(counts.tcp_exhausted));
+    Ok((report, ended))
 }
 
 /// Listeners for people to see: the first few of them.
@@ -385,6 +387,9 @@ fn deliver(args: &LoadArgs, report: &Report) -> Result<(), String> {
     let target = args.target.as_deref().unwrap_or("the other side");
     let domain = args.people.users.map(|_| args.people.domain(args));
     print!("{}", advice::nothing_measured(report, target, domain.as_deref()));
+    for note in report.notes.iter().filter(|note| note.starts_with(advice::EXHAUSTED)) {
+        println!("{note}");
+    }
     if let Some(path) = &args.json {
         write(path, &report.to_json())?;
     }

@@ -118,6 +118,7 @@ impl Plan {
             exact_deadlines,
             grain: grain(args),
             together: !grain(args).is_zero(),
+            own_connections: sockets.connections,
             // With a socket for each call there are enough of them.
             peer: (client.is_some() && !args.self_test && args.transport == "u1").then_some(sent_to),
             streams: streams(),

@@ -49,7 +49,7 @@ pub fn search(args: &LoadArgs, signals: &Receiver<Wish>) -> Result<u8, String> {
     let mut search = search.map_err(|error| error.to_string())?;
     // RFC 7502 asks for success alone.
     let limit = args.response.or_else(|| (!rfc7502).then_some(SLOWEST));
-    let (mut trials, mut best): (Vec<Trial>, Option<(f64, Report)>) = (Vec::new(), None);
+    let (mut trials, mut conforming) = (Vec::<Trial>::new(), Conforming::default());
     let mut peak = None;
     while let Some(trial) = search.next() {
         // Each trial has random numbers of its own; the search as a whole can be repeated.
@@ -71,8 +71,8 @@ pub fn search(args: &LoadArgs, signals: &Receiver<Wish>) -> Result<u8, String> {
         let told = trial_of(&report, trial.load, unit);
         eprintln!("trial {:>2} {:>10.0} {unit}  {}  {}", trial.number, trial.load, told.verdict, told.why);
         trials.push(told);
-        if verdict == Verdict::Conforms && best.as_ref().is_none_or(|(load, _)| *load <= trial.load) {
-            best = Some((trial.load, report));
+        if verdict == Verdict::Conforms {
+            conforming.note(trial.load, report);
         }
         peak = search.result(&trial, verdict);
         if peak.is_some() {
@@ -81,7 +81,7 @@ pub fn search(args: &LoadArgs, signals: &Receiver<Wish>) -> Result<u8, String> {
     }
     let Some(peak) = peak else { return Err("the search ended without a result".into()) };
     let statement = peak.statement(unit);
-    if let Some((_, mut report)) = best {
+    if let Some(mut report) = conforming.at(peak.load) {
         report.trials = trials;
         report.parameters.push(Fact::new("search", &statement));
         deliver(args, &report)?;
@@ -95,6 +95,35 @@ pub fn search(args: &LoadArgs, signals: &Receiver<Wish>) -> Result<u8, String> {
         Outcome::Found | Outcome::AtLeast | Outcome::GeneratorLimit if peak.load > 0.0 => 0,
         _ => NOT_FOUND,
     })
+}
+
+/// The runs that conformed, each with its load: the answer's own report is among them, and a run above the answer that
+/// conformed by luck must not stand for it.
+pub struct Conforming<R>(Vec<(f64, R)>);
+
+impl<R> Default for Conforming<R> {
+    fn default() -> Self {
+        Conforming(Vec::new())
+    }
+}
+
+impl<R> Conforming<R> {
+    /// One more run, in the place of an earlier one at the same load.
+    pub fn note(&mut self, load: f64, report: R) {
+        self.0.retain(|(other, _)| *other != load);
+        self.0.push((load, report));
+    }
+
+    /// Whether no run conformed yet.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The run at this load; if there is none, that of the highest load below it.
+    pub fn at(self, load: f64) -> Option<R> {
+        let below = self.0.into_iter().filter(|(at, _)| *at <= load);
+        below.max_by(|(a, _), (b, _)| a.total_cmp(b)).map(|(_, report)| report)
+    }
 }
 
 /// A run of a search as its report says.
@@ -163,4 +192,22 @@ fn run_users(
     args.people.users = Some(users as u64);
     let plan = UsersPlan::new(&args, Some(length))?;
     measure_users(&args, plan, signals)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lucky_run_above_the_answer_does_not_stand_for_it() {
+        let mut runs = Conforming::default();
+        assert!(runs.is_empty());
+        for (load, name) in [(100.0, "low"), (400.0, "lucky"), (200.0, "first"), (200.0, "second")] {
+            runs.note(load, name);
+        }
+        assert_eq!(runs.at(200.0), Some("second"));
+        let mut runs = Conforming::default();
+        runs.note(400.0, "lucky");
+        assert_eq!(runs.at(200.0), None);
+    }
 }

@@ -12,6 +12,8 @@ use wire::Time;
 /// The processes of a server.
 pub struct Server {
     pids: Vec<u32>,
+    /// What the first of them is called.
+    name: String,
     /// Its sockets at the target's address.
     sockets: BTreeSet<u64>,
 }
@@ -21,6 +23,8 @@ pub struct Server {
 struct Used {
     cpu_seconds: f64,
     drops: u64,
+    /// How many of its processes there still are. What has ended takes its figures with it.
+    alive: usize,
 }
 
 impl Server {
@@ -32,11 +36,13 @@ impl Server {
             Some(pid) => family(pid),
             None => owners(&sockets),
         };
-        (!pids.is_empty()).then_some(Server { pids, sockets })
+        let name = name(*pids.first()?);
+        Some(Server { pids, name, sockets })
     }
 
     fn used(&self) -> Used {
-        Used { cpu_seconds: self.pids.iter().map(|&pid| cpu_seconds(pid)).sum(), drops: self.drops() }
+        let seconds: Vec<f64> = self.pids.iter().filter_map(|&pid| cpu_seconds(pid)).collect();
+        Used { cpu_seconds: seconds.iter().sum(), drops: self.drops(), alive: seconds.len() }
     }
 
     fn drops(&self) -> u64 {
@@ -63,22 +69,20 @@ impl Server {
             None => (self.pids.iter().filter_map(|pid| of(pid, "status", "VmRSS:")).sum(), false),
         }
     }
-
-    fn name(&self) -> String {
-        let first = self.pids.first().copied().unwrap_or_default();
-        fs::read_to_string(format!("/proc/{first}/comm"))
-            .map_or_else(|_| String::new(), |s| s.trim().to_owned())
-    }
 }
 
-/// Processor time of a process and all its threads, seconds.
-fn cpu_seconds(pid: u32) -> f64 {
-    let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return 0.0 };
+fn name(pid: u32) -> String {
+    fs::read_to_string(format!("/proc/{pid}/comm")).map_or_else(|_| String::new(), |s| s.trim().to_owned())
+}
+
+/// Processor time of a process and all its threads, seconds; none if it has ended.
+fn cpu_seconds(pid: u32) -> Option<f64> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).ok()?;
     let nanos = |path: &Path| {
         let text = fs::read_to_string(path.join("schedstat")).ok()?;
         text.split_whitespace().next()?.parse::<f64>().ok()
     };
-    tasks.flatten().filter_map(|task| nanos(&task.path())).sum::<f64>() / 1e9
+    Some(tasks.flatten().filter_map(|task| nanos(&task.path())).sum::<f64>() / 1e9)
 }
 
 /// Inodes of the UDP sockets bound to an address, and of the TCP sockets that listen there. A socket at the
@@ -210,20 +214,27 @@ impl Watch {
 
     /// The server's memory at the end, MiB, likewise.
     pub fn memory_mib(&self) -> Option<f64> {
-        let by_kernel = self.server.as_ref().map(|server| server.memory().0 as f64);
+        let by_kernel =
+            self.server.as_ref().map(|server| server.memory().0 as f64).filter(|&bytes| bytes > 0.0);
         let bytes = by_kernel.or_else(|| self.metrics.as_ref()?.memory())?;
         Some(bytes / f64::from(1 << 20))
     }
 
+    /// The window's beginning and its end so far, if both were seen.
+    fn moments(&self, now: Time) -> Option<[(Time, Used); 2]> {
+        Some([self.begin?, self.end.or_else(|| Some((now, self.server.as_ref()?.used())))?])
+    }
+
+    /// Seconds of the window, and what was used in it; none if a process ended in between.
     fn between(&self, now: Time) -> Option<(f64, Used)> {
-        let (from, before) = self.begin?;
-        let (until, after) = self.end.or_else(|| Some((now, self.server.as_ref()?.used())))?;
+        let [(from, before), (until, after)] = self.moments(now)?;
         let seconds = until.since(from).as_secs_f64();
         let used = Used {
             cpu_seconds: after.cpu_seconds - before.cpu_seconds,
             drops: after.drops.saturating_sub(before.drops),
+            alive: after.alive,
         };
-        (seconds > 0.0).then_some((seconds, used))
+        (seconds > 0.0 && after.alive == before.alive).then_some((seconds, used))
     }
 
     /// What the report says of the server; `calls` began in the window.
@@ -234,12 +245,17 @@ impl Watch {
     }
 
     fn process_facts(&self, now: Time, calls: u64) -> Vec<Fact> {
-        let (Some(server), Some((seconds, used))) = (&self.server, self.between(now)) else {
-            return Vec::new();
-        };
+        let Some(server) = &self.server else { return Vec::new() };
+        if let Some([(_, before), (_, after)]) = self.moments(now).filter(|[a, b]| b.1.alive < a.1.alive) {
+            let (ended, all) = (before.alive - after.alive, before.alive);
+            let text =
+                format!("{}: {ended} of {all} ended during the run, so it has no figures", server.name);
+            return vec![Fact::new("process", text)];
+        }
+        let Some((seconds, used)) = self.between(now) else { return Vec::new() };
         let (memory, shared) = server.memory();
         let mut facts = vec![
-            Fact::new("process", format!("{} ({} in all)", server.name(), server.pids.len())),
+            Fact::new("process", format!("{} ({} in all)", server.name, server.pids.len())),
             Fact::new("processor time, measured window", format!("{:.2} s", used.cpu_seconds)),
             Fact::new("share of one core", format!("{:.1} %", used.cpu_seconds / seconds * 100.0)),
         ];
@@ -281,6 +297,23 @@ mod tests {
         let _ = child.kill();
         let _ = child.wait();
         assert!(super::family(u32::MAX).is_empty());
+    }
+
+    #[test]
+    fn a_server_that_ends_has_no_figures() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().expect("a child");
+        let server = Server::find(Some(child.id()), "127.0.0.1:1".parse().expect("an address"));
+        assert!(server.is_some());
+        let mut watch = Watch::new(server, (Time::from_secs(10), Time::FAR));
+        watch.look(Time::from_secs(10));
+        assert!(watch.cpu_percent(Time::from_secs(11)).is_some());
+        let _ = child.kill();
+        let _ = child.wait();
+        assert_eq!(watch.cpu_percent(Time::from_secs(12)), None);
+        assert_eq!(watch.memory_mib(), None);
+        let facts = watch.facts(Time::from_secs(12), 1);
+        assert_eq!(facts.len(), 1, "{facts:?}");
+        assert!(facts.iter().any(|fact| fact.value.contains("1 of 1 ended during the run")), "{facts:?}");
     }
 
     #[test]
