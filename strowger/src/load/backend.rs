@@ -23,7 +23,7 @@ pub struct BackendArgs {
         "target", "sn", "sf", "answer", "inf", "rate", "poisson", "trace", "most", "limit", "find_peak", "self_test",
         "users", "html", "csv", "pcap", "warm_up", "lost", "pause", "key"])]
     pub backend: bool,
-    /// Calls a second that a server can do, each of an INVITE and a BYE, which costs 1.75 times less: one number for
+    /// Calls a second that a server can do, each of an INVITE, which costs 1.75 times a BYE, and a BYE: one number for
     /// all, or one for each
     #[arg(long, value_name = "CALLS[,..]", default_value = "300", requires = "backend")]
     pub capacity: String,
