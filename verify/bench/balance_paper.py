@@ -6,7 +6,8 @@
 The paper is Jiang and others, "Design, Implementation, and Performance of a Load Balancer for SIP Server Clusters"
 (IEEE/ACM Transactions on Networking, 2012), section VI. Its servers are `strowger load --backend`: 300 calls/s each, an
 INVITE 1.75 times a BYE, up to four requests sharing a processor; where an experiment has stalls, a server stands still
-for a second about every 40 s, at the same times for every algorithm. The callers are `strowger load`: calls begin at
+for a second about every 40 s, at the same times for every algorithm, and a request that is repeated because of that
+costs half of a BYE (--repeat-cost). Both are guesses; the paper says nothing of either. The callers are `strowger load`: calls begin at
 random (Poisson) and last a second on average (normal, half a second of deviation), where the paper's last a minute, so
 that a trial is at its level after --warm-up seconds. `strowger balance` has one worker and does none of what the paper's
 balancer did not do: it moves no INVITE from a silent server (silent_after = 0), ejects nobody, and takes no server for
@@ -37,6 +38,7 @@ import balance_paper_page  # noqa: E402  (after the path is set)
 from harness import net, servers  # noqa: E402
 
 CAPACITY, STALL, SLOW_MS = 300, '40s,1s', 1500
+STALLING = ('response', 'peaks', 'occupancy')
 # A request in so many may fail or be slow.
 ALLOWED = 1e-4
 ALGORITHMS = ('tlwl', 'tjsq', 'two-choices', 'cjsq', 'round-robin', 'hash', 'fnv-hash', 'rwma')
@@ -56,7 +58,8 @@ class Backends:
         self.path = os.path.join(o.scratch, 'backends.json')
         self.addresses = o.addresses[:len(capacities)]
         cmd = [o.bin, 'load', '--backend', '-i', ','.join(self.addresses), '-p', '5060', '--seed', str(seed),
-               '--capacity', ','.join('%g' % c for c in capacities), '--grain', str(o.grain), '--json', self.path, '--quiet']
+               '--capacity', ','.join('%g' % c for c in capacities), '--grain', str(o.grain), '--json', self.path, '--quiet',
+               '--repeat-cost', '%g' % o.repeat_cost]
         cmd += ['--stall', STALL] if stalls else []
         self.process = servers.Process(cmd)
         net.poll('the back ends are ready', 20, lambda: self.process.said('ready') or not self.process.running())
@@ -237,6 +240,7 @@ def main():
     p.add_argument('--seeds', type=lambda text: [int(x) for x in text.split(',')], default=None, help='of the peaks')
     p.add_argument('--seconds', type=float, default=None, help='a trial is measured for so long')
     p.add_argument('--warm-up', type=float, default=None)
+    p.add_argument('--repeat-cost', type=float, default=0.5, help='of a repeated request, beside a BYE')
     p.add_argument('--hold', type=float, default=1.0, help='mean length of a call, seconds')
     p.add_argument('--grain', type=float, default=0.2, help='of callers and back ends, milliseconds')
     p.add_argument('--lateness', type=float, default=20.0, help='that makes a trial void, milliseconds')
@@ -252,7 +256,9 @@ def main():
 
     def keep(experiment, point, result):
         result['seconds'] = o.seconds
-        state.setdefault('defaults' if o.defaults else 'paper', {}).setdefault(experiment, {})[point] = result
+        # Without stalls nothing is repeated.
+        variant = 'defaults' if o.defaults else 'repeats' if o.repeat_cost and experiment in STALLING else 'paper'
+        state.setdefault(variant, {}).setdefault(experiment, {})[point] = result
         balance_paper_page.save(o.state, state)
 
     for name in [] if o.show else o.only:

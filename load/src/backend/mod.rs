@@ -17,7 +17,7 @@ mod transactions;
 
 pub use processor::Processor;
 pub use report::{BackendReport, NodeReport};
-pub use station::{Model, Station};
+pub use station::{Kind, Model, Station};
 
 use crate::metrics::Hist;
 use core::net::SocketAddr;
@@ -45,10 +45,19 @@ pub enum Notice {
     Report(Box<dyn FnOnce(BackendReport) + Send>),
 }
 
+/// What a server works on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Job {
+    /// A request.
+    New(Ticket),
+    /// One that has come before: where its response goes.
+    Again(Ticket),
+}
+
 /// One server.
 struct Node {
     address: SocketAddr,
-    station: Station<Ticket>,
+    station: Station<Job>,
     counts: NodeReport,
     /// Sums of times from arrival to end, seconds: of INVITEs, and of all others.
     sums: [f64; 2],
@@ -126,9 +135,12 @@ impl Backend {
     /// Answers what a back end has done until `until`.
     fn finish(&mut self, now: Time, until: Time, at: usize, out: &mut Outbox) {
         let until = self.seconds(until);
-        while let Some((done, ticket)) = self.nodes.get_mut(at).and_then(|node| node.station.pop(until)) {
+        while let Some((done, job)) = self.nodes.get_mut(at).and_then(|node| node.station.pop(until)) {
             self.late.record(((self.seconds(now) - done).max(0.0) * 1e6) as u64);
-            self.done(now, done, ticket, out);
+            match job {
+                Job::New(ticket) => self.done(now, done, ticket, out),
+                Job::Again(ticket) => self.say_again(ticket, out),
+            }
         }
     }
 
@@ -172,7 +184,7 @@ impl Backend {
         match (message.method(), known) {
             (Method::Ack, _) => self.acknowledged(now, at, known, message),
             (Method::Cancel, _) => self.cancel(now, came, (at, flow), known, message, out),
-            (_, Some(ticket)) => self.repeated(at, flow, ticket, message, out),
+            (_, Some(ticket)) => self.repeated(came, at, ticket, out),
             (_, None) => self.begin(now, came, (at, flow), key, message, out),
         }
     }
@@ -197,8 +209,9 @@ impl Backend {
         let room = self.transactions.has_room();
         let ticket = self.transactions.begin(key, dialog, at, back(flow, message), came);
         let seconds = self.seconds(came);
+        let kind = if invite { Kind::Invite } else { Kind::Other };
         let Some(node) = self.nodes.get_mut(at) else { return };
-        if !room || node.station.offer(seconds, invite, ticket).is_err() {
+        if !room || node.station.offer(seconds, kind, Job::New(ticket)).is_err() {
             self.transactions.end(ticket);
             return self.refuse(at, flow, message, 503, out);
         }
@@ -234,22 +247,29 @@ impl Backend {
         });
     }
 
-    /// A request that came again (RFC 3261 sections 17.2.1 and 17.2.2).
-    fn repeated(&mut self, at: usize, flow: Flow, ticket: Ticket, message: &Message<'_>, out: &mut Outbox) {
+    /// A request that came again. It may cost something before it is answered.
+    fn repeated(&mut self, came: Time, at: usize, ticket: Ticket, out: &mut Outbox) {
+        let seconds = self.seconds(came);
         let Some(node) = self.nodes.get_mut(at) else { return };
         node.counts.repeated += 1;
-        let stalled = node.station.is_stalled();
-        let Some(one) = self.transactions.get(ticket).filter(|_| !stalled) else { return };
+        if node.station.model().repeat_cost > 0.0 {
+            let taken = node.station.offer(seconds, Kind::Repeat, Job::Again(ticket));
+            node.counts.lost += u64::from(taken.is_err());
+        } else if !node.station.is_stalled() {
+            self.say_again(ticket, out);
+        }
+    }
+
+    /// Says what has been said to a request (RFC 3261 sections 17.2.1 and 17.2.2).
+    fn say_again(&mut self, ticket: Ticket, out: &mut Outbox) {
+        let Some(one) = self.transactions.get(ticket) else { return };
         match one.state {
             State::Working { trying: true } => one.send(100, |_| {}, out),
             State::Working { trying: false } => {}
             State::Answered { .. } => {
                 out.send(one.flow, 0, &one.text);
             }
-            State::Over if !one.invite => {
-                let status = one.status;
-                self.respond(at, flow, message, status, out);
-            }
+            State::Over if !one.invite => one.send(one.status, |_| {}, out),
             State::Over => {}
         }
     }
@@ -282,7 +302,7 @@ impl Backend {
             node.counts.lost += 1;
             return;
         }
-        let withdrawn = node.station.withdraw(seconds, |other| *other == ticket).is_some();
+        let withdrawn = node.station.withdraw(seconds, |other| *other == Job::New(ticket)).is_some();
         node.counts.cancelled += u64::from(withdrawn);
         let address = node.address;
         self.respond(at, flow, message, 200, out);

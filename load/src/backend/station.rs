@@ -10,6 +10,8 @@ pub struct Model {
     pub capacity: f64,
     /// What an INVITE costs beside any other request.
     pub invite_cost: f64,
+    /// What a request that came before costs beside any other request.
+    pub repeat_cost: f64,
     /// Requests that share its processor at a time.
     pub sharing: usize,
     /// Requests that may wait beside them.
@@ -24,16 +26,39 @@ impl Default for Model {
     /// A server of the paper's testbed ("Design, Implementation, and Performance of a Load Balancer for SIP Server
     /// Clusters", section V and VI-C), without stalls.
     fn default() -> Model {
-        Model { capacity: 300.0, invite_cost: 1.75, sharing: 4, room: 1_000, variation: 0.5, stalls: None }
+        Model {
+            capacity: 300.0,
+            invite_cost: 1.75,
+            repeat_cost: 0.0,
+            sharing: 4,
+            room: 1_000,
+            variation: 0.5,
+            stalls: None,
+        }
     }
 }
 
 impl Model {
     /// Seconds of its processor that a request costs on average.
-    pub fn cost(&self, invite: bool) -> f64 {
+    pub fn cost(&self, kind: Kind) -> f64 {
         let other = 1.0 / self.capacity / (1.0 + self.invite_cost);
-        if invite { other * self.invite_cost } else { other }
+        match kind {
+            Kind::Invite => other * self.invite_cost,
+            Kind::Other => other,
+            Kind::Repeat => other * self.repeat_cost,
+        }
     }
+}
+
+/// What a request is to a server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// An INVITE.
+    Invite,
+    /// Another one, such as BYE.
+    Other,
+    /// One that has come before.
+    Repeat,
 }
 
 /// A server at work. What is random follows from its seed.
@@ -65,10 +90,9 @@ impl<T> Station<T> {
         }
     }
 
-    /// Takes on a request, an INVITE or another one. Call [`Station::pop`] until `now` before. Gives it back where there
-    /// is no room.
-    pub fn offer(&mut self, now: f64, invite: bool, what: T) -> Result<(), T> {
-        let mean = self.model.cost(invite);
+    /// Takes on a request. Call [`Station::pop`] until `now` before. Gives it back where there is no room.
+    pub fn offer(&mut self, now: f64, kind: Kind, what: T) -> Result<(), T> {
+        let mean = self.model.cost(kind);
         let square = self.model.variation * self.model.variation;
         let work = match square > 0.0 {
             true => Distribution::gamma_mean(mean, 1.0 / square).sample(&mut self.costs),
@@ -110,6 +134,11 @@ impl<T> Station<T> {
         self.stalled
     }
 
+    /// What it is like.
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+
     /// What is there to do.
     pub fn processor(&self) -> &Processor<T> {
         &self.processor
@@ -136,8 +165,8 @@ mod tests {
         while now < seconds {
             now += rng.exponential() / rate / 2.0;
             done += core::iter::from_fn(|| station.pop(now)).count() as u64;
-            let invite = rng.chance(0.5);
-            refused += u64::from(station.offer(now, invite, ()).is_err());
+            let kind = if rng.chance(0.5) { Kind::Invite } else { Kind::Other };
+            refused += u64::from(station.offer(now, kind, ()).is_err());
         }
         (done, refused)
     }
@@ -157,9 +186,10 @@ mod tests {
 
     #[test]
     fn an_invite_costs_as_much_more_as_was_said() {
-        let model = Model::default();
-        assert!((model.cost(true) / model.cost(false) - 1.75).abs() < 1e-12);
-        assert!((model.cost(true) + model.cost(false) - 1.0 / 300.0).abs() < 1e-12);
+        let model = Model { repeat_cost: 0.5, ..Model::default() };
+        let [invite, other, repeat] = [Kind::Invite, Kind::Other, Kind::Repeat].map(|kind| model.cost(kind));
+        assert!((invite / other - 1.75).abs() < 1e-12 && (repeat / other - 0.5).abs() < 1e-12);
+        assert!((invite + other - 1.0 / 300.0).abs() < 1e-12);
     }
 
     #[test]
@@ -176,7 +206,7 @@ mod tests {
                     }
                     last = at;
                 }
-                let _ = station.offer(now, true, ());
+                let _ = station.offer(now, Kind::Invite, ());
             }
             gaps
         };
@@ -193,10 +223,10 @@ mod tests {
         let turn = station.turn;
         assert_eq!(station.pop(turn + 0.5), None);
         assert!(station.is_stalled());
-        assert_eq!(station.offer(turn + 0.5, true, 7), Ok(()));
+        assert_eq!(station.offer(turn + 0.5, Kind::Invite, 7), Ok(()));
         assert_eq!(station.next(), Some(turn + 1.0));
         assert_eq!(station.pop(turn + 1.0), None);
-        let end = turn + 1.0 + model.cost(true);
+        let end = turn + 1.0 + model.cost(Kind::Invite);
         let (at, what) = station.pop(end + 1e-9).expect("it is done");
         assert!((at - end).abs() < 1e-9 && what == 7);
     }

@@ -155,6 +155,22 @@ fn a_repeated_invite_costs_nothing_and_hears_what_the_first_one_heard() {
 }
 
 #[test]
+fn where_repetitions_are_work_they_delay_what_comes_after() {
+    let mut world = World::new(&[Model { repeat_cost: 1.0, ..slow() }]);
+    for text in [invite(1), invite(1), invite(2)] {
+        assert!(world.ask(0, &text).is_empty());
+    }
+    // There is no room for one more; it is lost, and nobody hears of it.
+    assert!(world.ask(0, &invite(1)).is_empty());
+    let sent = codes(&world.pass(1.1));
+    assert_eq!(sent, [(0.2, 100), (0.2, 100), (INVITE, 180), (INVITE, 200), (INVITE + BYE, 200)]);
+    let sent: Vec<_> = codes(&world.pass(0.6)).into_iter().filter(|(_, code)| *code == 180).collect();
+    assert_eq!(sent, [(0.54, 180)]);
+    let node = &world.backend.report(world.now).nodes[0];
+    assert_eq!((node.invites, node.repeated, node.lost, node.refused), (2, 2, 1, 0));
+}
+
+#[test]
 fn what_finds_no_room_is_refused_and_not_remembered() {
     let mut world = World::new(&[slow(), slow()]);
     for call in 1..=3 {

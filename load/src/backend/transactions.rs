@@ -160,12 +160,14 @@ impl Transactions {
         self.slots.get_mut(ticket.slot as usize).filter(|one| one.generation == ticket.generation)
     }
 
-    /// One is over; it is remembered until then, or not at all. Its text is not.
+    /// One is over; it is remembered until then, or not at all. Of an INVITE the text is not: its ACK has come.
     pub fn over(&mut self, ticket: Ticket, until: Option<Time>) {
         let Some(one) = self.get(ticket) else { return };
         one.state = State::Over;
-        let text = core::mem::take(&mut one.text);
-        self.spare.push(text);
+        if one.invite {
+            let text = core::mem::take(&mut one.text);
+            self.spare.push(text);
+        }
         match until {
             Some(until) => self.wake(ticket, until),
             None => self.end(ticket),

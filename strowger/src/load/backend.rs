@@ -33,6 +33,9 @@ pub struct BackendArgs {
     /// Requests that may wait at a server; what comes beyond gets 503
     #[arg(long, value_name = "N", default_value_t = 1_000, requires = "backend")]
     pub room: usize,
+    /// What a request that has come before costs beside a BYE: 0 nothing, 1 as much
+    #[arg(long, value_name = "X", default_value_t = 0.0, requires = "backend")]
+    pub repeat_cost: f64,
     /// How much the cost of a request varies, its coefficient of variation (gamma): 0 never, 1 exponential
     #[arg(long, value_name = "X", default_value_t = 0.5, requires = "backend")]
     pub variation: f64,
@@ -142,12 +145,16 @@ fn models(args: &BackendArgs, count: usize) -> Result<Vec<Model>, String> {
     if args.room > MOST_ROOM {
         return Err(format!("--room {}: at most {MOST_ROOM}", args.room));
     }
+    if !(0.0..=10.0).contains(&args.repeat_cost) {
+        return Err(format!("--repeat-cost {}: from 0 to 10", args.repeat_cost));
+    }
     if !(0.0..=10.0).contains(&args.variation) {
         return Err(format!("--variation {}: from 0 to 10", args.variation));
     }
     let stalls = args.stall.as_deref().map(stalls).transpose()?;
     let model = |nth: usize| Model {
         capacity: capacities.get(nth).or(capacities.first()).copied().unwrap_or(1.0),
+        repeat_cost: args.repeat_cost,
         sharing: args.sharing,
         room: args.room,
         variation: args.variation,
@@ -199,9 +206,16 @@ mod tests {
     fn what_cannot_be_is_refused() {
         let stalls = of("--stall 40s,500ms", 1).map(|all| all[0].stalls);
         assert_eq!(stalls, Ok(Some((40.0, 0.5))));
-        for words in
-            ["--stall 40s", "--stall 0,1s", "--sharing 0", "--room 1000000", "--variation -1", "-r 5", "-m 1"]
-        {
+        for words in [
+            "--stall 40s",
+            "--stall 0,1s",
+            "--sharing 0",
+            "--room 1000000",
+            "--variation -1",
+            "--repeat-cost NaN",
+            "-r 5",
+            "-m 1",
+        ] {
             assert!(of(words, 1).is_err(), "{words}");
         }
     }

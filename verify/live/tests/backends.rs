@@ -57,11 +57,11 @@ impl Backends {
         let sent = Command::new("kill").args(["-TERM", &pid]).status().expect("kill runs");
         assert!(sent.success() && self.beside.0.wait().expect("its end").success());
         let text = std::fs::read_to_string(&self.report).expect("a report");
+        let digits =
+            |rest: &str| rest.split(|c: char| !c.is_ascii_digit()).next().unwrap_or_default().to_owned();
         let of = |key: &str| {
-            let found = text.split(&format!("\"{key}\":")).skip(1);
-            let digits =
-                found.map(|rest| rest.split(|c: char| !c.is_ascii_digit()).next().unwrap_or_default());
-            digits.map(|digits| digits.parse().expect("a number")).collect()
+            let name = format!("\"{key}\":");
+            text.split(&name).skip(1).map(|rest| digits(rest).parse().expect("a number")).collect()
         };
         keys.iter().map(|key| of(key)).collect()
     }

@@ -7,7 +7,7 @@
 //! second. How much one request costs varies (gamma, coefficient of variation 0.5). Servers may stall now and then, as
 //! programs with garbage collection do.
 
-use load::backend::{Model, Station};
+use load::backend::{Kind, Model, Station};
 use load::population::{Distribution, Rng};
 use sip_balancer::{
     Algorithm, CallKey, Cluster, Dispatcher, Node, NodeIndex, OCCUPANCIES, Request, Rules, Tag,
@@ -244,7 +244,8 @@ impl World {
         }
         self.answers(server);
         let job = Job { call, tag, came: self.now };
-        let taken = self.servers[server].station.offer(self.now, tag == Tag::Invite, job);
+        let kind = if tag == Tag::Invite { Kind::Invite } else { Kind::Other };
+        let taken = self.servers[server].station.offer(self.now, kind, job);
         self.failed += u64::from(taken.is_err());
         self.changed(server);
     }
