@@ -245,7 +245,7 @@ def main():
     p.add_argument('--grain', type=float, default=0.2, help='of callers and back ends, milliseconds')
     p.add_argument('--lateness', type=float, default=20.0, help='that makes a trial void, milliseconds')
     p.add_argument('--defaults', action='store_true', help="with the balancer's own defaults")
-    p.add_argument('--quick', action='store_true', help='few points, four minutes')
+    p.add_argument('--quick', action='store_true', help='few points: four minutes in place of 25')
     p.add_argument('--state', default='target/balance-paper.json', help='where results are kept')
     p.add_argument('--fresh', action='store_true', help='forget what is kept there')
     p.add_argument('--show', action='store_true', help='run nothing')
@@ -274,11 +274,11 @@ def settle(o):
     o.bin = os.path.abspath(o.bin)
     default = lambda value, full, quick: value if value is not None else (quick if o.quick else full)
     o.algorithms = default(o.algorithms, list(ALGORITHMS), ['tlwl', 'hash'])
-    o.loads = default(o.loads, [0.1, 0.4, 0.7, 0.9], [0.4, 0.9])
+    o.loads = default(o.loads, [0.1, 0.4, 0.8, 0.9], [0.4, 0.9])
     o.nodes = default(o.nodes, [1, 2, 4, 8, 10], [1, 8])
     o.seeds = default(o.seeds, [1, 2], [1])
-    o.seconds = default(o.seconds, 8.0, 5.0)
-    o.warm_up = default(o.warm_up, 3.0, 2.0)
+    o.seconds = default(o.seconds, 6.0, 4.0)
+    o.warm_up = default(o.warm_up, 3.0, 1.5)
     o.only = o.only or [name for name in EXPERIMENTS if name != 'quiet']
     unknown = [name for name in o.only if name not in EXPERIMENTS]
     if unknown:
