@@ -161,7 +161,8 @@ def write(folder, state):
     table = tables(state)
     print('\n'.join(table))
     trials = sum(1 for mine in state.values() for points in mine.values() for r in points.values() for _ in r.get('trials', [r]))
-    base = records.write(folder, 'balance-paper', 'The experiments of the load balancer\'s paper', trials, table, state)
+    base = records.write(folder, 'balance-paper', 'The experiments of the load balancer\'s paper', trials, table, state,
+                         'each shown as it was')
     with open(base + '.json') as f:
         head = json.load(f)
     said = ''.join('<p>%s: %s</p>' % (name, html.escape(head[name])) for name in ('machine', 'date', 'command'))
