@@ -152,6 +152,11 @@ bench-balance: setup-bench ## what a call costs the balancer against Kamailio's 
 	$(CARGO) build --release $(LOCKED) -p strowger
 	python3 verify/bench/balance.py --bin $(RELEASE) $(BENCH_ARGS)
 
+.PHONY: bench-balance-paper
+bench-balance-paper: setup-build ## the experiments of the load balancer's paper, eight servers of 300 calls/s (25 minutes)
+	$(CARGO) build --release $(LOCKED) -p strowger
+	python3 verify/bench/balance_paper.py --bin $(RELEASE) $(BENCH_ARGS)
+
 .PHONY: balance-failure
 balance-failure: setup-test release-for-tests ## what callers notice when a node or balancer fails, 20,000 calls up (15 minutes, root)
 	python3 verify/bench/balance_failure.py --bin $(RELEASE) $(FAILURE_ARGS)

@@ -18,7 +18,7 @@ mod settings;
 #[cfg(test)]
 mod tests;
 mod users;
-mod wheel;
+pub(crate) mod wheel;
 
 pub use settings::{Defaults, Origin, Progress, Record, Retransmission, Settings, Users};
 

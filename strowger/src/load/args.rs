@@ -182,6 +182,10 @@ pub struct LoadArgs {
     /// A population of users
     #[command(flatten)]
     pub people: super::users::UsersArgs,
+
+    /// Servers in place of calls
+    #[command(flatten)]
+    pub backends: super::backend::BackendArgs,
 }
 
 /// Examples at the end of `--help`.
@@ -200,6 +204,8 @@ pub const EXAMPLES: &str = "Examples:
       10,000 users who register, call each other, answer, and leave messages
   strowger load compare before.json after.json
       what differs between two runs, or groups of runs (a1.json,a2.json b1.json,b2.json)
+  strowger load --backend -i 127.0.0.2-127.0.0.9 --capacity 300
+      eight servers for a load balancer, each of which can do 300 calls a second
   strowger load -sf register.xml -inf users.csv 192.0.2.1 -r 1000 -m 100000
 
 Ctrl-C lets the calls under way end; a second one stops at once.

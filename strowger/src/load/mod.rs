@@ -2,6 +2,7 @@
 
 mod advice;
 pub mod args;
+mod backend;
 mod host;
 mod plan;
 mod scrape;
@@ -87,6 +88,9 @@ fn command(args: &LoadArgs) -> Result<u8, String> {
     if let Some(url) = &args.people.server_metrics {
         // Before anything is sent.
         Endpoint::parse(url)?;
+    }
+    if args.backends.backend {
+        return backend::serve(args, &signals);
     }
     if args.self_test {
         return selftest::self_test(args, &signals);
