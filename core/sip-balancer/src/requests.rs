@@ -182,7 +182,13 @@ impl Balancer {
                 let Some(way) = self.way(assigned, flow.listener) else {
                     return self.goes_nowhere(now, flow, request, (wanted.call, c.id), out);
                 };
-                let token = self.keep_inward(now, flow, request, &wanted, assigned, way);
+                let token = match self.keep_inward(now, flow, request, &wanted, assigned, way) {
+                    Ok(token) => token,
+                    Err(status) => {
+                        self.dispatcher.abandon(now, c.call, c.id, tag);
+                        return self.refuse_again(flow, request, status, out);
+                    }
+                };
                 self.forward(flow, request, c, (assigned, Some(way), token), out);
                 if tag == Tag::Cancel && !assigned.again {
                     self.cancelled(now, c.id, out);
@@ -435,20 +441,20 @@ impl Balancer {
         }
     }
 
-    /// Refuses a request with a status of our own.
+    /// Refuses a request with a status of our own, which is not counted: it may be a repetition.
     pub(crate) fn refuse_again(&mut self, flow: Flow, request: &Message<'_>, status: u16, out: &mut Outbox) {
-        match status {
-            503 => self.unavailable(flow, request, out),
-            _ => self.refuse(flow, request, status, b"", b"", out),
+        let mut line = Vec::new();
+        if status == 503 {
+            line.extend_from_slice(b"Retry-After: ");
+            push_u64(self.settings.retry_after.into(), &mut line);
+            line.extend_from_slice(b"\r\n");
         }
+        self.refuse(flow, request, status, b"", &line, out);
     }
 
     pub(crate) fn unavailable(&mut self, flow: Flow, request: &Message<'_>, out: &mut Outbox) {
         self.counts.unavailable += 1;
-        let mut line = b"Retry-After: ".to_vec();
-        push_u64(self.settings.retry_after.into(), &mut line);
-        line.extend_from_slice(b"\r\n");
-        self.refuse(flow, request, 503, b"", &line, out);
+        self.refuse_again(flow, request, 503, out);
     }
 
     /// Answers without keeping anything (section 8.2.7).
