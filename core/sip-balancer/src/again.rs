@@ -12,6 +12,7 @@ use crate::cluster::NodeIndex;
 use crate::kept::{Entry, T1, Token, What};
 use crate::machine::Balancer;
 use crate::requests::{Checked, tag_of};
+use crate::retry::MOST_FALLS;
 use crate::sessions::{GIVE_UP, LATE};
 use crate::{Assigned, Request, Tag};
 use core::time::Duration;
@@ -249,8 +250,9 @@ impl Balancer {
             if rings {
                 entry.until = now + ring;
             }
-            // One that is down may have said that.
-            let look = if self.cluster.is_usable(now, entry.node) { Time::FAR } else { now + LOOK };
+            // One that is down may have said that; and of what is cancelled somebody may not have been told.
+            let owed = !rings && entry.rung().next().is_some();
+            let look = if owed || !self.cluster.is_usable(now, entry.node) { now + LOOK } else { Time::FAR };
             let due = entry.repeat.min(entry.until).min(look);
             return self.kept.arm(at, due);
         }
@@ -409,14 +411,13 @@ impl Balancer {
     fn rescue(&mut self, now: Time, at: u32, out: &mut Outbox) -> Option<Time> {
         let open = |e: &&Entry| e.fresh && !e.settled;
         let Some(entry) = self.kept.get(at).filter(open) else { return Some(Time::FAR) };
-        let (call, id, falls, stream) =
-            (entry.call, entry.id, entry.falls, entry.from.transport.is_reliable());
+        let (call, id, stream) = (entry.call, entry.id, entry.from.transport.is_reliable());
         if self.cluster.is_usable(now, entry.node) {
             return Some(Time::FAR);
         }
         let Some(waiting) = self.dispatcher.waiting(call, id, Tag::Invite) else { return Some(Time::FAR) };
-        // What has brought down so many is not given to more. Who has it and rings may be back.
-        let (spent, other) = (falls >= MOST_TRIES, self.has_other(now, at));
+        // Who has it and rings may be back.
+        let (spent, other) = (waiting.falls >= MOST_FALLS, self.has_other(now, at));
         let repeated = !waiting.rang && !stream && !spent;
         if waiting.cancelled || ((spent || !other) && !repeated && !self.rings(at)) {
             self.give_up(now, at, 503, out);
@@ -425,12 +426,9 @@ impl Balancer {
         if spent || !other {
             return Some(now + LOOK);
         }
-        if let Some(entry) = self.kept.get_mut(at) {
-            entry.falls += 1;
-            // Whatever becomes of it, it is looked at again.
-            let due = entry.until.min(now + LOOK);
-            self.kept.arm(at, due);
-        }
+        // Whatever becomes of it, it is looked at again.
+        let due = self.kept.get(at).map_or(Time::FAR, |entry| entry.until.min(now + LOOK));
+        self.kept.arm(at, due);
         self.feed(now, at, out);
         None
     }

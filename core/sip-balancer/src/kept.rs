@@ -70,9 +70,8 @@ pub(crate) struct Entry {
     pub repeat: Time,
     /// When it is forgotten.
     pub until: Time,
-    /// How often a way of it was found to lead nowhere, or its node silent; and how often its node has gone down.
+    /// How often a way of it was found to lead nowhere, or its node silent.
     pub tries: u8,
-    pub falls: u8,
     /// A final response went back, and when.
     pub settled: bool,
     ended: Time,
@@ -403,7 +402,6 @@ impl Entry {
             repeat: Time::FAR,
             until: Time::FAR,
             tries: 0,
-            falls: 0,
             settled: false,
             ended: Time::ZERO,
             refused: None,

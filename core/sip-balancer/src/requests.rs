@@ -19,8 +19,14 @@ const MOST_VISITS: usize = 4;
 
 /// What our own lines add to a request besides texts of known length: a branch, what a Via is completed with, and two
 /// tokens.
-const BRANCH_ADDED: usize = 63 + 45;
+const BRANCH_ADDED: usize = 63 + 45 + OFFER.len();
 const TOKEN_ADDED: usize = 68 + 3;
+
+/// That we can be told of overload, and how (RFC 7339 section 4), in the Via of what goes to a node that knows of it.
+pub(crate) const OFFER: &[u8] = b";oc;oc-algo=\"loss\"";
+
+/// The end of such a Via.
+const OFFERED: &[u8] = b";oc;oc-algo=\"loss\"\r\n";
 
 /// A request that passed the checks.
 pub(crate) struct Checked<'a> {
@@ -195,6 +201,11 @@ impl Balancer {
                 }
             }
             Err(NoWay::NoCall) => self.refuse(flow, request, 481, b"", b"", out),
+            Err(NoWay::TooMuch) => {
+                // Without Retry-After: for a moment, and not for all that its sender may have (RFC 7339 section 5.10).
+                self.counts.unavailable += 1;
+                self.refuse(flow, request, 503, b"", b"", out);
+            }
             Err(NoWay::NoNode | NoWay::Full) => {
                 self.goes_nowhere(now, flow, request, (wanted.call, c.id), out);
             }
@@ -316,7 +327,8 @@ impl Balancer {
             id: c.id,
         };
         self.counts.forwarded += 1;
-        self.send((from, way, token), request, c, branch, dialog, out);
+        let end = if self.cluster.speaks(to.node) { OFFERED } else { b"\r\n" };
+        self.send((from, way, token), request, c, (branch, end), dialog, out);
     }
 
     /// A request of the node's side, to the caller's. Only who is a node may send it: the token is known to both
@@ -356,7 +368,7 @@ impl Balancer {
         };
         let token = if ack { 0 } else { self.keep_outward(now, from, request, c, way) };
         self.counts.outward += 1;
-        self.send((from, way, token), request, c, branch, None, out);
+        self.send((from, way, token), request, c, (branch, b"\r\n"), None, out);
     }
 
     /// The way to the caller's side: where its requests came from. The route or Request-URI may name another port
@@ -392,7 +404,7 @@ impl Balancer {
         (from, to, token): (Flow, Flow, u64),
         request: &Message<'_>,
         c: &Checked<'_>,
-        branch: Branch,
+        (branch, end): (Branch, &[u8]),
         dialog: Option<Dialog>,
         out: &mut Outbox,
     ) {
@@ -400,7 +412,7 @@ impl Balancer {
         let Some(listener) = self.settings.listener(to.listener) else { return };
         lines.extend_from_slice(listener.via_prefix());
         self.sealer.push_branch(&branch, &mut lines);
-        lines.extend_from_slice(b"\r\n");
+        lines.extend_from_slice(end);
         let via = lines.len();
         if let Some(dialog) = dialog {
             let sides = [Some(to.listener), Some(from.listener).filter(|back| *back != to.listener)];
