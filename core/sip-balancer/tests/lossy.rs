@@ -49,6 +49,8 @@ struct Sim {
     order: u64,
     /// By how many a node is kept from running.
     stopped: [u32; NODES as usize],
+    /// How often a node was started anew, and forgot what it knew.
+    lives: [u32; NODES as usize],
     nodes: Vec<Node>,
     /// INVITEs that a node knows, by node and branch, with what it is going to say and what it has said: as its server
     /// transaction does, it answers a repetition as before.
@@ -243,7 +245,15 @@ impl Sim {
                 self.carry(sent);
             }
             Act::Stop(at) => self.stopped[usize::from(at)] += 1,
-            Act::Start(at) => self.stopped[usize::from(at)] -= 1,
+            Act::Start(at) => {
+                let at = usize::from(at);
+                self.stopped[at] -= 1;
+                if self.stopped[at] == 0 && self.random.chance(50) {
+                    let name = self.nodes[at].name();
+                    self.lives[at] += 1;
+                    self.seen.retain(|(node, _), _| *node != name);
+                }
+            }
             Act::Remove(at) => self.world.cluster.remove(self.world.now, NodeIndex(at)),
             Act::Add(at) => {
                 let node = self.nodes[usize::from(at)];
@@ -256,17 +266,18 @@ impl Sim {
     fn node_says(&mut self, request: &Sent, mut status: &'static str) {
         let Some(at) = self.node_of(&request.to).filter(|at| self.stopped[*at] == 0) else { return };
         let key = (request.to.clone(), request.branch().to_owned());
-        let known = self.seen.get_mut(&key).filter(|_| request.start().starts_with("INVITE "));
-        if let Some((_, said)) = known {
-            match said {
-                Some(_) if status < "2" => return,
-                None if status < "2" => {}
-                _ => status = said.get_or_insert(status),
+        if request.start().starts_with("INVITE ") {
+            match self.seen.get_mut(&key) {
+                // It was started anew meanwhile.
+                None => return,
+                Some((_, Some(_))) if status < "2" => return,
+                Some((_, None)) if status < "2" => {}
+                Some((_, said)) => status = said.get_or_insert(status),
             }
         }
         if request.over == Transport::Tcp || !self.random.chance(8) {
             let text = response(request, status, "Contact: <sip:bob@192.0.2.50>\r\n");
-            let text = text.replace(";tag=callee", &format!(";tag=node{at}"));
+            let text = text.replace(";tag=callee", &format!(";tag=node{at}-{}", self.lives[at]));
             let sent = match request.over {
                 Transport::Udp => self.world.receive(&request.to, &text),
                 _ => self.world.receive_tcp(&request.to, &text),
@@ -315,6 +326,7 @@ fn simulate(seed: u64, calls: u64) -> Sim {
         queue: BTreeMap::new(),
         order: 0,
         stopped: [0; NODES as usize],
+        lives: [0; NODES as usize],
         nodes: list,
         seen: BTreeMap::new(),
         answered: 0,
