@@ -188,7 +188,7 @@ fn what_a_node_asks_to_leave_away_others_get() {
     speak(&mut world, &[ONE, OTHER], WELL);
     assert_eq!(spread(&mut world, "g", 100), [50, 50, 0]);
     let sent = loop {
-        let sent = world.one(CALLER, &invite(&format!("g-{:?}", world.now)));
+        let sent = world.one(CALLER, &invite(&format!("g-{}", world.now.as_micros())));
         world.now = world.now + MS(1);
         if world.node(&sent) == ONE {
             break sent;
@@ -227,7 +227,7 @@ fn where_all_ask_for_less_callers_are_refused_and_calls_go_on() {
     let (sent, route) = call(&mut world, "j0");
     for (n, at) in [ONE, OTHER].into_iter().enumerate() {
         let sent = loop {
-            let sent = world.one(CALLER, &invite(&format!("j-{:?}", world.now)));
+            let sent = world.one(CALLER, &invite(&format!("j-{}", world.now.as_micros())));
             world.now = world.now + MS(1);
             if world.node(&sent) == at {
                 break sent;

@@ -295,7 +295,10 @@ impl Control {
         drop(by_name);
         for node in nodes {
             match cluster.at(node.address).filter(|at| cluster.order(*at) != Order::Removed) {
-                Some(at) => cluster.change(at, node),
+                Some(at) => {
+                    cluster.change(at, node);
+                    cluster.set_rank(at, 0);
+                }
                 None if listed(before, node) => {}
                 None => {
                     self.add(node)?;

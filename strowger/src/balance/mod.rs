@@ -78,7 +78,7 @@ fn balance(loaded: Loaded, overrides: Overrides) -> Result<(), Failure> {
     // Two stages, each with its time limit; who cannot be found by then is later.
     let patience = 2 * config.dns.timeout + LOOK;
     let listed = |node: &sip_balancer::Node| build::is_listed(config, node);
-    names.settle(monotonic_now, patience, &cluster, (&listeners, listed));
+    names.settle(monotonic_now, patience, &cluster, (&listeners[..], listed));
     let admin = bind_admin(&config.admin)?;
     let keys =
         build::keys(load_or_create_secret(&config.data_dir)?, config.balance.previous_secret.as_deref())?;

@@ -220,7 +220,7 @@ impl Bench {
                 // Not longer in all than a call that is over is remembered.
                 0 => self.pass(Duration::from_millis(50 << (which % 5))),
                 1 | 2 => {
-                    let invites = self.story.as_ref().map_or(&[][..], |story| &story.invites);
+                    let invites = self.story.as_ref().map_or(&[][..], |story| &story.invites[..]);
                     // The latest one, or an earlier one.
                     let at = invites.len().checked_sub(1 + if what == 1 { 0 } else { which >> 3 });
                     if let Some((invite, to)) = at.and_then(|at| invites.get(at)).cloned() {
