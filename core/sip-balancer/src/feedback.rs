@@ -19,14 +19,15 @@ impl Balancer {
     pub(crate) fn hear_probe(&mut self, now: Time, node: NodeIndex, answer: &Message<'_>) {
         let wish = self.settings.overload_control.then(|| oc::wish(answer.via().raw)).flatten();
         self.cluster.set_speaks(node, wish.is_some_and(|wish| wish.algorithm == Algorithm::Loss));
-        self.hear(now, node, answer);
+        if self.cluster.speaks(node) {
+            self.hear(now, node, answer);
+        }
     }
 
     /// What a node that speaks of its overload says with a response.
+    #[inline(never)]
     pub(crate) fn hear(&mut self, now: Time, node: NodeIndex, response: &Message<'_>) {
-        if self.cluster.speaks(node)
-            && let Some(wish) = oc::wish(response.via().raw)
-        {
+        if let Some(wish) = oc::wish(response.via().raw) {
             self.dispatcher.told(now, node, &wish);
         }
     }
@@ -44,26 +45,35 @@ impl Dispatcher {
     }
 
     /// What belongs to something that was begun goes to its node, and counts there.
+    #[inline]
     pub(crate) fn goes_first(&mut self, now: Time, node: NodeIndex) -> NodeIndex {
-        if !self.neighbours.is_empty()
-            && let Some(known) = self.cluster.node(node)
-        {
-            self.neighbours.lets(now, known.address, Category::Within, 0);
+        if !self.neighbours.is_empty() {
+            self.count_within(now, node);
         }
         node
     }
 
+    #[cold]
+    fn count_within(&mut self, now: Time, node: NodeIndex) {
+        if let Some(known) = self.cluster.node(node) {
+            self.neighbours.lets(now, known.address, Category::Within, 0);
+        }
+    }
+
     /// Who gets something new that is to go to `node`: another one, of those that do not ask for less, if this one does
     /// and it is one of those that it is not to have.
+    #[inline]
     pub(crate) fn held_back(
         &mut self,
         now: Time,
         r: &Request<'_>,
         node: NodeIndex,
     ) -> Result<NodeIndex, NoWay> {
-        if self.neighbours.is_empty() {
-            return Ok(node);
-        }
+        if self.neighbours.is_empty() { Ok(node) } else { self.weigh(now, r, node) }
+    }
+
+    #[cold]
+    fn weigh(&mut self, now: Time, r: &Request<'_>, node: NodeIndex) -> Result<NodeIndex, NoWay> {
         let address = |at: NodeIndex| self.cluster.node(at).map(|node| node.address);
         let Some(wanted) = address(node) else { return Ok(node) };
         let dice = self.chooser.dice();

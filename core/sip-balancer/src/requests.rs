@@ -25,9 +25,6 @@ const TOKEN_ADDED: usize = 68 + 3;
 /// That we can be told of overload, and how (RFC 7339 section 4), in the Via of what goes to a node that knows of it.
 pub(crate) const OFFER: &[u8] = b";oc;oc-algo=\"loss\"";
 
-/// The end of such a Via.
-const OFFERED: &[u8] = b";oc;oc-algo=\"loss\"\r\n";
-
 /// A request that passed the checks.
 pub(crate) struct Checked<'a> {
     pub routing: Routing<'a>,
@@ -327,8 +324,8 @@ impl Balancer {
             id: c.id,
         };
         self.counts.forwarded += 1;
-        let end = if self.cluster.speaks(to.node) { OFFERED } else { b"\r\n" };
-        self.send((from, way, token), request, c, (branch, end), dialog, out);
+        let offer = self.cluster.speaks(to.node);
+        self.send((from, way, token, offer), request, c, branch, dialog, out);
     }
 
     /// A request of the node's side, to the caller's. Only who is a node may send it: the token is known to both
@@ -368,7 +365,7 @@ impl Balancer {
         };
         let token = if ack { 0 } else { self.keep_outward(now, from, request, c, way) };
         self.counts.outward += 1;
-        self.send((from, way, token), request, c, (branch, b"\r\n"), None, out);
+        self.send((from, way, token, false), request, c, branch, None, out);
     }
 
     /// The way to the caller's side: where its requests came from. The route or Request-URI may name another port
@@ -401,10 +398,10 @@ impl Balancer {
 
     fn send(
         &mut self,
-        (from, to, token): (Flow, Flow, u64),
+        (from, to, token, offer): (Flow, Flow, u64, bool),
         request: &Message<'_>,
         c: &Checked<'_>,
-        (branch, end): (Branch, &[u8]),
+        branch: Branch,
         dialog: Option<Dialog>,
         out: &mut Outbox,
     ) {
@@ -412,7 +409,10 @@ impl Balancer {
         let Some(listener) = self.settings.listener(to.listener) else { return };
         lines.extend_from_slice(listener.via_prefix());
         self.sealer.push_branch(&branch, &mut lines);
-        lines.extend_from_slice(end);
+        if offer {
+            lines.extend_from_slice(OFFER);
+        }
+        lines.extend_from_slice(b"\r\n");
         let via = lines.len();
         if let Some(dialog) = dialog {
             let sides = [Some(to.listener), Some(from.listener).filter(|back| *back != to.listener)];

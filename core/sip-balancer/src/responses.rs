@@ -41,7 +41,9 @@ impl Balancer {
                 self.counts.stray += 1;
                 return;
             }
-            self.hear(now, node, response);
+            if self.cluster.speaks(node) {
+                self.hear(now, node, response);
+            }
             if self.is_own_affair(call, &branch, tag, node, status) {
                 return;
             }

@@ -348,7 +348,8 @@ impl Sealer {
         };
         let seal = read.number(16).filter(|_| read.0.is_empty())?;
         // As it is written here: an address in the one form that is hashed, and no flag but these two.
-        if flags & !3 != 0 || ip != ip.to_canonical() {
+        let mapped = matches!(ip, IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some());
+        if flags & !3 != 0 || mapped {
             return None;
         }
         let uses = self.uses(epoch)?;

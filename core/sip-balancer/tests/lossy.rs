@@ -1,6 +1,7 @@
 //! Whole calls in bytes, over datagrams that are lost and doubled and streams that break, while nodes stop, come and
-//! go, now and then all of them for longer than an INVITE waits: in the end nothing is left, and until then every counter
-//! is what the records say. Each INVITE has one final response, and what was cancelled goes to no other node.
+//! go, and forget what they knew, now and then all of them for longer than an INVITE waits: in the end nothing is left,
+//! and until then every counter is what the records say. Each INVITE has one final response, and what was cancelled goes
+//! to no other node.
 //!
 //! `FLOWS=1000000 cargo test --release -p sip-balancer --test lossy` makes a million calls.
 
@@ -49,8 +50,6 @@ struct Sim {
     order: u64,
     /// By how many a node is kept from running.
     stopped: [u32; NODES as usize],
-    /// How often a node was started anew, and forgot what it knew.
-    lives: [u32; NODES as usize],
     nodes: Vec<Node>,
     /// INVITEs that a node knows, by node and branch, with what it is going to say and what it has said: as its server
     /// transaction does, it answers a repetition as before.
@@ -249,8 +248,9 @@ impl Sim {
                 let at = usize::from(at);
                 self.stopped[at] -= 1;
                 if self.stopped[at] == 0 && self.random.chance(50) {
+                    // It is started anew, and has forgotten what it knew. A caller that has not heard of its answer may
+                    // have it asked once more, and gets another one.
                     let name = self.nodes[at].name();
-                    self.lives[at] += 1;
                     self.seen.retain(|(node, _), _| *node != name);
                 }
             }
@@ -277,7 +277,7 @@ impl Sim {
         }
         if request.over == Transport::Tcp || !self.random.chance(8) {
             let text = response(request, status, "Contact: <sip:bob@192.0.2.50>\r\n");
-            let text = text.replace(";tag=callee", &format!(";tag=node{at}-{}", self.lives[at]));
+            let text = text.replace(";tag=callee", &format!(";tag=node{at}"));
             let sent = match request.over {
                 Transport::Udp => self.world.receive(&request.to, &text),
                 _ => self.world.receive_tcp(&request.to, &text),
@@ -326,7 +326,6 @@ fn simulate(seed: u64, calls: u64) -> Sim {
         queue: BTreeMap::new(),
         order: 0,
         stopped: [0; NODES as usize],
-        lives: [0; NODES as usize],
         nodes: list,
         seen: BTreeMap::new(),
         answered: 0,
