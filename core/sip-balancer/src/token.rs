@@ -339,19 +339,19 @@ impl Sealer {
         let mut read = Reader(token);
         let (epoch, flags) = (read.octet()?, read.octet()?);
         let head = read.number(16)?;
-        let ip = match flags & 1 {
-            0 => IpAddr::V4(Ipv4Addr::from_bits(read.number(8)? as u32)),
-            _ => {
+        // As it is written here: an address in the one form that is hashed, and no flag but these two.
+        let ip = match flags {
+            0 | 2 => IpAddr::V4(Ipv4Addr::from_bits(read.number(8)? as u32)),
+            1 | 3 => {
                 let (high, low) = (read.number(16)?, read.number(16)?);
+                if high == 0 && low >> 32 == 0xffff {
+                    return None;
+                }
                 IpAddr::V6(Ipv6Addr::from_bits(u128::from(high) << 64 | u128::from(low)))
             }
+            _ => return None,
         };
         let seal = read.number(16).filter(|_| read.0.is_empty())?;
-        // As it is written here: an address in the one form that is hashed, and no flag but these two.
-        let mapped = matches!(ip, IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some());
-        if flags & !3 != 0 || mapped {
-            return None;
-        }
         let uses = self.uses(epoch)?;
         let dialog = Dialog {
             node: (head >> 32) as u32,
