@@ -74,6 +74,8 @@ impl Dispatcher {
 
     #[cold]
     fn weigh(&mut self, now: Time, r: &Request<'_>, node: NodeIndex) -> Result<NodeIndex, NoWay> {
+        // Mostly that is over soon, and then nothing is looked at any more.
+        self.neighbours.tidy(now);
         let address = |at: NodeIndex| self.cluster.node(at).map(|node| node.address);
         let Some(wanted) = address(node) else { return Ok(node) };
         let dice = self.chooser.dice();
@@ -81,7 +83,6 @@ impl Dispatcher {
             return Ok(node);
         }
         self.happened.held_back += 1;
-        self.neighbours.tidy(now);
         let mut asking = mem::take(&mut self.asking);
         asking.clear();
         let asks = |at: &NodeIndex| address(*at).is_some_and(|hop| self.neighbours.asks(now, hop));
