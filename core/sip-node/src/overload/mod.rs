@@ -4,10 +4,10 @@
 //! |---|---|
 //! | `governor.rs` | whether there is an overload, and how much new work is taken on in it |
 //! | `shares.rs` | who may bring how much of it |
-//! | `oc.rs` | what neighbours tell each other in Via (RFC 7339, RFC 7415) |
-//! | `neighbours.rs` | next hops that asked for less |
 //! | `recent.rs` | calls taken on of late |
 //! | `screen.rs` | what a message is, from its first line and two header fields |
+//!
+//! What neighbours tell each other in Via, and which of them asked for less, is `sip_proxy::feedback`.
 //!
 //! New work is what begins something: an INVITE, a registration and so on. Never refused are responses, ACK, CANCEL,
 //! BYE and other requests within a dialog of ours, because refusing them spoils what was paid for already; and what
@@ -16,22 +16,21 @@
 //! (503 with Retry-After) as far as they cost little; what is beyond that gets no answer.
 
 mod governor;
-mod neighbours;
-mod oc;
 mod recent;
 mod screen;
 mod shares;
 
 pub(crate) use governor::Change;
-pub(crate) use neighbours::{Category, Neighbours};
-pub(crate) use oc::{Algorithm, Wish, fill, knows, offer, take_out, wish};
 pub(crate) use screen::{Kind, screen};
+pub(crate) use sip_proxy::feedback::oc::{fill, knows, offer, take_out, wish};
+pub(crate) use sip_proxy::feedback::{Algorithm, Category, Neighbours, Wish};
 
 use core::time::Duration;
 use governor::Governor;
 use recent::Recent;
 use shares::Shares;
 use sip_message::Method;
+use sip_proxy::feedback::oc::RATE_MAX;
 use wire::{Load, Time};
 
 /// Units of an INVITE. Any other new request is one: it is followed by less.
@@ -179,7 +178,7 @@ impl Overload {
         let value = match algorithm {
             _ if loss < SHED => return well,
             Algorithm::Loss => nearest(loss * 100.0).min(100),
-            Algorithm::Rate => nearest(left / CALL as f32 * REQUESTS).clamp(1, oc::RATE_MAX),
+            Algorithm::Rate => nearest(left / CALL as f32 * REQUESTS).clamp(1, RATE_MAX),
         };
         Wish { value, valid: VALID, ..well }
     }

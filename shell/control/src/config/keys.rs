@@ -71,6 +71,7 @@ pub(super) const KEYS: &[(&str, &[&str])] = &[
             "silent_after",
             "slow_start",
             "outlier_share",
+            "overload_control",
             "outlier_rest",
             "down_after",
             "up_after",

@@ -157,6 +157,7 @@ impl Balance {
         out.time("silent_after", self.silent_after);
         out.time("slow_start", self.slow_start);
         out.raw("outlier_share", self.outlier_share);
+        out.raw("overload_control", self.overload_control);
         out.time("outlier_rest", self.outlier_rest);
         out.raw("down_after", self.down_after);
         out.raw("up_after", self.up_after);
