@@ -126,6 +126,7 @@ fn proxy(proxy: &c::Proxy) -> n::Proxy {
         max_breadth: u8::try_from(proxy.max_breadth).unwrap_or(u8::MAX),
         max_forwards: proxy.max_forwards,
         timer_c_ms: millis(proxy.timer_c),
+        trying_ms: millis(config.timers.trying),
         mtu: proxy.mtu,
     }
 }

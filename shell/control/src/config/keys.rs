@@ -36,7 +36,7 @@ pub(super) const KEYS: &[(&str, &[&str])] = &[
         ],
     ),
     ("route", &["domain", "prefix", "user", "targets", "redirect"]),
-    ("timers", &["t1", "t2", "t4"]),
+    ("timers", &["t1", "t2", "t4", "trying"]),
     (
         "limits",
         &[

@@ -92,6 +92,7 @@ impl Config {
         out.time("t1", self.timers.t1);
         out.time("t2", self.timers.t2);
         out.time("t4", self.timers.t4);
+        out.time("trying", self.timers.trying);
 
         let limits = &self.limits;
         out.section("[limits]");

@@ -376,6 +376,8 @@ pub struct Timers {
     pub t2: Duration,
     /// Longest life of a message in the network.
     pub t4: Duration,
+    /// How long an INVITE waits for the callee's first response before it gets a 100; nothing: it gets one at once.
+    pub trying: Duration,
 }
 
 /// `[limits]`: caps of the whole server.
@@ -535,7 +537,12 @@ impl Default for Proxy {
 
 impl Default for Timers {
     fn default() -> Timers {
-        Timers { t1: Duration::from_millis(500), t2: Duration::from_secs(4), t4: Duration::from_secs(5) }
+        Timers {
+            t1: Duration::from_millis(500),
+            t2: Duration::from_secs(4),
+            t4: Duration::from_secs(5),
+            trying: Duration::ZERO,
+        }
     }
 }
 

@@ -111,6 +111,7 @@ fn server(mailbox: bool) -> Node<Office> {
             max_breadth: 60,
             max_forwards: 70,
             timer_c_ms: 180_000,
+            trying_ms: 0,
             mtu: 1300,
         },
         voicemail: mailbox.then(|| Voicemail {
