@@ -202,6 +202,12 @@ bench-location: setup-build ## bytes and times of a location table with 10,000,0
 	$(CARGO) build --release $(LOCKED) -p sip-registrar --example location_cost
 	python3 verify/bench/location.py --program target/release/examples/location_cost $(BENCH_ARGS)
 
+.PHONY: bench-restart
+bench-restart: setup-build ## from the start of a server with 1,000,000 bindings to its first right answer (5 minutes)
+	$(CARGO) build --release $(LOCKED) -p strowger
+	$(CARGO) build --release $(LOCKED) -p store --example refresh
+	python3 verify/bench/restart.py --bin $(RELEASE) --program target/release/examples/refresh $(BENCH_ARGS)
+
 .PHONY: bench-soak
 bench-soak: setup-bench ## half an hour of users, reloads and stalls: no call fails, memory stays flat (40 minutes)
 	$(CARGO) build --release $(LOCKED) -p strowger

@@ -86,22 +86,37 @@ impl Helmsman {
         Ok(Helmsman { work, thread })
     }
 
-    /// Brings the best grade that is wished for and can be had into force.
+    /// Begins to bring the best grade that is wished for and can be had into force. The kernel takes half a second to
+    /// check the program: time for the caller to do something else.
     ///
     /// # Errors
-    /// What to do, where the kernel is wished for by name and cannot be had.
+    /// If the thread has failed.
     pub fn steer(
         self,
         bound: Bound,
         ownership: Ownership,
         wish: Steering,
         workers: usize,
-    ) -> Result<(Bound, Grade), String> {
+    ) -> Result<Underway, String> {
         let work = Work { bound, ownership, wish, workers };
-        let done = self.work.send(work).ok().and_then(|()| self.thread.join().ok()).flatten();
-        let Some((bound, grade)) = done else {
-            return Err("the thread that steers has failed; see the log".to_owned());
-        };
+        self.work.send(work).map_err(|_| FAILED.to_owned())?;
+        Ok(Underway(self.thread))
+    }
+}
+
+/// What a thread says that did not come to its end.
+const FAILED: &str = "the thread that steers has failed; see the log";
+
+/// A grade that is being brought into force.
+pub struct Underway(JoinHandle<Option<(Bound, Result<Grade, String>)>>);
+
+impl Underway {
+    /// Waits until it is in force, and gives the sockets back.
+    ///
+    /// # Errors
+    /// What to do, where the kernel is wished for by name and cannot be had.
+    pub fn finish(self) -> Result<(Bound, Grade), String> {
+        let (bound, grade) = self.0.join().ok().flatten().ok_or_else(|| FAILED.to_owned())?;
         let grade = grade?;
         tracing::info!(grade = grade.name(), "steering");
         Ok((bound, grade))

@@ -15,9 +15,10 @@ use super::log::record::encoded_key;
 use super::row::Key;
 use super::{SharedLocation, write};
 
-/// Bindings of one stripe that wait, all threads together: with some 250 bytes for each, a quarter of a GiB for 256 stripes
-/// at most.
-const ROOM: usize = 4_096;
+/// Bindings of one stripe that wait, all threads together: with some 250 bytes for each, 64 MiB for 256 stripes at most.
+/// With four times as many the processors had no less to do, and a start waited for the system to find a quarter of a GiB
+/// more: where memory is in pieces or a host has to give it first, that took up to a second.
+const ROOM: usize = 1_024;
 
 /// What the threads of a start share.
 pub(crate) struct Loading<'l> {
