@@ -65,6 +65,7 @@ pub fn settings(
             patience: config.overload.delay,
             retry_after: u32::try_from(config.overload.retry_after.as_secs()).unwrap_or(u32::MAX),
             feedback: config.overload.feedback,
+            kernel: config.overload.kernel,
             workers: u16::try_from(workers).unwrap_or(u16::MAX),
         },
     }

@@ -94,7 +94,8 @@ fn serve(loaded: Loaded, overrides: Overrides) -> Result<(), Failure> {
     let store = open_store(config, &listeners, clock)?;
     let secret_bytes = load_or_create_secret(&config.data_dir)?;
     let parts = Parts::new(&loaded, workers, listeners, secret_bytes, &store);
-    let (bound, grade) = helmsman.steer(bound, parts.keys.ownership(), config.steering, workers)?;
+    let (bound, grade) =
+        helmsman.steer(bound, parts.keys.ownership(), (config.steering, config.overload.kernel), workers)?;
     let (handle, runtime, resolver_slot) = start_workers(&parts, bound, workers)?;
     let resolver = start_resolver(config, &handle)?;
     let _ = resolver_slot.set(resolver);

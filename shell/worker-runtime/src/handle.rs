@@ -39,7 +39,7 @@ impl<N: Send + 'static> Runtime<N> {
     where
         M: Machine<Notice = N> + Send + 'static,
     {
-        let Bound { config, listeners, sockets, steered } = bound;
+        let Bound { config, listeners, sockets, steered, sieves } = bound;
         if machines.len() != sockets.len() {
             return Err(StartError::Unusable("there must be as many machines as workers"));
         }
@@ -50,7 +50,7 @@ impl<N: Send + 'static> Runtime<N> {
             directory: Directory::new(),
         };
         let system = |what| move |error| StartError::System { what, error };
-        let shared = Shared::new(listeners, weak, streams, config.ring, config.notices)
+        let shared = Shared::new(listeners, weak, sieves, streams, config.ring, config.notices)
             .map_err(system("an eventfd"))?;
         let shared = Arc::new(shared);
         let mut workers = Vec::with_capacity(machines.len());
@@ -235,6 +235,12 @@ impl<N: Send + 'static> RuntimeHandle<N> {
                 counts.udp_kernel_drops += sys::receive_drops(fd.as_fd());
             }
         }
+        // The kernel counts what it drops by our program with what it has no room for. It may count on between the two
+        // looks, and what has been told is not taken back.
+        counts.udp_sieved = self.shared.sieves.as_ref().map_or(0, |sieves| sieves.dropped(worker));
+        let lost = counts.udp_kernel_drops.saturating_sub(counts.udp_sieved);
+        let told = self.shared.lost.get(index).map_or(0, |told| told.fetch_max(lost, Ordering::Relaxed));
+        counts.udp_kernel_drops = lost.max(told);
         counts
     }
 

@@ -82,6 +82,8 @@ pub struct Rules {
     pub retry_after: u32,
     /// Whether trunks are told how much they may bring, and do the same for us (RFC 7339).
     pub feedback: bool,
+    /// Whether the kernel, if it can, drops what would be left unanswered.
+    pub kernel: bool,
     /// How many workers there are: each knows its own part only.
     pub workers: u16,
 }
@@ -93,6 +95,7 @@ impl Default for Rules {
             patience: Duration::from_millis(200),
             retry_after: 5,
             feedback: true,
+            kernel: true,
             workers: 1,
         }
     }
@@ -198,7 +201,7 @@ impl Overload {
 
     /// What the kernel is to drop, in the words of its program; `None`: nothing.
     pub fn sieve(&self) -> Option<&[u32]> {
-        self.sheds.then(|| self.shares.table().words())
+        (self.sheds && self.rules.kernel).then(|| self.shares.table().words())
     }
 
     /// Whether a request that asks whether we are there (OPTIONS) is answered in any case: a few are, for whoever gets no
@@ -269,7 +272,7 @@ impl Overload {
     /// is also what was taken on.
     fn answers(&self, budget: f64, load: &Load) -> f64 {
         match load.behind {
-            _ if load.sieved.is_some() => self.best * ANSWERS_SIEVED,
+            _ if load.sieved.is_some() && self.rules.kernel => self.best * ANSWERS_SIEVED,
             behind if behind >= self.rules.patience => budget * ANSWERS_BEHIND,
             behind if behind >= self.rules.patience / 2 => self.best,
             _ => self.best * ANSWERS,
