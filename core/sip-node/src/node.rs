@@ -11,7 +11,7 @@ use crate::services::{Counter, Services};
 use crate::settings::{Mode, Settings};
 use crate::targets::Wish;
 use core::hash::Hasher;
-use core::net::{IpAddr, SocketAddr};
+use core::net::SocketAddr;
 use core::time::Duration;
 use sip_auth::NonceSerial;
 use sip_message::{Index, Message, Parsed, Splices, find_call_id, parse};
