@@ -449,7 +449,7 @@ mod tests {
         // A source of its own for each of 1,000 floods, and 50 that bring little.
         let mut sources = vec![4; 1_000];
         sources.extend([1; 50]);
-        let mut served = vec![false; 50];
+        let mut served = [false; 50];
         for _ in 0..40 {
             for _ in 0..4 {
                 let taken = run(&mut shares, &sources, 16_000.0, 10);
