@@ -177,6 +177,31 @@ bench-overload: setup-bench ## goodput from half to ten times of the capacity, S
 	$(CARGO) build --release $(LOCKED) -p strowger
 	python3 verify/bench/overload.py --bin $(RELEASE) --out target/overload $(BENCH_ARGS)
 
+.PHONY: bench-scale
+bench-scale: setup-bench ## cost and peak with 1, 2, 4, 8, 16 workers, Strowger and Kamailio (20 minutes on two cores)
+	$(CARGO) build --release $(LOCKED) -p strowger
+	python3 verify/bench/scale.py --bin $(RELEASE) $(BENCH_ARGS)
+
+.PHONY: bench-ablations
+bench-ablations: setup-bench ## what small tables, a database and expiry in sweeps cost Kamailio, beside Strowger (60 minutes)
+	$(CARGO) build --release $(LOCKED) -p strowger
+	python3 verify/bench/ablations.py --bin $(RELEASE) $(BENCH_ARGS)
+
+.PHONY: bench-connections
+bench-connections: setup-bench ## memory of 15,000 idle TCP connections with their registrations, Strowger and Kamailio (2 minutes)
+	$(CARGO) build --release $(LOCKED) -p strowger
+	python3 verify/bench/connections.py --bin $(RELEASE) $(BENCH_ARGS)
+
+.PHONY: bench-location
+bench-location: setup-build ## bytes and times of a location table with 10,000,000 users (5 minutes, 2 GB)
+	$(CARGO) build --release $(LOCKED) -p sip-registrar --example location_cost
+	python3 verify/bench/location.py --program target/release/examples/location_cost $(BENCH_ARGS)
+
+.PHONY: bench-soak
+bench-soak: setup-bench ## half an hour of users, reloads and stalls: no call fails, memory stays flat (40 minutes)
+	$(CARGO) build --release $(LOCKED) -p strowger
+	python3 verify/bench/soak.py --bin $(RELEASE) $(BENCH_ARGS)
+
 # ---------------------------------------------------------------- housekeeping
 .PHONY: setup-build setup-test setup-bench setup-emulation
 setup-build setup-test setup-bench setup-emulation: setup-%:

@@ -1,9 +1,17 @@
 //! Sending once more what is kept: after silence, over another way, to another node.
+//!
+//! An INVITE outside a dialog has exactly one final response (RFC 3261 sections 16.7 and 16.8). While it is kept, it is
+//! seen to by these rules, each of which stands in one place:
+//!
+//! - It ends by its deadline. Without an answer until then its sender gets 408 (`end`).
+//! - One whose node is down goes to another node, or waits for one while somebody rings; else it is refused (`rescue`).
+//! - What its sender has cancelled is never sent again: where it would have to be, its sender gets 487 (`feed`).
+//! - Once it is answered or refused nobody else may answer it, and who still rings is cancelled (`call_off`).
 
 use crate::cluster::NodeIndex;
 use crate::kept::{Entry, T1, Token, What};
 use crate::machine::Balancer;
-use crate::requests::tag_of;
+use crate::requests::{Checked, tag_of};
 use crate::sessions::{GIVE_UP, LATE};
 use crate::{Assigned, Request, Tag};
 use core::time::Duration;
@@ -37,8 +45,11 @@ impl Balancer {
         }
         let (at, known) = match self.kept.find(r.id, r.tag, What::ToNode) {
             Some(at) => (at, true),
-            // A late repetition of what is answered already.
-            None if to.again && self.dispatcher.waiting(r.call, r.id, r.tag).is_none() => return 0,
+            // A late repetition of what is answered already, or an INVITE that there was no room to remember: it is the
+            // caller's and the node's affair.
+            None if (to.again || fresh) && self.dispatcher.waiting(r.call, r.id, r.tag).is_none() => {
+                return 0;
+            }
             None => {
                 let until = now + GIVE_UP;
                 let bytes = request.bytes();
@@ -57,11 +68,15 @@ impl Balancer {
         let Some(entry) = self.kept.get_mut(at) else { return 0 };
         if entry.node != to.node {
             entry.give_to(to.node);
-            (entry.until, entry.settled) = (now + GIVE_UP, false);
+            // One that has rung has as long as it had.
+            (entry.until, entry.settled) = (entry.until.max(now + GIVE_UP), false);
             entry.wait = T1;
             entry.repeat = if repeats { now + T1 } else { Time::FAR };
         } else if to.again && known {
-            // Its deadlines are set.
+            // Its deadlines are set. Over a stream it is not repeated (17.1.1.2).
+            if stream {
+                entry.repeat = Time::FAR;
+            }
             return if stream { self.kept.token(at) } else { 0 };
         }
         let due = look.min(entry.repeat).min(entry.until);
@@ -75,10 +90,10 @@ impl Balancer {
         now: Time,
         from: Flow,
         request: &Message<'_>,
-        id: u64,
+        c: &Checked<'_>,
         way: Flow,
     ) -> u64 {
-        let tag = tag_of(request.method());
+        let (tag, id) = (tag_of(request.method()), c.id);
         let stream = way.transport.is_reliable();
         let repeats = from.transport.is_reliable() && !stream;
         if !(repeats || stream) {
@@ -87,9 +102,8 @@ impl Balancer {
         if let Some(at) = self.kept.find(id, tag, What::ToCaller) {
             return if stream { self.kept.token(at) } else { 0 };
         }
-        let call = self.sealer.call(request.call_id());
         let until = now + GIVE_UP;
-        let Some(at) = self.kept.keep(What::ToCaller, call, id, tag, from, request.bytes(), until) else {
+        let Some(at) = self.kept.keep(What::ToCaller, c.call, id, tag, from, request.bytes(), until) else {
             return 0;
         };
         let Some(entry) = self.kept.get_mut(at) else { return 0 };
@@ -126,47 +140,102 @@ impl Balancer {
 
     /// The sender of a request is told here that it goes nowhere. Of an INVITE it is remembered who may still answer it,
     /// as the caller must not hear of that any more.
-    pub(crate) fn refused_here(&mut self, now: Time, id: u64, tag: Tag) {
+    pub(crate) fn refused_here(&mut self, now: Time, id: u64, tag: Tag, status: u16, out: &mut Outbox) {
         let Some(at) = self.kept.find(id, tag, What::ToNode) else { return };
         match self.kept.get_mut(at).filter(|entry| entry.fresh) {
-            Some(entry) => {
-                entry.refuse(now + LATE);
-                self.kept.arm(at, now + LATE);
+            Some(entry) if !entry.settled => {
+                entry.refuse(now, status);
+                let due = entry.repeat.min(entry.until);
+                self.kept.arm(at, due);
+                self.call_off(now, at, out);
             }
+            Some(_) => {}
             None => self.kept.forget(at),
         }
     }
 
-    /// Whether an INVITE was refused here after a node had it.
-    pub(crate) fn is_refused(&self, id: u64) -> bool {
-        let at = self.kept.find(id, Tag::Invite, What::ToNode);
-        at.and_then(|at| self.kept.get(at)).is_some_and(|entry| entry.refused)
+    /// With which status an INVITE was refused here after a node had it, if it was.
+    pub(crate) fn refusal(&self, id: u64) -> Option<u16> {
+        let at = self.kept.find(id, Tag::Invite, What::ToNode)?;
+        self.kept.get(at)?.refused
+    }
+
+    /// The caller has got a refusal of ours: it is not repeated any more.
+    pub(crate) fn refusal_acknowledged(&mut self, id: u64) {
+        let Some(at) = self.kept.find(id, Tag::Invite, What::ToNode) else { return };
+        if let Some(entry) = self.kept.get_mut(at).filter(|entry| entry.refused.is_some()) {
+            entry.repeat = Time::FAR;
+        }
+    }
+
+    /// The caller has cancelled an INVITE: whoever rings hears of it (RFC 3261 section 16.10), and the caller waits for
+    /// its end no longer than for 64*T1 (9.1).
+    pub(crate) fn cancelled(&mut self, now: Time, id: u64, out: &mut Outbox) {
+        let Some(at) = self.kept.find(id, Tag::Invite, What::ToNode) else { return };
+        let Some(entry) = self.kept.get_mut(at).filter(|entry| entry.fresh && !entry.settled) else { return };
+        entry.until = entry.until.min(now + LATE);
+        self.kept.arm(at, now);
+        self.call_off(now, at, out);
+    }
+
+    /// Of an INVITE that is answered, refused or cancelled: who had it before and rings is cancelled (16.7 step 10). Who
+    /// cannot be reached is when it says something.
+    fn call_off(&mut self, now: Time, at: u32, out: &mut Outbox) {
+        // While it is fed, that is done later.
+        let Some(entry) = self.kept.get(at).filter(|_| !self.feeding) else { return };
+        let (call, id) = (entry.call, entry.id);
+        for node in entry.rung() {
+            if self.cluster.is_usable(now, node) && !self.dispatcher.is_barred(call, id, node) {
+                self.withdraw(now, at, node, None, out);
+            }
+        }
     }
 
     /// Something came back for what is kept: a response of this status from who has it.
-    pub(crate) fn heard_of(&mut self, now: Time, id: u64, tag: Tag, what: What, status: u16) {
+    pub(crate) fn heard_of(
+        &mut self,
+        now: Time,
+        id: u64,
+        tag: Tag,
+        what: What,
+        status: u16,
+        out: &mut Outbox,
+    ) {
         let Some(at) = self.kept.find(id, tag, what) else { return };
         let ring = self.settings.rules.ring_timeout;
         let Some(entry) = self.kept.get_mut(at).filter(|entry| !entry.settled) else { return };
         if status < 200 {
             entry.heard();
-            if tag == Tag::Invite {
+            let rings = tag == Tag::Invite && !self.dispatcher.is_cancelled(entry.call, id);
+            if rings {
                 entry.until = now + ring;
             }
-            let due = entry.repeat.min(entry.until);
+            // One that is down may have said that.
+            let look = if self.cluster.is_usable(now, entry.node) { Time::FAR } else { now + LOOK };
+            let due = entry.repeat.min(entry.until).min(look);
             return self.kept.arm(at, due);
         }
         entry.settled = true;
-        if !entry.has_rivals() {
+        // Of an INVITE alone those who had it before matter.
+        if !entry.fresh || !entry.has_rivals() {
             return self.kept.forget(at);
         }
         (entry.repeat, entry.until) = (Time::FAR, now + LATE);
         self.kept.arm(at, now + LATE);
+        self.call_off(now, at, out);
     }
 
-    /// Receives a message that is kept once more.
+    /// Receives a message that is kept once more. An INVITE that nobody wants any more is refused instead.
     fn feed(&mut self, now: Time, at: u32, out: &mut Outbox) {
-        let Some(what) = self.kept.get(at).map(|entry| entry.what) else { return };
+        let Some(entry) = self.kept.get(at) else { return };
+        let what = entry.what;
+        if what == What::ToNode
+            && entry.fresh
+            && !entry.settled
+            && self.dispatcher.is_cancelled(entry.call, entry.id)
+        {
+            return self.give_up(now, at, 487, out);
+        }
         let Some((from, bytes, generation)) = self.kept.lend(at) else { return };
         let limits = self.settings.message;
         self.with_index(|this, index| {
@@ -183,6 +252,9 @@ impl Balancer {
             this.feeding = false;
         });
         self.kept.bring_back(at, generation, bytes);
+        if self.kept.get(at).is_some_and(|entry| entry.refused.is_some()) {
+            self.call_off(now, at, out);
+        }
     }
 
     /// What is due of what is kept.
@@ -203,13 +275,13 @@ impl Balancer {
         let (call, id, tag, what) = (entry.call, entry.id, entry.tag, entry.what);
         let (fresh, until, settled) = (entry.fresh, entry.until, entry.settled);
         if until <= now {
-            return self.kept.forget(at);
+            return self.end(now, at, out);
         }
         let (mut look, mut fed) = (Time::FAR, false);
         if what == What::ToNode && !settled {
-            let Some(waiting) = self.dispatcher.waiting(call, id, tag) else { return self.kept.forget(at) };
+            let Some(waiting) = self.dispatcher.waiting(call, id, tag) else { return self.end(now, at, out) };
             let patience = self.settings.rules.silent_after;
-            if waiting.heard {
+            if waiting.heard || !self.cluster.is_usable(now, waiting.node) {
                 match self.rescue(now, at, out) {
                     Some(time) => look = time,
                     None => return,
@@ -220,7 +292,9 @@ impl Balancer {
                 if look <= now {
                     look = now + patience;
                     // One whose node may have no streams is first sent as others are (RFC 3261 section 18.1.1).
-                    fed = self.dispatcher.shrink(call, id, tag) || self.give_away(now, at);
+                    // Who has given up wants it nowhere.
+                    fed = !waiting.cancelled
+                        && (self.dispatcher.shrink(call, id, tag) || self.give_away(now, at));
                     if fed {
                         self.feed(now, at, out);
                     }
@@ -246,14 +320,21 @@ impl Balancer {
             return false;
         };
         let (call, id) = (entry.call, entry.id);
-        // Who has given up wants it nowhere.
-        if self.dispatcher.is_cancelled(call, id) || !self.dispatcher.silent(now, call, id) {
+        if !self.dispatcher.silent(now, call, id) || !self.has_other(now, at) {
             return false;
         }
         if let Some(entry) = self.kept.get_mut(at) {
             entry.tries += 1;
         }
         true
+    }
+
+    /// Whether another node may have an INVITE that is kept, and there is a way to it.
+    fn has_other(&self, now: Time, at: u32) -> bool {
+        let Some(entry) = self.kept.get(at) else { return false };
+        let near = entry.from.listener;
+        let way = |node| self.way(Assigned { node, again: true, large: false }, near).is_some();
+        self.dispatcher.has_other(now, entry.call, entry.id, way)
     }
 
     /// INVITEs whose node has gone down while it rang go to another one.
@@ -273,34 +354,58 @@ impl Balancer {
     }
 
     /// Gives what is kept at `at` to another node, if it is an INVITE whose node has gone down. Without another one it
-    /// stays, for it may be answered all the same: then this is when to look again. `None`: it has been sent.
+    /// stays while somebody may still answer it, or its sender repeats it: then this is when to look again. `None`: it
+    /// has been sent, or refused.
     fn rescue(&mut self, now: Time, at: u32, out: &mut Outbox) -> Option<Time> {
-        let lost = |e: &&Entry| e.fresh && !e.settled && e.tries < MOST_TRIES;
-        let Some(entry) = self.kept.get(at).filter(lost) else { return Some(Time::FAR) };
-        let (call, id) = (entry.call, entry.id);
+        let open = |e: &&Entry| e.fresh && !e.settled;
+        let Some(entry) = self.kept.get(at).filter(open) else { return Some(Time::FAR) };
+        let (call, id, tries, stream) =
+            (entry.call, entry.id, entry.tries, entry.from.transport.is_reliable());
         if self.cluster.is_usable(now, entry.node) {
             return Some(Time::FAR);
         }
-        let waiting = self.dispatcher.waiting(call, id, Tag::Invite);
-        let Some(waiting) = waiting.filter(|_| !self.dispatcher.is_cancelled(call, id)) else {
-            return Some(Time::FAR);
-        };
-        if !self.dispatcher.has_other(now, call, id) {
-            return Some(if waiting.heard { now + LOOK } else { Time::FAR });
+        let Some(waiting) = self.dispatcher.waiting(call, id, Tag::Invite) else { return Some(Time::FAR) };
+        let (spent, other) = (waiting.cancelled || tries >= MOST_TRIES, self.has_other(now, at));
+        let repeated = !waiting.rang && !stream;
+        if !spent && !other && (repeated || self.rings(at)) {
+            return Some(now + LOOK);
+        }
+        if spent || !other {
+            self.give_up(now, at, 503, out);
+            return None;
         }
         if let Some(entry) = self.kept.get_mut(at) {
             entry.tries += 1;
+            // Whatever becomes of it, it is looked at again.
+            let due = entry.until.min(now + LOOK);
+            self.kept.arm(at, due);
         }
         self.feed(now, at, out);
         None
     }
 
-    /// A transmit could not be sent.
-    pub(crate) fn lost(&mut self, now: Time, token: u64, out: &mut Outbox) {
+    /// Whether somebody rings who has an INVITE that is kept, or had it, and may still answer it.
+    fn rings(&self, at: u32) -> bool {
+        let Some(entry) = self.kept.get(at) else { return false };
+        entry.rang || entry.rung().any(|node| !self.dispatcher.is_barred(entry.call, entry.id, node))
+    }
+
+    /// The time of what is kept is up. An INVITE that nobody has answered gets its final response now, as if a node
+    /// had said 408 (RFC 3261 section 16.8).
+    fn end(&mut self, now: Time, at: u32, out: &mut Outbox) {
+        let unanswered = |e: &&Entry| e.what == What::ToNode && e.fresh && !e.settled;
+        match self.kept.get(at).filter(unanswered) {
+            Some(_) => self.give_up(now, at, 408, out),
+            None => self.kept.forget(at),
+        }
+    }
+
+    /// A transmit could not be sent. `unseen`: its peer cannot have read it.
+    pub(crate) fn lost(&mut self, now: Time, token: u64, unseen: bool, out: &mut Outbox) {
         match Token::from_u64(token) {
             Some(Token::Kept(at, generation, node)) => {
                 if let Some(at) = self.kept.of_token(at, generation, node) {
-                    self.lost_way(now, at, out);
+                    self.lost_way(now, at, unseen, out);
                 }
             }
             Some(Token::Letter(number)) => self.kept.resend(now, number, out),
@@ -314,54 +419,68 @@ impl Balancer {
     }
 
     /// A request that is kept did not get through.
-    fn lost_way(&mut self, now: Time, at: u32, out: &mut Outbox) {
-        let Some(entry) = self.kept.get_mut(at) else { return };
-        entry.tries = entry.tries.saturating_add(1);
-        let (call, id, tag, what, tries) = (entry.call, entry.id, entry.tag, entry.what, entry.tries);
+    fn lost_way(&mut self, now: Time, at: u32, unseen: bool, out: &mut Outbox) {
+        let Some(entry) = self.kept.get(at) else { return };
+        let (call, id, tag, what) = (entry.call, entry.id, entry.tag, entry.what);
         if what == What::ToNode {
             if self.dispatcher.shrink(call, id, tag) {
                 return self.feed(now, at, out);
             }
-            let Some(waiting) = self.dispatcher.waiting(call, id, tag) else { return self.kept.forget(at) };
-            self.dispatcher.returned(now, call, id, tag, waiting.node, false);
+            let Some(waiting) = self.dispatcher.waiting(call, id, tag) else { return self.end(now, at, out) };
+            self.dispatcher.returned(now, call, id, tag, waiting.node, unseen);
             if waiting.heard {
                 // Its answer may come over another connection; if the node is down, it is seen to then.
                 return self.cluster.want_probe(waiting.node);
             }
+            if self.rings(at) && !self.has_other(now, at) {
+                // Who had it before may still answer it, so its sender is not told. It is tried again meanwhile.
+                if let Some(entry) = self.kept.get_mut(at) {
+                    entry.repeat = now + LOOK;
+                    let due = entry.repeat.min(entry.until);
+                    self.kept.arm(at, due);
+                }
+                return;
+            }
         }
-        if tries < MOST_TRIES {
+        let Some(entry) = self.kept.get_mut(at) else { return };
+        entry.tries = entry.tries.saturating_add(1);
+        if entry.tries < MOST_TRIES {
             return self.feed(now, at, out);
         }
-        self.give_up(now, at, out);
+        self.give_up(now, at, 503, out);
     }
 
-    /// Nobody can be reached: the sender is told (RFC 3261 section 16.9).
-    fn give_up(&mut self, now: Time, at: u32, out: &mut Outbox) {
+    /// Nobody can be reached (503, RFC 3261 section 16.9), or nobody has answered in time (408): the sender is told. Of an
+    /// INVITE that it has cancelled it is told what it waits for.
+    fn give_up(&mut self, now: Time, at: u32, status: u16, out: &mut Outbox) {
         let Some(entry) = self.kept.get(at) else { return };
         let (call, id, tag, what) = (entry.call, entry.id, entry.tag, entry.what);
+        let cancelled = tag == Tag::Invite && self.dispatcher.is_cancelled(call, id);
+        let status = if cancelled { 487 } else { status };
         let Some((from, bytes, generation)) = self.kept.lend(at) else { return };
+        let limits = self.settings.message;
+        if matches!(what, What::ToNode | What::ToCaller) {
+            self.with_index(|this, index| {
+                let (Parsed::Good(message) | Parsed::Bad(message, _)) = parse(&bytes, index, &limits) else {
+                    return;
+                };
+                this.refuse_again(from, &message, status, out);
+            });
+        }
+        self.kept.bring_back(at, generation, bytes);
         match what {
             What::ToNode => {
                 self.dispatcher.abandon(now, call, id, tag);
-                self.refused_here(now, id, tag);
+                self.refused_here(now, id, tag, status, out);
             }
             _ => self.kept.forget(at),
         }
         if what == What::ToCaller {
             self.dispatcher.answered_by_caller(now, call, tag, 503);
         }
-        let limits = self.settings.message;
-        if matches!(what, What::ToNode | What::ToCaller) {
-            self.with_index(|this, index| {
-                if let Parsed::Good(message) = parse(&bytes, index, &limits) {
-                    this.unavailable(from, &message, out);
-                }
-            });
-        }
-        self.kept.bring_back(at, generation, bytes);
     }
 
-    /// Whether a node had an INVITE before the one that has it.
+    /// Whether a node that answers an INVITE is another one than the one whose answer it is to have.
     pub(crate) fn is_rival(&self, id: u64, node: NodeIndex) -> bool {
         let at = self.kept.find(id, Tag::Invite, What::ToNode);
         at.and_then(|at| self.kept.get(at)).is_some_and(|entry| entry.is_rival(node))

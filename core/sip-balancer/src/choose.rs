@@ -9,6 +9,9 @@ use core::time::Duration;
 use std::sync::Arc;
 use wire::Time;
 
+/// Places of a table that are looked at for another home than the first.
+const PLACES_TRIED: u64 = 32;
+
 /// One worker's way of choosing. Everything here is this worker's own; what others have given to the nodes
 /// it reads from the [`Cluster`].
 #[derive(Debug)]
@@ -147,6 +150,16 @@ impl Chooser {
     pub fn home(&mut self, now: Time, hash: u64) -> Option<NodeIndex> {
         self.look_around(now, &[]);
         self.place(hash)
+    }
+
+    /// Another home for the same, unless there is none: always the same one while the same nodes take calls.
+    pub(crate) fn home_but(&mut self, now: Time, hash: u64, but: NodeIndex) -> Option<NodeIndex> {
+        self.look_around(now, &[]);
+        // A table without that node, made for this one and then made anew, would cost too much.
+        let others = (1..=PLACES_TRIED).map(|n| scramble(hash.wrapping_add(n)));
+        let hashes = core::iter::once(hash).chain(others);
+        let other = hashes.filter_map(|hash| self.place(hash)).find(|at| *at != but);
+        other.or_else(|| self.open.iter().copied().find(|at| *at != but))
     }
 
     fn look_around(&mut self, now: Time, but: &[NodeIndex]) {
@@ -388,6 +401,20 @@ mod tests {
         (0..1_600).for_each(|_| counts[usize::from(choice(&mut chooser))] += 1);
         // 3, 2, 1 and none of 6 pairs: never twice the same.
         assert!(counts.is_sorted_by(|a, b| a > b) && counts[3] == 0, "{counts:?}");
+    }
+
+    #[test]
+    fn another_home_is_the_one_that_all_have_where_the_first_takes_no_calls() {
+        let cluster = of(5);
+        let mut chooser = chooser(&cluster, Algorithm::Tlwl);
+        for hash in 0..100 {
+            let first = chooser.home(Time::ZERO, hash).expect("a home");
+            assert_ne!(chooser.home_but(Time::ZERO, hash, first), Some(first));
+            cluster.set_order(first, Order::Drain);
+            let second = chooser.home(Time::ZERO, hash);
+            assert_eq!(chooser.home_but(Time::ZERO, hash, first), second, "{hash}");
+            cluster.set_order(first, Order::Serve);
+        }
     }
 
     #[test]

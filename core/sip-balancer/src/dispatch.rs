@@ -10,6 +10,7 @@ use crate::outliers::Outliers;
 use crate::sessions::{CallKey, GIVE_UP, LATE, Phase, Place, Sessions, Txn, TxnPlace};
 use crate::stats::NodeStats;
 use crate::{Algorithm, Costs, Kind};
+use core::net::IpAddr;
 use core::time::Duration;
 use std::sync::Arc;
 use wire::Time;
@@ -60,6 +61,8 @@ pub struct Request<'a> {
     pub call_id: &'a [u8],
     /// The same for a request and its retransmissions, and for an INVITE and its CANCEL.
     pub id: u64,
+    /// The address that its responses go to, if that is known.
+    pub back: Option<IpAddr>,
     /// The method.
     pub tag: Tag,
     /// It has a To tag: it belongs to a dialog.
@@ -302,7 +305,7 @@ impl Dispatcher {
         let mut large = r.large;
         let node = match r.tag {
             // It goes the way of its INVITE (RFC 3261 section 9.1).
-            Tag::Cancel => self.txn_of_invite(r, found).map(|txn| {
+            Tag::Cancel => self.cancel(now, r, found).map(|txn| {
                 large = txn.large;
                 txn.node
             }),
@@ -352,8 +355,10 @@ impl Dispatcher {
         Some(Assigned { node, again: false, large })
     }
 
-    fn txn_of_invite(&self, r: &Request<'_>, found: Option<Place>) -> Option<Txn> {
+    /// The INVITE that a CANCEL is for. Its sender waits 64*T1 for its end, and no longer (RFC 3261 section 9.1).
+    fn cancel(&mut self, now: Time, r: &Request<'_>, found: Option<Place>) -> Option<Txn> {
         let place = self.sessions.find_txn(found?, r.id, Tag::Invite)?;
+        self.sessions.note(place, |txn| (txn.cancelled, txn.until) = (true, txn.until.min(now + LATE)));
         self.sessions.txn(place).copied()
     }
 
@@ -448,7 +453,7 @@ impl Dispatcher {
         let before = self.cluster.load(node).transactions();
         let mut txn = Txn::new(now, r.id, r.tag, node, now + GIVE_UP);
         txn.fresh = r.tag == Tag::Invite && !r.inside;
-        txn.large = r.large;
+        (txn.large, txn.back) = (r.large, r.back);
         let Some(place) = self.sessions.open(at, txn) else {
             self.settle(now, at);
             self.sessions.arm(now, at);
@@ -466,6 +471,13 @@ impl Dispatcher {
         Some(Assigned { node, again: false, large: r.large })
     }
 
+    /// Counts a response of `node`, whatever comes of it.
+    pub fn count(&mut self, node: NodeIndex, status: u16) {
+        if let Some(stats) = self.stats_of(node) {
+            stats.answered(status);
+        }
+    }
+
     /// A response to a request that was given to `node`, and that comes from there. `wait`: Retry-After of a 503,
     /// Expires of a 2xx to a SUBSCRIBE.
     pub fn response(
@@ -478,9 +490,6 @@ impl Dispatcher {
         status: u16,
         wait: Option<Duration>,
     ) -> Seen {
-        if let Some(stats) = self.stats_of(node) {
-            stats.answered(status);
-        }
         let Some(at) = self.sessions.find(call) else { return Seen::Stray };
         let Some(place) = self.sessions.find_txn(at, id, tag) else { return Seen::Stray };
         let Some(&txn) = self.sessions.txn(place) else { return Seen::Stray };
@@ -493,14 +502,15 @@ impl Dispatcher {
         // Only what is owed says something of the node: of what is over, anybody along the way may have a copy.
         self.cluster.heard(now, node);
         if let Some(time) = wait.filter(|_| status == 503) {
-            self.cluster.rest(now, node, time.min(LONGEST_REST), Why::Overloaded);
+            self.rest(now, node, time);
         }
         let micros = u32::try_from(now.since(txn.began).as_micros()).unwrap_or(u32::MAX);
         self.measure(&txn, place, status, micros);
         self.outliers.judge(now, &self.cluster, &self.rules);
         if status < 200 {
-            let until = if tag == Tag::Invite { now + self.rules.ring_timeout } else { txn.until };
-            self.sessions.note(place, |txn| (txn.heard, txn.until) = (true, until));
+            let rings = tag == Tag::Invite && !txn.cancelled;
+            let until = if rings { now + self.rules.ring_timeout } else { txn.until };
+            self.sessions.note(place, |txn| (txn.heard, txn.rang, txn.until) = (true, txn.fresh, until));
             self.sessions.arm(now, at);
             return Seen::Counted;
         }
@@ -576,6 +586,11 @@ impl Dispatcher {
         }
     }
 
+    /// A node asks to be left alone for a while.
+    pub(crate) fn rest(&mut self, now: Time, node: NodeIndex, time: Duration) {
+        self.cluster.rest(now, node, time.min(LONGEST_REST), Why::Overloaded);
+    }
+
     pub(crate) fn failed(&mut self, now: Time, node: NodeIndex, why: Why) {
         let rest = (!self.rules.probed).then_some(self.rules.rest);
         self.cluster.failed(now, node, why, self.rules.down_after, rest);
@@ -634,11 +649,18 @@ impl Dispatcher {
             self.outliers.failed(txn.node, true);
             self.chooser.answered(txn.node, GIVE_UP.as_micros() as u32);
         }
-        self.sessions.close(place, now);
+        // Who has an INVITE may still say something.
+        self.sessions.close(place, if txn.fresh { now + LATE } else { now });
         // Whoever hung up is gone, answered or not (RFC 3261 section 15.1.1).
         if txn.tag == Tag::Bye && matches!(self.sessions.phase(at), Phase::Setup | Phase::Up) {
             self.end(now, at);
         }
+    }
+
+    /// The address that the responses to a request go to, as its record has it.
+    pub(crate) fn back(&self, call: CallKey, id: u64, tag: Tag) -> Option<IpAddr> {
+        let place = self.sessions.find_txn(self.sessions.find(call)?, id, tag)?;
+        self.sessions.txn(place)?.back
     }
 
     /// When [`Dispatcher::timeout`] wants to be called next.

@@ -11,6 +11,7 @@
 
 use crate::cluster::NodeIndex;
 use crate::index::Index;
+use crate::sessions::LATE;
 use crate::{CallKey, Tag};
 use core::cmp::Reverse;
 use core::time::Duration;
@@ -61,8 +62,9 @@ pub(crate) struct Entry {
     pub bytes: Vec<u8>,
     /// An INVITE outside a dialog.
     pub fresh: bool,
-    /// Who has it.
+    /// Who has it, and whether that one has said something provisional.
     pub node: NodeIndex,
+    pub rang: bool,
     /// From one repetition to the next, and when that comes.
     pub wait: Duration,
     pub repeat: Time,
@@ -72,10 +74,10 @@ pub(crate) struct Entry {
     pub tries: u8,
     /// A final response went back.
     pub settled: bool,
-    /// It was our own: nobody has the call, whatever a node says.
-    pub refused: bool,
-    /// Who had it before.
-    pub rivals: [Option<NodeIndex>; RIVALS],
+    /// It was our own, of this status: nobody has the call, whatever a node says.
+    pub refused: Option<u16>,
+    /// Who had it before, and whether that one has said something provisional.
+    rivals: [Option<(NodeIndex, bool)>; RIVALS],
     due: Time,
     generation: u32,
     used: bool,
@@ -394,12 +396,13 @@ impl Entry {
             bytes: Vec::new(),
             fresh: false,
             node: NodeIndex(0),
+            rang: false,
             wait: T1,
             repeat: Time::FAR,
             until: Time::FAR,
             tries: 0,
             settled: false,
-            refused: false,
+            refused: None,
             rivals: [None; RIVALS],
             due: Time::FAR,
             generation: 0,
@@ -409,11 +412,10 @@ impl Entry {
 
     /// It has been repeated.
     pub fn repeated(&mut self, now: Time) {
-        // Until something comes back an INVITE's interval grows without bound (RFC 3261 section 17.1.1.2).
-        self.wait *= 2;
-        if !(self.tag == Tag::Invite && self.what != What::Refusal) {
-            self.wait = self.wait.min(T2);
-        }
+        // Until something comes back an INVITE's interval grows, and its sender gives it up after 64*T1 (RFC 3261
+        // section 17.1.1.2).
+        let invite = self.tag == Tag::Invite && self.what != What::Refusal && !self.settled;
+        self.wait = (self.wait * 2).min(if invite { LATE } else { T2 });
         self.repeat = now + self.wait;
     }
 
@@ -422,12 +424,17 @@ impl Entry {
         if self.tag == Tag::Invite {
             self.repeat = Time::FAR;
         }
-        self.wait = T2;
+        (self.wait, self.rang) = (T2, true);
     }
 
-    /// Whether a node had it before, and may still answer.
+    /// Whether a node that answers it, and so had it once, is not the one whose answer it is to have.
     pub fn is_rival(&self, node: NodeIndex) -> bool {
-        self.rivals.contains(&Some(node))
+        self.refused.is_some() || self.node != node
+    }
+
+    /// Who had it before and has said something provisional.
+    pub fn rung(&self) -> impl Iterator<Item = NodeIndex> + use<> {
+        self.rivals.into_iter().flatten().filter(|(_, rang)| *rang).map(|(node, _)| node)
     }
 
     /// It goes to another node.
@@ -435,28 +442,28 @@ impl Entry {
         if self.node == node {
             return;
         }
-        let before = self.node;
-        self.node = node;
-        for rival in &mut self.rivals {
-            if *rival == Some(node) {
-                *rival = None;
-            }
-        }
-        if !self.is_rival(before) {
-            // The one longest ago goes where there is no room: it has had the longest time to say something.
-            self.rivals.rotate_right(1);
-            self.rivals[0] = Some(before);
-        }
+        let before = (self.node, self.rang);
+        let known = self.rivals.iter().position(|rival| rival.is_some_and(|(at, _)| at == node));
+        let known = known.and_then(|at| self.rivals.get_mut(at)).and_then(Option::take);
+        (self.node, self.rang) = (node, known.is_some_and(|(_, rang)| rang));
+        self.add_rival(before);
     }
 
-    /// Its sender is told here that it goes nowhere: who has it may still answer, as all who had it before.
-    pub fn refuse(&mut self, until: Time) {
-        if !self.is_rival(self.node) {
-            self.rivals.rotate_right(1);
-            self.rivals[0] = Some(self.node);
-        }
-        (self.settled, self.refused) = (true, true);
-        (self.repeat, self.until) = (Time::FAR, until);
+    fn add_rival(&mut self, rival: (NodeIndex, bool)) {
+        // The one longest ago goes where there is no room: it has had the longest time to say something.
+        let free = self.rivals.iter().position(Option::is_none).unwrap_or(RIVALS - 1);
+        self.rivals[..=free].rotate_right(1);
+        self.rivals[0] = Some(rival);
+    }
+
+    /// Its sender is told here that it goes nowhere: who has it may still answer, as all who had it before. One that
+    /// has heard of ringing does not repeat it any more, so the refusal is repeated, until its ACK (17.2.1).
+    pub fn refuse(&mut self, now: Time, status: u16) {
+        let heard = self.rang || self.rung().next().is_some();
+        let lossy = !self.from.transport.is_reliable();
+        self.add_rival((self.node, self.rang));
+        (self.settled, self.refused, self.wait) = (true, Some(status), T1);
+        (self.repeat, self.until) = (if heard && lossy { now + T1 } else { Time::FAR }, now + LATE);
     }
 
     /// Whether somebody else may still answer it.

@@ -255,7 +255,11 @@ impl Machine for Balancer {
     fn disconnected(&mut self, _now: Time, _conn: ConnId, _out: &mut Outbox) {}
 
     fn undeliverable(&mut self, now: Time, token: u64, out: &mut Outbox) {
-        self.lost(now, token, out);
+        self.lost(now, token, true, out);
+    }
+
+    fn cut_off(&mut self, now: Time, token: u64, out: &mut Outbox) {
+        self.lost(now, token, false, out);
     }
 
     fn returned(&mut self, now: Time, to: SocketAddr, quoted: &[u8], _out: &mut Outbox) {

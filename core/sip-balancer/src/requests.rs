@@ -5,7 +5,7 @@ use crate::kept::What;
 use crate::machine::{Balancer, take_scratch};
 use crate::settings::RegisterBy;
 use crate::token::{Branch, Dialog, Origin, Sealer, Sender};
-use crate::{Assigned, NoWay, Request, Tag};
+use crate::{Assigned, CallKey, NoWay, Request, Tag};
 use core::net::{IpAddr, SocketAddr};
 use sip_message::{Message, Method, Name, Uri, push_u64, write_response};
 use sip_proxy::rewrite::{Outgoing, write_request};
@@ -29,11 +29,12 @@ pub(crate) struct Checked<'a> {
     /// The dialog that its token names, and who sends.
     pub dialog: Option<(Dialog, Sender)>,
     pub back: Flow,
+    pub call: CallKey,
     pub id: u64,
 }
 
 /// What makes this request the same as another.
-pub(crate) fn origin<'a>(request: &Message<'a>, reply: IpAddr) -> Origin<'a> {
+pub(crate) fn origin<'a>(request: &Message<'a>, reply: IpAddr, call: CallKey) -> Origin<'a> {
     let via = request.via();
     Origin {
         branch: via.branch,
@@ -41,6 +42,7 @@ pub(crate) fn origin<'a>(request: &Message<'a>, reply: IpAddr) -> Origin<'a> {
         port: via.port_or_default(),
         reply,
         call_id: request.call_id(),
+        call,
         cseq: request.cseq(),
     }
 }
@@ -92,10 +94,13 @@ impl Balancer {
         let uri = Uri::parse(request.request_uri()).ok();
         let settings = &self.settings;
         let ours = |uri: &Uri<'_>| uri.is_sip() && settings.is_self(uri.host, uri.port);
-        let Ok(routing) = preprocess(request, uri.as_ref(), |_| None, ours) else {
+        let as_written = |value| settings.token_as_written(value);
+        let Ok(routing) = preprocess(request, uri.as_ref(), as_written, ours) else {
             return malformed(self, b"Malformed Route");
         };
-        let Ok(uri) = Uri::parse(routing.request_uri) else {
+        // Only a strict router before us changes it.
+        let uri = if routing.drop_last { Uri::parse(routing.request_uri).ok() } else { uri };
+        let Some(uri) = uri else {
             return malformed(self, b"Malformed Request-URI");
         };
         // `sips:` asks for TLS on every hop, which this version has not.
@@ -109,16 +114,18 @@ impl Balancer {
         if let Some(line) = required(request) {
             return Err((420, b"", line));
         }
+        let call = self.sealer.call(request.call_id());
         let dialog = routing.token.and_then(|token| {
-            self.sealer.open_dialog(token, request.call_id(), request.from_tag(), request.to_tag())
+            let of = (call, request.call_id());
+            self.sealer.open_dialog(token, of, request.from_tag(), request.to_tag())
         });
         if dialog.is_none() && routing.token.is_some() {
             self.counts.forged += 1;
             return Err((403, b"Dialog Not Of This Balancer", Vec::new()));
         }
         let back = reply_flow(flow, request);
-        let id = self.sealer.id(self.sealer.epoch(), &origin(request, back.remote.ip()));
-        Ok(Checked { routing, uri, dialog, back, id })
+        let id = self.sealer.id(self.sealer.epoch(), &origin(request, back.remote.ip(), call));
+        Ok(Checked { routing, uri, dialog, back, call, id })
     }
 
     /// How often the request has been here.
@@ -152,9 +159,10 @@ impl Balancer {
         let tag = tag_of(request.method());
         let by_aor = tag == Tag::Register && self.settings.register == RegisterBy::Aor;
         let wanted = Request {
-            call: self.sealer.call(request.call_id()),
+            call: c.call,
             call_id: request.call_id(),
             id: c.id,
+            back: Some(c.back.remote.ip()),
             tag,
             inside: !request.to_tag().is_empty(),
             token: self.node_of(c),
@@ -165,24 +173,43 @@ impl Balancer {
             return self.unavailable(flow, request, out);
         }
         match self.dispatcher.request(now, &wanted) {
-            // Its sender has not got the refusal.
-            Ok(assigned) if assigned.again && tag == Tag::Invite && self.is_refused(c.id) => {
-                self.unavailable(flow, request, out);
-            }
             Ok(assigned) => {
-                let way = self.way(assigned, flow.listener);
-                let token = way.map_or(0, |way| self.keep_inward(now, flow, request, &wanted, assigned, way));
-                self.forward(flow, request, c, (assigned, way, token), out);
+                let again = assigned.again && tag == Tag::Invite;
+                if let Some(status) = again.then(|| self.refusal(c.id)).flatten() {
+                    // Its sender has not got the refusal.
+                    return self.refuse_again(flow, request, status, out);
+                }
+                let Some(way) = self.way(assigned, flow.listener) else {
+                    return self.goes_nowhere(now, flow, request, (wanted.call, c.id), out);
+                };
+                let token = self.keep_inward(now, flow, request, &wanted, assigned, way);
+                self.forward(flow, request, c, (assigned, Some(way), token), out);
+                if tag == Tag::Cancel && !assigned.again {
+                    self.cancelled(now, c.id, out);
+                }
             }
             Err(NoWay::NoCall) => self.refuse(flow, request, 481, b"", b"", out),
             Err(NoWay::NoNode | NoWay::Full) => {
-                // It has had its node, and will have no other; and whoever hangs up is gone.
-                if self.feeding || matches!(tag, Tag::Invite | Tag::Bye) {
-                    self.dispatcher.abandon(now, wanted.call, c.id, tag);
-                    self.refused_here(now, c.id, tag);
-                }
-                self.unavailable(flow, request, out);
+                self.goes_nowhere(now, flow, request, (wanted.call, c.id), out);
             }
+        }
+    }
+
+    /// No node can have a request: 503. An INVITE, and what is sent once more, has had its node, and will have no other;
+    /// and whoever hangs up is gone.
+    fn goes_nowhere(
+        &mut self,
+        now: Time,
+        flow: Flow,
+        request: &Message<'_>,
+        (call, id): (CallKey, u64),
+        out: &mut Outbox,
+    ) {
+        let tag = tag_of(request.method());
+        self.unavailable(flow, request, out);
+        if self.feeding || matches!(tag, Tag::Invite | Tag::Bye) {
+            self.dispatcher.abandon(now, call, id, tag);
+            self.refused_here(now, id, tag, 503, out);
         }
     }
 
@@ -239,17 +266,15 @@ impl Balancer {
 
     fn ack(&mut self, now: Time, flow: Flow, request: &Message<'_>, c: &Checked<'_>, out: &mut Outbox) {
         // The end of a refusal of ours, or one that has been forwarded too often.
-        let ours = self.sealer.tag(&origin(request, c.back.remote.ip()));
-        if request.to_tag() == ours || request.max_forwards() == Some(0) {
-            return;
+        if self.sealer.is_tag(request.to_tag(), c.id) || request.max_forwards() == Some(0) {
+            return self.refusal_acknowledged(c.id);
         }
         self.forget(c.id, Tag::Invite, What::Refusal);
-        let call = self.sealer.call(request.call_id());
         if flow.transport.is_reliable() {
-            self.kept.acknowledged(call);
+            self.kept.acknowledged(c.call);
         }
         let large = self.is_large(flow, request);
-        match self.dispatcher.ack(now, call, c.id, self.node_of(c), large) {
+        match self.dispatcher.ack(now, c.call, c.id, self.node_of(c), large) {
             Some(assigned) => {
                 let way = self.way(assigned, flow.listener);
                 self.forward(flow, request, c, (assigned, way, 0), out);
@@ -323,7 +348,7 @@ impl Balancer {
             port: c.back.remote.port(),
             id: c.id,
         };
-        let token = if ack { 0 } else { self.keep_outward(now, from, request, c.id, way) };
+        let token = if ack { 0 } else { self.keep_outward(now, from, request, c, way) };
         self.counts.outward += 1;
         self.send((from, way, token), request, c, branch, None, out);
     }
@@ -372,7 +397,8 @@ impl Balancer {
         lines.extend_from_slice(b"\r\n");
         let via = lines.len();
         if let Some(dialog) = dialog {
-            self.push_routes(request, &dialog, to.listener, from.listener, &mut lines);
+            let sides = [Some(to.listener), Some(from.listener).filter(|back| *back != to.listener)];
+            self.push_routes(&dialog, c.call, request.from_tag(), sides, &mut lines);
         }
         let outgoing = Outgoing {
             request_uri: c.routing.request_uri,
@@ -396,17 +422,24 @@ impl Balancer {
     /// Our Record-Route; two of them where the sides have different addresses of ours (RFC 5658).
     fn push_routes(
         &self,
-        request: &Message<'_>,
         dialog: &Dialog,
-        toward: ListenerId,
-        back: ListenerId,
+        call: CallKey,
+        caller_tag: &[u8],
+        sides: [Option<ListenerId>; 2],
         out: &mut Vec<u8>,
     ) {
-        let sides = [Some(toward), Some(back).filter(|back| *back != toward)];
         for listener in sides.into_iter().flatten().filter_map(|id| self.settings.listener(id)) {
             out.extend_from_slice(listener.record_route_prefix());
-            self.sealer.push_dialog(dialog, request.call_id(), request.from_tag(), out);
+            self.sealer.push_dialog(dialog, call, caller_tag, out);
             out.extend_from_slice(b">\r\n");
+        }
+    }
+
+    /// Refuses a request with a status of our own.
+    pub(crate) fn refuse_again(&mut self, flow: Flow, request: &Message<'_>, status: u16, out: &mut Outbox) {
+        match status {
+            503 => self.unavailable(flow, request, out),
+            _ => self.refuse(flow, request, status, b"", b"", out),
         }
     }
 
@@ -432,7 +465,9 @@ impl Balancer {
             return;
         }
         let back = reply_flow(flow, request);
-        let tag = self.sealer.tag(&origin(request, back.remote.ip()));
+        let call = self.sealer.call(request.call_id());
+        let tag =
+            self.sealer.tag(self.sealer.id(self.sealer.epoch(), &origin(request, back.remote.ip(), call)));
         let source = Some((flow.remote, always_rport(flow, request)));
         let write = |buf: &mut Vec<u8>| write_response(request, status, reason, &tag, source, extra, buf);
         out.send_with(back, 0, write);

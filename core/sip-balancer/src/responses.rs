@@ -4,7 +4,7 @@ use crate::kept::What;
 use crate::machine::Balancer;
 use crate::requests::{otherwise, tag_of};
 use crate::token::{Branch, Origin};
-use crate::{Seen, Tag};
+use crate::{CallKey, Seen, Tag};
 use core::net::SocketAddr;
 use core::time::Duration;
 use sip_message::{Message, Method, Name, Via, parse_u32};
@@ -14,7 +14,8 @@ use wire::{ConnId, Flow, Outbox, Time, Transport};
 impl Balancer {
     /// A response with a Via of ours on top goes to the next one; any other goes nowhere.
     pub(crate) fn relay(&mut self, now: Time, from: Flow, response: &Message<'_>, out: &mut Outbox) {
-        let Some((branch, to, port)) = self.way_back(response) else {
+        let call = self.sealer.call(response.call_id());
+        let Some((branch, to, port)) = self.way_back(response, call) else {
             self.counts.stray += 1;
             return;
         };
@@ -23,11 +24,10 @@ impl Balancer {
             let soften = response.status() == 503 && self.softens(now);
             return self.send_back(now, response, (to, port), soften, out);
         }
-        let call = self.sealer.call(response.call_id());
         let (tag, status) = (tag_of(response.method()), response.status());
         let mut soften = false;
         if branch.to_caller {
-            self.heard_of(now, branch.id, tag, What::ToCaller, status);
+            self.heard_of(now, branch.id, tag, What::ToCaller, status, out);
             self.dispatcher.answered_by_caller(now, call, tag, status);
         } else if let Some(node) = self.cluster.by_id(branch.node) {
             // Branches are seen by everybody a node forwards to: an answer is the node's if it comes from there.
@@ -36,9 +36,10 @@ impl Balancer {
                 self.counts.stray += 1;
                 return;
             }
-            if self.is_own_affair(&branch, tag, node, status) {
+            if self.is_own_affair(call, &branch, tag, node, status) {
                 return;
             }
+            self.dispatcher.count(node, status);
             let wait = wait(response, tag);
             let mut seen = self.dispatcher.response(now, call, branch.id, tag, node, status, wait);
             if tag == Tag::Invite && seen != Seen::Counted && self.is_rival(branch.id, node) {
@@ -57,7 +58,7 @@ impl Balancer {
             // Whoever is before us would send nothing at all to us for that time (section 21.5.4), where only one
             // node wants to be left alone (16.7 step 6).
             soften = status == 503 && self.softens(now);
-            self.heard_of(now, branch.id, tag, What::ToNode, status);
+            self.heard_of(now, branch.id, tag, What::ToNode, status, out);
         }
         self.counts.relayed += 1;
         self.counts.softened += u64::from(soften);
@@ -100,8 +101,11 @@ impl Balancer {
 
     /// What our Via says, if we sealed it for the request whose Via is the next, and the port that this names. A stream
     /// is the one that the request came on, if it is known or there is one to that port.
-    fn way_back(&self, response: &Message<'_>) -> Option<(Branch, Flow, u16)> {
+    fn way_back(&self, response: &Message<'_>, call: CallKey) -> Option<(Branch, Flow, u16)> {
         let branch = self.sealer.open_branch(response.via_branch())?;
+        if let Some(to) = self.way_known(&branch, response, call) {
+            return Some((branch, to, 0));
+        }
         let via = Via::parse(response.values(Name::Via).nth(1)?).ok()?;
         let ip = via.received_ip().or(via.host_ip)?;
         let origin = Origin {
@@ -110,6 +114,7 @@ impl Balancer {
             port: via.port_or_default(),
             reply: ip,
             call_id: response.call_id(),
+            call,
             cseq: response.cseq(),
         };
         if self.sealer.id(branch.epoch, &origin) != branch.id {
@@ -123,6 +128,19 @@ impl Balancer {
         Some((branch, Flow { transport, listener, remote, conn }, via.port_or_default()))
     }
 
+    /// The same of a request whose record is there, which knows as much as its Via: that was hashed into the id that we
+    /// sealed. Of datagrams only, for streams need the port in that Via.
+    fn way_known(&self, branch: &Branch, response: &Message<'_>, call: CallKey) -> Option<Flow> {
+        let transport = branch.listener.transport();
+        if branch.to_caller || transport != Transport::Udp || response.via_count() < 2 {
+            return None;
+        }
+        let ip = self.dispatcher.back(call, branch.id, tag_of(response.method()))?;
+        let remote = SocketAddr::new(ip, branch.port);
+        let listener = self.settings.marked(branch.listener, remote)?;
+        Some(Flow { transport, listener, remote, conn: None })
+    }
+
     /// The connection that a request came on, if it is still kept.
     fn conn_of(&self, branch: &Branch, tag: Tag) -> Option<ConnId> {
         let what = if branch.to_caller { What::ToCaller } else { What::ToNode };
@@ -131,7 +149,7 @@ impl Balancer {
 }
 
 /// How long something lasts by a response: a 503's Retry-After (section 20.33), Expires of a 2xx to a SUBSCRIBE.
-fn wait(response: &Message<'_>, tag: Tag) -> Option<Duration> {
+pub(crate) fn wait(response: &Message<'_>, tag: Tag) -> Option<Duration> {
     let name = match (response.status(), tag) {
         (503, _) => Name::RetryAfter,
         (200..300, Tag::Subscribe) => Name::Expires,

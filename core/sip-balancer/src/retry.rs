@@ -19,8 +19,12 @@ pub struct Waiting {
     pub node: NodeIndex,
     /// Since when.
     pub since: Time,
-    /// Something has come back for it.
+    /// Something has come back for it from there.
     pub heard: bool,
+    /// An INVITE outside a dialog of which some node has said something provisional.
+    pub rang: bool,
+    /// Its sender has cancelled it, and waits for its end.
+    pub cancelled: bool,
 }
 
 impl Dispatcher {
@@ -80,12 +84,14 @@ impl Dispatcher {
         txn: &Txn,
     ) -> Result<NodeIndex, NoWay> {
         let (node, usable) = (txn.node, self.cluster.is_usable(now, txn.node));
-        let given_up = txn.fresh && self.is_cancelled(r.call, r.id);
+        // Nobody wants it any more, or it may have been done there.
+        let given_up = txn.cancelled || (txn.read && r.tag != Tag::Register);
         let silent = txn.fresh && self.cluster.is_silent(node);
         if given_up || (usable && !txn.returned && !silent) {
             return Ok(node);
         }
         let other = match r.home {
+            Some(home) if txn.returned && usable => self.chooser.home_but(now, home, node),
             Some(home) => self.chooser.home(now, home),
             None => {
                 let mut but = [node; RIVALS + 1];
@@ -104,7 +110,7 @@ impl Dispatcher {
                 Ok(other)
             }
             // What has rung may be answered all the same.
-            None if usable || txn.heard => Ok(node),
+            None if usable || txn.rang => Ok(node),
             None => Err(NoWay::NoNode),
         }
     }
@@ -123,23 +129,27 @@ impl Dispatcher {
         let Some(at) = self.sessions.find(call) else { return };
         let Some(place) = self.sessions.find_txn(at, id, tag) else { return };
         let Some(&txn) = self.sessions.txn(place) else { return };
-        let moves = unseen || txn.fresh;
-        if !txn.open || txn.heard || txn.node != node || txn.returned || (txn.missed && !moves) {
+        if !txn.open || txn.heard || txn.node != node || txn.returned {
             return;
         }
-        self.sessions.note(place, |txn| (txn.returned, txn.missed) = (moves, true));
-        self.failed(now, node, Why::Unreachable);
+        // To register twice is to register once.
+        let read = !txn.fresh && (txn.read || !unseen);
+        let moves = txn.fresh || (unseen && (!read || tag == Tag::Register));
+        self.sessions.note(place, |txn| (txn.returned, txn.missed, txn.read) = (moves, true, read));
+        if !txn.read {
+            self.failed(now, node, Why::Unreachable);
+        }
     }
 
-    /// Whether another node than the one that has an INVITE may have it.
-    pub fn has_other(&self, now: Time, call: CallKey, id: u64) -> bool {
+    /// Whether another node than the one that has an INVITE may have it, to which there is a `way`.
+    pub fn has_other(&self, now: Time, call: CallKey, id: u64, way: impl Fn(NodeIndex) -> bool) -> bool {
         let place = self.sessions.find(call).and_then(|at| self.sessions.find_txn(at, id, Tag::Invite));
         let Some(txn) = place.and_then(|place| self.sessions.txn(place)) else { return false };
         let free = |at: &NodeIndex| *at != txn.node && !txn.barred.contains(&Some(*at));
-        self.cluster.indexes().filter(free).any(|at| self.cluster.takes_calls(now, at))
+        self.cluster.indexes().filter(free).any(|at| self.cluster.takes_calls(now, at) && way(at))
     }
 
-    /// An INVITE was taken from a node with a CANCEL: it never goes there again.
+    /// An INVITE was taken from a node with a CANCEL, or refused by it: it never goes there again.
     pub fn bar(&mut self, call: CallKey, id: u64, node: NodeIndex) {
         let place = self.sessions.find(call).and_then(|at| self.sessions.find_txn(at, id, Tag::Invite));
         if let Some(place) = place.filter(|_| !self.is_barred(call, id, node)) {
@@ -150,7 +160,7 @@ impl Dispatcher {
         }
     }
 
-    /// Whether an INVITE was taken from this node with a CANCEL.
+    /// Whether an INVITE was taken from this node with a CANCEL, or refused by it.
     pub fn is_barred(&self, call: CallKey, id: u64, node: NodeIndex) -> bool {
         let place = self.sessions.find(call).and_then(|at| self.sessions.find_txn(at, id, Tag::Invite));
         let txn = place.and_then(|place| self.sessions.txn(place));
@@ -161,16 +171,24 @@ impl Dispatcher {
     pub fn waiting(&self, call: CallKey, id: u64, tag: Tag) -> Option<Waiting> {
         let place = self.sessions.find_txn(self.sessions.find(call)?, id, tag)?;
         let txn = self.sessions.txn(place).filter(|txn| txn.open)?;
-        Some(Waiting { node: txn.node, since: txn.began, heard: txn.heard })
+        let (node, since, cancelled) = (txn.node, txn.began, txn.cancelled);
+        Some(Waiting { node, since, heard: txn.heard, rang: txn.rang, cancelled })
     }
 
     /// Whether its sender has cancelled an INVITE.
     pub fn is_cancelled(&self, call: CallKey, id: u64) -> bool {
-        self.sessions.find(call).is_some_and(|at| self.sessions.find_txn(at, id, Tag::Cancel).is_some())
+        let place = self.sessions.find(call).and_then(|at| self.sessions.find_txn(at, id, Tag::Invite));
+        place.and_then(|place| self.sessions.txn(place)).is_some_and(|txn| txn.cancelled)
+    }
+
+    /// Whether its sender has cancelled an INVITE at this node.
+    pub fn is_cancelled_at(&self, call: CallKey, id: u64, node: NodeIndex) -> bool {
+        let place = self.sessions.find(call).and_then(|at| self.sessions.find_txn(at, id, Tag::Cancel));
+        place.and_then(|place| self.sessions.txn(place)).is_some_and(|txn| txn.node == node)
     }
 
     /// An INVITE has waited for [`Rules::silent_after`] and its node has said nothing to anybody: the node is doubted,
-    /// and the INVITE goes to another one when it is repeated. Says whether there may be one.
+    /// and the INVITE goes to another one when it is repeated. Says whether it does wait.
     pub fn silent(&mut self, now: Time, call: CallKey, id: u64) -> bool {
         let place = self.sessions.find(call).and_then(|at| self.sessions.find_txn(at, id, Tag::Invite));
         let Some(place) = place else { return false };
@@ -182,7 +200,7 @@ impl Dispatcher {
             self.cluster.suspect(now, txn.node);
         }
         self.sessions.note(place, |txn| (txn.returned, txn.missed) = (true, true));
-        self.has_other(now, call, id)
+        true
     }
 
     /// A request that went over a stream because it is long, and did not arrive, goes in a datagram all the same

@@ -1,8 +1,9 @@
 //! An INVITE that two nodes have: the one that was silent may wake up and answer after all.
 //!
 //! The caller must not learn of two. Who says yes first has the call. A node that had the INVITE before and says
-//! something provisional has it again if the other one has said nothing yet, and else is cancelled (RFC 3261 section 9.1: not before it says something); if it refuses, that is
-//! acknowledged here (17.1.1.3); if it says yes after somebody has answered, its dialog is ended at once (ACK and BYE).
+//! anything but 5xx has it again if the other one has said nothing yet; where the caller has cancelled, any refusal will do. Else, if it says something provisional, it is
+//! cancelled (RFC 3261 section 9.1: not before it says something); if it refuses, that is acknowledged here (17.1.1.3),
+//! and it never gets that INVITE again; if it says yes after somebody has answered, its dialog is ended at once (ACK and BYE).
 //! All of these are written as the caller would write them, and take the way that the caller's would.
 
 use crate::algorithm::fnv1a;
@@ -10,7 +11,8 @@ use crate::cluster::NodeIndex;
 use crate::kept::{T1, What};
 use crate::machine::Balancer;
 use crate::requests::tag_of;
-use crate::sessions::GIVE_UP;
+use crate::responses::wait;
+use crate::sessions::{CallKey, GIVE_UP};
 use crate::token::Branch;
 use crate::{Assigned, Tag};
 use sip_message::{Message, Name, NameAddr, Parsed, Uri, parse};
@@ -18,19 +20,24 @@ use wire::{Flow, Outbox, Time};
 
 impl Balancer {
     /// Whether a response is to something that was written here, and so of no interest to the caller.
-    pub(crate) fn is_own_affair(&mut self, branch: &Branch, tag: Tag, node: NodeIndex, status: u16) -> bool {
+    pub(crate) fn is_own_affair(
+        &mut self,
+        call: CallKey,
+        branch: &Branch,
+        tag: Tag,
+        node: NodeIndex,
+        status: u16,
+    ) -> bool {
         if !matches!(tag, Tag::Cancel | Tag::Bye) {
             return false;
         }
-        match self.kept.find(branch.id, tag, What::Own(node)) {
-            Some(at) => {
-                if status >= 200 {
-                    self.kept.forget(at);
-                }
-                true
-            }
-            None => tag == Tag::Cancel && self.is_rival(branch.id, node),
+        let own = self.kept.find(branch.id, tag, What::Own(node));
+        if let Some(at) = own.filter(|_| status >= 200) {
+            self.kept.forget(at);
         }
+        // A CANCEL of ours and one of the caller's to one node are the same to it: it answers both at once.
+        let wanted = tag == Tag::Cancel && self.dispatcher.is_cancelled_at(call, branch.id, node);
+        !wanted && (own.is_some() || (tag == Tag::Cancel && self.is_rival(branch.id, node)))
     }
 
     /// A node that had an INVITE before answers it. Says whether it has the call by that.
@@ -47,11 +54,21 @@ impl Balancer {
         let (call, settled, status) = (entry.call, entry.settled, response.status());
         self.cluster.heard(now, node);
         let heard = self.dispatcher.waiting(call, id, Tag::Invite).is_some_and(|w| w.heard);
-        // One that was only a little late, where nobody else has said anything: that may never come.
-        let late = status < 200
-            && !heard
-            && !self.dispatcher.is_barred(call, id, node)
-            && !self.dispatcher.is_cancelled(call, id);
+        let (barred, cancelled) =
+            (self.dispatcher.is_barred(call, id, node), self.dispatcher.is_cancelled(call, id));
+        // Of what is over anybody along the way may have a copy.
+        let time = wait(response, Tag::Invite).filter(|_| status == 503 && !settled && !barred);
+        if let Some(time) = time {
+            self.dispatcher.rest(now, node, time);
+        }
+        // One that was only a little late, where nobody else has said anything: that may never come. A server that
+        // cannot do it leaves it to the other, which perhaps can.
+        let wanted = match status {
+            ..200 => !cancelled && !barred,
+            // The end of what was cancelled, by the caller or by us, is all that the caller waits for.
+            _ => cancelled || (!barred && !(500..600).contains(&status)),
+        };
+        let late = wanted && !heard;
         if !settled
             && (late || (200..300).contains(&status))
             && let Some(before) = self.dispatcher.win_back(now, call, id, node)
@@ -70,7 +87,7 @@ impl Balancer {
     }
 
     /// Takes an INVITE that is kept away from a node, as what it said asks for; `None`: it said something provisional.
-    fn withdraw(
+    pub(crate) fn withdraw(
         &mut self,
         now: Time,
         at: u32,
@@ -92,6 +109,7 @@ impl Balancer {
                     this.send_as_caller(from, &cancel, node, Some(now), out);
                 }
                 Some(refusal) if refusal.status() >= 300 => {
+                    this.dispatcher.bar(call, id, node);
                     this.forget(id, Tag::Cancel, What::Own(node));
                     let ack = as_caller(b"ACK", &invite, Some(refusal), &[], None);
                     this.send_as_caller(from, &ack, node, None, out);
@@ -156,8 +174,9 @@ impl Balancer {
                     // It is repeated until it is answered.
                     return;
                 }
-                let call = this.sealer.call(message.call_id());
-                if let Some(at) = this.kept.keep(what, call, checked.id, tag, from, text, now + GIVE_UP) {
+                if let Some(at) =
+                    this.kept.keep(what, checked.call, checked.id, tag, from, text, now + GIVE_UP)
+                {
                     return this.begin_own(now, (from, &message), node, at, out);
                 }
                 // Without room to keep it, it is sent once.

@@ -10,6 +10,7 @@ use crate::index::Index;
 use crate::kept::RIVALS;
 use crate::wheel::Wheel;
 use crate::{Kind, Tag};
+use core::net::IpAddr;
 use core::time::Duration;
 use std::sync::Arc;
 use wire::Time;
@@ -22,7 +23,7 @@ pub(crate) const GIVE_UP: Duration = Duration::from_secs(33);
 /// How long a late retransmission may come: 64*T1 (RFC 3261 section 17).
 pub(crate) const LATE: Duration = Duration::from_secs(32);
 
-/// A Call-ID under two keyed hashes. 128 bits of a secret function: no two Call-IDs meet.
+/// A Call-ID under a keyed hash. 128 bits of a secret function: no two Call-IDs meet.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct CallKey(pub u64, pub u64);
 
@@ -85,15 +86,24 @@ pub(crate) struct Txn {
     pub open: bool,
     /// Something has come back for it.
     pub heard: bool,
-    /// So has something that shows work.
+    /// An INVITE outside a dialog of which some node has said something provisional, be it another one than the one
+    /// that has it by now: its sender no longer repeats it, and some node may still answer it.
+    pub rang: bool,
+    /// Something that shows work has come back.
     pub worked: bool,
     /// It has been said once that nothing came back.
     pub missed: bool,
     /// The network brought it back, or its node says nothing at all.
     pub returned: bool,
+    /// It may have been read by a node to which its connection ended.
+    pub read: bool,
+    /// Its sender has cancelled it.
+    pub cancelled: bool,
     /// It goes over a stream where its node may have one.
     pub large: bool,
-    /// Nodes from which it was taken with a CANCEL: they would take it for the same, which is over.
+    /// The address that its responses go to, if it came with one.
+    pub back: Option<IpAddr>,
+    /// Nodes from which it was taken with a CANCEL, or that refused it: they would take it for the same, which is over.
     pub barred: [Option<NodeIndex>; RIVALS],
     /// The node had nothing else to do when it came; and how many transactions the node had had then.
     pub alone: Option<u32>,
@@ -359,7 +369,8 @@ impl Sessions {
         let (from, kind) = (txn.node, txn.tag.kind());
         (txn.node, txn.began, txn.alone) = (node, now, None);
         (txn.heard, txn.worked, txn.missed, txn.returned) = (false, false, false, false);
-        txn.until = now + GIVE_UP;
+        // One that has rung has as long as it had.
+        txn.until = txn.until.max(now + GIVE_UP);
         self.hold(from, false);
         self.hold(node, true);
         self.count_txn(from, kind, false);
@@ -530,10 +541,14 @@ impl Txn {
             node,
             open: true,
             heard: false,
+            rang: false,
             worked: false,
             missed: false,
             returned: false,
+            read: false,
+            cancelled: false,
             large: false,
+            back: None,
             barred: [None; RIVALS],
             alone: None,
             began: now,

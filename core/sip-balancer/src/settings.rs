@@ -81,6 +81,11 @@ impl Listener {
         &self.record_route
     }
 
+    /// What a Route value begins with that brings our Record-Route back.
+    fn route_prefix(&self) -> &[u8] {
+        self.record_route.get(b"Record-Route: ".len()..).unwrap_or_default()
+    }
+
     /// `host:port`
     pub fn sent_by(&self) -> &[u8] {
         &self.sent_by
@@ -195,6 +200,13 @@ impl Settings {
     pub fn is_self(&self, host: &[u8], port: Option<u16>) -> bool {
         let ip = sip_message::host_ip(host).map(|ip| ip.to_canonical());
         self.listeners.iter().any(|l| l.is(host, ip, port))
+    }
+
+    /// The token in a Route value that is one of ours as we wrote it, octet for octet.
+    pub(crate) fn token_as_written<'a>(&self, value: &'a [u8]) -> Option<&'a [u8]> {
+        let token = self.listeners.iter().find_map(|l| value.strip_prefix(l.route_prefix()))?;
+        let token = token.strip_suffix(b">")?;
+        token.iter().all(u8::is_ascii_hexdigit).then_some(token)
     }
 
     /// What tokens call a listener.

@@ -12,7 +12,6 @@ pub(crate) struct Window {
     samples: [u32; SAMPLES],
     count: usize,
     next: usize,
-    average: u64,
 }
 
 impl Window {
@@ -23,6 +22,11 @@ impl Window {
         }
         self.next = (self.next + 1) % SAMPLES;
         self.count = (self.count + 1).min(SAMPLES);
+    }
+
+    /// The weighted average, microseconds; zero as long as there is no sample, so that who was never
+    /// tried is tried first.
+    pub fn average(&self) -> u64 {
         let (mut sum, mut weights) = (0u64, 0u64);
         for age in 0..self.count {
             let at = (self.next + SAMPLES - 1 - age) % SAMPLES;
@@ -30,13 +34,7 @@ impl Window {
             sum += weight * u64::from(self.samples.get(at).copied().unwrap_or(0));
             weights += weight;
         }
-        self.average = sum / weights.max(1);
-    }
-
-    /// The weighted average, microseconds; zero as long as there is no sample, so that who was never
-    /// tried is tried first.
-    pub fn average(&self) -> u64 {
-        self.average
+        sum / weights.max(1)
     }
 }
 

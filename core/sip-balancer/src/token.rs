@@ -4,27 +4,28 @@
 //! its Record-Route which node has the dialog and where the caller is. Any balancer with the same keys and
 //! the same nodes can read both, after a crash, a restart or in the place of another.
 //!
-//! Both are sealed with a truncated MAC (SipHash-2-4, 64 bits) under a key with an epoch. There may be two
+//! Both are sealed with a MAC (SipHash-2-4, 64 bits) under a key with an epoch. There may be two
 //! keys: what is written is sealed with the current one, what is read may be of the previous one, so that
 //! keys change without a dialog lost. What nobody with a key has sealed is refused.
 //!
 //! ```text
 //! branch: z9hG4bKlb epoch(2) node(8) place(8) id(16) seal(16)          hexadecimal digits
-//! d:      epoch(2) node(8) flags(2) listener(4) port(4) address(8 or 32) seal(16)
+//! d:      epoch(2) flags(2) node(8) listener(4) port(4) address(8 or 32) seal(16)
 //! ```
 
-use crate::Mark;
+use crate::{CallKey, Mark};
 use core::hash::Hasher;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use sip_message::hex16;
-use sip_proxy::gathered::Gathered;
+use sip_message::{hex16, unhex16};
+use sip_proxy::gathered::{Gathered, Keyed};
 use sip_steering::Ownership;
 use siphasher::sip::{SipHasher13, SipHasher24};
+use siphasher::sip128;
 
 /// Begins our branches.
-const BRANCH: &[u8] = b"z9hG4bKlb";
+const BRANCH: &[u8; 9] = b"z9hG4bKlb";
 /// Begins the branches of our probes.
-const PROBE: &[u8] = b"z9hG4bKlp";
+const PROBE: &[u8; 9] = b"z9hG4bKlp";
 /// The bit of a place that says that the request went to the caller's side.
 const TO_CALLER: u32 = 1 << 31;
 
@@ -44,7 +45,7 @@ pub struct Keys {
     pub current: Key,
     /// Is read only.
     pub previous: Option<Key>,
-    /// For what this balancer alone has to read again: who owns a call, keys of records, tags.
+    /// For what this balancer alone has to read again: who owns a call, tags.
     pub hash: [u8; 16],
 }
 
@@ -71,8 +72,10 @@ pub struct Origin<'a> {
     pub port: u16,
     /// Where responses go.
     pub reply: IpAddr,
-    /// The Call-ID.
+    /// The Call-ID, and its [`Sealer::call`].
     pub call_id: &'a [u8],
+    /// The key of the call.
+    pub call: CallKey,
     /// The number in CSeq.
     pub cseq: u32,
 }
@@ -116,52 +119,117 @@ pub enum Sender {
     Callee,
 }
 
+/// One secret, as it is used: with a key for each use, so that nothing that is made for one can stand for another.
+///
+/// What leaves as proof is sealed with SipHash-2-4, whose authors claim that nobody forges one of its 64 bits sooner than
+/// by trying (Aumasson and Bernstein, INDOCRYPT 2012); these texts are short. Names of calls and requests are
+/// SipHash-1-3. They must be a function that nobody outside can compute, or find two texts for that meet in it, and no
+/// attack is published by which anybody can. Nor is a name believed by itself: it stands in a sealed text, or is
+/// compared with one that was made here.
+#[derive(Clone, Debug)]
+struct Uses {
+    epoch: u8,
+    call: sip128::SipHasher13,
+    id: SipHasher13,
+    branch: SipHasher24,
+    dialog: SipHasher24,
+    probe: SipHasher24,
+}
+
+/// A key for one use, made from another.
+fn key_for(secret: &[u8; 16], which: u8) -> [u8; 16] {
+    u128::from(sip128::SipHasher24::new_with_key(secret).hash(&[which])).to_le_bytes()
+}
+
+impl Uses {
+    fn new(key: &Key) -> Uses {
+        let key_for = |which| key_for(&key.secret, which);
+        Uses {
+            epoch: key.epoch,
+            call: sip128::SipHasher13::new_with_key(&key_for(domain::CALL)),
+            id: SipHasher13::new_with_key(&key_for(domain::ID)),
+            branch: SipHasher24::new_with_key(&key_for(domain::BRANCH)),
+            dialog: SipHasher24::new_with_key(&key_for(domain::DIALOG)),
+            probe: SipHasher24::new_with_key(&key_for(domain::PROBE)),
+        }
+    }
+
+    fn call_key(&self, call_id: &[u8]) -> CallKey {
+        let hash = self.call.hash(call_id);
+        CallKey(hash.h1, hash.h2)
+    }
+
+    /// Of two numbers of fixed length; what they are is said by the key.
+    fn pair(hash: &SipHasher24, first: u64, second: u64) -> u64 {
+        let mut text = [0; 16];
+        text[..8].copy_from_slice(&first.to_le_bytes());
+        text[8..].copy_from_slice(&second.to_le_bytes());
+        hash.with(&text)
+    }
+
+    /// The numbers of fixed length come first, and the only text of any length last, so no two dialogs have one text.
+    fn dialog(&self, d: &Dialog, flags: u8, call: CallKey, caller_tag: &[u8]) -> u64 {
+        let mut text = Gathered::<128, _>::new(self.dialog);
+        let mut fixed = [0; 12];
+        fixed[..4].copy_from_slice(&d.node.to_le_bytes());
+        fixed[4..6].copy_from_slice(&d.listener.0.to_le_bytes());
+        fixed[6..8].copy_from_slice(&d.caller.port().to_le_bytes());
+        fixed[8] = flags;
+        text.add(&fixed);
+        match d.caller.ip().to_canonical() {
+            IpAddr::V4(v4) => text.add(&v4.octets()),
+            IpAddr::V6(v6) => text.add(&v6.octets()),
+        }
+        text.add(&octets(call));
+        text.add(caller_tag);
+        text.finish()
+    }
+}
+
+fn octets(call: CallKey) -> [u8; 16] {
+    (u128::from(call.1) << 64 | u128::from(call.0)).to_le_bytes()
+}
+
 /// Seals and opens.
 #[derive(Clone, Debug)]
 pub struct Sealer {
-    keys: Keys,
+    current: Uses,
+    previous: Option<Uses>,
+    tag: SipHasher13,
     ownership: Ownership,
 }
 
 impl Sealer {
     /// A sealer with these keys.
     pub fn new(keys: Keys) -> Sealer {
-        Sealer { ownership: keys.ownership(), keys }
+        Sealer {
+            ownership: keys.ownership(),
+            tag: SipHasher13::new_with_key(&key_for(&keys.hash, domain::TAG)),
+            current: Uses::new(&keys.current),
+            previous: keys.previous.as_ref().map(Uses::new),
+        }
     }
 
     /// The epoch of what is sealed now.
     pub fn epoch(&self) -> u8 {
-        self.keys.current.epoch
+        self.current.epoch
     }
 
-    fn key(&self, epoch: u8) -> Option<&[u8; 16]> {
-        let keys = [Some(&self.keys.current), self.keys.previous.as_ref()];
-        keys.into_iter().flatten().find(|key| key.epoch == epoch).map(|key| &key.secret)
-    }
-
-    fn hash(&self, domain: u8, parts: &[&[u8]]) -> u64 {
-        let mut text = Gathered::<256, _>::new(SipHasher13::new_with_key(&self.keys.hash));
-        text.add(&[domain]);
-        for part in parts {
-            text.add(&(part.len() as u32).to_le_bytes());
-            text.add(part);
+    fn uses(&self, epoch: u8) -> Option<&Uses> {
+        match self.current.epoch == epoch {
+            true => Some(&self.current),
+            false => self.previous.as_ref().filter(|uses| uses.epoch == epoch),
         }
-        text.finish()
     }
 
-    fn seal(&self, epoch: u8, domain: u8, parts: &[&[u8]]) -> Option<u64> {
-        let mut text = Gathered::<256, _>::new(SipHasher24::new_with_key(self.key(epoch)?));
-        text.add(&[domain]);
-        for part in parts {
-            text.add(&(part.len() as u32).to_le_bytes());
-            text.add(part);
-        }
-        Some(text.finish())
+    /// A Call-ID as calls are known by, under the key that seals now.
+    pub fn call(&self, call_id: &[u8]) -> CallKey {
+        self.current.call_key(call_id)
     }
 
-    /// A Call-ID as calls are known by.
-    pub fn call(&self, call_id: &[u8]) -> crate::CallKey {
-        crate::CallKey(self.hash(domain::CALL, &[call_id]), self.hash(domain::CALL_TOO, &[call_id]))
+    /// A call's key under the key of `uses`.
+    fn call_of(&self, uses: &Uses, call: CallKey, call_id: &[u8]) -> CallKey {
+        if uses.epoch == self.current.epoch { call } else { uses.call_key(call_id) }
     }
 
     /// Which worker a call belongs to.
@@ -175,44 +243,64 @@ impl Sealer {
         crate::maglev::scramble(crate::algorithm::fnv1a(aor))
     }
 
-    /// The tag of our own answers to a request, the same for its retransmissions.
-    pub fn tag(&self, origin: &Origin<'_>) -> [u8; 16] {
-        hex16(self.id(self.epoch(), origin) ^ self.hash(domain::TAG, &[origin.call_id]))
+    /// The tag of our own answers to the request with this id, the same for its retransmissions.
+    pub fn tag(&self, id: u64) -> [u8; 16] {
+        hex16(self.tag.with(&id.to_le_bytes()))
+    }
+
+    /// Whether a tag is [`Sealer::tag`]. Most are not as long.
+    pub fn is_tag(&self, tag: &[u8], id: u64) -> bool {
+        tag.len() == 16 && tag == self.tag(id)
     }
 
     /// The id of a request, the same for its retransmissions, its CANCEL, and the ACK of its failure.
     pub fn id(&self, epoch: u8, o: &Origin<'_>) -> u64 {
-        let reply = octets(o.reply);
-        let parts = [o.branch, o.host, &o.port.to_le_bytes(), &reply, o.call_id, &o.cseq.to_le_bytes()];
-        self.seal(epoch, domain::ID, &parts).unwrap_or(0)
+        let Some(uses) = self.uses(epoch) else { return 0 };
+        let mut text = Gathered::<192, _>::new(uses.id);
+        // What has a length of its own comes first and says where the rest ends.
+        let mut fixed = [0; 28];
+        fixed[..16].copy_from_slice(&octets(self.call_of(uses, o.call, o.call_id)));
+        fixed[16..20].copy_from_slice(&o.cseq.to_le_bytes());
+        fixed[20..24].copy_from_slice(&(o.branch.len() as u32).to_le_bytes());
+        fixed[24..26].copy_from_slice(&o.port.to_le_bytes());
+        let ip = o.reply.to_canonical();
+        fixed[26] = u8::from(ip.is_ipv6());
+        text.add(&fixed);
+        match ip {
+            IpAddr::V4(v4) => text.add(&v4.octets()),
+            IpAddr::V6(v6) => text.add(&v6.octets()),
+        }
+        text.add(o.branch);
+        text.add(o.host);
+        text.finish()
     }
 
     /// Appends a branch.
     pub fn push_branch(&self, b: &Branch, out: &mut Vec<u8>) {
         let way = if b.to_caller { TO_CALLER } else { 0 };
         let place = way | u32::from(b.listener.0 & 0x7fff) << 16 | u32::from(b.port);
-        out.extend_from_slice(BRANCH);
-        let start = out.len();
-        push_hex(b.epoch.into(), 2, out);
-        push_hex(b.node.into(), 8, out);
-        push_hex(place.into(), 8, out);
-        push_hex(b.id, 16, out);
-        let seal = self.seal(b.epoch, domain::BRANCH, &[&out[start..]]).unwrap_or(0);
-        push_hex(seal, 16, out);
+        let head = u64::from(b.node) << 32 | u64::from(place);
+        let seal = self.uses(b.epoch).map_or(0, |uses| Uses::pair(&uses.branch, head, b.id));
+        let mut text = [0; BRANCH.len() + 50];
+        text[..9].copy_from_slice(BRANCH);
+        text[9..11].copy_from_slice(&hex2(b.epoch));
+        text[11..27].copy_from_slice(&hex16(head));
+        text[27..43].copy_from_slice(&hex16(b.id));
+        text[43..59].copy_from_slice(&hex16(seal));
+        out.extend_from_slice(&text);
     }
 
     /// Reads a branch. `None`: none of these keys has sealed it. That the request is the one of the next Via is
     /// for [`Sealer::id`] to say.
     pub fn open_branch(&self, branch: &[u8]) -> Option<Branch> {
-        let mut read = Reader(strip(branch, BRANCH)?, 0);
-        let epoch = read.number(2)? as u8;
-        let node = read.number(8)? as u32;
-        let place = read.number(8)? as u32;
-        let id = read.number(16)?;
-        read.closes_with(self, epoch, domain::BRANCH, &[])?;
-        Some(Branch {
+        let mut read = Reader(strip(branch, BRANCH)?);
+        let epoch = read.octet()?;
+        let (head, id, seal) = (read.number(16)?, read.number(16)?, read.number(16)?);
+        let good = read.0.is_empty() && Uses::pair(&self.uses(epoch)?.branch, head, id) == seal;
+        let place = head as u32;
+        good.then_some(Branch {
             epoch,
-            node,
+            node: (head >> 32) as u32,
             to_caller: place & TO_CALLER != 0,
             listener: Mark((place >> 16) as u16 & 0x7fff),
             port: place as u16,
@@ -220,42 +308,36 @@ impl Sealer {
         })
     }
 
-    /// Appends a dialog's token for the call `call_id` that the tag `caller_tag` began.
-    pub fn push_dialog(&self, d: &Dialog, call_id: &[u8], caller_tag: &[u8], out: &mut Vec<u8>) {
-        let start = out.len();
+    /// Appends a dialog's token for the call with this key that the tag `caller_tag` began.
+    pub fn push_dialog(&self, d: &Dialog, call: CallKey, caller_tag: &[u8], out: &mut Vec<u8>) {
         let ip = d.caller.ip().to_canonical();
-        push_hex(self.epoch().into(), 2, out);
-        push_hex(d.node.into(), 8, out);
-        push_hex(u64::from(d.natted) << 1 | u64::from(ip.is_ipv6()), 2, out);
-        push_hex(d.listener.0.into(), 4, out);
-        push_hex(d.caller.port().into(), 4, out);
+        let flags = u8::from(d.natted) << 1 | u8::from(ip.is_ipv6());
+        let place = u64::from(d.listener.0) << 16 | u64::from(d.caller.port());
+        out.extend_from_slice(&hex2(self.epoch()));
+        out.extend_from_slice(&hex2(flags));
+        out.extend_from_slice(&hex16(u64::from(d.node) << 32 | place));
         match ip {
-            IpAddr::V4(v4) => push_hex(v4.to_bits().into(), 8, out),
+            IpAddr::V4(v4) => out.extend_from_slice(&hex16(v4.to_bits().into())[8..]),
             IpAddr::V6(v6) => {
-                push_hex((v6.to_bits() >> 64) as u64, 16, out);
-                push_hex(v6.to_bits() as u64, 16, out);
+                out.extend_from_slice(&hex16((v6.to_bits() >> 64) as u64));
+                out.extend_from_slice(&hex16(v6.to_bits() as u64));
             }
         }
-        let parts = [&out[start..], call_id, caller_tag];
-        let seal = self.seal(self.epoch(), domain::DIALOG, &parts).unwrap_or(0);
-        push_hex(seal, 16, out);
+        out.extend_from_slice(&hex16(self.current.dialog(d, flags, call, caller_tag)));
     }
 
     /// Reads a dialog's token, and says by the tags who sends. `None`: none of these keys has sealed it for this
-    /// dialog.
+    /// dialog. `call`: the key of `call_id`.
     pub fn open_dialog(
         &self,
         token: &[u8],
-        call_id: &[u8],
+        (call, call_id): (CallKey, &[u8]),
         from_tag: &[u8],
         to_tag: &[u8],
     ) -> Option<(Dialog, Sender)> {
-        let mut read = Reader(token, 0);
-        let epoch = read.number(2)? as u8;
-        let node = read.number(8)? as u32;
-        let flags = read.number(2)?;
-        let listener = Mark(read.number(4)? as u16);
-        let port = read.number(4)? as u16;
+        let mut read = Reader(token);
+        let (epoch, flags) = (read.octet()?, read.octet()?);
+        let head = read.number(16)?;
         let ip = match flags & 1 {
             0 => IpAddr::V4(Ipv4Addr::from_bits(read.number(8)? as u32)),
             _ => {
@@ -263,44 +345,44 @@ impl Sealer {
                 IpAddr::V6(Ipv6Addr::from_bits(u128::from(high) << 64 | u128::from(low)))
             }
         };
-        let mut again = Reader(read.0, read.1);
-        let sender = match read.closes_with(self, epoch, domain::DIALOG, &[call_id, from_tag]) {
-            Some(()) => Sender::Caller,
-            None => {
-                again.closes_with(self, epoch, domain::DIALOG, &[call_id, to_tag])?;
-                Sender::Callee
-            }
+        let seal = read.number(16).filter(|_| read.0.is_empty())?;
+        let uses = self.uses(epoch)?;
+        let dialog = Dialog {
+            node: (head >> 32) as u32,
+            listener: Mark((head >> 16) as u16),
+            caller: SocketAddr::new(ip, head as u16),
+            natted: flags & 2 != 0,
         };
-        let dialog = Dialog { node, listener, caller: SocketAddr::new(ip, port), natted: flags & 2 != 0 };
-        Some((dialog, sender))
+        let call = self.call_of(uses, call, call_id);
+        let sealed_with = |tag: &[u8]| uses.dialog(&dialog, flags, call, tag) == seal;
+        match sealed_with(from_tag) {
+            true => Some((dialog, Sender::Caller)),
+            false => sealed_with(to_tag).then_some((dialog, Sender::Callee)),
+        }
     }
 
     /// Appends the branch of probe number `serial` to a node.
     pub fn push_probe(&self, node: u32, serial: u32, out: &mut Vec<u8>) {
+        let probe = u64::from(node) << 32 | u64::from(serial);
         out.extend_from_slice(PROBE);
-        let start = out.len();
-        push_hex(self.epoch().into(), 2, out);
-        push_hex(node.into(), 8, out);
-        push_hex(serial.into(), 8, out);
-        let seal = self.seal(self.epoch(), domain::PROBE, &[&out[start..]]).unwrap_or(0);
-        push_hex(seal, 16, out);
+        out.extend_from_slice(&hex2(self.epoch()));
+        out.extend_from_slice(&hex16(probe));
+        out.extend_from_slice(&hex16(self.current.probe.with(&probe.to_le_bytes())));
     }
 
     /// The node and number of a probe of ours.
     pub fn open_probe(&self, branch: &[u8]) -> Option<(u32, u32)> {
-        let mut read = Reader(strip(branch, PROBE)?, 0);
-        let epoch = read.number(2)? as u8;
-        let node = read.number(8)? as u32;
-        let serial = read.number(8)? as u32;
-        read.closes_with(self, epoch, domain::PROBE, &[])?;
-        Some((node, serial))
+        let mut read = Reader(strip(branch, PROBE)?);
+        let epoch = read.octet()?;
+        let (probe, seal) = (read.number(16)?, read.number(16)?);
+        let good = read.0.is_empty() && self.uses(epoch)?.probe.with(&probe.to_le_bytes()) == seal;
+        good.then_some(((probe >> 32) as u32, probe as u32))
     }
 }
 
-/// Keeps the uses of a key apart.
+/// Which use a key is for.
 mod domain {
     pub const CALL: u8 = 1;
-    pub const CALL_TOO: u8 = 2;
     pub const OWNER: u8 = 3;
     pub const TAG: u8 = 5;
     pub const ID: u8 = 6;
@@ -309,49 +391,45 @@ mod domain {
     pub const PROBE: u8 = 9;
 }
 
-fn octets(ip: IpAddr) -> [u8; 16] {
-    match ip.to_canonical() {
-        IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
-        IpAddr::V6(v6) => v6.octets(),
-    }
-}
-
 /// What stands after a prefix. A branch is a token, and some elements change its case.
-fn strip<'a>(text: &'a [u8], prefix: &[u8]) -> Option<&'a [u8]> {
-    let (start, rest) = text.split_at_checked(prefix.len())?;
-    start.eq_ignore_ascii_case(prefix).then_some(rest)
+fn strip<'a>(text: &'a [u8], prefix: &[u8; 9]) -> Option<&'a [u8]> {
+    let (start, rest) = text.split_first_chunk::<9>()?;
+    // The last octet tells ours apart.
+    (start[8] | 0x20 == prefix[8] && (start == prefix || start.eq_ignore_ascii_case(prefix))).then_some(rest)
 }
 
-fn push_hex(number: u64, digits: usize, out: &mut Vec<u8>) {
-    let text = hex16(number);
-    out.extend_from_slice(&text[text.len() - digits..]);
+fn hex2(octet: u8) -> [u8; 2] {
+    let text = hex16(octet.into());
+    [text[14], text[15]]
 }
 
-/// Takes hexadecimal numbers off a text, and knows how far it got.
-struct Reader<'a>(&'a [u8], usize);
+/// Takes hexadecimal numbers off the beginning of a text.
+struct Reader<'a>(&'a [u8]);
 
 impl Reader<'_> {
-    fn number(&mut self, digits: usize) -> Option<u64> {
-        let text = self.0.get(self.1..self.1 + digits)?;
-        self.1 += digits;
-        text.iter().try_fold(0, |n, &b| Some(n << 4 | u64::from(char::from(b).to_digit(16)?)))
+    /// One of two digits.
+    fn octet(&mut self) -> Option<u8> {
+        let ([high, low], rest) = self.0.split_first_chunk::<2>()?;
+        self.0 = rest;
+        let digit = |byte: u8| match byte {
+            b'0'..=b'9' => Some(byte - b'0'),
+            b'a'..=b'f' => Some(byte - b'a' + 10),
+            b'A'..=b'F' => Some(byte - b'A' + 10),
+            _ => None,
+        };
+        Some(digit(*high)? << 4 | digit(*low)?)
     }
 
-    /// Whether what was read, with `more`, is sealed by what is left, and nothing comes after that.
-    fn closes_with(&mut self, sealer: &Sealer, epoch: u8, domain: u8, more: &[&[u8]]) -> Option<()> {
-        let (read, end) = (self.0.get(..self.1)?, self.1 + 16);
-        let seal = self.number(16).filter(|_| self.0.len() == end)?;
-        // As it was written, whatever the case is now.
-        let mut text = [0u8; 64];
-        let lower = text.get_mut(..read.len())?;
-        lower.copy_from_slice(read);
-        lower.make_ascii_lowercase();
-        let mut parts: [&[u8]; 3] = [lower, b"", b""];
-        for (part, more) in parts.iter_mut().skip(1).zip(more) {
-            *part = more;
+    /// One of so many digits, at most 16.
+    fn number(&mut self, digits: usize) -> Option<u64> {
+        let (text, rest) = self.0.split_at_checked(digits)?;
+        self.0 = rest;
+        if digits == 16 {
+            return unhex16(text);
         }
-        let parts = parts.get(..1 + more.len())?;
-        (sealer.seal(epoch, domain, parts)? == seal).then_some(())
+        let mut wide = [b'0'; 16];
+        wide.get_mut(16 - digits..)?.copy_from_slice(text);
+        unhex16(&wide)
     }
 }
 
@@ -391,10 +469,11 @@ mod tests {
         assert_eq!(later.open_branch(&text), None);
         for (caller, length) in [("192.0.2.9:5060", 44), ("[2001:db8::1]:6000", 68)] {
             let mut token = Vec::new();
-            old.push_dialog(&dialog(caller), b"call", b"a", &mut token);
+            old.push_dialog(&dialog(caller), old.call(b"call"), b"a", &mut token);
             assert_eq!(token.len(), length);
-            let open =
-                |s: &Sealer, call: &[u8], from: &[u8], to: &[u8]| s.open_dialog(&token, call, from, to);
+            let open = |s: &Sealer, call: &[u8], from: &[u8], to: &[u8]| {
+                s.open_dialog(&token, (s.call(call), call), from, to)
+            };
             assert_eq!(open(&new, b"call", b"a", b"b"), Some((dialog(caller), Sender::Caller)));
             assert_eq!(open(&new, b"call", b"b", b"a"), Some((dialog(caller), Sender::Callee)));
             assert_eq!(open(&new, b"other", b"a", b"b"), None, "of another call");
@@ -415,7 +494,7 @@ mod tests {
             if branch {
                 sealer.push_branch(&BRANCH_OF, &mut text);
             } else {
-                sealer.push_dialog(&dialog("[2001:db8::1]:6000"), b"call", b"a", &mut text);
+                sealer.push_dialog(&dialog("[2001:db8::1]:6000"), sealer.call(b"call"), b"a", &mut text);
             }
             let at = at % text.len();
             let before = text[at];
@@ -423,16 +502,64 @@ mod tests {
             // Capitals are the same.
             prop_assume!(!text[at].eq_ignore_ascii_case(&before));
             prop_assert_eq!(sealer.open_branch(&text), None);
-            prop_assert_eq!(sealer.open_dialog(&text, b"call", b"a", b"b"), None);
+            prop_assert_eq!(sealer.open_dialog(&text, (sealer.call(b"call"), b"call"), b"a", b"b"), None);
         }
 
         #[test]
         fn nothing_at_random_is_read(text in "z9hG4bKlb[0-9a-f]{0,60}|[0-9a-f]{40,70}|.{0,70}") {
             let sealer = Sealer::new(keys(1, None));
             prop_assert_eq!(sealer.open_branch(text.as_bytes()), None);
-            prop_assert_eq!(sealer.open_dialog(text.as_bytes(), b"call", b"a", b"b"), None);
+            prop_assert_eq!(sealer.open_dialog(text.as_bytes(), (sealer.call(b"call"), b"call"), b"a", b"b"), None);
             prop_assert_eq!(sealer.open_probe(text.as_bytes()), None);
         }
+    }
+
+    proptest! {
+        /// Whatever makes two requests differ makes their ids differ, under both keys; and the old one is found again.
+        #[test]
+        fn an_id_is_of_one_origin(which in 0usize..6, long in 0usize..300) {
+            let (old, new) = (Sealer::new(keys(1, None)), Sealer::new(keys(2, Some(1))));
+            let branch = vec![b'b'; long + 1];
+            let ip = |last| IpAddr::from([192, 0, 2, last]);
+            let one = |sealer: &Sealer| Origin {
+                branch: &branch,
+                host: b"host",
+                port: 5060,
+                reply: ip(1),
+                call_id: b"call",
+                call: sealer.call(b"call"),
+                cseq: 7,
+            };
+            // The same octets where one field ends and the next begins.
+            let shifted = [&branch[..], b"h"].concat();
+            let other = match which {
+                0 => Origin { branch: &shifted, host: b"ost", ..one(&new) },
+                1 => Origin { port: 5061, ..one(&new) },
+                2 => Origin { reply: ip(2), ..one(&new) },
+                3 => Origin { call_id: b"other", call: new.call(b"other"), ..one(&new) },
+                4 => Origin { cseq: 8, ..one(&new) },
+                _ => Origin { reply: "::c000:201".parse().unwrap(), ..one(&new) },
+            };
+            for epoch in [1, 2] {
+                prop_assert_ne!(new.id(epoch, &one(&new)), new.id(epoch, &other));
+            }
+            prop_assert_ne!(new.id(1, &one(&new)), new.id(2, &one(&new)));
+            prop_assert_eq!(new.id(1, &one(&new)), old.id(1, &one(&old)));
+            let mapped = Origin { reply: "::ffff:192.0.2.1".parse().unwrap(), ..one(&new) };
+            prop_assert_eq!(new.id(2, &one(&new)), new.id(2, &mapped));
+        }
+    }
+
+    #[test]
+    fn what_is_sealed_for_one_use_is_good_for_no_other() {
+        let sealer = Sealer::new(keys(1, None));
+        let mut probe = Vec::new();
+        sealer.push_probe(7, 99, &mut probe);
+        let number = 7u64 << 32 | 99;
+        assert_eq!(unhex16(&probe[27..]), Some(sealer.current.probe.with(&number.to_le_bytes())));
+        assert_ne!(sealer.current.probe.with(&[1; 16]), sealer.current.branch.with(&[1; 16]));
+        assert_ne!(sealer.current.dialog.with(&[1; 16]), sealer.current.branch.with(&[1; 16]));
+        assert_ne!(sealer.current.id.with(&[1; 16]), sealer.tag.with(&[1; 16]));
     }
 
     #[test]

@@ -23,10 +23,18 @@ fn a_token_or_branch_that_was_tampered_with_is_refused() {
     let refused = world.one(CALLER, &request("BYE", "c6", 2, "b6", ";tag=callee", &route));
     assert_eq!(refused.start(), "SIP/2.0 403 Dialog Not Of This Balancer");
     assert_eq!(world.balancer.report(true).counts.forged, 2);
-    // A response to an address of one's own choice.
+    // A response to an address of one's own choice: it goes where the request came from, if that is remembered.
     let text = response(&forwarded, "200 OK", "").replace("198.51.100.7", "203.0.113.9");
-    assert!(world.receive(&forwarded.to, &text).is_empty());
-    assert_eq!(world.balancer.report(true).counts.stray, 1);
+    let back = world.receive(&forwarded.to, &text);
+    assert_eq!((back.len(), back[0].to.as_str()), (1, CALLER));
+    // And else nowhere.
+    let mut other = World::new();
+    assert!(other.receive(&forwarded.to, &text).is_empty());
+    assert_eq!(other.balancer.report(true).counts.stray, 1);
+    // Nor does one go on that says nothing of who asked.
+    let lines = response(&forwarded, "200 OK", "");
+    let lines: String = lines.split_inclusive("\r\n").filter(|line| !line.contains("z9hG4bKc5")).collect();
+    assert!(world.receive(&forwarded.to, &lines).is_empty());
 }
 
 #[test]
@@ -410,4 +418,31 @@ fn probes_find_who_is_there() {
     assert_eq!(world.cluster.health(NodeIndex(0)), (Health::Up, Why::Answered));
     assert_eq!((world.cluster.health(dead), world.cluster.falls(dead)), ((Health::Up, Why::Answered), 1));
     assert!(world.balancer.next_deadline().is_some());
+}
+
+#[test]
+fn where_no_node_takes_calls_and_where_there_is_no_room_callers_are_told_when_to_come_back() {
+    let told = |world: &mut World, what: &str| {
+        let open = world.load().1;
+        for (n, text) in [invite("f1"), request("MESSAGE", "f2", 1, "f2", "", "")].iter().enumerate() {
+            let refused = world.one(CALLER, text);
+            assert_eq!(refused.start(), "SIP/2.0 503 Service Unavailable", "{what} {n}");
+            assert_eq!(refused.header("Retry-After"), Some("5"), "{what} {n}");
+        }
+        assert_eq!(world.load().1, open, "{what}");
+    };
+    for order in [Order::Drain, Order::Maintenance] {
+        let mut world = World::new();
+        world.cluster.indexes().for_each(|at| world.cluster.set_order(at, order));
+        told(&mut world, "by order");
+    }
+    let mut world = World::new();
+    for at in world.cluster.indexes() {
+        world.cluster.rest(world.now, at, Duration::from_secs(60), Why::Overloaded);
+    }
+    told(&mut world, "at their own wish");
+    told(&mut World::full(), "no room");
+    let mut world = World::new();
+    world.balancer.notice(world.now, Notice::Drain(true), &mut Outbox::new());
+    told(&mut world, "the balancer itself drains");
 }

@@ -1,5 +1,6 @@
 //! Whole calls in bytes, over datagrams that are lost and doubled and streams that break, while nodes stop, come and
-//! go: in the end nothing is left, and until then every counter is what the records say.
+//! go, now and then all of them for longer than an INVITE waits: in the end nothing is left, and until then every counter
+//! is what the records say. Each INVITE has one final response, and what was cancelled goes to no other node.
 //!
 //! `FLOWS=1000000 cargo test --release -p sip-balancer --test lossy` makes a million calls.
 
@@ -8,7 +9,7 @@ mod common;
 
 use common::*;
 use sip_balancer::*;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use wire::{Time, Transport};
 
@@ -46,11 +47,26 @@ struct Sim {
     random: Random,
     queue: BTreeMap<(u64, u64), Act>,
     order: u64,
-    stopped: [bool; NODES as usize],
+    /// By how many a node is kept from running.
+    stopped: [u32; NODES as usize],
     nodes: Vec<Node>,
-    /// INVITEs that a node knows, by node and branch: as its server transaction does, it answers a repetition as before.
-    seen: BTreeMap<(String, String), &'static str>,
+    /// INVITEs that a node knows, by node and branch, with what it is going to say and what it has said: as its server
+    /// transaction does, it answers a repetition as before.
+    seen: BTreeMap<(String, String), (&'static str, Option<&'static str>)>,
     answered: u64,
+    invites: BTreeMap<String, Invite>,
+}
+
+/// What was to be seen of a call's INVITE.
+#[derive(Default, Debug)]
+struct Invite {
+    /// Who got it.
+    nodes: BTreeSet<String>,
+    cancelled: bool,
+    /// Its caller, over a stream, has had something provisional.
+    rang: bool,
+    /// Final responses that left for the caller, by who made them.
+    finals: BTreeSet<String>,
 }
 
 impl Sim {
@@ -72,7 +88,8 @@ impl Sim {
         for sent in all {
             let lossy = sent.over == Transport::Udp;
             let node = self.node_of(&sent.to);
-            let dead = node.is_some_and(|at| self.stopped[at]);
+            let dead = node.is_some_and(|at| self.stopped[at] > 0);
+            self.check(&sent, node.is_some());
             let broken = self.random.chance(if lossy { 8 } else { 4 }) || dead;
             let wait = 1 + self.random.below(40);
             if broken {
@@ -88,6 +105,33 @@ impl Sim {
                 }
             }
         }
+    }
+
+    /// What holds of all that the balancer sends.
+    fn check(&mut self, sent: &Sent, to_node: bool) {
+        let (Some(call), Some(cseq)) = (sent.header("Call-ID"), sent.header("CSeq")) else { return };
+        if !cseq.ends_with(" INVITE") {
+            return;
+        }
+        let invite = self.invites.entry(call.to_owned()).or_default();
+        if to_node {
+            let new = invite.nodes.insert(sent.to.clone());
+            assert!(!(new && invite.cancelled), "{call} was cancelled: {invite:?}");
+            return;
+        }
+        let (start, to) = (sent.start(), sent.header("To").unwrap_or(""));
+        if start.starts_with("SIP/2.0 1") {
+            invite.rang |= sent.over == Transport::Tcp;
+            return;
+        }
+        // Of what nobody ever had nothing is known: it is refused as often as it comes.
+        if invite.nodes.is_empty() {
+            return;
+        }
+        let tag = to.split(";tag=").nth(1).unwrap_or("");
+        let who = if tag.starts_with("node") { tag.to_owned() } else { start.to_owned() };
+        invite.finals.insert(who);
+        assert!(invite.finals.len() < 2, "{call} is answered twice: {invite:?}");
     }
 
     fn caller_sends(&mut self, ms: u64, tcp: bool, text: &str) {
@@ -141,20 +185,17 @@ impl Sim {
     }
 
     fn at_node(&mut self, request: Sent) {
-        if self.node_of(&request.to).is_none_or(|at| self.stopped[at]) {
+        if self.node_of(&request.to).is_none_or(|at| self.stopped[at] > 0) {
             return;
         }
+        let key = (request.to.clone(), request.branch().to_owned());
         let method = request.start().split(' ').next().unwrap_or("").to_owned();
         let wait = 1 + self.random.below(100);
         match method.as_str() {
             "INVITE" => {
-                let key = (request.to.clone(), request.branch().to_owned());
                 let finals = ["200 OK", "200 OK", "200 OK", "486 Busy Here", "503 Service Unavailable", ""];
-                let status = match self.seen.get(&key) {
-                    Some(status) => status,
-                    None => finals[self.random.below(6) as usize],
-                };
-                self.seen.insert(key, status);
+                let draw = finals[self.random.below(6) as usize];
+                let &mut (status, _) = self.seen.entry(key).or_insert((draw, None));
                 self.after(wait, Act::FromNode { request: request.clone(), status: "100 Trying" });
                 self.after(wait + 20, Act::FromNode { request: request.clone(), status: "180 Ringing" });
                 if !status.is_empty() {
@@ -163,6 +204,9 @@ impl Sim {
                 }
             }
             "ACK" => {}
+            "CANCEL" if !self.seen.contains_key(&key) => {
+                self.after(wait, Act::FromNode { request, status: "481 No Such Transaction" });
+            }
             "CANCEL" => {
                 let mut invite = request.clone();
                 invite.text = invite.text.replace("CANCEL", "INVITE");
@@ -183,27 +227,51 @@ impl Sim {
                     false => self.world.receive(CALLER, &text),
                 };
                 self.carry(sent);
-            }
-            Act::AtNode(request) => self.at_node(request),
-            Act::FromNode { request, status } => {
-                let up = self.node_of(&request.to).is_some_and(|at| !self.stopped[at]);
-                if up && (request.over == Transport::Tcp || !self.random.chance(8)) {
-                    let more = "Contact: <sip:bob@192.0.2.50>\r\n";
-                    let sent = self.world.answer(&request, status, more);
-                    self.carry(sent);
+                let call = text.lines().find_map(|line| line.strip_prefix("Call-ID: ")).unwrap_or("");
+                if let Some(invite) = self.invites.get_mut(call).filter(|_| text.starts_with("CANCEL ")) {
+                    // One that nobody knows yet is answered with 481.
+                    invite.cancelled |= !invite.nodes.is_empty();
                 }
             }
+            Act::AtNode(request) => self.at_node(request),
+            Act::FromNode { request, status } => self.node_says(&request, status),
             Act::Lost(message) => {
-                let sent = self.world.lost(&message);
+                let sent = match self.random.chance(50) {
+                    true => self.world.lost(&message),
+                    false => self.world.cut_off(&message),
+                };
                 self.carry(sent);
             }
-            Act::Stop(at) => self.stopped[usize::from(at)] = true,
-            Act::Start(at) => self.stopped[usize::from(at)] = false,
+            Act::Stop(at) => self.stopped[usize::from(at)] += 1,
+            Act::Start(at) => self.stopped[usize::from(at)] -= 1,
             Act::Remove(at) => self.world.cluster.remove(self.world.now, NodeIndex(at)),
             Act::Add(at) => {
                 let node = self.nodes[usize::from(at)];
                 assert_ne!(self.world.cluster.add(self.world.now, &node), Err(NotAdded::Full));
             }
+        }
+    }
+
+    /// A node answers, if it runs: an INVITE once for good.
+    fn node_says(&mut self, request: &Sent, mut status: &'static str) {
+        let Some(at) = self.node_of(&request.to).filter(|at| self.stopped[*at] == 0) else { return };
+        let key = (request.to.clone(), request.branch().to_owned());
+        let known = self.seen.get_mut(&key).filter(|_| request.start().starts_with("INVITE "));
+        if let Some((_, said)) = known {
+            match said {
+                Some(_) if status < "2" => return,
+                None if status < "2" => {}
+                _ => status = said.get_or_insert(status),
+            }
+        }
+        if request.over == Transport::Tcp || !self.random.chance(8) {
+            let text = response(request, status, "Contact: <sip:bob@192.0.2.50>\r\n");
+            let text = text.replace(";tag=callee", &format!(";tag=node{at}"));
+            let sent = match request.over {
+                Transport::Udp => self.world.receive(&request.to, &text),
+                _ => self.world.receive_tcp(&request.to, &text),
+            };
+            self.carry(sent);
         }
     }
 
@@ -230,7 +298,7 @@ impl Sim {
     }
 }
 
-fn simulate(seed: u64, calls: u64) -> (Report, u64) {
+fn simulate(seed: u64, calls: u64) -> Sim {
     let mut list = nodes(NODES as u8);
     list[1].transport = Some(Transport::Tcp);
     list[2].transport = Some(Transport::Udp);
@@ -246,25 +314,34 @@ fn simulate(seed: u64, calls: u64) -> (Report, u64) {
         random: Random(seed),
         queue: BTreeMap::new(),
         order: 0,
-        stopped: [false; NODES as usize],
+        stopped: [0; NODES as usize],
         nodes: list,
         seen: BTreeMap::new(),
         answered: 0,
+        invites: BTreeMap::new(),
     };
-    // Never all at one time: node 0 stays.
     for n in 0..calls {
         let at = sim.random.below(calls * 40 + 1);
         sim.after(at, Act::Call(n));
     }
     for _ in 0..=calls / 40 {
         let (at, long) = (sim.random.below(calls * 40 + 1), sim.random.below(10_000));
-        let node = 1 + sim.random.below(u64::from(NODES) - 1) as u16;
+        let node = sim.random.below(u64::from(NODES)) as u16;
         let (begin, end) = match sim.random.chance(60) {
             true => (Act::Stop(node), Act::Start(node)),
             false => (Act::Remove(node), Act::Add(node)),
         };
         sim.after(at, begin);
         sim.after(at + long, end);
+    }
+    if sim.random.chance(50) {
+        // All of them, and each comes back when it likes.
+        let at = sim.random.below(calls * 40 + 1);
+        for node in 0..NODES {
+            let (early, long) = (sim.random.below(3_000), 70_000 + sim.random.below(30_000));
+            sim.after(at + early, Act::Stop(node));
+            sim.after(at + long, Act::Start(node));
+        }
     }
     let begin = sim.now();
     sim.run(begin + calls * 40 + 60_000);
@@ -277,7 +354,9 @@ fn simulate(seed: u64, calls: u64) -> (Report, u64) {
     let held: u32 = sim.world.cluster.indexes().map(|at| sim.world.cluster.held(at)).sum();
     assert_eq!(held, 0, "seed {seed}");
     assert!(sim.world.now > Time::ZERO);
-    (report, sim.answered)
+    let lost = sim.invites.iter().find(|(_, invite)| invite.rang && invite.finals.is_empty());
+    assert!(lost.is_none() && report.unkept == 0, "seed {seed}: {lost:?}");
+    sim
 }
 
 #[test]
@@ -285,13 +364,25 @@ fn nothing_is_left_of_calls_over_lossy_networks() {
     let wanted: u64 = std::env::var("FLOWS").ok().and_then(|n| n.parse().ok()).unwrap_or(2_000);
     let each = 250;
     let (mut retried, mut withdrawn, mut repeated, mut answered) = (0, 0, 0, 0);
+    let mut refused = BTreeMap::<String, u32>::new();
     for seed in 0..wanted.div_ceil(each) {
-        let (report, yes) = simulate(seed, each);
+        let sim = simulate(seed, each);
+        let report = sim.world.balancer.report(false);
         retried += report.happened.retried;
         withdrawn += report.counts.withdrawn;
         repeated += report.counts.repeated;
-        answered += yes;
+        answered += sim.answered;
+        let own =
+            sim.invites.values().flat_map(|invite| &invite.finals).filter(|who| !who.starts_with("node"));
+        own.for_each(|who| *refused.entry(who.clone()).or_default() += 1);
     }
+    for start in ["503 Service Unavailable", "487 Request Terminated", "408 Request Timeout"] {
+        assert!(refused.contains_key(&format!("SIP/2.0 {start}")), "{start}: {refused:?}");
+    }
+    println!(
+        "{wanted} calls, {answered} answered: {retried} requests given to another node, {repeated} repeated, \
+         {withdrawn} withdrawn; nothing left, every counter zero"
+    );
     // What is tested here has happened.
     assert!(
         retried > 0 && withdrawn > 0 && repeated > 0 && answered > wanted / 4,

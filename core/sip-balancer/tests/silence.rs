@@ -10,26 +10,7 @@ use std::time::Duration;
 const MS: fn(u64) -> Duration = Duration::from_millis;
 
 fn world(count: u8) -> World {
-    let probing = Probing { interval: Duration::from_secs(3_600), ..Probing::default() };
-    let mut world =
-        World::with(nodes(count), keys(2), Settings { probing, rules: Rules::default(), ..settings() });
-    // The first probes, which are not what is looked at.
-    for probe in world.pass(Duration::ZERO) {
-        world.answer(&probe, "200 OK", "");
-    }
-    world.pass(Duration::from_secs(1));
-    world
-}
-
-/// An INVITE, and the same at another node after its first was silent; and what else was sent then.
-fn moved(world: &mut World, call: &str) -> (Sent, Sent, Vec<Sent>) {
-    let first = world.one(CALLER, &invite(call));
-    assert!(world.pass(MS(399)).is_empty());
-    let mut all = world.pass(MS(1));
-    let at = all.iter().position(|m| m.start().starts_with("INVITE")).expect("the INVITE");
-    let second = all.remove(at);
-    assert_ne!((&second.to, second.branch()), (&first.to, first.branch()));
-    (first, second, all)
+    watched(nodes(count))
 }
 
 #[test]
@@ -48,6 +29,24 @@ fn a_silent_node_loses_its_invite_and_new_calls_within_400_ms_and_is_asked_at_on
     let probe = probes.into_iter().find(|p| p.to == first.to).expect("the probe");
     world.answer(&probe, "200 OK", "");
     assert!(world.cluster.takes_calls(world.now, at));
+}
+
+#[test]
+fn an_invite_that_there_is_no_record_of_is_not_ended() {
+    let mut world = world(2);
+    let (_, route) = call(&mut world, "u1");
+    for n in 2..42 {
+        world.one(CALLER, &request("INFO", "u1", n, &format!("u{n}"), ";tag=callee", &route));
+    }
+    let before = world.balancer.report(false).happened.unrecorded;
+    let sent = world.one(CALLER, &request("INVITE", "u1", 50, "u50", "", ""));
+    assert_eq!(world.balancer.report(false).happened.unrecorded, before + 1);
+    let meanwhile = world.seconds(3);
+    assert_eq!(finals(&meanwhile), [""; 0]);
+    assert!(!meanwhile.iter().any(|m| m.start().starts_with("CANCEL")), "{meanwhile:?}");
+    let rings = world.answer(&sent, "180 Ringing", "");
+    assert!(rings.iter().all(|m| m.to == CALLER), "{rings:?}");
+    assert_eq!(finals(&world.answer(&sent, "200 OK", "")), ["SIP/2.0 200 OK"]);
 }
 
 #[test]
@@ -366,15 +365,15 @@ fn who_hangs_up_where_no_node_is_left_is_gone() {
 }
 
 #[test]
-fn an_invite_that_was_cancelled_is_repeated_where_it_is() {
+fn an_invite_that_was_cancelled_is_not_repeated() {
     let mut world = World::with(nodes(2), keys(2), Settings { rules: Rules::default(), ..streams() });
-    let tcp = |text: String| text.replace("Via: SIP/2.0/UDP", "Via: SIP/2.0/TCP");
-    let first = world.one_tcp("198.51.100.7:40001", &tcp(invite("s1")));
-    world.one_tcp("198.51.100.7:40001", &tcp(request("CANCEL", "s1", 1, "s1", "", "")));
-    assert!(world.cluster.suspect(world.now, world.cluster.at(first.to.parse().unwrap()).unwrap()));
-    let again: Vec<Sent> = (0..20).flat_map(|_| world.pass(MS(100))).collect();
-    assert!(again.iter().any(|m| m.start().starts_with("INVITE")), "{again:?}");
-    assert!(again.iter().all(|m| m.to == first.to), "{again:?}");
+    let first = world.one_tcp(PHONE, &over_tcp(&invite("s1")));
+    world.one_tcp(PHONE, &over_tcp(&request("CANCEL", "s1", 1, "s1", "", "")));
+    assert!(world.cluster.suspect(world.now, world.node(&first)));
+    let again = world.seconds(60);
+    assert!(again.iter().all(|m| !m.start().starts_with("INVITE ")), "{again:?}");
+    assert!(again.iter().any(|m| m.start().starts_with("CANCEL ") && m.to == first.to), "{again:?}");
+    assert_eq!(finals(&again), ["SIP/2.0 487 Request Terminated"]);
 }
 
 #[test]
@@ -409,4 +408,151 @@ fn what_rings_at_a_node_that_is_down_goes_to_another_as_soon_as_that_takes_calls
     assert_ne!(second.to, first.to);
     assert_eq!(world.answer(&second, "200 OK", "")[0].to, CALLER);
     assert_eq!((world.load(), world.balancer.report(true).exact), ((1, 0), Some(true)));
+}
+
+#[test]
+fn a_refusal_that_comes_late_is_the_answer_while_the_other_says_nothing() {
+    let mut world = world(2);
+    let (first, second, _) = moved(&mut world, "v1");
+    let back = world.answer(&first, "486 Busy Here", "");
+    assert_eq!((back.len(), back[0].to.as_str(), back[0].start()), (1, CALLER, "SIP/2.0 486 Busy Here"));
+    let ack = world.one(CALLER, &request("ACK", "v1", 1, "v1", ";tag=callee", ""));
+    assert_eq!((&ack.to, ack.branch()), (&first.to, first.branch()));
+    // The other one wakes up after that.
+    let cancel = world.answer(&second, "180 Ringing", "");
+    assert_eq!((cancel.len(), &cancel[0].to), (1, &second.to));
+    assert!(cancel[0].start().starts_with("CANCEL "));
+    sent_away(&mut world, &response(&second, "200 OK", "Contact: <sip:bob@192.0.2.50>\r\n"), &second.to);
+    assert_eq!((world.load(), world.balancer.report(true).exact), ((0, 0), Some(true)));
+    (0..40).for_each(|_| drop(world.pass(Duration::from_secs(1))));
+    assert_eq!(world.balancer.report(true).kept, 0);
+}
+
+#[test]
+fn a_caller_that_gave_up_hears_of_the_late_refusal_if_that_is_all_there_is() {
+    let mut world = world(2);
+    let (first, second, _) = moved(&mut world, "v2");
+    assert_eq!(world.one(CALLER, &request("CANCEL", "v2", 1, "v2", "", "")).to, second.to);
+    assert_eq!(world.answer(&first, "486 Busy Here", "")[0].to, CALLER);
+}
+
+#[test]
+fn a_node_that_refused_an_invite_never_gets_it_again() {
+    // For reasons of its own, so that another one may do better.
+    let mut world = world(3);
+    let (first, second, _) = moved(&mut world, "w1");
+    let ack = world.answer(&first, "500 Server Internal Error", "");
+    assert_eq!((ack.len(), ack[0].start(), &ack[0].to), (1, "ACK sip:bob@example.com SIP/2.0", &first.to));
+    let all = world.pass(MS(400));
+    let third = all.iter().find(|m| m.start().starts_with("INVITE")).expect("the INVITE").clone();
+    assert!(third.to != first.to && third.to != second.to);
+    let later: Vec<Sent> = (0..30).flat_map(|_| world.pass(MS(100))).collect();
+    assert!(later.iter().all(|m| !m.start().starts_with("INVITE")), "{later:?}");
+    assert_eq!(world.answer(&third, "200 OK", "")[0].to, CALLER);
+    // After another one has said something.
+    let mut world = self::world(3);
+    let (first, second, _) = moved(&mut world, "w2");
+    world.answer(&second, "180 Ringing", "");
+    assert!(world.answer(&first, "486 Busy Here", "")[0].start().starts_with("ACK "));
+    world.cluster.set_down(world.cluster.at(second.to.parse().unwrap()).unwrap(), Why::ProbeTimeout);
+    let all = world.pass(Duration::ZERO);
+    let third = all.iter().find(|m| m.start().starts_with("INVITE")).expect("the INVITE").clone();
+    assert_ne!(third.to, first.to);
+    // Who asks for rest gets it, late as it is.
+    let mut world = self::world(2);
+    let (first, ..) = moved(&mut world, "w3");
+    world.answer(&first, "503 Service Unavailable", "Retry-After: 9\r\n");
+    let at = world.cluster.at(first.to.parse().unwrap()).unwrap();
+    assert!(!world.cluster.takes_calls(world.now, at));
+}
+
+#[test]
+fn what_rang_is_not_refused_when_the_next_node_fails_too() {
+    let mut world = world(2);
+    let first = world.one(CALLER, &invite("x1"));
+    world.answer(&first, "180 Ringing", "");
+    let at = world.cluster.at(first.to.parse().unwrap()).unwrap();
+    world.cluster.set_down(at, Why::ProbeTimeout);
+    let all = world.pass(Duration::ZERO);
+    let second = all.iter().find(|m| m.start().starts_with("INVITE")).expect("the INVITE").clone();
+    world.cluster.set_down(NodeIndex(1 - at.0), Why::ProbeTimeout);
+    // Longer than an INVITE lasts of which nobody has said anything.
+    for _ in 0..40 {
+        let sent = world.pass(Duration::from_secs(1));
+        assert!(sent.iter().all(|m| m.start().starts_with("OPTIONS")), "{sent:?}");
+    }
+    assert_eq!(world.one(CALLER, &invite("x1")).to, second.to);
+    assert_eq!(world.load(), (1, 1));
+    // The first one is there again.
+    world.cluster.set_up(at);
+    let all = world.pass(MS(1_000));
+    let again = all.iter().find(|m| m.start().starts_with("INVITE")).expect("the INVITE").clone();
+    assert_eq!((&again.to, again.branch()), (&first.to, first.branch()));
+    assert_eq!(world.answer(&again, "200 OK", "")[0].to, CALLER);
+    assert_eq!((world.load(), world.balancer.report(true).exact), ((1, 0), Some(true)));
+}
+
+#[test]
+fn the_answer_to_the_callers_own_cancel_is_the_callers() {
+    let mut world = world(2);
+    let (first, second, _) = moved(&mut world, "y1");
+    world.answer(&second, "180 Ringing", "");
+    let cancel = world.one(CALLER, &request("CANCEL", "y1", 1, "y1", "", ""));
+    assert_eq!(cancel.to, second.to);
+    // The other one says yes meanwhile, and is the first to do so. What the caller cancelled is cancelled by us, too.
+    let all = world.answer(&first, "200 OK", "");
+    assert!(all.iter().any(|m| m.to == CALLER && m.start() == "SIP/2.0 200 OK"), "{all:?}");
+    assert!(all.iter().any(|m| m.to == second.to && m.start().starts_with("CANCEL ")), "{all:?}");
+    let back = world.answer(&cancel, "200 OK", "");
+    assert_eq!((back.len(), back[0].to.as_str(), back[0].header("CSeq")), (1, CALLER, Some("1 CANCEL")));
+    let later: Vec<Sent> = (0..20).flat_map(|_| world.pass(MS(100))).collect();
+    assert!(later.iter().all(|m| !m.start().starts_with("CANCEL")), "{later:?}");
+}
+
+#[test]
+fn what_rings_waits_for_a_node_to_which_there_is_a_way() {
+    let mut list = nodes(2);
+    list[1].transport = Some(wire::Transport::Tcp);
+    let rules = Rules::default();
+    let probing = Probing { interval: Duration::from_secs(3_600), ..Probing::default() };
+    let mut world = World::with(list, keys(2), Settings { rules, probing, ..settings() });
+    world.cluster.set_order(NodeIndex(1), Order::Drain);
+    let first = world.one(CALLER, &invite("z1"));
+    world.answer(&first, "180 Ringing", "");
+    world.cluster.set_order(NodeIndex(1), Order::Serve);
+    world.cluster.set_down(NodeIndex(0), Why::ProbeTimeout);
+    for _ in 0..30 {
+        assert!(world.pass(MS(100)).iter().all(|m| m.start().starts_with("OPTIONS")), "nobody is refused");
+    }
+    assert_eq!((world.load(), world.balancer.report(true).kept), ((1, 1), 1));
+    let sent = world.seconds(300);
+    assert!(sent.iter().all(|m| !m.start().starts_with("INVITE ")), "{sent:?}");
+    // Repeated until its ACK, which does not come.
+    assert!(!finals(&sent).is_empty());
+    assert!(finals(&sent).iter().all(|start| *start == "SIP/2.0 408 Request Timeout"), "{sent:?}");
+    assert_eq!((world.load(), world.balancer.report(true).kept), ((0, 0), 0));
+}
+
+#[test]
+fn what_could_not_be_sent_once_more_is_forgotten_all_the_same() {
+    // The heaviest node is one that cannot be reached from here.
+    let mut list = nodes(3);
+    (list[1].transport, list[1].weight) = (Some(wire::Transport::Tcp), 1_000);
+    let mut world = World::with(list, keys(2), Settings { rules: Rules::default(), ..settings() });
+    let others = [NodeIndex(1), NodeIndex(2)];
+    others.iter().for_each(|at| world.cluster.set_order(*at, Order::Drain));
+    let first = world.one(CALLER, &invite("aa"));
+    world.answer(&first, "180 Ringing", "");
+    others.iter().for_each(|at| world.cluster.set_order(*at, Order::Serve));
+    // It is looked at again and again until the others take calls.
+    for at in others {
+        world.cluster.rest(world.now, at, Duration::from_secs(3), Why::Overloaded);
+    }
+    world.cluster.set_down(NodeIndex(0), Why::ProbeTimeout);
+    let sent = world.seconds(300);
+    // It was tried, and nobody else has it after that.
+    assert!(!finals(&sent).is_empty());
+    assert!(finals(&sent).iter().all(|start| *start == "SIP/2.0 503 Service Unavailable"), "{sent:?}");
+    assert!(sent.iter().all(|m| !m.start().starts_with("INVITE ")), "{sent:?}");
+    assert_eq!(world.balancer.report(true).kept, 0);
 }

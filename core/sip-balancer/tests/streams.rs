@@ -8,12 +8,6 @@ use sip_balancer::*;
 use std::time::Duration;
 use wire::{ConnId, FrameError, ListenerId, Machine, Outbox, Transport};
 
-const PHONE: &str = "198.51.100.7:40001";
-
-fn over_tcp(text: &str) -> String {
-    text.replace("Via: SIP/2.0/UDP", "Via: SIP/2.0/TCP")
-}
-
 fn phone() -> Option<ConnId> {
     Some(ConnId::new(0, 40_001))
 }
@@ -276,4 +270,50 @@ fn what_breaks_a_stream_is_answered_once() {
     let sent = sent(&out);
     assert_eq!((sent[0].start(), sent[0].conn), ("SIP/2.0 413 Request Entity Too Large", phone()));
     world.balancer.refuse(world.now, flow, b"", FrameError::NotAMessage, &mut Outbox::new());
+}
+
+#[test]
+fn what_is_no_invite_goes_to_another_node_where_its_connection_is_refused_and_it_was_not_read_before() {
+    for method in ["MESSAGE", "REGISTER"] {
+        let mut world = World::with(tcp_nodes(2), keys(2), streams());
+        let first = world.one_tcp(PHONE, &over_tcp(&request(method, "m1", 1, "m1", "", "")));
+        // It may have been read there: the same node gets it, on another connection.
+        let again = world.cut_off(&first);
+        assert_eq!((again.len(), &again[0].to, &again[0].text), (1, &first.to, &first.text), "{method}");
+        let second = world.lost(&again[0]);
+        assert_eq!(second.len(), 1);
+        if method == "MESSAGE" {
+            // That one was not read, but the first one may have been.
+            assert_eq!(second[0].to, first.to);
+            let told = world.lost(&second[0]);
+            assert_eq!((told[0].start(), told[0].conn), ("SIP/2.0 503 Service Unavailable", phone()));
+            assert_eq!((world.balancer.report(true).kept, world.load()), (0, (0, 0)));
+            continue;
+        }
+        assert_ne!((&second[0].to, second[0].branch()), (&first.to, first.branch()), "{method}");
+        let back = world.answer(&second[0], "200 OK", "");
+        assert_eq!((back[0].start(), back[0].conn), ("SIP/2.0 200 OK", phone()));
+        let report = world.balancer.report(true);
+        assert_eq!((report.kept, report.exact, world.load()), (0, Some(true), (0, 0)));
+    }
+}
+
+#[test]
+fn what_rang_is_tried_again_where_no_connection_comes_about() {
+    let mut world = World::with(tcp_nodes(2), keys(2), streams());
+    let first = world.one_tcp(PHONE, &over_tcp(&invite("n1")));
+    world.answer(&first, "180 Ringing", "");
+    world.cluster.set_down(world.cluster.at(first.to.parse().unwrap()).unwrap(), Why::ProbeTimeout);
+    let mut second = world.pass(Duration::ZERO).remove(0);
+    for _ in 0..70 {
+        assert!(world.lost(&second).is_empty(), "its caller hears nothing of that");
+        let all = world.pass(Duration::from_secs(1));
+        assert_eq!(all.len(), 1);
+        second = invited(&all);
+        assert_ne!(second.to, first.to);
+    }
+    // Once there is a connection it is not repeated.
+    (0..9).for_each(|_| assert!(world.pass(Duration::from_secs(1)).is_empty()));
+    assert_eq!(world.answer(&second, "200 OK", "")[0].conn, phone());
+    assert_eq!((world.load(), world.balancer.report(true).exact), ((1, 0), Some(true)));
 }

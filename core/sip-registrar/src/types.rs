@@ -36,6 +36,25 @@ pub struct Record {
     pub user_agent: Box<[u8]>,
 }
 
+impl Record {
+    /// The binding, borrowed.
+    pub fn view(&self) -> BindingView<'_> {
+        BindingView {
+            contact: &self.contact,
+            params: &self.params,
+            q: self.q,
+            expires: self.expires,
+            call_id: &self.call_id,
+            cseq: self.cseq,
+            flow: self.flow,
+            path: &self.path,
+            instance: &self.instance,
+            reg_id: self.reg_id,
+            user_agent: &self.user_agent,
+        }
+    }
+}
+
 /// What a persistent store must do to follow the table, in order.
 ///
 /// A binding whose key changes (a client that came back at another address with the same instance)

@@ -117,6 +117,12 @@ pub trait Machine {
     /// or gone, or the socket said the destination cannot be reached.
     fn undeliverable(&mut self, now: Time, token: u64, out: &mut Outbox);
 
+    /// As [`Machine::undeliverable`], of a transmit that had left whole before its connection ended: the peer may have
+    /// read it.
+    fn cut_off(&mut self, now: Time, token: u64, out: &mut Outbox) {
+        self.undeliverable(now, token, out);
+    }
+
     /// The network says that a datagram to `to` was not delivered (ICMP, RFC 3261 section 18.4) and
     /// repeats its beginning, as much as it likes. Called on every worker, because the kernel cannot
     /// tell which of them sent it.

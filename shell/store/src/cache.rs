@@ -175,8 +175,15 @@ impl CredentialCache {
         true
     }
 
+    /// Whether there is a user with this key.
+    pub(crate) fn has(&self, key: NameKey) -> bool {
+        let Some(stripe) = self.stripe(key) else { return false };
+        let stripe = stripe.read().unwrap_or_else(PoisonError::into_inner);
+        stripe.find(key.0, |entry| entry.key == key).is_some()
+    }
+
     /// Removes all users whose key `keep` does not hold, one part after the other; answers how many.
-    pub(crate) fn retain(&self, keep: impl Fn(NameKey) -> bool) -> usize {
+    pub(crate) fn retain(&self, mut keep: impl FnMut(NameKey) -> bool) -> usize {
         let mut removed = 0;
         for stripe in &self.stripes {
             stripe.write().unwrap_or_else(PoisonError::into_inner).retain(|entry| {

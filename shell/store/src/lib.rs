@@ -3,7 +3,8 @@
 //! * [`Subscribers`] is for commands: add, remove, list, import, export. It works on the file while
 //!   a server runs on it.
 //! * [`Store`] is for the server. It loads everything at start and keeps memory and disk alike with
-//!   three threads: one writes changed bindings, one follows the subscriber table, one expires.
+//!   four threads: one writes changed bindings to a log, one moves that into the table, one follows the
+//!   subscriber table, one expires.
 //! * [`CredentialCache`] and [`SharedLocation`] are what workers read; neither ever waits for the
 //!   disk.
 //! * [`Clock`] is the only place where wall-clock time and monotonic time meet.

@@ -5,20 +5,21 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
+use wire::Time;
+
 use crate::cache::CredentialCache;
 use crate::clock::Clock;
 use crate::database::{Database, Patience};
 use crate::directory::{self, ServerLock};
 use crate::error::{Kind, Result, StoreError};
 use crate::health::{Health, OnFailure};
-use crate::location::load::{LoadReport, load};
-use crate::location::writer::Writer;
+use crate::location::load::{LoadReport, Start, forget_removed, load, newest_change};
+use crate::location::mover::{Identity, Mover, Sealed, random_key};
+use crate::location::writer::{INTERVAL, Writer};
 use crate::location::{LocationLimits, SharedLocation};
 use crate::names::NameHasher;
-use crate::watch::Watch;
+use crate::watch::{Gone, Watch};
 
-/// Between two rounds of writing. With the commit itself, a change is on disk well within a second.
-const WRITE_INTERVAL: Duration = Duration::from_millis(250);
 /// Between two looks for changes by other processes.
 const WATCH_INTERVAL: Duration = Duration::from_millis(250);
 /// Between two rounds of expiry.
@@ -27,6 +28,11 @@ const EXPIRE_INTERVAL: Duration = Duration::from_millis(250);
 const EXPIRE_BUDGET: usize = 100_000;
 /// Attempts to write what is left at the end.
 const LAST_ATTEMPTS: u32 = 5;
+/// How long the last move into the table may take. What is left is moved after the next start.
+const LAST_MOVE: Duration = Duration::from_secs(5);
+
+/// How long the end may take to write all bindings anew, where a part of the log is lost.
+const LAST_REPAIR: Duration = Duration::from_secs(30);
 
 /// How to open a [`Store`].
 #[derive(Clone, Debug)]
@@ -76,25 +82,31 @@ impl Store {
         let dir = &options.data_dir;
         directory::prepare(dir)?;
         let lock = ServerLock::take(dir)?;
-        let database = Database::open(dir, Patience::SERVER)?;
+        let mut database = Database::open(dir, Patience::SERVER)?;
         let path = database.path.clone();
-        let location = Arc::new(SharedLocation::new(random_seed(&path)?, options.limits, options.on_failure));
-        let credentials = Arc::new(CredentialCache::new(NameHasher::new(random_seed(&path)?)));
+        let location = Arc::new(SharedLocation::new(random_key(&path)?, options.limits, options.on_failure));
+        let credentials = Arc::new(CredentialCache::new(NameHasher::new(random_key(&path)?)));
         let pair = options.clock.pair();
         let removed = Arc::clone(&location);
         // A user who is gone must not be called any more.
-        let removed = Box::new(move |aor: &[u8]| {
-            removed.remove(aor);
+        let removed = Box::new(move |gone: Gone<'_>| {
+            _ = match gone {
+                Gone::One(aor) => removed.remove(aor),
+                Gone::Those(gone) => removed.remove_where(gone),
+            };
         });
+        let newest = newest_change(&database)?;
         // Subscribers and bindings are read side by side.
-        let (watch, loaded) = std::thread::scope(|scope| {
+        let (watch, start) = std::thread::scope(|scope| {
             let cache = Arc::clone(&credentials);
             let watch = scope.spawn(|| Watch::open(dir, cache, removed));
-            let loaded = load(&database, &location, &options.sockets, pair);
-            (watch.join(), loaded)
+            let start = random_key(&path)
+                .and_then(|key| load(dir, &mut database, &location, &options.sockets, pair, key, newest));
+            (watch.join(), start)
         });
         let fault = |_| StoreError::new(Kind::System, &path, "reading it met a fault of ours", "report it");
-        let (watch, loaded) = (watch.map_err(fault)??, loaded?);
+        let (watch, Start { report: loaded, log, sealed, seen }) = (watch.map_err(fault)??, start?);
+        forget_removed(&database, &location, seen, newest)?;
         tracing::info!(
             subscribers = credentials.len(),
             bindings = loaded.live,
@@ -102,12 +114,23 @@ impl Store {
             path = %path.display(),
             "store loaded"
         );
-        let clock = options.clock.clone();
-        let writer =
-            Writer::new(Arc::clone(&location), database, options.sockets, clock, pair, loaded.expired != 0)?;
+        let (clock, sealed) = (options.clock.clone(), Arc::new(Sealed::new(sealed)));
+        let (identity, sockets) = (Identity::of(&database)?, options.sockets);
+        let mut writer = Writer::new(
+            Arc::clone(&location),
+            identity,
+            log,
+            Arc::clone(&sealed),
+            sockets,
+            clock.clone(),
+            pair,
+        );
+        writer.follow_removals(watch.removals());
+        let expired = (loaded.expired != 0).then_some(pair);
+        let mover = Mover::new(Arc::clone(&location), database, dir, sealed, clock, expired)?;
         let stop = Arc::new(Stop::default());
         let mut store = Store { location, credentials, loaded, path, stop, threads: Vec::new(), _lock: lock };
-        store.start(writer, watch, options.clock)?;
+        store.start(writer, mover, watch, options.clock)?;
         Ok(store)
     }
 
@@ -131,12 +154,16 @@ impl Store {
         self.finish()
     }
 
-    fn start(&mut self, writer: Writer, watch: Watch, clock: Clock) -> Result<()> {
+    fn start(&mut self, writer: Writer, mover: Mover, watch: Watch, clock: Clock) -> Result<()> {
+        let mover = Arc::new(Mutex::new(mover));
+        let (moving, stop) = (Arc::clone(&mover), Arc::clone(&self.stop));
+        self.spawn("store-move", move || move_loop(&moving, &stop))?;
         let (location, stop) = (Arc::clone(&self.location), Arc::clone(&self.stop));
         let guard = WriterGuard { location: Arc::clone(&location), clock: clock.clone() };
+        let ends = clock.clone();
         self.spawn("store-write", move || {
             let _guard = guard;
-            write_loop(writer, &location, &stop);
+            write_loop(writer, &mover, &location, &ends, &stop);
         })?;
         let stop = Arc::clone(&self.stop);
         self.spawn("store-watch", move || watch_loop(watch, &stop))?;
@@ -220,17 +247,94 @@ impl Drop for WriterGuard {
     }
 }
 
-fn write_loop(mut writer: Writer, location: &SharedLocation, stop: &Stop) {
-    let mut pause = WRITE_INTERVAL;
+fn write_loop(
+    mut writer: Writer,
+    mover: &Mutex<Mover>,
+    location: &SharedLocation,
+    clock: &Clock,
+    stop: &Stop,
+) {
+    let mut pause = INTERVAL;
     while !stop.wait(pause) {
-        pause = writer.round().err().unwrap_or(WRITE_INTERVAL);
+        pause = writer.round();
     }
+    // Before waiting for the mover, which may be in the midst of a step.
+    writer.round();
+    // The mover's own thread does not take it again.
+    finish(&mut writer, &mut mover.lock().unwrap_or_else(PoisonError::into_inner), location, clock);
+}
+
+/// Writes what waits, and moves the log into the table as far as there is time.
+pub(crate) fn finish(writer: &mut Writer, mover: &mut Mover, location: &SharedLocation, clock: &Clock) {
+    let (moved, repaired) = (clock.now() + LAST_MOVE, clock.now() + LAST_REPAIR);
+    let mut outcome = Ok(false);
     for _ in 0..LAST_ATTEMPTS {
-        // Only the journal counts now; a failure not about it is not repeated.
-        let _ = writer.round();
-        if location.pending() == 0 {
+        write_rest(writer, mover, location, || clock.now() >= repaired, moved);
+        outcome = writer.seal().and_then(|()| mover.run(moved));
+        // A file that cannot be read any more, found only now: memory is about to go, and has what it said.
+        if !mover.sealed().needs_repair() || clock.now() >= repaired {
             break;
         }
+    }
+    if writer.rescanning() {
+        tracing::error!(
+            "there was no time to write all bindings anew; what a damaged or lost log of bindings had is known again \
+             when phones register"
+        );
+    }
+    match outcome {
+        Ok(true) => {}
+        Ok(false) => tracing::info!(
+            "the location table is older than the log beside it, which the next start reads as well"
+        ),
+        Err(error) => {
+            tracing::warn!(%error, "bindings stay in the log beside the database; the next start reads it");
+        }
+    }
+}
+
+/// Rounds until nothing waits and no walk over all bindings is under way, or too many could not write. What waits is
+/// written however late it is; the walk is left where it is when that is `late`.
+fn write_rest(
+    writer: &mut Writer,
+    mover: &mut Mover,
+    location: &SharedLocation,
+    late: impl Fn() -> bool,
+    until: Time,
+) {
+    let mut attempts = LAST_ATTEMPTS;
+    while attempts != 0 {
+        writer.round();
+        match (location.pending(), writer.rescanning()) {
+            (0, rescanning) if !rescanning || late() => return,
+            (0, _) => {}
+            _ => {
+                attempts -= 1;
+                // Where the log has no more room, moving makes some.
+                if let Err(error) = mover.run(until) {
+                    tracing::debug!(%error, "the location table cannot be written");
+                }
+            }
+        }
+    }
+}
+
+/// Without the mover the log grows until it is too long; then this says why.
+struct MoverGuard(Arc<Sealed>);
+
+impl Drop for MoverGuard {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.fail("the thread that moves it has failed; restart the server".to_owned());
+        }
+    }
+}
+
+fn move_loop(mover: &Mutex<Mover>, stop: &Stop) {
+    let _guard = MoverGuard(mover.lock().unwrap_or_else(PoisonError::into_inner).sealed());
+    let mut pause = INTERVAL;
+    while !stop.wait(pause) {
+        pause = mover.lock().unwrap_or_else(PoisonError::into_inner).step();
     }
 }
 
@@ -279,19 +383,6 @@ impl Stop {
         let wait = self.bell.wait_timeout_while(rung, time, |rung| !*rung);
         *wait.unwrap_or_else(PoisonError::into_inner).0
     }
-}
-
-fn random_seed(path: &Path) -> Result<[u8; 16]> {
-    let mut seed = [0; 16];
-    getrandom::fill(&mut seed).map_err(|error| {
-        StoreError::new(
-            Kind::System,
-            path,
-            format!("the system gave no random bytes for its keys: {error}"),
-            "check that /dev/urandom exists",
-        )
-    })?;
-    Ok(seed)
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use sip_auth::Credentials;
 use crate::database::{Database, Patience};
 use crate::error::{Kind, Result, StoreError};
 use crate::user::{HASH_COLUMNS, UserName, hash_password, hash_text, read_hashes};
+use crate::watch::make_change_log;
 
 /// Adds a subscriber or replaces its hashes; every hash column is written, so that no hash of an old
 /// password stays behind.
@@ -102,6 +103,10 @@ impl Subscribers {
             transaction.execute("DELETE FROM subscriber WHERE username = ?1 AND domain = ?2", name)?;
         if removed != 0 {
             transaction.execute("DELETE FROM location WHERE username = ?1 AND domain = ?2", name)?;
+            // Bindings may be in the log of a server as well: whoever reads that finds this.
+            make_change_log(&transaction)?;
+            let unbound = "INSERT INTO subscriber_change (username, domain, unbound) VALUES (?1, ?2, 1)";
+            transaction.execute(unbound, name)?;
         }
         transaction.commit()?;
         Ok(removed != 0)

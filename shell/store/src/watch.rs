@@ -7,18 +7,25 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
-use rusqlite::{Connection, Row, params};
+use rusqlite::{Connection, ErrorCode, Row, Transaction, TransactionBehavior, params};
 use sip_auth::Credentials;
 
 use crate::cache::{CredentialCache, UserKey};
 use crate::database::{Database, Patience};
 use crate::error::{Result, StoreError};
+use crate::location::row::split_aor;
+use crate::location::writer::Removals;
+use crate::names::NameKey;
 use crate::subscribers::{hash_columns, upsert};
 use crate::user::{HASH_COLUMNS, UserName, hash_password, read_hashes};
 
 /// Changes read in one statement.
 const STEP: usize = 5_000;
+/// Looks, of four a second, after which users that were not in a table read as a whole, and did not come back, are
+/// taken to be removed: it may be a table that somebody is only just filling again.
+pub(crate) const SECOND_LOOK: u32 = 20;
 /// Applied changes that may lie in the log before they are deleted from it.
 const LOG_SLACK: i64 = 1_000;
 /// Users loaded between two lines of progress in the log.
@@ -29,11 +36,19 @@ const DATA_VERSION: &str = "PRAGMA data_version";
 /// Another one after each change of a table's definition.
 const SCHEMA_VERSION: &str = "PRAGMA schema_version";
 /// The highest number ever given to a change.
-const NEWEST_CHANGE: &str =
+pub(crate) const NEWEST_CHANGE: &str =
     "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'subscriber_change'";
 
-/// Told the address of record of every subscriber that was removed.
-pub(crate) type Removed = Box<dyn Fn(&[u8]) + Send>;
+/// Subscribers that were removed.
+pub(crate) enum Gone<'a> {
+    /// The one with this address of record.
+    One(&'a [u8]),
+    /// All of whose address of record this is true.
+    Those(&'a dyn Fn(&[u8]) -> bool),
+}
+
+/// Told of subscribers that were removed.
+pub(crate) type Removed = Box<dyn Fn(Gone<'_>) + Send>;
 
 /// The reading end of the change log.
 pub(crate) struct Watch {
@@ -42,6 +57,15 @@ pub(crate) struct Watch {
     removed: Removed,
     /// The last change applied.
     last: i64,
+    /// The same, for the writer of bindings, and how far that is.
+    removals: Removals,
+    /// Users that were not there when all of the table was read, and of whom the change log says nothing, in order.
+    /// Their bindings stay for now.
+    missing: Vec<NameKey>,
+    /// Reading all of the table failed on the way.
+    unread: bool,
+    /// Looks since, or since one of them came back.
+    looks: u32,
     /// Up to which the log was deleted.
     trimmed: i64,
     data_version: i64,
@@ -63,7 +87,7 @@ impl Watch {
         let sql = Sql {
             all: format!("SELECT {columns}, s.password, s.username, s.domain FROM subscriber s"),
             changed: format!(
-                "SELECT {columns}, s.password, c.username, c.domain, c.id, s.id FROM subscriber_change c
+                "SELECT {columns}, s.password, c.username, c.domain, c.id, s.id, c.unbound FROM subscriber_change c
                  LEFT JOIN subscriber s ON s.username = c.username AND s.domain = c.domain
                  WHERE c.id > ?1 ORDER BY c.id LIMIT ?2"
             ),
@@ -74,6 +98,10 @@ impl Watch {
             cache,
             removed,
             last: 0,
+            removals: Removals { applied: Arc::default(), durable: Arc::new(AtomicI64::new(i64::MAX)) },
+            missing: Vec::new(),
+            unread: false,
+            looks: 0,
             trimmed: 0,
             data_version: -1,
             schema_version: -1,
@@ -81,6 +109,12 @@ impl Watch {
         };
         watch.reload().map_err(|error| watch.error(&error))?;
         Ok(watch)
+    }
+
+    /// The number of the last change whose effects are in force; a removed subscriber's bindings have been
+    /// removed by then. Changes after the one whose effects are durable are not forgotten.
+    pub(crate) fn removals(&self) -> Removals {
+        self.removals.clone()
     }
 
     /// Applies what has changed since the last call.
@@ -99,7 +133,7 @@ impl Watch {
     fn try_poll(&mut self) -> rusqlite::Result<()> {
         let version = number(&self.database.connection, DATA_VERSION)?;
         if version != self.data_version {
-            if number(&self.database.connection, SCHEMA_VERSION)? != self.schema_version {
+            if self.unread || number(&self.database.connection, SCHEMA_VERSION)? != self.schema_version {
                 // Somebody made tables anew; our triggers may be gone with the old ones.
                 self.reload()?;
             } else {
@@ -107,6 +141,7 @@ impl Watch {
             }
             self.data_version = version;
         }
+        self.look_again()?;
         self.trim()
     }
 
@@ -145,76 +180,204 @@ impl Watch {
             while let Some(row) = rows.next()? {
                 last = row.get(first + 3)?;
                 let there: Option<i64> = row.get(first + 4)?;
-                changes.push(read_change(row, &self.cache, there.is_some())?);
+                let mut change = read_change(row, &self.cache, there.is_some())?;
+                if there.is_some() && row.get_ref(first + 5)?.as_i64().unwrap_or(0) != 0 {
+                    change.unbound = Some(aor_of(row)?);
+                }
+                changes.push(change);
             }
         }
         let count = changes.len();
-        self.apply(changes);
+        self.remove(&changes);
         self.last = last;
+        // Before anyone who was made anew may register: that must not be taken for older than his removal.
+        self.say_applied();
+        self.apply(changes);
         Ok(count)
+    }
+
+    /// Tells the writer of bindings how far we are. Of those who are missing the change log says nothing: a start
+    /// would not find them in it, wherever it begins to read.
+    fn say_applied(&self) {
+        self.removals.applied.store(self.last, Ordering::Release);
     }
 
     /// Makes sure of the triggers, reads the whole table, and forgets users that are not in it.
     fn reload(&mut self) -> rusqlite::Result<()> {
-        self.database.connection.execute_batch(include_str!("schema/watch.sql"))?;
-        let mut keys = Vec::new();
+        make_change_log(&self.database.connection)?;
+        // At start bindings are only just being read, and their reader looks for those removed.
+        let begun = self.schema_version != -1;
+        let (mut keys, mut users) = (Vec::new(), 0);
         let mut clear = Vec::new();
         // One read transaction, so that the number of the last change fits the rows.
         let transaction = self.database.connection.unchecked_transaction()?;
         let schema_version = number(&transaction, SCHEMA_VERSION)?;
         let last = number(&transaction, NEWEST_CHANGE)?;
+        if begun {
+            self.remove_logged(&transaction, last)?;
+        }
+        // As in a step: before anyone who was made anew may register.
+        (self.last, self.unread) = (last, true);
+        self.say_applied();
         {
             let mut statement = transaction.prepare(&self.sql.all)?;
             let mut rows = statement.query([])?;
             while let Some(row) = rows.next()? {
                 let change = read_change(row, &self.cache, true)?;
-                keys.push(change.key.name);
+                users += 1;
+                // At start nobody is known who may be gone.
+                if begun {
+                    keys.push(change.key.name);
+                }
                 if change.clear.is_some() {
                     clear.push(change);
                 } else {
                     self.cache.set(change.key, change.credentials);
                 }
-                if keys.len() % PROGRESS == 0 {
-                    tracing::info!(users = keys.len(), "reading subscribers");
+                if users % PROGRESS == 0 {
+                    tracing::info!(users, "reading subscribers");
                 }
             }
         }
         transaction.commit()?;
-        (self.last, self.schema_version) = (last, schema_version);
+        (self.unread, self.schema_version) = (false, schema_version);
         self.apply(clear);
-        keys.sort_unstable();
-        self.cache.retain(|key| keys.binary_search(&key).is_ok());
+        if begun {
+            keys.sort_unstable();
+            self.forget_all_but(&keys);
+        }
         Ok(())
     }
 
-    /// Puts changes into the cache, and takes clear passwords out of the table.
-    fn apply(&self, changes: Vec<UserChange>) {
-        for change in changes {
-            if let Some((name, credentials)) = change.clear {
-                erase_clear_password(&self.database.connection, &name, &credentials);
+    /// Removes the bindings of users that were removed, as the change log has it up to `last`. They may be there again.
+    fn remove_logged(&self, transaction: &Connection, last: i64) -> rusqlite::Result<()> {
+        // Numbers that have begun again are all news. But what then is not there may come back: they do so where
+        // somebody empties tables to fill them.
+        let anew = last < self.last;
+        let mut statement = transaction.prepare(
+            "SELECT c.username, c.domain, c.unbound FROM subscriber_change c
+             LEFT JOIN subscriber s ON s.username = c.username AND s.domain = c.domain
+             WHERE c.id > ?1 AND (c.unbound <> 0 OR (s.id IS NULL AND NOT ?2))",
+        )?;
+        let mut rows = statement.query(params![if anew { i64::MIN } else { self.last }, anew])?;
+        while let Some(row) = rows.next()? {
+            let text = |at| Ok::<_, rusqlite::Error>(row.get_ref(at)?.as_bytes().unwrap_or_default());
+            let (user, domain) = (text(0)?, text(1)?);
+            let unbound = row.get_ref(2)?.as_i64().unwrap_or(0) != 0;
+            if self.forget(self.cache.key(user, domain)) || unbound {
+                (self.removed)(Gone::One(&[user, b"@", &domain.to_ascii_lowercase()].concat()));
             }
-            let gone = change.credentials.is_none();
-            if self.cache.set(change.key, change.credentials) && gone {
-                (self.removed)(&change.aor);
+        }
+        Ok(())
+    }
+
+    /// Takes a user out of the cache; answers whether he may have bindings.
+    fn forget(&self, key: UserKey) -> bool {
+        self.cache.set(key, None) || self.missing.binary_search(&key.name).is_ok()
+    }
+
+    /// Forgets users whose keys are not among these, which are in order. What they have registered stays until
+    /// [a second look](Watch::look_again).
+    fn forget_all_but(&mut self, keys: &[NameKey]) {
+        let gone = &mut self.missing;
+        self.cache.retain(|key| {
+            let kept = keys.binary_search(&key).is_ok();
+            if !kept {
+                gone.push(key);
+            }
+            kept
+        });
+        gone.sort_unstable();
+        gone.dedup();
+        self.looks = 0;
+    }
+
+    /// Removes the bindings of users that were missing some seconds ago and are still, none of them having come back
+    /// meanwhile. A table without any user is one that is being filled, and so may be one while somebody writes.
+    fn look_again(&mut self) -> rusqlite::Result<()> {
+        if self.missing.is_empty() {
+            return Ok(());
+        }
+        self.looks += 1;
+        if self.looks < SECOND_LOOK || self.is_being_written()? {
+            return Ok(());
+        }
+        self.looks = 0;
+        let before = self.missing.len();
+        self.missing.retain(|key| !self.cache.has(*key));
+        if self.missing.is_empty() || self.cache.is_empty() || self.missing.len() != before {
+            return Ok(());
+        }
+        let gone = std::mem::take(&mut self.missing);
+        // The cache has no names: all that have bindings are asked.
+        (self.removed)(Gone::Those(&|aor| {
+            let (user, domain) = split_aor(aor);
+            gone.binary_search(&self.cache.key(user, domain).name).is_ok()
+        }));
+        Ok(())
+    }
+
+    /// Whether somebody is in the midst of writing, or has written since this look began: a long transaction is seen
+    /// when it is over, and until then nothing tells what is in it.
+    fn is_being_written(&self) -> rusqlite::Result<bool> {
+        match Transaction::new_unchecked(&self.database.connection, TransactionBehavior::Immediate) {
+            Ok(transaction) => Ok(number(&transaction, NEWEST_CHANGE)? != self.last
+                || number(&transaction, SCHEMA_VERSION)? != self.schema_version),
+            Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => Ok(true),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Takes users that are or were gone out of the cache, and then their bindings.
+    fn remove(&self, changes: &[UserChange]) {
+        for change in changes {
+            if let Some(aor) = &change.unbound {
+                self.cache.set(change.key, None);
+                (self.removed)(Gone::One(aor));
+            } else if change.credentials.is_none() && self.forget(change.key) {
+                (self.removed)(Gone::One(&change.aor));
             }
         }
     }
 
-    /// Deletes applied changes from the log, a bounded number at a time. Another connection may hold
-    /// the lock; then the next call does it.
+    /// Puts users that are there into the cache, and takes clear passwords out of the table.
+    fn apply(&self, changes: Vec<UserChange>) {
+        for change in changes.into_iter().filter(|change| change.credentials.is_some()) {
+            if let Some((name, credentials)) = change.clear {
+                erase_clear_password(&self.database.connection, &name, &credentials);
+            }
+            self.cache.set(change.key, change.credentials);
+        }
+    }
+
+    /// Deletes changes from the log whose effects are durable, a bounded number at a time. Another connection
+    /// may hold the lock; then the next call does it.
     fn trim(&mut self) -> rusqlite::Result<()> {
-        if self.last - self.trimmed <= LOG_SLACK {
+        let upto = self.last.min(self.removals.durable.load(Ordering::Acquire));
+        // After numbers that began again.
+        self.trimmed = self.trimmed.min(self.last);
+        if upto.saturating_sub(self.trimmed) <= LOG_SLACK {
             return Ok(());
         }
         let sql = "DELETE FROM subscriber_change WHERE id IN
             (SELECT id FROM subscriber_change WHERE id <= ?1 ORDER BY id LIMIT ?2)";
-        let deleted =
-            self.database.connection.prepare_cached(sql)?.execute(params![self.last, STEP as i64])?;
+        let deleted = self.database.connection.prepare_cached(sql)?.execute(params![upto, STEP as i64])?;
         if deleted < STEP {
-            self.trimmed = self.last;
+            self.trimmed = upto;
         }
         Ok(())
     }
+}
+
+/// Makes the change log and its triggers where they are not there, or not as they are now.
+pub(crate) fn make_change_log(connection: &Connection) -> rusqlite::Result<()> {
+    connection.execute_batch(include_str!("schema/watch.sql"))?;
+    let known = "SELECT 1 FROM pragma_table_info('subscriber_change') WHERE name = 'unbound'";
+    if !connection.prepare(known)?.exists([])? {
+        let add = "ALTER TABLE subscriber_change ADD COLUMN unbound INTEGER NOT NULL DEFAULT 0";
+        connection.execute_batch(add)?;
+    }
+    Ok(())
 }
 
 /// One user whose row is new, changed or gone.
@@ -223,6 +386,8 @@ struct UserChange {
     credentials: Option<Credentials>,
     /// `user@domain` of a user that is gone; empty for others.
     aor: Vec<u8>,
+    /// The same of one that was gone and is there again.
+    unbound: Option<Vec<u8>>,
     /// The row held a clear password: its name, and the hashes to write in its place.
     clear: Option<(UserName, Credentials)>,
 }
@@ -234,15 +399,21 @@ fn read_change(row: &Row<'_>, cache: &CredentialCache, there: bool) -> rusqlite:
     let (user, domain) = (text(first + 1)?, text(first + 2)?);
     let key = cache.key(user, domain);
     if !there {
-        let aor = [user, b"@", &domain.to_ascii_lowercase()].concat();
-        return Ok(UserChange { key, credentials: None, aor, clear: None });
+        return Ok(UserChange { key, credentials: None, aor: aor_of(row)?, unbound: None, clear: None });
     }
     let mut credentials = read_hashes(row, 0)?;
     let clear = clear_password(text(first)?, user, domain);
     if let Some((_, made)) = &clear {
         credentials = made.clone();
     }
-    Ok(UserChange { key, credentials: Some(credentials), aor: Vec::new(), clear })
+    Ok(UserChange { key, credentials: Some(credentials), aor: Vec::new(), unbound: None, clear })
+}
+
+/// The address of record of a row as [`read_change`] has it.
+fn aor_of(row: &Row<'_>) -> rusqlite::Result<Vec<u8>> {
+    let first = HASH_COLUMNS.len();
+    let text = |index: usize| Ok::<_, rusqlite::Error>(row.get_ref(index)?.as_bytes().unwrap_or_default());
+    Ok([text(first + 1)?, b"@", &text(first + 2)?.to_ascii_lowercase()].concat())
 }
 
 /// What to put in the place of a clear password that someone wrote into the table by hand.

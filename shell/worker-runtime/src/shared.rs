@@ -39,6 +39,8 @@ pub enum Hop {
     Close(ConnId),
     /// A message of the receiver's machine could not be sent.
     Failed(u64),
+    /// One that had left whole was lost with its connection, or its answer was.
+    CutOff(u64),
     /// A connection is gone.
     Gone(ConnId),
     /// A datagram to this address came back; this is the beginning of it.

@@ -352,7 +352,7 @@ fn what_was_sent_to_a_peer_that_fails_is_reported() {
     // It goes without having read it, which is a reset.
     wait("the arrival", || (stream.peek(&mut [0; 8]).unwrap() == 6).then_some(()));
     drop(stream);
-    server.wait_told("the failure", |told| *told == (1, Told::Undeliverable(7)));
+    server.wait_told("the failure", |told| *told == (1, Told::CutOff(7)));
 }
 
 #[test]
@@ -363,5 +363,5 @@ fn what_was_sent_to_a_peer_that_ends_its_direction_is_reported_when_it_is_gone()
     peer.shutdown(Shutdown::Write).unwrap();
     assert_eq!(hear_all(&mut peer), "");
     // The echo's token.
-    server.wait_told("the failure", |told| told.1 == Told::Undeliverable(1));
+    server.wait_told("the failure", |told| told.1 == Told::CutOff(1));
 }

@@ -460,6 +460,13 @@ pub(super) fn host_of(target: &str) -> String {
 
 fn arrivals(args: &LoadArgs) -> Result<Arrivals, String> {
     let wrong = |error: load::population::Impossible| error.to_string();
+    let searching = args.find_peak || args.self_test;
+    if args.rate_max > 0.0 && args.rate_increase == 0.0 && !searching {
+        return Err(format!(
+            "-rate_max {}: nothing raises the rate. Add -rate_increase CALLS (each -rate_interval), or --find-peak",
+            args.rate_max
+        ));
+    }
     if let Some(path) = &args.trace {
         let bytes = read(path)?;
         return Arrivals::trace(&String::from_utf8_lossy(&bytes), &path.display().to_string()).map_err(wrong);
@@ -486,6 +493,9 @@ fn parameters(args: &LoadArgs, arrivals: Option<&Arrivals>, workers: usize) -> V
     }
     facts.push(Fact::new("calls at a time, at most", args.limit.unwrap_or(1_000_000)));
     facts.push(waiting(args));
+    if args.lost > 0.0 {
+        facts.push(Fact::new("messages lost on purpose, sent and received", format!("{} %", args.lost)));
+    }
     facts.push(Fact::new("pause where none is given, ms", args.pause));
     facts
 }

@@ -119,7 +119,10 @@ impl Bench {
             6 => {
                 let token = self.tokens.len().checked_sub(1 + usize::from(argument & 7));
                 if let Some(&token) = token.and_then(|at| self.tokens.get(at)) {
-                    self.balancer.undeliverable(self.now, token, &mut self.out);
+                    match argument & 8 {
+                        0 => self.balancer.undeliverable(self.now, token, &mut self.out),
+                        _ => self.balancer.cut_off(self.now, token, &mut self.out),
+                    }
                 }
             }
             7 => match argument >> 6 {

@@ -167,7 +167,7 @@ fn what_cannot_be_run_is_refused_before_the_first_message() {
     let ip = fresh_ip().to_string();
     let broken = broken.to_str().expect("a name");
     let media = media.to_str().expect("a name");
-    let cases: [(&[&str], &str); 8] = [
+    let cases: [(&[&str], &str); 9] = [
         (&["-sf", broken, &ip], "broken.xml:2"),
         (&["-sf", media, &ip], "media.xml:4"),
         (&["-sf", "/nonexistent.xml", &ip], "/nonexistent.xml"),
@@ -176,6 +176,7 @@ fn what_cannot_be_run_is_refused_before_the_first_message() {
         (&["-sn", "uac", &ip, "-t", "ln"], "not in this version"),
         (&["-sn", "uac", "256.1.1.1:x"], "no port"),
         (&["-sn", "uac", &ip, "-inf", "/nonexistent.csv"], "/nonexistent.csv"),
+        (&["-sn", "uac", &ip, "-rate_max", "100"], "-rate_increase"),
     ];
     for (args, expected) in cases {
         let out = load(args);

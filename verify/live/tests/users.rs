@@ -20,8 +20,10 @@ const USERS: u32 = 300;
 fn live_for_a_while(workers: usize, transport: &str, more: &[&str]) {
     let [here, mailbox] = fresh_ips();
     let target = format!("sip:voicemail@{mailbox}:5090;transport={transport}");
-    let voicemail = format!("[voicemail]\ntarget = \"{target}\"\non = [\"busy\"]\n");
-    let mut setup = Setup::new().workers(workers).config(&voicemail);
+    // Where other tests leave it no processor for a moment, a server that refuses some would be right.
+    let config =
+        format!("[voicemail]\ntarget = \"{target}\"\non = [\"busy\"]\n[overload]\ndelay = \"10s\"\n");
+    let mut setup = Setup::new().workers(workers).config(&config);
     for n in 0..USERS {
         setup = setup.user(&format!("u{}", 1_000_000 + n), &format!("p{}", 1_000_000 + n));
     }

@@ -307,6 +307,7 @@ impl World {
             token: None,
             home: None,
             large: false,
+            back: None,
         };
         let now = self.time();
         let Ok(assigned) = self.dispatcher.request(now, &request) else {

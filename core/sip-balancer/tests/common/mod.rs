@@ -8,6 +8,8 @@ use std::time::Duration;
 use wire::{ConnId, Flow, ListenerId, Machine, Outbox, Time, Transport};
 
 pub const CALLER: &str = "198.51.100.7:5060";
+/// A caller over TCP.
+pub const PHONE: &str = "198.51.100.7:40001";
 pub const BALANCER: &str = "192.0.2.100:5060";
 
 pub fn keys(epoch: u8) -> Keys {
@@ -118,11 +120,35 @@ impl World {
         all.remove(0)
     }
 
+    /// So many seconds, each looked at twice.
+    pub fn seconds(&mut self, count: u32) -> Vec<Sent> {
+        (0..2 * count).flat_map(|_| self.pass(Duration::from_millis(500))).collect()
+    }
+
+    /// Where a request was sent to.
+    pub fn node(&self, sent: &Sent) -> NodeIndex {
+        self.cluster.at(sent.to.parse().expect("an address")).expect("a node")
+    }
+
+    /// The node that got it goes down.
+    pub fn down(&mut self, sent: &Sent) -> Vec<Sent> {
+        self.cluster.set_down(self.node(sent), Why::ProbeTimeout);
+        self.pass(Duration::ZERO)
+    }
+
     /// It could not be sent.
     pub fn lost(&mut self, message: &Sent) -> Vec<Sent> {
         assert_ne!(message.token, 0, "nobody wants to know: {message:?}");
         let mut out = Outbox::new();
         self.balancer.undeliverable(self.now, message.token, &mut out);
+        sent(&out)
+    }
+
+    /// It had left when its connection ended.
+    pub fn cut_off(&mut self, message: &Sent) -> Vec<Sent> {
+        assert_ne!(message.token, 0, "nobody wants to know: {message:?}");
+        let mut out = Outbox::new();
+        self.balancer.cut_off(self.now, message.token, &mut out);
         sent(&out)
     }
 
@@ -201,6 +227,47 @@ pub fn request(method: &str, call: &str, cseq: u32, branch: &str, to: &str, more
 
 pub fn invite(call: &str) -> String {
     request("INVITE", call, 1, call, "", "")
+}
+
+pub fn over_tcp(text: &str) -> String {
+    text.replace("Via: SIP/2.0/UDP", "Via: SIP/2.0/TCP")
+}
+
+/// One that gives silent nodes up at once, and has heard of all of them.
+pub fn watched(nodes: Vec<Node>) -> World {
+    let probing = Probing { interval: Duration::from_secs(3_600), ..Probing::default() };
+    let mut world = World::with(nodes, keys(2), Settings { probing, rules: Rules::default(), ..streams() });
+    // The first probes, which are not what is looked at.
+    for probe in world.pass(Duration::ZERO) {
+        world.answer(&probe, "200 OK", "");
+    }
+    world.pass(Duration::from_secs(1));
+    world
+}
+
+/// An INVITE, and the same at another node after its first was silent; and what else was sent then.
+pub fn moved(world: &mut World, call: &str) -> (Sent, Sent, Vec<Sent>) {
+    let first = world.one(CALLER, &invite(call));
+    assert!(world.pass(Duration::from_millis(399)).is_empty());
+    let mut all = world.pass(Duration::from_millis(1));
+    let second = invited(&all);
+    assert_ne!((&second.to, second.branch()), (&first.to, first.branch()));
+    all.retain(|m| *m != second);
+    (first, second, all)
+}
+
+/// The one INVITE among what was sent.
+pub fn invited(sent: &[Sent]) -> Sent {
+    let all: Vec<&Sent> = sent.iter().filter(|m| m.start().starts_with("INVITE ")).collect();
+    assert_eq!(all.len(), 1, "{sent:?}");
+    all[0].clone()
+}
+
+/// Final responses to INVITEs.
+pub fn finals(sent: &[Sent]) -> Vec<&str> {
+    let of = |m: &&Sent| m.header("CSeq").is_some_and(|cseq| cseq.ends_with(" INVITE"));
+    let all = sent.iter().filter(of).map(Sent::start).filter(|s| s.starts_with("SIP/2.0 "));
+    all.filter(|s| !s.starts_with("SIP/2.0 1")).collect()
 }
 
 /// A call that is up: the INVITE as it was forwarded, and the route of its dialog.

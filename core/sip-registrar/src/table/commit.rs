@@ -18,6 +18,11 @@ pub(crate) struct Snapshot {
 }
 
 impl Snapshot {
+    /// Whether there is none yet.
+    pub(crate) fn is_new(&self) -> bool {
+        self.handle.is_none()
+    }
+
     /// The bindings in `body`, which the caller took out of this snapshot to borrow from.
     pub(crate) fn bindings<'a>(&self, body: &'a [u8]) -> Bindings<'a> {
         cell::open_body(body).1
@@ -103,7 +108,7 @@ impl Table {
         gone: &[Binding<'_>],
         changes: &mut Vec<Change>,
     ) -> Result<(), TableFull> {
-        let new = snapshot.handle.is_none();
+        let new = snapshot.is_new();
         let grows = drafts.iter().any(Draft::is_touched);
         if grows
             && (drafts.len() > MAX_BINDINGS

@@ -152,20 +152,61 @@ impl Table {
     /// which reports that. A table that was told the time, by an `expire` while it was empty, files
     /// each record under its end at once; else the first sweeps have to look at all of them.
     pub fn restore(&mut self, record: &Record) -> Result<(), TableFull> {
-        let mut snapshot = self.snapshot(&record.aor);
-        let old = std::mem::take(&mut snapshot.body);
-        let mut drafts: Vec<Draft<'_>> = snapshot.bindings(&old).map(Draft::kept).collect();
-        let binding = record_binding(record);
-        match drafts.iter().position(|d| key_of(&d.binding) == key_of(&binding)) {
-            Some(at) => drafts[at].replace(binding, &record.user_agent),
-            None => drafts.push(Draft::new(binding, &record.user_agent)),
-        }
+        self.put_back(&record.aor, &record.view(), true).map(|_| ())
+    }
+
+    /// As [`restore`](Table::restore), of a binding that is borrowed.
+    pub fn restore_view(&mut self, aor: &[u8], binding: &BindingView<'_>) -> Result<(), TableFull> {
+        self.put_back(aor, binding, true).map(|_| ())
+    }
+
+    /// As [`restore`](Table::restore), of what is older than all that was put back before: only if there is
+    /// none with its key. Answers whether it was put back.
+    pub fn restore_older(&mut self, aor: &[u8], binding: &BindingView<'_>) -> Result<bool, TableFull> {
+        self.put_back(aor, binding, false)
+    }
+
+    fn put_back(&mut self, aor: &[u8], view: &BindingView<'_>, replace: bool) -> Result<bool, TableFull> {
+        let mut snapshot = self.snapshot(aor);
         let journal = std::mem::take(&mut self.journal);
-        let done = self.commit(&snapshot, &record.aor, &mut drafts, &[], &mut Vec::new());
+        let (binding, agent) = (view_binding(view), view.user_agent);
+        let old = std::mem::take(&mut snapshot.body);
+        let done = if snapshot.is_new() {
+            // The usual case at a start needs no list.
+            self.commit(&snapshot, aor, &mut [Draft::new(binding, agent)], &[], &mut Vec::new())
+                .map(|()| true)
+        } else if !replace && snapshot.bindings(&old).any(|b| key_of(&b) == key_of(&binding)) {
+            Ok(false)
+        } else {
+            let mut drafts: Vec<Draft<'_>> = snapshot.bindings(&old).map(Draft::kept).collect();
+            match drafts.iter_mut().find(|d| key_of(&d.binding) == key_of(&binding)) {
+                Some(there) => there.replace(binding, agent),
+                None => drafts.push(Draft::new(binding, agent)),
+            }
+            self.commit(&snapshot, aor, &mut drafts, &[], &mut Vec::new()).map(|()| true)
+        };
         self.journal = journal;
         snapshot.body = old;
         self.give_back(snapshot);
         done
+    }
+
+    /// Takes out what was put back under this key, at start, because a later word of the store says so. Reports no
+    /// change.
+    pub fn take_back(&mut self, aor: &[u8], contact: &[u8], instance: &[u8], reg_id: u32) {
+        let mut snapshot = self.snapshot(aor);
+        let old = std::mem::take(&mut snapshot.body);
+        let (gone, kept): (Vec<_>, Vec<_>) =
+            snapshot.bindings(&old).partition(|b| key_of(b) == (contact, instance, reg_id));
+        if !gone.is_empty() {
+            let mut drafts: Vec<Draft<'_>> = kept.into_iter().map(Draft::kept).collect();
+            let journal = std::mem::take(&mut self.journal);
+            // A commit that only removes needs no room and cannot fail.
+            let _ = self.commit(&snapshot, aor, &mut drafts, &gone, &mut Vec::new());
+            self.journal = journal;
+        }
+        snapshot.body = old;
+        self.give_back(snapshot);
     }
 
     /// Removes every binding of `aor`: an operator's word, or a subscriber deleted. Answers how many
@@ -261,18 +302,18 @@ pub(crate) fn key_of<'a>(b: &Binding<'a>) -> (&'a [u8], &'a [u8], u32) {
     (b.contact, b.instance, b.reg_id)
 }
 
-fn record_binding(r: &Record) -> Binding<'_> {
+fn view_binding<'a>(v: &BindingView<'a>) -> Binding<'a> {
     Binding {
-        contact: &r.contact,
-        params: &r.params,
-        q: r.q.min(1000),
-        expires: r.expires,
-        call_id: &r.call_id,
-        cseq: r.cseq,
-        flow: r.flow,
-        path: &r.path,
-        instance: &r.instance,
-        reg_id: r.reg_id,
+        contact: v.contact,
+        params: v.params,
+        q: v.q.min(1000),
+        expires: v.expires,
+        call_id: v.call_id,
+        cseq: v.cseq,
+        flow: v.flow,
+        path: v.path,
+        instance: v.instance,
+        reg_id: v.reg_id,
         agent: 0,
     }
 }

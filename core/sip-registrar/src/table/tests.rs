@@ -230,3 +230,29 @@ proptest! {
         prop_assert_eq!((table.len(), table.agents.len()), (0, 0));
     }
 }
+
+/// What a store kept comes back in any order: the later word counts, whichever is put back first.
+#[test]
+fn older_words_do_not_count_and_later_ones_take_back() {
+    let mut table = Table::new([1, 2], 100, true);
+    let (mut new, old) = (record(1, Time::from_secs(600)), record(1, Time::from_secs(900)));
+    new.cseq = old.cseq + 7;
+    let found = |table: &Table, r: &Record| {
+        let mut found = Vec::new();
+        table.bindings(&r.aor, Time::ZERO, |view| found.push(view.to_record(&r.aor)));
+        found
+    };
+    assert_eq!(table.restore_older(&old.aor, &old.view()), Ok(true));
+    assert_eq!(table.restore_view(&new.aor, &new.view()), Ok(()));
+    assert_eq!(table.restore_older(&old.aor, &old.view()), Ok(false));
+    assert_eq!(found(&table, &new), [new.clone()]);
+    let other = Record { contact: b"sip:other@192.0.2.77"[..].into(), ..new.clone() };
+    assert_eq!(table.restore_older(&other.aor, &other.view()), Ok(true));
+    assert_eq!(table.len(), 2);
+    table.take_back(&new.aor, &new.contact, &new.instance, new.reg_id);
+    table.take_back(&new.aor, &new.contact, &new.instance, new.reg_id);
+    table.take_back(b"nobody@example.com", &new.contact, b"", 0);
+    assert_eq!((table.len(), found(&table, &new)), (1, vec![other.clone()]));
+    table.take_back(&other.aor, &other.contact, &other.instance, other.reg_id);
+    assert!(table.is_empty() && !table.has_contact_address("192.0.2.77:5060".parse().expect("an address")));
+}

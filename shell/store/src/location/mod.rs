@@ -1,9 +1,19 @@
 //! The location service that all workers share: tables under short locks, and the journal of what is
 //! not yet on disk.
 
+#[cfg(test)]
+mod crashes;
+pub(crate) mod fold;
+#[cfg(test)]
+mod histories;
 pub(crate) mod journal;
 pub(crate) mod load;
+pub(crate) mod log;
+#[cfg(test)]
+mod losses;
+pub(crate) mod mover;
 pub(crate) mod row;
+pub(crate) mod stage;
 #[cfg(test)]
 mod tests;
 pub(crate) mod writer;
@@ -15,12 +25,15 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
-use sip_registrar::{BindingView, Change, Record, Table, TableFull};
+#[cfg(test)]
+use sip_registrar::Record;
+use sip_registrar::{BindingView, Change, Table};
 use siphasher::sip::SipHasher13;
 use wire::Time;
 
 use crate::health::{Health, HealthState, OnFailure};
 use journal::Journal;
+use row::Key;
 
 /// Addresses of record looked at for expiry under one hold of a lock: some tens of microseconds.
 const EXPIRE_STEP: usize = 32;
@@ -52,6 +65,8 @@ pub struct SharedLocation {
     stripes: Box<[RwLock<Stripe>]>,
     /// Keys the choice of the stripe and the hashes of the journal; the tables have keys of their own.
     seed: [u8; 16],
+    /// Addresses of record that one table may have.
+    share: usize,
     pending: AtomicUsize,
     max_pending: usize,
     /// Microseconds at which the running round of writing began; 0 between rounds.
@@ -88,13 +103,8 @@ impl SharedLocation {
         // Some room over the even share: stripes fill a little unevenly.
         let share = (limits.max_aors / count).saturating_add(limits.max_aors / count / 8).saturating_add(64);
         let stripe = |index: usize| {
-            let mut hasher = SipHasher13::new_with_key(&seed);
-            hasher.write(b"table");
-            hasher.write_usize(index);
-            let low = hasher.finish();
-            hasher.write_u8(1);
             RwLock::new(Stripe {
-                table: Table::new([low, hasher.finish()], share, true),
+                table: new_table(&seed, index, share),
                 journal: Journal::default(),
                 changes: Vec::new(),
             })
@@ -102,6 +112,7 @@ impl SharedLocation {
         SharedLocation {
             stripes: (0..count).map(stripe).collect(),
             seed,
+            share,
             pending: AtomicUsize::new(0),
             max_pending: limits.max_pending,
             round_began: AtomicU64::new(0),
@@ -131,6 +142,31 @@ impl SharedLocation {
     /// Removes all bindings of `aor`; answers how many there were.
     pub fn remove(&self, aor: &[u8]) -> usize {
         self.register(aor, |table, changes| table.remove(aor, changes)).unwrap_or(0)
+    }
+
+    /// Removes all bindings of every address of record that `gone` tells; answers how many there were. `gone` is
+    /// asked under a reader's lock on one stripe, some tens of names at a time.
+    pub(crate) fn remove_where(&self, gone: &dyn Fn(&[u8]) -> bool) -> usize {
+        let (mut removed, mut found) = (0, Vec::<Box<[u8]>>::new());
+        let mut next = Some(Cursor::default());
+        while let Some(from) = next {
+            next = self.list(from, RESCAN_STEP, Time::ZERO, |aor, _| {
+                if found.last().is_none_or(|last| **last != *aor) && gone(aor) {
+                    found.push(aor.into());
+                }
+            });
+            removed += found.drain(..).map(|aor| self.remove(&aor)).sum::<usize>();
+        }
+        removed
+    }
+
+    /// Whether the binding with this key lives.
+    fn has_binding(&self, key: &Key<'_>, now: Time) -> bool {
+        let mut live = false;
+        self.lookup(key.aor, now, |view| {
+            live |= view.contact == key.contact && view.instance == key.instance && view.reg_id == key.reg_id;
+        });
+        live
     }
 
     /// Whether some binding has this address in its Contact or had its REGISTER from it. Asks every
@@ -212,9 +248,23 @@ impl SharedLocation {
         self.health.failing(now, "the thread that writes them has failed; restart the server".to_owned());
     }
 
-    /// Puts back a binding from disk.
-    fn restore(&self, record: &Record) -> Result<(), TableFull> {
-        write(self.stripes.get(self.index(&record.aor)).ok_or(TableFull)?).table.restore(record)
+    /// Tells tables that are empty the time, so that they file each binding under its end at once.
+    fn tell_time(&self, now: Time) {
+        for stripe in &self.stripes {
+            let mut stripe = write(stripe);
+            self.change(&mut stripe, |table, changes| table.expire(now, EXPIRE_STEP, changes));
+        }
+    }
+
+    /// Forgets all that was put back from disk.
+    pub(crate) fn clear(&self) {
+        for (index, stripe) in self.stripes.iter().enumerate() {
+            write(stripe).table = self.table(index);
+        }
+    }
+
+    fn table(&self, index: usize) -> Table {
+        new_table(&self.seed, index, self.share)
     }
 
     fn change<R>(&self, stripe: &mut Stripe, f: impl FnOnce(&mut Table, &mut Vec<Change>) -> R) -> R {
@@ -245,7 +295,8 @@ impl SharedLocation {
 
     /// Gives back changes that could not be written, unless there is news about their bindings.
     fn put_back(&self, changes: Vec<Change>) {
-        for change in changes {
+        // The last first: it may be about the same binding as one before it.
+        for change in changes.into_iter().rev() {
             let Some(stripe) = self.stripes.get(self.index(row::key_of(&change).aor)) else { continue };
             if !write(stripe).journal.push_older(&self.seed, change) {
                 self.pending.fetch_sub(1, Ordering::Relaxed);
@@ -274,6 +325,15 @@ impl SharedLocation {
         let count = self.stripes.len() as u64;
         usize::try_from(hash % count.max(1)).unwrap_or(0)
     }
+}
+
+fn new_table(seed: &[u8; 16], index: usize, share: usize) -> Table {
+    let mut hasher = SipHasher13::new_with_key(seed);
+    hasher.write(b"table");
+    hasher.write_usize(index);
+    let low = hasher.finish();
+    hasher.write_u8(1);
+    Table::new([low, hasher.finish()], share, true)
 }
 
 fn read(stripe: &RwLock<Stripe>) -> RwLockReadGuard<'_, Stripe> {

@@ -5,33 +5,34 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64};
 
-use proptest::prelude::*;
 use rusqlite::Connection;
 
-use super::load::{LoadReport, load};
+use super::load::{LoadReport, Start, forget_removed, load};
+use super::log::disk::faults::{self, Faults};
+use super::mover::{Identity, Mover, Sealed, Steps};
 use super::row::tests::record;
-use super::writer::Writer;
+use super::writer::{INTERVAL, LogLimits, Writer};
 use super::*;
 use crate::clock::Clock;
 use crate::database::{Database, Patience};
 use crate::testing::TempDir;
 
-const WALL: i64 = 1_700_000_000;
+pub(super) const WALL: i64 = 1_700_000_000;
 const HOUR: i64 = 3_600;
 
 /// Both clocks, in seconds.
 #[derive(Clone)]
-struct Hands {
-    monotonic: Arc<AtomicU64>,
-    wall: Arc<AtomicI64>,
+pub(super) struct Hands {
+    pub(super) monotonic: Arc<AtomicU64>,
+    pub(super) wall: Arc<AtomicI64>,
 }
 
 impl Hands {
-    fn new(monotonic: u64, wall: i64) -> Hands {
+    pub(super) fn new(monotonic: u64, wall: i64) -> Hands {
         Hands { monotonic: Arc::new(AtomicU64::new(monotonic)), wall: Arc::new(AtomicI64::new(wall)) }
     }
 
-    fn clock(&self) -> Clock {
+    pub(super) fn clock(&self) -> Clock {
         let hands = self.clone();
         let wall = self.wall.clone();
         Clock::new(
@@ -40,22 +41,24 @@ impl Hands {
         )
     }
 
-    fn pass(&self, seconds: u64) {
+    pub(super) fn pass(&self, seconds: u64) {
         self.monotonic.fetch_add(seconds, Ordering::Relaxed);
         self.wall.fetch_add(seconds.cast_signed(), Ordering::Relaxed);
     }
 
-    fn now(&self) -> Time {
+    pub(super) fn now(&self) -> Time {
         Time::from_secs(self.monotonic.load(Ordering::Relaxed))
     }
 }
 
-/// A location service with its writer, and no thread.
-struct Bench {
-    location: Arc<SharedLocation>,
-    writer: Writer,
-    loaded: LoadReport,
-    hands: Hands,
+/// A location service with its writer and its mover, and no thread.
+pub(super) struct Bench {
+    pub(super) location: Arc<SharedLocation>,
+    pub(super) writer: Writer,
+    pub(super) mover: Mover,
+    pub(super) sealed: Arc<Sealed>,
+    pub(super) loaded: LoadReport,
+    pub(super) hands: Hands,
 }
 
 fn sockets() -> Vec<String> {
@@ -66,28 +69,105 @@ fn limits() -> LocationLimits {
     LocationLimits { stripes: 8, ..LocationLimits::default() }
 }
 
+/// A log of small files and batches.
+pub(super) fn small() -> LogLimits {
+    LogLimits { bytes: (2_000, 2_000), age: Duration::from_secs(100_000), batch: 3 }
+}
+
 impl Bench {
-    fn open(dir: &Path, hands: Hands) -> Bench {
-        let location = Arc::new(SharedLocation::new([5; 16], limits(), OnFailure::Refuse));
-        let database = Database::open(dir, Patience(Duration::from_millis(20))).unwrap();
+    pub(super) fn open(dir: &Path, hands: Hands) -> Bench {
         let clock = hands.clock();
-        let loaded = load(&database, &location, &sockets(), clock.pair()).unwrap();
-        let purge = loaded.expired != 0;
-        let writer =
-            Writer::new(Arc::clone(&location), database, sockets(), clock.clone(), clock.pair(), purge);
-        Bench { location, writer: writer.unwrap(), loaded, hands }
+        Bench::open_with(dir, hands, clock)
     }
 
-    fn put(&self, user: &str, seconds: u64) {
+    /// With a clock that shows what `hands` show, and may do more.
+    pub(super) fn open_with(dir: &Path, hands: Hands, clock: Clock) -> Bench {
+        let location = Arc::new(SharedLocation::new([5; 16], limits(), OnFailure::Refuse));
+        let mut database = Database::open(dir, Patience(Duration::from_millis(20))).unwrap();
+        let pair = hands.clock().pair();
+        let start = load(dir, &mut database, &location, &sockets(), pair, [7; 16], 0).unwrap();
+        let Start { report: loaded, log, sealed, .. } = start;
+        let sealed = Arc::new(Sealed::new(sealed));
+        let identity = Identity::of(&database).unwrap();
+        let writer = Writer::new(
+            Arc::clone(&location),
+            identity,
+            log,
+            Arc::clone(&sealed),
+            sockets(),
+            clock.clone(),
+            pair,
+        );
+        let expired = (loaded.expired != 0).then_some(pair);
+        let moves = Arc::clone(&sealed);
+        let mover = Mover::new(Arc::clone(&location), database, dir, moves, clock, expired).unwrap();
+        Bench { location, writer, mover, sealed, loaded, hands }
+    }
+
+    /// With small files, and the smallest steps.
+    pub(super) fn open_small(dir: &Path, hands: Hands) -> Bench {
+        let mut bench = Bench::open(dir, hands);
+        bench.writer.set_limits(small());
+        *bench.mover.steps() = Steps { read: 300, rows: 1 };
+        bench
+    }
+
+    /// A round that writes all that waits.
+    pub(super) fn round(&mut self) {
+        assert_eq!(self.writer.round(), INTERVAL);
+        assert_eq!((self.location.health(), self.location.pending()), (Health::Good, 0));
+    }
+
+    /// A round that cannot write, and what that says.
+    fn failing_round(&mut self) -> String {
+        self.writer.round();
+        match self.location.health() {
+            Health::Failing { error, .. } => error,
+            Health::Good => panic!("failing"),
+        }
+    }
+
+    /// Rounds until all is written: where the log is small, it may have to be moved first.
+    pub(super) fn settle(&mut self) {
+        let done = (0..500).any(|_| {
+            self.writer.round();
+            self.mover.one_step().unwrap();
+            self.location.pending() == 0 && self.location.health() == Health::Good
+        });
+        assert!(done, "{:?}", self.location.health());
+    }
+
+    /// Everything in the table, and only the file that is appended to left of the log.
+    pub(super) fn move_all(&mut self) {
+        self.writer.seal().unwrap();
+        // What is hurt waits for the writer.
+        let done = (0..100).any(|_| {
+            let all = self.mover.run(Time::FAR).unwrap();
+            if !all {
+                self.writer.round();
+            }
+            all
+        });
+        assert!(done);
+        assert!(self.sealed.is_empty());
+    }
+
+    /// A round, and everything in the table.
+    pub(super) fn round_and_table(&mut self) {
+        self.round();
+        self.move_all();
+    }
+
+    pub(super) fn put(&self, user: &str, seconds: u64) {
         put(&self.location, user, "sip:x@192.0.2.9", self.hands.now() + Duration::from_secs(seconds));
     }
 
-    fn live(&self, user: &str) -> usize {
+    pub(super) fn live(&self, user: &str) -> usize {
         self.location.lookup(format!("{user}@example.com").as_bytes(), self.hands.now(), |_| ())
     }
 
     /// Everything in memory, by its key.
-    fn all(&self) -> BTreeMap<String, Record> {
+    pub(super) fn all(&self) -> BTreeMap<String, Record> {
         let mut all = BTreeMap::new();
         let mut cursor = Some(Cursor::default());
         while let Some(from) = cursor {
@@ -102,7 +182,7 @@ impl Bench {
     }
 }
 
-fn put(location: &SharedLocation, user: &str, contact: &str, expires: Time) {
+pub(super) fn put(location: &SharedLocation, user: &str, contact: &str, expires: Time) {
     let record = record(user, contact, expires);
     location.register(&record.aor, |table, changes| {
         table.restore(&record).unwrap();
@@ -110,11 +190,15 @@ fn put(location: &SharedLocation, user: &str, contact: &str, expires: Time) {
     });
 }
 
-fn foreign(temp: &TempDir) -> Connection {
+pub(super) fn foreign(temp: &TempDir) -> Connection {
     Connection::open(temp.path().join(crate::DATABASE_FILE)).unwrap()
 }
 
-fn number(connection: &Connection, sql: &str) -> i64 {
+pub(super) fn rows(temp: &TempDir) -> i64 {
+    number(&foreign(temp), "SELECT count(*) FROM location")
+}
+
+pub(super) fn number(connection: &Connection, sql: &str) -> i64 {
     connection.query_row(sql, [], |row| row.get(0)).unwrap()
 }
 
@@ -127,7 +211,7 @@ fn what_was_written_is_back_after_a_restart() {
         bench.put(&format!("user{user}"), 600);
     }
     assert_eq!(bench.location.pending(), 500);
-    bench.writer.round().unwrap();
+    bench.round();
     assert_eq!(bench.location.pending(), 0);
     let before = bench.all();
     drop(bench);
@@ -154,14 +238,14 @@ fn expiry_and_removal_reach_the_disk() {
         bench.put(&format!("short{user}"), 60);
         bench.put(&format!("long{user}"), 600);
     }
-    bench.writer.round().unwrap();
+    bench.round();
     bench.hands.pass(70);
     assert_eq!((bench.live("short1"), bench.live("long1")), (0, 1), "seen as over before any sweep");
     while bench.location.expire(bench.hands.now(), 40) {}
     assert_eq!(bench.location.size().1, 100);
     assert_eq!(bench.location.remove(b"long7@example.com"), 1);
     assert_eq!(bench.location.remove(b"nobody@example.com"), 0);
-    bench.writer.round().unwrap();
+    bench.round_and_table();
     let sql = foreign(&temp);
     assert_eq!(number(&sql, "SELECT count(*) FROM location"), 99);
     assert_eq!(number(&sql, "SELECT count(*) FROM location WHERE username GLOB 'short*'"), 0);
@@ -187,7 +271,7 @@ fn rows_that_ended_while_nobody_ran_are_purged_in_steps() {
     for user in 0..4_500 {
         bench.put(&format!("user{user:04}"), if user % 10 == 0 { 600 } else { 60 });
     }
-    bench.writer.round().unwrap();
+    bench.round_and_table();
     drop(bench);
     let mut bench = Bench::open(temp.path(), Hands::new(1, WALL + 100));
     assert_eq!((bench.loaded.live, bench.loaded.expired), (450, 4_050));
@@ -195,11 +279,10 @@ fn rows_that_ended_while_nobody_ran_are_purged_in_steps() {
     bench.put("user4499", 600);
     let sql = foreign(&temp);
     let rows = || number(&sql, "SELECT count(*) FROM location");
-    bench.writer.round().unwrap();
+    bench.round();
+    bench.mover.step();
     assert_eq!(rows(), 4_500 - 1_800);
-    for _ in 0..4 {
-        bench.writer.round().unwrap();
-    }
+    bench.round_and_table();
     assert_eq!(rows(), 451);
 }
 
@@ -211,11 +294,11 @@ fn a_clock_set_by_an_hour_ends_no_binding_now_or_at_the_next_start() {
         for user in 0..200 {
             bench.put(&format!("user{user}"), 600);
         }
-        bench.writer.round().unwrap();
+        bench.round();
         bench.hands.wall.fetch_add(jump, Ordering::Relaxed);
         assert!(!bench.location.expire(bench.hands.now(), 10_000));
         assert_eq!(bench.all().len(), 200);
-        bench.writer.round().unwrap();
+        bench.round_and_table();
         let sql = foreign(&temp);
         let expected = (WALL + jump + 600, WALL + jump + 600);
         let range = (
@@ -236,7 +319,7 @@ fn restarts_after_a_clock_was_set_back_lengthen_no_binding() {
     let mut bench = Bench::open(temp.path(), Hands::new(5, WALL));
     bench.put("alice", 600);
     bench.put("later", 2_700);
-    bench.writer.round().unwrap();
+    bench.round();
     // Set back while nobody runs; the first start cannot know for how long nobody did.
     for (start, (alice, later)) in
         [(1, 1), (1, 1), (0, 1), (0, 1), (0, 1), (0, 1), (0, 1), (0, 0)].into_iter().enumerate()
@@ -253,72 +336,34 @@ fn a_full_disk_loses_nothing_and_says_so() {
     let temp = TempDir::new();
     let mut bench = Bench::open(temp.path(), Hands::new(10, WALL));
     bench.put("first", 600);
-    bench.writer.round().unwrap();
-    let pages: i64 = bench.writer.pragma("page_count");
-    bench.writer.set_pragma("max_page_count", pages);
+    bench.round();
+    let path = bench.writer.log().path().to_path_buf();
+    faults::set(&path, Faults { write: Some((7_000, libc::ENOSPC)), ..Faults::default() });
     for user in 0..2_000 {
         bench.put(&format!("user{user}"), 600);
     }
-    let pauses: Vec<Duration> = (0..8).map(|_| bench.writer.round().unwrap_err()).collect();
+    let mut pauses = vec![bench.writer.round()];
+    let error = bench.failing_round();
+    assert!(error.contains("location.1.log") && error.contains("space"), "{error}");
+    pauses.extend((0..7).map(|_| bench.writer.round()));
     assert!(
         pauses.windows(2).all(|pair| pair[1] >= pair[0]) && pauses[7] == Duration::from_secs(5),
         "{pauses:?}"
     );
     assert!(!bench.location.accepting());
-    match bench.location.health() {
-        Health::Failing { error, .. } => {
-            assert!(
-                error.contains("strowger.db") && error.contains("full") && error.contains("space"),
-                "{error}"
-            );
-        }
-        Health::Good => panic!("failing"),
-    }
     assert_eq!((bench.location.pending(), bench.all().len()), (2_000, 2_001));
     // What changes meanwhile counts, not what failed before.
     bench.location.remove(b"user5@example.com");
     bench.put("user6", 900);
     assert_eq!(bench.location.pending(), 2_000);
-    bench.writer.set_pragma("max_page_count", 1_000_000);
-    bench.writer.round().unwrap();
-    assert!(bench.location.accepting() && bench.location.health() == Health::Good);
+    faults::clear(&path);
+    bench.round();
+    assert!(bench.location.accepting());
     let expected = bench.all();
     assert_eq!((expected.len(), bench.location.pending()), (2_000, 0));
     drop(bench);
     let bench = Bench::open(temp.path(), Hands::new(10, WALL));
     assert_eq!(bench.all(), expected);
-}
-
-#[test]
-fn a_lock_held_too_long_is_a_failure_that_passes() {
-    let temp = TempDir::new();
-    let mut bench = Bench::open(temp.path(), Hands::new(10, WALL));
-    let sql = foreign(&temp);
-    sql.execute_batch("BEGIN IMMEDIATE").unwrap();
-    bench.put("a", 600);
-    bench.writer.round().unwrap_err();
-    assert!(!bench.location.accepting());
-    sql.execute_batch("ROLLBACK").unwrap();
-    bench.writer.round().unwrap();
-    assert!(bench.location.accepting());
-    assert_eq!(number(&sql, "SELECT count(*) FROM location"), 1);
-}
-
-#[test]
-fn a_database_taken_away_or_replaced_is_noticed() {
-    let temp = TempDir::new();
-    let mut bench = Bench::open(temp.path(), Hands::new(10, WALL));
-    let (path, aside) = (temp.path().join(crate::DATABASE_FILE), temp.path().join("aside"));
-    std::fs::rename(&path, &aside).unwrap();
-    bench.put("a", 600);
-    bench.writer.round().unwrap_err();
-    assert!(!bench.location.accepting());
-    std::fs::copy(&aside, &path).unwrap();
-    bench.writer.round().unwrap_err();
-    assert!(format!("{:?}", bench.location.health()).contains("replaced"));
-    std::fs::rename(&aside, &path).unwrap();
-    bench.writer.round().unwrap();
-    assert!(bench.location.accepting() && bench.location.pending() == 0);
 }
 
 #[test]
@@ -362,110 +407,136 @@ fn a_damaged_page_is_an_error_with_a_name_not_a_crash() {
     for user in 0..3_000 {
         bench.put(&format!("user{user}"), 600);
     }
-    bench.writer.round().unwrap();
+    bench.round_and_table();
     drop(bench);
     let path = temp.path().join(crate::DATABASE_FILE);
     let mut bytes = std::fs::read(&path).unwrap();
     let half = bytes.len() / 2;
     bytes[half..half + 20_000].fill(0xaa);
     std::fs::write(&path, bytes).unwrap();
-    let database = Database::open(temp.path(), Patience::SERVER).unwrap();
+    let mut database = Database::open(temp.path(), Patience::SERVER).unwrap();
     let location = SharedLocation::new([5; 16], limits(), OnFailure::Refuse);
     let pair = Hands::new(10, WALL).clock().pair();
-    let error = load(&database, &location, &sockets(), pair).unwrap_err();
+    let error = load(temp.path(), &mut database, &location, &sockets(), pair, [7; 16], 0).unwrap_err();
     assert_eq!(error.kind, crate::Kind::Corrupt);
     assert!(error.to_string().contains("strowger.db") && error.to_string().contains("backup"), "{error}");
 }
 
-/// Something that happens to a location service.
-#[derive(Clone, Debug)]
-enum Event {
-    Put { user: u8, contact: u8, seconds: u64 },
-    Remove { user: u8 },
-    Pass { seconds: u64 },
-    Expire,
-    Round,
-    FailingRound,
-    SetClock { seconds: i64 },
-    Restart,
-}
-
-fn any_event() -> impl Strategy<Value = Event> {
-    prop_oneof![
-        6 => (0u8..12, 0u8..3, 60u64..900).prop_map(|(user, contact, seconds)| Event::Put { user, contact, seconds }),
-        2 => (0u8..12).prop_map(|user| Event::Remove { user }),
-        2 => (1u64..300).prop_map(|seconds| Event::Pass { seconds }),
-        2 => Just(Event::Expire),
-        3 => Just(Event::Round),
-        2 => Just(Event::FailingRound),
-        // Steps below five seconds are left to the rounding of whole seconds.
-        1 => (-12i64..12).prop_map(|steps| Event::SetClock { seconds: steps * 600 }),
-        1 => Just(Event::Restart),
-    ]
-}
-
-fn happen(bench: &mut Bench, event: &Event) {
-    match *event {
-        Event::Put { user, contact, seconds } => {
-            let expires = bench.hands.now() + Duration::from_secs(seconds);
-            put(&bench.location, &format!("u{user}"), &format!("sip:c{contact}"), expires);
-        }
-        Event::Remove { user } => {
-            bench.location.remove(format!("u{user}@example.com").as_bytes());
-        }
-        Event::Pass { seconds } => bench.hands.pass(seconds),
-        Event::Expire => {
-            bench.location.expire(bench.hands.now(), 1_000);
-        }
-        Event::Round => bench.writer.round().unwrap(),
-        Event::FailingRound => {
-            bench.writer.set_pragma("query_only", 1);
-            let waiting = bench.location.pending();
-            assert!(bench.writer.round().is_err() || waiting == 0);
-            bench.writer.set_pragma("query_only", 0);
-        }
-        Event::SetClock { seconds } => {
-            bench.hands.wall.fetch_add(seconds, Ordering::Relaxed);
-        }
-        Event::Restart => {}
-    }
-}
-
-/// Whatever happened, once a round succeeds a restart brings back exactly what memory held.
-fn follows(events: &[Event]) {
+/// A data directory of a version that had no log: the table is all there is.
+#[test]
+fn a_directory_without_a_log_is_taken_over() {
     let temp = TempDir::new();
-    let mut bench = Bench::open(temp.path(), Hands::new(1_000, WALL));
-    for event in events.iter().chain([&Event::Restart]) {
-        happen(&mut bench, event);
-        if matches!(event, Event::Restart) {
-            // A binding leaves the table up to two seconds after its end. What ended in these could come
-            // back if the clock is then set back, for no longer than it was granted.
-            while bench.location.expire(bench.hands.now() + Duration::from_secs(2), 1_000) {}
-            bench.writer.round().unwrap();
-            assert_eq!(bench.location.pending(), 0);
-            let (expected, hands) = (bench.all(), bench.hands.clone());
-            drop(bench);
-            bench = Bench::open(temp.path(), hands);
-            assert_eq!(bench.all(), expected);
-        }
+    let mut bench = Bench::open(temp.path(), Hands::new(10, WALL));
+    for user in 0..50 {
+        bench.put(&format!("user{user}"), 600);
     }
+    bench.round_and_table();
+    drop(bench);
+    std::fs::remove_file(temp.path().join("location.2.log")).unwrap();
+    assert!(log::list(temp.path()).unwrap().is_empty());
+    let mut bench = Bench::open(temp.path(), Hands::new(10, WALL));
+    assert_eq!(bench.loaded, LoadReport { live: 50, expired: 0, bad: 0 });
+    bench.location.remove(b"user7@example.com");
+    bench.put("user8", 900);
+    bench.round();
+    let expected = bench.all();
+    drop(bench);
+    let bench = Bench::open(temp.path(), Hands::new(10, WALL));
+    assert_eq!((bench.all(), bench.loaded.live), (expected, 49));
+}
+
+/// The columns hold texts, and SQLite makes a number that it compares with them into one first: telephone numbers
+/// with a plus come before its digits.
+#[test]
+fn users_whose_names_begin_with_any_letter_are_read() {
+    let temp = TempDir::new();
+    let mut bench = Bench::open(temp.path(), Hands::new(10, WALL));
+    let users = [
+        "",
+        " ",
+        "!x",
+        "#31#",
+        "%41",
+        "'q",
+        "(x",
+        "*7",
+        "+4930123",
+        "-1",
+        "-9223372036854775809",
+        "0",
+        "a",
+        "~",
+        "\u{e4}",
+    ];
+    users.iter().for_each(|user| bench.put(user, 600));
+    bench.round_and_table();
+    assert_eq!(usize::try_from(rows(&temp)).unwrap(), users.len());
+    drop(bench);
+    let mut bench = Bench::open(temp.path(), Hands::new(1, WALL + 100));
+    assert_eq!(bench.loaded, LoadReport { live: users.len() as u64, expired: 0, bad: 0 });
+    // Without a user the address is the domain alone.
+    assert!(users.iter().skip(1).all(|user| bench.live(user) == 1));
+    // And all of them go when they are over.
+    drop(bench);
+    bench = Bench::open(temp.path(), Hands::new(1, WALL + 1_000));
+    assert_eq!(bench.loaded.expired, users.len() as u64);
+    bench.settle();
+    bench.move_all();
+    assert_eq!(rows(&temp), 0);
 }
 
 #[test]
-fn a_binding_that_ends_with_the_server_stays_ended_when_the_clock_is_set_back() {
-    follows(&[
-        Event::Put { user: 0, contact: 0, seconds: 826 },
-        Event::Restart,
-        Event::Pass { seconds: 826 },
-        Event::SetClock { seconds: -600 },
-    ]);
+fn bindings_that_ended_while_nobody_ran_leave_the_table() {
+    let temp = TempDir::new();
+    let mut bench = Bench::open(temp.path(), Hands::new(10, WALL));
+    bench.put("short", 60);
+    bench.put("back", 60);
+    bench.put("long", 600);
+    bench.round_and_table();
+    // Once more, into the log.
+    bench.put("short", 61);
+    bench.put("back", 61);
+    bench.put("logged", 60);
+    bench.round();
+    drop(bench);
+    let mut bench = Bench::open(temp.path(), Hands::new(1, WALL + 100));
+    assert_eq!(bench.loaded, LoadReport { live: 1, expired: 3, bad: 0 });
+    // It comes back, and what the log says about it is from before.
+    bench.put("back", 600);
+    bench.round_and_table();
+    let rows = "SELECT group_concat(username) FROM (SELECT username FROM location ORDER BY 1)";
+    let rows: String = foreign(&temp).query_row(rows, [], |row| row.get(0)).unwrap();
+    assert_eq!(rows, "back,long");
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(40))]
-
-    #[test]
-    fn disk_follows_memory(events in proptest::collection::vec(any_event(), 1..60)) {
-        follows(&events);
+#[test]
+fn subscribers_removed_after_the_last_that_the_log_knows_of_are_forgotten() {
+    let temp = TempDir::new();
+    let bench = Bench::open(temp.path(), Hands::new(10, WALL));
+    let sql = foreign(&temp);
+    sql.execute_batch(include_str!("../schema/watch.sql")).unwrap();
+    for user in ["early", "late", "stays", "again"] {
+        bench.put(user, 600);
+        sql.execute("INSERT INTO subscriber (username, domain) VALUES (?1, 'Example.com')", [user]).unwrap();
     }
+    bench.put("guest", 600);
+    let remove = |user: &str| sql.execute("DELETE FROM subscriber WHERE username = ?1", [user]).unwrap();
+    remove("early");
+    let seen = number(&sql, "SELECT max(id) FROM subscriber_change");
+    remove("late");
+    remove("again");
+    sql.execute("INSERT INTO subscriber (username, domain) VALUES ('again', 'example.com')", []).unwrap();
+    let database = Database::open(temp.path(), Patience::SERVER).unwrap();
+    let newest = number(&sql, "SELECT max(id) FROM subscriber_change");
+    forget_removed(&database, &bench.location, Some(seen), newest).unwrap();
+    let live = ["early", "late", "stays", "again", "guest"].map(|user| bench.live(user));
+    // The first registered anew since, as a guest.
+    assert_eq!(live, [1, 0, 1, 1, 1]);
+    // Without a log, only what happened while it was loaded is news.
+    bench.put("late", 600);
+    forget_removed(&database, &bench.location, None, newest).unwrap();
+    assert_eq!(bench.live("late"), 1);
+    // When the numbers have begun again, all that is known is news.
+    forget_removed(&database, &bench.location, Some(newest + 1), newest).unwrap();
+    assert_eq!((bench.live("late"), bench.live("early"), bench.live("again")), (0, 0, 1));
 }

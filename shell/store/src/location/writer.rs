@@ -1,130 +1,217 @@
 //! The thread that writes the journal to disk.
 //!
-//! A round begins every 250 ms: it takes what all stripes have waiting, and commits it in
-//! transactions of some thousand rows. A commit returns when the data is on the disk. Nothing is
-//! lost by a failed commit: its changes go back to the journal, and the next round tries again after
-//! a pause that doubles.
+//! A round begins every 250 ms: it takes what all stripes have waiting, and appends it to the log. That
+//! returns when the data is on the disk. Nothing is lost by a failure: the changes go back to the
+//! journal, and the next round tries again after a pause that doubles.
+//!
+//! A file of the log that is full, or old, is left to the [`mover`](super::mover), and the next one begun, once
+//! those before it are moved. Until then the file grows: beyond some length registrations are refused, so that
+//! what was accepted before has room still.
 
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use rusqlite::{Row, TransactionBehavior, params};
 use sip_registrar::Change;
 use wire::Time;
 
 use crate::clock::{Clock, ClockPair};
-use crate::database::Database;
 use crate::error::{Kind, Result, StoreError};
 use crate::location::journal::Journal;
-use crate::location::row::{DELETE, PUT, Rows, join_aor, key_of};
+use crate::location::log::Log;
+use crate::location::mover::{Identity, Sealed};
 use crate::location::{Cursor, SharedLocation};
 
-/// Rows after which a transaction is closed; the stripe being taken is always finished, so that a
+/// Between two rounds. With the writing itself, a change is on disk well within a second.
+pub(crate) const INTERVAL: Duration = Duration::from_millis(250);
+/// Changes after which a batch is closed; the stripe being taken is always finished, so that a
 /// binding and the one it replaces are written together.
-const BATCH: usize = 8_000;
-/// Rows looked at in one step of the purge.
-const PURGE_STEP: i64 = 2_000;
+const BATCH: usize = 32_000;
 /// Pause after the first failure, and the longest.
 const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
 /// Changes that a walk over all bindings may add to the journal in one round.
 const RESCAN_ROUND: usize = 20_000;
 /// A difference of the clocks that counts as a jump, in microseconds. Slewing stays below it.
 const JUMP: i128 = 5_000_000;
+/// Bytes of the log for each binding that lives, in a file that is full: about one record.
+const BYTES_OF_BINDING: u64 = 160;
+/// Times that the journals are taken in one round, if subscribers are removed meanwhile.
+const PASSES: usize = 8;
+/// So many full files together are too many: registrations are refused.
+const REFUSE: u64 = 3;
+/// With so many nothing is written any more.
+const STOP: u64 = 4;
+
+/// When a file of the log is full.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LogLimits {
+    /// Bytes that a file may have in any case, and at most.
+    pub(crate) bytes: (u64, u64),
+    /// Age at which what a file says goes into the table, however little it is.
+    pub(crate) age: Duration,
+    /// Changes in a batch.
+    pub(crate) batch: usize,
+}
+
+impl Default for LogLimits {
+    fn default() -> LogLimits {
+        LogLimits { bytes: (128 << 20, 1 << 30), age: Duration::from_secs(3_600), batch: BATCH }
+    }
+}
+
+/// The numbers of changes of subscribers that the watcher and the writer tell each other.
+#[derive(Clone, Debug)]
+pub(crate) struct Removals {
+    /// The last one whose effect on bindings is in the journal, or was.
+    pub(crate) applied: Arc<AtomicI64>,
+    /// The last one whose effect is on disk. Those before it may be forgotten.
+    pub(crate) durable: Arc<AtomicI64>,
+}
 
 /// The write-behind.
 pub(crate) struct Writer {
     location: Arc<SharedLocation>,
-    database: Database,
-    /// Device and inode of the database file.
-    identity: (u64, u64),
+    /// Of the database: what it says belongs to the log.
+    identity: Identity,
     sockets: Vec<String>,
     clock: Clock,
     /// An empty journal with room, to leave in the place of a full one.
     spare: Journal,
-    /// The changes of a batch in the order of their keys: beginning of the key, place in the batch.
-    order: Vec<(u128, usize)>,
+    log: Log,
+    sealed: Arc<Sealed>,
+    limits: LogLimits,
+    removals: Removals,
+    /// Bytes at which the file is full, as that was when it was begun.
+    full: u64,
+    /// Since when it has something in it.
+    began: Option<Time>,
+    /// The same, or more by now.
+    limit: u64,
+    /// When to try again to begin the next file, and why that failed.
+    trouble: Option<(Time, String)>,
     /// Wall clock minus monotonic time, microseconds.
     offset: i128,
-    /// A walk over all bindings is under way, because the wall clock was set.
+    /// A file that was appended to was lost, and what stood there is not made good yet.
+    lost: bool,
+    /// A walk over all bindings is under way, because they are to be written anew.
     rescan: Option<Cursor>,
-    purge: Option<Purge>,
     pause: Duration,
 }
 
-/// Rows that had expired when the table was loaded are deleted in steps, unless the binding has come
-/// back. Judged by the clocks as they were then: they may have been set since.
-struct Purge {
-    loaded: ClockPair,
-    /// The last key looked at.
-    after: RowKey,
-}
-
-type RowKey = (SqlBytes, SqlBytes, SqlBytes, SqlBytes, i64);
-/// Text or blob, as it stands in the row.
-type SqlBytes = rusqlite::types::Value;
-
 impl Writer {
-    /// `purge`: whether the loading at `loaded` met expired rows.
+    /// Goes on where the loading at `loaded` ended, with a log that was just begun.
     pub(crate) fn new(
         location: Arc<SharedLocation>,
-        database: Database,
+        identity: Identity,
+        log: Log,
+        sealed: Arc<Sealed>,
         sockets: Vec<String>,
         clock: Clock,
         loaded: ClockPair,
-        purge: bool,
-    ) -> Result<Writer> {
-        let identity = identity(&database.path)?;
-        let empty = || SqlBytes::Text(String::new());
-        let after = (empty(), empty(), empty(), empty(), -1);
-        let purge = purge.then_some(Purge { loaded, after });
-        Ok(Writer {
+    ) -> Writer {
+        let removals = Removals {
+            applied: Arc::new(AtomicI64::new(log.seen())),
+            durable: Arc::new(AtomicI64::new(log.seen())),
+        };
+        let mut writer = Writer {
             location,
-            database,
             identity,
             sockets,
             clock,
             spare: Journal::default(),
-            order: Vec::new(),
+            log,
+            sealed,
+            limits: LogLimits::default(),
+            removals,
+            full: 0,
+            limit: 0,
+            began: None,
+            trouble: None,
             offset: offset(loaded),
+            lost: false,
             rescan: None,
-            purge,
             pause: RETRY.0,
-        })
+        };
+        // A log that was full for the bindings of before is none that is too long now.
+        writer.full = writer.sealed.bytes().min(writer.limits.bytes.1);
+        writer.measure();
+        writer
     }
 
-    /// One round. Answers how long to wait for the next if it failed.
-    pub(crate) fn round(&mut self) -> std::result::Result<(), Duration> {
+    /// How far removals of subscribers are.
+    pub(crate) fn follow_removals(&mut self, removals: Removals) {
+        // A number from before they began again says nothing about those of now.
+        let said = Some(self.log.seen()).filter(|seen| *seen <= removals.applied.load(Ordering::Acquire));
+        removals.durable.store(said.unwrap_or(i64::MIN), Ordering::Release);
+        self.removals = removals;
+    }
+
+    /// One round. Answers how long to wait for the next.
+    pub(crate) fn round(&mut self) -> Duration {
         let pair = self.clock.pair();
-        self.location.round_began.store(pair.monotonic.as_micros().max(1), Ordering::Relaxed);
+        self.goes_forward();
+        let there = self.replace_lost(pair);
         self.follow_clock(pair);
-        let outcome = self.check_identity().and_then(|()| self.write_all(pair)).and_then(|()| self.purge());
+        self.rotate_if_due(pair);
+        // What the walk found is in the journal by now.
+        let walked = self.rescan.is_none();
+        let outcome = there.and_then(|()| self.log.check_identity()).and_then(|()| self.write_all(pair));
+        if walked && matches!(outcome, Ok(true)) {
+            self.sealed.repaired();
+        }
+        self.measure();
         self.location.round_began.store(0, Ordering::Relaxed);
+        self.sealed.set_filled(self.log.length().saturating_mul(1_000) / self.limit.max(1));
         let now = self.clock.now();
         match outcome {
-            Ok(()) => {
-                self.location.health.good(now);
+            Ok(_) => {
                 self.pause = RETRY.0;
-                Ok(())
+                // Judged after writing: what was accepted before is written in any case.
+                match self.identity.check().and_then(|()| self.check_size()) {
+                    Ok(()) => self.location.health.good(now),
+                    Err(error) => self.location.health.failing(now, error.to_string()),
+                }
+                INTERVAL
             }
             Err(error) => {
                 self.location.health.failing(now, error.to_string());
                 let pause = self.pause;
                 self.pause = (self.pause * 2).min(RETRY.1);
-                Err(pause)
+                pause
             }
         }
     }
 
-    /// If the wall clock was set, all rows have to say their end in terms of the new one.
+    /// Whether all bindings are to be written anew, and not all of them are.
+    pub(crate) fn rescanning(&self) -> bool {
+        self.rescan.is_some()
+    }
+
+    /// Leaves everything to the mover.
+    pub(crate) fn seal(&mut self) -> Result<()> {
+        if self.log.is_empty() {
+            return Ok(());
+        }
+        self.log.check_identity()?;
+        self.rotate(self.clock.pair())
+    }
+
+    /// What takes long may be the processor that it shares, and no disk: a stall is a round without progress.
+    fn goes_forward(&self) {
+        let now = self.clock.now().as_micros().max(1);
+        self.location.round_began.store(now, Ordering::Relaxed);
+    }
+
+    /// If the wall clock was set, all records have to say their end in terms of the new one.
     fn follow_clock(&mut self, pair: ClockPair) {
         let moved = offset(pair) - self.offset;
         if moved.abs() > JUMP {
             let seconds = moved / 1_000_000;
             tracing::warn!(%seconds, "the wall clock was set; bindings are unaffected and written anew");
             self.offset = offset(pair);
+            self.rescan = Some(Cursor::default());
+        }
+        if self.sealed.take_wanted() {
             self.rescan = Some(Cursor::default());
         }
         let enough = self.location.pending().saturating_add(RESCAN_ROUND);
@@ -136,175 +223,178 @@ impl Writer {
         }
     }
 
-    /// SQLite would go on writing to a file that was deleted, and all of it would be gone at the end.
-    fn check_identity(&self) -> Result<()> {
-        if identity(&self.database.path)? == self.identity {
+    /// Somebody deleted or replaced the file that is appended to: memory has all that was in it, and writes it to
+    /// the next one. The mover finds it gone, and deletes rows of bindings whose ends were in it.
+    fn replace_lost(&mut self, pair: ClockPair) -> Result<()> {
+        self.lost &= !self.sealed.is_empty();
+        if !self.log.is_lost()? {
             return Ok(());
         }
+        // With the database elsewhere too, this is not the directory that we know.
+        self.identity.check()?;
+        let lost = self.log.step_over(pair)?;
+        tracing::error!(
+            path = %lost.path.display(),
+            "the log of bindings was deleted or replaced while the server runs; all bindings are written anew"
+        );
+        self.sealed.push(lost);
+        (self.began, self.trouble, self.lost) = (None, None, true);
+        self.rescan = Some(Cursor::default());
+        Ok(())
+    }
+
+    /// A log that cannot be moved into the table does not grow for ever.
+    fn check_size(&self) -> Result<()> {
+        if self.bytes() < self.limit.saturating_mul(REFUSE) {
+            return Ok(());
+        }
+        let ours = self.trouble.as_ref().map(|(_, error)| error.clone());
+        let why = ours.or_else(|| self.sealed.trouble()).unwrap_or_else(|| "the disk is too slow".to_owned());
         Err(StoreError::new(
-            Kind::System,
-            &self.database.path,
-            "was replaced by another file while the server runs",
-            "restart the server to use the new file, or put the old one back",
+            Kind::Full,
+            self.log.path(),
+            format!("and those before it are {} bytes long and not in the database: {why}", self.bytes()),
+            "repair that; registrations are taken again as soon as they are moved",
         ))
     }
 
-    /// Writes all that waits.
-    fn write_all(&mut self, pair: ClockPair) -> Result<()> {
+    /// Whether the log may grow at all. In any case by all bindings once, where a file waits for just that.
+    fn has_room(&self) -> bool {
+        self.sealed.needs_repair() || self.bytes() < self.limit.saturating_mul(STOP)
+    }
+
+    /// Of the whole log.
+    fn bytes(&self) -> u64 {
+        self.sealed.bytes().saturating_add(self.log.length())
+    }
+
+    /// Sets at how many bytes a file of the log is full. In proportion to the bindings, because the more of them
+    /// a file says something about, and the more often, the fewer pages of the table are changed for each.
+    fn measure(&mut self) {
+        let (least, most) = self.limits.bytes;
+        self.limit = self.full.max(least);
+        if self.bytes() >= least {
+            let bindings = self.location.size().1 as u64;
+            self.limit = self.limit.max(bindings.saturating_mul(BYTES_OF_BINDING).min(most));
+        }
+    }
+
+    /// Begins the next file if it is time and those before are moved. Failing does no harm yet.
+    fn rotate_if_due(&mut self, pair: ClockPair) {
+        let old = self.began.is_some_and(|began| pair.monotonic.since(began) >= self.limits.age);
+        let due = (old || self.log.length() >= self.limit) && self.sealed.is_empty();
+        if !due || self.trouble.as_ref().is_some_and(|(again, _)| pair.monotonic < *again) {
+            return;
+        }
+        if let Err(error) = self.log.check_identity().and_then(|()| self.rotate(pair)) {
+            let text = error.to_string();
+            if self.trouble.replace((pair.monotonic + RETRY.1, text)).is_none() {
+                tracing::error!(%error, "the next file of the log cannot be begun");
+            }
+        }
+    }
+
+    fn rotate(&mut self, pair: ClockPair) -> Result<()> {
+        let full = self.log.rotate(pair)?;
+        self.sealed.push(full);
+        (self.began, self.trouble, self.full) = (None, None, 0);
+        self.measure();
+        self.full = self.limit;
+        Ok(())
+    }
+
+    /// Writes all that waits; answers whether there was room for it.
+    fn write_all(&mut self, pair: ClockPair) -> Result<bool> {
+        if !self.has_room() {
+            return Ok(false);
+        }
+        // Read before the journals are taken: what it stands for is in them.
+        let mut seen = self.removals.applied.load(Ordering::Acquire);
         let mut batch = Vec::new();
+        for pass in 1..=PASSES {
+            if !self.take_all(&mut batch, pair)? {
+                return Ok(false);
+            }
+            // Who was removed meanwhile may be back by now and in the batch: a start that does not know that his
+            // removal was before would remove him again. With what else is in the journals it does.
+            let now = self.removals.applied.load(Ordering::Acquire);
+            if now == seen || pass == PASSES {
+                break;
+            }
+            seen = now;
+        }
+        // Of ends that were in a lost file the log says nothing: the table must do without those rows before.
+        let news = seen != self.log.seen() && !self.lost;
+        if batch.is_empty() && !news {
+            return Ok(true);
+        }
+        // The removals up to it may be in any batch of the round.
+        self.append(&mut batch, pair, news.then_some(seen))?;
+        if news {
+            self.removals.durable.store(seen, Ordering::Release);
+        }
+        Ok(true)
+    }
+
+    /// Takes the journals of all stripes; appends what is more than a batch. Answers whether there was room.
+    fn take_all(&mut self, batch: &mut Vec<Change>, pair: ClockPair) -> Result<bool> {
         for index in 0..self.location.stripes.len() {
             match self.location.take_journal(index, std::mem::take(&mut self.spare)) {
                 Ok(mut journal) => {
-                    journal.drain_into(&mut batch);
+                    journal.drain_into(batch);
                     self.spare = journal;
                 }
                 Err(empty) => self.spare = empty,
             }
-            if batch.len() >= BATCH {
-                self.commit(&mut batch, pair)?;
+            if batch.len() >= self.limits.batch {
+                self.append(batch, pair, None)?;
+                if !self.has_room() {
+                    return Ok(false);
+                }
             }
         }
-        self.commit(&mut batch, pair)
+        Ok(true)
     }
 
-    /// Commits `batch` and empties it, or gives it back to the journal.
-    fn commit(&mut self, batch: &mut Vec<Change>, pair: ClockPair) -> Result<()> {
-        if batch.is_empty() {
-            return Ok(());
-        }
-        self.put_in_order(batch);
-        match self.try_commit(batch, pair) {
+    /// Appends `batch` to the log and empties it, or gives it back to the journal.
+    fn append(&mut self, batch: &mut Vec<Change>, pair: ClockPair, seen: Option<i64>) -> Result<()> {
+        match self.log.append(batch, &self.sockets, pair, seen) {
             Ok(()) => {
                 self.location.written(batch.len());
-                // It goes forward: what takes long may be the processor that it shares, and no disk.
-                let now = self.clock.now().as_micros().max(1);
-                self.location.round_began.store(now, Ordering::Relaxed);
+                self.goes_forward();
                 batch.clear();
+                self.began.get_or_insert(pair.monotonic);
                 Ok(())
             }
             Err(error) => {
                 self.location.put_back(std::mem::take(batch));
-                Err(self.database.error("write the bindings", &error))
+                Err(error)
             }
         }
     }
-
-    /// In the order of the key, rows that are neighbours on disk are written together. There is one
-    /// change for each key, so any order is right. Sorted are the beginnings of the keys: one
-    /// comparison of numbers, and what is moved is small.
-    fn put_in_order(&mut self, batch: &[Change]) {
-        self.order.clear();
-        self.order.extend(batch.iter().enumerate().map(|(at, change)| (beginning(key_of(change).aor), at)));
-        self.order.sort_unstable();
-    }
-
-    fn try_commit(&mut self, batch: &[Change], pair: ClockPair) -> rusqlite::Result<()> {
-        let transaction =
-            self.database.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        {
-            let mut put = transaction.prepare_cached(PUT)?;
-            let mut delete = transaction.prepare_cached(DELETE)?;
-            let mut rows = Rows::new(&mut put, &mut delete, &self.sockets, pair);
-            for change in self.order.iter().filter_map(|(_, at)| batch.get(*at)) {
-                rows.write(change)?;
-            }
-        }
-        transaction.commit()
-    }
-
-    /// One step of the purge.
-    fn purge(&mut self) -> Result<()> {
-        let Some(purge) = &mut self.purge else { return Ok(()) };
-        let now = self.clock.now();
-        match purge.step(&mut self.database.connection, &self.location, now) {
-            Ok(true) => {}
-            Ok(false) => self.purge = None,
-            Err(error) => return Err(self.database.error("delete expired bindings", &error)),
-        }
-        Ok(())
-    }
-}
-
-impl Purge {
-    /// Looks at the next rows; answers whether there may be more.
-    fn step(
-        &mut self,
-        connection: &mut rusqlite::Connection,
-        location: &SharedLocation,
-        now: Time,
-    ) -> rusqlite::Result<bool> {
-        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let mut last = None;
-        {
-            let mut select = transaction.prepare_cached(
-                "SELECT username, domain, contact, instance, reg_id, last_modified, expires FROM location
-                 WHERE (username, domain, contact, instance, reg_id) > (?1, ?2, ?3, ?4, ?5)
-                 ORDER BY username, domain, contact, instance, reg_id LIMIT ?6",
-            )?;
-            let mut delete = transaction.prepare_cached(DELETE)?;
-            let (a, b, c, d, e) = &self.after;
-            let mut rows = select.query(params![a, b, c, d, e, PURGE_STEP])?;
-            let mut gone: Vec<RowKey> = Vec::new();
-            while let Some(row) = rows.next()? {
-                let key: RowKey = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?);
-                let ended = self.loaded.revive(number(row, 5)?, number(row, 6)?).is_none();
-                if ended && !is_live(row, location, now)? {
-                    gone.push(key.clone());
-                }
-                last = Some(key);
-            }
-            for (a, b, c, d, e) in &gone {
-                delete.execute(params![a, b, c, d, e])?;
-            }
-        }
-        transaction.commit()?;
-        let more = last.is_some();
-        if let Some(last) = last {
-            self.after = last;
-        }
-        Ok(more)
-    }
-}
-
-/// The first bytes of a name as a number of the same order.
-fn beginning(name: &[u8]) -> u128 {
-    let mut bytes = [0; 16];
-    bytes.iter_mut().zip(name).for_each(|(to, from)| *to = *from);
-    u128::from_be_bytes(bytes)
-}
-
-fn number(row: &Row<'_>, column: usize) -> rusqlite::Result<i64> {
-    Ok(row.get_ref(column)?.as_i64().unwrap_or(-1))
-}
-
-/// Whether memory holds the binding whose key the first five columns are.
-fn is_live(row: &Row<'_>, location: &SharedLocation, now: Time) -> rusqlite::Result<bool> {
-    let bytes = |column: usize| Ok::<_, rusqlite::Error>(row.get_ref(column)?.as_bytes().unwrap_or_default());
-    let (contact, instance, reg_id) = (bytes(2)?, bytes(3)?, number(row, 4)?);
-    let mut live = false;
-    location.lookup(&join_aor(bytes(0)?, bytes(1)?), now, |view| {
-        live |= view.contact == contact && view.instance == instance && i64::from(view.reg_id) == reg_id;
-    });
-    Ok(live)
 }
 
 fn offset(pair: ClockPair) -> i128 {
     i128::from(pair.wall) - i128::from(pair.monotonic.as_micros())
 }
 
-fn identity(path: &PathBuf) -> Result<(u64, u64)> {
-    let meta =
-        std::fs::metadata(path).map_err(|error| StoreError::io(Path::new(path), "look at it", &error))?;
-    Ok((meta.dev(), meta.ino()))
-}
-
 #[cfg(test)]
 impl Writer {
-    pub(crate) fn pragma(&self, name: &str) -> i64 {
-        self.database.connection.pragma_query_value(None, name, |row| row.get(0)).unwrap()
+    pub(crate) fn log(&mut self) -> &mut Log {
+        &mut self.log
     }
 
-    pub(crate) fn set_pragma(&self, name: &str, value: i64) {
-        self.database.connection.pragma_update(None, name, value).unwrap();
+    pub(crate) fn set_limits(&mut self, limits: LogLimits) {
+        (self.limits, self.full) = (limits, 0);
+        self.measure();
+    }
+
+    pub(crate) fn removals(&self) -> Removals {
+        self.removals.clone()
+    }
+
+    /// Only what makes changes durable.
+    pub(crate) fn append_only(&mut self) {
+        self.write_all(self.clock.pair()).unwrap();
     }
 }

@@ -4,7 +4,9 @@
 CREATE TABLE IF NOT EXISTS subscriber_change (
   id       INTEGER PRIMARY KEY AUTOINCREMENT,
   username VARCHAR(128) NOT NULL,
-  domain   VARCHAR(253) NOT NULL
+  domain   VARCHAR(253) NOT NULL,
+  -- 1: the bindings were removed with the subscriber, which may have been made anew since.
+  unbound  INTEGER NOT NULL DEFAULT 0
 );
 
 CREATE TRIGGER IF NOT EXISTS subscriber_inserted AFTER INSERT ON subscriber BEGIN

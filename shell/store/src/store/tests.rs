@@ -184,6 +184,79 @@ fn a_subscriber_removed_while_no_server_runs_is_not_called_by_the_next() {
     assert!(!live(&store, &options.clock, "bob") && live(&store, &options.clock, "carol"));
 }
 
+/// A copy of a data directory as a crash at this moment would leave it.
+fn crashed(dir: &Path) -> TempDir {
+    let temp = TempDir::new();
+    for file in std::fs::read_dir(dir).unwrap() {
+        let name = file.unwrap().file_name();
+        if name.to_str().is_some_and(|name| !name.ends_with("-shm") && !name.ends_with(".lock")) {
+            std::fs::copy(dir.join(&name), temp.path().join(&name)).unwrap();
+        }
+    }
+    temp
+}
+
+#[test]
+fn a_subscriber_removed_after_a_crash_is_not_called_by_the_next_server() {
+    let temp = TempDir::new();
+    let names = ["bob", "carol", "dave"].map(|user| UserName::new(user, "example.com").unwrap());
+    let mut subscribers = Subscribers::open(temp.path()).unwrap();
+    names.iter().for_each(|name| _ = subscribers.add(name, "secret").unwrap());
+    let first = options(temp.path());
+    let store = Store::open(first.clone()).unwrap();
+    ["bob", "carol", "dave", "guest"].iter().for_each(|user| put(&store, &first.clock, user));
+    until("all is on disk", || store.location().pending() == 0);
+    let crash = crashed(temp.path());
+    let mut others = Subscribers::open(crash.path()).unwrap();
+    others.remove(&names[0]).unwrap();
+    // Back with another password, while nobody ran: the phone of before is not.
+    others.remove(&names[2]).unwrap();
+    others.add(&names[2], "other").unwrap();
+    let second = options(crash.path());
+    let next = Store::open(second.clone()).unwrap();
+    let known = |store: &Store, clock| ["bob", "carol", "dave", "guest"].map(|user| live(store, clock, user));
+    assert_eq!(known(&next, &second.clock), [false, true, false, true]);
+    next.close().unwrap();
+    // Removed while the server runs, and back with a phone: a crash does not remove it once more.
+    subscribers.remove(&names[1]).unwrap();
+    until("her binding is gone", || !live(&store, &first.clock, "carol"));
+    subscribers.add(&names[1], "other").unwrap();
+    put(&store, &first.clock, "carol");
+    until("all is on disk", || store.location().pending() == 0);
+    let crash = crashed(temp.path());
+    let third = options(crash.path());
+    let next = Store::open(third.clone()).unwrap();
+    assert_eq!(known(&next, &third.clock), [true, true, true, true]);
+}
+
+/// What operators' tools find in the table while a server runs, and after it.
+#[test]
+fn other_programs_read_the_table_and_find_all_of_it_after_the_end() {
+    let temp = TempDir::new();
+    let options = options(temp.path());
+    let store = Store::open(options.clone()).unwrap();
+    let rows = || -> i64 {
+        let sql = rusqlite::Connection::open(temp.path().join(crate::DATABASE_FILE)).unwrap();
+        sql.query_row("SELECT count(*) FROM location", [], |row| row.get(0)).unwrap()
+    };
+    (0..300).for_each(|user| put(&store, &options.clock, &format!("u{user}")));
+    until("all is on disk", || store.location().pending() == 0);
+    assert_eq!(rows(), 0, "durable, and not yet in the table");
+    let mut subscribers = Subscribers::open(temp.path()).unwrap();
+    subscribers.add(&UserName::new("bob", "example.com").unwrap(), "secret").unwrap();
+    store.location().remove(b"u7@example.com");
+    store.close().unwrap();
+    assert_eq!(rows(), 299);
+    let logs: Vec<u64> = std::fs::read_dir(temp.path())
+        .unwrap()
+        .map(|file| file.unwrap())
+        .filter(|file| file.file_name().to_str().unwrap().ends_with(".log"))
+        .map(|file| file.metadata().unwrap().len())
+        .collect();
+    assert!(matches!(logs[..], [length] if length < 128), "the table is all there is: {logs:?}");
+    assert_eq!(Store::open(options).unwrap().loaded().live, 299);
+}
+
 #[test]
 fn a_removed_subscriber_is_not_called_any_more() {
     let temp = TempDir::new();

@@ -2,7 +2,7 @@
 //!
 //! What is read is handled by the worker, which has the machine; everything else about a connection
 //! is here. Closed connections and messages that could not be sent are collected in
-//! [`Streams::gone`] and [`Streams::failed`], for the worker to report when it holds nothing else.
+//! [`Streams::gone`], [`Streams::failed`] and [`Streams::cut_off`], for the worker to report when it holds nothing else.
 
 mod accept;
 mod caps;
@@ -66,6 +66,8 @@ pub struct Streams {
     pub scratch: Vec<u8>,
     /// Messages that could not be sent.
     pub failed: Vec<Ticket>,
+    /// Messages that had left when their connection ended.
+    pub cut_off: Vec<Ticket>,
     /// Connections that were open and are closed.
     pub gone: Vec<ConnId>,
 }
@@ -94,6 +96,7 @@ impl Streams {
             ready: VecDeque::new(),
             scratch: vec![0; CHUNK],
             failed: Vec::new(),
+            cut_off: Vec::new(),
             gone: Vec::new(),
         })
     }
@@ -237,6 +240,11 @@ impl Streams {
         conn.next_pong = now + self.limits.pong_interval;
         self.counters.tcp_pongs.one();
         self.write(id, b"\r\n", Ticket { token: 0, origin: self.me }, poller, now);
+    }
+
+    /// Whether there is something to report.
+    pub fn has_news(&self) -> bool {
+        !(self.failed.is_empty() && self.cut_off.is_empty() && self.gone.is_empty())
     }
 
     /// Gives the kernel what was queued since the last flush.
@@ -405,7 +413,7 @@ impl Streams {
         // What the peer did not take before it went may be lost, and what it took it can answer here no
         // more. Nobody would find out before a timer.
         if matches!(reason, Reason::Peer | Reason::Error | Reason::Stalled) {
-            self.failed.extend(recent.into_iter().flat_map(|recent| recent.into_tickets()));
+            self.cut_off.extend(recent.into_iter().flat_map(|recent| recent.into_tickets()));
         }
         if was_open {
             self.gone.push(id);

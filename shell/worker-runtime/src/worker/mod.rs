@@ -225,9 +225,7 @@ impl<M: Machine> Worker<M> {
 
     /// How long the worker may sleep. The alarm is set to the next deadline.
     fn patience(&mut self) -> io::Result<Patience> {
-        let unreported = !self.streams.failed.is_empty()
-            || !self.streams.gone.is_empty()
-            || !self.datagrams.reports.is_empty();
+        let unreported = self.streams.has_news() || !self.datagrams.reports.is_empty();
         if unreported || (!self.streams.ready.is_empty() && !self.ring_full) {
             return Ok(Patience::Milliseconds(0));
         }
@@ -312,6 +310,7 @@ impl<M: Machine> Worker<M> {
                 }
                 Hop::Close(conn) => self.streams.close_gently(conn, Reason::Asked, &self.poller, self.now),
                 Hop::Failed(token) => self.machine.undeliverable(self.now, token, &mut self.out),
+                Hop::CutOff(token) => self.machine.cut_off(self.now, token, &mut self.out),
                 Hop::Returned(to, quoted) => self.machine.returned(self.now, to, &quoted, &mut self.out),
                 Hop::Gone(conn) => self.machine.disconnected(self.now, conn, &mut self.out),
             }
@@ -345,10 +344,7 @@ impl<M: Machine> Worker<M> {
     fn settle(&mut self) {
         for _ in 0..SETTLE_ROUNDS {
             self.streams.flush(&self.poller, self.now);
-            if self.streams.failed.is_empty()
-                && self.streams.gone.is_empty()
-                && self.datagrams.reports.is_empty()
-            {
+            if !self.streams.has_news() && self.datagrams.reports.is_empty() {
                 break;
             }
             self.report_returned();
@@ -357,6 +353,13 @@ impl<M: Machine> Worker<M> {
                     self.machine.undeliverable(self.now, ticket.token, &mut self.out);
                 } else {
                     self.links.tell(ticket.origin, Hop::Failed(ticket.token));
+                }
+            }
+            for ticket in std::mem::take(&mut self.streams.cut_off) {
+                if ticket.origin == self.links.me() {
+                    self.machine.cut_off(self.now, ticket.token, &mut self.out);
+                } else {
+                    self.links.tell(ticket.origin, Hop::CutOff(ticket.token));
                 }
             }
             for conn in std::mem::take(&mut self.streams.gone) {

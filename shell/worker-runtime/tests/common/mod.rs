@@ -13,6 +13,7 @@ use worker_runtime::{Counts, Listener, Runtime, RuntimeConfig, RuntimeHandle};
 pub enum Told {
     Message(String),
     Undeliverable(u64),
+    CutOff(u64),
     Disconnected(ConnId),
     Notice(String),
     Timeout,
@@ -116,6 +117,10 @@ impl Machine for Lines {
 
     fn undeliverable(&mut self, _: Time, token: u64, _: &mut Outbox) {
         self.tell(Told::Undeliverable(token));
+    }
+
+    fn cut_off(&mut self, _: Time, token: u64, _: &mut Outbox) {
+        self.tell(Told::CutOff(token));
     }
 
     fn returned(&mut self, _: Time, to: SocketAddr, quoted: &[u8], _: &mut Outbox) {

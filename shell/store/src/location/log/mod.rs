@@ -1,0 +1,501 @@
+//! The log that makes changes of bindings durable, in front of the database.
+//!
+//! A row of the database is one of some twenty in a page, and a changed row costs a whole page, twice. A
+//! record of the log costs its own bytes. So changes are appended here, a batch at a time, and reach the
+//! `location` table much later, in the order of its rows, each binding once ([`mover`](super::mover)).
+//!
+//! The log is files `location.N.log`. A process appends to one that it began itself; all others are *sealed*,
+//! wait to be moved into the table, and are deleted. What holds at any moment, and so after any crash:
+//!
+//! * The bindings are the table, then the files in the order of their numbers; a later word about a binding
+//!   takes the place of an earlier one. Saying a word twice changes nothing.
+//! * A file is begun when all of the one before it is on the disk, and deleted when the table has all that it
+//!   says, never before a file with a lower number.
+//! * There is always a file, and each begins with the number of the last subscriber whose removal is in the log.
+
+pub(crate) mod disk;
+pub(crate) mod index;
+pub(crate) mod record;
+pub(crate) mod scan;
+#[cfg(test)]
+mod tests;
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use sip_registrar::Change;
+
+use crate::clock::ClockPair;
+use crate::error::{Kind, Result, StoreError};
+use crate::location::row::key_of;
+use disk::Disk;
+use index::{Index, Place};
+use record::{Entry, Frames, HEAD, HEADER, Header, Put};
+use scan::{MAX_NAMES, Scan};
+
+/// Room for a batch that is kept from one to the next.
+const BUFFER: usize = 4 << 20;
+/// Where the last damaged file is kept.
+pub(crate) const DAMAGED: &str = "location.log.damaged";
+/// Where the last end that was cut off is kept.
+pub(crate) const TORN: &str = "location.log.torn";
+
+/// The log of a running server.
+#[derive(Debug)]
+pub(crate) struct Log {
+    dir: PathBuf,
+    current: Current,
+    buffer: Vec<u8>,
+}
+
+/// A file that nothing is appended to any more.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Full {
+    pub(crate) number: u64,
+    pub(crate) path: PathBuf,
+    /// Its length.
+    pub(crate) bytes: u64,
+    /// The time of the start that found it: what was over then is over, however the clock is set later.
+    pub(crate) loaded: Option<ClockPair>,
+    /// Of its header: no other file has it.
+    pub(crate) salt: [u8; 16],
+}
+
+/// The file that is appended to.
+#[derive(Debug)]
+struct Current {
+    number: u64,
+    path: PathBuf,
+    file: Disk,
+    /// Device and inode.
+    identity: (u64, u64),
+    header: Header,
+    /// Bytes that it began with.
+    begin: u64,
+    /// Up to here all has reached the disk.
+    length: u64,
+    /// There may be bytes after that, of a batch that failed.
+    dirty: bool,
+    /// Names that its records can mean by a number.
+    names: Vec<Vec<u8>>,
+    /// The number of each listener's name.
+    listeners: Vec<Option<usize>>,
+    /// The first of [`Entry::Seen`], which is what the files before it say.
+    seen_before: i64,
+    /// The last.
+    seen: i64,
+}
+
+/// All files of the log in `dir` as they were found, and where the latest about each binding stands.
+pub(crate) struct Found {
+    pub(crate) files: Vec<Scan>,
+    pub(crate) index: Index,
+}
+
+impl Found {
+    /// Reads the log, and hands each record about a binding to `visit`, the oldest first; one that makes no sense is
+    /// counted with its file.
+    pub(crate) fn read_to(dir: &Path, mut visit: impl FnMut(&Scan, &Entry<'_>)) -> Result<Found> {
+        let mut found = Found { files: Vec::new(), index: Index::new([0; 16]) };
+        let files = list(dir)?;
+        // Names that records use are known when all of their batch is read.
+        let mut places = Vec::new();
+        for (at, (number, path)) in files.iter().enumerate() {
+            let mut scan = Scan::open(path, *number, at + 1 == files.len())?;
+            let mut more = true;
+            while more {
+                more = scan.step(&mut |_, _, at, length| places.push((at, length)))?;
+                let mut bad = 0;
+                for (at, length) in places.drain(..) {
+                    match Entry::decode(scan.header.base, scan.of_last(at, length)) {
+                        Some(entry) => visit(&scan, &entry),
+                        None => bad += 1,
+                    }
+                }
+                scan.bad += bad;
+            }
+            report(&scan);
+            scan.rest();
+            found.files.push(scan);
+        }
+        Ok(found)
+    }
+
+    /// Reads the log for where the latest about each binding stands. `key` for the index must be unguessable.
+    pub(crate) fn read(dir: &Path, key: [u8; 16]) -> Result<Found> {
+        let mut found = Found { files: Vec::new(), index: Index::new(key) };
+        let files = list(dir)?;
+        for (at, (number, path)) in files.iter().enumerate() {
+            found.files.push(Scan::open(path, *number, at + 1 == files.len())?);
+            while found.step()? {}
+        }
+        Ok(found)
+    }
+
+    /// Reads the next batch of the last file; false at its end.
+    pub(crate) fn step(&mut self) -> Result<bool> {
+        let file = u32::try_from(self.files.len().saturating_sub(1)).unwrap_or(u32::MAX);
+        let (Some(scan), index) = (self.files.last_mut(), &mut self.index) else { return Ok(false) };
+        let mut note = |key: &[u8], aor: &[u8], at, length| index.note(key, aor, Place { at, length, file });
+        let more = scan.step(&mut note)?;
+        if !more {
+            report(scan);
+        }
+        Ok(more)
+    }
+
+    /// Makes all that was found lasting, see [`Scan::settle`].
+    pub(crate) fn settle(&mut self, dir: &Path) -> Result<()> {
+        if let Some(unborn) = self.files.pop_if(|last| last.unborn) {
+            dispose(dir, &unborn.path, false)?;
+        }
+        self.files.iter_mut().try_for_each(|file| file.settle(&dir.join(TORN)))?;
+        disk::sync_names(dir).map_err(|error| StoreError::io(dir, "bring its names to the disk", &error))
+    }
+
+    /// The latest second in which something was written.
+    pub(crate) fn newest(&self) -> i64 {
+        self.files.iter().map(|file| file.newest).max().unwrap_or(i64::MIN)
+    }
+
+    /// Up to where removals of subscribers are in the log; `None` if it does not say. The last word counts and
+    /// not the highest number: they begin again when somebody empties the table that has them.
+    pub(crate) fn seen(&self) -> Option<i64> {
+        self.files.iter().rev().find_map(|file| file.seen)
+    }
+
+    /// The number of the next file.
+    pub(crate) fn next(&self, dir: &Path) -> Result<u64> {
+        next_number(dir, self.files.last().map_or(0, |file| file.number))
+    }
+
+    /// What is to be moved into the table, found by a start at `loaded`.
+    pub(crate) fn full(&self, loaded: ClockPair) -> Vec<Full> {
+        let full = |scan: &Scan| Full {
+            number: scan.number,
+            path: scan.path.clone(),
+            bytes: scan.length,
+            loaded: Some(loaded),
+            salt: scan.header.salt,
+        };
+        self.files.iter().map(full).collect()
+    }
+}
+
+fn next_number(dir: &Path, number: u64) -> Result<u64> {
+    number.checked_add(1).ok_or_else(|| {
+        StoreError::new(
+            Kind::Input,
+            &dir.join(file_name(number)),
+            "has the highest number that there is",
+            "move it away: no server of ours named it so",
+        )
+    })
+}
+
+fn file_name(number: u64) -> String {
+    format!("location.{number}.log")
+}
+
+/// Says what of a file is not there.
+fn report(scan: &Scan) {
+    let path = scan.path.display();
+    if scan.unborn {
+        tracing::warn!(
+            %path, bytes = scan.length,
+            "a crash hit this log of bindings while it was made; nothing is in it, and it is deleted"
+        );
+    }
+    if scan.torn != 0 {
+        tracing::warn!(
+            %path, offset = scan.at, bytes = scan.torn,
+            "the end of the log of bindings is no whole batch: a crash cut it short; it is dropped, and nothing \
+             in it had been promised"
+        );
+    }
+    if let Some(damage) = scan.damage {
+        tracing::error!(
+            %path, offset = damage.at, bytes = damage.bytes,
+            "the log of bindings is damaged there; what can be read is kept, and phones whose registration \
+             is lost come back when they register again; check the disk"
+        );
+    }
+    if scan.bad != 0 {
+        tracing::warn!(%path, records = scan.bad, "records of the log of bindings make no sense");
+    }
+}
+
+impl Log {
+    /// Begins file `number`. `seen`: up to where removals of subscribers are in the files before it, or were in
+    /// force before there was one.
+    pub(crate) fn begin(dir: &Path, number: u64, seen: i64, clock: ClockPair) -> Result<Log> {
+        let current = Current::create(dir, number, seen, clock)?;
+        Ok(Log { dir: dir.to_path_buf(), current, buffer: Vec::new() })
+    }
+
+    /// Appends one batch; when this returns it is on the disk. `sockets` are the names of the listeners; `seen`
+    /// is the number of the last removed subscriber whose bindings' ends are in it or before it, if it is the
+    /// last of the batches that are about them.
+    pub(crate) fn append(
+        &mut self,
+        changes: &[Change],
+        sockets: &[String],
+        clock: ClockPair,
+        seen: Option<i64>,
+    ) -> Result<()> {
+        let names = self.current.names.len();
+        let outcome = self.current.mend().and_then(|()| {
+            self.buffer.clear();
+            self.current.encode(changes, sockets, clock, seen, &mut self.buffer);
+            self.current.write(&self.buffer)
+        });
+        if self.buffer.capacity() > BUFFER {
+            self.buffer = Vec::new();
+        }
+        match outcome {
+            Ok(()) => {
+                self.current.seen = seen.unwrap_or(self.current.seen);
+                Ok(())
+            }
+            Err(error) => {
+                self.current.names.truncate(names);
+                self.current.listeners.clear();
+                // What cannot be taken back now is taken back before the next batch.
+                let _ = self.current.mend();
+                Err(StoreError::io(&self.current.path, "write the bindings", &error))
+            }
+        }
+    }
+
+    /// Begins the next file; answers the one that is full. All of that is on the disk.
+    pub(crate) fn rotate(&mut self, clock: ClockPair) -> Result<Full> {
+        let current = &mut self.current;
+        // What a failed batch left has to be gone for good: nothing is torn but in a last file.
+        let synced = current.mend().and_then(|()| current.file.sync());
+        synced.map_err(|error| StoreError::io(&current.path, "bring the bindings to the disk", &error))?;
+        let number = next_number(&self.dir, current.number)?;
+        let next = Current::create(&self.dir, number, current.seen, clock)?;
+        let full = std::mem::replace(&mut self.current, next);
+        Ok(Full {
+            number: full.number,
+            path: full.path,
+            bytes: full.length,
+            loaded: None,
+            salt: full.header.salt,
+        })
+    }
+
+    /// Whether the file that is appended to is gone, or another one has its name.
+    pub(crate) fn is_lost(&self) -> Result<bool> {
+        match fs::metadata(&self.current.path) {
+            Ok(meta) => Ok((meta.dev(), meta.ino()) != self.current.identity),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(true),
+            Err(error) => Err(StoreError::io(&self.current.path, "look at it", &error)),
+        }
+    }
+
+    /// Begins the next file in the place of one that [is lost](Log::is_lost); answers that. A stranger that has its
+    /// name is kept under another one: a start would take its words for later ones than the table's. Of removals
+    /// of subscribers the next file says no more than those before do.
+    pub(crate) fn step_over(&mut self, clock: ClockPair) -> Result<Full> {
+        let current = &self.current;
+        if fs::symlink_metadata(&current.path).is_ok() {
+            dispose(&self.dir, &current.path, true)?;
+        }
+        let number = next_number(&self.dir, current.number)?;
+        let next = Current::create(&self.dir, number, current.seen_before, clock)?;
+        let lost = std::mem::replace(&mut self.current, next);
+        Ok(Full {
+            number: lost.number,
+            path: lost.path,
+            bytes: lost.length,
+            loaded: None,
+            salt: lost.header.salt,
+        })
+    }
+
+    /// The last word about removals of subscribers that is on the disk.
+    pub(crate) fn seen(&self) -> i64 {
+        self.current.seen
+    }
+
+    /// Bytes of the file that is appended to.
+    pub(crate) fn length(&self) -> u64 {
+        self.current.length
+    }
+
+    /// Whether nothing was appended to it.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.current.length <= self.current.begin
+    }
+
+    /// The file that is appended to.
+    pub(crate) fn path(&self) -> &Path {
+        &self.current.path
+    }
+
+    /// What was written to a deleted file would be gone at the end.
+    pub(crate) fn check_identity(&self) -> Result<()> {
+        let path = &self.current.path;
+        let meta = fs::metadata(path).map_err(|error| StoreError::io(path, "look at it", &error))?;
+        if (meta.dev(), meta.ino()) == self.current.identity {
+            return Ok(());
+        }
+        Err(StoreError::new(
+            Kind::System,
+            path,
+            "was replaced by another file while the server runs",
+            "put the old one back, or restart the server",
+        ))
+    }
+}
+
+impl Current {
+    /// Makes a file that is there as a whole when this returns.
+    fn create(dir: &Path, number: u64, seen: i64, clock: ClockPair) -> Result<Current> {
+        let path = dir.join(file_name(number));
+        let fail = |error: io::Error| StoreError::io(&path, "make the log of bindings", &error);
+        let mut salt = [0; 16];
+        getrandom::fill(&mut salt).map_err(|error| fail(io::Error::other(error)))?;
+        let header = Header { salt, base: clock.wall_seconds() };
+        // One that a failed attempt left has nothing in it.
+        let file = Disk::create(&path).map_err(fail)?;
+        let mut current = Current {
+            number,
+            path: path.clone(),
+            identity: file.identity().map_err(fail)?,
+            file,
+            header,
+            begin: 0,
+            length: HEADER as u64,
+            dirty: false,
+            names: Vec::new(),
+            listeners: Vec::new(),
+            seen_before: seen,
+            seen,
+        };
+        let mut bytes = Vec::new();
+        current.encode(&[], &[], clock, Some(seen), &mut bytes);
+        let bytes = [&header.encode()[..], &bytes].concat();
+        let outcome = current
+            .file
+            .write(&bytes, 0)
+            .and_then(|()| current.file.sync())
+            .and_then(|()| disk::sync_names(dir));
+        if let Err(error) = outcome {
+            let _ = disk::remove(dir, &path);
+            return Err(fail(error));
+        }
+        current.length = bytes.len() as u64;
+        current.begin = current.length;
+        Ok(current)
+    }
+
+    /// Takes back what a failed batch left.
+    fn mend(&mut self) -> io::Result<()> {
+        if self.dirty {
+            self.file.set_length(self.length)?;
+            self.dirty = false;
+        }
+        Ok(())
+    }
+
+    /// One batch, for the end of the file.
+    fn encode(
+        &mut self,
+        changes: &[Change],
+        sockets: &[String],
+        clock: ClockPair,
+        seen: Option<i64>,
+        out: &mut Vec<u8>,
+    ) {
+        out.extend_from_slice(&[0; HEAD]);
+        let mut frames = Frames::new(&self.header, out);
+        for change in changes {
+            match change {
+                Change::Put(record) => {
+                    let socket = self.name(usize::from(record.flow.listener.0), sockets, &mut frames);
+                    frames.push(&Entry::Put(Put::new(record, socket, clock)));
+                }
+                Change::Delete { .. } => frames.push(&Entry::Delete(key_of(change))),
+            }
+        }
+        if let Some(seen) = seen {
+            frames.push(&Entry::Seen(seen));
+        }
+        frames.close();
+        let length = (out.len() - HEAD) as u64;
+        let head = self.header.head(self.length, length);
+        out.iter_mut().zip(head).for_each(|(to, from)| *to = from);
+    }
+
+    /// The number that means a listener's name, which is written if the file does not know it yet.
+    fn name(&mut self, listener: usize, sockets: &[String], frames: &mut Frames<'_>) -> usize {
+        if let Some(Some(known)) = self.listeners.get(listener) {
+            return *known;
+        }
+        let text = sockets.get(listener).map_or(&b""[..], |name| name.as_bytes());
+        let index = match self.names.iter().position(|name| name == text) {
+            Some(index) => index,
+            None if self.names.len() < MAX_NAMES => {
+                let index = self.names.len();
+                frames.push(&Entry::Name { index, text });
+                self.names.push(text.to_vec());
+                index
+            }
+            // Means no name; the reader takes a listener of the same transport.
+            None => MAX_NAMES,
+        };
+        self.listeners.resize(self.listeners.len().max(listener + 1), None);
+        if let Some(known) = self.listeners.get_mut(listener) {
+            *known = Some(index);
+        }
+        index
+    }
+
+    fn write(&mut self, batch: &[u8]) -> io::Result<()> {
+        self.dirty = true;
+        self.file.write(batch, self.length)?;
+        // The length of the file is brought to the disk with the data.
+        self.file.sync()?;
+        self.length += batch.len() as u64;
+        self.dirty = false;
+        Ok(())
+    }
+}
+
+/// The files of the log in `dir`, oldest first.
+pub(crate) fn list(dir: &Path) -> Result<Vec<(u64, PathBuf)>> {
+    let fail = |error: io::Error| StoreError::io(dir, "list it", &error);
+    let mut files = Vec::new();
+    for file in fs::read_dir(dir).map_err(fail)? {
+        let file = file.map_err(fail)?;
+        let name = file.file_name();
+        let number = name.to_str().and_then(|name| name.strip_prefix("location.")?.strip_suffix(".log"));
+        match number.map(str::parse::<u64>) {
+            // One spelling for each number, or two files would be the same one.
+            Some(Ok(number)) if name == *file_name(number) => files.push((number, file.path())),
+            Some(_) => {
+                tracing::warn!(path = %file.path().display(), "this is not named as a log of bindings is, and not read");
+            }
+            None => {}
+        }
+    }
+    files.sort_unstable();
+    Ok(files)
+}
+
+/// Deletes a file whose content is in the table. One that is damaged is kept under another name, the last
+/// one only. One that is not there any more is done.
+pub(crate) fn dispose(dir: &Path, path: &Path, damaged: bool) -> Result<()> {
+    let fail = |error: io::Error| StoreError::io(path, "delete it", &error);
+    if !damaged {
+        return disk::remove(dir, path).map_err(fail);
+    }
+    let aside = dir.join(DAMAGED);
+    disk::rename(dir, path, &aside).map_err(fail)?;
+    tracing::warn!(path = %aside.display(), "the damaged log of bindings is kept there; delete it when it is of no use");
+    Ok(())
+}

@@ -1,0 +1,2 @@
+-- No table changes. From here on bindings may be in files beside the database (location.N.log), of which a program
+-- that knows only version 1 has no idea: it would serve without them, and what it writes would later be overwritten.

@@ -1,0 +1,255 @@
+#!/usr/bin/env python3
+"""What more workers bring, and what a second one costs: Strowger and Kamailio with 1, 2, 4, 8, 16 workers.
+
+    verify/bench/scale.py --bin target/release/strowger [--workers 1,2,4] [--reps 3] [--record lab/record]
+
+Proxy-200 calls without credentials, callees registered. Server and generator have cores of their own: a server with
+so many workers as half of the machine has cores has one core for each; the generator, one process of `strowger load`
+for each of its cores, has the others. With more workers than that all of them share the server's half, and only the
+cost of a call is measured, at the same load: on a machine with two cores one worker has a peak, and two workers show
+what the second one costs.
+
+For each number of workers, three times or more, minimum, median and maximum:
+  cost     CPU microseconds of a call at --rate calls a second for each core, instructions and cache misses where this
+           machine counts them; the time from INVITE to the first response (180, at once), as the callers see it
+  peak     the highest rate in calls a second at which 99.99 % of the calls succeed, found by steps of a quarter and
+           then halving, to --resolution per cent; what limited it (failed calls, or the generator)
+  speedup  of the peak, against that with one worker
+"""
+import argparse
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.dirname(HERE))
+sys.path.insert(0, HERE)
+
+import bench  # noqa: E402  (after the path is set)
+import records  # noqa: E402
+from harness import load, net, servers  # noqa: E402
+
+SUCCESS = 0.9999
+# Callees of one process of the generator.
+CALLEES = 1000
+EVENTS = ('instructions', 'cache-misses')
+
+
+def cores(first, count):
+    return '%d-%d' % (first, first + count - 1)
+
+
+class Plan:
+    """Which cores a server with so many workers has, and which the generators."""
+
+    def __init__(self, workers, machine):
+        self.workers = workers
+        self.server = max(1, min(workers, machine // 2))
+        # Twice as many for the generator, where there are: it must not be the limit.
+        self.generators = list(range(self.server, min(machine, 3 * self.server))) or [0]
+        self.has_peak = self.server == workers
+
+
+class Scale:
+    def __init__(self, options):
+        self.o = options
+        self.b = bench.Bench(options)
+        self.events = self.counted()
+
+    @staticmethod
+    def counted():
+        """What `perf stat` counts here."""
+        if not shutil.which('perf'):
+            return []
+        done = subprocess.run(['perf', 'stat', '-x', ';', '-e', ','.join(EVENTS), 'true'], stdout=subprocess.DEVNULL,
+                              stderr=subprocess.PIPE, text=True)
+        return [e for e in EVENTS if any(e in line and line.split(';')[0].isdigit() for line in done.stderr.splitlines())]
+
+    def server(self, name, plan):
+        pinned = cores(0, plan.server)
+        if name == 'strowger':
+            return servers.Strowger(self.o.bin, bench.DOMAIN, plan.workers, False, cpu=pinned, steering=self.o.steering)
+        return servers.Kamailio(os.path.join(HERE, 'kamailio.cfg'), ['PROXY', 'USERS 0', 'WORKERS %d' % plan.workers],
+                                memory=2048, extra=['-x', 'tlsf', '-X', 'fm', '-b', str(4 << 20)], cpu=pinned, tcp=False)
+
+    def callers(self, server, plan):
+        """An address and injection lines for each process of the generator, its callees registered."""
+        found = []
+        for k, cpu in enumerate(plan.generators):
+            ip, first = net.fresh_ip(), k * CALLEES
+            names = [bench.user(first + i) for i in range(CALLEES)]
+            net.register_block(server.address, names, ip, 5060, bench.DOMAIN)
+            found.append((cpu, ip, [(names[i % CALLEES], bench.user(1000000 + i)) for i in range(20000)]))
+        return found
+
+    def begin(self, server, callers, rate, seconds):
+        """Generators that call so often together."""
+        each = rate / len(callers)
+        return [load.Load(self.o.bin, 'caller.xml', server.address, callee='callee.xml', ip=ip, rate='%.3f' % each,
+                          calls=int(each * seconds), rows=rows, cpu=cpu, keys=[('domain', bench.DOMAIN)],
+                          # What it hands to the kernel as one goes to one worker.
+                          extra=['--grain', '0'])
+                for cpu, ip, rows in callers]
+
+    # ------------------------------------------------------------ one measurement
+    def cost(self, server, plan, callers):
+        o, rate = self.o, self.o.rate * plan.server
+        running = self.begin(server, callers, rate, bench.WARM_UP + o.seconds + 2)
+        try:
+            time.sleep(bench.WARM_UP)
+            pids = server.process.pids()
+            first, t0 = bench.cpu_ns(pids), time.time()
+            counts = self.count(pids, o.seconds)
+            last, t1 = bench.cpu_ns(pids), time.time()
+            for one in running:
+                one.wait(60)
+        finally:
+            for one in running:
+                one.stop()
+        calls = sum(one.done_at(t1) - one.done_at(t0) for one in running)
+        sums = [one.totals() for one in running]
+        failed, sent_again = sum(s['failed'] for s in sums), sum(s['retransmissions'] for s in sums)
+        found = dict(cpu_us=(last - first) / 1e3 / calls, failed=failed, sent_again=sent_again,
+                     response_p50_us=max(one.latency('response')['p50'] for one in running),
+                     response_p99_us=max(one.latency('response')['p99'] for one in running))
+        found.update((event, value / calls) for event, value in counts.items())
+        return found
+
+    def count(self, pids, seconds):
+        if not self.events:
+            time.sleep(seconds)
+            return {}
+        done = subprocess.run(['perf', 'stat', '-x', ';', '-e', ','.join(self.events), '-p', ','.join(map(str, pids)), '--',
+                               'sleep', '%g' % seconds], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        fields = [line.split(';') for line in done.stderr.splitlines()]
+        return {f[2].split(':')[0]: float(f[0]) for f in fields if len(f) > 2 and f[0].isdigit()}
+
+    def carries(self, server, callers, rate):
+        """Whether 99.99 % of the calls of a trial succeed, and the processor time of a call; why not, if not."""
+        running = self.begin(server, callers, rate, self.o.trial)
+        pids = server.process.pids()
+        first = bench.cpu_ns(pids)
+        try:
+            ended = [one.wait(self.o.trial + 90) for one in running]
+        finally:
+            for one in running:
+                one.stop()
+        spent = bench.cpu_ns(pids) - first
+        reports = [one.report() for one in running]
+        sums = [one.totals() for one in running]
+        created, ok = sum(s['created'] for s in sums), sum(s['ok'] for s in sums)
+        late = max(r['lateness']['p999'] for r in reports) if all('lateness' in r for r in reports) else 0
+        why = ''
+        if None in ended:
+            why = 'the calls did not end'
+        elif ok < SUCCESS * created:
+            why = '%d of %d calls failed' % (created - ok, created)
+        elif sum(s['retransmissions'] for s in sums) > 0.01 * created:
+            why = 'more than one call in a hundred had to repeat a message'
+        text = 'conforms' if not why else 'does not: ' + why
+        print('      %7.0f calls/s %s; server %.1f us a call%s' % (
+            rate, text, spent / 1e3 / max(ok, 1), ', generator late by %.0f ms (p99.9)' % (late / 1e3) if late > 5e3 else ''),
+            flush=True)
+        return not why
+
+    def peak(self, server, callers):
+        """The highest rate that conforms, calls a second. A rate that does not is tried twice."""
+        low, high, rate = 0.0, None, float(self.o.begin * len(callers))
+        while high is None or high - low > max(high * self.o.resolution / 100, 1):
+            if self.carries(server, callers, rate) or self.carries(server, callers, rate):
+                low = rate
+                rate = rate * 1.25 if high is None else (low + high) / 2
+            else:
+                high = rate
+                rate = (low + high) / 2 if low else rate / 2
+            if rate < 10:
+                break
+        return low
+
+    def once(self, name, plan):
+        with self.server(name, plan) as server:
+            callers = self.callers(server, plan)
+            found = self.cost(server, plan, callers)
+            print('   %s' % ', '.join('%s %.1f' % pair for pair in found.items()), flush=True)
+            if plan.has_peak and self.o.peak:
+                found['peak'] = self.peak(server, callers)
+        return found
+
+    # ------------------------------------------------------------ all of them
+    def run(self):
+        machine, results = os.cpu_count() or 1, {}
+        names = [n for n in self.o.servers if self.b.available(n)]
+        for rep in range(self.o.reps):
+            for workers in self.o.workers:
+                plan = Plan(workers, machine)
+                if workers > 2 * plan.server:
+                    # A second worker for each core has been seen.
+                    continue
+                for name in names if rep % 2 == 0 else names[::-1]:
+                    print('%d/%d %s, %d worker(s) on core(s) %s, generator on %s' % (
+                        rep + 1, self.o.reps, name, workers, cores(0, plan.server),
+                        ','.join(map(str, plan.generators))), flush=True)
+                    results.setdefault((name, workers), []).append(self.once(name, plan))
+        shutil.rmtree(self.b.dir, ignore_errors=True)
+        return results
+
+
+FIELDS = (('peak', 'peak calls/s', '%.0f'), ('cpu_us', 'us/call', '%.1f'), ('instructions', 'instructions/call', '%.0f'),
+          ('cache-misses', 'cache misses/call', '%.0f'), ('response_p50_us', 'response p50 us', '%.0f'),
+          ('response_p99_us', 'response p99 us', '%.0f'), ('failed', 'failed', '%.0f'))
+
+
+def lines(results):
+    """The table as lines of Markdown."""
+    middle = lambda runs, key: statistics.median([r[key] for r in runs if key in r] or [float('nan')])
+    shown = [f for f in FIELDS if any(f[0] in r for runs in results.values() for r in runs)]
+    yield '| server | workers | %s | speedup | cost to one worker |' % ' | '.join(f[1] for f in shown)
+    yield '|---|---|%s---|---|' % ('---|' * len(shown))
+    for (name, workers), runs in sorted(results.items()):
+        one = results.get((name, 1), runs)
+        cost = 'instructions' if 'instructions' in runs[0] and 'instructions' in one[0] else 'cpu_us'
+        speedup = middle(runs, 'peak') / middle(one, 'peak')
+        yield '| %s | %d | %s | %s | %.2f |' % (
+            name, workers, ' | '.join(records.spread(runs, key, form) for key, _, form in shown),
+            '%.2f' % speedup if speedup == speedup else '-', middle(runs, cost) / middle(one, cost))
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__.split('\n')[0])
+    p.add_argument('--bin', default='target/release/strowger', help='the strowger binary')
+    p.add_argument('--servers', default='strowger,kamailio', type=lambda s: s.split(','))
+    p.add_argument('--workers', default=[1, 2, 4, 8, 16], type=lambda s: [int(w) for w in s.split(',')],
+                   help='as far as the machine has cores')
+    p.add_argument('--steering', default='auto', choices=('auto', 'kernel', 'rings'), help="Strowger's")
+    p.add_argument('--rate', type=int, default=2000, help="calls a second for each of the server's cores, of the costs")
+    p.add_argument('--begin', type=int, default=3000, help='calls a second of each generator that the search begins with')
+    p.add_argument('--trial', type=float, default=6, help='seconds of a trial')
+    p.add_argument('--resolution', type=float, default=5, help='per cent')
+    p.add_argument('--seconds', type=float, default=5, help='length of the window of the costs')
+    p.add_argument('--reps', type=int, default=3)
+    p.add_argument('--no-peak', dest='peak', action='store_false', help='the costs only')
+    p.add_argument('--record', help='a folder for table and figures, with machine, date and command')
+    o = p.parse_args()
+    o.bin, o.generator = os.path.abspath(o.bin), 'load'
+    if not shutil.which('taskset'):
+        print('missing: taskset (apt-get install util-linux)')
+        return 2
+    scale = Scale(o)
+    if not scale.events:
+        print('this machine counts no instructions and cache misses (perf); for those of a second worker:\n'
+              '  verify/bench/emulated/run.sh %s --servers strowger --workloads proxy200 --grades single,kernel,ring' % os.path.relpath(o.bin))
+    results = scale.run()
+    table = list(lines(results))
+    print()
+    print('\n'.join(table))
+    if o.record:
+        records.write(o.record, 'scale', 'Scaling with workers', o.reps, table,
+                      [dict(server=n, workers=w, **r) for (n, w), runs in results.items() for r in runs])
+    return 1 if any(r['failed'] for runs in results.values() for r in runs) else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
