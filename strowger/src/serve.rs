@@ -95,7 +95,7 @@ fn serve(loaded: Loaded, overrides: Overrides) -> Result<(), Failure> {
     let secret_bytes = load_or_create_secret(&config.data_dir)?;
     let parts = Parts::new(&loaded, workers, listeners, secret_bytes, &store);
     let (bound, grade) =
-        helmsman.steer(bound, parts.keys.ownership(), (config.steering, config.overload.kernel), workers)?;
+        helmsman.steer(bound, parts.keys.ownership(), (config.steering, wants_sieve(config)), workers)?;
     let (handle, runtime, resolver_slot) = start_workers(&parts, bound, workers)?;
     let resolver = start_resolver(config, &handle)?;
     let _ = resolver_slot.set(resolver);
@@ -125,6 +125,12 @@ fn serve(loaded: Loaded, overrides: Overrides) -> Result<(), Failure> {
     store.close()?;
     tracing::info!("stopped");
     ended.map_err(|panics| format!("{} of the workers failed; see the log", panics.len()).into())
+}
+
+/// Whether the kernel is to be made ready to drop datagrams in an overload. Its check of the program takes most of a second of
+/// the start.
+fn wants_sieve(config: &Config) -> bool {
+    config.overload.enabled && config.overload.kernel
 }
 
 /// What workers and control side are made from.

@@ -111,8 +111,8 @@ pub struct Shared<N> {
     pub datagram_sockets: Vec<Vec<Weak<OwnedFd>>>,
     /// What has the kernel drop datagrams in an overload.
     pub sieves: Option<Sieves>,
-    /// The most datagrams that each worker's sockets were seen to have lost.
-    pub lost: Vec<AtomicU64>,
+    /// Datagrams that the workers' sockets were seen to have lost, without those that the overload program dropped.
+    pub lost: AtomicU64,
     /// Accept nothing new.
     pub drain: AtomicBool,
     /// End.
@@ -141,7 +141,7 @@ impl<N> Shared<N> {
             listeners,
             datagram_sockets,
             sieves,
-            lost: (0..workers).map(|_| AtomicU64::new(0)).collect(),
+            lost: AtomicU64::new(0),
             drain: AtomicBool::new(false),
             stop: AtomicBool::new(false),
             live: AtomicUsize::new(workers),

@@ -38,8 +38,19 @@ impl Sieves {
 
     /// A worker's own.
     pub fn of(self, worker: u16) -> Sieve {
-        Sieve { at: self.entry * usize::from(worker), worker, attached: false, seen: 0, sieves: self }
+        Sieve { at: self.entry * usize::from(worker), worker, state: State::Away, seen: 0, sieves: self }
     }
+}
+
+/// Where the program is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    /// Nothing is to be dropped.
+    Away,
+    /// At all sockets of the worker.
+    Attached,
+    /// At none, though it was wanted: a socket did not take it. It is tried again in the next overload.
+    Refused,
 }
 
 /// One worker's.
@@ -48,18 +59,18 @@ pub struct Sieve {
     worker: u16,
     /// Where its entry is.
     at: usize,
-    attached: bool,
+    state: State,
     /// Datagrams dropped, as of the last look.
     seen: u64,
 }
 
 impl Sieve {
-    /// Datagrams dropped since the last look.
-    pub fn dropped(&mut self) -> u64 {
+    /// Datagrams dropped since the last look; `None`: the kernel drops none, whatever is said.
+    pub fn dropped(&mut self) -> Option<u64> {
         let all = self.sieves.dropped(self.worker);
         let since = all.wrapping_sub(self.seen);
         self.seen = all;
-        since
+        (self.state == State::Attached).then_some(since)
     }
 
     /// Goes by these words from now on, at the worker's sockets; `None`: drops nothing.
@@ -67,37 +78,94 @@ impl Sieve {
         &mut self,
         words: Option<&[u32]>,
         now: Time,
-        sockets: impl Iterator<Item = BorrowedFd<'a>>,
+        sockets: impl Iterator<Item = BorrowedFd<'a>> + Clone,
     ) {
         let Some(words) = words else {
-            if std::mem::take(&mut self.attached) {
+            if std::mem::replace(&mut self.state, State::Away) == State::Attached {
                 self.set_until(Time::ZERO);
-                for socket in sockets {
-                    // One that has none says so.
-                    let _ = sys::detach_filter(socket);
-                }
+                detach(sockets);
             }
             return;
         };
+        if self.state == State::Refused {
+            return;
+        }
         for (n, word) in words.iter().enumerate() {
             if let Some(place) = self.sieves.table.word(self.at + SieveProgram::WORDS + 4 * n) {
                 place.store(*word, Ordering::Relaxed);
             }
         }
         self.set_until(now + VALID);
-        if !std::mem::replace(&mut self.attached, true) {
-            for socket in sockets {
-                if let Err(error) = sys::attach_filter(socket, self.sieves.program.as_fd()) {
-                    tracing::warn!(worker = self.worker, %error, "the kernel drops nothing for this socket in the overload");
-                }
-            }
+        if self.state == State::Away {
+            self.state = self.attach(sockets);
         }
+    }
+
+    /// At all sockets, or at none: a machine that counts on the kernel leaves more unanswered.
+    fn attach<'a>(&self, mut sockets: impl Iterator<Item = BorrowedFd<'a>> + Clone) -> State {
+        let all = sockets.clone();
+        let program = self.sieves.program.as_fd();
+        let Some(error) = sockets.find_map(|socket| sys::attach_filter(socket, program).err()) else {
+            return State::Attached;
+        };
+        tracing::warn!(
+            worker = self.worker,
+            %error,
+            "the kernel drops nothing for this worker in this overload: a socket takes no filter (net.core.optmem_max \
+             may be too small, or a filter of the socket be locked)"
+        );
+        self.set_until(Time::ZERO);
+        detach(all);
+        State::Refused
     }
 
     fn set_until(&self, until: Time) {
         if let Some(place) = self.sieves.table.long(self.at + SieveProgram::UNTIL) {
             // After the words.
             place.store(until.as_micros().saturating_mul(1_000), Ordering::Release);
+        }
+    }
+}
+
+fn detach<'a>(sockets: impl Iterator<Item = BorrowedFd<'a>>) {
+    for socket in sockets {
+        // One that has none says so.
+        let _ = sys::detach_filter(socket);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::OpenOptions;
+    use std::net::UdpSocket;
+
+    /// A table of one worker in a file, and something that is no program in place of the program.
+    fn refused() -> Sieve {
+        let path = std::env::temp_dir().join(format!("strowger-sieve-{}", std::process::id()));
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        file.set_len(4_096).unwrap();
+        let table = Mapping::new(file.as_fd(), 4_096).unwrap();
+        Sieves::new(OwnedFd::from(file), table, 4_096).of(0)
+    }
+
+    /// Silence would be no help then, so the machine must not be told that the kernel drops.
+    #[test]
+    fn where_no_filter_can_be_attached_nothing_counts_on_it() {
+        let mut sieve = refused();
+        let sockets = [UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap()];
+        let own = || sockets.iter().map(AsFd::as_fd);
+        let until =
+            |sieve: &Sieve| sieve.sieves.table.long(SieveProgram::UNTIL).unwrap().load(Ordering::Relaxed);
+        for _ in 0..2 {
+            assert_eq!(sieve.dropped(), None);
+            sieve.follow(Some(&[1, 2]), Time::from_secs(5), own());
+            assert_eq!((sieve.dropped(), sieve.state, until(&sieve)), (None, State::Refused, 0));
+            sieve.follow(Some(&[3, 4]), Time::from_secs(6), own());
+            assert_eq!((sieve.dropped(), until(&sieve)), (None, 0));
+            sieve.follow(None, Time::from_secs(7), own());
+            assert_eq!(sieve.state, State::Away);
         }
     }
 }

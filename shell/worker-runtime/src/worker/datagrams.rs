@@ -141,7 +141,7 @@ impl Datagrams {
     }
 
     /// The sockets.
-    pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+    pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> + Clone {
         self.sockets.iter().map(|socket| socket.fd.as_fd())
     }
 

@@ -216,7 +216,7 @@ impl<M: Machine> Worker<M> {
 
     /// Tells the machine how the worker keeps up, and the kernel what the machine makes of it.
     fn pace(&mut self, mut load: Load) {
-        load.sieved = self.sieve.as_mut().map(Sieve::dropped);
+        load.sieved = self.sieve.as_mut().and_then(Sieve::dropped);
         self.machine.pace(self.now, &load);
         if let Some(sieve) = &mut self.sieve {
             sieve.follow(self.machine.sieve(), self.now, self.datagrams.descriptors());
