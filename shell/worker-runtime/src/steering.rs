@@ -50,7 +50,7 @@ impl SteerError {
                  cap_bpf,cap_perfmon+ep` on the binary, AmbientCapabilities= in a systemd unit, `docker run --cap-add \
                  BPF --cap-add PERFMON`)"
             }
-            _ => "this kernel cannot run the program; Linux 6.1 and later should",
+            _ => "the check of this kernel refuses the program; a later one may take it (Linux 6.18 does)",
         }
     }
 }
