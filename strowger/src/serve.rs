@@ -93,7 +93,8 @@ fn serve(loaded: Loaded, overrides: Overrides) -> Result<(), Failure> {
     let secret_bytes = load_or_create_secret(&config.data_dir)?;
     let keys = keys(&secret_bytes);
     // The kernel checks its program while the store is loaded.
-    let steering = helmsman.steer(bound, keys.ownership(), config.steering, workers)?;
+    let steering =
+        helmsman.steer(bound, keys.ownership(), (config.steering, wants_sieve(config)), workers)?;
     let clock = Clock::new(monotonic_now, wall_micros);
     let store = open_store(config, &listeners, clock)?;
     let parts = Parts::new(&loaded, workers, listeners, secret_bytes, keys, &store);
@@ -127,6 +128,12 @@ fn serve(loaded: Loaded, overrides: Overrides) -> Result<(), Failure> {
     store.close()?;
     tracing::info!("stopped");
     ended.map_err(|panics| format!("{} of the workers failed; see the log", panics.len()).into())
+}
+
+/// Whether the kernel is to be made ready to drop datagrams in an overload. Its check of the program takes most of a second of
+/// the start.
+fn wants_sieve(config: &Config) -> bool {
+    config.overload.enabled && config.overload.kernel
 }
 
 /// What workers and control side are made from.

@@ -66,6 +66,7 @@ struct Work {
     bound: Bound,
     ownership: Ownership,
     wish: Steering,
+    sieve: bool,
     workers: usize,
 }
 
@@ -77,8 +78,11 @@ impl Helmsman {
     pub fn appoint() -> std::io::Result<Helmsman> {
         let (work, receiver) = mpsc::sync_channel(1);
         let steer = move || {
-            let Work { mut bound, ownership, wish, workers } = receiver.recv().ok()?;
+            let Work { mut bound, ownership, wish, sieve, workers } = receiver.recv().ok()?;
             let grade = choose(&mut bound, &ownership, wish, workers);
+            if sieve {
+                sift(&mut bound, &ownership, workers);
+            }
             Some((bound, grade))
         };
         let thread = std::thread::Builder::new().name("steering".to_owned()).spawn(steer)?;
@@ -87,7 +91,8 @@ impl Helmsman {
     }
 
     /// Begins to bring the best grade that is wished for and can be had into force. The kernel takes half a second to
-    /// check the program: time for the caller to do something else.
+    /// check the program: time for the caller to do something else. With `sieve` the kernel is also made
+    /// ready to drop what overloaded workers would leave unanswered, if it can.
     ///
     /// # Errors
     /// If the thread has failed.
@@ -95,10 +100,10 @@ impl Helmsman {
         self,
         bound: Bound,
         ownership: Ownership,
-        wish: Steering,
+        (wish, sieve): (Steering, bool),
         workers: usize,
     ) -> Result<Underway, String> {
-        let work = Work { bound, ownership, wish, workers };
+        let work = Work { bound, ownership, wish, sieve, workers };
         self.work.send(work).map_err(|_| FAILED.to_owned())?;
         Ok(Underway(self.thread))
     }
@@ -169,6 +174,25 @@ fn choose(bound: &mut Bound, ownership: &Ownership, wish: Steering, workers: usi
          a wake-up of some microseconds. {mend}; or set steering = \"ring\" to be content with it"
     );
     Ok(Grade::Ring)
+}
+
+/// Has the kernel ready to drop what would be left unanswered in an overload.
+fn sift(bound: &mut Bound, ownership: &Ownership, workers: usize) {
+    let (error, mend) = match ownership.sieve(u16::try_from(workers).unwrap_or(u16::MAX)) {
+        Some(program) => match bound.sift(&program) {
+            Ok(_) => return,
+            Err(error) => (error.to_string(), error.mend()),
+        },
+        None => {
+            ("there is no overload program for this machine".to_owned(), "little-endian machines have one")
+        }
+    };
+    tracing::info!(
+        error,
+        "in an overload the kernel drops no datagrams that would be left unanswered: the server reads each, again \
+         whenever it is repeated, which leaves it less for calls. {mend}; or set overload.kernel = false to be content \
+         with it"
+    );
 }
 
 /// The CPUs for this many workers, in turn; none: any.

@@ -8,8 +8,8 @@
 //! The shares stand in a map that the worker writes ([`wire::SieveProgram`]). They are good until the time written
 //! beside them, so that a worker that stands still has nothing dropped for long.
 //!
-//! The message is copied first, as a program of this kind must not look at a packet where it lies; then the search of
-//! [`crate::program`] goes on in it.
+//! The message is copied, as a program of this kind must not look at a packet where it lies: its beginning first, and the
+//! rest where that is of a request that may be dropped. Then the search of [`crate::program`] goes on in it.
 
 use crate::asm::Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
 use crate::asm::{Alu, Assembler, If, Label, Reg, Size};
@@ -40,7 +40,9 @@ const SUM: i16 = -48;
 const FOUND: i16 = -56;
 /// Which bits of the shift are added to the lot: none, or all.
 const SHIFTED: i16 = -88;
-/// The beginning of the IP header.
+/// The beginning of the message, and later in the same place that of the IP header.
+const HEAD: i16 = -80;
+const HEAD_LEN: i32 = 16;
 const ADDRESSES: i16 = -80;
 /// How much of it, and where the sender's address is in either version: of one of IPv6 its first half.
 const ADDRESSES_LEN: i32 = 16;
@@ -72,8 +74,9 @@ pub(crate) fn assemble(ownership: &Ownership, workers: u16) -> Option<SieveProgr
     let mut asm = Assembler::new();
     let [pass, chosen, to, decide] = core::array::from_fn(|_| asm.label());
     let search = Search::with_to(&mut asm, pass, chosen, to);
-    copy(&mut asm, pass);
+    head(&mut asm, pass);
     method(&mut asm, pass);
+    copy(&mut asm, pass);
     begin(&mut asm);
     search.emit_inside(&mut asm, ownership);
     call_id_found(&mut asm, chosen, pass, decide, &search);
@@ -88,11 +91,21 @@ pub(crate) fn assemble(ownership: &Ownership, workers: u16) -> Option<SieveProgr
     Some(SieveProgram { code: asm.finish()?, scratch: SCRATCH, words: WORDS as u32 })
 }
 
-/// Copies the message to where R7 points then. A longer one passes.
-fn copy(asm: &mut Assembler, pass: Label) {
+/// Copies the beginning of the message to the stack: most are none that could be dropped.
+fn head(asm: &mut Assembler, pass: Label) {
     asm.store(Size::U64, R10, CONTEXT, R1);
     asm.load(Size::U32, R9, R1, SKB_LEN);
-    asm.jump_if(R9, If::Less, HEADER + 1, pass);
+    asm.jump_if(R9, If::Less, HEADER + HEAD_LEN, pass);
+    asm.mov(R2, HEADER);
+    asm.mov(R3, R10);
+    asm.alu(Alu::Add, R3, i32::from(HEAD));
+    asm.mov(R4, HEAD_LEN);
+    asm.call(SKB_LOAD_BYTES);
+    asm.jump_if(R0, If::NotEqual, 0, pass);
+}
+
+/// Copies the message, whose length with [`HEADER`] is in R9, to where R7 points then. A longer one passes.
+fn copy(asm: &mut Assembler, pass: Label) {
     asm.alu(Alu::Sub, R9, HEADER);
     asm.jump_if(R9, If::Greater, COPIED, pass);
     asm.mov(R0, 0);
@@ -123,7 +136,7 @@ fn lookup(asm: &mut Assembler, map: i32, pass: Label) {
 /// Goes on with new work only. Emergency calls pass.
 fn method(asm: &mut Assembler, pass: Label) {
     let [new, other, message, invite] = core::array::from_fn(|_| asm.label());
-    asm.load(Size::U64, R0, R7, 0);
+    asm.load(Size::U64, R0, R10, HEAD);
     asm.mov(R1, R0);
     asm.alu(Alu::ShiftLeft, R1, 8);
     asm.mov64(R2, u64::from_le_bytes(*INVITE));
@@ -136,15 +149,18 @@ fn method(asm: &mut Assembler, pass: Label) {
     }
     asm.jump(pass);
     asm.place(message);
-    asm.load(Size::U32, R0, R7, 8);
+    asm.load(Size::U32, R0, R10, HEAD + 8);
     asm.alu(Alu::Or, R0, LOWER);
     asm.jump_if(R0, If::Equal, URN, pass);
     asm.place(other);
     asm.mov(R0, LOTS);
     asm.jump(new);
     asm.place(invite);
-    asm.load(Size::U32, R0, R7, 7);
-    asm.alu(Alu::Or, R0, LOWER);
+    asm.load(Size::U32, R0, R10, HEAD + 8);
+    asm.alu(Alu::ShiftLeft, R0, 8);
+    asm.load(Size::U8, R1, R10, HEAD + 7);
+    asm.alu(Alu::Or, R0, R1);
+    asm.alu32(Alu::Or, R0, LOWER);
     asm.jump_if(R0, If::Equal, URN, pass);
     asm.mov(R0, 0);
     asm.place(new);
@@ -258,6 +274,10 @@ fn shares(asm: &mut Assembler, workers: u16, pass: Label) {
     asm.call(KTIME_GET_NS);
     asm.load(Size::U64, R1, R8, SieveProgram::UNTIL as i16);
     asm.jump_if(R0, If::NotLess, R1, pass);
+    // Good for longer than any worker says: its clock is another one (a time namespace).
+    asm.alu(Alu::Sub, R1, R0);
+    asm.mov64(R2, SieveProgram::LONGEST.as_nanos() as u64);
+    asm.jump_if(R1, If::Greater, R2, pass);
     asm.load(Size::U32, R0, R8, word(SHIFT));
     asm.load(Size::U64, R1, R10, SHIFTED);
     asm.alu(Alu::And, R0, R1);

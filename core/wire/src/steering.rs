@@ -1,5 +1,7 @@
 //! What the kernel is told of ownership and of overload.
 
+use core::time::Duration;
+
 /// A program that runs in the kernel for each datagram to a port that several workers share, and chooses
 /// the worker whose socket gets it: eBPF of type `SK_REUSEPORT`, as numbers in the layout of
 /// `struct bpf_insn` (`include/uapi/linux/bpf.h`) on a little-endian machine.
@@ -47,6 +49,8 @@ impl SieveProgram {
     pub const TABLE: i32 = 2;
     /// Where in an entry it stands until when it is good: nanoseconds of the monotonic clock, 64 bits.
     pub const UNTIL: usize = 0;
+    /// It is good for no longer than this: what says so is from another clock, and nothing is dropped by it.
+    pub const LONGEST: Duration = Duration::from_secs(1);
     /// Where it stands how many datagrams were dropped by it: 64 bits.
     pub const DROPPED: usize = 8;
     /// Where the numbers begin.

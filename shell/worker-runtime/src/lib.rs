@@ -22,6 +22,7 @@ mod counters;
 mod handle;
 mod listen;
 mod shared;
+mod sieve;
 mod steering;
 mod streams;
 mod sys;

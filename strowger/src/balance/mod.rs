@@ -83,7 +83,8 @@ fn balance(loaded: Loaded, overrides: Overrides) -> Result<(), Failure> {
     let keys =
         build::keys(load_or_create_secret(&config.data_dir)?, config.balance.previous_secret.as_deref())?;
     let settings = Arc::new(build::settings(config, listeners));
-    let (bound, grade) = helmsman.steer(bound, keys.ownership(), config.steering, workers)?.finish()?;
+    let (bound, grade) =
+        helmsman.steer(bound, keys.ownership(), (config.steering, false), workers)?.finish()?;
     let machine = |worker| {
         let setup = Setup {
             worker,

@@ -28,7 +28,7 @@ pub(crate) use sip_proxy::feedback::{Algorithm, Category, Neighbours, Wish};
 use core::time::Duration;
 use governor::Governor;
 use recent::Recent;
-use shares::Shares;
+use shares::{Answers, Shares};
 use sip_message::Method;
 use sip_proxy::feedback::oc::RATE_MAX;
 use wire::{Load, Time};
@@ -41,8 +41,8 @@ const CALL: u32 = 4;
 const ANSWERS: f64 = 4.0;
 /// The same by what is taken on, of a worker that is behind: what waits is also what was taken on before.
 const ANSWERS_BEHIND: f64 = 0.5;
-/// The same where the kernel drops what is not answered. That costs nothing here, so only so many are answered as keep the
-/// border between what is taken on and what is dropped: calls there, dropped now and taken on when they are repeated, would
+/// The same of datagrams, where the kernel drops what is not answered. That costs nothing here, so only so many are answered as
+/// keep the border between what is taken on and what is dropped: calls there, dropped now and taken on when they are repeated, would
 /// come about late.
 const ANSWERS_SIEVED: f64 = 0.2;
 /// What that figure loses with each window, if less can be taken on.
@@ -81,6 +81,8 @@ pub struct Rules {
     pub retry_after: u32,
     /// Whether trunks are told how much they may bring, and do the same for us (RFC 7339).
     pub feedback: bool,
+    /// Whether the kernel, if it can, drops what would be left unanswered.
+    pub kernel: bool,
     /// How many workers there are: each knows its own part only.
     pub workers: u16,
 }
@@ -92,6 +94,7 @@ impl Default for Rules {
             patience: Duration::from_millis(200),
             retry_after: 5,
             feedback: true,
+            kernel: true,
             workers: 1,
         }
     }
@@ -197,13 +200,7 @@ impl Overload {
 
     /// What the kernel is to drop, in the words of its program; `None`: nothing.
     pub fn sieve(&self) -> Option<&[u32]> {
-        self.sheds.then(|| self.shares.table().words())
-    }
-
-    /// Whether a request that asks whether we are there (OPTIONS) is answered in any case: a few are, for whoever gets no
-    /// answer to them takes us for dead and sends nothing at all any more, not even what goes first.
-    pub fn probe(&mut self, source: u64) -> bool {
-        self.shares.probe(source)
+        (self.sheds && self.rules.kernel).then(|| self.shares.table().words())
     }
 
     /// What becomes of new work. `call` is a hash of its Call-ID.
@@ -211,6 +208,19 @@ impl Overload {
         let units = units(invite);
         let shift = if invite { 0 } else { self.shares.table().shift() };
         let verdict = self.shares.judge(source, (call as u16).wrapping_add(shift), units, stream);
+        self.judged(verdict, call, units)
+    }
+
+    /// The same of a request that asks whether we are there (OPTIONS), of which a few are answered in any case: whoever gets no
+    /// answer to them takes us for dead and sends nothing at all any more, not even what goes first. `known`: the operator has
+    /// named its sender.
+    pub fn judge_probe(&mut self, source: u64, call: u64, stream: bool, known: bool) -> Verdict {
+        let lot = (call as u16).wrapping_add(self.shares.table().shift());
+        let verdict = self.shares.judge_probe(source, lot, stream, known);
+        self.judged(verdict, call, units(false))
+    }
+
+    fn judged(&mut self, verdict: Verdict, call: u64, units: u32) -> Verdict {
         match verdict {
             Verdict::Take => {
                 self.taken = self.taken.saturating_add(units);
@@ -252,7 +262,7 @@ impl Overload {
         if let Some(budget) = self.governor.budget() {
             let fades = if change.is_some() { 0.0 } else { self.best * BEST_FADES };
             self.best = budget.max(fades);
-            let (budget, answers) = (budget as f32, self.answers(budget, load) as f32);
+            let (budget, answers) = (budget as f32, self.answers(budget, load));
             match change {
                 Some(_) => self.shares.begin(budget, answers, Load::WINDOW.as_secs_f32()),
                 None => self.shares.turn(budget, answers, seconds),
@@ -266,13 +276,15 @@ impl Overload {
 
     /// Units of refused requests whose refusal is said in a second: less, the further the worker is behind, for what waits
     /// is also what was taken on.
-    fn answers(&self, budget: f64, load: &Load) -> f64 {
-        match load.behind {
-            _ if load.sieved.is_some() => self.best * ANSWERS_SIEVED,
+    fn answers(&self, budget: f64, load: &Load) -> Answers {
+        let all = match load.behind {
             behind if behind >= self.rules.patience => budget * ANSWERS_BEHIND,
             behind if behind >= self.rules.patience / 2 => self.best,
             _ => self.best * ANSWERS,
-        }
+        };
+        let sieved = load.sieved.is_some() && self.rules.kernel;
+        let datagrams = if sieved { all.min(self.best * ANSWERS_SIEVED) } else { all };
+        Answers { all: all as f32, datagrams: datagrams as f32 }
     }
 
     /// How it stands.
@@ -361,5 +373,33 @@ mod tests {
         assert!(overload.sheds() && served.iter().all(|served| *served > 0), "{served:?}");
         // Of calls the fate is the same, for a call is over when it is not repeated any more.
         assert!(calls[..200].contains(&0));
+    }
+
+    /// The kernel drops no byte of a stream, and on a stream nothing is repeated: silence would spare nothing there.
+    #[test]
+    fn on_streams_each_refusal_is_said_whatever_the_kernel_drops() {
+        for sieved in [None, Some(0)] {
+            let mut overload = Overload::new(Rules::default(), 7);
+            let mut now = Time::from_secs(1);
+            let (mut call, mut refused, mut dropped) = (0u64, 0, 0);
+            for window in 0..400 {
+                let mut taken = 0;
+                for _ in 0..100 {
+                    call = call.wrapping_add(0x9e37_79b9_7f4a_7c15);
+                    let verdict = match overload.sheds() {
+                        true => overload.judge(7, call ^ call >> 29, true, true),
+                        false => Verdict::Take,
+                    };
+                    taken += u32::from(verdict == Verdict::Take);
+                    refused += u32::from(window >= 200 && verdict == Verdict::Refuse);
+                    dropped += u32::from(window >= 200 && verdict == Verdict::Drop);
+                }
+                now = now + Load::WINDOW;
+                // It can do 50 in a window.
+                let behind = Duration::from_millis(if window == 0 { 1_000 } else { 0 });
+                overload.pace(now, &Load { window: Load::WINDOW, behind, kept_up: taken <= 50, sieved });
+            }
+            assert!(refused > 5_000 && dropped == 0, "{refused} refused, {dropped} dropped");
+        }
     }
 }

@@ -44,9 +44,24 @@ const SALTED: u32 = 600;
 const LEARNS: u8 = 10;
 const LEARNED: u32 = ALL / 16;
 /// Requests that ask whether we are there (OPTIONS) which are answered in a window whatever else there is: of one source,
-/// and of all.
+/// and of all that are not known.
 const PROBES: u8 = 4;
 const PROBES_ALL: u8 = 16;
+
+/// Units of refused requests whose refusal may be said in a second.
+#[derive(Clone, Copy)]
+pub struct Answers {
+    /// Of all.
+    pub all: f32,
+    /// Of those that came by datagram, no more than of all.
+    pub datagrams: f32,
+}
+
+impl Answers {
+    fn at_least(self, units: f32) -> Answers {
+        Answers { all: self.all.max(units), datagrams: self.datagrams.max(units) }
+    }
+}
 
 #[derive(Clone, Copy, Default)]
 struct Bucket {
@@ -78,8 +93,9 @@ pub struct Shares {
     rows: Box<[[Bucket; BUCKETS]; ROWS]>,
     /// Units that a bucket may be given in this window, whatever the hashes of its calls are.
     cap: u32,
-    /// Units of refused requests that may still be answered in this window.
+    /// Units of refused requests that may still be answered in this window, and of those that came by datagram.
     answers: u32,
+    datagrams: u32,
     /// What the kernel is told, if it drops what would be left unanswered: the thresholds of answers, and the hashes of the
     /// rows.
     table: Table,
@@ -89,7 +105,7 @@ pub struct Shares {
     turns: u32,
     /// A generator of hashes.
     random: u64,
-    /// Requests that may still ask whether we are there in this window.
+    /// Requests of unknown sources that may still ask whether we are there in this window.
     probes: u8,
     /// What part of what was brought is not taken on now.
     loss: f32,
@@ -102,6 +118,7 @@ impl Shares {
             rows: Box::new([[Bucket::default(); BUCKETS]; ROWS]),
             cap: 0,
             answers: 0,
+            datagrams: 0,
             table: Table::default(),
             learns: [0; ROWS],
             turns: 0,
@@ -131,7 +148,7 @@ impl Shares {
     }
 
     /// Forgets everybody, and allows so many units a second for the first window of so many seconds.
-    pub fn begin(&mut self, budget: f32, answers: f32, seconds: f32) {
+    pub fn begin(&mut self, budget: f32, answers: Answers, seconds: f32) {
         *self.rows = [[Bucket { take: ALL, answer: ALL, counts: ALL, ..Bucket::default() }; BUCKETS]; ROWS];
         (0..ROWS).for_each(|row| self.salt(row));
         self.learns = [0; ROWS];
@@ -144,7 +161,11 @@ impl Shares {
     fn renew(&mut self, at: usize) {
         self.salt(at);
         if let (Some(row), Some(learns)) = (self.rows.get_mut(at), self.learns.get_mut(at)) {
-            *row = [Bucket { counts: LEARNED, ..Bucket::default() }; BUCKETS];
+            // What is counted has to come as far as here, so the kernel lets it pass; and as it may be much, it is no more
+            // than twice what is taken on.
+            let part = ((1.0 - self.loss) * (2 * ALL) as f32) as u32;
+            let counts = part.clamp(SAMPLE, LEARNED);
+            *row = [Bucket { counts, answer: counts, ..Bucket::default() }; BUCKETS];
             *learns = LEARNS;
         }
     }
@@ -154,17 +175,18 @@ impl Shares {
         self.table.set_thresholds(thresholds);
     }
 
-    fn allow(&mut self, level: f32, answers: f32, seconds: f32) {
-        self.cap = (2.0 * level * seconds).max(ANY) as u32;
-        self.answers = (2.0 * answers * seconds).max(ANY) as u32;
+    fn allow(&mut self, level: f32, answers: Answers, seconds: f32) {
+        let units = |rate: f32| (2.0 * rate * seconds).max(ANY) as u32;
+        (self.cap, self.answers, self.datagrams) =
+            (units(level), units(answers.all), units(answers.datagrams));
         self.probes = PROBES_ALL;
     }
 
     /// A window of so many seconds is over. In the next `budget` units a second may be taken on, and the refusal of
-    /// `answers` units a second may be said.
-    pub fn turn(&mut self, budget: f32, answers: f32, seconds: f32) {
+    /// `answers` may be said.
+    pub fn turn(&mut self, budget: f32, answers: Answers, seconds: f32) {
         let seconds = seconds.clamp(0.001, 1.0);
-        let answers = answers.max(ANSWERS_LEAST);
+        let answers = answers.at_least(ANSWERS_LEAST);
         let (mut highest, mut loss) = (0.0f32, 1.0f32);
         for (row, learns) in self.rows.iter_mut().zip(&mut self.learns) {
             let mut all = 0.0;
@@ -187,7 +209,7 @@ impl Shares {
             }
             let level = level(row, budget);
             let over = (all - budget).max(0.0);
-            let answered = if over > 0.0 { (answers / over).min(1.0) } else { 1.0 };
+            let answered = if over > 0.0 { (answers.datagrams / over).min(1.0) } else { 1.0 };
             for bucket in row.iter_mut() {
                 let take = if bucket.rate > level { level / bucket.rate } else { 1.0 };
                 let loss = (1.0 - take).min(MOST_TOLD);
@@ -199,7 +221,8 @@ impl Shares {
                 bucket.counts = bucket.take.max(SAMPLE);
                 bucket.held = take.max(bucket.held * HELD);
                 let answer = (take + (1.0 - take) * answered).max(bucket.held);
-                bucket.answer = (answer * ALL as f32) as u32;
+                // What is counted comes as far as here.
+                bucket.answer = ((answer * ALL as f32) as u32).max(bucket.counts);
             }
             highest = highest.max(level);
             loss = loss.min(if all > 0.0 { over / all } else { 0.0 });
@@ -213,18 +236,25 @@ impl Shares {
         self.tell_kernel();
     }
 
-    /// Whether a request that asks whether we are there is answered in any case.
-    pub fn probe(&mut self, source: u64) -> bool {
+    /// What becomes of a request that asks whether we are there: it is new work like any other, but a few of each source are
+    /// answered whatever else there is, and of all sources that are not `known` some. `known`: the operator has named it.
+    pub fn judge_probe(&mut self, source: u64, call: u16, stream: bool, known: bool) -> Verdict {
         let places = self.places(source);
+        let (take, answer) = self.weigh(places, call, 1);
+        if take {
+            return Verdict::Take;
+        }
         let mut few = false;
         for (row, at) in self.rows.iter_mut().zip(places) {
             let Some(bucket) = row.get_mut(at) else { continue };
             few |= bucket.probes < PROBES;
             bucket.probes = bucket.probes.saturating_add(1);
         }
-        let answered = few && self.probes > 0;
-        self.probes -= u8::from(answered);
-        answered
+        if few && (known || self.probes > 0) {
+            self.probes -= u8::from(!known);
+            return Verdict::Take;
+        }
+        self.refuse(answer, 1, stream)
     }
 
     /// Where a source is in each row.
@@ -235,7 +265,13 @@ impl Shares {
     /// What becomes of a request with so many units. `source` is a keyed hash of where it comes from, `call` one of
     /// its Call-ID; `stream`: it came on a stream.
     pub fn judge(&mut self, source: u64, call: u16, units: u32, stream: bool) -> Verdict {
-        let (call, places) = (u32::from(call), self.places(source));
+        let (take, answer) = self.weigh(self.places(source), call, units);
+        if take { Verdict::Take } else { self.refuse(answer, units, stream) }
+    }
+
+    /// Counts a request, and whether it is taken on; if it is not, whether its lot is one of those that are answered.
+    fn weigh(&mut self, places: [usize; ROWS], call: u16, units: u32) -> (bool, bool) {
+        let call = u32::from(call);
         let (mut take, mut answer) = (false, false);
         for (row, at) in self.rows.iter_mut().zip(places) {
             let Some(bucket) = row.get_mut(at) else { continue };
@@ -245,19 +281,23 @@ impl Shares {
             take |= call < bucket.take && bucket.taken + units <= self.cap;
             answer |= call < bucket.answer;
         }
-        if take {
-            for (row, at) in self.rows.iter_mut().zip(places) {
-                if let Some(bucket) = row.get_mut(at) {
-                    bucket.taken += units;
-                }
+        for (row, at) in self.rows.iter_mut().zip(places).filter(|_| take) {
+            if let Some(bucket) = row.get_mut(at) {
+                bucket.taken += units;
             }
-            return Verdict::Take;
         }
-        let (answer, cost) = if stream { (true, units * STREAM) } else { (answer, units) };
-        if !answer || self.answers < cost {
+        (take, answer)
+    }
+
+    /// How a request is refused.
+    fn refuse(&mut self, answer: bool, units: u32, stream: bool) -> Verdict {
+        let cost = if stream { units * STREAM } else { units };
+        // Where the kernel drops what is not answered, silence costs nothing by datagram. On a stream it never does that.
+        if self.answers < cost || !stream && (!answer || self.datagrams < cost) {
             return Verdict::Drop;
         }
         self.answers -= cost;
+        self.datagrams = self.datagrams.saturating_sub(if stream { 0 } else { cost });
         Verdict::Refuse
     }
 
@@ -320,6 +360,11 @@ mod tests {
         (n ^ n >> 27).wrapping_mul(0x94d0_49bb_1331_11eb) ^ n >> 31
     }
 
+    /// So many of whatever kind.
+    fn said(units: f32) -> Answers {
+        Answers { all: units, datagrams: units }
+    }
+
     /// Windows of 50 ms in which each source brings so many requests of a unit. What was taken on of each, per window,
     /// in the last half of them.
     fn run(shares: &mut Shares, sources: &[u32], budget: f32, windows: u32) -> Vec<f32> {
@@ -332,7 +377,7 @@ mod tests {
                     taken[source] += u32::from(window >= windows / 2 && verdict == Verdict::Take);
                 }
             }
-            shares.turn(budget, 100.0, 0.05);
+            shares.turn(budget, said(100.0), 0.05);
         }
         taken.iter().map(|&n| n as f32 / (windows - windows / 2) as f32).collect()
     }
@@ -340,7 +385,7 @@ mod tests {
     #[test]
     fn one_with_ten_times_as_much_takes_nothing_from_the_others() {
         let mut shares = Shares::new(7);
-        shares.begin(4_000.0, 100.0, 0.05);
+        shares.begin(4_000.0, said(100.0), 0.05);
         // 10 small ones bring 100 together in each window, a large one 1,000; there is room for 200.
         let mut sources = vec![10; 10];
         sources.push(1_000);
@@ -355,7 +400,7 @@ mod tests {
     #[test]
     fn what_is_repeated_is_not_counted_again() {
         let mut shares = Shares::new(7);
-        shares.begin(4_000.0, 0.0, 0.05);
+        shares.begin(4_000.0, said(0.0), 0.05);
         let (mut taken, mut dropped) = (0, std::collections::VecDeque::new());
         for window in 0..400u64 {
             let new: Vec<u16> = (0..800).map(|n| mix(window << 32 | n) as u16).collect();
@@ -373,7 +418,7 @@ mod tests {
                     u32::from(shares.judge(mix(1_000), *call, 1, false) == Verdict::Take && window >= 200)
             });
             dropped.push_front(out);
-            shares.turn(4_000.0, 0.0, 0.05);
+            shares.turn(4_000.0, said(0.0), 0.05);
         }
         let taken = f64::from(taken) / 200.0;
         assert!((180.0..=225.0).contains(&taken), "{taken} of 200 in a window");
@@ -382,7 +427,7 @@ mod tests {
     #[test]
     fn equal_sources_have_equal_shares() {
         let mut shares = Shares::new(7);
-        shares.begin(2_000.0, 100.0, 0.05);
+        shares.begin(2_000.0, said(100.0), 0.05);
         let taken = run(&mut shares, &[100; 5], 2_000.0, 200);
         assert!(taken.iter().all(|taken| (17.0..=24.0).contains(taken)), "{taken:?}");
     }
@@ -393,7 +438,7 @@ mod tests {
         let mut sources = vec![2; 5_000];
         sources.push(20);
         let mut shares = Shares::new(7);
-        shares.begin(100_000.0, 100.0, 0.05);
+        shares.begin(100_000.0, said(100.0), 0.05);
         let taken = run(&mut shares, &sources, 100_000.0, 20);
         let all: f32 = taken.iter().sum();
         assert!((4_500.0..=7_500.0).contains(&all), "{all}");
@@ -403,11 +448,11 @@ mod tests {
     #[test]
     fn a_call_is_taken_or_passed_over_as_often_as_it_is_sent() {
         let mut shares = Shares::new(7);
-        shares.begin(1_000.0, 0.0, 0.05);
+        shares.begin(1_000.0, said(0.0), 0.05);
         run(&mut shares, &[400], 1_000.0, 50);
         let source = mix(1_000);
         let first: Vec<Verdict> = (0..200).map(|n| shares.judge(source, n * 300, 1, false)).collect();
-        shares.turn(1_000.0, 0.0, 0.05);
+        shares.turn(1_000.0, said(0.0), 0.05);
         run(&mut shares, &[400], 1_000.0, 10);
         let again: Vec<Verdict> = (0..200).map(|n| shares.judge(source, n * 300, 1, false)).collect();
         let same = first.iter().zip(&again).filter(|(a, b)| a == b).count();
@@ -419,7 +464,7 @@ mod tests {
     #[test]
     fn who_leaves_away_what_he_was_told_to_is_not_hit_twice() {
         let mut shares = Shares::new(7);
-        shares.begin(2_000.0, 0.0, 0.05);
+        shares.begin(2_000.0, said(0.0), 0.05);
         let source = mix(1_000);
         let mut told = 0.0;
         let (mut taken, mut brought) = (0, 0);
@@ -433,7 +478,7 @@ mod tests {
                     taken += u32::from(window >= 200 && verdict == Verdict::Take);
                 }
             }
-            shares.turn(2_000.0, 0.0, 0.05);
+            shares.turn(2_000.0, said(0.0), 0.05);
             told = shares.tell(source).0;
         }
         let (taken, brought) = (taken as f32 / 200.0, brought as f32 / 200.0);
@@ -445,7 +490,7 @@ mod tests {
     #[test]
     fn bad_luck_does_not_last() {
         let mut shares = Shares::new(7);
-        shares.begin(40_000.0, 0.0, 0.05);
+        shares.begin(40_000.0, said(0.0), 0.05);
         // A source of its own for each of 1,000 floods, and 50 that bring little.
         let mut sources = vec![4; 1_000];
         sources.extend([1; 50]);
@@ -466,7 +511,7 @@ mod tests {
     #[test]
     fn a_new_row_is_listened_to_first() {
         let mut shares = Shares::new(7);
-        shares.begin(4_000.0, 0.0, 0.05);
+        shares.begin(4_000.0, said(0.0), 0.05);
         run(&mut shares, &[1_000; 3], 4_000.0, 100);
         for window in 0..2 * SALTED {
             let before = shares.table.salt(0);
@@ -476,32 +521,67 @@ mod tests {
         }
     }
 
-    /// Who asks whether we are there has an answer, whoever else asks.
+    /// A flood from a hundred times its share, of which the kernel lets pass what its table says.
+    #[test]
+    fn a_new_row_makes_no_difference_where_the_kernel_drops() {
+        let few = Answers { all: 4_000.0, datagrams: 200.0 };
+        let mut shares = Shares::new(7);
+        shares.begin(4_000.0, few, 0.05);
+        let source = mix(1_000);
+        let mut windows = Vec::new();
+        for window in 0..1_000 + 2 * SALTED {
+            let (mut taken, mut seen) = (0, 0);
+            let thresholds: Vec<u32> = (0..ROWS)
+                .map(|row| shares.table.words()[row * BUCKETS + place(source, shares.table.salt(row))])
+                .collect();
+            for n in 0..20_000u64 {
+                let call = mix(u64::from(window) << 32 | n) as u16;
+                if thresholds.iter().any(|threshold| u32::from(call) < *threshold) {
+                    seen += 1;
+                    taken += u32::from(shares.judge(source, call, 1, false) == Verdict::Take);
+                }
+            }
+            shares.turn(4_000.0, few, 0.05);
+            windows.push((taken, seen));
+        }
+        // In each second of the later ones, whichever row is new.
+        for (second, windows) in windows[1_000..].chunks(20).enumerate() {
+            let taken: u32 = windows.iter().map(|(taken, _)| taken).sum();
+            assert!((2_800..5_200).contains(&taken), "second {second}: {taken} of 4,000");
+            let seen: u32 = windows.iter().map(|(_, seen)| seen).sum();
+            assert!(seen < 4 * 4_000, "second {second}: {seen} pass for 4,000");
+        }
+    }
+
+    /// Who asks whether we are there has an answer, whoever else asks: one that the operator knows, and one who brings
+    /// little.
     #[test]
     fn a_few_probes_are_answered() {
         let mut shares = Shares::new(7);
-        shares.begin(200.0, 0.0, 0.05);
-        let asked = |shares: &mut Shares| (0..1_000).filter(|_| shares.probe(mix(1))).count();
-        assert_eq!(asked(&mut shares), usize::from(PROBES));
-        assert!(shares.probe(mix(2)));
-        assert_eq!(
-            (3..1_000).filter(|n| shares.probe(mix(*n))).count(),
-            usize::from(PROBES_ALL - PROBES - 1)
-        );
-        shares.turn(200.0, 0.0, 0.05);
-        assert_eq!(asked(&mut shares), usize::from(PROBES));
+        shares.begin(8_000.0, said(0.0), 0.05);
+        let floods: Vec<u32> = vec![1_000; 30];
+        let least = u16::MAX;
+        for _ in 0..40 {
+            run(&mut shares, &floods, 8_000.0, 1);
+            let mut asks = |n, known| shares.judge_probe(mix(n), least, false, known) == Verdict::Take;
+            assert_eq!((0..1_000).filter(|_| asks(1_000, false)).count(), usize::from(PROBES));
+            let rest = (1_001..1_030).filter(|n| asks(*n, false)).count();
+            assert_eq!(rest, usize::from(PROBES_ALL - PROBES), "of many floods together");
+            assert!(asks(1_015, true) && asks(9_999, false));
+            assert!(asks(1_029, true) && (0..1_000).filter(|_| asks(1_029, true)).count() < PROBES.into());
+        }
     }
 
     #[test]
     fn many_requests_of_one_call_are_not_all_taken() {
         let mut shares = Shares::new(7);
-        shares.begin(1_000.0, 0.0, 0.05);
+        shares.begin(1_000.0, said(0.0), 0.05);
         for _ in 0..40 {
             // The hash that is taken always.
             for _ in 0..1_000 {
                 shares.judge(mix(1_000), 0, 1, false);
             }
-            shares.turn(1_000.0, 0.0, 0.05);
+            shares.turn(1_000.0, said(0.0), 0.05);
         }
         let taken = (0..1_000).filter(|_| shares.judge(mix(1_000), 0, 1, false) == Verdict::Take).count();
         assert!(taken <= 100, "{taken}");
@@ -510,19 +590,19 @@ mod tests {
     #[test]
     fn refusals_are_answered_as_far_as_they_may_be() {
         let mut shares = Shares::new(7);
-        shares.begin(200.0, 200.0, 0.05);
+        shares.begin(200.0, said(200.0), 0.05);
         run(&mut shares, &[100], 200.0, 40);
-        shares.turn(200.0, 200.0, 0.05);
+        shares.turn(200.0, said(200.0), 0.05);
         let judged: Vec<Verdict> =
             (0..1_000).map(|n| shares.judge(mix(1_000), mix(n) as u16, 1, false)).collect();
         let count = |verdict| judged.iter().filter(|v| **v == verdict).count();
         assert!((1..=20).contains(&count(Verdict::Refuse)), "{}", count(Verdict::Refuse));
         assert!(count(Verdict::Drop) > 900);
         // On a stream there are fewer, and one at least.
-        shares.turn(200.0, 200.0, 0.05);
+        shares.turn(200.0, said(200.0), 0.05);
         let mut refused = |n| shares.judge(mix(1_000), mix(n) as u16, 2, true) == Verdict::Refuse;
         assert_eq!((0..1_000).map(&mut refused).filter(|refused| *refused).count(), 5);
-        shares.turn(0.0, 0.0, 0.05);
+        shares.turn(0.0, said(0.0), 0.05);
         let mut refused = |n| shares.judge(mix(1_000), mix(n) as u16, 4, true) == Verdict::Refuse;
         assert_eq!((0..1_000).map(&mut refused).filter(|refused| *refused).count(), 1);
     }
@@ -533,11 +613,11 @@ mod tests {
         fn any_sequence_is_bounded(steps in prop::collection::vec((any::<u64>(), any::<u16>(), 0u32..9, any::<bool>()), 1..400),
                                    budget in 0f32..1e9, answers in 0f32..1e9, seconds in 0f32..100.0) {
             let mut shares = Shares::new(7);
-            shares.begin(budget, answers, seconds);
+            shares.begin(budget, said(answers), seconds);
             for (n, (source, call, units, stream)) in steps.into_iter().enumerate() {
                 shares.judge(source, call, units, stream);
                 if n % 7 == 0 {
-                    shares.turn(budget, answers, seconds);
+                    shares.turn(budget, said(answers), seconds);
                     prop_assert!((0.0..=1.0).contains(&shares.loss()));
                     if call % 2 == 0 {
                         let (loss, left) = shares.tell(source);

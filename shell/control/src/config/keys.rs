@@ -50,7 +50,7 @@ pub(super) const KEYS: &[(&str, &[&str])] = &[
             "tcp_idle_timeout",
         ],
     ),
-    ("overload", &["enabled", "delay", "retry_after", "feedback"]),
+    ("overload", &["enabled", "delay", "retry_after", "feedback", "kernel"]),
     ("dns", &["servers", "timeout", "cache"]),
     ("admin", &["listen", "allow_remote", "hosts", "token_file"]),
     ("log", &["level", "format"]),

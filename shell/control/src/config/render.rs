@@ -111,6 +111,7 @@ impl Config {
         out.time("delay", overload.delay);
         out.time("retry_after", overload.retry_after);
         out.raw("feedback", overload.feedback);
+        out.raw("kernel", overload.kernel);
     }
 
     fn admin_and_log(&self, out: &mut Writer) {

@@ -382,6 +382,7 @@ pub(super) fn overload(reader: &mut Reader<'_>, section: &mut Section<'_, '_>, o
     section.set(reader, "delay", &mut overload.delay, duration(range));
     section.set(reader, "retry_after", &mut overload.retry_after, seconds(1..=3_600));
     section.set(reader, "feedback", &mut overload.feedback, flag);
+    section.set(reader, "kernel", &mut overload.kernel, flag);
 }
 
 /// `[dns]`.

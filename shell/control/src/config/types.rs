@@ -412,6 +412,8 @@ pub struct Overload {
     pub retry_after: Duration,
     /// Whether load is told and heard of by RFC 7339 between this server and its trunks.
     pub feedback: bool,
+    /// Whether the kernel, if it can, drops what would be left unanswered.
+    pub kernel: bool,
 }
 
 /// `[dns]`: name resolution.
@@ -570,6 +572,7 @@ impl Default for Overload {
             delay: Duration::from_millis(200),
             retry_after: Duration::from_secs(5),
             feedback: true,
+            kernel: true,
         }
     }
 }

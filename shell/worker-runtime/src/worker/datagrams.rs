@@ -140,6 +140,11 @@ impl Datagrams {
         self.sockets.len()
     }
 
+    /// The sockets.
+    pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> + Clone {
+        self.sockets.iter().map(|socket| socket.fd.as_fd())
+    }
+
     /// Whether there are so few sockets that a look at those in use is cheaper than asking epoll, and none of them
     /// waits for room, of which only epoll tells.
     pub fn may_be_looked_at(&self) -> bool {
