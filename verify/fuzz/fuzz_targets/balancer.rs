@@ -371,7 +371,7 @@ impl Bench {
             // A deadline that has passed already is looked at a moment later.
             self.now = next.max(self.now + Duration::from_millis(1));
             self.balancer.timeout(self.now, &mut self.out);
-            self.look();
+            self.check();
             steps += 1;
             assert!(steps < 100_000, "deadlines without end");
         }
@@ -380,12 +380,6 @@ impl Bench {
     }
 
     fn check(&mut self) {
-        self.look();
-        assert_eq!(self.balancer.report(true).exact, Some(true), "a counter is not what the records say");
-    }
-
-    /// At what was sent.
-    fn look(&mut self) {
         assert!(self.out.transmits().len() <= BURST, "{} messages at once", self.out.transmits().len());
         for transmit in self.out.transmits() {
             let bytes = self.out.message(transmit);
@@ -415,6 +409,7 @@ impl Bench {
         let spare = self.tokens.len().saturating_sub(16);
         self.tokens.drain(..spare);
         self.out.clear();
+        assert_eq!(self.balancer.report(true).exact, Some(true), "a counter is not what the records say");
     }
 }
 
