@@ -48,7 +48,7 @@ pub fn settings(
         admin,
         auth: auth(&config.auth, secret),
         registrar: registrar(config),
-        proxy: proxy(&config.proxy),
+        proxy: proxy(&config.proxy, config.timers.trying),
         voicemail: config.voicemail.as_ref().map(voicemail),
         trunks: config.trunks.iter().map(trunk).collect(),
         routes: config.routes.iter().map(route).collect(),
@@ -113,7 +113,7 @@ fn registrar(config: &c::Config) -> sip_registrar::Config {
     }
 }
 
-fn proxy(proxy: &c::Proxy) -> n::Proxy {
+fn proxy(proxy: &c::Proxy, trying: std::time::Duration) -> n::Proxy {
     n::Proxy {
         mode: match proxy.mode {
             c::ProxyMode::Stateful => n::Mode::Stateful,
@@ -126,7 +126,7 @@ fn proxy(proxy: &c::Proxy) -> n::Proxy {
         max_breadth: u8::try_from(proxy.max_breadth).unwrap_or(u8::MAX),
         max_forwards: proxy.max_forwards,
         timer_c_ms: millis(proxy.timer_c),
-        trying_ms: millis(config.timers.trying),
+        trying_ms: millis(trying),
         mtu: proxy.mtu,
     }
 }
