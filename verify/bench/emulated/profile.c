@@ -38,7 +38,8 @@ static int known = 1, current;
 static bool counting, unknown;
 static const char *out;
 
-// A place-independent program is in 256 MB of its own below 2^47; libraries are elsewhere.
+// A place-independent program is somewhere between these addresses, nearly always in 4 GB of its own; libraries are
+// elsewhere.
 static bool is_program(uint64_t address) { return address >> 40 == 0x55 || address >> 40 == 0x56; }
 
 static void settle(int program) {
@@ -57,10 +58,10 @@ static void executed(unsigned cpu, void *data) {
         unknown = true;
         return;
     }
-    if (block->program && (unknown || programs[current] != block->address >> 28)) {
+    if (block->program && (unknown || programs[current] != block->address >> 32)) {
         int at = 1;
-        while (at < known && programs[at] != block->address >> 28) at++;
-        if (at == known && known < PROGRAMS) programs[known++] = block->address >> 28;
+        while (at < known && programs[at] != block->address >> 32) at++;
+        if (at == known && known < PROGRAMS) programs[known++] = block->address >> 32;
         current = at < known ? at : 0;
         settle(current);
     }

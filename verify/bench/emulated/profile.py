@@ -51,8 +51,8 @@ def measure(o):
         if len(asked) == 1:
             for pid in pids:
                 with open('/proc/%d/maps' % pid) as f:
-                    text = next((l for l in f if re.search(r' r--p 0+ .*/', l)), '')
-                print('PROGRAM ' + text.split('-')[0], flush=True)
+                    places = [l.split()[0].split('-') for l in f if ' /' in l and l.split()[0] < '6']
+                print('PROGRAM %s %s' % (places[0][0], places[-1][1]) if places else 'PROGRAM', flush=True)
         if len(asked) == 2:
             socket.sethostname('before')
         return result
@@ -105,25 +105,27 @@ def profile(o):
         lines = emulate(o, job, options)
         with open(out) as f:
             counts = [(int(p, 16), int(a, 16), int(n), int(c)) for p, a, n, c in (l.split() for l in f)]
-    bases = [int(l.split()[1], 16) for l in lines if l.startswith('PROGRAM ') and len(l.split()) == 2]
-    if not bases or not counts:
+    found = [l.split() for l in lines if l.startswith('PROGRAM ') and len(l.split()) == 3]
+    if len(found) != 1 or not counts:
         sys.exit('nothing was counted; the machine said last:\n' + '\n'.join(lines[-15:]))
+    base, end = (int(word, 16) for word in found[0][1:])
+    if base >> 32 != end >> 32:
+        sys.exit('the program was at addresses by which it cannot be told from others; run it again')
     program = program_symbols(o.bin) if o.server == 'strowger' else []
     spent, entered = collections.Counter(), collections.Counter()
-    for base in bases:
-        for owner, address, length, times in counts:
-            if owner != base >> 28:
-                continue
-            if address >> 47:
-                start, name = named(kernel, address)
-                name = 'kernel  ' + name
-            elif program and address >> 28 == base >> 28:
-                start, name = named(program, address - base)
-                start, name = start + base, 'program ' + name
-            else:
-                start, name = 0, 'program (libraries)' if address >> 28 != base >> 28 else 'program (all)'
-            spent[name] += length * times
-            entered[name] += times if address == start else 0
+    for owner, address, length, times in counts:
+        if owner != base >> 32:
+            continue
+        if address >> 47:
+            start, name = named(kernel, address)
+            name = 'kernel  ' + name
+        elif program and base <= address < end:
+            start, name = named(program, address - base)
+            start, name = start + base, 'program ' + name
+        else:
+            start, name = 0, 'program (all)' if base <= address < end else 'program (libraries)'
+        spent[name] += length * times
+        entered[name] += times if address == start else 0
     # The window is a second long.
     calls = float(o.rate)
     for side in ('program', 'kernel'):
@@ -137,7 +139,7 @@ def main():
     p = argparse.ArgumentParser(description=__doc__.split('\n')[0])
     p.add_argument('--bin', required=True)
     p.add_argument('--workload', default='proxy200')
-    p.add_argument('--server', default='strowger', help='strowger, relay or kamailio')
+    p.add_argument('--server', default='strowger', choices=('strowger', 'relay'))
     p.add_argument('--rate', type=int, default=1000, help='calls a second of the emulated clock')
     p.add_argument('--top', type=int, default=60, help='functions shown')
     p.add_argument('--guest', action='store_true', help=argparse.SUPPRESS)
