@@ -134,7 +134,7 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Calls that the schedule wanted and the generator did not begin, because of its own cap. An open
+    /// Calls that the schedule wanted and the generator did not begin, because of the cap on calls under way. An open
     /// load has none; a run that has some is void.
     shed,
     /// Responses sent first.

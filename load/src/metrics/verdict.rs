@@ -167,7 +167,7 @@ fn of_generator(rule: &Rule, m: &Metrics, health: Health, out: &mut Vec<Check>) 
     );
     let shed = m.measured.shed;
     check(
-        "calls left out by the generator",
+        "calls left out, for there was no room for them (-l)",
         shed.to_string(),
         rule.max_shed.to_string(),
         shed <= rule.max_shed,
