@@ -533,6 +533,12 @@ impl Metrics {
         });
     }
 
+    /// A registration was due at `intended`, and the one before was still under way.
+    #[inline]
+    pub fn registration_skipped(&mut self, intended: Time, kind: Registering) {
+        self.count_registration(Began::at(intended), kind, |c| c.registrations_skipped += 1);
+    }
+
     /// A 2xx came.
     #[inline]
     pub fn registered(&mut self, now: Time, began: Began, kind: Registering) {

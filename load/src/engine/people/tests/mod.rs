@@ -168,6 +168,18 @@ fn a_server_that_is_gone_fails_registrations_and_begins_no_calls() {
 }
 
 #[test]
+fn registrations_that_a_silent_server_keeps_from_beginning_are_counted() {
+    let mut town = Town::new(&lively(20), true, |_| {});
+    let phases = crate::population::Phases::of(&lively(20), town.now);
+    town.pass(phases.start_of(Phase::WarmUp));
+    town.lost = |_| true;
+    let (metrics, _) = town.run();
+    // Every six seconds, and the first one takes 32 s to be given up.
+    let skipped = metrics.measured.registrations_skipped;
+    assert!(skipped >= 20, "{skipped}");
+}
+
+#[test]
 fn wrong_passwords_are_said_to_be_wrong() {
     let names = std::sync::Arc::new(Names::counted("u1000000", "secret").unwrap());
     let town = Town::new(&lively(10), true, |settings| settings.names = std::sync::Arc::clone(&names));
