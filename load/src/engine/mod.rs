@@ -159,6 +159,7 @@ impl Engine {
             calls: self.calls.len() - self.lingering,
             begun: self.begun,
             waiting: self.is_behind(),
+            beginning: self.next_call.is_some(),
             done: self.is_done(),
             lines: core::mem::take(&mut self.lines),
         }
