@@ -10,6 +10,7 @@ use super::Engine;
 use super::begin::ladder_name;
 use super::call::{Call, Doing, Resend};
 use super::receive::plain_answer;
+use super::wheel::tick;
 use crate::metrics::{CallEnd, Failure};
 use crate::scenario::{self, Lines, Side};
 use core::mem;
@@ -54,7 +55,7 @@ impl Engine {
         call.doing = Doing::Leaving(now + PATIENCE);
         let rules = self.settings.retransmission;
         call.resend = (rules.on && !call.flow.transport.is_reliable()).then_some(Resend {
-            at: now + FIRST_INTERVAL,
+            at: tick(now + FIRST_INTERVAL),
             interval: FIRST_INTERVAL.as_micros() as u64,
             left: rules.other,
             longest: rules.t2.as_micros() as u64,

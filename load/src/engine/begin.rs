@@ -3,6 +3,7 @@
 use super::call::{Call, Doing};
 use super::ids::CallName;
 use super::run::on_timeout;
+use super::wheel::tick;
 use super::{Engine, Origin};
 use crate::metrics::{self, Began, CallEnd, Direction, Failure};
 use crate::scenario::{Scope, Side};
@@ -49,7 +50,7 @@ impl Engine {
     }
 
     fn begin(&mut self, now: Time, intended: Time, user: u64, out: &mut Outbox) {
-        let Some(slot) = self.calls.take() else { return };
+        let Some(slot) = self.calls.take() else { return self.metrics.call_shed(intended) };
         let nth = match self.settings.origin {
             Origin::Turn | Origin::Connection | Origin::Field { .. } => self.turn,
             // No two calls under way have one slot.
@@ -156,30 +157,36 @@ impl Engine {
     /// A call is over.
     pub(super) fn end(&mut self, now: Time, slot: u32, end: CallEnd) {
         let Some(call) = self.calls.get(slot) else { return };
+        let (side, began, user) = (call.side, call.began, call.user);
+        let lingered = matches!(call.doing, Doing::Lingering(_) | Doing::Leaving(_));
+        self.release(slot);
+        if lingered {
+            self.lingering -= 1;
+        } else {
+            self.metrics.call_ended(now, side.into(), began, end);
+        }
+        if side == Side::Client && !lingered {
+            self.over(now, user);
+        }
+    }
+
+    /// Frees the slot of a call, and what leads to it.
+    fn release(&mut self, slot: u32) {
+        let Some(call) = self.calls.get(slot) else { return };
         if call.connected
             && let Some(conn) = call.flow.conn
         {
             self.connections.remove(&conn);
             self.closing.push(conn);
         }
-        let (side, began, user) = (call.side, call.began, call.user);
-        let lingered = matches!(call.doing, Doing::Lingering(_) | Doing::Leaving(_));
         self.wheel.cancel(slot);
-        if side == Side::Server {
+        if call.side == Side::Server {
             let hash = self.hash(&call.call_id);
             if let Ok(entry) = self.answering.find_entry(hash, |&(_, other)| other == slot) {
                 entry.remove();
             }
         }
-        if lingered {
-            self.lingering -= 1;
-        } else {
-            self.metrics.call_ended(now, side.into(), began, end);
-        }
         self.calls.give(slot);
-        if side == Side::Client && !lingered {
-            self.over(now, user);
-        }
     }
 
     /// The call of a user is over, as far as he is concerned: he may begin the next.
@@ -205,11 +212,33 @@ impl Engine {
         self.end(now, slot, CallEnd::Failed(failure));
     }
 
-    /// Ends what is still under way: the run is over.
+    /// The run is over. A call that waits for an answer has failed; what pauses, waits for what the other side begins
+    /// or answers a call is left unfinished: it is counted as begun, and no more.
     pub(super) fn cut(&mut self, now: Time) {
         for slot in self.calls.slots() {
-            self.end(now, slot, CallEnd::Void);
+            let Some(call) = self.calls.get(slot) else { continue };
+            if call.is_unanswered(now) {
+                self.note_silence(now, slot);
+                self.fail(now, slot, Failure::ReceiveTimeout, "no answer until the end of the run");
+            } else if matches!(call.doing, Doing::Lingering(_) | Doing::Leaving(_)) {
+                self.end(now, slot, CallEnd::Success);
+            } else {
+                self.release(slot);
+            }
         }
+    }
+
+    /// No more calls. Those that are due and had no room ([`super::Settings::most_calls`]) are never begun: that is
+    /// said, and their wait is lateness.
+    pub(super) fn quit(&mut self, now: Time) {
+        while let Some(intended) = self.next_call.filter(|&at| at <= now && self.is_full()) {
+            self.metrics.scheduled_send(now, intended);
+            self.metrics.call_shed(intended);
+            self.callers.take();
+            self.schedule();
+        }
+        self.stopping = true;
+        self.next_call = None;
     }
 
     /// The timer of a call is due.
@@ -219,7 +248,11 @@ impl Engine {
             return self.resend(now, slot, out);
         }
         match call.doing {
-            Doing::Pausing(until) if until <= now => self.pause_over(now, slot, out),
+            // What follows was meant to be then; the wait since is lateness of ours.
+            Doing::Pausing(until) if until <= now => {
+                self.metrics.scheduled_send(now, until);
+                self.pause_over(until, slot, out);
+            }
             Doing::Lingering(until) | Doing::Leaving(until) if until <= now => {
                 self.end(now, slot, CallEnd::Success)
             }
@@ -255,9 +288,11 @@ impl Engine {
                 }
             };
         }
+        let meant = resend.at;
         resend.left -= 1;
         resend.interval = (resend.interval * 2).min(resend.longest);
-        resend.at = now + Duration::from_micros(resend.interval);
+        resend.at = tick(now + Duration::from_micros(resend.interval));
+        self.metrics.scheduled_send(now, meant);
         self.send_again(now, slot, out);
         self.arm(slot);
     }

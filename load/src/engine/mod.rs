@@ -27,6 +27,7 @@ use crate::population::{Rng, Times};
 use crate::scenario::{Desk, Effects, Level, Model, Scope, Values};
 use call::Calls;
 use core::hash::BuildHasher;
+use core::time::Duration;
 use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashTable};
 use ids::CallName;
@@ -36,11 +37,16 @@ use users::Callers;
 use wheel::Wheel;
 use wire::{ConnId, Flow, Frame, FrameError, Machine, Outbox, Time};
 
+/// A request that nobody has answered for so long when the run is over has failed. What is younger may yet be
+/// answered.
+const SILENT: Duration = Duration::from_secs(2);
+
 /// What other threads tell an engine.
 pub enum Notice {
     /// Show what is going on, by calling this once.
     Progress(Box<dyn FnOnce(Progress) + Send>),
-    /// Hand over what was recorded. What is under way is given up, for the run is over.
+    /// Hand over what was recorded. The run is over: what waits for an answer has failed, whatever else is under way
+    /// is unfinished.
     Record(Box<dyn FnOnce(Record) + Send>),
     /// Begin no more calls; end those under way as they come to their end.
     Quit,
@@ -153,6 +159,7 @@ impl Engine {
             calls: self.calls.len() - self.lingering,
             begun: self.begun,
             waiting: self.is_behind(),
+            beginning: self.next_call.is_some(),
             done: self.is_done(),
             lines: core::mem::take(&mut self.lines),
         }
@@ -160,7 +167,7 @@ impl Engine {
 
     /// What was recorded.
     fn record(&mut self, now: Time) -> Record {
-        self.quit();
+        self.quit(now);
         self.cut(now);
         Record {
             metrics: Box::new(self.metrics.clone()),
@@ -259,7 +266,13 @@ impl Machine for Engine {
                 show(self.progress());
             }
             Notice::Record(take) => take(self.record(now)),
-            Notice::Quit => self.quit(),
+            Notice::Quit => {
+                // What is due and has room begins; then what is due has none.
+                while self.next_call.is_some_and(|at| at <= now) && !self.is_full() {
+                    self.begin_due(now, out);
+                }
+                self.quit(now);
+            }
             Notice::Rate(rate) => {
                 let since = now.since(self.settings.start).as_micros() as u64;
                 if self.arrivals.as_mut().is_some_and(|times| times.set_rate(since, rate)) {

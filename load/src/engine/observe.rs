@@ -34,7 +34,10 @@ pub struct Session {
 /// What a call remembers for the record.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Seen {
+    /// The request that has no final response yet.
     pub asking: Option<Asking>,
+    /// There was a request.
+    pub asked: bool,
     pub session: Option<Session>,
     /// The first REGISTER of the attempt under way.
     pub registering: Option<(Began, Asked)>,
@@ -49,19 +52,19 @@ fn method_of(name: &str) -> Method {
 /// When a request that goes out now was meant to: the first of a call with the call, others with what came
 /// before them.
 fn began(call: &Call, now: Time, woken: Time) -> Began {
-    if call.seen.asking.is_none() && call.seen.session.is_none() && call.seen.registering.is_none() {
-        call.began
-    } else {
-        Began { intended: now, sent: now.max(woken) }
+    match call.seen.asked {
+        false => call.began,
+        true => Began { intended: now, sent: now.max(woken) },
     }
 }
 
 impl Engine {
     /// A message of a scenario went out.
     pub(super) fn note_sent(&mut self, now: Time, slot: u32, kind: &Kind) {
-        let Kind::Request(name) = kind else { return self.metrics.response_sent(now) };
+        let left = now.max(self.woken);
+        let Kind::Request(name) = kind else { return self.metrics.response_sent(left) };
         let method = method_of(name);
-        self.metrics.request_sent(now, method);
+        self.metrics.request_sent(left, method);
         let Some(call) = self.calls.at(slot).filter(|call| call.side == Side::Client) else { return };
         let began = began(call, now, self.woken);
         match method {
@@ -77,7 +80,7 @@ impl Engine {
             }
             _ => {}
         }
-        call.seen.asking = Some(Asking { method, began });
+        (call.seen.asking, call.seen.asked) = (Some(Asking { method, began }), true);
     }
 
     /// A message went out again.
@@ -131,6 +134,7 @@ impl Engine {
             }
             return;
         }
+        call.seen.asking = None;
         if challenge {
             self.metrics.challenged(now);
         }

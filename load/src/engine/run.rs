@@ -2,6 +2,7 @@
 
 use super::begin::ladder_name;
 use super::call::{Call, Doing, Resend};
+use super::wheel::tick;
 use super::{Engine, Origin, Settings};
 use crate::metrics::{Began, CallEnd, Direction, Failure};
 use crate::scenario::{self, Facts, Kind, Model, Op, Outcome, Pause, Scenario, Send, Side, Step, Vars};
@@ -124,7 +125,8 @@ impl Engine {
                 let limit = limit.or(self.settings.recv_timeout);
                 let Some(call) = self.calls.at(slot) else { return Next::Ended };
                 call.doing = Doing::Waiting;
-                call.give_up = limit.map(|limit| now + limit);
+                // From when what is to be answered did leave.
+                call.give_up = limit.map(|limit| now.max(self.woken) + limit);
                 return Next::Waits;
             }
             Op::Pause(Pause::Default) => self.settings.pause.clone(),
@@ -149,7 +151,7 @@ impl Engine {
         if length.is_zero() {
             return Next::Done;
         }
-        call.doing = Doing::Pausing(now + length);
+        call.doing = Doing::Pausing(tick(now + length));
         Next::Waits
     }
 
@@ -213,7 +215,7 @@ impl Engine {
                 let to = step.and_then(|step| self.branch(slot, step));
                 self.move_to(slot, |call| to.unwrap_or(call.step + 1));
                 if outcome == Outcome::StopGracefully {
-                    self.quit();
+                    self.quit(now);
                 }
                 true
             }
@@ -231,7 +233,7 @@ impl Engine {
                 false
             }
             Outcome::StopNow => {
-                self.quit();
+                self.quit(now);
                 self.stopped = true;
                 self.cut(now);
                 out.clear();
@@ -245,19 +247,13 @@ impl Engine {
     pub(super) fn aside(&mut self, now: Time, slot: u32, scenario: &Scenario, at: usize, out: &mut Outbox) {
         match self.conclude(now, slot, scenario, at) {
             Outcome::GoOn => self.arm(slot),
-            Outcome::StopGracefully => self.quit(),
+            Outcome::StopGracefully => self.quit(now),
             outcome => {
                 if self.follow(now, slot, scenario, outcome, out) {
                     self.run_steps(now, slot, scenario, out);
                 }
             }
         }
-    }
-
-    /// No more calls.
-    pub(super) fn quit(&mut self) {
-        self.stopping = true;
-        self.next_call = None;
     }
 
     fn run_actions(&mut self, now: Time, slot: u32, step: &Step) -> Outcome {
@@ -326,7 +322,7 @@ impl Engine {
         }
         let (flow, name) = (call.flow, ladder_name(slot, call));
         let local = self.settings.local(flow.listener);
-        self.ladders.offer(name, now, Direction::Sent, local, flow.remote, &bytes);
+        self.ladders.offer(name, now.max(self.woken), Direction::Sent, local, flow.remote, &bytes);
         if send.kind.is_request("ACK") {
             call.ack.clear();
             call.ack.extend_from_slice(&bytes);
@@ -349,9 +345,11 @@ impl Engine {
             return;
         };
         let interval = u64::from(t1) * 1_000;
+        // From when it did leave.
+        let sent = now.max(self.woken);
         let invite = send.kind.is_request("INVITE");
         call.resend = Some(Resend {
-            at: now + Duration::from_micros(interval),
+            at: tick(sent + Duration::from_micros(interval)),
             interval,
             left: if invite { rules.invite } else { rules.other },
             longest: if invite { u64::MAX } else { rules.t2.as_micros() as u64 },

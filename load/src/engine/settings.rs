@@ -166,6 +166,8 @@ pub struct Progress {
     pub begun: u64,
     /// A call is due and waits for room.
     pub waiting: bool,
+    /// There are calls to begin yet.
+    pub beginning: bool,
     /// Nothing more will happen by itself.
     pub done: bool,
     /// What scenarios logged since they were last asked.

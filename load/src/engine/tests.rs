@@ -2,6 +2,7 @@
 
 mod aborts;
 mod callers;
+mod ends;
 mod late;
 
 use super::*;

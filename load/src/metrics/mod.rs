@@ -34,7 +34,7 @@ pub use events::{
 pub use hist::Hist;
 pub use ladders::{Direction, Ladder, Ladders, Step};
 pub use pcap::pcap;
-pub use rates::{Attempted, MaxRate, Next, Rates};
+pub use rates::{Attempted, Rates};
 pub use record::{Metrics, Paired, Pulse, Setup};
 pub use series::{MAX_POINTS, Point, Series, in_progress};
 pub use sip::{Performance, Ratio};

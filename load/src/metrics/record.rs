@@ -91,7 +91,7 @@ impl Pulse {
 pub struct Metrics {
     window: Window,
     ramp: Option<Window>,
-    /// When the last call was meant to begin.
+    /// When the last call was meant to begin, whether it did or not.
     last_call: Option<Time>,
     /// The whole run.
     pub all: Counters,
@@ -224,10 +224,10 @@ impl Metrics {
         }
     }
 
-    /// Seconds from `start` in which calls were to begin: to the last one, and once more the time between two of them.
-    /// `None` if fewer than two began.
+    /// Seconds from `start` in which calls were to begin: to the last one, begun or left out, and once more the time
+    /// between two of them. `None` if they were fewer than two.
     pub fn offered(&self, start: Time) -> Option<f64> {
-        let begun = self.all.sides[Side::Caller as usize].begun as f64;
+        let begun = (self.all.sides[Side::Caller as usize].begun + self.all.shed) as f64;
         let last = self.last_call?.since(start).as_secs_f64();
         (begun > 1.0).then(|| last * begun / (begun - 1.0))
     }
@@ -250,11 +250,12 @@ impl Metrics {
         self.series.call_ended(now, side, end);
     }
 
-    /// The schedule wanted a call at `intended` and the generator did not begin it, because of a cap that
-    /// the user did not ask for.
+    /// The schedule wanted a call at `intended` and the generator did not begin it, because of the cap on calls under
+    /// way.
     #[inline]
     pub fn call_shed(&mut self, intended: Time) {
         self.count(intended, |c| c.shed += 1);
+        self.last_call = self.last_call.max(Some(intended));
     }
 
     /// The first response to a call's first request that says something (not 100), or its final one.
@@ -530,6 +531,12 @@ impl Metrics {
             Registering::Refresh => c.refreshes += 1,
             Registering::Remove => c.removals += 1,
         });
+    }
+
+    /// A registration was due at `intended`, and the one before was still under way.
+    #[inline]
+    pub fn registration_skipped(&mut self, intended: Time, kind: Registering) {
+        self.count_registration(Began::at(intended), kind, |c| c.registrations_skipped += 1);
     }
 
     /// A 2xx came.

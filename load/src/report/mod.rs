@@ -13,6 +13,7 @@ mod live;
 mod model;
 mod page;
 mod plot;
+mod searched;
 mod series;
 mod sides;
 mod stats;
@@ -25,5 +26,6 @@ pub use model::{
     Better, CheckReport, Column, Curve, Distribution, Fact, LadderReport, Latency, Message, MetricRow,
     ReadError, Report, SeriesReport, Trial, VERSION, VerdictReport, Windows,
 };
+pub use searched::Searched;
 pub use series::csv;
 pub use sides::Found;

@@ -43,7 +43,8 @@ pub struct LoadArgs {
     pub pause: u32,
 
     /// Calls to begin in each period
-    #[arg(short = 'r', value_name = "CALLS", default_value_t = 10.0, help_heading = "How much")]
+    #[arg(short = 'r', value_name = "CALLS", default_value_t = 10.0, value_parser = positive,
+          help_heading = "How much")]
     pub rate: f64,
     /// The period of -r in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 1_000.0, help_heading = "How much")]
@@ -52,14 +53,14 @@ pub struct LoadArgs {
     #[arg(long, help_heading = "How much")]
     pub poisson: bool,
     /// Add this to -r after each -rate_interval
-    #[arg(long, value_name = "CALLS", default_value_t = 0.0, help_heading = "How much")]
+    #[arg(long, value_name = "CALLS", default_value_t = 0.0, value_parser = positive, help_heading = "How much")]
     pub rate_increase: f64,
     /// Milliseconds between increases
     #[arg(long, value_name = "MS", default_value_t = 60_000.0, help_heading = "How much")]
     pub rate_interval: f64,
-    /// Where the increase ends, and the run, unless -no_rate_quit; with --find-peak and --self-test the highest rate
-    /// tried
-    #[arg(long, value_name = "CALLS", default_value_t = 0.0, help_heading = "How much")]
+    /// Where the increase ends, and the run, unless -no_rate_quit; with --find-peak and --self-test the highest rate,
+    /// or number of users, tried
+    #[arg(long, value_name = "CALLS", default_value_t = 0.0, value_parser = positive, help_heading = "How much")]
     pub rate_max: f64,
     /// Stay at -rate_max instead of ending
     #[arg(long, help_heading = "How much")]
@@ -71,7 +72,7 @@ pub struct LoadArgs {
     #[arg(short = 'm', value_name = "CALLS", help_heading = "How much")]
     pub most: Option<u64>,
     /// Calls under way at a time; a call beyond it waits, and its wait counts as lateness
-    #[arg(short = 'l', value_name = "CALLS", help_heading = "How much")]
+    #[arg(short = 'l', value_name = "CALLS", value_parser = at_least_one, help_heading = "How much")]
     pub limit: Option<usize>,
     /// End after this time: 30s, 5m, 1h (plain numbers are seconds)
     #[arg(long, value_name = "TIME", help_heading = "How much")]
@@ -89,13 +90,14 @@ pub struct LoadArgs {
     pub trial: String,
     /// The 99th percentile of response times may be so many milliseconds at most, or the run FAILs; 0: as many as it
     /// takes [default: 0; with --find-peak 500, T1 of RFC 3261]
-    #[arg(long, value_name = "MS", help_heading = "How much")]
+    #[arg(long, value_name = "MS", value_parser = positive, help_heading = "How much")]
     pub response: Option<f64>,
     /// How near --find-peak comes to the peak, per cent
     #[arg(
         long,
         value_name = "PERCENT",
         default_value_t = 2.0,
+        value_parser = percent,
         help_heading = "How much",
         requires = "find_peak"
     )]
@@ -124,7 +126,7 @@ pub struct LoadArgs {
     /// Milliseconds: where messages are frequent, those that come in and those that are due wait for the next
     /// multiple of this and are handled in one go. Times are counted from when a message came or was meant to
     /// leave, so the wait shows as lateness. 0: each wakes the program
-    #[arg(long, value_name = "MS", default_value_t = 0.5, help_heading = "From where")]
+    #[arg(long, value_name = "MS", default_value_t = 0.5, value_parser = positive, help_heading = "From where")]
     pub grain: f64,
 
     /// Milliseconds that a <recv> waits if it does not say [default: for ever]
@@ -140,18 +142,21 @@ pub struct LoadArgs {
     #[arg(long, value_name = "N", default_value_t = 7, help_heading = "Protocol")]
     pub max_non_invite_retrans: u32,
     /// Per cent of messages to lose on purpose, sent and received
-    #[arg(long, value_name = "PERCENT", default_value_t = 0.0, help_heading = "Protocol")]
+    #[arg(long, value_name = "PERCENT", default_value_t = 0.0, value_parser = percent, help_heading = "Protocol")]
     pub lost: f64,
 
     /// Seconds at the beginning that are not measured
-    #[arg(long, value_name = "SECONDS", default_value_t = 0.0, help_heading = "What comes out")]
+    #[arg(long, value_name = "SECONDS", default_value_t = 0.0, value_parser = positive,
+          help_heading = "What comes out")]
     pub warm_up: f64,
     /// Per cent of calls that must succeed for the verdict PASS
-    #[arg(long, value_name = "PERCENT", default_value_t = 99.99, help_heading = "What comes out")]
+    #[arg(long, value_name = "PERCENT", default_value_t = 99.99, value_parser = percent,
+          help_heading = "What comes out")]
     pub success: f64,
     /// Milliseconds that this program itself may be late at most (p99.9); beyond it the run is VOID. It wakes to
     /// the microsecond; what makes it late is a machine that is busy otherwise
-    #[arg(long, value_name = "MS", default_value_t = 5.0, help_heading = "What comes out")]
+    #[arg(long, value_name = "MS", default_value_t = 5.0, value_parser = positive,
+          help_heading = "What comes out")]
     pub lateness: f64,
     /// Write the report as JSON
     #[arg(long, value_name = "FILE", help_heading = "What comes out")]
@@ -245,7 +250,7 @@ pub struct CompareArgs {
     #[arg(value_name = "B.json[,..]")]
     pub b: String,
     /// Confidence of the intervals, per cent
-    #[arg(long, value_name = "PERCENT", default_value_t = 95.0)]
+    #[arg(long, value_name = "PERCENT", default_value_t = 95.0, value_parser = percent)]
     pub confidence: f64,
     /// Write the comparison as one HTML page
     #[arg(long, value_name = "FILE")]
@@ -253,6 +258,30 @@ pub struct CompareArgs {
     /// Write it as JSON
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+}
+
+/// A number from 0 to what a clock and a schedule can bear.
+pub fn positive(text: &str) -> Result<f64, String> {
+    let number: f64 = text.parse().map_err(|_| "a number is wanted".to_owned())?;
+    let good = (0.0..=1e9).contains(&number);
+    good.then_some(number).ok_or_else(|| "a number from 0 to 1000000000 is wanted".to_owned())
+}
+
+/// A share from 0 to 100.
+fn percent(text: &str) -> Result<f64, String> {
+    let number: f64 = text.parse().map_err(|_| "a number is wanted".to_owned())?;
+    (0.0..=100.0)
+        .contains(&number)
+        .then_some(number)
+        .ok_or_else(|| "a number from 0 to 100 is wanted".to_owned())
+}
+
+/// A number of things of which there must be one.
+fn at_least_one(text: &str) -> Result<usize, String> {
+    let number: usize = text.parse().map_err(|_| "a whole number is wanted".to_owned())?;
+    (number > 0)
+        .then_some(number)
+        .ok_or_else(|| "1 or more is wanted, for with 0 no call would ever begin".to_owned())
 }
 
 /// Gives SIPp's options of one dash and several letters the second dash that everybody else writes, and
@@ -304,6 +333,17 @@ mod tests {
         assert_eq!(translate(args.iter().map(OsString::from)), want.map(OsString::from));
         let args = translate(["strowger", "load", "-sn", "uac", "-bg", "h"].iter().map(OsString::from));
         assert!(args[2] == "--refused" && args[3].to_str().is_some_and(|why| why.starts_with("-bg: ")));
+    }
+
+    #[test]
+    fn numbers_are_numbers_within_their_range() {
+        for bad in ["nan", "-1", "inf", "1e300", "x", ""] {
+            assert!(positive(bad).is_err() && percent(bad).is_err(), "{bad}");
+        }
+        assert_eq!((positive("0.5"), positive("1e9"), percent("100")), (Ok(0.5), Ok(1e9), Ok(100.0)));
+        assert!(percent("100.1").is_err() && percent("200").is_err());
+        assert_eq!(at_least_one("1"), Ok(1));
+        assert!(at_least_one("0").is_err() && at_least_one("-1").is_err());
     }
 
     #[test]

@@ -101,6 +101,7 @@ fn command(args: &LoadArgs) -> Result<u8, String> {
     if args.people.users.is_some() {
         let (report, _) = measure_users(args, UsersPlan::new(args, None)?, &signals)?;
         deliver(args, &report)?;
+        unwritten(&report)?;
         return Ok(report.verdict.exit_code);
     }
     let plan = Plan::new(args)?;
@@ -111,12 +112,27 @@ fn command(args: &LoadArgs) -> Result<u8, String> {
         println!("  -timeout_error: the time was over before the calls were");
         return Ok(FAILED);
     }
-    // Whoever only answers has nothing to judge but what went wrong, and whether anybody called.
+    unwritten(&report)?;
+    Ok(if answers_only { code_of_callee(&report) } else { report.verdict.exit_code })
+}
+
+/// Whoever only answers has nothing to judge but what went wrong, and whether anybody called: calls that have not ended
+/// are the callers' business.
+fn code_of_callee(report: &Report) -> u8 {
     let answered = report.metric("callee.begun").is_some_and(|calls| calls > 0.0);
-    Ok(match answers_only && answered {
-        true => u8::from(report.verdict.word == "FAIL"),
+    let nothing = |why: &String| why.starts_with("nothing was measured");
+    match answered && report.verdict.word == "VOID" && report.verdict.why.iter().all(nothing) {
+        true => 0,
         false => report.verdict.exit_code,
-    })
+    }
+}
+
+/// How a note begins that says why a file of a run's flows could not be written.
+const UNWRITTEN: &str = "cannot write ";
+
+/// The report was more important; now it is said that another file could not be written.
+fn unwritten(report: &Report) -> Result<(), String> {
+    report.notes.iter().find(|note| note.starts_with(UNWRITTEN)).map_or(Ok(()), |why| Err(why.clone()))
 }
 
 /// `strowger load compare`. Where one side has only runs that are VOID the exit code is theirs.
@@ -161,8 +177,10 @@ struct Story {
     parameters: Vec<Fact>,
     seed: u64,
     compression: f64,
-    /// The measured window on the clock, if it is known beforehand.
-    window: Option<(Time, Time)>,
+    /// The measured window on the clock; it ends sooner if no call begins any more.
+    window: (Time, Time),
+    /// It ends with the last call that begins.
+    closes: bool,
     /// Phases of a run that took so many seconds and began calls in so many of them, if it began any.
     windows: Box<dyn Fn(f64, Option<f64>) -> Windows>,
     server: Option<Server>,
@@ -175,13 +193,16 @@ fn measure(args: &LoadArgs, plan: Plan, signals: &Receiver<Wish>) -> Result<(Rep
         true => Server::find(args.people.server_pid, plan.remote),
         false => None,
     };
+    let started = monotonic_now();
     let story = Story {
         title: plan.title.clone(),
         workload: plan.workload.clone(),
         parameters: plan.parameters.clone(),
         seed: plan.seed,
         compression: 1.0,
-        window: None,
+        window: (started + Duration::from_secs_f64(warm_up), Time::FAR),
+        // Whoever only answers does not know which is the last.
+        closes: plan.client.is_some(),
         windows: Box::new(move |seconds, offered| {
             // When no more begin, rates are over; what is under way ends.
             let offered = offered.map_or(seconds, |offered| offered.min(seconds));
@@ -194,7 +215,6 @@ fn measure(args: &LoadArgs, plan: Plan, signals: &Receiver<Wish>) -> Result<(Rep
         }),
         server,
     };
-    let started = monotonic_now();
     let engines: Vec<Engine> = plan.engines(started)?;
     drive(args, story, plan.bound, engines, started, signals)
 }
@@ -221,7 +241,8 @@ fn measure_users(
         parameters,
         seed: plan.seed,
         compression: plan.parameters.compression,
-        window: Some(Phases::of(&plan.parameters, started).window()),
+        window: Phases::of(&plan.parameters, started).window(),
+        closes: false,
         windows: plan.windows(),
         server: Server::find(args.people.server_pid, plan.remote),
     };
@@ -241,12 +262,19 @@ fn drive<M: Machine<Notice = Notice> + Send + 'static>(
     let handle = runtime.handle();
     // Scripts wait for this line.
     eprintln!("strowger load ready: {} from {}", story.title, shown(handle.listeners()));
-    let window = story.window.unwrap_or((started, Time::FAR));
+    let window = story.window;
     let mut server = Watch::new(story.server.take(), window);
+    if window.0 == started {
+        server.over_the_whole_run();
+    }
     let endpoint = args.people.server_metrics.as_deref().map(Endpoint::parse).transpose()?;
     server.ask(endpoint.and_then(|endpoint| Scrape::new(endpoint, window)));
     let mut own = host::Busy::new(window);
-    let ended = watch::watch(args, &story.title, started, &handle, signals, &mut |now| {
+    let ended = watch::watch(args, &story.title, started, &handle, signals, &mut |now, begun| {
+        if begun && story.closes {
+            server.close(now);
+            own.close(now);
+        }
         server.look(now);
         own.look(now);
     })?;
@@ -260,15 +288,10 @@ fn drive<M: Machine<Notice = Notice> + Send + 'static>(
     handle.shutdown();
     runtime.join().map_err(|panics| format!("a worker failed: {panics:?}"))?;
     records.1 = Ladders::first(records.1, args.ladders);
-    trace_errors(args, &story.workload, &records.1)?;
-    if let Some(path) = &args.pcap {
-        // Where the clock of flows begins.
-        let epoch = plan::wall_micros().saturating_sub(end.as_micros());
-        let capture = load::metrics::pcap(&records.1, epoch);
-        std::fs::write(path, capture).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
-    }
+    let trouble = [trace_errors(args, &story.workload, &records.1), capture(args, end, &records.1)];
     let mut report = report(args, &story, (started, end), health, &server, records);
     report.notes.extend(advice::exhausted(counts.tcp_exhausted));
+    report.notes.extend(trouble.into_iter().filter_map(Result::err));
     Ok((report, ended))
 }
 
@@ -281,6 +304,15 @@ fn shown(listeners: &[Listener]) -> String {
         0 => few,
         more => format!("{few} and {more} more"),
     }
+}
+
+/// `--pcap`: writes the first failing flows as a capture file.
+fn capture(args: &LoadArgs, end: Time, flows: &[Ladder]) -> Result<(), String> {
+    let Some(path) = &args.pcap else { return Ok(()) };
+    // Where the clock of flows begins.
+    let epoch = plan::wall_micros().saturating_sub(end.as_micros());
+    let bytes = load::metrics::pcap(flows, epoch);
+    std::fs::write(path, bytes).map_err(|error| format!("{UNWRITTEN}{}: {error}", path.display()))
 }
 
 /// `-trace_err`: writes the first failing flows.
@@ -369,7 +401,7 @@ fn slowest(ms: f64) -> LatencyLimit {
 }
 
 fn write(path: &Path, text: &str) -> Result<(), String> {
-    std::fs::write(path, text).map_err(|error| format!("cannot write {}: {error}", path.display()))
+    std::fs::write(path, text).map_err(|error| format!("{UNWRITTEN}{}: {error}", path.display()))
 }
 
 /// Whether a file can be written. One that was not there is not there afterwards.
@@ -394,16 +426,11 @@ fn deliver(args: &LoadArgs, report: &Report) -> Result<(), String> {
     for note in report.notes.iter().filter(|note| note.starts_with(advice::EXHAUSTED)) {
         println!("{note}");
     }
-    if let Some(path) = &args.json {
-        write(path, &report.to_json())?;
-    }
-    if let Some(path) = &args.html {
-        write(path, &load::report::html(report))?;
-    }
-    if let Some(path) = &args.csv {
-        write(path, &load::report::csv(report))?;
-    }
-    Ok(())
+    // One that cannot be written does not keep the others from it.
+    let json = args.json.as_ref().map(|path| write(path, &report.to_json()));
+    let html = args.html.as_ref().map(|path| write(path, &load::report::html(report)));
+    let csv = args.csv.as_ref().map(|path| write(path, &load::report::csv(report)));
+    [json, html, csv].into_iter().flatten().collect()
 }
 
 /// Figures that a person wants to know at once; the report has all.
@@ -483,4 +510,27 @@ fn essence(report: &Report) -> String {
 /// Which side of a call a scenario is.
 fn is_client(side: Side) -> bool {
     side == Side::Client
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use load::report::MetricRow;
+
+    #[test]
+    fn a_callee_is_forgiven_calls_that_have_not_ended_and_nothing_else() {
+        let report = |calls: f64, word: &str, exit_code: u8, why: &[&str]| {
+            let mut report = Report::default();
+            let (key, value) = ("callee.begun".to_owned(), Some(calls));
+            report.metrics.push(MetricRow { key, value, ..MetricRow::default() });
+            (report.verdict.word, report.verdict.exit_code) = (word.to_owned(), exit_code);
+            report.verdict.why = why.iter().map(|why| (*why).to_owned()).collect();
+            code_of_callee(&report)
+        };
+        let nothing = "nothing was measured: no call that began in the measured window ended";
+        assert_eq!(report(1.0, "VOID", VOID, &[nothing]), 0);
+        assert_eq!(report(0.0, "VOID", VOID, &[nothing]), VOID, "nobody called");
+        assert_eq!(report(1.0, "VOID", VOID, &["packets lost: 3, limit 0", nothing]), VOID);
+        assert_eq!((report(1.0, "FAIL", FAILED, &["x"]), report(1.0, "PASS", 0, &[])), (FAILED, 0));
+    }
 }

@@ -4,10 +4,10 @@ use super::args::LoadArgs;
 use super::plan::Plan;
 use super::users::UsersPlan;
 use super::watch::{Ended, duration};
-use super::{deliver, measure, measure_users};
+use super::{VOID, deliver, measure, measure_users};
 use crate::signals::Wish;
 use load::population::{Outcome, Search, SearchOptions, Verdict};
-use load::report::{Fact, Report, Trial};
+use load::report::{Report, Trial};
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
@@ -16,8 +16,8 @@ use std::time::Duration;
 /// the trial is over.
 const SLOWEST: f64 = 500.0;
 
-/// The search was stopped, or no load conformed.
-pub const NOT_FOUND: u8 = 1;
+/// No load conformed, or none surely did.
+const NOT_FOUND: u8 = 1;
 
 /// Searches, and reports the last run that conformed, with all trials.
 pub fn search(args: &LoadArgs, signals: &Receiver<Wish>) -> Result<u8, String> {
@@ -50,6 +50,7 @@ pub fn search(args: &LoadArgs, signals: &Receiver<Wish>) -> Result<u8, String> {
     // RFC 7502 asks for success alone.
     let limit = args.response.or_else(|| (!rfc7502).then_some(SLOWEST));
     let (mut trials, mut conforming) = (Vec::<Trial>::new(), Conforming::default());
+    let mut lowest: Option<(f64, Report)> = None;
     let mut peak = None;
     while let Some(trial) = search.next() {
         // Each trial has random numbers of its own; the search as a whole can be repeated.
@@ -61,7 +62,7 @@ pub fn search(args: &LoadArgs, signals: &Receiver<Wish>) -> Result<u8, String> {
         };
         if ended == Ended::Asked {
             eprintln!("stopped; no peak was found");
-            return Ok(NOT_FOUND);
+            return Ok(VOID);
         }
         let verdict = match report.verdict.word.as_str() {
             "PASS" => Verdict::Conforms,
@@ -73,6 +74,8 @@ pub fn search(args: &LoadArgs, signals: &Receiver<Wish>) -> Result<u8, String> {
         trials.push(told);
         if verdict == Verdict::Conforms {
             conforming.note(trial.load, report);
+        } else if lowest.as_ref().is_none_or(|(load, _)| trial.load <= *load) {
+            lowest = Some((trial.load, report));
         }
         peak = search.result(&trial, verdict);
         if peak.is_some() {
@@ -81,19 +84,21 @@ pub fn search(args: &LoadArgs, signals: &Receiver<Wish>) -> Result<u8, String> {
     }
     let Some(peak) = peak else { return Err("the search ended without a result".into()) };
     let statement = peak.statement(unit);
-    if let Some(mut report) = conforming.at(peak.load) {
-        report.trials = trials;
-        report.parameters.push(Fact::new("search", &statement));
-        deliver(args, &report)?;
+    // Where nothing conformed, why it did not at the lowest load is what is asked.
+    let report = conforming.at(peak.load).or(lowest.map(|(_, report)| report));
+    if let Some(report) = report {
+        deliver(args, &report.searched(trials, &peak, unit))?;
     }
     println!("{statement}");
-    if users.is_some() && args.people.compress != 1.0 {
+    let none = matches!(peak.outcome, Outcome::Nothing | Outcome::Unknown);
+    if users.is_some() && args.people.compress != 1.0 && !none {
         let compress = args.people.compress;
         println!("TIME COMPRESSED x{compress}: the load of {:.0} users in life", peak.load * compress);
     }
     Ok(match peak.outcome {
-        Outcome::Found | Outcome::AtLeast | Outcome::GeneratorLimit if peak.load > 0.0 => 0,
-        _ => NOT_FOUND,
+        Outcome::Found | Outcome::AtLeast | Outcome::GeneratorLimit => 0,
+        Outcome::Nothing | Outcome::OutOfTrials => NOT_FOUND,
+        Outcome::Unknown => VOID,
     })
 }
 

@@ -8,9 +8,9 @@
 use super::args::LoadArgs;
 use super::host::Floor;
 use super::plan::Plan;
-use super::search::{Conforming, NOT_FOUND, first_rate, trial_of};
+use super::search::{Conforming, first_rate, trial_of};
 use super::watch::{Ended, duration};
-use super::{deliver, measure};
+use super::{VOID, deliver, measure};
 use crate::signals::Wish;
 use load::population::{Outcome, Peak, Search, Verdict};
 use load::report::{Fact, Report, Trial};
@@ -75,24 +75,31 @@ pub fn self_test(args: &LoadArgs, signals: &Receiver<Wish>) -> Result<u8, String
     let mut test = Test { args, signals, least, began: monotonic_now(), late, trials: Vec::new() };
     let Some((peak, best, limits)) = test.search(start, highest)? else {
         eprintln!("stopped; no rate was found");
-        return Ok(NOT_FOUND);
+        return Ok(VOID);
     };
     let mut facts = vec![Fact::new("search", peak.statement("calls/s"))];
     facts.extend(floor.map(|floor| Fact::new(FLOOR_NAME, floor.text())));
     let limited = limited(&peak, &limits);
     facts.push(Fact::new("limited by", &limited));
-    let Some(mut report) = best.filter(|_| peak.outcome != Outcome::Nothing) else {
-        println!(
-            "no figure: calls/s that conform in two of three trials were not found; limited by {limited}",
-        );
-        println!("what else runs on this machine, or on its host, is in the way; try again when it is quiet");
-        return Ok(NOT_FOUND);
+    let Some(report) = best.filter(|_| peak.outcome != Outcome::Nothing) else {
+        return Ok(no_figure(&format!(
+            "calls/s that conform in two of three trials were not found; limited by {limited}"
+        )));
     };
     let half = (peak.load / 2.0).floor().max(1.0);
-    let Some(at_half) = test.at_half(half)? else { return Ok(NOT_FOUND) };
+    let Some(at_half) = test.at_half(half)? else { return Ok(VOID) };
+    let at_half = match at_half {
+        Ok(lateness) => lateness,
+        Err(why) => {
+            let load = peak.load;
+            return Ok(no_figure(&format!(
+                "{load} calls/s conform, and half of that, {half:.0} calls/s, does not: {why}"
+            )));
+        }
+    };
     facts.push(Fact::new(format!("lateness at half the rate, {half:.0} calls/s, in full swing"), &at_half));
     facts.push(Fact::new("to be trusted up to", format!("{:.0} calls/s", peak.load)));
-    report.trials = test.trials;
+    let mut report = report.searched(test.trials, &peak, "calls/s");
     report.parameters.extend(facts);
     deliver(args, &report)?;
     println!(
@@ -103,6 +110,13 @@ pub fn self_test(args: &LoadArgs, signals: &Receiver<Wish>) -> Result<u8, String
     println!("limited by {limited}");
     println!("lateness at half that rate ({half:.0} calls/s), the middle of {HALVES} runs: {at_half}");
     Ok(0)
+}
+
+/// Says why nothing can be said; the exit code.
+fn no_figure(why: &str) -> u8 {
+    println!("no figure: {why}");
+    println!("what else runs on this machine, or on its host, is in the way; try again when it is quiet");
+    VOID
 }
 
 /// What the floor is called in reports.
@@ -182,17 +196,19 @@ impl Test<'_> {
         }))
     }
 
-    /// Lateness at this rate, of the run in the middle; none if it was stopped.
-    fn at_half(&mut self, rate: f64) -> Result<Option<String>, String> {
-        let mut runs = Vec::with_capacity(HALVES);
+    /// Lateness at this rate, of the run in the middle, or why most runs do not conform; none if it was stopped.
+    fn at_half(&mut self, rate: f64) -> Result<Option<Result<String, String>>, String> {
+        let (mut runs, mut reasons) = (Vec::with_capacity(HALVES), Vec::new());
         for number in 1..=HALVES {
             let Some(report) = self.steady(rate, self.length(rate).min(HALF))? else { return Ok(None) };
-            let text = lateness(&report);
-            eprintln!("run {number} of {HALVES} at half the rate, {rate:.0} calls/s: lateness {text}");
+            let (word, text) = (&report.verdict.word, lateness(&report));
+            eprintln!(
+                "run {number} of {HALVES} at half the rate, {rate:.0} calls/s: {word}, lateness {text}"
+            );
+            reasons.extend(report.verdict.why.first().cloned());
             runs.push((report.lateness.p999, text));
         }
-        runs.sort();
-        Ok(Some(runs.swap_remove(HALVES / 2).1))
+        Ok(Some(middle(runs, &reasons)))
     }
 
     /// One run that is measured once it is in full swing; none if it was stopped.
@@ -249,16 +265,28 @@ fn limited(peak: &Peak, limits: &[String]) -> String {
     }
 }
 
+/// Of runs with their 99.9th percentile and what is said of it the one in the middle; what was wrong with them if
+/// that is most of them.
+fn middle(mut runs: Vec<(u64, String)>, reasons: &[String]) -> Result<String, String> {
+    if 2 * reasons.len() > runs.len() {
+        return Err(reasons.join("; "));
+    }
+    runs.sort();
+    Ok(runs.swap_remove(runs.len() / 2).1)
+}
+
+/// How late a run was, and on how many values its 99.9th percentile stands.
 fn lateness(report: &Report) -> String {
     let (d, ms) = (&report.lateness, |micros: u64| micros as f64 / 1_000.0);
     format!(
-        "p50 {:.3} p90 {:.3} p99 {:.3} p99.9 {:.3} max {:.3} ms of {}",
+        "p50 {:.3} p90 {:.3} p99 {:.3} p99.9 {:.3} max {:.3} ms of {} values, {} of them above p99.9",
         ms(d.p50),
         ms(d.p90),
         ms(d.p99),
         ms(d.p999),
         ms(d.max),
-        d.count
+        d.count,
+        d.count / 1_000
     )
 }
 
@@ -268,6 +296,15 @@ mod tests {
 
     fn peak(outcome: Outcome) -> Peak {
         Peak { load: 1_000.0, outcome, confidence: None, interval: None, runs: (3, 2), trials: 9 }
+    }
+
+    #[test]
+    fn half_the_rate_has_to_conform_too() {
+        let runs = || vec![(900, "bad".to_owned()), (300, "good".to_owned()), (400, "middling".to_owned())];
+        assert_eq!(middle(runs(), &[]).as_deref(), Ok("middling"));
+        assert_eq!(middle(runs(), &["late".to_owned()]).as_deref(), Ok("middling"), "one hiccup");
+        let why = ["late".to_owned(), "packets lost".to_owned()];
+        assert_eq!(middle(runs(), &why), Err("late; packets lost".to_owned()));
     }
 
     #[test]

@@ -169,6 +169,8 @@ pub struct Watch {
     server: Option<Server>,
     metrics: Option<Scrape>,
     window: (Time, Time),
+    /// What the calls cost is known to the end of the run: none was there before the window.
+    whole: bool,
     begin: Option<(Time, Used)>,
     end: Option<(Time, Used)>,
 }
@@ -176,7 +178,22 @@ pub struct Watch {
 impl Watch {
     /// Of this window. A server that cannot be found is not watched.
     pub fn new(server: Option<Server>, window: (Time, Time)) -> Watch {
-        Watch { server, metrics: None, window, begin: None, end: None }
+        Watch { server, metrics: None, window, whole: false, begin: None, end: None }
+    }
+
+    /// The window begins with the run: each call costs its share of all that the run does, what is done after the
+    /// window included. Otherwise calls of before end in the window as others of it end later, and its own processor
+    /// time is what they cost.
+    pub fn over_the_whole_run(&mut self) {
+        self.whole = true;
+    }
+
+    /// The window ends now, if it has not.
+    pub fn close(&mut self, now: Time) {
+        self.window.1 = self.window.1.min(now);
+        if let Some(metrics) = &mut self.metrics {
+            metrics.close(now);
+        }
     }
 
     /// Its metrics endpoint is asked, too.
@@ -259,8 +276,9 @@ impl Watch {
             Fact::new("processor time, measured window", format!("{:.2} s", used.cpu_seconds)),
             Fact::new("share of one core", format!("{:.1} %", used.cpu_seconds / seconds * 100.0)),
         ];
+        let all = self.begin.filter(|_| self.whole).map(|(_, at)| server.used().cpu_seconds - at.cpu_seconds);
         if calls > 0 {
-            let each = used.cpu_seconds * 1e6 / calls as f64;
+            let each = all.unwrap_or(used.cpu_seconds) * 1e6 / calls as f64;
             facts.push(Fact::new(
                 "processor time for each call, registrations included",
                 format!("{each:.0} us"),
@@ -314,6 +332,30 @@ mod tests {
         let facts = watch.facts(Time::from_secs(12), 1);
         assert_eq!(facts.len(), 1, "{facts:?}");
         assert!(facts.iter().any(|fact| fact.value.contains("1 of 1 ended during the run")), "{facts:?}");
+    }
+
+    #[test]
+    fn a_window_that_is_closed_ends_there() {
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+        let server = Server::find(None, socket.local_addr().expect("its address"));
+        let mut watch = Watch::new(server, (Time::from_secs(10), Time::FAR));
+        watch.look(Time::from_secs(10));
+        watch.close(Time::from_secs(15));
+        watch.look(Time::from_secs(15));
+        watch.close(Time::from_secs(30));
+        watch.look(Time::from_secs(30));
+        assert_eq!(watch.between(Time::from_secs(99)).map(|(seconds, _)| seconds), Some(5.0));
+        // What the calls cost later is theirs too.
+        let each = |watch: &Watch| {
+            let facts = watch.facts(Time::from_secs(99), 1);
+            let fact = facts.iter().find(|fact| fact.name.contains("each call")).expect("the cost");
+            fact.value.trim_end_matches(" us").parse::<f64>().expect("a number")
+        };
+        let of_window = each(&watch);
+        watch.over_the_whole_run();
+        let before = watch.begin.map(|(_, used)| used.cpu_seconds).unwrap_or_default();
+        while watch.server.as_ref().is_some_and(|s| s.used().cpu_seconds < before + of_window / 1e6 + 0.01) {}
+        assert!(each(&watch) > of_window);
     }
 
     #[test]

@@ -10,7 +10,8 @@ use std::path::PathBuf;
 pub struct SippArgs {
     /// So many users (SIPp's -users, with one dash): each begins the next call when the last is over
     #[arg(long, value_name = "N", help_heading = "How much",
-          conflicts_with_all = ["trace", "find_peak", "self_test", "poisson"])]
+          conflicts_with_all = ["trace", "find_peak", "self_test", "poisson"],
+          value_parser = clap::value_parser!(u64).range(1..))]
     pub callers: Option<u64>,
     /// A call that meets the time of -timeout makes the run fail
     #[arg(long, help_heading = "How much", requires = "timeout")]

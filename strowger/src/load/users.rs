@@ -25,14 +25,16 @@ pub struct UsersArgs {
     /// So many users register, call each other and answer; with --find-peak the number to begin with
     #[arg(long, value_name = "N", conflicts_with_all = [
         "sn", "sf", "answer", "self_test", "trace", "most", "rate", "rp", "poisson", "rate_increase",
-        "rate_max", "pause", "au", "lost", "nr", "recv_timeout", "warm_up", "timeout", "key",
-        "max_invite_retrans", "max_non_invite_retrans", "callers", "from", "rsa", "max_retrans", "set"])]
+        "pause", "au", "lost", "nr", "recv_timeout", "warm_up", "timeout", "key",
+        "max_invite_retrans", "max_non_invite_retrans", "callers", "from", "rsa", "max_retrans", "set"],
+        value_parser = clap::value_parser!(u64).range(1..))]
     pub users: Option<u64>,
     /// Their domain [default: the host of the target]
     #[arg(long, value_name = "NAME", requires = "users")]
     pub domain: Option<String>,
     /// Users live so many times faster than in life. Every report states it
-    #[arg(long, value_name = "X", default_value_t = 1.0, requires = "users")]
+    #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = super::args::positive,
+          requires = "users")]
     pub compress: f64,
     /// Length of the measured window on the clock [default: two hours of the users' time; --find-peak: --trial]
     #[arg(long, value_name = "TIME", requires = "users", conflicts_with = "find_peak")]
@@ -171,6 +173,11 @@ impl UsersPlan {
     /// Checks everything and opens the sockets.
     pub fn new(args: &LoadArgs, trial: Option<Duration>) -> Result<UsersPlan, String> {
         let people = &args.people;
+        if args.rate_max > 0.0 && trial.is_none() {
+            return Err(
+                "-rate_max: with --users it is the most users that --find-peak tries; add --find-peak".into(),
+            );
+        }
         let parameters = people.parameters(trial)?;
         let names = people.names(args, parameters.users)?;
         let transport = match args.transport.as_str() {

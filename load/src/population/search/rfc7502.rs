@@ -105,7 +105,11 @@ impl Rfc7502 {
 
     fn end(&mut self, outcome: Outcome) -> Peak {
         self.over = true;
-        let outcome = if self.best == 0.0 { Outcome::Nothing } else { outcome };
+        let outcome = match outcome {
+            Outcome::GeneratorLimit if self.best == 0.0 => Outcome::Unknown,
+            _ if self.best == 0.0 => Outcome::Nothing,
+            outcome => outcome,
+        };
         let load = if self.best == 0.0 { self.rate.max(1.0) } else { self.best };
         Peak { load, outcome, confidence: None, interval: None, runs: self.at_best, trials: self.trials }
     }

@@ -85,7 +85,13 @@ fn limits_are_reported_as_what_they_are() {
     assert_eq!(peak.outcome, Outcome::GeneratorLimit);
     assert!((80_000.0..90_000.0).contains(&peak.load) && peak.runs.0 >= 3, "{peak:?}");
     let (peak, _) = found(robust(|_| {}), |_| Verdict::Void);
-    assert_eq!((peak.outcome, peak.load, peak.runs), (Outcome::GeneratorLimit, 0.0, (0, 0)));
+    assert_eq!((peak.outcome, peak.load, peak.runs), (Outcome::Unknown, 0.0, (0, 0)));
+    assert!(peak.statement("users").starts_with("no peak: "), "{}", peak.statement("users"));
+    // Nor does it say that the lowest load fails where that was never tried.
+    let (peak, _) = found(robust(|_| {}), |load| if load > 9_000.0 { Verdict::Fails } else { Verdict::Void });
+    assert_eq!(peak.outcome, Outcome::Unknown);
+    let rfc = Search::rfc7502(100.0, 1_000, 0.10).expect("possible");
+    assert_eq!(found(rfc, |_| Verdict::Void).0.outcome, Outcome::Unknown);
     let (peak, loads) = found(robust(|o| o.trials = 6), sharp(123_456.0));
     assert_eq!((peak.outcome, loads.len()), (Outcome::OutOfTrials, 6));
     assert!(peak.load == loads[5] && peak.load < 123_456.0, "{peak:?}");
