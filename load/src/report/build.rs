@@ -9,6 +9,7 @@ use super::model::{
     Better, CheckReport, Distribution, FORMAT, Fact, LadderReport, Latency, Message, MetricRow, Report,
     Trial, VERSION, VerdictReport, Windows,
 };
+use super::own;
 use super::series::columns;
 use super::stats;
 use crate::metrics::{
@@ -62,6 +63,7 @@ impl Report {
         let origin = metrics.series().origin();
         let mut notes = inputs.notes.clone();
         notes.extend(remarks(&inputs, metrics));
+        notes.extend(own::tables(metrics));
         let lateness = distribution(metrics.lateness());
         Report {
             format: FORMAT.to_owned(),
@@ -267,7 +269,7 @@ fn ladder(f: &Ladder, origin: Time) -> LadderReport {
 }
 
 /// Collects rows.
-struct Rows(Vec<MetricRow>);
+pub(super) struct Rows(Vec<MetricRow>);
 
 impl Rows {
     fn add(
@@ -290,19 +292,19 @@ impl Rows {
         &mut self.0[last]
     }
 
-    fn count(&mut self, key: &str, name: &str, n: u64, better: Better) -> &mut MetricRow {
+    pub(super) fn count(&mut self, key: &str, name: &str, n: u64, better: Better) -> &mut MetricRow {
         self.add(key, name, Some(n as f64), "", better)
     }
 }
 
 impl MetricRow {
-    fn says(&mut self, definition: &str, source: &str) {
+    pub(super) fn says(&mut self, definition: &str, source: &str) {
         self.definition = definition.to_owned();
         self.source = source.to_owned();
     }
 }
 
-const OURS: &str = "Strowger";
+pub(super) const OURS: &str = "Strowger";
 
 fn rows(m: &Metrics, inputs: &Inputs) -> Vec<MetricRow> {
     let seconds = inputs.windows.measured;
@@ -314,6 +316,7 @@ fn rows(m: &Metrics, inputs: &Inputs) -> Vec<MetricRow> {
     rate_rows(&mut rows, m, seconds);
     percentile_rows(&mut rows, m);
     honesty_rows(&mut rows, m, inputs.health);
+    own::counter_rows(&mut rows, m);
     rows.0
 }
 

@@ -12,6 +12,7 @@ use load::scenario::Injection;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::net::SocketAddr;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,7 +47,13 @@ pub struct UsersArgs {
     #[arg(long, value_name = "NAME", default_value = "u1000000", requires = "users")]
     pub first_user: String,
     /// Its password; a number at the end counts up as well
-    #[arg(long, value_name = "TEXT", default_value = "p1000000", requires = "users")]
+    #[arg(
+        long,
+        value_name = "TEXT",
+        default_value = "p1000000",
+        allow_hyphen_values = true,
+        requires = "users"
+    )]
     pub first_password: String,
     /// Write names, domain and passwords for `strowger user import`, and end
     #[arg(long, value_name = "FILE", requires = "users")]
@@ -129,7 +136,7 @@ pub fn write_users(args: &LoadArgs, path: &Path) -> Result<(), String> {
         return Err("--write-users: name the users' domain with --domain".to_owned());
     }
     let fail = |error: std::io::Error| format!("cannot write {}: {error}", path.display());
-    let mut file = std::io::BufWriter::new(std::fs::File::create(path).map_err(fail)?);
+    let mut file = std::io::BufWriter::new(for_owner(path).map_err(fail)?);
     file.write_all(b"username,domain,password\n").map_err(fail)?;
     let mut line = Vec::new();
     for user in 0..users {
@@ -149,6 +156,16 @@ pub fn write_users(args: &LoadArgs, path: &Path) -> Result<(), String> {
     file.flush().map_err(fail)?;
     println!("{users} users of {domain} in {}", path.display());
     Ok(())
+}
+
+/// A new file, or an old one made empty, that nobody else may read.
+fn for_owner(path: &Path) -> std::io::Result<std::fs::File> {
+    let file = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    // What is no file of its own, such as a pipe, keeps its mode.
+    if file.metadata()?.is_file() {
+        file.set_permissions(std::fs::Permissions::from_mode(0o600))?;
+    }
+    Ok(file)
 }
 
 /// The port of the first worker's users if -p names none. A fixed one: what users registered in an earlier run

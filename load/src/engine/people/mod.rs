@@ -171,11 +171,7 @@ impl People {
         self.stopping = true;
         self.cut_registrations(now);
         self.cut_callers(now);
-        Record {
-            metrics: Box::new(self.metrics.clone()),
-            ladders: self.ladders.kept().to_vec(),
-            counters: Vec::new(),
-        }
+        Record { metrics: Box::new(self.metrics.clone()), ladders: self.ladders.kept().to_vec() }
     }
 
     /// Begins what is due.
