@@ -139,7 +139,7 @@ fn options_that_cannot_be_meant_are_refused() {
         ),
     ];
     for (args, expected) in cases {
-        let out = load(&[&[ip.as_str()], args].concat());
+        let out = run(["load", &ip].into_iter().chain(args.iter().copied()));
         let said = text(&out);
         assert_eq!(out.status.code(), Some(2), "{args:?}: {said}");
         assert!(said.contains(expected), "{args:?}: {said}");
@@ -170,11 +170,14 @@ fn global_variables_are_one_set() {
          ]]></send><recv response=\"200\"/></scenario>",
     );
     let (caller, callee) = (fresh_ip().to_string(), fresh_ip().to_string());
-    // It answers an OPTIONS that belongs to no call.
-    let _callee =
-        Running::start(&["-sn", "uac", "-i", &callee, "-p", "5060", "127.0.0.1:9", "-r", "0.001", "-m", "2"]);
+    let answer = file(
+        "answer.xml",
+        "<scenario name=\"answer\"><recv request=\"OPTIONS\"/><send><![CDATA[\n\nSIP/2.0 200 OK\n[last_Via:]\n\
+         [last_From:]\n[last_To:];tag=1\n[last_Call-ID:]\n[last_CSeq:]\nContent-Length: 0\n\n]]></send></scenario>",
+    );
+    let _callee = Running::start(&["-sf", answer.to_str().expect("a name"), "-i", &callee, "-p", "5060"]);
     let path = scenario.to_str().expect("a name");
-    let args = ["-sf", path, "-i", &caller, &callee, "-r", "50", "-m", "6"];
+    let args = ["-sf", path, "-i", &caller, &callee, "-r", "50", "-m", "6", "-recv_timeout", "20s"];
     let out = load(&args);
     let said = text(&out);
     assert!(out.status.success(), "{said}");
