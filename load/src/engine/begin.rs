@@ -18,7 +18,12 @@ const BURST: usize = 64;
 impl Engine {
     /// Whether no further call has room.
     pub(super) fn is_full(&self) -> bool {
-        self.calls.len() - self.lingering >= self.settings.most_calls
+        self.calling >= self.settings.most_calls
+    }
+
+    /// Whether all calls have come in that were to be answered.
+    pub(super) fn has_answered_all(&self) -> bool {
+        self.settings.callees.is_some_and(|callees| self.answered >= callees)
     }
 
     /// Whether a call is due and waits for room.
@@ -51,6 +56,7 @@ impl Engine {
 
     fn begin(&mut self, now: Time, intended: Time, user: u64, out: &mut Outbox) {
         let Some(slot) = self.calls.take() else { return self.metrics.call_shed(intended) };
+        self.calling += 1;
         let nth = match self.settings.origin {
             Origin::Turn | Origin::Connection | Origin::Field { .. } => self.turn,
             // No two calls under way have one slot.
@@ -101,11 +107,17 @@ impl Engine {
         request: &Message<'_>,
         ours: Option<u32>,
     ) -> Option<u32> {
-        if self.settings.server.is_none() || self.is_full() {
+        let room = self.answering.len() < self.settings.most_callees && !self.has_answered_all();
+        if self.settings.server.is_none() || !room {
             return None;
         }
         let slot = self.calls.take()?;
+        self.answered += 1;
         self.prepare(slot, Side::Server, flow, Began::at(now), 0);
+        self.take_lines(slot, ours);
+        if self.has_answered_all() {
+            self.quit(now);
+        }
         let hash = self.hash(request.call_id());
         if let Some(call) = self.calls.at(slot) {
             call.call_id.extend_from_slice(request.call_id());
@@ -144,13 +156,29 @@ impl Engine {
         call.side_values = Some(side);
         call.timers.resize(scenario.timers.len(), None);
         call.branches.resize_with(scenario.transactions.len(), Vec::new);
-        self.desk.injections.choose(call.user, &mut self.rng, &mut call.lines);
+        if side == Side::Client {
+            self.desk.injections.choose(side, call.user, &mut self.rng, &mut call.lines);
+        }
         // A timer that no step starts runs from the beginning of the call.
         let started = |number: usize| {
             scenario.steps.iter().any(|step| step.start_timer.is_some_and(|n| usize::from(n) == number))
         };
         for (number, timer) in call.timers.iter_mut().enumerate() {
             *timer = (!started(number)).then_some(began.intended);
+        }
+    }
+
+    /// The lines of a call that comes in: those of the call here that it is the other end of, otherwise the next ones
+    /// of the callees, who have them in an order of their own.
+    fn take_lines(&mut self, slot: u32, ours: Option<u32>) {
+        let Some(call) = self.calls.at(slot) else { return };
+        let mut lines = mem::take(&mut call.lines);
+        match ours.and_then(|ours| self.calls.get(ours)) {
+            Some(ours) => lines.clone_from(&ours.lines),
+            None => self.desk.injections.choose(Side::Server, 0, &mut self.rng, &mut lines),
+        }
+        if let Some(call) = self.calls.at(slot) {
+            call.lines = lines;
         }
     }
 
@@ -191,6 +219,7 @@ impl Engine {
 
     /// The call of a user is over, as far as he is concerned: he may begin the next.
     pub(super) fn over(&mut self, now: Time, user: u64) {
+        self.calling = self.calling.saturating_sub(1);
         if self.callers.are_there() {
             self.callers.give(user, now);
             self.schedule();

@@ -9,6 +9,7 @@ mod abort;
 mod begin;
 mod call;
 mod ids;
+mod init;
 mod observe;
 pub mod people;
 mod receive;
@@ -24,7 +25,7 @@ pub use settings::{Defaults, Origin, Progress, Record, Retransmission, Settings,
 
 use crate::metrics::{Ladders, Metrics, Unexpected};
 use crate::population::{Rng, Times};
-use crate::scenario::{Desk, Effects, Level, Model, Scope, Values};
+use crate::scenario::{Desk, Effects, Level, Model, Scope, Side, Values};
 use call::Calls;
 use core::hash::BuildHasher;
 use core::time::Duration;
@@ -70,18 +71,25 @@ pub struct Engine {
     desk: Desk,
     rng: Rng,
     callers: Callers,
-    global: Values,
+    /// Variables of the run: the caller's scenario's and the callee's.
+    global: [Values; 2],
+    /// What was wrong with an `<init>`.
+    trouble: Option<String>,
     effects: Effects,
     lines: Vec<(Level, Vec<u8>)>,
     metrics: Metrics,
     registered: Registered,
     ladders: Ladders,
-    /// The scenario's counters.
-    counters: Vec<u64>,
+    /// Where the callee's stopwatches and counters stand among those of the record.
+    firsts: [(usize, usize); 2],
     arrivals: Option<Times>,
     /// When the next call is meant to begin.
     next_call: Option<Time>,
     begun: u64,
+    /// Calls begun here that are under way.
+    calling: usize,
+    /// Calls answered so far.
+    answered: u64,
     number: u64,
     turn: usize,
     /// Messages sent in rounds that did not come to the end of what is due.
@@ -101,18 +109,12 @@ pub struct Engine {
 
 impl Engine {
     /// An engine with nothing going on. `arrivals` says when calls begin; none: it only answers.
-    pub fn new(settings: Settings, desk: Desk, arrivals: Option<Times>) -> Engine {
+    pub fn new(mut settings: Settings, desk: Desk, arrivals: Option<Times>) -> Engine {
         let mut rng = Rng::new(settings.seed, u64::from(settings.worker));
         let hasher = FixedState::with_seed(rng.next_u64());
-        let any = settings.client.as_ref().or(settings.server.as_ref());
-        let values = |scope| any.map_or_else(Values::default, |s| s.variables.values(scope));
-        let (user, mut global) = (values(Scope::User), values(Scope::Global));
-        for (name, text) in &settings.set {
-            let slot = any.and_then(|s| s.variables.find(name)).filter(|slot| slot.scope == Scope::Global);
-            if let Some(value) = slot.and_then(|slot| global.at(slot)) {
-                value.set_text(text);
-            }
-        }
+        settings.measured();
+        let users = settings.values(Scope::User);
+        let global = settings.given();
         let mut engine = Engine {
             calls: Calls::default(),
             wheel: Wheel::new(settings.start.as_micros()),
@@ -121,17 +123,21 @@ impl Engine {
             woken: settings.start,
             desk,
             rng,
-            callers: Callers::new(settings.users, &user, settings.start),
+            callers: Callers::new(settings.users, users, settings.start),
             global,
+            trouble: None,
             effects: Effects::default(),
             lines: Vec::new(),
             metrics: Metrics::new(&settings.metrics),
             registered: Registered::new(hasher.clone()),
             ladders: Ladders::new(settings.ladders, 1 << 20),
-            counters: vec![0; any.map_or(0, |s| s.counters.len())],
+            firsts: [Side::Client, Side::Server]
+                .map(|side| (settings.first(side, |s| &s.timers), settings.first(side, |s| &s.counters))),
             arrivals,
             next_call: None,
             begun: 0,
+            calling: 0,
+            answered: 0,
             number: 0,
             turn: 0,
             backlog: 0,
@@ -148,8 +154,14 @@ impl Engine {
             locals: Settings::locals(&settings.listeners),
             settings,
         };
+        engine.prelude();
         engine.schedule();
         engine
+    }
+
+    /// What was wrong with the `<init>` of a scenario. Such an engine begins no call.
+    pub fn trouble(&self) -> Option<&str> {
+        self.trouble.as_deref()
     }
 
     /// What is going on.
@@ -169,20 +181,16 @@ impl Engine {
     fn record(&mut self, now: Time) -> Record {
         self.quit(now);
         self.cut(now);
-        Record {
-            metrics: Box::new(self.metrics.clone()),
-            ladders: self.ladders.kept().to_vec(),
-            counters: self.counters.clone(),
-        }
+        Record { metrics: Box::new(self.metrics.clone()), ladders: self.ladders.kept().to_vec() }
     }
 
     /// Whether nothing more will happen by itself.
     fn is_done(&self) -> bool {
         let more = self.next_call.is_some() && !self.stopping;
+        // The last call of `-m` that was answered may still be asked again.
+        let rest = if self.has_answered_all() { 0 } else { self.lingering };
         self.stopped
-            || (!more
-                && self.calls.len() == self.lingering
-                && (self.settings.client.is_some() || self.stopping))
+            || (!more && self.calls.len() == rest && (self.settings.client.is_some() || self.stopping))
     }
 
     fn hash(&self, call_id: &[u8]) -> u64 {

@@ -13,7 +13,7 @@ use wire::{Outbox, Time};
 
 /// Steps that a call may take without waiting for anything, so that a loop in a scenario does not stop
 /// the worker. The call fails.
-const PATIENT_STEPS: usize = 10_000;
+pub(super) const PATIENT_STEPS: usize = 10_000;
 
 impl Settings {
     /// The scenario of one side.
@@ -109,8 +109,9 @@ impl Engine {
 
     fn is_set(&mut self, slot: u32, test: scenario::Slot) -> bool {
         let Some(call) = self.calls.at(slot) else { return false };
-        let user = self.callers.values(call.user);
-        let vars = Vars { call: &mut call.values, user, global: &mut self.global };
+        let (user, global) =
+            (self.callers.values(call.side, call.user), &mut self.global[call.side as usize]);
+        let vars = Vars { call: &mut call.values, user, global };
         vars.is_set(test)
     }
 
@@ -138,8 +139,9 @@ impl Engine {
             Pause::Fixed(ms) => Duration::from_millis((*ms).into()),
             Pause::Random(distribution) => micros(distribution.sample(&mut self.rng)),
             Pause::Variable(variable) => {
-                let user = self.callers.values(call.user);
-                let vars = Vars { call: &mut call.values, user, global: &mut self.global };
+                let user = self.callers.values(call.side, call.user);
+                let global = &mut self.global[call.side as usize];
+                let vars = Vars { call: &mut call.values, user, global };
                 micros(vars.get(*variable).and_then(scenario::Value::number).unwrap_or(0.0))
             }
             Pause::TimeWait(ms) => {
@@ -184,12 +186,20 @@ impl Engine {
             *timer = step.repeat_timer.then_some(now);
             // A timer that runs from the beginning of the call runs from when that was meant to be.
             let began = Began { intended: since, sent: since.max(call.began.sent) };
-            self.metrics.stopwatch(usize::from(number), now, began);
+            let first = self.firsts[call.side as usize].0;
+            self.metrics.stopwatch(first + usize::from(number), now, began);
         }
-        if let Some(counter) = step.counter.and_then(|n| self.counters.get_mut(usize::from(n))) {
-            *counter += 1;
-        }
+        let side = call.side;
+        self.count(side, step.counter);
         if step.actions.is_empty() { Outcome::GoOn } else { self.run_actions(now, slot, step) }
+    }
+
+    /// A counter of a scenario goes up, if a step has one.
+    #[inline]
+    pub(super) fn count(&mut self, side: Side, counter: Option<u16>) {
+        if let Some(number) = counter {
+            self.metrics.tally(self.firsts[side as usize].1 + usize::from(number));
+        }
     }
 
     /// Whether the `next` of a step is to be followed, and where to.
@@ -283,7 +293,8 @@ impl Engine {
         if let Kind::Request(method) = &send.kind
             && !matches!(method.as_ref(), "ACK" | "CANCEL")
         {
-            call.cseq += 1;
+            // 2**31 is no number of a CSeq (RFC 3261 section 8.1.1.5), and a peer may have used the last one.
+            call.cseq = call.cseq.saturating_add(1).min(LAST_CSEQ);
         }
         call.tried &= !send.kind.is_request("INVITE");
         call.answered = true;
@@ -323,6 +334,10 @@ impl Engine {
         let (flow, name) = (call.flow, ladder_name(slot, call));
         let local = self.settings.local(flow.listener);
         self.ladders.offer(name, now.max(self.woken), Direction::Sent, local, flow.remote, &bytes);
+        if let Some(branch) = send.start_txn.and_then(|n| call.branches.get_mut(usize::from(n))) {
+            branch.clear();
+            branch.extend_from_slice(scenario::top_branch(&bytes));
+        }
         if send.kind.is_request("ACK") {
             call.ack.clear();
             call.ack.extend_from_slice(&bytes);
@@ -388,10 +403,14 @@ impl Engine {
             wall_micros: settings.wall_origin + now.as_micros(),
             tick_ms: now.since(settings.start).as_millis() as u64,
         };
-        let vars = Vars { call: &mut call.values, user: callers.values(call.user), global };
+        let (user, global) = (callers.values(call.side, call.user), &mut global[call.side as usize]);
+        let vars = Vars { call: &mut call.values, user, global };
         Some((facts, vars, rng, effects))
     }
 }
+
+/// The largest number of a CSeq.
+pub(super) const LAST_CSEQ: u32 = (1 << 31) - 1;
 
 /// Lines of scenarios' logs kept until they are asked for.
 const LINES: usize = 10_000;

@@ -35,7 +35,7 @@ pub use hist::Hist;
 pub use ladders::{Direction, Ladder, Ladders, Step};
 pub use pcap::pcap;
 pub use rates::{Attempted, Rates};
-pub use record::{Metrics, Paired, Pulse, Setup};
+pub use record::{Metrics, Paired, Pulse, Setup, Table};
 pub use series::{MAX_POINTS, Point, Series, in_progress};
 pub use sip::{Performance, Ratio};
 pub use sketch::{Sketch, Sparse};

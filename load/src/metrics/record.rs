@@ -22,6 +22,19 @@ pub struct Setup {
     pub ramp: Option<Window>,
     /// Names of the scenario's stopwatches (SIPp's `rtd`), at most 64 are kept.
     pub stopwatches: Vec<String>,
+    /// Names of the scenario's counters.
+    pub tallies: Vec<String>,
+    /// The scenario's tables of times.
+    pub tables: Vec<Table>,
+}
+
+/// A table of times that a scenario asks for (SIPp's `ResponseTimeRepartition` and `CallLengthRepartition`).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Table {
+    /// The place of the stopwatch it is of; `None`: the lengths of calls.
+    pub stopwatch: Option<usize>,
+    /// Its upper bounds in milliseconds, ascending.
+    pub bounds_ms: Vec<u32>,
 }
 
 impl Default for Setup {
@@ -32,6 +45,8 @@ impl Default for Setup {
             window: Window::ALWAYS,
             ramp: None,
             stopwatches: Vec::new(),
+            tallies: Vec::new(),
+            tables: Vec::new(),
         }
     }
 }
@@ -99,6 +114,9 @@ pub struct Metrics {
     pub measured: Counters,
     latencies: [Paired; Measure::COUNT],
     stopwatches: Vec<(String, Paired)>,
+    /// The scenario's counters, of the whole run.
+    tallies: Vec<(String, u64)>,
+    tables: Vec<Table>,
     /// How late scheduled sends were, measured window, microseconds.
     lateness: Hist,
     /// Messages due at a wake, measured window.
@@ -117,6 +135,8 @@ impl Metrics {
             measured: Counters::default(),
             latencies: core::array::from_fn(|_| Paired::default()),
             stopwatches: setup.stopwatches.iter().take(64).map(|n| (n.clone(), Paired::default())).collect(),
+            tallies: setup.tallies.iter().map(|name| (name.clone(), 0)).collect(),
+            tables: setup.tables.clone(),
             lateness: Hist::new(),
             queue: Hist::new(),
             series: Series::new(setup.origin, setup.interval_micros),
@@ -146,6 +166,16 @@ impl Metrics {
     /// The stopwatches and their names.
     pub fn stopwatches(&self) -> &[(String, Paired)] {
         &self.stopwatches
+    }
+
+    /// The scenario's counters and their names, of the whole run.
+    pub fn tallies(&self) -> &[(String, u64)] {
+        &self.tallies
+    }
+
+    /// The scenario's tables of times.
+    pub fn tables(&self) -> &[Table] {
+        &self.tables
     }
 
     /// Lateness of scheduled sends in the measured window.
@@ -182,6 +212,7 @@ impl Metrics {
         self.measured.merge(&other.measured);
         self.latencies.iter_mut().zip(&other.latencies).for_each(|(a, b)| a.merge(b));
         self.stopwatches.iter_mut().zip(&other.stopwatches).for_each(|(a, b)| a.1.merge(&b.1));
+        self.tallies.iter_mut().zip(&other.tallies).for_each(|(a, b)| a.1 += b.1);
         self.lateness.merge(&other.lateness);
         self.queue.merge(&other.queue);
         self.series.merge(&other.series);
@@ -274,6 +305,14 @@ impl Metrics {
             && let Some(s) = self.stopwatches.get_mut(index)
         {
             s.1.record(now, began);
+        }
+    }
+
+    /// A counter of the scenario goes up by one.
+    #[inline]
+    pub fn tally(&mut self, index: usize) {
+        if let Some((_, count)) = self.tallies.get_mut(index) {
+            *count += 1;
         }
     }
 

@@ -159,9 +159,9 @@ pub enum Search {
 
 impl Search {
     /// RFC 7502's search from the session attempt rate `rate` on (the RFC says 100), with `attempts`
-    /// (50,000) in each trial and the increase weight `w` (0.10).
-    pub fn rfc7502(rate: f64, attempts: u64, w: f64) -> Result<Search, Impossible> {
-        Rfc7502::new(rate, attempts, w).map(Search::Rfc7502)
+    /// (50,000) in each trial and the increase weight `w` (0.10). No rate above `highest` is tried.
+    pub fn rfc7502(rate: f64, attempts: u64, w: f64, highest: f64) -> Result<Search, Impossible> {
+        Rfc7502::new(rate, attempts, w, highest).map(Search::Rfc7502)
     }
 
     /// The robust search.

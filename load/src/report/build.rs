@@ -9,6 +9,7 @@ use super::model::{
     Better, CheckReport, Distribution, FORMAT, Fact, LadderReport, Latency, Message, MetricRow, Report,
     VERSION, VerdictReport, Windows,
 };
+use super::own;
 use super::series::columns;
 use super::stats;
 use crate::metrics::{
@@ -62,6 +63,7 @@ impl Report {
         let origin = metrics.series().origin();
         let mut notes = inputs.notes.clone();
         notes.extend(remarks(&inputs, metrics));
+        notes.extend(own::tables(metrics));
         let lateness = distribution(metrics.lateness());
         Report {
             format: FORMAT.to_owned(),
@@ -303,7 +305,7 @@ impl Rows {
         &mut self.0[last]
     }
 
-    fn count(&mut self, key: &str, name: &str, n: u64, better: Better) -> &mut MetricRow {
+    pub(super) fn count(&mut self, key: &str, name: &str, n: u64, better: Better) -> &mut MetricRow {
         self.add(key, name, Some(n as f64), "", better)
     }
 }
@@ -326,6 +328,7 @@ fn rows(m: &Metrics, inputs: &Inputs) -> Vec<MetricRow> {
     rate_rows(&mut rows, m, seconds);
     percentile_rows(&mut rows, m);
     honesty_rows(&mut rows, m, inputs.health);
+    own::counter_rows(&mut rows, m);
     rows.0
 }
 

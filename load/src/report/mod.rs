@@ -11,6 +11,7 @@ mod format;
 mod html;
 mod live;
 mod model;
+mod own;
 mod page;
 mod plot;
 mod searched;
@@ -20,6 +21,7 @@ mod stats;
 
 pub use build::Inputs;
 pub use compare::{Comparison, Group, Row, Statement, compare};
+pub use format::plain;
 pub use html::html;
 pub use live::Live;
 pub use model::{

@@ -7,10 +7,12 @@ mod host;
 mod plan;
 mod scrape;
 mod search;
+mod secret;
 mod selftest;
 mod server;
 mod sipp;
 mod sockets;
+mod units;
 mod users;
 mod watch;
 
@@ -19,7 +21,7 @@ use args::{CompareArgs, LoadArgs};
 use load::engine::{Engine, Notice, Record};
 use load::metrics::{Health, Ladder, Ladders, LatencyLimit, Measure, Metrics, Rule};
 use load::population::Phases;
-use load::report::{Fact, Group, Inputs, Report, Windows};
+use load::report::{Fact, Group, Inputs, Report, Windows, plain};
 use load::scenario::{Side, builtin_names, date_time};
 use plan::Plan;
 use scrape::{Endpoint, Scrape};
@@ -80,7 +82,9 @@ fn command(args: &LoadArgs) -> Result<u8, String> {
     let signals = signals::listen().map_err(|error| format!("cannot listen to signals: {error}"))?;
     // Before anything is sent.
     let files = [&args.json, &args.html, &args.csv, &args.pcap, &args.sipp.error_file];
-    files.into_iter().flatten().try_for_each(|path| try_file(path))?;
+    let files: Vec<&Path> = files.into_iter().flatten().map(|path| path.as_path()).collect();
+    apart(&files)?;
+    files.iter().try_for_each(|path| try_file(path))?;
     if let Some(path) = &args.people.write_users {
         users::write_users(args, path)?;
         return Ok(0);
@@ -379,7 +383,7 @@ fn report(
         title: story.title.clone(),
         workload: story.workload.clone(),
         started: date_time(plan::wall_micros().saturating_sub(end.since(started).as_micros() as u64)),
-        command: std::env::args().collect(),
+        command: secret::masked(std::env::args_os().map(|arg| arg.to_string_lossy().into_owned())),
         seed: story.seed,
         compression: story.compression,
         windows: (story.windows)(end.since(started).as_secs_f64(), metrics.offered(started)),
@@ -404,9 +408,23 @@ fn write(path: &Path, text: &str) -> Result<(), String> {
     std::fs::write(path, text).map_err(|error| format!("{UNWRITTEN}{}: {error}", path.display()))
 }
 
+/// Whether no two files to be written are one.
+fn apart(files: &[&Path]) -> Result<(), String> {
+    let whole = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+    let twice =
+        files.iter().enumerate().find(|(at, path)| files.iter().take(*at).any(|o| whole(o) == whole(path)));
+    match twice {
+        Some((_, path)) => {
+            Err(format!("{}: two reports cannot go to one file; name another one", path.display()))
+        }
+        None => Ok(()),
+    }
+}
+
 /// Whether a file can be written. One that was not there is not there afterwards.
 fn try_file(path: &Path) -> Result<(), String> {
-    let new = !path.exists();
+    // A link that leads nowhere is there.
+    let new = path.symlink_metadata().is_err();
     let opened = std::fs::OpenOptions::new().append(true).create(true).open(path);
     opened.map_err(|error| {
         format!("cannot write {}: {error}; name a file in a folder that is there", path.display())
@@ -419,7 +437,7 @@ fn try_file(path: &Path) -> Result<(), String> {
 
 /// Writes the essence to standard output, and what was asked for to files.
 fn deliver(args: &LoadArgs, report: &Report) -> Result<(), String> {
-    print!("{}", essence(report));
+    print!("{}", plain(&essence(report)));
     let target = args.target.as_deref().unwrap_or("the other side");
     let domain = args.people.users.map(|_| args.people.domain(args));
     print!("{}", advice::nothing_measured(report, target, domain.as_deref()));
@@ -463,7 +481,8 @@ fn essence(report: &Report) -> String {
     let mut out = String::new();
     let calls = |side: &str| report.metric(&format!("{side}.begun")).unwrap_or(0.0);
     let answers_only = calls("callee") > 0.0 && calls("calls") == 0.0;
-    let first = |key: &str| FIRST.contains(&key) && !(answers_only && key.starts_with("calls."));
+    let wanted = |key: &str| FIRST.contains(&key) || key.starts_with("counter-");
+    let first = |key: &str| wanted(key) && !(answers_only && key.starts_with("calls."));
     for row in report.metrics.iter().filter(|row| first(&row.key)) {
         if let Some(value) = row.value {
             let _ = writeln!(out, "{:<46} {value:>12.3} {}", row.name, row.unit);

@@ -43,7 +43,7 @@ pub fn search(args: &LoadArgs, signals: &Receiver<Wish>) -> Result<u8, String> {
         );
     }
     let search = match rfc7502 {
-        true => Search::rfc7502(first_rate(args), args.sipp.attempts, WEIGHT),
+        true => Search::rfc7502(first_rate(args), args.sipp.attempts, WEIGHT, options.highest),
         false => Search::robust(options),
     };
     let mut search = search.map_err(|error| error.to_string())?;
@@ -152,17 +152,12 @@ const WEIGHT: f64 = 0.10;
 
 /// Calls a second of the first trial.
 pub fn first_rate(args: &LoadArgs) -> f64 {
-    let given = args.rate.max(1.0) * 1_000.0 / args.rp.max(1.0);
-    match (given == PLAIN_RATE, args.self_test, args.sipp.rfc7502) {
-        // Nobody chose SIPp's rate.
-        (true, true, _) => 1_000.0,
-        (true, _, true) => 100.0,
-        _ => given,
+    match (args.rate, args.self_test, args.sipp.rfc7502) {
+        (None, true, _) => 1_000.0,
+        (None, _, true) => 100.0,
+        _ => args.rate().max(1.0) * 1_000.0 / args.rp.max(1.0),
     }
 }
-
-/// The rate of `-r` where it is not given.
-const PLAIN_RATE: f64 = 10.0;
 
 /// One trial of a rate of calls.
 fn run_calls(
@@ -171,7 +166,7 @@ fn run_calls(
     length: Duration,
     signals: &Receiver<Wish>,
 ) -> Result<(Report, Ended), String> {
-    (args.rate, args.rp) = (trial.load, 1_000.0);
+    (args.rate, args.rp) = (Some(trial.load), 1_000.0);
     match trial.attempts {
         // "If all attempts succeed": RFC 7502 section 4.10.
         Some(attempts) => (args.most, args.success) = (Some(attempts), 100.0),
@@ -202,6 +197,24 @@ fn run_users(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        load: LoadArgs,
+    }
+
+    #[test]
+    fn a_rate_that_is_given_is_taken() {
+        let of = |line: &str| {
+            let line = clap::Parser::parse_from(line.split(' '));
+            let Line { load } = line;
+            first_rate(&load)
+        };
+        assert_eq!((of("load --self-test -r 10"), of("load --self-test")), (10.0, 1_000.0));
+        assert_eq!((of("load --find-peak --rfc7502 -r 10"), of("load --find-peak --rfc7502")), (10.0, 100.0));
+        assert_eq!((of("load --find-peak"), of("load --find-peak -r 10 --rp 2000")), (10.0, 5.0));
+    }
 
     #[test]
     fn a_lucky_run_above_the_answer_does_not_stand_for_it() {

@@ -226,7 +226,7 @@ impl Test<'_> {
         let number = self.trials.len() as u64 + 1;
         let mut args = LoadArgs { quiet: true, json: None, html: None, csv: None, ..self.args.clone() };
         args.seed = args.seed.map(|seed| seed.wrapping_add(number));
-        (args.rate, args.rp, args.rate_max, args.success) = (rate, 1_000.0, 0.0, 100.0);
+        (args.rate, args.rp, args.rate_max, args.success) = (Some(rate), 1_000.0, 0.0, 100.0);
         args.warm_up = warm_up;
         args.timeout = Some(format!("{}s", length.as_secs_f64()));
         let (report, ended) = measure(&args, Plan::new(&args)?, self.signals)?;

@@ -5,7 +5,7 @@ use super::scrape::Scrape;
 use load::report::Fact;
 use std::collections::BTreeSet;
 use std::fs;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::path::Path;
 use wire::Time;
 
@@ -85,10 +85,23 @@ fn cpu_seconds(pid: u32) -> Option<f64> {
     Some(tasks.flatten().filter_map(|task| nanos(&task.path())).sum::<f64>() / 1e9)
 }
 
+/// Whether an address is one of this machine's: a packet to it would leave from it. (That a socket can be bound there
+/// says nothing where `ip_nonlocal_bind` is set.)
+fn is_here(ip: IpAddr) -> bool {
+    let any = if ip.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+    let routed = || {
+        let socket = UdpSocket::bind(any)?;
+        socket.connect((ip, 9))?;
+        socket.local_addr()
+    };
+    ip.is_loopback() || routed().is_ok_and(|local| local.ip() == ip)
+}
+
 /// Inodes of the UDP sockets bound to an address, and of the TCP sockets that listen there. A socket at the
-/// unspecified address counts.
+/// unspecified address counts if the address is this machine's.
 fn sockets(target: SocketAddr) -> BTreeSet<u64> {
     let mut found = BTreeSet::new();
+    let here_too = is_here(target.ip());
     for (path, listening) in [("udp", false), ("udp6", false), ("tcp", true), ("tcp6", true)] {
         let text = fs::read_to_string(format!("/proc/net/{path}")).unwrap_or_default();
         for line in text.lines().skip(1) {
@@ -97,7 +110,7 @@ fn sockets(target: SocketAddr) -> BTreeSet<u64> {
                 continue;
             };
             let here = local_address(local).is_some_and(|(ip, port)| {
-                port == target.port() && (ip.is_unspecified() || ip == target.ip())
+                port == target.port() && (ip == target.ip() || (here_too && ip.is_unspecified()))
             });
             if here && (!listening || *state == "0A") {
                 found.extend(inode.parse::<u64>());
@@ -294,7 +307,6 @@ impl Watch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::UdpSocket;
 
     #[test]
     fn a_socket_leads_to_its_process() {
@@ -305,6 +317,18 @@ mod tests {
         assert!(server.used().cpu_seconds > 0.0 && server.memory().0 > 0);
         drop(socket);
         assert!(Server::find(None, target).is_none());
+    }
+
+    #[test]
+    fn a_socket_of_all_addresses_is_no_other_machines() {
+        let socket = UdpSocket::bind("0.0.0.0:0").expect("a socket");
+        let port = socket.local_addr().expect("its address").port();
+        assert!(Server::find(None, SocketAddr::from(([127, 0, 0, 9], port))).is_some());
+        assert!(
+            Server::find(None, SocketAddr::from(([192, 0, 2, 1], port))).is_none(),
+            "a documentation address"
+        );
+        assert!(is_here(IpAddr::from([127, 0, 0, 9])) && !is_here(IpAddr::from([192, 0, 2, 1])));
     }
 
     #[test]

@@ -123,7 +123,7 @@ fn show(
     shown: &mut Shown,
 ) {
     for (_, line) in all.iter().flat_map(|p| &p.lines) {
-        eprintln!("{}", String::from_utf8_lossy(line));
+        eprintln!("{}", load::report::plain(&String::from_utf8_lossy(line)));
     }
     let mut pulses = all.iter().map(|p| p.pulse.clone());
     let Some(first) = pulses.next() else { return };

@@ -173,11 +173,7 @@ impl People {
         self.cut_registrations(now);
         self.cut_callers(now);
         self.cut_callees(now);
-        Record {
-            metrics: Box::new(self.metrics.clone()),
-            ladders: self.ladders.kept().to_vec(),
-            counters: Vec::new(),
-        }
+        Record { metrics: Box::new(self.metrics.clone()), ladders: self.ladders.kept().to_vec() }
     }
 
     /// Begins what is due.
