@@ -125,7 +125,7 @@ pub fn sift(
         let words = words.iter().flat_map(|word| word.to_le_bytes());
         entry[SieveProgram::WORDS..].iter_mut().zip(words).for_each(|(byte, word)| *byte = word);
     }
-    memory.resize(each(program) * tables.len(), 0);
+    reserve(memory, each(program) * tables.len());
     let mut machine = Machine {
         registers: [0; 11],
         context: (packet.len() as u32).to_le_bytes().to_vec(),
@@ -163,9 +163,17 @@ fn each(program: &SieveProgram) -> usize {
     SieveProgram::GENERATIONS * program.memory as usize
 }
 
+/// At least so many bytes; at first they cost nothing until they are written.
+fn reserve(memory: &mut Vec<u8>, bytes: usize) {
+    match memory.is_empty() {
+        true => *memory = vec![0; bytes],
+        false => memory.resize(bytes.max(memory.len()), 0),
+    }
+}
+
 /// As the only worker does that says so: these bits pass from now on.
 pub fn know(program: &SieveProgram, memory: &mut Vec<u8>, bits: &[u32]) {
-    memory.resize(each(program).max(memory.len()), 0);
+    reserve(memory, each(program));
     let known = &mut memory[SieveProgram::KNOWN * program.memory as usize..];
     bits.iter().for_each(|bit| known[*bit as usize / 8] |= 1 << (bit % 8));
 }

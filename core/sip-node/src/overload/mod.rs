@@ -482,7 +482,7 @@ mod tests {
 
         /// Calls of this kind, with lots that are spread evenly.
         fn spread(kind: u64) -> impl Iterator<Item = u64> {
-            (0..200).map(move |n| (kind * 1_000 + n) << 16 | n * 300)
+            (0..200).map(move |n| ((kind * 1_000 + n) << 16) | (n * 300))
         }
 
         fn told(&self) -> usize {

@@ -2,7 +2,7 @@
 
 use super::*;
 use sip_steering::place;
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// So long a worker waits for its share of the processor, which is [`SHARE`] microseconds.
 const PERIOD: u64 = 16_667;
@@ -49,8 +49,8 @@ struct World {
     comes: BTreeMap<u64, Vec<Message>>,
     queue: VecDeque<Message>,
     /// What the kernel dropped, and what it was told of.
-    remembered: HashSet<u64>,
-    known: HashSet<u32>,
+    remembered: BTreeSet<u64>,
+    known: BTreeSet<u32>,
     dropped: u64,
     /// INVITEs with credentials that were not taken on, of calls that began since this.
     spoilt: u32,
@@ -75,8 +75,8 @@ impl World {
             calls: Vec::new(),
             comes: BTreeMap::new(),
             queue: VecDeque::new(),
-            remembered: HashSet::new(),
-            known: HashSet::new(),
+            remembered: BTreeSet::new(),
+            known: BTreeSet::new(),
             spoilt: 0,
             since: 0,
             dropped: 0,
