@@ -19,14 +19,14 @@ pub fn memory_bits(lot: u64) -> [u32; 2] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::HashSet;
+    use std::collections::BTreeSet;
 
     #[test]
     fn calls_that_are_judged_alike_are_far_from_each_other() {
         let random = |n: u64| crate::hash::finish(n.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         // Lots in a small part of all.
         let lot = |n: u64| random(n) << 16 & 0xf_ffff_0000 | random(n) >> 40 & 0xfff;
-        let bits: HashSet<u32> = (0..160_000).flat_map(|n| memory_bits(lot(n))).collect();
+        let bits: BTreeSet<u32> = (0..160_000).flat_map(|n| memory_bits(lot(n))).collect();
         assert!(bits.len() > 300_000 && bits.iter().all(|bit| *bit < 8 * GENERATION as u32));
         let mistaken =
             (160_000..260_000).filter(|n| memory_bits(lot(*n)).iter().all(|bit| bits.contains(bit))).count();
