@@ -483,7 +483,7 @@ impl<S: Services> Machine for Node<S> {
         }
     }
 
-    fn sieve(&self) -> Option<&[u32]> {
+    fn sieve(&self) -> Option<wire::Sieve<'_>> {
         self.overload.sieve()
     }
 

@@ -50,7 +50,7 @@ impl SteerError {
                  cap_bpf,cap_perfmon+ep` on the binary, AmbientCapabilities= in a systemd unit, `docker run --cap-add \
                  BPF --cap-add PERFMON`)"
             }
-            _ => "the check of this kernel refuses the program; a later one may take it (Linux 6.18 does)",
+            _ => "this kernel cannot run the program; Linux 6.1 and later should",
         }
     }
 }
@@ -112,14 +112,22 @@ impl Bound {
             sys::scratch_map(program.scratch).map_err(refused("make a map for the overload program"))?;
         let table = sys::table_map(entry as u32, workers as u32)
             .map_err(refused("make a map for the workers' load"))?;
-        let mapping =
-            Mapping::new(table.as_fd(), entry * workers).map_err(refused("share a map with the kernel"))?;
+        let generation = program.memory as usize;
+        let each = SieveProgram::GENERATIONS * generation;
+        let memory = sys::table_map(each as u32, workers as u32)
+            .map_err(refused("make a map for what the overload program remembers"))?;
+        let shared = |map: &OwnedFd, bytes| {
+            Mapping::new(map.as_fd(), bytes).map_err(refused("share a map with the kernel"))
+        };
+        let table_mapping = shared(&table, entry * workers)?;
+        let memory_mapping = shared(&memory, each * workers)?;
         let code = link(&program.code, |map| match map {
             SieveProgram::TABLE => table.as_fd(),
+            SieveProgram::MEMORY => memory.as_fd(),
             _ => scratch.as_fd(),
         });
         let program = checked(Use::Filter, &code, "load the overload program")?;
-        self.sieves = Some(Sieves::new(program, mapping, entry));
+        self.sieves = Some(Sieves::new(program, (table_mapping, entry), (memory_mapping, generation)));
         Ok(count)
     }
 
@@ -219,7 +227,7 @@ mod tests {
         let config = RuntimeConfig { listeners: vec![listener(Transport::Udp)], ..RuntimeConfig::default() };
         let mut bound = Bound::new(config.clone(), 1).unwrap();
         // It ends without a result.
-        let program = SieveProgram { code: vec![0x95], scratch: 8, words: 3 };
+        let program = SieveProgram { code: vec![0x95], scratch: 8, words: 3, memory: 8 };
         let refused = bound.sift(&program).unwrap_err();
         assert!(refused.is_permission() || refused.to_string().contains("R0 !read_ok"), "{refused}");
         assert!(bound.sieves.is_none() && !refused.mend().is_empty());

@@ -16,6 +16,7 @@ mod own;
 mod relay;
 mod relaying;
 mod repeats;
+mod sieve;
 mod stateless;
 mod transport;
 mod trunks;
