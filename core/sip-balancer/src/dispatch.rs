@@ -5,6 +5,7 @@
 
 use crate::choose::Chooser;
 use crate::cluster::{Cluster, Load, MOST_NODES, NodeIndex};
+use crate::feedback::Refused;
 use crate::health::Why;
 use crate::outliers::Outliers;
 use crate::sessions::{CallKey, GIVE_UP, LATE, Phase, Place, Sessions, Txn, TxnPlace};
@@ -203,6 +204,7 @@ pub struct Dispatcher {
     /// Nodes that ask for less, by their addresses, and room to list them.
     pub(crate) neighbours: Neighbours,
     pub(crate) asking: Vec<NodeIndex>,
+    pub(crate) refused: Refused,
     pub(crate) happened: Happened,
 }
 
@@ -227,6 +229,7 @@ impl Dispatcher {
             rules,
             neighbours: Neighbours::default(),
             asking: Vec::new(),
+            refused: Refused::default(),
             happened: Happened::default(),
             cluster,
         }
@@ -411,6 +414,11 @@ impl Dispatcher {
     /// credentials, that one; one that refused or is over only where it takes calls; else a choice.
     fn node_of_new(&mut self, now: Time, r: &Request<'_>, found: Option<Place>) -> Result<NodeIndex, NoWay> {
         if let Some(home) = r.home {
+            // Its credentials are for who asked for them.
+            let asked = found.filter(|at| self.sessions.is_asked(*at)).map(|at| self.sessions.node(at));
+            if let Some(node) = asked.filter(|at| self.cluster.is_usable(now, *at)) {
+                return Ok(self.goes_first(now, node));
+            }
             let node = self.chooser.home(now, home).ok_or(NoWay::NoNode)?;
             return self.held_back(now, r, node);
         }

@@ -8,11 +8,45 @@ use crate::cluster::NodeIndex;
 use crate::dispatch::Dispatcher;
 use crate::machine::Balancer;
 use crate::maglev::scramble;
-use crate::{NoWay, Request};
+use crate::sessions::LATE;
+use crate::{NoWay, Request, Tag};
 use core::mem;
 use sip_message::Message;
 use sip_proxy::feedback::{Algorithm, Category, oc};
 use wire::Time;
+
+/// INVITEs that were refused because nodes ask for less: another copy of one gets no other answer, for its caller may
+/// have had the first (RFC 3261 section 17.2.1 has one final response). Each has one place, which a later one takes.
+#[derive(Default, Debug)]
+pub(crate) struct Refused {
+    /// Ids and when they were refused; empty until the first.
+    places: Vec<(u64, Time)>,
+    until: Time,
+}
+
+/// Places for refused INVITEs, 64 KiB.
+const PLACES: usize = 4_096;
+
+impl Refused {
+    fn are_over(&self, now: Time) -> bool {
+        now >= self.until
+    }
+
+    fn has(&self, now: Time, id: u64) -> bool {
+        let known = self.places.get(id as usize % PLACES);
+        known.is_some_and(|&(known, at)| known == id && now < at + LATE)
+    }
+
+    fn note(&mut self, now: Time, id: u64) {
+        if self.places.is_empty() {
+            self.places = vec![(0, Time::ZERO); PLACES];
+        }
+        if let Some(place) = self.places.get_mut(id as usize % PLACES) {
+            *place = (id, now);
+        }
+        self.until = now + LATE;
+    }
+}
 
 impl Balancer {
     /// A node has answered a probe: whether it speaks of its overload, and what it says.
@@ -69,7 +103,18 @@ impl Dispatcher {
         r: &Request<'_>,
         node: NodeIndex,
     ) -> Result<NodeIndex, NoWay> {
-        if self.neighbours.is_empty() { Ok(node) } else { self.weigh(now, r, node) }
+        if self.neighbours.is_empty() && self.refused.are_over(now) {
+            return Ok(node);
+        }
+        let invite = r.tag == Tag::Invite && !r.inside;
+        if invite && self.refused.has(now, r.id) {
+            return Err(NoWay::TooMuch);
+        }
+        let chosen = self.weigh(now, r, node);
+        if invite && chosen.is_err() {
+            self.refused.note(now, r.id);
+        }
+        chosen
     }
 
     #[cold]

@@ -41,15 +41,16 @@ impl Balancer {
                 self.counts.stray += 1;
                 return;
             }
-            if self.cluster.speaks(node) {
-                self.hear(now, node, response);
-            }
             if self.is_own_affair(call, &branch, tag, node, status) {
                 return;
             }
             self.dispatcher.count(node, status);
             let wait = wait(response, tag);
             let mut seen = self.dispatcher.response(now, call, branch.id, tag, node, status, wait);
+            // Of what is over, anybody along the way may have a copy.
+            if seen == Seen::Counted && self.cluster.speaks(node) {
+                self.hear(now, node, response);
+            }
             if tag == Tag::Invite && seen != Seen::Counted && self.is_rival(branch.id, node) {
                 if !self.rival(now, branch.id, node, response, out) {
                     return;

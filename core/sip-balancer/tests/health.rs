@@ -254,6 +254,73 @@ fn where_all_ask_for_less_callers_are_refused_and_calls_go_on() {
 }
 
 #[test]
+fn a_refused_call_stays_refused() {
+    let mut world = fair(2);
+    speak(&mut world, &[ONE, OTHER], WELL);
+    for (n, at) in [ONE, OTHER].into_iter().enumerate() {
+        let sent = loop {
+            let sent = world.one(CALLER, &invite(&format!("m-{}", world.now.as_micros())));
+            world.now = world.now + MS(1);
+            if world.node(&sent) == at {
+                break sent;
+            }
+        };
+        says(&mut world, &sent, "486 Busy Here", &loss(50, 1 + n as u32));
+    }
+    // A caller may have had the 503 when another copy of his INVITE comes.
+    for n in 0..100 {
+        let text = invite(&format!("n{n}"));
+        if world.one(CALLER, &text).to == CALLER {
+            for _ in 0..8 {
+                world.now = world.now + MS(10);
+                let sent = world.one(CALLER, &text);
+                assert_eq!(
+                    (sent.to == CALLER, sent.start()),
+                    (true, "SIP/2.0 503 Service Unavailable"),
+                    "n{n}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_copy_of_what_was_answered_says_nothing_of_its_node() {
+    let mut world = fair(2);
+    speak(&mut world, &[ONE, OTHER], WELL);
+    let sent = world.one(CALLER, &invite("o0"));
+    says(&mut world, &sent, "486 Busy Here", WELL);
+    says(&mut world, &sent, "486 Busy Here", &loss(95, 9));
+    let all = spread(&mut world, "p", 100);
+    assert!(all[0].abs_diff(all[1]) <= 2 && all[2] == 0, "{all:?}");
+}
+
+#[test]
+fn a_registration_with_credentials_goes_to_who_asked_for_them() {
+    let mut world = fair(2);
+    speak(&mut world, &[ONE, OTHER], WELL);
+    let sent = loop {
+        let sent = world.one(CALLER, &invite(&format!("q-{}", world.now.as_micros())));
+        world.now = world.now + MS(1);
+        if world.node(&sent) == ONE {
+            break sent;
+        }
+    };
+    says(&mut world, &sent, "486 Busy Here", &loss(90, 1));
+    for n in 0..100 {
+        let text = |cseq| {
+            let text = request("REGISTER", &format!("s{n}"), cseq, &format!("s{n}-{cseq}"), "", "");
+            text.replace("To: <sip:bob@", &format!("To: <sip:v{n}@"))
+        };
+        let first = world.one(CALLER, &text(1));
+        world.answer(&first, "401 Unauthorized", "");
+        let second = world.one(CALLER, &text(2));
+        assert_eq!(second.to, first.to, "s{n}");
+        world.answer(&second, "200 OK", "");
+    }
+}
+
+#[test]
 fn nobody_is_asked_where_that_is_off() {
     let mut world = World::with(
         nodes(1),

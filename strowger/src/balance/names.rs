@@ -104,6 +104,13 @@ impl Names {
             };
             self.all.push(known.map_or_else(fresh, |at| before.swap_remove(at)));
         }
+        // What is written otherwise now has the nodes that it had, until the DNS has answered.
+        for named in self.all.iter_mut().filter(|named| named.nodes.is_empty()) {
+            let alike = |old: &Named| old.host().is_some() && old.host() == named.host();
+            if let Some(at) = before.iter().position(alike) {
+                named.nodes = before.swap_remove(at).nodes;
+            }
+        }
         let gone = before.into_iter().flat_map(|named| named.nodes).map(|found| found.node);
         Ok(gone.filter(|node| !self.has(node)).collect())
     }
@@ -277,6 +284,14 @@ impl Names {
 }
 
 impl Named {
+    /// The host whose nodes these are.
+    fn host(&self) -> Option<&str> {
+        match &self.written.place {
+            NodePlace::Name(name) => Some(&name.host),
+            NodePlace::Address(_) => None,
+        }
+    }
+
     fn has(&self, node: &Node) -> bool {
         self.nodes.iter().any(|found| found.node.id() == node.id())
     }
@@ -399,6 +414,18 @@ mod tests {
         // One of them is there by its address.
         assert!(bench.list().contains(&"192.0.2.1:9".to_owned()));
         assert!(!bench.list().contains(&"192.0.2.1:5060".to_owned()));
+    }
+
+    #[test]
+    fn a_name_that_is_written_otherwise_keeps_its_nodes_until_the_dns_answers() {
+        let mut bench = Bench::new(&["sip:a.test", "sip:b.test:7"]);
+        bench.answer(0, Some(&[1]));
+        bench.answer(0, Some(&[2]));
+        let list =
+            ["sip:a.test:9", "sip:b.test:7;weight=3"].map(|written| BalanceNode::parse(written).unwrap());
+        assert_eq!(bench.names.set(bench.now, &list).unwrap(), []);
+        let kept: usize = bench.names.all.iter().map(|named| named.nodes.len()).sum();
+        assert!(kept > 0 && bench.names.all.iter().all(|named| named.next <= bench.now));
     }
 
     #[test]
