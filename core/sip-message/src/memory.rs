@@ -36,9 +36,11 @@ pub(crate) struct Shape {
     /// Start line and headers, and the length of the whole.
     head: Vec<u8>,
     len: usize,
-    /// For each sixteen bytes of the head which of them may be another plain byte; the last is for the
+    /// For each sixteen bytes of the head which of them must be the same: all bits of those. The last is for the
     /// sixteen at the very end, which overlap those before them.
-    free: Vec<u16>,
+    fixed: Vec<[u8; 16]>,
+    /// Which sixteens have others, any of which may be another plain byte.
+    loose: Vec<u16>,
     /// The digits of CSeq.
     number: Span,
     credit: u8,
@@ -52,6 +54,8 @@ pub(crate) struct Memory {
     saved: u32,
     /// Messages read anew since one was kept.
     since: u32,
+    /// Messages that were ever kept.
+    kept: u64,
 }
 
 /// Where a message is kept that was not recognized.
@@ -62,7 +66,7 @@ impl Memory {
     pub fn new() -> Memory {
         let mut shapes = Vec::new();
         shapes.resize_with(ROWS * WAYS, || None);
-        Memory { shapes, saved: MOST_SAVED, since: 0 }
+        Memory { shapes, saved: MOST_SAVED, since: 0, kept: 0 }
     }
 
     /// Where a message like this one is kept, its index now that of this one; otherwise where to keep this one,
@@ -114,6 +118,8 @@ impl Memory {
         self.saved = self.saved.saturating_sub(COST);
         let kept = kept.get_or_insert_with(|| Box::new(Shape::new(limits)));
         core::mem::swap(&mut kept.spans, spans);
+        self.kept += 1;
+        kept.spans.likeness = self.kept;
         kept.learn(bytes, head, number, limits);
         true
     }
@@ -146,7 +152,8 @@ impl Shape {
             limits: *limits,
             head: Vec::new(),
             len: 0,
-            free: Vec::new(),
+            fixed: Vec::new(),
+            loose: Vec::new(),
             number: Span::default(),
             credit: 0,
         }
@@ -158,20 +165,29 @@ impl Shape {
         if bytes.len() != self.len || self.limits != *limits {
             return false;
         }
-        let (Some(head), Some((last_free, free))) = (bytes.get(..self.head.len()), self.free.split_last())
+        let (Some(head), Some((last_fixed, fixed))) = (bytes.get(..self.head.len()), self.fixed.split_last())
         else {
             return false;
         };
         let (Some(last), Some(kept_last)) = (head.last_chunk::<16>(), self.head.last_chunk::<16>()) else {
             return false;
         };
-        let blocks = head.as_chunks::<16>().0.iter().zip(self.head.as_chunks::<16>().0).zip(free);
-        for ((own, kept), &free) in blocks {
-            if !same(own, kept, free) {
+        let (blocks, kept) = (head.as_chunks::<16>().0, self.head.as_chunks::<16>().0);
+        let mut other = Block::of(last).other(Block::of(kept_last), Block::of(last_fixed));
+        for ((own, kept), fixed) in blocks.iter().zip(kept).zip(fixed) {
+            other = other | Block::of(own).other(Block::of(kept), Block::of(fixed));
+        }
+        if !other.is_zero() {
+            return false;
+        }
+        for &at in &self.loose {
+            let at = usize::from(at);
+            let (Some(own), Some(kept)) = (blocks.get(at), kept.get(at)) else { return false };
+            if !plain(own, kept) {
                 return false;
             }
         }
-        if !same(last, kept_last, *last_free) {
+        if !plain(last, kept_last) {
             return false;
         }
         // Letters may stand there now.
@@ -191,19 +207,20 @@ impl Shape {
         self.number = number;
         self.credit = 0;
         let blocks = head.len() / 16;
-        self.free.clear();
-        self.free.resize(blocks + 1, 0);
-        let Shape { spans, free, head, .. } = self;
+        self.fixed.clear();
+        self.fixed.resize(blocks + 1, [0xff; 16]);
+        let Shape { spans, fixed, head, .. } = self;
         let mut allow = |span: Span| {
             for at in span.range() {
                 if !head.get(at).is_some_and(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_')) {
                     continue;
                 }
-                if let Some(bits) = free.get_mut(..blocks).and_then(|free| free.get_mut(at / 16)) {
-                    *bits |= 1 << (at % 16);
+                if let Some(fixed) = fixed.get_mut(..blocks).and_then(|fixed| fixed.get_mut(at / 16)) {
+                    fixed[at % 16] = 0;
                 }
-                if let (Some(bits), Some(place)) = (free.get_mut(blocks), (at + 16).checked_sub(head.len())) {
-                    *bits |= 1 << place;
+                if let (Some(fixed), Some(place)) = (fixed.get_mut(blocks), (at + 16).checked_sub(head.len()))
+                {
+                    fixed[place] = 0;
                 }
             }
         };
@@ -230,19 +247,22 @@ impl Shape {
                 _ => allow(header.value),
             }
         }
+        self.loose.clear();
+        let loose = (0..).zip(self.fixed.iter().take(blocks)).filter(|(_, fixed)| fixed.contains(&0));
+        self.loose.extend(loose.map(|(at, _)| at));
     }
 }
 
-/// Whether sixteen bytes are as those kept, but for plain bytes where they are free.
+/// Whether sixteen bytes are as those kept where they are not plain.
 #[inline(always)]
-fn same(own: &[u8; 16], kept: &[u8; 16], free: u16) -> bool {
+fn plain(own: &[u8; 16], kept: &[u8; 16]) -> bool {
     let own = Block::of(own);
     let other = own.differing(Block::of(kept));
     if other == 0 {
         return true;
     }
     let plain = own.within(b'0', b'9') | own.small().within(b'a', b'z') | own.eq(b'-') | own.eq(b'_');
-    other & !(u32::from(free) & plain.bits()) == 0
+    other & !plain.bits() == 0
 }
 
 #[cfg(test)]

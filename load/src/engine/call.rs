@@ -3,6 +3,7 @@
 use super::observe::Seen;
 use crate::metrics::Began;
 use crate::scenario::{Challenge, Outline, Side, Values};
+use core::num::NonZeroU64;
 use wire::{Flow, ListenerId, Time};
 
 /// What a call is doing.
@@ -50,9 +51,13 @@ pub struct Call {
     pub round: u32,
     pub flow: Flow,
     pub call_id: Vec<u8>,
+    /// That of its Call-ID, if the other side began it.
+    pub hash: u64,
     /// The last message received that was no retransmission.
     pub last: Vec<u8>,
-    /// Where the headers stand in it that texts ask for.
+    /// What it has in common with others whose outline is known.
+    pub likeness: Option<NonZeroU64>,
+    /// Where the headers stand in it that texts ask for, if it is not like others.
     pub outline: Outline,
     /// Something was sent since.
     pub answered: bool,
@@ -69,7 +74,7 @@ pub struct Call {
     pub peer_tag: Vec<u8>,
     pub routes: Vec<u8>,
     pub next_url: Vec<u8>,
-    pub challenge: Challenge,
+    pub challenge: Option<Box<Challenge>>,
     pub challenged: bool,
     pub values: Values,
     /// Its line in each injection file.
@@ -102,7 +107,9 @@ impl Call {
             round: 0,
             flow: nowhere,
             call_id: Vec::new(),
+            hash: 0,
             last: Vec::new(),
+            likeness: None,
             outline: Outline::default(),
             answered: false,
             tried: false,
@@ -114,7 +121,7 @@ impl Call {
             peer_tag: Vec::new(),
             routes: Vec::new(),
             next_url: Vec::new(),
-            challenge: Challenge::default(),
+            challenge: None,
             challenged: false,
             values: Values::default(),
             lines: Vec::new(),
@@ -130,14 +137,15 @@ impl Call {
     }
 
     /// When something has to be done for it, if nothing is received before.
+    #[inline]
     pub fn deadline(&self) -> Option<Time> {
         let own = match self.doing {
-            Doing::Nothing => None,
-            Doing::Waiting => self.give_up,
-            Doing::Pausing(until) | Doing::Lingering(until) | Doing::Leaving(until) => Some(until),
+            Doing::Nothing => Time::FAR,
+            Doing::Waiting => self.give_up.unwrap_or(Time::FAR),
+            Doing::Pausing(until) | Doing::Lingering(until) | Doing::Leaving(until) => until,
         };
-        let resend = self.resend.map(|r| r.at);
-        own.into_iter().chain(resend).min()
+        let first = self.resend.as_ref().map_or(own, |resend| resend.at.min(own));
+        (first != Time::FAR).then_some(first)
     }
 
     /// Forgets everything but the memory.
@@ -157,6 +165,7 @@ impl Call {
             }
         }
         self.doing = Doing::Nothing;
+        self.likeness = None;
         (self.step, self.round, self.cseq) = (0, 0, 0);
         (self.answered, self.tried, self.connected) = (false, false, false);
         (self.resend, self.give_up, self.other) = (None, None, None);
@@ -207,6 +216,7 @@ impl Calls {
     }
 
     /// The call in a slot, whatever it is doing.
+    #[inline]
     pub fn at(&mut self, slot: u32) -> Option<&mut Call> {
         self.chunks.get_mut((slot / CHUNK) as usize)?.get_mut((slot % CHUNK) as usize)
     }
@@ -217,6 +227,7 @@ impl Calls {
     }
 
     /// The call in a slot.
+    #[inline]
     pub fn get(&self, slot: u32) -> Option<&Call> {
         self.chunks.get((slot / CHUNK) as usize)?.get((slot % CHUNK) as usize)
     }

@@ -24,7 +24,7 @@ pub use settings::{Defaults, Origin, Progress, Record, Retransmission, Settings,
 
 use crate::metrics::{Ladders, Metrics, Unexpected};
 use crate::population::{Rng, Times};
-use crate::scenario::{Desk, Effects, Level, Model, Scope, Values};
+use crate::scenario::{Desk, Effects, Level, Model, Outlines, Scenario, Scope, Values};
 use call::Calls;
 use core::hash::BuildHasher;
 use foldhash::fast::FixedState;
@@ -32,6 +32,7 @@ use hashbrown::{HashMap, HashTable};
 use ids::CallName;
 use registered::Registered;
 use sip_message::{Index, Limits, Parsed, find_call_id, parse};
+use std::sync::Arc;
 use users::Callers;
 use wheel::Wheel;
 use wire::{ConnId, Flow, Frame, FrameError, Machine, Outbox, Time};
@@ -89,6 +90,10 @@ pub struct Engine {
     /// Connections of calls that have ended.
     closing: Vec<ConnId>,
     index: Option<Box<Index>>,
+    /// What the caller's and the callee's scenario ask of messages like others.
+    outlines: [Outlines; 2],
+    /// Both scenarios, but for that of a call that is at work.
+    scenarios: [Option<Arc<Scenario>>; 2],
     /// What the steps of the caller's and of the callee's scenario have sent last.
     models: [Vec<Model>; 2],
 }
@@ -135,6 +140,8 @@ impl Engine {
             connections: HashMap::with_hasher(hasher),
             closing: Vec::new(),
             index: Some(Box::new(Index::with_memory())),
+            outlines: [Outlines::new(), Outlines::new()],
+            scenarios: [settings.client.clone(), settings.server.clone()],
             models: [&settings.client, &settings.server].map(|scenario| {
                 let steps = scenario.as_ref().map_or(0, |scenario| scenario.steps.len());
                 core::iter::repeat_with(Model::default).take(steps).collect()
@@ -196,7 +203,7 @@ impl Engine {
             Parsed::Bad(..) | Parsed::Garbage(_) => {
                 self.metrics.unexpected(now, Unexpected::Malformed);
                 let local = self.settings.local(flow.listener);
-                self.ladders.stray(now, local, flow.remote, bytes, Unexpected::Malformed.text());
+                self.ladders.stray(now, *local, flow.remote, bytes, Unexpected::Malformed.text());
             }
         }
         self.index = Some(index);

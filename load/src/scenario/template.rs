@@ -17,7 +17,7 @@ use seek::{Found, write_header};
 
 pub use dates::date_time;
 pub use model::Model;
-pub use seek::{Outline, Seeker};
+pub use seek::{Outline, Outlines, Seeker};
 use words::{Digits, Number, Text, push_signed, write_branch_end};
 
 /// A text with keywords, cut once.

@@ -1,8 +1,10 @@
 //! Finds the headers that `[last_...]` asks for, all in one pass over the message.
 
 use super::{NO_SKIP, Skip};
+use core::num::NonZeroU64;
+use core::ops::Range;
 use memchr::memchr;
-use sip_message::{Message, Name};
+use sip_message::{Message, Name, NameAddr};
 
 /// A header that is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -139,14 +141,20 @@ type Span = (u16, u16, u16);
 #[derive(Clone, Debug, Default)]
 pub struct Outline {
     spans: Vec<Span>,
+    likeness: Option<NonZeroU64>,
+    /// Where the URI of the first Contact stands, if that is known: in brackets, without a display name.
+    url: Option<(u16, u16)>,
+    /// Where the tag of the To stands, if it is the first parameter behind brackets.
+    tag: Option<(u16, u16)>,
 }
 
 impl Outline {
     /// Notes where the headers stand in [`Message::bytes`]. Keeps its memory.
     pub fn learn(&mut self, headers: &Seeker, message: &Message<'_>) {
-        self.spans.clear();
+        self.clear();
+        self.likeness = message.likeness();
         for (which, own) in (0_u16..).zip(&headers.sought) {
-            let mut add = |line: core::ops::Range<usize>| {
+            let mut add = |line: Range<usize>| {
                 // The line is noted without its end. A message has at most 64 KiB.
                 let to = line.end.saturating_sub(2).max(line.start);
                 if let (Ok(from), Ok(to)) = (u16::try_from(line.start), u16::try_from(to)) {
@@ -168,10 +176,90 @@ impl Outline {
     /// Forgets the message.
     pub fn clear(&mut self) {
         self.spans.clear();
+        (self.likeness, self.url, self.tag) = (None, None, None);
+    }
+
+    /// What the message has in common with others ([`Message::likeness`]). In all of those everything noted here
+    /// stands in the same place.
+    pub fn likeness(&self) -> Option<NonZeroU64> {
+        self.likeness
+    }
+
+    /// The URI of the first Contact of a message that this is the outline of, or of its like. `None` says nothing.
+    pub fn next_url<'m>(&self, message: &Message<'m>) -> Option<&'m [u8]> {
+        let (from, to) = self.url?;
+        message.bytes().get(usize::from(from)..usize::from(to))
+    }
+
+    /// The same of the tag of the To.
+    pub fn to_tag<'m>(&self, message: &Message<'m>) -> Option<&'m [u8]> {
+        tag_at(message, self.tag?)
     }
 
     pub(super) fn spans(&self) -> &[Span] {
         &self.spans
+    }
+}
+
+/// Where the URI of the first Contact stands. In brackets that depends on no letter or digit.
+fn bracketed(message: &Message<'_>) -> Option<(u16, u16)> {
+    let value = message.values(Name::Contact).next().filter(|value| value.starts_with(b"<"))?;
+    place(message.range_of(NameAddr::parse(value).ok()?.uri))
+}
+
+/// A message has at most 64 KiB.
+fn place(range: Range<usize>) -> Option<(u16, u16)> {
+    Some((range.start.try_into().ok()?, range.end.try_into().ok()?))
+}
+
+/// What stands in a message where the tag of the To stands in another of its like, if it is one: the name of a
+/// parameter has letters.
+#[inline]
+fn tag_at<'m>(message: &Message<'m>, (from, to): (u16, u16)) -> Option<&'m [u8]> {
+    const LEAD: &[u8] = b">;tag=";
+    let text = message.bytes().get(usize::from(from).checked_sub(LEAD.len())?..usize::from(to))?;
+    text.strip_prefix(LEAD)
+}
+
+/// The outlines of messages that were the like of others, so that each is found once.
+#[derive(Clone, Debug)]
+pub struct Outlines(Vec<Outline>);
+
+impl Outlines {
+    /// As many as an index remembers messages.
+    const MOST: u64 = 128;
+
+    /// None yet.
+    pub fn new() -> Outlines {
+        Outlines((0..Outlines::MOST).map(|_| Outline::default()).collect())
+    }
+
+    /// The outline of messages of this likeness, if it is known still.
+    #[inline]
+    pub fn get(&self, likeness: NonZeroU64) -> Option<&Outline> {
+        let outline = self.0.get((likeness.get() % Outlines::MOST) as usize);
+        outline.filter(|outline| outline.likeness == Some(likeness))
+    }
+
+    /// The outline of a message that has a likeness; `None` if it has not. All headers must be those of one
+    /// scenario, all messages read by one index.
+    #[inline]
+    pub fn of(&mut self, headers: &Seeker, message: &Message<'_>) -> Option<&Outline> {
+        let likeness = message.likeness()?;
+        let outline = self.0.get_mut((likeness.get() % Outlines::MOST) as usize)?;
+        if outline.likeness != Some(likeness) {
+            outline.learn(headers, message);
+            outline.url = bracketed(message);
+            outline.tag = place(message.range_of(message.to_tag()))
+                .filter(|tag| tag.0 < tag.1 && tag_at(message, *tag).is_some());
+        }
+        Some(outline)
+    }
+}
+
+impl Default for Outlines {
+    fn default() -> Outlines {
+        Outlines::new()
     }
 }
 
