@@ -113,8 +113,8 @@ fn control_in_tail(rest: &[u8]) -> usize {
 mod sse2 {
     use core::ops::{BitOr, Not};
     use safe_arch::{
-        bitand_m128i, bitor_m128i, bitxor_m128i, cmp_eq_mask_i8_m128i, load_unaligned_m128i, m128i,
-        min_u8_m128i, move_mask_i8_m128i, set_splat_i8_m128i, sub_i8_m128i,
+        bitor_m128i, cmp_eq_mask_i8_m128i, load_unaligned_m128i, m128i, min_u8_m128i, move_mask_i8_m128i,
+        set_splat_i8_m128i, sub_i8_m128i,
     };
 
     /// Sixteen bytes.
@@ -150,18 +150,6 @@ mod sse2 {
             Hits(cmp_eq_mask_i8_m128i(self.0, other.0)).bits() ^ 0xffff
         }
 
-        /// The bits of `mask` that are not the same in both.
-        #[inline(always)]
-        pub fn other(self, other: Block, mask: Block) -> Block {
-            Block(bitand_m128i(bitxor_m128i(self.0, other.0), mask.0))
-        }
-
-        /// Whether no bit is set.
-        #[inline(always)]
-        pub fn is_zero(self) -> bool {
-            self.eq(0).bits() == 0xffff
-        }
-
         /// Those that are `bound` or less.
         #[inline(always)]
         pub fn at_most(self, bound: u8) -> Hits {
@@ -178,15 +166,6 @@ mod sse2 {
         #[inline(always)]
         pub fn small(self) -> Block {
             Block(bitor_m128i(self.0, splat(0x20)))
-        }
-    }
-
-    impl BitOr for Block {
-        type Output = Block;
-
-        #[inline(always)]
-        fn bitor(self, other: Block) -> Block {
-            Block(bitor_m128i(self.0, other.0))
         }
     }
 
@@ -266,19 +245,6 @@ mod portable {
             Block([a ^ c, b ^ d]).eq(0).bits() ^ 0xffff
         }
 
-        /// The bits of `mask` that are not the same in both.
-        #[inline(always)]
-        pub fn other(self, other: Block, mask: Block) -> Block {
-            let ([a, b], [c, d], [low, high]) = (self.0, other.0, mask.0);
-            Block([(a ^ c) & low, (b ^ d) & high])
-        }
-
-        /// Whether no bit is set.
-        #[inline(always)]
-        pub fn is_zero(self) -> bool {
-            self.0 == [0; 2]
-        }
-
         /// Those that are `bound` or less.
         #[inline(always)]
         pub fn at_most(self, bound: u8) -> Hits {
@@ -297,15 +263,6 @@ mod portable {
         #[inline(always)]
         pub fn small(self) -> Block {
             Block(self.0.map(|word| word | (0x20 * ONES)))
-        }
-    }
-
-    impl BitOr for Block {
-        type Output = Block;
-
-        #[inline(always)]
-        fn bitor(self, other: Block) -> Block {
-            Block([self.0[0] | other.0[0], self.0[1] | other.0[1]])
         }
     }
 
@@ -424,16 +381,6 @@ mod tests {
             let want = bits_of(&bytes, |x| x != a);
             prop_assert_eq!(Block::of(&bytes).differing(Block::of(&kept)), want);
             prop_assert_eq!(portable::Block::of(&bytes).differing(portable::Block::of(&kept)), want);
-            // The same bits of each byte, none and all of them.
-            for mask in [b, 0, 0xff] {
-                let mask = [mask; 16];
-                let same = bytes.iter().zip(kept).zip(mask).all(|((x, y), mask)| (x ^ y) & mask == 0);
-                prop_assert_eq!(Block::of(&bytes).other(Block::of(&kept), Block::of(&mask)).is_zero(), same);
-                let portable = portable::Block::of;
-                prop_assert_eq!(portable(&bytes).other(portable(&kept), portable(&mask)).is_zero(), same);
-                let both = portable(&bytes) | portable(&kept);
-                prop_assert_eq!(both.is_zero(), (Block::of(&bytes) | Block::of(&kept)).is_zero());
-            }
         }
     }
 }

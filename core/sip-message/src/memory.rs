@@ -36,15 +36,28 @@ pub(crate) struct Shape {
     /// Start line and headers, and the length of the whole.
     head: Vec<u8>,
     len: usize,
-    /// For each sixteen bytes of the head which of them must be the same: all bits of those. The last is for the
+    /// For each sixteen bytes of the head which of them may be another plain byte; the last is for the
     /// sixteen at the very end, which overlap those before them.
-    fixed: Vec<[u8; 16]>,
-    /// Which sixteens have others, any of which may be another plain byte.
-    loose: Vec<u16>,
+    free: Vec<u16>,
+    /// Which sixteens, without the last, have been others in a message since.
+    changed: Vec<bool>,
+    /// The head by that: long stretches that stay the same are compared at once.
+    stretches: Vec<Stretch>,
     /// The digits of CSeq.
     number: Span,
     credit: u8,
 }
+
+/// Sixteens of a head: from `from` such as have always been the same, from `changes` up to `end` others.
+#[derive(Clone, Copy, Debug)]
+struct Stretch {
+    from: u16,
+    changes: u16,
+    end: u16,
+}
+
+/// Fewer that stay the same do not make a stretch of their own.
+const SHORT: usize = 2;
 
 /// Messages that were read before.
 #[derive(Debug)]
@@ -152,8 +165,9 @@ impl Shape {
             limits: *limits,
             head: Vec::new(),
             len: 0,
-            fixed: Vec::new(),
-            loose: Vec::new(),
+            free: Vec::new(),
+            changed: Vec::new(),
+            stretches: Vec::new(),
             number: Span::default(),
             credit: 0,
         }
@@ -165,30 +179,34 @@ impl Shape {
         if bytes.len() != self.len || self.limits != *limits {
             return false;
         }
-        let (Some(head), Some((last_fixed, fixed))) = (bytes.get(..self.head.len()), self.fixed.split_last())
+        let (Some(head), Some((last_free, free))) = (bytes.get(..self.head.len()), self.free.split_last())
         else {
             return false;
         };
         let (Some(last), Some(kept_last)) = (head.last_chunk::<16>(), self.head.last_chunk::<16>()) else {
             return false;
         };
-        let (blocks, kept) = (head.as_chunks::<16>().0, self.head.as_chunks::<16>().0);
-        let mut other = Block::of(last).other(Block::of(kept_last), Block::of(last_fixed));
-        for ((own, kept), fixed) in blocks.iter().zip(kept).zip(fixed) {
-            other = other | Block::of(own).other(Block::of(kept), Block::of(fixed));
-        }
-        if !other.is_zero() {
+        if !same(last, kept_last, *last_free) {
             return false;
         }
-        for &at in &self.loose {
-            let at = usize::from(at);
-            let (Some(own), Some(kept)) = (blocks.get(at), kept.get(at)) else { return false };
-            if !plain(own, kept) {
+        let (blocks, kept) = (head.as_chunks::<16>().0, self.head.as_chunks::<16>().0);
+        for stretch in &self.stretches {
+            let [from, changes, end] = [stretch.from, stretch.changes, stretch.end].map(usize::from);
+            let same_as_ever = match (blocks.get(from..changes), kept.get(from..changes)) {
+                (Some(own), Some(kept)) => own.as_flattened() == kept.as_flattened(),
+                _ => return false,
+            };
+            if !same_as_ever {
+                if !self.fits_anew(head) {
+                    return false;
+                }
+                break;
+            }
+            let all = (blocks.get(changes..end), kept.get(changes..end), free.get(changes..end));
+            let (Some(blocks), Some(kept), Some(free)) = all else { return false };
+            if !blocks.iter().zip(kept).zip(free).all(|((own, kept), &free)| same(own, kept, free)) {
                 return false;
             }
-        }
-        if !plain(last, kept_last) {
-            return false;
         }
         // Letters may stand there now.
         let digits = self.number.of(bytes);
@@ -196,6 +214,38 @@ impl Shape {
         self.spans.cseq = number;
         self.credit = PATIENCE;
         true
+    }
+
+    /// As [`Shape::fits`] of all but the last bytes, where something has changed that never did before.
+    #[cold]
+    #[inline(never)]
+    fn fits_anew(&mut self, head: &[u8]) -> bool {
+        let (blocks, kept) = (head.as_chunks::<16>().0, self.head.as_chunks::<16>().0);
+        if !blocks.iter().zip(kept).zip(&self.free).all(|((own, kept), &free)| same(own, kept, free)) {
+            return false;
+        }
+        let all = self.changed.iter_mut().zip(blocks.iter().zip(kept));
+        all.for_each(|(changed, (own, kept))| *changed |= own != kept);
+        self.arrange();
+        true
+    }
+
+    /// Makes stretches of what has changed and what has not.
+    fn arrange(&mut self) {
+        self.stretches.clear();
+        let mut from = 0;
+        while let Some(rest) = self.changed.get(from..).filter(|rest| !rest.is_empty()) {
+            let changes = from + rest.iter().take_while(|changed| !**changed).count();
+            let (mut end, mut next) = (changes, changes);
+            while let Some(&changed) = self.changed.get(next)
+                && (changed || next - end < SHORT)
+            {
+                next += 1;
+                end = if changed { next } else { end };
+            }
+            self.stretches.push(Stretch { from: from as u16, changes: changes as u16, end: end as u16 });
+            from = end;
+        }
     }
 
     /// Notes what of a message may be another plain byte. `self.spans` are those of the message.
@@ -207,20 +257,22 @@ impl Shape {
         self.number = number;
         self.credit = 0;
         let blocks = head.len() / 16;
-        self.fixed.clear();
-        self.fixed.resize(blocks + 1, [0xff; 16]);
-        let Shape { spans, fixed, head, .. } = self;
+        self.free.clear();
+        self.free.resize(blocks + 1, 0);
+        self.changed.clear();
+        self.changed.resize(blocks, false);
+        self.arrange();
+        let Shape { spans, free, head, .. } = self;
         let mut allow = |span: Span| {
             for at in span.range() {
                 if !head.get(at).is_some_and(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_')) {
                     continue;
                 }
-                if let Some(fixed) = fixed.get_mut(..blocks).and_then(|fixed| fixed.get_mut(at / 16)) {
-                    fixed[at % 16] = 0;
+                if let Some(bits) = free.get_mut(..blocks).and_then(|free| free.get_mut(at / 16)) {
+                    *bits |= 1 << (at % 16);
                 }
-                if let (Some(fixed), Some(place)) = (fixed.get_mut(blocks), (at + 16).checked_sub(head.len()))
-                {
-                    fixed[place] = 0;
+                if let (Some(bits), Some(place)) = (free.get_mut(blocks), (at + 16).checked_sub(head.len())) {
+                    *bits |= 1 << place;
                 }
             }
         };
@@ -247,22 +299,19 @@ impl Shape {
                 _ => allow(header.value),
             }
         }
-        self.loose.clear();
-        let loose = (0..).zip(self.fixed.iter().take(blocks)).filter(|(_, fixed)| fixed.contains(&0));
-        self.loose.extend(loose.map(|(at, _)| at));
     }
 }
 
-/// Whether sixteen bytes are as those kept where they are not plain.
+/// Whether sixteen bytes are as those kept, but for plain bytes where they are free.
 #[inline(always)]
-fn plain(own: &[u8; 16], kept: &[u8; 16]) -> bool {
+fn same(own: &[u8; 16], kept: &[u8; 16], free: u16) -> bool {
     let own = Block::of(own);
     let other = own.differing(Block::of(kept));
     if other == 0 {
         return true;
     }
     let plain = own.within(b'0', b'9') | own.small().within(b'a', b'z') | own.eq(b'-') | own.eq(b'_');
-    other & !plain.bits() == 0
+    other & !(u32::from(free) & plain.bits()) == 0
 }
 
 #[cfg(test)]
@@ -333,9 +382,16 @@ mod tests {
         ] {
             let other = INVITE.replacen(from, to, 1);
             assert_eq!(other.len(), INVITE.len());
-            let mut index = Index::with_memory();
-            assert!(!is_remembered(&mut index, INVITE));
-            assert!(!is_remembered(&mut index, &other), "{to}");
+            for seen in [0, 1, 3] {
+                let mut index = Index::with_memory();
+                assert!(!is_remembered(&mut index, INVITE));
+                // Whatever has changed before, in places near and far from this.
+                for like in ["bob2", "bob3", "bob4"].iter().take(seen) {
+                    let like = INVITE.replace("bob1", like).replace("a84b4c76", "b9999999");
+                    assert!(is_remembered(&mut index, &like.replace("alice7", "carol8")));
+                }
+                assert!(!is_remembered(&mut index, &other), "{to} after {seen}");
+            }
         }
         assert!(!is_remembered(&mut index, &INVITE.replace("bob1", "bob12")), "another length");
         assert!(!is_remembered(&mut index, RINGING));

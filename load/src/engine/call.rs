@@ -58,7 +58,7 @@ pub struct Call {
     /// What it has in common with others whose outline is known.
     pub likeness: Option<NonZeroU64>,
     /// Where the headers stand in it that texts ask for, if it is not like others.
-    pub outline: Outline,
+    pub outline: Option<Box<Outline>>,
     /// Something was sent since.
     pub answered: bool,
     /// A provisional response to its INVITE has come.
@@ -110,7 +110,7 @@ impl Call {
             hash: 0,
             last: Vec::new(),
             likeness: None,
-            outline: Outline::default(),
+            outline: None,
             answered: false,
             tried: false,
             sent: Vec::new(),
@@ -186,7 +186,7 @@ const CHUNK: u32 = 64;
 /// late by milliseconds.
 #[derive(Default)]
 pub struct Calls {
-    chunks: Vec<Box<[Call]>>,
+    chunks: Vec<Box<[Call; CHUNK as usize]>>,
     /// Slots that were ever in use.
     made: u32,
     free: Vec<u32>,
@@ -200,7 +200,8 @@ impl Calls {
         }
         let slot = Some(self.made).filter(|&slot| slot != u32::MAX)?;
         if slot % CHUNK == 0 {
-            self.chunks.push((0..CHUNK).map(|_| Call::new()).collect());
+            let chunk: Box<[Call]> = (0..CHUNK).map(|_| Call::new()).collect();
+            self.chunks.push(chunk.try_into().ok()?);
         }
         self.made += 1;
         Some(slot)

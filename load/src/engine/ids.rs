@@ -68,7 +68,7 @@ fn digits(number: u32) -> [u8; 8] {
 }
 
 /// The number that eight lower-case hexadecimal digits are, all at once: each is a byte of one word.
-#[inline]
+#[inline(always)]
 pub fn hex(text: &[u8]) -> Option<u32> {
     const ONES: u64 = 0x0101_0101_0101_0101;
     let digits = u64::from_be_bytes(*text.first_chunk()?);

@@ -198,7 +198,7 @@ impl Engine {
 
     fn message(&mut self, now: Time, flow: Flow, bytes: &[u8], out: &mut Outbox) {
         let mut index = self.index.take().unwrap_or_default();
-        match parse(bytes, &mut index, &Limits::default()) {
+        match parse(bytes, &mut index, &Limits::DEFAULT) {
             Parsed::Good(message) => self.receive_message(now, flow, &message, out),
             Parsed::Bad(..) | Parsed::Garbage(_) => {
                 self.metrics.unexpected(now, Unexpected::Malformed);

@@ -92,7 +92,7 @@ impl Engine {
             return ladders.set_latest(name, message.bytes());
         }
         let Some(scenario) = self.take_scenario(side) else { return };
-        match self.place(slot, &scenario, message, heard) {
+        match self.place_like(slot, &scenario, message, heard) {
             Place::Step(step) => self.accept(now, slot, (&scenario, step), (message, heard), out),
             Place::Stale => {
                 self.ladders.set_latest(name, message.bytes());
@@ -143,6 +143,27 @@ impl Engine {
             own == hash && self.calls.get(slot).is_some_and(|call| call.call_id == call_id)
         };
         self.answering.find(hash, same).map(|&(_, slot)| slot)
+    }
+
+    /// As [`Engine::place`], with the help of the messages before. Which step takes one depends on the step that the
+    /// call is at and on method and status, where no step asks for a branch.
+    #[inline]
+    fn place_like(&mut self, slot: u32, scenario: &Scenario, message: &Message<'_>, heard: Heard) -> Place {
+        let Some(call) = self.calls.get(slot) else { return Place::None };
+        let (side, at) = (call.side as usize, call.step);
+        let likeness = message.likeness().filter(|_| scenario.transactions.is_empty());
+        let outlines = self.outlines.get(side);
+        let known = likeness.and_then(|likeness| outlines?.get(likeness)?.taken(at));
+        if let Some(step) = known {
+            return Place::Step(step);
+        }
+        let place = self.place(slot, scenario, message, heard);
+        if let (Place::Step(step), Some(likeness)) = (&place, likeness)
+            && let Some(outlines) = self.outlines.get_mut(side)
+        {
+            outlines.set_taken(likeness, at, *step);
+        }
+        place
     }
 
     /// Looks for the step that waits for a message, as SIPp does: forward over steps that are optional,
@@ -383,7 +404,7 @@ fn keep<'o>(
     let outline = known.and_then(|known| known.of(&scenario.headers, message));
     call.likeness = outline.and_then(Outline::likeness);
     if outline.is_none() {
-        call.outline.learn(&scenario.headers, message);
+        call.outline.get_or_insert_default().learn(&scenario.headers, message);
     }
     outline
 }

@@ -180,18 +180,32 @@ impl Engine {
         call.doing = Doing::Waiting;
         call.give_up = None;
         let at = call.step;
-        let step = scenario.steps.get(at);
-        let outcome = match step.is_some_and(Step::leads_on) {
-            true => Outcome::GoOn,
-            false => self.conclude(now, slot, scenario, at),
-        };
-        if outcome == Outcome::GoOn && step.is_some_and(|step| step.next.is_none()) {
-            if let Some(call) = self.calls.at(slot) {
-                call.step = at + 1;
-            }
+        let Some(step) = scenario.steps.get(at) else { return true };
+        if step.leads_on() {
+            call.step = at + 1;
             return true;
         }
-        self.follow(now, slot, scenario, outcome, out)
+        self.finish_special(now, slot, scenario, (step, at), out)
+    }
+
+    /// Same, where there is more to do.
+    #[inline(never)]
+    fn finish_special(
+        &mut self,
+        now: Time,
+        slot: u32,
+        scenario: &Scenario,
+        (step, at): (&Step, usize),
+        out: &mut Outbox,
+    ) -> bool {
+        let outcome = self.conclude(now, slot, scenario, at);
+        if outcome != Outcome::GoOn || step.next.is_some() {
+            return self.follow(now, slot, scenario, outcome, out);
+        }
+        if let Some(call) = self.calls.at(slot) {
+            call.step = at + 1;
+        }
+        true
     }
 
     /// What is done when a step is over: its timers, its counters, its actions.
@@ -391,7 +405,7 @@ impl<'e> Lender<'e> {
         let local = locals.get(usize::from(call.flow.listener.0))?;
         let outline = match call.likeness {
             Some(likeness) => outlines.get(call.side as usize).and_then(|known| known.get(likeness)),
-            None => Some(&call.outline).filter(|_| !call.last.is_empty()),
+            None => call.outline.as_deref().filter(|_| !call.last.is_empty()),
         };
         let facts = Facts {
             run: &settings.run,

@@ -34,8 +34,8 @@ impl Callers {
 
     /// The variables of a user.
     pub fn values(&mut self, user: u64) -> &mut Values {
-        let (first, step) = self.plan.map_or((0, 1), |plan| plan.numbers);
-        let nth = (user.saturating_sub(first) / step.max(1)) as usize;
+        let nth = |(first, step): (u64, u64)| (user.saturating_sub(first) / step.max(1)) as usize;
+        let nth = self.plan.map_or(0, |plan| nth(plan.numbers));
         let last = self.values.len() - 1;
         &mut self.values[nth.min(last)]
     }

@@ -276,7 +276,17 @@ impl Ladders {
         pair: (&SocketAddr, &SocketAddr),
         bytes: &[u8],
     ) -> bool {
-        self.is_full() || self.take(call, at, direction, pair, bytes)
+        if self.is_full() {
+            return true;
+        }
+        let watched = match self.marks.go_on(call, at, direction, pair, bytes) {
+            Some(watched) => watched,
+            None => self.begin(call, at, direction, pair, bytes),
+        };
+        if watched {
+            self.put(call, at, direction, (*pair.0, *pair.1), bytes);
+        }
+        watched
     }
 
     /// Keeps the message that a call received last.
@@ -296,7 +306,9 @@ impl Ladders {
         }
     }
 
-    fn take(
+    /// The first message of a call, or one unlike the others. Answers whether the call is watched.
+    #[inline(never)]
+    fn begin(
         &mut self,
         call: u64,
         at: Time,
@@ -309,11 +321,7 @@ impl Ladders {
             self.watch.more_often();
             self.set_lap(at);
         }
-        let watched = self.marks.note(call, at, direction, pair, bytes, &mut self.watch);
-        if watched {
-            self.put(call, at, direction, (*pair.0, *pair.1), bytes);
-        }
-        watched
+        self.marks.note(call, at, direction, pair, bytes, &mut self.watch)
     }
 
     /// The ring is filled anew from here.
@@ -334,6 +342,7 @@ impl Ladders {
         }
     }
 
+    #[inline(never)]
     fn put(
         &mut self,
         call: u64,

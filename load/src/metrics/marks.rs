@@ -61,6 +61,19 @@ impl Flow {
         self.marks.is_empty() && self.lost == 0
     }
 
+    /// Notes a message. Answers whether the call is watched.
+    #[inline(always)]
+    fn add(&mut self, at: Time, direction: Direction, bytes: &[u8]) -> bool {
+        self.marks.push(Mark {
+            at,
+            length: u32::try_from(bytes.len()).unwrap_or(u32::MAX),
+            start: start(bytes),
+            sent: direction == Direction::Sent,
+            pair: self.nth,
+        });
+        self.watched
+    }
+
     /// A message has other addresses than the one before. False if there is no room for another pair.
     fn turn_to(&mut self, pair: (SocketAddr, SocketAddr)) -> bool {
         let nth = self.pairs.iter().position(|own| *own == pair).unwrap_or(self.pairs.len());
@@ -139,8 +152,26 @@ impl Marks {
         Marks { place, flows: Vec::new() }
     }
 
+    /// A message of a call passes, with the addresses of the one before. Answers whether the call is watched;
+    /// `None`, and nothing noted, if [`Marks::note`] has to see to it.
+    #[inline(always)]
+    pub(super) fn go_on(
+        &mut self,
+        call: u64,
+        at: Time,
+        direction: Direction,
+        pair: (&SocketAddr, &SocketAddr),
+        bytes: &[u8],
+    ) -> Option<bool> {
+        let place = (self.place)(call);
+        let flow = self.flows.get_mut(place / CHUNK)?.get_mut(place % CHUNK)?;
+        let goes_on = flow.call == call && flow.latest.1 == *pair.1 && flow.latest.0 == *pair.0;
+        // What is kept is the beginning, without a gap.
+        let has_room = flow.lost == 0 && (1..MARKS).contains(&flow.marks.len());
+        (goes_on && has_room).then(|| flow.add(at, direction, bytes))
+    }
+
     /// A message of a call passes. Answers whether the call is watched, which `watch` says of each new one.
-    #[inline]
     pub(super) fn note(
         &mut self,
         call: u64,
@@ -162,28 +193,18 @@ impl Marks {
         else {
             return false;
         };
-        let new = flow.call != call || flow.is_new();
-        if new {
+        if flow.call != call || flow.is_new() {
             flow.call = call;
             flow.watched = watch.next();
             flow.pairs.clear();
             flow.marks.clear();
             flow.lost = 0;
         }
-        let same = !new && flow.latest.1 == *pair.1 && flow.latest.0 == *pair.0;
-        // What is kept is the beginning, without a gap.
-        if flow.lost > 0 || flow.marks.len() >= MARKS || !(same || flow.turn_to((*pair.0, *pair.1))) {
+        if flow.lost > 0 || flow.marks.len() >= MARKS || !flow.turn_to((*pair.0, *pair.1)) {
             flow.lost = flow.lost.saturating_add(1);
             return flow.watched;
         }
-        flow.marks.push(Mark {
-            at,
-            length: u32::try_from(bytes.len()).unwrap_or(u32::MAX),
-            start: start(bytes),
-            sent: direction == Direction::Sent,
-            pair: flow.nth,
-        });
-        flow.watched
+        flow.add(at, direction, bytes)
     }
 
     fn flow(&self, call: u64) -> Option<&Flow> {

@@ -76,8 +76,6 @@ pub struct Model {
     vain: u8,
     /// Room for a field of an injection file.
     value: Vec<u8>,
-    /// A `[call_number]` and its digits.
-    number: (u64, Digits),
     #[cfg(test)]
     uses: usize,
     #[cfg(test)]
@@ -225,7 +223,7 @@ impl Template {
 #[inline]
 fn fill_fields(model: &mut Model, facts: &mut Facts<'_>, text: &mut [u8]) -> bool {
     let mut digits = Digits::new();
-    let Model { fields, value, number, .. } = model;
+    let Model { fields, value, .. } = model;
     for &field in fields.iter() {
         let Some(mut place) = text.get_mut(field.range()) else { return false };
         let mut behind = |lead: usize| {
@@ -234,11 +232,12 @@ fn fill_fields(model: &mut Model, facts: &mut Facts<'_>, text: &mut [u8]) -> boo
         };
         let own: &[u8] = match field.source {
             Source::Call => {
-                // It stands in most messages more than once.
-                if number.0 != facts.call_number {
-                    *number = (facts.call_number, Digits::new());
+                // It stands in most messages of a call, and more than once.
+                let (number, digits) = &mut facts.desk.number;
+                if *number != facts.call_number {
+                    (*number, *digits) = (facts.call_number, Digits::new());
                 }
-                number.1.once(facts.call_number)
+                digits.once(facts.call_number)
             }
             Source::CallId => facts.call_id,
             Source::LocalIp => facts.local_ip,
@@ -284,8 +283,10 @@ fn put(place: &mut [u8], own: &[u8]) -> bool {
     }
     // Most are short, and a call would cost more than two moves that overlap.
     match own.len() {
-        16..=32 => put_ends::<16>(place, own),
+        4..8 => put_ends::<4>(place, own),
         8..16 => put_ends::<8>(place, own),
+        16..32 => put_ends::<16>(place, own),
+        32..=64 => put_ends::<32>(place, own),
         _ => place.copy_from_slice(own),
     }
     true

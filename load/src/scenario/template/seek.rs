@@ -146,6 +146,8 @@ pub struct Outline {
     url: Option<(u16, u16)>,
     /// Where the tag of the To stands, if it is the first parameter behind brackets.
     tag: Option<(u16, u16)>,
+    /// At which step a call was that such a message came for last, and which step took it.
+    taken: Option<(usize, usize)>,
 }
 
 impl Outline {
@@ -176,7 +178,7 @@ impl Outline {
     /// Forgets the message.
     pub fn clear(&mut self) {
         self.spans.clear();
-        (self.likeness, self.url, self.tag) = (None, None, None);
+        (self.likeness, self.url, self.tag, self.taken) = (None, None, None, None);
     }
 
     /// What the message has in common with others ([`Message::likeness`]). In all of those everything noted here
@@ -189,6 +191,12 @@ impl Outline {
     pub fn next_url<'m>(&self, message: &Message<'m>) -> Option<&'m [u8]> {
         let (from, to) = self.url?;
         message.bytes().get(usize::from(from)..usize::from(to))
+    }
+
+    /// The step that took such a message last, if it came for a call at this step.
+    #[inline]
+    pub fn taken(&self, at: usize) -> Option<usize> {
+        self.taken.filter(|taken| taken.0 == at).map(|taken| taken.1)
     }
 
     /// The same of the tag of the To.
@@ -239,6 +247,14 @@ impl Outlines {
     pub fn get(&self, likeness: NonZeroU64) -> Option<&Outline> {
         let outline = self.0.get((likeness.get() % Outlines::MOST) as usize);
         outline.filter(|outline| outline.likeness == Some(likeness))
+    }
+
+    /// Notes which step took a message of this likeness that came for a call at another.
+    pub fn set_taken(&mut self, likeness: NonZeroU64, at: usize, by: usize) {
+        let outline = self.0.get_mut((likeness.get() % Outlines::MOST) as usize);
+        if let Some(outline) = outline.filter(|outline| outline.likeness == Some(likeness)) {
+            outline.taken = Some((at, by));
+        }
     }
 
     /// The outline of a message that has a likeness; `None` if it has not. All headers must be those of one
@@ -402,6 +418,44 @@ mod tests {
         }
         outline.clear();
         assert!(outline.spans().is_empty());
+    }
+
+    #[test]
+    fn tag_and_contact_of_alike_messages_are_found_without_reading() {
+        let ok = |tag: &str, url: &str| {
+            format!(
+                "SIP/2.0 200 OK\r\nVia: SIP/2.0/UDP a;branch=z9hG4bK1\r\nFrom: <sip:a@b>;tag=x\r\nTo: <sip:b@c>;{tag}\r\n\
+                Call-ID: i\r\nCSeq: 1 INVITE\r\nContact: {url}\r\n\r\n"
+            )
+        };
+        let (seeker, mut index, mut outlines) =
+            (Seeker::default(), sip_message::Index::with_memory(), Outlines::new());
+        let mut found = |tag: &str, url: &str| {
+            let text = ok(tag, url);
+            let limits = sip_message::Limits::default();
+            let sip_message::Parsed::Good(message) = sip_message::parse(text.as_bytes(), &mut index, &limits)
+            else {
+                panic!("a good message")
+            };
+            let outline = outlines.of(&seeker, &message).unwrap();
+            let shown = [outline.to_tag(&message), outline.next_url(&message)];
+            // Where something is said it is what reading finds.
+            assert!(shown[0].is_none_or(|tag| tag == message.to_tag()));
+            let contact = message.values(Name::Contact).next().and_then(|value| NameAddr::parse(value).ok());
+            assert!(shown[1].is_none_or(|url| contact.is_some_and(|contact| contact.uri == url)));
+            (
+                outline.likeness(),
+                shown.map(|text| text.map(|text| String::from_utf8_lossy(text).into_owned())),
+            )
+        };
+        let both = |tag: &str, url: &str| [Some(tag.to_owned()), Some(url.to_owned())];
+        let (first, shown) = found("tag=1-aa", "<sip:x@10.0.0.1;ob>;q=1");
+        assert_eq!(shown, both("1-aa", "sip:x@10.0.0.1;ob"));
+        assert_eq!(found("tag=2-bb", "<sip:y@10.0.0.9;ob>;q=1"), (first, both("2-bb", "sip:y@10.0.0.9;ob")));
+        // Letters of a parameter's name may be others in a message that is alike.
+        let (like, shown) = found("tga=2-bb", "<sip:y@10.0.0.9;ob>;q=1");
+        assert_eq!((like, &shown[0]), (first, &None));
+        assert_eq!(found("x=1;tag=1", "sip:y@10.0.0.9").1, [None, None], "neither is where most have it");
     }
 
     proptest! {

@@ -159,7 +159,7 @@ pub(super) fn push_signed(number: i64, out: &mut Vec<u8>) {
 /// The decimal digits of a number. The number of the call stands in most messages more than once, and
 /// is made into digits once.
 #[derive(Debug)]
-pub(super) struct Digits {
+pub(in super::super) struct Digits {
     room: [u8; 20],
     start: usize,
 }
@@ -174,12 +174,6 @@ static PAIRS: [[u8; 2]; 100] = {
     }
     pairs
 };
-
-impl Default for Digits {
-    fn default() -> Digits {
-        Digits::new()
-    }
-}
 
 impl Digits {
     pub fn new() -> Digits {
