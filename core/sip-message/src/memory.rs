@@ -39,25 +39,10 @@ pub(crate) struct Shape {
     /// For each sixteen bytes of the head which of them may be another plain byte; the last is for the
     /// sixteen at the very end, which overlap those before them.
     free: Vec<u16>,
-    /// Which sixteens, without the last, have been others in a message since.
-    changed: Vec<bool>,
-    /// The head by that: long stretches that stay the same are compared at once.
-    stretches: Vec<Stretch>,
     /// The digits of CSeq.
     number: Span,
     credit: u8,
 }
-
-/// Sixteens of a head: from `from` such as have always been the same, from `changes` up to `end` others.
-#[derive(Clone, Copy, Debug)]
-struct Stretch {
-    from: u16,
-    changes: u16,
-    end: u16,
-}
-
-/// Fewer that stay the same do not make a stretch of their own.
-const SHORT: usize = 2;
 
 /// Messages that were read before.
 #[derive(Debug)]
@@ -166,8 +151,6 @@ impl Shape {
             head: Vec::new(),
             len: 0,
             free: Vec::new(),
-            changed: Vec::new(),
-            stretches: Vec::new(),
             number: Span::default(),
             credit: 0,
         }
@@ -186,27 +169,14 @@ impl Shape {
         let (Some(last), Some(kept_last)) = (head.last_chunk::<16>(), self.head.last_chunk::<16>()) else {
             return false;
         };
-        if !same(last, kept_last, *last_free) {
-            return false;
-        }
-        let (blocks, kept) = (head.as_chunks::<16>().0, self.head.as_chunks::<16>().0);
-        for stretch in &self.stretches {
-            let [from, changes, end] = [stretch.from, stretch.changes, stretch.end].map(usize::from);
-            let same_as_ever = match (blocks.get(from..changes), kept.get(from..changes)) {
-                (Some(own), Some(kept)) => own.as_flattened() == kept.as_flattened(),
-                _ => return false,
-            };
-            if !same_as_ever {
-                if !self.fits_anew(head) {
-                    return false;
-                }
-                break;
-            }
-            let all = (blocks.get(changes..end), kept.get(changes..end), free.get(changes..end));
-            let (Some(blocks), Some(kept), Some(free)) = all else { return false };
-            if !blocks.iter().zip(kept).zip(free).all(|((own, kept), &free)| same(own, kept, free)) {
+        let blocks = head.as_chunks::<16>().0.iter().zip(self.head.as_chunks::<16>().0).zip(free);
+        for ((own, kept), &free) in blocks {
+            if !same(own, kept, free) {
                 return false;
             }
+        }
+        if !same(last, kept_last, *last_free) {
+            return false;
         }
         // Letters may stand there now.
         let digits = self.number.of(bytes);
@@ -214,38 +184,6 @@ impl Shape {
         self.spans.cseq = number;
         self.credit = PATIENCE;
         true
-    }
-
-    /// As [`Shape::fits`] of all but the last bytes, where something has changed that never did before.
-    #[cold]
-    #[inline(never)]
-    fn fits_anew(&mut self, head: &[u8]) -> bool {
-        let (blocks, kept) = (head.as_chunks::<16>().0, self.head.as_chunks::<16>().0);
-        if !blocks.iter().zip(kept).zip(&self.free).all(|((own, kept), &free)| same(own, kept, free)) {
-            return false;
-        }
-        let all = self.changed.iter_mut().zip(blocks.iter().zip(kept));
-        all.for_each(|(changed, (own, kept))| *changed |= own != kept);
-        self.arrange();
-        true
-    }
-
-    /// Makes stretches of what has changed and what has not.
-    fn arrange(&mut self) {
-        self.stretches.clear();
-        let mut from = 0;
-        while let Some(rest) = self.changed.get(from..).filter(|rest| !rest.is_empty()) {
-            let changes = from + rest.iter().take_while(|changed| !**changed).count();
-            let (mut end, mut next) = (changes, changes);
-            while let Some(&changed) = self.changed.get(next)
-                && (changed || next - end < SHORT)
-            {
-                next += 1;
-                end = if changed { next } else { end };
-            }
-            self.stretches.push(Stretch { from: from as u16, changes: changes as u16, end: end as u16 });
-            from = end;
-        }
     }
 
     /// Notes what of a message may be another plain byte. `self.spans` are those of the message.
@@ -259,9 +197,6 @@ impl Shape {
         let blocks = head.len() / 16;
         self.free.clear();
         self.free.resize(blocks + 1, 0);
-        self.changed.clear();
-        self.changed.resize(blocks, false);
-        self.arrange();
         let Shape { spans, free, head, .. } = self;
         let mut allow = |span: Span| {
             for at in span.range() {

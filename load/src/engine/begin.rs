@@ -162,10 +162,10 @@ impl Engine {
         let (side, began, user) = (call.side, call.began, call.user);
         let lingered = matches!(call.doing, Doing::Lingering(_) | Doing::Leaving(_));
         self.wheel.cancel(slot);
-        if side == Side::Server {
-            if let Ok(entry) = self.answering.find_entry(call.hash, |&(_, other)| other == slot) {
-                entry.remove();
-            }
+        if side == Side::Server
+            && let Ok(entry) = self.answering.find_entry(call.hash, |&(_, other)| other == slot)
+        {
+            entry.remove();
         }
         if lingered {
             self.lingering -= 1;
