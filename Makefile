@@ -152,6 +152,11 @@ bench-balance: setup-bench ## what a call costs the balancer against Kamailio's 
 	$(CARGO) build --release $(LOCKED) -p strowger
 	python3 verify/bench/balance.py --bin $(RELEASE) $(BENCH_ARGS)
 
+.PHONY: bench-balance-paper
+bench-balance-paper: setup-build ## the experiments of the load balancer's paper, eight servers of 300 calls/s (25 minutes)
+	$(CARGO) build --release $(LOCKED) -p strowger
+	python3 verify/bench/balance_paper.py --bin $(RELEASE) $(BENCH_ARGS)
+
 .PHONY: balance-failure
 balance-failure: setup-test release-for-tests ## what callers notice when a node or balancer fails, 20,000 calls up (15 minutes, root)
 	python3 verify/bench/balance_failure.py --bin $(RELEASE) $(FAILURE_ARGS)
@@ -196,6 +201,12 @@ bench-connections: setup-bench ## memory of 15,000 idle TCP connections with the
 bench-location: setup-build ## bytes and times of a location table with 10,000,000 users (5 minutes, 2 GB)
 	$(CARGO) build --release $(LOCKED) -p sip-registrar --example location_cost
 	python3 verify/bench/location.py --program target/release/examples/location_cost $(BENCH_ARGS)
+
+.PHONY: bench-restart
+bench-restart: setup-build ## from the start of a server with 1,000,000 bindings to its first right answer (5 minutes)
+	$(CARGO) build --release $(LOCKED) -p strowger
+	$(CARGO) build --release $(LOCKED) -p store --example refresh
+	python3 verify/bench/restart.py --bin $(RELEASE) --program target/release/examples/refresh $(BENCH_ARGS)
 
 .PHONY: bench-soak
 bench-soak: setup-bench ## half an hour of users, reloads and stalls: no call fails, memory stays flat (40 minutes)

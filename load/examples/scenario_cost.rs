@@ -104,6 +104,8 @@ fn engine(local: &str, remote: &str, text: &str, (calls, rate): (u64, f64)) -> E
         base_cseq: 1,
         set: Vec::new(),
         most_calls: 1_000_000,
+        most_callees: 1_000_000,
+        callees: None,
         numbers: (1, 1),
         pause: Pause::Fixed(0),
         recv_timeout: None,

@@ -4,6 +4,7 @@
 //! runtime drives, and everything random comes from a seed.
 #![forbid(unsafe_code)]
 
+pub mod backend;
 pub mod engine;
 pub mod metrics;
 pub mod population;

@@ -48,7 +48,7 @@ pub fn settings(
         admin,
         auth: auth(&config.auth, secret),
         registrar: registrar(config),
-        proxy: proxy(&config.proxy),
+        proxy: proxy(&config.proxy, &config.timers),
         voicemail: config.voicemail.as_ref().map(voicemail),
         trunks: config.trunks.iter().map(trunk).collect(),
         routes: config.routes.iter().map(route).collect(),
@@ -65,6 +65,7 @@ pub fn settings(
             patience: config.overload.delay,
             retry_after: u32::try_from(config.overload.retry_after.as_secs()).unwrap_or(u32::MAX),
             feedback: config.overload.feedback,
+            kernel: config.overload.kernel,
             workers: u16::try_from(workers).unwrap_or(u16::MAX),
         },
     }
@@ -113,7 +114,7 @@ fn registrar(config: &c::Config) -> sip_registrar::Config {
     }
 }
 
-fn proxy(proxy: &c::Proxy) -> n::Proxy {
+fn proxy(proxy: &c::Proxy, timers: &c::Timers) -> n::Proxy {
     n::Proxy {
         mode: match proxy.mode {
             c::ProxyMode::Stateful => n::Mode::Stateful,
@@ -126,6 +127,7 @@ fn proxy(proxy: &c::Proxy) -> n::Proxy {
         max_breadth: u8::try_from(proxy.max_breadth).unwrap_or(u8::MAX),
         max_forwards: proxy.max_forwards,
         timer_c_ms: millis(proxy.timer_c),
+        trying_ms: millis(timers.trying),
         mtu: proxy.mtu,
     }
 }

@@ -100,7 +100,8 @@ const BALANCE_EXAMPLES: &str = "Examples:
   strowger ctl nodes; strowger ctl drain 192.0.2.12:5060; strowger ctl add-node sip:192.0.2.13:5060
 
 Algorithms: cjsq, tjsq, tlwl, tlwl-adaptive, hash, fnv-hash, round-robin, rwma, two-choices, maglev.
-TLS, WebSocket, nodes by name and calls from the nodes to outside are not in this version.
+A node is an address or a name; a name stands for all servers that the DNS has for it (SRV, A, AAAA).
+TLS, WebSocket and calls from the nodes to outside are not in this version.
 SIGTERM or Ctrl-C drains and stops, a second one stops at once; SIGHUP reloads the file.";
 
 /// Options of `balance`; they override the file.

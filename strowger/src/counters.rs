@@ -12,6 +12,9 @@ pub fn help(name: &str) -> &'static str {
         "udp_kernel_drops" => {
             "Datagrams the kernel dropped because the receive buffer was full. Read from the kernel."
         }
+        "udp_sieved" => {
+            "Datagrams that the kernel dropped in an overload, because they would have been left unanswered. Read from the kernel."
+        }
         "udp_send_drops" => "Datagrams dropped because the kernel's send buffer and our queue were full.",
         "udp_send_errors" => "Datagrams the kernel refused to send (no route, too long, refused).",
         "udp_returned" => "Datagrams that came back: the network says that they cannot be delivered.",

@@ -90,11 +90,15 @@ fn serve(loaded: Loaded, overrides: Overrides) -> Result<(), Failure> {
     let bound = Bound::new(runtime_config(config, &listeners, workers), workers)?;
     let listeners = actual(&bound, &listeners);
     let admin = bind_admin(&config.admin)?;
+    let secret_bytes = load_or_create_secret(&config.data_dir)?;
+    let keys = keys(&secret_bytes);
+    // The kernel checks its program while the store is loaded.
+    let steering =
+        helmsman.steer(bound, keys.ownership(), (config.steering, wants_sieve(config)), workers)?;
     let clock = Clock::new(monotonic_now, wall_micros);
     let store = open_store(config, &listeners, clock)?;
-    let secret_bytes = load_or_create_secret(&config.data_dir)?;
-    let parts = Parts::new(&loaded, workers, listeners, secret_bytes, &store);
-    let (bound, grade) = helmsman.steer(bound, parts.keys.ownership(), config.steering, workers)?;
+    let parts = Parts::new(&loaded, workers, listeners, secret_bytes, keys, &store);
+    let (bound, grade) = steering.finish()?;
     let (handle, runtime, resolver_slot) = start_workers(&parts, bound, workers)?;
     let resolver = start_resolver(config, &handle)?;
     let _ = resolver_slot.set(resolver);
@@ -126,6 +130,12 @@ fn serve(loaded: Loaded, overrides: Overrides) -> Result<(), Failure> {
     ended.map_err(|panics| format!("{} of the workers failed; see the log", panics.len()).into())
 }
 
+/// Whether the kernel is to be made ready to drop datagrams in an overload. Its check of the program takes most of a second of
+/// the start.
+fn wants_sieve(config: &Config) -> bool {
+    config.overload.enabled && config.overload.kernel
+}
+
 /// What workers and control side are made from.
 struct Parts {
     settings: Arc<sip_node::Settings>,
@@ -146,14 +156,13 @@ impl Parts {
         workers: usize,
         listeners: Vec<(Transport, SocketAddr, Option<c::HostPort>)>,
         secret_bytes: [u8; 32],
+        keys: Keys,
         store: &Store,
     ) -> Parts {
         let config = &loaded.config;
-        // One secret on disk, one key for each use.
-        let key = |label: &str| derive(&secret_bytes, label);
         // Milliseconds: two starts, however close, have not the same.
         let epoch = (wall_micros() / 1_000) as u16;
-        let secret = Secret { key: key("nonce"), epoch };
+        let secret = Secret { key: derive(&secret_bytes, "nonce"), epoch };
         let settings = build::settings(config, &listeners, config.admin.listen, &secret, workers);
         // Transaction ids must not be the same after a restart.
         let run = derive(&secret_bytes, &format!("seed {} {:?}", wall_micros(), monotonic_now()));
@@ -164,7 +173,7 @@ impl Parts {
             settings: Arc::new(settings),
             listeners,
             secret,
-            keys: Keys { dialog: key("dialog"), hash: key("hash") },
+            keys,
             seed: [word(low), word(high)],
             ledger: Arc::new(SharedLedger::new(config.auth.nonce_lifetime)),
             registry: Registry::new(workers, METHODS),
@@ -200,6 +209,11 @@ impl Parts {
         let config = NodeConfig { worker, timers, transactions, dns_cache, keys: self.keys.clone(), seed };
         Ok(Node::new(config, Arc::clone(&self.settings), world))
     }
+}
+
+/// The keys of a server: one secret on disk, one key for each use.
+fn keys(secret: &[u8; 32]) -> Keys {
+    Keys { dialog: derive(secret, "dialog"), hash: derive(secret, "hash") }
 }
 
 /// A key for one use, from the server's secret.

@@ -66,6 +66,7 @@ struct Work {
     bound: Bound,
     ownership: Ownership,
     wish: Steering,
+    sieve: bool,
     workers: usize,
 }
 
@@ -77,8 +78,11 @@ impl Helmsman {
     pub fn appoint() -> std::io::Result<Helmsman> {
         let (work, receiver) = mpsc::sync_channel(1);
         let steer = move || {
-            let Work { mut bound, ownership, wish, workers } = receiver.recv().ok()?;
+            let Work { mut bound, ownership, wish, sieve, workers } = receiver.recv().ok()?;
             let grade = choose(&mut bound, &ownership, wish, workers);
+            if sieve {
+                sift(&mut bound, &ownership, workers);
+            }
             Some((bound, grade))
         };
         let thread = std::thread::Builder::new().name("steering".to_owned()).spawn(steer)?;
@@ -86,22 +90,38 @@ impl Helmsman {
         Ok(Helmsman { work, thread })
     }
 
-    /// Brings the best grade that is wished for and can be had into force.
+    /// Begins to bring the best grade that is wished for and can be had into force. The kernel takes half a second to
+    /// check the program: time for the caller to do something else. With `sieve` the kernel is also made
+    /// ready to drop what overloaded workers would leave unanswered, if it can.
     ///
     /// # Errors
-    /// What to do, where the kernel is wished for by name and cannot be had.
+    /// If the thread has failed.
     pub fn steer(
         self,
         bound: Bound,
         ownership: Ownership,
-        wish: Steering,
+        (wish, sieve): (Steering, bool),
         workers: usize,
-    ) -> Result<(Bound, Grade), String> {
-        let work = Work { bound, ownership, wish, workers };
-        let done = self.work.send(work).ok().and_then(|()| self.thread.join().ok()).flatten();
-        let Some((bound, grade)) = done else {
-            return Err("the thread that steers has failed; see the log".to_owned());
-        };
+    ) -> Result<Underway, String> {
+        let work = Work { bound, ownership, wish, sieve, workers };
+        self.work.send(work).map_err(|_| FAILED.to_owned())?;
+        Ok(Underway(self.thread))
+    }
+}
+
+/// What a thread says that did not come to its end.
+const FAILED: &str = "the thread that steers has failed; see the log";
+
+/// A grade that is being brought into force.
+pub struct Underway(JoinHandle<Option<(Bound, Result<Grade, String>)>>);
+
+impl Underway {
+    /// Waits until it is in force, and gives the sockets back.
+    ///
+    /// # Errors
+    /// What to do, where the kernel is wished for by name and cannot be had.
+    pub fn finish(self) -> Result<(Bound, Grade), String> {
+        let (bound, grade) = self.0.join().ok().flatten().ok_or_else(|| FAILED.to_owned())?;
         let grade = grade?;
         tracing::info!(grade = grade.name(), "steering");
         Ok((bound, grade))
@@ -154,6 +174,25 @@ fn choose(bound: &mut Bound, ownership: &Ownership, wish: Steering, workers: usi
          a wake-up of some microseconds. {mend}; or set steering = \"ring\" to be content with it"
     );
     Ok(Grade::Ring)
+}
+
+/// Has the kernel ready to drop what would be left unanswered in an overload.
+fn sift(bound: &mut Bound, ownership: &Ownership, workers: usize) {
+    let (error, mend) = match ownership.sieve(u16::try_from(workers).unwrap_or(u16::MAX)) {
+        Some(program) => match bound.sift(&program) {
+            Ok(_) => return,
+            Err(error) => (error.to_string(), error.mend()),
+        },
+        None => {
+            ("there is no overload program for this machine".to_owned(), "little-endian machines have one")
+        }
+    };
+    tracing::info!(
+        error,
+        "in an overload the kernel drops no datagrams that would be left unanswered: the server reads each, again \
+         whenever it is repeated, which leaves it less for calls. {mend}; or set overload.kernel = false to be content \
+         with it"
+    );
 }
 
 /// The CPUs for this many workers, in turn; none: any.

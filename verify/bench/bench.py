@@ -54,6 +54,10 @@ WORKLOADS = {
                             kamailio='DIGEST', what='the same with digest on INVITE and BYE, 100,000 credentials'),
     'register-digest': dict(messages=4, scenario='register.xml', users=100000, challenge=['REGISTER'],
                             kamailio='REGISTER', what='REGISTER 401 REGISTER 200 over 100,000 users'),
+    # Asked for by its name.
+    'stateless': dict(messages=12, scenario='caller.xml', users=0, challenge=[], kamailio='STATELESS',
+                      config='[proxy]\nmode = "stateless"\n',
+                      what='the call of proxy200 without transactions (RFC 3261 section 16.11), so without a 100'),
     # Asked for by its name; balance.py adds what a balancer costs in time. It remembers calls that are over for 32 s.
     'balance': dict(messages=12, scenario='caller.xml', users=0, challenge=[], kamailio='', warm_up=35.0,
                     what='the call of proxy200 through `strowger balance`, or the dispatcher of Kamailio (Call-ID hash), '
@@ -135,7 +139,7 @@ class Bench:
 
     def strowger(self, workload):
         w = WORKLOADS[workload]
-        config = '[auth]\nchallenge = [%s]\n' % ', '.join('"%s"' % m for m in w['challenge'])
+        config = w.get('config', '') + '[auth]\nchallenge = [%s]\n' % ', '.join('"%s"' % m for m in w['challenge'])
         if w['users'] and not self.data:
             # Importing 100,000 users once; each run gets a copy.
             self.data = os.path.join(self.dir, 'data')
@@ -264,7 +268,7 @@ class Bench:
 
 def asked(server, workload):
     """The relay knows no digest, so it is measured with one workload."""
-    return server != 'relay' or workload in ('proxy200', 'balance')
+    return server != 'relay' or workload in ('proxy200', 'balance', 'stateless')
 
 
 def cpu_ns(pids):
@@ -341,7 +345,7 @@ def main():
     p.add_argument('--bin', default='target/release/strowger', help='the strowger binary')
     p.add_argument('--servers', default='strowger,kamailio,relay', type=lambda s: s.split(','))
     p.add_argument('--workloads', default='proxy200,proxy200-digest,register-digest', type=lambda s: s.split(','),
-                   help='or balance, which is another one')
+                   help='or stateless, balance, which are others')
     p.add_argument('--rate', type=int, default=1000, help='calls a second')
     p.add_argument('--seconds', type=float, default=5, help='length of each of the two windows')
     p.add_argument('--reps', type=int, default=3)

@@ -11,8 +11,8 @@ continued by signals (SIGSTOP, SIGCONT). The output says which.
 Capacity is found first, by the highest goodput of some short runs. Then Proxy-200 calls (callees registered, 20 ms of ringing,
 no credentials) are offered at multiples of it, evenly, whatever the server says; callers repeat their INVITEs as RFC
 3261 says, and do not come back after a refusal. Each point lasts --seconds after --warm-up; goodput is calls that came
-to their end in that window, a second. Setup is INVITE to 200 of the calls answered, counted from the first INVITE,
-over the whole run. The time ends when the last call begins: what waits then is not waited for.
+to their end in that window, a second. Setup is INVITE to 200 of the calls answered that began in that window, counted
+from the first INVITE. The time ends when the last call begins: what waits then is not waited for.
 """
 import argparse
 import csv

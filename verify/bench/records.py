@@ -46,7 +46,7 @@ def steal():
 BEGUN = steal()
 
 
-def write(folder, name, title, reps, table, runs):
+def write(folder, name, title, reps, table, runs, shown='minimum / median / maximum'):
     """The table for readers, NAME-DATE.md, and all figures, NAME-DATE.json; answers both names without their ends."""
     os.makedirs(folder, exist_ok=True)
     now = datetime.datetime.now(datetime.timezone.utc)
@@ -56,8 +56,8 @@ def write(folder, name, title, reps, table, runs):
     command = ' '.join(['python3', os.path.relpath(sys.argv[0])] + sys.argv[1:])
     base = os.path.join(folder, '%s-%s' % (name, now.strftime('%Y%m%d-%H%M')))
     with open(base + '.md', 'w') as f:
-        f.write('# %s\n\n- machine: %s\n- date: %s\n- command: `%s`\n- runs: %d; minimum / median / maximum\n\n' % (
-            title, machine, now.strftime('%Y-%m-%d %H:%M UTC'), command, reps))
+        f.write('# %s\n\n- machine: %s\n- date: %s\n- command: `%s`\n- runs: %d; %s\n\n' % (
+            title, machine, now.strftime('%Y-%m-%d %H:%M UTC'), command, reps, shown))
         f.write('\n'.join(table) + '\n')
     with open(base + '.json', 'w') as f:
         json.dump(dict(machine=machine, date=now.isoformat(), command=command, runs=runs), f, indent=1)

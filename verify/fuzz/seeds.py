@@ -163,6 +163,10 @@ def balanced():
     put('balancer', 'orphan', chunks(8, invite, ringing, bytes([7, 0]), bytes([7, 1]), bytes([12, 0]), ok))
     put('balancer', 'long', chunks(8, caller(0, INVITE.replace(b'v=0', b'v=0' * 400).replace(b': 5', b': 1202')), lost, ok))
     put('balancer', 'register', chunks(0, caller(1, REGISTER), ok, bytes([8, 0x35]), caller(0, REGISTER), moment))
+    # 180, its node down, 200 of the next; a wish of an overloaded node; a CANCEL while all are down.
+    put('balancer', 'story', chunks(0, bytes([13, 0]) + bytes([1, 3, 32, 9, 0]), bytes([13, 4]) + bytes([1, 3, 1, 3, 5, 32, 4])))
+    put('balancer', 'silent_story', chunks(0, bytes([13, 1]) + bytes([24, 24, 24, 1, 74, 9])))
+    put('balancer', 'overloaded', chunks(0, moment, bytes([2, 0x31]), invite, ok, bytes([13, 0, 24, 9]), bytes([13, 0, 24, 9])))
     put('balancer', 'broken', chunks(0, bytes([9, 1]) + INVITE, bytes([12, 0xfe]), invite))
 
 

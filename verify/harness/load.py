@@ -64,10 +64,11 @@ class Load:
 
     def totals(self):
         """Calls created, successful, failed, and messages it had to send again."""
-        caller = {m['key']: m['value'] or 0 for m in self.report()['metrics']}
-        begun, failed = int(caller.get('calls.begun', 0)), int(caller.get('calls.failed', 0))
-        return {'created': begun, 'ok': begun - failed, 'failed': failed,
-                'retransmissions': int(caller.get('retransmissions', 0))}
+        report = self.report()
+        caller = {m['key']: m['value'] or 0 for m in report['metrics']}
+        ended = lambda how: report['measured'].get('calls.' + how, 0)
+        return {'created': int(caller.get('calls.begun', 0)), 'ok': ended('succeeded') + ended('cancelled'),
+                'failed': int(caller.get('calls.failed', 0)), 'retransmissions': int(caller.get('retransmissions', 0))}
 
     def done_at(self, when):
         """Successful calls at this time (seconds since the epoch), interpolated between seconds."""

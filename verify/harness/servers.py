@@ -194,12 +194,15 @@ class Balancer:
         """What `ctl nodes` says of each node, by its name."""
         return dict((node['name'], node) for node in json.loads(self.ctl('nodes', '--output', 'json'))['items'])
 
-    def metric(self, name):
-        """A figure of /metrics, its labels written as there."""
-        page = subprocess.run(self.prefix + [sys.executable, '-c', 'import sys, urllib.request as u; print(u.urlopen('
+    def page(self):
+        """All figures of /metrics as text."""
+        return subprocess.run(self.prefix + [sys.executable, '-c', 'import sys, urllib.request as u; print(u.urlopen('
                               'sys.argv[1], timeout=20).read().decode())', 'http://%s/metrics' % self.admin],
                               stdout=subprocess.PIPE, text=True, check=True).stdout
-        return float(next(line.rpartition(' ')[2] for line in page.splitlines() if line.startswith(name + ' ')))
+
+    def metric(self, name):
+        """A figure of /metrics, its labels written as there."""
+        return float(next(line.rpartition(' ')[2] for line in self.page().splitlines() if line.startswith(name + ' ')))
 
     def calls(self):
         """Calls that are up, as it counts them."""

@@ -12,6 +12,7 @@ use crate::cluster::NodeIndex;
 use crate::kept::{Entry, T1, Token, What};
 use crate::machine::Balancer;
 use crate::requests::{Checked, tag_of};
+use crate::retry::MOST_FALLS;
 use crate::sessions::{GIVE_UP, LATE};
 use crate::{Assigned, Request, Tag};
 use core::time::Duration;
@@ -27,7 +28,8 @@ const WORK: usize = 1_024;
 
 impl Balancer {
     /// Keeps a request to a node if it may have to be sent once more, and says what its transmit is known by; zero
-    /// where nobody wants to know.
+    /// where nobody wants to know. An error: it was refused here with this status before, of which nothing else is known
+    /// any more.
     pub(crate) fn keep_inward(
         &mut self,
         now: Time,
@@ -36,25 +38,35 @@ impl Balancer {
         r: &Request<'_>,
         to: Assigned,
         way: Flow,
-    ) -> u64 {
+    ) -> Result<u64, u16> {
         let fresh = r.tag == Tag::Invite && !r.inside;
         let stream = way.transport.is_reliable();
         let repeats = from.transport.is_reliable() && !stream;
         if !(fresh || repeats || stream) {
-            return 0;
+            return Ok(0);
         }
-        let (at, known) = match self.kept.find(r.id, r.tag, What::ToNode) {
+        let mut found = self.kept.find(r.id, r.tag, What::ToNode);
+        if let Some(at) = found.filter(|_| !to.again)
+            && let Some(entry) = self.kept.get(at).filter(|entry| entry.settled)
+        {
+            if let Some(status) = entry.refused {
+                return Err(status);
+            }
+            self.kept.forget(at);
+            found = None;
+        }
+        let (at, known) = match found {
             Some(at) => (at, true),
             // A late repetition of what is answered already, or an INVITE that there was no room to remember: it is the
             // caller's and the node's affair.
             None if (to.again || fresh) && self.dispatcher.waiting(r.call, r.id, r.tag).is_none() => {
-                return 0;
+                return Ok(0);
             }
             None => {
                 let until = now + GIVE_UP;
                 let bytes = request.bytes();
                 let Some(at) = self.kept.keep(What::ToNode, r.call, r.id, r.tag, from, bytes, until) else {
-                    return 0;
+                    return Ok(0);
                 };
                 if let Some(entry) = self.kept.get_mut(at) {
                     (entry.fresh, entry.node) = (fresh, to.node);
@@ -65,7 +77,7 @@ impl Balancer {
         };
         let patience = self.settings.rules.silent_after;
         let look = if fresh && !patience.is_zero() { now + patience } else { Time::FAR };
-        let Some(entry) = self.kept.get_mut(at) else { return 0 };
+        let Some(entry) = self.kept.get_mut(at) else { return Ok(0) };
         if entry.node != to.node {
             entry.give_to(to.node);
             // One that has rung has as long as it had.
@@ -77,11 +89,11 @@ impl Balancer {
             if stream {
                 entry.repeat = Time::FAR;
             }
-            return if stream { self.kept.token(at) } else { 0 };
+            return Ok(if stream { self.kept.token(at) } else { 0 });
         }
         let due = look.min(entry.repeat).min(entry.until);
         self.kept.arm(at, due);
-        if stream { self.kept.token(at) } else { 0 }
+        Ok(if stream { self.kept.token(at) } else { 0 })
     }
 
     /// The same for a request to the caller's side.
@@ -145,9 +157,7 @@ impl Balancer {
         match self.kept.get_mut(at).filter(|entry| entry.fresh) {
             Some(entry) if !entry.settled => {
                 entry.refuse(now, status);
-                let due = entry.repeat.min(entry.until);
-                self.kept.arm(at, due);
-                self.call_off(now, at, out);
+                self.over(now, at, out);
             }
             Some(_) => {}
             None => self.kept.forget(at),
@@ -178,16 +188,46 @@ impl Balancer {
         self.call_off(now, at, out);
     }
 
-    /// Of an INVITE that is answered, refused or cancelled: who had it before and rings is cancelled (16.7 step 10). Who
-    /// cannot be reached is when it says something.
-    fn call_off(&mut self, now: Time, at: u32, out: &mut Outbox) {
-        // While it is fed, that is done later.
-        let Some(entry) = self.kept.get(at).filter(|_| !self.feeding) else { return };
-        let (call, id) = (entry.call, entry.id);
-        for node in entry.rung() {
-            if self.cluster.is_usable(now, node) && !self.dispatcher.is_barred(call, id, node) {
-                self.withdraw(now, at, node, None, out);
+    /// An INVITE is answered or refused: who else rings is cancelled. Who cannot be reached is when it is back, as long
+    /// as it may ring.
+    fn over(&mut self, now: Time, at: u32, out: &mut Outbox) {
+        let ring = self.settings.rules.ring_timeout;
+        let owed = self.call_off(now, at, out);
+        let Some(entry) = self.kept.get_mut(at) else { return };
+        if owed {
+            entry.until = entry.until.max(now + ring);
+        }
+        let due = entry.repeat.min(entry.until).min(if owed { now + LOOK } else { Time::FAR });
+        self.kept.arm(at, due);
+    }
+
+    /// Of an INVITE that is answered, refused or cancelled: who had it before and rings is cancelled (16.7 step 10). Says
+    /// whether somebody rings who has not been told that yet, or has not said that it knows.
+    fn call_off(&mut self, now: Time, at: u32, out: &mut Outbox) -> bool {
+        let Some(entry) = self.kept.get(at) else { return false };
+        let id = entry.id;
+        // Mostly nobody, and nothing is allocated.
+        let rung: Vec<NodeIndex> = entry.rung().collect();
+        for &node in &rung {
+            let told = self.kept.find(id, Tag::Cancel, What::Own(node)).is_some();
+            // While it is fed, that is done later.
+            if told || self.feeding || !self.cluster.is_usable(now, node) {
+                continue;
             }
+            self.withdraw(now, at, node, None, out);
+            // Where there is no room for the CANCEL it is sent once.
+            if self.kept.find(id, Tag::Cancel, What::Own(node)).is_none() {
+                self.told(id, node);
+            }
+        }
+        self.kept.get(at).is_some_and(|entry| entry.rung().next().is_some())
+    }
+
+    /// A node knows that an INVITE that it had is over.
+    pub(crate) fn told(&mut self, id: u64, node: NodeIndex) {
+        let at = self.kept.find(id, Tag::Invite, What::ToNode);
+        if let Some(entry) = at.and_then(|at| self.kept.get_mut(at)) {
+            entry.mark(node, false);
         }
     }
 
@@ -210,19 +250,18 @@ impl Balancer {
             if rings {
                 entry.until = now + ring;
             }
-            // One that is down may have said that.
-            let look = if self.cluster.is_usable(now, entry.node) { Time::FAR } else { now + LOOK };
+            // One that is down may have said that; and of what is cancelled somebody may not have been told.
+            let owed = !rings && entry.rung().next().is_some();
+            let look = if owed || !self.cluster.is_usable(now, entry.node) { now + LOOK } else { Time::FAR };
             let due = entry.repeat.min(entry.until).min(look);
             return self.kept.arm(at, due);
         }
-        entry.settled = true;
+        entry.settle(now);
         // Of an INVITE alone those who had it before matter.
         if !entry.fresh || !entry.has_rivals() {
             return self.kept.forget(at);
         }
-        (entry.repeat, entry.until) = (Time::FAR, now + LATE);
-        self.kept.arm(at, now + LATE);
-        self.call_off(now, at, out);
+        self.over(now, at, out);
     }
 
     /// Receives a message that is kept once more. An INVITE that nobody wants any more is refused instead.
@@ -235,6 +274,9 @@ impl Balancer {
             && self.dispatcher.is_cancelled(entry.call, entry.id)
         {
             return self.give_up(now, at, 487, out);
+        }
+        if let Some(status) = entry.refused.filter(|_| what == What::ToNode) {
+            return self.tell(at, status, out);
         }
         let Some((from, bytes, generation)) = self.kept.lend(at) else { return };
         let limits = self.settings.message;
@@ -278,6 +320,13 @@ impl Balancer {
             return self.end(now, at, out);
         }
         let (mut look, mut fed) = (Time::FAR, false);
+        if fresh && settled {
+            // At the latest when it could have been forgotten, and had nobody rung.
+            match self.call_off(now, at, out) {
+                true => look = now + LOOK,
+                false => self.kept.get_mut(at).into_iter().for_each(|e| e.until = e.until.min(now + LATE)),
+            }
+        }
         if what == What::ToNode && !settled {
             let Some(waiting) = self.dispatcher.waiting(call, id, tag) else { return self.end(now, at, out) };
             let patience = self.settings.rules.silent_after;
@@ -300,6 +349,9 @@ impl Balancer {
                     }
                 }
             }
+        }
+        if fresh && !settled && self.dispatcher.is_cancelled(call, id) && self.call_off(now, at, out) {
+            look = look.min(now + LOOK);
         }
         let repeat = self.kept.get(at).map_or(Time::FAR, |entry| entry.repeat);
         if repeat <= now && !fed {
@@ -359,27 +411,24 @@ impl Balancer {
     fn rescue(&mut self, now: Time, at: u32, out: &mut Outbox) -> Option<Time> {
         let open = |e: &&Entry| e.fresh && !e.settled;
         let Some(entry) = self.kept.get(at).filter(open) else { return Some(Time::FAR) };
-        let (call, id, tries, stream) =
-            (entry.call, entry.id, entry.tries, entry.from.transport.is_reliable());
+        let (call, id, stream) = (entry.call, entry.id, entry.from.transport.is_reliable());
         if self.cluster.is_usable(now, entry.node) {
             return Some(Time::FAR);
         }
         let Some(waiting) = self.dispatcher.waiting(call, id, Tag::Invite) else { return Some(Time::FAR) };
-        let (spent, other) = (waiting.cancelled || tries >= MOST_TRIES, self.has_other(now, at));
-        let repeated = !waiting.rang && !stream;
-        if !spent && !other && (repeated || self.rings(at)) {
-            return Some(now + LOOK);
-        }
-        if spent || !other {
+        // Who has it and rings may be back.
+        let (spent, other) = (waiting.falls >= MOST_FALLS, self.has_other(now, at));
+        let repeated = !waiting.rang && !stream && !spent;
+        if waiting.cancelled || ((spent || !other) && !repeated && !self.rings(at)) {
             self.give_up(now, at, 503, out);
             return None;
         }
-        if let Some(entry) = self.kept.get_mut(at) {
-            entry.tries += 1;
-            // Whatever becomes of it, it is looked at again.
-            let due = entry.until.min(now + LOOK);
-            self.kept.arm(at, due);
+        if spent || !other {
+            return Some(now + LOOK);
         }
+        // Whatever becomes of it, it is looked at again.
+        let due = self.kept.get(at).map_or(Time::FAR, |entry| entry.until.min(now + LOOK));
+        self.kept.arm(at, due);
         self.feed(now, at, out);
         None
     }
@@ -432,7 +481,8 @@ impl Balancer {
                 // Its answer may come over another connection; if the node is down, it is seen to then.
                 return self.cluster.want_probe(waiting.node);
             }
-            if self.rings(at) && !self.has_other(now, at) {
+            let spent = self.kept.get(at).is_some_and(|entry| entry.tries + 1 >= MOST_TRIES);
+            if self.rings(at) && (spent || !self.has_other(now, at)) {
                 // Who had it before may still answer it, so its sender is not told. It is tried again meanwhile.
                 if let Some(entry) = self.kept.get_mut(at) {
                     entry.repeat = now + LOOK;
@@ -457,17 +507,10 @@ impl Balancer {
         let (call, id, tag, what) = (entry.call, entry.id, entry.tag, entry.what);
         let cancelled = tag == Tag::Invite && self.dispatcher.is_cancelled(call, id);
         let status = if cancelled { 487 } else { status };
-        let Some((from, bytes, generation)) = self.kept.lend(at) else { return };
-        let limits = self.settings.message;
         if matches!(what, What::ToNode | What::ToCaller) {
-            self.with_index(|this, index| {
-                let (Parsed::Good(message) | Parsed::Bad(message, _)) = parse(&bytes, index, &limits) else {
-                    return;
-                };
-                this.refuse_again(from, &message, status, out);
-            });
+            self.counts.unavailable += u64::from(status == 503);
+            self.tell(at, status, out);
         }
-        self.kept.bring_back(at, generation, bytes);
         match what {
             What::ToNode => {
                 self.dispatcher.abandon(now, call, id, tag);
@@ -478,6 +521,19 @@ impl Balancer {
         if what == What::ToCaller {
             self.dispatcher.answered_by_caller(now, call, tag, 503);
         }
+    }
+
+    /// Refuses what is kept, which is not received once more for that: nobody else is to have it.
+    fn tell(&mut self, at: u32, status: u16, out: &mut Outbox) {
+        let Some((from, bytes, generation)) = self.kept.lend(at) else { return };
+        let limits = self.settings.message;
+        self.with_index(|this, index| {
+            let (Parsed::Good(message) | Parsed::Bad(message, _)) = parse(&bytes, index, &limits) else {
+                return;
+            };
+            this.refuse_again(from, &message, status, out);
+        });
+        self.kept.bring_back(at, generation, bytes);
     }
 
     /// Whether a node that answers an INVITE is another one than the one whose answer it is to have.

@@ -152,14 +152,20 @@ impl Chooser {
         self.place(hash)
     }
 
-    /// Another home for the same, unless there is none: always the same one while the same nodes take calls.
-    pub(crate) fn home_but(&mut self, now: Time, hash: u64, but: NodeIndex) -> Option<NodeIndex> {
+    /// Another home for the same than these, unless there is none: always the same one while the same nodes take calls.
+    pub(crate) fn home_but(&mut self, now: Time, hash: u64, but: &[NodeIndex]) -> Option<NodeIndex> {
         self.look_around(now, &[]);
-        // A table without that node, made for this one and then made anew, would cost too much.
+        // A table without those nodes, made for this one and then made anew, would cost too much.
         let others = (1..=PLACES_TRIED).map(|n| scramble(hash.wrapping_add(n)));
         let hashes = core::iter::once(hash).chain(others);
-        let other = hashes.filter_map(|hash| self.place(hash)).find(|at| *at != but);
-        other.or_else(|| self.open.iter().copied().find(|at| *at != but))
+        let other = hashes.filter_map(|hash| self.place(hash)).find(|at| !but.contains(at));
+        other.or_else(|| self.open.iter().copied().find(|at| !but.contains(at)))
+    }
+
+    /// A number at random.
+    pub(crate) fn dice(&mut self) -> u64 {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        scramble(self.random)
     }
 
     fn look_around(&mut self, now: Time, but: &[NodeIndex]) {
@@ -171,6 +177,10 @@ impl Chooser {
             && let Some(only) = but.first().filter(|at| self.cluster.takes_calls(now, **at))
         {
             self.open.push(*only);
+        }
+        if cluster.is_ranked() {
+            let best = self.open.iter().map(|at| cluster.rank(*at)).min();
+            self.open.retain(|at| Some(cluster.rank(*at)) == best);
         }
     }
 
@@ -264,8 +274,8 @@ impl Chooser {
 
     /// One drawn by weight; `but`: not this one.
     fn drawn(&mut self, but: Option<NodeIndex>) -> Option<NodeIndex> {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        self.part_of(scramble(self.random), but, |at| self.share(at))
+        let number = self.dice();
+        self.part_of(number, but, |at| self.share(at))
     }
 }
 
@@ -409,11 +419,40 @@ mod tests {
         let mut chooser = chooser(&cluster, Algorithm::Tlwl);
         for hash in 0..100 {
             let first = chooser.home(Time::ZERO, hash).expect("a home");
-            assert_ne!(chooser.home_but(Time::ZERO, hash, first), Some(first));
+            assert_ne!(chooser.home_but(Time::ZERO, hash, &[first]), Some(first));
             cluster.set_order(first, Order::Drain);
             let second = chooser.home(Time::ZERO, hash);
-            assert_eq!(chooser.home_but(Time::ZERO, hash, first), second, "{hash}");
+            assert_eq!(chooser.home_but(Time::ZERO, hash, &[first]), second, "{hash}");
             cluster.set_order(first, Order::Serve);
+        }
+    }
+
+    #[test]
+    fn nodes_of_a_higher_rank_wait_until_nobody_of_a_lower_one_is_left() {
+        for (_, algorithm) in Algorithm::ALL {
+            let cluster = of(4);
+            cluster.set_rank(NodeIndex(2), 1);
+            cluster.set_rank(NodeIndex(3), 7);
+            let mut chooser = chooser(&cluster, algorithm);
+            let seen = |chooser: &mut Chooser| {
+                let id = |n: u32| format!("{n}-{}@192.0.2.1", n.wrapping_mul(2_654_435_761));
+                let mut one = |n| chooser.choose(Time::ZERO, id(n).as_bytes(), Kind::Invite, None).unwrap().0;
+                let mut all: Vec<u16> = (0..100).map(&mut one).collect();
+                all.sort_unstable();
+                all.dedup();
+                all
+            };
+            assert_eq!(seen(&mut chooser), [0, 1], "{algorithm:?}");
+            cluster.set_down(NodeIndex(0), Why::Silent);
+            assert_eq!(seen(&mut chooser), [1]);
+            cluster.set_order(NodeIndex(1), Order::Drain);
+            assert_eq!(seen(&mut chooser), [2]);
+            cluster.set_down(NodeIndex(2), Why::Silent);
+            assert_eq!(seen(&mut chooser), [3]);
+            // One that has failed a request is not asked again while there is another one, of whatever rank.
+            cluster.set_up(NodeIndex(2));
+            let but = chooser.choose(Time::ZERO, b"x", Kind::Invite, Some(NodeIndex(2)));
+            assert_eq!(but, Some(NodeIndex(3)));
         }
     }
 

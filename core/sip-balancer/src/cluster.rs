@@ -33,6 +33,8 @@ struct State {
     health: AtomicU8,
     why: AtomicU8,
     weight: AtomicU32,
+    /// Nothing new goes to it while a node of a lower rank takes calls.
+    rank: AtomicU32,
     /// Failures since something last came from it.
     failures: AtomicU32,
     /// Microseconds until which it gets no new calls, and why.
@@ -46,6 +48,8 @@ struct State {
     silent: AtomicBool,
     /// It is to be probed at once.
     wanted: AtomicBool,
+    /// It says by itself how overloaded it is (RFC 7339).
+    speaks: AtomicBool,
     /// How often it has gone down.
     falls: AtomicU32,
     /// Microseconds at which something last came from it that it owed.
@@ -94,6 +98,8 @@ pub struct Cluster {
     rows: Box<[Row]>,
     /// Changes whenever the set of nodes that take calls, or a weight, may have changed.
     generation: AtomicU32,
+    /// Some node has had another rank than the lowest.
+    ranked: AtomicBool,
 }
 
 /// Why a node cannot be added.
@@ -114,6 +120,7 @@ impl State {
             health: AtomicU8::new(Health::Unknown as u8),
             why: AtomicU8::new(Why::Nothing as u8),
             weight: AtomicU32::new(1),
+            rank: AtomicU32::new(0),
             failures: AtomicU32::new(0),
             resting_until: AtomicU64::new(0),
             resting_why: AtomicU8::new(Why::Overloaded as u8),
@@ -121,6 +128,7 @@ impl State {
             out_until: AtomicU64::new(0),
             silent: AtomicBool::new(false),
             wanted: AtomicBool::new(false),
+            speaks: AtomicBool::new(false),
             falls: AtomicU32::new(0),
             heard: AtomicU64::new(0),
             removed: AtomicU64::new(0),
@@ -139,6 +147,7 @@ impl State {
         }
         self.silent.store(false, Relaxed);
         self.wanted.store(false, Relaxed);
+        self.speaks.store(false, Relaxed);
     }
 }
 
@@ -152,6 +161,7 @@ impl Cluster {
             states: (0..MOST_NODES).map(|_| State::new()).collect(),
             rows: (0..workers.max(1)).map(row).collect(),
             generation: AtomicU32::new(1),
+            ranked: AtomicBool::new(false),
         };
         for node in nodes {
             let _ = cluster.add(Time::ZERO, &node);
@@ -164,6 +174,14 @@ impl Cluster {
     /// # Errors
     /// If that cannot be.
     pub fn add(&self, now: Time, node: &Node) -> Result<NodeIndex, NotAdded> {
+        self.add_ranked(now, node, 0)
+    }
+
+    /// As [`Cluster::add`], with a rank: see [`Cluster::set_rank`].
+    ///
+    /// # Errors
+    /// If that cannot be.
+    pub fn add_ranked(&self, now: Time, node: &Node, rank: u16) -> Result<NodeIndex, NotAdded> {
         let at = match self.members.by_id(node.id()) {
             Some(at) if self.node(at).is_some_and(|n| !same_place(n.address, node.address)) => {
                 return Err(NotAdded::Alike(at));
@@ -173,6 +191,7 @@ impl Cluster {
             None => self.free_place(now).ok_or(NotAdded::Full)?,
         };
         self.members.put(at, node);
+        self.set_rank(at, rank);
         if let Some(state) = self.state(at) {
             state.reset();
             state.weight.store(node.weight.clamp(1, 1_000), Relaxed);
@@ -286,6 +305,28 @@ impl Cluster {
             state.weight.store(weight.clamp(1, 1_000), Relaxed);
             self.changed();
         }
+    }
+
+    /// Its rank.
+    pub fn rank(&self, at: NodeIndex) -> u32 {
+        self.state(at).map_or(0, |s| s.rank.load(Relaxed))
+    }
+
+    /// Changes its rank: what is new goes to nodes of the lowest rank that has one which takes calls (the priorities of
+    /// RFC 2782, counted from zero). What was begun stays where it is.
+    pub fn set_rank(&self, at: NodeIndex, rank: u16) {
+        if rank > 0 {
+            self.ranked.store(true, Relaxed);
+        }
+        if let Some(state) = self.state(at).filter(|state| state.rank.load(Relaxed) != u32::from(rank)) {
+            state.rank.store(rank.into(), Relaxed);
+            self.changed();
+        }
+    }
+
+    /// Whether ranks have to be looked at.
+    pub(crate) fn is_ranked(&self) -> bool {
+        self.ranked.load(Relaxed)
     }
 
     /// Whether it answers, and why that is believed.
@@ -433,6 +474,18 @@ impl Cluster {
         true
     }
 
+    /// Whether it has shown that it says by itself how overloaded it is (RFC 7339).
+    pub fn speaks(&self, at: NodeIndex) -> bool {
+        self.state(at).is_some_and(|s| s.speaks.load(Relaxed))
+    }
+
+    /// It has shown that, or the contrary.
+    pub(crate) fn set_speaks(&self, at: NodeIndex, speaks: bool) {
+        if let Some(state) = self.state(at).filter(|state| state.speaks.load(Relaxed) != speaks) {
+            state.speaks.store(speaks, Relaxed);
+        }
+    }
+
     /// It is to be probed at once.
     pub(crate) fn want_probe(&self, at: NodeIndex) {
         if let Some(state) = self.state(at) {
@@ -454,6 +507,7 @@ impl Cluster {
     pub fn forget_probes(&self) {
         for state in self.states.iter().take(self.members.used()) {
             state.silent.store(false, Relaxed);
+            state.speaks.store(false, Relaxed);
             state.failures.store(0, Relaxed);
             if state.health.swap(Health::Unknown as u8, Relaxed) != Health::Unknown as u8 {
                 state.why.store(Why::Nothing as u8, Relaxed);

@@ -12,13 +12,14 @@ use crate::stats::NodeStats;
 use crate::{Algorithm, Costs, Kind};
 use core::net::IpAddr;
 use core::time::Duration;
+use sip_proxy::feedback::Neighbours;
 use std::sync::Arc;
 use wire::Time;
 
 /// A refusal counts as an answer that took so long at least, microseconds: T1.
 const REFUSED: u32 = 500_000;
 /// Longest rest that a Retry-After can ask for.
-const LONGEST_REST: Duration = Duration::from_secs(600);
+pub(crate) const LONGEST_REST: Duration = Duration::from_secs(600);
 /// Calls looked at in one [`Dispatcher::timeout`].
 const WORK: usize = 1_024;
 
@@ -95,6 +96,8 @@ pub enum NoWay {
     Full,
     /// A CANCEL of nothing: 481.
     NoCall,
+    /// All nodes ask for less new work: 503 without Retry-After (RFC 7339 section 5.10).
+    TooMuch,
 }
 
 /// What a response of a node was.
@@ -182,6 +185,8 @@ pub struct Happened {
     pub full: u64,
     /// Requests of known calls that were forwarded without a record, because there was no room for one.
     pub unrecorded: u64,
+    /// New requests that did not go to the node that they would have gone to, because it asks for less.
+    pub held_back: u64,
 }
 
 /// One worker's dispatcher.
@@ -195,6 +200,9 @@ pub struct Dispatcher {
     /// Whom these are of, as tokens call them.
     of: Vec<u32>,
     outliers: Outliers,
+    /// Nodes that ask for less, by their addresses, and room to list them.
+    pub(crate) neighbours: Neighbours,
+    pub(crate) asking: Vec<NodeIndex>,
     pub(crate) happened: Happened,
 }
 
@@ -217,6 +225,8 @@ impl Dispatcher {
             stats: Vec::new(),
             of: Vec::new(),
             rules,
+            neighbours: Neighbours::default(),
+            asking: Vec::new(),
             happened: Happened::default(),
             cluster,
         }
@@ -310,9 +320,12 @@ impl Dispatcher {
                 txn.node
             }),
             _ if r.inside => {
-                Some(self.node_of_dialog(now, r, found).inspect_err(|_| self.happened.no_node += 1)?)
+                let node = self.node_of_dialog(now, r, found).inspect_err(|_| self.happened.no_node += 1)?;
+                Some(self.goes_first(now, node))
             }
-            _ => Some(self.node_of_new(now, r, found).inspect_err(|_| self.happened.no_node += 1)?),
+            _ => Some(self.node_of_new(now, r, found).inspect_err(|why| {
+                self.happened.no_node += u64::from(*why == NoWay::NoNode);
+            })?),
         };
         let node = node.ok_or(NoWay::NoCall)?;
         let r = &Request { large, ..*r };
@@ -352,6 +365,7 @@ impl Dispatcher {
         // After a 2xx it is a transaction of its own, which nothing answers.
         let usable = token.filter(|at| self.cluster.is_usable(now, *at));
         let node = usable.or(at.map(|at| self.sessions.node(at))).or(token)?;
+        self.goes_first(now, node);
         Some(Assigned { node, again: false, large })
     }
 
@@ -397,7 +411,8 @@ impl Dispatcher {
     /// credentials, that one; one that refused or is over only where it takes calls; else a choice.
     fn node_of_new(&mut self, now: Time, r: &Request<'_>, found: Option<Place>) -> Result<NodeIndex, NoWay> {
         if let Some(home) = r.home {
-            return self.chooser.home(now, home).ok_or(NoWay::NoNode);
+            let node = self.chooser.home(now, home).ok_or(NoWay::NoNode)?;
+            return self.held_back(now, r, node);
         }
         let known = found.map(|at| self.sessions.node(at));
         let bound = found.is_some_and(|at| {
@@ -408,10 +423,15 @@ impl Dispatcher {
             true => self.cluster.is_usable(now, *at),
             false => self.cluster.takes_calls(now, *at),
         };
-        if let Some(known) = known.filter(good) {
-            return Ok(known);
+        match known.filter(good) {
+            // What was begun is to end well.
+            Some(known) if bound => Ok(self.goes_first(now, known)),
+            Some(known) => self.held_back(now, r, known),
+            None => {
+                let node = self.chooser.choose(now, r.call_id, r.tag.kind(), known).ok_or(NoWay::NoNode)?;
+                self.held_back(now, r, node)
+            }
         }
-        self.chooser.choose(now, r.call_id, r.tag.kind(), known).ok_or(NoWay::NoNode)
     }
 
     /// The call's record, made or brought to where this request puts it.

@@ -30,7 +30,7 @@ const KEEP_CAPACITY: usize = 4 << 10;
 /// Deadlines for each of them, and besides, of which all but one may say nothing any more.
 const STALE: usize = 3;
 const SPARE: usize = 64;
-/// Nodes that had a request before the one that has it, and may still answer.
+/// Nodes of an INVITE that never get it again.
 pub(crate) const RIVALS: usize = 3;
 /// That a connection is gone already is known so soon, also from another worker.
 const AT_ONCE: Duration = Duration::from_secs(1);
@@ -70,14 +70,15 @@ pub(crate) struct Entry {
     pub repeat: Time,
     /// When it is forgotten.
     pub until: Time,
-    /// How often a way of it was found to lead nowhere.
+    /// How often a way of it was found to lead nowhere, or its node silent.
     pub tries: u8,
-    /// A final response went back.
+    /// A final response went back, and when.
     pub settled: bool,
+    ended: Time,
     /// It was our own, of this status: nobody has the call, whatever a node says.
     pub refused: Option<u16>,
     /// Who had it before, and whether that one has said something provisional.
-    rivals: [Option<(NodeIndex, bool)>; RIVALS],
+    rivals: Vec<(NodeIndex, bool)>,
     due: Time,
     generation: u32,
     used: bool,
@@ -402,8 +403,9 @@ impl Entry {
             until: Time::FAR,
             tries: 0,
             settled: false,
+            ended: Time::ZERO,
             refused: None,
-            rivals: [None; RIVALS],
+            rivals: Vec::new(),
             due: Time::FAR,
             generation: 0,
             used: false,
@@ -416,7 +418,9 @@ impl Entry {
         // section 17.1.1.2).
         let invite = self.tag == Tag::Invite && self.what != What::Refusal && !self.settled;
         self.wait = (self.wait * 2).min(if invite { LATE } else { T2 });
-        self.repeat = now + self.wait;
+        // A refusal of ours for as long (17.2.1, timer H), though its entry may be there longer.
+        let more = self.refused.is_none() || now + self.wait < self.ended + LATE;
+        self.repeat = if more { now + self.wait } else { Time::FAR };
     }
 
     /// Something provisional has come back: an INVITE is repeated no more, others seldom (17.1.2.2).
@@ -432,9 +436,23 @@ impl Entry {
         self.refused.is_some() || self.node != node
     }
 
-    /// Who had it before and has said something provisional.
-    pub fn rung(&self) -> impl Iterator<Item = NodeIndex> + use<> {
-        self.rivals.into_iter().flatten().filter(|(_, rang)| *rang).map(|(node, _)| node)
+    /// Who had it before, or was the last to have it of what is refused, has said something provisional, and has not been
+    /// told yet that it is over.
+    pub fn rung(&self) -> impl Iterator<Item = NodeIndex> {
+        let last = (self.refused.is_some() && self.rang).then_some(self.node);
+        self.rivals.iter().filter(|(_, rang)| *rang).map(|(node, _)| *node).chain(last)
+    }
+
+    /// Whether a node that does not have it any more rings, as far as is known: it has said something provisional since
+    /// it was told that it is over, or it knows.
+    pub fn mark(&mut self, node: NodeIndex, rings: bool) {
+        let known = self.rivals.iter_mut().find(|(at, _)| *at == node);
+        match known {
+            Some(rival) => rival.1 = rings,
+            None if self.node == node => self.rang = if self.refused.is_some() { rings } else { self.rang },
+            None if rings => self.rivals.push((node, true)),
+            None => {}
+        }
     }
 
     /// It goes to another node.
@@ -443,32 +461,33 @@ impl Entry {
             return;
         }
         let before = (self.node, self.rang);
-        let known = self.rivals.iter().position(|rival| rival.is_some_and(|(at, _)| at == node));
-        let known = known.and_then(|at| self.rivals.get_mut(at)).and_then(Option::take);
+        let known = self.rivals.iter().position(|(at, _)| *at == node);
+        let known = known.map(|at| self.rivals.swap_remove(at));
         (self.node, self.rang) = (node, known.is_some_and(|(_, rang)| rang));
-        self.add_rival(before);
+        // There are no more of them than nodes.
+        self.rivals.push(before);
     }
 
-    fn add_rival(&mut self, rival: (NodeIndex, bool)) {
-        // The one longest ago goes where there is no room: it has had the longest time to say something.
-        let free = self.rivals.iter().position(Option::is_none).unwrap_or(RIVALS - 1);
-        self.rivals[..=free].rotate_right(1);
-        self.rivals[0] = Some(rival);
+    /// A final response goes back: what is left of it is who else may answer.
+    pub fn settle(&mut self, now: Time) {
+        (self.settled, self.ended) = (true, now);
+        (self.repeat, self.until) = (Time::FAR, now + LATE);
     }
 
-    /// Its sender is told here that it goes nowhere: who has it may still answer, as all who had it before. One that
-    /// has heard of ringing does not repeat it any more, so the refusal is repeated, until its ACK (17.2.1).
+    /// Its sender is told here that it goes nowhere: who has it may still answer, as all who had it before. A node had
+    /// it, so this is the end of a transaction, which in a datagram is repeated until its ACK (RFC 3261 section 17.2.1,
+    /// timer G).
     pub fn refuse(&mut self, now: Time, status: u16) {
-        let heard = self.rang || self.rung().next().is_some();
-        let lossy = !self.from.transport.is_reliable();
-        self.add_rival((self.node, self.rang));
-        (self.settled, self.refused, self.wait) = (true, Some(status), T1);
-        (self.repeat, self.until) = (if heard && lossy { now + T1 } else { Time::FAR }, now + LATE);
+        self.settle(now);
+        (self.refused, self.wait) = (Some(status), T1);
+        if !self.from.transport.is_reliable() {
+            self.repeat = now + T1;
+        }
     }
 
     /// Whether somebody else may still answer it.
     pub fn has_rivals(&self) -> bool {
-        self.rivals.iter().any(Option::is_some)
+        !self.rivals.is_empty()
     }
 }
 

@@ -9,7 +9,7 @@
 //! | `algorithm`, `choose`, `maglev`, `times`, `outliers` | who gets a new call |
 //! | `cluster`, `members`, `health` | the nodes as all workers see them |
 //! | `sessions`, `index`, `wheel` | calls, transactions, counters |
-//! | `dispatch`, `retry` | which node a request goes to, what a response means |
+//! | `dispatch`, `retry`, `feedback` | which node a request goes to, what a response means |
 //! | `token` | what messages carry so that nothing need be remembered |
 //! | `machine`, `requests`, `responses`, `probes` | the same with bytes: one worker's machine |
 //! | `kept`, `again`, `rivals` | requests that may have to be sent once more, and what becomes of who had them first |
@@ -20,6 +20,7 @@ mod algorithm;
 mod choose;
 mod cluster;
 mod dispatch;
+mod feedback;
 mod health;
 mod index;
 mod kept;

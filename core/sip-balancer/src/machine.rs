@@ -8,8 +8,9 @@ use crate::cluster::Cluster;
 use crate::kept::Kept;
 use crate::probes::Probes;
 use crate::requests::tag_of;
+use crate::responses::wait;
 use crate::token::{Keys, Sealer};
-use crate::{Dispatcher, Happened, Kind, Load, NodeStats, Settings};
+use crate::{Dispatcher, Happened, Kind, Load, NodeStats, Settings, Tag};
 use core::net::SocketAddr;
 use sip_message::{Flaw, Index, Message, Method, Parsed, Splices, parse};
 use sip_proxy::transport::broken_stream;
@@ -201,8 +202,12 @@ impl Balancer {
     fn response(&mut self, now: Time, flow: Flow, response: &Message<'_>, out: &mut Outbox) {
         let probe = self.sealer.open_probe(response.via_branch());
         match (probe, &mut self.probes) {
-            (Some((node, serial)), Some(probes)) => {
-                probes.answered(now, &self.settings, &self.cluster, node, serial, response.status());
+            (Some(probe), Some(probes)) => {
+                let (status, wait) = (response.status(), wait(response, Tag::Other));
+                let node = probes.answered(now, &self.settings, &self.cluster, probe, status, wait);
+                if let Some(node) = node {
+                    self.hear_probe(now, node, response);
+                }
             }
             _ => self.relay(now, flow, response, out),
         }

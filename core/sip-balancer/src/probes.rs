@@ -1,11 +1,17 @@
 //! Probing the nodes with OPTIONS (RFC 3261 section 11).
+//!
+//! A probe asks one thing: whether the node is there. One that answers 503 is, and only wants nothing new: it keeps what
+//! it has. One that leaves a probe unanswered, and answers something else meanwhile, is there as well.
 
 use crate::cluster::{Cluster, MOST_NODES, NodeIndex};
+use crate::dispatch::LONGEST_REST;
 use crate::health::{Health, Order, Why};
 use crate::kept::Token;
 use crate::maglev::scramble;
+use crate::requests::OFFER;
 use crate::settings::Settings;
 use crate::token::Sealer;
+use core::time::Duration;
 use sip_message::{hex16, push_u64};
 use wire::{Flow, ListenerId, Outbox, Time, Transport};
 
@@ -16,7 +22,8 @@ const ATTEMPTS: u64 = 10_000;
 struct Probe {
     next: Time,
     serial: u32,
-    /// When the answer to the last one must be here, if it is not.
+    /// When the last one was sent, and when its answer must be here, if it is not.
+    sent: Time,
     due: Option<Time>,
     /// The network brought it back.
     returned: bool,
@@ -49,30 +56,40 @@ impl Probes {
         self.probes.iter_mut().for_each(|probe| (probe.next, probe.due) = (now, None));
     }
 
-    /// An answer came. Later ones to the same probe say nothing.
+    /// An answer came, of this status and with this Retry-After. Later ones to the same probe say nothing, and then it is
+    /// nobody's: else whose it is.
     pub fn answered(
         &mut self,
         now: Time,
         settings: &Settings,
         cluster: &Cluster,
-        node: u32,
-        serial: u32,
+        (node, serial): (u32, u32),
         status: u16,
-    ) {
-        let Some(at) = cluster.by_id(node) else { return };
-        let Some(probe) = self.probes.get_mut(usize::from(at.0)) else { return };
+        wait: Option<Duration>,
+    ) -> Option<NodeIndex> {
+        let at = cluster.by_id(node)?;
+        let probe = self.probes.get_mut(usize::from(at.0))?;
         if status < 200 || probe.serial != serial || probe.due.take().is_none_or(|due| due < now) {
-            return;
+            return None;
         }
         let rules = &settings.probing;
-        if !rules.is_good(status) {
-            return probe.failed(cluster, at, Why::ProbeRefused, rules.down_after);
+        let (good, full) = (rules.is_good(status), status == 503);
+        if !good && !full {
+            probe.failed(cluster, at, Why::ProbeRefused, rules.down_after);
+            return Some(at);
+        }
+        if !good {
+            // Overloaded, or to be left alone for another reason: until it has been asked once more, or as long as it
+            // says (RFC 3261 section 21.5.4).
+            let time = wait.unwrap_or_default().max(rules.interval + rules.timeout).min(LONGEST_REST);
+            cluster.rest(now, at, time, Why::Overloaded);
         }
         (probe.good, probe.bad) = (probe.good.saturating_add(1), 0);
         cluster.heard(now, at);
         if cluster.health(at).0 != Health::Down || probe.good >= rules.up_after {
             cluster.came_up(now, at);
         }
+        Some(at)
     }
 
     /// The network brought a probe back.
@@ -107,7 +124,11 @@ impl Probes {
             if unreachable || probe.due.is_some_and(|due| due <= now) {
                 probe.due = None;
                 let why = if unreachable { Why::Unreachable } else { Why::ProbeTimeout };
-                probe.failed(cluster, at, why, rules.down_after);
+                // One that says something else meanwhile is there.
+                match !unreachable && cluster.heard_at(at) > probe.sent {
+                    true => probe.bad = 0,
+                    false => probe.failed(cluster, at, why, rules.down_after),
+                }
                 // Who is doubted is asked again at once, until it is known.
                 again |= cluster.is_silent(at);
             }
@@ -130,7 +151,7 @@ impl Probes {
             }
             probe.next = probe.next.max(now) + rules.interval;
             probe.serial = probe.serial.wrapping_add(1);
-            probe.due = Some(now + rules.timeout.min(rules.interval));
+            (probe.sent, probe.due) = (now, Some(now + rules.timeout.min(rules.interval)));
             asked = true;
             sent += u64::from(write(settings, cluster, sealer, at, probe.serial, &self.call_id, out));
         }
@@ -201,7 +222,15 @@ fn write(
         let mut number = Vec::with_capacity(10);
         push_u64(u64::from(serial).max(1), &mut number);
         put(&[b"OPTIONS sip:", address.as_bytes(), b" SIP/2.0\r\n", listener.via_prefix(), &branch]);
-        put(&[b";rport\r\nMax-Forwards: 1\r\nFrom: <sip:", listener.sent_by(), b">;tag=", &branch[9..19]]);
+        let offer = if settings.overload_control { OFFER } else { b"" };
+        put(&[
+            b";rport",
+            offer,
+            b"\r\nMax-Forwards: 1\r\nFrom: <sip:",
+            listener.sent_by(),
+            b">;tag=",
+            &branch[9..19],
+        ]);
         put(&[b"\r\nTo: <sip:", address.as_bytes(), b">\r\nCall-ID: ", call_id, b"\r\nCSeq: ", &number]);
         put(&[b" OPTIONS\r\nContent-Length: 0\r\n\r\n"]);
     });

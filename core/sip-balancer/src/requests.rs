@@ -19,8 +19,11 @@ const MOST_VISITS: usize = 4;
 
 /// What our own lines add to a request besides texts of known length: a branch, what a Via is completed with, and two
 /// tokens.
-const BRANCH_ADDED: usize = 63 + 45;
+const BRANCH_ADDED: usize = 63 + 45 + OFFER.len();
 const TOKEN_ADDED: usize = 68 + 3;
+
+/// That we can be told of overload, and how (RFC 7339 section 4), in the Via of what goes to a node that knows of it.
+pub(crate) const OFFER: &[u8] = b";oc;oc-algo=\"loss\"";
 
 /// A request that passed the checks.
 pub(crate) struct Checked<'a> {
@@ -182,13 +185,24 @@ impl Balancer {
                 let Some(way) = self.way(assigned, flow.listener) else {
                     return self.goes_nowhere(now, flow, request, (wanted.call, c.id), out);
                 };
-                let token = self.keep_inward(now, flow, request, &wanted, assigned, way);
+                let token = match self.keep_inward(now, flow, request, &wanted, assigned, way) {
+                    Ok(token) => token,
+                    Err(status) => {
+                        self.dispatcher.abandon(now, c.call, c.id, tag);
+                        return self.refuse_again(flow, request, status, out);
+                    }
+                };
                 self.forward(flow, request, c, (assigned, Some(way), token), out);
                 if tag == Tag::Cancel && !assigned.again {
                     self.cancelled(now, c.id, out);
                 }
             }
             Err(NoWay::NoCall) => self.refuse(flow, request, 481, b"", b"", out),
+            Err(NoWay::TooMuch) => {
+                // Without Retry-After: for a moment, and not for all that its sender may have (RFC 7339 section 5.10).
+                self.counts.unavailable += 1;
+                self.refuse(flow, request, 503, b"", b"", out);
+            }
             Err(NoWay::NoNode | NoWay::Full) => {
                 self.goes_nowhere(now, flow, request, (wanted.call, c.id), out);
             }
@@ -310,7 +324,8 @@ impl Balancer {
             id: c.id,
         };
         self.counts.forwarded += 1;
-        self.send((from, way, token), request, c, branch, dialog, out);
+        let offer = self.cluster.speaks(to.node);
+        self.send((from, way, token, offer), request, c, branch, dialog, out);
     }
 
     /// A request of the node's side, to the caller's. Only who is a node may send it: the token is known to both
@@ -350,7 +365,7 @@ impl Balancer {
         };
         let token = if ack { 0 } else { self.keep_outward(now, from, request, c, way) };
         self.counts.outward += 1;
-        self.send((from, way, token), request, c, branch, None, out);
+        self.send((from, way, token, false), request, c, branch, None, out);
     }
 
     /// The way to the caller's side: where its requests came from. The route or Request-URI may name another port
@@ -383,7 +398,7 @@ impl Balancer {
 
     fn send(
         &mut self,
-        (from, to, token): (Flow, Flow, u64),
+        (from, to, token, offer): (Flow, Flow, u64, bool),
         request: &Message<'_>,
         c: &Checked<'_>,
         branch: Branch,
@@ -394,6 +409,9 @@ impl Balancer {
         let Some(listener) = self.settings.listener(to.listener) else { return };
         lines.extend_from_slice(listener.via_prefix());
         self.sealer.push_branch(&branch, &mut lines);
+        if offer {
+            lines.extend_from_slice(OFFER);
+        }
         lines.extend_from_slice(b"\r\n");
         let via = lines.len();
         if let Some(dialog) = dialog {
@@ -435,20 +453,20 @@ impl Balancer {
         }
     }
 
-    /// Refuses a request with a status of our own.
+    /// Refuses a request with a status of our own, which is not counted: it may be a repetition.
     pub(crate) fn refuse_again(&mut self, flow: Flow, request: &Message<'_>, status: u16, out: &mut Outbox) {
-        match status {
-            503 => self.unavailable(flow, request, out),
-            _ => self.refuse(flow, request, status, b"", b"", out),
+        let mut line = Vec::new();
+        if status == 503 {
+            line.extend_from_slice(b"Retry-After: ");
+            push_u64(self.settings.retry_after.into(), &mut line);
+            line.extend_from_slice(b"\r\n");
         }
+        self.refuse(flow, request, status, b"", &line, out);
     }
 
     pub(crate) fn unavailable(&mut self, flow: Flow, request: &Message<'_>, out: &mut Outbox) {
         self.counts.unavailable += 1;
-        let mut line = b"Retry-After: ".to_vec();
-        push_u64(self.settings.retry_after.into(), &mut line);
-        line.extend_from_slice(b"\r\n");
-        self.refuse(flow, request, 503, b"", &line, out);
+        self.refuse_again(flow, request, 503, out);
     }
 
     /// Answers without keeping anything (section 8.2.7).

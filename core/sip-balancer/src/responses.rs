@@ -14,8 +14,13 @@ use wire::{ConnId, Flow, Outbox, Time, Transport};
 impl Balancer {
     /// A response with a Via of ours on top goes to the next one; any other goes nowhere.
     pub(crate) fn relay(&mut self, now: Time, from: Flow, response: &Message<'_>, out: &mut Outbox) {
+        // Only of what we asked is the Call-ID hashed, which may be as long as its sender likes.
+        let Some(branch) = self.sealer.open_branch(response.via_branch()) else {
+            self.counts.stray += 1;
+            return;
+        };
         let call = self.sealer.call(response.call_id());
-        let Some((branch, to, port)) = self.way_back(response, call) else {
+        let Some((to, port)) = self.way_back(&branch, response, call) else {
             self.counts.stray += 1;
             return;
         };
@@ -35,6 +40,9 @@ impl Balancer {
             if ip != Some(from.remote.ip().to_canonical()) {
                 self.counts.stray += 1;
                 return;
+            }
+            if self.cluster.speaks(node) {
+                self.hear(now, node, response);
             }
             if self.is_own_affair(call, &branch, tag, node, status) {
                 return;
@@ -101,10 +109,9 @@ impl Balancer {
 
     /// What our Via says, if we sealed it for the request whose Via is the next, and the port that this names. A stream
     /// is the one that the request came on, if it is known or there is one to that port.
-    fn way_back(&self, response: &Message<'_>, call: CallKey) -> Option<(Branch, Flow, u16)> {
-        let branch = self.sealer.open_branch(response.via_branch())?;
-        if let Some(to) = self.way_known(&branch, response, call) {
-            return Some((branch, to, 0));
+    fn way_back(&self, branch: &Branch, response: &Message<'_>, call: CallKey) -> Option<(Flow, u16)> {
+        if let Some(to) = self.way_known(branch, response, call) {
+            return Some((to, 0));
         }
         let via = Via::parse(response.values(Name::Via).nth(1)?).ok()?;
         let ip = via.received_ip().or(via.host_ip)?;
@@ -124,8 +131,8 @@ impl Balancer {
         let listener = self.settings.marked(branch.listener, remote)?;
         let transport = self.settings.listener(listener)?.transport;
         let conn =
-            if transport.is_reliable() { self.conn_of(&branch, tag_of(response.method())) } else { None };
-        Some((branch, Flow { transport, listener, remote, conn }, via.port_or_default()))
+            if transport.is_reliable() { self.conn_of(branch, tag_of(response.method())) } else { None };
+        Some((Flow { transport, listener, remote, conn }, via.port_or_default()))
     }
 
     /// The same of a request whose record is there, which knows as much as its Via: that was hashed into the id that we

@@ -12,6 +12,9 @@ use wire::Time;
 /// A retransmission that comes sooner says nothing about the node: T1 is 500 ms (RFC 3261 17.1.1.1).
 const SILENCE: Duration = Duration::from_millis(400);
 
+/// So many nodes of an INVITE may go down before it has an answer. It may be what brings them down, so no other has it.
+pub(crate) const MOST_FALLS: u8 = 3;
+
 /// An unfinished transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Waiting {
@@ -25,6 +28,8 @@ pub struct Waiting {
     pub rang: bool,
     /// Its sender has cancelled it, and waits for its end.
     pub cancelled: bool,
+    /// How many nodes that had it went down, and another one got it.
+    pub falls: u8,
 }
 
 impl Dispatcher {
@@ -90,8 +95,10 @@ impl Dispatcher {
         if given_up || (usable && !txn.returned && !silent) {
             return Ok(node);
         }
+        let spent = txn.fresh && !usable && txn.falls >= MOST_FALLS;
         let other = match r.home {
-            Some(home) if txn.returned && usable => self.chooser.home_but(now, home, node),
+            _ if spent => None,
+            Some(home) if txn.returned && usable => self.chooser.home_but(now, home, &[node]),
             Some(home) => self.chooser.home(now, home),
             None => {
                 let mut but = [node; RIVALS + 1];
@@ -105,6 +112,7 @@ impl Dispatcher {
         match other.filter(|other| *other != node) {
             Some(other) => {
                 self.sessions.retarget(now, place, other);
+                self.sessions.note(place, |txn| txn.falls += u8::from(txn.fresh && !usable));
                 self.keep_at(at, other);
                 self.happened.retried += 1;
                 Ok(other)
@@ -172,7 +180,7 @@ impl Dispatcher {
         let place = self.sessions.find_txn(self.sessions.find(call)?, id, tag)?;
         let txn = self.sessions.txn(place).filter(|txn| txn.open)?;
         let (node, since, cancelled) = (txn.node, txn.began, txn.cancelled);
-        Some(Waiting { node, since, heard: txn.heard, rang: txn.rang, cancelled })
+        Some(Waiting { node, since, heard: txn.heard, rang: txn.rang, cancelled, falls: txn.falls })
     }
 
     /// Whether its sender has cancelled an INVITE.

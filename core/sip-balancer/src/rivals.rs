@@ -1,10 +1,11 @@
 //! An INVITE that two nodes have: the one that was silent may wake up and answer after all.
 //!
 //! The caller must not learn of two. Who says yes first has the call. A node that had the INVITE before and says
-//! anything but 5xx has it again if the other one has said nothing yet; where the caller has cancelled, any refusal will do. Else, if it says something provisional, it is
-//! cancelled (RFC 3261 section 9.1: not before it says something); if it refuses, that is acknowledged here (17.1.1.3),
-//! and it never gets that INVITE again; if it says yes after somebody has answered, its dialog is ended at once (ACK and BYE).
-//! All of these are written as the caller would write them, and take the way that the caller's would.
+//! anything but 5xx has it again if the other one has said nothing yet; where the caller has cancelled, any refusal will
+//! do. Else, if it says something provisional, it is cancelled (RFC 3261 section 9.1: not before it says something); if it
+//! refuses, that is acknowledged here (17.1.1.3), and it never gets that INVITE again; if it says yes after somebody has
+//! answered, its dialog is ended at once (ACK and BYE). All of these are written as the caller would write them, and take
+//! the way that the caller's would.
 
 use crate::algorithm::fnv1a;
 use crate::cluster::NodeIndex;
@@ -34,6 +35,9 @@ impl Balancer {
         let own = self.kept.find(branch.id, tag, What::Own(node));
         if let Some(at) = own.filter(|_| status >= 200) {
             self.kept.forget(at);
+        }
+        if tag == Tag::Cancel && status >= 200 {
+            self.told(branch.id, node);
         }
         // A CANCEL of ours and one of the caller's to one node are the same to it: it answers both at once.
         let wanted = tag == Tag::Cancel && self.dispatcher.is_cancelled_at(call, branch.id, node);
@@ -65,7 +69,7 @@ impl Balancer {
         // cannot do it leaves it to the other, which perhaps can.
         let wanted = match status {
             ..200 => !cancelled && !barred,
-            // The end of what was cancelled, by the caller or by us, is all that the caller waits for.
+            // The end of what its caller has cancelled is all that the caller waits for.
             _ => cancelled || (!barred && !(500..600).contains(&status)),
         };
         let late = wanted && !heard;
@@ -119,6 +123,10 @@ impl Balancer {
         });
         self.counts.withdrawn += 1;
         self.kept.bring_back(at, generation, bytes);
+        let rings = response.is_none_or(|r| r.status() < 200);
+        if let Some(entry) = self.kept.get_mut(at) {
+            entry.mark(node, rings);
+        }
     }
 
     /// ACK and BYE for a dialog that the caller does not know (RFC 3261 sections 13.2.2.4 and 15.1.1).

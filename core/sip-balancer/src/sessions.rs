@@ -99,6 +99,8 @@ pub(crate) struct Txn {
     pub read: bool,
     /// Its sender has cancelled it.
     pub cancelled: bool,
+    /// How many nodes that had it went down, and another one got it: of an INVITE outside a dialog.
+    pub falls: u8,
     /// It goes over a stream where its node may have one.
     pub large: bool,
     /// The address that its responses go to, if it came with one.
@@ -547,6 +549,7 @@ impl Txn {
             returned: false,
             read: false,
             cancelled: false,
+            falls: 0,
             large: false,
             back: None,
             barred: [None; RIVALS],

@@ -163,6 +163,8 @@ pub struct Settings {
     pub register: RegisterBy,
     /// Probing.
     pub probing: Probing,
+    /// Whether nodes may say that they want less (RFC 7339). It takes probes.
+    pub overload_control: bool,
     /// When to come back to a balancer that has no node or no room, seconds.
     pub retry_after: u32,
     /// Max-Forwards of requests that carry none.
@@ -184,6 +186,7 @@ impl Settings {
             record_route: true,
             register: RegisterBy::Aor,
             probing: Probing::default(),
+            overload_control: true,
             retry_after: 5,
             max_forwards: 70,
             mtu: 1_300,

@@ -167,7 +167,8 @@ impl Uses {
         hash.with(&text)
     }
 
-    /// The numbers of fixed length come first, and the only text of any length last, so no two dialogs have one text.
+    /// The numbers of fixed length come first, and the only text of any length last, so no two dialogs have one text: the
+    /// flags say how long the address is, which [`Sealer::open_dialog`] takes in that form alone.
     fn dialog(&self, d: &Dialog, flags: u8, call: CallKey, caller_tag: &[u8]) -> u64 {
         let mut text = Gathered::<128, _>::new(self.dialog);
         let mut fixed = [0; 12];
@@ -338,12 +339,17 @@ impl Sealer {
         let mut read = Reader(token);
         let (epoch, flags) = (read.octet()?, read.octet()?);
         let head = read.number(16)?;
-        let ip = match flags & 1 {
-            0 => IpAddr::V4(Ipv4Addr::from_bits(read.number(8)? as u32)),
-            _ => {
+        // As it is written here: an address in the one form that is hashed, and no flag but these two.
+        let ip = match flags {
+            0 | 2 => IpAddr::V4(Ipv4Addr::from_bits(read.number(8)? as u32)),
+            1 | 3 => {
                 let (high, low) = (read.number(16)?, read.number(16)?);
+                if high == 0 && low >> 32 == 0xffff {
+                    return None;
+                }
                 IpAddr::V6(Ipv6Addr::from_bits(u128::from(high) << 64 | u128::from(low)))
             }
+            _ => return None,
         };
         let seal = read.number(16).filter(|_| read.0.is_empty())?;
         let uses = self.uses(epoch)?;
@@ -548,6 +554,34 @@ mod tests {
             let mapped = Origin { reply: "::ffff:192.0.2.1".parse().unwrap(), ..one(&new) };
             prop_assert_eq!(new.id(2, &one(&new)), new.id(2, &mapped));
         }
+    }
+
+    #[test]
+    fn an_address_is_read_in_one_form_only() {
+        let sealer = Sealer::new(keys(1, None));
+        let call = sealer.call(b"call");
+        // What each of these says is sealed rightly, but for the form.
+        let token = |caller: &str, flags: u8| {
+            let dialog = Dialog { natted: flags & 2 != 0, ..dialog(caller) };
+            let mut text = Vec::new();
+            text.extend_from_slice(&hex2(1));
+            text.extend_from_slice(&hex2(flags));
+            let place = u64::from(dialog.listener.0) << 16 | u64::from(dialog.caller.port());
+            text.extend_from_slice(&hex16(u64::from(dialog.node) << 32 | place));
+            match dialog.caller.ip() {
+                IpAddr::V4(v4) => text.extend_from_slice(&hex16(v4.to_bits().into())[8..]),
+                IpAddr::V6(v6) => {
+                    text.extend_from_slice(&hex16((v6.to_bits() >> 64) as u64));
+                    text.extend_from_slice(&hex16(v6.to_bits() as u64));
+                }
+            }
+            text.extend_from_slice(&hex16(sealer.current.dialog(&dialog, flags, call, b"a")));
+            sealer.open_dialog(&text, (call, b"call"), b"a", b"b").map(|(dialog, _)| dialog.caller)
+        };
+        assert_eq!(token("192.0.2.9:5060", 2), Some("192.0.2.9:5060".parse().unwrap()));
+        assert_eq!(token("[2001:db8::1]:5060", 1), Some("[2001:db8::1]:5060".parse().unwrap()));
+        assert_eq!(token("[::ffff:192.0.2.9]:5060", 1), None);
+        assert_eq!(token("192.0.2.9:5060", 4), None);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 mod common;
 
 use common::*;
+use sip_balancer::{Order, Why};
 use std::time::Duration;
 
 const MS: fn(u64) -> Duration = Duration::from_millis;
@@ -25,7 +26,8 @@ fn cancel(world: &mut World, call: &str) -> Sent {
 
 /// Nothing is left of any call, and every counter is what the records say.
 fn nothing_is_left(world: &mut World) {
-    world.seconds(70);
+    // Who rang and is not there any more is waited for as long as it may ring.
+    world.seconds(270);
     let report = world.balancer.report(true);
     assert_eq!((world.load(), report.kept, report.exact), ((0, 0), 0, Some(true)));
     assert_eq!((report.alive, report.ended, report.transactions), (0, 0, 0));
@@ -54,7 +56,8 @@ fn what_nobody_answers_at_all_gets_408_too() {
             false => world.one(CALLER, &invite("b1")),
             true => world.one_tcp(PHONE, &over_tcp(&invite("b1"))),
         };
-        let sent = world.seconds(34);
+        let mut sent = world.seconds(33);
+        sent.extend(world.pass(MS(0)));
         assert_eq!(finals(&sent), ["SIP/2.0 408 Request Timeout"]);
         // What comes after that is acknowledged here.
         let ack = world.answer(&first, "486 Busy Here", "");
@@ -85,18 +88,73 @@ fn a_node_that_rings_beyond_all_time_is_cancelled() {
 }
 
 #[test]
-fn who_has_found_three_nodes_dead_is_told() {
+fn what_has_brought_three_nodes_down_is_given_to_no_other() {
     let mut world = watched(nodes(5));
-    let first = world.one_tcp(PHONE, &over_tcp(&invite("d1")));
-    world.answer(&first, "180 Ringing", "");
-    invited(&world.down(&first));
-    invited(&world.pass(MS(400)));
-    let last = invited(&world.pass(MS(400)));
-    world.answer(&last, "180 Ringing", "");
+    let mut last = world.one_tcp(PHONE, &over_tcp(&invite("d1")));
+    for _ in 0..3 {
+        last = invited(&world.down(&last));
+    }
     let mut sent = world.down(&last);
     sent.extend(world.seconds(10));
     assert_eq!(finals(&sent), ["SIP/2.0 503 Service Unavailable"]);
+    assert!(sent.iter().all(|m| !m.start().starts_with("INVITE ")), "{sent:?}");
     nothing_is_left(&mut world);
+    // One of them rings, and may be back.
+    let mut world = watched(nodes(5));
+    let first = world.one_tcp(PHONE, &over_tcp(&invite("d2")));
+    world.answer(&first, "180 Ringing", "");
+    let mut last = first.clone();
+    for _ in 0..3 {
+        last = invited(&world.down(&last));
+    }
+    world.down(&last);
+    let sent = world.seconds(100);
+    assert!(finals(&sent).is_empty(), "{sent:?}");
+    assert!(sent.iter().all(|m| !m.start().starts_with("INVITE ") || m.to == last.to), "{sent:?}");
+    // Nor by its caller, whose repetitions are its own.
+    let mut world = watched(nodes(5));
+    world.one(CALLER, &invite("d5"));
+    let mut seen = std::collections::BTreeSet::new();
+    for _ in 0..8 {
+        for sent in world.receive(CALLER, &invite("d5")).iter().filter(|m| m.start().starts_with("INVITE ")) {
+            seen.insert(sent.to.clone());
+            world.cluster.set_down(world.node(sent), Why::ProbeTimeout);
+        }
+    }
+    assert_eq!(seen.len(), 4, "{seen:?}");
+    let mut world = watched(nodes(5));
+    let first = world.one_tcp(PHONE, &over_tcp(&invite("d6")));
+    world.answer(&first, "180 Ringing", "");
+    world.down(&first);
+    assert_eq!(finals(&world.answer(&first, "200 OK", CONTACT)), ["SIP/2.0 200 OK"]);
+}
+
+#[test]
+fn nodes_that_were_silent_do_not_count_against_one_that_rang() {
+    let mut world = watched(nodes(5));
+    world.one_tcp(PHONE, &over_tcp(&invite("d3")));
+    let mut last = invited(&world.pass(MS(400)));
+    for _ in 0..2 {
+        last = invited(&world.pass(MS(400)));
+    }
+    world.answer(&last, "180 Ringing", "");
+    let fifth = invited(&world.down(&last));
+    assert_eq!(finals(&world.answer(&fifth, "200 OK", CONTACT)), ["SIP/2.0 200 OK"]);
+}
+
+#[test]
+fn a_way_that_leads_nowhere_ends_nothing_that_rings() {
+    let mut world = watched(tcp_nodes(6));
+    let first = world.one_tcp(PHONE, &over_tcp(&invite("d4")));
+    world.answer(&first, "180 Ringing", "");
+    let mut last = invited(&world.down(&first));
+    for _ in 0..2 {
+        last = invited(&world.lost(&last));
+    }
+    let mut sent = world.lost(&last);
+    sent.extend(world.seconds(10));
+    assert!(finals(&sent).is_empty(), "{sent:?}");
+    assert_eq!(finals(&world.answer(&first, "200 OK", CONTACT)), ["SIP/2.0 200 OK"]);
 }
 
 #[test]
@@ -232,4 +290,129 @@ fn what_a_late_node_says_is_counted_once_and_believed_while_it_matters() {
     world.answer(&second, "503 Service Unavailable", "Retry-After: 600\r\n");
     world.cluster.set_up(world.node(&second));
     assert!(world.cluster.takes_calls(world.now, world.node(&second)));
+}
+
+/// The CANCELs that went to a node.
+fn cancels<'a>(sent: &'a [Sent], node: &Sent) -> Vec<&'a Sent> {
+    sent.iter().filter(|m| m.start().starts_with("CANCEL ") && m.to == node.to).collect()
+}
+
+#[test]
+fn who_rings_on_while_it_cannot_be_reached_is_cancelled_when_it_is_back() {
+    for status in ["200 OK", "486 Busy Here"] {
+        let mut world = watched(nodes(2));
+        let (first, second) = rescued(&mut world, "n1");
+        assert_eq!(finals(&world.answer(&second, status, CONTACT)).len(), 1);
+        // Longer than anything else is remembered of it.
+        assert!(cancels(&world.seconds(50), &first).is_empty());
+        world.cluster.set_up(world.node(&first));
+        let sent = world.seconds(1);
+        let cancel = cancels(&sent, &first)[0].clone();
+        assert_eq!(cancel.branch(), first.branch());
+        // It is gone once more before that comes.
+        world.down(&first);
+        world.seconds(40);
+        world.cluster.set_up(world.node(&first));
+        assert!(!cancels(&world.seconds(2), &first).is_empty());
+        assert!(world.answer(&cancel, "200 OK", "").is_empty());
+        assert!(cancels(&world.seconds(20), &first).is_empty());
+        // Whoever answered its phone at that moment is thanked and sent away.
+        let ended = world.answer(&first, "200 OK", CONTACT);
+        assert!(ended.len() == 2 && ended[1].start().starts_with("BYE "), "{ended:?}");
+        assert!(ended.iter().all(|m| m.to == first.to));
+        world.answer(&ended[1], "200 OK", "");
+        world.seconds(70);
+        let report = world.balancer.report(true);
+        assert_eq!((report.kept, report.exact), (0, Some(true)));
+    }
+}
+
+#[test]
+fn who_rings_on_for_ever_and_is_never_back_is_forgotten() {
+    let mut world = watched(nodes(2));
+    let (_, second) = rescued(&mut world, "n2");
+    world.answer(&second, "486 Busy Here", "");
+    world.seconds(140);
+    assert_eq!(world.balancer.report(true).kept, 1);
+    nothing_is_left(&mut world);
+}
+
+#[test]
+fn what_its_caller_cancelled_is_cancelled_at_who_comes_back() {
+    let mut world = watched(nodes(2));
+    let (first, second) = rescued(&mut world, "n3");
+    assert_eq!(cancel(&mut world, "n3").to, second.to);
+    assert_eq!(world.answer(&second, "180 Ringing", "").len(), 1);
+    assert!(cancels(&world.seconds(5), &first).is_empty());
+    world.cluster.set_up(world.node(&first));
+    assert!(!cancels(&world.seconds(2), &first).is_empty());
+    assert_eq!(world.answer(&first, "487 Request Terminated", "").len(), 1, "its ACK");
+    assert_eq!(
+        finals(&world.answer(&second, "487 Request Terminated", "")),
+        ["SIP/2.0 487 Request Terminated"]
+    );
+    nothing_is_left(&mut world);
+}
+
+#[test]
+fn who_rang_first_of_many_is_cancelled_when_nobody_is_left() {
+    let mut world = watched(nodes(4));
+    let first = world.one_tcp(PHONE, &over_tcp(&invite("o1")));
+    world.answer(&first, "180 Ringing", "");
+    invited(&world.down(&first));
+    invited(&world.pass(MS(400)));
+    let last = invited(&world.pass(MS(400)));
+    world.down(&last);
+    assert!(finals(&world.seconds(190)).is_empty());
+    // It is back, and takes no calls.
+    world.cluster.set_order(world.node(&first), Order::Drain);
+    world.cluster.set_up(world.node(&first));
+    let sent = world.seconds(12);
+    assert_eq!(finals(&sent), ["SIP/2.0 408 Request Timeout"]);
+    assert!(!cancels(&sent, &first).is_empty(), "{sent:?}");
+    assert!(!sent.iter().any(|m| m.start().starts_with("CANCEL ") && m.to == last.to), "it has said nothing");
+}
+
+#[test]
+fn a_refusal_of_what_a_node_had_is_repeated_until_its_ack() {
+    // Nobody has said anything, so the caller repeats its INVITE; and gives up before that.
+    let mut world = World::with(nodes(1), keys(2), streams());
+    world.one(CALLER, &invite("p1"));
+    let sent = world.seconds(33);
+    let tag = sent.iter().find_map(|m| m.header("To")?.split(";tag=").nth(1)).expect("a tag").to_owned();
+    assert_eq!(finals(&sent), ["SIP/2.0 408 Request Timeout"]);
+    for wait in [500, 1_000, 2_000, 4_000, 4_000] {
+        assert!(finals(&world.pass(MS(wait - 1))).is_empty());
+        assert_eq!(finals(&world.pass(MS(1))), ["SIP/2.0 408 Request Timeout"]);
+    }
+    assert!(world.receive(CALLER, &request("ACK", "p1", 1, "p1", &format!(";tag={tag}"), "")).is_empty());
+    assert!(finals(&world.seconds(40)).is_empty());
+    // Without an ACK for 64*T1.
+    let mut world = World::with(nodes(1), keys(2), streams());
+    world.one(CALLER, &invite("p2"));
+    world.seconds(33);
+    assert_eq!(finals(&world.seconds(32)).len(), 10);
+    assert!(finals(&world.seconds(40)).is_empty());
+    nothing_is_left(&mut world);
+}
+
+#[test]
+fn a_refusal_is_repeated_though_its_transaction_is_forgotten() {
+    let mut world = watched(nodes(2));
+    let first = world.one(CALLER, &invite("q1"));
+    world.answer(&first, "180 Ringing", "");
+    world.pass(MS(199_000));
+    assert_eq!(finals(&world.pass(MS(1_000))), ["SIP/2.0 408 Request Timeout"]);
+    for n in 0..20 {
+        let text = request("INFO", "q1", 10 + n, &format!("q1{n}"), ";tag=callee", "");
+        let info = world.one(CALLER, &text);
+        world.answer(&info, "200 OK", "");
+    }
+    let sent = world.pass(MS(500));
+    assert_eq!(finals(&sent), ["SIP/2.0 408 Request Timeout"]);
+    assert!(sent.iter().all(|m| !m.start().starts_with("INVITE ")), "{sent:?}");
+    // Nor does its caller bring it back to life.
+    let refused = world.one(CALLER, &invite("q1"));
+    assert_eq!((refused.start(), refused.to.as_str()), ("SIP/2.0 408 Request Timeout", CALLER));
+    nothing_is_left(&mut world);
 }

@@ -1,6 +1,7 @@
 //! Whole calls in bytes, over datagrams that are lost and doubled and streams that break, while nodes stop, come and
-//! go, now and then all of them for longer than an INVITE waits: in the end nothing is left, and until then every counter
-//! is what the records say. Each INVITE has one final response, and what was cancelled goes to no other node.
+//! go, and forget what they knew, now and then all of them for longer than an INVITE waits: in the end nothing is left,
+//! and until then every counter is what the records say. Each INVITE has one final response, and what was cancelled goes
+//! to no other node.
 //!
 //! `FLOWS=1000000 cargo test --release -p sip-balancer --test lossy` makes a million calls.
 
@@ -243,7 +244,16 @@ impl Sim {
                 self.carry(sent);
             }
             Act::Stop(at) => self.stopped[usize::from(at)] += 1,
-            Act::Start(at) => self.stopped[usize::from(at)] -= 1,
+            Act::Start(at) => {
+                let at = usize::from(at);
+                self.stopped[at] -= 1;
+                if self.stopped[at] == 0 && self.random.chance(50) {
+                    // It is started anew, and has forgotten what it knew. A caller that has not heard of its answer may
+                    // have it asked once more, and gets another one.
+                    let name = self.nodes[at].name();
+                    self.seen.retain(|(node, _), _| *node != name);
+                }
+            }
             Act::Remove(at) => self.world.cluster.remove(self.world.now, NodeIndex(at)),
             Act::Add(at) => {
                 let node = self.nodes[usize::from(at)];
@@ -256,12 +266,13 @@ impl Sim {
     fn node_says(&mut self, request: &Sent, mut status: &'static str) {
         let Some(at) = self.node_of(&request.to).filter(|at| self.stopped[*at] == 0) else { return };
         let key = (request.to.clone(), request.branch().to_owned());
-        let known = self.seen.get_mut(&key).filter(|_| request.start().starts_with("INVITE "));
-        if let Some((_, said)) = known {
-            match said {
-                Some(_) if status < "2" => return,
-                None if status < "2" => {}
-                _ => status = said.get_or_insert(status),
+        if request.start().starts_with("INVITE ") {
+            match self.seen.get_mut(&key) {
+                // It was started anew meanwhile.
+                None => return,
+                Some((_, Some(_))) if status < "2" => return,
+                Some((_, None)) if status < "2" => {}
+                Some((_, said)) => status = said.get_or_insert(status),
             }
         }
         if request.over == Transport::Tcp || !self.random.chance(8) {

@@ -58,6 +58,10 @@ impl Splices {
         let text = start as u32..self.text.len() as u32;
         let remove = range.start as u32..range.end as u32;
         // Nearly sorted already: most edits are made from the top of a message downwards.
+        let sorted = self.edits.last().is_none_or(|last| last.remove.start <= remove.start);
+        if sorted {
+            return self.edits.push(Edit { remove, text });
+        }
         let place = self.edits.iter().rposition(|e| e.remove.start <= remove.start).map_or(0, |i| i + 1);
         self.edits.insert(place, Edit { remove, text });
     }

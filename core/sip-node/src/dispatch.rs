@@ -7,6 +7,7 @@ use crate::proxied::{Proxied, ProxiedId};
 use crate::services::{Counter, Refusal, Services};
 use crate::settings::{Mode, Voicemail};
 use crate::targets::{Plan, Wish, is_recorded, max_breadth};
+use core::time::Duration;
 use sip_message::{Message, Method, Name, Via};
 use sip_proxy::breadth;
 use sip_proxy::context::{Context, Policy, Reroute};
@@ -15,6 +16,8 @@ use sip_proxy::transport::{always_rport, reply_flow};
 use sip_transaction::{ServerId, TimerId};
 use wire::{Flow, Outbox, Time};
 
+/// Longest that an INVITE may wait for its 100 (section 17.2.1).
+const TRYING: Duration = Duration::from_millis(200);
 /// Bytes of the texts that a usual response context keeps: its targets' and a realm.
 const TEXT_ROOM: usize = 192;
 
@@ -67,8 +70,9 @@ impl<S: Services> Node<S> {
             Plan::Forward(wishes) => wishes,
             Plan::Offline | Plan::Refuse(_) => Vec::new(),
         };
-        if invite {
-            // Stops the caller's retransmissions at once (sections 16.2, 17.2.1).
+        // Stops the caller's retransmissions (sections 16.2, 17.2.1), before they begin also where he hears from the
+        // callee soon. Who is behind with its work may not know when that is.
+        if invite && (self.settings.proxy.trying_ms == 0 || self.overload.sheds()) {
             self.answer(now, server, request, source, 100, b"", out);
         }
         if new_call {
@@ -143,6 +147,8 @@ impl<S: Services> Node<S> {
             loop_hash,
             started: now,
             timer: TimerId::NONE,
+            wakes: Time::FAR,
+            trying: Time::FAR,
             trusted: 0,
             text: buffers.text,
             targets: buffers.targets,
@@ -169,6 +175,9 @@ impl<S: Services> Node<S> {
         if !invite {
             // The context wants no timer for these.
             proxied.timer = self.layer.schedule(now + self.early_trying, proxied.id.as_u64());
+        } else if self.settings.proxy.trying_ms > 0 && !self.overload.sheds() {
+            let wait = Duration::from_millis(u64::from(self.settings.proxy.trying_ms));
+            proxied.trying = now + wait.min(TRYING);
         }
         let mut actions = core::mem::take(&mut self.actions);
         proxied.context.start(now, &mut actions);

@@ -240,12 +240,17 @@ impl<S: Services> Node<S> {
             {
                 Some(Verdict::Take)
             }
-            Screened::Probe(_) if self.overload.probe(self.source(flow.remote)) => Some(Verdict::Take),
             kind @ (Screened::New(call_id, _) | Screened::Probe(call_id)) => {
                 let invite = matches!(kind, Screened::New(_, true));
                 let (source, call) = (self.source(flow.remote), self.ownership.lot(call_id));
                 let stream = flow.transport.is_reliable();
-                let verdict = self.overload.judge(source, call, invite, stream);
+                let verdict = match kind {
+                    Screened::Probe(_) => {
+                        let known = self.settings.trunk_of(flow.remote.ip()).is_some();
+                        self.overload.judge_probe(source, call, stream, known)
+                    }
+                    _ => self.overload.judge(source, call, invite, stream),
+                };
                 // What repeats an accepted request is found out by its transaction; without transactions it goes the way
                 // that it went before, for to refuse it now would end a call that rings.
                 let known = self.overload.knows(call);
@@ -478,7 +483,7 @@ impl<S: Services> Machine for Node<S> {
         }
     }
 
-    fn sieve(&self) -> Option<&[u32]> {
+    fn sieve(&self) -> Option<wire::Sieve<'_>> {
         self.overload.sieve()
     }
 

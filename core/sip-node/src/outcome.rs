@@ -217,6 +217,9 @@ impl<S: Services> Node<S> {
         actions.clear();
         self.actions = actions;
         if !proxied.over {
+            if proxied.trying != Time::FAR && proxied.timer == TimerId::NONE {
+                self.arm(&mut proxied);
+            }
             return self.proxied.put(proxied);
         }
         self.layer.unschedule(mem::replace(&mut proxied.timer, TimerId::NONE));
@@ -255,11 +258,13 @@ impl<S: Services> Node<S> {
             }
             Action::CancelBranch(branch) => self.cancel_branch(now, p, branch, actions, out),
             Action::ForwardProvisional(branch) => {
+                p.trying = Time::FAR;
                 if let Some(response) = response {
                     self.relay(now, p, branch, response, out);
                 }
             }
             Action::ForwardFinal(branch) => {
+                p.trying = Time::FAR;
                 let first = !mem::replace(&mut p.accepted, true);
                 if let Some(response) = response
                     && self.relay(now, p, branch, response, out)
@@ -268,8 +273,14 @@ impl<S: Services> Node<S> {
                     self.concluded(now, p, response.status(), response);
                 }
             }
-            Action::ForwardBest(branch) => self.forward_best(now, p, branch, response, out),
-            Action::Generate(status) => self.generate(now, p, status, request, out),
+            Action::ForwardBest(branch) => {
+                p.trying = Time::FAR;
+                self.forward_best(now, p, branch, response, out);
+            }
+            Action::Generate(status) => {
+                p.trying = Time::FAR;
+                self.generate(now, p, status, request, out);
+            }
             // The transaction stays unanswered until it ends by itself, so that late retransmissions are
             // absorbed and are no new requests.
             Action::Silence => self.with_request(p, request, |node, _, request| {
@@ -282,11 +293,23 @@ impl<S: Services> Node<S> {
             }
             Action::Forget(branch) => p.kept.retain(|(b, _)| *b != branch),
             Action::SetTimer(time) => {
-                self.layer.unschedule(mem::replace(&mut p.timer, TimerId::NONE));
-                p.timer = self.layer.schedule(time, p.id.as_u64());
+                p.wakes = time;
+                self.arm(p);
             }
-            Action::ClearTimer => self.layer.unschedule(mem::replace(&mut p.timer, TimerId::NONE)),
+            Action::ClearTimer => {
+                p.wakes = Time::FAR;
+                self.layer.unschedule(mem::replace(&mut p.timer, TimerId::NONE));
+            }
             Action::Finished => p.over = true,
+        }
+    }
+
+    /// Sets the timer for what is due first.
+    fn arm(&mut self, p: &mut Proxied) {
+        self.layer.unschedule(mem::replace(&mut p.timer, TimerId::NONE));
+        let next = p.wakes.min(p.trying);
+        if next != Time::FAR {
+            p.timer = self.layer.schedule(next, p.id.as_u64());
         }
     }
 
@@ -487,9 +510,16 @@ impl<S: Services> Node<S> {
                 let (id, _) = ProxiedId::split(token);
                 if let Some(mut proxied) = self.proxied.take(id) {
                     proxied.timer = TimerId::NONE;
-                    if !proxied.invite {
+                    if !proxied.invite || proxied.trying <= now {
+                        proxied.trying = Time::FAR;
                         self.still_trying(now, &mut proxied, out);
                     }
+                    if proxied.invite && now < proxied.wakes {
+                        // The timer was set for the 100.
+                        self.arm(&mut proxied);
+                        return self.proxied.put(proxied);
+                    }
+                    proxied.wakes = Time::FAR;
                     let mut actions = mem::take(&mut self.actions);
                     proxied.context.timeout(now, &mut actions);
                     self.perform(now, proxied, actions, None, None, out);
@@ -500,7 +530,8 @@ impl<S: Services> Node<S> {
         }
     }
 
-    /// RFC 4320 section 4.1: a 100, once the client's retransmissions have come to T2.
+    /// A 100, once the client's retransmissions have come to T2 (RFC 4320 section 4.1) or, of an INVITE, before they
+    /// begin (RFC 3261 section 17.2.1).
     fn still_trying(&mut self, now: Time, p: &mut Proxied, out: &mut Outbox) {
         let source = Some((p.source.remote, p.always_rport));
         self.with_request(p, None, |node, p, request| {

@@ -120,6 +120,10 @@ pub(crate) struct Proxied {
     pub loop_hash: u64,
     pub started: Time,
     pub timer: TimerId,
+    /// When the context wants to be woken.
+    pub wakes: Time,
+    /// When an INVITE that nobody has answered yet gets a 100.
+    pub trying: Time,
     /// Bit n: target n is a trunk. Kept when the targets are not, for answers that come again. A
     /// context has 65 targets at most.
     pub trusted: u128,

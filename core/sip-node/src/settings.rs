@@ -142,6 +142,9 @@ pub struct Proxy {
     pub max_forwards: u8,
     /// Timer C, milliseconds.
     pub timer_c_ms: u32,
+    /// How long an INVITE waits for somebody else's answer before it gets a 100, milliseconds; 0: it gets one at once.
+    /// At most 200 (section 17.2.1).
+    pub trying_ms: u32,
     /// Requests over UDP longer than this go over TCP where possible (section 18.1.1); bytes.
     pub mtu: usize,
 }

@@ -6,6 +6,7 @@
 
 pub mod breadth;
 pub mod context;
+pub mod feedback;
 pub mod gathered;
 pub mod locate;
 pub mod loops;

@@ -53,6 +53,7 @@ const STACK: u64 = 3 << 32;
 const SCRATCH: u64 = 4 << 32;
 const MAPS: u64 = 5 << 32;
 const TABLE: u64 = 6 << 32;
+const MEMORY: u64 = 7 << 32;
 const STACK_BYTES: u64 = 512;
 /// Headers without an end.
 const STALE: &[u8] = b"\r\nVia: x\r\nCall-ID: stale@before\r\nTo: y";
@@ -95,7 +96,8 @@ pub fn run(program: &SteeringProgram, payload: &[u8], linear: usize) -> Result<R
 }
 
 /// Runs the sieve at this time, in nanoseconds, for a datagram with this payload from here. `tables` are what the workers
-/// have written, each with the time until which it is good.
+/// have written, each with the time until which it is good. Of what is remembered as dropped in `memory`, which is empty at
+/// first, the first generation is the young one.
 ///
 /// # Errors
 /// What no program that the kernel takes does.
@@ -105,6 +107,7 @@ pub fn sift(
     from: IpAddr,
     now: u64,
     tables: &[(u64, &[u32])],
+    memory: &mut Vec<u8>,
 ) -> Result<Sifted, Fault> {
     let mut packet = vec![0; HEADER as usize];
     packet.extend_from_slice(payload);
@@ -122,6 +125,7 @@ pub fn sift(
         let words = words.iter().flat_map(|word| word.to_le_bytes());
         entry[SieveProgram::WORDS..].iter_mut().zip(words).for_each(|(byte, word)| *byte = word);
     }
+    reserve(memory, each(program) * tables.len());
     let mut machine = Machine {
         registers: [0; 11],
         context: (packet.len() as u32).to_le_bytes().to_vec(),
@@ -129,7 +133,14 @@ pub fn sift(
         packet,
         stack: vec![0; STACK_BYTES as usize],
         scratch: stale(payload.len(), program.scratch),
-        sieve: Some(Sieve { ip, table, entry: program.entry(), now }),
+        sieve: Some(Sieve {
+            ip,
+            table,
+            entry: program.entry(),
+            memory: std::mem::take(memory),
+            each: each(program),
+            now,
+        }),
         result: Run { chosen: None, instructions: 0, copied: false },
     };
     let dropped = match machine.run(&program.code)? as u32 {
@@ -137,11 +148,34 @@ pub fn sift(
         NOTHING => true,
         _ => return Err(Fault::Drop),
     };
-    let table = machine.sieve.map_or(Vec::new(), |sieve| sieve.table);
+    let table = machine.sieve.map_or(Vec::new(), |sieve| {
+        *memory = sieve.memory;
+        sieve.table
+    });
     let counts =
         table.chunks_exact(program.entry()).filter_map(|entry| entry[SieveProgram::DROPPED..].first_chunk());
     let counted = counts.map(|count| u64::from_le_bytes(*count)).sum();
     Ok(Sifted { dropped, counted, instructions: machine.result.instructions })
+}
+
+/// Bytes of memory of a worker.
+fn each(program: &SieveProgram) -> usize {
+    SieveProgram::GENERATIONS * program.memory as usize
+}
+
+/// At least so many bytes; at first they cost nothing until they are written.
+fn reserve(memory: &mut Vec<u8>, bytes: usize) {
+    match memory.is_empty() {
+        true => *memory = vec![0; bytes],
+        false => memory.resize(bytes.max(memory.len()), 0),
+    }
+}
+
+/// As the only worker does that says so: these bits pass from now on.
+pub fn know(program: &SieveProgram, memory: &mut Vec<u8>, bits: &[u32]) {
+    reserve(memory, each(program));
+    let known = &mut memory[SieveProgram::KNOWN * program.memory as usize..];
+    bits.iter().for_each(|bit| known[*bit as usize / 8] |= 1 << (bit % 8));
 }
 
 /// Not zeros: what an earlier packet left there, which nothing ends, at another place for each length.
@@ -156,6 +190,9 @@ struct Sieve {
     table: Vec<u8>,
     /// Bytes of an entry of the table.
     entry: usize,
+    memory: Vec<u8>,
+    /// Bytes of it for each worker.
+    each: usize,
     now: u64,
 }
 
@@ -281,6 +318,7 @@ impl Machine {
             STACK => self.stack.get_mut(range),
             SCRATCH => self.scratch.get_mut(range),
             TABLE => self.sieve.as_mut()?.table.get_mut(range),
+            MEMORY => self.sieve.as_mut()?.memory.get_mut(range),
             _ => None,
         }
     }
@@ -326,9 +364,14 @@ impl Machine {
         if map == MAPS + SteeringProgram::SCRATCH as u64 {
             return Some(if key == 0 { SCRATCH } else { 0 });
         }
-        let sieve = self.sieve.as_ref().filter(|_| map == MAPS + SieveProgram::TABLE as u64)?;
-        let at = sieve.entry * key as usize;
-        Some(if at < sieve.table.len() { TABLE + at as u64 } else { 0 })
+        let sieve = self.sieve.as_ref()?;
+        let (values, base, each) = match map.checked_sub(MAPS)? as i32 {
+            SieveProgram::TABLE => (&sieve.table, TABLE, sieve.entry),
+            SieveProgram::MEMORY => (&sieve.memory, MEMORY, sieve.each),
+            _ => return None,
+        };
+        let at = each * key as usize;
+        Some(if at < values.len() { base + at as u64 } else { 0 })
     }
 
     fn call(&mut self, function: i32) -> Option<()> {

@@ -1,5 +1,6 @@
 //! The owner of a message, computed in user space.
 
+use crate::memory::LOT_BITS;
 use crate::program::{self, LONGEST, WORDS};
 use crate::sieve;
 use core::hash::Hasher;
@@ -76,7 +77,7 @@ impl Ownership {
     /// A number of 36 bits that goes by the Call-ID; the lower 32 have nothing to do with the owner.
     pub fn lot(&self, call_id: &[u8]) -> u64 {
         // The owner goes by the upper bits.
-        self.hash(call_id) & 0xf_ffff_ffff
+        self.hash(call_id) & ((1 << LOT_BITS) - 1)
     }
 
     /// A number for whoever sends from here: an IPv4 address, or an IPv6 /64. Two have the same by chance only.

@@ -15,12 +15,14 @@
 //! | `program.rs` | the program, by means of the assembler |
 //! | `sieve.rs` | another one, which drops what an overloaded worker would leave unanswered |
 //! | `table.rs` | what it goes by |
+//! | `memory.rs` | where calls are in what it remembers |
 //! | `emulate.rs` | an interpreter for it, so that tests need no privilege |
 #![forbid(unsafe_code)]
 
 mod asm;
 pub mod emulate;
 mod hash;
+mod memory;
 mod program;
 mod sieve;
 #[cfg(test)]
@@ -30,6 +32,7 @@ mod table;
 mod tests;
 
 pub use hash::Ownership;
+pub use memory::memory_bits;
 pub use program::{LONGEST, REACH};
 pub use sieve::SIEVE_STEPS;
 pub use table::{BUCKETS, ROWS, Table, place};

@@ -8,12 +8,18 @@
 //! The shares stand in a map that the worker writes ([`wire::SieveProgram`]). They are good until the time written
 //! beside them, so that a worker that stands still has nothing dropped for long.
 //!
-//! The message is copied first, as a program of this kind must not look at a packet where it lies; then the search of
-//! [`crate::program`] goes on in it.
+//! Shares move. An INVITE that it has dropped it drops again when it is repeated, wherever the threshold is by then:
+//! nobody is connected when it is too late. It remembers those near the threshold by two bits each. And what the worker has
+//! taken on passes, wherever the threshold is by then: that is a repetition of what was accepted, or comes with the
+//! credentials that it was asked for. The worker says so by two bits each.
+//!
+//! The message is copied, as a program of this kind must not look at a packet where it lies: its beginning first, and the
+//! rest where that is of a request that may be dropped. Then the search of [`crate::program`] goes on in it.
 
 use crate::asm::Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
-use crate::asm::{Alu, Assembler, If, Label, Reg, Size};
-use crate::hash::Ownership;
+use crate::asm::{Alu, Assembler, If, Label, Size};
+use crate::hash::{FINISH, Ownership};
+use crate::memory::{BIT_SHIFT, GENERATION, LOT_BITS};
 use crate::program::{
     CASE, CONTEXT, COPIED, END, HEADER, KEY, LEFT, MAP_LOOKUP_ELEM, NEWLINE, PLACES, SCRATCH, SKB_LOAD_BYTES,
     SPACE, Search, TAB, add, constants, finish, owner,
@@ -35,18 +41,30 @@ pub(crate) const FROM_IP: i32 = 1;
 const PASS: i32 = -1;
 const DROP: i32 = 0;
 
-/// Where on the stack a number is kept, besides those of the search.
-const SUM: i16 = -48;
-const FOUND: i16 = -56;
-/// Which bits of the shift are added to the lot: none, or all.
-const SHIFTED: i16 = -88;
-/// The beginning of the IP header.
+/// Where behind the message a number is kept: the sum, what was found, and which bits of the shift are added to the lot,
+/// none or all. The kernel's check does not follow what is there, so that what comes behind is checked once, and not for
+/// each way there.
+const SUM: i16 = SCRATCH as i16;
+const FOUND: i16 = SUM + 8;
+const SHIFTED: i16 = FOUND + 8;
+/// Where that ends.
+const END_OF_SCRATCH: u32 = SCRATCH + 24;
+/// Where on the stack a number is kept, besides those of the search: the bits of the shift, first and last; the number of
+/// the call; and the threshold.
+const SHIFT_BITS: i16 = -48;
+const CALL: i16 = -56;
+const THRESHOLD: i16 = -88;
+/// The beginning of the message, and later in the same place that of the IP header.
+const HEAD: i16 = -80;
+const HEAD_LEN: i32 = 16;
 const ADDRESSES: i16 = -80;
 /// How much of it, and where the sender's address is in either version: of one of IPv6 its first half.
 const ADDRESSES_LEN: i32 = 16;
 const SENDER_V4: i16 = ADDRESSES + 12;
 const SENDER_V6: i16 = ADDRESSES + 8;
 
+/// A call is remembered whose lot is below so many times the threshold.
+const NEAR: i32 = 2;
 /// Bytes of a word of the table.
 const BYTES: i32 = 4;
 /// The highest lot.
@@ -72,8 +90,9 @@ pub(crate) fn assemble(ownership: &Ownership, workers: u16) -> Option<SieveProgr
     let mut asm = Assembler::new();
     let [pass, chosen, to, decide] = core::array::from_fn(|_| asm.label());
     let search = Search::with_to(&mut asm, pass, chosen, to);
-    copy(&mut asm, pass);
+    head(&mut asm, pass);
     method(&mut asm, pass);
+    copy(&mut asm, pass);
     begin(&mut asm);
     search.emit_inside(&mut asm, ownership);
     call_id_found(&mut asm, chosen, pass, decide, &search);
@@ -85,14 +104,29 @@ pub(crate) fn assemble(ownership: &Ownership, workers: u16) -> Option<SieveProgr
     asm.place(pass);
     asm.mov(R0, PASS);
     asm.exit();
-    Some(SieveProgram { code: asm.finish()?, scratch: SCRATCH, words: WORDS as u32 })
+    Some(SieveProgram {
+        code: asm.finish()?,
+        scratch: END_OF_SCRATCH,
+        words: WORDS as u32,
+        memory: GENERATION as u32,
+    })
 }
 
-/// Copies the message to where R7 points then. A longer one passes.
-fn copy(asm: &mut Assembler, pass: Label) {
+/// Copies the beginning of the message to the stack: most are none that could be dropped.
+fn head(asm: &mut Assembler, pass: Label) {
     asm.store(Size::U64, R10, CONTEXT, R1);
     asm.load(Size::U32, R9, R1, SKB_LEN);
-    asm.jump_if(R9, If::Less, HEADER + 1, pass);
+    asm.jump_if(R9, If::Less, HEADER + HEAD_LEN, pass);
+    asm.mov(R2, HEADER);
+    asm.mov(R3, R10);
+    asm.alu(Alu::Add, R3, i32::from(HEAD));
+    asm.mov(R4, HEAD_LEN);
+    asm.call(SKB_LOAD_BYTES);
+    asm.jump_if(R0, If::NotEqual, 0, pass);
+}
+
+/// Copies the message, whose length with [`HEADER`] is in R9, to where R7 points then. A longer one passes.
+fn copy(asm: &mut Assembler, pass: Label) {
     asm.alu(Alu::Sub, R9, HEADER);
     asm.jump_if(R9, If::Greater, COPIED, pass);
     asm.mov(R0, 0);
@@ -109,6 +143,10 @@ fn copy(asm: &mut Assembler, pass: Label) {
     asm.alu(Alu::Add, R4, R9);
     asm.mov64(R0, END);
     asm.store(Size::U64, R4, 0, R0);
+    asm.load(Size::U64, R0, R10, SHIFT_BITS);
+    asm.store(Size::U64, R7, SHIFTED, R0);
+    asm.mov(R0, 0);
+    asm.store(Size::U64, R10, SHIFT_BITS, R0);
 }
 
 /// The value of this map at the key on the stack, in R0.
@@ -123,7 +161,7 @@ fn lookup(asm: &mut Assembler, map: i32, pass: Label) {
 /// Goes on with new work only. Emergency calls pass.
 fn method(asm: &mut Assembler, pass: Label) {
     let [new, other, message, invite] = core::array::from_fn(|_| asm.label());
-    asm.load(Size::U64, R0, R7, 0);
+    asm.load(Size::U64, R0, R10, HEAD);
     asm.mov(R1, R0);
     asm.alu(Alu::ShiftLeft, R1, 8);
     asm.mov64(R2, u64::from_le_bytes(*INVITE));
@@ -136,59 +174,51 @@ fn method(asm: &mut Assembler, pass: Label) {
     }
     asm.jump(pass);
     asm.place(message);
-    asm.load(Size::U32, R0, R7, 8);
+    asm.load(Size::U32, R0, R10, HEAD + 8);
     asm.alu(Alu::Or, R0, LOWER);
     asm.jump_if(R0, If::Equal, URN, pass);
     asm.place(other);
     asm.mov(R0, LOTS);
     asm.jump(new);
     asm.place(invite);
-    asm.load(Size::U32, R0, R7, 7);
-    asm.alu(Alu::Or, R0, LOWER);
+    asm.load(Size::U32, R0, R10, HEAD + 8);
+    asm.alu(Alu::ShiftLeft, R0, 8);
+    asm.load(Size::U8, R1, R10, HEAD + 7);
+    asm.alu(Alu::Or, R0, R1);
+    asm.alu32(Alu::Or, R0, LOWER);
     asm.jump_if(R0, If::Equal, URN, pass);
     asm.mov(R0, 0);
     asm.place(new);
-    blur(asm, R0, LOTS);
-    asm.store(Size::U64, R10, SHIFTED, R0);
+    asm.store(Size::U64, R10, SHIFT_BITS, R0);
 }
 
-/// Begins the search: nothing is found yet. In R9 is a number that the kernel does not know.
+/// Begins the search: nothing is found yet.
 fn begin(asm: &mut Assembler) {
-    asm.mov(R5, 0);
-    blur(asm, R5, PLACES - 1);
     asm.mov(R0, 0);
-    blur(asm, R0, HAS_CALL_ID | HAS_TO);
-    asm.store(Size::U64, R10, FOUND, R0);
-    // The kernel wants to see it written on each path.
-    asm.store(Size::U64, R10, SUM, R0);
+    asm.store(Size::U64, R7, FOUND, R0);
+    // Mixed with a number that the kernel does not know, as in the steering program.
+    asm.mov(R5, 0);
+    asm.alu(Alu::Xor, R5, R9);
+    asm.alu(Alu::Xor, R5, R9);
+    asm.alu(Alu::And, R5, PLACES - 1);
     constants(asm);
     asm.mov(R9, SIEVE_STEPS);
 }
 
-/// Makes a number one that the kernel does not know, but for the bits that it can have; so what follows is checked once.
-fn blur(asm: &mut Assembler, reg: Reg, bits: i32) {
-    asm.load(Size::U64, R6, R10, CONTEXT);
-    asm.load(Size::U32, R6, R6, SKB_LEN);
-    asm.alu(Alu::Xor, reg, R6);
-    asm.alu(Alu::Xor, reg, R6);
-    asm.alu(Alu::And, reg, bits);
-}
-
 /// Notes that this was found, and goes on if there is all.
 fn note(asm: &mut Assembler, what: i32, decide: Label) {
-    asm.load(Size::U64, R0, R10, FOUND);
+    asm.load(Size::U64, R0, R7, FOUND);
     asm.alu(Alu::Or, R0, what);
-    blur(asm, R0, HAS_CALL_ID | HAS_TO);
-    asm.store(Size::U64, R10, FOUND, R0);
+    asm.store(Size::U64, R7, FOUND, R0);
     asm.jump_if(R0, If::Equal, HAS_CALL_ID | HAS_TO, decide);
 }
 
 /// The sum of the Call-ID is there. A second one is not looked at.
 fn call_id_found(asm: &mut Assembler, here: Label, pass: Label, decide: Label, search: &Search) {
     asm.place(here);
-    asm.load(Size::U64, R0, R10, FOUND);
+    asm.load(Size::U64, R0, R7, FOUND);
     asm.jump_if(R0, If::Shared, HAS_CALL_ID, pass);
-    asm.store(Size::U64, R10, SUM, R9);
+    asm.store(Size::U64, R7, SUM, R9);
     note(asm, HAS_CALL_ID, decide);
     constants(asm);
     asm.load(Size::U64, R9, R10, LEFT);
@@ -202,7 +232,7 @@ fn look_at_to(asm: &mut Assembler, here: Label, pass: Label, decide: Label, sear
     let [name, more, value, next, end, fold] = core::array::from_fn(|_| asm.label());
     let never = |_| pass;
     asm.place(here);
-    asm.load(Size::U64, R0, R10, FOUND);
+    asm.load(Size::U64, R0, R7, FOUND);
     asm.jump_if(R0, If::Shared, HAS_TO, search.inside);
     search.advance(asm, 1);
     search.step(asm, 1, never);
@@ -248,9 +278,14 @@ fn look_at_to(asm: &mut Assembler, here: Label, pass: Label, decide: Label, sear
 
 /// Finds the table that the owner of the call has written, for R8, if it is still good; and the lot of the call, for R7.
 fn shares(asm: &mut Assembler, workers: u16, pass: Label) {
-    asm.load(Size::U64, R9, R10, SUM);
+    asm.load(Size::U64, R0, R7, SHIFTED);
+    asm.store(Size::U64, R10, SHIFT_BITS, R0);
+    asm.load(Size::U64, R9, R7, SUM);
     finish(asm);
     asm.mov(R7, R9);
+    asm.alu(Alu::ShiftLeft, R7, 64 - LOT_BITS as i32);
+    asm.alu(Alu::ShiftRight, R7, 64 - LOT_BITS as i32);
+    asm.store(Size::U64, R10, CALL, R7);
     owner(asm, R9, workers);
     asm.store(Size::U64, R10, KEY, R9);
     lookup(asm, SieveProgram::TABLE, pass);
@@ -258,8 +293,12 @@ fn shares(asm: &mut Assembler, workers: u16, pass: Label) {
     asm.call(KTIME_GET_NS);
     asm.load(Size::U64, R1, R8, SieveProgram::UNTIL as i16);
     asm.jump_if(R0, If::NotLess, R1, pass);
+    // Good for longer than any worker says: its clock is another one (a time namespace).
+    asm.alu(Alu::Sub, R1, R0);
+    asm.mov64(R2, SieveProgram::LONGEST.as_nanos() as u64);
+    asm.jump_if(R1, If::Greater, R2, pass);
     asm.load(Size::U32, R0, R8, word(SHIFT));
-    asm.load(Size::U64, R1, R10, SHIFTED);
+    asm.load(Size::U64, R1, R10, SHIFT_BITS);
     asm.alu(Alu::And, R0, R1);
     asm.alu(Alu::Add, R7, R0);
     asm.alu(Alu::And, R7, LOTS);
@@ -292,10 +331,45 @@ fn source(asm: &mut Assembler, ownership: &Ownership, pass: Label) {
     add(asm, &ownership.source);
 }
 
-/// Drops the message if its lot is not below the share of its sender in either row, and counts it.
+/// Drops the message if its lot is not below the share of its sender in either row, or if it was not before; unless the
+/// worker knows it.
 fn judge(asm: &mut Assembler, pass: Label) {
+    let [below, remembers, drop, unknown] = core::array::from_fn(|_| asm.label());
+    threshold(asm);
+    // Who is served in full is never hit by what others are remembered for.
+    asm.jump_if(R1, If::Greater, LOTS, pass);
+    asm.store(Size::U64, R10, THRESHOLD, R1);
+    lookup(asm, SieveProgram::MEMORY, pass);
+    asm.mov(R6, R0);
+    remembered(asm, SieveProgram::KNOWN as i32, unknown);
+    asm.jump(pass);
+    asm.place(unknown);
+    asm.load(Size::U64, R1, R10, THRESHOLD);
+    asm.load(Size::U64, R2, R10, SHIFT_BITS);
+    asm.jump_if(R7, If::Less, R1, below);
+    asm.jump_if(R2, If::NotEqual, 0, drop);
+    // A threshold that is far below does not come up to it as long as it is repeated.
+    asm.alu(Alu::Mul, R1, NEAR);
+    asm.jump_if(R7, If::NotLess, R1, drop);
+    asm.jump(remembers);
+    asm.place(below);
+    asm.jump_if(R2, If::NotEqual, 0, pass);
+    remembered(asm, 0, pass);
+    asm.place(remembers);
+    remember(asm);
+    asm.place(drop);
+    asm.mov(R1, 1);
+    asm.add_to(R8, SieveProgram::DROPPED as i16, R1);
+    asm.mov(R0, DROP);
+    asm.exit();
+}
+
+/// The higher threshold of the source in R9, in R1. R6 is lost.
+fn threshold(asm: &mut Assembler) {
     asm.mov(R6, R9);
+    asm.mov(R1, 0);
     for row in 0..ROWS {
+        let less = asm.label();
         asm.load(Size::U64, R9, R8, word(SALTS + 2 * row));
         asm.alu(Alu::Xor, R9, R6);
         finish(asm);
@@ -303,10 +377,56 @@ fn judge(asm: &mut Assembler, pass: Label) {
         asm.alu(Alu::Mul, R9, BYTES);
         asm.alu(Alu::Add, R9, R8);
         asm.load(Size::U32, R2, R9, word(row * BUCKETS));
-        asm.jump_if(R7, If::Less, R2, pass);
+        asm.jump_if(R1, If::NotLess, R2, less);
+        asm.mov(R1, R2);
+        asm.place(less);
     }
-    asm.mov(R1, 1);
-    asm.add_to(R8, SieveProgram::DROPPED as i16, R1);
-    asm.mov(R0, DROP);
-    asm.exit();
+}
+
+/// Goes to `otherwise` with what is in neither of two generations, from this one on, of the memory in R6.
+fn remembered(asm: &mut Assembler, first: i32, otherwise: Label) {
+    asm.mov(R3, 1);
+    asm.mov(R9, 1);
+    for factor in FINISH {
+        bit(asm, factor);
+        asm.alu(Alu::Add, R1, first * GENERATION);
+        for found in [R3, R9] {
+            asm.load(Size::U64, R4, R1, 0);
+            asm.alu(Alu::ShiftRight, R4, R2);
+            asm.alu(Alu::And, found, R4);
+            asm.alu(Alu::Add, R1, GENERATION);
+        }
+    }
+    asm.alu(Alu::Or, R9, R3);
+    asm.jump_if(R9, If::Equal, 0, otherwise);
+}
+
+/// Puts the call into the young generation of what was dropped, in the memory in R6.
+fn remember(asm: &mut Assembler) {
+    asm.load(Size::U64, R5, R8, SieveProgram::YOUNG as i16);
+    asm.alu(Alu::And, R5, 1);
+    asm.alu(Alu::Mul, R5, GENERATION);
+    for factor in FINISH {
+        bit(asm, factor);
+        asm.alu(Alu::Add, R1, R5);
+        asm.mov(R3, 1);
+        asm.alu(Alu::ShiftLeft, R3, R2);
+        // Somebody else may write there at the same time, and a bit be lost: one call is judged anew then.
+        asm.load(Size::U64, R4, R1, 0);
+        asm.alu(Alu::Or, R4, R3);
+        asm.store(Size::U64, R1, 0, R4);
+    }
+}
+
+/// One of the bits of the call in the memory in R6: the address of its word in R1, its number there in R2.
+fn bit(asm: &mut Assembler, factor: u64) {
+    asm.load(Size::U64, R1, R10, CALL);
+    asm.mov64(R2, factor);
+    asm.alu(Alu::Mul, R1, R2);
+    asm.alu(Alu::ShiftRight, R1, BIT_SHIFT);
+    asm.mov(R2, R1);
+    asm.alu(Alu::And, R2, 63);
+    asm.alu(Alu::ShiftRight, R1, 6);
+    asm.alu(Alu::ShiftLeft, R1, 3);
+    asm.alu(Alu::Add, R1, R6);
 }

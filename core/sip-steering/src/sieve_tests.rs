@@ -1,7 +1,7 @@
 //! The sieve, by means of the interpreter. What the worker would do is compared in sip-node.
 
 use crate::emulate::{self, Sifted};
-use crate::{Ownership, Table, place};
+use crate::{Ownership, Table, memory_bits, place};
 use proptest::prelude::*;
 use std::net::IpAddr;
 use wire::SieveProgram;
@@ -22,7 +22,7 @@ fn from(text: &str) -> IpAddr {
 /// All workers with this table, good until then.
 fn run(program: &SieveProgram, message: &[u8], sender: IpAddr, table: &Table, until: u64) -> Sifted {
     let tables: Vec<(u64, &[u32])> = (0..WORKERS).map(|_| (until, table.words())).collect();
-    emulate::sift(program, message, sender, NOW, &tables).expect("no fault")
+    emulate::sift(program, message, sender, NOW, &tables, &mut Vec::new()).expect("no fault")
 }
 
 fn drops(program: &SieveProgram, message: &str, table: &Table) -> bool {
@@ -97,12 +97,25 @@ fn new_work_is_dropped_in_every_spelling_and_the_rest_never() {
 fn what_stands_still_drops_nothing() {
     let (_, program) = both();
     let text = request("INVITE sip:b@c", "To: <sip:b@c>", "i: x");
-    for (until, drops) in [(0, false), (NOW - 1, false), (NOW, false), (NOW + 1, true), (u64::MAX, true)] {
+    for (until, drops) in [
+        (0, false),
+        (NOW - 1, false),
+        (NOW, false),
+        (NOW + 1, true),
+        (NOW + 500_000_000, true),
+        // Of a clock that is ahead, as in a time namespace: it would be good for ever.
+        (NOW + 1_000_000_001, false),
+        (u64::MAX, false),
+    ] {
         let sifted = run(&program, text.as_bytes(), from("192.0.2.1"), &Table::default(), until);
         assert_eq!(sifted.dropped, drops, "{until}");
     }
     // A worker that is not there.
-    assert!(!emulate::sift(&program, text.as_bytes(), from("192.0.2.1"), NOW, &[]).unwrap().dropped);
+    assert!(
+        !emulate::sift(&program, text.as_bytes(), from("192.0.2.1"), NOW, &[], &mut Vec::new())
+            .unwrap()
+            .dropped
+    );
 }
 
 /// Each source by its own bucket in either row, each worker by its own table.
@@ -130,7 +143,9 @@ fn a_source_is_judged_by_its_share() {
     for overloaded in 0..WORKERS {
         let tables: Vec<(u64, &[u32])> =
             (0..WORKERS).map(|n| (if n == overloaded { NOW + 1 } else { 0 }, none.words())).collect();
-        let sifted = emulate::sift(&program, text.as_bytes(), from("192.0.2.1"), NOW, &tables).unwrap();
+        let sifted =
+            emulate::sift(&program, text.as_bytes(), from("192.0.2.1"), NOW, &tables, &mut Vec::new())
+                .unwrap();
         assert_eq!(sifted.dropped, overloaded == owner);
     }
 }
@@ -147,6 +162,88 @@ fn what_a_datagram_costs() {
     // ARCHITECTURE.md names the figure.
     println!("{} bytes, {} instructions of {}", text.len(), sifted.instructions, program.code.len());
     assert!(sifted.dropped && sifted.instructions < 900, "{}", sifted.instructions);
+}
+
+/// One worker, whose memory lasts from one datagram to the next.
+struct Remembering {
+    ownership: Ownership,
+    program: SieveProgram,
+    memory: Vec<u8>,
+}
+
+impl Remembering {
+    fn new() -> Remembering {
+        let ownership = Ownership::new(b"a key of 16 byte");
+        let program = ownership.sieve(1).expect("a program");
+        Remembering { ownership, program, memory: Vec::new() }
+    }
+
+    fn lot(&self, id: &str) -> u32 {
+        u32::from(self.ownership.lot(id.as_bytes()) as u16)
+    }
+
+    /// Whether a request of this call is dropped where this is everybody's threshold.
+    fn drops(&mut self, start: &str, id: &str, threshold: u32) -> bool {
+        let mut table = Table::default();
+        table.set_thresholds((0..1_024).map(|_| threshold));
+        let message = request(start, "To: <sip:b@c>", &format!("i: {id}"));
+        let tables = [(NOW + 1, table.words())];
+        let from = from("192.0.2.1");
+        emulate::sift(&self.program, message.as_bytes(), from, NOW, &tables, &mut self.memory)
+            .expect("no fault")
+            .dropped
+    }
+
+    fn knows(&mut self, id: &str) {
+        let bits = memory_bits(self.ownership.lot(id.as_bytes()));
+        emulate::know(&self.program, &mut self.memory, &bits);
+    }
+}
+
+const INVITE: &str = "INVITE sip:b@c";
+const REGISTER: &str = "REGISTER sip:c";
+
+/// What was dropped once is dropped again where the threshold has risen above it meanwhile, but not where its source is
+/// served in full; and INVITEs only, for others may keep their Call-ID for ever.
+#[test]
+fn what_was_dropped_once_is_dropped_again() {
+    let mut kernel = Remembering::new();
+    let (mut near, mut far) = (0, 0);
+    for n in 0..400 {
+        let id = format!("call-{n}");
+        let lot = kernel.lot(&id);
+        assert_eq!(kernel.drops(INVITE, &id, 20_000), lot >= 20_000);
+        assert_eq!(kernel.drops(REGISTER, &id, 20_000), lot >= 20_000);
+        let remembered = (20_000..40_000).contains(&lot);
+        assert_eq!(kernel.drops(INVITE, &id, 65_000), remembered || lot >= 65_000, "{lot}");
+        assert_eq!(kernel.drops(REGISTER, &id, 65_000), lot >= 65_000);
+        assert!(!kernel.drops(INVITE, &id, 65_536));
+        near += u32::from(remembered);
+        far += u32::from(lot >= 40_000);
+    }
+    assert!(near > 50 && far > 50);
+}
+
+/// What the worker has taken on passes: that repeats what was accepted, or comes with credentials. Whatever the threshold
+/// is by then, and also if it was dropped, and is remembered, before the worker could say so.
+#[test]
+fn what_was_taken_on_is_never_dropped() {
+    let mut kernel = Remembering::new();
+    for n in 0..400 {
+        let id = format!("call-{n}");
+        if n % 2 == 0 {
+            kernel.drops(INVITE, &id, kernel.lot(&id));
+        }
+        kernel.knows(&id);
+        for threshold in [0, kernel.lot(&id), 65_000] {
+            for start in [INVITE, REGISTER] {
+                assert!(!kernel.drops(start, &id, threshold), "{id} {start} {threshold}");
+            }
+        }
+    }
+    // And nobody else.
+    let dropped = (0..400).filter(|n| kernel.drops(INVITE, &format!("other-{n}"), 0)).count();
+    assert!(dropped >= 398, "{dropped}");
 }
 
 proptest! {

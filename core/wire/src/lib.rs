@@ -18,5 +18,5 @@ pub use flow::{ConnId, Flow, ListenerId, Transport};
 pub use load::Load;
 pub use machine::{Frame, FrameError, Machine};
 pub use outbox::{Close, Outbox, Transmit};
-pub use steering::{SieveProgram, SteeringProgram};
+pub use steering::{Sieve, SieveProgram, SteeringProgram};
 pub use time::Time;

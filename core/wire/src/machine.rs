@@ -1,6 +1,6 @@
 //! The contract between a protocol machine and whatever drives it.
 
-use crate::{ConnId, Flow, Load, Outbox, Time};
+use crate::{ConnId, Flow, Load, Outbox, Sieve, Time};
 use core::net::SocketAddr;
 
 /// What the first bytes of a stream buffer hold.
@@ -140,10 +140,10 @@ pub trait Machine {
         let _ = (now, load);
     }
 
-    /// What the kernel is to drop before it reaches this worker, in the words of the machine's
+    /// What the kernel is to drop before it reaches this worker, by the machine's
     /// [`SieveProgram`](crate::SieveProgram), from now on and until it is asked again, which is after each
     /// [`Machine::pace`]; `None`: nothing. It is good for a short while only, so that what stands still drops nothing.
-    fn sieve(&self) -> Option<&[u32]> {
+    fn sieve(&self) -> Option<Sieve<'_>> {
         None
     }
 

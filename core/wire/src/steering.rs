@@ -1,5 +1,7 @@
 //! What the kernel is told of ownership and of overload.
 
+use core::time::Duration;
+
 /// A program that runs in the kernel for each datagram to a port that several workers share, and chooses
 /// the worker whose socket gets it: eBPF of type `SK_REUSEPORT`, as numbers in the layout of
 /// `struct bpf_insn` (`include/uapi/linux/bpf.h`) on a little-endian machine.
@@ -38,6 +40,8 @@ pub struct SieveProgram {
     pub scratch: u32,
     /// Numbers of 32 bits in an entry of the table.
     pub words: u32,
+    /// Bytes of a generation of memory ([`SieveProgram::MEMORY`]).
+    pub memory: u32,
 }
 
 impl SieveProgram {
@@ -45,10 +49,23 @@ impl SieveProgram {
     pub const SCRATCH: i32 = 1;
     /// Number of the map with the table, by number of the worker (`ARRAY`).
     pub const TABLE: i32 = 2;
+    /// Number of the map with [`GENERATIONS`](SieveProgram::GENERATIONS) of memory for each worker (`ARRAY`), as bits. In the
+    /// first two the program remembers what it dropped: it looks into both and writes into the young one, and the worker
+    /// clears the old one from time to time, which is the young one from then on. In the other two stands what the
+    /// machine knows ([`Sieve::known`]), which the worker writes and clears.
+    pub const MEMORY: i32 = 3;
+    /// Generations of memory that a worker has.
+    pub const GENERATIONS: usize = 4;
+    /// The first of what the machine knows.
+    pub const KNOWN: usize = 2;
     /// Where in an entry it stands until when it is good: nanoseconds of the monotonic clock, 64 bits.
     pub const UNTIL: usize = 0;
+    /// It is good for no longer than this: what says so is from another clock, and nothing is dropped by it.
+    pub const LONGEST: Duration = Duration::from_secs(1);
     /// Where it stands how many datagrams were dropped by it: 64 bits.
     pub const DROPPED: usize = 8;
+    /// Where it stands which generation of what was dropped is the young one, 0 or 1: 64 bits.
+    pub const YOUNG: usize = 16;
     /// Where the numbers begin.
     pub const WORDS: usize = 64;
 
@@ -56,4 +73,14 @@ impl SieveProgram {
     pub const fn entry(&self) -> usize {
         (SieveProgram::WORDS + 4 * self.words as usize).next_multiple_of(64)
     }
+}
+
+/// What the kernel is to drop for a worker, in the terms of the machine's [`SieveProgram`].
+#[derive(Clone, Copy, Debug)]
+pub struct Sieve<'a> {
+    /// The numbers of the worker's entry in the table.
+    pub words: &'a [u32],
+    /// Bits of memory, by number: what passes from now on, whatever its share. Those that are new since the machine was
+    /// asked last.
+    pub known: &'a [u32],
 }

@@ -10,6 +10,8 @@ use super::Engine;
 use super::begin::ladder_name;
 use super::call::{Call, Doing, Resend};
 use super::receive::plain_answer;
+use super::run::LAST_CSEQ;
+use super::wheel::tick;
 use crate::metrics::{CallEnd, Failure};
 use crate::scenario::{self, Lines, Side};
 use core::mem;
@@ -54,7 +56,7 @@ impl Engine {
         call.doing = Doing::Leaving(now + PATIENCE);
         let rules = self.settings.retransmission;
         call.resend = (rules.on && !call.flow.transport.is_reliable()).then_some(Resend {
-            at: now + FIRST_INTERVAL,
+            at: tick(now + FIRST_INTERVAL),
             interval: FIRST_INTERVAL.as_micros() as u64,
             left: rules.other,
             longest: rules.t2.as_micros() as u64,
@@ -235,7 +237,7 @@ fn derive(base: &[u8], with: &Derived<'_>, out: &mut Vec<u8>) {
             Name::CSeq => {
                 let number = with.cseq.or_else(|| scenario::request_cseq(base)).unwrap_or(1);
                 let mut cseq = Vec::new();
-                push_u64(number.into(), &mut cseq);
+                push_u64(number.min(LAST_CSEQ).into(), &mut cseq);
                 header("CSeq", &[&cseq, b" ".as_slice(), with.method.as_bytes()].concat());
             }
             // Whoever was believed the INVITE is believed its ACK and CANCEL (RFC 3261 section 22.1).

@@ -3,6 +3,7 @@
 use super::call::{Call, Doing};
 use super::ids::CallName;
 use super::run::on_timeout;
+use super::wheel::tick;
 use super::{Engine, Origin};
 use crate::metrics::{self, Began, CallEnd, Direction, Failure};
 use crate::scenario::{Scope, Side};
@@ -17,7 +18,12 @@ const BURST: usize = 64;
 impl Engine {
     /// Whether no further call has room.
     pub(super) fn is_full(&self) -> bool {
-        self.calls.len() - self.lingering >= self.settings.most_calls
+        self.calling >= self.settings.most_calls
+    }
+
+    /// Whether all calls have come in that were to be answered.
+    pub(super) fn has_answered_all(&self) -> bool {
+        self.settings.callees.is_some_and(|callees| self.answered >= callees)
     }
 
     /// Whether a call is due and waits for room.
@@ -49,7 +55,8 @@ impl Engine {
     }
 
     fn begin(&mut self, now: Time, intended: Time, user: u64, out: &mut Outbox) {
-        let Some(slot) = self.calls.take() else { return };
+        let Some(slot) = self.calls.take() else { return self.metrics.call_shed(intended) };
+        self.calling += 1;
         let nth = match self.settings.origin {
             Origin::Turn | Origin::Connection | Origin::Field { .. } => self.turn,
             // No two calls under way have one slot.
@@ -100,11 +107,17 @@ impl Engine {
         request: &Message<'_>,
         ours: Option<u32>,
     ) -> Option<u32> {
-        if self.settings.server.is_none() || self.is_full() {
+        let room = self.answering.len() < self.settings.most_callees && !self.has_answered_all();
+        if self.settings.server.is_none() || !room {
             return None;
         }
         let slot = self.calls.take()?;
+        self.answered += 1;
         self.prepare(slot, Side::Server, flow, Began::at(now), 0);
+        self.take_lines(slot, ours);
+        if self.has_answered_all() {
+            self.quit(now);
+        }
         let hash = self.hash(request.call_id());
         if let Some(call) = self.calls.at(slot) {
             call.hash = hash;
@@ -141,7 +154,9 @@ impl Engine {
         call.side_values = Some(side);
         call.timers.resize(scenario.timers.len(), None);
         call.branches.resize_with(scenario.transactions.len(), Vec::new);
-        desk.injections.choose(call.user, rng, &mut call.lines);
+        if side == Side::Client {
+            desk.injections.choose(side, call.user, rng, &mut call.lines);
+        }
         // A timer that no step starts runs from the beginning of the call.
         for &number in &scenario.running_timers {
             if let Some(timer) = call.timers.get_mut(usize::from(number)) {
@@ -150,8 +165,38 @@ impl Engine {
         }
     }
 
+    /// The lines of a call that comes in: those of the call here that it is the other end of, otherwise the next ones
+    /// of the callees, who have them in an order of their own.
+    fn take_lines(&mut self, slot: u32, ours: Option<u32>) {
+        let Some(call) = self.calls.at(slot) else { return };
+        let mut lines = mem::take(&mut call.lines);
+        match ours.and_then(|ours| self.calls.get(ours)) {
+            Some(ours) => lines.clone_from(&ours.lines),
+            None => self.desk.injections.choose(Side::Server, 0, &mut self.rng, &mut lines),
+        }
+        if let Some(call) = self.calls.at(slot) {
+            call.lines = lines;
+        }
+    }
+
     /// A call is over.
     pub(super) fn end(&mut self, now: Time, slot: u32, end: CallEnd) {
+        let Some(call) = self.calls.get(slot) else { return };
+        let (side, began, user) = (call.side, call.began, call.user);
+        let lingered = matches!(call.doing, Doing::Lingering(_) | Doing::Leaving(_));
+        self.release(slot);
+        if lingered {
+            self.lingering -= 1;
+        } else {
+            self.metrics.call_ended(now, side.into(), began, end);
+        }
+        if side == Side::Client && !lingered {
+            self.over(now, user);
+        }
+    }
+
+    /// Frees the slot of a call, and what leads to it.
+    fn release(&mut self, slot: u32) {
         let Some(call) = self.calls.get(slot) else { return };
         if call.connected
             && let Some(conn) = call.flow.conn
@@ -159,27 +204,18 @@ impl Engine {
             self.connections.remove(&conn);
             self.closing.push(conn);
         }
-        let (side, began, user) = (call.side, call.began, call.user);
-        let lingered = matches!(call.doing, Doing::Lingering(_) | Doing::Leaving(_));
         self.wheel.cancel(slot);
-        if side == Side::Server
+        if call.side == Side::Server
             && let Ok(entry) = self.answering.find_entry(call.hash, |&(_, other)| other == slot)
         {
             entry.remove();
         }
-        if lingered {
-            self.lingering -= 1;
-        } else {
-            self.metrics.call_ended(now, side.into(), began, end);
-        }
         self.calls.give(slot);
-        if side == Side::Client && !lingered {
-            self.over(now, user);
-        }
     }
 
     /// The call of a user is over, as far as he is concerned: he may begin the next.
     pub(super) fn over(&mut self, now: Time, user: u64) {
+        self.calling = self.calling.saturating_sub(1);
         if self.callers.are_there() {
             self.callers.give(user, now);
             self.schedule();
@@ -201,11 +237,33 @@ impl Engine {
         self.end(now, slot, CallEnd::Failed(failure));
     }
 
-    /// Ends what is still under way: the run is over.
+    /// The run is over. A call that waits for an answer has failed; what pauses, waits for what the other side begins
+    /// or answers a call is left unfinished: it is counted as begun, and no more.
     pub(super) fn cut(&mut self, now: Time) {
         for slot in self.calls.slots() {
-            self.end(now, slot, CallEnd::Void);
+            let Some(call) = self.calls.get(slot) else { continue };
+            if call.is_unanswered(now) {
+                self.note_silence(now, slot);
+                self.fail(now, slot, Failure::ReceiveTimeout, "no answer until the end of the run");
+            } else if matches!(call.doing, Doing::Lingering(_) | Doing::Leaving(_)) {
+                self.end(now, slot, CallEnd::Success);
+            } else {
+                self.release(slot);
+            }
         }
+    }
+
+    /// No more calls. Those that are due and had no room ([`super::Settings::most_calls`]) are never begun: that is
+    /// said, and their wait is lateness.
+    pub(super) fn quit(&mut self, now: Time) {
+        while let Some(intended) = self.next_call.filter(|&at| at <= now && self.is_full()) {
+            self.metrics.scheduled_send(now, intended);
+            self.metrics.call_shed(intended);
+            self.callers.take();
+            self.schedule();
+        }
+        self.stopping = true;
+        self.next_call = None;
     }
 
     /// The timer of a call is due.
@@ -215,7 +273,11 @@ impl Engine {
             return self.resend(now, slot, out);
         }
         match call.doing {
-            Doing::Pausing(until) if until <= now => self.pause_over(now, slot, out),
+            // What follows was meant to be then; the wait since is lateness of ours.
+            Doing::Pausing(until) if until <= now => {
+                self.metrics.scheduled_send(now, until);
+                self.pause_over(until, slot, out);
+            }
             Doing::Lingering(until) | Doing::Leaving(until) if until <= now => {
                 self.end(now, slot, CallEnd::Success)
             }
@@ -251,9 +313,11 @@ impl Engine {
                 }
             };
         }
+        let meant = resend.at;
         resend.left -= 1;
         resend.interval = (resend.interval * 2).min(resend.longest);
-        resend.at = now + Duration::from_micros(resend.interval);
+        resend.at = tick(now + Duration::from_micros(resend.interval));
+        self.metrics.scheduled_send(now, meant);
         self.send_again(now, slot, out);
         self.arm(slot);
     }

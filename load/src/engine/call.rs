@@ -1,9 +1,11 @@
 //! One call, and the room for all of a worker's.
 
+use super::SILENT;
 use super::observe::Seen;
 use crate::metrics::Began;
 use crate::scenario::{Challenge, Outline, Side, Values};
 use core::num::NonZeroU64;
+use core::time::Duration;
 use wire::{Flow, ListenerId, Time};
 
 /// What a call is doing.
@@ -148,6 +150,14 @@ impl Call {
         (first != Time::FAR).then_some(first)
     }
 
+    /// Whether it waits for an answer that has not come for so long that there is none. Who is being called has
+    /// as long to answer as a run that is over waits for its calls.
+    pub fn is_unanswered(&self, now: Time) -> bool {
+        let Some(asking) = self.seen.asking.filter(|_| self.doing == Doing::Waiting) else { return false };
+        let rings = self.seen.session.is_some_and(|s| s.progress.is_some() && s.established.is_none());
+        now.since(asking.began.sent) > if rings { RINGING } else { SILENT }
+    }
+
     /// Forgets everything but the memory.
     fn clear(&mut self) {
         for text in [
@@ -175,6 +185,9 @@ impl Call {
         self.branches.iter_mut().for_each(Vec::clear);
     }
 }
+
+/// How long a call may ring when its run is ended.
+const RINGING: Duration = Duration::from_secs(60);
 
 /// Texts that grew beyond this do not stay with a freed call.
 const LARGE: usize = 8 << 10;

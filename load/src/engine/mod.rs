@@ -9,6 +9,7 @@ mod abort;
 mod begin;
 mod call;
 mod ids;
+mod init;
 mod observe;
 pub mod people;
 mod receive;
@@ -18,15 +19,16 @@ mod settings;
 #[cfg(test)]
 mod tests;
 mod users;
-mod wheel;
+pub(crate) mod wheel;
 
 pub use settings::{Defaults, Origin, Progress, Record, Retransmission, Settings, Users};
 
 use crate::metrics::{Ladders, Metrics, Unexpected};
 use crate::population::{Rng, Times};
-use crate::scenario::{Desk, Effects, Level, Model, Outlines, Scenario, Scope, Values};
+use crate::scenario::{Desk, Effects, Level, Model, Outlines, Scenario, Scope, Side, Values};
 use call::Calls;
 use core::hash::BuildHasher;
+use core::time::Duration;
 use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashTable};
 use ids::CallName;
@@ -37,11 +39,16 @@ use users::Callers;
 use wheel::Wheel;
 use wire::{ConnId, Flow, Frame, FrameError, Machine, Outbox, Time};
 
+/// A request that nobody has answered for so long when the run is over has failed. What is younger may yet be
+/// answered.
+const SILENT: Duration = Duration::from_secs(2);
+
 /// What other threads tell an engine.
 pub enum Notice {
     /// Show what is going on, by calling this once.
     Progress(Box<dyn FnOnce(Progress) + Send>),
-    /// Hand over what was recorded. What is under way is given up, for the run is over.
+    /// Hand over what was recorded. The run is over: what waits for an answer has failed, whatever else is under way
+    /// is unfinished.
     Record(Box<dyn FnOnce(Record) + Send>),
     /// Begin no more calls; end those under way as they come to their end.
     Quit,
@@ -65,18 +72,25 @@ pub struct Engine {
     desk: Desk,
     rng: Rng,
     callers: Callers,
-    global: Values,
+    /// Variables of the run: the caller's scenario's and the callee's.
+    global: [Values; 2],
+    /// What was wrong with an `<init>`.
+    trouble: Option<String>,
     effects: Effects,
     lines: Vec<(Level, Vec<u8>)>,
     metrics: Metrics,
     registered: Registered,
     ladders: Ladders,
-    /// The scenario's counters.
-    counters: Vec<u64>,
+    /// Where the callee's stopwatches and counters stand among those of the record.
+    firsts: [(usize, usize); 2],
     arrivals: Option<Times>,
     /// When the next call is meant to begin.
     next_call: Option<Time>,
     begun: u64,
+    /// Calls begun here that are under way.
+    calling: usize,
+    /// Calls answered so far.
+    answered: u64,
     number: u64,
     turn: usize,
     /// Messages sent in rounds that did not come to the end of what is due.
@@ -100,18 +114,12 @@ pub struct Engine {
 
 impl Engine {
     /// An engine with nothing going on. `arrivals` says when calls begin; none: it only answers.
-    pub fn new(settings: Settings, desk: Desk, arrivals: Option<Times>) -> Engine {
+    pub fn new(mut settings: Settings, desk: Desk, arrivals: Option<Times>) -> Engine {
         let mut rng = Rng::new(settings.seed, u64::from(settings.worker));
         let hasher = FixedState::with_seed(rng.next_u64());
-        let any = settings.client.as_ref().or(settings.server.as_ref());
-        let values = |scope| any.map_or_else(Values::default, |s| s.variables.values(scope));
-        let (user, mut global) = (values(Scope::User), values(Scope::Global));
-        for (name, text) in &settings.set {
-            let slot = any.and_then(|s| s.variables.find(name)).filter(|slot| slot.scope == Scope::Global);
-            if let Some(value) = slot.and_then(|slot| global.at(slot)) {
-                value.set_text(text);
-            }
-        }
+        settings.measured();
+        let users = settings.values(Scope::User);
+        let global = settings.given();
         let mut engine = Engine {
             calls: Calls::default(),
             wheel: Wheel::new(settings.start.as_micros()),
@@ -120,17 +128,21 @@ impl Engine {
             woken: settings.start,
             desk,
             rng,
-            callers: Callers::new(settings.users, &user, settings.start),
+            callers: Callers::new(settings.users, users, settings.start),
             global,
+            trouble: None,
             effects: Effects::default(),
             lines: Vec::new(),
             metrics: Metrics::new(&settings.metrics),
             registered: Registered::new(hasher.clone()),
             ladders: Ladders::new(settings.ladders, 1 << 20),
-            counters: vec![0; any.map_or(0, |s| s.counters.len())],
+            firsts: [Side::Client, Side::Server]
+                .map(|side| (settings.first(side, |s| &s.timers), settings.first(side, |s| &s.counters))),
             arrivals,
             next_call: None,
             begun: 0,
+            calling: 0,
+            answered: 0,
             number: 0,
             turn: 0,
             backlog: 0,
@@ -149,8 +161,14 @@ impl Engine {
             locals: Settings::locals(&settings.listeners),
             settings,
         };
+        engine.prelude();
         engine.schedule();
         engine
+    }
+
+    /// What was wrong with the `<init>` of a scenario. Such an engine begins no call.
+    pub fn trouble(&self) -> Option<&str> {
+        self.trouble.as_deref()
     }
 
     /// What is going on.
@@ -160,6 +178,7 @@ impl Engine {
             calls: self.calls.len() - self.lingering,
             begun: self.begun,
             waiting: self.is_behind(),
+            beginning: self.next_call.is_some(),
             done: self.is_done(),
             lines: core::mem::take(&mut self.lines),
         }
@@ -167,22 +186,18 @@ impl Engine {
 
     /// What was recorded.
     fn record(&mut self, now: Time) -> Record {
-        self.quit();
+        self.quit(now);
         self.cut(now);
-        Record {
-            metrics: Box::new(self.metrics.clone()),
-            ladders: self.ladders.kept().to_vec(),
-            counters: self.counters.clone(),
-        }
+        Record { metrics: Box::new(self.metrics.clone()), ladders: self.ladders.kept().to_vec() }
     }
 
     /// Whether nothing more will happen by itself.
     fn is_done(&self) -> bool {
         let more = self.next_call.is_some() && !self.stopping;
+        // The last call of `-m` that was answered may still be asked again.
+        let rest = if self.has_answered_all() { 0 } else { self.lingering };
         self.stopped
-            || (!more
-                && self.calls.len() == self.lingering
-                && (self.settings.client.is_some() || self.stopping))
+            || (!more && self.calls.len() == rest && (self.settings.client.is_some() || self.stopping))
     }
 
     fn hash(&self, call_id: &[u8]) -> u64 {
@@ -266,7 +281,13 @@ impl Machine for Engine {
                 show(self.progress());
             }
             Notice::Record(take) => take(self.record(now)),
-            Notice::Quit => self.quit(),
+            Notice::Quit => {
+                // What is due and has room begins; then what is due has none.
+                while self.next_call.is_some_and(|at| at <= now) && !self.is_full() {
+                    self.begin_due(now, out);
+                }
+                self.quit(now);
+            }
             Notice::Rate(rate) => {
                 let since = now.since(self.settings.start).as_micros() as u64;
                 if self.arrivals.as_mut().is_some_and(|times| times.set_rate(since, rate)) {

@@ -35,7 +35,10 @@ pub struct Session {
 /// What a call remembers for the record.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Seen {
+    /// The request that has no final response yet.
     pub asking: Option<Asking>,
+    /// There was a request.
+    pub asked: bool,
     pub session: Option<Session>,
     /// The first REGISTER of the attempt under way.
     pub registering: Option<(Began, Asked)>,
@@ -46,10 +49,9 @@ pub struct Seen {
 /// When a request that goes out now was meant to: the first of a call with the call, others with what came
 /// before them.
 fn began(call: &Call, now: Time, woken: Time) -> Began {
-    if call.seen.asking.is_none() && call.seen.session.is_none() && call.seen.registering.is_none() {
-        call.began
-    } else {
-        Began { intended: now, sent: now.max(woken) }
+    match call.seen.asked {
+        false => call.began,
+        true => Began { intended: now, sent: now.max(woken) },
     }
 }
 
@@ -65,8 +67,9 @@ impl Note<'_> {
     #[inline]
     pub fn sent(self, now: Time, woken: Time, method: Option<Method>) {
         let Note { metrics, registered, call } = self;
-        let Some(method) = method else { return metrics.response_sent(now) };
-        metrics.request_sent(now, method);
+        let left = now.max(woken);
+        let Some(method) = method else { return metrics.response_sent(left) };
+        metrics.request_sent(left, method);
         if call.side != Side::Client {
             return;
         }
@@ -84,7 +87,7 @@ impl Note<'_> {
             }
             _ => {}
         }
-        call.seen.asking = Some(Asking { method, began });
+        (call.seen.asking, call.seen.asked) = (Some(Asking { method, began }), true);
     }
 
     /// A message that a step of the scenario waited for.
@@ -127,6 +130,7 @@ impl Note<'_> {
             }
             return;
         }
+        call.seen.asking = None;
         if challenge {
             metrics.challenged(now);
         }

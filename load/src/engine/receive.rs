@@ -303,8 +303,9 @@ impl Engine {
             keep(call, message, scenario, known);
             let from = call.step;
             if let Some(variable) = unexpected.return_to {
-                let user = self.callers.values(call.user);
-                let mut vars = Vars { call: &mut call.values, user, global: &mut self.global };
+                let user = self.callers.values(call.side, call.user);
+                let global = &mut self.global[call.side as usize];
+                let mut vars = Vars { call: &mut call.values, user, global };
                 if let Some(value) = vars.get_mut(variable) {
                     value.set_number(from as f64);
                 }
@@ -353,12 +354,23 @@ impl Engine {
 
     /// A message that belongs to no call.
     fn stray(&mut self, now: Time, flow: Flow, message: &Message<'_>, out: &mut Outbox) {
+        let begins = message.is_request() && message.to_tag().is_empty();
+        let begins = begins && !matches!(message.method(), Method::Ack | Method::Cancel);
+        if begins && self.settings.server.is_some() {
+            // With room it would have its call (RFC 3261 section 21.5.4). Without, nothing is known of the server.
+            if !self.has_answered_all() {
+                self.metrics.call_shed(now);
+            }
+            return answer(flow, message, 503, out);
+        }
         let late = CallName::read(message.call_id(), self.settings.run_id).is_some();
         if late {
             // Of a call that has ended: a retransmission, mostly.
             self.metrics.dead_call(now);
-            if message.is_request() && message.method() != Method::Ack {
-                plain_answer(flow, message, out);
+            if message.is_request() {
+                // Nobody would acknowledge, or end, what a 2xx to an INVITE begins.
+                let status = if message.method() == Method::Invite { 481 } else { 200 };
+                answer(flow, message, status, out);
             }
             return;
         }

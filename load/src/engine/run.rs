@@ -4,6 +4,7 @@ use super::begin::ladder_name;
 use super::call::{Call, Doing, Resend};
 use super::observe::Note;
 use super::users::Callers;
+use super::wheel::tick;
 use super::{Engine, Origin, Settings};
 use crate::metrics::{Began, CallEnd, Direction, Failure, Method};
 use crate::scenario::{
@@ -16,7 +17,7 @@ use wire::{Outbox, Time};
 
 /// Steps that a call may take without waiting for anything, so that a loop in a scenario does not stop
 /// the worker. The call fails.
-const PATIENT_STEPS: usize = 10_000;
+pub(super) const PATIENT_STEPS: usize = 10_000;
 
 impl Settings {
     /// The scenario of one side.
@@ -128,8 +129,9 @@ impl Engine {
 
     fn is_set(&mut self, slot: u32, test: scenario::Slot) -> bool {
         let Some(call) = self.calls.at(slot) else { return false };
-        let user = self.callers.values(call.user);
-        let vars = Vars { call: &mut call.values, user, global: &mut self.global };
+        let (user, global) =
+            (self.callers.values(call.side, call.user), &mut self.global[call.side as usize]);
+        let vars = Vars { call: &mut call.values, user, global };
         vars.is_set(test)
     }
 
@@ -144,7 +146,8 @@ impl Engine {
                 let limit = limit.or(self.settings.recv_timeout);
                 let Some(call) = self.calls.at(slot) else { return Next::Ended };
                 call.doing = Doing::Waiting;
-                call.give_up = limit.map(|limit| now + limit);
+                // From when what is to be answered did leave.
+                call.give_up = limit.map(|limit| now.max(self.woken) + limit);
                 return Next::Waits;
             }
             Op::Pause(Pause::Default) => &self.settings.pause,
@@ -156,8 +159,9 @@ impl Engine {
             Pause::Fixed(ms) => Duration::from_millis((*ms).into()),
             Pause::Random(distribution) => micros(distribution.sample(&mut self.rng)),
             Pause::Variable(variable) => {
-                let user = self.callers.values(call.user);
-                let vars = Vars { call: &mut call.values, user, global: &mut self.global };
+                let user = self.callers.values(call.side, call.user);
+                let global = &mut self.global[call.side as usize];
+                let vars = Vars { call: &mut call.values, user, global };
                 micros(vars.get(*variable).and_then(scenario::Value::number).unwrap_or(0.0))
             }
             Pause::TimeWait(ms) => {
@@ -169,7 +173,7 @@ impl Engine {
         if length.is_zero() {
             return Next::Done;
         }
-        call.doing = Doing::Pausing(now + length);
+        call.doing = Doing::Pausing(tick(now + length));
         Next::Waits
     }
 
@@ -222,12 +226,20 @@ impl Engine {
             *timer = step.repeat_timer.then_some(now);
             // A timer that runs from the beginning of the call runs from when that was meant to be.
             let began = Began { intended: since, sent: since.max(call.began.sent) };
-            self.metrics.stopwatch(usize::from(number), now, began);
+            let first = self.firsts[call.side as usize].0;
+            self.metrics.stopwatch(first + usize::from(number), now, began);
         }
-        if let Some(counter) = step.counter.and_then(|n| self.counters.get_mut(usize::from(n))) {
-            *counter += 1;
-        }
+        let side = call.side;
+        self.count(side, step.counter);
         if step.actions.is_empty() { Outcome::GoOn } else { self.run_actions(now, slot, step) }
+    }
+
+    /// A counter of a scenario goes up, if a step has one.
+    #[inline]
+    pub(super) fn count(&mut self, side: Side, counter: Option<u16>) {
+        if let Some(number) = counter {
+            self.metrics.tally(self.firsts[side as usize].1 + usize::from(number));
+        }
     }
 
     /// Whether the `next` of a step is to be followed, and where to.
@@ -253,7 +265,7 @@ impl Engine {
                 let to = step.and_then(|step| self.branch(slot, step));
                 self.move_to(slot, |call| to.unwrap_or(call.step + 1));
                 if outcome == Outcome::StopGracefully {
-                    self.quit();
+                    self.quit(now);
                 }
                 true
             }
@@ -271,7 +283,7 @@ impl Engine {
                 false
             }
             Outcome::StopNow => {
-                self.quit();
+                self.quit(now);
                 self.stopped = true;
                 self.cut(now);
                 out.clear();
@@ -285,19 +297,13 @@ impl Engine {
     pub(super) fn aside(&mut self, now: Time, slot: u32, scenario: &Scenario, at: usize, out: &mut Outbox) {
         match self.conclude(now, slot, scenario, at) {
             Outcome::GoOn => self.arm(slot),
-            Outcome::StopGracefully => self.quit(),
+            Outcome::StopGracefully => self.quit(now),
             outcome => {
                 if self.follow(now, slot, scenario, outcome, out) {
                     self.run_steps(now, slot, scenario, out);
                 }
             }
         }
-    }
-
-    /// No more calls.
-    pub(super) fn quit(&mut self) {
-        self.stopping = true;
-        self.next_call = None;
     }
 
     fn run_actions(&mut self, now: Time, slot: u32, step: &Step) -> Outcome {
@@ -330,7 +336,8 @@ impl Engine {
         let Some(call) = calls.at(slot) else { return Next::Ended };
         let invite = send.method == Some(Method::Invite);
         if send.method.is_some_and(|method| !matches!(method, Method::Ack | Method::Cancel)) {
-            call.cseq += 1;
+            // 2**31 is no number of a CSeq (RFC 3261 section 8.1.1.5), and a peer may have used the last one.
+            call.cseq = call.cseq.saturating_add(1).min(LAST_CSEQ);
         }
         call.tried &= !invite;
         call.answered = true;
@@ -364,8 +371,14 @@ impl Engine {
             true => out.send_fresh(call.flow, name + 1, &bytes),
             false => drop(out.send(call.flow, name + 1, &bytes)),
         }
+        // When it did leave.
+        let left = now.max(*woken);
         let pair = (settings.local(call.flow.listener), &call.flow.remote);
-        ladders.pass(name, now, Direction::Sent, pair, &bytes);
+        ladders.pass(name, left, Direction::Sent, pair, &bytes);
+        if let Some(branch) = send.start_txn.and_then(|n| call.branches.get_mut(usize::from(n))) {
+            branch.clear();
+            branch.extend_from_slice(scenario::top_branch(&bytes));
+        }
         if send.method == Some(Method::Ack) {
             call.ack.clear();
             call.ack.extend_from_slice(&bytes);
@@ -375,7 +388,7 @@ impl Engine {
         if let Some(t1) = send.retrans_ms.filter(|_| rules.on && !call.flow.transport.is_reliable()) {
             let interval = u64::from(t1) * 1_000;
             call.resend = Some(Resend {
-                at: now + Duration::from_micros(interval),
+                at: tick(left + Duration::from_micros(interval)),
                 interval,
                 left: if invite { rules.invite } else { rules.other },
                 longest: if invite { u64::MAX } else { rules.t2.as_micros() as u64 },
@@ -393,7 +406,7 @@ struct Lender<'e> {
     locals: &'e [(Vec<u8>, u16)],
     desk: &'e mut Desk,
     callers: &'e mut Callers,
-    global: &'e mut Values,
+    global: &'e mut [Values; 2],
     outlines: &'e [Outlines; 2],
 }
 
@@ -428,10 +441,13 @@ impl<'e> Lender<'e> {
             wall_micros: settings.wall_origin + now.as_micros(),
             tick_ms: now.as_micros().saturating_sub(settings.start.as_micros()) / 1_000,
         };
-        let vars = Vars { call: &mut call.values, user: callers.values(call.user), global };
-        Some((facts, vars))
+        let (user, global) = (callers.values(call.side, call.user), &mut global[call.side as usize]);
+        Some((facts, Vars { call: &mut call.values, user, global }))
     }
 }
+
+/// The largest number of a CSeq.
+pub(super) const LAST_CSEQ: u32 = (1 << 31) - 1;
 
 /// Lines of scenarios' logs kept until they are asked for.
 const LINES: usize = 10_000;

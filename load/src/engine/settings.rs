@@ -1,7 +1,7 @@
 //! What an engine is told.
 
-use crate::metrics::{Ladder, Metrics, Pulse, Setup};
-use crate::scenario::{Level, Pause, Run, Scenario};
+use crate::metrics::{Ladder, Metrics, Pulse, Setup, Table};
+use crate::scenario::{Level, Pause, Run, Scenario, Scope, Side, Values};
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -108,8 +108,13 @@ pub struct Settings {
     pub base_cseq: u32,
     /// Variables of the run and what they are at its beginning (`-set`).
     pub set: Vec<(String, Vec<u8>)>,
-    /// Calls under way at a time on this worker (`-l`).
+    /// Calls under way at a time that begin on this worker (`-l`).
     pub most_calls: usize,
+    /// Calls at a time that this worker answers, those that have ended and still answer repetitions among them. One
+    /// beyond it is refused with 503 and makes the run void.
+    pub most_callees: usize,
+    /// Calls that this worker answers altogether (`-m` where none begin here); then the run is over.
+    pub callees: Option<u64>,
     /// The number of this worker's first call, and the step to the next.
     pub numbers: (u64, u64),
     /// The length of a pause without one (`-d`).
@@ -128,7 +133,7 @@ pub struct Settings {
     pub start: Time,
     /// Microseconds since 1970 at [`Time::ZERO`].
     pub wall_origin: u64,
-    /// What is measured.
+    /// What is measured; stopwatches, counters and tables are those of the scenarios.
     pub metrics: Setup,
     /// How many failing call flows are kept.
     pub ladders: usize,
@@ -142,6 +147,66 @@ impl Settings {
             SocketAddr::V6(a) => format!("[{}]", a.ip()),
         };
         listeners.iter().map(|a| (text(a).into_bytes(), a.port())).collect()
+    }
+
+    /// What the scenarios want measured: the caller's things, then the callee's, which are called so if there are both.
+    pub(super) fn measured(&mut self) {
+        let both = self.client.is_some() && self.server.is_some();
+        let sides = [(&self.client, ""), (&self.server, if both { "callee-" } else { "" })];
+        let named = |of: fn(&Scenario) -> &Vec<String>| -> Vec<String> {
+            let own = |(scenario, before): (&Option<Arc<Scenario>>, &'static str)| {
+                let names = scenario.as_ref().map_or_else(Vec::new, |own| of(own).clone());
+                names.into_iter().map(move |name| format!("{before}{name}"))
+            };
+            sides.into_iter().flat_map(own).collect()
+        };
+        let (stopwatches, tallies) = (named(|own| &own.timers), named(|own| &own.counters));
+        let mut tables = Vec::new();
+        for side in [Side::Client, Side::Server] {
+            let Some(own) = self.scenario(side) else { continue };
+            let first = self.first(side, |own| &own.timers);
+            let responses =
+                (first..first + own.timers.len()).map(Some).map(|at| (at, &own.response_times_ms));
+            // Of lengths there is one distribution.
+            let lengths = (side == Side::Client || !both).then_some((None, &own.call_lengths_ms));
+            for (stopwatch, bounds) in responses.chain(lengths).filter(|(_, bounds)| !bounds.is_empty()) {
+                tables.push(Table { stopwatch, bounds_ms: bounds.clone() });
+            }
+        }
+        (self.metrics.stopwatches, self.metrics.tallies, self.metrics.tables) =
+            (stopwatches, tallies, tables);
+    }
+
+    /// Where the names of a side begin in [`Settings::measured`].
+    pub(super) fn first(&self, side: Side, of: fn(&Scenario) -> &Vec<String>) -> usize {
+        let before = self.client.as_ref().filter(|_| side == Side::Server);
+        before.map_or(0, |own| of(own).len())
+    }
+
+    /// Unset variables of one scope: the caller's scenario's and the callee's.
+    pub(super) fn values(&self, scope: Scope) -> [Values; 2] {
+        [&self.client, &self.server]
+            .map(|own| own.as_ref().map_or_else(Values::default, |own| own.variables.values(scope)))
+    }
+
+    /// The variables of the run as `-set` has them. Those of the two scenarios are apart, as if two programs played
+    /// them; a name that both have is set in both.
+    pub(super) fn given(&self) -> [Values; 2] {
+        let mut values = self.values(Scope::Global);
+        for (own, scenario) in values.iter_mut().zip([&self.client, &self.server]) {
+            for (name, text) in &self.set {
+                let slot = scenario.as_ref().and_then(|s| s.variables.find(name));
+                if let Some(value) = slot.filter(|slot| slot.scope == Scope::Global).and_then(|s| own.at(s)) {
+                    value.set_text(text);
+                }
+            }
+        }
+        values
+    }
+
+    /// Microseconds since 1970.
+    pub(super) fn wall(&self, now: Time) -> u64 {
+        self.wall_origin + now.as_micros()
     }
 
     /// The address of a listener.
@@ -166,6 +231,8 @@ pub struct Progress {
     pub begun: u64,
     /// A call is due and waits for room.
     pub waiting: bool,
+    /// There are calls to begin yet.
+    pub beginning: bool,
     /// Nothing more will happen by itself.
     pub done: bool,
     /// What scenarios logged since they were last asked.
@@ -178,6 +245,4 @@ pub struct Record {
     pub metrics: Box<Metrics>,
     /// The first failing call flows.
     pub ladders: Vec<Ladder>,
-    /// The scenario's counters.
-    pub counters: Vec<u64>,
 }

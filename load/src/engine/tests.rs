@@ -2,7 +2,9 @@
 
 mod aborts;
 mod callers;
+mod ends;
 mod late;
+mod sides;
 
 use super::*;
 use crate::metrics::{Failure, Measure, Setup, Side as End};
@@ -84,6 +86,8 @@ fn engine(
         base_cseq: 1,
         set: Vec::new(),
         most_calls: 1_000,
+        most_callees: 1_000,
+        callees: None,
         numbers: (1, 1),
         pause: Pause::Fixed(0),
         recv_timeout: None,

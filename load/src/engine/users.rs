@@ -1,7 +1,7 @@
 //! Calls by users (`-users`): a fixed number of calls at a time. Whose call has ended begins the next.
 
 use super::settings::Users;
-use crate::scenario::Values;
+use crate::scenario::{Side, Values};
 use std::collections::VecDeque;
 use wire::Time;
 
@@ -9,6 +9,8 @@ use wire::Time;
 pub struct Callers {
     plan: Option<Users>,
     values: Vec<Values>,
+    /// The variables of the callees, who are nobody's users: one set for all their calls.
+    callee: Values,
     ready: VecDeque<(u64, Time)>,
     /// Calls that may still be begun.
     left: u64,
@@ -16,12 +18,13 @@ pub struct Callers {
 
 impl Callers {
     /// All of them ready at `start`. Without a plan there is one set of variables for all calls.
-    pub fn new(plan: Option<Users>, values: &Values, start: Time) -> Callers {
+    pub fn new(plan: Option<Users>, [values, callee]: [Values; 2], start: Time) -> Callers {
         let numbers = plan.map_or((0, 1), |plan| plan.numbers);
         let count = plan.map_or(0, |plan| plan.count);
         Callers {
             plan,
-            values: vec![values.clone(); count.max(1) as usize],
+            values: vec![values; count.max(1) as usize],
+            callee,
             ready: (0..count).map(|nth| (numbers.0 + nth * numbers.1, start)).collect(),
             left: plan.map_or(0, |plan| plan.calls.unwrap_or(u64::MAX)),
         }
@@ -32,8 +35,19 @@ impl Callers {
         self.plan.is_some()
     }
 
-    /// The variables of a user.
-    pub fn values(&mut self, user: u64) -> &mut Values {
+    /// What all users of a side begin with.
+    pub fn begin_with(&mut self, side: Side, values: &Values) {
+        match side {
+            Side::Client => self.values.iter_mut().for_each(|own| own.clone_from(values)),
+            Side::Server => self.callee.clone_from(values),
+        }
+    }
+
+    /// The variables of the user of a call.
+    pub fn values(&mut self, side: Side, user: u64) -> &mut Values {
+        if side == Side::Server {
+            return &mut self.callee;
+        }
         let nth = |(first, step): (u64, u64)| (user.saturating_sub(first) / step.max(1)) as usize;
         let nth = self.plan.map_or(0, |plan| nth(plan.numbers));
         let last = self.values.len() - 1;

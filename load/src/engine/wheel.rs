@@ -5,8 +5,17 @@
 //! it, so that arming, moving and cancelling touch no allocator. Work is done only at ticks that have
 //! something: bitmaps say which.
 
+use wire::Time;
+
 /// Microseconds of one tick.
 const TICK: u64 = 1_000;
+
+/// The first tick that is not before `at`. What is meant to happen within a call is meant for a tick: so that what is
+/// meant and what can be agree.
+pub fn tick(at: Time) -> Time {
+    Time::from_micros(at.as_micros().div_ceil(TICK).saturating_mul(TICK))
+}
+
 const BITS: u32 = 8;
 const LISTS: usize = 1 << BITS;
 const LEVELS: usize = 4;

@@ -134,7 +134,7 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Calls that the schedule wanted and the generator did not begin, because of its own cap. An open
+    /// Calls that the schedule wanted and the generator did not begin, because of the cap on calls under way. An open
     /// load has none; a run that has some is void.
     shed,
     /// Responses sent first.
@@ -189,6 +189,8 @@ counters! {
     refreshes_ok,
     /// Of these, failed.
     refreshes_failed,
+    /// Registrations that were due and not begun, because the one before was still under way.
+    registrations_skipped,
     /// Removals of bindings begun.
     removals,
     /// Of these, failed.
@@ -224,6 +226,13 @@ impl Counters {
         let good = self.registrations_ok + self.refreshes_ok;
         let all = good + self.registrations_failed + self.refreshes_failed;
         (all > 0).then(|| good as f64 * 100.0 / all as f64)
+    }
+
+    /// Registrations that were begun when they were due, in percent of those that were due; `None` if there are none.
+    pub fn registrations_begun_percent(&self) -> Option<f64> {
+        let begun = self.registrations + self.refreshes;
+        let due = begun + self.registrations_skipped;
+        (due > 0).then(|| begun as f64 * 100.0 / due as f64)
     }
 
     /// Successful client transactions in percent of those that ended; `None` if there are none.

@@ -80,7 +80,14 @@ const MAX_STEPS: usize = 200;
 /// Columns of a drawing; further addresses share the last one.
 const MAX_LANES: usize = 5;
 
+/// What names a message that belongs to no call.
+const STRAY: &str = "(none)";
+
 impl Ladder {
+    fn is_stray(&self) -> bool {
+        self.call_id == STRAY
+    }
+
     /// The addresses that take part, ours first.
     pub fn parties(&self) -> Vec<SocketAddr> {
         let mut all = Vec::new();
@@ -431,9 +438,9 @@ impl Ladders {
         }
     }
 
-    /// A message that belongs to no call went wrong: keeps it alone.
+    /// A message that belongs to no call went wrong: keeps it alone, if it is the first one and leaves room for a call.
     pub fn stray(&mut self, at: Time, local: SocketAddr, remote: SocketAddr, bytes: &[u8], why: &str) {
-        if self.is_full() {
+        if self.kept.len() + 1 >= self.keep || self.kept.iter().any(Ladder::is_stray) {
             return;
         }
         let kept = bytes.get(..Self::SNAP).unwrap_or(bytes).to_vec();
@@ -446,7 +453,7 @@ impl Ladders {
             length: bytes.len(),
             held: true,
         };
-        let call_id = "(none)".to_owned();
+        let call_id = STRAY.to_owned();
         self.kept.push(Ladder { at, call_id, why: why.to_owned(), steps: vec![step], incomplete: false });
     }
 
@@ -455,9 +462,14 @@ impl Ladders {
         &self.kept
     }
 
-    /// The oldest of several workers' flows: at most `keep`.
+    /// The oldest of several workers' flows: at most `keep`, and one stray message.
     pub fn first(mut all: Vec<Ladder>, keep: usize) -> Vec<Ladder> {
         all.sort_by(|a, b| (a.at, &a.call_id).cmp(&(b.at, &b.call_id)));
+        let mut strays = 0;
+        all.retain(|flow| {
+            strays += usize::from(flow.is_stray());
+            !flow.is_stray() || strays == 1
+        });
         all.truncate(keep);
         all
     }

@@ -34,8 +34,8 @@ pub use events::{
 pub use hist::Hist;
 pub use ladders::{Direction, Ladder, Ladders, Step};
 pub use pcap::pcap;
-pub use rates::{Attempted, MaxRate, Next, Rates};
-pub use record::{Metrics, Paired, Pulse, Setup};
+pub use rates::{Attempted, Rates};
+pub use record::{Metrics, Paired, Pulse, Setup, Table};
 pub use series::{MAX_POINTS, Point, Series, in_progress};
 pub use sip::{Performance, Ratio};
 pub use sketch::{Sketch, Sparse};

@@ -22,6 +22,19 @@ pub struct Setup {
     pub ramp: Option<Window>,
     /// Names of the scenario's stopwatches (SIPp's `rtd`), at most 64 are kept.
     pub stopwatches: Vec<String>,
+    /// Names of the scenario's counters.
+    pub tallies: Vec<String>,
+    /// The scenario's tables of times.
+    pub tables: Vec<Table>,
+}
+
+/// A table of times that a scenario asks for (SIPp's `ResponseTimeRepartition` and `CallLengthRepartition`).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Table {
+    /// The place of the stopwatch it is of; `None`: the lengths of calls.
+    pub stopwatch: Option<usize>,
+    /// Its upper bounds in milliseconds, ascending.
+    pub bounds_ms: Vec<u32>,
 }
 
 impl Default for Setup {
@@ -32,6 +45,8 @@ impl Default for Setup {
             window: Window::ALWAYS,
             ramp: None,
             stopwatches: Vec::new(),
+            tallies: Vec::new(),
+            tables: Vec::new(),
         }
     }
 }
@@ -97,7 +112,7 @@ impl Pulse {
 pub struct Metrics {
     window: Window,
     ramp: Option<Window>,
-    /// When the last call was meant to begin.
+    /// When the last call was meant to begin, whether it did or not.
     last_call: Option<Time>,
     /// The whole run.
     pub all: Counters,
@@ -105,6 +120,9 @@ pub struct Metrics {
     pub measured: Counters,
     latencies: [Paired; Measure::COUNT],
     stopwatches: Vec<(String, Paired)>,
+    /// The scenario's counters, of the whole run.
+    tallies: Vec<(String, u64)>,
+    tables: Vec<Table>,
     /// How late scheduled sends were, measured window, microseconds.
     lateness: Hist,
     /// Messages due at a wake, measured window.
@@ -123,6 +141,8 @@ impl Metrics {
             measured: Counters::default(),
             latencies: core::array::from_fn(|_| Paired::default()),
             stopwatches: setup.stopwatches.iter().take(64).map(|n| (n.clone(), Paired::default())).collect(),
+            tallies: setup.tallies.iter().map(|name| (name.clone(), 0)).collect(),
+            tables: setup.tables.clone(),
             lateness: Hist::new(),
             queue: Hist::new(),
             series: Series::new(setup.origin, setup.interval_micros),
@@ -152,6 +172,16 @@ impl Metrics {
     /// The stopwatches and their names.
     pub fn stopwatches(&self) -> &[(String, Paired)] {
         &self.stopwatches
+    }
+
+    /// The scenario's counters and their names, of the whole run.
+    pub fn tallies(&self) -> &[(String, u64)] {
+        &self.tallies
+    }
+
+    /// The scenario's tables of times.
+    pub fn tables(&self) -> &[Table] {
+        &self.tables
     }
 
     /// Lateness of scheduled sends in the measured window.
@@ -188,6 +218,7 @@ impl Metrics {
         self.measured.merge(&other.measured);
         self.latencies.iter_mut().zip(&other.latencies).for_each(|(a, b)| a.merge(b));
         self.stopwatches.iter_mut().zip(&other.stopwatches).for_each(|(a, b)| a.1.merge(&b.1));
+        self.tallies.iter_mut().zip(&other.tallies).for_each(|(a, b)| a.1 += b.1);
         self.lateness.merge(&other.lateness);
         self.queue.merge(&other.queue);
         self.series.merge(&other.series);
@@ -230,10 +261,10 @@ impl Metrics {
         }
     }
 
-    /// Seconds from `start` in which calls were to begin: to the last one, and once more the time between two of them.
-    /// `None` if fewer than two began.
+    /// Seconds from `start` in which calls were to begin: to the last one, begun or left out, and once more the time
+    /// between two of them. `None` if they were fewer than two.
     pub fn offered(&self, start: Time) -> Option<f64> {
-        let begun = self.all.sides[Side::Caller as usize].begun as f64;
+        let begun = (self.all.sides[Side::Caller as usize].begun + self.all.shed) as f64;
         let last = self.last_call?.since(start).as_secs_f64();
         (begun > 1.0).then(|| last * begun / (begun - 1.0))
     }
@@ -256,11 +287,12 @@ impl Metrics {
         self.series.call_ended(now, side, end);
     }
 
-    /// The schedule wanted a call at `intended` and the generator did not begin it, because of a cap that
-    /// the user did not ask for.
+    /// The schedule wanted a call at `intended` and the generator did not begin it, because of the cap on calls under
+    /// way.
     #[inline]
     pub fn call_shed(&mut self, intended: Time) {
         self.count(intended, |c| c.shed += 1);
+        self.last_call = self.last_call.max(Some(intended));
     }
 
     /// The first response to a call's first request that says something (not 100), or its final one.
@@ -279,6 +311,14 @@ impl Metrics {
             && let Some(s) = self.stopwatches.get_mut(index)
         {
             s.1.record(now, began);
+        }
+    }
+
+    /// A counter of the scenario goes up by one.
+    #[inline]
+    pub fn tally(&mut self, index: usize) {
+        if let Some((_, count)) = self.tallies.get_mut(index) {
+            *count += 1;
         }
     }
 
@@ -536,6 +576,12 @@ impl Metrics {
             Registering::Refresh => c.refreshes += 1,
             Registering::Remove => c.removals += 1,
         });
+    }
+
+    /// A registration was due at `intended`, and the one before was still under way.
+    #[inline]
+    pub fn registration_skipped(&mut self, intended: Time, kind: Registering) {
+        self.count_registration(Began::at(intended), kind, |c| c.registrations_skipped += 1);
     }
 
     /// A 2xx came.

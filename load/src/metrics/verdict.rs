@@ -167,7 +167,7 @@ fn of_generator(rule: &Rule, m: &Metrics, health: Health, out: &mut Vec<Check>) 
     );
     let shed = m.measured.shed;
     check(
-        "calls left out by the generator",
+        "calls left out, for there was no room for them (-l)",
         shed.to_string(),
         rule.max_shed.to_string(),
         shed <= rule.max_shed,
@@ -200,6 +200,10 @@ fn of_server(rule: &Rule, m: &Metrics, out: &mut Vec<Check>) {
     success("successful calls", SideCounts::success_percent(caller));
     success("successful calls at the callee", SideCounts::success_percent(callee));
     success("successful registrations", m.measured.registrations_percent());
+    if m.measured.registrations_skipped > 0 {
+        // A server that is slow to answer is asked less; what it was not asked it has not done.
+        success("registrations begun when they were due", m.measured.registrations_begun_percent());
+    }
     success("successful transactions", m.measured.transactions_percent());
     for limit in &rule.latency {
         let h = m.latency(limit.measure);
@@ -338,6 +342,25 @@ mod tests {
         assert_eq!(register(Registering::Refresh, 4_999, 1), Verdict::Pass);
         let v = register(Registering::Refresh, 0, 1);
         assert_eq!(v.why(), ["successful registrations: 99.9800 %, limit at least 99.9900 %"]);
+    }
+
+    #[test]
+    fn registrations_that_a_slow_server_keeps_from_beginning_fail_the_run() {
+        let mut m = run(10, 0);
+        let began = Began::at(Time::from_secs(1));
+        for _ in 0..9_999 {
+            m.registration_begun(began, Registering::Refresh);
+            m.registered(Time::from_secs(2), began, Registering::Refresh);
+        }
+        let mut skip = || {
+            m.registration_skipped(Time::from_secs(1), Registering::Refresh);
+            judge(&Rule { latency: Vec::new(), ..Rule::default() }, &m, Health::default()).0
+        };
+        assert_eq!(skip(), Verdict::Pass);
+        assert_eq!(
+            skip().why(),
+            ["registrations begun when they were due: 99.9800 %, limit at least 99.9900 %"]
+        );
     }
 
     #[test]

@@ -59,6 +59,8 @@ pub enum Outcome {
     GeneratorLimit,
     /// Not even the lowest load conforms.
     Nothing,
+    /// No trial conformed, and the lowest load has no verdict: nothing is known of the peak.
+    Unknown,
     /// The allowed trials are used up; the load is the largest that conformed, unconfirmed.
     OutOfTrials,
 }
@@ -93,6 +95,10 @@ impl Peak {
                 format!("peak: at least {load} {unit}; the generator could not honestly offer more ({seen})")
             }
             Outcome::Nothing => format!("no peak: even {load} {unit} do not conform ({seen})"),
+            Outcome::Unknown => format!(
+                "no peak: no trial conformed, and of lower loads nothing is known, for the generator was at fault or \
+                 the trials are used up ({trials} trials)"
+            ),
             Outcome::OutOfTrials => {
                 format!("peak NOT confirmed: {load} {unit} conformed, but the trials are used up ({seen})")
             }
@@ -153,9 +159,9 @@ pub enum Search {
 
 impl Search {
     /// RFC 7502's search from the session attempt rate `rate` on (the RFC says 100), with `attempts`
-    /// (50,000) in each trial and the increase weight `w` (0.10).
-    pub fn rfc7502(rate: f64, attempts: u64, w: f64) -> Result<Search, Impossible> {
-        Rfc7502::new(rate, attempts, w).map(Search::Rfc7502)
+    /// (50,000) in each trial and the increase weight `w` (0.10). No rate above `highest` is tried.
+    pub fn rfc7502(rate: f64, attempts: u64, w: f64, highest: f64) -> Result<Search, Impossible> {
+        Rfc7502::new(rate, attempts, w, highest).map(Search::Rfc7502)
     }
 
     /// The robust search.
@@ -430,9 +436,8 @@ impl Robust {
         let good = self.told.iter().map(|(load, _)| *load).filter(|load| most(*load) && likely(*load));
         match good.reduce(f64::max) {
             Some(load) => self.peak(load, outcome),
-            // Not one run that counts.
-            None if self.told.is_empty() => self.peak(0.0, outcome),
-            None => self.peak(self.options.lowest, Outcome::Nothing),
+            None if self.runs(self.options.lowest).0 > 0 => self.peak(self.options.lowest, Outcome::Nothing),
+            None => self.peak(0.0, Outcome::Unknown),
         }
     }
 

@@ -7,8 +7,9 @@ use wire::Time;
 use super::format::{ms, percent, round};
 use super::model::{
     Better, CheckReport, Distribution, FORMAT, Fact, LadderReport, Latency, Message, MetricRow, Report,
-    Trial, VERSION, VerdictReport, Windows,
+    VERSION, VerdictReport, Windows,
 };
+use super::own;
 use super::series::columns;
 use super::stats;
 use crate::metrics::{
@@ -49,8 +50,6 @@ pub struct Inputs {
     pub health: Health,
     /// What else the reader should know.
     pub notes: Vec<String>,
-    /// Runs of a search, if this is the report of one.
-    pub trials: Vec<Trial>,
     /// When the run ended.
     pub end: Time,
 }
@@ -59,9 +58,12 @@ impl Report {
     /// The report of a run: `metrics` merged over all workers, `flows` the failed call flows kept.
     pub fn build(inputs: Inputs, metrics: &Metrics, rule: &Rule, flows: &[Ladder]) -> Report {
         let (verdict, checks) = judge(rule, metrics, inputs.health);
+        let mut parameters = inputs.parameters.clone();
+        parameters.extend(rule_facts(rule));
         let origin = metrics.series().origin();
         let mut notes = inputs.notes.clone();
         notes.extend(remarks(&inputs, metrics));
+        notes.extend(own::tables(metrics));
         let lateness = distribution(metrics.lateness());
         Report {
             format: FORMAT.to_owned(),
@@ -89,14 +91,27 @@ impl Report {
             seed: inputs.seed,
             compression: inputs.compression,
             windows: inputs.windows,
-            parameters: inputs.parameters,
+            parameters,
             machine: inputs.machine,
             server: inputs.server,
             server_cpu_percent: inputs.server_cpu_percent.map(round),
             server_memory_mib: inputs.server_memory_mib.map(round),
-            trials: inputs.trials,
+            trials: Vec::new(),
+            peak: None,
         }
     }
+}
+
+/// What the run was judged by: runs with different rules are not to be compared without a word.
+fn rule_facts(rule: &Rule) -> Vec<Fact> {
+    let mut facts = vec![Fact::new("rule: successes, at least", format!("{} %", rule.success_percent))];
+    facts.extend(rule.latency.iter().map(|limit| {
+        let name = format!("rule: {}, p{}, at most", limit.measure.key(), limit.percentile);
+        Fact::new(name, format!("{} ms", ms(limit.max_micros)))
+    }));
+    let late = format!("{} ms", ms(rule.max_lateness_p999_micros));
+    facts.push(Fact::new("rule: generator's lateness, p99.9, at most", late));
+    facts
 }
 
 fn check(c: Check) -> CheckReport {
@@ -125,7 +140,9 @@ fn remarks(inputs: &Inputs, m: &Metrics) -> Vec<String> {
             percent(bound)
         ));
     }
-    let unfinished: u64 = m.measured.sides.iter().map(|s| s.unfinished()).sum();
+    // A call has two sides here where callees are played as well; it is one call all the same.
+    let [caller, callee] = &m.measured.sides;
+    let unfinished = if caller.begun > 0 { caller.unfinished() } else { callee.unfinished() };
     if unfinished > 0 {
         out.push(format!(
             "{unfinished} calls that began in the measured window had not ended when the run did; they are in no \
@@ -265,10 +282,10 @@ fn ladder(f: &Ladder, origin: Time) -> LadderReport {
 }
 
 /// Collects rows.
-struct Rows(Vec<MetricRow>);
+pub(super) struct Rows(pub(super) Vec<MetricRow>);
 
 impl Rows {
-    fn add(
+    pub(super) fn add(
         &mut self,
         key: &str,
         name: &str,
@@ -288,47 +305,35 @@ impl Rows {
         &mut self.0[last]
     }
 
-    fn count(&mut self, key: &str, name: &str, n: u64, better: Better) -> &mut MetricRow {
+    pub(super) fn count(&mut self, key: &str, name: &str, n: u64, better: Better) -> &mut MetricRow {
         self.add(key, name, Some(n as f64), "", better)
     }
 }
 
 impl MetricRow {
-    fn says(&mut self, definition: &str, source: &str) {
+    pub(super) fn says(&mut self, definition: &str, source: &str) {
         self.definition = definition.to_owned();
         self.source = source.to_owned();
     }
 }
 
-const OURS: &str = "Strowger";
+pub(super) const OURS: &str = "Strowger";
 
 fn rows(m: &Metrics, inputs: &Inputs) -> Vec<MetricRow> {
     let seconds = inputs.windows.measured;
     let mut rows = Rows(Vec::new());
-    peak_rows(&mut rows, &inputs.trials);
-    outcome_rows(&mut rows, m, seconds);
+    outcome_rows(&mut rows, m, inputs);
     ratio_rows(&mut rows, m);
     delay_rows(&mut rows, m);
     rate_rows(&mut rows, m, seconds);
     percentile_rows(&mut rows, m);
     honesty_rows(&mut rows, m, inputs.health);
+    own::counter_rows(&mut rows, m);
     rows.0
 }
 
-/// What a search found. A load that passed above one that failed was luck and does not count.
-fn peak_rows(rows: &mut Rows, trials: &[Trial]) {
-    let Some(first) = trials.first() else { return };
-    let of = |word: &'static str| trials.iter().filter(move |t| t.verdict == word).map(|t| t.load);
-    let failed = of("FAIL").reduce(f64::min);
-    let below = |load: &f64| failed.is_none_or(|f| *load < f);
-    let passed = of("PASS").filter(below).reduce(f64::max);
-    rows.add("peak", "Largest load that passed", passed, &first.unit, Better::Higher)
-        .says("Of the loads tried below the smallest one that failed.", OURS);
-    rows.add("peak.failed", "Smallest load that failed", failed, &first.unit, Better::Higher)
-        .says("The true limit lies between this and the largest load that passed.", OURS);
-}
-
-fn outcome_rows(rows: &mut Rows, m: &Metrics, seconds: f64) {
+fn outcome_rows(rows: &mut Rows, m: &Metrics, inputs: &Inputs) {
+    let seconds = inputs.windows.measured;
     let c = &m.measured;
     let [caller, callee] = &c.sides;
     let per_second = |n: u64| (seconds > 0.0).then(|| n as f64 / seconds);
@@ -358,6 +363,13 @@ fn outcome_rows(rows: &mut Rows, m: &Metrics, seconds: f64) {
         rows.add("registrations.success", "Successful registrations", Some(share), "%", Better::Higher)
             .says("First registrations and refreshes that got a 2xx, over those that ended.", OURS);
     }
+    if c.registrations_skipped > 0 {
+        let skipped = c.registrations_skipped;
+        rows.count("registrations.skipped", "Registrations left out", skipped, Better::Lower).says(
+            "Due while the one before was still under way, which may not be (RFC 3261 section 10.2).",
+            OURS,
+        );
+    }
     if c.voicemails > 0 {
         rows.count("voicemails", "Calls that ended in voicemail", c.voicemails, Better::Neither)
             .says("Answered by the mailbox, or by the callee as one; they are among the sessions.", OURS);
@@ -372,14 +384,15 @@ fn outcome_rows(rows: &mut Rows, m: &Metrics, seconds: f64) {
         "Messages with another method or status than the scenario waits for, of no call, or malformed.",
         OURS,
     );
-    rows.add(
-        "messages.rate",
-        "Messages sent per second",
-        per_second(c.messages_sent()),
-        "1/s",
-        Better::Neither,
-    )
-    .says("All requests and responses sent, retransmissions included.", OURS);
+    // Messages are counted until the window ends; that of a scenario has no end, so that calls are followed to theirs.
+    let followed = if m.window().until == Time::FAR { inputs.windows.cool_down } else { 0.0 };
+    let length = seconds + followed;
+    let rate = (length > 0.0).then(|| c.messages_sent() as f64 / length);
+    rows.add("messages.rate", "Messages sent per second", rate, "1/s", Better::Neither).says(
+        "All requests and responses sent, retransmissions included, over the time from the beginning of the measured \
+         window until they are counted no more: its end with users, the end of the run with scenarios.",
+        OURS,
+    );
 }
 
 fn ratio_rows(rows: &mut Rows, m: &Metrics) {

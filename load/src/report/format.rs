@@ -85,6 +85,17 @@ pub(super) fn escape(text: &str) -> String {
     out
 }
 
+/// Text for a terminal: what a peer wrote must not steer it. Control characters but line ends and tabs become U+FFFD, and
+/// so do marks of direction; CR is dropped.
+pub fn plain(text: &str) -> String {
+    let shown = |c| match c {
+        '\n' | '\t' => c,
+        c if c.is_control() || is_direction_mark(c) => '\u{fffd}',
+        c => c,
+    };
+    text.chars().filter(|c| *c != '\r').map(shown).collect()
+}
+
 /// Marks that change the order in which text is shown, and so what a reader believes it says.
 fn is_direction_mark(c: char) -> bool {
     matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
@@ -95,6 +106,12 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn plain_text_steers_no_terminal() {
+        let said = "a\x1b]0;OWNED\x07\x1b[31m\u{9b}31mb\r\n\tc\u{202e}\x7f";
+        assert_eq!(plain(said), "a\u{fffd}]0;OWNED\u{fffd}\u{fffd}[31m\u{fffd}31mb\n\tc\u{fffd}\u{fffd}");
+    }
 
     proptest! {
         #[test]

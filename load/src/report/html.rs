@@ -25,7 +25,7 @@ pub fn html(r: &Report) -> String {
         p.section("notes", "How to read it");
         p.list(&r.notes);
     }
-    trials(&mut p, &r.trials);
+    search(&mut p, r);
     p.section("time", "Over time");
     for plot in plots(r) {
         p.out.push_str(&plot.svg());
@@ -77,7 +77,7 @@ fn tiles(p: &mut Page, r: &Report) {
         Some(with_unit(m.value?, &m.unit))
     };
     let tiles = [
-        ("Largest load that passed", metric("peak")),
+        ("Largest load", metric("peak")),
         ("Calls begun", metric("calls.rate")),
         ("Successful calls", metric("calls.success")),
         ("Successful transactions", metric("transactions.success")),
@@ -118,9 +118,13 @@ fn checks(p: &mut Page, r: &Report) {
     p.end_table();
 }
 
-fn trials(p: &mut Page, trials: &[Trial]) {
+fn search(p: &mut Page, r: &Report) {
+    let trials = &r.trials;
     let Some(first) = trials.first() else { return };
     p.section("search", "Search for the largest load");
+    if let Some(peak) = &r.peak {
+        p.element("p", &peak.statement);
+    }
     let mut by_load: Vec<&Trial> = trials.iter().collect();
     by_load.sort_by(|a, b| a.load.total_cmp(&b.load));
     let of = |word: &str| -> Vec<(f64, Option<f64>)> {

@@ -11,19 +11,23 @@ mod format;
 mod html;
 mod live;
 mod model;
+mod own;
 mod page;
 mod plot;
+mod searched;
 mod series;
 mod sides;
 mod stats;
 
 pub use build::Inputs;
 pub use compare::{Comparison, Group, Row, Statement, compare};
+pub use format::plain;
 pub use html::html;
 pub use live::Live;
 pub use model::{
     Better, CheckReport, Column, Curve, Distribution, Fact, LadderReport, Latency, Message, MetricRow,
     ReadError, Report, SeriesReport, Trial, VERSION, VerdictReport, Windows,
 };
+pub use searched::Searched;
 pub use series::csv;
 pub use sides::Found;

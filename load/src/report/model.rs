@@ -67,6 +67,8 @@ pub struct Report {
     pub ladders: Vec<LadderReport>,
     /// Runs of a search for the largest load, in order; empty for a single run.
     pub trials: Vec<Trial>,
+    /// What that search found.
+    pub peak: Option<super::searched::Searched>,
 }
 
 /// One named value.

@@ -7,6 +7,7 @@ use super::format::{number, round};
 use super::model::{Curve, Report, Trial};
 use super::page::Page;
 use super::plot::{Plot, Scale};
+use super::searched::Searched;
 
 /// What one search found.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
@@ -14,10 +15,8 @@ use super::plot::{Plot, Scale};
 pub struct Found {
     /// Whose: the group that the report is of.
     pub name: String,
-    /// The largest load of which a trial passed below the smallest one that failed.
-    pub load: f64,
-    /// "users", "calls/s".
-    pub unit: String,
+    /// The answer of the search.
+    pub peak: Searched,
     /// How many times faster than in life users lived.
     pub compression: f64,
     /// Processor time of the server there, percent of one core.
@@ -27,25 +26,29 @@ pub struct Found {
 }
 
 impl Found {
+    fn is_of_users(&self) -> bool {
+        self.peak.unit == "users"
+    }
+
     /// Users in life whose load this is.
-    fn in_life(&self) -> f64 {
-        self.load * self.compression.max(1.0)
+    fn in_life(&self) -> Option<f64> {
+        Some(self.peak.load.filter(|_| self.is_of_users())? * self.compression.max(1.0))
     }
 }
 
-/// What a side's reports found; those without a search or without a trial that passed are left out.
+/// What a side's reports found; those without a search are left out.
 pub(super) fn found(name: &str, reports: &[Report]) -> Vec<Found> {
     let one = |r: &Report| -> Option<Found> {
-        let load = r.metric("peak")?;
-        let there = |t: &&Trial| t.load == load && t.verdict == "PASS";
-        let last = r.trials.iter().rev().find(there)?;
+        let peak = r.peak.clone()?;
+        // The last run there, which is the report's own.
+        let there = |t: &&Trial| Some(t.load) == peak.load && t.verdict == "PASS";
+        let last = r.trials.iter().rev().find(there);
         Some(Found {
             name: name.to_owned(),
-            load,
-            unit: last.unit.clone(),
             compression: r.compression,
-            cpu_percent: last.server_cpu_percent.map(round),
-            memory_mib: last.server_memory_mib.map(round),
+            cpu_percent: last.and_then(|t| t.server_cpu_percent).map(round),
+            memory_mib: last.and_then(|t| t.server_memory_mib).map(round),
+            peak,
         })
     };
     reports.iter().filter_map(one).collect()
@@ -74,16 +77,15 @@ fn table(all: &[Found]) -> Vec<[String; 5]> {
     let blank = String::new;
     let show = |value: Option<f64>, unit: &str| value.map_or_else(blank, |v| format!("{} {unit}", number(v)));
     let own = all.iter().map(|f| {
-        let users = f.unit == "users";
         [
             f.name.clone(),
-            format!("{} {}", number(f.load), f.unit),
-            if users { number(f.in_life()) } else { blank() },
+            f.peak.words(),
+            f.in_life().map_or_else(blank, number),
             show(f.cpu_percent, "%"),
             show(f.memory_mib, "MiB"),
         ]
     });
-    let users = all.iter().any(|f| f.unit == "users");
+    let users = all.iter().any(Found::is_of_users);
     let scale = LITERATURE
         .iter()
         .filter(|_| users)
@@ -116,7 +118,7 @@ pub(super) fn text(all: &[Found]) -> String {
         out.push_str(cells.collect::<Vec<_>>().join("  ").trim_end());
         out.push('\n');
     }
-    if all.iter().any(|f| f.unit == "users") {
+    if all.iter().any(Found::is_of_users) {
         out.push_str(READ_SO);
         out.push('\n');
     }
@@ -133,7 +135,7 @@ pub(super) fn page(p: &mut Page, all: &[Found], unit: &str, cpu: &[Curve], memor
     let numbers = rest.map(|column| format!("#{column}"));
     let mut columns = vec![name];
     columns.extend(numbers.iter().map(String::as_str));
-    p.table("The largest load that passed", &columns);
+    p.table("The answer of each search", &columns);
     for row in table(all) {
         let [name, rest @ ..] = &row;
         let mut cells = vec![("", name.as_str())];
@@ -141,7 +143,7 @@ pub(super) fn page(p: &mut Page, all: &[Found], unit: &str, cpu: &[Curve], memor
         p.row(&cells);
     }
     p.end_table();
-    if all.iter().any(|f| f.unit == "users") {
+    if all.iter().any(Found::is_of_users) {
         p.element("p", READ_SO);
     }
     let plots = [

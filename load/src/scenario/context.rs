@@ -25,6 +25,8 @@ pub(super) struct Context<'a> {
     pub latin: bool,
     /// How the variables of calls are used.
     pub uses: BTreeMap<String, Use>,
+    /// `<init>` is being read.
+    pub in_init: bool,
 }
 
 /// How a variable is used.
@@ -66,7 +68,7 @@ impl Context<'_> {
     pub fn write(&mut self, name: &str, place: Place, element: &str) -> Slot {
         self.refer(name.trim());
         let slot = self.slot(name, place, element);
-        self.variables.writes_global |= slot.scope == Scope::Global;
+        self.variables.writes_global |= slot.scope == Scope::Global && !self.in_init;
         slot
     }
 

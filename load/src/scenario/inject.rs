@@ -5,6 +5,7 @@
 //! fields are parted by `;`. As with SIPp there is no quoting: a quote is a character like others.
 
 use super::problem::Problem;
+use super::steps::Side;
 use crate::population::Rng;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
@@ -26,6 +27,9 @@ pub enum Order {
 /// Most lines of a file, and most that `insert` adds.
 const MOST_LINES: usize = 100_000_000;
 
+/// Most lines that are indexed: each takes some 100 bytes.
+const MOST_INDEXED: u32 = 10_000_000;
+
 /// One file given with `-inf`. Copies share the lines; what [`Injection::insert`] and
 /// [`Injection::replace`] change is each copy's own.
 #[derive(Clone, Debug)]
@@ -46,7 +50,8 @@ pub struct Injection {
     changed: Map<u32, Vec<u8>>,
     added: u32,
     index: Option<Index>,
-    next: u32,
+    /// The next line of calls that begin here, and of calls that come in.
+    next: [u32; 2],
     stride: u32,
 }
 
@@ -139,7 +144,7 @@ impl Injection {
             changed: Map::default(),
             added: 0,
             index: None,
-            next: 0,
+            next: [0; 2],
             stride: 1,
         })
     }
@@ -194,13 +199,15 @@ impl Injection {
         true
     }
 
-    /// The line for a new call. `user` counts from 0 and is used for [`Order::User`] only.
-    pub fn choose(&mut self, user: u64, rng: &mut Rng) -> u32 {
+    /// The line for a new call. The two sides have orders of their own. `user` counts from 0 and is used for
+    /// [`Order::User`] only.
+    pub fn choose(&mut self, side: Side, user: u64, rng: &mut Rng) -> u32 {
         let lines = self.lines().max(1);
         match self.order {
             Order::Sequential => {
-                let line = self.next % lines;
-                self.next = ((u64::from(line) + u64::from(self.stride)) % u64::from(lines)) as u32;
+                let next = &mut self.next[side as usize];
+                let line = *next % lines;
+                *next = ((u64::from(line) + u64::from(self.stride)) % u64::from(lines)) as u32;
                 line
             }
             Order::Random => rng.below(u64::from(lines)) as u32,
@@ -210,7 +217,14 @@ impl Injection {
 
     /// Indexes a field (`-infindex`), so that `lookup` finds lines by it. Of equal values, the last line
     /// counts.
-    pub fn index(&mut self, field: usize) {
+    ///
+    /// # Errors
+    /// There are more than ten million lines, which `PRINTF` has at no cost and an index has not.
+    pub fn index(&mut self, field: usize) -> Result<(), String> {
+        if self.lines() > MOST_INDEXED {
+            let lines = self.lines();
+            return Err(format!("{lines} lines are too many for an index; at most {MOST_INDEXED} have one"));
+        }
         let mut lines = Map::default();
         let mut text = Vec::new();
         for line in 0..self.lines() {
@@ -220,6 +234,7 @@ impl Injection {
             }
         }
         self.index = Some(Index { field, lines });
+        Ok(())
     }
 
     /// Whether [`Injection::index`] was called.
@@ -362,15 +377,15 @@ impl Injections {
     pub fn for_worker(&self, worker: u32, workers: u32) -> Injections {
         let mut own = self.clone();
         for file in &mut own.files {
-            (file.next, file.stride) = (worker, workers.max(1));
+            (file.next, file.stride) = ([worker; 2], workers.max(1));
         }
         own
     }
 
     /// The lines for a new call, one of each file, written over `lines`.
-    pub fn choose(&mut self, user: u64, rng: &mut Rng, lines: &mut Vec<u32>) {
+    pub fn choose(&mut self, side: Side, user: u64, rng: &mut Rng, lines: &mut Vec<u32>) {
         lines.clear();
-        lines.extend(self.files.iter_mut().map(|file| file.choose(user, rng)));
+        lines.extend(self.files.iter_mut().map(|file| file.choose(side, user, rng)));
     }
 
     /// Writes a field of a line of a file. False, and nothing written, if there is none.
@@ -436,7 +451,7 @@ mod tests {
         let mut rng = Rng::new(1, 1);
         let mut lines = Vec::new();
         let mut take = |files: &mut Injections, user| {
-            files.choose(user, &mut rng, &mut lines);
+            files.choose(Side::Client, user, &mut rng, &mut lines);
             lines[0]
         };
         let mut one = files.clone();
@@ -455,7 +470,7 @@ mod tests {
     fn an_index_follows_what_is_inserted_and_replaced() {
         let mut file = Injection::parse("u", b"USERS\nalice;a\nbob;b\n").unwrap();
         assert_eq!(file.lookup(b"bob"), None, "no index yet");
-        file.index(0);
+        assert_eq!(file.index(0), Ok(()));
         assert_eq!((file.lookup(b"bob"), file.lookup(b"carol")), (Some(1), None));
         assert!(file.insert(b"carol;c") && file.replace(0, b"dave;d") && !file.replace(3, b"x"));
         let found = [&b"alice"[..], b"bob", b"carol", b"dave"].map(|key| file.lookup(key));
@@ -464,14 +479,36 @@ mod tests {
         assert_eq!(field(&file, 3, 0), None);
     }
 
+    #[test]
+    fn more_lines_than_memory_has_room_for_have_no_index() {
+        let mut file = Injection::parse("u", b"USERS,PRINTF=4294967295\nu%d\n").unwrap();
+        assert_eq!(
+            field(&file, 4_000_000_000, 0).as_deref(),
+            Some("u4000000000"),
+            "without one they are free"
+        );
+        assert!(file.index(0).is_err_and(|why| why.contains("4294967295 lines")));
+    }
+
+    #[test]
+    fn callees_have_an_order_of_their_own() {
+        let mut files = Injections { files: vec![Injection::parse("u", b"SEQUENTIAL\n0\n1\n2\n").unwrap()] };
+        let (mut rng, mut lines) = (Rng::new(1, 1), Vec::new());
+        let order = [Side::Client, Side::Server, Side::Server, Side::Client, Side::Client].map(|side| {
+            files.choose(side, 0, &mut rng, &mut lines);
+            lines[0]
+        });
+        assert_eq!(order, [0, 0, 1, 1, 2]);
+    }
+
     proptest! {
         #[test]
         fn any_file_is_read_or_refused(text in "(SEQUENTIAL|RANDOM|USER)?(,PRINTF=[0-9]{1,2})?\n([a-z;%0-9#]|\n){0,30}", line in 0..40u32) {
             if let Ok(mut file) = Injection::parse("u", text.as_bytes()) {
-                file.index(0);
+                prop_assert_eq!(file.index(0), Ok(()));
                 let (lines, mut out) = (file.lines(), Vec::new());
                 prop_assert_eq!(file.write(line, 0, &mut out), line < lines);
-                prop_assert!(file.choose(u64::from(line), &mut Rng::new(1, 1)) < lines);
+                prop_assert!(file.choose(Side::Client, u64::from(line), &mut Rng::new(1, 1)) < lines);
             }
         }
     }

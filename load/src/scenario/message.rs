@@ -133,6 +133,18 @@ pub fn request_cseq(message: &[u8]) -> Option<u32> {
     sip_message::parse_u32(value.get(..digits)?)
 }
 
+/// The branch of the topmost Via of a message; empty if it has none (RFC 3261 section 8.1.1.7).
+pub fn top_branch(message: &[u8]) -> &[u8] {
+    let via = headers(message, Name::Via).next().unwrap_or_default();
+    let first = via.split(|&b| b == b',').next().unwrap_or_default();
+    let value = |text: &'_ [u8]| -> Option<usize> {
+        let equals = memchr(b'=', text)?;
+        text.get(..equals)?.trim_ascii().eq_ignore_ascii_case(b"branch").then_some(equals + 1)
+    };
+    let mut params = first.split(|&b| b == b';');
+    params.find_map(|text| text.get(value(text)?..)).unwrap_or_default().trim_ascii()
+}
+
 /// The URI of the To: what SIPp calls `[last_Request_URI]`.
 pub(super) fn to_uri(message: &[u8]) -> &[u8] {
     headers(message, Name::To).next().and_then(|to| NameAddr::parse(to).ok()).map_or(b"", |to| to.uri)
@@ -177,6 +189,19 @@ mod tests {
         let request = String::from_utf8(request).unwrap().replace("INVITE", "BYE");
         assert_eq!(learnt(request.as_bytes(), [""; 3])[0], "<sip:a;lr>, <sip:b;lr>, <sip:c;lr>");
         assert_eq!((request_cseq(OK), to_uri(OK), body(OK)), (Some(12), &b"sip:c@d"[..], &b"hi"[..]));
+    }
+
+    #[test]
+    fn the_branch_is_that_of_the_topmost_via() {
+        let of = |via: &str| {
+            let text =
+                format!("BYE sip:x SIP/2.0\r\nTo: x\r\n{via}\r\nVia: SIP/2.0/UDP y;branch=below\r\n\r\n");
+            String::from_utf8(top_branch(text.as_bytes()).to_vec()).unwrap()
+        };
+        assert_eq!(of("Via: SIP/2.0/UDP a:1;branch=z9hG4bK-1"), "z9hG4bK-1");
+        assert_eq!(of("v: SIP/2.0/UDP a;rport ; Branch = z9 ;x, SIP/2.0/UDP b;branch=c"), "z9");
+        assert_eq!(of("Via: SIP/2.0/UDP a"), "", "no branch is not the next one's");
+        assert_eq!(top_branch(b"x"), b"");
     }
 
     #[test]

@@ -30,7 +30,7 @@ pub(crate) use credentials::{Count, Parts, Wanted, write_answer};
 pub use facts::{Desk, Facts, Run};
 pub use inject::{Injection, Injections, Order};
 pub(crate) use message::Lines;
-pub use message::{learn_next_url, learn_peer_tag, learn_routes, request_cseq};
+pub use message::{learn_next_url, learn_peer_tag, learn_routes, request_cseq, top_branch};
 pub use problem::Problem;
 pub use read::{Surroundings, parse};
 pub use regexp::Pattern;

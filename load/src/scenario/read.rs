@@ -44,8 +44,15 @@ pub fn parse(file_name: &str, bytes: &[u8], around: &Surroundings<'_>) -> Result
         Err(_) => (bytes.iter().map(|&byte| char::from(byte)).collect(), true),
     };
     let variables = Variables::default();
-    let context =
-        Context { file: file_name, around, problems: Vec::new(), variables, latin, uses: BTreeMap::new() };
+    let context = Context {
+        file: file_name,
+        around,
+        problems: Vec::new(),
+        variables,
+        latin,
+        uses: BTreeMap::new(),
+        in_init: false,
+    };
     let mut reader = Reader::new(context);
     let scenario = if bytes.len() > MOST_BYTES {
         let nowhere = Place { line: 0, column: 0 };
@@ -151,7 +158,10 @@ impl<'a> Reader<'a> {
         let init = root.children().find(|child| child.name() == "init");
         let init = init.map_or_else(Vec::new, |init| {
             init.finish(&mut self.context);
-            self.steps(&init, true).0
+            self.context.in_init = true;
+            let steps = self.steps(&init, true).0;
+            self.context.in_init = false;
+            steps
         });
         let (mut steps, labels) = self.steps(root, false);
         self.check_transactions();

@@ -1,11 +1,11 @@
 //! The program that a scenario file becomes.
 
-use super::actions::Action;
+use super::actions::{Action, Deed};
 
 use super::facts::Run;
 use super::regexp::Pattern;
 use super::template::{Seeker, Template};
-use super::variables::{Slot, Variables};
+use super::variables::{Scope, Slot, Variables};
 use crate::metrics::Method;
 use crate::population::Distribution;
 
@@ -64,6 +64,18 @@ impl Scenario {
             step.actions.iter_mut().for_each(|action| action.join(&mut all));
         }
         self.headers = all;
+    }
+
+    /// What its calls share that each worker would have for itself, if there is anything: such a scenario is for one
+    /// worker.
+    pub fn shares(&self) -> Option<&'static str> {
+        let returns = self.unexpected.and_then(|unexpected| unexpected.return_to);
+        if self.variables.writes_global || returns.is_some_and(|slot| slot.scope == Scope::Global) {
+            return Some("its calls write <Global> variables");
+        }
+        let changes = |action: &Action| matches!(action.deed, Deed::Insert { .. } | Deed::Replace { .. });
+        let changes = self.steps.iter().flat_map(|step| &step.actions).any(changes);
+        changes.then_some("its calls change injection files (<insert>, <replace>)")
     }
 
     /// All templates with the lines of the file where they begin.
@@ -192,9 +204,7 @@ pub struct Send {
     pub start_txn: Option<u16>,
     /// `ack_txn`: the transaction that this ACK ends.
     pub ack_txn: Option<u16>,
-    /// `timeout`: how long sending may take where the transport is congested, in milliseconds.
-    pub timeout_ms: Option<u32>,
-    /// `ontimeout`: the step to go on with when no retransmission was answered, or at `timeout`.
+    /// `ontimeout`: the step to go on with when no retransmission was answered.
     pub on_timeout: Option<usize>,
 }
 

@@ -118,7 +118,7 @@ fn record(user: u32, cseq: u32, now: Time) -> Record {
         contact: format!("sip:user{user:06}@{address};ob").into_bytes().into(),
         params: Box::default(),
         q: 1000,
-        expires: now + Duration::from_secs(3_600),
+        expires: now + Duration::from_secs(86_400),
         call_id: format!("{user:024x}").into_bytes().into(),
         cseq,
         flow: Flow::udp(ListenerId(0), address),

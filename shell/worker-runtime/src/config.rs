@@ -38,6 +38,9 @@ pub struct RuntimeConfig {
     /// Listeners from this place on are of one worker each, in turn: what arrives there needs no hop,
     /// and only that worker can send from there. None by default: every worker serves every listener.
     pub own_from: usize,
+    /// Connections that this program will open itself at a time, if that is known: a start without descriptors for
+    /// them is refused. None by default.
+    pub own_connections: usize,
     /// CPUs to bind the workers to, in turn. Empty: the scheduler decides.
     pub pin: Vec<usize>,
     /// Whether a worker is woken at its machine's deadlines to the microsecond. Otherwise it sleeps
@@ -81,6 +84,7 @@ impl Default for RuntimeConfig {
         RuntimeConfig {
             listeners: Vec::new(),
             own_from: usize::MAX,
+            own_connections: 0,
             pin: Vec::new(),
             exact_deadlines: false,
             grain: Duration::ZERO,

@@ -80,6 +80,8 @@ counters! {
     udp_batches,
     /// Datagrams the kernel dropped because the receive buffer was full. Read from the kernel.
     udp_kernel_drops,
+    /// Datagrams that the kernel dropped because the machine said so in an overload. Read from the kernel.
+    udp_sieved,
     /// Datagrams dropped because the kernel's send buffer and our queue were full.
     udp_send_drops,
     /// Datagrams the kernel refused to send (no route, too long, refused).

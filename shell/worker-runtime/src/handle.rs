@@ -12,7 +12,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Weak, mpsc};
 use std::thread::JoinHandle;
 use wire::Machine;
 
@@ -39,7 +39,7 @@ impl<N: Send + 'static> Runtime<N> {
     where
         M: Machine<Notice = N> + Send + 'static,
     {
-        let Bound { config, listeners, sockets, steered } = bound;
+        let Bound { config, listeners, sockets, steered, sieves } = bound;
         if machines.len() != sockets.len() {
             return Err(StartError::Unusable("there must be as many machines as workers"));
         }
@@ -50,7 +50,7 @@ impl<N: Send + 'static> Runtime<N> {
             directory: Directory::new(),
         };
         let system = |what| move |error| StartError::System { what, error };
-        let shared = Shared::new(listeners, weak, streams, config.ring, config.notices)
+        let shared = Shared::new(listeners, weak, sieves, streams, config.ring, config.notices)
             .map_err(system("an eventfd"))?;
         let shared = Arc::new(shared);
         let mut workers = Vec::with_capacity(machines.len());
@@ -178,6 +178,13 @@ impl<N> fmt::Debug for PostError<N> {
     }
 }
 
+/// A count that was `before` and is now, modulo 2^32, `now`. It may seem to have become less, when what it was made of went
+/// on between two looks, or a socket was closed; then it is as before.
+fn grown(before: u64, now: u32) -> u64 {
+    let more = now.wrapping_sub(before as u32);
+    if more < 1 << 31 { before + u64::from(more) } else { before }
+}
+
 /// What other threads hold of the running workers.
 pub struct RuntimeHandle<N> {
     shared: Arc<Shared<N>>,
@@ -226,21 +233,24 @@ impl<N: Send + 'static> RuntimeHandle<N> {
         (0..self.workers()).filter(|&worker| self.post(worker, notice.clone()).is_ok()).count()
     }
 
-    /// The counters of one worker; all zero if there is no such worker.
-    pub fn worker_counts(&self, worker: u16) -> Counts {
-        let index = usize::from(worker);
-        let mut counts = self.shared.counters.get(index).map(|c| c.read()).unwrap_or_default();
-        for socket in self.shared.datagram_sockets.get(index).into_iter().flatten() {
-            if let Some(fd) = socket.upgrade() {
-                counts.udp_kernel_drops += sys::receive_drops(fd.as_fd());
-            }
-        }
-        counts
-    }
-
     /// The counters of all workers together.
     pub fn counts(&self) -> Counts {
-        (0..self.workers()).map(|worker| self.worker_counts(worker)).fold(Counts::default(), |a, b| a + b)
+        let counters = self.shared.counters.iter().map(|counters| counters.read());
+        let mut counts = counters.fold(Counts::default(), |a, b| a + b);
+        let sockets = self.shared.datagram_sockets.iter().flatten().filter_map(Weak::upgrade);
+        let dropped = sockets.fold(0u32, |sum, fd| sum.wrapping_add(sys::receive_drops(fd.as_fd())));
+        counts.udp_sieved = self
+            .shared
+            .sieves
+            .as_ref()
+            .map_or(0, |sieves| (0..self.workers()).map(|worker| sieves.dropped(worker)).sum());
+        // The kernel counts what it drops by our program with what it has no room for, and of all workers only the sums
+        // belong together: without steering a worker's socket gets what is dropped by another's table.
+        let lost = dropped.wrapping_sub(counts.udp_sieved as u32);
+        let told = |before| Some(grown(before, lost));
+        let before = self.shared.lost.fetch_update(Ordering::Relaxed, Ordering::Relaxed, told);
+        counts.udp_kernel_drops = grown(before.unwrap_or_else(|before| before), lost);
+        counts
     }
 
     /// Accepts no new stream connections from now on; the rest goes on. For a drain.
@@ -256,5 +266,28 @@ impl<N: Send + 'static> RuntimeHandle<N> {
     /// The workers that ended by a panic so far.
     pub fn panics(&self) -> Vec<WorkerPanic> {
         self.shared.panics.lock().unwrap_or_else(|e| e.into_inner()).clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_count_of_the_kernel_goes_on_when_it_begins_anew() {
+        let mut count = 0;
+        for (now, expected) in [
+            (5, 5),
+            (3, 5),
+            (1 << 31, 1 << 31),
+            (u32::MAX, (1 << 32) - 1),
+            (0, 1 << 32),
+            (7, (1 << 32) + 7),
+            (u32::MAX, (1 << 32) + 7),
+            (9, (1 << 32) + 9),
+        ] {
+            count = grown(count, now);
+            assert_eq!(count, expected, "{now}");
+        }
     }
 }

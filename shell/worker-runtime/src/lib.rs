@@ -22,6 +22,7 @@ mod counters;
 mod handle;
 mod listen;
 mod shared;
+mod sieve;
 mod steering;
 mod streams;
 mod sys;
@@ -36,6 +37,11 @@ pub use steering::SteerError;
 /// The CPUs that this process may use, in order; none if the system does not say.
 pub fn allowed_cpus() -> Vec<usize> {
     sys::allowed_cpus()
+}
+
+/// Open files that the process may have, raised as far as it is allowed to; none if the system does not say.
+pub fn descriptors_allowed() -> Option<u64> {
+    sys::raise_descriptor_limit()
 }
 
 /// The time now: `CLOCK_MONOTONIC`, whose origin is the machine's start.

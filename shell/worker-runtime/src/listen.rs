@@ -1,6 +1,7 @@
 //! Opening the listening sockets of every worker.
 
 use crate::config::{Listener, RuntimeConfig, StartError};
+use crate::sieve::Sieves;
 use crate::sys::{self, SocketOptions};
 use crate::{Runtime, streams};
 use std::io;
@@ -42,6 +43,8 @@ pub struct Bound {
     pub(crate) sockets: Vec<WorkerSockets>,
     /// Whether the kernel was told who owns what.
     pub(crate) steered: bool,
+    /// What has the kernel drop datagrams in an overload.
+    pub(crate) sieves: Option<Sieves>,
 }
 
 impl Bound {
@@ -57,7 +60,8 @@ impl Bound {
             return Err(StartError::Unusable("there must be at least one listener and at most 65535"));
         }
         let shared = config.listeners.len().min(config.own_from);
-        let needed = shared * workers + (config.listeners.len() - shared) + OTHER_DESCRIPTORS + 2 * workers;
+        let listening = shared * workers + (config.listeners.len() - shared);
+        let needed = listening + config.own_connections + OTHER_DESCRIPTORS + 2 * workers;
         if let Some(allowed) = sys::raise_descriptor_limit().filter(|&allowed| allowed < needed as u64) {
             return Err(StartError::Descriptors { needed, allowed });
         }
@@ -78,7 +82,7 @@ impl Bound {
             tracing::info!(transport = %actual.transport, address = %actual.address, workers, "listening");
             listeners.push(actual);
         }
-        Ok(Bound { config, listeners, sockets, steered: false })
+        Ok(Bound { config, listeners, sockets, steered: false, sieves: None })
     }
 
     /// The listeners in the order of their ids, with the addresses and ports they got.

@@ -2,13 +2,14 @@
 
 use crate::config::{Listener, WorkerPanic};
 use crate::counters::Counters;
+use crate::sieve::Sieves;
 use crate::streams::{StreamShared, Ticket};
 use crate::sys::WakeUp;
 use crossbeam_queue::ArrayQueue;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, Weak};
 use wire::{ConnId, Flow, Time};
 
@@ -108,6 +109,10 @@ pub struct Shared<N> {
     pub listeners: Vec<Listener>,
     /// The datagram sockets of each worker, to ask the kernel about.
     pub datagram_sockets: Vec<Vec<Weak<OwnedFd>>>,
+    /// What has the kernel drop datagrams in an overload.
+    pub sieves: Option<Sieves>,
+    /// Datagrams that the workers' sockets were seen to have lost, without those that the overload program dropped.
+    pub lost: AtomicU64,
     /// Accept nothing new.
     pub drain: AtomicBool,
     /// End.
@@ -123,6 +128,7 @@ impl<N> Shared<N> {
     pub fn new(
         listeners: Vec<Listener>,
         datagram_sockets: Vec<Vec<Weak<OwnedFd>>>,
+        sieves: Option<Sieves>,
         streams: StreamShared,
         ring: usize,
         notices: usize,
@@ -134,6 +140,8 @@ impl<N> Shared<N> {
             streams: Arc::new(streams),
             listeners,
             datagram_sockets,
+            sieves,
+            lost: AtomicU64::new(0),
             drain: AtomicBool::new(false),
             stop: AtomicBool::new(false),
             live: AtomicUsize::new(workers),

@@ -1,11 +1,12 @@
 //! Steering: having the kernel give each datagram to the worker that owns it.
 
 use crate::listen::Bound;
-use crate::sys::{self, errno};
+use crate::sieve::Sieves;
+use crate::sys::{self, Mapping, Use, errno};
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use wire::{ListenerId, SteeringProgram};
+use wire::{ListenerId, SieveProgram, SteeringProgram};
 
 /// The instruction that loads a map: its operation, and the source that says so.
 const LOAD_MAP: u64 = 0x1018;
@@ -94,6 +95,42 @@ impl Bound {
         Ok(count)
     }
 
+    /// Has the kernel drop for each worker what its machine tells it to ([`wire::Machine::sieve`]), by this program, and
+    /// answers for how many sockets it would. Nothing is dropped before a machine says so. Not to be used where the kernel
+    /// joins datagrams ([`RuntimeConfig::together`](crate::RuntimeConfig::together)): it would judge several by the first.
+    ///
+    /// # Errors
+    /// What the kernel refused. The workers serve all the same, and take each datagram to leave it unanswered.
+    pub fn sift(&mut self, program: &SieveProgram) -> Result<usize, SteerError> {
+        let count = self.sockets.iter().map(|worker| worker.udp.len()).sum();
+        if count == 0 || self.config.together {
+            return Ok(0);
+        }
+        let refused = |what| move |error| SteerError { what, error, reason: None };
+        let (entry, workers) = (program.entry(), self.sockets.len());
+        let scratch =
+            sys::scratch_map(program.scratch).map_err(refused("make a map for the overload program"))?;
+        let table = sys::table_map(entry as u32, workers as u32)
+            .map_err(refused("make a map for the workers' load"))?;
+        let generation = program.memory as usize;
+        let each = SieveProgram::GENERATIONS * generation;
+        let memory = sys::table_map(each as u32, workers as u32)
+            .map_err(refused("make a map for what the overload program remembers"))?;
+        let shared = |map: &OwnedFd, bytes| {
+            Mapping::new(map.as_fd(), bytes).map_err(refused("share a map with the kernel"))
+        };
+        let table_mapping = shared(&table, entry * workers)?;
+        let memory_mapping = shared(&memory, each * workers)?;
+        let code = link(&program.code, |map| match map {
+            SieveProgram::TABLE => table.as_fd(),
+            SieveProgram::MEMORY => memory.as_fd(),
+            _ => scratch.as_fd(),
+        });
+        let program = checked(Use::Filter, &code, "load the overload program")?;
+        self.sieves = Some(Sieves::new(program, (table_mapping, entry), (memory_mapping, generation)));
+        Ok(count)
+    }
+
     /// The datagram sockets of each address that all workers serve, in the order of the workers.
     fn shared_sockets(&self) -> Vec<Vec<BorrowedFd<'_>>> {
         let shared = self.listeners.len().min(self.config.own_from);
@@ -112,29 +149,31 @@ fn load(program: &SteeringProgram, sockets: &[BorrowedFd<'_>]) -> Result<OwnedFd
     let scratch =
         sys::scratch_map(program.scratch).map_err(refused("make a map for the steering program"))?;
     let map = sys::socket_map(sockets).map_err(refused("put the sockets into a map"))?;
-    let code = link(&program.code, map.as_fd(), scratch.as_fd());
-    sys::load_reuseport_program(&code, None).or_else(|error| {
+    let code = link(&program.code, |number| match number {
+        SteeringProgram::SOCKETS => map.as_fd(),
+        _ => scratch.as_fd(),
+    });
+    checked(Use::Choose, &code, "load the steering program")
+}
+
+/// A program that the kernel has checked.
+fn checked(purpose: Use, code: &[u64], what: &'static str) -> Result<OwnedFd, SteerError> {
+    sys::load_program(purpose, code, None).or_else(|error| {
         // Once more, for the reason; or it was a signal that the check did not wait for.
         let mut log = vec![0; REASONS];
-        sys::load_reuseport_program(&code, Some(&mut log)).map_err(|_| SteerError {
-            what: "load the steering program",
-            error,
-            reason: last_words(&log),
-        })
+        let again = sys::load_program(purpose, code, Some(&mut log));
+        again.map_err(|_| SteerError { what, error, reason: last_words(&log) })
     })
 }
 
 /// The code with the descriptors of the maps in place of their numbers.
-fn link(code: &[u64], sockets: BorrowedFd<'_>, scratch: BorrowedFd<'_>) -> Vec<u64> {
+fn link<'a>(code: &[u64], map_of: impl Fn(i32) -> BorrowedFd<'a>) -> Vec<u64> {
     use std::os::fd::AsRawFd;
     let mut linked = code.to_vec();
     let mut at = 0;
     while let Some(instruction) = linked.get_mut(at) {
         if *instruction & OPERATION == LOAD_MAP {
-            let map = match (*instruction >> IMMEDIATE) as i32 {
-                SteeringProgram::SOCKETS => sockets,
-                _ => scratch,
-            };
+            let map = map_of((*instruction >> IMMEDIATE) as i32);
             *instruction = *instruction & u64::from(u32::MAX) | (map.as_raw_fd() as u64) << IMMEDIATE;
         }
         at += if *instruction & 0xff == LOAD_WIDE { 2 } else { 1 };
@@ -184,6 +223,19 @@ mod tests {
     }
 
     #[test]
+    fn a_sieve_that_cannot_be_is_refused_and_the_workers_go_on_without() {
+        let config = RuntimeConfig { listeners: vec![listener(Transport::Udp)], ..RuntimeConfig::default() };
+        let mut bound = Bound::new(config.clone(), 1).unwrap();
+        // It ends without a result.
+        let program = SieveProgram { code: vec![0x95], scratch: 8, words: 3, memory: 8 };
+        let refused = bound.sift(&program).unwrap_err();
+        assert!(refused.is_permission() || refused.to_string().contains("R0 !read_ok"), "{refused}");
+        assert!(bound.sieves.is_none() && !refused.mend().is_empty());
+        let mut together = Bound::new(RuntimeConfig { together: true, ..config }, 1).unwrap();
+        assert_eq!(together.sift(&program).unwrap(), 0);
+    }
+
+    #[test]
     fn a_program_that_cannot_be_is_refused_and_the_workers_go_on_without() {
         let config = RuntimeConfig { listeners: vec![listener(Transport::Udp)], ..RuntimeConfig::default() };
         let mut bound = Bound::new(config, 2).unwrap();
@@ -202,7 +254,7 @@ mod tests {
         let fds: Vec<BorrowedFd<'_>> = bound.shared_sockets().remove(0);
         // A wide load of a number whose second half looks like a load of a map; then both maps.
         let code = [0x18, 0x1018, 0x1218, 0, 0x0000_0001_0000_1118, 0, 0x95];
-        let linked = link(&code, fds[0], fds[1]);
+        let linked = link(&code, |map| fds[usize::from(map != SteeringProgram::SOCKETS)]);
         let place = |fd: BorrowedFd<'_>| (fd.as_raw_fd() as u64) << 32;
         assert_eq!(linked, [0x18, 0x1018, place(fds[0]) | 0x1218, 0, place(fds[1]) | 0x1118, 0, 0x95]);
     }

@@ -1,5 +1,6 @@
 //! The control side of a running balancer.
 
+use super::names::{self, Names};
 use super::{build, metrics};
 use crate::SHOWN_ERRORS;
 use crate::admin::{no_file, silence};
@@ -9,12 +10,14 @@ use control::admin::{
     Admin, AnswerTimes, Audit, BalancedNode, Binding, Call, Cost, Listing, NodeOrder, Nodes, Page, State,
     Status, StoreStatus,
 };
-use control::config::{BalanceNode, Config, ConfigError, Loaded, Overrides, ReloadReport, plan_reload};
+use control::config::{
+    BalanceNode, Config, ConfigError, Loaded, NodePlace, Overrides, ReloadReport, plan_reload,
+};
 use control::log::LogHandle;
 use control::metrics::Text;
 use sip_balancer::{
-    Algorithm, Cluster, Health, Kind, Load, MOST_NODES, Node, NodeIndex, NodeStats, NotAdded, Notice, Order,
-    Report, Settings, UNIT,
+    Algorithm, Cluster, Health, Kind, Load, MOST_NODES, Node, NodeIndex, NodeStats, Notice, Order, Report,
+    Settings, UNIT,
 };
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
@@ -43,6 +46,8 @@ pub struct Control {
     running: Running,
     /// The configuration in force, and what was made of it, with the algorithm that was last asked for.
     force: Mutex<(Config, Arc<Settings>)>,
+    /// Nodes by name. Whoever locks both locks `force` first.
+    names: Mutex<Names>,
     draining: AtomicBool,
     started: Time,
     reloads: Mutex<(u64, u64)>,
@@ -59,11 +64,12 @@ pub(super) struct Sum {
 }
 
 impl Control {
-    pub fn new(running: Running, settings: Arc<Settings>) -> Control {
+    pub fn new(running: Running, settings: Arc<Settings>, names: Names) -> Control {
         let config = running.loaded.config.clone();
         Control {
             running,
             force: Mutex::new((config, settings)),
+            names: Mutex::new(names),
             draining: AtomicBool::new(false),
             started: monotonic_now(),
             reloads: Mutex::default(),
@@ -97,6 +103,17 @@ impl Control {
     /// Transactions that are not finished.
     pub fn pending(&self) -> u64 {
         self.loads().iter().map(|load| u64::from(load.transactions())).sum()
+    }
+
+    /// Looks names up whose time has come, and takes what came of it.
+    pub fn look_up(&self) {
+        // Nobody waits here for a reload that takes its time: the next look comes soon.
+        let Ok(force) = self.force.try_lock() else { return };
+        let mut names = lock(&self.names);
+        if !names.is_empty() {
+            let listed = |node: &Node| build::is_listed(&force.0, node);
+            names.tick(monotonic_now(), &self.running.cluster, &force.1.listeners, listed);
+        }
     }
 
     /// Logs which nodes have gone down or come back since `seen` was written.
@@ -180,6 +197,7 @@ impl Control {
         if !cluster.indexes().any(|at| cluster.takes_calls(now, at)) {
             alarms.push("no node takes calls".into());
         }
+        alarms.extend(lock(&self.names).alarms());
         alarms
     }
 
@@ -233,17 +251,8 @@ impl Control {
 
     /// Adds a node. Whoever calls this holds `force`, so that one comes after the other.
     fn add(&self, node: &Node) -> Result<NodeIndex, String> {
-        let (cluster, name) = (&self.running.cluster, node.name());
-        cluster.add(monotonic_now(), node).map_err(|error| match error {
-            NotAdded::There => format!("node {name} is there already"),
-            NotAdded::Alike(at) => {
-                let other = cluster.node(at).map_or_else(String::new, |other| other.name());
-                build::alike(&other, &name)
-            }
-            NotAdded::Full => format!(
-                "no room for node {name}: there are {MOST_NODES}, counting removed ones that still have calls"
-            ),
-        })
+        let cluster = &self.running.cluster;
+        cluster.add(monotonic_now(), node).map_err(|why| build::not_added(cluster, node, why))
     }
 
     /// Whether all of these may be added.
@@ -267,19 +276,29 @@ impl Control {
     /// Brings the nodes to what has changed from one configuration to the next; what was ordered besides stays.
     fn change_nodes(&self, before: &Config, after: &Config, nodes: &[Node]) -> Result<(), String> {
         let (cluster, now) = (&self.running.cluster, monotonic_now());
-        let listed = |config: &Config, node: &Node| {
-            config.balance.nodes.iter().any(|n| Node::new(n.address).id() == node.id())
-        };
+        let listed = build::is_listed;
+        let mut by_name = lock(&self.names);
+        let unnamed =
+            by_name.set(now, &after.balance.nodes).map_err(|error| format!("no DNS look-ups: {error}"))?;
+        for old in unnamed.iter().filter(|old| !listed(after, old)) {
+            names::remove(now, cluster, old, "");
+        }
         for old in &before.balance.nodes {
-            let old = Node::new(old.address);
-            if let Some(at) = cluster.at(old.address).filter(|_| !listed(after, &old)) {
+            let NodePlace::Address(address) = old.place else { continue };
+            let old = Node::new(address);
+            let wanted = listed(after, &old) || by_name.has(&old);
+            if let Some(at) = cluster.at(old.address).filter(|_| !wanted) {
                 cluster.remove(now, at);
                 tracing::info!(node = old.name(), "node removed");
             }
         }
+        drop(by_name);
         for node in nodes {
             match cluster.at(node.address).filter(|at| cluster.order(*at) != Order::Removed) {
-                Some(at) => cluster.change(at, node),
+                Some(at) => {
+                    cluster.change(at, node);
+                    cluster.set_rank(at, 0);
+                }
                 None if listed(before, node) => {}
                 None => {
                     self.add(node)?;

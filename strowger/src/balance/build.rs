@@ -2,8 +2,12 @@
 
 use crate::serve::{Failure, derive, wall_micros};
 use control::config as c;
+use resolver::ResolverConfig;
 use sip_balancer::token::{Key, Keys};
-use sip_balancer::{Algorithm, FailedDialogs, Listener, Node, Probing, RegisterBy, Rules, Settings};
+use sip_balancer::{
+    Algorithm, Cluster, FailedDialogs, Listener, MOST_NODES, Node, NotAdded, Probing, RegisterBy, Rules,
+    Settings,
+};
 use std::path::Path;
 use worker_runtime::{Bound, monotonic_now};
 
@@ -14,7 +18,8 @@ pub fn listeners(bound: &Bound, wanted: &[c::Listener]) -> Vec<Listener> {
     pairs.map(|(bound, wanted)| Listener::new(bound.transport, bound.address, advertise(wanted))).collect()
 }
 
-/// The nodes. None at all, or one that is the balancer itself, is a mistake.
+/// The nodes that are written with their addresses. None at all, by address or name, or one that is the balancer itself,
+/// is a mistake.
 pub fn nodes(config: &c::Config, listeners: &[Listener]) -> Result<Vec<Node>, Failure> {
     let balance = &config.balance;
     if balance.nodes.is_empty() {
@@ -23,7 +28,7 @@ pub fn nodes(config: &c::Config, listeners: &[Listener]) -> Result<Vec<Node>, Fa
         );
     }
     let mut nodes: Vec<Node> = Vec::with_capacity(balance.nodes.len());
-    for node in &balance.nodes {
+    for node in balance.nodes.iter().filter(|node| matches!(node.place, c::NodePlace::Address(_))) {
         let one = self::node(node, listeners)?;
         if let Some(other) = nodes.iter().find(|other| other.id() == one.id()) {
             return Err(alike(&other.name(), &one.name()).into());
@@ -38,34 +43,44 @@ pub fn alike(one: &str, other: &str) -> String {
     format!("nodes {one} and {other} look the same in tokens; change one's port")
 }
 
+/// What is said where a node cannot be added.
+pub fn not_added(cluster: &Cluster, node: &Node, why: NotAdded) -> String {
+    let name = node.name();
+    match why {
+        NotAdded::There => format!("node {name} is there already"),
+        NotAdded::Alike(at) => {
+            let other = cluster.node(at).map_or_else(String::new, |other| other.name());
+            alike(&other, &name)
+        }
+        NotAdded::Full => format!(
+            "no room for node {name}: there are {MOST_NODES}, counting removed ones that still have calls"
+        ),
+    }
+}
+
 /// One node, which must be another than the balancer itself, and within reach of one of its listeners.
 pub fn node(node: &c::BalanceNode, listeners: &[Listener]) -> Result<Node, String> {
-    let ip = node.address.ip().to_canonical();
+    let &c::NodePlace::Address(address) = &node.place else {
+        return Err(format!("{node} is a name; write the node's address here, or the name into the file"));
+    };
+    let ip = address.ip().to_canonical();
     let same = |l: &Listener| l.address.ip().to_canonical() == ip;
-    if listeners.iter().any(|l| same(l) && l.address.port() == node.address.port()) {
-        return Err(format!(
-            "node {} is this balancer itself; give it another address or port",
-            node.address
-        ));
+    if listeners.iter().any(|l| same(l) && l.address.port() == address.port()) {
+        return Err(format!("node {address} is this balancer itself; give it another address or port"));
     }
     let near = |l: &Listener| l.address.is_ipv4() == ip.is_ipv4();
     let family = if ip.is_ipv4() { "IPv4" } else { "IPv6" };
     if !listeners.iter().any(near) {
-        return Err(format!(
-            "node {} cannot be reached: there is no {family} listener; add one",
-            node.address
-        ));
+        return Err(format!("node {address} cannot be reached: there is no {family} listener; add one"));
     }
     if let Some(transport) = node.transport
         && !listeners.iter().any(|l| near(l) && l.transport == transport)
     {
-        let what = format!(
-            "node {} cannot be reached: there is no {family} listener over {transport}",
-            node.address
-        );
+        let what =
+            format!("node {address} cannot be reached: there is no {family} listener over {transport}");
         return Err(format!("{what}; add one, or leave out its transport"));
     }
-    Ok(Node { address: node.address, transport: node.transport, weight: node.weight })
+    Ok(Node { address, transport: node.transport, weight: node.weight })
 }
 
 /// The keys: from the secret that balancers of one cluster share, and the one before it.
@@ -92,6 +107,23 @@ fn read_secret(path: &Path) -> Result<[u8; 32], Failure> {
     let bytes = bytes.map_err(|error| format!("previous_secret {}: {error}; {mend}", path.display()))?;
     let bytes = <[u8; 32]>::try_from(bytes);
     Ok(bytes.map_err(|_| format!("previous_secret {}: not 32 octets; {mend}", path.display()))?)
+}
+
+/// Whether a node is in the list by its address.
+pub fn is_listed(config: &c::Config, node: &Node) -> bool {
+    config.balance.nodes.iter().any(|listed| match listed.place {
+        c::NodePlace::Address(address) => Node::new(address).id() == node.id(),
+        c::NodePlace::Name(_) => false,
+    })
+}
+
+/// How nodes by name are looked up.
+pub fn resolver(config: &c::Config) -> ResolverConfig {
+    ResolverConfig {
+        nameservers: config.dns.servers.clone(),
+        timeout: config.dns.timeout,
+        ..ResolverConfig::default()
+    }
 }
 
 /// Spreads the choices of balancers and workers. It need not be secret.
@@ -131,6 +163,7 @@ pub fn settings(config: &c::Config, listeners: Vec<Listener>) -> Settings {
             up_after: b.up_after,
             good: b.probe_codes.clone(),
         },
+        overload_control: b.overload_control,
         retry_after: u32::try_from(b.retry_after.as_secs()).unwrap_or(u32::MAX),
         max_forwards: config.proxy.max_forwards,
         mtu: config.proxy.mtu,

@@ -92,6 +92,7 @@ fn messages(text: &mut Text<'_>, reports: &[Report]) {
             ("no-node", |r| r.happened.no_node),
             ("full", |r| r.happened.full),
             ("unrecorded", |r| r.happened.unrecorded),
+            ("held-back", |r| r.happened.held_back),
             ("softened", |r| r.counts.softened),
         ],
     );

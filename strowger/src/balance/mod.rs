@@ -2,7 +2,9 @@
 
 mod admin;
 mod build;
+mod lookup;
 mod metrics;
+mod names;
 
 use crate::build::METHODS;
 use crate::cli::BalanceArgs;
@@ -13,6 +15,7 @@ use crate::{absolute, fail, interfaces, say_errors};
 use admin::{Control, Running};
 use control::config::{Config, Loaded, Overrides};
 use control::systemd::Notifier;
+use names::Names;
 use sip_balancer::{Balancer, Cluster, Notice, Setup};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -70,11 +73,18 @@ fn balance(loaded: Loaded, overrides: Overrides) -> Result<(), Failure> {
     let bound = Bound::new(runtime_config(config, &listeners, workers), workers)?;
     let listeners = build::listeners(&bound, &listeners);
     let cluster = Cluster::new(build::nodes(config, &listeners)?, workers as u16);
+    let mut names = Names::new(build::resolver(config));
+    names.set(monotonic_now(), &config.balance.nodes)?;
+    // Two stages, each with its time limit; who cannot be found by then is later.
+    let patience = 2 * config.dns.timeout + LOOK;
+    let listed = |node: &sip_balancer::Node| build::is_listed(config, node);
+    names.settle(monotonic_now, patience, &cluster, (&listeners[..], listed));
     let admin = bind_admin(&config.admin)?;
     let keys =
         build::keys(load_or_create_secret(&config.data_dir)?, config.balance.previous_secret.as_deref())?;
     let settings = Arc::new(build::settings(config, listeners));
-    let (bound, grade) = helmsman.steer(bound, keys.ownership(), config.steering, workers)?;
+    let (bound, grade) =
+        helmsman.steer(bound, keys.ownership(), (config.steering, false), workers)?.finish()?;
     let machine = |worker| {
         let setup = Setup {
             worker,
@@ -88,8 +98,8 @@ fn balance(loaded: Loaded, overrides: Overrides) -> Result<(), Failure> {
     };
     let runtime: Runtime<Notice> = bound.start((0..workers as u16).map(machine).collect())?;
     let handle = runtime.handle();
-    let control =
-        Arc::new(Control::new(Running { loaded, overrides, handle, cluster, workers, grade, log }, settings));
+    let running = Running { loaded, overrides, handle, cluster, workers, grade, log };
+    let control = Arc::new(Control::new(running, settings, names));
     let admin = admin.map(|bound| bound.start(control.clone())).transpose()?;
     if let Some(admin) = &admin {
         tracing::info!(address = %admin.address(), "admin API");
@@ -126,6 +136,7 @@ fn wait(signals: &Receiver<Wish>, control: &Control, notifier: &Notifier) {
             Ok(Wish::Stop) | Err(RecvTimeoutError::Disconnected) => break,
             Err(RecvTimeoutError::Timeout) => {}
         }
+        control.look_up();
         control.tell_changes(&mut seen);
     }
     notifier.stopping("finishing transactions under way");

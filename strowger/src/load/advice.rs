@@ -98,6 +98,21 @@ pub fn nothing_measured(report: &Report, target: &str, domain: Option<&str>) -> 
     out
 }
 
+/// How the note of [`exhausted`] begins.
+pub const EXHAUSTED: &str = "connections that could not be opened";
+
+/// Why connections were not opened, and the mend; none if all were.
+pub fn exhausted(connections: u64) -> Option<String> {
+    let files = worker_runtime::descriptors_allowed().map_or_else(String::new, |n| format!(" (now {n})"));
+    (connections > 0).then(|| {
+        format!(
+            "{EXHAUSTED}: {connections}. Each takes an open file of this program{files}: a higher `ulimit -n` allows \
+             more at a time, -l fewer calls under way; and each takes a port for a minute after its end: more \
+             addresses (-i A-B), or a lower rate, need fewer of one address"
+        )
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -132,6 +147,13 @@ mod tests {
             ..load::report::MetricRow::default()
         });
         assert_eq!(said(&idle), "", "nobody called, but everybody registered");
+    }
+
+    #[test]
+    fn what_connections_lacked_is_said() {
+        assert_eq!(exhausted(0), None);
+        let said = exhausted(299).unwrap_or_default();
+        assert!(said.starts_with(EXHAUSTED) && said.contains("299") && said.contains("ulimit -n"), "{said}");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The command line of `strowger load`: SIPp's everyday options under SIPp's names, and our own.
 
-use super::sipp;
-use clap::Args;
+use super::{sipp, units};
+use clap::{ArgAction, Args, Command};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -25,41 +25,55 @@ pub struct LoadArgs {
     #[arg(long, value_name = "FILE", help_heading = "What to do")]
     pub inf: Vec<PathBuf>,
     /// The user part of the Request-URI: [service]
-    #[arg(short = 's', value_name = "USER", default_value = "service", help_heading = "What to do")]
+    #[arg(
+        short = 's',
+        value_name = "USER",
+        default_value = "service",
+        allow_hyphen_values = true,
+        help_heading = "What to do"
+    )]
     pub service: String,
     /// User name for digest authentication [default: that of -s]
-    #[arg(long, value_name = "USER", help_heading = "What to do")]
+    #[arg(long, value_name = "USER", allow_hyphen_values = true, help_heading = "What to do")]
     pub au: Option<String>,
     /// Password for digest authentication
-    #[arg(long, value_name = "PASSWORD", default_value = "password", help_heading = "What to do")]
+    #[arg(
+        long,
+        value_name = "PASSWORD",
+        default_value = "password",
+        allow_hyphen_values = true,
+        help_heading = "What to do"
+    )]
     pub ap: String,
     /// A further keyword for scenarios, with its text; may be repeated. `domain` is that of the target if not
     /// given
-    #[arg(long, num_args = 2, value_names = ["KEYWORD", "TEXT"], action = clap::ArgAction::Append,
+    #[arg(long, num_args = 2, value_names = ["KEYWORD", "TEXT"], action = ArgAction::Append,
+          allow_hyphen_values = true,
           help_heading = "What to do")]
     pub key: Vec<String>,
-    /// Length in milliseconds of a pause that gives none
-    #[arg(short = 'd', value_name = "MS", default_value_t = 0, help_heading = "What to do")]
+    /// Length of a pause that gives none: milliseconds, or 10s, 2m, 1h
+    #[arg(short = 'd', value_name = "TIME", default_value = "0", value_parser = units::whole_millis,
+          help_heading = "What to do")]
     pub pause: u32,
 
-    /// Calls to begin in each period
-    #[arg(short = 'r', value_name = "CALLS", default_value_t = 10.0, help_heading = "How much")]
-    pub rate: f64,
-    /// The period of -r in milliseconds
-    #[arg(long, value_name = "MS", default_value_t = 1_000.0, help_heading = "How much")]
+    /// Calls to begin in each period [default: 10]
+    #[arg(short = 'r', value_name = "CALLS", value_parser = units::amount, help_heading = "How much")]
+    pub rate: Option<f64>,
+    /// The period of -r: milliseconds, or 10s, 2m, 1h
+    #[arg(long, value_name = "TIME", default_value = "1000", value_parser = units::millis, help_heading = "How much")]
     pub rp: f64,
     /// Begin calls at random times of this mean rate (a Poisson process) instead of evenly spaced ones
     #[arg(long, help_heading = "How much")]
     pub poisson: bool,
     /// Add this to -r after each -rate_interval
-    #[arg(long, value_name = "CALLS", default_value_t = 0.0, help_heading = "How much")]
+    #[arg(long, value_name = "CALLS", default_value_t = 0.0, value_parser = units::amount, help_heading = "How much")]
     pub rate_increase: f64,
-    /// Milliseconds between increases
-    #[arg(long, value_name = "MS", default_value_t = 60_000.0, help_heading = "How much")]
+    /// Time between increases: seconds, or 500ms, 2m, 1h
+    #[arg(long, value_name = "TIME", default_value = "60", value_parser = units::seconds, help_heading = "How much")]
     pub rate_interval: f64,
-    /// Where the increase ends, and the run, unless -no_rate_quit; with --find-peak and --self-test the highest rate
-    /// tried
-    #[arg(long, value_name = "CALLS", default_value_t = 0.0, help_heading = "How much")]
+    /// Where the increase ends, and the run, unless -no_rate_quit; with --find-peak and --self-test the highest rate,
+    /// or number of users, tried
+    #[arg(long, value_name = "CALLS", default_value_t = 0.0, value_parser = units::amount, help_heading = "How much")]
     pub rate_max: f64,
     /// Stay at -rate_max instead of ending
     #[arg(long, help_heading = "How much")]
@@ -67,11 +81,12 @@ pub struct LoadArgs {
     /// Begin at the times in this file, one in seconds on each line
     #[arg(long, value_name = "FILE", help_heading = "How much", conflicts_with = "poisson")]
     pub trace: Option<PathBuf>,
-    /// End after this many calls
-    #[arg(short = 'm', value_name = "CALLS", help_heading = "How much")]
+    /// End after this many calls: begun here, or answered if none begin here
+    #[arg(short = 'm', value_name = "CALLS", help_heading = "How much",
+          value_parser = clap::value_parser!(u64).range(1..))]
     pub most: Option<u64>,
-    /// Calls under way at a time; a call beyond it waits, and its wait counts as lateness
-    #[arg(short = 'l', value_name = "CALLS", help_heading = "How much")]
+    /// Calls under way at a time that begin here; a call beyond it waits, and its wait counts as lateness
+    #[arg(short = 'l', value_name = "CALLS", help_heading = "How much", value_parser = units::count)]
     pub limit: Option<usize>,
     /// End after this time: 30s, 5m, 1h (plain numbers are seconds)
     #[arg(long, value_name = "TIME", help_heading = "How much")]
@@ -89,13 +104,14 @@ pub struct LoadArgs {
     pub trial: String,
     /// The 99th percentile of response times may be so many milliseconds at most, or the run FAILs; 0: as many as it
     /// takes [default: 0; with --find-peak 500, T1 of RFC 3261]
-    #[arg(long, value_name = "MS", help_heading = "How much")]
+    #[arg(long, value_name = "MS", value_parser = units::amount, help_heading = "How much")]
     pub response: Option<f64>,
     /// How near --find-peak comes to the peak, per cent
     #[arg(
         long,
         value_name = "PERCENT",
         default_value_t = 2.0,
+        value_parser = units::percent,
         help_heading = "How much",
         requires = "find_peak"
     )]
@@ -124,11 +140,11 @@ pub struct LoadArgs {
     /// Milliseconds: where messages are frequent, those that come in and those that are due wait for the next
     /// multiple of this and are handled in one go. Times are counted from when a message came or was meant to
     /// leave, so the wait shows as lateness. 0: each wakes the program
-    #[arg(long, value_name = "MS", default_value_t = 0.5, help_heading = "From where")]
+    #[arg(long, value_name = "MS", default_value_t = 0.5, value_parser = units::amount, help_heading = "From where")]
     pub grain: f64,
 
-    /// Milliseconds that a <recv> waits if it does not say [default: for ever]
-    #[arg(long, value_name = "MS", help_heading = "Protocol")]
+    /// How long a <recv> waits if it does not say: milliseconds, or 10s, 2m, 1h [default: for ever]
+    #[arg(long, value_name = "TIME", value_parser = units::long_millis, help_heading = "Protocol")]
     pub recv_timeout: Option<u64>,
     /// Repeat nothing over UDP
     #[arg(long, help_heading = "Protocol")]
@@ -140,18 +156,22 @@ pub struct LoadArgs {
     #[arg(long, value_name = "N", default_value_t = 7, help_heading = "Protocol")]
     pub max_non_invite_retrans: u32,
     /// Per cent of messages to lose on purpose, sent and received
-    #[arg(long, value_name = "PERCENT", default_value_t = 0.0, help_heading = "Protocol")]
+    #[arg(long, value_name = "PERCENT", default_value_t = 0.0, value_parser = units::percent,
+          help_heading = "Protocol")]
     pub lost: f64,
 
     /// Seconds at the beginning that are not measured
-    #[arg(long, value_name = "SECONDS", default_value_t = 0.0, help_heading = "What comes out")]
+    #[arg(long, value_name = "SECONDS", default_value_t = 0.0, value_parser = units::amount,
+          help_heading = "What comes out")]
     pub warm_up: f64,
     /// Per cent of calls that must succeed for the verdict PASS
-    #[arg(long, value_name = "PERCENT", default_value_t = 99.99, help_heading = "What comes out")]
+    #[arg(long, value_name = "PERCENT", default_value_t = 99.99, value_parser = units::percent,
+          help_heading = "What comes out")]
     pub success: f64,
     /// Milliseconds that this program itself may be late at most (p99.9); beyond it the run is VOID. It wakes to
     /// the microsecond; what makes it late is a machine that is busy otherwise
-    #[arg(long, value_name = "MS", default_value_t = 5.0, help_heading = "What comes out")]
+    #[arg(long, value_name = "MS", default_value_t = 5.0, value_parser = units::amount,
+          help_heading = "What comes out")]
     pub lateness: f64,
     /// Write the report as JSON
     #[arg(long, value_name = "FILE", help_heading = "What comes out")]
@@ -182,6 +202,17 @@ pub struct LoadArgs {
     /// A population of users
     #[command(flatten)]
     pub people: super::users::UsersArgs,
+
+    /// Servers in place of calls
+    #[command(flatten)]
+    pub backends: super::backend::BackendArgs,
+}
+
+impl LoadArgs {
+    /// Calls a period: SIPp's unless given.
+    pub fn rate(&self) -> f64 {
+        self.rate.unwrap_or(10.0)
+    }
 }
 
 /// Examples at the end of `--help`.
@@ -200,6 +231,8 @@ pub const EXAMPLES: &str = "Examples:
       10,000 users who register, call each other, answer, and leave messages
   strowger load compare before.json after.json
       what differs between two runs, or groups of runs (a1.json,a2.json b1.json,b2.json)
+  strowger load --backend -i 127.0.0.2-127.0.0.9 --capacity 300
+      eight servers for a load balancer, each of which can do 300 calls a second
   strowger load -sf register.xml -inf users.csv 192.0.2.1 -r 1000 -m 100000
 
 Ctrl-C lets the calls under way end; a second one stops at once.
@@ -239,7 +272,7 @@ pub struct CompareArgs {
     #[arg(value_name = "B.json[,..]")]
     pub b: String,
     /// Confidence of the intervals, per cent
-    #[arg(long, value_name = "PERCENT", default_value_t = 95.0)]
+    #[arg(long, value_name = "PERCENT", default_value_t = 95.0, value_parser = units::percent)]
     pub confidence: f64,
     /// Write the comparison as one HTML page
     #[arg(long, value_name = "FILE")]
@@ -263,24 +296,53 @@ pub fn translate(args: impl Iterator<Item = OsString>) -> Vec<OsString> {
         }
         return args;
     }
-    if let Some(why) = args.iter().skip(2).filter_map(|arg| sipp::refusal(arg.to_str()?)).next() {
-        args.truncate(2);
-        args.extend(["--refused".into(), why.into()]);
-        return args;
-    }
-    let following: Vec<OsString> = args.iter().skip(3).cloned().collect();
-    for (at, arg) in args.iter_mut().skip(2).enumerate() {
-        let Some(text) = arg.to_str() else { continue };
-        if let Some(ours) = sipp::translated(text, following.get(at)) {
-            *arg = ours.into();
+    let known = known();
+    let mut at = 2;
+    while let Some(arg) = args.get(at) {
+        let Some(text) = arg.to_str() else {
+            at += 1;
             continue;
+        };
+        if text == "--" {
+            break;
         }
-        let Some(name) = text.strip_prefix("--").or_else(|| text.strip_prefix('-')) else { continue };
-        if ONE_DASH.contains(&name) {
-            *arg = format!("--{}", name.replace('_', "-")).into();
+        if let Some(why) = sipp::refusal(text) {
+            args.truncate(2);
+            args.extend(["--refused".into(), why.into()]);
+            return args;
         }
+        let ours = sipp::translated(text, args.get(at + 1)).or_else(|| {
+            let name = text.strip_prefix("--").or_else(|| text.strip_prefix('-'))?;
+            ONE_DASH.contains(&name).then(|| format!("--{}", name.replace('_', "-")))
+        });
+        let ours = ours.unwrap_or_else(|| text.to_owned());
+        // What belongs to an option is none itself.
+        let values = values_of(&known, &ours);
+        if let Some(arg) = args.get_mut(at) {
+            *arg = ours.into();
+        }
+        at += 1 + values;
     }
     args
+}
+
+/// The options that there are.
+fn known() -> Command {
+    let mut command = LoadArgs::augment_args(Command::new("load"));
+    command.build();
+    command
+}
+
+/// How many of the following arguments are an option's values.
+fn values_of(known: &Command, option: &str) -> usize {
+    let long = option.strip_prefix("--");
+    let short = option.strip_prefix('-').and_then(|text| text.parse::<char>().ok());
+    let own = known.get_arguments().find(|own| {
+        long.is_some_and(|long| own.get_long() == Some(long))
+            || short.is_some_and(|c| own.get_short() == Some(c))
+    });
+    let Some(own) = own.filter(|own| own.get_action().takes_values()) else { return 0 };
+    own.get_num_args().map_or(1, |range| range.max_values())
 }
 
 #[cfg(test)]
@@ -298,6 +360,21 @@ mod tests {
         assert_eq!(translate(args.iter().map(OsString::from)), want.map(OsString::from));
         let args = translate(["strowger", "load", "-sn", "uac", "-bg", "h"].iter().map(OsString::from));
         assert!(args[2] == "--refused" && args[3].to_str().is_some_and(|why| why.starts_with("-bg: ")));
+    }
+
+    #[test]
+    fn values_are_no_options() {
+        let given = ["strowger", "load", "-key", "x", "-v", "-s", "-f", "-ap", "-sn", "-sn", "uac", "h"];
+        let args = translate(given.iter().map(OsString::from));
+        let want = ["strowger", "load", "--key", "x", "-v", "-s", "-f", "--ap", "-sn", "--sn", "uac", "h"];
+        assert_eq!(args, want.map(OsString::from));
+        let read = LoadArgs::augment_args(Command::new("load")).try_get_matches_from(args.iter().skip(1));
+        let read = read.expect("it is taken");
+        let keys: Vec<&String> = read.get_many("key").expect("keys").collect();
+        assert_eq!(keys, ["x", "-v"]);
+        assert_eq!(read.get_one::<String>("service").map(String::as_str), Some("-f"));
+        let refused = translate(["strowger", "load", "-aa", "-bg"].iter().map(OsString::from));
+        assert!(refused[2] == "--refused", "a flag has no value");
     }
 
     #[test]

@@ -64,6 +64,11 @@ impl Busy {
         }
     }
 
+    /// The window ends now, if it has not.
+    pub fn close(&mut self, now: Time) {
+        self.window.1 = self.window.1.min(now);
+    }
+
     /// What the window shows; the run ends at `now`.
     pub fn health(&mut self, now: Time) -> Health {
         let Some(before) = &self.begin else { return Health::default() };

@@ -2,14 +2,17 @@
 
 mod advice;
 pub mod args;
+mod backend;
 mod host;
 mod plan;
 mod scrape;
 mod search;
+mod secret;
 mod selftest;
 mod server;
 mod sipp;
 mod sockets;
+mod units;
 mod users;
 mod watch;
 
@@ -18,7 +21,7 @@ use args::{CompareArgs, LoadArgs};
 use load::engine::{Engine, Notice, Record};
 use load::metrics::{Health, Ladder, Ladders, LatencyLimit, Measure, Metrics, Rule};
 use load::population::Phases;
-use load::report::{Fact, Group, Inputs, Report, Windows};
+use load::report::{Fact, Group, Inputs, Report, Windows, plain};
 use load::scenario::{Side, builtin_names, date_time};
 use plan::Plan;
 use scrape::{Endpoint, Scrape};
@@ -79,7 +82,9 @@ fn command(args: &LoadArgs) -> Result<u8, String> {
     let signals = signals::listen().map_err(|error| format!("cannot listen to signals: {error}"))?;
     // Before anything is sent.
     let files = [&args.json, &args.html, &args.csv, &args.pcap, &args.sipp.error_file];
-    files.into_iter().flatten().try_for_each(|path| try_file(path))?;
+    let files: Vec<&Path> = files.into_iter().flatten().map(|path| path.as_path()).collect();
+    apart(&files)?;
+    files.iter().try_for_each(|path| try_file(path))?;
     if let Some(path) = &args.people.write_users {
         users::write_users(args, path)?;
         return Ok(0);
@@ -87,6 +92,9 @@ fn command(args: &LoadArgs) -> Result<u8, String> {
     if let Some(url) = &args.people.server_metrics {
         // Before anything is sent.
         Endpoint::parse(url)?;
+    }
+    if args.backends.backend {
+        return backend::serve(args, &signals);
     }
     if args.self_test {
         return selftest::self_test(args, &signals);
@@ -97,6 +105,7 @@ fn command(args: &LoadArgs) -> Result<u8, String> {
     if args.people.users.is_some() {
         let (report, _) = measure_users(args, UsersPlan::new(args, None)?, &signals)?;
         deliver(args, &report)?;
+        unwritten(&report)?;
         return Ok(report.verdict.exit_code);
     }
     let plan = Plan::new(args)?;
@@ -107,12 +116,27 @@ fn command(args: &LoadArgs) -> Result<u8, String> {
         println!("  -timeout_error: the time was over before the calls were");
         return Ok(FAILED);
     }
-    // Whoever only answers has nothing to judge but what went wrong, and whether anybody called.
+    unwritten(&report)?;
+    Ok(if answers_only { code_of_callee(&report) } else { report.verdict.exit_code })
+}
+
+/// Whoever only answers has nothing to judge but what went wrong, and whether anybody called: calls that have not ended
+/// are the callers' business.
+fn code_of_callee(report: &Report) -> u8 {
     let answered = report.metric("callee.begun").is_some_and(|calls| calls > 0.0);
-    Ok(match answers_only && answered {
-        true => u8::from(report.verdict.word == "FAIL"),
+    let nothing = |why: &String| why.starts_with("nothing was measured");
+    match answered && report.verdict.word == "VOID" && report.verdict.why.iter().all(nothing) {
+        true => 0,
         false => report.verdict.exit_code,
-    })
+    }
+}
+
+/// How a note begins that says why a file of a run's flows could not be written.
+const UNWRITTEN: &str = "cannot write ";
+
+/// The report was more important; now it is said that another file could not be written.
+fn unwritten(report: &Report) -> Result<(), String> {
+    report.notes.iter().find(|note| note.starts_with(UNWRITTEN)).map_or(Ok(()), |why| Err(why.clone()))
 }
 
 /// `strowger load compare`. Where one side has only runs that are VOID the exit code is theirs.
@@ -157,8 +181,10 @@ struct Story {
     parameters: Vec<Fact>,
     seed: u64,
     compression: f64,
-    /// The measured window on the clock, if it is known beforehand.
-    window: Option<(Time, Time)>,
+    /// The measured window on the clock; it ends sooner if no call begins any more.
+    window: (Time, Time),
+    /// It ends with the last call that begins.
+    closes: bool,
     /// Phases of a run that took so many seconds and began calls in so many of them, if it began any.
     windows: Box<dyn Fn(f64, Option<f64>) -> Windows>,
     server: Option<Server>,
@@ -171,13 +197,16 @@ fn measure(args: &LoadArgs, plan: Plan, signals: &Receiver<Wish>) -> Result<(Rep
         true => Server::find(args.people.server_pid, plan.remote),
         false => None,
     };
+    let started = monotonic_now();
     let story = Story {
         title: plan.title.clone(),
         workload: plan.workload.clone(),
         parameters: plan.parameters.clone(),
         seed: plan.seed,
         compression: 1.0,
-        window: None,
+        window: (started + Duration::from_secs_f64(warm_up), Time::FAR),
+        // Whoever only answers does not know which is the last.
+        closes: plan.client.is_some(),
         windows: Box::new(move |seconds, offered| {
             // When no more begin, rates are over; what is under way ends.
             let offered = offered.map_or(seconds, |offered| offered.min(seconds));
@@ -190,7 +219,6 @@ fn measure(args: &LoadArgs, plan: Plan, signals: &Receiver<Wish>) -> Result<(Rep
         }),
         server,
     };
-    let started = monotonic_now();
     let engines: Vec<Engine> = plan.engines(started)?;
     drive(args, story, plan.bound, engines, started, signals)
 }
@@ -217,7 +245,8 @@ fn measure_users(
         parameters,
         seed: plan.seed,
         compression: plan.parameters.compression,
-        window: Some(Phases::of(&plan.parameters, started).window()),
+        window: Phases::of(&plan.parameters, started).window(),
+        closes: false,
         windows: plan.windows(),
         server: Server::find(args.people.server_pid, plan.remote),
     };
@@ -237,12 +266,19 @@ fn drive<M: Machine<Notice = Notice> + Send + 'static>(
     let handle = runtime.handle();
     // Scripts wait for this line.
     eprintln!("strowger load ready: {} from {}", story.title, shown(handle.listeners()));
-    let window = story.window.unwrap_or((started, Time::FAR));
+    let window = story.window;
     let mut server = Watch::new(story.server.take(), window);
+    if window.0 == started {
+        server.over_the_whole_run();
+    }
     let endpoint = args.people.server_metrics.as_deref().map(Endpoint::parse).transpose()?;
     server.ask(endpoint.and_then(|endpoint| Scrape::new(endpoint, window)));
     let mut own = host::Busy::new(window);
-    let ended = watch::watch(args, &story.title, started, &handle, signals, &mut |now| {
+    let ended = watch::watch(args, &story.title, started, &handle, signals, &mut |now, begun| {
+        if begun && story.closes {
+            server.close(now);
+            own.close(now);
+        }
         server.look(now);
         own.look(now);
     })?;
@@ -256,14 +292,11 @@ fn drive<M: Machine<Notice = Notice> + Send + 'static>(
     handle.shutdown();
     runtime.join().map_err(|panics| format!("a worker failed: {panics:?}"))?;
     records.1 = Ladders::first(records.1, args.ladders);
-    trace_errors(args, &story.workload, &records.1)?;
-    if let Some(path) = &args.pcap {
-        // Where the clock of flows begins.
-        let epoch = plan::wall_micros().saturating_sub(end.as_micros());
-        let capture = load::metrics::pcap(&records.1, epoch);
-        std::fs::write(path, capture).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
-    }
-    Ok((report(args, &story, (started, end), health, &server, records), ended))
+    let trouble = [trace_errors(args, &story.workload, &records.1), capture(args, end, &records.1)];
+    let mut report = report(args, &story, (started, end), health, &server, records);
+    report.notes.extend(advice::exhausted(counts.tcp_exhausted));
+    report.notes.extend(trouble.into_iter().filter_map(Result::err));
+    Ok((report, ended))
 }
 
 /// Listeners for people to see: the first few of them.
@@ -275,6 +308,15 @@ fn shown(listeners: &[Listener]) -> String {
         0 => few,
         more => format!("{few} and {more} more"),
     }
+}
+
+/// `--pcap`: writes the first failing flows as a capture file.
+fn capture(args: &LoadArgs, end: Time, flows: &[Ladder]) -> Result<(), String> {
+    let Some(path) = &args.pcap else { return Ok(()) };
+    // Where the clock of flows begins.
+    let epoch = plan::wall_micros().saturating_sub(end.as_micros());
+    let bytes = load::metrics::pcap(flows, epoch);
+    std::fs::write(path, bytes).map_err(|error| format!("{UNWRITTEN}{}: {error}", path.display()))
 }
 
 /// `-trace_err`: writes the first failing flows.
@@ -341,7 +383,7 @@ fn report(
         title: story.title.clone(),
         workload: story.workload.clone(),
         started: date_time(plan::wall_micros().saturating_sub(end.since(started).as_micros() as u64)),
-        command: std::env::args().collect(),
+        command: secret::masked(std::env::args_os().map(|arg| arg.to_string_lossy().into_owned())),
         seed: story.seed,
         compression: story.compression,
         windows: (story.windows)(end.since(started).as_secs_f64(), metrics.offered(started)),
@@ -363,12 +405,26 @@ fn slowest(ms: f64) -> LatencyLimit {
 }
 
 fn write(path: &Path, text: &str) -> Result<(), String> {
-    std::fs::write(path, text).map_err(|error| format!("cannot write {}: {error}", path.display()))
+    std::fs::write(path, text).map_err(|error| format!("{UNWRITTEN}{}: {error}", path.display()))
+}
+
+/// Whether no two files to be written are one.
+fn apart(files: &[&Path]) -> Result<(), String> {
+    let whole = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+    let twice =
+        files.iter().enumerate().find(|(at, path)| files.iter().take(*at).any(|o| whole(o) == whole(path)));
+    match twice {
+        Some((_, path)) => {
+            Err(format!("{}: two reports cannot go to one file; name another one", path.display()))
+        }
+        None => Ok(()),
+    }
 }
 
 /// Whether a file can be written. One that was not there is not there afterwards.
 fn try_file(path: &Path) -> Result<(), String> {
-    let new = !path.exists();
+    // A link that leads nowhere is there.
+    let new = path.symlink_metadata().is_err();
     let opened = std::fs::OpenOptions::new().append(true).create(true).open(path);
     opened.map_err(|error| {
         format!("cannot write {}: {error}; name a file in a folder that is there", path.display())
@@ -381,20 +437,18 @@ fn try_file(path: &Path) -> Result<(), String> {
 
 /// Writes the essence to standard output, and what was asked for to files.
 fn deliver(args: &LoadArgs, report: &Report) -> Result<(), String> {
-    print!("{}", essence(report));
+    print!("{}", plain(&essence(report)));
     let target = args.target.as_deref().unwrap_or("the other side");
     let domain = args.people.users.map(|_| args.people.domain(args));
     print!("{}", advice::nothing_measured(report, target, domain.as_deref()));
-    if let Some(path) = &args.json {
-        write(path, &report.to_json())?;
+    for note in report.notes.iter().filter(|note| note.starts_with(advice::EXHAUSTED)) {
+        println!("{note}");
     }
-    if let Some(path) = &args.html {
-        write(path, &load::report::html(report))?;
-    }
-    if let Some(path) = &args.csv {
-        write(path, &load::report::csv(report))?;
-    }
-    Ok(())
+    // One that cannot be written does not keep the others from it.
+    let json = args.json.as_ref().map(|path| write(path, &report.to_json()));
+    let html = args.html.as_ref().map(|path| write(path, &load::report::html(report)));
+    let csv = args.csv.as_ref().map(|path| write(path, &load::report::csv(report)));
+    [json, html, csv].into_iter().flatten().collect()
 }
 
 /// Figures that a person wants to know at once; the report has all.
@@ -427,7 +481,8 @@ fn essence(report: &Report) -> String {
     let mut out = String::new();
     let calls = |side: &str| report.metric(&format!("{side}.begun")).unwrap_or(0.0);
     let answers_only = calls("callee") > 0.0 && calls("calls") == 0.0;
-    let first = |key: &str| FIRST.contains(&key) && !(answers_only && key.starts_with("calls."));
+    let wanted = |key: &str| FIRST.contains(&key) || key.starts_with("counter-");
+    let first = |key: &str| wanted(key) && !(answers_only && key.starts_with("calls."));
     for row in report.metrics.iter().filter(|row| first(&row.key)) {
         if let Some(value) = row.value {
             let _ = writeln!(out, "{:<46} {value:>12.3} {}", row.name, row.unit);
@@ -474,4 +529,27 @@ fn essence(report: &Report) -> String {
 /// Which side of a call a scenario is.
 fn is_client(side: Side) -> bool {
     side == Side::Client
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use load::report::MetricRow;
+
+    #[test]
+    fn a_callee_is_forgiven_calls_that_have_not_ended_and_nothing_else() {
+        let report = |calls: f64, word: &str, exit_code: u8, why: &[&str]| {
+            let mut report = Report::default();
+            let (key, value) = ("callee.begun".to_owned(), Some(calls));
+            report.metrics.push(MetricRow { key, value, ..MetricRow::default() });
+            (report.verdict.word, report.verdict.exit_code) = (word.to_owned(), exit_code);
+            report.verdict.why = why.iter().map(|why| (*why).to_owned()).collect();
+            code_of_callee(&report)
+        };
+        let nothing = "nothing was measured: no call that began in the measured window ended";
+        assert_eq!(report(1.0, "VOID", VOID, &[nothing]), 0);
+        assert_eq!(report(0.0, "VOID", VOID, &[nothing]), VOID, "nobody called");
+        assert_eq!(report(1.0, "VOID", VOID, &["packets lost: 3, limit 0", nothing]), VOID);
+        assert_eq!((report(1.0, "FAIL", FAILED, &["x"]), report(1.0, "PASS", 0, &[])), (FAILED, 0));
+    }
 }

@@ -41,7 +41,7 @@ pub struct Plan {
 
 /// What is taken over from the command line as it is.
 struct Options {
-    limit: usize,
+    limit: Option<usize>,
     most: Option<u64>,
     pause: Pause,
     recv_timeout: Option<Duration>,
@@ -55,12 +55,49 @@ struct Options {
     set: Vec<(String, Vec<u8>)>,
 }
 
+/// Calls under way at a time where nothing else is said, and those that are answered.
+const MOST_CALLS: usize = 1_000_000;
+
+/// A worker's share of so many.
+fn share(all: usize, worker: usize, workers: usize) -> usize {
+    all / workers + usize::from(all % workers > worker)
+}
+
 /// A worker's share of the users of `-users`, and of their calls.
 fn share_of(callers: u64, most: Option<u64>, worker: usize, workers: usize) -> Option<Users> {
     let (worker, workers) = (worker as u64, workers as u64);
     let share = |all: u64| all / workers + u64::from(all % workers > worker);
     let users = Users { numbers: (worker, workers), count: share(callers), calls: most.map(share) };
     Some(users)
+}
+
+/// How many workers there are to be: one where the calls share something that each worker would have for itself, and
+/// none that could begin no call.
+fn workers(args: &LoadArgs, [client, server]: [&Option<Scenario>; 2]) -> Result<usize, String> {
+    let shares =
+        |own: &Option<Scenario>| Some((own.as_ref()?.name.clone(), own.as_ref()?.shares()?.to_owned()));
+    let counted = || {
+        let answers = client.is_none() && args.most.is_some();
+        answers.then(|| ("-m".to_owned(), "calls are counted as they come in".to_owned()))
+    };
+    let alone = shares(client).or_else(|| shares(server)).or_else(counted);
+    let workers = match (args.workers, alone) {
+        (0 | 1, Some((name, why))) => {
+            if args.workers == 0 && !args.quiet {
+                eprintln!("strowger load: one worker: {name}: {why}");
+            }
+            1
+        }
+        (n, Some((name, why))) => {
+            return Err(format!(
+                "--workers {n}: {name}: {why}, so one worker is to have them all; leave --workers out"
+            ));
+        }
+        (0, None) => std::thread::available_parallelism().map_or(1, usize::from),
+        (n, None) => n,
+    };
+    let most = args.limit.filter(|_| client.is_some()).unwrap_or(usize::MAX);
+    Ok(workers.min(most))
 }
 
 impl Plan {
@@ -81,7 +118,11 @@ impl Plan {
                 return Err(format!("-t {other}: no such transport; use u1, un, ui (UDP), t1 or tn (TCP)"));
             }
         };
-        if client.is_some() && args.rate <= 0.0 && args.trace.is_none() && !args.self_test && !args.find_peak
+        if client.is_some()
+            && args.rate() <= 0.0
+            && args.trace.is_none()
+            && !args.self_test
+            && !args.find_peak
         {
             return Err(
                 "-r 0: no call would ever begin; give a rate, or only a scenario that answers (-sn uas)"
@@ -94,10 +135,7 @@ impl Plan {
             None => remote,
         };
         let local = local_address(args, sent_to)?;
-        let workers = match args.workers {
-            0 => std::thread::available_parallelism().map_or(1, usize::from),
-            n => n,
-        };
+        let workers = workers(args, [&client, &server])?;
         let needs = Needs {
             transport,
             local,
@@ -118,6 +156,7 @@ impl Plan {
             exact_deadlines,
             grain: grain(args),
             together: !grain(args).is_zero(),
+            own_connections: sockets.connections,
             // With a socket for each call there are enough of them.
             peer: (client.is_some() && !args.self_test && args.transport == "u1").then_some(sent_to),
             streams: streams(),
@@ -170,7 +209,6 @@ impl Plan {
         let own = self.sockets.own(worker);
         let itself = own.first().and_then(|own| listeners.get(usize::from(own.0))).copied();
         let remote = if self.self_test { itself.unwrap_or(self.remote) } else { self.remote };
-        let stopwatches = self.client.as_ref().or(self.server.as_ref()).map(|s| s.timers.clone());
         let settings = Settings {
             worker: u16::try_from(worker).map_err(|_| "too many workers")?,
             run: Arc::clone(&self.run),
@@ -185,7 +223,11 @@ impl Plan {
             users: o.callers.and_then(|callers| share_of(callers, o.most, worker, self.workers)),
             base_cseq: o.base_cseq,
             set: o.set.clone(),
-            most_calls: o.limit.div_ceil(self.workers),
+            most_calls: o
+                .limit
+                .map_or(MOST_CALLS.div_ceil(self.workers), |all| share(all, worker, self.workers)),
+            most_callees: MOST_CALLS.div_ceil(self.workers),
+            callees: o.most.filter(|_| self.client.is_none()),
             numbers: (worker as u64 + 1, self.workers as u64),
             pause: o.pause.clone(),
             recv_timeout: o.recv_timeout,
@@ -198,7 +240,6 @@ impl Plan {
             metrics: Setup {
                 origin: start,
                 window: Window { from: start + o.warm_up, until: Time::FAR },
-                stopwatches: stopwatches.unwrap_or_default(),
                 ..Setup::default()
             },
             ladders: o.ladders,
@@ -211,7 +252,11 @@ impl Plan {
         let times =
             |a: &Arrivals| -> Times { a.times(self.seed, worker as u32, self.workers as u32, o.most) };
         let arrivals = self.arrivals.as_ref().filter(|_| o.callers.is_none());
-        Ok(Engine::new(settings, desk, arrivals.map(times)))
+        let engine = Engine::new(settings, desk, arrivals.map(times));
+        match engine.trouble() {
+            Some(why) => Err(why.to_owned()),
+            None => Ok(engine),
+        }
     }
 }
 
@@ -230,7 +275,7 @@ fn options(args: &LoadArgs) -> Result<Options, String> {
     };
     let pairs = args.sipp.set.chunks_exact(2);
     Ok(Options {
-        limit: args.limit.unwrap_or(1_000_000),
+        limit: args.limit,
         most: args.most,
         pause: Pause::Fixed(args.pause),
         recv_timeout: args.recv_timeout.map(Duration::from_millis),
@@ -290,7 +335,7 @@ fn injections(args: &LoadArgs) -> Result<Injections, String> {
         };
         let field =
             field.parse().map_err(|_| format!("-infindex {name} {field}: the field is a number from 0"))?;
-        file.index(field);
+        file.index(field).map_err(|why| format!("-infindex {name} {field}: {why}"))?;
     }
     Ok(Injections { files })
 }
@@ -442,12 +487,19 @@ fn facts(args: &LoadArgs, transport: Transport, remote: SocketAddr, local: IpAdd
         pid: std::process::id(),
         auth_user: args.au.clone().unwrap_or_else(|| args.service.clone()).into_bytes(),
         auth_password: args.ap.clone().into_bytes(),
-        auth_uri: args.sipp.auth_uri.as_ref().map(|uri| uri.clone().into_bytes()),
+        auth_uri: args.sipp.auth_uri.as_deref().map(with_scheme),
         users: args.sipp.callers.map_or(-1, |users| users.try_into().unwrap_or(i64::MAX)),
         local_ip: one_ip.then(|| text(local)),
         local_port: one_port,
         version: concat!("strowger ", env!("CARGO_PKG_VERSION")),
     }
+}
+
+/// The uri of credentials. SIPp's is given without a scheme.
+fn with_scheme(uri: &str) -> Vec<u8> {
+    let is = |scheme: &str| uri.get(..scheme.len()).is_some_and(|own| own.eq_ignore_ascii_case(scheme));
+    let known = ["sip:", "sips:", "tel:"].into_iter().any(is);
+    format!("{}{uri}", if known { "" } else { "sip:" }).into_bytes()
 }
 
 /// A target without its port.
@@ -472,7 +524,7 @@ fn arrivals(args: &LoadArgs) -> Result<Arrivals, String> {
         return Arrivals::trace(&String::from_utf8_lossy(&bytes), &path.display().to_string()).map_err(wrong);
     }
     let options = RateOptions {
-        r: args.rate,
+        r: args.rate(),
         rp: args.rp,
         rate_increase: args.rate_increase,
         rate_interval: args.rate_interval,
@@ -491,7 +543,7 @@ fn parameters(args: &LoadArgs, arrivals: Option<&Arrivals>, workers: usize) -> V
     if let Some(most) = args.most {
         facts.push(Fact::new("calls", most));
     }
-    facts.push(Fact::new("calls at a time, at most", args.limit.unwrap_or(1_000_000)));
+    facts.push(Fact::new("calls at a time, at most", args.limit.unwrap_or(MOST_CALLS)));
     facts.push(waiting(args));
     if args.lost > 0.0 {
         facts.push(Fact::new("messages lost on purpose, sent and received", format!("{} %", args.lost)));
@@ -520,4 +572,55 @@ pub(super) fn fresh_seed() -> u64 {
 pub fn wall_micros() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.map_or(0, |d| d.as_micros() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        load: LoadArgs,
+    }
+
+    /// The workers of a run of a scenario of these actions, or why there is none.
+    fn workers_of(line: &str, action: &str) -> Result<usize, String> {
+        let Line { load } =
+            clap::Parser::parse_from(["load", "--quiet"].into_iter().chain(line.split_whitespace()));
+        let text = scenario::builtin("uac").unwrap_or_default();
+        let own = format!("<Global variables=\"g\"/><nop><action>{action}</action></nop><send retrans");
+        let text = text.replacen("<send retrans", &own, 1);
+        let scenario = Some(parse(&load, "x", text.as_bytes(), &Injections::default())?);
+        workers(&load, [&scenario, &None])
+    }
+
+    #[test]
+    fn what_calls_share_is_one_workers() {
+        const ADD: &str = "<add assign_to=\"g\" value=\"1\"/>";
+        assert_eq!(workers_of("--workers 4", "<log message=\"[$g]\"/>"), Ok(4));
+        assert_eq!((workers_of("", ADD), workers_of("--workers 1", ADD)), (Ok(1), Ok(1)));
+        assert!(workers_of("--workers 2", ADD).is_err_and(|why| why.contains("<Global>")));
+    }
+
+    #[test]
+    fn a_limit_is_shared_to_the_last_call() {
+        assert_eq!(workers_of("-l 2 --workers 8", ""), Ok(2));
+        for (all, workers) in [(1, 1), (5, 3), (8, 3), (1_000_000, 7)] {
+            assert_eq!((0..workers).map(|worker| share(all, worker, workers)).sum::<usize>(), all);
+        }
+    }
+
+    #[test]
+    fn credentials_have_a_uri_with_a_scheme() {
+        for (given, want) in [
+            ("foo", "sip:foo"),
+            ("example.com:5060", "sip:example.com:5060"),
+            ("sip:foo", "sip:foo"),
+            ("SIPS:a@b", "SIPS:a@b"),
+            ("", "sip:"),
+        ] {
+            assert_eq!(with_scheme(given), want.as_bytes());
+        }
+    }
 }

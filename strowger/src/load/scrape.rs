@@ -144,6 +144,11 @@ impl Scrape {
         Some(Scrape { window, ask, answers, asked: 0, taken: Vec::new() })
     }
 
+    /// The window ends now, if it has not.
+    pub fn close(&mut self, now: Time) {
+        self.window.1 = self.window.1.min(now);
+    }
+
     /// To be called often: asks when the window begins and when it ends.
     pub fn look(&mut self, now: Time) {
         let due = [self.window.0, self.window.1].get(self.asked).is_some_and(|&at| now >= at);

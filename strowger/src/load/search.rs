@@ -4,10 +4,10 @@ use super::args::LoadArgs;
 use super::plan::Plan;
 use super::users::UsersPlan;
 use super::watch::{Ended, duration};
-use super::{deliver, measure, measure_users};
+use super::{VOID, deliver, measure, measure_users};
 use crate::signals::Wish;
 use load::population::{Outcome, Search, SearchOptions, Verdict};
-use load::report::{Fact, Report, Trial};
+use load::report::{Report, Trial};
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
@@ -16,8 +16,8 @@ use std::time::Duration;
 /// the trial is over.
 const SLOWEST: f64 = 500.0;
 
-/// The search was stopped, or no load conformed.
-pub const NOT_FOUND: u8 = 1;
+/// No load conformed, or none surely did.
+const NOT_FOUND: u8 = 1;
 
 /// Searches, and reports the last run that conformed, with all trials.
 pub fn search(args: &LoadArgs, signals: &Receiver<Wish>) -> Result<u8, String> {
@@ -43,13 +43,14 @@ pub fn search(args: &LoadArgs, signals: &Receiver<Wish>) -> Result<u8, String> {
         );
     }
     let search = match rfc7502 {
-        true => Search::rfc7502(first_rate(args), args.sipp.attempts, WEIGHT),
+        true => Search::rfc7502(first_rate(args), args.sipp.attempts, WEIGHT, options.highest),
         false => Search::robust(options),
     };
     let mut search = search.map_err(|error| error.to_string())?;
     // RFC 7502 asks for success alone.
     let limit = args.response.or_else(|| (!rfc7502).then_some(SLOWEST));
-    let (mut trials, mut best): (Vec<Trial>, Option<(f64, Report)>) = (Vec::new(), None);
+    let (mut trials, mut conforming) = (Vec::<Trial>::new(), Conforming::default());
+    let mut lowest: Option<(f64, Report)> = None;
     let mut peak = None;
     while let Some(trial) = search.next() {
         // Each trial has random numbers of its own; the search as a whole can be repeated.
@@ -61,7 +62,7 @@ pub fn search(args: &LoadArgs, signals: &Receiver<Wish>) -> Result<u8, String> {
         };
         if ended == Ended::Asked {
             eprintln!("stopped; no peak was found");
-            return Ok(NOT_FOUND);
+            return Ok(VOID);
         }
         let verdict = match report.verdict.word.as_str() {
             "PASS" => Verdict::Conforms,
@@ -71,8 +72,10 @@ pub fn search(args: &LoadArgs, signals: &Receiver<Wish>) -> Result<u8, String> {
         let told = trial_of(&report, trial.load, unit);
         eprintln!("trial {:>2} {:>10.0} {unit}  {}  {}", trial.number, trial.load, told.verdict, told.why);
         trials.push(told);
-        if verdict == Verdict::Conforms && best.as_ref().is_none_or(|(load, _)| *load <= trial.load) {
-            best = Some((trial.load, report));
+        if verdict == Verdict::Conforms {
+            conforming.note(trial.load, report);
+        } else if lowest.as_ref().is_none_or(|(load, _)| trial.load <= *load) {
+            lowest = Some((trial.load, report));
         }
         peak = search.result(&trial, verdict);
         if peak.is_some() {
@@ -81,20 +84,51 @@ pub fn search(args: &LoadArgs, signals: &Receiver<Wish>) -> Result<u8, String> {
     }
     let Some(peak) = peak else { return Err("the search ended without a result".into()) };
     let statement = peak.statement(unit);
-    if let Some((_, mut report)) = best {
-        report.trials = trials;
-        report.parameters.push(Fact::new("search", &statement));
-        deliver(args, &report)?;
+    // Where nothing conformed, why it did not at the lowest load is what is asked.
+    let report = conforming.at(peak.load).or(lowest.map(|(_, report)| report));
+    if let Some(report) = report {
+        deliver(args, &report.searched(trials, &peak, unit))?;
     }
     println!("{statement}");
-    if users.is_some() && args.people.compress != 1.0 {
+    let none = matches!(peak.outcome, Outcome::Nothing | Outcome::Unknown);
+    if users.is_some() && args.people.compress != 1.0 && !none {
         let compress = args.people.compress;
         println!("TIME COMPRESSED x{compress}: the load of {:.0} users in life", peak.load * compress);
     }
     Ok(match peak.outcome {
-        Outcome::Found | Outcome::AtLeast | Outcome::GeneratorLimit if peak.load > 0.0 => 0,
-        _ => NOT_FOUND,
+        Outcome::Found | Outcome::AtLeast | Outcome::GeneratorLimit => 0,
+        Outcome::Nothing | Outcome::OutOfTrials => NOT_FOUND,
+        Outcome::Unknown => VOID,
     })
+}
+
+/// The runs that conformed, each with its load: the answer's own report is among them, and a run above the answer that
+/// conformed by luck must not stand for it.
+pub struct Conforming<R>(Vec<(f64, R)>);
+
+impl<R> Default for Conforming<R> {
+    fn default() -> Self {
+        Conforming(Vec::new())
+    }
+}
+
+impl<R> Conforming<R> {
+    /// One more run, in the place of an earlier one at the same load.
+    pub fn note(&mut self, load: f64, report: R) {
+        self.0.retain(|(other, _)| *other != load);
+        self.0.push((load, report));
+    }
+
+    /// Whether no run conformed yet.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The run at this load; if there is none, that of the highest load below it.
+    pub fn at(self, load: f64) -> Option<R> {
+        let below = self.0.into_iter().filter(|(at, _)| *at <= load);
+        below.max_by(|(a, _), (b, _)| a.total_cmp(b)).map(|(_, report)| report)
+    }
 }
 
 /// A run of a search as its report says.
@@ -118,17 +152,12 @@ const WEIGHT: f64 = 0.10;
 
 /// Calls a second of the first trial.
 pub fn first_rate(args: &LoadArgs) -> f64 {
-    let given = args.rate.max(1.0) * 1_000.0 / args.rp.max(1.0);
-    match (given == PLAIN_RATE, args.self_test, args.sipp.rfc7502) {
-        // Nobody chose SIPp's rate.
-        (true, true, _) => 1_000.0,
-        (true, _, true) => 100.0,
-        _ => given,
+    match (args.rate, args.self_test, args.sipp.rfc7502) {
+        (None, true, _) => 1_000.0,
+        (None, _, true) => 100.0,
+        _ => args.rate().max(1.0) * 1_000.0 / args.rp.max(1.0),
     }
 }
-
-/// The rate of `-r` where it is not given.
-const PLAIN_RATE: f64 = 10.0;
 
 /// One trial of a rate of calls.
 fn run_calls(
@@ -137,7 +166,7 @@ fn run_calls(
     length: Duration,
     signals: &Receiver<Wish>,
 ) -> Result<(Report, Ended), String> {
-    (args.rate, args.rp) = (trial.load, 1_000.0);
+    (args.rate, args.rp) = (Some(trial.load), 1_000.0);
     match trial.attempts {
         // "If all attempts succeed": RFC 7502 section 4.10.
         Some(attempts) => (args.most, args.success) = (Some(attempts), 100.0),
@@ -163,4 +192,40 @@ fn run_users(
     args.people.users = Some(users as u64);
     let plan = UsersPlan::new(&args, Some(length))?;
     measure_users(&args, plan, signals)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        load: LoadArgs,
+    }
+
+    #[test]
+    fn a_rate_that_is_given_is_taken() {
+        let of = |line: &str| {
+            let line = clap::Parser::parse_from(line.split(' '));
+            let Line { load } = line;
+            first_rate(&load)
+        };
+        assert_eq!((of("load --self-test -r 10"), of("load --self-test")), (10.0, 1_000.0));
+        assert_eq!((of("load --find-peak --rfc7502 -r 10"), of("load --find-peak --rfc7502")), (10.0, 100.0));
+        assert_eq!((of("load --find-peak"), of("load --find-peak -r 10 --rp 2000")), (10.0, 5.0));
+    }
+
+    #[test]
+    fn a_lucky_run_above_the_answer_does_not_stand_for_it() {
+        let mut runs = Conforming::default();
+        assert!(runs.is_empty());
+        for (load, name) in [(100.0, "low"), (400.0, "lucky"), (200.0, "first"), (200.0, "second")] {
+            runs.note(load, name);
+        }
+        assert_eq!(runs.at(200.0), Some("second"));
+        let mut runs = Conforming::default();
+        runs.note(400.0, "lucky");
+        assert_eq!(runs.at(200.0), None);
+    }
 }

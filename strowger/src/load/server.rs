@@ -5,13 +5,15 @@ use super::scrape::Scrape;
 use load::report::Fact;
 use std::collections::BTreeSet;
 use std::fs;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::path::Path;
 use wire::Time;
 
 /// The processes of a server.
 pub struct Server {
     pids: Vec<u32>,
+    /// What the first of them is called.
+    name: String,
     /// Its sockets at the target's address.
     sockets: BTreeSet<u64>,
 }
@@ -21,6 +23,8 @@ pub struct Server {
 struct Used {
     cpu_seconds: f64,
     drops: u64,
+    /// How many of its processes there still are. What has ended takes its figures with it.
+    alive: usize,
 }
 
 impl Server {
@@ -32,11 +36,13 @@ impl Server {
             Some(pid) => family(pid),
             None => owners(&sockets),
         };
-        (!pids.is_empty()).then_some(Server { pids, sockets })
+        let name = name(*pids.first()?);
+        Some(Server { pids, name, sockets })
     }
 
     fn used(&self) -> Used {
-        Used { cpu_seconds: self.pids.iter().map(|&pid| cpu_seconds(pid)).sum(), drops: self.drops() }
+        let seconds: Vec<f64> = self.pids.iter().filter_map(|&pid| cpu_seconds(pid)).collect();
+        Used { cpu_seconds: seconds.iter().sum(), drops: self.drops(), alive: seconds.len() }
     }
 
     fn drops(&self) -> u64 {
@@ -63,28 +69,39 @@ impl Server {
             None => (self.pids.iter().filter_map(|pid| of(pid, "status", "VmRSS:")).sum(), false),
         }
     }
-
-    fn name(&self) -> String {
-        let first = self.pids.first().copied().unwrap_or_default();
-        fs::read_to_string(format!("/proc/{first}/comm"))
-            .map_or_else(|_| String::new(), |s| s.trim().to_owned())
-    }
 }
 
-/// Processor time of a process and all its threads, seconds.
-fn cpu_seconds(pid: u32) -> f64 {
-    let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return 0.0 };
+fn name(pid: u32) -> String {
+    fs::read_to_string(format!("/proc/{pid}/comm")).map_or_else(|_| String::new(), |s| s.trim().to_owned())
+}
+
+/// Processor time of a process and all its threads, seconds; none if it has ended.
+fn cpu_seconds(pid: u32) -> Option<f64> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).ok()?;
     let nanos = |path: &Path| {
         let text = fs::read_to_string(path.join("schedstat")).ok()?;
         text.split_whitespace().next()?.parse::<f64>().ok()
     };
-    tasks.flatten().filter_map(|task| nanos(&task.path())).sum::<f64>() / 1e9
+    Some(tasks.flatten().filter_map(|task| nanos(&task.path())).sum::<f64>() / 1e9)
+}
+
+/// Whether an address is one of this machine's: a packet to it would leave from it. (That a socket can be bound there
+/// says nothing where `ip_nonlocal_bind` is set.)
+fn is_here(ip: IpAddr) -> bool {
+    let any = if ip.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+    let routed = || {
+        let socket = UdpSocket::bind(any)?;
+        socket.connect((ip, 9))?;
+        socket.local_addr()
+    };
+    ip.is_loopback() || routed().is_ok_and(|local| local.ip() == ip)
 }
 
 /// Inodes of the UDP sockets bound to an address, and of the TCP sockets that listen there. A socket at the
-/// unspecified address counts.
+/// unspecified address counts if the address is this machine's.
 fn sockets(target: SocketAddr) -> BTreeSet<u64> {
     let mut found = BTreeSet::new();
+    let here_too = is_here(target.ip());
     for (path, listening) in [("udp", false), ("udp6", false), ("tcp", true), ("tcp6", true)] {
         let text = fs::read_to_string(format!("/proc/net/{path}")).unwrap_or_default();
         for line in text.lines().skip(1) {
@@ -93,7 +110,7 @@ fn sockets(target: SocketAddr) -> BTreeSet<u64> {
                 continue;
             };
             let here = local_address(local).is_some_and(|(ip, port)| {
-                port == target.port() && (ip.is_unspecified() || ip == target.ip())
+                port == target.port() && (ip == target.ip() || (here_too && ip.is_unspecified()))
             });
             if here && (!listening || *state == "0A") {
                 found.extend(inode.parse::<u64>());
@@ -165,6 +182,8 @@ pub struct Watch {
     server: Option<Server>,
     metrics: Option<Scrape>,
     window: (Time, Time),
+    /// What the calls cost is known to the end of the run: none was there before the window.
+    whole: bool,
     begin: Option<(Time, Used)>,
     end: Option<(Time, Used)>,
 }
@@ -172,7 +191,22 @@ pub struct Watch {
 impl Watch {
     /// Of this window. A server that cannot be found is not watched.
     pub fn new(server: Option<Server>, window: (Time, Time)) -> Watch {
-        Watch { server, metrics: None, window, begin: None, end: None }
+        Watch { server, metrics: None, window, whole: false, begin: None, end: None }
+    }
+
+    /// The window begins with the run: each call costs its share of all that the run does, what is done after the
+    /// window included. Otherwise calls of before end in the window as others of it end later, and its own processor
+    /// time is what they cost.
+    pub fn over_the_whole_run(&mut self) {
+        self.whole = true;
+    }
+
+    /// The window ends now, if it has not.
+    pub fn close(&mut self, now: Time) {
+        self.window.1 = self.window.1.min(now);
+        if let Some(metrics) = &mut self.metrics {
+            metrics.close(now);
+        }
     }
 
     /// Its metrics endpoint is asked, too.
@@ -210,20 +244,27 @@ impl Watch {
 
     /// The server's memory at the end, MiB, likewise.
     pub fn memory_mib(&self) -> Option<f64> {
-        let by_kernel = self.server.as_ref().map(|server| server.memory().0 as f64);
+        let by_kernel =
+            self.server.as_ref().map(|server| server.memory().0 as f64).filter(|&bytes| bytes > 0.0);
         let bytes = by_kernel.or_else(|| self.metrics.as_ref()?.memory())?;
         Some(bytes / f64::from(1 << 20))
     }
 
+    /// The window's beginning and its end so far, if both were seen.
+    fn moments(&self, now: Time) -> Option<[(Time, Used); 2]> {
+        Some([self.begin?, self.end.or_else(|| Some((now, self.server.as_ref()?.used())))?])
+    }
+
+    /// Seconds of the window, and what was used in it; none if a process ended in between.
     fn between(&self, now: Time) -> Option<(f64, Used)> {
-        let (from, before) = self.begin?;
-        let (until, after) = self.end.or_else(|| Some((now, self.server.as_ref()?.used())))?;
+        let [(from, before), (until, after)] = self.moments(now)?;
         let seconds = until.since(from).as_secs_f64();
         let used = Used {
             cpu_seconds: after.cpu_seconds - before.cpu_seconds,
             drops: after.drops.saturating_sub(before.drops),
+            alive: after.alive,
         };
-        (seconds > 0.0).then_some((seconds, used))
+        (seconds > 0.0 && after.alive == before.alive).then_some((seconds, used))
     }
 
     /// What the report says of the server; `calls` began in the window.
@@ -234,17 +275,23 @@ impl Watch {
     }
 
     fn process_facts(&self, now: Time, calls: u64) -> Vec<Fact> {
-        let (Some(server), Some((seconds, used))) = (&self.server, self.between(now)) else {
-            return Vec::new();
-        };
+        let Some(server) = &self.server else { return Vec::new() };
+        if let Some([(_, before), (_, after)]) = self.moments(now).filter(|[a, b]| b.1.alive < a.1.alive) {
+            let (ended, all) = (before.alive - after.alive, before.alive);
+            let text =
+                format!("{}: {ended} of {all} ended during the run, so it has no figures", server.name);
+            return vec![Fact::new("process", text)];
+        }
+        let Some((seconds, used)) = self.between(now) else { return Vec::new() };
         let (memory, shared) = server.memory();
         let mut facts = vec![
-            Fact::new("process", format!("{} ({} in all)", server.name(), server.pids.len())),
+            Fact::new("process", format!("{} ({} in all)", server.name, server.pids.len())),
             Fact::new("processor time, measured window", format!("{:.2} s", used.cpu_seconds)),
             Fact::new("share of one core", format!("{:.1} %", used.cpu_seconds / seconds * 100.0)),
         ];
+        let all = self.begin.filter(|_| self.whole).map(|(_, at)| server.used().cpu_seconds - at.cpu_seconds);
         if calls > 0 {
-            let each = used.cpu_seconds * 1e6 / calls as f64;
+            let each = all.unwrap_or(used.cpu_seconds) * 1e6 / calls as f64;
             facts.push(Fact::new(
                 "processor time for each call, registrations included",
                 format!("{each:.0} us"),
@@ -260,7 +307,6 @@ impl Watch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::UdpSocket;
 
     #[test]
     fn a_socket_leads_to_its_process() {
@@ -274,6 +320,18 @@ mod tests {
     }
 
     #[test]
+    fn a_socket_of_all_addresses_is_no_other_machines() {
+        let socket = UdpSocket::bind("0.0.0.0:0").expect("a socket");
+        let port = socket.local_addr().expect("its address").port();
+        assert!(Server::find(None, SocketAddr::from(([127, 0, 0, 9], port))).is_some());
+        assert!(
+            Server::find(None, SocketAddr::from(([192, 0, 2, 1], port))).is_none(),
+            "a documentation address"
+        );
+        assert!(is_here(IpAddr::from([127, 0, 0, 9])) && !is_here(IpAddr::from([192, 0, 2, 1])));
+    }
+
+    #[test]
     fn a_process_is_found_with_its_children() {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().expect("a child");
         let family = family(std::process::id());
@@ -281,6 +339,47 @@ mod tests {
         let _ = child.kill();
         let _ = child.wait();
         assert!(super::family(u32::MAX).is_empty());
+    }
+
+    #[test]
+    fn a_server_that_ends_has_no_figures() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().expect("a child");
+        let server = Server::find(Some(child.id()), "127.0.0.1:1".parse().expect("an address"));
+        assert!(server.is_some());
+        let mut watch = Watch::new(server, (Time::from_secs(10), Time::FAR));
+        watch.look(Time::from_secs(10));
+        assert!(watch.cpu_percent(Time::from_secs(11)).is_some());
+        let _ = child.kill();
+        let _ = child.wait();
+        assert_eq!(watch.cpu_percent(Time::from_secs(12)), None);
+        assert_eq!(watch.memory_mib(), None);
+        let facts = watch.facts(Time::from_secs(12), 1);
+        assert_eq!(facts.len(), 1, "{facts:?}");
+        assert!(facts.iter().any(|fact| fact.value.contains("1 of 1 ended during the run")), "{facts:?}");
+    }
+
+    #[test]
+    fn a_window_that_is_closed_ends_there() {
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+        let server = Server::find(None, socket.local_addr().expect("its address"));
+        let mut watch = Watch::new(server, (Time::from_secs(10), Time::FAR));
+        watch.look(Time::from_secs(10));
+        watch.close(Time::from_secs(15));
+        watch.look(Time::from_secs(15));
+        watch.close(Time::from_secs(30));
+        watch.look(Time::from_secs(30));
+        assert_eq!(watch.between(Time::from_secs(99)).map(|(seconds, _)| seconds), Some(5.0));
+        // What the calls cost later is theirs too.
+        let each = |watch: &Watch| {
+            let facts = watch.facts(Time::from_secs(99), 1);
+            let fact = facts.iter().find(|fact| fact.name.contains("each call")).expect("the cost");
+            fact.value.trim_end_matches(" us").parse::<f64>().expect("a number")
+        };
+        let of_window = each(&watch);
+        watch.over_the_whole_run();
+        let before = watch.begin.map(|(_, used)| used.cpu_seconds).unwrap_or_default();
+        while watch.server.as_ref().is_some_and(|s| s.used().cpu_seconds < before + of_window / 1e6 + 0.01) {}
+        assert!(each(&watch) > of_window);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! SIPp's options beyond the everyday ones, and what is said of those that are not here.
 
+use super::units;
 use clap::Args;
 use load::engine::Defaults;
 use std::ffi::OsString;
@@ -9,7 +10,7 @@ use std::path::PathBuf;
 #[derive(Args, Clone, Debug, Default)]
 pub struct SippArgs {
     /// So many users (SIPp's -users, with one dash): each begins the next call when the last is over
-    #[arg(long, value_name = "N", help_heading = "How much",
+    #[arg(long, value_name = "N", help_heading = "How much", value_parser = clap::value_parser!(u64).range(1..),
           conflicts_with_all = ["trace", "find_peak", "self_test", "poisson"])]
     pub callers: Option<u64>,
     /// A call that meets the time of -timeout makes the run fail
@@ -39,17 +40,19 @@ pub struct SippArgs {
 
     /// Give a global variable of the scenario this text; may be repeated
     #[arg(long, num_args = 2, value_names = ["NAME", "TEXT"], action = clap::ArgAction::Append,
+          allow_hyphen_values = true,
           help_heading = "What to do")]
     pub set: Vec<String>,
     /// Index a field of an injection file for <lookup>; may be repeated
     #[arg(long, num_args = 2, value_names = ["FILE", "FIELD"], action = clap::ArgAction::Append,
           help_heading = "What to do")]
     pub infindex: Vec<String>,
-    /// The uri of credentials, if not that of the request
-    #[arg(long, value_name = "URI", help_heading = "What to do")]
+    /// The uri of credentials, if not that of the request; `sip:` is put before it if it has no scheme
+    #[arg(long, value_name = "URI", allow_hyphen_values = true, help_heading = "What to do")]
     pub auth_uri: Option<String>,
     /// [cseq] of the first request of a call
-    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "What to do")]
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "What to do",
+          value_parser = clap::value_parser!(u32).range(..1 << 31))]
     pub base_cseq: u32,
     /// Print a built-in scenario, to begin one's own with
     #[arg(long, value_name = "NAME", help_heading = "What to do")]
@@ -74,8 +77,9 @@ pub struct SippArgs {
     /// How often any message is repeated at most
     #[arg(long, value_name = "N", help_heading = "Protocol")]
     pub max_retrans: Option<u32>,
-    /// The longest interval between repetitions of requests other than INVITE, milliseconds
-    #[arg(long, value_name = "MS", default_value_t = 4_000, help_heading = "Protocol")]
+    /// The longest interval between repetitions of requests other than INVITE: milliseconds, or 4s
+    #[arg(long, value_name = "TIME", default_value = "4000", value_parser = units::long_millis,
+          help_heading = "Protocol")]
     pub t2: u64,
 
     /// Write the first failing calls (see --ladders), as text, to SCENARIO_PID_errors.log or -error_file

@@ -20,6 +20,8 @@ pub struct Sockets {
     pub shared: usize,
     pub workers: usize,
     pub origin: Origin,
+    /// Connections at a time, where calls have one each and their number is known.
+    pub connections: usize,
 }
 
 /// What the run has to serve.
@@ -51,7 +53,13 @@ impl Sockets {
             }
             let port = args.local_port.unwrap_or(5060);
             let listeners: Vec<Listener> = addresses.iter().map(|&ip| listener(ip, port)).collect();
-            return Ok(Sockets { shared: listeners.len(), listeners, workers, origin: Origin::Turn });
+            return Ok(Sockets {
+                shared: listeners.len(),
+                listeners,
+                workers,
+                origin: Origin::Turn,
+                connections: 0,
+            });
         }
         let mut listeners = Vec::new();
         if server {
@@ -70,7 +78,7 @@ impl Sockets {
                 return Err(format!("-p: {first} is where calls come in and in the injection file as well"));
             }
             let origin = Origin::Field { field, listeners: by_address };
-            return Ok(Sockets { shared: listeners.len(), listeners, workers, origin });
+            return Ok(Sockets { shared: listeners.len(), listeners, workers, origin, connections: 0 });
         }
         let (count, origin) = match args.transport.as_str() {
             "tn" => (workers.max(addresses.len()), Origin::Connection),
@@ -87,7 +95,8 @@ impl Sockets {
             let port = port(args, nth / addresses.len() + shared, count)?;
             listeners.push(listener(ip, port));
         }
-        Ok(Sockets { listeners, shared, workers, origin })
+        let connections = if args.transport == "tn" { calls_at_a_time(args).unwrap_or(0) } else { 0 };
+        Ok(Sockets { listeners, shared, workers, origin, connections })
     }
 
     /// Where calls of a worker begin, in turn.
@@ -105,6 +114,12 @@ fn port(args: &LoadArgs, nth: usize, count: usize) -> Result<u16, String> {
     let Some(first) = args.local_port else { return Ok(0) };
     u16::try_from(usize::from(first) + nth)
         .map_err(|_| format!("-p {first}: there are no {count} ports from there; choose a lower one"))
+}
+
+/// How many calls there can be under way at most, if the command line says so.
+fn calls_at_a_time(args: &LoadArgs) -> Option<usize> {
+    let calls = args.most.map(|most| usize::try_from(most).unwrap_or(usize::MAX));
+    [args.limit, calls].into_iter().flatten().min()
 }
 
 /// How many sockets are enough for a socket to each call.

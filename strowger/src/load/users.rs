@@ -12,6 +12,7 @@ use load::scenario::Injection;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::net::SocketAddr;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,14 +26,16 @@ pub struct UsersArgs {
     /// So many users register, call each other and answer; with --find-peak the number to begin with
     #[arg(long, value_name = "N", conflicts_with_all = [
         "sn", "sf", "answer", "self_test", "trace", "most", "rate", "rp", "poisson", "rate_increase",
-        "rate_max", "pause", "au", "lost", "nr", "recv_timeout", "warm_up", "timeout", "key",
-        "max_invite_retrans", "max_non_invite_retrans", "callers", "from", "rsa", "max_retrans", "set"])]
+        "pause", "au", "lost", "nr", "recv_timeout", "warm_up", "timeout", "key",
+        "max_invite_retrans", "max_non_invite_retrans", "callers", "from", "rsa", "max_retrans", "set"],
+        value_parser = clap::value_parser!(u64).range(1..))]
     pub users: Option<u64>,
     /// Their domain [default: the host of the target]
     #[arg(long, value_name = "NAME", requires = "users")]
     pub domain: Option<String>,
     /// Users live so many times faster than in life. Every report states it
-    #[arg(long, value_name = "X", default_value_t = 1.0, requires = "users")]
+    #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = super::units::amount,
+          requires = "users")]
     pub compress: f64,
     /// Length of the measured window on the clock [default: two hours of the users' time; --find-peak: --trial]
     #[arg(long, value_name = "TIME", requires = "users", conflicts_with = "find_peak")]
@@ -46,7 +49,13 @@ pub struct UsersArgs {
     #[arg(long, value_name = "NAME", default_value = "u1000000", requires = "users")]
     pub first_user: String,
     /// Its password; a number at the end counts up as well
-    #[arg(long, value_name = "TEXT", default_value = "p1000000", requires = "users")]
+    #[arg(
+        long,
+        value_name = "TEXT",
+        default_value = "p1000000",
+        allow_hyphen_values = true,
+        requires = "users"
+    )]
     pub first_password: String,
     /// Write names, domain and passwords for `strowger user import`, and end
     #[arg(long, value_name = "FILE", requires = "users")]
@@ -129,7 +138,7 @@ pub fn write_users(args: &LoadArgs, path: &Path) -> Result<(), String> {
         return Err("--write-users: name the users' domain with --domain".to_owned());
     }
     let fail = |error: std::io::Error| format!("cannot write {}: {error}", path.display());
-    let mut file = std::io::BufWriter::new(std::fs::File::create(path).map_err(fail)?);
+    let mut file = std::io::BufWriter::new(for_owner(path).map_err(fail)?);
     file.write_all(b"username,domain,password\n").map_err(fail)?;
     let mut line = Vec::new();
     for user in 0..users {
@@ -149,6 +158,16 @@ pub fn write_users(args: &LoadArgs, path: &Path) -> Result<(), String> {
     file.flush().map_err(fail)?;
     println!("{users} users of {domain} in {}", path.display());
     Ok(())
+}
+
+/// A new file, or an old one made empty, that nobody else may read.
+fn for_owner(path: &Path) -> std::io::Result<std::fs::File> {
+    let file = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    // What is no file of its own, such as a pipe, keeps its mode.
+    if file.metadata()?.is_file() {
+        file.set_permissions(std::fs::Permissions::from_mode(0o600))?;
+    }
+    Ok(file)
 }
 
 /// The port of the first worker's users if -p names none. A fixed one: what users registered in an earlier run
@@ -171,6 +190,11 @@ impl UsersPlan {
     /// Checks everything and opens the sockets.
     pub fn new(args: &LoadArgs, trial: Option<Duration>) -> Result<UsersPlan, String> {
         let people = &args.people;
+        if args.rate_max > 0.0 && trial.is_none() {
+            return Err(
+                "-rate_max: with --users it is the most users that --find-peak tries; add --find-peak".into(),
+            );
+        }
         let parameters = people.parameters(trial)?;
         let names = people.names(args, parameters.users)?;
         let transport = match args.transport.as_str() {

@@ -28,20 +28,21 @@ const LOOK: Duration = Duration::from_millis(200);
 /// How long calls under way may take to end after the first Ctrl-C.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Shows a run until it ends; `each` is told the time at every look.
+/// Shows a run until it ends; `each` is told the time at every look, and whether the last call has begun.
 pub fn watch(
     args: &LoadArgs,
     title: &str,
     started: Time,
     handle: &RuntimeHandle<Notice>,
     signals: &Receiver<Wish>,
-    each: &mut dyn FnMut(Time),
+    each: &mut dyn FnMut(Time, bool),
 ) -> Result<Ended, String> {
     let limit = args.timeout.as_deref().map(duration).transpose()?;
     let mut live = Live::new(title);
     let terminal = std::io::stderr().is_terminal() && !args.quiet;
     let mut shown = Shown::default();
     let mut quitting: Option<(Time, Ended)> = None;
+    each(started, false);
     loop {
         let stop = match signals.recv_timeout(LOOK) {
             Ok(Wish::Stop) => Some(Ended::Asked),
@@ -49,7 +50,6 @@ pub fn watch(
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => None,
         };
         let now = monotonic_now();
-        each(now);
         let over = limit.is_some_and(|limit| now.since(started) >= limit).then_some(Ended::TimeOut);
         match (stop.or(over.filter(|_| quitting.is_none())), quitting) {
             (Some(Ended::Asked), Some(_)) => return Ok(Ended::Asked),
@@ -63,7 +63,10 @@ pub fn watch(
         if handle.live_workers() < usize::from(handle.workers()) {
             return Err("a worker failed; see the messages above".into());
         }
-        let done = all.len() == usize::from(handle.workers()) && all.iter().all(|p| p.done);
+        let of_all =
+            |what: fn(&Progress) -> bool| all.len() == usize::from(handle.workers()) && all.iter().all(what);
+        each(now, of_all(|p| !p.beginning));
+        let done = of_all(|p| p.done);
         show(args, &mut live, &all, (terminal, done), started, &mut shown);
         match quitting {
             _ if done => return Ok(quitting.map_or(Ended::Done, |(_, why)| why)),
@@ -120,7 +123,7 @@ fn show(
     shown: &mut Shown,
 ) {
     for (_, line) in all.iter().flat_map(|p| &p.lines) {
-        eprintln!("{}", String::from_utf8_lossy(line));
+        eprintln!("{}", load::report::plain(&String::from_utf8_lossy(line)));
     }
     let mut pulses = all.iter().map(|p| p.pulse.clone());
     let Some(first) = pulses.next() else { return };

@@ -4,6 +4,7 @@
 #   verify/bench/emulated/run.sh BIN [cost.py's options]
 #   verify/bench/emulated/run.sh BIN generators [generators.py's options]
 #   verify/bench/emulated/run.sh BIN self-test [options of strowger load]
+#   verify/bench/emulated/run.sh BIN profile [profile.py's options]
 #
 # Most virtual machines hide the processor's counters, so that `make bench` gives times only. Here the same
 # servers and calls run in a machine that QEMU emulates, with one processor whose clock moves by one
@@ -24,6 +25,10 @@ bin=$(realpath "${1:?the strowger binary}")
 shift
 case "${1:-}" in
 generators) job=(python3 -u "$here/generators.py" --bin "$bin") && shift ;;
+profile) shift && exec python3 -u "$here/profile.py" --bin "$bin" "$@" ;;
+# What the last one starts.
+profiled) job=(python3 -u "$here/profile.py" --guest --bin "$bin") && shift ;;
+symbols) job=(cat /proc/kallsyms) && shift ;;
 self-test) job=("$bin" load --self-test --workers 1) && shift ;;
 *) job=(python3 -u "$here/cost.py" --bin "$bin") ;;
 esac
@@ -77,7 +82,8 @@ EOF
 chmod +x "$first/init"
 (cd "$first" && find . | cpio -o -H newc --quiet | gzip -1) >"$scratch/first.img"
 
-qemu-system-x86_64 -machine pc,accel=tcg -cpu max,-erms,-fsrm -icount shift=0,sleep=off -smp 1 -m 5000 \
+# shellcheck disable=SC2086  (several words)
+qemu-system-x86_64 ${EMULATOR_OPTIONS:-} -machine pc,accel=tcg -cpu max,-erms,-fsrm -icount shift=0,sleep=off -smp 1 -m 5000 \
     -display none -serial stdio -no-reboot -kernel "$cache/boot/vmlinuz-$version" -initrd "$scratch/first.img" \
     -append "console=ttyS0 quiet loglevel=3 tsc=reliable clocksource=tsc mitigations=off panic=-1 nokaslr" \
     -virtfs local,path=/,mount_tag=root,security_model=none,readonly=on,multidevs=remap </dev/null | tee "$scratch/said"

@@ -1,5 +1,6 @@
 //! A whole balancer: datagrams and streams of callers and nodes, answers, ways that lead nowhere, nodes that come, go,
-//! fail and wake up, and time.
+//! fail, wake up and ask for less, and time. A story is a whole call among all that, at the end of which its caller has
+//! one final response, whatever became of the nodes.
 //!
 //! The input is a byte that chooses the settings and a list of chunks, each ended by a byte 0xff. The first byte of a
 //! chunk is an operation, the second its argument; messages stand in them as plain text.
@@ -9,7 +10,8 @@ use fuzz::{Feed, check_head, check_output};
 use libfuzzer_sys::fuzz_target;
 use sip_balancer::token::{Key, Keys};
 use sip_balancer::*;
-use sip_message::{Index, Name, Parsed, parse};
+use sip_message::{Index, Method, Name, Parsed, parse};
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,6 +34,7 @@ fn settings(choice: u8) -> Settings {
     Settings {
         algorithm: Algorithm::ALL[usize::from(choice >> 4) % Algorithm::ALL.len()].1,
         record_route: !bit(1),
+        overload_control: !bit(2),
         rules: Rules {
             failed_dialogs: if bit(2) { FailedDialogs::Refuse } else { FailedDialogs::Move },
             session_timeout: Duration::from_secs(300),
@@ -61,6 +64,15 @@ fn flow(peer: u8, stream: bool) -> Flow {
     Flow { transport, listener: ListenerId(listener), remote: SocketAddr::from((ip, 5060)), conn }
 }
 
+/// What is seen of a story: who had its INVITE, with the message, and the final responses to it.
+struct Story {
+    call: String,
+    invites: Vec<(Vec<u8>, Flow)>,
+    finals: BTreeSet<String>,
+    /// What each node has said for good.
+    said: BTreeMap<SocketAddr, u16>,
+}
+
 struct Bench {
     balancer: Balancer,
     cluster: Arc<Cluster>,
@@ -73,6 +85,8 @@ struct Bench {
     last: (Vec<u8>, Flow),
     tokens: Vec<u64>,
     good: bool,
+    story: Option<Story>,
+    stories: u32,
 }
 
 impl Bench {
@@ -90,6 +104,8 @@ impl Bench {
             last: (Vec::new(), flow(3, false)),
             tokens: Vec::new(),
             good: true,
+            story: None,
+            stories: 0,
         }
     }
 
@@ -107,9 +123,9 @@ impl Bench {
         let (operation, argument) = (feed.byte(), feed.byte());
         let text = feed.rest();
         let at = NodeIndex(u16::from(argument % NODES));
-        match operation % 13 {
+        match operation % 15 {
             0 | 1 => {
-                self.last = (text.to_vec(), flow(argument, operation % 13 == 1));
+                self.last = (text.to_vec(), flow(argument, operation % 15 == 1));
                 self.receive(self.last.1, text);
             }
             2 => self.answer(argument, text),
@@ -143,7 +159,13 @@ impl Bench {
                     FrameError::NotAMessage,
                 ];
                 self.good = false;
-                self.balancer.refuse(self.now, flow(4, true), text, ERRORS[usize::from(argument & 3)], &mut self.out);
+                self.balancer.refuse(
+                    self.now,
+                    flow(4, true),
+                    text,
+                    ERRORS[usize::from(argument & 3)],
+                    &mut self.out,
+                );
             }
             10 => {
                 if let Some((bytes, flow)) = self.sent.last().cloned() {
@@ -151,11 +173,126 @@ impl Bench {
                     self.balancer.returned(self.now, flow.remote, part, &mut self.out);
                 }
             }
-            11 => self.cluster.set_order(at, [Order::Serve, Order::Drain, Order::Maintenance][usize::from(argument >> 4) % 3]),
+            13 => self.tell(argument, text),
+            14 => self.cluster.set_rank(at, u16::from(argument >> 4)),
+            11 => self.cluster.set_order(
+                at,
+                [Order::Serve, Order::Drain, Order::Maintenance][usize::from(argument >> 4) % 3],
+            ),
             _ => {
                 let notice = if argument == 0xfe { Notice::Drain(true) } else { Notice::Look };
                 self.balancer.notice(self.now, notice, &mut self.out);
             }
+        }
+    }
+
+    /// A whole call: one step for each octet.
+    fn tell(&mut self, argument: u8, steps: &[u8]) {
+        self.stories += 1;
+        let (call, from) =
+            (format!("story{}-8f3a61", self.stories), flow(3 + argument % 4, argument & 4 == 4));
+        let spare = |report: Report| {
+            let (happened, counts) = (report.happened, report.counts);
+            (report.unkept, happened.full, happened.unrecorded, counts.malformed)
+        };
+        let before = spare(self.balancer.report(false));
+        let request = |method: &str| {
+            format!(
+                "{method} sip:bob@example.com SIP/2.0\r\nVia: SIP/2.0/{} {};branch=z9hG4bK{call}\r\nMax-Forwards: 70\r\n\
+                 From: <sip:a@example.com>;tag=a\r\nTo: <sip:bob@example.com>\r\nCall-ID: {call}\r\n\
+                 CSeq: 1 {method}\r\nContent-Length: 0\r\n\r\n",
+                from.transport.via_name(),
+                from.remote,
+            )
+        };
+        let all: Vec<NodeIndex> = self.cluster.indexes().collect();
+        self.story = Some(Story {
+            call: call.clone(),
+            invites: Vec::new(),
+            finals: BTreeSet::new(),
+            said: BTreeMap::new(),
+        });
+        self.receive(from, request("INVITE").as_bytes());
+        self.check();
+        for &step in steps.iter().take(24) {
+            let (what, which) = (step % 8, usize::from(step >> 3));
+            match what {
+                // Not longer in all than a call that is over is remembered.
+                0 => self.pass(Duration::from_millis(50 << (which % 5))),
+                1 | 2 => {
+                    let invites = self.story.as_ref().map_or(&[][..], |story| &story.invites[..]);
+                    // The latest one, or an earlier one.
+                    let at = invites.len().checked_sub(1 + if what == 1 { 0 } else { which >> 3 });
+                    if let Some((invite, to)) = at.and_then(|at| invites.get(at)).cloned() {
+                        self.say([180, 200, 486, 503, 487, 100, 500, 603][which % 8], &invite, to);
+                    }
+                }
+                3 => {
+                    let latest = self.story.as_ref().and_then(|story| story.invites.last());
+                    if let Some(at) = latest.and_then(|(_, to)| self.cluster.at(to.remote)) {
+                        self.cluster.set_down(at, Why::ProbeTimeout);
+                    }
+                    self.balancer.notice(self.now, Notice::Look, &mut self.out);
+                }
+                4 => all.iter().skip(which % 3).take(1).for_each(|at| self.cluster.set_up(*at)),
+                5 => self.receive(from, request("CANCEL").as_bytes()),
+                6 if from.transport == Transport::Udp => self.receive(from, request("INVITE").as_bytes()),
+                6 => {
+                    if let Some(&token) = self.tokens.last() {
+                        self.balancer.undeliverable(self.now, token, &mut self.out);
+                    }
+                }
+                _ => {
+                    let at = NodeIndex(which as u16 % u16::from(NODES));
+                    self.cluster.set_order(at, [Order::Serve, Order::Drain][which / 16]);
+                }
+            }
+            self.check();
+        }
+        self.pass(Duration::from_secs(300));
+        self.check();
+        let same = spare(self.balancer.report(false)) == before;
+        let Some(story) = self.story.take() else { return };
+        // Where there is no room, it is the caller's and the nodes' affair.
+        if same && !story.invites.is_empty() {
+            assert_eq!(story.finals.len(), 1, "{call} {steps:?}: {:?}", story.finals);
+        }
+    }
+
+    /// A node's response to an INVITE, with a tag of its own.
+    fn say(&mut self, mut status: u16, invite: &[u8], to: Flow) {
+        let Some(story) = &mut self.story else { return };
+        match story.said.get(&to.remote) {
+            Some(_) if status < 200 => return,
+            Some(said) => status = *said,
+            None if status >= 200 => drop(story.said.insert(to.remote, status)),
+            None => {}
+        }
+        let (mut text, mut index) = (Vec::new(), Index::new());
+        let Parsed::Good(m) = parse(invite, &mut index, &fuzz::wide()) else { return };
+        let mut lines = b"Contact: <sip:callee@192.0.2.20:5064>\r\n".to_vec();
+        for header in m.headers(Name::RecordRoute) {
+            lines.extend_from_slice(&m.bytes()[header.line]);
+        }
+        let tag = format!("node{}", to.remote.ip());
+        sip_message::write_response(&m, status, b"", tag.as_bytes(), None, &lines, &mut text);
+        self.receive(to, &text);
+    }
+
+    /// What is to be seen of a story in a message.
+    fn follow(story: &mut Story, bytes: &[u8], flow: Flow) {
+        let mut index = Index::new();
+        let Parsed::Good(m) = parse(bytes, &mut index, &fuzz::wide()) else { return };
+        if m.call_id() != story.call.as_bytes() || m.method() != Method::Invite {
+            return;
+        }
+        if m.is_request() {
+            story.invites.push((bytes.to_vec(), flow));
+        } else if m.status() >= 200 && !story.invites.is_empty() {
+            // A node's 503 may be passed on as 500, and is the same.
+            let tag = String::from_utf8_lossy(m.to_tag()).into_owned();
+            let own = !tag.starts_with("node");
+            story.finals.insert(if own { format!("{} {tag}", m.status()) } else { tag });
         }
     }
 
@@ -188,6 +325,11 @@ impl Bench {
             lines.extend_from_slice(&m.bytes()[header.line]);
         }
         sip_message::write_response(&m, status, b"", b"callee", None, &lines, &mut text);
+        let offer = b";oc;oc-algo=\"loss\"";
+        if let Some(at) = text.windows(offer.len()).position(|w| w == offer).filter(|_| argument & 3 != 3) {
+            let wish = format!(";oc={};oc-algo=\"loss\";oc-validity=5000", 30 * u32::from(argument & 3));
+            text.splice(at..at + offer.len(), wish.into_bytes());
+        }
         self.receive(flow, &text);
     }
 
@@ -241,6 +383,9 @@ impl Bench {
         assert!(self.out.transmits().len() <= BURST, "{} messages at once", self.out.transmits().len());
         for transmit in self.out.transmits() {
             let bytes = self.out.message(transmit);
+            if let Some(story) = &mut self.story {
+                Bench::follow(story, bytes, transmit.flow);
+            }
             match self.good {
                 true => check_output(bytes, |_| {}),
                 // What had a fault is passed on with it, or answered.
@@ -276,7 +421,8 @@ fuzz_target!(|data: &[u8]| {
         bench.check();
     }
     // Nobody speaks any more: everything is given up and forgotten. Without probes, which would never end.
-    let quiet = Settings { probing: Probing { interval: Duration::ZERO, ..Probing::default() }, ..settings(choice) };
+    let quiet =
+        Settings { probing: Probing { interval: Duration::ZERO, ..Probing::default() }, ..settings(choice) };
     bench.balancer.notice(bench.now, Notice::Settings(Arc::new(quiet)), &mut bench.out);
     bench.check();
     bench.pass(Duration::from_secs(2_000));

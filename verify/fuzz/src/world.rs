@@ -172,6 +172,7 @@ pub fn settings(choice: u8) -> Settings {
             max_breadth: 60,
             max_forwards: 70,
             timer_c_ms: 185_000,
+            trying_ms: 200,
             mtu: if bit(6) { 600 } else { 1_300 },
         },
         voicemail: bit(7).then(|| Voicemail {

@@ -280,7 +280,7 @@ fn nodes_come_and_go_while_calls_are_up() {
     for (args, expected) in [
         (["add-node", &format!("sip:{b}")], "is there already"),
         (["add-node", &format!("sip:{}", balancer.sip())], "is this balancer itself"),
-        (["add-node", "sip:app.example.com"], "nodes by name (DNS): not in this version"),
+        (["add-node", "sip:app.example.com"], "is a name; write the node's address"),
         (["remove-node", &b.to_string()], "is the last node"),
         (["undrain", &a.to_string()], "add it again"),
     ] {
@@ -514,7 +514,7 @@ fn what_a_balancer_cannot_do_it_says() {
     refused(&["--node", "sip:192.0.2.1;transport=tls"], "nodes over tls: not in this version");
     let tcp = ["--node", "sip:192.0.2.1;transport=tcp", "--listen", "udp:127.0.0.1:0"];
     refused(&tcp, "cannot be reached: there is no IPv4 listener over tcp; add one");
-    refused(&["--node", "sip:app.example.com"], "nodes by name (DNS): not in this version");
+    refused(&["--node", "sip:app.example.com:0"], "has no usable address");
     refused(&[&node[..], &["--algorithm", "best"]].concat(), "--algorithm: unknown algorithm \"best\"");
     let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(unique("balance.toml"));
     std::fs::write(&file, "[balance]\nnodes = [\"sip:192.0.2.1\"]\nalgorithm = \"tlwk\"\n").expect("a file");

@@ -203,3 +203,90 @@ fn reports_can_be_read_again_and_compared() {
     let out = run(["load", "compare", json, html]);
     assert_eq!(out.status.code(), Some(2), "{}", text(&out));
 }
+
+#[test]
+fn a_search_is_reported_and_compared() {
+    let (caller, callee) = (fresh_ip().to_string(), fresh_ip().to_string());
+    let _callee = Beside::start(&["-sn", "uas", "-i", &callee, "-p", "5060"]);
+    let (json, html) = (file("peak.json", ""), file("peak.html", ""));
+    let (json, html) = (json.to_str().expect("a name"), html.to_str().expect("a name"));
+    let search =
+        ["--find-peak", "-r", "50", "-rate_max", "100", "--trial", "1s", "--json", json, "--html", html];
+    let out = load(&[&["-sn", "uac", "-i", &caller, &callee], &search[..]].concat());
+    let said = text(&out);
+    assert!(out.status.success() && said.contains("peak: at least 100 calls/s"), "{said}");
+    let report = std::fs::read_to_string(json).expect("its report");
+    assert!(report.contains("\"outcome\":\"at_least\"") && report.contains("\"key\":\"peak\""), "{report}");
+    assert!(std::fs::read_to_string(html).is_ok_and(|page| page.contains("<dt>Largest load</dt>")));
+    let page = file("both.html", "");
+    let page = page.to_str().expect("a name");
+    let out = run(["load", "compare", json, json, "--html", page]);
+    let said = text(&out);
+    let table = said.lines().skip_while(|line| !line.contains("Largest load")).collect::<Vec<_>>();
+    assert!(table.get(1).is_some_and(|line| line.contains("at least 100 calls/s")), "{said}");
+    // It is a process of this machine.
+    assert!(table.get(1).is_some_and(|line| line.contains(" %") && line.contains(" MiB")), "{said}");
+    let page = std::fs::read_to_string(page).expect("the page of both");
+    for words in ["Largest load", "Processor time against load", "Memory against load"] {
+        assert!(page.contains(words), "{words}");
+    }
+}
+
+#[test]
+fn a_search_where_nothing_conforms_is_reported_too() {
+    let (caller, target) = (fresh_ip().to_string(), format!("{}:5999", fresh_ip()));
+    let (json, html) = (file("none.json", ""), file("none.html", ""));
+    let (json, html) = (json.to_str().expect("a name"), html.to_str().expect("a name"));
+    let search = ["--find-peak", "-r", "2", "--trial", "1s", "-nr", "-recv_timeout", "50"];
+    let files = ["--json", json, "--html", html];
+    let out = load(&[&["-sn", "uac", "-i", &caller, &target], &search[..], &files].concat());
+    let said = text(&out);
+    assert_eq!(out.status.code(), Some(1), "{said}");
+    assert!(said.contains("no peak: even 1 calls/s do not conform"), "{said}");
+    let report = std::fs::read_to_string(json).expect("its report");
+    assert!(
+        report.contains("\"outcome\":\"nothing\"") && report.contains("\"verdict\":\"FAIL\""),
+        "{report}"
+    );
+    assert!(std::fs::read_to_string(html).is_ok_and(|page| page.contains("no peak: even 1 calls/s")));
+}
+
+#[test]
+fn a_report_is_written_though_another_file_cannot_be() {
+    let (caller, callee) = (fresh_ip().to_string(), fresh_ip().to_string());
+    let _callee = Beside::start(&["-sn", "uas", "-i", &callee, "-p", "5060"]);
+    let json = file("kept.json", "");
+    let json = json.to_str().expect("a name");
+    // It can be opened, and takes nothing.
+    let files = ["--pcap", "/dev/full", "--csv", "/dev/full", "--json", json];
+    let out = load(&[&["-sn", "uac", "-i", &caller, &callee, "-m", "3"], &files[..]].concat());
+    let said = text(&out);
+    assert_eq!(out.status.code(), Some(2), "{said}");
+    assert!(said.contains("PASS") && said.contains("cannot write /dev/full"), "{said}");
+    assert!(std::fs::read_to_string(json).is_ok_and(|report| report.contains("\"word\":\"PASS\"")));
+}
+
+#[test]
+fn numbers_that_are_none_are_refused() {
+    let ip = fresh_ip().to_string();
+    for (option, value) in [
+        ("--warm-up", "nan"),
+        ("--lateness", "nan"),
+        ("--lateness", "-1"),
+        ("-lost", "200"),
+        ("--success", "101"),
+        ("--response", "inf"),
+        ("-r", "nan"),
+        ("-l", "0"),
+        ("-users", "0"),
+    ] {
+        let with_sign = format!("{option}={value}");
+        let out = match option.starts_with("--") {
+            true => run(["load", "--quiet", "-sn", "uac", &ip, &with_sign]),
+            false => run(["load", "--quiet", "-sn", "uac", &ip, option, value]),
+        };
+        let said = text(&out);
+        assert_eq!(out.status.code(), Some(2), "{option} {value}: {said}");
+        assert!(said.contains("wanted") || said.contains("not in"), "{option} {value}: {said}");
+    }
+}

@@ -1,8 +1,14 @@
 //! Names and slow, wrong or hostile name service (row 39 of the table of hostile inputs; RFC 3263).
 //! The name server is a thread of the test on a loopback address.
 
-use live::{Link, Listener, PATIENCE, Req, Server, Setup, Via, fresh_ip, fresh_ips};
+use live::{
+    Link, Listener, PATIENCE, Req, Server, Setup, Via, binary, eventually, fresh_ip, fresh_ips, http,
+};
+use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// What the name server answers to a question.
@@ -212,4 +218,90 @@ fn row_39_many_open_questions_stop_nobody() {
     let message = bob.find_within(Duration::from_secs(10), |m| m.method() == "MESSAGE").expect("forwarded");
     bob.send(&message.reply(200, "b", &[]));
     assert_eq!(caller.response(&req).status(), Some(200));
+}
+
+/// Whether the cluster has another server by now, and whether the name server answers at all.
+static MOVED: AtomicBool = AtomicBool::new(false);
+static DEAF: AtomicBool = AtomicBool::new(false);
+
+fn cluster_zone(name: &str, kind: u16) -> Say {
+    if DEAF.load(Ordering::Relaxed) {
+        return Say::Fail;
+    }
+    match (name, kind) {
+        ("_sip._udp.cluster.test", 33) if MOVED.load(Ordering::Relaxed) => {
+            Say::Records(&[Record::Srv(1, 5060, "b.test")])
+        }
+        ("_sip._udp.cluster.test", 33) => {
+            Say::Records(&[Record::Srv(1, 5060, "a.test"), Record::Srv(2, 5060, "b.test")])
+        }
+        ("a.test", 1) => Say::Records(&[Record::A(0)]),
+        ("b.test", 1) => Say::Records(&[Record::A(1)]),
+        _ => Say::Records(&[]),
+    }
+}
+
+/// A balancer in front of a name.
+struct Balancer {
+    child: Child,
+    dir: PathBuf,
+}
+
+impl Drop for Balancer {
+    fn drop(&mut self) {
+        let _ = (self.child.kill(), self.child.wait());
+        let _ = std::fs::remove_dir_all(&self.dir);
+    }
+}
+
+impl Balancer {
+    fn start(ip: Ipv4Addr, dns: SocketAddr) -> Balancer {
+        let dir = std::env::temp_dir().join(format!("strowger-names-{}-{ip}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let config = dir.join("balance.toml");
+        let text = format!(
+            "listen = [\"udp:{ip}:5060\"]\ndata_dir = \"{}\"\n[admin]\nlisten = \"{ip}:8080\"\n\
+             [dns]\nservers = [\"{dns}\"]\ntimeout = \"1s\"\n[balance]\nnodes = [\"sip:cluster.test\"]\n\
+             probe_interval = 0\n",
+            dir.display()
+        );
+        std::fs::write(&config, text).unwrap();
+        let mut command = Command::new(binary());
+        command.arg("balance").arg("--config").arg(&config).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let ready = lines.any(|line| line.is_ok_and(|line| line.contains("ready")));
+        assert!(ready, "it ended");
+        std::thread::spawn(move || lines.for_each(drop));
+        Balancer { child, dir }
+    }
+}
+
+/// Nodes of a balancer by SRV: their priorities, one that goes, and a name server that fails.
+#[test]
+fn the_nodes_of_a_balancer_follow_the_dns() {
+    let (mut a, mut b, net) = carriers();
+    let ip = fresh_ip();
+    let balancer = Balancer::start(ip, name_server(net, cluster_zone));
+    let sip = SocketAddr::from((ip, 5060));
+    for listener in [&mut a, &mut b] {
+        listener.udp.set_server(sip);
+    }
+    let mut caller = Link::open(Via::Udp, sip);
+    let mut sent_to = |listener: &mut Listener, user: &str| {
+        let req = call(&mut caller, user);
+        let (message, link) = listener.request_within(PATIENCE).expect("its node");
+        link.send(&message.reply(200, "x", &[]));
+        assert_eq!(caller.response(&req).status(), Some(200));
+    };
+    (0..4).for_each(|n| sent_to(&mut a, &format!("first{n}")));
+    MOVED.store(true, Ordering::Relaxed);
+    let nodes = || http((ip, 8080).into(), "GET", "/v1/nodes").body;
+    eventually("the first node is gone", || nodes().contains("removed").then_some(()));
+    (0..4).for_each(|n| sent_to(&mut b, &format!("moved{n}")));
+    DEAF.store(true, Ordering::Relaxed);
+    let status = || http((ip, 8080).into(), "GET", "/v1/status").body;
+    eventually("somebody is told", || status().contains("stay as they are").then_some(()));
+    (0..4).for_each(|n| sent_to(&mut b, &format!("deaf{n}")));
+    drop(balancer);
 }

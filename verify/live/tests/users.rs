@@ -76,6 +76,36 @@ fn users_of_a_domain_that_is_not_served_are_told_so() {
 }
 
 #[test]
+fn a_search_for_users_stands_beside_the_literature() {
+    let [here] = fresh_ips();
+    // It may take its time; what is asked is what is said of it.
+    let mut setup = Setup::new().config("[overload]\ndelay = \"10s\"\n");
+    for n in 0..40 {
+        setup = setup.user(&format!("u{}", 1_000_000 + n), &format!("p{}", 1_000_000 + n));
+    }
+    let server = setup.start();
+    let (target, here) = (server.sip().to_string(), here.to_string());
+    let json =
+        std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("users-{}.json", std::process::id()));
+    let json = json.to_str().expect("a name");
+    let users = ["load", "--lateness", "60000", "--users", "40", "--domain", "example.com", "--workers", "1"];
+    let life = ["--compress", "600", "--with", "think=10m", "--with", "cool_down=2", "--with", "warm_up=60"];
+    // No more than 40 are tried, and whatever becomes of their calls conforms.
+    let search = ["--find-peak", "-rate_max", "40", "--trial", "2s", "--response", "0", "--success", "0"];
+    let files = ["--json", json, "-i", &here, &target];
+    let out = run(users.iter().chain(&life).chain(&search).chain(&files));
+    let said = text(&out);
+    assert!(out.status.success() && said.contains("peak: at least 40 users"), "{said}");
+    let out = run(["load", "compare", json, json]);
+    let said = text(&out);
+    assert!(out.status.success(), "{said}");
+    let plain = said.replace([',', '\u{202f}', '\u{a0}'], "");
+    for words in ["Largest load", "Users in life", "at least 40 users", "24000", "OpenSER", "350000"] {
+        assert!(plain.contains(words), "{words}: {said}");
+    }
+}
+
+#[test]
 fn what_is_written_for_the_server_is_what_users_say() {
     let file = std::env::temp_dir().join(format!("strowger-users-{}.csv", std::process::id()));
     let file = file.to_str().expect("a name");
@@ -91,7 +121,9 @@ fn what_is_written_for_the_server_is_what_users_say() {
 fn what_cannot_be_is_refused_before_the_first_message() {
     let [here] = fresh_ips();
     let here = here.to_string();
-    let cases: [(&[&str], &str); 7] = [
+    let cases: [(&[&str], &str); 9] = [
+        (&["--users", "0"], "not in"),
+        (&["--users", "10", "-rate_max", "5"], "--find-peak"),
         (&["--users", "1"], "at least 2"),
         (&["--users", "10", "--with", "hold"], "KEY=VALUE"),
         (&["--users", "10", "--with", "holt=5s"], "no parameter \"holt\""),

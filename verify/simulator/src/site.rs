@@ -163,6 +163,7 @@ impl Site {
                 max_breadth: 60 + revision % 8,
                 max_forwards: 70,
                 timer_c_ms: 181_000,
+                trying_ms: u32::from(revision % 3) * 100,
                 mtu: 1_300,
             },
             voicemail,

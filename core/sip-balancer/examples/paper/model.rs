@@ -1,16 +1,19 @@
 //! The testbed of the paper in virtual time: servers that share their processor, a generator that does not wait for
 //! them, and the real dispatcher in between.
 //!
-//! A server works on up to four requests at a time, each getting its part of the processor, and others wait in
-//! order: between processor sharing and first come first served, as the paper has it (section VI-C). An INVITE costs
-//! 1.75 times a BYE, both together a 300th of a second. How much one request costs varies (gamma, coefficient of
-//! variation 0.5). Servers may stall now and then, as programs with garbage collection do.
+//! A server is what it is in `strowger load --backend` (`load::backend::Station`): it works on up to four requests at a
+//! time, each getting its part of the processor, and others wait in order: between processor sharing and first come
+//! first served, as the paper has it (section VI-C). An INVITE costs 1.75 times a BYE, both together a 300th of a
+//! second. How much one request costs varies (gamma, coefficient of variation 0.5). Servers may stall now and then, as
+//! programs with garbage collection do.
 
+use load::backend::{Kind, Model, Station};
+use load::population::{Distribution, Rng};
 use sip_balancer::{
     Algorithm, CallKey, Cluster, Dispatcher, Node, NodeIndex, OCCUPANCIES, Request, Rules, Tag,
 };
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::BinaryHeap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,11 +21,6 @@ use wire::Time;
 
 /// Calls a second that one whole server can do.
 pub const CAPACITY: f64 = 300.0;
-/// Requests that share a server's processor.
-const SHARING: usize = 4;
-/// Work of a BYE and an INVITE, seconds.
-const BYE: f64 = 1.0 / CAPACITY / 2.75;
-const INVITE: f64 = 1.75 * BYE;
 
 /// An experiment.
 #[derive(Clone, Debug)]
@@ -34,7 +32,7 @@ pub struct Setup {
     pub rate: f64,
     /// Length of calls, seconds: mean and deviation (normal, not below zero).
     pub hold: (f64, f64),
-    /// A server stalls every so many seconds (at random) for so many seconds.
+    /// A server stalls every so many seconds (at random) for so many seconds, at the same times whoever chooses.
     pub stalls: Option<(f64, f64)>,
     /// A request that takes longer has failed, seconds: a client without an answer repeats it after 0.5.
     pub limit: f64,
@@ -77,97 +75,29 @@ pub struct Outcome {
     pub cost: f64,
 }
 
-/// SplitMix64.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let n = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let n = (n ^ (n >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        n ^ (n >> 31)
-    }
-
-    /// Above zero, at most one.
-    fn unit(&mut self) -> f64 {
-        ((self.next() >> 11) + 1) as f64 / (1u64 << 53) as f64
-    }
-
-    fn exponential(&mut self, mean: f64) -> f64 {
-        -self.unit().ln() * mean
-    }
-
-    fn normal(&mut self) -> f64 {
-        (-2.0 * self.unit().ln()).sqrt() * (std::f64::consts::TAU * self.unit()).cos()
-    }
-
-    /// Gamma with a coefficient of variation of 0.5: the sum of four exponentials.
-    fn work(&mut self, mean: f64) -> f64 {
-        (0..4).map(|_| self.exponential(mean / 4.0)).sum()
-    }
-}
-
 #[derive(Clone, Copy, Debug)]
 struct Job {
     call: u64,
     tag: Tag,
     came: f64,
-    left: f64,
 }
 
-#[derive(Default)]
 struct Server {
-    speed: f64,
-    working: Vec<Job>,
-    waiting: VecDeque<Job>,
-    stalled: bool,
-    /// Up to when work is accounted for.
-    at: f64,
-    /// Completions that were foreseen before something changed do not count.
+    station: Station<Job>,
+    /// What was foreseen before something changed does not count.
     version: u64,
-}
-
-impl Server {
-    fn advance(&mut self, now: f64) {
-        let share = if self.stalled { 0.0 } else { self.speed / self.working.len().max(1) as f64 };
-        let done = (now - self.at) * share;
-        self.working.iter_mut().for_each(|job| job.left -= done);
-        self.at = now;
-    }
-
-    fn fill(&mut self) {
-        while self.working.len() < SHARING
-            && let Some(job) = self.waiting.pop_front()
-        {
-            self.working.push(job);
-        }
-    }
-
-    /// When the next job is done, if nothing changes.
-    fn next(&self) -> Option<f64> {
-        let least =
-            self.working.iter().map(|job| job.left).min_by(f64::total_cmp).filter(|_| !self.stalled)?;
-        Some(self.at + least.max(0.0) * self.working.len() as f64 / self.speed)
-    }
-
-    fn done(&mut self) -> Option<Job> {
-        let at = self.working.iter().position(|job| job.left <= 1e-9)?;
-        Some(self.working.swap_remove(at))
-    }
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Call,
     HangUp(u64),
-    Done(usize, u64),
-    Stall(usize),
-    GoOn(usize),
+    Look(usize, u64),
 }
 
 struct World {
     setup: Setup,
-    random: Random,
+    random: Rng,
     dispatcher: Dispatcher,
     servers: Vec<Server>,
     /// Events by time in nanoseconds and order.
@@ -192,11 +122,20 @@ pub fn run(setup: &Setup) -> Outcome {
     // What does not answer for a while here is busy, not dead.
     let rules = Rules { down_after: u32::MAX, outlier_share: 0, ..Rules::default() };
     let dispatcher = Dispatcher::new(Arc::clone(&cluster), 0, setup.algorithm, rules, room, setup.seed);
-    let server = |speed: &f64| Server { speed: *speed, ..Server::default() };
+    let model = |speed: &f64| Model {
+        capacity: speed * CAPACITY,
+        room: usize::MAX,
+        stalls: setup.stalls,
+        ..Model::default()
+    };
+    let server = |(nth, speed): (usize, &f64)| Server {
+        station: Station::new(model(speed), setup.seed, nth as u64),
+        version: 0,
+    };
     let mut world = World {
-        random: Random(setup.seed),
+        random: Rng::new(setup.seed, u64::MAX),
         dispatcher,
-        servers: setup.speeds.iter().map(server).collect(),
+        servers: setup.speeds.iter().enumerate().map(server).collect(),
         queue: BinaryHeap::new(),
         events: Vec::new(),
         free: Vec::new(),
@@ -233,12 +172,6 @@ impl World {
     fn go(&mut self) {
         let end = self.setup.warm + self.setup.seconds;
         self.at(0.0, Event::Call);
-        if let Some((every, _)) = self.setup.stalls {
-            for server in 0..self.servers.len() {
-                let first = self.random.exponential(every);
-                self.at(first, Event::Stall(server));
-            }
-        }
         while let Some(Reverse((nanos, place))) = self.queue.pop() {
             let event = self.events[place as usize];
             self.free.push(place);
@@ -254,44 +187,35 @@ impl World {
     fn handle(&mut self, event: Event) {
         match event {
             Event::Call => {
-                let next = self.now + self.random.exponential(1.0 / self.setup.rate);
+                let next = self.now + self.random.exponential() / self.setup.rate;
                 self.at(next, Event::Call);
                 self.calls += 1;
                 self.request(self.calls, Tag::Invite);
             }
             Event::HangUp(call) => self.request(call, Tag::Bye),
-            Event::Done(server, version) if self.servers[server].version == version => {
-                self.servers[server].advance(self.now);
-                while let Some(job) = self.servers[server].done() {
-                    self.answered(server, job);
-                }
+            Event::Look(server, version) if self.servers[server].version == version => {
+                self.answers(server);
                 self.changed(server);
             }
-            Event::Done(..) => {}
-            Event::Stall(server) | Event::GoOn(server) => {
-                let (every, length) = self.setup.stalls.unwrap_or((1.0, 0.0));
-                self.servers[server].advance(self.now);
-                let stalls = matches!(event, Event::Stall(_));
-                self.servers[server].stalled = stalls;
-                let next = match stalls {
-                    true => (self.now + length, Event::GoOn(server)),
-                    false => (self.now + self.random.exponential(every), Event::Stall(server)),
-                };
-                self.at(next.0, next.1);
-                self.changed(server);
-            }
+            Event::Look(..) => {}
         }
     }
 
-    /// Foresees the next completion anew.
+    /// What a server has done by now.
+    fn answers(&mut self, server: usize) {
+        while let Some((_, job)) = self.servers[server].station.pop(self.now) {
+            self.answered(server, job);
+        }
+    }
+
+    /// Foresees anew when there is something to be seen at a server.
     fn changed(&mut self, server: usize) {
         let one = &mut self.servers[server];
-        one.fill();
         one.version += 1;
-        let (next, version) = (one.next(), one.version);
+        let (next, version) = (one.station.next(), one.version);
         if let Some(next) = next {
-            // A nanosecond later, so that rounding leaves nothing to do.
-            self.at(next + 1e-9, Event::Done(server, version));
+            // Two nanoseconds later, so that rounding leaves nothing to do.
+            self.at(next + 2e-9, Event::Look(server, version));
         }
     }
 
@@ -315,12 +239,14 @@ impl World {
             return;
         };
         let server = usize::from(assigned.node.0);
-        let work = self.random.work(if tag == Tag::Invite { INVITE } else { BYE });
         if tag == Tag::Invite && self.now >= self.setup.warm {
             self.outcome.shares[server] += 1;
         }
-        self.servers[server].advance(self.now);
-        self.servers[server].waiting.push_back(Job { call, tag, came: self.now, left: work });
+        self.answers(server);
+        let job = Job { call, tag, came: self.now };
+        let kind = if tag == Tag::Invite { Kind::Invite } else { Kind::Other };
+        let taken = self.servers[server].station.offer(self.now, kind, job);
+        self.failed += u64::from(taken.is_err());
         self.changed(server);
     }
 
@@ -337,7 +263,8 @@ impl World {
             self.failed += u64::from(took > self.setup.limit);
         }
         if job.tag == Tag::Invite {
-            let hold = (self.setup.hold.0 + self.setup.hold.1 * self.random.normal()).max(0.0);
+            let (mean, stdev) = self.setup.hold;
+            let hold = Distribution::Normal { mean, stdev }.sample(&mut self.random).max(0.0);
             self.at(self.now + hold, Event::HangUp(job.call));
         }
     }
@@ -347,7 +274,7 @@ impl World {
         // What waits already longer than it may has failed as well.
         let end = self.setup.warm + self.setup.seconds;
         let (warm, limit) = (self.setup.warm, self.setup.limit);
-        let waiting = self.servers.iter().flat_map(|s| s.working.iter().chain(&s.waiting));
+        let waiting = self.servers.iter().flat_map(|server| server.station.processor().jobs());
         self.failed += waiting.filter(|job| job.came >= warm && end - job.came > limit).count() as u64;
         let mut occupancy = vec![0; OCCUPANCIES];
         for stats in self.dispatcher.stats() {

@@ -4,10 +4,10 @@
 //! |---|---|
 //! | `governor.rs` | whether there is an overload, and how much new work is taken on in it |
 //! | `shares.rs` | who may bring how much of it |
-//! | `oc.rs` | what neighbours tell each other in Via (RFC 7339, RFC 7415) |
-//! | `neighbours.rs` | next hops that asked for less |
-//! | `recent.rs` | calls taken on of late |
+//! | `recent.rs` | calls taken on of late, and calls passed over |
 //! | `screen.rs` | what a message is, from its first line and two header fields |
+//!
+//! What neighbours tell each other in Via, and which of them asked for less, is `sip_proxy::feedback`.
 //!
 //! New work is what begins something: an INVITE, a registration and so on. Never refused are responses, ACK, CANCEL,
 //! BYE and other requests within a dialog of ours, because refusing them spoils what was paid for already; and what
@@ -16,23 +16,25 @@
 //! (503 with Retry-After) as far as they cost little; what is beyond that gets no answer.
 
 mod governor;
-mod neighbours;
-mod oc;
+#[cfg(test)]
+mod model;
 mod recent;
 mod screen;
 mod shares;
 
 pub(crate) use governor::Change;
-pub(crate) use neighbours::{Category, Neighbours};
-pub(crate) use oc::{Algorithm, Wish, fill, knows, offer, take_out, wish};
 pub(crate) use screen::{Kind, screen};
+pub(crate) use sip_proxy::feedback::oc::{fill, knows, offer, take_out, wish};
+pub(crate) use sip_proxy::feedback::{Algorithm, Category, Neighbours, Wish};
 
 use core::time::Duration;
 use governor::Governor;
 use recent::Recent;
-use shares::Shares;
+use shares::{Answers, Shares};
 use sip_message::Method;
-use wire::{Load, Time};
+use sip_proxy::feedback::oc::RATE_MAX;
+use sip_steering::memory_bits;
+use wire::{Load, Sieve, Time};
 
 /// Units of an INVITE. Any other new request is one: it is followed by less.
 const CALL: u32 = 4;
@@ -42,10 +44,8 @@ const CALL: u32 = 4;
 const ANSWERS: f64 = 4.0;
 /// The same by what is taken on, of a worker that is behind: what waits is also what was taken on before.
 const ANSWERS_BEHIND: f64 = 0.5;
-/// The same where the kernel drops what is not answered. That costs nothing here, so only so many are answered as keep the
-/// border between what is taken on and what is dropped: calls there, dropped now and taken on when they are repeated, would
-/// come about late.
-const ANSWERS_SIEVED: f64 = 0.2;
+/// The same of datagrams, where the kernel drops what is not answered. That costs nothing here, so answers are what costs.
+const ANSWERS_SIEVED: f64 = 0.1;
 /// What that figure loses with each window, if less can be taken on.
 const BEST_FADES: f64 = 0.998;
 /// Requests of a call: INVITE, ACK and BYE. A rate that is told is one of all requests (RFC 7415 section 3.4).
@@ -55,6 +55,8 @@ const REQUESTS: f32 = 3.0;
 const LUCK: u64 = 64;
 /// What is added to their lots each time: the whole, by the golden ratio, so that luck comes in turn.
 const NEXT: u16 = 40_503;
+/// Calls taken on in a window that the kernel is told of, at most: it may drop what repeats the others.
+const KNOWN_MAX: usize = 1 << 20;
 /// What is not taken on is noticed from this part on.
 const SHED: f32 = 0.005;
 /// How long a neighbour goes by what it was told: the default of RFC 7339 section 4.3.
@@ -82,6 +84,8 @@ pub struct Rules {
     pub retry_after: u32,
     /// Whether trunks are told how much they may bring, and do the same for us (RFC 7339).
     pub feedback: bool,
+    /// Whether the kernel, if it can, drops what would be left unanswered.
+    pub kernel: bool,
     /// How many workers there are: each knows its own part only.
     pub workers: u16,
 }
@@ -93,6 +97,7 @@ impl Default for Rules {
             patience: Duration::from_millis(200),
             retry_after: 5,
             feedback: true,
+            kernel: true,
             workers: 1,
         }
     }
@@ -113,6 +118,11 @@ pub(crate) struct Overload {
     governor: Governor,
     shares: Shares,
     recent: Recent,
+    /// Calls that got no answer of late: their INVITEs get none when they are repeated either.
+    passed_over: Recent,
+    /// Bits of the calls taken on in this window and in the last one, for the kernel.
+    noted: Vec<u32>,
+    known: Vec<u32>,
     /// Units taken on in this window.
     taken: u32,
     /// Requests refused or not answered in this window.
@@ -134,6 +144,9 @@ impl Overload {
             governor,
             shares: Shares::new(seed),
             recent: Recent::default(),
+            passed_over: Recent::default(),
+            noted: Vec::new(),
+            known: Vec::new(),
             taken: 0,
             refused: 0,
             sheds: false,
@@ -179,7 +192,7 @@ impl Overload {
         let value = match algorithm {
             _ if loss < SHED => return well,
             Algorithm::Loss => nearest(loss * 100.0).min(100),
-            Algorithm::Rate => nearest(left / CALL as f32 * REQUESTS).clamp(1, oc::RATE_MAX),
+            Algorithm::Rate => nearest(left / CALL as f32 * REQUESTS).clamp(1, RATE_MAX),
         };
         Wish { value, valid: VALID, ..well }
     }
@@ -196,26 +209,57 @@ impl Overload {
         self.taken = self.taken.wrapping_add(units(method == Method::Invite));
     }
 
-    /// What the kernel is to drop, in the words of its program; `None`: nothing.
-    pub fn sieve(&self) -> Option<&[u32]> {
-        self.sheds.then(|| self.shares.table().words())
-    }
-
-    /// Whether a request that asks whether we are there (OPTIONS) is answered in any case: a few are, for whoever gets no
-    /// answer to them takes us for dead and sends nothing at all any more, not even what goes first.
-    pub fn probe(&mut self, source: u64) -> bool {
-        self.shares.probe(source)
+    /// What the kernel is to drop; `None`: nothing.
+    pub fn sieve(&self) -> Option<Sieve<'_>> {
+        let Overload { shares, known, .. } = self;
+        (self.sheds && self.rules.kernel).then(|| Sieve { words: shares.table().words(), known })
     }
 
     /// What becomes of new work. `call` is a hash of its Call-ID.
     pub fn judge(&mut self, source: u64, call: u64, invite: bool, stream: bool) -> Verdict {
+        let known = invite && self.recent.knows(call);
+        if invite && !stream && !known {
+            return self.judge_first(source, call);
+        }
+        let lot = (call as u16).wrapping_add(if invite { 0 } else { self.shares.table().shift() });
         let units = units(invite);
-        let shift = if invite { 0 } else { self.shares.table().shift() };
-        let verdict = self.shares.judge(source, (call as u16).wrapping_add(shift), units, stream);
+        let verdict = match known {
+            // What was challenged comes through with its credentials, though the threshold has moved.
+            true => self.shares.judge_known(source, lot, units, stream),
+            false => self.shares.judge(source, lot, units, stream),
+        };
+        self.judged(verdict, call, units)
+    }
+
+    /// The same of an INVITE by datagram of a call that was not taken on yet. One that got no answer gets none when it is
+    /// repeated, unless its source is served in full by then.
+    fn judge_first(&mut self, source: u64, call: u64) -> Verdict {
+        let lot = call as u16;
+        let repeats = self.passed_over.knows(call) && !self.shares.serves(source);
+        let verdict = if repeats { Verdict::Drop } else { self.shares.judge(source, lot, CALL, false) };
+        if verdict == Verdict::Drop && !repeats && self.shares.is_near(source, lot) {
+            self.passed_over.note(self.paced, call);
+        }
+        self.judged(verdict, call, CALL)
+    }
+
+    /// The same of a request that asks whether we are there (OPTIONS), of which a few are answered in any case: whoever gets no
+    /// answer to them takes us for dead and sends nothing at all any more, not even what goes first. `known`: the operator has
+    /// named its sender.
+    pub fn judge_probe(&mut self, source: u64, call: u64, stream: bool, known: bool) -> Verdict {
+        let lot = (call as u16).wrapping_add(self.shares.table().shift());
+        let verdict = self.shares.judge_probe(source, lot, stream, known);
+        self.judged(verdict, call, units(false))
+    }
+
+    fn judged(&mut self, verdict: Verdict, call: u64, units: u32) -> Verdict {
         match verdict {
             Verdict::Take => {
                 self.taken = self.taken.saturating_add(units);
                 self.recent.note(self.paced, call);
+                if self.rules.kernel && self.noted.len() < KNOWN_MAX {
+                    self.noted.extend(memory_bits(call));
+                }
             }
             Verdict::Refuse | Verdict::Drop => self.refused = self.refused.saturating_add(1),
         }
@@ -225,6 +269,10 @@ impl Overload {
     /// A call that was taken on before this overload began.
     pub fn remember(&mut self, call: u64) {
         self.recent.note(self.paced, call);
+        // The kernel is asked to drop right behind this.
+        if self.rules.kernel && self.known.len() < KNOWN_MAX {
+            self.known.extend(memory_bits(call));
+        }
     }
 
     /// Something goes on that is known, without a question.
@@ -240,6 +288,8 @@ impl Overload {
     /// A window is over. What changed.
     pub fn pace(&mut self, now: Time, load: &Load) -> Option<Change> {
         self.paced = now;
+        core::mem::swap(&mut self.noted, &mut self.known);
+        self.noted.clear();
         let (taken, refused) = (core::mem::take(&mut self.taken), core::mem::take(&mut self.refused));
         if !self.rules.enabled {
             return None;
@@ -253,13 +303,14 @@ impl Overload {
         if let Some(budget) = self.governor.budget() {
             let fades = if change.is_some() { 0.0 } else { self.best * BEST_FADES };
             self.best = budget.max(fades);
-            let (budget, answers) = (budget as f32, self.answers(budget, load) as f32);
+            let (budget, answers) = (budget as f32, self.answers(budget, load));
             match change {
                 Some(_) => self.shares.begin(budget, answers, Load::WINDOW.as_secs_f32()),
                 None => self.shares.turn(budget, answers, seconds),
             }
         } else if change.is_some() {
             self.recent.clear();
+            self.passed_over.clear();
         }
         self.sheds = self.governor.budget().is_some();
         change
@@ -267,13 +318,15 @@ impl Overload {
 
     /// Units of refused requests whose refusal is said in a second: less, the further the worker is behind, for what waits
     /// is also what was taken on.
-    fn answers(&self, budget: f64, load: &Load) -> f64 {
-        match load.behind {
-            _ if load.sieved.is_some() => self.best * ANSWERS_SIEVED,
+    fn answers(&self, budget: f64, load: &Load) -> Answers {
+        let all = match load.behind {
             behind if behind >= self.rules.patience => budget * ANSWERS_BEHIND,
             behind if behind >= self.rules.patience / 2 => self.best,
             _ => self.best * ANSWERS,
-        }
+        };
+        let sieved = load.sieved.is_some() && self.rules.kernel;
+        let datagrams = if sieved { all.min(budget * ANSWERS_SIEVED) } else { all };
+        Answers { all: all as f32, datagrams: datagrams as f32 }
     }
 
     /// How it stands.
@@ -362,5 +415,121 @@ mod tests {
         assert!(overload.sheds() && served.iter().all(|served| *served > 0), "{served:?}");
         // Of calls the fate is the same, for a call is over when it is not repeated any more.
         assert!(calls[..200].contains(&0));
+    }
+
+    /// The kernel drops no byte of a stream, and on a stream nothing is repeated: silence would spare nothing there.
+    #[test]
+    fn on_streams_each_refusal_is_said_whatever_the_kernel_drops() {
+        for sieved in [None, Some(0)] {
+            let mut overload = Overload::new(Rules::default(), 7);
+            let mut now = Time::from_secs(1);
+            let (mut call, mut refused, mut dropped) = (0u64, 0, 0);
+            for window in 0..400 {
+                let mut taken = 0;
+                for _ in 0..100 {
+                    call = call.wrapping_add(0x9e37_79b9_7f4a_7c15);
+                    let verdict = match overload.sheds() {
+                        true => overload.judge(7, call ^ call >> 29, true, true),
+                        false => Verdict::Take,
+                    };
+                    taken += u32::from(verdict == Verdict::Take);
+                    refused += u32::from(window >= 200 && verdict == Verdict::Refuse);
+                    dropped += u32::from(window >= 200 && verdict == Verdict::Drop);
+                }
+                now = now + Load::WINDOW;
+                // It can do 50 in a window.
+                let behind = Duration::from_millis(if window == 0 { 1_000 } else { 0 });
+                overload.pace(now, &Load { window: Load::WINDOW, behind, kept_up: taken <= 50, sieved });
+            }
+            assert!(refused > 5_000 && dropped == 0, "{refused} refused, {dropped} dropped");
+        }
+    }
+
+    /// A worker that can do 50 calls in a window, and one source.
+    struct Flooded {
+        overload: Overload,
+        now: Time,
+        next: u64,
+    }
+
+    impl Flooded {
+        fn new() -> Flooded {
+            let mut flooded =
+                Flooded { overload: Overload::new(Rules::default(), 7), now: Time::from_secs(1), next: 0 };
+            flooded.overload.pace(flooded.now, &Load { behind: Duration::from_secs(1), ..Load::default() });
+            flooded
+        }
+
+        fn judge(&mut self, call: u64) -> Verdict {
+            self.overload.judge(7, call, true, false)
+        }
+
+        /// So many windows with so many new calls in each.
+        fn run(&mut self, windows: u32, calls: u32) {
+            for _ in 0..windows {
+                let before = self.overload.taken;
+                for _ in 0..calls {
+                    self.next = self.next.wrapping_add(0x9e37_79b9_7f4a_7c15);
+                    self.judge((self.next ^ self.next >> 29) & 0xf_ffff_ffff);
+                }
+                self.now = self.now + Load::WINDOW;
+                let kept_up = (self.overload.taken - before) / CALL <= 50;
+                let load = Load { window: Load::WINDOW, behind: Duration::ZERO, kept_up, sieved: Some(0) };
+                self.overload.pace(self.now, &load);
+            }
+        }
+
+        /// Calls of this kind, with lots that are spread evenly.
+        fn spread(kind: u64) -> impl Iterator<Item = u64> {
+            (0..200).map(move |n| ((kind * 1_000 + n) << 16) | (n * 300))
+        }
+
+        fn told(&self) -> usize {
+            self.overload.sieve().map_or(0, |sieve| sieve.known.len())
+        }
+    }
+
+    /// Nobody is connected late because a threshold has risen meanwhile.
+    #[test]
+    fn what_got_no_answer_gets_none_when_it_is_repeated() {
+        let mut flooded = Flooded::new();
+        flooded.run(400, 200);
+        let dropped: Vec<u64> =
+            Flooded::spread(1).filter(|call| flooded.judge(*call) == Verdict::Drop).collect();
+        // Twice as much of it is taken on now.
+        flooded.run(100, 100);
+        let below = |call: &&u64| (**call as u16) < 26_000;
+        let again: Vec<&u64> = dropped.iter().filter(below).collect();
+        assert!(again.len() > 20, "{}", again.len());
+        assert!(again.iter().all(|call| flooded.judge(**call) == Verdict::Drop));
+        let others: Vec<u64> = again.iter().map(|call| **call + (1 << 30)).collect();
+        assert!(
+            others.iter().filter(|call| flooded.judge(**call) == Verdict::Take).count() > others.len() / 2
+        );
+        // Served in full nobody is passed over.
+        flooded.run(30, 10);
+        let again = again.into_iter().copied().take(20).collect::<Vec<u64>>();
+        assert!(flooded.overload.sheds() && again.iter().all(|call| flooded.judge(*call) == Verdict::Take));
+    }
+
+    /// It brings its credentials, or its answer was lost; and the kernel is told of it.
+    #[test]
+    fn what_was_taken_on_is_taken_on_when_it_comes_again() {
+        let mut flooded = Flooded::new();
+        flooded.run(400, 100);
+        let taken: Vec<u64> =
+            Flooded::spread(1).filter(|call| flooded.judge(*call) == Verdict::Take).take(40).collect();
+        flooded.run(1, 0);
+        assert!(taken.len() >= 20 && flooded.told() == 2 * taken.len(), "{} {}", taken.len(), flooded.told());
+        // So long a challenge takes at most.
+        flooded.run(15, 1_000);
+        assert!(taken.iter().filter(|call| (**call as u16) > 6_000).count() > 10);
+        assert!(taken.iter().all(|call| flooded.judge(*call) == Verdict::Take));
+        // After that it is new work of its lot, but is answered at least.
+        flooded.run(60, 1_000);
+        assert!(taken.iter().any(|call| flooded.judge(*call) != Verdict::Take));
+        let told = flooded.told();
+        flooded.overload.remember(1 << 33 | 65_000);
+        assert_eq!(flooded.told(), told + 2);
     }
 }

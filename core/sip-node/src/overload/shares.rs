@@ -10,8 +10,8 @@
 //! flood in both rows is not there for long. A new row is listened to for half a second before anything goes by it.
 //!
 //! Which calls of a source are taken is no lottery for each message: it goes by a hash of the Call-ID, so a call that
-//! was passed over is passed over when its INVITE is sent again, and its caller does not wait for half a minute for a
-//! connection that then comes too late; and a call whose first INVITE was challenged comes through with its second.
+//! was passed over is mostly passed over when its INVITE is sent again. Where the threshold has moved meanwhile, what is
+//! remembered decides ([`super::Overload::judge`]).
 
 use super::Verdict;
 use sip_steering::{BUCKETS, ROWS, Table, place};
@@ -36,17 +36,33 @@ const STREAM: u32 = 2;
 /// Units that any source may bring in a window, and units of refusals that may be answered in it: those of one call on a
 /// stream.
 const ANY: f32 = (super::CALL * STREAM) as f32;
-/// What the most of late that was taken on of a source loses with each window.
-const HELD: f32 = 0.95;
+/// For how many windows the most of late is held, at least, and twice that at most: longer than a challenge and the request
+/// with credentials take.
+const HOLDS: u32 = 20;
 /// Windows after which one of the rows has its hash drawn anew.
 const SALTED: u32 = 600;
 /// Windows in which a new row is listened to, and what part of the calls is counted in them.
 const LEARNS: u8 = 10;
 const LEARNED: u32 = ALL / 16;
 /// Requests that ask whether we are there (OPTIONS) which are answered in a window whatever else there is: of one source,
-/// and of all.
+/// and of all that are not known.
 const PROBES: u8 = 4;
 const PROBES_ALL: u8 = 16;
+
+/// Units of refused requests whose refusal may be said in a second.
+#[derive(Clone, Copy)]
+pub struct Answers {
+    /// Of all.
+    pub all: f32,
+    /// Of those that came by datagram, no more than of all.
+    pub datagrams: f32,
+}
+
+impl Answers {
+    fn at_least(self, units: f32) -> Answers {
+        Answers { all: self.all.max(units), datagrams: self.datagrams.max(units) }
+    }
+}
 
 #[derive(Clone, Copy, Default)]
 struct Bucket {
@@ -60,9 +76,8 @@ struct Bucket {
     take: u32,
     /// Those below this are answered.
     answer: u32,
-    /// The highest threshold of late below which calls were taken on. What is below it is answered rather than left: it
-    /// would come again, and be taken on when it is late.
-    held: f32,
+    /// The highest [`Bucket::take`] of late: calls below it that were taken on before are taken on again.
+    held: Held,
     /// Requests that asked whether we are there in this window.
     probes: u8,
     /// What is below this is counted, for the rest as well: a request that gets no answer comes again, up to ten times,
@@ -73,13 +88,32 @@ struct Bucket {
     told: f32,
 }
 
+/// The most that something was of late: since the last turn of this many windows, and before.
+#[derive(Clone, Copy, Default)]
+struct Held([u32; 2]);
+
+impl Held {
+    fn most(self) -> u32 {
+        self.0[0].max(self.0[1])
+    }
+
+    /// What it is from this window on.
+    fn note(&mut self, now: u32, turns: u32) {
+        let [latest, _] = self.0;
+        self.0 = if turns.is_multiple_of(HOLDS) { [now, latest] } else { [latest.max(now), self.0[1]] };
+    }
+}
+
 /// The shares of all sources.
 pub struct Shares {
     rows: Box<[[Bucket; BUCKETS]; ROWS]>,
     /// Units that a bucket may be given in this window, whatever the hashes of its calls are.
     cap: u32,
-    /// Units of refused requests that may still be answered in this window.
+    /// The most that it was of late: the bound with calls that were taken on before.
+    cap_held: Held,
+    /// Units of refused requests that may still be answered in this window, and of those that came by datagram.
     answers: u32,
+    datagrams: u32,
     /// What the kernel is told, if it drops what would be left unanswered: the thresholds of answers, and the hashes of the
     /// rows.
     table: Table,
@@ -89,7 +123,7 @@ pub struct Shares {
     turns: u32,
     /// A generator of hashes.
     random: u64,
-    /// Requests that may still ask whether we are there in this window.
+    /// Requests of unknown sources that may still ask whether we are there in this window.
     probes: u8,
     /// What part of what was brought is not taken on now.
     loss: f32,
@@ -101,7 +135,9 @@ impl Shares {
         Shares {
             rows: Box::new([[Bucket::default(); BUCKETS]; ROWS]),
             cap: 0,
+            cap_held: Held::default(),
             answers: 0,
+            datagrams: 0,
             table: Table::default(),
             learns: [0; ROWS],
             turns: 0,
@@ -131,8 +167,11 @@ impl Shares {
     }
 
     /// Forgets everybody, and allows so many units a second for the first window of so many seconds.
-    pub fn begin(&mut self, budget: f32, answers: f32, seconds: f32) {
-        *self.rows = [[Bucket { take: ALL, answer: ALL, counts: ALL, ..Bucket::default() }; BUCKETS]; ROWS];
+    pub fn begin(&mut self, budget: f32, answers: Answers, seconds: f32) {
+        let held = Held([ALL; 2]);
+        *self.rows =
+            [[Bucket { take: ALL, answer: ALL, counts: ALL, held, ..Bucket::default() }; BUCKETS]; ROWS];
+        self.cap_held = Held::default();
         (0..ROWS).for_each(|row| self.salt(row));
         self.learns = [0; ROWS];
         self.tell_kernel();
@@ -144,7 +183,11 @@ impl Shares {
     fn renew(&mut self, at: usize) {
         self.salt(at);
         if let (Some(row), Some(learns)) = (self.rows.get_mut(at), self.learns.get_mut(at)) {
-            *row = [Bucket { counts: LEARNED, ..Bucket::default() }; BUCKETS];
+            // What is counted has to come as far as here, so the kernel lets it pass; and as it may be much, it is no more
+            // than twice what is taken on.
+            let part = ((1.0 - self.loss) * (2 * ALL) as f32) as u32;
+            let counts = part.clamp(SAMPLE, LEARNED);
+            *row = [Bucket { counts, answer: counts, ..Bucket::default() }; BUCKETS];
             *learns = LEARNS;
         }
     }
@@ -154,17 +197,19 @@ impl Shares {
         self.table.set_thresholds(thresholds);
     }
 
-    fn allow(&mut self, level: f32, answers: f32, seconds: f32) {
-        self.cap = (2.0 * level * seconds).max(ANY) as u32;
-        self.answers = (2.0 * answers * seconds).max(ANY) as u32;
+    fn allow(&mut self, level: f32, answers: Answers, seconds: f32) {
+        let units = |rate: f32| (2.0 * rate * seconds).max(ANY) as u32;
+        (self.cap, self.answers, self.datagrams) =
+            (units(level), units(answers.all), units(answers.datagrams));
+        self.cap_held.note(self.cap, self.turns);
         self.probes = PROBES_ALL;
     }
 
     /// A window of so many seconds is over. In the next `budget` units a second may be taken on, and the refusal of
-    /// `answers` units a second may be said.
-    pub fn turn(&mut self, budget: f32, answers: f32, seconds: f32) {
+    /// `answers` may be said.
+    pub fn turn(&mut self, budget: f32, answers: Answers, seconds: f32) {
         let seconds = seconds.clamp(0.001, 1.0);
-        let answers = answers.max(ANSWERS_LEAST);
+        let answers = answers.at_least(ANSWERS_LEAST);
         let (mut highest, mut loss) = (0.0f32, 1.0f32);
         for (row, learns) in self.rows.iter_mut().zip(&mut self.learns) {
             let mut all = 0.0;
@@ -187,7 +232,7 @@ impl Shares {
             }
             let level = level(row, budget);
             let over = (all - budget).max(0.0);
-            let answered = if over > 0.0 { (answers / over).min(1.0) } else { 1.0 };
+            let answered = if over > 0.0 { (answers.datagrams / over).min(1.0) } else { 1.0 };
             for bucket in row.iter_mut() {
                 let take = if bucket.rate > level { level / bucket.rate } else { 1.0 };
                 let loss = (1.0 - take).min(MOST_TOLD);
@@ -196,10 +241,11 @@ impl Shares {
                 // Of what he brings all the same that much more goes.
                 let take = (take / (1.0 - bucket.told)).min(1.0);
                 bucket.take = (take * ALL as f32) as u32;
+                bucket.held.note(bucket.take, self.turns);
                 bucket.counts = bucket.take.max(SAMPLE);
-                bucket.held = take.max(bucket.held * HELD);
-                let answer = (take + (1.0 - take) * answered).max(bucket.held);
-                bucket.answer = (answer * ALL as f32) as u32;
+                let answer = take + (1.0 - take) * answered;
+                // What is counted comes as far as here.
+                bucket.answer = ((answer * ALL as f32) as u32).max(bucket.counts);
             }
             highest = highest.max(level);
             loss = loss.min(if all > 0.0 { over / all } else { 0.0 });
@@ -213,18 +259,41 @@ impl Shares {
         self.tell_kernel();
     }
 
-    /// Whether a request that asks whether we are there is answered in any case.
-    pub fn probe(&mut self, source: u64) -> bool {
+    /// Whether all that a source brings is taken on.
+    pub fn serves(&self, source: u64) -> bool {
+        self.take(source) >= ALL
+    }
+
+    /// Whether the threshold may come up to this lot of a source within as long as a call is repeated.
+    pub fn is_near(&self, source: u64, call: u16) -> bool {
+        u32::from(call) < self.take(source).saturating_mul(2)
+    }
+
+    /// Below which lot calls of a source are taken on.
+    fn take(&self, source: u64) -> u32 {
+        let buckets = self.rows.iter().zip(self.places(source)).filter_map(|(row, at)| row.get(at));
+        buckets.map(|bucket| bucket.take).max().unwrap_or(0)
+    }
+
+    /// What becomes of a request that asks whether we are there: it is new work like any other, but a few of each source are
+    /// answered whatever else there is, and of all sources that are not `known` some. `known`: the operator has named it.
+    pub fn judge_probe(&mut self, source: u64, call: u16, stream: bool, known: bool) -> Verdict {
         let places = self.places(source);
+        let (take, answer) = self.weigh(places, call, 1, false);
+        if take {
+            return Verdict::Take;
+        }
         let mut few = false;
         for (row, at) in self.rows.iter_mut().zip(places) {
             let Some(bucket) = row.get_mut(at) else { continue };
             few |= bucket.probes < PROBES;
             bucket.probes = bucket.probes.saturating_add(1);
         }
-        let answered = few && self.probes > 0;
-        self.probes -= u8::from(answered);
-        answered
+        if few && (known || self.probes > 0) {
+            self.probes -= u8::from(!known);
+            return Verdict::Take;
+        }
+        self.refuse(answer, 1, stream)
     }
 
     /// Where a source is in each row.
@@ -235,29 +304,48 @@ impl Shares {
     /// What becomes of a request with so many units. `source` is a keyed hash of where it comes from, `call` one of
     /// its Call-ID; `stream`: it came on a stream.
     pub fn judge(&mut self, source: u64, call: u16, units: u32, stream: bool) -> Verdict {
-        let (call, places) = (u32::from(call), self.places(source));
+        let (take, answer) = self.weigh(self.places(source), call, units, false);
+        if take { Verdict::Take } else { self.refuse(answer, units, stream) }
+    }
+
+    /// The same of a request of a call that was taken on before. It is taken on again where the threshold was of late, and
+    /// answered in any case.
+    pub fn judge_known(&mut self, source: u64, call: u16, units: u32, stream: bool) -> Verdict {
+        let (take, _) = self.weigh(self.places(source), call, units, true);
+        if take { Verdict::Take } else { self.refuse(true, units, stream) }
+    }
+
+    /// Counts a request, and whether it is taken on; if it is not, whether its lot is one of those that are answered.
+    fn weigh(&mut self, places: [usize; ROWS], call: u16, units: u32, known: bool) -> (bool, bool) {
+        let call = u32::from(call);
+        let cap = if known { self.cap_held.most().saturating_mul(2) } else { self.cap };
         let (mut take, mut answer) = (false, false);
         for (row, at) in self.rows.iter_mut().zip(places) {
             let Some(bucket) = row.get_mut(at) else { continue };
             if call < bucket.counts {
                 bucket.brought = bucket.brought.saturating_add(units);
             }
-            take |= call < bucket.take && bucket.taken + units <= self.cap;
+            let below = if known { bucket.held.most() } else { bucket.take };
+            take |= call < below && bucket.taken + units <= cap;
             answer |= call < bucket.answer;
         }
-        if take {
-            for (row, at) in self.rows.iter_mut().zip(places) {
-                if let Some(bucket) = row.get_mut(at) {
-                    bucket.taken += units;
-                }
+        for (row, at) in self.rows.iter_mut().zip(places).filter(|_| take) {
+            if let Some(bucket) = row.get_mut(at) {
+                bucket.taken += units;
             }
-            return Verdict::Take;
         }
-        let (answer, cost) = if stream { (true, units * STREAM) } else { (answer, units) };
-        if !answer || self.answers < cost {
+        (take, answer)
+    }
+
+    /// How a request is refused.
+    fn refuse(&mut self, answer: bool, units: u32, stream: bool) -> Verdict {
+        let cost = if stream { units * STREAM } else { units };
+        // Where the kernel drops what is not answered, silence costs nothing by datagram. On a stream it never does that.
+        if self.answers < cost || !stream && (!answer || self.datagrams < cost) {
             return Verdict::Drop;
         }
         self.answers -= cost;
+        self.datagrams = self.datagrams.saturating_sub(if stream { 0 } else { cost });
         Verdict::Refuse
     }
 
@@ -320,6 +408,11 @@ mod tests {
         (n ^ n >> 27).wrapping_mul(0x94d0_49bb_1331_11eb) ^ n >> 31
     }
 
+    /// So many of whatever kind.
+    fn said(units: f32) -> Answers {
+        Answers { all: units, datagrams: units }
+    }
+
     /// Windows of 50 ms in which each source brings so many requests of a unit. What was taken on of each, per window,
     /// in the last half of them.
     fn run(shares: &mut Shares, sources: &[u32], budget: f32, windows: u32) -> Vec<f32> {
@@ -332,7 +425,7 @@ mod tests {
                     taken[source] += u32::from(window >= windows / 2 && verdict == Verdict::Take);
                 }
             }
-            shares.turn(budget, 100.0, 0.05);
+            shares.turn(budget, said(100.0), 0.05);
         }
         taken.iter().map(|&n| n as f32 / (windows - windows / 2) as f32).collect()
     }
@@ -340,7 +433,7 @@ mod tests {
     #[test]
     fn one_with_ten_times_as_much_takes_nothing_from_the_others() {
         let mut shares = Shares::new(7);
-        shares.begin(4_000.0, 100.0, 0.05);
+        shares.begin(4_000.0, said(100.0), 0.05);
         // 10 small ones bring 100 together in each window, a large one 1,000; there is room for 200.
         let mut sources = vec![10; 10];
         sources.push(1_000);
@@ -355,7 +448,7 @@ mod tests {
     #[test]
     fn what_is_repeated_is_not_counted_again() {
         let mut shares = Shares::new(7);
-        shares.begin(4_000.0, 0.0, 0.05);
+        shares.begin(4_000.0, said(0.0), 0.05);
         let (mut taken, mut dropped) = (0, std::collections::VecDeque::new());
         for window in 0..400u64 {
             let new: Vec<u16> = (0..800).map(|n| mix(window << 32 | n) as u16).collect();
@@ -373,7 +466,7 @@ mod tests {
                     u32::from(shares.judge(mix(1_000), *call, 1, false) == Verdict::Take && window >= 200)
             });
             dropped.push_front(out);
-            shares.turn(4_000.0, 0.0, 0.05);
+            shares.turn(4_000.0, said(0.0), 0.05);
         }
         let taken = f64::from(taken) / 200.0;
         assert!((180.0..=225.0).contains(&taken), "{taken} of 200 in a window");
@@ -382,7 +475,7 @@ mod tests {
     #[test]
     fn equal_sources_have_equal_shares() {
         let mut shares = Shares::new(7);
-        shares.begin(2_000.0, 100.0, 0.05);
+        shares.begin(2_000.0, said(100.0), 0.05);
         let taken = run(&mut shares, &[100; 5], 2_000.0, 200);
         assert!(taken.iter().all(|taken| (17.0..=24.0).contains(taken)), "{taken:?}");
     }
@@ -393,7 +486,7 @@ mod tests {
         let mut sources = vec![2; 5_000];
         sources.push(20);
         let mut shares = Shares::new(7);
-        shares.begin(100_000.0, 100.0, 0.05);
+        shares.begin(100_000.0, said(100.0), 0.05);
         let taken = run(&mut shares, &sources, 100_000.0, 20);
         let all: f32 = taken.iter().sum();
         assert!((4_500.0..=7_500.0).contains(&all), "{all}");
@@ -403,11 +496,11 @@ mod tests {
     #[test]
     fn a_call_is_taken_or_passed_over_as_often_as_it_is_sent() {
         let mut shares = Shares::new(7);
-        shares.begin(1_000.0, 0.0, 0.05);
+        shares.begin(1_000.0, said(0.0), 0.05);
         run(&mut shares, &[400], 1_000.0, 50);
         let source = mix(1_000);
         let first: Vec<Verdict> = (0..200).map(|n| shares.judge(source, n * 300, 1, false)).collect();
-        shares.turn(1_000.0, 0.0, 0.05);
+        shares.turn(1_000.0, said(0.0), 0.05);
         run(&mut shares, &[400], 1_000.0, 10);
         let again: Vec<Verdict> = (0..200).map(|n| shares.judge(source, n * 300, 1, false)).collect();
         let same = first.iter().zip(&again).filter(|(a, b)| a == b).count();
@@ -419,7 +512,7 @@ mod tests {
     #[test]
     fn who_leaves_away_what_he_was_told_to_is_not_hit_twice() {
         let mut shares = Shares::new(7);
-        shares.begin(2_000.0, 0.0, 0.05);
+        shares.begin(2_000.0, said(0.0), 0.05);
         let source = mix(1_000);
         let mut told = 0.0;
         let (mut taken, mut brought) = (0, 0);
@@ -433,7 +526,7 @@ mod tests {
                     taken += u32::from(window >= 200 && verdict == Verdict::Take);
                 }
             }
-            shares.turn(2_000.0, 0.0, 0.05);
+            shares.turn(2_000.0, said(0.0), 0.05);
             told = shares.tell(source).0;
         }
         let (taken, brought) = (taken as f32 / 200.0, brought as f32 / 200.0);
@@ -445,7 +538,7 @@ mod tests {
     #[test]
     fn bad_luck_does_not_last() {
         let mut shares = Shares::new(7);
-        shares.begin(40_000.0, 0.0, 0.05);
+        shares.begin(40_000.0, said(0.0), 0.05);
         // A source of its own for each of 1,000 floods, and 50 that bring little.
         let mut sources = vec![4; 1_000];
         sources.extend([1; 50]);
@@ -466,7 +559,7 @@ mod tests {
     #[test]
     fn a_new_row_is_listened_to_first() {
         let mut shares = Shares::new(7);
-        shares.begin(4_000.0, 0.0, 0.05);
+        shares.begin(4_000.0, said(0.0), 0.05);
         run(&mut shares, &[1_000; 3], 4_000.0, 100);
         for window in 0..2 * SALTED {
             let before = shares.table.salt(0);
@@ -476,32 +569,78 @@ mod tests {
         }
     }
 
-    /// Who asks whether we are there has an answer, whoever else asks.
+    /// A flood of a hundred times its share, and of a thousand times, of which the kernel lets pass what its table says.
+    #[test]
+    fn a_new_row_makes_no_difference_where_the_kernel_drops() {
+        for budget in [4_000u32, 400] {
+            let few = Answers { all: 4_000.0, datagrams: budget as f32 / 20.0 };
+            let mut shares = Shares::new(7);
+            shares.begin(budget as f32, few, 0.05);
+            let windows: Vec<(u32, u32)> = (0..1_000 + 2 * u64::from(SALTED))
+                .map(|window| {
+                    let counts = sifted(&mut shares, window << 32, 20_000);
+                    shares.turn(budget as f32, few, 0.05);
+                    counts
+                })
+                .collect();
+            // In each second of the later ones, whichever row is new.
+            for (second, windows) in windows[1_000..].chunks(20).enumerate() {
+                let taken: u32 = windows.iter().map(|(taken, _)| taken).sum();
+                let bound = budget / 4 + 30;
+                assert!(taken.abs_diff(budget) < bound.min(330), "second {second}: {taken} of {budget}");
+                let seen: u32 = windows.iter().map(|(_, seen)| seen).sum();
+                assert!(seen < 5 * budget, "second {second}: {seen} pass for {budget}");
+            }
+        }
+    }
+
+    /// So many calls from one source, of which the kernel passes what its table says: how many are taken on, and seen.
+    fn sifted(shares: &mut Shares, from: u64, calls: u64) -> (u32, u32) {
+        let source = mix(1_000);
+        let threshold = (0..ROWS)
+            .map(|row| shares.table.words()[row * BUCKETS + place(source, shares.table.salt(row))])
+            .max()
+            .unwrap();
+        let (mut taken, mut seen) = (0, 0);
+        for n in 0..calls {
+            let call = mix(from | n) as u16;
+            if u32::from(call) < threshold {
+                seen += 1;
+                taken += u32::from(shares.judge(source, call, 1, false) == Verdict::Take);
+            }
+        }
+        (taken, seen)
+    }
+
+    /// Who asks whether we are there has an answer, whoever else asks: one that the operator knows, and one who brings
+    /// little.
     #[test]
     fn a_few_probes_are_answered() {
         let mut shares = Shares::new(7);
-        shares.begin(200.0, 0.0, 0.05);
-        let asked = |shares: &mut Shares| (0..1_000).filter(|_| shares.probe(mix(1))).count();
-        assert_eq!(asked(&mut shares), usize::from(PROBES));
-        assert!(shares.probe(mix(2)));
-        assert_eq!(
-            (3..1_000).filter(|n| shares.probe(mix(*n))).count(),
-            usize::from(PROBES_ALL - PROBES - 1)
-        );
-        shares.turn(200.0, 0.0, 0.05);
-        assert_eq!(asked(&mut shares), usize::from(PROBES));
+        shares.begin(8_000.0, said(0.0), 0.05);
+        let floods: Vec<u32> = vec![1_000; 30];
+        let least = u16::MAX;
+        for _ in 0..40 {
+            run(&mut shares, &floods, 8_000.0, 1);
+            let mut asks = |n, known| shares.judge_probe(mix(n), least, false, known) == Verdict::Take;
+            assert_eq!((0..1_000).filter(|_| asks(1_000, false)).count(), usize::from(PROBES));
+            let rest = (1_001..1_030).filter(|n| asks(*n, false)).count();
+            assert_eq!(rest, usize::from(PROBES_ALL - PROBES), "of many floods together");
+            assert!(asks(1_015, true) && asks(9_999, false));
+            assert!(asks(1_029, true) && (0..1_000).filter(|_| asks(1_029, true)).count() < PROBES.into());
+        }
     }
 
     #[test]
     fn many_requests_of_one_call_are_not_all_taken() {
         let mut shares = Shares::new(7);
-        shares.begin(1_000.0, 0.0, 0.05);
+        shares.begin(1_000.0, said(0.0), 0.05);
         for _ in 0..40 {
             // The hash that is taken always.
             for _ in 0..1_000 {
                 shares.judge(mix(1_000), 0, 1, false);
             }
-            shares.turn(1_000.0, 0.0, 0.05);
+            shares.turn(1_000.0, said(0.0), 0.05);
         }
         let taken = (0..1_000).filter(|_| shares.judge(mix(1_000), 0, 1, false) == Verdict::Take).count();
         assert!(taken <= 100, "{taken}");
@@ -510,19 +649,19 @@ mod tests {
     #[test]
     fn refusals_are_answered_as_far_as_they_may_be() {
         let mut shares = Shares::new(7);
-        shares.begin(200.0, 200.0, 0.05);
+        shares.begin(200.0, said(200.0), 0.05);
         run(&mut shares, &[100], 200.0, 40);
-        shares.turn(200.0, 200.0, 0.05);
+        shares.turn(200.0, said(200.0), 0.05);
         let judged: Vec<Verdict> =
             (0..1_000).map(|n| shares.judge(mix(1_000), mix(n) as u16, 1, false)).collect();
         let count = |verdict| judged.iter().filter(|v| **v == verdict).count();
         assert!((1..=20).contains(&count(Verdict::Refuse)), "{}", count(Verdict::Refuse));
         assert!(count(Verdict::Drop) > 900);
         // On a stream there are fewer, and one at least.
-        shares.turn(200.0, 200.0, 0.05);
+        shares.turn(200.0, said(200.0), 0.05);
         let mut refused = |n| shares.judge(mix(1_000), mix(n) as u16, 2, true) == Verdict::Refuse;
         assert_eq!((0..1_000).map(&mut refused).filter(|refused| *refused).count(), 5);
-        shares.turn(0.0, 0.0, 0.05);
+        shares.turn(0.0, said(0.0), 0.05);
         let mut refused = |n| shares.judge(mix(1_000), mix(n) as u16, 4, true) == Verdict::Refuse;
         assert_eq!((0..1_000).map(&mut refused).filter(|refused| *refused).count(), 1);
     }
@@ -533,11 +672,11 @@ mod tests {
         fn any_sequence_is_bounded(steps in prop::collection::vec((any::<u64>(), any::<u16>(), 0u32..9, any::<bool>()), 1..400),
                                    budget in 0f32..1e9, answers in 0f32..1e9, seconds in 0f32..100.0) {
             let mut shares = Shares::new(7);
-            shares.begin(budget, answers, seconds);
+            shares.begin(budget, said(answers), seconds);
             for (n, (source, call, units, stream)) in steps.into_iter().enumerate() {
                 shares.judge(source, call, units, stream);
                 if n % 7 == 0 {
-                    shares.turn(budget, answers, seconds);
+                    shares.turn(budget, said(answers), seconds);
                     prop_assert!((0.0..=1.0).contains(&shares.loss()));
                     if call % 2 == 0 {
                         let (loss, left) = shares.tell(source);

@@ -16,6 +16,7 @@ mod own;
 mod relay;
 mod relaying;
 mod repeats;
+mod sieve;
 mod stateless;
 mod transport;
 mod trunks;
@@ -163,6 +164,7 @@ pub(crate) fn settings() -> Settings {
             max_breadth: 60,
             max_forwards: 70,
             timer_c_ms: 181_000,
+            trying_ms: 0,
             mtu: 1_300,
         },
         voicemail: None,

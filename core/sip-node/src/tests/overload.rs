@@ -199,6 +199,29 @@ fn who_asks_whether_we_are_there_has_an_answer() {
     assert!((1..40).contains(&answered), "{answered} of 400");
 }
 
+/// Strangers who ask as often as they can leave a trunk that floods itself, and one who brings little, their answers.
+#[test]
+fn floods_of_questions_leave_others_their_answers() {
+    let mut lab = overloaded(|s| s.trunks.push(trunk(&["sip:203.0.113.5"], "+49")));
+    for window_number in 0..60 {
+        for n in 0..4 {
+            let stranger = format!("192.0.2.{}:5060", 10 + n);
+            let call = || Req::new("INVITE", "sip:nobody@here.example").sent_by("UDP", &stranger);
+            (0..100).for_each(|_| lab.send(&stranger, call().text()));
+            let probe = || Req::new("OPTIONS", "sip:here.example").sent_by("UDP", &stranger);
+            (0..20).for_each(|_| lab.send(&stranger, probe().text()));
+        }
+        flood(&mut lab, CARRIER, 400);
+        for who in [CARRIER, "192.0.2.99:5060"] {
+            let probe = Req::new("OPTIONS", "sip:here.example").sent_by("UDP", who);
+            lab.send(who, probe.text());
+            let answers = statuses(&lab.sent());
+            assert!(window_number < 8 || answers == [200], "{who}: {answers:?} in {window_number}");
+        }
+        window(&mut lab, 60);
+    }
+}
+
 /// Line ends in front of a message are skipped (RFC 3261 section 7.5), and are no way round either.
 #[test]
 fn line_ends_in_front_are_no_way_round() {

@@ -35,6 +35,57 @@ fn a_call_from_beginning_to_end() {
     lab.rest();
 }
 
+/// RFC 3261 section 17.2.1: no 100 where the callee answers within 200 ms.
+#[test]
+fn a_100_may_wait_for_the_callee() {
+    for status in [180, 200, 486] {
+        let mut lab = Lab::with(|s| s.proxy.trying_ms = 200);
+        lab.phones(&[BOB]);
+        let sent = lab.ask(CAROL, Req::invite().text());
+        assert_eq!((sent.method(), sent.to().as_str()), ("INVITE", BOB));
+        lab.pass(190);
+        lab.silent();
+        lab.send(BOB, sent.reply(status, "b", ""));
+        assert!(statuses(&lab.sent()).contains(&status));
+        lab.pass(5_000);
+        assert!(!statuses(&lab.sent()).contains(&100), "{status}");
+    }
+}
+
+#[test]
+fn whose_callee_is_slow_gets_a_100_in_time_and_timer_c_is_as_ever() {
+    let mut lab = Lab::with(|s| s.proxy.trying_ms = 150);
+    lab.phones(&[BOB]);
+    let req = Req::invite();
+    let sent = lab.ask(CAROL, req.text());
+    lab.pass(140);
+    lab.silent();
+    // It is the same request, and there is nothing to say yet.
+    lab.send(CAROL, req.text());
+    lab.silent();
+    lab.pass(20);
+    assert_eq!(lab.one().status(), 100);
+    assert_eq!(lab.ask(CAROL, req.text()).status(), 100, "for a retransmission again");
+    lab.send(BOB, sent.reply(180, "b", ""));
+    assert_eq!(lab.one().status(), 180);
+    lab.pass(180_500);
+    lab.silent();
+    lab.pass(1_000);
+    assert_eq!(lab.one().method(), "CANCEL");
+}
+
+#[test]
+fn a_call_that_rings_at_once_is_ended_by_timer_c_as_well() {
+    let mut lab = Lab::with(|s| s.proxy.trying_ms = 200);
+    lab.phones(&[BOB]);
+    let sent = lab.ask(CAROL, Req::invite().text());
+    assert_eq!(lab.ask(BOB, sent.reply(180, "b", "")).status(), 180);
+    lab.pass(180_500);
+    lab.silent();
+    lab.pass(1_000);
+    assert_eq!(lab.one().method(), "CANCEL");
+}
+
 #[test]
 fn retransmissions_end_here() {
     let mut lab = Lab::new();

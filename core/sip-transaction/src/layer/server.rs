@@ -139,7 +139,7 @@ impl Layer {
     ) -> Inbound {
         match self.absorb(now, message, reply, out) {
             Some(inbound) => inbound,
-            None => self.create(MethodCode::of(message.method()), reply).map_or(Inbound::Full, Inbound::New),
+            None => self.accept(now, message, reply).map_or(Inbound::Full, Inbound::New),
         }
     }
 
@@ -156,6 +156,10 @@ impl Layer {
     ) -> Option<Inbound> {
         self.now = now.as_micros();
         let method = message.method();
+        if self.servers.len() == 0 && method != Method::Cancel {
+            // As in a proxy without transactions: nothing was received before.
+            return (method == Method::Ack).then_some(Inbound::AckOutside);
+        }
         self.key.read(message, method);
         match method {
             Method::Ack => Some(self.receive_ack(message)),

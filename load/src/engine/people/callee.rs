@@ -6,7 +6,7 @@ use super::digests::Asked;
 use super::slab::Tenant;
 use super::timer::{Due, Repeat, T2, whole};
 use super::words::{Kind, Place, put, read_call_id, read_contact};
-use super::{PATIENCE, People, may_answer};
+use super::{PATIENCE, People, SILENT, may_answer};
 use crate::metrics::{
     self, Began, CallEnd, Direction, Failure, Method as Counted, TransactionEnd, Unexpected,
 };
@@ -502,6 +502,19 @@ impl People {
             }
         }
         true
+    }
+
+    /// The run is over: a BYE without an answer has failed.
+    pub(super) fn cut_callees(&mut self, now: Time) {
+        for slot in self.callees.slots() {
+            let Some(c) = self.callees.get(slot).filter(|c| c.state == State::Ending) else { continue };
+            let asking = c.asking;
+            if now.since(asking.sent) > SILENT {
+                self.metrics.transaction_ended(now, Counted::Bye, asking, TransactionEnd::Timeout);
+                let why = "no answer to the BYE until the end of the run";
+                self.callee_failed(now, slot, Failure::ReceiveTimeout, why);
+            }
+        }
     }
 
     fn callee_over(&mut self, now: Time, slot: u32, end: CallEnd) {

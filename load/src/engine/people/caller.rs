@@ -656,12 +656,23 @@ impl People {
         }
     }
 
-    /// The run is over. A request without any answer has failed; who rings or talks has not.
+    /// The run is over. A request without an answer has failed, and so has an INVITE that a proxy took (100) and
+    /// nobody has heard of since, or that rings for longer than its callee lets it; who rings or talks has not.
     pub(super) fn cut_callers(&mut self, now: Time) {
         for slot in self.callers.slots() {
             let Some(c) = self.callers.get(slot) else { continue };
-            let asks = c.repeat.is_some() || c.state == State::Cancelling;
-            if asks && now.since(c.asking.sent) > SILENT {
+            let silent = |asked: Began| now.since(asked.sent) > SILENT;
+            let fails = match c.state {
+                State::Inviting if c.progress.is_none() || c.repeat.is_some() => silent(c.asking),
+                // With the news of the ringing it is known when the callee answers.
+                State::Inviting if c.plan.kind != Course::Cancelled => {
+                    c.until.is_some_and(|until| now + PATIENCE > until + SILENT)
+                }
+                State::Cancelling => silent(c.cancelling),
+                State::Ending => silent(c.asking),
+                State::Inviting | State::Talking => false,
+            };
+            if fails {
                 self.note_silence(now, slot);
                 self.fail_call(now, slot, Failure::ReceiveTimeout, "no answer until the end of the run");
             }

@@ -160,6 +160,7 @@ impl People {
             calls: self.callers.len(),
             begun: self.begun,
             waiting: false,
+            beginning: !self.stopping,
             done: self.is_done(now),
             lines: Vec::new(),
         }
@@ -171,11 +172,8 @@ impl People {
         self.stopping = true;
         self.cut_registrations(now);
         self.cut_callers(now);
-        Record {
-            metrics: Box::new(self.metrics.clone()),
-            ladders: self.ladders.kept().to_vec(),
-            counters: Vec::new(),
-        }
+        self.cut_callees(now);
+        Record { metrics: Box::new(self.metrics.clone()), ladders: self.ladders.kept().to_vec() }
     }
 
     /// Begins what is due.
@@ -445,7 +443,7 @@ fn may_answer(answered: u8, challenge: &Message<'_>) -> bool {
 
 /// A request that nobody has answered for so long at the end of a run has failed. What is younger may yet be
 /// answered.
-const SILENT: core::time::Duration = core::time::Duration::from_secs(2);
+const SILENT: core::time::Duration = super::SILENT;
 
 /// Longer than any message of a call that rings or talks as planned can take.
 const PATIENCE: core::time::Duration = GIVE_UP;

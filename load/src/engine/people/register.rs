@@ -53,13 +53,13 @@ impl People {
     /// MUST NOT send a new registration until they have received a final response [...] for the previous
     /// one or the previous REGISTER request has timed out").
     pub(super) fn register(&mut self, now: Time, intended: Time, user: u64, refresh: bool, out: &mut Outbox) {
-        if self.is_registering(user) {
-            return;
-        }
-        let Some((slot, _)) = self.registrations.take() else { return };
+        let kind = if refresh { Registering::Refresh } else { Registering::First };
+        let free = !self.is_registering(user);
+        let Some((slot, _)) = free.then(|| self.registrations.take()).flatten() else {
+            return self.metrics.registration_skipped(intended, kind);
+        };
         self.set_registering(user, true);
         let began = Began { intended, sent: now };
-        let kind = if refresh { Registering::Refresh } else { Registering::First };
         self.metrics.scheduled_send(now, intended);
         self.metrics.registration_begun(began, kind);
         // Registrations of one user have one Call-ID and rising numbers (section 10.2.4): the time has such.

@@ -1,5 +1,6 @@
 //! The timers of transactions (RFC 3261 sections 17.1 and 17.2).
 
+pub use crate::engine::wheel::tick as whole;
 use core::time::Duration;
 use wire::Time;
 
@@ -9,12 +10,6 @@ pub const T1: Duration = Duration::from_millis(500);
 pub const T2: Duration = Duration::from_secs(4);
 /// Timers B, F and H: 64 * T1.
 pub const GIVE_UP: Duration = Duration::from_secs(32);
-
-/// The first whole millisecond that is not before `at`. What a plan wants within a call happens at such, for
-/// that is what timers have; what is meant and what can be then agree.
-pub fn whole(at: Time) -> Time {
-    Time::from_millis(at.as_micros().div_ceil(1_000))
-}
 
 /// A message that is sent again until something comes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

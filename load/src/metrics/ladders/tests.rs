@@ -52,12 +52,6 @@ fn nothing_hostile_reaches_the_drawing() {
 #[test]
 fn enough_is_enough_and_the_memory_is_given_back() {
     let mut l = Ladders::new(1, 1 << 16);
-    assert!(!l.is_full());
-    l.stray(at(1), here(), there(), b"garbage", "malformed");
-    l.stray(at(2), here(), there(), b"more", "malformed");
-    assert!(l.is_full());
-    assert_eq!(l.kept().len(), 1);
-    let mut l = Ladders::new(1, 1 << 16);
     l.failed(at(1), 1, at(0), b"a", (b"", b""), "why");
     assert_eq!(l.ring.capacity(), 0);
     offer(&mut l, 1, 0, Direction::Sent, b"x");
@@ -276,4 +270,23 @@ fn a_message_that_is_not_at_hand_is_set() {
         let shown = l.kept()[0].steps.last().unwrap();
         assert_eq!((shown.held, shown.bytes == refused), (!forgotten, !forgotten));
     }
+}
+
+#[test]
+fn stray_messages_leave_room_for_calls() {
+    let mut l = Ladders::new(3, 1 << 16);
+    for n in 0..5 {
+        l.stray(at(n), here(), there(), b"hello", "malformed");
+    }
+    for call in 1..5 {
+        l.failed(at(9), call, at(0), b"call", (b"", b""), "why");
+    }
+    let why = |l: &Ladders| l.kept().iter().map(|flow| flow.why.clone()).collect::<Vec<_>>();
+    assert_eq!(why(&l), ["malformed", "why", "why"]);
+    let both = Ladders::first([l.kept(), l.kept()].concat(), 3);
+    assert_eq!(both.iter().map(|flow| flow.why.as_str()).collect::<Vec<_>>(), ["malformed", "why", "why"]);
+    let mut one = Ladders::new(1, 1 << 16);
+    one.stray(at(1), here(), there(), b"hello", "malformed");
+    one.failed(at(2), 1, at(0), b"call", (b"", b""), "why");
+    assert_eq!(why(&one), ["why"]);
 }

@@ -5,11 +5,14 @@ use super::{Outcome, Peak, Purpose, Trial, VOID_LIMIT, Verdict};
 
 /// RFC 7502's algorithm as its pseudocode has it. A trial succeeds if none of its attempts failed.
 ///
-/// Beyond the RFC, which does not say: a void run is made again; after three in a row, or after
+/// Beyond the RFC, which does not say: no rate above the highest allowed is tried, and the search ends with a success
+/// there; a void run is made again; after three in a row, or after
 /// [`Rfc7502::TRIALS`] trials without convergence, the search ends and says so.
 pub struct Rfc7502 {
     attempts: u64,
     rate: f64,
+    /// No rate beyond it is tried.
+    highest: f64,
     increase: f64,
     decrease: f64,
     /// `old_r`.
@@ -29,7 +32,7 @@ impl Rfc7502 {
     /// Trials at most.
     pub const TRIALS: u32 = 500;
 
-    pub(super) fn new(rate: f64, attempts: u64, w: f64) -> Result<Rfc7502, Impossible> {
+    pub(super) fn new(rate: f64, attempts: u64, w: f64, highest: f64) -> Result<Rfc7502, Impossible> {
         if !(w > 0.0 && w <= 1.0) {
             return Err(Impossible::new(format!(
                 "w={w} must be above 0 and at most 1 (RFC 7502 section 4.10)"
@@ -44,9 +47,15 @@ impl Rfc7502 {
         if attempts == 0 {
             return Err(Impossible::new("a trial needs attempts; RFC 7502 section 4.10 has 50000"));
         }
+        if rate.floor() > highest {
+            return Err(Impossible::new(format!(
+                "a first rate of {rate}/s is above the highest to be tried, {highest}/s; begin with a lower one"
+            )));
+        }
         Ok(Rfc7502 {
             attempts,
             rate: rate.floor(),
+            highest,
             increase: w,
             decrease: f64::max(0.10, w / 2.0),
             best: 0.0,
@@ -86,7 +95,11 @@ impl Rfc7502 {
                         return Some(self.end(Outcome::Found));
                     }
                 }
-                self.rate = (self.rate + self.increase * self.rate).floor();
+                let next = (self.rate + self.increase * self.rate).floor().min(self.highest.floor());
+                if next <= self.rate && self.rate >= self.highest.floor() {
+                    return Some(self.end(Outcome::AtLeast));
+                }
+                self.rate = next;
             }
             Verdict::Fails => {
                 if self.rate == self.best {
@@ -105,7 +118,11 @@ impl Rfc7502 {
 
     fn end(&mut self, outcome: Outcome) -> Peak {
         self.over = true;
-        let outcome = if self.best == 0.0 { Outcome::Nothing } else { outcome };
+        let outcome = match outcome {
+            Outcome::GeneratorLimit if self.best == 0.0 => Outcome::Unknown,
+            _ if self.best == 0.0 => Outcome::Nothing,
+            outcome => outcome,
+        };
         let load = if self.best == 0.0 { self.rate.max(1.0) } else { self.best };
         Peak { load, outcome, confidence: None, interval: None, runs: self.at_best, trials: self.trials }
     }

@@ -31,16 +31,18 @@ fn robust(change: impl Fn(&mut Options)) -> Search {
 /// Appendix A of RFC 7502 runs its algorithm against a device of 460 sessions a second and gets 458.
 #[test]
 fn rfc_7502_finds_what_its_appendix_finds() {
-    let (peak, loads) = found(Search::rfc7502(100.0, 50_000, 0.10).expect("possible"), sharp(460.0));
+    let (peak, loads) =
+        found(Search::rfc7502(100.0, 50_000, 0.10, f64::INFINITY).expect("possible"), sharp(460.0));
     assert_eq!((peak.load, peak.outcome), (458.0, Outcome::Found));
     assert_eq!(loads[..4], [100.0, 110.0, 121.0, 133.0]);
-    let trial = Search::rfc7502(100.0, 50_000, 0.10).expect("possible").next().expect("a trial");
+    let trial =
+        Search::rfc7502(100.0, 50_000, 0.10, f64::INFINITY).expect("possible").next().expect("a trial");
     assert_eq!(trial.attempts, Some(50_000));
 }
 
 #[test]
 fn rfc_7502_ends_also_where_the_rfc_does_not_say_how() {
-    let start = || Search::rfc7502(100.0, 1_000, 0.10).expect("possible");
+    let start = || Search::rfc7502(100.0, 1_000, 0.10, f64::INFINITY).expect("possible");
     assert_eq!(found(start(), |_| Verdict::Fails).0.outcome, Outcome::Nothing);
     let (peak, _) = found(start(), |_| Verdict::Conforms);
     assert_eq!((peak.outcome, peak.trials), (Outcome::OutOfTrials, Rfc7502::TRIALS));
@@ -56,7 +58,7 @@ fn rfc_7502_ends_also_where_the_rfc_does_not_say_how() {
     for (rate, attempts, w) in
         [(5.0, 1, 0.1), (100.0, 0, 0.1), (100.0, 1, 0.0), (100.0, 1, 2.0), (f64::NAN, 1, 0.1)]
     {
-        assert!(Search::rfc7502(rate, attempts, w).is_err(), "{rate} {attempts} {w}");
+        assert!(Search::rfc7502(rate, attempts, w, f64::INFINITY).is_err(), "{rate} {attempts} {w}");
     }
 }
 
@@ -85,7 +87,13 @@ fn limits_are_reported_as_what_they_are() {
     assert_eq!(peak.outcome, Outcome::GeneratorLimit);
     assert!((80_000.0..90_000.0).contains(&peak.load) && peak.runs.0 >= 3, "{peak:?}");
     let (peak, _) = found(robust(|_| {}), |_| Verdict::Void);
-    assert_eq!((peak.outcome, peak.load, peak.runs), (Outcome::GeneratorLimit, 0.0, (0, 0)));
+    assert_eq!((peak.outcome, peak.load, peak.runs), (Outcome::Unknown, 0.0, (0, 0)));
+    assert!(peak.statement("users").starts_with("no peak: "), "{}", peak.statement("users"));
+    // Nor does it say that the lowest load fails where that was never tried.
+    let (peak, _) = found(robust(|_| {}), |load| if load > 9_000.0 { Verdict::Fails } else { Verdict::Void });
+    assert_eq!(peak.outcome, Outcome::Unknown);
+    let rfc = Search::rfc7502(100.0, 1_000, 0.10, 1e9).expect("possible");
+    assert_eq!(found(rfc, |_| Verdict::Void).0.outcome, Outcome::Unknown);
     let (peak, loads) = found(robust(|o| o.trials = 6), sharp(123_456.0));
     assert_eq!((peak.outcome, loads.len()), (Outcome::OutOfTrials, 6));
     assert!(peak.load == loads[5] && peak.load < 123_456.0, "{peak:?}");
@@ -191,7 +199,8 @@ fn noisy_servers_are_measured_within_two_percent() {
         assert!((got.not_below - got.believed).abs() < 0.1, "{width} {lapses}: {got:?}");
     }
     // The RFC's search believes every verdict; it is not made for servers that sometimes fail below.
-    let rfc = accuracy(0.01, 0.02, 100, || Search::rfc7502(100.0, 50_000, 0.10).expect("possible"));
+    let rfc =
+        accuracy(0.01, 0.02, 100, || Search::rfc7502(100.0, 50_000, 0.10, f64::INFINITY).expect("possible"));
     assert!(rfc.within_2 < 0.8, "{rfc:?}");
 }
 
@@ -244,4 +253,16 @@ fn a_search_by_majority_ends_where_there_is_no_peak_and_when_it_is_told_to() {
     ] {
         assert!(Search::majority(start, range, resolution).is_err(), "{start} {range:?} {resolution}");
     }
+}
+
+#[test]
+fn rfc_7502_goes_no_higher_than_it_may() {
+    let start = || Search::rfc7502(50.0, 1_000, 0.10, 60.0).expect("possible");
+    let (peak, loads) = found(start(), sharp(1_000.0));
+    assert_eq!((peak.outcome, peak.load), (Outcome::AtLeast, 60.0));
+    assert_eq!(loads, [50.0, 55.0, 60.0]);
+    let (peak, loads) = found(start(), sharp(52.0));
+    assert_eq!(peak.outcome, Outcome::Found, "a limit out of reach changes nothing");
+    assert!(loads.iter().all(|&load| load <= 60.0), "{loads:?}");
+    assert!(Search::rfc7502(100.0, 1_000, 0.10, 60.0).is_err());
 }

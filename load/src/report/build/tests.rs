@@ -60,7 +60,6 @@ pub(in crate::report) fn run(seed: u64) -> (Inputs, Metrics) {
         server_memory_mib: Some(48.25),
         health: Health { cpu_percent: Some(38.5), ..Health::default() },
         notes: vec!["A note.".to_owned()],
-        trials: Vec::new(),
         end: Time::from_secs(12),
     };
     (inputs, m)
@@ -89,6 +88,22 @@ fn the_figures_are_those_of_the_measured_window() {
     assert!(r.latency("rtd-1").is_some());
     assert!(r.notes.iter().any(|n| n.contains("8 of 8000 calls failed")), "{:?}", r.notes);
     assert_eq!(r.series.column("begun").len(), 13);
+}
+
+#[test]
+fn messages_are_counted_over_the_time_in_which_they_are() {
+    let rate = |window: Window| {
+        let mut m = Metrics::new(&Setup { window, ..Setup::default() });
+        // Calls begin in two seconds, and end five seconds later.
+        for second in [0, 1, 5, 6] {
+            (0..50).for_each(|_| m.request_sent(Time::from_secs(second), Method::Invite));
+        }
+        let windows = Windows { measured: 2.0, cool_down: 5.0, ..Windows::default() };
+        let inputs = Inputs { windows, ..Inputs::default() };
+        Report::build(inputs, &m, &Rule::default(), &[]).metric("messages.rate")
+    };
+    assert_eq!(rate(Window::ALWAYS).map(|rate| (rate * 7.0).round()), Some(200.0));
+    assert_eq!(rate(Window { from: Time::ZERO, until: Time::from_secs(2) }), Some(50.0));
 }
 
 #[test]
@@ -150,33 +165,4 @@ fn keys_of_figures_are_unique() {
     keys.dedup();
     assert_eq!(keys.len(), all);
     assert!(r.metrics.iter().all(|m| !m.definition.is_empty() && !m.source.is_empty()));
-}
-
-#[test]
-fn a_search_says_between_which_loads_the_limit_lies() {
-    let trial = |load: f64, verdict: &str| Trial {
-        load,
-        unit: "users".to_owned(),
-        verdict: verdict.to_owned(),
-        ..Trial::default()
-    };
-    let found = |trials: Vec<Trial>| {
-        let (mut inputs, m) = run(3);
-        inputs.trials = trials;
-        let r = Report::build(inputs, &m, &Rule::default(), &[]);
-        (r.metric("peak"), r.metric("peak.failed"))
-    };
-    // 700 passed by luck: 600 failed.
-    let trials = [
-        (100.0, "PASS"),
-        (800.0, "FAIL"),
-        (400.0, "PASS"),
-        (600.0, "FAIL"),
-        (700.0, "PASS"),
-        (500.0, "VOID"),
-    ];
-    assert_eq!(found(trials.iter().map(|t| trial(t.0, t.1)).collect()), (Some(400.0), Some(600.0)));
-    assert_eq!(found(vec![trial(100.0, "FAIL")]), (None, Some(100.0)));
-    assert_eq!(found(vec![trial(100.0, "PASS")]), (Some(100.0), None));
-    assert_eq!(found(vec![]), (None, None));
 }

@@ -1,5 +1,6 @@
 use super::*;
-use crate::metrics::Rule;
+use crate::metrics::{LatencyLimit, Measure, Rule};
+use crate::population::{Outcome, Peak};
 use crate::report::build::tests::run;
 use crate::report::{Fact, MetricRow, Trial, VerdictReport};
 
@@ -115,6 +116,31 @@ fn json_comes_back_the_same() {
     assert_eq!(back.warnings, c.warnings);
 }
 
+fn peak(load: f64, outcome: Outcome) -> Peak {
+    Peak { load, outcome, confidence: None, interval: None, runs: (1, 1), trials: 3 }
+}
+
+#[test]
+fn different_rules_are_said() {
+    let judged = |rule: &Rule| {
+        let (inputs, m) = run(1);
+        group("x", vec![Report::build(inputs, &m, rule, &[])])
+    };
+    let rule = |ms: u64| {
+        let limit = LatencyLimit { measure: Measure::Response, percentile: 99.0, max_micros: ms * 1_000 };
+        Rule { success_percent: 50.0, latency: vec![limit], max_lateness_p999_micros: ms, ..Rule::default() }
+    };
+    assert_eq!(compare(&judged(&rule(500)), &judged(&rule(500)), 0.95).warnings, Vec::<String>::new());
+    let mut other = rule(800);
+    other.success_percent = 60.0;
+    let warnings = compare(&judged(&rule(500)), &judged(&other), 0.95).warnings.join("\n");
+    for words in
+        ["successes, at least differs: 50 % and 60 %", "response, p99", "500 ms and 800 ms", "lateness"]
+    {
+        assert!(warnings.contains(words), "{words}: {warnings}");
+    }
+}
+
 #[test]
 fn searches_are_drawn_side_by_side() {
     let trial = |load: f64, verdict: &str, p99: f64| Trial {
@@ -124,8 +150,8 @@ fn searches_are_drawn_side_by_side() {
         p99_ms: Some(p99),
         ..Trial::default()
     };
-    let mut one = made(1, &[("peak", 400.0, Better::Higher)]);
-    one.trials = vec![trial(800.0, "FAIL", 90.0), trial(400.0, "PASS", 2.0), trial(500.0, "VOID", 1.0)];
+    let trials = vec![trial(800.0, "FAIL", 90.0), trial(400.0, "PASS", 2.0), trial(500.0, "VOID", 1.0)];
+    let one = made(1, &[]).searched(trials, &peak(400.0, Outcome::Found), "users");
     let c = compare(&group("a", vec![one.clone()]), &group("b", vec![one]), 0.95);
     assert_eq!(c.searches.len(), 2);
     assert_eq!(c.searches[0].points, [(400.0, 2.0), (800.0, 90.0)]);
@@ -138,7 +164,7 @@ fn searches_are_drawn_side_by_side() {
 
 #[test]
 fn servers_stand_side_by_side_with_the_literature_for_scale() {
-    let side = |peak: f64, cpu: f64| {
+    let side = |load: f64, cpu: f64| {
         let trial = |load: f64, verdict: &str| Trial {
             load,
             unit: "users".to_owned(),
@@ -147,9 +173,9 @@ fn servers_stand_side_by_side_with_the_literature_for_scale() {
             server_memory_mib: Some(100.0),
             ..Trial::default()
         };
-        let mut one = made(1, &[("peak", peak, Better::Higher)]);
+        let trials = vec![trial(2.0 * load, "FAIL"), trial(load, "PASS")];
+        let mut one = made(1, &[]).searched(trials, &peak(load, Outcome::Found), "users");
         one.compression = 60.0;
-        one.trials = vec![trial(2.0 * peak, "FAIL"), trial(peak, "PASS")];
         one
     };
     let c = compare(
@@ -157,9 +183,9 @@ fn servers_stand_side_by_side_with_the_literature_for_scale() {
         &group("theirs", vec![side(10_000.0, 99.0)]),
         0.95,
     );
-    let found: Vec<(&str, f64, Option<f64>)> =
-        c.found.iter().map(|f| (f.name.as_str(), f.load, f.cpu_percent)).collect();
-    assert_eq!(found, [("ours", 40_000.0, Some(81.0)), ("theirs", 10_000.0, Some(99.0))]);
+    let found: Vec<(&str, Option<f64>, Option<f64>)> =
+        c.found.iter().map(|f| (f.name.as_str(), f.peak.load, f.cpu_percent)).collect();
+    assert_eq!(found, [("ours", Some(40_000.0), Some(81.0)), ("theirs", Some(10_000.0), Some(99.0))]);
     assert_eq!(c.cpu[0].points, [(40_000.0, 81.0), (80_000.0, 81.0)]);
     let (text, page) = (c.text(), c.html("x"));
     // Forty thousand, sixty times as fast as in life.

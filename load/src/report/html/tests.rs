@@ -25,8 +25,11 @@ fn hostile() -> Report {
         *facts = vec![Fact::new(HOSTILE, HOSTILE)];
     }
     let text = || HOSTILE.to_owned();
-    inputs.trials = vec![Trial { load: 1.0, unit: text(), verdict: text(), why: text(), ..Trial::default() }];
-    let mut r = Report::build(inputs, &m, &Rule::default(), l.kept());
+    let trials = vec![Trial { load: 1.0, unit: text(), verdict: text(), why: text(), ..Trial::default() }];
+    let (outcome, interval) = (crate::population::Outcome::Found, Some((1.0, 2.0)));
+    let peak =
+        crate::population::Peak { load: 1.0, outcome, confidence: None, interval, runs: (1, 1), trials: 1 };
+    let mut r = Report::build(inputs, &m, &Rule::default(), l.kept()).searched(trials, &peak, HOSTILE);
     // Reports can also be written by hand, so that nothing in them may be trusted.
     r.verdict.word = text();
     r.verdict.why = vec![text()];
@@ -191,6 +194,9 @@ proptest! {
         }
         r.trials[0].load = finite[0].unwrap_or(0.0);
         r.trials[0].p99_ms = finite[0];
+        if let Some(peak) = &mut r.peak {
+            (peak.load, peak.outcome) = (finite[0], HOSTILE.to_owned());
+        }
         let page = html(&r);
         assert_clean(&page);
         prop_assert!(!page.contains("NaN") && !page.contains(">inf"));

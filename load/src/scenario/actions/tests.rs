@@ -27,7 +27,7 @@ fn done_with(actions: &str, names: &[&str], last: &[u8]) -> (Outcome, Vec<String
     let facts_of_run = run_facts();
     scenario.bind(&facts_of_run);
     let mut file = Injection::parse("u.csv", b"SEQUENTIAL\na;b\nc;d\n").unwrap();
-    file.index(0);
+    file.index(0).unwrap();
     let mut desk = Desk::new(Injections { files: vec![file] }, 1, 1);
     let mut challenge = Challenge::default();
     let mut facts = Facts {

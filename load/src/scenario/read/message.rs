@@ -11,7 +11,10 @@ use crate::metrics::Method;
 impl Reader<'_> {
     pub(super) fn send(&mut self, tag: &Tag<'_, '_>, labels: &Labels) -> Option<Send> {
         let retrans_ms = self.milliseconds(tag, "retrans").filter(|&t1| t1 > 0);
-        let timeout_ms = self.milliseconds(tag, "timeout").filter(|&timeout| timeout > 0);
+        if self.milliseconds(tag, "timeout").is_some_and(|timeout| timeout > 0) {
+            let mend = "take it out; for a limit on the answer put timeout= on the <recv>";
+            tag.complain(&mut self.context, "`timeout' of <send>: no message waits to be sent here", mend);
+        }
         let on_timeout = self.target(tag, "ontimeout", labels);
         let lost = self.lost(tag);
         let start = tag.get("start_txn");
@@ -51,7 +54,7 @@ impl Reader<'_> {
             Kind::Request(name) => Some(Method::named(name)),
             Kind::Response(_) => None,
         };
-        Some(Send { template, kind, method, retrans_ms, lost, start_txn, ack_txn, timeout_ms, on_timeout })
+        Some(Send { template, kind, method, retrans_ms, lost, start_txn, ack_txn, on_timeout })
     }
 
     /// The message in a `<send>`, with its place.

@@ -15,7 +15,7 @@ pub(in super::super) fn read(text: &str) -> Result<Scenario, Vec<String>> {
 pub(in super::super) fn read_with(text: &str, lines: &[&str]) -> Result<Scenario, Vec<String>> {
     let mut file =
         Injection::parse("u.csv", format!("SEQUENTIAL\n{}\n", lines.join("\n")).as_bytes()).unwrap();
-    file.index(0);
+    file.index(0).unwrap();
     let injections = Injections { files: vec![file] };
     let keys = [("domain".to_owned(), "example.org".to_owned())];
     let read_file = |name: &str| {
@@ -102,6 +102,18 @@ fn conditions_counters_and_the_end() {
 }
 
 #[test]
+fn what_calls_share_is_for_one_worker() {
+    let of = |action: &str| {
+        let text = format!("<Global variables=\"g\"/><nop><action>{action}</action></nop>");
+        with(&text).unwrap().shares()
+    };
+    assert!(of("<add assign_to=\"g\" value=\"1\"/>").is_some_and(|why| why.contains("<Global>")));
+    assert!(of("<insert file=\"u.csv\" value=\"a;b\"/>").is_some_and(|why| why.contains("<insert>")));
+    assert_eq!(of("<assign assign_to=\"v\" variable=\"g\"/>"), None);
+    refused(&OPTIONS.replace("<send", "<send timeout=\"500\""), "no message waits to be sent here");
+}
+
+#[test]
 fn transactions_are_numbered_and_checked() {
     let invite = "<send start_txn=\"i\"><![CDATA[\n INVITE sip:a SIP/2.0\n\n]]></send>";
     let ack = "<send ack_txn=\"i\"><![CDATA[\n ACK sip:a SIP/2.0\n\n]]></send>";
@@ -134,7 +146,7 @@ fn scopes_the_initialisation_and_unexpected_messages() {
     let scope = |name: &str| scenario.variables.find(name).map(|slot| slot.scope);
     let scopes = ["g", "u", "c", "x"].map(scope);
     assert_eq!(scopes, [Some(Scope::Global), Some(Scope::User), Some(Scope::Call), None]);
-    assert!(scenario.variables.writes_global);
+    assert_eq!(scenario.shares(), None, "what <init> writes is the same for all");
     assert_eq!(
         (scenario.init.len(), scenario.init[0].next.unwrap().to, scenario.steps[1].next.unwrap().to),
         (1, 1, 3)

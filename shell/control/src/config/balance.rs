@@ -4,7 +4,7 @@ use super::error::Fault;
 use super::load::Context;
 use super::reader::{At, Reader, Section};
 use super::sections::no_twice;
-use super::types::named;
+use super::types::{HostPort, named};
 use super::values::*;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -61,11 +61,31 @@ named! {
     }
 }
 
-/// A node: `sip:HOST:PORT[;weight=N][;transport=udp|tcp]`.
+/// Where a node is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NodePlace {
+    /// There.
+    Address(SocketAddr),
+    /// Where the DNS says, which may name several: by SRV records, or with a port by addresses alone (RFC 3263 section
+    /// 4.2).
+    Name(HostPort),
+}
+
+impl fmt::Display for NodePlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NodePlace::Address(address) => address.fmt(f),
+            NodePlace::Name(HostPort { host, port: None }) => f.write_str(host),
+            NodePlace::Name(HostPort { host, port: Some(port) }) => write!(f, "{host}:{port}"),
+        }
+    }
+}
+
+/// A node, or several by one name: `sip:HOST[:PORT][;weight=N][;transport=udp|tcp]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BalanceNode {
     /// Where it is.
-    pub address: SocketAddr,
+    pub place: NodePlace,
     /// How it is reached, UDP or TCP; `None`: over UDP, and over TCP what is too long for a datagram.
     pub transport: Option<Transport>,
     /// Its share beside the others', 1 to 1000.
@@ -87,7 +107,7 @@ impl BalanceNode {
 
 impl fmt::Display for BalanceNode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "sip:{}", self.address)?;
+        write!(f, "sip:{}", self.place)?;
         if self.weight != 1 {
             write!(f, ";weight={}", self.weight)?;
         }
@@ -124,6 +144,8 @@ pub struct Balance {
     pub slow_start: Duration,
     /// How many of a hundred nodes may be left out because they are far worse than the others; zero: none.
     pub outlier_share: u8,
+    /// Whether nodes may say that they want less (RFC 7339).
+    pub overload_control: bool,
     /// How long such a node is left out.
     pub outlier_rest: Duration,
     /// Failures, one after the other, until a node is down.
@@ -152,6 +174,7 @@ impl Default for Balance {
             silent_after: Duration::from_millis(400),
             slow_start: Duration::from_secs(5),
             outlier_share: 10,
+            overload_control: true,
             outlier_rest: Duration::from_secs(30),
             down_after: 3,
             up_after: 2,
@@ -209,6 +232,7 @@ pub(super) fn balance(
     let ramp = Duration::ZERO..=Duration::from_secs(600);
     section.set(reader, "slow_start", &mut b.slow_start, duration(ramp));
     section.set(reader, "outlier_share", &mut b.outlier_share, number(0..=100));
+    section.set(reader, "overload_control", &mut b.overload_control, flag);
     let rest = Duration::from_secs(1)..=hour;
     section.set(reader, "outlier_rest", &mut b.outlier_rest, duration(rest));
     section.set(reader, "down_after", &mut b.down_after, number(1..=100));
@@ -238,7 +262,7 @@ fn nodes(reader: &mut Reader<'_>, section: &mut Section<'_, '_>, b: &mut Balance
     b.nodes.clear();
     for written in over.iter().take(MOST + 1) {
         match node(written) {
-            Ok(one) if b.nodes.iter().any(|n| n.address == one.address) => {
+            Ok(one) if b.nodes.iter().any(|n| n.place == one.place) => {
                 let fault = Fault::new(format!("duplicate node \"{}\"", shown(written)), "remove one");
                 reader.option_error("--node", fault);
             }
@@ -254,7 +278,7 @@ fn nodes(reader: &mut Reader<'_>, section: &mut Section<'_, '_>, b: &mut Balance
 /// Reports every node whose address was there before.
 fn twice(reader: &mut Reader<'_>, list: &[At<BalanceNode>]) {
     for (i, at) in list.iter().enumerate() {
-        if let Some(first) = list.iter().take(i).find(|other| other.value.address == at.value.address) {
+        if let Some(first) = list.iter().take(i).find(|other| other.value.place == at.value.place) {
             let (line, column) = reader.place(first.span.start);
             let mend = format!("the first is at {line}:{column}; remove one, or add up their weights");
             reader.error(&at.span, Fault::new("duplicate node", mend));
@@ -264,7 +288,7 @@ fn twice(reader: &mut Reader<'_>, list: &[At<BalanceNode>]) {
 
 /// `sip:192.0.2.1:5060;weight=2`.
 fn node(written: &str) -> Result<BalanceNode, Fault> {
-    let example = "write it as \"sip:192.0.2.1:5060\" or \"sip:[2001:db8::1]:5060;weight=2\"";
+    let example = "write it as \"sip:192.0.2.1:5060\", \"sip:[2001:db8::1]:5060;weight=2\" or \"sip:cluster.example.com\"";
     let not = |what: &str| Fault::new(format!("\"{}\" {what}", shown(written)), example);
     let rest = match written.split_once(':') {
         Some((scheme, rest)) if scheme.eq_ignore_ascii_case("sip") => rest,
@@ -279,15 +303,15 @@ fn node(written: &str) -> Result<BalanceNode, Fault> {
     }
     let bare = place.strip_prefix('[').and_then(|p| p.strip_suffix(']')).unwrap_or(place);
     let alone = || bare.parse::<IpAddr>().ok().map(|ip| SocketAddr::new(ip, 5060));
-    let Some(address) = place.parse::<SocketAddr>().ok().or_else(alone) else {
-        return match host_port(place) {
-            Ok(_) => Err(Fault::new("nodes by name (DNS): not in this version", "write the node's address")),
-            Err(_) => Err(not("has no usable address")),
-        };
+    let place = match place.parse::<SocketAddr>().ok().or_else(alone) {
+        Some(address)
+            if address.port() == 0 || address.ip().is_unspecified() || address.ip().is_multicast() =>
+        {
+            return Err(not("is nowhere to send to"));
+        }
+        Some(address) => NodePlace::Address(address),
+        None => NodePlace::Name(host_port(place).map_err(|_| not("has no usable address"))?),
     };
-    if address.port() == 0 || address.ip().is_unspecified() || address.ip().is_multicast() {
-        return Err(not("is nowhere to send to"));
-    }
     let (mut weight, mut transport) = (1, None);
     for param in params.split(';').filter(|param| !param.is_empty()) {
         let (name, value) = param.split_once('=').unwrap_or((param, ""));
@@ -312,5 +336,5 @@ fn node(written: &str) -> Result<BalanceNode, Fault> {
             }
         }
     }
-    Ok(BalanceNode { address, transport, weight })
+    Ok(BalanceNode { place, transport, weight })
 }

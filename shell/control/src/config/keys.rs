@@ -36,7 +36,7 @@ pub(super) const KEYS: &[(&str, &[&str])] = &[
         ],
     ),
     ("route", &["domain", "prefix", "user", "targets", "redirect"]),
-    ("timers", &["t1", "t2", "t4"]),
+    ("timers", &["t1", "t2", "t4", "trying"]),
     (
         "limits",
         &[
@@ -50,7 +50,7 @@ pub(super) const KEYS: &[(&str, &[&str])] = &[
             "tcp_idle_timeout",
         ],
     ),
-    ("overload", &["enabled", "delay", "retry_after", "feedback"]),
+    ("overload", &["enabled", "delay", "retry_after", "feedback", "kernel"]),
     ("dns", &["servers", "timeout", "cache"]),
     ("admin", &["listen", "allow_remote", "hosts", "token_file"]),
     ("log", &["level", "format"]),
@@ -71,6 +71,7 @@ pub(super) const KEYS: &[(&str, &[&str])] = &[
             "silent_after",
             "slow_start",
             "outlier_share",
+            "overload_control",
             "outlier_rest",
             "down_after",
             "up_after",

@@ -92,6 +92,7 @@ impl Config {
         out.time("t1", self.timers.t1);
         out.time("t2", self.timers.t2);
         out.time("t4", self.timers.t4);
+        out.time("trying", self.timers.trying);
 
         let limits = &self.limits;
         out.section("[limits]");
@@ -110,6 +111,7 @@ impl Config {
         out.time("delay", overload.delay);
         out.time("retry_after", overload.retry_after);
         out.raw("feedback", overload.feedback);
+        out.raw("kernel", overload.kernel);
     }
 
     fn admin_and_log(&self, out: &mut Writer) {
@@ -157,6 +159,7 @@ impl Balance {
         out.time("silent_after", self.silent_after);
         out.time("slow_start", self.slow_start);
         out.raw("outlier_share", self.outlier_share);
+        out.raw("overload_control", self.overload_control);
         out.time("outlier_rest", self.outlier_rest);
         out.raw("down_after", self.down_after);
         out.raw("up_after", self.up_after);

@@ -349,6 +349,9 @@ pub(super) fn timers(reader: &mut Reader<'_>, section: &mut Section<'_, '_>, tim
     section.set(reader, "t1", &mut timers.t1, duration(range()));
     section.set(reader, "t2", &mut timers.t2, duration(range()));
     section.set(reader, "t4", &mut timers.t4, duration(range()));
+    // RFC 3261 section 17.2.1.
+    let wait = Duration::ZERO..=Duration::from_millis(200);
+    section.set(reader, "trying", &mut timers.trying, duration(wait));
     if timers.t2 < timers.t1 {
         let message = format!("t2 ({}) is below t1 ({})", show_duration(timers.t2), show_duration(timers.t1));
         let at = if section.has("t2") { "t2" } else { "t1" };
@@ -379,6 +382,7 @@ pub(super) fn overload(reader: &mut Reader<'_>, section: &mut Section<'_, '_>, o
     section.set(reader, "delay", &mut overload.delay, duration(range));
     section.set(reader, "retry_after", &mut overload.retry_after, seconds(1..=3_600));
     section.set(reader, "feedback", &mut overload.feedback, flag);
+    section.set(reader, "kernel", &mut overload.kernel, flag);
 }
 
 /// `[dns]`.

@@ -376,6 +376,8 @@ pub struct Timers {
     pub t2: Duration,
     /// Longest life of a message in the network.
     pub t4: Duration,
+    /// How long an INVITE waits for the callee's first response before it gets a 100; nothing: it gets one at once.
+    pub trying: Duration,
 }
 
 /// `[limits]`: caps of the whole server.
@@ -410,6 +412,8 @@ pub struct Overload {
     pub retry_after: Duration,
     /// Whether load is told and heard of by RFC 7339 between this server and its trunks.
     pub feedback: bool,
+    /// Whether the kernel, if it can, drops what would be left unanswered.
+    pub kernel: bool,
 }
 
 /// `[dns]`: name resolution.
@@ -535,7 +539,12 @@ impl Default for Proxy {
 
 impl Default for Timers {
     fn default() -> Timers {
-        Timers { t1: Duration::from_millis(500), t2: Duration::from_secs(4), t4: Duration::from_secs(5) }
+        Timers {
+            t1: Duration::from_millis(500),
+            t2: Duration::from_secs(4),
+            t4: Duration::from_secs(5),
+            trying: Duration::ZERO,
+        }
     }
 }
 
@@ -563,6 +572,7 @@ impl Default for Overload {
             delay: Duration::from_millis(200),
             retry_after: Duration::from_secs(5),
             feedback: true,
+            kernel: true,
         }
     }
 }

@@ -3,18 +3,31 @@
 //! The layouts are those of `union bpf_attr` (`include/uapi/linux/bpf.h`), each up to the last field that is used
 //! here: the kernel takes what is missing for zero.
 
-use super::{check, check_long};
+use super::check_long;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 const BPF_MAP_CREATE: libc::c_int = 0;
 const BPF_MAP_UPDATE_ELEM: libc::c_int = 2;
 const BPF_PROG_LOAD: libc::c_int = 5;
+const BPF_MAP_TYPE_ARRAY: u32 = 2;
 const BPF_MAP_TYPE_PERCPU_ARRAY: u32 = 6;
 const BPF_MAP_TYPE_REUSEPORT_SOCKARRAY: u32 = 20;
+/// The map can be mapped into the memory of a process.
+const BPF_F_MMAPABLE: u32 = 1 << 10;
+const BPF_PROG_TYPE_SOCKET_FILTER: u32 = 1;
 const BPF_PROG_TYPE_SK_REUSEPORT: u32 = 21;
-/// Names of maps and programs, as `bpftool` shows them.
-const NAME: [u8; 16] = *b"strowger_steer\0\0";
+/// Name of maps and programs, as `bpftool` shows them.
+const NAME: [u8; 16] = *b"strowger\0\0\0\0\0\0\0\0";
+
+/// What a program is for.
+#[derive(Clone, Copy)]
+pub enum Use {
+    /// It chooses among sockets that share a port.
+    Choose,
+    /// It says what a socket takes.
+    Filter,
+}
 
 #[repr(C)]
 struct MapCreate {
@@ -66,13 +79,13 @@ fn owned(fd: usize) -> OwnedFd {
     unsafe { OwnedFd::from_raw_fd(fd as RawFd) }
 }
 
-fn create_map(map_type: u32, value_size: u32, max_entries: u32) -> io::Result<OwnedFd> {
+fn create_map(map_type: u32, value_size: u32, max_entries: u32, map_flags: u32) -> io::Result<OwnedFd> {
     let attr = MapCreate {
         map_type,
         key_size: 4,
         value_size,
         max_entries,
-        map_flags: 0,
+        map_flags,
         inner_map_fd: 0,
         numa_node: 0,
         map_name: NAME,
@@ -83,12 +96,17 @@ fn create_map(map_type: u32, value_size: u32, max_entries: u32) -> io::Result<Ow
 
 /// A map with one value of so many bytes for each CPU.
 pub fn scratch_map(bytes: u32) -> io::Result<OwnedFd> {
-    create_map(BPF_MAP_TYPE_PERCPU_ARRAY, bytes, 1)
+    create_map(BPF_MAP_TYPE_PERCPU_ARRAY, bytes, 1, 0)
+}
+
+/// A map with so many values of so many bytes, which can be mapped.
+pub fn table_map(bytes: u32, entries: u32) -> io::Result<OwnedFd> {
+    create_map(BPF_MAP_TYPE_ARRAY, bytes, entries, BPF_F_MMAPABLE)
 }
 
 /// A map of sockets that share a port. It holds none of them open.
 pub fn socket_map(sockets: &[BorrowedFd<'_>]) -> io::Result<OwnedFd> {
-    let map = create_map(BPF_MAP_TYPE_REUSEPORT_SOCKARRAY, 8, sockets.len() as u32)?;
+    let map = create_map(BPF_MAP_TYPE_REUSEPORT_SOCKARRAY, 8, sockets.len() as u32, 0)?;
     for (index, socket) in sockets.iter().enumerate() {
         let (key, value) = (index as u32, socket.as_raw_fd() as u64);
         let attr = MapUpdate {
@@ -105,13 +123,15 @@ pub fn socket_map(sockets: &[BorrowedFd<'_>]) -> io::Result<OwnedFd> {
     Ok(map)
 }
 
-/// Has the kernel check and translate a program that chooses among sockets which share a port. With `log`, what the
-/// check says is written there, ended by a zero.
-pub fn load_reuseport_program(code: &[u64], log: Option<&mut [u8]>) -> io::Result<OwnedFd> {
+/// Has the kernel check and translate a program. With `log`, what the check says is written there, ended by a zero.
+pub fn load_program(purpose: Use, code: &[u64], log: Option<&mut [u8]>) -> io::Result<OwnedFd> {
     let license = c"MIT";
     let (log_size, log_buf) = log.map_or((0, 0), |log| (log.len() as u32, log.as_mut_ptr() as u64));
     let attr = ProgLoad {
-        prog_type: BPF_PROG_TYPE_SK_REUSEPORT,
+        prog_type: match purpose {
+            Use::Choose => BPF_PROG_TYPE_SK_REUSEPORT,
+            Use::Filter => BPF_PROG_TYPE_SOCKET_FILTER,
+        },
         insn_cnt: code.len() as u32,
         insns: code.as_ptr() as u64,
         license: license.as_ptr() as u64,
@@ -129,14 +149,18 @@ pub fn load_reuseport_program(code: &[u64], log: Option<&mut [u8]>) -> io::Resul
 
 /// Lets the program choose among the sockets that share this one's port.
 pub fn attach_reuseport_program(socket: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()> {
-    let fd = program.as_raw_fd();
-    let len = size_of_val(&fd) as libc::socklen_t;
-    // SAFETY: `fd` is readable for `len` bytes during the call.
-    check(unsafe {
-        let (level, name) = (libc::SOL_SOCKET, libc::SO_ATTACH_REUSEPORT_EBPF);
-        libc::setsockopt(socket.as_raw_fd(), level, name, (&raw const fd).cast(), len)
-    })?;
-    Ok(())
+    let (level, name) = (libc::SOL_SOCKET, libc::SO_ATTACH_REUSEPORT_EBPF);
+    super::socket::set(socket, level, name, program.as_raw_fd())
+}
+
+/// Lets the program say what this socket takes. That takes no privilege.
+pub fn attach_filter(socket: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()> {
+    super::socket::set(socket, libc::SOL_SOCKET, libc::SO_ATTACH_BPF, program.as_raw_fd())
+}
+
+/// Ends that.
+pub fn detach_filter(socket: BorrowedFd<'_>) -> io::Result<()> {
+    super::socket::set(socket, libc::SOL_SOCKET, libc::SO_DETACH_BPF, 0)
 }
 
 /// Ends that.

@@ -4,6 +4,7 @@ mod addr;
 mod batch;
 mod bpf;
 mod errors;
+mod mapping;
 mod poll;
 mod send;
 mod socket;
@@ -12,9 +13,11 @@ mod thread;
 pub use addr::RawAddr;
 pub use batch::RecvBatch;
 pub use bpf::{
-    attach_reuseport_program, detach_reuseport_program, load_reuseport_program, scratch_map, socket_map,
+    Use, attach_filter, attach_reuseport_program, detach_filter, detach_reuseport_program, load_program,
+    scratch_map, socket_map, table_map,
 };
 pub use errors::take_returned;
+pub use mapping::Mapping;
 pub use poll::{Event, Interest, Poller, Timer, WakeUp};
 pub use send::SendBatch;
 pub use socket::{

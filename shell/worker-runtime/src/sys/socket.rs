@@ -299,9 +299,9 @@ pub fn reset_on_close(fd: BorrowedFd<'_>) {
     let _ = check(unsafe { libc::setsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, libc::SO_LINGER, value, len) });
 }
 
-/// How many datagrams the kernel has dropped because the socket's receive buffer was full
-/// (sock(7), `SO_MEMINFO`; `include/uapi/linux/sock_diag.h` numbers its fields).
-pub fn receive_drops(fd: BorrowedFd<'_>) -> u64 {
+/// How many datagrams the kernel has dropped because the socket's receive buffer was full or a filter said so, modulo
+/// 2^32 (sock(7), `SO_MEMINFO`; `include/uapi/linux/sock_diag.h` numbers its fields).
+pub fn receive_drops(fd: BorrowedFd<'_>) -> u32 {
     const SK_MEMINFO_DROPS: usize = 8;
     let mut info = [0u32; 16];
     let mut len = size_of_val(&info) as libc::socklen_t;
@@ -310,7 +310,7 @@ pub fn receive_drops(fd: BorrowedFd<'_>) -> u64 {
     let result = check(unsafe {
         libc::getsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, libc::SO_MEMINFO, value, &raw mut len)
     });
-    if result.is_ok() { u64::from(info[SK_MEMINFO_DROPS]) } else { 0 }
+    if result.is_ok() { info[SK_MEMINFO_DROPS] } else { 0 }
 }
 
 /// A descriptor held in reserve for the time when there are no others.

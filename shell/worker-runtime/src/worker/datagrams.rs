@@ -13,7 +13,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use wire::{Flow, ListenerId, Machine, Outbox, Time};
+use wire::{Flow, ListenerId, Machine, Outbox, Time, Transmit};
 
 /// With more sockets than that epoll is asked in every grain which have something.
 const FEW: usize = 8;
@@ -140,6 +140,11 @@ impl Datagrams {
         self.sockets.len()
     }
 
+    /// The sockets.
+    pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> + Clone {
+        self.sockets.iter().map(|socket| socket.fd.as_fd())
+    }
+
     /// Whether there are so few sockets that a look at those in use is cheaper than asking epoll, and none of them
     /// waits for room, of which only epoll tells.
     pub fn may_be_looked_at(&self) -> bool {
@@ -151,15 +156,19 @@ impl Datagrams {
         self.sockets.get(number).is_some_and(|socket| socket.idle < IDLE)
     }
 
+    /// The socket that datagrams of `flow` leave by.
+    #[inline]
+    fn number_of(&self, flow: &Flow) -> u16 {
+        let number = self.by_listener.get(usize::from(flow.listener.0)).copied().unwrap_or(u16::MAX);
+        match self.sockets.get(usize::from(number)).and_then(|socket| socket.twin) {
+            Some((peer, twin)) if peer == flow.remote => twin,
+            _ => number,
+        }
+    }
+
     /// Notes that transmit `index` goes out by `flow`; `false` if no datagrams can.
     pub fn enqueue(&mut self, flow: &Flow, index: u32) -> bool {
-        let mut number = self.by_listener.get(usize::from(flow.listener.0)).copied().unwrap_or(u16::MAX);
-        if let Some(socket) = self.sockets.get(usize::from(number))
-            && let Some((peer, twin)) = socket.twin
-            && peer == flow.remote
-        {
-            number = twin;
-        }
+        let number = self.number_of(flow);
         match self.sockets.get_mut(usize::from(number)) {
             Some(socket) => {
                 if socket.queue.is_empty() {
@@ -170,6 +179,37 @@ impl Datagrams {
             }
             None => false,
         }
+    }
+
+    /// Sends one transmit at once, past the queues, which are empty. `fail` is told if the kernel refused it. `false`,
+    /// and nothing is done, if no datagrams go out by its flow.
+    #[inline]
+    pub fn send_lone(
+        &mut self,
+        out: &Outbox,
+        transmit: &Transmit,
+        poller: &Poller,
+        fail: impl FnMut(u64),
+    ) -> bool {
+        let number = self.number_of(&transmit.flow);
+        let Some(socket) = self.sockets.get_mut(usize::from(number)) else { return false };
+        let bytes = out.message(transmit);
+        let to = if socket.peer.is_some() { None } else { Some(transmit.flow.remote) };
+        // What waits already goes first.
+        let sent = match socket.backlog.is_empty() {
+            true => send_one(socket.fd.as_fd(), bytes, to, &mut self.reports, &self.counters),
+            false => Err(io::ErrorKind::WouldBlock.into()),
+        };
+        match sent {
+            Ok(_) => {
+                self.counters.udp_out.one();
+                self.counters.udp_bytes_out.add(bytes.len() as u64);
+            }
+            Err(error) => {
+                socket.refused(&error, bytes, transmit, self.max_backlog, poller, &self.counters, fail)
+            }
+        }
+        true
     }
 
     /// Sends what was enqueued. `fail` is told of transmits that the kernel refused.
@@ -184,16 +224,8 @@ impl Datagrams {
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                     Err(error) => {
                         let Some(transmit) = out.transmits().get(first as usize) else { break };
-                        if is_transient(&error) {
-                            let bytes = out.message(transmit);
-                            let room = socket.keep(bytes, transmit.flow.remote, self.max_backlog, poller);
-                            self.counters.udp_send_drops.add(u64::from(!room));
-                        } else if errno(&error) == libc::ENOBUFS {
-                            self.counters.udp_send_drops.one();
-                        } else {
-                            self.counters.udp_send_errors.one();
-                            fail(transmit.token);
-                        }
+                        let (bytes, most) = (out.message(transmit), self.max_backlog);
+                        socket.refused(&error, bytes, transmit, most, poller, &self.counters, &mut fail);
                         1
                     }
                 };
@@ -231,8 +263,8 @@ impl Datagrams {
     }
 }
 
-/// Sends one datagram, from a connected socket without an address. What the network said of earlier ones makes a send fail that has nothing to do
-/// with them, so it is taken first and the send repeated.
+/// Sends one datagram, from a connected socket without an address.
+#[inline]
 fn send_one(
     fd: BorrowedFd<'_>,
     bytes: &[u8],
@@ -240,26 +272,52 @@ fn send_one(
     reports: &mut Reports,
     counters: &Counters,
 ) -> io::Result<usize> {
-    let mut whole = bytes.len() <= ONE_PACKET;
-    let mut attempt = 0;
+    let whole = bytes.len() <= ONE_PACKET;
+    counters.syscalls.one();
+    match attempt(fd, bytes, to, whole) {
+        Ok(sent) => Ok(sent),
+        Err(error) => send_again(error, whole, fd, bytes, to, reports, counters),
+    }
+}
+
+#[inline]
+fn attempt(fd: BorrowedFd<'_>, bytes: &[u8], to: Option<SocketAddr>, whole: bool) -> io::Result<usize> {
+    match to {
+        Some(to) if whole => sys::send_to(fd, bytes, to),
+        None if whole => sys::send(fd, bytes),
+        _ => sys::send_in_fragments(fd, bytes, to),
+    }
+}
+
+/// What the network said of earlier datagrams makes a send fail that has nothing to do with them, so it is taken first
+/// and the send repeated.
+#[cold]
+fn send_again(
+    mut error: io::Error,
+    mut whole: bool,
+    fd: BorrowedFd<'_>,
+    bytes: &[u8],
+    to: Option<SocketAddr>,
+    reports: &mut Reports,
+    counters: &Counters,
+) -> io::Result<usize> {
+    let mut attempts = 1;
     loop {
-        attempt += 1;
-        counters.syscalls.one();
-        let sent = match to {
-            Some(to) if whole => sys::send_to(fd, bytes, to),
-            None if whole => sys::send(fd, bytes),
-            _ => sys::send_in_fragments(fd, bytes, to),
-        };
-        let error = match sent {
-            Err(error) if !is_transient(&error) && errno(&error) != libc::ENOBUFS => error,
-            other => return other,
-        };
+        if is_transient(&error) || errno(&error) == libc::ENOBUFS {
+            return Err(error);
+        }
         let told = reports.collect(fd, counters) > 0;
         let too_long = whole && errno(&error) == libc::EMSGSIZE;
         whole &= !too_long;
-        if attempt == ATTEMPTS || (attempt > 1 && !told && !too_long) {
+        if attempts == ATTEMPTS || (attempts > 1 && !told && !too_long) {
             return Err(error);
         }
+        attempts += 1;
+        counters.syscalls.one();
+        error = match attempt(fd, bytes, to, whole) {
+            Ok(sent) => return Ok(sent),
+            Err(error) => error,
+        };
     }
 }
 
@@ -311,6 +369,30 @@ impl Socket {
         counters.udp_out.add(sent as u64);
         counters.udp_bytes_out.add(bytes as u64);
         Ok(sent)
+    }
+
+    /// Sees to a datagram that the kernel did not take: one it has no room for is kept, or dropped; of any other `fail`
+    /// is told.
+    #[cold]
+    fn refused(
+        &mut self,
+        error: &io::Error,
+        bytes: &[u8],
+        transmit: &Transmit,
+        most: usize,
+        poller: &Poller,
+        counters: &Counters,
+        mut fail: impl FnMut(u64),
+    ) {
+        if is_transient(error) {
+            let room = self.keep(bytes, transmit.flow.remote, most, poller);
+            counters.udp_send_drops.add(u64::from(!room));
+        } else if errno(error) == libc::ENOBUFS {
+            counters.udp_send_drops.one();
+        } else {
+            counters.udp_send_errors.one();
+            fail(transmit.token);
+        }
     }
 
     /// Keeps a copy of a datagram until the kernel has room; `false` if there are too many.

@@ -5,6 +5,9 @@ use crate::shared::Hop;
 use crate::streams::{Reason, Ticket};
 use wire::{ConnId, Machine, Outbox, Transmit, Transport};
 
+/// So many datagrams are never cheaper to send together.
+const FEW: usize = 2;
+
 impl<M: Machine> Worker<M> {
     /// As [`Worker::dispatch`], unless more of this grain is to leave with it at the end of the round.
     pub(super) fn dispatch_unless_dense(&mut self) {
@@ -17,6 +20,9 @@ impl<M: Machine> Worker<M> {
     /// the round, together per connection.
     pub(super) fn dispatch(&mut self) {
         if self.out.is_empty() {
+            return;
+        }
+        if self.dispatch_few() {
             return;
         }
         // The outbox is put back below, with its memory.
@@ -41,6 +47,28 @@ impl<M: Machine> Worker<M> {
         out.clear();
         self.out = out;
         self.fresh = None;
+    }
+
+    /// Sends an outbox of a datagram or two, as nearly all are, without putting them in order by socket. `false`, and
+    /// nothing is done, if it holds anything else.
+    #[inline]
+    fn dispatch_few(&mut self) -> bool {
+        let Worker { out, datagrams, streams, links, poller, .. } = self;
+        let transmits = out.transmits();
+        let plain = |transmit: &Transmit| transmit.flow.transport == Transport::Udp;
+        if transmits.len() > FEW || !out.closes().is_empty() || !transmits.iter().all(plain) {
+            return false;
+        }
+        let origin = links.me();
+        for transmit in transmits {
+            let fail = |token| streams.fail(Ticket { token, origin });
+            if !datagrams.send_lone(out, transmit, poller, fail) {
+                streams.fail(Ticket { token: transmit.token, origin });
+            }
+        }
+        out.clear();
+        self.fresh = None;
+        true
     }
 
     /// Queues a stream message; `false` if it cannot be sent.

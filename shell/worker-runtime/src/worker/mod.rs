@@ -14,6 +14,7 @@ use crate::counters::Counters;
 use crate::listen::WorkerSockets;
 use crate::monotonic_now;
 use crate::shared::{Hop, Shared};
+use crate::sieve::Sieve;
 use crate::streams::{Reason, State, Streams};
 use crate::sys::{self, Event, Interest, Poller, RecvBatch, SendBatch};
 use alarm::Alarm;
@@ -26,7 +27,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use wire::{ConnId, Machine, Outbox, Time};
+use wire::{ConnId, Load, Machine, Outbox, Time};
 
 /// Kinds of registration, in the upper 16 bits of what epoll reports; a kind's number is below.
 const KIND_SHIFT: u32 = 48;
@@ -72,6 +73,8 @@ pub struct Worker<M: Machine> {
     alarm: Alarm,
     grain: Grain,
     pressure: Pressure,
+    /// What has the kernel drop datagrams in an overload.
+    sieve: Option<Sieve>,
     datagrams: Datagrams,
     recv: RecvBatch,
     send: SendBatch,
@@ -117,6 +120,7 @@ impl<M: Machine> Worker<M> {
             poller.add(socket.fd.as_fd(), Interest::READ, data)?;
             datagrams.add(socket, data);
         }
+        let sieve = shared.sieves.clone().map(|sieves| sieves.of(me));
         Ok(Worker {
             machine,
             out: Outbox::new(),
@@ -126,6 +130,7 @@ impl<M: Machine> Worker<M> {
             alarm,
             grain: Grain::new(grain, now),
             pressure: Pressure::new(now),
+            sieve,
             datagrams,
             recv: RecvBatch::new(config.batch, config.together || !grain.is_zero()),
             send: SendBatch::new(config.batch, config.together),
@@ -204,9 +209,18 @@ impl<M: Machine> Worker<M> {
         self.counters.rounds.one();
         self.now = monotonic_now();
         if let Some(load) = self.pressure.woke(before, self.now) {
-            self.machine.pace(self.now, &load);
+            self.pace(load);
         }
         Ok(Woken::Events(events))
+    }
+
+    /// Tells the machine how the worker keeps up, and the kernel what the machine makes of it.
+    fn pace(&mut self, mut load: Load) {
+        load.sieved = self.sieve.as_mut().and_then(Sieve::dropped);
+        self.machine.pace(self.now, &load);
+        if let Some(sieve) = &mut self.sieve {
+            sieve.follow(self.machine.sieve(), self.now, self.datagrams.descriptors());
+        }
     }
 
     /// How long the worker may sleep. The alarm is set to the next deadline.

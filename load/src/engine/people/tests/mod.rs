@@ -168,6 +168,18 @@ fn a_server_that_is_gone_fails_registrations_and_begins_no_calls() {
 }
 
 #[test]
+fn registrations_that_a_silent_server_keeps_from_beginning_are_counted() {
+    let mut town = Town::new(&lively(20), true, |_| {});
+    let phases = crate::population::Phases::of(&lively(20), town.now);
+    town.pass(phases.start_of(Phase::WarmUp));
+    town.lost = |_| true;
+    let (metrics, _) = town.run();
+    // Every six seconds, and the first one takes 32 s to be given up.
+    let skipped = metrics.measured.registrations_skipped;
+    assert!(skipped >= 20, "{skipped}");
+}
+
+#[test]
 fn wrong_passwords_are_said_to_be_wrong() {
     let names = std::sync::Arc::new(Names::counted("u1000000", "secret").unwrap());
     let town = Town::new(&lively(10), true, |settings| settings.names = std::sync::Arc::clone(&names));
@@ -199,6 +211,38 @@ fn a_call_that_talks_at_the_end_is_unfinished_and_a_silent_server_has_failed() {
     assert_eq!(good, 0);
     assert!(unfinished > 20, "{unfinished}");
     assert_eq!(failed, 0, "{}", town.ladder());
+}
+
+/// A run whose server takes all messages and keeps some of those that it has for users, from the warm-up on: what
+/// became of the calls of the measured window, and the word of the verdict.
+fn kept_back(kept: fn(&str) -> bool) -> ([u64; 4], &'static str) {
+    let mut parameters = lively(100);
+    (parameters.completed, parameters.voicemail, parameters.cancelled) = (1.0, 0.0, 0.0);
+    // Less than the 32 s after which the server gives up itself.
+    (parameters.hold, parameters.cool_down) = (Distribution::fixed(60e3), 10.0);
+    let mut town = Town::new(&parameters, true, |_| {});
+    let phases = crate::population::Phases::of(&parameters, town.now);
+    town.pass(phases.start_of(Phase::WarmUp));
+    town.kept = kept;
+    let (metrics, _) = town.run();
+    let rule = crate::metrics::Rule::default();
+    let verdict = crate::metrics::judge(&rule, &metrics, crate::metrics::Health::default()).0;
+    (ends(&metrics.measured, Side::Caller), verdict.word())
+}
+
+#[test]
+fn an_invite_that_only_a_proxy_has_taken_has_failed() {
+    let ([good, _, failed, unfinished], word) = kept_back(|line| line.starts_with("INVITE "));
+    assert!(failed > 20, "{failed}");
+    assert_eq!((good, unfinished, word), (0, 0, "FAIL"));
+}
+
+#[test]
+fn a_call_that_rings_for_longer_than_planned_has_failed() {
+    let ([good, _, failed, unfinished], word) = kept_back(|line| line.starts_with("SIP/2.0 200 OK"));
+    // Some ring yet; what the registrar says is lost, too, as in the warm-up before.
+    assert!(failed > 20 && good == 0 && unfinished < failed / 4, "{failed} {unfinished}");
+    assert_eq!(word, "FAIL");
 }
 
 #[test]

@@ -111,6 +111,7 @@ fn server(mailbox: bool) -> Node<Office> {
             max_breadth: 60,
             max_forwards: 70,
             timer_c_ms: 180_000,
+            trying_ms: 0,
             mtu: 1300,
         },
         voicemail: mailbox.then(|| Voicemail {
@@ -143,6 +144,8 @@ pub struct Town {
     mailbox: bool,
     /// Whether the n-th message is lost.
     pub lost: fn(u64) -> bool,
+    /// Whether a message of the server's to a user, of this first line, is lost.
+    pub kept: fn(&str) -> bool,
     pub passed: u64,
     parameters: Parameters,
     /// First lines of the messages of one Call-ID.
@@ -192,6 +195,7 @@ impl Town {
             server: server(mailbox),
             mailbox,
             lost: |_| false,
+            kept: |_| false,
             passed: 0,
             parameters: parameters.clone(),
             log: Vec::new(),
@@ -228,6 +232,9 @@ impl Town {
             if to == address(SERVER) {
                 self.server.receive(self.now, Flow::udp(ListenerId(0), source), &bytes, &mut out);
                 waiting.extend(letters(None, &out));
+                continue;
+            }
+            if (self.kept)(text.lines().next().unwrap_or_default()) {
                 continue;
             }
             let Some(listener) = listeners.iter().position(|own| *own == to) else { panic!("{to}: {text}") };

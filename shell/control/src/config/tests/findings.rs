@@ -270,7 +270,8 @@ fn endless_lists_are_refused_before_they_are_compared() {
 #[test]
 fn nodes_of_a_balancer_are_checked() {
     let cases = [
-        ("sip:app1.example.com", "nodes by name (DNS): not in this version"),
+        ("sip:app1.example.com:0", "has no usable address"),
+        ("sip:app_.-example.com", "has no usable address"),
         ("sip:192.0.2.1;transport=tls", "nodes over tls: not in this version"),
         ("sip:192.0.2.1;transport=x", "names an unknown transport"),
         ("sips:192.0.2.1", "sips: not in this version"),
@@ -293,6 +294,11 @@ fn nodes_of_a_balancer_are_checked() {
     let tcp = BalanceNode::parse("sip:192.0.2.1;transport=TCP;weight=3").unwrap();
     assert_eq!((tcp.transport, tcp.weight), (Some(wire::Transport::Tcp), 3));
     assert_eq!(tcp.to_string(), "sip:192.0.2.1:5060;weight=3;transport=tcp");
+    let named = BalanceNode::parse("sip:Cluster.Example.com;weight=3").unwrap();
+    assert_eq!(named.to_string(), "sip:cluster.example.com;weight=3");
+    assert_eq!(BalanceNode::parse("sip:a.example.com:5070").unwrap().to_string(), "sip:a.example.com:5070");
+    let twice = errors("[balance]\nnodes = ['sip:a.example.com', 'sip:A.example.com;weight=2']");
+    assert!(twice.starts_with("2:31: duplicate node; "), "{twice}");
     let twice = errors("[balance]\nnodes = ['sip:192.0.2.1', 'sip:192.0.2.1:5060;weight=2']");
     let mend = "the first is at 2:10; remove one, or add up their weights";
     assert_eq!(twice, format!("2:27: duplicate node; {mend}\n"));

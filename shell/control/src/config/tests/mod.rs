@@ -79,6 +79,7 @@ targets = ["sip:gw.example.net:5080"]
 t1 = "100ms"
 t2 = 2
 t4 = "3s"
+trying = "150ms"
 
 [limits]
 message_bytes = 0x2000

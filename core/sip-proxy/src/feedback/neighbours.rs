@@ -6,8 +6,8 @@ use core::net::SocketAddr;
 use core::time::Duration;
 use wire::Time;
 
-/// Next hops remembered. They are addresses of configured trunks, of which there are few.
-const MOST: usize = 64;
+/// Next hops remembered. They are configured, trunks or nodes, and few of them ask at one time.
+const MOST: usize = 256;
 /// A sequence number below the last one by less than this, in steps of 10 us, is late; by more, its sender has begun
 /// anew (RFC 7339 section 4.4). A minute.
 const LATE: u64 = 60 * 100_000;
@@ -24,7 +24,7 @@ const LEAST_RATE: f64 = 1.0;
 
 /// What kind of request is to be sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Category {
+pub enum Category {
     /// It may be held back.
     New,
     /// It goes, and counts: within a dialog.
@@ -48,7 +48,7 @@ struct Neighbour {
 
 /// The next hops that asked for less.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Neighbours {
+pub struct Neighbours {
     hops: Vec<Neighbour>,
     /// Workers of this server, each of which keeps to its part of a rate; 0 counts as one.
     workers: u16,
@@ -98,6 +98,24 @@ impl Neighbours {
         } else if let Some(oldest) = self.hops.iter_mut().min_by_key(|neighbour| neighbour.until) {
             *oldest = neighbour;
         }
+    }
+
+    /// Whether nobody has asked for less of late.
+    pub fn is_empty(&self) -> bool {
+        self.hops.is_empty()
+    }
+
+    /// Whether this next hop asks for less now.
+    pub fn asks(&self, now: Time, address: SocketAddr) -> bool {
+        let asking = |hop: &Neighbour| {
+            hop.address == address && now < hop.until && (hop.algorithm == Algorithm::Rate || hop.value > 0)
+        };
+        self.hops.iter().any(asking)
+    }
+
+    /// Forgets those that have asked for nothing for so long that what they said last orders nothing either.
+    pub fn tidy(&mut self, now: Time) {
+        self.hops.retain(|hop| now < hop.until);
     }
 
     /// Whether a request may go to this next hop now. `dice` is a random number.

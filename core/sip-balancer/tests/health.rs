@@ -1,0 +1,270 @@
+//! What probes and responses say of how a node is: alive, overloaded, and by how much (RFC 7339).
+
+#[allow(dead_code, reason = "each of the tests needs a part of it")]
+mod common;
+
+use common::*;
+use sip_balancer::*;
+use std::time::Duration;
+
+const MS: fn(u64) -> Duration = Duration::from_millis;
+
+/// One that probes every second.
+fn probing(count: u8) -> World {
+    World::with(nodes(count), keys(2), Settings { probing: Probing::default(), ..settings() })
+}
+
+/// Passes time in small steps; each probe is answered as this says of its node, or not at all.
+fn watch(world: &mut World, ms: u64, answer: impl Fn(NodeIndex) -> Option<(&'static str, &'static str)>) {
+    for _ in 0..ms / 50 {
+        for probe in world.pass(MS(50)).iter().filter(|m| m.start().starts_with("OPTIONS")) {
+            if let Some((status, more)) = answer(world.node(probe)) {
+                world.answer(probe, status, more);
+            }
+        }
+    }
+}
+
+const ONE: NodeIndex = NodeIndex(0);
+const OTHER: NodeIndex = NodeIndex(1);
+
+#[test]
+fn a_node_that_answers_a_probe_with_503_keeps_its_dialogs_and_gets_nothing_new() {
+    for wait in ["", "Retry-After: 30\r\n"] {
+        let mut world = probing(2);
+        watch(&mut world, 2_000, |_| Some(("200 OK", "")));
+        let calls: Vec<(Sent, String)> = (0..4).map(|n| call(&mut world, &format!("a{n}"))).collect();
+        watch(&mut world, 10_000, |at| {
+            Some(if at == ONE { ("503 Service Unavailable", wait) } else { ("200 OK", "") })
+        });
+        assert_eq!(world.cluster.health(ONE).0, Health::Up);
+        assert_eq!(world.cluster.reason(world.now, ONE), Why::Overloaded);
+        assert!(!world.cluster.takes_calls(world.now, ONE) && world.cluster.is_usable(world.now, ONE));
+        for n in 0..4 {
+            let sent = world.one(CALLER, &invite(&format!("b{n}")));
+            assert_eq!(world.node(&sent), OTHER);
+        }
+        let (mut moved, mut here) = (0, 0);
+        for (n, (sent, route)) in calls.iter().enumerate() {
+            let bye = world
+                .one(CALLER, &request("BYE", &format!("a{n}"), 2, &format!("a{n}b"), ";tag=callee", route));
+            moved += u32::from(bye.to != sent.to);
+            here += u32::from(world.node(&bye) == ONE);
+        }
+        assert_eq!(moved, 0);
+        assert!(here > 0, "some of the calls are there");
+        assert_eq!(world.balancer.report(true).happened.moved, 0);
+        // It is well again, and has rested.
+        watch(&mut world, 31_000, |_| Some(("200 OK", "")));
+        assert!(world.cluster.takes_calls(world.now, ONE));
+    }
+}
+
+#[test]
+fn a_node_that_was_down_and_is_overloaded_is_there() {
+    let mut world = probing(2);
+    watch(&mut world, 2_000, |_| Some(("200 OK", "")));
+    let (sent, route) = call(&mut world, "c1");
+    let at = world.node(&sent);
+    watch(&mut world, 10_000, |other| (other != at).then_some(("200 OK", "")));
+    assert_eq!(world.cluster.health(at).0, Health::Down);
+    watch(&mut world, 4_000, |other| {
+        Some(if other == at { ("503 Service Unavailable", "") } else { ("200 OK", "") })
+    });
+    assert_eq!(world.cluster.health(at).0, Health::Up);
+    assert!(!world.cluster.takes_calls(world.now, at));
+    let bye = world.one(CALLER, &request("BYE", "c1", 2, "c1b", ";tag=callee", &route));
+    assert_eq!(bye.to, sent.to);
+}
+
+#[test]
+fn a_node_that_answers_everything_but_probes_is_not_down() {
+    let mut world = probing(2);
+    watch(&mut world, 2_000, |_| Some(("200 OK", "")));
+    for n in 0..40 {
+        // It has something to say after each probe, and before that is given up.
+        for k in 0..4 {
+            let sent = world.one(CALLER, &invite(&format!("d{n}-{k}")));
+            world.answer(&sent, "486 Busy Here", "");
+        }
+        watch(&mut world, 250, |at| (at == OTHER).then_some(("200 OK", "")));
+    }
+    assert_eq!(world.cluster.health(ONE).0, Health::Up);
+    // Nothing is heard any more.
+    watch(&mut world, 5_000, |at| (at == OTHER).then_some(("200 OK", "")));
+    assert_eq!(world.cluster.health(ONE), (Health::Down, Why::ProbeTimeout));
+}
+
+#[test]
+fn a_probe_that_is_refused_otherwise_still_says_that_a_node_is_not_well() {
+    let mut world = probing(2);
+    watch(&mut world, 6_000, |at| Some(if at == ONE { ("500 Broken", "") } else { ("200 OK", "") }));
+    assert_eq!(world.cluster.health(ONE), (Health::Down, Why::ProbeRefused));
+}
+
+/// What a node that speaks of its overload writes into our Via.
+fn with_wish(text: &str, wish: &str) -> String {
+    text.replacen(";oc;oc-algo=\"loss\"", wish, 1)
+}
+
+/// Answers as [`World::answer`], with a wish.
+fn says(world: &mut World, sent: &Sent, status: &str, wish: &str) -> Vec<Sent> {
+    let text = with_wish(&response(sent, status, ""), wish);
+    world.receive(&sent.to, &text)
+}
+
+/// All probes of two seconds are answered, by those nodes with a wish.
+fn speak(world: &mut World, who: &[NodeIndex], wish: &str) {
+    for _ in 0..40 {
+        for probe in world.pass(MS(50)) {
+            if who.contains(&world.node(&probe)) {
+                assert!(probe.header("Via").expect("a Via").contains(";oc;oc-algo=\"loss\""), "{probe:?}");
+                says(world, &probe, "200 OK", wish);
+            } else {
+                world.answer(&probe, "200 OK", "");
+            }
+        }
+    }
+}
+
+const WELL: &str = ";oc=0;oc-algo=\"loss\";oc-validity=0;oc-seq=1.1";
+
+fn loss(percent: u32, sequence: u32) -> String {
+    format!(";oc={percent};oc-algo=\"loss\";oc-validity=5000;oc-seq=1.{sequence:05}")
+}
+
+/// So many new calls, each refused by who gets it: how many went to each of two nodes, and how many to none.
+fn spread(world: &mut World, name: &str, count: u32) -> [u32; 3] {
+    let mut all = [0; 3];
+    for n in 0..count {
+        let sent = world.one(CALLER, &invite(&format!("{name}{n}")));
+        if sent.to == CALLER {
+            assert_eq!((sent.start(), sent.header("Retry-After")), ("SIP/2.0 503 Service Unavailable", None));
+            all[2] += 1;
+            continue;
+        }
+        all[usize::from(world.node(&sent).0)] += 1;
+        world.answer(&sent, "486 Busy Here", "");
+    }
+    all
+}
+
+fn fair(count: u8) -> World {
+    let settings = Settings {
+        probing: Probing::default(),
+        algorithm: Algorithm::RoundRobin,
+        rules: Rules { slow_start: Duration::ZERO, outlier_share: 0, ..settings().rules },
+        ..settings()
+    };
+    World::with(nodes(count), keys(2), settings)
+}
+
+#[test]
+fn only_who_has_shown_that_it_knows_is_asked() {
+    let mut world = fair(2);
+    speak(&mut world, &[ONE], WELL);
+    assert!(world.cluster.speaks(ONE) && !world.cluster.speaks(OTHER));
+    for n in 0..4 {
+        let sent = world.one(CALLER, &invite(&format!("e{n}")));
+        let via = sent.header("Via").unwrap();
+        assert_eq!(via.ends_with(";oc;oc-algo=\"loss\""), world.node(&sent) == ONE, "{via}");
+        // Whoever is behind the other one has no say here.
+        if world.node(&sent) == OTHER {
+            let text = response(&sent, "486 Busy Here", "");
+            let branch = sent.branch();
+            let text = text.replacen(branch, &format!("{branch}{}", loss(100, 9)), 1);
+            world.receive(&sent.to, &text);
+        }
+    }
+    assert_eq!(spread(&mut world, "f", 100), [50, 50, 0]);
+    // It is another one by now, which does not.
+    watch(&mut world, 2_000, |_| Some(("200 OK", "")));
+    assert!(!world.cluster.speaks(ONE));
+}
+
+#[test]
+fn what_a_node_asks_to_leave_away_others_get() {
+    let mut world = fair(2);
+    speak(&mut world, &[ONE, OTHER], WELL);
+    assert_eq!(spread(&mut world, "g", 100), [50, 50, 0]);
+    let sent = loop {
+        let sent = world.one(CALLER, &invite(&format!("g-{}", world.now.as_micros())));
+        world.now = world.now + MS(1);
+        if world.node(&sent) == ONE {
+            break sent;
+        }
+    };
+    assert_eq!(says(&mut world, &sent, "486 Busy Here", &loss(40, 1)).len(), 1);
+    let all = spread(&mut world, "h", 1_000);
+    // Of 500 it gets 300.
+    assert!((260..=340).contains(&all[0]) && all[2] == 0, "{all:?}");
+    assert_eq!(u64::from(500 - all[0]), world.balancer.report(true).happened.held_back);
+    // A REGISTER leaves its home in the same way, and nothing that was begun does.
+    let homes: Vec<NodeIndex> = (0..200)
+        .map(|n| {
+            let text = request("REGISTER", &format!("r{n}"), 1, &format!("r{n}"), "", "");
+            let text = text.replace("To: <sip:bob@", &format!("To: <sip:u{n}@"));
+            let sent = world.one(CALLER, &text);
+            world.answer(&sent, "200 OK", "");
+            world.node(&sent)
+        })
+        .collect();
+    let here = homes.iter().filter(|at| **at == ONE).count();
+    assert!((35..=85).contains(&here), "{here} of about a hundred");
+    // It is over by itself.
+    for _ in 0..60 {
+        world.pass(MS(100));
+    }
+    world.cluster.set_up(ONE);
+    world.cluster.set_up(OTHER);
+    assert_eq!(spread(&mut world, "i", 100), [50, 50, 0]);
+}
+
+#[test]
+fn where_all_ask_for_less_callers_are_refused_and_calls_go_on() {
+    let mut world = fair(2);
+    speak(&mut world, &[ONE, OTHER], WELL);
+    let (sent, route) = call(&mut world, "j0");
+    for (n, at) in [ONE, OTHER].into_iter().enumerate() {
+        let sent = loop {
+            let sent = world.one(CALLER, &invite(&format!("j-{}", world.now.as_micros())));
+            world.now = world.now + MS(1);
+            if world.node(&sent) == at {
+                break sent;
+            }
+        };
+        says(&mut world, &sent, "486 Busy Here", &loss(50, 1 + n as u32));
+    }
+    let all = spread(&mut world, "k", 1_000);
+    assert!((440..=560).contains(&all[2]), "{all:?}");
+    for n in 0..20 {
+        let info = world.one(CALLER, &request("INFO", "j0", 2 + n, &format!("j{n}i"), ";tag=callee", &route));
+        assert_eq!(info.to, sent.to);
+        world.answer(&info, "200 OK", "");
+    }
+    // A late word of theirs changes nothing.
+    assert_eq!(world.balancer.report(true).exact, Some(true));
+    // Credentials go where they were asked for.
+    let first =
+        (0..50).map(|n| world.one(CALLER, &invite(&format!("l{n}")))).find(|m| m.to != CALLER).unwrap();
+    world.answer(&first, "407 Proxy Authentication Required", "");
+    let name = first.header("Call-ID").unwrap().to_owned();
+    let again = world.one(CALLER, &request("INVITE", &name, 2, &format!("{name}a"), "", ""));
+    assert_eq!(again.to, first.to);
+}
+
+#[test]
+fn nobody_is_asked_where_that_is_off() {
+    let mut world = World::with(
+        nodes(1),
+        keys(2),
+        Settings { overload_control: false, probing: Probing::default(), ..settings() },
+    );
+    let probe = world.pass(MS(0)).remove(0);
+    assert!(!probe.text.contains(";oc"));
+    let text = response(&probe, "200 OK", "");
+    let text = text.replacen(";rport", &format!(";rport{}", loss(100, 1)), 1);
+    world.receive(&probe.to, &text);
+    assert!(!world.cluster.speaks(ONE));
+    assert_eq!(spread(&mut world, "m", 20), [20, 0, 0]);
+}

@@ -1,0 +1,493 @@
+//! SIP back ends whose capacity is modelled: what a load balancer can be measured with on a machine that could never run
+//! as many real servers.
+//!
+//! Each listening address is a server. It answers calls (180 and 200, 200 to BYE and to anything else, 487 to what is
+//! cancelled), and every request but ACK and CANCEL needs time on its processor, which is not a real one: a
+//! [`Station`] says when it would be done, and the responses leave then. So ten of them take little more of the
+//! machine than their messages do.
+//!
+//! Requests that find no room are refused with 503; nothing is remembered of them (RFC 3261 section 8.2.7).
+
+mod processor;
+mod report;
+mod station;
+#[cfg(test)]
+mod tests;
+mod transactions;
+
+pub use processor::Processor;
+pub use report::{BackendReport, NodeReport};
+pub use station::{Kind, Model, Station};
+
+use crate::metrics::Hist;
+use core::net::SocketAddr;
+use core::time::Duration;
+use sip_message::{Index, Limits, Message, Method, Name, Parsed, parse, reason_phrase, write_response};
+use transactions::{State, Ticket, Transactions};
+use wire::{ConnId, Flow, Frame, FrameError, Machine, Outbox, Time, Transport};
+
+/// RFC 3261 section 17.1.1.1.
+const T1_MS: u64 = 500;
+const T2_MS: u64 = 4_000;
+const T4: Duration = Duration::from_secs(5);
+/// 64 T1: for how long a final response is repeated, and requests may come again.
+const LONG: Duration = Duration::from_millis(64 * T1_MS);
+/// An INVITE without a response for so long gets a 100 (RFC 3261 section 17.2.1).
+const TRYING_AFTER: Duration = Duration::from_millis(200);
+/// How often one that stands still looks whether it may send that by now.
+const LOOK: Duration = Duration::from_millis(20);
+/// What every response ends with that `write_response` makes.
+const END: &[u8] = b"Content-Length: 0\r\n\r\n";
+
+/// What other threads tell back ends.
+pub enum Notice {
+    /// Say what has been done, by calling this once.
+    Report(Box<dyn FnOnce(BackendReport) + Send>),
+}
+
+/// What a server works on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Job {
+    /// A request.
+    New(Ticket),
+    /// One that has come before: where its response goes.
+    Again(Ticket),
+}
+
+/// One server.
+struct Node {
+    address: SocketAddr,
+    station: Station<Job>,
+    counts: NodeReport,
+    /// Sums of times from arrival to end, seconds: of INVITEs, and of all others.
+    sums: [f64; 2],
+}
+
+/// The machine of all back ends of a program.
+pub struct Backend {
+    nodes: Vec<Node>,
+    start: Time,
+    transactions: Transactions,
+    late: Hist,
+    garbage: u64,
+    index: Option<Box<Index>>,
+    /// For header lines under way.
+    scratch: Vec<u8>,
+}
+
+impl Backend {
+    /// Idle back ends at these addresses, in order. Listener `n`, and `n` plus their number, are of back end `n`: one for
+    /// datagrams and one for streams, say.
+    pub fn new(backends: &[(SocketAddr, Model)], seed: u64, start: Time) -> Backend {
+        let node = |(nth, (address, model)): (usize, &(SocketAddr, Model))| Node {
+            address: *address,
+            station: Station::new(*model, seed, nth as u64),
+            counts: NodeReport {
+                address: address.to_string(),
+                capacity: model.capacity,
+                ..NodeReport::default()
+            },
+            sums: [0.0; 2],
+        };
+        Backend {
+            nodes: backends.iter().enumerate().map(node).collect(),
+            start,
+            transactions: Transactions::new(seed, start),
+            late: Hist::new(),
+            garbage: 0,
+            index: Some(Box::new(Index::with_memory())),
+            scratch: Vec::new(),
+        }
+    }
+
+    /// What has been done until now.
+    pub fn report(&self, now: Time) -> BackendReport {
+        let node = |node: &Node| {
+            let counts = node.counts.clone();
+            let others = (counts.byes + counts.others).max(1);
+            NodeReport {
+                invite_seconds: node.sums[0] / counts.invites.max(1) as f64,
+                other_seconds: node.sums[1] / others as f64,
+                busy_seconds: node.station.processor().busy(),
+                ..counts
+            }
+        };
+        let mut report = BackendReport {
+            nodes: self.nodes.iter().map(node).collect(),
+            seconds: self.seconds(now),
+            dialogs: self.transactions.dialogs() as u64,
+            garbage: self.garbage,
+            ..BackendReport::default()
+        };
+        report.late(&self.late);
+        report
+    }
+
+    /// Transactions and dialogs remembered.
+    pub fn remembered(&self) -> (usize, usize) {
+        (self.transactions.len(), self.transactions.dialogs())
+    }
+
+    fn seconds(&self, now: Time) -> f64 {
+        now.since(self.start).as_secs_f64()
+    }
+
+    /// Answers what a back end has done until `until`.
+    fn finish(&mut self, now: Time, until: Time, at: usize, out: &mut Outbox) {
+        let until = self.seconds(until);
+        while let Some((done, job)) = self.nodes.get_mut(at).and_then(|node| node.station.pop(until)) {
+            self.late.record(((self.seconds(now) - done).max(0.0) * 1e6) as u64);
+            match job {
+                Job::New(ticket) => self.done(now, done, ticket, out),
+                Job::Again(ticket) => self.say_again(ticket, out),
+            }
+        }
+    }
+
+    /// A request has been worked on to its end.
+    fn done(&mut self, now: Time, done: f64, ticket: Ticket, out: &mut Outbox) {
+        let start = self.start;
+        let Some(one) = self.transactions.get(ticket) else { return };
+        let (at, dialog, invite, bye) = (one.node, one.dialog, one.invite, one.bye);
+        let took = done - one.came.since(start).as_secs_f64();
+        let reliable = one.flow.transport.is_reliable();
+        let Some(node) = self.nodes.get_mut(at) else { return };
+        node.sums[usize::from(!invite)] += took.max(0.0);
+        match (invite, bye) {
+            (true, _) => node.counts.invites += 1,
+            (_, true) => node.counts.byes += 1,
+            _ => node.counts.others += 1,
+        }
+        let contact = Contact(node.address, one.flow.transport);
+        if invite {
+            if !one.inside {
+                one.send(180, |out| contact.write(out), out);
+            }
+            one.answer(now, 200, &contact, out);
+            self.transactions.wake(ticket, now + Duration::from_millis(T1_MS));
+            self.transactions.dialog_up(dialog, ticket);
+            return;
+        }
+        one.send(200, |out| contact.write(out), out);
+        one.status = 200;
+        if bye {
+            self.transactions.dialog_over(dialog);
+        }
+        self.transactions.over(ticket, (!reliable).then_some(now + LONG));
+    }
+
+    fn request(&mut self, now: Time, came: Time, flow: Flow, message: &Message<'_>, out: &mut Outbox) {
+        let at = usize::from(flow.listener.0) % self.nodes.len().max(1);
+        self.finish(now, came, at, out);
+        let key = self.transactions.names.transaction(at, message);
+        let known = self.transactions.find(key);
+        match (message.method(), known) {
+            (Method::Ack, _) => self.acknowledged(now, at, known, message),
+            (Method::Cancel, _) => self.cancel(now, came, (at, flow), known, message, out),
+            (_, Some(ticket)) => self.repeated(came, at, ticket, out),
+            (_, None) => self.begin(now, came, (at, flow), key, message, out),
+        }
+    }
+
+    /// A request that has not been seen before.
+    fn begin(
+        &mut self,
+        now: Time,
+        came: Time,
+        (at, flow): (usize, Flow),
+        key: u128,
+        message: &Message<'_>,
+        out: &mut Outbox,
+    ) {
+        let (dialog, tag) = self.transactions.names.dialog(at, message);
+        let (invite, bye) = (message.method() == Method::Invite, message.method() == Method::Bye);
+        let inside = !message.to_tag().is_empty();
+        let known = message.to_tag() == tag && self.transactions.dialog(dialog).is_some();
+        if (inside && !known) || (bye && !inside) {
+            return self.refuse(at, flow, message, 481, out);
+        }
+        let room = self.transactions.has_room();
+        let ticket = self.transactions.begin(key, dialog, at, back(flow, message), came);
+        let seconds = self.seconds(came);
+        let kind = if invite { Kind::Invite } else { Kind::Other };
+        let Some(node) = self.nodes.get_mut(at) else { return };
+        if !room || node.station.offer(seconds, kind, Job::New(ticket)).is_err() {
+            self.transactions.end(ticket);
+            return self.refuse(at, flow, message, 503, out);
+        }
+        node.counts.most = node.counts.most.max(node.station.processor().len() as u64);
+        let Some(one) = self.transactions.get(ticket) else { return };
+        (one.invite, one.bye, one.inside, one.body) = (invite, bye, inside, !message.body().is_empty());
+        headers(message, flow, &tag, &mut self.scratch, &mut one.text);
+        if invite {
+            self.transactions.wake(ticket, now + TRYING_AFTER);
+        }
+    }
+
+    /// Refuses a request and remembers nothing of it. One who stands still says nothing.
+    fn refuse(&mut self, at: usize, flow: Flow, message: &Message<'_>, status: u16, out: &mut Outbox) {
+        let Some(node) = self.nodes.get_mut(at) else { return };
+        if node.station.is_stalled() {
+            node.counts.lost += 1;
+            return;
+        }
+        match status {
+            503 => node.counts.refused += 1,
+            _ => node.counts.unknown += 1,
+        }
+        self.respond(at, flow, message, status, out);
+    }
+
+    /// Answers with what follows from the request alone.
+    fn respond(&self, at: usize, flow: Flow, message: &Message<'_>, status: u16, out: &mut Outbox) {
+        let (_, tag) = self.transactions.names.dialog(at, message);
+        let source = Some((flow.remote, true));
+        out.send_with(back(flow, message), 0, |out| {
+            write_response(message, status, b"", &tag, source, b"", out);
+        });
+    }
+
+    /// A request that came again. It may cost something before it is answered.
+    fn repeated(&mut self, came: Time, at: usize, ticket: Ticket, out: &mut Outbox) {
+        let seconds = self.seconds(came);
+        let Some(node) = self.nodes.get_mut(at) else { return };
+        node.counts.repeated += 1;
+        if node.station.model().repeat_cost > 0.0 {
+            let taken = node.station.offer(seconds, Kind::Repeat, Job::Again(ticket));
+            node.counts.lost += u64::from(taken.is_err());
+        } else if !node.station.is_stalled() {
+            self.say_again(ticket, out);
+        }
+    }
+
+    /// Says what has been said to a request (RFC 3261 sections 17.2.1 and 17.2.2).
+    fn say_again(&mut self, ticket: Ticket, out: &mut Outbox) {
+        let Some(one) = self.transactions.get(ticket) else { return };
+        match one.state {
+            State::Working { trying: true } => one.send(100, |_| {}, out),
+            State::Working { trying: false } => {}
+            State::Answered { .. } => {
+                out.send(one.flow, 0, &one.text);
+            }
+            State::Over if !one.invite => one.send(one.status, |_| {}, out),
+            State::Over => {}
+        }
+    }
+
+    /// An ACK: of a failure by its transaction, of a 2xx by its dialog.
+    fn acknowledged(&mut self, now: Time, at: usize, known: Option<Ticket>, message: &Message<'_>) {
+        let (dialog, tag) = self.transactions.names.dialog(at, message);
+        let by_dialog = || (message.to_tag() == tag).then(|| self.transactions.dialog(dialog)).flatten();
+        let Some(ticket) = known.or_else(by_dialog) else { return };
+        let Some(one) = self.transactions.get(ticket) else { return };
+        let State::Answered { since, .. } = one.state else { return };
+        let (failed, reliable) = (one.status >= 300, one.flow.transport.is_reliable());
+        let until = if failed { now + T4 } else { since + LONG };
+        self.transactions.over(ticket, (!failed || !reliable).then_some(until));
+    }
+
+    fn cancel(
+        &mut self,
+        now: Time,
+        came: Time,
+        (at, flow): (usize, Flow),
+        known: Option<Ticket>,
+        message: &Message<'_>,
+        out: &mut Outbox,
+    ) {
+        let seconds = self.seconds(came);
+        let Some(node) = self.nodes.get_mut(at) else { return };
+        let Some(ticket) = known else { return self.refuse(at, flow, message, 481, out) };
+        if node.station.is_stalled() {
+            node.counts.lost += 1;
+            return;
+        }
+        let withdrawn = node.station.withdraw(seconds, |other| *other == Job::New(ticket)).is_some();
+        node.counts.cancelled += u64::from(withdrawn);
+        let address = node.address;
+        self.respond(at, flow, message, 200, out);
+        let Some(one) = self.transactions.get(ticket).filter(|_| withdrawn) else { return };
+        let contact = Contact(address, one.flow.transport);
+        one.answer(now, 487, &contact, out);
+        self.transactions.wake(ticket, now + Duration::from_millis(T1_MS));
+    }
+
+    /// A transaction's time has come.
+    fn due(&mut self, now: Time, ticket: Ticket, out: &mut Outbox) {
+        let Some(one) = self.transactions.get(ticket) else { return };
+        let stalled = self.nodes.get(one.node).is_some_and(|node| node.station.is_stalled());
+        match one.state {
+            State::Working { .. } if stalled => self.transactions.wake(ticket, now + LOOK),
+            State::Working { .. } => {
+                one.send(100, |_| {}, out);
+                one.state = State::Working { trying: true };
+            }
+            State::Answered { since, .. } if now.since(since) >= LONG => {
+                // Nobody acknowledges it (RFC 3261 section 13.3.1.4).
+                let dialog = one.dialog;
+                self.transactions.end(ticket);
+                self.transactions.dialog_over(dialog);
+            }
+            State::Answered { .. } if stalled => self.transactions.wake(ticket, now + LOOK),
+            State::Answered { since, interval_ms } => {
+                out.send(one.flow, 0, &one.text);
+                let interval_ms = (interval_ms * 2).min(T2_MS);
+                one.state = State::Answered { since, interval_ms };
+                self.transactions.wake(ticket, now + Duration::from_millis(interval_ms));
+            }
+            State::Over => self.transactions.end(ticket),
+        }
+    }
+
+    fn message(&mut self, now: Time, came: Time, flow: Flow, bytes: &[u8], out: &mut Outbox) {
+        let mut index = self.index.take().unwrap_or_default();
+        match parse(bytes, &mut index, &Limits::default()) {
+            Parsed::Good(message) if message.is_request() => self.request(now, came, flow, &message, out),
+            Parsed::Good(_) | Parsed::Bad(..) | Parsed::Garbage(_) => self.garbage += 1,
+        }
+        self.index = Some(index);
+    }
+}
+
+impl transactions::Transaction {
+    /// Sends a response of no body.
+    fn send(&self, status: u16, more: impl FnOnce(&mut Vec<u8>), out: &mut Outbox) {
+        out.send_with(self.flow, 0, |out| {
+            status_line(status, out);
+            out.extend_from_slice(&self.text);
+            more(out);
+            out.extend_from_slice(END);
+        });
+    }
+
+    /// Sends the final response of an INVITE, and keeps it to send it again.
+    fn answer(&mut self, now: Time, status: u16, contact: &Contact, out: &mut Outbox) {
+        let range = out.send_with(self.flow, 0, |out| {
+            status_line(status, out);
+            out.extend_from_slice(&self.text);
+            match status < 300 && self.body {
+                true => contact.write_with_body(out),
+                false => {
+                    contact.write(out);
+                    out.extend_from_slice(END);
+                }
+            }
+        });
+        self.text.clear();
+        self.text.extend_from_slice(&out.bytes()[range]);
+        (self.status, self.state) = (status, State::Answered { since: now, interval_ms: T1_MS });
+    }
+}
+
+fn status_line(status: u16, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"SIP/2.0 ");
+    sip_message::push_u64(status.into(), out);
+    out.push(b' ');
+    out.extend_from_slice(reason_phrase(status));
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Where a back end is reached, over this transport.
+struct Contact(SocketAddr, Transport);
+
+impl Contact {
+    fn write(&self, out: &mut Vec<u8>) {
+        let transport = if self.1 == Transport::Udp { "" } else { ";transport=tcp" };
+        out.extend_from_slice(format!("Contact: <sip:{}{transport}>\r\n", self.0).as_bytes());
+    }
+
+    /// With an answer to an offer (RFC 3264): one stream that nobody listens to.
+    fn write_with_body(&self, out: &mut Vec<u8>) {
+        let ip = self.0.ip();
+        let version = if ip.is_ipv4() { 4 } else { 6 };
+        let body = format!(
+            "v=0\r\no=backend 1 1 IN IP{version} {ip}\r\ns=-\r\nc=IN IP{version} {ip}\r\nt=0 0\r\nm=audio 9 RTP/AVP 0\r\n"
+        );
+        self.write(out);
+        let head = format!("Content-Type: application/sdp\r\nContent-Length: {}\r\n\r\n", body.len());
+        out.extend_from_slice(head.as_bytes());
+        out.extend_from_slice(body.as_bytes());
+    }
+}
+
+/// Header lines that all responses to a request have: Via, From, To with our tag, Call-ID, CSeq, and the route of the
+/// dialog (RFC 3261 sections 8.2.6.2 and 12.1.1).
+fn headers(message: &Message<'_>, flow: Flow, tag: &[u8], scratch: &mut Vec<u8>, out: &mut Vec<u8>) {
+    let mut routes = Vec::new();
+    for header in message.headers(Name::RecordRoute) {
+        routes.extend_from_slice(b"Record-Route: ");
+        routes.extend_from_slice(header.value);
+        routes.extend_from_slice(b"\r\n");
+    }
+    scratch.clear();
+    write_response(message, 200, b"", tag, Some((flow.remote, true)), &routes, scratch);
+    let begin = scratch.iter().position(|&byte| byte == b'\n').map_or(0, |at| at + 1);
+    let end = scratch.len() - END.len();
+    out.clear();
+    out.extend_from_slice(scratch.get(begin..end).unwrap_or_default());
+}
+
+fn after(seconds: f64) -> Duration {
+    Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
+}
+
+/// Where responses go (RFC 3261 section 18.2.2, RFC 3581 section 4).
+fn back(flow: Flow, message: &Message<'_>) -> Flow {
+    let via = message.via();
+    if flow.transport.is_reliable() || via.rport.is_some() {
+        return flow;
+    }
+    Flow { remote: SocketAddr::new(flow.remote.ip(), via.port_or_default()), ..flow }
+}
+
+impl Machine for Backend {
+    type Notice = Notice;
+
+    fn frame(&self, buffer: &[u8], resume: usize) -> Frame {
+        sip_message::frame(buffer, resume, &Limits::default())
+    }
+
+    /// Whoever gets it: back ends are of one worker.
+    fn owner(&self, _message: &[u8], _workers: u16) -> Option<u16> {
+        None
+    }
+
+    fn receive(&mut self, now: Time, flow: Flow, message: &[u8], out: &mut Outbox) {
+        self.message(now, now, flow, message, out);
+    }
+
+    /// The model counts from when it came.
+    fn receive_late(&mut self, now: Time, arrived: Time, flow: Flow, message: &[u8], out: &mut Outbox) {
+        self.message(now, arrived.max(self.start), flow, message, out);
+    }
+
+    fn refuse(&mut self, _now: Time, _flow: Flow, _head: &[u8], _error: FrameError, _out: &mut Outbox) {
+        self.garbage += 1;
+    }
+
+    fn disconnected(&mut self, _now: Time, _conn: ConnId, _out: &mut Outbox) {}
+
+    fn undeliverable(&mut self, _now: Time, _token: u64, _out: &mut Outbox) {}
+
+    fn notice(&mut self, now: Time, notice: Notice, _out: &mut Outbox) {
+        match notice {
+            Notice::Report(take) => take(self.report(now)),
+        }
+    }
+
+    fn timeout(&mut self, now: Time, out: &mut Outbox) {
+        for at in 0..self.nodes.len() {
+            self.finish(now, now, at, out);
+        }
+        while let Some(ticket) = self.transactions.due(now) {
+            self.due(now, ticket, out);
+        }
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        let works = self.nodes.iter().filter_map(|node| node.station.next());
+        // A microsecond later, so that it has come when the time of it has.
+        let work = works.min_by(f64::total_cmp).map(|at| self.start + after(at + 1e-6));
+        work.into_iter().chain(self.transactions.next()).min()
+    }
+}

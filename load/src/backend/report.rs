@@ -1,0 +1,120 @@
+//! What back ends say of themselves.
+
+use crate::metrics::Hist;
+use serde::{Deserialize, Serialize};
+
+/// What one back end has done.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct NodeReport {
+    /// Where it listens.
+    pub address: String,
+    /// Calls a second that it can do.
+    pub capacity: f64,
+    /// INVITEs worked on to their end.
+    pub invites: u64,
+    /// BYEs.
+    pub byes: u64,
+    /// Other requests, OPTIONS among them.
+    pub others: u64,
+    /// INVITEs that were cancelled before that.
+    pub cancelled: u64,
+    /// Requests that came again.
+    pub repeated: u64,
+    /// Requests refused with 503: there was no room.
+    pub refused: u64,
+    /// Requests lost: there was no room while it stood still, or it stood still and they were CANCELs.
+    pub lost: u64,
+    /// Requests of dialogs, and CANCELs, of which it knew nothing: 481.
+    pub unknown: u64,
+    /// Mean time from arrival to end by the model, seconds: of INVITEs, and of all others.
+    pub invite_seconds: f64,
+    /// See [`NodeReport::invite_seconds`].
+    pub other_seconds: f64,
+    /// Requests that were there at most at a time.
+    pub most: u64,
+    /// Seconds in which there was something to do by the model.
+    pub busy_seconds: f64,
+}
+
+/// What all back ends of a program have done.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct BackendReport {
+    /// Each of them.
+    pub nodes: Vec<NodeReport>,
+    /// Seconds since their start.
+    pub seconds: f64,
+    /// Dialogs that are up.
+    pub dialogs: u64,
+    /// Messages that were no SIP, or no requests.
+    pub garbage: u64,
+    /// Datagrams that the kernel dropped because nobody took them in time, or could not send.
+    pub drops: u64,
+    /// How much later than the model says responses left, microseconds: a machine that is busy otherwise. The median.
+    pub late_p50: u64,
+    /// The 99th percentile of it.
+    pub late_p99: u64,
+    /// The 99.9th.
+    pub late_p999: u64,
+    /// The largest.
+    pub late_max: u64,
+}
+
+impl BackendReport {
+    /// Takes over how late responses were.
+    pub fn late(&mut self, hist: &Hist) {
+        self.late_p50 = hist.percentile(50.0);
+        self.late_p99 = hist.percentile(99.0);
+        self.late_p999 = hist.percentile(99.9);
+        self.late_max = hist.max();
+    }
+
+    /// As text for people.
+    pub fn text(&self) -> String {
+        let mut out = format!(
+            "{:<22} {:>8} {:>9} {:>9} {:>7} {:>8} {:>8} {:>7} {:>10} {:>9} {:>6} {:>6}\n",
+            "back end",
+            "calls/s",
+            "INVITE",
+            "BYE",
+            "other",
+            "repeated",
+            "refused",
+            "lost",
+            "INVITE ms",
+            "other ms",
+            "most",
+            "busy"
+        );
+        for node in &self.nodes {
+            out += &format!(
+                "{:<22} {:>8} {:>9} {:>9} {:>7} {:>8} {:>8} {:>7} {:>10.2} {:>9.2} {:>6} {:>5.0}%\n",
+                node.address,
+                node.capacity,
+                node.invites,
+                node.byes,
+                node.others,
+                node.repeated,
+                node.refused,
+                node.lost,
+                node.invite_seconds * 1_000.0,
+                node.other_seconds * 1_000.0,
+                node.most,
+                node.busy_seconds / self.seconds.max(f64::MIN_POSITIVE) * 100.0
+            );
+        }
+        let ms = |micros: u64| micros as f64 / 1_000.0;
+        out += &format!(
+            "responses left later than modelled, ms: p50 {:.3}, p99 {:.3}, p99.9 {:.3}, max {:.3}\n",
+            ms(self.late_p50),
+            ms(self.late_p99),
+            ms(self.late_p999),
+            ms(self.late_max)
+        );
+        if self.drops > 0 {
+            out += &format!("datagrams dropped by the kernel: {}\n", self.drops);
+        }
+        out
+    }
+}

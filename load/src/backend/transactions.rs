@@ -1,0 +1,229 @@
+//! Transactions and dialogs of all back ends of a program.
+
+use crate::engine::wheel::Wheel;
+use core::hash::BuildHasher;
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+use sip_message::{Message, Method, hex16};
+use wire::{Flow, Time};
+
+/// Transactions that may be remembered at a time, and dialogs.
+pub const MOST: usize = 1_000_000;
+
+/// A transaction: its slot, and which of those that had the slot one after the other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ticket {
+    pub slot: u32,
+    generation: u32,
+}
+
+/// How far a transaction is (RFC 3261 section 17.2, RFC 6026).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum State {
+    /// Its request is being worked on; whether a 100 has been sent.
+    Working { trying: bool },
+    /// An INVITE has its final response, which is repeated until its ACK comes.
+    Answered { since: Time, interval_ms: u64 },
+    /// It is over, and remembered for late repetitions.
+    Over,
+}
+
+/// A request and what became of it.
+#[derive(Debug)]
+pub struct Transaction {
+    generation: u32,
+    pub key: u128,
+    /// The dialog that it belongs to, or begins.
+    pub dialog: u128,
+    pub node: usize,
+    pub invite: bool,
+    pub bye: bool,
+    /// Whether it belongs to a dialog that was there before.
+    pub inside: bool,
+    /// Its INVITE has a body, to be answered with one.
+    pub body: bool,
+    pub state: State,
+    /// Of its final response; 0: none yet.
+    pub status: u16,
+    /// Where responses go.
+    pub flow: Flow,
+    pub came: Time,
+    /// Header lines that all its responses have, and later its final response.
+    pub text: Vec<u8>,
+}
+
+/// What names transactions and dialogs, keyed so that nobody outside can make two alike.
+#[derive(Clone, Debug)]
+pub struct Names {
+    one: FixedState,
+    other: FixedState,
+}
+
+impl Names {
+    fn of(&self, parts: impl core::hash::Hash) -> u128 {
+        u128::from(self.one.hash_one(&parts)) << 64 | u128::from(self.other.hash_one(&parts))
+    }
+
+    /// The transaction of a request at a node. A CANCEL and the ACK of a failure have that of their INVITE
+    /// (RFC 3261 section 17.2.3).
+    pub fn transaction(&self, node: usize, message: &Message<'_>) -> u128 {
+        let via = message.via();
+        let method = match message.method() {
+            Method::Ack | Method::Cancel => Method::Invite.as_bytes(),
+            other => other.as_bytes(),
+        };
+        let sender = (via.host, via.port, via.branch);
+        self.of((node, sender, message.call_id(), message.from_tag(), message.cseq(), method))
+    }
+
+    /// The dialog that a caller's request belongs to, or would begin, and our tag in it.
+    pub fn dialog(&self, node: usize, message: &Message<'_>) -> (u128, [u8; 16]) {
+        let name = self.of((node, message.call_id(), message.from_tag()));
+        (name, hex16(self.one.hash_one(name)))
+    }
+}
+
+/// All of them.
+pub struct Transactions {
+    pub names: Names,
+    slots: Vec<Transaction>,
+    free: Vec<u32>,
+    /// Memory of texts of those that are over.
+    spare: Vec<Vec<u8>>,
+    by_key: HashMap<u128, u32, FixedState>,
+    /// Dialogs, each with the INVITE that began it or came in it last.
+    dialogs: HashMap<u128, Ticket, FixedState>,
+    wheel: Wheel,
+}
+
+impl Transactions {
+    /// None; time begins at `start`.
+    pub fn new(seed: u64, start: Time) -> Transactions {
+        let state =
+            |nth: u64| FixedState::with_seed(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(nth));
+        Transactions {
+            names: Names { one: state(1), other: state(2) },
+            slots: Vec::new(),
+            free: Vec::new(),
+            spare: Vec::new(),
+            by_key: HashMap::with_hasher(state(3)),
+            dialogs: HashMap::with_hasher(state(4)),
+            wheel: Wheel::new(start.as_micros()),
+        }
+    }
+
+    /// Whether one more finds room, with a dialog of its own.
+    pub fn has_room(&self) -> bool {
+        self.by_key.len() < MOST && self.dialogs.len() < MOST
+    }
+
+    /// Begins one. It has no text, and the memory of one before for it.
+    pub fn begin(&mut self, key: u128, dialog: u128, node: usize, flow: Flow, now: Time) -> Ticket {
+        let slot = self.free.pop().unwrap_or(self.slots.len() as u32);
+        let mut text = self.spare.pop().unwrap_or_default();
+        text.clear();
+        let generation = self.slots.get(slot as usize).map_or(0, |old| old.generation.wrapping_add(1));
+        let new = Transaction {
+            generation,
+            key,
+            dialog,
+            node,
+            invite: false,
+            bye: false,
+            inside: false,
+            body: false,
+            state: State::Working { trying: false },
+            status: 0,
+            flow,
+            came: now,
+            text,
+        };
+        match self.slots.get_mut(slot as usize) {
+            Some(old) => *old = new,
+            None => self.slots.push(new),
+        }
+        self.by_key.insert(key, slot);
+        self.ticket(slot)
+    }
+
+    fn ticket(&self, slot: u32) -> Ticket {
+        Ticket { slot, generation: self.slots.get(slot as usize).map_or(0, |one| one.generation) }
+    }
+
+    /// The transaction of this name.
+    pub fn find(&self, key: u128) -> Option<Ticket> {
+        self.by_key.get(&key).map(|&slot| self.ticket(slot))
+    }
+
+    /// The transaction of a ticket, unless it has been forgotten.
+    pub fn get(&mut self, ticket: Ticket) -> Option<&mut Transaction> {
+        self.slots.get_mut(ticket.slot as usize).filter(|one| one.generation == ticket.generation)
+    }
+
+    /// One is over; it is remembered until then, or not at all. Of an INVITE the text is not: its ACK has come.
+    pub fn over(&mut self, ticket: Ticket, until: Option<Time>) {
+        let Some(one) = self.get(ticket) else { return };
+        one.state = State::Over;
+        if one.invite {
+            let text = core::mem::take(&mut one.text);
+            self.spare.push(text);
+        }
+        match until {
+            Some(until) => self.wake(ticket, until),
+            None => self.end(ticket),
+        }
+    }
+
+    /// Forgets one.
+    pub fn end(&mut self, ticket: Ticket) {
+        let Some(one) = self.get(ticket) else { return };
+        one.generation = one.generation.wrapping_add(1);
+        let (key, text) = (one.key, core::mem::take(&mut one.text));
+        if text.capacity() > 0 {
+            self.spare.push(text);
+        }
+        self.by_key.remove(&key);
+        self.wheel.cancel(ticket.slot);
+        self.free.push(ticket.slot);
+    }
+
+    /// Notes that a dialog is there.
+    pub fn dialog_up(&mut self, dialog: u128, invite: Ticket) {
+        self.dialogs.insert(dialog, invite);
+    }
+
+    /// Forgets a dialog.
+    pub fn dialog_over(&mut self, dialog: u128) {
+        self.dialogs.remove(&dialog);
+    }
+
+    /// The last INVITE of a dialog, if there is such a dialog.
+    pub fn dialog(&self, dialog: u128) -> Option<Ticket> {
+        self.dialogs.get(&dialog).copied()
+    }
+
+    /// Dialogs that are up.
+    pub fn dialogs(&self) -> usize {
+        self.dialogs.len()
+    }
+
+    /// Transactions remembered.
+    pub fn len(&self) -> usize {
+        self.by_key.len()
+    }
+
+    /// Wakes a transaction at this time, in place of another one.
+    pub fn wake(&mut self, ticket: Ticket, at: Time) {
+        self.wheel.arm(ticket.slot, at.as_micros());
+    }
+
+    /// The next transaction whose time has come.
+    pub fn due(&mut self, now: Time) -> Option<Ticket> {
+        self.wheel.pop(now.as_micros()).map(|slot| self.ticket(slot))
+    }
+
+    /// When there may be one.
+    pub fn next(&self) -> Option<Time> {
+        self.wheel.next().map(Time::from_micros)
+    }
+}

@@ -1,0 +1,416 @@
+//! Nodes by name: looked up at the start and whenever the DNS says that they may have changed.
+//!
+//! One that is no longer there is removed from the list, so that it gets nothing new and keeps what it has; one that is
+//! new is added. While the DNS does not answer, or knows of none at all, everything stays as it is: what was known of
+//! servers that run is worth more than no answer. What an operator has ordered of a node stays in force.
+
+use super::build;
+use super::lookup::{End, Found, Lookup, Wanted};
+use control::config::{BalanceNode, NodePlace};
+use resolver::{Answer, Question, Resolver, ResolverConfig};
+use sip_balancer::{Cluster, Listener, Node, NodeIndex, Order};
+use std::collections::VecDeque;
+use std::io;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+use wire::Time;
+
+/// Nothing is believed for less or for longer.
+const SHORTEST: Duration = Duration::from_secs(5);
+const LONGEST: Duration = Duration::from_secs(3_600);
+/// After a look-up that came to nothing.
+const AGAIN: Duration = Duration::from_secs(5);
+
+/// A name.
+#[derive(Debug)]
+struct Named {
+    written: BalanceNode,
+    /// The nodes that it stands for.
+    nodes: Vec<Found>,
+    /// When it is looked up again, or the look-up that is under way and its number.
+    next: Time,
+    lookup: Option<(u32, Lookup)>,
+    /// Why the last one came to nothing.
+    failed: Option<&'static str>,
+}
+
+/// All names.
+#[derive(Debug)]
+pub struct Names {
+    settings: ResolverConfig,
+    resolver: Option<Resolver>,
+    answers: (Sender<Answer>, Receiver<Answer>),
+    /// Answers that came at once.
+    refused: VecDeque<Answer>,
+    all: Vec<Named>,
+    number: u32,
+}
+
+impl Names {
+    /// None. These settings are those of the resolver that is started with the first one.
+    pub fn new(settings: ResolverConfig) -> Names {
+        Names {
+            settings,
+            resolver: None,
+            answers: channel(),
+            refused: VecDeque::new(),
+            all: Vec::new(),
+            number: 0,
+        }
+    }
+
+    /// Whether there are any.
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// What is wrong, for people.
+    pub fn alarms(&self) -> impl Iterator<Item = String> {
+        let one =
+            |named: &Named| Some(format!("nodes of {} stay as they are: {}", named.written, named.failed?));
+        self.all.iter().filter_map(one)
+    }
+
+    /// Whether a name stands for a node.
+    pub fn has(&self, node: &Node) -> bool {
+        self.all.iter().any(|named| named.has(node))
+    }
+
+    /// Those of a list are the names from now on; they are looked up at once. Says which nodes no name stands for any
+    /// more.
+    ///
+    /// # Errors
+    /// If the resolver cannot be started.
+    pub fn set(&mut self, now: Time, list: &[BalanceNode]) -> io::Result<Vec<Node>> {
+        let named = |node: &&BalanceNode| matches!(node.place, NodePlace::Name(_));
+        let wanted: Vec<&BalanceNode> = list.iter().filter(named).collect();
+        if self.resolver.is_none() && !wanted.is_empty() {
+            let sender = self.answers.0.clone();
+            let deliver = move |answer| {
+                // The other end is there as long as the resolver.
+                let _ = sender.send(answer);
+            };
+            self.resolver = Some(Resolver::start(&self.settings, deliver)?);
+        }
+        let mut before = std::mem::take(&mut self.all);
+        for written in wanted {
+            let known = before.iter().position(|named| named.written == *written);
+            let fresh = || Named {
+                written: written.clone(),
+                nodes: Vec::new(),
+                next: now,
+                lookup: None,
+                failed: None,
+            };
+            self.all.push(known.map_or_else(fresh, |at| before.swap_remove(at)));
+        }
+        let gone = before.into_iter().flat_map(|named| named.nodes).map(|found| found.node);
+        Ok(gone.filter(|node| !self.has(node)).collect())
+    }
+
+    /// Puts questions, takes answers, and changes nodes by them. `listed`: a node that is there by its address stays.
+    pub fn tick(
+        &mut self,
+        now: Time,
+        cluster: &Cluster,
+        listeners: &[Listener],
+        listed: impl Fn(&Node) -> bool,
+    ) {
+        for at in 0..self.all.len() {
+            let due = self.all.get(at).is_some_and(|named| named.lookup.is_none() && named.next <= now);
+            if due {
+                self.begin(at, listeners);
+            }
+        }
+        while let Some(answer) = self.refused.pop_front().or_else(|| self.answers.1.try_recv().ok()) {
+            if let Some((at, result)) = self.take(answer) {
+                self.done(now, at, result, cluster, (listeners, &listed));
+            }
+        }
+    }
+
+    /// Waits until all of them have been looked up once, be it in vain, but no longer than this.
+    pub fn settle(
+        &mut self,
+        now: impl Fn() -> Time,
+        patience: Duration,
+        cluster: &Cluster,
+        (listeners, listed): (&[Listener], impl Fn(&Node) -> bool),
+    ) {
+        let end = now() + patience;
+        loop {
+            self.tick(now(), cluster, listeners, &listed);
+            let open = |named: &Named| named.nodes.is_empty() && named.failed.is_none();
+            let left = end.since(now());
+            if !self.all.iter().any(open) || left.is_zero() {
+                return;
+            }
+            match self.answers.1.recv_timeout(left) {
+                Ok(answer) => self.refused.push_back(answer),
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn begin(&mut self, at: usize, listeners: &[Listener]) {
+        let Some(named) = self.all.get_mut(at) else { return };
+        let NodePlace::Name(place) = &named.written.place else { return };
+        let has = |v4: bool| listeners.iter().any(|l| l.address.is_ipv4() == v4);
+        let wanted = Wanted {
+            host: place.host.clone(),
+            port: place.port,
+            transport: named.written.transport,
+            weight: named.written.weight,
+            families: (has(true), has(false)),
+        };
+        self.number = self.number.wrapping_add(1);
+        named.lookup = Some((self.number, Lookup::new(wanted)));
+        self.put(at);
+    }
+
+    /// Puts the questions of a look-up.
+    fn put(&mut self, at: usize) {
+        let Some((number, lookup)) = self.all.get(at).and_then(|named| named.lookup.as_ref()) else { return };
+        let id = |question: u8| u64::from(*number) << 8 | u64::from(question);
+        for (question, kind, name) in lookup.questions() {
+            let question = Question { worker: 0, id: id(question), kind, name: name.into() };
+            let refused = self.resolver.as_ref().and_then(|resolver| resolver.ask(question).err());
+            self.refused.extend(refused);
+        }
+    }
+
+    /// An answer to one of the questions. Says what came of its look-up, if that has ended.
+    fn take(&mut self, answer: Answer) -> Option<(usize, Result<End, &'static str>)> {
+        let of = |named: &Named| {
+            named.lookup.as_ref().is_some_and(|(number, _)| u64::from(*number) == answer.question.id >> 8)
+        };
+        let at = self.all.iter().position(of)?;
+        let (_, lookup) = self.all.get_mut(at)?.lookup.as_mut()?;
+        if !lookup.answer(answer.question.id as u8, answer.outcome, answer.ttl) {
+            return None;
+        }
+        let end = lookup.go_on();
+        match end {
+            Some(result) => Some((at, result)),
+            None => {
+                self.put(at);
+                None
+            }
+        }
+    }
+
+    /// A look-up has ended.
+    fn done(
+        &mut self,
+        now: Time,
+        at: usize,
+        result: Result<End, &'static str>,
+        cluster: &Cluster,
+        (listeners, listed): (&[Listener], &impl Fn(&Node) -> bool),
+    ) {
+        let Some(named) = self.all.get_mut(at) else { return };
+        named.lookup = None;
+        let name = named.written.to_string();
+        let end = match result {
+            Ok(end) => end,
+            Err(why) => {
+                if named.failed != Some(why) {
+                    tracing::warn!(name, why, "nodes stay as they are");
+                }
+                (named.failed, named.next) = (Some(why), now + AGAIN);
+                return;
+            }
+        };
+        named.failed = (!end.whole).then_some("the DNS does not answer for all of its hosts");
+        let ttl = Duration::from_secs(end.ttl.into()).clamp(SHORTEST, LONGEST);
+        named.next = now + if end.whole { ttl } else { AGAIN };
+        let before = std::mem::take(&mut named.nodes);
+        let mut after = end.nodes;
+        if !end.whole {
+            let missing = |old: &&Found| !after.iter().any(|new| new.node.id() == old.node.id());
+            let missing: Vec<Found> = before.iter().filter(missing).copied().collect();
+            after.extend(missing);
+        }
+        named.nodes.clone_from(&after);
+        for new in &after {
+            let old = before.iter().find(|old| old.node.id() == new.node.id());
+            self.enter(now, cluster, listeners, (old, new), &name);
+        }
+        for old in before.iter().filter(|old| !self.has(&old.node) && !listed(&old.node)) {
+            remove(now, cluster, &old.node, &name);
+        }
+    }
+
+    /// A node that a name stands for: new, or perhaps with another share.
+    fn enter(
+        &self,
+        now: Time,
+        cluster: &Cluster,
+        listeners: &[Listener],
+        (old, new): (Option<&Found>, &Found),
+        name: &str,
+    ) {
+        let there = cluster.at(new.node.address).filter(|at| cluster.order(*at) != Order::Removed);
+        let shown = new.node.name();
+        match (old, there) {
+            (Some(old), Some(at)) if old != new => {
+                cluster.change(at, &new.node);
+                cluster.set_rank(at, new.rank);
+                tracing::info!(node = shown, name, weight = new.node.weight, rank = new.rank, "node changed");
+            }
+            // As it was; taken out by an order; or there by its address.
+            (Some(_), _) | (None, Some(_)) => {}
+            (None, None) => {
+                let Node { address, transport, weight } = new.node;
+                let written = BalanceNode { place: NodePlace::Address(address), transport, weight };
+                let result = build::node(&written, listeners).and_then(|node| {
+                    let added = cluster.add_ranked(now, &node, new.rank);
+                    added.map_err(|why| build::not_added(cluster, &node, why))
+                });
+                match result {
+                    Ok(_) => tracing::info!(node = shown, name, weight, rank = new.rank, "node added"),
+                    Err(error) => tracing::warn!(name, "{error}"),
+                }
+            }
+        }
+    }
+}
+
+impl Named {
+    fn has(&self, node: &Node) -> bool {
+        self.nodes.iter().any(|found| found.node.id() == node.id())
+    }
+}
+
+/// Takes a node out of the list that a name does not stand for any more.
+pub fn remove(now: Time, cluster: &Cluster, node: &Node, name: &str) -> Option<NodeIndex> {
+    let at = cluster.at(node.address).filter(|at| cluster.order(*at) != Order::Removed)?;
+    cluster.remove(now, at);
+    tracing::info!(node = node.name(), name, "node removed");
+    Some(at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use resolver::{Failure, Outcome};
+
+    fn listeners() -> Vec<Listener> {
+        vec![Listener::new(wire::Transport::Udp, "192.0.2.100:5060".parse().unwrap(), None)]
+    }
+
+    struct Bench {
+        names: Names,
+        cluster: std::sync::Arc<Cluster>,
+        now: Time,
+    }
+
+    impl Bench {
+        /// Names without a resolver: what is asked is answered by [`Bench::answer`].
+        fn new(written: &[&str]) -> Bench {
+            let mut names = Names::new(ResolverConfig::default());
+            let now = Time::from_secs(100);
+            for written in written {
+                names.all.push(Named {
+                    written: BalanceNode::parse(written).unwrap(),
+                    nodes: Vec::new(),
+                    next: now,
+                    lookup: None,
+                    failed: None,
+                });
+            }
+            Bench { names, cluster: Cluster::new(Vec::new(), 1), now }
+        }
+
+        /// Everything that is asked has these addresses, or no answer.
+        fn answer(&mut self, seconds: u64, answer: Option<&[u8]>) {
+            self.now = self.now + Duration::from_secs(seconds);
+            self.names.tick(self.now, &self.cluster, &listeners(), |node| node.address.port() == 9);
+            for _ in 0..2 {
+                let mut all = Vec::new();
+                for (number, lookup) in self.names.all.iter().filter_map(|named| named.lookup.as_ref()) {
+                    for (question, kind, name) in lookup.questions() {
+                        let id = u64::from(*number) << 8 | u64::from(question);
+                        let question = Question { worker: 0, id, kind, name: name.into() };
+                        let outcome = match (kind, answer) {
+                            (_, None) => Outcome::Failed(Failure::Server),
+                            (resolver::Kind::A, Some(list)) => {
+                                Outcome::A(list.iter().map(|n| [192, 0, 2, *n].into()).collect())
+                            }
+                            _ => Outcome::Nothing,
+                        };
+                        all.push(Answer { question, outcome, ttl: 60 });
+                    }
+                }
+                self.names.refused.extend(all);
+                self.names.tick(self.now, &self.cluster, &listeners(), |node| node.address.port() == 9);
+            }
+        }
+
+        /// The nodes that are in the list, by their last octet.
+        fn list(&self) -> Vec<String> {
+            let there = |(at, _): &(NodeIndex, Node)| self.cluster.order(*at) != Order::Removed;
+            let mut all: Vec<String> =
+                self.cluster.members().filter(there).map(|(_, node)| node.name()).collect();
+            all.sort_unstable();
+            all
+        }
+    }
+
+    #[test]
+    fn nodes_come_and_go_with_their_records() {
+        let mut bench = Bench::new(&["sip:cluster.test"]);
+        bench.answer(0, Some(&[1, 2]));
+        assert_eq!(bench.list(), ["192.0.2.1:5060", "192.0.2.2:5060"]);
+        let one = bench.cluster.at("192.0.2.1:5060".parse().unwrap()).unwrap();
+        bench.cluster.set_order(one, Order::Drain);
+        // It is not asked before its time.
+        bench.answer(59, Some(&[3]));
+        assert_eq!(bench.list(), ["192.0.2.1:5060", "192.0.2.2:5060"]);
+        bench.answer(1, Some(&[1, 3]));
+        assert_eq!(bench.list(), ["192.0.2.1:5060", "192.0.2.3:5060"]);
+        assert_eq!(bench.cluster.order(one), Order::Drain, "what was ordered stays");
+        // One that an operator has removed does not come back by itself, and one that is back does.
+        bench.cluster.remove(bench.now, one);
+        bench.answer(60, Some(&[1, 2, 3]));
+        assert_eq!(bench.list(), ["192.0.2.2:5060", "192.0.2.3:5060"]);
+    }
+
+    #[test]
+    fn without_an_answer_everything_stays() {
+        let mut bench = Bench::new(&["sip:cluster.test"]);
+        bench.answer(0, Some(&[1, 2]));
+        for answer in [None, Some(&[][..])] {
+            bench.answer(60, answer);
+            assert_eq!(bench.list().len(), 2);
+            assert_eq!(bench.names.alarms().count(), 1);
+        }
+        bench.answer(5, Some(&[2]));
+        assert_eq!((bench.list(), bench.names.alarms().count()), (vec!["192.0.2.2:5060".to_owned()], 0));
+    }
+
+    #[test]
+    fn a_node_that_somebody_else_names_stays() {
+        let mut bench = Bench::new(&["sip:a.test", "sip:b.test", "sip:c.test:9"]);
+        bench.answer(0, Some(&[1, 100]));
+        assert_eq!(bench.list(), ["192.0.2.100:9", "192.0.2.1:5060", "192.0.2.1:9"], "but not ourselves");
+        bench.names.all.swap_remove(1);
+        bench.answer(60, Some(&[2]));
+        // One of them is there by its address.
+        assert!(bench.list().contains(&"192.0.2.1:9".to_owned()));
+        assert!(!bench.list().contains(&"192.0.2.1:5060".to_owned()));
+    }
+
+    #[test]
+    fn names_of_another_list_are_looked_up_at_once_and_others_forgotten() {
+        let mut bench = Bench::new(&["sip:a.test", "sip:b.test:7"]);
+        bench.answer(0, Some(&[1]));
+        let settings = ResolverConfig { hosts: resolver::HostsFile::None, ..ResolverConfig::default() };
+        bench.names.settings =
+            ResolverConfig { nameservers: vec!["192.0.2.53:53".parse().unwrap()], ..settings };
+        let list = ["sip:a.test", "sip:c.test"].map(|written| BalanceNode::parse(written).unwrap());
+        let gone = bench.names.set(bench.now, &list).unwrap();
+        assert_eq!(gone.iter().map(Node::name).collect::<Vec<_>>(), ["192.0.2.1:7"]);
+        assert_eq!(bench.names.all.iter().filter(|named| named.next <= bench.now).count(), 1);
+    }
+}

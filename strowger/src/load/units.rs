@@ -1,0 +1,87 @@
+//! Numbers with units on the command line.
+
+/// A time as SIPp reads it: a number, and `ms`, `s`, `m` or `h`, or nothing for `unit` milliseconds.
+fn time(text: &str, unit: f64) -> Result<f64, String> {
+    let (number, suffix) = text.split_at(text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len()));
+    let scale = match suffix {
+        "" => unit,
+        "ms" => 1.0,
+        "s" => 1e3,
+        "m" => 6e4,
+        "h" => 3.6e6,
+        _ => return Err("a time is a number and ms, s, m or h, such as 10s".to_owned()),
+    };
+    let begins = number.starts_with(|c: char| c.is_ascii_digit());
+    let ms = number.parse::<f64>().ok().filter(|_| begins).map(|number| number * scale);
+    ms.filter(|ms| *ms <= LONGEST)
+        .ok_or_else(|| "a time begins with a number, such as 10s, and is at most 24 days".to_owned())
+}
+
+/// Milliseconds: those of SIPp's integers.
+const LONGEST: f64 = i32::MAX as f64;
+
+/// Milliseconds of a time whose number alone means seconds.
+pub fn seconds(text: &str) -> Result<f64, String> {
+    time(text, 1e3)
+}
+
+/// Milliseconds of a time whose number alone means milliseconds.
+pub fn millis(text: &str) -> Result<f64, String> {
+    time(text, 1.0)
+}
+
+/// Likewise, whole ones.
+pub fn whole_millis(text: &str) -> Result<u32, String> {
+    millis(text).map(|ms| ms as u32)
+}
+
+/// Likewise.
+pub fn long_millis(text: &str) -> Result<u64, String> {
+    millis(text).map(|ms| ms as u64)
+}
+
+/// A share from 0 to 100.
+pub fn percent(text: &str) -> Result<f64, String> {
+    within(text, 100.0, "a number from 0 to 100 is wanted")
+}
+
+/// A number that is not below 0, up to a thousand million.
+pub fn amount(text: &str) -> Result<f64, String> {
+    within(text, 1e9, "a number from 0 to 1000000000 is wanted")
+}
+
+/// A number of things, at least one.
+pub fn count(text: &str) -> Result<usize, String> {
+    let number = text.parse::<usize>().ok().filter(|&number| number > 0);
+    number.ok_or_else(|| "a whole number from 1 is wanted".to_owned())
+}
+
+fn within(text: &str, most: f64, wanted: &str) -> Result<f64, String> {
+    let number = text.parse::<f64>().ok().filter(|number| (0.0..=most).contains(number));
+    number.ok_or_else(|| wanted.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_those_of_sipp() {
+        let all = ["10", "10s", "500ms", "2m", "1h", "0.5s"].map(|text| (seconds(text), millis(text)));
+        let want = [(1e4, 10.0), (1e4, 1e4), (500.0, 500.0), (1.2e5, 1.2e5), (3.6e6, 3.6e6), (500.0, 500.0)];
+        assert_eq!(all, want.map(|(a, b)| (Ok(a), Ok(b))));
+        assert_eq!((whole_millis("1.5s"), long_millis("2")), (Ok(1_500), Ok(2)));
+        for wrong in ["", "s", "2x", "-1", "nan", "inf", "1e300", "1:30", ".5s", "25h60m", "700h"] {
+            assert!(seconds(wrong).is_err() && millis(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn shares_and_amounts_are_numbers() {
+        assert_eq!((percent("99.99"), amount("0")), (Ok(99.99), Ok(0.0)));
+        for wrong in ["nan", "-1", "inf", "x", "1e10"] {
+            assert!(percent(wrong).is_err() && amount(wrong).is_err(), "{wrong}");
+        }
+        assert!(percent("200").is_err());
+    }
+}

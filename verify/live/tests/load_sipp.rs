@@ -1,0 +1,188 @@
+//! What `strowger load` does as SIPp does, and what it keeps to itself.
+
+use live::{PATIENCE, fresh_ip, run};
+use std::io::{BufRead, BufReader, Read};
+use std::net::UdpSocket;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+
+fn load(args: &[&str]) -> Output {
+    // A machine that is busy with other tests makes it late; that is not what is tested here.
+    run(["load", "--quiet", "--lateness", "60000"].iter().chain(args))
+}
+
+fn text(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+fn file(name: &str, content: &str) -> PathBuf {
+    // Where cargo keeps what tests write.
+    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let path = folder.join(format!("sipp-{}-{name}", std::process::id()));
+    std::fs::write(&path, content).expect("a file of ours");
+    path
+}
+
+/// A generator under way, ended with the test.
+struct Running(Child);
+
+impl Running {
+    fn start(args: &[&str]) -> Running {
+        let mut child = Command::new(live::binary())
+            .args(["load", "--quiet", "--lateness", "60000"])
+            .args(args)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the generator starts");
+        let mut lines = BufReader::new(child.stderr.take().expect("its messages")).lines();
+        let ready = lines.next().expect("a line").expect("that is text");
+        assert!(ready.contains("ready"), "{ready}");
+        std::thread::spawn(move || lines.for_each(drop));
+        Running(child)
+    }
+
+    /// What it says at its end, and its exit code.
+    fn end(mut self) -> (String, Option<i32>) {
+        let mut said = String::new();
+        self.0.stdout.take().expect("what it says").read_to_string(&mut said).expect("text");
+        (said, self.0.wait().expect("it ends").code())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn an_answering_side_ends_after_its_calls() {
+    let (caller, callee) = (fresh_ip().to_string(), fresh_ip().to_string());
+    let answering = Running::start(&["-sn", "uas", "-i", &callee, "-p", "5060", "-m", "3"]);
+    let out = load(&["-sn", "uac", "-i", &caller, &callee, "-r", "100", "-m", "3"]);
+    assert!(out.status.success(), "{}", text(&out));
+    let (said, code) = answering.end();
+    assert_eq!(code, Some(0), "{said}");
+    let out = load(&["-sn", "uas", "-i", &callee, "-m", "3", "--workers", "2"]);
+    assert!(out.status.code() == Some(2) && text(&out).contains("--workers 2: -m"), "{}", text(&out));
+}
+
+/// Answers the first INVITE that comes with this status line.
+fn refuse_one(socket: &UdpSocket, status: &str) {
+    socket.set_read_timeout(Some(PATIENCE)).expect("a limit");
+    let mut room = [0; 65_536];
+    let (length, from) = socket.recv_from(&mut room).expect("an INVITE");
+    let text = String::from_utf8_lossy(&room[..length]).into_owned();
+    let copied = ["Via:", "From:", "To:", "Call-ID:", "CSeq:"];
+    let lines = text.lines().filter(|line| copied.iter().any(|name| line.starts_with(name)));
+    let lines: String = lines.map(|line| format!("{line}\r\n")).collect();
+    let answer = format!("{status}\r\n{lines}Content-Length: 0\r\n\r\n")
+        .replace("To: ", "To: <sip:x@y>;tag=1\r\nX-To: ");
+    socket.send_to(answer.as_bytes(), from).expect("it is sent");
+}
+
+#[test]
+fn what_a_peer_writes_steers_no_terminal() {
+    let socket = UdpSocket::bind((fresh_ip(), 5060)).expect("a socket");
+    let target = socket.local_addr().expect("its address").to_string();
+    let caller = fresh_ip().to_string();
+    let answering = std::thread::spawn(move || refuse_one(&socket, "SIP/2.0 603 \x1b]0;OWNED\x07\x1b[31mNo"));
+    let out = load(&["-sn", "uac", "-i", &caller, &target, "-m", "1"]);
+    answering.join().expect("it has answered");
+    let said = text(&out);
+    assert!(said.contains("OWNED"), "the reason is shown: {said}");
+    assert!(!said.chars().any(|c| c.is_control() && c != '\n'), "{said:?}");
+}
+
+#[test]
+fn passwords_stay_where_they_were_given() {
+    let (caller, callee) = (fresh_ip().to_string(), fresh_ip().to_string());
+    let _callee = Running::start(&["-sn", "uas", "-i", &callee, "-p", "5060"]);
+    let (json, html) = (file("secret.json", ""), file("secret.html", ""));
+    let (json, html) = (json.to_str().expect("a name"), html.to_str().expect("a name"));
+    let secrets = ["-ap", "geheim42", "-key", "my_password", "geheim43", "--json", json, "--html", html];
+    let out = load(&[&["-sn", "uac", "-i", &caller, &callee, "-r", "100", "-m", "5"], &secrets[..]].concat());
+    assert!(out.status.success(), "{}", text(&out));
+    for path in [json, html] {
+        let report = std::fs::read_to_string(path).expect("a report");
+        assert!(report.contains("my_password") && !report.contains("geheim"), "{path}");
+    }
+    let users = file("users.csv", "what everybody may read");
+    let path = users.to_str().expect("a name");
+    let args = ["--users", "2", "--domain", "x.test", "--first-password", "-geheim1", "--write-users", path];
+    let out = run(["load"].iter().chain(&args));
+    assert!(out.status.success(), "{}", text(&out));
+    assert!(std::fs::read_to_string(&users).is_ok_and(|text| text.ends_with("x.test,-geheim2\n")));
+    let mode = std::fs::metadata(&users).expect("a file").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+#[test]
+fn options_that_cannot_be_meant_are_refused() {
+    let ip = fresh_ip().to_string();
+    let cases: [(&[&str], &str); 10] = [
+        (&["--json", "x.json", "--html", "./x.json"], "one file"),
+        (&["--warm-up", "nan"], "number"),
+        (&["--lateness", "nan"], "number"),
+        (&["-lost", "200"], "from 0 to 100"),
+        (&["-users", "0"], "0"),
+        (&["-l", "0"], "from 1"),
+        (&["-m", "0"], "0"),
+        (&["-rate_interval", "2x"], "such as 10s"),
+        (&["-base_cseq", "2147483648"], "2147483648"),
+        (
+            &["-sf", "/nonexistent.xml", "-rp", "5s", "-d", "1m", "-recv_timeout", "2s", "-T2", "4s"],
+            "/nonexistent.xml",
+        ),
+    ];
+    for (args, expected) in cases {
+        let out = run(["load", &ip].into_iter().chain(args.iter().copied()));
+        let said = text(&out);
+        assert_eq!(out.status.code(), Some(2), "{args:?}: {said}");
+        assert!(said.contains(expected), "{args:?}: {said}");
+    }
+}
+
+#[test]
+fn a_rate_rises_by_the_second() {
+    let (caller, callee) = (fresh_ip().to_string(), fresh_ip().to_string());
+    let _callee = Running::start(&["-sn", "uas", "-i", &callee, "-p", "5060"]);
+    let args = ["-sn", "uac", "-i", &caller, &callee, "-r", "10", "-rate_increase", "10", "-rate_max", "20"];
+    // 10 a second for two seconds, then 20 until the next would be more than the highest.
+    let out = load(&[&args[..], &["-rate_interval", "2", "-timeout", "3"]].concat());
+    let said = text(&out);
+    let begun = said.lines().find_map(|line| line.strip_prefix("Calls begun")).expect("calls");
+    let begun: f64 = begun.split_whitespace().next().and_then(|word| word.parse().ok()).expect("a number");
+    assert!((20.0..50.0).contains(&begun), "{said}");
+}
+
+#[test]
+fn global_variables_are_one_set() {
+    let scenario = file(
+        "global.xml",
+        "<scenario name=\"global\"><Global variables=\"n\"/>\
+         <nop><action><add assign_to=\"n\" value=\"1\"/><log message=\"n is [$n]\"/></action></nop>\
+         <send><![CDATA[\n\nOPTIONS sip:[remote_ip] SIP/2.0\nVia: SIP/2.0/[transport] [local_ip]:[local_port];branch=[branch]\n\
+         From: <sip:a@b>;tag=[call_number]\nTo: <sip:a@b>\nCall-ID: [call_id]\nCSeq: [cseq] OPTIONS\nContent-Length: 0\n\n\
+         ]]></send><recv response=\"200\"/></scenario>",
+    );
+    let (caller, callee) = (fresh_ip().to_string(), fresh_ip().to_string());
+    let answer = file(
+        "answer.xml",
+        "<scenario name=\"answer\"><recv request=\"OPTIONS\"/><send><![CDATA[\n\nSIP/2.0 200 OK\n[last_Via:]\n\
+         [last_From:]\n[last_To:];tag=1\n[last_Call-ID:]\n[last_CSeq:]\nContent-Length: 0\n\n]]></send></scenario>",
+    );
+    let _callee = Running::start(&["-sf", answer.to_str().expect("a name"), "-i", &callee, "-p", "5060"]);
+    let path = scenario.to_str().expect("a name");
+    let args = ["-sf", path, "-i", &caller, &callee, "-r", "50", "-m", "6", "-recv_timeout", "20s"];
+    let out = load(&args);
+    let said = text(&out);
+    assert!(out.status.success(), "{said}");
+    let counted: Vec<&str> = said.lines().filter_map(|line| line.strip_prefix("n is ")).collect();
+    assert_eq!(counted, ["1.000000", "2.000000", "3.000000", "4.000000", "5.000000", "6.000000"], "{said}");
+    let out = load(&[&args[..], &["--workers", "2"]].concat());
+    assert!(out.status.code() == Some(2) && text(&out).contains("<Global>"), "{}", text(&out));
+}
