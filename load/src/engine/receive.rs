@@ -155,6 +155,8 @@ impl Engine {
         let outlines = self.outlines.get(side);
         let known = likeness.and_then(|likeness| outlines?.get(likeness)?.taken(at));
         if let Some(step) = known {
+            let place = || self.place(slot, scenario, message, heard);
+            debug_assert!(matches!(place(), Place::Step(own) if own == step), "what is alike has one place");
             return Place::Step(step);
         }
         let place = self.place(slot, scenario, message, heard);

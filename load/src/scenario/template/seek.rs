@@ -201,7 +201,12 @@ impl Outline {
 
     /// The same of the tag of the To.
     pub fn to_tag<'m>(&self, message: &Message<'m>) -> Option<&'m [u8]> {
-        tag_at(message, self.tag?)
+        let tag = tag_at(message, self.tag?);
+        debug_assert!(
+            tag.is_none_or(|tag| tag == message.to_tag()),
+            "what is alike has its tag in one place"
+        );
+        tag
     }
 
     pub(super) fn spans(&self) -> &[Span] {
