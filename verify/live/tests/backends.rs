@@ -147,6 +147,9 @@ fn several_share_what_the_balancer_gives_them() {
         &nodes[1],
         "--algorithm",
         "round-robin",
+        // Each worker goes round by itself.
+        "--workers",
+        "1",
     ]);
     let said = text(&load(&["-sn", "uac", "-i", &caller, &front, "-r", "100", "-m", "100", "-d", "50"]));
     assert!(said.contains("PASS"), "{said}");
