@@ -130,9 +130,8 @@ struct Pair {
     ends: [Engine; 2],
     /// Where what each receives is from.
     sources: [SocketAddr; 2],
-    /// What each has sent, and room for what the other says to that.
+    /// What each has sent.
     sent: [Outbox; 2],
-    answers: Outbox,
     messages: u64,
 }
 
@@ -144,7 +143,6 @@ impl Pair {
             ends,
             sources: [address(CALLEE), address(CALLER)],
             sent: [Outbox::new(), Outbox::new()],
-            answers: Outbox::new(),
             messages: 0,
         }
     }
@@ -153,14 +151,14 @@ impl Pair {
     fn deliver(&mut self, from: usize) {
         let to = 1 - from;
         let flow = Flow::udp(ListenerId(0), self.sources[to]);
-        let mut out = core::mem::take(&mut self.answers);
-        for transmit in self.sent[from].transmits() {
-            self.messages += 1;
-            self.ends[to].receive(self.now, flow, self.sent[from].message(transmit), &mut out);
-        }
-        self.sent[from].clear();
         // Nothing of the other's is waiting: it was delivered before.
-        self.answers = core::mem::replace(&mut self.sent[to], out);
+        let [caller, callee] = &mut self.sent;
+        let (sent, answers) = if from == 0 { (caller, callee) } else { (callee, caller) };
+        for transmit in sent.transmits() {
+            self.messages += 1;
+            self.ends[to].receive(self.now, flow, sent.message(transmit), answers);
+        }
+        sent.clear();
     }
 
     /// What is measured.

@@ -28,6 +28,20 @@ pub struct Limits {
 }
 
 impl Limits {
+    /// What is allowed unless something else is asked for.
+    pub const DEFAULT: Limits = Limits {
+        message: 65_535,
+        head: 32_768,
+        body: 65_535,
+        headers: 256,
+        vias: 70,
+        name: 128,
+        header: 8_192,
+        method: 64,
+        uri: 2_048,
+        token: 1_024,
+    };
+
     /// For messages that were read before, within narrower caps, and have grown by what this server adds:
     /// nothing in them is refused, or left out, the second time.
     pub const READ_BEFORE: Limits = Limits {
@@ -46,17 +60,6 @@ impl Limits {
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits {
-            message: 65_535,
-            head: 32_768,
-            body: 65_535,
-            headers: 256,
-            vias: 70,
-            name: 128,
-            header: 8_192,
-            method: 64,
-            uri: 2_048,
-            token: 1_024,
-        }
+        Limits::DEFAULT
     }
 }

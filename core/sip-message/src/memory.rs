@@ -52,6 +52,8 @@ pub(crate) struct Memory {
     saved: u32,
     /// Messages read anew since one was kept.
     since: u32,
+    /// Messages that were ever kept.
+    kept: u64,
 }
 
 /// Where a message is kept that was not recognized.
@@ -62,7 +64,7 @@ impl Memory {
     pub fn new() -> Memory {
         let mut shapes = Vec::new();
         shapes.resize_with(ROWS * WAYS, || None);
-        Memory { shapes, saved: MOST_SAVED, since: 0 }
+        Memory { shapes, saved: MOST_SAVED, since: 0, kept: 0 }
     }
 
     /// Where a message like this one is kept, its index now that of this one; otherwise where to keep this one,
@@ -114,6 +116,8 @@ impl Memory {
         self.saved = self.saved.saturating_sub(COST);
         let kept = kept.get_or_insert_with(|| Box::new(Shape::new(limits)));
         core::mem::swap(&mut kept.spans, spans);
+        self.kept += 1;
+        kept.spans.likeness = self.kept;
         kept.learn(bytes, head, number, limits);
         true
     }
@@ -313,9 +317,16 @@ mod tests {
         ] {
             let other = INVITE.replacen(from, to, 1);
             assert_eq!(other.len(), INVITE.len());
-            let mut index = Index::with_memory();
-            assert!(!is_remembered(&mut index, INVITE));
-            assert!(!is_remembered(&mut index, &other), "{to}");
+            for seen in [0, 1, 3] {
+                let mut index = Index::with_memory();
+                assert!(!is_remembered(&mut index, INVITE));
+                // Whatever has changed before, in places near and far from this.
+                for like in ["bob2", "bob3", "bob4"].iter().take(seen) {
+                    let like = INVITE.replace("bob1", like).replace("a84b4c76", "b9999999");
+                    assert!(is_remembered(&mut index, &like.replace("alice7", "carol8")));
+                }
+                assert!(!is_remembered(&mut index, &other), "{to} after {seen}");
+            }
         }
         assert!(!is_remembered(&mut index, &INVITE.replace("bob1", "bob12")), "another length");
         assert!(!is_remembered(&mut index, RINGING));

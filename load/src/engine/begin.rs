@@ -120,6 +120,7 @@ impl Engine {
         }
         let hash = self.hash(request.call_id());
         if let Some(call) = self.calls.at(slot) {
+            call.hash = hash;
             call.call_id.extend_from_slice(request.call_id());
             let name = (slot, call.generation);
             if let Some(ours) = ours.and_then(|ours| self.calls.at(ours)) {
@@ -136,17 +137,14 @@ impl Engine {
         let (first, stride) = self.settings.numbers;
         let number = first + self.number * stride;
         self.number += 1;
-        let scenario = match side {
-            Side::Client => self.settings.client.clone(),
-            Side::Server => self.settings.server.clone(),
-        };
-        let Some(scenario) = scenario else { return };
-        let Some(call) = self.calls.at(slot) else { return };
+        let Engine { settings, calls, desk, rng, .. } = self;
+        let Some(scenario) = settings.scenario(side) else { return };
+        let Some(call) = calls.at(slot) else { return };
         call.side = side;
         call.flow = flow;
         call.began = began;
         (call.number, call.user) = (number, user);
-        call.cseq = self.settings.base_cseq.saturating_sub(1);
+        call.cseq = settings.base_cseq.saturating_sub(1);
         call.doing = Doing::Waiting;
         // The variables of a call that used this slot before have the same names.
         match call.side_values {
@@ -157,14 +155,13 @@ impl Engine {
         call.timers.resize(scenario.timers.len(), None);
         call.branches.resize_with(scenario.transactions.len(), Vec::new);
         if side == Side::Client {
-            self.desk.injections.choose(side, call.user, &mut self.rng, &mut call.lines);
+            desk.injections.choose(side, call.user, rng, &mut call.lines);
         }
         // A timer that no step starts runs from the beginning of the call.
-        let started = |number: usize| {
-            scenario.steps.iter().any(|step| step.start_timer.is_some_and(|n| usize::from(n) == number))
-        };
-        for (number, timer) in call.timers.iter_mut().enumerate() {
-            *timer = (!started(number)).then_some(began.intended);
+        for &number in &scenario.running_timers {
+            if let Some(timer) = call.timers.get_mut(usize::from(number)) {
+                *timer = Some(began.intended);
+            }
         }
     }
 
@@ -208,11 +205,10 @@ impl Engine {
             self.closing.push(conn);
         }
         self.wheel.cancel(slot);
-        if call.side == Side::Server {
-            let hash = self.hash(&call.call_id);
-            if let Ok(entry) = self.answering.find_entry(hash, |&(_, other)| other == slot) {
-                entry.remove();
-            }
+        if call.side == Side::Server
+            && let Ok(entry) = self.answering.find_entry(call.hash, |&(_, other)| other == slot)
+        {
+            entry.remove();
         }
         self.calls.give(slot);
     }
@@ -337,7 +333,7 @@ impl Engine {
         let name = ladder_name(slot, call);
         out.send(flow, name + 1, &sent);
         let local = self.settings.local(flow.listener);
-        self.ladders.offer(name, now, Direction::Sent, local, flow.remote, &sent);
+        self.ladders.pass(name, now, Direction::Sent, (local, &flow.remote), &sent);
         self.note_repeated(now, slot, &sent);
         if let Some(call) = self.calls.at(slot) {
             call.sent = sent;

@@ -4,6 +4,7 @@ use super::SILENT;
 use super::observe::Seen;
 use crate::metrics::Began;
 use crate::scenario::{Challenge, Outline, Side, Values};
+use core::num::NonZeroU64;
 use core::time::Duration;
 use wire::{Flow, ListenerId, Time};
 
@@ -52,10 +53,14 @@ pub struct Call {
     pub round: u32,
     pub flow: Flow,
     pub call_id: Vec<u8>,
+    /// That of its Call-ID, if the other side began it.
+    pub hash: u64,
     /// The last message received that was no retransmission.
     pub last: Vec<u8>,
-    /// Where the headers stand in it that texts ask for.
-    pub outline: Outline,
+    /// What it has in common with others whose outline is known.
+    pub likeness: Option<NonZeroU64>,
+    /// Where the headers stand in it that texts ask for, if it is not like others.
+    pub outline: Option<Box<Outline>>,
     /// Something was sent since.
     pub answered: bool,
     /// A provisional response to its INVITE has come.
@@ -71,7 +76,7 @@ pub struct Call {
     pub peer_tag: Vec<u8>,
     pub routes: Vec<u8>,
     pub next_url: Vec<u8>,
-    pub challenge: Challenge,
+    pub challenge: Option<Box<Challenge>>,
     pub challenged: bool,
     pub values: Values,
     /// Its line in each injection file.
@@ -104,8 +109,10 @@ impl Call {
             round: 0,
             flow: nowhere,
             call_id: Vec::new(),
+            hash: 0,
             last: Vec::new(),
-            outline: Outline::default(),
+            likeness: None,
+            outline: None,
             answered: false,
             tried: false,
             sent: Vec::new(),
@@ -116,7 +123,7 @@ impl Call {
             peer_tag: Vec::new(),
             routes: Vec::new(),
             next_url: Vec::new(),
-            challenge: Challenge::default(),
+            challenge: None,
             challenged: false,
             values: Values::default(),
             lines: Vec::new(),
@@ -132,14 +139,15 @@ impl Call {
     }
 
     /// When something has to be done for it, if nothing is received before.
+    #[inline]
     pub fn deadline(&self) -> Option<Time> {
         let own = match self.doing {
-            Doing::Nothing => None,
-            Doing::Waiting => self.give_up,
-            Doing::Pausing(until) | Doing::Lingering(until) | Doing::Leaving(until) => Some(until),
+            Doing::Nothing => Time::FAR,
+            Doing::Waiting => self.give_up.unwrap_or(Time::FAR),
+            Doing::Pausing(until) | Doing::Lingering(until) | Doing::Leaving(until) => until,
         };
-        let resend = self.resend.map(|r| r.at);
-        own.into_iter().chain(resend).min()
+        let first = self.resend.as_ref().map_or(own, |resend| resend.at.min(own));
+        (first != Time::FAR).then_some(first)
     }
 
     /// Whether it waits for an answer that has not come for so long that there is none. Who is being called has
@@ -167,6 +175,7 @@ impl Call {
             }
         }
         self.doing = Doing::Nothing;
+        self.likeness = None;
         (self.step, self.round, self.cseq) = (0, 0, 0);
         (self.answered, self.tried, self.connected) = (false, false, false);
         (self.resend, self.give_up, self.other) = (None, None, None);
@@ -190,7 +199,7 @@ const CHUNK: u32 = 64;
 /// late by milliseconds.
 #[derive(Default)]
 pub struct Calls {
-    chunks: Vec<Box<[Call]>>,
+    chunks: Vec<Box<[Call; CHUNK as usize]>>,
     /// Slots that were ever in use.
     made: u32,
     free: Vec<u32>,
@@ -204,7 +213,8 @@ impl Calls {
         }
         let slot = Some(self.made).filter(|&slot| slot != u32::MAX)?;
         if slot % CHUNK == 0 {
-            self.chunks.push((0..CHUNK).map(|_| Call::new()).collect());
+            let chunk: Box<[Call]> = (0..CHUNK).map(|_| Call::new()).collect();
+            self.chunks.push(chunk.try_into().ok()?);
         }
         self.made += 1;
         Some(slot)
@@ -220,6 +230,7 @@ impl Calls {
     }
 
     /// The call in a slot, whatever it is doing.
+    #[inline]
     pub fn at(&mut self, slot: u32) -> Option<&mut Call> {
         self.chunks.get_mut((slot / CHUNK) as usize)?.get_mut((slot % CHUNK) as usize)
     }
@@ -230,6 +241,7 @@ impl Calls {
     }
 
     /// The call in a slot.
+    #[inline]
     pub fn get(&self, slot: u32) -> Option<&Call> {
         self.chunks.get((slot / CHUNK) as usize)?.get((slot % CHUNK) as usize)
     }

@@ -21,19 +21,25 @@ const NAME: usize = 4 + 8 + 8;
 impl CallName {
     /// Appends the Call-ID.
     pub fn write(self, run: u32, address: &[u8], out: &mut Vec<u8>) {
-        push_hex(self.worker.into(), 4, out);
-        push_hex(self.slot, 8, out);
-        push_hex(self.generation, 8, out);
-        out.push(b'-');
-        push_hex(run, 8, out);
+        let mut text = [b'-'; NAME + 9];
+        let [_, _, _, _, worker @ ..] = digits(self.worker.into());
+        let mut rest = text.as_mut_slice();
+        for part in [&worker[..], &digits(self.slot), &digits(self.generation), b"-", &digits(run)] {
+            let (place, more) = rest.split_at_mut(part.len());
+            place.copy_from_slice(part);
+            rest = more;
+        }
+        out.extend_from_slice(&text);
         out.push(b'@');
         out.extend_from_slice(address);
     }
 
     /// Reads a Call-ID. `None`: it is not one of this run.
+    #[inline]
     pub fn read(call_id: &[u8], run: u32) -> Option<CallName> {
-        let (name, rest) = call_id.split_at_checked(NAME)?;
-        if hex(rest.strip_prefix(b"-")?)? != run {
+        let (name, rest) = call_id.split_first_chunk::<NAME>()?;
+        let (dash, rest) = rest.split_first()?;
+        if *dash != b'-' || *rest.first_chunk::<8>()? != digits(run) {
             return None;
         }
         // Worker and the upper half of the slot, the slot, the generation.
@@ -44,15 +50,25 @@ impl CallName {
 
 /// Appends the last `digits` (8 at most) hexadecimal digits of a number.
 pub fn push_hex(number: u32, digits: u32, out: &mut Vec<u8>) {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let mut text = [0; 8];
-    for (i, place) in text.iter_mut().enumerate().take(digits as usize) {
-        *place = DIGITS[(number >> (4 * (digits - 1 - i as u32)) & 15) as usize];
-    }
-    out.extend_from_slice(&text[..digits as usize]);
+    let text = self::digits(number);
+    out.extend_from_slice(&text[text.len() - (digits as usize).min(text.len())..]);
+}
+
+/// A byte of each digit, all at once: the most significant first.
+#[inline]
+fn digits(number: u32) -> [u8; 8] {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    let number = u64::from(number);
+    let quads = (number | number << 16) & 0x0000_ffff_0000_ffff;
+    let pairs = (quads | quads << 8) & 0x00ff_00ff_00ff_00ff;
+    let values = (pairs | pairs << 4) & 0x0f0f_0f0f_0f0f_0f0f;
+    // No carry from byte to byte.
+    let above_nine = (values + ONES * 6) >> 4 & ONES;
+    (values + ONES * 48 + above_nine * 39).to_be_bytes()
 }
 
 /// The number that eight lower-case hexadecimal digits are, all at once: each is a byte of one word.
+#[inline(always)]
 pub fn hex(text: &[u8]) -> Option<u32> {
     const ONES: u64 = 0x0101_0101_0101_0101;
     let digits = u64::from_be_bytes(*text.first_chunk()?);
@@ -82,6 +98,13 @@ mod tests {
             name.write(run, b"[::1]", &mut text);
             prop_assert_eq!(CallName::read(&text, run), Some(name));
             prop_assert_eq!(CallName::read(&text, run.wrapping_add(1)), None, "another run's");
+        }
+
+        #[test]
+        fn digits_are_those_of_the_number(number: u32, few in 0..9_u32) {
+            let mut text = Vec::new();
+            push_hex(number, few, &mut text);
+            prop_assert_eq!(String::from_utf8(text).unwrap(), &format!("{number:08x}")[8 - few as usize..]);
         }
 
         #[test]

@@ -25,7 +25,7 @@ pub use settings::{Defaults, Origin, Progress, Record, Retransmission, Settings,
 
 use crate::metrics::{Ladders, Metrics, Unexpected};
 use crate::population::{Rng, Times};
-use crate::scenario::{Desk, Effects, Level, Model, Scope, Side, Values};
+use crate::scenario::{Desk, Effects, Level, Model, Outlines, Scenario, Scope, Side, Values};
 use call::Calls;
 use core::hash::BuildHasher;
 use core::time::Duration;
@@ -34,6 +34,7 @@ use hashbrown::{HashMap, HashTable};
 use ids::CallName;
 use registered::Registered;
 use sip_message::{Index, Limits, Parsed, find_call_id, parse};
+use std::sync::Arc;
 use users::Callers;
 use wheel::Wheel;
 use wire::{ConnId, Flow, Frame, FrameError, Machine, Outbox, Time};
@@ -103,6 +104,10 @@ pub struct Engine {
     /// Connections of calls that have ended.
     closing: Vec<ConnId>,
     index: Option<Box<Index>>,
+    /// What the caller's and the callee's scenario ask of messages like others.
+    outlines: [Outlines; 2],
+    /// Both scenarios, but for that of a call that is at work.
+    scenarios: [Option<Arc<Scenario>>; 2],
     /// What the steps of the caller's and of the callee's scenario have sent last.
     models: [Vec<Model>; 2],
 }
@@ -147,6 +152,8 @@ impl Engine {
             connections: HashMap::with_hasher(hasher),
             closing: Vec::new(),
             index: Some(Box::new(Index::with_memory())),
+            outlines: [Outlines::new(), Outlines::new()],
+            scenarios: [settings.client.clone(), settings.server.clone()],
             models: [&settings.client, &settings.server].map(|scenario| {
                 let steps = scenario.as_ref().map_or(0, |scenario| scenario.steps.len());
                 core::iter::repeat_with(Model::default).take(steps).collect()
@@ -206,12 +213,12 @@ impl Engine {
 
     fn message(&mut self, now: Time, flow: Flow, bytes: &[u8], out: &mut Outbox) {
         let mut index = self.index.take().unwrap_or_default();
-        match parse(bytes, &mut index, &Limits::default()) {
+        match parse(bytes, &mut index, &Limits::DEFAULT) {
             Parsed::Good(message) => self.receive_message(now, flow, &message, out),
             Parsed::Bad(..) | Parsed::Garbage(_) => {
                 self.metrics.unexpected(now, Unexpected::Malformed);
                 let local = self.settings.local(flow.listener);
-                self.ladders.stray(now, local, flow.remote, bytes, Unexpected::Malformed.text());
+                self.ladders.stray(now, *local, flow.remote, bytes, Unexpected::Malformed.text());
             }
         }
         self.index = Some(index);

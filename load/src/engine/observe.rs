@@ -3,10 +3,11 @@
 
 use super::Engine;
 use super::call::Call;
-use super::registered::Asked;
+use super::receive::Heard;
+use super::registered::{Asked, Registered};
+use crate::metrics::Metrics;
 use crate::metrics::{Began, Bye, TransactionEnd};
-use crate::scenario::{Kind, Side};
-use sip_message::Message;
+use crate::scenario::Side;
 use wire::Time;
 
 type Method = crate::metrics::Method;
@@ -45,10 +46,6 @@ pub struct Seen {
     pub responded: bool,
 }
 
-fn method_of(name: &str) -> Method {
-    Method::from(sip_message::Method::from_bytes(name.as_bytes()))
-}
-
 /// When a request that goes out now was meant to: the first of a call with the call, others with what came
 /// before them.
 fn began(call: &Call, now: Time, woken: Time) -> Began {
@@ -58,46 +55,47 @@ fn began(call: &Call, now: Time, woken: Time) -> Began {
     }
 }
 
-impl Engine {
-    /// A message of a scenario went out.
-    pub(super) fn note_sent(&mut self, now: Time, slot: u32, kind: &Kind) {
-        let left = now.max(self.woken);
-        let Kind::Request(name) = kind else { return self.metrics.response_sent(left) };
-        let method = method_of(name);
-        self.metrics.request_sent(left, method);
-        let Some(call) = self.calls.at(slot).filter(|call| call.side == Side::Client) else { return };
-        let began = began(call, now, self.woken);
+/// What a message of a call is told to.
+pub(super) struct Note<'e> {
+    pub metrics: &'e mut Metrics,
+    pub registered: &'e mut Registered,
+    pub call: &'e mut Call,
+}
+
+impl Note<'_> {
+    /// A message of a scenario went out: a request of this method, or a response.
+    #[inline]
+    pub fn sent(self, now: Time, woken: Time, method: Option<Method>) {
+        let Note { metrics, registered, call } = self;
+        let left = now.max(woken);
+        let Some(method) = method else { return metrics.response_sent(left) };
+        metrics.request_sent(left, method);
+        if call.side != Side::Client {
+            return;
+        }
+        let began = began(call, now, woken);
         match method {
             Method::Ack | Method::Cancel => return,
             Method::Invite if call.seen.session.is_none() => {
                 call.seen.session = Some(Session { began, progress: None, established: None, over: false });
-                self.metrics.session_requested(began);
+                metrics.session_requested(began);
             }
             Method::Register if call.seen.registering.is_none() => {
-                let asked = self.registered.asked(&call.sent);
+                let asked = registered.asked(&call.sent);
                 call.seen.registering = Some((began, asked));
-                self.metrics.registration_begun(began, asked.kind);
+                metrics.registration_begun(began, asked.kind);
             }
             _ => {}
         }
         (call.seen.asking, call.seen.asked) = (Some(Asking { method, began }), true);
     }
 
-    /// A message went out again.
-    pub(super) fn note_repeated(&mut self, now: Time, _slot: u32, bytes: &[u8]) {
-        if bytes.starts_with(b"SIP/2.0 ") {
-            return self.metrics.response_repeated(now);
-        }
-        let name = bytes.split(|&b| b == b' ').next().unwrap_or(b"");
-        self.metrics.request_repeated(now, Method::from(sip_message::Method::from_bytes(name)));
-    }
-
     /// A message that a step of the scenario waited for.
-    pub(super) fn note_received(&mut self, now: Time, slot: u32, message: &Message<'_>) {
-        let Some(call) = self.calls.at(slot) else { return };
-        if message.is_request() {
-            if message.method() == sip_message::Method::Bye
-                && let Some(session) = call.seen.session.as_mut().filter(|s| !s.over)
+    #[inline]
+    pub fn received(self, now: Time, heard: Heard) {
+        if heard.request {
+            if heard.method == Method::Bye
+                && let Some(session) = self.call.seen.session.as_mut().filter(|s| !s.over)
                 && let Some(established) = session.established
             {
                 session.over = true;
@@ -105,23 +103,21 @@ impl Engine {
             }
             return;
         }
-        if call.side == Side::Client {
-            self.note_response(now, slot, message, true);
+        if self.call.side == Side::Client {
+            self.response(now, heard, true);
         }
     }
 
     /// A final response that the scenario did not want.
-    pub(super) fn note_refused(&mut self, now: Time, slot: u32, message: &Message<'_>) {
-        let client = self.calls.get(slot).is_some_and(|call| call.side == Side::Client);
-        if client && !message.is_request() {
-            self.note_response(now, slot, message, false);
+    pub fn refused(self, now: Time, heard: Heard) {
+        if self.call.side == Side::Client && !heard.request {
+            self.response(now, heard, false);
         }
     }
 
-    fn note_response(&mut self, now: Time, slot: u32, message: &Message<'_>, wanted: bool) {
-        let Some(call) = self.calls.at(slot) else { return };
-        let status = message.status();
-        let method = Method::from(message.method());
+    fn response(self, now: Time, heard: Heard, wanted: bool) {
+        let Note { metrics, registered, call } = self;
+        let Heard { status, method, .. } = heard;
         let Some(asking) = call.seen.asking.filter(|asking| asking.method == method) else { return };
         let challenge = matches!(status, 401 | 407) && wanted;
         if status < 200 {
@@ -130,36 +126,35 @@ impl Engine {
                 && let Some(session) = call.seen.session.as_mut().filter(|s| s.progress.is_none())
             {
                 session.progress = Some(now);
-                self.metrics.session_progress(now, session.began);
+                metrics.session_progress(now, session.began);
             }
             return;
         }
         call.seen.asking = None;
         if challenge {
-            self.metrics.challenged(now);
+            metrics.challenged(now);
         }
         let end = match wanted {
             true => TransactionEnd::Success,
             false => TransactionEnd::Failed,
         };
-        self.metrics.transaction_ended(now, method, asking.began, end);
-        let Some(call) = self.calls.at(slot) else { return };
+        metrics.transaction_ended(now, method, asking.began, end);
         match method {
             Method::Invite if !challenge => {
                 let Some(session) = call.seen.session.as_mut().filter(|s| !s.over) else { return };
                 match status {
                     200..=299 if session.established.is_none() => {
                         session.established = Some(now);
-                        self.metrics.session_established(now, session.began, session.progress, status);
+                        metrics.session_established(now, session.began, session.progress, status);
                     }
                     200..=299 => {}
                     300..=399 => {
                         session.over = true;
-                        self.metrics.session_redirected(session.began, wanted);
+                        metrics.session_redirected(session.began, wanted);
                     }
                     _ => {
                         session.over = true;
-                        self.metrics.session_refused(now, session.began, session.progress, status);
+                        metrics.session_refused(now, session.began, session.progress, status);
                     }
                 }
             }
@@ -171,24 +166,41 @@ impl Engine {
                     200..=299 => Bye::Answered(asking.began),
                     _ => Bye::Refused(asking.began),
                 };
-                self.metrics.session_ended(now, session.began, established, bye);
+                metrics.session_ended(now, session.began, established, bye);
             }
             Method::Register if !challenge => {
                 let Some((began, asked)) = call.seen.registering.take() else { return };
                 match status {
                     200..=299 => {
-                        self.registered.done(asked);
-                        self.metrics.registered(now, began, asked.kind);
+                        registered.done(asked);
+                        metrics.registered(now, began, asked.kind);
                     }
-                    _ => self.metrics.registration_failed(now, began, asked.kind),
+                    _ => metrics.registration_failed(now, began, asked.kind),
                 }
             }
             _ if !call.seen.responded && call.seen.session.is_none() => {
                 call.seen.responded = true;
-                self.metrics.responded(now, asking.began);
+                metrics.responded(now, asking.began);
             }
             _ => {}
         }
+    }
+}
+
+impl Engine {
+    /// Whom what passes of a call is told to.
+    pub(super) fn note(&mut self, slot: u32) -> Option<Note<'_>> {
+        let Engine { metrics, registered, calls, .. } = self;
+        Some(Note { metrics, registered, call: calls.at(slot)? })
+    }
+
+    /// A message went out again.
+    pub(super) fn note_repeated(&mut self, now: Time, _slot: u32, bytes: &[u8]) {
+        if bytes.starts_with(b"SIP/2.0 ") {
+            return self.metrics.response_repeated(now);
+        }
+        let name = bytes.split(|&b| b == b' ').next().unwrap_or(b"");
+        self.metrics.request_repeated(now, Method::from(sip_message::Method::from_bytes(name)));
     }
 
     /// A request got no answer at all.

@@ -4,8 +4,9 @@ use super::Engine;
 use super::begin::ladder_name;
 use super::call::{Call, Doing};
 use super::ids::CallName;
-use crate::metrics::{Direction, Failure, Unexpected};
-use crate::scenario::{self, Expect, Op, Optional, Recv, Scenario, Side, Vars};
+use super::observe::Note;
+use crate::metrics::{Direction, Failure, Method as Counted, Unexpected};
+use crate::scenario::{self, Expect, Op, Optional, Outline, Outlines, Recv, Scenario, Side, Vars};
 use sip_message::{Message, Method, write_response};
 use wire::{Flow, Outbox, Time};
 
@@ -19,47 +20,90 @@ enum Place {
     None,
 }
 
+/// What a received message is.
+#[derive(Clone, Copy)]
+pub(super) struct Heard {
+    pub request: bool,
+    /// 0 of a request.
+    pub status: u16,
+    /// Of a response, that of its request.
+    pub method: Counted,
+}
+
+impl Heard {
+    fn of(message: &Message<'_>) -> Heard {
+        let (request, status) = (message.is_request(), message.status());
+        Heard { request, status, method: message.method().into() }
+    }
+
+    /// Whether it is a final response to an INVITE, which comes until it is acknowledged.
+    fn is_final_to_invite(self) -> bool {
+        self.status >= 200 && self.method == Counted::Invite
+    }
+
+    /// Whether its method is one of those that a step waits for.
+    fn is_one_of<'n>(
+        self,
+        methods: u16,
+        message: &Message<'_>,
+        mut names: impl Iterator<Item = &'n str>,
+    ) -> bool {
+        methods >> self.method as u16 & 1 != 0
+            && (self.method != Counted::Other
+                || names.any(|name| message.method().as_bytes() == name.as_bytes()))
+    }
+}
+
 impl Engine {
     /// A message without a flaw.
     pub(super) fn receive_message(&mut self, now: Time, flow: Flow, message: &Message<'_>, out: &mut Outbox) {
-        if message.is_request() {
-            self.metrics.request_received(now, message.method().into());
+        let heard = Heard::of(message);
+        if heard.request {
+            self.metrics.request_received(now, heard.method);
         } else {
-            self.metrics.response_received(now, message.status());
+            self.metrics.response_received(now, heard.status);
         }
         let Some(slot) = self.call_of(now, flow, message) else {
             return self.stray(now, flow, message, out);
         };
-        let Some(call) = self.calls.at(slot) else { return };
+        let Engine { calls, settings, ladders, rng, .. } = self;
+        let Some(call) = calls.at(slot) else { return };
         let name = ladder_name(slot, call);
-        let local = self.settings.local(flow.listener);
-        self.ladders.offer(name, now, Direction::Received, local, flow.remote, message.bytes());
-        let Some(call) = self.calls.at(slot) else { return };
+        let pair = (settings.local(flow.listener), &flow.remote);
+        ladders.pass(name, now, Direction::Received, pair, message.bytes());
         if let Doing::Leaving(_) = call.doing {
             return self.leaving(now, slot, flow, message, out);
         }
-        call.tried |= !message.is_request() && message.status() < 200 && message.method() == Method::Invite;
+        call.tried |= !heard.request && heard.status < 200 && heard.method == Counted::Invite;
         if message.bytes() == call.last {
             // A retransmission: what was sent upon the first is sent again, if anything was.
-            return match is_final_to_invite(message) {
+            return match heard.is_final_to_invite() {
                 true => self.acknowledge_again(now, slot, out),
                 false if call.answered => self.send_again(now, slot, out),
                 false => {}
             };
         }
-        if call.side == Side::Server || message.is_request() {
+        let side = call.side;
+        if side == Side::Server || heard.request {
             // Streams come and go, and a phone may move; a connection of the call's own stays.
             call.flow = Flow { conn: if call.connected { call.flow.conn } else { flow.conn }, ..flow };
         }
-        let Some(scenario) = self.settings.scenario(call.side).cloned() else { return };
-        if self.settings.lost > 0.0 && self.rng.chance(self.settings.lost) {
-            return;
+        if settings.lost > 0.0 && rng.chance(settings.lost) {
+            return ladders.set_latest(name, message.bytes());
         }
-        match self.place(slot, &scenario, message) {
-            Place::Step(step) => self.accept(now, slot, &scenario, step, message, out),
-            Place::Stale => self.stale(now, slot, message, out),
-            Place::None => self.unexpected(now, slot, flow, &scenario, message, out),
+        let Some(scenario) = self.take_scenario(side) else { return };
+        match self.place_like(slot, &scenario, message, heard) {
+            Place::Step(step) => self.accept(now, slot, (&scenario, step), (message, heard), out),
+            Place::Stale => {
+                self.ladders.set_latest(name, message.bytes());
+                self.stale(now, slot, heard, out);
+            }
+            Place::None => {
+                self.ladders.set_latest(name, message.bytes());
+                self.unexpected(now, slot, flow, &scenario, (message, heard), out);
+            }
         }
+        self.give_scenario(side, scenario);
     }
 
     /// The call that a message belongs to; one is begun for a request that begins one.
@@ -101,9 +145,32 @@ impl Engine {
         self.answering.find(hash, same).map(|&(_, slot)| slot)
     }
 
+    /// As [`Engine::place`], with the help of the messages before. Which step takes one depends on the step that the
+    /// call is at and on method and status, where no step asks for a branch.
+    #[inline]
+    fn place_like(&mut self, slot: u32, scenario: &Scenario, message: &Message<'_>, heard: Heard) -> Place {
+        let Some(call) = self.calls.get(slot) else { return Place::None };
+        let (side, at) = (call.side as usize, call.step);
+        let likeness = message.likeness().filter(|_| scenario.transactions.is_empty());
+        let outlines = self.outlines.get(side);
+        let known = likeness.and_then(|likeness| outlines?.get(likeness)?.taken(at));
+        if let Some(step) = known {
+            let place = || self.place(slot, scenario, message, heard);
+            debug_assert!(matches!(place(), Place::Step(own) if own == step), "what is alike has one place");
+            return Place::Step(step);
+        }
+        let place = self.place(slot, scenario, message, heard);
+        if let (Place::Step(step), Some(likeness)) = (&place, likeness)
+            && let Some(outlines) = self.outlines.get_mut(side)
+        {
+            outlines.set_taken(likeness, at, *step);
+        }
+        place
+    }
+
     /// Looks for the step that waits for a message, as SIPp does: forward over steps that are optional,
     /// then back over optional ones that may still come.
-    fn place(&self, slot: u32, scenario: &Scenario, message: &Message<'_>) -> Place {
+    fn place(&self, slot: u32, scenario: &Scenario, message: &Message<'_>, heard: Heard) -> Place {
         let Some(call) = self.calls.get(slot) else { return Place::None };
         let waits = |step: usize| match scenario.steps.get(step).map(|s| &s.op) {
             Some(Op::Recv(recv)) => Some(recv),
@@ -111,7 +178,7 @@ impl Engine {
         };
         for step in call.step..scenario.steps.len() {
             let Some(recv) = waits(step) else { break };
-            if fits(recv, message, call) {
+            if fits(recv, message, heard, call) {
                 return Place::Step(step);
             }
             if recv.optional == Optional::No {
@@ -119,9 +186,11 @@ impl Engine {
             }
         }
         // What answers the request that the call waits on now belongs to no transaction before.
-        let current = !message.is_request()
-            && message.cseq() == call.cseq
-            && call.sent.split(|&byte| byte == b' ').next() == Some(message.method().as_bytes());
+        let is_current = || {
+            !heard.request
+                && message.cseq() == call.cseq
+                && call.sent.split(|&byte| byte == b' ').next() == Some(message.method().as_bytes())
+        };
         let mut contiguous = true;
         for step in (0..call.step.min(scenario.steps.len())).rev() {
             let Some(recv) = waits(step) else {
@@ -129,11 +198,11 @@ impl Engine {
                 continue;
             };
             contiguous &= recv.optional != Optional::No;
-            if fits(recv, message, call) {
+            if fits(recv, message, heard, call) {
                 return match recv.optional {
                     Optional::Global => Place::Step(step),
                     Optional::Yes if contiguous => Place::Step(step),
-                    _ if current && recv.auth => Place::None,
+                    _ if recv.auth && is_current() => Place::None,
                     _ => Place::Stale,
                 };
             }
@@ -146,36 +215,42 @@ impl Engine {
         &mut self,
         now: Time,
         slot: u32,
-        scenario: &Scenario,
-        step: usize,
-        message: &Message<'_>,
+        (scenario, step): (&Scenario, usize),
+        (message, heard): (&Message<'_>, Heard),
         out: &mut Outbox,
     ) {
-        let Some(Op::Recv(recv)) = scenario.steps.get(step).map(|s| &s.op) else { return };
-        let Some(call) = self.calls.at(slot) else { return };
-        if recv.lost.is_some_and(|lost| self.rng.chance(lost)) {
-            return;
+        let Some(here) = scenario.steps.get(step) else { return };
+        let Op::Recv(recv) = &here.op else { return };
+        let Engine { calls, outlines, ladders, metrics, registered, rng, .. } = self;
+        let Some(call) = calls.at(slot) else { return };
+        if recv.lost.is_some_and(|lost| rng.chance(lost)) {
+            return ladders.set_latest(ladder_name(slot, call), message.bytes());
         }
+        ladders.forget_latest(ladder_name(slot, call));
         call.answered = false;
         call.resend = None;
-        call.last.clear();
-        call.last.extend_from_slice(message.bytes());
-        call.outline.learn(&scenario.headers, message);
-        if message.is_request() {
+        let known = outlines.get_mut(call.side as usize);
+        let outline = keep(call, message, scenario, known);
+        if heard.request {
             call.cseq = message.cseq();
         } else {
-            scenario::learn_peer_tag(message, &mut call.peer_tag);
+            match outline.and_then(|outline| outline.to_tag(message)) {
+                Some(tag) => replace(&mut call.peer_tag, tag),
+                None => scenario::learn_peer_tag(message, &mut call.peer_tag),
+            }
         }
         if recv.rrs {
             scenario::learn_routes(message, &mut call.routes);
-            scenario::learn_next_url(message, &mut call.next_url);
+            match outline.and_then(|outline| outline.next_url(message)) {
+                Some(url) => replace(&mut call.next_url, url),
+                None => scenario::learn_next_url(message, &mut call.next_url),
+            }
         }
         if recv.auth {
-            call.challenged = call.challenge.learn(message);
+            call.challenged = call.challenge.get_or_insert_default().learn(message);
         }
         let mandatory = recv.optional == Optional::No;
-        self.note_received(now, slot, message);
-        let Some(here) = scenario.steps.get(step) else { return };
+        Note { metrics, registered, call }.received(now, heard);
         // An optional message without a `next` to follow leaves the call where it is.
         let moves = mandatory || (recv.advance && here.next.is_some() && self.branch(slot, here).is_some());
         if !moves {
@@ -188,8 +263,8 @@ impl Engine {
     }
 
     /// A message of a transaction that is over: nothing is to be done but the ACK that stops its coming.
-    fn stale(&mut self, now: Time, slot: u32, message: &Message<'_>, out: &mut Outbox) {
-        if is_final_to_invite(message) {
+    fn stale(&mut self, now: Time, slot: u32, heard: Heard, out: &mut Outbox) {
+        if heard.is_final_to_invite() {
             self.acknowledge_again(now, slot, out);
         }
     }
@@ -207,7 +282,7 @@ impl Engine {
         slot: u32,
         flow: Flow,
         scenario: &Scenario,
-        message: &Message<'_>,
+        (message, heard): (&Message<'_>, Heard),
         out: &mut Outbox,
     ) {
         let Some(call) = self.calls.at(slot) else { return };
@@ -226,9 +301,8 @@ impl Engine {
         let Some(call) = self.calls.at(slot) else { return };
         if let Some(unexpected) = scenario.unexpected {
             call.answered = false;
-            call.last.clear();
-            call.last.extend_from_slice(message.bytes());
-            call.outline.learn(&scenario.headers, message);
+            let known = self.outlines.get_mut(call.side as usize);
+            keep(call, message, scenario, known);
             let from = call.step;
             if let Some(variable) = unexpected.return_to {
                 let user = self.callers.values(call.side, call.user);
@@ -245,7 +319,9 @@ impl Engine {
             return;
         }
         let refused = !message.is_request() && message.status() >= 300;
-        self.note_refused(now, slot, message);
+        if let Some(note) = self.note(slot) {
+            note.refused(now, heard);
+        }
         let ends = message.is_request() && matches!(message.method(), Method::Bye | Method::Cancel);
         if message.is_request() && defaults.bye {
             match ends {
@@ -311,7 +387,7 @@ impl Engine {
             return plain_answer(flow, message, out);
         }
         self.metrics.unexpected(now, Unexpected::NoCall);
-        let local = self.settings.local(flow.listener);
+        let local = *self.settings.local(flow.listener);
         self.ladders.stray(now, local, flow.remote, message.bytes(), Unexpected::NoCall.text());
         if message.is_request() {
             answer(flow, message, 481, out);
@@ -319,9 +395,32 @@ impl Engine {
     }
 }
 
-/// Whether it is a final response to an INVITE, which comes until it is acknowledged.
-fn is_final_to_invite(message: &Message<'_>) -> bool {
-    !message.is_request() && message.status() >= 200 && message.method() == Method::Invite
+/// Puts a text in place of another.
+#[inline]
+fn replace(text: &mut Vec<u8>, with: &[u8]) {
+    if text != with {
+        text.clear();
+        text.extend_from_slice(with);
+    }
+}
+
+/// Keeps the message that a call received last, and answers where things stand in it if that is known of others like
+/// it.
+#[inline]
+fn keep<'o>(
+    call: &mut Call,
+    message: &Message<'_>,
+    scenario: &Scenario,
+    known: Option<&'o mut Outlines>,
+) -> Option<&'o Outline> {
+    call.last.clear();
+    call.last.extend_from_slice(message.bytes());
+    let outline = known.and_then(|known| known.of(&scenario.headers, message));
+    call.likeness = outline.and_then(Outline::likeness);
+    if outline.is_none() {
+        call.outline.get_or_insert_default().learn(&scenario.headers, message);
+    }
+    outline
 }
 
 /// A 200 to a request that no scenario answers, so that the other side can end.
@@ -339,18 +438,22 @@ fn answer(flow: Flow, request: &Message<'_>, status: u16, out: &mut Outbox) {
 }
 
 /// Whether a step waits for this message.
-fn fits(recv: &Recv, message: &Message<'_>, call: &Call) -> bool {
+fn fits(recv: &Recv, message: &Message<'_>, heard: Heard, call: &Call) -> bool {
     match &recv.expect {
-        Expect::Request(method) => message.is_request() && message.method().as_bytes() == method.as_bytes(),
-        Expect::Matching(pattern) => message.is_request() && pattern.matches(message.method().as_bytes()),
+        Expect::Request(name) => {
+            heard.request && heard.is_one_of(recv.methods, message, core::iter::once(name.as_ref()))
+        }
+        Expect::Matching(pattern) => heard.request && pattern.matches(message.method().as_bytes()),
         Expect::Response { code, transaction, methods } => {
-            if message.is_request() || message.status() != *code {
+            // The status of a request is none.
+            if heard.status != *code {
                 return false;
             }
             if let Some(branch) = transaction.and_then(|t| call.branches.get(usize::from(t))) {
                 return message.via_branch() == branch;
             }
-            methods.is_empty() || methods.iter().any(|m| message.method().as_bytes() == m.as_bytes())
+            let names = methods.iter().map(AsRef::as_ref);
+            methods.is_empty() || heard.is_one_of(recv.methods, message, names)
         }
     }
 }

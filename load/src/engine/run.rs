@@ -2,10 +2,14 @@
 
 use super::begin::ladder_name;
 use super::call::{Call, Doing, Resend};
+use super::observe::Note;
+use super::users::Callers;
 use super::wheel::tick;
 use super::{Engine, Origin, Settings};
-use crate::metrics::{Began, CallEnd, Direction, Failure};
-use crate::scenario::{self, Facts, Kind, Model, Op, Outcome, Pause, Scenario, Send, Side, Step, Vars};
+use crate::metrics::{Began, CallEnd, Direction, Failure, Method};
+use crate::scenario::{
+    self, Desk, Facts, Op, Outcome, Outlines, Pause, Scenario, Send, Side, Step, Values, Vars,
+};
 use core::time::Duration;
 use std::mem;
 use std::sync::Arc;
@@ -45,11 +49,26 @@ enum Next {
 }
 
 impl Engine {
+    /// The scenario of one side, to be given back. Counting its users for each message would cost more than the rest
+    /// of what is done to find it; only where it is at work already it is counted.
+    pub(super) fn take_scenario(&mut self, side: Side) -> Option<Arc<Scenario>> {
+        let kept = self.scenarios.get_mut(side as usize).and_then(Option::take);
+        kept.or_else(|| self.settings.scenario(side).cloned())
+    }
+
+    /// Gives it back.
+    pub(super) fn give_scenario(&mut self, side: Side, scenario: Arc<Scenario>) {
+        if let Some(place) = self.scenarios.get_mut(side as usize) {
+            *place = Some(scenario);
+        }
+    }
+
     /// Runs a call until it has to wait, or ends.
     pub(super) fn advance(&mut self, now: Time, slot: u32, out: &mut Outbox) {
         let Some(side) = self.calls.get(slot).map(|call| call.side) else { return };
-        let Some(scenario) = self.settings.scenario(side).cloned() else { return };
+        let Some(scenario) = self.take_scenario(side) else { return };
         self.run_steps(now, slot, &scenario, out);
+        self.give_scenario(side, scenario);
     }
 
     fn run_steps(&mut self, now: Time, slot: u32, scenario: &Scenario, out: &mut Outbox) {
@@ -85,8 +104,9 @@ impl Engine {
     /// The time that a call paused for is over.
     pub(super) fn pause_over(&mut self, now: Time, slot: u32, out: &mut Outbox) {
         let Some(side) = self.calls.get(slot).map(|call| call.side) else { return };
-        let Some(scenario) = self.settings.scenario(side).cloned() else { return };
+        let Some(scenario) = self.take_scenario(side) else { return };
         self.step_done(now, slot, &scenario, out);
+        self.give_scenario(side, scenario);
     }
 
     /// Goes on at another step.
@@ -130,11 +150,11 @@ impl Engine {
                 call.give_up = limit.map(|limit| now.max(self.woken) + limit);
                 return Next::Waits;
             }
-            Op::Pause(Pause::Default) => self.settings.pause.clone(),
-            Op::Pause(pause) => pause.clone(),
+            Op::Pause(Pause::Default) => &self.settings.pause,
+            Op::Pause(pause) => pause,
         };
         let Some(call) = self.calls.at(slot) else { return Next::Ended };
-        let length = match &pause {
+        let length = match pause {
             Pause::Default => Duration::ZERO,
             Pause::Fixed(ms) => Duration::from_millis((*ms).into()),
             Pause::Random(distribution) => micros(distribution.sample(&mut self.rng)),
@@ -164,12 +184,32 @@ impl Engine {
         call.doing = Doing::Waiting;
         call.give_up = None;
         let at = call.step;
-        if scenario.steps.get(at).is_some_and(Step::leads_on) {
+        let Some(step) = scenario.steps.get(at) else { return true };
+        if step.leads_on() {
             call.step = at + 1;
             return true;
         }
+        self.finish_special(now, slot, scenario, (step, at), out)
+    }
+
+    /// Same, where there is more to do.
+    #[inline(never)]
+    fn finish_special(
+        &mut self,
+        now: Time,
+        slot: u32,
+        scenario: &Scenario,
+        (step, at): (&Step, usize),
+        out: &mut Outbox,
+    ) -> bool {
         let outcome = self.conclude(now, slot, scenario, at);
-        self.follow(now, slot, scenario, outcome, out)
+        if outcome != Outcome::GoOn || step.next.is_some() {
+            return self.follow(now, slot, scenario, outcome, out);
+        }
+        if let Some(call) = self.calls.at(slot) {
+            call.step = at + 1;
+        }
+        true
     }
 
     /// What is done when a step is over: its timers, its counters, its actions.
@@ -267,7 +307,10 @@ impl Engine {
     }
 
     fn run_actions(&mut self, now: Time, slot: u32, step: &Step) -> Outcome {
-        let Some((mut facts, mut vars, rng, effects)) = self.lend(now, slot) else { return Outcome::GoOn };
+        let Engine { calls, settings, locals, desk, callers, global, outlines, rng, effects, .. } = self;
+        let Some(call) = calls.at(slot) else { return Outcome::GoOn };
+        let lender = Lender { settings, locals, desk, callers, global, outlines };
+        let Some((mut facts, mut vars)) = lender.lend(now, call) else { return Outcome::GoOn };
         let outcome = scenario::run(&step.actions, &mut vars, &mut facts, rng, effects);
         let room = LINES.saturating_sub(self.lines.len());
         self.lines.extend(self.effects.lines.drain(..).take(room));
@@ -289,29 +332,25 @@ impl Engine {
 
     /// Sends the message of a step.
     fn send(&mut self, now: Time, slot: u32, send: &Send, out: &mut Outbox) -> Next {
-        let Some(call) = self.calls.at(slot) else { return Next::Ended };
-        if let Kind::Request(method) = &send.kind
-            && !matches!(method.as_ref(), "ACK" | "CANCEL")
-        {
+        let Engine { calls, settings, locals, desk, callers, global, outlines, .. } = self;
+        let Some(call) = calls.at(slot) else { return Next::Ended };
+        let invite = send.method == Some(Method::Invite);
+        if send.method.is_some_and(|method| !matches!(method, Method::Ack | Method::Cancel)) {
             // 2**31 is no number of a CSeq (RFC 3261 section 8.1.1.5), and a peer may have used the last one.
             call.cseq = call.cseq.saturating_add(1).min(LAST_CSEQ);
         }
-        call.tried &= !send.kind.is_request("INVITE");
+        call.tried &= !invite;
         call.answered = true;
         call.resend = None;
         let mut bytes = mem::take(&mut call.sent);
         bytes.clear();
-        let at = (usize::from(call.side == Side::Server), call.step);
-        let mut model = self.model(at).map(mem::take).unwrap_or_default();
-        let rendered = match self.lend(now, slot) {
-            Some((mut facts, vars, ..)) => {
-                send.template.render_like(&mut model, &mut facts, &vars, &mut bytes)
-            }
-            None => return Next::Ended,
+        let (side, step) = (call.side as usize, call.step);
+        let lender = Lender { settings, locals, desk, callers, global, outlines };
+        let Some((mut facts, vars)) = lender.lend(now, call) else { return Next::Ended };
+        let rendered = match self.models.get_mut(side).and_then(|models| models.get_mut(step)) {
+            Some(model) => send.template.render_like(model, &mut facts, &vars, &mut bytes),
+            None => send.template.render(&mut facts, &vars, &mut bytes),
         };
-        if let Some(place) = self.model(at) {
-            *place = model;
-        }
         if let Err(fault) = rendered {
             let failure = match fault {
                 scenario::Fault::NoField => Failure::Data,
@@ -323,65 +362,64 @@ impl Engine {
         }
         let lost = send.lost.unwrap_or(self.settings.lost);
         let lost = lost > 0.0 && self.rng.chance(lost);
-        let Some(call) = self.calls.at(slot) else { return Next::Ended };
-        let own = matches!(self.settings.origin, Origin::Connection) && call.side == Side::Client;
-        let token = ladder_name(slot, call) + 1;
+        let Engine { calls, settings, ladders, metrics, registered, woken, .. } = self;
+        let Some(call) = calls.at(slot) else { return Next::Ended };
+        let own = matches!(settings.origin, Origin::Connection) && call.side == Side::Client;
+        let name = ladder_name(slot, call);
         match own && call.flow.conn.is_none() {
             _ if lost => {}
-            true => out.send_fresh(call.flow, token, &bytes),
-            false => drop(out.send(call.flow, token, &bytes)),
+            true => out.send_fresh(call.flow, name + 1, &bytes),
+            false => drop(out.send(call.flow, name + 1, &bytes)),
         }
-        let (flow, name) = (call.flow, ladder_name(slot, call));
-        let local = self.settings.local(flow.listener);
-        self.ladders.offer(name, now.max(self.woken), Direction::Sent, local, flow.remote, &bytes);
+        // When it did leave.
+        let left = now.max(*woken);
+        let pair = (settings.local(call.flow.listener), &call.flow.remote);
+        ladders.pass(name, left, Direction::Sent, pair, &bytes);
         if let Some(branch) = send.start_txn.and_then(|n| call.branches.get_mut(usize::from(n))) {
             branch.clear();
             branch.extend_from_slice(scenario::top_branch(&bytes));
         }
-        if send.kind.is_request("ACK") {
+        if send.method == Some(Method::Ack) {
             call.ack.clear();
             call.ack.extend_from_slice(&bytes);
         }
         call.sent = bytes;
-        self.note_sent(now, slot, &send.kind);
-        self.arrange_resend(now, slot, send);
+        let rules = settings.retransmission;
+        if let Some(t1) = send.retrans_ms.filter(|_| rules.on && !call.flow.transport.is_reliable()) {
+            let interval = u64::from(t1) * 1_000;
+            call.resend = Some(Resend {
+                at: tick(left + Duration::from_micros(interval)),
+                interval,
+                left: if invite { rules.invite } else { rules.other },
+                longest: if invite { u64::MAX } else { rules.t2.as_micros() as u64 },
+                step,
+            });
+        }
+        Note { metrics, registered, call }.sent(now, *woken, send.method);
         Next::Done
     }
+}
 
-    /// What a step has sent last.
-    fn model(&mut self, (side, step): (usize, usize)) -> Option<&mut Model> {
-        self.models.get_mut(side)?.get_mut(step)
-    }
+/// What of an engine rendering and actions may see.
+struct Lender<'e> {
+    settings: &'e Settings,
+    locals: &'e [(Vec<u8>, u16)],
+    desk: &'e mut Desk,
+    callers: &'e mut Callers,
+    global: &'e mut [Values; 2],
+    outlines: &'e [Outlines; 2],
+}
 
-    fn arrange_resend(&mut self, now: Time, slot: u32, send: &Send) {
-        let rules = self.settings.retransmission;
-        let Some(call) = self.calls.at(slot) else { return };
-        let Some(t1) = send.retrans_ms.filter(|_| rules.on && !call.flow.transport.is_reliable()) else {
-            return;
-        };
-        let interval = u64::from(t1) * 1_000;
-        // From when it did leave.
-        let sent = now.max(self.woken);
-        let invite = send.kind.is_request("INVITE");
-        call.resend = Some(Resend {
-            at: tick(sent + Duration::from_micros(interval)),
-            interval,
-            left: if invite { rules.invite } else { rules.other },
-            longest: if invite { u64::MAX } else { rules.t2.as_micros() as u64 },
-            step: call.step,
-        });
-    }
-
-    /// What rendering and actions may see of a call. Inlined, for it is large.
+impl<'e> Lender<'e> {
+    /// With what they may see of a call. Inlined, for it is large.
     #[inline(always)]
-    fn lend(
-        &mut self,
-        now: Time,
-        slot: u32,
-    ) -> Option<(Facts<'_>, Vars<'_>, &mut crate::population::Rng, &mut scenario::Effects)> {
-        let Engine { calls, settings, locals, desk, callers, global, rng, effects, .. } = self;
-        let call = calls.at(slot)?;
+    fn lend(self, now: Time, call: &'e mut Call) -> Option<(Facts<'e>, Vars<'e>)> {
+        let Lender { settings, locals, desk, callers, global, outlines } = self;
         let local = locals.get(usize::from(call.flow.listener.0))?;
+        let outline = match call.likeness {
+            Some(likeness) => outlines.get(call.side as usize).and_then(|known| known.get(likeness)),
+            None => call.outline.as_deref().filter(|_| !call.last.is_empty()),
+        };
         let facts = Facts {
             run: &settings.run,
             desk,
@@ -393,19 +431,18 @@ impl Engine {
             round: call.round,
             cseq: call.cseq,
             last: &call.last,
-            outline: (!call.last.is_empty()).then_some(&call.outline),
+            outline,
             peer_tag: &call.peer_tag,
             routes: &call.routes,
             next_url: &call.next_url,
-            challenge: call.challenged.then_some(&mut call.challenge),
+            challenge: call.challenge.as_deref_mut().filter(|_| call.challenged),
             lines: &call.lines,
             user: if callers.are_there() { call.user + 1 } else { 0 },
             wall_micros: settings.wall_origin + now.as_micros(),
-            tick_ms: now.since(settings.start).as_millis() as u64,
+            tick_ms: now.as_micros().saturating_sub(settings.start.as_micros()) / 1_000,
         };
         let (user, global) = (callers.values(call.side, call.user), &mut global[call.side as usize]);
-        let vars = Vars { call: &mut call.values, user, global };
-        Some((facts, vars, rng, effects))
+        Some((facts, Vars { call: &mut call.values, user, global }))
     }
 }
 

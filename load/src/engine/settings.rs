@@ -2,7 +2,7 @@
 
 use crate::metrics::{Ladder, Metrics, Pulse, Setup, Table};
 use crate::scenario::{Level, Pause, Run, Scenario, Scope, Side, Values};
-use core::net::{IpAddr, SocketAddr};
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::time::Duration;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -210,9 +210,9 @@ impl Settings {
     }
 
     /// The address of a listener.
-    pub fn local(&self, listener: ListenerId) -> SocketAddr {
-        let any = SocketAddr::from(([0, 0, 0, 0], 0));
-        self.listeners.get(usize::from(listener.0)).copied().unwrap_or(any)
+    pub fn local(&self, listener: ListenerId) -> &SocketAddr {
+        const ANY: &SocketAddr = &SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+        self.listeners.get(usize::from(listener.0)).unwrap_or(ANY)
     }
 
     /// The flow of a new call from this listener.

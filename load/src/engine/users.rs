@@ -48,8 +48,8 @@ impl Callers {
         if side == Side::Server {
             return &mut self.callee;
         }
-        let (first, step) = self.plan.map_or((0, 1), |plan| plan.numbers);
-        let nth = (user.saturating_sub(first) / step.max(1)) as usize;
+        let nth = |(first, step): (u64, u64)| (user.saturating_sub(first) / step.max(1)) as usize;
+        let nth = self.plan.map_or(0, |plan| nth(plan.numbers));
         let last = self.values.len() - 1;
         &mut self.values[nth.min(last)]
     }

@@ -64,22 +64,33 @@ impl Wheel {
     /// Arms the timer of `slot` for `at` microseconds, in place of what it was armed for. It fires at
     /// the first tick that is not earlier.
     pub fn arm(&mut self, slot: u32, at: u64) {
-        self.cancel(slot);
-        if self.links.len() <= slot as usize {
-            self.links.resize(slot as usize + 1, IDLE);
+        let due = at.div_ceil(TICK).max(self.now);
+        match self.links.get(slot as usize).copied() {
+            Some(link) if link.list == NONE => self.armed += 1,
+            Some(link) if link.due == due => return,
+            Some(link) => self.unlink(link),
+            None => {
+                self.links.resize(slot as usize + 1, IDLE);
+                self.armed += 1;
+            }
         }
-        self.armed += 1;
-        self.link(slot, at.div_ceil(TICK).max(self.now));
+        self.link(slot, due);
     }
 
     /// Disarms it, if it is armed.
     pub fn cancel(&mut self, slot: u32) {
         let Some(&link) = self.links.get(slot as usize) else { return };
-        if link.list == NONE {
-            return;
+        if link.list != NONE {
+            self.disarm(slot, link);
         }
-        self.unlink(slot, link);
+    }
+
+    fn disarm(&mut self, slot: u32, link: Link) {
+        self.unlink(link);
         self.armed -= 1;
+        if let Some(own) = self.links.get_mut(slot as usize) {
+            own.list = NONE;
+        }
     }
 
     /// The next timer that is due at `now` microseconds, disarmed; call until there is none.
@@ -90,8 +101,7 @@ impl Wheel {
             let head = self.heads.get(list).copied().unwrap_or(NONE);
             if head != NONE && self.now <= tick {
                 let link = self.links.get(head as usize).copied()?;
-                self.unlink(head, link);
-                self.armed -= 1;
+                self.disarm(head, link);
                 return Some(head);
             }
             if self.now >= tick || self.armed == 0 {
@@ -167,7 +177,8 @@ impl Wheel {
         }
     }
 
-    fn unlink(&mut self, slot: u32, link: Link) {
+    /// Takes a timer out of its list; its own link stays as it is.
+    fn unlink(&mut self, link: Link) {
         if let Some(before) = self.links.get_mut(link.prev as usize) {
             before.next = link.next;
         } else if let Some(head) = self.heads.get_mut(link.list as usize) {
@@ -181,9 +192,6 @@ impl Wheel {
         }
         if let Some(after) = self.links.get_mut(link.next as usize) {
             after.prev = link.prev;
-        }
-        if let Some(own) = self.links.get_mut(slot as usize) {
-            *own = IDLE;
         }
     }
 }

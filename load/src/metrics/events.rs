@@ -223,7 +223,15 @@ impl Method {
     }
 }
 
+impl Method {
+    /// The one with this name; [`Method::Other`] for any that has none here.
+    pub fn named(name: &str) -> Method {
+        Method::from(sip_message::Method::from_bytes(name.as_bytes()))
+    }
+}
+
 impl From<sip_message::Method<'_>> for Method {
+    #[inline]
     fn from(m: sip_message::Method<'_>) -> Method {
         use sip_message::Method as M;
         match m {

@@ -191,12 +191,14 @@ pub struct Ladders {
     next: u64,
     place: usize,
     evicted: bool,
-    /// When the ring began to be filled as it is, and where it stood.
-    lap: (Time, u64),
+    /// Where the ring stood when it began to be filled as it is.
+    lap: u64,
+    /// When more calls are watched again, if the ring has not gone round by then.
+    relax: Time,
     watch: Watch,
     /// There were calls that were not watched.
     chosen: bool,
-    /// The message received last, and whose it is.
+    /// A message received last that is not at hand elsewhere, and whose it is.
     latest: (u64, Vec<u8>),
     kept: Vec<Ladder>,
     marks: Marks,
@@ -231,7 +233,8 @@ impl Ladders {
             next: 0,
             place: 0,
             evicted: false,
-            lap: (Time::ZERO, 0),
+            lap: 0,
+            relax: Time::ZERO + HOLD * 4,
             watch: Watch::new(),
             chosen: false,
             latest: (0, Vec::new()),
@@ -264,38 +267,81 @@ impl Ladders {
         remote: SocketAddr,
         bytes: &[u8],
     ) {
-        if !self.is_full() {
-            self.take(call, at, direction, &(local, remote), bytes);
+        if !self.pass(call, at, direction, (&local, &remote), bytes) && direction == Direction::Received {
+            self.set_latest(call, bytes);
         }
     }
 
-    fn take(
+    /// As [`Ladders::offer`], of a message that will be at hand if the call fails while it is the last that way,
+    /// or that [`Ladders::set_latest`] is told of. Answers whether it is held anyway, or not wanted.
+    #[inline]
+    pub fn pass(
         &mut self,
         call: u64,
         at: Time,
         direction: Direction,
-        pair: &(SocketAddr, SocketAddr),
+        pair: (&SocketAddr, &SocketAddr),
         bytes: &[u8],
-    ) {
-        if !self.watch.all() && at.since(self.lap.0) > HOLD * 4 {
-            // It was busier once.
-            self.watch.more_often();
-            self.lap = (at, self.next);
+    ) -> bool {
+        if self.is_full() {
+            return true;
         }
-        if self.marks.note(call, at, direction, pair, bytes, &mut self.watch) {
-            self.put(call, at, direction, *pair, bytes);
-        } else if direction == Direction::Received {
+        let watched = match self.marks.go_on(call, at, direction, pair, bytes) {
+            Some(watched) => watched,
+            None => self.begin(call, at, direction, pair, bytes),
+        };
+        if watched {
+            self.put(call, at, direction, (*pair.0, *pair.1), bytes);
+        }
+        watched
+    }
+
+    /// Keeps the message that a call received last.
+    pub fn set_latest(&mut self, call: u64, bytes: &[u8]) {
+        if !self.is_full() {
             self.latest.0 = call;
             self.latest.1.clear();
             self.latest.1.extend_from_slice(bytes);
         }
     }
 
+    /// The message that a call received last is at hand.
+    #[inline]
+    pub fn forget_latest(&mut self, call: u64) {
+        if self.latest.0 == call {
+            self.latest.1.clear();
+        }
+    }
+
+    /// The first message of a call, or one unlike the others. Answers whether the call is watched.
+    #[inline(never)]
+    fn begin(
+        &mut self,
+        call: u64,
+        at: Time,
+        direction: Direction,
+        pair: (&SocketAddr, &SocketAddr),
+        bytes: &[u8],
+    ) -> bool {
+        if !self.watch.all() && at > self.relax {
+            // It was busier once.
+            self.watch.more_often();
+            self.set_lap(at);
+        }
+        self.marks.note(call, at, direction, pair, bytes, &mut self.watch)
+    }
+
+    /// The ring is filled anew from here.
+    fn set_lap(&mut self, now: Time) {
+        self.lap = self.next;
+        self.relax = now + HOLD * 4;
+    }
+
     /// What is pushed out of the ring came at `oldest`: watches fewer calls, once each time that it goes round, if
     /// that is too young.
     fn adapt(&mut self, now: Time, oldest: Time) {
-        if self.next.saturating_sub(self.lap.1) >= self.ring.len() as u64 {
-            self.lap = (now, self.next);
+        if self.next.saturating_sub(self.lap) >= self.ring.len() as u64 {
+            self.set_lap(now);
             if now.since(oldest) < HOLD {
                 self.watch.rarer();
                 self.chosen = true;
@@ -303,6 +349,7 @@ impl Ladders {
         }
     }
 
+    #[inline(never)]
     fn put(
         &mut self,
         call: u64,
@@ -372,7 +419,8 @@ impl Ladders {
             });
         }
         reveal(&mut steps, Direction::Sent, last.0);
-        let received = if self.latest.0 == call { &self.latest.1 } else { last.1 };
+        let latest = Some(&self.latest.1).filter(|text| self.latest.0 == call && !text.is_empty());
+        let received = latest.map_or(last.1, Vec::as_slice);
         reveal(&mut steps, Direction::Received, received);
         // Was something pushed out that is younger than the call's begin?
         let horizon = self.entries.front().map_or(Time::FAR, |e| e.at);

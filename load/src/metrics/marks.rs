@@ -27,20 +27,64 @@ struct Mark {
 }
 
 /// The marks of one call. Its memory serves the next one in its place.
-#[derive(Default)]
 struct Flow {
     call: u64,
     /// Whether its messages are kept besides.
     watched: bool,
-    pairs: Vec<(SocketAddr, SocketAddr)>,
-    marks: Vec<Mark>,
+    /// The number of `latest` among the pairs.
+    nth: u8,
     /// Messages that there was no room for.
-    lost: usize,
+    lost: u32,
+    marks: Vec<Mark>,
+    /// The addresses of its message before, which most have that follow.
+    latest: (SocketAddr, SocketAddr),
+    pairs: Vec<(SocketAddr, SocketAddr)>,
+}
+
+impl Default for Flow {
+    fn default() -> Flow {
+        let nowhere = SocketAddr::from(([0; 4], 0));
+        Flow {
+            call: 0,
+            watched: false,
+            nth: 0,
+            lost: 0,
+            marks: Vec::new(),
+            latest: (nowhere, nowhere),
+            pairs: Vec::new(),
+        }
+    }
 }
 
 impl Flow {
     fn is_new(&self) -> bool {
         self.marks.is_empty() && self.lost == 0
+    }
+
+    /// Notes a message. Answers whether the call is watched.
+    #[inline(always)]
+    fn add(&mut self, at: Time, direction: Direction, bytes: &[u8]) -> bool {
+        self.marks.push(Mark {
+            at,
+            length: u32::try_from(bytes.len()).unwrap_or(u32::MAX),
+            start: start(bytes),
+            sent: direction == Direction::Sent,
+            pair: self.nth,
+        });
+        self.watched
+    }
+
+    /// A message has other addresses than the one before. False if there is no room for another pair.
+    fn turn_to(&mut self, pair: (SocketAddr, SocketAddr)) -> bool {
+        let nth = self.pairs.iter().position(|own| *own == pair).unwrap_or(self.pairs.len());
+        if nth == self.pairs.len() {
+            if nth >= PAIRS {
+                return false;
+            }
+            self.pairs.push(pair);
+        }
+        (self.latest, self.nth) = (pair, nth as u8);
+        true
     }
 }
 
@@ -108,14 +152,32 @@ impl Marks {
         Marks { place, flows: Vec::new() }
     }
 
+    /// A message of a call passes, with the addresses of the one before. Answers whether the call is watched;
+    /// `None`, and nothing noted, if [`Marks::note`] has to see to it.
+    #[inline(always)]
+    pub(super) fn go_on(
+        &mut self,
+        call: u64,
+        at: Time,
+        direction: Direction,
+        pair: (&SocketAddr, &SocketAddr),
+        bytes: &[u8],
+    ) -> Option<bool> {
+        let place = (self.place)(call);
+        let flow = self.flows.get_mut(place / CHUNK)?.get_mut(place % CHUNK)?;
+        let goes_on = flow.call == call && flow.latest.1 == *pair.1 && flow.latest.0 == *pair.0;
+        // What is kept is the beginning, without a gap.
+        let has_room = flow.lost == 0 && (1..MARKS).contains(&flow.marks.len());
+        (goes_on && has_room).then(|| flow.add(at, direction, bytes))
+    }
+
     /// A message of a call passes. Answers whether the call is watched, which `watch` says of each new one.
-    #[inline]
     pub(super) fn note(
         &mut self,
         call: u64,
         at: Time,
         direction: Direction,
-        pair: &(SocketAddr, SocketAddr),
+        pair: (&SocketAddr, &SocketAddr),
         bytes: &[u8],
         watch: &mut Watch,
     ) -> bool {
@@ -138,26 +200,11 @@ impl Marks {
             flow.marks.clear();
             flow.lost = 0;
         }
-        let known = flow.pairs.iter().position(|(local, remote)| *remote == pair.1 && *local == pair.0);
-        // What is kept is the beginning, without a gap.
-        let room =
-            flow.lost == 0 && flow.marks.len() < MARKS && (known.is_some() || flow.pairs.len() < PAIRS);
-        if !room {
-            flow.lost += 1;
+        if flow.lost > 0 || flow.marks.len() >= MARKS || !flow.turn_to((*pair.0, *pair.1)) {
+            flow.lost = flow.lost.saturating_add(1);
             return flow.watched;
         }
-        let nth = known.unwrap_or_else(|| {
-            flow.pairs.push(*pair);
-            flow.pairs.len() - 1
-        });
-        flow.marks.push(Mark {
-            at,
-            length: u32::try_from(bytes.len()).unwrap_or(u32::MAX),
-            start: start(bytes),
-            sent: direction == Direction::Sent,
-            pair: nth as u8,
-        });
-        flow.watched
+        flow.add(at, direction, bytes)
     }
 
     fn flow(&self, call: u64) -> Option<&Flow> {
@@ -173,7 +220,7 @@ impl Marks {
     /// The messages of a call before its last `held` ones, and whether these are all that there were.
     pub(super) fn before(&self, call: u64, held: usize) -> (Vec<Step>, bool) {
         let Some(flow) = self.flow(call) else { return (Vec::new(), false) };
-        let missing = (flow.marks.len() + flow.lost).saturating_sub(held);
+        let missing = (flow.marks.len() + flow.lost as usize).saturating_sub(held);
         let steps = flow.marks.iter().take(missing).filter_map(|mark| step(flow, mark)).collect();
         (steps, missing <= flow.marks.len())
     }

@@ -63,14 +63,20 @@ pub struct Paired {
 impl Paired {
     #[inline]
     fn record(&mut self, now: Time, began: Began) {
-        self.intended.record_duration(now.since(began.intended));
-        self.sent.record_duration(now.since(began.sent));
+        self.intended.record(micros(now, began.intended));
+        self.sent.record(micros(now, began.sent));
     }
 
     fn merge(&mut self, other: &Paired) {
         self.intended.merge(&other.intended);
         self.sent.merge(&other.sent);
     }
+}
+
+/// Microseconds since `from`; 0 if that is later.
+#[inline]
+fn micros(now: Time, from: Time) -> u64 {
+    now.as_micros().saturating_sub(from.as_micros())
 }
 
 /// What a worker tells a live view: small enough to be copied every second without making it late.
@@ -238,7 +244,7 @@ impl Metrics {
     #[inline]
     fn duration(&mut self, measure: Measure, now: Time, from: Time, began: Began) {
         if self.window.contains(began.intended) {
-            self.latencies[measure as usize].sent.record_duration(now.since(from));
+            self.latencies[measure as usize].sent.record(micros(now, from));
         }
     }
 }
@@ -294,7 +300,7 @@ impl Metrics {
     #[inline]
     pub fn responded(&mut self, now: Time, began: Began) {
         self.measure(Measure::Response, now, began);
-        self.series.latency(now, u64::try_from(now.since(began.intended).as_micros()).unwrap_or(u64::MAX));
+        self.series.latency(now, micros(now, began.intended));
     }
 
     /// A stopwatch of the scenario was stopped; `began` is when it was started. An index that was not
@@ -407,7 +413,7 @@ impl Metrics {
     /// A send that the schedule wanted at `intended` goes out at `now`.
     #[inline]
     pub fn scheduled_send(&mut self, now: Time, intended: Time) {
-        let late = u64::try_from(now.since(intended).as_micros()).unwrap_or(u64::MAX);
+        let late = micros(now, intended);
         if self.window.contains(intended) {
             self.lateness.record(late);
         }

@@ -78,6 +78,8 @@ pub struct Series {
     points: Vec<Point>,
     /// Index of the interval that fills.
     at: usize,
+    /// When it is full, microseconds.
+    full: u64,
     counts: Point,
     latency: Sketch,
     lateness: Sketch,
@@ -94,6 +96,7 @@ impl Series {
             width: base,
             points: Vec::with_capacity(64),
             at: 0,
+            full: origin.as_micros().saturating_add(base),
             counts: Point::default(),
             latency: Sketch::default(),
             lateness: Sketch::default(),
@@ -160,10 +163,15 @@ impl Series {
 
     #[inline]
     fn reach(&mut self, now: Time) {
-        let micros = now.as_micros().saturating_sub(self.origin.as_micros());
-        if micros >= (self.at as u64 + 1) * self.width {
-            self.advance(micros);
+        if now.as_micros() >= self.full {
+            self.advance(now.as_micros().saturating_sub(self.origin.as_micros()));
         }
+    }
+
+    /// Goes on with this interval.
+    fn turn_to(&mut self, at: usize) {
+        self.at = at;
+        self.full = self.origin.as_micros().saturating_add((at as u64 + 1).saturating_mul(self.width));
     }
 
     /// Closes the interval that fills and opens the one at `micros` after the origin.
@@ -173,7 +181,7 @@ impl Series {
         while micros / self.width >= MAX_POINTS as u64 {
             self.coarsen();
         }
-        self.at = (micros / self.width) as usize;
+        self.turn_to((micros / self.width) as usize);
         // Intervals in which nothing happened are points too.
         if self.points.len() < self.at {
             self.points.resize_with(self.at, Point::default);
@@ -211,8 +219,8 @@ impl Series {
             new.push(p);
         }
         self.points = new;
-        self.at /= 2;
         self.width *= 2;
+        self.turn_to(self.at / 2);
     }
 
     /// All points, the one that fills included. Point `i` covers the time from `i` to `i + 1` times
@@ -245,7 +253,7 @@ impl Series {
             self.points.resize_with(theirs.points.len(), Point::default);
         }
         self.points.iter_mut().zip(&theirs.points).for_each(|(a, b)| a.merge(b));
-        self.at = self.at.max(theirs.at);
+        self.turn_to(self.at.max(theirs.at));
     }
 }
 

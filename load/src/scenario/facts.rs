@@ -2,7 +2,7 @@
 
 use super::credentials::{Challenge, Credentials};
 use super::inject::Injections;
-use super::template::Outline;
+use super::template::{Digits, Outline};
 
 /// What stays the same for a whole run; [`super::Scenario::bind`] writes it into the templates.
 #[derive(Clone, Debug)]
@@ -48,6 +48,8 @@ pub struct Desk {
     pub credentials: Credentials,
     /// `[dynamic_id]`: goes up by one with each use (`-dynamicStart`).
     pub dynamic_id: u64,
+    /// The `[call_number]` that was shown last, and its digits.
+    pub(super) number: (u64, Digits),
     /// Room for texts under way.
     pub(super) scratch: Vec<Vec<u8>>,
 }
@@ -59,6 +61,7 @@ impl Desk {
             injections,
             credentials: Credentials::new(seed),
             dynamic_id: dynamic_start,
+            number: (0, Digits::new()),
             scratch: Vec::new(),
         }
     }

@@ -181,7 +181,10 @@ impl<'a> Reader<'a> {
             .get("_unexp.main")
             .map(|&to| Unexpected { to, return_to: self.context.variables.find("_unexp.retaddr") });
         let keeps_messages = keep::mark(&mut steps, unexpected.is_some());
+        let is_started = |timer: u16| steps.iter().any(|step: &Step| step.start_timer == Some(timer));
+        let running_timers = (0..self.timers.len() as u16).filter(|&timer| !is_started(timer)).collect();
         let mut scenario = Scenario {
+            running_timers,
             headers: Seeker::default(),
             name,
             side,

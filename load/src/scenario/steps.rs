@@ -6,6 +6,7 @@ use super::facts::Run;
 use super::regexp::Pattern;
 use super::template::{Seeker, Template};
 use super::variables::{Scope, Slot, Variables};
+use crate::metrics::Method;
 use crate::population::Distribution;
 
 /// A scenario, ready to be run: immutable, shared by all calls.
@@ -38,6 +39,8 @@ pub struct Scenario {
     pub headers: Seeker,
     /// Whether [`Recv::keep`] is set anywhere.
     pub keeps_messages: bool,
+    /// The timers that no step starts.
+    pub running_timers: Vec<u16>,
 }
 
 impl Scenario {
@@ -190,6 +193,8 @@ pub struct Send {
     pub template: Template,
     /// What its first line says.
     pub kind: Kind,
+    /// Its method if it is a request, as requests are counted.
+    pub method: Option<Method>,
     /// `retrans`: T1 in milliseconds; `None` if it is not to be repeated. Only over unreliable
     /// transports, and until any message is received that lets the call go on.
     pub retrans_ms: Option<u32>,
@@ -224,6 +229,8 @@ impl Kind {
 pub struct Recv {
     /// What is waited for.
     pub expect: Expect,
+    /// The methods that `expect` names, as they are counted: a bit for each.
+    pub methods: u16,
     /// Whether the call may go on without it.
     pub optional: Optional,
     /// `advance_state`: false if receiving it leaves the call where it is; only for optional messages.
@@ -241,6 +248,18 @@ pub struct Recv {
     /// Whether the message is used again after the call has waited for something else. If not, it need
     /// not be kept longer than the steps take that follow at once.
     pub keep: bool,
+}
+
+impl Expect {
+    /// What [`Recv::methods`] is.
+    pub(super) fn methods(&self) -> u16 {
+        let bit = |name: &str| 1 << Method::named(name) as u16;
+        match self {
+            Expect::Request(name) => bit(name),
+            Expect::Response { methods, .. } => methods.iter().fold(0, |bits, name| bits | bit(name)),
+            Expect::Matching(_) => 0,
+        }
+    }
 }
 
 /// The message that a step waits for.

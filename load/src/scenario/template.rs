@@ -17,8 +17,9 @@ use seek::{Found, write_header};
 
 pub use dates::date_time;
 pub use model::Model;
-pub use seek::{Outline, Seeker};
-use words::{Digits, Number, Text, push_signed, write_branch_end};
+pub use seek::{Outline, Outlines, Seeker};
+pub(super) use words::Digits;
+use words::{Number, Text, push_signed, write_branch_end};
 
 /// A text with keywords, cut once.
 #[derive(Clone, Debug, Default)]

@@ -248,6 +248,30 @@ proptest! {
     }
 }
 
+/// A message that no step took is shown until the call takes another.
+#[test]
+fn a_message_that_is_not_at_hand_is_set() {
+    for forgotten in [false, true] {
+        // Too small to hold any of these messages.
+        let mut l = Ladders::new(1, 4_096);
+        let pass = |l: &mut Ladders, call, direction, bytes: &[u8]| {
+            l.pass(call, at(call), direction, (&here(), &there()), bytes)
+        };
+        // The first call is watched, and the ring goes round until not all of them are.
+        assert!(pass(&mut l, 1, Direction::Sent, &[b'a'; 4_000]));
+        let unwatched = (2..100).find(|&call| !pass(&mut l, call, Direction::Sent, &[b'b'; 4_000])).unwrap();
+        let refused = b"SIP/2.0 503 Service Unavailable\r\n\r\n";
+        assert!(!pass(&mut l, unwatched, Direction::Received, refused));
+        l.set_latest(unwatched, refused);
+        if forgotten {
+            l.forget_latest(unwatched);
+        }
+        l.failed(at(100), unwatched, at(unwatched), b"x", (b"", b"SIP/2.0 180 Ringing\r\n\r\n"), "no");
+        let shown = l.kept()[0].steps.last().unwrap();
+        assert_eq!((shown.held, shown.bytes == refused), (!forgotten, !forgotten));
+    }
+}
+
 #[test]
 fn stray_messages_leave_room_for_calls() {
     let mut l = Ladders::new(3, 1 << 16);

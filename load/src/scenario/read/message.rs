@@ -6,6 +6,7 @@ use super::super::steps::{Expect, Kind, Optional, Recv, Send};
 use super::super::template::Cutter;
 use super::tag::Tag;
 use super::{Labels, Reader};
+use crate::metrics::Method;
 
 impl Reader<'_> {
     pub(super) fn send(&mut self, tag: &Tag<'_, '_>, labels: &Labels) -> Option<Send> {
@@ -49,7 +50,11 @@ impl Reader<'_> {
         {
             self.methods.push(method.clone());
         }
-        Some(Send { template, kind, retrans_ms, lost, start_txn, ack_txn, on_timeout })
+        let method = match &kind {
+            Kind::Request(name) => Some(Method::named(name)),
+            Kind::Response(_) => None,
+        };
+        Some(Send { template, kind, method, retrans_ms, lost, start_txn, ack_txn, on_timeout })
     }
 
     /// The message in a `<send>`, with its place.
@@ -118,7 +123,19 @@ impl Reader<'_> {
         let rrs = tag.flag("rrs", false, &mut self.context);
         let auth = tag.flag("auth", false, &mut self.context);
         let expect = self.expect(tag)?;
-        Some(Recv { expect, optional, advance, timeout_ms, on_timeout, rrs, auth, lost, keep: false })
+        let methods = expect.methods();
+        Some(Recv {
+            expect,
+            methods,
+            optional,
+            advance,
+            timeout_ms,
+            on_timeout,
+            rrs,
+            auth,
+            lost,
+            keep: false,
+        })
     }
 
     fn expect(&mut self, tag: &Tag<'_, '_>) -> Option<Expect> {

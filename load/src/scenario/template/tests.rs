@@ -329,17 +329,20 @@ proptest! {
         let file = Injection::parse("u.csv", b"SEQUENTIAL\na;b;c\n[authentication];b;e\nfg;;h\n").unwrap();
         let mut desk = Desk::new(Injections { files: vec![file] }, 1, 10_000);
         let mut model = super::Model::default();
+        let mut index = sip_message::Index::with_memory();
+        let mut outlines = super::Outlines::new();
         for (number, id, tag, routes, (vias, step, round), cseq) in calls {
             let last = format!("SIP/2.0 200 OK\r\n{}Via: SIP/2.0/UDP a;branch=z9hG4bK{id}\r\nFrom: <sip:a@b>;tag=1\r\n\
                 To: <sip:c@d>\r\nCall-ID: {id}\r\nCSeq: {cseq} INFO\r\n{}\r\n",
                 "v: SIP/2.0/UDP b\r\n".repeat(vias), if id.len() == 2 { "Subject: x\r\n" } else { "" });
-            let mut index = sip_message::Index::new();
             let limits = sip_message::Limits::default();
             let sip_message::Parsed::Good(message) = sip_message::parse(last.as_bytes(), &mut index, &limits) else {
                 panic!("a good message")
             };
             let mut outline = super::Outline::default();
             outline.learn(&scenario.headers, &message);
+            let known = outlines.of(&scenario.headers, &message).unwrap_or(&outline);
+            prop_assert_eq!(known.spans(), outline.spans());
             let shown = [false, true].map(|with| {
                 desk.dynamic_id = number;
                 let mut facts = Facts {
@@ -378,11 +381,49 @@ fn a_model_is_used_where_it_can_be() {
         assert_eq!((result, text), (Ok(()), plain));
         model.uses()
     };
-    assert_eq!(shown(|_| {}), 0);
-    assert_eq!(shown(|facts| facts.call_id = b"4-88@i"), 1);
-    assert_eq!(shown(|facts| facts.cseq = 8), 2);
-    assert_eq!(shown(|facts| facts.call_id = b"longer-88@i"), 2);
-    assert_eq!(shown(|facts| facts.call_id = b"LONGER-99@i"), 3);
-    assert_eq!(shown(|facts| facts.routes = b""), 3);
-    assert_eq!(shown(|facts| facts.step = 5), 3);
+    assert_eq!(shown(|_| {}).0, 0);
+    assert_eq!(shown(|facts| facts.call_id = b"4-88@i").0, 1);
+    assert_eq!(shown(|facts| facts.cseq = 8).0, 2);
+    assert_eq!(shown(|facts| facts.call_id = b"longer-88@i").0, 2);
+    assert_eq!(shown(|facts| facts.call_id = b"LONGER-99@i").0, 3);
+    assert_eq!(shown(|facts| facts.routes = b"").0, 3);
+    assert_eq!(shown(|facts| facts.step = 5).0, 3);
+}
+
+/// Headers of alike messages are copied without being looked up.
+#[test]
+fn headers_of_alike_messages_are_found_once() {
+    let own = scenario("[last_Via:]\n[last_From:]\n[last_To:];tag=[call_number]\n[last_Call-ID:]\n");
+    let mut index = sip_message::Index::with_memory();
+    let (mut model, mut outlines) = (super::Model::default(), super::Outlines::new());
+    let mut used = Vec::new();
+    for nth in 10..16 {
+        let last = format!(
+            "BYE sip:a SIP/2.0\r\nVia: SIP/2.0/UDP a;branch=z9hG4bK{nth}\r\nv: SIP/2.0/UDP b\r\nMax-Forwards: 70\r\n\
+            From: <sip:a@b>;tag={nth}\r\nTo: <sip:c@d>\r\nCall-ID: {nth}{}\r\nCSeq: 1 BYE\r\n\r\n",
+            if nth == 14 { "x" } else { "" }
+        );
+        let limits = sip_message::Limits::default();
+        let sip_message::Parsed::Good(message) = sip_message::parse(last.as_bytes(), &mut index, &limits)
+        else {
+            panic!("a good message")
+        };
+        // Facts of these tests may outlive what they are made in.
+        let outline =
+            outlines.of(&own.headers, &message).cloned().map(|outline| &*Box::leak(Box::new(outline)));
+        let last = &*last.leak();
+        let (result, text) = render(template(&own), |facts| {
+            (facts.last, facts.outline) = (last.as_bytes(), outline);
+            let mut values = [(); 3].map(|()| Values::default());
+            let [call, user, global] = &mut values;
+            let (vars, mut text) = (Vars { call, user, global }, Vec::new());
+            template(&own).render_like(&mut model, facts, &vars, &mut text).unwrap();
+            let (_, plain) = render(template(&own), |plain| plain.last = last.as_bytes());
+            assert_eq!(String::from_utf8(text), String::from_utf8(plain));
+        });
+        assert!(result.is_ok() && !text.is_empty());
+        used.push(model.uses());
+    }
+    // The first makes the model, the second notes the places; one that is longer makes it anew.
+    assert_eq!(used, [(0, 0), (1, 0), (2, 1), (3, 2), (3, 2), (3, 2)]);
 }

@@ -158,7 +158,8 @@ pub(super) fn push_signed(number: i64, out: &mut Vec<u8>) {
 
 /// The decimal digits of a number. The number of the call stands in most messages more than once, and
 /// is made into digits once.
-pub(super) struct Digits {
+#[derive(Debug)]
+pub(in super::super) struct Digits {
     room: [u8; 20],
     start: usize,
 }
