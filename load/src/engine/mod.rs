@@ -178,7 +178,7 @@ impl Engine {
             calls: self.calls.len() - self.lingering,
             begun: self.begun,
             waiting: self.is_behind(),
-            beginning: self.next_call.is_some(),
+            beginning: self.next_call.is_some() || (!self.stopping && self.callers.have_more()),
             done: self.is_done(),
             lines: core::mem::take(&mut self.lines),
         }
@@ -282,8 +282,13 @@ impl Machine for Engine {
             }
             Notice::Record(take) => take(self.record(now)),
             Notice::Quit => {
-                // What is due and has room begins; then what is due has none.
-                while self.next_call.is_some_and(|at| at <= now) && !self.is_full() {
+                // What is due and has room begins; then what is due has none. A user whose call ends at once is due again
+                // at once, and for ever.
+                let users = self.callers.are_there();
+                if users {
+                    self.begin_due(now, out);
+                }
+                while !users && self.next_call.is_some_and(|at| at <= now) && !self.is_full() {
                     self.begin_due(now, out);
                 }
                 self.quit(now);

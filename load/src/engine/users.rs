@@ -54,6 +54,11 @@ impl Callers {
         &mut self.values[nth.min(last)]
     }
 
+    /// Whether there are users who will call again, now or when the call that they are in has ended.
+    pub fn have_more(&self) -> bool {
+        self.plan.is_some() && self.left > 0
+    }
+
     /// When the next call is to begin.
     pub fn next(&self) -> Option<Time> {
         self.ready.front().filter(|_| self.left > 0).map(|&(_, at)| at)

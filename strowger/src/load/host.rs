@@ -64,9 +64,11 @@ impl Busy {
         }
     }
 
-    /// The window ends now, if it has not.
+    /// The window ends now, if it has not. One that has not begun yet has no early end.
     pub fn close(&mut self, now: Time) {
-        self.window.1 = self.window.1.min(now);
+        if now > self.window.0 {
+            self.window.1 = self.window.1.min(now);
+        }
     }
 
     /// What the window shows; the run ends at `now`.

@@ -97,7 +97,9 @@ fn workers(args: &LoadArgs, [client, server]: [&Option<Scenario>; 2]) -> Result<
         (n, None) => n,
     };
     let most = args.limit.filter(|_| client.is_some()).unwrap_or(usize::MAX);
-    Ok(workers.min(most))
+    // A worker without a user would make none of the calls that are its share.
+    let users = args.sipp.callers.map_or(usize::MAX, |users| usize::try_from(users).unwrap_or(usize::MAX));
+    Ok(workers.min(most).min(users))
 }
 
 impl Plan {

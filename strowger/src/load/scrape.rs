@@ -146,7 +146,9 @@ impl Scrape {
 
     /// The window ends now, if it has not.
     pub fn close(&mut self, now: Time) {
-        self.window.1 = self.window.1.min(now);
+        if now > self.window.0 {
+            self.window.1 = self.window.1.min(now);
+        }
     }
 
     /// To be called often: asks when the window begins and when it ends.

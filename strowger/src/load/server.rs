@@ -203,7 +203,9 @@ impl Watch {
 
     /// The window ends now, if it has not.
     pub fn close(&mut self, now: Time) {
-        self.window.1 = self.window.1.min(now);
+        if now > self.window.0 {
+            self.window.1 = self.window.1.min(now);
+        }
         if let Some(metrics) = &mut self.metrics {
             metrics.close(now);
         }

@@ -276,6 +276,47 @@ fn users_call_again_when_they_are_done() {
 }
 
 #[test]
+fn users_who_are_all_in_a_call_do_not_end_what_is_measured() {
+    let (_callee, target) = callee();
+    let ip = fresh_ip().to_string();
+    let args =
+        ["-sn", "uac", "-i", &ip, &target, "-users", "2", "-d", "300", "--timeout", "3s", "--warm-up", "1"];
+    let out = run(["load", "--quiet", "--lateness", "60000"].iter().chain(&args));
+    let said = text(&out);
+    let busy =
+        said.lines().find_map(|line| line.strip_prefix("Processor time of the busiest worker")).unwrap_or("");
+    let percent: f64 = busy.trim().trim_end_matches('%').trim().parse().unwrap_or(-1.0);
+    assert!(out.status.success() && (0.0..=100.0).contains(&percent), "{said}");
+}
+
+#[test]
+fn fewer_users_than_workers_make_all_the_calls() {
+    let (_callee, target) = callee();
+    let ip = fresh_ip().to_string();
+    let args = ["-sn", "uac", "-i", &ip, &target, "-users", "1", "-m", "10", "--workers", "2"];
+    let out = run(["load", "--quiet", "--lateness", "60000"].iter().chain(&args));
+    let said = text(&out);
+    assert!(said.contains("Calls begun                                          10.000"), "{said}");
+}
+
+#[test]
+fn users_whose_calls_end_at_once_can_be_stopped() {
+    // What is sent and not waited for ends with its sending.
+    let scenario = file(
+        "at-once.xml",
+        "<?xml version=\"1.0\"?><scenario name=\"at once\"><send><![CDATA[\nOPTIONS sip:[service]@[remote_ip] SIP/2.0\n\
+         Via: SIP/2.0/[transport] [local_ip]:[local_port];branch=[branch]\nFrom: <sip:a@b>;tag=[call_number]\n\
+         To: <sip:c@d>\nCall-ID: [call_id]\nCSeq: 1 OPTIONS\nContent-Length: 0\n\n]]></send></scenario>",
+    );
+    let server = UdpSocket::bind((fresh_ip(), 0)).expect("a socket");
+    let (ip, target) = (fresh_ip().to_string(), server.local_addr().expect("its address").to_string());
+    let path = scenario.to_str().expect("a name");
+    let args = ["-sf", path, "-i", &ip, &target, "-users", "1", "--timeout", "300ms"];
+    let out = run(["load", "--quiet", "--lateness", "60000"].iter().chain(&args));
+    assert!(text(&out).contains("Calls begun"), "{}", text(&out));
+}
+
+#[test]
 fn the_search_of_rfc_7502_ends_where_nothing_succeeds() {
     let (ip, target) = (fresh_ip().to_string(), format!("{}:5999", fresh_ip()));
     let search = ["--find-peak", "--rfc7502", "--attempts", "2", "-r", "20", "-nr", "-recv_timeout", "50"];
