@@ -44,7 +44,8 @@ pub fn help(name: &str) -> &'static str {
         "tcp_closed_error" => "Connections closed by a socket error.",
         "undeliverable" => "Messages that could not be sent, of any transport.",
         "rounds" => "Rounds of the event loop.",
-        "syscalls" => "System calls of the data path.",
+        "syscalls" => "System calls of the data path, without those of busy polling.",
+        "busy_polled_us" => "Microseconds of processor time spent on busy polling.",
         _ => "",
     }
 }

@@ -279,6 +279,7 @@ pub(crate) fn runtime_config(config: &Config, listeners: &[c::Listener], workers
             .map(|l| Listener { transport: l.transport, address: l.address })
             .collect(),
         pin: steering::cpus(&config.pin, workers),
+        busy_poll: config.busy_poll,
         streams: StreamLimits {
             max_connections: l.connections,
             max_per_source: u32::try_from(l.connections_per_source).unwrap_or(u32::MAX),

@@ -93,6 +93,7 @@ def main():
     p.add_argument('--rate', type=int, default=1000, help='calls a second of the costs')
     p.add_argument('--latency-rate', type=int, default=3000, help='calls a second of the times')
     p.add_argument('--latency-reps', type=int, default=7, help='windows of the times; 0: none')
+    p.add_argument('--busy-poll', metavar='TIME', help='the times also of strowger with this busy_poll, such as 200us: "busy"')
     p.add_argument('--fifo', action='store_true', help='measure the times under real-time scheduling (root, chrt)')
     p.add_argument('--seconds', type=float, default=5, help='length of a window')
     p.add_argument('--reps', type=int, default=3, help='of the costs; 0: none')
@@ -111,7 +112,8 @@ def main():
         os.makedirs(b.dir, exist_ok=True)
         if 'relay' in o.servers and shutil.which('cc'):
             b.relay = b.relay_program()
-        trouble |= latencies(b, ['nothing'] + [n for n in o.servers if b.available(n)])
+        busy = ['busy'] if o.busy_poll and 'strowger' in o.servers else []
+        trouble |= latencies(b, ['nothing'] + [n for n in o.servers if b.available(n)] + busy)
         shutil.rmtree(b.dir, ignore_errors=True)
     if emulated:
         counts = machines.count(o)

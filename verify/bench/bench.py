@@ -155,10 +155,11 @@ class Bench:
 
     def balancer(self, name, nodes):
         """Strowger's, or Kamailio's, in front of these."""
-        if name == 'strowger':
+        if name in ('strowger', 'busy'):
+            looks = 'busy_poll = "%s"\n' % self.o.busy_poll if name == 'busy' else ''
             # Kamailio does not probe either.
             return servers.Balancer(self.o.bin, ['%s:%d' % n for n in nodes], self.workers, cpu=self.server_cpu,
-                                    steering=self.steering, config='[balance]\nprobe_interval = "0s"\n')
+                                    steering=self.steering, config=looks + '[balance]\nprobe_interval = "0s"\n')
         path = os.path.join(self.dir, 'dispatcher.list')
         with open(path, 'w') as f:
             f.writelines('1 sip:%s:%d\n' % n for n in nodes)

@@ -51,6 +51,10 @@ pub struct RuntimeConfig {
     /// ([`Machine::receive_late`](wire::Machine::receive_late)). At most a second; zero: each message
     /// wakes its worker, as it does wherever a worker has no datagram sockets.
     pub grain: Duration,
+    /// How long a worker with nothing to do looks for more before it sleeps, at most a second, where the next message
+    /// usually comes within that time: whatever comes then need not wait for a sleeping processor to wake. It takes
+    /// processor time that nobody else needs just then, and the power. Zero, the default: never.
+    pub busy_poll: Duration,
     /// Where most datagrams go. A listener of one worker alone gets a second socket at its address, connected to
     /// this peer, which takes what comes from there: what is sent by it spares the kernel the search for a route
     /// and for the owner of the next hop, about a seventh of a send. None by default.
@@ -88,6 +92,7 @@ impl Default for RuntimeConfig {
             pin: Vec::new(),
             exact_deadlines: false,
             grain: Duration::ZERO,
+            busy_poll: Duration::ZERO,
             peer: None,
             together: false,
             share_ports: false,

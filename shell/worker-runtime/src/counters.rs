@@ -140,8 +140,11 @@ counters! {
     undeliverable,
     /// Rounds of the event loop.
     rounds,
-    /// System calls of the data path.
+    /// System calls of the data path, without those that only look whether there is something
+    /// ([`busy_poll`](crate::RuntimeConfig::busy_poll)).
     syscalls,
+    /// Microseconds of processor time spent on looking for more before going to sleep.
+    busy_polled_us,
 }
 
 impl Counters {

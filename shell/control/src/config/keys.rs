@@ -3,7 +3,10 @@
 
 /// Keys of every section that has a fixed set; `""` is the top of the file.
 pub(super) const KEYS: &[(&str, &[&str])] = &[
-    ("", &["domains", "aliases", "listen", "advertise", "workers", "steering", "pin", "data_dir"]),
+    (
+        "",
+        &["domains", "aliases", "listen", "advertise", "workers", "steering", "pin", "busy_poll", "data_dir"],
+    ),
     ("auth", &["enabled", "challenge", "realm", "algorithms", "require_qop", "nonce_lifetime", "bind_from"]),
     ("registrar", &["min_expires", "max_expires", "default_expires", "max_bindings", "service_route"]),
     (

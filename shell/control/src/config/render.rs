@@ -34,6 +34,7 @@ impl Config {
             Pin::Off => out.text("pin", "off"),
             Pin::Cpus(cpus) => out.raw("pin", format_args!("{cpus:?}")),
         }
+        out.time("busy_poll", self.busy_poll);
         out.text("data_dir", self.data_dir.display());
         if self.listen.iter().any(|listener| listener.advertise.is_some()) {
             out.section("[advertise]");
@@ -255,9 +256,10 @@ impl Writer {
     }
 
     fn time(&mut self, key: &str, value: Duration) {
-        match value.subsec_millis() {
+        match value.subsec_micros() {
             0 => self.raw(key, value.as_secs()),
-            _ => self.text(key, format_args!("{}ms", value.as_millis())),
+            micros if micros % 1_000 == 0 => self.text(key, format_args!("{}ms", value.as_millis())),
+            _ => self.text(key, format_args!("{}us", value.as_micros())),
         }
     }
 }

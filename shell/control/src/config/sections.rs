@@ -52,6 +52,8 @@ pub(super) fn top(
     section.set(reader, "workers", &mut config.workers, number(0..=1024));
     section.set(reader, "steering", &mut config.steering, choice(Steering::ALL));
     section.set(reader, "pin", &mut config.pin, pin);
+    let longest = Duration::from_millis(10);
+    section.set(reader, "busy_poll", &mut config.busy_poll, duration(Duration::ZERO..=longest));
     section.set(reader, "data_dir", &mut config.data_dir, text(path));
     let over = context.overrides;
     if !over.domains.is_empty() {

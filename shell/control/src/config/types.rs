@@ -153,6 +153,8 @@ pub struct Config {
     pub steering: Steering,
     /// Which CPUs the workers run on.
     pub pin: Pin,
+    /// How long a worker looks for more before it sleeps, where more usually comes within that time.
+    pub busy_poll: Duration,
     /// Where the store keeps its files.
     pub data_dir: PathBuf,
     /// Digest authentication.
@@ -465,6 +467,7 @@ impl Default for Config {
             workers: 0,
             steering: Steering::Auto,
             pin: Pin::Auto,
+            busy_poll: Duration::ZERO,
             data_dir: PathBuf::from("data"),
             auth: Auth::default(),
             registrar: Registrar::default(),

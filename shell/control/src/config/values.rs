@@ -110,22 +110,24 @@ fn parse_duration(text: &str) -> Option<Duration> {
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let (number, unit) = text.split_at_checked(digits)?;
     let number: u64 = number.parse().ok()?;
-    let millis = match unit.trim_start() {
-        "ms" => 1,
-        "s" => 1000,
-        "m" | "min" => 60_000,
-        "h" => 3_600_000,
-        "d" => 86_400_000,
+    let micros = match unit.trim_start() {
+        "us" => 1,
+        "ms" => 1_000,
+        "s" => 1_000_000,
+        "m" | "min" => 60_000_000,
+        "h" => 3_600_000_000,
+        "d" => 86_400_000_000,
         _ => return None,
     };
-    number.checked_mul(millis).map(Duration::from_millis)
+    number.checked_mul(micros).map(Duration::from_micros)
 }
 
 /// A duration as it may stand in the file.
 pub(super) fn show_duration(duration: Duration) -> String {
-    match duration.subsec_millis() {
+    match duration.subsec_micros() {
         0 => format!("{}s", duration.as_secs()),
-        _ => format!("{}ms", duration.as_millis()),
+        micros if micros % 1_000 == 0 => format!("{}ms", duration.as_millis()),
+        _ => format!("{}us", duration.as_micros()),
     }
 }
 

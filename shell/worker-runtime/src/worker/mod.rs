@@ -8,6 +8,7 @@ mod links;
 mod pressure;
 mod reading;
 mod returned;
+mod spin;
 
 use crate::config::RuntimeConfig;
 use crate::counters::Counters;
@@ -22,6 +23,7 @@ use datagrams::Datagrams;
 use grain::Grain;
 use links::Links;
 use pressure::Pressure;
+use spin::Spin;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -72,6 +74,7 @@ pub struct Worker<M: Machine> {
     poller: Poller,
     alarm: Alarm,
     grain: Grain,
+    spin: Spin,
     pressure: Pressure,
     /// What has the kernel drop datagrams in an overload.
     sieve: Option<Sieve>,
@@ -129,6 +132,7 @@ impl<M: Machine> Worker<M> {
             poller,
             alarm,
             grain: Grain::new(grain, now),
+            spin: Spin::new(config.busy_poll),
             pressure: Pressure::new(now),
             sieve,
             datagrams,
@@ -195,6 +199,14 @@ impl<M: Machine> Worker<M> {
                 return Ok(Woken::Grain);
             }
         };
+        let idle = timeout < 0 && self.spin.is_there();
+        let matters = self.pressure.waits(self.counters.taken());
+        let before = (idle || matters).then(monotonic_now);
+        let mut events = 0;
+        if let Some(until) = before.filter(|_| idle).and_then(|now| self.spin.until(now)) {
+            events = self.look(until)?;
+            timeout = if events > 0 || !self.links.mailbox().is_empty() { 0 } else { timeout };
+        }
         let mailbox = self.links.mailbox();
         if timeout != 0 {
             mailbox.fall_asleep();
@@ -202,16 +214,34 @@ impl<M: Machine> Worker<M> {
                 timeout = 0;
             }
         }
-        let before = self.pressure.waits(self.counters.taken()).then(monotonic_now);
-        let events = self.poller.wait(timeout)?;
+        if events == 0 {
+            events = self.poller.wait(timeout)?;
+            self.counters.syscalls.one();
+        }
         mailbox.wake_up();
-        self.counters.syscalls.one();
         self.counters.rounds.one();
         self.now = monotonic_now();
-        if let Some(load) = self.pressure.woke(before, self.now) {
+        if let Some(before) = before.filter(|_| idle) {
+            self.spin.waited(self.now.since(before));
+        }
+        if let Some(load) = self.pressure.woke(before.filter(|_| matters), self.now) {
             self.pace(load);
         }
         Ok(Woken::Events(events))
+    }
+
+    /// Looks for reports and for what other workers give, until there is something or the time is up. How many
+    /// reports there are.
+    fn look(&mut self, until: Time) -> io::Result<usize> {
+        let began = monotonic_now();
+        loop {
+            let events = self.poller.wait(0)?;
+            let now = monotonic_now();
+            if events > 0 || now >= until || !self.links.mailbox().is_empty() {
+                self.counters.busy_polled_us.add(now.since(began).as_micros() as u64);
+                return Ok(events);
+            }
+        }
     }
 
     /// Tells the machine how the worker keeps up, and the kernel what the machine makes of it.

@@ -18,6 +18,7 @@ listen = ["udp:192.0.2.10:5060", "tcp:[2001:db8::1]:5060"]
 workers = 4
 steering = "kernel"
 pin = [0, 2]
+busy_poll = "50us"
 data_dir = "state"
 
 [advertise]
