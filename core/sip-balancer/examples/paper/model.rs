@@ -157,7 +157,10 @@ pub fn run(setup: &Setup) -> Outcome {
         Node::new(address)
     };
     let cluster = Cluster::new((0..setup.speeds.len()).map(node).collect(), 1);
-    let room = (setup.rate * (setup.hold.0 + setup.hold.1 * 4.0 + 40.0)) as usize + 10_000;
+    let room = (setup.rate
+        * (setup.hold.0 + setup.hold.1 * 4.0 + if setup.repeats.is_some() { 200.0 } else { 40.0 }))
+        as usize
+        + 10_000;
     // What does not answer for a while here is busy, not dead.
     let rules = Rules { down_after: u32::MAX, outlier_share: 0, ..Rules::default() };
     let dispatcher = Dispatcher::new(Arc::clone(&cluster), 0, setup.algorithm, rules, room, setup.seed);
@@ -394,7 +397,8 @@ impl World {
         Outcome {
             invite: invites / invite_count.max(1) as f64,
             bye: byes / bye_count.max(1) as f64,
-            failed: self.failed as f64 / (invite_count + bye_count).max(1) as f64,
+            // Of those that were refused nothing else is known.
+            failed: self.failed as f64 / (invite_count + bye_count).max(self.failed).max(1) as f64,
             occupancy,
             cost: f64::from(self.dispatcher.chooser().estimated_costs()[0]) / 1_000.0,
             ..self.outcome
