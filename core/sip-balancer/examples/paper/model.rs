@@ -17,7 +17,7 @@ use sip_balancer::{
     Algorithm, CallKey, Cluster, Dispatcher, Node, NodeIndex, OCCUPANCIES, Request, Rules, Tag,
 };
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::{BTreeMap, BinaryHeap};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -143,7 +143,7 @@ struct World {
     end: f64,
     warm: f64,
     /// Requests without their answer, where they are repeated.
-    open: HashMap<u64, Open>,
+    open: BTreeMap<u64, Open>,
     calls: u64,
     outcome: Outcome,
     counts: [(f64, u64); 2],
@@ -187,7 +187,7 @@ pub fn run(setup: &Setup) -> Outcome {
         now: 0.0,
         end: warm + setup.seconds,
         warm,
-        open: HashMap::new(),
+        open: BTreeMap::new(),
         calls: 0,
         outcome: Outcome { shares: vec![0; setup.speeds.len()], ..Outcome::default() },
         counts: [(0.0, 0); 2],
