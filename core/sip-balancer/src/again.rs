@@ -12,7 +12,6 @@ use crate::cluster::NodeIndex;
 use crate::kept::{Entry, T1, Token, What};
 use crate::machine::Balancer;
 use crate::requests::{Checked, tag_of};
-use crate::retry::MOST_FALLS;
 use crate::sessions::{GIVE_UP, LATE};
 use crate::{Assigned, Request, Tag};
 use core::time::Duration;
@@ -190,7 +189,7 @@ impl Balancer {
 
     /// An INVITE is answered or refused: who else rings is cancelled. Who cannot be reached is when it is back, as long
     /// as it may ring.
-    fn over(&mut self, now: Time, at: u32, out: &mut Outbox) {
+    pub(crate) fn over(&mut self, now: Time, at: u32, out: &mut Outbox) {
         let ring = self.settings.rules.ring_timeout;
         let owed = self.call_off(now, at, out);
         let Some(entry) = self.kept.get_mut(at) else { return };
@@ -205,9 +204,9 @@ impl Balancer {
     /// whether somebody rings who has not been told that yet, or has not said that it knows.
     fn call_off(&mut self, now: Time, at: u32, out: &mut Outbox) -> bool {
         let Some(entry) = self.kept.get(at) else { return false };
-        let id = entry.id;
+        let (id, due) = (entry.id, entry.call_off_at <= now);
         // Mostly nobody, and nothing is allocated.
-        let rung: Vec<NodeIndex> = entry.rung().collect();
+        let rung: Vec<NodeIndex> = entry.rung().filter(|_| due).collect();
         for &node in &rung {
             let told = self.kept.find(id, Tag::Cancel, What::Own(node)).is_some();
             // While it is fed, that is done later.
@@ -215,6 +214,10 @@ impl Balancer {
                 continue;
             }
             self.withdraw(now, at, node, None, out);
+            // One CANCEL is all that there has to be (RFC 3261 section 9.1), so others come more and more seldom.
+            if let Some(entry) = self.kept.get_mut(at) {
+                entry.call_off_at = now + LOOK.max(entry.settled_for(now) / 4);
+            }
             // Where there is no room for the CANCEL it is sent once.
             if self.kept.find(id, Tag::Cancel, What::Own(node)).is_none() {
                 self.told(id, node);
@@ -417,7 +420,7 @@ impl Balancer {
         }
         let Some(waiting) = self.dispatcher.waiting(call, id, Tag::Invite) else { return Some(Time::FAR) };
         // Who has it and rings may be back.
-        let (spent, other) = (waiting.falls >= MOST_FALLS, self.has_other(now, at));
+        let (spent, other) = (self.dispatcher.has_felled(now, call, id), self.has_other(now, at));
         let repeated = !waiting.rang && !stream && !spent;
         if waiting.cancelled || ((spent || !other) && !repeated && !self.rings(at)) {
             self.give_up(now, at, 503, out);

@@ -153,13 +153,20 @@ impl Chooser {
     }
 
     /// Another home for the same than these, unless there is none: always the same one while the same nodes take calls.
+    /// Where these are all of their rank, one of the next, as [`Chooser::choose_but`] has it.
     pub(crate) fn home_but(&mut self, now: Time, hash: u64, but: &[NodeIndex]) -> Option<NodeIndex> {
         self.look_around(now, &[]);
         // A table without those nodes, made for this one and then made anew, would cost too much.
         let others = (1..=PLACES_TRIED).map(|n| scramble(hash.wrapping_add(n)));
         let hashes = core::iter::once(hash).chain(others);
         let other = hashes.filter_map(|hash| self.place(hash)).find(|at| !but.contains(at));
-        other.or_else(|| self.open.iter().copied().find(|at| !but.contains(at)))
+        let next = |this: &mut Chooser| {
+            this.look_around(now, but);
+            this.open.retain(|at| !but.contains(at));
+            let nth = scramble(hash) as usize % this.open.len().max(1);
+            this.open.get(nth).copied()
+        };
+        other.or_else(|| next(self))
     }
 
     /// A number at random.
@@ -316,6 +323,27 @@ mod tests {
         assert_eq!(choice(&mut chooser(&cluster, Algorithm::Tlwl)), 2);
         cluster.publish(0, NodeIndex(1), &load(5, 0, 1), 0);
         assert_eq!(choice(&mut chooser(&cluster, Algorithm::Tlwl)), 1);
+    }
+
+    #[test]
+    fn what_all_of_one_rank_shed_goes_to_the_next_whatever_chooses() {
+        let cluster = of(6);
+        (3..6).for_each(|at| cluster.set_rank(NodeIndex(at), 1));
+        let mut chooser = chooser(&cluster, Algorithm::Tlwl);
+        let first = [0, 1, 2].map(NodeIndex);
+        let (mut by_home, mut by_load) = ([0u32; 6], [0u32; 6]);
+        for hash in 0..300 {
+            let home = chooser.home_but(Time::ZERO, hash, &first).expect("a node");
+            by_home[usize::from(home.0)] += 1;
+            let least = chooser.choose_but(Time::ZERO, b"a@b", Kind::Invite, &first).expect("a node");
+            by_load[usize::from(least.0)] += 1;
+            // One of three sheds: the others have it, and all of them.
+            let other = chooser.home_but(Time::ZERO, hash, &first[..1]).expect("a node");
+            assert!((1..3).contains(&other.0), "{other:?}");
+        }
+        for found in [by_home, by_load] {
+            assert!(found[..3] == [0; 3] && found[3..].iter().all(|n| *n > 60), "{found:?}");
+        }
     }
 
     #[test]

@@ -40,6 +40,8 @@ struct State {
     /// Microseconds until which it gets no new calls, and why.
     resting_until: AtomicU64,
     resting_why: AtomicU8,
+    /// The same as the answer to a probe has set it last.
+    probe_rest: AtomicU64,
     /// Microseconds at which it came up or was added; zero: it was there from the start.
     since: AtomicU64,
     /// Microseconds until which it counts as failed, where nobody probes it.
@@ -124,6 +126,7 @@ impl State {
             failures: AtomicU32::new(0),
             resting_until: AtomicU64::new(0),
             resting_why: AtomicU8::new(Why::Overloaded as u8),
+            probe_rest: AtomicU64::new(0),
             since: AtomicU64::new(0),
             out_until: AtomicU64::new(0),
             silent: AtomicBool::new(false),
@@ -142,7 +145,7 @@ impl State {
         for number in [&self.failures, &self.falls] {
             number.store(0, Relaxed);
         }
-        for time in [&self.resting_until, &self.out_until, &self.heard, &self.removed] {
+        for time in [&self.resting_until, &self.probe_rest, &self.out_until, &self.heard, &self.removed] {
             time.store(0, Relaxed);
         }
         self.silent.store(false, Relaxed);
@@ -553,6 +556,22 @@ impl Cluster {
             state.resting_until.store(until, Relaxed);
             state.resting_why.store(why as u8, Relaxed);
         }
+    }
+
+    /// The same, asked for in the answer to a probe: a good answer to a later one ends it.
+    pub(crate) fn rest_by_probe(&self, now: Time, at: NodeIndex, time: Duration) {
+        self.rest(now, at, time, Why::Overloaded);
+        if let Some(state) = self.state(at) {
+            state.probe_rest.fetch_max((now + time).as_micros(), Relaxed);
+        }
+    }
+
+    /// A good answer to a probe ends the rest that a probe began, unless something else has asked for more since.
+    pub(crate) fn has_rested(&self, at: NodeIndex) {
+        let Some(state) = self.state(at).filter(|state| state.probe_rest.load(Relaxed) != 0) else { return };
+        let until = state.probe_rest.swap(0, Relaxed);
+        // One that was lengthened is another one.
+        let _ = state.resting_until.compare_exchange(until, 0, Relaxed, Relaxed);
     }
 
     /// Counts changes of the set of nodes that take calls.

@@ -79,6 +79,8 @@ pub(crate) struct Entry {
     pub refused: Option<u16>,
     /// Who had it before, and whether that one has said something provisional.
     rivals: Vec<(NodeIndex, bool)>,
+    /// From when on those who ring are told again that it is over.
+    pub call_off_at: Time,
     due: Time,
     generation: u32,
     used: bool,
@@ -406,6 +408,7 @@ impl Entry {
             ended: Time::ZERO,
             refused: None,
             rivals: Vec::new(),
+            call_off_at: Time::ZERO,
             due: Time::FAR,
             generation: 0,
             used: false,
@@ -472,6 +475,11 @@ impl Entry {
     pub fn settle(&mut self, now: Time) {
         (self.settled, self.ended) = (true, now);
         (self.repeat, self.until) = (Time::FAR, now + LATE);
+    }
+
+    /// For how long it has had its final response.
+    pub fn settled_for(&self, now: Time) -> Duration {
+        if self.settled { now.since(self.ended) } else { Duration::ZERO }
     }
 
     /// Its sender is told here that it goes nowhere: who has it may still answer, as all who had it before. A node had

@@ -82,7 +82,10 @@ impl Probes {
             // Overloaded, or to be left alone for another reason: until it has been asked once more, or as long as it
             // says (RFC 3261 section 21.5.4).
             let time = wait.unwrap_or_default().max(rules.interval + rules.timeout).min(LONGEST_REST);
-            cluster.rest(now, at, time, Why::Overloaded);
+            cluster.rest_by_probe(now, at, time);
+        }
+        if good {
+            cluster.has_rested(at);
         }
         (probe.good, probe.bad) = (probe.good.saturating_add(1), 0);
         cluster.heard(now, at);

@@ -220,7 +220,11 @@ impl Balancer {
         out: &mut Outbox,
     ) {
         let tag = tag_of(request.method());
-        self.unavailable(flow, request, out);
+        match (tag == Tag::Invite).then(|| self.refusal(id)).flatten() {
+            // It was refused before, and has one final response.
+            Some(status) => self.refuse_again(flow, request, status, out),
+            None => self.unavailable(flow, request, out),
+        }
         if self.feeding || matches!(tag, Tag::Invite | Tag::Bye) {
             self.dispatcher.abandon(now, call, id, tag);
             self.refused_here(now, id, tag, 503, out);

@@ -13,7 +13,7 @@ use wire::Time;
 const SILENCE: Duration = Duration::from_millis(400);
 
 /// So many nodes of an INVITE may go down before it has an answer. It may be what brings them down, so no other has it.
-pub(crate) const MOST_FALLS: u8 = 3;
+const MOST_FALLS: usize = 3;
 
 /// An unfinished transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,8 +28,6 @@ pub struct Waiting {
     pub rang: bool,
     /// Its sender has cancelled it, and waits for its end.
     pub cancelled: bool,
-    /// How many nodes that had it went down, and another one got it.
-    pub falls: u8,
 }
 
 impl Dispatcher {
@@ -95,7 +93,7 @@ impl Dispatcher {
         if given_up || (usable && !txn.returned && !silent) {
             return Ok(node);
         }
-        let spent = txn.fresh && !usable && txn.falls >= MOST_FALLS;
+        let spent = txn.fresh && self.is_spent(now, txn);
         let other = match r.home {
             _ if spent => None,
             Some(home) if txn.returned && usable => self.chooser.home_but(now, home, &[node]),
@@ -112,7 +110,7 @@ impl Dispatcher {
         match other.filter(|other| *other != node) {
             Some(other) => {
                 self.sessions.retarget(now, place, other);
-                self.sessions.note(place, |txn| txn.falls += u8::from(txn.fresh && !usable));
+                self.sessions.note(place, |txn| txn.leave(node, !usable));
                 self.keep_at(at, other);
                 self.happened.retried += 1;
                 Ok(other)
@@ -180,7 +178,22 @@ impl Dispatcher {
         let place = self.sessions.find_txn(self.sessions.find(call)?, id, tag)?;
         let txn = self.sessions.txn(place).filter(|txn| txn.open)?;
         let (node, since, cancelled) = (txn.node, txn.began, txn.cancelled);
-        Some(Waiting { node, since, heard: txn.heard, rang: txn.rang, cancelled, falls: txn.falls })
+        Some(Waiting { node, since, heard: txn.heard, rang: txn.rang, cancelled })
+    }
+
+    /// Whether so many nodes have gone down with an INVITE that no other one is to have it.
+    pub fn has_felled(&self, now: Time, call: CallKey, id: u64) -> bool {
+        let place = self.sessions.find(call).and_then(|at| self.sessions.find_txn(at, id, Tag::Invite));
+        place.and_then(|place| self.sessions.txn(place)).is_some_and(|txn| self.is_spent(now, txn))
+    }
+
+    /// The same of its record. Also those count that it left because they were silent, and that are known to be down by
+    /// now.
+    fn is_spent(&self, now: Time, txn: &Txn) -> bool {
+        let down = |at: NodeIndex| !self.cluster.is_usable(now, at);
+        let left = txn.left.iter().flatten().filter(|left| left.node != txn.node);
+        let fallen = left.filter(|left| left.down || down(left.node)).count();
+        fallen + usize::from(down(txn.node)) >= MOST_FALLS
     }
 
     /// Whether its sender has cancelled an INVITE.
@@ -226,7 +239,9 @@ impl Dispatcher {
         let at = self.sessions.find(call)?;
         let place = self.sessions.find_txn(at, id, Tag::Invite)?;
         let &before = self.sessions.txn(place).filter(|txn| txn.open)?;
+        let down = !self.cluster.is_usable(now, before.node);
         self.sessions.retarget(now, place, node);
+        self.sessions.note(place, |txn| txn.leave(before.node, down));
         // It has had it for as long as the other one, and longer.
         self.sessions.note(place, |txn| txn.began = before.began);
         self.keep_at(at, node);

@@ -86,7 +86,12 @@ impl Balancer {
             }
             return true;
         }
+        let owed = self.kept.get(at).is_some_and(|entry| entry.rung().next().is_some());
         self.withdraw(now, at, node, Some(response), out);
+        if settled && !owed {
+            // The first who rings only now: it is seen to that it knows.
+            self.over(now, at, out);
+        }
         false
     }
 

@@ -71,6 +71,18 @@ struct Session {
     used: bool,
 }
 
+/// As many nodes that an INVITE has left are remembered: more than may go down with it.
+const LEFT: usize = 6;
+
+/// A node that an INVITE has left.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Left {
+    /// Which.
+    pub node: NodeIndex,
+    /// It was down then, not only silent or without a way to it.
+    pub down: bool,
+}
+
 /// A transaction at a node.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Txn {
@@ -99,8 +111,8 @@ pub(crate) struct Txn {
     pub read: bool,
     /// Its sender has cancelled it.
     pub cancelled: bool,
-    /// How many nodes that had it went down, and another one got it: of an INVITE outside a dialog.
-    pub falls: u8,
+    /// The nodes that an INVITE outside a dialog has left for another one: the last few.
+    pub left: [Option<Left>; LEFT],
     /// It goes over a stream where its node may have one.
     pub large: bool,
     /// The address that its responses go to, if it came with one.
@@ -549,7 +561,7 @@ impl Txn {
             returned: false,
             read: false,
             cancelled: false,
-            falls: 0,
+            left: [None; LEFT],
             large: false,
             back: None,
             barred: [None; RIVALS],
@@ -557,6 +569,18 @@ impl Txn {
             began: now,
             until,
             next: NIL,
+        }
+    }
+
+    /// Another node has it than this one, which was down or not.
+    pub fn leave(&mut self, node: NodeIndex, down: bool) {
+        let known = self.left.iter_mut().flatten().find(|left| left.node == node);
+        match known {
+            Some(left) => left.down |= down,
+            None => {
+                self.left.rotate_right(1);
+                self.left[0] = Some(Left { node, down });
+            }
         }
     }
 }

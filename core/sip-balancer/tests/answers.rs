@@ -5,7 +5,7 @@
 mod common;
 
 use common::*;
-use sip_balancer::{Order, Why};
+use sip_balancer::{NodeIndex, Order, Why};
 use std::time::Duration;
 
 const MS: fn(u64) -> Duration = Duration::from_millis;
@@ -91,7 +91,7 @@ fn a_node_that_rings_beyond_all_time_is_cancelled() {
 fn what_has_brought_three_nodes_down_is_given_to_no_other() {
     let mut world = watched(nodes(5));
     let mut last = world.one_tcp(PHONE, &over_tcp(&invite("d1")));
-    for _ in 0..3 {
+    for _ in 0..2 {
         last = invited(&world.down(&last));
     }
     let mut sent = world.down(&last);
@@ -104,7 +104,7 @@ fn what_has_brought_three_nodes_down_is_given_to_no_other() {
     let first = world.one_tcp(PHONE, &over_tcp(&invite("d2")));
     world.answer(&first, "180 Ringing", "");
     let mut last = first.clone();
-    for _ in 0..3 {
+    for _ in 0..2 {
         last = invited(&world.down(&last));
     }
     world.down(&last);
@@ -121,7 +121,7 @@ fn what_has_brought_three_nodes_down_is_given_to_no_other() {
             world.cluster.set_down(world.node(sent), Why::ProbeTimeout);
         }
     }
-    assert_eq!(seen.len(), 4, "{seen:?}");
+    assert_eq!(seen.len(), 3, "{seen:?}");
     let mut world = watched(nodes(5));
     let first = world.one_tcp(PHONE, &over_tcp(&invite("d6")));
     world.answer(&first, "180 Ringing", "");
@@ -140,6 +140,94 @@ fn nodes_that_were_silent_do_not_count_against_one_that_rang() {
     world.answer(&last, "180 Ringing", "");
     let fifth = invited(&world.down(&last));
     assert_eq!(finals(&world.answer(&fifth, "200 OK", CONTACT)), ["SIP/2.0 200 OK"]);
+}
+
+#[test]
+fn what_has_silenced_servers_that_are_down_by_now_is_given_to_no_other() {
+    // Who has the INVITE is dead from then on, and says nothing to probes either.
+    let mut world = watched(nodes(7));
+    let mut last = world.one_tcp(PHONE, &over_tcp(&invite("d7")));
+    let mut seen = std::collections::BTreeSet::from([last.to.clone()]);
+    for _ in 0..3 {
+        last = invited(&world.pass(MS(400)));
+        seen.insert(last.to.clone());
+    }
+    let mut sent = world.seconds(3);
+    sent.extend(world.down(&last));
+    sent.extend(world.seconds(3));
+    seen.extend(sent.iter().filter(|m| m.start().starts_with("INVITE ")).map(|m| m.to.clone()));
+    // The fourth had it before anybody knew of the first three.
+    assert_eq!(seen.len(), 4, "{seen:?}");
+    assert_eq!(finals(&sent), ["SIP/2.0 503 Service Unavailable"]);
+    nothing_is_left(&mut world);
+    // One that was silent and is alive after all is no reason.
+    let mut world = watched(nodes(7));
+    let first = world.one_tcp(PHONE, &over_tcp(&invite("d8")));
+    let second = invited(&world.pass(MS(400)));
+    let third = invited(&world.pass(MS(400)));
+    for late in [&first, &second] {
+        world.cluster.set_down(world.node(late), Why::ProbeTimeout);
+        world.cluster.set_up(world.node(late));
+    }
+    let fourth = invited(&world.down(&third));
+    assert_eq!(finals(&world.answer(&fourth, "200 OK", CONTACT)), ["SIP/2.0 200 OK"]);
+}
+
+#[test]
+fn who_rings_for_the_first_time_when_all_is_over_is_cancelled_until_it_knows() {
+    let mut world = watched(tcp_nodes(2));
+    let first = world.one(CALLER, &invite("r1"));
+    let second = invited(&world.pass(MS(400)));
+    assert_eq!(finals(&world.answer(&second, "200 OK", CONTACT)), ["SIP/2.0 200 OK"]);
+    // It rings, and is away before it has the CANCEL.
+    let mut lost: Vec<Sent> = world.answer(&first, "180 Ringing", "");
+    assert!(lost[0].start().starts_with("CANCEL ") && lost[0].to == first.to, "{lost:?}");
+    for _ in 0..3 {
+        lost = lost.iter().filter(|m| m.start().starts_with("CANCEL ")).flat_map(|m| world.lost(m)).collect();
+    }
+    assert!(lost.is_empty(), "{lost:?}");
+    // It is back.
+    let sent = world.seconds(5);
+    let cancel = sent.iter().find(|m| m.start().starts_with("CANCEL ")).expect("another CANCEL");
+    assert_eq!(cancel.to, first.to);
+    assert!(world.answer(cancel, "200 OK", "").is_empty());
+    assert_eq!(world.answer(&first, "487 Request Terminated", "").len(), 1, "its ACK");
+    assert!(world.seconds(5).iter().all(|m| !m.start().starts_with("CANCEL ")));
+}
+
+#[test]
+fn who_never_takes_its_cancel_is_asked_less_and_less_often() {
+    let mut world = watched(tcp_nodes(2));
+    let first = world.one(CALLER, &invite("r2"));
+    let second = invited(&world.pass(MS(400)));
+    let mut sent = world.answer(&first, "180 Ringing", "");
+    sent.extend(world.answer(&second, "200 OK", CONTACT));
+    let mut series = 0;
+    for _ in 0..2 * 190 {
+        let mut cancels: Vec<Sent> =
+            sent.iter().filter(|m| m.start().starts_with("CANCEL ") && m.token != 0).cloned().collect();
+        series += usize::from(!cancels.is_empty());
+        while let Some(cancel) = cancels.pop() {
+            cancels.extend(world.lost(&cancel).into_iter().filter(|m| m.start().starts_with("CANCEL ")));
+        }
+        sent = world.pass(MS(500));
+    }
+    assert!((5..40).contains(&series), "{series}");
+}
+
+#[test]
+fn an_invite_that_was_refused_keeps_its_refusal_when_no_node_is_left() {
+    let mut world = watched(nodes(1));
+    world.one(CALLER, &invite("s1"));
+    let sent = world.seconds(34);
+    assert_eq!(finals(&sent).first(), Some(&"SIP/2.0 408 Request Timeout"));
+    // Others push its record out: a call has sixteen.
+    world.cluster.set_up(NodeIndex(0));
+    for n in 0..20 {
+        world.receive(CALLER, &request("MESSAGE", "s1", 2 + n, &format!("s1m{n}"), "", ""));
+    }
+    world.cluster.set_down(NodeIndex(0), Why::ProbeTimeout);
+    assert_eq!(finals(&world.receive(CALLER, &invite("s1"))), ["SIP/2.0 408 Request Timeout"]);
 }
 
 #[test]

@@ -61,6 +61,25 @@ fn a_node_that_answers_a_probe_with_503_keeps_its_dialogs_and_gets_nothing_new()
 }
 
 #[test]
+fn a_good_answer_to_a_probe_ends_the_rest_that_a_probe_began() {
+    for by_call in [false, true] {
+        let mut world = probing(2);
+        watch(&mut world, 2_000, |_| Some(("200 OK", "")));
+        // It stops, and says so: to probes, and perhaps to a call as well.
+        let wait = "Retry-After: 600\r\n";
+        watch(&mut world, 3_000, |at| {
+            Some(if at == ONE { ("503 Service Unavailable", wait) } else { ("200 OK", "") })
+        });
+        assert!(!world.cluster.takes_calls(world.now, ONE));
+        if by_call {
+            world.cluster.rest(world.now, ONE, Duration::from_secs(610), Why::Overloaded);
+        }
+        watch(&mut world, 3_000, |_| Some(("200 OK", "")));
+        assert_eq!(world.cluster.takes_calls(world.now, ONE), !by_call, "what a call was told holds");
+    }
+}
+
+#[test]
 fn a_node_that_was_down_and_is_overloaded_is_there() {
     let mut world = probing(2);
     watch(&mut world, 2_000, |_| Some(("200 OK", "")));

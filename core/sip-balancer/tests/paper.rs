@@ -77,3 +77,17 @@ fn one_seed_is_one_result() {
     let one = || at(Algorithm::TwoChoices, 0.6).invite.to_bits();
     assert_eq!(one(), one());
 }
+
+#[test]
+fn who_repeats_what_a_stalled_server_does_not_answer_gives_it_more_to_do() {
+    let at = |algorithm, repeats| {
+        let setup = Setup { stalls: Some((20.0, 1.0)), repeats, seconds: 40.0, ..short(algorithm, 8, 0.7) };
+        run(&setup)
+    };
+    let [quiet, loud] = [None, Some(0.5)].map(|repeats| at(Algorithm::FnvHash, repeats));
+    assert!(quiet.repeated == 0 && loud.repeated > 100, "{}", loud.repeated);
+    assert!(loud.invite > quiet.invite, "{} {}", loud.invite, quiet.invite);
+    // Who is given nothing new meanwhile is asked again for less.
+    let tlwl = at(Algorithm::Tlwl, Some(0.5));
+    assert!(tlwl.repeated * 2 < loud.repeated, "{} {}", tlwl.repeated, loud.repeated);
+}

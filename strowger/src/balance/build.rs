@@ -18,6 +18,11 @@ pub fn listeners(bound: &Bound, wanted: &[c::Listener]) -> Vec<Listener> {
     pairs.map(|(bound, wanted)| Listener::new(bound.transport, bound.address, advertise(wanted))).collect()
 }
 
+/// The same before they are bound; a port that the system is to choose is not known yet.
+pub fn expected(wanted: &[c::Listener]) -> Vec<Listener> {
+    wanted.iter().map(|l| Listener::new(l.transport, l.address, None)).collect()
+}
+
 /// The nodes that are written with their addresses. None at all, by address or name, or one that is the balancer itself,
 /// is a mistake.
 pub fn nodes(config: &c::Config, listeners: &[Listener]) -> Result<Vec<Node>, Failure> {

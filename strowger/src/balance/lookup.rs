@@ -180,9 +180,10 @@ impl Lookup {
             transport,
             host: r.target.to_ascii_lowercase().into(),
         };
-        self.servers = records.iter().take(MOST_SERVERS).map(server).collect();
-        // The same answer has the same order, whatever the DNS makes of it.
+        self.servers = records.iter().map(server).collect();
+        // The same answer has the same order, whatever the DNS makes of it, and so the same first ones.
         self.servers.sort_by(|a, b| (a.priority, &a.host, a.port).cmp(&(b.priority, &b.host, b.port)));
+        self.servers.truncate(MOST_SERVERS);
         self.ask_hosts();
     }
 
@@ -354,6 +355,25 @@ mod tests {
         let end = find(wanted("test", None, Some(Transport::Tcp)), zone).unwrap();
         assert_eq!(shown(&end), [("192.0.2.4:5060".into(), 1, 0)]);
         assert_eq!(end.nodes[0].node.transport, Some(Transport::Tcp));
+    }
+
+    #[test]
+    fn of_too_many_the_same_are_looked_at_in_whatever_order_they_come() {
+        let find = |turn: u16| {
+            let records = (0..300).map(|n| (n * 7 + turn) % 300);
+            let of = |n: u16| srv(n / 100, 1, 5060 + n, "a.test");
+            let records: Box<[Srv]> = records.map(of).collect();
+            let zone = |kind, name: &str| match (kind, name) {
+                (Kind::Srv, "_sip._udp.test") => Outcome::Srv(records.clone()),
+                (Kind::A, "a.test") => a(1),
+                _ => Outcome::Nothing,
+            };
+            shown(&find(wanted("test", None, None), zone).unwrap())
+        };
+        let all = find(0);
+        assert_eq!((all.len(), &all), (256, &find(150)));
+        // Of those that are left out none comes before one that is not.
+        assert_eq!(all.iter().filter(|(_, _, rank)| *rank < 2).count(), 200);
     }
 
     #[test]

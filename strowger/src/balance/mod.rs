@@ -70,15 +70,17 @@ fn balance(loaded: Loaded, overrides: Overrides) -> Result<(), Failure> {
     };
     let listeners = interfaces::expand(&config.listen)?;
     raise_descriptor_limit();
-    let bound = Bound::new(runtime_config(config, &listeners, workers), workers)?;
-    let listeners = build::listeners(&bound, &listeners);
-    let cluster = Cluster::new(build::nodes(config, &listeners)?, workers as u16);
+    // Names first: what is sent to a socket that nobody reads yet waits there, and could go elsewhere.
+    let near = build::expected(&listeners);
+    let cluster = Cluster::new(build::nodes(config, &near)?, workers as u16);
     let mut names = Names::new(build::resolver(config));
     names.set(monotonic_now(), &config.balance.nodes)?;
     // Two stages, each with its time limit; who cannot be found by then is later.
     let patience = 2 * config.dns.timeout + LOOK;
     let listed = |node: &sip_balancer::Node| build::is_listed(config, node);
-    names.settle(monotonic_now, patience, &cluster, (&listeners[..], listed));
+    names.settle(monotonic_now, patience, &cluster, (&near[..], listed));
+    let bound = Bound::new(runtime_config(config, &listeners, workers), workers)?;
+    let listeners = build::listeners(&bound, &listeners);
     let admin = bind_admin(&config.admin)?;
     let keys =
         build::keys(load_or_create_secret(&config.data_dir)?, config.balance.previous_secret.as_deref())?;

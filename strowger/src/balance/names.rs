@@ -20,6 +20,8 @@ const SHORTEST: Duration = Duration::from_secs(5);
 const LONGEST: Duration = Duration::from_secs(3_600);
 /// After a look-up that came to nothing.
 const AGAIN: Duration = Duration::from_secs(5);
+/// Services and then hosts, each with the resolver's time limit.
+const STAGES: u32 = 2;
 
 /// A name.
 #[derive(Debug)]
@@ -27,7 +29,7 @@ struct Named {
     written: BalanceNode,
     /// The nodes that it stands for.
     nodes: Vec<Found>,
-    /// When it is looked up again, or the look-up that is under way and its number.
+    /// When it is looked up again, or by when the look-up that is under way must have ended, and its number.
     next: Time,
     lookup: Option<(u32, Lookup)>,
     /// Why the last one came to nothing.
@@ -104,6 +106,8 @@ impl Names {
             };
             self.all.push(known.map_or_else(fresh, |at| before.swap_remove(at)));
         }
+        // Whoever orders a reload wants to know what the DNS says by now.
+        self.all.iter_mut().filter(|named| named.lookup.is_none()).for_each(|named| named.next = now);
         // What is written otherwise now has the nodes that it had, until the DNS has answered.
         for named in self.all.iter_mut().filter(|named| named.nodes.is_empty()) {
             let alike = |old: &Named| old.host().is_some() && old.host() == named.host();
@@ -124,9 +128,14 @@ impl Names {
         listed: impl Fn(&Node) -> bool,
     ) {
         for at in 0..self.all.len() {
-            let due = self.all.get(at).is_some_and(|named| named.lookup.is_none() && named.next <= now);
-            if due {
-                self.begin(at, listeners);
+            let Some(named) = self.all.get(at).filter(|named| named.next <= now) else { continue };
+            match named.lookup {
+                None => self.begin(now, at, listeners),
+                // Who was to answer is not there any more.
+                Some(_) => {
+                    let result = Err("the resolver does not answer");
+                    self.done(now, at, result, cluster, (listeners, &listed));
+                }
             }
         }
         while let Some(answer) = self.refused.pop_front().or_else(|| self.answers.1.try_recv().ok()) {
@@ -159,7 +168,7 @@ impl Names {
         }
     }
 
-    fn begin(&mut self, at: usize, listeners: &[Listener]) {
+    fn begin(&mut self, now: Time, at: usize, listeners: &[Listener]) {
         let Some(named) = self.all.get_mut(at) else { return };
         let NodePlace::Name(place) = &named.written.place else { return };
         let has = |v4: bool| listeners.iter().any(|l| l.address.is_ipv4() == v4);
@@ -172,6 +181,7 @@ impl Names {
         };
         self.number = self.number.wrapping_add(1);
         named.lookup = Some((self.number, Lookup::new(wanted)));
+        named.next = now + STAGES * self.settings.timeout + AGAIN;
         self.put(at);
     }
 
@@ -239,28 +249,40 @@ impl Names {
             after.extend(missing);
         }
         named.nodes.clone_from(&after);
+        let mut left_out = false;
         for new in &after {
             let old = before.iter().find(|old| old.node.id() == new.node.id());
-            self.enter(now, cluster, listeners, (old, new), &name);
+            if self.enter(now, cluster, (listeners, listed), (old, new), &name) {
+                continue;
+            }
+            // There may be room for it by the next time.
+            left_out = true;
+            if let Some(named) = self.all.get_mut(at) {
+                named.nodes.retain(|found| found.node.id() != new.node.id());
+            }
+        }
+        if let Some(named) = self.all.get_mut(at).filter(|_| left_out) {
+            (named.failed, named.next) = (Some("there is no room for all of them"), now + AGAIN);
         }
         for old in before.iter().filter(|old| !self.has(&old.node) && !listed(&old.node)) {
             remove(now, cluster, &old.node, &name);
         }
     }
 
-    /// A node that a name stands for: new, or perhaps with another share.
+    /// A node that a name stands for: new, or perhaps with another share; one that is there by its address has its own.
+    /// Says whether all is done: not where the cluster has no place for it.
     fn enter(
         &self,
         now: Time,
         cluster: &Cluster,
-        listeners: &[Listener],
+        (listeners, listed): (&[Listener], &impl Fn(&Node) -> bool),
         (old, new): (Option<&Found>, &Found),
         name: &str,
-    ) {
+    ) -> bool {
         let there = cluster.at(new.node.address).filter(|at| cluster.order(*at) != Order::Removed);
         let shown = new.node.name();
         match (old, there) {
-            (Some(old), Some(at)) if old != new => {
+            (Some(old), Some(at)) if old != new && !listed(&new.node) => {
                 cluster.change(at, &new.node);
                 cluster.set_rank(at, new.rank);
                 tracing::info!(node = shown, name, weight = new.node.weight, rank = new.rank, "node changed");
@@ -270,16 +292,21 @@ impl Names {
             (None, None) => {
                 let Node { address, transport, weight } = new.node;
                 let written = BalanceNode { place: NodePlace::Address(address), transport, weight };
-                let result = build::node(&written, listeners).and_then(|node| {
-                    let added = cluster.add_ranked(now, &node, new.rank);
-                    added.map_err(|why| build::not_added(cluster, &node, why))
-                });
-                match result {
-                    Ok(_) => tracing::info!(node = shown, name, weight, rank = new.rank, "node added"),
-                    Err(error) => tracing::warn!(name, "{error}"),
+                let node = match build::node(&written, listeners) {
+                    Ok(node) => node,
+                    Err(error) => {
+                        tracing::warn!(name, "{error}");
+                        return true;
+                    }
+                };
+                if let Err(why) = cluster.add_ranked(now, &node, new.rank) {
+                    tracing::warn!(name, "{}", build::not_added(cluster, &node, why));
+                    return false;
                 }
+                tracing::info!(node = shown, name, weight, rank = new.rank, "node added");
             }
         }
+        true
     }
 }
 
@@ -392,6 +419,49 @@ mod tests {
     }
 
     #[test]
+    fn who_found_no_room_is_added_when_there_is_some() {
+        let mut bench = Bench::new(&["sip:cluster.test", "sip:more.test:7"]);
+        for n in 0..250u8 {
+            let node = Node::new(([198, 51, 100, n], 5060).into());
+            bench.cluster.add(bench.now, &node).unwrap();
+        }
+        bench.answer(0, Some(&[1, 2, 3, 4]));
+        assert_eq!(bench.list().len(), 256);
+        assert_eq!(bench.names.alarms().count(), 1);
+        for n in 0..2u8 {
+            let at = bench.cluster.at(([198, 51, 100, n], 5060).into()).unwrap();
+            bench.cluster.remove(bench.now, at);
+        }
+        // Places of what was removed are free after a while.
+        bench.answer(120, Some(&[1, 2, 3, 4]));
+        assert_eq!((bench.list().len(), bench.names.alarms().count()), (256, 0));
+        assert_eq!(bench.list().iter().filter(|node| node.starts_with("192.0.2.")).count(), 8);
+    }
+
+    #[test]
+    fn a_node_that_is_there_by_its_address_keeps_its_own_share() {
+        let mut bench = Bench::new(&["sip:c.test:9;weight=2"]);
+        let node = Node { weight: 7, ..Node::new("192.0.2.1:9".parse().unwrap()) };
+        let at = bench.cluster.add(bench.now, &node).unwrap();
+        bench.answer(0, Some(&[1]));
+        bench.names.all[0].written = BalanceNode::parse("sip:c.test:9;weight=3").unwrap();
+        bench.answer(60, Some(&[1]));
+        assert_eq!(bench.cluster.weight(at), 7);
+    }
+
+    #[test]
+    fn a_look_up_that_nobody_ends_is_begun_again() {
+        let mut bench = Bench::new(&["sip:cluster.test"]);
+        // Nobody answers: there is no resolver.
+        bench.names.tick(bench.now, &bench.cluster, &listeners(), |_| false);
+        bench.now = bench.now + Duration::from_secs(60);
+        bench.names.tick(bench.now, &bench.cluster, &listeners(), |_| false);
+        assert_eq!(bench.names.alarms().count(), 1);
+        bench.answer(5, Some(&[1]));
+        assert_eq!((bench.list().len(), bench.names.alarms().count()), (1, 0));
+    }
+
+    #[test]
     fn without_an_answer_everything_stays() {
         let mut bench = Bench::new(&["sip:cluster.test"]);
         bench.answer(0, Some(&[1, 2]));
@@ -438,6 +508,7 @@ mod tests {
         let list = ["sip:a.test", "sip:c.test"].map(|written| BalanceNode::parse(written).unwrap());
         let gone = bench.names.set(bench.now, &list).unwrap();
         assert_eq!(gone.iter().map(Node::name).collect::<Vec<_>>(), ["192.0.2.1:7"]);
-        assert_eq!(bench.names.all.iter().filter(|named| named.next <= bench.now).count(), 1);
+        // All of them: a reload asks the DNS anew.
+        assert_eq!(bench.names.all.iter().filter(|named| named.next <= bench.now).count(), 2);
     }
 }

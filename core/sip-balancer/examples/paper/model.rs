@@ -6,6 +6,10 @@
 //! first served, as the paper has it (section VI-C). An INVITE costs 1.75 times a BYE, both together a 300th of a
 //! second. How much one request costs varies (gamma, coefficient of variation 0.5). Servers may stall now and then, as
 //! programs with garbage collection do.
+//!
+//! Callers may repeat what nobody answers, as RFC 3261 has it (17.1.1.2 and 17.1.2.2): after T1, then after twice as
+//! long each time, BYE up to T2; an INVITE until a 100 comes, which a server sends 200 ms after the INVITE came if it
+//! does not stand still; nothing after 64 T1. A repeated request costs its server something.
 
 use load::backend::{Kind, Model, Station};
 use load::population::{Distribution, Rng};
@@ -13,7 +17,7 @@ use sip_balancer::{
     Algorithm, CallKey, Cluster, Dispatcher, Node, NodeIndex, OCCUPANCIES, Request, Rules, Tag,
 };
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, BinaryHeap};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,6 +25,13 @@ use wire::Time;
 
 /// Calls a second that one whole server can do.
 pub const CAPACITY: f64 = 300.0;
+/// RFC 3261's T1 and T2, and 64 T1 after which nobody waits any longer; when an INVITE gets a 100, and how often who
+/// stands still looks whether it may send that.
+const T1: f64 = 0.5;
+const T2: f64 = 4.0;
+pub const PATIENCE: f64 = 64.0 * T1;
+const TRYING: f64 = 0.2;
+const LOOK: f64 = 0.02;
 
 /// An experiment.
 #[derive(Clone, Debug)]
@@ -34,8 +45,12 @@ pub struct Setup {
     pub hold: (f64, f64),
     /// A server stalls every so many seconds (at random) for so many seconds, at the same times whoever chooses.
     pub stalls: Option<(f64, f64)>,
+    /// What a request that is repeated costs beside a BYE. Without it nobody repeats anything.
+    pub repeats: Option<f64>,
     /// A request that takes longer has failed, seconds: a client without an answer repeats it after 0.5.
     pub limit: f64,
+    /// The rate begins with one call a second and grows each second by one for each server, before `warm` begins.
+    pub ramp: bool,
     /// Seconds before anything counts, and seconds that count.
     pub warm: f64,
     pub seconds: f64,
@@ -51,7 +66,9 @@ impl Setup {
             rate: load * CAPACITY * count as f64,
             hold: (5.0, 2.5),
             stalls: None,
+            repeats: None,
             limit: 0.5,
+            ramp: false,
             warm: 12.0,
             seconds: 20.0,
             seed: 1,
@@ -69,6 +86,8 @@ pub struct Outcome {
     pub failed: f64,
     /// How many transactions found so many at their server.
     pub occupancy: Vec<u64>,
+    /// Requests that were repeated, of those that counted.
+    pub repeated: u64,
     /// Calls by server.
     pub shares: Vec<u64>,
     /// What the dispatcher thinks an INVITE costs beside a BYE.
@@ -80,6 +99,17 @@ struct Job {
     call: u64,
     tag: Tag,
     came: f64,
+    /// It has come before.
+    again: bool,
+}
+
+/// A request that its caller waits for.
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    came: f64,
+    server: usize,
+    /// Its INVITE has had a 100.
+    trying: bool,
 }
 
 struct Server {
@@ -93,6 +123,10 @@ enum Event {
     Call,
     HangUp(u64),
     Look(usize, u64),
+    /// A caller has waited so long for what was sent last.
+    Repeat(u64, Tag, f64),
+    /// A server says 100, if it can.
+    Trying(u64),
 }
 
 struct World {
@@ -105,6 +139,11 @@ struct World {
     events: Vec<Event>,
     free: Vec<u64>,
     now: f64,
+    /// When the ramp is over and what is after it is over; when something begins to count.
+    end: f64,
+    warm: f64,
+    /// Requests without their answer, where they are repeated.
+    open: BTreeMap<u64, Open>,
     calls: u64,
     outcome: Outcome,
     counts: [(f64, u64); 2],
@@ -118,7 +157,10 @@ pub fn run(setup: &Setup) -> Outcome {
         Node::new(address)
     };
     let cluster = Cluster::new((0..setup.speeds.len()).map(node).collect(), 1);
-    let room = (setup.rate * (setup.hold.0 + setup.hold.1 * 4.0 + 40.0)) as usize + 10_000;
+    let room = (setup.rate
+        * (setup.hold.0 + setup.hold.1 * 4.0 + if setup.repeats.is_some() { 200.0 } else { 40.0 }))
+        as usize
+        + 10_000;
     // What does not answer for a while here is busy, not dead.
     let rules = Rules { down_after: u32::MAX, outlier_share: 0, ..Rules::default() };
     let dispatcher = Dispatcher::new(Arc::clone(&cluster), 0, setup.algorithm, rules, room, setup.seed);
@@ -126,12 +168,15 @@ pub fn run(setup: &Setup) -> Outcome {
         capacity: speed * CAPACITY,
         room: usize::MAX,
         stalls: setup.stalls,
+        repeat_cost: setup.repeats.unwrap_or(0.0),
         ..Model::default()
     };
     let server = |(nth, speed): (usize, &f64)| Server {
         station: Station::new(model(speed), setup.seed, nth as u64),
         version: 0,
     };
+    let growth = setup.speeds.len() as f64;
+    let warm = setup.warm + if setup.ramp { setup.rate / growth } else { 0.0 };
     let mut world = World {
         random: Rng::new(setup.seed, u64::MAX),
         dispatcher,
@@ -140,6 +185,9 @@ pub fn run(setup: &Setup) -> Outcome {
         events: Vec::new(),
         free: Vec::new(),
         now: 0.0,
+        end: warm + setup.seconds,
+        warm,
+        open: BTreeMap::new(),
         calls: 0,
         outcome: Outcome { shares: vec![0; setup.speeds.len()], ..Outcome::default() },
         counts: [(0.0, 0); 2],
@@ -170,13 +218,12 @@ impl World {
     }
 
     fn go(&mut self) {
-        let end = self.setup.warm + self.setup.seconds;
         self.at(0.0, Event::Call);
         while let Some(Reverse((nanos, place))) = self.queue.pop() {
             let event = self.events[place as usize];
             self.free.push(place);
             self.now = nanos as f64 / 1e9;
-            if self.now > end {
+            if self.now > self.end {
                 break;
             }
             self.dispatcher.timeout(self.time());
@@ -187,7 +234,7 @@ impl World {
     fn handle(&mut self, event: Event) {
         match event {
             Event::Call => {
-                let next = self.now + self.random.exponential() / self.setup.rate;
+                let next = self.now + self.random.exponential() / self.rate();
                 self.at(next, Event::Call);
                 self.calls += 1;
                 self.request(self.calls, Tag::Invite);
@@ -198,7 +245,45 @@ impl World {
                 self.changed(server);
             }
             Event::Look(..) => {}
+            Event::Repeat(call, tag, waited) => self.repeat(call, tag, waited),
+            Event::Trying(call) => self.trying(call),
         }
+    }
+
+    /// New calls a second by now.
+    fn rate(&self) -> f64 {
+        let grown = 1.0 + self.setup.speeds.len() as f64 * self.now.floor();
+        if self.setup.ramp { grown.min(self.setup.rate) } else { self.setup.rate }
+    }
+
+    /// A caller sends once more what nobody has answered.
+    fn repeat(&mut self, call: u64, tag: Tag, waited: f64) {
+        let Some(&open) = self.open.get(&id(call, tag)) else { return };
+        if open.trying {
+            return;
+        }
+        if self.now - open.came > PATIENCE - T1 {
+            self.open.remove(&id(call, tag));
+            return;
+        }
+        self.outcome.repeated += u64::from(self.now >= self.warm);
+        self.send(call, tag, open.came, true);
+        let next = if tag == Tag::Invite { waited * 2.0 } else { (waited * 2.0).min(T2) };
+        self.at((self.now + next).min(open.came + PATIENCE), Event::Repeat(call, tag, next));
+    }
+
+    /// An INVITE that is not answered gets a 100, from one that does not stand still.
+    fn trying(&mut self, call: u64) {
+        let now = self.time();
+        let Some(open) = self.open.get_mut(&id(call, Tag::Invite)) else { return };
+        let server = open.server;
+        if self.servers[server].station.is_stalled() {
+            let later = self.now + LOOK;
+            return self.at(later, Event::Trying(call));
+        }
+        open.trying = true;
+        let node = NodeIndex(server as u16);
+        self.dispatcher.response(now, key(call), id(call, Tag::Invite), Tag::Invite, node, 100, None);
     }
 
     /// What a server has done by now.
@@ -220,12 +305,27 @@ impl World {
     }
 
     fn request(&mut self, call: u64, tag: Tag) {
+        let Some(server) = self.send(call, tag, self.now, false) else { return };
+        if tag == Tag::Invite && self.now >= self.warm {
+            self.outcome.shares[server] += 1;
+        }
+        if self.setup.repeats.is_some() {
+            self.open.insert(id(call, tag), Open { came: self.now, server, trying: false });
+            self.at(self.now + T1, Event::Repeat(call, tag, T1));
+            if tag == Tag::Invite {
+                self.at(self.now + TRYING, Event::Trying(call));
+            }
+        }
+    }
+
+    /// A request on its way to a server, which is the answer.
+    fn send(&mut self, call: u64, tag: Tag, came: f64, again: bool) -> Option<usize> {
         // As SIPp writes them.
         let call_id = format!("{call}-31415@10.0.1.{}", call % 3 + 1);
         let request = Request {
             call: key(call),
             call_id: call_id.as_bytes(),
-            id: call << 1 | u64::from(tag == Tag::Bye),
+            id: id(call, tag),
             tag,
             inside: tag == Tag::Bye,
             token: None,
@@ -235,34 +335,41 @@ impl World {
         };
         let now = self.time();
         let Ok(assigned) = self.dispatcher.request(now, &request) else {
-            self.failed += 1;
-            return;
+            self.failed += u64::from(!again);
+            return None;
         };
         let server = usize::from(assigned.node.0);
-        if tag == Tag::Invite && self.now >= self.setup.warm {
-            self.outcome.shares[server] += 1;
-        }
         self.answers(server);
-        let job = Job { call, tag, came: self.now };
-        let kind = if tag == Tag::Invite { Kind::Invite } else { Kind::Other };
+        let job = Job { call, tag, came, again };
+        let kind = match (again, tag) {
+            (true, _) => Kind::Repeat,
+            (false, Tag::Invite) => Kind::Invite,
+            (false, _) => Kind::Other,
+        };
         let taken = self.servers[server].station.offer(self.now, kind, job);
-        self.failed += u64::from(taken.is_err());
+        self.failed += u64::from(taken.is_err() && !again);
         self.changed(server);
+        Some(server)
     }
 
     fn answered(&mut self, server: usize, job: Job) {
+        if job.again {
+            // It came after the first one, which has been answered by now.
+            return;
+        }
         let took = self.now - job.came;
         let now = self.time();
-        let id = job.call << 1 | u64::from(job.tag == Tag::Bye);
         let node = NodeIndex(server as u16);
+        let id = id(job.call, job.tag);
         self.dispatcher.response(now, key(job.call), id, job.tag, node, 200, None);
-        if job.came >= self.setup.warm {
+        self.open.remove(&id);
+        if job.came >= self.warm {
             let (sum, count) = &mut self.counts[usize::from(job.tag == Tag::Bye)];
             *sum += took;
             *count += 1;
             self.failed += u64::from(took > self.setup.limit);
         }
-        if job.tag == Tag::Invite {
+        if job.tag == Tag::Invite && took < PATIENCE {
             let (mean, stdev) = self.setup.hold;
             let hold = Distribution::Normal { mean, stdev }.sample(&mut self.random).max(0.0);
             self.at(self.now + hold, Event::HangUp(job.call));
@@ -270,12 +377,19 @@ impl World {
     }
 
     fn finish(mut self) -> Outcome {
-        let [(invites, invite_count), (byes, bye_count)] = self.counts;
-        // What waits already longer than it may has failed as well.
-        let end = self.setup.warm + self.setup.seconds;
-        let (warm, limit) = (self.setup.warm, self.setup.limit);
+        // What waits already longer than it may has failed as well. Where requests are repeated whole servers may be
+        // lost to that, and a mean of the others' would be a good one: there it counts as long as it has waited.
+        let (end, warm, limit, all) = (self.end, self.warm, self.setup.limit, self.setup.repeats.is_some());
         let waiting = self.servers.iter().flat_map(|server| server.station.processor().jobs());
-        self.failed += waiting.filter(|job| job.came >= warm && end - job.came > limit).count() as u64;
+        for job in waiting.filter(|job| !job.again && job.came >= warm) {
+            let waited = end - job.came;
+            self.failed += u64::from(waited > limit);
+            if all {
+                let (sum, count) = &mut self.counts[usize::from(job.tag == Tag::Bye)];
+                (*sum, *count) = (*sum + waited, *count + 1);
+            }
+        }
+        let [(invites, invite_count), (byes, bye_count)] = self.counts;
         let mut occupancy = vec![0; OCCUPANCIES];
         for stats in self.dispatcher.stats() {
             occupancy.iter_mut().zip(stats.occupancy.iter()).for_each(|(sum, n)| *sum += n);
@@ -283,12 +397,17 @@ impl World {
         Outcome {
             invite: invites / invite_count.max(1) as f64,
             bye: byes / bye_count.max(1) as f64,
-            failed: self.failed as f64 / (invite_count + bye_count).max(1) as f64,
+            // Of those that were refused nothing else is known.
+            failed: self.failed as f64 / (invite_count + bye_count).max(self.failed).max(1) as f64,
             occupancy,
             cost: f64::from(self.dispatcher.chooser().estimated_costs()[0]) / 1_000.0,
             ..self.outcome
         }
     }
+}
+
+fn id(call: u64, tag: Tag) -> u64 {
+    call << 1 | u64::from(tag == Tag::Bye)
 }
 
 fn key(call: u64) -> CallKey {
