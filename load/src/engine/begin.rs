@@ -204,7 +204,6 @@ impl Engine {
             self.connections.remove(&conn);
             self.closing.push(conn);
         }
-        self.wheel.cancel(slot);
         if call.side == Side::Server
             && let Ok(entry) = self.answering.find_entry(call.hash, |&(_, other)| other == slot)
         {
@@ -286,11 +285,12 @@ impl Engine {
         }
     }
 
-    /// Arms the timer of a call for whatever comes first.
+    /// Arms the timer of a call for whatever comes first. One that is armed for nothing, or for too early, is left as
+    /// it is: most answers come long before the timers that they stop, and [`Engine::due`] looks again.
+    #[inline]
     pub(super) fn arm(&mut self, slot: u32) {
-        match self.calls.get(slot).and_then(Call::deadline) {
-            Some(at) => self.wheel.arm(slot, at.as_micros()),
-            None => self.wheel.cancel(slot),
+        if let Some(at) = self.calls.get(slot).and_then(Call::deadline) {
+            self.wheel.arm_lazily(slot, at.as_micros());
         }
     }
 

@@ -3,7 +3,7 @@
 use super::Engine;
 use super::begin::ladder_name;
 use super::call::{Call, Doing};
-use super::ids::CallName;
+use super::ids::{CallName, is_same_name, slot_named};
 use super::observe::Note;
 use crate::metrics::{Direction, Failure, Method as Counted, Unexpected};
 use crate::scenario::{self, Expect, Op, Optional, Outline, Outlines, Recv, Scenario, Side, Vars};
@@ -109,12 +109,12 @@ impl Engine {
     /// The call that a message belongs to; one is begun for a request that begins one.
     fn call_of(&mut self, now: Time, flow: Flow, message: &Message<'_>) -> Option<u32> {
         let call_id = message.call_id();
-        let ours = CallName::read(call_id, self.settings.run_id);
-        let ours = ours.filter(|name| name.worker == self.settings.worker);
-        let begun_here = |name: &CallName| {
-            self.calls.find(name.slot, name.generation).is_some_and(|call| call.side == Side::Client)
+        // A call that began here has the Call-ID that names its slot.
+        let begun_here = |&slot: &u32| {
+            let call = self.calls.get(slot);
+            call.is_some_and(|call| call.side == Side::Client && is_same_name(&call.call_id, call_id))
         };
-        let ours = ours.filter(begun_here).map(|name| name.slot);
+        let ours = slot_named(call_id).filter(begun_here);
         if !message.is_request() {
             return ours.or_else(|| self.answering_call(call_id));
         }
