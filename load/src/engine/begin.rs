@@ -285,12 +285,14 @@ impl Engine {
         }
     }
 
-    /// Arms the timer of a call for whatever comes first. One that is armed for nothing, or for too early, is left as
-    /// it is: most answers come long before the timers that they stop, and [`Engine::due`] looks again.
+    /// Arms the timer of a call for whatever comes first. One that is armed for somewhat too early is left as it is, and
+    /// so is that of a call that has ended, whose place the next one takes: [`Engine::due`] looks again.
     #[inline]
     pub(super) fn arm(&mut self, slot: u32) {
-        if let Some(at) = self.calls.get(slot).and_then(Call::deadline) {
-            self.wheel.arm_lazily(slot, at.as_micros());
+        match self.calls.get(slot).and_then(Call::deadline) {
+            Some(at) => self.wheel.arm_lazily(slot, at.as_micros()),
+            // To wait for the other side may take long, and nobody is to be woken for nothing.
+            None => self.wheel.cancel(slot),
         }
     }
 

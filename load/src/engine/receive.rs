@@ -263,6 +263,7 @@ impl Engine {
     }
 
     /// A message of a transaction that is over: nothing is to be done but the ACK that stops its coming.
+    #[inline(never)]
     fn stale(&mut self, now: Time, slot: u32, heard: Heard, out: &mut Outbox) {
         if heard.is_final_to_invite() {
             self.acknowledge_again(now, slot, out);
@@ -276,6 +277,7 @@ impl Engine {
     }
 
     /// A message that the scenario does not expect here.
+    #[inline(never)]
     fn unexpected(
         &mut self,
         now: Time,
@@ -355,6 +357,7 @@ impl Engine {
     }
 
     /// A message that belongs to no call.
+    #[inline(never)]
     fn stray(&mut self, now: Time, flow: Flow, message: &Message<'_>, out: &mut Outbox) {
         let begins = message.is_request() && message.to_tag().is_empty();
         let begins = begins && !matches!(message.method(), Method::Ack | Method::Cancel);
