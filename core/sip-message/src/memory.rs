@@ -3,7 +3,7 @@
 //! Most of what a server or a generator receives looks like something it received a moment ago: the same
 //! phone, trunk or node sends the same lines, and only what names the call or the user is another, of the
 //! same length. [`Memory`] keeps the index of such messages. One that comes is held against the kept one,
-//! sixteen bytes at a time; where they differ only in plain bytes (letters, digits, `-` and `_`) that stand where
+//! thirty-two bytes at a time; where they differ only in plain bytes (letters, digits, `-` and `_`) that stand where
 //! any plain byte means the same to the parser, the kept index is the index of this one too.
 //!
 //! The answer never depends on what is remembered: a property test and a fuzz target hold every index found
@@ -36,9 +36,9 @@ pub(crate) struct Shape {
     /// Start line and headers, and the length of the whole.
     head: Vec<u8>,
     len: usize,
-    /// For each sixteen bytes of the head which of them may be another plain byte; the last is for the
-    /// sixteen at the very end, which overlap those before them.
-    free: Vec<u16>,
+    /// For each thirty-two bytes of the head which of them may be another plain byte; the last is for the
+    /// thirty-two at the very end, which overlap those before them.
+    free: Vec<u32>,
     /// The digits of CSeq.
     number: Span,
     credit: u8,
@@ -73,9 +73,9 @@ impl Memory {
     pub fn recall(&mut self, bytes: &[u8], limits: &Limits) -> Result<Place, Option<Place>> {
         let Some(row) = row(bytes) else { return Err(None) };
         let Some(ways) = self.shapes.get_mut(row..row + WAYS) else { return Err(None) };
-        let found = ways
-            .iter_mut()
-            .position(|shape| shape.as_deref_mut().is_some_and(|shape| shape.fits(bytes, limits)));
+        let found = ways.iter_mut().position(|shape| {
+            shape.as_deref_mut().is_some_and(|shape| shape.len == bytes.len() && shape.fits(bytes, limits))
+        });
         match found {
             Some(way) => {
                 self.saved = (self.saved + 1).min(MOST_SAVED);
@@ -109,7 +109,8 @@ impl Memory {
     #[cold]
     #[inline(never)]
     pub fn keep(&mut self, at: Place, bytes: &[u8], spans: &mut Spans, limits: &Limits) -> bool {
-        let head = bytes.get(..spans.body.start as usize).filter(|head| (16..=LONGEST).contains(&head.len()));
+        let head =
+            bytes.get(..spans.body.start as usize).filter(|head| (PAIR..=LONGEST).contains(&head.len()));
         let (Some(head), Some(number)) = (head, digits_of_cseq(bytes, spans)) else { return false };
         let Some(kept) = self.shapes.get_mut(at.0) else { return false };
         self.since = 0;
@@ -156,21 +157,22 @@ impl Shape {
         }
     }
 
-    /// Whether the kept index is that of `bytes`. If so it has the number of its CSeq.
-    #[inline]
+    /// Whether the kept index is that of `bytes`, which are as many. If so it has the number of its CSeq. Not inlined, so
+    /// that its loop has all registers.
+    #[inline(never)]
     fn fits(&mut self, bytes: &[u8], limits: &Limits) -> bool {
-        if bytes.len() != self.len || self.limits != *limits {
+        if self.limits != *limits {
             return false;
         }
         let (Some(head), Some((last_free, free))) = (bytes.get(..self.head.len()), self.free.split_last())
         else {
             return false;
         };
-        let (Some(last), Some(kept_last)) = (head.last_chunk::<16>(), self.head.last_chunk::<16>()) else {
+        let (Some(last), Some(kept_last)) = (head.last_chunk(), self.head.last_chunk()) else {
             return false;
         };
-        let blocks = head.as_chunks::<16>().0.iter().zip(self.head.as_chunks::<16>().0).zip(free);
-        for ((own, kept), &free) in blocks {
+        let pairs = head.as_chunks().0.iter().zip(self.head.as_chunks().0).zip(free);
+        for ((own, kept), &free) in pairs {
             if !same(own, kept, free) {
                 return false;
             }
@@ -180,7 +182,11 @@ impl Shape {
         }
         // Letters may stand there now.
         let digits = self.number.of(bytes);
-        let Some(number) = parse_u32(digits).filter(|&n| n < 1 << 31) else { return false };
+        let number = match *digits {
+            [digit @ b'0'..=b'9'] => Some(u32::from(digit - b'0')),
+            _ => parse_u32(digits).filter(|&n| n < 1 << 31),
+        };
+        let Some(number) = number else { return false };
         self.spans.cseq = number;
         self.credit = PATIENCE;
         true
@@ -194,19 +200,20 @@ impl Shape {
         self.head.extend_from_slice(head);
         self.number = number;
         self.credit = 0;
-        let blocks = head.len() / 16;
+        let pairs = head.len() / PAIR;
         self.free.clear();
-        self.free.resize(blocks + 1, 0);
+        self.free.resize(pairs + 1, 0);
         let Shape { spans, free, head, .. } = self;
         let mut allow = |span: Span| {
             for at in span.range() {
                 if !head.get(at).is_some_and(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_')) {
                     continue;
                 }
-                if let Some(bits) = free.get_mut(..blocks).and_then(|free| free.get_mut(at / 16)) {
-                    *bits |= 1 << (at % 16);
+                if let Some(bits) = free.get_mut(..pairs).and_then(|free| free.get_mut(at / PAIR)) {
+                    *bits |= 1 << (at % PAIR);
                 }
-                if let (Some(bits), Some(place)) = (free.get_mut(blocks), (at + 16).checked_sub(head.len())) {
+                if let (Some(bits), Some(place)) = (free.get_mut(pairs), (at + PAIR).checked_sub(head.len()))
+                {
                     *bits |= 1 << place;
                 }
             }
@@ -237,16 +244,35 @@ impl Shape {
     }
 }
 
-/// Whether sixteen bytes are as those kept, but for plain bytes where they are free.
+/// Bytes that are held against kept ones at a time.
+const PAIR: usize = 32;
+
+/// Whether a pair of blocks is as the one kept, but for plain bytes where they are free.
 #[inline(always)]
-fn same(own: &[u8; 16], kept: &[u8; 16], free: u16) -> bool {
-    let own = Block::of(own);
-    let other = own.differing(Block::of(kept));
-    if other == 0 {
+fn same(own: &[u8; PAIR], kept: &[u8; PAIR], free: u32) -> bool {
+    // Most are the same.
+    if own == kept {
         return true;
     }
-    let plain = own.within(b'0', b'9') | own.small().within(b'a', b'z') | own.eq(b'-') | own.eq(b'_');
-    other & !(u32::from(free) & plain.bits()) == 0
+    let ([first, second], [kept_first, kept_second]) = (halves(own), halves(kept));
+    let (one, two) = (first.differing(kept_first), second.differing(kept_second));
+    is_plain(first, one, free) && is_plain(second, two, free >> 16)
+}
+
+/// Whether the bytes of a block that differ are plain, and free.
+#[inline(always)]
+fn is_plain(block: Block, other: u32, free: u32) -> bool {
+    if other == 0 || other & !(free & block.within(b'0', b'9').bits()) == 0 {
+        return true;
+    }
+    let plain = block.within(b'0', b'9') | block.small().within(b'a', b'z') | block.eq(b'-') | block.eq(b'_');
+    other & !(free & plain.bits()) == 0
+}
+
+#[inline(always)]
+fn halves(pair: &[u8; PAIR]) -> [Block; 2] {
+    let (first, second) = pair.split_at(PAIR / 2);
+    [first, second].map(|half| half.first_chunk().map_or_else(|| Block::of_words(0, 0), Block::of))
 }
 
 #[cfg(test)]

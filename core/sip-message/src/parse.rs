@@ -3,6 +3,7 @@
 use crate::block::{any, control, count, find};
 use crate::chars::{TOKEN, is, is_space, is_token, trim};
 use crate::index::{HeaderSpan, Index, NONE, Span, Spans, Start, ViaSpans};
+use crate::memory::Place;
 use crate::name::{LONGEST_USUAL, hash_step, usual};
 use crate::name_addr::usual_with_tag;
 use crate::number::{parse_u32, parse_u64};
@@ -50,10 +51,20 @@ pub fn parse<'a>(bytes: &'a [u8], index: &'a mut Index, limits: &Limits) -> Pars
     while let [b'\r', b'\n', rest @ ..] = bytes {
         bytes = rest;
     }
-    let place = match index.memory.as_mut().map_or(Err(None), |memory| memory.recall(bytes, limits)) {
-        Ok(at) => return Parsed::Good(Message::new(bytes, index.kept(at))),
-        Err(place) => place,
-    };
+    match index.memory.as_mut().map_or(Err(None), |memory| memory.recall(bytes, limits)) {
+        Ok(at) => Parsed::Good(Message::new(bytes, index.kept(at))),
+        Err(place) => parse_anew(bytes, index, limits, place),
+    }
+}
+
+/// Same, of a message that is like none before. To be kept at `place` if it is worth it.
+#[inline(never)]
+fn parse_anew<'a>(
+    mut bytes: &'a [u8],
+    index: &'a mut Index,
+    limits: &Limits,
+    place: Option<Place>,
+) -> Parsed<'a> {
     let Index { spans, unfolded, memory } = index;
     let mut scan = Scan::new(bytes, limits);
     scan.run(spans);

@@ -74,6 +74,7 @@ impl Engine {
     }
 
     /// A message for a call that takes its leave.
+    #[inline(never)]
     pub(super) fn leaving(
         &mut self,
         now: Time,

@@ -204,7 +204,6 @@ impl Engine {
             self.connections.remove(&conn);
             self.closing.push(conn);
         }
-        self.wheel.cancel(slot);
         if call.side == Side::Server
             && let Ok(entry) = self.answering.find_entry(call.hash, |&(_, other)| other == slot)
         {
@@ -286,10 +285,13 @@ impl Engine {
         }
     }
 
-    /// Arms the timer of a call for whatever comes first.
+    /// Arms the timer of a call for whatever comes first. One that is armed for somewhat too early is left as it is, and
+    /// so is that of a call that has ended, whose place the next one takes: [`Engine::due`] looks again.
+    #[inline]
     pub(super) fn arm(&mut self, slot: u32) {
         match self.calls.get(slot).and_then(Call::deadline) {
-            Some(at) => self.wheel.arm(slot, at.as_micros()),
+            Some(at) => self.wheel.arm_lazily(slot, at.as_micros()),
+            // To wait for the other side may take long, and nobody is to be woken for nothing.
             None => self.wheel.cancel(slot),
         }
     }

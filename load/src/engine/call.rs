@@ -192,16 +192,13 @@ const RINGING: Duration = Duration::from_secs(60);
 /// Texts that grew beyond this do not stay with a freed call.
 const LARGE: usize = 8 << 10;
 
-/// Calls that are made room for at a time.
-const CHUNK: u32 = 64;
-
-/// A worker's calls. They stay where they are: moving thousands of them to a larger place would make the worker
-/// late by milliseconds.
+/// A worker's calls. They stay where they are, each beside its texts: moving thousands of them to a larger place would
+/// make the worker late by milliseconds.
 #[derive(Default)]
 pub struct Calls {
-    chunks: Vec<Box<[Call; CHUNK as usize]>>,
-    /// Slots that were ever in use.
-    made: u32,
+    /// By slot; as many as were ever in use.
+    #[expect(clippy::vec_box, reason = "what grows is to be small")]
+    made: Vec<Box<Call>>,
     free: Vec<u32>,
 }
 
@@ -211,12 +208,8 @@ impl Calls {
         if let Some(slot) = self.free.pop() {
             return Some(slot);
         }
-        let slot = Some(self.made).filter(|&slot| slot != u32::MAX)?;
-        if slot % CHUNK == 0 {
-            let chunk: Box<[Call]> = (0..CHUNK).map(|_| Call::new()).collect();
-            self.chunks.push(chunk.try_into().ok()?);
-        }
-        self.made += 1;
+        let slot = u32::try_from(self.made.len()).ok().filter(|&slot| slot != u32::MAX)?;
+        self.made.push(Box::new(Call::new()));
         Some(slot)
     }
 
@@ -230,35 +223,31 @@ impl Calls {
     }
 
     /// The call in a slot, whatever it is doing.
-    #[inline]
+    #[inline(always)]
     pub fn at(&mut self, slot: u32) -> Option<&mut Call> {
-        self.chunks.get_mut((slot / CHUNK) as usize)?.get_mut((slot % CHUNK) as usize)
+        self.made.get_mut(slot as usize).map(Box::as_mut)
     }
 
     /// The call in a slot if it is of this generation and under way.
+    #[inline]
     pub fn find(&self, slot: u32, generation: u32) -> Option<&Call> {
         self.get(slot).filter(|c| c.generation == generation && c.doing != Doing::Nothing)
     }
 
     /// The call in a slot.
-    #[inline]
+    #[inline(always)]
     pub fn get(&self, slot: u32) -> Option<&Call> {
-        self.chunks.get((slot / CHUNK) as usize)?.get((slot % CHUNK) as usize)
+        self.made.get(slot as usize).map(Box::as_ref)
     }
 
     /// How many are under way.
     pub fn len(&self) -> usize {
-        self.made as usize - self.free.len()
+        self.made.len() - self.free.len()
     }
 
     /// Slots of all that are under way.
     pub fn slots(&self) -> Vec<u32> {
-        let live = self
-            .chunks
-            .iter()
-            .flat_map(|chunk| chunk.iter())
-            .enumerate()
-            .filter(|(_, call)| call.doing != Doing::Nothing);
-        live.map(|(slot, _)| slot as u32).collect()
+        let live = (0..).zip(&self.made).filter(|(_, call)| call.doing != Doing::Nothing);
+        live.map(|(slot, _)| slot).collect()
     }
 }

@@ -17,11 +17,13 @@ pub struct CallName {
 
 /// Digits before the dash.
 const NAME: usize = 4 + 8 + 8;
+/// Bytes before the `@`.
+pub const NAMED: usize = NAME + 1 + 8;
 
 impl CallName {
     /// Appends the Call-ID.
     pub fn write(self, run: u32, address: &[u8], out: &mut Vec<u8>) {
-        let mut text = [b'-'; NAME + 9];
+        let mut text = [b'-'; NAMED];
         let [_, _, _, _, worker @ ..] = digits(self.worker.into());
         let mut rest = text.as_mut_slice();
         for part in [&worker[..], &digits(self.slot), &digits(self.generation), b"-", &digits(run)] {
@@ -48,6 +50,19 @@ impl CallName {
     }
 }
 
+/// The slot that a Call-ID names if it is one of ours. Of any other it is some number: the call in that slot tells.
+#[inline(always)]
+pub fn slot_named(call_id: &[u8]) -> Option<u32> {
+    let text = call_id.get(4..)?.first_chunk()?;
+    Some(joined(values(u64::from_be_bytes(*text))))
+}
+
+/// Whether two Call-IDs are of one call that began here: the same in all that stands before the `@`.
+#[inline(always)]
+pub fn is_same_name(one: &[u8], other: &[u8]) -> bool {
+    matches!((one.first_chunk::<NAMED>(), other.first_chunk::<NAMED>()), (Some(one), Some(other)) if one == other)
+}
+
 /// Appends the last `digits` (8 at most) hexadecimal digits of a number.
 pub fn push_hex(number: u32, digits: u32, out: &mut Vec<u8>) {
     let text = self::digits(number);
@@ -57,7 +72,6 @@ pub fn push_hex(number: u32, digits: u32, out: &mut Vec<u8>) {
 /// A byte of each digit, all at once: the most significant first.
 #[inline]
 fn digits(number: u32) -> [u8; 8] {
-    const ONES: u64 = 0x0101_0101_0101_0101;
     let number = u64::from(number);
     let quads = (number | number << 16) & 0x0000_ffff_0000_ffff;
     let pairs = (quads | quads << 8) & 0x00ff_00ff_00ff_00ff;
@@ -70,19 +84,32 @@ fn digits(number: u32) -> [u8; 8] {
 /// The number that eight lower-case hexadecimal digits are, all at once: each is a byte of one word.
 #[inline(always)]
 pub fn hex(text: &[u8]) -> Option<u32> {
-    const ONES: u64 = 0x0101_0101_0101_0101;
     let digits = u64::from_be_bytes(*text.first_chunk()?);
-    let letters = digits >> 6 & ONES;
-    // No carry from byte to byte: each is 15 + 9 at most.
-    let values = (digits & (ONES * 15)) + letters * 9;
+    let values = values(digits);
     // Written as digits again it must be the same, or some byte was none.
     let above_nine = (values + ONES * 6) >> 4 & ONES;
     if values & (ONES * 0xf0) != 0 || values + ONES * 48 + above_nine * 39 != digits {
         return None;
     }
+    Some(joined(values))
+}
+
+const ONES: u64 = 0x0101_0101_0101_0101;
+
+/// What each digit stands for, a byte each; of other bytes, something.
+#[inline(always)]
+fn values(digits: u64) -> u64 {
+    let letters = digits >> 6 & ONES;
+    // No carry from byte to byte: each is 15 + 9 at most.
+    (digits & (ONES * 15)) + letters * 9
+}
+
+/// The number of these digits, a byte each.
+#[inline(always)]
+fn joined(values: u64) -> u32 {
     let pairs = (values | values >> 4) & 0x00ff_00ff_00ff_00ff;
     let quads = (pairs | pairs >> 8) & 0x0000_ffff_0000_ffff;
-    Some((quads | quads >> 16) as u32)
+    (quads | quads >> 16) as u32
 }
 
 #[cfg(test)]
@@ -98,6 +125,13 @@ mod tests {
             name.write(run, b"[::1]", &mut text);
             prop_assert_eq!(CallName::read(&text, run), Some(name));
             prop_assert_eq!(CallName::read(&text, run.wrapping_add(1)), None, "another run's");
+            prop_assert_eq!(slot_named(&text), Some(slot));
+            let mut other = Vec::new();
+            name.write(run, b"192.0.2.9", &mut other);
+            prop_assert!(is_same_name(&text, &other), "whatever is behind the @");
+            CallName { generation: generation.wrapping_add(1), ..name }.write(run, b"[::1]", &mut other);
+            let next = other.split_off(NAMED + 10);
+            prop_assert!(!is_same_name(&text, &next) && !is_same_name(&text, &text[..NAMED - 1]));
         }
 
         #[test]

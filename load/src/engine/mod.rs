@@ -151,7 +151,7 @@ impl Engine {
             stopped: false,
             connections: HashMap::with_hasher(hasher),
             closing: Vec::new(),
-            index: Some(Box::new(Index::with_memory())),
+            index: Some(index()),
             outlines: [Outlines::new(), Outlines::new()],
             scenarios: [settings.client.clone(), settings.server.clone()],
             models: [&settings.client, &settings.server].map(|scenario| {
@@ -212,17 +212,26 @@ impl Engine {
     }
 
     fn message(&mut self, now: Time, flow: Flow, bytes: &[u8], out: &mut Outbox) {
-        let mut index = self.index.take().unwrap_or_default();
+        let mut index = self.index.take().unwrap_or_else(index);
         match parse(bytes, &mut index, &Limits::DEFAULT) {
             Parsed::Good(message) => self.receive_message(now, flow, &message, out),
-            Parsed::Bad(..) | Parsed::Garbage(_) => {
-                self.metrics.unexpected(now, Unexpected::Malformed);
-                let local = self.settings.local(flow.listener);
-                self.ladders.stray(now, *local, flow.remote, bytes, Unexpected::Malformed.text());
-            }
+            Parsed::Bad(..) | Parsed::Garbage(_) => self.malformed(now, flow, bytes),
         }
         self.index = Some(index);
     }
+
+    #[cold]
+    fn malformed(&mut self, now: Time, flow: Flow, bytes: &[u8]) {
+        self.metrics.unexpected(now, Unexpected::Malformed);
+        let local = self.settings.local(flow.listener);
+        self.ladders.stray(now, *local, flow.remote, bytes, Unexpected::Malformed.text());
+    }
+}
+
+/// An index that remembers messages.
+#[cold]
+fn index() -> Box<Index> {
+    Box::new(Index::with_memory())
 }
 
 impl Machine for Engine {

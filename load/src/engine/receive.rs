@@ -3,7 +3,7 @@
 use super::Engine;
 use super::begin::ladder_name;
 use super::call::{Call, Doing};
-use super::ids::CallName;
+use super::ids::{CallName, is_same_name, slot_named};
 use super::observe::Note;
 use crate::metrics::{Direction, Failure, Method as Counted, Unexpected};
 use crate::scenario::{self, Expect, Op, Optional, Outline, Outlines, Recv, Scenario, Side, Vars};
@@ -109,12 +109,12 @@ impl Engine {
     /// The call that a message belongs to; one is begun for a request that begins one.
     fn call_of(&mut self, now: Time, flow: Flow, message: &Message<'_>) -> Option<u32> {
         let call_id = message.call_id();
-        let ours = CallName::read(call_id, self.settings.run_id);
-        let ours = ours.filter(|name| name.worker == self.settings.worker);
-        let begun_here = |name: &CallName| {
-            self.calls.find(name.slot, name.generation).is_some_and(|call| call.side == Side::Client)
+        // A call that began here has the Call-ID that names its slot.
+        let begun_here = |&slot: &u32| {
+            let call = self.calls.get(slot);
+            call.is_some_and(|call| call.side == Side::Client && is_same_name(&call.call_id, call_id))
         };
-        let ours = ours.filter(begun_here).map(|name| name.slot);
+        let ours = slot_named(call_id).filter(begun_here);
         if !message.is_request() {
             return ours.or_else(|| self.answering_call(call_id));
         }
@@ -263,6 +263,7 @@ impl Engine {
     }
 
     /// A message of a transaction that is over: nothing is to be done but the ACK that stops its coming.
+    #[inline(never)]
     fn stale(&mut self, now: Time, slot: u32, heard: Heard, out: &mut Outbox) {
         if heard.is_final_to_invite() {
             self.acknowledge_again(now, slot, out);
@@ -276,6 +277,7 @@ impl Engine {
     }
 
     /// A message that the scenario does not expect here.
+    #[inline(never)]
     fn unexpected(
         &mut self,
         now: Time,
@@ -355,6 +357,7 @@ impl Engine {
     }
 
     /// A message that belongs to no call.
+    #[inline(never)]
     fn stray(&mut self, now: Time, flow: Flow, message: &Message<'_>, out: &mut Outbox) {
         let begins = message.is_request() && message.to_tag().is_empty();
         let begins = begins && !matches!(message.method(), Method::Ack | Method::Cancel);

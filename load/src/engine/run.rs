@@ -8,8 +8,9 @@ use super::wheel::tick;
 use super::{Engine, Origin, Settings};
 use crate::metrics::{Began, CallEnd, Direction, Failure, Method};
 use crate::scenario::{
-    self, Desk, Facts, Op, Outcome, Outlines, Pause, Scenario, Send, Side, Step, Values, Vars,
+    self, Brief, Desk, Facts, Op, Outcome, Outline, Outlines, Pause, Scenario, Send, Side, Step, Values, Vars,
 };
+use core::num::NonZeroU64;
 use core::time::Duration;
 use std::mem;
 use std::sync::Arc;
@@ -331,35 +332,83 @@ impl Engine {
     }
 
     /// Sends the message of a step.
+    #[inline]
     fn send(&mut self, now: Time, slot: u32, send: &Send, out: &mut Outbox) -> Next {
-        let Engine { calls, settings, locals, desk, callers, global, outlines, .. } = self;
-        let Some(call) = calls.at(slot) else { return Next::Ended };
-        let invite = send.method == Some(Method::Invite);
+        let Some(call) = self.calls.at(slot) else { return Next::Ended };
         if send.method.is_some_and(|method| !matches!(method, Method::Ack | Method::Cancel)) {
             // 2**31 is no number of a CSeq (RFC 3261 section 8.1.1.5), and a peer may have used the last one.
             call.cseq = call.cseq.saturating_add(1).min(LAST_CSEQ);
         }
-        call.tried &= !invite;
+        call.tried &= send.method != Some(Method::Invite);
         call.answered = true;
         call.resend = None;
-        let mut bytes = mem::take(&mut call.sent);
-        bytes.clear();
-        let (side, step) = (call.side as usize, call.step);
-        let lender = Lender { settings, locals, desk, callers, global, outlines };
-        let Some((mut facts, vars)) = lender.lend(now, call) else { return Next::Ended };
-        let rendered = match self.models.get_mut(side).and_then(|models| models.get_mut(step)) {
-            Some(model) => send.template.render_like(model, &mut facts, &vars, &mut bytes),
-            None => send.template.render(&mut facts, &vars, &mut bytes),
-        };
+        let rendered = if self.render_again(slot) { Ok(true) } else { self.render(now, slot, send) };
+        if rendered == Ok(false) {
+            return Next::Ended;
+        }
         if let Err(fault) = rendered {
             let failure = match fault {
                 scenario::Fault::NoField => Failure::Data,
                 _ => Failure::Authentication,
             };
             // What was begun is no message to take leave with.
+            if let Some(call) = self.calls.at(slot) {
+                call.sent.clear();
+            }
             self.fail(now, slot, failure, fault.reason());
             return Next::Ended;
         }
+        self.send_rendered(now, slot, send, out)
+    }
+
+    /// Makes the message of a step as the last one of that step was made. False if it is to be made anew.
+    #[inline(always)]
+    fn render_again(&mut self, slot: u32) -> bool {
+        let Engine { calls, locals, desk, outlines, models, .. } = self;
+        let Some(call) = calls.at(slot) else { return false };
+        let Some(local) = locals.get(usize::from(call.flow.listener.0)) else { return false };
+        let Some(model) = models.get_mut(call.side as usize).and_then(|own| own.get_mut(call.step)) else {
+            return false;
+        };
+        let outline = outline_of(&call.outline, (call.side, call.likeness, &call.last), outlines);
+        let brief = Brief {
+            desk,
+            call_number: call.number,
+            call_id: &call.call_id,
+            local_ip: &local.0,
+            next_url: &call.next_url,
+            peer_tag: &call.peer_tag,
+            routes: &call.routes,
+            step: call.step,
+            round: call.round,
+            last: &call.last,
+            outline,
+        };
+        call.sent.clear();
+        model.again(brief, &mut call.sent)
+    }
+
+    /// Makes the message of a step. False if there is no call, or no address for it.
+    #[inline(never)]
+    fn render(&mut self, now: Time, slot: u32, send: &Send) -> Result<bool, scenario::Fault> {
+        let Engine { calls, settings, locals, desk, callers, global, outlines, models, .. } = self;
+        let Some(call) = calls.at(slot) else { return Ok(false) };
+        let model = models.get_mut(call.side as usize).and_then(|own| own.get_mut(call.step));
+        let mut bytes = mem::take(&mut call.sent);
+        bytes.clear();
+        let lender = Lender { settings, locals, desk, callers, global, outlines };
+        let Some((mut facts, vars)) = lender.lend(now, call) else { return Ok(false) };
+        let rendered = match model {
+            Some(model) => send.template.render_unlike(model, &mut facts, &vars, &mut bytes),
+            None => send.template.render(&mut facts, &vars, &mut bytes),
+        };
+        call.sent = bytes;
+        rendered.map(|()| true)
+    }
+
+    /// Sends the message that was made.
+    #[inline(always)]
+    fn send_rendered(&mut self, now: Time, slot: u32, send: &Send, out: &mut Outbox) -> Next {
         let lost = send.lost.unwrap_or(self.settings.lost);
         let lost = lost > 0.0 && self.rng.chance(lost);
         let Engine { calls, settings, ladders, metrics, registered, woken, .. } = self;
@@ -368,35 +417,47 @@ impl Engine {
         let name = ladder_name(slot, call);
         match own && call.flow.conn.is_none() {
             _ if lost => {}
-            true => out.send_fresh(call.flow, name + 1, &bytes),
-            false => drop(out.send(call.flow, name + 1, &bytes)),
+            true => out.send_fresh(call.flow, name + 1, &call.sent),
+            false => drop(out.send(call.flow, name + 1, &call.sent)),
         }
         // When it did leave.
         let left = now.max(*woken);
         let pair = (settings.local(call.flow.listener), &call.flow.remote);
-        ladders.pass(name, left, Direction::Sent, pair, &bytes);
+        ladders.pass(name, left, Direction::Sent, pair, &call.sent);
         if let Some(branch) = send.start_txn.and_then(|n| call.branches.get_mut(usize::from(n))) {
             branch.clear();
-            branch.extend_from_slice(scenario::top_branch(&bytes));
+            branch.extend_from_slice(scenario::top_branch(&call.sent));
         }
         if send.method == Some(Method::Ack) {
             call.ack.clear();
-            call.ack.extend_from_slice(&bytes);
+            call.ack.extend_from_slice(&call.sent);
         }
-        call.sent = bytes;
         let rules = settings.retransmission;
         if let Some(t1) = send.retrans_ms.filter(|_| rules.on && !call.flow.transport.is_reliable()) {
-            let interval = u64::from(t1) * 1_000;
+            let (interval, invite) = (u64::from(t1) * 1_000, send.method == Some(Method::Invite));
             call.resend = Some(Resend {
                 at: tick(left + Duration::from_micros(interval)),
                 interval,
                 left: if invite { rules.invite } else { rules.other },
                 longest: if invite { u64::MAX } else { rules.t2.as_micros() as u64 },
-                step,
+                step: call.step,
             });
         }
         Note { metrics, registered, call }.sent(now, *woken, send.method);
         Next::Done
+    }
+}
+
+/// Where things stand in the message that a call received last, if that is known.
+#[inline]
+fn outline_of<'o>(
+    own: &'o Option<Box<Outline>>,
+    (side, likeness, last): (Side, Option<NonZeroU64>, &[u8]),
+    known: &'o [Outlines; 2],
+) -> Option<&'o Outline> {
+    match likeness {
+        Some(likeness) => known.get(side as usize).and_then(|known| known.get(likeness)),
+        None => own.as_deref().filter(|_| !last.is_empty()),
     }
 }
 
@@ -416,10 +477,7 @@ impl<'e> Lender<'e> {
     fn lend(self, now: Time, call: &'e mut Call) -> Option<(Facts<'e>, Vars<'e>)> {
         let Lender { settings, locals, desk, callers, global, outlines } = self;
         let local = locals.get(usize::from(call.flow.listener.0))?;
-        let outline = match call.likeness {
-            Some(likeness) => outlines.get(call.side as usize).and_then(|known| known.get(likeness)),
-            None => call.outline.as_deref().filter(|_| !call.last.is_empty()),
-        };
+        let outline = outline_of(&call.outline, (call.side, call.likeness, &call.last), outlines);
         let facts = Facts {
             run: &settings.run,
             desk,

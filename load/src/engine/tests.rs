@@ -225,6 +225,24 @@ fn what_is_lost_is_sent_again() {
     assert!(pair.caller().all.retransmissions() > 20);
 }
 
+/// It stays armed, and wakes the engine too early.
+#[test]
+fn the_timer_of_a_call_that_has_ended_is_not_that_of_the_next_in_its_place() {
+    let mut pair = Pair::new(
+        engine(CALLER, CALLEE, &["uac"], |_, plan| plan.calls = 2),
+        engine(CALLEE, CALLER, &["uas"], nothing),
+    );
+    // The first call's BYE of 1.0 s would be repeated at 1.5 s; the second call's INVITE of 1.1 s is lost.
+    pair.lost = |n| n == 7;
+    pair.pass(Time::from_millis(1_599));
+    assert_eq!((pair.passed, pair.caller().all.retransmissions()), (7, 0));
+    pair.pass(Time::from_millis(1_600));
+    assert_eq!(pair.caller().all.retransmissions(), 1);
+    pair.pass(Time::from_secs(10));
+    assert_eq!((pair.ends_of(0, End::Caller), pair.caller().lateness().max()), ((2, 0), 0));
+    assert_eq!(pair.ends[0].1.next_deadline(), None, "nobody is woken for nothing for ever");
+}
+
 #[test]
 fn a_callee_that_is_not_there_fails_the_call_after_the_last_repetition() {
     let mut pair = Pair::new(

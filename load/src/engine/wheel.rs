@@ -16,6 +16,9 @@ pub fn tick(at: Time) -> Time {
     Time::from_micros(at.as_micros().div_ceil(TICK).saturating_mul(TICK))
 }
 
+/// Ticks that a timer may fire too early. Moving one costs less than to be woken for nothing, if it is rarely done.
+const MOST_EARLY: u64 = 1_000;
+
 const BITS: u32 = 8;
 const LISTS: usize = 1 << BITS;
 const LEVELS: usize = 4;
@@ -75,6 +78,17 @@ impl Wheel {
             }
         }
         self.link(slot, due);
+    }
+
+    /// As [`Wheel::arm`], but a timer that is armed for somewhat earlier stays as it is: it fires too early, and whoever
+    /// is woken arms it again.
+    #[inline]
+    pub fn arm_lazily(&mut self, slot: u32, at: u64) {
+        let due = at.div_ceil(TICK);
+        let early = self.links.get(slot as usize).filter(|link| link.list != NONE);
+        if early.is_none_or(|link| due < link.due || due - link.due > MOST_EARLY) {
+            self.arm(slot, at);
+        }
     }
 
     /// Disarms it, if it is armed.
@@ -232,6 +246,24 @@ mod tests {
         wheel.arm(0, 1);
         assert!(wheel.next().is_some_and(|at| at <= 5_000_000));
         assert_eq!(wheel.pop(5_000_000), Some(0));
+    }
+
+    #[test]
+    fn one_that_is_armed_for_somewhat_earlier_stays() {
+        let mut wheel = Wheel::new(0);
+        wheel.arm_lazily(0, 500_000);
+        wheel.arm_lazily(0, 900_000);
+        wheel.arm_lazily(1, 500_000);
+        wheel.arm_lazily(1, 4_000_000);
+        wheel.arm_lazily(2, 900_000);
+        wheel.arm_lazily(2, 400_000);
+        assert_eq!(
+            (wheel.pop(400_000), wheel.pop(400_000)),
+            (Some(2), None),
+            "what is sooner is armed for then"
+        );
+        assert_eq!((wheel.pop(500_000), wheel.pop(3_999_999)), (Some(0), None));
+        assert_eq!((wheel.pop(4_000_000), wheel.armed()), (Some(1), 0), "what is far too early is moved");
     }
 
     #[derive(Clone, Debug)]

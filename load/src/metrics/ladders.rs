@@ -239,14 +239,14 @@ impl Ladders {
             chosen: false,
             latest: (0, Vec::new()),
             kept: Vec::new(),
-            marks: Marks::new(|call| call as u32 as usize),
+            marks: Marks::new(None),
         }
     }
 
     /// Where the marks of a call are: numbers of calls that are under way at one time lead to places of their
     /// own, low ones, or each call loses those of the other. Without this it is the lower half of the number.
     pub fn placed(mut self, place: fn(u64) -> usize) -> Ladders {
-        self.marks = Marks::new(place);
+        self.marks = Marks::new(Some(place));
         self
     }
 
@@ -274,7 +274,7 @@ impl Ladders {
 
     /// As [`Ladders::offer`], of a message that will be at hand if the call fails while it is the last that way,
     /// or that [`Ladders::set_latest`] is told of. Answers whether it is held anyway, or not wanted.
-    #[inline]
+    #[inline(always)]
     pub fn pass(
         &mut self,
         call: u64,

@@ -9,21 +9,46 @@ use wire::Time;
 /// Calls whose marks are kept at a time; those with higher places have none.
 const CALLS: usize = 1 << 16;
 /// Marks of a call at most.
-const MARKS: usize = 64;
+const MARKS: u16 = 64;
+/// Marks that stand in one place: a call of six messages has that many.
+const FIRST: usize = 8;
 /// Pairs of addresses of a call at most.
 const PAIRS: usize = 4;
 /// Bytes of a start line that are kept: the longest method that is registered has nine, and a status line has
 /// its status there.
 const START: usize = 12;
 
-/// A message in 32 bytes.
+/// A message in 24 bytes.
 #[derive(Clone, Copy)]
 struct Mark {
     at: Time,
-    length: u32,
     start: [u8; START],
-    sent: bool,
-    pair: u8,
+    /// Its length, whether it was sent, and the number of its addresses among the pairs of the call: 28 bits, one,
+    /// and three.
+    what: u32,
+}
+
+impl Mark {
+    const NONE: Mark = Mark { at: Time::ZERO, start: [0; START], what: 0 };
+
+    #[inline(always)]
+    fn new(at: Time, direction: Direction, pair: u8, bytes: &[u8]) -> Mark {
+        let length = bytes.len().min((1 << 28) - 1) as u32;
+        let sent = u32::from(direction == Direction::Sent);
+        Mark { at, start: start(bytes), what: length << 4 | sent << 3 | u32::from(pair & 7) }
+    }
+
+    fn length(self) -> usize {
+        (self.what >> 4) as usize
+    }
+
+    fn is_sent(self) -> bool {
+        self.what >> 3 & 1 == 1
+    }
+
+    fn pair(self) -> usize {
+        (self.what & 7) as usize
+    }
 }
 
 /// The marks of one call. Its memory serves the next one in its place.
@@ -33,11 +58,15 @@ struct Flow {
     watched: bool,
     /// The number of `latest` among the pairs.
     nth: u8,
+    /// How many marks there are.
+    count: u16,
     /// Messages that there was no room for.
     lost: u32,
-    marks: Vec<Mark>,
     /// The addresses of its message before, which most have that follow.
     latest: (SocketAddr, SocketAddr),
+    /// The first marks: of most calls, all.
+    first: [Mark; FIRST],
+    further: Vec<Mark>,
     pairs: Vec<(SocketAddr, SocketAddr)>,
 }
 
@@ -48,9 +77,11 @@ impl Default for Flow {
             call: 0,
             watched: false,
             nth: 0,
+            count: 0,
             lost: 0,
-            marks: Vec::new(),
             latest: (nowhere, nowhere),
+            first: [Mark::NONE; FIRST],
+            further: Vec::new(),
             pairs: Vec::new(),
         }
     }
@@ -58,20 +89,29 @@ impl Default for Flow {
 
 impl Flow {
     fn is_new(&self) -> bool {
-        self.marks.is_empty() && self.lost == 0
+        self.count == 0 && self.lost == 0
     }
 
     /// Notes a message. Answers whether the call is watched.
     #[inline(always)]
     fn add(&mut self, at: Time, direction: Direction, bytes: &[u8]) -> bool {
-        self.marks.push(Mark {
-            at,
-            length: u32::try_from(bytes.len()).unwrap_or(u32::MAX),
-            start: start(bytes),
-            sent: direction == Direction::Sent,
-            pair: self.nth,
-        });
+        let mark = Mark::new(at, direction, self.nth, bytes);
+        match self.first.get_mut(usize::from(self.count)) {
+            Some(place) => *place = mark,
+            None => self.further.push(mark),
+        }
+        self.count += 1;
         self.watched
+    }
+
+    /// Whether these are the addresses of the message before.
+    #[inline(always)]
+    fn has_latest(&self, pair: (&SocketAddr, &SocketAddr)) -> bool {
+        is_same(&self.latest.1, pair.1) && is_same(&self.latest.0, pair.0)
+    }
+
+    fn marks(&self) -> impl Iterator<Item = &Mark> {
+        self.first.iter().take(usize::from(self.count)).chain(&self.further)
     }
 
     /// A message has other addresses than the one before. False if there is no room for another pair.
@@ -143,13 +183,22 @@ const CHUNK: usize = 64;
 /// The marks of the calls under way. They stay where they are: moving thousands of them to a larger place would make
 /// the worker late by milliseconds.
 pub(super) struct Marks {
-    place: fn(u64) -> usize,
+    /// The lower half of the number, if there is none.
+    place: Option<fn(u64) -> usize>,
     flows: Vec<Box<[Flow]>>,
 }
 
 impl Marks {
-    pub(super) fn new(place: fn(u64) -> usize) -> Marks {
+    pub(super) fn new(place: Option<fn(u64) -> usize>) -> Marks {
         Marks { place, flows: Vec::new() }
+    }
+
+    #[inline(always)]
+    fn place(&self, call: u64) -> usize {
+        match self.place {
+            None => call as u32 as usize,
+            Some(place) => place(call),
+        }
     }
 
     /// A message of a call passes, with the addresses of the one before. Answers whether the call is watched;
@@ -163,11 +212,11 @@ impl Marks {
         pair: (&SocketAddr, &SocketAddr),
         bytes: &[u8],
     ) -> Option<bool> {
-        let place = (self.place)(call);
+        let place = self.place(call);
         let flow = self.flows.get_mut(place / CHUNK)?.get_mut(place % CHUNK)?;
-        let goes_on = flow.call == call && flow.latest.1 == *pair.1 && flow.latest.0 == *pair.0;
+        let goes_on = flow.call == call && flow.has_latest(pair);
         // What is kept is the beginning, without a gap.
-        let has_room = flow.lost == 0 && (1..MARKS).contains(&flow.marks.len());
+        let has_room = flow.lost == 0 && (1..MARKS).contains(&flow.count);
         (goes_on && has_room).then(|| flow.add(at, direction, bytes))
     }
 
@@ -181,7 +230,7 @@ impl Marks {
         bytes: &[u8],
         watch: &mut Watch,
     ) -> bool {
-        let place = (self.place)(call);
+        let place = self.place(call);
         if place >= CALLS {
             return watch.takes(call);
         }
@@ -196,11 +245,16 @@ impl Marks {
         if flow.call != call || flow.is_new() {
             flow.call = call;
             flow.watched = watch.next();
+            flow.further.clear();
+            (flow.count, flow.lost) = (0, 0);
+            // Most calls have the addresses of the one before.
+            if flow.nth == 0 && !flow.pairs.is_empty() && flow.has_latest(pair) {
+                flow.pairs.truncate(1);
+                return flow.add(at, direction, bytes);
+            }
             flow.pairs.clear();
-            flow.marks.clear();
-            flow.lost = 0;
         }
-        if flow.lost > 0 || flow.marks.len() >= MARKS || !flow.turn_to((*pair.0, *pair.1)) {
+        if flow.lost > 0 || flow.count >= MARKS || !flow.turn_to((*pair.0, *pair.1)) {
             flow.lost = flow.lost.saturating_add(1);
             return flow.watched;
         }
@@ -208,7 +262,7 @@ impl Marks {
     }
 
     fn flow(&self, call: u64) -> Option<&Flow> {
-        let place = (self.place)(call);
+        let place = self.place(call);
         self.flows.get(place / CHUNK)?.get(place % CHUNK).filter(|flow| flow.call == call)
     }
 
@@ -220,14 +274,26 @@ impl Marks {
     /// The messages of a call before its last `held` ones, and whether these are all that there were.
     pub(super) fn before(&self, call: u64, held: usize) -> (Vec<Step>, bool) {
         let Some(flow) = self.flow(call) else { return (Vec::new(), false) };
-        let missing = (flow.marks.len() + flow.lost as usize).saturating_sub(held);
-        let steps = flow.marks.iter().take(missing).filter_map(|mark| step(flow, mark)).collect();
-        (steps, missing <= flow.marks.len())
+        let count = usize::from(flow.count);
+        let missing = (count + flow.lost as usize).saturating_sub(held);
+        let steps = flow.marks().take(missing).filter_map(|mark| step(flow, mark)).collect();
+        (steps, missing <= count)
     }
 
     /// Gives the memory back.
     pub(super) fn clear(&mut self) {
         self.flows = Vec::new();
+    }
+}
+
+/// Whether two addresses are one, without a call where they are of four bytes.
+#[inline(always)]
+fn is_same(one: &SocketAddr, other: &SocketAddr) -> bool {
+    match (one, other) {
+        (SocketAddr::V4(one), SocketAddr::V4(other)) => {
+            one.ip().to_bits() == other.ip().to_bits() && one.port() == other.port()
+        }
+        _ => one == other,
     }
 }
 
@@ -242,7 +308,7 @@ fn start(bytes: &[u8]) -> [u8; START] {
 }
 
 fn step(flow: &Flow, mark: &Mark) -> Option<Step> {
-    let &(local, remote) = flow.pairs.get(usize::from(mark.pair))?;
+    let &(local, remote) = flow.pairs.get(mark.pair())?;
     // The method or the status. Of a message that is no SIP it is whatever it begins with.
     let (version, rest) = match mark.start.strip_prefix(b"SIP/2.0 ") {
         Some(rest) => (&b"SIP/2.0 "[..], rest),
@@ -251,11 +317,11 @@ fn step(flow: &Flow, mark: &Mark) -> Option<Step> {
     let word = rest.split(|byte| *byte == 0 || byte.is_ascii_whitespace()).next().unwrap_or_default();
     Some(Step {
         at: mark.at,
-        direction: if mark.sent { Direction::Sent } else { Direction::Received },
+        direction: if mark.is_sent() { Direction::Sent } else { Direction::Received },
         local,
         remote,
         bytes: [version, word].concat(),
-        length: mark.length as usize,
+        length: mark.length(),
         held: false,
     })
 }

@@ -2,7 +2,7 @@
 
 use super::credentials::{Challenge, Credentials};
 use super::inject::Injections;
-use super::template::{Digits, Outline};
+use super::template::{Brief, Digits, Outline};
 
 /// What stays the same for a whole run; [`super::Scenario::bind`] writes it into the templates.
 #[derive(Clone, Debug)]
@@ -122,4 +122,23 @@ pub struct Facts<'a> {
     pub wall_micros: u64,
     /// `[clock_tick]`: milliseconds since the run began.
     pub tick_ms: u64,
+}
+
+impl Facts<'_> {
+    /// What most texts show.
+    pub(super) fn brief(&mut self) -> Brief<'_> {
+        Brief {
+            desk: self.desk,
+            call_number: self.call_number,
+            call_id: self.call_id,
+            local_ip: self.local_ip,
+            next_url: self.next_url,
+            peer_tag: self.peer_tag,
+            routes: self.routes,
+            step: self.step,
+            round: self.round,
+            last: self.last,
+            outline: self.outline,
+        }
+    }
 }

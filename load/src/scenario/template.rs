@@ -16,7 +16,7 @@ use super::variables::{Slot, Vars};
 use seek::{Found, write_header};
 
 pub use dates::date_time;
-pub use model::Model;
+pub use model::{Brief, Model};
 pub use seek::{Outline, Outlines, Seeker};
 pub(super) use words::Digits;
 use words::{Number, Text, push_signed, write_branch_end};

@@ -66,6 +66,26 @@ fn enough_is_enough_and_the_memory_is_given_back() {
 }
 
 #[test]
+fn the_next_call_in_a_place_has_addresses_of_its_own() {
+    let next = |call: u64| call + (1 << 32);
+    for (first, second) in [(["a", "a"], ["a", "a"]), (["a", "b"], ["b", "a"]), (["a", "b"], ["a", "c"])] {
+        let remote = |name: &str| SocketAddr::from(([192, 0, 2, name.as_bytes()[0]], 5_060));
+        let mut l = Ladders::new(1, Ladders::SNAP);
+        let mut send = |call: u64, remote: SocketAddr| {
+            l.offer(call, at(1), Direction::Sent, here(), remote, b"BYE sip:x SIP/2.0\r\n\r\n")
+        };
+        first.iter().for_each(|name| send(7, remote(name)));
+        second.iter().for_each(|name| send(next(7), remote(name)));
+        // Nothing of it is held.
+        offer(&mut l, 8, 1, Direction::Sent, &[b'x'; Ladders::SNAP]);
+        l.failed(at(2), next(7), at(1), b"x", (b"", b""), "why");
+        let shown: Vec<SocketAddr> = l.kept()[0].steps.iter().map(|step| step.remote).collect();
+        assert_eq!(shown, second.map(remote));
+        assert!(l.kept()[0].steps.iter().all(|step| !step.held && step.bytes == b"BYE" && step.length == 21));
+    }
+}
+
+#[test]
 fn what_was_pushed_out_is_drawn_all_the_same() {
     let mut l = Ladders::new(3, Ladders::SNAP);
     offer(&mut l, 1, 0, Direction::Sent, &[b'a'; 1_500]);

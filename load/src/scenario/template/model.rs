@@ -7,7 +7,7 @@
 //! Headers of the message received are looked up once for all messages that are its like
 //! ([`sip_message::Message::likeness`]): in those they stand in the same places, and are as long.
 
-use super::super::facts::Facts;
+use super::super::facts::{Desk, Facts};
 use super::super::variables::Vars;
 use super::seek::{Outline, value_of};
 use super::words::{Digits, Number, Text};
@@ -15,9 +15,35 @@ use super::{Fault, Piece, Template};
 use core::num::NonZeroU64;
 use core::ops::Range;
 
-/// What stands in a field.
+/// What of a call its texts show most: enough for most texts that are made from the one before.
+pub struct Brief<'a> {
+    /// The worker's own.
+    pub desk: &'a mut Desk,
+    /// As in [`Facts`], all of these.
+    pub call_number: u64,
+    /// `[call_id]`.
+    pub call_id: &'a [u8],
+    /// `[local_ip]`.
+    pub local_ip: &'a [u8],
+    /// `[next_url]`.
+    pub next_url: &'a [u8],
+    /// The tag of the To of the last response.
+    pub peer_tag: &'a [u8],
+    /// `[routes]`.
+    pub routes: &'a [u8],
+    /// The number of the step.
+    pub step: usize,
+    /// How often the call went back.
+    pub round: u32,
+    /// The message received last.
+    pub last: &'a [u8],
+    /// Where things stand in it.
+    pub outline: Option<&'a Outline>,
+}
+
+/// Which text of a [`Brief`] stands in a field.
 #[derive(Clone, Copy, PartialEq, Debug)]
-enum Source {
+enum Own {
     /// `[call_number]`
     Call,
     CallId,
@@ -25,6 +51,12 @@ enum Source {
     NextUrl,
     PeerTag,
     Routes,
+}
+
+/// What stands in a field.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Source {
+    Own(Own),
     Number(Number, i64),
     /// A field of the call's line in this injection file.
     Field(u16, u16),
@@ -34,15 +66,16 @@ enum Source {
 
 /// What a piece has written.
 #[derive(Clone, Copy, Debug)]
-struct Field {
-    source: Source,
+struct Field<T = Source> {
+    source: T,
     /// Where in the text, and how long it is. 0: it had nothing to show.
     at: u32,
     len: u32,
 }
 
-impl Field {
-    fn range(self) -> Range<usize> {
+impl<T> Field<T> {
+    #[inline(always)]
+    fn range(&self) -> Range<usize> {
         self.at as usize..self.at as usize + self.len as usize
     }
 }
@@ -59,9 +92,12 @@ struct Stretch {
 #[derive(Debug, Default)]
 pub struct Model {
     text: Vec<u8>,
-    fields: Vec<Field>,
+    /// Fields that show what a [`Brief`] has.
+    fields: Vec<Field<Own>>,
     /// Fields that show headers.
-    headers: Vec<Field>,
+    headers: Vec<Field<u16>>,
+    /// The other ones.
+    rare: Vec<Field>,
     /// The headers again, as they stand in messages of this likeness.
     stretches: Vec<Stretch>,
     likeness: Option<NonZeroU64>,
@@ -99,9 +135,8 @@ impl Model {
         self.stretches.clear();
         let spans = outline.spans();
         for field in &self.headers {
-            let Source::Header(which) = field.source else { continue };
             let mut at = field.at;
-            for (nth, &(_, from, to)) in spans.iter().filter(|span| span.0 == which).enumerate() {
+            for (nth, &(_, from, to)) in spans.iter().filter(|span| span.0 == field.source).enumerate() {
                 let (mut from, mut len) = (u32::from(from), u32::from(to.saturating_sub(from)));
                 if nth > 0 {
                     // Further ones are further values, behind a comma.
@@ -120,6 +155,47 @@ impl Model {
         }
         self.join(last);
         self.likeness = outline.likeness();
+    }
+
+    /// Makes the text of a call as the last one was made. False, and nothing is written, if that is not sure to be it,
+    /// or if a [`Brief`] does not say enough.
+    #[inline]
+    pub fn again(&mut self, brief: Brief<'_>, out: &mut Vec<u8>) -> bool {
+        let made = self.rare.is_empty() && self.fill_in(brief, out);
+        if made {
+            self.note_use();
+        }
+        made
+    }
+
+    #[inline]
+    fn note_use(&mut self) {
+        self.vain = self.vain.saturating_sub(1);
+        #[cfg(test)]
+        {
+            self.uses += 1;
+        }
+    }
+
+    /// Writes the last text with the fields of this call that its brief has. False, and nothing is written, if one of
+    /// them has not the length that it had.
+    #[inline]
+    fn fill_in(&mut self, brief: Brief<'_>, out: &mut Vec<u8>) -> bool {
+        if !self.ready || self.place != (brief.step, brief.round) {
+            return false;
+        }
+        let start = out.len();
+        out.extend_from_slice(&self.text);
+        let Some(text) = out.get_mut(start..) else { return false };
+        let (last, outline) = (brief.last, brief.outline);
+        let filled = fill_fields(&self.fields, brief, text)
+            && (self.headers.is_empty()
+                || fill_headers(self, (last, outline), text)
+                || fill_unlike(self, (last, outline), text));
+        if !filled {
+            out.truncate(start);
+        }
+        filled
     }
 
     /// Makes one of stretches with the same line end between them in both texts.
@@ -150,17 +226,30 @@ impl Template {
         vars: &Vars<'_>,
         out: &mut Vec<u8>,
     ) -> Result<(), Fault> {
+        match model.again(facts.brief(), out) {
+            true => Ok(()),
+            false => self.render_unlike(model, facts, vars, out),
+        }
+    }
+
+    /// Same, where [`Model::again`] has made nothing.
+    ///
+    /// # Errors
+    /// See [`Fault`].
+    pub fn render_unlike(
+        &self,
+        model: &mut Model,
+        facts: &mut Facts<'_>,
+        vars: &Vars<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Fault> {
         if model.useless {
             return self.render(facts, vars, out);
         }
         let start = out.len();
-        if model.ready {
-            if self.fill_in(model, facts, out) {
-                model.vain = model.vain.saturating_sub(1);
-                #[cfg(test)]
-                {
-                    model.uses += 1;
-                }
+        if !model.rare.is_empty() && model.fill_in(facts.brief(), out) {
+            if out.get_mut(start..).is_some_and(|text| fill_rare(model, facts, text)) {
+                model.note_use();
                 return Ok(());
             }
             out.truncate(start);
@@ -187,12 +276,19 @@ impl Template {
         }
         model.fields.clear();
         model.headers.clear();
+        model.rare.clear();
         let same = self.render_noting(facts, vars, out, |piece, from, to| {
             let Some(source) = self.pieces.get(piece).and_then(Piece::source) else { return };
-            let field = Field { source, at: (from - start) as u32, len: (to - from) as u32 };
+            let (mut at, mut len) = ((from - start) as u32, (to - from) as u32);
             match source {
-                Source::Header(_) => model.headers.push(field),
-                _ => model.fields.push(field),
+                Source::Header(source) => model.headers.push(Field { source, at, len }),
+                Source::Own(source) => {
+                    // What stands before it where it is not empty.
+                    let lead = source.lead().min(len);
+                    (at, len) = (at + lead, len - lead);
+                    model.fields.push(Field { source, at, len });
+                }
+                _ => model.rare.push(Field { source, at, len }),
             }
         })?;
         // A length that took other room than was left for it has moved what stands behind.
@@ -202,57 +298,42 @@ impl Template {
         model.text.extend_from_slice(out.get(start..).unwrap_or_default());
         Ok(())
     }
+}
 
-    /// Writes the last text with the fields of this call. False if one of them has not the length that it had.
-    #[inline]
-    fn fill_in(&self, model: &mut Model, facts: &mut Facts<'_>, out: &mut Vec<u8>) -> bool {
-        if model.place != (facts.step, facts.round) {
-            return false;
+impl Own {
+    /// How long `;tag=` or `Route: ` is.
+    fn lead(self) -> u32 {
+        match self {
+            Own::PeerTag => 5,
+            Own::Routes => 7,
+            _ => 0,
         }
-        let start = out.len();
-        out.extend_from_slice(&model.text);
-        let Some(text) = out.get_mut(start..) else { return false };
-        fill_fields(model, facts, text)
-            && (model.headers.is_empty()
-                || fill_headers(model, facts, text)
-                || fill_unlike(model, facts, text))
     }
 }
 
 /// Writes what is not of the message received.
-#[inline]
-fn fill_fields(model: &mut Model, facts: &mut Facts<'_>, text: &mut [u8]) -> bool {
+#[inline(always)]
+fn fill_fields(fields: &[Field<Own>], brief: Brief<'_>, text: &mut [u8]) -> bool {
+    // It stands in most messages of a call, and more than once.
+    let (number, digits) = &mut brief.desk.number;
+    if *number != brief.call_number {
+        (*number, *digits) = (brief.call_number, Digits::new());
+    }
+    let number = digits.once(brief.call_number);
+    let Brief { call_id, local_ip, next_url, peer_tag, routes, .. } = brief;
+    // In the order of `Own`.
+    let texts = [number, call_id, local_ip, next_url, peer_tag, routes];
+    fields.iter().all(|field| {
+        text.get_mut(field.range()).is_some_and(|place| put(place, texts[field.source as usize]))
+    })
+}
+
+/// Writes the fields that a brief does not have.
+fn fill_rare(model: &mut Model, facts: &mut Facts<'_>, text: &mut [u8]) -> bool {
     let mut digits = Digits::new();
-    let Model { fields, value, .. } = model;
-    for &field in fields.iter() {
-        let Some(mut place) = text.get_mut(field.range()) else { return false };
-        let mut behind = |lead: usize| {
-            let whole = core::mem::take(&mut place);
-            place = whole.get_mut(lead..).unwrap_or_default();
-        };
+    let Model { rare, value, .. } = model;
+    rare.iter().all(|field| {
         let own: &[u8] = match field.source {
-            Source::Call => {
-                // It stands in most messages of a call, and more than once.
-                let (number, digits) = &mut facts.desk.number;
-                if *number != facts.call_number {
-                    (*number, *digits) = (facts.call_number, Digits::new());
-                }
-                digits.once(facts.call_number)
-            }
-            Source::CallId => facts.call_id,
-            Source::LocalIp => facts.local_ip,
-            Source::NextUrl => facts.next_url,
-            // `;tag=` and `Route: ` stand before them, where they are not empty.
-            Source::PeerTag if field.len > 5 && !facts.peer_tag.is_empty() => {
-                behind(5);
-                facts.peer_tag
-            }
-            Source::Routes if field.len > 7 && !facts.routes.is_empty() => {
-                behind(7);
-                facts.routes
-            }
-            Source::PeerTag => facts.peer_tag,
-            Source::Routes => facts.routes,
             Source::Number(number, add) => match u64::try_from(number.of(facts).saturating_add(add)) {
                 Ok(number) => digits.of(number),
                 Err(_) => return false,
@@ -264,15 +345,12 @@ fn fill_fields(model: &mut Model, facts: &mut Facts<'_>, text: &mut [u8]) -> boo
                 if !there || value.starts_with(b"[authentication") {
                     return false;
                 }
-                &*value
+                value
             }
-            Source::Header(_) => return false,
+            Source::Own(_) | Source::Header(_) => return false,
         };
-        if !put(place, own) {
-            return false;
-        }
-    }
-    true
+        text.get_mut(field.range()).is_some_and(|place| put(place, own))
+    })
 }
 
 /// Writes a text over another. False if they are not of one length.
@@ -305,14 +383,14 @@ fn put_ends<const N: usize>(place: &mut [u8], own: &[u8]) {
 
 /// Writes the headers, if the message is the like of the one before. False if it is not.
 #[inline]
-fn fill_headers(model: &mut Model, facts: &Facts<'_>, text: &mut [u8]) -> bool {
-    let likeness = facts.outline.and_then(Outline::likeness);
+fn fill_headers(model: &mut Model, (last, outline): (&[u8], Option<&Outline>), text: &mut [u8]) -> bool {
+    let likeness = outline.and_then(Outline::likeness);
     if likeness.is_none() || likeness != model.likeness {
         return false;
     }
     for stretch in &model.stretches {
         let (from, at, len) = (stretch.from as usize, stretch.at as usize, stretch.len as usize);
-        let (Some(own), Some(place)) = (facts.last.get(from..from + len), text.get_mut(at..at + len)) else {
+        let (Some(own), Some(place)) = (last.get(from..from + len), text.get_mut(at..at + len)) else {
             return false;
         };
         put(place, own);
@@ -326,15 +404,15 @@ fn fill_headers(model: &mut Model, facts: &Facts<'_>, text: &mut [u8]) -> bool {
 
 /// Writes the headers, wherever they stand.
 #[inline(never)]
-fn fill_unlike(model: &mut Model, facts: &Facts<'_>, text: &mut [u8]) -> bool {
-    let Some(outline) = facts.outline else { return false };
-    let whole = model.headers.iter().all(|field| match (field.source, text.get_mut(field.range())) {
-        (Source::Header(which), Some(place)) => over_with_header(place, outline.spans(), which, facts.last),
-        _ => false,
+fn fill_unlike(model: &mut Model, (last, outline): (&[u8], Option<&Outline>), text: &mut [u8]) -> bool {
+    let Some(outline) = outline else { return false };
+    let whole = model.headers.iter().all(|field| {
+        let place = text.get_mut(field.range());
+        place.is_some_and(|place| over_with_header(place, outline.spans(), field.source, last))
     });
     // Once is no habit.
     if whole && outline.likeness().is_some() && outline.likeness() == model.before {
-        model.learn(outline, facts.last);
+        model.learn(outline, last);
     }
     model.before = outline.likeness();
     whole
@@ -365,16 +443,16 @@ impl Piece {
     /// What stands where it has written, if that can be written over.
     fn source(&self) -> Option<Source> {
         Some(match self {
-            Piece::Call => Source::Call,
+            Piece::Call => Source::Own(Own::Call),
             Piece::Header { global, .. } => Source::Header(*global),
-            Piece::Routes { .. } => Source::Routes,
+            Piece::Routes { .. } => Source::Own(Own::Routes),
             // Each use makes another.
             Piece::Number(Number::DynamicId, _) => return None,
             Piece::Number(number, add) => Source::Number(*number, *add),
-            Piece::Text(Text::CallId) => Source::CallId,
-            Piece::Text(Text::LocalIp) => Source::LocalIp,
-            Piece::Text(Text::NextUrl) => Source::NextUrl,
-            Piece::Text(Text::PeerTag) => Source::PeerTag,
+            Piece::Text(Text::CallId) => Source::Own(Own::CallId),
+            Piece::Text(Text::LocalIp) => Source::Own(Own::LocalIp),
+            Piece::Text(Text::NextUrl) => Source::Own(Own::NextUrl),
+            Piece::Text(Text::PeerTag) => Source::Own(Own::PeerTag),
             Piece::Field { file, field, line: None } => Source::Field(*file, *field),
             _ => return None,
         })
