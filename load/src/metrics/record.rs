@@ -287,6 +287,12 @@ impl Metrics {
         self.series.call_ended(now, side, end);
     }
 
+    /// A call that began at `began` waited for the other side when the run ended, and whether that would have come is
+    /// open.
+    pub fn call_open(&mut self, side: Side, began: Began) {
+        self.count(began.intended, |c| c.sides[side as usize].open += 1);
+    }
+
     /// The schedule wanted a call at `intended` and the generator did not begin it, because of the cap on calls under
     /// way.
     #[inline]

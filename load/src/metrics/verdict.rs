@@ -173,6 +173,15 @@ fn of_generator(rule: &Rule, m: &Metrics, health: Health, out: &mut Vec<Check>) 
         shed <= rule.max_shed,
     );
     let [caller, callee] = &m.measured.sides;
+    if caller.open > 0 {
+        let open = caller.is_open(rule.success_percent);
+        check(
+            "calls that waited for the other side when the run ended",
+            format!("{} of {}", caller.open, caller.begun),
+            "few enough not to decide".to_owned(),
+            !open,
+        );
+    }
     let (void, begun) = (caller.void + callee.void, caller.begun + callee.begun);
     if void > 0 {
         let share = void as f64 * 100.0 / begun.max(1) as f64;

@@ -452,9 +452,10 @@ fn deliver(args: &LoadArgs, report: &Report) -> Result<(), String> {
 }
 
 /// Figures that a person wants to know at once; the report has all.
-const FIRST: [&str; 21] = [
+const FIRST: [&str; 22] = [
     "calls.begun",
     "calls.failed",
+    "calls.unfinished",
     "calls.rate",
     "calls.success",
     "callee.begun",

@@ -228,6 +228,30 @@ fn an_invite_without_room_is_refused_and_the_fault_is_ours() {
 }
 
 #[test]
+fn what_is_answered_by_default_begins_no_call() {
+    let said = |engine: &mut Engine, method: &str| {
+        let text = INVITE.replace("{call}", method).replace("INVITE", method);
+        let mut out = Outbox::new();
+        let flow = Flow::udp(ListenerId(0), address("192.0.2.9:5060"));
+        engine.receive(Time::from_secs(2), flow, text.as_bytes(), &mut out);
+        let code =
+            |text: &[u8]| String::from_utf8_lossy(text).split(' ').nth(1).unwrap_or_default().to_owned();
+        out.transmits().iter().map(|sent| code(out.message(sent))).collect::<Vec<_>>()
+    };
+    let mut own = engine(CALLEE, CALLER, &["uas"], |settings, _| settings.defaults.auto_answer = true);
+    for method in ["OPTIONS", "NOTIFY", "PING"] {
+        assert_eq!(said(&mut own, method), ["200"], "{method}");
+    }
+    let all = &own.metrics.all;
+    assert_eq!((own.calls.len(), all.sides[1].begun, all.shed, all.unexpected_messages()), (0, 0, 0, 0));
+    assert_eq!(said(&mut own, "INVITE"), ["180", "200"]);
+    // A scenario that begins so answers by itself.
+    let mut own =
+        engine(CALLEE, CALLER, &[&answers("", "")], |settings, _| settings.defaults.auto_answer = true);
+    assert_eq!((said(&mut own, "OPTIONS"), own.metrics.all.sides[1].succeeded), (vec!["200".to_owned()], 1));
+}
+
+#[test]
 fn nothing_begins_with_an_invite_that_belongs_to_no_call() {
     let mut own = engine(CALLER, CALLEE, &["uac"], |_, plan| plan.calls = 0);
     // The name of a call of this run that is over.
