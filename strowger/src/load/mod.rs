@@ -34,7 +34,7 @@ use std::time::Duration;
 use users::UsersPlan;
 use watch::Ended;
 use wire::{Machine, Time};
-use worker_runtime::{Bound, Listener, RuntimeHandle, monotonic_now};
+use worker_runtime::{Bound, Counts, Listener, RuntimeHandle, monotonic_now};
 
 /// What was asked for did not come true.
 const FAILED: u8 = 1;
@@ -287,8 +287,7 @@ fn drive<M: Machine<Notice = Notice> + Send + 'static>(
     server.finish();
     let mut records = collect(&handle)?;
     let counts = handle.counts();
-    let lost = counts.udp_kernel_drops + counts.udp_send_drops + counts.ring_drops;
-    records.0.socket_drops(end, lost + counts.tcp_exhausted);
+    records.0.socket_drops(end, lost(&counts));
     handle.shutdown();
     runtime.join().map_err(|panics| format!("a worker failed: {panics:?}"))?;
     records.1 = Ladders::first(records.1, args.ladders);
@@ -297,6 +296,11 @@ fn drive<M: Machine<Notice = Notice> + Send + 'static>(
     report.notes.extend(advice::exhausted(counts.tcp_exhausted));
     report.notes.extend(trouble.into_iter().filter_map(Result::err));
     Ok((report, ended))
+}
+
+/// Datagrams and connections that there was no room for, on the way in, between workers or on the way out.
+fn lost(counts: &Counts) -> u64 {
+    counts.udp_kernel_drops + counts.udp_send_drops + counts.ring_drops + counts.tcp_exhausted
 }
 
 /// Listeners for people to see: the first few of them.

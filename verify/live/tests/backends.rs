@@ -46,7 +46,19 @@ impl Backends {
         let report = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"))
             .join(format!("backends-{}-{addresses}.json", std::process::id()));
         let path = report.display().to_string();
-        let args = ["load", "--backend", "-i", addresses, "-p", "5060", "--quiet", "--json", &path];
+        let args = [
+            "load",
+            "--backend",
+            "-i",
+            addresses,
+            "-p",
+            "5060",
+            "--quiet",
+            "--lateness",
+            "60000",
+            "--json",
+            &path,
+        ];
         let args: Vec<&str> = args.iter().chain(more).copied().collect();
         Backends { beside: Beside::start(&args), report }
     }
@@ -157,6 +169,32 @@ fn several_share_what_the_balancer_gives_them() {
     assert_eq!(counts, [vec![50, 50], vec![50, 50], vec![0, 0], vec![0, 0]]);
     drop(balancer);
     let _ = std::fs::remove_dir_all(data);
+}
+
+#[test]
+fn back_ends_that_were_late_end_with_void() {
+    let address = fresh_ip().to_string();
+    let mut backends = Backends::start(&address, &[]);
+    let caller = fresh_ip().to_string();
+    let said = text(&load(&["-sn", "uac", "-i", &caller, &address, "-r", "50", "-m", "10"]));
+    assert!(said.contains("PASS"), "{said}");
+    // Later than not at all.
+    let late = fresh_ip().to_string();
+    let args = ["load", "--backend", "-i", &late, "--lateness", "0", "--timeout", "3s"];
+    let mut child = Command::new(binary())
+        .args(args)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let mut lines = BufReader::new(child.stderr.take().expect("its messages")).lines();
+    assert!(lines.next().is_some_and(|line| line.is_ok_and(|line| line.contains("ready"))));
+    let said = text(&load(&["-sn", "uac", "-i", &caller, &late, "-r", "50", "-m", "10"]));
+    assert!(said.contains("PASS"), "{said}");
+    let output = child.wait_with_output().expect("its end");
+    assert_eq!(output.status.code(), Some(3), "{}", text(&output));
+    assert!(text(&output).contains("VOID\n  responses later than modelled"), "{}", text(&output));
+    assert_eq!(backends.end(&["invites"]), [vec![10]]);
 }
 
 #[test]
