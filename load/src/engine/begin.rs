@@ -272,11 +272,19 @@ impl Engine {
     /// No more calls. Those that are due and had no room ([`super::Settings::most_calls`]) are never begun: that is
     /// said, and their wait is lateness.
     pub(super) fn quit(&mut self, now: Time) {
-        while let Some(intended) = self.next_call.filter(|&at| at <= now && self.is_full()) {
-            self.metrics.scheduled_send(now, intended);
-            self.metrics.call_shed(intended);
-            self.callers.take();
-            self.schedule();
+        while let Some(first) = self.next_call.filter(|&at| at <= now && self.is_full()) {
+            // There may be millions: those of one millisecond are taken together.
+            let window = self.metrics.window();
+            let alike = |at: Time| {
+                tick(at) == tick(first) && window.contains(at) == window.contains(first) && at <= now
+            };
+            let (mut last, mut calls) = (first, 0);
+            while let Some(next) = self.next_call.filter(|&at| alike(at)) {
+                (last, calls) = (next, calls + 1);
+                self.callers.take();
+                self.schedule();
+            }
+            self.metrics.calls_left_out(now, (first, last), calls);
         }
         self.stopping = true;
         self.next_call = None;

@@ -379,7 +379,7 @@ impl Engine {
         if begins && self.settings.server.as_deref().is_some_and(|server| self.is_for(server, message)) {
             // With room it would have its call (RFC 3261 section 21.5.4). Without, nothing is known of the server.
             if !self.has_answered_all() {
-                self.metrics.call_shed(now);
+                self.metrics.callee_shed(now);
             }
             return answer(flow, message, 503, out);
         }

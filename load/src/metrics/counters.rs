@@ -149,6 +149,8 @@ counters! {
     /// Calls that the schedule wanted and the generator did not begin, because of the cap on calls under way. An open
     /// load has none; a run that has some is void.
     shed,
+    /// Calls that came in and found no room here, so that they were refused. A run that has some is void.
+    callees_shed,
     /// Responses sent first.
     responses_sent,
     /// Responses sent again, by a timer or because the request came again.

@@ -172,6 +172,15 @@ fn of_generator(rule: &Rule, m: &Metrics, health: Health, out: &mut Vec<Check>) 
         rule.max_shed.to_string(),
         shed <= rule.max_shed,
     );
+    let refused = m.measured.callees_shed;
+    if refused > 0 {
+        check(
+            "calls that came in and found no room here",
+            refused.to_string(),
+            rule.max_shed.to_string(),
+            refused <= rule.max_shed,
+        );
+    }
     let [caller, callee] = &m.measured.sides;
     if caller.open > 0 {
         let open = caller.is_open(rule.success_percent);
@@ -289,6 +298,9 @@ mod tests {
         let mut m = run(10, 0);
         m.call_shed(Time::from_secs(1));
         assert_eq!(verdict(&m).word(), "VOID");
+        let mut m = run(10, 0);
+        m.callee_shed(Time::from_secs(1));
+        assert_eq!(verdict(&m).why(), ["calls that came in and found no room here: 1, limit 0"]);
         let m = run(10, 0);
         let busy = Health { cpu_percent: Some(99.0), ..Health::default() };
         assert_eq!(judge(&Rule::default(), &m, busy).0.word(), "VOID");

@@ -415,6 +415,9 @@ fn write(path: &Path, text: &str) -> Result<(), String> {
 /// Whether no two files to be written are one.
 fn apart(files: &[&Path]) -> Result<(), String> {
     let whole = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+    // A device, such as /dev/null, takes as many as there are.
+    let files: Vec<&&Path> =
+        files.iter().filter(|path| path.metadata().map_or(true, |own| own.is_file())).collect();
     let twice =
         files.iter().enumerate().find(|(at, path)| files.iter().take(*at).any(|o| whole(o) == whole(path)));
     match twice {
@@ -427,14 +430,14 @@ fn apart(files: &[&Path]) -> Result<(), String> {
 
 /// Whether a file can be written. One that was not there is not there afterwards.
 fn try_file(path: &Path) -> Result<(), String> {
-    // A link that leads nowhere is there.
-    let new = path.symlink_metadata().is_err();
+    // Where a link leads nowhere, the file that it would make is new.
+    let new = !path.exists();
     let opened = std::fs::OpenOptions::new().append(true).create(true).open(path);
     opened.map_err(|error| {
         format!("cannot write {}: {error}; name a file in a folder that is there", path.display())
     })?;
     if new {
-        let _ = std::fs::remove_file(path);
+        let _ = std::fs::remove_file(path.canonicalize().as_deref().unwrap_or(path));
     }
     Ok(())
 }
@@ -540,6 +543,20 @@ fn is_client(side: Side) -> bool {
 mod tests {
     use super::*;
     use load::report::MetricRow;
+
+    #[test]
+    fn files_are_tried_without_a_trace() {
+        let folder = std::env::temp_dir().join(format!("strowger-files-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let (link, target, plain) = (folder.join("link"), folder.join("target"), folder.join("plain"));
+        std::os::unix::fs::symlink(&target, &link).expect("a link");
+        assert_eq!((try_file(&link), try_file(&plain)), (Ok(()), Ok(())));
+        assert!(link.symlink_metadata().is_ok() && !target.exists() && !plain.exists());
+        let null = Path::new("/dev/null");
+        assert_eq!(apart(&[null, &plain, null]), Ok(()));
+        assert!(apart(&[&plain, null, &plain]).is_err_and(|why| why.contains("plain")));
+        std::fs::remove_dir_all(&folder).expect("it goes");
+    }
 
     #[test]
     fn a_callee_is_forgiven_calls_that_have_not_ended_and_nothing_else() {

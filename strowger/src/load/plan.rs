@@ -131,6 +131,7 @@ impl Plan {
                     .into(),
             );
         }
+        known_limit(args, client.is_some())?;
         let remote = remote(args, client.is_some() && !args.self_test)?;
         let sent_to = match &args.sipp.rsa {
             Some(address) => find(address).map_err(|why| format!("-rsa {why}"))?,
@@ -290,6 +291,22 @@ fn options(args: &LoadArgs) -> Result<Options, String> {
         base_cseq: args.sipp.base_cseq,
         set: pairs.map(|pair| (pair[0].clone(), pair[1].clone().into_bytes())).collect(),
     })
+}
+
+/// Whether `-l` has anything to limit.
+fn known_limit(args: &LoadArgs, begins: bool) -> Result<(), String> {
+    let Some(limit) = args.limit else { return Ok(()) };
+    if !begins {
+        return Err(format!(
+            "-l {limit}: it limits calls that begin here, and this scenario only answers; leave it out"
+        ));
+    }
+    match args.sipp.callers {
+        Some(users) => Err(format!(
+            "-l {limit}: with -users {users} so many calls are under way as there are users; leave -l out"
+        )),
+        None => Ok(()),
+    }
 }
 
 /// Whether the variables of `-set` are there to be set.

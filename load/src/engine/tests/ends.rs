@@ -282,6 +282,22 @@ fn calls_that_never_had_room_are_said() {
 }
 
 #[test]
+fn a_crowd_that_never_had_room_is_counted_to_the_last() {
+    let mut engine = engine(CALLER, CALLEE, &[&scenario_with_pause(60_000)], |settings, plan| {
+        (settings.most_calls, plan.rate, plan.calls) = (1, 50_000.0, 200_000);
+        settings.metrics.window.from = Time::from_micros(1_500_010);
+    });
+    let mut out = Outbox::new();
+    engine.timeout(Time::from_secs(1), &mut out);
+    engine.notice(Time::from_secs(2), Notice::Quit, &mut out);
+    let metrics = &engine.record(Time::from_secs(2)).metrics;
+    // From 0 to 1 s inclusive; half of them in the window but for the first, which was meant 10 us before it.
+    assert_eq!((metrics.all.shed, metrics.measured.shed), (50_000, 25_000));
+    assert_eq!(metrics.lateness().count(), 25_000);
+    assert!(metrics.lateness().min() < 1_000 && metrics.lateness().max() > 499_000);
+}
+
+#[test]
 fn a_run_that_is_ended_begins_what_is_due_and_has_room() {
     let mut engine = engine(CALLER, CALLEE, &["uac"], |_, plan| plan.rate = 100.0);
     let mut out = Outbox::new();

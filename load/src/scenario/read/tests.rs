@@ -344,6 +344,17 @@ fn latin_files_send_their_own_bytes() {
     assert_eq!(text, b"INFO sip:a SIP/2.0\r\nX: \xe9\r\n\r\n");
 }
 
+#[test]
+fn timers_are_as_many_as_are_kept() {
+    let of = |count: usize| {
+        let steps: String = (0..count).map(|n| format!("<nop rtd=\"t{n}\"/><nop rtd=\"t{n}\"/>")).collect();
+        read_with(&format!("<scenario>{steps}</scenario>"), &[])
+    };
+    assert_eq!(of(64).map(|scenario| scenario.timers.len()).ok(), Some(64));
+    let why = of(65).err().unwrap_or_default();
+    assert!(why.iter().any(|problem| problem.contains("more than 64 different response timers")), "{why:?}");
+}
+
 /// A scenario with a bit of everything, to be damaged.
 const SEED: &str = include_str!("../builtin/proxy200_auth.xml");
 
