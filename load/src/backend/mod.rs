@@ -243,7 +243,7 @@ impl Backend {
         }
         node.counts.most = node.counts.most.max(node.station.processor().len() as u64);
         let Some(one) = self.transactions.get(ticket) else { return };
-        (one.invite, one.bye, one.inside, one.body) = (invite, bye, inside, !message.body().is_empty());
+        (one.cseq, one.invite, one.bye, one.inside) = (message.cseq(), invite, bye, inside);
         headers(message, flow, &tag, &mut self.scratch, &mut one.text);
         if begins {
             self.transactions.set_copies(ticket, copies);
@@ -315,7 +315,10 @@ impl Backend {
         let (dialog, tag) = self.transactions.names.dialog(at, message);
         let by_dialog = || (message.to_tag() == tag).then(|| self.transactions.dialog(dialog)).flatten();
         let Some(ticket) = known.or_else(by_dialog) else { return };
-        let Some(one) = self.transactions.get(ticket) else { return };
+        // One of an INVITE before is late (RFC 3261 section 13.2.2.4).
+        let Some(one) = self.transactions.get(ticket).filter(|one| one.cseq == message.cseq()) else {
+            return;
+        };
         let State::Answered { since, .. } = one.state else { return };
         let (failed, reliable) = (one.status >= 300, one.flow.transport.is_reliable());
         let until = if failed { now + T4 } else { since + LONG };
@@ -422,7 +425,7 @@ impl transactions::Transaction {
         let range = out.send_with(self.flow, 0, |out| {
             status_line(status, out);
             out.extend_from_slice(&self.text);
-            match status < 300 && self.body {
+            match status < 300 {
                 true => contact.write_with_body(out),
                 false => {
                     contact.write(out);
@@ -453,7 +456,8 @@ impl Contact {
         out.extend_from_slice(format!("Contact: <sip:{}{transport}>\r\n", self.0).as_bytes());
     }
 
-    /// With an answer to an offer (RFC 3264): one stream that nobody listens to.
+    /// With an answer to an offer (RFC 3264), or the offer where the INVITE had none (RFC 3261 section 13.2.1): one stream
+    /// that nobody listens to.
     fn write_with_body(&self, out: &mut Vec<u8>) {
         let ip = self.0.ip();
         let version = if ip.is_ipv4() { 4 } else { 6 };

@@ -116,13 +116,17 @@ fn a_call_is_answered_when_its_work_is_done() {
 }
 
 #[test]
-fn a_body_is_answered_with_one() {
+fn an_answer_has_a_session_whether_one_was_offered_or_not() {
     let mut world = World::new(&[slow()]);
-    world.ask(0, &invite(1).replace("Content-Length: 0\r\n\r\n", "Content-Length: 5\r\n\r\nv=0\r\n"));
-    let sent = world.pass(0.7);
-    let (head, body) = sent[2].1.split_once("\r\n\r\n").unwrap();
-    assert!(head.contains("Content-Type: application/sdp") && body.starts_with("v=0\r\n"), "{head}");
-    assert!(head.ends_with(&format!("Content-Length: {}", body.len())), "{head}");
+    let offer = invite(1).replace("Content-Length: 0\r\n\r\n", "Content-Length: 5\r\n\r\nv=0\r\n");
+    for invite in [offer, invite(2)] {
+        world.ask(0, &invite);
+        let sent = world.pass(0.7);
+        let (head, body) =
+            sent.iter().find(|(_, text)| code(text) == 200).unwrap().1.split_once("\r\n\r\n").unwrap();
+        assert!(head.contains("Content-Type: application/sdp") && body.starts_with("v=0\r\n"), "{head}");
+        assert!(head.ends_with(&format!("Content-Length: {}", body.len())), "{head}");
+    }
 }
 
 #[test]
@@ -329,6 +333,19 @@ fn a_refusal_that_nobody_acknowledges_leaves_its_dialog_alone() {
     world.ask(0, &request("ACK", 2, "2 ACK", &tag));
     world.pass(40.0);
     assert_eq!(world.backend.remembered(), (0, 1));
+}
+
+#[test]
+fn an_ack_is_of_its_own_invite() {
+    let mut world = World::new(&[slow()]);
+    let tag = answered(&mut world, 1);
+    world.ask(0, &request("ACK", 1, "1 ACK", &tag));
+    world.ask(0, &request("INVITE", 1, "2 INVITE", &tag));
+    assert_eq!(codes(&world.pass(0.7)), [(0.2, 100), (INVITE, 200)]);
+    world.ask(0, &request("ACK", 1, "1 ACK", &tag));
+    assert_eq!(codes(&world.pass(0.5)), [(0.44, 200)], "the first one's has come again");
+    world.ask(0, &request("ACK", 1, "2 ACK", &tag));
+    assert!(world.pass(20.0).is_empty());
 }
 
 #[test]

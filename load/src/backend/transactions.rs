@@ -41,12 +41,11 @@ pub struct Transaction {
     /// What all copies of it have in common that came another way; 0 of what begins no dialog.
     pub copies: u128,
     pub node: usize,
+    pub cseq: u32,
     pub invite: bool,
     pub bye: bool,
     /// Whether it belongs to a dialog that was there before.
     pub inside: bool,
-    /// Its INVITE has a body, to be answered with one.
-    pub body: bool,
     pub state: State,
     /// Of its final response; 0: none yet.
     pub status: u16,
@@ -167,10 +166,10 @@ impl Transactions {
             dialog,
             copies: 0,
             node,
+            cseq: 0,
             invite: false,
             bye: false,
             inside: false,
-            body: false,
             state: State::Working { trying: false },
             status: 0,
             flow,
