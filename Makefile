@@ -199,7 +199,7 @@ bench-connections: setup-bench ## memory of 15,000 idle TCP connections with the
 
 .PHONY: bench-location
 bench-location: setup-build ## bytes and times of a location table with 10,000,000 users (5 minutes, 2 GB)
-	$(CARGO) build --release $(LOCKED) -p sip-registrar --example location_cost
+	$(CARGO) build --release $(LOCKED) -p store --example location_cost
 	python3 verify/bench/location.py --program target/release/examples/location_cost $(BENCH_ARGS)
 
 .PHONY: bench-restart

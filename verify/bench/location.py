@@ -51,7 +51,7 @@ def main():
     p.add_argument('--record', help='a folder for table, figures and plot')
     o = p.parse_args()
     if not os.path.exists(o.program):
-        print('no %s: cargo build --release -p sip-registrar --example location_cost' % o.program)
+        print('no %s: cargo build --release -p store --example location_cost' % o.program)
         return 2
     with tempfile.TemporaryDirectory() as scratch:
         series = os.path.join(scratch, 'series.csv')

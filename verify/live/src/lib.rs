@@ -8,12 +8,14 @@
 //! The binary is the one named by `STROWGER_BIN`, else `strowger` beside the test in cargo's target
 //! folder, which is built first when cargo is at hand.
 
+mod beside;
 mod digest;
 mod http;
 mod link;
 mod server;
 mod sip;
 
+pub use beside::{Beside, figure, file, load, text};
 pub use digest::{Credentials, answer, sha256_answer};
 pub use http::{Answer, http};
 pub use link::{Link, Listener};

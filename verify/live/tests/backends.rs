@@ -1,39 +1,7 @@
 //! Back ends with a modelled capacity, alone and behind the load balancer.
 
-use live::{binary, fresh_ip, fresh_ips, run};
-use std::io::{BufRead, BufReader};
+use live::{Beside, figure, fresh_ip, fresh_ips, load, run, text};
 use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
-
-/// A program that runs beside the test until it is dropped.
-struct Beside(Child);
-
-impl Beside {
-    fn start(args: &[&str]) -> Beside {
-        let mut command = Command::new(binary());
-        command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-        let mut child = command.spawn().expect("it starts");
-        let mut lines = BufReader::new(child.stderr.take().expect("its messages")).lines();
-        let mut said = Vec::new();
-        loop {
-            let line = lines.next().unwrap_or_else(|| panic!("it ended: {said:#?}")).expect("text");
-            let ready = line.contains("ready");
-            said.push(line);
-            if ready {
-                break;
-            }
-        }
-        std::thread::spawn(move || lines.for_each(drop));
-        Beside(child)
-    }
-}
-
-impl Drop for Beside {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 /// Back ends at these addresses, and where they write what they have done.
 struct Backends {
@@ -64,10 +32,9 @@ impl Backends {
     }
 
     /// Ends them and sums up this figure of all of them.
-    fn end(&mut self, keys: &[&str]) -> Vec<Vec<u64>> {
-        let pid = self.beside.0.id().to_string();
-        let sent = Command::new("kill").args(["-TERM", &pid]).status().expect("kill runs");
-        assert!(sent.success() && self.beside.0.wait().expect("its end").success());
+    fn end(self, keys: &[&str]) -> Vec<Vec<u64>> {
+        self.beside.signal("TERM");
+        assert_eq!(self.beside.end().1, Some(0));
         let text = std::fs::read_to_string(&self.report).expect("a report");
         let digits =
             |rest: &str| rest.split(|c: char| !c.is_ascii_digit()).next().unwrap_or_default().to_owned();
@@ -79,26 +46,10 @@ impl Backends {
     }
 }
 
-fn load(args: &[&str]) -> Output {
-    // A machine that is busy with other tests makes it late; that is not what is tested here.
-    run(["load", "--quiet", "--lateness", "60000"].iter().chain(args))
-}
-
-fn text(output: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
-}
-
-/// The number after a name in what the generator says.
-fn figure(said: &str, name: &str) -> f64 {
-    let line = said.lines().find_map(|line| line.strip_prefix(name));
-    let number = line.and_then(|rest| rest.split_whitespace().next()?.parse().ok());
-    number.unwrap_or_else(|| panic!("no {name} in {said}"))
-}
-
 #[test]
 fn a_back_end_answers_calls_over_udp_and_tcp() {
     let address = fresh_ip().to_string();
-    let mut backends = Backends::start(&address, &["--capacity", "500"]);
+    let backends = Backends::start(&address, &["--capacity", "500"]);
     for transport in ["u1", "t1"] {
         let caller = fresh_ip().to_string();
         let args =
@@ -115,7 +66,7 @@ fn what_a_back_end_has_no_room_for_is_refused_with_503() {
     let address = fresh_ip().to_string();
     // A call takes a second; one is worked on, one waits.
     let args = ["--capacity", "1", "--sharing", "1", "--room", "1", "--variation", "0"];
-    let mut backends = Backends::start(&address, &args);
+    let backends = Backends::start(&address, &args);
     let caller = fresh_ip().to_string();
     let said = text(&load(&["-sn", "uac", "-i", &caller, &address, "-r", "100", "-m", "6", "-d", "4000"]));
     assert!(said.contains("FAIL") && figure(&said, "Calls failed") as u64 == 4, "{said}");
@@ -127,7 +78,7 @@ fn what_a_back_end_has_no_room_for_is_refused_with_503() {
 #[test]
 fn what_is_cancelled_while_it_waits_is_terminated() {
     let address = fresh_ip().to_string();
-    let mut backends = Backends::start(&address, &["--capacity", "0.01", "--sharing", "1"]);
+    let backends = Backends::start(&address, &["--capacity", "0.01", "--sharing", "1"]);
     let caller = fresh_ip().to_string();
     // Whoever hears 100 and no more for so long takes it back.
     let said = text(&load(&["-sn", "uac", "-i", &caller, &address, "-m", "2", "-recv_timeout", "5000"]));
@@ -139,7 +90,7 @@ fn what_is_cancelled_while_it_waits_is_terminated() {
 #[test]
 fn several_share_what_the_balancer_gives_them() {
     let [one, two] = fresh_ips();
-    let mut backends = Backends::start(&format!("{one},{two}"), &["--capacity", "400,200"]);
+    let backends = Backends::start(&format!("{one},{two}"), &["--capacity", "400,200"]);
     let (front, caller) = (fresh_ip().to_string(), fresh_ip().to_string());
     let data = std::env::temp_dir().join(format!("strowger-backends-{}", std::process::id()));
     let (listen, admin, path) =

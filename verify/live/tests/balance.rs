@@ -1,56 +1,13 @@
 //! The load balancer in front of real servers and generators.
 
-use live::{Answer, Link, Msg, Req, Server, Setup, Via, binary, eventually, fresh_ip, http, run, unique};
+use live::{
+    Answer, Beside, Link, Msg, Req, Server, Setup, Via, binary, eventually, fresh_ip, http, run, text, unique,
+};
 use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
-
-/// A program that runs beside the test until it is dropped.
-struct Beside {
-    child: Child,
-}
-
-impl Beside {
-    fn start(args: &[&str]) -> Beside {
-        let mut command = Command::new(binary());
-        command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-        let mut child = command.spawn().expect("it starts");
-        let mut lines = BufReader::new(child.stderr.take().expect("its messages")).lines();
-        let mut said = Vec::new();
-        loop {
-            let line = lines.next().unwrap_or_else(|| panic!("it ended: {said:#?}")).expect("text");
-            let ready = line.contains("ready");
-            said.push(line);
-            if ready {
-                break;
-            }
-        }
-        std::thread::spawn(move || lines.for_each(drop));
-        Beside { child }
-    }
-
-    fn signal(&self, name: &str) {
-        let pid = self.child.id().to_string();
-        assert!(
-            Command::new("kill").args([&format!("-{name}"), &pid]).status().expect("kill runs").success()
-        );
-    }
-
-    fn kill(&mut self) {
-        self.child.kill().expect("it is there to be killed");
-        self.child.wait().expect("its end");
-    }
-}
-
-impl Drop for Beside {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
 
 /// A running balancer.
 struct Balancer {
@@ -123,10 +80,6 @@ impl Drop for Balancer {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.dir);
     }
-}
-
-fn text(output: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
 /// A generator that answers calls.

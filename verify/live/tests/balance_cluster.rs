@@ -1,15 +1,14 @@
 //! Two balancers with one secret and one name: what began at one goes on at the other.
 
-use live::{Link, Msg, PATIENCE, Req, Setup, Via, binary, eventually, fresh_ip};
-use std::io::{BufRead, BufReader};
+use live::{Beside, Link, Msg, PATIENCE, Req, Setup, Via, eventually, fresh_ip};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+
 use std::time::Duration;
 
 /// A running balancer that calls itself `balance.test`.
 struct Balancer {
-    child: Child,
+    beside: Beside,
     ip: Ipv4Addr,
     dir: PathBuf,
 }
@@ -25,20 +24,13 @@ impl Balancer {
         }
         let config = dir.join("strowger.toml");
         std::fs::write(&config, "advertise = \"balance.test\"\n").expect("a file");
-        let mut command = Command::new(binary());
-        command.args(["balance", "--workers", "2", "--listen", &format!("udp:{ip}:5060")]);
-        command.args(["--admin", &format!("{ip}:8080"), "--algorithm", "round-robin"]);
-        command.arg("--config").arg(&config).arg("--data-dir").arg(&dir);
-        for node in nodes {
-            command.args(["--node", &format!("sip:{node}")]);
-        }
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-        let mut child = command.spawn().expect("it starts");
-        let mut lines = BufReader::new(child.stderr.take().expect("its messages")).lines();
-        let ready = lines.by_ref().map(|line| line.expect("text")).find(|line| line.contains("ready"));
-        assert!(ready.is_some(), "it ended");
-        std::thread::spawn(move || lines.for_each(drop));
-        Balancer { child, ip, dir }
+        let (udp, admin) = (format!("udp:{ip}:5060"), format!("{ip}:8080"));
+        let [config, data] = [&config, &dir].map(|path| path.display().to_string());
+        let nodes: Vec<String> = nodes.iter().map(|node| format!("sip:{node}")).collect();
+        let mut args = vec!["balance", "--workers", "2", "--listen", &udp, "--admin", &admin];
+        args.extend(["--algorithm", "round-robin", "--config", &config, "--data-dir", &data]);
+        args.extend(nodes.iter().flat_map(|node| ["--node", node]));
+        Balancer { beside: Beside::start(&args), ip, dir }
     }
 
     fn secret(&self) -> PathBuf {
@@ -50,15 +42,12 @@ impl Balancer {
     }
 
     fn kill(&mut self) {
-        self.child.kill().expect("it is there to be killed");
-        self.child.wait().expect("its end");
+        self.beside.kill();
     }
 }
 
 impl Drop for Balancer {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
         let _ = std::fs::remove_dir_all(&self.dir);
     }
 }

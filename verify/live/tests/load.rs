@@ -1,76 +1,18 @@
 //! The load generator: against itself, through a server, and where it cannot do what it is asked.
 
-use live::{Link, PATIENCE, Setup, binary, fresh_ip, run};
-use std::io::{BufRead, BufReader};
+use live::{Beside, Link, PATIENCE, Setup, figure, fresh_ip, load, run, text};
 use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
-/// A generator that runs beside the test.
-struct Beside {
-    child: Child,
-}
-
-impl Beside {
-    /// Starts `strowger load` and waits until it is ready.
-    fn start(args: &[&str]) -> Beside {
-        let mut child = Command::new(binary())
-            .arg("load")
-            .args(args)
-            .arg("--quiet")
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the generator starts");
-        let mut lines = BufReader::new(child.stderr.take().expect("its messages")).lines();
-        let ready = lines.next().expect("a line").expect("that is text");
-        assert!(ready.contains("ready"), "{ready}");
-        std::thread::spawn(move || lines.for_each(drop));
-        Beside { child }
-    }
-
-    fn signal(&self, name: &str) {
-        let sent = Command::new("kill").args([&format!("-{name}"), &self.child.id().to_string()]).status();
-        assert!(sent.is_ok_and(|status| status.success()));
-    }
-}
-
-impl Drop for Beside {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn load(args: &[&str]) -> Output {
-    // A machine that is busy with other tests makes it late; that is not what is tested here.
-    run(["load", "--quiet", "--lateness", "60000"].iter().chain(args))
-}
-
-fn text(output: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
-}
-
-/// The number after a name in what the generator says.
-fn figure(said: &str, name: &str) -> f64 {
-    let line = said.lines().find_map(|line| line.strip_prefix(name));
-    let number = line.and_then(|rest| rest.split_whitespace().next()?.parse().ok());
-    number.unwrap_or_else(|| panic!("no {name} in {said}"))
-}
-
 fn file(name: &str, content: &str) -> PathBuf {
-    // Where cargo keeps what tests write.
-    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let path = folder.join(format!("load-{}-{name}", std::process::id()));
-    std::fs::write(&path, content).expect("a file of ours");
-    path
+    live::file(env!("CARGO_TARGET_TMPDIR"), name, content)
 }
 
 #[test]
 fn one_generator_calls_another() {
     for transport in ["u1", "t1", "tn"] {
         let (caller, callee) = (fresh_ip().to_string(), fresh_ip().to_string());
-        let _callee = Beside::start(&["-sn", "uas", "-i", &callee, "-p", "5060", "-t", transport]);
+        let _callee = Beside::load(&["-sn", "uas", "-i", &callee, "-p", "5060", "-t", transport]);
         let out = load(&["-sn", "uac", "-i", &caller, &callee, "-t", transport, "-r", "100", "-m", "50"]);
         let said = text(&out);
         assert!(out.status.success(), "{transport}: {said}");
@@ -109,7 +51,7 @@ fn a_server_is_asked_for_its_own_figures() {
     }
     // One that has none spoils no run.
     let callee = fresh_ip().to_string();
-    let _callee = Beside::start(&["-sn", "uas", "-i", &callee, "-p", "5060"]);
+    let _callee = Beside::load(&["-sn", "uas", "-i", &callee, "-p", "5060"]);
     let nothing = format!("http://{callee}:1/metrics");
     let args = ["-sn", "uac", "-i", &caller, &callee, "-r", "50", "-m", "10", "--server-metrics", &nothing];
     let out = load(&args);
@@ -122,7 +64,7 @@ fn a_server_is_asked_for_its_own_figures() {
 #[test]
 fn a_server_that_stands_still_shows_in_the_latencies() {
     let (caller, callee) = (fresh_ip().to_string(), fresh_ip().to_string());
-    let beside = Beside::start(&["-sn", "uas", "-i", &callee, "-p", "5060"]);
+    let beside = Beside::load(&["-sn", "uas", "-i", &callee, "-p", "5060"]);
     let calls = std::thread::spawn(move || {
         load(&["-sn", "uac", "-i", &caller, &callee, "-r", "50", "-m", "200", "-nr"])
     });
@@ -189,7 +131,7 @@ fn what_cannot_be_run_is_refused_before_the_first_message() {
 #[test]
 fn reports_can_be_read_again_and_compared() {
     let (caller, callee) = (fresh_ip().to_string(), fresh_ip().to_string());
-    let _callee = Beside::start(&["-sn", "uas", "-i", &callee, "-p", "5060"]);
+    let _callee = Beside::load(&["-sn", "uas", "-i", &callee, "-p", "5060"]);
     let (json, html) = (file("a.json", ""), file("a.html", ""));
     let (json, html) = (json.to_str().expect("a name"), html.to_str().expect("a name"));
     let args =
@@ -207,7 +149,7 @@ fn reports_can_be_read_again_and_compared() {
 #[test]
 fn a_search_is_reported_and_compared() {
     let (caller, callee) = (fresh_ip().to_string(), fresh_ip().to_string());
-    let _callee = Beside::start(&["-sn", "uas", "-i", &callee, "-p", "5060"]);
+    let _callee = Beside::load(&["-sn", "uas", "-i", &callee, "-p", "5060"]);
     let (json, html) = (file("peak.json", ""), file("peak.html", ""));
     let (json, html) = (json.to_str().expect("a name"), html.to_str().expect("a name"));
     let search =
@@ -254,7 +196,7 @@ fn a_search_where_nothing_conforms_is_reported_too() {
 #[test]
 fn a_report_is_written_though_another_file_cannot_be() {
     let (caller, callee) = (fresh_ip().to_string(), fresh_ip().to_string());
-    let _callee = Beside::start(&["-sn", "uas", "-i", &callee, "-p", "5060"]);
+    let _callee = Beside::load(&["-sn", "uas", "-i", &callee, "-p", "5060"]);
     let json = file("kept.json", "");
     let json = json.to_str().expect("a name");
     // It can be opened, and takes nothing.

@@ -1,67 +1,20 @@
 //! The load generator where something is in its way: itself, the machine, or what it was given.
 
-use live::{fresh_ip, fresh_ips, run};
-use std::io::{BufRead, BufReader, Read};
+use live::{Beside, fresh_ip, fresh_ips, load, run, text};
+use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
-fn text(output: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
-}
-
 fn file(name: &str, content: &str) -> PathBuf {
-    // Where cargo keeps what tests write.
-    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let path = folder.join(format!("honesty-{}-{name}", std::process::id()));
-    std::fs::write(&path, content).expect("a file of ours");
-    path
-}
-
-/// A generator under way. It is ended with the test.
-struct Running(Child);
-
-impl Running {
-    fn start(args: &[&str]) -> Running {
-        let mut child = Command::new(live::binary())
-            .args(["load", "--quiet"])
-            .args(args)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the generator starts");
-        let mut lines = BufReader::new(child.stderr.take().expect("its messages")).lines();
-        let ready = lines.next().expect("a line").expect("that is text");
-        assert!(ready.contains("ready"), "{ready}");
-        std::thread::spawn(move || lines.for_each(drop));
-        Running(child)
-    }
-
-    fn signal(&self, name: &str) {
-        let sent = Command::new("kill").args([&format!("-{name}"), &self.0.id().to_string()]).status();
-        assert!(sent.is_ok_and(|status| status.success()));
-    }
-
-    /// What it says at its end, and its exit code.
-    fn end(mut self) -> (String, Option<i32>) {
-        let mut said = String::new();
-        self.0.stdout.take().expect("what it says").read_to_string(&mut said).expect("text");
-        (said, self.0.wait().expect("it ends").code())
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+    live::file(env!("CARGO_TARGET_TMPDIR"), name, content)
 }
 
 /// A callee that answers all calls.
-fn callee() -> (Running, String) {
+fn callee() -> (Beside, String) {
     let ip = fresh_ip().to_string();
-    (Running::start(&["-sn", "uas", "-i", &ip, "-p", "5060"]), ip)
+    (Beside::load(&["-sn", "uas", "-i", &ip, "-p", "5060"]), ip)
 }
 
 #[test]
@@ -69,7 +22,7 @@ fn a_generator_that_stood_still_says_nothing_of_the_server() {
     let (_callee, target) = callee();
     let ip = fresh_ip().to_string();
     // Four seconds of calls, of which it sleeps through one.
-    let generator = Running::start(&["-sn", "uac", "-i", &ip, &target, "-r", "100", "-m", "400", "-nr"]);
+    let generator = Beside::load(&["-sn", "uac", "-i", &ip, &target, "-r", "100", "-m", "400", "-nr"]);
     std::thread::sleep(Duration::from_millis(500));
     generator.signal("STOP");
     std::thread::sleep(Duration::from_secs(1));
@@ -94,7 +47,7 @@ fn a_generator_that_stood_still_while_calls_paused_says_nothing_of_the_server() 
     // All calls have begun when it stops, and should end before it goes on. The bound of lateness is wide because this
     // machine is busy with other tests.
     let pause = ["-d", "2000", "-r", "100", "-m", "20", "--lateness", "500", "-nr"];
-    let generator = Running::start(&[&["-sn", "uac", "-i", &ip, &target], &pause[..]].concat());
+    let generator = Beside::load(&[&["-sn", "uac", "-i", &ip, &target], &pause[..]].concat());
     std::thread::sleep(Duration::from_secs(1));
     generator.signal("STOP");
     std::thread::sleep(Duration::from_secs(3));
@@ -115,7 +68,7 @@ fn a_generator_that_stood_still_while_calls_paused_says_nothing_of_the_server() 
 fn calls_that_wait_for_an_answer_when_the_run_ends_have_failed() {
     let server = UdpSocket::bind((fresh_ip(), 5060)).expect("a socket");
     let (ip, target) = (fresh_ip().to_string(), server.local_addr().expect("its address").to_string());
-    let generator = Running::start(&["-sn", "uac", "-i", &ip, &target, "-r", "10", "--lateness", "60000"]);
+    let generator = Beside::load(&["-sn", "uac", "-i", &ip, &target, "-r", "10", "--lateness", "60000"]);
     server.set_read_timeout(Some(Duration::from_millis(100))).expect("a limit");
     let (mut room, begun) = ([0; 65_536], std::time::Instant::now());
     let mut asked = 0;
@@ -175,7 +128,7 @@ fn calls_that_had_no_room_are_said() {
     let ip = fresh_ip().to_string();
     let few =
         ["-l", "2", "-r", "20", "-d", "2000", "-timeout", "2s", "--workers", "1", "--lateness", "60000"];
-    let generator = Running::start(&[&["-sn", "uac", "-i", &ip, &target], &few[..]].concat());
+    let generator = Beside::load(&[&["-sn", "uac", "-i", &ip, &target], &few[..]].concat());
     let (said, code) = generator.end();
     assert_eq!(code, Some(3), "{said}");
     assert!(said.contains("calls left out, for there was no room for them (-l): "), "{said}");
@@ -205,7 +158,7 @@ fn each_call_has_a_socket_of_its_own_if_asked() {
     let (ip, target) = (fresh_ip().to_string(), server.local_addr().expect("its address").to_string());
     // Nobody answers, so all calls are under way at a time.
     let args = ["-sn", "uac", "-t", "un", "-i", &ip, &target, "-r", "500", "-m", "50", "-l", "50", "-nr"];
-    let _generator = Running::start(&args);
+    let _generator = Beside::load(&args);
     let mut ports: Vec<u16> = sources(&server, 50).iter().map(SocketAddr::port).collect();
     ports.sort_unstable();
     ports.dedup();
@@ -217,7 +170,7 @@ fn each_call_has_a_connection_of_its_own_if_asked() {
     let server = TcpListener::bind((fresh_ip(), 5060)).expect("a socket");
     let (ip, target) = (fresh_ip().to_string(), server.local_addr().expect("its address").to_string());
     let args = ["-sn", "uac", "-t", "tn", "-i", &ip, &target, "-r", "500", "-m", "20", "--lateness", "1000"];
-    let generator = Running::start(&args);
+    let generator = Beside::load(&args);
     // Nobody answers, so all calls are under way at a time.
     server.set_nonblocking(true).expect("an option");
     let mut streams = Vec::new();
@@ -252,7 +205,7 @@ fn calls_come_from_the_addresses_of_a_range_or_of_a_file() {
     let range = format!("{}-{}", ips[0], ips[5]);
     let common = [&target, "-sn", "uac", "-t", "ui", "-r", "500", "-nr", "-m", "30"];
     {
-        let _generator = Running::start(&[&common[..], &["-i", &range]].concat());
+        let _generator = Beside::load(&[&common[..], &["-i", &range]].concat());
         let mut seen: Vec<_> = sources(&server, 30).iter().map(SocketAddr::ip).collect();
         seen.sort();
         seen.dedup();
@@ -260,7 +213,7 @@ fn calls_come_from_the_addresses_of_a_range_or_of_a_file() {
     }
     let csv = file("ips.csv", &format!("SEQUENTIAL\na;{}\nb;{}\n", ips[1], ips[4]));
     let csv = csv.to_str().expect("a name");
-    let _generator = Running::start(&[&common[..], &["-inf", csv, "-ip_field", "1"]].concat());
+    let _generator = Beside::load(&[&common[..], &["-inf", csv, "-ip_field", "1"]].concat());
     let mut seen: Vec<_> = sources(&server, 30).iter().map(|a| (a.ip(), a.port())).collect();
     seen.sort();
     seen.dedup();
@@ -272,7 +225,7 @@ fn calls_go_over_ipv6() {
     let server = UdpSocket::bind("[::1]:0").expect("this machine has IPv6");
     let port = server.local_addr().expect("its address").port().to_string();
     drop(server);
-    let _callee = Running::start(&["-sn", "uas", "-i", "::1", "-p", &port]);
+    let _callee = Beside::load(&["-sn", "uas", "-i", "::1", "-p", &port]);
     let target = format!("[::1]:{port}");
     for transport in ["u1", "un"] {
         let out = run([
@@ -297,7 +250,7 @@ fn users_call_again_when_they_are_done() {
     let (_callee, target) = callee();
     let ip = fresh_ip().to_string();
     let args = ["-sn", "uac", "-i", &ip, &target, "-users", "5", "-m", "40", "-d", "20"];
-    let out = run(["load", "--quiet", "--lateness", "60000"].iter().chain(&args));
+    let out = load(&args);
     let said = text(&out);
     assert!(
         out.status.success() && said.contains("Calls begun                                          40.000"),
@@ -311,7 +264,7 @@ fn users_who_are_all_in_a_call_do_not_end_what_is_measured() {
     let ip = fresh_ip().to_string();
     let args =
         ["-sn", "uac", "-i", &ip, &target, "-users", "2", "-d", "300", "--timeout", "3s", "--warm-up", "1"];
-    let out = run(["load", "--quiet", "--lateness", "60000"].iter().chain(&args));
+    let out = load(&args);
     let said = text(&out);
     let busy =
         said.lines().find_map(|line| line.strip_prefix("Processor time of the busiest worker")).unwrap_or("");
@@ -324,7 +277,7 @@ fn fewer_users_than_workers_make_all_the_calls() {
     let (_callee, target) = callee();
     let ip = fresh_ip().to_string();
     let args = ["-sn", "uac", "-i", &ip, &target, "-users", "1", "-m", "10", "--workers", "2"];
-    let out = run(["load", "--quiet", "--lateness", "60000"].iter().chain(&args));
+    let out = load(&args);
     let said = text(&out);
     assert!(said.contains("Calls begun                                          10.000"), "{said}");
 }
@@ -342,7 +295,7 @@ fn users_whose_calls_end_at_once_can_be_stopped() {
     let (ip, target) = (fresh_ip().to_string(), server.local_addr().expect("its address").to_string());
     let path = scenario.to_str().expect("a name");
     let args = ["-sf", path, "-i", &ip, &target, "-users", "1", "--timeout", "300ms"];
-    let out = run(["load", "--quiet", "--lateness", "60000"].iter().chain(&args));
+    let out = load(&args);
     assert!(text(&out).contains("Calls begun"), "{}", text(&out));
 }
 
@@ -418,7 +371,7 @@ fn a_refusal_is_acknowledged_on_the_wire() {
     server.set_read_timeout(Some(live::PATIENCE)).expect("a limit");
     let (ip, target) = (fresh_ip().to_string(), server.local_addr().expect("its address").to_string());
     let args = ["-sn", "uac", "-i", &ip, &target, "-m", "1", "--lateness", "60000"];
-    let generator = Running::start(&args);
+    let generator = Beside::load(&args);
     let mut room = [0; 65_536];
     let (length, from) = server.recv_from(&mut room).expect("an INVITE");
     let invite = String::from_utf8_lossy(&room[..length]).into_owned();

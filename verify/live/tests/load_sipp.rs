@@ -1,67 +1,19 @@
 //! What `strowger load` does as SIPp does, and what it keeps to itself.
 
-use live::{PATIENCE, fresh_ip, run};
-use std::io::{BufRead, BufReader, Read};
+use live::{Beside, PATIENCE, fresh_ip, load, run, text};
 use std::net::UdpSocket;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
-
-fn load(args: &[&str]) -> Output {
-    // A machine that is busy with other tests makes it late; that is not what is tested here.
-    run(["load", "--quiet", "--lateness", "60000"].iter().chain(args))
-}
-
-fn text(output: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
-}
 
 fn file(name: &str, content: &str) -> PathBuf {
-    // Where cargo keeps what tests write.
-    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let path = folder.join(format!("sipp-{}-{name}", std::process::id()));
-    std::fs::write(&path, content).expect("a file of ours");
-    path
-}
-
-/// A generator under way, ended with the test.
-struct Running(Child);
-
-impl Running {
-    fn start(args: &[&str]) -> Running {
-        let mut child = Command::new(live::binary())
-            .args(["load", "--quiet", "--lateness", "60000"])
-            .args(args)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the generator starts");
-        let mut lines = BufReader::new(child.stderr.take().expect("its messages")).lines();
-        let ready = lines.next().expect("a line").expect("that is text");
-        assert!(ready.contains("ready"), "{ready}");
-        std::thread::spawn(move || lines.for_each(drop));
-        Running(child)
-    }
-
-    /// What it says at its end, and its exit code.
-    fn end(mut self) -> (String, Option<i32>) {
-        let mut said = String::new();
-        self.0.stdout.take().expect("what it says").read_to_string(&mut said).expect("text");
-        (said, self.0.wait().expect("it ends").code())
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+    live::file(env!("CARGO_TARGET_TMPDIR"), name, content)
 }
 
 #[test]
 fn an_answering_side_ends_after_its_calls() {
     let (caller, callee) = (fresh_ip().to_string(), fresh_ip().to_string());
-    let answering = Running::start(&["-sn", "uas", "-i", &callee, "-p", "5060", "-m", "3"]);
+    let answering =
+        Beside::load(&["-sn", "uas", "-i", &callee, "-p", "5060", "-m", "3", "--lateness", "60000"]);
     let out = load(&["-sn", "uac", "-i", &caller, &callee, "-r", "100", "-m", "3"]);
     assert!(out.status.success(), "{}", text(&out));
     let (said, code) = answering.end();
@@ -100,7 +52,7 @@ fn what_a_peer_writes_steers_no_terminal() {
 #[test]
 fn passwords_stay_where_they_were_given() {
     let (caller, callee) = (fresh_ip().to_string(), fresh_ip().to_string());
-    let _callee = Running::start(&["-sn", "uas", "-i", &callee, "-p", "5060"]);
+    let _callee = Beside::load(&["-sn", "uas", "-i", &callee, "-p", "5060"]);
     let (json, html) = (file("secret.json", ""), file("secret.html", ""));
     let (json, html) = (json.to_str().expect("a name"), html.to_str().expect("a name"));
     let secrets = ["-ap", "geheim42", "-key", "my_password", "geheim43", "--json", json, "--html", html];
@@ -151,7 +103,7 @@ fn options_that_cannot_be_meant_are_refused() {
 #[test]
 fn a_rate_rises_by_the_second() {
     let (caller, callee) = (fresh_ip().to_string(), fresh_ip().to_string());
-    let _callee = Running::start(&["-sn", "uas", "-i", &callee, "-p", "5060"]);
+    let _callee = Beside::load(&["-sn", "uas", "-i", &callee, "-p", "5060"]);
     let args = ["-sn", "uac", "-i", &caller, &callee, "-r", "10", "-rate_increase", "10", "-rate_max", "20"];
     // 10 a second for two seconds, then 20 until the next would be more than the highest.
     let out = load(&[&args[..], &["-rate_interval", "2", "-timeout", "3"]].concat());
@@ -177,7 +129,7 @@ fn global_variables_are_one_set() {
         "<scenario name=\"answer\"><recv request=\"OPTIONS\"/><send><![CDATA[\n\nSIP/2.0 200 OK\n[last_Via:]\n\
          [last_From:]\n[last_To:];tag=1\n[last_Call-ID:]\n[last_CSeq:]\nContent-Length: 0\n\n]]></send></scenario>",
     );
-    let _callee = Running::start(&["-sf", answer.to_str().expect("a name"), "-i", &callee, "-p", "5060"]);
+    let _callee = Beside::load(&["-sf", answer.to_str().expect("a name"), "-i", &callee, "-p", "5060"]);
     let path = scenario.to_str().expect("a name");
     let args = ["-sf", path, "-i", &caller, &callee, "-r", "50", "-m", "6", "-recv_timeout", "20s"];
     let out = load(&args);

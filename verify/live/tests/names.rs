@@ -2,12 +2,10 @@
 //! The name server is a thread of the test on a loopback address.
 
 use live::{
-    Link, Listener, PATIENCE, Req, Server, Setup, Via, binary, eventually, fresh_ip, fresh_ips, http,
+    Beside, Link, Listener, PATIENCE, Req, Server, Setup, Via, eventually, fresh_ip, fresh_ips, http,
 };
-use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -243,13 +241,12 @@ fn cluster_zone(name: &str, kind: u16) -> Say {
 
 /// A balancer in front of a name.
 struct Balancer {
-    child: Child,
+    _beside: Beside,
     dir: PathBuf,
 }
 
 impl Drop for Balancer {
     fn drop(&mut self) {
-        let _ = (self.child.kill(), self.child.wait());
         let _ = std::fs::remove_dir_all(&self.dir);
     }
 }
@@ -266,14 +263,8 @@ impl Balancer {
             dir.display()
         );
         std::fs::write(&config, text).unwrap();
-        let mut command = Command::new(binary());
-        command.arg("balance").arg("--config").arg(&config).stdout(Stdio::null()).stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        let ready = lines.any(|line| line.is_ok_and(|line| line.contains("ready")));
-        assert!(ready, "it ended");
-        std::thread::spawn(move || lines.for_each(drop));
-        Balancer { child, dir }
+        let config = config.display().to_string();
+        Balancer { _beside: Beside::start(&["balance", "--config", &config]), dir }
     }
 }
 

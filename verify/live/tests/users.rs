@@ -1,18 +1,6 @@
 //! A small population of users against a running server.
 
-use live::{Setup, fresh_ips, run};
-use std::process::Output;
-
-fn text(output: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
-}
-
-/// The number after a name in what the generator says.
-fn figure(said: &str, name: &str) -> f64 {
-    let line = said.lines().find_map(|line| line.strip_prefix(name));
-    let number = line.and_then(|rest| rest.split_whitespace().next()?.parse().ok());
-    number.unwrap_or_else(|| panic!("no {name} in {said}"))
-}
+use live::{Setup, figure, fresh_ips, run, text};
 
 const USERS: u32 = 300;
 

@@ -1,7 +1,7 @@
 //! What millions of users cost the location table: bytes for each, and the time of each single step.
 //!
 //! ```text
-//! cargo run --release -p sip-registrar --example location_cost -- [USERS] [FILE.csv]
+//! cargo run --release -p store --example location_cost -- [USERS] [FILE.csv]
 //! ```
 //!
 //! All users (10,000,000 unless said) register within 600 s of the table's own time, are refreshed in the next 600 s
