@@ -124,28 +124,15 @@ fn several_share_what_the_balancer_gives_them() {
 
 #[test]
 fn back_ends_that_were_late_end_with_void() {
-    let address = fresh_ip().to_string();
-    let mut backends = Backends::start(&address, &[]);
-    let caller = fresh_ip().to_string();
+    let (address, caller) = (fresh_ip().to_string(), fresh_ip().to_string());
+    // Later than not at all.
+    let backends = Beside::start(&["load", "--backend", "-i", &address, "--lateness", "0"]);
     let said = text(&load(&["-sn", "uac", "-i", &caller, &address, "-r", "50", "-m", "10"]));
     assert!(said.contains("PASS"), "{said}");
-    // Later than not at all.
-    let late = fresh_ip().to_string();
-    let args = ["load", "--backend", "-i", &late, "--lateness", "0", "--timeout", "3s"];
-    let mut child = Command::new(binary())
-        .args(args)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("it starts");
-    let mut lines = BufReader::new(child.stderr.take().expect("its messages")).lines();
-    assert!(lines.next().is_some_and(|line| line.is_ok_and(|line| line.contains("ready"))));
-    let said = text(&load(&["-sn", "uac", "-i", &caller, &late, "-r", "50", "-m", "10"]));
-    assert!(said.contains("PASS"), "{said}");
-    let output = child.wait_with_output().expect("its end");
-    assert_eq!(output.status.code(), Some(3), "{}", text(&output));
-    assert!(text(&output).contains("VOID\n  responses later than modelled"), "{}", text(&output));
-    assert_eq!(backends.end(&["invites"]), [vec![10]]);
+    backends.signal("TERM");
+    let (said, code) = backends.end();
+    assert_eq!(code, Some(3), "{said}");
+    assert!(said.contains("VOID\n  responses later than modelled"), "{said}");
 }
 
 #[test]

@@ -103,7 +103,7 @@ fn calls_that_wait_for_requests_that_never_come_are_no_pass() {
         <recv response=\"200\" next=\"1\" chance=\"0.5\"/><recv request=\"MESSAGE\"/><label id=\"1\"/></scenario>";
     let scenario = file("waits.xml", scenario).to_str().expect("a name").to_owned();
     let args = ["-sf", &scenario, "-i", &ip, &target, "-r", "20", "--lateness", "60000", "--seed", "1"];
-    let generator = Running::start(&args);
+    let generator = Beside::load(&args);
     server.set_read_timeout(Some(Duration::from_millis(100))).expect("a limit");
     let (mut room, begun) = ([0; 65_536], std::time::Instant::now());
     while begun.elapsed() < Duration::from_secs(5) {
