@@ -158,18 +158,20 @@ impl Call {
     /// for what the other side begins none: there the other calls are the measure.
     pub fn wait(&self, now: Time, answer: bool, longest: Option<Duration>) -> Wait {
         let quiet = now.since(self.quiet);
-        let session = self.seen.session.filter(|s| s.established.is_none() && !s.over);
+        let session = self.seen.session.filter(|s| s.established.is_none());
         let cancelled = session.is_some_and(|s| s.cancelled);
-        let rings = session.is_some_and(|s| s.progress.is_some()) && !cancelled;
+        // One that was refused may be tried again.
+        let over = session.is_none_or(|s| s.over);
+        let inviting = self.seen.asking.map_or(!over, |asking| asking.method == Method::Invite);
+        let rings = inviting && session.is_some_and(|s| s.progress.is_some()) && !cancelled;
         let others = longest.map(|longest| OTHERS + longest * 2);
-        let (waited, limit) =
-            match self.seen.asking.filter(|asking| !rings || asking.method != Method::Invite) {
-                Some(_) if cancelled => (quiet, Some(SILENT)),
-                Some(asking) => (now.since(asking.began.sent), Some(SILENT)),
-                None if rings => (quiet, others.or(Some(RINGING))),
-                None if answer => (quiet, Some(OTHERS)),
-                None => (quiet, others),
-            };
+        let (waited, limit) = match self.seen.asking {
+            _ if rings => (quiet, others.or(Some(RINGING))),
+            Some(_) if cancelled => (quiet, Some(SILENT)),
+            Some(asking) => (now.since(asking.began.sent), Some(SILENT)),
+            None if answer => (quiet, Some(OTHERS)),
+            None => (quiet, others),
+        };
         match limit {
             Some(limit) if waited > limit => Wait::Overdue,
             _ if waited > SILENT => Wait::Open,

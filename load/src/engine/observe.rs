@@ -88,6 +88,7 @@ impl Note<'_> {
                     Some(Session { began, progress, established, over: false, cancelled: false });
                 metrics.session_requested(began);
             }
+            Method::Invite => call.seen.session.iter_mut().for_each(|session| session.cancelled = false),
             Method::Register if call.seen.registering.is_none() => {
                 let asked = registered.asked(&call.sent);
                 call.seen.registering = Some((began, asked));

@@ -160,6 +160,25 @@ fn a_cancelled_invite_that_never_ends_has_failed() {
     assert_eq!((failed, unfinished, verdict.word()), (20, 0, "FAIL"));
 }
 
+#[test]
+fn an_invite_that_is_tried_again_may_ring() {
+    let caller = format!(
+        "<scenario name=\"again\">{}<recv response=\"180\"/><recv response=\"486\"/>{}{}\
+         <recv response=\"180\"/><recv response=\"200\"/></scenario>",
+        request("INVITE", 1, ""),
+        request("ACK", 1, ";tag=2"),
+        request("INVITE", 2, "")
+    );
+    let callee = format!(
+        "<scenario name=\"callee\"><recv request=\"INVITE\"/>{0}{1}<recv request=\"ACK\"/><recv request=\"INVITE\"/>{0}\
+         <pause milliseconds=\"900000\"/></scenario>",
+        response("180 Ringing"),
+        response("486 Busy Here")
+    );
+    let (_, failed, unfinished, verdict) = cut(&caller, &callee, 20);
+    assert_eq!((failed, unfinished, verdict.word()), (0, 20, "VOID"));
+}
+
 /// Lets a call come to its `<timewait>`, does this to it there, and says what became of it.
 fn lingering(scenario: &str, then: impl FnOnce(&mut Engine, Flow)) -> (u64, u64, bool) {
     let mut own = engine(CALLER, CALLEE, &[scenario], |_, plan| plan.calls = 1);
