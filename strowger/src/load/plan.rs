@@ -15,6 +15,7 @@ use load::scenario::{
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use wire::{Time, Transport};
 use worker_runtime::{Bound, RuntimeConfig, StreamLimits};
@@ -71,6 +72,9 @@ fn share_of(callers: u64, most: Option<u64>, worker: usize, workers: usize) -> O
     Some(users)
 }
 
+/// Whether it has been said why there is one worker.
+static SAID: AtomicBool = AtomicBool::new(false);
+
 /// How many workers there are to be: one where the calls share something that each worker would have for itself, and
 /// none that could begin no call.
 fn workers(args: &LoadArgs, [client, server]: [&Option<Scenario>; 2]) -> Result<usize, String> {
@@ -83,7 +87,9 @@ fn workers(args: &LoadArgs, [client, server]: [&Option<Scenario>; 2]) -> Result<
     let alone = shares(client).or_else(|| shares(server)).or_else(counted);
     let workers = match (args.workers, alone) {
         (0 | 1, Some((name, why))) => {
-            if args.workers == 0 && !args.quiet {
+            // Trials of a search are quiet; it is said before the first one.
+            let shown = args.workers == 0 && (!args.quiet || args.find_peak);
+            if shown && !SAID.swap(true, Ordering::Relaxed) {
                 eprintln!("strowger load: one worker: {name}: {why}");
             }
             1
