@@ -346,13 +346,9 @@ fn latin_files_send_their_own_bytes() {
 
 #[test]
 fn timers_are_as_many_as_are_kept() {
-    let of = |count: usize| {
-        let steps: String = (0..count).map(|n| format!("<nop rtd=\"t{n}\"/>")).collect();
-        read_with(&format!("<scenario><recv request=\"INVITE\"/>{steps}</scenario>"), &["a"])
-    };
-    assert_eq!(of(64).map(|scenario| scenario.timers.len()), Ok(64));
-    let why = of(65).err().unwrap_or_default();
-    assert!(why.iter().any(|problem| problem.contains("more than 64 different response timers")), "{why:?}");
+    let timers = |count: usize| (0..count).map(|n| format!("<nop rtd=\"t{n}\"/>")).collect::<String>();
+    assert_eq!(with(&timers(64)).map(|scenario| scenario.timers.len()), Ok(64));
+    refused(&timers(65), "more than 64 different response timers");
 }
 
 /// A scenario with a bit of everything, to be damaged.
