@@ -219,11 +219,23 @@ fn a_call_that_lingers_ends_once_whatever_comes() {
 
 #[test]
 fn a_call_that_lingers_ends_once_though_nobody_answers_it() {
-    let scenario = format!(
-        "<scenario name=\"lingers\">{}<timewait milliseconds=\"60000\"/></scenario>",
-        request("BYE", 1, "").replace("<send>", "<send retrans=\"500\">")
+    let caller = format!(
+        "<scenario name=\"lingers\">{}<recv response=\"200\"/>{}{}<timewait milliseconds=\"60000\"/></scenario>",
+        request("INVITE", 1, ""),
+        request("ACK", 1, ";tag=2"),
+        request("INFO", 2, ";tag=2").replace("<send>", "<send retrans=\"500\">")
     );
-    assert_eq!(lingering(&scenario, |_, _| {}), (1, 0, true));
+    let mut pair = Pair::new(
+        engine(CALLER, CALLEE, &[&caller], |_, plan| plan.calls = 1),
+        engine(CALLEE, CALLER, &[&says("200 OK")], nothing),
+    );
+    // The INFO, each time.
+    pair.lost = |n| n >= 4;
+    pair.pass(Time::from_secs(120));
+    assert!(pair.passed > 8, "{}", pair.passed);
+    let own = &pair.ends[0].1;
+    assert_eq!((pair.ends_of(0, End::Caller), own.lingering, own.calls.len()), ((1, 0), 0, 0));
+    assert!(own.is_done());
 }
 
 #[test]
