@@ -19,7 +19,7 @@ is short. So is it for stalls: which algorithm meets how many of them is the sam
 --seeds 1,2,3 asks for three trials that conform.
 
 A trial whose generator or back ends were late (p99.9 beyond --lateness, five times that where only such long times
-count) is void and made again, at most twice. Results
+count), or lost datagrams, is void and made again, at most twice. Results
 are kept in --state, experiment by experiment and point by point, and the page and the table are made of all that is
 there: so experiments may be run one by one. `--show` makes them again without running anything.
 """
@@ -119,11 +119,12 @@ def trial(o, algorithm, capacities, rate, seconds, seed=1, stalls=False, latenes
     best = None
     for _ in range(3):
         one = once(o, algorithm, capacities, rate, seconds, seed, stalls, lateness or o.lateness)
-        if best is None or one['late_ms'] < best['late_ms']:
+        if best is None or (one['void'], one['late_ms']) < (best['void'], best['late_ms']):
             best = one
         if not one['void']:
             break
-    said = ' VOID: late %.1f ms' % best['late_ms'] if best['void'] else ''
+    said = ' VOID: late %.1f ms, %d datagrams lost by the back ends; %s' % (
+        best['late_ms'], best['drops'], ', '.join(best['why'])) if best['void'] else ''
     print('  %-12s %4d calls/s: INVITE %8.2f ms, BYE %8.2f ms, %.4f %% failed or slow, late %.1f ms%s' % (
         algorithm, rate, best['invite_ms'], best['bye_ms'], 100 * best['bad'], best['late_ms'], said), flush=True)
     return best
@@ -156,7 +157,7 @@ def figures(report, ends, page, stalls, lateness):
     own = [c['name'] for c in report['verdict']['checks'] if c['of_generator'] and not c['kept']]
     late = max(report['lateness']['p999'], ends['late_p999']) / 1000.0
     return dict(
-        calls=begun, void=bool(own) or late > lateness, why=own,
+        calls=begun, void=bool(own) or late > lateness or ends['drops'] > 0, why=own,
         late_ms=late, invite_ms=invite['mean'] / 1000.0, bye_ms=bye['mean'] / 1000.0,
         invite_p50_ms=invite['p50'] / 1000.0, invite_p99_ms=invite['p99'] / 1000.0, failed=begun - good, slow=slow,
         bad=(begun - good + slow) / max(2.0 * begun, 1.0),

@@ -34,8 +34,6 @@ const T4: Duration = Duration::from_secs(5);
 const LONG: Duration = Duration::from_millis(64 * T1_MS);
 /// An INVITE without a response for so long gets a 100 (RFC 3261 section 17.2.1).
 const TRYING_AFTER: Duration = Duration::from_millis(200);
-/// How often one that stands still looks whether it may send that by now.
-const LOOK: Duration = Duration::from_millis(20);
 /// What every response ends with that `write_response` makes.
 const END: &[u8] = b"Content-Length: 0\r\n\r\n";
 
@@ -57,6 +55,8 @@ enum Job {
 /// One server.
 struct Node {
     address: SocketAddr,
+    /// Where it is reached over streams.
+    streams: SocketAddr,
     station: Station<Job>,
     counts: NodeReport,
     /// Sums of times from arrival to end, seconds: of INVITEs, and of all others.
@@ -81,6 +81,7 @@ impl Backend {
     pub fn new(backends: &[(SocketAddr, Model)], seed: u64, start: Time) -> Backend {
         let node = |(nth, (address, model)): (usize, &(SocketAddr, Model))| Node {
             address: *address,
+            streams: *address,
             station: Station::new(*model, seed, nth as u64),
             counts: NodeReport {
                 address: address.to_string(),
@@ -100,6 +101,12 @@ impl Backend {
         }
     }
 
+    /// The same back ends, reached over streams at these addresses.
+    pub fn with_streams(mut self, addresses: impl Iterator<Item = SocketAddr>) -> Backend {
+        self.nodes.iter_mut().zip(addresses).for_each(|(node, address)| node.streams = address);
+        self
+    }
+
     /// What has been done until now.
     pub fn report(&self, now: Time) -> BackendReport {
         let node = |node: &Node| {
@@ -116,6 +123,7 @@ impl Backend {
             nodes: self.nodes.iter().map(node).collect(),
             seconds: self.seconds(now),
             dialogs: self.transactions.dialogs() as u64,
+            forgotten: self.transactions.forgotten,
             garbage: self.garbage,
             ..BackendReport::default()
         };
@@ -158,7 +166,7 @@ impl Backend {
             (_, true) => node.counts.byes += 1,
             _ => node.counts.others += 1,
         }
-        let contact = Contact(node.address, one.flow.transport);
+        let contact = node.contact(one.flow.transport);
         if invite {
             if !one.inside {
                 one.send(180, |out| contact.write(out), out);
@@ -171,9 +179,19 @@ impl Backend {
         one.send(200, |out| contact.write(out), out);
         one.status = 200;
         if bye {
+            self.settle(dialog);
             self.transactions.dialog_over(dialog);
         }
         self.transactions.over(ticket, (!reliable).then_some(now + LONG));
+    }
+
+    /// Who hangs up has heard the answer to his INVITE. It is not repeated any more, though its ACK has been lost or is
+    /// still on its way.
+    fn settle(&mut self, dialog: u128) {
+        let Some(invite) = self.transactions.dialog(dialog) else { return };
+        if let Some(State::Answered { since, .. }) = self.transactions.get(invite).map(|one| one.state) {
+            self.transactions.over(invite, Some(since + LONG));
+        }
     }
 
     fn request(&mut self, now: Time, came: Time, flow: Flow, message: &Message<'_>, out: &mut Outbox) {
@@ -204,37 +222,55 @@ impl Backend {
         let inside = !message.to_tag().is_empty();
         let known = message.to_tag() == tag && self.transactions.dialog(dialog).is_some();
         if (inside && !known) || (bye && !inside) {
-            return self.refuse(at, flow, message, 481, out);
+            return self.refuse(at, flow, message, (481, |counts| &mut counts.unknown), out);
         }
-        let room = self.transactions.has_room();
+        let begins = invite && !inside;
+        let copies = if begins { self.transactions.names.copies(dialog, message) } else { 0 };
+        if begins && self.transactions.has_copy(copies) {
+            return self.refuse(at, flow, message, (482, |counts| &mut counts.merged), out);
+        }
+        self.transactions.forget(now);
+        if !self.transactions.has_room(begins) {
+            return self.refuse(at, flow, message, (503, |counts| &mut counts.full), out);
+        }
         let ticket = self.transactions.begin(key, dialog, at, back(flow, message), came);
         let seconds = self.seconds(came);
         let kind = if invite { Kind::Invite } else { Kind::Other };
         let Some(node) = self.nodes.get_mut(at) else { return };
-        if !room || node.station.offer(seconds, kind, Job::New(ticket)).is_err() {
+        if node.station.offer(seconds, kind, Job::New(ticket)).is_err() {
             self.transactions.end(ticket);
-            return self.refuse(at, flow, message, 503, out);
+            return self.refuse(at, flow, message, (503, |counts| &mut counts.refused), out);
         }
         node.counts.most = node.counts.most.max(node.station.processor().len() as u64);
         let Some(one) = self.transactions.get(ticket) else { return };
-        (one.invite, one.bye, one.inside, one.body) = (invite, bye, inside, !message.body().is_empty());
+        (one.cseq, one.invite, one.bye, one.inside) = (message.cseq(), invite, bye, inside);
         headers(message, flow, &tag, &mut self.scratch, &mut one.text);
+        if begins {
+            self.transactions.set_copies(ticket, copies);
+        }
         if invite {
             self.transactions.wake(ticket, now + TRYING_AFTER);
         }
+        if bye {
+            self.settle(dialog);
+        }
     }
 
-    /// Refuses a request and remembers nothing of it. One who stands still says nothing.
-    fn refuse(&mut self, at: usize, flow: Flow, message: &Message<'_>, status: u16, out: &mut Outbox) {
+    /// Refuses a request, counts it, and remembers nothing of it. One who stands still says nothing.
+    fn refuse(
+        &mut self,
+        at: usize,
+        flow: Flow,
+        message: &Message<'_>,
+        (status, count): (u16, fn(&mut NodeReport) -> &mut u64),
+        out: &mut Outbox,
+    ) {
         let Some(node) = self.nodes.get_mut(at) else { return };
         if node.station.is_stalled() {
             node.counts.lost += 1;
             return;
         }
-        match status {
-            503 => node.counts.refused += 1,
-            _ => node.counts.unknown += 1,
-        }
+        *count(&mut node.counts) += 1;
         self.respond(at, flow, message, status, out);
     }
 
@@ -279,7 +315,10 @@ impl Backend {
         let (dialog, tag) = self.transactions.names.dialog(at, message);
         let by_dialog = || (message.to_tag() == tag).then(|| self.transactions.dialog(dialog)).flatten();
         let Some(ticket) = known.or_else(by_dialog) else { return };
-        let Some(one) = self.transactions.get(ticket) else { return };
+        // One of an INVITE before is late (RFC 3261 section 13.2.2.4).
+        let Some(one) = self.transactions.get(ticket).filter(|one| one.cseq == message.cseq()) else {
+            return;
+        };
         let State::Answered { since, .. } = one.state else { return };
         let (failed, reliable) = (one.status >= 300, one.flow.transport.is_reliable());
         let until = if failed { now + T4 } else { since + LONG };
@@ -297,38 +336,47 @@ impl Backend {
     ) {
         let seconds = self.seconds(came);
         let Some(node) = self.nodes.get_mut(at) else { return };
-        let Some(ticket) = known else { return self.refuse(at, flow, message, 481, out) };
+        let Some(ticket) = known else {
+            return self.refuse(at, flow, message, (481, |counts| &mut counts.unknown), out);
+        };
         if node.station.is_stalled() {
             node.counts.lost += 1;
             return;
         }
         let withdrawn = node.station.withdraw(seconds, |other| *other == Job::New(ticket)).is_some();
         node.counts.cancelled += u64::from(withdrawn);
-        let address = node.address;
         self.respond(at, flow, message, 200, out);
         let Some(one) = self.transactions.get(ticket).filter(|_| withdrawn) else { return };
-        let contact = Contact(address, one.flow.transport);
-        one.answer(now, 487, &contact, out);
-        self.transactions.wake(ticket, now + Duration::from_millis(T1_MS));
+        let Some(node) = self.nodes.get(at) else { return };
+        one.answer(now, 487, &node.contact(one.flow.transport), out);
+        // Timer G is for transports that lose (RFC 3261 section 17.2.1).
+        let again = if one.flow.transport.is_reliable() { LONG } else { Duration::from_millis(T1_MS) };
+        self.transactions.wake(ticket, now + again);
     }
 
     /// A transaction's time has come.
     fn due(&mut self, now: Time, ticket: Ticket, out: &mut Outbox) {
         let Some(one) = self.transactions.get(ticket) else { return };
-        let stalled = self.nodes.get(one.node).is_some_and(|node| node.station.is_stalled());
+        let station = self.nodes.get(one.node).map(|node| &node.station);
+        // When it may say something again, if it stands still.
+        let stalled = station.and_then(Station::resumes).map(|at| self.start + after(at + 1e-6));
+        if let Some(resumes) = stalled.filter(|_| !one.is_given_up(now) && one.state != State::Over) {
+            return self.transactions.wake(ticket, resumes.max(now + Duration::from_millis(1)));
+        }
         match one.state {
-            State::Working { .. } if stalled => self.transactions.wake(ticket, now + LOOK),
             State::Working { .. } => {
                 one.send(100, |_| {}, out);
                 one.state = State::Working { trying: true };
             }
-            State::Answered { since, .. } if now.since(since) >= LONG => {
-                // Nobody acknowledges it (RFC 3261 section 13.3.1.4).
+            State::Answered { .. } if one.is_given_up(now) => {
+                // Nobody acknowledges it: the dialog that it made, or was the last INVITE of, is over (RFC 3261 section
+                // 13.3.1.4). A refusal in a dialog leaves that as it was.
                 let dialog = one.dialog;
                 self.transactions.end(ticket);
-                self.transactions.dialog_over(dialog);
+                if self.transactions.dialog(dialog) == Some(ticket) {
+                    self.transactions.dialog_over(dialog);
+                }
             }
-            State::Answered { .. } if stalled => self.transactions.wake(ticket, now + LOOK),
             State::Answered { since, interval_ms } => {
                 out.send(one.flow, 0, &one.text);
                 let interval_ms = (interval_ms * 2).min(T2_MS);
@@ -349,7 +397,19 @@ impl Backend {
     }
 }
 
+impl Node {
+    /// Where it is reached over this transport.
+    fn contact(&self, transport: Transport) -> Contact {
+        Contact(if transport == Transport::Udp { self.address } else { self.streams }, transport)
+    }
+}
+
 impl transactions::Transaction {
+    /// Whether its final response was repeated for long enough.
+    fn is_given_up(&self, now: Time) -> bool {
+        matches!(self.state, State::Answered { since, .. } if now.since(since) >= LONG)
+    }
+
     /// Sends a response of no body.
     fn send(&self, status: u16, more: impl FnOnce(&mut Vec<u8>), out: &mut Outbox) {
         out.send_with(self.flow, 0, |out| {
@@ -365,7 +425,7 @@ impl transactions::Transaction {
         let range = out.send_with(self.flow, 0, |out| {
             status_line(status, out);
             out.extend_from_slice(&self.text);
-            match status < 300 && self.body {
+            match status < 300 {
                 true => contact.write_with_body(out),
                 false => {
                     contact.write(out);
@@ -396,7 +456,8 @@ impl Contact {
         out.extend_from_slice(format!("Contact: <sip:{}{transport}>\r\n", self.0).as_bytes());
     }
 
-    /// With an answer to an offer (RFC 3264): one stream that nobody listens to.
+    /// With an answer to an offer (RFC 3264), or the offer where the INVITE had none (RFC 3261 section 13.2.1): one stream
+    /// that nobody listens to.
     fn write_with_body(&self, out: &mut Vec<u8>) {
         let ip = self.0.ip();
         let version = if ip.is_ipv4() { 4 } else { 6 };

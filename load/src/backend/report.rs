@@ -27,6 +27,10 @@ pub struct NodeReport {
     pub lost: u64,
     /// Requests of dialogs, and CANCELs, of which it knew nothing: 481.
     pub unknown: u64,
+    /// INVITEs that had come another way as well: 482.
+    pub merged: u64,
+    /// Requests refused with 503 because the program remembers as many as it may.
+    pub full: u64,
     /// Mean time from arrival to end by the model, seconds: of INVITEs, and of all others.
     pub invite_seconds: f64,
     /// See [`NodeReport::invite_seconds`].
@@ -47,10 +51,14 @@ pub struct BackendReport {
     pub seconds: f64,
     /// Dialogs that are up.
     pub dialogs: u64,
+    /// Dialogs forgotten, for nobody ended them within an hour or two.
+    pub forgotten: u64,
     /// Messages that were no SIP, or no requests.
     pub garbage: u64,
-    /// Datagrams that the kernel dropped because nobody took them in time, or could not send.
+    /// Datagrams and connections that the kernel, or this program, had no room for.
     pub drops: u64,
+    /// Why the figures say nothing of what was measured; empty where they do.
+    pub void: Vec<String>,
     /// How much later than the model says responses left, microseconds: a machine that is busy otherwise. The median.
     pub late_p50: u64,
     /// The 99th percentile of it.
@@ -70,17 +78,40 @@ impl BackendReport {
         self.late_max = hist.max();
     }
 
+    /// Whether this program did what was asked of it: it lost nothing, and its responses were no later than so many
+    /// microseconds (p99.9).
+    pub fn judge(&mut self, max_late: u64) {
+        self.void.clear();
+        if self.drops > 0 {
+            self.void.push(format!(
+                "datagrams or connections that there was no room for: {}, limit 0",
+                self.drops
+            ));
+        }
+        let full: u64 = self.nodes.iter().map(|node| node.full).sum();
+        if full > 0 {
+            self.void.push(format!("requests refused because no more can be remembered: {full}, limit 0"));
+        }
+        if self.late_p999 > max_late {
+            let ms = |micros: u64| micros as f64 / 1_000.0;
+            let (late, max) = (ms(self.late_p999), ms(max_late));
+            self.void.push(format!("responses later than modelled, p99.9: {late:.3} ms, limit {max:.3} ms"));
+        }
+    }
+
     /// As text for people.
     pub fn text(&self) -> String {
         let mut out = format!(
-            "{:<22} {:>8} {:>9} {:>9} {:>7} {:>8} {:>8} {:>7} {:>10} {:>9} {:>6} {:>6}\n",
+            "{:<22} {:>8} {:>9} {:>9} {:>7} {:>9} {:>8} {:>8} {:>7} {:>7} {:>10} {:>9} {:>6} {:>6}\n",
             "back end",
             "calls/s",
             "INVITE",
             "BYE",
             "other",
+            "cancelled",
             "repeated",
             "refused",
+            "unknown",
             "lost",
             "INVITE ms",
             "other ms",
@@ -89,14 +120,16 @@ impl BackendReport {
         );
         for node in &self.nodes {
             out += &format!(
-                "{:<22} {:>8} {:>9} {:>9} {:>7} {:>8} {:>8} {:>7} {:>10.2} {:>9.2} {:>6} {:>5.0}%\n",
+                "{:<22} {:>8} {:>9} {:>9} {:>7} {:>9} {:>8} {:>8} {:>7} {:>7} {:>10.2} {:>9.2} {:>6} {:>5.0}%\n",
                 node.address,
                 node.capacity,
                 node.invites,
                 node.byes,
                 node.others,
+                node.cancelled,
                 node.repeated,
                 node.refused,
+                node.unknown,
                 node.lost,
                 node.invite_seconds * 1_000.0,
                 node.other_seconds * 1_000.0,
@@ -112,8 +145,22 @@ impl BackendReport {
             ms(self.late_p999),
             ms(self.late_max)
         );
-        if self.drops > 0 {
-            out += &format!("datagrams dropped by the kernel: {}\n", self.drops);
+        let sum = |of: fn(&NodeReport) -> u64| self.nodes.iter().map(of).sum();
+        for (what, count) in [
+            ("dialogs up", self.dialogs),
+            ("dialogs forgotten, for nobody ended them", self.forgotten),
+            ("messages that were no requests", self.garbage),
+            ("INVITEs that came two ways (482)", sum(|node| node.merged)),
+        ] {
+            if count > 0 {
+                out += &format!("{what}: {count}\n");
+            }
+        }
+        if !self.void.is_empty() {
+            out += "VOID\n";
+        }
+        for why in &self.void {
+            out += &format!("  {why}\n");
         }
         out
     }

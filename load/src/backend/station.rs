@@ -134,6 +134,11 @@ impl<T> Station<T> {
         self.stalled
     }
 
+    /// When it goes on, if it stands still.
+    pub fn resumes(&self) -> Option<f64> {
+        self.stalled.then_some(self.turn)
+    }
+
     /// What it is like.
     pub fn model(&self) -> &Model {
         &self.model

@@ -116,13 +116,17 @@ fn a_call_is_answered_when_its_work_is_done() {
 }
 
 #[test]
-fn a_body_is_answered_with_one() {
+fn an_answer_has_a_session_whether_one_was_offered_or_not() {
     let mut world = World::new(&[slow()]);
-    world.ask(0, &invite(1).replace("Content-Length: 0\r\n\r\n", "Content-Length: 5\r\n\r\nv=0\r\n"));
-    let sent = world.pass(0.7);
-    let (head, body) = sent[2].1.split_once("\r\n\r\n").unwrap();
-    assert!(head.contains("Content-Type: application/sdp") && body.starts_with("v=0\r\n"), "{head}");
-    assert!(head.ends_with(&format!("Content-Length: {}", body.len())), "{head}");
+    let offer = invite(1).replace("Content-Length: 0\r\n\r\n", "Content-Length: 5\r\n\r\nv=0\r\n");
+    for invite in [offer, invite(2)] {
+        world.ask(0, &invite);
+        let sent = world.pass(0.7);
+        let (head, body) =
+            sent.iter().find(|(_, text)| code(text) == 200).unwrap().1.split_once("\r\n\r\n").unwrap();
+        assert!(head.contains("Content-Type: application/sdp") && body.starts_with("v=0\r\n"), "{head}");
+        assert!(head.ends_with(&format!("Content-Length: {}", body.len())), "{head}");
+    }
 }
 
 #[test]
@@ -284,4 +288,177 @@ fn capacity_is_kept_to() {
         assert!((f64::from(least)..=f64::from(most)).contains(&calls), "{rate}: {node:?}");
         assert!((node.refused == 0) == (rate < 300) && answered > 0, "{rate}: {node:?}");
     }
+}
+
+/// A call that is answered: our tag in it.
+fn answered(world: &mut World, call: u32) -> String {
+    assert!(world.ask(0, &invite(call)).is_empty());
+    let sent = world.pass(0.7);
+    assert_eq!(code(&sent.last().expect("an answer").1), 200, "{sent:?}");
+    tag(&sent[sent.len() - 1].1)
+}
+
+#[test]
+fn an_answer_is_not_repeated_after_the_bye() {
+    let mut world = World::new(&[slow()]);
+    let tag = answered(&mut world, 1);
+    assert!(world.ask(0, &request("BYE", 1, "2 BYE", &tag)).is_empty());
+    assert_eq!(codes(&world.pass(1.0)), [(BYE, 200)]);
+    // The ACK comes after it, or never.
+    assert!(world.ask(0, &request("ACK", 1, "1 ACK", &tag)).is_empty());
+    assert!(world.pass(40.0).is_empty());
+    assert_eq!(world.backend.remembered(), (0, 0));
+}
+
+#[test]
+fn a_refusal_that_nobody_acknowledges_leaves_its_dialog_alone() {
+    let mut world = World::new(&[slow()]);
+    let tag = answered(&mut world, 1);
+    world.ask(0, &request("ACK", 1, "1 ACK", &tag));
+    // Another INVITE in the dialog is taken back.
+    let again = request("INVITE", 1, "2 INVITE", &tag);
+    assert!(world.ask(0, &again).is_empty());
+    let sent = world.ask(0, &request("CANCEL", 1, "2 CANCEL", &tag));
+    assert_eq!(sent.iter().map(|text| code(text)).collect::<Vec<_>>(), [200, 487]);
+    world.pass(40.0);
+    assert_eq!(world.backend.remembered(), (0, 1));
+    assert!(world.ask(0, &request("BYE", 1, "3 BYE", &tag)).is_empty());
+    assert_eq!(codes(&world.pass(1.0)), [(BYE, 200)]);
+    // One is taken back, and a new one takes its place.
+    world.ask(0, &invite(2));
+    world.ask(0, &request("CANCEL", 2, "1 CANCEL", ""));
+    world.ask(0, &request("INVITE", 2, "2 INVITE", ""));
+    let sent = world.pass(0.7);
+    let tag = sent.iter().find(|(_, text)| code(text) == 180).map(|(_, text)| self::tag(text)).unwrap();
+    world.ask(0, &request("ACK", 2, "2 ACK", &tag));
+    world.pass(40.0);
+    assert_eq!(world.backend.remembered(), (0, 1));
+}
+
+#[test]
+fn an_ack_is_of_its_own_invite() {
+    let mut world = World::new(&[slow()]);
+    let tag = answered(&mut world, 1);
+    world.ask(0, &request("ACK", 1, "1 ACK", &tag));
+    world.ask(0, &request("INVITE", 1, "2 INVITE", &tag));
+    assert_eq!(codes(&world.pass(0.7)), [(0.2, 100), (INVITE, 200)]);
+    world.ask(0, &request("ACK", 1, "1 ACK", &tag));
+    assert_eq!(codes(&world.pass(0.5)), [(0.44, 200)], "the first one's has come again");
+    world.ask(0, &request("ACK", 1, "2 ACK", &tag));
+    assert!(world.pass(20.0).is_empty());
+}
+
+#[test]
+fn a_full_program_refuses_what_begins_and_not_what_ends() {
+    let mut world = World::new(&[slow()]);
+    world.backend.transactions.most = 2;
+    let tags = [1, 2].map(|call| {
+        let tag = answered(&mut world, call);
+        world.ask(0, &request("ACK", call, "1 ACK", &tag));
+        world.pass(40.0);
+        tag
+    });
+    assert_eq!(world.backend.remembered(), (0, 2));
+    let refused = world.ask(0, &invite(3));
+    assert_eq!(refused.iter().map(|text| code(text)).collect::<Vec<_>>(), [503]);
+    assert!(world.ask(0, &request("BYE", 1, "2 BYE", &tags[0])).is_empty());
+    assert_eq!(codes(&world.pass(1.0)), [(BYE, 200)]);
+    answered(&mut world, 4);
+    let mut report = world.backend.report(world.now);
+    assert_eq!((report.nodes[0].full, report.nodes[0].refused), (1, 0));
+    report.judge(1_000_000);
+    assert!(report.void[0].starts_with("requests refused because no more"), "{report:?}");
+}
+
+#[test]
+fn dialogs_that_nobody_ends_are_forgotten() {
+    let mut world = World::new(&[slow()]);
+    let tag = answered(&mut world, 1);
+    world.ask(0, &request("ACK", 1, "1 ACK", &tag));
+    world.pass(3_500.0);
+    let later = answered(&mut world, 2);
+    world.ask(0, &request("ACK", 2, "1 ACK", &later));
+    world.pass(200.0);
+    // What happens in a dialog keeps it.
+    world.ask(0, &request("INVITE", 2, "2 INVITE", &later));
+    world.pass(0.7);
+    world.ask(0, &request("ACK", 2, "2 ACK", &later));
+    world.pass(3_600.0);
+    answered(&mut world, 3);
+    let report = world.backend.report(world.now);
+    assert_eq!((report.forgotten, report.dialogs), (1, 2));
+    assert_eq!(code(&world.ask(0, &request("BYE", 1, "2 BYE", &tag))[0]), 481);
+    world.pass(20_000.0);
+    answered(&mut world, 4);
+    assert_eq!(world.backend.remembered().1, 1, "whatever was before a long silence");
+    world.pass(10.0);
+    answered(&mut world, 5);
+    assert_eq!(world.backend.remembered().1, 2);
+}
+
+#[test]
+fn an_invite_that_comes_two_ways_is_answered_once() {
+    let mut world = World::new(&[slow()]);
+    assert!(world.ask(0, &invite(1)).is_empty());
+    let copy = invite(1).replace("branch=z9hG4bK", "branch=z9hG4bKother");
+    let sent = world.ask(0, &copy);
+    assert_eq!(sent.iter().map(|text| code(text)).collect::<Vec<_>>(), [482]);
+    assert_eq!(codes(&world.pass(0.7)), [(0.2, 100), (INVITE, 180), (INVITE, 200)]);
+    let node = &world.backend.report(world.now).nodes[0];
+    assert_eq!((node.merged, node.invites, node.refused, node.unknown), (1, 1, 0, 0));
+    // It may begin once it is forgotten.
+    world.pass(100.0);
+    assert!(world.ask(0, &copy).is_empty());
+}
+
+#[test]
+fn over_streams_a_refusal_is_said_once_and_the_contact_is_theirs() {
+    let mut world = World::new(&[slow()]);
+    world.backend = world.backend.with_streams(["192.0.2.10:6060".parse().unwrap()].into_iter());
+    let flow = Flow { transport: Transport::Tcp, ..Flow::udp(ListenerId(1), CALLER.parse().unwrap()) };
+    let ask = |world: &mut World, text: &str| {
+        world.backend.receive(world.now, flow, text.as_bytes(), &mut world.out);
+        world.sent()
+    };
+    ask(&mut world, &invite(1));
+    ask(&mut world, &invite(2));
+    assert_eq!(ask(&mut world, &request("CANCEL", 2, "1 CANCEL", "")).len(), 2);
+    let sent = world.pass(40.0);
+    assert!(sent.iter().all(|(_, text)| code(text) != 487), "{sent:?}");
+    assert_eq!(world.backend.remembered().0, 0);
+    let contact = sent[1].1.lines().find(|line| line.starts_with("Contact:")).unwrap();
+    assert_eq!(contact, "Contact: <sip:192.0.2.10:6060;transport=tcp>");
+}
+
+#[test]
+fn what_waits_for_one_that_stands_still_wakes_nobody() {
+    let mut world = World::new(&[Model { stalls: Some((20.0, 5.0)), ..slow() }]);
+    while !world.backend.nodes[0].station.is_stalled() {
+        world.pass(0.05);
+        world.backend.timeout(world.now, &mut world.out);
+    }
+    world.ask(0, &invite(1));
+    let (mut looks, end) = (0, world.now + Duration::from_secs(4));
+    while let Some(at) = world.backend.next_deadline().filter(|at| *at <= end) {
+        looks += 1;
+        world.now = world.now.max(at);
+        world.backend.timeout(world.now, &mut world.out);
+    }
+    // The timers look every quarter of a second by themselves.
+    assert!((1..20).contains(&looks), "{looks}");
+    assert_eq!(codes(&world.pass(2.0)).iter().map(|(_, code)| *code).collect::<Vec<_>>(), [100, 180, 200]);
+}
+
+#[test]
+fn figures_of_a_program_that_was_late_or_lost_something_are_void() {
+    let mut report = BackendReport { late_p999: 5_000, ..BackendReport::default() };
+    report.judge(5_000);
+    assert!(report.void.is_empty() && !report.text().contains("VOID"));
+    report.drops = 3;
+    report.judge(4_999);
+    assert_eq!(report.void.len(), 2);
+    assert!(
+        report.text().contains("VOID\n  datagrams or connections that there was no room for: 3, limit 0\n")
+    );
+    assert!(report.void[1].ends_with("5.000 ms, limit 4.999 ms"), "{:?}", report.void);
 }

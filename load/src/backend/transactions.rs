@@ -2,13 +2,16 @@
 
 use crate::engine::wheel::Wheel;
 use core::hash::BuildHasher;
+use core::time::Duration;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use sip_message::{Message, Method, hex16};
 use wire::{Flow, Time};
 
 /// Transactions that may be remembered at a time, and dialogs.
-pub const MOST: usize = 1_000_000;
+const MOST: usize = 1_000_000;
+/// A dialog that had no INVITE for so long, or up to twice that, is forgotten: whoever began it is gone.
+const LIFE: Duration = Duration::from_secs(3_600);
 
 /// A transaction: its slot, and which of those that had the slot one after the other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,13 +38,14 @@ pub struct Transaction {
     pub key: u128,
     /// The dialog that it belongs to, or begins.
     pub dialog: u128,
+    /// What all copies of it have in common that came another way; 0 of what begins no dialog.
+    pub copies: u128,
     pub node: usize,
+    pub cseq: u32,
     pub invite: bool,
     pub bye: bool,
     /// Whether it belongs to a dialog that was there before.
     pub inside: bool,
-    /// Its INVITE has a body, to be answered with one.
-    pub body: bool,
     pub state: State,
     /// Of its final response; 0: none yet.
     pub status: u16,
@@ -81,6 +85,11 @@ impl Names {
         let name = self.of((node, message.call_id(), message.from_tag()));
         (name, hex16(self.one.hash_one(name)))
     }
+
+    /// What a request that begins a dialog has in common with its copies on other branches (RFC 3261 section 8.2.2.2).
+    pub fn copies(&self, dialog: u128, message: &Message<'_>) -> u128 {
+        self.of((dialog, message.cseq())).max(1)
+    }
 }
 
 /// All of them.
@@ -91,8 +100,16 @@ pub struct Transactions {
     /// Memory of texts of those that are over.
     spare: Vec<Vec<u8>>,
     by_key: HashMap<u128, u32, FixedState>,
-    /// Dialogs, each with the INVITE that began it or came in it last.
-    dialogs: HashMap<u128, Ticket, FixedState>,
+    /// INVITEs that begin a dialog, by what their copies have in common.
+    by_copies: HashMap<u128, u32, FixedState>,
+    /// Dialogs, each with the INVITE that began it or came in it last: those of an hour or less, and of the hour before.
+    dialogs: [HashMap<u128, Ticket, FixedState>; 2],
+    /// When the first of these hours began.
+    hour: Time,
+    /// Dialogs forgotten that nobody ended.
+    pub forgotten: u64,
+    /// How many of each there may be.
+    pub most: usize,
     wheel: Wheel,
 }
 
@@ -107,14 +124,34 @@ impl Transactions {
             free: Vec::new(),
             spare: Vec::new(),
             by_key: HashMap::with_hasher(state(3)),
-            dialogs: HashMap::with_hasher(state(4)),
+            by_copies: HashMap::with_hasher(state(5)),
+            dialogs: [HashMap::with_hasher(state(4)), HashMap::with_hasher(state(4))],
+            hour: start,
+            forgotten: 0,
+            most: MOST,
             wheel: Wheel::new(start.as_micros()),
         }
     }
 
-    /// Whether one more finds room, with a dialog of its own.
-    pub fn has_room(&self) -> bool {
-        self.by_key.len() < MOST && self.dialogs.len() < MOST
+    /// Whether one more finds room, with a dialog of its own if it begins one. What ends a dialog makes room.
+    pub fn has_room(&self, dialog: bool) -> bool {
+        self.by_key.len() < self.most && (!dialog || self.dialogs() < self.most)
+    }
+
+    /// Forgets dialogs that nobody will end any more.
+    pub fn forget(&mut self, now: Time) {
+        let age = now.since(self.hour);
+        if age < LIFE {
+            return;
+        }
+        let hours = if age < LIFE * 2 { 1 } else { 2 };
+        for _ in 0..hours {
+            let [new, old] = &mut self.dialogs;
+            self.forgotten += old.len() as u64;
+            old.clear();
+            core::mem::swap(new, old);
+        }
+        self.hour = if hours == 1 { self.hour + LIFE } else { now };
     }
 
     /// Begins one. It has no text, and the memory of one before for it.
@@ -127,11 +164,12 @@ impl Transactions {
             generation,
             key,
             dialog,
+            copies: 0,
             node,
+            cseq: 0,
             invite: false,
             bye: false,
             inside: false,
-            body: false,
             state: State::Working { trying: false },
             status: 0,
             flow,
@@ -153,6 +191,18 @@ impl Transactions {
     /// The transaction of this name.
     pub fn find(&self, key: u128) -> Option<Ticket> {
         self.by_key.get(&key).map(|&slot| self.ticket(slot))
+    }
+
+    /// Whether an INVITE like this one, which begins a dialog, has come another way.
+    pub fn has_copy(&self, copies: u128) -> bool {
+        self.by_copies.contains_key(&copies)
+    }
+
+    /// Notes what the copies of an INVITE have in common.
+    pub fn set_copies(&mut self, ticket: Ticket, copies: u128) {
+        let Some(one) = self.get(ticket) else { return };
+        one.copies = copies;
+        self.by_copies.insert(copies, ticket.slot);
     }
 
     /// The transaction of a ticket, unless it has been forgotten.
@@ -178,7 +228,10 @@ impl Transactions {
     pub fn end(&mut self, ticket: Ticket) {
         let Some(one) = self.get(ticket) else { return };
         one.generation = one.generation.wrapping_add(1);
-        let (key, text) = (one.key, core::mem::take(&mut one.text));
+        let (key, copies, text) = (one.key, one.copies, core::mem::take(&mut one.text));
+        if copies != 0 {
+            self.by_copies.remove(&copies);
+        }
         if text.capacity() > 0 {
             self.spare.push(text);
         }
@@ -189,22 +242,26 @@ impl Transactions {
 
     /// Notes that a dialog is there.
     pub fn dialog_up(&mut self, dialog: u128, invite: Ticket) {
-        self.dialogs.insert(dialog, invite);
+        let [new, old] = &mut self.dialogs;
+        old.remove(&dialog);
+        new.insert(dialog, invite);
     }
 
     /// Forgets a dialog.
     pub fn dialog_over(&mut self, dialog: u128) {
-        self.dialogs.remove(&dialog);
+        for dialogs in &mut self.dialogs {
+            dialogs.remove(&dialog);
+        }
     }
 
     /// The last INVITE of a dialog, if there is such a dialog.
     pub fn dialog(&self, dialog: u128) -> Option<Ticket> {
-        self.dialogs.get(&dialog).copied()
+        self.dialogs.iter().find_map(|dialogs| dialogs.get(&dialog)).copied()
     }
 
     /// Dialogs that are up.
     pub fn dialogs(&self) -> usize {
-        self.dialogs.len()
+        self.dialogs.iter().map(HashMap::len).sum()
     }
 
     /// Transactions remembered.

@@ -1,12 +1,12 @@
 //! How calls begin and end.
 
-use super::call::{Call, Doing};
+use super::call::{Call, Doing, Wait};
 use super::ids::CallName;
 use super::run::on_timeout;
 use super::wheel::tick;
 use super::{Engine, Origin};
 use crate::metrics::{self, Began, CallEnd, Direction, Failure};
-use crate::scenario::{Scope, Side};
+use crate::scenario::{Expect, Op, Optional, Scope, Side, Step};
 use core::time::Duration;
 use sip_message::Message;
 use std::mem;
@@ -236,30 +236,54 @@ impl Engine {
         self.end(now, slot, CallEnd::Failed(failure));
     }
 
-    /// The run is over. A call that waits for an answer has failed; what pauses, waits for what the other side begins
-    /// or answers a call is left unfinished: it is counted as begun, and no more.
+    /// The run is over. A caller who waits for what is not to be expected any more has failed; what pauses, waits for
+    /// what may yet come or answers a call is left unfinished: it is counted as begun, and no more, but for callers
+    /// whose wait leaves open what the server would have done ([`metrics::Metrics::call_open`]).
     pub(super) fn cut(&mut self, now: Time) {
         for slot in self.calls.slots() {
             let Some(call) = self.calls.get(slot) else { continue };
-            if call.is_unanswered(now) {
-                self.note_silence(now, slot);
-                self.fail(now, slot, Failure::ReceiveTimeout, "no answer until the end of the run");
-            } else if matches!(call.doing, Doing::Lingering(_) | Doing::Leaving(_)) {
-                self.end(now, slot, CallEnd::Success);
-            } else {
-                self.release(slot);
+            let wait = match (call.doing, call.side) {
+                (Doing::Lingering(_) | Doing::Leaving(_), _) => {
+                    self.end(now, slot, CallEnd::Success);
+                    continue;
+                }
+                (Doing::Waiting, Side::Client) => {
+                    let steps = self.settings.client.as_ref().and_then(|own| own.steps.get(call.step..));
+                    let longest = self.longest.get(call.step).copied().flatten();
+                    call.wait(now, steps.is_some_and(are_for_an_answer), longest)
+                }
+                _ => Wait::Young,
+            };
+            match wait {
+                Wait::Overdue => {
+                    self.note_silence(now, slot);
+                    let why = "what it waited for had not come at the end of the run";
+                    self.fail(now, slot, Failure::ReceiveTimeout, why);
+                    continue;
+                }
+                Wait::Open => self.metrics.call_open(call.side.into(), call.began),
+                Wait::Young => {}
             }
+            self.release(slot);
         }
     }
 
     /// No more calls. Those that are due and had no room ([`super::Settings::most_calls`]) are never begun: that is
     /// said, and their wait is lateness.
     pub(super) fn quit(&mut self, now: Time) {
-        while let Some(intended) = self.next_call.filter(|&at| at <= now && self.is_full()) {
-            self.metrics.scheduled_send(now, intended);
-            self.metrics.call_shed(intended);
-            self.callers.take();
-            self.schedule();
+        while let Some(first) = self.next_call.filter(|&at| at <= now && self.is_full()) {
+            // There may be millions: those of one millisecond are taken together.
+            let window = self.metrics.window();
+            let alike = |at: Time| {
+                tick(at) == tick(first) && window.contains(at) == window.contains(first) && at <= now
+            };
+            let (mut last, mut calls) = (first, 0);
+            while let Some(next) = self.next_call.filter(|&at| alike(at)) {
+                (last, calls) = (next, calls + 1);
+                self.callers.take();
+                self.schedule();
+            }
+            self.metrics.calls_left_out(now, (first, last), calls);
         }
         self.stopping = true;
         self.next_call = None;
@@ -299,7 +323,7 @@ impl Engine {
     fn resend(&mut self, now: Time, slot: u32, out: &mut Outbox) {
         let Some(call) = self.calls.at(slot) else { return };
         let Some(resend) = &mut call.resend else { return };
-        if resend.left == 0 && matches!(call.doing, Doing::Leaving(_)) {
+        if resend.left == 0 && matches!(call.doing, Doing::Lingering(_) | Doing::Leaving(_)) {
             call.resend = None;
             return self.arm(slot);
         }
@@ -400,6 +424,16 @@ impl Engine {
             }
         }
     }
+}
+
+/// Whether what a call waits for at these steps is a response.
+fn are_for_an_answer(steps: &[Step]) -> bool {
+    let mut waits = steps.iter().map_while(|step| match &step.op {
+        Op::Recv(recv) => Some(recv),
+        _ => None,
+    });
+    let awaited = waits.find(|recv| recv.optional == Optional::No);
+    awaited.is_some_and(|recv| matches!(recv.expect, Expect::Response { .. }))
 }
 
 /// A number that names a call in the record of flows.

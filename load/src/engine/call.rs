@@ -2,7 +2,7 @@
 
 use super::SILENT;
 use super::observe::Seen;
-use crate::metrics::Began;
+use crate::metrics::{Began, Method};
 use crate::scenario::{Challenge, Outline, Side, Values};
 use core::num::NonZeroU64;
 use core::time::Duration;
@@ -72,6 +72,8 @@ pub struct Call {
     pub resend: Option<Resend>,
     /// When the step that receives gives up.
     pub give_up: Option<Time>,
+    /// When it began to wait in its step, or a message came that a step takes.
+    pub quiet: Time,
     pub cseq: u32,
     pub peer_tag: Vec<u8>,
     pub routes: Vec<u8>,
@@ -119,6 +121,7 @@ impl Call {
             ack: Vec::new(),
             resend: None,
             give_up: None,
+            quiet: Time::ZERO,
             cseq: 0,
             peer_tag: Vec::new(),
             routes: Vec::new(),
@@ -150,12 +153,30 @@ impl Call {
         (first != Time::FAR).then_some(first)
     }
 
-    /// Whether it waits for an answer that has not come for so long that there is none. Who is being called has
-    /// as long to answer as a run that is over waits for its calls.
-    pub fn is_unanswered(&self, now: Time) -> bool {
-        let Some(asking) = self.seen.asking.filter(|_| self.doing == Doing::Waiting) else { return false };
-        let rings = self.seen.session.is_some_and(|s| s.progress.is_some() && s.established.is_none());
-        now.since(asking.began.sent) > if rings { RINGING } else { SILENT }
+    /// How its wait is to be taken if its run ends now. `answer`: it waits for a response; `longest`: how long calls that
+    /// went on have waited there at most, if any did. SIP has timers for answers; for ringing only those of proxies, and
+    /// for what the other side begins none: there the other calls are the measure.
+    pub fn wait(&self, now: Time, answer: bool, longest: Option<Duration>) -> Wait {
+        let quiet = now.since(self.quiet);
+        let session = self.seen.session.filter(|s| s.established.is_none());
+        let cancelled = session.is_some_and(|s| s.cancelled);
+        // One that was refused may be tried again.
+        let over = session.is_none_or(|s| s.over);
+        let inviting = self.seen.asking.map_or(!over, |asking| asking.method == Method::Invite);
+        let rings = inviting && session.is_some_and(|s| s.progress.is_some()) && !cancelled;
+        let others = longest.map(|longest| OTHERS + longest * 2);
+        let (waited, limit) = match self.seen.asking {
+            _ if rings => (quiet, others.or(Some(RINGING))),
+            Some(_) if cancelled => (quiet, Some(SILENT)),
+            Some(asking) => (now.since(asking.began.sent), Some(SILENT)),
+            None if answer => (quiet, Some(OTHERS)),
+            None => (quiet, others),
+        };
+        match limit {
+            Some(limit) if waited > limit => Wait::Overdue,
+            _ if waited > SILENT => Wait::Open,
+            _ => Wait::Young,
+        }
     }
 
     /// Forgets everything but the memory.
@@ -186,8 +207,21 @@ impl Call {
     }
 }
 
-/// How long a call may ring when its run is ended.
-const RINGING: Duration = Duration::from_secs(60);
+/// What the end of a run makes of a call that waits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wait {
+    /// What it waits for is not to be expected any more.
+    Overdue,
+    /// It may or may not come: what this call says of the server is open.
+    Open,
+    /// It has hardly begun.
+    Young,
+}
+
+/// How long a call may ring where none was ever answered: proxies wait longer (timer C, RFC 3261 section 16.6).
+const RINGING: Duration = Duration::from_secs(180);
+/// How much longer than others a call may wait.
+const OTHERS: Duration = Duration::from_secs(60);
 
 /// Texts that grew beyond this do not stay with a freed call.
 const LARGE: usize = 8 << 10;

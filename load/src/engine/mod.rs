@@ -110,6 +110,8 @@ pub struct Engine {
     scenarios: [Option<Arc<Scenario>>; 2],
     /// What the steps of the caller's and of the callee's scenario have sent last.
     models: [Vec<Model>; 2],
+    /// How long callers have waited at each step at most for a request, or for the end of their ringing, that came.
+    longest: Vec<Option<Duration>>,
 }
 
 impl Engine {
@@ -158,6 +160,7 @@ impl Engine {
                 let steps = scenario.as_ref().map_or(0, |scenario| scenario.steps.len());
                 core::iter::repeat_with(Model::default).take(steps).collect()
             }),
+            longest: vec![None; settings.client.as_ref().map_or(0, |own| own.steps.len())],
             locals: Settings::locals(&settings.listeners),
             settings,
         };

@@ -30,6 +30,8 @@ pub struct Session {
     pub established: Option<Time>,
     /// It was refused, or has ended.
     pub over: bool,
+    /// CANCEL has been sent.
+    pub cancelled: bool,
 }
 
 /// What a call remembers for the record.
@@ -75,11 +77,18 @@ impl Note<'_> {
         }
         let began = began(call, now, woken);
         match method {
-            Method::Ack | Method::Cancel => return,
+            Method::Cancel => {
+                call.seen.session.iter_mut().for_each(|session| session.cancelled = true);
+                return;
+            }
+            Method::Ack => return,
             Method::Invite if call.seen.session.is_none() => {
-                call.seen.session = Some(Session { began, progress: None, established: None, over: false });
+                let (progress, established) = (None, None);
+                call.seen.session =
+                    Some(Session { began, progress, established, over: false, cancelled: false });
                 metrics.session_requested(began);
             }
+            Method::Invite => call.seen.session.iter_mut().for_each(|session| session.cancelled = false),
             Method::Register if call.seen.registering.is_none() => {
                 let asked = registered.asked(&call.sent);
                 call.seen.registering = Some((began, asked));

@@ -83,6 +83,14 @@ impl Engine {
                 false => {}
             };
         }
+        if let Doing::Lingering(_) = call.doing {
+            // It has ended, and no step waits. What answers it needs to be sent no more.
+            if !heard.request || heard.method == Counted::Ack {
+                call.resend = None;
+            }
+            ladders.set_latest(name, message.bytes());
+            return self.stale(now, slot, heard, out);
+        }
         let side = call.side;
         if side == Side::Server || heard.request {
             // Streams come and go, and a phone may move; a connection of the call's own stays.
@@ -128,10 +136,15 @@ impl Engine {
             return answering;
         }
         let begins = message.to_tag().is_empty() && message.method() != Method::Ack;
-        if begins && self.settings.server.is_some() {
+        if begins && self.settings.server.as_deref().is_some_and(|server| self.is_for(server, message)) {
             return self.answer(now, flow, message, ours);
         }
         ours
+    }
+
+    /// Whether a request that belongs to no call begins one: not what is answered by default and no call begins with.
+    fn is_for(&self, server: &Scenario, message: &Message<'_>) -> bool {
+        !self.is_answered_by_default(message) || opens(server, message)
     }
 
     fn answering_call(&self, call_id: &[u8]) -> Option<u32> {
@@ -221,12 +234,17 @@ impl Engine {
     ) {
         let Some(here) = scenario.steps.get(step) else { return };
         let Op::Recv(recv) = &here.op else { return };
-        let Engine { calls, outlines, ladders, metrics, registered, rng, .. } = self;
+        let Engine { calls, outlines, ladders, metrics, registered, rng, longest, .. } = self;
         let Some(call) = calls.at(slot) else { return };
         if recv.lost.is_some_and(|lost| rng.chance(lost)) {
             return ladders.set_latest(ladder_name(slot, call), message.bytes());
         }
         ladders.forget_latest(ladder_name(slot, call));
+        if (heard.request || heard.is_final_to_invite()) && call.side == Side::Client {
+            let longest = longest.get_mut(call.step);
+            longest.into_iter().for_each(|longest| *longest = (*longest).max(Some(now.since(call.quiet))));
+        }
+        call.quiet = now;
         call.answered = false;
         call.resend = None;
         let known = outlines.get_mut(call.side as usize);
@@ -287,12 +305,8 @@ impl Engine {
         (message, heard): (&Message<'_>, Heard),
         out: &mut Outbox,
     ) {
-        let Some(call) = self.calls.at(slot) else { return };
         // The 100 that any proxy may send says nothing.
         if !message.is_request() && message.status() == 100 {
-            return;
-        }
-        if let Doing::Lingering(_) = call.doing {
             return;
         }
         if self.answers_by_default(flow, message, out) {
@@ -345,15 +359,19 @@ impl Engine {
     /// Answers what the defaults say is to be answered wherever a call stands. False if it is not of that
     /// kind.
     fn answers_by_default(&mut self, flow: Flow, message: &Message<'_>, out: &mut Outbox) -> bool {
-        let defaults = self.settings.defaults;
-        let method = message.method();
-        let ping = defaults.ping && method.as_bytes() == b"PING";
-        let asked = matches!(method, Method::Info | Method::Notify | Method::Options | Method::Update);
-        let answers = message.is_request() && (ping || (defaults.auto_answer && asked));
+        let answers = self.is_answered_by_default(message);
         if answers {
             plain_answer(flow, message, out);
         }
         answers
+    }
+
+    fn is_answered_by_default(&self, message: &Message<'_>) -> bool {
+        let defaults = self.settings.defaults;
+        let method = message.method();
+        let ping = defaults.ping && method.as_bytes() == b"PING";
+        let asked = matches!(method, Method::Info | Method::Notify | Method::Options | Method::Update);
+        message.is_request() && (ping || (defaults.auto_answer && asked))
     }
 
     /// A message that belongs to no call.
@@ -361,10 +379,10 @@ impl Engine {
     fn stray(&mut self, now: Time, flow: Flow, message: &Message<'_>, out: &mut Outbox) {
         let begins = message.is_request() && message.to_tag().is_empty();
         let begins = begins && !matches!(message.method(), Method::Ack | Method::Cancel);
-        if begins && self.settings.server.is_some() {
+        if begins && self.settings.server.as_deref().is_some_and(|server| self.is_for(server, message)) {
             // With room it would have its call (RFC 3261 section 21.5.4). Without, nothing is known of the server.
             if !self.has_answered_all() {
-                self.metrics.call_shed(now);
+                self.metrics.callee_shed(now);
             }
             return answer(flow, message, 503, out);
         }
@@ -440,13 +458,32 @@ fn answer(flow: Flow, request: &Message<'_>, status: u16, out: &mut Outbox) {
     }
 }
 
-/// Whether a step waits for this message.
-fn fits(recv: &Recv, message: &Message<'_>, heard: Heard, call: &Call) -> bool {
+/// Whether calls of a scenario begin with this request.
+fn opens(scenario: &Scenario, message: &Message<'_>) -> bool {
+    let waits = scenario.steps.iter().map_while(|step| match &step.op {
+        Op::Recv(recv) => Some(recv),
+        _ => None,
+    });
+    let mut over = false;
+    let mut first = waits.take_while(|recv| !core::mem::replace(&mut over, recv.optional == Optional::No));
+    first.any(|recv| is_asked_for(recv, message, Heard::of(message)))
+}
+
+/// Whether a step waits for this request.
+fn is_asked_for(recv: &Recv, message: &Message<'_>, heard: Heard) -> bool {
     match &recv.expect {
         Expect::Request(name) => {
             heard.request && heard.is_one_of(recv.methods, message, core::iter::once(name.as_ref()))
         }
         Expect::Matching(pattern) => heard.request && pattern.matches(message.method().as_bytes()),
+        Expect::Response { .. } => false,
+    }
+}
+
+/// Whether a step waits for this message.
+fn fits(recv: &Recv, message: &Message<'_>, heard: Heard, call: &Call) -> bool {
+    match &recv.expect {
+        Expect::Request(_) | Expect::Matching(_) => is_asked_for(recv, message, heard),
         Expect::Response { code, transaction, methods } => {
             // The status of a request is none.
             if heard.status != *code {

@@ -148,7 +148,8 @@ impl Engine {
                 let Some(call) = self.calls.at(slot) else { return Next::Ended };
                 call.doing = Doing::Waiting;
                 // From when what is to be answered did leave.
-                call.give_up = limit.map(|limit| now.max(self.woken) + limit);
+                call.quiet = now.max(self.woken);
+                call.give_up = limit.map(|limit| call.quiet + limit);
                 return Next::Waits;
             }
             Op::Pause(Pause::Default) => &self.settings.pause,

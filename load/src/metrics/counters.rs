@@ -55,6 +55,8 @@ pub struct SideCounts {
     pub failed: [u64; Failure::ALL.len()],
     /// Ended without a meaning, by the generator's own fault.
     pub void: u64,
+    /// Of those that had not ended, the ones that waited for the other side when the run did: their end is open.
+    pub open: u64,
 }
 
 impl SideCounts {
@@ -80,8 +82,18 @@ impl SideCounts {
         (all > 0).then(|| good as f64 * 100.0 / all as f64)
     }
 
+    /// Whether the share of successes that a rule asks for, in percent, is reached or missed by what has become of the
+    /// calls that waited when the run ended, and nobody will know.
+    pub fn is_open(&self, percent: f64) -> bool {
+        let good = self.succeeded + self.cancelled;
+        let all = (good + self.failures() + self.open) as f64;
+        let share = |good: u64| good as f64 * 100.0 / all;
+        self.open > 0 && share(good) < percent && share(good + self.open) >= percent
+    }
+
     fn merge(&mut self, other: &SideCounts) {
         self.begun += other.begun;
+        self.open += other.open;
         self.succeeded += other.succeeded;
         self.cancelled += other.cancelled;
         self.failed.iter_mut().zip(&other.failed).for_each(|(a, b)| *a += b);
@@ -137,6 +149,8 @@ counters! {
     /// Calls that the schedule wanted and the generator did not begin, because of the cap on calls under way. An open
     /// load has none; a run that has some is void.
     shed,
+    /// Calls that came in and found no room here, so that they were refused. A run that has some is void.
+    callees_shed,
     /// Responses sent first.
     responses_sent,
     /// Responses sent again, by a timer or because the request came again.

@@ -77,6 +77,23 @@ impl Hist {
         self.max = self.max.max(v);
     }
 
+    /// Adds one value in microseconds so many times.
+    pub fn record_times(&mut self, micros: u64, times: u64) {
+        let v = micros.min(MAX_MICROS);
+        if times == 0 {
+            return;
+        }
+        match self.small.get_mut(v as usize) {
+            Some(count) => *count += times,
+            None => self.counts.saturating_record_n(v, times),
+        }
+        self.count += times;
+        self.sum = self.sum.saturating_add(v.saturating_mul(times));
+        self.sum_of_squares += u128::from(v) * u128::from(v) * u128::from(times);
+        self.min = self.min.min(v);
+        self.max = self.max.max(v);
+    }
+
     /// Adds one duration.
     #[inline]
     pub fn record_duration(&mut self, d: Duration) {

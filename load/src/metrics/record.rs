@@ -20,13 +20,16 @@ pub struct Setup {
     pub window: Window,
     /// Where first registrations are measured too: a population registers before the measured window begins.
     pub ramp: Option<Window>,
-    /// Names of the scenario's stopwatches (SIPp's `rtd`), at most 64 are kept.
+    /// Names of the scenarios' stopwatches (SIPp's `rtd`), at most 64 of each side.
     pub stopwatches: Vec<String>,
     /// Names of the scenario's counters.
     pub tallies: Vec<String>,
     /// The scenario's tables of times.
     pub tables: Vec<Table>,
 }
+
+/// Stopwatches that are kept: each of the two scenarios has 64 at most.
+const MOST_STOPWATCHES: usize = 128;
 
 /// A table of times that a scenario asks for (SIPp's `ResponseTimeRepartition` and `CallLengthRepartition`).
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -140,7 +143,12 @@ impl Metrics {
             all: Counters::default(),
             measured: Counters::default(),
             latencies: core::array::from_fn(|_| Paired::default()),
-            stopwatches: setup.stopwatches.iter().take(64).map(|n| (n.clone(), Paired::default())).collect(),
+            stopwatches: setup
+                .stopwatches
+                .iter()
+                .take(MOST_STOPWATCHES)
+                .map(|n| (n.clone(), Paired::default()))
+                .collect(),
             tallies: setup.tallies.iter().map(|name| (name.clone(), 0)).collect(),
             tables: setup.tables.clone(),
             lateness: Hist::new(),
@@ -287,12 +295,36 @@ impl Metrics {
         self.series.call_ended(now, side, end);
     }
 
+    /// A call that began at `began` waited for the other side when the run ended, and whether that would have come is
+    /// open.
+    pub fn call_open(&mut self, side: Side, began: Began) {
+        self.count(began.intended, |c| c.sides[side as usize].open += 1);
+    }
+
     /// The schedule wanted a call at `intended` and the generator did not begin it, because of the cap on calls under
     /// way.
     #[inline]
     pub fn call_shed(&mut self, intended: Time) {
         self.count(intended, |c| c.shed += 1);
         self.last_call = self.last_call.max(Some(intended));
+    }
+
+    /// So many calls that were wanted at `intended`, and a little later until `last`, will not be begun any more: they
+    /// are left out, and the wait until `now` is lateness of each.
+    pub fn calls_left_out(&mut self, now: Time, (intended, last): (Time, Time), calls: u64) {
+        self.count(intended, |c| c.shed += calls);
+        self.last_call = self.last_call.max(Some(last));
+        let late = micros(now, intended);
+        if self.window.contains(intended) {
+            self.lateness.record_times(late, calls);
+        }
+        self.series.lateness(now, late);
+    }
+
+    /// A call came in, and there was no room for it here.
+    #[inline]
+    pub fn callee_shed(&mut self, now: Time) {
+        self.count(now, |c| c.callees_shed += 1);
     }
 
     /// The first response to a call's first request that says something (not 100), or its final one.

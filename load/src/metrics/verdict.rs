@@ -172,7 +172,25 @@ fn of_generator(rule: &Rule, m: &Metrics, health: Health, out: &mut Vec<Check>) 
         rule.max_shed.to_string(),
         shed <= rule.max_shed,
     );
+    let refused = m.measured.callees_shed;
+    if refused > 0 {
+        check(
+            "calls that came in and found no room here",
+            refused.to_string(),
+            rule.max_shed.to_string(),
+            refused <= rule.max_shed,
+        );
+    }
     let [caller, callee] = &m.measured.sides;
+    if caller.open > 0 {
+        let open = caller.is_open(rule.success_percent);
+        check(
+            "calls that waited for the other side when the run ended",
+            format!("{} of {}", caller.open, caller.begun),
+            "few enough not to decide".to_owned(),
+            !open,
+        );
+    }
     let (void, begun) = (caller.void + callee.void, caller.begun + callee.begun);
     if void > 0 {
         let share = void as f64 * 100.0 / begun.max(1) as f64;
@@ -280,6 +298,9 @@ mod tests {
         let mut m = run(10, 0);
         m.call_shed(Time::from_secs(1));
         assert_eq!(verdict(&m).word(), "VOID");
+        let mut m = run(10, 0);
+        m.callee_shed(Time::from_secs(1));
+        assert_eq!(verdict(&m).why(), ["calls that came in and found no room here: 1, limit 0"]);
         let m = run(10, 0);
         let busy = Health { cpu_percent: Some(99.0), ..Health::default() };
         assert_eq!(judge(&Rule::default(), &m, busy).0.word(), "VOID");

@@ -343,6 +343,14 @@ fn outcome_rows(rows: &mut Rows, m: &Metrics, inputs: &Inputs) {
         .says("Calls that were meant to begin in the measured window, and did.", OURS);
     rows.count("calls.failed", "Calls failed", caller.failures(), Better::Lower)
         .says("Of these, ended otherwise than the scenario wants.", OURS);
+    let unfinished = caller.unfinished();
+    if unfinished > 0 {
+        rows.count("calls.unfinished", "Calls unfinished", unfinished, Better::Neither).says(
+            "Of these, not ended when the run did: they paused, waited for the other side, or were answered just then. \
+             They are in no rate of success.",
+            OURS,
+        );
+    }
     rows.add("calls.rate", "Calls begun per second", per_second(caller.begun), "1/s", Better::Neither).says(
         "Calls begun over the length of the measured window, which ends with the last that was to begin.",
         OURS,

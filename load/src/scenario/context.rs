@@ -14,6 +14,8 @@ pub(super) struct Place {
 
 /// Most different variables, timers, counters, transactions of one scenario each.
 const MOST_NAMES: usize = 1_000;
+/// Most timers: each is two distributions of times for each worker.
+pub(super) const MOST_TIMERS: usize = 64;
 
 /// The state of reading one file.
 pub(super) struct Context<'a> {

@@ -9,7 +9,7 @@ mod tag;
 pub(super) mod tests;
 
 use super::actions::{Deed, Operand};
-use super::context::{Context, Place};
+use super::context::{Context, MOST_TIMERS, Place};
 use super::inject::Injections;
 use super::problem::Problem;
 use super::steps::{Branch, Condition, Op, Pause, Scenario, Side, Step, Unexpected};
@@ -422,6 +422,11 @@ impl<'a> Reader<'a> {
             "true" => "1",
             name => name,
         };
+        if self.timers.len() >= MOST_TIMERS && !self.timers.iter().any(|own| own == name) {
+            let what = format!("more than {MOST_TIMERS} different response timers");
+            self.context.complain(tag.place, &tag.shown(), what, "use fewer");
+            return None;
+        }
         Some(self.context.intern(&mut self.timers, name, tag.place, &tag.shown()))
     }
 

@@ -3,7 +3,7 @@
 use super::args::LoadArgs;
 use super::plan::{fresh_seed, grain, streams};
 use super::watch::duration;
-use super::{shown, sockets, write};
+use super::{VOID, lost, shown, sockets, write};
 use crate::signals::Wish;
 use clap::Args;
 use load::backend::{Backend, BackendReport, Model, Notice};
@@ -50,6 +50,10 @@ const LOOK: Duration = Duration::from_millis(100);
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Back ends of one program.
 const MOST: usize = 1_000;
+/// Requests that may share its processor: each look at it goes through all of them.
+const MOST_SHARING: usize = 10_000;
+/// Seconds between two stalls at least: a server that was not asked for a day catches up with all of them.
+const OFTEN: f64 = 0.1;
 /// Requests that may wait at one of them.
 const MOST_ROOM: usize = 100_000;
 
@@ -73,7 +77,9 @@ pub fn serve(args: &LoadArgs, signals: &Receiver<Wish>) -> Result<u8, String> {
     // Listeners for datagrams come first, with the ports that they were given.
     let backends: Vec<_> = bound.listeners().iter().map(|l| l.address).zip(models).collect();
     let started = monotonic_now();
-    let machine = Backend::new(&backends, args.seed.unwrap_or_else(fresh_seed), started);
+    let streams = bound.listeners().iter().map(|l| l.address).skip(backends.len());
+    let machine =
+        Backend::new(&backends, args.seed.unwrap_or_else(fresh_seed), started).with_streams(streams);
     let runtime = bound.start(vec![machine]).map_err(|error| error.to_string())?;
     let handle = runtime.handle();
     // Scripts wait for this line.
@@ -90,7 +96,8 @@ pub fn serve(args: &LoadArgs, signals: &Receiver<Wish>) -> Result<u8, String> {
             break;
         }
     }
-    let report = ask(&handle)?;
+    let mut report = ask(&handle)?;
+    report.judge((args.lateness * 1_000.0) as u64);
     handle.shutdown();
     runtime.join().map_err(|panics| format!("the worker failed: {panics:?}"))?;
     if !args.quiet {
@@ -99,7 +106,7 @@ pub fn serve(args: &LoadArgs, signals: &Receiver<Wish>) -> Result<u8, String> {
     if let Some(path) = &args.json {
         write(path, &serde_json::to_string(&report).map_err(|error| error.to_string())?)?;
     }
-    Ok(0)
+    Ok(if report.void.is_empty() { 0 } else { VOID })
 }
 
 fn ask(handle: &RuntimeHandle<Notice>) -> Result<BackendReport, String> {
@@ -109,8 +116,7 @@ fn ask(handle: &RuntimeHandle<Notice>) -> Result<BackendReport, String> {
     }));
     handle.post(0, take).map_err(|_| "the worker takes no more notices".to_owned())?;
     let report = receive.recv_timeout(PATIENCE).map_err(|_| "the worker did not say what was done")?;
-    let counts = handle.counts();
-    Ok(BackendReport { drops: counts.udp_kernel_drops + counts.udp_send_drops, ..report })
+    Ok(BackendReport { drops: lost(&handle.counts()), ..report })
 }
 
 /// Where they listen.
@@ -142,6 +148,9 @@ fn models(args: &BackendArgs, count: usize) -> Result<Vec<Model>, String> {
     if args.sharing == 0 {
         return Err("--sharing 0: at least one request is worked on; 1 is one after the other".into());
     }
+    if args.sharing > MOST_SHARING {
+        return Err(format!("--sharing {}: at most {MOST_SHARING}", args.sharing));
+    }
     if args.room > MOST_ROOM {
         return Err(format!("--room {}: at most {MOST_ROOM}", args.room));
     }
@@ -165,11 +174,11 @@ fn models(args: &BackendArgs, count: usize) -> Result<Vec<Model>, String> {
 }
 
 fn stalls(text: &str) -> Result<(f64, f64), String> {
-    let wrong = || format!("--stall {text}: two times, at least 1ms each, such as 40s,1s");
+    let wrong = || format!("--stall {text}: two times, at least 100ms and 1ms, such as 40s,1s");
     let (every, length) = text.split_once(',').ok_or_else(wrong)?;
     let seconds = |text: &str| Ok::<_, String>(duration(text.trim())?.as_secs_f64());
     let (every, length) = (seconds(every)?, seconds(length)?);
-    if every < 0.001 || length < 0.001 { Err(wrong()) } else { Ok((every, length)) }
+    if every < OFTEN || length < 0.001 { Err(wrong()) } else { Ok((every, length)) }
 }
 
 #[cfg(test)]
@@ -209,7 +218,9 @@ mod tests {
         for words in [
             "--stall 40s",
             "--stall 0,1s",
+            "--stall 1ms,1ms",
             "--sharing 0",
+            "--sharing 100000",
             "--room 1000000",
             "--variation -1",
             "--repeat-cost NaN",

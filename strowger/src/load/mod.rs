@@ -34,7 +34,7 @@ use std::time::Duration;
 use users::UsersPlan;
 use watch::Ended;
 use wire::{Machine, Time};
-use worker_runtime::{Bound, Listener, RuntimeHandle, monotonic_now};
+use worker_runtime::{Bound, Counts, Listener, RuntimeHandle, monotonic_now};
 
 /// What was asked for did not come true.
 const FAILED: u8 = 1;
@@ -287,8 +287,7 @@ fn drive<M: Machine<Notice = Notice> + Send + 'static>(
     server.finish();
     let mut records = collect(&handle)?;
     let counts = handle.counts();
-    let lost = counts.udp_kernel_drops + counts.udp_send_drops + counts.ring_drops;
-    records.0.socket_drops(end, lost + counts.tcp_exhausted);
+    records.0.socket_drops(end, lost(&counts));
     handle.shutdown();
     runtime.join().map_err(|panics| format!("a worker failed: {panics:?}"))?;
     records.1 = Ladders::first(records.1, args.ladders);
@@ -297,6 +296,11 @@ fn drive<M: Machine<Notice = Notice> + Send + 'static>(
     report.notes.extend(advice::exhausted(counts.tcp_exhausted));
     report.notes.extend(trouble.into_iter().filter_map(Result::err));
     Ok((report, ended))
+}
+
+/// Datagrams and connections that there was no room for, on the way in, between workers or on the way out.
+fn lost(counts: &Counts) -> u64 {
+    counts.udp_kernel_drops + counts.udp_send_drops + counts.ring_drops + counts.tcp_exhausted
 }
 
 /// Listeners for people to see: the first few of them.
@@ -411,6 +415,9 @@ fn write(path: &Path, text: &str) -> Result<(), String> {
 /// Whether no two files to be written are one.
 fn apart(files: &[&Path]) -> Result<(), String> {
     let whole = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+    // A device, such as /dev/null, takes as many as there are.
+    let files: Vec<&&Path> =
+        files.iter().filter(|path| path.metadata().map_or(true, |own| own.is_file())).collect();
     let twice =
         files.iter().enumerate().find(|(at, path)| files.iter().take(*at).any(|o| whole(o) == whole(path)));
     match twice {
@@ -423,14 +430,14 @@ fn apart(files: &[&Path]) -> Result<(), String> {
 
 /// Whether a file can be written. One that was not there is not there afterwards.
 fn try_file(path: &Path) -> Result<(), String> {
-    // A link that leads nowhere is there.
-    let new = path.symlink_metadata().is_err();
+    // Where a link leads nowhere, the file that it would make is new.
+    let new = !path.exists();
     let opened = std::fs::OpenOptions::new().append(true).create(true).open(path);
     opened.map_err(|error| {
         format!("cannot write {}: {error}; name a file in a folder that is there", path.display())
     })?;
     if new {
-        let _ = std::fs::remove_file(path);
+        let _ = std::fs::remove_file(path.canonicalize().as_deref().unwrap_or(path));
     }
     Ok(())
 }
@@ -452,9 +459,10 @@ fn deliver(args: &LoadArgs, report: &Report) -> Result<(), String> {
 }
 
 /// Figures that a person wants to know at once; the report has all.
-const FIRST: [&str; 21] = [
+const FIRST: [&str; 22] = [
     "calls.begun",
     "calls.failed",
+    "calls.unfinished",
     "calls.rate",
     "calls.success",
     "callee.begun",
@@ -535,6 +543,20 @@ fn is_client(side: Side) -> bool {
 mod tests {
     use super::*;
     use load::report::MetricRow;
+
+    #[test]
+    fn files_are_tried_without_a_trace() {
+        let folder = std::env::temp_dir().join(format!("strowger-files-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let (link, target, plain) = (folder.join("link"), folder.join("target"), folder.join("plain"));
+        std::os::unix::fs::symlink(&target, &link).expect("a link");
+        assert_eq!((try_file(&link), try_file(&plain)), (Ok(()), Ok(())));
+        assert!(link.symlink_metadata().is_ok() && !target.exists() && !plain.exists());
+        let null = Path::new("/dev/null");
+        assert_eq!(apart(&[null, &plain, null]), Ok(()));
+        assert!(apart(&[&plain, null, &plain]).is_err_and(|why| why.contains("plain")));
+        std::fs::remove_dir_all(&folder).expect("it goes");
+    }
 
     #[test]
     fn a_callee_is_forgiven_calls_that_have_not_ended_and_nothing_else() {

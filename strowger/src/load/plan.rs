@@ -15,6 +15,7 @@ use load::scenario::{
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use wire::{Time, Transport};
 use worker_runtime::{Bound, RuntimeConfig, StreamLimits};
@@ -71,6 +72,9 @@ fn share_of(callers: u64, most: Option<u64>, worker: usize, workers: usize) -> O
     Some(users)
 }
 
+/// Whether it has been said why there is one worker.
+static SAID: AtomicBool = AtomicBool::new(false);
+
 /// How many workers there are to be: one where the calls share something that each worker would have for itself, and
 /// none that could begin no call.
 fn workers(args: &LoadArgs, [client, server]: [&Option<Scenario>; 2]) -> Result<usize, String> {
@@ -83,7 +87,9 @@ fn workers(args: &LoadArgs, [client, server]: [&Option<Scenario>; 2]) -> Result<
     let alone = shares(client).or_else(|| shares(server)).or_else(counted);
     let workers = match (args.workers, alone) {
         (0 | 1, Some((name, why))) => {
-            if args.workers == 0 && !args.quiet {
+            // Trials of a search are quiet; it is said before the first one.
+            let shown = args.workers == 0 && (!args.quiet || args.find_peak);
+            if shown && !SAID.swap(true, Ordering::Relaxed) {
                 eprintln!("strowger load: one worker: {name}: {why}");
             }
             1
@@ -131,6 +137,7 @@ impl Plan {
                     .into(),
             );
         }
+        known_limit(args, client.is_some())?;
         let remote = remote(args, client.is_some() && !args.self_test)?;
         let sent_to = match &args.sipp.rsa {
             Some(address) => find(address).map_err(|why| format!("-rsa {why}"))?,
@@ -290,6 +297,22 @@ fn options(args: &LoadArgs) -> Result<Options, String> {
         base_cseq: args.sipp.base_cseq,
         set: pairs.map(|pair| (pair[0].clone(), pair[1].clone().into_bytes())).collect(),
     })
+}
+
+/// Whether `-l` has anything to limit.
+fn known_limit(args: &LoadArgs, begins: bool) -> Result<(), String> {
+    let Some(limit) = args.limit else { return Ok(()) };
+    if !begins {
+        return Err(format!(
+            "-l {limit}: it limits calls that begin here, and this scenario only answers; leave it out"
+        ));
+    }
+    match args.sipp.callers {
+        Some(users) => Err(format!(
+            "-l {limit}: with -users {users} so many calls are under way as there are users; leave -l out"
+        )),
+        None => Ok(()),
+    }
 }
 
 /// Whether the variables of `-set` are there to be set.

@@ -4,9 +4,9 @@ use super::args::LoadArgs;
 use super::plan::Plan;
 use super::users::UsersPlan;
 use super::watch::{Ended, duration};
-use super::{VOID, deliver, measure, measure_users};
+use super::{VOID, deliver, measure, measure_users, unwritten};
 use crate::signals::Wish;
-use load::population::{Outcome, Search, SearchOptions, Verdict};
+use load::population::{Outcome, Peak, Search, SearchOptions, Verdict};
 use load::report::{Report, Trial};
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
@@ -50,6 +50,7 @@ pub fn search(args: &LoadArgs, signals: &Receiver<Wish>) -> Result<u8, String> {
     // RFC 7502 asks for success alone.
     let limit = args.response.or_else(|| (!rfc7502).then_some(SLOWEST));
     let (mut trials, mut conforming) = (Vec::<Trial>::new(), Conforming::default());
+    let mut trouble = None;
     let mut lowest: Option<(f64, Report)> = None;
     let mut peak = None;
     while let Some(trial) = search.next() {
@@ -69,6 +70,7 @@ pub fn search(args: &LoadArgs, signals: &Receiver<Wish>) -> Result<u8, String> {
             "FAIL" => Verdict::Fails,
             _ => Verdict::Void,
         };
+        trouble = trouble.or(unwritten(&report).err());
         let told = trial_of(&report, trial.load, unit);
         eprintln!("trial {:>2} {:>10.0} {unit}  {}  {}", trial.number, trial.load, told.verdict, told.why);
         trials.push(told);
@@ -84,12 +86,12 @@ pub fn search(args: &LoadArgs, signals: &Receiver<Wish>) -> Result<u8, String> {
     }
     let Some(peak) = peak else { return Err("the search ended without a result".into()) };
     let statement = peak.statement(unit);
-    // Where nothing conformed, why it did not at the lowest load is what is asked.
-    let report = conforming.at(peak.load).or(lowest.map(|(_, report)| report));
+    let report = conforming.of(&peak, lowest.map(|(_, report)| report));
     if let Some(report) = report {
         deliver(args, &report.searched(trials, &peak, unit))?;
     }
     println!("{statement}");
+    trouble.map_or(Ok(()), Err)?;
     let none = matches!(peak.outcome, Outcome::Nothing | Outcome::Unknown);
     if users.is_some() && args.people.compress != 1.0 && !none {
         let compress = args.people.compress;
@@ -122,6 +124,15 @@ impl<R> Conforming<R> {
     /// Whether no run conformed yet.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// The run that stands for the answer of a search. Where nothing conformed, why it did not at the lowest load is
+    /// what is asked; a run that conformed by luck says nothing of that.
+    pub fn of(self, peak: &Peak, lowest: Option<R>) -> Option<R> {
+        match peak.outcome {
+            Outcome::Nothing => lowest,
+            _ => self.at(peak.load).or(lowest),
+        }
     }
 
     /// The run at this load; if there is none, that of the highest load below it.
@@ -227,5 +238,14 @@ mod tests {
         let mut runs = Conforming::default();
         runs.note(400.0, "lucky");
         assert_eq!(runs.at(200.0), None);
+        let peak =
+            |outcome| Peak { load: 1.0, outcome, confidence: None, interval: None, runs: (3, 1), trials: 9 };
+        let runs = || {
+            let mut runs = Conforming::default();
+            runs.note(1.0, "lucky");
+            runs
+        };
+        assert_eq!(runs().of(&peak(Outcome::Nothing), Some("failed")), Some("failed"));
+        assert_eq!(runs().of(&peak(Outcome::Found), Some("failed")), Some("lucky"));
     }
 }

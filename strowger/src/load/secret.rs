@@ -30,7 +30,7 @@ pub fn masked(args: impl Iterator<Item = String>) -> Vec<String> {
         hide = password && value.is_none();
         match value.filter(|_| password) {
             Some(value) => out.push(format!("{}{HIDDEN}", arg.strip_suffix(value).unwrap_or_default())),
-            None => out.push(arg),
+            None => out.push(without_user(&arg)),
         }
     }
     out
@@ -41,7 +41,23 @@ const HIDDEN: &str = "***";
 /// Whether something of this name is nobody's business.
 fn is_secret(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
-    ["pass", "pwd", "secret", "token"].iter().any(|word| name.contains(word))
+    let has = ["pass", "pwd", "secret", "token", "credential", "ha1"].iter().any(|word| name.contains(word));
+    has || ["pw", "pin", "key"].iter().any(|end| name.ends_with(end))
+}
+
+/// An address with `***` in the place of its user and of what its query says.
+fn without_user(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    let (place, query) = rest.split_once('?').map_or((rest, None), |(place, query)| (place, Some(query)));
+    let (authority, path) = place.split_at(place.find('/').unwrap_or(place.len()));
+    let host = authority.rsplit_once('@').map(|(_, host)| format!("{HIDDEN}@{host}"));
+    let pair = |pair: &str| match pair.split_once('=') {
+        Some((name, _)) => format!("{name}={HIDDEN}"),
+        None => HIDDEN.to_owned(),
+    };
+    let query = query.map(|query| query.split('&').map(pair).collect::<Vec<_>>().join("&"));
+    let query = query.map_or_else(String::new, |query| format!("?{query}"));
+    format!("{scheme}://{}{path}{query}", host.as_deref().unwrap_or(authority))
 }
 
 #[cfg(test)]
@@ -61,6 +77,16 @@ mod tests {
         assert_eq!(
             of("load -key password x -key domain d -set Secret y"),
             "load -key password *** -key domain d -set Secret ***"
+        );
+        assert_eq!(
+            of("load -key pw x -set pin 1 -key ha1 2 -key spinning y -key field1 z"),
+            "load -key pw *** -set pin *** -key ha1 *** -key spinning y -key field1 z"
+        );
+        assert_eq!(
+            of(
+                "load --server-metrics http://me:geheim@h:80/a/m?token=x&y --server-metrics=http://a@h?z=1 http://h/m"
+            ),
+            "load --server-metrics http://***@h:80/a/m?token=***&*** --server-metrics=http://***@h?z=*** http://h/m"
         );
         assert_eq!(of("load -ap -r 5"), "load -ap *** 5", "as it is read");
         assert_eq!(of("load -ap"), "load -ap");

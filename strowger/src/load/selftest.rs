@@ -10,7 +10,7 @@ use super::host::Floor;
 use super::plan::Plan;
 use super::search::{Conforming, first_rate, trial_of};
 use super::watch::{Ended, duration};
-use super::{VOID, deliver, measure};
+use super::{VOID, deliver, measure, unwritten};
 use crate::signals::Wish;
 use load::population::{Outcome, Peak, Search, Verdict};
 use load::report::{Fact, Report, Trial};
@@ -52,6 +52,8 @@ struct Test<'a> {
     /// The machine itself was late before the first call.
     late: bool,
     trials: Vec<Trial>,
+    /// A file of a run that could not be written.
+    trouble: Option<String>,
 }
 
 /// The answer, the best run, and what the smallest rate that failed broke.
@@ -72,7 +74,8 @@ pub fn self_test(args: &LoadArgs, signals: &Receiver<Wish>) -> Result<u8, String
         LONGEST.as_secs() / 60,
     );
     let late = floor.as_ref().is_some_and(|floor| is_late(args, floor));
-    let mut test = Test { args, signals, least, began: monotonic_now(), late, trials: Vec::new() };
+    let mut test =
+        Test { args, signals, least, began: monotonic_now(), late, trials: Vec::new(), trouble: None };
     let Some((peak, best, limits)) = test.search(start, highest)? else {
         eprintln!("stopped; no rate was found");
         return Ok(VOID);
@@ -99,6 +102,7 @@ pub fn self_test(args: &LoadArgs, signals: &Receiver<Wish>) -> Result<u8, String
     };
     facts.push(Fact::new(format!("lateness at half the rate, {half:.0} calls/s, in full swing"), &at_half));
     facts.push(Fact::new("to be trusted up to", format!("{:.0} calls/s", peak.load)));
+    let trouble = test.trouble;
     let mut report = report.searched(test.trials, &peak, "calls/s");
     report.parameters.extend(facts);
     deliver(args, &report)?;
@@ -109,7 +113,7 @@ pub fn self_test(args: &LoadArgs, signals: &Receiver<Wish>) -> Result<u8, String
     );
     println!("limited by {limited}");
     println!("lateness at half that rate ({half:.0} calls/s), the middle of {HALVES} runs: {at_half}");
-    Ok(0)
+    trouble.map_or(Ok(0), Err)
 }
 
 /// Says why nothing can be said; the exit code.
@@ -233,6 +237,7 @@ impl Test<'_> {
         if ended == Ended::Asked {
             return Ok(None);
         }
+        self.trouble = self.trouble.take().or(unwritten(&report).err());
         let trial = trial_of(&report, rate, "calls/s");
         let left = SEARCH.saturating_sub(monotonic_now().since(self.began)).as_secs();
         let (word, why) = (if trial.verdict == "PASS" { "conforms" } else { "does not" }, &trial.why);

@@ -14,7 +14,19 @@ impl Backends {
         let report = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"))
             .join(format!("backends-{}-{addresses}.json", std::process::id()));
         let path = report.display().to_string();
-        let args = ["load", "--backend", "-i", addresses, "-p", "5060", "--quiet", "--json", &path];
+        let args = [
+            "load",
+            "--backend",
+            "-i",
+            addresses,
+            "-p",
+            "5060",
+            "--quiet",
+            "--lateness",
+            "60000",
+            "--json",
+            &path,
+        ];
         let args: Vec<&str> = args.iter().chain(more).copied().collect();
         Backends { beside: Beside::start(&args), report }
     }
@@ -108,6 +120,19 @@ fn several_share_what_the_balancer_gives_them() {
     assert_eq!(counts, [vec![50, 50], vec![50, 50], vec![0, 0], vec![0, 0]]);
     drop(balancer);
     let _ = std::fs::remove_dir_all(data);
+}
+
+#[test]
+fn back_ends_that_were_late_end_with_void() {
+    let (address, caller) = (fresh_ip().to_string(), fresh_ip().to_string());
+    // Later than not at all.
+    let backends = Beside::start(&["load", "--backend", "-i", &address, "--lateness", "0"]);
+    let said = text(&load(&["-sn", "uac", "-i", &caller, &address, "-r", "50", "-m", "10"]));
+    assert!(said.contains("PASS"), "{said}");
+    backends.signal("TERM");
+    let (said, code) = backends.end();
+    assert_eq!(code, Some(3), "{said}");
+    assert!(said.contains("VOID\n  responses later than modelled"), "{said}");
 }
 
 #[test]

@@ -93,6 +93,36 @@ fn calls_that_wait_for_an_answer_when_the_run_ends_have_failed() {
 }
 
 #[test]
+fn calls_that_wait_for_requests_that_never_come_are_no_pass() {
+    let server = UdpSocket::bind((fresh_ip(), 5060)).expect("a socket");
+    let (ip, target) = (fresh_ip().to_string(), server.local_addr().expect("its address").to_string());
+    // Half of the calls want no more than their answer.
+    let scenario = "<scenario name=\"waits\"><send retrans=\"500\"><![CDATA[\n\nOPTIONS sip:x SIP/2.0\n\
+        Via: SIP/2.0/UDP [local_ip]:[local_port];branch=[branch]\nFrom: <sip:u@x>;tag=[call_number]\nTo: <sip:x>\n\
+        Call-ID: [call_id]\nCSeq: 1 OPTIONS\nContent-Length: 0\n\n]]></send>\
+        <recv response=\"200\" next=\"1\" chance=\"0.5\"/><recv request=\"MESSAGE\"/><label id=\"1\"/></scenario>";
+    let scenario = file("waits.xml", scenario).to_str().expect("a name").to_owned();
+    let args = ["-sf", &scenario, "-i", &ip, &target, "-r", "20", "--lateness", "60000", "--seed", "1"];
+    let generator = Beside::load(&args);
+    server.set_read_timeout(Some(Duration::from_millis(100))).expect("a limit");
+    let (mut room, begun) = ([0; 65_536], std::time::Instant::now());
+    while begun.elapsed() < Duration::from_secs(5) {
+        let Ok((length, from)) = server.recv_from(&mut room) else { continue };
+        let asked = String::from_utf8_lossy(&room[..length]).into_owned();
+        let copied = asked.lines().skip(1).map(|line| format!("{line}\r\n")).collect::<String>();
+        server.send_to(format!("SIP/2.0 200 OK\r\n{copied}").as_bytes(), from).expect("it is sent");
+    }
+    generator.signal("INT");
+    std::thread::sleep(Duration::from_millis(500));
+    generator.signal("INT");
+    let (said, code) = generator.end();
+    assert_eq!(code, Some(3), "{said}");
+    for words in ["Calls unfinished", "VOID", "calls that waited for the other side when the run ended: "] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+}
+
+#[test]
 fn calls_that_had_no_room_are_said() {
     let (_callee, target) = callee();
     let ip = fresh_ip().to_string();

@@ -75,7 +75,9 @@ fn passwords_stay_where_they_were_given() {
 #[test]
 fn options_that_cannot_be_meant_are_refused() {
     let ip = fresh_ip().to_string();
-    let cases: [(&[&str], &str); 10] = [
+    let cases: [(&[&str], &str); 12] = [
+        (&["-sn", "uas", "-l", "5"], "only answers"),
+        (&["-users", "10", "-l", "5"], "leave -l out"),
         (&["--json", "x.json", "--html", "./x.json"], "one file"),
         (&["--warm-up", "nan"], "number"),
         (&["--lateness", "nan"], "number"),

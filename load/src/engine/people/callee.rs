@@ -140,7 +140,7 @@ impl People {
         // Every call of ours has two ends at most, beside the mailbox.
         let room = self.callees.len() < self.settings.most_calls.saturating_mul(2);
         let Some((slot, _)) = room.then(|| self.callees.take()).flatten() else {
-            self.metrics.call_shed(now);
+            self.metrics.callee_shed(now);
             self.plain(now, flow, message, 503, out);
             return true;
         };

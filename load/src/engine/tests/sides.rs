@@ -221,10 +221,39 @@ fn an_invite_without_room_is_refused_and_the_fault_is_ours() {
     let mut own = engine(CALLEE, CALLER, &["uas"], |settings, _| settings.most_callees = 1);
     assert_eq!(said(&mut own, "one").len(), 2, "180 and 200");
     assert_eq!(
-        (said(&mut own, "two"), own.metrics.all.shed),
+        (said(&mut own, "two"), own.metrics.all.callees_shed),
         (vec!["SIP/2.0 503 Service Unavailable".into()], 1)
     );
-    assert_eq!(own.metrics.all.unexpected_messages(), 0);
+    assert_eq!((own.metrics.all.unexpected_messages(), own.metrics.all.shed), (0, 0));
+    // Nobody here was to begin it.
+    assert_eq!(own.metrics.offered(Time::from_secs(1)), None);
+}
+
+#[test]
+fn what_is_answered_by_default_begins_no_call() {
+    let said = |engine: &mut Engine, method: &str| {
+        let text = INVITE.replace("{call}", method).replace("INVITE", method);
+        let mut out = Outbox::new();
+        let flow = Flow::udp(ListenerId(0), address("192.0.2.9:5060"));
+        engine.receive(Time::from_secs(2), flow, text.as_bytes(), &mut out);
+        let code =
+            |text: &[u8]| String::from_utf8_lossy(text).split(' ').nth(1).unwrap_or_default().to_owned();
+        out.transmits().iter().map(|sent| code(out.message(sent))).collect::<Vec<_>>()
+    };
+    let mut own = engine(CALLEE, CALLER, &["uas"], |settings, _| settings.defaults.auto_answer = true);
+    for method in ["OPTIONS", "NOTIFY", "PING"] {
+        assert_eq!(said(&mut own, method), ["200"], "{method}");
+    }
+    let all = &own.metrics.all;
+    assert_eq!(
+        (own.calls.len(), all.sides[1].begun, all.callees_shed, all.unexpected_messages()),
+        (0, 0, 0, 0)
+    );
+    assert_eq!(said(&mut own, "INVITE"), ["180", "200"]);
+    // A scenario that begins so answers by itself.
+    let mut own =
+        engine(CALLEE, CALLER, &[&answers("", "")], |settings, _| settings.defaults.auto_answer = true);
+    assert_eq!((said(&mut own, "OPTIONS"), own.metrics.all.sides[1].succeeded), (vec!["200".to_owned()], 1));
 }
 
 #[test]
@@ -256,7 +285,7 @@ fn an_answering_side_ends_with_its_last_call() {
         "{:?}",
         pair.log
     );
-    assert_eq!(pair.ends[1].1.metrics.all.shed, 0, "it was asked for no more");
+    assert_eq!(pair.ends[1].1.metrics.all.callees_shed, 0, "it was asked for no more");
 }
 
 #[test]

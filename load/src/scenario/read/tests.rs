@@ -344,6 +344,13 @@ fn latin_files_send_their_own_bytes() {
     assert_eq!(text, b"INFO sip:a SIP/2.0\r\nX: \xe9\r\n\r\n");
 }
 
+#[test]
+fn timers_are_as_many_as_are_kept() {
+    let timers = |count: usize| (0..count).map(|n| format!("<nop rtd=\"t{n}\"/>")).collect::<String>();
+    assert_eq!(with(&timers(64)).map(|scenario| scenario.timers.len()), Ok(64));
+    refused(&timers(65), "more than 64 different response timers");
+}
+
 /// A scenario with a bit of everything, to be damaged.
 const SEED: &str = include_str!("../builtin/proxy200_auth.xml");
 
