@@ -1,7 +1,9 @@
 //! Datagrams: receiving in batches or one by one as the traffic has it, sending likewise.
 
 use super::Worker;
+use super::peers::Peers;
 use super::returned::Reports;
+use super::stamps::Stamps;
 use crate::config::RuntimeConfig;
 use crate::counters::Counters;
 use crate::listen::UdpSocket;
@@ -79,8 +81,10 @@ struct Socket {
     fd: Arc<OwnedFd>,
     /// Where it is connected to, if it is.
     peer: Option<SocketAddr>,
-    /// The number of the one at the same address that is connected, and where to.
+    /// The number of the one at the same address that is connected for good, and where to.
     twin: Option<(SocketAddr, u16)>,
+    /// It has no address yet.
+    spare: bool,
     data: u64,
     habit: Habit,
     /// Looks in a row that found nothing.
@@ -97,6 +101,8 @@ pub struct Datagrams {
     /// Socket numbers by listener; `u16::MAX` where the listener is of another transport.
     by_listener: Vec<u16>,
     max_backlog: usize,
+    /// Who else gets a socket that is connected.
+    peers: Peers,
     /// Whether the kernel may join what comes, which only a batch can part.
     joined: bool,
     /// Sockets with transmits in their queue: there may be thousands without.
@@ -114,6 +120,7 @@ impl Datagrams {
             sockets: Vec::new(),
             by_listener,
             max_backlog: config.udp_send_queue,
+            peers: Peers::new(),
             joined: config.together,
             pending: Vec::new(),
             reports: Reports::default(),
@@ -123,16 +130,18 @@ impl Datagrams {
 
     /// Adds a socket that epoll reports as `data`.
     pub fn add(&mut self, socket: UdpSocket, data: u64) {
-        let UdpSocket { id, fd, peer } = socket;
+        let UdpSocket { id, fd, peer, spare } = socket;
         let number = self.sockets.len() as u16;
-        if let Some(entry) = self.by_listener.get_mut(usize::from(id.0)) {
+        if spare {
+            self.peers.add_spare(id, number);
+        } else if let Some(entry) = self.by_listener.get_mut(usize::from(id.0)) {
             match (peer, self.sockets.get_mut(usize::from(*entry))) {
                 (Some(peer), Some(first)) => first.twin = Some((peer, number)),
                 _ => *entry = number,
             }
         }
         let (habit, queue, backlog) = (Habit::default(), Vec::new(), VecDeque::new());
-        self.sockets.push(Socket { id, fd, peer, twin: None, data, habit, idle: 0, queue, backlog });
+        self.sockets.push(Socket { id, fd, peer, twin: None, spare, data, habit, idle: 0, queue, backlog });
     }
 
     /// How many sockets there are.
@@ -158,7 +167,10 @@ impl Datagrams {
 
     /// The socket that datagrams of `flow` leave by.
     #[inline]
-    fn number_of(&self, flow: &Flow) -> u16 {
+    fn number_of(&mut self, flow: &Flow) -> u16 {
+        if let Some(number) = self.peers.count(flow) {
+            return number;
+        }
         let number = self.by_listener.get(usize::from(flow.listener.0)).copied().unwrap_or(u16::MAX);
         match self.sockets.get(usize::from(number)).and_then(|socket| socket.twin) {
             Some((peer, twin)) if peer == flow.remote => twin,
@@ -253,6 +265,31 @@ impl Datagrams {
             socket.backlog.pop_front();
         }
         let _ = poller.modify(socket.fd.as_fd(), Interest::READ, socket.data);
+    }
+
+    /// Connects sockets to the peers that most goes to, now and then.
+    pub fn connect_busy(&mut self, now: Time, listeners: &[crate::Listener]) {
+        let sockets = &self.sockets;
+        let waits = |number| sockets.get(usize::from(number)).is_none_or(|socket| !socket.backlog.is_empty());
+        for wish in self.peers.wishes(now, waits) {
+            let number = wish.instead.or_else(|| self.peers.take_spare(wish.listener));
+            let listener = listeners.get(usize::from(wish.listener.0));
+            let (Some(number), Some(listener)) = (number, listener) else { continue };
+            let Some(socket) = self.sockets.get_mut(usize::from(number)) else { continue };
+            let result = match std::mem::take(&mut socket.spare) {
+                true => sys::udp_bind_and_connect(socket.fd.as_fd(), listener.address, wish.peer),
+                false => sys::udp_connect(socket.fd.as_fd(), wish.peer),
+            };
+            match result {
+                Ok(()) => {
+                    tracing::debug!(peer = %wish.peer, "a connected socket");
+                    socket.peer = Some(wish.peer);
+                    self.peers.granted(&wish, number);
+                }
+                // It keeps its peer; one that has none gets no other.
+                Err(error) => tracing::debug!(peer = %wish.peer, %error, "no connected socket"),
+            }
+        }
     }
 
     /// Takes what the network says about datagrams of socket `number`.
@@ -519,32 +556,6 @@ impl<M: Machine> Worker<M> {
     }
 }
 
-/// Our time of what the kernel notes by the wall clock.
-struct Stamps {
-    now: Time,
-    /// The wall clock at `now`, microseconds.
-    wall: u64,
-}
-
-impl Stamps {
-    /// Stamps older than this were taken by another wall clock than the one that now is.
-    const OLDEST: u64 = 10_000_000;
-
-    fn new(now: Time) -> Stamps {
-        // `now` is a little older than this moment.
-        let wall = sys::wall_micros().saturating_sub(monotonic_now().since(now).as_micros() as u64);
-        Stamps { now, wall }
-    }
-
-    /// Our time of a stamp; `None` if it cannot be right, because the clock was set since.
-    fn time(&self, stamp: u64) -> Option<Time> {
-        let age = self.wall.saturating_sub(stamp);
-        let ahead = stamp.saturating_sub(self.wall);
-        (age < Stamps::OLDEST && ahead < Stamps::OLDEST)
-            .then(|| Time::from_micros(self.now.as_micros().saturating_sub(age) + ahead))
-    }
-}
-
 /// Where received messages go: to the machine, or to the worker that owns them.
 pub(super) struct Sink<'a, M: Machine> {
     pub machine: &'a mut M,
@@ -625,16 +636,6 @@ mod tests {
     use std::net::UdpSocket;
 
     #[test]
-    fn stamps_of_the_wall_clock_become_our_time() {
-        let stamps = Stamps { now: Time::from_micros(5_000), wall: 1_000_000_000 };
-        let time = |stamp| stamps.time(stamp).map(Time::as_micros);
-        assert_eq!(time(1_000_000_000 - 700), Some(4_300));
-        assert_eq!(time(1_000_000_000 + 700), Some(5_700), "since the round began");
-        assert_eq!(time(1_000_000_000 - 10_000_000), None, "the clock was set");
-        assert_eq!(time(1_000_000_000 + 10_000_000), None, "the clock was set back");
-    }
-
-    #[test]
     fn batches_begin_with_traffic_and_end_with_it() {
         let mut habit = Habit::default();
         assert!(!habit.batches);
@@ -670,8 +671,15 @@ mod tests {
         let config =
             RuntimeConfig { listeners: vec![listener], udp_send_queue: 2, ..RuntimeConfig::default() };
         let mut datagrams = Datagrams::new(&config, Arc::clone(&counters));
-        datagrams
-            .add(crate::listen::UdpSocket { id: ListenerId(0), fd: Arc::new(ours.into()), peer: None }, 1);
+        datagrams.add(
+            crate::listen::UdpSocket {
+                id: ListenerId(0),
+                fd: Arc::new(ours.into()),
+                peer: None,
+                spare: false,
+            },
+            1,
+        );
         assert!(datagrams.sockets[0].keep(b"first", to, 2, &poller));
 
         let mut out = Outbox::new();

@@ -5,9 +5,11 @@ mod datagrams;
 mod dispatch;
 mod grain;
 mod links;
+mod peers;
 mod pressure;
 mod reading;
 mod returned;
+mod stamps;
 
 use crate::config::RuntimeConfig;
 use crate::counters::Counters;
@@ -221,6 +223,7 @@ impl<M: Machine> Worker<M> {
         if let Some(sieve) = &mut self.sieve {
             sieve.follow(self.machine.sieve(), self.now, self.datagrams.descriptors());
         }
+        self.datagrams.connect_busy(self.now, &self.links.shared().listeners);
     }
 
     /// How long the worker may sleep. The alarm is set to the next deadline.
