@@ -1,6 +1,7 @@
 //! Datagrams: receiving in batches or one by one as the traffic has it, sending likewise.
 
 use super::Worker;
+use super::habit::{BATCH_PAYS, Habit, Looks};
 use super::peers::Peers;
 use super::returned::Reports;
 use super::stamps::Stamps;
@@ -24,11 +25,6 @@ const IDLE: u8 = 16;
 
 /// Full batches taken from one socket before others get their turn.
 const BATCHES: usize = 4;
-/// Datagrams from which on one batch call is cheaper than as many plain calls: a batch has its
-/// headers copied in and out, a plain call is one more system call. Measured on loopback: 10.4 against
-/// 10.8 thousand instructions a relayed packet at bursts of 16, while CPU time is in favour of batches
-/// from bursts of about this size.
-const BATCH_PAYS: usize = 8;
 /// Datagrams to one address and of one length from which on it is cheaper to have the kernel cut one into them.
 /// Measured on loopback, 400 bytes each, microseconds a datagram: 18.6 against 21.6 at bursts of 4, 6.1 against 9.5
 /// at 12, 2.7 against 6.7 at 32.
@@ -39,42 +35,6 @@ const GROUP_PAYS: usize = 3;
 const ONE_PACKET: usize = 1_400;
 /// How often a datagram is sent again because the socket held an error of an earlier one.
 const ATTEMPTS: usize = 8;
-
-/// Reports of a socket in a row, at most, of which one datagram each is taken without a look for the next.
-const BLIND: u8 = 16;
-
-/// How to receive; traffic tells.
-#[derive(Default)]
-struct Habit {
-    /// In batches.
-    batches: bool,
-    /// How many more reports are answered by taking one datagram and asking epoll.
-    blind: u8,
-    /// How many those were last time.
-    stretch: u8,
-}
-
-impl Habit {
-    /// Whether to look for more after the first datagram of a report. A look that finds nothing is a
-    /// system call in vain, one that finds something saves a round through epoll, which costs about as
-    /// much. So looks become rare where they are in vain and come back with the first that is not.
-    fn looks(&mut self) -> bool {
-        let looks = self.blind == 0;
-        self.blind -= u8::from(!looks);
-        looks
-    }
-
-    /// A look found more, or nothing.
-    fn looked(&mut self, more: bool) {
-        self.stretch = if more { 0 } else { (self.stretch * 2).clamp(1, BLIND) };
-        self.blind = self.stretch;
-    }
-
-    /// So many came in one batch.
-    fn received(&mut self, count: usize) {
-        self.batches = count >= BATCH_PAYS;
-    }
-}
 
 struct Socket {
     id: ListenerId,
@@ -292,6 +252,11 @@ impl Datagrams {
         }
     }
 
+    /// When to look for more in socket `number`, of which so many datagrams were taken.
+    fn looks(&mut self, number: usize, taken: usize) -> Option<&mut Looks> {
+        self.sockets.get_mut(number).map(|socket| socket.habit.after(taken))
+    }
+
     /// Takes what the network says about datagrams of socket `number`.
     pub(super) fn collect(&mut self, number: usize) {
         if let Some(socket) = self.sockets.get(number) {
@@ -452,11 +417,7 @@ impl<M: Machine> Worker<M> {
     pub(super) fn receive_datagrams(&mut self, number: usize) {
         let Some(socket) = self.datagrams.sockets.get_mut(number) else { return };
         if !socket.habit.batches && !self.datagrams.joined && !self.grain.is_dense() {
-            let looks = socket.habit.looks();
-            let taken = self.receive_plainly(number, if looks { BATCH_PAYS } else { 1 });
-            if let Some(socket) = self.datagrams.sockets.get_mut(number).filter(|_| looks && taken > 0) {
-                socket.habit.looked(taken > 1);
-            }
+            let taken = self.receive_plainly(number);
             if taken < BATCH_PAYS {
                 return;
             }
@@ -478,9 +439,25 @@ impl<M: Machine> Worker<M> {
         self.grain.more();
     }
 
-    /// Takes up to `most` datagrams one by one and answers how many.
-    fn receive_plainly(&mut self, number: usize, most: usize) -> usize {
-        (0..most).take_while(|_| self.receive_one(number)).count()
+    /// Takes datagrams one by one, as long as looking for more pays, and answers how many.
+    fn receive_plainly(&mut self, number: usize) -> usize {
+        // Of the first a report has told.
+        if !self.receive_one(number) {
+            return 0;
+        }
+        for taken in 1..BATCH_PAYS {
+            if !self.datagrams.looks(number, taken).is_some_and(Looks::wanted) {
+                return taken;
+            }
+            let more = self.receive_one(number);
+            if let Some(looks) = self.datagrams.looks(number, taken) {
+                looks.done(more);
+            }
+            if !more {
+                return taken;
+            }
+        }
+        BATCH_PAYS
     }
 
     /// Takes one datagram, or what was said of one sent before; `false` if there was neither.
@@ -634,30 +611,6 @@ impl<M: Machine> Sink<'_, M> {
 mod tests {
     use super::*;
     use std::net::UdpSocket;
-
-    #[test]
-    fn batches_begin_with_traffic_and_end_with_it() {
-        let mut habit = Habit::default();
-        assert!(!habit.batches);
-        habit.received(BATCH_PAYS);
-        assert!(habit.batches);
-        habit.received(BATCH_PAYS - 1);
-        assert!(!habit.batches);
-    }
-
-    #[test]
-    fn looks_become_rare_while_they_are_in_vain() {
-        let mut habit = Habit::default();
-        let mut reports_until_a_look = |more| {
-            let blind = (0..).take_while(|_| !habit.looks()).count();
-            habit.looked(more);
-            blind
-        };
-        let in_vain: Vec<usize> = (0..8).map(|_| reports_until_a_look(false)).collect();
-        assert_eq!(in_vain, [0, 1, 2, 4, 8, 16, 16, 16]);
-        assert_eq!((reports_until_a_look(true), reports_until_a_look(true)), (16, 0));
-        assert_eq!((reports_until_a_look(false), reports_until_a_look(false)), (0, 1));
-    }
 
     #[test]
     fn what_waits_for_room_goes_first_and_beyond_the_cap_is_dropped() {

@@ -4,6 +4,7 @@ mod alarm;
 mod datagrams;
 mod dispatch;
 mod grain;
+mod habit;
 mod links;
 mod peers;
 mod pressure;
