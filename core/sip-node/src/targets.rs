@@ -398,7 +398,10 @@ impl<S: Services> Node<S> {
         // (section 19.1.5): taken over, they would smuggle a Route or credentials in.
         let contact = Uri::parse(binding.contact).ok();
         let uri = match &contact {
-            Some(contact) if contact.is_sip() && contact.headers.is_empty() => binding.contact,
+            Some(uri) if uri.is_sip() => {
+                let len = binding.contact.len().saturating_sub(uri.headers.len());
+                binding.contact.get(..len).unwrap_or(binding.contact)
+            }
             _ => without_headers(binding.contact),
         };
         let mut wish = Wish::new(uri, Role::Local);

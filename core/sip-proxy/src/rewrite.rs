@@ -366,6 +366,12 @@ mod tests {
         for (given, want) in [
             (text.to_owned(), "OK\r\nVia: SIP/2.0/UDP a;branch=z9hG4bK1\r\nFrom"),
             (text.replace(", SIP", "\r\nVia: SIP"), "OK\r\nVia: SIP/2.0/UDP a;branch=z9hG4bK1\r\nFrom"),
+            (text.replace(", SIP", " ,,\tSIP"), "OK\r\nVia: SIP/2.0/UDP a;branch=z9hG4bK1\r\nFrom"),
+            (text.replace("bK1\r", "bK1,\r"), "OK\r\nVia: SIP/2.0/UDP a;branch=z9hG4bK1\r\nFrom"),
+            (
+                text.replace("bK1\r", "bK1, SIP/2.0/UDP b\r"),
+                "OK\r\nVia: SIP/2.0/UDP a;branch=z9hG4bK1, SIP/2.0/UDP b\r\nFrom",
+            ),
         ] {
             let mut index = Index::new();
             let Parsed::Good(m) = parse(given.as_bytes(), &mut index, &Limits::default()) else { panic!() };
