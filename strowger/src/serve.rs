@@ -265,6 +265,8 @@ pub(crate) fn bind_admin(access: &c::AdminAccess) -> Result<Option<AdminSocket>,
 
 /// Bytes that this server may add to a message that it forwards.
 const ADDED: usize = 16 << 10;
+/// Peers of a listener that get a socket of their own: the trunks, gateways or nodes that most goes to.
+const CONNECTED: usize = 8;
 
 /// The runtime of a server or balancer: its sockets, and the limits of its streams.
 pub(crate) fn runtime_config(config: &Config, listeners: &[c::Listener], workers: usize) -> RuntimeConfig {
@@ -280,6 +282,7 @@ pub(crate) fn runtime_config(config: &Config, listeners: &[c::Listener], workers
             .collect(),
         pin: steering::cpus(&config.pin, workers),
         busy_poll: config.busy_poll,
+        connected: CONNECTED,
         streams: StreamLimits {
             max_connections: l.connections,
             max_per_source: u32::try_from(l.connections_per_source).unwrap_or(u32::MAX),

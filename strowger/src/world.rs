@@ -141,8 +141,7 @@ impl Services for World {
     }
 
     fn count_method(&self, method: Method<'_>) {
-        let known = METHODS.iter().position(|m| m.as_bytes() == method.as_bytes());
-        self.recorder.count_method(known.unwrap_or(usize::MAX));
+        self.recorder.count_method(number(method));
     }
 
     fn refused(&self, why: Refusal, about: &[u8], source: SocketAddr) {
@@ -199,6 +198,27 @@ const fn reason(why: Refusal, known: bool) -> &'static str {
         Refusal::NotOurs => "the address to register is not of one of our domains",
         Refusal::Unproven => "only our own users may register",
         Refusal::Target => "the sender may not send requests there",
+    }
+}
+
+/// The place of a method in [`METHODS`]; past its end if it is not there.
+const fn number(method: Method<'_>) -> usize {
+    match method {
+        Method::Invite => 0,
+        Method::Ack => 1,
+        Method::Bye => 2,
+        Method::Cancel => 3,
+        Method::Register => 4,
+        Method::Options => 5,
+        Method::Prack => 6,
+        Method::Subscribe => 7,
+        Method::Notify => 8,
+        Method::Publish => 9,
+        Method::Info => 10,
+        Method::Refer => 11,
+        Method::Message => 12,
+        Method::Update => 13,
+        Method::Other(_) => METHODS.len(),
     }
 }
 
@@ -269,5 +289,18 @@ pub const fn kind_of(kind: locate::Kind) -> resolver::Kind {
         locate::Kind::Srv => resolver::Kind::Srv,
         locate::Kind::A => resolver::Kind::A,
         locate::Kind::Aaaa => resolver::Kind::Aaaa,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn methods_are_counted_in_their_places() {
+        for (place, name) in METHODS.iter().enumerate() {
+            assert_eq!(number(Method::from_bytes(name.as_bytes())), place, "{name}");
+        }
+        assert_eq!(number(Method::from_bytes(b"PUNCH")), METHODS.len());
     }
 }

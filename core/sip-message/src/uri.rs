@@ -85,7 +85,13 @@ impl<'a> Uri<'a> {
 
     /// The `transport` parameter, if it names a transport we know of.
     pub fn transport(&self) -> Option<Transport> {
-        self.param(b"transport").and_then(Transport::from_name)
+        match self.params {
+            b"" => None,
+            // As nearly everybody writes it who does.
+            b";transport=udp" | b";transport=UDP" => Some(Transport::Udp),
+            b";transport=tcp" | b";transport=TCP" => Some(Transport::Tcp),
+            _ => self.param(b"transport").and_then(Transport::from_name),
+        }
     }
 
     /// The host as an address, if it is one.

@@ -10,6 +10,7 @@ use core::time::Duration;
 use hashbrown::HashTable;
 use sip_message::{Message, Method};
 use sip_proxy::gathered::Gathered;
+use sip_transaction::TableHash;
 use siphasher::sip::SipHasher13;
 use std::collections::VecDeque;
 use wire::Time;
@@ -56,14 +57,25 @@ pub(crate) struct Calls {
     answered: VecDeque<(u64, u64)>,
     spare: Vec<Vec<u8>>,
     limit: usize,
-    seed: [u64; 2],
+    hash: TableHash,
+    /// Of texts that are longer than nearly all.
+    long: SipHasher13,
     sequence: u64,
 }
 
 impl Calls {
     pub fn new(limit: usize, seed: [u64; 2]) -> Calls {
         let (queue, answered) = (VecDeque::new(), VecDeque::new());
-        Calls { table: HashTable::new(), queue, answered, spare: Vec::new(), limit, seed, sequence: 0 }
+        Calls {
+            table: HashTable::new(),
+            queue,
+            answered,
+            spare: Vec::new(),
+            limit,
+            hash: TableHash::new(seed),
+            long: SipHasher13::new_with_keys(seed[0], seed[1]),
+            sequence: 0,
+        }
     }
 
     pub fn set_limit(&mut self, limit: usize) {
@@ -195,9 +207,19 @@ impl Calls {
     }
 
     fn hash(&self, call_id: &[u8], tag: &[u8]) -> u64 {
-        let mut text = Gathered::<192, _>::new(SipHasher13::new_with_keys(self.seed[0], self.seed[1]));
+        let mut room = [0; 192];
+        // A space stands in neither.
+        if let Some(text) = room.get_mut(..call_id.len() + 1 + tag.len())
+            && let Some((first, rest)) = text.split_at_mut_checked(call_id.len())
+            && let Some((space, second)) = rest.split_first_mut()
+        {
+            first.copy_from_slice(call_id);
+            *space = b' ';
+            second.copy_from_slice(tag);
+            return self.hash.hash(text);
+        }
+        let mut text = Gathered::<192, _>::new(self.long);
         text.add(call_id);
-        // It stands in neither.
         text.add(b" ");
         text.add(tag);
         text.finish()

@@ -137,7 +137,8 @@ impl<S: Services> Node<S> {
         extra: &[u8],
         out: &mut Outbox,
     ) {
-        let tag = self.server_tag(id);
+        // A 100 has none (section 8.2.6.2).
+        let tag = if status == 100 { [0; 16] } else { self.server_tag(id) };
         let oc = source.and_then(|(remote, _)| self.oc_of(remote, request));
         self.layer.respond(now, id, status, out, |buf| {
             told(oc, buf, |buf| write_response(request, status, b"", &tag, source, extra, buf));

@@ -396,10 +396,17 @@ impl<S: Services> Node<S> {
     fn binding_wish(&self, near: Flow, size: usize, binding: &BindingView<'_>) -> Wish {
         // Header components of a Contact are for whoever makes a new request, not for this one
         // (section 19.1.5): taken over, they would smuggle a Route or credentials in.
-        let mut wish = Wish::new(without_headers(binding.contact), Role::Local);
+        let contact = Uri::parse(binding.contact).ok();
+        let uri = match &contact {
+            Some(uri) if uri.is_sip() => {
+                let len = binding.contact.len().saturating_sub(uri.headers.len());
+                binding.contact.get(..len).unwrap_or(binding.contact)
+            }
+            _ => without_headers(binding.contact),
+        };
+        let mut wish = Wish::new(uri, Role::Local);
         wish.instance.extend_from_slice(binding.instance);
         let flow = self.valid_flow(binding.flow, near.listener);
-        let contact = Uri::parse(binding.contact).ok();
         if !binding.path.is_empty() {
             wish.routes.extend_from_slice(b"Route: ");
             wish.routes.extend_from_slice(binding.path);

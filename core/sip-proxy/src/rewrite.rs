@@ -85,7 +85,7 @@ pub fn write_response(
     splices.clear();
     match response.lone_via() {
         Some(line) => splices.remove(line.line),
-        None => drop_values(response, Name::Via, 1, splices),
+        None => drop_topmost_via(response, splices),
     }
     add_content_length(response, splices);
     if strip_identity {
@@ -107,7 +107,7 @@ pub fn write_response_as(
     splices.replace(0..response.headers_start(), line);
     match response.lone_via() {
         Some(line) => splices.remove(line.line),
-        None => drop_values(response, Name::Via, 1, splices),
+        None => drop_topmost_via(response, splices),
     }
     add_content_length(response, splices);
     strip(response, &[without], splices);
@@ -181,6 +181,17 @@ fn edit_routes(request: &Message<'_>, o: &Outgoing<'_>, splices: &mut Splices) {
         let at = request.headers(Name::Route).last().map_or(request.headers_start(), |h| h.line.end);
         splices.insert(at, o.last_route);
     }
+}
+
+/// Takes the topmost Via off that others follow, as a rule in its own line.
+fn drop_topmost_via(message: &Message<'_>, splices: &mut Splices) {
+    let second = |value| Values::new(value).nth(1);
+    if let Some(line) = message.header(Name::Via).filter(|line| !line.value.ends_with(b","))
+        && let Some(next) = second(line.value)
+    {
+        return splices.remove(message.range_of(line.value).start..message.range_of(next).start);
+    }
+    drop_values(message, Name::Via, 1, splices);
 }
 
 /// Takes the first `count` comma-separated values of a header off.
@@ -355,6 +366,11 @@ mod tests {
         for (given, want) in [
             (text.to_owned(), "OK\r\nVia: SIP/2.0/UDP a;branch=z9hG4bK1\r\nFrom"),
             (text.replace(", SIP", "\r\nVia: SIP"), "OK\r\nVia: SIP/2.0/UDP a;branch=z9hG4bK1\r\nFrom"),
+            (text.replace(", SIP", " ,,\tSIP"), "OK\r\nVia: SIP/2.0/UDP a;branch=z9hG4bK1\r\nFrom"),
+            (
+                text.replace("bK1\r", "bK1, SIP/2.0/UDP b\r"),
+                "OK\r\nVia: SIP/2.0/UDP a;branch=z9hG4bK1, SIP/2.0/UDP b\r\nFrom",
+            ),
         ] {
             let mut index = Index::new();
             let Parsed::Good(m) = parse(given.as_bytes(), &mut index, &Limits::default()) else { panic!() };

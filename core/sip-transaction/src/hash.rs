@@ -16,16 +16,17 @@ pub(crate) const LONGEST: usize = 512;
 /// Words of a text.
 const WORDS: usize = LONGEST / 8;
 
-/// A hash with its key.
+/// A keyed hash of texts for tables within one worker (see above): a third of the work of a SipHash. Nobody may be shown
+/// what comes out.
 #[derive(Clone)]
-pub(crate) struct TableHash {
+pub struct TableHash {
     words: Box<[[u64; 2]; WORDS / 2]>,
     last: [u128; 4],
 }
 
 impl TableHash {
-    /// The hash with a key made from `seed`.
-    pub(crate) fn new(seed: [u64; 2]) -> TableHash {
+    /// The hash with a key made from `seed`, which is secret and random.
+    pub fn new(seed: [u64; 2]) -> TableHash {
         let mut count = 0u64;
         let mut word = || {
             let mut hasher = SipHasher13::new_with_keys(seed[0], seed[1]);
@@ -38,8 +39,9 @@ impl TableHash {
         TableHash { words, last }
     }
 
-    /// The hash of a text of at most [`LONGEST`] bytes; what is beyond does not count.
-    pub(crate) fn hash(&self, text: &[u8]) -> u64 {
+    /// The hash of a text of at most 512 bytes; what is beyond does not count.
+    #[inline]
+    pub fn hash(&self, text: &[u8]) -> u64 {
         let (blocks, rest) = text.as_chunks::<16>();
         let mut sum = 0u128;
         let mut keys = self.words.iter();

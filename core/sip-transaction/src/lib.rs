@@ -44,6 +44,7 @@ mod slab;
 mod timers;
 mod wheel;
 
+pub use hash::TableHash;
 pub use id::{ClientId, ServerId};
 pub use layer::{Counts, Event, Inbound, Layer, Limits, Outcome};
 pub use timers::Timers;

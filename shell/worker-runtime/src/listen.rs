@@ -33,6 +33,8 @@ pub struct UdpSocket {
     pub fd: Arc<OwnedFd>,
     /// Where it is connected to, if it is.
     pub peer: Option<SocketAddr>,
+    /// It has no address yet.
+    pub spare: bool,
 }
 
 /// Listening sockets that are open and not yet served: the actual addresses are known, and machines
@@ -52,7 +54,7 @@ impl Bound {
     ///
     /// # Errors
     /// Too few descriptors, a listener that cannot be opened, or one of a transport that this version does not have.
-    pub fn new(config: RuntimeConfig, workers: usize) -> Result<Bound, StartError> {
+    pub fn new(mut config: RuntimeConfig, workers: usize) -> Result<Bound, StartError> {
         if workers == 0 || workers > usize::from(u16::MAX) {
             return Err(StartError::Unusable("there must be at least one worker and at most 65535"));
         }
@@ -62,8 +64,14 @@ impl Bound {
         let shared = config.listeners.len().min(config.own_from);
         let listening = shared * workers + (config.listeners.len() - shared);
         let needed = listening + config.own_connections + OTHER_DESCRIPTORS + 2 * workers;
-        if let Some(allowed) = sys::raise_descriptor_limit().filter(|&allowed| allowed < needed as u64) {
+        let allowed = sys::raise_descriptor_limit();
+        if let Some(allowed) = allowed.filter(|&allowed| allowed < needed as u64) {
             return Err(StartError::Descriptors { needed, allowed });
+        }
+        // They only save work.
+        let spare = listening.saturating_mul(config.connected);
+        if allowed.is_some_and(|allowed| allowed < needed.saturating_add(spare) as u64) {
+            config.connected = 0;
         }
         let mut sockets: Vec<WorkerSockets> = (0..workers).map(|_| WorkerSockets::default()).collect();
         let mut listeners = Vec::with_capacity(config.listeners.len());
@@ -158,7 +166,7 @@ fn open_udp(
         let (receive_kb, send_kb, wanted_kb) = (receive >> 10, send >> 10, config.udp_buffer >> 10);
         tracing::info!(%address, receive_kb, send_kb, wanted_kb, "datagram socket buffers");
     }
-    let add = |worker: &mut WorkerSockets, fd: OwnedFd, peer| {
+    let add = |worker: &mut WorkerSockets, fd: OwnedFd, peer, spare| {
         if !config.grain.is_zero() {
             sys::ask_for_stamps(fd.as_fd())?;
         }
@@ -167,20 +175,30 @@ fn open_udp(
         {
             tracing::debug!(%address, %error, "the kernel joins no datagrams here; each is taken alone");
         }
-        worker.udp.push(UdpSocket { id, fd: Arc::new(fd), peer });
+        worker.udp.push(UdpSocket { id, fd: Arc::new(fd), peer, spare });
         io::Result::Ok(())
     };
     for (worker, (fd, _, _)) in workers.iter_mut().zip(sockets) {
-        add(worker, fd, None)?;
+        add(worker, fd, None, false)?;
     }
     // Of several connected to one peer the kernel would use one.
-    if let ([worker], Some(peer)) = (workers, config.peer.filter(|peer| peer.is_ipv4() == address.is_ipv4()))
+    if let ([worker], Some(peer)) =
+        (&mut *workers, config.peer.filter(|peer| peer.is_ipv4() == address.is_ipv4()))
     {
         let (fd, _, _) = sys::udp_bind(address, &options)?;
         match sys::udp_connect(fd.as_fd(), peer) {
-            Ok(()) => add(worker, fd, Some(peer))?,
+            Ok(()) => add(worker, fd, Some(peer), false)?,
             // The other socket will say so with each datagram, or find that there is a way by then.
             Err(error) => tracing::debug!(%address, %peer, %error, "no connected socket"),
+        }
+    }
+    if let [worker] = workers
+        && !config.share_ports
+        && !address.ip().is_unspecified()
+    {
+        for _ in 0..config.connected {
+            let (fd, _, _) = sys::udp_socket(address, &options)?;
+            add(worker, fd, None, true)?;
         }
     }
     Ok(())
@@ -218,5 +236,25 @@ mod tests {
             .map(|worker| worker.udp.iter().map(|socket| socket.id.0).collect())
             .collect();
         assert_eq!(ids, [[0, 1], [0, 2]]);
+    }
+
+    #[test]
+    fn no_socket_is_to_be_connected_where_it_would_keep_datagrams_from_others() {
+        let spare = |address: &str, share_ports, workers| {
+            let listener = Listener { transport: Transport::Udp, address: address.parse().unwrap() };
+            let config = RuntimeConfig {
+                listeners: vec![listener],
+                connected: 3,
+                share_ports,
+                ..RuntimeConfig::default()
+            };
+            let bound = Bound::new(config, workers).unwrap();
+            bound.sockets.iter().flat_map(|worker| &worker.udp).filter(|socket| socket.spare).count()
+        };
+        assert_eq!(spare("127.0.0.1:0", false, 1), 3);
+        assert_eq!(spare("[::1]:0", false, 1), 3);
+        assert_eq!(spare("127.0.0.1:0", true, 1), 0, "another process may listen there");
+        assert_eq!(spare("0.0.0.0:0", false, 1), 0, "its other addresses");
+        assert_eq!(spare("127.0.0.1:0", false, 2), 0, "the other worker");
     }
 }

@@ -136,7 +136,10 @@ impl Bound {
         let shared = self.listeners.len().min(self.config.own_from);
         let of = |id: ListenerId| -> Vec<BorrowedFd<'_>> {
             let sockets = self.sockets.iter().flat_map(|worker| &worker.udp);
-            sockets.filter(|socket| socket.id == id && socket.peer.is_none()).map(|s| s.fd.as_fd()).collect()
+            sockets
+                .filter(|socket| socket.id == id && socket.peer.is_none() && !socket.spare)
+                .map(|s| s.fd.as_fd())
+                .collect()
         };
         // Another transport has no datagram sockets, and one worker nobody to choose among.
         (0..shared as u16).map(|id| of(ListenerId(id))).filter(|sockets| sockets.len() > 1).collect()

@@ -82,6 +82,50 @@ fn a_peer_has_a_socket_of_its_own_and_others_are_heard_too() {
     }
 }
 
+/// Says so many lines and hears each echoed.
+fn talk(client: &UdpSocket, server: SocketAddr, lines: usize) {
+    for n in 0..lines {
+        client.send_to(format!("line {n}\n").as_bytes(), server).unwrap();
+        assert_eq!(hear(client), format!("line {n}\n"));
+    }
+}
+
+#[test]
+fn the_busiest_peer_gets_a_socket_and_loses_it_to_one_that_is_busier() {
+    let (first, second) = (client(), client());
+    let [first_at, second_at] = [&first, &second].map(|client| client.local_addr().unwrap());
+    let mut config = config("127.0.0.1");
+    config.connected = 1;
+    let server = Server::with(config, 1);
+    let at = server.udp();
+    let busy = |client: &UdpSocket, address, others: SocketAddr| {
+        let away = wait("a socket", || {
+            talk(client, at, 50);
+            (connected(at, address) == 1).then(|| connected(at, others))
+        });
+        assert_eq!(away, 0, "one socket for two");
+        // By whichever socket: all sizes, who has one and who has none, one after the other and many at once.
+        for size in [10, 1_400, 1_401, 9_000, 65_507] {
+            for client in [&first, &second] {
+                client.send_to(&vec![b'x'; size], at).unwrap();
+                assert_eq!(hear(client).len(), size);
+            }
+        }
+        for n in 0..100 {
+            first.send_to(format!("b {n}\n").as_bytes(), at).unwrap();
+            second.send_to(format!("b {n}\n").as_bytes(), at).unwrap();
+        }
+        for client in [&first, &second] {
+            (0..100).for_each(|_| assert!(hear(client).starts_with("b ")));
+        }
+    };
+    busy(&first, first_at, second_at);
+    busy(&second, second_at, first_at);
+    busy(&first, first_at, second_at);
+    let counts = server.counts();
+    assert_eq!((counts.udp_send_errors, counts.udp_send_drops), (0, 0));
+}
+
 #[test]
 fn a_peer_that_is_away_is_reported_as_any_other() {
     let mut config = config("127.0.0.1");

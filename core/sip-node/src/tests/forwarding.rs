@@ -173,6 +173,20 @@ fn parameters_and_headers_of_the_request_uri_do_not_confuse_the_lookup() {
 }
 
 #[test]
+fn a_contact_loses_its_headers_and_nothing_else() {
+    for (contact, uri) in [
+        ("<sip:bob@192.0.2.77?X=1>", "sip:bob@192.0.2.77"),
+        ("<sip:bob@192.0.2.77;x=y?X=1&Y=2>", "sip:bob@192.0.2.77;x=y"),
+        ("<sip:b?b@192.0.2.77>", "sip:b?b@192.0.2.77"),
+        ("<sip:b?b@192.0.2.77?X=1>", "sip:b?b@192.0.2.77"),
+    ] {
+        let mut lab = Lab::new();
+        lab.bind_with("bob", contact, udp("192.0.2.77:5060"), "");
+        assert_eq!(lab.invite(CAROL, Req::invite().text())[0].uri(), uri);
+    }
+}
+
+#[test]
 fn path_values_become_routes() {
     let mut lab = Lab::new();
     let lines = "Supported: path\r\nPath: <sip:192.0.2.77;lr>,<sip:inner.example;lr>\r\n";

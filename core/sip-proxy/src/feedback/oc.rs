@@ -82,7 +82,13 @@ pub fn wish(via: &[u8]) -> Option<Wish> {
 }
 
 /// Whether a client wrote `oc` into its Via, so that it would believe a value. It may say so where none did.
+#[inline]
 pub fn knows(via: &[u8]) -> bool {
+    // In most the letters do not even stand.
+    has_letters(via) && has_parameter(via)
+}
+
+fn has_parameter(via: &[u8]) -> bool {
     let mut params = via.split(|&byte| byte == b';').skip(1);
     params.any(|param| param.trim_ascii_start().get(..2).is_some_and(|name| name.eq_ignore_ascii_case(b"oc")))
 }
@@ -105,8 +111,12 @@ fn may_be_named(message: &[u8]) -> bool {
     if matches!(after.next(), Some(b' ' | b'\t')) {
         return true;
     }
-    // Without an early end, so that many bytes are looked at in one step.
-    let pairs = value.iter().zip(value.iter().skip(1));
+    has_letters(value)
+}
+
+/// Whether `oc` stands somewhere, in any case. Without an early end, so that many bytes are looked at in one step.
+fn has_letters(value: &[u8]) -> bool {
+    let pairs = value.iter().zip(value.get(1..).unwrap_or_default());
     pairs.fold(false, |found, (a, b)| found | (a.eq_ignore_ascii_case(&b'o') & b.eq_ignore_ascii_case(&b'c')))
 }
 

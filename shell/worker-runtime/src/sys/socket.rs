@@ -82,6 +82,13 @@ fn set_buffers(fd: BorrowedFd<'_>, options: &SocketOptions) -> (usize, usize) {
 /// A datagram socket on `address`, shared with the other workers' by `SO_REUSEPORT`, and the receive
 /// and send buffer sizes it got, in bytes.
 pub fn udp_bind(address: SocketAddr, options: &SocketOptions) -> io::Result<(OwnedFd, usize, usize)> {
+    let (fd, receive, send) = udp_socket(address, options)?;
+    bind(fd.as_fd(), address)?;
+    Ok((fd, receive, send))
+}
+
+/// The same without an address yet: nothing comes there, until [`udp_bind_and_connect`].
+pub fn udp_socket(address: SocketAddr, options: &SocketOptions) -> io::Result<(OwnedFd, usize, usize)> {
     let fd = new_socket(&address, libc::SOCK_DGRAM)?;
     set(fd.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
     let (receive, send) = set_buffers(fd.as_fd(), options);
@@ -91,12 +98,17 @@ pub fn udp_bind(address: SocketAddr, options: &SocketOptions) -> io::Result<(Own
         SocketAddr::V6(_) => set(fd.as_fd(), libc::IPPROTO_IPV6, libc::IPV6_RECVERR, 1),
     };
     let _ = set_fragments(fd.as_fd(), false);
-    bind(fd.as_fd(), address)?;
     Ok((fd, receive, send))
 }
 
+/// Gives a [`udp_socket`] its address, and a peer as [`udp_connect`] does.
+pub fn udp_bind_and_connect(fd: BorrowedFd<'_>, address: SocketAddr, peer: SocketAddr) -> io::Result<()> {
+    bind(fd, address)?;
+    udp_connect(fd, peer)
+}
+
 /// Connects a datagram socket: it takes what comes from `peer` alone, before others at its address are asked, and
-/// [`send`] sends there.
+/// [`send`] sends there. One that is connected gets another peer.
 pub fn udp_connect(fd: BorrowedFd<'_>, peer: SocketAddr) -> io::Result<()> {
     let raw = RawAddr::new(peer);
     // SAFETY: `raw` is readable for its length during the call.
@@ -250,13 +262,17 @@ pub fn recv(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
 /// Writes to a stream or a connected datagram socket without waiting and without a signal.
 pub fn send(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
     let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-    // SAFETY: `bytes` is readable for its length.
-    check_len(unsafe { libc::send(fd.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), flags) })
+    let nobody = std::ptr::null::<libc::sockaddr>();
+    // SAFETY: `bytes` is readable for its length; the arguments are those of sendto(2), without an address.
+    check_long(unsafe {
+        let (data, len) = (bytes.as_ptr(), bytes.len());
+        libc::syscall(libc::SYS_sendto, fd.as_raw_fd(), data, len, flags, nobody, 0)
+    })
 }
 
 /// Receives one datagram without waiting.
 ///
-/// This call and [`send_to`] are made for every message. They go past the C library's own functions,
+/// This call, [`send`] and [`send_to`] are made for every message. They go past the C library's own functions,
 /// which are points where a thread may be cancelled and pay for that on the way in and out; nobody
 /// cancels threads here.
 pub fn recv_from(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {

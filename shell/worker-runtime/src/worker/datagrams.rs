@@ -1,7 +1,10 @@
 //! Datagrams: receiving in batches or one by one as the traffic has it, sending likewise.
 
 use super::Worker;
+use super::habit::{BATCH_PAYS, Habit, Looks};
+use super::peers::Peers;
 use super::returned::Reports;
+use super::stamps::Stamps;
 use crate::config::RuntimeConfig;
 use crate::counters::Counters;
 use crate::listen::UdpSocket;
@@ -22,11 +25,6 @@ const IDLE: u8 = 16;
 
 /// Full batches taken from one socket before others get their turn.
 const BATCHES: usize = 4;
-/// Datagrams from which on one batch call is cheaper than as many plain calls: a batch has its
-/// headers copied in and out, a plain call is one more system call. Measured on loopback: 10.4 against
-/// 10.8 thousand instructions a relayed packet at bursts of 16, while CPU time is in favour of batches
-/// from bursts of about this size.
-const BATCH_PAYS: usize = 8;
 /// Datagrams to one address and of one length from which on it is cheaper to have the kernel cut one into them.
 /// Measured on loopback, 400 bytes each, microseconds a datagram: 18.6 against 21.6 at bursts of 4, 6.1 against 9.5
 /// at 12, 2.7 against 6.7 at 32.
@@ -38,49 +36,15 @@ const ONE_PACKET: usize = 1_400;
 /// How often a datagram is sent again because the socket held an error of an earlier one.
 const ATTEMPTS: usize = 8;
 
-/// Reports of a socket in a row, at most, of which one datagram each is taken without a look for the next.
-const BLIND: u8 = 16;
-
-/// How to receive; traffic tells.
-#[derive(Default)]
-struct Habit {
-    /// In batches.
-    batches: bool,
-    /// How many more reports are answered by taking one datagram and asking epoll.
-    blind: u8,
-    /// How many those were last time.
-    stretch: u8,
-}
-
-impl Habit {
-    /// Whether to look for more after the first datagram of a report. A look that finds nothing is a
-    /// system call in vain, one that finds something saves a round through epoll, which costs about as
-    /// much. So looks become rare where they are in vain and come back with the first that is not.
-    fn looks(&mut self) -> bool {
-        let looks = self.blind == 0;
-        self.blind -= u8::from(!looks);
-        looks
-    }
-
-    /// A look found more, or nothing.
-    fn looked(&mut self, more: bool) {
-        self.stretch = if more { 0 } else { (self.stretch * 2).clamp(1, BLIND) };
-        self.blind = self.stretch;
-    }
-
-    /// So many came in one batch.
-    fn received(&mut self, count: usize) {
-        self.batches = count >= BATCH_PAYS;
-    }
-}
-
 struct Socket {
     id: ListenerId,
     fd: Arc<OwnedFd>,
     /// Where it is connected to, if it is.
     peer: Option<SocketAddr>,
-    /// The number of the one at the same address that is connected, and where to.
+    /// The number of the one at the same address that is connected for good, and where to.
     twin: Option<(SocketAddr, u16)>,
+    /// It has no address yet.
+    spare: bool,
     data: u64,
     habit: Habit,
     /// Looks in a row that found nothing.
@@ -97,6 +61,8 @@ pub struct Datagrams {
     /// Socket numbers by listener; `u16::MAX` where the listener is of another transport.
     by_listener: Vec<u16>,
     max_backlog: usize,
+    /// Who else gets a socket that is connected.
+    peers: Peers,
     /// Whether the kernel may join what comes, which only a batch can part.
     joined: bool,
     /// Sockets with transmits in their queue: there may be thousands without.
@@ -114,6 +80,7 @@ impl Datagrams {
             sockets: Vec::new(),
             by_listener,
             max_backlog: config.udp_send_queue,
+            peers: Peers::new(),
             joined: config.together,
             pending: Vec::new(),
             reports: Reports::default(),
@@ -123,16 +90,18 @@ impl Datagrams {
 
     /// Adds a socket that epoll reports as `data`.
     pub fn add(&mut self, socket: UdpSocket, data: u64) {
-        let UdpSocket { id, fd, peer } = socket;
+        let UdpSocket { id, fd, peer, spare } = socket;
         let number = self.sockets.len() as u16;
-        if let Some(entry) = self.by_listener.get_mut(usize::from(id.0)) {
+        if spare {
+            self.peers.add_spare(id, number);
+        } else if let Some(entry) = self.by_listener.get_mut(usize::from(id.0)) {
             match (peer, self.sockets.get_mut(usize::from(*entry))) {
                 (Some(peer), Some(first)) => first.twin = Some((peer, number)),
                 _ => *entry = number,
             }
         }
         let (habit, queue, backlog) = (Habit::default(), Vec::new(), VecDeque::new());
-        self.sockets.push(Socket { id, fd, peer, twin: None, data, habit, idle: 0, queue, backlog });
+        self.sockets.push(Socket { id, fd, peer, twin: None, spare, data, habit, idle: 0, queue, backlog });
     }
 
     /// How many sockets there are.
@@ -158,7 +127,10 @@ impl Datagrams {
 
     /// The socket that datagrams of `flow` leave by.
     #[inline]
-    fn number_of(&self, flow: &Flow) -> u16 {
+    fn number_of(&mut self, flow: &Flow) -> u16 {
+        if let Some(number) = self.peers.count(flow) {
+            return number;
+        }
         let number = self.by_listener.get(usize::from(flow.listener.0)).copied().unwrap_or(u16::MAX);
         match self.sockets.get(usize::from(number)).and_then(|socket| socket.twin) {
             Some((peer, twin)) if peer == flow.remote => twin,
@@ -253,6 +225,36 @@ impl Datagrams {
             socket.backlog.pop_front();
         }
         let _ = poller.modify(socket.fd.as_fd(), Interest::READ, socket.data);
+    }
+
+    /// Connects sockets to the peers that most goes to, now and then.
+    pub fn connect_busy(&mut self, now: Time, listeners: &[crate::Listener]) {
+        let sockets = &self.sockets;
+        let waits = |number| sockets.get(usize::from(number)).is_none_or(|socket| !socket.backlog.is_empty());
+        for wish in self.peers.wishes(now, waits) {
+            let number = wish.instead.or_else(|| self.peers.take_spare(wish.listener));
+            let listener = listeners.get(usize::from(wish.listener.0));
+            let (Some(number), Some(listener)) = (number, listener) else { continue };
+            let Some(socket) = self.sockets.get_mut(usize::from(number)) else { continue };
+            let result = match std::mem::take(&mut socket.spare) {
+                true => sys::udp_bind_and_connect(socket.fd.as_fd(), listener.address, wish.peer),
+                false => sys::udp_connect(socket.fd.as_fd(), wish.peer),
+            };
+            match result {
+                Ok(()) => {
+                    tracing::debug!(peer = %wish.peer, "a connected socket");
+                    socket.peer = Some(wish.peer);
+                    self.peers.granted(&wish, number);
+                }
+                // It keeps its peer; one that has none gets no other.
+                Err(error) => tracing::debug!(peer = %wish.peer, %error, "no connected socket"),
+            }
+        }
+    }
+
+    /// When to look for more in socket `number`, of which so many datagrams were taken.
+    fn looks(&mut self, number: usize, taken: usize) -> Option<&mut Looks> {
+        self.sockets.get_mut(number).map(|socket| socket.habit.after(taken))
     }
 
     /// Takes what the network says about datagrams of socket `number`.
@@ -415,11 +417,7 @@ impl<M: Machine> Worker<M> {
     pub(super) fn receive_datagrams(&mut self, number: usize) {
         let Some(socket) = self.datagrams.sockets.get_mut(number) else { return };
         if !socket.habit.batches && !self.datagrams.joined && !self.grain.is_dense() {
-            let looks = socket.habit.looks();
-            let taken = self.receive_plainly(number, if looks { BATCH_PAYS } else { 1 });
-            if let Some(socket) = self.datagrams.sockets.get_mut(number).filter(|_| looks && taken > 0) {
-                socket.habit.looked(taken > 1);
-            }
+            let taken = self.receive_plainly(number);
             if taken < BATCH_PAYS {
                 return;
             }
@@ -441,9 +439,25 @@ impl<M: Machine> Worker<M> {
         self.grain.more();
     }
 
-    /// Takes up to `most` datagrams one by one and answers how many.
-    fn receive_plainly(&mut self, number: usize, most: usize) -> usize {
-        (0..most).take_while(|_| self.receive_one(number)).count()
+    /// Takes datagrams one by one, as long as looking for more pays, and answers how many.
+    fn receive_plainly(&mut self, number: usize) -> usize {
+        // Of the first a report has told.
+        if !self.receive_one(number) {
+            return 0;
+        }
+        for taken in 1..BATCH_PAYS {
+            if !self.datagrams.looks(number, taken).is_some_and(Looks::wanted) {
+                return taken;
+            }
+            let more = self.receive_one(number);
+            if let Some(looks) = self.datagrams.looks(number, taken) {
+                looks.done(more);
+            }
+            if !more {
+                return taken;
+            }
+        }
+        BATCH_PAYS
     }
 
     /// Takes one datagram, or what was said of one sent before; `false` if there was neither.
@@ -516,32 +530,6 @@ impl<M: Machine> Worker<M> {
         self.dispatch_unless_dense();
         self.links.rouse();
         received
-    }
-}
-
-/// Our time of what the kernel notes by the wall clock.
-struct Stamps {
-    now: Time,
-    /// The wall clock at `now`, microseconds.
-    wall: u64,
-}
-
-impl Stamps {
-    /// Stamps older than this were taken by another wall clock than the one that now is.
-    const OLDEST: u64 = 10_000_000;
-
-    fn new(now: Time) -> Stamps {
-        // `now` is a little older than this moment.
-        let wall = sys::wall_micros().saturating_sub(monotonic_now().since(now).as_micros() as u64);
-        Stamps { now, wall }
-    }
-
-    /// Our time of a stamp; `None` if it cannot be right, because the clock was set since.
-    fn time(&self, stamp: u64) -> Option<Time> {
-        let age = self.wall.saturating_sub(stamp);
-        let ahead = stamp.saturating_sub(self.wall);
-        (age < Stamps::OLDEST && ahead < Stamps::OLDEST)
-            .then(|| Time::from_micros(self.now.as_micros().saturating_sub(age) + ahead))
     }
 }
 
@@ -625,40 +613,6 @@ mod tests {
     use std::net::UdpSocket;
 
     #[test]
-    fn stamps_of_the_wall_clock_become_our_time() {
-        let stamps = Stamps { now: Time::from_micros(5_000), wall: 1_000_000_000 };
-        let time = |stamp| stamps.time(stamp).map(Time::as_micros);
-        assert_eq!(time(1_000_000_000 - 700), Some(4_300));
-        assert_eq!(time(1_000_000_000 + 700), Some(5_700), "since the round began");
-        assert_eq!(time(1_000_000_000 - 10_000_000), None, "the clock was set");
-        assert_eq!(time(1_000_000_000 + 10_000_000), None, "the clock was set back");
-    }
-
-    #[test]
-    fn batches_begin_with_traffic_and_end_with_it() {
-        let mut habit = Habit::default();
-        assert!(!habit.batches);
-        habit.received(BATCH_PAYS);
-        assert!(habit.batches);
-        habit.received(BATCH_PAYS - 1);
-        assert!(!habit.batches);
-    }
-
-    #[test]
-    fn looks_become_rare_while_they_are_in_vain() {
-        let mut habit = Habit::default();
-        let mut reports_until_a_look = |more| {
-            let blind = (0..).take_while(|_| !habit.looks()).count();
-            habit.looked(more);
-            blind
-        };
-        let in_vain: Vec<usize> = (0..8).map(|_| reports_until_a_look(false)).collect();
-        assert_eq!(in_vain, [0, 1, 2, 4, 8, 16, 16, 16]);
-        assert_eq!((reports_until_a_look(true), reports_until_a_look(true)), (16, 0));
-        assert_eq!((reports_until_a_look(false), reports_until_a_look(false)), (0, 1));
-    }
-
-    #[test]
     fn what_waits_for_room_goes_first_and_beyond_the_cap_is_dropped() {
         let peer = UdpSocket::bind("127.0.0.1:0").expect("a socket");
         let to = peer.local_addr().expect("its address");
@@ -670,8 +624,15 @@ mod tests {
         let config =
             RuntimeConfig { listeners: vec![listener], udp_send_queue: 2, ..RuntimeConfig::default() };
         let mut datagrams = Datagrams::new(&config, Arc::clone(&counters));
-        datagrams
-            .add(crate::listen::UdpSocket { id: ListenerId(0), fd: Arc::new(ours.into()), peer: None }, 1);
+        datagrams.add(
+            crate::listen::UdpSocket {
+                id: ListenerId(0),
+                fd: Arc::new(ours.into()),
+                peer: None,
+                spare: false,
+            },
+            1,
+        );
         assert!(datagrams.sockets[0].keep(b"first", to, 2, &poller));
 
         let mut out = Outbox::new();

@@ -4,11 +4,14 @@ mod alarm;
 mod datagrams;
 mod dispatch;
 mod grain;
+mod habit;
 mod links;
+mod peers;
 mod pressure;
 mod reading;
 mod returned;
 mod spin;
+mod stamps;
 
 use crate::config::RuntimeConfig;
 use crate::counters::Counters;
@@ -251,6 +254,7 @@ impl<M: Machine> Worker<M> {
         if let Some(sieve) = &mut self.sieve {
             sieve.follow(self.machine.sieve(), self.now, self.datagrams.descriptors());
         }
+        self.datagrams.connect_busy(self.now, &self.links.shared().listeners);
     }
 
     /// How long the worker may sleep. The alarm is set to the next deadline.

@@ -1,0 +1,244 @@
+//! Peers that much is sent to, and the sockets that are connected to them.
+//!
+//! A send from a connected socket spares the kernel the search for a route and for the owner of the next hop. The
+//! sockets are there from the start, without an address; one gets its listener's address and a peer when there is a
+//! peer that is worth it, and another peer when that one is much less so. What comes from a peer comes by its socket.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+use wire::{Flow, ListenerId, Time};
+
+/// Places for peers that are counted.
+const PLACES: usize = 64;
+/// How long is counted.
+const WINDOW: Duration = Duration::from_secs(1);
+/// Datagrams to a peer in that time from which on a socket of its own pays: the two system calls that make it one
+/// cost less than a tenth of what so many sends save.
+const BUSY: u32 = 100;
+
+/// A peer that something was sent to.
+#[derive(Clone, Copy)]
+struct Place {
+    peer: SocketAddr,
+    listener: ListenerId,
+    /// Datagrams to it in this window; while it has no socket, less those to others that have the same place.
+    sent: u32,
+    /// The socket connected to it.
+    socket: Option<u16>,
+}
+
+/// Which peer gets a socket connected to it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Wish {
+    pub listener: ListenerId,
+    pub peer: SocketAddr,
+    /// The place that it is kept in.
+    place: usize,
+    /// The socket to take from another peer that gets less than half as much; `None`: one that has none yet.
+    pub instead: Option<u16>,
+}
+
+/// The busiest peers of one worker. Peers that share a place with a busier one, or one that has a socket, are not found, and
+/// get what they are sent from the socket that is for all.
+pub(super) struct Peers {
+    /// None where there are no sockets to give.
+    places: Vec<Place>,
+    /// Sockets without a peer, of their listeners.
+    spare: Vec<(ListenerId, u16)>,
+    next_look: Time,
+}
+
+impl Peers {
+    pub fn new() -> Peers {
+        Peers { places: Vec::new(), spare: Vec::new(), next_look: Time::ZERO }
+    }
+
+    /// A socket of this number can be connected for this listener.
+    pub fn add_spare(&mut self, listener: ListenerId, number: u16) {
+        let peer = SocketAddr::new(IpAddr::from([0; 4]), 0);
+        self.places = vec![Place { peer, listener, sent: 0, socket: None }; PLACES];
+        self.spare.push((listener, number));
+    }
+
+    /// The socket that is connected to where a datagram goes; it is counted.
+    #[inline]
+    pub fn count(&mut self, flow: &Flow) -> Option<u16> {
+        if self.places.is_empty() {
+            return None;
+        }
+        let place = self.places.get_mut(place_of(&flow.remote))?;
+        if place.peer == flow.remote && place.listener == flow.listener {
+            place.sent = place.sent.saturating_add(1);
+            return place.socket;
+        }
+        if place.socket.is_none() {
+            // Whoever is sent more than all others here together stays.
+            match place.sent.checked_sub(1) {
+                Some(less) => place.sent = less,
+                None => *place = Place { peer: flow.remote, listener: flow.listener, sent: 1, socket: None },
+            }
+        }
+        None
+    }
+
+    /// The peers that are to get a socket, once in a window. `busy` says whether a socket can be taken from its peer now.
+    pub fn wishes(&mut self, now: Time, busy: impl Fn(u16) -> bool) -> Vec<Wish> {
+        if self.places.is_empty() || now < self.next_look {
+            return Vec::new();
+        }
+        self.next_look = now + WINDOW;
+        let mut wishes: Vec<Wish> = Vec::new();
+        let mut spare = self.spare.clone();
+        for (number, place) in self.places.iter().enumerate() {
+            if place.socket.is_some() || place.sent < BUSY {
+                continue;
+            }
+            let wish = |instead| Wish { listener: place.listener, peer: place.peer, place: number, instead };
+            if let Some(at) = spare.iter().position(|(listener, _)| *listener == place.listener) {
+                spare.swap_remove(at);
+                wishes.push(wish(None));
+                continue;
+            }
+            let taken = |socket| wishes.iter().any(|wish| wish.instead == Some(socket));
+            let others = self.places.iter().filter(|other| other.listener == place.listener);
+            let least = others
+                .filter_map(|other| Some((other.sent, other.socket?)))
+                .filter(|&(_, socket)| !taken(socket) && !busy(socket))
+                .min();
+            if let Some((_, socket)) = least.filter(|(sent, _)| *sent < place.sent / 2) {
+                wishes.push(wish(Some(socket)));
+            }
+        }
+        self.places.iter_mut().for_each(|place| place.sent = 0);
+        wishes
+    }
+
+    /// Takes a socket without a peer for this listener.
+    pub fn take_spare(&mut self, listener: ListenerId) -> Option<u16> {
+        let at = self.spare.iter().position(|(of, _)| *of == listener)?;
+        Some(self.spare.swap_remove(at).1)
+    }
+
+    /// The wish came true with this socket.
+    pub fn granted(&mut self, wish: &Wish, number: u16) {
+        for place in self.places.iter_mut().filter(|place| place.socket == Some(number)) {
+            place.socket = None;
+        }
+        if let Some(place) = self.places.get_mut(wish.place) {
+            place.socket = Some(number);
+        }
+    }
+}
+
+/// Not keyed: who finds addresses with one place keeps only his own peers from a socket of their own.
+#[inline]
+fn place_of(peer: &SocketAddr) -> usize {
+    const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+    let address = match peer.ip() {
+        IpAddr::V4(ip) => u64::from(ip.to_bits()),
+        IpAddr::V6(ip) => {
+            let bits = ip.to_bits();
+            (bits >> 64) as u64 ^ (bits as u64).rotate_left(29)
+        }
+    };
+    ((address << 16 ^ u64::from(peer.port())).wrapping_mul(SPREAD) >> 58) as usize % PLACES
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn peer(number: u8) -> Flow {
+        Flow::udp(ListenerId(0), SocketAddr::from(([192, 0, 2, number], 5060)))
+    }
+
+    fn at(seconds: u64) -> Time {
+        Time::from_micros(seconds * 1_000_000)
+    }
+
+    fn sent(peers: &mut Peers, number: u8, times: u32) -> Option<u16> {
+        (0..times).map(|_| peers.count(&peer(number))).last().flatten()
+    }
+
+    /// Grants what is wished for, and says who got which.
+    fn look(peers: &mut Peers, seconds: u64) -> Vec<(SocketAddr, u16)> {
+        let wishes = peers.wishes(at(seconds), |_| false);
+        let grant = |wish: &Wish| {
+            let number = wish.instead.or_else(|| peers.take_spare(wish.listener))?;
+            peers.granted(wish, number);
+            Some((wish.peer, number))
+        };
+        wishes.iter().filter_map(grant).collect()
+    }
+
+    /// Peers with places of their own.
+    fn apart() -> [u8; 3] {
+        let place = |number: u8| place_of(&peer(number).remote);
+        let second = (2..).find(|&n| place(n) != place(1)).unwrap();
+        let third = (second + 1..).find(|&n| place(n) != place(1) && place(n) != place(second)).unwrap();
+        [1, second, third]
+    }
+
+    #[test]
+    fn without_sockets_to_give_nobody_is_counted() {
+        let mut peers = Peers::new();
+        assert_eq!(sent(&mut peers, 1, 1_000), None);
+        assert_eq!(look(&mut peers, 1), []);
+    }
+
+    #[test]
+    fn who_is_sent_much_gets_a_socket_and_who_is_not_does_not() {
+        let mut peers = Peers::new();
+        peers.add_spare(ListenerId(0), 7);
+        let [one, two, _] = apart();
+        assert_eq!((sent(&mut peers, one, BUSY), sent(&mut peers, two, BUSY - 1)), (None, None));
+        assert_eq!(look(&mut peers, 1), [(peer(one).remote, 7)]);
+        assert_eq!((sent(&mut peers, one, 1), sent(&mut peers, two, 1)), (Some(7), None));
+        let other = Flow { listener: ListenerId(1), ..peer(one) };
+        assert_eq!(peers.count(&other), None, "another listener's");
+    }
+
+    #[test]
+    fn a_socket_goes_to_who_is_sent_twice_as_much() {
+        let mut peers = Peers::new();
+        peers.add_spare(ListenerId(0), 7);
+        let [one, two, three] = apart();
+        sent(&mut peers, one, 300);
+        assert_eq!(look(&mut peers, 1), [(peer(one).remote, 7)]);
+        sent(&mut peers, one, 300);
+        sent(&mut peers, two, 600);
+        assert_eq!(look(&mut peers, 2), []);
+        sent(&mut peers, one, 300);
+        sent(&mut peers, two, 700);
+        sent(&mut peers, three, 700);
+        assert_eq!(look(&mut peers, 3).len(), 1, "one socket for two");
+        assert_eq!(sent(&mut peers, one, 1), None);
+        // Not while something waits in it.
+        sent(&mut peers, one, 700);
+        assert_eq!(peers.wishes(at(4), |_| true), []);
+    }
+
+    #[test]
+    fn a_window_is_a_second() {
+        let mut peers = Peers::new();
+        peers.add_spare(ListenerId(0), 7);
+        assert_eq!(look(&mut peers, 1), []);
+        sent(&mut peers, 1, BUSY);
+        assert_eq!(peers.wishes(Time::from_micros(1_900_000), |_| false), []);
+        assert_eq!(look(&mut peers, 2).len(), 1);
+    }
+
+    #[test]
+    fn of_those_in_one_place_the_busier_one_is_counted() {
+        let mut peers = Peers::new();
+        peers.add_spare(ListenerId(0), 7);
+        let twin = (2..).find(|&n| place_of(&peer(n).remote) == place_of(&peer(1).remote)).unwrap();
+        for _ in 0..BUSY {
+            sent(&mut peers, 1, 3);
+            sent(&mut peers, twin, 1);
+        }
+        assert_eq!(look(&mut peers, 1), [(peer(1).remote, 7)]);
+        assert_eq!(sent(&mut peers, twin, BUSY), None);
+        assert_eq!(look(&mut peers, 2), []);
+    }
+}
