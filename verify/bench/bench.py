@@ -262,7 +262,7 @@ class Bench:
         if need and os.path.exists(need):
             return True
         print('left out: %s (%s)' % (name, {
-            'strowger': 'no binary at %s: cargo build --release' % self.o.bin,
+            'strowger': 'no binary at %s: make build' % self.o.bin,
             'kamailio': 'not installed: apt-get install kamailio', 'relay': 'no C compiler: apt-get install gcc'}[name]))
         return False
 

@@ -197,8 +197,14 @@ fn open_udp(
         && !address.ip().is_unspecified()
     {
         for _ in 0..config.connected {
-            let (fd, _, _) = sys::udp_socket(address, &options)?;
-            add(worker, fd, None, true)?;
+            match sys::udp_socket(address, &options) {
+                Ok((fd, _, _)) => add(worker, fd, None, true)?,
+                // They only save work.
+                Err(error) => {
+                    tracing::debug!(%address, %error, "no socket to connect to who is sent much");
+                    break;
+                }
+            }
         }
     }
     Ok(())

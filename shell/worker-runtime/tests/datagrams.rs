@@ -126,6 +126,54 @@ fn the_busiest_peer_gets_a_socket_and_loses_it_to_one_that_is_busier() {
     assert_eq!((counts.udp_send_errors, counts.udp_send_drops), (0, 0));
 }
 
+/// Takes its peer from the socket of this process at `local` that is connected to `remote`, as the system does on
+/// behalf of an administrator (`ss --kill`).
+fn disconnect(local: SocketAddr, remote: SocketAddr) {
+    let name = |get: unsafe extern "C" fn(i32, *mut libc::sockaddr, *mut u32) -> i32, fd| {
+        // SAFETY: an address of zeros is one, and the kernel writes no more than its length.
+        unsafe {
+            let mut address: libc::sockaddr_in = std::mem::zeroed();
+            let mut length = size_of_val(&address) as u32;
+            let done = get(fd, (&raw mut address).cast(), &raw mut length);
+            (done == 0).then(|| u16::from_be(address.sin_port))
+        }
+    };
+    let is_it = |fd: &i32| {
+        name(libc::getsockname, *fd) == Some(local.port())
+            && name(libc::getpeername, *fd) == Some(remote.port())
+    };
+    let fd = (3..4_096).find(is_it).unwrap();
+    let nobody = libc::sockaddr { sa_family: libc::AF_UNSPEC as u16, sa_data: [0; 14] };
+    // SAFETY: `nobody` is readable for its length.
+    let done = unsafe { libc::connect(fd, &raw const nobody, size_of_val(&nobody) as u32) };
+    assert_eq!(done, 0);
+}
+
+#[test]
+fn a_socket_that_loses_its_peer_keeps_nobody_from_being_sent_to() {
+    let client = client();
+    let peer = client.local_addr().unwrap();
+    let mut config = config("127.0.0.1");
+    config.connected = 1;
+    let server = Server::with(config, 1);
+    let at = server.udp();
+    for _ in 0..3 {
+        wait("a socket", || {
+            talk(&client, at, 50);
+            (connected(at, peer) == 1).then_some(())
+        });
+        disconnect(at, peer);
+        // One at a time and many at once.
+        talk(&client, at, 10);
+        for n in 0..100 {
+            client.send_to(format!("b {n}\n").as_bytes(), at).unwrap();
+        }
+        (0..100).for_each(|_| assert!(hear(&client).starts_with("b ")));
+    }
+    let counts = server.counts();
+    assert_eq!((counts.udp_send_errors, counts.udp_send_drops, counts.undeliverable), (0, 0, 0));
+}
+
 #[test]
 fn a_peer_that_is_away_is_reported_as_any_other() {
     let mut config = config("127.0.0.1");

@@ -23,7 +23,7 @@ pub use send::SendBatch;
 pub use socket::{
     SocketOptions, accept, ask_for_stamps, ask_to_join, null_descriptor, receive_drops, recv, recv_from,
     reset_on_close, send, send_in_fragments, send_to, shutdown_write, take_error, tcp_connect, tcp_listen,
-    tcp_probe, udp_bind, udp_bind_and_connect, udp_connect, udp_probe, udp_socket,
+    tcp_probe, udp_bind, udp_bind_later, udp_connect, udp_probe, udp_socket,
 };
 pub use thread::{
     allowed_cpus, monotonic_micros, pin_to_cpu, raise_descriptor_limit, sleep, sleep_exactly, wall_micros,

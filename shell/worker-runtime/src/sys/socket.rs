@@ -87,7 +87,7 @@ pub fn udp_bind(address: SocketAddr, options: &SocketOptions) -> io::Result<(Own
     Ok((fd, receive, send))
 }
 
-/// The same without an address yet: nothing comes there, until [`udp_bind_and_connect`].
+/// The same without an address yet: nothing comes there, until [`udp_bind_later`].
 pub fn udp_socket(address: SocketAddr, options: &SocketOptions) -> io::Result<(OwnedFd, usize, usize)> {
     let fd = new_socket(&address, libc::SOCK_DGRAM)?;
     set(fd.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
@@ -101,10 +101,9 @@ pub fn udp_socket(address: SocketAddr, options: &SocketOptions) -> io::Result<(O
     Ok((fd, receive, send))
 }
 
-/// Gives a [`udp_socket`] its address, and a peer as [`udp_connect`] does.
-pub fn udp_bind_and_connect(fd: BorrowedFd<'_>, address: SocketAddr, peer: SocketAddr) -> io::Result<()> {
-    bind(fd, address)?;
-    udp_connect(fd, peer)
+/// Gives a [`udp_socket`] its address.
+pub fn udp_bind_later(fd: BorrowedFd<'_>, address: SocketAddr) -> io::Result<()> {
+    bind(fd, address)
 }
 
 /// Connects a datagram socket: it takes what comes from `peer` alone, before others at its address are asked, and

@@ -43,8 +43,8 @@ struct Socket {
     peer: Option<SocketAddr>,
     /// The number of the one at the same address that is connected for good, and where to.
     twin: Option<(SocketAddr, u16)>,
-    /// It has no address yet.
-    spare: bool,
+    /// It is one of those that are connected to whom much is sent, and may be without a peer.
+    lent: Lent,
     data: u64,
     habit: Habit,
     /// Looks in a row that found nothing.
@@ -53,6 +53,16 @@ struct Socket {
     queue: Vec<u32>,
     /// Copies of what the kernel had no room for.
     backlog: VecDeque<(Vec<u8>, SocketAddr)>,
+}
+
+/// Whether a socket is one that peers get in turn.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Lent {
+    /// It is its listener's, or connected for good.
+    No,
+    /// It has no address yet.
+    Unbound,
+    Bound,
 }
 
 /// The datagram sockets of one worker.
@@ -100,8 +110,9 @@ impl Datagrams {
                 _ => *entry = number,
             }
         }
+        let lent = if spare { Lent::Unbound } else { Lent::No };
         let (habit, queue, backlog) = (Habit::default(), Vec::new(), VecDeque::new());
-        self.sockets.push(Socket { id, fd, peer, twin: None, spare, data, habit, idle: 0, queue, backlog });
+        self.sockets.push(Socket { id, fd, peer, twin: None, lent, data, habit, idle: 0, queue, backlog });
     }
 
     /// How many sockets there are.
@@ -219,6 +230,8 @@ impl Datagrams {
                     self.counters.udp_out.one();
                     self.counters.udp_bytes_out.add(n as u64);
                 }
+                // Once more, without a peer.
+                Err(_) if socket.lent == Lent::Bound && socket.peer.take().is_some() => continue,
                 // Too late to tell anyone; the sender's timers see to it.
                 Err(_) => self.counters.udp_send_errors.one(),
             }
@@ -231,23 +244,23 @@ impl Datagrams {
     pub fn connect_busy(&mut self, now: Time, listeners: &[crate::Listener]) {
         let sockets = &self.sockets;
         let waits = |number| sockets.get(usize::from(number)).is_none_or(|socket| !socket.backlog.is_empty());
-        for wish in self.peers.wishes(now, waits) {
+        let lost = |number| sockets.get(usize::from(number)).is_none_or(|socket| socket.peer.is_none());
+        for wish in self.peers.wishes(now, waits, lost) {
             let number = wish.instead.or_else(|| self.peers.take_spare(wish.listener));
             let listener = listeners.get(usize::from(wish.listener.0));
             let (Some(number), Some(listener)) = (number, listener) else { continue };
             let Some(socket) = self.sockets.get_mut(usize::from(number)) else { continue };
-            let result = match std::mem::take(&mut socket.spare) {
-                true => sys::udp_bind_and_connect(socket.fd.as_fd(), listener.address, wish.peer),
-                false => sys::udp_connect(socket.fd.as_fd(), wish.peer),
-            };
-            match result {
+            match socket.connect(listener.address, wish.peer) {
                 Ok(()) => {
                     tracing::debug!(peer = %wish.peer, "a connected socket");
-                    socket.peer = Some(wish.peer);
                     self.peers.granted(&wish, number);
                 }
-                // It keeps its peer; one that has none gets no other.
-                Err(error) => tracing::debug!(peer = %wish.peer, %error, "no connected socket"),
+                Err(error) => {
+                    tracing::debug!(peer = %wish.peer, %error, "no connected socket");
+                    if wish.instead.is_none() {
+                        self.peers.add_spare(wish.listener, number);
+                    }
+                }
             }
         }
     }
@@ -324,6 +337,25 @@ fn send_again(
 }
 
 impl Socket {
+    /// Connects one that is lent to another peer. On an error it keeps the one that it has.
+    fn connect(&mut self, address: SocketAddr, peer: SocketAddr) -> io::Result<()> {
+        if self.lent == Lent::Unbound {
+            sys::udp_bind_later(self.fd.as_fd(), address)?;
+            self.lent = Lent::Bound;
+        }
+        sys::udp_connect(self.fd.as_fd(), peer)?;
+        self.peer = Some(peer);
+        Ok(())
+    }
+
+    /// A lent socket whose peer cannot be reached by it is as any other from now on: something may have disconnected it
+    /// (`ss --kill`, a container's network). Whether this datagram went out so.
+    fn sent_without_peer(&mut self, bytes: &[u8], to: SocketAddr) -> bool {
+        self.lent == Lent::Bound
+            && self.peer.take().is_some()
+            && attempt(self.fd.as_fd(), bytes, Some(to), bytes.len() <= ONE_PACKET).is_ok()
+    }
+
     /// Sends the first of `queue`, several at once if there are several.
     fn send(
         &self,
@@ -391,6 +423,9 @@ impl Socket {
             counters.udp_send_drops.add(u64::from(!room));
         } else if errno(error) == libc::ENOBUFS {
             counters.udp_send_drops.one();
+        } else if self.sent_without_peer(bytes, transmit.flow.remote) {
+            counters.udp_out.one();
+            counters.udp_bytes_out.add(bytes.len() as u64);
         } else {
             counters.udp_send_errors.one();
             fail(transmit.token);
@@ -416,13 +451,15 @@ impl<M: Machine> Worker<M> {
     /// epoll reports again.
     pub(super) fn receive_datagrams(&mut self, number: usize) {
         let Some(socket) = self.datagrams.sockets.get_mut(number) else { return };
+        // Many that are connected do not keep those waiting that are not.
+        let batches = if socket.lent == Lent::No { BATCHES } else { 1 };
         if !socket.habit.batches && !self.datagrams.joined && !self.grain.is_dense() {
             let taken = self.receive_plainly(number);
             if taken < BATCH_PAYS {
                 return;
             }
         }
-        for round in 0..BATCHES {
+        for round in 0..batches {
             if round > 0 {
                 self.now = monotonic_now();
             }

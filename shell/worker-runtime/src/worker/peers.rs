@@ -56,14 +56,16 @@ impl Peers {
     /// A socket of this number can be connected for this listener.
     pub fn add_spare(&mut self, listener: ListenerId, number: u16) {
         let peer = SocketAddr::new(IpAddr::from([0; 4]), 0);
-        self.places = vec![Place { peer, listener, sent: 0, socket: None }; PLACES];
+        if self.places.is_empty() {
+            self.places = vec![Place { peer, listener, sent: 0, socket: None }; PLACES];
+        }
         self.spare.push((listener, number));
     }
 
     /// The socket that is connected to where a datagram goes; it is counted.
     #[inline]
     pub fn count(&mut self, flow: &Flow) -> Option<u16> {
-        if self.places.is_empty() {
+        if self.places.is_empty() || flow.remote.port() == 0 {
             return None;
         }
         let place = self.places.get_mut(place_of(&flow.remote))?;
@@ -81,16 +83,23 @@ impl Peers {
         None
     }
 
-    /// The peers that are to get a socket, once in a window. `busy` says whether a socket can be taken from its peer now.
-    pub fn wishes(&mut self, now: Time, busy: impl Fn(u16) -> bool) -> Vec<Wish> {
+    /// The peers that are to get a socket, once in a window. `busy` says whether a socket cannot be taken from its peer
+    /// now, `lost` whether it has lost its peer. Who was sent nothing in the window has none any more.
+    pub fn wishes(&mut self, now: Time, busy: impl Fn(u16) -> bool, lost: impl Fn(u16) -> bool) -> Vec<Wish> {
         if self.places.is_empty() || now < self.next_look {
             return Vec::new();
         }
         self.next_look = now + WINDOW;
+        for place in &mut self.places {
+            let over = |socket: &mut u16| lost(*socket) || place.sent == 0 && !busy(*socket);
+            if let Some(socket) = place.socket.take_if(over) {
+                self.spare.push((place.listener, socket));
+            }
+        }
         let mut wishes: Vec<Wish> = Vec::new();
         let mut spare = self.spare.clone();
         for (number, place) in self.places.iter().enumerate() {
-            if place.socket.is_some() || place.sent < BUSY {
+            if place.socket.is_some() || place.sent < BUSY || is_of_one_link(&place.peer) {
                 continue;
             }
             let wish = |instead| Wish { listener: place.listener, peer: place.peer, place: number, instead };
@@ -130,7 +139,13 @@ impl Peers {
     }
 }
 
-/// Not keyed: who finds addresses with one place keeps only his own peers from a socket of their own.
+/// Whether an address is good on one link only: a socket that was connected there stays with that link.
+fn is_of_one_link(peer: &SocketAddr) -> bool {
+    matches!(peer.ip(), IpAddr::V6(ip) if ip.is_unicast_link_local())
+}
+
+/// Not keyed: whoever finds addresses that share a place with another peer's, and is sent more, keeps that peer from a
+/// socket of its own, which costs work and nothing else.
 #[inline]
 fn place_of(peer: &SocketAddr) -> usize {
     const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -162,7 +177,7 @@ mod tests {
 
     /// Grants what is wished for, and says who got which.
     fn look(peers: &mut Peers, seconds: u64) -> Vec<(SocketAddr, u16)> {
-        let wishes = peers.wishes(at(seconds), |_| false);
+        let wishes = peers.wishes(at(seconds), |_| false, |_| false);
         let grant = |wish: &Wish| {
             let number = wish.instead.or_else(|| peers.take_spare(wish.listener))?;
             peers.granted(wish, number);
@@ -215,7 +230,38 @@ mod tests {
         assert_eq!(sent(&mut peers, one, 1), None);
         // Not while something waits in it.
         sent(&mut peers, one, 700);
-        assert_eq!(peers.wishes(at(4), |_| true), []);
+        assert_eq!(peers.wishes(at(4), |_| true, |_| false), []);
+    }
+
+    #[test]
+    fn who_falls_silent_or_is_lost_gives_its_socket_back() {
+        let mut peers = Peers::new();
+        peers.add_spare(ListenerId(0), 7);
+        sent(&mut peers, 1, BUSY);
+        assert_eq!(look(&mut peers, 1), [(peer(1).remote, 7)]);
+        assert_eq!(sent(&mut peers, 1, 1), Some(7));
+        assert_eq!(look(&mut peers, 2), []);
+        // Nothing in this window, but something waits in it; then nothing waits any more.
+        assert_eq!(peers.wishes(at(3), |_| true, |_| false), []);
+        assert_eq!(sent(&mut peers, 1, 0), None);
+        assert_eq!(look(&mut peers, 4), []);
+        assert_eq!(sent(&mut peers, 1, BUSY), None);
+        assert_eq!(look(&mut peers, 5), [(peer(1).remote, 7)]);
+        // Lost, and connected anew at once, for it is still sent much.
+        assert_eq!(sent(&mut peers, 1, BUSY), Some(7));
+        assert_eq!(peers.wishes(at(6), |_| false, |_| true).len(), 1);
+        assert_eq!(sent(&mut peers, 1, 1), None);
+    }
+
+    #[test]
+    fn no_socket_for_port_0_or_an_address_of_one_link() {
+        let mut peers = Peers::new();
+        peers.add_spare(ListenerId(0), 7);
+        for strange in ["192.0.2.1:0", "[fe80::1]:5060"] {
+            let flow = Flow::udp(ListenerId(0), strange.parse().unwrap());
+            (0..BUSY * 2).for_each(|_| assert_eq!(peers.count(&flow), None));
+        }
+        assert_eq!(look(&mut peers, 1), []);
     }
 
     #[test]
@@ -224,7 +270,7 @@ mod tests {
         peers.add_spare(ListenerId(0), 7);
         assert_eq!(look(&mut peers, 1), []);
         sent(&mut peers, 1, BUSY);
-        assert_eq!(peers.wishes(Time::from_micros(1_900_000), |_| false), []);
+        assert_eq!(peers.wishes(Time::from_micros(1_900_000), |_| false, |_| false), []);
         assert_eq!(look(&mut peers, 2).len(), 1);
     }
 
