@@ -194,7 +194,7 @@ impl Balancer {
         let owed = self.call_off(now, at, out);
         let Some(entry) = self.kept.get_mut(at) else { return };
         if owed {
-            entry.until = entry.until.max(now + ring);
+            entry.wait_for_rivals(ring);
         }
         let due = entry.repeat.min(entry.until).min(if owed { now + LOOK } else { Time::FAR });
         self.kept.arm(at, due);
@@ -204,9 +204,9 @@ impl Balancer {
     /// whether somebody rings who has not been told that yet, or has not said that it knows.
     fn call_off(&mut self, now: Time, at: u32, out: &mut Outbox) -> bool {
         let Some(entry) = self.kept.get(at) else { return false };
-        let (id, due) = (entry.id, entry.call_off_at <= now);
+        let id = entry.id;
         // Mostly nobody, and nothing is allocated.
-        let rung: Vec<NodeIndex> = entry.rung().filter(|_| due).collect();
+        let rung: Vec<NodeIndex> = entry.to_tell(now).collect();
         for &node in &rung {
             let told = self.kept.find(id, Tag::Cancel, What::Own(node)).is_some();
             // While it is fed, that is done later.
@@ -214,9 +214,8 @@ impl Balancer {
                 continue;
             }
             self.withdraw(now, at, node, None, out);
-            // One CANCEL is all that there has to be (RFC 3261 section 9.1), so others come more and more seldom.
             if let Some(entry) = self.kept.get_mut(at) {
-                entry.call_off_at = now + LOOK.max(entry.settled_for(now) / 4);
+                entry.put_off(now, node, LOOK);
             }
             // Where there is no room for the CANCEL it is sent once.
             if self.kept.find(id, Tag::Cancel, What::Own(node)).is_none() {

@@ -40,7 +40,7 @@ struct State {
     /// Microseconds until which it gets no new calls, and why.
     resting_until: AtomicU64,
     resting_why: AtomicU8,
-    /// The same as the answer to a probe has set it last.
+    /// The same as the answer to a probe has set it last, which a good answer to a later one ends.
     probe_rest: AtomicU64,
     /// Microseconds at which it came up or was added; zero: it was there from the start.
     since: AtomicU64,
@@ -346,7 +346,7 @@ impl Cluster {
         match health {
             Health::Down => why,
             _ if self.is_out(now, at) || self.is_silent(at) => why,
-            _ if self.resting_until(now, at).is_some() => self.resting_why(at),
+            _ if self.resting_until(now, at).is_some() => self.resting_why(now, at),
             Health::Unknown => Why::Nothing,
             Health::Up => Why::Answered,
         }
@@ -360,20 +360,20 @@ impl Cluster {
     /// Until when it rests, if it does.
     pub fn resting_until(&self, now: Time, at: NodeIndex) -> Option<Time> {
         let state = self.state(at)?;
-        let until = state.resting_until.load(Relaxed).max(state.out_until.load(Relaxed));
-        let until = Time::from_micros(until);
+        let until = state.resting_until.load(Relaxed).max(state.probe_rest.load(Relaxed));
+        let until = Time::from_micros(until.max(state.out_until.load(Relaxed)));
         (until > now).then_some(until)
     }
 
-    fn resting_why(&self, at: NodeIndex) -> Why {
-        let why = self.state(at).map_or(0, |s| s.resting_why.load(Relaxed));
-        pick(&WHYS, why, Why::Overloaded)
+    /// What it rests for; what probes ask for has one reason only.
+    fn resting_why(&self, now: Time, at: NodeIndex) -> Why {
+        let state = self.state(at).filter(|s| Time::from_micros(s.resting_until.load(Relaxed)) > now);
+        state.map_or(Why::Overloaded, |s| pick(&WHYS, s.resting_why.load(Relaxed), Why::Overloaded))
     }
 
     /// Whether it rests because it is far worse than the others.
     pub(crate) fn is_ejected(&self, now: Time, at: NodeIndex) -> bool {
-        self.resting_why(at) == Why::Outlier
-            && self.state(at).is_some_and(|s| Time::from_micros(s.resting_until.load(Relaxed)) > now)
+        self.resting_why(now, at) == Why::Outlier
     }
 
     /// A thousand times its share, and less while it has not been up for as long as `ramp`: from a tenth on, so that
@@ -558,20 +558,18 @@ impl Cluster {
         }
     }
 
-    /// The same, asked for in the answer to a probe: a good answer to a later one ends it.
+    /// The same, asked for in the answer to a probe: a good answer to a later one ends it, and nothing else.
     pub(crate) fn rest_by_probe(&self, now: Time, at: NodeIndex, time: Duration) {
-        self.rest(now, at, time, Why::Overloaded);
         if let Some(state) = self.state(at) {
             state.probe_rest.fetch_max((now + time).as_micros(), Relaxed);
         }
     }
 
-    /// A good answer to a probe ends the rest that a probe began, unless something else has asked for more since.
+    /// A good answer to a probe ends the rest that a probe began, and no other.
     pub(crate) fn has_rested(&self, at: NodeIndex) {
-        let Some(state) = self.state(at).filter(|state| state.probe_rest.load(Relaxed) != 0) else { return };
-        let until = state.probe_rest.swap(0, Relaxed);
-        // One that was lengthened is another one.
-        let _ = state.resting_until.compare_exchange(until, 0, Relaxed, Relaxed);
+        if let Some(state) = self.state(at).filter(|state| state.probe_rest.load(Relaxed) != 0) {
+            state.probe_rest.store(0, Relaxed);
+        }
     }
 
     /// Counts changes of the set of nodes that take calls.

@@ -77,13 +77,22 @@ pub(crate) struct Entry {
     ended: Time,
     /// It was our own, of this status: nobody has the call, whatever a node says.
     pub refused: Option<u16>,
-    /// Who had it before, and whether that one has said something provisional.
-    rivals: Vec<(NodeIndex, bool)>,
-    /// From when on those who ring are told again that it is over.
-    pub call_off_at: Time,
+    /// From when on that one is told again that it is over.
+    tell_at: Time,
+    /// Who had it before.
+    rivals: Vec<Rival>,
     due: Time,
     generation: u32,
     used: bool,
+}
+
+/// A node that had an INVITE, whether it has said something provisional since it was last told that it is over, and from
+/// when on it is told again.
+#[derive(Clone, Copy, Debug)]
+struct Rival {
+    node: NodeIndex,
+    rang: bool,
+    tell_at: Time,
 }
 
 /// What a transmit is known by when it cannot be sent.
@@ -407,8 +416,8 @@ impl Entry {
             settled: false,
             ended: Time::ZERO,
             refused: None,
+            tell_at: Time::ZERO,
             rivals: Vec::new(),
-            call_off_at: Time::ZERO,
             due: Time::FAR,
             generation: 0,
             used: false,
@@ -442,18 +451,44 @@ impl Entry {
     /// Who had it before, or was the last to have it of what is refused, has said something provisional, and has not been
     /// told yet that it is over.
     pub fn rung(&self) -> impl Iterator<Item = NodeIndex> {
-        let last = (self.refused.is_some() && self.rang).then_some(self.node);
-        self.rivals.iter().filter(|(_, rang)| *rang).map(|(node, _)| *node).chain(last)
+        self.ringing().map(|rival| rival.node)
+    }
+
+    /// Those of them whose time has come to be told, or told again.
+    pub fn to_tell(&self, now: Time) -> impl Iterator<Item = NodeIndex> {
+        self.ringing().filter(move |rival| rival.tell_at <= now).map(|rival| rival.node)
+    }
+
+    fn ringing(&self) -> impl Iterator<Item = Rival> {
+        let last = Rival { node: self.node, rang: self.rang, tell_at: self.tell_at };
+        let last = self.refused.is_some().then_some(last);
+        self.rivals.iter().copied().chain(last).filter(|rival| rival.rang)
+    }
+
+    /// A node is told that it is over: again, if need be, after at least so long. One CANCEL is all that there has to be
+    /// (RFC 3261 section 9.1), so others come more and more seldom.
+    pub fn put_off(&mut self, now: Time, node: NodeIndex, least: Duration) {
+        let since = if self.settled { now.since(self.ended) } else { Duration::ZERO };
+        let next = now + least.max(since / 4);
+        match self.rivals.iter_mut().find(|rival| rival.node == node) {
+            Some(rival) => rival.tell_at = next,
+            None => self.tell_at = next,
+        }
+    }
+
+    /// Somebody rings who has had its INVITE, which is over, and may do so for this long after its end.
+    pub fn wait_for_rivals(&mut self, ring: Duration) {
+        self.until = self.until.max(self.ended + ring);
     }
 
     /// Whether a node that does not have it any more rings, as far as is known: it has said something provisional since
     /// it was told that it is over, or it knows.
     pub fn mark(&mut self, node: NodeIndex, rings: bool) {
-        let known = self.rivals.iter_mut().find(|(at, _)| *at == node);
+        let known = self.rivals.iter_mut().find(|rival| rival.node == node);
         match known {
-            Some(rival) => rival.1 = rings,
+            Some(rival) => rival.rang = rings,
             None if self.node == node => self.rang = if self.refused.is_some() { rings } else { self.rang },
-            None if rings => self.rivals.push((node, true)),
+            None if rings => self.rivals.push(Rival { node, rang: true, tell_at: Time::ZERO }),
             None => {}
         }
     }
@@ -463,10 +498,11 @@ impl Entry {
         if self.node == node {
             return;
         }
-        let before = (self.node, self.rang);
-        let known = self.rivals.iter().position(|(at, _)| *at == node);
+        let before = Rival { node: self.node, rang: self.rang, tell_at: self.tell_at };
+        let known = self.rivals.iter().position(|rival| rival.node == node);
         let known = known.map(|at| self.rivals.swap_remove(at));
-        (self.node, self.rang) = (node, known.is_some_and(|(_, rang)| rang));
+        (self.node, self.rang) = (node, known.is_some_and(|rival| rival.rang));
+        self.tell_at = known.map_or(Time::ZERO, |rival| rival.tell_at);
         // There are no more of them than nodes.
         self.rivals.push(before);
     }
@@ -475,11 +511,6 @@ impl Entry {
     pub fn settle(&mut self, now: Time) {
         (self.settled, self.ended) = (true, now);
         (self.repeat, self.until) = (Time::FAR, now + LATE);
-    }
-
-    /// For how long it has had its final response.
-    pub fn settled_for(&self, now: Time) -> Duration {
-        if self.settled { now.since(self.ended) } else { Duration::ZERO }
     }
 
     /// Its sender is told here that it goes nowhere: who has it may still answer, as all who had it before. A node had

@@ -177,8 +177,8 @@ impl Balancer {
         }
         match self.dispatcher.request(now, &wanted) {
             Ok(assigned) => {
-                let again = assigned.again && tag == Tag::Invite;
-                if let Some(status) = again.then(|| self.refusal(c.id)).flatten() {
+                let before = || self.refused_before(tag, c.id);
+                if let Some(status) = assigned.again.then(before).flatten() {
                     // Its sender has not got the refusal.
                     return self.refuse_again(flow, request, status, out);
                 }
@@ -199,6 +199,9 @@ impl Balancer {
             }
             Err(NoWay::NoCall) => self.refuse(flow, request, 481, b"", b"", out),
             Err(NoWay::TooMuch) => {
+                if let Some(status) = self.refused_before(tag, c.id) {
+                    return self.refuse_again(flow, request, status, out);
+                }
                 // Without Retry-After: for a moment, and not for all that its sender may have (RFC 7339 section 5.10).
                 self.counts.unavailable += 1;
                 self.refuse(flow, request, 503, b"", b"", out);
@@ -220,8 +223,7 @@ impl Balancer {
         out: &mut Outbox,
     ) {
         let tag = tag_of(request.method());
-        match (tag == Tag::Invite).then(|| self.refusal(id)).flatten() {
-            // It was refused before, and has one final response.
+        match self.refused_before(tag, id) {
             Some(status) => self.refuse_again(flow, request, status, out),
             None => self.unavailable(flow, request, out),
         }
@@ -229,6 +231,11 @@ impl Balancer {
             self.dispatcher.abandon(now, call, id, tag);
             self.refused_here(now, id, tag, 503, out);
         }
+    }
+
+    /// With which status a request was refused here before, if it is an INVITE: it has one final response.
+    fn refused_before(&self, tag: Tag, id: u64) -> Option<u16> {
+        (tag == Tag::Invite).then(|| self.refusal(id)).flatten()
     }
 
     /// Whether a request is too long for a datagram, with what is added to it (section 18.1.1).

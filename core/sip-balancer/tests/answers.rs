@@ -426,6 +426,41 @@ fn who_rings_on_for_ever_and_is_never_back_is_forgotten() {
 }
 
 #[test]
+fn who_comes_back_is_cancelled_at_once_however_seldom_another_is() {
+    let mut world = watched(nodes(3));
+    let (first, second) = rescued(&mut world, "n4");
+    world.answer(&second, "180 Ringing", "");
+    let third = invited(&world.down(&second));
+    assert_eq!(finals(&world.answer(&third, "200 OK", CONTACT)).len(), 1);
+    assert!(cancels(&world.seconds(120), &second).is_empty());
+    world.cluster.set_up(world.node(&second));
+    assert!(!cancels(&world.seconds(2), &second).is_empty());
+    world.cluster.set_up(world.node(&first));
+    assert!(!cancels(&world.seconds(2), &first).is_empty());
+}
+
+#[test]
+fn who_rings_again_after_each_cancel_is_forgotten_when_it_may_ring_no_longer() {
+    let mut world = watched(nodes(2));
+    let (first, second) = rescued(&mut world, "n5");
+    world.answer(&second, "486 Busy Here", "");
+    world.cluster.set_up(world.node(&first));
+    let mut sent = world.seconds(2);
+    for _ in 0..19 {
+        let cancel = cancels(&sent, &first)[0].clone();
+        world.answer(&cancel, "200 OK", "");
+        world.seconds(10);
+        sent = world.answer(&first, "180 Ringing", "");
+    }
+    // 192 s have gone by of 200.
+    let cancel = cancels(&sent, &first)[0].clone();
+    world.answer(&cancel, "200 OK", "");
+    assert_eq!(world.balancer.report(true).kept, 1);
+    world.seconds(10);
+    assert_eq!(world.balancer.report(true).kept, 0);
+}
+
+#[test]
 fn what_its_caller_cancelled_is_cancelled_at_who_comes_back() {
     let mut world = watched(nodes(2));
     let (first, second) = rescued(&mut world, "n3");

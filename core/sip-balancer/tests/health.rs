@@ -62,20 +62,26 @@ fn a_node_that_answers_a_probe_with_503_keeps_its_dialogs_and_gets_nothing_new()
 
 #[test]
 fn a_good_answer_to_a_probe_ends_the_rest_that_a_probe_began() {
-    for by_call in [false, true] {
+    // What a call was told before that, and after it.
+    for (before, after) in [(0, 0), (0, 610), (60, 0)] {
         let mut world = probing(2);
+        let told = |world: &World, seconds| {
+            world.cluster.rest(world.now, ONE, Duration::from_secs(seconds), Why::Overloaded);
+        };
         watch(&mut world, 2_000, |_| Some(("200 OK", "")));
+        told(&world, before);
         // It stops, and says so: to probes, and perhaps to a call as well.
         let wait = "Retry-After: 600\r\n";
         watch(&mut world, 3_000, |at| {
             Some(if at == ONE { ("503 Service Unavailable", wait) } else { ("200 OK", "") })
         });
         assert!(!world.cluster.takes_calls(world.now, ONE));
-        if by_call {
-            world.cluster.rest(world.now, ONE, Duration::from_secs(610), Why::Overloaded);
-        }
+        told(&world, after);
         watch(&mut world, 3_000, |_| Some(("200 OK", "")));
-        assert_eq!(world.cluster.takes_calls(world.now, ONE), !by_call, "what a call was told holds");
+        let rests = before + after > 0;
+        assert_eq!(world.cluster.takes_calls(world.now, ONE), !rests, "what a call was told holds");
+        watch(&mut world, 55_000, |_| Some(("200 OK", "")));
+        assert_eq!(world.cluster.takes_calls(world.now, ONE), after == 0, "and no longer");
     }
 }
 
@@ -300,6 +306,35 @@ fn a_refused_call_stays_refused() {
                 );
             }
         }
+    }
+}
+
+#[test]
+fn what_got_408_gets_nothing_else_while_nodes_ask_for_less() {
+    let mut world = fair(1);
+    speak(&mut world, &[ONE], WELL);
+    let first = world.one(CALLER, &invite("q0"));
+    world.answer(&first, "180 Ringing", "");
+    let mut ends = Vec::new();
+    for _ in 0..20 * 200 {
+        let sent = world.pass(MS(50));
+        for probe in sent.iter().filter(|m| m.start().starts_with("OPTIONS")) {
+            says(&mut world, probe, "200 OK", WELL);
+        }
+        ends.extend(finals(&sent).into_iter().map(str::to_owned));
+    }
+    assert_eq!(ends, ["SIP/2.0 408 Request Timeout"]);
+    // Its transaction is forgotten, and then its node wants nothing new.
+    for n in 0..20 {
+        let text = request("INFO", "q0", 10 + n, &format!("q0{n}"), ";tag=callee", "");
+        let info = world.one(CALLER, &text);
+        says(&mut world, &info, "200 OK", &loss(100, 1 + n));
+    }
+    assert!(spread(&mut world, "s", 100)[2] > 80);
+    for _ in 0..20 {
+        world.now = world.now + MS(10);
+        let again = world.one(CALLER, &invite("q0"));
+        assert_eq!((again.start(), again.to.as_str()), ("SIP/2.0 408 Request Timeout", CALLER));
     }
 }
 
