@@ -155,6 +155,8 @@ def figures(report, ends, page, stalls, lateness):
     for node, at, count in re.findall(r'strowger_balance_occupancy_total\{node="([^"]*)",found="(\d+)"\} (\d+)', page):
         found[int(at)] = found.get(int(at), 0) + int(count)
     own = [c['name'] for c in report['verdict']['checks'] if c['of_generator'] and not c['kept']]
+    if any(n['full'] for n in ends['nodes']):
+        own.append('back ends that could remember no more')
     late = max(report['lateness']['p999'], ends['late_p999']) / 1000.0
     return dict(
         calls=begun, void=bool(own) or late > lateness or ends['drops'] > 0, why=own,

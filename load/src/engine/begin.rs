@@ -1,6 +1,6 @@
 //! How calls begin and end.
 
-use super::call::{Call, Doing, Wait};
+use super::call::{Awaited, Call, Doing, Wait};
 use super::ids::CallName;
 use super::run::on_timeout;
 use super::wheel::tick;
@@ -248,9 +248,12 @@ impl Engine {
                     continue;
                 }
                 (Doing::Waiting, Side::Client) => {
-                    let steps = self.settings.client.as_ref().and_then(|own| own.steps.get(call.step..));
+                    let own = self.settings.client.as_ref();
+                    let steps = own.and_then(|own| own.steps.get(call.step..));
+                    let answer = steps.is_some_and(are_for_an_answer);
+                    let goes_on = own.and_then(|own| on_timeout(own, call.step)).is_some();
                     let longest = self.longest.get(call.step).copied().flatten();
-                    call.wait(now, steps.is_some_and(are_for_an_answer), longest)
+                    call.wait(now, Awaited { answer, goes_on, longest })
                 }
                 _ => Wait::Young,
             };

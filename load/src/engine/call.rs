@@ -2,7 +2,7 @@
 
 use super::SILENT;
 use super::observe::Seen;
-use crate::metrics::{Began, Method};
+use crate::metrics::Began;
 use crate::scenario::{Challenge, Outline, Side, Values};
 use core::num::NonZeroU64;
 use core::time::Duration;
@@ -72,7 +72,9 @@ pub struct Call {
     pub resend: Option<Resend>,
     /// When the step that receives gives up.
     pub give_up: Option<Time>,
-    /// When it began to wait in its step, or a message came that a step takes.
+    /// When it began to wait in its step.
+    pub since: Time,
+    /// Same, or when a message came after that which a step takes.
     pub quiet: Time,
     pub cseq: u32,
     pub peer_tag: Vec<u8>,
@@ -121,6 +123,7 @@ impl Call {
             ack: Vec::new(),
             resend: None,
             give_up: None,
+            since: Time::ZERO,
             quiet: Time::ZERO,
             cseq: 0,
             peer_tag: Vec::new(),
@@ -153,28 +156,34 @@ impl Call {
         (first != Time::FAR).then_some(first)
     }
 
-    /// How its wait is to be taken if its run ends now. `answer`: it waits for a response; `longest`: how long calls that
-    /// went on have waited there at most, if any did. SIP has timers for answers; for ringing only those of proxies, and
-    /// for what the other side begins none: there the other calls are the measure.
-    pub fn wait(&self, now: Time, answer: bool, longest: Option<Duration>) -> Wait {
+    /// How its wait is to be taken if its run ends now. SIP has timers for answers; for ringing only those of proxies,
+    /// and for what the other side begins none: there the other calls are the measure. What the step says itself of how
+    /// long it waits comes first.
+    pub fn wait(&self, now: Time, at: Awaited) -> Wait {
         let quiet = now.since(self.quiet);
         let session = self.seen.session.filter(|s| s.established.is_none());
         let cancelled = session.is_some_and(|s| s.cancelled);
-        // One that was refused may be tried again.
-        let over = session.is_none_or(|s| s.over);
-        let inviting = self.seen.asking.map_or(!over, |asking| asking.method == Method::Invite);
-        let rings = inviting && session.is_some_and(|s| s.progress.is_some()) && !cancelled;
-        let others = longest.map(|longest| OTHERS + longest * 2);
-        let (waited, limit) = match self.seen.asking {
-            _ if rings => (quiet, others.or(Some(RINGING))),
+        let rings = self.seen.rings() && !cancelled;
+        let asking = self.seen.asking.or(self.seen.inviting).filter(|_| !rings);
+        let (waited, limit) = match asking {
+            _ if rings => (quiet, Some(at.longest.map_or(RINGING, |longest| OTHERS.max(longest * 2)))),
             Some(_) if cancelled => (quiet, Some(SILENT)),
             Some(asking) => (now.since(asking.began.sent), Some(SILENT)),
-            None if answer => (quiet, Some(OTHERS)),
-            None => (quiet, others),
+            None if at.answer => (quiet, Some(OTHERS)),
+            // What came once may come again or not.
+            None if self.round > 0 => (quiet, None),
+            None => (quiet, at.longest.map(|longest| OTHERS + longest * 2)),
+        };
+        let limit = match self.give_up {
+            None => limit,
+            // It pauses where something may come.
+            Some(_) if at.goes_on && asking.is_none() => return Wait::Young,
+            Some(_) if asking.is_some() && !at.goes_on => Some(TRANSACTION),
+            Some(_) => None,
         };
         match limit {
             Some(limit) if waited > limit => Wait::Overdue,
-            _ if waited > SILENT => Wait::Open,
+            _ if waited.max(now.since(self.since)) > SILENT => Wait::Open,
             _ => Wait::Young,
         }
     }
@@ -207,6 +216,17 @@ impl Call {
     }
 }
 
+/// What a call waits for.
+#[derive(Clone, Copy, Debug)]
+pub struct Awaited {
+    /// It is a response.
+    pub answer: bool,
+    /// When the step has waited for as long as it may, it leads elsewhere, and the call has not failed.
+    pub goes_on: bool,
+    /// How long calls have waited there at most for what then came, if it came to any.
+    pub longest: Option<Duration>,
+}
+
 /// What the end of a run makes of a call that waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wait {
@@ -222,6 +242,9 @@ pub enum Wait {
 const RINGING: Duration = Duration::from_secs(180);
 /// How much longer than others a call may wait.
 const OTHERS: Duration = Duration::from_secs(60);
+/// No answer is awaited for longer than this where nothing was said of one (64 times T1: timers B and F, RFC 3261
+/// section 17.1).
+const TRANSACTION: Duration = Duration::from_secs(32);
 
 /// Texts that grew beyond this do not stay with a freed call.
 const LARGE: usize = 8 << 10;

@@ -110,7 +110,8 @@ pub struct Engine {
     scenarios: [Option<Arc<Scenario>>; 2],
     /// What the steps of the caller's and of the callee's scenario have sent last.
     models: [Vec<Model>; 2],
-    /// How long callers have waited at each step at most for a request, or for the end of their ringing, that came.
+    /// How long callers have waited at each step at most for the request that it is for, or for the end of their
+    /// ringing, and got it.
     longest: Vec<Option<Duration>>,
 }
 

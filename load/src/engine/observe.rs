@@ -26,6 +26,8 @@ pub struct Session {
     pub began: Began,
     /// When the first provisional response above 100 came.
     pub progress: Option<Time>,
+    /// One has come to the INVITE sent last.
+    pub rings: bool,
     /// When the 2xx came.
     pub established: Option<Time>,
     /// It was refused, or has ended.
@@ -37,7 +39,9 @@ pub struct Session {
 /// What a call remembers for the record.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Seen {
-    /// The request that has no final response yet.
+    /// The INVITE that has no final response yet.
+    pub inviting: Option<Asking>,
+    /// The other request, sent last, that has none.
     pub asking: Option<Asking>,
     /// There was a request.
     pub asked: bool,
@@ -46,6 +50,19 @@ pub struct Seen {
     pub registering: Option<(Began, Asked)>,
     /// A response that says something has come.
     pub responded: bool,
+}
+
+impl Seen {
+    /// Whether its INVITE has been heard of, and is not answered.
+    pub fn rings(&self) -> bool {
+        let session = self.session.is_some_and(|session| session.rings && session.established.is_none());
+        session && self.inviting.is_some() && self.asking.is_none()
+    }
+
+    /// The request of this method that may wait for its final response.
+    fn asking(&mut self, method: Method) -> &mut Option<Asking> {
+        if method == Method::Invite { &mut self.inviting } else { &mut self.asking }
+    }
 }
 
 /// When a request that goes out now was meant to: the first of a call with the call, others with what came
@@ -84,11 +101,19 @@ impl Note<'_> {
             Method::Ack => return,
             Method::Invite if call.seen.session.is_none() => {
                 let (progress, established) = (None, None);
-                call.seen.session =
-                    Some(Session { began, progress, established, over: false, cancelled: false });
+                call.seen.session = Some(Session {
+                    began,
+                    progress,
+                    rings: false,
+                    established,
+                    over: false,
+                    cancelled: false,
+                });
                 metrics.session_requested(began);
             }
-            Method::Invite => call.seen.session.iter_mut().for_each(|session| session.cancelled = false),
+            Method::Invite => {
+                call.seen.session.iter_mut().for_each(|s| (s.cancelled, s.rings) = (false, false));
+            }
             Method::Register if call.seen.registering.is_none() => {
                 let asked = registered.asked(&call.sent);
                 call.seen.registering = Some((began, asked));
@@ -96,7 +121,8 @@ impl Note<'_> {
             }
             _ => {}
         }
-        (call.seen.asking, call.seen.asked) = (Some(Asking { method, began }), true);
+        *call.seen.asking(method) = Some(Asking { method, began });
+        call.seen.asked = true;
     }
 
     /// A message that a step of the scenario waited for.
@@ -127,19 +153,22 @@ impl Note<'_> {
     fn response(self, now: Time, heard: Heard, wanted: bool) {
         let Note { metrics, registered, call } = self;
         let Heard { status, method, .. } = heard;
-        let Some(asking) = call.seen.asking.filter(|asking| asking.method == method) else { return };
+        let Some(asking) = call.seen.asking(method).filter(|asking| asking.method == method) else { return };
         let challenge = matches!(status, 401 | 407) && wanted;
         if status < 200 {
             if status > 100
                 && method == Method::Invite
-                && let Some(session) = call.seen.session.as_mut().filter(|s| s.progress.is_none())
+                && let Some(session) = call.seen.session.as_mut()
             {
-                session.progress = Some(now);
-                metrics.session_progress(now, session.began);
+                session.rings = true;
+                if session.progress.is_none() {
+                    session.progress = Some(now);
+                    metrics.session_progress(now, session.began);
+                }
             }
             return;
         }
-        call.seen.asking = None;
+        *call.seen.asking(method) = None;
         if challenge {
             metrics.challenged(now);
         }
@@ -215,7 +244,7 @@ impl Engine {
     /// A request got no answer at all.
     pub(super) fn note_silence(&mut self, now: Time, slot: u32) {
         let Some(call) = self.calls.at(slot).filter(|call| call.side == Side::Client) else { return };
-        let Some(asking) = call.seen.asking.take() else { return };
+        let Some(asking) = call.seen.asking.take().or_else(|| call.seen.inviting.take()) else { return };
         self.metrics.transaction_ended(now, asking.method, asking.began, TransactionEnd::Timeout);
         match asking.method {
             Method::Invite => {

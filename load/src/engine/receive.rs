@@ -240,9 +240,11 @@ impl Engine {
             return ladders.set_latest(ladder_name(slot, call), message.bytes());
         }
         ladders.forget_latest(ladder_name(slot, call));
-        if (heard.request || heard.is_final_to_invite()) && call.side == Side::Client {
+        let mandatory = recv.optional == Optional::No;
+        let comes = if heard.request { mandatory } else { heard.is_final_to_invite() && call.seen.rings() };
+        if comes && call.side == Side::Client {
             let longest = longest.get_mut(call.step);
-            longest.into_iter().for_each(|longest| *longest = (*longest).max(Some(now.since(call.quiet))));
+            longest.into_iter().for_each(|longest| *longest = (*longest).max(Some(now.since(call.since))));
         }
         call.quiet = now;
         call.answered = false;
@@ -267,7 +269,6 @@ impl Engine {
         if recv.auth {
             call.challenged = call.challenge.get_or_insert_default().learn(message);
         }
-        let mandatory = recv.optional == Optional::No;
         Note { metrics, registered, call }.received(now, heard);
         // An optional message without a `next` to follow leaves the call where it is.
         let moves = mandatory || (recv.advance && here.next.is_some() && self.branch(slot, here).is_some());
@@ -317,6 +318,9 @@ impl Engine {
         let Some(call) = self.calls.at(slot) else { return };
         if let Some(unexpected) = scenario.unexpected {
             call.answered = false;
+            if heard.is_final_to_invite() {
+                call.seen.inviting = None;
+            }
             let known = self.outlines.get_mut(call.side as usize);
             keep(call, message, scenario, known);
             let from = call.step;

@@ -148,8 +148,9 @@ impl Engine {
                 let Some(call) = self.calls.at(slot) else { return Next::Ended };
                 call.doing = Doing::Waiting;
                 // From when what is to be answered did leave.
-                call.quiet = now.max(self.woken);
-                call.give_up = limit.map(|limit| call.quiet + limit);
+                call.since = now.max(self.woken);
+                call.quiet = call.since;
+                call.give_up = limit.map(|limit| call.since + limit);
                 return Next::Waits;
             }
             Op::Pause(Pause::Default) => &self.settings.pause,

@@ -4,6 +4,7 @@ mod aborts;
 mod callers;
 mod ends;
 mod late;
+mod open;
 mod sides;
 
 use super::*;

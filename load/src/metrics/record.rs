@@ -318,7 +318,7 @@ impl Metrics {
         if self.window.contains(intended) {
             self.lateness.record_times(late, calls);
         }
-        self.series.lateness(now, late);
+        self.series.lateness_of(now, late, calls);
     }
 
     /// A call came in, and there was no room for it here.

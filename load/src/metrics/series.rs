@@ -128,6 +128,12 @@ impl Series {
         self.latency.record(micros);
     }
 
+    /// The lateness of so many calls that were left out, in microseconds.
+    pub fn lateness_of(&mut self, now: Time, micros: u64, calls: u64) {
+        self.reach(now);
+        self.lateness.record_times(micros, calls);
+    }
+
     /// The lateness of a send in microseconds.
     #[inline]
     pub fn lateness(&mut self, now: Time, micros: u64) {

@@ -51,12 +51,21 @@ impl Sketch {
     /// Adds one value in microseconds.
     #[inline]
     pub fn record(&mut self, micros: u64) {
+        self.record_times(micros, 1);
+    }
+
+    /// Adds one value in microseconds so many times.
+    #[inline]
+    pub fn record_times(&mut self, micros: u64, times: u64) {
+        if times == 0 {
+            return;
+        }
         let v = micros.min(u64::from(u32::MAX));
         if let Some(n) = self.counts.get_mut(bucket(v)) {
-            *n = n.saturating_add(1);
+            *n = n.saturating_add(u32::try_from(times).unwrap_or(u32::MAX));
         }
-        self.count += 1;
-        self.sum = self.sum.saturating_add(v);
+        self.count += times;
+        self.sum = self.sum.saturating_add(v.saturating_mul(times));
         self.max = self.max.max(v as u32);
     }
 
@@ -192,6 +201,15 @@ mod tests {
         s.record(77);
         s.clear();
         assert_eq!(s.sparse(), Sparse::default());
+    }
+
+    #[test]
+    fn many_of_one_value_are_as_many_as_one_by_one() {
+        let mut s = Sketch::default();
+        s.record_times(77, 3);
+        s.record_times(5_000_000_000, 2);
+        s.record_times(9, 0);
+        assert_eq!(s.sparse(), of(&[77, 77, 77, 5_000_000_000, 5_000_000_000]));
     }
 
     proptest! {

@@ -73,7 +73,8 @@ pub enum Verdict {
         /// Each breach.
         why: Vec<String>,
     },
-    /// The generator was not good enough, or nothing was measured: no statement about the server.
+    /// The generator was not good enough, or nothing was measured, or what the server would have done was open when the
+    /// run ended ([`OPEN`]): no statement about the server.
     Void {
         /// Each reason.
         why: Vec<String>,
@@ -123,27 +124,34 @@ pub struct Check {
     pub of_generator: bool,
 }
 
+/// The name of the check of calls that waited for the other side when the run ended. It alone is of the server, and
+/// makes a run VOID that has not failed otherwise.
+pub const OPEN: &str = "calls that waited for the other side when the run ended";
+
 /// Judges the measured window. The checks are in the order of the rule; those without data are left out.
 pub fn judge(rule: &Rule, m: &Metrics, health: Health) -> (Verdict, Vec<Check>) {
     let mut checks = Vec::new();
     of_generator(rule, m, health, &mut checks);
     of_server(rule, m, &mut checks);
-    let breaches = |generator: bool| -> Vec<String> {
-        let broken = checks.iter().filter(|c| !c.kept && c.of_generator == generator);
+    let breaches = |of: &dyn Fn(&Check) -> bool| -> Vec<String> {
+        let broken = checks.iter().filter(|c| !c.kept && of(c));
         broken.map(|c| format!("{}: {}, limit {}", c.name, c.found, c.limit)).collect()
     };
-    let mut void = breaches(true);
+    let mut void = breaches(&|c| c.of_generator);
     let [caller, callee] = &m.measured.sides;
     if caller.begun + callee.begun == 0 {
         void.push("nothing was measured: no call began in the measured window".to_owned());
     } else if caller.ended() + callee.ended() == 0 {
         void.push("nothing was measured: no call that began in the measured window ended".to_owned());
     }
-    if !void.is_empty() {
-        return (Verdict::Void { why: void }, checks);
-    }
-    let fail = breaches(false);
-    let verdict = if fail.is_empty() { Verdict::Pass } else { Verdict::Fail { why: fail } };
+    let fail = breaches(&|c| !c.of_generator && c.name != OPEN);
+    let verdict = match (void.is_empty(), fail.is_empty()) {
+        (true, false) => Verdict::Fail { why: fail },
+        _ => {
+            void.extend(breaches(&|c| c.name == OPEN));
+            if void.is_empty() { Verdict::Pass } else { Verdict::Void { why: void } }
+        }
+    };
     (verdict, checks)
 }
 
@@ -182,15 +190,6 @@ fn of_generator(rule: &Rule, m: &Metrics, health: Health, out: &mut Vec<Check>) 
         );
     }
     let [caller, callee] = &m.measured.sides;
-    if caller.open > 0 {
-        let open = caller.is_open(rule.success_percent);
-        check(
-            "calls that waited for the other side when the run ended",
-            format!("{} of {}", caller.open, caller.begun),
-            "few enough not to decide".to_owned(),
-            !open,
-        );
-    }
     let (void, begun) = (caller.void + callee.void, caller.begun + callee.begun);
     if void > 0 {
         let share = void as f64 * 100.0 / begun.max(1) as f64;
@@ -223,6 +222,15 @@ fn of_server(rule: &Rule, m: &Metrics, out: &mut Vec<Check>) {
         success("registrations begun when they were due", m.measured.registrations_begun_percent());
     }
     success("successful transactions", m.measured.transactions_percent());
+    if caller.open > 0 {
+        out.push(Check {
+            name: OPEN.to_owned(),
+            found: format!("{} of {}", caller.open, caller.begun),
+            limit: "few enough not to decide".to_owned(),
+            kept: !caller.is_open(rule.success_percent),
+            of_generator: false,
+        });
+    }
     for limit in &rule.latency {
         let h = m.latency(limit.measure);
         let h = if limit.measure.is_duration() { &h.sent } else { &h.intended };
@@ -320,6 +328,35 @@ mod tests {
             m.call_ended(Time::from_secs(1), Side::Caller, began, CallEnd::Void);
         }
         assert_eq!(verdict(&m).word(), "VOID");
+    }
+
+    #[test]
+    fn calls_that_wait_at_the_end_decide_between_pass_and_void_alone() {
+        let began = Began::at(Time::from_secs(1));
+        let waits = |m: &mut Metrics| {
+            m.call_begun(Side::Caller, began);
+            m.call_open(Side::Caller, began);
+        };
+        let mut m = run(9_999, 0);
+        waits(&mut m);
+        assert_eq!(verdict(&m), Verdict::Pass, "one may fail");
+        waits(&mut m);
+        let (v, checks) = judge(&Rule::default(), &m, Health::default());
+        assert_eq!((v.word(), v.why().len()), ("VOID", 1));
+        assert!(
+            v.why()[0].starts_with("calls that waited for the other side when the run ended: 2 of 10001")
+        );
+        let broken: Vec<_> = checks.iter().filter(|c| !c.kept).collect();
+        assert!(matches!(broken[..], [c] if c.name == OPEN && !c.of_generator));
+        // Whatever becomes of them, the server was too slow.
+        m.session_requested(began);
+        m.session_established(Time::from_secs(3), began, None, 200);
+        assert_eq!(verdict(&m).why(), ["srd, p99: 2000.000 ms, limit 500.000 ms"]);
+        // And whatever the server did, the generator was too late.
+        for _ in 0..200 {
+            m.scheduled_send(Time::from_secs(3), began.intended);
+        }
+        assert_eq!((verdict(&m).word(), verdict(&m).why().len()), ("VOID", 2));
     }
 
     #[test]

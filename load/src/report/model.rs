@@ -5,6 +5,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::metrics::OPEN;
+
 /// Version of the JSON. It grows when an old reader would misunderstand a new file; new fields alone do
 /// not make it grow.
 pub const VERSION: u32 = 1;
@@ -120,6 +122,15 @@ pub struct VerdictReport {
     pub why: Vec<String>,
     /// Each thing looked at.
     pub checks: Vec<CheckReport>,
+}
+
+impl VerdictReport {
+    /// Whether the run is VOID for nothing but what waited for the server when it ended. To a search it did not
+    /// conform: that is no limit of the generator's.
+    pub fn is_open(&self) -> bool {
+        let broken = || self.checks.iter().filter(|check| !check.kept);
+        self.word == "VOID" && !broken().any(|c| c.of_generator) && broken().any(|c| c.name == OPEN)
+    }
 }
 
 /// One line of the judgement.

@@ -7,7 +7,7 @@ use super::watch::{Ended, duration};
 use super::{VOID, deliver, measure, measure_users, unwritten};
 use crate::signals::Wish;
 use load::population::{Outcome, Peak, Search, SearchOptions, Verdict};
-use load::report::{Report, Trial};
+use load::report::{Report, Trial, VerdictReport};
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
@@ -65,11 +65,7 @@ pub fn search(args: &LoadArgs, signals: &Receiver<Wish>) -> Result<u8, String> {
             eprintln!("stopped; no peak was found");
             return Ok(VOID);
         }
-        let verdict = match report.verdict.word.as_str() {
-            "PASS" => Verdict::Conforms,
-            "FAIL" => Verdict::Fails,
-            _ => Verdict::Void,
-        };
+        let verdict = verdict_of(&report.verdict);
         trouble = trouble.or(unwritten(&report).err());
         let told = trial_of(&report, trial.load, unit);
         eprintln!("trial {:>2} {:>10.0} {unit}  {}  {}", trial.number, trial.load, told.verdict, told.why);
@@ -142,12 +138,22 @@ impl<R> Conforming<R> {
     }
 }
 
+/// What a run says to a search. What waited for the server to the end of it, and decides, did not conform.
+fn verdict_of(verdict: &VerdictReport) -> Verdict {
+    match verdict.word.as_str() {
+        "PASS" => Verdict::Conforms,
+        "FAIL" => Verdict::Fails,
+        _ if verdict.is_open() => Verdict::Fails,
+        _ => Verdict::Void,
+    }
+}
+
 /// A run of a search as its report says.
 pub fn trial_of(report: &Report, load: f64, unit: &str) -> Trial {
     Trial {
         load,
         unit: unit.to_owned(),
-        verdict: report.verdict.word.clone(),
+        verdict: if report.verdict.is_open() { "FAIL".to_owned() } else { report.verdict.word.clone() },
         why: report.verdict.why.first().cloned().unwrap_or_default(),
         success_percent: report.metric("calls.success"),
         p99_ms: report.latency("response").map(|l| l.main().p99 as f64 / 1_000.0),
@@ -208,11 +214,31 @@ fn run_users(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use load::report::CheckReport;
 
     #[derive(clap::Parser)]
     struct Line {
         #[command(flatten)]
         load: LoadArgs,
+    }
+
+    #[test]
+    fn what_waits_for_the_server_is_no_limit_of_the_generator() {
+        let said = |word: &str, broken: &[(&str, bool)]| {
+            let check = |&(name, of_generator): &(&str, bool)| CheckReport {
+                name: name.to_owned(),
+                of_generator,
+                ..CheckReport::default()
+            };
+            let checks = broken.iter().map(check).collect();
+            verdict_of(&VerdictReport { word: word.to_owned(), checks, ..VerdictReport::default() })
+        };
+        let (open, late) = ((load::metrics::OPEN, false), ("generator's lateness, p99.9", true));
+        assert_eq!(said("PASS", &[]), Verdict::Conforms);
+        assert_eq!(said("FAIL", &[open]), Verdict::Fails);
+        assert_eq!(said("VOID", &[open]), Verdict::Fails);
+        assert_eq!(said("VOID", &[open, late]), Verdict::Void);
+        assert_eq!(said("VOID", &[]), Verdict::Void);
     }
 
     #[test]

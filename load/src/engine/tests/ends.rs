@@ -61,18 +61,18 @@ fn send(first: &str, to: &str, more: &str) -> String {
 }
 
 /// A request of ours in a call.
-fn request(method: &str, cseq: u32, to: &str) -> String {
+pub(super) fn request(method: &str, cseq: u32, to: &str) -> String {
     let via = "Via: SIP/2.0/UDP [local_ip]:[local_port];branch=[branch]\n";
     send(&format!("{method} sip:b@x SIP/2.0"), to, &format!("{via}CSeq: {cseq} {method}\n"))
 }
 
 /// A response to what came last.
-fn response(line: &str) -> String {
+pub(super) fn response(line: &str) -> String {
     send(&format!("SIP/2.0 {line}"), ";tag=2", "[last_Via:]\n[last_CSeq:]\n")
 }
 
 /// Callers who ask, and then wait for a MESSAGE, but for those who are content with their answer.
-fn waiting(content: f64) -> String {
+pub(super) fn waiting(content: f64) -> String {
     format!(
         "<scenario name=\"waits\">{}<recv response=\"200\" next=\"1\" chance=\"{content}\"/>\
          <recv request=\"MESSAGE\"/><label id=\"1\"/></scenario>",
@@ -81,7 +81,7 @@ fn waiting(content: f64) -> String {
 }
 
 /// The other side of it: this share of the calls gets its MESSAGE, so many milliseconds later.
-fn writing(share: f64, after: u32) -> String {
+pub(super) fn writing(share: f64, after: u32) -> String {
     format!(
         "<scenario name=\"writes\"><recv request=\"OPTIONS\"/>{}<nop next=\"1\" chance=\"{}\"/>\
          <pause milliseconds=\"{after}\"/>{}<label id=\"1\"/><pause milliseconds=\"900000\"/></scenario>",
@@ -93,7 +93,7 @@ fn writing(share: f64, after: u32) -> String {
 
 /// Twenty calls in two seconds, and the end of the run so many seconds after its beginning: calls that succeeded,
 /// failed, and are unfinished, and the verdict.
-fn cut(caller: &str, callee: &str, after: u64) -> (u64, u64, u64, crate::metrics::Verdict) {
+pub(super) fn cut(caller: &str, callee: &str, after: u64) -> (u64, u64, u64, crate::metrics::Verdict) {
     let mut pair =
         Pair::new(engine(CALLER, CALLEE, &[caller], nothing), engine(CALLEE, CALLER, &[callee], nothing));
     pair.pass(Time::from_secs(1 + after));
