@@ -14,7 +14,8 @@ RELEASE := $(TARGET)/release/strowger
 DEBUG := $(TARGET)/debug/strowger
 # The whole program is put together by the last step, which may put larger functions into each other than it would by
 # itself: a proxied call then takes 5 % fewer of the program's instructions.
-BUILD_RELEASE = $(CARGO) rustc --release $(LOCKED) -p strowger --bin strowger -- -C llvm-args=--inline-threshold=1000
+RELEASE_FLAGS := -C llvm-args=--inline-threshold=1000
+BUILD_RELEASE = $(CARGO) rustc --release $(LOCKED) -p strowger --bin strowger -- $(RELEASE_FLAGS)
 
 # CI sets this to --locked: Cargo.lock must be as committed.
 LOCKED ?=
@@ -167,7 +168,7 @@ balance-failure: setup-test release-for-tests ## what callers notice when a node
 .PHONY: bench-load
 bench-load: setup-bench ## calls per CPU second of `strowger load` against SIPp on the same flows; whether both see the same
 	$(BUILD_RELEASE)
-	$(CARGO) build --release $(LOCKED) -p load --example scenario_cost
+	$(CARGO) rustc --release $(LOCKED) -p load --example scenario_cost -- $(RELEASE_FLAGS)
 	python3 verify/bench/load.py --bin $(RELEASE) $(BENCH_ARGS)
 
 .PHONY: bench-load-emulated

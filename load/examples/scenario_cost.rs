@@ -3,6 +3,8 @@
 //! instructions run it under `valgrind --tool=callgrind --toggle-collect='*measured*'`.
 //!
 //! `cargo run --release -p load --example scenario_cost -- [call|register] [CALLS] [RATE]`
+//!
+//! It has the allocator of `strowger`; `make bench-load` puts it together with the flags of `make build`, too.
 use load::engine::{Defaults, Engine, Origin, Retransmission, Settings};
 use load::metrics::Setup;
 use load::population::{Arrivals, RateOptions, Spacing};
@@ -10,6 +12,9 @@ use load::scenario::{Desk, Injections, Pause, Run, Scenario, Side, Surroundings,
 use std::net::SocketAddr;
 use std::sync::Arc;
 use wire::{Flow, ListenerId, Machine, Outbox, Time, Transport};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const CALLER: &str = "192.0.2.1:5060";
 const CALLEE: &str = "192.0.2.2:5060";

@@ -333,6 +333,7 @@ impl Engine {
         if resend.left == 0 {
             let to = self.settings.scenario(call.side).and_then(|s| on_timeout(s, resend.step));
             call.resend = None;
+            call.seen.given_up |= to.is_some();
             return match to {
                 Some(to) => self.go_to(now, slot, to, out),
                 None => {
@@ -418,6 +419,7 @@ impl Engine {
         let Some(call) = self.calls.at(slot) else { return };
         call.give_up = None;
         let to = self.settings.scenario(call.side).and_then(|s| on_timeout(s, call.step));
+        call.seen.given_up |= to.is_some();
         match to {
             Some(to) => self.go_to(now, slot, to, out),
             None => {

@@ -164,7 +164,7 @@ impl Call {
         let session = self.seen.session.filter(|s| s.established.is_none());
         let cancelled = session.is_some_and(|s| s.cancelled);
         let rings = self.seen.rings() && !cancelled;
-        let asking = self.seen.asking.or(self.seen.inviting).filter(|_| !rings);
+        let asking = self.seen.awaits().filter(|_| !rings);
         let (waited, limit) = match asking {
             _ if rings => (quiet, Some(at.longest.map_or(RINGING, |longest| OTHERS.max(longest * 2)))),
             Some(_) if cancelled => (quiet, Some(SILENT)),

@@ -43,6 +43,8 @@ pub struct Seen {
     pub inviting: Option<Asking>,
     /// The other request, sent last, that has none.
     pub asking: Option<Asking>,
+    /// The scenario has given up waiting for their responses, and gone on without.
+    pub given_up: bool,
     /// There was a request.
     pub asked: bool,
     pub session: Option<Session>,
@@ -56,11 +58,16 @@ impl Seen {
     /// Whether its INVITE has been heard of, and is not answered.
     pub fn rings(&self) -> bool {
         let session = self.session.is_some_and(|session| session.rings && session.established.is_none());
-        session && self.inviting.is_some() && self.asking.is_none()
+        session && self.inviting.is_some() && self.asking.is_none() && !self.given_up
+    }
+
+    /// The request whose final response is awaited.
+    pub fn awaits(&self) -> Option<Asking> {
+        self.asking.or(self.inviting).filter(|_| !self.given_up)
     }
 
     /// The request of this method that may wait for its final response.
-    fn asking(&mut self, method: Method) -> &mut Option<Asking> {
+    pub(super) fn asking(&mut self, method: Method) -> &mut Option<Asking> {
         if method == Method::Invite { &mut self.inviting } else { &mut self.asking }
     }
 }
@@ -120,6 +127,10 @@ impl Note<'_> {
                 metrics.registration_begun(began, asked.kind);
             }
             _ => {}
+        }
+        if std::mem::take(&mut call.seen.given_up) {
+            call.seen.inviting = None;
+            call.seen.asking = None;
         }
         *call.seen.asking(method) = Some(Asking { method, began });
         call.seen.asked = true;

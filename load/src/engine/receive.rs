@@ -318,8 +318,8 @@ impl Engine {
         let Some(call) = self.calls.at(slot) else { return };
         if let Some(unexpected) = scenario.unexpected {
             call.answered = false;
-            if heard.is_final_to_invite() {
-                call.seen.inviting = None;
+            if heard.status >= 200 {
+                *call.seen.asking(heard.method) = None;
             }
             let known = self.outlines.get_mut(call.side as usize);
             keep(call, message, scenario, known);

@@ -152,3 +152,28 @@ fn a_call_with_a_prack_is_up_when_its_invite_is_answered() {
     let side = &metrics.all.sides[End::Caller as usize];
     assert_eq!((side.failures(), side.open), (0, 20), "{:?}", pair.log);
 }
+
+#[test]
+fn what_the_scenario_has_given_up_is_not_awaited_any_more() {
+    let caller = format!(
+        "<scenario name=\"goes on\">{}<recv response=\"200\" timeout=\"3000\" ontimeout=\"1\"/><label id=\"1\"/>{}\
+         <recv response=\"180\"/><recv response=\"200\"/></scenario>",
+        request("OPTIONS", 1, ""),
+        request("INVITE", 2, ""),
+    );
+    let callee = format!(
+        "<scenario name=\"rings\"><recv request=\"OPTIONS\"/><recv request=\"INVITE\"/>{}\
+         <pause milliseconds=\"900000\"/></scenario>",
+        response("180 Ringing"),
+    );
+    let (_, failed, unfinished, verdict) = cut(&caller, &callee, 20);
+    assert_eq!((failed, unfinished, verdict.word()), (0, 20, "VOID"), "it rings");
+    // Where nothing more is sent, what comes from the other side is awaited.
+    let caller = format!(
+        "<scenario name=\"waits\">{}<recv response=\"200\" timeout=\"3000\" ontimeout=\"1\"/><label id=\"1\"/>\
+         <recv request=\"MESSAGE\"/></scenario>",
+        request("OPTIONS", 1, ""),
+    );
+    let (_, failed, unfinished, _) = cut(&caller, &callee, 20);
+    assert_eq!((failed, unfinished), (0, 20));
+}

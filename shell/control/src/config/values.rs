@@ -84,6 +84,10 @@ pub(super) fn duration(range: RangeInclusive<Duration>) -> impl Fn(&DeValue<'_>)
             let mend = "write seconds as a number, or a text such as \"500ms\", \"20s\", \"5m\", \"2h\"";
             return Err(Fault::new("not a length of time", mend));
         };
+        // Microseconds mean something where no more than some milliseconds do.
+        if *range.end() > Duration::from_millis(10) && duration.subsec_micros() % 1_000 != 0 {
+            return Err(Fault::new("not a whole number of milliseconds", "write \"1ms\" or more"));
+        }
         if range.contains(&duration) {
             return Ok(duration);
         }

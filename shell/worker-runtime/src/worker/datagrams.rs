@@ -223,7 +223,8 @@ impl Datagrams {
     pub fn writable(&mut self, number: usize, poller: &Poller) {
         let Some(socket) = self.sockets.get_mut(number) else { return };
         while let Some((bytes, to)) = socket.backlog.front() {
-            let to = if socket.peer.is_some() { None } else { Some(*to) };
+            // What was kept for another peer still goes there.
+            let to = if socket.peer == Some(*to) { None } else { Some(*to) };
             match send_one(socket.fd.as_fd(), bytes, to, &mut self.reports, &self.counters) {
                 Err(error) if is_transient(&error) => return,
                 Ok(n) => {
@@ -351,9 +352,10 @@ impl Socket {
     /// A lent socket whose peer cannot be reached by it is as any other from now on: something may have disconnected it
     /// (`ss --kill`, a container's network). Whether this datagram went out so.
     fn sent_without_peer(&mut self, bytes: &[u8], to: SocketAddr) -> bool {
-        self.lent == Lent::Bound
-            && self.peer.take().is_some()
-            && attempt(self.fd.as_fd(), bytes, Some(to), bytes.len() <= ONE_PACKET).is_ok()
+        let taken = self.lent == Lent::Bound && self.peer.take().is_some();
+        let whole = bytes.len() <= ONE_PACKET;
+        // Twice: the first may meet what the end of the connection has left.
+        taken && (0..2).any(|_| attempt(self.fd.as_fd(), bytes, Some(to), whole).is_ok())
     }
 
     /// Sends the first of `queue`, several at once if there are several.
@@ -452,7 +454,7 @@ impl<M: Machine> Worker<M> {
     pub(super) fn receive_datagrams(&mut self, number: usize) {
         let Some(socket) = self.datagrams.sockets.get_mut(number) else { return };
         // Many that are connected do not keep those waiting that are not.
-        let batches = if socket.lent == Lent::No { BATCHES } else { 1 };
+        let batches = if socket.lent == Lent::No || socket.peer.is_none() { BATCHES } else { 1 };
         if !socket.habit.batches && !self.datagrams.joined && !self.grain.is_dense() {
             let taken = self.receive_plainly(number);
             if taken < BATCH_PAYS {

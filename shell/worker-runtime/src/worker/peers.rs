@@ -91,7 +91,7 @@ impl Peers {
         }
         self.next_look = now + WINDOW;
         for place in &mut self.places {
-            let over = |socket: &mut u16| lost(*socket) || place.sent == 0 && !busy(*socket);
+            let over = |socket: &mut u16| !busy(*socket) && (lost(*socket) || place.sent == 0);
             if let Some(socket) = place.socket.take_if(over) {
                 self.spare.push((place.listener, socket));
             }
@@ -247,9 +247,11 @@ mod tests {
         assert_eq!(look(&mut peers, 4), []);
         assert_eq!(sent(&mut peers, 1, BUSY), None);
         assert_eq!(look(&mut peers, 5), [(peer(1).remote, 7)]);
-        // Lost, and connected anew at once, for it is still sent much.
+        // Lost, but something waits in it; then connected anew at once, for it is still sent much.
+        sent(&mut peers, 1, BUSY);
+        assert_eq!(peers.wishes(at(6), |_| true, |_| true), []);
         assert_eq!(sent(&mut peers, 1, BUSY), Some(7));
-        assert_eq!(peers.wishes(at(6), |_| false, |_| true).len(), 1);
+        assert_eq!(peers.wishes(at(7), |_| false, |_| true).len(), 1);
         assert_eq!(sent(&mut peers, 1, 1), None);
     }
 

@@ -251,6 +251,12 @@ fn workers_are_placed_on_cpus_that_can_be() {
         assert_eq!(errors(text).lines().count(), 1, "{text}");
     }
     assert_eq!(good("pin = 'off'").pin, Pin::Off);
+    // Microseconds where they mean something.
+    for text in
+        ["busy_poll = '11ms'", "busy_poll = 1", "busy_poll = '50 apples'", "[timers]\ntrying = '500us'"]
+    {
+        assert!(!errors(text).is_empty(), "{text}");
+    }
 }
 
 #[test]
