@@ -203,22 +203,9 @@ const fn reason(why: Refusal, known: bool) -> &'static str {
 
 /// The place of a method in [`METHODS`]; past its end if it is not there.
 const fn number(method: Method<'_>) -> usize {
-    match method {
-        Method::Invite => 0,
-        Method::Ack => 1,
-        Method::Bye => 2,
-        Method::Cancel => 3,
-        Method::Register => 4,
-        Method::Options => 5,
-        Method::Prack => 6,
-        Method::Subscribe => 7,
-        Method::Notify => 8,
-        Method::Publish => 9,
-        Method::Info => 10,
-        Method::Refer => 11,
-        Method::Message => 12,
-        Method::Update => 13,
-        Method::Other(_) => METHODS.len(),
+    match method.number() {
+        Some(number) => number as usize,
+        None => METHODS.len(),
     }
 }
 

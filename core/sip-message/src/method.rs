@@ -49,6 +49,29 @@ impl<'a> Method<'a> {
         })
     }
 
+    /// The number of a method that has a name here, from 0 on in the order of their names above: for tables of counts, and
+    /// for keys that hold a method in a byte.
+    #[inline]
+    pub const fn number(self) -> Option<u8> {
+        Some(match self {
+            Method::Invite => 0,
+            Method::Ack => 1,
+            Method::Bye => 2,
+            Method::Cancel => 3,
+            Method::Register => 4,
+            Method::Options => 5,
+            Method::Prack => 6,
+            Method::Subscribe => 7,
+            Method::Notify => 8,
+            Method::Publish => 9,
+            Method::Info => 10,
+            Method::Refer => 11,
+            Method::Message => 12,
+            Method::Update => 13,
+            Method::Other(_) => return None,
+        })
+    }
+
     /// The method as it stands in a start line.
     pub const fn as_bytes(self) -> &'a [u8] {
         match self {

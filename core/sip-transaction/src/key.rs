@@ -41,22 +41,9 @@ impl MethodCode {
     }
 
     pub(crate) const fn of(method: Method<'_>) -> MethodCode {
-        MethodCode(match method {
-            Method::Invite => 0,
-            Method::Ack => 1,
-            Method::Bye => 2,
-            Method::Cancel => 3,
-            Method::Register => 4,
-            Method::Options => 5,
-            Method::Prack => 6,
-            Method::Subscribe => 7,
-            Method::Notify => 8,
-            Method::Publish => 9,
-            Method::Info => 10,
-            Method::Refer => 11,
-            Method::Message => 12,
-            Method::Update => 13,
-            Method::Other(_) => 255,
+        MethodCode(match method.number() {
+            Some(number) => number,
+            None => u8::MAX,
         })
     }
 }
