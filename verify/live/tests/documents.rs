@@ -10,7 +10,7 @@ fn root() -> PathBuf {
 
 #[test]
 fn the_example_configuration_passes_the_check() {
-    let out = run([Path::new("check"), &root().join("examples/strowger.toml")]);
+    let out = run([Path::new("check"), &root().join("deploy/strowger.toml")]);
     let said = String::from_utf8_lossy(&[out.stdout, out.stderr].concat()).into_owned();
     assert!(out.status.success(), "{said}");
     assert!(!said.contains("warning"), "{said}");
@@ -72,7 +72,7 @@ fn sources(folder: &Path, text: &mut String) {
 
 #[test]
 fn every_test_that_the_coverage_page_names_exists() {
-    let page = std::fs::read_to_string(root().join("RFC-COVERAGE.md")).unwrap();
+    let page = std::fs::read_to_string(root().join("docs/RFC-COVERAGE.md")).unwrap();
     let mut text = String::new();
     for folder in ["core", "shell", "strowger", "verify"] {
         sources(&root().join(folder), &mut text);
