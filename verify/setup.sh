@@ -165,7 +165,8 @@ test_tools() {
 
 bench_tools() {
     build
-    apt_for python3 python3 sipp sip-tester kamailio kamailio perf linux-perf taskset util-linux
+    apt_for python3 python3 sipp sip-tester kamailio kamailio perf linux-perf taskset util-linux \
+        tcpdump tcpdump
     # Kamailio's tables for SQLite come with it.
     [ -e /usr/share/kamailio/db_sqlite ] || apt_install kamailio-sqlite-modules || say 'bench-ablations leaves the database out'
     # Where the machine hides its counters, instructions are counted in an emulated one.

@@ -7,7 +7,9 @@ The calls are those of bench.py's proxy200, in front of two callees that answer 
 the generator on the other. Kamailio has verify/bench/kamailio_dispatch.cfg: the hash of the Call-ID, in the path of
 dialogs. Two tables: CPU microseconds (and instructions where this machine or an emulated one can count them) of a
 call, a window that begins when the balancer has begun to forget the first calls; and the time from INVITE to the
-first response at `--latency-rate` calls a second, beside that of the same calls without anything in between.
+first response at `--latency-rate` calls a second, beside that of the same calls without anything in between. As root,
+and with tcpdump, a third: for how long each holds a call's INVITE and first response, from a capture (transit.py), once
+it forgets calls as fast as they come.
 """
 import argparse
 import os
@@ -22,8 +24,12 @@ sys.path.insert(0, os.path.dirname(HERE))
 sys.path.insert(0, HERE)
 
 import bench  # noqa: E402  (after the path is set)
+import transit  # noqa: E402
 from emulated import machines  # noqa: E402
 from harness import load, net  # noqa: E402
+
+# Seconds after which a balancer forgets calls as fast as they come (RFC 3261 timer H and some).
+FORGETS = 36
 
 
 def latency(b, name, rate, seconds):
@@ -86,6 +92,59 @@ def latencies(b, names):
     return any(r['trouble'] for rs in rows.values() for r in rs)
 
 
+def hold(b, name, rate, windows):
+    """Sorted microseconds for which it holds INVITE and first response of each call; a list for each window."""
+    callee = (net.fresh_ip(), 5060)
+    caller = (callee[0], 5061)
+    server = bench.Relay(b.relay, caller, callee, b.server_cpu) if name == 'relay' else b.balancer(name, [callee])
+    found = []
+    with server:
+        generator(b, server.address, callee, rate, FORGETS).wait(FORGETS + 60)
+        for _ in range(windows):
+            calls = generator(b, server.address, callee, rate, 4)
+            try:
+                time.sleep(1)
+                with transit.Capture(server.address, os.path.join(b.dir, 'transit.pcap')) as capture:
+                    time.sleep(2)
+                status = calls.wait(60)
+            finally:
+                calls.stop()
+            failed = calls.totals()['failed'] if status is not None else 'all'
+            found.append(dict(added=capture.added(), lost=capture.dropped(), failed=failed))
+    return found
+
+
+def holds(b, names):
+    """The table of them. Whether anything went wrong."""
+    why = transit.missing()
+    if why:
+        print('\nHow long each holds a call is not measured: %s.' % why)
+        return False
+    rows = {name: [] for name in names}
+    for turn in range(2):
+        for name in names[::-1] if turn else names:
+            rows[name] += hold(b, name, b.o.latency_rate, (b.o.latency_reps + 1) // 2)
+    print('\nHow long it holds INVITE and first response of a call at %d calls/s, microseconds, by a capture;' % b.o.latency_rate)
+    print('medians of windows of two seconds (least - most)')
+    print('%-10s %8s %8s %8s %18s %8s' % ('server', 'p50', 'p90', 'p99', 'p99', 'calls'))
+    trouble = False
+    for name in names:
+        windows = [w for w in rows[name] if w['added']]
+        at = lambda w, part: w['added'][int(len(w['added']) * part)]
+        if not windows:
+            print('%-10s nothing was captured' % name)
+            trouble = True
+            continue
+        p50, p90, p99 = ([at(w, part) for w in windows] for part in (0.5, 0.9, 0.99))
+        failed = [w['failed'] for w in rows[name] if w['failed']]
+        print('%-10s %8.0f %8.0f %8.0f %18s %8d%s%s' % (
+            name, statistics.median(p50), statistics.median(p90), statistics.median(p99), '%d - %d' % (min(p99), max(p99)),
+            sum(len(w['added']) for w in windows), '  %d packets not captured' % sum(w['lost'] for w in windows)
+            if any(w['lost'] for w in windows) else '', '  TROUBLE: failed %s' % failed if failed else ''))
+        trouble |= bool(failed)
+    return trouble
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__.split('\n')[0])
     p.add_argument('--bin', default='target/release/strowger', help='the strowger binary')
@@ -113,7 +172,9 @@ def main():
         if 'relay' in o.servers and shutil.which('cc'):
             b.relay = b.relay_program()
         busy = ['busy'] if o.busy_poll and 'strowger' in o.servers else []
-        trouble |= latencies(b, ['nothing'] + [n for n in o.servers if b.available(n)] + busy)
+        names = [n for n in o.servers if b.available(n)] + busy
+        trouble |= latencies(b, ['nothing'] + names)
+        trouble |= holds(b, names)
         shutil.rmtree(b.dir, ignore_errors=True)
     if emulated:
         counts = machines.count(o)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Half an hour of everything at once: does memory stay flat, does any call fail?
 
-    verify/bench/soak.py --bin target/release/strowger [--minutes 30] [--users 80000] [--record lab/record]
+    verify/bench/soak.py --bin target/release/strowger [--minutes 30] [--users 130000] [--record lab/record]
 
 `strowger serve` with one worker on CPU 0. From CPU 1: users who register, call, give up and leave messages, all with
 digest (`strowger load --users`, time compressed), and besides, others who register for a minute and are not heard of for
@@ -9,7 +9,7 @@ longer, so that bindings expire all the time. Every 30 s the configuration is re
 is stopped for 0.3 s (SIGSTOP, SIGCONT), shorter than a caller waits before it repeats itself. Its memory (Pss) and its
 share of the core are read every 10 s. Begin with as many --users as take about 70 % of the core.
 
-Good is: no call, registration or transaction failed, and the memory of the last third of the time is within 2 % of that
+Good is: no call, registration or transaction failed, nothing was refused for an overload, the core was busy by 60 to 80 %, and the memory of the last third of the time is within 2 % of that
 of the second third. The first third is for what is remembered of calls and for tables to come to their size.
 """
 import argparse
@@ -109,6 +109,8 @@ class Soak:
             try:
                 main.proc.wait(self.seconds + 1200)
                 guests.wait(120)
+                refused = sum(server.metric('strowger_overload_refused_total{how="%s"}' % how)
+                              for how in ('answered', 'unanswered'))
             finally:
                 disturbances.ending.set()
                 disturbances.join()
@@ -117,9 +119,9 @@ class Soak:
             if not os.path.exists(report):
                 raise AssertionError('the users did not end:\n' + main.log())
             with open(report) as f:
-                return self.judge(json.load(f), guests.totals(), disturbances)
+                return self.judge(json.load(f), guests.totals(), disturbances, refused)
 
-    def judge(self, report, guests, disturbances):
+    def judge(self, report, guests, disturbances, refused):
         """All figures, and what is wrong with them."""
         value = {m['key']: m['value'] for m in report['metrics']}
         samples = disturbances.samples
@@ -130,10 +132,16 @@ class Soak:
                      registrations_success=value['registrations.success'], guests=guests['created'],
                      guests_failed=guests['failed'], share_of_core=statistics.median(s[2] for s in third(1)),
                      memory_mib=memory[2], memory_growth=100 * (memory[2] / memory[1] - 1),
-                     reloads=disturbances.reloads, stalls=disturbances.stalls)
+                     refused=refused, reloads=disturbances.reloads, stalls=disturbances.stalls)
         wrong = []
         if value['calls.failed'] or value['registrations.success'] < 100 or guests['failed']:
             wrong.append('calls or registrations failed')
+        if refused:
+            wrong.append('%d requests were refused for an overload' % refused)
+        if not 60 <= found['share_of_core'] <= 80:
+            wrong.append('the core was busy by %.0f %%, not by 60 to 80' % found['share_of_core'])
+        if min(found['reloads'] * RELOAD, found['stalls'] * STALL) < 0.8 * end - max(RELOAD, STALL):
+            wrong.append('the disturbances ended before the time was over')
         if abs(found['memory_growth']) > 2:
             wrong.append('memory moved by %.1f %% in the last third' % found['memory_growth'])
         return found, wrong, samples
@@ -143,7 +151,7 @@ def main():
     p = argparse.ArgumentParser(description=__doc__.split('\n')[0])
     p.add_argument('--bin', default='target/release/strowger', help='the strowger binary')
     p.add_argument('--minutes', type=float, default=30)
-    p.add_argument('--users', type=int, default=80000)
+    p.add_argument('--users', type=int, default=130000)
     p.add_argument('--compress', type=float, default=60)
     p.add_argument('--guests', type=int, default=50, help='registrations for a minute, a second')
     p.add_argument('--record', help='a folder for table, figures and plot')

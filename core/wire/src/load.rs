@@ -18,6 +18,9 @@ pub struct Load {
     /// Datagrams that the kernel dropped in the window by what [`Machine::sieve`](crate::Machine::sieve) said; `None` where
     /// it drops none, whatever is said.
     pub sieved: Option<u64>,
+    /// Bytes of datagrams that wait in the kernel at the end of the window, as it counts them. `None` where the worker is
+    /// behind for less than [`Load::ROUND`], where nobody knows, or where datagrams were lost in the window for want of room.
+    pub waiting: Option<u64>,
 }
 
 impl Load {

@@ -238,7 +238,7 @@ impl<N: Send + 'static> RuntimeHandle<N> {
         let counters = self.shared.counters.iter().map(|counters| counters.read());
         let mut counts = counters.fold(Counts::default(), |a, b| a + b);
         let sockets = self.shared.datagram_sockets.iter().flatten().filter_map(Weak::upgrade);
-        let dropped = sockets.fold(0u32, |sum, fd| sum.wrapping_add(sys::receive_drops(fd.as_fd())));
+        let dropped = sockets.fold(0u32, |sum, fd| sum.wrapping_add(sys::received(fd.as_fd()).drops));
         counts.udp_sieved = self
             .shared
             .sieves

@@ -4,6 +4,7 @@
 //! over the last second or two of overload. Around that mean a little more is taken on while it keeps up and less while
 //! work piles up, so the mean follows the machine, whatever else runs on it and whatever a call costs.
 
+use super::backlog::Backlog;
 use core::time::Duration;
 use wire::{Load, Time};
 
@@ -31,6 +32,10 @@ const FADES: f64 = 0.9995;
 /// How much of what there was the mean in calm times forgets with each window.
 const CALM: f64 = 0.3;
 
+/// By so many times of its patience a worker may be behind while what waits gets less. Then it is an overload, whatever it
+/// looks like.
+const CATCHES_UP: u32 = 10;
+
 /// What changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Change {
@@ -49,6 +54,8 @@ pub struct Governor {
     capacity: f64,
     /// The most it was of late.
     best: f64,
+    /// What waits while the worker is behind, in calm times.
+    backlog: Backlog,
     overload: Option<Overload>,
 }
 
@@ -67,7 +74,7 @@ struct Overload {
 impl Governor {
     /// In calm. Being behind for longer than `patience` is overload.
     pub fn new(patience: Duration) -> Governor {
-        Governor { patience, capacity: 0.0, best: 0.0, overload: None }
+        Governor { patience, capacity: 0.0, best: 0.0, backlog: Backlog::default(), overload: None }
     }
 
     /// From now on.
@@ -88,9 +95,15 @@ impl Governor {
         let Some(overload) = &mut self.overload else {
             self.capacity += (rate - self.capacity) * CALM;
             self.best = self.capacity.max(self.best * FADES);
+            if load.behind < Load::ROUND {
+                self.backlog = Backlog::default();
+            } else if self.backlog.ebbs(load.waiting) && load.behind < CATCHES_UP * self.patience {
+                return None;
+            }
             if load.behind < self.patience {
                 return None;
             }
+            self.backlog = Backlog::default();
             let capacity = self.capacity.max(LEAST);
             self.overload = Some(Overload { refused: now, easy: 0, far: 0, budget: capacity });
             return Some(Change::Entered);
@@ -202,10 +215,27 @@ mod tests {
                 kept_up |= room > 0.0;
                 self.behind = if room > 0.0 { Duration::ZERO } else { self.behind + step };
             }
-            let load = Load { window: STEP, behind: self.behind, kept_up, sieved: None };
+            let load =
+                Load { window: STEP, behind: self.behind, kept_up, sieved: None, waiting: self.waiting() };
             let change = self.governor.pace(self.now, &load, taken as u32, f64::ceil(refused) as u32);
             self.changes.extend(change);
             (done, wait)
+        }
+
+        /// As the kernel counts it: 2 kB a message, two messages a unit. Nobody knows where something was lost.
+        fn waiting(&self) -> Option<u64> {
+            let all = self.queue.iter().map(|(_, new, rest)| new + rest).sum::<f64>();
+            (all < self.room).then_some((all * 4_096.0) as u64)
+        }
+
+        /// The machine stands still while so much is offered, and the worker's round lasts for as long.
+        fn stall(&mut self, time: Duration, offered: f64) {
+            let step = Duration::from_millis(5);
+            for _ in 0..time.as_millis() / step.as_millis() {
+                self.now = self.now + step;
+                self.queue.push_back((self.now, offered * step.as_secs_f64(), 0.0));
+            }
+            self.behind += time.min(Load::ROUND);
         }
 
         /// So many seconds; the share of the capacity that was used, and the longest wait.
@@ -232,6 +262,32 @@ mod tests {
                 assert!(wait < 0.3, "{times} times {capacity}: {wait} s");
                 assert_eq!(model.changes, [Change::Entered]);
             }
+        }
+    }
+
+    /// What it has missed by then it does a little later, and refuses nothing.
+    #[test]
+    fn a_machine_that_stood_still_catches_up_and_refuses_nothing() {
+        for load in [0.5, 0.67, 0.75, 0.8, 0.85] {
+            for stall in [50, 75, 100, 150, 200, 300] {
+                let mut model = Model::new(20_000.0);
+                model.run(2, 20_000.0 * load);
+                model.stall(Duration::from_millis(stall), 20_000.0 * load);
+                model.run(5, 20_000.0 * load);
+                assert!(model.changes.is_empty(), "{stall} ms at {load}");
+            }
+        }
+    }
+
+    /// And it is no excuse.
+    #[test]
+    fn an_overload_that_begins_with_a_stall_is_one() {
+        for times in [1.05, 1.5, 4.0] {
+            let mut model = Model::new(20_000.0);
+            model.run(2, 16_000.0);
+            model.stall(Duration::from_millis(200), 16_000.0);
+            model.run(2, 20_000.0 * times);
+            assert_eq!(model.changes, [Change::Entered], "{times}");
         }
     }
 
@@ -266,8 +322,12 @@ mod tests {
     fn a_long_silence_is_an_end() {
         let mut model = Model::new(10_000.0);
         model.run(2, 40_000.0);
-        let load =
-            Load { window: Duration::from_secs(600), behind: Duration::ZERO, kept_up: true, sieved: None };
+        let load = Load {
+            window: Duration::from_secs(600),
+            behind: Duration::ZERO,
+            kept_up: true,
+            ..Load::default()
+        };
         let change = model.governor.pace(model.now + load.window, &load, 0, 0);
         assert_eq!(change, Some(Change::Left));
     }
@@ -294,7 +354,7 @@ mod tests {
                 window: STEP,
                 behind: Duration::from_millis(behind),
                 kept_up: behind == 0,
-                sieved: None,
+                ..Load::default()
             };
             governor.pace(now, &load, (taken * STEP.as_secs_f64()) as u32, 1_000);
             governor.budget().unwrap_or(2_000.0)
@@ -316,7 +376,8 @@ mod tests {
         let mut now = Time::from_micros(1);
         for _ in 0..10_000 {
             now = now + STEP;
-            let load = Load { window: STEP, behind: Duration::from_secs(9), kept_up: false, sieved: None };
+            let load =
+                Load { window: STEP, behind: Duration::from_secs(9), kept_up: false, ..Load::default() };
             governor.pace(now, &load, 0, 1_000);
         }
         assert_eq!(governor.budget(), Some(LEAST));

@@ -3,6 +3,7 @@
 //! | file | what |
 //! |---|---|
 //! | `governor.rs` | whether there is an overload, and how much new work is taken on in it |
+//! | `backlog.rs` | whether a worker that is behind only catches up |
 //! | `shares.rs` | who may bring how much of it |
 //! | `recent.rs` | calls taken on of late, and calls passed over |
 //! | `screen.rs` | what a message is, from its first line and two header fields |
@@ -15,6 +16,7 @@
 //! that it is within a dialog is new work. Calls to emergency services are like any other. Refusals are stateless
 //! (503 with Retry-After) as far as they cost little; what is beyond that gets no answer.
 
+mod backlog;
 mod governor;
 #[cfg(test)]
 mod model;
@@ -376,7 +378,7 @@ mod tests {
             }
             waits = waits.saturating_sub(100);
             let behind = Duration::from_micros(u64::from(waits) * 500);
-            let load = Load { window: Load::WINDOW, behind, kept_up: waits == 0, sieved: None };
+            let load = Load { window: Load::WINDOW, behind, kept_up: waits == 0, ..Load::default() };
             begun.extend(overload.pace(now, &load));
         }
         assert_eq!(begun, [Change::Entered]);
@@ -406,8 +408,10 @@ mod tests {
                 calls[n as usize] += u32::from(was);
             }
             let behind = Duration::from_millis(if overload.taken > 400 { 400 } else { 0 });
-            overload
-                .pace(now, &Load { window: Load::WINDOW, behind, kept_up: behind.is_zero(), sieved: None });
+            overload.pace(
+                now,
+                &Load { window: Load::WINDOW, behind, kept_up: behind.is_zero(), ..Load::default() },
+            );
             if window == 0 {
                 overload.pace(now, &Load { behind: Duration::from_secs(1), ..Load::default() });
             }
@@ -439,7 +443,10 @@ mod tests {
                 now = now + Load::WINDOW;
                 // It can do 50 in a window.
                 let behind = Duration::from_millis(if window == 0 { 1_000 } else { 0 });
-                overload.pace(now, &Load { window: Load::WINDOW, behind, kept_up: taken <= 50, sieved });
+                overload.pace(
+                    now,
+                    &Load { window: Load::WINDOW, behind, kept_up: taken <= 50, sieved, waiting: None },
+                );
             }
             assert!(refused > 5_000 && dropped == 0, "{refused} refused, {dropped} dropped");
         }
@@ -474,7 +481,13 @@ mod tests {
                 }
                 self.now = self.now + Load::WINDOW;
                 let kept_up = (self.overload.taken - before) / CALL <= 50;
-                let load = Load { window: Load::WINDOW, behind: Duration::ZERO, kept_up, sieved: Some(0) };
+                let load = Load {
+                    window: Load::WINDOW,
+                    behind: Duration::ZERO,
+                    kept_up,
+                    sieved: Some(0),
+                    waiting: None,
+                };
                 self.overload.pace(self.now, &load);
             }
         }

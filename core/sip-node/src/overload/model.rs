@@ -153,8 +153,13 @@ impl World {
         if (self.now / PERIOD).is_multiple_of(3) {
             let sieved = self.kernel.then(|| core::mem::take(&mut self.dropped));
             let window = Duration::from_micros(3 * PERIOD);
-            let load =
-                Load { window, behind: self.behind, kept_up: core::mem::take(&mut self.kept_up), sieved };
+            let load = Load {
+                window,
+                behind: self.behind,
+                kept_up: core::mem::take(&mut self.kept_up),
+                sieved,
+                waiting: None,
+            };
             self.overload.pace(Time::from_micros(self.now), &load);
             self.known.extend(self.overload.sieve().map_or(&[][..], |sieve| sieve.known));
         }

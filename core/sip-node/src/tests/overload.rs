@@ -13,7 +13,7 @@ fn window(lab: &mut Lab, behind: u64) {
         window: Load::WINDOW,
         behind: Duration::from_millis(behind),
         kept_up: behind < 50,
-        sieved: None,
+        ..Load::default()
     };
     lab.node.pace(lab.now, &load);
 }

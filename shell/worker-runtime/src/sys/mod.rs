@@ -21,7 +21,7 @@ pub use mapping::Mapping;
 pub use poll::{Event, Interest, Poller, Timer, WakeUp};
 pub use send::SendBatch;
 pub use socket::{
-    SocketOptions, accept, ask_for_stamps, ask_to_join, null_descriptor, receive_drops, recv, recv_from,
+    SocketOptions, accept, ask_for_stamps, ask_to_join, null_descriptor, received, recv, recv_from,
     reset_on_close, send, send_in_fragments, send_to, shutdown_write, take_error, tcp_connect, tcp_listen,
     tcp_probe, udp_bind, udp_bind_later, udp_connect, udp_probe, udp_socket,
 };

@@ -314,9 +314,20 @@ pub fn reset_on_close(fd: BorrowedFd<'_>) {
     let _ = check(unsafe { libc::setsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, libc::SO_LINGER, value, len) });
 }
 
-/// How many datagrams the kernel has dropped because the socket's receive buffer was full or a filter said so, modulo
-/// 2^32 (sock(7), `SO_MEMINFO`; `include/uapi/linux/sock_diag.h` numbers its fields).
-pub fn receive_drops(fd: BorrowedFd<'_>) -> u32 {
+/// What the kernel says of a socket's receive buffer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Received {
+    /// Bytes that wait, as the kernel counts them: with what it needs around them, and what was taken given back in large
+    /// steps.
+    pub waiting: u32,
+    /// How many datagrams it has dropped because the buffer was full or a filter said so, modulo 2^32.
+    pub drops: u32,
+}
+
+/// What waits in a socket, and what was lost (sock(7), `SO_MEMINFO`; `include/uapi/linux/sock_diag.h` numbers its fields).
+/// All of it is zero where the kernel does not say.
+pub fn received(fd: BorrowedFd<'_>) -> Received {
+    const SK_MEMINFO_RMEM_ALLOC: usize = 0;
     const SK_MEMINFO_DROPS: usize = 8;
     let mut info = [0u32; 16];
     let mut len = size_of_val(&info) as libc::socklen_t;
@@ -325,7 +336,10 @@ pub fn receive_drops(fd: BorrowedFd<'_>) -> u32 {
     let result = check(unsafe {
         libc::getsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, libc::SO_MEMINFO, value, &raw mut len)
     });
-    if result.is_ok() { info[SK_MEMINFO_DROPS] } else { 0 }
+    match result {
+        Ok(_) => Received { waiting: info[SK_MEMINFO_RMEM_ALLOC], drops: info[SK_MEMINFO_DROPS] },
+        Err(_) => Received::default(),
+    }
 }
 
 /// A descriptor held in reserve for the time when there are no others.

@@ -121,7 +121,7 @@ impl Datagrams {
     }
 
     /// The sockets.
-    pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> + Clone {
+    pub fn descriptors(&self) -> impl ExactSizeIterator<Item = BorrowedFd<'_>> + Clone {
         self.sockets.iter().map(|socket| socket.fd.as_fd())
     }
 

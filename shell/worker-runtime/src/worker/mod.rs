@@ -25,7 +25,7 @@ use alarm::Alarm;
 use datagrams::Datagrams;
 use grain::Grain;
 use links::Links;
-use pressure::Pressure;
+use pressure::{Backlog, Pressure};
 use spin::Spin;
 use std::io;
 use std::os::fd::AsFd;
@@ -79,6 +79,7 @@ pub struct Worker<M: Machine> {
     grain: Grain,
     spin: Spin,
     pressure: Pressure,
+    backlog: Backlog,
     /// What has the kernel drop datagrams in an overload.
     sieve: Option<Sieve>,
     datagrams: Datagrams,
@@ -137,6 +138,7 @@ impl<M: Machine> Worker<M> {
             grain: Grain::new(grain, now),
             spin: Spin::new(config.busy_poll),
             pressure: Pressure::new(now),
+            backlog: Backlog::default(),
             sieve,
             datagrams,
             recv: RecvBatch::new(config.batch, config.together || !grain.is_zero()),
@@ -250,6 +252,7 @@ impl<M: Machine> Worker<M> {
     /// Tells the machine how the worker keeps up, and the kernel what the machine makes of it.
     fn pace(&mut self, mut load: Load) {
         load.sieved = self.sieve.as_mut().and_then(Sieve::dropped);
+        load.waiting = self.backlog.look(&load, self.datagrams.descriptors());
         self.machine.pace(self.now, &load);
         if let Some(sieve) = &mut self.sieve {
             sieve.follow(self.machine.sieve(), self.now, self.datagrams.descriptors());

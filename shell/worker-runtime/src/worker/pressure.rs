@@ -1,5 +1,7 @@
 //! Whether a worker keeps up with what comes.
 
+use crate::sys;
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 use wire::{Load, Time};
 
@@ -51,7 +53,8 @@ impl Pressure {
         self.woken = now;
         let window = now.since(self.since);
         (window >= Load::WINDOW).then(|| {
-            let load = Load { window, behind: self.behind, kept_up: self.kept_up, sieved: None };
+            let load =
+                Load { window, behind: self.behind, kept_up: self.kept_up, sieved: None, waiting: None };
             (self.since, self.kept_up) = (now, false);
             load
         })
@@ -63,9 +66,63 @@ impl Pressure {
     }
 }
 
+/// Looks at what waits in the kernel while a worker is behind.
+#[derive(Default)]
+pub struct Backlog {
+    /// What the sockets had lost at the last look; `None`: the worker was not behind then.
+    lost: Option<u32>,
+}
+
+impl Backlog {
+    /// So many sockets are looked at at most: each costs a system call.
+    const SOCKETS: usize = 64;
+
+    /// See [`Load::waiting`].
+    pub fn look<'a>(
+        &mut self,
+        load: &Load,
+        sockets: impl ExactSizeIterator<Item = BorrowedFd<'a>>,
+    ) -> Option<u64> {
+        if load.behind < Load::ROUND || sockets.len() > Self::SOCKETS {
+            self.lost = None;
+            return None;
+        }
+        let (mut waiting, mut lost) = (0u64, 0u32);
+        for socket in sockets {
+            let received = sys::received(socket);
+            waiting += u64::from(received.waiting);
+            lost = lost.wrapping_add(received.drops);
+        }
+        let before = self.lost.replace(lost);
+        before.is_none_or(|before| before == lost).then_some(waiting)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::UdpSocket;
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn what_waits_is_seen_and_what_was_lost() {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let to = socket.local_addr().unwrap();
+        let mut backlog = Backlog::default();
+        let behind = Load { behind: Load::ROUND, ..Load::default() };
+        let mut look = |load: &Load| backlog.look(load, [socket.as_fd()].into_iter());
+        assert_eq!(look(&Load::default()), None);
+        assert_eq!(look(&behind), Some(0));
+        let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+        sender.send_to(&[0; 1_000], to).unwrap();
+        assert!((1_000..10_000).contains(&look(&behind).unwrap()));
+        // No buffer is so large.
+        for _ in 0..20_000 {
+            sender.send_to(&[0; 1_000], to).unwrap();
+        }
+        assert_eq!(look(&behind), None, "some of it was lost");
+        assert!(look(&behind).unwrap() > 10_000, "nothing since");
+    }
 
     const fn at(micros: u64) -> Time {
         Time::from_micros(micros)

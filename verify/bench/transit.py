@@ -1,0 +1,85 @@
+"""The time that a server itself holds the messages of a call, from a capture of the loopback interface.
+
+The kernel stamps a datagram when it comes into the server's socket and when it leaves it again, so this is the server's
+waking, queueing and work, and nothing of the generator's: subtracting percentiles of runs with and without a server
+charges the generator's own waking to the server.
+"""
+import os
+import re
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import time
+
+# What is sent together may stand in one packet of the capture (segmentation offload).
+MESSAGE = re.compile(rb'(INVITE sip:|SIP/2\.0 1[1-9]\d )[^\0]*?\r\nCall-ID: *([^\r]+)\r\n', re.S)
+# "INVI" at the start of a datagram, or "1" where a status code begins, but not 100.
+FILTER = 'udp and host %s and port %d and (udp[8:4] = 0x494e5649 or (udp[16:1] = 0x31 and udp[17:1] != 0x30))'
+
+
+def missing():
+    """Why nothing can be captured; `None`: it can."""
+    if not shutil.which('tcpdump'):
+        return 'tcpdump is not installed'
+    return None if os.geteuid() == 0 else 'a capture needs root'
+
+
+class Capture:
+    """Of what goes to the address and comes from it, until it is left."""
+
+    def __init__(self, address, path):
+        self.address, self.path = address, path
+
+    def __enter__(self):
+        self.process = subprocess.Popen(
+            ['tcpdump', '-i', 'lo', '-n', '-s', '0', '-B', '65536', '-w', self.path, '-Z', 'root', FILTER % self.address],
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        # It says that it listens when it does.
+        line = self.process.stderr.readline()
+        if 'listening' not in line:
+            line += self.process.stderr.readline()
+        if 'listening' not in line:
+            raise SystemExit('tcpdump: ' + line.strip())
+        return self
+
+    def __exit__(self, *_):
+        time.sleep(0.3)
+        self.process.send_signal(signal.SIGINT)
+        self.said = self.process.communicate()[1]
+
+    def dropped(self):
+        found = re.search(r'(\d+) packets dropped by kernel', self.said)
+        return int(found.group(1)) if found else 0
+
+    def added(self):
+        """Microseconds of each call: INVITE in to out, and first provisional response in to out."""
+        ip, port = self.address
+        server = socket.inet_aton(ip) + struct.pack('>H', port)
+        seen = {}
+        for stamp, source, target, payload in datagrams(self.path):
+            way = 'in' if target == server else 'out' if source == server else None
+            for found in MESSAGE.finditer(payload) if way else ():
+                seen.setdefault((found.group(2), found.group(1)[:3], way), stamp)
+        calls = {call for call, _, _ in seen}
+        wanted = [(kind, way) for kind in (b'INV', b'SIP') for way in ('in', 'out')]
+        whole = [[seen[(call, *w)] for w in wanted] for call in calls if all((call, *w) in seen for w in wanted)]
+        return sorted((i_out - i_in) + (r_out - r_in) for i_in, i_out, r_in, r_out in whole)
+
+
+def datagrams(path):
+    """Microseconds, source and target (address and port) and payload of each UDP datagram over IPv4."""
+    with open(path, 'rb') as f:
+        data = f.read()
+    order = '<' if data[:4] == b'\xd4\xc3\xb2\xa1' else '>'
+    at = 24
+    while at + 16 <= len(data):
+        sec, micro, length, _ = struct.unpack_from(order + 'IIII', data, at)
+        packet = data[at + 16:at + 16 + length]
+        at += 16 + length
+        if packet[12:14] != b'\x08\x00' or packet[23] != 17:
+            continue
+        udp = 14 + (packet[14] & 15) * 4
+        ips, ports = packet[26:34], packet[udp:udp + 4]
+        yield sec * 1_000_000 + micro, ips[:4] + ports[:2], ips[4:] + ports[2:], packet[udp + 8:]
