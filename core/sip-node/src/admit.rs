@@ -446,6 +446,9 @@ impl<S: Services> Node<S> {
             }
         };
         self.services.count(Counter::Challenged);
+        if self.overload.sheds() && request.method() != Method::Invite {
+            self.challenges(request.call_id());
+        }
         let mut lines = core::mem::take(&mut self.scratch);
         lines.clear();
         authenticator.challenge(status, &about, stale, self.serial.next(), &mut lines);

@@ -283,6 +283,12 @@ impl<S: Services> Node<S> {
         self.overload.judge(source, call, invite, flow.transport.is_reliable())
     }
 
+    /// A request of this call is asked for its credentials in an overload.
+    #[cold]
+    pub(crate) fn challenges(&mut self, call_id: &[u8]) {
+        self.overload.challenges(self.ownership.lot(call_id));
+    }
+
     /// What the sender of a request is to be told of our load with each response, if it is a trunk that asks for it
     /// (RFC 7339 section 5.1): nobody else learns how we are.
     pub(crate) fn oc_of(&mut self, remote: SocketAddr, request: &Message<'_>) -> Option<OcWish> {
@@ -464,7 +470,9 @@ impl<S: Services> Machine for Node<S> {
         match notice {
             Notice::Settings(settings) => {
                 self.calls.set_limit(settings.calls);
-                self.overload.set_rules(settings.overload);
+                if self.overload.set_rules(settings.overload).is_some() {
+                    self.services.overloaded(false, Duration::ZERO);
+                }
                 self.neighbours.set_workers(settings.overload.workers);
                 self.settings = settings;
             }

@@ -1,4 +1,5 @@
-//! Calls taken on of late in an overload, so that what repeats their INVITE is not passed over unread.
+//! Calls taken on of late in an overload, so that what repeats their INVITE is not passed over unread; and others that are
+//! known for a while.
 
 use core::time::Duration;
 use wire::Time;
@@ -10,36 +11,54 @@ const LIFE: Duration = Duration::from_secs(32);
 
 /// Two generations of bits, two for each call. It may take a call for one that it is not, which costs a look at the
 /// transactions; it forgets none before its time.
-#[derive(Default)]
 pub struct Recent {
     /// None before the first call.
     young: Vec<u64>,
     old: Vec<u64>,
     since: Time,
+    /// Bits of a generation, a power of two, and how long it takes what comes.
+    bits: usize,
+    life: Duration,
+}
+
+impl Default for Recent {
+    fn default() -> Recent {
+        Recent::new(BITS, LIFE)
+    }
 }
 
 impl Recent {
+    /// With so many bits in a generation, a power of two, which is known for one to two lives.
+    pub fn new(bits: usize, life: Duration) -> Recent {
+        Recent { young: Vec::new(), old: Vec::new(), since: Time::ZERO, bits, life }
+    }
+
     /// Remembers a call by a hash of its Call-ID.
     pub fn note(&mut self, now: Time, call: u64) {
         if self.young.is_empty() {
-            (self.young, self.old) = (vec![0; BITS / 64], vec![0; BITS / 64]);
+            (self.young, self.old) = (vec![0; self.bits / 64], vec![0; self.bits / 64]);
             self.since = now;
         }
-        if now.since(self.since) >= LIFE {
-            core::mem::swap(&mut self.young, &mut self.old);
-            self.young.fill(0);
-            self.since = now;
-        }
-        for (word, bit) in places(call) {
+        self.turn(now);
+        for (word, bit) in places(call, self.bits) {
             if let Some(word) = self.young.get_mut(word) {
                 *word |= bit;
             }
         }
     }
 
+    /// A new generation, if it is time: who asks whether something is not known any more sees to that.
+    pub fn turn(&mut self, now: Time) {
+        if !self.young.is_empty() && now.since(self.since) >= self.life {
+            core::mem::swap(&mut self.young, &mut self.old);
+            self.young.fill(0);
+            self.since = now;
+        }
+    }
+
     /// Whether it may have been noted within the life of a generation.
     pub fn knows(&self, call: u64) -> bool {
-        let places = places(call);
+        let places = places(call, self.bits);
         let has = |bits: &Vec<u64>| {
             places.iter().all(|(word, bit)| bits.get(*word).is_some_and(|word| word & bit != 0))
         };
@@ -48,15 +67,15 @@ impl Recent {
 
     /// Forgets all, with the memory.
     pub fn clear(&mut self) {
-        *self = Recent::default();
+        *self = Recent::new(self.bits, self.life);
     }
 }
 
 /// The words and bits of a call. The lowest bits of the hash decide about its fate and are the same for many.
-fn places(call: u64) -> [(usize, u64); 2] {
+fn places(call: u64, bits: usize) -> [(usize, u64); 2] {
     // The multipliers of splitmix64 (Steele, Lea and Flood, OOPSLA 2014).
     [0xbf58_476d_1ce4_e5b9, 0x94d0_49bb_1331_11eb].map(|factor| {
-        let at = (call.wrapping_mul(factor) >> 40) as usize % BITS;
+        let at = (call.wrapping_mul(factor) >> 40) as usize % bits;
         (at / 64, 1 << (at % 64))
     })
 }

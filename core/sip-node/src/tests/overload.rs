@@ -70,6 +70,7 @@ fn switched_off_nothing_is_refused() {
     let mut lab = overloaded(|_| {});
     lab.reconfigure(|s| s.overload.enabled = false);
     lab.invite(CAROL, Req::invite().text());
+    assert_eq!(*lab.world.overloads.borrow(), [true, false]);
 }
 
 #[test]
