@@ -223,7 +223,7 @@ def main():
     p.add_argument('--servers', default='strowger,kamailio', type=lambda s: s.split(','))
     p.add_argument('--workers', default=[1, 2, 4, 8, 16], type=lambda s: [int(w) for w in s.split(',')],
                    help='as far as the machine has cores')
-    p.add_argument('--steering', default='auto', choices=('auto', 'kernel', 'rings'), help="Strowger's")
+    p.add_argument('--steering', default='auto', choices=('auto', 'kernel', 'ring'), help="Strowger's")
     p.add_argument('--rate', type=int, default=2000, help="calls a second for each of the server's cores, of the costs")
     p.add_argument('--begin', type=int, default=3000, help='calls a second of each generator that the search begins with')
     p.add_argument('--trial', type=float, default=6, help='seconds of a trial')
