@@ -14,9 +14,10 @@ import subprocess
 import time
 
 # What is sent together may stand in one packet of the capture (segmentation offload).
-MESSAGE = re.compile(rb'(INVITE sip:|SIP/2\.0 1[1-9]\d )[^\0]*?\r\nCall-ID: *([^\r]+)\r\n', re.S)
-# "INVI" at the start of a datagram, or "1" where a status code begins, but not 100.
-FILTER = 'udp and host %s and port %d and (udp[8:4] = 0x494e5649 or (udp[16:1] = 0x31 and udp[17:1] != 0x30))'
+MESSAGE = re.compile(rb'(INVITE si|SIP/2\.0 (?=1[1-9]|2)\d)[^\0]*?\r\nCall-ID: *([^\r]+)\r\n', re.S)
+INVITE, PROVISIONAL, SUCCESS = b'INVITE si', b'SIP/2.0 1', b'SIP/2.0 2'
+# "INVI" at the start of a datagram, or the first digit of a status code, but not 100.
+FILTER = 'udp and host %s and port %d and (udp[8:4] = 0x494e5649 or (udp[16:1] = 0x3%d and udp[16:2] != 0x3130))'
 
 
 def missing():
@@ -29,12 +30,12 @@ def missing():
 class Capture:
     """Of what goes to the address and comes from it, until it is left."""
 
-    def __init__(self, address, path):
-        self.address, self.path = address, path
+    def __init__(self, address, path, response=PROVISIONAL):
+        self.address, self.path, self.response = address, path, response
 
     def __enter__(self):
         self.process = subprocess.Popen(
-            ['tcpdump', '-i', 'lo', '-n', '-s', '0', '-B', '65536', '-w', self.path, '-Z', 'root', FILTER % self.address],
+            ['tcpdump', '-i', 'lo', '-n', '-s', '0', '-B', '65536', '-w', self.path, '-Z', 'root', FILTER % (*self.address, int(self.response[-1:]))],
             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         # It says that it listens when it does.
         line = self.process.stderr.readline()
@@ -54,16 +55,16 @@ class Capture:
         return int(found.group(1)) if found else 0
 
     def added(self):
-        """Microseconds of each call: INVITE in to out, and first provisional response in to out."""
+        """Microseconds of each call: INVITE in to out, and the first response of that class in to out."""
         ip, port = self.address
         server = socket.inet_aton(ip) + struct.pack('>H', port)
         seen = {}
         for stamp, source, target, payload in datagrams(self.path):
             way = 'in' if target == server else 'out' if source == server else None
             for found in MESSAGE.finditer(payload) if way else ():
-                seen.setdefault((found.group(2), found.group(1)[:3], way), stamp)
+                seen.setdefault((found.group(2), found.group(1), way), stamp)
         calls = {call for call, _, _ in seen}
-        wanted = [(kind, way) for kind in (b'INV', b'SIP') for way in ('in', 'out')]
+        wanted = [(kind, way) for kind in (INVITE, self.response) for way in ('in', 'out')]
         whole = [[seen[(call, *w)] for w in wanted] for call in calls if all((call, *w) in seen for w in wanted)]
         return sorted((i_out - i_in) + (r_out - r_in) for i_in, i_out, r_in, r_out in whole)
 
