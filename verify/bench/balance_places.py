@@ -166,6 +166,10 @@ class Active(Namespaces):
 
     service = '10.65.0.1'
 
+    def balancers(self, binary, nodes, secret, config):
+        # What a node says comes back to who asked it, not to whom the routes say.
+        return super().balancers(binary, nodes, secret, config + '[balance]\nown_source = true\n')
+
     def build(self):
         super().build()
         for place in ('left', 'right'):

@@ -443,6 +443,11 @@ impl Balancer {
             strip_identity: false,
             strip_realm: None,
         };
+        // What it is called in the message says where a dialog's requests go; where answers go the socket says.
+        let to = match branch.to_caller {
+            true => to,
+            false => Flow { listener: self.settings.source(to.listener), ..to },
+        };
         let splices = &mut self.splices;
         out.send_with(to, token, |buf| write_request(request, &outgoing, splices, buf));
         self.scratch = lines;
