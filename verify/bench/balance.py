@@ -8,6 +8,10 @@ the generator on the other. Kamailio has verify/bench/kamailio_dispatch.cfg: the
 dialogs. Two tables: CPU microseconds (and instructions where this machine or an emulated one can count them) of a
 call, a window that begins when the balancer has begun to forget the first calls; and the time from INVITE to the
 first response at `--latency-rate` calls a second, beside that of the same calls without anything in between.
+
+The last lines are a verdict on the two goals, which verdicts.py has: instructions of a call beside Kamailio's, and what
+is added to p99. With --judge the exit status is 1 if one of them is not reached, or was not measured; else only if calls
+failed.
 """
 import argparse
 import os
@@ -22,6 +26,7 @@ sys.path.insert(0, os.path.dirname(HERE))
 sys.path.insert(0, HERE)
 
 import bench  # noqa: E402  (after the path is set)
+import verdicts  # noqa: E402
 from emulated import machines  # noqa: E402
 from harness import load, net  # noqa: E402
 
@@ -83,7 +88,10 @@ def latencies(b, names):
         print('%-10s %8.0f %8.0f %8.0f %10.0f %10.0f %10.0f %7.0f%%%s' % (
             name, med(name, 'p50'), med(name, 'p90'), med(name, 'p99'), *added, 100 * med(name, 'core'),
             ''.join(r['trouble'] for r in rows[name])))
-    return any(r['trouble'] for rs in rows.values() for r in rs)
+    said = ['the time that the balancer adds: not measured']
+    if 'strowger' in rows:
+        said = verdicts.added(med('strowger', 'p99'), med('nothing', 'p99'))
+    return any(r['trouble'] for rs in rows.values() for r in rs), said
 
 
 def main():
@@ -99,6 +107,7 @@ def main():
     p.add_argument('--reps', type=int, default=3, help='of the costs; 0: none')
     p.add_argument('--generator', default='load', choices=('load', 'sipp'), help='what makes the calls')
     p.add_argument('--count', default='auto', choices=('auto', 'perf', 'emulated', 'no'), help='as of bench.py')
+    p.add_argument('--judge', action='store_true', help='exit with 1 also if a goal is not reached, or not measured')
     o = p.parse_args()
     o.bin, o.workloads = os.path.abspath(o.bin), ['balance']
     b = bench.Bench(o)
@@ -108,18 +117,21 @@ def main():
     trouble = any('trouble' in r for r in b.results)
     if b.results:
         bench.table(bench.summary(b.results))
+    slow, counts = ['the time that the balancer adds: not measured'], bench.summary(b.results)
     if o.latency_reps:
         os.makedirs(b.dir, exist_ok=True)
         if 'relay' in o.servers and shutil.which('cc'):
             b.relay = b.relay_program()
         busy = ['busy'] if o.busy_poll and 'strowger' in o.servers else []
-        trouble |= latencies(b, ['nothing'] + [n for n in o.servers if b.available(n)] + busy)
+        late, slow = latencies(b, ['nothing'] + [n for n in o.servers if b.available(n)] + busy)
+        trouble |= late
         shutil.rmtree(b.dir, ignore_errors=True)
     if emulated:
         counts = machines.count(o)
         machines.table(counts)
         trouble |= not counts or any('trouble' in r for r in counts)
-    return 1 if trouble else 0
+    kept = verdicts.tell('the balancer', verdicts.cost(counts) + slow)
+    return 1 if trouble or (o.judge and not kept) else 0
 
 
 if __name__ == '__main__':
