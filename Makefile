@@ -158,7 +158,7 @@ bench-emulated: setup-emulation ## the instructions of `bench` alone, counted in
 	python3 verify/bench/bench.py --bin $(RELEASE) --reps 0 --count emulated $(BENCH_ARGS)
 
 .PHONY: bench-balance
-bench-balance: setup-bench ## what a call costs the balancer against Kamailio's dispatcher and a bare relay (20 minutes)
+bench-balance: setup-bench ## what a call costs the balancer against Kamailio's dispatcher and a bare relay (30 minutes)
 	$(BUILD_RELEASE)
 	python3 verify/bench/balance.py --bin $(RELEASE) $(BENCH_ARGS)
 

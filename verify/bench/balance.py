@@ -38,8 +38,10 @@ def latency(b, name, rate, seconds):
     if name == 'nothing':
         return through(b, None, callee, callee, rate, seconds)
     server = bench.Relay(b.relay, caller, callee, b.server_cpu) if name == 'relay' else b.balancer(name, [callee])
+    # Who remembers calls forgets them as fast as they come only when the first ones are old: that is not for nothing.
+    warm_up = 1.0 if name == 'relay' else b.o.latency_warm_up
     with server:
-        return through(b, server, server.address, callee, rate, seconds)
+        return through(b, server, server.address, callee, rate, seconds, warm_up)
 
 
 def generator(b, remote, callee, rate, seconds):
@@ -49,10 +51,10 @@ def generator(b, remote, callee, rate, seconds):
                      extra=['--grain', '0'])
 
 
-def through(b, server, remote, callee, rate, seconds):
+def through(b, server, remote, callee, rate, seconds, warm_up=1.0):
     """The second of two runs through the same server: the first one touches its memory."""
     real_time(b, server.process if server else None)
-    generator(b, remote, callee, rate, 1.0).wait(60)
+    generator(b, remote, callee, rate, warm_up).wait(60 + warm_up)
     calls = generator(b, remote, callee, rate, seconds + 1)
     real_time(b, calls.process)
     try:
@@ -101,6 +103,8 @@ def main():
     p.add_argument('--rate', type=int, default=1000, help='calls a second of the costs')
     p.add_argument('--latency-rate', type=int, default=3000, help='calls a second of the times')
     p.add_argument('--latency-reps', type=int, default=7, help='windows of the times; 0: none')
+    p.add_argument('--latency-warm-up', type=float, default=35, metavar='SECONDS',
+                   help='of the same calls through a balancer before the times are measured: it remembers a call for 32 s')
     p.add_argument('--busy-poll', metavar='TIME', help='the times also of strowger with this busy_poll, such as 200us: "busy"')
     p.add_argument('--fifo', action='store_true', help='measure the times under real-time scheduling (root, chrt)')
     p.add_argument('--seconds', type=float, default=5, help='length of a window')

@@ -77,7 +77,7 @@ impl Net {
         let settings = Settings {
             own_source: self.own_source,
             algorithm: Algorithm::RoundRobin,
-            ..Settings::new(vec![listen(OWN[at]), listen(COMMON)])
+            ..Settings::new(vec![listen(OWN[at]), listen(COMMON), listen(OWN[1 - at])])
         };
         let cluster = Arc::clone(&self.clusters[at]);
         let setup = Setup { worker: 0, workers: 1, cluster, keys: keys(2), calls: 1_000, seed: at as u64 };
@@ -112,7 +112,7 @@ impl Net {
 
     /// What a balancer sent leaves from the address of its listener.
     fn put(&mut self, at: usize, out: &Outbox) {
-        let address_of = |listener: ListenerId| address([OWN[at], COMMON][usize::from(listener.0)]);
+        let address_of = |listener: ListenerId| address([OWN[at], COMMON, OWN[1 - at]][usize::from(listener.0)]);
         for transmit in out.transmits() {
             let text = String::from_utf8_lossy(out.message(transmit)).into_owned();
             let (from, to) = (address_of(transmit.flow.listener), transmit.flow.remote);
@@ -120,19 +120,23 @@ impl Net {
         }
     }
 
+    /// The balancer that a packet reaches, and its listener; `None`: it is for somebody else.
+    fn way_of(&self, packet: &Packet) -> Option<(usize, ListenerId)> {
+        let alive = |at: usize| if self.balancers[at].is_some() { at } else { 1 - at };
+        // To the own address of one that is gone there is a way by the other.
+        if let Some(own) = OWN.iter().position(|own| address(own) == packet.to) {
+            return Some((alive(own), ListenerId(if alive(own) == own { 0 } else { 2 })));
+        }
+        // By the sender's address: neighbours take different ways, while there are two.
+        let dealt = match packet.from.ip() {
+            std::net::IpAddr::V4(ip) => usize::from(ip.octets()[3] % 2),
+            std::net::IpAddr::V6(_) => 0,
+        };
+        (packet.to == address(COMMON)).then(|| (alive(dealt), ListenerId(1)))
+    }
+
     fn deliver(&mut self, packet: Packet) {
-        let own = OWN.iter().position(|own| address(own) == packet.to);
-        if packet.to == address(COMMON) || own.is_some() {
-            // By the sender's address: neighbours take different ways, while there are two.
-            let dealt = match packet.from.ip() {
-                std::net::IpAddr::V4(ip) => usize::from(ip.octets()[3] % 2),
-                std::net::IpAddr::V6(_) => 0,
-            };
-            let alive = |at: &usize| self.balancers[*at].is_some();
-            let Some(at) = own.or(Some(dealt).filter(alive).or(Some(1 - dealt))).filter(alive) else {
-                return;
-            };
-            let listener = ListenerId(u16::from(own.is_none()));
+        if let Some((at, listener)) = self.way_of(&packet) {
             let Some(mut balancer) = self.balancers[at].take() else { return };
             let mut out = Outbox::new();
             balancer.receive(self.now, Flow::udp(listener, packet.from), packet.text.as_bytes(), &mut out);
@@ -289,6 +293,14 @@ fn dialogs_of_one_that_is_gone_go_on_at_the_other() {
     net.run(Duration::from_secs(10));
     assert_eq!(net.ended.len(), up);
     assert!(net.ended.values().all(|said| said == "SIP/2.0 200 OK"), "{:?}", net.ended);
+    // What rings is answered by way of the other, to which the address of the one that is gone leads.
+    let mut net = Net::new(true);
+    net.calls("r", 12);
+    assert!(net.finals.is_empty());
+    net.balancers[0] = None;
+    net.run(Duration::from_secs(15));
+    assert_eq!((net.finals.len(), net.ended.len()), (12, 12));
+    assert!(net.finals.values().flatten().all(|said| said == "SIP/2.0 200 OK"));
 }
 
 #[test]
