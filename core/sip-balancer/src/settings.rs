@@ -254,7 +254,10 @@ impl Settings {
     /// The listener whose socket sends to a node what `named` is called in: the first that could be it, and that has its
     /// port, for answers go to the address that a request came from, and to the port in its Via (RFC 3261 section 18.2.2).
     pub(crate) fn source(&self, named: ListenerId) -> ListenerId {
-        let Some(it) = self.listener(named).filter(|_| self.own_source) else { return named };
+        if !self.own_source {
+            return named;
+        }
+        let Some(it) = self.listener(named) else { return named };
         let place = |l: &Listener| {
             let ip = l.address.ip();
             (l.transport, ip.is_ipv4(), ip.is_loopback(), l.address.port())

@@ -112,7 +112,8 @@ impl Net {
 
     /// What a balancer sent leaves from the address of its listener.
     fn put(&mut self, at: usize, out: &Outbox) {
-        let address_of = |listener: ListenerId| address([OWN[at], COMMON, OWN[1 - at]][usize::from(listener.0)]);
+        let address_of =
+            |listener: ListenerId| address([OWN[at], COMMON, OWN[1 - at]][usize::from(listener.0)]);
         for transmit in out.transmits() {
             let text = String::from_utf8_lossy(out.message(transmit)).into_owned();
             let (from, to) = (address_of(transmit.flow.listener), transmit.flow.remote);
