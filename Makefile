@@ -48,12 +48,12 @@ build: setup-build ## build the release binary
 
 # ---------------------------------------------------------------- check it
 .PHONY: check
-check: fmt clippy layers ## formatting, lints, layering and unit tests (under a minute when warm)
+check: fmt clippy layers verdicts ## formatting, lints, layering and unit tests (under a minute when warm)
 	$(call section,unit tests)
 	$(CARGO) test --workspace --exclude live --exclude simulator --lib --bins --quiet
 
 .PHONY: test
-test: setup-test fmt clippy layers deny unit simulate interop fuzz-smoke ## everything that CI runs; installs what it needs
+test: setup-test fmt clippy layers verdicts deny unit simulate interop fuzz-smoke ## everything that CI runs; installs what it needs
 	$(call section,all steps of make test passed)
 
 .PHONY: fmt
@@ -75,6 +75,12 @@ clippy:
 layers:
 	$(call section,layering)
 	python3 verify/layers.py
+
+# What the benches of the balancer pass and fail on, by examples.
+.PHONY: verdicts
+verdicts:
+	$(call section,verdicts of the benches)
+	python3 verify/bench/verdicts_test.py
 
 # The advisory database lives on a git host; without it the other three checks still decide.
 .PHONY: deny
@@ -112,7 +118,7 @@ simulate: ## only the simulator; SIM_SEEDS=n for more seeds than 1,000
 .PHONY: interop
 interop: release-for-tests
 	$(call section,interop: real phones; SIPp; Kamailio as a trunk)
-	$(PYTHON) verify/interop/run.py --bin $(RELEASE) --smoke
+	$(PYTHON) verify/interop/run.py --bin $(RELEASE) --smoke $(if $(CI)$(LOCKED),--strict)
 
 .PHONY: interop-full
 interop-full: setup-test release-for-tests ## every interop scenario at its full size (about 8 minutes)
@@ -152,7 +158,7 @@ bench-emulated: setup-emulation ## the instructions of `bench` alone, counted in
 	python3 verify/bench/bench.py --bin $(RELEASE) --reps 0 --count emulated $(BENCH_ARGS)
 
 .PHONY: bench-balance
-bench-balance: setup-bench ## what a call costs the balancer against Kamailio's dispatcher and a bare relay (20 minutes)
+bench-balance: setup-bench ## what a call costs the balancer against Kamailio's dispatcher and a bare relay (30 minutes)
 	$(BUILD_RELEASE)
 	python3 verify/bench/balance.py --bin $(RELEASE) $(BENCH_ARGS)
 

@@ -9,7 +9,11 @@ dialogs. Two tables: CPU microseconds (and instructions where this machine or an
 call, a window that begins when the balancer has begun to forget the first calls; and the time from INVITE to the
 first response at `--latency-rate` calls a second, beside that of the same calls without anything in between. As root,
 and with tcpdump, a third: for how long each holds a call's INVITE and first response, from a capture (transit.py), once
-it forgets calls as fast as they come.
+it forgets calls as fast as they come; where there is that one, it is what is judged.
+
+The last lines are a verdict on the two goals, which verdicts.py has: instructions of a call beside Kamailio's, and what
+is added to p99. With --judge the exit status is 1 if one of them is not reached, or was not measured; else only if calls
+failed.
 """
 import argparse
 import os
@@ -25,6 +29,7 @@ sys.path.insert(0, HERE)
 
 import bench  # noqa: E402  (after the path is set)
 import transit  # noqa: E402
+import verdicts  # noqa: E402
 from emulated import machines  # noqa: E402
 from harness import load, net  # noqa: E402
 
@@ -39,8 +44,10 @@ def latency(b, name, rate, seconds):
     if name == 'nothing':
         return through(b, None, callee, callee, rate, seconds)
     server = bench.Relay(b.relay, caller, callee, b.server_cpu) if name == 'relay' else b.balancer(name, [callee])
+    # Who remembers calls forgets them as fast as they come only when the first ones are old: that is not for nothing.
+    warm_up = 1.0 if name == 'relay' else b.o.latency_warm_up
     with server:
-        return through(b, server, server.address, callee, rate, seconds)
+        return through(b, server, server.address, callee, rate, seconds, warm_up)
 
 
 def generator(b, remote, callee, rate, seconds):
@@ -50,10 +57,10 @@ def generator(b, remote, callee, rate, seconds):
                      extra=['--grain', '0'])
 
 
-def through(b, server, remote, callee, rate, seconds):
+def through(b, server, remote, callee, rate, seconds, warm_up=1.0):
     """The second of two runs through the same server: the first one touches its memory."""
     real_time(b, server.process if server else None)
-    generator(b, remote, callee, rate, 1.0).wait(60)
+    generator(b, remote, callee, rate, warm_up).wait(60 + warm_up)
     calls = generator(b, remote, callee, rate, seconds + 1)
     real_time(b, calls.process)
     try:
@@ -89,7 +96,10 @@ def latencies(b, names):
         print('%-10s %8.0f %8.0f %8.0f %10.0f %10.0f %10.0f %7.0f%%%s' % (
             name, med(name, 'p50'), med(name, 'p90'), med(name, 'p99'), *added, 100 * med(name, 'core'),
             ''.join(r['trouble'] for r in rows[name])))
-    return any(r['trouble'] for rs in rows.values() for r in rs)
+    said = ['the time that the balancer adds: not measured']
+    if 'strowger' in rows:
+        said = verdicts.added(med('strowger', 'p99'), med('nothing', 'p99'))
+    return any(r['trouble'] for rs in rows.values() for r in rs), said
 
 
 def hold(b, name, rate, windows):
@@ -115,11 +125,11 @@ def hold(b, name, rate, windows):
 
 
 def holds(b, names):
-    """The table of them. Whether anything went wrong."""
+    """The table of them. Whether anything went wrong, and Strowger's 99th percentile."""
     why = transit.missing()
     if why:
         print('\nHow long each holds a call is not measured: %s.' % why)
-        return False
+        return False, None
     rows = {name: [] for name in names}
     for turn in range(2):
         for name in names[::-1] if turn else names:
@@ -127,7 +137,7 @@ def holds(b, names):
     print('\nHow long it holds INVITE and first response of a call at %d calls/s, microseconds, by a capture;' % b.o.latency_rate)
     print('medians of windows of two seconds (least - most)')
     print('%-10s %8s %8s %8s %18s %8s' % ('server', 'p50', 'p90', 'p99', 'p99', 'calls'))
-    trouble = False
+    trouble, ours = False, None
     for name in names:
         windows = [w for w in rows[name] if w['added']]
         at = lambda w, part: w['added'][int(len(w['added']) * part)]
@@ -136,13 +146,14 @@ def holds(b, names):
             trouble = True
             continue
         p50, p90, p99 = ([at(w, part) for w in windows] for part in (0.5, 0.9, 0.99))
+        ours = statistics.median(p99) if name == 'strowger' else ours
         failed = [w['failed'] for w in rows[name] if w['failed']]
         print('%-10s %8.0f %8.0f %8.0f %18s %8d%s%s' % (
             name, statistics.median(p50), statistics.median(p90), statistics.median(p99), '%d - %d' % (min(p99), max(p99)),
             sum(len(w['added']) for w in windows), '  %d packets not captured' % sum(w['lost'] for w in windows)
             if any(w['lost'] for w in windows) else '', '  TROUBLE: failed %s' % failed if failed else ''))
         trouble |= bool(failed)
-    return trouble
+    return trouble, ours
 
 
 def main():
@@ -152,12 +163,15 @@ def main():
     p.add_argument('--rate', type=int, default=1000, help='calls a second of the costs')
     p.add_argument('--latency-rate', type=int, default=3000, help='calls a second of the times')
     p.add_argument('--latency-reps', type=int, default=7, help='windows of the times; 0: none')
+    p.add_argument('--latency-warm-up', type=float, default=35, metavar='SECONDS',
+                   help='of the same calls through a balancer before the times are measured: it remembers a call for 32 s')
     p.add_argument('--busy-poll', metavar='TIME', help='the times also of strowger with this busy_poll, such as 200us: "busy"')
     p.add_argument('--fifo', action='store_true', help='measure the times under real-time scheduling (root, chrt)')
     p.add_argument('--seconds', type=float, default=5, help='length of a window')
     p.add_argument('--reps', type=int, default=3, help='of the costs; 0: none')
     p.add_argument('--generator', default='load', choices=('load', 'sipp'), help='what makes the calls')
     p.add_argument('--count', default='auto', choices=('auto', 'perf', 'emulated', 'no'), help='as of bench.py')
+    p.add_argument('--judge', action='store_true', help='exit with 1 also if a goal is not reached, or not measured')
     o = p.parse_args()
     o.bin, o.workloads = os.path.abspath(o.bin), ['balance']
     b = bench.Bench(o)
@@ -167,20 +181,24 @@ def main():
     trouble = any('trouble' in r for r in b.results)
     if b.results:
         bench.table(bench.summary(b.results))
+    slow, counts = ['the time that the balancer adds: not measured'], bench.summary(b.results)
     if o.latency_reps:
         os.makedirs(b.dir, exist_ok=True)
         if 'relay' in o.servers and shutil.which('cc'):
             b.relay = b.relay_program()
         busy = ['busy'] if o.busy_poll and 'strowger' in o.servers else []
         names = [n for n in o.servers if b.available(n)] + busy
-        trouble |= latencies(b, ['nothing'] + names)
-        trouble |= holds(b, names)
+        late, slow = latencies(b, ['nothing'] + names)
+        held_late, held = holds(b, names)
+        trouble |= late or held_late
+        slow = verdicts.added(held, 0) if held is not None else slow
         shutil.rmtree(b.dir, ignore_errors=True)
     if emulated:
         counts = machines.count(o)
         machines.table(counts)
         trouble |= not counts or any('trouble' in r for r in counts)
-    return 1 if trouble else 0
+    kept = verdicts.tell('the balancer', verdicts.cost(counts) + slow)
+    return 1 if trouble or (o.judge and not kept) else 0
 
 
 if __name__ == '__main__':

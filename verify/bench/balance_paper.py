@@ -22,6 +22,10 @@ A trial whose generator or back ends were late (p99.9 beyond --lateness, five ti
 count), or lost datagrams, is void and made again, at most twice. Results
 are kept in --state, experiment by experiment and point by point, and the page and the table are made of all that is
 there: so experiments may be run one by one. `--show` makes them again without running anything.
+
+The last lines are a verdict on what was asked of it (verdicts.py): the peak of tlwl beside hash's, INVITEs of hash beside
+tlwl's at moderate and high load, unequal servers, scaling; what is void or missing is not kept. With --judge the exit
+status is 1 then.
 """
 import argparse
 import json
@@ -37,6 +41,7 @@ sys.path.insert(0, os.path.dirname(HERE))
 sys.path.insert(0, HERE)
 
 import balance_paper_page  # noqa: E402  (after the path is set)
+import verdicts  # noqa: E402
 from harness import net, servers  # noqa: E402
 
 CAPACITY, STALL = 300, '40s,1s'
@@ -258,6 +263,7 @@ def main():
     p.add_argument('--state', default='target/balance-paper.json', help='where results are kept')
     p.add_argument('--fresh', action='store_true', help='forget what is kept there')
     p.add_argument('--show', action='store_true', help='run nothing')
+    p.add_argument('--judge', action='store_true', help='exit with 1 if a goal is not reached, or not measured')
     p.add_argument('--record', default='lab/record', help='where the page, the table and the figures are written')
     o = p.parse_args()
     settle(o)
@@ -275,7 +281,8 @@ def main():
         EXPERIMENTS[name](o, keep)
     balance_paper_page.write(o.record, state)
     shutil.rmtree(o.scratch, ignore_errors=True)
-    return 0
+    kept = verdicts.tell('the experiments', verdicts.paper(state))
+    return 1 if o.judge and not kept else 0
 
 
 def settle(o):

@@ -165,11 +165,26 @@ class Active(Namespaces):
     does on each balancer's machine is done here: every 200 ms it is asked, and its route goes when it does not answer."""
 
     service = '10.65.0.1'
+    # From these each asks the nodes; they lead to the other one when it is gone, so both listen on both.
+    ASKING = {'left': '10.65.0.11', 'right': '10.65.0.12'}
+
+    def balancers(self, binary, nodes, secret, config):
+        # What a node says comes back to who asked it, not to whom the routes say.
+        return super().balancers(binary, nodes, secret, config + '[balance]\nown_source = true\n')
+
+    def listen(self, own):
+        place, = [p for p, address in self.OWN.items() if address == own]
+        others = [address for p, address in self.ASKING.items() if p != place]
+        return ['%s:5060' % address for address in (self.ASKING[place], self.service, *others)]
+
+    def sources(self):
+        return [self.service, *self.ASKING.values()]
 
     def build(self):
         super().build()
         for place in ('left', 'right'):
-            ip('-n', self.name(place), 'address', 'add', self.service + '/32', 'dev', 'lo')
+            for address in (self.service, *self.ASKING.values()):
+                ip('-n', self.name(place), 'address', 'add', address + '/32', 'dev', 'lo')
         self.routes = None
         for place in ('calls', 'nodes'):
             # By addresses and ports, so that what belongs together goes one way.
@@ -183,6 +198,9 @@ class Active(Namespaces):
         hops = [word for place in places for word in ('nexthop', 'via', self.OWN[place])]
         for place in ('calls', 'nodes'):
             ip('-n', self.name(place), 'route', 'replace', self.service + '/32', *hops)
+            for whose, asking in self.ASKING.items():
+                ip('-n', self.name(place), 'route', 'replace', asking + '/32', 'via',
+                   self.OWN[whose if whose in places else places[0]])
 
     def begin(self, scene):
         def watch():

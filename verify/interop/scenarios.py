@@ -35,6 +35,10 @@ def status(server):
         return json.load(answer)
 
 
+class LeftOut(Exception):
+    """This machine cannot do it; says why."""
+
+
 def must(condition, *words):
     if not condition:
         raise AssertionError(' '.join(map(str, words)))

@@ -22,8 +22,8 @@ use wire::{Flow, Outbox, Time};
 const MOST_TRIES: u8 = 3;
 /// From one look for another node to the next, while an INVITE rings at one that is down.
 const LOOK: Duration = Duration::from_secs(1);
-/// Looked at in one go.
-const WORK: usize = 1_024;
+/// Looked at in one go; what is left is due at once.
+const WORK: usize = 32;
 
 impl Balancer {
     /// Keeps a request to a node if it may have to be sent once more, and says what its transmit is known by; zero
@@ -515,7 +515,7 @@ impl Balancer {
         }
         match what {
             What::ToNode => {
-                self.dispatcher.abandon(now, call, id, tag);
+                self.dispatcher.abandon(now, call, id, tag, false);
                 self.refused_here(now, id, tag, status, out);
             }
             _ => self.kept.forget(at),

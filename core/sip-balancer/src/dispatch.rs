@@ -21,8 +21,6 @@ use wire::Time;
 const REFUSED: u32 = 500_000;
 /// Longest rest that a Retry-After can ask for.
 pub(crate) const LONGEST_REST: Duration = Duration::from_secs(600);
-/// Calls looked at in one [`Dispatcher::timeout`].
-const WORK: usize = 1_024;
 
 /// Methods as far as assignment tells them apart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -71,6 +69,9 @@ pub struct Request<'a> {
     pub inside: bool,
     /// The node that a token of ours in its Route names.
     pub token: Option<NodeIndex>,
+    /// It shows that it is of its dialog: by a token of ours, or there are none. Nobody else's end is the call's end, but
+    /// one that a node agrees to.
+    pub sealed: bool,
     /// A hash by which it has a home node, of a REGISTER that is kept with its address-of-record.
     pub home: Option<u64>,
     /// It is too long for a datagram (RFC 3261 section 18.1.1).
@@ -95,7 +96,7 @@ pub enum NoWay {
     NoNode,
     /// No room for another call or transaction: 503 with Retry-After.
     Full,
-    /// A CANCEL of nothing: 481.
+    /// A CANCEL of a call that nothing is known of.
     NoCall,
     /// All nodes ask for less new work: 503 without Retry-After (RFC 7339 section 5.10).
     TooMuch,
@@ -200,7 +201,7 @@ pub struct Dispatcher {
     stats: Vec<NodeStats>,
     /// Whom these are of, as tokens call them.
     of: Vec<u32>,
-    outliers: Outliers,
+    pub(crate) outliers: Outliers,
     /// Nodes that ask for less, by their addresses, and room to list them.
     pub(crate) neighbours: Neighbours,
     pub(crate) asking: Vec<NodeIndex>,
@@ -318,10 +319,14 @@ impl Dispatcher {
         let mut large = r.large;
         let node = match r.tag {
             // It goes the way of its INVITE (RFC 3261 section 9.1).
-            Tag::Cancel => self.cancel(now, r, found).map(|txn| {
-                large = txn.large;
-                txn.node
-            }),
+            Tag::Cancel => match self.cancel(now, r, found) {
+                Some(txn) => {
+                    large = txn.large;
+                    Some(txn.node)
+                }
+                // Whoever has the call may know an INVITE that is not known here (16.10).
+                None => r.token.or_else(|| found.map(|at| self.sessions.node(at))),
+            },
             _ if r.inside => {
                 let node = self.node_of_dialog(now, r, found).inspect_err(|_| self.happened.no_node += 1)?;
                 Some(self.goes_first(now, node))
@@ -341,7 +346,7 @@ impl Dispatcher {
         match begun {
             Some(assigned) => Ok(assigned),
             None if clear => {
-                self.happened.unrecorded += 1;
+                self.unrecorded(now, r, found);
                 Ok(Assigned { node, again: false, large })
             }
             None => {
@@ -481,7 +486,7 @@ impl Dispatcher {
         let before = self.cluster.load(node).transactions();
         let mut txn = Txn::new(now, r.id, r.tag, node, now + GIVE_UP);
         txn.fresh = r.tag == Tag::Invite && !r.inside;
-        (txn.large, txn.back) = (r.large, r.back);
+        (txn.large, txn.back, txn.sealed) = (r.large, r.back, r.sealed);
         let Some(place) = self.sessions.open(at, txn) else {
             self.settle(now, at);
             self.sessions.arm(now, at);
@@ -544,7 +549,7 @@ impl Dispatcher {
         }
         self.sessions.close(place, now + LATE);
         self.sessions.set_asked(at, matches!(status, 401 | 407));
-        self.conclude(now, at, tag, status, wait);
+        self.conclude(now, at, (tag, txn.sealed), status, wait);
         self.settle(now, at);
         self.sessions.arm(now, at);
         Seen::Counted
@@ -579,41 +584,6 @@ impl Dispatcher {
         }
     }
 
-    /// What a final response does to its call.
-    fn conclude(&mut self, now: Time, at: Place, tag: Tag, status: u16, wait: Option<Duration>) {
-        let up = now + self.rules.session_timeout;
-        match (tag, self.sessions.phase(at), status) {
-            (Tag::Invite, Phase::Setup | Phase::Brief, 200..300) => {
-                self.sessions.set_phase(at, Phase::Up, up)
-            }
-            (Tag::Invite, Phase::Setup, _) if !self.sessions.is_inviting(at) => self.end(now, at),
-            // The dialog is gone at the other end (RFC 3261 section 12.2.1.2).
-            (Tag::Invite | Tag::Other, Phase::Up, 408 | 481) => self.end(now, at),
-            // It ends with its time (RFC 6665 section 4.1.2.2), or at once where that is none (4.1.2.3).
-            (Tag::Subscribe, Phase::Brief | Phase::Dialog, 200..300) => match wait {
-                Some(time) if time.is_zero() => self.end(now, at),
-                Some(time) => {
-                    let until = now + time.min(self.rules.session_timeout) + LATE;
-                    self.sessions.set_phase(at, Phase::Dialog, until);
-                }
-                None => self.sessions.set_phase(at, Phase::Dialog, up),
-            },
-            // Asked for credentials, the sender comes again.
-            (Tag::Bye, Phase::Setup | Phase::Up, status) if !matches!(status, 401 | 407) => self.end(now, at),
-            _ => {}
-        }
-    }
-
-    /// A request of the node's side was answered by the caller's: a BYE ends the call.
-    pub fn answered_by_caller(&mut self, now: Time, call: CallKey, tag: Tag, status: u16) {
-        let Some(at) = self.sessions.find(call) else { return };
-        let over = status >= 200 && !matches!(status, 401 | 407);
-        if tag == Tag::Bye && over && self.sessions.phase(at) == Phase::Up {
-            self.end(now, at);
-            self.sessions.arm(now, at);
-        }
-    }
-
     /// A node asks to be left alone for a while.
     pub(crate) fn rest(&mut self, now: Time, node: NodeIndex, time: Duration) {
         self.cluster.rest(now, node, time.min(LONGEST_REST), Why::Overloaded);
@@ -624,75 +594,9 @@ impl Dispatcher {
         self.cluster.failed(now, node, why, self.rules.down_after, rest);
     }
 
-    pub(crate) fn end(&mut self, now: Time, at: Place) {
-        self.sessions.set_phase(at, Phase::Ended, now + LATE);
-    }
-
-    /// Ends what has nothing left to wait for.
-    pub(crate) fn settle(&mut self, now: Time, at: Place) {
-        let idle = !self.sessions.is_busy(at);
-        match self.sessions.phase(at) {
-            Phase::Brief if idle => self.end(now, at),
-            Phase::Setup if !self.sessions.is_inviting(at) => self.end(now, at),
-            _ => {}
-        }
-    }
-
-    /// Gives up what waited too long and forgets what was remembered long enough.
-    pub fn timeout(&mut self, now: Time) {
-        for _ in 0..WORK {
-            let Some(at) = self.sessions.due(now) else { return };
-            while let Some(place) = self.sessions.overdue(now, at) {
-                self.give_up(now, at, place);
-            }
-            self.sessions.forget_done(now, at);
-            self.settle(now, at);
-            match self.sessions.phase(at) {
-                Phase::Up | Phase::Dialog if self.sessions.until(at) <= now && !self.sessions.is_busy(at) => {
-                    self.happened.lost_calls += 1;
-                    self.end(now, at);
-                }
-                Phase::Ended if self.sessions.until(at) <= now && self.sessions.of(at).next().is_none() => {
-                    self.sessions.remove(at);
-                    continue;
-                }
-                Phase::Up | Phase::Dialog | Phase::Ended if self.sessions.until(at) <= now => {
-                    // Something of it is still under way.
-                    let phase = self.sessions.phase(at);
-                    self.sessions.set_phase(at, phase, now + LATE);
-                }
-                _ => {}
-            }
-            self.sessions.arm(now, at);
-        }
-    }
-
-    fn give_up(&mut self, now: Time, at: Place, place: TxnPlace) {
-        let Some(&txn) = self.sessions.txn(place) else { return };
-        self.happened.timed_out += 1;
-        if !txn.heard && txn.fresh && !txn.missed {
-            self.failed(now, txn.node, Why::Silent);
-        }
-        if !txn.heard {
-            self.outliers.failed(txn.node, true);
-            self.chooser.answered(txn.node, GIVE_UP.as_micros() as u32);
-        }
-        // Who has an INVITE may still say something.
-        self.sessions.close(place, if txn.fresh { now + LATE } else { now });
-        // Whoever hung up is gone, answered or not (RFC 3261 section 15.1.1).
-        if txn.tag == Tag::Bye && matches!(self.sessions.phase(at), Phase::Setup | Phase::Up) {
-            self.end(now, at);
-        }
-    }
-
     /// The address that the responses to a request go to, as its record has it.
     pub(crate) fn back(&self, call: CallKey, id: u64, tag: Tag) -> Option<IpAddr> {
         let place = self.sessions.find_txn(self.sessions.find(call)?, id, tag)?;
         self.sessions.txn(place)?.back
-    }
-
-    /// When [`Dispatcher::timeout`] wants to be called next.
-    pub fn next_deadline(&self) -> Option<Time> {
-        self.sessions.next_deadline()
     }
 }

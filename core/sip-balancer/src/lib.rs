@@ -9,17 +9,20 @@
 //! | `algorithm`, `choose`, `maglev`, `times`, `outliers` | who gets a new call |
 //! | `cluster`, `members`, `health` | the nodes as all workers see them |
 //! | `sessions`, `index`, `wheel` | calls, transactions, counters |
-//! | `dispatch`, `retry`, `feedback` | which node a request goes to, what a response means |
+//! | `dispatch`, `retry`, `ends`, `feedback` | which node a request goes to, what a response means |
 //! | `token` | what messages carry so that nothing need be remembered |
 //! | `machine`, `requests`, `responses`, `probes` | the same with bytes: one worker's machine |
+//! | `cancels` | CANCEL of what nothing is known of |
 //! | `kept`, `again`, `rivals` | requests that may have to be sent once more, and what becomes of who had them first |
 #![forbid(unsafe_code)]
 
 mod again;
 mod algorithm;
+mod cancels;
 mod choose;
 mod cluster;
 mod dispatch;
+mod ends;
 mod feedback;
 mod health;
 mod index;

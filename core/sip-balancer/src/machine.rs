@@ -4,6 +4,7 @@
 //! kept in the records of [`Dispatcher`]). It forwards what it receives as it is, with its own Via on top;
 //! responses go back by what its Via says. It repeats nothing but what nobody else would (see [`crate::kept`]).
 
+use crate::cancels::Scattered;
 use crate::cluster::Cluster;
 use crate::kept::Kept;
 use crate::probes::Probes;
@@ -134,6 +135,7 @@ pub struct Balancer {
     pub(crate) feeding: bool,
     /// The state of the cluster that was last looked at.
     pub(crate) seen: u32,
+    pub(crate) scattered: Scattered,
     index: Option<Box<Index>>,
 }
 
@@ -150,6 +152,7 @@ impl Balancer {
             kept: Kept::new(calls),
             feeding: false,
             seen: cluster.generation(),
+            scattered: Scattered::default(),
             sealer,
             counts: Counts::default(),
             draining: false,

@@ -169,10 +169,12 @@ impl Balancer {
             tag,
             inside: !request.to_tag().is_empty(),
             token: self.node_of(c),
+            sealed: self.is_sealed(c),
             home: by_aor.then(|| self.home(request)).flatten(),
             large: self.is_large(flow, request),
         };
-        if self.draining && !wanted.inside && !self.dispatcher.knows(wanted.call) {
+        // A CANCEL is the end of something, which another balancer may know.
+        if self.draining && !wanted.inside && tag != Tag::Cancel && !self.dispatcher.knows(wanted.call) {
             return self.unavailable(flow, request, out);
         }
         match self.dispatcher.request(now, &wanted) {
@@ -183,12 +185,12 @@ impl Balancer {
                     return self.refuse_again(flow, request, status, out);
                 }
                 let Some(way) = self.way(assigned, flow.listener) else {
-                    return self.goes_nowhere(now, flow, request, (wanted.call, c.id), out);
+                    return self.goes_nowhere(now, flow, request, c, out);
                 };
                 let token = match self.keep_inward(now, flow, request, &wanted, assigned, way) {
                     Ok(token) => token,
                     Err(status) => {
-                        self.dispatcher.abandon(now, c.call, c.id, tag);
+                        self.dispatcher.abandon(now, c.call, c.id, tag, wanted.sealed);
                         return self.refuse_again(flow, request, status, out);
                     }
                 };
@@ -197,7 +199,7 @@ impl Balancer {
                     self.cancelled(now, c.id, out);
                 }
             }
-            Err(NoWay::NoCall) => self.refuse(flow, request, 481, b"", b"", out),
+            Err(NoWay::NoCall) => self.cancel_unknown(now, flow, request, c, out),
             Err(NoWay::TooMuch) => {
                 if let Some(status) = self.refused_before(tag, c.id) {
                     return self.refuse_again(flow, request, status, out);
@@ -207,7 +209,7 @@ impl Balancer {
                 self.refuse(flow, request, 503, b"", b"", out);
             }
             Err(NoWay::NoNode | NoWay::Full) => {
-                self.goes_nowhere(now, flow, request, (wanted.call, c.id), out);
+                self.goes_nowhere(now, flow, request, c, out);
             }
         }
     }
@@ -219,16 +221,16 @@ impl Balancer {
         now: Time,
         flow: Flow,
         request: &Message<'_>,
-        (call, id): (CallKey, u64),
+        c: &Checked<'_>,
         out: &mut Outbox,
     ) {
-        let tag = tag_of(request.method());
+        let (tag, id) = (tag_of(request.method()), c.id);
         match self.refused_before(tag, id) {
             Some(status) => self.refuse_again(flow, request, status, out),
             None => self.unavailable(flow, request, out),
         }
         if self.feeding || matches!(tag, Tag::Invite | Tag::Bye) {
-            self.dispatcher.abandon(now, call, id, tag);
+            self.dispatcher.abandon(now, c.call, id, tag, self.is_sealed(c));
             self.refused_here(now, id, tag, 503, out);
         }
     }
@@ -277,6 +279,11 @@ impl Balancer {
 
     pub(crate) fn node_of(&self, c: &Checked<'_>) -> Option<NodeIndex> {
         c.dialog.and_then(|(dialog, _)| self.cluster.by_id(dialog.node))
+    }
+
+    /// Whether a request shows that it is of its dialog, as far as one can.
+    fn is_sealed(&self, c: &Checked<'_>) -> bool {
+        c.dialog.is_some() || !self.settings.record_route
     }
 
     /// The home of a REGISTER's address-of-record.
@@ -375,6 +382,9 @@ impl Balancer {
             id: c.id,
         };
         let token = if ack { 0 } else { self.keep_outward(now, from, request, c, way) };
+        if request.method() == Method::Bye {
+            self.dispatcher.hung_up_by_node(now, c.call);
+        }
         self.counts.outward += 1;
         self.send((from, way, token, false), request, c, branch, None, out);
     }
@@ -442,6 +452,11 @@ impl Balancer {
             source: Some((from.remote, always_rport(from, request))),
             strip_identity: false,
             strip_realm: None,
+        };
+        // What it is called in the message says where a dialog's requests go; where answers go the socket says.
+        let to = match branch.to_caller {
+            true => to,
+            false => Flow { listener: self.settings.source(to.listener), ..to },
         };
         let splices = &mut self.splices;
         out.send_with(to, token, |buf| write_request(request, &outgoing, splices, buf));

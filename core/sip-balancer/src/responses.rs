@@ -64,6 +64,9 @@ impl Balancer {
                 self.counts.stray += 1;
                 return;
             }
+            if tag == Tag::Cancel && status >= 300 && !self.may_refuse_cancel(now, call, branch.id, node) {
+                return;
+            }
             // Whoever is before us would send nothing at all to us for that time (section 21.5.4), where only one
             // node wants to be left alone (16.7 step 6).
             soften = status == 503 && self.softens(now);

@@ -249,13 +249,16 @@ impl Dispatcher {
         Some(before.node)
     }
 
-    /// A request was refused here after all. Whoever hung up is gone all the same (RFC 3261 section 15.1.1).
-    pub fn abandon(&mut self, now: Time, call: CallKey, id: u64, tag: Tag) {
+    /// A request was refused here after all. Whoever hung up is gone all the same (RFC 3261 section 15.1.1), if it shows
+    /// that it is of the dialog (`sealed`), now or when it came.
+    pub fn abandon(&mut self, now: Time, call: CallKey, id: u64, tag: Tag, sealed: bool) {
         let Some(at) = self.sessions.find(call) else { return };
-        if let Some(place) = self.sessions.find_txn(at, id, tag) {
+        let place = self.sessions.find_txn(at, id, tag);
+        let sealed = sealed || place.and_then(|at| self.sessions.txn(at)).is_some_and(|txn| txn.sealed);
+        if let Some(place) = place {
             self.sessions.close(place, now + LATE);
         }
-        if tag == Tag::Bye && matches!(self.sessions.phase(at), Phase::Setup | Phase::Up) {
+        if tag == Tag::Bye && sealed && matches!(self.sessions.phase(at), Phase::Setup | Phase::Up) {
             self.end(now, at);
         }
         self.settle(now, at);

@@ -111,6 +111,8 @@ pub(crate) struct Txn {
     pub read: bool,
     /// Its sender has cancelled it.
     pub cancelled: bool,
+    /// It came with a token, or there are none.
+    pub sealed: bool,
     /// The nodes that an INVITE outside a dialog has left for another one: the last few.
     pub left: [Option<Left>; LEFT],
     /// It goes over a stream where its node may have one.
@@ -561,6 +563,7 @@ impl Txn {
             returned: false,
             read: false,
             cancelled: false,
+            sealed: false,
             left: [None; LEFT],
             large: false,
             back: None,

@@ -159,6 +159,10 @@ pub struct Settings {
     /// Stay in the path of dialogs. Without it later requests must find the balancer by themselves, and after a
     /// restart it does not know where they belong.
     pub record_route: bool,
+    /// What goes to nodes leaves from the first listener that fits, and in messages the balancer is called as it is
+    /// where the request came in. So answers come back to the balancer that asked (RFC 3261 section 18.2.2) where
+    /// several have one common address at the same time.
+    pub own_source: bool,
     /// Where a REGISTER goes.
     pub register: RegisterBy,
     /// Probing.
@@ -184,6 +188,7 @@ impl Settings {
             algorithm: Algorithm::default(),
             rules: Rules::default(),
             record_route: true,
+            own_source: false,
             register: RegisterBy::Aor,
             probing: Probing::default(),
             overload_control: true,
@@ -245,6 +250,21 @@ impl Settings {
         let at = beside.or_else(|| all().position(fits)).or_else(|| all().position(family))?;
         Some(ListenerId(at as u16))
     }
+
+    /// The listener whose socket sends to a node what `named` is called in: the first that could be it, and that has its
+    /// port, for answers go to the address that a request came from, and to the port in its Via (RFC 3261 section 18.2.2).
+    pub(crate) fn source(&self, named: ListenerId) -> ListenerId {
+        if !self.own_source {
+            return named;
+        }
+        let Some(it) = self.listener(named) else { return named };
+        let place = |l: &Listener| {
+            let ip = l.address.ip();
+            (l.transport, ip.is_ipv4(), ip.is_loopback(), l.address.port())
+        };
+        let first = self.listeners.iter().position(|l| place(l) == place(it));
+        first.map_or(named, |at| ListenerId(at as u16))
+    }
 }
 
 /// Gives listeners whose marks are the same by chance others, in an order that the list has no part in.
@@ -303,6 +323,23 @@ mod tests {
         assert_eq!(to("198.51.100.1:5060", 0), Some(1));
         assert_eq!(to("198.51.100.1:5060", 1), Some(1));
         assert_eq!(to("[2001:db8::2]:5060", 0), Some(2));
+    }
+
+    #[test]
+    fn the_source_of_what_goes_to_nodes_is_the_first_that_answers_can_come_back_to() {
+        let listen = |t, a: &str| Listener::new(t, a.parse().unwrap(), None);
+        let mut settings = Settings::new(vec![
+            listen(Transport::Udp, "192.0.2.11:5060"),
+            listen(Transport::Udp, "192.0.2.10:5060"),
+            listen(Transport::Tcp, "192.0.2.10:5060"),
+            listen(Transport::Udp, "192.0.2.10:5070"),
+            listen(Transport::Udp, "[2001:db8::10]:5060"),
+        ]);
+        let sources =
+            |settings: &Settings| (0..5).map(|at| settings.source(ListenerId(at)).0).collect::<Vec<_>>();
+        assert_eq!(sources(&settings), [0, 1, 2, 3, 4]);
+        settings.own_source = true;
+        assert_eq!(sources(&settings), [0, 0, 2, 3, 4]);
     }
     #[test]
     fn a_listener_is_found_by_its_mark_wherever_it_stands() {

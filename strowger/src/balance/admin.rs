@@ -320,9 +320,7 @@ impl Control {
     fn node(&self, at: NodeIndex, stats: &NodeStats, costs: &[u32; Kind::COUNT]) -> BalancedNode {
         let cluster = &self.running.cluster;
         let now = monotonic_now();
-        let (load, (health, _), why) = (cluster.load(at), cluster.health(at), cluster.reason(now, at));
-        let resting = cluster.resting_until(now, at).is_some();
-        let work: u64 = load.open.iter().zip(costs).map(|(n, cost)| u64::from(*n) * u64::from(*cost)).sum();
+        let (load, (health, _)) = (cluster.load(at), cluster.health(at));
         BalancedNode {
             name: cluster.node(at).map_or_else(String::new, |node| node.name()),
             weight: cluster.weight(at),
@@ -333,25 +331,31 @@ impl Control {
                 Order::Removed => NodeOrder::Removed,
             },
             health: health_name(health).into(),
-            why: if resting { format!("rests: {}", why.text()) } else { why.text().into() },
+            why: why_text(cluster, now, at),
             takes_calls: cluster.takes_calls(now, at),
             calls: load.calls.into(),
             transactions: load.transactions().into(),
-            work: work as f64 / f64::from(UNIT),
+            work: work_of(&load, costs),
             assigned: stats.assigned,
             falls: cluster.falls(at).into(),
             times: times(stats),
         }
     }
 
-    fn all_nodes(&self) -> Nodes {
-        let sum = self.sum();
+    /// The algorithm, and the costs of transactions that it goes by.
+    fn in_use(&self, reports: &[Report]) -> (Algorithm, [u32; Kind::COUNT]) {
         let algorithm = lock(&self.force).1.algorithm;
-        let costs = costs_of(&sum.reports);
-        let used = match algorithm {
-            Algorithm::TlwlAdaptive => costs,
+        let costs = match algorithm {
+            Algorithm::TlwlAdaptive => costs_of(reports),
             _ => sip_balancer::Costs::default().all(false),
         };
+        (algorithm, costs)
+    }
+
+    fn all_nodes(&self) -> Nodes {
+        let sum = self.sum();
+        let (algorithm, used) = self.in_use(&sum.reports);
+        let costs = costs_of(&sum.reports);
         let none = NodeStats::default();
         let stats = |at: NodeIndex| sum.nodes.get(usize::from(at.0)).unwrap_or(&none);
         Nodes {
@@ -383,6 +387,18 @@ pub(super) const fn health_name(health: Health) -> &'static str {
         Health::Up => "up",
         Health::Down => "down",
     }
+}
+
+/// Why a node is as it is, in words.
+pub(super) fn why_text(cluster: &Cluster, now: Time, at: NodeIndex) -> String {
+    let why = cluster.reason(now, at).text();
+    if cluster.resting_until(now, at).is_some() { format!("rests: {why}") } else { why.into() }
+}
+
+/// The unfinished work of a node, in BYEs.
+pub(super) fn work_of(load: &Load, costs: &[u32; Kind::COUNT]) -> f64 {
+    let work: u64 = load.open.iter().zip(costs).map(|(n, cost)| u64::from(*n) * u64::from(*cost)).sum();
+    work as f64 / f64::from(UNIT)
 }
 
 /// What the workers measured, each its own: their mean.
@@ -486,7 +502,8 @@ impl Admin for Control {
         let (sum, reloads) = (self.sum(), *lock(&self.reloads));
         let up = !self.draining.load(Ordering::Relaxed);
         let mut text = Text::new(out);
-        metrics::write(&mut text, &self.running, &sum, up, reloads);
+        let (_, costs) = self.in_use(&sum.reports);
+        metrics::write(&mut text, &self.running, (&sum, &costs), up, reloads);
     }
 
     fn nodes(&self) -> Option<Nodes> {

@@ -157,6 +157,7 @@ pub fn settings(config: &c::Config, listeners: Vec<Listener>) -> Settings {
             outlier_rest: b.outlier_rest,
         },
         record_route: b.record_route,
+        own_source: b.own_source,
         register: match b.register {
             c::RegisterBy::Aor => RegisterBy::Aor,
             c::RegisterBy::Any => RegisterBy::Any,

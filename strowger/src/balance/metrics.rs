@@ -1,13 +1,21 @@
 //! The metrics of a balancer.
 
-use super::admin::{Running, Sum, costs_of};
+use super::admin::{Running, Sum, costs_of, health_name, why_text, work_of};
 use crate::counters;
 use control::metrics::{Kind as Type, Text};
-use sip_balancer::{Health, Kind, NodeIndex, NodeStats, Report, UNIT};
+use sip_balancer::{Cluster, Health, Kind, NodeIndex, NodeStats, Report, UNIT};
+use wire::Time;
 use worker_runtime::monotonic_now;
 
 /// Appends all of them.
-pub(super) fn write(text: &mut Text<'_>, running: &Running, sum: &Sum, up: bool, reloads: (u64, u64)) {
+/// `costs`: of transactions, as the algorithm has them.
+pub(super) fn write(
+    text: &mut Text<'_>,
+    running: &Running,
+    (sum, costs): (&Sum, &[u32; Kind::COUNT]),
+    up: bool,
+    reloads: (u64, u64),
+) {
     gauge(text, "strowger_up", "1 while the balancer takes new calls.", u64::from(up));
     gauge(text, "strowger_workers", "Worker threads.", running.workers as u64);
     running.grade.metric(text);
@@ -26,7 +34,7 @@ pub(super) fn write(text: &mut Text<'_>, running: &Running, sum: &Sum, up: bool,
     }
     messages(text, &sum.reports);
     states(text, running);
-    loads(text, running);
+    loads(text, running, costs);
     figures(text, running, sum);
 }
 
@@ -131,10 +139,26 @@ fn states(text: &mut Text<'_>, running: &Running) {
         cluster.falls(at).into()
     });
     family("strowger_balance_calls", "Calls the node has.", Type::Gauge, &|at| cluster.load(at).calls.into());
+    reasons(text, cluster, now);
 }
 
-fn loads(text: &mut Text<'_>, running: &Running) {
+/// Of each node how it is and why, as labels.
+fn reasons(text: &mut Text<'_>, cluster: &Cluster, now: Time) {
+    let name = "strowger_balance_node_state";
+    text.family(name, "1 for how the node is, and why.", Type::Gauge);
+    for (at, node) in cluster.members() {
+        let (health, why) = (health_name(cluster.health(at).0), why_text(cluster, now, at));
+        text.sample(name, &[("node", &node.name()), ("health", health), ("why", &why)], 1u64);
+    }
+}
+
+fn loads(text: &mut Text<'_>, running: &Running, costs: &[u32; Kind::COUNT]) {
     let cluster = &running.cluster;
+    let name = "strowger_balance_work";
+    text.family(name, "Unfinished work of the node as tlwl counts it, in BYEs.", Type::Gauge);
+    for (at, node) in cluster.members() {
+        text.sample(name, &[("node", &node.name())], work_of(&cluster.load(at), costs));
+    }
     let name = "strowger_balance_transactions";
     text.family(name, "Transactions the node has not finished, by kind.", Type::Gauge);
     for (at, node) in cluster.members() {

@@ -33,7 +33,7 @@ struct Named {
     next: Time,
     lookup: Option<(u32, Lookup)>,
     /// Why the last one came to nothing.
-    failed: Option<&'static str>,
+    failed: Option<String>,
 }
 
 /// All names.
@@ -68,8 +68,9 @@ impl Names {
 
     /// What is wrong, for people.
     pub fn alarms(&self) -> impl Iterator<Item = String> {
-        let one =
-            |named: &Named| Some(format!("nodes of {} stay as they are: {}", named.written, named.failed?));
+        let one = |named: &Named| {
+            Some(format!("nodes of {} stay as they are: {}", named.written, named.failed.as_ref()?))
+        };
         self.all.iter().filter_map(one)
     }
 
@@ -231,14 +232,12 @@ impl Names {
         let end = match result {
             Ok(end) => end,
             Err(why) => {
-                if named.failed != Some(why) {
-                    tracing::warn!(name, why, "nodes stay as they are");
-                }
-                (named.failed, named.next) = (Some(why), now + AGAIN);
-                return;
+                named.next = now + AGAIN;
+                return named.fails(Some(why.to_owned()));
             }
         };
-        named.failed = (!end.whole).then_some("the DNS does not answer for all of its hosts");
+        let missing = (!end.whole).then(|| "the DNS does not answer for all of its hosts".to_owned());
+        let mut no_place: Option<String> = None;
         let ttl = Duration::from_secs(end.ttl.into()).clamp(SHORTEST, LONGEST);
         named.next = now + if end.whole { ttl } else { AGAIN };
         let before = std::mem::take(&mut named.nodes);
@@ -249,20 +248,19 @@ impl Names {
             after.extend(missing);
         }
         named.nodes.clone_from(&after);
-        let mut left_out = false;
         for new in &after {
             let old = before.iter().find(|old| old.node.id() == new.node.id());
-            if self.enter(now, cluster, (listeners, listed), (old, new), &name) {
-                continue;
-            }
+            let Err(why) = self.enter(now, cluster, (listeners, listed), (old, new), &name) else { continue };
             // There may be room for it by the next time.
-            left_out = true;
+            // Of several always the same one, in whatever order they come.
+            no_place = Some(no_place.map_or(why.clone(), |other| other.min(why)));
             if let Some(named) = self.all.get_mut(at) {
                 named.nodes.retain(|found| found.node.id() != new.node.id());
+                named.next = now + AGAIN;
             }
         }
-        if let Some(named) = self.all.get_mut(at).filter(|_| left_out) {
-            (named.failed, named.next) = (Some("there is no room for all of them"), now + AGAIN);
+        if let Some(named) = self.all.get_mut(at) {
+            named.fails(no_place.or(missing));
         }
         for old in before.iter().filter(|old| !self.has(&old.node) && !listed(&old.node)) {
             remove(now, cluster, &old.node, &name);
@@ -270,7 +268,7 @@ impl Names {
     }
 
     /// A node that a name stands for: new, or perhaps with another share; one that is there by its address has its own.
-    /// Says whether all is done: not where the cluster has no place for it.
+    /// An error: the cluster has no place for it.
     fn enter(
         &self,
         now: Time,
@@ -278,7 +276,7 @@ impl Names {
         (listeners, listed): (&[Listener], &impl Fn(&Node) -> bool),
         (old, new): (Option<&Found>, &Found),
         name: &str,
-    ) -> bool {
+    ) -> Result<(), String> {
         let there = cluster.at(new.node.address).filter(|at| cluster.order(*at) != Order::Removed);
         let shown = new.node.name();
         match (old, there) {
@@ -296,21 +294,28 @@ impl Names {
                     Ok(node) => node,
                     Err(error) => {
                         tracing::warn!(name, "{error}");
-                        return true;
+                        return Ok(());
                     }
                 };
-                if let Err(why) = cluster.add_ranked(now, &node, new.rank) {
-                    tracing::warn!(name, "{}", build::not_added(cluster, &node, why));
-                    return false;
-                }
+                cluster
+                    .add_ranked(now, &node, new.rank)
+                    .map_err(|why| build::not_added(cluster, &node, why))?;
                 tracing::info!(node = shown, name, weight, rank = new.rank, "node added");
             }
         }
-        true
+        Ok(())
     }
 }
 
 impl Named {
+    /// What is wrong with its nodes from now on. It is logged when it changes, and not at every look-up.
+    fn fails(&mut self, why: Option<String>) {
+        if let Some(why) = why.as_deref().filter(|why| self.failed.as_deref() != Some(why)) {
+            tracing::warn!(name = %self.written, why, "nodes stay as they are");
+        }
+        self.failed = why;
+    }
+
     /// The host whose nodes these are.
     fn host(&self) -> Option<&str> {
         match &self.written.place {
@@ -436,6 +441,54 @@ mod tests {
         bench.answer(120, Some(&[1, 2, 3, 4]));
         assert_eq!((bench.list().len(), bench.names.alarms().count()), (256, 0));
         assert_eq!(bench.list().iter().filter(|node| node.starts_with("192.0.2.")).count(), 8);
+    }
+
+    /// Counts what is logged as a warning.
+    #[derive(Clone, Default)]
+    struct Warnings(std::sync::Arc<std::sync::atomic::AtomicUsize>);
+
+    impl tracing::Subscriber for Warnings {
+        fn enabled(&self, of: &tracing::Metadata<'_>) -> bool {
+            *of.level() == tracing::Level::WARN
+        }
+
+        fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::Id {
+            tracing::Id::from_u64(1)
+        }
+
+        fn record(&self, _: &tracing::Id, _: &tracing::span::Record<'_>) {}
+        fn record_follows_from(&self, _: &tracing::Id, _: &tracing::Id) {}
+
+        fn event(&self, _: &tracing::Event<'_>) {
+            self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        }
+
+        fn enter(&self, _: &tracing::Id) {}
+        fn exit(&self, _: &tracing::Id) {}
+    }
+
+    #[test]
+    fn a_node_that_cannot_be_added_is_logged_once_and_says_why() {
+        // Two whose names in tokens are the same.
+        let mut seen = std::collections::BTreeMap::new();
+        let all = (1..=250u8).flat_map(|n| (1_024..3_000u16).map(move |port| (n, port)));
+        let (one, (n, port)) = all
+            .filter_map(|(n, port)| {
+                let node = Node::new(([192, 0, 2, n], port).into());
+                Some((seen.insert(node.id(), node)?, (n, port)))
+            })
+            .next()
+            .expect("two of half a million");
+        let mut bench = Bench::new(&[&format!("sip:cluster.test:{port}")]);
+        bench.cluster.add(bench.now, &one).expect("room");
+        let warnings = Warnings::default();
+        tracing::subscriber::with_default(warnings.clone(), || {
+            bench.answer(0, Some(&[n]));
+            (0..5).for_each(|_| bench.answer(5, Some(&[n])));
+        });
+        assert_eq!(warnings.0.load(std::sync::atomic::Ordering::Relaxed), 1);
+        let alarms: Vec<String> = bench.names.alarms().collect();
+        assert!(alarms.len() == 1 && alarms[0].contains("look the same in tokens"), "{alarms:?}");
     }
 
     #[test]

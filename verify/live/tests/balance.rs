@@ -440,6 +440,66 @@ fn no_call_is_lost_when_the_balancer_is_killed() {
     assert!(balancer.is_empty(&[a, b]));
 }
 
+/// The commands in a section of the README, block by block, each without the program's name.
+fn commands(section: &str) -> Vec<Vec<Vec<String>>> {
+    let page = std::fs::read_to_string(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../README.md"));
+    let page = page.expect("the README");
+    let (_, rest) = page.split_once(&format!("## {section}\n")).expect("the section");
+    let text = rest.split("\n## ").next().unwrap_or("");
+    let words = |line: &str| line.split_whitespace().skip(1).map(str::to_owned).collect();
+    let blocks = text.split("```\n").skip(1).step_by(2);
+    blocks.map(|block| block.lines().map(words).collect()).collect()
+}
+
+#[test]
+fn the_steps_of_the_readme_do_what_it_says() {
+    let (ip, dir) = (fresh_ip(), std::env::temp_dir().join(unique("strowger-readme")));
+    let [setup, first, second]: [Vec<Vec<String>>; 3] =
+        commands("Put it in front of your cluster").try_into().expect("three blocks");
+    // In an address of its own, and with fewer calls; a machine that is busy with other tests makes the generator late.
+    let typed = |words: &[String], more: &[&str]| -> Vec<String> {
+        let own = |word: &String| match word.as_str() {
+            "1000" => "100".to_owned(),
+            ".cache/balance" => dir.display().to_string(),
+            _ => word.replace("127.0.0.1", &ip.to_string()).replace(":8082", ":8080"),
+        };
+        words.iter().map(own).chain(more.iter().map(|word| word.to_string())).collect()
+    };
+    let start = |words: &[String]| {
+        let more: &[&str] = if words[0] == "load" { &["--quiet"] } else { &[] };
+        let args = typed(words, more);
+        (Beside::start(&args.iter().map(String::as_str).collect::<Vec<_>>()), args)
+    };
+    let run = |words: &[String]| {
+        let more: &[&str] = if words[0] == "load" { &["--quiet", "--lateness", "60000"] } else { &[] };
+        let out = run(typed(words, more));
+        assert!(out.status.success(), "{words:?}: {}", text(&out));
+    };
+    let mut machines = [Some(start(&setup[0]).0), Some(start(&setup[1]).0)];
+    let (beside, args) = start(&setup[2]);
+    let balancer = Balancer { beside, ip, dir: dir.clone(), args };
+    let nodes: [SocketAddr; 2] = [(ip, 5081).into(), (ip, 5082).into()];
+    first.iter().for_each(|words| run(words));
+    for node in nodes {
+        let given = balancer.of("strowger_balance_assigned_total", node);
+        assert!((60..=140).contains(&given), "{given} of 200 at {node}");
+    }
+    second.iter().for_each(|words| run(words));
+    // Whichever of them is ended, the other has all calls.
+    for ended in 0..2 {
+        for node in nodes {
+            eventually("both take calls", || {
+                (balancer.of("strowger_balance_node_open", node) == 1).then_some(())
+            });
+        }
+        machines[ended].take().expect("it runs").kill();
+        let before = balancer.of("strowger_balance_responses_total", nodes[1 - ended]);
+        run(&first[0]);
+        assert!(balancer.of("strowger_balance_responses_total", nodes[1 - ended]) >= before + 200);
+        machines[ended] = Some(start(&setup[ended]).0);
+    }
+}
+
 #[test]
 fn with_no_node_left_callers_are_told_when_to_come_back() {
     let dead = SocketAddr::from((fresh_ip(), 5060));

@@ -334,6 +334,7 @@ impl World {
             tag,
             inside: tag == Tag::Bye,
             token: None,
+            sealed: true,
             home: None,
             large: false,
             back: None,

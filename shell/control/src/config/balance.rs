@@ -124,6 +124,8 @@ pub struct Balance {
     pub algorithm: BalanceBy,
     /// Stay in the path of dialogs.
     pub record_route: bool,
+    /// What goes to nodes leaves from the first listener that fits.
+    pub own_source: bool,
     /// Where registrations go.
     pub register: RegisterBy,
     /// What becomes of calls whose node has failed.
@@ -164,6 +166,7 @@ impl Default for Balance {
             nodes: Vec::new(),
             algorithm: BalanceBy::Tlwl,
             record_route: true,
+            own_source: false,
             register: RegisterBy::Aor,
             failed_dialogs: FailedDialogs::Move,
             session_timeout: Duration::from_secs(4 * 3_600),
@@ -205,6 +208,7 @@ pub(super) fn balance(
         }
     }
     section.set(reader, "record_route", &mut b.record_route, flag);
+    section.set(reader, "own_source", &mut b.own_source, flag);
     section.set(reader, "register", &mut b.register, choice(RegisterBy::ALL));
     section.set(reader, "failed_dialogs", &mut b.failed_dialogs, choice(FailedDialogs::ALL));
     let long = || Duration::from_secs(60)..=Duration::from_secs(7 * 86_400);

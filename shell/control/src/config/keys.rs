@@ -64,6 +64,7 @@ pub(super) const KEYS: &[(&str, &[&str])] = &[
             "nodes",
             "algorithm",
             "record_route",
+            "own_source",
             "register",
             "failed_dialogs",
             "session_timeout",

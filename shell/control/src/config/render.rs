@@ -149,6 +149,7 @@ impl Balance {
         out.texts("nodes", &self.nodes);
         out.text("algorithm", self.algorithm.name());
         out.raw("record_route", self.record_route);
+        out.raw("own_source", self.own_source);
         out.text("register", self.register.name());
         out.text("failed_dialogs", self.failed_dialogs.name());
         out.time("session_timeout", self.session_timeout);

@@ -1,0 +1,154 @@
+//! How calls and transactions end: answered, hung up, given up, forgotten.
+
+use crate::dispatch::Dispatcher;
+use crate::health::Why;
+use crate::sessions::{CallKey, GIVE_UP, LATE, Phase, Place, TxnPlace};
+use crate::{Request, Tag};
+use core::time::Duration;
+use wire::Time;
+
+/// Calls looked at in one [`Dispatcher::timeout`]. Nobody is served meanwhile, and none of them is in a cache: so few that
+/// a message that has come waits no longer than for some others. What is left is due at once.
+const WORK: usize = 32;
+
+impl Dispatcher {
+    /// What a final response does to its call.
+    pub(crate) fn conclude(
+        &mut self,
+        now: Time,
+        at: Place,
+        (tag, sealed): (Tag, bool),
+        status: u16,
+        wait: Option<Duration>,
+    ) {
+        let up = now + self.rules.session_timeout;
+        // A stranger who knows the Call-ID is refused by the node, and that says nothing of the call.
+        let believed = sealed || (200..300).contains(&status);
+        match (tag, self.sessions.phase(at), status) {
+            (Tag::Invite, Phase::Setup | Phase::Brief, 200..300) => {
+                self.sessions.set_phase(at, Phase::Up, up)
+            }
+            (Tag::Invite, Phase::Setup, _) if !self.sessions.is_inviting(at) => self.end(now, at),
+            // The dialog is gone at the other end (RFC 3261 section 12.2.1.2).
+            (Tag::Invite | Tag::Other, Phase::Up, 408 | 481) if sealed => self.end(now, at),
+            // It ends with its time (RFC 6665 section 4.1.2.2), or at once where that is none (4.1.2.3).
+            (Tag::Subscribe, Phase::Brief | Phase::Dialog, 200..300) => match wait {
+                Some(time) if time.is_zero() => self.end(now, at),
+                Some(time) => {
+                    let until = now + time.min(self.rules.session_timeout) + LATE;
+                    self.sessions.set_phase(at, Phase::Dialog, until);
+                }
+                None => self.sessions.set_phase(at, Phase::Dialog, up),
+            },
+            // Asked for credentials, the sender comes again.
+            (Tag::Bye, Phase::Setup | Phase::Up, status) if believed && !matches!(status, 401 | 407) => {
+                self.end(now, at)
+            }
+            _ => {}
+        }
+    }
+
+    /// A request of the node's side was answered by the caller's: a BYE ends the call.
+    pub fn answered_by_caller(&mut self, now: Time, call: CallKey, tag: Tag, status: u16) {
+        let Some(at) = self.sessions.find(call) else { return };
+        if tag != Tag::Bye || status < 200 || self.sessions.phase(at) != Phase::Up {
+            return;
+        }
+        match status {
+            // It goes on until the node's side comes again.
+            401 | 407 => self.sessions.set_phase(at, Phase::Up, now + self.rules.session_timeout),
+            _ => self.end(now, at),
+        }
+        self.sessions.arm(now, at);
+    }
+
+    /// The node's side hangs up: there may be nobody who answers that, and it is given up after 64*T1 (RFC 3261 section
+    /// 17.1.2.2). Whatever the caller sends later says that the call is up after all.
+    pub fn hung_up_by_node(&mut self, now: Time, call: CallKey) {
+        let Some(at) = self.sessions.find(call) else { return };
+        if self.sessions.phase(at) == Phase::Up {
+            self.sessions.set_phase(at, Phase::Up, now + GIVE_UP);
+            self.sessions.arm(now, at);
+        }
+    }
+
+    /// A request leaves without a record, so that nobody will see its answer. If it is a BYE its call ends by it: nothing
+    /// else would end that for a long time.
+    pub(crate) fn unrecorded(&mut self, now: Time, r: &Request<'_>, found: Option<Place>) {
+        self.happened.unrecorded += 1;
+        if let Some(at) = found
+            && r.tag == Tag::Bye
+            && r.sealed
+            && matches!(self.sessions.phase(at), Phase::Setup | Phase::Up)
+        {
+            self.end(now, at);
+            self.sessions.arm(now, at);
+        }
+    }
+
+    pub(crate) fn end(&mut self, now: Time, at: Place) {
+        self.sessions.set_phase(at, Phase::Ended, now + LATE);
+    }
+
+    /// Ends what has nothing left to wait for.
+    pub(crate) fn settle(&mut self, now: Time, at: Place) {
+        let idle = !self.sessions.is_busy(at);
+        match self.sessions.phase(at) {
+            Phase::Brief if idle => self.end(now, at),
+            Phase::Setup if !self.sessions.is_inviting(at) => self.end(now, at),
+            _ => {}
+        }
+    }
+
+    /// Gives up what waited too long and forgets what was remembered long enough.
+    pub fn timeout(&mut self, now: Time) {
+        for _ in 0..WORK {
+            let Some(at) = self.sessions.due(now) else { return };
+            while let Some(place) = self.sessions.overdue(now, at) {
+                self.give_up(now, at, place);
+            }
+            self.sessions.forget_done(now, at);
+            self.settle(now, at);
+            match self.sessions.phase(at) {
+                Phase::Up | Phase::Dialog if self.sessions.until(at) <= now && !self.sessions.is_busy(at) => {
+                    self.happened.lost_calls += 1;
+                    self.end(now, at);
+                }
+                Phase::Ended if self.sessions.until(at) <= now && self.sessions.of(at).next().is_none() => {
+                    self.sessions.remove(at);
+                    continue;
+                }
+                Phase::Up | Phase::Dialog | Phase::Ended if self.sessions.until(at) <= now => {
+                    // Something of it is still under way.
+                    let phase = self.sessions.phase(at);
+                    self.sessions.set_phase(at, phase, now + LATE);
+                }
+                _ => {}
+            }
+            self.sessions.arm(now, at);
+        }
+    }
+
+    fn give_up(&mut self, now: Time, at: Place, place: TxnPlace) {
+        let Some(&txn) = self.sessions.txn(place) else { return };
+        self.happened.timed_out += 1;
+        if !txn.heard && txn.fresh && !txn.missed {
+            self.failed(now, txn.node, Why::Silent);
+        }
+        if !txn.heard {
+            self.outliers.failed(txn.node, true);
+            self.chooser.answered(txn.node, GIVE_UP.as_micros() as u32);
+        }
+        // Who has an INVITE may still say something.
+        self.sessions.close(place, if txn.fresh { now + LATE } else { now });
+        // Whoever hung up is gone, answered or not (RFC 3261 section 15.1.1).
+        if txn.tag == Tag::Bye && txn.sealed && matches!(self.sessions.phase(at), Phase::Setup | Phase::Up) {
+            self.end(now, at);
+        }
+    }
+
+    /// When [`Dispatcher::timeout`] wants to be called next.
+    pub fn next_deadline(&self) -> Option<Time> {
+        self.sessions.next_deadline()
+    }
+}

@@ -1,0 +1,184 @@
+//! How calls end where something is missing: room, an answer, a record, a token.
+
+#[allow(dead_code, reason = "each of the tests needs a part of it")]
+mod common;
+
+use common::*;
+use sip_balancer::*;
+use std::time::Duration;
+use wire::{Machine, Outbox};
+
+/// A request of the callee, which its node sends.
+fn by_node(forwarded: &Sent, route: &str, method: &str, cseq: u32) -> String {
+    format!(
+        "{method} sip:alice@198.51.100.7 SIP/2.0\r\nVia: SIP/2.0/UDP {};branch=z9hG4bKn{cseq}{method}\r\n\
+         Max-Forwards: 70\r\nFrom: <sip:bob@example.com>;tag=callee\r\nTo: <sip:alice@example.com>;tag=caller\r\n\
+         Call-ID: {}\r\nCSeq: {cseq} {method}\r\n{route}Content-Length: 0\r\n\r\n",
+        forwarded.to,
+        forwarded.header("Call-ID").expect("one"),
+    )
+}
+
+#[test]
+fn a_bye_without_room_for_a_record_ends_its_call() {
+    let mut world = World::new();
+    let (forwarded, route) = call(&mut world, "r1");
+    for n in 2..20 {
+        world.one(CALLER, &request("INFO", "r1", n, &format!("r{n}"), ";tag=callee", &route));
+    }
+    assert_eq!(world.load(), (1, 16));
+    let bye = world.one(CALLER, &request("BYE", "r1", 20, "rb", ";tag=callee", &route));
+    assert_eq!((bye.to.as_str(), world.load()), (forwarded.to.as_str(), (0, 16)));
+    assert_eq!(world.answer(&bye, "200 OK", "").len(), 1);
+    world.seconds(80);
+    let report = world.balancer.report(true);
+    assert_eq!((report.alive, report.ended, report.transactions, report.exact), (0, 0, 0, Some(true)));
+}
+
+#[test]
+fn a_bye_of_the_nodes_side_that_nobody_answers_ends_the_call() {
+    let mut world = World::new();
+    let (forwarded, route) = call(&mut world, "n1");
+    let bye = world.one(&forwarded.to, &by_node(&forwarded, &route, "BYE", 1));
+    assert_eq!((bye.to.as_str(), world.load()), (CALLER, (1, 0)));
+    world.seconds(32);
+    assert_eq!(world.load(), (1, 0), "it may still be answered");
+    world.seconds(2);
+    assert_eq!(world.load(), (0, 0));
+    // Whoever sends something later, or asks for credentials, is still there.
+    let (forwarded, route) = call(&mut world, "n2");
+    world.one(&forwarded.to, &by_node(&forwarded, &route, "BYE", 1));
+    world.seconds(5);
+    let info = world.one(CALLER, &request("INFO", "n2", 2, "n2i", ";tag=callee", &route));
+    world.answer(&info, "200 OK", "");
+    let bye = world.one(&forwarded.to, &by_node(&forwarded, &route, "BYE", 2));
+    world.receive(CALLER, &response(&bye, "407 Proxy Authentication Required", ""));
+    world.seconds(60);
+    assert_eq!(world.load(), (1, 0));
+    let bye = world.one(&forwarded.to, &by_node(&forwarded, &route, "BYE", 3));
+    world.receive(CALLER, &response(&bye, "200 OK", ""));
+    assert_eq!((world.load(), world.balancer.report(true).exact), ((0, 0), Some(true)));
+}
+
+#[test]
+fn the_cancel_of_an_unknown_invite_goes_to_all_who_may_have_it_and_one_of_them_may_refuse() {
+    let mut before = World::new();
+    let forwarded = before.one(CALLER, &invite("u1"));
+    // As after a crash, or at another balancer.
+    let mut world = World::new();
+    let sent = world.receive(CALLER, &request("CANCEL", "u1", 1, "u1", "", ""));
+    assert_eq!(sent.len(), 3, "{sent:?}");
+    let (mine, others): (Vec<&Sent>, Vec<&Sent>) = sent.iter().partition(|m| m.to == forwarded.to);
+    assert_eq!((mine.len(), mine[0].branch()), (1, forwarded.branch()));
+    assert!(others.iter().all(|m| m.branch() != forwarded.branch() && m.start().starts_with("CANCEL ")));
+    let none = "481 Call/Transaction Does Not Exist";
+    let refused: usize = others.iter().map(|m| world.answer(m, none, "").len()).sum();
+    assert!(refused <= 1, "{refused} refusals");
+    let told = world.answer(mine[0], "200 OK", "");
+    assert_eq!((told.len(), told[0].to.as_str(), told[0].start()), (1, CALLER, "SIP/2.0 200 OK"));
+    assert_eq!(
+        finals(&world.answer(&forwarded, "487 Request Terminated", "")),
+        ["SIP/2.0 487 Request Terminated"]
+    );
+    // Nobody has it: one refusal, and no more.
+    let sent = world.receive(CALLER, &request("CANCEL", "u2", 1, "u2", "", ""));
+    let refusals: Vec<Sent> = sent.iter().flat_map(|m| world.answer(m, none, "")).collect();
+    assert_eq!((refusals.len(), refusals[0].start()), (1, "SIP/2.0 481 Call/Transaction Does Not Exist"));
+    // Who is down gets none, and of a call that is known its node alone.
+    world.cluster.set_down(NodeIndex(0), Why::ProbeTimeout);
+    assert_eq!(world.receive(CALLER, &request("CANCEL", "u3", 1, "u3", "", "")).len(), 2);
+    let (forwarded, route) = call(&mut world, "u4");
+    let cancel = world.one(CALLER, &request("CANCEL", "u4", 2, "u4c", ";tag=callee", &route));
+    assert_eq!(cancel.to, forwarded.to);
+    assert_eq!(world.answer(&cancel, none, "").len(), 1);
+    world.seconds(80);
+    assert_eq!(world.load(), (1, 0));
+}
+
+#[test]
+fn cancels_of_nothing_are_forwarded_so_many_a_second_and_leave_nothing() {
+    let mut world = World::new();
+    let mut forwarded = 0;
+    for n in 0..1_000 {
+        let sent = world.receive(CALLER, &request("CANCEL", &format!("f{n}"), 1, "f", "", ""));
+        if sent[0].start().starts_with("SIP/2.0 481 ") {
+            assert_eq!(sent.len(), 1);
+            continue;
+        }
+        forwarded += sent.len();
+    }
+    assert_eq!(forwarded, 1_023);
+    let report = world.balancer.report(true);
+    assert_eq!((report.alive, report.ended, report.transactions, report.kept), (0, 0, 0, 0));
+    world.pass(Duration::from_secs(1));
+    assert_eq!(world.receive(CALLER, &request("CANCEL", "g", 1, "g", "", "")).len(), 3);
+    // With nobody there is nobody to ask.
+    world.cluster.indexes().for_each(|at| world.cluster.set_down(at, Why::ProbeTimeout));
+    let refused = world.one(CALLER, &request("CANCEL", "h", 1, "h", "", ""));
+    assert_eq!(refused.start(), "SIP/2.0 481 Call/Transaction Does Not Exist");
+}
+
+#[test]
+fn what_is_forgotten_at_one_moment_is_forgotten_a_little_at_a_time() {
+    let mut world = World::new();
+    for n in 0..200 {
+        let sent = world.one(CALLER, &invite(&format!("w{n}")));
+        world.answer(&sent, "486 Busy Here", "");
+    }
+    let records = |world: &World| world.balancer.report(false).ended;
+    assert_eq!(records(&world), 200);
+    world.now = world.now + Duration::from_secs(33);
+    let (mut left, mut steps) = (200, 0);
+    while left > 0 {
+        assert!(
+            world.balancer.next_deadline().is_some_and(|due| due <= world.now),
+            "the rest is due at once"
+        );
+        world.balancer.timeout(world.now, &mut Outbox::new());
+        assert!(left - records(&world) <= 32, "{} of {left} in one go", left - records(&world));
+        (left, steps) = (records(&world), steps + 1);
+        assert!(steps <= 20, "{left} are left");
+    }
+    // INVITEs that nobody answers the same.
+    (0..200).for_each(|n| drop(world.one(CALLER, &invite(&format!("v{n}")))));
+    world.now = world.now + Duration::from_secs(34);
+    let mut told = 0;
+    for _ in 0..20 {
+        let refused = finals(&world.pass(Duration::ZERO)).len();
+        assert!(refused <= 32, "{refused} in one go");
+        told += refused;
+    }
+    assert_eq!(told, 200);
+}
+
+#[test]
+fn whoever_knows_a_call_id_and_no_more_does_not_end_the_call_in_the_counters() {
+    let mut world = World::new();
+    call(&mut world, "s1");
+    let stranger = |world: &mut World, method: &str, n: u32| {
+        world.one("203.0.113.9:5060", &request(method, "s1", n, &format!("s{n}"), ";tag=guessed", ""))
+    };
+    for (n, method) in ["BYE", "INFO"].into_iter().enumerate() {
+        let sent = stranger(&mut world, method, 2 + n as u32);
+        world.answer(&sent, "481 Call/Transaction Does Not Exist", "");
+        assert_eq!(world.load(), (1, 0), "{method}");
+    }
+    let sent = stranger(&mut world, "BYE", 8);
+    world.answer(&sent, "403 Forbidden", "");
+    assert_eq!(world.load(), (1, 0));
+    // Nor one that is not answered at all.
+    stranger(&mut world, "BYE", 9);
+    world.seconds(40);
+    assert_eq!(world.load(), (1, 0));
+    // A node that agrees knows better.
+    let sent = stranger(&mut world, "BYE", 10);
+    world.answer(&sent, "200 OK", "");
+    assert_eq!(world.load(), (0, 0));
+    // Without tokens all are alike.
+    let mut world = World::with(nodes(3), keys(2), Settings { record_route: false, ..settings() });
+    let sent = world.one(CALLER, &invite("s1"));
+    world.answer(&sent, "200 OK", "");
+    let sent = world.one(CALLER, &request("BYE", "s1", 2, "s2", ";tag=callee", ""));
+    world.answer(&sent, "481 Call/Transaction Does Not Exist", "");
+    assert_eq!(world.load(), (0, 0));
+}

@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+"""That the verdicts of the benches can fail: each of their rules, once kept and once not."""
+import os
+import sys
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+import balance_failure  # noqa: E402  (after the path is set)
+import verdicts  # noqa: E402
+
+
+def good(name='node_killed', **more):
+    """Figures of an experiment in which all was well."""
+    r = dict(name=name, up=20000, standing=20500, lost=0, never_up=0, fresh=11000, failed=0, fresh_lost=0, hung=0, back=0.0,
+             first_try_failed=0, probes=1000, refused=0, with_retry_after=0, left=0, notes=[])
+    if 'events' in verdicts.FAILURES[name]:
+        r.update({'assigned': 50000, 'timed-out': 0, 'retried': 0})
+    return dict(r, **more)
+
+
+class Failure(unittest.TestCase):
+    def test_every_experiment_has_a_verdict_and_passes_when_all_is_well(self):
+        self.assertEqual(set(verdicts.FAILURES), set(balance_failure.EXPERIMENTS))
+        for name in verdicts.FAILURES:
+            self.assertEqual(verdicts.failure(good(name)), [], name)
+
+    def test_each_promise_can_be_broken(self):
+        for broken in (dict(lost=1), dict(never_up=1), dict(up=0), dict(failed=3, hung=2), dict(fresh_lost=1), dict(left=1),
+                       dict(refused=2, with_retry_after=1), dict(probes=0), dict(back=2.5)):
+            self.assertEqual(len(verdicts.failure(good(**broken))), 1, broken)
+        self.assertEqual(verdicts.failure(good(failed=2, hung=2)), [], 'they had rung at who was killed')
+
+    def test_what_cannot_be_kept_is_waived_there_alone(self):
+        self.assertEqual(verdicts.failure(good('all_nodes_down', failed=900, fresh_lost=5)), [])
+        self.assertEqual(len(verdicts.failure(good('all_nodes_down', left=1))), 1)
+        self.assertEqual(verdicts.failure(good('standby_split_brain', left=7)), [])
+        self.assertEqual(verdicts.failure(good(left=7, back=9.0), small=True), [])
+        self.assertEqual(len(verdicts.failure(good(lost=1), small=True)), 1)
+
+    def test_two_that_have_one_address_do_not_disturb_each_other(self):
+        for event in ('timed-out', 'retried'):
+            bad = good('active_none_killed', **{event: 4000})
+            self.assertEqual(len(verdicts.failure(bad)), 1, event)
+            del bad[event]
+            self.assertEqual(len(verdicts.failure(bad)), 1, event)
+
+
+class Cost(unittest.TestCase):
+    def test_instructions(self):
+        of = lambda ours, theirs: [dict(workload='balance', server='strowger', instructions=ours),
+                                   dict(workload='balance', server='kamailio', instructions=theirs)]
+        self.assertEqual(verdicts.cost(of(104e3, 280e3)), [])
+        here = [dict(r, instructions_call=r.pop('instructions')) for r in of(110e3, 280e3)]
+        self.assertEqual(len(verdicts.cost(here)), 1)
+        self.assertEqual(len(verdicts.cost(of(110e3, 280e3))), 1)
+        for nothing in ([], of(104e3, 280e3)[:1], of(104e3, None)):
+            self.assertEqual(len(verdicts.cost(nothing)), 1)
+
+    def test_time(self):
+        self.assertEqual(verdicts.added(600, 403), [])
+        self.assertEqual(len(verdicts.added(1298, 403)), 1)
+
+
+class Paper(unittest.TestCase):
+    def state(self, hash_peak=1800, hash_ms=(20, 500), half=440, eight=2400):
+        times = dict(('%s %g' % (name, load), dict(invite_ms=ms, void=False))
+                     for name, all_ms in (('tlwl', (2.5, 5)), ('hash', hash_ms)) for load, ms in zip((0.4, 0.9), all_ms))
+        peak = lambda rate, void=False: dict(peak=rate, trials=[dict(void=void)])
+        return dict(repeats=dict(response=times, peaks=dict(tlwl=peak(2400), hash=peak(hash_peak)), unequal=dict(tlwl=peak(half)),
+                                 scale={'1': peak(300), '8': peak(eight)}))
+
+    def test_each_goal(self):
+        self.assertEqual(verdicts.paper(self.state()), [])
+        for less in (dict(hash_peak=2040), dict(hash_ms=(10, 500)), dict(hash_ms=(20, 155)), dict(half=400), dict(eight=2200)):
+            self.assertEqual(len(verdicts.paper(self.state(**less))), 1, less)
+
+    def test_what_is_void_or_missing_is_not_shown(self):
+        self.assertEqual(len(verdicts.paper({})), 5)
+        state = self.state()
+        state['repeats']['peaks']['tlwl']['trials'][0]['void'] = True
+        self.assertEqual(len(verdicts.paper(state)), 1)
+
+
+if __name__ == '__main__':
+    unittest.main(verbosity=0)
