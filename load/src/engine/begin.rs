@@ -66,7 +66,7 @@ impl Engine {
         self.turn = self.turn.wrapping_add(1);
         let flow = self.settings.flow(listener.unwrap_or(wire::ListenerId(0)));
         let began = Began { intended, sent: now };
-        self.metrics.scheduled_send(now, intended);
+        self.metrics.scheduled_start(now, intended);
         self.prepare(slot, Side::Client, flow, began, user);
         let named = self.listener_by_line(slot);
         let flow = named.map_or(flow, |listener| self.settings.flow(listener));

@@ -155,7 +155,7 @@ impl People {
         };
         self.begun += 1;
         let began = Began { intended, sent: now };
-        self.metrics.scheduled_send(now, intended);
+        self.metrics.scheduled_start(now, intended);
         self.metrics.call_begun(metrics::Side::Caller, began);
         self.metrics.session_requested(began);
         if let Some(c) = self.callers.at(slot) {
