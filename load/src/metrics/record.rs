@@ -511,13 +511,16 @@ impl Metrics {
         });
     }
 
-    /// An INVITE was answered with 3xx; `followed`: another one goes out.
+    /// An INVITE was answered with 3xx.
     #[inline]
-    pub fn session_redirected(&mut self, began: Began, followed: bool) {
-        self.count(began.intended, |c| {
-            c.invites_redirected += 1;
-            c.invites += u64::from(followed);
-        });
+    pub fn session_redirected(&mut self, began: Began) {
+        self.count(began.intended, |c| c.invites_redirected += 1);
+    }
+
+    /// Another one goes out to where the 3xx says.
+    #[inline]
+    pub fn redirect_followed(&mut self, began: Began) {
+        self.count(began.intended, |c| c.invites += 1);
     }
 
     /// The first provisional response above 100 came.

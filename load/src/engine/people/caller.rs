@@ -443,7 +443,7 @@ impl People {
         let end = if planned { TransactionEnd::Success } else { TransactionEnd::Failed };
         self.metrics.transaction_ended(now, Counted::Invite, asking, end);
         match status {
-            300..400 => self.metrics.session_redirected(began, false),
+            300..400 => self.metrics.session_redirected(began),
             _ => self.metrics.session_refused(now, began, progress, status),
         }
         if planned {
