@@ -6,12 +6,12 @@
 //! acknowledged, so that nobody at the other end is left waiting for it. The call has been counted as
 //! failed by then.
 
-use super::Engine;
 use super::begin::ladder_name;
 use super::call::{Call, Doing, Resend};
 use super::receive::plain_answer;
 use super::run::LAST_CSEQ;
 use super::wheel::tick;
+use super::{Engine, Retransmission};
 use crate::metrics::{CallEnd, Failure};
 use crate::scenario::{self, Lines, Side};
 use core::mem;
@@ -53,19 +53,12 @@ impl Engine {
         out.send(call.flow, 0, &farewell);
         let sent = mem::replace(&mut call.sent, farewell);
         call.give_up = None;
-        call.doing = Doing::Leaving(now + PATIENCE);
-        let rules = self.settings.retransmission;
-        call.resend = (rules.on && !call.flow.transport.is_reliable()).then_some(Resend {
-            at: tick(now + FIRST_INTERVAL),
-            interval: FIRST_INTERVAL.as_micros() as u64,
-            left: rules.other,
-            longest: rules.t2.as_micros() as u64,
-            step: usize::MAX,
-        });
+        insist(call, now, self.settings.retransmission);
         let (began, name, side, user) = (call.began, ladder_name(slot, call), call.side, call.user);
         let first = began.sent.min(began.intended);
         self.ladders.failed(now, name, first, &call.call_id, (&sent, &call.last), why);
         self.lingering += 1;
+        self.note_end(now, slot);
         self.metrics.call_ended(now, side.into(), began, CallEnd::Failed(failure));
         self.arm(slot);
         if side == Side::Client {
@@ -100,10 +93,19 @@ impl Engine {
                 out.send(call.flow, 0, &bye);
                 call.sent = bye;
             }
+            // It was refused within a session, and acknowledged; the BYE is under way.
+            (Method::Invite, _) if call.sent.starts_with(b"BYE ") => return,
             (Method::Invite, _) => {
                 acknowledge(call, message, out);
                 call.resend = None;
                 call.doing = Doing::Leaving(now + AFTERWARDS);
+                let mut bye = Vec::new();
+                hang_up(call, &mut bye);
+                if !bye.is_empty() {
+                    out.send(call.flow, 0, &bye);
+                    call.sent = bye;
+                    insist(call, now, self.settings.retransmission);
+                }
             }
             // The CANCEL has arrived; what becomes of the INVITE is still to come.
             (Method::Cancel, 200..300) => call.resend = None,
@@ -118,24 +120,39 @@ fn part(call: &Call, unexpected: Option<&Message<'_>>, farewell: &mut Vec<u8>, o
     let inviting = call.sent.starts_with(b"INVITE ");
     let answer = unexpected.filter(|m| inviting && !m.is_request() && m.method() == Method::Invite);
     if let Some(answer) = answer.filter(|answer| answer.status() >= 200) {
-        return match answer.status() {
-            200..300 => end_answered(call, answer, farewell, out),
-            _ => acknowledge(call, answer, out),
-        };
-    }
-    if inviting {
-        // Without a provisional response a CANCEL must not be sent (RFC 3261 section 9.1).
-        if call.tried {
-            derive(&call.sent, &Derived { method: "CANCEL", ..Derived::default() }, farewell);
+        if answer.status() < 300 {
+            return end_answered(call, answer, farewell, out);
         }
-        return;
+        acknowledge(call, answer, out);
+    } else if inviting && call.tried {
+        // Without a provisional response a CANCEL must not be sent (RFC 3261 section 9.1).
+        return derive(&call.sent, &Derived { method: "CANCEL", ..Derived::default() }, farewell);
     }
+    hang_up(call, farewell);
+}
+
+/// The message sent last is repeated until it is answered.
+fn insist(call: &mut Call, now: Time, rules: Retransmission) {
+    call.doing = Doing::Leaving(now + PATIENCE);
+    call.resend = (rules.on && !call.flow.transport.is_reliable()).then_some(Resend {
+        at: tick(now + FIRST_INTERVAL),
+        interval: FIRST_INTERVAL.as_micros() as u64,
+        left: rules.other,
+        longest: rules.t2.as_micros() as u64,
+        step: usize::MAX,
+    });
+}
+
+/// The BYE of a session that is up, also where an INVITE within it was refused: it goes on as it was (RFC 3261 section
+/// 14.1).
+fn hang_up(call: &Call, farewell: &mut Vec<u8>) {
     let established = call.seen.session.is_some_and(|s| s.established.is_some() && !s.over);
-    if established && !call.ack.is_empty() && !call.sent.starts_with(b"BYE ") {
+    let ack = call.acks.last();
+    if established && !ack.is_empty() && !call.sent.starts_with(b"BYE ") {
         // The ACK has route set, target and tags.
-        let last = scenario::request_cseq(&call.sent).max(scenario::request_cseq(&call.ack));
+        let last = scenario::request_cseq(&call.sent).max(scenario::request_cseq(ack));
         let cseq = last.map(|number| number.saturating_add(1));
-        derive(&call.ack, &Derived { method: "BYE", cseq, branch: b"-b", ..Derived::default() }, farewell);
+        derive(ack, &Derived { method: "BYE", cseq, branch: b"-b", ..Derived::default() }, farewell);
     }
 }
 

@@ -66,7 +66,7 @@ impl Engine {
         self.turn = self.turn.wrapping_add(1);
         let flow = self.settings.flow(listener.unwrap_or(wire::ListenerId(0)));
         let began = Began { intended, sent: now };
-        self.metrics.scheduled_send(now, intended);
+        self.metrics.scheduled_start(now, intended);
         self.prepare(slot, Side::Client, flow, began, user);
         let named = self.listener_by_line(slot);
         let flow = named.map_or(flow, |listener| self.settings.flow(listener));
@@ -184,6 +184,9 @@ impl Engine {
         let Some(call) = self.calls.get(slot) else { return };
         let (side, began, user) = (call.side, call.began, call.user);
         let lingered = matches!(call.doing, Doing::Lingering(_) | Doing::Leaving(_));
+        if !lingered {
+            self.note_end(now, slot);
+        }
         self.release(slot);
         if lingered {
             self.lingering -= 1;
@@ -254,6 +257,15 @@ impl Engine {
                     let goes_on = own.and_then(|own| on_timeout(own, call.step)).is_some();
                     let longest = self.longest.get(call.step).copied().flatten();
                     call.wait(now, Awaited { answer, goes_on, longest })
+                }
+                // What a callee has asked itself, such as its BYE; who calls it has its own record of all else.
+                (Doing::Waiting, Side::Server) if call.seen.awaits().is_some() => {
+                    let goes_on =
+                        self.settings.server.as_ref().and_then(|own| on_timeout(own, call.step)).is_some();
+                    match call.wait(now, Awaited { answer: true, goes_on, longest: None }) {
+                        Wait::Open => Wait::Young,
+                        wait => wait,
+                    }
                 }
                 _ => Wait::Young,
             };

@@ -1,6 +1,7 @@
 //! One call, and the room for all of a worker's.
 
 use super::SILENT;
+use super::acks::Acks;
 use super::observe::Seen;
 use crate::metrics::Began;
 use crate::scenario::{Challenge, Outline, Side, Values};
@@ -67,8 +68,8 @@ pub struct Call {
     pub tried: bool,
     /// The message sent last.
     pub sent: Vec<u8>,
-    /// The ACK sent last: a 2xx that comes again is answered with it, whatever was sent since.
-    pub ack: Vec<u8>,
+    /// The ACKs sent: a final response that comes again is answered with its own, whatever was sent since.
+    pub acks: Acks,
     pub resend: Option<Resend>,
     /// When the step that receives gives up.
     pub give_up: Option<Time>,
@@ -120,7 +121,7 @@ impl Call {
             answered: false,
             tried: false,
             sent: Vec::new(),
-            ack: Vec::new(),
+            acks: Acks::default(),
             resend: None,
             give_up: None,
             since: Time::ZERO,
@@ -194,7 +195,6 @@ impl Call {
             &mut self.call_id,
             &mut self.last,
             &mut self.sent,
-            &mut self.ack,
             &mut self.peer_tag,
             &mut self.routes,
             &mut self.next_url,
@@ -210,6 +210,7 @@ impl Call {
         (self.answered, self.tried, self.connected) = (false, false, false);
         (self.resend, self.give_up, self.other) = (None, None, None);
         self.challenged = false;
+        self.acks.clear();
         self.seen = Seen::default();
         self.timers.fill(None);
         self.branches.iter_mut().for_each(Vec::clear);

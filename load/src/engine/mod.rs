@@ -6,6 +6,7 @@
 //! those before (open loop), and everything is counted from the time that the schedule meant.
 
 mod abort;
+mod acks;
 mod begin;
 mod call;
 mod ids;

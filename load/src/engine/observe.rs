@@ -34,6 +34,28 @@ pub struct Session {
     pub over: bool,
     /// CANCEL has been sent.
     pub cancelled: bool,
+    /// Its INVITE was answered with a 3xx that the scenario wants; it may go on elsewhere.
+    pub redirected: bool,
+}
+
+impl Session {
+    fn new(began: Began) -> Session {
+        Session {
+            began,
+            progress: None,
+            rings: false,
+            established: None,
+            over: false,
+            cancelled: false,
+            redirected: false,
+        }
+    }
+
+    /// Whether its INVITE has no end yet: what comes later is an INVITE within the session, whose answer says nothing of
+    /// it (RFC 3261 section 14.1).
+    fn is_asked_for(&self) -> bool {
+        self.established.is_none() && !self.over
+    }
 }
 
 /// What a call remembers for the record.
@@ -48,6 +70,11 @@ pub struct Seen {
     /// There was a request.
     pub asked: bool,
     pub session: Option<Session>,
+    /// The first BYE: a challenge, or another refusal that the scenario recovers from, does not end what it began
+    /// (RFC 6076 section 4.4).
+    pub bye: Option<Began>,
+    /// When that was refused last, and no other one has followed.
+    pub bye_refused: Option<Time>,
     /// The first REGISTER of the attempt under way.
     pub registering: Option<(Began, Asked)>,
     /// A response that says something has come.
@@ -72,10 +99,10 @@ impl Seen {
     }
 }
 
-/// When a request that goes out now was meant to: the first of a call with the call, others with what came
-/// before them.
+/// When a request that goes out now was meant to: the first of a call that begins here with the call, others with what
+/// came before them.
 fn began(call: &Call, now: Time, woken: Time) -> Began {
-    match call.seen.asked {
+    match call.seen.asked || call.side == Side::Server {
         false => call.began,
         true => Began { intended: now, sent: now.max(woken) },
     }
@@ -96,9 +123,6 @@ impl Note<'_> {
         let left = now.max(woken);
         let Some(method) = method else { return metrics.response_sent(left) };
         metrics.request_sent(left, method);
-        if call.side != Side::Client {
-            return;
-        }
         let began = began(call, now, woken);
         match method {
             Method::Cancel => {
@@ -106,21 +130,25 @@ impl Note<'_> {
                 return;
             }
             Method::Ack => return,
-            Method::Invite if call.seen.session.is_none() => {
-                let (progress, established) = (None, None);
-                call.seen.session = Some(Session {
-                    began,
-                    progress,
-                    rings: false,
-                    established,
-                    over: false,
-                    cancelled: false,
-                });
-                metrics.session_requested(began);
+            Method::Bye => {
+                call.seen.bye.get_or_insert(began);
+                call.seen.bye_refused = None;
             }
-            Method::Invite => {
-                call.seen.session.iter_mut().for_each(|s| (s.cancelled, s.rings) = (false, false));
-            }
+            // Sessions and registrations are those of who asks for them.
+            _ if call.side == Side::Server => {}
+            Method::Invite => match call.seen.session.as_mut().filter(|session| !session.over) {
+                Some(session) => {
+                    if core::mem::take(&mut session.redirected) {
+                        metrics.redirect_followed(session.began);
+                    }
+                    (session.cancelled, session.rings) = (false, false);
+                }
+                None => {
+                    call.seen.session = Some(Session::new(began));
+                    call.seen.bye = None;
+                    metrics.session_requested(began);
+                }
+            },
             Method::Register if call.seen.registering.is_none() => {
                 let asked = registered.asked(&call.sent);
                 call.seen.registering = Some((began, asked));
@@ -149,14 +177,12 @@ impl Note<'_> {
             }
             return;
         }
-        if self.call.side == Side::Client {
-            self.response(now, heard, true);
-        }
+        self.response(now, heard, true);
     }
 
     /// A final response that the scenario did not want.
     pub fn refused(self, now: Time, heard: Heard) {
-        if self.call.side == Side::Client && !heard.request {
+        if !heard.request {
             self.response(now, heard, false);
         }
     }
@@ -169,7 +195,7 @@ impl Note<'_> {
         if status < 200 {
             if status > 100
                 && method == Method::Invite
-                && let Some(session) = call.seen.session.as_mut()
+                && let Some(session) = call.seen.session.as_mut().filter(|s| s.is_asked_for())
             {
                 session.rings = true;
                 if session.progress.is_none() {
@@ -190,16 +216,16 @@ impl Note<'_> {
         metrics.transaction_ended(now, method, asking.began, end);
         match method {
             Method::Invite if !challenge => {
-                let Some(session) = call.seen.session.as_mut().filter(|s| !s.over) else { return };
+                let session = call.seen.session.as_mut().filter(|session| session.is_asked_for());
+                let Some(session) = session else { return };
                 match status {
-                    200..=299 if session.established.is_none() => {
+                    200..=299 => {
                         session.established = Some(now);
                         metrics.session_established(now, session.began, session.progress, status);
                     }
-                    200..=299 => {}
                     300..=399 => {
-                        session.over = true;
-                        metrics.session_redirected(session.began, wanted);
+                        (session.redirected, session.over) = (wanted, !wanted);
+                        metrics.session_redirected(session.began);
                     }
                     _ => {
                         session.over = true;
@@ -207,16 +233,9 @@ impl Note<'_> {
                     }
                 }
             }
-            Method::Bye if !challenge => {
-                let Some(session) = call.seen.session.as_mut().filter(|s| !s.over) else { return };
-                let Some(established) = session.established else { return };
-                session.over = true;
-                let bye = match status {
-                    200..=299 => Bye::Answered(asking.began),
-                    _ => Bye::Refused(asking.began),
-                };
-                metrics.session_ended(now, session.began, established, bye);
-            }
+            Method::Bye if status < 300 => Note { metrics, registered, call }.bye_ended(now, Bye::Answered),
+            Method::Bye if wanted => call.seen.bye_refused = Some(now),
+            Method::Bye => Note { metrics, registered, call }.bye_ended(now, Bye::Refused),
             Method::Register if !challenge => {
                 let Some((began, asked)) = call.seen.registering.take() else { return };
                 match status {
@@ -227,11 +246,45 @@ impl Note<'_> {
                     _ => metrics.registration_failed(now, began, asked.kind),
                 }
             }
-            _ if !call.seen.responded && call.seen.session.is_none() => {
+            _ if !call.seen.responded && call.seen.session.is_none() && call.side == Side::Client => {
                 call.seen.responded = true;
                 metrics.responded(now, asking.began);
             }
             _ => {}
+        }
+    }
+
+    /// The BYE of a call has its end: that of a caller ends a session, that of a callee is measured only.
+    fn bye_ended(self, now: Time, end: fn(Began) -> Bye) {
+        let Note { metrics, call, .. } = self;
+        call.seen.bye_refused = None;
+        let Some(bye) = call.seen.bye.take() else { return };
+        if call.side == Side::Server {
+            return metrics.callee_bye(now, bye, matches!(end(bye), Bye::Answered(_)));
+        }
+        let Some(session) = call.seen.session.as_mut().filter(|session| !session.over) else { return };
+        let Some(established) = session.established else { return };
+        session.over = true;
+        metrics.session_ended(now, session.began, established, end(bye));
+    }
+
+    /// A call has come to its end: nothing more is tried of what was refused last.
+    #[inline]
+    pub fn ended(self, now: Time) {
+        if self.call.seen.registering.is_some() || self.call.seen.bye_refused.is_some() {
+            self.settled(now);
+        }
+    }
+
+    #[cold]
+    fn settled(self, now: Time) {
+        let Note { metrics, registered, call } = self;
+        // An attempt that ends with a challenge, or without an answer, has failed (RFC 6076 section 4.2).
+        if let Some((began, asked)) = call.seen.registering.take() {
+            metrics.registration_failed(now, began, asked.kind);
+        }
+        if let Some(at) = call.seen.bye_refused {
+            Note { metrics, registered, call }.bye_ended(at, Bye::Refused);
         }
     }
 }
@@ -241,6 +294,14 @@ impl Engine {
     pub(super) fn note(&mut self, slot: u32) -> Option<Note<'_>> {
         let Engine { metrics, registered, calls, .. } = self;
         Some(Note { metrics, registered, call: calls.at(slot)? })
+    }
+
+    /// A call comes to its end.
+    #[inline]
+    pub(super) fn note_end(&mut self, now: Time, slot: u32) {
+        if let Some(note) = self.note(slot) {
+            note.ended(now);
+        }
     }
 
     /// A message went out again.
@@ -254,14 +315,12 @@ impl Engine {
 
     /// A request got no answer at all.
     pub(super) fn note_silence(&mut self, now: Time, slot: u32) {
-        let Some(call) = self.calls.at(slot).filter(|call| call.side == Side::Client) else { return };
+        let Some(call) = self.calls.at(slot) else { return };
         let Some(asking) = call.seen.asking.take().or_else(|| call.seen.inviting.take()) else { return };
         self.metrics.transaction_ended(now, asking.method, asking.began, TransactionEnd::Timeout);
         match asking.method {
             Method::Invite => {
-                if let Some(session) =
-                    call.seen.session.as_mut().filter(|s| s.established.is_none() && !s.over)
-                {
+                if let Some(session) = call.seen.session.as_mut().filter(|s| s.is_asked_for()) {
                     session.over = true;
                     self.metrics.session_timed_out(session.began);
                 }

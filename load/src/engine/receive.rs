@@ -78,7 +78,7 @@ impl Engine {
         if message.bytes() == call.last {
             // A retransmission: what was sent upon the first is sent again, if anything was.
             return match heard.is_final_to_invite() {
-                true => self.acknowledge_again(now, slot, out),
+                true => self.acknowledge_again(now, slot, message, out),
                 false if call.answered => self.send_again(now, slot, out),
                 false => {}
             };
@@ -89,7 +89,7 @@ impl Engine {
                 call.resend = None;
             }
             ladders.set_latest(name, message.bytes());
-            return self.stale(now, slot, heard, out);
+            return self.stale(now, slot, (message, heard), out);
         }
         let side = call.side;
         if side == Side::Server || heard.request {
@@ -104,7 +104,7 @@ impl Engine {
             Place::Step(step) => self.accept(now, slot, (&scenario, step), (message, heard), out),
             Place::Stale => {
                 self.ladders.set_latest(name, message.bytes());
-                self.stale(now, slot, heard, out);
+                self.stale(now, slot, (message, heard), out);
             }
             Place::None => {
                 self.ladders.set_latest(name, message.bytes());
@@ -283,15 +283,21 @@ impl Engine {
 
     /// A message of a transaction that is over: nothing is to be done but the ACK that stops its coming.
     #[inline(never)]
-    fn stale(&mut self, now: Time, slot: u32, heard: Heard, out: &mut Outbox) {
+    fn stale(&mut self, now: Time, slot: u32, (message, heard): (&Message<'_>, Heard), out: &mut Outbox) {
         if heard.is_final_to_invite() {
-            self.acknowledge_again(now, slot, out);
+            self.acknowledge_again(now, slot, message, out);
         }
     }
 
-    fn acknowledge_again(&mut self, now: Time, slot: u32, out: &mut Outbox) {
-        let Some(call) = self.calls.get(slot).filter(|call| !call.ack.is_empty()) else { return };
-        out.send(call.flow, 0, &call.ack);
+    fn acknowledge_again(&mut self, now: Time, slot: u32, answer: &Message<'_>, out: &mut Outbox) {
+        let Some(call) = self.calls.get(slot) else { return };
+        let transaction = match call.branches.is_empty() {
+            true => None,
+            false => call.branches.iter().position(|branch| branch == answer.via_branch()),
+        };
+        let transaction = transaction.and_then(|n| u16::try_from(n).ok());
+        let Some(ack) = call.acks.of(transaction, answer.cseq()) else { return };
+        out.send(call.flow, 0, ack);
         self.metrics.request_repeated(now, crate::metrics::Method::Ack);
     }
 

@@ -326,8 +326,9 @@ impl Engine {
         let Some(call) = self.calls.at(slot) else { return };
         call.doing = Doing::Lingering(until);
         self.lingering += 1;
-        let (side, user) = (call.side, call.user);
-        self.metrics.call_ended(now, side.into(), call.began, CallEnd::Success);
+        let (side, user, began) = (call.side, call.user, call.began);
+        self.note_end(now, slot);
+        self.metrics.call_ended(now, side.into(), began, CallEnd::Success);
         if side == Side::Client {
             self.over(now, user);
         }
@@ -341,7 +342,10 @@ impl Engine {
             // 2**31 is no number of a CSeq (RFC 3261 section 8.1.1.5), and a peer may have used the last one.
             call.cseq = call.cseq.saturating_add(1).min(LAST_CSEQ);
         }
-        call.tried &= send.method != Some(Method::Invite);
+        if send.method == Some(Method::Invite) {
+            call.tried = false;
+            call.acks.invite();
+        }
         call.answered = true;
         call.resend = None;
         let rendered = if self.render_again(slot) { Ok(true) } else { self.render(now, slot, send) };
@@ -431,8 +435,7 @@ impl Engine {
             branch.extend_from_slice(scenario::top_branch(&call.sent));
         }
         if send.method == Some(Method::Ack) {
-            call.ack.clear();
-            call.ack.extend_from_slice(&call.sent);
+            call.acks.keep(send.ack_txn, &call.sent);
         }
         let rules = settings.retransmission;
         if let Some(t1) = send.retrans_ms.filter(|_| rules.on && !call.flow.transport.is_reliable()) {

@@ -5,6 +5,7 @@ mod callers;
 mod ends;
 mod late;
 mod open;
+mod sessions;
 mod sides;
 
 use super::*;

@@ -128,6 +128,8 @@ pub struct Metrics {
     tables: Vec<Table>,
     /// How late scheduled sends were, measured window, microseconds.
     lateness: Hist,
+    /// Those of starts alone.
+    start_lateness: Hist,
     /// Messages due at a wake, measured window.
     queue: Hist,
     series: Series,
@@ -152,6 +154,7 @@ impl Metrics {
             tallies: setup.tallies.iter().map(|name| (name.clone(), 0)).collect(),
             tables: setup.tables.clone(),
             lateness: Hist::new(),
+            start_lateness: Hist::new(),
             queue: Hist::new(),
             series: Series::new(setup.origin, setup.interval_micros),
         }
@@ -192,9 +195,15 @@ impl Metrics {
         &self.tables
     }
 
-    /// Lateness of scheduled sends in the measured window.
+    /// Lateness of everything scheduled in the measured window: what is sent when it is due, and what has come.
     pub fn lateness(&self) -> &Hist {
         &self.lateness
+    }
+
+    /// Of that, the starts of calls and registrations. Each call has one start and several other times, so that lateness
+    /// which hits starts alone hardly shows among all.
+    pub fn start_lateness(&self) -> &Hist {
+        &self.start_lateness
     }
 
     /// Lengths of the send queue in the measured window, in messages.
@@ -228,6 +237,7 @@ impl Metrics {
         self.stopwatches.iter_mut().zip(&other.stopwatches).for_each(|(a, b)| a.1.merge(&b.1));
         self.tallies.iter_mut().zip(&other.tallies).for_each(|(a, b)| a.1 += b.1);
         self.lateness.merge(&other.lateness);
+        self.start_lateness.merge(&other.start_lateness);
         self.queue.merge(&other.queue);
         self.series.merge(&other.series);
     }
@@ -317,6 +327,7 @@ impl Metrics {
         let late = micros(now, intended);
         if self.window.contains(intended) {
             self.lateness.record_times(late, calls);
+            self.start_lateness.record_times(late, calls);
         }
         self.series.lateness_of(now, late, calls);
     }
@@ -452,6 +463,15 @@ impl Metrics {
         self.series.lateness(now, late);
     }
 
+    /// The same, of the first request of a call or a registration.
+    #[inline]
+    pub fn scheduled_start(&mut self, now: Time, intended: Time) {
+        self.scheduled_send(now, intended);
+        if self.window.contains(intended) {
+            self.start_lateness.record(micros(now, intended));
+        }
+    }
+
     /// So many messages were due when a worker woke.
     #[inline]
     pub fn queue_depth(&mut self, now: Time, messages: usize) {
@@ -491,13 +511,16 @@ impl Metrics {
         });
     }
 
-    /// An INVITE was answered with 3xx; `followed`: another one goes out.
+    /// An INVITE was answered with 3xx.
     #[inline]
-    pub fn session_redirected(&mut self, began: Began, followed: bool) {
-        self.count(began.intended, |c| {
-            c.invites_redirected += 1;
-            c.invites += u64::from(followed);
-        });
+    pub fn session_redirected(&mut self, began: Began) {
+        self.count(began.intended, |c| c.invites_redirected += 1);
+    }
+
+    /// Another one goes out to where the 3xx says.
+    #[inline]
+    pub fn redirect_followed(&mut self, began: Began) {
+        self.count(began.intended, |c| c.invites += 1);
     }
 
     /// The first provisional response above 100 came.

@@ -193,7 +193,8 @@ mod tests {
         let mut m = record();
         let began = Began::at(ms(0));
         m.session_requested(began);
-        m.session_redirected(began, true);
+        m.session_redirected(began);
+        m.redirect_followed(began);
         m.session_progress(ms(70), began);
         m.session_established(ms(90), began, Some(ms(70)), 200);
         assert_eq!(Performance(&m).srd_success().max(), 70_000);
@@ -247,13 +248,14 @@ mod tests {
         complete(&mut m);
         let began = Began::at(ms(0));
         m.session_requested(began);
-        m.session_redirected(began, true);
+        m.session_redirected(began);
+        m.redirect_followed(began);
         m.session_established(ms(90), began, None, 200);
         // 2 session requests, 3 INVITEs, 1 of them with 3xx: 2 / (3 - 1).
         assert_eq!(Performance(&m).ser(), Ratio { part: 2, of: 2 });
         // A redirect that is not followed leaves nothing in the denominator either.
         m.session_requested(began);
-        m.session_redirected(began, false);
+        m.session_redirected(began);
         assert_eq!(Performance(&m).ser(), Ratio { part: 2, of: 2 });
     }
 

@@ -569,6 +569,10 @@ fn honesty_rows(rows: &mut Rows, m: &Metrics, health: Health) {
         .says("Scheduled sends: when they went out minus when they were meant to.", OURS);
     rows.add("lateness.max", "Generator's lateness: largest", late(100.0), "ms", Better::Lower)
         .says("As above.", OURS);
+    let starts = m.start_lateness();
+    let late = (!starts.is_empty()).then(|| ms(starts.percentile(99.9)));
+    rows.add("lateness.start.p999", "Generator's lateness of starts: 99.9 %", late, "ms", Better::Lower)
+        .says("As above, of the first requests of calls and registrations alone.", OURS);
     let queue = |p: f64| (!m.queue().is_empty()).then(|| m.queue().percentile(p) as f64);
     rows.add("queue.p99", "Send queue: 99 % of wakes", queue(99.0), "", Better::Lower).says(
         "Messages whose time had come when a worker woke, sent then; one is on time. What comes in is not counted, \

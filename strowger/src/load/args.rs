@@ -2,6 +2,7 @@
 
 use super::{sipp, units};
 use clap::{ArgAction, Args, Command};
+use load::population::Arrivals;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -81,6 +82,13 @@ pub struct LoadArgs {
     /// Begin at the times in this file, one in seconds on each line
     #[arg(long, value_name = "FILE", help_heading = "How much", conflicts_with = "poisson")]
     pub trace: Option<PathBuf>,
+    /// Begin calls otherwise, in place of -r and what belongs to it: constant:100 (calls a second); ramp:10..1000/60s,
+    /// then 1000 a second for ever; steps:100@60s,200@60s, then the end; burst:50/1s, so many at once each time; at
+    /// random with such a mean rate poisson:100, poisson-ramp:... and poisson-steps:...
+    #[arg(long, value_name = "HOW", help_heading = "How much", value_parser = units::arrivals, conflicts_with_all = [
+        "rate", "rp", "poisson", "rate_increase", "rate_interval", "rate_max", "no_rate_quit", "trace", "callers",
+        "find_peak", "self_test", "users", "backend"])]
+    pub arrivals: Option<Arrivals>,
     /// End after this many calls: begun here, or answered if none begin here
     #[arg(short = 'm', value_name = "CALLS", help_heading = "How much",
           value_parser = clap::value_parser!(u64).range(1..))]
@@ -223,6 +231,8 @@ pub const EXAMPLES: &str = "Examples:
       the answering side
   strowger load -sn uac --answer uas 192.0.2.1:5060 -r 500 -m 30000 --html report.html
       both sides, through a proxy that sends the calls back to this machine
+  strowger load -sn uac 192.0.2.1 --arrivals ramp:10..1000/60s --timeout 2m
+      10 calls a second at first, 1,000 after a minute, and for a minute more
   strowger load --self-test
       the rate up to which this program on this machine is to be trusted
   strowger load -sn uac --answer uas 192.0.2.1 --find-peak -r 500 --html peak.html

@@ -548,6 +548,13 @@ fn arrivals(args: &LoadArgs) -> Result<Arrivals, String> {
         let bytes = read(path)?;
         return Arrivals::trace(&String::from_utf8_lossy(&bytes), &path.display().to_string()).map_err(wrong);
     }
+    if let Some(arrivals) = &args.arrivals {
+        let mut ever = arrivals.times(0, 0, 1, None);
+        return match ever.next() {
+            Some(_) => Ok(arrivals.clone()),
+            None => Err("--arrivals: no call would ever begin; give a rate above 0".into()),
+        };
+    }
     let options = RateOptions {
         r: args.rate(),
         rp: args.rp,

@@ -17,6 +17,11 @@ fn time(text: &str, unit: f64) -> Result<f64, String> {
         .ok_or_else(|| "a time begins with a number, such as 10s, and is at most 24 days".to_owned())
 }
 
+/// When calls begin.
+pub fn arrivals(text: &str) -> Result<load::population::Arrivals, String> {
+    text.parse().map_err(|why: load::population::Impossible| why.to_string())
+}
+
 /// Milliseconds: those of SIPp's integers.
 const LONGEST: f64 = i32::MAX as f64;
 

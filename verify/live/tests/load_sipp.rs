@@ -1,6 +1,6 @@
 //! What `strowger load` does as SIPp does, and what it keeps to itself.
 
-use live::{Beside, PATIENCE, fresh_ip, load, run, text};
+use live::{Beside, PATIENCE, figure, fresh_ip, load, run, text};
 use std::net::UdpSocket;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -75,7 +75,7 @@ fn passwords_stay_where_they_were_given() {
 #[test]
 fn options_that_cannot_be_meant_are_refused() {
     let ip = fresh_ip().to_string();
-    let cases: [(&[&str], &str); 12] = [
+    let cases: [(&[&str], &str); 22] = [
         (&["-sn", "uas", "-l", "5"], "only answers"),
         (&["-users", "10", "-l", "5"], "leave -l out"),
         (&["--json", "x.json", "--html", "./x.json"], "one file"),
@@ -87,6 +87,16 @@ fn options_that_cannot_be_meant_are_refused() {
         (&["-m", "0"], "0"),
         (&["-rate_interval", "2x"], "such as 10s"),
         (&["-base_cseq", "2147483648"], "2147483648"),
+        (&["--arrivals", "ramp:10/60s"], "such as ramp:10..1000/60s"),
+        (&["--arrivals", "steps:10"], "such as steps:100@60s,200@60s"),
+        (&["--arrivals", "sawtooth:10"], "there are constant, poisson, ramp, steps, burst"),
+        (&["--arrivals", "constant:0"], "no call would ever begin"),
+        (&["--arrivals", "constant:5", "-r", "5"], "cannot be used with"),
+        (&["--arrivals", "constant:5", "--poisson"], "cannot be used with"),
+        (&["--arrivals", "constant:5", "-rate_max", "50"], "cannot be used with"),
+        (&["--arrivals", "constant:5", "-users", "5"], "cannot be used with"),
+        (&["--arrivals", "constant:5", "--users", "5"], "cannot be used with"),
+        (&["--arrivals", "constant:5", "--find-peak"], "cannot be used with"),
         (
             &["-sf", "/nonexistent.xml", "-rp", "5s", "-d", "1m", "-recv_timeout", "2s", "-T2", "4s"],
             "/nonexistent.xml",
@@ -111,6 +121,26 @@ fn a_rate_rises_by_the_second() {
     let begun = said.lines().find_map(|line| line.strip_prefix("Calls begun")).expect("calls");
     let begun: f64 = begun.split_whitespace().next().and_then(|word| word.parse().ok()).expect("a number");
     assert!((20.0..50.0).contains(&begun), "{said}");
+}
+
+#[test]
+fn calls_begin_as_they_are_told_to() {
+    let (caller, callee) = (fresh_ip().to_string(), fresh_ip().to_string());
+    let _callee = Beside::load(&["-sn", "uas", "-i", &callee, "-p", "5060"]);
+    let begun = |how: &str, more: &[&str]| {
+        let args = ["-sn", "uac", "-i", &caller, &callee, "--arrivals", how];
+        let out = load(&[&args[..], more].concat());
+        assert!(out.status.success(), "{how}: {}", text(&out));
+        figure(&text(&out), "Calls begun")
+    };
+    // What ends by itself is exact; with --timeout a call more or less may begin.
+    assert_eq!(begun("steps:20@500ms,100@500ms", &[]), 60.0);
+    assert_eq!(begun("ramp:200..0/1s", &[]), 100.0);
+    assert_eq!(begun("burst:7/100ms", &["-m", "21"]), 21.0);
+    let ramped = begun("ramp:0..200/1s", &["-timeout", "2"]);
+    assert!((270.0..=330.0).contains(&ramped), "100 in the first second and 200 in the other: {ramped}");
+    let random = begun("poisson-steps:200@1s", &["--seed", "3"]);
+    assert!((130.0..270.0).contains(&random) && random == begun("poisson-steps:200@1s", &["--seed", "3"]));
 }
 
 #[test]

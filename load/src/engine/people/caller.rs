@@ -155,7 +155,7 @@ impl People {
         };
         self.begun += 1;
         let began = Began { intended, sent: now };
-        self.metrics.scheduled_send(now, intended);
+        self.metrics.scheduled_start(now, intended);
         self.metrics.call_begun(metrics::Side::Caller, began);
         self.metrics.session_requested(began);
         if let Some(c) = self.callers.at(slot) {
@@ -443,7 +443,7 @@ impl People {
         let end = if planned { TransactionEnd::Success } else { TransactionEnd::Failed };
         self.metrics.transaction_ended(now, Counted::Invite, asking, end);
         match status {
-            300..400 => self.metrics.session_redirected(began, false),
+            300..400 => self.metrics.session_redirected(began),
             _ => self.metrics.session_refused(now, began, progress, status),
         }
         if planned {

@@ -60,7 +60,7 @@ impl People {
         };
         self.set_registering(user, true);
         let began = Began { intended, sent: now };
-        self.metrics.scheduled_send(now, intended);
+        self.metrics.scheduled_start(now, intended);
         self.metrics.registration_begun(began, kind);
         // Registrations of one user have one Call-ID and rising numbers (section 10.2.4): the time has such.
         let cseq = now.since(self.settings.start).as_millis() as u32 & 0x3fff_ffff;
