@@ -163,7 +163,7 @@ def main():
     p.add_argument('--rate', type=int, default=1000, help='calls a second of the costs')
     p.add_argument('--latency-rate', type=int, default=3000, help='calls a second of the times')
     p.add_argument('--latency-reps', type=int, default=7, help='windows of the times; 0: none')
-    p.add_argument('--latency-warm-up', type=float, default=35, metavar='SECONDS',
+    p.add_argument('--latency-warm-up', type=float, default=1, metavar='SECONDS',
                    help='of the same calls through a balancer before the times are measured: it remembers a call for 32 s')
     p.add_argument('--busy-poll', metavar='TIME', help='the times also of strowger with this busy_poll, such as 200us: "busy"')
     p.add_argument('--fifo', action='store_true', help='measure the times under real-time scheduling (root, chrt)')

@@ -1,10 +1,10 @@
 //! How calls begin and end.
 
-use super::call::{Awaited, Call, Doing, Wait};
+use super::call::{Ahead, Awaited, Call, Doing, Wait};
 use super::ids::CallName;
 use super::run::on_timeout;
 use super::wheel::tick;
-use super::{Engine, Origin};
+use super::{Engine, LOOK, Origin};
 use crate::metrics::{self, Began, CallEnd, Direction, Failure};
 use crate::scenario::{Expect, Op, Optional, Scope, Side, Step};
 use core::time::Duration;
@@ -250,14 +250,7 @@ impl Engine {
                     self.end(now, slot, CallEnd::Success);
                     continue;
                 }
-                (Doing::Waiting, Side::Client) => {
-                    let own = self.settings.client.as_ref();
-                    let steps = own.and_then(|own| own.steps.get(call.step..));
-                    let answer = steps.is_some_and(are_for_an_answer);
-                    let goes_on = own.and_then(|own| on_timeout(own, call.step)).is_some();
-                    let longest = self.longest.get(call.step).copied().flatten();
-                    call.wait(now, Awaited { answer, goes_on, longest })
-                }
+                (Doing::Waiting, Side::Client) => call.wait(now, self.awaited(call)),
                 // What a callee has asked itself, such as its BYE; who calls it has its own record of all else.
                 (Doing::Waiting, Side::Server) if call.seen.awaits().is_some() => {
                     let goes_on =
@@ -281,6 +274,35 @@ impl Engine {
             }
             self.release(slot);
         }
+    }
+
+    /// What a caller waits for.
+    fn awaited(&self, call: &Call) -> Awaited {
+        let own = self.settings.client.as_ref();
+        let steps = own.and_then(|own| own.steps.get(call.step..));
+        Awaited {
+            answer: steps.is_some_and(are_for_an_answer),
+            goes_on: own.and_then(|own| on_timeout(own, call.step)).is_some(),
+            longest: self.longest.get(call.step).copied().flatten(),
+        }
+    }
+
+    /// What is ahead where no call can begin any more. Calls that wait for what is not to be expected do not keep the
+    /// run: nothing would end them. Of a million calls each may have to be looked at, so that is done once a second.
+    pub(super) fn look(&mut self, now: Time) -> Ahead {
+        let begins = self.next_call.is_some() && !self.is_full();
+        if self.settings.client.is_none() || begins || self.calls.len() == 0 {
+            self.ahead = Ahead::Something;
+        } else if now.since(self.looked) >= LOOK {
+            let mut all = self.calls.under_way().map(|call| call.ahead(now, self.awaited(call)));
+            // The first one for which something is to be done decides.
+            let most = all.try_fold(Ahead::Nothing, |most, one| match one {
+                Ahead::Something => Err(one),
+                one => Ok(most.max(one)),
+            });
+            (self.ahead, self.looked) = (most.unwrap_or_else(|something| something), now);
+        }
+        self.ahead
     }
 
     /// No more calls. Those that are due and had no room ([`super::Settings::most_calls`]) are never begun: that is

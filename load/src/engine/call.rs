@@ -157,10 +157,37 @@ impl Call {
         (first != Time::FAR).then_some(first)
     }
 
-    /// How its wait is to be taken if its run ends now. SIP has timers for answers; for ringing only those of proxies,
+    /// How its wait is to be taken if its run ends now.
+    pub fn wait(&self, now: Time, at: Awaited) -> Wait {
+        match self.patience(now, at) {
+            Patience::Pauses => Wait::Young,
+            Patience::Waits(waited, Some(limit)) if waited > limit => Wait::Overdue,
+            Patience::Waits(waited, _) if waited.max(now.since(self.since)) > SILENT => Wait::Open,
+            Patience::Waits(..) => Wait::Young,
+        }
+    }
+
+    /// What is ahead of it if its run begins no more calls. Not to be expected any more is what would not come either if
+    /// its request had been sent again until now.
+    pub fn ahead(&self, now: Time, at: Awaited) -> Ahead {
+        if self.deadline().is_some() || self.doing != Doing::Waiting {
+            return Ahead::Something;
+        }
+        let left = match self.side {
+            // It is the callers' run, and whoever would end this call is gone.
+            Side::Server => now.since(self.quiet) > OTHERS,
+            Side::Client => match self.patience(now, at) {
+                Patience::Waits(waited, Some(limit)) => waited > limit.max(TRANSACTION),
+                Patience::Waits(_, None) | Patience::Pauses => false,
+            },
+        };
+        if left { Ahead::Nothing } else { Ahead::Open }
+    }
+
+    /// For how long it has waited, and may. SIP has timers for answers; for ringing only those of proxies,
     /// and for what the other side begins none: there the other calls are the measure. What the step says itself of how
     /// long it waits comes first.
-    pub fn wait(&self, now: Time, at: Awaited) -> Wait {
+    fn patience(&self, now: Time, at: Awaited) -> Patience {
         let quiet = now.since(self.quiet);
         let session = self.seen.session.filter(|s| s.established.is_none());
         let cancelled = session.is_some_and(|s| s.cancelled);
@@ -178,15 +205,11 @@ impl Call {
         let limit = match self.give_up {
             None => limit,
             // It pauses where something may come.
-            Some(_) if at.goes_on && asking.is_none() => return Wait::Young,
+            Some(_) if at.goes_on && asking.is_none() => return Patience::Pauses,
             Some(_) if asking.is_some() && !at.goes_on => Some(TRANSACTION),
             Some(_) => None,
         };
-        match limit {
-            Some(limit) if waited > limit => Wait::Overdue,
-            _ if waited.max(now.since(self.since)) > SILENT => Wait::Open,
-            _ => Wait::Young,
-        }
+        Patience::Waits(waited, limit)
     }
 
     /// Forgets everything but the memory.
@@ -226,6 +249,26 @@ pub struct Awaited {
     pub goes_on: bool,
     /// How long calls have waited there at most for what then came, if it came to any.
     pub longest: Option<Duration>,
+}
+
+/// What is ahead of a call, or of all of them.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Ahead {
+    /// What it waits for is not to be expected any more.
+    Nothing,
+    /// It waits for the other side, and has no time of its own.
+    Open,
+    /// Something is to be done for it at some time.
+    Something,
+}
+
+/// How long a call waits.
+enum Patience {
+    /// It pauses where something may come.
+    Pauses,
+    /// For how long it has waited, and after how long what it waits for is not to be expected any more, if that is so
+    /// at any time.
+    Waits(Duration, Option<Duration>),
 }
 
 /// What the end of a run makes of a call that waits.
@@ -301,6 +344,11 @@ impl Calls {
     /// How many are under way.
     pub fn len(&self) -> usize {
         self.made.len() - self.free.len()
+    }
+
+    /// All that are under way.
+    pub fn under_way(&self) -> impl Iterator<Item = &Call> {
+        self.made.iter().map(Box::as_ref).filter(|call| call.doing != Doing::Nothing)
     }
 
     /// Slots of all that are under way.

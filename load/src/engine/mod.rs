@@ -27,7 +27,7 @@ pub use settings::{Defaults, Origin, Progress, Record, Retransmission, Settings,
 use crate::metrics::{Ladders, Metrics, Unexpected};
 use crate::population::{Rng, Times};
 use crate::scenario::{Desk, Effects, Level, Model, Outlines, Scenario, Scope, Side, Values};
-use call::Calls;
+use call::{Ahead, Calls};
 use core::hash::BuildHasher;
 use core::time::Duration;
 use foldhash::fast::FixedState;
@@ -43,6 +43,9 @@ use wire::{ConnId, Flow, Frame, FrameError, Machine, Outbox, Time};
 /// A request that nobody has answered for so long when the run is over has failed. What is younger may yet be
 /// answered.
 const SILENT: Duration = Duration::from_secs(2);
+
+/// How often it is looked whether the calls under way are left by the other side.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// What other threads tell an engine.
 pub enum Notice {
@@ -100,6 +103,9 @@ pub struct Engine {
     lingering: usize,
     stopping: bool,
     stopped: bool,
+    /// When it was looked last what is ahead of the calls under way, and what was.
+    looked: Time,
+    ahead: Ahead,
     /// The calls that have a connection of their own, by it: slot and generation.
     connections: HashMap<ConnId, (u32, u32), FixedState>,
     /// Connections of calls that have ended.
@@ -153,6 +159,8 @@ impl Engine {
             lingering: 0,
             stopping: false,
             stopped: false,
+            looked: Time::ZERO,
+            ahead: Ahead::Something,
             connections: HashMap::with_hasher(hasher),
             closing: Vec::new(),
             index: Some(index()),
@@ -177,14 +185,15 @@ impl Engine {
     }
 
     /// What is going on.
-    fn progress(&mut self) -> Progress {
+    fn progress(&mut self, now: Time) -> Progress {
         Progress {
             pulse: self.metrics.pulse(),
             calls: self.calls.len() - self.lingering,
             begun: self.begun,
             waiting: self.is_behind(),
             beginning: self.next_call.is_some() || (!self.stopping && self.callers.have_more()),
-            done: self.is_done(),
+            idle: self.look(now) == Ahead::Open,
+            done: self.is_done() || self.ahead == Ahead::Nothing,
             lines: core::mem::take(&mut self.lines),
         }
     }
@@ -292,7 +301,7 @@ impl Machine for Engine {
         match notice {
             Notice::Progress(show) => {
                 self.metrics.tick(now);
-                show(self.progress());
+                show(self.progress(now));
             }
             Notice::Record(take) => take(self.record(now)),
             Notice::Quit => {

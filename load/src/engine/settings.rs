@@ -233,7 +233,9 @@ pub struct Progress {
     pub waiting: bool,
     /// There are calls to begin yet.
     pub beginning: bool,
-    /// Nothing more will happen by itself.
+    /// No call can begin, and all under way wait for the other side without a time.
+    pub idle: bool,
+    /// Nothing more will happen by itself, nor is it to be expected of the other side.
     pub done: bool,
     /// What scenarios logged since they were last asked.
     pub lines: Vec<(Level, Vec<u8>)>,

@@ -55,14 +55,19 @@ pub enum Outcome {
     Found,
     /// The highest load to be tried conforms: the peak is at least there.
     AtLeast,
-    /// The generator could not offer more: the peak is at least at this load.
+    /// The generator could not offer more, and no load failed: the peak is at least at this load.
     GeneratorLimit,
+    /// Higher loads failed, and of those between nothing is known, for the generator was at fault there; the load is the
+    /// largest that conformed, unconfirmed.
+    Disturbed,
     /// Not even the lowest load conforms.
     Nothing,
     /// No trial conformed, and the lowest load has no verdict: nothing is known of the peak.
     Unknown,
     /// The allowed trials are used up; the load is the largest that conformed, unconfirmed.
     OutOfTrials,
+    /// The search was ended from outside; the load is the largest that conformed, unconfirmed.
+    Stopped,
 }
 
 /// The answer.
@@ -88,6 +93,8 @@ impl Peak {
     pub fn statement(&self, unit: &str) -> String {
         let Peak { load, trials, runs: (runs, conforming), .. } = self;
         let seen = format!("{conforming} of {runs} runs there conformed; {trials} trials");
+        let unconfirmed =
+            |why: &str| format!("peak NOT confirmed: {load} {unit} conformed, but {why} ({seen})");
         let mut text = match self.outcome {
             Outcome::Found => format!("peak: {load} {unit} ({seen})"),
             Outcome::AtLeast => format!("peak: at least {load} {unit}, the highest load tried ({seen})"),
@@ -96,12 +103,14 @@ impl Peak {
             }
             Outcome::Nothing => format!("no peak: even {load} {unit} do not conform ({seen})"),
             Outcome::Unknown => format!(
-                "no peak: no trial conformed, and of lower loads nothing is known, for the generator was at fault or \
-                 the trials are used up ({trials} trials)"
+                "no peak: no trial conformed, and of lower loads nothing is known, for the generator was at fault, \
+                 the trials are used up or the search was stopped ({trials} trials)"
             ),
-            Outcome::OutOfTrials => {
-                format!("peak NOT confirmed: {load} {unit} conformed, but the trials are used up ({seen})")
+            Outcome::OutOfTrials => unconfirmed("the trials are used up"),
+            Outcome::Disturbed => {
+                unconfirmed("higher loads failed, and between them the generator was at fault")
             }
+            Outcome::Stopped => unconfirmed("the search was stopped"),
         };
         if let (Some(confidence), Some((low, high))) = (self.confidence, self.interval) {
             let percent = 100.0 * confidence;
@@ -175,11 +184,12 @@ impl Search {
         Majority::new(start, range, resolution).map(Search::Majority)
     }
 
-    /// Ends the search with what is known: there is no time for more.
-    pub fn stop(&mut self) -> Option<Peak> {
+    /// Ends the search with what is known: nobody waits for more.
+    pub fn stop(&mut self) -> Peak {
         match self {
-            Search::Rfc7502(_) | Search::Robust(_) => None,
-            Search::Majority(search) => Some(search.stop()),
+            Search::Rfc7502(search) => search.stop(),
+            Search::Robust(search) => search.stop(),
+            Search::Majority(search) => search.stop(),
         }
     }
 
@@ -405,8 +415,11 @@ impl Robust {
         self.limited = true;
         let (good, bad) = self.bounds();
         let Options { lowest, unit, resolution, .. } = self.options;
-        if bad.is_some() || load <= lowest {
-            // Loads that it could offer have been seen to fail, or there is nothing below.
+        if bad.is_some() {
+            // It could offer more than what conforms, so that it is no limit; only where the peak is, is not known.
+            return Some(self.give_up(Outcome::Disturbed));
+        }
+        if load <= lowest {
             return Some(self.give_up(Outcome::GeneratorLimit));
         }
         // Halfway down to what it could offer.
@@ -423,6 +436,12 @@ impl Robust {
                 None
             }
         }
+    }
+
+    /// The answer when nobody waits for more.
+    fn stop(&mut self) -> Peak {
+        self.next = None;
+        self.give_up(Outcome::Stopped)
     }
 
     /// The end without confirmation: the largest load of which most runs conformed, if the belief does not

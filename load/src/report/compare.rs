@@ -8,9 +8,10 @@
 //! and this says so.
 
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 
 use super::format::round;
-use super::model::{Better, Report};
+use super::model::{Better, Fact, MetricRow, Report};
 use super::sides::{against_load, found};
 use super::stats::{holm, moments, welch};
 
@@ -193,9 +194,16 @@ fn method(a: usize, b: usize, confidence: f64) -> String {
 }
 
 fn rows(a: &[Report], b: &[Report], confidence: f64) -> Vec<Row> {
-    let Some(first) = a.first() else { return Vec::new() };
+    let mut known: Vec<&MetricRow> = Vec::new();
+    let mut keys = BTreeSet::new();
+    // A figure that the first run has no value of, or does not know, may be in all others.
+    for m in a.iter().chain(b).flat_map(|r| &r.metrics) {
+        if keys.insert(&m.key) {
+            known.push(m);
+        }
+    }
     let mut out = Vec::new();
-    for m in &first.metrics {
+    for m in known {
         let values = |all: &[Report]| -> Vec<f64> { all.iter().filter_map(|r| r.metric(&m.key)).collect() };
         let (of_a, of_b) = (values(a), values(b));
         if of_a.is_empty() || of_b.is_empty() {
@@ -251,6 +259,37 @@ fn adjust(rows: &mut [Row], alpha: f64) {
     }
 }
 
+/// Where a run does not say it.
+const NOT_GIVEN: &str = "not given";
+
+/// What runs say of how they were made, in order: each thing with its different values.
+fn said(runs: &[Report]) -> Vec<(String, Vec<String>)> {
+    let mut all: Vec<(String, Vec<String>)> = Vec::new();
+    for (number, r) in runs.iter().enumerate() {
+        let facts = |kind: &'static str, of: &[Fact]| {
+            of.iter().map(|f| (format!("{kind} {}", f.name), f.value.clone())).collect::<Vec<_>>()
+        };
+        let mut own = vec![
+            ("The workload".to_owned(), r.workload.clone()),
+            ("Time compression".to_owned(), r.compression.to_string()),
+        ];
+        own.extend(facts("Parameter", &r.parameters));
+        own.extend(facts("Machine", &r.machine));
+        // What only earlier, or only this one says.
+        let missing = all.iter().filter(|(what, _)| !own.iter().any(|(known, _)| known == what));
+        let missing: Vec<_> = missing.map(|(what, _)| (what.clone(), NOT_GIVEN.to_owned())).collect();
+        for (what, value) in own.into_iter().chain(missing) {
+            match all.iter_mut().find(|(known, _)| *known == what) {
+                Some((_, values)) if values.contains(&value) => {}
+                Some((_, values)) => values.push(value),
+                None if number == 0 => all.push((what, vec![value])),
+                None => all.push((what, vec![NOT_GIVEN.to_owned(), value])),
+            }
+        }
+    }
+    all
+}
+
 fn warnings(a: &Group, b: &Group, in_a: &[Report], in_b: &[Report]) -> Vec<String> {
     let mut out = Vec::new();
     for (g, valid) in [(a, in_a), (b, in_b)] {
@@ -259,26 +298,36 @@ fn warnings(a: &Group, b: &Group, in_a: &[Report], in_b: &[Report]) -> Vec<Strin
             out.push(format!("{}: {void} of {} runs are VOID and left out", g.name, g.reports.len()));
         }
     }
-    let (Some(x), Some(y)) = (in_a.first(), in_b.first()) else { return out };
-    let mut differ = |what: &str, x: String, y: String| {
-        if x != y {
-            out.push(format!("{what} differs: {x} and {y}"));
+    if in_a.is_empty() || in_b.is_empty() {
+        return out;
+    }
+    let window =
+        |all: &[Report]| all.first().map(|r| format!("{} s", r.windows.measured)).unwrap_or_default();
+    let sides = [said(in_a), said(in_b)];
+    let mut whats: Vec<&String> = Vec::new();
+    for what in sides.iter().flatten().map(|(what, _)| what) {
+        if !whats.contains(&what) {
+            whats.push(what);
         }
-    };
-    differ("The workload", x.workload.clone(), y.workload.clone());
-    differ("Time compression", x.compression.to_string(), y.compression.to_string());
-    differ("The measured window", format!("{} s", x.windows.measured), format!("{} s", y.windows.measured));
-    for (kind, of_x, of_y) in
-        [("Parameter", &x.parameters, &y.parameters), ("Machine", &x.machine, &y.machine)]
-    {
-        for f in of_x {
-            let other = of_y.iter().find(|g| g.name == f.name);
-            let other = other.map_or_else(|| "not given".to_owned(), |g| g.value.clone());
-            differ(&format!("{kind} {}", f.name), f.value.clone(), other);
+    }
+    for what in whats {
+        let of = |side: &[(String, Vec<String>)]| -> Vec<String> {
+            let own = side.iter().find(|(own, _)| own == what);
+            own.map_or_else(|| vec![NOT_GIVEN.to_owned()], |(_, values)| values.clone())
+        };
+        let [x, y] = [of(&sides[0]), of(&sides[1])];
+        for (g, values) in [(a, &x), (b, &y)] {
+            if values.len() > 1 {
+                out.push(format!("{}: {what} differs among its runs: {}", g.name, values.join(", ")));
+            }
         }
-        for g in of_y.iter().filter(|g| !of_x.iter().any(|f| f.name == g.name)) {
-            differ(&format!("{kind} {}", g.name), "not given".to_owned(), g.value.clone());
+        // In whatever order the runs had them.
+        if x.len() != y.len() || x.iter().any(|value| !y.contains(value)) {
+            out.push(format!("{what} differs: {} and {}", x.join(", "), y.join(", ")));
         }
+    }
+    if window(in_a) != window(in_b) {
+        out.push(format!("The measured window differs: {} and {}", window(in_a), window(in_b)));
     }
     for (g, valid) in [(a, in_a), (b, in_b)] {
         let mut seeds: Vec<u64> = valid.iter().map(|r| r.seed).collect();

@@ -51,8 +51,16 @@ pub(super) fn lines(curves: &[Curve]) -> Vec<Line> {
     sides.map(line).collect()
 }
 
-/// What is said about a row, in words.
-fn words(r: &Row, confidence: f64) -> String {
+/// What is said about a row, in words, and of how many runs, where that is not all of them.
+fn words(r: &Row, c: &Comparison) -> String {
+    let some = |side: &str, values: &[f64], runs: usize| {
+        let all = values.len() == runs;
+        if all { String::new() } else { format!("; {side}: in {} of {runs} runs", values.len()) }
+    };
+    statement(r, c.confidence) + &some("A", &r.a, c.runs_a) + &some("B", &r.b, c.runs_b)
+}
+
+fn statement(r: &Row, confidence: f64) -> String {
     let share = round(confidence * 100.0);
     match &r.statement {
         Statement::None { why } => format!("no statement ({why})"),
@@ -123,7 +131,7 @@ impl Comparison {
                 with_unit(r.mean_a, &r.unit),
                 with_unit(r.mean_b, &r.unit),
                 change(r),
-                words(r, self.confidence)
+                words(r, self)
             );
         }
     }
@@ -179,7 +187,7 @@ impl Comparison {
                 None => "",
             };
             let (a, b) = (with_unit(r.mean_a, &r.unit), with_unit(r.mean_b, &r.unit));
-            let says = words(r, self.confidence);
+            let says = words(r, self);
             p.row(&[("", &r.name), ("n", &a), ("n", &b), ("n", &change(r)), (class, &says)]);
             if (r.a.len() > 1 || r.b.len() > 1) && r.statement != Statement::Equal {
                 let (a, b) = (each(&r.a, &r.unit), each(&r.b, &r.unit));

@@ -12,7 +12,7 @@ use crate::population::{Outcome, Peak};
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Searched {
-    /// "found", "at_least", "generator_limit", "out_of_trials", "nothing" or "unknown".
+    /// "found", "at_least", "generator_limit", "disturbed", "out_of_trials", "stopped", "nothing" or "unknown".
     pub outcome: String,
     /// The largest load that conforms; nothing where none does.
     pub load: Option<f64>,
@@ -38,7 +38,9 @@ impl Searched {
             Outcome::Found => ("found", true),
             Outcome::AtLeast => ("at_least", true),
             Outcome::GeneratorLimit => ("generator_limit", true),
+            Outcome::Disturbed => ("disturbed", true),
             Outcome::OutOfTrials => ("out_of_trials", true),
+            Outcome::Stopped => ("stopped", true),
             Outcome::Nothing => ("nothing", false),
             Outcome::Unknown => ("unknown", false),
         };
@@ -61,7 +63,7 @@ impl Searched {
         let load = format!("{} {}", number(load), self.unit);
         match self.outcome.as_str() {
             "found" => load,
-            "out_of_trials" => format!("{load}, not confirmed"),
+            "disturbed" | "out_of_trials" | "stopped" => format!("{load}, not confirmed"),
             _ => format!("at least {load}"),
         }
     }
@@ -146,6 +148,8 @@ mod tests {
         }
         let words = |outcome| report(outcome, 400.0).peak.map(|peak| peak.words()).unwrap_or_default();
         assert_eq!(words(Outcome::AtLeast), "at least 400 users");
-        assert_eq!(words(Outcome::OutOfTrials), "400 users, not confirmed");
+        for outcome in [Outcome::OutOfTrials, Outcome::Disturbed, Outcome::Stopped] {
+            assert_eq!(words(outcome), "400 users, not confirmed");
+        }
     }
 }

@@ -31,6 +31,10 @@ pub struct Surroundings<'a> {
     pub read_file: &'a dyn Fn(&str) -> io::Result<Vec<u8>>,
 }
 
+/// The elements of a scenario; [`Reader::steps`] takes them.
+const ELEMENTS: &str = "there are send, recv, pause, timewait, nop, label, init, Global, User, Reference, \
+    ResponseTimeRepartition and CallLengthRepartition";
+
 /// Largest scenario file, in bytes.
 const MOST_BYTES: usize = 4 << 20;
 
@@ -155,7 +159,11 @@ impl<'a> Reader<'a> {
 
     fn scenario(&mut self, name: String, root: &Tag<'_, '_>) -> Option<Scenario> {
         self.declarations(root);
-        let init = root.children().find(|child| child.name() == "init");
+        let mut inits = root.children().filter(|child| child.name() == "init");
+        let init = inits.next();
+        for more in inits {
+            more.complain(&mut self.context, "there is an <init> already", "put everything into the first");
+        }
         let init = init.map_or_else(Vec::new, |init| {
             init.finish(&mut self.context);
             self.context.in_init = true;
@@ -378,7 +386,7 @@ impl<'a> Reader<'a> {
             "DefaultMessage" => {
                 ("default messages cannot be changed", "handle the case with an optional <recv>")
             }
-            _ => ("unknown element", "see docs/load.md for the elements there are"),
+            _ => ("unknown element", ELEMENTS),
         };
         tag.complain(&mut self.context, what, mend);
     }

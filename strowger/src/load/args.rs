@@ -1,13 +1,15 @@
 //! The command line of `strowger load`: SIPp's everyday options under SIPp's names, and our own.
 
 use super::{sipp, units};
-use clap::{ArgAction, Args, Command};
+use clap::{ArgAction, ArgGroup, Args, Command};
 use load::population::Arrivals;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// Options of `load`.
+/// Options of `load`. What an option would have no effect beside is refused beside it.
 #[derive(Args, Clone, Debug)]
+// One of these has trials.
+#[command(group = ArgGroup::new("trials").args(["find_peak", "self_test"]))]
 pub struct LoadArgs {
     /// Where calls go: HOST or HOST:PORT [default port: 5060]. Not needed by a scenario that only answers
     #[arg(value_name = "TARGET")]
@@ -70,17 +72,19 @@ pub struct LoadArgs {
     #[arg(long, value_name = "CALLS", default_value_t = 0.0, value_parser = units::amount, help_heading = "How much")]
     pub rate_increase: f64,
     /// Time between increases: seconds, or 500ms, 2m, 1h
-    #[arg(long, value_name = "TIME", default_value = "60", value_parser = units::seconds, help_heading = "How much")]
+    #[arg(long, value_name = "TIME", default_value = "60", value_parser = units::seconds, help_heading = "How much",
+          requires = "rate_increase")]
     pub rate_interval: f64,
     /// Where the increase ends, and the run, unless -no_rate_quit; with --find-peak and --self-test the highest rate,
     /// or number of users, tried
     #[arg(long, value_name = "CALLS", default_value_t = 0.0, value_parser = units::amount, help_heading = "How much")]
     pub rate_max: f64,
     /// Stay at -rate_max instead of ending
-    #[arg(long, help_heading = "How much")]
+    #[arg(long, help_heading = "How much", requires = "rate_increase")]
     pub no_rate_quit: bool,
     /// Begin at the times in this file, one in seconds on each line
-    #[arg(long, value_name = "FILE", help_heading = "How much", conflicts_with = "poisson")]
+    #[arg(long, value_name = "FILE", help_heading = "How much", conflicts_with_all = [
+        "poisson", "rate", "rp", "rate_increase", "rate_interval", "rate_max", "no_rate_quit"])]
     pub trace: Option<PathBuf>,
     /// Begin calls otherwise, in place of -r and what belongs to it: constant:100 (calls a second); ramp:10..1000/60s,
     /// then 1000 a second for ever; steps:100@60s,200@60s, then the end; burst:50/1s, so many at once each time; at
@@ -101,14 +105,24 @@ pub struct LoadArgs {
     pub timeout: Option<String>,
 
     /// Search for the highest rate that conforms, from -r on; each trial lasts --trial
-    #[arg(long, help_heading = "How much", conflicts_with_all = ["trace", "most", "timeout"])]
+    #[arg(long, help_heading = "How much", conflicts_with_all = [
+        "trace", "most", "timeout", "rate_increase", "rate_interval", "no_rate_quit"])]
     pub find_peak: bool,
     /// Measure this program against its own answering side, without a server: the rate to trust it with. Ends
     /// within 5 minutes
-    #[arg(long, help_heading = "How much", conflicts_with_all = ["target", "sn", "sf", "answer", "trace", "most"])]
+    #[arg(long, help_heading = "How much", conflicts_with_all = [
+        "target", "sn", "sf", "answer", "trace", "most", "timeout", "rate_increase", "rate_interval", "no_rate_quit",
+        "success", "rsa", "inf"])]
     pub self_test: bool,
     /// How long a trial of --find-peak lasts, and one of --self-test at least: there it has 5,000 calls
-    #[arg(long, value_name = "TIME", default_value = "5s", help_heading = "How much")]
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "5s",
+        help_heading = "How much",
+        requires = "trials",
+        conflicts_with = "rfc7502"
+    )]
     pub trial: String,
     /// The 99th percentile of response times may be so many milliseconds at most, or the run FAILs; 0: as many as it
     /// takes [default: 0; with --find-peak 500, T1 of RFC 3261]
@@ -119,9 +133,10 @@ pub struct LoadArgs {
         long,
         value_name = "PERCENT",
         default_value_t = 2.0,
-        value_parser = units::percent,
+        value_parser = units::resolution,
         help_heading = "How much",
-        requires = "find_peak"
+        requires = "find_peak",
+        conflicts_with = "rfc7502"
     )]
     pub resolution: f64,
 
@@ -282,7 +297,7 @@ pub struct CompareArgs {
     #[arg(value_name = "B.json[,..]")]
     pub b: String,
     /// Confidence of the intervals, per cent
-    #[arg(long, value_name = "PERCENT", default_value_t = 95.0, value_parser = units::percent)]
+    #[arg(long, value_name = "PERCENT", default_value_t = 95.0, value_parser = units::confidence)]
     pub confidence: f64,
     /// Write the comparison as one HTML page
     #[arg(long, value_name = "FILE")]
@@ -385,6 +400,57 @@ mod tests {
         assert_eq!(read.get_one::<String>("service").map(String::as_str), Some("-f"));
         let refused = translate(["strowger", "load", "-aa", "-bg"].iter().map(OsString::from));
         assert!(refused[2] == "--refused", "a flag has no value");
+    }
+
+    /// Whether a command line is taken; of one that is not, what it says.
+    fn taken(line: &str) -> Result<(), String> {
+        let args = translate(["strowger", "load"].into_iter().chain(line.split(' ')).map(OsString::from));
+        let read = LoadArgs::augment_args(Command::new("load")).try_get_matches_from(args.iter().skip(1));
+        read.map(drop).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn what_would_have_no_effect_is_refused() {
+        for (mode, options) in [
+            (
+                "--users 100 h",
+                "-ap x;-s x;-auth_uri x;-base_cseq 2;-aa;-nd;-default_behaviors all;-T2 4s;-infindex f 1;-max_socket 5;\
+                 -ip_field 1;-mi 127.0.0.1;-mp 7000;-rate_increase 1 -rate_interval 1s",
+            ),
+            (
+                "-sn uac h --find-peak",
+                "-rate_increase 10;-rate_increase 10 -rate_interval 1s;-rate_increase 1 -no_rate_quit;--self-test",
+            ),
+            ("-sn uac h --find-peak --rfc7502", "--trial 5s;--resolution 5"),
+            ("-sn uac h --trace f", "-r 5;-rp 2s;-rate_increase 1;-rate_max 5;--poisson"),
+            ("-sn uac h -users 5", "-r 5;-rp 2s;-rate_increase 1;-rate_max 5;--poisson;--trace f"),
+            ("--self-test", "-rate_increase 1;-timeout 5s;--success 50;-rsa h;-inf f"),
+        ] {
+            assert_eq!(taken(mode), Ok(()));
+            for option in options.split(';') {
+                let said = taken(&format!("{mode} {option}"));
+                assert!(
+                    said.as_ref().is_err_and(|why| why.contains("cannot be used with")),
+                    "{mode} {option}: {said:?}"
+                );
+            }
+        }
+        for (alone, wanted) in [
+            ("h --trial 5s", "--find-peak"),
+            ("h --trial 5s", "--self-test"),
+            ("h -rate_interval 5s", "--rate-increase"),
+            ("h -no_rate_quit", "--rate-increase"),
+        ] {
+            assert!(taken(alone).is_err_and(|why| why.contains(wanted)), "{alone}");
+        }
+        for good in [
+            "h --find-peak --trial 5s --resolution 5 -r 10 -rp 2s -rate_max 50 --poisson",
+            "--self-test --trial 2s -r 10 -rate_max 50",
+            "h -r 5 -rate_increase 5 -rate_interval 2s -rate_max 50 -no_rate_quit",
+            "h --find-peak --rfc7502 --attempts 5 -r 20 -rate_max 60",
+        ] {
+            assert_eq!(taken(good), Ok(()), "{good}");
+        }
     }
 
     #[test]

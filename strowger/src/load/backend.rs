@@ -3,7 +3,7 @@
 use super::args::LoadArgs;
 use super::plan::{fresh_seed, grain, streams};
 use super::watch::duration;
-use super::{VOID, lost, shown, sockets, write};
+use super::{VOID, lost, say, shown, sockets, write};
 use crate::signals::Wish;
 use clap::Args;
 use load::backend::{Backend, BackendReport, Model, Notice};
@@ -83,7 +83,11 @@ pub fn serve(args: &LoadArgs, signals: &Receiver<Wish>) -> Result<u8, String> {
     let runtime = bound.start(vec![machine]).map_err(|error| error.to_string())?;
     let handle = runtime.handle();
     // Scripts wait for this line.
-    eprintln!("strowger load ready: {} back ends at {}", backends.len(), shown(handle.listeners()));
+    say::err(format_args!(
+        "strowger load ready: {} back ends at {}",
+        backends.len(),
+        shown(handle.listeners())
+    ));
     loop {
         match signals.recv_timeout(LOOK) {
             Ok(Wish::Stop) | Err(RecvTimeoutError::Disconnected) => break,
@@ -100,12 +104,13 @@ pub fn serve(args: &LoadArgs, signals: &Receiver<Wish>) -> Result<u8, String> {
     report.judge((args.lateness * 1_000.0) as u64);
     handle.shutdown();
     runtime.join().map_err(|panics| format!("the worker failed: {panics:?}"))?;
+    let written = args.json.as_ref().map_or(Ok(()), |path| {
+        write(path, &serde_json::to_string(&report).map_err(|error| error.to_string())?)
+    });
     if !args.quiet {
-        print!("{}", report.text());
+        say::out(format_args!("{}", report.text()));
     }
-    if let Some(path) = &args.json {
-        write(path, &serde_json::to_string(&report).map_err(|error| error.to_string())?)?;
-    }
+    written?;
     Ok(if report.void.is_empty() { 0 } else { VOID })
 }
 

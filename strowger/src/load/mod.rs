@@ -5,6 +5,7 @@ pub mod args;
 mod backend;
 mod host;
 mod plan;
+mod say;
 mod scrape;
 mod search;
 mod secret;
@@ -21,7 +22,7 @@ use args::{CompareArgs, LoadArgs};
 use load::engine::{Engine, Notice, Record};
 use load::metrics::{Health, Ladder, Ladders, LatencyLimit, Measure, Metrics, Rule};
 use load::population::Phases;
-use load::report::{Fact, Group, Inputs, Report, Windows, plain};
+use load::report::{Fact, Group, Inputs, Report, VerdictReport, Windows, plain};
 use load::scenario::{Side, builtin_names, date_time};
 use plan::Plan;
 use scrape::{Endpoint, Scrape};
@@ -49,18 +50,20 @@ const HAND_OVER: Duration = Duration::from_secs(30);
 pub fn run(args: &LoadArgs) -> ExitCode {
     if args.sn.as_deref() == Some("list") {
         for (name, what) in builtin_names() {
-            println!("{name:<16}{what}");
+            say::out(format_args!("{name:<16}{what}\n"));
         }
         return ExitCode::SUCCESS;
     }
     if let Some(name) = &args.sipp.sd {
         return match load::scenario::builtin(name) {
             Some(text) => {
-                print!("{text}");
+                say::out(format_args!("{text}"));
                 ExitCode::SUCCESS
             }
             None => {
-                eprintln!("strowger load: -sd {name}: no such scenario; `strowger load -sn list` shows them");
+                say::err(format_args!(
+                    "strowger load: -sd {name}: no such scenario; `strowger load -sn list` shows them"
+                ));
                 ExitCode::from(USAGE)
             }
         };
@@ -72,7 +75,7 @@ pub fn run(args: &LoadArgs) -> ExitCode {
     match done {
         Ok(code) => ExitCode::from(code),
         Err(message) => {
-            eprintln!("strowger load: {message}");
+            say::err(format_args!("strowger load: {message}"));
             ExitCode::from(USAGE)
         }
     }
@@ -113,7 +116,7 @@ fn command(args: &LoadArgs) -> Result<u8, String> {
     let (report, ended) = measure(args, plan, &signals)?;
     deliver(args, &report)?;
     if args.sipp.timeout_error && ended == Ended::TimeOut && report.verdict.exit_code == 0 {
-        println!("  -timeout_error: the time was over before the calls were");
+        say::out(format_args!("  -timeout_error: the time was over before the calls were\n"));
         return Ok(FAILED);
     }
     unwritten(&report)?;
@@ -124,11 +127,18 @@ fn command(args: &LoadArgs) -> Result<u8, String> {
 /// are the callers' business.
 fn code_of_callee(report: &Report) -> u8 {
     let answered = report.metric("callee.begun").is_some_and(|calls| calls > 0.0);
-    let nothing = |why: &String| why.starts_with("nothing was measured");
-    match answered && report.verdict.word == "VOID" && report.verdict.why.iter().all(nothing) {
+    match answered && nothing_measured(&report.verdict).is_some() {
         true => 0,
         false => report.verdict.exit_code,
     }
+}
+
+/// Why nothing was measured, where that is all that is wrong with a run: neither the server nor the generator was at
+/// fault, nothing was asked that could be.
+fn nothing_measured(verdict: &VerdictReport) -> Option<&str> {
+    let nothing = |why: &String| why.starts_with("nothing was measured");
+    let alone = verdict.word == "VOID" && verdict.why.iter().all(nothing);
+    verdict.why.first().filter(|_| alone).map(String::as_str)
 }
 
 /// How a note begins that says why a file of a run's flows could not be written.
@@ -145,7 +155,7 @@ pub fn compare(args: &CompareArgs) -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(VOID),
         Err(message) => {
-            eprintln!("strowger load compare: {message}");
+            say::err(format_args!("strowger load compare: {message}"));
             ExitCode::from(USAGE)
         }
     }
@@ -167,7 +177,7 @@ fn comparison(args: &CompareArgs) -> Result<bool, String> {
     if let Some(path) = &args.html {
         write(path, &comparison.html(PROGRAM))?;
     }
-    print!("{}", comparison.text());
+    say::out(format_args!("{}", comparison.text()));
     Ok(comparison.runs_a > 0 && comparison.runs_b > 0)
 }
 
@@ -265,7 +275,7 @@ fn drive<M: Machine<Notice = Notice> + Send + 'static>(
     let runtime = bound.start(machines).map_err(|error| error.to_string())?;
     let handle = runtime.handle();
     // Scripts wait for this line.
-    eprintln!("strowger load ready: {} from {}", story.title, shown(handle.listeners()));
+    say::err(format_args!("strowger load ready: {} from {}", story.title, shown(handle.listeners())));
     let window = story.window;
     let mut server = Watch::new(story.server.take(), window);
     if window.0 == started {
@@ -442,19 +452,19 @@ fn try_file(path: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Writes the essence to standard output, and what was asked for to files.
+/// Writes what was asked for to files, and the essence to standard output, whose reader may be gone by then.
 fn deliver(args: &LoadArgs, report: &Report) -> Result<(), String> {
-    print!("{}", plain(&essence(report)));
-    let target = args.target.as_deref().unwrap_or("the other side");
-    let domain = args.people.users.map(|_| args.people.domain(args));
-    print!("{}", advice::nothing_measured(report, target, domain.as_deref()));
-    for note in report.notes.iter().filter(|note| note.starts_with(advice::EXHAUSTED)) {
-        println!("{note}");
-    }
     // One that cannot be written does not keep the others from it.
     let json = args.json.as_ref().map(|path| write(path, &report.to_json()));
     let html = args.html.as_ref().map(|path| write(path, &load::report::html(report)));
     let csv = args.csv.as_ref().map(|path| write(path, &load::report::csv(report)));
+    say::out(format_args!("{}", plain(&essence(report))));
+    let target = args.target.as_deref().unwrap_or("the other side");
+    let domain = args.people.users.map(|_| args.people.domain(args));
+    say::out(format_args!("{}", advice::nothing_measured(report, target, domain.as_deref())));
+    for note in report.notes.iter().filter(|note| note.starts_with(advice::EXHAUSTED)) {
+        say::out(format_args!("{note}\n"));
+    }
     [json, html, csv].into_iter().flatten().collect()
 }
 

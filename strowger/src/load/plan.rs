@@ -3,6 +3,7 @@
 
 use super::args::LoadArgs;
 use super::is_client;
+use super::say;
 use super::sipp;
 use super::sockets::{self, Needs, Sockets};
 use load::engine::{Defaults, Engine, Retransmission, Settings, Users};
@@ -90,7 +91,7 @@ fn workers(args: &LoadArgs, [client, server]: [&Option<Scenario>; 2]) -> Result<
             // Trials of a search are quiet; it is said before the first one.
             let shown = args.workers == 0 && (!args.quiet || args.find_peak);
             if shown && !SAID.swap(true, Ordering::Relaxed) {
-                eprintln!("strowger load: one worker: {name}: {why}");
+                say::err(format_args!("strowger load: one worker: {name}: {why}"));
             }
             1
         }
@@ -185,7 +186,9 @@ impl Plan {
             (Some(target), true) => format!("{workload} against {target}"),
             _ => workload.clone(),
         };
-        let arrivals = client.as_ref().map(|_| arrivals(args)).transpose()?;
+        // In a closed loop calls begin when others have ended, at no rate.
+        let open = client.is_some() && args.sipp.callers.is_none();
+        let arrivals = open.then(|| arrivals(args)).transpose()?;
         let parameters = parameters(args, arrivals.as_ref(), workers);
         Ok(Plan {
             title,
@@ -260,8 +263,7 @@ impl Plan {
         );
         let times =
             |a: &Arrivals| -> Times { a.times(self.seed, worker as u32, self.workers as u32, o.most) };
-        let arrivals = self.arrivals.as_ref().filter(|_| o.callers.is_none());
-        let engine = Engine::new(settings, desk, arrivals.map(times));
+        let engine = Engine::new(settings, desk, self.arrivals.as_ref().map(times));
         match engine.trouble() {
             Some(why) => Err(why.to_owned()),
             None => Ok(engine),
@@ -569,13 +571,22 @@ fn arrivals(args: &LoadArgs) -> Result<Arrivals, String> {
 
 fn parameters(args: &LoadArgs, arrivals: Option<&Arrivals>, workers: usize) -> Vec<Fact> {
     let mut facts = vec![Fact::new("workers", workers), Fact::new("transport", &args.transport)];
-    if let Some(arrivals) = arrivals {
-        facts.push(Fact::new("arrivals", arrivals));
+    match args.sipp.callers {
+        Some(1) => facts
+            .push(Fact::new("arrivals", "closed loop: one user, who begins a call when the last is over")),
+        Some(users) => {
+            let loops =
+                format!("closed loop: {users} users, each of whom begins a call when the last is over");
+            facts.push(Fact::new("arrivals", loops));
+        }
+        None => facts.extend(arrivals.map(|arrivals| Fact::new("arrivals", arrivals))),
     }
     if let Some(most) = args.most {
         facts.push(Fact::new("calls", most));
     }
-    facts.push(Fact::new("calls at a time, at most", args.limit.unwrap_or(MOST_CALLS)));
+    if args.sipp.callers.is_none() {
+        facts.push(Fact::new("calls at a time, at most", args.limit.unwrap_or(MOST_CALLS)));
+    }
     facts.push(waiting(args));
     if args.lost > 0.0 {
         facts.push(Fact::new("messages lost on purpose, sent and received", format!("{} %", args.lost)));
@@ -633,6 +644,26 @@ mod tests {
         assert_eq!(workers_of("--workers 4", "<log message=\"[$g]\"/>"), Ok(4));
         assert_eq!((workers_of("", ADD), workers_of("--workers 1", ADD)), (Ok(1), Ok(1)));
         assert!(workers_of("--workers 2", ADD).is_err_and(|why| why.contains("<Global>")));
+    }
+
+    #[test]
+    fn a_closed_loop_is_called_one() {
+        let arrivals_of = |line: &str| {
+            let Line { load } = clap::Parser::parse_from(["load"].into_iter().chain(line.split_whitespace()));
+            let open = load.sipp.callers.is_none();
+            let arrivals = open.then(|| arrivals(&load)).transpose().expect("possible");
+            let facts = parameters(&load, arrivals.as_ref(), 1);
+            facts
+                .into_iter()
+                .filter(|fact| fact.name == "arrivals")
+                .map(|fact| fact.value)
+                .collect::<Vec<_>>()
+        };
+        let loops = ["--callers 5", "--callers 50"].map(arrivals_of);
+        assert!(loops[0][0].starts_with("closed loop: 5 users"), "{loops:?}");
+        assert_ne!(loops[0], loops[1], "a comparison has to warn");
+        assert_eq!((loops[0].len(), arrivals_of("-r 10").len()), (1, 1));
+        assert!(!arrivals_of("-r 10")[0].contains("closed"));
     }
 
     #[test]

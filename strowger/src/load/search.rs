@@ -3,8 +3,8 @@
 use super::args::LoadArgs;
 use super::plan::Plan;
 use super::users::UsersPlan;
-use super::watch::{Ended, duration};
-use super::{VOID, deliver, measure, measure_users, unwritten};
+use super::watch::{Ended, PATIENCE, duration};
+use super::{VOID, deliver, measure, measure_users, nothing_measured, say, unwritten};
 use crate::signals::Wish;
 use load::population::{Outcome, Peak, Search, SearchOptions, Verdict};
 use load::report::{Report, Trial, VerdictReport};
@@ -21,7 +21,7 @@ const NOT_FOUND: u8 = 1;
 
 /// Searches, and reports the last run that conformed, with all trials.
 pub fn search(args: &LoadArgs, signals: &Receiver<Wish>) -> Result<u8, String> {
-    let length = duration(&args.trial)?;
+    let length = trial_length(args)?;
     let users = args.people.users;
     let rfc7502 = args.sipp.rfc7502;
     let unit = match users {
@@ -29,6 +29,77 @@ pub fn search(args: &LoadArgs, signals: &Receiver<Wish>) -> Result<u8, String> {
         None if rfc7502 => "attempts/s",
         None => "calls/s",
     };
+    let mut search = prepared(args)?;
+    // RFC 7502 asks for success alone.
+    let limit = args.response.or_else(|| (!rfc7502).then_some(SLOWEST));
+    let mut trials = Trials::default();
+    let (peak, halted) = loop {
+        let Some(trial) = search.next() else { return Err("the search ended without a result".into()) };
+        // Each trial has random numbers of its own; the search as a whole can be repeated.
+        let seed = args.seed.map(|seed| seed.wrapping_add(u64::from(trial.number)));
+        let args = LoadArgs { seed, quiet: true, rate_max: 0.0, response: limit, ..args.clone() };
+        let report = match users {
+            Some(_) => run_users(args.clone(), trial.load, length, signals)?,
+            None => run_calls(args.clone(), &trial, length, signals)?,
+        };
+        let Some(report) = report else { break (search.stop(), Some("stopped".to_owned())) };
+        let empty = nothing_measured(&report.verdict).map(|why| format!("{why}. {}", advice(&args)));
+        let verdict = verdict_of(&report.verdict);
+        trials.note(&trial, (report, verdict), unit);
+        if empty.is_some() {
+            // Nor would it be at another load, and the generator is not to blame.
+            break (search.stop(), empty);
+        }
+        if let Some(peak) = search.result(&trial, verdict) {
+            break (peak, None);
+        }
+    };
+    answer(args, trials, (&peak, halted), unit)
+}
+
+/// Tells the answer of a search, or what is known where it was `halted`, and why it was.
+fn answer(
+    args: &LoadArgs,
+    trials: Trials,
+    (peak, halted): (&Peak, Option<String>),
+    unit: &str,
+) -> Result<u8, String> {
+    let Trials { told, conforming, lowest, trouble } = trials;
+    if let Some(report) = conforming.of(peak, lowest.map(|(_, report)| report)) {
+        deliver(args, &report.searched(told, peak, unit))?;
+    }
+    say::out(format_args!("{}\n", peak.statement(unit)));
+    let compress = args.people.compress;
+    let none = matches!(peak.outcome, Outcome::Nothing | Outcome::Unknown);
+    if args.people.users.is_some() && compress != 1.0 && !none {
+        let in_life = peak.load * compress;
+        say::out(format_args!("TIME COMPRESSED x{compress}: the load of {in_life:.0} users in life\n"));
+    }
+    if let Some(why) = &halted {
+        say::err(format_args!("the search ended before its answer: {why}"));
+    }
+    trouble.map_or(Ok(()), Err)?;
+    Ok(code(peak.outcome, halted.is_some()))
+}
+
+/// The exit code of a search; `halted`: it ended before it was over.
+fn code(outcome: Outcome, halted: bool) -> u8 {
+    match outcome {
+        _ if halted => VOID,
+        Outcome::Found | Outcome::AtLeast | Outcome::GeneratorLimit => 0,
+        Outcome::Nothing | Outcome::OutOfTrials | Outcome::Disturbed => NOT_FOUND,
+        Outcome::Unknown | Outcome::Stopped => VOID,
+    }
+}
+
+/// The search that is asked for.
+fn prepared(args: &LoadArgs) -> Result<Search, String> {
+    let users = args.people.users;
+    if args.sipp.rfc7502 && users.is_some() {
+        return Err(
+            "--rfc7502 searches for a rate of a scenario's calls; without it --find-peak finds users".into(),
+        );
+    }
     let options = SearchOptions {
         start: users.map_or(first_rate(args), |users| users as f64),
         // A caller and a callee.
@@ -37,67 +108,73 @@ pub fn search(args: &LoadArgs, signals: &Receiver<Wish>) -> Result<u8, String> {
         resolution: args.resolution / 100.0,
         ..SearchOptions::default()
     };
-    if rfc7502 && users.is_some() {
-        return Err(
-            "--rfc7502 searches for a rate of a scenario's calls; without it --find-peak finds users".into(),
-        );
-    }
-    let search = match rfc7502 {
+    let search = match args.sipp.rfc7502 {
         true => Search::rfc7502(first_rate(args), args.sipp.attempts, WEIGHT, options.highest),
         false => Search::robust(options),
     };
-    let mut search = search.map_err(|error| error.to_string())?;
-    // RFC 7502 asks for success alone.
-    let limit = args.response.or_else(|| (!rfc7502).then_some(SLOWEST));
-    let (mut trials, mut conforming) = (Vec::<Trial>::new(), Conforming::default());
-    let mut trouble = None;
-    let mut lowest: Option<(f64, Report)> = None;
-    let mut peak = None;
-    while let Some(trial) = search.next() {
-        // Each trial has random numbers of its own; the search as a whole can be repeated.
-        let seed = args.seed.map(|seed| seed.wrapping_add(u64::from(trial.number)));
-        let args = LoadArgs { seed, quiet: true, rate_max: 0.0, response: limit, ..args.clone() };
-        let (report, ended) = match users {
-            Some(_) => run_users(args.clone(), trial.load, length, signals)?,
-            None => run_calls(args.clone(), &trial, length, signals)?,
-        };
-        if ended == Ended::Asked {
-            eprintln!("stopped; no peak was found");
-            return Ok(VOID);
+    search.map_err(|error| error.to_string())
+}
+
+/// How long a trial is to last. Something of it is measured.
+pub fn trial_length(args: &LoadArgs) -> Result<Duration, String> {
+    let length = duration(&args.trial)?;
+    // One of RFC 7502 lasts as long as its attempts take, and one of users begins after all that is not measured.
+    let fixed = !args.sipp.rfc7502 && args.people.users.is_none();
+    match fixed && args.warm_up >= length.as_secs_f64() {
+        true => Err(format!(
+            "--warm-up {}: so many seconds of each trial are not measured, which is all of it (--trial {}); give a \
+             longer --trial",
+            args.warm_up, args.trial
+        )),
+        false => Ok(length),
+    }
+}
+
+/// What to change where trials measure nothing.
+fn advice(args: &LoadArgs) -> String {
+    if args.people.users.is_some() {
+        return format!(
+            "A trial measures for --trial {}: give more, or let the users live faster (--compress)",
+            args.trial
+        );
+    }
+    let length = match args.sipp.rfc7502 {
+        true => format!("has --attempts {}", args.sipp.attempts),
+        false => {
+            format!("lasts --trial {}, after which calls have {} s to end", args.trial, PATIENCE.as_secs())
         }
-        let verdict = verdict_of(&report.verdict);
-        trouble = trouble.or(unwritten(&report).err());
-        let told = trial_of(&report, trial.load, unit);
-        eprintln!("trial {:>2} {:>10.0} {unit}  {}  {}", trial.number, trial.load, told.verdict, told.why);
-        trials.push(told);
+    };
+    format!(
+        "A trial {length}, and the first {} s of it are not measured (--warm-up): give more, a shorter --warm-up, or \
+         calls that are shorter (-d)",
+        args.warm_up
+    )
+}
+
+/// What is known of the runs of a search.
+#[derive(Default)]
+struct Trials {
+    told: Vec<Trial>,
+    conforming: Conforming<Report>,
+    /// The run at the lowest load that did not conform.
+    lowest: Option<(f64, Report)>,
+    /// A file of a run that could not be written.
+    trouble: Option<String>,
+}
+
+impl Trials {
+    fn note(&mut self, trial: &load::population::Trial, (report, verdict): (Report, Verdict), unit: &str) {
+        self.trouble = self.trouble.take().or(unwritten(&report).err());
+        let (number, load) = (trial.number, trial.load);
+        let told = trial_of(&report, load, unit);
+        say::err(format_args!("trial {number:>2} {load:>10.0} {unit}  {}  {}", told.verdict, told.why));
+        self.told.push(told);
         if verdict == Verdict::Conforms {
-            conforming.note(trial.load, report);
-        } else if lowest.as_ref().is_none_or(|(load, _)| trial.load <= *load) {
-            lowest = Some((trial.load, report));
-        }
-        peak = search.result(&trial, verdict);
-        if peak.is_some() {
-            break;
+            self.conforming.note(load, report);
+        } else if self.lowest.as_ref().is_none_or(|(lowest, _)| load <= *lowest) {
+            self.lowest = Some((load, report));
         }
     }
-    let Some(peak) = peak else { return Err("the search ended without a result".into()) };
-    let statement = peak.statement(unit);
-    let report = conforming.of(&peak, lowest.map(|(_, report)| report));
-    if let Some(report) = report {
-        deliver(args, &report.searched(trials, &peak, unit))?;
-    }
-    println!("{statement}");
-    trouble.map_or(Ok(()), Err)?;
-    let none = matches!(peak.outcome, Outcome::Nothing | Outcome::Unknown);
-    if users.is_some() && args.people.compress != 1.0 && !none {
-        let compress = args.people.compress;
-        println!("TIME COMPRESSED x{compress}: the load of {:.0} users in life", peak.load * compress);
-    }
-    Ok(match peak.outcome {
-        Outcome::Found | Outcome::AtLeast | Outcome::GeneratorLimit => 0,
-        Outcome::Nothing | Outcome::OutOfTrials => NOT_FOUND,
-        Outcome::Unknown => VOID,
-    })
 }
 
 /// The runs that conformed, each with its load: the answer's own report is among them, and a run above the answer that
@@ -176,13 +253,13 @@ pub fn first_rate(args: &LoadArgs) -> f64 {
     }
 }
 
-/// One trial of a rate of calls.
+/// One trial of a rate of calls; none if somebody stopped it.
 fn run_calls(
     mut args: LoadArgs,
     trial: &load::population::Trial,
     length: Duration,
     signals: &Receiver<Wish>,
-) -> Result<(Report, Ended), String> {
+) -> Result<Option<Report>, String> {
     (args.rate, args.rp) = (Some(trial.load), 1_000.0);
     match trial.attempts {
         // "If all attempts succeed": RFC 7502 section 4.10.
@@ -190,25 +267,30 @@ fn run_calls(
         None => args.timeout = Some(format!("{}s", length.as_secs_f64())),
     }
     let plan = Plan::new(&args)?;
-    measure(&args, plan, signals)
+    measure(&args, plan, signals).map(unless_stopped)
+}
+
+/// What a run says that nobody has cut short.
+fn unless_stopped((report, ended): (Report, Ended)) -> Option<Report> {
+    (ended != Ended::Asked).then_some(report)
 }
 
 /// Between trials, so that the server is done with what the one before has left.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// One trial of a number of users.
+/// One trial of a number of users; none if somebody stopped it.
 fn run_users(
     mut args: LoadArgs,
     users: f64,
     length: Duration,
     signals: &Receiver<Wish>,
-) -> Result<(Report, Ended), String> {
+) -> Result<Option<Report>, String> {
     if let Ok(Wish::Stop) = signals.recv_timeout(PAUSE) {
-        return Err("stopped; no peak was found".to_owned());
+        return Ok(None);
     }
     args.people.users = Some(users as u64);
     let plan = UsersPlan::new(&args, Some(length))?;
-    measure_users(&args, plan, signals)
+    measure_users(&args, plan, signals).map(unless_stopped)
 }
 
 #[cfg(test)]
@@ -241,13 +323,44 @@ mod tests {
         assert_eq!(said("VOID", &[]), Verdict::Void);
     }
 
+    fn given(line: &str) -> LoadArgs {
+        let Line { load } = clap::Parser::parse_from(line.split(' '));
+        load
+    }
+
+    #[test]
+    fn a_trial_has_something_to_measure() {
+        let length = |line: &str| trial_length(&given(line)).map(|length| length.as_secs());
+        assert_eq!((length("load --find-peak"), length("load --find-peak --warm-up 4.9")), (Ok(5), Ok(5)));
+        for line in [
+            "load --find-peak --warm-up 10",
+            "load --find-peak --trial 8s --warm-up 8",
+            "load --self-test --warm-up 5",
+        ] {
+            assert!(length(line).is_err_and(|why| why.contains("--trial")), "{line}");
+        }
+        assert_eq!(length("load --find-peak --rfc7502 --warm-up 10"), Ok(5), "it has attempts");
+        let said = advice(&given("load --find-peak -d 10m"));
+        assert!(["--trial 5s", "--warm-up", "-d"].iter().all(|word| said.contains(word)), "{said}");
+        assert!(advice(&given("load --find-peak --users 10")).contains("--compress"));
+        assert!(advice(&given("load --find-peak --rfc7502")).contains("--attempts 50000"));
+    }
+
+    #[test]
+    fn only_what_is_confirmed_is_an_answer() {
+        let all =
+            [Outcome::Found, Outcome::AtLeast, Outcome::GeneratorLimit].map(|outcome| code(outcome, false));
+        assert_eq!(all, [0; 3]);
+        let all =
+            [Outcome::Nothing, Outcome::OutOfTrials, Outcome::Disturbed].map(|outcome| code(outcome, false));
+        assert_eq!(all, [1; 3]);
+        assert_eq!([Outcome::Unknown, Outcome::Stopped].map(|outcome| code(outcome, true)), [3; 2]);
+        assert_eq!(code(Outcome::Nothing, true), 3, "a lower load may conform");
+    }
+
     #[test]
     fn a_rate_that_is_given_is_taken() {
-        let of = |line: &str| {
-            let line = clap::Parser::parse_from(line.split(' '));
-            let Line { load } = line;
-            first_rate(&load)
-        };
+        let of = |line: &str| first_rate(&given(line));
         assert_eq!((of("load --self-test -r 10"), of("load --self-test")), (10.0, 1_000.0));
         assert_eq!((of("load --find-peak --rfc7502 -r 10"), of("load --find-peak --rfc7502")), (10.0, 100.0));
         assert_eq!((of("load --find-peak"), of("load --find-peak -r 10 --rp 2000")), (10.0, 5.0));

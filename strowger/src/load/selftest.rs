@@ -8,9 +8,9 @@
 use super::args::LoadArgs;
 use super::host::Floor;
 use super::plan::Plan;
-use super::search::{Conforming, first_rate, trial_of};
-use super::watch::{Ended, duration};
-use super::{VOID, deliver, measure, unwritten};
+use super::search::{Conforming, first_rate, trial_length, trial_of};
+use super::watch::Ended;
+use super::{VOID, deliver, measure, say, unwritten};
 use crate::signals::Wish;
 use load::population::{Outcome, Peak, Search, Verdict};
 use load::report::{Fact, Report, Trial};
@@ -61,23 +61,23 @@ type Answer = (Peak, Option<Report>, Vec<String>);
 
 /// Runs the self-test, and reports the last run that conformed, with all trials.
 pub fn self_test(args: &LoadArgs, signals: &Receiver<Wish>) -> Result<u8, String> {
-    let least = duration(&args.trial)?;
+    let least = trial_length(args)?;
     let floor = floor(args);
     let highest = if args.rate_max > 0.0 { args.rate_max.clamp(LOWEST, HIGHEST) } else { HIGHEST };
     let start = first_rate(args).clamp(LOWEST, highest);
-    eprintln!(
+    say::err(format_args!(
         "rates from {start:.0} calls/s, doubled while two of three trials conform (lateness p99.9 within {} ms, no \
          call failed, no packet lost, no worker busy for more than 95 %), then narrowed to {:.0} %; this ends \
          within {} minutes",
         args.lateness,
         RESOLUTION * 100.0,
         LONGEST.as_secs() / 60,
-    );
+    ));
     let late = floor.as_ref().is_some_and(|floor| is_late(args, floor));
     let mut test =
         Test { args, signals, least, began: monotonic_now(), late, trials: Vec::new(), trouble: None };
     let Some((peak, best, limits)) = test.search(start, highest)? else {
-        eprintln!("stopped; no rate was found");
+        say::err(format_args!("stopped; no rate was found"));
         return Ok(VOID);
     };
     let mut facts = vec![Fact::new("search", peak.statement("calls/s"))];
@@ -106,20 +106,24 @@ pub fn self_test(args: &LoadArgs, signals: &Receiver<Wish>) -> Result<u8, String
     let mut report = report.searched(test.trials, &peak, "calls/s");
     report.parameters.extend(facts);
     deliver(args, &report)?;
-    println!(
+    say::out(format_args!(
         "this program on this machine is to be trusted up to {:.0} calls/s, both sides together, with a lateness \
-         (p99.9) within {} ms ({} of {} trials there conformed; {} trials in all)",
+         (p99.9) within {} ms ({} of {} trials there conformed; {} trials in all)\n",
         peak.load, args.lateness, peak.runs.1, peak.runs.0, peak.trials
-    );
-    println!("limited by {limited}");
-    println!("lateness at half that rate ({half:.0} calls/s), the middle of {HALVES} runs: {at_half}");
+    ));
+    say::out(format_args!("limited by {limited}\n"));
+    say::out(format_args!(
+        "lateness at half that rate ({half:.0} calls/s), the middle of {HALVES} runs: {at_half}\n"
+    ));
     trouble.map_or(Ok(0), Err)
 }
 
 /// Says why nothing can be said; the exit code.
 fn no_figure(why: &str) -> u8 {
-    println!("no figure: {why}");
-    println!("what else runs on this machine, or on its host, is in the way; try again when it is quiet");
+    say::out(format_args!("no figure: {why}\n"));
+    say::out(format_args!(
+        "what else runs on this machine, or on its host, is in the way; try again when it is quiet\n"
+    ));
     VOID
 }
 
@@ -133,12 +137,12 @@ fn floor(args: &LoadArgs) -> Option<Floor> {
         n => n,
     };
     let floor = Floor::measure(workers, FLOOR.0, FLOOR.1)?;
-    eprintln!("{FLOOR_NAME}: {}", floor.text());
+    say::err(format_args!("{FLOOR_NAME}: {}", floor.text()));
     if is_late(args, &floor) {
-        eprintln!(
+        say::err(format_args!(
             "that is beyond --lateness {} ms before a single call is made: the machine, not this program, is late",
             args.lateness
-        );
+        ));
     }
     Some(floor)
 }
@@ -157,7 +161,9 @@ impl Test<'_> {
         let mut limits = (f64::INFINITY, Vec::new());
         while let Some(trial) = search.next() {
             if monotonic_now().since(self.began) + self.length(trial.load) > SEARCH {
-                return Ok(search.stop().map(|peak| (peak, conforming.at(peak.load), limits.1)));
+                let peak = search.stop();
+                let best = conforming.at(peak.load);
+                return Ok(Some((peak, best, limits.1)));
             }
             let Some(report) = self.run(trial.load, self.length(trial.load))? else { return Ok(None) };
             let conforms = report.verdict.word == "PASS";
@@ -177,7 +183,7 @@ impl Test<'_> {
                 // Two runs gone by. Where it still is there is nothing to be found, only time to be lost.
                 self.late = floor(self.args).is_some_and(|floor| is_late(self.args, &floor));
                 if self.late {
-                    return Ok(search.stop().map(|peak| (peak, None, limits.1)));
+                    return Ok(Some((search.stop(), None, limits.1)));
                 }
             }
             if let Some(peak) = answer {
@@ -206,9 +212,9 @@ impl Test<'_> {
         for number in 1..=HALVES {
             let Some(report) = self.steady(rate, self.length(rate).min(HALF))? else { return Ok(None) };
             let (word, text) = (&report.verdict.word, lateness(&report));
-            eprintln!(
+            say::err(format_args!(
                 "run {number} of {HALVES} at half the rate, {rate:.0} calls/s: {word}, lateness {text}"
-            );
+            ));
             reasons.extend(report.verdict.why.first().cloned());
             runs.push((report.lateness.p999, text));
         }
@@ -241,12 +247,12 @@ impl Test<'_> {
         let trial = trial_of(&report, rate, "calls/s");
         let left = SEARCH.saturating_sub(monotonic_now().since(self.began)).as_secs();
         let (word, why) = (if trial.verdict == "PASS" { "conforms" } else { "does not" }, &trial.why);
-        eprintln!(
+        say::err(format_args!(
             "trial {number:>2} {rate:>8.0} calls/s  {word}  lateness p99.9 {:.3} ms, busiest worker {:.0} %, at most \
              {left} s to go; {why}",
             trial.lateness_p999_ms.unwrap_or_default(),
             trial.generator_cpu_percent.unwrap_or_default(),
-        );
+        ));
         Ok(Some((report, trial)))
     }
 }
@@ -255,7 +261,7 @@ impl Test<'_> {
 fn limited(peak: &Peak, limits: &[String]) -> String {
     match peak.outcome {
         Outcome::AtLeast => return "nothing up to the highest rate tried".to_owned(),
-        Outcome::OutOfTrials if limits.is_empty() => {
+        Outcome::Stopped if limits.is_empty() => {
             return "the time of the self-test: no rate tried failed".to_owned();
         }
         _ => {}
@@ -318,6 +324,6 @@ mod tests {
         let limits = limits.map(str::to_owned);
         assert_eq!(limited(&peak(Outcome::Found), &limits), "late: 9 ms, limit 5 ms; busy: 99 %, limit 95 %");
         assert!(limited(&peak(Outcome::AtLeast), &limits).starts_with("nothing up to"));
-        assert!(limited(&peak(Outcome::OutOfTrials), &[]).contains("time"));
+        assert!(limited(&peak(Outcome::Stopped), &[]).contains("time"));
     }
 }

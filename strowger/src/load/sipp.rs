@@ -11,7 +11,8 @@ use std::path::PathBuf;
 pub struct SippArgs {
     /// So many users (SIPp's -users, with one dash): each begins the next call when the last is over
     #[arg(long, value_name = "N", help_heading = "How much", value_parser = clap::value_parser!(u64).range(1..),
-          conflicts_with_all = ["trace", "find_peak", "self_test", "poisson"])]
+          conflicts_with_all = ["trace", "find_peak", "self_test", "poisson", "rate", "rp", "rate_increase",
+                                "rate_interval", "rate_max", "no_rate_quit"])]
     pub callers: Option<u64>,
     /// A call that meets the time of -timeout makes the run fail
     #[arg(long, help_heading = "How much", requires = "timeout")]

@@ -1,5 +1,7 @@
 //! Numbers with units on the command line.
 
+use std::ops::RangeInclusive;
+
 /// A time as SIPp reads it: a number, and `ms`, `s`, `m` or `h`, or nothing for `unit` milliseconds.
 fn time(text: &str, unit: f64) -> Result<f64, String> {
     let (number, suffix) = text.split_at(text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len()));
@@ -47,12 +49,22 @@ pub fn long_millis(text: &str) -> Result<u64, String> {
 
 /// A share from 0 to 100.
 pub fn percent(text: &str) -> Result<f64, String> {
-    within(text, 100.0, "a number from 0 to 100 is wanted")
+    within(text, 0.0..=100.0, "a number from 0 to 100 is wanted")
+}
+
+/// How near a search comes, per cent: no search is to end sooner or never.
+pub fn resolution(text: &str) -> Result<f64, String> {
+    within(text, 0.1..=50.0, "a number from 0.1 to 50 is wanted")
+}
+
+/// Confidence of an interval, per cent.
+pub fn confidence(text: &str) -> Result<f64, String> {
+    within(text, 50.0..=99.9, "a number from 50 to 99.9 is wanted")
 }
 
 /// A number that is not below 0, up to a thousand million.
 pub fn amount(text: &str) -> Result<f64, String> {
-    within(text, 1e9, "a number from 0 to 1000000000 is wanted")
+    within(text, 0.0..=1e9, "a number from 0 to 1000000000 is wanted")
 }
 
 /// A number of things, at least one.
@@ -61,8 +73,8 @@ pub fn count(text: &str) -> Result<usize, String> {
     number.ok_or_else(|| "a whole number from 1 is wanted".to_owned())
 }
 
-fn within(text: &str, most: f64, wanted: &str) -> Result<f64, String> {
-    let number = text.parse::<f64>().ok().filter(|number| (0.0..=most).contains(number));
+fn within(text: &str, range: RangeInclusive<f64>, wanted: &str) -> Result<f64, String> {
+    let number = text.parse::<f64>().ok().filter(|number| range.contains(number));
     number.ok_or_else(|| wanted.to_owned())
 }
 
@@ -88,5 +100,12 @@ mod tests {
             assert!(percent(wrong).is_err() && amount(wrong).is_err(), "{wrong}");
         }
         assert!(percent("200").is_err());
+        assert_eq!((resolution("50"), resolution("0.1"), confidence("99.9")), (Ok(50.0), Ok(0.1), Ok(99.9)));
+        for wrong in ["60", "0", "0.05", "nan"] {
+            assert!(resolution(wrong).is_err_and(|why| why.contains("from 0.1 to 50")), "{wrong}");
+        }
+        for wrong in ["100", "10", "nan"] {
+            assert!(confidence(wrong).is_err_and(|why| why.contains("from 50 to 99.9")), "{wrong}");
+        }
     }
 }

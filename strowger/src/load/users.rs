@@ -2,6 +2,7 @@
 
 use super::args::LoadArgs;
 use super::plan::{fresh_seed, grain, host_of, listed, local_address, read, remote, streams, waiting};
+use super::say;
 use super::watch::duration;
 use clap::Args;
 use load::engine::people::{Names, People, Settings};
@@ -27,7 +28,9 @@ pub struct UsersArgs {
     #[arg(long, value_name = "N", conflicts_with_all = [
         "sn", "sf", "answer", "self_test", "trace", "most", "rate", "rp", "poisson", "rate_increase",
         "pause", "au", "lost", "nr", "recv_timeout", "warm_up", "timeout", "key",
-        "max_invite_retrans", "max_non_invite_retrans", "callers", "from", "rsa", "max_retrans", "set"],
+        "max_invite_retrans", "max_non_invite_retrans", "callers", "from", "rsa", "max_retrans", "set",
+        "service", "ap", "auth_uri", "base_cseq", "aa", "nd", "default_behaviors", "t2", "infindex", "max_socket",
+        "ip_field", "mi", "mp", "rate_interval", "no_rate_quit"],
         value_parser = clap::value_parser!(u64).range(1..))]
     pub users: Option<u64>,
     /// Their domain [default: the host of the target]
@@ -156,7 +159,7 @@ pub fn write_users(args: &LoadArgs, path: &Path) -> Result<(), String> {
         file.write_all(&line).map_err(fail)?;
     }
     file.flush().map_err(fail)?;
-    println!("{users} users of {domain} in {}", path.display());
+    say::out(format_args!("{users} users of {domain} in {}\n", path.display()));
     Ok(())
 }
 

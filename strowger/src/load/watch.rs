@@ -2,6 +2,7 @@
 
 use super::advice::Silence;
 use super::args::LoadArgs;
+use super::say;
 use crate::signals::Wish;
 use load::engine::{Notice, Progress};
 use load::metrics::Pulse;
@@ -26,7 +27,7 @@ pub enum Ended {
 /// How often a run is looked at.
 const LOOK: Duration = Duration::from_millis(200);
 /// How long calls under way may take to end after the first Ctrl-C.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Shows a run until it ends; `each` is told the time at every look, and whether the last call has begun.
 pub fn watch(
@@ -43,6 +44,7 @@ pub fn watch(
     let mut shown = Shown::default();
     let mut quitting: Option<(Time, Ended)> = None;
     each(started, false);
+    let mut idle = Idle::default();
     loop {
         let stop = match signals.recv_timeout(LOOK) {
             Ok(Wish::Stop) => Some(Ended::Asked),
@@ -66,13 +68,40 @@ pub fn watch(
         let of_all =
             |what: fn(&Progress) -> bool| all.len() == usize::from(handle.workers()) && all.iter().all(what);
         each(now, of_all(|p| !p.beginning));
-        let done = of_all(|p| p.done);
+        // A trial of RFC 7502's search has no time of its own.
+        let idle = args.sipp.rfc7502
+            && idle.look(now, of_all(|p| p.done || p.idle), all.iter().map(|p| p.calls).sum());
+        let done = idle || of_all(|p| p.done);
         show(args, &mut live, &all, (terminal, done), started, &mut shown);
         match quitting {
             _ if done => return Ok(quitting.map_or(Ended::Done, |(_, why)| why)),
             Some((since, why)) if now.since(since) > PATIENCE => return Ok(why),
             _ => {}
         }
+    }
+}
+
+/// For how long nothing has become of the calls under way.
+#[derive(Default)]
+struct Idle {
+    since: Option<Time>,
+    calls: usize,
+}
+
+impl Idle {
+    /// How long callers may wait for what has no time where none of them pauses, and none of their calls ends: as long as
+    /// a phone may ring (timer C, RFC 3261 section 16.6).
+    const LIMIT: Duration = Duration::from_secs(180);
+
+    /// Whether that is over. `idle`: no more begin, and all of these wait for the other side.
+    fn look(&mut self, now: Time, idle: bool, calls: usize) -> bool {
+        let goes_on = !idle || calls != self.calls;
+        self.calls = calls;
+        let since = *self.since.get_or_insert(now);
+        if goes_on {
+            self.since = Some(now);
+        }
+        !goes_on && now.since(since) > Idle::LIMIT
     }
 }
 
@@ -123,7 +152,7 @@ fn show(
     shown: &mut Shown,
 ) {
     for (_, line) in all.iter().flat_map(|p| &p.lines) {
-        eprintln!("{}", load::report::plain(&String::from_utf8_lossy(line)));
+        say::err(format_args!("{}", load::report::plain(&String::from_utf8_lossy(line))));
     }
     let mut pulses = all.iter().map(|p| p.pulse.clone());
     let Some(first) = pulses.next() else { return };
@@ -136,7 +165,7 @@ fn show(
     // In a search too, where nothing else is shown of a trial.
     let target = args.target.as_deref().unwrap_or("the other side");
     if let Some(text) = shown.silence.look(now, &merged.counters, target) {
-        eprintln!("{text}");
+        say::err(format_args!("{text}"));
         shown.lines = 0;
     }
     live.update(merged);
@@ -146,7 +175,7 @@ fn show(
     shown.at = now;
     let phase = format!("{seconds} s");
     if !terminal {
-        eprintln!("{}", live.line(&phase));
+        say::err(format_args!("{}", live.line(&phase)));
         return;
     }
     let frame = live.frame(&phase, 100, true);
@@ -180,6 +209,17 @@ pub fn duration(text: &str) -> Result<Duration, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_waits_for_ever_ends() {
+        let mut idle = Idle::default();
+        let at = Time::from_secs;
+        assert!(!idle.look(at(0), true, 5), "calls have ended since nothing was known");
+        assert!(!idle.look(at(100), true, 5) && !idle.look(at(170), true, 4), "one of them ended");
+        assert!(!idle.look(at(350), true, 4) && idle.look(at(351), true, 4));
+        assert!(!idle.look(at(352), false, 4) && !idle.look(at(532), true, 4), "one of them paused");
+        assert!(idle.look(at(533), true, 4));
+    }
 
     #[test]
     fn times_have_units() {

@@ -2,6 +2,7 @@
 
 use live::{Beside, Link, PATIENCE, Setup, figure, fresh_ip, load, run, text};
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 fn file(name: &str, content: &str) -> PathBuf {
@@ -63,10 +64,18 @@ fn a_server_is_asked_for_its_own_figures() {
 
 #[test]
 fn a_server_that_stands_still_shows_in_the_latencies() {
+    let both = ["u1", "t1"].map(|transport| std::thread::spawn(|| stands_still(transport)));
+    for test in both {
+        test.join().expect("it holds");
+    }
+}
+
+/// Over UDP the kernel notes when a message came, over TCP nobody does; the wait shows either way.
+fn stands_still(transport: &'static str) {
     let (caller, callee) = (fresh_ip().to_string(), fresh_ip().to_string());
-    let beside = Beside::load(&["-sn", "uas", "-i", &callee, "-p", "5060"]);
+    let beside = Beside::load(&["-sn", "uas", "-i", &callee, "-p", "5060", "-t", transport]);
     let calls = std::thread::spawn(move || {
-        load(&["-sn", "uac", "-i", &caller, &callee, "-r", "50", "-m", "200", "-nr"])
+        load(&["-sn", "uac", "-i", &caller, &callee, "-t", transport, "-r", "50", "-m", "200", "-nr"])
     });
     std::thread::sleep(Duration::from_secs(1));
     beside.signal("STOP");
@@ -141,7 +150,17 @@ fn reports_can_be_read_again_and_compared() {
     assert!(std::fs::read_to_string(html).is_ok_and(|page| page.contains("PASS")));
     let both = format!("{json},{json}");
     let out = run(["load", "compare", &both, &both]);
-    assert!(out.status.success(), "{}", text(&out));
+    let said = text(&out);
+    assert!(out.status.success(), "{said}");
+    // A run and itself: every figure is equal, and nothing is known of chance.
+    for words in ["A: ", "B: ", "runs that count: 2 (PASS PASS)", "same seed", "WARNING: "] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    let begun = said.lines().find(|line| line.starts_with("calls.begun")).expect("a line for each figure");
+    assert!(begun.matches("20").count() == 2 && begun.contains("equal in every run"), "{said}");
+    assert!(!said.contains("better") && !said.contains("worse:"), "{said}");
+    let out = run(["load", "compare", json, json, "--confidence", "100"]);
+    assert!(out.status.code() == Some(2) && text(&out).contains("from 50 to 99.9"), "{}", text(&out));
     let out = run(["load", "compare", json, html]);
     assert_eq!(out.status.code(), Some(2), "{}", text(&out));
 }
@@ -191,6 +210,26 @@ fn a_search_where_nothing_conforms_is_reported_too() {
         "{report}"
     );
     assert!(std::fs::read_to_string(html).is_ok_and(|page| page.contains("no peak: even 1 calls/s")));
+}
+
+/// `strowger load ... | head`: who reads it has read enough, and the run goes on.
+#[test]
+fn a_report_is_written_though_nobody_reads_what_is_said() {
+    let (caller, callee) = (fresh_ip().to_string(), fresh_ip().to_string());
+    let _callee = Beside::load(&["-sn", "uas", "-i", &callee, "-p", "5060"]);
+    let json = file("unread.json", "");
+    let json = json.to_str().expect("a name");
+    let args =
+        ["load", "--lateness", "60000", "-sn", "uac", "-i", &caller, &callee, "-m", "3", "--json", json];
+    let mut child = Command::new(live::binary())
+        .args(args)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    drop((child.stdout.take(), child.stderr.take()));
+    assert_eq!(child.wait().expect("its end").code(), Some(0));
+    assert!(std::fs::read_to_string(json).is_ok_and(|report| report.contains("\"word\":\"PASS\"")));
 }
 
 #[test]

@@ -160,6 +160,7 @@ impl People {
             calls: self.callers.len(),
             begun: self.begun,
             waiting: false,
+            idle: false,
             beginning: !self.stopping,
             done: self.is_done(now),
             lines: Vec::new(),

@@ -45,6 +45,76 @@ fn a_call_that_waits_for_an_answer_has_failed() {
     assert_eq!((failed, unfinished), (10, 10), "what has waited for less than 2 s is unfinished");
 }
 
+/// After how many seconds a run of twenty calls in two seconds is over by itself, and its verdict; none if it was not
+/// within ten minutes.
+fn over(
+    caller: &str,
+    callee: &str,
+    change: impl FnOnce(&mut Settings, &mut Plan),
+) -> Option<(u64, &'static str)> {
+    let mut pair =
+        Pair::new(engine(CALLER, CALLEE, &[caller], change), engine(CALLEE, CALLER, &[callee], nothing));
+    let second = (1..600).find(|&second| {
+        pair.pass(Time::from_secs(1 + second));
+        let now = pair.now;
+        pair.ends[0].1.progress(now).done
+    })?;
+    let now = pair.now;
+    let record = pair.ends[0].1.record(now);
+    Some((second, judge(&Rule::default(), &record.metrics, Health::default()).0.word()))
+}
+
+/// Nothing would ever end it otherwise: a provisional response ends the repetitions.
+#[test]
+fn a_run_does_not_wait_for_calls_that_the_other_side_has_left() {
+    // The last INVITE leaves at 1.9 s.
+    assert_eq!(over("uac", &says("100 Trying"), nothing), Some((34, "FAIL")));
+    assert_eq!(over("uac", &says("180 Ringing"), nothing), Some((182, "FAIL")));
+    // Where nothing is sent again, nothing has to have come.
+    let once = |settings: &mut Settings, _: &mut Plan| settings.retransmission.on = false;
+    let silent = "<scenario name=\"x\"><recv request=\"INVITE\"/><pause milliseconds=\"900000\"/></scenario>";
+    assert_eq!(over("uac", silent, once), Some((34, "FAIL")));
+    // Calls that are left may take all the room that there is, or all the users.
+    let room = |settings: &mut Settings, _: &mut Plan| settings.most_calls = 2;
+    assert_eq!(over("uac", &says("100 Trying"), room), Some((33, "VOID")), "others were left out");
+    let users = |settings: &mut Settings, _: &mut Plan| {
+        settings.users = Some(Users { numbers: (0, 1), count: 2, calls: Some(20) });
+    };
+    assert_eq!(over("uac", &says("100 Trying"), users), Some((33, "FAIL")));
+}
+
+#[test]
+fn a_run_waits_for_calls_that_go_on() {
+    // They pause, or have a time of their own.
+    let hold = scenario_with_pause(300_000);
+    assert_eq!(over(&hold, "uas", nothing), Some((302, "PASS")));
+    let patient = format!(
+        "<scenario name=\"asks\">{}<recv response=\"200\" timeout=\"100000\"/></scenario>",
+        request("OPTIONS", 1, "")
+    );
+    let silent =
+        "<scenario name=\"x\"><recv request=\"OPTIONS\"/><pause milliseconds=\"900000\"/></scenario>";
+    assert_eq!(over(&patient, silent, nothing), Some((102, "FAIL")));
+    // What the other side begins by itself has no time; nobody knows when it would be too late.
+    assert_eq!(over(&waiting(0.0), &writing(0.0, 0), nothing), None);
+    let idle = |callee: &str| {
+        let mut pair = Pair::new(
+            engine(CALLER, CALLEE, &[&waiting(0.0)], nothing),
+            engine(CALLEE, CALLER, &[callee], nothing),
+        );
+        pair.pass(Time::from_secs(20));
+        let now = pair.now;
+        pair.ends[0].1.progress(now).idle
+    };
+    assert!(idle(&writing(0.0, 0)), "but it is said");
+    let hold = scenario_with_pause(300_000);
+    let mut pair =
+        Pair::new(engine(CALLER, CALLEE, &[&hold], nothing), engine(CALLEE, CALLER, &["uas"], nothing));
+    pair.pass(Time::from_secs(20));
+    let now = pair.now;
+    assert!(!pair.ends[0].1.progress(now).idle);
+}
+
 #[test]
 fn a_call_that_rings_is_unfinished_until_nobody_would_wait_any_more() {
     assert_eq!(ended("uac", &says("180 Ringing"), 30), (0, 20, "VOID"));

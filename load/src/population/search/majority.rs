@@ -102,7 +102,7 @@ impl Majority {
 
     /// The answer when there is no time for more trials.
     pub(super) fn stop(&mut self) -> Peak {
-        self.end(Outcome::OutOfTrials)
+        self.end(Outcome::Stopped)
     }
 
     fn end(&mut self, outcome: Outcome) -> Peak {

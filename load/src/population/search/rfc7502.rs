@@ -20,6 +20,8 @@ pub struct Rfc7502 {
     count: u32,
     trials: u32,
     voids: u32,
+    /// A rate has failed.
+    failed: bool,
     /// Verdicts at the best rate, and how many were good.
     at_best: (u32, u32),
     over: bool,
@@ -62,6 +64,7 @@ impl Rfc7502 {
             count: 0,
             trials: 0,
             voids: 0,
+            failed: false,
             at_best: (0, 0),
             over: false,
         })
@@ -81,6 +84,8 @@ impl Rfc7502 {
         self.voids = if verdict == Verdict::Void { self.voids + 1 } else { 0 };
         match verdict {
             Verdict::Void if self.voids < VOID_LIMIT => {}
+            // Where a rate has failed the generator could offer it, and is no limit.
+            Verdict::Void if self.failed => return Some(self.end(Outcome::Disturbed)),
             Verdict::Void => return Some(self.end(Outcome::GeneratorLimit)),
             Verdict::Conforms => {
                 if self.rate > self.best {
@@ -102,6 +107,7 @@ impl Rfc7502 {
                 self.rate = next;
             }
             Verdict::Fails => {
+                self.failed = true;
                 if self.rate == self.best {
                     self.at_best.0 += 1;
                 }
@@ -116,10 +122,17 @@ impl Rfc7502 {
         (self.trials >= Rfc7502::TRIALS).then(|| self.end(Outcome::OutOfTrials))
     }
 
+    /// The answer when nobody waits for more.
+    pub(super) fn stop(&mut self) -> Peak {
+        self.end(Outcome::Stopped)
+    }
+
     fn end(&mut self, outcome: Outcome) -> Peak {
         self.over = true;
         let outcome = match outcome {
-            Outcome::GeneratorLimit if self.best == 0.0 => Outcome::Unknown,
+            Outcome::GeneratorLimit | Outcome::Disturbed | Outcome::Stopped if self.best == 0.0 => {
+                Outcome::Unknown
+            }
             _ if self.best == 0.0 => Outcome::Nothing,
             outcome => outcome,
         };

@@ -100,6 +100,46 @@ fn limits_are_reported_as_what_they_are() {
     assert!(peak.statement("users").starts_with("peak NOT confirmed: "));
 }
 
+/// Of what was offered and failed the generator was no limit.
+#[test]
+fn a_generator_that_is_at_fault_below_a_load_that_failed_is_no_lower_bound() {
+    let server = |load: f64| match load {
+        ..=12_000.0 => Verdict::Conforms,
+        15_000.0.. => Verdict::Fails,
+        _ => Verdict::Void,
+    };
+    let (peak, _) = found(robust(|_| {}), server);
+    assert_eq!((peak.outcome, peak.load), (Outcome::Disturbed, 10_000.0), "{peak:?}");
+    let said = peak.statement("calls/s");
+    assert!(
+        said.starts_with("peak NOT confirmed: 10000 calls/s conformed") && !said.contains("at least"),
+        "{said}"
+    );
+    let rfc = Search::rfc7502(100.0, 1_000, 0.10, 1e9).expect("possible");
+    let mut trials = 0;
+    let (peak, _) = found(rfc, |load| {
+        trials += 1;
+        if trials > 6 { Verdict::Void } else { sharp(125.0)(load) }
+    });
+    assert_eq!((peak.outcome, peak.load), (Outcome::Disturbed, 121.0), "{peak:?}");
+}
+
+#[test]
+fn a_search_that_is_stopped_says_what_it_knows() {
+    let searches = || [robust(|_| {}), Search::rfc7502(10_000.0, 1_000, 0.10, 1e9).expect("possible")];
+    for mut search in searches() {
+        let trial = search.next().expect("a trial");
+        assert_eq!(search.result(&trial, Verdict::Conforms), None);
+        let peak = search.stop();
+        assert_eq!((peak.load, peak.outcome, peak.trials), (10_000.0, Outcome::Stopped, 1));
+        assert!(peak.statement("users").starts_with("peak NOT confirmed: 10000 users"));
+        assert_eq!(search.next(), None, "it is over");
+    }
+    for mut search in searches() {
+        assert_eq!(search.stop().outcome, Outcome::Unknown);
+    }
+}
+
 #[test]
 fn bad_luck_at_the_edges_is_no_answer() {
     // The first run at the lowest load goes wrong, later ones do not.
@@ -240,10 +280,10 @@ fn a_search_by_majority_ends_where_there_is_no_peak_and_when_it_is_told_to() {
         assert_eq!(search.result(&trial, Verdict::Conforms), None);
     }
     // The second load has one run: not enough to count.
-    let peak = search.stop().expect("an answer");
-    assert_eq!((peak.load, peak.outcome, peak.trials), (1_000.0, Outcome::OutOfTrials, 3));
+    let peak = search.stop();
+    assert_eq!((peak.load, peak.outcome, peak.trials), (1_000.0, Outcome::Stopped, 3));
     assert_eq!(search.next(), None);
-    let none = by_majority(1_000.0).stop().expect("an answer");
+    let none = by_majority(1_000.0).stop();
     assert_eq!(none.outcome, Outcome::Nothing);
     for (start, range, resolution) in [
         (50.0, (100.0, 1e6), 0.1),

@@ -79,10 +79,12 @@ fn noise_is_not_called_a_difference() {
 fn what_speaks_against_comparing_is_said() {
     let mut a = group("a", latencies(1, [10.0, 12.0, 8.0]));
     let mut b = group("b", latencies(1, [10.0, 12.0, 8.0]));
-    a.reports[0].parameters = vec![Fact::new("rate", 100)];
-    b.reports[0].parameters = vec![Fact::new("rate", 200), Fact::new("x", 1)];
-    b.reports[0].machine = vec![Fact::new("cores", 8)];
-    b.reports[0].workload = "other".to_owned();
+    a.reports.iter_mut().for_each(|run| run.parameters = vec![Fact::new("rate", 100)]);
+    for run in &mut b.reports {
+        run.parameters = vec![Fact::new("rate", 200), Fact::new("x", 1)];
+        run.machine = vec![Fact::new("cores", 8)];
+        run.workload = "other".to_owned();
+    }
     b.reports[1].seed = b.reports[0].seed;
     b.reports[2].verdict.word = "VOID".to_owned();
     let c = compare(&a, &b, 0.95);
@@ -99,6 +101,47 @@ fn what_speaks_against_comparing_is_said() {
     }
     let c = compare(&a, &Group::default(), 0.95);
     assert!(c.rows.is_empty() && c.method.contains("nothing to compare"));
+}
+
+#[test]
+fn figures_that_the_first_run_does_not_have_are_compared() {
+    let run = |seed: u64, values: &[(&str, f64)]| {
+        let values: Vec<_> = values.iter().map(|(key, value)| (*key, *value, Better::Lower)).collect();
+        made(seed, &values)
+    };
+    let a =
+        group("a", vec![run(1, &[("x", 1.0)]), run(2, &[("x", 1.1), ("rare", 5.0)]), run(3, &[("x", 1.2)])]);
+    let b = group("b", vec![run(4, &[("rare", 7.0)]), run(5, &[("x", 2.0), ("rare", 7.5)])]);
+    let c = compare(&a, &b, 0.95);
+    let rows: Vec<(&str, usize, usize)> =
+        c.rows.iter().map(|r| (r.key.as_str(), r.a.len(), r.b.len())).collect();
+    assert_eq!(rows, [("x", 3, 1), ("rare", 1, 2)]);
+    let (text, page) = (c.text(), c.html("x"));
+    for said in ["B: in 1 of 2 runs", "A: in 1 of 3 runs"] {
+        assert!(text.contains(said) && page.contains(said), "{said}: {text}");
+    }
+    let all = compare(&group("a", latencies(1, [1.0; 3])), &group("b", latencies(5, [2.0; 3])), 0.95);
+    assert!(!all.text().contains(" of 3 runs"));
+}
+
+#[test]
+fn runs_of_a_group_that_were_made_otherwise_are_said() {
+    let mut a = group("a", latencies(1, [10.0, 12.0, 8.0]));
+    let mut b = group("b", latencies(11, [10.0, 12.0, 8.0]));
+    for (run, rate) in a.reports.iter_mut().zip([100, 200, 100]) {
+        run.parameters = vec![Fact::new("rate", rate)];
+    }
+    b.reports.iter_mut().for_each(|run| run.parameters = vec![Fact::new("rate", 100)]);
+    b.reports[2].parameters.push(Fact::new("x", 1));
+    let warnings = compare(&a, &b, 0.95).warnings;
+    for said in [
+        "a: Parameter rate differs among its runs: 100, 200",
+        "Parameter rate differs: 100, 200 and 100",
+        "b: Parameter x differs among its runs: not given, 1",
+    ] {
+        assert!(warnings.iter().any(|w| w == said), "{said}: {warnings:?}");
+    }
+    assert_eq!(compare(&a, &a, 0.95).warnings.len(), 2, "of each side");
 }
 
 #[test]

@@ -9,6 +9,11 @@ use super::super::variables::Slot;
 use super::Reader;
 use super::tag::Tag;
 
+/// The actions; [`Reader::deed`] takes them.
+pub(super) const ACTIONS: &str = "there are ereg, log, warning, error, assign, assignstr, add, subtract, multiply, divide, sample, \
+    todouble, test, strcmp, trim, urlencode, urldecode, jump, verifyauth, lookup, insert, replace, gettimeofday and \
+    exec int_cmd";
+
 impl Reader<'_> {
     /// The actions of a step.
     pub(super) fn actions(&mut self, step: &Tag<'_, '_>) -> Vec<Action> {
@@ -88,10 +93,13 @@ impl Reader<'_> {
             "setdest" => {
                 ("a call cannot change where it sends", "let the proxy route it, or run two scenarios")
             }
-            "closecon" => ("calls share one connection", "take it out; -t tn is not in this version"),
+            "closecon" => (
+                "no connection is closed while its call goes on",
+                "take it out; with -t tn it is closed when the call is over",
+            ),
             "pauserestore" => ("a pause cannot be taken up again", "write <pause variable=\"...\"/>"),
             "rtp_echo" | "play_dtmf" => ("media are not sent", "take it out; signalling goes on without"),
-            _ => ("unknown action", "see docs/load.md for the actions there are"),
+            _ => ("unknown action", ACTIONS),
         };
         tag.complain(&mut self.context, what, mend);
     }

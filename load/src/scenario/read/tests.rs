@@ -160,7 +160,7 @@ fn what_is_wrong_is_refused() {
     for (elements, what) in [
         ("<sendCmd><![CDATA[x]]></sendCmd>", "third-party call control"),
         ("<recvCmd/>", "third-party call control"),
-        ("<foo/>", "<foo>: unknown element"),
+        ("<foo/>", "<foo>: unknown element; there are send, recv,"),
         ("<recv/>", "does not say what for"),
         ("<recv response=\"200\" request=\"BYE\"/>", "a response and a request"),
         ("<recv response=\"2xx\"/>", "no response code"),
@@ -192,6 +192,7 @@ fn what_is_wrong_is_refused() {
         ("<Global variables=\"g\"/><nop chance=\"2\"/>", "no probability"),
         ("<ResponseTimeRepartition value=\"a\"/>", "no list of numbers"),
         ("<init><pause/></init>", "cannot stand in <init>"),
+        ("<init><nop/></init>\n<init><nop/></init>", "s.xml:8:1: <init>: there is an <init> already"),
         ("<a></b>", "not well-formed XML"),
     ] {
         refused(elements, what);
@@ -203,6 +204,26 @@ fn what_is_wrong_is_refused() {
     assert!(read("").is_err());
 }
 
+/// What a refusal names is there, and is all there is.
+#[test]
+fn elements_and_actions_that_are_named_are_there() {
+    let words = |list: &str| -> Vec<String> {
+        let list = list.trim_start_matches("there are ").replace(" and ", ", ");
+        list.split(", ").map(|word| word.split(' ').next().unwrap_or_default().to_owned()).collect()
+    };
+    let unknown = |elements: &str, what: &str| {
+        with(elements).err().is_some_and(|problems| problems.iter().any(|problem| problem.contains(what)))
+    };
+    let (elements, actions) = (words(super::ELEMENTS), words(super::action::ACTIONS));
+    assert_eq!((elements.len(), actions.len()), (12, 24));
+    for name in elements {
+        assert!(!unknown(&format!("<{name}/>"), "unknown element"), "{name}");
+    }
+    for name in actions {
+        assert!(!unknown(&format!("<nop><action><{name}/></action></nop>"), "unknown action"), "{name}");
+    }
+}
+
 #[test]
 fn wrong_actions_are_refused() {
     for (action, what) in [
@@ -212,7 +233,8 @@ fn wrong_actions_are_refused() {
         ("<exec int_cmd=\"halt\"/>", "unknown internal command"),
         ("<exec/>", "what to do"),
         ("<setdest host=\"a\" port=\"1\" protocol=\"UDP\"/>", "cannot change where it sends"),
-        ("<foo/>", "unknown action"),
+        ("<foo/>", "unknown action; there are ereg, log,"),
+        ("<closecon/>", "with -t tn it is closed when the call is over"),
         ("<ereg regexp=\"(a\" assign_to=\"1\"/>", "not valid"),
         ("<ereg regexp=\"a\" assign_to=\"1,2\"/>", "2 variables for a match and 0 group(s)"),
         ("<ereg regexp=\"a\" search_in=\"hdr\" assign_to=\"1\"/>", "without `header'"),
