@@ -48,7 +48,7 @@ pub use method::Method;
 pub use name::Name;
 pub use name_addr::NameAddr;
 pub use number::{hex16, parse_u32, parse_u64, push_u64, unhex16};
-pub use params::{Params, unquote};
+pub use params::{Params, find_quote, unquote};
 pub use parse::{Flaw, Parsed, parse};
 pub use response::{reason_phrase, write_response};
 pub use splice::Splices;
