@@ -15,6 +15,15 @@ pub(crate) fn encode<'a>(bytes: &[u8], out: &'a mut [u8; 64]) -> &'a [u8] {
     out.get(..(bytes.len() & !3) * 2).unwrap_or_default()
 }
 
+/// The same of an MD5.
+pub(crate) fn encode_md5(sum: &[u8; 16]) -> [u8; 32] {
+    let mut digits = [0; 32];
+    for (place, four) in digits.as_chunks_mut::<8>().0.iter_mut().zip(sum.as_chunks::<4>().0) {
+        *place = eight_digits(u32::from_be_bytes(*four)).to_be_bytes();
+    }
+    digits
+}
+
 /// The eight digits of a number, the first one highest.
 fn eight_digits(number: u32) -> u64 {
     // Spread the nibbles over the bytes.
