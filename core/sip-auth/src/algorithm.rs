@@ -2,8 +2,8 @@
 
 use crate::digest::a1;
 use crate::hex;
+use crate::md5::Md5;
 use core::fmt;
-use md5::Md5;
 use sha2::{Sha256, Sha512_256};
 
 /// A digest algorithm (RFC 7616 section 6.1, RFC 8760 section 2.1). The `-sess` variants are not

@@ -1,10 +1,10 @@
 //! The digest itself (RFC 7616 section 3.4.1).
 
+use crate::md5::Md5;
 use crate::params::Text;
 use crate::recent::Recent;
 use crate::{Algorithm, Ha1, hex};
 use core::fmt;
-use md5::Md5;
 use sha2::{Digest, Sha256, Sha512_256};
 
 /// What a client answers when it computes a response: everything in a credential but the secret.
@@ -172,10 +172,10 @@ pub(crate) trait Hash {
     fn end(self, before: u64, room: &mut [u8; ROOM], len: usize) -> Self::Sum;
 }
 
-macro_rules! by_crate {
-    ($($hash:ty: $len:literal),*) => {$(
+macro_rules! like_sha2 {
+    ($($hash:ty),*) => {$(
         impl Hash for $hash {
-            type Sum = [u8; $len];
+            type Sum = [u8; 32];
 
             fn begin() -> $hash {
                 <$hash>::new()
@@ -185,7 +185,7 @@ macro_rules! by_crate {
                 self.update(whole);
             }
 
-            fn end(mut self, _before: u64, room: &mut [u8; ROOM], len: usize) -> [u8; $len] {
+            fn end(mut self, _before: u64, room: &mut [u8; ROOM], len: usize) -> [u8; 32] {
                 self.update(room.get(..len).unwrap_or_default());
                 self.finalize().into()
             }
@@ -193,7 +193,7 @@ macro_rules! by_crate {
     )*};
 }
 
-by_crate!(Md5: 16, Sha256: 32, Sha512_256: 32);
+like_sha2!(Sha256, Sha512_256);
 
 /// Collects short pieces for a hash, which takes many of them dearly.
 #[derive(Clone)]

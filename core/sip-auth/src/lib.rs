@@ -37,6 +37,7 @@ mod credentials;
 mod digest;
 mod hex;
 mod ledger;
+mod md5;
 mod name;
 mod nonce;
 mod params;
