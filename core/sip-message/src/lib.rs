@@ -39,6 +39,7 @@ mod reference;
 mod tests;
 
 pub use auth_params::AuthParams;
+pub use block::has_pair;
 pub use find::{find_call_id, find_to_and_call_id, find_vias};
 pub use frame::frame;
 pub use index::Index;
