@@ -41,7 +41,7 @@ MEETING = {'strowger', 'simulator', 'live'}
 
 # Third-party crates that do no I/O, with what they need in turn.
 PURE = {
-    'memchr', 'hashbrown', 'foldhash', 'siphasher', 'md-5', 'sha2', 'digest', 'block-buffer', 'crypto-common',
+    'memchr', 'hashbrown', 'foldhash', 'siphasher', 'sha2', 'digest', 'block-buffer', 'crypto-common',
     'hybrid-array', 'typenum', 'cfg-if', 'cpufeatures', 'const-oid', 'subtle', 'equivalent', 'allocator-api2',
     'generic-array', 'version_check', 'smallvec', 'arrayvec', 'base16ct', 'hmac', 'ctutils', 'cmov', 'safe_arch',
     # cpufeatures asks libc for constants on some targets only; it calls nothing that does I/O.

@@ -201,6 +201,7 @@ impl Parts {
             location: Arc::clone(&self.location),
             credentials: Arc::clone(&self.credentials),
             ledger: Arc::clone(&self.ledger),
+            recent: Default::default(),
             ask,
             recorder,
         };

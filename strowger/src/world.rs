@@ -4,13 +4,14 @@ use crate::build::METHODS;
 use crate::throttle::Throttle;
 use control::metrics::{self, Recorder};
 use sip_auth::{
-    Algorithm, Authenticator, Backoff, BackoffRules, Decision, Ha1, Ledger, Lookup, Name, NonceCounts,
-    shard_of,
+    Algorithm, Authenticator, Backoff, BackoffRules, Decision, Ha1, Ledger, Lookup, Minted, Name,
+    NonceCounts, Recent, shard_of,
 };
 use sip_message::Method;
 use sip_node::{Counter, Question, Refusal, Services, Span, StoreDown};
 use sip_proxy::locate;
 use sip_registrar::{BindingView, Change, Reply, Table};
+use std::cell::{RefCell, RefMut};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -46,13 +47,23 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Ledger for &SharedLedger {
+/// The ledger, and what this worker keeps besides.
+struct OwnLedger<'a> {
+    shared: &'a SharedLedger,
+    recent: RefMut<'a, Recent>,
+}
+
+impl Ledger for OwnLedger<'_> {
     fn nonces<R>(&mut self, key: u64, use_it: impl FnOnce(&mut NonceCounts) -> R) -> R {
-        use_it(&mut lock(&self.nonces[shard_of(key, SHARDS)]))
+        use_it(&mut lock(&self.shared.nonces[shard_of(key, SHARDS)]))
     }
 
     fn backoff<R>(&mut self, key: u64, use_it: impl FnOnce(&mut Backoff) -> R) -> R {
-        use_it(&mut lock(&self.backoff[shard_of(key, SHARDS)]))
+        use_it(&mut lock(&self.shared.backoff[shard_of(key, SHARDS)]))
+    }
+
+    fn recent(&mut self) -> Option<&mut Recent> {
+        Some(&mut self.recent)
     }
 }
 
@@ -65,6 +76,7 @@ pub struct World {
     pub location: Arc<SharedLocation>,
     pub credentials: Arc<CredentialCache>,
     pub ledger: Arc<SharedLedger>,
+    pub recent: RefCell<Recent>,
     pub ask: Ask,
     pub recorder: Recorder,
 }
@@ -129,7 +141,12 @@ impl Services for World {
         values: &mut dyn Iterator<Item = &[u8]>,
     ) -> Decision {
         let mut secrets = Secrets { world: self, home: request.home, now: request.now };
-        authenticator.check(request, values, &mut secrets, &mut &*self.ledger)
+        let mut ledger = OwnLedger { shared: &self.ledger, recent: self.recent.borrow_mut() };
+        authenticator.check(request, values, &mut secrets, &mut ledger)
+    }
+
+    fn challenged(&self, realm: &[u8], minted: Minted) {
+        self.recent.borrow_mut().note(realm, minted);
     }
 
     fn ask(&self, question: Question) {

@@ -1,8 +1,9 @@
 //! The digest algorithms and the hash of a user's secret.
 
+use crate::digest::a1;
 use crate::hex;
+use crate::md5::Md5;
 use core::fmt;
-use md5::{Digest, Md5};
 use sha2::{Sha256, Sha512_256};
 
 /// A digest algorithm (RFC 7616 section 6.1, RFC 8760 section 2.1). The `-sess` variants are not
@@ -101,20 +102,10 @@ impl fmt::Debug for Ha1 {
 /// keeps one hash for `alice` and one for `alice@example.com`.
 pub fn ha1(algorithm: Algorithm, user: &[u8], realm: &[u8], password: &[u8]) -> Ha1 {
     match algorithm {
-        Algorithm::Md5 => Ha1::Md5(hash::<Md5>(user, realm, password).into()),
-        Algorithm::Sha256 => Ha1::Sha256(hash::<Sha256>(user, realm, password).into()),
-        Algorithm::Sha512_256 => Ha1::Sha512_256(hash::<Sha512_256>(user, realm, password).into()),
+        Algorithm::Md5 => Ha1::Md5(a1::<Md5>(user, realm, password)),
+        Algorithm::Sha256 => Ha1::Sha256(a1::<Sha256>(user, realm, password)),
+        Algorithm::Sha512_256 => Ha1::Sha512_256(a1::<Sha512_256>(user, realm, password)),
     }
-}
-
-fn hash<D: Digest>(user: &[u8], realm: &[u8], password: &[u8]) -> md5::digest::Output<D> {
-    let mut hash = D::new();
-    hash.update(user);
-    hash.update(b":");
-    hash.update(realm);
-    hash.update(b":");
-    hash.update(password);
-    hash.finalize()
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Writes challenges (RFC 3261 section 22, RFC 8760 section 2.3).
 
 use crate::nonce::TEXT_LEN;
-use crate::{Algorithm, Authenticator, Request};
+use crate::{Algorithm, Authenticator, Minted, Request};
 
 /// Which response carries the challenge.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,7 +34,7 @@ impl Authenticator {
     /// preferred first, all with one new nonce.
     ///
     /// `serial` comes from the worker's [`NonceSerial`](crate::NonceSerial). The nonce is bound to the
-    /// realm and remembers the network of `request.source`.
+    /// realm and remembers the network of `request.source`. It is the answer as well, for [`Recent`](crate::Recent).
     pub fn challenge(
         &self,
         status: Status,
@@ -42,11 +42,12 @@ impl Authenticator {
         stale: bool,
         serial: u32,
         out: &mut Vec<u8>,
-    ) {
-        let nonce = self.mint(request, serial);
+    ) -> Minted {
+        let minted = self.mint(request, serial);
         for &algorithm in self.algorithms() {
-            line(status, request.realm, &nonce, algorithm, self.opaque(), stale, out);
+            line(status, request.realm, &minted.text, algorithm, self.opaque(), stale, out);
         }
+        minted
     }
 }
 

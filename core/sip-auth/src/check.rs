@@ -2,9 +2,9 @@
 
 use crate::backoff::Kind;
 use crate::digest::{Proof, digest};
-use crate::nonce::{Age, Nonce, Sealer, TEXT_LEN};
+use crate::nonce::{Age, Nonce, Sealer};
 use crate::params::{Params, Text, Unusable, parse};
-use crate::{Algorithm, Ha1, Ledger, Lookup, Name, Secret, UriRule, hex};
+use crate::{Algorithm, Ha1, Ledger, Lookup, Minted, Name, Recent, Secret, UriRule, hex};
 use core::fmt;
 use core::net::IpAddr;
 use core::time::Duration;
@@ -173,7 +173,7 @@ impl Authenticator {
         lookup: &mut impl Lookup,
         ledger: &mut impl Ledger,
     ) -> Decision {
-        let claim = match self.pick(request, values) {
+        let claim = match self.pick(request, values, ledger.recent().as_deref()) {
             Ok(claim) => claim,
             Err(Refusal::Bad(reason)) => return Decision::Bad(reason),
             Err(Refusal::Plain) => return Decision::Challenge { stale: false },
@@ -182,7 +182,7 @@ impl Authenticator {
             Ok(guessed) => guessed,
             Err(retry_after) => return Decision::Throttled { retry_after },
         };
-        if !prove(request, &claim, lookup) {
+        if !prove(request, &claim, lookup, ledger.recent()) {
             self.charge(request, &claim, lookup, ledger);
             return Decision::Wrong;
         }
@@ -209,7 +209,7 @@ impl Authenticator {
         self.config.opaque.as_deref()
     }
 
-    pub(crate) fn mint(&self, request: &Request<'_>, serial: u32) -> [u8; TEXT_LEN] {
+    pub(crate) fn mint(&self, request: &Request<'_>, serial: u32) -> Minted {
         self.sealer.mint(request.realm, self.sealer.network(request.source), serial, request.now)
     }
 
@@ -219,6 +219,7 @@ impl Authenticator {
         &self,
         request: &Request<'_>,
         values: impl IntoIterator<Item = &'v [u8]>,
+        recent: Option<&Recent>,
     ) -> Result<Claim<'v>, Refusal> {
         let mut bad = None;
         let mut best: Option<(Params<'v>, &'v [u8], Nonce, Algorithm)> = None;
@@ -231,7 +232,7 @@ impl Authenticator {
                     continue;
                 }
             };
-            let Some((text, nonce, algorithm)) = self.recognise(request, &params) else { continue };
+            let Some((text, nonce, algorithm)) = self.recognise(request, &params, recent) else { continue };
             if best.as_ref().is_none_or(|(_, _, other, _)| nonce.issued > other.issued) {
                 best = Some((params, text, nonce, algorithm));
             }
@@ -250,6 +251,7 @@ impl Authenticator {
         &self,
         request: &Request<'_>,
         params: &Params<'v>,
+        recent: Option<&Recent>,
     ) -> Option<(&'v [u8], Nonce, Algorithm)> {
         if !params.realm?.is(request.realm) {
             return None;
@@ -262,7 +264,8 @@ impl Authenticator {
             return None;
         }
         let text = params.nonce?.plain()?;
-        let nonce = self.sealer.open(text, request.realm)?;
+        let known = recent.and_then(|recent| recent.nonce(text, request.realm));
+        let nonce = known.or_else(|| self.sealer.open(text, request.realm))?;
         Some((text, nonce, algorithm))
     }
 
@@ -402,7 +405,12 @@ fn proof<'v>(params: &Params<'v>) -> Option<(Option<Proof<'v>>, Option<u32>)> {
 }
 
 /// Whether the response is right. Does the same work for users who do not exist.
-fn prove(request: &Request<'_>, claim: &Claim<'_>, lookup: &mut impl Lookup) -> bool {
+fn prove(
+    request: &Request<'_>,
+    claim: &Claim<'_>,
+    lookup: &mut impl Lookup,
+    recent: Option<&mut Recent>,
+) -> bool {
     let found = lookup.ha1(&claim.user, claim.algorithm).filter(|h| h.algorithm() == claim.algorithm);
     let known = found.is_some();
     let secret = found.unwrap_or(match claim.algorithm {
@@ -410,7 +418,7 @@ fn prove(request: &Request<'_>, claim: &Claim<'_>, lookup: &mut impl Lookup) -> 
         Algorithm::Sha256 => Ha1::Sha256([0; 32]),
         Algorithm::Sha512_256 => Ha1::Sha512_256([0; 32]),
     });
-    let right = digest(&secret, request.method, claim.uri, claim.nonce_text, claim.proof);
+    let right = digest(&secret, (request.method, claim.uri), claim.nonce_text, claim.proof, recent);
     let given = claim.response.get(..claim.algorithm.digest_len()).unwrap_or_default();
     let equal = hex::same(right.as_bytes(), given);
     // Both are computed by now: no early way out for unknown users.

@@ -1,10 +1,11 @@
 //! The digest itself (RFC 7616 section 3.4.1).
 
+use crate::md5::Md5;
 use crate::params::Text;
+use crate::recent::Recent;
 use crate::{Algorithm, Ha1, hex};
 use core::fmt;
-use md5::{Digest, Md5};
-use sha2::{Sha256, Sha512_256};
+use sha2::{Digest, Sha256, Sha512_256};
 
 /// What a client answers when it computes a response: everything in a credential but the secret.
 #[derive(Clone, Copy)]
@@ -45,7 +46,7 @@ impl fmt::Debug for ResponseText {
 /// The `response` parameter that proves knowledge of `secret`: what a client sends.
 pub fn response(secret: &Ha1, question: &Question<'_>) -> ResponseText {
     let counted = question.counted.map(|(nc, cnonce, qop)| Proof { nc, cnonce: Text::of(cnonce), qop });
-    let sum = digest(secret, question.method, question.uri, question.nonce, counted);
+    let sum = digest(secret, (question.method, question.uri), question.nonce, counted, None);
     let mut text = [0; 64];
     let len = hex::encode(sum.as_bytes(), &mut text).len();
     ResponseText { text, len }
@@ -80,30 +81,54 @@ impl Sum {
     }
 }
 
-/// The digest over all parts, by the algorithm of `secret`.
-pub(crate) fn digest(secret: &Ha1, method: &[u8], uri: &[u8], nonce: &[u8], proof: Option<Proof<'_>>) -> Sum {
-    let compute = match secret.algorithm() {
-        Algorithm::Md5 => compute::<Md5>,
-        Algorithm::Sha256 => compute::<Sha256>,
-        Algorithm::Sha512_256 => compute::<Sha512_256>,
-    };
-    compute(secret, method, uri, nonce, proof)
-}
-
-fn compute<D: Digest>(
+/// The digest over all parts, by the algorithm of `secret`. That of `target`, method and URI, may be among the `recent`.
+pub(crate) fn digest(
     secret: &Ha1,
-    method: &[u8],
-    uri: &[u8],
+    target: (&[u8], &[u8]),
     nonce: &[u8],
     proof: Option<Proof<'_>>,
+    recent: Option<&mut Recent>,
 ) -> Sum {
-    let mut text = [0; 64];
-    let mut a2 = Gather::<D>::new();
+    match secret.algorithm() {
+        Algorithm::Md5 => compute::<Md5>(secret, &md5_a2(target, recent), nonce, proof),
+        Algorithm::Sha256 => compute::<Sha256>(secret, &digits(a2::<Sha256>(target)), nonce, proof),
+        Algorithm::Sha512_256 => {
+            compute::<Sha512_256>(secret, &digits(a2::<Sha512_256>(target)), nonce, proof)
+        }
+    }
+}
+
+/// The text A2: method and URI.
+fn a2<H: Hash>((method, uri): (&[u8], &[u8])) -> Gather<H> {
+    let mut a2 = Gather::<H>::new();
     a2.add_part(method);
     a2.add(uri);
-    let a2 = a2.finish();
+    a2
+}
 
-    let mut all = Gather::<D>::new();
+/// H(A2) of a hash of 32 bytes, in hexadecimal.
+fn digits<H: Hash>(a2: Gather<H>) -> [u8; 64] {
+    let mut text = [0; 64];
+    hex::encode(a2.finish().as_ref(), &mut text);
+    text
+}
+
+/// H(A2) by MD5, in hexadecimal.
+fn md5_a2(target: (&[u8], &[u8]), recent: Option<&mut Recent>) -> [u8; 32] {
+    let a2 = a2::<Md5>(target);
+    if let Some(digits) = a2.text().and_then(|text| recent.as_deref()?.target(text)) {
+        return *digits;
+    }
+    let digits = hex::encode_md5(&a2.clone().finish());
+    if let (Some(text), Some(recent)) = (a2.text(), recent) {
+        recent.note_target(text, digits);
+    }
+    digits
+}
+
+fn compute<H: Hash>(secret: &Ha1, a2: &[u8], nonce: &[u8], proof: Option<Proof<'_>>) -> Sum {
+    let mut text = [0; 64];
+    let mut all = Gather::<H>::new();
     all.add_part(hex::encode(secret.as_bytes(), &mut text));
     all.add_part(nonce);
     if let Some(proof) = proof {
@@ -117,36 +142,106 @@ fn compute<D: Digest>(
         }
         all.add_part(proof.qop);
     }
-    all.add(hex::encode(&a2, &mut text));
-    Sum::of(&all.finish())
+    all.add(a2);
+    Sum::of(all.finish().as_ref())
 }
+
+/// The hash of `user:realm:password` (RFC 7616 section 3.4.2).
+pub(crate) fn a1<H: Hash>(user: &[u8], realm: &[u8], password: &[u8]) -> H::Sum {
+    let mut a1 = Gather::<H>::new();
+    a1.add_part(user);
+    a1.add_part(realm);
+    a1.add(password);
+    a1.finish()
+}
+
+/// Bytes that a [`Gather`] hands over at a time: whole blocks of every hash here.
+pub(crate) const ROOM: usize = 256;
+
+/// A hash that takes its text in large pieces.
+pub(crate) trait Hash {
+    /// What it comes to.
+    type Sum: AsRef<[u8]>;
+
+    fn begin() -> Self;
+
+    /// Takes the next piece.
+    fn take(&mut self, whole: &[u8; ROOM]);
+
+    /// Takes the last piece, the first `len` bytes of `room`, less than all of them; `before` are the bytes taken before.
+    fn end(self, before: u64, room: &mut [u8; ROOM], len: usize) -> Self::Sum;
+}
+
+macro_rules! like_sha2 {
+    ($($hash:ty),*) => {$(
+        impl Hash for $hash {
+            type Sum = [u8; 32];
+
+            fn begin() -> $hash {
+                <$hash>::new()
+            }
+
+            fn take(&mut self, whole: &[u8; ROOM]) {
+                self.update(whole);
+            }
+
+            fn end(mut self, _before: u64, room: &mut [u8; ROOM], len: usize) -> [u8; 32] {
+                self.update(room.get(..len).unwrap_or_default());
+                self.finalize().into()
+            }
+        }
+    )*};
+}
+
+like_sha2!(Sha256, Sha512_256);
 
 /// Collects short pieces for a hash, which takes many of them dearly.
-struct Gather<D> {
-    hash: D,
-    room: [u8; 192],
+#[derive(Clone)]
+pub(crate) struct Gather<H> {
+    hash: H,
+    room: [u8; ROOM],
     len: usize,
+    /// Bytes handed over.
+    before: u64,
 }
 
-impl<D: Digest> Gather<D> {
-    fn new() -> Gather<D> {
-        Gather { hash: D::new(), room: [0; 192], len: 0 }
+impl<H: Hash> Gather<H> {
+    pub fn new() -> Gather<H> {
+        Gather { hash: H::begin(), room: [0; ROOM], len: 0, before: 0 }
     }
 
-    fn add(&mut self, piece: &[u8]) {
+    pub fn add(&mut self, piece: &[u8]) {
+        // Never full between two pieces.
+        match self.room.get_mut(self.len..self.len + piece.len()) {
+            Some(place) if self.len + piece.len() < ROOM => {
+                place.copy_from_slice(piece);
+                self.len += piece.len();
+            }
+            _ => self.add_long(piece),
+        }
+    }
+
+    #[cold]
+    fn add_long(&mut self, mut piece: &[u8]) {
+        while let Some((first, rest)) = piece.split_at_checked(ROOM - self.len) {
+            if let Some(place) = self.room.get_mut(self.len..) {
+                place.copy_from_slice(first);
+            }
+            self.hash.take(&self.room);
+            self.before += ROOM as u64;
+            (self.len, piece) = (0, rest);
+        }
         if let Some(place) = self.room.get_mut(self.len..self.len + piece.len()) {
             place.copy_from_slice(piece);
             self.len += piece.len();
-        } else {
-            self.flush();
-            self.hash.update(piece);
         }
     }
 
     /// The same with a colon after it.
     fn add_part(&mut self, part: &[u8]) {
         let end = self.len + part.len();
-        if let Some(place) = self.room.get_mut(self.len..=end)
+        if end + 1 < ROOM
+            && let Some(place) = self.room.get_mut(self.len..=end)
             && let Some((colon, place)) = place.split_last_mut()
         {
             place.copy_from_slice(part);
@@ -158,14 +253,13 @@ impl<D: Digest> Gather<D> {
         }
     }
 
-    fn flush(&mut self) {
-        self.hash.update(self.room.get(..self.len).unwrap_or_default());
-        self.len = 0;
+    /// All that was added, unless some of it was handed over.
+    fn text(&self) -> Option<&[u8]> {
+        if self.before == 0 { self.room.get(..self.len) } else { None }
     }
 
-    fn finish(mut self) -> md5::digest::Output<D> {
-        self.flush();
-        self.hash.finalize()
+    pub fn finish(mut self) -> H::Sum {
+        self.hash.end(self.before, &mut self.room, self.len)
     }
 }
 
@@ -194,7 +288,9 @@ mod tests {
     #[test]
     fn long_parts() {
         let secret = ha1(Algorithm::Sha256, b"u", b"r", b"p");
-        for length in [0, 1, 60, 61, 62, 126, 127, 128, 129, 190, 191, 192, 193, 400] {
+        for length in
+            [0, 1, 60, 61, 62, 126, 127, 128, 129, 190, 191, 192, 193, 250, 254, 255, 256, 257, 400, 600]
+        {
             let long = vec![b'x'; length];
             let counted = Some((&b"00000001"[..], &long[..], &b"auth"[..]));
             let question = Question { method: &long, uri: b"sip:h", nonce: b"n", counted };

@@ -15,6 +15,15 @@ pub(crate) fn encode<'a>(bytes: &[u8], out: &'a mut [u8; 64]) -> &'a [u8] {
     out.get(..(bytes.len() & !3) * 2).unwrap_or_default()
 }
 
+/// The same of an MD5.
+pub(crate) fn encode_md5(sum: &[u8; 16]) -> [u8; 32] {
+    let mut digits = [0; 32];
+    for (place, four) in digits.as_chunks_mut::<8>().0.iter_mut().zip(sum.as_chunks::<4>().0) {
+        *place = eight_digits(u32::from_be_bytes(*four)).to_be_bytes();
+    }
+    digits
+}
+
 /// The eight digits of a number, the first one highest.
 fn eight_digits(number: u32) -> u64 {
     // Spread the nibbles over the bytes.
@@ -27,21 +36,38 @@ fn eight_digits(number: u32) -> u64 {
     n + 0x3030_3030_3030_3030 + letters * 0x27
 }
 
-/// Reads exactly `out.len()` bytes in either case; false if `text` is anything else.
+/// Reads exactly `out.len()` bytes, whole words of four, in either case; false if `text` is anything else.
 pub(crate) fn decode(text: &[u8], out: &mut [u8]) -> bool {
-    if text.len() != out.len() * 2 {
+    let ((places, rest), (eights, _)) = (out.as_chunks_mut::<4>(), text.as_chunks::<8>());
+    if !rest.is_empty() || text.len() != places.len() * 8 {
         return false;
     }
     // Marks of foreign characters are gathered and looked at once, at the end.
-    let mut seen = 0;
-    for (byte, pair) in out.iter_mut().zip(text.chunks_exact(2)) {
-        if let &[high, low] = pair {
-            let (high, low) = (VALUES[usize::from(high)], VALUES[usize::from(low)]);
-            seen |= high | low;
-            *byte = (high << 4) | (low & 15);
-        }
+    let mut good = u64::MAX;
+    for (place, eight) in places.iter_mut().zip(eights) {
+        let (number, digits) = eight_values(u64::from_be_bytes(*eight));
+        good &= digits;
+        *place = number.to_be_bytes();
     }
-    seen < 16
+    good & HIGH == HIGH
+}
+
+const HIGH: u64 = 0x8080_8080_8080_8080;
+
+/// The number that eight digits stand for, the first one highest, and the high bit of each that is a digit.
+fn eight_values(text: u64) -> (u32, u64) {
+    const fn all(byte: u8) -> u64 {
+        u64::from_ne_bytes([byte; 8])
+    }
+    // Sums that reach the high bit of their own byte and no other one, for bytes without a high bit.
+    let at_least = |text: u64, byte: u8| (text & !HIGH) + all(0x80 - byte);
+    let small = text | all(0x20);
+    let number = at_least(text, b'0') & !at_least(text, b'9' + 1);
+    let letter = at_least(small, b'a') & !at_least(small, b'f' + 1) & HIGH;
+    let values = (text & all(0x0f)) + (letter >> 7) * 9;
+    let pairs = (values | values >> 4) & 0x00ff_00ff_00ff_00ff;
+    let fours = (pairs | pairs >> 8) & 0x0000_ffff_0000_ffff;
+    ((fours | fours >> 16) as u32, (number | letter) & !text)
 }
 
 /// Whether two digests are the same, in a time that does not depend on where they differ. By words:
@@ -91,6 +117,25 @@ mod tests {
         assert!(!decode(b"001FA0f", &mut bytes));
         assert!(!decode(b"001FA0fg", &mut bytes));
         assert!(!decode(b"001FA0ff00", &mut bytes));
+        assert!(!decode(b"001FA0", &mut bytes[..3]), "no whole word");
+    }
+
+    /// Every byte in every place.
+    #[test]
+    fn digits_are_told_from_all_others() {
+        for byte in 0..=255u8 {
+            for at in 0..16 {
+                let (mut text, mut bytes) = (*b"0123456789abcdef", [0; 8]);
+                text[at] = byte;
+                let value = char::from(byte).to_digit(16);
+                assert_eq!(decode(&text, &mut bytes), value.is_some(), "{byte} {at}");
+                if let Some(value) = value {
+                    let right =
+                        0x0123_4567_89ab_cdef & !(0xf << (60 - 4 * at)) | u64::from(value) << (60 - 4 * at);
+                    assert_eq!(u64::from_be_bytes(bytes), right, "{byte} {at}");
+                }
+            }
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What a check asks of its surroundings: secrets, and the shards of the two tables.
 
-use crate::{Algorithm, Backoff, Ha1, Name, NonceCounts};
+use crate::{Algorithm, Backoff, Ha1, Name, NonceCounts, Recent};
 use core::net::IpAddr;
 
 /// Where secrets come from. A closure `FnMut(&Name, Algorithm) -> Option<Ha1>` is one.
@@ -31,6 +31,10 @@ pub trait Ledger {
     fn nonces<R>(&mut self, key: u64, use_it: impl FnOnce(&mut NonceCounts) -> R) -> R;
     /// Lends the shard of back-off scores that serves `key`.
     fn backoff<R>(&mut self, key: u64, use_it: impl FnOnce(&mut Backoff) -> R) -> R;
+    /// What the worker that checks has at hand, if it keeps any. The default keeps nothing.
+    fn recent(&mut self) -> Option<&mut Recent> {
+        None
+    }
 }
 
 /// A ledger of one shard each, for a single thread.

@@ -12,7 +12,7 @@
 //!
 //! The two tables are shards. Requests of one phone may land on any worker, so the shell keeps
 //! several shards of each behind short locks and hands them out through [`Ledger`]; a single-threaded
-//! program uses [`LocalLedger`].
+//! program uses [`LocalLedger`]. What a worker may keep for itself, to do less, is [`Recent`].
 //!
 //! # Rules of the check
 //!
@@ -37,9 +37,11 @@ mod credentials;
 mod digest;
 mod hex;
 mod ledger;
+mod md5;
 mod name;
 mod nonce;
 mod params;
+mod recent;
 mod table;
 mod uri;
 
@@ -54,5 +56,6 @@ pub use ledger::{Ledger, LocalLedger, Lookup};
 pub use name::{MAX_USERNAME, Name, NameForm};
 pub use nonce::{NonceSerial, Secret};
 pub use params::MAX_VALUE;
+pub use recent::{Minted, Recent};
 pub use table::shard_of;
 pub use uri::UriRule;

@@ -5,6 +5,7 @@
 //! sent to. The tag is a MAC over facts and realm; the facts are masked with a hash of the tag
 //! (synthetic-IV style), so a nonce shows strangers neither uptime nor how busy we are.
 
+use crate::Minted;
 use core::fmt;
 use core::hash::Hasher;
 use core::net::IpAddr;
@@ -139,14 +140,14 @@ impl Sealer {
     }
 
     /// A nonce for a challenge sent to `network` (see [`Sealer::network`]).
-    pub fn mint(&self, realm: &[u8], network: u32, serial: u32, now: Time) -> [u8; TEXT_LEN] {
+    pub fn mint(&self, realm: &[u8], network: u32, serial: u32, now: Time) -> Minted {
         let nonce = Nonce { epoch: self.epoch, issued: now.as_millis(), serial, network };
         let facts = nonce.to_bytes();
         let tag = self.tag(&facts, realm);
         let mut sealed = [0; SEALED_LEN];
         sealed[..FACTS_LEN].copy_from_slice(&self.masked(facts, &tag));
         sealed[FACTS_LEN..].copy_from_slice(&tag);
-        encode(&sealed)
+        Minted { text: encode(&sealed), nonce }
     }
 
     /// The facts of a nonce that this secret sealed for `realm`; `None` for any other text.
@@ -289,9 +290,9 @@ mod tests {
         #[test]
         fn sealing(millis in 0u64..1 << 48, serial: u32, network: u32, epoch: u16, at in 0usize..40, to in 0usize..64) {
             let s = sealer(1, epoch);
-            let text = s.mint(b"example.com", network, serial, Time::from_millis(millis));
+            let Minted { text, nonce } = s.mint(b"example.com", network, serial, Time::from_millis(millis));
             let want = Nonce { epoch, issued: millis, serial, network };
-            prop_assert_eq!(s.open(&text, b"example.com"), Some(want));
+            prop_assert_eq!((s.open(&text, b"example.com"), nonce), (Some(want), want));
             prop_assert_eq!(sealer(1, 0).open(&text, b"example.com"), Some(want));
             prop_assert_eq!(s.open(&text, b"example.net"), None);
             prop_assert_eq!(sealer(2, epoch).open(&text, b"example.com"), None);

@@ -6,6 +6,7 @@
 //! due, and a token where a quoted string is due.
 
 use memchr::memchr2;
+use sip_message::find_quote;
 
 /// Longest Digest value that is read, in bytes. Real ones stay under 600.
 pub const MAX_VALUE: usize = 2048;
@@ -93,20 +94,20 @@ pub(crate) enum Unusable {
 
 /// Reads one header value.
 pub(crate) fn parse(value: &[u8]) -> Result<Params<'_>, Unusable> {
-    let mut cursor = Cursor { value, at: 0 };
     // Nearly everybody writes it so.
-    if value.starts_with(b"Digest ") {
-        cursor.at = b"Digest".len();
-    } else {
-        cursor.skip_space();
-        let scheme = cursor.token();
-        if scheme.is_empty() {
-            return Err(Unusable::Bad("Unreadable Credentials"));
+    let list = match value.starts_with(b"Digest ") {
+        true => value.get(b"Digest".len()..).unwrap_or_default(),
+        false => {
+            let (scheme, list) = token(skip_space(value));
+            if scheme.is_empty() {
+                return Err(Unusable::Bad("Unreadable Credentials"));
+            }
+            if !scheme.eq_ignore_ascii_case(b"Digest") {
+                return Err(Unusable::OtherScheme);
+            }
+            list
         }
-        if !scheme.eq_ignore_ascii_case(b"Digest") {
-            return Err(Unusable::OtherScheme);
-        }
-    }
+    };
     if value.len() > MAX_VALUE {
         return Err(Unusable::Bad("Credentials Too Long"));
     }
@@ -115,50 +116,48 @@ pub(crate) fn parse(value: &[u8]) -> Result<Params<'_>, Unusable> {
         return Err(Unusable::Bad("Control Character In Credentials"));
     }
     let mut params = Params::default();
-    read_list(&mut cursor, &mut params).map_err(Unusable::Bad)?;
+    read_list(list, &mut params).map_err(Unusable::Bad)?;
     Ok(params)
 }
 
-/// Reads `name=value` pairs separated by commas, to the end.
-fn read_list<'a>(cursor: &mut Cursor<'a>, params: &mut Params<'a>) -> Result<(), &'static str> {
-    const UNREADABLE: &str = "Unreadable Credentials";
-    if !cursor.skip_space() {
+const UNREADABLE: &str = "Unreadable Credentials";
+
+/// Reads `name=value` pairs separated by commas, to the end. White space comes first.
+fn read_list<'a>(list: &'a [u8], params: &mut Params<'a>) -> Result<(), &'static str> {
+    let mut rest = skip_space(list);
+    if rest.len() == list.len() {
         return Err(UNREADABLE);
     }
     for _ in 0..MAX_PARAMS {
-        let which = match usual_name(cursor.rest()) {
-            Some((which, len)) => {
-                cursor.at += len;
-                Some(which)
-            }
-            None => {
-                let name = cursor.token();
-                cursor.skip_space();
-                if name.is_empty() || !cursor.eat(b'=') {
-                    return Err(UNREADABLE);
-                }
-                which_parameter(name)
-            }
+        let (which, after) = match usual_name(rest) {
+            Some((which, len)) => (Some(which), rest.get(len..).unwrap_or_default()),
+            None => other_name(rest).ok_or(UNREADABLE)?,
         };
-        cursor.skip_space();
-        let text = cursor.text().ok_or(UNREADABLE)?;
+        let (text, after) = text(skip_space(after)).ok_or(UNREADABLE)?;
         if let Some(which) = which
             && params.slot(which).replace(text).is_some()
         {
             return Err("Repeated Credential Parameter");
         }
-        if !cursor.eat(b',') {
-            cursor.skip_space();
-            if cursor.peek().is_none() {
-                return Ok(());
-            }
-            if !cursor.eat(b',') {
-                return Err(UNREADABLE);
-            }
-        }
-        cursor.skip_space();
+        rest = match *after {
+            [b',', ref more @ ..] => skip_space(more),
+            _ => match *skip_space(after) {
+                [] => return Ok(()),
+                [b',', ref more @ ..] => skip_space(more),
+                _ => return Err(UNREADABLE),
+            },
+        };
     }
     Err("Too Many Credential Parameters")
+}
+
+/// A name that is not written as usual, its equals sign, and what follows them.
+fn other_name(text: &[u8]) -> Option<(Option<Which>, &[u8])> {
+    let (name, rest) = token(text);
+    match *skip_space(rest) {
+        [b'=', ref after @ ..] if !name.is_empty() => Some((which_parameter(name), after)),
+        _ => None,
+    }
 }
 
 /// The parameters of interest.
@@ -257,79 +256,40 @@ impl<'a> Params<'a> {
     }
 }
 
-/// A place in a value.
-struct Cursor<'a> {
-    value: &'a [u8],
-    at: usize,
+/// What follows spaces and tabs.
+#[inline]
+fn skip_space(mut text: &[u8]) -> &[u8] {
+    while let [b' ' | b'\t', rest @ ..] = text {
+        text = rest;
+    }
+    text
 }
 
-impl<'a> Cursor<'a> {
-    fn rest(&self) -> &'a [u8] {
-        self.value.get(self.at..).unwrap_or_default()
-    }
+/// A token, possibly empty, and what follows it.
+fn token(text: &[u8]) -> (&[u8], &[u8]) {
+    let len = text.iter().position(|&b| !TOKEN[usize::from(b)]).unwrap_or(text.len());
+    text.split_at_checked(len).unwrap_or_default()
+}
 
-    fn peek(&self) -> Option<u8> {
-        self.value.get(self.at).copied()
-    }
-
-    /// Passes over spaces and tabs; true if there were any.
-    fn skip_space(&mut self) -> bool {
-        let start = self.at;
-        while matches!(self.peek(), Some(b' ' | b'\t')) {
-            self.at += 1;
-        }
-        self.at > start
-    }
-
-    fn eat(&mut self, byte: u8) -> bool {
-        let found = self.peek() == Some(byte);
-        self.at += usize::from(found);
-        found
-    }
-
-    /// Takes a token, possibly empty.
-    fn token(&mut self) -> &'a [u8] {
-        let rest = self.rest();
-        let len = rest.iter().position(|&b| !TOKEN[usize::from(b)]).unwrap_or(rest.len());
-        self.at += len;
-        rest.get(..len).unwrap_or_default()
-    }
-
-    /// Takes a quoted string or a token that is not empty.
-    fn text(&mut self) -> Option<Text<'a>> {
-        if !self.eat(b'"') {
-            let raw = self.token();
-            return if raw.is_empty() { None } else { Some(Text { raw, escaped: false }) };
-        }
-        let rest = self.value.get(self.at..)?;
-        let mut end = quote_or_backslash(rest)?;
-        let escaped = rest.get(end) == Some(&b'\\');
-        if escaped {
-            end = closing_quote(rest, end)?;
-        }
-        let raw = rest.get(..end)?;
-        self.at += end + 1;
-        Some(Text { raw, escaped })
+/// A quoted string, or a token that is not empty, and what follows it.
+#[inline]
+fn text(value: &[u8]) -> Option<(Text<'_>, &[u8])> {
+    let [b'"', inside @ ..] = value else {
+        let (raw, rest) = token(value);
+        return (!raw.is_empty()).then_some((Text { raw, escaped: false }, rest));
+    };
+    let (raw, rest) = inside.split_at_checked(find_quote(inside))?;
+    match rest {
+        [b'"', rest @ ..] => Some((Text { raw, escaped: false }, rest)),
+        _ => escaped(inside, raw.len()),
     }
 }
 
-/// Where the first quote or backslash stands. Eight bytes at a time: the texts are too short for a
-/// search of the general kind to pay off.
-fn quote_or_backslash(text: &[u8]) -> Option<usize> {
-    const ONES: u64 = u64::from_ne_bytes([1; 8]);
-    // The lowest marked byte is a true zero; marks above it may not be.
-    let zeros = |word: u64| word.wrapping_sub(ONES) & !word & (ONES << 7);
-    let mut rest = text;
-    while let Some((chunk, after)) = rest.split_first_chunk::<8>() {
-        let word = u64::from_le_bytes(*chunk);
-        let found = zeros(word ^ (ONES * 0x22)) | zeros(word ^ (ONES * 0x5c));
-        if found != 0 {
-            return Some(text.len() - rest.len() + (found.trailing_zeros() / 8) as usize);
-        }
-        rest = after;
-    }
-    let at = rest.iter().position(|&b| b == b'"' || b == b'\\')?;
-    Some(text.len() - rest.len() + at)
+/// A quoted string from behind its first quote, of which the first backslash is there, and what follows it.
+#[cold]
+fn escaped(inside: &[u8], backslash: usize) -> Option<(Text<'_>, &[u8])> {
+    let (raw, rest) = inside.split_at_checked(closing_quote(inside, backslash)?)?;
+    Some((Text { raw, escaped: true }, rest.get(1..)?))
 }
 
 /// Where the first quote stands that no backslash hides; `from` is the first backslash.
@@ -514,7 +474,7 @@ mod tests {
         #[test]
         fn searching_by_words(text in "[\u{1}-\u{3}!\"#\\[\\\\\\]\u{80}-\u{ff}]{0,40}") {
             let bytes = text.as_bytes();
-            prop_assert_eq!(quote_or_backslash(bytes), memchr2(b'"', b'\\', bytes));
+            prop_assert_eq!(find_quote(bytes), memchr2(b'"', b'\\', bytes).unwrap_or(bytes.len()));
         }
 
         /// What is written with quoting is read back.

@@ -88,6 +88,26 @@ pub(crate) fn count(s: &[u8], class: impl Fn(Block) -> Hits) -> usize {
     (whole + hits.count_ones()) as usize
 }
 
+/// Whether two small letters stand in `text` one after the other, in any case.
+pub fn has_pair(text: &[u8], [first, second]: &[u8; 2]) -> bool {
+    let both = |bytes: &[u8; 16]| {
+        let block = Block::of(bytes).small();
+        block.eq(*first).bits() & block.eq(*second).bits() >> 1 != 0
+    };
+    let Some(last) = text.last_chunk::<16>() else {
+        return text.windows(2).any(|two| two.eq_ignore_ascii_case(&[*first, *second]));
+    };
+    let mut rest = text;
+    while let Some(block) = rest.first_chunk::<16>() {
+        if both(block) {
+            return true;
+        }
+        // The last byte may be the first of two.
+        rest = rest.get(15..).unwrap_or_default();
+    }
+    both(last)
+}
+
 /// Where the first control character (a byte below 0x20) stands at or after `from`; past the last byte
 /// when there is none.
 #[inline(always)]
@@ -346,6 +366,29 @@ mod tests {
                     assert!(any(&text, |x| x.eq(b)));
                     assert_eq!(control(&text, 0), place(b < 0x20));
                     assert_eq!(control(&text, len - 1), place(b < 0x20));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn pairs_are_found_wherever_they_stand() {
+        for len in 0..70 {
+            for at in 0..len {
+                for pair in [b"oc", b"Oc", b"oC", b"OC"] {
+                    for filler in [b'o', b'c', b'-', b'/', 0x0f, 0xcf] {
+                        let mut text = vec![filler; len];
+                        let clean = !text.windows(2).any(|two| two.eq_ignore_ascii_case(b"oc"));
+                        assert!(clean && !has_pair(&text, b"oc"));
+                        text[at] = pair[0];
+                        // Half of it only, unless the filler is the other half.
+                        let wanted = text.windows(2).any(|two| two.eq_ignore_ascii_case(b"oc"));
+                        assert_eq!(has_pair(&text, b"oc"), wanted, "{len} {at}");
+                        if let Some(next) = text.get_mut(at + 1) {
+                            *next = pair[1];
+                            assert!(has_pair(&text, b"oc"), "{len} {at}");
+                        }
+                    }
                 }
             }
         }

@@ -39,6 +39,7 @@ mod reference;
 mod tests;
 
 pub use auth_params::AuthParams;
+pub use block::has_pair;
 pub use find::{find_call_id, find_to_and_call_id, find_vias};
 pub use frame::frame;
 pub use index::Index;
@@ -48,7 +49,7 @@ pub use method::Method;
 pub use name::Name;
 pub use name_addr::NameAddr;
 pub use number::{hex16, parse_u32, parse_u64, push_u64, unhex16};
-pub use params::{Params, unquote};
+pub use params::{Params, find_quote, unquote};
 pub use parse::{Flaw, Parsed, parse};
 pub use response::{reason_phrase, write_response};
 pub use splice::Splices;

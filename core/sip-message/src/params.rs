@@ -96,6 +96,12 @@ pub(crate) fn skip_quoted(s: &[u8], open: usize) -> Option<usize> {
     }
 }
 
+/// Where the first quote or backslash of `text` stands; its length if there is none.
+#[inline]
+pub fn find_quote(text: &[u8]) -> usize {
+    find(text, |b| b.eq(b'"') | b.eq(b'\\'))
+}
+
 /// Whether a quoted string begins in `value` that does not end. What is appended after it would be read
 /// as part of the string by others.
 #[inline]

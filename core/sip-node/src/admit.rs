@@ -451,7 +451,8 @@ impl<S: Services> Node<S> {
         }
         let mut lines = core::mem::take(&mut self.scratch);
         lines.clear();
-        authenticator.challenge(status, &about, stale, self.serial.next(), &mut lines);
+        let minted = authenticator.challenge(status, &about, stale, self.serial.next(), &mut lines);
+        self.services.challenged(realm, minted);
         self.refuse(flow, request, status.code(), b"", &lines, out);
         self.scratch = lines;
         None

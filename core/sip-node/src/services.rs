@@ -2,7 +2,7 @@
 
 use core::net::SocketAddr;
 use core::time::Duration;
-use sip_auth::{Authenticator, Decision};
+use sip_auth::{Authenticator, Decision, Minted};
 use sip_message::Method;
 use sip_proxy::locate::Kind;
 use sip_registrar::{BindingView, Change, Reply, Table};
@@ -59,6 +59,11 @@ pub trait Services {
         request: &sip_auth::Request<'_>,
         values: &mut dyn Iterator<Item = &[u8]>,
     ) -> Decision;
+
+    /// Told of a nonce just given out in a challenge for `realm`, which whoever keeps [`sip_auth::Recent`] notes there.
+    fn challenged(&self, realm: &[u8], minted: Minted) {
+        let _ = (realm, minted);
+    }
 
     /// Sends a question off.
     fn ask(&self, question: Question);

@@ -261,25 +261,30 @@ fn unbase64url(text: &[u8], raw: &mut Raw) -> Option<()> {
     if text.len() > RAW_MAX * 4 / 3 + 1 {
         return None;
     }
-    let (fours, rest) = text.as_chunks::<4>();
+    let (eights, rest) = text.as_chunks::<8>();
     let mut seen = 0;
-    let mut bytes = |four: [u8; 4]| {
-        let [a, b, c, d] = four.map(|b| REVERSE[usize::from(b)]);
-        seen |= a | b | c | d;
-        (u32::from(a) << 26 | u32::from(b) << 20 | u32::from(c) << 14 | u32::from(d) << 8).to_be_bytes()
+    let mut bytes = |eight: [u8; 8]| {
+        let [a, b, c, d, e, f, g, h] = eight.map(|b| u64::from(REVERSE[usize::from(b)]));
+        seen |= a | b | c | d | e | f | g | h;
+        let (first, second) = (a << 18 | b << 12 | c << 6 | d, e << 18 | f << 12 | g << 6 | h);
+        (first << 40 | second << 16).to_be_bytes()
     };
-    // Whole words, of which the next one writes over the last byte.
-    let mut room = [0; RAW_MAX + 4];
+    // Whole words, of which the next one writes over the last two bytes.
+    let mut room = [0; RAW_MAX + 8];
     let mut at = 0;
-    for &four in fours {
-        *room.get_mut(at..)?.first_chunk_mut()? = bytes(four);
-        at += 3;
+    for &eight in eights {
+        *room.get_mut(at..)?.first_chunk_mut()? = bytes(eight);
+        at += 6;
     }
     // An `A` stands for zero bits.
+    const A: u8 = b'A';
     let (last, more) = match *rest {
-        [] => ([0; 4], 0),
-        [a, b] => (bytes([a, b, b'A', b'A']), 1),
-        [a, b, c] => (bytes([a, b, c, b'A']), 2),
+        [] => ([0; 8], 0),
+        [a, b] => (bytes([a, b, A, A, A, A, A, A]), 1),
+        [a, b, c] => (bytes([a, b, c, A, A, A, A, A]), 2),
+        [a, b, c, d] => (bytes([a, b, c, d, A, A, A, A]), 3),
+        [a, b, c, d, e, f] => (bytes([a, b, c, d, e, f, A, A]), 4),
+        [a, b, c, d, e, f, g] => (bytes([a, b, c, d, e, f, g, A]), 5),
         _ => return None,
     };
     *room.get_mut(at..)?.first_chunk_mut()? = last;

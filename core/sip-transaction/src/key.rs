@@ -57,6 +57,8 @@ pub(crate) struct Key {
     core: usize,
     old: bool,
     hash: u64,
+    /// Where the bytes of the request lie whose key it is, and how many; none once that is forgotten.
+    of: Option<(usize, usize)>,
     /// All bits; tests clear it to make every hash collide.
     pub(crate) mask: u64,
     table: TableHash,
@@ -71,6 +73,7 @@ impl Key {
             core: 0,
             old: false,
             hash: 0,
+            of: None,
             mask: u64::MAX,
             table: TableHash::new(seed),
             hasher: SipHasher13::new_with_keys(seed[0], seed[1]),
@@ -81,6 +84,7 @@ impl Key {
     /// Reads the key of a request.
     pub(crate) fn read(&mut self, message: &Message<'_>, method: Method<'_>) {
         let via = message.via();
+        self.of = Some(place_of(message));
         self.bytes.clear();
         self.old = !has_cookie(via.branch);
         if self.old {
@@ -103,21 +107,21 @@ impl Key {
         self.shorten(self.core);
     }
 
-    /// Whether the key read last is this request's, so that it need not be read again. Says no in
-    /// cases that are rare.
-    pub(crate) fn is_of(&self, message: &Message<'_>, method: Method<'_>) -> bool {
-        let via = message.via();
-        let (branch, host, call_id) = (via.branch, via.host, message.call_id());
-        if self.old || self.core != TEXT + call_id.len() + branch.len() + host.len() {
-            return false;
-        }
-        let (branch_at, host_at) = (TEXT + call_id.len(), TEXT + call_id.len() + branch.len());
-        self.bytes.get(..TEXT) == Some(&fixed_3261(message, &via))
-            && self.bytes.get(TEXT..branch_at) == Some(call_id)
-            && self.bytes.get(branch_at..host_at).is_some_and(|folded| same_folded(branch, folded))
-            && self.bytes.get(host_at..self.core).is_some_and(|folded| same_folded(host, folded))
-            && self.tail().is_empty()
-            && !matches!(method, Method::Other(_))
+    /// Another request is at hand from now on.
+    pub(crate) fn forget(&mut self) {
+        self.of = None;
+    }
+
+    /// Whether the key read last is that of the request at hand, which is this one, so that it need not be read again.
+    pub(crate) fn is_of(&self, message: &Message<'_>) -> bool {
+        self.of == Some(place_of(message))
+    }
+
+    /// Whether the key is what would be read from this request.
+    pub(crate) fn is_still(&mut self, message: &Message<'_>, method: Method<'_>) -> bool {
+        let before = self.bytes.clone();
+        self.read(message, method);
+        before == self.bytes
     }
 
     /// Keyed hash of the core.
@@ -197,6 +201,10 @@ impl Key {
     }
 }
 
+fn place_of(message: &Message<'_>) -> (usize, usize) {
+    (message.bytes().as_ptr().addr(), message.bytes().len())
+}
+
 /// Bytes of [`fixed`].
 const FIXED: usize = 13;
 
@@ -219,16 +227,6 @@ fn fixed_3261(message: &Message<'_>, via: &Via<'_>) -> [u8; TEXT] {
     all[..FIXED].copy_from_slice(&fixed(b'3', via.branch.len(), via.host.len(), message.cseq()));
     all[FIXED..].copy_from_slice(&via.port_or_default().to_le_bytes());
     all
-}
-
-/// Whether a text is the one that was folded.
-fn same_folded(text: &[u8], folded: &[u8]) -> bool {
-    let (words, rest) = text.as_chunks::<8>();
-    let (folded_words, folded_rest) = folded.as_chunks::<8>();
-    let same = |(a, b): (&[u8; 8], &[u8; 8])| u64::from_le_bytes(*a) | FOLD == u64::from_le_bytes(*b);
-    text.len() == folded.len()
-        && words.iter().zip(folded_words).all(same)
-        && rest.iter().zip(folded_rest).all(|(a, b)| a | FOLD as u8 == *b)
 }
 
 /// Bit 5 of eight bytes.

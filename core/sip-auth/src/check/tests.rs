@@ -547,3 +547,62 @@ proptest! {
         }
     }
 }
+
+/// A ledger with what a worker has at hand.
+struct Quick(LocalLedger, Recent);
+
+impl Ledger for Quick {
+    fn nonces<R>(&mut self, key: u64, use_it: impl FnOnce(&mut NonceCounts) -> R) -> R {
+        self.0.nonces(key, use_it)
+    }
+
+    fn backoff<R>(&mut self, key: u64, use_it: impl FnOnce(&mut Backoff) -> R) -> R {
+        self.0.backoff(key, use_it)
+    }
+
+    fn recent(&mut self) -> Option<&mut Recent> {
+        Some(&mut self.1)
+    }
+}
+
+#[test]
+fn what_is_at_hand_changes_no_decision() {
+    let [plain, other, _, _] = ledger().0;
+    let (mut plain, mut quick) = (plain, Quick(other, Recent::new()));
+    let auth = authenticator(all_algorithms());
+    let mut serial = NonceSerial::new(0);
+    let mut seen = Vec::new();
+    for (algorithm, qop) in [(Algorithm::Md5, true), (Algorithm::Md5, false), (Algorithm::Sha256, true)] {
+        for (noted, password, later) in [
+            (true, "secret", 0),
+            (false, "secret", 0),
+            (true, "wrong", 0),
+            (true, "secret", 400),
+            (true, "secret", 0),
+        ] {
+            let client = Client { algorithm, qop, password, ..Client::new(&auth) };
+            let minted =
+                auth.challenge(Status::Unauthorized, &request(1, T0), false, serial.next(), &mut Vec::new());
+            if noted {
+                quick.1.note(REALM, minted);
+            }
+            let value = client.answer(std::str::from_utf8(&minted.text).expect("text"), 1);
+            // The second is a replay, the third has a nonce that is not ours, the fourth is asked by another realm.
+            let damaged = value.replacen("nonce=\"", "nonce=\"-", 1);
+            let foreign = Request { realm: b"example.net", ..request(1, T0 + Duration::from_secs(later)) };
+            for (value, request) in [
+                (&value, request(1, T0 + Duration::from_secs(later))),
+                (&value, request(1, T0 + Duration::from_secs(later))),
+                (&damaged, request(1, T0)),
+                (&value, foreign),
+            ] {
+                let decision = check(&auth, &request, value, &mut plain);
+                assert_eq!(check(&auth, &request, value, &mut quick), decision, "{value}");
+                seen.push(decision);
+            }
+        }
+    }
+    for wanted in [accepted("alice"), PLAIN, STALE, Decision::Wrong] {
+        assert!(seen.contains(&wanted), "{wanted:?}");
+    }
+}

@@ -1,7 +1,7 @@
 //! What neighbours say of their overload in Via: RFC 7339 section 4 and 9, RFC 7415.
 
 use core::time::Duration;
-use sip_message::find_vias;
+use sip_message::{find_vias, has_pair};
 
 /// The longest that a neighbour is believed without saying it again: it does with each response. RFC 7339 has no limit;
 /// so long a wish made up by somebody else can last.
@@ -85,7 +85,7 @@ pub fn wish(via: &[u8]) -> Option<Wish> {
 #[inline]
 pub fn knows(via: &[u8]) -> bool {
     // In most the letters do not even stand.
-    has_letters(via) && has_parameter(via)
+    has_pair(via, b"oc") && has_parameter(via)
 }
 
 fn has_parameter(via: &[u8]) -> bool {
@@ -111,13 +111,7 @@ fn may_be_named(message: &[u8]) -> bool {
     if matches!(after.next(), Some(b' ' | b'\t')) {
         return true;
     }
-    has_letters(value)
-}
-
-/// Whether `oc` stands somewhere, in any case. Without an early end, so that many bytes are looked at in one step.
-fn has_letters(value: &[u8]) -> bool {
-    let pairs = value.iter().zip(value.get(1..).unwrap_or_default());
-    pairs.fold(false, |found, (a, b)| found | (a.eq_ignore_ascii_case(&b'o') & b.eq_ignore_ascii_case(&b'c')))
+    has_pair(value, b"oc")
 }
 
 /// The same; where the Via value ends then. `None`: there is none. One pass, whatever is in it.

@@ -155,6 +155,7 @@ impl Layer {
         out: &mut Outbox,
     ) -> Option<Inbound> {
         self.now = now.as_micros();
+        self.key.forget();
         let method = message.method();
         if self.servers.len() == 0 && method != Method::Cancel {
             // As in a proxy without transactions: nothing was received before.
@@ -168,14 +169,15 @@ impl Layer {
         }
     }
 
-    /// Makes the transaction of a request that [`Layer::absorb`] found to be new. `None`: there is no
-    /// room.
+    /// Makes the transaction of a request that [`Layer::absorb`], asked about it last, found to be new. `None`: there is
+    /// no room.
     pub fn accept(&mut self, now: Time, message: &Message<'_>, reply: Flow) -> Option<ServerId> {
         self.now = now.as_micros();
         let method = message.method();
-        if !self.key.is_of(message, method) {
+        if !self.key.is_of(message) {
             self.key.read(message, method);
         }
+        debug_assert!(self.key.is_still(message, method), "a request that was not asked about");
         self.create(MethodCode::of(method), reply)
     }
 

@@ -7,7 +7,8 @@ use std::time::Duration;
 use wire::Time;
 
 /// How much later than its deadline a worker may wake where deadlines need not be exact.
-const GRAIN: Duration = Duration::from_millis(1);
+const GRAIN_MICROS: u64 = 1_000;
+const GRAIN: Duration = Duration::from_micros(GRAIN_MICROS);
 
 /// A timer that stays set from one sleep to the next. A timeout of `epoll_wait` would be set and taken
 /// back with each message that comes, which is dear where it is the next thing for the processor to do:
@@ -36,8 +37,9 @@ impl Alarm {
             return Ok(false);
         }
         // In whole grains from now, so that near deadlines share a wake-up.
-        let micros = (deadline - now).as_micros().next_multiple_of(grain.as_micros().max(1));
-        let after = Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX));
+        let left = deadline.as_micros().saturating_sub(now.as_micros());
+        let whole = if self.exact { None } else { left.checked_next_multiple_of(GRAIN_MICROS) };
+        let after = Duration::from_micros(whole.unwrap_or(left));
         self.set = now + after;
         self.timer.set(after)?;
         Ok(true)
