@@ -309,10 +309,14 @@ impl Overload {
 
     /// The same of a call for help.
     pub fn judge_emergency(&mut self, source: u64, call: u64, invite: bool, stream: bool) -> Verdict {
-        let lot = (call as u16).wrapping_add(if invite { 0 } else { self.shares.table().shift() });
-        let (units, known) = (units(invite), invite && self.recent.knows(call));
+        self.by_pass = !invite && self.challenged.knows(call);
+        let lot = match invite {
+            true => call as u16,
+            false if self.by_pass => 0,
+            false => (call as u16).wrapping_add(self.shares.table().shift()),
+        };
+        let (units, known) = (units(invite), self.by_pass || invite && self.recent.knows(call));
         let verdict = self.shares.judge_emergency(source, lot, units, (stream, known));
-        self.by_pass = false;
         self.judged(verdict, call, units, stream)
     }
 
