@@ -50,6 +50,7 @@ pub fn settings(
         registrar: registrar(config),
         proxy: proxy(&config.proxy, &config.timers),
         voicemail: config.voicemail.as_ref().map(voicemail),
+        emergency: config.emergency.as_ref().map(emergency),
         trunks: config.trunks.iter().map(trunk).collect(),
         routes: config.routes.iter().map(route).collect(),
         message: sip_message::Limits {
@@ -148,6 +149,17 @@ fn voicemail(voicemail: &c::Voicemail) -> n::Voicemail {
         uri: voicemail.target.uri.clone().into_bytes(),
         on: voicemail.on.iter().map(reason).fold(Reroute::NEVER, Reroute::and),
         no_answer_ms: millis(voicemail.no_answer_timeout),
+    }
+}
+
+fn emergency(emergency: &c::Emergency) -> n::Emergency {
+    // What the file may name the kernel's part has room for.
+    const { assert!(c::Emergency::MOST_NUMBERS <= sip_steering::NUMBERS) };
+    const { assert!(c::Emergency::LONGEST_NUMBER <= sip_steering::NUMBER_LEN) };
+    n::Emergency {
+        targets: uris(&emergency.targets),
+        numbers: bytes_of(&emergency.numbers),
+        strangers: emergency.strangers,
     }
 }
 

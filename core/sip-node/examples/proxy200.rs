@@ -91,6 +91,7 @@ fn settings(digest: bool) -> Settings {
             mtu: 1300,
         },
         voicemail: None,
+        emergency: None,
         trunks: Vec::new(),
         routes: Vec::new(),
         message: sip_message::Limits::default(),

@@ -98,6 +98,7 @@ fn settings() -> Settings {
             mtu: 1300,
         },
         voicemail: None,
+        emergency: None,
         trunks: Vec::new(),
         routes: Vec::new(),
         message: sip_message::Limits::default(),

@@ -128,6 +128,11 @@ impl<S: Services> Node<S> {
         };
         let uri = match uri {
             Ok(uri) if self.knows_scheme(&uri) => uri,
+            Ok(uri)
+                if request.method() != Method::Register && self.is_for_help(&uri, routing.request_uri) =>
+            {
+                uri
+            }
             Ok(_) => {
                 self.refuse(flow, request, 416, b"", b"", out);
                 return None;
@@ -162,7 +167,7 @@ impl<S: Services> Node<S> {
         // What is said to be within a dialog is new if no token of ours says so, unless we give none.
         let recorded = self.settings.proxy.record_route;
         if self.overload.sheds() && self.verdict.is_none() && dialog.is_none() && recorded {
-            match self.judge(flow, request.call_id(), request.method() == Method::Invite) {
+            match self.judge(flow, request) {
                 Verdict::Take => {}
                 Verdict::Refuse => {
                     self.shed(flow, request, out);
@@ -174,7 +179,10 @@ impl<S: Services> Node<S> {
                 }
             }
         }
-        let (caller, aor) = self.identify(now, flow, request, &uri, dialog.as_ref(), out)?;
+        let (caller, aor) = match self.caller_for_help(flow, request, (&uri, &routing), dialog.as_ref()) {
+            Some(caller) => (caller, None),
+            None => self.identify(now, flow, request, &uri, dialog.as_ref(), out)?,
+        };
         Some((Admitted { uri, routing, dialog, caller }, aor))
     }
 

@@ -205,11 +205,12 @@ impl<S: Services> Node<S> {
     }
 
     /// The voicemail of the callee: only a call for one of our users has one, and only while it is being
-    /// set up.
+    /// set up; no call for help has.
     fn voicemail(&self, request: &Message<'_>, a: &Admitted<'_>) -> Option<&Voicemail> {
         let setup = request.method() == Method::Invite && request.to_tag().is_empty();
         let voicemail = self.settings.voicemail.as_ref()?;
-        (setup && a.routing.next.is_none() && self.is_for_subscriber(a)).then_some(voicemail)
+        let subscriber = || self.is_for_subscriber(a) && !self.is_for_help(&a.uri, a.routing.request_uri);
+        (setup && a.routing.next.is_none() && subscriber()).then_some(voicemail)
     }
 
     /// Whether a request has passed through this server before (a spiral). Such a one does not wait for

@@ -9,12 +9,13 @@
 //! The way of a request, file by file: `node` (index it), `inbound` (match a transaction), `admit`
 //! (check, authenticate; nothing is remembered before this is passed), `registration` or `targets`
 //! and `routes` (where to), `dispatch` (response context), `forward` (rewrite, send), `outcome` (responses,
-//! timers). `stateless` is for ACK and for stateless mode. In an overload `overload` comes before all of it.
+//! timers). `stateless` is for ACK and for stateless mode, `emergency` for calls for help. In an overload `overload` comes before all of it.
 #![forbid(unsafe_code)]
 
 mod admit;
 mod calls;
 mod dispatch;
+mod emergency;
 mod forward;
 mod inbound;
 mod node;
@@ -33,6 +34,7 @@ mod targets;
 mod tests;
 
 pub use calls::Call;
+pub use emergency::Emergency;
 pub use node::{Keys, Node, NodeConfig, Notice, Report};
 pub use overload::{Rules as OverloadRules, Standing};
 pub use services::{Counter, Question, Refusal, Services, Span, StoreDown};

@@ -1,6 +1,7 @@
 //! The node: one worker's whole machine.
 
 use crate::calls::Calls;
+use crate::emergency::is_urgent;
 use crate::overload::{
     Algorithm, Change, Kind as Screened, Neighbours, Overload, Standing, Verdict, Wish as OcWish, offer,
     screen,
@@ -14,7 +15,7 @@ use core::hash::Hasher;
 use core::net::SocketAddr;
 use core::time::Duration;
 use sip_auth::NonceSerial;
-use sip_message::{Index, Message, Parsed, Splices, find_call_id, parse};
+use sip_message::{Index, Message, Method, Parsed, Splices, find_call_id, parse};
 use sip_proxy::context::Action;
 use sip_proxy::gathered::Gathered;
 use sip_proxy::locate::{Answer, Cache, Kind};
@@ -152,10 +153,12 @@ impl<S: Services> Node<S> {
         let [a, b] = config.seed;
         let mut neighbours = Neighbours::default();
         neighbours.set_workers(settings.overload.workers);
+        let mut overload = Overload::new(settings.overload, a.rotate_left(32) ^ b);
+        overload.set_numbers(settings.emergency.as_ref());
         Node {
             services,
             calls: Calls::new(settings.calls, config.seed),
-            overload: Overload::new(settings.overload, a.rotate_left(32) ^ b),
+            overload,
             neighbours,
             verdict: None,
             settings,
@@ -231,17 +234,19 @@ impl<S: Services> Node<S> {
     #[cold]
     fn passes(&mut self, flow: Flow, bytes: &[u8]) -> bool {
         let mut unread = false;
-        self.verdict = match screen(bytes) {
+        self.verdict = match screen(bytes, self.settings.emergency.as_ref()) {
             Screened::First => Some(Verdict::Take),
             Screened::Unsure => None,
             // What this server sent itself was taken on before.
-            Screened::New(..) | Screened::Probe(_)
+            Screened::New(..) | Screened::Probe(_) | Screened::Emergency(..)
                 if self.settings.listeners.iter().any(|l| l.address == flow.remote) =>
             {
                 Some(Verdict::Take)
             }
-            kind @ (Screened::New(call_id, _) | Screened::Probe(call_id)) => {
-                let invite = matches!(kind, Screened::New(_, true));
+            kind @ (Screened::New(call_id, _)
+            | Screened::Emergency(call_id, _)
+            | Screened::Probe(call_id)) => {
+                let invite = matches!(kind, Screened::New(_, true) | Screened::Emergency(_, true));
                 let (source, call) = (self.source(flow.remote), self.ownership.lot(call_id));
                 let stream = flow.transport.is_reliable();
                 let verdict = match kind {
@@ -249,6 +254,7 @@ impl<S: Services> Node<S> {
                         let known = self.settings.trunk_of(flow.remote.ip()).is_some();
                         self.overload.judge_probe(source, call, stream, known)
                     }
+                    Screened::Emergency(..) => self.overload.judge_emergency(source, call, invite, stream),
                     _ => self.overload.judge(source, call, invite, stream),
                 };
                 // What repeats an accepted request is found out by its transaction; without transactions it goes the way
@@ -278,9 +284,13 @@ impl<S: Services> Node<S> {
     }
 
     /// What becomes of new work in an overload.
-    pub(crate) fn judge(&mut self, flow: Flow, call_id: &[u8], invite: bool) -> Verdict {
-        let (source, call) = (self.source(flow.remote), self.ownership.lot(call_id));
-        self.overload.judge(source, call, invite, flow.transport.is_reliable())
+    pub(crate) fn judge(&mut self, flow: Flow, request: &Message<'_>) -> Verdict {
+        let (source, call) = (self.source(flow.remote), self.ownership.lot(request.call_id()));
+        let (invite, stream) = (request.method() == Method::Invite, flow.transport.is_reliable());
+        match is_urgent(self.settings.emergency.as_ref(), request) {
+            true => self.overload.judge_emergency(source, call, invite, stream),
+            false => self.overload.judge(source, call, invite, stream),
+        }
     }
 
     /// A request of this call is asked for its credentials in an overload.
@@ -362,7 +372,7 @@ impl<S: Services> Node<S> {
 
     fn flawed(&mut self, flow: Flow, message: &Message<'_>, flaw: sip_message::Flaw, out: &mut Outbox) {
         // Responses with a fault are dropped (RFC 3261 section 18.1.2), ACKs never answered.
-        if message.is_request() && message.method() != sip_message::Method::Ack {
+        if message.is_request() && message.method() != Method::Ack {
             self.services.count(Counter::Malformed);
             self.refuse(flow, message, flaw.status, flaw.reason.as_bytes(), b"", out);
         } else {
@@ -441,7 +451,7 @@ impl<S: Services> Machine for Node<S> {
         let (status, reason) = broken_stream(error);
         self.with_index(|node, index| match parse(head, index, &limits) {
             Parsed::Good(message) | Parsed::Bad(message, _)
-                if message.is_request() && message.method() != sip_message::Method::Ack =>
+                if message.is_request() && message.method() != Method::Ack =>
             {
                 node.services.count(Counter::Malformed);
                 node.refuse(flow, &message, status, reason, b"", out);
@@ -473,6 +483,7 @@ impl<S: Services> Machine for Node<S> {
                 if self.overload.set_rules(settings.overload).is_some() {
                     self.services.overloaded(false, Duration::ZERO);
                 }
+                self.overload.set_numbers(settings.emergency.as_ref());
                 self.neighbours.set_workers(settings.overload.workers);
                 self.settings = settings;
             }

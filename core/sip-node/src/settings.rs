@@ -227,6 +227,8 @@ pub struct Settings {
     pub proxy: Proxy,
     /// Voicemail.
     pub voicemail: Option<Voicemail>,
+    /// Where calls for help go; without it they are like any other.
+    pub emergency: Option<crate::Emergency>,
     /// Trunks.
     pub trunks: Vec<Trunk>,
     /// Static routes, first match wins.

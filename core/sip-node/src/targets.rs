@@ -89,7 +89,7 @@ impl Wish {
     }
 
     /// One target out of several that stand for each other, in failover order.
-    fn chain(wishes: impl DoubleEndedIterator<Item = Wish>) -> Option<Wish> {
+    pub fn chain(wishes: impl DoubleEndedIterator<Item = Wish>) -> Option<Wish> {
         wishes.rev().reduce(|next, wish| Wish { next: Some(Box::new(next)), ..wish })
     }
 
@@ -162,6 +162,9 @@ impl<S: Services> Node<S> {
         }
         if let Some(next) = a.routing.next {
             return self.preloaded_route(flow, a, next);
+        }
+        if let Some(plan) = self.way_to_help(a) {
+            return plan;
         }
         let uri = &a.uri;
         if uri.scheme == Scheme::Tel {

@@ -3,7 +3,8 @@
 //! It drops what the worker would leave unanswered, before the worker has to pay for it: new work of calls whose lot is
 //! not below the share of its source. So it has to know as much as the worker does when it leaves something unanswered:
 //! the method, whether there is a tag in To, the Call-ID, and the address that it came from. Where it is not certain of
-//! any of these it lets the datagram pass, and the worker judges.
+//! any of these it lets the datagram pass, and the worker judges. So it does with calls to emergency services: those named
+//! by a URN, and those to one of the numbers in the table, which the worker knows from its settings.
 //!
 //! The shares stand in a map that the worker writes ([`wire::SieveProgram`]). They are good until the time written
 //! beside them, so that a worker that stands still has nothing dropped for long.
@@ -24,7 +25,7 @@ use crate::program::{
     CASE, CONTEXT, COPIED, END, HEADER, KEY, LEFT, MAP_LOOKUP_ELEM, NEWLINE, PLACES, SCRATCH, SKB_LOAD_BYTES,
     SPACE, Search, TAB, add, constants, finish, owner,
 };
-use crate::table::{BUCKETS, ROWS, SALTS, SHIFT, WORDS};
+use crate::table::{BUCKETS, NUMBERS, NUMBERS_AT, ROWS, SALTS, SHIFT, WORDS};
 use wire::SieveProgram;
 
 /// Looks at a line, at 64 bytes of it or at a byte of To, before the program gives up.
@@ -41,22 +42,24 @@ pub(crate) const FROM_IP: i32 = 1;
 const PASS: i32 = -1;
 const DROP: i32 = 0;
 
-/// Where behind the message a number is kept: the sum, what was found, and which bits of the shift are added to the lot,
-/// none or all. The kernel's check does not follow what is there, so that what comes behind is checked once, and not for
+/// Where behind the message a number is kept: the sum, what was found, which bits of the shift are added to the lot,
+/// none or all, and the beginning of the called user. The kernel's check does not follow what is there, so that what comes behind is checked once, and not for
 /// each way there.
 const SUM: i16 = SCRATCH as i16;
 const FOUND: i16 = SUM + 8;
 const SHIFTED: i16 = FOUND + 8;
+const CALLED: i16 = SHIFTED + 8;
 /// Where that ends.
-const END_OF_SCRATCH: u32 = SCRATCH + 24;
+const END_OF_SCRATCH: u32 = SCRATCH + 32;
 /// Where on the stack a number is kept, besides those of the search: the bits of the shift, first and last; the number of
-/// the call; and the threshold.
+/// the call; the threshold; and the first eight bytes of the user that an INVITE or MESSAGE calls.
 const SHIFT_BITS: i16 = -48;
 const CALL: i16 = -56;
 const THRESHOLD: i16 = -88;
+const USER: i16 = -96;
 /// The beginning of the message, and later in the same place that of the IP header.
 const HEAD: i16 = -80;
-const HEAD_LEN: i32 = 16;
+const HEAD_LEN: i32 = 24;
 const ADDRESSES: i16 = -80;
 /// How much of it, and where the sender's address is in either version: of one of IPv6 its first half.
 const ADDRESSES_LEN: i32 = 16;
@@ -145,8 +148,11 @@ fn copy(asm: &mut Assembler, pass: Label) {
     asm.store(Size::U64, R4, 0, R0);
     asm.load(Size::U64, R0, R10, SHIFT_BITS);
     asm.store(Size::U64, R7, SHIFTED, R0);
+    asm.load(Size::U64, R0, R10, USER);
+    asm.store(Size::U64, R7, CALLED, R0);
     asm.mov(R0, 0);
     asm.store(Size::U64, R10, SHIFT_BITS, R0);
+    asm.store(Size::U64, R10, USER, R0);
 }
 
 /// The value of this map at the key on the stack, in R0.
@@ -158,7 +164,7 @@ fn lookup(asm: &mut Assembler, map: i32, pass: Label) {
     asm.jump_if(R0, If::Equal, 0, pass);
 }
 
-/// Goes on with new work only. Emergency calls pass.
+/// Goes on with new work only, and notes whom it calls. What names emergency services by a URN passes.
 fn method(asm: &mut Assembler, pass: Label) {
     let [new, other, message, invite] = core::array::from_fn(|_| asm.label());
     asm.load(Size::U64, R0, R10, HEAD);
@@ -177,7 +183,11 @@ fn method(asm: &mut Assembler, pass: Label) {
     asm.load(Size::U32, R0, R10, HEAD + 8);
     asm.alu(Alu::Or, R0, LOWER);
     asm.jump_if(R0, If::Equal, URN, pass);
+    called(asm, b"MESSAGE sip:");
+    asm.mov(R0, LOTS);
+    asm.jump(new);
     asm.place(other);
+    asm.mov(R1, 0);
     asm.mov(R0, LOTS);
     asm.jump(new);
     asm.place(invite);
@@ -187,9 +197,22 @@ fn method(asm: &mut Assembler, pass: Label) {
     asm.alu(Alu::Or, R0, R1);
     asm.alu32(Alu::Or, R0, LOWER);
     asm.jump_if(R0, If::Equal, URN, pass);
+    called(asm, b"INVITE sip:");
     asm.mov(R0, 0);
     asm.place(new);
     asm.store(Size::U64, R10, SHIFT_BITS, R0);
+    asm.store(Size::U64, R10, USER, R1);
+}
+
+/// Eight bytes of the beginning of the message behind what is as long as this, in R1: the user, where the scheme is `sip` or
+/// `tel`. Of the stack the kernel lets whole words be read only. R2 is lost.
+fn called(asm: &mut Assembler, before: &[u8]) {
+    let inside = 8 * (before.len() as i32 - 8);
+    asm.load(Size::U64, R1, R10, HEAD + 8);
+    asm.load(Size::U64, R2, R10, HEAD + 16);
+    asm.alu(Alu::ShiftRight, R1, inside);
+    asm.alu(Alu::ShiftLeft, R2, 64 - inside);
+    asm.alu(Alu::Or, R1, R2);
 }
 
 /// Begins the search: nothing is found yet.
@@ -280,6 +303,8 @@ fn look_at_to(asm: &mut Assembler, here: Label, pass: Label, decide: Label, sear
 fn shares(asm: &mut Assembler, workers: u16, pass: Label) {
     asm.load(Size::U64, R0, R7, SHIFTED);
     asm.store(Size::U64, R10, SHIFT_BITS, R0);
+    asm.load(Size::U64, R0, R7, CALLED);
+    asm.store(Size::U64, R10, USER, R0);
     asm.load(Size::U64, R9, R7, SUM);
     finish(asm);
     asm.mov(R7, R9);
@@ -297,11 +322,38 @@ fn shares(asm: &mut Assembler, workers: u16, pass: Label) {
     asm.alu(Alu::Sub, R1, R0);
     asm.mov64(R2, SieveProgram::LONGEST.as_nanos() as u64);
     asm.jump_if(R1, If::Greater, R2, pass);
+    emergency(asm, pass);
     asm.load(Size::U32, R0, R8, word(SHIFT));
     asm.load(Size::U64, R1, R10, SHIFT_BITS);
     asm.alu(Alu::And, R0, R1);
     asm.alu(Alu::Add, R7, R0);
     asm.alu(Alu::And, R7, LOTS);
+}
+
+/// Goes to `pass` with a call to one of the numbers in the table in R8: where no digit follows, for what else does the
+/// worker reads itself.
+fn emergency(asm: &mut Assembler, pass: Label) {
+    let none = asm.label();
+    for number in 0..NUMBERS {
+        let next = asm.label();
+        asm.load(Size::U64, R1, R8, word(NUMBERS_AT + 2 * number));
+        asm.jump_if(R1, If::Equal, 0, none);
+        asm.mov(R2, R1);
+        asm.alu(Alu::ShiftRight, R2, 56);
+        asm.load(Size::U64, R3, R10, USER);
+        asm.alu(Alu::Xor, R1, R3);
+        // What is behind it goes away.
+        asm.mov(R4, 64);
+        asm.alu(Alu::Sub, R4, R2);
+        asm.alu(Alu::ShiftLeft, R1, R4);
+        asm.jump_if(R1, If::NotEqual, 0, next);
+        asm.alu(Alu::ShiftRight, R3, R2);
+        asm.alu(Alu::And, R3, 0xff);
+        asm.alu(Alu::Sub, R3, i32::from(b'0'));
+        asm.jump_if(R3, If::Greater, 9, pass);
+        asm.place(next);
+    }
+    asm.place(none);
 }
 
 /// Where in an entry a word of the table is.

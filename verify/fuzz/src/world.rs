@@ -182,6 +182,7 @@ pub fn settings(choice: u8) -> Settings {
                 .fold(Reroute::NEVER, Reroute::and),
             no_answer_ms: 20_000,
         }),
+        emergency: None,
         trunks: vec![trunk()],
         routes: vec![
             Route {

@@ -107,6 +107,34 @@ fn new_calls_are_refused_and_those_under_way_go_on_until_it_is_over() {
     let (..) = call(&server);
 }
 
+/// From the very address that the flood comes from, by name and by number.
+#[test]
+fn calls_for_help_go_first() {
+    let help = live::fresh_ip();
+    let server = server(&format!("[emergency]\ntargets = [\"sip:{help}\"]\nnumbers = [\"112\"]\n"));
+    let mut psap = Link::udp_at((help, 5060).into(), server.sip());
+    let flood = Flood::begin(&server);
+    eventually("an overload", || overloaded(&server).then_some(()));
+    eventually("calls without an answer", || (refused(&server, "unanswered") > 0).then_some(()));
+    for number in 0..10 {
+        let mut caller = server.link(Via::Udp);
+        let invite = Req::invite(["urn:service:sos.police", "sip:112@example.com"][number % 2], &caller);
+        // Sent again as phones do, for the flood fills the socket.
+        let half = std::time::Duration::from_millis(500);
+        let received = eventually("help is called", || {
+            caller.send(&invite.bytes());
+            psap.find_within(half, |msg| {
+                msg.method() == "INVITE" && msg.header("Call-ID") == Some(invite.call_id.as_str())
+            })
+        });
+        eventually("help answers", || {
+            psap.send(&received.reply(486, "p", &[]));
+            caller.response_within(&invite, half).filter(|r| r.status() == Some(486))
+        });
+    }
+    drop(flood);
+}
+
 #[test]
 fn switched_off_nothing_is_refused() {
     let server = server("enabled = false\n");

@@ -1,6 +1,6 @@
 //! A new configuration while the server runs: all of it or nothing, and no call notices.
 
-use live::{Req, Server, Setup, Via, eventually, http};
+use live::{Link, Req, Server, Setup, Via, eventually, http};
 use std::time::Duration;
 
 fn reload(server: &Server) -> live::Answer {
@@ -102,4 +102,38 @@ fn reloads_under_load_lose_no_request() {
         assert_eq!(reloading.join().unwrap(), 200, "round {round}");
     }
     eventually("the last file is in force", || (granted(&server) <= 624).then_some(()));
+}
+
+/// `[emergency]` comes into force and goes with a reload, and `check` says where a mistake is.
+#[test]
+fn where_help_is_can_be_said_while_the_server_runs() {
+    let server = Setup::open().config("").start();
+    let help = live::fresh_ip();
+    let mut psap = Link::udp_at((help, 5060).into(), server.sip());
+    let mut caller = server.link(Via::Udp);
+    let call = |caller: &Link, uri: &str| Req::invite(uri, caller);
+    assert_eq!(caller.status(&call(&caller, "urn:service:sos")), 416);
+    let section = format!("[emergency]\ntargets = [\"sip:{help}\"]\nnumbers = [\"112\"]\n");
+    server.write_config(Some(&section.replace("\"112\"", "\"112\", \"one\"")));
+    let answer = reload(&server);
+    assert!(answer.status >= 400 && answer.body.contains("no number for emergencies"), "{}", answer.body);
+    let said = live::run(["check".as_ref(), server.config_file().as_os_str()]);
+    let said = String::from_utf8_lossy(&said.stderr).into_owned();
+    assert!(said.contains(":3:19: \"one\" is no number for emergencies; 2 to 7 digits"), "{said}");
+    assert_eq!(caller.status(&call(&caller, "urn:service:sos")), 416);
+    server.write_config(Some(&section));
+    let answer = reload(&server);
+    assert!(answer.status == 200 && answer.body.contains("emergency"), "{}", answer.body);
+    for uri in ["urn:service:sos", "URN:service:SOS.fire", "sip:112@example.com"] {
+        let invite = call(&caller, uri);
+        caller.send(&invite.bytes());
+        let received = psap.request("INVITE");
+        let arrives = if uri.starts_with("sip") { format!("sip:112@{help}") } else { uri.to_owned() };
+        assert_eq!(received.uri(), arrives);
+        psap.send(&received.reply(486, "p", &[]));
+        caller.expect(&invite, 486);
+    }
+    server.write_config(Some(""));
+    assert_eq!(reload(&server).status, 200);
+    assert_eq!(caller.status(&call(&caller, "urn:service:sos")), 416);
 }

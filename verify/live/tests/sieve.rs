@@ -183,6 +183,17 @@ fn nothing_is_dropped_but_what_the_machine_says_and_for_as_long_as_it_does() {
         assert!(sifted.arrives(number, INVITE.as_bytes()));
         assert!(!sifted.arrives(number, INVITE.replace(": x", ": y").as_bytes()));
     }
+    // And so does what is dialled for help.
+    let mut numbers = Table::default();
+    numbers.set_numbers([&b"112"[..], b"15"].into_iter());
+    sifted.set(Some(numbers));
+    for number in 0..2 {
+        for (user, arrives) in [("112", true), ("15;x=y", true), ("1123", false), ("11", false), ("b", false)]
+        {
+            let message = INVITE.replace("sip:b@", &format!("sip:{user}@")).replace(": x", ": z");
+            assert_eq!(sifted.arrives(number, message.as_bytes()), arrives, "{user}");
+        }
+    }
     sifted.set(None);
     sifted.set(Some(Table::default()));
     assert!(!sifted.arrives(0, INVITE.as_bytes()));
@@ -234,6 +245,8 @@ fn the_kernel_drops_what_the_interpreter_does() {
         "REGISTER sip:c SIP/2.0",
         "MESSAGE sip:b@c SIP/2.0",
         "INVITE urn:service:sos SIP/2.0",
+        "INVITE sip:112@c SIP/2.0",
+        "MESSAGE tel:15 SIP/2.0",
         "BYE sip:b@c SIP/2.0",
         "",
     ];
@@ -243,6 +256,7 @@ fn the_kernel_drops_what_the_interpreter_does() {
         let mut table = Table::default();
         (0..2).for_each(|row| table.set_salt(row, round.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ row as u64));
         table.set_shift((round as u16).wrapping_mul(20_000));
+        table.set_numbers([&b"112"[..], b"15"].into_iter().take(round as usize % 3));
         table.set_thresholds((0..1_024u32).map(|n| (n * 64) & 0x1_ffff));
         // Nothing is remembered by either.
         sifted.set(None);

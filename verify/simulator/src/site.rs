@@ -167,6 +167,7 @@ impl Site {
                 mtu: 1_300,
             },
             voicemail,
+            emergency: None,
             trunks: spec.trunks.iter().map(|t| trunk(t, spec.transit)).collect(),
             routes: Vec::new(),
             message: sip_message::Limits::default(),

@@ -13,7 +13,7 @@
 //! New work is what begins something: an INVITE, a registration and so on. Never refused are responses, ACK, CANCEL,
 //! BYE and other requests within a dialog of ours, because refusing them spoils what was paid for already; and what
 //! repeats an accepted request, which the transaction layer answers before anybody asks here. A request that only says
-//! that it is within a dialog is new work. Calls to emergency services are like any other. Refusals are stateless
+//! that it is within a dialog is new work. Calls for help are taken on first, as far as they are few. Refusals are stateless
 //! (503 with Retry-After) as far as they cost little; what is beyond that gets no answer.
 
 mod backlog;
@@ -206,6 +206,11 @@ impl Overload {
         self.rules.retry_after
     }
 
+    /// What the kernel lets pass as calls for help.
+    pub fn set_numbers(&mut self, emergency: Option<&crate::Emergency>) {
+        self.shares.set_numbers(emergency.map_or(&[], |emergency| &emergency.numbers));
+    }
+
     /// Whether neighbours are listened to.
     pub fn speaks(&self) -> bool {
         self.rules.feedback && self.rules.enabled
@@ -300,6 +305,19 @@ impl Overload {
         let lot = (call as u16).wrapping_add(self.shares.table().shift());
         let verdict = self.shares.judge_probe(source, lot, stream, known);
         self.judged(verdict, call, units(false), stream)
+    }
+
+    /// The same of a call for help.
+    pub fn judge_emergency(&mut self, source: u64, call: u64, invite: bool, stream: bool) -> Verdict {
+        self.by_pass = !invite && self.challenged.knows(call);
+        let lot = match invite {
+            true => call as u16,
+            false if self.by_pass => 0,
+            false => (call as u16).wrapping_add(self.shares.table().shift()),
+        };
+        let (units, known) = (units(invite), self.by_pass || invite && self.recent.knows(call));
+        let verdict = self.shares.judge_emergency(source, lot, units, (stream, known));
+        self.judged(verdict, call, units, stream)
     }
 
     fn judged(&mut self, verdict: Verdict, call: u64, units: u32, stream: bool) -> Verdict {

@@ -1,5 +1,6 @@
 //! What a message is, as far as an overloaded server must know before it reads on.
 
+use crate::Emergency;
 use sip_message::find_to_and_call_id;
 
 /// What a message is.
@@ -11,12 +12,14 @@ pub(crate) enum Kind<'a> {
     Unsure,
     /// New work, with its Call-ID; whether it is an INVITE.
     New(&'a [u8], bool),
+    /// The same, of a call for help.
+    Emergency(&'a [u8], bool),
     /// The same, if it is one more than a few of its kind: somebody asks whether we are there (OPTIONS).
     Probe(&'a [u8]),
 }
 
 /// Looks at the first line, To and Call-ID of a message; no byte after them is read.
-pub(crate) fn screen(mut message: &[u8]) -> Kind<'_> {
+pub(crate) fn screen<'a>(mut message: &'a [u8], emergency: Option<&Emergency>) -> Kind<'a> {
     // As the parser does (RFC 3261 section 7.5).
     while let [b'\r', b'\n', rest @ ..] = message {
         message = rest;
@@ -33,6 +36,8 @@ pub(crate) fn screen(mut message: &[u8]) -> Kind<'_> {
         Kind::Unsure
     } else if method == b"OPTIONS" {
         Kind::Probe(call_id)
+    } else if emergency.is_some_and(|emergency| emergency.is_asked_by(method, &message[at + 1..])) {
+        Kind::Emergency(call_id, method == b"INVITE")
     } else {
         Kind::New(call_id, method == b"INVITE")
     }
@@ -56,7 +61,7 @@ mod tests {
     fn kind(first: &str, to: &str) -> Kind<'static> {
         let text =
             format!("{first} SIP/2.0\r\nVia: SIP/2.0/UDP a;branch=z9hG4bKx\r\n{to}\r\nCall-ID: c@d\r\n\r\n");
-        screen(text.leak().as_bytes())
+        screen(text.leak().as_bytes(), None)
     }
 
     #[test]
@@ -84,17 +89,17 @@ mod tests {
             assert_eq!(kind(&method, "To: sip:vintage@c"), Kind::Unsure);
             assert!(matches!(kind(&method, "To: <sip:b@c>"), Kind::New(b"c@d", _)));
         }
-        assert_eq!(screen(b"SIP/2.0 200 OK\r\nTo: a\r\nCall-ID: x\r\n\r\n"), Kind::First);
+        assert_eq!(screen(b"SIP/2.0 200 OK\r\nTo: a\r\nCall-ID: x\r\n\r\n", None), Kind::First);
     }
 
     #[test]
     fn line_ends_in_front_change_nothing() {
         let text = "INVITE sip:b SIP/2.0\r\nTo: <sip:b>\r\nCall-ID: x\r\n\r\n";
         for ends in ["\r\n", "\r\n\r\n\r\n"] {
-            assert_eq!(screen(format!("{ends}{text}").leak().as_bytes()), Kind::New(b"x", true));
+            assert_eq!(screen(format!("{ends}{text}").leak().as_bytes(), None), Kind::New(b"x", true));
         }
-        assert_eq!(screen(b"\r\nCANCEL sip:b SIP/2.0\r\nTo: <sip:b>\r\ni: x\r\n\r\n"), Kind::First);
-        assert_eq!(screen(b"\r\nSIP/2.0 100 Trying\r\nTo: <sip:b>\r\ni: x\r\n\r\n"), Kind::First);
+        assert_eq!(screen(b"\r\nCANCEL sip:b SIP/2.0\r\nTo: <sip:b>\r\ni: x\r\n\r\n", None), Kind::First);
+        assert_eq!(screen(b"\r\nSIP/2.0 100 Trying\r\nTo: <sip:b>\r\ni: x\r\n\r\n", None), Kind::First);
     }
 
     #[test]
@@ -102,7 +107,7 @@ mod tests {
         for text in
             [&b""[..], b"\r\n\r\n", b"INVITE", b"INVITE sip:x SIP/2.0\r\nTo: x\r\n\r\n", b"\x16\x03\x01 "]
         {
-            assert_eq!(screen(text), Kind::First);
+            assert_eq!(screen(text, None), Kind::First);
         }
     }
 
@@ -116,6 +121,12 @@ mod tests {
         "MESSAGE sip:b@c SIP/2.0",
         "invite sip:b@c SIP/2.0",
         "SIP/2.0 200 OK",
+        "INVITE urn:service:sos SIP/2.0",
+        "MESSAGE URN:Service:SOS.fire SIP/2.0",
+        "INVITE urn:service:sosx SIP/2.0",
+        "INVITE sip:112@c SIP/2.0",
+        "INVITE sip:1123@c SIP/2.0",
+        "SUBSCRIBE urn:service:sos SIP/2.0",
     ];
     const TOS: &[&str] = &[
         "To: <sip:b@c>",
@@ -159,7 +170,10 @@ mod tests {
             let limits = sip_message::Limits::default();
             if let sip_message::Parsed::Good(message) = sip_message::parse(text.as_bytes(), &mut index, &limits) {
                 let tagged = !message.to_tag().is_empty();
-                let kind = screen(text.as_bytes());
+                let help = Emergency { targets: Vec::new(), numbers: vec![b"112".to_vec()], strangers: false };
+                let kind = screen(text.as_bytes(), Some(&help));
+                let urgent = message.is_request() && crate::emergency::is_urgent(Some(&help), &message);
+                prop_assert_eq!(matches!(kind, Kind::Emergency(..)), urgent && !matches!(kind, Kind::Unsure));
                 let first = !message.is_request()
                     || matches!(message.method(), sip_message::Method::Ack | sip_message::Method::Cancel);
                 let invite = message.is_request() && message.method() == sip_message::Method::Invite;
@@ -167,7 +181,7 @@ mod tests {
                     Kind::First => prop_assert!(first, "{text}"),
                     Kind::Unsure => prop_assert!(!first, "{text}"),
                     Kind::Probe(_) => prop_assert!(false, "{text}"),
-                    Kind::New(call_id, is_invite) => {
+                    Kind::New(call_id, is_invite) | Kind::Emergency(call_id, is_invite) => {
                         prop_assert!(!first && call_id == message.call_id() && is_invite == invite, "{text}");
                         prop_assert!(!tagged || message.method() == sip_message::Method::Register, "{text}");
                     }
@@ -179,8 +193,10 @@ mod tests {
 
         #[test]
         fn any_bytes_are_something(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
-            let _ = screen(&bytes);
-            let _ = screen(&[b"INVITE ", &bytes[..]].concat());
+            let _ = screen(&bytes, None);
+            let help = Emergency { targets: Vec::new(), numbers: vec![bytes.clone()], strangers: false };
+            let _ = screen(&[b"INVITE ", &bytes[..]].concat(), Some(&help));
+            let _ = screen(&[b"INVITE sip:", &bytes[..]].concat(), Some(&help));
         }
     }
 }

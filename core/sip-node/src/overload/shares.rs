@@ -13,6 +13,8 @@
 //! was passed over is mostly passed over when its INVITE is sent again. Where the threshold has moved meanwhile, what is
 //! remembered decides ([`super::Overload::judge`]).
 
+mod urgent;
+
 use super::Verdict;
 use sip_steering::{BUCKETS, ROWS, Table, place};
 
@@ -80,6 +82,8 @@ struct Bucket {
     held: Held,
     /// Requests that asked whether we are there in this window.
     probes: u8,
+    /// Calls for help in it that were not taken on like any other.
+    urgent: u16,
     /// What is below this is counted, for the rest as well: a request that gets no answer comes again, up to ten times,
     /// one that is taken on does not.
     counts: u32,
@@ -125,6 +129,9 @@ pub struct Shares {
     random: u64,
     /// Requests of unknown sources that may still ask whether we are there in this window.
     probes: u8,
+    /// Calls for help that may still be taken on in this window whatever else there is, and how many of one source in all.
+    urgent: u16,
+    urgent_each: u16,
     /// What part of what was brought is not taken on now.
     loss: f32,
 }
@@ -143,6 +150,8 @@ impl Shares {
             turns: 0,
             random: seed,
             probes: 0,
+            urgent: 0,
+            urgent_each: 0,
             loss: 0.0,
         }
     }
@@ -177,6 +186,7 @@ impl Shares {
         self.tell_kernel();
         self.loss = 0.0;
         self.allow(budget, answers, seconds);
+        self.allow_urgent(budget, seconds);
     }
 
     /// One row with another hash, which is only listened to at first.
@@ -223,7 +233,7 @@ impl Shares {
                 if bucket.rate < GONE {
                     bucket.rate = 0.0;
                 }
-                (bucket.brought, bucket.taken, bucket.probes) = (0, 0, 0);
+                (bucket.brought, bucket.taken, bucket.probes, bucket.urgent) = (0, 0, 0, 0);
                 all += bucket.rate;
             }
             *learns = learns.saturating_sub(1);
@@ -252,6 +262,7 @@ impl Shares {
         }
         self.loss = loss;
         self.allow(highest.min(budget), answers, seconds);
+        self.allow_urgent(budget, seconds);
         self.turns = self.turns.wrapping_add(1);
         if self.turns.is_multiple_of(SALTED) {
             self.renew((self.turns / SALTED) as usize % ROWS);

@@ -7,6 +7,7 @@ mod accounts;
 mod adversary;
 mod cancel;
 mod dialogs;
+mod emergency;
 mod faults;
 mod forking;
 mod forwarding;
@@ -168,6 +169,7 @@ pub(crate) fn settings() -> Settings {
             mtu: 1_300,
         },
         voicemail: None,
+        emergency: None,
         trunks: Vec::new(),
         routes: Vec::new(),
         message: MessageLimits::default(),

@@ -142,16 +142,97 @@ fn what_was_taken_on_goes_on() {
     assert!(statuses(&sent).contains(&200), "{sent:?}");
 }
 
-/// There is no route for `urn:service:sos` in this version (416), so there is nothing to put first.
+/// A lab that knows where help is, as overloaded as ever.
+fn with_help(change: impl FnOnce(&mut Settings)) -> Lab {
+    overloaded(|s| {
+        s.auth.enabled = false;
+        s.emergency = Some(Emergency { strangers: true, ..emergency::help() });
+        change(s);
+    })
+}
+
+/// Whether a request got as far as where help is.
+fn reaches_help(lab: &mut Lab, from: &str, req: &Req) -> bool {
+    lab.send(from, req.text());
+    let reached = requests(&lab.sent()).iter().any(|(_, to)| to == "203.0.113.110:5060");
+    // Calls that ring for ever would fill the transactions.
+    lab.send(from, req.cancel().text());
+    lab.sent();
+    reached
+}
+
+/// From among a flood, and from elsewhere; each is one among 400 calls of which one in 50 could be taken on.
 #[test]
-fn emergency_calls_by_name_are_not_known() {
-    let urn = || {
-        let mut req = Req::new("INVITE", "sip:x@here.example");
-        (req.uri, req.to) = ("urn:service:sos.police".into(), "<urn:service:sos.police>".into());
-        req
-    };
-    assert_eq!(Lab::open().ask(CAROL, urn().text()).status(), 416);
+fn an_emergency_call_goes_first() {
+    for tag in ["", ";tag=made-up"] {
+        let mut lab = with_help(|_| {});
+        let mut ordinary = 0;
+        for window_number in 0..40 {
+            flood(&mut lab, CAROL, 400);
+            for (from, uri) in [
+                (CAROL, "urn:service:sos"),
+                ("192.0.2.99:5060", "urn:service:sos.fire"),
+                (CAROL, "sip:112@here.example"),
+            ] {
+                let mut req = emergency::to("INVITE", uri).sent_by("UDP", from);
+                req.to += tag;
+                assert!(reaches_help(&mut lab, from, &req), "{uri} of {from} in {window_number}{tag}");
+            }
+            let other = flood_one(&mut lab, &Req::invite());
+            ordinary += usize::from(!requests(&other).is_empty());
+            window(&mut lab, 1_000);
+        }
+        assert!(ordinary < 10, "{ordinary} of 40");
+    }
+}
+
+/// To call oneself urgent is no way round: a flood gets two calls in a window beyond what is anybody's.
+#[test]
+fn a_flood_that_calls_itself_urgent_gets_little() {
+    for uri in ["urn:service:sos", "sip:112@here.example", "sip:112@far.example"] {
+        let mut lab = with_help(|_| {});
+        let mut taken = 0;
+        for _ in 0..40 {
+            for n in 0..400 {
+                let mut req = emergency::to("INVITE", uri);
+                req.to += if n % 2 == 0 { "" } else { ";tag=made-up" };
+                taken += usize::from(flood_one(&mut lab, &req).iter().any(|sent| sent.status() != 503));
+            }
+            window(&mut lab, 1_000);
+        }
+        assert!((40..240).contains(&taken), "{uri}: {taken} of 16,000");
+    }
+}
+
+/// And it takes nothing from others.
+#[test]
+fn who_brings_little_is_served_beside_who_calls_himself_urgent() {
+    let mut lab = Lab::with(|s| s.emergency = Some(Emergency { strangers: false, ..emergency::help() }));
+    // It can do 100 calls in a window.
+    for _ in 0..40 {
+        flood(&mut lab, CAROL, 100);
+        window(&mut lab, 0);
+    }
+    window(&mut lab, 200);
+    let (mut much, mut little) = (0, 0);
+    for _ in 0..40 {
+        for _ in 0..1_000 {
+            let sent = flood_one(&mut lab, &emergency::to("INVITE", "urn:service:sos"));
+            much += sent.iter().filter(|s| s.status() != 503).count();
+        }
+        let sent = flood(&mut lab, "192.0.2.99:5060", 5);
+        little += sent.iter().filter(|s| s.status() != 503).count();
+        window(&mut lab, 60);
+    }
+    assert!(little >= 190, "{little} of 200");
+    assert!((2_500..5_200).contains(&much), "{much} of 40,000");
+}
+
+/// Without `[emergency]` there is no way for them (416), so there is nothing to put first.
+#[test]
+fn without_a_way_for_them_emergency_calls_are_like_any_other() {
     let mut lab = overloaded(|s| s.auth.enabled = false);
+    let urn = || emergency::to("INVITE", "urn:service:sos.police");
     let passed = (0..200).filter(|_| statuses(&flood_one(&mut lab, &urn())).contains(&416)).count();
     assert!(passed < 10, "{passed} of 200");
 }

@@ -1,5 +1,6 @@
 //! What the kernel would drop in an overload, by the interpreter, against what the worker makes of the same message.
 
+use crate::Emergency;
 use crate::overload::{Kind, screen};
 use proptest::prelude::*;
 use sip_steering::{Ownership, Table, emulate};
@@ -19,6 +20,10 @@ const STARTS: &[&str] = &[
     "CANCEL sip:b@c SIP/2.0",
     "PRACK sip:b@c SIP/2.0",
     "INVITE urn:service:sos SIP/2.0",
+    "INVITE sip:112@c SIP/2.0",
+    "MESSAGE sip:112;x=y@c SIP/2.0",
+    "INVITE tel:112 SIP/2.0",
+    "INVITE sip:1123@c SIP/2.0",
     "SIP/2.0 200 OK",
     "\r\nINVITE sip:b@c SIP/2.0",
 ];
@@ -75,8 +80,10 @@ proptest! {
         }
         let ownership = Ownership::new(b"sixteen bytes---");
         let mut table = Table::default();
+        let help = Emergency { targets: Vec::new(), numbers: vec![b"112".to_vec()], strangers: false };
+        table.set_numbers(help.numbers.iter().map(|number| &number[..]));
         if dropped(&message, &ownership, &table) {
-            let Kind::New(call_id, invite) = screen(&message) else {
+            let Kind::New(call_id, invite) = screen(&message, Some(&help)) else {
                 prop_assert!(false, "{}", message.escape_ascii());
                 return Ok(());
             };

@@ -23,6 +23,7 @@ pub(super) const KEYS: &[(&str, &[&str])] = &[
         ],
     ),
     ("voicemail", &["target", "on", "no_answer_timeout"]),
+    ("emergency", &["targets", "numbers", "strangers"]),
     (
         "trunk",
         &[

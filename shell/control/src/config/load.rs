@@ -165,6 +165,10 @@ fn read_config(reader: &mut Reader<'_>, mut top: Section<'_, '_>, context: &Cont
     let mut section = top.section(reader, "voicemail", "voicemail");
     config.voicemail = sections::voicemail(reader, &mut section, written);
     section.finish(reader);
+    let written = top.has("emergency");
+    let mut section = top.section(reader, "emergency", "emergency");
+    config.emergency = trunks::emergency(reader, &mut section, written, &config.domains);
+    section.finish(reader);
     let mut section = top.section(reader, "timers", "timers");
     sections::timers(reader, &mut section, &mut config.timers);
     section.finish(reader);

@@ -89,6 +89,13 @@ impl Config {
             out.time("no_answer_timeout", voicemail.no_answer_timeout);
         }
 
+        if let Some(emergency) = &self.emergency {
+            out.section("[emergency]");
+            out.names("targets", emergency.targets.iter().map(|target| &target.uri));
+            out.texts("numbers", &emergency.numbers);
+            out.raw("strangers", emergency.strangers);
+        }
+
         out.section("[timers]");
         out.time("t1", self.timers.t1);
         out.time("t2", self.timers.t2);

@@ -456,6 +456,11 @@ pub(super) fn across(reader: &mut Reader<'_>, top: &Section<'_, '_>, config: &Co
             reader.error(&top.span_of("listen"), fault);
         }
     }
+    let dialled = config.emergency.iter().flat_map(|emergency| &emergency.numbers);
+    for number in dialled.filter(|number| config.routes.iter().any(|r| r.user.as_ref() == Some(*number))) {
+        let message = format!("a route for user \"{number}\" is not used: [emergency] comes first");
+        reader.warn(&top.span_of("emergency"), Fault::new(message, "remove one of them"));
+    }
     for alias in &config.aliases {
         if config.domains.contains(alias) {
             let fault = Fault::new(format!("\"{alias}\" is already a domain"), "remove it from aliases");

@@ -1,4 +1,4 @@
-//! `[[trunk]]` and `[[route]]`: where calls may leave to.
+//! `[[trunk]]`, `[[route]]` and `[emergency]`: where calls may leave to.
 //!
 //! These decide who is trusted, so what looks like a mistake is refused rather than guessed.
 
@@ -95,6 +95,36 @@ fn trunk(
         overload_control,
         retry_on,
     })
+}
+
+/// `[emergency]`; without a target there is none.
+pub(super) fn emergency(
+    reader: &mut Reader<'_>,
+    section: &mut Section<'_, '_>,
+    written: bool,
+    own: &[String],
+) -> Option<Emergency> {
+    let targets = targets(reader, section, "targets");
+    if written && !section.has("targets") {
+        let mend = "add targets = [\"sip:192.0.2.1:5060\"], or remove the section";
+        reader.error(section.span(), Fault::new("emergency calls without target", mend));
+    }
+    for target in targets.iter().flatten().filter(|target| own.contains(&target.host)) {
+        let message = format!("emergency calls to \"{}\", our own domain, would come back here", target.host);
+        let mend = "name the server that takes them";
+        reader.error(&section.span_of("targets"), Fault::new(message, mend));
+    }
+    let numbers = section.list(reader, "numbers", text(dialled)).unwrap_or_default();
+    no_twice(reader, &numbers, "number");
+    if numbers.len() > Emergency::MOST_NUMBERS {
+        let message = format!("more than {} numbers for emergencies", Emergency::MOST_NUMBERS);
+        let mend = "keep those of this country; others can have a [[route]]";
+        reader.error(&section.span_of("numbers"), Fault::new(message, mend));
+    }
+    let mut strangers = false;
+    section.set(reader, "strangers", &mut strangers, flag);
+    let numbers = numbers.into_iter().map(|at| at.value).collect();
+    targets.map(|targets| Emergency { targets, numbers, strangers })
 }
 
 /// A list of URIs to send to; empty is an error.

@@ -165,6 +165,8 @@ pub struct Config {
     pub proxy: Proxy,
     /// Where unanswered calls go, if anywhere.
     pub voicemail: Option<Voicemail>,
+    /// `[emergency]`; without it calls for help are like any other.
+    pub emergency: Option<Emergency>,
     /// Other servers that calls are exchanged with.
     pub trunks: Vec<Trunk>,
     /// Static routes, first match wins.
@@ -283,6 +285,24 @@ pub struct Voicemail {
     pub on: Vec<Divert>,
     /// How long a callee may ring first.
     pub no_answer_timeout: Duration,
+}
+
+/// `[emergency]`: where calls for help go (RFC 5031).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Emergency {
+    /// In failover order.
+    pub targets: Vec<Target>,
+    /// What people dial, besides `urn:service:sos`.
+    pub numbers: Vec<String>,
+    /// Whether anybody may call for help.
+    pub strangers: bool,
+}
+
+impl Emergency {
+    /// Numbers that may be named, for the program in the kernel has no room for more.
+    pub const MOST_NUMBERS: usize = 8;
+    /// The longest of them, characters.
+    pub const LONGEST_NUMBER: usize = 7;
 }
 
 /// `[[trunk]]`: another server that calls are exchanged with.
@@ -473,6 +493,7 @@ impl Default for Config {
             registrar: Registrar::default(),
             proxy: Proxy::default(),
             voicemail: None,
+            emergency: None,
             trunks: Vec::new(),
             routes: Vec::new(),
             timers: Timers::default(),

@@ -2,7 +2,7 @@
 
 use super::error::{Fault, closest};
 use super::reader::kind;
-use super::types::{Cidr, HostPort, Retry, Target};
+use super::types::{Cidr, Emergency, HostPort, Retry, Target};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -323,6 +323,16 @@ pub(super) fn user_part(written: &str) -> Result<String, Fault> {
     if written.is_empty() || written.len() > 64 || !written.bytes().all(good) {
         let what = format!("\"{}\" cannot be in the user part of a URI", shown(written));
         return Err(Fault::new(what, "digits such as \"+44\" or \"00\", without blanks"));
+    }
+    Ok(written.to_owned())
+}
+
+/// A number that people dial for help.
+pub(super) fn dialled(written: &str) -> Result<String, Fault> {
+    let good = |b: u8| b.is_ascii_digit() || matches!(b, b'+' | b'*');
+    if !(2..=Emergency::LONGEST_NUMBER).contains(&written.len()) || !written.bytes().all(good) {
+        let what = format!("\"{}\" is no number for emergencies", shown(written));
+        return Err(Fault::new(what, "2 to 7 digits such as \"112\"; a longer one can have a [[route]]"));
     }
     Ok(written.to_owned())
 }

@@ -119,6 +119,7 @@ fn server(mailbox: bool) -> Node<Office> {
             on: Reroute::BUSY,
             no_answer_ms: 0,
         }),
+        emergency: None,
         trunks: Vec::new(),
         routes: Vec::new(),
         message: sip_message::Limits::default(),

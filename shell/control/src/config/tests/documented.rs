@@ -40,6 +40,7 @@ fn the_defaults_described_are_the_real_ones() {
         let (heading, base) = match section {
             "" => ("", ""),
             "voicemail" => ("[voicemail]\n", "target = \"sip:vm@192.0.2.1\"\n"),
+            "emergency" => ("[emergency]\n", "targets = [\"sip:192.0.2.1\"]\n"),
             "trunk" => ("[[trunk]]\n", "name = \"t\"\ntargets = [\"sip:192.0.2.1\"]\n"),
             "route" => ("[[route]]\n", "user = \"u\"\ntargets = [\"sip:192.0.2.1\"]\n"),
             other => (&*format!("[{other}]\n").leak(), ""),

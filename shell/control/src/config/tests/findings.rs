@@ -147,6 +147,34 @@ fn voicemail_needs_a_target() {
 }
 
 #[test]
+fn emergency_calls_need_a_target_and_plain_numbers() {
+    let found = errors("\n[emergency]\nnumbers = ['112']");
+    assert!(found.starts_with("2:1: emergency calls without target; add targets = "), "{found}");
+    assert!(errors("[emergency]\ntargets = []").starts_with("2:11: `targets` is empty"));
+    let with = |rest: &str| format!("[emergency]\ntargets = ['sip:192.0.2.1']\n{rest}");
+    for number in ["1", "01120000", "1-1-2", "sos", "11 2", "", "112#"] {
+        let found = errors(&with(&format!("numbers = ['110', '{number}']")));
+        assert!(
+            found.starts_with(&format!("3:19: \"{number}\" is no number for emergencies; 2 to 7")),
+            "{found}"
+        );
+    }
+    assert!(
+        errors(&with("numbers = ['112', '112']")).starts_with("3:19: duplicate number; the first is at 3:12")
+    );
+    let many: Vec<String> = (110..119).map(|n| format!("'{n}'")).collect();
+    let found = errors(&with(&format!("numbers = [{}]", many.join(", "))));
+    assert!(found.contains("more than 8 numbers"), "{found}");
+    assert!(errors(&with("strangers = 'yes'")).starts_with("3:13: expected true or false"));
+    assert!(errors(&with("number = ['112']")).contains("did you mean `numbers`?"));
+    let own = "domains = ['example.com']\n[emergency]\ntargets = ['sip:psap@example.com']";
+    assert!(errors(own).contains("our own domain, would come back here"));
+    let route = with("numbers = ['112']\n[[route]]\nuser = '112'\ntargets = ['sip:192.0.2.9']");
+    assert!(warnings(&route).contains("a route for user \"112\" is not used: [emergency] comes first"));
+    assert!(good("").emergency.is_none() && !good(&with("")).emergency.unwrap().strangers);
+}
+
+#[test]
 fn targets_are_checked() {
     let cases = [
         ("http://x", "is not a SIP URI"),

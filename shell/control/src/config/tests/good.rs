@@ -61,6 +61,12 @@ fn every_section_arrives() {
     assert_eq!(voicemail.no_answer_timeout, Duration::from_millis(1500));
     assert_eq!(voicemail.target.user.as_deref(), Some("vm"));
     assert_eq!(voicemail.target.transport, Some(Transport::Tcp));
+    let emergency = config.emergency.unwrap();
+    assert_eq!(emergency.targets[1].uri, "sip:psap.example.net");
+    assert_eq!(
+        (&emergency.numbers[..], emergency.strangers),
+        (&["112", "+112", "15"].map(str::to_owned)[..], true)
+    );
 }
 
 #[test]

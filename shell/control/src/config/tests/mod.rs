@@ -55,6 +55,11 @@ target = "sip:vm@192.0.2.5;transport=tcp"
 on = ["busy", "no-answer"]
 no_answer_timeout = "1500ms"
 
+[emergency]
+targets = ["sip:192.0.2.30", "sip:psap.example.net"]
+numbers = ["112", "+112", "15"]
+strangers = true
+
 [[trunk]]
 name = "carrier"
 targets = ["sip:192.0.2.20", "sip:[2001:db8::20]:5070;transport=tcp"]

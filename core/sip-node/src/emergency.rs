@@ -1,0 +1,178 @@
+//! Calls for help: requests for `urn:service:sos` and the services below it (RFC 5031), and for the numbers that people
+//! dial instead. They go to where the operator says, before any other route, and in an overload before other new work.
+
+use crate::admit::{Admitted, Caller};
+use crate::node::Node;
+use crate::services::Services;
+use crate::settings::Bounds;
+use crate::targets::{Plan, Wish, with_user};
+use sip_message::{Message, Method, Scheme, Uri};
+use sip_proxy::routes::Routing;
+use sip_proxy::token::{Dialog, Role};
+use wire::Flow;
+
+/// Where calls for help go.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Emergency {
+    /// SIP URIs in failover order.
+    pub targets: Vec<Vec<u8>>,
+    /// What people dial. The kernel's part knows [`sip_steering::NUMBERS`] of them, of [`sip_steering::NUMBER_LEN`] bytes at
+    /// most; in an overload it would drop calls to others.
+    pub numbers: Vec<Vec<u8>>,
+    /// Whether anybody may call for help; otherwise our users and trunks.
+    pub strangers: bool,
+}
+
+impl Emergency {
+    /// Whether a Request-URI, which may be followed by a blank and more, names a service for emergencies by how it is
+    /// written: whose number it is, its host would say, which is not looked at.
+    pub(crate) fn is_named_by(&self, uri: &[u8]) -> bool {
+        let Some((scheme, rest)) = uri.split_at_checked(4) else { return false };
+        if scheme.eq_ignore_ascii_case(b"urn:") {
+            return is_sos(rest);
+        }
+        (scheme.eq_ignore_ascii_case(b"sip:") || scheme.eq_ignore_ascii_case(b"tel:"))
+            && self.numbers.iter().any(|number| {
+                let behind = rest.strip_prefix(&number[..]);
+                behind.is_some_and(|behind| {
+                    matches!(behind.first(), None | Some(b'@' | b';' | b':' | b'?' | b' '))
+                })
+            })
+    }
+
+    /// Whether a request is one for help, as far as that shows before it is known for whom it is.
+    pub(crate) fn is_asked_by(&self, method: &[u8], uri: &[u8]) -> bool {
+        matches!(method, b"INVITE" | b"MESSAGE") && self.is_named_by(uri)
+    }
+}
+
+/// Whether this, behind `urn:`, is the service "sos" or one below it, in any case (RFC 5031 sections 3 and 4.2).
+fn is_sos(name: &[u8]) -> bool {
+    const SOS: &[u8] = b"service:sos";
+    name.split_at_checked(SOS.len()).is_some_and(|(service, behind)| {
+        service.eq_ignore_ascii_case(SOS) && matches!(behind.first(), None | Some(b'.' | b' '))
+    })
+}
+
+impl<S: Services> Node<S> {
+    /// Whether a Request-URI, whose text is `whole`, is one for emergencies here: of numbers those in our domains, and those
+    /// that are of none.
+    #[inline]
+    pub(crate) fn is_for_help(&self, uri: &Uri<'_>, whole: &[u8]) -> bool {
+        let Some(emergency) = &self.settings.emergency else { return false };
+        emergency.is_named_by(whole) && (!uri.is_sip() || self.is_local_host(uri))
+    }
+
+    /// Who calls for help, if that is not to be proven: a phone that is registered at this address, and strangers where
+    /// anybody may. Only for a request that goes nowhere else.
+    pub(crate) fn caller_for_help(
+        &self,
+        flow: Flow,
+        request: &Message<'_>,
+        (uri, routing): (&Uri<'_>, &Routing<'_>),
+        dialog: Option<&Dialog>,
+    ) -> Option<Caller<'static>> {
+        let emergency = self.settings.emergency.as_ref()?;
+        let asks = emergency.is_asked_by(request.method().as_bytes(), routing.request_uri);
+        if !asks || dialog.is_some() || routing.next.is_some() || !self.is_for_help(uri, routing.request_uri)
+        {
+            return None;
+        }
+        if self.settings.trunk_of(flow.remote.ip()).is_some() || self.is_from_ourselves(request) {
+            return None;
+        }
+        let role = match self.services.has_contact(flow.remote) {
+            true => Role::Local,
+            false if emergency.strangers => Role::Stranger,
+            false => return None,
+        };
+        Some(Caller { role, realm: None, trunk: None, proven: false, borrowed: false })
+    }
+
+    /// Where a call for help goes; `None`: it is none. A service keeps its name on the way (RFC 5031 section 4.1), and a
+    /// number is called at the target. No trunk is meant by it, so none holds it back by asking for less.
+    pub(crate) fn way_to_help(&self, a: &Admitted<'_>) -> Option<Plan> {
+        let emergency = self.settings.emergency.as_ref()?;
+        if !self.is_for_help(&a.uri, a.routing.request_uri) {
+            return None;
+        }
+        if a.caller.role == Role::Stranger && !emergency.strangers {
+            return Some(Plan::Refuse(403));
+        }
+        let number = a.uri.user.and_then(|user| user.split(|&b| b == b';').next()).unwrap_or(b"");
+        let wishes = emergency.targets.iter().map(|target| match a.uri.scheme {
+            Scheme::Other(_) => {
+                let wish = Wish::located(a.routing.request_uri, Role::Trunk, Bounds::Anywhere);
+                Wish { locate: target.clone(), ..wish }
+            }
+            _ => {
+                let wish = Wish::located(&with_user(target, number), Role::Trunk, Bounds::Anywhere);
+                Wish { locate: target.clone(), ..wish }
+            }
+        });
+        Some(Plan::Forward(Wish::chain(wishes).map(|wish| (1000, wish)).into_iter().collect()))
+    }
+}
+
+/// Whether a request begins a call for help, for the rules of an overload.
+pub(crate) fn is_urgent(emergency: Option<&Emergency>, request: &Message<'_>) -> bool {
+    let method: Method<'_> = request.method();
+    emergency.is_some_and(|emergency| emergency.is_asked_by(method.as_bytes(), request.request_uri()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn emergency() -> Emergency {
+        let numbers = [&b"112"[..], b"15", b"+112"].map(<[u8]>::to_vec).to_vec();
+        Emergency { targets: vec![b"sip:192.0.2.1".to_vec()], numbers, strangers: false }
+    }
+
+    #[test]
+    fn services_are_known_by_name_and_numbers_as_configured() {
+        for uri in [
+            "urn:service:sos",
+            "URN:SERVICE:SOS",
+            "urn:service:sos.fire",
+            "urn:Service:Sos.police.x",
+            "sip:112@here",
+            "SIP:112@here",
+            "sip:112;phone-context=+49@here;user=dialstring",
+            "sip:112:x@here",
+            "tel:112",
+            "TEL:15",
+            "tel:112;phone-context=+49",
+            "sip:+112@here",
+            "sip:15@here SIP/2.0",
+            "urn:service:sos SIP/2.0",
+        ] {
+            assert!(emergency().is_named_by(uri.as_bytes()), "{uri}");
+        }
+        for uri in [
+            "urn:service:sosx",
+            "urn:service:so",
+            "urn:service:counseling",
+            "urn:service:test.sos",
+            "urn:services:sos",
+            "urn:",
+            "",
+            "sip",
+            "sip:1123@here",
+            "sip:11@here",
+            "sips:112@here",
+            "sip:bob@112",
+            "tel:1-1-2",
+            "tel:0112",
+            "http:112",
+            "urn:service:sos-x",
+        ] {
+            assert!(!emergency().is_named_by(uri.as_bytes()), "{uri}");
+        }
+        for (method, asks) in
+            [("INVITE", true), ("MESSAGE", true), ("invite", false), ("REGISTER", false), ("OPTIONS", false)]
+        {
+            assert_eq!(emergency().is_asked_by(method.as_bytes(), b"urn:service:sos"), asks, "{method}");
+        }
+    }
+}
