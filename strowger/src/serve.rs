@@ -148,6 +148,7 @@ struct Parts {
     location: Arc<store::SharedLocation>,
     credentials: Arc<store::CredentialCache>,
     node: (sip_transaction::Timers, sip_transaction::Limits, usize),
+    common: Arc<sip_node::Common>,
 }
 
 impl Parts {
@@ -190,6 +191,7 @@ impl Parts {
                 sip_transaction::Limits { server: limit, client: limit },
                 config.dns.cache,
             ),
+            common: Arc::new(sip_node::Common::new(workers)),
         }
     }
 
@@ -208,7 +210,9 @@ impl Parts {
         let (timers, transactions, dns_cache) = self.node;
         let seed = [self.seed[0] ^ u64::from(worker).wrapping_mul(0x9e37_79b9_7f4a_7c15), self.seed[1]];
         let config = NodeConfig { worker, timers, transactions, dns_cache, keys: self.keys.clone(), seed };
-        Ok(Node::new(config, Arc::clone(&self.settings), world))
+        let mut node = Node::new(config, Arc::clone(&self.settings), world);
+        node.join(Arc::clone(&self.common), worker);
+        Ok(node)
     }
 }
 

@@ -36,6 +36,6 @@ mod tests;
 pub use calls::Call;
 pub use emergency::Emergency;
 pub use node::{Keys, Node, NodeConfig, Notice, Report};
-pub use overload::{Rules as OverloadRules, Standing};
+pub use overload::{Common, Rules as OverloadRules, Standing};
 pub use services::{Counter, Question, Refusal, Services, Span, StoreDown};
 pub use settings::{Auth, Challenge, Listener, Mode, Proxy, Route, RouteAction, Settings, Trunk, Voicemail};

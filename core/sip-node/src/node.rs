@@ -3,8 +3,8 @@
 use crate::calls::Calls;
 use crate::emergency::is_urgent;
 use crate::overload::{
-    Algorithm, Change, Kind as Screened, Neighbours, Overload, Standing, Verdict, Wish as OcWish, offer,
-    screen,
+    Algorithm, Change, Common, Kind as Screened, Neighbours, Overload, Standing, Verdict, Wish as OcWish,
+    offer, screen,
 };
 use crate::proxied::ProxiedSlab;
 use crate::returned;
@@ -184,6 +184,11 @@ impl<S: Services> Node<S> {
         }
     }
 
+    /// It is one of the workers that share this, so it knows how the server is, and tells trunks also where there are several.
+    pub fn join(&mut self, common: Arc<Common>, worker: u16) {
+        self.overload.join(common, worker.into());
+    }
+
     /// Runs `work` with an index to parse with. Nested uses get an index of their own.
     pub(crate) fn with_index<R>(&mut self, work: impl FnOnce(&mut Node<S>, &mut Index) -> R) -> R {
         let mut index = self.index.take().or_else(|| self.spare_index.take()).unwrap_or_default();
@@ -307,7 +312,8 @@ impl<S: Services> Node<S> {
         }
         let algorithm = offer(request.via().raw)?;
         self.settings.trunk_of(remote.ip())?;
-        Some(self.oc_for(remote, algorithm))
+        let room = self.overload.has_room_for(self.source(remote));
+        room.then(|| self.oc_for(remote, algorithm))
     }
 
     /// The same of one that asked before.

@@ -2,6 +2,7 @@
 //!
 //! | file | what |
 //! |---|---|
+//! | `common.rs` | what workers tell each other, so that neighbours hear the same of all |
 //! | `governor.rs` | whether there is an overload, and how much new work is taken on in it |
 //! | `backlog.rs` | whether a worker that is behind only catches up |
 //! | `shares.rs` | who may bring how much of it |
@@ -17,6 +18,7 @@
 //! (503 with Retry-After) as far as they cost little; what is beyond that gets no answer.
 
 mod backlog;
+mod common;
 mod governor;
 #[cfg(test)]
 mod model;
@@ -24,11 +26,13 @@ mod recent;
 mod screen;
 mod shares;
 
+pub use common::Common;
 pub(crate) use governor::Change;
 pub(crate) use screen::{Kind, screen};
 pub(crate) use sip_proxy::feedback::oc::{fill, knows, offer, take_out, wish};
 pub(crate) use sip_proxy::feedback::{Algorithm, Category, Neighbours, Wish};
 
+use common::Wanted;
 use core::time::Duration;
 use governor::Governor;
 use recent::Recent;
@@ -36,6 +40,7 @@ use shares::{Answers, Shares};
 use sip_message::Method;
 use sip_proxy::feedback::oc::RATE_MAX;
 use sip_steering::memory_bits;
+use std::sync::Arc;
 use wire::{Load, Sieve, Time};
 
 /// Units of an INVITE. Any other new request is one: it is followed by less.
@@ -152,6 +157,8 @@ pub(crate) struct Overload {
     paced: Time,
     /// The most units a second that could be taken on of late.
     best: f64,
+    /// What the other workers want, and which one this is.
+    common: Option<(Arc<Common>, usize)>,
 }
 
 impl Overload {
@@ -177,6 +184,7 @@ impl Overload {
             sheds: false,
             paced: Time::ZERO,
             best: 0.0,
+            common: None,
         }
     }
 
@@ -216,20 +224,37 @@ impl Overload {
         self.rules.feedback && self.rules.enabled
     }
 
-    /// Whether neighbours are told. Only a worker that is alone knows how the server is: several would contradict each
-    /// other, with numbers that interleave, and one that is well would take back what another said.
+    /// It is this one of the workers that share this.
+    pub fn join(&mut self, common: Arc<Common>, worker: usize) {
+        self.common = Some((common, worker));
+    }
+
+    /// Whether neighbours are told. Only a worker that is alone or knows what the others want knows how the server is: else
+    /// they would contradict each other, with numbers that interleave, and one that is well would take back what another said.
     pub fn tells(&self) -> bool {
-        self.speaks() && self.rules.workers <= 1
+        self.speaks() && (self.rules.workers <= 1 || self.common.is_some())
+    }
+
+    /// Whether this neighbour is one of those that can be told.
+    pub fn has_room_for(&self, source: u64) -> bool {
+        self.rules.workers <= 1
+            || self.common.as_ref().is_some_and(|(c, _)| c.place(source, self.paced).is_some())
     }
 
     /// What to tell a neighbour that can be told in this way.
     pub fn wish(&mut self, source: u64, algorithm: Algorithm) -> Wish {
-        let sequence = Some(self.paced.as_micros() / 10);
-        let well = Wish { algorithm, value: 0, valid: Duration::ZERO, sequence };
-        if !self.sheds {
-            return well;
+        let (mut sequence, mut loss, mut left) = (self.paced.as_micros() / 10, 0.0, 0.0);
+        if self.rules.workers > 1 {
+            if let Some((common, _)) = &self.common
+                && let Some(at) = common.place(source, self.paced)
+            {
+                let (wanted, number) = common.wanted(at, self.paced);
+                (loss, left, sequence) = (wanted.loss, wanted.left, number);
+            }
+        } else if self.sheds {
+            (loss, left) = self.shares.tell(source);
         }
-        let (loss, left) = self.shares.tell(source);
+        let well = Wish { algorithm, value: 0, valid: Duration::ZERO, sequence: Some(sequence) };
         let value = match algorithm {
             _ if loss < SHED => return well,
             Algorithm::Loss => nearest(loss * 100.0).min(100),
@@ -380,6 +405,7 @@ impl Overload {
             let fades = if change.is_some() { 0.0 } else { self.best * BEST_FADES };
             self.best = budget.max(fades);
             let (budget, answers) = (budget as f32, self.answers(budget, load));
+            self.hear_others(now);
             match change {
                 Some(_) => self.shares.begin(budget, answers, Load::WINDOW.as_secs_f32()),
                 None => self.shares.turn(budget, answers, seconds),
@@ -388,7 +414,29 @@ impl Overload {
             self.forget();
         }
         self.sheds = self.governor.budget().is_some();
+        self.tell_others(now);
         change
+    }
+
+    /// What neighbours are told by all workers from now on is what they leave away.
+    fn hear_others(&mut self, now: Time) {
+        let Overload { common: Some((common, _)), shares, rules, .. } = self else { return };
+        for (at, source) in common.told(now).filter(|_| rules.workers > 1) {
+            shares.set_common(source, common.wanted(at, now).0.loss);
+        }
+    }
+
+    /// What this worker wants of neighbours that ask.
+    fn tell_others(&mut self, now: Time) {
+        let Overload { common: Some((common, worker)), shares, rules, sheds, .. } = self else { return };
+        if rules.workers <= 1 {
+            return;
+        }
+        for (at, source) in common.told(now) {
+            let (loss, left) = if *sheds { shares.tell(source) } else { (0.0, 0.0) };
+            common.want(*worker, at, Wanted { loss, left });
+        }
+        common.written(*worker, now);
     }
 
     /// Units of refused requests whose refusal is said in a second: less, the further the worker is behind, for what waits

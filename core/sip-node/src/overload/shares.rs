@@ -90,6 +90,10 @@ struct Bucket {
     /// Windows for which somebody here has been told to bring less, and what part of it he leaves away then.
     tells: u8,
     told: f32,
+    /// What part we want it to leave away.
+    wants: f32,
+    /// What part it is told to, if several workers tell it the same.
+    common: Option<f32>,
 }
 
 /// The most that something was of late: since the last turn of this many windows, and before.
@@ -245,8 +249,9 @@ impl Shares {
             let answered = if over > 0.0 { (answers.datagrams / over).min(1.0) } else { 1.0 };
             for bucket in row.iter_mut() {
                 let take = if bucket.rate > level { level / bucket.rate } else { 1.0 };
-                let loss = (1.0 - take).min(MOST_TOLD);
-                bucket.told = if bucket.tells > 0 { loss } else { 0.0 };
+                bucket.wants = (1.0 - take).clamp(0.0, MOST_TOLD);
+                let told = bucket.common.take().unwrap_or(bucket.wants);
+                bucket.told = if bucket.tells > 0 { told } else { 0.0 };
                 bucket.tells = bucket.tells.saturating_sub(1);
                 // Of what he brings all the same that much more goes.
                 let take = (take / (1.0 - bucket.told)).min(1.0);
@@ -367,12 +372,20 @@ impl Shares {
         for (row, at) in self.rows.iter_mut().zip(places) {
             let Some(bucket) = row.get_mut(at) else { continue };
             bucket.tells = TELLS;
-            let leaves = 1.0 - bucket.take as f32 / ALL as f32 * (1.0 - bucket.told);
-            // What is rounded off above must not make it more than that.
-            loss = loss.min(leaves.clamp(0.0, MOST_TOLD));
-            left = left.max(bucket.rate * (1.0 - leaves));
+            loss = loss.min(bucket.wants);
+            left = left.max(bucket.rate * (1.0 - bucket.wants));
         }
         (loss, left)
+    }
+
+    /// What this source is told to leave away from now on by all workers, if any tells it something.
+    pub fn set_common(&mut self, source: u64, loss: f32) {
+        let places = self.places(source);
+        for (row, at) in self.rows.iter_mut().zip(places) {
+            if let Some(bucket) = row.get_mut(at) {
+                bucket.common = Some(loss.clamp(0.0, MOST_TOLD));
+            }
+        }
     }
 
     /// What part of all that is brought is not taken on, 0 to 1.

@@ -467,16 +467,42 @@ fn what_others_say_of_load_goes_no_further() {
     }
 }
 
-/// Several workers would contradict each other.
+/// One of two workers is overloaded, and both tell a trunk the same: half of what that one wants.
 #[test]
-fn of_several_workers_none_tells() {
-    let mut lab = Lab::with(|s| {
+fn of_several_workers_all_tell_the_same() {
+    let several = |s: &mut Settings| {
         s.trunks.push(trunk(&["sip:203.0.113.5"], "+49"));
         s.overload.workers = 2;
-    });
-    lab.phones(&[BOB]);
-    let sent = lab.ask_all(CARRIER, &told("loss"));
-    assert!(sent[0].status() == 100 && !sent[0].text.contains("oc-validity"), "{}", sent[0].text);
+    };
+    let (mut busy, mut calm) = (overloaded(several), Lab::with(several));
+    calm.phones(&[BOB]);
+    calm.now = busy.now;
+    let alone = calm.ask_all(CARRIER, &told("loss"));
+    assert!(!alone[0].text.contains("oc-validity"), "who does not know of the others says nothing");
+    let common = Arc::new(Common::new(2));
+    busy.node.join(Arc::clone(&common), 0);
+    calm.node.join(common, 1);
+    let mut said: Vec<(u32, u64)> = Vec::new();
+    for window_number in 0..60 {
+        flood(&mut busy, CARRIER, 400);
+        for lab in [&mut busy, &mut calm] {
+            for sent in lab.ask_all(CARRIER, &told("loss")).iter().filter(|s| s.status() > 0) {
+                let via = sent.get("Via").unwrap();
+                let number =
+                    |name: &str| via.split(name).nth(1).unwrap().split([';', '.']).next().unwrap().to_owned();
+                let seq: u64 = number("oc-seq=").parse().unwrap();
+                if window_number >= 20 {
+                    assert!(via.contains("oc-validity=500"), "{via}");
+                    said.push((number(";oc=").parse().unwrap(), seq));
+                }
+            }
+        }
+        window(&mut busy, 1_000);
+        window(&mut calm, 0);
+    }
+    assert!(said.len() >= 40 && said.is_sorted_by_key(|(_, seq)| *seq), "{said:?}");
+    assert!(said.iter().all(|(loss, _)| (44..=48).contains(loss)), "{said:?}");
+    assert!(!calm.report().overload.overloaded);
 }
 
 /// A trunk for numbers in +49 that may ask for less.
