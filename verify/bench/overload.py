@@ -233,6 +233,8 @@ class Bench:
         peak = max(r['goodput'] for r in rows) or 1
         for row in rows:
             row['of_peak'] = row['goodput'] / peak
+            for run in row['runs']:
+                run['of_peak'] = round(run['goodput'] / peak, 3)
         return rows
 
     def judge(self):
@@ -324,8 +326,8 @@ def main():
     bench = Bench(o)
     try:
         bench.run()
-        bench.write(o.out)
         table, wrong = bench.judge()
+        bench.write(o.out)
         print('\n'.join(table + ['NOT GOOD: ' + w for w in wrong]))
         if o.record:
             said = ['', 'The server: one worker with %s.' % bench.how, ''] + ['- not good: ' + w for w in wrong]

@@ -9,6 +9,7 @@
 //! - Once it is answered or refused nobody else may answer it, and who still rings is cancelled (`call_off`).
 
 use crate::cluster::NodeIndex;
+use crate::ends::work;
 use crate::kept::{Entry, T1, Token, What};
 use crate::machine::Balancer;
 use crate::requests::{Checked, tag_of};
@@ -22,8 +23,6 @@ use wire::{Flow, Outbox, Time};
 const MOST_TRIES: u8 = 3;
 /// From one look for another node to the next, while an INVITE rings at one that is down.
 const LOOK: Duration = Duration::from_secs(1);
-/// Looked at in one go; what is left is due at once.
-const WORK: usize = 32;
 
 impl Balancer {
     /// Keeps a request to a node if it may have to be sent once more, and says what its transmit is known by; zero
@@ -303,7 +302,7 @@ impl Balancer {
 
     /// What is due of what is kept.
     pub(crate) fn look_after(&mut self, now: Time, out: &mut Outbox) {
-        for _ in 0..WORK {
+        for _ in 0..work(now, self.kept.next()) {
             let Some(at) = self.kept.pop(now) else { break };
             self.look_at(now, at, out);
         }

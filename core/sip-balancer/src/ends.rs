@@ -10,6 +10,15 @@ use wire::Time;
 /// Calls looked at in one [`Dispatcher::timeout`]. Nobody is served meanwhile, and none of them is in a cache: so few that
 /// a message that has come waits no longer than for some others. What is left is due at once.
 const WORK: usize = 32;
+/// The same where there is so much to do that what is due has waited for longer than [`BEHIND`]: or else what is over would take
+/// the room of what is new.
+const MUCH: usize = 1024;
+const BEHIND: Duration = Duration::from_secs(1);
+
+/// How many are looked at in one go, of which the first was due then.
+pub(crate) fn work(now: Time, due: Option<Time>) -> usize {
+    if due.is_some_and(|due| now.since(due) > BEHIND) { MUCH } else { WORK }
+}
 
 impl Dispatcher {
     /// What a final response does to its call.
@@ -102,7 +111,7 @@ impl Dispatcher {
 
     /// Gives up what waited too long and forgets what was remembered long enough.
     pub fn timeout(&mut self, now: Time) {
-        for _ in 0..WORK {
+        for _ in 0..work(now, self.next_deadline()) {
             let Some(at) = self.sessions.due(now) else { return };
             while let Some(place) = self.sessions.overdue(now, at) {
                 self.give_up(now, at, place);

@@ -182,3 +182,21 @@ fn whoever_knows_a_call_id_and_no_more_does_not_end_the_call_in_the_counters() {
     world.answer(&sent, "481 Call/Transaction Does Not Exist", "");
     assert_eq!(world.load(), (0, 0));
 }
+
+/// What is over must not take the room of what is new where there is more to do than time.
+#[test]
+fn what_is_long_due_is_forgotten_in_larger_steps() {
+    let mut world = World::new();
+    for n in 0..8 {
+        let call = format!("late{n}");
+        for m in 0..10 {
+            let sent = world.one(CALLER, &request("MESSAGE", &call, m + 1, &format!("{call}-{m}"), "", ""));
+            world.answer(&sent, "200 OK", "");
+        }
+    }
+    let before = world.balancer.report(false).transactions;
+    world.now = world.now + Duration::from_secs(120);
+    let (now, mut out) = (world.now, Outbox::new());
+    world.balancer.timeout(now, &mut out);
+    assert!(before >= 64 && world.balancer.report(false).transactions == 0, "{before}");
+}

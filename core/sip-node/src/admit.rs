@@ -179,7 +179,8 @@ impl<S: Services> Node<S> {
                 }
             }
         }
-        let (caller, aor) = match self.caller_for_help(flow, request, (&uri, &routing), dialog.as_ref()) {
+        let (caller, aor) = match self.caller_for_help(now, flow, request, (&uri, &routing), dialog.as_ref())
+        {
             Some(caller) => (caller, None),
             None => self.identify(now, flow, request, &uri, dialog.as_ref(), out)?,
         };
@@ -455,7 +456,7 @@ impl<S: Services> Node<S> {
         };
         self.services.count(Counter::Challenged);
         if self.overload.sheds() && request.method() != Method::Invite {
-            self.challenges(request.call_id());
+            self.challenges(flow, request.call_id());
         }
         let mut lines = core::mem::take(&mut self.scratch);
         lines.clear();

@@ -6,10 +6,10 @@ use crate::node::Node;
 use crate::services::Services;
 use crate::settings::Bounds;
 use crate::targets::{Plan, Wish, with_user};
-use sip_message::{Message, Method, Scheme, Uri};
+use sip_message::{Message, Method, Name, Scheme, Uri};
 use sip_proxy::routes::Routing;
 use sip_proxy::token::{Dialog, Role};
-use wire::Flow;
+use wire::{Flow, Time};
 
 /// Where calls for help go.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -34,9 +34,7 @@ impl Emergency {
         (scheme.eq_ignore_ascii_case(b"sip:") || scheme.eq_ignore_ascii_case(b"tel:"))
             && self.numbers.iter().any(|number| {
                 let behind = rest.strip_prefix(&number[..]);
-                behind.is_some_and(|behind| {
-                    matches!(behind.first(), None | Some(b'@' | b';' | b':' | b'?' | b' '))
-                })
+                behind.is_some_and(|behind| matches!(behind.first(), None | Some(b'@' | b';' | b':' | b' ')))
             })
     }
 
@@ -63,10 +61,12 @@ impl<S: Services> Node<S> {
         emergency.is_named_by(whole) && (!uri.is_sip() || self.is_local_host(uri))
     }
 
-    /// Who calls for help, if that is not to be proven: a phone that is registered at this address, and strangers where
-    /// anybody may. Only for a request that goes nowhere else.
+    /// Who calls for help, if that is not to be proven: a phone that is registered at this address, under its own name or
+    /// one that is none of ours, and strangers where anybody may. Only for a request that goes nowhere else. Who brings
+    /// credentials is judged by them, and they go no further.
     pub(crate) fn caller_for_help(
         &self,
+        now: Time,
         flow: Flow,
         request: &Message<'_>,
         (uri, routing): (&Uri<'_>, &Routing<'_>),
@@ -81,12 +81,27 @@ impl<S: Services> Node<S> {
         if self.settings.trunk_of(flow.remote.ip()).is_some() || self.is_from_ourselves(request) {
             return None;
         }
-        let role = match self.services.has_contact(flow.remote) {
+        if request.header(Name::ProxyAuthorization).is_some() {
+            return None;
+        }
+        // What comes through a proxy comes from the proxy's address, which is that of all its phones.
+        let phone = request.via_count() == 1 && self.services.has_contact(flow.remote);
+        let role = match phone && self.is_at(now, flow, request.from_uri()) {
             true => Role::Local,
             false if emergency.strangers => Role::Stranger,
             false => return None,
         };
         Some(Caller { role, realm: None, trunk: None, proven: false, borrowed: false })
+    }
+
+    /// Whether a user of ours is registered at this address; others may be.
+    fn is_at(&self, now: Time, flow: Flow, uri: &[u8]) -> bool {
+        let Some(aor) = self.aor_of(uri).filter(|aor| self.services.is_user(aor.user(), aor.domain())) else {
+            return true;
+        };
+        let mut here = false;
+        self.services.bindings(aor.text(), now, &mut |binding| here |= binding.flow.remote == flow.remote);
+        here
     }
 
     /// Where a call for help goes; `None`: it is none. A service keeps its name on the way (RFC 5031 section 4.1), and a

@@ -300,8 +300,8 @@ impl<S: Services> Node<S> {
 
     /// A request of this call is asked for its credentials in an overload.
     #[cold]
-    pub(crate) fn challenges(&mut self, call_id: &[u8]) {
-        self.overload.challenges(self.ownership.lot(call_id));
+    pub(crate) fn challenges(&mut self, flow: Flow, call_id: &[u8]) {
+        self.overload.challenges(self.source(flow.remote), self.ownership.lot(call_id));
     }
 
     /// What the sender of a request is to be told of our load with each response, if it is a trunk that asks for it

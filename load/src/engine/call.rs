@@ -3,7 +3,7 @@
 use super::SILENT;
 use super::acks::Acks;
 use super::observe::Seen;
-use crate::metrics::Began;
+use crate::metrics::{Began, Method};
 use crate::scenario::{Challenge, Outline, Side, Values};
 use core::num::NonZeroU64;
 use core::time::Duration;
@@ -177,11 +177,23 @@ impl Call {
             // It is the callers' run, and whoever would end this call is gone.
             Side::Server => now.since(self.quiet) > OTHERS,
             Side::Client => match self.patience(now, at) {
-                Patience::Waits(waited, Some(limit)) => waited > limit.max(TRANSACTION),
+                Patience::Waits(waited, Some(limit)) => waited > limit.max(self.least()),
                 Patience::Waits(_, None) | Patience::Pauses => false,
             },
         };
         if left { Ahead::Nothing } else { Ahead::Open }
+    }
+
+    /// How long it waits at least before a run is over without it: what others have waited is a guess, and not one to call
+    /// a run failed by while there is time.
+    fn least(&self) -> Duration {
+        match self.seen.awaits() {
+            // A client has no timer once something was said to its INVITE (RFC 3261 section 17.1.1.2).
+            Some(asking) if asking.method == Method::Invite && self.tried => RINGING,
+            Some(_) => TRANSACTION,
+            None if self.seen.rings() => RINGING,
+            None => STANDING,
+        }
     }
 
     /// For how long it has waited, and may. SIP has timers for answers; for ringing only those of proxies,
@@ -284,6 +296,8 @@ pub enum Wait {
 
 /// How long a call may ring where none was ever answered: proxies wait longer (timer C, RFC 3261 section 16.6).
 const RINGING: Duration = Duration::from_secs(180);
+/// How long the other side of a session may say nothing, where it is to speak next.
+const STANDING: Duration = Duration::from_secs(600);
 /// How much longer than others a call may wait.
 const OTHERS: Duration = Duration::from_secs(60);
 /// No answer is awaited for longer than this where nothing was said of one (64 times T1: timers B and F, RFC 3261

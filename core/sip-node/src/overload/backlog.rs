@@ -13,8 +13,8 @@ const LITTLE: u64 = 64 * 1024;
 /// Windows in a row in which it does not get less, before that is believed: what is taken on brings more with it at first,
 /// and a second stall may have come into the first one. In an overload they are over by the time that patience is.
 const SURE: u32 = 4;
-/// Windows in a row with next to nothing, before it is believed that it waits elsewhere.
-const ELSEWHERE: u32 = 2;
+/// Windows with next to nothing, before it is believed that it waits elsewhere.
+const ELSEWHERE: u32 = 3;
 
 /// What has waited in the kernel since the worker fell behind.
 #[derive(Clone, Debug, Default)]
@@ -22,7 +22,7 @@ pub struct Backlog {
     /// The most of it, and how many windows ago.
     most: u64,
     age: u64,
-    /// Windows in a row in which there was next to nothing.
+    /// Windows in which there was next to nothing.
     little: u32,
     /// Windows in a row in which it did not get less.
     stays: u32,
@@ -36,6 +36,11 @@ impl Backlog {
             *self = Backlog::default();
             return false;
         };
+        if bytes < LITTLE {
+            // All is done, or it is not there that it waits: bursts beside what waits elsewhere do not hide that.
+            self.little += 1;
+            return self.little < ELSEWHERE;
+        }
         if self.falls(bytes) {
             self.stays = 0;
             return true;
@@ -45,12 +50,6 @@ impl Backlog {
     }
 
     fn falls(&mut self, bytes: u64) -> bool {
-        if bytes < LITTLE {
-            // All is done, or it is not there that it waits.
-            self.little += 1;
-            return self.little < ELSEWHERE;
-        }
-        self.little = 0;
         if bytes > self.most {
             (self.most, self.age) = (bytes, 0);
             return false;
@@ -88,7 +87,8 @@ mod tests {
 
     #[test]
     fn where_nothing_waits_it_waits_elsewhere() {
-        assert_eq!(all(&[0; 6]), [true, true, true, true, false, false]);
+        assert_eq!(all(&[0; 4]), [true, true, false, false]);
+        assert_eq!(all(&[0, 100, 0, 200, 0, 100]), [true, true, true, true, false, true]);
         let mut backlog = Backlog::default();
         assert!(!backlog.ebbs(None));
     }

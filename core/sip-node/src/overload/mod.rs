@@ -283,10 +283,10 @@ impl Overload {
 
     /// What becomes of new work. `call` is a hash of its Call-ID.
     pub fn judge(&mut self, source: u64, call: u64, invite: bool, stream: bool) -> Verdict {
-        self.by_pass = !invite && self.challenged.knows(call);
+        self.by_pass = !invite && self.challenged.knows(pass(source, call));
         if self.by_pass {
             // Below any threshold: it has moved meanwhile, and so may have the lots.
-            let verdict = self.shares.judge_known(source, 0, units(false), stream);
+            let verdict = self.shares.judge(source, 0, units(false), stream);
             return self.judged(verdict, call, units(false), stream);
         }
         let known = invite && self.recent.knows(call);
@@ -305,9 +305,9 @@ impl Overload {
 
     /// A request other than INVITE that was taken on is asked for its credentials. It comes with them under the same Call-ID,
     /// which all registrations of a phone have: so it is known for a moment only, and not for another one for having come so.
-    pub fn challenges(&mut self, call: u64) {
+    pub fn challenges(&mut self, source: u64, call: u64) {
         if self.sheds && !self.by_pass {
-            self.challenged.note(self.paced, call);
+            self.challenged.note(self.paced, pass(source, call));
         }
     }
 
@@ -329,12 +329,13 @@ impl Overload {
     pub fn judge_probe(&mut self, source: u64, call: u64, stream: bool, known: bool) -> Verdict {
         let lot = (call as u16).wrapping_add(self.shares.table().shift());
         let verdict = self.shares.judge_probe(source, lot, stream, known);
-        self.judged(verdict, call, units(false), stream)
+        // The kernel drops none of these, nor of those below.
+        self.judged(verdict, call, units(false), true)
     }
 
     /// The same of a call for help.
     pub fn judge_emergency(&mut self, source: u64, call: u64, invite: bool, stream: bool) -> Verdict {
-        self.by_pass = !invite && self.challenged.knows(call);
+        self.by_pass = !invite && self.challenged.knows(pass(source, call));
         let lot = match invite {
             true => call as u16,
             false if self.by_pass => 0,
@@ -342,11 +343,14 @@ impl Overload {
         };
         let (units, known) = (units(invite), self.by_pass || invite && self.recent.knows(call));
         let verdict = self.shares.judge_emergency(source, lot, units, (stream, known));
-        self.judged(verdict, call, units, stream)
+        self.judged(verdict, call, units, true)
     }
 
-    fn judged(&mut self, verdict: Verdict, call: u64, units: u32, stream: bool) -> Verdict {
-        self.silent += u32::from(verdict == Verdict::Drop && !stream);
+    /// Counts what was judged. `passes`: the kernel would not have dropped it.
+    fn judged(&mut self, verdict: Verdict, call: u64, units: u32, passes: bool) -> Verdict {
+        if verdict == Verdict::Drop && !passes {
+            self.silent += 1;
+        }
         match verdict {
             Verdict::Take => {
                 self.taken = self.taken.saturating_add(units);
@@ -464,6 +468,11 @@ impl Overload {
     }
 }
 
+/// What a pass of this source for this call is known by: nobody else has it.
+fn pass(source: u64, call: u64) -> u64 {
+    call ^ source.rotate_left(23)
+}
+
 /// The nearest whole number of one that is not negative.
 fn nearest(number: f32) -> u32 {
     (number + 0.5) as u32
@@ -556,7 +565,7 @@ mod tests {
         let ask = |flooded: &mut Flooded, call: u64| flooded.overload.judge(7, call, false, false);
         let phones: Vec<u64> =
             Flooded::spread(3).filter(|c| ask(&mut flooded, *c) == Verdict::Take).collect();
-        phones.iter().for_each(|call| flooded.overload.challenges(*call));
+        phones.iter().for_each(|call| flooded.overload.challenges(7, *call));
         assert!(phones.len() > 50, "{}", phones.len());
         flooded.run(15, 1_000);
         assert!(phones.iter().all(|call| ask(&mut flooded, *call) == Verdict::Take));
@@ -565,7 +574,7 @@ mod tests {
             flooded.run(20, 1_000);
             for call in &phones {
                 if ask(&mut flooded, *call) == Verdict::Take {
-                    flooded.overload.challenges(*call);
+                    flooded.overload.challenges(7, *call);
                 }
             }
         }

@@ -201,7 +201,8 @@ impl Shares {
             // than twice what is taken on.
             let part = ((1.0 - self.loss) * (2 * ALL) as f32) as u32;
             let counts = part.clamp(SAMPLE, LEARNED);
-            *row = [Bucket { counts, answer: counts, ..Bucket::default() }; BUCKETS];
+            // The other row says what is wanted meanwhile.
+            *row = [Bucket { counts, answer: counts, wants: 1.0, ..Bucket::default() }; BUCKETS];
             *learns = LEARNS;
         }
     }
@@ -249,8 +250,8 @@ impl Shares {
             let answered = if over > 0.0 { (answers.datagrams / over).min(1.0) } else { 1.0 };
             for bucket in row.iter_mut() {
                 let take = if bucket.rate > level { level / bucket.rate } else { 1.0 };
-                bucket.wants = (1.0 - take).clamp(0.0, MOST_TOLD);
-                let told = bucket.common.take().unwrap_or(bucket.wants);
+                bucket.wants = (1.0 - take).max(0.0);
+                let told = bucket.common.take().unwrap_or(bucket.wants).min(MOST_TOLD);
                 bucket.told = if bucket.tells > 0 { told } else { 0.0 };
                 bucket.tells = bucket.tells.saturating_sub(1);
                 // Of what he brings all the same that much more goes.
@@ -372,7 +373,7 @@ impl Shares {
         for (row, at) in self.rows.iter_mut().zip(places) {
             let Some(bucket) = row.get_mut(at) else { continue };
             bucket.tells = TELLS;
-            loss = loss.min(bucket.wants);
+            loss = loss.min(bucket.wants.min(MOST_TOLD));
             left = left.max(bucket.rate * (1.0 - bucket.wants));
         }
         (loss, left)
@@ -580,6 +581,18 @@ mod tests {
     }
 
     /// Nothing jumps when a row gets another hash.
+    #[test]
+    fn a_new_row_says_nothing_of_what_is_wanted() {
+        let mut shares = Shares::new(7);
+        shares.begin(2_000.0, said(0.0), 0.05);
+        run(&mut shares, &[1_000], 2_000.0, 100);
+        for _ in 0..2 * SALTED {
+            run(&mut shares, &[1_000], 2_000.0, 1);
+            let (loss, left) = shares.tell(mix(1_000));
+            assert!((0.8..=MOST_TOLD).contains(&loss) && left < 4_000.0, "{loss} {left}");
+        }
+    }
+
     #[test]
     fn a_new_row_is_listened_to_first() {
         let mut shares = Shares::new(7);

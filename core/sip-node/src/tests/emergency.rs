@@ -72,6 +72,25 @@ fn a_phone_of_ours_reaches_help_by_name_and_by_number_without_a_password() {
     assert_eq!(statuses(&lab.sent()), [200]);
 }
 
+/// The address is that of a phone, and what comes from it may not be from that phone.
+#[test]
+fn a_name_of_ours_and_credentials_are_looked_at() {
+    let mut lab = lab(|_| {});
+    // In the name of another user, who is not registered there.
+    let mut bob = to("INVITE", "urn:service:sos").alice();
+    bob.from = bob.from.replace("alice", "bob");
+    assert_eq!(lab.ask(ALICE, bob.text()).status(), 407);
+    // By way of a proxy: its address is that of all its phones.
+    let call = to("INVITE", "urn:service:sos").alice().line("Via: SIP/2.0/UDP 10.9.9.9;branch=z9hG4bKq");
+    assert_eq!(lab.ask(ALICE, call.text()).status(), 407);
+    // Whoever brings credentials is judged by them.
+    let call = to("INVITE", "urn:service:sos").alice().line("Proxy-Authorization: Digest username=\"alice\"");
+    assert_ne!(lab.ask(ALICE, call.text()).to(), HELP);
+    // What stands behind the number is no part of it.
+    let more = to("INVITE", "sip:112?5551234@here.example").alice();
+    assert_eq!(lab.ask(ALICE, more.text()).status(), 407);
+}
+
 #[test]
 fn without_the_section_nothing_is_known_of_them() {
     let mut lab = lab(|s| (s.emergency, s.auth.enabled) = (None, false));

@@ -68,7 +68,7 @@ fn over(
 #[test]
 fn a_run_does_not_wait_for_calls_that_the_other_side_has_left() {
     // The last INVITE leaves at 1.9 s.
-    assert_eq!(over("uac", &says("100 Trying"), nothing), Some((34, "FAIL")));
+    assert_eq!(over("uac", &says("100 Trying"), nothing), Some((182, "FAIL")));
     assert_eq!(over("uac", &says("180 Ringing"), nothing), Some((182, "FAIL")));
     // Where nothing is sent again, nothing has to have come.
     let once = |settings: &mut Settings, _: &mut Plan| settings.retransmission.on = false;
@@ -76,11 +76,11 @@ fn a_run_does_not_wait_for_calls_that_the_other_side_has_left() {
     assert_eq!(over("uac", silent, once), Some((34, "FAIL")));
     // Calls that are left may take all the room that there is, or all the users.
     let room = |settings: &mut Settings, _: &mut Plan| settings.most_calls = 2;
-    assert_eq!(over("uac", &says("100 Trying"), room), Some((33, "VOID")), "others were left out");
+    assert_eq!(over("uac", &says("100 Trying"), room), Some((181, "VOID")), "others were left out");
     let users = |settings: &mut Settings, _: &mut Plan| {
         settings.users = Some(Users { numbers: (0, 1), count: 2, calls: Some(20) });
     };
-    assert_eq!(over("uac", &says("100 Trying"), users), Some((33, "FAIL")));
+    assert_eq!(over("uac", &says("100 Trying"), users), Some((181, "FAIL")));
 }
 
 #[test]
