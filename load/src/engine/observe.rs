@@ -246,7 +246,12 @@ impl Note<'_> {
                     _ => metrics.registration_failed(now, began, asked.kind),
                 }
             }
-            _ if !call.seen.responded && call.seen.session.is_none() && call.side == Side::Client => {
+            // A challenge of a registration is no response to it yet.
+            _ if asking.method != Method::Register
+                && !call.seen.responded
+                && call.seen.session.is_none()
+                && call.side == Side::Client =>
+            {
                 call.seen.responded = true;
                 metrics.responded(now, asking.began);
             }

@@ -156,7 +156,8 @@ fn remarks(inputs: &Inputs, m: &Metrics) -> Vec<String> {
     if intended > sent.saturating_mul(2).max(sent + 1_000) {
         out.push(format!(
             "The 99th percentile of the response time is {} ms from the intended start and {} ms from the actual \
-             one: the generator was held up; the first figure is what users would have seen.",
+             one: the generator was held up, and that is in the first figure. Where the server stood still and the generator \
+             had to wait for it, that is what users would have seen; else it is the generator's own.",
             ms(intended),
             ms(sent)
         ));

@@ -300,7 +300,17 @@ fn read_head(head: &str, complain: &mut impl FnMut(u32, String, &str)) -> (Optio
         "RANDOM" => Some(Order::Random),
         "USER" | "USERS" => Some(Order::User),
         other => {
-            complain(1, format!("`{other}' is no order of lines"), MEND);
+            // It may be a line with a password in it.
+            let what = if other.is_empty() {
+                "it is empty, where"
+            } else {
+                "the first line is a line of values, where"
+            };
+            let what = match other.len() <= 12 && other.chars().all(|c| c.is_ascii_alphabetic()) {
+                true if !other.is_empty() => format!("`{other}' is no order of lines"),
+                _ => format!("{what} the order of lines should be"),
+            };
+            complain(1, what, MEND);
             None
         }
     };
@@ -437,7 +447,10 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_said_with_its_line() {
-        assert!(problem("").contains("u.csv:1: `' is no order of lines; write SEQUENTIAL"));
+        assert!(
+            problem("")
+                .contains("u.csv:1: it is empty, where the order of lines should be; write SEQUENTIAL")
+        );
         assert!(problem("SEQUENTIAL\n").contains("u.csv: it has no lines"));
         assert!(problem("RANDOM\na\n\nb").contains("u.csv:3: the line is empty"));
         assert!(problem("RANDOM,PRINTF=x\na").contains("u.csv:1: `PRINTF=x' is not understood"));

@@ -56,13 +56,20 @@ fn refusals(report: &Report) -> Vec<(u16, u64)> {
 
 /// What was answered in a run in which nothing was measured, and the mend; empty for other runs. `domain` is that
 /// of the users, if there are any.
-pub fn nothing_measured(report: &Report, target: &str, domain: Option<&str>) -> String {
+pub fn nothing_measured(report: &Report, target: Option<&str>, domain: Option<&str>) -> String {
     let mut out = String::new();
     if !report.verdict.why.iter().any(|why| why.starts_with("nothing was measured")) {
         return out;
     }
     let refusals = refusals(report);
     let any = report.whole.keys().any(|key| key.starts_with("responses_received."));
+    let Some(target) = target else {
+        let _ = writeln!(
+            out,
+            "no call came in; does the other side call this address and port, over this transport (-t)?"
+        );
+        return out;
+    };
     if refusals.is_empty() && !any {
         let _ = writeln!(out, "nothing came back from {target}: does a server listen there?");
         return out;
@@ -128,7 +135,8 @@ mod tests {
     #[test]
     fn what_was_answered_and_the_mend_are_said() {
         const NOTHING: &str = "nothing was measured: no call began in the measured window";
-        let said = |report: &Report| nothing_measured(report, "192.0.2.1", Some("x.test"));
+        let said = |report: &Report| nothing_measured(report, Some("192.0.2.1"), Some("x.test"));
+        assert!(nothing_measured(&run(NOTHING, &[]), None, None).starts_with("no call came in"));
         let unserved = said(&run(NOTHING, &[("404", 9), ("403", 100), ("401", 7), ("100", 1)]));
         assert!(unserved.starts_with("192.0.2.1 answered 403 (100 times), 404 (9 times)\n"), "{unserved}");
         assert!(unserved.contains("x.test") && unserved.contains("--domain"), "{unserved}");

@@ -207,7 +207,8 @@ fn measure(args: &LoadArgs, plan: Plan, signals: &Receiver<Wish>) -> Result<(Rep
         true => Server::find(args.people.server_pid, plan.remote),
         false => None,
     };
-    let started = monotonic_now();
+    // The workers wait when the first call is due: what they need before that would be its lateness.
+    let started = monotonic_now() + LEAD;
     let story = Story {
         title: plan.title.clone(),
         workload: plan.workload.clone(),
@@ -232,6 +233,9 @@ fn measure(args: &LoadArgs, plan: Plan, signals: &Receiver<Wish>) -> Result<(Rep
     let engines: Vec<Engine> = plan.engines(started)?;
     drive(args, story, plan.bound, engines, started, signals)
 }
+
+/// From the plan of a run to its first call.
+const LEAD: Duration = Duration::from_millis(30);
 
 /// Makes one run with users and says how it went.
 fn measure_users(
@@ -459,7 +463,7 @@ fn deliver(args: &LoadArgs, report: &Report) -> Result<(), String> {
     let html = args.html.as_ref().map(|path| write(path, &load::report::html(report)));
     let csv = args.csv.as_ref().map(|path| write(path, &load::report::csv(report)));
     say::out(format_args!("{}", plain(&essence(report))));
-    let target = args.target.as_deref().unwrap_or("the other side");
+    let target = args.target.as_deref();
     let domain = args.people.users.map(|_| args.people.domain(args));
     say::out(format_args!("{}", advice::nothing_measured(report, target, domain.as_deref())));
     for note in report.notes.iter().filter(|note| note.starts_with(advice::EXHAUSTED)) {

@@ -105,8 +105,16 @@ fn prepared(args: &LoadArgs) -> Result<Search, String> {
             "--rfc7502 searches for a rate of a scenario's calls; without it --find-peak finds users".into(),
         );
     }
+    let first = users.map_or(first_rate(args), |users| users as f64);
+    if args.rate_max > 0.0 && args.rate_max < first {
+        let begins = if users.is_some() { "--users" } else { "-r" };
+        return Err(format!(
+            "-rate_max {}: the search begins above that, at {first}; give a lower {begins}",
+            args.rate_max
+        ));
+    }
     let options = SearchOptions {
-        start: users.map_or(first_rate(args), |users| users as f64),
+        start: first,
         // A caller and a callee.
         lowest: if users.is_some() { 2.0 } else { 1.0 },
         highest: if args.rate_max > 0.0 { args.rate_max } else { 1e9 },

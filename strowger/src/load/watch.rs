@@ -56,6 +56,12 @@ pub fn watch(
         match (stop.or(over.filter(|_| quitting.is_none())), quitting) {
             (Some(Ended::Asked), Some(_)) => return Ok(Ended::Asked),
             (Some(why), None) => {
+                if why == Ended::Asked && !args.quiet {
+                    say::err(format_args!(
+                        "ending: no more calls begin, those under way have {} s; a second signal stops at once",
+                        PATIENCE.as_secs()
+                    ));
+                }
                 quit(handle);
                 quitting = Some((now, why));
             }
