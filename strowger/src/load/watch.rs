@@ -46,7 +46,11 @@ pub fn watch(
     each(started, false);
     let mut idle = Idle::default();
     loop {
-        let stop = match signals.recv_timeout(LOOK) {
+        // The end of `--timeout` is met, and not looked for some time later.
+        let to_limit =
+            limit.filter(|_| quitting.is_none()).map(|limit| (started + limit).since(monotonic_now()));
+        let wait = to_limit.map_or(LOOK, |left| LOOK.min(left.max(Duration::from_millis(1))));
+        let stop = match signals.recv_timeout(wait) {
             Ok(Wish::Stop) => Some(Ended::Asked),
             Ok(Wish::Reload) => None,
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => None,
