@@ -128,7 +128,10 @@ fn proxy(proxy: &c::Proxy, timers: &c::Timers) -> n::Proxy {
         max_breadth: u8::try_from(proxy.max_breadth).unwrap_or(u8::MAX),
         max_forwards: proxy.max_forwards,
         timer_c_ms: millis(proxy.timer_c),
-        trying_ms: millis(timers.trying),
+        trying: match timers.trying {
+            c::Trying::Learned => n::Trying::Learned,
+            c::Trying::After(wait) => n::Trying::After(millis(wait)),
+        },
         mtu: proxy.mtu,
     }
 }

@@ -87,7 +87,7 @@ fn settings(digest: bool) -> Settings {
             max_breadth: 60,
             max_forwards: 70,
             timer_c_ms: 180_000,
-            trying_ms: 0,
+            trying: Trying::Learned,
             mtu: 1300,
         },
         voicemail: None,

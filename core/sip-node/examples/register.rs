@@ -15,7 +15,7 @@ use sip_auth::{
 };
 use sip_node::{
     Auth, Challenge, Counter, Keys, Listener, Mode, Node, NodeConfig, OverloadRules, Proxy, Services,
-    Settings, Span, StoreDown,
+    Settings, Span, StoreDown, Trying,
 };
 use sip_registrar::{BindingView, Change, Reply, Table};
 use std::cell::RefCell;
@@ -94,7 +94,7 @@ fn settings() -> Settings {
             max_breadth: 60,
             max_forwards: 70,
             timer_c_ms: 180_000,
-            trying_ms: 0,
+            trying: Trying::Learned,
             mtu: 1300,
         },
         voicemail: None,

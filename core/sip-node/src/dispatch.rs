@@ -5,7 +5,7 @@ use crate::node::Node;
 use crate::overload::knows;
 use crate::proxied::{Proxied, ProxiedId};
 use crate::services::{Counter, Refusal, Services};
-use crate::settings::{Mode, Voicemail};
+use crate::settings::{Mode, Trying, Voicemail};
 use crate::targets::{Plan, Wish, is_recorded, max_breadth};
 use core::time::Duration;
 use sip_message::{Message, Method, Name, Via};
@@ -17,7 +17,7 @@ use sip_transaction::{ServerId, TimerId};
 use wire::{Flow, Outbox, Time};
 
 /// Longest that an INVITE may wait for its 100 (section 17.2.1).
-const TRYING: Duration = Duration::from_millis(200);
+pub(crate) const TRYING: Duration = Duration::from_millis(200);
 /// Bytes of the texts that a usual response context keeps: its targets' and a realm.
 const TEXT_ROOM: usize = 192;
 
@@ -72,7 +72,7 @@ impl<S: Services> Node<S> {
         };
         // Stops the caller's retransmissions (sections 16.2, 17.2.1), before they begin also where he hears from the
         // callee soon. Who is behind with its work may not know when that is.
-        if invite && (self.settings.proxy.trying_ms == 0 || self.overload.sheds()) {
+        if invite && (self.settings.proxy.trying == Trying::After(0) || self.overload.sheds()) {
             self.answer(now, server, request, source, 100, b"", out);
         }
         if new_call {
@@ -149,6 +149,7 @@ impl<S: Services> Node<S> {
             timer: TimerId::NONE,
             wakes: Time::FAR,
             trying: Time::FAR,
+            asked: None,
             trusted: 0,
             text: buffers.text,
             targets: buffers.targets,
@@ -175,9 +176,13 @@ impl<S: Services> Node<S> {
         if !invite {
             // The context wants no timer for these.
             proxied.timer = self.layer.schedule(now + self.early_trying, proxied.id.as_u64());
-        } else if self.settings.proxy.trying_ms > 0 && !self.overload.sheds() {
-            let wait = Duration::from_millis(u64::from(self.settings.proxy.trying_ms));
-            proxied.trying = now + wait.min(TRYING);
+        } else if !self.overload.sheds() {
+            proxied.trying = match self.settings.proxy.trying {
+                // Until it goes to someone who is known to answer soon.
+                Trying::Learned => now,
+                Trying::After(0) => Time::FAR,
+                Trying::After(ms) => now + Duration::from_millis(u64::from(ms)).min(TRYING),
+            };
         }
         let mut actions = core::mem::take(&mut self.actions);
         proxied.context.start(now, &mut actions);

@@ -1,11 +1,13 @@
 //! Sending a request to one address of one target (RFC 3261 section 16.6).
 
+use crate::dispatch::TRYING;
 use crate::node::Node;
 use crate::outcome::has_more;
 use crate::overload::Category;
+use crate::prompt::Group;
 use crate::proxied::{Pending, Proxied, ProxiedId, Reach};
 use crate::services::{Counter, Question, Services};
-use crate::settings::is_secure;
+use crate::settings::{Trying, is_secure};
 use core::mem;
 use sip_message::{Message, Name, Uri};
 use sip_proxy::context::{Action, BranchId};
@@ -129,6 +131,20 @@ impl<S: Services> Node<S> {
         self.scratch = lines;
         p.clients.push((branch, client));
         self.services.count(Counter::Forwarded);
+        if p.invite && settings.proxy.trying == Trying::Learned {
+            self.expect(now, p, flow);
+        }
+    }
+
+    /// An INVITE goes to `flow`: its caller's 100 may wait if who is there answers soon.
+    fn expect(&mut self, now: Time, p: &mut Proxied, flow: Flow) {
+        let neighbour = Group::of(flow.remote);
+        if p.clients.len() == 1 {
+            p.asked = Some(neighbour);
+        }
+        if p.trying == now && self.prompt.knows(neighbour) {
+            p.trying = now + TRYING;
+        }
     }
 
     /// Whether requests to a target of this trunk say that we can be told of overload, and what it tells is believed:

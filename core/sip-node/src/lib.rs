@@ -21,6 +21,7 @@ mod inbound;
 mod node;
 mod outcome;
 mod overload;
+mod prompt;
 mod proxied;
 mod registration;
 mod returned;
@@ -38,4 +39,6 @@ pub use emergency::Emergency;
 pub use node::{Keys, Node, NodeConfig, Notice, Report};
 pub use overload::{Common, Rules as OverloadRules, Standing};
 pub use services::{Counter, Question, Refusal, Services, Span, StoreDown};
-pub use settings::{Auth, Challenge, Listener, Mode, Proxy, Route, RouteAction, Settings, Trunk, Voicemail};
+pub use settings::{
+    Auth, Challenge, Listener, Mode, Proxy, Route, RouteAction, Settings, Trunk, Trying, Voicemail,
+};

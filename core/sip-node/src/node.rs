@@ -6,6 +6,7 @@ use crate::overload::{
     Algorithm, Change, Common, Kind as Screened, Neighbours, Overload, Standing, Verdict, Wish as OcWish,
     offer, screen,
 };
+use crate::prompt::Prompt;
 use crate::proxied::ProxiedSlab;
 use crate::returned;
 use crate::services::{Counter, Services};
@@ -133,6 +134,7 @@ pub struct Node<S> {
     pub(crate) draining: bool,
     pub(crate) overload: Overload,
     pub(crate) neighbours: Neighbours,
+    pub(crate) prompt: Prompt,
     /// What becomes of the request at hand if it is new, in an overload; `None`: it has to be asked about if it is.
     pub(crate) verdict: Option<Verdict>,
     /// After this a request other than INVITE that has no answer yet gets a 100 (RFC 4320 section 4.1).
@@ -160,6 +162,7 @@ impl<S: Services> Node<S> {
             calls: Calls::new(settings.calls, config.seed),
             overload,
             neighbours,
+            prompt: Prompt::default(),
             verdict: None,
             settings,
             layer: Layer::new(config.timers, config.transactions, config.seed),

@@ -4,11 +4,13 @@ use crate::forward::OC;
 use crate::inbound::{RETRY_AFTER, passed_on, told};
 use crate::node::Node;
 use crate::overload::wish;
+use crate::prompt::Group;
 use crate::proxied::{Proxied, ProxiedId};
 use crate::services::{Counter, Services, Span};
 use crate::settings::Bounds;
 use crate::targets::redirect_wish;
 use core::mem;
+use core::time::Duration;
 use sip_message::{Limits, Message, Name, NameAddr, Parsed, Uri, parse, write_response};
 use sip_proxy::context::{Action, BranchId};
 use sip_proxy::loops::read_branch;
@@ -70,6 +72,11 @@ impl<S: Services> Node<S> {
                 self.relay_late(&proxied, branch, response, out);
             }
             return self.proxied.put(proxied);
+        }
+        if status > 100
+            && let Some(neighbour) = proxied.asked.take_if(|asked| *asked == Group::of(flow.remote))
+        {
+            self.prompt.answered(neighbour, now.since(proxied.started));
         }
         let mut actions = mem::take(&mut self.actions);
         if (300..400).contains(&status) && self.recurse(now, &mut proxied, branch, response) {
@@ -217,7 +224,11 @@ impl<S: Services> Node<S> {
         actions.clear();
         self.actions = actions;
         if !proxied.over {
-            if proxied.trying != Time::FAR && proxied.timer == TimerId::NONE {
+            if proxied.trying <= now {
+                // It went to nobody who is known to answer soon.
+                proxied.trying = Time::FAR;
+                self.still_trying(now, &mut proxied, request, out);
+            } else if proxied.trying != Time::FAR && proxied.timer == TimerId::NONE {
                 self.arm(&mut proxied);
             }
             return self.proxied.put(proxied);
@@ -512,7 +523,10 @@ impl<S: Services> Node<S> {
                     proxied.timer = TimerId::NONE;
                     if !proxied.invite || proxied.trying <= now {
                         proxied.trying = Time::FAR;
-                        self.still_trying(now, &mut proxied, out);
+                        if let Some(neighbour) = proxied.asked.take() {
+                            self.prompt.answered(neighbour, Duration::MAX);
+                        }
+                        self.still_trying(now, &mut proxied, None, out);
                     }
                     if proxied.invite && now < proxied.wakes {
                         // The timer was set for the 100.
@@ -532,9 +546,9 @@ impl<S: Services> Node<S> {
 
     /// A 100, once the client's retransmissions have come to T2 (RFC 4320 section 4.1) or, of an INVITE, before they
     /// begin (RFC 3261 section 17.2.1).
-    fn still_trying(&mut self, now: Time, p: &mut Proxied, out: &mut Outbox) {
+    fn still_trying(&mut self, now: Time, p: &mut Proxied, request: Option<&Message<'_>>, out: &mut Outbox) {
         let source = Some((p.source.remote, p.always_rport));
-        self.with_request(p, None, |node, p, request| {
+        self.with_request(p, request, |node, p, request| {
             node.answer(now, p.server, request, source, 100, b"", out);
         });
     }

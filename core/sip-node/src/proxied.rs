@@ -1,6 +1,7 @@
 //! A forwarded request and everything that belongs to it until it is over.
 
 use crate::overload::Algorithm;
+use crate::prompt::Group;
 use crate::settings::Bounds;
 use crate::short::Short;
 use crate::targets::Wish;
@@ -124,6 +125,8 @@ pub(crate) struct Proxied {
     pub wakes: Time,
     /// When an INVITE that nobody has answered yet gets a 100.
     pub trying: Time,
+    /// The neighbour that an INVITE without a response went to first, where it is watched how soon it answers.
+    pub asked: Option<Group>,
     /// Bit n: target n is a trunk. Kept when the targets are not, for answers that come again. A
     /// context has 65 targets at most.
     pub trusted: u128,

@@ -142,11 +142,19 @@ pub struct Proxy {
     pub max_forwards: u8,
     /// Timer C, milliseconds.
     pub timer_c_ms: u32,
-    /// How long an INVITE waits for somebody else's answer before it gets a 100, milliseconds; 0: it gets one at once.
-    /// At most 200 (section 17.2.1).
-    pub trying_ms: u32,
+    /// When an INVITE gets its 100.
+    pub trying: Trying,
     /// Requests over UDP longer than this go over TCP where possible (section 18.1.1); bytes.
     pub mtu: usize,
+}
+
+/// When an INVITE that has no other response yet gets a 100 (RFC 3261 section 17.2.1). In an overload: at once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Trying {
+    /// At once, unless the neighbour that it goes to has answered soon of late; then after 200 ms.
+    Learned,
+    /// After so many milliseconds, at most 200; 0: at once.
+    After(u32),
 }
 
 /// Where unanswered calls go (RFC 4458).

@@ -4,10 +4,7 @@ use sip_auth::{
     Algorithm, Authenticator, Backoff, BackoffRules, Decision, LocalLedger, Name, NonceCounts, Secret, ha1,
 };
 use sip_message::Method;
-use sip_node::{
-    Auth, Challenge, Counter, Keys, Listener, Mode, NodeConfig, OverloadRules, Proxy, Question, Route,
-    RouteAction, Services, Settings, Span, StoreDown, Trunk, Voicemail,
-};
+use sip_node::{Auth, Challenge, Counter, Keys, Listener, Mode, NodeConfig, OverloadRules, Proxy, Question, Route, RouteAction, Services, Settings, Span, StoreDown, Trunk, Voicemail, Trying};
 use sip_proxy::context::Reroute;
 use sip_registrar::{BindingView, Change, Reply, Table};
 use sip_transaction::{Limits, Timers};
@@ -172,7 +169,7 @@ pub fn settings(choice: u8) -> Settings {
             max_breadth: 60,
             max_forwards: 70,
             timer_c_ms: 185_000,
-            trying_ms: 200,
+            trying: if bit(3) { Trying::Learned } else { Trying::After(200) },
             mtu: if bit(6) { 600 } else { 1_300 },
         },
         voicemail: bit(7).then(|| Voicemail {

@@ -163,7 +163,10 @@ impl Site {
                 max_breadth: 60 + revision % 8,
                 max_forwards: 70,
                 timer_c_ms: 181_000,
-                trying_ms: u32::from(revision % 3) * 100,
+                trying: match revision % 3 {
+                    0 => n::Trying::Learned,
+                    n => n::Trying::After(u32::from(n - 1) * 200),
+                },
                 mtu: 1_300,
             },
             voicemail,

@@ -165,7 +165,7 @@ pub(crate) fn settings() -> Settings {
             max_breadth: 60,
             max_forwards: 70,
             timer_c_ms: 181_000,
-            trying_ms: 0,
+            trying: Trying::After(0),
             mtu: 1_300,
         },
         voicemail: None,

@@ -100,7 +100,10 @@ impl Config {
         out.time("t1", self.timers.t1);
         out.time("t2", self.timers.t2);
         out.time("t4", self.timers.t4);
-        out.time("trying", self.timers.trying);
+        match self.timers.trying {
+            Trying::Learned => out.text("trying", "auto"),
+            Trying::After(wait) => out.time("trying", wait),
+        }
 
         let limits = &self.limits;
         out.section("[limits]");

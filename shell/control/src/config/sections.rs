@@ -345,15 +345,26 @@ pub(super) fn voicemail(
     target.map(|target| Voicemail { target: target.value, on, no_answer_timeout })
 }
 
+/// `"auto"`, or a length of time up to 200 ms (RFC 3261 section 17.2.1).
+fn trying(value: &DeValue<'_>) -> Result<Trying, Fault> {
+    match value {
+        DeValue::String(text) if text == "auto" => Ok(Trying::Learned),
+        _ => {
+            duration(Duration::ZERO..=Duration::from_millis(200))(value).map(Trying::After).map_err(|fault| {
+                let mend = format!("\"auto\", or: {}", fault.mend);
+                Fault { mend, ..fault }
+            })
+        }
+    }
+}
+
 /// `[timers]`.
 pub(super) fn timers(reader: &mut Reader<'_>, section: &mut Section<'_, '_>, timers: &mut Timers) {
     let range = || Duration::from_millis(10)..=Duration::from_secs(60);
     section.set(reader, "t1", &mut timers.t1, duration(range()));
     section.set(reader, "t2", &mut timers.t2, duration(range()));
     section.set(reader, "t4", &mut timers.t4, duration(range()));
-    // RFC 3261 section 17.2.1.
-    let wait = Duration::ZERO..=Duration::from_millis(200);
-    section.set(reader, "trying", &mut timers.trying, duration(wait));
+    section.set(reader, "trying", &mut timers.trying, trying);
     if timers.t2 < timers.t1 {
         let message = format!("t2 ({}) is below t1 ({})", show_duration(timers.t2), show_duration(timers.t1));
         let at = if section.has("t2") { "t2" } else { "t1" };

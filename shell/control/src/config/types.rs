@@ -389,6 +389,15 @@ pub struct Cidr {
     pub length: u8,
 }
 
+/// When the caller of an INVITE gets a 100 (RFC 3261 section 17.2.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trying {
+    /// `"auto"`: at once, unless who it goes to has answered soon of late; then after 200 ms without a response.
+    Learned,
+    /// After so long without a response, at most 200 ms; nothing: at once.
+    After(Duration),
+}
+
 /// `[timers]`: RFC 3261 table 4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timers {
@@ -398,8 +407,8 @@ pub struct Timers {
     pub t2: Duration,
     /// Longest life of a message in the network.
     pub t4: Duration,
-    /// How long an INVITE waits for the callee's first response before it gets a 100; nothing: it gets one at once.
-    pub trying: Duration,
+    /// When an INVITE gets a 100.
+    pub trying: Trying,
 }
 
 /// `[limits]`: caps of the whole server.
@@ -567,7 +576,7 @@ impl Default for Timers {
             t1: Duration::from_millis(500),
             t2: Duration::from_secs(4),
             t4: Duration::from_secs(5),
-            trying: Duration::ZERO,
+            trying: Trying::Learned,
         }
     }
 }

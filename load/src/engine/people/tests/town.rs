@@ -9,7 +9,7 @@ use sip_auth::{
 };
 use sip_node::{
     Auth, Challenge, Counter, Keys, Listener, Mode, Node, NodeConfig, Proxy, Services, Span, StoreDown,
-    Voicemail,
+    Trying, Voicemail,
 };
 use sip_proxy::context::Reroute;
 use sip_registrar::{BindingView, Change, Reply, Table};
@@ -111,7 +111,7 @@ fn server(mailbox: bool) -> Node<Office> {
             max_breadth: 60,
             max_forwards: 70,
             timer_c_ms: 180_000,
-            trying_ms: 0,
+            trying: Trying::Learned,
             mtu: 1300,
         },
         voicemail: mailbox.then(|| Voicemail {
