@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What a generator costs: `strowger load` and SIPp on the same flows, at the same rates, in turns.
 
-    verify/bench/load.py --bin target/release/strowger [--reps 2] [--rates 1000,4000] [--high 5000,16000] [--seconds 4]
+    verify/bench/load.py --bin target/release/strowger [--reps 2] [--rates 1000,4000] [--high 5000,28000] [--seconds 4]
 
 Two flows: a call of both sides (INVITE 180 200 ACK BYE 200, 20 ms of ringing and of speech) through a bare
 relay, and REGISTER with digest at a registrar that is a scenario as well. Both read the same scenario files
@@ -183,7 +183,7 @@ def main():
     p = argparse.ArgumentParser(description=__doc__.split('\n')[0])
     p.add_argument('--bin', default='target/release/strowger', help='the strowger binary')
     p.add_argument('--rates', type=rates, default=[1000, 4000], help='calls a second, of both')
-    p.add_argument('--high', type=rates, default=[5000, 16000], help='calls a second near what SIPp and Strowger can make')
+    p.add_argument('--high', type=rates, default=[5000, 28000], help='calls a second near what SIPp and Strowger can make')
     p.add_argument('--high-register', type=rates, default=[11000, 40000], help='registrations a second, likewise')
     p.add_argument('--seconds', type=float, default=4, help='length of the window')
     p.add_argument('--reps', type=int, default=2)
