@@ -76,13 +76,18 @@ fn whose_callee_is_slow_gets_a_100_in_time_and_timer_c_is_as_ever() {
 
 /// A call that BOB answers after `wait` milliseconds: what its caller gets until then.
 fn before_the_answer(lab: &mut Lab, wait: u64) -> Vec<u16> {
-    lab.send(CAROL, Req::invite().text());
+    let mut req = Req::invite();
+    lab.send(CAROL, req.text());
     let mut all = lab.sent();
     let sent = all.iter().find(|m| m.method() == "INVITE").expect("it goes on").clone();
     lab.pass(wait);
     all.extend(lab.sent());
     lab.send(BOB, sent.reply(486, "b", ""));
-    lab.sent();
+    let busy = lab.sent().into_iter().find(|m| m.status() == 486).expect("it is passed on");
+    // Section 17.1.1.3: an ACK of the same branch, with the tag of the response.
+    req.method = "ACK".to_owned();
+    req.to = busy.get("To").unwrap().to_owned();
+    lab.send(CAROL, req.text());
     statuses(&all)
 }
 
