@@ -1,5 +1,6 @@
 //! From the configuration to the settings of the protocol core.
 
+use crate::memory::Room;
 use control::config as c;
 use sip_auth::{Algorithm, Authenticator, Secret, UriRule};
 use sip_node as n;
@@ -60,7 +61,7 @@ pub fn settings(
             headers: config.limits.headers,
             ..sip_message::Limits::default()
         },
-        calls: config.limits.calls.div_ceil(workers.max(1)),
+        calls: Room::of(&config.limits).calls.div_ceil(workers.max(1)),
         overload: n::OverloadRules {
             enabled: config.overload.enabled,
             patience: config.overload.delay,

@@ -10,6 +10,7 @@ mod counters;
 mod ctl;
 mod interfaces;
 mod load;
+mod memory;
 mod process;
 mod serve;
 mod signals;

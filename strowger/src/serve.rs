@@ -3,6 +3,7 @@
 use crate::admin::{Control, Running};
 use crate::build::{self, METHODS};
 use crate::cli::{ServeArgs, Switch};
+use crate::memory::Room;
 use crate::signals::{self, Wish};
 use crate::throttle::Throttle;
 use crate::world::{self, Ask, SharedLedger, World};
@@ -169,7 +170,9 @@ impl Parts {
         let run = derive(&secret_bytes, &format!("seed {} {:?}", wall_micros(), monotonic_now()));
         let (low, high) = run.split_at(8);
         let word = |b: &[u8]| b.iter().fold(0u64, |n, b| n << 8 | u64::from(*b));
-        let limit = config.limits.transactions.div_ceil(workers);
+        let room = Room::of(&config.limits);
+        tracing::info!(transactions = room.transactions, calls = room.calls, "room for");
+        let limit = room.transactions.div_ceil(workers);
         Parts {
             settings: Arc::new(settings),
             listeners,

@@ -111,8 +111,9 @@ pub(crate) fn parse(value: &[u8]) -> Result<Params<'_>, Unusable> {
     if value.len() > MAX_VALUE {
         return Err(Unusable::Bad("Credentials Too Long"));
     }
-    // Without an early way out, so that the compiler can take many bytes at a time.
-    if value.iter().fold(false, |found, &b| found | (b < 0x20) & (b != b'\t') | (b == 0x7f)) {
+    // Without an early way out and in bytes, so that the compiler can take many at a time.
+    let control = |b: u8| u8::from(b < 0x20) & u8::from(b != b'\t') | u8::from(b == 0x7f);
+    if value.iter().fold(0, |found, &b| found | control(b)) != 0 {
         return Err(Unusable::Bad("Control Character In Credentials"));
     }
     let mut params = Params::default();

@@ -44,6 +44,14 @@ pub fn descriptors_allowed() -> Option<u64> {
     sys::raise_descriptor_limit()
 }
 
+/// Lets the calling thread, and those that it starts from now on, run before those of all other programs.
+///
+/// # Errors
+/// `EPERM` without root, `CAP_SYS_NICE` or a limit (`RLIMIT_RTPRIO`) that allows it.
+pub fn run_first() -> std::io::Result<()> {
+    sys::run_first()
+}
+
 /// The time now: `CLOCK_MONOTONIC`, whose origin is the machine's start.
 pub fn monotonic_now() -> wire::Time {
     wire::Time::from_micros(sys::monotonic_micros())

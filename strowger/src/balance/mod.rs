@@ -8,6 +8,7 @@ mod names;
 
 use crate::build::METHODS;
 use crate::cli::BalanceArgs;
+use crate::memory::Room;
 use crate::serve::{Failure, bind_admin, raise_descriptor_limit, runtime_config, wait_for_the_rest};
 use crate::signals::{self, Wish};
 use crate::steering::Helmsman;
@@ -87,13 +88,14 @@ fn balance(loaded: Loaded, overrides: Overrides) -> Result<(), Failure> {
     let settings = Arc::new(build::settings(config, listeners));
     let (bound, grade) =
         helmsman.steer(bound, keys.ownership(), (config.steering, false), workers)?.finish()?;
+    let room = Room::of(&config.limits);
     let machine = |worker| {
         let setup = Setup {
             worker,
             workers: workers as u16,
             cluster: Arc::clone(&cluster),
             keys: keys.clone(),
-            calls: config.limits.calls.div_ceil(workers),
+            calls: room.calls.div_ceil(workers),
             seed: build::seed(),
         };
         Balancer::new(setup, Arc::clone(&settings))

@@ -166,6 +166,11 @@ pub struct LoadArgs {
     #[arg(long, value_name = "MS", default_value_t = 0.5, value_parser = units::amount, help_heading = "From where")]
     pub grain: f64,
 
+    /// Run before all other programs (SCHED_FIFO; needs root or CAP_SYS_NICE): what else the machine does makes this one
+    /// late no more. Leave a processor to the server
+    #[arg(long, help_heading = "From where")]
+    pub realtime: bool,
+
     /// How long a <recv> waits if it does not say: milliseconds, or 10s, 2m, 1h [default: for ever]
     #[arg(long, value_name = "TIME", value_parser = units::long_millis, help_heading = "Protocol")]
     pub recv_timeout: Option<u64>,

@@ -82,6 +82,12 @@ pub fn run(args: &LoadArgs) -> ExitCode {
 }
 
 fn command(args: &LoadArgs) -> Result<u8, String> {
+    if args.realtime {
+        // Before there are other threads, which inherit it.
+        worker_runtime::run_first().map_err(|error| {
+            format!("--realtime: {error}; run it as root, or leave it out: what else the machine does may then make it late")
+        })?;
+    }
     let signals = signals::listen().map_err(|error| format!("cannot listen to signals: {error}"))?;
     // Before anything is sent.
     let files = [&args.json, &args.html, &args.csv, &args.pcap, &args.sipp.error_file];

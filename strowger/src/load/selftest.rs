@@ -122,7 +122,7 @@ pub fn self_test(args: &LoadArgs, signals: &Receiver<Wish>) -> Result<u8, String
 fn no_figure(why: &str) -> u8 {
     say::out(format_args!("no figure: {why}\n"));
     say::out(format_args!(
-        "what else runs on this machine, or on its host, is in the way; try again when it is quiet\n"
+        "what else runs on this machine, or on its host, is in the way; try again when it is quiet, or with --realtime\n"
     ));
     VOID
 }

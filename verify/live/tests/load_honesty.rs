@@ -512,3 +512,26 @@ fn mistakes_name_the_file_the_line_and_the_mend() {
         }
     }
 }
+
+/// The scheduling policy of a thread: field 41 of its stat (proc(5)); the 39th behind the name, which may hold blanks.
+fn policy(stat: &str) -> Option<u32> {
+    stat.rsplit(") ").next()?.split(' ').nth(38)?.parse().ok()
+}
+
+#[test]
+fn all_of_a_generator_runs_before_other_programs_where_it_may() {
+    let ip = fresh_ip().to_string();
+    let options = ["-sn", "uas", "-i", &ip, "-p", "5060", "--realtime"];
+    let bare = live::without_capabilities().args(["load"]).args(options).args(["--timeout", "1"]).output();
+    let said = text(&bare.expect("it runs"));
+    assert!(said.contains("--realtime: Operation not permitted") && said.contains("root"), "{said}");
+
+    let may = Command::new("chrt").args(["-f", "10", "true"]).stderr(Stdio::null()).status();
+    if may.is_ok_and(|status| status.success()) {
+        let generator = Beside::load(&options);
+        let threads = std::fs::read_dir(format!("/proc/{}/task", generator.pid())).expect("its threads");
+        let read = |thread: std::fs::DirEntry| std::fs::read_to_string(thread.path().join("stat")).ok();
+        let policies: Vec<_> = threads.filter_map(|thread| policy(&read(thread.ok()?)?)).collect();
+        assert!(policies.len() > 1 && policies.iter().all(|&policy| policy == 1), "{policies:?}");
+    }
+}

@@ -109,8 +109,8 @@ impl Config {
         out.section("[limits]");
         out.raw("message_bytes", limits.message_bytes);
         out.raw("headers", limits.headers);
-        out.raw("transactions", limits.transactions);
-        out.raw("calls", limits.calls);
+        out.auto("transactions", limits.transactions);
+        out.auto("calls", limits.calls);
         out.raw("connections", limits.connections);
         out.raw("connections_per_source", limits.connections_per_source);
         out.time("tcp_head_timeout", limits.tcp_head_timeout);
@@ -264,6 +264,14 @@ impl Writer {
     fn names(&mut self, key: &str, values: impl Iterator<Item = impl Display>) {
         let all: Vec<String> = values.map(|value| quoted(&value.to_string())).collect();
         self.line(key, &format!("[{}]", all.join(", ")));
+    }
+
+    /// A value, or that the program finds it.
+    fn auto(&mut self, key: &str, value: Option<impl Display>) {
+        match value {
+            Some(value) => self.raw(key, value),
+            None => self.text(key, "auto"),
+        }
     }
 
     fn time(&mut self, key: &str, value: Duration) {

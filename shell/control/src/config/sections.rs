@@ -378,8 +378,8 @@ pub(super) fn limits(reader: &mut Reader<'_>, section: &mut Section<'_, '_>, lim
     // RFC 3261 18.1.1: messages of up to 65,535 octets must be accepted over UDP; less is for tests.
     section.set(reader, "message_bytes", &mut limits.message_bytes, number(1300..=(16 << 20)));
     section.set(reader, "headers", &mut limits.headers, number(16..=10_000));
-    section.set(reader, "transactions", &mut limits.transactions, number(16..=MANY));
-    section.set(reader, "calls", &mut limits.calls, number(1..=MANY));
+    section.set(reader, "transactions", &mut limits.transactions, auto(number(16..=MANY)));
+    section.set(reader, "calls", &mut limits.calls, auto(number(1..=MANY)));
     section.set(reader, "connections", &mut limits.connections, number(1..=MANY));
     section.set(reader, "connections_per_source", &mut limits.connections_per_source, number(1..=MANY));
     let range = || Duration::from_millis(100)..=DAY;

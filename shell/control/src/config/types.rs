@@ -418,10 +418,10 @@ pub struct Limits {
     pub message_bytes: usize,
     /// Header lines in a message.
     pub headers: usize,
-    /// Transactions of either kind at one time.
-    pub transactions: usize,
-    /// Calls at one time.
-    pub calls: usize,
+    /// Transactions of either kind at one time; `None`: as many as there is memory for.
+    pub transactions: Option<usize>,
+    /// Calls at one time; `None`: as many as there is memory for.
+    pub calls: Option<usize>,
     /// Stream connections at one time.
     pub connections: usize,
     /// Stream connections of one source address.
@@ -586,8 +586,8 @@ impl Default for Limits {
         Limits {
             message_bytes: 65_535,
             headers: 256,
-            transactions: 1_000_000,
-            calls: 500_000,
+            transactions: None,
+            calls: None,
             connections: 100_000,
             connections_per_source: 1_000,
             tcp_head_timeout: Duration::from_secs(10),

@@ -51,6 +51,16 @@ pub(super) fn number<N: TryFrom<u64>>(
     }
 }
 
+/// `"auto"`, which is nothing, or what `inner` reads.
+pub(super) fn auto<T>(
+    inner: impl Fn(&DeValue<'_>) -> Result<T, Fault>,
+) -> impl Fn(&DeValue<'_>) -> Result<Option<T>, Fault> {
+    move |value| match value {
+        DeValue::String(text) if text == "auto" => Ok(None),
+        _ => inner(value).map(Some),
+    }
+}
+
 /// One of a table of names.
 pub(super) fn choice<T: Copy>(
     table: &'static [(&'static str, T)],

@@ -1,0 +1,100 @@
+//! How much memory there is, and how many transactions and calls that has room for.
+
+use control::config::Limits;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A transaction whose answer may be asked for again takes about one KiB, and there are two kinds: so at most a quarter
+/// of the memory is for them.
+const EACH_TRANSACTION: u64 = 8 << 10;
+/// Fewer calls than transactions are known at a time: one has four within the 32 s after it was set up and ended, and
+/// lasts minutes.
+const EACH_CALL: u64 = 16 << 10;
+/// What there is room for at least: small machines have little else to do.
+const LEAST: (usize, usize) = (1_000_000, 500_000);
+
+/// What may be remembered at one time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Room {
+    /// Transactions of either kind.
+    pub transactions: usize,
+    pub calls: usize,
+}
+
+impl Room {
+    /// What the configuration says, and where it leaves that open what this machine's memory, or that of the
+    /// container, has room for.
+    pub fn of(limits: &Limits) -> Room {
+        let memory = here();
+        let fitting = |each: u64, least: usize| {
+            usize::try_from(memory.unwrap_or(0) / each).unwrap_or(least).clamp(least, 1 << 30)
+        };
+        Room {
+            transactions: limits.transactions.unwrap_or_else(|| fitting(EACH_TRANSACTION, LEAST.0)),
+            calls: limits.calls.unwrap_or_else(|| fitting(EACH_CALL, LEAST.1)),
+        }
+    }
+}
+
+/// Bytes of memory that this process may have, if the system says so.
+fn here() -> Option<u64> {
+    let whole = of_machine(&fs::read_to_string("/proc/meminfo").ok()?)?;
+    let group = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    Some(of_groups(Path::new("/sys/fs/cgroup"), &group).map_or(whole, |most| most.min(whole)))
+}
+
+/// The machine's memory, bytes, as proc(5) has it.
+fn of_machine(meminfo: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kib: u64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;
+    kib.checked_mul(1_024)
+}
+
+/// The least that the control groups of this process allow, from its own up to the root (cgroup v2, `memory.max`).
+fn of_groups(root: &Path, group: &str) -> Option<u64> {
+    let own = group.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    let own: PathBuf = root.join(own.trim());
+    let above = own.ancestors().take_while(|folder| folder.starts_with(root));
+    above.filter_map(|folder| fs::read_to_string(folder.join("memory.max")).ok()?.trim().parse().ok()).min()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_read_as_the_kernel_writes_it() {
+        let text = "MemTotal:       24617116 kB\nMemFree:        23074520 kB\n";
+        assert_eq!(of_machine(text), Some(24_617_116 * 1_024));
+        for bad in ["", "MemTotal: many kB", "MemTotal: 12", "MemFree: 1 kB"] {
+            assert_eq!(of_machine(bad), None, "{bad}");
+        }
+        assert!(here().is_some_and(|bytes| bytes > 1 << 20), "of this machine");
+    }
+
+    #[test]
+    fn the_tightest_group_counts() {
+        let root = std::env::temp_dir().join(format!("strowger-groups-{}", std::process::id()));
+        let own = root.join("system.slice/strowger.service");
+        fs::create_dir_all(&own).expect("folders");
+        let group = "1:name=systemd:/other\n0::/system.slice/strowger.service\n";
+        assert_eq!(of_groups(&root, group), None, "nothing is said");
+        fs::write(own.join("memory.max"), "max\n").expect("a file");
+        assert_eq!(of_groups(&root, group), None, "no limit");
+        fs::write(root.join("system.slice/memory.max"), "2147483648\n").expect("a file");
+        assert_eq!(of_groups(&root, group), Some(2 << 30));
+        fs::write(own.join("memory.max"), "1073741824\n").expect("a file");
+        assert_eq!(of_groups(&root, group), Some(1 << 30));
+        assert_eq!(of_groups(&root, ""), None);
+        fs::remove_dir_all(&root).expect("they go again");
+    }
+
+    #[test]
+    fn what_is_written_counts_and_small_machines_have_the_least() {
+        let open = Limits { transactions: None, calls: None, ..Limits::default() };
+        let room = Room::of(&open);
+        assert!(room.transactions >= LEAST.0 && room.calls >= LEAST.1, "{room:?}");
+        let written = Limits { transactions: Some(20), calls: Some(10), ..open };
+        assert_eq!(Room::of(&written), Room { transactions: 20, calls: 10 });
+    }
+}
