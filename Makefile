@@ -12,10 +12,9 @@ PYTHON := .cache/venv/bin/python
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 RELEASE := $(TARGET)/release/strowger
 DEBUG := $(TARGET)/debug/strowger
-# The whole program is put together by the last step, which may put larger functions into each other than it would by
-# itself: a proxied call then takes 5 % fewer of the program's instructions.
-RELEASE_FLAGS := -C llvm-args=--inline-threshold=1000
-BUILD_RELEASE = $(CARGO) rustc --release $(LOCKED) -p strowger --bin strowger -- $(RELEASE_FLAGS)
+# Compiled by the profile of what the program does in use; see there.
+CARGO_RELEASE = CARGO="$(CARGO)" verify/profile/cargo.sh
+BUILD_RELEASE = $(CARGO_RELEASE) rustc --release $(LOCKED) -p strowger --bin strowger
 
 # CI sets this to --locked: Cargo.lock must be as committed.
 LOCKED ?=
@@ -45,6 +44,10 @@ run: setup-build ## build the release and serve on port 5060 with the embedded s
 .PHONY: build
 build: setup-build ## build the release binary
 	$(BUILD_RELEASE)
+
+.PHONY: profile
+profile: setup-bench ## train the profile of the release build anew: what the program does in use (10 minutes)
+	CARGO="$(CARGO)" verify/profile/train.sh
 
 # ---------------------------------------------------------------- check it
 .PHONY: check
@@ -113,7 +116,7 @@ live: ## only the tests that talk to the running binary
 .PHONY: simulate
 simulate: ## only the simulator; SIM_SEEDS=n for more seeds than 1,000
 	$(call section,simulation of $(SIM_SEEDS) seeds)
-	STROWGER_SIM_SEEDS=$(SIM_SEEDS) $(CARGO) test --release $(LOCKED) -p simulator
+	STROWGER_SIM_SEEDS=$(SIM_SEEDS) $(CARGO_RELEASE) test --release $(LOCKED) -p simulator
 
 .PHONY: interop
 interop: release-for-tests
@@ -174,7 +177,7 @@ balance-failure: setup-test release-for-tests ## what callers notice when a node
 .PHONY: bench-load
 bench-load: setup-bench ## calls per CPU second of `strowger load` against SIPp on the same flows; whether both see the same
 	$(BUILD_RELEASE)
-	$(CARGO) rustc --release $(LOCKED) -p load --example scenario_cost -- $(RELEASE_FLAGS)
+	$(CARGO_RELEASE) rustc --release $(LOCKED) -p load --example scenario_cost
 	python3 verify/bench/load.py --bin $(RELEASE) $(BENCH_ARGS)
 
 .PHONY: bench-load-emulated
@@ -209,13 +212,13 @@ bench-connections: setup-bench ## memory of 15,000 idle TCP connections with the
 
 .PHONY: bench-location
 bench-location: setup-build ## bytes and times of a location table with 10,000,000 users (5 minutes, 2 GB)
-	$(CARGO) build --release $(LOCKED) -p store --example location_cost
+	$(CARGO_RELEASE) build --release $(LOCKED) -p store --example location_cost
 	python3 verify/bench/location.py --program target/release/examples/location_cost $(BENCH_ARGS)
 
 .PHONY: bench-restart
 bench-restart: setup-build ## from the start of a server with 1,000,000 bindings to its first right answer (5 minutes)
 	$(BUILD_RELEASE)
-	$(CARGO) build --release $(LOCKED) -p store --example refresh
+	$(CARGO_RELEASE) build --release $(LOCKED) -p store --example refresh
 	python3 verify/bench/restart.py --bin $(RELEASE) --program target/release/examples/refresh $(BENCH_ARGS)
 
 .PHONY: bench-soak
