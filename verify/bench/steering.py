@@ -26,6 +26,8 @@ NUMBER_OF_BPF = {'x86_64': 321, 'aarch64': 280}
 PROG_GET_NEXT_ID, PROG_GET_FD_BY_ID, OBJ_GET_INFO_BY_FD = 11, 13, 15
 # Of struct bpf_prog_info: where the name, the time and the number of runs are, the lengths of the code, and all of it.
 NAME, TIME, RUNS, JITED, XLATED, INFO = 64, 192, 200, 16, 20, 232
+# Its first word: which sockets it decides for. The sieve has our name as well, and is of another kind.
+SK_REUSEPORT = 21
 libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -52,7 +54,8 @@ def programs():
         info = ctypes.create_string_buffer(INFO)
         attr = ctypes.create_string_buffer(fd.to_bytes(4, 'little') + INFO.to_bytes(4, 'little')
                                            + ctypes.addressof(info).to_bytes(8, 'little') + bytes(48), 64)
-        if bpf(OBJ_GET_INFO_BY_FD, attr) == 0 and info.raw[NAME:NAME + 16].startswith(b'strowger_steer'):
+        if bpf(OBJ_GET_INFO_BY_FD, attr) == 0 and word(info, 0, 4) == SK_REUSEPORT \
+                and info.raw[NAME:NAME + 16].startswith(b'strowger'):
             found.append((word(info, RUNS), word(info, TIME), word(info, XLATED, 4) // 8, word(info, JITED, 4)))
         os.close(fd)
 
