@@ -267,7 +267,7 @@ class Bench:
             out.writerows(dict(r, offered=int(r['offered']), goodput=round(r['goodput'], 1)) for r in self.results)
         with open(stem + '.html', 'w') as f:
             f.write('<!doctype html><meta charset="utf-8"><title>Overload</title><h1>Goodput by offered load</h1><p>%s</p>'
-                    % html.escape('Server: one worker with %s. %s' % (self.how, ' '.join(sys.argv[1:]))))
+                    % html.escape('Server: one worker with %s. %s' % (self.how, records.command())))
             for transport in self.o.transports:
                 f.write('<h2>%s</h2>%s' % (transport.upper(), plot([r for n in self.o.servers for r in self.medians(n, transport)])))
         print('written: %s.csv, %s.html' % (stem, stem))

@@ -46,6 +46,13 @@ def steal():
 BEGUN = steal()
 
 
+def command():
+    """How this program was called, as from the repository's root: a record names no folder of the machine."""
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
+    words = [os.path.relpath(os.path.abspath(sys.argv[0]), root)] + [word.replace(root, '') for word in sys.argv[1:]]
+    return ' '.join(['python3'] + words)
+
+
 def write(folder, name, title, reps, table, runs, shown='minimum / median / maximum'):
     """The table for readers, NAME-DATE.md, and all figures, NAME-DATE.json; answers both names without their ends."""
     os.makedirs(folder, exist_ok=True)
@@ -53,14 +60,14 @@ def write(folder, name, title, reps, table, runs, shown='minimum / median / maxi
     kept, of = (a - b for a, b in zip(steal(), BEGUN))
     machine = '%s, %d cores, Linux %s; the host kept %.1f %% of the processors\' time' % (
         processor(), os.cpu_count() or 1, platform.release(), 100.0 * kept / max(of, 1))
-    command = ' '.join(['python3', os.path.relpath(sys.argv[0])] + sys.argv[1:])
+    said = command()
     base = os.path.join(folder, '%s-%s' % (name, now.strftime('%Y%m%d-%H%M')))
     with open(base + '.md', 'w') as f:
         f.write('# %s\n\n- machine: %s\n- date: %s\n- command: `%s`\n- runs: %d; %s\n\n' % (
-            title, machine, now.strftime('%Y-%m-%d %H:%M UTC'), command, reps, shown))
+            title, machine, now.strftime('%Y-%m-%d %H:%M UTC'), said, reps, shown))
         f.write('\n'.join(table) + '\n')
     with open(base + '.json', 'w') as f:
-        json.dump(dict(machine=machine, date=now.isoformat(), command=command, runs=runs), f, indent=1)
+        json.dump(dict(machine=machine, date=now.isoformat(), command=said, runs=runs), f, indent=1)
     print('written: %s.md, %s.json' % (base, base))
     return base
 

@@ -8,6 +8,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 import balance_failure  # noqa: E402  (after the path is set)
+import records  # noqa: E402
 import verdicts  # noqa: E402
 
 
@@ -45,6 +46,16 @@ class Failure(unittest.TestCase):
             self.assertEqual(len(verdicts.failure(bad)), 1, event)
             del bad[event]
             self.assertEqual(len(verdicts.failure(bad)), 1, event)
+
+
+class Records(unittest.TestCase):
+    def test_a_command_names_no_folder_of_the_machine(self):
+        root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(records.__file__))))
+        given, sys.argv = sys.argv, [root + '/verify/bench/answer.py', '--bin', root + '/target/release/strowger']
+        try:
+            self.assertEqual(records.command(), 'python3 verify/bench/answer.py --bin target/release/strowger')
+        finally:
+            sys.argv = given
 
 
 class Cost(unittest.TestCase):
