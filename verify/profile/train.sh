@@ -4,7 +4,8 @@
 #
 # It is trained on these calls alone. With users, an overload and the interop suite besides, even where those counted for
 # a twentieth, a call with digest took 157 thousand instructions and not 150: what happens now and then was put into what
-# happens always. Streams, which are not trained on, cost the same as without a profile (40 us a message).
+# happens always. Streams, which are not trained on, cost the same as without a profile (an OPTIONS and its
+# answer over TCP some 40 us).
 #
 #   verify/profile/train.sh
 set -euo pipefail
