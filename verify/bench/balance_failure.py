@@ -105,7 +105,7 @@ class Scene:
         address, prefix, extra = self.place.callers(which)
         generator = load.Load(self.o.bin, '-sn proxy200', (self.place.service, 5060), ip=address, rate=rate, calls=calls,
                               rows=[('a', '', 'b')], keys=[('domain', DOMAIN)], prefix=prefix,
-                              extra=['-d', str(int(hold * 1000))] + extra)
+                              extra=['-d', str(int(hold * 1000)), '--ladders', '200'] + extra)
         self.running.append(generator)
         return generator
 
@@ -145,7 +145,10 @@ def measure(o, name):
         left = scene.up()
         if afterwards:
             afterwards()
-    said = dict(tell(name, up, counts, probed, fault, scene.notes, left), **scene.figures)
+    done = [hung_up(g.report()) for g in (standing, fresh)]
+    said = dict(tell(name, up, counts, done, probed, fault, scene.notes, left), **scene.figures)
+    if said['lost']:
+        said['notes'] += flows(standing.report())
     for generator in (standing, fresh):
         for check in generator.report()['verdict']['checks']:
             if check['of_generator'] and not check['kept'] and not re.search('lateness', check['name']):
@@ -153,16 +156,31 @@ def measure(o, name):
     return said
 
 
+def hung_up(report):
+    """Calls whose BYE was done, and repeated because its answer died with a node: it met 481, by which the call is over
+    as well (RFC 3261 section 15.1.1)."""
+    again = lambda f: f['drawing'].count(' BYE ') > 1 and re.search('481', f['why'])
+    return sum(1 for f in report['ladders'] if again(f))
+
+
+def flows(report, most=3):
+    """The first failing calls as they went, in text."""
+    return ['%s, %.1f s after the start: %s\n%s' % (f['call_id'], f['at'], f['why'], f['drawing'])
+            for f in report['ladders'][:most]]
+
+
 def until(when):
     time.sleep(max(0.0, when - time.monotonic()))
 
 
-def tell(name, up, counts, probed, fault, notes, left):
+def tell(name, up, counts, done, probed, fault, notes, left):
     """The figures of one experiment."""
     standing, fresh = counts
     get = lambda c, key: int(c.get(key, 0))
-    lost = get(standing, 'sessions_established') - get(standing, 'calls.succeeded')
-    new_lost = get(fresh, 'sessions_established') - get(fresh, 'calls.succeeded')
+    lost = get(standing, 'sessions_established') - get(standing, 'calls.succeeded') - done[0]
+    new_lost = get(fresh, 'sessions_established') - get(fresh, 'calls.succeeded') - done[1]
+    if sum(done):
+        notes.append('%d BYEs were done and repeated, because the answer died with its node, and met 481' % sum(done))
     bad = [p for p in probed if not p['ok'] and p['sent'] >= fault - PATIENCE]
     back = max((p['sent'] + STEP - fault for p in bad), default=0.0)
     refused = sum(1 for p in bad if p['status'] == 503)
@@ -205,8 +223,7 @@ class Probe:
         self.child.wait()
 
     def result(self):
-        said, _ = self.child.communicate()
-        return json.loads(said)
+        return json.loads(self.child.stdout.readline())
 
 
 def probe(ip, target, seconds):
@@ -253,7 +270,14 @@ def probe(ip, target, seconds):
         if first:
             send(sock, 'BYE', contact, call_id, 2, to, routes, net.unique('z9hG4bKb'))
 
-    while time.time() < end:
+    told = False
+    while True:
+        if time.time() >= end and not told:
+            # What is answered from now on has to be ended all the same: a phone that has gone away leaves calls behind.
+            told = True
+            for one in found.values():
+                one['ok'] = one['status'] == 200 and one['took'] <= PATIENCE
+            print(json.dumps(list(found.values())), flush=True)
         due = begun + step * STEP
         if time.time() >= due and due < end - PATIENCE:
             sock, call_id, uri = socks[step % len(socks)], net.unique('probe'), 'sip:b@' + DOMAIN
@@ -263,11 +287,7 @@ def probe(ip, target, seconds):
             step += 1
         for sock in socks:
             receive(sock)
-        time.sleep(0.001)
-    for one in found.values():
-        one['ok'] = one['status'] == 200 and one['took'] <= PATIENCE
-    print(json.dumps(list(found.values())))
-    return 0
+        time.sleep(0.001 if not told else 0.02)
 
 
 # ---------------------------------------------------------------- one balancer

@@ -76,6 +76,7 @@ fn settings(digest: bool) -> Settings {
             challenge: Challenge::Only(vec![b"INVITE".to_vec(), b"BYE".to_vec()]),
             realm: None,
             bind_from: true,
+            fronts: Vec::new(),
             authenticator: Arc::new(Authenticator::new(&secret, sip_auth::Config::default())),
         },
         registrar: sip_registrar::Config::default(),

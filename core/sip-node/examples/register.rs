@@ -83,6 +83,7 @@ fn settings() -> Settings {
             challenge: Challenge::All,
             realm: None,
             bind_from: true,
+            fronts: Vec::new(),
             authenticator: Arc::new(Authenticator::new(&secret, sip_auth::Config::default())),
         },
         registrar: sip_registrar::Config::default(),

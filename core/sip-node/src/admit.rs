@@ -409,7 +409,7 @@ impl<S: Services> Node<S> {
             uri: request.request_uri(),
             realm,
             home: self.home(aor, realm),
-            source: flow.remote.ip().to_canonical(),
+            source: auth.source(flow.remote.ip(), request),
             now,
             names_server: &names_server,
         };
@@ -439,7 +439,10 @@ impl<S: Services> Node<S> {
             Decision::Throttled { retry_after: seconds } => {
                 self.services.refused(Refusal::Throttled, aor.text(), flow.remote);
                 self.services.count(Counter::Throttled);
-                self.refuse(flow, request, 503, b"", &retry_after(seconds), out);
+                // Not 503, which says that nobody is served: a proxy on the way would send us nothing of anybody
+                // for so long (section 21.5.4), and whoever guesses would decide about the others.
+                let reason = b"Too Many Wrong Credentials";
+                self.refuse(flow, request, 500, reason, &retry_after(seconds), out);
                 return None;
             }
             Decision::Wrong => {

@@ -2,11 +2,14 @@
 
 use core::net::{IpAddr, SocketAddr};
 use sip_auth::Authenticator;
-use sip_message::{Uri, is_base64url};
+use sip_message::{Message, Name, Uri, Via, host_ip, is_base64url};
 use sip_proxy::context::Reroute;
 use sip_registrar::{is_outside, is_public};
 use std::sync::Arc;
 use wire::{ListenerId, Transport};
+
+/// Proxies one behind the other in front of this server that are looked beyond.
+const MOST_FRONTS: usize = 4;
 
 /// One listener: the socket at index [`ListenerId`] of the runtime.
 #[derive(Clone, Debug)]
@@ -110,8 +113,34 @@ pub struct Auth {
     pub realm: Option<Vec<u8>>,
     /// The From user must be the authenticated one.
     pub bind_from: bool,
+    /// Blocks of addresses, with prefix lengths, of proxies and balancers in front of this server. They say
+    /// truly, in the Via below theirs, where a request came from.
+    pub fronts: Vec<(IpAddr, u8)>,
     /// Issues challenges and judges credentials; shared by all workers.
     pub authenticator: Arc<Authenticator>,
+}
+
+impl Auth {
+    /// Where a request came from, for what is remembered of wrong credentials: the sender, or who sent it to the
+    /// proxy in front of this server, which has checked that Via (RFC 3261 section 18.2.1). Of several proxies in
+    /// front, one behind the other, the first one is asked.
+    pub fn source(&self, sender: IpAddr, request: &Message<'_>) -> IpAddr {
+        let mut source = sender.to_canonical();
+        let is_front = |ip: IpAddr| self.fronts.iter().any(|&(net, length)| in_block(net, length, ip));
+        if self.fronts.is_empty() || !is_front(source) {
+            return source;
+        }
+        for below in request.values(Name::Via).skip(1).take(MOST_FRONTS) {
+            let Ok(via) = Via::parse(below) else { break };
+            let received = via.received.and_then(host_ip);
+            let Some(ip) = received.or(via.host_ip) else { break };
+            source = ip.to_canonical();
+            if !is_front(source) {
+                break;
+            }
+        }
+        source
+    }
 }
 
 /// How requests are handled that are not for the server itself.

@@ -154,6 +154,7 @@ pub fn settings(choice: u8) -> Settings {
             challenge: Challenge::All,
             realm: None,
             bind_from: true,
+            fronts: Vec::new(),
             authenticator: Arc::new(Authenticator::new(
                 &Secret { key: [9; 16], epoch: 1 },
                 sip_auth::Config::default(),

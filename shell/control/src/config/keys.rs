@@ -7,7 +7,19 @@ pub(super) const KEYS: &[(&str, &[&str])] = &[
         "",
         &["domains", "aliases", "listen", "advertise", "workers", "steering", "pin", "busy_poll", "data_dir"],
     ),
-    ("auth", &["enabled", "challenge", "realm", "algorithms", "require_qop", "nonce_lifetime", "bind_from"]),
+    (
+        "auth",
+        &[
+            "enabled",
+            "challenge",
+            "realm",
+            "algorithms",
+            "require_qop",
+            "nonce_lifetime",
+            "bind_from",
+            "fronts",
+        ],
+    ),
     ("registrar", &["min_expires", "max_expires", "default_expires", "max_bindings", "service_route"]),
     (
         "proxy",

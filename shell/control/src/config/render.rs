@@ -62,6 +62,7 @@ impl Config {
         out.raw("require_qop", auth.require_qop);
         out.time("nonce_lifetime", auth.nonce_lifetime);
         out.raw("bind_from", auth.bind_from);
+        out.texts("fronts", &auth.fronts);
 
         let registrar = &self.registrar;
         out.section("[registrar]");

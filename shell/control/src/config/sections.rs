@@ -229,6 +229,17 @@ pub(super) fn auth(
     section.set(reader, "require_qop", &mut auth.require_qop, flag);
     section.set(reader, "nonce_lifetime", &mut auth.nonce_lifetime, seconds(1..=86_400));
     section.set(reader, "bind_from", &mut auth.bind_from, flag);
+    if let Some(list) = section.list(reader, "fronts", text(cidr)) {
+        no_twice(reader, &list, "front");
+        for At { value, span } in list.iter().filter(|at| at.value.length == 0) {
+            let message = format!("{value} would have every sender write where its wrong answers count");
+            reader.error(
+                span,
+                Fault::new(message, "list the addresses of the proxies in front of this server"),
+            );
+        }
+        auth.fronts = list.into_iter().map(|at| at.value).collect();
+    }
     if !auth.enabled {
         let fault = Fault::new("authentication is off: anyone may register and call as anyone", "");
         reader.warn(&section.span_of("enabled"), fault);

@@ -228,6 +228,8 @@ pub struct Auth {
     pub nonce_lifetime: Duration,
     /// The From user must be the authenticated user.
     pub bind_from: bool,
+    /// Proxies and balancers in front of this server.
+    pub fronts: Vec<Cidr>,
 }
 
 /// Which methods are challenged. ACK and CANCEL cannot be (RFC 3261 22.1), whatever is listed.
@@ -539,6 +541,7 @@ impl Default for Auth {
             require_qop: false,
             nonce_lifetime: Duration::from_secs(300),
             bind_from: true,
+            fronts: Vec::new(),
         }
     }
 }

@@ -100,6 +100,7 @@ fn server(mailbox: bool) -> Node<Office> {
             challenge: Challenge::All,
             realm: None,
             bind_from: true,
+            fronts: Vec::new(),
             authenticator: Arc::new(Authenticator::new(&secret, sip_auth::Config::default())),
         },
         registrar: sip_registrar::Config::default(),
