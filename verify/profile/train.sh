@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Writes strowger.profdata anew: builds the program with counters in it, has it serve, balance and make the calls of
-# `make bench`, and adds up what was counted. About ten minutes; do it when the hot path has changed, and before a release.
+# `make bench`, the generator's engine those of `make bench-load` in memory, and adds up what was counted. About ten minutes; do it when the hot path has changed, and before a release.
 #
 # It is trained on these calls alone. With users, an overload and the interop suite besides, even where those counted for
 # a twentieth, a call with digest took 157 thousand instructions and not 150: what happens now and then was put into what
@@ -28,7 +28,9 @@ fi
 say "build with counters"
 # What build scripts count is of no use.
 flags="-Cprofile-generate=$work/building"
-CARGO_ENCODED_RUSTFLAGS=$flags CARGO_TARGET_DIR=$work $cargo rustc --release --locked -p strowger --bin strowger
+build() { CARGO_ENCODED_RUSTFLAGS=$flags CARGO_TARGET_DIR=$work $cargo rustc --release --locked "$@"; }
+build -p strowger --bin strowger
+build -p load --example scenario_cost
 bin=$work/release/strowger
 rm -rf "$work/runs"
 
@@ -36,6 +38,11 @@ say "calls"
 LLVM_PROFILE_FILE=$work/runs/%p-%m.profraw python3 verify/bench/bench.py --bin "$bin" --servers strowger \
     --workloads proxy200,proxy200-digest,register-digest,stateless,balance --rate 1000 --seconds 3 --reps 1 --count no \
     --out "$work/bench.json"
+
+say "the generator's engine, both sides in memory"
+for flow in call register; do
+    LLVM_PROFILE_FILE=$work/runs/%p-%m.profraw "$work/release/examples/scenario_cost" $flow 5000
+done
 
 say "put together"
 "$merge" merge -o "$here/strowger.profdata" "$work"/runs/*.profraw

@@ -286,7 +286,7 @@ impl Settings {
         if as_text {
             return true;
         }
-        let ip = sip_message::host_ip(host).map(|ip| ip.to_canonical());
+        let ip = host_ip(host).map(|ip| ip.to_canonical());
         let listener = self.listeners.iter().any(|l| {
             let by_name = l.advertise.as_ref().is_some_and(|(name, advertised)| {
                 let expected = advertised.unwrap_or(l.transport.default_port());
