@@ -70,6 +70,7 @@ pub fn serve(args: &LoadArgs, signals: &Receiver<Wish>) -> Result<u8, String> {
         listeners: listen(Transport::Udp).chain(listen(Transport::Tcp)).collect(),
         exact_deadlines: true,
         grain: grain(args),
+        stamps: true,
         streams: streams(),
         ..RuntimeConfig::default()
     };

@@ -173,6 +173,7 @@ impl Plan {
             ..RuntimeConfig::default()
         };
         let bound = Bound::new(config, workers).map_err(|error| error.to_string())?;
+            stamps: true,
         let seed = args.seed.unwrap_or_else(fresh_seed);
         let run = Arc::new(facts(args, transport, remote, local, &bound));
         for scenario in [&mut client, &mut server].into_iter().flatten() {

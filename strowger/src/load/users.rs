@@ -227,6 +227,7 @@ impl UsersPlan {
             exact_deadlines: true,
             grain: grain(args),
             together: !grain(args).is_zero(),
+            stamps: true,
             peer: (transport == Transport::Udp).then_some(remote),
             streams: streams(),
             ..RuntimeConfig::default()
