@@ -19,8 +19,8 @@ mod watch;
 
 use crate::signals::{self, Wish};
 use args::{CompareArgs, LoadArgs};
-use load::engine::{Engine, Notice, Record};
-use load::metrics::{Health, Ladder, Ladders, LatencyLimit, Measure, Metrics, Rule};
+use load::engine::{Notice, Record};
+use load::metrics::{Health, Ladder, Ladders, LatencyLimit, Lost, Measure, Metrics, Rule};
 use load::population::Phases;
 use load::report::{Fact, Group, Inputs, Report, VerdictReport, Windows, plain};
 use load::scenario::{Side, builtin_names, date_time};
@@ -307,7 +307,7 @@ fn drive<M: Machine<Notice = Notice> + Send + 'static>(
     server.finish();
     let mut records = collect(&handle)?;
     let counts = handle.counts();
-    records.0.socket_drops(end, lost(&counts));
+    records.0.lost(end, lost(&counts));
     handle.shutdown();
     runtime.join().map_err(|panics| format!("a worker failed: {panics:?}"))?;
     records.1 = Ladders::first(records.1, args.ladders);
@@ -319,8 +319,13 @@ fn drive<M: Machine<Notice = Notice> + Send + 'static>(
 }
 
 /// Datagrams and connections that there was no room for, on the way in, between workers or on the way out.
-fn lost(counts: &Counts) -> u64 {
-    counts.udp_kernel_drops + counts.udp_send_drops + counts.ring_drops + counts.tcp_exhausted
+fn lost(counts: &Counts) -> Lost {
+    Lost {
+        received: counts.udp_kernel_drops,
+        crossing: counts.ring_drops,
+        unsent: counts.udp_send_drops,
+        unopened: counts.tcp_exhausted,
+    }
 }
 
 /// Listeners for people to see: the first few of them.
