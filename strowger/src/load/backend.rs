@@ -21,7 +21,7 @@ pub struct BackendArgs {
     /// a request costs them is modelled, so that many of them fit on one machine
     #[arg(long, conflicts_with_all = [
         "target", "sn", "sf", "answer", "inf", "rate", "poisson", "trace", "most", "limit", "find_peak", "self_test",
-        "users", "html", "csv", "pcap", "warm_up", "lost", "pause", "key"])]
+        "users", "html", "csv", "pcap", "warm_up", "lost", "pause", "key", "callers", "max_socket", "ip_field"])]
     pub backend: bool,
     /// Calls a second that a server can do, each of an INVITE, which costs 1.75 times a BYE, and a BYE: one number for
     /// all, or one for each

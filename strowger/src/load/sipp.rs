@@ -32,9 +32,9 @@ pub struct SippArgs {
     /// Sockets at most with -t un [default: as many as calls at a time, 1000 if that is not said]
     #[arg(long, value_name = "N", help_heading = "From where")]
     pub max_socket: Option<usize>,
-    /// The field of the first injection file that has the local address, with -t ui
-    #[arg(long, value_name = "FIELD", default_value_t = 0, help_heading = "From where")]
-    pub ip_field: usize,
+    /// The field of the first injection file that has the local address, with -t ui [default: 0]
+    #[arg(long, value_name = "FIELD", help_heading = "From where")]
+    pub ip_field: Option<usize>,
     /// Where messages are sent, if not to the target that they name: HOST:PORT
     #[arg(long, value_name = "ADDR", help_heading = "From where")]
     pub rsa: Option<String>,
