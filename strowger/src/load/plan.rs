@@ -582,6 +582,7 @@ fn parameters(args: &LoadArgs, arrivals: Option<&Arrivals>, workers: usize) -> V
         facts.push(Fact::new("calls at a time, at most", args.limit.unwrap_or(MOST_CALLS)));
     }
     facts.push(waiting(args));
+    facts.extend(sockets::unnoted(args));
     if args.lost > 0.0 {
         facts.push(Fact::new("messages lost on purpose, sent and received", format!("{} %", args.lost)));
     }

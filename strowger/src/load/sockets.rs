@@ -2,6 +2,7 @@
 
 use super::args::LoadArgs;
 use load::engine::Origin;
+use load::report::Fact;
 use load::scenario::Injections;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -140,6 +141,12 @@ pub fn known_options(args: &LoadArgs, begins: bool) -> Result<(), String> {
     Ok(())
 }
 
+/// What a report says of lateness where nobody knows when a message came.
+pub fn unnoted(args: &LoadArgs) -> Option<Fact> {
+    let text = "not known over TCP: what lay here unread counts as the server's time, not as lateness";
+    args.transport.starts_with('t').then(|| Fact::new("when a message came", text))
+}
+
 /// How many calls there can be under way at most, if the command line says so.
 fn calls_at_a_time(args: &LoadArgs) -> Option<usize> {
     let calls = args.most.map(|most| usize::try_from(most).unwrap_or(usize::MAX));
@@ -246,6 +253,15 @@ mod tests {
         for line in ["-t un --max-socket 5", "-t ui --ip-field 1"] {
             assert!(said(line, false).is_err_and(|said| said.contains("only answers")), "{line}");
         }
+    }
+
+    #[test]
+    fn a_report_says_where_nobody_knows_when_a_message_came() {
+        let said = |transport: &str| {
+            let Line { load } = clap::Parser::parse_from(["load", "-t", transport]);
+            unnoted(&load).is_some()
+        };
+        assert_eq!(["u1", "un", "ui", "t1", "tn"].map(said), [false, false, false, true, true]);
     }
 
     #[test]
