@@ -79,7 +79,7 @@ layers:
 	$(call section,layering)
 	python3 verify/layers.py
 
-# What the benches of the balancer pass and fail on, by examples.
+# What the benches of the balancer and of the generator pass and fail on, by examples.
 .PHONY: verdicts
 verdicts:
 	$(call section,verdicts of the benches)
@@ -163,12 +163,12 @@ bench-emulated: setup-emulation ## the instructions of `bench` alone, counted in
 .PHONY: bench-balance
 bench-balance: setup-bench ## what a call costs the balancer against Kamailio's dispatcher and a bare relay (30 minutes)
 	$(BUILD_RELEASE)
-	python3 verify/bench/balance.py --bin $(RELEASE) $(BENCH_ARGS)
+	python3 verify/bench/balance.py --bin $(RELEASE) --judge $(BENCH_ARGS)
 
 .PHONY: bench-balance-paper
 bench-balance-paper: setup-build ## the experiments of the load balancer's paper, eight servers of 300 calls/s (25 minutes)
 	$(BUILD_RELEASE)
-	python3 verify/bench/balance_paper.py --bin $(RELEASE) $(BENCH_ARGS)
+	python3 verify/bench/balance_paper.py --bin $(RELEASE) --judge $(BENCH_ARGS)
 
 .PHONY: balance-failure
 balance-failure: setup-test release-for-tests ## what callers notice when a node or balancer fails, 20,000 calls up (15 minutes, root)
@@ -178,7 +178,7 @@ balance-failure: setup-test release-for-tests ## what callers notice when a node
 bench-load: setup-bench ## calls per CPU second of `strowger load` against SIPp on the same flows; whether both see the same
 	$(BUILD_RELEASE)
 	$(CARGO_RELEASE) rustc --release $(LOCKED) -p load --example scenario_cost
-	python3 verify/bench/load.py --bin $(RELEASE) $(BENCH_ARGS)
+	python3 verify/bench/load.py --bin $(RELEASE) --judge $(BENCH_ARGS)
 
 .PHONY: bench-load-emulated
 bench-load-emulated: setup-emulation ## instructions per call of `strowger load` and SIPp, kernel included (slow)

@@ -13,6 +13,20 @@ const EACH_CALL: u64 = 16 << 10;
 /// What there is room for at least: small machines have little else to do.
 const LEAST: (usize, usize) = (1_000_000, 500_000);
 
+/// A call that the load generator answers: its variables and last messages, some 4 KiB, and the caller's where that is
+/// the same program.
+const EACH_ANSWERED: u64 = 8 << 10;
+
+/// Calls that the load generator may answer at a time: as many as there is memory for, `least` at least.
+pub fn answered(least: usize) -> usize {
+    fitting(here(), EACH_ANSWERED, least)
+}
+
+/// As many as there is memory for, `least` at least.
+fn fitting(memory: Option<u64>, each: u64, least: usize) -> usize {
+    usize::try_from(memory.unwrap_or(0) / each).unwrap_or(least).clamp(least, 1 << 30)
+}
+
 /// What may be remembered at one time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Room {
@@ -26,12 +40,9 @@ impl Room {
     /// container, has room for.
     pub fn of(limits: &Limits) -> Room {
         let memory = here();
-        let fitting = |each: u64, least: usize| {
-            usize::try_from(memory.unwrap_or(0) / each).unwrap_or(least).clamp(least, 1 << 30)
-        };
         Room {
-            transactions: limits.transactions.unwrap_or_else(|| fitting(EACH_TRANSACTION, LEAST.0)),
-            calls: limits.calls.unwrap_or_else(|| fitting(EACH_CALL, LEAST.1)),
+            transactions: limits.transactions.unwrap_or_else(|| fitting(memory, EACH_TRANSACTION, LEAST.0)),
+            calls: limits.calls.unwrap_or_else(|| fitting(memory, EACH_CALL, LEAST.1)),
         }
     }
 }
@@ -87,6 +98,14 @@ mod tests {
         assert_eq!(of_groups(&root, group), Some(1 << 30));
         assert_eq!(of_groups(&root, ""), None);
         fs::remove_dir_all(&root).expect("they go again");
+    }
+
+    #[test]
+    fn large_machines_have_room_for_more_and_small_ones_for_the_least() {
+        assert_eq!(fitting(Some(32 << 30), EACH_ANSWERED, 1_000_000), 4 << 20);
+        assert_eq!(fitting(Some(1 << 30), EACH_ANSWERED, 1_000_000), 1_000_000);
+        assert_eq!(fitting(None, EACH_ANSWERED, 1_000_000), 1_000_000);
+        assert_eq!(fitting(Some(u64::MAX), EACH_ANSWERED, 1_000_000), 1 << 30);
     }
 
     #[test]

@@ -16,6 +16,9 @@ The last column is the engine alone, both sides in memory without sockets (load/
 What the relay uses for the packets of a call is a measure of the kernel's part: it takes and sends as many, one by
 one, and reads none. Then the witness: both at a low rate against the same server must
 agree on success and on the time from INVITE to 200.
+
+The last lines are a verdict on what was asked of it (verdicts.py): how many times SIPp's calls, over sockets and in memory;
+what was not measured is not kept. With --judge the exit status is 1 then; it is where the witness does not agree.
 """
 import argparse
 import os
@@ -31,7 +34,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.dirname(HERE))
 sys.path.insert(0, HERE)
 
-from bench import Relay, cpu_ns, password, user  # noqa: E402  (after the path is set)
+import verdicts  # noqa: E402  (after the path is set)
+from bench import Relay, cpu_ns, password, user  # noqa: E402
 from harness import load, net, sipp  # noqa: E402
 from witness import witness  # noqa: E402
 
@@ -162,21 +166,23 @@ class Bench:
                     alone.setdefault(flow, []).append(in_memory)
         median = {key: statistics.median(v[0] for v in values) for key, values in found.items()}
         print('\ncalls per CPU second, both sides; medians of %d' % o.reps)
+        bests, memories = {}, {}
         for flow in FLOWS:
             best = {}
             for name in ('sipp', 'strowger'):
                 own = {rate: value for (f, n, rate), value in median.items() if (f, n) == (flow, name)}
                 print('%-9s %-9s %s' % (flow, name, ', '.join('%.0f at %d/s' % (v, r) for r, v in sorted(own.items()))))
-                best[name] = max(own.values(), default=float('nan'))
+                best[name] = bests[flow, name] = max(own.values(), default=float('nan'))
             print('%-9s each at its best: %.1f times' % (flow, best['strowger'] / best['sipp']))
             if flow in alone:
-                memory = statistics.median(alone[flow])
+                memory = memories[flow] = statistics.median(alone[flow])
                 print('%-9s the engine alone, in memory: %.0f, %.0f times' % (flow, memory, memory / best['sipp']))
         print('a bare relay of the same packets: %s calls per CPU second' % ', '.join('%.0f' % f for f in sorted(self.floor)))
         print()
         agreed = witness(o.bin, self.dir)
         shutil.rmtree(self.dir, ignore_errors=True)
-        return 0 if agreed else 1
+        kept = verdicts.tell('the generator', verdicts.generator(bests, memories))
+        return 1 if not agreed or (o.judge and not kept) else 0
 
 
 def main():
@@ -188,6 +194,7 @@ def main():
     p.add_argument('--seconds', type=float, default=4, help='length of the window')
     p.add_argument('--reps', type=int, default=2)
     p.add_argument('--extra', default='', help='further options of strowger load, separated by blanks')
+    p.add_argument('--judge', action='store_true', help='exit with 1 also if a goal is not reached, or not measured')
     o = p.parse_args()
     o.bin = os.path.abspath(o.bin)
     for tool, why in (('sipp', 'apt-get install sip-tester'), ('taskset', 'apt-get install util-linux')):

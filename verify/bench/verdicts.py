@@ -1,4 +1,4 @@
-"""What the benches of the balancer were asked to show, and whether their figures show it.
+"""What the benches of the balancer and of the generator were asked to show, and whether their figures show it.
 
 Each function gets figures as its bench has them and returns a list of what is not kept, in words. An empty list is a pass.
 `python3 verify/bench/verdicts_test.py` has examples of both.
@@ -7,10 +7,10 @@ Each function gets figures as its bench has them and returns a list of what is n
 # What docs/balance.md promises of each experiment of balance_failure.py besides that no call is lost: seconds from the
 # fault until every first attempt is answered again; and what it says cannot be kept there.
 FAILURES = dict(
-    node_killed=dict(back=2.0),
-    node_flapping=dict(back=20.0),
+    node_killed=dict(back=2.0, ringing=True),
+    node_flapping=dict(back=20.0, ringing=True),
     # With no node left callers get 503, and calls that end meanwhile have nobody to tell.
-    all_nodes_down=dict(back=13.0, waived=('failed', 'fresh_lost')),
+    all_nodes_down=dict(back=13.0, ringing=True, waived=('failed', 'fresh_lost')),
     node_drained=dict(back=0.5),
     balancer_restarted=dict(back=2.0),
     active_one_killed=dict(back=2.0),
@@ -21,6 +21,10 @@ FAILURES = dict(
     standby_split_brain=dict(back=0.5, waived=('left',)),
 )
 
+
+# New calls that may have had a provisional response and then nothing, where nodes fall: those that rang there just then, as
+# many as begin at a node in some hundredths of a second. One in so many, these at least and these at most.
+RANG, FEWEST_RANG, MOST_RANG = 1000, 3, 10
 
 # Transactions in so many may have been given to another node, or up, where nothing fails: a machine may stand still.
 STRAYED = 1000
@@ -42,6 +46,8 @@ def failure(r, small=False):
     must('up', r['up'] > 0, 'no call was up at the fault')
     must('failed', r['failed'] <= r['hung'], '%d new calls failed, of which %d had a provisional response' % (
         r['failed'], r['hung']))
+    rang = min(max(r['fresh'] // RANG, FEWEST_RANG), MOST_RANG) if rule.get('ringing') else 0
+    must('hung', r['hung'] <= rang, '%d new calls had a provisional response and then nothing (%d)' % (r['hung'], rang))
     must('fresh_lost', r['fresh_lost'] == 0, '%d new calls were lost' % r['fresh_lost'])
     must('left', r['left'] == 0, '%d calls are still counted at the end' % r['left'])
     must('refused', r['refused'] == r['with_retry_after'], '%d of %d 503 have no Retry-After' % (
@@ -136,6 +142,34 @@ def scaling(state):
         elif found['peak'] < SCALING * n * CAPACITY:
             said.append('%d servers give %.0f calls/s of %d' % (n, found['peak'], n * CAPACITY))
     return said
+
+
+# Of load.py: calls of the generator in a second of processor time beside SIPp's, each at its best: through sockets, and of
+# the engine alone, which only calls are asked.
+LEAST_SOCKETS, LEAST_MEMORY = 4, 50
+
+
+def generator(best, alone):
+    """`best`: by flow and program; `alone`: of the engine alone, by flow. Calls per CPU second; what is missing or no number
+    was not measured."""
+    said = []
+    of = lambda value: value if value and value == value else None
+    for flow in ('call', 'register'):
+        theirs = of(best.get((flow, 'sipp')))
+        goals = [('over sockets', of(best.get((flow, 'strowger'))), LEAST_SOCKETS)]
+        goals += [('in memory', of(alone.get(flow)), LEAST_MEMORY)] if flow == 'call' else []
+        for where, ours, least in goals:
+            if not theirs or not ours:
+                said.append('%s, %s: not measured' % (flow, where))
+            elif ours < least * theirs:
+                said.append('%s, %s: %.1f times as many as SIPp (%d)' % (flow, where, ours / theirs, least))
+    return said
+
+
+def peak(statuses):
+    """Of peak.py: how the search of each server ended, by its name. 1: not even the lowest load conformed, or the largest was
+    not confirmed, so the figure is none."""
+    return ['the peak of %s is not confirmed (status %d)' % (name, status) for name, status in statuses.items() if status]
 
 
 def tell(name, said):

@@ -33,6 +33,15 @@ class Failure(unittest.TestCase):
             self.assertEqual(len(verdicts.failure(good(**broken))), 1, broken)
         self.assertEqual(verdicts.failure(good(failed=2, hung=2)), [], 'they had rung at who was killed')
 
+    def test_only_a_handful_may_have_rung_where_nodes_fall_and_none_elsewhere(self):
+        for name, rule in verdicts.FAILURES.items():
+            most = 10 if name in ('node_killed', 'node_flapping', 'all_nodes_down') else 0
+            self.assertEqual(verdicts.failure(good(name, failed=most, hung=most)), [], name)
+            bad = good(name, failed=most + 1, hung=most + 1)
+            self.assertEqual(len(verdicts.failure(bad)), 1, name)
+        self.assertEqual(len(verdicts.failure(good(fresh=200, failed=4, hung=4))), 1)
+        self.assertEqual(verdicts.failure(good(fresh=200, failed=3, hung=3)), [])
+
     def test_what_cannot_be_kept_is_waived_there_alone(self):
         self.assertEqual(verdicts.failure(good('all_nodes_down', failed=900, fresh_lost=5)), [])
         self.assertEqual(len(verdicts.failure(good('all_nodes_down', left=1))), 1)
@@ -72,6 +81,27 @@ class Cost(unittest.TestCase):
     def test_time(self):
         self.assertEqual(verdicts.added(600, 403), [])
         self.assertEqual(len(verdicts.added(1298, 403)), 1)
+
+
+class Generator(unittest.TestCase):
+    def test_each_goal(self):
+        best = {('call', 'sipp'): 8e3, ('call', 'strowger'): 36e3, ('register', 'sipp'): 24e3, ('register', 'strowger'): 160e3}
+        self.assertEqual(verdicts.generator(best, dict(call=41e4)), [])
+        self.assertEqual(len(verdicts.generator(best, dict(call=39e4))), 1)
+        for flow in ('call', 'register'):
+            self.assertEqual(len(verdicts.generator(dict(best) | {(flow, 'strowger'): 3.9 * best[flow, 'sipp']},
+                                                    dict(call=41e4))), 1, flow)
+
+    def test_what_is_missing_is_not_shown(self):
+        self.assertEqual(len(verdicts.generator({}, {})), 3)
+        nothing = float('nan')
+        best = {('call', 'sipp'): nothing, ('call', 'strowger'): 36e3, ('register', 'sipp'): 24e3, ('register', 'strowger'): 160e3}
+        self.assertEqual(len(verdicts.generator(best, dict(call=41e4))), 2)
+        self.assertEqual(len(verdicts.generator(dict(best) | {('call', 'sipp'): 8e3}, {})), 1, 'the engine alone was left out')
+
+    def test_a_peak_that_is_not_confirmed_is_none(self):
+        self.assertEqual(verdicts.peak(dict(strowger=0, kamailio=0)), [])
+        self.assertEqual(len(verdicts.peak(dict(strowger=0, kamailio=1))), 1)
 
 
 class Paper(unittest.TestCase):

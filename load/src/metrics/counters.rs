@@ -53,8 +53,6 @@ pub struct SideCounts {
     pub cancelled: u64,
     /// Failed, by [`Failure`].
     pub failed: [u64; Failure::ALL.len()],
-    /// Ended without a meaning, by the generator's own fault.
-    pub void: u64,
     /// Of those that had not ended, the ones that waited for the other side when the run did: their end is open.
     pub open: u64,
 }
@@ -65,9 +63,9 @@ impl SideCounts {
         self.failed.iter().sum()
     }
 
-    /// Calls that ended, void ones included.
+    /// Calls that ended.
     pub fn ended(&self) -> u64 {
-        self.succeeded + self.cancelled + self.failures() + self.void
+        self.succeeded + self.cancelled + self.failures()
     }
 
     /// Calls that had not ended when this was read.
@@ -75,7 +73,7 @@ impl SideCounts {
         self.begun.saturating_sub(self.ended())
     }
 
-    /// Successful calls in percent of those that ended and are not void; `None` if there are none.
+    /// Successful calls in percent of those that ended; `None` if there are none.
     pub fn success_percent(&self) -> Option<f64> {
         let good = self.succeeded + self.cancelled;
         let all = good + self.failures();
@@ -97,7 +95,6 @@ impl SideCounts {
         self.succeeded += other.succeeded;
         self.cancelled += other.cancelled;
         self.failed.iter_mut().zip(&other.failed).for_each(|(a, b)| *a += b);
-        self.void += other.void;
     }
 }
 
@@ -157,10 +154,17 @@ counters! {
     responses_repeated,
     /// Messages for calls that ended shortly before.
     dead_call_messages,
-    /// Packets that our own sockets dropped before we read them.
-    socket_drops,
-    /// Sends that a socket refused for want of room.
-    send_failures,
+    /// Datagrams that came and that the kernel dropped, because we had not read those before.
+    drops_received,
+    /// Messages that came to another worker than their own, whose ring was full.
+    drops_crossing,
+    /// Datagrams that were not sent, because the kernel's buffer and our queue were full.
+    drops_unsent,
+    /// Stream connections that were not opened or taken, for want of ports, descriptors or memory.
+    drops_unopened,
+    /// Messages of ours that nobody got, as far as we were told: the network or the kernel refused them, or they were on
+    /// a connection that could not be opened or ended before they had left.
+    undeliverable,
     /// Digest challenges received (401, 407).
     challenges,
     /// Client transactions that ended as wanted.
@@ -211,7 +215,45 @@ counters! {
     removals_failed,
 }
 
+/// What a generator had no room for. A run with any of it is void.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Lost {
+    /// Datagrams that came and were not read in time.
+    pub received: u64,
+    /// Messages on their way from worker to worker.
+    pub crossing: u64,
+    /// Datagrams on their way out.
+    pub unsent: u64,
+    /// Stream connections.
+    pub unopened: u64,
+}
+
+impl Lost {
+    /// All kinds.
+    pub fn all(self) -> u64 {
+        self.received + self.crossing + self.unsent + self.unopened
+    }
+}
+
 impl Counters {
+    /// What we had no room for.
+    pub fn lost(&self) -> Lost {
+        Lost {
+            received: self.drops_received,
+            crossing: self.drops_crossing,
+            unsent: self.drops_unsent,
+            unopened: self.drops_unopened,
+        }
+    }
+
+    /// Adds what we had no room for.
+    pub fn lose(&mut self, lost: Lost) {
+        self.drops_received += lost.received;
+        self.drops_crossing += lost.crossing;
+        self.drops_unsent += lost.unsent;
+        self.drops_unopened += lost.unopened;
+    }
+
     /// Messages sent, retransmissions included.
     pub fn messages_sent(&self) -> u64 {
         let requests: u64 = self.requests_sent.iter().chain(&self.requests_repeated).sum();
@@ -273,9 +315,9 @@ mod tests {
 
     #[test]
     fn sides_say_what_is_missing() {
-        let mut s = SideCounts { begun: 10, succeeded: 5, cancelled: 1, void: 1, ..SideCounts::default() };
+        let mut s = SideCounts { begun: 10, succeeded: 5, cancelled: 1, ..SideCounts::default() };
         s.failed[Failure::Refused as usize] = 2;
-        assert_eq!((s.ended(), s.unfinished(), s.failures()), (9, 1, 2));
+        assert_eq!((s.ended(), s.unfinished(), s.failures()), (8, 2, 2));
         assert_eq!(s.success_percent(), Some(75.0));
         assert_eq!(SideCounts::default().success_percent(), None);
     }

@@ -56,8 +56,6 @@ pub enum CallEnd {
     Cancelled,
     /// Not as the scenario wants.
     Failed(Failure),
-    /// The generator itself is to blame (no local port, its own queue full): says nothing of the server.
-    Void,
 }
 
 /// Why a call failed. The texts are those of reports.

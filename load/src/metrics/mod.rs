@@ -27,7 +27,7 @@ mod sip;
 mod sketch;
 mod verdict;
 
-pub use counters::{Counters, SideCounts, Statuses};
+pub use counters::{Counters, Lost, SideCounts, Statuses};
 pub use events::{
     Began, Bye, CallEnd, Failure, Measure, Method, Registering, Side, TransactionEnd, Unexpected, Window,
 };

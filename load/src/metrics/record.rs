@@ -2,7 +2,7 @@
 
 use wire::Time;
 
-use super::counters::Counters;
+use super::counters::{Counters, Lost};
 use super::events::{
     Began, Bye, CallEnd, Measure, Method, Registering, Side, TransactionEnd, Unexpected, Window,
 };
@@ -296,7 +296,6 @@ impl Metrics {
                 CallEnd::Success => s.succeeded += 1,
                 CallEnd::Cancelled => s.cancelled += 1,
                 CallEnd::Failed(why) => s.failed[why as usize] += 1,
-                CallEnd::Void => s.void += 1,
             }
         });
         if end == CallEnd::Success {
@@ -483,17 +482,17 @@ impl Metrics {
         p.queue = p.queue.max(n);
     }
 
-    /// Our own sockets dropped so many packets since last asked.
+    /// There was no room here for so much since last asked.
     #[inline]
-    pub fn socket_drops(&mut self, now: Time, packets: u64) {
-        self.count(now, |c| c.socket_drops += packets);
-        self.series.at(now).drops += packets;
+    pub fn lost(&mut self, now: Time, lost: Lost) {
+        self.count(now, |c| c.lose(lost));
+        self.series.at(now).drops += lost.all();
     }
 
-    /// A socket took a message not, for want of room.
+    /// A message of ours could not be delivered, for whatever reason.
     #[inline]
     pub fn send_failed(&mut self, now: Time) {
-        self.count(now, |c| c.send_failures += 1);
+        self.count(now, |c| c.undeliverable += 1);
     }
 }
 

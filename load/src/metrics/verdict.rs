@@ -1,6 +1,6 @@
 //! Did the server pass, did it fail, or does the run say nothing?
 
-use super::counters::SideCounts;
+use super::counters::{Lost, SideCounts};
 use super::events::Measure;
 use super::record::Metrics;
 
@@ -29,8 +29,8 @@ pub struct Rule {
     /// Limit of the 99.9th percentile of the lateness of all that is scheduled, and of the starts of calls among it,
     /// microseconds. Default 1 ms.
     pub max_lateness_p999_micros: u64,
-    /// Packets that our own sockets may drop. Default 0.
-    pub max_socket_drops: u64,
+    /// Packets and connections that we may have no room for. Default 0.
+    pub max_lost: u64,
     /// Calls that may be left out for a cap of the generator. Default 0.
     pub max_shed: u64,
     /// How busy the busiest of our workers may be, percent of a core; `None`: not asked. Default 95.
@@ -44,7 +44,7 @@ impl Default for Rule {
             success_percent: 99.99,
             latency: vec![srd],
             max_lateness_p999_micros: 1_000,
-            max_socket_drops: 0,
+            max_lost: 0,
             max_shed: 0,
             max_cpu_percent: Some(95.0),
         }
@@ -177,13 +177,13 @@ fn of_generator(rule: &Rule, m: &Metrics, health: Health, out: &mut Vec<Check>) 
         check(name, micros(late), micros(max), late <= max);
     }
     // Over the whole run: a packet lost in warm-up may be the answer that a measured call waits for.
-    let drops = m.all.socket_drops;
-    let max = rule.max_socket_drops;
+    let lost = m.all.lost();
+    let max = rule.max_lost;
     check(
         "packets or connections that the generator's own sockets had no room for",
-        drops.to_string(),
+        told(lost),
         max.to_string(),
-        drops <= max,
+        lost.all() <= max,
     );
     let shed = m.measured.shed;
     check(
@@ -201,15 +201,24 @@ fn of_generator(rule: &Rule, m: &Metrics, health: Health, out: &mut Vec<Check>) 
             refused <= rule.max_shed,
         );
     }
-    let [caller, callee] = &m.measured.sides;
-    let (void, begun) = (caller.void + callee.void, caller.begun + callee.begun);
-    if void > 0 {
-        let share = void as f64 * 100.0 / begun.max(1) as f64;
-        let max = 100.0 - rule.success_percent;
-        check("calls void by the generator's fault", percent(share), percent(max), share <= max);
-    }
     if let (Some(busy), Some(max)) = (health.cpu_percent, rule.max_cpu_percent) {
         check("processor time of the busiest worker", percent(busy), percent(max), busy <= max);
+    }
+}
+
+/// How many of each kind.
+fn told(lost: Lost) -> String {
+    let kinds = [
+        (lost.received, "received"),
+        (lost.crossing, "between workers"),
+        (lost.unsent, "to be sent"),
+        (lost.unopened, "connections"),
+    ];
+    let kinds: Vec<String> =
+        kinds.iter().filter(|(n, _)| *n > 0).map(|(n, kind)| format!("{n} {kind}")).collect();
+    match kinds.is_empty() {
+        true => "0".to_owned(),
+        false => format!("{} ({})", lost.all(), kinds.join(", ")),
     }
 }
 
@@ -338,8 +347,13 @@ mod tests {
     #[test]
     fn drops_shed_calls_and_a_full_core_void() {
         let mut m = run(10, 0);
-        m.socket_drops(Time::ZERO, 1);
+        m.lost(Time::ZERO, Lost { received: 1, unopened: 2, ..Lost::default() });
         assert_eq!(verdict(&m).word(), "VOID");
+        assert!(
+            verdict(&m).why()[0].ends_with(": 3 (1 received, 2 connections), limit 0"),
+            "{:?}",
+            verdict(&m)
+        );
         let mut m = run(10, 0);
         m.call_shed(Time::from_secs(1));
         assert_eq!(verdict(&m).word(), "VOID");
@@ -351,20 +365,6 @@ mod tests {
         assert_eq!(judge(&Rule::default(), &m, busy).0.word(), "VOID");
         let careless = Rule { max_cpu_percent: None, ..Rule::default() };
         assert_eq!(judge(&careless, &m, busy).0, Verdict::Pass);
-    }
-
-    #[test]
-    fn calls_void_by_our_fault_do_not_count_for_or_against_the_server() {
-        let mut m = run(20_000, 0);
-        let began = Began::at(Time::from_secs(1));
-        m.call_begun(Side::Caller, began);
-        m.call_ended(Time::from_secs(1), Side::Caller, began, CallEnd::Void);
-        assert_eq!(verdict(&m), Verdict::Pass);
-        for _ in 0..5 {
-            m.call_begun(Side::Caller, began);
-            m.call_ended(Time::from_secs(1), Side::Caller, began, CallEnd::Void);
-        }
-        assert_eq!(verdict(&m).word(), "VOID");
     }
 
     #[test]

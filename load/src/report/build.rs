@@ -13,8 +13,8 @@ use super::own;
 use super::series::columns;
 use super::stats;
 use crate::metrics::{
-    Check, Counters, Direction, Failure, Health, Hist, Ladder, Measure, Method, Metrics, Performance, Rates,
-    Ratio, Rule, Unexpected, judge,
+    Check, Counters, Direction, Failure, Health, Hist, Ladder, Lost, Measure, Method, Metrics, Performance,
+    Rates, Ratio, Rule, Unexpected, judge,
 };
 
 /// What is known of a run beside its record.
@@ -235,7 +235,6 @@ fn counters(c: &Counters) -> BTreeMap<String, u64> {
         put(format!("{side}.begun"), s.begun);
         put(format!("{side}.succeeded"), s.succeeded);
         put(format!("{side}.cancelled"), s.cancelled);
-        put(format!("{side}.void"), s.void);
         put(format!("{side}.unfinished"), s.unfinished());
         for f in Failure::ALL {
             put(format!("{side}.failed.{}", f.text()), s.failed[f as usize]);
@@ -564,6 +563,39 @@ fn stopwatch(name: &str) -> (String, String) {
     (format!("rtd-{name}"), format!("Stopwatch {name} of the scenario"))
 }
 
+/// What the generator had no room for: all, and each kind that there was.
+fn lost_rows(rows: &mut Rows, lost: Lost) {
+    rows.count(
+        "drops",
+        "Packets or connections that the generator's sockets had no room for",
+        lost.all(),
+        Better::Lower,
+    )
+    .says(
+        "Of all kinds: messages received, between its workers and to be sent, and TCP connections; whole run.",
+        OURS,
+    );
+    let kinds = [
+        ("received", "not read in time", lost.received, "Datagrams that the kernel had and dropped."),
+        (
+            "crossing",
+            "lost between workers",
+            lost.crossing,
+            "The ring of the worker whose they were was full.",
+        ),
+        ("unsent", "not sent", lost.unsent, "The kernel's buffer and the runtime's queue were full."),
+        (
+            "unopened",
+            "connections not opened or taken",
+            lost.unopened,
+            "For want of ports, descriptors or memory.",
+        ),
+    ];
+    for (key, name, n, text) in kinds.into_iter().filter(|(_, _, n, _)| *n > 0) {
+        rows.count(&format!("drops.{key}"), &format!("Of these, {name}"), n, Better::Lower).says(text, OURS);
+    }
+}
+
 fn honesty_rows(rows: &mut Rows, m: &Metrics, health: Health) {
     let late = |p: f64| (!m.lateness().is_empty()).then(|| ms(m.lateness().percentile(p)));
     rows.add("lateness.p999", "Generator's lateness: 99.9 %", late(99.9), "ms", Better::Lower)
@@ -582,13 +614,7 @@ fn honesty_rows(rows: &mut Rows, m: &Metrics, health: Health) {
     );
     rows.count("queue.max", "Longest send queue", m.queue().max(), Better::Lower)
         .says("As above, at one worker.", OURS);
-    rows.count(
-        "drops",
-        "Packets or connections that the generator's sockets had no room for",
-        m.all.socket_drops,
-        Better::Lower,
-    )
-    .says("Received by the kernel and lost before the generator read them; whole run.", OURS);
+    lost_rows(rows, m.all.lost());
     rows.add("cpu", "Processor time of the busiest worker", health.cpu_percent, "%", Better::Lower)
         .says("Of one core, in the measured window; what is left to 100 is headroom.", OURS);
     rows.add(

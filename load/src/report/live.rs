@@ -83,7 +83,7 @@ impl Live {
             "lateness  {}  queue {}  drops {}",
             percentiles(&point.lateness),
             number(point.queue as f64),
-            total(|c| c.socket_drops),
+            total(|c| c.lost().all()),
         ));
         let room = width.saturating_sub(30);
         lines.push(format!("rate      {}", spark(&self.rate, room, unicode, "/s")));
@@ -115,7 +115,7 @@ impl Live {
             number(ms(point.lateness.percentile(99.9))),
             c.map_or(0, |c| c.retransmissions()),
             c.map_or(0, |c| c.unexpected_messages()),
-            c.map_or(0, |c| c.socket_drops),
+            c.map_or(0, |c| c.lost().all()),
         )
     }
 

@@ -74,11 +74,22 @@ enum Part {
     },
 }
 
-/// `-infindex`: where each value of a field stands.
+/// `-infindex`: where each value of a field stands. A copy takes no time, however many lines there are: workers are
+/// given theirs when the first call is almost due.
 #[derive(Clone, Debug)]
 struct Index {
     field: usize,
-    lines: Map<Vec<u8>, u32>,
+    /// As in the file, the same for all copies.
+    lines: Arc<Map<Vec<u8>, u32>>,
+    /// What this copy's changes have made of that: another line, or none.
+    changed: Map<Vec<u8>, Option<u32>>,
+}
+
+impl Index {
+    fn find(&self, key: &[u8]) -> Option<u32> {
+        let changed = if self.changed.is_empty() { None } else { self.changed.get(key).copied() };
+        changed.unwrap_or_else(|| self.lines.get(key).copied())
+    }
 }
 
 impl Injection {
@@ -200,18 +211,18 @@ impl Injection {
     }
 
     /// The line for a new call. The two sides have orders of their own. `user` counts from 0 and is used for
-    /// [`Order::User`] only.
+    /// [`Order::User`] only; calls that come in are nobody's and take one line after the other there.
     pub fn choose(&mut self, side: Side, user: u64, rng: &mut Rng) -> u32 {
         let lines = self.lines().max(1);
-        match self.order {
-            Order::Sequential => {
+        match (self.order, side) {
+            (Order::Sequential, _) | (Order::User, Side::Server) => {
                 let next = &mut self.next[side as usize];
                 let line = *next % lines;
                 *next = ((u64::from(line) + u64::from(self.stride)) % u64::from(lines)) as u32;
                 line
             }
-            Order::Random => rng.below(u64::from(lines)) as u32,
-            Order::User => (user % u64::from(lines)) as u32,
+            (Order::Random, _) => rng.below(u64::from(lines)) as u32,
+            (Order::User, Side::Client) => (user % u64::from(lines)) as u32,
         }
     }
 
@@ -233,7 +244,7 @@ impl Injection {
                 lines.insert(text.clone(), line);
             }
         }
-        self.index = Some(Index { field, lines });
+        self.index = Some(Index { field, lines: Arc::new(lines), changed: Map::default() });
         Ok(())
     }
 
@@ -244,7 +255,7 @@ impl Injection {
 
     /// The line whose indexed field is `key`.
     pub fn lookup(&self, key: &[u8]) -> Option<u32> {
-        self.index.as_ref()?.lines.get(key).copied()
+        self.index.as_ref()?.find(key)
     }
 
     /// Adds a line at the end. False if there are too many.
@@ -272,11 +283,11 @@ impl Injection {
         if let Some(field) = self.index.as_ref().map(|index| index.field) {
             let was = self.write(line, field, &mut old);
             if let Some(index) = &mut self.index {
-                if was && index.lines.get(&old) == Some(&line) {
-                    index.lines.remove(&old);
+                if was && index.find(&old) == Some(line) {
+                    index.changed.insert(old, None);
                 }
                 if let Some(key) = text.split(|&b| b == b';').nth(field) {
-                    index.lines.insert(key.to_vec(), line);
+                    index.changed.insert(key.to_vec(), Some(line));
                 }
             }
         }
@@ -368,7 +379,7 @@ fn cut_field(text: &[u8]) -> Result<Vec<Part>, String> {
     Ok(parts)
 }
 
-/// All files given with `-inf`, in their order. A worker has its own copy.
+/// All files given with `-inf`, in their order. A worker has its own copy, which shares what nobody has changed.
 #[derive(Clone, Debug, Default)]
 pub struct Injections {
     /// The files.
@@ -490,6 +501,33 @@ mod tests {
         assert_eq!(found, [None, Some(1), Some(2), Some(0)]);
         assert_eq!((field(&file, 2, 1).as_deref(), field(&file, 0, 1).as_deref()), (Some("c"), Some("d")));
         assert_eq!(field(&file, 3, 0), None);
+    }
+
+    #[test]
+    fn workers_share_an_index_and_keep_their_changes_to_themselves() {
+        let mut file = Injection::parse("u", b"SEQUENTIAL\nalice;a\nbob;b\n").unwrap();
+        assert_eq!(file.index(0), Ok(()));
+        let all = Injections { files: vec![file] };
+        let mut workers = [all.for_worker(0, 2), all.for_worker(1, 2)];
+        let map = |all: &Injections| Arc::clone(&all.files[0].index.as_ref().unwrap().lines);
+        assert!(workers.iter().all(|own| Arc::ptr_eq(&map(own), &map(&all))), "a copy takes no time");
+        let one = &mut workers[0].files[0];
+        assert!(one.replace(0, b"carol;c") && one.insert(b"alice;d") && one.replace(1, b"dave;e"));
+        let found =
+            |own: &Injections| [&b"alice"[..], b"bob", b"carol", b"dave"].map(|key| own.files[0].lookup(key));
+        assert_eq!(found(&workers[0]), [Some(2), None, Some(0), Some(1)]);
+        assert_eq!(found(&workers[1]), [Some(0), Some(1), None, None]);
+    }
+
+    #[test]
+    fn callees_are_no_users_and_take_the_next_line() {
+        let mut files = Injections { files: vec![Injection::parse("u", b"USER\n0\n1\n2\n").unwrap()] };
+        let (mut rng, mut lines) = (Rng::new(1, 1), Vec::new());
+        let order = [Side::Server, Side::Client, Side::Server, Side::Client, Side::Server].map(|side| {
+            files.choose(side, 1, &mut rng, &mut lines);
+            lines[0]
+        });
+        assert_eq!(order, [0, 1, 1, 1, 2]);
     }
 
     #[test]

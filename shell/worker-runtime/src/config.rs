@@ -51,6 +51,10 @@ pub struct RuntimeConfig {
     /// ([`Machine::receive_late`](wire::Machine::receive_late)). At most a second; zero: each message
     /// wakes its worker, as it does wherever a worker has no datagram sockets.
     pub grain: Duration,
+    /// Whether messages in datagrams come with that time also where there is no grain: for a machine that has to know
+    /// how long they lay there while it did something else, or stood still. All are taken in batches then, and the wall
+    /// clock is read for each. Off by default.
+    pub stamps: bool,
     /// How long a worker with nothing to do looks for more before it sleeps, at most a second, where the next message
     /// usually comes within that time: whatever comes then need not wait for a sleeping processor to wake. It takes
     /// processor time that nobody else needs just then, and the power. Zero, the default: never.
@@ -98,6 +102,7 @@ impl Default for RuntimeConfig {
             pin: Vec::new(),
             exact_deadlines: false,
             grain: Duration::ZERO,
+            stamps: false,
             busy_poll: Duration::ZERO,
             peer: None,
             connected: 0,

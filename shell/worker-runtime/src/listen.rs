@@ -167,7 +167,7 @@ fn open_udp(
         tracing::info!(%address, receive_kb, send_kb, wanted_kb, "datagram socket buffers");
     }
     let add = |worker: &mut WorkerSockets, fd: OwnedFd, peer, spare| {
-        if !config.grain.is_zero() {
+        if config.stamps || !config.grain.is_zero() {
             sys::ask_for_stamps(fd.as_fd())?;
         }
         if config.together

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use wire::{ConnId, Flow, Frame, FrameError, Machine, Outbox, Time, Transport};
-use worker_runtime::{Runtime, monotonic_now};
+use worker_runtime::{Runtime, RuntimeConfig, monotonic_now};
 
 const GRAIN: Duration = Duration::from_millis(1);
 
@@ -69,10 +69,19 @@ impl Machine for Echo {
 /// Sends messages until as many as are wanted have come to the machine late, and answers what it has seen and
 /// how often its worker woke.
 fn run(grain: Duration, peer: bool, enough: impl Fn(&Seen) -> bool) -> (Arc<Seen>, u64) {
+    run_with(|config| config.grain = grain, peer, enough)
+}
+
+/// The same with a runtime of other settings.
+fn run_with(
+    change: impl Fn(&mut RuntimeConfig),
+    peer: bool,
+    enough: impl Fn(&Seen) -> bool,
+) -> (Arc<Seen>, u64) {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let seen = Arc::new(Seen::default());
     let mut config = config("127.0.0.1");
-    config.grain = grain;
+    change(&mut config);
     config.peer = peer.then(|| socket.local_addr().unwrap());
     let runtime = Runtime::start(config, vec![Echo(Arc::clone(&seen))]).unwrap();
     let handle = runtime.handle();
@@ -139,6 +148,17 @@ fn frequent_messages_come_with_their_time_of_arrival() {
 fn without_a_grain_no_message_is_late() {
     let (seen, _) = run(Duration::ZERO, false, |seen| seen.messages.load(Ordering::Relaxed) >= 2_000);
     assert_eq!(seen.late.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn stamps_without_a_grain_come_with_every_message() {
+    for peer in [false, true] {
+        let stamped = |config: &mut RuntimeConfig| config.stamps = true;
+        let (seen, _) = run_with(stamped, peer, |seen| seen.late.load(Ordering::Relaxed) >= 2_000);
+        assert_eq!(seen.impossible.load(Ordering::Relaxed), 0);
+        let late = seen.late.load(Ordering::Relaxed);
+        assert_eq!(seen.messages.load(Ordering::Relaxed), late, "those that come alone, too");
+    }
 }
 
 /// A machine that wants to be called each millisecond, and when it was.

@@ -21,7 +21,7 @@ pub struct BackendArgs {
     /// a request costs them is modelled, so that many of them fit on one machine
     #[arg(long, conflicts_with_all = [
         "target", "sn", "sf", "answer", "inf", "rate", "poisson", "trace", "most", "limit", "find_peak", "self_test",
-        "users", "html", "csv", "pcap", "warm_up", "lost", "pause", "key"])]
+        "users", "html", "csv", "pcap", "warm_up", "lost", "pause", "key", "callers", "max_socket", "ip_field"])]
     pub backend: bool,
     /// Calls a second that a server can do, each of an INVITE, which costs 1.75 times a BYE, and a BYE: one number for
     /// all, or one for each
@@ -70,6 +70,7 @@ pub fn serve(args: &LoadArgs, signals: &Receiver<Wish>) -> Result<u8, String> {
         listeners: listen(Transport::Udp).chain(listen(Transport::Tcp)).collect(),
         exact_deadlines: true,
         grain: grain(args),
+        stamps: true,
         streams: streams(),
         ..RuntimeConfig::default()
     };
@@ -121,7 +122,7 @@ fn ask(handle: &RuntimeHandle<Notice>) -> Result<BackendReport, String> {
     }));
     handle.post(0, take).map_err(|_| "the worker takes no more notices".to_owned())?;
     let report = receive.recv_timeout(PATIENCE).map_err(|_| "the worker did not say what was done")?;
-    Ok(BackendReport { drops: lost(&handle.counts()), ..report })
+    Ok(BackendReport { drops: lost(&handle.counts()).all(), ..report })
 }
 
 /// Where they listen.

@@ -4,6 +4,7 @@ mod advice;
 pub mod args;
 mod backend;
 mod host;
+mod injections;
 mod plan;
 mod say;
 mod scrape;
@@ -19,8 +20,8 @@ mod watch;
 
 use crate::signals::{self, Wish};
 use args::{CompareArgs, LoadArgs};
-use load::engine::{Engine, Notice, Record};
-use load::metrics::{Health, Ladder, Ladders, LatencyLimit, Measure, Metrics, Rule};
+use load::engine::{Notice, Record};
+use load::metrics::{Health, Ladder, Ladders, LatencyLimit, Lost, Measure, Metrics, Rule};
 use load::population::Phases;
 use load::report::{Fact, Group, Inputs, Report, VerdictReport, Windows, plain};
 use load::scenario::{Side, builtin_names, date_time};
@@ -213,8 +214,7 @@ fn measure(args: &LoadArgs, plan: Plan, signals: &Receiver<Wish>) -> Result<(Rep
         true => Server::find(args.people.server_pid, plan.remote),
         false => None,
     };
-    // The workers wait when the first call is due: what they need before that would be its lateness.
-    let started = monotonic_now() + LEAD;
+    let (started, engines) = prepared(monotonic_now, |started| plan.engines(started))?;
     let story = Story {
         title: plan.title.clone(),
         workload: plan.workload.clone(),
@@ -236,12 +236,36 @@ fn measure(args: &LoadArgs, plan: Plan, signals: &Receiver<Wish>) -> Result<(Rep
         }),
         server,
     };
-    let engines: Vec<Engine> = plan.engines(started)?;
     drive(args, story, plan.bound, engines, started, signals)
 }
 
-/// From the plan of a run to its first call.
+/// For the workers to begin, before the first call.
 const LEAD: Duration = Duration::from_millis(30);
+
+/// How often engines are made at most, to be ready in time.
+const ATTEMPTS: usize = 4;
+
+/// Makes what is to run, so that it is there when the run begins, and says when that is: what it took, or the workers
+/// need before the first call, would be lateness of that call. Where it took longer than thought it is made again for a
+/// later time, so that a small run need not wait as long as a large one.
+fn prepared<T>(
+    clock: impl Fn() -> Time,
+    make: impl Fn(Time) -> Result<T, String>,
+) -> Result<(Time, T), String> {
+    let mut allowed = Duration::ZERO;
+    for _ in 0..ATTEMPTS {
+        let began = clock();
+        let started = began + allowed + LEAD;
+        let made = make(started)?;
+        let took = clock().since(began);
+        // Most of the lead is left.
+        if took <= allowed + LEAD / 3 {
+            return Ok((started, made));
+        }
+        allowed = took * 2;
+    }
+    Err("this machine is too slow, or too busy, to prepare so large a run; make it smaller".to_owned())
+}
 
 /// Makes one run with users and says how it went.
 fn measure_users(
@@ -307,7 +331,7 @@ fn drive<M: Machine<Notice = Notice> + Send + 'static>(
     server.finish();
     let mut records = collect(&handle)?;
     let counts = handle.counts();
-    records.0.socket_drops(end, lost(&counts));
+    records.0.lost(end, lost(&counts));
     handle.shutdown();
     runtime.join().map_err(|panics| format!("a worker failed: {panics:?}"))?;
     records.1 = Ladders::first(records.1, args.ladders);
@@ -319,8 +343,13 @@ fn drive<M: Machine<Notice = Notice> + Send + 'static>(
 }
 
 /// Datagrams and connections that there was no room for, on the way in, between workers or on the way out.
-fn lost(counts: &Counts) -> u64 {
-    counts.udp_kernel_drops + counts.udp_send_drops + counts.ring_drops + counts.tcp_exhausted
+fn lost(counts: &Counts) -> Lost {
+    Lost {
+        received: counts.udp_kernel_drops,
+        crossing: counts.ring_drops,
+        unsent: counts.udp_send_drops,
+        unopened: counts.tcp_exhausted,
+    }
 }
 
 /// Listeners for people to see: the first few of them.
@@ -563,6 +592,29 @@ fn is_client(side: Side) -> bool {
 mod tests {
     use super::*;
     use load::report::MetricRow;
+
+    #[test]
+    fn a_run_begins_when_everything_is_there() {
+        // How long it takes each time, in milliseconds; when the run begins, and when everything was there.
+        let of = |took: &[u64]| {
+            let (now, nth) = (std::cell::Cell::new(1_000), std::cell::Cell::new(0));
+            let made = prepared(
+                || Time::from_millis(now.get()),
+                |_| {
+                    now.set(now.get() + took[nth.replace(nth.get() + 1)]);
+                    Ok(())
+                },
+            );
+            made.map(|(started, ())| (started.as_micros() / 1_000, now.get()))
+        };
+        assert_eq!(of(&[2]), Ok((1_030, 1_002)), "a small run begins at once");
+        let (started, ready) = of(&[150, 150]).expect("made twice");
+        assert!(ready + 10 <= started, "{ready} {started}");
+        let (started, ready) = of(&[15, 60, 60]).expect("made three times");
+        assert!(ready + 10 <= started, "{ready} {started}");
+        assert!(of(&[100, 400, 1_600, 6_400]).is_err_and(|why| why.contains("too slow")));
+        assert_eq!(prepared(monotonic_now, |_| Err::<(), _>("no".to_owned())), Err("no".to_owned()));
+    }
 
     #[test]
     fn files_are_tried_without_a_trace() {

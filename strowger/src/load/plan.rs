@@ -2,17 +2,17 @@
 //! before the first message.
 
 use super::args::LoadArgs;
+use super::injections::injections;
 use super::is_client;
 use super::say;
 use super::sipp;
 use super::sockets::{self, Needs, Sockets};
+use crate::memory;
 use load::engine::{Defaults, Engine, Retransmission, Settings, Users};
 use load::metrics::{Setup, Window};
 use load::population::{Arrivals, RateOptions, Spacing, Times};
 use load::report::Fact;
-use load::scenario::{
-    self, Desk, Injection, Injections, Pause, Problem, Run, Scenario, Scope, Side, Surroundings,
-};
+use load::scenario::{self, Desk, Injections, Pause, Problem, Run, Scenario, Scope, Side, Surroundings};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::path::Path;
 use std::sync::Arc;
@@ -57,8 +57,14 @@ struct Options {
     set: Vec<(String, Vec<u8>)>,
 }
 
-/// Calls under way at a time where nothing else is said, and those that are answered.
+/// Calls under way at a time where nothing else is said, and those that can be answered at least.
 const MOST_CALLS: usize = 1_000_000;
+
+/// Calls that can be answered at a time: as many as there is memory for, and those that begin here in any case.
+fn most_callees(limit: Option<usize>, callers: Option<u64>) -> usize {
+    let callers = callers.map(|users| usize::try_from(users).unwrap_or(usize::MAX));
+    [limit, callers].into_iter().flatten().fold(memory::answered(MOST_CALLS), usize::max)
+}
 
 /// A worker's share of so many.
 fn share(all: usize, worker: usize, workers: usize) -> usize {
@@ -139,6 +145,7 @@ impl Plan {
             );
         }
         known_limit(args, client.is_some())?;
+        sockets::known_options(args, client.is_some())?;
         let remote = remote(args, client.is_some() && !args.self_test)?;
         let sent_to = match &args.sipp.rsa {
             Some(address) => find(address).map_err(|why| format!("-rsa {why}"))?,
@@ -166,6 +173,7 @@ impl Plan {
             exact_deadlines,
             grain: grain(args),
             together: !grain(args).is_zero(),
+            stamps: true,
             own_connections: sockets.connections,
             // With a socket for each call there are enough of them.
             peer: (client.is_some() && !args.self_test && args.transport == "u1").then_some(sent_to),
@@ -238,7 +246,7 @@ impl Plan {
             most_calls: o
                 .limit
                 .map_or(MOST_CALLS.div_ceil(self.workers), |all| share(all, worker, self.workers)),
-            most_callees: MOST_CALLS.div_ceil(self.workers),
+            most_callees: most_callees(o.limit, o.callers).div_ceil(self.workers),
             callees: o.most.filter(|_| self.client.is_none()),
             numbers: (worker as u64 + 1, self.workers as u64),
             pause: o.pause.clone(),
@@ -301,8 +309,13 @@ fn options(args: &LoadArgs) -> Result<Options, String> {
     })
 }
 
-/// Whether `-l` has anything to limit.
+/// Whether `-l` has anything to limit, and `-users` anything to do.
 fn known_limit(args: &LoadArgs, begins: bool) -> Result<(), String> {
+    if let Some(users) = args.sipp.callers.filter(|_| !begins) {
+        return Err(format!(
+            "-users {users}: users begin calls, and this scenario only answers; leave it out"
+        ));
+    }
     let Some(limit) = args.limit else { return Ok(()) };
     if !begins {
         return Err(format!(
@@ -344,27 +357,6 @@ pub(super) fn listed(problems: &[Problem]) -> String {
     let more = problems.len().saturating_sub(shown.len());
     let more = if more > 0 { format!("\nand {more} more") } else { String::new() };
     format!("{}{more}", shown.join("\n"))
-}
-
-fn injections(args: &LoadArgs) -> Result<Injections, String> {
-    let mut files = Vec::new();
-    for path in &args.inf {
-        let name = path.display().to_string();
-        files.push(Injection::parse(&name, &read(path)?).map_err(|problems| listed(&problems))?);
-    }
-    for pair in args.sipp.infindex.chunks_exact(2) {
-        let [name, field] = pair else { continue };
-        let same = |file: &&mut Injection| {
-            file.name == *name || Path::new(&file.name).file_name().is_some_and(|own| own == name.as_str())
-        };
-        let Some(file) = files.iter_mut().find(same) else {
-            return Err(format!("-infindex {name}: no such file is given with -inf"));
-        };
-        let field =
-            field.parse().map_err(|_| format!("-infindex {name} {field}: the field is a number from 0"))?;
-        file.index(field).map_err(|why| format!("-infindex {name} {field}: {why}"))?;
-    }
-    Ok(Injections { files })
 }
 
 /// The scenario of each side: calls that begin here, calls that come in.
@@ -575,8 +567,10 @@ fn parameters(args: &LoadArgs, arrivals: Option<&Arrivals>, workers: usize) -> V
         Some(1) => facts
             .push(Fact::new("arrivals", "closed loop: one user, who begins a call when the last is over")),
         Some(users) => {
-            let loops =
-                format!("closed loop: {users} users, each of whom begins a call when the last is over");
+            let loops = format!(
+                "closed loop: {users} users, each of whom begins a call when the last is over, their first ones {} a second",
+                Users::RATE
+            );
             facts.push(Fact::new("arrivals", loops));
         }
         None => facts.extend(arrivals.map(|arrivals| Fact::new("arrivals", arrivals))),
@@ -588,6 +582,7 @@ fn parameters(args: &LoadArgs, arrivals: Option<&Arrivals>, workers: usize) -> V
         facts.push(Fact::new("calls at a time, at most", args.limit.unwrap_or(MOST_CALLS)));
     }
     facts.push(waiting(args));
+    facts.extend(sockets::unnoted(args));
     if args.lost > 0.0 {
         facts.push(Fact::new("messages lost on purpose, sent and received", format!("{} %", args.lost)));
     }
@@ -644,6 +639,14 @@ mod tests {
         assert_eq!(workers_of("--workers 4", "<log message=\"[$g]\"/>"), Ok(4));
         assert_eq!((workers_of("", ADD), workers_of("--workers 1", ADD)), (Ok(1), Ok(1)));
         assert!(workers_of("--workers 2", ADD).is_err_and(|why| why.contains("<Global>")));
+    }
+
+    #[test]
+    fn who_begins_more_calls_than_usual_can_answer_them() {
+        let usual = most_callees(None, None);
+        assert!(usual >= MOST_CALLS && most_callees(Some(5), Some(5)) == usual);
+        assert_eq!(most_callees(Some(usual + 1), None), usual + 1);
+        assert_eq!(most_callees(None, Some(usual as u64 + 2)), usual + 2);
     }
 
     #[test]

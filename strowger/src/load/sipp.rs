@@ -9,7 +9,8 @@ use std::path::PathBuf;
 /// More of SIPp's options.
 #[derive(Args, Clone, Debug, Default)]
 pub struct SippArgs {
-    /// So many users (SIPp's -users, with one dash): each begins the next call when the last is over
+    /// So many users (SIPp's -users, with one dash), who come 1000 a second: each begins the next call when the last is
+    /// over
     #[arg(long, value_name = "N", help_heading = "How much", value_parser = clap::value_parser!(u64).range(1..),
           conflicts_with_all = ["trace", "find_peak", "self_test", "poisson", "rate", "rp", "rate_increase",
                                 "rate_interval", "rate_max", "no_rate_quit"])]
@@ -32,9 +33,9 @@ pub struct SippArgs {
     /// Sockets at most with -t un [default: as many as calls at a time, 1000 if that is not said]
     #[arg(long, value_name = "N", help_heading = "From where")]
     pub max_socket: Option<usize>,
-    /// The field of the first injection file that has the local address, with -t ui
-    #[arg(long, value_name = "FIELD", default_value_t = 0, help_heading = "From where")]
-    pub ip_field: usize,
+    /// The field of the first injection file that has the local address, with -t ui [default: 0]
+    #[arg(long, value_name = "FIELD", help_heading = "From where")]
+    pub ip_field: Option<usize>,
     /// Where messages are sent, if not to the target that they name: HOST:PORT
     #[arg(long, value_name = "ADDR", help_heading = "From where")]
     pub rsa: Option<String>,

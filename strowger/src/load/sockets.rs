@@ -2,6 +2,7 @@
 
 use super::args::LoadArgs;
 use load::engine::Origin;
+use load::report::Fact;
 use load::scenario::Injections;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -68,7 +69,7 @@ impl Sockets {
         let shared = listeners.len();
         let fielded = args.transport == "ui" && args.sipp.from.is_none();
         if fielded {
-            let field = args.sipp.ip_field;
+            let field = args.sipp.ip_field.unwrap_or(0);
             addresses = addresses_of(injections, field)?;
             let own = addresses.iter().enumerate();
             let by_address: BTreeMap<IpAddr, ListenerId> =
@@ -114,6 +115,36 @@ fn port(args: &LoadArgs, nth: usize, count: usize) -> Result<u16, String> {
     let Some(first) = args.local_port else { return Ok(0) };
     u16::try_from(usize::from(first) + nth)
         .map_err(|_| format!("-p {first}: there are no {count} ports from there; choose a lower one"))
+}
+
+/// Whether options that choose sockets have any to choose.
+pub fn known_options(args: &LoadArgs, begins: bool) -> Result<(), String> {
+    let transport = args.transport.as_str();
+    if let Some(most) = args.sipp.max_socket {
+        let why = match transport {
+            _ if !begins => "this scenario only answers, where calls come in",
+            "un" => return Ok(()),
+            "tn" => "with -t tn each call has a connection, and none is shared; -l limits calls under way",
+            _ => "sockets are counted with -t un, where each call has one",
+        };
+        return Err(format!("-max_socket {most}: {why}; leave it out"));
+    }
+    if let Some(field) = args.sipp.ip_field {
+        let why = match transport {
+            _ if !begins => "this scenario only answers, at the addresses of -i",
+            "ui" if args.sipp.from.is_none() => return Ok(()),
+            "ui" => "the addresses are those of -i",
+            _ => "local addresses are taken from the injection file with -t ui",
+        };
+        return Err(format!("-ip_field {field}: {why}; leave it out"));
+    }
+    Ok(())
+}
+
+/// What a report says of lateness where nobody knows when a message came.
+pub fn unnoted(args: &LoadArgs) -> Option<Fact> {
+    let text = "not known over TCP: what lay here unread counts as the server's time, not as lateness";
+    args.transport.starts_with('t').then(|| Fact::new("when a message came", text))
 }
 
 /// How many calls there can be under way at most, if the command line says so.
@@ -192,6 +223,46 @@ fn addresses_of(injections: &Injections, field: usize) -> Result<Vec<IpAddr>, St
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        load: LoadArgs,
+    }
+
+    #[test]
+    fn options_without_sockets_to_choose_are_refused() {
+        let said = |line: &str, begins| {
+            let Line { load } = clap::Parser::parse_from(["load"].into_iter().chain(line.split(' ')));
+            known_options(&load, begins)
+        };
+        for good in ["-t un --max-socket 5", "-t ui --ip-field 1", "-t ui", "-t tn", "-t u1"] {
+            assert_eq!(said(good, true), Ok(()), "{good}");
+        }
+        for (line, why) in [
+            ("-t u1 --max-socket 5", "-max_socket 5: sockets are counted with -t un"),
+            ("-t ui --max-socket 5", "-t un"),
+            ("-t t1 --max-socket 5", "-t un"),
+            ("-t tn --max-socket 5", "-l limits calls"),
+            ("-t u1 --ip-field 1", "-ip_field 1: "),
+            ("-t un --ip-field 0", "with -t ui"),
+            ("-t ui --ip-field 1 --from ::1,::2", "those of -i"),
+        ] {
+            assert!(said(line, true).is_err_and(|said| said.contains(why)), "{line}");
+        }
+        for line in ["-t un --max-socket 5", "-t ui --ip-field 1"] {
+            assert!(said(line, false).is_err_and(|said| said.contains("only answers")), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_report_says_where_nobody_knows_when_a_message_came() {
+        let said = |transport: &str| {
+            let Line { load } = clap::Parser::parse_from(["load", "-t", transport]);
+            unnoted(&load).is_some()
+        };
+        assert_eq!(["u1", "un", "ui", "t1", "tn"].map(said), [false, false, false, true, true]);
+    }
 
     #[test]
     fn addresses_come_in_lists_and_ranges() {

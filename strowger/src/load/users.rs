@@ -3,6 +3,7 @@
 use super::args::LoadArgs;
 use super::plan::{fresh_seed, grain, host_of, listed, local_address, read, remote, streams, waiting};
 use super::say;
+use super::sockets::unnoted;
 use super::watch::duration;
 use clap::Args;
 use load::engine::people::{Names, People, Settings};
@@ -227,6 +228,7 @@ impl UsersPlan {
             exact_deadlines: true,
             grain: grain(args),
             together: !grain(args).is_zero(),
+            stamps: true,
             peer: (transport == Transport::Udp).then_some(remote),
             streams: streams(),
             ..RuntimeConfig::default()
@@ -323,6 +325,7 @@ fn facts(args: &LoadArgs, parameters: &Parameters, workers: u16) -> Vec<Fact> {
     facts.push(Fact::new("workers", workers));
     facts.push(Fact::new("transport", &args.transport));
     facts.push(waiting(args));
+    facts.extend(unnoted(args));
     facts
 }
 

@@ -64,6 +64,26 @@ fn a_generator_that_stood_still_while_calls_paused_says_nothing_of_the_server() 
     assert!(numbers(&bye).first().is_some_and(|&p50| p50 > 500.0), "{said}");
 }
 
+/// With nothing due meanwhile: the kernel knows when the answer came, also where messages do not wait for each other.
+#[test]
+fn what_lay_there_while_the_generator_stood_still_is_its_lateness() {
+    let server = UdpSocket::bind((fresh_ip(), 5060)).expect("a socket");
+    server.set_read_timeout(Some(live::PATIENCE)).expect("a limit");
+    let (ip, target) = (fresh_ip().to_string(), server.local_addr().expect("its address").to_string());
+    let args = ["-sn", "options", "-i", &ip, &target, "-m", "1", "-nr", "--grain", "0", "--lateness", "500"];
+    let generator = Beside::load(&args);
+    let mut room = [0; 65_536];
+    let (length, from) = server.recv_from(&mut room).expect("an OPTIONS");
+    generator.signal("STOP");
+    let asked = String::from_utf8_lossy(&room[..length]).into_owned();
+    let copied = asked.lines().skip(1).map(|line| format!("{line}\r\n")).collect::<String>();
+    server.send_to(format!("SIP/2.0 200 OK\r\n{copied}").as_bytes(), from).expect("it is sent");
+    std::thread::sleep(Duration::from_secs(1));
+    generator.signal("CONT");
+    let (said, code) = generator.end();
+    assert!(code == Some(3) && said.contains("generator's lateness"), "{said}");
+}
+
 /// It has the processor, and not enough of it.
 #[test]
 fn a_generator_that_is_asked_for_more_than_it_can_says_nothing_of_the_server() {

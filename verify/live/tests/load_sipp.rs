@@ -75,7 +75,9 @@ fn passwords_stay_where_they_were_given() {
 #[test]
 fn options_that_cannot_be_meant_are_refused() {
     let ip = fresh_ip().to_string();
-    let cases: [(&[&str], &str); 22] = [
+    let of_users = file("of_users.csv", "USER\nann\nbob\n");
+    let of_users = of_users.to_str().expect("a name");
+    let cases: [(&[&str], &str); 28] = [
         (&["-sn", "uas", "-l", "5"], "only answers"),
         (&["-users", "10", "-l", "5"], "leave -l out"),
         (&["--json", "x.json", "--html", "./x.json"], "one file"),
@@ -83,6 +85,12 @@ fn options_that_cannot_be_meant_are_refused() {
         (&["--lateness", "nan"], "number"),
         (&["-lost", "200"], "from 0 to 100"),
         (&["-users", "0"], "0"),
+        (&["-sn", "uas", "-users", "5"], "only answers"),
+        (&["-inf", of_users], "give -users N"),
+        (&["-inf", of_users, "--answer", "uas"], "write SEQUENTIAL"),
+        (&["-max_socket", "5"], "-t un"),
+        (&["-t", "tn", "-max_socket", "5"], "-l limits calls"),
+        (&["-ip_field", "1"], "-t ui"),
         (&["-l", "0"], "from 1"),
         (&["-m", "0"], "0"),
         (&["-rate_interval", "2x"], "such as 10s"),

@@ -71,14 +71,14 @@ fn messages_count_when_they_pass() {
         m.unexpected(us(at), Unexpected::NoCall);
         m.dead_call(us(at));
         m.challenged(us(at));
-        m.socket_drops(us(at), 3);
+        m.lost(us(at), Lost { received: 1, crossing: 1, unsent: 0, unopened: 1 });
         m.send_failed(us(at));
         m.queue_depth(us(at), at as usize);
     }
     let c = &m.measured;
     assert_eq!((c.messages_sent(), c.messages_received(), c.retransmissions()), (4, 2, 1));
     assert_eq!((c.unexpected_messages(), c.dead_call_messages, c.challenges), (1, 1, 1));
-    assert_eq!((c.socket_drops, c.send_failures, m.all.socket_drops), (3, 1, 6));
+    assert_eq!((c.lost().all(), c.undeliverable, m.all.lost().all()), (3, 1, 6));
     assert_eq!((m.queue().count(), m.queue().max()), (1, 1_500));
     let p = &m.series().points()[0];
     assert_eq!((p.sent, p.received, p.repeated, p.unexpected, p.drops, p.queue), (8, 4, 2, 2, 6, 1_500));

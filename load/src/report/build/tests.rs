@@ -166,3 +166,17 @@ fn keys_of_figures_are_unique() {
     assert_eq!(keys.len(), all);
     assert!(r.metrics.iter().all(|m| !m.definition.is_empty() && !m.source.is_empty()));
 }
+
+#[test]
+fn what_there_was_no_room_for_is_told_by_its_kind() {
+    let (inputs, mut m) = run(7);
+    m.lost(Time::from_secs(5), Lost { unsent: 3, unopened: 1, ..Lost::default() });
+    let r = Report::build(inputs, &m, &Rule::default(), &[]);
+    assert_eq!(
+        ["drops", "drops.unsent", "drops.unopened"].map(|key| r.metric(key)),
+        [4.0, 3.0, 1.0].map(Some)
+    );
+    assert_eq!(r.metric("drops.received"), None, "there was none");
+    let why = &r.verdict.why[0];
+    assert!(r.verdict.word == "VOID" && why.contains("4 (3 to be sent, 1 connections)"), "{why}");
+}

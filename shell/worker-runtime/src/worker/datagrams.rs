@@ -73,8 +73,8 @@ pub struct Datagrams {
     max_backlog: usize,
     /// Who else gets a socket that is connected.
     peers: Peers,
-    /// Whether the kernel may join what comes, which only a batch can part.
-    joined: bool,
+    /// Whether all is taken in batches: the kernel may join what comes, or notes when it does, and only a batch says so.
+    batched: bool,
     /// Sockets with transmits in their queue: there may be thousands without.
     pending: Vec<u16>,
     /// What came back.
@@ -91,7 +91,7 @@ impl Datagrams {
             by_listener,
             max_backlog: config.udp_send_queue,
             peers: Peers::new(),
-            joined: config.together,
+            batched: config.together || config.stamps,
             pending: Vec::new(),
             reports: Reports::default(),
             counters,
@@ -455,7 +455,7 @@ impl<M: Machine> Worker<M> {
         let Some(socket) = self.datagrams.sockets.get_mut(number) else { return };
         // Many that are connected do not keep those waiting that are not.
         let batches = if socket.lent == Lent::No || socket.peer.is_none() { BATCHES } else { 1 };
-        if !socket.habit.batches && !self.datagrams.joined && !self.grain.is_dense() {
+        if !socket.habit.batches && !self.datagrams.batched && !self.grain.is_dense() {
             let taken = self.receive_plainly(number);
             if taken < BATCH_PAYS {
                 return;
@@ -501,7 +501,8 @@ impl<M: Machine> Worker<M> {
 
     /// Takes one datagram, or what was said of one sent before; `false` if there was neither.
     fn receive_one(&mut self, number: usize) -> bool {
-        let Worker { datagrams, recv, machine, links, out, counters, now, grain, steered, .. } = self;
+        let Worker { datagrams, recv, machine, links, out, counters, now, grain, steered, stamped, .. } =
+            self;
         let Some(socket) = datagrams.sockets.get(number) else { return false };
         counters.syscalls.one();
         let (n, from) = match sys::recv_from(socket.fd.as_fd(), recv.first_buffer()) {
@@ -518,8 +519,7 @@ impl<M: Machine> Worker<M> {
         counters.udp_in.one();
         counters.udp_bytes_in.add(n as u64);
         if let Some(bytes) = recv.first_buffer().get(..n) {
-            let stamped = grain.is_there();
-            let (now, steered) = (*now, *steered);
+            let (now, steered, stamped) = (*now, *steered, *stamped);
             let mut sink = Sink { machine, links, out, counters, now, stamped, steered };
             sink.take(Flow::udp(id, from), bytes, None);
         }
@@ -529,7 +529,8 @@ impl<M: Machine> Worker<M> {
     }
 
     fn receive_batch(&mut self, number: usize) -> usize {
-        let Worker { datagrams, recv, machine, links, out, counters, now, grain, steered, .. } = self;
+        let Worker { datagrams, recv, machine, links, out, counters, now, grain, steered, stamped, .. } =
+            self;
         let Some(socket) = datagrams.sockets.get(number) else { return 0 };
         let id = socket.id;
         counters.syscalls.one();
@@ -543,9 +544,9 @@ impl<M: Machine> Worker<M> {
             }
         };
         counters.udp_batches.one();
-        let stamps = grain.is_there().then(|| Stamps::new(*now));
+        let stamps = stamped.then(|| Stamps::new(*now));
         let (mut count, mut total) = (0, 0);
-        let (now, stamped, steered) = (*now, grain.is_there(), *steered);
+        let (now, stamped, steered) = (*now, *stamped, *steered);
         let mut sink = Sink { machine, links, out, counters, now, stamped, steered };
         for index in 0..received {
             let Some((messages, from)) = recv.messages(index) else { continue };

@@ -88,6 +88,8 @@ pub struct Worker<M: Machine> {
     streams: Streams,
     /// Whether what comes in datagrams is most probably this worker's.
     steered: bool,
+    /// Whether the kernel notes when datagrams come.
+    stamped: bool,
     work_budget: u32,
     max_message: usize,
     now: Time,
@@ -121,6 +123,7 @@ impl<M: Machine> Worker<M> {
         }
         // Of a message on a stream nobody knows when it came: its wait would count as the peer's.
         let grain = if sockets.udp.is_empty() { Duration::ZERO } else { config.grain };
+        let stamped = config.stamps || !grain.is_zero();
         let mut datagrams = Datagrams::new(config, Arc::clone(&counters));
         for (index, socket) in sockets.udp.into_iter().enumerate() {
             let data = (KIND_UDP << KIND_SHIFT) | index as u64;
@@ -141,10 +144,11 @@ impl<M: Machine> Worker<M> {
             backlog: Backlog::default(),
             sieve,
             datagrams,
-            recv: RecvBatch::new(config.batch, config.together || !grain.is_zero()),
+            recv: RecvBatch::new(config.batch, config.together || stamped),
             send: SendBatch::new(config.batch, config.together),
             streams,
             steered,
+            stamped,
             work_budget: config.streams.work_budget.max(1),
             max_message: config.streams.max_message,
             now,

@@ -155,6 +155,23 @@ fn callees_hang_up_where_that_is_wanted() {
 }
 
 #[test]
+fn a_callee_that_waits_for_the_ack_to_hang_up_is_not_late() {
+    let mut parameters = Parameters { callee_hangs_up: 1.0, ..lively(200) };
+    (parameters.completed, parameters.voicemail, parameters.cancelled) = (1.0, 0.0, 0.0);
+    // Shorter than the half a second after which a 2xx, and upon it the ACK, comes again.
+    parameters.hold = Distribution::fixed(10e3);
+    let mut town = Town::new(&parameters, true, |_| {});
+    town.pass(crate::population::Phases::of(&parameters, town.now).start_of(Phase::WarmUp));
+    town.lost = |n| n % 25 == 0;
+    let (metrics, town) = town.run();
+    let all = &metrics.all;
+    let (byes, repeated) = (metrics.latency(Measure::SddSuccess).sent.count(), all.responses_repeated);
+    assert!(byes > 20 && repeated > 10, "{byes} {repeated}");
+    assert_eq!(ends(all, Side::Callee)[2], 0, "{}", town.ladder());
+    assert_eq!(metrics.lateness().max(), 0);
+}
+
+#[test]
 fn a_server_that_is_gone_fails_registrations_and_begins_no_calls() {
     let mut town = Town::new(&lively(20), true, |_| {});
     town.lost = |_| true;
