@@ -559,11 +559,13 @@ impl Dispatcher {
         wait: Option<Duration>,
     ) {
         self.cluster.heard(now, txn.node);
-        // To whatever else it may be the answer to one sender, who need not even be a user.
-        if txn.fresh && status == 503 {
+        // To whatever else it may be the answer to one sender, who need not even be a user; and what another node has
+        // refused before says more of the call than of this one.
+        let first = txn.fresh && txn.barred.iter().all(Option::is_none);
+        if first && status == 503 {
             self.overloaded(now, txn.node, wait);
         }
-        if txn.fresh && status >= 200 {
+        if first && status >= 200 {
             // One that asks for rest has it.
             let refused = matches!(status, 500 | 502 | 504) || (status == 503 && wait.is_none());
             self.chooser.invited(now, txn.node, refused);

@@ -56,7 +56,9 @@ fn the_last_node_that_takes_calls_never_rests() {
             }
             last = went_on(&world, &sent, &last);
         };
-        assert_eq!((open(&world), finals(&back)), (1, vec!["SIP/2.0 500 Server Internal Error"]));
+        assert_eq!(finals(&back), ["SIP/2.0 500 Server Internal Error"]);
+        // What all refuse says something of the first of them at most.
+        assert_eq!(open(&world), 2 - usize::from(n > 0));
     }
     // Nor by what it says to probes.
     let mut world = probing(2);
