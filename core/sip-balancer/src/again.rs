@@ -247,6 +247,7 @@ impl Balancer {
         let Some(entry) = self.kept.get_mut(at).filter(|entry| !entry.settled) else { return };
         if status < 200 {
             entry.heard();
+            entry.alerted |= status > 100;
             let rings = tag == Tag::Invite && !self.dispatcher.is_cancelled(entry.call, id);
             if rings {
                 entry.until = now + ring;
@@ -266,7 +267,7 @@ impl Balancer {
     }
 
     /// Receives a message that is kept once more. An INVITE that nobody wants any more is refused instead.
-    fn feed(&mut self, now: Time, at: u32, out: &mut Outbox) {
+    pub(crate) fn feed(&mut self, now: Time, at: u32, out: &mut Outbox) {
         let Some(entry) = self.kept.get(at) else { return };
         let what = entry.what;
         if what == What::ToNode
@@ -383,7 +384,7 @@ impl Balancer {
     }
 
     /// Whether another node may have an INVITE that is kept, and there is a way to it.
-    fn has_other(&self, now: Time, at: u32) -> bool {
+    pub(crate) fn has_other(&self, now: Time, at: u32) -> bool {
         let Some(entry) = self.kept.get(at) else { return false };
         let near = entry.from.listener;
         let way = |node| self.way(Assigned { node, again: true, large: false }, near).is_some();

@@ -2,6 +2,7 @@
 
 use crate::algorithm::{fnv1a, openser_hash};
 use crate::cluster::{Cluster, Load, MOST_NODES, NodeIndex};
+use crate::failing::Failing;
 use crate::maglev::{Maglev, scramble};
 use crate::times::{Costs, UNIT, Window};
 use crate::{Algorithm, Kind};
@@ -11,6 +12,8 @@ use wire::Time;
 
 /// Places of a table that are looked at for another home than the first.
 const PLACES_TRIED: u64 = 32;
+/// What a burden is counted in: so many for a thousandth of a node's load and a thousandth of its weight.
+const BURDEN: u64 = 1 << 20;
 
 /// One worker's way of choosing. Everything here is this worker's own; what others have given to the nodes
 /// it reads from the [`Cluster`].
@@ -31,6 +34,8 @@ pub struct Chooser {
     now: Time,
     /// For how long the share of a node grows that has come up.
     ramp: Duration,
+    /// How much of what nodes got lately they refused.
+    failing: Failing,
 }
 
 impl Chooser {
@@ -48,6 +53,7 @@ impl Chooser {
             open: Vec::with_capacity(count),
             now: Time::ZERO,
             ramp: Duration::ZERO,
+            failing: Failing::new(count),
             cluster,
         }
     }
@@ -85,11 +91,17 @@ impl Chooser {
         }
     }
 
+    /// An INVITE outside a dialog has its final response; `refused`: one that says that the node is not well (5xx).
+    pub fn invited(&mut self, now: Time, at: NodeIndex, refused: bool) {
+        self.failing.answered(now, at, refused);
+    }
+
     /// What is known of a node was of another one that had its place.
     pub(crate) fn forget(&mut self, at: NodeIndex) {
         if let Some(window) = self.windows.get_mut(usize::from(at.0)) {
             *window = Window::default();
         }
+        self.failing.forget(at);
     }
 
     /// A request that had its node for itself was done after so many microseconds.
@@ -200,6 +212,10 @@ impl Chooser {
     fn least(&mut self, measure: impl Fn(&Load, NodeIndex) -> u64, own: u64) -> Option<NodeIndex> {
         let count = self.open.len();
         self.turn = (self.turn + 1) % count.max(1);
+        if self.failing.is_any(self.now) {
+            let burden = |at| self.burden(measure(&self.cluster.load(at), at) + own, at);
+            return self.least_of_failing(burden);
+        }
         let mut best: Option<(u64, u64, NodeIndex)> = None;
         for step in 0..count {
             let Some(&at) = self.open.get((self.turn + step) % count) else { continue };
@@ -212,6 +228,25 @@ impl Chooser {
             }
         }
         best.map(|(_, _, at)| at)
+    }
+
+    /// What a node has to do for its share, where that has to be added to.
+    fn burden(&self, load: u64, at: NodeIndex) -> u64 {
+        load.saturating_mul(BURDEN) / self.share(at).max(1)
+    }
+
+    /// The same where some have refused calls lately: who refuses at once has nothing to do, and would draw all of them.
+    /// It counts as having as much more as it refuses: with half of its answers as much as who has the most.
+    #[cold]
+    fn least_of_failing(&self, burden: impl Fn(NodeIndex) -> u64) -> Option<NodeIndex> {
+        let count = self.open.len();
+        let nodes = (0..count).filter_map(|step| self.open.get((self.turn + step) % count).copied());
+        let most = nodes.clone().map(&burden).max()?;
+        nodes.min_by_key(|at| self.with_refusals(burden(*at), most, *at))
+    }
+
+    fn with_refusals(&self, burden: u64, most: u64, at: NodeIndex) -> u64 {
+        burden.saturating_add((most / 1_000).saturating_mul(2 * self.failing.part(self.now, at)))
     }
 
     fn share(&self, at: NodeIndex) -> u64 {
@@ -275,6 +310,11 @@ impl Chooser {
         let costs = self.costs();
         let own = u64::from(costs.get(kind as usize).copied().unwrap_or(UNIT));
         let load = |at| work(&self.cluster.load(at), &costs) + own;
+        if self.failing.is_any(self.now) {
+            let [a, b] = [one, other].map(|at| self.burden(load(at), at));
+            let [a, b] = [(a, one), (b, other)].map(|(own, at)| self.with_refusals(own, a.max(b), at));
+            return Some(if b < a { other } else { one });
+        }
         let weight = |at| self.share(at);
         Some(if load(other) * weight(one) < load(one) * weight(other) { other } else { one })
     }

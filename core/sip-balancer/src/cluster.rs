@@ -22,6 +22,12 @@ const HEARD_GRAIN: u64 = 16_000;
 /// How long a node that was removed keeps its place whatever happens: its last messages may be under way.
 const REMOVED: Duration = Duration::from_secs(64);
 
+/// A node that refuses calls with 503 rests so long at least, as far as it asks for that, whatever it says to probes. If
+/// it refuses again within four times as long and `SOON` after that, it rests twice as long at least, up to `MOST_REST`.
+const LEAST_REST: Duration = Duration::from_secs(2);
+const SOON: Duration = Duration::from_secs(30);
+const MOST_REST: Duration = Duration::from_secs(32);
+
 /// A node by its place in the list.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct NodeIndex(pub u16);
@@ -37,11 +43,16 @@ struct State {
     rank: AtomicU32,
     /// Failures since something last came from it.
     failures: AtomicU32,
-    /// Microseconds until which it gets no new calls, and why.
+    /// Microseconds until which it gets no new calls, because it has refused some with 503.
     resting_until: AtomicU64,
-    resting_why: AtomicU8,
-    /// The same as the answer to a probe has set it last, which a good answer to a later one ends.
+    /// When it last did so, before when no good answer to a probe ends that, and how long that is after the first 503.
+    rest_asked: AtomicU64,
+    rest_least: AtomicU64,
+    rest_step: AtomicU64,
+    /// As [`State::resting_until`], as the answer to a probe has set it last, which a good answer to a later one ends.
     probe_rest: AtomicU64,
+    /// The same where it is far worse than the others.
+    ejected_until: AtomicU64,
     /// Microseconds at which it came up or was added; zero: it was there from the start.
     since: AtomicU64,
     /// Microseconds until which it counts as failed, where nobody probes it.
@@ -125,8 +136,11 @@ impl State {
             rank: AtomicU32::new(0),
             failures: AtomicU32::new(0),
             resting_until: AtomicU64::new(0),
-            resting_why: AtomicU8::new(Why::Overloaded as u8),
+            rest_asked: AtomicU64::new(0),
+            rest_least: AtomicU64::new(0),
+            rest_step: AtomicU64::new(0),
             probe_rest: AtomicU64::new(0),
+            ejected_until: AtomicU64::new(0),
             since: AtomicU64::new(0),
             out_until: AtomicU64::new(0),
             silent: AtomicBool::new(false),
@@ -145,7 +159,8 @@ impl State {
         for number in [&self.failures, &self.falls] {
             number.store(0, Relaxed);
         }
-        for time in [&self.resting_until, &self.probe_rest, &self.out_until, &self.heard, &self.removed] {
+        let rests = [&self.resting_until, &self.rest_step, &self.probe_rest, &self.ejected_until];
+        for time in rests.into_iter().chain([&self.out_until, &self.heard, &self.removed]) {
             time.store(0, Relaxed);
         }
         self.silent.store(false, Relaxed);
@@ -360,20 +375,25 @@ impl Cluster {
     /// Until when it rests, if it does.
     pub fn resting_until(&self, now: Time, at: NodeIndex) -> Option<Time> {
         let state = self.state(at)?;
-        let until = state.resting_until.load(Relaxed).max(state.probe_rest.load(Relaxed));
-        let until = Time::from_micros(until.max(state.out_until.load(Relaxed)));
+        let rests = [&state.probe_rest, &state.ejected_until, &state.out_until];
+        let until = rests.iter().map(|time| time.load(Relaxed)).max();
+        let until = Time::from_micros(until.unwrap_or(0).max(state.resting_until.load(Relaxed)));
         (until > now).then_some(until)
     }
 
-    /// What it rests for; what probes ask for has one reason only.
+    /// What it rests for.
     fn resting_why(&self, now: Time, at: NodeIndex) -> Why {
-        let state = self.state(at).filter(|s| Time::from_micros(s.resting_until.load(Relaxed)) > now);
-        state.map_or(Why::Overloaded, |s| pick(&WHYS, s.resting_why.load(Relaxed), Why::Overloaded))
+        if self.is_ejected(now, at) { Why::Outlier } else { Why::Overloaded }
     }
 
     /// Whether it rests because it is far worse than the others.
     pub(crate) fn is_ejected(&self, now: Time, at: NodeIndex) -> bool {
-        self.resting_why(now, at) == Why::Outlier
+        self.state(at).is_some_and(|s| Time::from_micros(s.ejected_until.load(Relaxed)) > now)
+    }
+
+    /// Whether nobody else takes calls. What is left without such a one is worse than it is.
+    pub(crate) fn is_last(&self, now: Time, at: NodeIndex) -> bool {
+        !self.indexes().any(|other| other != at && self.takes_calls(now, other))
     }
 
     /// A thousand times its share, and less while it has not been up for as long as `ramp`: from a tenth on, so that
@@ -444,7 +464,7 @@ impl Cluster {
         let Some(state) = self.state(at) else { return };
         state.wanted.store(true, Relaxed);
         let failures = state.failures.fetch_add(1, Relaxed).saturating_add(1);
-        if failures < most || !self.indexes().any(|other| other != at && self.takes_calls(now, other)) {
+        if failures < most || self.is_last(now, at) {
             return;
         }
         match rest {
@@ -467,7 +487,7 @@ impl Cluster {
     pub fn suspect(&self, now: Time, at: NodeIndex) -> bool {
         let Some(state) = self.state(at) else { return false };
         state.wanted.store(true, Relaxed);
-        if !self.indexes().any(|other| other != at && self.takes_calls(now, other)) {
+        if self.is_last(now, at) {
             return false;
         }
         if !state.silent.swap(true, Relaxed) {
@@ -512,6 +532,7 @@ impl Cluster {
             state.silent.store(false, Relaxed);
             state.speaks.store(false, Relaxed);
             state.failures.store(0, Relaxed);
+            state.probe_rest.store(0, Relaxed);
             if state.health.swap(Health::Unknown as u8, Relaxed) != Health::Unknown as u8 {
                 state.why.store(Why::Nothing as u8, Relaxed);
             }
@@ -548,27 +569,54 @@ impl Cluster {
         }
     }
 
-    /// It gets no new calls for a while, at its own wish or because nobody probes it.
+    /// It gets no new calls for a while, at its own wish or because it is far worse than the others; but never the last
+    /// one that takes calls.
     pub fn rest(&self, now: Time, at: NodeIndex, time: Duration, why: Why) {
-        let Some(state) = self.state(at) else { return };
+        let Some(state) = self.state(at).filter(|_| !time.is_zero() && !self.is_last(now, at)) else {
+            return;
+        };
         let until = (now + time).as_micros();
-        if state.resting_until.load(Relaxed) < until {
-            state.resting_until.store(until, Relaxed);
-            state.resting_why.store(why as u8, Relaxed);
+        if why == Why::Outlier {
+            state.ejected_until.fetch_max(until, Relaxed);
+            return;
         }
+        if Time::from_micros(state.resting_until.load(Relaxed)) <= now {
+            // One that is back, and refuses again soon, waits for longer each time, whatever it says to probes.
+            let before = Duration::from_micros(state.rest_step.load(Relaxed));
+            let soon = Time::from_micros(state.rest_least.load(Relaxed)) + before * 4 + SOON > now;
+            let step = if soon && !before.is_zero() { (before * 2).min(MOST_REST) } else { LEAST_REST };
+            state.rest_step.store(step.as_micros() as u64, Relaxed);
+            state.rest_least.store((now + step).as_micros(), Relaxed);
+        }
+        state.rest_asked.store(now.as_micros(), Relaxed);
+        state.resting_until.fetch_max(until, Relaxed);
     }
 
-    /// The same, asked for in the answer to a probe: a good answer to a later one ends it, and nothing else.
+    /// The same, asked for in the answer to a probe: a good answer to a later one ends it.
     pub(crate) fn rest_by_probe(&self, now: Time, at: NodeIndex, time: Duration) {
-        if let Some(state) = self.state(at) {
+        if let Some(state) = self.state(at).filter(|_| !self.is_last(now, at)) {
             state.probe_rest.fetch_max((now + time).as_micros(), Relaxed);
         }
     }
 
-    /// A good answer to a probe ends the rest that a probe began, and no other.
-    pub(crate) fn has_rested(&self, at: NodeIndex) {
-        if let Some(state) = self.state(at).filter(|state| state.probe_rest.load(Relaxed) != 0) {
+    /// A probe that was `sent` then has a good answer. It ends the rest that a probe began, and shortens what a call was
+    /// told before that to the least, for one that was started anew takes calls, whatever it said before. After either it
+    /// gets its share slowly. That it is far worse than the others no probe shows.
+    pub(crate) fn has_rested(&self, now: Time, at: NodeIndex, sent: Time) {
+        let Some(state) = self.state(at) else { return };
+        let time = |of: &AtomicU64| Time::from_micros(of.load(Relaxed));
+        let mut over = None;
+        if state.probe_rest.load(Relaxed) != 0 {
+            over = Some(now).filter(|_| time(&state.probe_rest) > now);
             state.probe_rest.store(0, Relaxed);
+        }
+        let least = time(&state.rest_least).max(now);
+        if time(&state.resting_until) > least && sent > time(&state.rest_asked) {
+            state.resting_until.store(least.as_micros(), Relaxed);
+            over = Some(least);
+        }
+        if let Some(over) = over {
+            state.since.store(over.as_micros(), Relaxed);
         }
     }
 

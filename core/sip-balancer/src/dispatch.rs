@@ -533,13 +533,7 @@ impl Dispatcher {
             return Seen::Stray;
         }
         // Only what is owed says something of the node: of what is over, anybody along the way may have a copy.
-        self.cluster.heard(now, node);
-        if let Some(time) = wait.filter(|_| status == 503) {
-            self.rest(now, node, time);
-        }
-        let micros = u32::try_from(now.since(txn.began).as_micros()).unwrap_or(u32::MAX);
-        self.measure(&txn, place, status, micros);
-        self.outliers.judge(now, &self.cluster, &self.rules);
+        self.weigh_answer(now, &txn, place, status, wait);
         if status < 200 {
             let rings = tag == Tag::Invite && !txn.cancelled;
             let until = if rings { now + self.rules.ring_timeout } else { txn.until };
@@ -553,6 +547,32 @@ impl Dispatcher {
         self.settle(now, at);
         self.sessions.arm(now, at);
         Seen::Counted
+    }
+
+    /// What an answer says of its node.
+    pub(crate) fn weigh_answer(
+        &mut self,
+        now: Time,
+        txn: &Txn,
+        place: TxnPlace,
+        status: u16,
+        wait: Option<Duration>,
+    ) {
+        self.cluster.heard(now, txn.node);
+        // To whatever else it may be the answer to one sender, who need not even be a user; and what another node has
+        // refused before says more of the call than of this one.
+        let first = txn.fresh && txn.barred.iter().all(Option::is_none);
+        if first && status == 503 {
+            self.overloaded(now, txn.node, wait);
+        }
+        if first && status >= 200 {
+            // One that asks for rest has it.
+            let refused = matches!(status, 500 | 502 | 504) || (status == 503 && wait.is_none());
+            self.chooser.invited(now, txn.node, refused);
+        }
+        let micros = u32::try_from(now.since(txn.began).as_micros()).unwrap_or(u32::MAX);
+        self.measure(txn, place, status, micros);
+        self.outliers.judge(now, &self.cluster, &self.rules);
     }
 
     fn measure(&mut self, txn: &Txn, place: TxnPlace, status: u16, micros: u32) {
@@ -584,9 +604,12 @@ impl Dispatcher {
         }
     }
 
-    /// A node asks to be left alone for a while.
-    pub(crate) fn rest(&mut self, now: Time, node: NodeIndex, time: Duration) {
-        self.cluster.rest(now, node, time.min(LONGEST_REST), Why::Overloaded);
+    /// A node refuses a call with 503: it asks to be left alone for a while, or is asked at once how it is.
+    pub(crate) fn overloaded(&mut self, now: Time, node: NodeIndex, wait: Option<Duration>) {
+        if let Some(time) = wait {
+            self.cluster.rest(now, node, time.min(LONGEST_REST), Why::Overloaded);
+        }
+        self.cluster.want_probe(node);
     }
 
     pub(crate) fn failed(&mut self, now: Time, node: NodeIndex, why: Why) {

@@ -65,6 +65,8 @@ pub(crate) struct Entry {
     /// Who has it, and whether that one has said something provisional.
     pub node: NodeIndex,
     pub rang: bool,
+    /// Some node has said more than 100: somebody may be ringing, and the caller knows.
+    pub alerted: bool,
     /// From one repetition to the next, and when that comes.
     pub wait: Duration,
     pub repeat: Time,
@@ -409,6 +411,7 @@ impl Entry {
             fresh: false,
             node: NodeIndex(0),
             rang: false,
+            alerted: false,
             wait: T1,
             repeat: Time::FAR,
             until: Time::FAR,

@@ -63,7 +63,8 @@ pub struct Counts {
     pub unavailable: u64,
     /// Requests within a dialog whose token none of our keys has sealed.
     pub forged: u64,
-    /// Answers 503 of a node that were passed on as 500, because other nodes take calls.
+    /// Answers of a node that were passed on as 500: 503 because other nodes take calls, 482 because another one had the
+    /// INVITE before.
     pub softened: u64,
     /// Probes sent.
     pub probes: u64,

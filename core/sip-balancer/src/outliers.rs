@@ -94,7 +94,10 @@ fn judge(now: Time, cluster: &Cluster, rules: &Rules, samples: &[Sample]) {
     }
     let serving = cluster.indexes().filter(|at| cluster.order(*at) == Order::Serve);
     let out = cluster.indexes().filter(|at| cluster.is_ejected(now, *at)).count();
-    let mut left = (serving.count() * usize::from(rules.outlier_share) / 100).saturating_sub(out);
+    let serving = serving.count();
+    // One of a few may go, too: else the share would have to be known that lets it.
+    let most = (serving * usize::from(rules.outlier_share) / 100).max(usize::from(serving >= QUORUM));
+    let mut left = most.saturating_sub(out);
     let others = |of: NodeIndex, value: fn(&Sample) -> u64| {
         let mut values: Vec<u64> = known.iter().filter(|(at, _)| *at != of).map(|(_, s)| value(s)).collect();
         values.sort_unstable();
@@ -160,7 +163,7 @@ mod tests {
         assert_eq!(window(&of(6), 20, &nodes), [3], "the worst of them");
         assert_eq!(window(&of(6), 40, &nodes), [1, 3]);
         assert!(window(&of(6), 0, &nodes).is_empty());
-        assert!(window(&of(6), 10, &nodes).is_empty(), "a tenth of six is none");
+        assert_eq!(window(&of(6), 10, &nodes), [3], "one of three and more, whatever their part");
         assert!(window(&of(2), 100, &[quick, worse]).is_empty(), "no median of others");
         assert!(window(&of(4), 50, &[quick, (19, 5, 19), quick, quick]).is_empty(), "too few answers");
     }

@@ -85,7 +85,7 @@ impl Probes {
             cluster.rest_by_probe(now, at, time);
         }
         if good {
-            cluster.has_rested(at);
+            cluster.has_rested(now, at, probe.sent);
         }
         (probe.good, probe.bad) = (probe.good.saturating_add(1), 0);
         cluster.heard(now, at);

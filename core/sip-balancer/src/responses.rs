@@ -1,5 +1,6 @@
 //! Responses: back by what our Via says (RFC 3261 section 16.11).
 
+use crate::cluster::NodeIndex;
 use crate::kept::What;
 use crate::machine::Balancer;
 use crate::requests::{otherwise, tag_of};
@@ -26,7 +27,7 @@ impl Balancer {
         };
         if self.feeding {
             // A refusal once more, as it was passed on.
-            let soften = response.status() == 503 && self.softens(now);
+            let soften = self.softens(now, &branch, response);
             return self.send_back(now, response, (to, port), soften, out);
         }
         let (tag, status) = (tag_of(response.method()), response.status());
@@ -35,42 +36,10 @@ impl Balancer {
             self.heard_of(now, branch.id, tag, What::ToCaller, status, out);
             self.dispatcher.answered_by_caller(now, call, tag, status);
         } else if let Some(node) = self.cluster.by_id(branch.node) {
-            // Branches are seen by everybody a node forwards to: an answer is the node's if it comes from there.
-            let ip = self.cluster.node(node).map(|node| node.address.ip().to_canonical());
-            if ip != Some(from.remote.ip().to_canonical()) {
-                self.counts.stray += 1;
-                return;
+            match self.of_node(now, from, (call, &branch, node), response, out) {
+                Some(softened) => soften = softened,
+                None => return,
             }
-            if self.is_own_affair(call, &branch, tag, node, status) {
-                return;
-            }
-            self.dispatcher.count(node, status);
-            let wait = wait(response, tag);
-            let mut seen = self.dispatcher.response(now, call, branch.id, tag, node, status, wait);
-            // Of what is over, anybody along the way may have a copy.
-            if seen == Seen::Counted && self.cluster.speaks(node) {
-                self.hear(now, node, response);
-            }
-            if tag == Tag::Invite && seen != Seen::Counted && self.is_rival(branch.id, node) {
-                if !self.rival(now, branch.id, node, response, out) {
-                    return;
-                }
-                // It was the first to say yes, or anything: it has the call.
-                seen = self.dispatcher.response(now, call, branch.id, tag, node, status, wait);
-            }
-            // Who has been replaced may still have made a dialog, which the caller must learn of (section 16.7 step
-            // 5); whatever else it says would be taken for the answer of the other.
-            if seen == Seen::Replaced && !(200..300).contains(&status) {
-                self.counts.stray += 1;
-                return;
-            }
-            if tag == Tag::Cancel && status >= 300 && !self.may_refuse_cancel(now, call, branch.id, node) {
-                return;
-            }
-            // Whoever is before us would send nothing at all to us for that time (section 21.5.4), where only one
-            // node wants to be left alone (16.7 step 6).
-            soften = status == 503 && self.softens(now);
-            self.heard_of(now, branch.id, tag, What::ToNode, status, out);
         }
         self.counts.relayed += 1;
         self.counts.softened += u64::from(soften);
@@ -81,9 +50,66 @@ impl Balancer {
         self.send_back(now, response, (to, port), soften, out);
     }
 
-    /// Whether other nodes take calls, so that one that does not is no reason to leave us alone.
-    fn softens(&self, now: Time) -> bool {
-        self.cluster.indexes().any(|at| self.cluster.takes_calls(now, at))
+    /// A response that is said to be a node's. `None`: nobody else is to have it; else whether it is to be softened.
+    fn of_node(
+        &mut self,
+        now: Time,
+        from: Flow,
+        (call, branch, node): (CallKey, &Branch, NodeIndex),
+        response: &Message<'_>,
+        out: &mut Outbox,
+    ) -> Option<bool> {
+        let (tag, status) = (tag_of(response.method()), response.status());
+        // Branches are seen by everybody a node forwards to: an answer is the node's if it comes from there.
+        let ip = self.cluster.node(node).map(|node| node.address.ip().to_canonical());
+        if ip != Some(from.remote.ip().to_canonical()) {
+            self.counts.stray += 1;
+            return None;
+        }
+        if self.is_own_affair(call, branch, tag, node, status) {
+            return None;
+        }
+        self.dispatcher.count(node, status);
+        if tag == Tag::Invite && status == 503 && self.goes_on(now, (call, branch.id, node), response, out) {
+            return None;
+        }
+        let wait = wait(response, tag);
+        let mut seen = self.dispatcher.response(now, call, branch.id, tag, node, status, wait);
+        // Of what is over, anybody along the way may have a copy.
+        if seen == Seen::Counted && self.cluster.speaks(node) {
+            self.hear(now, node, response);
+        }
+        if tag == Tag::Invite && seen != Seen::Counted && self.is_rival(branch.id, node) {
+            if !self.rival(now, branch.id, node, response, out) {
+                return None;
+            }
+            // It was the first to say yes, or anything: it has the call.
+            seen = self.dispatcher.response(now, call, branch.id, tag, node, status, wait);
+        }
+        // Who has been replaced may still have made a dialog, which the caller must learn of (section 16.7 step
+        // 5); whatever else it says would be taken for the answer of the other.
+        if seen == Seen::Replaced && !(200..300).contains(&status) {
+            self.counts.stray += 1;
+            return None;
+        }
+        if tag == Tag::Cancel && status >= 300 && !self.may_refuse_cancel(now, call, branch.id, node) {
+            return None;
+        }
+        let soften = self.softens(now, branch, response);
+        self.heard_of(now, branch.id, tag, What::ToNode, status, out);
+        Some(soften)
+    }
+
+    /// Whether the caller gets 500 in place of what a node said.
+    fn softens(&self, now: Time, branch: &Branch, response: &Message<'_>) -> bool {
+        match response.status() {
+            _ if branch.to_caller => false,
+            // Whoever is before us would send nothing at all to us for that time (section 21.5.4), where only one
+            // node wants to be left alone (16.7 step 6).
+            503 => self.cluster.indexes().any(|at| self.cluster.takes_calls(now, at)),
+            482 => tag_of(response.method()) == Tag::Invite && self.is_merged(branch.id),
+            _ => false,
+        }
     }
 
     /// The response without our Via; `soften`: with another status line and without Retry-After.

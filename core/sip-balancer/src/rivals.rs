@@ -61,9 +61,8 @@ impl Balancer {
         let (barred, cancelled) =
             (self.dispatcher.is_barred(call, id, node), self.dispatcher.is_cancelled(call, id));
         // Of what is over anybody along the way may have a copy.
-        let time = wait(response, Tag::Invite).filter(|_| status == 503 && !settled && !barred);
-        if let Some(time) = time {
-            self.dispatcher.rest(now, node, time);
+        if status == 503 && !settled && !barred {
+            self.dispatcher.overloaded(now, node, wait(response, Tag::Invite));
         }
         // One that was only a little late, where nobody else has said anything: that may never come. A server that
         // cannot do it leaves it to the other, which perhaps can.

@@ -41,6 +41,7 @@ fn a_token_or_branch_that_was_tampered_with_is_refused() {
 fn a_node_that_asks_for_rest_gets_it_and_the_caller_may_try_again() {
     let mut world = World::with(nodes(2), keys(2), settings());
     let first = world.one(CALLER, &invite("s1"));
+    world.answer(&first, "180 Ringing", "");
     let back = world.answer(&first, "503 Service Unavailable", "Retry-After: 9\r\n");
     assert_eq!((back[0].start(), back[0].header("Retry-After")), ("SIP/2.0 500 Server Internal Error", None));
     for n in 0..6 {
@@ -311,7 +312,7 @@ fn another_attempt_goes_back_only_to_a_node_that_takes_calls_or_asked_for_creden
 #[test]
 fn a_folded_retry_after_is_taken_out_whole() {
     let mut world = World::with(nodes(2), keys(2), settings());
-    let first = world.one(CALLER, &invite("y1"));
+    let first = world.one(CALLER, &request("MESSAGE", "y1", 1, "y1", "", ""));
     let more = "Retry-After: 9\r\n (in a meeting)\r\nServer: x\r\n";
     let back = world.answer(&first, "503 Service Unavailable", more);
     assert_eq!(back[0].start(), "SIP/2.0 500 Server Internal Error");
@@ -440,6 +441,9 @@ fn where_no_node_takes_calls_and_where_there_is_no_room_callers_are_told_when_to
     for at in world.cluster.indexes() {
         world.cluster.rest(world.now, at, Duration::from_secs(60), Why::Overloaded);
     }
+    // Not the last one, which goes down for other reasons.
+    let last = world.cluster.indexes().find(|at| world.cluster.takes_calls(world.now, *at)).expect("one");
+    world.cluster.set_down(last, Why::ProbeTimeout);
     told(&mut world, "at their own wish");
     told(&mut World::full(), "no room");
     let mut world = World::new();

@@ -61,8 +61,8 @@ fn a_node_that_answers_a_probe_with_503_keeps_its_dialogs_and_gets_nothing_new()
 }
 
 #[test]
-fn a_good_answer_to_a_probe_ends_the_rest_that_a_probe_began() {
-    // What a call was told before that, and after it.
+fn a_good_answer_to_a_probe_ends_what_was_asked_for_before() {
+    // What a call was told before a probe was, and after it.
     for (before, after) in [(0, 0), (0, 610), (60, 0)] {
         let mut world = probing(2);
         let told = |world: &World, seconds| {
@@ -72,17 +72,45 @@ fn a_good_answer_to_a_probe_ends_the_rest_that_a_probe_began() {
         told(&world, before);
         // It stops, and says so: to probes, and perhaps to a call as well.
         let wait = "Retry-After: 600\r\n";
-        watch(&mut world, 3_000, |at| {
+        watch(&mut world, 5_000, |at| {
             Some(if at == ONE { ("503 Service Unavailable", wait) } else { ("200 OK", "") })
         });
-        assert!(!world.cluster.takes_calls(world.now, ONE));
+        assert!(!world.cluster.takes_calls(world.now, ONE), "nobody ends that");
         told(&world, after);
-        watch(&mut world, 3_000, |_| Some(("200 OK", "")));
-        let rests = before + after > 0;
-        assert_eq!(world.cluster.takes_calls(world.now, ONE), !rests, "what a call was told holds");
-        watch(&mut world, 55_000, |_| Some(("200 OK", "")));
-        assert_eq!(world.cluster.takes_calls(world.now, ONE), after == 0, "and no longer");
+        watch(&mut world, 1_100, |_| Some(("200 OK", "")));
+        assert_eq!(
+            world.cluster.takes_calls(world.now, ONE),
+            after == 0,
+            "what a call was told holds a little"
+        );
+        watch(&mut world, 2_000, |_| Some(("200 OK", "")));
+        assert!(world.cluster.takes_calls(world.now, ONE), "and no longer");
     }
+}
+
+#[test]
+fn who_is_well_only_when_it_is_asked_is_tried_more_and_more_seldom() {
+    let mut world = probing(2);
+    watch(&mut world, 2_000, |_| Some(("200 OK", "")));
+    let mut rests = Vec::new();
+    for _ in 0..7 {
+        world.cluster.rest(world.now, ONE, Duration::from_secs(600), Why::Overloaded);
+        let begin = world.now;
+        while !world.cluster.takes_calls(world.now, ONE) {
+            watch(&mut world, 50, |_| Some(("200 OK", "")));
+        }
+        rests.push(world.now.since(begin).as_millis().div_ceil(1_000));
+    }
+    assert_eq!(rests, [2, 4, 8, 16, 32, 32, 32]);
+    // After a longer time without it is as at first.
+    watch(&mut world, 200_000, |_| Some(("200 OK", "")));
+    world.cluster.rest(world.now, ONE, Duration::from_secs(600), Why::Overloaded);
+    watch(&mut world, 2_100, |_| Some(("200 OK", "")));
+    assert!(world.cluster.takes_calls(world.now, ONE));
+    // Not longer than it has said.
+    world.cluster.rest(world.now, ONE, Duration::from_secs(1), Why::Overloaded);
+    watch(&mut world, 1_000, |_| None);
+    assert!(world.cluster.takes_calls(world.now, ONE));
 }
 
 #[test]

@@ -83,7 +83,7 @@ fn a_share_grows_after_a_fall_and_not_at_the_start() {
 
 #[test]
 fn orders_and_rests_keep_new_calls_away() {
-    let cluster = of(1);
+    let cluster = of(2);
     let (now, node) = (Time::from_secs(10), NodeIndex(0));
     cluster.set_order(node, Order::Drain);
     assert!(!cluster.takes_calls(now, node) && cluster.is_usable(now, node));

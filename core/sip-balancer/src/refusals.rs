@@ -1,0 +1,81 @@
+//! Calls that a node refuses for reasons of its own: another node may have them.
+//!
+//! Who gets 503 is to try another server (RFC 3261 section 21.5.4, RFC 3263 section 4.3), and of those behind us only we
+//! know. An INVITE outside a dialog that is kept, and of which the caller has heard nothing but 100, goes to another
+//! node, as one does whose node is silent; the refusal is acknowledged here (17.1.1.3). Each node has it once, and few
+//! of them.
+
+use crate::Tag;
+use crate::cluster::NodeIndex;
+use crate::dispatch::Dispatcher;
+use crate::kept::{RIVALS, What};
+use crate::machine::Balancer;
+use crate::responses::wait;
+use crate::sessions::CallKey;
+use core::time::Duration;
+use sip_message::Message;
+use wire::{Outbox, Time};
+
+impl Balancer {
+    /// A node has refused an INVITE with 503. Says whether another one has it now, so that the caller is not told.
+    pub(crate) fn goes_on(
+        &mut self,
+        now: Time,
+        (call, id, node): (CallKey, u64, NodeIndex),
+        response: &Message<'_>,
+        out: &mut Outbox,
+    ) -> bool {
+        let Some(at) = self.kept.find(id, Tag::Invite, What::ToNode) else { return false };
+        let open = self.kept.get(at).is_some_and(|e| e.fresh && !e.settled && !e.alerted && e.node == node);
+        if !open
+            || !self.has_other(now, at)
+            || !self.dispatcher.refused_by(now, call, id, node, wait(response, Tag::Invite))
+        {
+            return false;
+        }
+        if self.cluster.speaks(node) {
+            self.hear(now, node, response);
+        }
+        self.withdraw(now, at, node, Some(response), out);
+        if let Some(entry) = self.kept.get_mut(at) {
+            // It has said all that it will say.
+            entry.rang = false;
+        }
+        self.feed(now, at, out);
+        true
+    }
+
+    /// Whether an INVITE has been at another node before, so that both may have sent it to the same phone. That takes
+    /// the second one for a copy that came by another way and says 482 (RFC 3261 section 8.2.2.2). To the caller this
+    /// is no loop of its own, and it may well try again.
+    pub(crate) fn is_merged(&self, id: u64) -> bool {
+        let at = self.kept.find(id, Tag::Invite, What::ToNode);
+        at.and_then(|at| self.kept.get(at)).is_some_and(|entry| entry.fresh && entry.has_rivals())
+    }
+}
+
+impl Dispatcher {
+    /// The node that has an INVITE has refused it with 503; `wait`: its Retry-After. Says whether another node may have
+    /// it; then what the refusal says of the node is noted, and the INVITE is unfinished until it is given away.
+    pub(crate) fn refused_by(
+        &mut self,
+        now: Time,
+        call: CallKey,
+        id: u64,
+        node: NodeIndex,
+        wait: Option<Duration>,
+    ) -> bool {
+        let place = self.sessions.find(call).and_then(|at| self.sessions.find_txn(at, id, Tag::Invite));
+        let Some((place, &txn)) = place.and_then(|place| Some((place, self.sessions.txn(place)?))) else {
+            return false;
+        };
+        let refused = txn.barred.iter().flatten().count() + 1;
+        let mine = txn.open && txn.fresh && txn.node == node && !txn.cancelled;
+        if !mine || refused >= RIVALS || self.has_felled(now, call, id) {
+            return false;
+        }
+        self.weigh_answer(now, &txn, place, 503, wait);
+        self.sessions.note(place, |txn| (txn.heard, txn.returned, txn.missed) = (false, true, true));
+        true
+    }
+}
