@@ -105,9 +105,9 @@ fn fronts_one_behind_the_other_are_looked_beyond() {
         let mut text = Req::new("OPTIONS", "sip:here.example").text();
         let lines: String = vias.iter().map(|via| format!("Via: {via}\r\n")).collect();
         text = text.replacen("Via:", &format!("{lines}Via:"), 1);
-        let mut index = sip_message::Index::default();
-        let parsed = sip_message::parse(text.as_bytes(), &mut index, &MessageLimits::default());
-        let sip_message::Parsed::Good(request) = parsed else { panic!("{text}") };
+        let mut index = Index::default();
+        let parsed = parse(text.as_bytes(), &mut index, &MessageLimits::default());
+        let Parsed::Good(request) = parsed else { panic!("{text}") };
         auth.source(from.parse().unwrap(), &request).to_string()
     };
     let two =
