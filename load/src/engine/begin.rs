@@ -4,7 +4,7 @@ use super::call::{Ahead, Awaited, Call, Doing, Wait};
 use super::ids::CallName;
 use super::run::on_timeout;
 use super::wheel::tick;
-use super::{Engine, LOOK, Origin};
+use super::{Engine, LOOK, Origin, Stop};
 use crate::metrics::{self, Began, CallEnd, Direction, Failure};
 use crate::scenario::{Expect, Op, Optional, Scope, Side, Step};
 use core::time::Duration;
@@ -114,7 +114,9 @@ impl Engine {
         let slot = self.calls.take()?;
         self.answered += 1;
         self.prepare(slot, Side::Server, flow, Began::at(now), 0);
-        self.take_lines(slot, ours);
+        let caller = || self.begun_here(self.name_in(request.call_id()));
+        let caller = if self.prefixed { ours.or_else(caller) } else { ours };
+        self.take_lines(slot, caller);
         if self.has_answered_all() {
             self.quit(now);
         }
@@ -143,6 +145,8 @@ impl Engine {
         call.side = side;
         call.flow = flow;
         call.began = began;
+        // Where no step waits yet, as where nothing that came was for one.
+        (call.since, call.quiet) = (began.sent, began.sent);
         (call.number, call.user) = (number, user);
         call.cseq = settings.base_cseq.saturating_sub(1);
         call.doing = Doing::Waiting;
@@ -326,6 +330,12 @@ impl Engine {
         self.next_call = None;
     }
 
+    /// A scenario wants the run to end. That of other workers ends when they are told ([`super::Progress::stop`]).
+    pub(super) fn stop(&mut self, now: Time, stop: Stop) {
+        self.stop = self.stop.max(Some(stop));
+        self.quit(now);
+    }
+
     /// The timer of a call is due.
     pub(super) fn due(&mut self, now: Time, slot: u32, out: &mut Outbox) {
         let Some(call) = self.calls.at(slot) else { return };
@@ -367,7 +377,9 @@ impl Engine {
         if resend.left == 0 {
             let to = self.settings.scenario(call.side).and_then(|s| on_timeout(s, resend.step));
             call.resend = None;
-            call.seen.given_up |= to.is_some();
+            if to.is_some() {
+                call.give_up_asking(now);
+            }
             return match to {
                 Some(to) => self.go_to(now, slot, to, out),
                 None => {
@@ -453,7 +465,9 @@ impl Engine {
         let Some(call) = self.calls.at(slot) else { return };
         call.give_up = None;
         let to = self.settings.scenario(call.side).and_then(|s| on_timeout(s, call.step));
-        call.seen.given_up |= to.is_some();
+        if to.is_some() {
+            call.give_up_asking(now);
+        }
         match to {
             Some(to) => self.go_to(now, slot, to, out),
             None => {

@@ -2,7 +2,7 @@
 
 use super::SILENT;
 use super::acks::Acks;
-use super::observe::Seen;
+use super::observe::{Asking, Seen};
 use crate::metrics::{Began, Method};
 use crate::scenario::{Challenge, Outline, Side, Values};
 use core::num::NonZeroU64;
@@ -94,6 +94,8 @@ pub struct Call {
     pub began: Began,
     /// What the record wants to know.
     pub seen: Seen,
+    /// Requests that have no final response, in the order in which others took their place in `seen`.
+    pub earlier: Vec<Asking>,
     /// Its flow's connection is its own, and closed with it.
     pub connected: bool,
     /// Slot and generation of the call here that answers this one.
@@ -139,6 +141,7 @@ impl Call {
             user: 0,
             began: Began::at(Time::ZERO),
             seen: Seen::default(),
+            earlier: Vec::new(),
             connected: false,
             other: None,
             side_values: None,
@@ -247,6 +250,7 @@ impl Call {
         self.challenged = false;
         self.acks.clear();
         self.seen = Seen::default();
+        self.earlier.clear();
         self.timers.fill(None);
         self.branches.iter_mut().for_each(Vec::clear);
     }

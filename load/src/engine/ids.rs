@@ -50,6 +50,12 @@ impl CallName {
     }
 }
 
+/// What stands behind `///` in a Call-ID, by which SIPp knows a call whose scenario writes something before.
+pub fn behind(call_id: &[u8]) -> Option<&[u8]> {
+    let at = memchr::memmem::find(call_id, b"///")?;
+    call_id.get(at + 3..)
+}
+
 /// The slot that a Call-ID names if it is one of ours. Of any other it is some number: the call in that slot tells.
 #[inline(always)]
 pub fn slot_named(call_id: &[u8]) -> Option<u32> {

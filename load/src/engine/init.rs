@@ -3,8 +3,8 @@
 //! Each worker does it for itself, all with the same random numbers and at the same time, so that all begin with the
 //! same variables; what it logs and counts is said once. SIPp's runs as a call that is not counted.
 
-use super::Engine;
 use super::run::PATIENT_STEPS;
+use super::{Engine, Stop};
 use crate::population::Rng;
 use crate::scenario::{Facts, Outcome, Scenario, Scope, Side, Values, Vars, run};
 
@@ -60,9 +60,10 @@ impl Engine {
                     next.map_or(at + 1, |next| next.to)
                 }
             };
-            if matches!(outcome, Outcome::StopGracefully | Outcome::StopNow) {
-                self.quit(self.settings.start);
-                self.stopped |= outcome == Outcome::StopNow;
+            match outcome {
+                Outcome::StopGracefully => self.stop(self.settings.start, Stop::Gracefully),
+                Outcome::StopNow => self.stop(self.settings.start, Stop::Now),
+                _ => {}
             }
         }
         Err("it goes round for ever".to_owned())

@@ -22,7 +22,7 @@ mod tests;
 mod users;
 pub(crate) mod wheel;
 
-pub use settings::{Defaults, Origin, Progress, Record, Retransmission, Settings, Users};
+pub use settings::{Defaults, Origin, Progress, Record, Retransmission, Settings, Stop, Users};
 
 use crate::metrics::{Ladders, Metrics, Unexpected};
 use crate::population::{Rng, Times};
@@ -102,7 +102,8 @@ pub struct Engine {
     /// Calls that have ended well and answer retransmissions.
     lingering: usize,
     stopping: bool,
-    stopped: bool,
+    /// What a scenario has asked for.
+    stop: Option<Stop>,
     /// When it was looked last what is ahead of the calls under way, and what was.
     looked: Time,
     ahead: Ahead,
@@ -113,6 +114,8 @@ pub struct Engine {
     index: Option<Box<Index>>,
     /// What the caller's and the callee's scenario ask of messages like others.
     outlines: [Outlines; 2],
+    /// A scenario writes something before the Call-IDs of its calls.
+    prefixed: bool,
     /// Both scenarios, but for that of a call that is at work.
     scenarios: [Option<Arc<Scenario>>; 2],
     /// What the steps of the caller's and of the callee's scenario have sent last.
@@ -130,6 +133,7 @@ impl Engine {
         settings.measured();
         let users = settings.values(Scope::User);
         let global = settings.given();
+        let prefixes = |own: &Option<Arc<Scenario>>| own.as_ref().is_some_and(|own| own.prefixes_call_ids);
         let mut engine = Engine {
             calls: Calls::default(),
             wheel: Wheel::new(settings.start.as_micros()),
@@ -158,13 +162,14 @@ impl Engine {
             backlog: 0,
             lingering: 0,
             stopping: false,
-            stopped: false,
+            stop: None,
             looked: Time::ZERO,
             ahead: Ahead::Something,
             connections: HashMap::with_hasher(hasher),
             closing: Vec::new(),
             index: Some(index()),
             outlines: [Outlines::new(), Outlines::new()],
+            prefixed: prefixes(&settings.client) || prefixes(&settings.server),
             scenarios: [settings.client.clone(), settings.server.clone()],
             models: [&settings.client, &settings.server].map(|scenario| {
                 let steps = scenario.as_ref().map_or(0, |scenario| scenario.steps.len());
@@ -184,6 +189,12 @@ impl Engine {
         self.trouble.as_deref()
     }
 
+    /// The part of a Call-ID that names the call where scenarios write something before it.
+    #[inline]
+    pub(super) fn name_in<'m>(&self, call_id: &'m [u8]) -> &'m [u8] {
+        if self.prefixed { ids::behind(call_id).unwrap_or(call_id) } else { call_id }
+    }
+
     /// What is going on.
     fn progress(&mut self, now: Time) -> Progress {
         Progress {
@@ -194,6 +205,7 @@ impl Engine {
             beginning: self.next_call.is_some() || (!self.stopping && self.callers.have_more()),
             idle: self.look(now) == Ahead::Open,
             done: self.is_done() || self.ahead == Ahead::Nothing,
+            stop: self.stop,
             lines: core::mem::take(&mut self.lines),
         }
     }
@@ -210,7 +222,7 @@ impl Engine {
         let more = self.next_call.is_some() && !self.stopping;
         // The last call of `-m` that was answered may still be asked again.
         let rest = if self.has_answered_all() { 0 } else { self.lingering };
-        self.stopped
+        self.stop == Some(Stop::Now)
             || (!more && self.calls.len() == rest && (self.settings.client.is_some() || self.stopping))
     }
 
@@ -257,7 +269,7 @@ impl Machine for Engine {
 
     /// Calls of ours name their worker in the Call-ID; those of others are dealt out by its hash.
     fn owner(&self, message: &[u8], workers: u16) -> Option<u16> {
-        let call_id = find_call_id(message).unwrap_or(b"");
+        let call_id = self.name_in(find_call_id(message).unwrap_or(b""));
         if let Some(name) = CallName::read(call_id, self.settings.run_id) {
             return Some(name.worker % workers.max(1));
         }

@@ -17,6 +17,8 @@ type Method = crate::metrics::Method;
 pub struct Asking {
     pub method: Method,
     pub began: Began,
+    /// The scenario has given up waiting for its response, and gone on without (`ontimeout`). It may come yet.
+    pub given_up: bool,
 }
 
 /// The session of a call that begins here.
@@ -65,8 +67,8 @@ pub struct Seen {
     pub inviting: Option<Asking>,
     /// The other request, sent last, that has none.
     pub asking: Option<Asking>,
-    /// The scenario has given up waiting for their responses, and gone on without.
-    pub given_up: bool,
+    /// When one that still has none was given up last.
+    pub given_up: Option<Time>,
     /// There was a request.
     pub asked: bool,
     pub session: Option<Session>,
@@ -85,17 +87,70 @@ impl Seen {
     /// Whether its INVITE has been heard of, and is not answered.
     pub fn rings(&self) -> bool {
         let session = self.session.is_some_and(|session| session.rings && session.established.is_none());
-        session && self.inviting.is_some() && self.asking.is_none() && !self.given_up
+        session && self.inviting.is_some_and(awaited) && !self.asking.is_some_and(awaited)
     }
 
     /// The request whose final response is awaited.
     pub fn awaits(&self) -> Option<Asking> {
-        self.asking.or(self.inviting).filter(|_| !self.given_up)
+        self.asking.filter(|own| awaited(*own)).or(self.inviting.filter(|own| awaited(*own)))
     }
 
     /// The request of this method that may wait for its final response.
     pub(super) fn asking(&mut self, method: Method) -> &mut Option<Asking> {
         if method == Method::Invite { &mut self.inviting } else { &mut self.asking }
+    }
+}
+
+fn awaited(asking: Asking) -> bool {
+    !asking.given_up
+}
+
+/// Requests of a call without a final response that are remembered besides the last ones. Beyond it the oldest has timed
+/// out.
+const MOST_EARLIER: usize = 16;
+
+impl Call {
+    /// The scenario goes on without the responses that have not come.
+    #[cold]
+    pub fn give_up_asking(&mut self, now: Time) {
+        let Seen { inviting, asking, given_up, .. } = &mut self.seen;
+        let open = inviting.iter_mut().chain(asking).chain(&mut self.earlier);
+        for asking in open.filter(|asking| !asking.given_up) {
+            asking.given_up = true;
+            *given_up = Some(now);
+        }
+    }
+
+    /// A request that was given up, which is forgotten.
+    fn take_given_up(&mut self) -> Option<Asking> {
+        let at = self.earlier.iter().position(|asking| asking.given_up);
+        let earlier = at.map(|at| self.earlier.remove(at));
+        let Seen { inviting, asking, .. } = &mut self.seen;
+        earlier
+            .or_else(|| inviting.take_if(|own| own.given_up))
+            .or_else(|| asking.take_if(|own| own.given_up))
+    }
+
+    /// The request that a final response to this method belongs to, which is forgotten: of several the one sent first.
+    #[inline]
+    fn answered(&mut self, method: Method) -> Option<Asking> {
+        if self.earlier.is_empty() {
+            return self.seen.asking(method).take_if(|own| own.method == method);
+        }
+        self.answered_one_of_several(method)
+    }
+
+    #[cold]
+    fn answered_one_of_several(&mut self, method: Method) -> Option<Asking> {
+        if let Some(at) = self.earlier.iter().position(|earlier| earlier.method == method) {
+            return Some(self.earlier.remove(at));
+        }
+        let own = self.seen.asking(method).take_if(|own| own.method == method)?;
+        // What was sent before it is awaited again.
+        let is_invite = |method| method == Method::Invite;
+        let before = self.earlier.iter().rposition(|other| is_invite(other.method) == is_invite(method));
+        *self.seen.asking(method) = before.map(|at| self.earlier.remove(at));
+        Some(own)
     }
 }
 
@@ -123,13 +178,19 @@ impl Note<'_> {
         let left = now.max(woken);
         let Some(method) = method else { return metrics.response_sent(left) };
         metrics.request_sent(left, method);
+        if method == Method::Ack {
+            return;
+        }
         let began = began(call, now, woken);
+        if call.seen.asking(method).is_some() {
+            Note { metrics, registered, call }.overtaken(now, method);
+        }
         match method {
             Method::Cancel => {
                 call.seen.session.iter_mut().for_each(|session| session.cancelled = true);
-                return;
+                // Its end is awaited again.
+                call.seen.inviting.iter_mut().for_each(|inviting| inviting.given_up = false);
             }
-            Method::Ack => return,
             Method::Bye => {
                 call.seen.bye.get_or_insert(began);
                 call.seen.bye_refused = None;
@@ -156,12 +217,59 @@ impl Note<'_> {
             }
             _ => {}
         }
-        if std::mem::take(&mut call.seen.given_up) {
-            call.seen.inviting = None;
-            call.seen.asking = None;
-        }
-        *call.seen.asking(method) = Some(Asking { method, began });
+        *call.seen.asking(method) = Some(Asking { method, began, given_up: false });
         call.seen.asked = true;
+    }
+
+    /// A request goes out while another one has no final response. Nobody could tell the response to one that was given
+    /// up from that to its repetition; all others may get theirs.
+    #[cold]
+    fn overtaken(mut self, now: Time, method: Method) {
+        let other = self.call.seen.asking(method).take();
+        self.call.earlier.extend(other);
+        let is_repeated = |own: &Asking| own.given_up && own.method == method;
+        while let Some(at) = self.call.earlier.iter().position(is_repeated) {
+            let before = self.call.earlier.remove(at);
+            match method {
+                // What it began is asked for again, as after a refusal.
+                Method::Bye | Method::Register => {
+                    self.metrics.transaction_ended(now, method, before.began, TransactionEnd::Timeout);
+                }
+                _ => self.timed_out(now, before),
+            }
+        }
+        if self.call.earlier.len() > MOST_EARLIER {
+            let oldest = self.call.earlier.remove(0);
+            self.timed_out(now, oldest);
+        }
+    }
+
+    /// A request got no answer at all.
+    fn timed_out(&mut self, now: Time, Asking { method, began, .. }: Asking) {
+        self.metrics.transaction_ended(now, method, began, TransactionEnd::Timeout);
+        let seen = &mut self.call.seen;
+        match method {
+            Method::Invite => {
+                if let Some(session) = seen.session.as_mut().filter(|s| s.is_asked_for()) {
+                    session.over = true;
+                    self.metrics.session_timed_out(session.began);
+                }
+            }
+            Method::Bye => {
+                if let Some(session) = seen.session.as_mut().filter(|s| !s.over)
+                    && let Some(established) = session.established
+                {
+                    session.over = true;
+                    self.metrics.session_ended(now, session.began, established, Bye::Timeout);
+                }
+            }
+            Method::Register => {
+                if let Some((began, asked)) = seen.registering.take() {
+                    self.metrics.registration_failed(now, began, asked.kind);
+                }
+            }
+            _ => {}
+        }
     }
 
     /// A message that a step of the scenario waited for.
@@ -190,11 +298,10 @@ impl Note<'_> {
     fn response(self, now: Time, heard: Heard, wanted: bool) {
         let Note { metrics, registered, call } = self;
         let Heard { status, method, .. } = heard;
-        let Some(asking) = call.seen.asking(method).filter(|asking| asking.method == method) else { return };
-        let challenge = matches!(status, 401 | 407) && wanted;
         if status < 200 {
             if status > 100
                 && method == Method::Invite
+                && call.seen.inviting.is_some()
                 && let Some(session) = call.seen.session.as_mut().filter(|s| s.is_asked_for())
             {
                 session.rings = true;
@@ -205,7 +312,8 @@ impl Note<'_> {
             }
             return;
         }
-        *call.seen.asking(method) = None;
+        let Some(asking) = call.answered(method) else { return };
+        let challenge = matches!(status, 401 | 407) && wanted;
         if challenge {
             metrics.challenged(now);
         }
@@ -273,16 +381,21 @@ impl Note<'_> {
         metrics.session_ended(now, session.began, established, end(bye));
     }
 
-    /// A call has come to its end: nothing more is tried of what was refused last.
+    /// A call has come to its end: nothing more is tried of what was refused last, and what was given up has no answer.
     #[inline]
     pub fn ended(self, now: Time) {
-        if self.call.seen.registering.is_some() || self.call.seen.bye_refused.is_some() {
+        let seen = &self.call.seen;
+        if seen.registering.is_some() || seen.bye_refused.is_some() || seen.given_up.is_some() {
             self.settled(now);
         }
     }
 
     #[cold]
-    fn settled(self, now: Time) {
+    fn settled(mut self, now: Time) {
+        let since = self.call.seen.given_up.take().unwrap_or(now);
+        while let Some(asking) = self.call.take_given_up() {
+            self.timed_out(since, asking);
+        }
         let Note { metrics, registered, call } = self;
         // An attempt that ends with a challenge, or without an answer, has failed (RFC 6076 section 4.2).
         if let Some((began, asked)) = call.seen.registering.take() {
@@ -318,32 +431,16 @@ impl Engine {
         self.metrics.request_repeated(now, Method::from(sip_message::Method::from_bytes(name)));
     }
 
-    /// A request got no answer at all.
+    /// What a call waited for will not come: a request of its own got no answer at all, if one is awaited.
     pub(super) fn note_silence(&mut self, now: Time, slot: u32) {
-        let Some(call) = self.calls.at(slot) else { return };
-        let Some(asking) = call.seen.asking.take().or_else(|| call.seen.inviting.take()) else { return };
-        self.metrics.transaction_ended(now, asking.method, asking.began, TransactionEnd::Timeout);
-        match asking.method {
-            Method::Invite => {
-                if let Some(session) = call.seen.session.as_mut().filter(|s| s.is_asked_for()) {
-                    session.over = true;
-                    self.metrics.session_timed_out(session.began);
-                }
-            }
-            Method::Bye => {
-                if let Some(session) = call.seen.session.as_mut().filter(|s| !s.over)
-                    && let Some(established) = session.established
-                {
-                    session.over = true;
-                    self.metrics.session_ended(now, session.began, established, Bye::Timeout);
-                }
-            }
-            Method::Register => {
-                if let Some((began, asked)) = call.seen.registering.take() {
-                    self.metrics.registration_failed(now, began, asked.kind);
-                }
-            }
-            _ => {}
+        let Some(mut note) = self.note(slot) else { return };
+        let asking = note.call.seen.asking.take();
+        // It is the INVITE that a CANCEL is for.
+        let other = asking.is_some_and(|asking| asking.method != Method::Cancel && !asking.given_up);
+        let inviting = note.call.seen.inviting.take_if(|_| !other);
+        while let Some(earlier) = note.call.earlier.pop() {
+            note.timed_out(now, earlier);
         }
+        asking.into_iter().chain(inviting).for_each(|asking| note.timed_out(now, asking));
     }
 }

@@ -3,7 +3,7 @@
 use super::Engine;
 use super::begin::ladder_name;
 use super::call::{Call, Doing};
-use super::ids::{CallName, is_same_name, slot_named};
+use super::ids::{self, CallName, is_same_name, slot_named};
 use super::observe::Note;
 use crate::metrics::{Direction, Failure, Method as Counted, Unexpected};
 use crate::scenario::{self, Expect, Op, Optional, Outline, Outlines, Recv, Scenario, Side, Vars};
@@ -66,7 +66,7 @@ impl Engine {
         let Some(slot) = self.call_of(now, flow, message) else {
             return self.stray(now, flow, message, out);
         };
-        let Engine { calls, settings, ladders, rng, .. } = self;
+        let Engine { calls, settings, ladders, .. } = self;
         let Some(call) = calls.at(slot) else { return };
         let name = ladder_name(slot, call);
         let pair = (settings.local(flow.listener), &flow.remote);
@@ -96,11 +96,12 @@ impl Engine {
             // Streams come and go, and a phone may move; a connection of the call's own stays.
             call.flow = Flow { conn: if call.connected { call.flow.conn } else { flow.conn }, ..flow };
         }
-        if settings.lost > 0.0 && rng.chance(settings.lost) {
-            return ladders.set_latest(name, message.bytes());
-        }
         let Some(scenario) = self.take_scenario(side) else { return };
         match self.place_like(slot, &scenario, message, heard) {
+            // A step may have a chance of its own.
+            Place::Stale | Place::None if self.is_lost(None) => {
+                self.ladders.set_latest(name, message.bytes())
+            }
             Place::Step(step) => self.accept(now, slot, (&scenario, step), (message, heard), out),
             Place::Stale => {
                 self.ladders.set_latest(name, message.bytes());
@@ -114,17 +115,22 @@ impl Engine {
         self.give_scenario(side, scenario);
     }
 
+    /// Whether a message is lost on purpose, with the chance of its step if that has one.
+    #[inline]
+    pub(super) fn is_lost(&mut self, own: Option<f64>) -> bool {
+        let lost = own.unwrap_or(self.settings.lost);
+        lost > 0.0 && self.rng.chance(lost)
+    }
+
     /// The call that a message belongs to; one is begun for a request that begins one.
     fn call_of(&mut self, now: Time, flow: Flow, message: &Message<'_>) -> Option<u32> {
         let call_id = message.call_id();
         // A call that began here has the Call-ID that names its slot.
-        let begun_here = |&slot: &u32| {
-            let call = self.calls.get(slot);
-            call.is_some_and(|call| call.side == Side::Client && is_same_name(&call.call_id, call_id))
-        };
-        let ours = slot_named(call_id).filter(begun_here);
+        let ours = self.begun_here(call_id);
         if !message.is_request() {
-            return ours.or_else(|| self.answering_call(call_id));
+            // Both ends of a call may be here, and it is the caller who asks.
+            let other = || self.prefixed_call(call_id).or_else(|| self.answering_call(call_id));
+            return ours.or_else(other);
         }
         // Both ends of a call may be here. A request that a caller here receives answers to its own tag.
         // One that answers a call of ours does so since that one began.
@@ -139,7 +145,26 @@ impl Engine {
         if begins && self.settings.server.as_deref().is_some_and(|server| self.is_for(server, message)) {
             return self.answer(now, flow, message, ours);
         }
-        ours
+        ours.or_else(|| self.prefixed_call(call_id))
+    }
+
+    /// The call that began here and has this Call-ID.
+    #[inline]
+    pub(super) fn begun_here(&self, call_id: &[u8]) -> Option<u32> {
+        let is_its = |&slot: &u32| {
+            let call = self.calls.get(slot);
+            call.is_some_and(|call| call.side == Side::Client && is_same_name(&call.call_id, call_id))
+        };
+        slot_named(call_id).filter(is_its)
+    }
+
+    /// The call whose scenario has written something before its Call-ID.
+    fn prefixed_call(&self, call_id: &[u8]) -> Option<u32> {
+        if !self.prefixed {
+            return None;
+        }
+        let name = ids::behind(call_id)?;
+        self.begun_here(name).or_else(|| self.answering_call(name))
     }
 
     /// Whether a request that belongs to no call begins one: not what is answered by default and no call begins with.
@@ -234,9 +259,10 @@ impl Engine {
     ) {
         let Some(here) = scenario.steps.get(step) else { return };
         let Op::Recv(recv) = &here.op else { return };
-        let Engine { calls, outlines, ladders, metrics, registered, rng, longest, .. } = self;
+        let lost = self.is_lost(recv.lost);
+        let Engine { calls, outlines, ladders, metrics, registered, longest, .. } = self;
         let Some(call) = calls.at(slot) else { return };
-        if recv.lost.is_some_and(|lost| rng.chance(lost)) {
+        if lost {
             return ladders.set_latest(ladder_name(slot, call), message.bytes());
         }
         ladders.forget_latest(ladder_name(slot, call));
@@ -321,11 +347,17 @@ impl Engine {
         }
         let kind = if message.is_request() { Unexpected::Method } else { Unexpected::Status };
         self.metrics.unexpected(now, kind);
-        let Some(call) = self.calls.at(slot) else { return };
+        if let Some(note) = self.note(slot) {
+            note.refused(now, heard);
+        }
         if let Some(unexpected) = scenario.unexpected {
+            let Some(call) = self.calls.at(slot) else { return };
             call.answered = false;
-            if heard.status >= 200 {
-                *call.seen.asking(heard.method) = None;
+            // What was answered needs to be sent no more, whatever the answer.
+            if !heard.request
+                && call.sent.split(|&byte| byte == b' ').next() == Some(message.method().as_bytes())
+            {
+                call.resend = None;
             }
             let known = self.outlines.get_mut(call.side as usize);
             keep(call, message, scenario, known);
@@ -345,9 +377,6 @@ impl Engine {
             return;
         }
         let refused = !message.is_request() && message.status() >= 300;
-        if let Some(note) = self.note(slot) {
-            note.refused(now, heard);
-        }
         let ends = message.is_request() && matches!(message.method(), Method::Bye | Method::Cancel);
         if message.is_request() && defaults.bye {
             match ends {
@@ -396,7 +425,7 @@ impl Engine {
             }
             return answer(flow, message, 503, out);
         }
-        let late = CallName::read(message.call_id(), self.settings.run_id).is_some();
+        let late = CallName::read(self.name_in(message.call_id()), self.settings.run_id).is_some();
         if late {
             // Of a call that has ended: a retransmission, mostly.
             self.metrics.dead_call(now);

@@ -5,7 +5,7 @@ use super::call::{Call, Doing, Resend};
 use super::observe::Note;
 use super::users::Callers;
 use super::wheel::tick;
-use super::{Engine, Origin, Settings};
+use super::{Engine, Origin, Settings, Stop};
 use crate::metrics::{Began, CallEnd, Direction, Failure, Method};
 use crate::scenario::{
     self, Brief, Desk, Facts, Op, Outcome, Outline, Outlines, Pause, Scenario, Send, Side, Step, Values, Vars,
@@ -268,7 +268,7 @@ impl Engine {
                 let to = step.and_then(|step| self.branch(slot, step));
                 self.move_to(slot, |call| to.unwrap_or(call.step + 1));
                 if outcome == Outcome::StopGracefully {
-                    self.quit(now);
+                    self.stop(now, Stop::Gracefully);
                 }
                 true
             }
@@ -286,10 +286,10 @@ impl Engine {
                 false
             }
             Outcome::StopNow => {
-                self.quit(now);
-                self.stopped = true;
+                self.stop(now, Stop::Now);
+                // It waits for nothing: what it was to do is done.
+                self.end(now, slot, CallEnd::Success);
                 self.cut(now);
-                out.clear();
                 false
             }
         }
@@ -300,7 +300,7 @@ impl Engine {
     pub(super) fn aside(&mut self, now: Time, slot: u32, scenario: &Scenario, at: usize, out: &mut Outbox) {
         match self.conclude(now, slot, scenario, at) {
             Outcome::GoOn => self.arm(slot),
-            Outcome::StopGracefully => self.quit(now),
+            Outcome::StopGracefully => self.stop(now, Stop::Gracefully),
             outcome => {
                 if self.follow(now, slot, scenario, outcome, out) {
                     self.run_steps(now, slot, scenario, out);
@@ -415,8 +415,7 @@ impl Engine {
     /// Sends the message that was made.
     #[inline(always)]
     fn send_rendered(&mut self, now: Time, slot: u32, send: &Send, out: &mut Outbox) -> Next {
-        let lost = send.lost.unwrap_or(self.settings.lost);
-        let lost = lost > 0.0 && self.rng.chance(lost);
+        let lost = self.is_lost(send.lost);
         let Engine { calls, settings, ladders, metrics, registered, woken, .. } = self;
         let Some(call) = calls.at(slot) else { return Next::Ended };
         let own = matches!(settings.origin, Origin::Connection) && call.side == Side::Client;

@@ -221,6 +221,15 @@ impl Settings {
     }
 }
 
+/// The end of a run that a scenario asks for (`exec int_cmd`).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Stop {
+    /// No more calls begin, those under way come to their end (`stop_gracefully`).
+    Gracefully,
+    /// At once (`stop_now`).
+    Now,
+}
+
 /// What a worker is doing: small enough to be asked for every second.
 pub struct Progress {
     /// What a live view shows.
@@ -237,6 +246,8 @@ pub struct Progress {
     pub idle: bool,
     /// Nothing more will happen by itself, nor is it to be expected of the other side.
     pub done: bool,
+    /// A scenario has asked for the end of the run, which is that of all its workers: the others are to be told.
+    pub stop: Option<Stop>,
     /// What scenarios logged since they were last asked.
     pub lines: Vec<(Level, Vec<u8>)>,
 }

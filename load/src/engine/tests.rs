@@ -7,6 +7,8 @@ mod late;
 mod open;
 mod sessions;
 mod sides;
+mod silence;
+mod stops;
 
 use super::*;
 use crate::metrics::{Failure, Measure, Setup, Side as End};

@@ -4,6 +4,7 @@ mod run;
 #[cfg(test)]
 mod tests;
 
+pub(super) use run::is_step;
 pub use run::run;
 
 use super::facts::Run;
@@ -64,8 +65,13 @@ pub enum Deed {
     UrlEncode(Slot),
     /// `urldecode`.
     UrlDecode(Slot),
-    /// `jump`: to this step, in place of `next`.
-    Jump(Operand),
+    /// `jump`: to a step, in place of `next`.
+    Jump {
+        /// Its number.
+        to: Operand,
+        /// How many steps there are; a number beyond it is none.
+        steps: usize,
+    },
     /// `verifyauth`.
     VerifyAuth {
         /// Becomes a boolean.
@@ -213,7 +219,7 @@ pub enum Outcome {
     /// With the next step.
     #[default]
     GoOn,
-    /// With this step (`jump`); one beyond the end is an error of the scenario.
+    /// With this step (`jump`), or as at the end of the last one.
     Jump(usize),
     /// Not at all; the call has failed: a check, an `error`, a text that could not be made. The line of
     /// the action.

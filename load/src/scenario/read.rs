@@ -8,7 +8,7 @@ mod tag;
 #[cfg(test)]
 pub(super) mod tests;
 
-use super::actions::{Deed, Operand};
+use super::actions::{Deed, Operand, is_step};
 use super::context::{Context, MOST_TIMERS, Place};
 use super::inject::Injections;
 use super::problem::Problem;
@@ -93,6 +93,9 @@ struct Reader<'a> {
     uses: Vec<TransactionUse>,
     /// Methods of the requests sent so far that begin no named transaction.
     methods: Vec<Box<str>>,
+    /// Where requests have Call-IDs that name no call.
+    nameless: Vec<Place>,
+    prefixes_call_ids: bool,
     response_times_ms: Vec<u32>,
     call_lengths_ms: Vec<u32>,
 }
@@ -115,6 +118,8 @@ impl<'a> Reader<'a> {
             transactions: Vec::new(),
             uses: Vec::new(),
             methods: Vec::new(),
+            nameless: Vec::new(),
+            prefixes_call_ids: false,
             response_times_ms: Vec::new(),
             call_lengths_ms: Vec::new(),
         }
@@ -164,7 +169,7 @@ impl<'a> Reader<'a> {
         for more in inits {
             more.complain(&mut self.context, "there is an <init> already", "put everything into the first");
         }
-        let init = init.map_or_else(Vec::new, |init| {
+        let mut init = init.map_or_else(Vec::new, |init| {
             init.finish(&mut self.context);
             self.context.in_init = true;
             let steps = self.steps(&init, true).0;
@@ -174,8 +179,8 @@ impl<'a> Reader<'a> {
         let (mut steps, labels) = self.steps(root, false);
         self.check_transactions();
         self.check_variables();
-        self.check_jumps(&init);
-        self.check_jumps(&steps);
+        self.check_jumps(&mut init);
+        self.check_jumps(&mut steps);
         if !steps.iter().any(|step| matches!(step.op, Op::Send(_) | Op::Recv(_))) {
             root.complain(&mut self.context, "there is no message in it", "add <send> and <recv>");
             return None;
@@ -185,6 +190,10 @@ impl<'a> Reader<'a> {
             Some(Op::Send(_)) => Side::Client,
             _ => Side::Server,
         };
+        let answered = steps.iter().any(|step| matches!(step.op, Op::Recv(_)));
+        if side == Side::Client && answered {
+            self.check_call_ids();
+        }
         let unexpected = labels
             .get("_unexp.main")
             .map(|&to| Unexpected { to, return_to: self.context.variables.find("_unexp.retaddr") });
@@ -192,6 +201,7 @@ impl<'a> Reader<'a> {
         let is_started = |timer: u16| steps.iter().any(|step: &Step| step.start_timer == Some(timer));
         let running_timers = (0..self.timers.len() as u16).filter(|&timer| !is_started(timer)).collect();
         let mut scenario = Scenario {
+            prefixes_call_ids: self.prefixes_call_ids,
             running_timers,
             headers: Seeker::default(),
             name,
@@ -544,17 +554,28 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// No `jump` with a fixed target leads out of the steps.
-    fn check_jumps(&mut self, steps: &[Step]) {
-        let last = steps.len() as f64;
-        for action in steps.iter().flat_map(|step| &step.actions) {
-            if let Deed::Jump(Operand::Number(to)) = action.deed
-                && !((0.0..=last).contains(&to) && to.fract() == 0.0)
+    /// No `jump` with a fixed target leads out of the steps. The others are told how many there are.
+    fn check_jumps(&mut self, list: &mut [Step]) {
+        let last = list.len();
+        for action in list.iter_mut().flat_map(|step| &mut step.actions) {
+            let Deed::Jump { to, steps } = &mut action.deed else { continue };
+            *steps = last;
+            if let Operand::Number(to) = *to
+                && !is_step(to, last)
             {
                 let place = Place { line: action.line, column: 0 };
                 let mend = format!("write a number from 0 to {last}, or use next= and a label");
                 self.context.complain(place, "<jump>", format!("there is no step {to}"), mend);
             }
+        }
+    }
+
+    /// What comes back to a call finds it by its Call-ID.
+    fn check_call_ids(&mut self) {
+        for place in core::mem::take(&mut self.nameless) {
+            let what = "no answer would find its call by this Call-ID";
+            let mend = "write Call-ID: [call_id], or a text and ///[call_id]";
+            self.context.complain(place, "<send>", what, mend);
         }
     }
 

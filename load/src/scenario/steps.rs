@@ -39,6 +39,8 @@ pub struct Scenario {
     pub headers: Seeker,
     /// Whether [`Recv::keep`] is set anywhere.
     pub keeps_messages: bool,
+    /// Some request has a text before the `[call_id]` of its Call-ID (`abc///[call_id]`), or one that is not known.
+    pub prefixes_call_ids: bool,
     /// The timers that no step starts.
     pub running_timers: Vec<u16>,
 }

@@ -4,7 +4,7 @@ use super::advice::Silence;
 use super::args::LoadArgs;
 use super::say;
 use crate::signals::Wish;
-use load::engine::{Notice, Progress};
+use load::engine::{Notice, Progress, Stop};
 use load::metrics::Pulse;
 use load::report::Live;
 use std::io::{IsTerminal, Write};
@@ -43,6 +43,7 @@ pub fn watch(
     let terminal = std::io::stderr().is_terminal() && !args.quiet;
     let mut shown = Shown::default();
     let mut quitting: Option<(Time, Ended)> = None;
+    let mut told = false;
     each(started, false);
     let mut idle = Idle::default();
     loop {
@@ -77,11 +78,16 @@ pub fn watch(
         }
         let of_all =
             |what: fn(&Progress) -> bool| all.len() == usize::from(handle.workers()) && all.iter().all(what);
-        each(now, of_all(|p| !p.beginning));
+        // A scenario asks for the end on the worker of its call, and means the run.
+        let stop = all.iter().filter_map(|p| p.stop).max();
+        if stop == Some(Stop::Gracefully) && !std::mem::replace(&mut told, true) {
+            quit(handle);
+        }
+        each(now, stop == Some(Stop::Now) || of_all(|p| !p.beginning));
         // A trial of RFC 7502's search has no time of its own.
         let idle = args.sipp.rfc7502
             && idle.look(now, of_all(|p| p.done || p.idle), all.iter().map(|p| p.calls).sum());
-        let done = idle || of_all(|p| p.done);
+        let done = idle || stop == Some(Stop::Now) || of_all(|p| p.done);
         show(args, &mut live, &all, (terminal, done), started, &mut shown);
         match quitting {
             _ if done => return Ok(quitting.map_or(Ended::Done, |(_, why)| why)),

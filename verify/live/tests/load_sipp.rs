@@ -178,3 +178,35 @@ fn global_variables_are_one_set() {
     let out = load(&[&args[..], &["--workers", "2"]].concat());
     assert!(out.status.code() == Some(2) && text(&out).contains("<Global>"), "{}", text(&out));
 }
+
+/// One call says so, and so one worker.
+#[test]
+fn a_scenario_that_stops_the_run_stops_all_workers() {
+    let (caller, callee) = (fresh_ip().to_string(), fresh_ip().to_string());
+    let answer = file(
+        "answers.xml",
+        "<scenario name=\"answers\"><recv request=\"OPTIONS\"/><send><![CDATA[\n\nSIP/2.0 200 OK\n[last_Via:]\n\
+         [last_From:]\n[last_To:];tag=1\n[last_Call-ID:]\n[last_CSeq:]\nContent-Length: 0\n\n]]></send></scenario>",
+    );
+    let _callee = Beside::load(&["-sf", answer.to_str().expect("a name"), "-i", &callee, "-p", "5060"]);
+    for command in ["stop_now", "stop_gracefully"] {
+        let scenario = file(
+            &format!("{command}.xml"),
+            &format!(
+                "<scenario name=\"stops\"><send><![CDATA[\n\nOPTIONS sip:[remote_ip] SIP/2.0\n\
+                 Via: SIP/2.0/[transport] [local_ip]:[local_port];branch=[branch]\nFrom: <sip:a@b>;tag=[call_number]\n\
+                 To: <sip:a@b>\nCall-ID: [call_id]\nCSeq: [cseq] OPTIONS\nContent-Length: 0\n\n]]></send>\
+                 <recv response=\"200\"/><nop next=\"others\" test=\"other\"><action>\
+                 <assignstr assign_to=\"text\" value=\"[call_number]\"/><todouble variable=\"text\" assign_to=\"n\"/>\
+                 <test variable=\"n\" compare=\"not_equal\" value=\"15\" assign_to=\"other\"/></action></nop>\
+                 <nop><action><exec int_cmd=\"{command}\"/></action></nop><label id=\"others\"/></scenario>"
+            ),
+        );
+        let path = scenario.to_str().expect("a name");
+        let started = std::time::Instant::now();
+        let out =
+            load(&["-sf", path, "-i", &caller, &callee, "-r", "50", "--workers", "2", "--timeout", "60s"]);
+        let (said, seconds) = (text(&out), started.elapsed().as_secs());
+        assert!(out.status.success() && seconds < 30, "{command}: {seconds} s, {said}");
+    }
+}

@@ -163,6 +163,7 @@ impl People {
             idle: false,
             beginning: !self.stopping,
             done: self.is_done(now),
+            stop: None,
             lines: Vec::new(),
         }
     }

@@ -90,8 +90,14 @@ fn act(
         }
         Deed::UrlEncode(slot) => change_text(vars, facts, *slot, url_encode),
         Deed::UrlDecode(slot) => change_text(vars, facts, *slot, url_decode),
-        // A cast of a float saturates; below 0 is 0.
-        Deed::Jump(to) => return Ok(Outcome::Jump(value(vars, to) as usize)),
+        Deed::Jump { to, steps } => {
+            let to = value(vars, to);
+            if is_step(to, *steps) {
+                return Ok(Outcome::Jump(to as usize));
+            }
+            effects.warn(line, &format!("jump: there is no step {to}, they go from 0 to {steps}"));
+            return Ok(Outcome::Fail(line));
+        }
         Deed::VerifyAuth { .. } | Deed::Lookup { .. } | Deed::Insert { .. } | Deed::Replace { .. } => {
             consult(&action.deed, vars, facts)?;
         }
@@ -103,6 +109,11 @@ fn act(
         Deed::Stop(outcome) => return Ok(*outcome),
     }
     Ok(Outcome::GoOn)
+}
+
+/// Whether a call may go on there: at one of so many steps, or at the end.
+pub fn is_step(to: f64, steps: usize) -> bool {
+    (0.0..=steps as f64).contains(&to) && to.fract() == 0.0
 }
 
 /// The deeds that look into the worker's desk: secrets and injection files.

@@ -127,6 +127,15 @@ fn checks_decide_on_the_call() {
     let (outcome, values, _) = done("<jump value=\"1\"/><assign assign_to=\"v\" value=\"2\"/>", &["v"]);
     assert_eq!((outcome, values[0].as_str()), (Outcome::Jump(1), "2.000000"));
     assert_eq!(fate("<jump variable=\"u\"/>"), Outcome::Jump(0));
+    // There is one step.
+    let jump =
+        |to: &str| done(&format!("<assign assign_to=\"v\" value=\"{to}\"/>\n<jump variable=\"v\"/>"), &["v"]);
+    assert_eq!(jump("1").0, Outcome::Jump(1));
+    for to in ["2", "0.5", "-1", "1e300", "NaN"] {
+        let (outcome, _, lines) = jump(to);
+        assert_eq!(outcome, Outcome::Fail(3), "{to}");
+        assert!(lines[0].1.starts_with("line 3: jump: there is no step "), "{lines:?}");
+    }
 }
 
 #[test]

@@ -74,7 +74,8 @@ impl Reader<'_> {
             "trim" => self.target_variable(tag).map(Deed::Trim),
             "urlencode" => self.variable(tag, "variable").map(Deed::UrlEncode),
             "urldecode" => self.variable(tag, "variable").map(Deed::UrlDecode),
-            "jump" => self.operand(tag).map(Deed::Jump),
+            // Of how many steps is known at the end.
+            "jump" => self.operand(tag).map(|to| Deed::Jump { to, steps: 0 }),
             "verifyauth" => self.verify(tag),
             "lookup" | "insert" | "replace" | "index" => self.injected(tag),
             "gettimeofday" => self.time_of_day(tag),

@@ -8,7 +8,7 @@ use super::super::steps::{Op, Pause, Step};
 pub(super) fn mark(steps: &mut [Step], anywhere: bool) -> bool {
     let uses: Vec<bool> = steps.iter().map(uses_last).collect();
     let jumps =
-        anywhere || steps.iter().any(|step| step.actions.iter().any(|a| matches!(a.deed, Deed::Jump(_))));
+        anywhere || steps.iter().any(|step| step.actions.iter().any(|a| matches!(a.deed, Deed::Jump { .. })));
     let all = jumps && uses.contains(&true);
     let keeps: Vec<bool> = (0..steps.len())
         .map(|at| matches!(steps[at].op, Op::Recv(_)) && (all || is_used(at, steps, &uses)))

@@ -27,6 +27,9 @@ impl Reader<'_> {
             tag.complain(&mut self.context, "the message is empty", "write it into <![CDATA[ ]]>");
             return None;
         };
+        if matches!(kind, Kind::Request(_)) {
+            self.call_id(text, place);
+        }
         if matches!(kind, Kind::Response(_)) && (start.is_some() || ack.is_some()) {
             tag.complain(
                 &mut self.context,
@@ -55,6 +58,25 @@ impl Reader<'_> {
             Kind::Response(_) => None,
         };
         Some(Send { template, kind, method, retrans_ms, lost, start_txn, ack_txn, on_timeout })
+    }
+
+    /// How a request names its call: with `[call_id]`, or behind `///` as in SIPp. What a variable or the last message
+    /// has there is not known.
+    fn call_id(&mut self, text: &str, place: Place) {
+        let head = text.trim_start().split('\n').take_while(|line| !line.trim().is_empty());
+        let before = text.len() - text.trim_start().len();
+        let first = text.get(..before).map_or(0, |blank| blank.matches('\n').count());
+        let found = head.enumerate().find_map(|(at, line)| Some((at, call_id_in(line)?)));
+        let Some((at, (lead, value))) = found else { return };
+        if value.starts_with("[call_id]") {
+            return;
+        }
+        let behind = value.split_once("///").is_some_and(|(_, name)| name.starts_with("[call_id]"));
+        if behind || value.contains("[$") || value.contains("[last_") {
+            self.prefixes_call_ids = true;
+        } else {
+            self.nameless.push(Place { line: place.line + (first + at) as u32, column: lead as u32 + 1 });
+        }
     }
 
     /// The message in a `<send>`, with its place.
@@ -191,4 +213,13 @@ impl Reader<'_> {
             }
         }
     }
+}
+
+/// The value of a Call-ID line, and how much white space stands before the line.
+fn call_id_in(line: &str) -> Option<(usize, &str)> {
+    let (name, value) = line.split_once(':')?;
+    let name = name.trim();
+    let own = name.eq_ignore_ascii_case("call-id") || name.eq_ignore_ascii_case("i");
+    let lead = line.chars().take_while(|c| c.is_whitespace()).count();
+    own.then(|| (lead, value.trim()))
 }

@@ -225,6 +225,41 @@ fn elements_and_actions_that_are_named_are_there() {
 }
 
 #[test]
+fn what_would_not_find_its_call_is_refused() {
+    let send = |call_id: &str| {
+        format!("<send><![CDATA[\n\n  INFO sip:a SIP/2.0\n  {call_id}\n\n]]></send><recv response=\"200\"/>")
+    };
+    for own in [
+        "Call-ID: 1-2@h",
+        "call-id : [pid]-[call_number]",
+        "i:x[call_id]",
+        "Call-ID: a///b[call_id]",
+        "Call-ID:",
+    ] {
+        let problems = with(&send(own)).map(|_| ()).unwrap_err();
+        // The OPTIONS of three lines comes before.
+        let what =
+            "s.xml:10:3: <send>: no answer would find its call by this Call-ID; write Call-ID: [call_id]";
+        assert!(problems.len() == 1 && problems[0].starts_with(what), "{own}: {problems:?}");
+    }
+    for (own, prefixes) in [
+        ("Call-ID: [call_id]", false),
+        ("I: [call_id]-2", false),
+        ("[last_Call-ID:]", false),
+        ("X-Call-ID: 1", false),
+        ("Call-ID: abc///[call_id]", true),
+        ("Call-ID: [pid]///[call_id]", true),
+        ("Call-ID: [$v]", true),
+    ] {
+        let text = send(own) + "<Reference variables=\"v\"/>";
+        assert_eq!(with(&text).map(|own| own.prefixes_call_ids), Ok(prefixes), "{own}");
+    }
+    // Nothing is to come back to it, and a callee answers by what it got.
+    assert!(with("<send><![CDATA[\n INFO sip:a SIP/2.0\n Call-ID: 1\n\n]]></send>").is_ok());
+    assert!(read(&format!("<scenario><recv request=\"A\"/>{}</scenario>", send("Call-ID: 1"))).is_ok());
+}
+
+#[test]
 fn wrong_actions_are_refused() {
     for (action, what) in [
         ("<exec command=\"ls\"/>", "no programs are run"),
@@ -271,6 +306,13 @@ fn wrong_keywords_are_refused_where_they_stand() {
         ("[field2]", "u.csv:2 has only 2 field(s), field0 to field1"),
         ("[field0 file=\"v.csv\"]", "there is no file `v.csv'"),
         ("[field0 row=1]", "unknown parameter `row'"),
+        ("[service foo=1]", "[service foo=1]: unknown parameter `foo'; take it out, it has none"),
+        ("[cseq x=2]", "unknown parameter `x'"),
+        ("[remote_port+1 x]", "unknown parameter `x'"),
+        ("[call_number x=]", "unknown parameter `x'"),
+        ("[branch-1 method=INVITE]", "unknown parameter `method'"),
+        ("[last_From: x=1]", "unknown parameter `x'"),
+        ("[domain x=1]", "unknown parameter `x'"),
         ("[file name=\"g\"]", "g cannot be read"),
         ("[file name=\"[field0]\"]", "not fixed"),
         ("[tdmmap]", "TDM circuits"),

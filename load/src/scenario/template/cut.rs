@@ -69,6 +69,9 @@ const NUMBERS: [(&str, Number); 12] = [
     ("dynamic_id", Number::DynamicId),
 ];
 
+/// The others that have no parameters.
+const PLAIN: [&str; 4] = ["call_number", "branch", "len", "routes"];
+
 impl<'c, 'a> Cutter<'c, 'a> {
     fn new(context: &'c mut Context<'a>, line: u32, part: Part, depth: u8) -> Cutter<'c, 'a> {
         let made = Template { line, ..Template::default() };
@@ -260,6 +263,11 @@ impl<'c, 'a> Cutter<'c, 'a> {
     /// One keyword: `raw` is what stands between the brackets.
     fn keyword(&mut self, raw: &str, place: Place, at_start: bool) {
         let (head, parameters) = raw.split_once(' ').unwrap_or((raw, ""));
+        let parameters = Parameters { all: parameters, raw, place };
+        let (base, add) = offset(head);
+        if self.is_plain(head, base) {
+            parameters.only(&[], self.context);
+        }
         if let Some(name) = head.strip_prefix('$') {
             let slot = self.context.read(name, place, &shown(raw));
             return self.piece(Piece::Variable(slot));
@@ -267,11 +275,9 @@ impl<'c, 'a> Cutter<'c, 'a> {
         if let Some((_, text)) = TEXTS.iter().find(|(name, _)| *name == head) {
             return self.piece(Piece::Text(*text));
         }
-        let (base, add) = offset(head);
         if let Some((_, number)) = NUMBERS.iter().find(|(name, _)| *name == base) {
             return self.piece(Piece::Number(*number, add));
         }
-        let parameters = Parameters { all: parameters, raw, place };
         match base {
             "call_number" if add == 0 => self.piece(Piece::Call),
             "branch" => {
@@ -300,6 +306,15 @@ impl<'c, 'a> Cutter<'c, 'a> {
                 }
             }
         }
+    }
+
+    /// Whether it is a keyword that has no parameters.
+    fn is_plain(&self, head: &str, base: &str) -> bool {
+        let keys = &self.context.around.keys;
+        let known = TEXTS.iter().any(|(name, _)| *name == head)
+            || NUMBERS.iter().any(|(name, _)| *name == base)
+            || keys.iter().any(|(name, _)| name == head);
+        known || head.starts_with('$') || head.starts_with("last_") || PLAIN.contains(&base)
     }
 
     fn unknown(&mut self, head: &str, parameters: &Parameters<'_>) {
@@ -503,12 +518,11 @@ impl<'t> Parameters<'t> {
     fn only(&self, known: &[&str], context: &mut Context<'_>) {
         for (name, _) in self.iter().filter(|(name, _)| !known.contains(name)) {
             let what = format!("unknown parameter `{name}'");
-            context.complain(
-                self.place,
-                &shown(self.raw),
-                what,
-                format!("it may have: {}", known.join(", ")),
-            );
+            let mend = match known {
+                [] => "take it out, it has none".to_owned(),
+                known => format!("it may have: {}", known.join(", ")),
+            };
+            context.complain(self.place, &shown(self.raw), what, mend);
         }
     }
 }
