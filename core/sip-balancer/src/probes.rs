@@ -5,7 +5,7 @@
 
 use crate::cluster::{Cluster, MOST_NODES, NodeIndex};
 use crate::dispatch::LONGEST_REST;
-use crate::health::{Health, Order, Why};
+use crate::health::{Health, Why};
 use crate::kept::Token;
 use crate::maglev::scramble;
 use crate::requests::OFFER;
@@ -143,7 +143,8 @@ impl Probes {
                 asked |= probe.due.is_some();
                 continue;
             }
-            if cluster.order(at) == Order::Removed && cluster.held(at) == 0 {
+            // One that was removed keeps the dialogs that only their tokens know, so it must be seen to come up, too.
+            if cluster.node(at).is_none() {
                 probe.next = now + rules.interval;
                 continue;
             }

@@ -109,6 +109,8 @@ impl Control {
     pub fn look_up(&self) {
         // Nobody waits here for a reload that takes its time: the next look comes soon.
         let Ok(force) = self.force.try_lock() else { return };
+        let rules = force.1.rules;
+        self.running.cluster.forget_removed(monotonic_now(), rules.session_timeout);
         let mut names = lock(&self.names);
         if !names.is_empty() {
             let listed = |node: &Node| build::is_listed(&force.0, node);
@@ -131,6 +133,8 @@ impl Control {
             let why = cluster.health(at).1.text();
             if came_back {
                 tracing::info!(node, "node is up again");
+            } else if cluster.order(at) == Order::Removed {
+                tracing::info!(node, why, "removed node is down");
             } else {
                 tracing::warn!(node, why, "node is down: new calls go elsewhere");
             }
