@@ -67,6 +67,8 @@ struct State {
     falls: AtomicU32,
     /// Microseconds at which something last came from it that it owed.
     heard: AtomicU64,
+    /// Microseconds at which the newest request was sent to it that it has answered.
+    served: AtomicU64,
     /// Microseconds at which it was removed.
     removed: AtomicU64,
 }
@@ -148,6 +150,7 @@ impl State {
             speaks: AtomicBool::new(false),
             falls: AtomicU32::new(0),
             heard: AtomicU64::new(0),
+            served: AtomicU64::new(0),
             removed: AtomicU64::new(0),
         }
     }
@@ -160,7 +163,7 @@ impl State {
             number.store(0, Relaxed);
         }
         let rests = [&self.resting_until, &self.rest_step, &self.probe_rest, &self.ejected_until];
-        for time in rests.into_iter().chain([&self.out_until, &self.heard, &self.removed]) {
+        for time in rests.into_iter().chain([&self.out_until, &self.heard, &self.served, &self.removed]) {
             time.store(0, Relaxed);
         }
         self.silent.store(false, Relaxed);
@@ -465,6 +468,19 @@ impl Cluster {
         }
         if state.health.load(Relaxed) == Health::Unknown as u8 {
             self.set_up(at);
+        }
+    }
+
+    /// When the newest request was sent to it that it has answered; it may be up to 16 ms older than the truth.
+    pub fn served_at(&self, at: NodeIndex) -> Time {
+        Time::from_micros(self.state(at).map_or(0, |s| s.served.load(Relaxed)))
+    }
+
+    /// It has answered a request that was sent to it then.
+    pub(crate) fn served(&self, sent: Time, at: NodeIndex) {
+        let Some(state) = self.state(at) else { return };
+        if sent.as_micros() >= state.served.load(Relaxed) + HEARD_GRAIN {
+            state.served.store(sent.as_micros(), Relaxed);
         }
     }
 

@@ -89,6 +89,7 @@ impl Probes {
         }
         (probe.good, probe.bad) = (probe.good.saturating_add(1), 0);
         cluster.heard(now, at);
+        cluster.served(probe.sent, at);
         if cluster.health(at).0 != Health::Down || probe.good >= rules.up_after {
             cluster.came_up(now, at);
         }
