@@ -125,6 +125,17 @@ fn without_silent_after_an_invite_waits_for_its_sender_alone() {
 }
 
 #[test]
+fn once_silence_says_nothing_what_waits_stays_where_it_is() {
+    let mut world = world(2);
+    world.one(CALLER, &invite("cf"));
+    // As a balancer is told whose address another one may have by now, and the answers with it.
+    let rules = Rules { silent_after: Duration::ZERO, ..Rules::default() };
+    let settings = std::sync::Arc::new(Settings { rules, ..streams() });
+    world.balancer.notice(world.now, Notice::Settings(settings), &mut wire::Outbox::new());
+    assert!(world.seconds(3).iter().all(|m| !m.start().starts_with("INVITE ")));
+}
+
+#[test]
 fn what_rang_is_repeated_to_its_next_node_until_that_says_something() {
     let mut world = world(2);
     let first = world.one(CALLER, &invite("ab"));

@@ -17,7 +17,7 @@ use control::log::LogHandle;
 use control::metrics::Text;
 use sip_balancer::{
     Algorithm, Cluster, Health, Kind, Load, MOST_NODES, Node, NodeIndex, NodeStats, Notice, Order, Report,
-    Settings, UNIT,
+    Rules, Settings, UNIT,
 };
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
@@ -94,6 +94,11 @@ impl Control {
     /// It is about to end, which whoever asks is told from now on. Callers are served as ever.
     pub fn begin_stop(&self) {
         self.stopping.store(true, Ordering::Relaxed);
+        // When its address has moved, who has it gets the answers to what was asked here: silence is none any more.
+        let force = lock(&self.force);
+        let rules = Rules { silent_after: Duration::ZERO, ..force.1.rules };
+        let settings = Arc::new(Settings { rules, ..(*force.1).clone() });
+        self.post_all(|| Notice::Settings(Arc::clone(&settings)));
     }
 
     /// For how long it is to serve on when it is told to end.
