@@ -19,8 +19,6 @@ use wire::Time;
 pub const MOST_NODES: usize = 256;
 /// How much later than the truth [`Cluster::heard_at`] may be behind it: written seldom, it stays in every cache.
 const HEARD_GRAIN: u64 = 16_000;
-/// How long a node that was removed keeps its place whatever happens: its last messages may be under way.
-const REMOVED: Duration = Duration::from_secs(64);
 
 /// A node that refuses calls with 503 rests so long at least, as far as it asks for that, whatever it says to probes. If
 /// it refuses again within four times as long and `SOON` after that, it rests twice as long at least, up to `MOST_REST`.
@@ -223,52 +221,10 @@ impl Cluster {
         Ok(at)
     }
 
-    /// How many nodes may be added.
-    pub fn room(&self, now: Time) -> usize {
-        let unused = self.members.most() - self.members.used();
-        unused + self.indexes().filter(|at| self.is_over(now, *at)).count()
-    }
-
     /// Changes how a node is reached, and its share. Its address is what it is.
     pub fn change(&self, at: NodeIndex, node: &Node) {
         self.members.change(at, node);
         self.set_weight(at, node.weight);
-    }
-
-    /// Whether nothing names a node any more that was removed.
-    fn is_over(&self, now: Time, at: NodeIndex) -> bool {
-        let since = self.state(at).map_or(0, |s| s.removed.load(Relaxed));
-        self.order(at) == Order::Removed
-            && self.held(at) == 0
-            && now.since(Time::from_micros(since)) >= REMOVED
-    }
-
-    /// Forgets the nodes that were removed so long ago that no dialog may be known by its token alone, and that nothing
-    /// names any more: what comes from there comes from a stranger now. To be called by the thread that adds.
-    pub fn forget_removed(&self, now: Time, after: Duration) {
-        for at in self.indexes().filter(|at| self.is_over(now, *at)) {
-            let since = self.state(at).map_or(0, |s| s.removed.load(Relaxed));
-            if now.since(Time::from_micros(since)) >= after {
-                self.members.take(at);
-            }
-        }
-    }
-
-    /// A place for another node: one that nobody had yet, or that of a removed one that nothing names any more.
-    fn free_place(&self, now: Time) -> Option<NodeIndex> {
-        if self.members.used() < self.members.most() {
-            return Some(NodeIndex(self.members.used() as u16));
-        }
-        self.indexes().find(|at| self.is_over(now, *at))
-    }
-
-    /// Takes a node out of the list: it gets no new calls, and those that it has go on.
-    pub fn remove(&self, now: Time, at: NodeIndex) {
-        if let Some(state) = self.state(at) {
-            state.removed.store(now.as_micros(), Relaxed);
-            state.order.store(Order::Removed as u8, Relaxed);
-            self.changed();
-        }
     }
 
     /// A node, with the share that it has now.
@@ -710,5 +666,6 @@ pub(crate) fn of(count: u16) -> Arc<Cluster> {
     Cluster::new((1..=count).map(node).collect(), 1)
 }
 
+mod removed;
 #[cfg(test)]
 mod tests;
