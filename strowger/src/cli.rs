@@ -250,7 +250,7 @@ pub struct CtlArgs {
 
 #[derive(Subcommand)]
 pub enum CtlCommand {
-    /// The state of the server
+    /// The state of the server; exits with 1 if nobody answers, or a balancer is about to end
     Status,
     /// Who is registered where
     Bindings {

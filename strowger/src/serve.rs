@@ -418,11 +418,11 @@ fn wait(signals: &Receiver<Wish>, control: &Control, notifier: &Notifier, handle
 }
 
 /// Waits until nothing is pending, at most [`DRAIN_MAX`]; a second stop ends it at once.
-pub(crate) fn wait_for_the_rest(signals: &Receiver<Wish>, pending: impl Fn() -> u64) {
+fn wait_for_the_rest(signals: &Receiver<Wish>, pending: impl Fn() -> u64) {
     let began = monotonic_now();
     while pending() > 0 && monotonic_now().since(began) < DRAIN_MAX {
         match signals.recv_timeout(Duration::from_millis(50)) {
-            Ok(Wish::Stop) | Err(RecvTimeoutError::Disconnected) => {
+            Ok(Wish::Stop | Wish::Break) | Err(RecvTimeoutError::Disconnected) => {
                 tracing::warn!(pending = pending(), "stopping at once");
                 return;
             }

@@ -8,8 +8,10 @@ use std::sync::mpsc::{Receiver, channel};
 /// What a signal asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wish {
-    /// SIGTERM or SIGINT: drain and stop; a second one: stop at once.
+    /// SIGTERM, as service managers send it: stop so that nobody notices; a second one: stop at once.
     Stop,
+    /// SIGINT, from somebody at the keyboard, who does not like to wait: as [`Wish::Stop`] but where that only waits.
+    Break,
     /// SIGHUP.
     Reload,
 }
@@ -21,7 +23,11 @@ pub fn listen() -> io::Result<Receiver<Wish>> {
     let (send, receive) = channel();
     std::thread::Builder::new().name("signals".into()).spawn(move || {
         for signal in signals.forever() {
-            let wish = if signal == SIGHUP { Wish::Reload } else { Wish::Stop };
+            let wish = match signal {
+                SIGHUP => Wish::Reload,
+                SIGINT => Wish::Break,
+                _ => Wish::Stop,
+            };
             if send.send(wish).is_err() {
                 return;
             }

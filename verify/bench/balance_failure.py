@@ -375,6 +375,24 @@ def standby_process_killed(scene):
 
 
 @experiment(Standby)
+def standby_restarted(scene):
+    """keepalived: SIGTERM of the balancer that has the address, and started again when it has ended."""
+    balancer = scene.place.master(scene)
+    begun = time.monotonic()
+    balancer.process.terminate()
+    took = lambda: time.monotonic() - begun
+    net.poll('the address has moved', 10, lambda: scene.place.holders() not in ([balancer.place], []))
+    moved, alive = took(), balancer.process.running()
+    net.poll('it has ended', 10, lambda: not balancer.process.running())
+    scene.say('the other has the address after %.2f s, it ended %s after %.2f s' % (
+        moved, 'later,' if alive else 'BEFORE that,', took()))
+    scene.figures['alive'] = alive
+    balancer.start()
+    time.sleep(2)
+    scene.say('with the address afterwards: %d of 2' % len(scene.place.holders()))
+
+
+@experiment(Standby)
 def standby_machine_killed(scene):
     """keepalived: the machine that has the address goes away, all of it."""
     scene.place.cut(scene.place.master(scene))

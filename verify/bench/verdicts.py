@@ -16,6 +16,8 @@ FAILURES = dict(
     active_one_killed=dict(back=2.0),
     active_none_killed=dict(back=0.5, events=('timed-out', 'retried')),
     standby_process_killed=dict(back=3.0),
+    # Callers notice no more than that the address moves, which is done before the balancer ends.
+    standby_restarted=dict(back=1.0, alive=True),
     standby_machine_killed=dict(back=2.0),
     # What begins at one and ends at the other the first counts until `session_timeout`.
     standby_split_brain=dict(back=0.5, waived=('left',)),
@@ -54,6 +56,8 @@ def failure(r, small=False):
         r['refused'] - r['with_retry_after'], r['refused']))
     must('probes', r['probes'] > 0, 'no first attempt was made')
     must('back', r['back'] <= rule['back'], 'first attempts failed for %.2f s (%.1f)' % (r['back'], rule['back']))
+    if rule.get('alive'):
+        must('alive', r.get('alive'), 'the balancer ended before the other had its address')
     # Of two balancers that both have the address: what a node says comes back to the one that asked.
     for event in rule.get('events', ()):
         if event not in r:

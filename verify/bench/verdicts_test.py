@@ -18,6 +18,8 @@ def good(name='node_killed', **more):
              first_try_failed=0, probes=1000, refused=0, with_retry_after=0, left=0, notes=[])
     if 'events' in verdicts.FAILURES[name]:
         r.update({'assigned': 50000, 'timed-out': 0, 'retried': 0})
+    if 'alive' in verdicts.FAILURES[name]:
+        r['alive'] = True
     return dict(r, **more)
 
 
@@ -48,6 +50,10 @@ class Failure(unittest.TestCase):
         self.assertEqual(verdicts.failure(good('standby_split_brain', left=7)), [])
         self.assertEqual(verdicts.failure(good(left=7, back=9.0), small=True), [])
         self.assertEqual(len(verdicts.failure(good(lost=1), small=True)), 1)
+
+    def test_who_is_told_to_end_waits_until_its_address_has_moved(self):
+        self.assertEqual(len(verdicts.failure(good('standby_restarted', alive=False))), 1)
+        self.assertEqual(len(verdicts.failure(good('standby_restarted', back=1.5))), 1)
 
     def test_two_that_have_one_address_do_not_disturb_each_other(self):
         for event in ('timed-out', 'retried'):

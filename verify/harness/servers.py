@@ -63,6 +63,10 @@ class Process:
         self._signal(signal.SIGKILL)
         self.proc.wait()
 
+    def terminate(self):
+        """SIGTERM once, as a service manager does; it may take its time."""
+        self._signal(signal.SIGTERM)
+
     def stop(self, seconds=5):
         """SIGTERM twice (the second ends a draining server), then SIGKILL to what is left."""
         for _ in range(2):

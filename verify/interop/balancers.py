@@ -120,5 +120,6 @@ def add(name):
     scenario(function)
 
 
-for each in ('node_killed', 'balancer_restarted', 'active_one_killed', 'active_none_killed', 'standby_process_killed'):
+for each in ('node_killed', 'balancer_restarted', 'active_one_killed', 'active_none_killed', 'standby_process_killed',
+             'standby_restarted'):
     add(each)

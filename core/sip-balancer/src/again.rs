@@ -4,6 +4,7 @@
 //! seen to by these rules, each of which stands in one place:
 //!
 //! - It ends by its deadline. Without an answer until then its sender gets 408 (`end`).
+//! - One that its node says nothing to goes to another: soon where it says nothing to anybody, else later (`look_at`).
 //! - One whose node is down goes to another node, or waits for one while somebody rings; else it is refused (`rescue`).
 //! - What its sender has cancelled is never sent again: where it would have to be, its sender gets 487 (`feed`).
 //! - Once it is answered or refused nobody else may answer it, and who still rings is cancelled (`call_off`).
@@ -21,6 +22,9 @@ use wire::{Flow, Outbox, Time};
 
 /// So often a request may find its way dead, or its node silent, before its sender is told.
 const MOST_TRIES: u8 = 3;
+/// So long a node may say nothing to an INVITE while it answers what came later: until the second repetition has come
+/// (RFC 3261 section 17.1.1.2), so that it must have had one of three.
+const IGNORED: Duration = Duration::from_millis(1_500);
 /// From one look for another node to the next, while an INVITE rings at one that is down.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -78,10 +82,13 @@ impl Balancer {
         let Some(entry) = self.kept.get_mut(at) else { return Ok(0) };
         if entry.node != to.node {
             entry.give_to(to.node);
+            // A caller that has had a provisional response repeats its INVITE no more (RFC 3261 section 17.1.1.2), so that
+            // its next node would never get it where the one datagram that it left in is lost.
+            let silenced = !stream && self.dispatcher.waiting(r.call, r.id, r.tag).is_some_and(|w| w.rang);
             // One that has rung has as long as it had.
             (entry.until, entry.settled) = (entry.until.max(now + GIVE_UP), false);
             entry.wait = T1;
-            entry.repeat = if repeats { now + T1 } else { Time::FAR };
+            entry.repeat = if repeats || silenced { now + T1 } else { Time::FAR };
         } else if to.again && known {
             // Its deadlines are set. Over a stream it is not repeated (17.1.1.2).
             if stream {
@@ -307,11 +314,7 @@ impl Balancer {
             let Some(at) = self.kept.pop(now) else { break };
             self.look_at(now, at, out);
         }
-        let generation = self.cluster.generation();
-        if generation != self.seen {
-            self.seen = generation;
-            self.save_orphans(now, out);
-        }
+        self.save_orphans(now, out);
     }
 
     fn look_at(&mut self, now: Time, at: u32, out: &mut Outbox) {
@@ -321,7 +324,7 @@ impl Balancer {
         if until <= now {
             return self.end(now, at, out);
         }
-        let (mut look, mut fed) = (Time::FAR, false);
+        let (mut look, mut fed, mut gone) = (Time::FAR, false, false);
         if fresh && settled {
             // At the latest when it could have been forgotten, and had nobody rung.
             match self.call_off(now, at, out) {
@@ -332,20 +335,27 @@ impl Balancer {
         if what == What::ToNode && !settled {
             let Some(waiting) = self.dispatcher.waiting(call, id, tag) else { return self.end(now, at, out) };
             let patience = self.settings.rules.silent_after;
-            if waiting.heard || !self.cluster.is_usable(now, waiting.node) {
+            let usable = self.cluster.is_usable(now, waiting.node);
+            gone = fresh && !usable;
+            if waiting.heard || !usable {
                 match self.rescue(now, at, out) {
                     Some(time) => look = time,
                     None => return,
                 }
             } else if fresh && !patience.is_zero() {
-                let since = waiting.since.max(self.cluster.heard_at(waiting.node));
-                look = since + patience;
-                if look <= now {
+                let quiet = waiting.since.max(self.cluster.heard_at(waiting.node)) + patience;
+                let ignored = waiting.since + patience.max(IGNORED);
+                look = quiet.min(ignored);
+                // Where many wait for long, and all of them in turn, another node would only have more to do.
+                let slow = quiet > now && self.cluster.served_at(waiting.node) <= waiting.since;
+                if look <= now && slow {
+                    look = quiet;
+                } else if look <= now {
                     look = now + patience;
                     // One whose node may have no streams is first sent as others are (RFC 3261 section 18.1.1).
                     // Who has given up wants it nowhere.
                     fed = !waiting.cancelled
-                        && (self.dispatcher.shrink(call, id, tag) || self.give_away(now, at));
+                        && (self.dispatcher.shrink(call, id, tag) || self.give_away(now, at, quiet <= now));
                     if fed {
                         self.feed(now, at, out);
                     }
@@ -356,7 +366,10 @@ impl Balancer {
             look = look.min(now + LOOK);
         }
         let repeat = self.kept.get(at).map_or(Time::FAR, |entry| entry.repeat);
-        if repeat <= now && !fed {
+        if repeat <= now && gone {
+            // It may be back, and it may have lost it.
+            self.kept.get_mut(at).into_iter().for_each(|entry| entry.repeat = now + LOOK);
+        } else if repeat <= now && !fed {
             if let Some(entry) = self.kept.get_mut(at) {
                 entry.repeated(now);
             }
@@ -368,13 +381,18 @@ impl Balancer {
         self.kept.arm(at, due);
     }
 
-    /// A node has said nothing for too long, to an INVITE or anything else. Says whether another one may have it.
-    fn give_away(&mut self, now: Time, at: u32) -> bool {
+    /// A node has said nothing for too long, to an INVITE or anything else (`silent`), or to this INVITE. Says whether
+    /// another one may have it.
+    fn give_away(&mut self, now: Time, at: u32, silent: bool) -> bool {
         let Some(entry) = self.kept.get(at).filter(|entry| entry.tries < MOST_TRIES) else {
             return false;
         };
         let (call, id) = (entry.call, entry.id);
-        if !self.dispatcher.silent(now, call, id) || !self.has_other(now, at) {
+        let waits = match silent {
+            true => self.dispatcher.silent(now, call, id),
+            false => self.dispatcher.ignored(call, id),
+        };
+        if !waits || !self.has_other(now, at) {
             return false;
         }
         if let Some(entry) = self.kept.get_mut(at) {
@@ -391,26 +409,10 @@ impl Balancer {
         self.dispatcher.has_other(now, entry.call, entry.id, way)
     }
 
-    /// INVITEs whose node has gone down while it rang go to another one.
-    fn save_orphans(&mut self, now: Time, out: &mut Outbox) {
-        let cluster = &self.cluster;
-        if cluster.indexes().all(|at| cluster.is_usable(now, at)) {
-            return;
-        }
-        for at in self.kept.places() {
-            let Some(look) = self.rescue(now, at, out) else { continue };
-            // What has not been heard of is looked at soon enough.
-            if let Some(entry) = self.kept.get(at).filter(|_| look < Time::FAR) {
-                let due = entry.repeat.min(entry.until).min(look);
-                self.kept.arm(at, due);
-            }
-        }
-    }
-
     /// Gives what is kept at `at` to another node, if it is an INVITE whose node has gone down. Without another one it
     /// stays while somebody may still answer it, or its sender repeats it: then this is when to look again. `None`: it
     /// has been sent, or refused.
-    fn rescue(&mut self, now: Time, at: u32, out: &mut Outbox) -> Option<Time> {
+    pub(crate) fn rescue(&mut self, now: Time, at: u32, out: &mut Outbox) -> Option<Time> {
         let open = |e: &&Entry| e.fresh && !e.settled;
         let Some(entry) = self.kept.get(at).filter(open) else { return Some(Time::FAR) };
         let (call, id, stream) = (entry.call, entry.id, entry.from.transport.is_reliable());

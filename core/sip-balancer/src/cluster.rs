@@ -19,8 +19,6 @@ use wire::Time;
 pub const MOST_NODES: usize = 256;
 /// How much later than the truth [`Cluster::heard_at`] may be behind it: written seldom, it stays in every cache.
 const HEARD_GRAIN: u64 = 16_000;
-/// How long a node that was removed keeps its place whatever happens: its last messages may be under way.
-const REMOVED: Duration = Duration::from_secs(64);
 
 /// A node that refuses calls with 503 rests so long at least, as far as it asks for that, whatever it says to probes. If
 /// it refuses again within four times as long and `SOON` after that, it rests twice as long at least, up to `MOST_REST`.
@@ -67,6 +65,8 @@ struct State {
     falls: AtomicU32,
     /// Microseconds at which something last came from it that it owed.
     heard: AtomicU64,
+    /// Microseconds at which the newest request was sent to it that it has answered.
+    served: AtomicU64,
     /// Microseconds at which it was removed.
     removed: AtomicU64,
 }
@@ -148,6 +148,7 @@ impl State {
             speaks: AtomicBool::new(false),
             falls: AtomicU32::new(0),
             heard: AtomicU64::new(0),
+            served: AtomicU64::new(0),
             removed: AtomicU64::new(0),
         }
     }
@@ -160,7 +161,7 @@ impl State {
             number.store(0, Relaxed);
         }
         let rests = [&self.resting_until, &self.rest_step, &self.probe_rest, &self.ejected_until];
-        for time in rests.into_iter().chain([&self.out_until, &self.heard, &self.removed]) {
+        for time in rests.into_iter().chain([&self.out_until, &self.heard, &self.served, &self.removed]) {
             time.store(0, Relaxed);
         }
         self.silent.store(false, Relaxed);
@@ -220,41 +221,10 @@ impl Cluster {
         Ok(at)
     }
 
-    /// How many nodes may be added.
-    pub fn room(&self, now: Time) -> usize {
-        let unused = self.members.most() - self.members.used();
-        unused + self.indexes().filter(|at| self.is_over(now, *at)).count()
-    }
-
     /// Changes how a node is reached, and its share. Its address is what it is.
     pub fn change(&self, at: NodeIndex, node: &Node) {
         self.members.change(at, node);
         self.set_weight(at, node.weight);
-    }
-
-    /// Whether nothing names a node any more that was removed.
-    fn is_over(&self, now: Time, at: NodeIndex) -> bool {
-        let since = self.state(at).map_or(0, |s| s.removed.load(Relaxed));
-        self.order(at) == Order::Removed
-            && self.held(at) == 0
-            && now.since(Time::from_micros(since)) >= REMOVED
-    }
-
-    /// A place for another node: one that nobody had yet, or that of a removed one that nothing names any more.
-    fn free_place(&self, now: Time) -> Option<NodeIndex> {
-        if self.members.used() < self.members.most() {
-            return Some(NodeIndex(self.members.used() as u16));
-        }
-        self.indexes().find(|at| self.is_over(now, *at))
-    }
-
-    /// Takes a node out of the list: it gets no new calls, and those that it has go on.
-    pub fn remove(&self, now: Time, at: NodeIndex) {
-        if let Some(state) = self.state(at) {
-            state.removed.store(now.as_micros(), Relaxed);
-            state.order.store(Order::Removed as u8, Relaxed);
-            self.changed();
-        }
     }
 
     /// A node, with the share that it has now.
@@ -454,6 +424,19 @@ impl Cluster {
         }
         if state.health.load(Relaxed) == Health::Unknown as u8 {
             self.set_up(at);
+        }
+    }
+
+    /// When the newest request was sent to it that it has answered; it may be up to 16 ms older than the truth.
+    pub fn served_at(&self, at: NodeIndex) -> Time {
+        Time::from_micros(self.state(at).map_or(0, |s| s.served.load(Relaxed)))
+    }
+
+    /// It has answered a request that was sent to it then.
+    pub(crate) fn served(&self, sent: Time, at: NodeIndex) {
+        let Some(state) = self.state(at) else { return };
+        if sent.as_micros() >= state.served.load(Relaxed) + HEARD_GRAIN {
+            state.served.store(sent.as_micros(), Relaxed);
         }
     }
 
@@ -683,5 +666,6 @@ pub(crate) fn of(count: u16) -> Arc<Cluster> {
     Cluster::new((1..=count).map(node).collect(), 1)
 }
 
+mod removed;
 #[cfg(test)]
 mod tests;

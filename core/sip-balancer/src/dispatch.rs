@@ -559,6 +559,9 @@ impl Dispatcher {
         wait: Option<Duration>,
     ) {
         self.cluster.heard(now, txn.node);
+        if !txn.heard {
+            self.cluster.served(txn.began, txn.node);
+        }
         // To whatever else it may be the answer to one sender, who need not even be a user; and what another node has
         // refused before says more of the call than of this one.
         let first = txn.fresh && txn.barred.iter().all(Option::is_none);

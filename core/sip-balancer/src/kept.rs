@@ -249,7 +249,7 @@ impl Kept {
     }
 
     /// The places of all.
-    pub fn places(&self) -> impl Iterator<Item = u32> + use<> {
+    pub fn places(&self) -> impl ExactSizeIterator<Item = u32> + use<> {
         0..self.entries.len() as u32
     }
 

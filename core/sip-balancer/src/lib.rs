@@ -31,6 +31,7 @@ mod kept;
 mod machine;
 mod maglev;
 mod members;
+mod orphans;
 mod outliers;
 mod probes;
 mod refusals;

@@ -7,6 +7,7 @@
 use crate::cancels::Scattered;
 use crate::cluster::Cluster;
 use crate::kept::Kept;
+use crate::orphans::Orphans;
 use crate::probes::Probes;
 use crate::requests::tag_of;
 use crate::responses::wait;
@@ -136,6 +137,7 @@ pub struct Balancer {
     pub(crate) feeding: bool,
     /// The state of the cluster that was last looked at.
     pub(crate) seen: u32,
+    pub(crate) orphans: Orphans,
     pub(crate) scattered: Scattered,
     index: Option<Box<Index>>,
 }
@@ -153,6 +155,7 @@ impl Balancer {
             kept: Kept::new(calls),
             feeding: false,
             seen: cluster.generation(),
+            orphans: Orphans::default(),
             scattered: Scattered::default(),
             sealer,
             counts: Counts::default(),
@@ -323,7 +326,8 @@ impl Machine for Balancer {
     fn next_deadline(&self) -> Option<Time> {
         let probes =
             self.probes.as_ref().and_then(|probes| probes.next_deadline(&self.settings, &self.cluster));
-        [self.dispatcher.next_deadline(), probes, self.kept.next()].into_iter().flatten().min()
+        let orphans = self.orphans.next_deadline();
+        [self.dispatcher.next_deadline(), probes, self.kept.next(), orphans].into_iter().flatten().min()
     }
 }
 

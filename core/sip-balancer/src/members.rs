@@ -127,6 +127,15 @@ impl Members {
         self.used.fetch_max(u32::from(at.0) + 1, Release);
     }
 
+    /// Takes the node out of a place.
+    pub fn take(&self, at: NodeIndex) {
+        let at = usize::from(at.0);
+        if let (Some(id), Some(place)) = (self.ids.get(at), self.places.get(at)) {
+            id.store(0, Relaxed);
+            place.rest.store(0, Release);
+        }
+    }
+
     /// Changes how the node in a place is reached.
     pub fn change(&self, at: NodeIndex, node: &Node) {
         if let Some(place) = self.places.get(usize::from(at.0)) {

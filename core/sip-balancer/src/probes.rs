@@ -5,7 +5,7 @@
 
 use crate::cluster::{Cluster, MOST_NODES, NodeIndex};
 use crate::dispatch::LONGEST_REST;
-use crate::health::{Health, Order, Why};
+use crate::health::{Health, Why};
 use crate::kept::Token;
 use crate::maglev::scramble;
 use crate::requests::OFFER;
@@ -89,6 +89,7 @@ impl Probes {
         }
         (probe.good, probe.bad) = (probe.good.saturating_add(1), 0);
         cluster.heard(now, at);
+        cluster.served(probe.sent, at);
         if cluster.health(at).0 != Health::Down || probe.good >= rules.up_after {
             cluster.came_up(now, at);
         }
@@ -143,7 +144,8 @@ impl Probes {
                 asked |= probe.due.is_some();
                 continue;
             }
-            if cluster.order(at) == Order::Removed && cluster.held(at) == 0 {
+            // One that was removed keeps the dialogs that only their tokens know, so it must be seen to come up, too.
+            if cluster.node(at).is_none() {
                 probe.next = now + rules.interval;
                 continue;
             }

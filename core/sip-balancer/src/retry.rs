@@ -224,6 +224,17 @@ impl Dispatcher {
         true
     }
 
+    /// An INVITE has waited for long and its node has said nothing to it, though it answers what came
+    /// later: one of the node's threads may hang, or something on the way drops this one message. The INVITE goes to another one when it is
+    /// repeated, and nothing is held against the node. Says whether it does wait.
+    pub fn ignored(&mut self, call: CallKey, id: u64) -> bool {
+        let place = self.sessions.find(call).and_then(|at| self.sessions.find_txn(at, id, Tag::Invite));
+        let waits = |place: &TxnPlace| self.sessions.txn(*place).is_some_and(|txn| txn.open && !txn.heard);
+        let Some(place) = place.filter(waits) else { return false };
+        self.sessions.note(place, |txn| txn.returned = true);
+        true
+    }
+
     /// A request that went over a stream because it is long, and did not arrive, goes in a datagram all the same
     /// (RFC 3261 section 18.1.1). Says whether it was such a one.
     pub fn shrink(&mut self, call: CallKey, id: u64, tag: Tag) -> bool {

@@ -417,3 +417,30 @@ fn nobody_is_asked_where_that_is_off() {
     assert!(!world.cluster.speaks(ONE));
     assert_eq!(spread(&mut world, "m", 20), [20, 0, 0]);
 }
+
+#[test]
+fn a_removed_node_that_was_down_has_its_dialogs_when_it_is_back() {
+    let mut world = probing(2);
+    let (first, route) = call(&mut world, "ra");
+    // One that knows the call by its token alone.
+    let mut world = probing(2);
+    let at = world.node(&first);
+    world.cluster.set_down(at, Why::ProbeTimeout);
+    world.cluster.remove(world.now, at);
+    let mut sent = Vec::new();
+    for _ in 0..5 {
+        for probe in sent.iter().filter(|m: &&Sent| m.start().starts_with("OPTIONS")) {
+            world.answer(probe, "200 OK", "");
+        }
+        sent = world.pass(Duration::from_secs(1));
+    }
+    assert_eq!(world.cluster.health(at).0, Health::Up);
+    let bye = world.one(CALLER, &request("BYE", "ra", 2, "rb", ";tag=callee", &route));
+    assert_eq!(bye.to, first.to);
+    world.answer(&bye, "200 OK", "");
+    // What is forgotten is not asked how it is.
+    let long = Duration::from_secs(4 * 3_600);
+    world.pass(long);
+    world.cluster.forget_removed(world.now, long);
+    assert!(world.seconds(5).iter().all(|m| m.to != first.to));
+}

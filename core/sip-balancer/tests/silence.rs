@@ -6,6 +6,7 @@ mod common;
 use common::*;
 use sip_balancer::*;
 use std::time::Duration;
+use wire::Machine;
 
 const MS: fn(u64) -> Duration = Duration::from_millis;
 
@@ -64,7 +65,7 @@ fn it_is_asked_again_at_once_until_it_is_down() {
 }
 
 #[test]
-fn a_node_that_says_something_to_others_is_left_its_invites() {
+fn a_node_that_says_something_to_others_is_left_its_invites_for_longer() {
     let mut world = world(2);
     let all: Vec<Sent> = (0..2).map(|n| world.one(CALLER, &invite(&format!("c{n}")))).collect();
     let [lost, other] = &all[..] else { panic!("two") };
@@ -79,6 +80,101 @@ fn a_node_that_says_something_to_others_is_left_its_invites() {
     // 400 ms after the last it was heard of it is doubted.
     let sent = world.pass(MS(210));
     assert!(sent.iter().any(|m| m.text.contains("Call-ID: c0\r\n") && m.to != lost.to), "{sent:?}");
+}
+
+#[test]
+fn an_invite_that_its_node_ignores_leaves_it_after_two_repetitions_whomever_else_it_answers() {
+    let mut world = world(2);
+    let first = world.one(CALLER, &invite("ca"));
+    for ms in (100..=1_500).step_by(100) {
+        // In turn at the one and at the other.
+        let mate = world.one(CALLER, &invite(&format!("cb{ms}")));
+        world.answer(&mate, "100 Trying", "");
+        let sent = world.pass(MS(100));
+        let moved = sent.iter().any(|m| m.start().starts_with("INVITE ") && m.to != first.to);
+        assert_eq!(moved, ms == 1_500, "{ms}: {sent:?}");
+        assert!(sent.iter().all(|m| !m.start().starts_with("OPTIONS")), "it is not doubted: {sent:?}");
+    }
+    let at = world.node(&first);
+    assert!(world.cluster.takes_calls(world.now, at));
+    // It was only late, and the other one has said nothing yet.
+    assert_eq!(world.answer(&first, "180 Ringing", "")[0].to, CALLER);
+}
+
+#[test]
+fn a_node_that_is_slow_for_all_keeps_what_it_has() {
+    let mut world = world(2);
+    let mates: Vec<Sent> = (0..40).map(|n| world.one(CALLER, &invite(&format!("cd{n}")))).collect();
+    world.pass(MS(10));
+    let first = world.one(CALLER, &invite("ce"));
+    // It comes to them one after the other, and to this one last.
+    for mate in mates.iter() {
+        world.answer(mate, "100 Trying", "");
+        let sent = world.pass(MS(100));
+        assert!(sent.iter().all(|m| !m.text.contains("Call-ID: ce\r\n")), "{sent:?}");
+    }
+    world.answer(&first, "100 Trying", "");
+}
+
+#[test]
+fn without_silent_after_an_invite_waits_for_its_sender_alone() {
+    let rules = Rules { silent_after: Duration::ZERO, ..Rules::default() };
+    let mut world = World::with(nodes(2), keys(2), Settings { rules, ..settings() });
+    world.one(CALLER, &invite("cc"));
+    assert!(world.seconds(10).iter().all(|m| !m.start().starts_with("INVITE ")));
+}
+
+#[test]
+fn once_silence_says_nothing_what_waits_stays_where_it_is() {
+    let mut world = world(2);
+    world.one(CALLER, &invite("cf"));
+    // As a balancer is told whose address another one may have by now, and the answers with it.
+    let rules = Rules { silent_after: Duration::ZERO, ..Rules::default() };
+    let settings = std::sync::Arc::new(Settings { rules, ..streams() });
+    world.balancer.notice(world.now, Notice::Settings(settings), &mut wire::Outbox::new());
+    assert!(world.seconds(3).iter().all(|m| !m.start().starts_with("INVITE ")));
+}
+
+#[test]
+fn what_rang_is_repeated_to_its_next_node_until_that_says_something() {
+    let mut world = world(2);
+    let first = world.one(CALLER, &invite("ab"));
+    // Its caller repeats it no more.
+    world.answer(&first, "100 Trying", "");
+    let lost = invited(&world.down(&first));
+    assert_ne!(lost.to, first.to);
+    let again = invited(&world.pass(MS(500)));
+    assert_eq!((&again.to, again.branch()), (&lost.to, lost.branch()));
+    let again = invited(&world.pass(MS(1_000)));
+    world.answer(&again, "100 Trying", "");
+    let later = world.seconds(10);
+    assert!(later.iter().all(|m| !m.start().starts_with("INVITE ")), "{later:?}");
+    assert_eq!(world.answer(&again, "200 OK", "")[0].to, CALLER);
+    assert_eq!((world.load(), world.balancer.report(true).exact), ((1, 0), Some(true)));
+}
+
+#[test]
+fn many_that_lose_their_node_go_to_another_some_at_a_time() {
+    let mut world = world(2);
+    world.cluster.set_order(NodeIndex(1), Order::Drain);
+    for n in 0..100 {
+        let sent = world.one(CALLER, &invite(&format!("ac{n}")));
+        world.answer(&sent, "180 Ringing", "");
+    }
+    world.cluster.set_order(NodeIndex(1), Order::Serve);
+    world.cluster.set_down(NodeIndex(0), Why::ProbeTimeout);
+    let mut moved = 0;
+    while moved < 100 {
+        let sent = world.pass(Duration::ZERO);
+        let some = sent.iter().filter(|m| m.start().starts_with("INVITE ")).count();
+        assert!((1..=32).contains(&some), "{some} after {moved}");
+        moved += some;
+        // In between whoever waits is served, and then it goes on at once.
+        assert!(moved == 100 || world.balancer.next_deadline().is_some_and(|due| due <= world.now));
+    }
+    assert!(world.pass(Duration::ZERO).is_empty());
+    assert!(world.balancer.next_deadline().is_none_or(|due| due > world.now));
+    assert_eq!((world.load(), world.balancer.report(true).exact), ((100, 100), Some(true)));
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! The other end of the admin API: what `strowger ctl` does.
 
 use crate::admin::{
-    Audit, BalancedNode, Binding, Call, Draining, Listing, NodeOrder, Nodes, Page, Refusal, Status, uptime,
+    Audit, BalancedNode, Binding, Call, Draining, Listing, NodeOrder, Nodes, Page, Refusal, State, Status,
+    uptime,
 };
 use crate::config::{ConfigError, ReloadReport};
 use crate::log::Safe;
@@ -91,6 +92,8 @@ pub enum ClientError {
     },
     /// What answers there is not this server's API.
     Strange(String),
+    /// It answers, and is about to end: scripts that move an address by its state are to move it now.
+    Stopping,
     /// The answer could not be written out.
     Output(io::Error),
 }
@@ -118,6 +121,7 @@ impl fmt::Display for ClientError {
             ClientError::Strange(why) => {
                 write!(f, "what answers there is not the admin API of this version: {why}")
             }
+            ClientError::Stopping => f.write_str("it is about to end; send nothing new there"),
             ClientError::Output(error) => write!(f, "cannot write the answer: {error}"),
         }
     }
@@ -286,7 +290,11 @@ pub fn run(
     out: &mut dyn Write,
 ) -> Result<(), ClientError> {
     match command {
-        Command::Status => show(&client.status()?, output, out, status_table),
+        Command::Status => {
+            let status = client.status()?;
+            show(&status, output, out, status_table)?;
+            if status.state == State::Stopping { Err(ClientError::Stopping) } else { Ok(()) }
+        }
         Command::Reload => show(&client.reload()?, output, out, reload_text),
         Command::Drain => show(&client.drain()?, output, out, drain_text),
         Command::Nodes => show(&client.nodes()?, output, out, nodes_table),

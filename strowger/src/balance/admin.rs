@@ -17,7 +17,7 @@ use control::log::LogHandle;
 use control::metrics::Text;
 use sip_balancer::{
     Algorithm, Cluster, Health, Kind, Load, MOST_NODES, Node, NodeIndex, NodeStats, Notice, Order, Report,
-    Settings, UNIT,
+    Rules, Settings, UNIT,
 };
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
@@ -49,6 +49,7 @@ pub struct Control {
     /// Nodes by name. Whoever locks both locks `force` first.
     names: Mutex<Names>,
     draining: AtomicBool,
+    stopping: AtomicBool,
     started: Time,
     reloads: Mutex<(u64, u64)>,
 }
@@ -71,6 +72,7 @@ impl Control {
             force: Mutex::new((config, settings)),
             names: Mutex::new(names),
             draining: AtomicBool::new(false),
+            stopping: AtomicBool::new(false),
             started: monotonic_now(),
             reloads: Mutex::default(),
         }
@@ -89,26 +91,40 @@ impl Control {
         all.map(|l| format!("{}:{}", l.transport, l.address)).collect()
     }
 
-    /// No new calls from now on.
-    pub fn begin_drain(&self) {
-        self.draining.store(true, Ordering::Relaxed);
-        self.post_all(|| Notice::Drain(true));
+    /// It is about to end, which whoever asks is told from now on. Callers are served as ever.
+    pub fn begin_stop(&self) {
+        self.stopping.store(true, Ordering::Relaxed);
+        // When its address has moved, who has it gets the answers to what was asked here: silence is none any more.
+        let force = lock(&self.force);
+        let rules = Rules { silent_after: Duration::ZERO, ..force.1.rules };
+        let settings = Arc::new(Settings { rules, ..(*force.1).clone() });
+        self.post_all(|| Notice::Settings(Arc::clone(&settings)));
     }
 
-    /// No new connections from now on.
-    pub fn stop_accepting(&self) {
-        self.running.handle.stop_accepting();
+    /// For how long it is to serve on when it is told to end.
+    pub fn stop_delay(&self) -> Duration {
+        lock(&self.force).0.balance.stop_delay
     }
 
-    /// Transactions that are not finished.
-    pub fn pending(&self) -> u64 {
-        self.loads().iter().map(|load| u64::from(load.transactions())).sum()
+    /// Whether all workers are there.
+    pub fn is_whole(&self) -> bool {
+        self.running.handle.live_workers() >= self.running.workers
     }
 
-    /// Looks names up whose time has come, and takes what came of it.
+    fn state(&self) -> State {
+        match (self.stopping.load(Ordering::Relaxed), self.draining.load(Ordering::Relaxed)) {
+            (true, _) => State::Stopping,
+            (false, true) => State::Draining,
+            (false, false) => State::Ready,
+        }
+    }
+
+    /// Looks names up whose time has come, and takes what came of it. Nodes that were removed long ago are forgotten.
     pub fn look_up(&self) {
         // Nobody waits here for a reload that takes its time: the next look comes soon.
         let Ok(force) = self.force.try_lock() else { return };
+        let rules = force.1.rules;
+        self.running.cluster.forget_removed(monotonic_now(), rules.session_timeout);
         let mut names = lock(&self.names);
         if !names.is_empty() {
             let listed = |node: &Node| build::is_listed(&force.0, node);
@@ -131,6 +147,8 @@ impl Control {
             let why = cluster.health(at).1.text();
             if came_back {
                 tracing::info!(node, "node is up again");
+            } else if cluster.order(at) == Order::Removed {
+                tracing::info!(node, why, "removed node is down");
             } else {
                 tracing::warn!(node, why, "node is down: new calls go elsewhere");
             }
@@ -429,7 +447,7 @@ impl Admin for Control {
         let open: u64 = loads.iter().map(|load| u64::from(load.transactions())).sum();
         Status {
             role: "balance".into(),
-            state: if self.draining.load(Ordering::Relaxed) { State::Draining } else { State::Ready },
+            state: self.state(),
             version: env!("CARGO_PKG_VERSION").into(),
             pid: std::process::id(),
             uptime_s: monotonic_now().since(self.started).as_secs(),
@@ -454,8 +472,9 @@ impl Admin for Control {
     }
 
     fn ready(&self) -> Result<(), String> {
-        if self.draining.load(Ordering::Relaxed) {
-            return Err(State::Draining.name().to_owned());
+        let state = self.state();
+        if state != State::Ready {
+            return Err(state.name().to_owned());
         }
         let (cluster, now) = (&self.running.cluster, monotonic_now());
         if !cluster.indexes().any(|at| cluster.takes_calls(now, at)) {
@@ -495,12 +514,13 @@ impl Admin for Control {
 
     fn drain(&self) {
         tracing::info!("draining by request: no new calls; SIGTERM ends the balancer");
-        self.begin_drain();
+        self.draining.store(true, Ordering::Relaxed);
+        self.post_all(|| Notice::Drain(true));
     }
 
     fn metrics(&self, out: &mut String) {
         let (sum, reloads) = (self.sum(), *lock(&self.reloads));
-        let up = !self.draining.load(Ordering::Relaxed);
+        let up = self.state() == State::Ready;
         let mut text = Text::new(out);
         let (_, costs) = self.in_use(&sum.reports);
         metrics::write(&mut text, &self.running, (&sum, &costs), up, reloads);

@@ -9,7 +9,7 @@ mod names;
 use crate::build::METHODS;
 use crate::cli::BalanceArgs;
 use crate::memory::Room;
-use crate::serve::{Failure, bind_admin, raise_descriptor_limit, runtime_config, wait_for_the_rest};
+use crate::serve::{Failure, bind_admin, raise_descriptor_limit, runtime_config};
 use crate::signals::{self, Wish};
 use crate::steering::Helmsman;
 use crate::{absolute, fail, interfaces, say_errors};
@@ -23,6 +23,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 use store::load_or_create_secret;
+use wire::Time;
 use worker_runtime::{Bound, Runtime, monotonic_now};
 
 /// How often it is looked whether nodes have gone down or come back, to log it.
@@ -125,27 +126,111 @@ fn announce(control: &Control, notifier: &Notifier) {
     eprintln!("strowger {} {status}", env!("CARGO_PKG_VERSION"));
 }
 
-/// Waits for the end: a first stop drains, a second one, or nothing left to wait for, ends. Calls that are up need
-/// nobody to wait for them: whoever takes over knows them by their tokens.
+/// Why a balancer ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum End {
+    /// It was asked to.
+    Asked,
+    /// The same, by somebody who waits for it.
+    AtOnce,
+    /// A worker has failed. Nobody serves its share of the calls, and the others cannot: whoever starts the program
+    /// again brings all of them back, which are known by their tokens.
+    Broken,
+}
+
+/// Waits for the end. There is nothing to drain: whoever comes after it knows its calls by their tokens. Until somebody
+/// does, it is better to serve than to refuse, so after SIGTERM it goes on for `stop_delay` with all that it does, and
+/// says meanwhile that it is about to end.
 fn wait(signals: &Receiver<Wish>, control: &Control, notifier: &Notifier) {
     let mut seen = Vec::new();
-    loop {
-        match signals.recv_timeout(LOOK) {
-            Ok(Wish::Reload) => {
-                notifier.reloading(monotonic_now().as_micros());
-                // It logs what came of it.
-                let _ = control::admin::Admin::reload(control);
-                notifier.ready("ready");
-            }
-            Ok(Wish::Stop) | Err(RecvTimeoutError::Disconnected) => break,
-            Err(RecvTimeoutError::Timeout) => {}
-        }
+    let mut look = || {
         control.look_up();
         control.tell_changes(&mut seen);
+        control.is_whole()
+    };
+    let reload = || {
+        notifier.reloading(monotonic_now().as_micros());
+        // It logs what came of it.
+        let _ = control::admin::Admin::reload(control);
+        notifier.ready("ready");
+    };
+    let mut end = serve_on(signals, None, &mut look, reload);
+    notifier.stopping("about to end; serving until then");
+    if end == Some(End::Asked) {
+        let delay = control.stop_delay();
+        tracing::info!(?delay, "about to end: calls are served until then; a second signal ends at once");
+        control.begin_stop();
+        end = serve_on(signals, Some(monotonic_now() + delay), &mut look, || {});
     }
-    notifier.stopping("finishing transactions under way");
-    tracing::info!("draining: no new calls; a second signal stops at once");
-    control.begin_drain();
-    control.stop_accepting();
-    wait_for_the_rest(signals, || control.pending());
+    if end == Some(End::Broken) {
+        tracing::error!("a worker has failed: ending, to be started again");
+    }
+}
+
+/// Serves until something ends that, which it says, or until a time. `look` is called regularly and says whether all
+/// is well.
+fn serve_on(
+    signals: &Receiver<Wish>,
+    until: Option<Time>,
+    mut look: impl FnMut() -> bool,
+    reload: impl Fn(),
+) -> Option<End> {
+    loop {
+        let left = until.map_or(LOOK, |until| LOOK.min(until.since(monotonic_now())));
+        if left.is_zero() {
+            return None;
+        }
+        match signals.recv_timeout(left) {
+            Ok(Wish::Reload) => reload(),
+            Ok(Wish::Stop) => return Some(End::Asked),
+            Ok(Wish::Break) | Err(RecvTimeoutError::Disconnected) => return Some(End::AtOnce),
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        if !look() {
+            return Some(End::Broken);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+    use std::sync::mpsc::channel;
+
+    #[test]
+    fn it_serves_until_it_is_asked_to_end() {
+        let (send, signals) = channel();
+        let (looks, reloads) = (Cell::new(0), Cell::new(0));
+        let serve = |until| {
+            let look = || {
+                looks.set(looks.get() + 1);
+                true
+            };
+            serve_on(&signals, until, look, || reloads.set(reloads.get() + 1))
+        };
+        for (wish, end) in [(Wish::Stop, End::Asked), (Wish::Break, End::AtOnce)] {
+            send.send(Wish::Reload).unwrap();
+            send.send(wish).unwrap();
+            assert_eq!(serve(None), Some(end));
+        }
+        assert_eq!((looks.get(), reloads.get()), (2, 2));
+        // Its time is over, or there is none.
+        assert_eq!(serve(Some(monotonic_now() + Duration::from_millis(1))), None);
+        assert_eq!(serve(Some(monotonic_now())), None);
+        drop(send);
+        assert_eq!(serve(None), Some(End::AtOnce));
+    }
+
+    #[test]
+    fn it_ends_when_a_worker_has_failed() {
+        let (_send, signals) = channel();
+        let looks = Cell::new(0);
+        let look = || {
+            looks.set(looks.get() + 1);
+            looks.get() < 3
+        };
+        assert_eq!(serve_on(&signals, None, look, || {}), Some(End::Broken));
+        assert_eq!(looks.get(), 3);
+    }
 }

@@ -91,7 +91,7 @@ pub fn serve(args: &LoadArgs, signals: &Receiver<Wish>) -> Result<u8, String> {
     ));
     loop {
         match signals.recv_timeout(LOOK) {
-            Ok(Wish::Stop) | Err(RecvTimeoutError::Disconnected) => break,
+            Ok(Wish::Stop | Wish::Break) | Err(RecvTimeoutError::Disconnected) => break,
             Ok(Wish::Reload) | Err(RecvTimeoutError::Timeout) => {}
         }
         if handle.live_workers() == 0 {

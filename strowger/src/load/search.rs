@@ -298,7 +298,7 @@ fn run_users(
     length: Duration,
     signals: &Receiver<Wish>,
 ) -> Result<Option<Report>, String> {
-    if let Ok(Wish::Stop) = signals.recv_timeout(PAUSE) {
+    if let Ok(Wish::Stop | Wish::Break) = signals.recv_timeout(PAUSE) {
         return Ok(None);
     }
     args.people.users = Some(users as u64);

@@ -52,7 +52,7 @@ pub fn watch(
             limit.filter(|_| quitting.is_none()).map(|limit| (started + limit).since(monotonic_now()));
         let wait = to_limit.map_or(LOOK, |left| LOOK.min(left.max(Duration::from_millis(1))));
         let stop = match signals.recv_timeout(wait) {
-            Ok(Wish::Stop) => Some(Ended::Asked),
+            Ok(Wish::Stop | Wish::Break) => Some(Ended::Asked),
             Ok(Wish::Reload) => None,
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => None,
         };

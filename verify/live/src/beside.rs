@@ -56,6 +56,11 @@ impl Beside {
         self.child.wait().expect("its end");
     }
 
+    /// Waits for its end: its exit code.
+    pub fn wait(&mut self) -> Option<i32> {
+        self.child.wait().expect("its end").code()
+    }
+
     /// Waits for its end: what it says there, and its exit code.
     pub fn end(mut self) -> (String, Option<i32>) {
         let mut said = String::new();

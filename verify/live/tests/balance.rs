@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A running balancer.
 struct Balancer {
@@ -36,6 +36,10 @@ impl Balancer {
 
     fn restart(&mut self) {
         self.beside.kill();
+        self.start_again();
+    }
+
+    fn start_again(&mut self) {
         let words: Vec<&str> = self.args.iter().map(String::as_str).collect();
         self.beside = Beside::start(&words);
     }
@@ -438,6 +442,54 @@ fn no_call_is_lost_when_the_balancer_is_killed() {
         text(&out)
     );
     assert!(balancer.is_empty(&[a, b]));
+}
+
+#[test]
+fn no_call_is_lost_when_the_balancer_is_told_to_end_and_started_again() {
+    let (_one, a) = callee();
+    let (_other, b) = callee();
+    let mut balancer = Balancer::start(&[a, b], &["--workers", "2"]);
+    let load = lasting_calls(&balancer);
+    let given = |balancer: &Balancer| {
+        [a, b].map(|node| balancer.of("strowger_balance_assigned_total", node)).iter().sum::<u64>()
+    };
+    eventually("calls are up", || (given(&balancer) > 20).then_some(()));
+    balancer.beside.signal("TERM");
+    // Whoever moves its address sees that it is about to end, and callers see nothing.
+    eventually("it says so", || (balancer.get("/readyz").status == 503).then_some(()));
+    let said = balancer.ctl(&["status"]);
+    assert!(!said.status.success() && text(&said).contains("stopping"), "{}", text(&said));
+    assert_eq!(balancer.metric("strowger_up", ""), 0);
+    let before = given(&balancer);
+    eventually("new calls come in", || (given(&balancer) > before + 10).then_some(()));
+    assert_eq!(balancer.metric("strowger_balance_refused_total", "unavailable"), 0);
+    assert_eq!(balancer.beside.wait(), Some(0));
+    balancer.start_again();
+    let out = load.wait_with_output().expect("its end");
+    assert!(out.status.success(), "{}", text(&out));
+    assert!(
+        text(&out).contains("Calls failed                                          0.000"),
+        "{}",
+        text(&out)
+    );
+    assert!(balancer.is_empty(&[a, b]));
+}
+
+#[test]
+fn who_waits_for_its_end_need_not_wait_for_others() {
+    let (_one, a) = callee();
+    let config = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(unique("stop.toml"));
+    std::fs::write(&config, "[balance]\nstop_delay = \"40s\"\n").expect("a file");
+    let mut balancer = Balancer::start(&[a], &["--config", &config.display().to_string()]);
+    let begun = Instant::now();
+    balancer.beside.signal("TERM");
+    eventually("it is about to end", || (balancer.get("/readyz").status == 503).then_some(()));
+    balancer.beside.signal("TERM");
+    assert_eq!(balancer.beside.wait(), Some(0));
+    balancer.start_again();
+    balancer.beside.signal("INT");
+    assert_eq!(balancer.beside.wait(), Some(0));
+    assert!(begun.elapsed() < Duration::from_secs(40), "{:?}", begun.elapsed());
 }
 
 /// The commands in a section of the README, block by block, each without the program's name.

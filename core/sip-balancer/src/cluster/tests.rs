@@ -126,6 +126,33 @@ fn nodes_come_and_go_and_no_id_ever_means_another() {
 }
 
 #[test]
+fn a_removed_node_is_forgotten_in_the_end_and_trusted_until_then() {
+    let cluster = of(2);
+    let (now, at, other) = (Time::from_secs(1_000), NodeIndex(0), NodeIndex(1));
+    let (node, after) = (cluster.node(at).unwrap(), Duration::from_secs(3_600));
+    cluster.remove(now, at);
+    cluster.publish_held(0, at, 1);
+    let known =
+        |cluster: &Cluster| (cluster.by_id(node.id()).is_some(), cluster.is_node_ip(node.address.ip()));
+    // As long as anything names it, and then for so long.
+    for (time, held) in [(9_000, 1), (3_599, 0)] {
+        cluster.publish_held(0, at, held);
+        cluster.forget_removed(now + Duration::from_secs(time), after);
+        assert_eq!(known(&cluster), (true, true));
+    }
+    cluster.forget_removed(now + after, after);
+    assert_eq!((known(&cluster), cluster.node(at)), ((false, false), None));
+    assert!(cluster.node(other).is_some() && cluster.indexes().len() == 2);
+    assert!(!cluster.takes_calls(now + after, at));
+    // A shorter time than its last messages may be under way is none.
+    cluster.remove(now, other);
+    cluster.forget_removed(now + Duration::from_secs(63), Duration::ZERO);
+    assert!(cluster.node(other).is_some());
+    assert!(cluster.add(now + after, &node).is_ok());
+    assert_eq!(known(&cluster), (true, true));
+}
+
+#[test]
 fn a_node_is_read_as_it_was_written() {
     for (text, transport) in [
         ("192.0.2.9:5070", None),

@@ -233,6 +233,8 @@ pub enum State {
     Ready,
     /// Finishes what it has and takes nothing new.
     Draining,
+    /// Takes everything, and ends in a moment: whoever sends to it should send elsewhere from now on.
+    Stopping,
 }
 
 impl State {
@@ -242,6 +244,7 @@ impl State {
             State::Starting => "starting",
             State::Ready => "ready",
             State::Draining => "draining",
+            State::Stopping => "stopping",
         }
     }
 }

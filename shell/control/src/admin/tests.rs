@@ -17,6 +17,7 @@ const BINDINGS: usize = 2500;
 #[derive(Default)]
 struct Pretend {
     drained: AtomicBool,
+    stops: AtomicBool,
     bad_config: AtomicBool,
     panics: AtomicBool,
     hangs: AtomicBool,
@@ -27,7 +28,11 @@ impl Admin for Pretend {
         assert!(!self.panics.load(SeqCst), "as the test asked");
         Status {
             role: "serve".into(),
-            state: if self.drained.load(SeqCst) { State::Draining } else { State::Ready },
+            state: match (self.stops.load(SeqCst), self.drained.load(SeqCst)) {
+                (true, _) => State::Stopping,
+                (_, true) => State::Draining,
+                _ => State::Ready,
+            },
             version: "1.2.3".into(),
             pid: 42,
             uptime_s: 90_061,
@@ -426,6 +431,20 @@ fn ctl_reloads_and_drains() {
     assert_eq!(refused.to_string(), expected);
     let drained = ctl(server.address(), &Command::Drain, Output::Table).unwrap();
     assert_eq!(drained, "draining; waiting for 3 calls; SIGTERM ends the server\n");
+}
+
+#[test]
+fn scripts_see_by_the_status_that_a_server_is_about_to_end() {
+    let (pretend, server) = start();
+    // Somebody has it drain, and watches it: that is no failure.
+    pretend.drained.store(true, SeqCst);
+    ctl(server.address(), &Command::Status, Output::Table).unwrap();
+    pretend.stops.store(true, SeqCst);
+    let mut out = Vec::new();
+    let client = Client::new(&server.address().to_string(), None).unwrap();
+    let ended = run(&client, &Command::Status, Output::Json, &mut out);
+    assert_eq!(ended.unwrap_err().to_string(), "it is about to end; send nothing new there");
+    assert!(String::from_utf8(out).unwrap().contains("\"state\": \"stopping\""));
 }
 
 #[test]

@@ -156,6 +156,8 @@ pub struct Balance {
     pub up_after: u32,
     /// When callers may come back to a balancer without nodes or room.
     pub retry_after: Duration,
+    /// For how long it serves on after SIGTERM, so that others see that it is going to end.
+    pub stop_delay: Duration,
     /// The secret before the present one.
     pub previous_secret: Option<PathBuf>,
 }
@@ -182,6 +184,7 @@ impl Default for Balance {
             down_after: 3,
             up_after: 2,
             retry_after: Duration::from_secs(5),
+            stop_delay: Duration::from_secs(3),
             previous_secret: None,
         }
     }
@@ -242,6 +245,9 @@ pub(super) fn balance(
     section.set(reader, "down_after", &mut b.down_after, number(1..=100));
     section.set(reader, "up_after", &mut b.up_after, number(1..=100));
     section.set(reader, "retry_after", &mut b.retry_after, seconds(1..=3_600));
+    // Service managers kill what has not ended after a minute and more.
+    let delay = Duration::ZERO..=Duration::from_secs(40);
+    section.set(reader, "stop_delay", &mut b.stop_delay, duration(delay));
     if let Some(at) = section.read(reader, "previous_secret", text(super::sections::path)) {
         b.previous_secret = Some(at.value);
     }

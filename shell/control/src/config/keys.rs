@@ -93,6 +93,7 @@ pub(super) const KEYS: &[(&str, &[&str])] = &[
             "down_after",
             "up_after",
             "retry_after",
+            "stop_delay",
             "previous_secret",
         ],
     ),

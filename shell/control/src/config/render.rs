@@ -177,6 +177,7 @@ impl Balance {
         out.raw("down_after", self.down_after);
         out.raw("up_after", self.up_after);
         out.time("retry_after", self.retry_after);
+        out.time("stop_delay", self.stop_delay);
         if let Some(file) = &self.previous_secret {
             out.text("previous_secret", file.display());
         }

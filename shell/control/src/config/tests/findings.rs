@@ -342,6 +342,8 @@ fn nodes_of_a_balancer_are_checked() {
     assert!(found.contains("4:16: 100 is out of range"), "{found}");
     let found = errors("[balance]\nsilent_after = '20ms'");
     assert!(found.contains("2:16: no server answers so quickly every time"), "{found}");
+    let found = errors("[balance]\nstop_delay = '41s'");
+    assert!(found.starts_with("2:14: "), "{found}");
     let over = Overrides { algorithm: Some("best".into()), ..Overrides::default() };
     let found = lines(&Config::parse("t.toml", "", &over, METHODS).unwrap_err());
     assert!(found.starts_with("--algorithm: unknown algorithm \"best\"; one of cjsq, "), "{found}");
