@@ -90,14 +90,7 @@ fn act(
         }
         Deed::UrlEncode(slot) => change_text(vars, facts, *slot, url_encode),
         Deed::UrlDecode(slot) => change_text(vars, facts, *slot, url_decode),
-        Deed::Jump { to, steps } => {
-            let to = value(vars, to);
-            if is_step(to, *steps) {
-                return Ok(Outcome::Jump(to as usize));
-            }
-            effects.warn(line, &format!("jump: there is no step {to}, they go from 0 to {steps}"));
-            return Ok(Outcome::Fail(line));
-        }
+        Deed::Jump { to, steps } => return Ok(jump(value(vars, to), *steps, (line, effects))),
         Deed::VerifyAuth { .. } | Deed::Lookup { .. } | Deed::Insert { .. } | Deed::Replace { .. } => {
             consult(&action.deed, vars, facts)?;
         }
@@ -109,6 +102,14 @@ fn act(
         Deed::Stop(outcome) => return Ok(*outcome),
     }
     Ok(Outcome::GoOn)
+}
+
+fn jump(to: f64, steps: usize, (line, effects): (u32, &mut Effects)) -> Outcome {
+    if is_step(to, steps) {
+        return Outcome::Jump(to as usize);
+    }
+    effects.warn(line, &format!("jump: there is no step {to}, they go from 0 to {steps}"));
+    Outcome::Fail(line)
 }
 
 /// Whether a call may go on there: at one of so many steps, or at the end.
