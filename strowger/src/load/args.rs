@@ -376,6 +376,20 @@ fn values_of(known: &Command, option: &str) -> usize {
 }
 
 #[cfg(test)]
+impl LoadArgs {
+    /// What these words behind `load` say, for tests.
+    pub(super) fn of<'a>(words: impl IntoIterator<Item = &'a str>) -> LoadArgs {
+        #[derive(clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            load: LoadArgs,
+        }
+        let Line { load } = clap::Parser::parse_from(["load"].into_iter().chain(words));
+        load
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

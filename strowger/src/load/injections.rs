@@ -41,20 +41,13 @@ pub fn injections(args: &LoadArgs) -> Result<Injections, String> {
 mod tests {
     use super::*;
 
-    #[derive(clap::Parser)]
-    struct Line {
-        #[command(flatten)]
-        load: LoadArgs,
-    }
-
     #[test]
     fn lines_of_users_are_for_runs_with_users() {
         let path = std::env::temp_dir().join(format!("strowger-inf-{}.csv", std::process::id()));
         let name = path.to_str().expect("a name");
         let taken = |first: &str, more: &[&str]| {
             std::fs::write(&path, format!("{first}\nann\nbob\n")).expect("a file");
-            let line = ["load", "--inf", name].into_iter().chain(more.iter().copied());
-            let Line { load } = clap::Parser::parse_from(line);
+            let load = LoadArgs::of(["--inf", name].into_iter().chain(more.iter().copied()));
             injections(&load).map(|files| files.files.len())
         };
         for more in [&[][..], &["--answer", "uas"], &["--sn", "uas"]] {

@@ -616,16 +616,9 @@ pub fn wall_micros() -> u64 {
 mod tests {
     use super::*;
 
-    #[derive(clap::Parser)]
-    struct Line {
-        #[command(flatten)]
-        load: LoadArgs,
-    }
-
     /// The workers of a run of a scenario of these actions, or why there is none.
     fn workers_of(line: &str, action: &str) -> Result<usize, String> {
-        let Line { load } =
-            clap::Parser::parse_from(["load", "--quiet"].into_iter().chain(line.split_whitespace()));
+        let load = LoadArgs::of(["--quiet"].into_iter().chain(line.split_whitespace()));
         let text = scenario::builtin("uac").unwrap_or_default();
         let own = format!("<Global variables=\"g\"/><nop><action>{action}</action></nop><send retrans");
         let text = text.replacen("<send retrans", &own, 1);
@@ -652,7 +645,7 @@ mod tests {
     #[test]
     fn a_closed_loop_is_called_one() {
         let arrivals_of = |line: &str| {
-            let Line { load } = clap::Parser::parse_from(["load"].into_iter().chain(line.split_whitespace()));
+            let load = LoadArgs::of(line.split_whitespace());
             let open = load.sipp.callers.is_none();
             let arrivals = open.then(|| arrivals(&load)).transpose().expect("possible");
             let facts = parameters(&load, arrivals.as_ref(), 1);

@@ -224,16 +224,10 @@ fn addresses_of(injections: &Injections, field: usize) -> Result<Vec<IpAddr>, St
 mod tests {
     use super::*;
 
-    #[derive(clap::Parser)]
-    struct Line {
-        #[command(flatten)]
-        load: LoadArgs,
-    }
-
     #[test]
     fn options_without_sockets_to_choose_are_refused() {
         let said = |line: &str, begins| {
-            let Line { load } = clap::Parser::parse_from(["load"].into_iter().chain(line.split(' ')));
+            let load = LoadArgs::of(line.split(' '));
             known_options(&load, begins)
         };
         for good in ["-t un --max-socket 5", "-t ui --ip-field 1", "-t ui", "-t tn", "-t u1"] {
@@ -258,7 +252,7 @@ mod tests {
     #[test]
     fn a_report_says_where_nobody_knows_when_a_message_came() {
         let said = |transport: &str| {
-            let Line { load } = clap::Parser::parse_from(["load", "-t", transport]);
+            let load = LoadArgs::of(["-t", transport]);
             unnoted(&load).is_some()
         };
         assert_eq!(["u1", "un", "ui", "t1", "tn"].map(said), [false, false, false, true, true]);
