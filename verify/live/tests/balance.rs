@@ -406,6 +406,17 @@ fn calls_move_on_when_a_node_is_killed() {
     eventually("it is up", || (balancer.of("strowger_balance_node_up", nodes[0]) == 1).then_some(()));
 }
 
+/// Waits for the end of [`lasting_calls`].
+fn no_call_failed(load: Child) {
+    let out = load.wait_with_output().expect("its end");
+    assert!(out.status.success(), "{}", text(&out));
+    assert!(
+        text(&out).contains("Calls failed                                          0.000"),
+        "{}",
+        text(&out)
+    );
+}
+
 /// A generator whose calls last a second and bring back the routes that they were given.
 fn lasting_calls(balancer: &Balancer) -> Child {
     let (ip, target) = (fresh_ip().to_string(), balancer.sip().to_string());
@@ -434,13 +445,7 @@ fn no_call_is_lost_when_the_balancer_is_killed() {
     let up = || [a, b].map(|node| balancer.of("strowger_balance_calls", node)).iter().all(|calls| *calls > 5);
     eventually("calls are up", || up().then_some(()));
     balancer.restart();
-    let out = load.wait_with_output().expect("its end");
-    assert!(out.status.success(), "{}", text(&out));
-    assert!(
-        text(&out).contains("Calls failed                                          0.000"),
-        "{}",
-        text(&out)
-    );
+    no_call_failed(load);
     assert!(balancer.is_empty(&[a, b]));
 }
 
@@ -465,13 +470,7 @@ fn no_call_is_lost_when_the_balancer_is_told_to_end_and_started_again() {
     assert_eq!(balancer.metric("strowger_balance_refused_total", "unavailable"), 0);
     assert_eq!(balancer.beside.wait(), Some(0));
     balancer.start_again();
-    let out = load.wait_with_output().expect("its end");
-    assert!(out.status.success(), "{}", text(&out));
-    assert!(
-        text(&out).contains("Calls failed                                          0.000"),
-        "{}",
-        text(&out)
-    );
+    no_call_failed(load);
     assert!(balancer.is_empty(&[a, b]));
 }
 
