@@ -44,12 +44,24 @@ pub fn descriptors_allowed() -> Option<u64> {
     sys::raise_descriptor_limit()
 }
 
-/// Lets the calling thread, and those that it starts from now on, run before those of all other programs.
+/// The priority at which workers run before all other programs, where that is asked for; see [`run_first`].
+pub const RUN_FIRST: u8 = sys::RUN_FIRST;
+
+/// Lets the calling thread, and those that it starts from now on, run before those of all other programs; of two that
+/// run so the one with the higher `priority`, from 1 to 99.
 ///
 /// # Errors
 /// `EPERM` without root, `CAP_SYS_NICE` or a limit (`RLIMIT_RTPRIO`) that allows it.
-pub fn run_first() -> std::io::Result<()> {
-    sys::run_first()
+pub fn run_first(priority: u8) -> std::io::Result<()> {
+    sys::run_first(priority)
+}
+
+/// Binds the calling thread to one CPU.
+///
+/// # Errors
+/// `EINVAL` if the CPU does not exist or is outside the process's allowed set.
+pub fn pin_to_cpu(cpu: usize) -> std::io::Result<()> {
+    sys::pin_to_cpu(cpu)
 }
 
 /// The time now: `CLOCK_MONOTONIC`, whose origin is the machine's start.

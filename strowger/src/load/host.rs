@@ -5,6 +5,7 @@ use load::report::Fact;
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
 };
+use std::os::fd::OwnedFd;
 use std::thread;
 use std::time::Duration;
 use wire::Time;
@@ -198,20 +199,24 @@ fn sleeper(started: Time, length: Duration, interval: Duration) -> Option<Hist> 
     let mut late = Hist::new();
     let mut due = started;
     while due < started + length {
-        if monotonic_now() < due {
-            let micros = due.as_micros();
-            let it_value = Timespec {
-                tv_sec: (micros / 1_000_000) as i64,
-                tv_nsec: (micros % 1_000_000 * 1_000) as i64,
-            };
-            let once = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value };
-            timerfd_settime(&timer, TimerfdTimerFlags::ABSTIME, &once).ok()?;
-            rustix::io::read(&timer, &mut [0; 8]).ok()?;
-        }
+        sleep_until(&timer, due)?;
         late.record_duration(monotonic_now().since(due));
         due = due + interval;
     }
     Some(late)
+}
+
+/// Sleeps on the kernel's timer until `due`, not at all if that has gone by. None: the system refuses.
+pub fn sleep_until(timer: &OwnedFd, due: Time) -> Option<()> {
+    if monotonic_now() >= due {
+        return Some(());
+    }
+    let micros = due.as_micros();
+    let it_value =
+        Timespec { tv_sec: (micros / 1_000_000) as i64, tv_nsec: (micros % 1_000_000 * 1_000) as i64 };
+    let once = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value };
+    timerfd_settime(timer, TimerfdTimerFlags::ABSTIME, &once).ok()?;
+    rustix::io::read(timer, &mut [0; 8]).ok().map(drop)
 }
 
 #[cfg(test)]

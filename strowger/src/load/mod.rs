@@ -17,6 +17,7 @@ mod sockets;
 mod units;
 mod users;
 mod watch;
+mod witness;
 
 use crate::signals::{self, Wish};
 use args::{CompareArgs, LoadArgs};
@@ -85,7 +86,7 @@ pub fn run(args: &LoadArgs) -> ExitCode {
 fn command(args: &LoadArgs) -> Result<u8, String> {
     if args.realtime {
         // Before there are other threads, which inherit it.
-        worker_runtime::run_first().map_err(|error| {
+        worker_runtime::run_first(worker_runtime::RUN_FIRST).map_err(|error| {
             format!("--realtime: {error}; run it as root, or leave it out: what else the machine does may then make it late")
         })?;
     }

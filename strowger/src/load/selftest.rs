@@ -4,12 +4,16 @@
 //! itself over loopback. First a bare thread shows how punctual the machine itself is, then rates are tried,
 //! each by the majority of up to three runs, then half the rate that was found is run three times more, each measured
 //! once its calls under way are as many as they will be; the run in the middle counts.
+//!
+//! A machine whose host takes its processors away for milliseconds fails a trial at any rate. Where threads ahead of
+//! the workers can watch for that, such a trial is set aside and made again, and the answer says how many were.
 
 use super::args::LoadArgs;
 use super::host::Floor;
 use super::plan::Plan;
 use super::search::{Conforming, first_rate, trial_length, trial_of};
 use super::watch::Ended;
+use super::witness::Witness;
 use super::{VOID, deliver, measure, say, unwritten};
 use crate::signals::Wish;
 use load::population::{Outcome, Peak, Search, Verdict};
@@ -32,6 +36,8 @@ const HALF: Duration = Duration::from_secs(10);
 /// What of it is not measured: calls that have ended are remembered for four seconds, and while their number grows,
 /// so does the memory that the kernel has to find.
 const GROWTH: Duration = Duration::from_secs(5);
+/// What a run takes beyond that, until its last call has ended.
+const HANGING: Duration = Duration::from_secs(2);
 /// Calls of a trial at least, so that five of them are above the 99.9th percentile.
 const CALLS: f64 = 5_000.0;
 /// The lowest rate to be tried: who cannot offer it is kept from it, not at the limit.
@@ -43,6 +49,9 @@ const RESOLUTION: f64 = 0.1;
 /// How long a bare thread sleeps to given times, and how far these are apart.
 const FLOOR: (Duration, Duration) = (Duration::from_secs(2), Duration::from_micros(250));
 
+/// Trials that are set aside between two that count: a machine that always stalls is what it is.
+const ASIDE: u32 = 4;
+
 /// The trials of a self-test.
 struct Test<'a> {
     args: &'a LoadArgs,
@@ -52,6 +61,10 @@ struct Test<'a> {
     /// The machine itself was late before the first call.
     late: bool,
     trials: Vec<Trial>,
+    /// Who sees whether the machine itself stalls.
+    witness: Option<Witness>,
+    /// Trials set aside for that: all of them, and since the last that counted.
+    aside: (u32, u32),
     /// A file of a run that could not be written.
     trouble: Option<String>,
 }
@@ -74,8 +87,17 @@ pub fn self_test(args: &LoadArgs, signals: &Receiver<Wish>) -> Result<u8, String
         LONGEST.as_secs() / 60,
     ));
     let late = floor.as_ref().is_some_and(|floor| is_late(args, floor));
-    let mut test =
-        Test { args, signals, least, began: monotonic_now(), late, trials: Vec::new(), trouble: None };
+    let mut test = Test {
+        args,
+        signals,
+        least,
+        began: monotonic_now(),
+        late,
+        trials: Vec::new(),
+        witness: Witness::start(),
+        aside: (0, 0),
+        trouble: None,
+    };
     let Some((peak, best, limits)) = test.search(start, highest)? else {
         say::err(format_args!("stopped; no rate was found"));
         return Ok(VOID);
@@ -84,6 +106,8 @@ pub fn self_test(args: &LoadArgs, signals: &Receiver<Wish>) -> Result<u8, String
     facts.extend(floor.map(|floor| Fact::new(FLOOR_NAME, floor.text())));
     let limited = limited(&peak, &limits);
     facts.push(Fact::new("limited by", &limited));
+    let aside = test.aside_said();
+    facts.push(Fact::new("trials set aside", &aside));
     let Some(report) = best.filter(|_| peak.outcome != Outcome::Nothing) else {
         return Ok(no_figure(&format!(
             "calls/s that conform in two of three trials were not found; limited by {limited}"
@@ -112,6 +136,7 @@ pub fn self_test(args: &LoadArgs, signals: &Receiver<Wish>) -> Result<u8, String
         peak.load, args.lateness, peak.runs.1, peak.runs.0, peak.trials
     ));
     say::out(format_args!("limited by {limited}\n"));
+    say::out(format_args!("trials set aside: {aside}\n"));
     say::out(format_args!(
         "lateness at half that rate ({half:.0} calls/s), the middle of {HALVES} runs: {at_half}\n"
     ));
@@ -167,6 +192,20 @@ impl Test<'_> {
             }
             let Some(report) = self.run(trial.load, self.length(trial.load))? else { return Ok(None) };
             let conforms = report.verdict.word == "PASS";
+            if self.late && !conforms && conforming.is_empty() && self.trials.len() == 2 {
+                // Two runs gone by. Where it still is there is nothing to be found, only time to be lost.
+                self.late = floor(self.args).is_some_and(|floor| is_late(self.args, &floor));
+                if self.late {
+                    return Ok(Some((search.stop(), None, report.verdict.why)));
+                }
+            }
+            if !conforms && let Some(why) = self.set_aside() {
+                if let Some(trial) = self.trials.last_mut() {
+                    trial.why = format!("{why}; {}", trial.why);
+                }
+                continue;
+            }
+            self.aside.1 = 0;
             if conforms {
                 conforming.note(trial.load, report);
             } else {
@@ -178,19 +217,40 @@ impl Test<'_> {
                 }
             }
             let verdict = if conforms { Verdict::Conforms } else { Verdict::Fails };
-            let answer = search.result(&trial, verdict);
-            if self.late && conforming.is_empty() && self.trials.len() == 2 && answer.is_none() {
-                // Two runs gone by. Where it still is there is nothing to be found, only time to be lost.
-                self.late = floor(self.args).is_some_and(|floor| is_late(self.args, &floor));
-                if self.late {
-                    return Ok(Some((search.stop(), None, limits.1)));
-                }
-            }
-            if let Some(peak) = answer {
+            if let Some(peak) = search.result(&trial, verdict) {
                 return Ok(Some((peak, conforming.at(peak.load), limits.1)));
             }
         }
         Err("the search ended without a result".into())
+    }
+
+    /// How many trials were set aside, in words.
+    fn aside_said(&self) -> String {
+        match (&self.witness, self.aside.0) {
+            (None, _) => {
+                "none; nobody watched for stalls of the machine, which needs the right to run first (as for \
+                 --realtime)"
+                    .to_owned()
+            }
+            (Some(_), 0) => "none".to_owned(),
+            (Some(_), n) => {
+                format!("{n}, in which the machine kept threads waiting that are ahead of the generator's")
+            }
+        }
+    }
+
+    /// Whether the trial that did not conform is to be made again, for the machine stalled in it. Half of what a run
+    /// may be late is enough: workers come to what has waited meanwhile later still.
+    fn set_aside(&mut self) -> Option<String> {
+        let longest = self.witness.as_ref().map_or(Duration::ZERO, Witness::longest);
+        let stalled = 2.0 * longest.as_secs_f64() * 1_000.0 > self.args.lateness;
+        if !stalled || self.aside.1 == ASIDE {
+            return None;
+        }
+        self.aside = (self.aside.0 + 1, self.aside.1 + 1);
+        let why = format!("set aside: the machine stalled for {:.1} ms", longest.as_secs_f64() * 1_000.0);
+        say::err(format_args!("{why}; made again"));
+        Some(why)
     }
 
     fn length(&self, rate: f64) -> Duration {
@@ -209,8 +269,15 @@ impl Test<'_> {
     /// Lateness at this rate, of the run in the middle, or why most runs do not conform; none if it was stopped.
     fn at_half(&mut self, rate: f64) -> Result<Option<Result<String, String>>, String> {
         let (mut runs, mut reasons) = (Vec::with_capacity(HALVES), Vec::new());
-        for number in 1..=HALVES {
+        while runs.len() < HALVES {
+            let number = runs.len() + 1;
             let Some(report) = self.steady(rate, self.length(rate).min(HALF))? else { return Ok(None) };
+            let to_come = (HALF + GROWTH + HANGING) * (HALVES - runs.len()) as u32;
+            let time = monotonic_now().since(self.began) + to_come < LONGEST;
+            if report.verdict.word != "PASS" && time && self.set_aside().is_some() {
+                continue;
+            }
+            self.aside.1 = 0;
             let (word, text) = (&report.verdict.word, lateness(&report));
             say::err(format_args!(
                 "run {number} of {HALVES} at half the rate, {rate:.0} calls/s: {word}, lateness {text}"
@@ -239,6 +306,8 @@ impl Test<'_> {
         (args.rate, args.rp, args.rate_max, args.success) = (Some(rate), 1_000.0, 0.0, 100.0);
         args.warm_up = warm_up;
         args.timeout = Some(format!("{}s", length.as_secs_f64()));
+        // What was before does not count.
+        let _ = self.witness.as_ref().map(Witness::longest);
         let (report, ended) = measure(&args, Plan::new(&args)?, self.signals)?;
         if ended == Ended::Asked {
             return Ok(None);

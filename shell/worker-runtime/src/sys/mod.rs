@@ -26,8 +26,8 @@ pub use socket::{
     tcp_probe, udp_bind, udp_bind_later, udp_connect, udp_probe, udp_socket,
 };
 pub use thread::{
-    allowed_cpus, monotonic_micros, pin_to_cpu, raise_descriptor_limit, run_first, sleep, sleep_exactly,
-    wall_micros,
+    RUN_FIRST, allowed_cpus, monotonic_micros, pin_to_cpu, raise_descriptor_limit, run_first, sleep,
+    sleep_exactly, wall_micros,
 };
 
 use std::io;

@@ -37,15 +37,18 @@ pub fn sleep_exactly() {
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong) };
 }
 
-/// Lets the calling thread, and those that it starts from now on, run before those of all other programs (sched(7),
-/// `SCHED_FIFO`, the tenth of 99 priorities: behind what the kernel itself runs so).
+/// The tenth of 99 priorities: behind what the kernel itself runs so.
+pub const RUN_FIRST: u8 = 10;
+
+/// Lets the calling thread, and those that it starts from now on, run before those of all other programs, and of two
+/// that run so the one with the higher `priority` (1 to 99; sched(7), `SCHED_FIFO`).
 ///
 /// # Errors
 /// `EPERM` without root, `CAP_SYS_NICE` or a limit (`RLIMIT_RTPRIO`) that allows it.
-pub fn run_first() -> io::Result<()> {
+pub fn run_first(priority: u8) -> io::Result<()> {
     // SAFETY: a zeroed sched_param is a valid one.
     let mut how: libc::sched_param = unsafe { std::mem::zeroed() };
-    how.sched_priority = 10;
+    how.sched_priority = priority.into();
     // SAFETY: the kernel reads `how`; pid 0 is the calling thread.
     check(unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const how) }).map(drop)
 }
