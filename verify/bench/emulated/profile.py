@@ -93,6 +93,23 @@ def named(symbols, address):
     return symbols[at] if at >= 0 else (0, '?')
 
 
+def places_of(path, addresses):
+    """For each address the nearest place in the repository's own source, and what is inlined there."""
+    done = subprocess.run(['addr2line', '-afiC', '-e', path], input='\n'.join('%x' % a for a in addresses),
+                          stdout=subprocess.PIPE, text=True)
+    found, lines, at = {}, done.stdout.splitlines(), None
+    pairs = iter(lines)
+    for line in pairs:
+        if line.startswith('0x'):
+            at, found[at] = int(line, 16), None
+            continue
+        place = next(pairs, '')
+        own = re.search(r'(?:core|shell|strowger|load)/[^ ]*?\.rs:\d+', place)
+        if own and '/library/' not in place and not found[at]:
+            found[at] = '%s %s' % (own.group(0), line.rsplit('::', 1)[-1])
+    return found
+
+
 def profile(o):
     kernel = kernel_symbols(o)
     places = dict((name, address) for address, name in kernel)
@@ -113,6 +130,8 @@ def profile(o):
         sys.exit('the program was at addresses by which it cannot be told from others; run it again')
     program = program_symbols(o.bin) if o.server == 'strowger' else []
     spent, entered = collections.Counter(), collections.Counter()
+    own = [a - base for p, a, _, _ in counts if p == base >> 32 and base <= a < end]
+    places = places_of(o.bin, own) if o.lines and program else {}
     for owner, address, length, times in counts:
         if owner != base >> 32:
             continue
@@ -121,7 +140,7 @@ def profile(o):
             name = 'kernel  ' + name
         elif program and base <= address < end:
             start, name = named(program, address - base)
-            start, name = start + base, 'program ' + name
+            start, name = start + base, 'program ' + (places.get(address - base) or name)
         else:
             start, name = 0, 'program (all)' if base <= address < end else 'program (libraries)'
         spent[name] += length * times
@@ -142,6 +161,7 @@ def main():
     p.add_argument('--server', default='strowger', choices=('strowger', 'relay'))
     p.add_argument('--rate', type=int, default=1000, help='calls a second of the emulated clock')
     p.add_argument('--top', type=int, default=60, help='functions shown')
+    p.add_argument('--lines', action='store_true', help='lines of the source, by where a block begins, not functions')
     p.add_argument('--guest', action='store_true', help=argparse.SUPPRESS)
     o = p.parse_args()
     measure(o) if o.guest else profile(o)
