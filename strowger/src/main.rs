@@ -29,6 +29,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    // A kernel that has no larger ones gives none.
+    let _ = worker_runtime::small_pages();
     match cli::Cli::parse_from(load::args::translate(std::env::args_os())).command {
         cli::Command::Serve(args) => serve::run(&args),
         cli::Command::User { command } => user::run(&command),

@@ -66,7 +66,7 @@ fn head(p: &mut Page, r: &Report) {
     let class = verdict_class(&r.verdict.word);
     let _ =
         write!(p.out, "<div class=\"verdict {class}\" role=\"status\"><strong>{class}</strong> {meaning}");
-    p.list(&r.verdict.why);
+    p.list(&r.verdict.why.iter().cloned().chain(r.verdict.unjudged()).collect::<Vec<_>>());
     p.out.push_str("</div>\n");
     tiles(p, r);
 }

@@ -131,6 +131,13 @@ impl VerdictReport {
         let broken = || self.checks.iter().filter(|check| !check.kept);
         self.word == "VOID" && !broken().any(|c| c.of_generator) && broken().any(|c| c.name == OPEN)
     }
+
+    /// What the server did not keep either in a run that is VOID. It is no verdict, but may be what a person must mend.
+    pub fn unjudged(&self) -> impl Iterator<Item = String> {
+        let broken = self.checks.iter().filter(|c| !c.kept && !c.of_generator && c.name != OPEN);
+        let told = broken.filter(|_| self.word == "VOID");
+        told.map(|c| format!("not judged: {}: {}, limit {}", c.name, c.found, c.limit))
+    }
 }
 
 /// One line of the judgement.

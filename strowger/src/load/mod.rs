@@ -578,7 +578,7 @@ fn essence(report: &Report) -> String {
         let _ = writeln!(out, "failed at {:.3} s: {} (last received: {last})", ladder.at, ladder.why);
     }
     let _ = writeln!(out, "{}", report.verdict.word);
-    for why in &report.verdict.why {
+    for why in report.verdict.why.iter().cloned().chain(report.verdict.unjudged()) {
         let _ = writeln!(out, "  {why}");
     }
     out

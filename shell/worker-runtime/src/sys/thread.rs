@@ -53,6 +53,25 @@ pub fn run_first(priority: u8) -> io::Result<()> {
     check(unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const how) }).map(drop)
 }
 
+/// Has the kernel give this program memory by pages of 4 KiB only (prctl(2), `PR_SET_THP_DISABLE`).
+///
+/// # Errors
+/// `EINVAL` where the kernel knows no others.
+pub fn small_pages() -> io::Result<()> {
+    const ON: libc::c_ulong = 1;
+    const UNUSED: libc::c_ulong = 0;
+    // SAFETY: no pointers.
+    check(unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, ON, UNUSED, UNUSED, UNUSED) }).map(drop)
+}
+
+/// Whether that is so.
+#[cfg(test)]
+pub fn has_small_pages() -> bool {
+    const UNUSED: libc::c_ulong = 0;
+    // SAFETY: no pointers.
+    unsafe { libc::prctl(libc::PR_GET_THP_DISABLE, UNUSED, UNUSED, UNUSED, UNUSED) == 1 }
+}
+
 /// Binds the calling thread to one CPU.
 ///
 /// # Errors
@@ -95,5 +114,14 @@ pub fn raise_descriptor_limit() -> Option<u64> {
     match check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const raised) }) {
         Ok(_) => Some(raised.rlim_cur),
         Err(_) => Some(limit.rlim_cur),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_kernel_takes_the_wish_for_small_pages() {
+        super::small_pages().expect("Linux 3.15 and later");
+        assert!(super::has_small_pages());
     }
 }
