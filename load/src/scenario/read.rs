@@ -169,8 +169,9 @@ impl<'a> Reader<'a> {
             other => {
                 let reason = other.to_string();
                 let reason = reason.rsplit_once(" at ").map_or(reason.as_str(), |(reason, _)| reason);
-                let open =
-                    loose.open_at(loose.text.len()).filter(|_| matches!(other, roxmltree::Error::UnclosedRootNode));
+                let open = loose
+                    .open_at(loose.text.len())
+                    .filter(|_| matches!(other, roxmltree::Error::UnclosedRootNode));
                 let inner = open.map(|(name, from)| (name, loose.place(text, from)));
                 let mend = match inner.filter(|(_, inner)| *inner != place) {
                     Some((name, inner)) => {
