@@ -7,6 +7,9 @@
 pub mod backend;
 pub mod engine;
 pub mod metrics;
+mod nearest;
 pub mod population;
 pub mod report;
 pub mod scenario;
+
+pub use nearest::nearest;

@@ -31,6 +31,7 @@ pub fn help(name: &str) -> &'static str {
         "tcp_accepted" => "Connections accepted.",
         "tcp_connects" => "Connections begun by us.",
         "tcp_connect_failures" => "Connections begun by us that did not come about.",
+        "tcp_connects_refused" => "Of the connections begun by us, those that the other side refused.",
         "tcp_refused" => "Connections refused for a cap of the process or of their source.",
         "tcp_exhausted" => "Connections refused for want of descriptors or memory.",
         "tcp_pongs" => "Pings answered.",

@@ -452,11 +452,14 @@ impl Engine {
     pub(super) fn unreachable(&mut self, now: Time, token: u64, _out: &mut Outbox) {
         let Some(name) = token.checked_sub(1) else { return };
         let (slot, generation) = (name as u32, (name >> 32) as u32);
-        let call = self.calls.find(slot, generation);
-        if call.is_some_and(|call| !matches!(call.doing, Doing::Lingering(_) | Doing::Leaving(_))) {
+        let Some(call) = self.calls.find(slot, generation) else { return };
+        if !matches!(call.doing, Doing::Lingering(_) | Doing::Leaving(_)) {
+            let to = call.flow;
+            let why =
+                format!("{}: {} over {}", Failure::Unreachable.text(), to.remote, to.transport.via_name());
             self.note_silence(now, slot);
             self.metrics.send_failed(now);
-            self.fail(now, slot, Failure::Unreachable, Failure::Unreachable.text());
+            self.fail(now, slot, Failure::Unreachable, &why);
         }
     }
 

@@ -19,6 +19,7 @@ mod run;
 mod settings;
 #[cfg(test)]
 mod tests;
+mod unwanted;
 mod users;
 pub(crate) mod wheel;
 

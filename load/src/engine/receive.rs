@@ -5,6 +5,7 @@ use super::begin::ladder_name;
 use super::call::{Call, Doing};
 use super::ids::{self, CallName, is_same_name, slot_named};
 use super::observe::Note;
+use super::unwanted;
 use crate::metrics::{Direction, Failure, Method as Counted, Unexpected};
 use crate::scenario::{self, Expect, Op, Optional, Outline, Outlines, Recv, Scenario, Side, Vars};
 use sip_message::{Message, Method, write_response};
@@ -384,9 +385,10 @@ impl Engine {
                 false => answer(flow, message, 481, out),
             }
         }
-        let line = message.bytes().split(|&b| b == b'\r').next().unwrap_or(b"");
+        let sent = self.calls.get(slot).map_or(&b""[..], |call| &call.sent);
+        let said = unwanted::what(message, sent, &self.settings.run.service);
         let step = scenario.steps.get(self.calls.get(slot).map_or(0, |c| c.step)).map_or(0, |s| s.line);
-        let why = format!("unexpected at line {step} of the scenario: {}", String::from_utf8_lossy(line));
+        let why = format!("unexpected at line {step} of the scenario: {said}");
         let failure = if refused { Failure::Refused } else { Failure::UnexpectedMessage };
         if message.is_request() && message.method() == Method::Bye {
             // The other side has taken leave already.

@@ -324,7 +324,7 @@ fn a_refusal_that_the_scenario_does_not_expect_fails_the_call() {
     pair.pass(Time::from_secs(5));
     assert_eq!(pair.ends_of(0, End::Caller), (0, 2));
     let ladder = &pair.ends[0].1.ladders.kept()[0];
-    assert!(ladder.why.contains("486"), "{}", ladder.why);
+    assert!(ladder.why.contains("486 Busy Here to INVITE sip:bob@"), "{}", ladder.why);
     assert_eq!(ladder.steps.len(), 2, "its ACK is sent by nobody's scenario");
 }
 

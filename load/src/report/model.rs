@@ -361,8 +361,13 @@ pub enum ReadError {
 impl fmt::Display for ReadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ReadError::Json(e) => write!(f, "not a report: {e}"),
-            ReadError::NotAReport => write!(f, "not a report: no \"format\": \"{FORMAT}\" in it"),
+            ReadError::Json(e) => write!(f, "not a report: {e}; name a file that --json has written"),
+            ReadError::NotAReport => {
+                write!(
+                    f,
+                    "not a report: no \"format\": \"{FORMAT}\" in it; name a file that --json has written"
+                )
+            }
             ReadError::Version(v) => {
                 write!(
                     f,

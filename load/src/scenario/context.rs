@@ -3,7 +3,7 @@
 use super::problem::Problem;
 use super::read::Surroundings;
 use super::variables::{Scope, Slot, Variables};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A place in the file: line and column, from 1.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,6 +29,8 @@ pub(super) struct Context<'a> {
     pub uses: BTreeMap<String, Use>,
     /// `<init>` is being read.
     pub in_init: bool,
+    /// The fields that are wanted where no injection file is given, and where the first of them is.
+    pub fields: Option<(Place, BTreeSet<u16>)>,
 }
 
 /// How a variable is used.
@@ -57,6 +59,21 @@ impl Context<'_> {
             what: what.into(),
             mend: mend.into(),
         });
+    }
+
+    /// Notes that a field is wanted and no injection file is given.
+    pub fn want_field(&mut self, place: Place, field: u16) {
+        let (_, fields) = self.fields.get_or_insert_with(|| (place, BTreeSet::new()));
+        fields.insert(field);
+    }
+
+    /// Complains, once, about the fields that are wanted without a file.
+    pub fn miss_fields(&mut self) {
+        let Some((place, fields)) = self.fields.take() else { return };
+        let named: Vec<String> = fields.iter().map(|field| format!("[field{field}]")).collect();
+        let mend = "give one with -inf: SEQUENTIAL in its first line, and the values of a call in each other one, \
+                    parted by `;'";
+        self.complain(place, &named.join(", "), "no injection file is given", mend);
     }
 
     /// The variable of this name, which is read here.

@@ -16,6 +16,7 @@ use super::steps::{Branch, Condition, Op, Pause, Scenario, Side, Step, Unexpecte
 use super::template::Seeker;
 use super::variables::{Scope, Variables};
 use crate::population::Distribution;
+use loose::Loose;
 use roxmltree::{Document, Node};
 use std::collections::BTreeMap;
 use std::io;
@@ -56,6 +57,7 @@ pub fn parse(file_name: &str, bytes: &[u8], around: &Surroundings<'_>) -> Result
         latin,
         uses: BTreeMap::new(),
         in_init: false,
+        fields: None,
     };
     let mut reader = Reader::new(context);
     let scenario = if bytes.len() > MOST_BYTES {
@@ -70,6 +72,7 @@ pub fn parse(file_name: &str, bytes: &[u8], around: &Surroundings<'_>) -> Result
     } else {
         reader.file(&text)
     };
+    reader.context.miss_fields();
     let mut problems = reader.context.problems;
     match scenario {
         Some(scenario) if problems.is_empty() => Ok(scenario),
@@ -135,17 +138,7 @@ impl<'a> Reader<'a> {
         let document = match Document::parse(&loose.text) {
             Ok(document) => document,
             Err(error) => {
-                let position = error.pos();
-                let at = loose.offset(position.row, position.col);
-                let place = loose.place(text, at);
-                let reason = error.to_string();
-                let reason = reason.rsplit_once(" at ").map_or(reason.as_str(), |(reason, _)| reason);
-                self.context.complain(
-                    place,
-                    "",
-                    format!("not well-formed XML: {reason}"),
-                    "mend the element there",
-                );
+                self.malformed(text, &loose, &error);
                 return None;
             }
         };
@@ -160,6 +153,39 @@ impl<'a> Reader<'a> {
         let name = root.get("name").unwrap_or(self.context.file).to_owned();
         root.finish(&mut self.context);
         self.scenario(name, &root)
+    }
+
+    /// What is not XML. Of an element without an end it is the beginning that is to be found, not where that was noticed.
+    fn malformed(&mut self, text: &str, loose: &Loose, error: &roxmltree::Error) {
+        let position = error.pos();
+        let at = loose.offset(position.row, position.col);
+        let place = loose.place(text, at);
+        let (place, reason, mend) = match error {
+            roxmltree::Error::UnexpectedCloseTag(open, closed, _) => {
+                let begins = loose.open_at(at).map_or(place, |(_, from)| loose.place(text, from));
+                let mend = format!("add </{open}>, or write it so");
+                (begins, format!("<{open}> has no end before </{closed}> of line {}", place.line), mend)
+            }
+            other => {
+                let reason = other.to_string();
+                let reason = reason.rsplit_once(" at ").map_or(reason.as_str(), |(reason, _)| reason);
+                let open = loose
+                    .open_at(loose.text.len())
+                    .filter(|_| matches!(other, roxmltree::Error::UnclosedRootNode));
+                let inner = open.map(|(name, from)| (name, loose.place(text, from)));
+                let mend = match inner.filter(|(_, inner)| *inner != place) {
+                    Some((name, inner)) => {
+                        format!(
+                            "mend the element there, or <{name}> of line {}, which has no end",
+                            inner.line
+                        )
+                    }
+                    None => "mend the element there".to_owned(),
+                };
+                (place, reason.to_owned(), mend)
+            }
+        };
+        self.context.complain(place, "", format!("not well-formed XML: {reason}"), mend);
     }
 
     fn scenario(&mut self, name: String, root: &Tag<'_, '_>) -> Option<Scenario> {
@@ -331,8 +357,8 @@ impl<'a> Reader<'a> {
     /// One step.
     fn step(&mut self, tag: &Tag<'_, '_>, labels: &Labels) -> Option<Step> {
         let op = match tag.name() {
-            "send" => Some(Op::Send(self.send(tag, labels)?)),
-            "recv" => Some(Op::Recv(self.recv(tag, labels)?)),
+            "send" => self.send(tag, labels).map(Op::Send),
+            "recv" => self.recv(tag, labels).map(Op::Recv),
             "pause" => self.pause(tag).map(Op::Pause),
             "timewait" => {
                 let milliseconds = self.milliseconds(tag, "milliseconds").unwrap_or(0);

@@ -114,6 +114,8 @@ counters! {
     tcp_connects,
     /// Connections begun by us that did not come about.
     tcp_connect_failures,
+    /// Of these, those that the other side refused: nobody listens there.
+    tcp_connects_refused,
     /// Connections refused for a cap of the process or of their source.
     tcp_refused,
     /// Connections refused, or not begun, for want of descriptors, ports, memory or room below the cap.

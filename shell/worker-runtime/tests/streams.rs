@@ -162,6 +162,8 @@ fn a_refused_connection_makes_its_messages_undeliverable() {
     server.wait_told("the failure of 0", |told| *told == (0, Told::Undeliverable(1)));
     server.wait_told("the failure of 1", |told| *told == (1, Told::Undeliverable(2)));
     server.wait_count("the count", |c| c.tcp_connect_failures >= 1 && c.tcp_open == 0);
+    let counts = server.counts();
+    assert_eq!(counts.tcp_connects_refused, counts.tcp_connect_failures);
     assert!(!server.told().iter().any(|told| matches!(told.1, Told::Disconnected(_))));
 }
 

@@ -1,10 +1,13 @@
 //! What to do about a run that shows nothing.
 
+use super::args::LoadArgs;
+use super::target::with_port;
 use load::metrics::Counters;
 use load::report::Report;
 use std::fmt::Write as _;
 use std::time::Duration;
 use wire::Time;
+use worker_runtime::Counts;
 
 /// For how long nothing may come back before that is said.
 const SILENCE: Duration = Duration::from_secs(5);
@@ -21,16 +24,31 @@ pub struct Silence {
 impl Silence {
     /// To be called often. The words when requests have gone to `target` for a while and nothing came back; they
     /// are said once.
-    pub fn look(&mut self, now: Time, counters: &Counters, target: &str) -> Option<String> {
+    pub fn look(
+        &mut self,
+        now: Time,
+        counters: &Counters,
+        counts: &Counts,
+        target: Option<&str>,
+    ) -> Option<String> {
         if self.over {
             return None;
         }
         let sent: u64 = counters.requests_sent.iter().sum();
         let received: u64 = counters.requests_received.iter().sum();
         self.over = received > 0 || counters.responses_received.seen().any(|(_, n)| n > 0);
-        if self.over || sent == 0 {
+        if self.over {
             return None;
         }
+        // That is known at once.
+        if let Some(text) = target.and_then(|target| unconnected(counts, target)) {
+            self.over = true;
+            return Some(text);
+        }
+        if sent == 0 {
+            return None;
+        }
+        let target = target.unwrap_or("the other side");
         let since = *self.since.get_or_insert(now);
         self.over = now.since(since) >= SILENCE;
         self.over.then(|| {
@@ -41,6 +59,33 @@ impl Silence {
             )
         })
     }
+}
+
+/// Where messages go, with its port, if calls begin here.
+pub fn target(args: &LoadArgs) -> Option<String> {
+    let shown = args.sipp.rsa.as_ref().filter(|_| args.target.is_some()).or(args.target.as_ref());
+    shown.map(|target| with_port(target))
+}
+
+/// Whether requests went out in a run, and nothing came back.
+pub fn is_silent(report: &Report) -> bool {
+    let any = |what: &str| report.whole.keys().any(|key| key.starts_with(what));
+    any("requests_sent.") && !any("responses_received.") && !any("requests_received.")
+}
+
+/// How the note of [`unconnected`] begins.
+pub const UNCONNECTED: &str = "cannot connect to ";
+
+/// Why there is no connection to the target, of whom nothing has come back; none if there is another reason.
+pub fn unconnected(counts: &Counts, target: &str) -> Option<String> {
+    // What is lacking here is said elsewhere.
+    let failed = counts.tcp_connect_failures.saturating_sub(counts.tcp_exhausted);
+    let why = match counts.tcp_connects_refused {
+        0 => "no answer, or no way to it; is the address right, and does a firewall let it through?",
+        _ => "connection refused; does a server listen there?",
+    };
+    (failed > 0)
+        .then(|| format!("{UNCONNECTED}{target} over TCP: {why} `ss -lnt` on its machine shows its sockets"))
 }
 
 /// Statuses of the whole run, the most frequent one first, without those that only say to wait or who are you.
@@ -54,10 +99,22 @@ fn refusals(report: &Report) -> Vec<(u16, u64)> {
     all
 }
 
-/// What was answered in a run in which nothing was measured, and the mend; empty for other runs. `domain` is that
-/// of the users, if there are any.
+/// That nothing came back in a run; what was answered in one in which nothing was measured, and the mend; empty for other
+/// runs. `domain` is that of the users, if there are any.
 pub fn nothing_measured(report: &Report, target: Option<&str>, domain: Option<&str>) -> String {
     let mut out = String::new();
+    let unconnected = report.notes.iter().any(|note| note.starts_with(UNCONNECTED));
+    if let Some(target) = target.filter(|_| is_silent(report)) {
+        if !unconnected {
+            let sent = report.whole.iter().filter(|(key, _)| key.starts_with("requests_sent."));
+            let sent: u64 = sent.map(|(_, n)| n).sum();
+            let _ = writeln!(
+                out,
+                "nothing has come back from {target} in the whole run ({sent} requests sent): does a server listen there?"
+            );
+        }
+        return out;
+    }
     if !report.verdict.why.iter().any(|why| why.starts_with("nothing was measured")) {
         return out;
     }
@@ -167,16 +224,56 @@ mod tests {
     #[test]
     fn silence_is_silence_after_something_was_said() {
         let (mut silence, mut counters) = (Silence::default(), Counters::default());
-        assert_eq!(silence.look(Time::from_secs(60), &counters, "x"), None, "nothing was sent");
+        let look = |silence: &mut Silence, second: u64, counters: &Counters| {
+            silence.look(Time::from_secs(second), counters, &Counts::default(), Some("x"))
+        };
+        assert_eq!(look(&mut silence, 60, &counters), None, "nothing was sent");
         counters.requests_sent[0] = 3;
-        assert_eq!(silence.look(Time::from_secs(61), &counters, "x"), None);
-        assert_eq!(silence.look(Time::from_secs(65), &counters, "x"), None);
-        let said = silence.look(Time::from_secs(66), &counters, "x");
-        assert!(said.is_some_and(|text| text.contains("3 requests sent")));
-        assert_eq!(silence.look(Time::from_secs(99), &counters, "x"), None, "once");
+        assert_eq!(look(&mut silence, 61, &counters), None);
+        assert_eq!(look(&mut silence, 65, &counters), None);
+        let said = look(&mut silence, 66, &counters);
+        assert!(said.is_some_and(|text| text.contains("from x in 5 s (3 requests sent)")));
+        assert_eq!(look(&mut silence, 99, &counters), None, "once");
         let mut answered = Silence::default();
-        answered.look(Time::from_secs(1), &counters, "x");
+        look(&mut answered, 1, &counters);
         counters.responses_received.add(100);
-        assert_eq!(answered.look(Time::from_secs(99), &counters, "x"), None);
+        assert_eq!(look(&mut answered, 99, &counters), None);
+    }
+
+    #[test]
+    fn a_connection_that_does_not_come_about_is_said_at_once() {
+        let refused = Counts { tcp_connect_failures: 2, tcp_connects_refused: 2, ..Counts::default() };
+        let (mut silence, mut counters) = (Silence::default(), Counters::default());
+        let mut look = |counts: &Counts, counters: &Counters| {
+            silence.look(Time::from_secs(1), counters, counts, Some("192.0.2.1:5060"))
+        };
+        assert_eq!(look(&Counts::default(), &counters), None);
+        let said = look(&refused, &counters).unwrap_or_default();
+        let want =
+            "cannot connect to 192.0.2.1:5060 over TCP: connection refused; does a server listen there?";
+        assert!(said.starts_with(want), "{said}");
+        assert_eq!(look(&refused, &counters), None, "once");
+        counters.responses_received.add(200);
+        let mut late = Silence::default();
+        assert_eq!(late.look(Time::from_secs(1), &counters, &refused, Some("x")), None, "somebody is there");
+        let timeout = Counts { tcp_connect_failures: 1, ..Counts::default() };
+        assert!(unconnected(&timeout, "x").is_some_and(|text| text.contains("over TCP: no answer")));
+        let lacking = Counts { tcp_connect_failures: 1, tcp_exhausted: 1, ..Counts::default() };
+        assert_eq!(unconnected(&lacking, "x"), None);
+    }
+
+    #[test]
+    fn a_run_in_which_nothing_came_back_says_so_whatever_its_verdict() {
+        let mut silent = run("success: 0 %, limit 99.99 %", &[]);
+        silent.whole.insert("requests_sent.INVITE".to_owned(), 5);
+        let said = |report: &Report| nothing_measured(report, Some("192.0.2.1:5060"), None);
+        let want = "nothing has come back from 192.0.2.1:5060 in the whole run (5 requests sent): does a server listen";
+        assert!(said(&silent).starts_with(want), "{}", said(&silent));
+        assert_eq!(nothing_measured(&silent, None, None), "", "whoever answers has no target");
+        silent.notes.push(format!("{UNCONNECTED}x"));
+        assert_eq!(said(&silent), "", "the note says more");
+        silent.notes.clear();
+        silent.whole.insert("responses_received.503".to_owned(), 1);
+        assert_eq!(said(&silent), "");
     }
 }

@@ -1,6 +1,6 @@
 //! The command line of `strowger load`: SIPp's everyday options under SIPp's names, and our own.
 
-use super::{sipp, units};
+use super::{sipp, units, unknown};
 use clap::{ArgAction, ArgGroup, Args, Command};
 use load::population::Arrivals;
 use std::ffi::OsString;
@@ -337,14 +337,15 @@ pub fn translate(args: impl Iterator<Item = OsString>) -> Vec<OsString> {
             break;
         }
         if let Some(why) = sipp::refusal(text) {
-            args.truncate(2);
-            args.extend(["--refused".into(), why.into()]);
-            return args;
+            return refused(args, why);
         }
         let ours = sipp::translated(text, args.get(at + 1)).or_else(|| {
             let name = text.strip_prefix("--").or_else(|| text.strip_prefix('-'))?;
             ONE_DASH.contains(&name).then(|| format!("--{}", name.replace('_', "-")))
         });
+        if let Some(why) = ours.is_none().then(|| unknown::refusal(text, &known, &one_dash())).flatten() {
+            return refused(args, why);
+        }
         let ours = ours.unwrap_or_else(|| text.to_owned());
         // What belongs to an option is none itself.
         let values = values_of(&known, &ours);
@@ -354,6 +355,19 @@ pub fn translate(args: impl Iterator<Item = OsString>) -> Vec<OsString> {
         at += 1 + values;
     }
     args
+}
+
+/// A command line that says why it is not taken.
+fn refused(mut args: Vec<OsString>, why: String) -> Vec<OsString> {
+    args.truncate(2);
+    args.extend(["--refused".into(), why.into()]);
+    args
+}
+
+/// All names that SIPp writes with one dash, and our own ones.
+fn one_dash() -> Vec<(&'static str, String)> {
+    let same = ONE_DASH.iter().map(|name| (*name, name.replace('_', "-")));
+    same.chain(sipp::names().map(|(theirs, ours)| (theirs, ours.to_owned()))).collect()
 }
 
 /// The options that there are.
@@ -419,6 +433,38 @@ mod tests {
         assert_eq!(read.get_one::<String>("service").map(String::as_str), Some("-f"));
         let refused = translate(["strowger", "load", "-aa", "-bg"].iter().map(OsString::from));
         assert!(refused[2] == "--refused", "a flag has no value");
+    }
+
+    #[test]
+    fn words_that_are_no_option_are_refused_whole() {
+        let said = |line: &str| {
+            let args = translate(["strowger", "load"].into_iter().chain(line.split(' ')).map(OsString::from));
+            let refused = args.get(2).is_some_and(|arg| arg == "--refused");
+            refused.then(|| args[3].to_string_lossy().into_owned())
+        };
+        for (line, want) in [
+            (
+                "h -rate 10",
+                "-rate: no such option; did you mean -r, -rate_increase, -rate_interval or -rate_max?",
+            ),
+            ("h -rate_mx 10", "-rate_mx: no such option; did you mean -rate_max?"),
+            ("h -port 5090", "-port: no such option; did you mean -p?"),
+            ("h -calls 10", "-calls: no such option; did you mean -r, -m or -l?"),
+            ("h -find_peek", "did you mean --find-peak?"),
+            ("h -service x", "did you mean -s?"),
+            ("h -sn=uac", "-sn=uac: no such option; did you mean -sn?"),
+            ("h -xyzzyx", "-xyzzyx: no such option; `strowger load --help` shows all"),
+        ] {
+            assert!(said(line).is_some_and(|said| said.contains(want)), "{line}: {:?}", said(line));
+        }
+        for good in
+            ["-r10 h", "-m5", "-d10s", "-p5060", "-i127.0.0.1", "-ife80::1", "-tu1", "-r=10", "-key a -port"]
+        {
+            assert_eq!(said(good), None, "{good}");
+        }
+        for good in ["-s -port", "-help", "-h", "-c 10", "-10", "--rate 10", "-- -rate", "-sf -port"] {
+            assert_eq!(said(good), None, "{good}");
+        }
     }
 
     /// Whether a command line is taken; of one that is not, what it says.

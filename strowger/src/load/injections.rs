@@ -5,6 +5,10 @@ use super::plan::{listed, read};
 use load::scenario::{Injection, Injections, Order};
 use std::path::Path;
 
+/// What is said where an injection file cannot be read.
+pub const NO_LINES: &str = "-inf wants a file with SEQUENTIAL in its first line, and the values of a call in each other \
+                            one, parted by `;'";
+
 /// The files, with the indexes of `-infindex`.
 ///
 /// # Errors
@@ -13,7 +17,7 @@ pub fn injections(args: &LoadArgs) -> Result<Injections, String> {
     let mut files = Vec::new();
     for path in &args.inf {
         let name = path.display().to_string();
-        let file = Injection::parse(&name, &read(path)?).map_err(|problems| listed(&problems))?;
+        let file = Injection::parse(&name, &read(path, NO_LINES)?).map_err(|problems| listed(&problems))?;
         if file.order == Order::User && args.sipp.callers.is_none() {
             return Err(format!(
                 "{name}:1: with USER the calls of user n take line n, and there are no users: write SEQUENTIAL, or \

@@ -14,7 +14,9 @@ mod selftest;
 mod server;
 mod sipp;
 mod sockets;
+mod target;
 mod units;
+mod unknown;
 mod users;
 mod watch;
 mod witness;
@@ -172,8 +174,9 @@ pub fn compare(args: &CompareArgs) -> ExitCode {
 fn comparison(args: &CompareArgs) -> Result<bool, String> {
     let group = |paths: &str| -> Result<Group, String> {
         let read = |path: &str| {
-            let text =
-                std::fs::read_to_string(path).map_err(|error| format!("cannot read {path}: {error}"))?;
+            let text = std::fs::read_to_string(path).map_err(|error| {
+                format!("cannot read {path}: {error}; name a file that --json has written")
+            })?;
             Report::from_json(&text).map_err(|error| format!("{path}: {error}"))
         };
         Ok(Group { name: paths.to_owned(), reports: paths.split(',').map(read).collect::<Result<_, _>>()? })
@@ -339,6 +342,8 @@ fn drive<M: Machine<Notice = Notice> + Send + 'static>(
     let trouble = [trace_errors(args, &story.workload, &records.1), capture(args, end, &records.1)];
     let mut report = report(args, &story, (started, end), health, &server, records);
     report.notes.extend(advice::exhausted(counts.tcp_exhausted));
+    let target = advice::target(args).filter(|_| advice::is_silent(&report));
+    report.notes.extend(target.and_then(|target| advice::unconnected(&counts, &target)));
     report.notes.extend(trouble.into_iter().filter_map(Result::err));
     Ok((report, ended))
 }
@@ -499,10 +504,12 @@ fn deliver(args: &LoadArgs, report: &Report) -> Result<(), String> {
     let html = args.html.as_ref().map(|path| write(path, &load::report::html(report)));
     let csv = args.csv.as_ref().map(|path| write(path, &load::report::csv(report)));
     say::out(format_args!("{}", plain(&essence(report))));
-    let target = args.target.as_deref();
+    let target = advice::target(args);
     let domain = args.people.users.map(|_| args.people.domain(args));
-    say::out(format_args!("{}", advice::nothing_measured(report, target, domain.as_deref())));
-    for note in report.notes.iter().filter(|note| note.starts_with(advice::EXHAUSTED)) {
+    say::out(format_args!("{}", advice::nothing_measured(report, target.as_deref(), domain.as_deref())));
+    let shown =
+        |note: &&String| [advice::EXHAUSTED, advice::UNCONNECTED].iter().any(|own| note.starts_with(own));
+    for note in report.notes.iter().filter(shown) {
         say::out(format_args!("{note}\n"));
     }
     [json, html, csv].into_iter().flatten().collect()

@@ -7,13 +7,14 @@ use super::is_client;
 use super::say;
 use super::sipp;
 use super::sockets::{self, Needs, Sockets};
+use super::target::{find, host_of, remote};
 use crate::memory;
 use load::engine::{Defaults, Engine, Retransmission, Settings, Users};
 use load::metrics::{Setup, Window};
 use load::population::{Arrivals, RateOptions, Spacing, Times};
 use load::report::Fact;
 use load::scenario::{self, Desk, Injections, Pause, Problem, Run, Scenario, Scope, Side, Surroundings};
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -344,8 +345,9 @@ fn known_variables(args: &LoadArgs, scenarios: [&Option<Scenario>; 2]) -> Result
     Ok(())
 }
 
-pub(super) fn read(path: &Path) -> Result<Vec<u8>, String> {
-    std::fs::read(path).map_err(|error| format!("cannot read {}: {error}", path.display()))
+/// A file of the command line; `wanted` says what it should be.
+pub(super) fn read(path: &Path, wanted: &str) -> Result<Vec<u8>, String> {
+    std::fs::read(path).map_err(|error| format!("cannot read {}: {error}; {wanted}", path.display()))
 }
 
 /// Findings of a file that are shown one by one.
@@ -396,8 +398,11 @@ fn built_in(args: &LoadArgs, name: &str, injections: &Injections) -> Result<Scen
     parse(args, name, text.as_bytes(), injections)
 }
 
+/// What is said where a scenario's file cannot be read.
+const NO_SCENARIO: &str = "name a scenario file; `strowger load -sn list` shows the built-in ones, and -sd NAME prints one to begin with";
+
 fn from_file(args: &LoadArgs, path: &Path, injections: &Injections) -> Result<Scenario, String> {
-    parse(args, &path.display().to_string(), &read(path)?, injections)
+    parse(args, &path.display().to_string(), &read(path, NO_SCENARIO)?, injections)
 }
 
 fn parse(args: &LoadArgs, name: &str, text: &[u8], injections: &Injections) -> Result<Scenario, String> {
@@ -409,45 +414,6 @@ fn parse(args: &LoadArgs, name: &str, text: &[u8], injections: &Injections) -> R
     }
     let around = Surroundings { keys: &keys, injections, read_file: &|name| std::fs::read(name) };
     scenario::parse(name, text, &around).map_err(|problems| listed(&problems))
-}
-
-pub(super) fn remote(args: &LoadArgs, needed: bool) -> Result<SocketAddr, String> {
-    let nowhere = SocketAddr::from(([0, 0, 0, 0], 0));
-    let Some(target) = &args.target else {
-        return match needed {
-            true => Err("where do the calls go? Name the target: strowger load -sn uac HOST:PORT".into()),
-            false => Ok(nowhere),
-        };
-    };
-    find(target)
-}
-
-/// The address of `HOST` or `HOST:PORT`.
-fn find(target: &str) -> Result<SocketAddr, String> {
-    if let Some((scheme @ ("sip" | "sips" | "udp" | "tcp" | "tls"), rest)) = target.split_once(':')
-        && !rest.bytes().all(|byte| byte.is_ascii_digit())
-    {
-        let mend = match scheme {
-            "sips" | "tls" => "TLS is not in this version",
-            _ => "write HOST or HOST:PORT; -t says whether it is UDP or TCP",
-        };
-        return Err(format!("{target}: {mend}"));
-    }
-    if let Ok(address) = target.parse::<SocketAddr>() {
-        return Ok(address);
-    }
-    let bare = target.trim_start_matches('[').trim_end_matches(']');
-    if let Ok(ip) = bare.parse::<IpAddr>() {
-        return Ok(SocketAddr::new(ip, 5060));
-    }
-    let (host, port) = match target.rsplit_once(':') {
-        Some((host, port)) => {
-            (host, port.parse().map_err(|_| format!("{target}: {port} is no port (1 to 65535)"))?)
-        }
-        None => (target, 5060),
-    };
-    let found = (host, port).to_socket_addrs().map_err(|error| format!("cannot find {host}: {error}"))?;
-    found.into_iter().next().ok_or_else(|| format!("{host} has no address"))
 }
 
 /// The address that messages leave from: the given one, or the one that the route to the target has.
@@ -521,14 +487,6 @@ fn with_scheme(uri: &str) -> Vec<u8> {
     format!("{}{uri}", if known { "" } else { "sip:" }).into_bytes()
 }
 
-/// A target without its port.
-pub(super) fn host_of(target: &str) -> String {
-    match target.rsplit_once(':') {
-        Some((host, _)) if !host.contains(':') || host.ends_with(']') => host.to_owned(),
-        _ => target.to_owned(),
-    }
-}
-
 fn arrivals(args: &LoadArgs) -> Result<Arrivals, String> {
     let wrong = |error: load::population::Impossible| error.to_string();
     let searching = args.find_peak || args.self_test;
@@ -539,7 +497,7 @@ fn arrivals(args: &LoadArgs) -> Result<Arrivals, String> {
         ));
     }
     if let Some(path) = &args.trace {
-        let bytes = read(path)?;
+        let bytes = read(path, "--trace wants a file with a time in seconds on each line")?;
         return Arrivals::trace(&String::from_utf8_lossy(&bytes), &path.display().to_string()).map_err(wrong);
     }
     if let Some(arrivals) = &args.arrivals {

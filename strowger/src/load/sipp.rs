@@ -151,6 +151,11 @@ const NAMES: &[(&str, &str)] = &[
     ("bind_local", "bind-local"),
 ];
 
+/// The names of options that SIPp writes with one dash, and ours.
+pub fn names() -> impl Iterator<Item = (&'static str, &'static str)> {
+    NAMES.iter().copied()
+}
+
 /// Options of SIPp that are not here, and what to do instead.
 const REFUSED: &[(&[&str], &str)] = &[
     (

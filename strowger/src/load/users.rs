@@ -1,9 +1,11 @@
 //! `strowger load --users`: a population of users against a server that they register with.
 
 use super::args::LoadArgs;
-use super::plan::{fresh_seed, grain, host_of, listed, local_address, read, remote, streams, waiting};
+use super::injections::NO_LINES;
+use super::plan::{fresh_seed, grain, listed, local_address, read, streams, waiting};
 use super::say;
 use super::sockets::unnoted;
+use super::target::{host_of, remote};
 use super::watch::duration;
 use clap::Args;
 use load::engine::people::{Names, People, Settings};
@@ -122,7 +124,8 @@ impl UsersArgs {
             [] => Names::counted(&self.first_user, &self.first_password),
             [path] => {
                 let name = path.display().to_string();
-                let file = Injection::parse(&name, &read(path)?).map_err(|problems| listed(&problems))?;
+                let file =
+                    Injection::parse(&name, &read(path, NO_LINES)?).map_err(|problems| listed(&problems))?;
                 Names::listed(file, users)
             }
             _ => Err("--users: one -inf file holds all names and passwords".to_owned()),

@@ -1,6 +1,6 @@
 //! Looking after a run: how it goes, and when it ends.
 
-use super::advice::Silence;
+use super::advice::{self, Silence};
 use super::args::LoadArgs;
 use super::say;
 use crate::signals::Wish;
@@ -11,7 +11,7 @@ use std::io::{IsTerminal, Write};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::Duration;
 use wire::Time;
-use worker_runtime::{RuntimeHandle, monotonic_now};
+use worker_runtime::{Counts, RuntimeHandle, monotonic_now};
 
 /// How a run came to its end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -88,7 +88,7 @@ pub fn watch(
         let idle = args.sipp.rfc7502
             && idle.look(now, of_all(|p| p.done || p.idle), all.iter().map(|p| p.calls).sum());
         let done = idle || stop == Some(Stop::Now) || of_all(|p| p.done);
-        show(args, &mut live, &all, (terminal, done), started, &mut shown);
+        show(args, &mut live, (&all, &handle.counts()), (terminal, done), started, &mut shown);
         match quitting {
             _ if done => return Ok(quitting.map_or(Ended::Done, |(_, why)| why)),
             Some((since, why)) if now.since(since) > PATIENCE => return Ok(why),
@@ -162,7 +162,7 @@ fn ask(handle: &RuntimeHandle<Notice>) -> Vec<Progress> {
 fn show(
     args: &LoadArgs,
     live: &mut Live,
-    all: &[Progress],
+    (all, counts): (&[Progress], &Counts),
     (terminal, done): (bool, bool),
     started: Time,
     shown: &mut Shown,
@@ -179,8 +179,8 @@ fn show(
     let now = monotonic_now();
     let seconds = now.since(started).as_secs();
     // In a search too, where nothing else is shown of a trial.
-    let target = args.target.as_deref().unwrap_or("the other side");
-    if let Some(text) = shown.silence.look(now, &merged.counters, target) {
+    let target = advice::target(args);
+    if let Some(text) = shown.silence.look(now, &merged.counters, counts, target.as_deref()) {
         say::err(format_args!("{text}"));
         shown.lines = 0;
     }

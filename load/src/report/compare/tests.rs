@@ -48,6 +48,27 @@ fn one_run_each_allows_no_statement() {
     assert!(shares.is_sorted() && shares.iter().all(|s| (0.0..=1.0).contains(s)));
 }
 
+/// A run ends when it is looked at: its length is never the same to the last digit.
+#[test]
+fn windows_of_one_length_are_the_same() {
+    let of = |seconds: f64| {
+        let (inputs, m) = run(1);
+        let mut report = Report::build(inputs, &m, &Rule::default(), &[]);
+        report.windows.measured = seconds;
+        group("x", vec![report])
+    };
+    let said = |a: f64, b: f64| {
+        let warnings = compare(&of(a), &of(b), 0.95).warnings;
+        warnings.into_iter().filter(|warning| warning.contains("window")).collect::<Vec<_>>()
+    };
+    let nothing = Vec::<String>::new();
+    assert_eq!(
+        (said(3.000_000_000_000_000_4, 3.0), said(10.0, 10.009), said(0.0, 0.0)),
+        (nothing.clone(), nothing.clone(), nothing)
+    );
+    assert_eq!(said(3.000_000_000_000_000_4, 4.0), ["The measured window differs: 3 s and 4 s"]);
+}
+
 #[test]
 fn repetitions_show_what_differs() {
     let a = group("a", latencies(1, [10.0, 10.2, 9.8]));

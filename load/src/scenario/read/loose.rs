@@ -42,6 +42,29 @@ impl Loose {
         before + within
     }
 
+    /// The innermost element that has begun before an offset and has not ended: its name, and where it begins.
+    pub fn open_at(&self, end: usize) -> Option<(&str, usize)> {
+        let text = self.text.get(..end)?;
+        let mut open = Vec::new();
+        let mut from = 0;
+        while let Some(at) = text.get(from..).and_then(|rest| rest.find('<')).map(|at| from + at) {
+            let rest = text.get(at..).unwrap_or_default();
+            if rest.starts_with("<![CDATA[") {
+                from = at + rest.find("]]>").unwrap_or(rest.len());
+                continue;
+            }
+            let inner = rest.get(1..tag_end(rest)).unwrap_or_default();
+            if inner.starts_with('/') {
+                open.pop();
+            } else if !inner.ends_with('/') {
+                let name = inner.split(|c: char| c.is_whitespace()).next().unwrap_or_default();
+                open.push((name, at));
+            }
+            from = at + 1 + inner.len();
+        }
+        open.pop()
+    }
+
     fn push(&mut self, text: &str) {
         self.text.push_str(text);
     }
@@ -103,6 +126,20 @@ pub(super) fn loosen(original: &str) -> Loose {
     }
     loose.push(rest);
     loose
+}
+
+/// Where the `>` of a tag stands.
+fn tag_end(tag: &str) -> usize {
+    let mut quote = None;
+    for (at, c) in tag.char_indices() {
+        match (c, quote) {
+            ('>', None) => return at,
+            ('"' | '\'', None) => quote = Some(c),
+            (c, Some(open)) if c == open => quote = None,
+            _ => {}
+        }
+    }
+    tag.len()
 }
 
 /// Length of a document type declaration.

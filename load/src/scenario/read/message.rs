@@ -206,6 +206,8 @@ impl Reader<'_> {
                 tag.complain(&mut self.context, "it waits for a response and a request", "keep one of both");
                 None
             }
+            // It is said to be unknown.
+            (None, None) if tag.has_misspelt(&["response", "request"]) => None,
             (None, None) => {
                 let mend = "add response=\"CODE\" or request=\"METHOD\"";
                 tag.complain(&mut self.context, "it does not say what for", mend);

@@ -1,6 +1,8 @@
 //! An element and its attributes, each of which must be understood.
 
 use super::super::context::{Context, Place};
+use super::super::problem::Problem;
+use crate::nearest;
 use roxmltree::Node;
 use std::cell::RefCell;
 
@@ -87,6 +89,11 @@ impl<'n, 'p> Tag<'n, 'p> {
         }
     }
 
+    /// Whether one of its attributes was probably meant to be one of these.
+    pub fn has_misspelt(&self, names: &[&str]) -> bool {
+        self.node.attributes().any(|own| nearest(own.name(), names.iter().copied()).is_some())
+    }
+
     /// Complains about what nobody asked for: attributes, and text.
     pub fn finish(&self, context: &mut Context<'_>) {
         let known = self.known.borrow();
@@ -95,9 +102,20 @@ impl<'n, 'p> Tag<'n, 'p> {
             if !known.iter().any(|own| own == name) {
                 let what = format!("unknown attribute `{name}'");
                 let list = known.join(", ");
-                let mend =
-                    if list.is_empty() { "it has none".to_owned() } else { format!("it may have: {list}") };
+                let meant = nearest(name, known.iter().map(String::as_str));
+                let mend = match meant {
+                    Some(meant) => format!("did you mean `{meant}'? It may have: {list}"),
+                    None if list.is_empty() => "it has none".to_owned(),
+                    None => format!("it may have: {list}"),
+                };
+                let said = context.problems.len();
                 self.complain(context, what, mend);
+                if meant.is_some() {
+                    // What else was said of the element follows from it, mostly.
+                    let is_here = |p: &Problem| (p.line, p.column) == (self.place.line, self.place.column);
+                    let first = context.problems.iter().position(is_here).unwrap_or(said);
+                    context.problems.get_mut(first..).into_iter().for_each(|own| own.rotate_right(1));
+                }
             }
         }
         if self.name() != "send" && self.texts().next().is_some() {

@@ -166,7 +166,15 @@ fn what_is_wrong_is_refused() {
         ("<recv response=\"2xx\"/>", "no response code"),
         ("<recv response=\"200\" optional=\"maybe\"/>", "optional=\"maybe\""),
         ("<recv response=\"200\" rrs=\"yes\"/>", "neither true nor false"),
-        ("<recv response=\"200\" rsr=\"true\"/>", "unknown attribute `rsr'; it may have:"),
+        (
+            "<recv response=\"200\" rsr=\"true\"/>",
+            "unknown attribute `rsr'; did you mean `rrs'? It may have:",
+        ),
+        ("<recv response=\"200\" absent=\"true\"/>", "unknown attribute `absent'; it may have:"),
+        (
+            "<recv respons=\"180\" optional=\"true\"/>",
+            "unknown attribute `respons'; did you mean `response'?",
+        ),
         ("<recv response=\"200\" next=\"9\"/>", "is no label"),
         ("<recv response=\"200\" test=\"v\"/>", "without `next'"),
         ("<recv response=\"200\" ontimeout=\"9\"/>", "is no label"),
@@ -193,7 +201,10 @@ fn what_is_wrong_is_refused() {
         ("<ResponseTimeRepartition value=\"a\"/>", "no list of numbers"),
         ("<init><pause/></init>", "cannot stand in <init>"),
         ("<init><nop/></init>\n<init><nop/></init>", "s.xml:8:1: <init>: there is an <init> already"),
-        ("<a></b>", "not well-formed XML"),
+        (
+            "<a></b>",
+            "s.xml:7:1: not well-formed XML: <a> has no end before </b> of line 7; add </a>, or write it so",
+        ),
     ] {
         refused(elements, what);
     }
@@ -202,6 +213,39 @@ fn what_is_wrong_is_refused() {
     assert!(read("<foo/>").unwrap_err()[0].contains("not <scenario>"));
     assert!(read("<scenario/>").unwrap_err()[0].contains("there is no message in it"));
     assert!(read("").is_err());
+}
+
+#[test]
+fn fields_without_a_file_are_named_in_one_line() {
+    let injections = Injections::default();
+    let keys = [("domain".to_owned(), "example.org".to_owned())];
+    let around = Surroundings { keys: &keys, injections: &injections, read_file: &|_| Ok(Vec::new()) };
+    let text = crate::scenario::builtin("proxy200_auth").unwrap();
+    let problems = parse("s.xml", text.as_bytes(), &around).unwrap_err();
+    let [only] = &problems[..] else { panic!("{problems:?}") };
+    let said = only.to_string();
+    assert!(
+        said.contains(": [field0], [field1], [field2]: no injection file is given; give one with -inf"),
+        "{said}"
+    );
+}
+
+/// Where an element begins that has no end is what is looked for; what stands in texts and comments is none.
+#[test]
+fn an_element_without_an_end_is_found() {
+    let send = "<send a=\"<x>\">\n<![CDATA[\n</send> INVITE sip:a SIP/2.0\n]]>";
+    let first = |text: &str| read(text).map(drop).unwrap_err().remove(0);
+    let said = first(&format!("<scenario>\n<!-- <send> -->\n<nop/>\n{send}\n<pause/>\n</scenario>"));
+    assert!(
+        said.contains("s.xml:4:1: ") && said.contains("<send> has no end before </scenario> of line 9"),
+        "{said}"
+    );
+    let said = first("<scenario>\n<recv request=\"INVITE\">\n");
+    assert!(
+        said.contains("s.xml:1:1: ") && said.ends_with("or <recv> of line 2, which has no end"),
+        "{said}"
+    );
+    assert!(first("<scenario>\n<pause/>\n").ends_with("never closed; mend the element there"));
 }
 
 /// What a refusal names is there, and is all there is.

@@ -372,9 +372,13 @@ impl<'c, 'a> Cutter<'c, 'a> {
             Some(name) => self.context.around.injections.find(name),
         };
         let Some(file) = file else {
-            let what = name
-                .map_or("no injection file is given".to_owned(), |name| format!("there is no file `{name}'"));
-            self.context.complain(parameters.place, &element, what, "give the file with -inf");
+            match name {
+                None => self.context.want_field(parameters.place, field),
+                Some(name) => {
+                    let what = format!("there is no file `{name}'");
+                    self.context.complain(parameters.place, &element, what, "give the file with -inf");
+                }
+            }
             return;
         };
         if let Some((line, fields)) = files.get(file).and_then(|file| file.shortest())

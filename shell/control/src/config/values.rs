@@ -169,6 +169,10 @@ pub(super) fn listener(written: &str) -> Result<(Transport, SocketAddr), Fault> 
     let Some((name, address)) = written.split_once(':') else {
         return Err(Fault::new(format!("\"{}\" is not a listener", shown(written)), example));
     };
+    let known = Transport::from_name(name.as_bytes()).is_some();
+    if let Some(fault) = without_transport(written).filter(|_| !known) {
+        return Err(fault);
+    }
     let transport = transport(name)?;
     match address.parse::<SocketAddr>() {
         Ok(address) if address.ip().is_multicast() => {
@@ -180,6 +184,21 @@ pub(super) fn listener(written: &str) -> Result<(Transport, SocketAddr), Fault> 
             Err(Fault::new(what, example))
         }
     }
+}
+
+/// What is said of a listener that is only an address, and perhaps a port.
+fn without_transport(written: &str) -> Option<Fault> {
+    let ip = || written.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, 5060));
+    let port = |text: &str| text.parse::<u16>().is_ok();
+    let mend = match written.parse::<SocketAddr>().or_else(|_| ip()) {
+        Ok(address) => format!("write it as \"udp:{address}\" or \"tcp:{address}\""),
+        Err(_) if written.split_once(':').is_some_and(|(_, rest)| port(rest)) => {
+            "write it as \"udp:0.0.0.0:5060\" or \"tcp:[::]:5060\", with an address of this machine"
+                .to_owned()
+        }
+        Err(_) => return None,
+    };
+    Some(Fault::new(format!("\"{}\" names no transport", shown(written)), mend))
 }
 
 /// `127.0.0.1:8080` or `off`.

@@ -186,6 +186,7 @@ impl Streams {
             self.shared.caps.close();
             self.counters.tcp_connect_failures.one();
             self.counters.tcp_exhausted.add(u64::from(is_shortage(error)));
+            self.counters.tcp_connects_refused.add(u64::from(is_refusal(error)));
         }
         made
     }
@@ -314,6 +315,7 @@ impl Streams {
         if conn.state == State::Connecting {
             if let Err(error) = sys::take_error(conn.fd.as_fd()) {
                 tracing::debug!(remote = %conn.remote, %error, "connect failed");
+                self.counters.tcp_connects_refused.add(u64::from(is_refusal(&error)));
                 return self.close(id, Reason::Connect);
             }
             conn.state = State::Open;
@@ -506,6 +508,11 @@ pub fn socket_options(limits: &StreamLimits) -> sys::SocketOptions {
         backlog: limits.backlog,
     }
 }
+/// Whether the other side has refused a connection.
+fn is_refusal(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::ConnectionRefused
+}
+
 /// Whether a connection could not be begun for want of something here: ports, descriptors, memory.
 fn is_shortage(error: &io::Error) -> bool {
     let wants = [libc::EADDRNOTAVAIL, libc::EMFILE, libc::ENFILE, libc::ENOBUFS, libc::ENOMEM];

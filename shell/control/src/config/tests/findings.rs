@@ -74,6 +74,13 @@ fn listeners_are_checked() {
         ("udp:0.0.0.0", "is not an IP address and port"),
         ("udp:0.0.0.0:70000", "is not an IP address and port"),
         ("udp", "\"udp\" is not a listener"),
+        (
+            "127.0.0.1:5099",
+            "names no transport; write it as \"udp:127.0.0.1:5099\" or \"tcp:127.0.0.1:5099\"",
+        ),
+        ("::1", "names no transport; write it as \"udp:[::1]:5060\""),
+        ("localhost:5060", "\"localhost:5060\" names no transport; write it as \"udp:0.0.0.0:5060\""),
+        ("tls:5061", "transport tls: not in this version"),
         ("udp:224.0.0.1:5060", "multicast"),
     ];
     for (written, expected) in cases {

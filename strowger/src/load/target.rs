@@ -1,0 +1,125 @@
+//! Where calls go, as it is said on the command line.
+
+use super::args::LoadArgs;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+
+/// Where calls go, if any do.
+pub fn remote(args: &LoadArgs, needed: bool) -> Result<SocketAddr, String> {
+    let nowhere = SocketAddr::from(([0, 0, 0, 0], 0));
+    let Some(target) = &args.target else {
+        return match needed {
+            true => Err("where do the calls go? Name the target: strowger load -sn uac HOST:PORT".into()),
+            false => Ok(nowhere),
+        };
+    };
+    find(target)
+}
+
+/// The address of `HOST` or `HOST:PORT`.
+pub fn find(target: &str) -> Result<SocketAddr, String> {
+    let found = look_up(target)?;
+    // Systems take these for this machine, or for nothing (RFC 1122 section 3.2.1.3).
+    let nobody = match found.ip() {
+        IpAddr::V4(ip) => ip.octets()[0] == 0,
+        IpAddr::V6(ip) => ip.is_unspecified(),
+    };
+    match nobody {
+        true => Err(format!(
+            "{target}: nobody has the address {}; name the server's own one, or its name",
+            found.ip()
+        )),
+        false => Ok(found),
+    }
+}
+
+fn look_up(target: &str) -> Result<SocketAddr, String> {
+    if let Some((scheme @ ("sip" | "sips" | "udp" | "tcp" | "tls"), rest)) = target.split_once(':')
+        && !rest.bytes().all(|byte| byte.is_ascii_digit())
+    {
+        let mend = match scheme {
+            "sips" | "tls" => "TLS is not in this version",
+            _ => "write HOST or HOST:PORT; -t says whether it is UDP or TCP",
+        };
+        return Err(format!("{target}: {mend}"));
+    }
+    if let Ok(address) = target.parse::<SocketAddr>() {
+        return Ok(address);
+    }
+    let bare = target.trim_start_matches('[').trim_end_matches(']');
+    if let Ok(ip) = bare.parse::<IpAddr>() {
+        return Ok(SocketAddr::new(ip, 5060));
+    }
+    let (host, port) = match target.rsplit_once(':') {
+        Some((host, port)) => {
+            (host, port.parse().map_err(|_| format!("{target}: {port} is no port (1 to 65535)"))?)
+        }
+        None => (target, 5060),
+    };
+    if host.parse::<IpAddr>().is_err() && !host.chars().any(char::is_alphabetic) {
+        return Err(format!(
+            "{target}: calls go to an address (192.0.2.1, [2001:db8::1]) or a name, perhaps with :PORT, and this is \
+             neither; is the name of an option missing before it?"
+        ));
+    }
+    let found = (host, port).to_socket_addrs().map_err(|error| format!("cannot find {host}: {error}"))?;
+    found.into_iter().next().ok_or_else(|| format!("{host} has no address"))
+}
+
+/// A target without its port.
+pub fn host_of(target: &str) -> String {
+    match target.rsplit_once(':') {
+        Some((host, _)) if !host.contains(':') || host.ends_with(']') => host.to_owned(),
+        _ => target.to_owned(),
+    }
+}
+
+/// A target with the port that it has if it names none.
+pub fn with_port(target: &str) -> String {
+    match target.parse::<IpAddr>() {
+        Ok(ip) => SocketAddr::new(ip, 5060).to_string(),
+        Err(_) if host_of(target) == target => format!("{target}:5060"),
+        Err(_) => target.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_is_no_target() {
+        for number in ["10", "10:5060", "127.1", "1.2.3", "", "[127]", "1.2.3.4.5:5060"] {
+            assert!(
+                find(number).is_err_and(|why| why.contains("this is neither")),
+                "{number}: {:?}",
+                find(number)
+            );
+        }
+        for nobody in ["0.0.0.0", "0.0.0.10:5060", "[::]:5060", "::"] {
+            assert!(find(nobody).is_err_and(|why| why.contains("nobody has the address")), "{nobody}");
+        }
+        for (good, want) in [
+            ("127.0.0.1", "127.0.0.1:5060"),
+            ("10.0.0.1:5070", "10.0.0.1:5070"),
+            ("[::1]:5070", "[::1]:5070"),
+            ("[::1]", "[::1]:5060"),
+            ("::1", "[::1]:5060"),
+        ] {
+            assert_eq!(find(good), Ok(want.parse().expect("an address")), "{good}");
+        }
+    }
+
+    #[test]
+    fn the_port_is_shown() {
+        for (target, want) in [
+            ("192.0.2.1", "192.0.2.1:5060"),
+            ("192.0.2.1:5070", "192.0.2.1:5070"),
+            ("::1", "[::1]:5060"),
+            ("[::1]", "[::1]:5060"),
+            ("[::1]:5070", "[::1]:5070"),
+            ("x.test", "x.test:5060"),
+        ] {
+            assert_eq!(with_port(target), want);
+        }
+    }
+}
