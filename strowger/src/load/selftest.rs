@@ -33,7 +33,10 @@ const SEARCH: Duration = Duration::from_secs(245);
 const HALVES: usize = 3;
 /// None of them is longer.
 const HALF: Duration = Duration::from_secs(10);
-/// What of it is not measured: calls that have ended are remembered for four seconds, and while their number grows,
+/// What of a trial is not measured: the memory of the trial before goes back to the kernel a second after its end, for
+/// which the allocator keeps a worker for some twenty milliseconds.
+const SETTLING: Duration = Duration::from_secs(2);
+/// What of a run at half the rate is not: calls that have ended are remembered for four seconds, and while their number grows,
 /// so does the memory that the kernel has to find.
 const GROWTH: Duration = Duration::from_secs(5);
 /// What a run takes beyond that, until its last call has ended.
@@ -185,7 +188,7 @@ impl Test<'_> {
         let mut conforming = Conforming::default();
         let mut limits = (f64::INFINITY, Vec::new());
         while let Some(trial) = search.next() {
-            if monotonic_now().since(self.began) + self.length(trial.load) > SEARCH {
+            if monotonic_now().since(self.began) + self.length(trial.load) + SETTLING > SEARCH {
                 let peak = search.stop();
                 let best = conforming.at(peak.load);
                 return Ok(Some((peak, best, limits.1)));
@@ -259,7 +262,8 @@ impl Test<'_> {
 
     /// One trial; none if it was stopped.
     fn run(&mut self, rate: f64, length: Duration) -> Result<Option<Report>, String> {
-        let run = self.measure(rate, (self.args.warm_up, length))?;
+        let warm_up = self.args.warm_up.max(SETTLING.as_secs_f64());
+        let run = self.measure(rate, (warm_up, length + SETTLING))?;
         Ok(run.map(|(report, trial)| {
             self.trials.push(trial);
             report
