@@ -162,6 +162,14 @@ pub fn nothing_measured(report: &Report, target: Option<&str>, domain: Option<&s
     out
 }
 
+/// Where the lines are that failing calls name, if they are those of a scenario that comes with the program.
+pub fn lines(report: &Report, args: &LoadArgs) -> Option<String> {
+    let named = report.ladders.iter().any(|ladder| ladder.why.contains(" of the scenario: "));
+    let built_in = args.sf.is_none() && args.answer.is_none() && args.people.users.is_none();
+    let name = args.sn.as_deref().unwrap_or("uac");
+    (named && built_in).then(|| format!("`strowger load -sd {name}` shows the lines of the scenario"))
+}
+
 /// How the note of [`exhausted`] begins.
 pub const EXHAUSTED: &str = "connections that could not be opened";
 
@@ -212,6 +220,18 @@ mod tests {
             ..load::report::MetricRow::default()
         });
         assert_eq!(said(&idle), "", "nobody called, but everybody registered");
+    }
+
+    #[test]
+    fn lines_of_a_built_in_scenario_can_be_seen() {
+        let mut report = Report::default();
+        let of = |report: &Report, line: &str| lines(report, &LoadArgs::of(line.split(' ')));
+        assert_eq!(of(&report, "--sn register h"), None, "no call has failed");
+        let why = "unexpected at line 41 of the scenario: 401 Unauthorized to REGISTER sip:x".to_owned();
+        report.ladders.push(load::report::LadderReport { why, ..Default::default() });
+        let said = |name: &str| Some(format!("`strowger load -sd {name}` shows the lines of the scenario"));
+        assert_eq!((of(&report, "--sn register h"), of(&report, "h")), (said("register"), said("uac")));
+        assert_eq!((of(&report, "--sf own.xml h"), of(&report, "--answer uas h")), (None, None));
     }
 
     #[test]

@@ -507,6 +507,9 @@ fn deliver(args: &LoadArgs, report: &Report) -> Result<(), String> {
     let target = advice::target(args);
     let domain = args.people.users.map(|_| args.people.domain(args));
     say::out(format_args!("{}", advice::nothing_measured(report, target.as_deref(), domain.as_deref())));
+    if let Some(line) = advice::lines(report, args) {
+        say::out(format_args!("{line}\n"));
+    }
     let shown =
         |note: &&String| [advice::EXHAUSTED, advice::UNCONNECTED].iter().any(|own| note.starts_with(own));
     for note in report.notes.iter().filter(shown) {
