@@ -43,6 +43,10 @@ pub struct RuntimeConfig {
     pub own_connections: usize,
     /// CPUs to bind the workers to, in turn. Empty: the scheduler decides.
     pub pin: Vec<usize>,
+    /// Whether the workers run before all other programs ([`run_first`](crate::run_first), at
+    /// [`RUN_FIRST`](crate::RUN_FIRST)); where the system forbids it they say so and run as others do. Off by default.
+    /// Who looks after the workers must not run so: it would wait for a worker that never rests.
+    pub first: bool,
     /// Whether a worker is woken at its machine's deadlines to the microsecond. Otherwise it sleeps
     /// in whole milliseconds, which lets near deadlines share a wake-up.
     pub exact_deadlines: bool,
@@ -100,6 +104,7 @@ impl Default for RuntimeConfig {
             own_from: usize::MAX,
             own_connections: 0,
             pin: Vec::new(),
+            first: false,
             exact_deadlines: false,
             grain: Duration::ZERO,
             stamps: false,

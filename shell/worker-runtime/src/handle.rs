@@ -110,13 +110,14 @@ fn spawn_all<M: Machine + Send + 'static>(
     for (index, worker) in workers.into_iter().enumerate() {
         let cpu =
             if config.pin.is_empty() { None } else { config.pin.get(index % config.pin.len()).copied() };
-        let (hook, shared) = (config.on_panic.clone(), Arc::clone(shared));
+        let (hook, shared, first) = (config.on_panic.clone(), Arc::clone(shared), config.first);
         let (gate, go) = mpsc::channel::<()>();
         #[allow(clippy::disallowed_methods, reason = "the runtime's threads are made here")]
         let thread = std::thread::Builder::new().name(format!("worker-{index}")).spawn(move || {
             // An error means that another thread could not be made.
             if go.recv().is_ok() {
                 pin(index, cpu);
+                go_first(index, first);
                 guard(index as u16, worker, &shared, hook.as_ref());
             }
         })?;
@@ -134,6 +135,12 @@ fn pin(worker: usize, cpu: Option<usize>) {
         && let Err(error) = sys::pin_to_cpu(cpu)
     {
         tracing::warn!(worker, cpu, %error, "cannot bind the worker to this CPU; it runs on any");
+    }
+}
+
+fn go_first(worker: usize, wanted: bool) {
+    if wanted && let Err(error) = sys::run_first(sys::RUN_FIRST) {
+        tracing::warn!(worker, %error, "the worker cannot run before other programs; it needs CAP_SYS_NICE");
     }
 }
 

@@ -68,6 +68,7 @@ pub fn serve(args: &LoadArgs, signals: &Receiver<Wish>) -> Result<u8, String> {
     let listen = |transport| addresses.iter().map(move |&address| Listener { transport, address });
     let config = RuntimeConfig {
         listeners: listen(Transport::Udp).chain(listen(Transport::Tcp)).collect(),
+        first: args.realtime,
         exact_deadlines: true,
         grain: grain(args),
         stamps: true,

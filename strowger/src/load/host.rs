@@ -153,14 +153,21 @@ pub struct Floor {
 }
 
 impl Floor {
-    /// Sleeps for `length` to times that are `interval` apart, on as many threads as there are workers. None:
-    /// the system has no timers to be had.
-    pub fn measure(threads: usize, length: Duration, interval: Duration) -> Option<Floor> {
+    /// Sleeps for `length` to times that are `interval` apart, on as many threads as there are workers, before all
+    /// other programs if these run `first`. None: the system has no timers to be had, or does not let them.
+    pub fn measure(threads: usize, first: bool, length: Duration, interval: Duration) -> Option<Floor> {
         let before = Moment::now(monotonic_now()).ticks;
         let started = monotonic_now() + interval;
         let sleep = |_| {
             let named = thread::Builder::new().name("floor".to_owned());
-            named.spawn(move || sleeper(started, length, interval)).ok()
+            named
+                .spawn(move || {
+                    if first {
+                        worker_runtime::run_first(worker_runtime::RUN_FIRST).ok()?;
+                    }
+                    sleeper(started, length, interval)
+                })
+                .ok()
         };
         let sleepers: Vec<_> = (0..threads).filter_map(sleep).collect();
         let mut lateness = Hist::new();
@@ -252,7 +259,8 @@ mod tests {
 
     #[test]
     fn a_bare_thread_wakes_for_every_time() {
-        let floor = Floor::measure(2, Duration::from_millis(20), Duration::from_millis(1)).expect("a timer");
+        let floor =
+            Floor::measure(2, false, Duration::from_millis(20), Duration::from_millis(1)).expect("a timer");
         assert_eq!(floor.lateness.count(), 40);
         assert!(floor.text().contains("p99.9") && floor.text().contains("of 40"), "{}", floor.text());
     }

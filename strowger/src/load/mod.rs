@@ -85,10 +85,17 @@ pub fn run(args: &LoadArgs) -> ExitCode {
     }
 }
 
+/// Whether workers may run before all other programs. Only they do: who looks after them would wait for ever behind
+/// one that has more to do than there is time.
+fn may_run_first() -> std::io::Result<()> {
+    let named = std::thread::Builder::new().name("first".to_owned());
+    let tried = named.spawn(|| worker_runtime::run_first(worker_runtime::RUN_FIRST))?;
+    tried.join().unwrap_or_else(|_| Err(std::io::Error::other("no thread could be made")))
+}
+
 fn command(args: &LoadArgs) -> Result<u8, String> {
     if args.realtime {
-        // Before there are other threads, which inherit it.
-        worker_runtime::run_first(worker_runtime::RUN_FIRST).map_err(|error| {
+        may_run_first().map_err(|error| {
             format!("--realtime: {error}; run it as root, or leave it out: what else the machine does may then make it late")
         })?;
     }

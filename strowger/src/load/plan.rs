@@ -171,6 +171,7 @@ impl Plan {
         let config = RuntimeConfig {
             listeners,
             own_from,
+            first: args.realtime,
             exact_deadlines,
             grain: grain(args),
             together: !grain(args).is_zero(),

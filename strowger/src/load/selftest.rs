@@ -41,6 +41,8 @@ const SETTLING: Duration = Duration::from_secs(2);
 const GROWTH: Duration = Duration::from_secs(5);
 /// What a run takes beyond that, until its last call has ended.
 const HANGING: Duration = Duration::from_secs(2);
+/// At most: where more calls begin than can be, what is under way has no end, and has failed.
+pub const PATIENCE: Duration = Duration::from_secs(5);
 /// Calls of a trial at least, so that five of them are above the 99.9th percentile.
 const CALLS: f64 = 5_000.0;
 /// The lowest rate to be tried: who cannot offer it is kept from it, not at the limit.
@@ -52,6 +54,9 @@ const RESOLUTION: f64 = 0.1;
 /// How long a bare thread sleeps to given times, and how far these are apart.
 const FLOOR: (Duration, Duration) = (Duration::from_secs(2), Duration::from_micros(250));
 
+/// A trial whose busiest worker was busy for more than so many percent is not: it had more to do than it could, and where it
+/// runs before all others the kernel itself takes a twentieth of each second from it.
+const BUSY: f64 = 90.0;
 /// Trials that are set aside between two that count: a machine that always stalls is what it is.
 const ASIDE: u32 = 4;
 
@@ -164,7 +169,7 @@ fn floor(args: &LoadArgs) -> Option<Floor> {
         0 => thread::available_parallelism().map_or(1, usize::from),
         n => n,
     };
-    let floor = Floor::measure(workers, FLOOR.0, FLOOR.1)?;
+    let floor = Floor::measure(workers, args.realtime, FLOOR.0, FLOOR.1)?;
     say::err(format_args!("{FLOOR_NAME}: {}", floor.text()));
     if is_late(args, &floor) {
         say::err(format_args!(
@@ -188,7 +193,7 @@ impl Test<'_> {
         let mut conforming = Conforming::default();
         let mut limits = (f64::INFINITY, Vec::new());
         while let Some(trial) = search.next() {
-            if monotonic_now().since(self.began) + self.length(trial.load) + SETTLING > SEARCH {
+            if monotonic_now().since(self.began) + self.length(trial.load) + SETTLING + PATIENCE > SEARCH {
                 let peak = search.stop();
                 let best = conforming.at(peak.load);
                 return Ok(Some((peak, best, limits.1)));
@@ -202,7 +207,7 @@ impl Test<'_> {
                     return Ok(Some((search.stop(), None, report.verdict.why)));
                 }
             }
-            if !conforms && let Some(why) = self.set_aside() {
+            if !conforms && let Some(why) = self.set_aside(&report) {
                 if let Some(trial) = self.trials.last_mut() {
                     trial.why = format!("{why}; {}", trial.why);
                 }
@@ -244,10 +249,10 @@ impl Test<'_> {
 
     /// Whether the trial that did not conform is to be made again, for the machine stalled in it. Half of what a run
     /// may be late is enough: workers come to what has waited meanwhile later still.
-    fn set_aside(&mut self) -> Option<String> {
+    fn set_aside(&mut self, report: &Report) -> Option<String> {
         let longest = self.witness.as_ref().map_or(Duration::ZERO, Witness::longest);
         let stalled = 2.0 * longest.as_secs_f64() * 1_000.0 > self.args.lateness;
-        if !stalled || self.aside.1 == ASIDE {
+        if !stalled || self.aside.1 == ASIDE || report.metric("cpu").is_some_and(|busy| busy > BUSY) {
             return None;
         }
         self.aside = (self.aside.0 + 1, self.aside.1 + 1);
@@ -278,7 +283,7 @@ impl Test<'_> {
             let Some(report) = self.steady(rate, self.length(rate).min(HALF))? else { return Ok(None) };
             let to_come = (HALF + GROWTH + HANGING) * (HALVES - runs.len()) as u32;
             let time = monotonic_now().since(self.began) + to_come < LONGEST;
-            if report.verdict.word != "PASS" && time && self.set_aside().is_some() {
+            if report.verdict.word != "PASS" && time && self.set_aside(&report).is_some() {
                 continue;
             }
             self.aside.1 = 0;

@@ -228,6 +228,7 @@ impl UsersPlan {
         let config = RuntimeConfig {
             listeners,
             own_from,
+            first: args.realtime,
             exact_deadlines: true,
             grain: grain(args),
             together: !grain(args).is_zero(),

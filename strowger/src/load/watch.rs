@@ -2,7 +2,7 @@
 
 use super::advice::{self, Silence};
 use super::args::LoadArgs;
-use super::say;
+use super::{say, selftest};
 use crate::signals::Wish;
 use load::engine::{Notice, Progress, Stop};
 use load::metrics::Pulse;
@@ -39,6 +39,7 @@ pub fn watch(
     each: &mut dyn FnMut(Time, bool),
 ) -> Result<Ended, String> {
     let limit = args.timeout.as_deref().map(duration).transpose()?;
+    let patience = if args.self_test { selftest::PATIENCE } else { PATIENCE };
     let mut live = Live::new(title);
     let terminal = std::io::stderr().is_terminal() && !args.quiet;
     let mut shown = Shown::default();
@@ -91,7 +92,7 @@ pub fn watch(
         show(args, &mut live, (&all, &handle.counts()), (terminal, done), started, &mut shown);
         match quitting {
             _ if done => return Ok(quitting.map_or(Ended::Done, |(_, why)| why)),
-            Some((since, why)) if now.since(since) > PATIENCE => return Ok(why),
+            Some((since, why)) if now.since(since) > patience => return Ok(why),
             _ => {}
         }
     }
