@@ -110,7 +110,7 @@ fn rule_facts(rule: &Rule) -> Vec<Fact> {
         Fact::new(name, format!("{} ms", ms(limit.max_micros)))
     }));
     let late = format!("{} ms", ms(rule.max_lateness_p999_micros));
-    facts.push(Fact::new("rule: generator's lateness, p99.9, at most", late));
+    facts.push(Fact::new("rule: generator's lateness, at most", late));
     facts
 }
 

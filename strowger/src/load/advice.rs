@@ -103,9 +103,11 @@ fn refusals(report: &Report) -> Vec<(u16, u64)> {
 /// runs. `domain` is that of the users, if there are any.
 pub fn nothing_measured(report: &Report, target: Option<&str>, domain: Option<&str>) -> String {
     let mut out = String::new();
-    let unconnected = report.notes.iter().any(|note| note.starts_with(UNCONNECTED));
+    // What never left, or could not, has an answer of its own; what is not asked for is not missed.
+    let said = report.notes.iter().any(|note| note.starts_with(UNCONNECTED) || note.starts_with(EXHAUSTED));
+    let unsent = report.metric("drops.unsent").is_some() || report.verdict.word == "PASS";
     if let Some(target) = target.filter(|_| is_silent(report)) {
-        if !unconnected {
+        if !said && !unsent {
             let sent = report.whole.iter().filter(|(key, _)| key.starts_with("requests_sent."));
             let sent: u64 = sent.map(|(_, n)| n).sum();
             let _ = writeln!(
@@ -292,7 +294,12 @@ mod tests {
         assert_eq!(nothing_measured(&silent, None, None), "", "whoever answers has no target");
         silent.notes.push(format!("{UNCONNECTED}x"));
         assert_eq!(said(&silent), "", "the note says more");
+        silent.notes = vec![format!("{EXHAUSTED}: 5")];
+        assert_eq!(said(&silent), "", "it is not the server");
         silent.notes.clear();
+        silent.verdict.word = "PASS".to_owned();
+        assert_eq!(said(&silent), "", "a scenario that only sends");
+        silent.verdict.word = "FAIL".to_owned();
         silent.whole.insert("responses_received.503".to_owned(), 1);
         assert_eq!(said(&silent), "");
     }

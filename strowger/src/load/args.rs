@@ -166,8 +166,8 @@ pub struct LoadArgs {
     #[arg(long, value_name = "MS", default_value_t = 0.5, value_parser = units::amount, help_heading = "From where")]
     pub grain: f64,
 
-    /// Run before all other programs (SCHED_FIFO; needs root or CAP_SYS_NICE): what else the machine does makes this one
-    /// late no more. Leave a processor to the server
+    /// Have the workers run before all other programs (SCHED_FIFO; needs root or CAP_SYS_NICE): what else the machine
+    /// does makes them late no more. Leave a processor to the server
     #[arg(long, help_heading = "From where")]
     pub realtime: bool,
 

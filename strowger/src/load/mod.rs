@@ -86,8 +86,18 @@ pub fn run(args: &LoadArgs) -> ExitCode {
 }
 
 /// Whether workers may run before all other programs. Only they do: who looks after them would wait for ever behind
-/// one that has more to do than there is time.
-fn may_run_first() -> std::io::Result<()> {
+/// one that has more to do than there is time. The kernel keeps a twentieth of each second for it, if it is not told
+/// otherwise (sched(7), `sched_rt_runtime_us`).
+fn may_run_first(workers: usize) -> std::io::Result<()> {
+    const KEPT: &str = "/proc/sys/kernel/sched_rt_runtime_us";
+    let cpus = worker_runtime::allowed_cpus().len();
+    let none_kept = std::fs::read_to_string(KEPT).is_ok_and(|kept| kept.trim() == "-1");
+    if none_kept && (workers == 0 || workers >= cpus) {
+        return Err(std::io::Error::other(format!(
+            "{KEPT} is -1, so that {cpus} workers could stop this machine; set it to 950000, or leave a processor free \
+             (--workers)"
+        )));
+    }
     let named = std::thread::Builder::new().name("first".to_owned());
     let tried = named.spawn(|| worker_runtime::run_first(worker_runtime::RUN_FIRST))?;
     tried.join().unwrap_or_else(|_| Err(std::io::Error::other("no thread could be made")))
@@ -95,7 +105,7 @@ fn may_run_first() -> std::io::Result<()> {
 
 fn command(args: &LoadArgs) -> Result<u8, String> {
     if args.realtime {
-        may_run_first().map_err(|error| {
+        may_run_first(args.workers).map_err(|error| {
             format!("--realtime: {error}; run it as root, or leave it out: what else the machine does may then make it late")
         })?;
     }

@@ -55,7 +55,8 @@ fn look_up(target: &str) -> Result<SocketAddr, String> {
         }
         None => (target, 5060),
     };
-    if host.parse::<IpAddr>().is_err() && !host.chars().any(char::is_alphabetic) {
+    let number = |c: char| c.is_ascii_digit() || "[].:".contains(c);
+    if host.parse::<IpAddr>().is_err() && host.chars().all(number) {
         return Err(format!(
             "{target}: calls go to an address (192.0.2.1, [2001:db8::1]) or a name, perhaps with :PORT, and this is \
              neither; is the name of an option missing before it?"
@@ -95,6 +96,7 @@ mod tests {
                 find(number)
             );
         }
+        assert!(find("10-0-0-1.invalid").is_err_and(|why| why.starts_with("cannot find")), "a name");
         for nobody in ["0.0.0.0", "0.0.0.10:5060", "[::]:5060", "::"] {
             assert!(find(nobody).is_err_and(|why| why.contains("nobody has the address")), "{nobody}");
         }

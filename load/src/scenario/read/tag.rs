@@ -91,7 +91,8 @@ impl<'n, 'p> Tag<'n, 'p> {
 
     /// Whether one of its attributes was probably meant to be one of these.
     pub fn has_misspelt(&self, names: &[&str]) -> bool {
-        self.node.attributes().any(|own| nearest(own.name(), names.iter().copied()).is_some())
+        let near = |own: &str| !names.contains(&own) && nearest(own, names.iter().copied()).is_some();
+        self.node.attributes().any(|own| near(own.name()))
     }
 
     /// Complains about what nobody asked for: attributes, and text.
