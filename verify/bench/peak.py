@@ -82,8 +82,11 @@ class Peak:
                 statuses[name] = 0 if self.o.fixed else status
             code = 0
             if len(found) == 2:
-                cmd = [self.o.bin, 'load', 'compare', found['strowger'], found['kamailio']]
-                code = subprocess.run(cmd + (['--html', self.o.html] if self.o.html else [])).returncode
+                # By their names alone: where they were says nothing on a page that is kept.
+                folder = os.path.dirname(found['strowger'])
+                cmd = [self.o.bin, 'load', 'compare'] + [os.path.basename(found[name]) for name in names]
+                cmd += ['--html', os.path.abspath(self.o.html)] if self.o.html else []
+                code = subprocess.run(cmd, cwd=folder).returncode
             return code if verdicts.tell('the peaks', verdicts.peak(statuses)) else code or 1
         finally:
             shutil.rmtree(self.dir, ignore_errors=True)
