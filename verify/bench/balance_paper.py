@@ -252,14 +252,14 @@ def main():
     p.add_argument('--loads', type=lambda text: [float(x) for x in text.split(',')], default=None, help='of the ideal')
     p.add_argument('--nodes', type=lambda text: [int(x) for x in text.split(',')], default=None)
     p.add_argument('--seeds', type=lambda text: [int(x) for x in text.split(',')], default=None, help='of the peaks')
-    p.add_argument('--seconds', type=float, default=None, help='a trial is measured for so long, or twice or three times that where servers stall')
-    p.add_argument('--warm-up', type=float, default=None)
+    p.add_argument('--seconds', type=float, default=None, help='a trial is measured for so long, or twice or three times that where servers stall (default 15 there, 5 elsewhere)')
+    p.add_argument('--warm-up', type=float, default=None, help='before that (default 6 where servers stall, 3 elsewhere)')
     p.add_argument('--repeat-cost', type=float, default=0.5, help='of a repeated request, beside a BYE')
     p.add_argument('--hold', type=float, default=1.0, help='mean length of a call, seconds')
     p.add_argument('--grain', type=float, default=0.2, help='of callers and back ends, milliseconds')
     p.add_argument('--lateness', type=float, default=20.0, help='that makes a trial void, milliseconds')
     p.add_argument('--defaults', action='store_true', help="with the balancer's own defaults")
-    p.add_argument('--quick', action='store_true', help='few points: four minutes in place of 25')
+    p.add_argument('--quick', action='store_true', help='few points and short trials: four minutes in place of 60')
     p.add_argument('--state', default='target/balance-paper.json', help='where results are kept')
     p.add_argument('--fresh', action='store_true', help='forget what is kept there')
     p.add_argument('--show', action='store_true', help='run nothing')
@@ -276,13 +276,22 @@ def main():
         state.setdefault(variant, {}).setdefault(experiment, {})[point] = result
         balance_paper_page.save(o.state, state)
 
+    given = o.seconds, o.warm_up
     for name in [] if o.show else o.only:
+        o.seconds, o.warm_up = (g if g is not None else d for g, d in zip(given, lengths(o, name)))
         print('%s (%s)' % (name, time.strftime('%H:%M:%S')), flush=True)
         EXPERIMENTS[name](o, keep)
     balance_paper_page.write(o.record, state)
     shutil.rmtree(o.scratch, ignore_errors=True)
     kept = verdicts.tell('the experiments', verdicts.paper(state))
     return 1 if o.judge and not kept else 0
+
+
+def lengths(o, experiment):
+    """Seconds that a trial of it is measured for, and before that. Stalls are rare: eight servers have six in half a minute."""
+    if o.quick:
+        return 3.0, 1.5
+    return (15.0, 6.0) if experiment in STALLING else (5.0, 3.0)
 
 
 def settle(o):
@@ -293,8 +302,6 @@ def settle(o):
     o.loads = default(o.loads, [0.1, 0.4, 0.9], [0.4, 0.9])
     o.nodes = default(o.nodes, [1, 2, 4, 8, 10], [1, 8])
     o.seeds = default(o.seeds, [1], [1])
-    o.seconds = default(o.seconds, 5.0, 3.0)
-    o.warm_up = default(o.warm_up, 3.0, 1.5)
     o.only = o.only or [name for name in EXPERIMENTS if name != 'quiet']
     unknown = [name for name in o.only if name not in EXPERIMENTS]
     if unknown:
