@@ -68,16 +68,14 @@ impl Ownership {
 
     /// The same of a message whose first Call-ID has this value, in whatever is left of white space around it.
     pub fn owner_of(&self, value: &[u8], workers: u16) -> Option<u16> {
-        // What is not white space decides (RFC 3261 section 25.1: a Call-ID has none inside).
-        let end = value.iter().position(|&byte| byte <= LAST_END).unwrap_or(value.len());
-        let call_id = value.get(..end).filter(|id| !id.is_empty())?;
+        let call_id = Some(deciding(value)).filter(|id| !id.is_empty())?;
         Some(choose(self.hash(call_id), workers))
     }
 
-    /// A number of 36 bits that goes by the Call-ID; the lower 32 have nothing to do with the owner.
-    pub fn lot(&self, call_id: &[u8]) -> u64 {
+    /// A number of 36 bits that goes by the Call-ID with this value; the lower 32 have nothing to do with the owner.
+    pub fn lot(&self, value: &[u8]) -> u64 {
         // The owner goes by the upper bits.
-        self.hash(call_id) & ((1 << LOT_BITS) - 1)
+        self.hash(deciding(value)) & ((1 << LOT_BITS) - 1)
     }
 
     /// A number for whoever sends from here: an IPv4 address, or an IPv6 /64. Two have the same by chance only.
@@ -121,6 +119,13 @@ impl Ownership {
         add(rest.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte)));
         finish(sum)
     }
+}
+
+/// What of the value of a Call-ID decides: all up to white space or a control character (RFC 3261 section 25.1: it has
+/// none inside). The programs in the kernel read no further.
+fn deciding(value: &[u8]) -> &[u8] {
+    let end = value.iter().position(|&byte| byte <= LAST_END).unwrap_or(value.len());
+    value.get(..end).unwrap_or_default()
 }
 
 /// The product of two halves, each with its part of the key.

@@ -105,3 +105,19 @@ proptest! {
         prop_assert!(dropped(message.as_bytes(), &Ownership::new(b"sixteen bytes---"), &Table::default()), "{message}");
     }
 }
+
+/// A Call-ID has no control character inside. Where one has, kernel and worker still draw the same lot for it.
+#[test]
+fn a_call_id_ends_for_both_where_it_has_to() {
+    let ownership = Ownership::new(b"sixteen bytes---");
+    let mut table = Table::default();
+    for threshold in (0..65_536).step_by(997) {
+        table.set_thresholds((0..1_024).map(|_| threshold));
+        for id in ["c\0d", "c\td", "c d", "c\x1f", "c"] {
+            let message = format!("INVITE sip:b@c SIP/2.0\r\nTo: <sip:b@c>\r\nCall-ID: {id}\r\n\r\n");
+            let Kind::New(call_id, true) = screen(message.as_bytes(), None) else { panic!("{id:?}") };
+            let passes = u32::from(ownership.lot(call_id) as u16) < threshold;
+            assert_eq!(dropped(message.as_bytes(), &ownership, &table), !passes, "{id:?} at {threshold}");
+        }
+    }
+}
