@@ -222,25 +222,27 @@ impl Authenticator {
         recent: Option<&Recent>,
     ) -> Result<Claim<'v>, Refusal> {
         let mut bad = None;
-        let mut best: Option<(Params<'v>, &'v [u8], Nonce, Algorithm)> = None;
+        let mut best: Option<(&'v [u8], Nonce, Algorithm)> = None;
+        // Those of the best so far, and those being read: parameters are long to move, so the two change places by reference.
+        let (mut kept, mut read) = (&mut Params::default(), &mut Params::default());
         for value in values.into_iter().take(MAX_VALUES) {
-            let params = match parse(value) {
-                Ok(params) => params,
-                Err(Unusable::OtherScheme) => continue,
-                Err(Unusable::Bad(reason)) => {
-                    bad = bad.or(Some(reason));
-                    continue;
+            match parse(value, read) {
+                Ok(()) => {
+                    let found = self.recognise(request, read, recent);
+                    if let Some((_, nonce, _)) = found
+                        && best.is_none_or(|(_, other, _)| nonce.issued > other.issued)
+                    {
+                        best = found;
+                        core::mem::swap(&mut kept, &mut read);
+                    }
                 }
-            };
-            let Some((text, nonce, algorithm)) = self.recognise(request, &params, recent) else { continue };
-            if best.as_ref().is_none_or(|(_, _, other, _)| nonce.issued > other.issued) {
-                best = Some((params, text, nonce, algorithm));
+                Err(Unusable::OtherScheme) => {}
+                Err(Unusable::Bad(reason)) => bad = bad.or(Some(reason)),
             }
+            *read = Params::default();
         }
         match (best, bad) {
-            (Some((params, text, nonce, algorithm)), _) => {
-                self.claim(request, &params, text, nonce, algorithm)
-            }
+            (Some((text, nonce, algorithm)), _) => self.claim(request, kept, text, nonce, algorithm),
             (None, Some(reason)) => Err(Refusal::Bad(reason)),
             (None, None) => Err(Refusal::Plain),
         }

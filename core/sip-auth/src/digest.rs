@@ -91,10 +91,8 @@ pub(crate) fn digest(
 ) -> Sum {
     match secret.algorithm() {
         Algorithm::Md5 => compute::<Md5>(secret, &md5_a2(target, recent), nonce, proof),
-        Algorithm::Sha256 => compute::<Sha256>(secret, &digits(a2::<Sha256>(target)), nonce, proof),
-        Algorithm::Sha512_256 => {
-            compute::<Sha512_256>(secret, &digits(a2::<Sha512_256>(target)), nonce, proof)
-        }
+        Algorithm::Sha256 => compute::<Sha256>(secret, &digits::<Sha256>(target), nonce, proof),
+        Algorithm::Sha512_256 => compute::<Sha512_256>(secret, &digits::<Sha512_256>(target), nonce, proof),
     }
 }
 
@@ -107,21 +105,20 @@ fn a2<H: Hash>((method, uri): (&[u8], &[u8])) -> Gather<H> {
 }
 
 /// H(A2) of a hash of 32 bytes, in hexadecimal.
-fn digits<H: Hash>(a2: Gather<H>) -> [u8; 64] {
+fn digits<H: Hash>(target: (&[u8], &[u8])) -> [u8; 64] {
     let mut text = [0; 64];
-    hex::encode(a2.finish().as_ref(), &mut text);
+    hex::encode(a2::<H>(target).finish().as_ref(), &mut text);
     text
 }
 
 /// H(A2) by MD5, in hexadecimal.
-fn md5_a2(target: (&[u8], &[u8]), recent: Option<&mut Recent>) -> [u8; 32] {
-    let a2 = a2::<Md5>(target);
-    if let Some(digits) = a2.text().and_then(|text| recent.as_deref()?.target(text)) {
+fn md5_a2((method, uri): (&[u8], &[u8]), recent: Option<&mut Recent>) -> [u8; 32] {
+    if let Some(digits) = recent.as_deref().and_then(|recent| recent.target(method, uri)) {
         return *digits;
     }
-    let digits = hex::encode_md5(&a2.clone().finish());
-    if let (Some(text), Some(recent)) = (a2.text(), recent) {
-        recent.note_target(text, digits);
+    let digits = hex::encode_md5(&a2::<Md5>((method, uri)).finish());
+    if let Some(recent) = recent {
+        recent.note_target(method, uri, digits);
     }
     digits
 }
@@ -169,7 +166,7 @@ pub(crate) trait Hash {
     fn take(&mut self, whole: &[u8; ROOM]);
 
     /// Takes the last piece, the first `len` bytes of `room`, less than all of them; `before` are the bytes taken before.
-    fn end(self, before: u64, room: &mut [u8; ROOM], len: usize) -> Self::Sum;
+    fn end(&mut self, before: u64, room: &mut [u8; ROOM], len: usize) -> Self::Sum;
 }
 
 macro_rules! like_sha2 {
@@ -185,9 +182,9 @@ macro_rules! like_sha2 {
                 self.update(whole);
             }
 
-            fn end(mut self, _before: u64, room: &mut [u8; ROOM], len: usize) -> [u8; 32] {
+            fn end(&mut self, _before: u64, room: &mut [u8; ROOM], len: usize) -> [u8; 32] {
                 self.update(room.get(..len).unwrap_or_default());
-                self.finalize().into()
+                self.finalize_reset().into()
             }
         }
     )*};
@@ -253,12 +250,8 @@ impl<H: Hash> Gather<H> {
         }
     }
 
-    /// All that was added, unless some of it was handed over.
-    fn text(&self) -> Option<&[u8]> {
-        if self.before == 0 { self.room.get(..self.len) } else { None }
-    }
-
-    pub fn finish(mut self) -> H::Sum {
+    /// The hash of all that was added, after which nothing more can be. By reference, for it is long to move.
+    pub fn finish(&mut self) -> H::Sum {
         self.hash.end(self.before, &mut self.room, self.len)
     }
 }

@@ -1,6 +1,6 @@
 //! What a check asks of its surroundings: secrets, and the shards of the two tables.
 
-use crate::{Algorithm, Backoff, Ha1, Name, NonceCounts, Recent};
+use crate::{Algorithm, Backoff, Ha1, Minted, Name, NonceCounts, Recent};
 use core::net::IpAddr;
 
 /// Where secrets come from. A closure `FnMut(&Name, Algorithm) -> Option<Ha1>` is one.
@@ -44,6 +44,17 @@ pub struct LocalLedger {
     pub nonces: NonceCounts,
     /// The back-off scores.
     pub backoff: Backoff,
+    /// What is at hand, if anything is kept.
+    pub recent: Option<Recent>,
+}
+
+impl LocalLedger {
+    /// Remembers a nonce that was given out in a challenge for `realm`, if anything is kept.
+    pub fn note(&mut self, realm: &[u8], minted: Minted) {
+        if let Some(recent) = &mut self.recent {
+            recent.note(realm, minted);
+        }
+    }
 }
 
 impl Ledger for LocalLedger {
@@ -53,5 +64,9 @@ impl Ledger for LocalLedger {
 
     fn backoff<R>(&mut self, _key: u64, use_it: impl FnOnce(&mut Backoff) -> R) -> R {
         use_it(&mut self.backoff)
+    }
+
+    fn recent(&mut self) -> Option<&mut Recent> {
+        self.recent.as_mut()
     }
 }

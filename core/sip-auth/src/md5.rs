@@ -91,7 +91,7 @@ impl Hash for Md5 {
         whole.as_chunks().0.iter().for_each(|block| self.block(block));
     }
 
-    fn end(mut self, before: u64, room: &mut [u8; ROOM], len: usize) -> [u8; 16] {
+    fn end(&mut self, before: u64, room: &mut [u8; ROOM], len: usize) -> [u8; 16] {
         let mut end = (len + 8) / BLOCK * BLOCK + BLOCK;
         if let Some(rest) = room.get_mut(len..)
             && let Some((first, rest)) = rest.split_first_mut()

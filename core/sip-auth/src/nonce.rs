@@ -11,7 +11,7 @@ use core::hash::Hasher;
 use core::net::IpAddr;
 use core::time::Duration;
 use siphasher::sip::{SipHasher13, SipHasher24};
-use siphasher::sip128::{Hash128, Hasher128, SipHasher24 as SipHasher24Wide};
+use siphasher::sip128::{Hash128, Hasher128, SipHasher13 as SipHasher13Wide, SipHasher24 as SipHasher24Wide};
 use subtle::ConstantTimeEq;
 use wire::Time;
 
@@ -115,7 +115,9 @@ impl Nonce {
 #[derive(Clone)]
 pub(crate) struct Sealer {
     seal: SipHasher24Wide,
-    mask: SipHasher24Wide,
+    /// Hides when a nonce was given out, and how many were. What it hides is guarded by the seal, so the lighter
+    /// variant will do.
+    mask: SipHasher13Wide,
     network: SipHasher24,
     /// For keys of tables, where a collision costs a user one more challenge at worst.
     table: SipHasher13,
@@ -132,7 +134,7 @@ impl Sealer {
         };
         Sealer {
             seal: SipHasher24Wide::new_with_key(&derive(b"nonce seal")),
-            mask: SipHasher24Wide::new_with_key(&derive(b"nonce mask")),
+            mask: SipHasher13Wide::new_with_key(&derive(b"nonce mask")),
             network: SipHasher24::new_with_key(&derive(b"network")),
             table: SipHasher13::new_with_key(&derive(b"table keys")),
             epoch: secret.epoch,
@@ -188,12 +190,11 @@ impl Sealer {
     /// The number that stands for the network of `address` in nonces and back-off: an IPv4 address,
     /// or the /56 of an IPv6 address, which is what one customer is given.
     pub fn network(&self, address: IpAddr) -> u32 {
-        let mut hasher = self.network;
-        match address.to_canonical() {
-            IpAddr::V4(v4) => hasher.write(&v4.octets()),
-            IpAddr::V6(v6) => hasher.write(v6.octets().get(..7).unwrap_or_default()),
-        }
-        hasher.finish() as u32
+        let hash = match address.to_canonical() {
+            IpAddr::V4(v4) => self.network.hash(&v4.octets()),
+            IpAddr::V6(v6) => self.network.hash(v6.octets().get(..7).unwrap_or_default()),
+        };
+        hash as u32
     }
 
     /// A key for the tables: a hash of `kind`, `numbers` and `texts` that no outsider can aim.

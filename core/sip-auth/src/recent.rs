@@ -108,19 +108,27 @@ impl Recent {
         self.realms.iter().position(|known| **known == *realm)
     }
 
-    /// The digits of H(A2) of this text by MD5, if they are at hand.
-    pub(crate) fn target(&self, text: &[u8]) -> Option<&[u8; 32]> {
-        let target = self.targets.get(target_of(text))?;
-        (target.text.get(..usize::from(target.len))? == text).then_some(&target.digits)
+    /// The digits of H(A2) of this method and URI by MD5, if they are at hand.
+    pub(crate) fn target(&self, method: &[u8], uri: &[u8]) -> Option<&[u8; 32]> {
+        let target = self.targets.get(target_of(method, uri))?;
+        let known = target.text.get(..usize::from(target.len))?;
+        // Wherever the method ends, the same text has the same digest.
+        let rest = known.strip_prefix(method)?.strip_prefix(b":")?;
+        (rest == uri).then_some(&target.digits)
     }
 
-    /// Remembers them, unless the text is long.
-    pub(crate) fn note_target(&mut self, text: &[u8], digits: [u8; 32]) {
-        if let Some(target) = self.targets.get_mut(target_of(text))
-            && let Some(place) = target.text.get_mut(..text.len())
+    /// Remembers them, unless the two are long.
+    pub(crate) fn note_target(&mut self, method: &[u8], uri: &[u8], digits: [u8; 32]) {
+        let len = method.len() + 1 + uri.len();
+        if let Some(target) = self.targets.get_mut(target_of(method, uri))
+            && let Some(place) = target.text.get_mut(..len)
+            && let Some((front, rest)) = place.split_at_mut_checked(method.len())
+            && let Some((colon, rest)) = rest.split_first_mut()
         {
-            place.copy_from_slice(text);
-            (target.len, target.digits) = (text.len() as u8, digits);
+            front.copy_from_slice(method);
+            *colon = b':';
+            rest.copy_from_slice(uri);
+            (target.len, target.digits) = (len as u8, digits);
         }
     }
 }
@@ -137,11 +145,10 @@ fn place_of(text: &[u8; TEXT_LEN]) -> usize {
     (first.wrapping_mul(0x9e37_79b9) >> 16) as usize % NONCES
 }
 
-/// By method and by the end of the URI: a peer that makes others share a place has digests reckoned again, and no more.
-fn target_of(text: &[u8]) -> usize {
-    let ends = (text.first_chunk::<4>(), text.last_chunk::<8>());
-    let (Some(first), Some(last)) = ends else { return 0 };
-    let mixed = u64::from_le_bytes(*last) ^ u64::from(u32::from_le_bytes(*first)) << 32 ^ text.len() as u64;
+/// By lengths and by the end of the URI: a peer that makes others share a place has digests reckoned again, and no more.
+fn target_of(method: &[u8], uri: &[u8]) -> usize {
+    let Some(last) = uri.last_chunk::<8>() else { return 0 };
+    let mixed = u64::from_le_bytes(*last) ^ ((method.len() << 32) ^ uri.len()) as u64;
     (mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48) as usize % TARGETS
 }
 
@@ -185,19 +192,25 @@ mod tests {
     #[test]
     fn a_digest_is_that_of_its_text() {
         let mut recent = Recent::new();
-        assert_eq!((recent.target(b""), recent.target(&[0; TARGET])), (None, None), "nothing is at hand yet");
+        assert_eq!(
+            (recent.target(b"", b""), recent.target(b"A", &[0; TARGET])),
+            (None, None),
+            "nothing is there yet"
+        );
         for n in 0..100u8 {
-            let text = [b"REGISTER:sip:", &[n; 3][..]].concat();
-            recent.note_target(&text, [n; 32]);
-            assert_eq!(recent.target(&text), Some(&[n; 32]));
+            let uri = [b"sip:example", &[n; 3][..]].concat();
+            recent.note_target(b"REGISTER", &uri, [n; 32]);
+            assert_eq!(recent.target(b"REGISTER", &uri), Some(&[n; 32]));
+            assert_eq!(recent.target(b"REGISTES", &uri), None);
             for other in 0..100u8 {
-                let text = [b"REGISTER:sip:", &[other; 3][..]].concat();
-                assert!(recent.target(&text).is_none_or(|digits| *digits == [other; 32]));
+                let uri = [b"sip:example", &[other; 3][..]].concat();
+                assert!(recent.target(b"REGISTER", &uri).is_none_or(|digits| *digits == [other; 32]));
             }
         }
-        let long = [b'x'; TARGET + 1];
-        recent.note_target(&long, [1; 32]);
-        recent.note_target(&long[1..], [2; 32]);
-        assert_eq!((recent.target(&long), recent.target(&long[1..])), (None, Some(&[2; 32])));
+        let long = [b'x'; TARGET];
+        recent.note_target(b"A", &long, [1; 32]);
+        recent.note_target(b"A", &long[2..], [2; 32]);
+        assert_eq!((recent.target(b"A", &long), recent.target(b"A", &long[2..])), (None, Some(&[2; 32])));
+        assert_eq!((recent.target(b"AB", &long[2..]), recent.target(b"A:", &long[3..])), (None, None));
     }
 }

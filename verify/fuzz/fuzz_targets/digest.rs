@@ -49,6 +49,7 @@ fuzz_target!(|data: &[u8]| {
     let mut ledger = LocalLedger {
         nonces: NonceCounts::new(64, Duration::from_secs(300)),
         backoff: Backoff::new(64, BackoffRules::default()),
+        recent: Some(sip_auth::Recent::new()),
     };
     let mut lookup = |user: &Name, algorithm: Algorithm| {
         (user.user() == b"alice").then(|| ha1(algorithm, user.as_bytes(), REALM, b"secret"))
@@ -63,7 +64,10 @@ fuzz_target!(|data: &[u8]| {
         names_server: Request::NOT_BY_ADDRESS,
     };
     let mut challenge = Vec::new();
-    authenticator.challenge(Status::Unauthorized, &request, false, 1, &mut challenge);
+    let minted = authenticator.challenge(Status::Unauthorized, &request, false, 1, &mut challenge);
+    if choice & 16 != 0 {
+        ledger.note(REALM, minted);
+    }
     let nonce = nonce_of(&challenge);
     let question = Question {
         method: request.method,

@@ -47,6 +47,7 @@ impl World {
             ledger: LocalLedger {
                 nonces: NonceCounts::new(64, Duration::from_secs(300)),
                 backoff: Backoff::new(64, BackoffRules::default()),
+                recent: None,
             },
             contacts: BTreeSet::new(),
             questions: Vec::new(),

@@ -44,6 +44,7 @@ impl Shared {
             ledger: RefCell::new(LocalLedger {
                 nonces: NonceCounts::new(256, NONCE_LIFETIME),
                 backoff: Backoff::new(256, BackoffRules::default()),
+                recent: Some(sip_auth::Recent::new()),
             }),
             users,
         }
@@ -119,6 +120,10 @@ impl Services for SimServices {
     ) -> Decision {
         let mut secrets = Secrets { shared: &self.shared, home: request.home, now: request.now };
         authenticator.check(request, values, &mut secrets, &mut *self.shared.ledger.borrow_mut())
+    }
+
+    fn challenged(&self, realm: &[u8], minted: sip_auth::Minted) {
+        self.shared.ledger.borrow_mut().note(realm, minted);
     }
 
     fn ask(&self, question: Question) {

@@ -59,6 +59,7 @@ fn ledger() -> Striped {
     Striped([(); 4].map(|()| LocalLedger {
         nonces: NonceCounts::new(64, Config::default().lifetime),
         backoff: Backoff::new(64, BackoffRules::default()),
+        recent: None,
     }))
 }
 
@@ -548,27 +549,10 @@ proptest! {
     }
 }
 
-/// A ledger with what a worker has at hand.
-struct Quick(LocalLedger, Recent);
-
-impl Ledger for Quick {
-    fn nonces<R>(&mut self, key: u64, use_it: impl FnOnce(&mut NonceCounts) -> R) -> R {
-        self.0.nonces(key, use_it)
-    }
-
-    fn backoff<R>(&mut self, key: u64, use_it: impl FnOnce(&mut Backoff) -> R) -> R {
-        self.0.backoff(key, use_it)
-    }
-
-    fn recent(&mut self) -> Option<&mut Recent> {
-        Some(&mut self.1)
-    }
-}
-
 #[test]
 fn what_is_at_hand_changes_no_decision() {
     let [plain, other, _, _] = ledger().0;
-    let (mut plain, mut quick) = (plain, Quick(other, Recent::new()));
+    let (mut plain, mut quick) = (plain, LocalLedger { recent: Some(Recent::new()), ..other });
     let auth = authenticator(all_algorithms());
     let mut serial = NonceSerial::new(0);
     let mut seen = Vec::new();
@@ -584,7 +568,7 @@ fn what_is_at_hand_changes_no_decision() {
             let minted =
                 auth.challenge(Status::Unauthorized, &request(1, T0), false, serial.next(), &mut Vec::new());
             if noted {
-                quick.1.note(REALM, minted);
+                quick.note(REALM, minted);
             }
             let value = client.answer(std::str::from_utf8(&minted.text).expect("text"), 1);
             // The second is a replay, the third has a nonce that is not ours, the fourth is asked by another realm.

@@ -257,6 +257,7 @@ impl Lab {
             ledger: RefCell::new(LocalLedger {
                 nonces: NonceCounts::new(1_000, Duration::from_secs(300)),
                 backoff: Backoff::new(1_000, BackoffRules::default()),
+                recent: None,
             }),
         });
         let config = NodeConfig {

@@ -87,6 +87,7 @@ fn server(mailbox: bool) -> Node<Office> {
         ledger: RefCell::new(LocalLedger {
             nonces: NonceCounts::new(1 << 16, Duration::from_secs(300)),
             backoff: Backoff::new(1 << 10, BackoffRules::default()),
+            recent: None,
         }),
     };
     let secret = Secret { key: [1; 16], epoch: 1 };
