@@ -92,9 +92,9 @@ impl Recent {
         let text: &[u8; TEXT_LEN] = text.try_into().ok()?;
         let place = self.nonces.get(place_of(text))?;
         // As with a seal, how far a made-up one is right does not show.
-        let words = |text: &[u8; TEXT_LEN]| -> [u64; TEXT_LEN / 8] {
+        let words = |text: &[u8; TEXT_LEN]| -> [u32; TEXT_LEN / 4] {
             core::array::from_fn(|n| {
-                text.as_chunks::<8>().0.get(n).map_or(0, |word| u64::from_le_bytes(*word))
+                text.as_chunks::<4>().0.get(n).map_or(0, |word| u32::from_le_bytes(*word))
             })
         };
         let pairs = words(text).into_iter().zip(words(&place.minted.text));
