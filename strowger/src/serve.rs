@@ -131,8 +131,7 @@ fn serve(loaded: Loaded, overrides: Overrides) -> Result<(), Failure> {
     ended.map_err(|panics| format!("{} of the workers failed; see the log", panics.len()).into())
 }
 
-/// Whether the kernel is to be made ready to drop datagrams in an overload. Its check of the program takes most of a second of
-/// the start.
+/// Whether the kernel is to be made ready to drop datagrams in an overload.
 fn wants_sieve(config: &Config) -> bool {
     config.overload.enabled && config.overload.kernel
 }

@@ -5,8 +5,7 @@ use control::metrics::{Kind, Text};
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 use sip_steering::Ownership;
 use std::sync::mpsc;
-use std::thread::JoinHandle;
-use worker_runtime::{Bound, allowed_cpus};
+use worker_runtime::{Bound, Sifter, allowed_cpus};
 
 /// What is in force.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -59,7 +58,7 @@ const PRIVILEGES: CapabilitySet = CapabilitySet::BPF.union(CapabilitySet::PERFMO
 /// process is without the privilege from its first moment.
 pub struct Helmsman {
     work: mpsc::SyncSender<Work>,
-    thread: JoinHandle<Option<(Bound, Result<Grade, String>)>>,
+    steered: Underway,
 }
 
 struct Work {
@@ -77,22 +76,26 @@ impl Helmsman {
     /// If the system gives no thread, or the privileges cannot be given up.
     pub fn appoint() -> std::io::Result<Helmsman> {
         let (work, receiver) = mpsc::sync_channel(1);
+        let (done, steered) = mpsc::sync_channel(1);
         let steer = move || {
-            let Work { mut bound, ownership, wish, sieve, workers } = receiver.recv().ok()?;
+            let Ok(Work { mut bound, ownership, wish, sieve, workers }) = receiver.recv() else { return };
             let grade = choose(&mut bound, &ownership, wish, workers);
-            if sieve {
-                sift(&mut bound, &ownership, workers);
+            let sifter = sieve.then(|| bound.sifter());
+            // Who waits for that may serve while the rest is done.
+            if done.send((bound, grade)).is_ok()
+                && let Some(sifter) = sifter
+            {
+                sift(sifter, &ownership, workers);
             }
-            Some((bound, grade))
         };
-        let thread = std::thread::Builder::new().name("steering".to_owned()).spawn(steer)?;
+        std::thread::Builder::new().name("steering".to_owned()).spawn(steer)?;
         give_up()?;
-        Ok(Helmsman { work, thread })
+        Ok(Helmsman { work, steered: Underway(steered) })
     }
 
-    /// Begins to bring the best grade that is wished for and can be had into force. The kernel takes half a second to
-    /// check the program: time for the caller to do something else. With `sieve` the kernel is also made
-    /// ready to drop what overloaded workers would leave unanswered, if it can.
+    /// Begins to bring the best grade that is wished for and can be had into force. The kernel takes some tenths of a
+    /// second to check the program: time for the caller to do something else. With `sieve` the kernel is made ready
+    /// after that to drop what overloaded workers would leave unanswered, if it can, while they serve.
     ///
     /// # Errors
     /// If the thread has failed.
@@ -105,7 +108,7 @@ impl Helmsman {
     ) -> Result<Underway, String> {
         let work = Work { bound, ownership, wish, sieve, workers };
         self.work.send(work).map_err(|_| FAILED.to_owned())?;
-        Ok(Underway(self.thread))
+        Ok(self.steered)
     }
 }
 
@@ -113,7 +116,7 @@ impl Helmsman {
 const FAILED: &str = "the thread that steers has failed; see the log";
 
 /// A grade that is being brought into force.
-pub struct Underway(JoinHandle<Option<(Bound, Result<Grade, String>)>>);
+pub struct Underway(mpsc::Receiver<(Bound, Result<Grade, String>)>);
 
 impl Underway {
     /// Waits until it is in force, and gives the sockets back.
@@ -121,7 +124,7 @@ impl Underway {
     /// # Errors
     /// What to do, where the kernel is wished for by name and cannot be had.
     pub fn finish(self) -> Result<(Bound, Grade), String> {
-        let (bound, grade) = self.0.join().ok().flatten().ok_or_else(|| FAILED.to_owned())?;
+        let (bound, grade) = self.0.recv().map_err(|_| FAILED.to_owned())?;
         let grade = grade?;
         tracing::info!(grade = grade.name(), "steering");
         Ok((bound, grade))
@@ -177,9 +180,9 @@ fn choose(bound: &mut Bound, ownership: &Ownership, wish: Steering, workers: usi
 }
 
 /// Has the kernel ready to drop what would be left unanswered in an overload.
-fn sift(bound: &mut Bound, ownership: &Ownership, workers: usize) {
+fn sift(sifter: Sifter, ownership: &Ownership, workers: usize) {
     let (error, mend) = match ownership.sieve(u16::try_from(workers).unwrap_or(u16::MAX)) {
-        Some(program) => match bound.sift(&program) {
+        Some(program) => match sifter.load(&program) {
             Ok(_) => return,
             Err(error) => (error.to_string(), error.mend()),
         },

@@ -249,7 +249,7 @@ impl<N: Send + 'static> RuntimeHandle<N> {
         counts.udp_sieved = self
             .shared
             .sieves
-            .as_ref()
+            .get()
             .map_or(0, |sieves| (0..self.workers()).map(|worker| sieves.dropped(worker)).sum());
         // The kernel counts what it drops by our program with what it has no room for, and of all workers only the sums
         // belong together: without steering a worker's socket gets what is dropped by another's table.

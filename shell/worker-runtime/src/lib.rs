@@ -32,7 +32,7 @@ pub use config::{Listener, PanicHook, RuntimeConfig, StartError, StreamLimits, W
 pub use counters::Counts;
 pub use handle::{PostError, Runtime, RuntimeHandle};
 pub use listen::Bound;
-pub use steering::SteerError;
+pub use steering::{Sifter, SteerError};
 
 /// The CPUs that this process may use, in order; none if the system does not say.
 pub fn allowed_cpus() -> Vec<usize> {

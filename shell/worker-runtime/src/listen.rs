@@ -7,7 +7,7 @@ use crate::{Runtime, streams};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use wire::{ListenerId, Machine, Transport};
 
 /// Free ports tried where any will do.
@@ -45,8 +45,8 @@ pub struct Bound {
     pub(crate) sockets: Vec<WorkerSockets>,
     /// Whether the kernel was told who owns what.
     pub(crate) steered: bool,
-    /// What has the kernel drop datagrams in an overload.
-    pub(crate) sieves: Option<Sieves>,
+    /// What has the kernel drop datagrams in an overload, once it is there.
+    pub(crate) sieves: Arc<OnceLock<Sieves>>,
 }
 
 impl Bound {
@@ -90,7 +90,7 @@ impl Bound {
             tracing::info!(transport = %actual.transport, address = %actual.address, workers, "listening");
             listeners.push(actual);
         }
-        Ok(Bound { config, listeners, sockets, steered: false, sieves: None })
+        Ok(Bound { config, listeners, sockets, steered: false, sieves: Arc::default() })
     }
 
     /// The listeners in the order of their ids, with the addresses and ports they got.

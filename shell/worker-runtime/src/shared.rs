@@ -10,7 +10,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use wire::{ConnId, Flow, Time};
 
 /// Something one worker hands to another.
@@ -109,8 +109,8 @@ pub struct Shared<N> {
     pub listeners: Vec<Listener>,
     /// The datagram sockets of each worker, to ask the kernel about.
     pub datagram_sockets: Vec<Vec<Weak<OwnedFd>>>,
-    /// What has the kernel drop datagrams in an overload.
-    pub sieves: Option<Sieves>,
+    /// What has the kernel drop datagrams in an overload, once it is there.
+    pub sieves: Arc<OnceLock<Sieves>>,
     /// Datagrams that the workers' sockets were seen to have lost, without those that the overload program dropped.
     pub lost: AtomicU64,
     /// Accept nothing new.
@@ -128,7 +128,7 @@ impl<N> Shared<N> {
     pub fn new(
         listeners: Vec<Listener>,
         datagram_sockets: Vec<Vec<Weak<OwnedFd>>>,
-        sieves: Option<Sieves>,
+        sieves: Arc<OnceLock<Sieves>>,
         streams: StreamShared,
         ring: usize,
         notices: usize,

@@ -6,6 +6,7 @@ use crate::sys::{self, Mapping, Use, errno};
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, OnceLock};
 use wire::{ListenerId, SieveProgram, SteeringProgram};
 
 /// The instruction that loads a map: its operation, and the source that says so.
@@ -95,19 +96,54 @@ impl Bound {
         Ok(count)
     }
 
-    /// Has the kernel drop for each worker what its machine tells it to ([`wire::Machine::sieve`]), by this program, and
-    /// answers for how many sockets it would. Nothing is dropped before a machine says so. Not to be used where the kernel
-    /// joins datagrams ([`RuntimeConfig::together`](crate::RuntimeConfig::together)): it would judge several by the first.
+    /// To have the kernel drop for each worker what its machine tells it to ([`wire::Machine::sieve`]).
+    pub fn sifter(&self) -> Sifter {
+        Sifter {
+            sieves: Arc::clone(&self.sieves),
+            workers: self.sockets.len(),
+            // Where the kernel joins datagrams it would judge several by the first.
+            sockets: match self.config.together {
+                true => 0,
+                false => self.sockets.iter().map(|worker| worker.udp.len()).sum(),
+            },
+        }
+    }
+
+    /// The datagram sockets of each address that all workers serve, in the order of the workers.
+    fn shared_sockets(&self) -> Vec<Vec<BorrowedFd<'_>>> {
+        let shared = self.listeners.len().min(self.config.own_from);
+        let of = |id: ListenerId| -> Vec<BorrowedFd<'_>> {
+            let sockets = self.sockets.iter().flat_map(|worker| &worker.udp);
+            sockets
+                .filter(|socket| socket.id == id && socket.peer.is_none() && !socket.spare)
+                .map(|s| s.fd.as_fd())
+                .collect()
+        };
+        // Another transport has no datagram sockets, and one worker nobody to choose among.
+        (0..shared as u16).map(|id| of(ListenerId(id))).filter(|sockets| sockets.len() > 1).collect()
+    }
+}
+
+/// Makes the kernel ready to drop what overloaded workers would leave unanswered.
+pub struct Sifter {
+    sieves: Arc<OnceLock<Sieves>>,
+    workers: usize,
+    sockets: usize,
+}
+
+impl Sifter {
+    /// Loads this program, and answers for how many sockets it may drop. The kernel's check takes some tenths of a second;
+    /// the workers may run meanwhile, and use it from then on. Nothing is dropped before a machine says so. None is loaded
+    /// where the kernel joins datagrams ([`RuntimeConfig::together`](crate::RuntimeConfig::together)).
     ///
     /// # Errors
     /// What the kernel refused. The workers serve all the same, and take each datagram to leave it unanswered.
-    pub fn sift(&mut self, program: &SieveProgram) -> Result<usize, SteerError> {
-        let count = self.sockets.iter().map(|worker| worker.udp.len()).sum();
-        if count == 0 || self.config.together {
+    pub fn load(self, program: &SieveProgram) -> Result<usize, SteerError> {
+        if self.sockets == 0 {
             return Ok(0);
         }
         let refused = |what| move |error| SteerError { what, error, reason: None };
-        let (entry, workers) = (program.entry(), self.sockets.len());
+        let (entry, workers) = (program.entry(), self.workers);
         let scratch =
             sys::scratch_map(program.scratch).map_err(refused("make a map for the overload program"))?;
         let table = sys::table_map(entry as u32, workers as u32)
@@ -127,22 +163,9 @@ impl Bound {
             _ => scratch.as_fd(),
         });
         let program = checked(Use::Filter, &code, "load the overload program")?;
-        self.sieves = Some(Sieves::new(program, (table_mapping, entry), (memory_mapping, generation)));
-        Ok(count)
-    }
-
-    /// The datagram sockets of each address that all workers serve, in the order of the workers.
-    fn shared_sockets(&self) -> Vec<Vec<BorrowedFd<'_>>> {
-        let shared = self.listeners.len().min(self.config.own_from);
-        let of = |id: ListenerId| -> Vec<BorrowedFd<'_>> {
-            let sockets = self.sockets.iter().flat_map(|worker| &worker.udp);
-            sockets
-                .filter(|socket| socket.id == id && socket.peer.is_none() && !socket.spare)
-                .map(|s| s.fd.as_fd())
-                .collect()
-        };
-        // Another transport has no datagram sockets, and one worker nobody to choose among.
-        (0..shared as u16).map(|id| of(ListenerId(id))).filter(|sockets| sockets.len() > 1).collect()
+        // There is one sifter for these workers, or they have one already, which is as good.
+        let _ = self.sieves.set(Sieves::new(program, (table_mapping, entry), (memory_mapping, generation)));
+        Ok(self.sockets)
     }
 }
 
@@ -228,14 +251,14 @@ mod tests {
     #[test]
     fn a_sieve_that_cannot_be_is_refused_and_the_workers_go_on_without() {
         let config = RuntimeConfig { listeners: vec![listener(Transport::Udp)], ..RuntimeConfig::default() };
-        let mut bound = Bound::new(config.clone(), 1).unwrap();
+        let bound = Bound::new(config.clone(), 1).unwrap();
         // It ends without a result.
         let program = SieveProgram { code: vec![0x95], scratch: 8, words: 3, memory: 8 };
-        let refused = bound.sift(&program).unwrap_err();
+        let refused = bound.sifter().load(&program).unwrap_err();
         assert!(refused.is_permission() || refused.to_string().contains("R0 !read_ok"), "{refused}");
-        assert!(bound.sieves.is_none() && !refused.mend().is_empty());
-        let mut together = Bound::new(RuntimeConfig { together: true, ..config }, 1).unwrap();
-        assert_eq!(together.sift(&program).unwrap(), 0);
+        assert!(bound.sieves.get().is_none() && !refused.mend().is_empty());
+        let together = Bound::new(RuntimeConfig { together: true, ..config }, 1).unwrap();
+        assert_eq!(together.sifter().load(&program).unwrap(), 0);
     }
 
     #[test]

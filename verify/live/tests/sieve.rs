@@ -77,10 +77,10 @@ impl Sifted {
             listeners.push(any("[::1]:0"));
         }
         let config = RuntimeConfig { listeners, ..RuntimeConfig::default() };
-        let mut bound = Bound::new(config, 1).unwrap();
+        let bound = Bound::new(config, 1).unwrap();
         let ownership = Ownership::new(b"sixteen bytes---");
         let program = ownership.sieve(1).unwrap();
-        if let Err(error) = bound.sift(&program) {
+        if let Err(error) = bound.sifter().load(&program) {
             assert!(error.is_permission(), "the kernel does not take the program: {error}");
             let said =
                 format!("\nSKIPPED, the kernel's part is not tested here: {error}; {}\n", error.mend());

@@ -130,7 +130,6 @@ impl<M: Machine> Worker<M> {
             poller.add(socket.fd.as_fd(), Interest::READ, data)?;
             datagrams.add(socket, data);
         }
-        let sieve = shared.sieves.clone().map(|sieves| sieves.of(me));
         Ok(Worker {
             machine,
             out: Outbox::new(),
@@ -142,7 +141,7 @@ impl<M: Machine> Worker<M> {
             spin: Spin::new(config.busy_poll),
             pressure: Pressure::new(now),
             backlog: Backlog::default(),
-            sieve,
+            sieve: None,
             datagrams,
             recv: RecvBatch::new(config.batch, config.together || stamped),
             send: SendBatch::new(config.batch, config.together),
@@ -255,6 +254,11 @@ impl<M: Machine> Worker<M> {
 
     /// Tells the machine how the worker keeps up, and the kernel what the machine makes of it.
     fn pace(&mut self, mut load: Load) {
+        // It is loaded while the workers run.
+        if self.sieve.is_none() {
+            let links = &self.links;
+            self.sieve = links.shared().sieves.get().map(|sieves| sieves.clone().of(links.me()));
+        }
         load.sieved = self.sieve.as_mut().and_then(Sieve::dropped);
         load.waiting = self.backlog.look(&load, self.datagrams.descriptors());
         self.machine.pace(self.now, &load);
