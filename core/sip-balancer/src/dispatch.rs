@@ -11,7 +11,7 @@ use crate::outliers::Outliers;
 use crate::sessions::{CallKey, GIVE_UP, LATE, Phase, Place, Sessions, Txn, TxnPlace};
 use crate::stats::NodeStats;
 use crate::{Algorithm, Costs, Kind};
-use core::net::IpAddr;
+use core::net::SocketAddr;
 use core::time::Duration;
 use sip_proxy::feedback::Neighbours;
 use std::sync::Arc;
@@ -61,8 +61,8 @@ pub struct Request<'a> {
     pub call_id: &'a [u8],
     /// The same for a request and its retransmissions, and for an INVITE and its CANCEL.
     pub id: u64,
-    /// The address that its responses go to, if that is known.
-    pub back: Option<IpAddr>,
+    /// Where its responses go, if that is known.
+    pub back: Option<SocketAddr>,
     /// The method.
     pub tag: Tag,
     /// It has a To tag: it belongs to a dialog.
@@ -620,8 +620,8 @@ impl Dispatcher {
         self.cluster.failed(now, node, why, self.rules.down_after, rest);
     }
 
-    /// The address that the responses to a request go to, as its record has it.
-    pub(crate) fn back(&self, call: CallKey, id: u64, tag: Tag) -> Option<IpAddr> {
+    /// Where the responses to a request go, as its record has it.
+    pub(crate) fn back(&self, call: CallKey, id: u64, tag: Tag) -> Option<SocketAddr> {
         let place = self.sessions.find_txn(self.sessions.find(call)?, id, tag)?;
         self.sessions.txn(place)?.back
     }

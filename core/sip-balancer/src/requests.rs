@@ -165,7 +165,7 @@ impl Balancer {
             call: c.call,
             call_id: request.call_id(),
             id: c.id,
-            back: Some(c.back.remote.ip()),
+            back: Some(c.back.remote),
             tag,
             inside: !request.to_tag().is_empty(),
             token: self.node_of(c),
@@ -338,12 +338,29 @@ impl Balancer {
             node: id,
             to_caller: false,
             listener: mark,
-            port: c.back.remote.port(),
+            port: self.branch_port(from, request, c, to.again),
             id: c.id,
         };
         self.counts.forwarded += 1;
         let offer = self.cluster.speaks(to.node);
         self.send((from, way, token, offer), request, c, branch, dialog, out);
+    }
+
+    /// The port in our branch. The CANCEL of an INVITE and the ACK of its failure have the same one (RFC 3261 sections
+    /// 9.1 and 17.1.1.3), or nobody knows what they belong to; but they may come on another connection, or by another
+    /// port of a translation. Of a stream it is the one in `sent-by`, which they share whatever is remembered, and where
+    /// the connection is for answers is looked up; of datagrams the first that the INVITE came by, while that is known.
+    fn branch_port(&self, from: Flow, request: &Message<'_>, c: &Checked<'_>, again: bool) -> u16 {
+        let tag = match request.method() {
+            Method::Invite | Method::Ack | Method::Cancel if from.transport.is_reliable() => {
+                return request.via().port_or_default();
+            }
+            Method::Ack | Method::Cancel => Tag::Invite,
+            method => tag_of(method),
+        };
+        let known = again || request.method() == Method::Cancel;
+        let first = known.then(|| self.dispatcher.back(c.call, c.id, tag)).flatten();
+        first.unwrap_or(c.back.remote).port()
     }
 
     /// A request of the node's side, to the caller's. Only who is a node may send it: the token is known to both
@@ -378,7 +395,7 @@ impl Balancer {
             node: dialog.node,
             to_caller: true,
             listener: self.settings.mark(c.back.listener),
-            port: c.back.remote.port(),
+            port: self.branch_port(from, request, c, false),
             id: c.id,
         };
         let token = if ack { 0 } else { self.keep_outward(now, from, request, c, way) };
@@ -449,7 +466,7 @@ impl Balancer {
             last_route: b"",
             max_forwards: request.max_forwards().map_or(self.settings.max_forwards, |m| m.saturating_sub(1)),
             max_breadth: None,
-            source: Some((from.remote, always_rport(from, request))),
+            source: Some((from.remote, always_rport(from, request) || is_cancel_on_stream(from, request))),
             strip_identity: false,
             strip_realm: None,
         };
@@ -521,6 +538,11 @@ impl Balancer {
 /// Where a response goes whose connection is gone: to the port in `sent-by`, over a new one (section 18.2.2).
 pub(crate) fn otherwise(back: Flow, port: u16) -> Flow {
     Flow { conn: None, remote: SocketAddr::new(back.remote.ip(), port), ..back }
+}
+
+/// Of these nobody may know the connection when the answer comes, and the branch does not say it either.
+fn is_cancel_on_stream(from: Flow, request: &Message<'_>) -> bool {
+    from.transport.is_reliable() && request.method() == Method::Cancel
 }
 
 /// `Unsupported` with what a Proxy-Require asks for; nothing is supported.

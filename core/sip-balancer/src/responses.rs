@@ -157,12 +157,27 @@ impl Balancer {
         if self.sealer.id(branch.epoch, &origin) != branch.id {
             return None;
         }
-        let remote = SocketAddr::new(ip, branch.port);
+        let mut remote = SocketAddr::new(ip, branch.port);
         let listener = self.settings.marked(branch.listener, remote)?;
         let transport = self.settings.listener(listener)?.transport;
-        let conn =
-            if transport.is_reliable() { self.conn_of(branch, tag_of(response.method())) } else { None };
+        let mut conn = None;
+        if transport.is_reliable() {
+            let tag = tag_of(response.method());
+            conn = self.conn_of(branch, tag);
+            remote.set_port(self.peer_port(branch, &via, call, tag));
+        }
         Some((Flow { transport, listener, remote, conn }, via.port_or_default()))
+    }
+
+    /// The port that the connection of a request has at its other end, as far as it is known; else the one in our branch.
+    fn peer_port(&self, branch: &Branch, via: &Via<'_>, call: CallKey, tag: Tag) -> u16 {
+        if branch.to_caller {
+            return branch.port;
+        }
+        let known = self.dispatcher.back(call, branch.id, tag);
+        // Whoever answers a CANCEL is the node itself, and has this from us.
+        let written = || via.rport.flatten().filter(|_| tag == Tag::Cancel);
+        known.map(|back| back.port()).or_else(written).unwrap_or(branch.port)
     }
 
     /// The same of a request whose record is there, which knows as much as its Via: that was hashed into the id that we
@@ -172,8 +187,7 @@ impl Balancer {
         if branch.to_caller || transport != Transport::Udp || response.via_count() < 2 {
             return None;
         }
-        let ip = self.dispatcher.back(call, branch.id, tag_of(response.method()))?;
-        let remote = SocketAddr::new(ip, branch.port);
+        let remote = self.dispatcher.back(call, branch.id, tag_of(response.method()))?;
         let listener = self.settings.marked(branch.listener, remote)?;
         Some(Flow { transport, listener, remote, conn: None })
     }

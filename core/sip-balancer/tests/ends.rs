@@ -200,3 +200,48 @@ fn what_is_long_due_is_forgotten_in_larger_steps() {
     world.balancer.timeout(now, &mut out);
     assert!(before >= 64 && world.balancer.report(false).transactions == 0, "{before}");
 }
+
+/// A CANCEL or ACK as it leaves for the node that has the INVITE.
+fn goes_to(sent: &[Sent], invite: &Sent) -> Sent {
+    sent.iter().find(|m| m.to == invite.to).expect("one for the node that has the INVITE").clone()
+}
+
+#[test]
+fn what_ends_an_invite_has_its_branch_whatever_port_it_comes_from() {
+    const OTHER: &str = "198.51.100.7:40002";
+    let via = |text: String| text.replace("UDP 198.51.100.7;", "UDP 198.51.100.7:5070;rport;");
+    for tcp in [false, true] {
+        let mut world = World::with(nodes(3), keys(2), streams());
+        let come = |world: &mut World, from: &str, method: &str, to: &str| match tcp {
+            true => world.receive_tcp(from, &over_tcp(&via(request(method, "p1", 1, "p1", to, "")))),
+            false => world.receive(from, &via(request(method, "p1", 1, "p1", to, ""))),
+        };
+        let invite = come(&mut world, PHONE, "INVITE", "").remove(0);
+        // A translation may give it another port, and a connection may be another one.
+        if !tcp {
+            let again = come(&mut world, OTHER, "INVITE", "");
+            assert_eq!((&again[0].to, again[0].branch()), (&invite.to, invite.branch()));
+        }
+        world.answer(&invite, "180 Ringing", "");
+        let cancel = come(&mut world, OTHER, "CANCEL", "").remove(0);
+        assert_eq!((&cancel.to, cancel.branch()), (&invite.to, invite.branch()), "tcp: {tcp}");
+        // Each of the two is answered where it came from.
+        assert_eq!(world.answer(&cancel, "200 OK", "")[0].to, OTHER);
+        assert_eq!(world.answer(&invite, "487 Request Terminated", "")[0].to, PHONE);
+        let ack = goes_to(&come(&mut world, OTHER, "ACK", ";tag=callee"), &invite);
+        assert_eq!(ack.branch(), invite.branch(), "tcp: {tcp}");
+        assert_eq!(world.balancer.report(true).exact, Some(true));
+    }
+}
+
+#[test]
+fn a_cancel_on_another_connection_finds_its_invite_after_a_restart() {
+    let start = || World::with(nodes(3), keys(2), streams());
+    let invite = start().one_tcp(PHONE, &over_tcp(&invite("q1")));
+    let mut world = start();
+    let text = over_tcp(&request("CANCEL", "q1", 1, "q1", "", ""));
+    let cancel = goes_to(&world.receive_tcp("198.51.100.7:40002", &text), &invite);
+    assert_eq!(cancel.branch(), invite.branch());
+    let back = world.answer(&cancel, "200 OK", "");
+    assert_eq!((back[0].start(), back[0].to.as_str()), ("SIP/2.0 200 OK", "198.51.100.7:40002"));
+}
