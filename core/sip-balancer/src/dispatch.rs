@@ -434,7 +434,7 @@ impl Dispatcher {
         });
         let good = |at: &NodeIndex| match bound {
             true => self.cluster.is_usable(now, *at),
-            false => self.cluster.takes_calls(now, *at),
+            false => self.cluster.gets_calls(now, *at),
         };
         match known.filter(good) {
             // What was begun is to end well.

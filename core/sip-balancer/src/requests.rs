@@ -150,7 +150,7 @@ impl Balancer {
 
     /// Whoever is before us asks whether calls may come.
     fn options(&mut self, now: Time, flow: Flow, request: &Message<'_>, out: &mut Outbox) {
-        let open = self.cluster.indexes().any(|at| self.cluster.takes_calls(now, at));
+        let open = self.cluster.is_open(now);
         if open && !self.draining {
             return self.refuse(flow, request, 200, b"", b"", out);
         }

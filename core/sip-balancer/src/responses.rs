@@ -106,7 +106,7 @@ impl Balancer {
             _ if branch.to_caller => false,
             // Whoever is before us would send nothing at all to us for that time (section 21.5.4), where only one
             // node wants to be left alone (16.7 step 6).
-            503 => self.cluster.indexes().any(|at| self.cluster.takes_calls(now, at)),
+            503 => self.cluster.is_open(now),
             482 => tag_of(response.method()) == Tag::Invite && self.is_merged(branch.id),
             _ => false,
         }

@@ -212,7 +212,7 @@ impl Control {
                 alarms.push(format!("node {} is down: {}", node.name(), why.text()));
             }
         }
-        if !cluster.indexes().any(|at| cluster.takes_calls(now, at)) {
+        if !cluster.is_open(now) {
             alarms.push("no node takes calls".into());
         }
         alarms.extend(lock(&self.names).alarms());
@@ -350,7 +350,7 @@ impl Control {
             },
             health: health_name(health).into(),
             why: why_text(cluster, now, at),
-            takes_calls: cluster.takes_calls(now, at),
+            takes_calls: cluster.gets_calls(now, at),
             calls: load.calls.into(),
             transactions: load.transactions().into(),
             work: work_of(&load, costs),
@@ -477,7 +477,7 @@ impl Admin for Control {
             return Err(state.name().to_owned());
         }
         let (cluster, now) = (&self.running.cluster, monotonic_now());
-        if !cluster.indexes().any(|at| cluster.takes_calls(now, at)) {
+        if !cluster.is_open(now) {
             return Err("no node takes calls".into());
         }
         let answering: Vec<u16> = self.ask().into_iter().map(|(worker, _)| worker).collect();
