@@ -474,3 +474,20 @@ fn the_only_node_that_is_left_gets_calls_though_it_was_ejected() {
         assert_eq!(goes(&mut world, "a4"), OTHER, "{algorithm:?}");
     }
 }
+
+#[test]
+fn a_node_is_up_after_as_many_good_probes_whichever_worker_found_it_down() {
+    let mut world = probing(1);
+    watch(&mut world, 10_000, |_| Some(("200 OK", "")));
+    // Another worker than the one that goes on asking.
+    world.cluster.set_down(ONE, Why::Unreachable);
+    let up_after = Probing::default().up_after;
+    let mut good = 0;
+    while world.cluster.health(ONE).0 == Health::Down {
+        for probe in world.pass(MS(50)).iter().filter(|m| m.start().starts_with("OPTIONS")) {
+            world.answer(probe, "200 OK", "");
+            good += 1;
+        }
+    }
+    assert_eq!(good, up_after);
+}
