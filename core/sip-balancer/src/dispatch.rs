@@ -357,13 +357,14 @@ impl Dispatcher {
     }
 
     /// Where an ACK goes: to who has the INVITE it belongs to, or the dialog. `large`: it is too long for a datagram.
+    /// `lost`: its Call-ID, if it may belong to a dialog that is known by its record alone, and there is none.
     pub fn ack(
         &mut self,
         now: Time,
         call: CallKey,
         id: u64,
         token: Option<NodeIndex>,
-        large: bool,
+        (large, lost): (bool, Option<&[u8]>),
     ) -> Option<Assigned> {
         let at = self.sessions.find(call);
         let invite = at.and_then(|at| self.sessions.find_txn(at, id, Tag::Invite));
@@ -372,7 +373,9 @@ impl Dispatcher {
         }
         // After a 2xx it is a transaction of its own, which nothing answers.
         let usable = token.filter(|at| self.cluster.is_usable(now, *at));
-        let node = usable.or(at.map(|at| self.sessions.node(at))).or(token)?;
+        let known = usable.or(at.map(|at| self.sessions.node(at))).or(token);
+        // As with any other request of such a dialog.
+        let node = known.or_else(|| self.chooser.choose(now, lost?, Kind::Other, None))?;
         self.goes_first(now, node);
         Some(Assigned { node, again: false, large })
     }

@@ -306,7 +306,9 @@ impl Balancer {
             self.kept.acknowledged(c.call);
         }
         let large = self.is_large(flow, request);
-        match self.dispatcher.ack(now, c.call, c.id, self.node_of(c), large) {
+        let in_dialog = !self.settings.record_route && !request.to_tag().is_empty();
+        let lost = in_dialog.then(|| request.call_id());
+        match self.dispatcher.ack(now, c.call, c.id, self.node_of(c), (large, lost)) {
             Some(assigned) => {
                 let way = self.way(assigned, flow.listener);
                 self.forward(flow, request, c, (assigned, way, 0), out);

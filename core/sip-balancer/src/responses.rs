@@ -95,6 +95,14 @@ impl Balancer {
         if tag == Tag::Cancel && status >= 300 && !self.may_refuse_cancel(now, call, branch.id, node) {
             return None;
         }
+        // No token will say where it is.
+        if seen == Seen::Stray
+            && tag == Tag::Invite
+            && (200..300).contains(&status)
+            && !self.settings.record_route
+        {
+            self.dispatcher.adopt(now, call, node);
+        }
         let soften = self.softens(now, branch, response);
         self.heard_of(now, branch.id, tag, What::ToNode, status, out);
         Some(soften)
