@@ -26,6 +26,7 @@ const TOKEN_ADDED: usize = 68 + 3;
 pub(crate) const OFFER: &[u8] = b";oc;oc-algo=\"loss\"";
 
 /// A request that passed the checks.
+#[derive(Clone, Copy)]
 pub(crate) struct Checked<'a> {
     pub routing: Routing<'a>,
     pub uri: Uri<'a>,
@@ -33,7 +34,9 @@ pub(crate) struct Checked<'a> {
     pub dialog: Option<(Dialog, Sender)>,
     pub back: Flow,
     pub call: CallKey,
+    /// What it is known by, under the key of this epoch.
     pub id: u64,
+    pub epoch: u8,
 }
 
 /// What makes this request the same as another.
@@ -127,8 +130,9 @@ impl Balancer {
             return Err((403, b"Dialog Not Of This Balancer", Vec::new()));
         }
         let back = reply_flow(flow, request);
-        let id = self.sealer.id(self.sealer.epoch(), &origin(request, back.remote.ip(), call));
-        Ok(Checked { routing, uri, dialog, back, call, id })
+        let epoch = self.sealer.epoch();
+        let id = self.sealer.id(epoch, &origin(request, back.remote.ip(), call));
+        Ok(Checked { routing, uri, dialog, back, call, id, epoch })
     }
 
     /// How often the request has been here.
@@ -336,7 +340,7 @@ impl Balancer {
             natted: is_natted(from, request),
         });
         let branch = Branch {
-            epoch: self.sealer.epoch(),
+            epoch: c.epoch,
             node: id,
             to_caller: false,
             listener: mark,
@@ -393,7 +397,7 @@ impl Balancer {
             };
         };
         let branch = Branch {
-            epoch: self.sealer.epoch(),
+            epoch: c.epoch,
             node: dialog.node,
             to_caller: true,
             listener: self.settings.mark(c.back.listener),

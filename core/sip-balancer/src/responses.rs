@@ -92,7 +92,7 @@ impl Balancer {
             self.counts.stray += 1;
             return None;
         }
-        if tag == Tag::Cancel && status >= 300 && !self.may_refuse_cancel(now, call, branch.id, node) {
+        if tag == Tag::Cancel && status >= 300 && !self.may_refuse_cancel(now, call, branch, node) {
             return None;
         }
         // No token will say where it is.

@@ -216,6 +216,11 @@ impl Sealer {
         self.current.epoch
     }
 
+    /// The epochs of all keys, what seals now first.
+    pub(crate) fn epochs(&self) -> impl Iterator<Item = u8> + Clone + use<> {
+        [Some(self.current.epoch), self.previous.as_ref().map(|uses| uses.epoch)].into_iter().flatten()
+    }
+
     fn uses(&self, epoch: u8) -> Option<&Uses> {
         match self.current.epoch == epoch {
             true => Some(&self.current),

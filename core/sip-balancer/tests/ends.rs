@@ -4,6 +4,7 @@
 mod common;
 
 use common::*;
+use sip_balancer::token::Keys;
 use sip_balancer::*;
 use std::time::Duration;
 use wire::{Machine, Outbox};
@@ -60,12 +61,17 @@ fn a_bye_of_the_nodes_side_that_nobody_answers_ends_the_call() {
     assert_eq!((world.load(), world.balancer.report(true).exact), ((0, 0), Some(true)));
 }
 
+/// One whose secret is not being changed.
+fn one_secret() -> World {
+    World::with(nodes(3), Keys { previous: None, ..keys(2) }, settings())
+}
+
 #[test]
 fn the_cancel_of_an_unknown_invite_goes_to_all_who_may_have_it_and_one_of_them_may_refuse() {
-    let mut before = World::new();
+    let mut before = one_secret();
     let forwarded = before.one(CALLER, &invite("u1"));
     // As after a crash, or at another balancer.
-    let mut world = World::new();
+    let mut world = one_secret();
     let sent = world.receive(CALLER, &request("CANCEL", "u1", 1, "u1", "", ""));
     assert_eq!(sent.len(), 3, "{sent:?}");
     let (mine, others): (Vec<&Sent>, Vec<&Sent>) = sent.iter().partition(|m| m.to == forwarded.to);
@@ -97,7 +103,7 @@ fn the_cancel_of_an_unknown_invite_goes_to_all_who_may_have_it_and_one_of_them_m
 
 #[test]
 fn cancels_of_nothing_are_forwarded_so_many_a_second_and_leave_nothing() {
-    let mut world = World::new();
+    let mut world = one_secret();
     let mut forwarded = 0;
     for n in 0..1_000 {
         let sent = world.receive(CALLER, &request("CANCEL", &format!("f{n}"), 1, "f", "", ""));
