@@ -101,8 +101,9 @@ const BALANCE_EXAMPLES: &str = "Examples:
 
 Algorithms: cjsq, tjsq, tlwl, tlwl-adaptive, hash, fnv-hash, round-robin, rwma, two-choices, maglev.
 A node is an address or a name; a name stands for all servers that the DNS has for it (SRV, A, AAAA).
-TLS, WebSocket and calls from the nodes to outside are not in this version.
-SIGTERM or Ctrl-C drains and stops, a second one stops at once; SIGHUP reloads the file.";
+TLS, WebSocket and calls from the nodes to others than phones that registered through it are not in this version.
+SIGTERM ends it after `stop_delay` (3 s), until when it serves as ever, new calls too; a second one, or Ctrl-C, ends it
+at once. SIGHUP reloads the file.";
 
 /// Options of `balance`; they override the file.
 #[derive(Args)]

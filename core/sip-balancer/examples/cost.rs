@@ -117,7 +117,7 @@ fn main() {
         ["127.9.2.1:5060", "127.9.2.2:5060"].map(|a| a.parse().expect("it")).to_vec();
     let cluster = Cluster::new(nodes.into_iter().map(Node::new).collect(), 1);
     let keys = Keys { current: Key { epoch: 1, secret: [7; 16] }, previous: None, hash: [9; 16] };
-    let setup = Setup { worker: 0, workers: 1, cluster, keys, calls: 100_000, seed: 1 };
+    let setup = Setup { worker: 0, workers: 1, cluster, keys, calls: 100_000, seed: 1, life: 1 };
     let listener = Listener::new(Transport::Udp, "127.9.3.1:5060".parse().expect("an address"), None);
     let probing = Probing { interval: Duration::ZERO, ..Probing::default() };
     let settings = Settings { probing, ..Settings::new(vec![listener]) };

@@ -4,13 +4,15 @@
 //! a caller that is gone. Which node has it cannot be known: a CANCEL carries no token, as its INVITE had none. But the
 //! branch that its INVITE had at a node can, for it follows from the request, the key and the node. So each node that is
 //! usable gets the CANCEL with the branch that the INVITE would have had there, and those that do not have it say 481.
+//! While a secret is changed the INVITE may have been sealed with either, and each gets two.
 //!
 //! Whoever sends CANCELs of nothing has no more of that than of other requests: the sender gets one refusal at most, be it
 //! a false one, for those of all nodes but one are dropped, and nodes get [`MOST`] of them a second at most.
 
 use crate::machine::Balancer;
-use crate::requests::Checked;
+use crate::requests::{Checked, origin};
 use crate::sessions::CallKey;
+use crate::token::Branch;
 use crate::{Assigned, NodeIndex, Tag};
 use core::time::Duration;
 use sip_message::Message;
@@ -51,21 +53,27 @@ impl Balancer {
     ) {
         let there = |at: &NodeIndex| self.cluster.is_usable(now, *at);
         let nodes: Vec<NodeIndex> = self.cluster.members().map(|(at, _)| at).filter(there).collect();
-        if nodes.is_empty() || !self.scattered.take(now, nodes.len()) {
+        let epochs = self.sealer.epochs();
+        if nodes.is_empty() || !self.scattered.take(now, nodes.len() * epochs.clone().count()) {
             return self.refuse(flow, request, 481, b"", b"", out);
         }
-        for node in nodes {
-            let to = Assigned { node, again: false, large: false };
-            if let Some(way) = self.way(to, flow.listener) {
-                self.forward(flow, request, c, (to, Some(way), 0), out);
+        let origin = origin(request, c.back.remote.ip(), c.call);
+        for epoch in epochs {
+            let c = Checked { id: self.sealer.id(epoch, &origin), epoch, ..*c };
+            for &node in &nodes {
+                let to = Assigned { node, again: false, large: false };
+                if let Some(way) = self.way(to, flow.listener) {
+                    self.forward(flow, request, &c, (to, Some(way), 0), out);
+                }
             }
         }
     }
 
     /// Whether a node's refusal of a CANCEL is for the caller: that of one that there is a record of is, and else that of
-    /// one node, where all were asked.
-    pub(crate) fn may_refuse_cancel(&self, now: Time, call: CallKey, id: u64, node: NodeIndex) -> bool {
+    /// one node, where all were asked, to what the key says that seals now.
+    pub(crate) fn may_refuse_cancel(&self, now: Time, call: CallKey, b: &Branch, node: NodeIndex) -> bool {
         let first = || self.cluster.members().map(|(at, _)| at).find(|at| self.cluster.is_usable(now, *at));
-        self.dispatcher.back(call, id, Tag::Cancel).is_some() || first() == Some(node)
+        self.dispatcher.back(call, b.id, Tag::Cancel).is_some()
+            || (b.epoch == self.sealer.epoch() && first() == Some(node))
     }
 }

@@ -197,9 +197,25 @@ impl Chooser {
         {
             self.open.push(*only);
         }
+        if self.open.is_empty() {
+            self.make_do(now, but);
+        }
+        let cluster = &self.cluster;
         if cluster.is_ranked() {
             let best = self.open.iter().map(|at| cluster.rank(*at)).min();
             self.open.retain(|at| Some(cluster.rank(*at)) == best);
+        }
+    }
+
+    /// Nobody takes calls: those who are left, if any, and of these none that another attempt is not to have.
+    #[cold]
+    fn make_do(&mut self, now: Time, but: &[NodeIndex]) {
+        let cluster = &self.cluster;
+        let Some(best) = cluster.best_standing(now).filter(|best| *best > 0) else { return };
+        let left = |at: &NodeIndex| cluster.standing(now, *at) == Some(best);
+        self.open.extend(cluster.indexes().filter(|at| left(at) && !but.contains(at)));
+        if self.open.is_empty() {
+            self.open.extend(but.first().filter(|at| left(at)));
         }
     }
 

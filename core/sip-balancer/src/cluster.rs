@@ -393,7 +393,7 @@ impl Cluster {
         self.state(at).is_some_and(|s| s.silent.load(Relaxed))
     }
 
-    /// Whether new calls may go there.
+    /// Whether new calls may go there while others may be had as well: see [`Cluster::gets_calls`].
     pub fn takes_calls(&self, now: Time, at: NodeIndex) -> bool {
         self.order(at) == Order::Serve
             && self.health(at).0 != Health::Down
@@ -667,5 +667,6 @@ pub(crate) fn of(count: u16) -> Arc<Cluster> {
 }
 
 mod removed;
+mod standing;
 #[cfg(test)]
 mod tests;

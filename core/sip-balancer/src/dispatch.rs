@@ -11,7 +11,7 @@ use crate::outliers::Outliers;
 use crate::sessions::{CallKey, GIVE_UP, LATE, Phase, Place, Sessions, Txn, TxnPlace};
 use crate::stats::NodeStats;
 use crate::{Algorithm, Costs, Kind};
-use core::net::IpAddr;
+use core::net::SocketAddr;
 use core::time::Duration;
 use sip_proxy::feedback::Neighbours;
 use std::sync::Arc;
@@ -61,8 +61,8 @@ pub struct Request<'a> {
     pub call_id: &'a [u8],
     /// The same for a request and its retransmissions, and for an INVITE and its CANCEL.
     pub id: u64,
-    /// The address that its responses go to, if that is known.
-    pub back: Option<IpAddr>,
+    /// Where its responses go, if that is known.
+    pub back: Option<SocketAddr>,
     /// The method.
     pub tag: Tag,
     /// It has a To tag: it belongs to a dialog.
@@ -357,13 +357,14 @@ impl Dispatcher {
     }
 
     /// Where an ACK goes: to who has the INVITE it belongs to, or the dialog. `large`: it is too long for a datagram.
+    /// `lost`: its Call-ID, if it may belong to a dialog that is known by its record alone, and there is none.
     pub fn ack(
         &mut self,
         now: Time,
         call: CallKey,
         id: u64,
         token: Option<NodeIndex>,
-        large: bool,
+        (large, lost): (bool, Option<&[u8]>),
     ) -> Option<Assigned> {
         let at = self.sessions.find(call);
         let invite = at.and_then(|at| self.sessions.find_txn(at, id, Tag::Invite));
@@ -372,7 +373,9 @@ impl Dispatcher {
         }
         // After a 2xx it is a transaction of its own, which nothing answers.
         let usable = token.filter(|at| self.cluster.is_usable(now, *at));
-        let node = usable.or(at.map(|at| self.sessions.node(at))).or(token)?;
+        let known = usable.or(at.map(|at| self.sessions.node(at))).or(token);
+        // As with any other request of such a dialog.
+        let node = known.or_else(|| self.chooser.choose(now, lost?, Kind::Other, None))?;
         self.goes_first(now, node);
         Some(Assigned { node, again: false, large })
     }
@@ -434,7 +437,7 @@ impl Dispatcher {
         });
         let good = |at: &NodeIndex| match bound {
             true => self.cluster.is_usable(now, *at),
-            false => self.cluster.takes_calls(now, *at),
+            false => self.cluster.gets_calls(now, *at),
         };
         match known.filter(good) {
             // What was begun is to end well.
@@ -620,8 +623,8 @@ impl Dispatcher {
         self.cluster.failed(now, node, why, self.rules.down_after, rest);
     }
 
-    /// The address that the responses to a request go to, as its record has it.
-    pub(crate) fn back(&self, call: CallKey, id: u64, tag: Tag) -> Option<IpAddr> {
+    /// Where the responses to a request go, as its record has it.
+    pub(crate) fn back(&self, call: CallKey, id: u64, tag: Tag) -> Option<SocketAddr> {
         let place = self.sessions.find_txn(self.sessions.find(call)?, id, tag)?;
         self.sessions.txn(place)?.back
     }

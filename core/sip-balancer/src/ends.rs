@@ -3,7 +3,7 @@
 use crate::dispatch::Dispatcher;
 use crate::health::Why;
 use crate::sessions::{CallKey, GIVE_UP, LATE, Phase, Place, TxnPlace};
-use crate::{Request, Tag};
+use crate::{NodeIndex, Request, Tag};
 use core::time::Duration;
 use wire::Time;
 
@@ -54,6 +54,18 @@ impl Dispatcher {
                 self.end(now, at)
             }
             _ => {}
+        }
+    }
+
+    /// A node says yes to an INVITE of which nothing is known, because the balancer was started anew since: the call is
+    /// there. Only for what we sealed, and what comes from that node. Without room it stays unknown.
+    pub(crate) fn adopt(&mut self, now: Time, call: CallKey, node: NodeIndex) {
+        if self.sessions.find(call).is_some() {
+            return;
+        }
+        if let Some(at) = self.sessions.create(call, node, Phase::Brief) {
+            self.sessions.set_phase(at, Phase::Up, now + self.rules.session_timeout);
+            self.sessions.arm(now, at);
         }
     }
 

@@ -119,6 +119,9 @@ pub struct Setup {
     pub calls: usize,
     /// Spreads the choices of several workers.
     pub seed: u64,
+    /// The same for all workers, and another one from start to start: what an earlier process said of its connections is
+    /// known by that.
+    pub life: u32,
 }
 
 /// One worker's machine.
@@ -139,13 +142,14 @@ pub struct Balancer {
     pub(crate) seen: u32,
     pub(crate) orphans: Orphans,
     pub(crate) scattered: Scattered,
+    pub(crate) life: u32,
     index: Option<Box<Index>>,
 }
 
 impl Balancer {
     /// A balancer with nothing going on. Worker 0 probes the nodes; others ask those that they doubt.
     pub fn new(setup: Setup, settings: Arc<Settings>) -> Balancer {
-        let Setup { worker, workers, cluster, keys, calls, seed } = setup;
+        let Setup { worker, workers, cluster, keys, calls, seed, life } = setup;
         let sealer = Sealer::new(keys);
         let seed = seed ^ u64::from(worker).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let (algorithm, rules) = (settings.algorithm, settings.rules);
@@ -157,6 +161,7 @@ impl Balancer {
             seen: cluster.generation(),
             orphans: Orphans::default(),
             scattered: Scattered::default(),
+            life,
             sealer,
             counts: Counts::default(),
             draining: false,

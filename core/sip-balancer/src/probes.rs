@@ -29,6 +29,8 @@ struct Probe {
     returned: bool,
     good: u32,
     bad: u32,
+    /// How often the node had gone down when these were last counted: any worker may find that it has.
+    falls: u32,
 }
 
 /// The probes of all nodes. One worker sends them regularly; any may send one at once to a node that it doubts, and
@@ -86,6 +88,10 @@ impl Probes {
         }
         if good {
             cluster.has_rested(now, at, probe.sent);
+        }
+        let falls = cluster.falls(at);
+        if falls != probe.falls {
+            (probe.good, probe.falls) = (0, falls);
         }
         (probe.good, probe.bad) = (probe.good.saturating_add(1), 0);
         cluster.heard(now, at);

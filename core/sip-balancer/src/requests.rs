@@ -20,20 +20,34 @@ const MOST_VISITS: usize = 4;
 /// What our own lines add to a request besides texts of known length: a branch, what a Via is completed with, and two
 /// tokens.
 const BRANCH_ADDED: usize = 63 + 45 + OFFER.len();
-const TOKEN_ADDED: usize = 68 + 3;
+const TOKEN_ADDED: usize = 1 + 68 + 3;
+const CONN_ADDED: usize = 24;
 
 /// That we can be told of overload, and how (RFC 7339 section 4), in the Via of what goes to a node that knows of it.
 pub(crate) const OFFER: &[u8] = b";oc;oc-algo=\"loss\"";
 
+/// What is written into a request so that others come back by it.
+pub(crate) enum TokenOf {
+    /// Record-Route.
+    Dialog(Dialog),
+    /// Path.
+    Phone(Dialog),
+}
+
 /// A request that passed the checks.
+#[derive(Clone, Copy)]
 pub(crate) struct Checked<'a> {
     pub routing: Routing<'a>,
     pub uri: Uri<'a>,
     /// The dialog that its token names, and who sends.
     pub dialog: Option<(Dialog, Sender)>,
+    /// The phone that its token names, as it registered.
+    pub phone: Option<Dialog>,
     pub back: Flow,
     pub call: CallKey,
+    /// What it is known by, under the key of this epoch.
     pub id: u64,
+    pub epoch: u8,
 }
 
 /// What makes this request the same as another.
@@ -73,6 +87,7 @@ impl Balancer {
             Err((status, reason, extra)) => return self.refuse(flow, request, status, reason, &extra, out),
         };
         match &checked.dialog {
+            _ if checked.phone.is_some() => self.reach_phone(now, flow, request, &checked, out),
             Some((dialog, Sender::Callee)) => self.outward(now, flow, request, &checked, *dialog, out),
             _ if ack => self.ack(now, flow, request, &checked, out),
             _ if self.is_for_us(request, &checked) => self.options(now, flow, request, out),
@@ -122,13 +137,22 @@ impl Balancer {
             let of = (call, request.call_id());
             self.sealer.open_dialog(token, of, request.from_tag(), request.to_tag())
         });
-        if dialog.is_none() && routing.token.is_some() {
-            self.counts.forged += 1;
-            return Err((403, b"Dialog Not Of This Balancer", Vec::new()));
+        let mut phone = None;
+        if let Some(token) = routing.token.filter(|_| dialog.is_none()) {
+            phone = self.sealer.open_path(token);
+            if phone.is_none() {
+                self.counts.forged += 1;
+                let whose: &[u8] = match Sealer::is_path(token) {
+                    true => b"Path Not Of This Balancer",
+                    false => b"Dialog Not Of This Balancer",
+                };
+                return Err((403, whose, Vec::new()));
+            }
         }
         let back = reply_flow(flow, request);
-        let id = self.sealer.id(self.sealer.epoch(), &origin(request, back.remote.ip(), call));
-        Ok(Checked { routing, uri, dialog, back, call, id })
+        let epoch = self.sealer.epoch();
+        let id = self.sealer.id(epoch, &origin(request, back.remote.ip(), call));
+        Ok(Checked { routing, uri, dialog, phone, back, call, id, epoch })
     }
 
     /// How often the request has been here.
@@ -150,7 +174,7 @@ impl Balancer {
 
     /// Whoever is before us asks whether calls may come.
     fn options(&mut self, now: Time, flow: Flow, request: &Message<'_>, out: &mut Outbox) {
-        let open = self.cluster.indexes().any(|at| self.cluster.takes_calls(now, at));
+        let open = self.cluster.is_open(now);
         if open && !self.draining {
             return self.refuse(flow, request, 200, b"", b"", out);
         }
@@ -165,7 +189,7 @@ impl Balancer {
             call: c.call,
             call_id: request.call_id(),
             id: c.id,
-            back: Some(c.back.remote.ip()),
+            back: Some(c.back.remote),
             tag,
             inside: !request.to_tag().is_empty(),
             token: self.node_of(c),
@@ -249,8 +273,11 @@ impl Balancer {
         }
         let Some(near) = self.settings.listener(from.listener) else { return false };
         let via = near.via_prefix().len() + BRANCH_ADDED;
+        let conn = from.conn.map_or(0, |_| CONN_ADDED);
+        let token = near.record_route_prefix().len() + TOKEN_ADDED + conn;
         let routes = match self.is_recorded(request) {
-            true => 2 * (near.record_route_prefix().len() + TOKEN_ADDED),
+            true => 2 * token,
+            false if self.is_reached_by_us(from, request) => token,
             false => 0,
         };
         length + via + routes > self.settings.mtu
@@ -306,7 +333,9 @@ impl Balancer {
             self.kept.acknowledged(c.call);
         }
         let large = self.is_large(flow, request);
-        match self.dispatcher.ack(now, c.call, c.id, self.node_of(c), large) {
+        let in_dialog = !self.settings.record_route && !request.to_tag().is_empty();
+        let lost = in_dialog.then(|| request.call_id());
+        match self.dispatcher.ack(now, c.call, c.id, self.node_of(c), (large, lost)) {
             Some(assigned) => {
                 let way = self.way(assigned, flow.listener);
                 self.forward(flow, request, c, (assigned, way, 0), out);
@@ -327,23 +356,48 @@ impl Balancer {
         let Some(way) = way else { return self.unavailable(from, request, out) };
         let id = self.cluster.id(to.node);
         let mark = self.settings.mark(c.back.listener);
-        let dialog = self.is_recorded(request).then(|| Dialog {
+        let flow = || Dialog {
             node: id,
             listener: mark,
             caller: c.back.remote,
             natted: is_natted(from, request),
-        });
+            by_node: false,
+            conn: self.held(c.back.conn),
+        };
+        let token_of = match request.method() {
+            Method::Register if self.is_reached_by_us(from, request) => {
+                Some(TokenOf::Phone(Dialog { node: 0, caller: from.remote, ..flow() }))
+            }
+            _ => self.is_recorded(request).then(|| TokenOf::Dialog(flow())),
+        };
         let branch = Branch {
-            epoch: self.sealer.epoch(),
+            epoch: c.epoch,
             node: id,
             to_caller: false,
             listener: mark,
-            port: c.back.remote.port(),
+            port: self.branch_port(from, request, c, to.again),
             id: c.id,
         };
         self.counts.forwarded += 1;
         let offer = self.cluster.speaks(to.node);
-        self.send((from, way, token, offer), request, c, branch, dialog, out);
+        self.send((from, way, token, offer), request, c, branch, token_of, out);
+    }
+
+    /// The port in our branch. The CANCEL of an INVITE and the ACK of its failure have the same one (RFC 3261 sections
+    /// 9.1 and 17.1.1.3), or nobody knows what they belong to; but they may come on another connection, or by another
+    /// port of a translation. Of a stream it is the one in `sent-by`, which they share whatever is remembered, and where
+    /// the connection is for answers is looked up; of datagrams the first that the INVITE came by, while that is known.
+    pub(crate) fn branch_port(&self, from: Flow, request: &Message<'_>, c: &Checked<'_>, again: bool) -> u16 {
+        let tag = match request.method() {
+            Method::Invite | Method::Ack | Method::Cancel if from.transport.is_reliable() => {
+                return request.via().port_or_default();
+            }
+            Method::Ack | Method::Cancel => Tag::Invite,
+            method => tag_of(method),
+        };
+        let known = again || request.method() == Method::Cancel;
+        let first = known.then(|| self.dispatcher.back(c.call, c.id, tag)).flatten();
+        first.unwrap_or(c.back.remote).port()
     }
 
     /// A request of the node's side, to the caller's. Only who is a node may send it: the token is known to both
@@ -374,11 +428,11 @@ impl Balancer {
             };
         };
         let branch = Branch {
-            epoch: self.sealer.epoch(),
+            epoch: c.epoch,
             node: dialog.node,
             to_caller: true,
             listener: self.settings.mark(c.back.listener),
-            port: c.back.remote.port(),
+            port: self.branch_port(from, request, c, false),
             id: c.id,
         };
         let token = if ack { 0 } else { self.keep_outward(now, from, request, c, way) };
@@ -412,18 +466,19 @@ impl Balancer {
             }
             _ => (own, named.filter(|_| failed).unwrap_or(dialog.caller)),
         };
+        let own_conn = (transport == own && !failed).then(|| self.alive(dialog.conn)).flatten();
         let near = self.settings.marked(dialog.listener, remote)?;
         let listener = self.settings.listener_for(transport, remote, near)?;
-        Some(Flow { transport, listener, remote, conn: None })
+        Some(Flow { transport, listener, remote, conn: own_conn })
     }
 
-    fn send(
+    pub(crate) fn send(
         &mut self,
         (from, to, token, offer): (Flow, Flow, u64, bool),
         request: &Message<'_>,
         c: &Checked<'_>,
         branch: Branch,
-        dialog: Option<Dialog>,
+        token_of: Option<TokenOf>,
         out: &mut Outbox,
     ) {
         let mut lines = take_scratch(&mut self.scratch);
@@ -435,9 +490,13 @@ impl Balancer {
         }
         lines.extend_from_slice(b"\r\n");
         let via = lines.len();
-        if let Some(dialog) = dialog {
-            let sides = [Some(to.listener), Some(from.listener).filter(|back| *back != to.listener)];
-            self.push_routes(&dialog, c.call, request.from_tag(), sides, &mut lines);
+        match &token_of {
+            Some(TokenOf::Dialog(dialog)) => {
+                let sides = [Some(to.listener), Some(from.listener).filter(|back| *back != to.listener)];
+                self.push_routes(dialog, c.call, request.from_tag(), sides, &mut lines);
+            }
+            Some(TokenOf::Phone(phone)) => self.push_path(phone, to.listener, &mut lines),
+            None => {}
         }
         let outgoing = Outgoing {
             request_uri: c.routing.request_uri,
@@ -449,7 +508,7 @@ impl Balancer {
             last_route: b"",
             max_forwards: request.max_forwards().map_or(self.settings.max_forwards, |m| m.saturating_sub(1)),
             max_breadth: None,
-            source: Some((from.remote, always_rport(from, request))),
+            source: Some((from.remote, always_rport(from, request) || is_cancel_on_stream(from, request))),
             strip_identity: false,
             strip_realm: None,
         };
@@ -521,6 +580,11 @@ impl Balancer {
 /// Where a response goes whose connection is gone: to the port in `sent-by`, over a new one (section 18.2.2).
 pub(crate) fn otherwise(back: Flow, port: u16) -> Flow {
     Flow { conn: None, remote: SocketAddr::new(back.remote.ip(), port), ..back }
+}
+
+/// Of these nobody may know the connection when the answer comes, and the branch does not say it either.
+fn is_cancel_on_stream(from: Flow, request: &Message<'_>) -> bool {
+    from.transport.is_reliable() && request.method() == Method::Cancel
 }
 
 /// `Unsupported` with what a Proxy-Require asks for; nothing is supported.

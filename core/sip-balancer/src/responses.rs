@@ -92,8 +92,16 @@ impl Balancer {
             self.counts.stray += 1;
             return None;
         }
-        if tag == Tag::Cancel && status >= 300 && !self.may_refuse_cancel(now, call, branch.id, node) {
+        if tag == Tag::Cancel && status >= 300 && !self.may_refuse_cancel(now, call, branch, node) {
             return None;
+        }
+        // No token will say where it is.
+        if seen == Seen::Stray
+            && tag == Tag::Invite
+            && (200..300).contains(&status)
+            && !self.settings.record_route
+        {
+            self.dispatcher.adopt(now, call, node);
         }
         let soften = self.softens(now, branch, response);
         self.heard_of(now, branch.id, tag, What::ToNode, status, out);
@@ -106,7 +114,7 @@ impl Balancer {
             _ if branch.to_caller => false,
             // Whoever is before us would send nothing at all to us for that time (section 21.5.4), where only one
             // node wants to be left alone (16.7 step 6).
-            503 => self.cluster.indexes().any(|at| self.cluster.takes_calls(now, at)),
+            503 => self.cluster.is_open(now),
             482 => tag_of(response.method()) == Tag::Invite && self.is_merged(branch.id),
             _ => false,
         }
@@ -157,12 +165,27 @@ impl Balancer {
         if self.sealer.id(branch.epoch, &origin) != branch.id {
             return None;
         }
-        let remote = SocketAddr::new(ip, branch.port);
+        let mut remote = SocketAddr::new(ip, branch.port);
         let listener = self.settings.marked(branch.listener, remote)?;
         let transport = self.settings.listener(listener)?.transport;
-        let conn =
-            if transport.is_reliable() { self.conn_of(branch, tag_of(response.method())) } else { None };
+        let mut conn = None;
+        if transport.is_reliable() {
+            let tag = tag_of(response.method());
+            conn = self.conn_of(branch, tag);
+            remote.set_port(self.peer_port(branch, &via, call, tag));
+        }
         Some((Flow { transport, listener, remote, conn }, via.port_or_default()))
+    }
+
+    /// The port that the connection of a request has at its other end, as far as it is known; else the one in our branch.
+    fn peer_port(&self, branch: &Branch, via: &Via<'_>, call: CallKey, tag: Tag) -> u16 {
+        if branch.to_caller {
+            return branch.port;
+        }
+        let known = self.dispatcher.back(call, branch.id, tag);
+        // Whoever answers a CANCEL is the node itself, and has this from us.
+        let written = || via.rport.flatten().filter(|_| tag == Tag::Cancel);
+        known.map(|back| back.port()).or_else(written).unwrap_or(branch.port)
     }
 
     /// The same of a request whose record is there, which knows as much as its Via: that was hashed into the id that we
@@ -172,8 +195,7 @@ impl Balancer {
         if branch.to_caller || transport != Transport::Udp || response.via_count() < 2 {
             return None;
         }
-        let ip = self.dispatcher.back(call, branch.id, tag_of(response.method()))?;
-        let remote = SocketAddr::new(ip, branch.port);
+        let remote = self.dispatcher.back(call, branch.id, tag_of(response.method()))?;
         let listener = self.settings.marked(branch.listener, remote)?;
         Some(Flow { transport, listener, remote, conn: None })
     }

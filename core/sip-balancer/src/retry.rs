@@ -152,7 +152,7 @@ impl Dispatcher {
         let place = self.sessions.find(call).and_then(|at| self.sessions.find_txn(at, id, Tag::Invite));
         let Some(txn) = place.and_then(|place| self.sessions.txn(place)) else { return false };
         let free = |at: &NodeIndex| *at != txn.node && !txn.barred.contains(&Some(*at));
-        self.cluster.indexes().filter(free).any(|at| self.cluster.takes_calls(now, at) && way(at))
+        self.cluster.indexes().filter(free).any(|at| self.cluster.gets_calls(now, at) && way(at))
     }
 
     /// An INVITE was taken from a node with a CANCEL, or refused by it: it never goes there again.

@@ -10,7 +10,7 @@ use crate::index::Index;
 use crate::kept::RIVALS;
 use crate::wheel::Wheel;
 use crate::{Kind, Tag};
-use core::net::IpAddr;
+use core::net::SocketAddr;
 use core::time::Duration;
 use std::sync::Arc;
 use wire::Time;
@@ -117,8 +117,8 @@ pub(crate) struct Txn {
     pub left: [Option<Left>; LEFT],
     /// It goes over a stream where its node may have one.
     pub large: bool,
-    /// The address that its responses go to, if it came with one.
-    pub back: Option<IpAddr>,
+    /// Where its responses go, if that was said when it came for the first time.
+    pub back: Option<SocketAddr>,
     /// Nodes from which it was taken with a CANCEL, or that refused it: they would take it for the same, which is over.
     pub barred: [Option<NodeIndex>; RIVALS],
     /// The node had nothing else to do when it came; and how many transactions the node had had then.

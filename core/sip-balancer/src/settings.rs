@@ -82,7 +82,7 @@ impl Listener {
     }
 
     /// What a Route value begins with that brings our Record-Route back.
-    fn route_prefix(&self) -> &[u8] {
+    pub(crate) fn route_prefix(&self) -> &[u8] {
         self.record_route.get(b"Record-Route: ".len()..).unwrap_or_default()
     }
 
@@ -108,6 +108,17 @@ pub enum RegisterBy {
     Aor,
     /// To any node, as the algorithm has it.
     Any,
+}
+
+/// For whom the balancer puts itself into the Path of a REGISTER (RFC 3327).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PathBy {
+    /// For phones behind address translation that say that they know of it.
+    Auto,
+    /// For everybody.
+    Always,
+    /// For nobody.
+    Never,
 }
 
 /// Probing by OPTIONS.
@@ -165,6 +176,8 @@ pub struct Settings {
     pub own_source: bool,
     /// Where a REGISTER goes.
     pub register: RegisterBy,
+    /// For whom the balancer is in the Path.
+    pub path: PathBy,
     /// Probing.
     pub probing: Probing,
     /// Whether nodes may say that they want less (RFC 7339). It takes probes.
@@ -190,6 +203,7 @@ impl Settings {
             record_route: true,
             own_source: false,
             register: RegisterBy::Aor,
+            path: PathBy::Auto,
             probing: Probing::default(),
             overload_control: true,
             retry_after: 5,

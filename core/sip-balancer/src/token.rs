@@ -10,22 +10,31 @@
 //!
 //! ```text
 //! branch: z9hG4bKlb epoch(2) node(8) place(8) id(16) seal(16)          hexadecimal digits
-//! d:      epoch(2) flags(2) node(8) listener(4) port(4) address(8 or 32) seal(16)
+//! d:      epoch(2) flags(2) node(8) listener(4) port(4) address(8 or 32) [connection(16) life(8)] seal(16)
+//! Path:   p, and as d
 //! ```
+//!
+//! What stands in a Path (RFC 3327) is no dialog's but a phone's: where it registered from.
 
 use crate::{CallKey, Mark};
 use core::hash::Hasher;
-use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use sip_message::{hex16, unhex16};
+use core::net::{IpAddr, SocketAddr};
+use sip_message::hex16;
 use sip_proxy::gathered::{Gathered, Keyed};
 use sip_steering::Ownership;
 use siphasher::sip::{SipHasher13, SipHasher24};
 use siphasher::sip128;
+use wire::ConnId;
+
+mod read;
+use read::{Reader, hex2, read_flow, strip};
 
 /// Begins our branches.
 const BRANCH: &[u8; 9] = b"z9hG4bKlb";
 /// Begins the branches of our probes.
 const PROBE: &[u8; 9] = b"z9hG4bKlp";
+/// Begins the token of a phone, so that it is never taken for one of a dialog, which is hexadecimal.
+const PATH: u8 = b'p';
 /// The bit of a place that says that the request went to the caller's side.
 const TO_CALLER: u32 = 1 << 31;
 
@@ -108,6 +117,19 @@ pub struct Dialog {
     pub caller: SocketAddr,
     /// The caller's own idea of its address is another one.
     pub natted: bool,
+    /// The node's side began the dialog: it is the one whose tag is sealed, and the caller is who was called.
+    pub by_node: bool,
+    /// The connection that the caller's requests come on.
+    pub conn: Option<Held>,
+}
+
+/// A connection, and the life of the process that has it: in another one its number is another's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Held {
+    /// The connection.
+    pub conn: ConnId,
+    /// The process.
+    pub life: u32,
 }
 
 /// Who sends a request within a dialog.
@@ -133,6 +155,7 @@ struct Uses {
     id: SipHasher13,
     branch: SipHasher24,
     dialog: SipHasher24,
+    path: SipHasher24,
     probe: SipHasher24,
 }
 
@@ -150,6 +173,7 @@ impl Uses {
             id: SipHasher13::new_with_key(&key_for(domain::ID)),
             branch: SipHasher24::new_with_key(&key_for(domain::BRANCH)),
             dialog: SipHasher24::new_with_key(&key_for(domain::DIALOG)),
+            path: SipHasher24::new_with_key(&key_for(domain::PATH)),
             probe: SipHasher24::new_with_key(&key_for(domain::PROBE)),
         }
     }
@@ -169,8 +193,19 @@ impl Uses {
 
     /// The numbers of fixed length come first, and the only text of any length last, so no two dialogs have one text: the
     /// flags say how long the address is, which [`Sealer::open_dialog`] takes in that form alone.
-    fn dialog(&self, d: &Dialog, flags: u8, call: CallKey, caller_tag: &[u8]) -> u64 {
-        let mut text = Gathered::<128, _>::new(self.dialog);
+    fn dialog(&self, d: &Dialog, flags: u8, call: CallKey, tag: &[u8]) -> u64 {
+        let mut text = Uses::flow(self.dialog, d, flags);
+        text.add(&octets(call));
+        text.add(tag);
+        text.finish()
+    }
+
+    fn path(&self, d: &Dialog, flags: u8) -> u64 {
+        Uses::flow(self.path, d, flags).finish()
+    }
+
+    fn flow(hash: SipHasher24, d: &Dialog, flags: u8) -> Gathered<128, SipHasher24> {
+        let mut text = Gathered::new(hash);
         let mut fixed = [0; 12];
         fixed[..4].copy_from_slice(&d.node.to_le_bytes());
         fixed[4..6].copy_from_slice(&d.listener.0.to_le_bytes());
@@ -181,9 +216,11 @@ impl Uses {
             IpAddr::V4(v4) => text.add(&v4.octets()),
             IpAddr::V6(v6) => text.add(&v6.octets()),
         }
-        text.add(&octets(call));
-        text.add(caller_tag);
-        text.finish()
+        if let Some(held) = d.conn {
+            text.add(&held.conn.as_u64().to_le_bytes());
+            text.add(&held.life.to_le_bytes());
+        }
+        text
     }
 }
 
@@ -214,6 +251,11 @@ impl Sealer {
     /// The epoch of what is sealed now.
     pub fn epoch(&self) -> u8 {
         self.current.epoch
+    }
+
+    /// The epochs of all keys, what seals now first.
+    pub(crate) fn epochs(&self) -> impl Iterator<Item = u8> + Clone + use<> {
+        [Some(self.current.epoch), self.previous.as_ref().map(|uses| uses.epoch)].into_iter().flatten()
     }
 
     fn uses(&self, epoch: u8) -> Option<&Uses> {
@@ -309,10 +351,23 @@ impl Sealer {
         })
     }
 
-    /// Appends a dialog's token for the call with this key that the tag `caller_tag` began.
-    pub fn push_dialog(&self, d: &Dialog, call: CallKey, caller_tag: &[u8], out: &mut Vec<u8>) {
+    /// Appends a dialog's token for the call with this key that the tag `tag` began.
+    pub fn push_dialog(&self, d: &Dialog, call: CallKey, tag: &[u8], out: &mut Vec<u8>) {
+        let flags = self.push_flow(d, out);
+        out.extend_from_slice(&hex16(self.current.dialog(d, flags, call, tag)));
+    }
+
+    /// Appends the token of a phone, whose requests come as `d` says.
+    pub fn push_path(&self, d: &Dialog, out: &mut Vec<u8>) {
+        out.push(PATH);
+        let flags = self.push_flow(d, out);
+        out.extend_from_slice(&hex16(self.current.path(d, flags)));
+    }
+
+    fn push_flow(&self, d: &Dialog, out: &mut Vec<u8>) -> u8 {
         let ip = d.caller.ip().to_canonical();
-        let flags = u8::from(d.natted) << 1 | u8::from(ip.is_ipv6());
+        let conn = u8::from(d.conn.is_some()) << 3 | u8::from(d.by_node) << 2;
+        let flags = conn | u8::from(d.natted) << 1 | u8::from(ip.is_ipv6());
         let place = u64::from(d.listener.0) << 16 | u64::from(d.caller.port());
         out.extend_from_slice(&hex2(self.epoch()));
         out.extend_from_slice(&hex2(flags));
@@ -324,7 +379,11 @@ impl Sealer {
                 out.extend_from_slice(&hex16(v6.to_bits() as u64));
             }
         }
-        out.extend_from_slice(&hex16(self.current.dialog(d, flags, call, caller_tag)));
+        if let Some(held) = d.conn {
+            out.extend_from_slice(&hex16(held.conn.as_u64()));
+            out.extend_from_slice(&hex16(held.life.into())[8..]);
+        }
+        flags
     }
 
     /// Reads a dialog's token, and says by the tags who sends. `None`: none of these keys has sealed it for this
@@ -336,35 +395,29 @@ impl Sealer {
         from_tag: &[u8],
         to_tag: &[u8],
     ) -> Option<(Dialog, Sender)> {
-        let mut read = Reader(token);
-        let (epoch, flags) = (read.octet()?, read.octet()?);
-        let head = read.number(16)?;
-        // As it is written here: an address in the one form that is hashed, and no flag but these two.
-        let ip = match flags {
-            0 | 2 => IpAddr::V4(Ipv4Addr::from_bits(read.number(8)? as u32)),
-            1 | 3 => {
-                let (high, low) = (read.number(16)?, read.number(16)?);
-                if high == 0 && low >> 32 == 0xffff {
-                    return None;
-                }
-                IpAddr::V6(Ipv6Addr::from_bits(u128::from(high) << 64 | u128::from(low)))
-            }
-            _ => return None,
-        };
-        let seal = read.number(16).filter(|_| read.0.is_empty())?;
+        let (epoch, flags, dialog, seal) = read_flow(token)?;
         let uses = self.uses(epoch)?;
-        let dialog = Dialog {
-            node: (head >> 32) as u32,
-            listener: Mark((head >> 16) as u16),
-            caller: SocketAddr::new(ip, head as u16),
-            natted: flags & 2 != 0,
-        };
         let call = self.call_of(uses, call, call_id);
         let sealed_with = |tag: &[u8]| uses.dialog(&dialog, flags, call, tag) == seal;
+        let (first, other) = match dialog.by_node {
+            false => (Sender::Caller, Sender::Callee),
+            true => (Sender::Callee, Sender::Caller),
+        };
         match sealed_with(from_tag) {
-            true => Some((dialog, Sender::Caller)),
-            false => sealed_with(to_tag).then_some((dialog, Sender::Callee)),
+            true => Some((dialog, first)),
+            false => sealed_with(to_tag).then_some((dialog, other)),
         }
+    }
+
+    /// Whether a token is to be read by [`Sealer::open_path`], if by any.
+    pub fn is_path(token: &[u8]) -> bool {
+        token.first().is_some_and(|first| first.eq_ignore_ascii_case(&PATH))
+    }
+
+    /// Reads the token of a phone. `None`: none of these keys has sealed it.
+    pub fn open_path(&self, token: &[u8]) -> Option<Dialog> {
+        let (epoch, flags, dialog, seal) = read_flow(token.get(1..).filter(|_| Sealer::is_path(token))?)?;
+        (self.uses(epoch)?.path(&dialog, flags) == seal).then_some(dialog)
     }
 
     /// Appends the branch of probe number `serial` to a node.
@@ -395,54 +448,14 @@ mod domain {
     pub const BRANCH: u8 = 7;
     pub const DIALOG: u8 = 8;
     pub const PROBE: u8 = 9;
-}
-
-/// What stands after a prefix. A branch is a token, and some elements change its case.
-fn strip<'a>(text: &'a [u8], prefix: &[u8; 9]) -> Option<&'a [u8]> {
-    let (start, rest) = text.split_first_chunk::<9>()?;
-    // The last octet tells ours apart.
-    (start[8] | 0x20 == prefix[8] && (start == prefix || start.eq_ignore_ascii_case(prefix))).then_some(rest)
-}
-
-fn hex2(octet: u8) -> [u8; 2] {
-    let text = hex16(octet.into());
-    [text[14], text[15]]
-}
-
-/// Takes hexadecimal numbers off the beginning of a text.
-struct Reader<'a>(&'a [u8]);
-
-impl Reader<'_> {
-    /// One of two digits.
-    fn octet(&mut self) -> Option<u8> {
-        let ([high, low], rest) = self.0.split_first_chunk::<2>()?;
-        self.0 = rest;
-        let digit = |byte: u8| match byte {
-            b'0'..=b'9' => Some(byte - b'0'),
-            b'a'..=b'f' => Some(byte - b'a' + 10),
-            b'A'..=b'F' => Some(byte - b'A' + 10),
-            _ => None,
-        };
-        Some(digit(*high)? << 4 | digit(*low)?)
-    }
-
-    /// One of so many digits, at most 16.
-    fn number(&mut self, digits: usize) -> Option<u64> {
-        let (text, rest) = self.0.split_at_checked(digits)?;
-        self.0 = rest;
-        if digits == 16 {
-            return unhex16(text);
-        }
-        let mut wide = [b'0'; 16];
-        wide.get_mut(16 - digits..)?.copy_from_slice(text);
-        unhex16(&wide)
-    }
+    pub const PATH: u8 = 10;
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use sip_message::unhex16;
 
     fn keys(epoch: u8, previous: Option<u8>) -> Keys {
         let key = |epoch: u8| Key { epoch, secret: [epoch ^ 0x5a; 16] };
@@ -459,7 +472,14 @@ mod tests {
     };
 
     fn dialog(caller: &str) -> Dialog {
-        Dialog { node: 7, listener: Mark(1), caller: caller.parse().unwrap(), natted: true }
+        Dialog {
+            node: 7,
+            listener: Mark(1),
+            caller: caller.parse().unwrap(),
+            natted: true,
+            by_node: false,
+            conn: None,
+        }
     }
 
     #[test]
@@ -486,6 +506,31 @@ mod tests {
             assert_eq!(open(&new, b"call", b"c", b"b"), None, "of other ends");
             assert_eq!(open(&later, b"call", b"a", b"b"), None);
         }
+        let held = Some(Held { conn: ConnId::new(3, 77), life: 9 });
+        for (caller, conn, length) in [("192.0.2.9:5060", None, 45), ("[2001:db8::1]:6000", held, 93)] {
+            let path = Dialog { conn, ..dialog(caller) };
+            let mut token = Vec::new();
+            old.push_path(&path, &mut token);
+            assert_eq!((token.len(), Sealer::is_path(&token)), (length, true));
+            assert_eq!((new.open_path(&token), later.open_path(&token)), (Some(path), None));
+            // It is no dialog's, nor the other way round.
+            let dialog_of = |token: &[u8]| new.open_dialog(token, (new.call(b""), b""), b"", b"");
+            assert!(dialog_of(&token).is_none() && dialog_of(&token[1..]).is_none());
+            let mut other = vec![PATH];
+            old.push_dialog(&path, old.call(b""), b"", &mut other);
+            assert!(dialog_of(&other[1..]).is_some() && new.open_path(&other).is_none());
+            for at in 1..token.len() {
+                let mut changed = token.clone();
+                changed[at] = if changed[at] == b'0' { b'1' } else { b'0' };
+                assert_eq!(new.open_path(&changed), None, "{at}");
+            }
+        }
+        // Of a dialog that the node's side began the ends change places.
+        let (begun, mut token) = (Dialog { by_node: true, ..dialog("192.0.2.9:5060") }, Vec::new());
+        old.push_dialog(&begun, old.call(b"call"), b"a", &mut token);
+        let by = |from: &[u8], to: &[u8]| new.open_dialog(&token, (new.call(b"call"), b"call"), from, to);
+        assert_eq!(by(b"a", b"b"), Some((begun, Sender::Callee)));
+        assert_eq!(by(b"b", b"a"), Some((begun, Sender::Caller)));
         let mut probe = Vec::new();
         old.push_probe(7, 99, &mut probe);
         assert_eq!(new.open_probe(&probe), Some((7, 99)));
@@ -581,7 +626,7 @@ mod tests {
         assert_eq!(token("192.0.2.9:5060", 2), Some("192.0.2.9:5060".parse().unwrap()));
         assert_eq!(token("[2001:db8::1]:5060", 1), Some("[2001:db8::1]:5060".parse().unwrap()));
         assert_eq!(token("[::ffff:192.0.2.9]:5060", 1), None);
-        assert_eq!(token("192.0.2.9:5060", 4), None);
+        assert_eq!(token("192.0.2.9:5060", 16), None);
     }
 
     #[test]

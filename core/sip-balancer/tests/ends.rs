@@ -4,6 +4,7 @@
 mod common;
 
 use common::*;
+use sip_balancer::token::Keys;
 use sip_balancer::*;
 use std::time::Duration;
 use wire::{Machine, Outbox};
@@ -60,12 +61,17 @@ fn a_bye_of_the_nodes_side_that_nobody_answers_ends_the_call() {
     assert_eq!((world.load(), world.balancer.report(true).exact), ((0, 0), Some(true)));
 }
 
+/// One whose secret is not being changed.
+fn one_secret() -> World {
+    World::with(nodes(3), Keys { previous: None, ..keys(2) }, settings())
+}
+
 #[test]
 fn the_cancel_of_an_unknown_invite_goes_to_all_who_may_have_it_and_one_of_them_may_refuse() {
-    let mut before = World::new();
+    let mut before = one_secret();
     let forwarded = before.one(CALLER, &invite("u1"));
     // As after a crash, or at another balancer.
-    let mut world = World::new();
+    let mut world = one_secret();
     let sent = world.receive(CALLER, &request("CANCEL", "u1", 1, "u1", "", ""));
     assert_eq!(sent.len(), 3, "{sent:?}");
     let (mine, others): (Vec<&Sent>, Vec<&Sent>) = sent.iter().partition(|m| m.to == forwarded.to);
@@ -97,7 +103,7 @@ fn the_cancel_of_an_unknown_invite_goes_to_all_who_may_have_it_and_one_of_them_m
 
 #[test]
 fn cancels_of_nothing_are_forwarded_so_many_a_second_and_leave_nothing() {
-    let mut world = World::new();
+    let mut world = one_secret();
     let mut forwarded = 0;
     for n in 0..1_000 {
         let sent = world.receive(CALLER, &request("CANCEL", &format!("f{n}"), 1, "f", "", ""));
@@ -199,4 +205,49 @@ fn what_is_long_due_is_forgotten_in_larger_steps() {
     let (now, mut out) = (world.now, Outbox::new());
     world.balancer.timeout(now, &mut out);
     assert!(before >= 64 && world.balancer.report(false).transactions == 0, "{before}");
+}
+
+/// A CANCEL or ACK as it leaves for the node that has the INVITE.
+fn goes_to(sent: &[Sent], invite: &Sent) -> Sent {
+    sent.iter().find(|m| m.to == invite.to).expect("one for the node that has the INVITE").clone()
+}
+
+#[test]
+fn what_ends_an_invite_has_its_branch_whatever_port_it_comes_from() {
+    const OTHER: &str = "198.51.100.7:40002";
+    let via = |text: String| text.replace("UDP 198.51.100.7;", "UDP 198.51.100.7:5070;rport;");
+    for tcp in [false, true] {
+        let mut world = World::with(nodes(3), keys(2), streams());
+        let come = |world: &mut World, from: &str, method: &str, to: &str| match tcp {
+            true => world.receive_tcp(from, &over_tcp(&via(request(method, "p1", 1, "p1", to, "")))),
+            false => world.receive(from, &via(request(method, "p1", 1, "p1", to, ""))),
+        };
+        let invite = come(&mut world, PHONE, "INVITE", "").remove(0);
+        // A translation may give it another port, and a connection may be another one.
+        if !tcp {
+            let again = come(&mut world, OTHER, "INVITE", "");
+            assert_eq!((&again[0].to, again[0].branch()), (&invite.to, invite.branch()));
+        }
+        world.answer(&invite, "180 Ringing", "");
+        let cancel = come(&mut world, OTHER, "CANCEL", "").remove(0);
+        assert_eq!((&cancel.to, cancel.branch()), (&invite.to, invite.branch()), "tcp: {tcp}");
+        // Each of the two is answered where it came from.
+        assert_eq!(world.answer(&cancel, "200 OK", "")[0].to, OTHER);
+        assert_eq!(world.answer(&invite, "487 Request Terminated", "")[0].to, PHONE);
+        let ack = goes_to(&come(&mut world, OTHER, "ACK", ";tag=callee"), &invite);
+        assert_eq!(ack.branch(), invite.branch(), "tcp: {tcp}");
+        assert_eq!(world.balancer.report(true).exact, Some(true));
+    }
+}
+
+#[test]
+fn a_cancel_on_another_connection_finds_its_invite_after_a_restart() {
+    let start = || World::with(nodes(3), keys(2), streams());
+    let invite = start().one_tcp(PHONE, &over_tcp(&invite("q1")));
+    let mut world = start();
+    let text = over_tcp(&request("CANCEL", "q1", 1, "q1", "", ""));
+    let cancel = goes_to(&world.receive_tcp("198.51.100.7:40002", &text), &invite);
+    assert_eq!(cancel.branch(), invite.branch());
+    let back = world.answer(&cancel, "200 OK", "");
+    assert_eq!((back[0].start(), back[0].to.as_str()), ("SIP/2.0 200 OK", "198.51.100.7:40002"));
 }

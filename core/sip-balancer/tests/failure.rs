@@ -47,15 +47,18 @@ fn a_node_that_asks_for_rest_gets_it_and_the_caller_may_try_again() {
     for n in 0..6 {
         assert_ne!(world.one(CALLER, &invite(&format!("s2{n}"))).to, first.to);
     }
-    // With nobody else to serve, it is said as it is.
+    // With nobody else left it has calls all the same; where it does not, either, it is said as it is.
     let other = world.cluster.at(first.to.parse().unwrap()).unwrap();
     world.cluster.indexes().filter(|at| *at != other).for_each(|at| world.cluster.set_down(at, Why::Silent));
+    assert_eq!(world.one(CALLER, &invite("s4")).to, first.to);
+    world.cluster.set_order(other, Order::Drain);
     let again = world.answer(&first, "503 Service Unavailable", "Retry-After: 9\r\n");
     assert_eq!(
         (again[0].start(), again[0].header("Retry-After")),
         ("SIP/2.0 503 Service Unavailable", Some("9"))
     );
     world.pass(Duration::from_secs(10));
+    world.cluster.set_order(other, Order::Serve);
     assert_eq!(world.one(CALLER, &invite("s3")).to, first.to);
 }
 
@@ -438,13 +441,8 @@ fn where_no_node_takes_calls_and_where_there_is_no_room_callers_are_told_when_to
         told(&mut world, "by order");
     }
     let mut world = World::new();
-    for at in world.cluster.indexes() {
-        world.cluster.rest(world.now, at, Duration::from_secs(60), Why::Overloaded);
-    }
-    // Not the last one, which goes down for other reasons.
-    let last = world.cluster.indexes().find(|at| world.cluster.takes_calls(world.now, *at)).expect("one");
-    world.cluster.set_down(last, Why::ProbeTimeout);
-    told(&mut world, "at their own wish");
+    world.cluster.indexes().for_each(|at| world.cluster.set_down(at, Why::ProbeTimeout));
+    told(&mut world, "down");
     told(&mut World::full(), "no room");
     let mut world = World::new();
     world.balancer.notice(world.now, Notice::Drain(true), &mut Outbox::new());

@@ -132,7 +132,7 @@ fn without_record_route_a_dialog_is_found_by_its_record() {
         assert_eq!(world.answer(&bye, "200 OK", "").len(), 1);
         assert_eq!(world.load(), (0, 0));
     }
-    // Its answers need no memory. Requests do: without any, a call goes where its Call-ID is hashed to.
+    // What was begun before a restart is known by its answer; without any, a call goes where its Call-ID is hashed to.
     let forwarded = world.one(CALLER, &invite("t9"));
     let mut other = World::with(nodes(3), keys(2), transparent());
     assert_eq!(other.answer(&forwarded, "200 OK", "")[0].to, CALLER);
@@ -142,4 +142,49 @@ fn without_record_route_a_dialog_is_found_by_its_record() {
     other.seconds(80);
     let report = other.balancer.report(true);
     assert_eq!((report.alive, report.ended, report.transactions, report.exact), (0, 0, 0, Some(true)));
+}
+
+#[test]
+fn without_record_route_calls_that_ring_over_a_restart_are_answered_and_ended_where_they_are() {
+    let transparent = || World::with(nodes(3), keys(2), Settings { record_route: false, ..settings() });
+    let mut before = transparent();
+    let ringing: Vec<Sent> = (0..9).map(|n| before.one(CALLER, &invite(&format!("r{n}")))).collect();
+    let mut world = transparent();
+    for (n, invite) in ringing.iter().enumerate() {
+        let call = format!("r{n}");
+        // Whoever else has a copy of the answer makes no call of it.
+        let text = response(invite, "200 OK", "");
+        assert!(world.receive("192.0.2.77:5060", &text).is_empty());
+        assert_eq!(world.balancer.report(true).alive, 0);
+        assert_eq!(world.answer(invite, "200 OK", "")[0].to, CALLER);
+        assert_eq!((world.answer(invite, "200 OK", "").len(), world.load()), (1, (1, 0)));
+        let ack = world.one(CALLER, &request("ACK", &call, 1, &format!("a{n}"), ";tag=callee", ""));
+        assert_eq!(ack.to, invite.to);
+        let bye = world.one(CALLER, &request("BYE", &call, 2, &format!("b{n}"), ";tag=callee", ""));
+        assert_eq!(bye.to, invite.to);
+        world.answer(&bye, "200 OK", "");
+        let report = world.balancer.report(true);
+        assert_eq!((world.load(), report.alive, report.exact), ((0, 0), 0, Some(true)));
+    }
+    // Where the tokens say it, a call is none before its caller comes again.
+    let mut world = World::new();
+    let invite = World::new().one(CALLER, &invite("r20"));
+    assert_eq!((world.answer(&invite, "200 OK", "").len(), world.balancer.report(true).alive), (1, 0));
+}
+
+#[test]
+fn without_record_route_an_ack_of_which_nothing_is_known_goes_where_a_bye_would() {
+    let settings = Settings { record_route: false, algorithm: Algorithm::FnvHash, ..settings() };
+    for n in 0..9 {
+        let mut world = World::with(nodes(3), keys(2), settings.clone());
+        let call = format!("k{n}");
+        let ack = world.one(CALLER, &request("ACK", &call, 1, "a", ";tag=callee", ""));
+        let bye = world.one(CALLER, &request("BYE", &call, 2, "b", ";tag=callee", ""));
+        let first = World::with(nodes(3), keys(2), settings.clone()).one(CALLER, &invite(&call));
+        assert_eq!((&ack.to, &bye.to), (&first.to, &first.to));
+        // One of nothing at all goes nowhere.
+        assert!(world.receive(CALLER, &request("ACK", "none", 1, "n", "", "")).is_empty());
+    }
+    let mut world = World::new();
+    assert!(world.receive(CALLER, &request("ACK", "k", 1, "a", ";tag=callee", "")).is_empty());
 }

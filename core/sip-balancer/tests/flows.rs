@@ -240,7 +240,7 @@ impl Run {
                 }
             }
             Event::Ack { call, id } => {
-                let _ = self.dispatcher.ack(now, key(call), id, None, false);
+                let _ = self.dispatcher.ack(now, key(call), id, None, (false, None));
             }
             Event::Response { call, id, tag, status } => {
                 // A node answers only what it was given.

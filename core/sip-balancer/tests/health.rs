@@ -444,3 +444,50 @@ fn a_removed_node_that_was_down_has_its_dialogs_when_it_is_back() {
     world.cluster.forget_removed(world.now, long);
     assert!(world.seconds(5).iter().all(|m| m.to != first.to));
 }
+
+/// The node that gets a new call.
+fn goes(world: &mut World, call: &str) -> NodeIndex {
+    let sent = world.one(CALLER, &invite(call));
+    world.node(&sent)
+}
+
+#[test]
+fn the_only_node_that_is_left_gets_calls_though_it_was_ejected() {
+    for algorithm in Algorithm::ALL.map(|(_, algorithm)| algorithm) {
+        let mut world = World::with(nodes(3), keys(2), Settings { algorithm, ..settings() });
+        world.cluster.rest(world.now, ONE, Duration::from_secs(3_600), Why::Outlier);
+        world.cluster.set_order(OTHER, Order::Drain);
+        assert_eq!(goes(&mut world, "a1"), NodeIndex(2));
+        world.cluster.set_down(NodeIndex(2), Why::ProbeTimeout);
+        assert_eq!(goes(&mut world, "a2"), ONE, "{algorithm:?}");
+        let register = world.one(CALLER, &request("REGISTER", "r1", 1, "r1", "", ""));
+        assert_eq!(world.node(&register), ONE);
+        let options =
+            request("OPTIONS", "o1", 1, "o1", "", "").replace("bob@example.com SIP", "192.0.2.100 SIP");
+        assert_eq!(world.one(CALLER, &options).start(), "SIP/2.0 200 OK");
+        // What it refuses is passed on as of a cluster that takes calls.
+        let refused = world.one(CALLER, &invite("a3"));
+        let back = world.answer(&refused, "503 Service Unavailable", "Retry-After: 60\r\n");
+        assert_eq!(finals(&back), ["SIP/2.0 500 Server Internal Error"]);
+        // Somebody is back: it rests again.
+        world.cluster.set_order(OTHER, Order::Serve);
+        assert_eq!(goes(&mut world, "a4"), OTHER, "{algorithm:?}");
+    }
+}
+
+#[test]
+fn a_node_is_up_after_as_many_good_probes_whichever_worker_found_it_down() {
+    let mut world = probing(1);
+    watch(&mut world, 10_000, |_| Some(("200 OK", "")));
+    // Another worker than the one that goes on asking.
+    world.cluster.set_down(ONE, Why::Unreachable);
+    let up_after = Probing::default().up_after;
+    let mut good = 0;
+    while world.cluster.health(ONE).0 == Health::Down {
+        for probe in world.pass(MS(50)).iter().filter(|m| m.start().starts_with("OPTIONS")) {
+            world.answer(probe, "200 OK", "");
+            good += 1;
+        }
+    }
+    assert_eq!(good, up_after);
+}

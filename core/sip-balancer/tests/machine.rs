@@ -185,8 +185,15 @@ fn every_message_of_a_call_and_every_probe_comes_to_its_worker() {
     let cluster = Cluster::new(nodes(2), 3);
     let settings = Arc::new(Settings { probing: Probing::default(), ..settings() });
     let make = |worker| {
-        let setup =
-            Setup { worker, workers: 3, cluster: Arc::clone(&cluster), keys: keys(2), calls: 10, seed: 5 };
+        let setup = Setup {
+            worker,
+            workers: 3,
+            cluster: Arc::clone(&cluster),
+            keys: keys(2),
+            calls: 10,
+            seed: 5,
+            life: 1,
+        };
         Balancer::new(setup, Arc::clone(&settings))
     };
     let (mut zero, mut two) = (make(0), make(2));

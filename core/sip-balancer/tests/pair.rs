@@ -80,7 +80,8 @@ impl Net {
             ..Settings::new(vec![listen(OWN[at]), listen(COMMON), listen(OWN[1 - at])])
         };
         let cluster = Arc::clone(&self.clusters[at]);
-        let setup = Setup { worker: 0, workers: 1, cluster, keys: keys(2), calls: 1_000, seed: at as u64 };
+        let setup =
+            Setup { worker: 0, workers: 1, cluster, keys: keys(2), calls: 1_000, seed: at as u64, life: 1 };
         self.balancers[at] = Some(Balancer::new(setup, Arc::new(settings)));
     }
 

@@ -71,3 +71,26 @@ fn a_secret_that_the_other_does_not_know_yet_is_refused_there() {
     let sent = both[0].one(CALLER, &invite("b"));
     assert!(both[1].answer(&sent, "180 Ringing", "").is_empty());
 }
+
+#[test]
+fn a_cancel_finds_its_invite_by_the_old_secret_too() {
+    let none = "481 Call/Transaction Does Not Exist";
+    for (before, after) in [(KNOWS_NEW, SEALS_NEW), (SEALS_NEW, KNOWS_NEW), (ONLY_OLD, KNOWS_NEW)] {
+        let forwarded = started(before).one(CALLER, &invite("c1"));
+        let mut world = started(after);
+        let sent = world.receive(CALLER, &request("CANCEL", "c1", 1, "c1", "", ""));
+        assert_eq!(sent.len(), 4, "two nodes, two secrets: {sent:?}");
+        let has_it = |m: &&Sent| m.to == forwarded.to && m.branch() == forwarded.branch();
+        let mine = sent.iter().find(has_it).expect("one with the branch of the INVITE").clone();
+        let refused: usize =
+            sent.iter().filter(|m| **m != mine).map(|m| world.answer(m, none, "").len()).sum();
+        assert!(refused <= 1, "{refused} refusals");
+        assert_eq!(world.answer(&mine, "200 OK", "")[0].start(), "SIP/2.0 200 OK");
+        let end = world.answer(&forwarded, "487 Request Terminated", "");
+        assert_eq!((end[0].to.as_str(), end[0].start()), (CALLER, "SIP/2.0 487 Request Terminated"));
+        // One of nothing has one refusal.
+        let sent = world.receive(CALLER, &request("CANCEL", "c2", 1, "c2", "", ""));
+        assert_eq!(sent.iter().map(|m| world.answer(m, none, "").len()).sum::<usize>(), 1);
+    }
+    assert_eq!(started(ONLY_OLD).receive(CALLER, &request("CANCEL", "c3", 1, "c3", "", "")).len(), 2);
+}

@@ -492,8 +492,8 @@ fn what_rings_at_a_node_that_is_down_goes_to_another_as_soon_as_that_takes_calls
     world.answer(&first, "180 Ringing", "");
     let at = world.cluster.at(first.to.parse().unwrap()).unwrap();
     let other = NodeIndex(1 - at.0);
-    // Nobody says when that is over.
-    world.cluster.rest(world.now, other, Duration::from_secs(3), Why::Overloaded);
+    // It counts as failed, and nobody says when that is over.
+    world.cluster.failed(world.now, other, Why::Silent, 1, Some(Duration::from_secs(3)));
     world.cluster.set_down(at, Why::ProbeTimeout);
     for _ in 0..29 {
         let sent = world.pass(MS(100));
@@ -502,6 +502,19 @@ fn what_rings_at_a_node_that_is_down_goes_to_another_as_soon_as_that_takes_calls
     let sent: Vec<Sent> = (0..12).flat_map(|_| world.pass(MS(100))).collect();
     let second = sent.iter().find(|m| m.start().starts_with("INVITE")).expect("the INVITE").clone();
     assert_ne!(second.to, first.to);
+    assert_eq!(world.answer(&second, "200 OK", "")[0].to, CALLER);
+    assert_eq!((world.load(), world.balancer.report(true).exact), ((1, 0), Some(true)));
+}
+
+#[test]
+fn what_rings_at_a_node_that_is_down_goes_to_one_that_only_rests_where_nobody_else_is_left() {
+    let mut world = world(2);
+    let first = world.one(CALLER, &invite("u2"));
+    world.answer(&first, "180 Ringing", "");
+    let other = NodeIndex(1 - world.node(&first).0);
+    world.cluster.rest(world.now, other, Duration::from_secs(3_600), Why::Outlier);
+    let second = invited(&world.down(&first));
+    assert_eq!(world.node(&second), other);
     assert_eq!(world.answer(&second, "200 OK", "")[0].to, CALLER);
     assert_eq!((world.load(), world.balancer.report(true).exact), ((1, 0), Some(true)));
 }

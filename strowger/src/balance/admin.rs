@@ -58,6 +58,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// What has changed though a reload failed.
+const UNTOUCHED: &str = "nothing was changed";
+const SOME_WORKERS: &str = "some workers have the new settings, and others those before";
+const ALL_BUT_NODES: &str = "all but the nodes is in force as the file has it";
+
 /// The figures of all workers together.
 pub(super) struct Sum {
     pub reports: Vec<Report>,
@@ -212,34 +217,42 @@ impl Control {
                 alarms.push(format!("node {} is down: {}", node.name(), why.text()));
             }
         }
-        if !cluster.indexes().any(|at| cluster.takes_calls(now, at)) {
+        if !cluster.is_open(now) {
             alarms.push("no node takes calls".into());
         }
         alarms.extend(lock(&self.names).alarms());
         alarms
     }
 
-    fn try_reload(&self) -> Result<ReloadReport, Vec<ConfigError>> {
+    /// What went wrong comes with what has changed all the same.
+    fn try_reload(&self) -> Result<ReloadReport, (Vec<ConfigError>, &'static str)> {
         let running = &self.running;
-        let Some(file) = running.loaded.file.as_deref() else { return Err(vec![no_file()]) };
-        let new = Config::load(Some(file), &running.overrides, METHODS)?;
+        let untouched = |errors| (errors, UNTOUCHED);
+        let Some(file) = running.loaded.file.as_deref() else { return Err(untouched(vec![no_file()])) };
+        let new = Config::load(Some(file), &running.overrides, METHODS).map_err(untouched)?;
         // Held to the end, so that of two reloads at once one comes wholly after the other.
         let mut force = lock(&self.force);
-        let report = plan_reload(&force.0, &new)?;
+        let report = plan_reload(&force.0, &new).map_err(untouched)?;
         let settings = Arc::new(build::settings(&new.config, force.1.listeners.clone()));
-        let fault = |message: String, changed: &str| {
+        let fault = |message: String, changed: &'static str| {
             let mend = format!("mend `nodes` in [balance]; {changed}");
-            vec![ConfigError { file: file.display().to_string(), line: 0, column: 0, message, mend }]
+            (
+                vec![ConfigError { file: file.display().to_string(), line: 0, column: 0, message, mend }],
+                changed,
+            )
         };
-        let wrong = |message: String| fault(message, "nothing was changed");
-        let nodes =
-            build::nodes(&new.config, &force.1.listeners).map_err(|error| wrong(error.to_string()))?;
-        self.room_for(&nodes).map_err(wrong)?;
-        self.bring_intoforce(&settings)?;
-        let half = |message| fault(message, "all but the nodes is in force as the file has it");
-        self.change_nodes(&force.0, &new.config, &nodes).map_err(half)?;
+        let nodes = build::nodes(&new.config, &force.1.listeners)
+            .map_err(|error| fault(error.to_string(), UNTOUCHED))?;
+        self.room_for(&nodes).map_err(|message| fault(message, UNTOUCHED))?;
+        self.bring_intoforce(&settings).map_err(|errors| (errors, SOME_WORKERS))?;
+        let changed = self.change_nodes(&force.0, &new.config, &nodes);
         running.log.set_level(new.config.log.level);
-        *force = (new.config, settings);
+        let before = std::mem::replace(&mut *force, (new.config, settings));
+        changed.map_err(|message| {
+            // What is missing of these is done by the next reload, which compares with what was before.
+            force.0.balance.nodes = before.0.balance.nodes;
+            fault(message, ALL_BUT_NODES)
+        })?;
         Ok(report)
     }
 
@@ -350,7 +363,7 @@ impl Control {
             },
             health: health_name(health).into(),
             why: why_text(cluster, now, at),
-            takes_calls: cluster.takes_calls(now, at),
+            takes_calls: cluster.gets_calls(now, at),
             calls: load.calls.into(),
             transactions: load.transactions().into(),
             work: work_of(&load, costs),
@@ -477,7 +490,7 @@ impl Admin for Control {
             return Err(state.name().to_owned());
         }
         let (cluster, now) = (&self.running.cluster, monotonic_now());
-        if !cluster.indexes().any(|at| cluster.takes_calls(now, at)) {
+        if !cluster.is_open(now) {
             return Err("no node takes calls".into());
         }
         let answering: Vec<u16> = self.ask().into_iter().map(|(worker, _)| worker).collect();
@@ -503,13 +516,13 @@ impl Admin for Control {
                 report.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
                 tracing::info!(changed = ?report.changed, "configuration reloaded");
             }
-            Err(errors) => {
+            Err((errors, changed)) => {
                 reloads.1 += 1;
                 errors.iter().take(SHOWN_ERRORS).for_each(|error| tracing::error!("{error}"));
-                tracing::error!("configuration not reloaded: nothing was changed");
+                tracing::error!("configuration not reloaded: {changed}");
             }
         }
-        result
+        result.map_err(|(errors, _)| errors)
     }
 
     fn drain(&self) {

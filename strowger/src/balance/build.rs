@@ -5,8 +5,8 @@ use control::config as c;
 use resolver::ResolverConfig;
 use sip_balancer::token::{Key, Keys};
 use sip_balancer::{
-    Algorithm, Cluster, FailedDialogs, Listener, MOST_NODES, Node, NotAdded, Probing, RegisterBy, Rules,
-    Settings,
+    Algorithm, Cluster, FailedDialogs, Listener, MOST_NODES, Node, NotAdded, PathBy, Probing, RegisterBy,
+    Rules, Settings,
 };
 use std::path::Path;
 use worker_runtime::{Bound, monotonic_now};
@@ -161,6 +161,11 @@ pub fn settings(config: &c::Config, listeners: Vec<Listener>) -> Settings {
         register: match b.register {
             c::RegisterBy::Aor => RegisterBy::Aor,
             c::RegisterBy::Any => RegisterBy::Any,
+        },
+        path: match b.path {
+            c::PathBy::Auto => PathBy::Auto,
+            c::PathBy::Always => PathBy::Always,
+            c::PathBy::Never => PathBy::Never,
         },
         probing: Probing {
             interval: b.probe_interval,

@@ -130,7 +130,7 @@ fn states(text: &mut Text<'_>, running: &Running) {
         u64::from(cluster.health(at).0 != Health::Down)
     });
     family("strowger_balance_node_open", "1 while the node gets new calls.", Type::Gauge, &|at| {
-        u64::from(cluster.takes_calls(now, at))
+        u64::from(cluster.gets_calls(now, at))
     });
     family("strowger_balance_node_weight", "Its share beside the others'.", Type::Gauge, &|at| {
         cluster.weight(at).into()

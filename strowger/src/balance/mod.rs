@@ -90,6 +90,7 @@ fn balance(loaded: Loaded, overrides: Overrides) -> Result<(), Failure> {
     let (bound, grade) =
         helmsman.steer(bound, keys.ownership(), (config.steering, false), workers)?.finish()?;
     let room = Room::of(&config.limits);
+    let life = build::seed() as u32;
     let machine = |worker| {
         let setup = Setup {
             worker,
@@ -98,6 +99,7 @@ fn balance(loaded: Loaded, overrides: Overrides) -> Result<(), Failure> {
             keys: keys.clone(),
             calls: room.calls.div_ceil(workers),
             seed: build::seed(),
+            life,
         };
         Balancer::new(setup, Arc::clone(&settings))
     };

@@ -176,3 +176,41 @@ fn who_is_doubted_gets_no_calls_until_heard_and_the_last_one_keeps_them() {
     cluster.heard(now, NodeIndex(0));
     assert!(cluster.takes_calls(now, NodeIndex(0)) && cluster.heard_at(NodeIndex(0)) == now);
 }
+
+#[test]
+fn who_is_left_gets_calls_though_it_rests_is_ejected_or_is_doubted() {
+    let now = Time::from_secs(100);
+    let get = |cluster: &Cluster| {
+        cluster.indexes().filter(|at| cluster.gets_calls(now, *at)).map(|at| at.0).collect::<Vec<_>>()
+    };
+    for how in ["ejected", "overloaded", "by a probe", "silent"] {
+        let cluster = of(3);
+        let first = NodeIndex(0);
+        let time = Duration::from_secs(60);
+        match how {
+            "ejected" => cluster.rest(now, first, time, Why::Outlier),
+            "overloaded" => cluster.rest(now, first, time, Why::Overloaded),
+            "by a probe" => cluster.rest_by_probe(now, first, time),
+            _ => assert!(cluster.suspect(now, first)),
+        }
+        assert_eq!(get(&cluster), [1, 2], "{how}");
+        cluster.set_order(NodeIndex(1), Order::Drain);
+        assert_eq!(get(&cluster), [2], "{how}");
+        cluster.set_down(NodeIndex(2), Why::ProbeTimeout);
+        assert_eq!((get(&cluster), cluster.is_open(now)), (vec![0], true), "{how}");
+        // What the operator says, and who is down, stays so.
+        cluster.set_order(first, Order::Maintenance);
+        assert_eq!((get(&cluster), cluster.is_open(now)), (vec![], false), "{how}");
+    }
+    // Who rests is rather asked than who has left requests without an answer.
+    let cluster = of(3);
+    assert!(cluster.suspect(now, NodeIndex(0)));
+    cluster.rest(now, NodeIndex(1), Duration::from_secs(60), Why::Overloaded);
+    cluster.set_order(NodeIndex(2), Order::Drain);
+    assert_eq!(get(&cluster), [1]);
+    // Where nobody probes, one that has failed counts as down for its time.
+    let cluster = of(2);
+    cluster.failed(now, NodeIndex(0), Why::Silent, 1, Some(Duration::from_secs(5)));
+    cluster.set_order(NodeIndex(1), Order::Drain);
+    assert!(get(&cluster).is_empty());
+}

@@ -81,8 +81,15 @@ impl Sent {
 impl World {
     pub fn with(nodes: Vec<Node>, keys: Keys, settings: Settings) -> World {
         let cluster = Cluster::new(nodes, 1);
-        let setup =
-            Setup { worker: 0, workers: 1, cluster: Arc::clone(&cluster), keys, calls: 1_000, seed: 1 };
+        let setup = Setup {
+            worker: 0,
+            workers: 1,
+            cluster: Arc::clone(&cluster),
+            keys,
+            calls: 1_000,
+            seed: 1,
+            life: 1,
+        };
         World { balancer: Balancer::new(setup, Arc::new(settings)), cluster, now: Time::from_secs(100) }
     }
 
@@ -177,7 +184,7 @@ impl World {
     pub fn full() -> World {
         let mut world = World::new();
         let cluster = Arc::clone(&world.cluster);
-        let setup = Setup { worker: 0, workers: 1, cluster, keys: keys(2), calls: 1, seed: 1 };
+        let setup = Setup { worker: 0, workers: 1, cluster, keys: keys(2), calls: 1, seed: 1, life: 1 };
         world.balancer = Balancer::new(setup, Arc::new(settings()));
         world.one(CALLER, &invite("full"));
         world

@@ -52,6 +52,18 @@ named! {
 }
 
 named! {
+    /// For whom the balancer is in the Path of a registration.
+    PathBy {
+        /// For phones behind address translation that know of it.
+        Auto = "auto",
+        /// For everybody.
+        Always = "always",
+        /// For nobody.
+        Never = "never",
+    }
+}
+
+named! {
     /// What becomes of calls whose node has failed.
     FailedDialogs {
         /// Their requests go to another node.
@@ -128,6 +140,8 @@ pub struct Balance {
     pub own_source: bool,
     /// Where registrations go.
     pub register: RegisterBy,
+    /// For whom it is in the Path of a registration.
+    pub path: PathBy,
     /// What becomes of calls whose node has failed.
     pub failed_dialogs: FailedDialogs,
     /// A call without any message for so long is over.
@@ -170,6 +184,7 @@ impl Default for Balance {
             record_route: true,
             own_source: false,
             register: RegisterBy::Aor,
+            path: PathBy::Auto,
             failed_dialogs: FailedDialogs::Move,
             session_timeout: Duration::from_secs(4 * 3_600),
             ring_timeout: Duration::from_secs(200),
@@ -213,6 +228,7 @@ pub(super) fn balance(
     section.set(reader, "record_route", &mut b.record_route, flag);
     section.set(reader, "own_source", &mut b.own_source, flag);
     section.set(reader, "register", &mut b.register, choice(RegisterBy::ALL));
+    section.set(reader, "path", &mut b.path, choice(PathBy::ALL));
     section.set(reader, "failed_dialogs", &mut b.failed_dialogs, choice(FailedDialogs::ALL));
     let long = || Duration::from_secs(60)..=Duration::from_secs(7 * 86_400);
     section.set(reader, "session_timeout", &mut b.session_timeout, duration(long()));

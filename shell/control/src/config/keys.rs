@@ -79,6 +79,7 @@ pub(super) const KEYS: &[(&str, &[&str])] = &[
             "record_route",
             "own_source",
             "register",
+            "path",
             "failed_dialogs",
             "session_timeout",
             "ring_timeout",

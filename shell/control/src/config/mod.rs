@@ -17,7 +17,7 @@ mod trunks;
 mod types;
 mod values;
 
-pub use balance::{Balance, BalanceBy, BalanceNode, FailedDialogs, NodePlace, RegisterBy};
+pub use balance::{Balance, BalanceBy, BalanceNode, FailedDialogs, NodePlace, PathBy, RegisterBy};
 pub use diff::{Changes, ReloadReport, diff, plan_reload};
 pub use error::ConfigError;
 pub use load::{Loaded, Overrides};

@@ -162,6 +162,7 @@ impl Balance {
         out.raw("record_route", self.record_route);
         out.raw("own_source", self.own_source);
         out.text("register", self.register.name());
+        out.text("path", self.path.name());
         out.text("failed_dialogs", self.failed_dialogs.name());
         out.time("session_timeout", self.session_timeout);
         out.time("ring_timeout", self.ring_timeout);
