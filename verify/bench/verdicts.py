@@ -92,6 +92,8 @@ def added(p99, nothing):
 
 # Of balance_paper.py.
 CAPACITY = 300
+# A request in so many may fail or be slow where a load counts as carried: the paper's own measure of a peak.
+ALLOWED = 1e-4
 ABOVE_HASH, MODERATE, HIGH, UNEQUAL, SCALING = 1.20, 5, 50, 0.95, 0.95
 
 
@@ -125,6 +127,32 @@ def response(state):
             said.append('at %s load (%g) an INVITE of hash takes %.1f times that of tlwl (%d)' % (
                 name, load, other['invite_ms'] / tlwl['invite_ms'], goal))
     return said
+
+
+def beside_hash(state):
+    """What the response times are worth, in words: where hash has broken down the ratio grows with the length of a trial.
+    Nothing of it is judged."""
+    names = [name for v in state.values() for name in v.get('response', {})]
+    loads = sorted({float(name.split(' ')[1]) for name in names})
+    pairs = [(load, *(point(state, 'response', '%s %g' % (a, load)) for a in ('tlwl', 'hash'))) for load in loads]
+    pairs = [(load, tlwl, other) for load, tlwl, other in pairs if tlwl and other]
+    carried = [pair for pair in pairs if all(r['bad'] <= ALLOWED for r in pair[1:])]
+    said = ['at %g of the ideal an INVITE of hash takes %.1f times that of tlwl; %.2f %% of hash\'s requests are bad: %s' % (
+        load, other['invite_ms'] / tlwl['invite_ms'], 100 * other['bad'],
+        'it carries this load' if other['bad'] <= ALLOWED else 'it is beyond its peak, and the ratio depends on the length of the trial')
+        for load, tlwl, other in pairs]
+    if carried:
+        load, tlwl, other = carried[-1]
+        said.append('the highest load of these that hash carries: %g, where an INVITE takes %.1f times that of tlwl' % (
+            load, other['invite_ms'] / tlwl['invite_ms']))
+    return said + least(state)
+
+
+def least(state):
+    """Peaks that are the highest rate that was tried."""
+    found = [(name, point(state, 'peaks', name)) for name in ('tlwl', 'hash')]
+    return ['the peak of %s is at least %.0f calls/s: the highest rate that was tried' % (name, r['peak'])
+            for name, r in found if r and r['peak'] >= r.get('ideal', float('inf'))]
 
 
 def unequal(state):
@@ -176,8 +204,10 @@ def peak(statuses):
     return ['the peak of %s is not confirmed (status %d)' % (name, status) for name, status in statuses.items() if status]
 
 
-def tell(name, said):
-    """One line a fault, and one that sums up. Says whether all is kept."""
+def tell(name, said, figures=()):
+    """One line a figure that is not judged, one a fault, and one that sums up. Says whether all is kept."""
+    for text in figures:
+        print('%s: %s' % (name, text), flush=True)
     for text in said:
         print('NOT KEPT %s: %s' % (name, text), flush=True)
     print('verdict of %s: %s' % (name, 'not kept: %d' % len(said) if said else 'kept'), flush=True)
