@@ -12,6 +12,9 @@ FAILURES = dict(
     # With no node left callers get 503, and calls that end meanwhile have nobody to tell.
     all_nodes_down=dict(back=13.0, ringing=True, waived=('failed', 'fresh_lost')),
     node_drained=dict(back=0.5),
+    # New calls go to a node that was added, and none to one that was removed.
+    node_added=dict(back=0.5, given=True),
+    node_removed=dict(back=0.5, given=False),
     balancer_restarted=dict(back=2.0),
     active_one_killed=dict(back=2.0),
     active_none_killed=dict(back=0.5, events=('timed-out', 'retried')),
@@ -36,7 +39,7 @@ def failure(r, small=False):
     """Of one experiment of balance_failure.py, a dict of `tell`. `small`: it was short, so that not everything is over,
     and beside other work, so that its times mean nothing."""
     rule = FAILURES[r['name']]
-    waived = rule.get('waived', ()) + (('back', 'left') if small else ())
+    waived = rule.get('waived', ()) + (('back', 'left', 'void') if small else ())
     said = []
 
     def must(key, good, text):
@@ -45,7 +48,10 @@ def failure(r, small=False):
 
     must('lost', r['lost'] == 0, '%d of %d calls that were up are lost' % (r['lost'], r['standing']))
     must('never_up', r['never_up'] == 0, '%d calls never came up' % r['never_up'])
-    must('up', r['up'] > 0, 'no call was up at the fault')
+    must('up', r['up'] >= r['asked'], '%d calls were up at the fault, and %d were asked for' % (r['up'], r['asked']))
+    for which, begun, ordered in zip(('calls up', 'new calls'), (r['begun'], r['fresh']), r['ordered']):
+        must('begun', begun >= ordered, 'of the %s %d were begun, of %d' % (which, begun, ordered))
+    must('void', not r['void'], '; '.join(r['void']))
     must('failed', r['failed'] <= r['hung'], '%d new calls failed, of which %d had a provisional response' % (
         r['failed'], r['hung']))
     rang = min(max(r['fresh'] // RANG, FEWEST_RANG), MOST_RANG) if rule.get('ringing') else 0
@@ -56,6 +62,8 @@ def failure(r, small=False):
         r['refused'] - r['with_retry_after'], r['refused']))
     must('probes', r['probes'] > 0, 'no first attempt was made')
     must('back', r['back'] <= rule['back'], 'first attempts failed for %.2f s (%.1f)' % (r['back'], rule['back']))
+    if 'given' in rule:
+        must('given', bool(r['given']) == rule['given'], '%d new calls went to the node' % r['given'])
     if rule.get('alive'):
         must('alive', r.get('alive'), 'the balancer ended before the other had its address')
     # Of two balancers that both have the address: what a node says comes back to the one that asked.

@@ -15,10 +15,12 @@ import verdicts  # noqa: E402
 
 def good(name='node_killed', **more):
     """Figures of an experiment in which all was well."""
-    r = dict(name=name, up=20000, standing=20500, lost=0, never_up=0, fresh=11000, failed=0, fresh_lost=0, hung=0, back=0.0,
+    r = dict(name=name, asked=20000, ordered=[21000, 11000], up=21500, begun=21000, standing=21000, void=[], lost=0, never_up=0, fresh=11000, failed=0, fresh_lost=0, hung=0, back=0.0,
              first_try_failed=0, probes=1000, refused=0, with_retry_after=0, left=0, notes=[])
     if 'events' in verdicts.FAILURES[name]:
         r.update({'assigned': 50000, 'timed-out': 0, 'retried': 0})
+    if 'given' in verdicts.FAILURES[name]:
+        r['given'] = 2500 if verdicts.FAILURES[name]['given'] else 0
     if 'alive' in verdicts.FAILURES[name]:
         r['alive'] = True
     return dict(r, **more)
@@ -31,7 +33,8 @@ class Failure(unittest.TestCase):
             self.assertEqual(verdicts.failure(good(name)), [], name)
 
     def test_each_promise_can_be_broken(self):
-        for broken in (dict(lost=1), dict(never_up=1), dict(up=0), dict(failed=3, hung=2), dict(fresh_lost=1), dict(left=1),
+        for broken in (dict(lost=1), dict(never_up=1), dict(up=0), dict(up=1), dict(up=19999), dict(begun=20999),
+                       dict(fresh=10000), dict(void=['lost packets']), dict(failed=3, hung=2), dict(fresh_lost=1), dict(left=1),
                        dict(refused=2, with_retry_after=1), dict(probes=0), dict(back=2.5)):
             self.assertEqual(len(verdicts.failure(good(**broken))), 1, broken)
         self.assertEqual(verdicts.failure(good(failed=2, hung=2)), [], 'they had rung at who was killed')
@@ -42,8 +45,8 @@ class Failure(unittest.TestCase):
             self.assertEqual(verdicts.failure(good(name, failed=most, hung=most)), [], name)
             bad = good(name, failed=most + 1, hung=most + 1)
             self.assertEqual(len(verdicts.failure(bad)), 1, name)
-        self.assertEqual(len(verdicts.failure(good(fresh=200, failed=4, hung=4))), 1)
-        self.assertEqual(verdicts.failure(good(fresh=200, failed=3, hung=3)), [])
+        self.assertEqual(len(verdicts.failure(good(fresh=200, ordered=[21000, 200], failed=4, hung=4))), 1)
+        self.assertEqual(verdicts.failure(good(fresh=200, ordered=[21000, 200], failed=3, hung=3)), [])
 
     def test_what_cannot_be_kept_is_waived_there_alone(self):
         self.assertEqual(verdicts.failure(good('all_nodes_down', failed=900, fresh_lost=5)), [])
@@ -51,6 +54,19 @@ class Failure(unittest.TestCase):
         self.assertEqual(verdicts.failure(good('standby_split_brain', left=7)), [])
         self.assertEqual(verdicts.failure(good(left=7, back=9.0), small=True), [])
         self.assertEqual(len(verdicts.failure(good(lost=1), small=True)), 1)
+
+    def test_a_generator_that_says_void_or_never_ended_says_nothing(self):
+        check = dict(name='lateness', found='1200 ms', limit='1000 ms', kept=False, of_generator=True)
+        theirs = dict(check, of_generator=False)
+        report = lambda *checks: dict(verdict=dict(checks=list(checks)))
+        self.assertEqual(balance_failure.own_faults('new calls', report(theirs, dict(check, kept=True)), True), [])
+        self.assertEqual(len(balance_failure.own_faults('new calls', report(check), True)), 1)
+        self.assertEqual(len(balance_failure.own_faults('new calls', report(), False)), 1)
+        self.assertEqual(verdicts.failure(good(void=['late']), small=True), [])
+
+    def test_new_calls_go_to_who_was_added_and_not_to_who_was_removed(self):
+        self.assertEqual(len(verdicts.failure(good('node_added', given=0))), 1)
+        self.assertEqual(len(verdicts.failure(good('node_removed', given=1))), 1)
 
     def test_who_is_told_to_end_waits_until_its_address_has_moved(self):
         self.assertEqual(len(verdicts.failure(good('standby_restarted', alive=False))), 1)
