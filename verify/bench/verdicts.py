@@ -75,9 +75,9 @@ def failure(r, small=False):
     return said
 
 
-# Of balance.py: the balancer's instructions of a call beside those of Kamailio's dispatcher, and microseconds that it
-# adds to the time until the first response, p99.
-MOST_COST, MOST_ADDED = 0.38, 200
+# Of balance.py: the balancer's instructions of a call beside those of Kamailio's dispatcher, microseconds for which it
+# holds INVITE and first response of a call, p99, and the share of its core that counts as half load there.
+MOST_COST, MOST_ADDED, HALF = 0.38, 200, (0.4, 0.65)
 
 
 def cost(counts):
@@ -91,11 +91,28 @@ def cost(counts):
     return [] if found <= MOST_COST else ['a call takes %.3f of the instructions of Kamailio (%.2f)' % (found, MOST_COST)]
 
 
-def added(p99, nothing):
-    """Of the time until the first response through the balancer, and with nothing in between; microseconds."""
-    if p99 - nothing <= MOST_ADDED:
-        return []
-    return ['the balancer adds %.0f us to the first response, p99 (%d)' % (p99 - nothing, MOST_ADDED)]
+def added(found):
+    """Of the time that the balancer holds a call at half load: `p99` in microseconds and the share of its `core`, of "strowger"
+    and with busy_poll ("busy"), which may keep it alone. Percentiles of runs with and without a balancer do not do."""
+    ours = [found[name] for name in ('strowger', 'busy') if found.get(name)]
+    if not found.get('strowger'):
+        return ['the time that the balancer holds a call: not measured']
+    said, load = [], found['strowger']['core']
+    if not HALF[0] <= load <= HALF[1]:
+        said.append('the time that the balancer holds a call was measured at %.0f %% of its core: that is not half load' % (100 * load))
+    if min(r['p99'] for r in ours) > MOST_ADDED:
+        said.append('the balancer holds a call for %s us, p99 (%d)' % (
+            ', with busy_poll '.join('%.0f' % r['p99'] for r in ours), MOST_ADDED))
+    return said
+
+
+def holds(found):
+    """Which of the two keeps that, in words."""
+    names = (('strowger', 'without busy_poll'), ('busy', 'with busy_poll'))
+    return ['holds a call for %.0f us %s, p99 at %.0f %% of its core without it: %s %d' % (
+        found[name]['p99'], how, 100 * found['strowger']['core'],
+        'within' if found[name]['p99'] <= MOST_ADDED else 'more than', MOST_ADDED)
+        for name, how in names if found.get(name) and found.get('strowger')]
 
 
 # Of balance_paper.py.

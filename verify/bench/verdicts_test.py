@@ -102,8 +102,17 @@ class Cost(unittest.TestCase):
             self.assertEqual(len(verdicts.cost(nothing)), 1)
 
     def test_time(self):
-        self.assertEqual(verdicts.added(600, 403), [])
-        self.assertEqual(len(verdicts.added(1298, 403)), 1)
+        of = lambda p99, busy=None, core=0.5: dict(
+            strowger=dict(p99=p99, core=core), busy=busy and dict(p99=busy, core=1.0), kamailio=dict(p99=9000, core=0.9))
+        self.assertEqual(verdicts.added(of(200)), [])
+        self.assertEqual(verdicts.added(of(320, 126)), [])
+        for bad in (of(201), of(320, 210), of(100, core=0.2), of(100, core=0.9), {}, dict(busy=dict(p99=100, core=1.0))):
+            self.assertEqual(len(verdicts.added(bad)), 1, bad)
+        said = verdicts.holds(of(320, 126))
+        self.assertIn('320 us without busy_poll, p99 at 50 % of its core without it: more than 200', said[0])
+        self.assertIn('126 us with busy_poll', said[1])
+        self.assertTrue(said[1].endswith('within 200'))
+        self.assertEqual(verdicts.holds({}), [])
 
 
 class Generator(unittest.TestCase):
