@@ -174,6 +174,11 @@ bench-balance-paper: setup-build ## the experiments of the load balancer's paper
 balance-failure: setup-test release-for-tests ## what callers notice when a node or balancer fails, 20,000 calls up (18 minutes, root)
 	python3 verify/bench/balance_failure.py --bin $(RELEASE) $(FAILURE_ARGS)
 
+.PHONY: balance-counters
+balance-counters: setup-test release-for-tests ## a million calls through the balancer and a bad network: counters end at zero (9 minutes)
+	$(call section,what the balancer counts)
+	python3 verify/bench/balance_counters.py --bin $(RELEASE) $(COUNTER_ARGS)
+
 .PHONY: bench-load
 bench-load: setup-bench ## calls per CPU second of `strowger load` against SIPp on the same flows; whether both see the same
 	$(BUILD_RELEASE)

@@ -75,6 +75,32 @@ def failure(r, small=False):
     return said
 
 
+# Of balance_counters.py: what the network must have done to so many of all datagrams at least, each of three ways; and of
+# calls whose BYE never comes so many must have been given up, for not all of them are ever up.
+FAULTS, GIVEN_UP = 0.03, 0.8
+
+
+def counters(r):
+    """Of balance_counters.py: that nothing is left, that nothing was ever absurd, and that it was what was asked for."""
+    said = ['%s is %g at the end' % item for item in r['left'].items()]
+    said += ['a counter is no count: ' + text for text in r['absurd'][:3]]
+    said += ['ctl audit: ' + text for text in r['audits'][:3]]
+    for kind, asked in r['asked'].items():
+        if r['begun'].get(kind, 0) < asked:
+            said.append('calls, %s: %d begun, of %d' % (kind, r['begun'].get(kind, 0), asked))
+    total = sum(r['network'].values())
+    for what in ('lost', 'doubled', 'late'):
+        if r['network'].get(what, 0) < FAULTS * total or not total:
+            said.append('the network did too little: %d of %d datagrams %s' % (r['network'].get(what, 0), total, what))
+    if r['lost_calls'] < GIVEN_UP * r['asked']['without BYE']:
+        said.append('%d calls were given up, and %d never had a BYE' % (r['lost_calls'], r['asked']['without BYE']))
+    # Both ends of the race: some are cancelled in time, some are answered all the same.
+    for final in ('200', '487'):
+        if not r['finals']['cancelled'].get(final):
+            said.append('no call that was cancelled ended with ' + final)
+    return said
+
+
 # Of balance.py: the balancer's instructions of a call beside those of Kamailio's dispatcher, microseconds for which it
 # holds INVITE and first response of a call, p99, and the share of its core that counts as half load there.
 MOST_COST, MOST_ADDED, HALF = 0.38, 200, (0.4, 0.65)

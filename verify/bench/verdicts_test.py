@@ -80,6 +80,21 @@ class Failure(unittest.TestCase):
             self.assertEqual(len(verdicts.failure(bad)), 1, event)
 
 
+class Counters(unittest.TestCase):
+    def found(self, **more):
+        return dict(dict(
+            asked={'ordinary': 600, 'cancelled': 300, 'without BYE': 100}, begun={'ordinary': 600, 'cancelled': 300, 'without BYE': 100},
+            left={}, absurd=[], audits=[], network=dict(passed=8500, lost=500, doubled=500, late=500), lost_calls=95,
+            finals={'cancelled': {'200': 100, '487': 200}}), **more)
+
+    def test_each_promise_can_be_broken(self):
+        self.assertEqual(verdicts.counters(self.found()), [])
+        for broken in (dict(left={'strowger_balance_calls': 1.0}), dict(absurd=['work: [-1.0]']), dict(audits=['not exact']),
+                       dict(begun={'ordinary': 599, 'cancelled': 300, 'without BYE': 100}), dict(lost_calls=50),
+                       dict(network=dict(passed=9400, lost=10, doubled=500, late=500)), dict(finals={'cancelled': {'200': 300}})):
+            self.assertEqual(len(verdicts.counters(self.found(**broken))), 1, broken)
+
+
 class Records(unittest.TestCase):
     def test_a_command_names_no_folder_of_the_machine(self):
         root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(records.__file__))))
