@@ -166,13 +166,18 @@ bench-balance: setup-bench ## what a call costs the balancer against Kamailio's 
 	python3 verify/bench/balance.py --bin $(RELEASE) --judge $(BENCH_ARGS)
 
 .PHONY: bench-balance-paper
-bench-balance-paper: setup-build ## the experiments of the load balancer's paper, eight servers of 300 calls/s (an hour)
+bench-balance-paper: setup-build ## the experiments of the load balancer's paper, eight servers of 300 calls/s (70 minutes)
 	$(BUILD_RELEASE)
 	python3 verify/bench/balance_paper.py --bin $(RELEASE) --judge $(BENCH_ARGS)
 
 .PHONY: balance-failure
-balance-failure: setup-test release-for-tests ## what callers notice when a node or balancer fails, 20,000 calls up (15 minutes, root)
+balance-failure: setup-test release-for-tests ## what callers notice when a node or balancer fails, 20,000 calls up (18 minutes, root)
 	python3 verify/bench/balance_failure.py --bin $(RELEASE) $(FAILURE_ARGS)
+
+.PHONY: balance-counters
+balance-counters: setup-test release-for-tests ## a million calls through the balancer and a bad network: counters end at zero (9 minutes)
+	$(call section,what the balancer counts)
+	python3 verify/bench/balance_counters.py --bin $(RELEASE) $(COUNTER_ARGS)
 
 .PHONY: bench-load
 bench-load: setup-bench ## calls per CPU second of `strowger load` against SIPp on the same flows; whether both see the same

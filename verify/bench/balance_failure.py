@@ -53,13 +53,14 @@ def experiment(place, hold=0.0, after=18.0, **more):
 class Scene:
     """Nodes, phones, balancers and callers of one experiment."""
 
-    def __init__(self, o, place, nodes=NODES, config=''):
+    def __init__(self, o, place, nodes=NODES, spare=0, config=''):
+        """`spare`: nodes that run and that the others know, but no balancer's list has."""
         self.o, self.place = o, place
         self.dir = tempfile.mkdtemp(prefix='strowger-failure-')
         self.secret = os.urandom(32)
         self.phones = place.phones()
-        self.nodes = [self.node(at, nodes) for at in range(nodes)]
-        self.balancers = place.balancers(o.bin, ['%s:5060' % n.ip for n in self.nodes], self.secret, config)
+        self.nodes = [self.node(at, nodes + spare) for at in range(nodes + spare)]
+        self.balancers = place.balancers(o.bin, ['%s:5060' % n.ip for n in self.nodes[:nodes]], self.secret, config)
         self.running, self.notes, self.figures = [], [], {}
 
     def node(self, at, count):
@@ -135,8 +136,7 @@ def measure(o, name):
         fault = time.time()
         afterwards = function(scene)
         probed = probe.result()
-        for generator in (fresh, standing):
-            generator.wait(ramp + hold + 90)
+        ended = [generator.wait(ramp + hold + 90) is not None for generator in (standing, fresh)]
         counts = [g.report()['measured'] for g in (standing, fresh)]
         # The longest wait is that for an INVITE that was never answered: 33 s.
         end = time.monotonic() + (40 if o.settle else 0)
@@ -146,14 +146,20 @@ def measure(o, name):
         if afterwards:
             afterwards()
     done = [hung_up(g.report()) for g in (standing, fresh)]
-    said = dict(tell(name, up, counts, done, probed, fault, scene.notes, left), **scene.figures)
+    asked = dict(asked=o.calls, ordered=[o.calls + o.ramp_rate, int(o.rate * (4.0 + after))])
+    said = dict(tell(name, up, counts, done, probed, fault, scene.notes, left), **asked, **scene.figures)
     if said['lost']:
         said['notes'] += flows(standing.report())
-    for generator in (standing, fresh):
-        for check in generator.report()['verdict']['checks']:
-            if check['of_generator'] and not check['kept'] and not re.search('lateness', check['name']):
-                said['notes'].append('the generator itself: %s: %s' % (check['name'], check['found']))
+    said['void'] = [why for which, generator, whole in zip(('calls up', 'new calls'), (standing, fresh), ended)
+                    for why in own_faults(which, generator.report(), whole)]
     return said
+
+
+def own_faults(which, report, ended):
+    """Why a generator says nothing of the balancer, in words: it says VOID itself, or had to be ended."""
+    said = [] if ended else ['the generator of %s did not end by itself' % which]
+    return said + ['the generator of %s is VOID: %s: %s (%s)' % (which, check['name'], check['found'], check['limit'])
+                   for check in report['verdict']['checks'] if check['of_generator'] and not check['kept']]
 
 
 def hung_up(report):
@@ -185,7 +191,7 @@ def tell(name, up, counts, done, probed, fault, notes, left):
     back = max((p['sent'] + STEP - fault for p in bad), default=0.0)
     refused = sum(1 for p in bad if p['status'] == 503)
     return dict(
-        name=name, up=up, standing=get(standing, 'sessions_established'), lost=lost,
+        name=name, up=up, begun=get(standing, 'calls.begun'), standing=get(standing, 'sessions_established'), lost=lost,
         never_up=get(standing, 'calls.begun') - get(standing, 'sessions_established'),
         fresh=get(fresh, 'calls.begun'), failed=get(fresh, 'calls.begun') - get(fresh, 'sessions_established'),
         fresh_lost=new_lost, hung=get(fresh, 'calls.failed.' + SILENT), back=back, first_try_failed=len(bad), probes=len(probed), refused=refused,
@@ -204,7 +210,7 @@ def line(r):
         text += '; 503: %d, with Retry-After %d' % (r['refused'], r['with_retry_after'])
     if r['left']:
         text += '; %d calls still counted at the end' % r['left']
-    return '\n    '.join([text] + r['notes'])
+    return '\n    '.join([text] + r['notes'] + r['void'])
 
 
 # ---------------------------------------------------------------- the client that never repeats
@@ -344,6 +350,39 @@ def node_drained(scene):
         state['assigned'] - had, time.monotonic() - before, state['calls']))
     time.sleep(10)
     balancer.ctl('undrain', name)
+
+
+def invites(node):
+    """INVITEs of calls and of repetitions that a node has had, by its own count."""
+    return int(node.metric('strowger_requests_received_total{method="INVITE"}'))
+
+
+@experiment(Loopback, spare=1)
+def node_added(scene):
+    """A fourth node is added to three (ctl add-node), and gets its share of new calls."""
+    balancer, node = scene.balancers[0], scene.nodes[-1]
+    scene.say(balancer.ctl('add-node', 'sip:%s:5060' % node.ip).strip().split('\n')[0])
+
+    def afterwards():
+        each = [invites(n) for n in scene.nodes]
+        scene.say('INVITEs at each node, the one that was added last: %s' % ', '.join('%d' % n for n in each))
+        scene.figures['given'] = each[-1]
+    return afterwards
+
+
+@experiment(Loopback)
+def node_removed(scene):
+    """One of three nodes is taken out of the list (ctl remove-node): its calls go on there, and it gets no new ones."""
+    balancer, node = scene.balancers[0], scene.nodes[0]
+    scene.say(balancer.ctl('remove-node', '%s:5060' % node.ip).strip().split('\n')[0])
+    # What was on its way to it, and may be repeated.
+    time.sleep(1)
+    had, calls = invites(node), balancer.all_nodes()['%s:5060' % node.ip]['calls']
+
+    def afterwards():
+        scene.figures['given'] = invites(node) - had
+        scene.say('it had %d calls then, and %d INVITEs came to it after that' % (calls, scene.figures['given']))
+    return afterwards
 
 
 # ---------------------------------------------------------------- two balancers

@@ -55,6 +55,10 @@ def response_table(points, paper):
             ratio = lambda load: hashed[load]['invite_ms'] / rows[name][load]['invite_ms']
             cells = ['%.3g' % ratio(load) if load in hashed and load in rows[name] else '-' for load in loads]
             out.append(line(['hash / ' + name] + cells + ([''] if paper else [])))
+    if hashed:
+        # Where these are many the time of those that are answered depends on how long the trial was.
+        bad = ['%.2f %%' % (100 * hashed[load]['bad']) if load in hashed else '-' for load in loads]
+        out.append(line(['requests of hash that failed or were slow'] + bad + ([''] if paper else [])))
     return out
 
 
@@ -66,26 +70,46 @@ def void(found):
     return ' (void)' if any(t['void'] for t in found['trials']) else ''
 
 
+def least(found):
+    """Before a peak that is the highest rate that was tried."""
+    return '≥ ' if found['peak'] >= found['ideal'] else ''
+
+
+def peak(found):
+    return '%s%.0f%s' % (least(found), found['peak'], void(found))
+
+
+def of_ideal(found):
+    return '%s%.0f %%' % (least(found), 100 * found['peak'] / found['ideal'])
+
+
+def more(tlwl, found):
+    """By how much the peak of tlwl is higher. Of two that are the highest rate tried nothing is known."""
+    if not tlwl or not found['peak'] or found is tlwl:
+        return '-'
+    if least(tlwl) and least(found):
+        return 'not known'
+    return '%s%.0f %%' % (least(tlwl), 100 * (tlwl['peak'] / found['peak'] - 1))
+
+
 def peak_tables(state):
     out = []
     if 'peaks' in state:
-        tlwl = state['peaks'].get('tlwl', {}).get('peak')
+        tlwl = state['peaks'].get('tlwl')
         out += ['', line(['peak of 8 servers, calls/s', 'measured', 'of the ideal', 'tlwl has more by', 'paper']), line(['---'] * 5)]
         for name, found in state['peaks'].items():
-            more = '%.0f %%' % (100 * (tlwl / found['peak'] - 1)) if tlwl and found['peak'] else '-'
-            out.append(line([name, '%.0f%s' % (found['peak'], void(found)), '%.0f %%' % (100 * found['peak'] / found['ideal']),
-                             more, PAPER_PEAKS.get(name, '')]))
+            out.append(line([name, peak(found), of_ideal(found), more(tlwl, found), PAPER_PEAKS.get(name, '')]))
     if 'scale' in state:
         out += ['', line(['servers', 'peak of tlwl, calls/s', 'of the ideal', 'paper']), line(['---'] * 4)]
         for nodes, found in sorted(state['scale'].items(), key=lambda item: int(item[0])):
             paper = 2439 if nodes == '8' else 'about 300 each'
-            out.append(line([nodes, '%.0f%s' % (found['peak'], void(found)), '%.0f %%' % (100 * found['peak'] / found['ideal']), paper]))
+            out.append(line([nodes, peak(found), of_ideal(found), paper]))
     if 'unequal' in state:
         out += ['', line(['one server and a half', 'peak, calls/s', 'of the ideal', 'INVITE at 280/s, ms', 'calls of the whole one', 'paper']),
                 line(['---'] * 6)]
         for name, found in state['unequal'].items():
             at = found['at_280']
-            out.append(line([name, '%.0f%s' % (found['peak'], void(found)), '%.0f %%' % (100 * found['peak'] / found['ideal']), millis(at),
+            out.append(line([name, peak(found), of_ideal(found), millis(at),
                              '%.0f %%' % (100 * at['shares'][0] / max(sum(at['shares']), 1)), PAPER_UNEQUAL.get(name, '')]))
     return out
 
@@ -138,14 +162,14 @@ def pictures(state):
                 marks = [('the paper, 200/s', [(200, y) for y in sorted(set(PAPER_AT_200.values()))])] if name == 'response' else []
                 out.append(charts.curves('INVITE to 200; %s; %s' % (said, title), 'calls/s', 'mean, ms', lines, marks, log_y=True, top_x=2400))
         if 'peaks' in mine:
-            rows = [(n, f['peak'], PAPER_PEAKS.get(n)) for n, f in mine['peaks'].items()]
+            rows = [(n, f['peak'], PAPER_PEAKS.get(n), least(f)) for n, f in mine['peaks'].items()]
             out.append(charts.bars('Peak of eight servers; ' + title, 'calls/s', rows, 2400))
         if 'scale' in mine:
             points = sorted((int(n), f['peak']) for n, f in mine['scale'].items())
-            out.append(charts.curves('Peak by the number of servers (tlwl); ' + title, 'servers', 'calls/s', [
+            out.append(charts.curves('Peak by the number of servers (tlwl; ≥ where it is all that was tried); ' + title, 'servers', 'calls/s', [
                 ('tlwl', points), ('300 each', [(0, 0), (10, 3000)])], [('the paper', [(8, 2439)])], top_x=10.5))
         if 'unequal' in mine:
-            rows = [(n, f['peak'], PAPER_UNEQUAL.get(n)) for n, f in mine['unequal'].items()]
+            rows = [(n, f['peak'], PAPER_UNEQUAL.get(n), least(f)) for n, f in mine['unequal'].items()]
             out.append(charts.bars('Peak of one server and a half; ' + title, 'calls/s', rows, 450))
         if 'occupancy' in mine:
             tails = [(n, tail(f['occupancy'])) for n, f in mine['occupancy'].items()]

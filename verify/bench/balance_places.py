@@ -1,5 +1,6 @@
 """Where balance_failure.py has its balancers: on loopback, or in network namespaces with one bridge between them."""
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -10,7 +11,17 @@ import time
 from harness import net, servers
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-DEPLOY = os.path.join(os.path.dirname(os.path.dirname(HERE)), 'deploy', 'keepalived')
+DEPLOY = os.path.join(os.path.dirname(os.path.dirname(HERE)), 'deploy')
+
+
+def shipped(*path, pairs):
+    """A file of deploy/ with each first thing in place of the second one; a thing that is not there is a mistake."""
+    with open(os.path.join(DEPLOY, *path)) as f:
+        text = f.read()
+    for old, _ in pairs:
+        assert old in text, 'deploy/%s has no %s' % ('/'.join(path), old)
+    # All at once, for what takes the place of one may look like another.
+    return re.sub('|'.join(re.escape(old) for old, _ in pairs), lambda found: dict(pairs)[found[0]], text)
 
 
 class Loopback:
@@ -130,18 +141,18 @@ class Namespaces:
         return '%s-%s' % (first, last), self.inside('calls'), ['-t', 'ui']
 
     def balancers(self, binary, nodes, secret, config):
+        """With the file that is shipped for them, and their own addresses."""
         made = []
+        listed = 'nodes = [%s]' % ', '.join('"sip:%s"' % node for node in nodes)
         for place in ('left', 'right'):
-            own = self.OWN[place]
-            balancer = servers.Balancer(binary, nodes, self.o.workers, self.o.algorithm, config, ip=own, secret=secret,
-                                        prefix=self.inside(place), listen=self.listen(own))
+            text = shipped(self.SHIPPED, 'strowger.toml', pairs=[
+                ('nodes = ["sip:192.0.2.21:5060", "sip:192.0.2.22:5060"]', listed), ('data_dir = ', '# data_dir = '),
+                *self.addresses(place)])
+            balancer = servers.Balancer(binary, nodes, self.o.workers, self.o.algorithm, text + config, ip=self.OWN[place],
+                                        secret=secret, prefix=self.inside(place), whole=True)
             balancer.place, balancer.admin = place, self.ADMIN
             made.append(balancer)
         return made
-
-    def listen(self, own):
-        """Its own address comes first: probes leave from there, so that their answers come back to who asked."""
-        return ['%s:5060' % own, '%s:5060' % self.service]
 
     def begin(self, scene):
         pass
@@ -161,21 +172,17 @@ class Namespaces:
 
 
 class Active(Namespaces):
-    """Both balancers have the address on loopback; whoever sends to it has two equal routes. What a routing daemon
-    does on each balancer's machine is done here: every 200 ms it is asked, and its route goes when it does not answer."""
+    """Both balancers have the address on loopback; whoever sends to it has two equal routes: the files of deploy/anycast, but
+    for the routing daemon, which is stood in for here: every 200 ms each balancer is asked, and its routes go when it does
+    not answer."""
 
-    service = '10.65.0.1'
+    service, SHIPPED = '10.65.0.1', 'anycast'
     # From these each asks the nodes; they lead to the other one when it is gone, so both listen on both.
     ASKING = {'left': '10.65.0.11', 'right': '10.65.0.12'}
 
-    def balancers(self, binary, nodes, secret, config):
-        # What a node says comes back to who asked it, not to whom the routes say.
-        return super().balancers(binary, nodes, secret, config + '[balance]\nown_source = true\n')
-
-    def listen(self, own):
-        place, = [p for p, address in self.OWN.items() if address == own]
-        others = [address for p, address in self.ASKING.items() if p != place]
-        return ['%s:5060' % address for address in (self.ASKING[place], self.service, *others)]
+    def addresses(self, place):
+        other, = [p for p in self.ASKING if p != place]
+        return [('192.0.2.10', self.service), ('192.0.2.11', self.ASKING[place]), ('192.0.2.12', self.ASKING[other])]
 
     def sources(self):
         return [self.service, *self.ASKING.values()]
@@ -183,24 +190,21 @@ class Active(Namespaces):
     def build(self):
         super().build()
         for place in ('left', 'right'):
-            for address in (self.service, *self.ASKING.values()):
-                ip('-n', self.name(place), 'address', 'add', address + '/32', 'dev', 'lo')
+            self.script(place, shipped(self.SHIPPED, 'addresses.sh', pairs=self.addresses('left')))
         self.routes = None
-        for place in ('calls', 'nodes'):
-            # By addresses and ports, so that what belongs together goes one way.
-            self.sysctl(place, 'net.ipv4.fib_multipath_hash_policy=1')
         self.route(['left', 'right'])
+
+    def script(self, place, text, *arguments):
+        subprocess.run(self.inside(place) + ['sh', '-s', *arguments], input=text, text=True, check=True)
 
     def route(self, places):
         if places == self.routes or not places:
             return
-        self.routes = list(places)
-        hops = [word for place in places for word in ('nexthop', 'via', self.OWN[place])]
+        text = shipped(self.SHIPPED, 'routes.sh', pairs=[
+            ('198.51.100.1', self.OWN['left']), ('198.51.100.2', self.OWN['right']), *self.addresses('left')])
         for place in ('calls', 'nodes'):
-            ip('-n', self.name(place), 'route', 'replace', self.service + '/32', *hops)
-            for whose, asking in self.ASKING.items():
-                ip('-n', self.name(place), 'route', 'replace', asking + '/32', 'via',
-                   self.OWN[whose if whose in places else places[0]])
+            self.script(place, text, *(('1' if place == 'left' else '2') for place in places))
+        self.routes = list(places)
 
     def begin(self, scene):
         def watch():
@@ -224,9 +228,9 @@ class Active(Namespaces):
 
 
 class Standby(Namespaces):
-    """One balancer at a time has the address, by keepalived with the configuration of deploy/keepalived."""
+    """One balancer at a time has the address, by keepalived; both configurations of deploy/keepalived."""
 
-    service = '10.64.0.10'
+    service, SHIPPED = '10.64.0.10', 'keepalived'
 
     @staticmethod
     def missing():
@@ -245,12 +249,13 @@ class Standby(Namespaces):
         for place in ('left', 'right'):
             self.sysctl(place, 'net.ipv4.ip_nonlocal_bind=1')
 
+    def addresses(self, place):
+        return [('192.0.2.10', self.service), ('192.0.2.11', self.OWN[place])]
+
     def begin(self, scene):
-        with open(os.path.join(DEPLOY, 'keepalived.conf')) as f:
-            shipped = f.read()
         for balancer, priority in zip(scene.balancers, (100, 90)):
             place = balancer.place
-            text = replaced(shipped, [
+            text = shipped(self.SHIPPED, 'keepalived.conf', pairs=[
                 ('"/usr/local/bin/strowger ', '"%s ' % balancer.binary), ('192.0.2.10/24', self.service + '/16'),
                 ('priority 100', 'priority %d' % priority)] + (
                     [] if anybody_may_run(balancer.binary) else [('script_user nobody', 'script_user root')]))
@@ -311,11 +316,3 @@ def anybody_may_run(path):
             return True
         path = os.path.dirname(path)
     return False
-
-
-def replaced(text, pairs):
-    """`text` with each first thing replaced; a thing that is not there is a mistake."""
-    for old, new in pairs:
-        assert old in text, 'deploy/keepalived/keepalived.conf has no ' + old
-        text = text.replace(old, new)
-    return text

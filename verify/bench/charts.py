@@ -74,18 +74,18 @@ def curves(title, x_name, y_name, lines, marks=(), log_y=False, log_x=False, top
 
 
 def bars(title, y_name, rows, ideal=None):
-    """`rows`: (name, ours, the paper's or None)."""
-    y = Axis([v for row in rows for v in row[1:] if v] + ([ideal] if ideal else []), HEIGHT - PAD + 14, 44)
+    """`rows`: (name, ours, the paper's or None, what to write before ours)."""
+    y = Axis([v for row in rows for v in row[1:3] if v] + ([ideal] if ideal else []), HEIGHT - PAD + 14, 44)
     step = (WIDTH - KEY - PAD) / max(len(rows), 1)
     body = []
-    for nth, (name, ours, theirs) in enumerate(rows):
+    for nth, (name, ours, theirs, mark) in enumerate(rows):
         left = PAD + step * nth
         for place, (value, colour) in enumerate(((ours, COLOURS[0]), (theirs, '#999'))):
             if value:
                 body.append('<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="%s"/>' % (
                     left + step * (0.14 + 0.37 * place), y.at(value), step * 0.34, HEIGHT - PAD + 14 - y.at(value), colour))
-                body.append('<text x="%.1f" y="%.1f" text-anchor="middle" font-size="9">%.0f</text>' % (
-                    left + step * (0.31 + 0.37 * place), y.at(value) - 3, value))
+                body.append('<text x="%.1f" y="%.1f" text-anchor="middle" font-size="9">%s%.0f</text>' % (
+                    left + step * (0.31 + 0.37 * place), y.at(value) - 3, '' if place else mark, value))
         body.append('<text x="%.1f" y="%d" text-anchor="middle" font-size="10">%s</text>' % (
             left + step / 2, HEIGHT - PAD + 30, html.escape(name)))
     if ideal:

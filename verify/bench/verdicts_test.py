@@ -8,16 +8,19 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 import balance_failure  # noqa: E402  (after the path is set)
+import balance_paper_page  # noqa: E402
 import records  # noqa: E402
 import verdicts  # noqa: E402
 
 
 def good(name='node_killed', **more):
     """Figures of an experiment in which all was well."""
-    r = dict(name=name, up=20000, standing=20500, lost=0, never_up=0, fresh=11000, failed=0, fresh_lost=0, hung=0, back=0.0,
+    r = dict(name=name, asked=20000, ordered=[21000, 11000], up=21500, begun=21000, standing=21000, void=[], lost=0, never_up=0, fresh=11000, failed=0, fresh_lost=0, hung=0, back=0.0,
              first_try_failed=0, probes=1000, refused=0, with_retry_after=0, left=0, notes=[])
     if 'events' in verdicts.FAILURES[name]:
         r.update({'assigned': 50000, 'timed-out': 0, 'retried': 0})
+    if 'given' in verdicts.FAILURES[name]:
+        r['given'] = 2500 if verdicts.FAILURES[name]['given'] else 0
     if 'alive' in verdicts.FAILURES[name]:
         r['alive'] = True
     return dict(r, **more)
@@ -30,7 +33,8 @@ class Failure(unittest.TestCase):
             self.assertEqual(verdicts.failure(good(name)), [], name)
 
     def test_each_promise_can_be_broken(self):
-        for broken in (dict(lost=1), dict(never_up=1), dict(up=0), dict(failed=3, hung=2), dict(fresh_lost=1), dict(left=1),
+        for broken in (dict(lost=1), dict(never_up=1), dict(up=0), dict(up=1), dict(up=19999), dict(begun=20999),
+                       dict(fresh=10000), dict(void=['lost packets']), dict(failed=3, hung=2), dict(fresh_lost=1), dict(left=1),
                        dict(refused=2, with_retry_after=1), dict(probes=0), dict(back=2.5)):
             self.assertEqual(len(verdicts.failure(good(**broken))), 1, broken)
         self.assertEqual(verdicts.failure(good(failed=2, hung=2)), [], 'they had rung at who was killed')
@@ -41,8 +45,8 @@ class Failure(unittest.TestCase):
             self.assertEqual(verdicts.failure(good(name, failed=most, hung=most)), [], name)
             bad = good(name, failed=most + 1, hung=most + 1)
             self.assertEqual(len(verdicts.failure(bad)), 1, name)
-        self.assertEqual(len(verdicts.failure(good(fresh=200, failed=4, hung=4))), 1)
-        self.assertEqual(verdicts.failure(good(fresh=200, failed=3, hung=3)), [])
+        self.assertEqual(len(verdicts.failure(good(fresh=200, ordered=[21000, 200], failed=4, hung=4))), 1)
+        self.assertEqual(verdicts.failure(good(fresh=200, ordered=[21000, 200], failed=3, hung=3)), [])
 
     def test_what_cannot_be_kept_is_waived_there_alone(self):
         self.assertEqual(verdicts.failure(good('all_nodes_down', failed=900, fresh_lost=5)), [])
@@ -50,6 +54,19 @@ class Failure(unittest.TestCase):
         self.assertEqual(verdicts.failure(good('standby_split_brain', left=7)), [])
         self.assertEqual(verdicts.failure(good(left=7, back=9.0), small=True), [])
         self.assertEqual(len(verdicts.failure(good(lost=1), small=True)), 1)
+
+    def test_a_generator_that_says_void_or_never_ended_says_nothing(self):
+        check = dict(name='lateness', found='1200 ms', limit='1000 ms', kept=False, of_generator=True)
+        theirs = dict(check, of_generator=False)
+        report = lambda *checks: dict(verdict=dict(checks=list(checks)))
+        self.assertEqual(balance_failure.own_faults('new calls', report(theirs, dict(check, kept=True)), True), [])
+        self.assertEqual(len(balance_failure.own_faults('new calls', report(check), True)), 1)
+        self.assertEqual(len(balance_failure.own_faults('new calls', report(), False)), 1)
+        self.assertEqual(verdicts.failure(good(void=['late']), small=True), [])
+
+    def test_new_calls_go_to_who_was_added_and_not_to_who_was_removed(self):
+        self.assertEqual(len(verdicts.failure(good('node_added', given=0))), 1)
+        self.assertEqual(len(verdicts.failure(good('node_removed', given=1))), 1)
 
     def test_who_is_told_to_end_waits_until_its_address_has_moved(self):
         self.assertEqual(len(verdicts.failure(good('standby_restarted', alive=False))), 1)
@@ -61,6 +78,21 @@ class Failure(unittest.TestCase):
             self.assertEqual(len(verdicts.failure(bad)), 1, event)
             del bad[event]
             self.assertEqual(len(verdicts.failure(bad)), 1, event)
+
+
+class Counters(unittest.TestCase):
+    def found(self, **more):
+        return dict(dict(
+            asked={'ordinary': 600, 'cancelled': 300, 'without BYE': 100}, begun={'ordinary': 600, 'cancelled': 300, 'without BYE': 100},
+            left={}, absurd=[], audits=[], network=dict(passed=8500, lost=500, doubled=500, late=500), lost_calls=95,
+            finals={'cancelled': {'200': 100, '487': 200}}), **more)
+
+    def test_each_promise_can_be_broken(self):
+        self.assertEqual(verdicts.counters(self.found()), [])
+        for broken in (dict(left={'strowger_balance_calls': 1.0}), dict(absurd=['work: [-1.0]']), dict(audits=['not exact']),
+                       dict(begun={'ordinary': 599, 'cancelled': 300, 'without BYE': 100}), dict(lost_calls=50),
+                       dict(network=dict(passed=9400, lost=10, doubled=500, late=500)), dict(finals={'cancelled': {'200': 300}})):
+            self.assertEqual(len(verdicts.counters(self.found(**broken))), 1, broken)
 
 
 class Records(unittest.TestCase):
@@ -85,8 +117,17 @@ class Cost(unittest.TestCase):
             self.assertEqual(len(verdicts.cost(nothing)), 1)
 
     def test_time(self):
-        self.assertEqual(verdicts.added(600, 403), [])
-        self.assertEqual(len(verdicts.added(1298, 403)), 1)
+        of = lambda p99, busy=None, core=0.5: dict(
+            strowger=dict(p99=p99, core=core), busy=busy and dict(p99=busy, core=1.0), kamailio=dict(p99=9000, core=0.9))
+        self.assertEqual(verdicts.added(of(200)), [])
+        self.assertEqual(verdicts.added(of(320, 126)), [])
+        for bad in (of(201), of(320, 210), of(100, core=0.2), of(100, core=0.9), {}, dict(busy=dict(p99=100, core=1.0))):
+            self.assertEqual(len(verdicts.added(bad)), 1, bad)
+        said = verdicts.holds(of(320, 126))
+        self.assertIn('320 us without busy_poll, p99 at 50 % of its core without it: more than 200', said[0])
+        self.assertIn('126 us with busy_poll', said[1])
+        self.assertTrue(said[1].endswith('within 200'))
+        self.assertEqual(verdicts.holds({}), [])
 
 
 class Generator(unittest.TestCase):
@@ -111,10 +152,11 @@ class Generator(unittest.TestCase):
 
 
 class Paper(unittest.TestCase):
-    def state(self, hash_peak=1800, hash_ms=(20, 500), half=440, eight=2400):
-        times = dict(('%s %g' % (name, load), dict(invite_ms=ms, void=False))
+    def state(self, hash_peak=1800, hash_ms=(20, 500), half=440, eight=2400, hash_bad=0.4):
+        bad = lambda name, load: hash_bad if (name, load) == ('hash', 0.9) else 0.0
+        times = dict(('%s %g' % (name, load), dict(invite_ms=ms, void=False, bad=bad(name, load)))
                      for name, all_ms in (('tlwl', (2.5, 5)), ('hash', hash_ms)) for load, ms in zip((0.4, 0.9), all_ms))
-        peak = lambda rate, void=False: dict(peak=rate, trials=[dict(void=void)])
+        peak = lambda rate, void=False: dict(peak=rate, ideal=2400, trials=[dict(void=void)])
         return dict(repeats=dict(response=times, peaks=dict(tlwl=peak(2400), hash=peak(hash_peak)), unequal=dict(tlwl=peak(half)),
                                  scale={'1': peak(300), '8': peak(eight)}))
 
@@ -128,6 +170,22 @@ class Paper(unittest.TestCase):
         state = self.state()
         state['repeats']['peaks']['tlwl']['trials'][0]['void'] = True
         self.assertEqual(len(verdicts.paper(state)), 1)
+
+    def test_beside_a_ratio_stands_whether_hash_carries_that_load(self):
+        said = '\n'.join(verdicts.beside_hash(self.state()))
+        self.assertIn('at 0.9 of the ideal an INVITE of hash takes 100.0 times that of tlwl; 40.00 % of hash', said)
+        self.assertEqual(said.count('beyond its peak'), 1)
+        self.assertIn("that hash carries: 0.4, where an INVITE takes 8.0 times", said)
+        self.assertIn("that hash carries: 0.9,", '\n'.join(verdicts.beside_hash(self.state(hash_bad=1e-4))))
+        self.assertEqual(verdicts.beside_hash({}), [])
+
+    def test_a_peak_that_is_the_highest_rate_tried_is_at_least_that(self):
+        self.assertEqual(sum('at least' in text for text in verdicts.beside_hash(self.state())), 1)
+        found = lambda rate: dict(peak=rate, ideal=2400, trials=[dict(void=False)])
+        self.assertEqual(balance_paper_page.peak(found(2400)), '≥ 2400')
+        self.assertEqual(balance_paper_page.peak(found(1920)), '1920')
+        self.assertEqual(balance_paper_page.more(found(2400), found(1920)), '≥ 25 %')
+        self.assertEqual(balance_paper_page.more(found(2400), found(2400)), 'not known')
 
 
 if __name__ == '__main__':

@@ -148,13 +148,16 @@ class Strowger:
 
 
 class Balancer:
-    """`strowger balance` in front of these nodes (host:port, with `;weight=N` if wanted). Use as a context manager."""
+    """`strowger balance` in front of these nodes (host:port, with `;weight=N` if wanted). Use as a context manager. `whole`:
+    the configuration says where it listens and what its nodes are, too."""
 
     def __init__(self, binary, nodes, workers=1, algorithm='tlwl', config='', cpu=None, ip=None, prefix=(), listen=None,
-                 secret=None, steering='auto'):
+                 secret=None, steering='auto', whole=False):
         self.binary, self.nodes, self.workers, self.algorithm = binary, list(nodes), workers, algorithm
         self.ip, self.port, self.cpu, self.prefix = ip or net.fresh_ip(), 5060, cpu, list(prefix)
-        self.listen = listen or ['%s:%d' % self.address]
+        self.listen = [] if whole else listen or ['%s:%d' % self.address]
+        self.options = [word for address in self.listen for word in ('--listen', 'udp:' + address)]
+        self.options += [word for node in self.nodes for word in ('--node', 'sip:' + node)] if not whole else []
         self.admin = '%s:8080' % self.ip
         self.dir = tempfile.mkdtemp(prefix='strowger-balance-')
         self.data = os.path.join(self.dir, 'data')
@@ -176,11 +179,7 @@ class Balancer:
         cmd = self.prefix + (['taskset', '-c', str(self.cpu)] if self.cpu is not None else [])
         cmd += [self.binary, 'balance', '--config', self.config, '--data-dir', self.data, '--admin', self.admin,
                 '--workers', str(self.workers), '--algorithm', self.algorithm]
-        for address in self.listen:
-            cmd += ['--listen', 'udp:' + address]
-        for node in self.nodes:
-            cmd += ['--node', 'sip:' + node]
-        self.process = Process(cmd)
+        self.process = Process(cmd + self.options)
         net.poll('the balancer is ready', 30, lambda: self.process.said('ready') or not self.process.running())
         if not self.process.running():
             raise AssertionError('the balancer did not start:\n' + self.process.log())
