@@ -2,6 +2,7 @@
 
 mod action;
 mod keep;
+mod limits;
 mod loose;
 mod message;
 mod tag;
@@ -223,6 +224,7 @@ impl<'a> Reader<'a> {
         let unexpected = labels
             .get("_unexp.main")
             .map(|&to| Unexpected { to, return_to: self.context.variables.find("_unexp.retaddr") });
+        limits::share(&mut steps);
         let keeps_messages = keep::mark(&mut steps, unexpected.is_some());
         let is_started = |timer: u16| steps.iter().any(|step: &Step| step.start_timer == Some(timer));
         let running_timers = (0..self.timers.len() as u16).filter(|&timer| !is_started(timer)).collect();
