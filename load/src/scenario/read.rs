@@ -19,7 +19,7 @@ use super::variables::{Scope, Variables};
 use crate::population::Distribution;
 use loose::Loose;
 use roxmltree::{Document, Node};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use tag::Tag;
 
@@ -58,6 +58,7 @@ pub fn parse(file_name: &str, bytes: &[u8], around: &Surroundings<'_>) -> Result
         latin,
         uses: BTreeMap::new(),
         in_init: false,
+        keys: BTreeSet::new(),
         fields: None,
     };
     let mut reader = Reader::new(context);
@@ -231,6 +232,7 @@ impl<'a> Reader<'a> {
         let mut scenario = Scenario {
             prefixes_call_ids: self.prefixes_call_ids,
             running_timers,
+            keys: core::mem::take(&mut self.context.keys),
             headers: Seeker::default(),
             name,
             side,

@@ -8,6 +8,7 @@ use super::template::{Seeker, Template};
 use super::variables::{Scope, Slot, Variables};
 use crate::metrics::Method;
 use crate::population::Distribution;
+use std::collections::BTreeSet;
 
 /// A scenario, ready to be run: immutable, shared by all calls.
 #[derive(Debug)]
@@ -43,6 +44,8 @@ pub struct Scenario {
     pub prefixes_call_ids: bool,
     /// The timers that no step starts.
     pub running_timers: Vec<u16>,
+    /// The keywords of `-key` ([`super::Surroundings::keys`]) that it uses.
+    pub keys: BTreeSet<String>,
 }
 
 impl Scenario {

@@ -486,7 +486,7 @@ mod tests {
                 "-sn uac h --find-peak",
                 "-rate_increase 10;-rate_increase 10 -rate_interval 1s;-rate_increase 1 -no_rate_quit;--self-test",
             ),
-            ("-sn uac h --find-peak --rfc7502", "--trial 5s;--resolution 5"),
+            ("-sn uac h --find-peak --rfc7502", "--trial 5s;--resolution 5;--success 99"),
             ("-sn uac h --trace f", "-r 5;-rp 2s;-rate_increase 1;-rate_max 5;--poisson"),
             ("-sn uac h -users 5", "-r 5;-rp 2s;-rate_increase 1;-rate_max 5;--poisson;--trace f"),
             ("--backend", "-users 5;-max_socket 5;-ip_field 1"),

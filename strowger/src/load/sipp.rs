@@ -21,7 +21,7 @@ pub struct SippArgs {
 
     /// Let --find-peak be the search of RFC 7502 section 4.10: session establishment rate, or registration
     /// rate with a scenario that registers. No attempt of a trial may fail; -r begins at 100 unless given
-    #[arg(long, help_heading = "How much", requires = "find_peak")]
+    #[arg(long, help_heading = "How much", requires = "find_peak", conflicts_with = "success")]
     pub rfc7502: bool,
     /// Attempts of each trial of --rfc7502
     #[arg(long, value_name = "N", default_value_t = 50_000, help_heading = "How much", requires = "rfc7502")]
