@@ -157,7 +157,7 @@ pub struct LoadArgs {
     #[arg(long, value_name = "PORT", default_value_t = 6_000, help_heading = "From where")]
     pub mp: u16,
     /// Worker threads [default: 0, one for each core]
-    #[arg(long, value_name = "N", default_value_t = 0, help_heading = "From where")]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = units::workers, help_heading = "From where")]
     pub workers: usize,
 
     /// Milliseconds: where messages are frequent, those that come in and those that are due wait for the next
@@ -214,7 +214,8 @@ pub struct LoadArgs {
     #[arg(long, value_name = "FILE", help_heading = "What comes out")]
     pub pcap: Option<PathBuf>,
     /// How many failing call flows to keep
-    #[arg(long, value_name = "N", default_value_t = 5, help_heading = "What comes out")]
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = units::flows,
+          help_heading = "What comes out")]
     pub ladders: usize,
     /// What is random follows from this number [default: a new one, which the report names]
     #[arg(long, value_name = "NUMBER", help_heading = "What comes out")]

@@ -291,7 +291,8 @@ fn options(args: &LoadArgs) -> Result<Options, String> {
     let all = args.sipp.max_retrans.unwrap_or(u32::MAX);
     let retransmission = Retransmission {
         on: !args.nr,
-        t2: Duration::from_millis(args.sipp.t2),
+        // Without a time between them repetitions would have no end.
+        t2: Duration::from_millis(args.sipp.t2.max(1)),
         invite: args.max_invite_retrans.min(all),
         other: args.max_non_invite_retrans.min(all),
     };
@@ -300,7 +301,8 @@ fn options(args: &LoadArgs) -> Result<Options, String> {
         limit: args.limit,
         most: args.most,
         pause: Pause::Fixed(args.pause),
-        recv_timeout: args.recv_timeout.map(Duration::from_millis),
+        // As in SIPp, 0 is none.
+        recv_timeout: args.recv_timeout.filter(|&ms| ms > 0).map(Duration::from_millis),
         retransmission,
         lost: args.lost / 100.0,
         warm_up: Duration::from_secs_f64(args.warm_up.clamp(0.0, 1e9)),
@@ -509,7 +511,7 @@ fn with_scheme(uri: &str) -> Vec<u8> {
     format!("{}{uri}", if known { "" } else { "sip:" }).into_bytes()
 }
 
-fn arrivals(args: &LoadArgs) -> Result<Arrivals, String> {
+pub(super) fn arrivals(args: &LoadArgs) -> Result<Arrivals, String> {
     let wrong = |error: load::population::Impossible| error.to_string();
     let searching = args.find_peak || args.self_test;
     if args.rate_max > 0.0 && args.rate_increase == 0.0 && !searching {

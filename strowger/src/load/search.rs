@@ -344,6 +344,12 @@ fn run_users(
     measure_users(&args, plan, signals).map(unless_stopped)
 }
 
+/// Whether it could begin.
+#[cfg(test)]
+pub(super) fn check(args: &LoadArgs) -> Result<(), String> {
+    prepared(args).map(drop)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -393,9 +399,9 @@ mod tests {
     #[test]
     fn the_server_has_time_between_trials_and_not_before_the_first() {
         let (send, signals) = std::sync::mpsc::channel();
-        let (pause, begun) = (Duration::from_millis(50), std::time::Instant::now());
+        let (pause, begun) = (Duration::from_millis(50), worker_runtime::monotonic_now());
         assert!(!rest(1, Duration::from_secs(60), &signals) && !rest(2, pause, &signals));
-        assert!(begun.elapsed() >= pause);
+        assert!(worker_runtime::monotonic_now().since(begun) >= pause);
         send.send(Wish::Stop).expect("somebody listens");
         assert!(rest(3, Duration::from_secs(60), &signals), "and is stopped in it");
     }
