@@ -189,6 +189,7 @@ bench-load: setup-bench ## calls per CPU second of `strowger load` against SIPp 
 bench-load-emulated: setup-emulation ## instructions per call of `strowger load` and SIPp, kernel included (slow)
 	$(BUILD_RELEASE)
 	verify/bench/emulated/run.sh $(RELEASE) generators $(BENCH_ARGS)
+	verify/bench/emulated/run.sh $(RELEASE) generators --flows call --generators strowger --rates 1500,4000 --judge
 
 .PHONY: bench-peak
 bench-peak: setup-bench ## users that Strowger and Kamailio carry on one core, the same population (20 minutes)

@@ -17,10 +17,15 @@ What the relay uses for the packets of a call is a measure of the kernel's part:
 one, and reads none. Then the witness: both at a low rate against the same server must
 agree on success and on the time from INVITE to 200.
 
+At equal rates the ratio of both is printed as well; that of each at its best is what is judged. With --scaling the
+self-test says how much more two workers make than one: printed and not judged, for on two processors the generator and
+its answering side share them.
+
 The last lines are a verdict on what was asked of it (verdicts.py): how many times SIPp's calls, over sockets and in memory;
 what was not measured is not kept. With --judge the exit status is 1 then; it is where the witness does not agree.
 """
 import argparse
+import json
 import os
 import re
 import shutil
@@ -158,6 +163,22 @@ class Bench:
             if not trouble and rate > 0.97 * o.rate:
                 found.setdefault((flow, name, o.rate), []).append((per_second, own * 1e6))
 
+    def trusted(self, workers):
+        """Calls a second that the self-test trusts so many workers with."""
+        path = os.path.join(self.dir, 'trusted-%d.json' % workers)
+        subprocess.run([self.o.bin, 'load', '--self-test', '-r', '16000', '--lateness', '100', '--trial', '2s', '--workers',
+                        str(workers), '--json', path], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            with open(path) as f:
+                return json.load(f)['peak']['load'] or float('nan')
+        except (OSError, KeyError, TypeError, ValueError):
+            return float('nan')
+
+    def scaling(self):
+        one, two = self.trusted(1), self.trusted(2)
+        print('the self-test, calls/s: one worker %.0f, two %.0f, %.1f times (not judged; %d processors)' % (
+            one, two, two / one, os.cpu_count()))
+
     def run(self):
         o, found, alone = self.o, {}, {}
         for rep in range(o.reps):
@@ -175,11 +196,16 @@ class Bench:
                 own = {rate: value for (f, n, rate), value in median.items() if (f, n) == (flow, name)}
                 print('%-9s %-9s %s' % (flow, name, ', '.join('%.0f at %d/s' % (v, r) for r, v in sorted(own.items()))))
                 best[name] = bests[flow, name] = max(own.values(), default=float('nan'))
-            print('%-9s each at its best: %.1f times' % (flow, best['strowger'] / best['sipp']))
+            for rate in o.rates:
+                both = [median.get((flow, name, rate), float('nan')) for name in ('strowger', 'sipp')]
+                print('%-9s both at %d/s: %.1f times (not judged)' % (flow, rate, both[0] / both[1]))
+            print('%-9s each at its best: %.1f times (judged)' % (flow, best['strowger'] / best['sipp']))
             if flow in alone:
                 memory = memories[flow] = statistics.median(alone[flow])
                 print('%-9s the engine alone, in memory: %.0f, %.0f times' % (flow, memory, memory / best['sipp']))
         print('a bare relay of the same packets: %s calls per CPU second' % ', '.join('%.0f' % f for f in sorted(self.floor)))
+        if o.scaling:
+            self.scaling()
         print()
         agreed = witness(o.bin, self.dir)
         shutil.rmtree(self.dir, ignore_errors=True)
@@ -196,6 +222,8 @@ def main():
     p.add_argument('--seconds', type=float, default=4, help='length of the window')
     p.add_argument('--reps', type=int, default=2)
     p.add_argument('--extra', default='', help='further options of strowger load, separated by blanks')
+    p.add_argument('--scaling', action=argparse.BooleanOptionalAction, default=True,
+                   help='the self-test with one worker and with two, some two minutes each')
     p.add_argument('--judge', action='store_true', help='exit with 1 also if a goal is not reached, or not measured')
     o = p.parse_args()
     o.bin = os.path.abspath(o.bin)

@@ -249,6 +249,20 @@ def generator(best, alone):
     return said
 
 
+# Of emulated/generators.py: instructions of a call of both sides at most, at the rates that the generator is made for. What
+# wakes it for a single message costs more, so that nothing is asked of lower ones.
+MOST_INSTRUCTIONS, FROM_RATE = 110e3, 1500
+
+
+def emulated(calls):
+    """Of `strowger load`: instructions of a call by its rate. What was not measured at such a rate is not shown."""
+    asked = {rate: cost for rate, cost in calls.items() if rate >= FROM_RATE}
+    if not asked:
+        return ['a call at %d/s or more: not measured' % FROM_RATE]
+    return ['a call at %d/s takes %.0f thousand instructions (%.0f)' % (rate, cost / 1e3, MOST_INSTRUCTIONS / 1e3)
+            for rate, cost in sorted(asked.items()) if not cost <= MOST_INSTRUCTIONS]
+
+
 def peak(statuses):
     """Of peak.py: how the search of each server ended, by its name. 1: not even the lowest load conformed, or the largest was
     not confirmed, so the figure is none."""

@@ -146,6 +146,12 @@ class Generator(unittest.TestCase):
         self.assertEqual(len(verdicts.generator(best, dict(call=41e4))), 2)
         self.assertEqual(len(verdicts.generator(dict(best) | {('call', 'sipp'): 8e3}, {})), 1, 'the engine alone was left out')
 
+    def test_instructions_of_a_call(self):
+        self.assertEqual(verdicts.emulated({500: 115e3, 1500: 96e3, 4000: 67e3}), [], 'low rates are not asked')
+        self.assertEqual(len(verdicts.emulated({1500: 111e3, 4000: 112e3})), 2)
+        for nothing in ({}, {500: 60e3}, {1500: float('nan')}):
+            self.assertEqual(len(verdicts.emulated(nothing)), 1)
+
     def test_a_peak_that_is_not_confirmed_is_none(self):
         self.assertEqual(verdicts.peak(dict(strowger=0, kamailio=0)), [])
         self.assertEqual(len(verdicts.peak(dict(strowger=0, kamailio=1))), 1)

@@ -134,6 +134,7 @@ fn part(call: &Call, unexpected: Option<&Message<'_>>, farewell: &mut Vec<u8>, o
 /// The message sent last is repeated until it is answered.
 fn insist(call: &mut Call, now: Time, rules: Retransmission) {
     call.doing = Doing::Leaving(now + PATIENCE);
+    call.sent_at = None;
     call.resend = (rules.on && !call.flow.transport.is_reliable()).then_some(Resend {
         at: tick(now + FIRST_INTERVAL),
         interval: FIRST_INTERVAL.as_micros() as u64,

@@ -398,16 +398,22 @@ impl Engine {
         self.arm(slot);
     }
 
-    /// Sends the last message of a call again.
+    /// Sends the last message of a call again. That may be lost on purpose as the first was.
     pub(super) fn send_again(&mut self, now: Time, slot: u32, out: &mut Outbox) {
+        let Some(call) = self.calls.get(slot).filter(|call| !call.sent.is_empty()) else { return };
+        let sender = call.sent_at.and_then(|at| self.settings.scenario(call.side)?.steps.get(at));
+        let lost = match sender.map(|step| &step.op) {
+            Some(Op::Send(send)) => self.is_lost(send.lost),
+            // What is said at last is no step's to lose.
+            _ => false,
+        };
         let Some(call) = self.calls.at(slot) else { return };
-        if call.sent.is_empty() {
-            return;
-        }
         let sent = mem::take(&mut call.sent);
         let flow = call.flow;
         let name = ladder_name(slot, call);
-        out.send(flow, name + 1, &sent);
+        if !lost {
+            out.send(flow, name + 1, &sent);
+        }
         let local = self.settings.local(flow.listener);
         self.ladders.pass(name, now, Direction::Sent, (local, &flow.remote), &sent);
         self.note_repeated(now, slot, &sent);

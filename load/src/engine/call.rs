@@ -68,6 +68,8 @@ pub struct Call {
     pub tried: bool,
     /// The message sent last.
     pub sent: Vec<u8>,
+    /// The step that sent it; none if it is what a call said at last.
+    pub sent_at: Option<usize>,
     /// The ACKs sent: a final response that comes again is answered with its own, whatever was sent since.
     pub acks: Acks,
     pub resend: Option<Resend>,
@@ -123,6 +125,7 @@ impl Call {
             answered: false,
             tried: false,
             sent: Vec::new(),
+            sent_at: None,
             acks: Acks::default(),
             resend: None,
             give_up: None,
@@ -245,6 +248,7 @@ impl Call {
         self.doing = Doing::Nothing;
         self.likeness = None;
         (self.step, self.round, self.cseq) = (0, 0, 0);
+        self.sent_at = None;
         (self.answered, self.tried, self.connected) = (false, false, false);
         (self.resend, self.give_up, self.other) = (None, None, None);
         self.challenged = false;

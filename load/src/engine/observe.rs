@@ -351,7 +351,7 @@ impl Note<'_> {
                         registered.done(asked);
                         metrics.registered(now, began, asked.kind);
                     }
-                    _ => metrics.registration_failed(now, began, asked.kind),
+                    _ => metrics.registration_refused(now, began, asked.kind, status),
                 }
             }
             // A challenge of a registration is no response to it yet.

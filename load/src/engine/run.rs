@@ -30,13 +30,15 @@ impl Settings {
     }
 }
 
-/// Where a step goes on when it has waited in vain.
+/// Where a step goes on when it has waited in vain. A call that would come to the end of its scenario so has failed, as
+/// with SIPp: it leads nowhere.
 pub(super) fn on_timeout(scenario: &Scenario, step: usize) -> Option<usize> {
-    match &scenario.steps.get(step)?.op {
+    let to = match &scenario.steps.get(step)?.op {
         Op::Send(send) => send.on_timeout,
         Op::Recv(recv) => recv.on_timeout,
         Op::Pause(_) | Op::Nop => None,
-    }
+    };
+    to.filter(|&to| to < scenario.steps.len())
 }
 
 /// What a step leaves its call in.
@@ -219,15 +221,16 @@ impl Engine {
     pub(super) fn conclude(&mut self, now: Time, slot: u32, scenario: &Scenario, at: usize) -> Outcome {
         let Some(call) = self.calls.at(slot) else { return Outcome::GoOn };
         let Some(step) = scenario.steps.get(at) else { return Outcome::GoOn };
+        // What a call does in the moment in which it begins was meant for when it was meant to begin.
+        let begins = call.side == Side::Client && now == call.began.sent;
         if let Some(started) = step.start_timer.and_then(|n| call.timers.get_mut(usize::from(n))) {
-            *started = Some(now);
+            *started = Some(if begins { call.began.intended } else { now });
         }
         let running = step.stop_timer.and_then(|n| Some((n, call.timers.get_mut(usize::from(n))?)));
         if let Some((number, timer)) = running
             && let Some(since) = *timer
         {
             *timer = step.repeat_timer.then_some(now);
-            // A timer that runs from the beginning of the call runs from when that was meant to be.
             let began = Began { intended: since, sent: since.max(call.began.sent) };
             let first = self.firsts[call.side as usize].0;
             self.metrics.stopwatch(first + usize::from(number), now, began);
@@ -348,6 +351,7 @@ impl Engine {
         }
         call.answered = true;
         call.resend = None;
+        call.sent_at = Some(call.step);
         let rendered = if self.render_again(slot) { Ok(true) } else { self.render(now, slot, send) };
         if rendered == Ok(false) {
             return Next::Ended;

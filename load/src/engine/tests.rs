@@ -4,6 +4,7 @@ mod aborts;
 mod callers;
 mod ends;
 mod late;
+mod limits;
 mod open;
 mod sessions;
 mod sides;

@@ -201,6 +201,9 @@ counters! {
     registrations_ok,
     /// Of these, failed (4xx other than 401, 402, 407; 5xx; 6xx; timer F).
     registrations_failed,
+    /// Registrations of all kinds that were refused for who asks: the server does not know the user, or the password is
+    /// another (401 or 407 to credentials, 403, 404, 410, 604). No load is the reason of these.
+    registrants_refused,
     /// Refreshes of registrations begun.
     refreshes,
     /// Of these, successful.

@@ -670,6 +670,14 @@ impl Metrics {
         });
         self.series.at(now).register_failed += 1;
     }
+
+    /// A registration ends with this response, which is no challenge: whether it is refused for who asks.
+    pub fn registration_refused(&mut self, now: Time, began: Began, kind: Registering, status: u16) {
+        if matches!(status, 401 | 403 | 404 | 407 | 410 | 604) {
+            self.count_registration(began, kind, |c| c.registrants_refused += 1);
+        }
+        self.registration_failed(now, began, kind);
+    }
 }
 
 #[cfg(test)]

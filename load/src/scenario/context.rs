@@ -29,6 +29,8 @@ pub(super) struct Context<'a> {
     pub uses: BTreeMap<String, Use>,
     /// `<init>` is being read.
     pub in_init: bool,
+    /// The keywords of `-key` that are used.
+    pub keys: BTreeSet<String>,
     /// The fields that are wanted where no injection file is given, and where the first of them is.
     pub fields: Option<(Place, BTreeSet<u16>)>,
 }

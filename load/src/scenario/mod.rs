@@ -37,5 +37,5 @@ pub use regexp::Pattern;
 pub use steps::{
     Branch, Condition, Expect, Kind, Op, Optional, Pause, Recv, Scenario, Send, Side, Step, Unexpected,
 };
-pub use template::{Brief, Fault, Model, Outline, Outlines, Seeker, Template, date_time};
+pub use template::{Brief, Fault, Model, Outline, Outlines, Seeker, Template, date_time, is_keyword};
 pub use variables::{Scope, Slot, Value, Values, Variables, Vars};

@@ -2,6 +2,7 @@
 
 mod action;
 mod keep;
+mod limits;
 mod loose;
 mod message;
 mod tag;
@@ -18,7 +19,7 @@ use super::variables::{Scope, Variables};
 use crate::population::Distribution;
 use loose::Loose;
 use roxmltree::{Document, Node};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use tag::Tag;
 
@@ -57,6 +58,7 @@ pub fn parse(file_name: &str, bytes: &[u8], around: &Surroundings<'_>) -> Result
         latin,
         uses: BTreeMap::new(),
         in_init: false,
+        keys: BTreeSet::new(),
         fields: None,
     };
     let mut reader = Reader::new(context);
@@ -223,12 +225,14 @@ impl<'a> Reader<'a> {
         let unexpected = labels
             .get("_unexp.main")
             .map(|&to| Unexpected { to, return_to: self.context.variables.find("_unexp.retaddr") });
+        limits::share(&mut steps);
         let keeps_messages = keep::mark(&mut steps, unexpected.is_some());
         let is_started = |timer: u16| steps.iter().any(|step: &Step| step.start_timer == Some(timer));
         let running_timers = (0..self.timers.len() as u16).filter(|&timer| !is_started(timer)).collect();
         let mut scenario = Scenario {
             prefixes_call_ids: self.prefixes_call_ids,
             running_timers,
+            keys: core::mem::take(&mut self.context.keys),
             headers: Seeker::default(),
             name,
             side,

@@ -8,6 +8,7 @@ use super::template::{Seeker, Template};
 use super::variables::{Scope, Slot, Variables};
 use crate::metrics::Method;
 use crate::population::Distribution;
+use std::collections::BTreeSet;
 
 /// A scenario, ready to be run: immutable, shared by all calls.
 #[derive(Debug)]
@@ -43,6 +44,8 @@ pub struct Scenario {
     pub prefixes_call_ids: bool,
     /// The timers that no step starts.
     pub running_timers: Vec<u16>,
+    /// The keywords of `-key` ([`super::Surroundings::keys`]) that it uses.
+    pub keys: BTreeSet<String>,
 }
 
 impl Scenario {
@@ -206,7 +209,8 @@ pub struct Send {
     pub start_txn: Option<u16>,
     /// `ack_txn`: the transaction that this ACK ends.
     pub ack_txn: Option<u16>,
-    /// `ontimeout`: the step to go on with when no retransmission was answered.
+    /// `ontimeout`: the step to go on with when no retransmission was answered; without it, or at the end, the call
+    /// fails.
     pub on_timeout: Option<usize>,
 }
 
@@ -237,9 +241,10 @@ pub struct Recv {
     pub optional: Optional,
     /// `advance_state`: false if receiving it leaves the call where it is; only for optional messages.
     pub advance: bool,
-    /// `timeout` in milliseconds; `None` for the run's default.
+    /// `timeout` in milliseconds; `None` for the run's default. What is optional has that of what follows, if it has
+    /// none of its own.
     pub timeout_ms: Option<u32>,
-    /// `ontimeout`: the step to go on with then; without it the call fails.
+    /// `ontimeout`: the step to go on with then; without it, or at the end, the call fails.
     pub on_timeout: Option<usize>,
     /// `rrs`: its Record-Route and Contact become `[routes]` and `[next_url]`.
     pub rrs: bool,

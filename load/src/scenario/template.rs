@@ -9,6 +9,7 @@ pub(super) mod tests;
 mod words;
 
 pub(super) use cut::Cutter;
+pub use cut::is_keyword;
 
 use super::credentials::Wanted;
 use super::facts::{Facts, Run};

@@ -164,6 +164,28 @@ pub fn nothing_measured(report: &Report, target: Option<&str>, domain: Option<&s
     out
 }
 
+/// That a run of users has failed for users whom the server does not know, and the mend. Their refusals alone are more
+/// than may fail, so that the run says nothing of what the server could carry.
+pub fn unknown_users(report: &Report, success_percent: f64) -> Option<String> {
+    let of = |names: &[&str]| names.iter().filter_map(|name| report.whole.get(*name)).sum::<u64>();
+    let refused = of(&["registrants_refused"]);
+    let ended = of(&[
+        "registrations_ok",
+        "refreshes_ok",
+        "registrations_failed",
+        "refreshes_failed",
+        "removals_failed",
+    ]);
+    let too_many = refused as f64 * 100.0 > (100.0 - success_percent) * ended as f64;
+    (report.verdict.word == "FAIL" && too_many).then(|| {
+        format!(
+            "{refused} of {ended} registrations were refused for who asks: the server does not know these users, or not \
+             their passwords, and the trial says nothing of what it could carry. --find-peak tries more users than \
+             --users: with -rate_max N, --write-users FILE writes all that may be tried, for `strowger user import FILE`"
+        )
+    })
+}
+
 /// Where the lines are that failing calls name, if they are those of a scenario that comes with the program.
 pub fn lines(report: &Report, args: &LoadArgs) -> Option<String> {
     let named = report.ladders.iter().any(|ladder| ladder.why.contains(" of the scenario: "));
@@ -222,6 +244,30 @@ mod tests {
             ..load::report::MetricRow::default()
         });
         assert_eq!(said(&idle), "", "nobody called, but everybody registered");
+    }
+
+    #[test]
+    fn users_whom_the_server_does_not_know_are_no_limit_of_it() {
+        let run = |word: &str, refused: u64, failed: u64| {
+            let mut report = Report::default();
+            report.verdict.word = word.to_owned();
+            for (name, n) in [
+                ("registrants_refused", refused),
+                ("registrations_failed", failed),
+                ("registrations_ok", 100_000),
+            ] {
+                report.whole.insert(name.to_owned(), n);
+            }
+            unknown_users(&report, 99.99)
+        };
+        let said = run("FAIL", 900, 900).unwrap_or_default();
+        assert!(
+            ["900 of 100900", "--write-users", "-rate_max"].iter().all(|word| said.contains(word)),
+            "{said}"
+        );
+        assert_eq!(run("FAIL", 0, 900), None, "overload");
+        assert_eq!(run("FAIL", 5, 900), None, "a few wrong ones are not the reason");
+        assert_eq!(run("PASS", 900, 900), None, "--success allows it");
     }
 
     #[test]

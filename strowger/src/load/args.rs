@@ -157,7 +157,7 @@ pub struct LoadArgs {
     #[arg(long, value_name = "PORT", default_value_t = 6_000, help_heading = "From where")]
     pub mp: u16,
     /// Worker threads [default: 0, one for each core]
-    #[arg(long, value_name = "N", default_value_t = 0, help_heading = "From where")]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = units::workers, help_heading = "From where")]
     pub workers: usize,
 
     /// Milliseconds: where messages are frequent, those that come in and those that are due wait for the next
@@ -214,7 +214,8 @@ pub struct LoadArgs {
     #[arg(long, value_name = "FILE", help_heading = "What comes out")]
     pub pcap: Option<PathBuf>,
     /// How many failing call flows to keep
-    #[arg(long, value_name = "N", default_value_t = 5, help_heading = "What comes out")]
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = units::flows,
+          help_heading = "What comes out")]
     pub ladders: usize,
     /// What is random follows from this number [default: a new one, which the report names]
     #[arg(long, value_name = "NUMBER", help_heading = "What comes out")]
@@ -486,7 +487,7 @@ mod tests {
                 "-sn uac h --find-peak",
                 "-rate_increase 10;-rate_increase 10 -rate_interval 1s;-rate_increase 1 -no_rate_quit;--self-test",
             ),
-            ("-sn uac h --find-peak --rfc7502", "--trial 5s;--resolution 5"),
+            ("-sn uac h --find-peak --rfc7502", "--trial 5s;--resolution 5;--success 99"),
             ("-sn uac h --trace f", "-r 5;-rp 2s;-rate_increase 1;-rate_max 5;--poisson"),
             ("-sn uac h -users 5", "-r 5;-rp 2s;-rate_increase 1;-rate_max 5;--poisson;--trace f"),
             ("--backend", "-users 5;-max_socket 5;-ip_field 1"),

@@ -188,6 +188,13 @@ fn stalls(text: &str) -> Result<(f64, f64), String> {
     if every < OFTEN || length < 0.001 { Err(wrong()) } else { Ok((every, length)) }
 }
 
+/// Whether it could serve.
+#[cfg(test)]
+pub(super) fn check(args: &LoadArgs) -> Result<(), String> {
+    let addresses = addresses(args)?;
+    models(&args.backends, addresses.len()).map(drop)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

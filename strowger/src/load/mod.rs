@@ -5,6 +5,8 @@ pub mod args;
 mod backend;
 mod host;
 mod injections;
+#[cfg(test)]
+mod numbers;
 mod plan;
 mod say;
 mod scrape;

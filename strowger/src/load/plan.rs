@@ -189,6 +189,7 @@ impl Plan {
             scenario.bind(&run);
         }
         known_variables(args, [&client, &server])?;
+        known_keys(args, [&client, &server])?;
         let name = |s: &Option<Scenario>| s.as_ref().map(|s| s.name.clone());
         let workload = [name(&client), name(&server)].into_iter().flatten().collect::<Vec<_>>().join(" + ");
         let title = match (&args.target, client.is_some()) {
@@ -290,7 +291,8 @@ fn options(args: &LoadArgs) -> Result<Options, String> {
     let all = args.sipp.max_retrans.unwrap_or(u32::MAX);
     let retransmission = Retransmission {
         on: !args.nr,
-        t2: Duration::from_millis(args.sipp.t2),
+        // Without a time between them repetitions would have no end.
+        t2: Duration::from_millis(args.sipp.t2.max(1)),
         invite: args.max_invite_retrans.min(all),
         other: args.max_non_invite_retrans.min(all),
     };
@@ -299,7 +301,8 @@ fn options(args: &LoadArgs) -> Result<Options, String> {
         limit: args.limit,
         most: args.most,
         pause: Pause::Fixed(args.pause),
-        recv_timeout: args.recv_timeout.map(Duration::from_millis),
+        // As in SIPp, 0 is none.
+        recv_timeout: args.recv_timeout.filter(|&ms| ms > 0).map(Duration::from_millis),
         retransmission,
         lost: args.lost / 100.0,
         warm_up: Duration::from_secs_f64(args.warm_up.clamp(0.0, 1e9)),
@@ -345,6 +348,27 @@ fn known_variables(args: &LoadArgs, scenarios: [&Option<Scenario>; 2]) -> Result
     }
     Ok(())
 }
+
+/// Whether the keywords of `-key` are asked for.
+fn known_keys(args: &LoadArgs, scenarios: [&Option<Scenario>; 2]) -> Result<(), String> {
+    for key in args.key.iter().step_by(2) {
+        if scenario::is_keyword(key) {
+            return Err(format!(
+                "-key {key}: [{key}] is a keyword of the language, which this cannot change; take another name, in the \
+                 scenario too"
+            ));
+        }
+        // Scripts give it to all scenarios, and every run has it.
+        let used = key == DOMAIN || scenarios.into_iter().flatten().any(|own| own.keys.contains(key));
+        if !used {
+            return Err(format!("-key {key}: the scenario has no [{key}]; mend the name, or leave it out"));
+        }
+    }
+    Ok(())
+}
+
+/// The keyword that built-in scenarios ask for.
+const DOMAIN: &str = "domain";
 
 /// A file of the command line; `wanted` says what it should be.
 pub(super) fn read(path: &Path, wanted: &str) -> Result<Vec<u8>, String> {
@@ -409,9 +433,8 @@ fn from_file(args: &LoadArgs, path: &Path, injections: &Injections) -> Result<Sc
 fn parse(args: &LoadArgs, name: &str, text: &[u8], injections: &Injections) -> Result<Scenario, String> {
     let mut keys: Vec<(String, String)> =
         args.key.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect();
-    // The built-in scenarios ask for it.
-    if keys.iter().all(|(key, _)| key != "domain") {
-        keys.push(("domain".to_owned(), host_of(args.target.as_deref().unwrap_or("localhost"))));
+    if keys.iter().all(|(key, _)| key != DOMAIN) {
+        keys.push((DOMAIN.to_owned(), host_of(args.target.as_deref().unwrap_or("localhost"))));
     }
     let around = Surroundings { keys: &keys, injections, read_file: &|name| std::fs::read(name) };
     scenario::parse(name, text, &around).map_err(|problems| listed(&problems))
@@ -488,7 +511,7 @@ fn with_scheme(uri: &str) -> Vec<u8> {
     format!("{}{uri}", if known { "" } else { "sip:" }).into_bytes()
 }
 
-fn arrivals(args: &LoadArgs) -> Result<Arrivals, String> {
+pub(super) fn arrivals(args: &LoadArgs) -> Result<Arrivals, String> {
     let wrong = |error: load::population::Impossible| error.to_string();
     let searching = args.find_peak || args.self_test;
     if args.rate_max > 0.0 && args.rate_increase == 0.0 && !searching {
@@ -591,6 +614,26 @@ mod tests {
         assert_eq!(workers_of("--workers 4", "<log message=\"[$g]\"/>"), Ok(4));
         assert_eq!((workers_of("", ADD), workers_of("--workers 1", ADD)), (Ok(1), Ok(1)));
         assert!(workers_of("--workers 2", ADD).is_err_and(|why| why.contains("<Global>")));
+    }
+
+    #[test]
+    fn keywords_that_nobody_asks_for_are_refused() {
+        let of = |line: &str| {
+            let load = LoadArgs::of(line.split(' '));
+            let text = scenario::builtin("uac").unwrap_or_default().replace("[service]", "[who][service]");
+            let around = Surroundings {
+                keys: &[("who".to_owned(), "x".to_owned())],
+                injections: &Injections::default(),
+                read_file: &|_| Err(std::io::ErrorKind::NotFound.into()),
+            };
+            let own = scenario::parse("x", text.as_bytes(), &around).expect("a scenario");
+            known_keys(&load, [&Some(own), &None])
+        };
+        assert_eq!((of("--key who x"), of("--key domain x"), of("h")), (Ok(()), Ok(()), Ok(())));
+        assert!(of("--key whom x").is_err_and(|why| why.contains("no [whom]")));
+        for own in ["service", "call_id", "cseq", "field0", "last_From", "authentication", "branch", "$v"] {
+            assert!(of(&format!("--key {own} x")).is_err_and(|why| why.contains("of the language")), "{own}");
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! `--find-peak`: runs at several rates until the highest that conforms is known.
 
+use super::advice;
 use super::args::LoadArgs;
 use super::plan::Plan;
 use super::users::UsersPlan;
@@ -38,15 +39,27 @@ pub fn search(args: &LoadArgs, signals: &Receiver<Wish>) -> Result<u8, String> {
     let mut trials = Trials::default();
     let (peak, halted) = loop {
         let Some(trial) = search.next() else { return Err("the search ended without a result".into()) };
+        if rest(trial.number, PAUSE, signals) {
+            break (search.stop(), Some(STOPPED.to_owned()));
+        }
         // Each trial has random numbers of its own; the search as a whole can be repeated.
         let seed = args.seed.map(|seed| seed.wrapping_add(u64::from(trial.number)));
         let args = LoadArgs { seed, quiet: true, rate_max: 0.0, response: limit, ..args.clone() };
         let report = match users {
-            Some(_) => run_users(args.clone(), trial.load, length, signals)?,
-            None => run_calls(args.clone(), &trial, length, signals)?,
+            Some(_) => run_users(args.clone(), trial.load, length, signals),
+            None => run_calls(args.clone(), &trial, length, signals),
         };
-        let Some(report) = report else { break (search.stop(), Some("stopped".to_owned())) };
-        let empty = nothing_measured(&report.verdict).map(|why| format!("{why}. {}", advice(&args)));
+        let report = match report {
+            Ok(Some(report)) => report,
+            Ok(None) => break (search.stop(), Some(STOPPED.to_owned())),
+            // What is known is told all the same.
+            Err(why) if !trials.told.is_empty() => {
+                break (search.stop(), Some(format!("trial {} could not be made: {why}", trial.number)));
+            }
+            Err(why) => return Err(why),
+        };
+        let unknown = users.and_then(|_| advice::unknown_users(&report, args.success));
+        let empty = nothing_measured(&report.verdict).map(|why| format!("{why}. {}", mend(&args)));
         let verdict = verdict_of(&report.verdict);
         trials.note(&trial, (report, verdict), unit);
         let measured = length.as_secs_f64() - args.warm_up;
@@ -54,6 +67,10 @@ pub fn search(args: &LoadArgs, signals: &Receiver<Wish>) -> Result<u8, String> {
         if empty.is_some() && !few {
             // Nor would it be at another load, and the generator is not to blame. Of few calls there may be none by chance.
             break (search.stop(), empty);
+        }
+        if unknown.is_some() {
+            // It fails for who asks, at this load and any above it; what is found below would be their number.
+            break (search.stop(), unknown);
         }
         if let Some(peak) = search.result(&trial, verdict) {
             break (peak, None);
@@ -70,7 +87,9 @@ fn answer(
     unit: &str,
 ) -> Result<u8, String> {
     let Trials { told, conforming, lowest, trouble } = trials;
-    if let Some(report) = conforming.of(peak, lowest.map(|(_, report)| report)) {
+    let halted = halted.map(|why| format!("{HALTED}{why}"));
+    if let Some(mut report) = conforming.of(peak, lowest.map(|(_, report)| report)) {
+        report.notes.extend(halted.clone());
         deliver(args, &report.searched(told, peak, unit))?;
     }
     say::out(format_args!("{}\n", peak.statement(unit)));
@@ -81,11 +100,16 @@ fn answer(
         say::out(format_args!("TIME COMPRESSED x{compress}: the load of {in_life:.0} users in life\n"));
     }
     if let Some(why) = &halted {
-        say::err(format_args!("the search ended before its answer: {why}"));
+        say::err(format_args!("{why}"));
     }
     trouble.map_or(Ok(()), Err)?;
     Ok(code(peak.outcome, halted.is_some()))
 }
+
+/// How it is said that a search ended early, and why.
+const HALTED: &str = "the search ended before its answer: ";
+/// Why it did, if somebody wanted that.
+const STOPPED: &str = "stopped";
 
 /// The exit code of a search; `halted`: it ended before it was over.
 fn code(outcome: Outcome, halted: bool) -> u8 {
@@ -113,11 +137,12 @@ fn prepared(args: &LoadArgs) -> Result<Search, String> {
             args.rate_max
         ));
     }
+    let highest = highest(args)?;
     let options = SearchOptions {
         start: first,
         // A caller and a callee.
         lowest: if users.is_some() { 2.0 } else { 1.0 },
-        highest: if args.rate_max > 0.0 { args.rate_max } else { 1e9 },
+        highest,
         resolution: args.resolution / 100.0,
         ..SearchOptions::default()
     };
@@ -126,6 +151,17 @@ fn prepared(args: &LoadArgs) -> Result<Search, String> {
         false => Search::robust(options),
     };
     search.map_err(|error| error.to_string())
+}
+
+/// The highest load that can be tried: no more users than there are names for.
+fn highest(args: &LoadArgs) -> Result<f64, String> {
+    let most = if args.rate_max > 0.0 { args.rate_max } else { 1e9 };
+    let Some(first) = args.people.users else { return Ok(most) };
+    let names = args.people.most(args)?;
+    if names < first {
+        return Err(format!("--users {first}: -inf has names for {names}"));
+    }
+    Ok(most.min(names as f64))
 }
 
 /// How long a trial is to last. Something of it is measured.
@@ -144,7 +180,7 @@ pub fn trial_length(args: &LoadArgs) -> Result<Duration, String> {
 }
 
 /// What to change where trials measure nothing.
-fn advice(args: &LoadArgs) -> String {
+fn mend(args: &LoadArgs) -> String {
     if args.people.users.is_some() {
         return format!(
             "A trial measures for --trial {}: give more, or let the users live faster (--compress)",
@@ -291,6 +327,11 @@ fn unless_stopped((report, ended): (Report, Ended)) -> Option<Report> {
 /// Between trials, so that the server is done with what the one before has left.
 const PAUSE: Duration = Duration::from_secs(2);
 
+/// Lets that time pass before a trial that is not the first. Whether somebody stopped it.
+fn rest(trial: u32, pause: Duration, signals: &Receiver<Wish>) -> bool {
+    trial > 1 && matches!(signals.recv_timeout(pause), Ok(Wish::Stop | Wish::Break))
+}
+
 /// One trial of a number of users; none if somebody stopped it.
 fn run_users(
     mut args: LoadArgs,
@@ -298,12 +339,15 @@ fn run_users(
     length: Duration,
     signals: &Receiver<Wish>,
 ) -> Result<Option<Report>, String> {
-    if let Ok(Wish::Stop | Wish::Break) = signals.recv_timeout(PAUSE) {
-        return Ok(None);
-    }
     args.people.users = Some(users as u64);
     let plan = UsersPlan::new(&args, Some(length))?;
     measure_users(&args, plan, signals).map(unless_stopped)
+}
+
+/// Whether it could begin.
+#[cfg(test)]
+pub(super) fn check(args: &LoadArgs) -> Result<(), String> {
+    prepared(args).map(drop)
 }
 
 #[cfg(test)]
@@ -346,10 +390,38 @@ mod tests {
             assert!(length(line).is_err_and(|why| why.contains("--trial")), "{line}");
         }
         assert_eq!(length("load --find-peak --rfc7502 --warm-up 10"), Ok(5), "it has attempts");
-        let said = advice(&given("load --find-peak -d 10m"));
+        let said = mend(&given("load --find-peak -d 10m"));
         assert!(["--trial 5s", "--warm-up", "-d"].iter().all(|word| said.contains(word)), "{said}");
-        assert!(advice(&given("load --find-peak --users 10")).contains("--compress"));
-        assert!(advice(&given("load --find-peak --rfc7502")).contains("--attempts 50000"));
+        assert!(mend(&given("load --find-peak --users 10")).contains("--compress"));
+        assert!(mend(&given("load --find-peak --rfc7502")).contains("--attempts 50000"));
+    }
+
+    #[test]
+    fn the_server_has_time_between_trials_and_not_before_the_first() {
+        let (send, signals) = std::sync::mpsc::channel();
+        let (pause, begun) = (Duration::from_millis(50), worker_runtime::monotonic_now());
+        assert!(!rest(1, Duration::from_secs(60), &signals) && !rest(2, pause, &signals));
+        assert!(worker_runtime::monotonic_now().since(begun) >= pause);
+        send.send(Wish::Stop).expect("somebody listens");
+        assert!(rest(3, Duration::from_secs(60), &signals), "and is stopped in it");
+    }
+
+    #[test]
+    fn no_more_users_are_tried_than_have_names() {
+        let folder = std::env::temp_dir().join(format!("strowger-names-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let file = folder.join("names.csv");
+        std::fs::write(&file, "SEQUENTIAL\na;1\nb;2\nc;3\n").expect("a file");
+        let of = |line: &str| {
+            let load = given(&line.replace("FILE", &file.to_string_lossy()));
+            highest(&load).map(|highest| (highest, prepared(&load).is_ok()))
+        };
+        assert_eq!(of("load --find-peak --users 2 --inf FILE"), Ok((3.0, true)));
+        assert_eq!(of("load --find-peak --users 2 --inf FILE --rate-max 2"), Ok((2.0, true)));
+        assert!(of("load --find-peak --users 4 --inf FILE").is_err_and(|why| why.contains("names for 3")));
+        assert_eq!(of("load --find-peak --users 2"), Ok((super::super::users::MOST as f64, true)));
+        assert_eq!(of("load --find-peak -r 2"), Ok((1e9, true)));
+        std::fs::remove_dir_all(&folder).expect("it goes");
     }
 
     #[test]

@@ -6,13 +6,16 @@ use load::engine::Defaults;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+/// Users of `-users` at most. Each has variables of its own.
+const MOST_CALLERS: u64 = 10_000_000;
+
 /// More of SIPp's options.
 #[derive(Args, Clone, Debug, Default)]
 pub struct SippArgs {
     /// So many users (SIPp's -users, with one dash), who come 1000 a second: each begins the next call when the last is
     /// over
-    #[arg(long, value_name = "N", help_heading = "How much", value_parser = clap::value_parser!(u64).range(1..),
-          conflicts_with_all = ["trace", "find_peak", "self_test", "poisson", "rate", "rp", "rate_increase",
+    #[arg(long, value_name = "N", help_heading = "How much",
+          value_parser = clap::value_parser!(u64).range(1..=MOST_CALLERS), conflicts_with_all = ["trace", "find_peak", "self_test", "poisson", "rate", "rp", "rate_increase",
                                 "rate_interval", "rate_max", "no_rate_quit"])]
     pub callers: Option<u64>,
     /// A call that meets the time of -timeout makes the run fail
@@ -21,10 +24,11 @@ pub struct SippArgs {
 
     /// Let --find-peak be the search of RFC 7502 section 4.10: session establishment rate, or registration
     /// rate with a scenario that registers. No attempt of a trial may fail; -r begins at 100 unless given
-    #[arg(long, help_heading = "How much", requires = "find_peak")]
+    #[arg(long, help_heading = "How much", requires = "find_peak", conflicts_with = "success")]
     pub rfc7502: bool,
     /// Attempts of each trial of --rfc7502
-    #[arg(long, value_name = "N", default_value_t = 50_000, help_heading = "How much", requires = "rfc7502")]
+    #[arg(long, value_name = "N", default_value_t = 50_000, help_heading = "How much", requires = "rfc7502",
+          value_parser = clap::value_parser!(u64).range(1..))]
     pub attempts: u64,
 
     /// Several local addresses (-i A,B,C or -i A-B), for -t ui and -t un

@@ -67,10 +67,24 @@ pub fn amount(text: &str) -> Result<f64, String> {
     within(text, 0.0..=1e9, "a number from 0 to 1000000000 is wanted")
 }
 
-/// A number of things, at least one.
+/// A number of calls at a time. More have no memory on any machine.
 pub fn count(text: &str) -> Result<usize, String> {
-    let number = text.parse::<usize>().ok().filter(|&number| number > 0);
-    number.ok_or_else(|| "a whole number from 1 is wanted".to_owned())
+    whole(text, 1..=100_000_000)
+}
+
+/// A number of threads. More than there are processors are of no use.
+pub fn workers(text: &str) -> Result<usize, String> {
+    whole(text, 0..=1_024)
+}
+
+/// How many flows are kept. Nobody looks at more.
+pub fn flows(text: &str) -> Result<usize, String> {
+    whole(text, 0..=100_000)
+}
+
+fn whole(text: &str, range: RangeInclusive<usize>) -> Result<usize, String> {
+    let number = text.parse::<usize>().ok().filter(|number| range.contains(number));
+    number.ok_or_else(|| format!("a whole number from {} to {} is wanted", range.start(), range.end()))
 }
 
 fn within(text: &str, range: RangeInclusive<f64>, wanted: &str) -> Result<f64, String> {

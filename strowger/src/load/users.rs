@@ -23,6 +23,9 @@ use std::time::Duration;
 use wire::{ListenerId, Time, Transport};
 use worker_runtime::{Bound, Listener, RuntimeConfig};
 
+/// Users of a run at most. Each takes some 30 bytes.
+pub const MOST: u64 = 100_000_000;
+
 /// Options of a run with users.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Users")]
@@ -34,7 +37,7 @@ pub struct UsersArgs {
         "max_invite_retrans", "max_non_invite_retrans", "callers", "from", "rsa", "max_retrans", "set",
         "service", "ap", "auth_uri", "base_cseq", "aa", "nd", "default_behaviors", "t2", "infindex", "max_socket",
         "ip_field", "mi", "mp", "rate_interval", "no_rate_quit"],
-        value_parser = clap::value_parser!(u64).range(1..))]
+        value_parser = clap::value_parser!(u64).range(1..=MOST))]
     pub users: Option<u64>,
     /// Their domain [default: the host of the target]
     #[arg(long, value_name = "NAME", requires = "users")]
@@ -63,7 +66,8 @@ pub struct UsersArgs {
         requires = "users"
     )]
     pub first_password: String,
-    /// Write names, domain and passwords for `strowger user import`, and end
+    /// Write names, domain and passwords for `strowger user import`, and end; with --find-peak of as many users as
+    /// -rate_max lets it try
     #[arg(long, value_name = "FILE", requires = "users")]
     pub write_users: Option<PathBuf>,
     /// Be the mailbox too, here: the server sends calls on to it when a callee says that its user is away.
@@ -122,13 +126,16 @@ impl UsersArgs {
     fn names(&self, args: &LoadArgs, users: u64) -> Result<Names, String> {
         match args.inf.as_slice() {
             [] => Names::counted(&self.first_user, &self.first_password),
-            [path] => {
-                let name = path.display().to_string();
-                let file =
-                    Injection::parse(&name, &read(path, NO_LINES)?).map_err(|problems| listed(&problems))?;
-                Names::listed(file, users)
-            }
+            [path] => Names::listed(listed_in(path)?, users),
             _ => Err("--users: one -inf file holds all names and passwords".to_owned()),
+        }
+    }
+
+    /// Users that there are names for.
+    pub fn most(&self, args: &LoadArgs) -> Result<u64, String> {
+        match args.inf.as_slice() {
+            [path] => Ok(u64::from(listed_in(path)?.lines()).min(MOST)),
+            _ => Ok(MOST),
         }
     }
 
@@ -137,9 +144,28 @@ impl UsersArgs {
     }
 }
 
+/// Names and passwords in a file.
+fn listed_in(path: &Path) -> Result<Injection, String> {
+    let name = path.display().to_string();
+    Injection::parse(&name, &read(path, NO_LINES)?).map_err(|problems| listed(&problems))
+}
+
+/// How many users `--write-users` writes: all that may be tried.
+fn to_write(args: &LoadArgs) -> Result<u64, String> {
+    let users = args.people.users.unwrap_or_default();
+    match args.find_peak {
+        false => Ok(users),
+        true if args.rate_max > 0.0 => Ok(users.max((args.rate_max as u64).min(args.people.most(args)?))),
+        true => Err(format!(
+            "--write-users: --find-peak tries more than --users {users}; say how many at most with -rate_max, and so many \
+             are written"
+        )),
+    }
+}
+
 /// `--write-users`: a file that `strowger user import` reads.
 pub fn write_users(args: &LoadArgs, path: &Path) -> Result<(), String> {
-    let users = args.people.users.unwrap_or_default();
+    let users = to_write(args)?;
     let (names, domain) = (args.people.names(args, users)?, args.people.domain(args));
     if domain.is_empty() {
         return Err("--write-users: name the users' domain with --domain".to_owned());
@@ -337,4 +363,17 @@ fn expected(expected: &Expected) -> String {
     let mut text = format!("{:.1} registrations/s, {:.1} calls/s", expected.registrations, expected.calls);
     let _ = write!(text, ", {:.0} calls in progress", expected.in_progress());
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_users_that_a_search_may_try_are_written() {
+        let of = |line: &str| to_write(&LoadArgs::of(line.split(' ')));
+        assert_eq!(of("--users 10"), Ok(10));
+        assert_eq!(of("--users 10 --find-peak --rate-max 500"), Ok(500));
+        assert!(of("--users 10 --find-peak").is_err_and(|why| why.contains("-rate_max")));
+    }
 }

@@ -56,7 +56,12 @@ fn passwords_stay_where_they_were_given() {
     let (json, html) = (file("secret.json", ""), file("secret.html", ""));
     let (json, html) = (json.to_str().expect("a name"), html.to_str().expect("a name"));
     let secrets = ["-ap", "geheim42", "-key", "my_password", "geheim43", "--json", json, "--html", html];
-    let out = load(&[&["-sn", "uac", "-i", &caller, &callee, "-r", "100", "-m", "5"], &secrets[..]].concat());
+    // A keyword that the scenario does not ask for is refused.
+    let uac = run(["load", "-sd", "uac"].iter());
+    let uac = String::from_utf8_lossy(&uac.stdout).replace("Max-Forwards:", "X-Secret: [my_password]\n      Max-Forwards:");
+    let uac = file("secret.xml", &uac);
+    let uac = uac.to_str().expect("a name");
+    let out = load(&[&["-sf", uac, "-i", &caller, &callee, "-r", "100", "-m", "5"], &secrets[..]].concat());
     assert!(out.status.success(), "{}", text(&out));
     for path in [json, html] {
         let report = std::fs::read_to_string(path).expect("a report");

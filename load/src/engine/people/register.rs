@@ -173,7 +173,7 @@ impl People {
                 self.metrics.challenged(now);
                 self.metrics.transaction_ended(now, Method::Register, asking, TransactionEnd::Success);
                 if !self.send_register(now, slot, self.upon(now), Some(message), out) {
-                    self.registration_over(now, slot, Some("a challenge that cannot be answered"));
+                    self.registration_over(now, slot, Some((0, "a challenge that cannot be answered")));
                 }
             }
             _ => {
@@ -182,21 +182,21 @@ impl People {
                     401 | 407 => "the credentials were refused".to_owned(),
                     _ => format!("REGISTER was answered with {status}"),
                 };
-                self.registration_over(now, slot, Some(&why));
+                self.registration_over(now, slot, Some((status, &why)));
             }
         }
         true
     }
 
-    /// It has ended: well, or for a reason.
-    fn registration_over(&mut self, now: Time, slot: u32, why: Option<&str>) {
+    /// It has ended: well, or for a reason, with the response that says so if one does.
+    fn registration_over(&mut self, now: Time, slot: u32, why: Option<(u16, &str)>) {
         let number = self.place(Kind::Register, slot).number();
         let Some(r) = self.registrations.at(slot) else { return };
         let (user, began, kind) = (r.user, r.began, r.kind);
         match why {
             None => self.metrics.registered(now, began, kind),
-            Some(why) => {
-                self.metrics.registration_failed(now, began, kind);
+            Some((status, why)) => {
+                self.metrics.registration_refused(now, began, kind, status);
                 let name = format!("registration of user {user}");
                 self.ladders.failed(now, number, began.intended, name.as_bytes(), (&r.sent, b""), why);
             }
@@ -222,7 +222,7 @@ impl People {
             Some(Due::Over) => {
                 let asking = r.asking;
                 self.metrics.transaction_ended(now, Method::Register, asking, TransactionEnd::Timeout);
-                return self.registration_over(now, slot, Some(Failure::Retransmissions.text()));
+                return self.registration_over(now, slot, Some((0, Failure::Retransmissions.text())));
             }
             None => {}
         }
@@ -234,7 +234,7 @@ impl People {
         let Some(r) = self.registrations.find(place.slot, place.generation) else { return };
         let asking = r.asking;
         self.metrics.transaction_ended(now, Method::Register, asking, TransactionEnd::Timeout);
-        self.registration_over(now, place.slot, Some(Failure::Unreachable.text()));
+        self.registration_over(now, place.slot, Some((0, Failure::Unreachable.text())));
     }
 
     /// The run is over.
@@ -243,7 +243,7 @@ impl People {
             let Some(asking) = self.registrations.at(slot).map(|r| r.asking) else { continue };
             if now.since(asking.sent) > SILENT {
                 self.metrics.transaction_ended(now, Method::Register, asking, TransactionEnd::Timeout);
-                self.registration_over(now, slot, Some("no answer until the end of the run"));
+                self.registration_over(now, slot, Some((0, "no answer until the end of the run")));
             }
         }
     }

@@ -145,7 +145,7 @@ pub(super) fn response(line: &str) -> String {
 pub(super) fn waiting(content: f64) -> String {
     format!(
         "<scenario name=\"waits\">{}<recv response=\"200\" next=\"1\" chance=\"{content}\"/>\
-         <recv request=\"MESSAGE\"/><label id=\"1\"/></scenario>",
+         <recv request=\"MESSAGE\"/><label id=\"1\"/><nop/></scenario>",
         request("OPTIONS", 1, "")
     )
 }

@@ -20,8 +20,9 @@ fn patient(ms: u32, to: &str) -> String {
     recv(&format!("response=\"200\" timeout=\"{ms}\" ontimeout=\"{to}\""))
 }
 
+/// A label, and something to do behind it: to come to the end of the scenario in vain would be a failed call.
 fn label(id: &str) -> String {
-    format!("<label id=\"{id}\"/>")
+    format!("<label id=\"{id}\"/><nop/>")
 }
 
 const LONG: &str = "<pause milliseconds=\"900000\"/>";

@@ -72,6 +72,18 @@ const NUMBERS: [(&str, Number); 12] = [
 /// The others that have no parameters.
 const PLAIN: [&str; 4] = ["call_number", "branch", "len", "routes"];
 
+/// Whether it is a keyword of the language that has no parameters.
+fn is_plain(head: &str, base: &str) -> bool {
+    let known = TEXTS.iter().any(|(name, _)| *name == head) || NUMBERS.iter().any(|(name, _)| *name == base);
+    known || head.starts_with('$') || head.starts_with("last_") || PLAIN.contains(&base)
+}
+
+/// Whether a name is a keyword of the language, which comes before one of `-key`.
+pub fn is_keyword(name: &str) -> bool {
+    let field = name.strip_prefix("field").is_some_and(|number| number.parse::<u16>().is_ok());
+    field || is_plain(name, name) || ["authentication", "fill", "file"].contains(&name)
+}
+
 impl<'c, 'a> Cutter<'c, 'a> {
     fn new(context: &'c mut Context<'a>, line: u32, part: Part, depth: u8) -> Cutter<'c, 'a> {
         let made = Template { line, ..Template::default() };
@@ -301,6 +313,7 @@ impl<'c, 'a> Cutter<'c, 'a> {
                     self.context.around.keys.iter().find(|(name, _)| name == head)
                 {
                     self.made.text.extend_from_slice(value.as_bytes());
+                    self.context.keys.insert(head.to_owned());
                 } else {
                     self.unknown(head, &parameters);
                 }
@@ -310,11 +323,7 @@ impl<'c, 'a> Cutter<'c, 'a> {
 
     /// Whether it is a keyword that has no parameters.
     fn is_plain(&self, head: &str, base: &str) -> bool {
-        let keys = &self.context.around.keys;
-        let known = TEXTS.iter().any(|(name, _)| *name == head)
-            || NUMBERS.iter().any(|(name, _)| *name == base)
-            || keys.iter().any(|(name, _)| name == head);
-        known || head.starts_with('$') || head.starts_with("last_") || PLAIN.contains(&base)
+        self.context.around.keys.iter().any(|(name, _)| name == head) || is_plain(head, base)
     }
 
     fn unknown(&mut self, head: &str, parameters: &Parameters<'_>) {
