@@ -122,6 +122,8 @@ fn engine(local: &str, remote: &str, text: &str, (calls, rate): (u64, f64)) -> E
         wall_origin: 0,
         metrics: Setup { origin: start, ..Setup::default() },
         ladders: 5,
+        traces: false,
+        call_ids: Vec::new(),
     };
     let profile = RateOptions { r: rate, ..RateOptions::default() }.profile().expect("a rate");
     let arrivals = Arrivals::at_rate(profile, Spacing::Even).expect("arrivals");

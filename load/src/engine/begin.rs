@@ -75,7 +75,8 @@ impl Engine {
         if let Some(call) = self.calls.at(slot) {
             call.flow = flow;
             let name = CallName { worker, slot, generation: call.generation };
-            name.write(run_id, host, &mut call.call_id);
+            name.write(run_id, &mut call.call_id);
+            write_end(&self.settings.call_ids, host, &mut call.call_id);
         }
         self.metrics.call_begun(metrics::Side::Caller, began);
         if named.is_none() && matches!(self.settings.origin, Origin::Field { .. }) {
@@ -496,6 +497,19 @@ fn are_for_an_answer(steps: &[Step]) -> bool {
     });
     let awaited = waits.find(|recv| recv.optional == Optional::No);
     awaited.is_some_and(|recv| matches!(recv.expect, Expect::Response { .. }))
+}
+
+/// What stands behind the name of a call in its Call-ID.
+fn write_end(parts: &[Vec<u8>], host: &[u8], out: &mut Vec<u8>) {
+    let Some((first, rest)) = parts.split_first() else {
+        out.push(b'@');
+        return out.extend_from_slice(host);
+    };
+    out.extend_from_slice(first);
+    for part in rest {
+        out.extend_from_slice(host);
+        out.extend_from_slice(part);
+    }
 }
 
 /// A number that names a call in the record of flows.

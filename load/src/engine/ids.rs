@@ -2,7 +2,7 @@
 //! call without a search, and a worker that gets another's message knows whose it is.
 //!
 //! Form: `wwwwssssssssgggggggg-rrrrrrrr@address`, hexadecimal digits of worker, slot, generation and the
-//! run, which tells late messages of an earlier run from ours.
+//! run, which tells late messages of an earlier run from ours. Anything may stand in place of `@address`.
 
 /// A call begun here: which worker's, and where.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,8 +21,8 @@ const NAME: usize = 4 + 8 + 8;
 pub const NAMED: usize = NAME + 1 + 8;
 
 impl CallName {
-    /// Appends the Call-ID.
-    pub fn write(self, run: u32, address: &[u8], out: &mut Vec<u8>) {
+    /// Appends the beginning of the Call-ID, which is all that is read of it.
+    pub fn write(self, run: u32, out: &mut Vec<u8>) {
         let mut text = [b'-'; NAMED];
         let [_, _, _, _, worker @ ..] = digits(self.worker.into());
         let mut rest = text.as_mut_slice();
@@ -32,8 +32,6 @@ impl CallName {
             rest = more;
         }
         out.extend_from_slice(&text);
-        out.push(b'@');
-        out.extend_from_slice(address);
     }
 
     /// Reads a Call-ID. `None`: it is not one of this run.
@@ -128,15 +126,17 @@ mod tests {
         fn what_was_written_is_read(worker: u16, slot: u32, generation: u32, run: u32) {
             let name = CallName { worker, slot, generation };
             let mut text = Vec::new();
-            name.write(run, b"[::1]", &mut text);
+            name.write(run, &mut text);
+            text.extend_from_slice(b"@[::1]");
             prop_assert_eq!(CallName::read(&text, run), Some(name));
             prop_assert_eq!(CallName::read(&text, run.wrapping_add(1)), None, "another run's");
             prop_assert_eq!(slot_named(&text), Some(slot));
             let mut other = Vec::new();
-            name.write(run, b"192.0.2.9", &mut other);
+            name.write(run, &mut other);
+            other.extend_from_slice(b"-x@192.0.2.9");
             prop_assert!(is_same_name(&text, &other), "whatever is behind the @");
-            CallName { generation: generation.wrapping_add(1), ..name }.write(run, b"[::1]", &mut other);
-            let next = other.split_off(NAMED + 10);
+            let mut next = Vec::new();
+            CallName { generation: generation.wrapping_add(1), ..name }.write(run, &mut next);
             prop_assert!(!is_same_name(&text, &next) && !is_same_name(&text, &text[..NAMED - 1]));
         }
 

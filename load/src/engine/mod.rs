@@ -19,11 +19,13 @@ mod run;
 mod settings;
 #[cfg(test)]
 mod tests;
+mod trace;
 mod unwanted;
 mod users;
 pub(crate) mod wheel;
 
 pub use settings::{Defaults, Origin, Progress, Record, Retransmission, Settings, Stop, Users};
+pub use trace::Traced;
 
 use crate::metrics::{Ladders, Metrics, Unexpected};
 use crate::population::{Rng, Times};
@@ -37,6 +39,7 @@ use ids::CallName;
 use registered::Registered;
 use sip_message::{Index, Limits, Parsed, find_call_id, parse};
 use std::sync::Arc;
+use trace::Trace;
 use users::Callers;
 use wheel::Wheel;
 use wire::{ConnId, Flow, Frame, FrameError, Machine, Outbox, Time};
@@ -124,6 +127,8 @@ pub struct Engine {
     /// How long callers have waited at each step at most for the request that it is for, or for the end of their
     /// ringing, and got it.
     longest: Vec<Option<Duration>>,
+    /// All messages, if somebody wants them.
+    trace: Option<Box<Trace>>,
 }
 
 impl Engine {
@@ -178,6 +183,7 @@ impl Engine {
             }),
             longest: vec![None; settings.client.as_ref().map_or(0, |own| own.steps.len())],
             locals: Settings::locals(&settings.listeners),
+            trace: settings.traces.then(Box::default),
             settings,
         };
         engine.prelude();
@@ -208,6 +214,8 @@ impl Engine {
             done: self.is_done() || self.ahead == Ahead::Nothing,
             stop: self.stop,
             lines: core::mem::take(&mut self.lines),
+            messages: self.trace.as_mut().map(|trace| trace.take()).unwrap_or_default(),
+            figures: self.metrics.figures(),
         }
     }
 
@@ -247,6 +255,17 @@ impl Engine {
         self.index = Some(index);
     }
 
+    /// Keeps what came, and what was sent upon it, if that is wanted.
+    #[inline]
+    fn trace(&mut self, now: Time, came: Option<(Time, Flow, &[u8])>, first: usize, out: &Outbox) {
+        if let Some(trace) = &mut self.trace {
+            if let Some((at, flow, message)) = came {
+                trace.received(at, flow.transport, message);
+            }
+            trace.sent(now, first, out);
+        }
+    }
+
     #[cold]
     fn malformed(&mut self, now: Time, flow: Flow, bytes: &[u8]) {
         self.metrics.unexpected(now, Unexpected::Malformed);
@@ -281,7 +300,9 @@ impl Machine for Engine {
 
     fn receive(&mut self, now: Time, flow: Flow, message: &[u8], out: &mut Outbox) {
         self.woken = now;
+        let first = out.transmits().len();
         self.message(now, flow, message, out);
+        self.trace(now, Some((now, flow, message)), first, out);
         self.close_ended(out);
     }
 
@@ -290,7 +311,9 @@ impl Machine for Engine {
     fn receive_late(&mut self, now: Time, arrived: Time, flow: Flow, message: &[u8], out: &mut Outbox) {
         self.woken = now;
         self.metrics.scheduled_send(now, arrived);
+        let first = out.transmits().len();
         self.message(arrived, flow, message, out);
+        self.trace(now, Some((arrived, flow, message)), first, out);
         self.close_ended(out);
     }
 
@@ -318,6 +341,7 @@ impl Machine for Engine {
             }
             Notice::Record(take) => take(self.record(now)),
             Notice::Quit => {
+                let first = out.transmits().len();
                 // What is due and has room begins; then what is due has none. A user whose call ends at once is due again
                 // at once, and for ever.
                 let users = self.callers.are_there();
@@ -327,6 +351,7 @@ impl Machine for Engine {
                 while !users && self.next_call.is_some_and(|at| at <= now) && !self.is_full() {
                     self.begin_due(now, out);
                 }
+                self.trace(now, None, first, out);
                 self.quit(now);
             }
             Notice::Rate(rate) => {
@@ -346,6 +371,7 @@ impl Machine for Engine {
             self.due(now, slot, out);
         }
         self.begin_due(now, out);
+        self.trace(now, None, before, out);
         self.backlog += out.transmits().len().saturating_sub(before);
         // What is due still comes in the next round: it has waited with these.
         let more = self.next_call.is_some_and(|at| at <= now && !self.is_full());

@@ -1,6 +1,7 @@
 //! What an engine is told.
 
-use crate::metrics::{Ladder, Metrics, Pulse, Setup, Table};
+use super::trace::Traced;
+use crate::metrics::{Figures, Ladder, Metrics, Pulse, Setup, Table};
 use crate::scenario::{Level, Pause, Run, Scenario, Scope, Side, Values};
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::time::Duration;
@@ -137,6 +138,11 @@ pub struct Settings {
     pub metrics: Setup,
     /// How many failing call flows are kept.
     pub ladders: usize,
+    /// Whether every message is kept until it is asked for ([`Progress::messages`]).
+    pub traces: bool,
+    /// What stands behind the name of a call in its Call-ID, parted where the local address comes (`-cid_str`); empty for
+    /// `@` and the address.
+    pub call_ids: Vec<Vec<u8>>,
 }
 
 impl Settings {
@@ -250,6 +256,10 @@ pub struct Progress {
     pub stop: Option<Stop>,
     /// What scenarios logged since they were last asked.
     pub lines: Vec<(Level, Vec<u8>)>,
+    /// Messages since then, and how many there was no room for ([`Settings::traces`]).
+    pub messages: (Vec<Traced>, u64),
+    /// What SIPp's statistics want ([`crate::metrics::Setup::figures`]).
+    pub figures: Option<Figures>,
 }
 
 /// What a worker leaves behind.

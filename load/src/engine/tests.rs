@@ -104,6 +104,8 @@ fn engine(
         wall_origin: 0,
         metrics: Setup { origin: Time::from_secs(1), ..Setup::default() },
         ladders: 5,
+        traces: false,
+        call_ids: Vec::new(),
     };
     change(&mut settings, &mut plan);
     let profile = RateOptions { r: plan.rate, ..RateOptions::default() }.profile().unwrap();

@@ -16,6 +16,7 @@
 
 mod counters;
 mod events;
+mod figures;
 mod hist;
 mod ladders;
 mod marks;
@@ -31,6 +32,7 @@ pub use counters::{Counters, Lost, SideCounts, Statuses};
 pub use events::{
     Began, Bye, CallEnd, Failure, Measure, Method, Registering, Side, TransactionEnd, Unexpected, Window,
 };
+pub use figures::{Figures, Spread};
 pub use hist::Hist;
 pub use ladders::{Direction, Ladder, Ladders, Step};
 pub use pcap::pcap;

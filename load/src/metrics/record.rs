@@ -6,6 +6,7 @@ use super::counters::{Counters, Lost};
 use super::events::{
     Began, Bye, CallEnd, Measure, Method, Registering, Side, TransactionEnd, Unexpected, Window,
 };
+use super::figures::Figures;
 use super::hist::Hist;
 use super::series::{Point, Series};
 
@@ -26,6 +27,8 @@ pub struct Setup {
     pub tallies: Vec<String>,
     /// The scenario's tables of times.
     pub tables: Vec<Table>,
+    /// Whether [`Metrics::figures`] are kept.
+    pub figures: bool,
 }
 
 /// Stopwatches that are kept: each of the two scenarios has 64 at most.
@@ -50,6 +53,7 @@ impl Default for Setup {
             stopwatches: Vec::new(),
             tallies: Vec::new(),
             tables: Vec::new(),
+            figures: false,
         }
     }
 }
@@ -126,6 +130,7 @@ pub struct Metrics {
     /// The scenario's counters, of the whole run.
     tallies: Vec<(String, u64)>,
     tables: Vec<Table>,
+    figures: Option<Box<Figures>>,
     /// How late scheduled sends were, measured window, microseconds.
     lateness: Hist,
     /// Those of starts alone.
@@ -153,6 +158,7 @@ impl Metrics {
                 .collect(),
             tallies: setup.tallies.iter().map(|name| (name.clone(), 0)).collect(),
             tables: setup.tables.clone(),
+            figures: setup.figures.then(|| Box::new(Figures::new(setup))),
             lateness: Hist::new(),
             start_lateness: Hist::new(),
             queue: Hist::new(),
@@ -193,6 +199,11 @@ impl Metrics {
     /// The scenario's tables of times.
     pub fn tables(&self) -> &[Table] {
         &self.tables
+    }
+
+    /// What SIPp's statistics want, if it is kept.
+    pub fn figures(&self) -> Option<Figures> {
+        self.figures.as_ref().map(|own| Figures { counters: self.tallies.clone(), ..Figures::clone(own) })
     }
 
     /// Lateness of everything scheduled in the measured window: what is sent when it is due, and what has come.
@@ -290,6 +301,7 @@ impl Metrics {
     /// A call ended.
     #[inline]
     pub fn call_ended(&mut self, now: Time, side: Side, began: Began, end: CallEnd) {
+        self.figures.iter_mut().for_each(|own| own.ended(micros(now, began.sent)));
         self.count(began.intended, |c| {
             let s = &mut c.sides[side as usize];
             match end {
@@ -349,6 +361,7 @@ impl Metrics {
     /// announced in [`Setup`] is ignored.
     #[inline]
     pub fn stopwatch(&mut self, index: usize, now: Time, began: Began) {
+        self.figures.iter_mut().for_each(|own| own.stopwatch(index, micros(now, began.sent)));
         if self.window.contains(began.intended)
             && let Some(s) = self.stopwatches.get_mut(index)
         {

@@ -37,5 +37,7 @@ pub use regexp::Pattern;
 pub use steps::{
     Branch, Condition, Expect, Kind, Op, Optional, Pause, Recv, Scenario, Send, Side, Step, Unexpected,
 };
-pub use template::{Brief, Fault, Model, Outline, Outlines, Seeker, Template, date_time, is_keyword};
+pub use template::{
+    Brief, Fault, Model, Outline, Outlines, Seeker, Template, date_time, is_keyword, timestamp,
+};
 pub use variables::{Scope, Slot, Value, Values, Variables, Vars};

@@ -16,7 +16,7 @@ use super::facts::{Facts, Run};
 use super::variables::{Slot, Vars};
 use seek::{Found, write_header};
 
-pub use dates::date_time;
+pub use dates::{date_time, timestamp};
 pub use model::{Brief, Model};
 pub use seek::{Outline, Outlines, Seeker};
 pub(super) use words::Digits;

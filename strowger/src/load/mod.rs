@@ -5,6 +5,7 @@ pub mod args;
 mod backend;
 mod host;
 mod injections;
+mod known;
 #[cfg(test)]
 mod numbers;
 mod plan;
@@ -15,8 +16,11 @@ mod secret;
 mod selftest;
 mod server;
 mod sipp;
+mod sipp_files;
 mod sockets;
+mod statistics;
 mod target;
+mod traces;
 mod units;
 mod unknown;
 mod users;
@@ -38,6 +42,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
+use traces::Traces;
 use users::UsersPlan;
 use watch::Ended;
 use wire::{Machine, Time};
@@ -113,8 +118,16 @@ fn command(args: &LoadArgs) -> Result<u8, String> {
     }
     let signals = signals::listen().map_err(|error| format!("cannot listen to signals: {error}"))?;
     // Before anything is sent.
+    let own = &args.sipp.traces;
+    own.every()?;
+    if own.skip_rlimit && !args.quiet {
+        say::err(format_args!(
+            "strowger load: -skip_rlimit: as many files may be open as the hard limit allows (ulimit -Hn)"
+        ));
+    }
+    let live = [&own.stf, &own.log_file, &own.message_file];
     let files = [&args.json, &args.html, &args.csv, &args.pcap, &args.sipp.error_file];
-    let files: Vec<&Path> = files.into_iter().flatten().map(|path| path.as_path()).collect();
+    let files: Vec<&Path> = files.into_iter().chain(live).flatten().map(|path| path.as_path()).collect();
     apart(&files)?;
     files.iter().try_for_each(|path| try_file(path))?;
     if let Some(path) = &args.people.write_users {
@@ -341,7 +354,8 @@ fn drive<M: Machine<Notice = Notice> + Send + 'static>(
     let endpoint = args.people.server_metrics.as_deref().map(Endpoint::parse).transpose()?;
     server.ask(endpoint.and_then(|endpoint| Scrape::new(endpoint, window)));
     let mut own = host::Busy::new(window);
-    let ended = watch::watch(args, &story.title, started, &handle, signals, &mut |now, begun| {
+    let traces = Traces::new(args, &story.workload, started)?;
+    let ended = watch::watch(args, &story.title, started, &handle, (signals, traces), &mut |now, begun| {
         if begun && story.closes {
             server.close(now);
             own.close(now);

@@ -3,7 +3,7 @@
 use super::args::LoadArgs;
 use super::plan::{Plan, arrivals};
 use super::users::UsersPlan;
-use super::{backend, search, watch};
+use super::{backend, search, traces, watch};
 use clap::{Args, Command, FromArgMatches};
 use wire::Time;
 
@@ -91,6 +91,8 @@ fn begin(args: &LoadArgs, whole: bool) -> Result<(), String> {
         let _ = Time::from_secs(1) + length;
         Ok::<_, String>(())
     })?;
+    args.sipp.traces.every()?;
+    traces::seconds(args.sipp.traces.display.as_ref(), 1)?;
     if args.backends.backend {
         return backend::check(args);
     }
@@ -131,7 +133,7 @@ fn numbers_are_refused_or_taken() {
         let mut begun = std::collections::BTreeSet::new();
         for beside in BESIDE {
             for number in NUMBERS {
-                let words = ["load", "--quiet"].into_iter().chain(beside.split(' ')).map(str::to_owned);
+                let words = ["load"].into_iter().chain(beside.split(' ')).map(str::to_owned);
                 let one = (option != "--workers=").then(|| "--workers=1".to_owned());
                 let words = words.chain([format!("{option}{number}")]).chain(one);
                 let Ok(read) = command().try_get_matches_from(words) else {

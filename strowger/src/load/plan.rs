@@ -4,6 +4,7 @@
 use super::args::LoadArgs;
 use super::injections::injections;
 use super::is_client;
+use super::known::{known_keys, known_limit, known_variables};
 use super::say;
 use super::sipp;
 use super::sockets::{self, Needs, Sockets};
@@ -56,6 +57,9 @@ struct Options {
     callers: Option<u64>,
     base_cseq: u32,
     set: Vec<(String, Vec<u8>)>,
+    figures: bool,
+    traces: bool,
+    call_ids: Vec<Vec<u8>>,
 }
 
 /// Calls under way at a time where nothing else is said, and those that can be answered at least.
@@ -180,6 +184,11 @@ impl Plan {
             // With a socket for each call there are enough of them.
             peer: (client.is_some() && !args.self_test && args.transport == "u1").then_some(sent_to),
             streams: streams(),
+            udp_buffer: args
+                .sipp
+                .traces
+                .buff_size
+                .map_or(RuntimeConfig::default().udp_buffer, |bytes| bytes as usize),
             ..RuntimeConfig::default()
         };
         let bound = Bound::new(config, workers).map_err(|error| error.to_string())?;
@@ -263,9 +272,12 @@ impl Plan {
             metrics: Setup {
                 origin: start,
                 window: Window { from: start + o.warm_up, until: Time::FAR },
+                figures: o.figures,
                 ..Setup::default()
             },
             ladders: o.ladders,
+            traces: o.traces,
+            call_ids: o.call_ids.clone(),
         };
         let desk = Desk::new(
             self.injections.for_worker(worker as u32, self.workers as u32),
@@ -311,64 +323,14 @@ fn options(args: &LoadArgs) -> Result<Options, String> {
         callers: args.sipp.callers,
         base_cseq: args.sipp.base_cseq,
         set: pairs.map(|pair| (pair[0].clone(), pair[1].clone().into_bytes())).collect(),
+        figures: args.sipp.traces.has_statistics(),
+        traces: args.sipp.traces.has_messages(),
+        call_ids: args.sipp.traces.call_ids()?,
     })
 }
 
-/// Whether `-l` has anything to limit, and `-users` anything to do.
-fn known_limit(args: &LoadArgs, begins: bool) -> Result<(), String> {
-    if let Some(users) = args.sipp.callers.filter(|_| !begins) {
-        return Err(format!(
-            "-users {users}: users begin calls, and this scenario only answers; leave it out"
-        ));
-    }
-    let Some(limit) = args.limit else { return Ok(()) };
-    if !begins {
-        return Err(format!(
-            "-l {limit}: it limits calls that begin here, and this scenario only answers; leave it out"
-        ));
-    }
-    match args.sipp.callers {
-        Some(users) => Err(format!(
-            "-l {limit}: with -users {users} so many calls are under way as there are users; leave -l out"
-        )),
-        None => Ok(()),
-    }
-}
-
-/// Whether the variables of `-set` are there to be set.
-fn known_variables(args: &LoadArgs, scenarios: [&Option<Scenario>; 2]) -> Result<(), String> {
-    for name in args.sipp.set.iter().step_by(2) {
-        let known = |s: &&Scenario| s.variables.names(Scope::Global).contains(name);
-        if !scenarios.into_iter().flatten().any(|s| known(&s)) {
-            return Err(format!(
-                "-set {name}: the scenario has no global variable of that name; declare it with <Global \
-                 variables=\"{name}\"/>"
-            ));
-        }
-    }
-    Ok(())
-}
-
-/// Whether the keywords of `-key` are asked for.
-fn known_keys(args: &LoadArgs, scenarios: [&Option<Scenario>; 2]) -> Result<(), String> {
-    for key in args.key.iter().step_by(2) {
-        if scenario::is_keyword(key) {
-            return Err(format!(
-                "-key {key}: [{key}] is a keyword of the language, which this cannot change; take another name, in the \
-                 scenario too"
-            ));
-        }
-        // Scripts give it to all scenarios, and every run has it.
-        let used = key == DOMAIN || scenarios.into_iter().flatten().any(|own| own.keys.contains(key));
-        if !used {
-            return Err(format!("-key {key}: the scenario has no [{key}]; mend the name, or leave it out"));
-        }
-    }
-    Ok(())
-}
-
 /// The keyword that built-in scenarios ask for.
-const DOMAIN: &str = "domain";
+pub(super) const DOMAIN: &str = "domain";
 
 /// A file of the command line; `wanted` says what it should be.
 pub(super) fn read(path: &Path, wanted: &str) -> Result<Vec<u8>, String> {
@@ -614,26 +576,6 @@ mod tests {
         assert_eq!(workers_of("--workers 4", "<log message=\"[$g]\"/>"), Ok(4));
         assert_eq!((workers_of("", ADD), workers_of("--workers 1", ADD)), (Ok(1), Ok(1)));
         assert!(workers_of("--workers 2", ADD).is_err_and(|why| why.contains("<Global>")));
-    }
-
-    #[test]
-    fn keywords_that_nobody_asks_for_are_refused() {
-        let of = |line: &str| {
-            let load = LoadArgs::of(line.split(' '));
-            let text = scenario::builtin("uac").unwrap_or_default().replace("[service]", "[who][service]");
-            let around = Surroundings {
-                keys: &[("who".to_owned(), "x".to_owned())],
-                injections: &Injections::default(),
-                read_file: &|_| Err(std::io::ErrorKind::NotFound.into()),
-            };
-            let own = scenario::parse("x", text.as_bytes(), &around).expect("a scenario");
-            known_keys(&load, [&Some(own), &None])
-        };
-        assert_eq!((of("--key who x"), of("--key domain x"), of("h")), (Ok(()), Ok(()), Ok(())));
-        assert!(of("--key whom x").is_err_and(|why| why.contains("no [whom]")));
-        for own in ["service", "call_id", "cseq", "field0", "last_From", "authentication", "branch", "$v"] {
-            assert!(of(&format!("--key {own} x")).is_err_and(|why| why.contains("of the language")), "{own}");
-        }
     }
 
     #[test]

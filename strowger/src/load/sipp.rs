@@ -95,6 +95,10 @@ pub struct SippArgs {
     #[arg(long, value_name = "FILE", help_heading = "What comes out")]
     pub error_file: Option<PathBuf>,
 
+    /// Files that are written while a run goes on, and more
+    #[command(flatten)]
+    pub traces: super::sipp_files::FileArgs,
+
     /// Read nothing from standard input, which is never done
     #[arg(long, hide = true)]
     pub nostdin: bool,
@@ -151,6 +155,17 @@ const NAMES: &[(&str, &str)] = &[
     ("T2", "t2"),
     ("trace_err", "trace-err"),
     ("error_file", "error-file"),
+    ("trace_stat", "trace-stat"),
+    ("stf", "stf"),
+    ("fd", "fd"),
+    ("trace_logs", "trace-logs"),
+    ("log_file", "log-file"),
+    ("trace_msg", "trace-msg"),
+    ("message_file", "message-file"),
+    ("f", "display"),
+    ("cid_str", "cid-str"),
+    ("skip_rlimit", "skip-rlimit"),
+    ("buff_size", "buff-size"),
     ("nostdin", "nostdin"),
     ("bind_local", "bind-local"),
 ];
@@ -174,8 +189,6 @@ const REFUSED: &[(&[&str], &str)] = &[
     ),
     (
         &[
-            "trace_msg",
-            "message_file",
             "message_overwrite",
             "trace_shortmsg",
             "shortmessage_file",
@@ -184,14 +197,11 @@ const REFUSED: &[(&[&str], &str)] = &[
             "calldebug_file",
             "calldebug_overwrite",
         ],
-        "messages are not logged one by one; --pcap and -trace_err have the first failing calls, and tcpdump has all",
+        "-trace_msg has all messages, a new file each time; --pcap and -trace_err have the first failing calls",
     ),
     (
         &[
-            "trace_stat",
-            "stf",
             "stat_delimiter",
-            "fd",
             "periodic_rtd",
             "trace_counts",
             "trace_rtt",
@@ -201,20 +211,15 @@ const REFUSED: &[(&[&str], &str)] = &[
             "screen_overwrite",
             "trace_error_codes",
         ],
-        "statistics are written once, with a time series of seconds: --csv FILE, --json FILE, --html FILE",
+        "-trace_stat writes lines of statistics, a new file each time; --csv FILE has a time series of seconds, --json and \
+         --html FILE have everything",
     ),
-    (&["trace_logs", "log_file", "log_overwrite"], "what a scenario logs goes to standard error: 2> FILE"),
+    (&["log_overwrite"], "-trace_logs makes a new file each time; leave it out"),
     (
         &["error_overwrite", "ringbuffer_files", "ringbuffer_size", "max_log_size"],
-        "files are written once, at the end; leave it out",
+        "a new file is written each time, of which that of messages ends at 1 GiB; leave it out",
     ),
-    (&["f"], "one line a second is shown; --quiet shows none"),
     (&["bg"], "start it with & (nohup ... & outlives the terminal): the exit code would be lost otherwise"),
-    (
-        &["cid_str"],
-        "Call-IDs name the worker and the call, so that answers find them; write your own Call-ID line \
-                    without [call_id] only in a scenario that answers",
-    ),
     (&["deadcall_wait"], "late messages are known by their Call-ID for ever; leave it out"),
     (&["rtcheck"], "a message is a repetition if it is the same in all bytes; leave it out"),
     (&["pause_msg_ign"], "messages during a pause are looked at; let a <recv optional=\"true\"> take them"),
@@ -238,8 +243,6 @@ const REFUSED: &[(&[&str], &str)] = &[
             "watchdog_major_threshold",
             "watchdog_major_maxtriggers",
             "watchdog_minor_maxtriggers",
-            "skip_rlimit",
-            "buff_size",
             "sendbuffer_warn",
         ],
         "nothing needs to be tuned that way here; leave it out",

@@ -2,6 +2,7 @@
 
 use super::advice::{self, Silence};
 use super::args::LoadArgs;
+use super::traces::{Traces, seconds};
 use super::{say, selftest};
 use crate::signals::Wish;
 use load::engine::{Notice, Progress, Stop};
@@ -35,14 +36,15 @@ pub fn watch(
     title: &str,
     started: Time,
     handle: &RuntimeHandle<Notice>,
-    signals: &Receiver<Wish>,
+    (signals, traces): (&Receiver<Wish>, Traces),
     each: &mut dyn FnMut(Time, bool),
 ) -> Result<Ended, String> {
     let limit = args.timeout.as_deref().map(duration).transpose()?;
     let patience = if args.self_test { selftest::PATIENCE } else { PATIENCE };
     let mut live = Live::new(title);
     let terminal = std::io::stderr().is_terminal() && !args.quiet;
-    let mut shown = Shown::default();
+    let every = seconds(args.sipp.traces.display.as_ref(), 1)?;
+    let mut shown = Shown { traces, every, ..Shown::default() };
     let mut quitting: Option<(Time, Ended)> = None;
     let mut told = false;
     each(started, false);
@@ -90,10 +92,12 @@ pub fn watch(
             && idle.look(now, of_all(|p| p.done || p.idle), all.iter().map(|p| p.calls).sum());
         let done = idle || stop == Some(Stop::Now) || of_all(|p| p.done);
         show(args, &mut live, (&all, &handle.counts()), (terminal, done), started, &mut shown);
-        match quitting {
+        let given_up = quitting.filter(|(since, _)| now.since(*since) > patience);
+        shown.traces.look(now, &all, done || given_up.is_some());
+        match given_up {
             _ if done => return Ok(quitting.map_or(Ended::Done, |(_, why)| why)),
-            Some((since, why)) if now.since(since) > patience => return Ok(why),
-            _ => {}
+            Some((_, why)) => return Ok(why),
+            None => {}
         }
     }
 }
@@ -129,8 +133,12 @@ struct Shown {
     lines: usize,
     /// When.
     at: Time,
+    /// How often there is something new (`-f`).
+    every: Duration,
     /// Whether anything has come back.
     silence: Silence,
+    /// Files that are written meanwhile.
+    traces: Traces,
 }
 
 fn quit(handle: &RuntimeHandle<Notice>) {
@@ -168,8 +176,10 @@ fn show(
     started: Time,
     shown: &mut Shown,
 ) {
-    for (_, line) in all.iter().flat_map(|p| &p.lines) {
-        say::err(format_args!("{}", load::report::plain(&String::from_utf8_lossy(line))));
+    for (level, line) in all.iter().flat_map(|p| &p.lines) {
+        if !shown.traces.line(*level, line) {
+            say::err(format_args!("{}", load::report::plain(&String::from_utf8_lossy(line))));
+        }
     }
     let mut pulses = all.iter().map(|p| p.pulse.clone());
     let Some(first) = pulses.next() else { return };
@@ -186,7 +196,9 @@ fn show(
         shown.lines = 0;
     }
     live.update(merged);
-    if args.quiet || (!terminal && !done && now.since(shown.at) < Duration::from_secs(1)) {
+    // A terminal has every look, unless that is to be seldom.
+    let seldom = !terminal || shown.every > Duration::from_secs(1);
+    if args.quiet || (seldom && !done && now.since(shown.at) < shown.every) {
         return;
     }
     shown.at = now;

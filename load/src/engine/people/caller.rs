@@ -172,7 +172,8 @@ impl People {
         text.clear();
         text.extend_from_slice(c.plan.token().encode().as_bytes());
         let name = CallName { worker: place.worker, slot, generation: place.generation };
-        name.write(self.words.run, &self.words.ip, text);
+        name.write(self.words.run, text);
+        put(text, &[b"@", &self.words.ip]);
     }
 
     /// Sends a request. `challenge`: the response that asks for credentials. False if there is no answer to

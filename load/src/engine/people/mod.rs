@@ -165,6 +165,8 @@ impl People {
             done: self.is_done(now),
             stop: None,
             lines: Vec::new(),
+            messages: Default::default(),
+            figures: None,
         }
     }
 

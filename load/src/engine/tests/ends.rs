@@ -275,7 +275,7 @@ fn a_call_that_lingers_ends_once_whatever_comes() {
     let scenario = scenario.replace("<recv request", "<nop next=\"w\"/><recv request");
     let scenario = scenario.replace("<timewait", "<label id=\"w\"/><timewait");
     let mut call_id = Vec::new();
-    CallName { worker: 0, slot: 0, generation: 0 }.write(0x1234_5678, b"192.0.2.1", &mut call_id);
+    CallName { worker: 0, slot: 0, generation: 0 }.write(0x1234_5678, &mut call_id);
     let message = format!(
         "MESSAGE sip:a@x SIP/2.0\r\nVia: SIP/2.0/UDP 192.0.2.2:5060;branch=z9hG4bK1\r\nFrom: <sip:b@x>;tag=2\r\n\
          To: <sip:a@x>;tag=1\r\nCall-ID: {}\r\nCSeq: 7 MESSAGE\r\nContent-Length: 0\r\n\r\n",

@@ -176,3 +176,42 @@ fn a_stopwatch_that_starts_with_the_call_runs_from_when_that_was_meant_to_begin(
     assert_eq!(with("", "<nop start_rtd=\"x\"/>"), (1, 7));
     assert_eq!(with(start, "<pause milliseconds=\"50\"/>"), (1, 0), "it starts later");
 }
+
+#[test]
+fn every_message_is_kept_for_who_wants_it() {
+    let mut both = Pair::new(
+        engine(CALLER, CALLEE, &["uac"], |settings, plan| {
+            plan.calls = 1;
+            settings.traces = true;
+            settings.metrics.figures = true;
+        }),
+        engine(CALLEE, CALLER, &["uas"], nothing),
+    );
+    both.pass(Time::from_secs(10));
+    let now = both.now;
+    let progress = both.ends[0].1.progress(now);
+    let (all, missed) = progress.messages;
+    let lines = |message: &Traced| {
+        let line = message.bytes.split(|&b| b == b' ' || b == b'\r');
+        let word = line.map(String::from_utf8_lossy).find(|word| word != "SIP/2.0").unwrap_or_default();
+        format!("{}{word}", if message.sent { ">" } else { "<" })
+    };
+    let passed: Vec<String> = all.iter().map(lines).collect();
+    assert_eq!((passed.join(" ").as_str(), missed), (">INVITE <180 <200 >ACK >BYE <200", 0));
+    assert!(both.ends[0].1.progress(now).messages.0.is_empty(), "each once");
+    let figures = progress.figures.expect("they are kept");
+    assert_eq!((figures.lengths.count, both.ends[1].1.progress(now).figures), (1, None));
+}
+
+#[test]
+fn a_call_id_may_have_another_end() {
+    let mut both = Pair::new(
+        engine(CALLER, CALLEE, &["uac"], |settings, _| {
+            settings.call_ids = vec![b"-x@".to_vec(), b".y".to_vec()];
+        }),
+        engine(CALLEE, CALLER, &["uas"], nothing),
+    );
+    both.pass(Time::from_secs(10));
+    assert_eq!(both.ends_of(0, End::Caller), (20, 0));
+    assert!(both.texts[0].contains("-x@192.0.2.1.y\r\n"), "{}", both.texts[0]);
+}

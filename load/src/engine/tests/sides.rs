@@ -261,7 +261,7 @@ fn nothing_begins_with_an_invite_that_belongs_to_no_call() {
     let mut own = engine(CALLER, CALLEE, &["uac"], |_, plan| plan.calls = 0);
     // The name of a call of this run that is over.
     let mut late = Vec::new();
-    CallName { worker: 0, slot: 9, generation: 9 }.write(0x1234_5678, b"192.0.2.1", &mut late);
+    CallName { worker: 0, slot: 9, generation: 9 }.write(0x1234_5678, &mut late);
     let late = String::from_utf8(late).unwrap();
     for call_id in [late.as_str(), "nobody"] {
         let answer = said(&mut own, call_id);
