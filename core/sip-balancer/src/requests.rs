@@ -419,13 +419,16 @@ impl Balancer {
                 self.refuse(from, request, 483, b"", b"", out)
             };
         }
-        let way = self.way_out(from, request, c, &dialog);
-        let (true, Some(way)) = (self.cluster.is_node_ip(from.remote.ip()), way) else {
+        let node = self.cluster.is_node_ip(from.remote.ip());
+        let way = self.way_out(from, request, c, &dialog).filter(|_| node);
+        let Some(way) = way else {
+            // A phone that was called on its connection has no other way.
+            if node && dialog.by_node {
+                self.forget(c.id, tag_of(request.method()), What::ToCaller);
+                return self.refuse(from, request, 430, b"", b"", out);
+            }
             self.counts.forbidden += 1;
-            return if ack {
-            } else {
-                self.refuse(from, request, 403, b"", b"", out)
-            };
+            return self.refuse(from, request, 403, b"", b"", out);
         };
         let branch = Branch {
             epoch: c.epoch,
@@ -467,6 +470,9 @@ impl Balancer {
             _ => (own, named.filter(|_| failed).unwrap_or(dialog.caller)),
         };
         let own_conn = (transport == own && !failed).then(|| self.alive(dialog.conn)).flatten();
+        if dialog.by_node && own.is_reliable() && own_conn.is_none() {
+            return None;
+        }
         let near = self.settings.marked(dialog.listener, remote)?;
         let listener = self.settings.listener_for(transport, remote, near)?;
         Some(Flow { transport, listener, remote, conn: own_conn })

@@ -160,9 +160,15 @@ fn a_phone_on_a_stream_is_called_on_its_connection_and_on_no_other() {
     let rings = world.one_tcp(node, &text);
     let told = world.lost(&rings);
     assert_eq!((told.len(), told[0].start(), told[0].to.as_str()), (1, "SIP/2.0 430 Flow Failed", node));
+    let info = from_node("INFO", node, "TCP", ("alice", ";tag=callee"), 6, &records);
+    let told = world.one_tcp(node, &info);
+    let told = world.lost(&told);
+    assert_eq!((told.len(), told[0].start(), told[0].to.as_str()), (1, "SIP/2.0 430 Flow Failed", node));
     // In another process its number is another's.
     let mut other = in_life(2, tcp_nodes(2), streams());
     assert_eq!(other.one_tcp(node, &invite).start(), "SIP/2.0 430 Flow Failed");
+    assert_eq!(other.one_tcp(node, &info).start(), "SIP/2.0 430 Flow Failed");
+    assert_eq!(other.one_tcp(PHONE, &from_phone("INFO", "TCP", 8, &records)).to, node);
     let ack = from_node("ACK", node, "TCP", ("alice", ";tag=callee"), 1, &route);
     assert!(other.receive_tcp(node, &ack).is_empty());
     for world in [&mut world, &mut other] {

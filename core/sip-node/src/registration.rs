@@ -77,9 +77,11 @@ impl<S: Services> Node<S> {
 /// Where requests for the bindings of this REGISTER go. That is where it came from: the phone may be
 /// behind address translation, and a stream is only to be had from its side. But a client that sees
 /// itself as we see it (its Via names its source address) and registers a numeric Contact elsewhere is
-/// registering another device, which is taken at its word.
+/// registering another device, which is taken at its word. Not so where a Path says that it came by a proxy, whose Via is
+/// the one we see.
 fn reach(flow: Flow, request: &Message<'_>, contact: Option<&Uri<'_>>, settings: &Settings) -> Flow {
-    if flow.transport != Transport::Udp || is_natted(flow, request) {
+    let by_path = request.header(Name::Path).is_some();
+    if flow.transport != Transport::Udp || by_path || is_natted(flow, request) {
         return flow;
     }
     let Some(uri) = contact else { return flow };

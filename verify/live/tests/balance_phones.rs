@@ -1,14 +1,29 @@
 //! Phones behind address translation that register through the load balancer and are called through it (RFC 3327).
 
-use live::{Beside, Link, Msg, Req, Setup, Via, eventually, fresh_ip};
+use live::{Beside, Link, Msg, Req, Server, Setup, Via, eventually, fresh_ip};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Where nobody is.
 const NOWHERE: &str = "10.255.255.7:5062";
 
-/// A balancer of two workers in front of a server, which takes requests for its address as its own.
-fn balanced() -> (live::Server, Beside, SocketAddr) {
+/// A balancer of two workers in front of a server.
+struct Balanced {
+    front: SocketAddr,
+    dir: PathBuf,
+    _balancer: Beside,
+    _server: Server,
+}
+
+impl Drop for Balanced {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.dir);
+    }
+}
+
+/// The server takes requests for the balancer's address as its own.
+fn balanced() -> Balanced {
     let ip = fresh_ip();
     let server = Setup::open().config(&format!("aliases = [\"{ip}\"]\n")).start();
     let dir = std::env::temp_dir().join(format!("strowger-phones-{}-{ip}", std::process::id()));
@@ -19,7 +34,7 @@ fn balanced() -> (live::Server, Beside, SocketAddr) {
     args.extend(["--node".into(), format!("sip:{}", server.sip())]);
     args.extend(["--data-dir".into(), dir.display().to_string()]);
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
-    (server, Beside::start(&words), (ip, 5060).into())
+    Balanced { front: (ip, 5060).into(), dir, _balancer: Beside::start(&words), _server: server }
 }
 
 /// A phone that takes NOWHERE for its address registers.
@@ -69,7 +84,8 @@ fn talk(caller: &mut Link, phone: &mut Link, phone_hangs_up: bool) {
 
 #[test]
 fn a_phone_whose_contact_nobody_reaches_is_called_through_the_balancer() {
-    let (_server, _balancer, front) = balanced();
+    let balanced = balanced();
+    let front = balanced.front;
     for via in [Via::Udp, Via::Tcp] {
         let mut phone = Link::open(via, front);
         register(&mut phone);

@@ -326,6 +326,19 @@ fn no_registration_opens_the_admin_api() {
 }
 
 #[test]
+fn a_path_leads_to_the_balancer_that_the_register_came_from_whatever_the_contact_is() {
+    // Inside, with a phone outside whose Contact is its public address, and with one whose Contact is private.
+    for contact in ["203.0.113.7:5062", "10.0.0.7:5062", "192.0.2.30"] {
+        let mut lab = Lab::new();
+        let lines =
+            [&format!("Contact: <sip:x@{contact}>"), "Path: <sip:10.0.0.9;lr;d=p0>", "Supported: path"];
+        register(&mut lab, "10.0.0.9:5060", &lines);
+        lab.send(CAROL, Req::new("OPTIONS", "sip:alice@here.example").text());
+        assert_eq!(reached(&lab.sent()), ["10.0.0.9:5060"], "{contact}");
+    }
+}
+
+#[test]
 fn the_address_of_a_registered_phone_has_the_port_of_its_transport() {
     let mut lab = Lab::with(|s| {
         s.listeners.push(Listener::new(Transport::Tls, "198.51.100.1:5061".parse().unwrap(), None))
