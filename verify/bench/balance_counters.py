@@ -31,8 +31,9 @@ import verdicts  # noqa: E402  (after the path is set)
 from harness import load, net, servers  # noqa: E402
 
 NODES = 3
-# The shortest there is, for calls that nobody ends; then transactions (timer C's end aside) and what is remembered of the ended.
-SESSION, TRANSACTION, REMEMBERED, PATIENCE = 60, 33, 33, 30
+# The shortest there is, for calls that nobody ends and for INVITEs that ring; then transactions, what is remembered of the
+# ended, and as long as an INVITE may ring who still has to be told that it is over.
+SESSION, RING, TRANSACTION, REMEMBERED, PATIENCE = 60, 60, 33, 33, 15
 # Parts of all calls.
 KINDS = {'ordinary': 0.6, 'cancelled': 0.3, 'without BYE': 0.1}
 PAUSE = '<pause distribution="normal" mean="%d" stdev="%d"/>'
@@ -90,7 +91,7 @@ class Scene:
         phones, fronts = ([net.fresh_ip() for _ in range(NODES)] for _ in range(2))
         own, self.front = net.fresh_ip(), net.fresh_ip()
         self.balancer = servers.Balancer(o.bin, ['%s:5060' % ip for ip in fronts], 2, ip=own,
-                                         config='[balance]\nsession_timeout = "%ds"\n' % SESSION)
+                                         config='[balance]\nsession_timeout = "%ds"\nring_timeout = "%ds"\n' % (SESSION, RING))
         try:
             for ip in phones:
                 self.running.append(load.Load(o.bin, phone, ip=ip))
@@ -142,15 +143,16 @@ class Watch:
             found = values(page, name)
             if not found or any(not 0 <= v <= self.most for v in found):
                 self.absurd.append('%s: %s' % (name, found))
-        sums = {name: sum(values(page, name)) for name in (*COUNTERS, RECORDS)}
+        sums = {name: sum(values(page, name)) for name in COUNTERS}
+        sums.update((found[1], float(found[2])) for found in re.finditer(r'^(%s\{[^}]*\}) (\S+)$' % RECORDS, page, re.M))
         self.highest = max(self.highest, sums['strowger_balance_calls'])
         took = time.monotonic() - self.begun
         if took - self.told >= every:
             self.told = took
             self.audit()
             print('%4.0f s: %d transactions given to nodes; now %d calls, %d transactions, %d records' % (
-                took, sum(values(page, 'strowger_balance_assigned_total')), *(int(sums[n]) for n in (
-                    COUNTERS[0], COUNTERS[1], RECORDS))), flush=True)
+                took, sum(values(page, 'strowger_balance_assigned_total')), sums[COUNTERS[0]], sums[COUNTERS[1]],
+                sum(value for name, value in sums.items() if name.startswith(RECORDS))), flush=True)
         return {name: value for name, value in sums.items() if value}
 
     def audit(self):
@@ -171,7 +173,7 @@ def measure(o, directory):
         while any(g.process.running() for g in generators.values()):
             watch.look()
             time.sleep(1)
-        over = time.monotonic() + SESSION + TRANSACTION + REMEMBERED + PATIENCE
+        over = time.monotonic() + SESSION + TRANSACTION + REMEMBERED + RING + PATIENCE
         while (left := watch.look()) and time.monotonic() < over:
             time.sleep(1)
         audit, events = watch.audit(), scene.balancer.page()
