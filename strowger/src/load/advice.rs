@@ -125,7 +125,7 @@ pub fn nothing_measured(report: &Report, target: Option<&str>, domain: Option<&s
     let Some(target) = target else {
         let _ = writeln!(
             out,
-            "no call came in; does the other side call this address and port, over this transport (-t)?"
+            "no calls came; does the other side call this address and port, over this transport (-t)?"
         );
         return out;
     };
@@ -225,7 +225,7 @@ mod tests {
     fn what_was_answered_and_the_mend_are_said() {
         const NOTHING: &str = "nothing was measured: no call began in the measured window";
         let said = |report: &Report| nothing_measured(report, Some("192.0.2.1"), Some("x.test"));
-        assert!(nothing_measured(&run(NOTHING, &[]), None, None).starts_with("no call came in"));
+        assert!(nothing_measured(&run(NOTHING, &[]), None, None).starts_with("no calls came"));
         let unserved = said(&run(NOTHING, &[("404", 9), ("403", 100), ("401", 7), ("100", 1)]));
         assert!(unserved.starts_with("192.0.2.1 answered 403 (100 times), 404 (9 times)\n"), "{unserved}");
         assert!(unserved.contains("x.test") && unserved.contains("--domain"), "{unserved}");

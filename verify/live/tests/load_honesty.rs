@@ -291,7 +291,7 @@ fn users_call_again_when_they_are_done() {
     let out = load(&args);
     let said = text(&out);
     assert!(
-        out.status.success() && said.contains("Calls begun                                          40.000"),
+        out.status.success() && said.contains("Calls begun                                              40"),
         "{said}"
     );
     let report = std::fs::read_to_string(json).expect("its report");
@@ -319,7 +319,7 @@ fn fewer_users_than_workers_make_all_the_calls() {
     let args = ["-sn", "uac", "-i", &ip, &target, "-users", "1", "-m", "10", "--workers", "2"];
     let out = load(&args);
     let said = text(&out);
-    assert!(said.contains("Calls begun                                          10.000"), "{said}");
+    assert!(said.contains("Calls begun                                              10"), "{said}");
 }
 
 #[test]
