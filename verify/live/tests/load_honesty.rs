@@ -376,6 +376,22 @@ fn silence_is_said_while_the_run_goes_on() {
 }
 
 #[test]
+fn what_nobody_listens_to_is_said_at_once() {
+    let (ip, target) = (fresh_ip().to_string(), format!("{}:5060", fresh_ip()));
+    let out = load(&["-sn", "uac", "-i", &ip, &target, "-m", "1", "-max_invite_retrans", "1"]);
+    let said = text(&out);
+    assert!(said.contains(&format!("nobody listens at {target} over UDP")), "{said}");
+}
+
+#[test]
+fn who_answers_and_is_not_called_has_not_failed() {
+    let ip = fresh_ip().to_string();
+    let out = load(&["-sn", "uas", "-i", &ip, "-p", "5060", "--timeout", "1s"]);
+    let said = text(&out);
+    assert!(out.status.success() && said.contains("no calls came"), "{said}");
+}
+
+#[test]
 fn a_self_test_says_how_late_the_machine_is_and_what_was_found() {
     // As lenient as can be, for the machine is busy with other tests; one rate, so that it is short.
     let limits =
@@ -498,7 +514,7 @@ fn mistakes_name_the_file_the_line_and_the_mend() {
     let [fields, truncated, unknown, third] = [&fields, &truncated, &unknown, &third].map(name);
     let [two, order, blank, empty, no_address] = [&two, &order, &blank, &empty, &no_address].map(name);
     let cases: [(&[&str], &[&str]); 20] = [
-        (&["-sf", &truncated, ip], &["truncated.xml:1:1: not well-formed XML", "never closed; mend"]),
+        (&["-sf", &truncated, ip], &["truncated.xml:2:24: not well-formed XML", "add </recv>"]),
         (&["-sf", &unknown, ip], &["unknown.xml:4", "[nothing]", "-key"]),
         (&["-sf", &third, ip], &["third.xml:2", "sendCmd"]),
         (&["-sf", &fields, ip], &["fields.xml:4", "-inf"]),
