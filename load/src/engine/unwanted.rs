@@ -18,7 +18,8 @@ pub(super) fn what(message: &Message<'_>, sent: &[u8], service: &str) -> String 
     let mend = match message.status() {
         401 | 407 if has_credentials(sent) => {
             "the credentials were refused: is the password right, and is the user one of \
-             that server's? They come from the file of -inf, or from -au and -ap"
+             that server's (`strowger serve` knows one that was just added within a second)? They come from the file \
+             of -inf, or from -au and -ap"
                 .to_owned()
         }
         401 | 407 => {

@@ -224,7 +224,8 @@ const SIDES: [f64; 4] = [0.5, 0.2, 0.5, 0.8];
 /// may be (with unknown sharpness, and one verdict in fifty simply wrong) is updated with each verdict, and
 /// the next trial goes to its middle: probabilistic bisection (Horstein, 1963). When the interval is
 /// narrow enough, its lower end is run again: every run must conform, or the search goes on with what
-/// that has taught.
+/// that has taught. Where the highest load that may be tried conforms as often, and its belief is as sure, the peak is
+/// at least there.
 ///
 /// Against simulated servers with peaks from 2,000 to 800,000, begun at 10,000 (1,000 searches each; the
 /// change from conforming to failing is `width` wide relative to the load):
@@ -314,6 +315,7 @@ impl Robust {
                 State::Narrow => self.narrow(),
                 State::Confirm(at, runs, outcome) => self.confirm(at, runs, outcome, conforms),
             }
+            .or_else(|| self.at_the_top(conforms))
         };
         let end =
             end.or_else(|| (self.trials >= self.options.trials).then(|| self.give_up(Outcome::OutOfTrials)));
@@ -340,8 +342,7 @@ impl Robust {
                 self.narrow()
             }
             _ if conforms && load >= round(highest, unit) => {
-                let outcome = if self.limited { Outcome::GeneratorLimit } else { Outcome::AtLeast };
-                self.see_again(load, 1, outcome)
+                self.see_again(load, 1, self.outcome_at_the_top())
             }
             _ if !conforms && load <= lowest => self.see_again(load, 0, Outcome::Nothing),
             _ => {
@@ -405,6 +406,22 @@ impl Robust {
         }
     }
 
+    /// The answer where the highest load has conformed as often as a confirmation asks, and an early failure below it is
+    /// no longer believed, as surely as narrowing has to be. Nothing above it is tried, so that a belief that reaches
+    /// beyond never gets narrow.
+    fn at_the_top(&self, conforms: bool) -> Option<Peak> {
+        let top = round(self.options.highest, self.options.unit);
+        let there = self.told.iter().rev().filter(|(load, _)| *load == top);
+        let in_a_row = there.take_while(|(_, ok)| *ok).count() as u32;
+        let sure = self.belief.as_ref().is_none_or(|belief| belief.quantile(0.05) >= top);
+        (conforms && in_a_row >= self.options.confirmations && sure)
+            .then(|| self.peak(top, self.outcome_at_the_top()))
+    }
+
+    fn outcome_at_the_top(&self) -> Outcome {
+        if self.limited { Outcome::GeneratorLimit } else { Outcome::AtLeast }
+    }
+
     /// A run that says nothing: once more, or less load.
     fn void(&mut self, load: f64) -> Option<Peak> {
         self.voids += 1;
@@ -466,7 +483,9 @@ impl Robust {
     }
 
     fn peak(&self, load: f64, outcome: Outcome) -> Peak {
-        let belief = self.belief.as_ref();
+        // Where nothing has failed that counts, what is believed of higher loads comes from no trial.
+        let lower_bound = matches!(outcome, Outcome::AtLeast | Outcome::GeneratorLimit);
+        let belief = self.belief.as_ref().filter(|_| !lower_bound);
         Peak {
             load,
             outcome,

@@ -138,7 +138,8 @@ impl Injection {
                 }
             }
         }
-        if spans.is_empty() {
+        // Without a first line of its own, the first line of values was taken for it.
+        if spans.is_empty() && order.is_some() {
             complain(0, "it has no lines".into(), "add at least one line after the first");
         } else if spans.len() > MOST_LINES {
             complain(0, format!("it has more than {MOST_LINES} lines"), "use PRINTF, or fewer");
@@ -463,6 +464,8 @@ mod tests {
                 .contains("u.csv:1: it is empty, where the order of lines should be; write SEQUENTIAL")
         );
         assert!(problem("SEQUENTIAL\n").contains("u.csv: it has no lines"));
+        let alone = problem("bob;secret\n");
+        assert!(alone.contains("u.csv:1: the first line is a line of values") && !alone.contains("no lines"));
         assert!(problem("RANDOM\na\n\nb").contains("u.csv:3: the line is empty"));
         assert!(problem("RANDOM,PRINTF=x\na").contains("u.csv:1: `PRINTF=x' is not understood"));
         assert!(problem("RANDOM,PRINTF=2\na%d\nb%s").contains("u.csv:3: `%s' prints no number"));

@@ -157,7 +157,8 @@ impl<'a> Reader<'a> {
         self.scenario(name, &root)
     }
 
-    /// What is not XML. Of an element without an end it is the beginning that is to be found, not where that was noticed.
+    /// What is not XML. Of an element that another one ends in its place it is the beginning that is to be found, not where
+    /// that was noticed; of one that the file ends in, both.
     fn malformed(&mut self, text: &str, loose: &Loose, error: &roxmltree::Error) {
         let position = error.pos();
         let at = loose.offset(position.row, position.col);
@@ -168,23 +169,18 @@ impl<'a> Reader<'a> {
                 let mend = format!("add </{open}>, or write it so");
                 (begins, format!("<{open}> has no end before </{closed}> of line {}", place.line), mend)
             }
+            roxmltree::Error::UnclosedRootNode => {
+                let end = loose.place(text, loose.text.trim_end().len());
+                let (name, begins) = loose
+                    .open_at(loose.text.len())
+                    .map_or(("scenario", place), |(name, from)| (name, loose.place(text, from)));
+                let reason = format!("the file ends here, and <{name}> of line {} has no end", begins.line);
+                (end, reason, format!("add </{name}>"))
+            }
             other => {
                 let reason = other.to_string();
                 let reason = reason.rsplit_once(" at ").map_or(reason.as_str(), |(reason, _)| reason);
-                let open = loose
-                    .open_at(loose.text.len())
-                    .filter(|_| matches!(other, roxmltree::Error::UnclosedRootNode));
-                let inner = open.map(|(name, from)| (name, loose.place(text, from)));
-                let mend = match inner.filter(|(_, inner)| *inner != place) {
-                    Some((name, inner)) => {
-                        format!(
-                            "mend the element there, or <{name}> of line {}, which has no end",
-                            inner.line
-                        )
-                    }
-                    None => "mend the element there".to_owned(),
-                };
-                (place, reason.to_owned(), mend)
+                (place, reason.to_owned(), "mend the element there".to_owned())
             }
         };
         self.context.complain(place, "", format!("not well-formed XML: {reason}"), mend);
@@ -603,6 +599,10 @@ impl<'a> Reader<'a> {
     /// What comes back to a call finds it by its Call-ID.
     fn check_call_ids(&mut self) {
         for place in core::mem::take(&mut self.nameless) {
+            // What is wrong within the line says more: mended, it may be a [call_id].
+            if self.context.problems.iter().any(|problem| problem.line == place.line) {
+                continue;
+            }
             let what = "no answer would find its call by this Call-ID";
             let mend = "write Call-ID: [call_id], or a text and ///[call_id]";
             self.context.complain(place, "<send>", what, mend);

@@ -41,7 +41,8 @@ impl Silence {
             return None;
         }
         // That is known at once.
-        if let Some(text) = target.and_then(|target| unconnected(counts, target)) {
+        let given_back = target.and_then(|target| given_back(counts, target));
+        if let Some(text) = target.and_then(|target| unconnected(counts, target)).or(given_back) {
             self.over = true;
             return Some(text);
         }
@@ -55,7 +56,7 @@ impl Silence {
             let seconds = SILENCE.as_secs();
             format!(
                 "nothing has come back from {target} in {seconds} s ({sent} requests sent): does a server listen \
-                 there? `ss -lntup` on its machine shows its sockets"
+                 there? `ss -lntup` on its machine shows its sockets. The run goes on; Ctrl-C ends it"
             )
         })
     }
@@ -86,6 +87,16 @@ pub fn unconnected(counts: &Counts, target: &str) -> Option<String> {
     };
     (failed > 0)
         .then(|| format!("{UNCONNECTED}{target} over TCP: {why} `ss -lnt` on its machine shows its sockets"))
+}
+
+/// That the network gives back what was sent to the target (ICMP), of whom nothing has come back; none if it does not.
+fn given_back(counts: &Counts, target: &str) -> Option<String> {
+    (counts.udp_returned > 0).then(|| {
+        format!(
+            "nobody listens at {target} over UDP, or there is no way to it: the network says that what is sent there is \
+             unreachable. `ss -lnu` on its machine shows its sockets. The run goes on; Ctrl-C ends it"
+        )
+    })
 }
 
 /// Statuses of the whole run, the most frequent one first, without those that only say to wait or who are you.
@@ -125,7 +136,7 @@ pub fn nothing_measured(report: &Report, target: Option<&str>, domain: Option<&s
     let Some(target) = target else {
         let _ = writeln!(
             out,
-            "no call came in; does the other side call this address and port, over this transport (-t)?"
+            "no calls came; does the other side call this address and port, over this transport (-t)?"
         );
         return out;
     };
@@ -225,7 +236,7 @@ mod tests {
     fn what_was_answered_and_the_mend_are_said() {
         const NOTHING: &str = "nothing was measured: no call began in the measured window";
         let said = |report: &Report| nothing_measured(report, Some("192.0.2.1"), Some("x.test"));
-        assert!(nothing_measured(&run(NOTHING, &[]), None, None).starts_with("no call came in"));
+        assert!(nothing_measured(&run(NOTHING, &[]), None, None).starts_with("no calls came"));
         let unserved = said(&run(NOTHING, &[("404", 9), ("403", 100), ("401", 7), ("100", 1)]));
         assert!(unserved.starts_with("192.0.2.1 answered 403 (100 times), 404 (9 times)\n"), "{unserved}");
         assert!(unserved.contains("x.test") && unserved.contains("--domain"), "{unserved}");
@@ -328,6 +339,30 @@ mod tests {
         assert!(unconnected(&timeout, "x").is_some_and(|text| text.contains("over TCP: no answer")));
         let lacking = Counts { tcp_connect_failures: 1, tcp_exhausted: 1, ..Counts::default() };
         assert_eq!(unconnected(&lacking, "x"), None);
+    }
+
+    #[test]
+    fn what_the_network_gives_back_is_said_at_once() {
+        let (mut silence, mut counters) = (Silence::default(), Counters::default());
+        counters.requests_sent[0] = 3;
+        let returned = Counts { udp_returned: 1, ..Counts::default() };
+        let mut look = |counts: &Counts, counters: &Counters| {
+            silence.look(Time::from_secs(1), counters, counts, Some("192.0.2.1:5060"))
+        };
+        assert_eq!(look(&Counts::default(), &counters), None);
+        let said = look(&returned, &counters).unwrap_or_default();
+        assert!(
+            said.starts_with("nobody listens at 192.0.2.1:5060 over UDP") && said.contains("Ctrl-C"),
+            "{said}"
+        );
+        assert_eq!(look(&returned, &counters), None, "once");
+        counters.responses_received.add(200);
+        let mut answered = Silence::default();
+        assert_eq!(
+            answered.look(Time::from_secs(1), &counters, &returned, Some("x")),
+            None,
+            "somebody is there"
+        );
     }
 
     #[test]

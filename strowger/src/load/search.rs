@@ -93,6 +93,9 @@ fn answer(
         deliver(args, &report.searched(told, peak, unit))?;
     }
     say::out(format_args!("{}\n", peak.statement(unit)));
+    if peak.outcome == Outcome::AtLeast {
+        say::out(format_args!("limited by {}\n", limited_by(args, peak.load)));
+    }
     let compress = args.people.compress;
     let none = matches!(peak.outcome, Outcome::Nothing | Outcome::Unknown);
     if args.people.users.is_some() && compress != 1.0 && !none {
@@ -162,6 +165,18 @@ fn highest(args: &LoadArgs) -> Result<f64, String> {
         return Err(format!("--users {first}: -inf has names for {names}"));
     }
     Ok(most.min(names as f64))
+}
+
+/// What kept a search from higher loads than `load`, the highest that it may try.
+fn limited_by(args: &LoadArgs, load: f64) -> String {
+    // With as many names as that the names are no tighter, and the option is what was asked for.
+    let asked = args.rate_max > 0.0 && args.rate_max < load + 1.0;
+    match args.people.users {
+        _ if asked => format!("-rate_max {}", args.rate_max),
+        Some(_) if !args.inf.is_empty() => format!("-inf, which has names for {load} users"),
+        Some(_) => format!("the number of users that there can be, {load}"),
+        None => format!("the highest rate that there is to try, {load} calls/s"),
+    }
 }
 
 /// How long a trial is to last. Something of it is measured.
@@ -422,6 +437,17 @@ mod tests {
         assert_eq!(of("load --find-peak --users 2"), Ok((super::super::users::MOST as f64, true)));
         assert_eq!(of("load --find-peak -r 2"), Ok((1e9, true)));
         std::fs::remove_dir_all(&folder).expect("it goes");
+    }
+
+    #[test]
+    fn what_limits_a_search_is_named() {
+        let of = |line: &str, load: f64| limited_by(&given(line), load);
+        assert_eq!(of("load --find-peak -r 500 -rate_max 2000", 2_000.0), "-rate_max 2000");
+        assert_eq!(of("load --find-peak -r 500 -rate_max 2000.5", 2_000.0), "-rate_max 2000.5");
+        assert_eq!(of("load --find-peak --users 2 -rate_max 90 --inf x", 90.0), "-rate_max 90");
+        let names = of("load --find-peak --users 2 -rate_max 90 --inf x", 30.0);
+        assert_eq!(names, "-inf, which has names for 30 users");
+        assert!(of("load --find-peak -r 5", 1e9).starts_with("the highest rate"));
     }
 
     #[test]

@@ -162,6 +162,29 @@ fn bad_luck_at_the_edges_is_no_answer() {
     assert!((49_000.0..=50_000.0).contains(&peak.load), "{peak:?}");
 }
 
+/// No load above the highest is tried, so that no verdict could narrow a belief that reaches beyond it.
+#[test]
+fn the_highest_load_is_an_answer_though_a_lower_one_failed_once() {
+    for failing in [500.0, 1_000.0, 2_000.0] {
+        let mut unlucky = true;
+        let (peak, loads) = found(robust(|o| (o.start, o.highest) = (500.0, 2_000.0)), |load| {
+            let fails = load == failing && core::mem::take(&mut unlucky);
+            if fails { Verdict::Fails } else { Verdict::Conforms }
+        });
+        assert_eq!((peak.load, peak.outcome), (2_000.0, Outcome::AtLeast), "{failing}: {loads:?}");
+        assert!(loads.len() <= 20, "{failing}: {loads:?}");
+        let said = peak.statement("calls/s");
+        assert!(said.starts_with("peak: at least 2000 calls/s") && !said.contains("lies between"), "{said}");
+    }
+    // Three runs that conform by luck beside others that fail there are none.
+    let mut n = 0;
+    let (peak, _) = found(robust(|o| (o.start, o.highest) = (500.0, 2_000.0)), |load| {
+        n += 1;
+        if load < 1_500.0 || n % 5 == 0 { Verdict::Conforms } else { Verdict::Fails }
+    });
+    assert!(peak.outcome != Outcome::AtLeast && peak.load < 2_000.0, "{peak:?}");
+}
+
 #[test]
 fn impossible_options_are_refused() {
     let refused = |change: fn(&mut Options)| {

@@ -242,10 +242,24 @@ fn an_element_without_an_end_is_found() {
     );
     let said = first("<scenario>\n<recv request=\"INVITE\">\n");
     assert!(
-        said.contains("s.xml:1:1: ") && said.ends_with("or <recv> of line 2, which has no end"),
+        said.contains("s.xml:2:24: ") && said.ends_with("<recv> of line 2 has no end; add </recv>"),
         "{said}"
     );
-    assert!(first("<scenario>\n<pause/>\n").ends_with("never closed; mend the element there"));
+    let said = first("<?xml version=\"1.0\"?>\n<scenario>\n<pause/>\n\n");
+    assert!(
+        said.contains("s.xml:3:9: ") && said.ends_with("<scenario> of line 2 has no end; add </scenario>"),
+        "{said}"
+    );
+}
+
+/// A keyword of a Call-ID that is mistyped is one mistake.
+#[test]
+fn a_mistyped_call_id_is_said_once() {
+    let wrong = OPTIONS.replace("[call_id]", "[cal_id]");
+    assert_ne!(wrong, OPTIONS);
+    let problems = read(&format!("<scenario>\n{wrong}\n</scenario>")).map(drop).unwrap_err();
+    let [only] = &problems[..] else { panic!("{problems:?}") };
+    assert!(only.contains("[cal_id]: unknown keyword"), "{only}");
 }
 
 /// What a refusal names is there, and is all there is.
