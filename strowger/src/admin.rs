@@ -158,6 +158,7 @@ impl Control {
             messages_sent: counts.udp_out + counts.tcp_messages_out,
             store: self.store_status(),
             overload: Some(self.overload(reports)),
+            records: None,
             alarms: self.alarms(reports.len()),
         }
     }

@@ -226,7 +226,10 @@ pub enum Output {
     Json,
 }
 
-const CTL_EXAMPLES: &str = "Examples:
+const CTL_EXAMPLES: &str =
+    "[serve]: of `strowger serve` only; [balance]: of `strowger balance` only; the others: of either.
+
+Examples:
   strowger ctl status
   strowger ctl bindings --aor alice@example.com --output json
   strowger ctl reload --admin 127.0.0.1:8080
@@ -253,46 +256,49 @@ pub struct CtlArgs {
 pub enum CtlCommand {
     /// The state of the server; exits with 1 if nobody answers, or a balancer is about to end
     Status,
-    /// Who is registered where
+    /// Read the configuration file again: all of it comes into force, or nothing
+    Reload,
+    /// Take no new calls or registrations, finish what is under way; of a balancer one node alone
+    Drain {
+        /// The node of a balancer, HOST:PORT
+        node: Option<String>,
+        /// The balancer itself refuses all new calls, until its next restart
+        #[arg(long, conflicts_with = "node")]
+        all: bool,
+    },
+    /// [serve] Who is registered where
     Bindings {
         /// Only this address-of-record
         #[arg(long, value_name = "USER@DOMAIN")]
         aor: Option<String>,
     },
-    /// Calls being set up or under way
+    /// [serve] Calls being set up or under way
     Calls,
-    /// Read the configuration file again: all of it comes into force, or nothing
-    Reload,
-    /// Take no new calls or registrations, finish what is under way; of a balancer also one node alone
-    Drain {
-        /// The node of a load balancer, HOST:PORT
-        node: Option<String>,
-    },
-    /// The nodes of a load balancer
+    /// [balance] The nodes
     Nodes,
-    /// Give a node of a load balancer calls again
+    /// [balance] Give a node calls again
     Undrain {
         /// The node, HOST:PORT
         node: String,
     },
-    /// Add a node to a load balancer, until its next restart
-    AddNode {
-        /// The node, sip:HOST:PORT[;weight=N][;transport=udp|tcp]
-        node: String,
-    },
-    /// Take a node out of a load balancer's list: its calls go on, and it gets no new ones
-    RemoveNode {
-        /// The node, HOST:PORT
-        node: String,
-    },
-    /// Count anew what the counters of a load balancer count
-    Audit,
-    /// Give a node of a load balancer nothing at all
+    /// [balance] Give a node nothing at all
     Maintain {
         /// The node, HOST:PORT
         node: String,
     },
-    /// Change the algorithm of a load balancer until its next restart or reload
+    /// [balance] Add a node, until the next restart
+    AddNode {
+        /// The node, sip:HOST:PORT[;weight=N][;transport=udp|tcp]
+        node: String,
+    },
+    /// [balance] Take a node out of the list: its calls go on, and it gets no new ones
+    RemoveNode {
+        /// The node, HOST:PORT
+        node: String,
+    },
+    /// [balance] Count anew what the counters count
+    Audit,
+    /// [balance] Change the algorithm, until the next restart or reload
     Algorithm {
         /// Its name
         name: String,

@@ -36,7 +36,10 @@ pub enum Command {
     /// Read the configuration again.
     Reload,
     /// Take no new calls.
-    Drain,
+    Drain {
+        /// Also where that is a load balancer, which is hardly ever meant by who names no node.
+        all: bool,
+    },
     /// Adds a node to a load balancer.
     AddNode {
         /// As it is written in the configuration.
@@ -92,6 +95,11 @@ pub enum ClientError {
     },
     /// What answers there is not this server's API.
     Strange(String),
+    /// A load balancer was to drain as a whole, and nobody said that this is meant.
+    WholeBalancer {
+        /// The nodes that could have been meant.
+        nodes: Vec<String>,
+    },
     /// It answers, and is about to end: scripts that move an address by its state are to move it now.
     Stopping,
     /// The answer could not be written out.
@@ -120,6 +128,15 @@ impl fmt::Display for ClientError {
             }
             ClientError::Strange(why) => {
                 write!(f, "what answers there is not the admin API of this version: {why}")
+            }
+            ClientError::WholeBalancer { nodes } => {
+                let nodes: Vec<String> = nodes.iter().map(|node| cell(node)).collect();
+                write!(
+                    f,
+                    "this is a balancer: name the node to drain, one of {}; to have the balancer itself refuse all new \
+                     calls, which only a restart takes back, say --all",
+                    nodes.join(", ")
+                )
             }
             ClientError::Stopping => f.write_str("it is about to end; send nothing new there"),
             ClientError::Output(error) => write!(f, "cannot write the answer: {error}"),
@@ -296,7 +313,14 @@ pub fn run(
             if status.state == State::Stopping { Err(ClientError::Stopping) } else { Ok(()) }
         }
         Command::Reload => show(&client.reload()?, output, out, reload_text),
-        Command::Drain => show(&client.drain()?, output, out, drain_text),
+        Command::Drain { all } => {
+            let balancer = client.status()?.role == "balance";
+            if balancer && !all {
+                let nodes = client.nodes()?.items.into_iter().map(|node| node.name).collect();
+                return Err(ClientError::WholeBalancer { nodes });
+            }
+            show(&client.drain()?, output, out, if balancer { balancer_drain_text } else { drain_text })
+        }
         Command::Nodes => show(&client.nodes()?, output, out, nodes_table),
         Command::Order { node, order } => show(&client.order(node, *order)?, output, out, order_text),
         Command::AddNode { node } => show(&client.add_node(node)?, output, out, order_text),
@@ -435,7 +459,7 @@ fn status_table(status: &Status) -> String {
         ["process".into(), status.pid.to_string()],
         ["running for".into(), uptime(status.uptime_s)],
         ["workers".into(), format!("{} ({})", status.workers, cell(&status.steering))],
-        ["configuration".into(), cell(status.config_file.as_deref().unwrap_or("defaults"))],
+        ["configuration".into(), cell(status.config_text())],
     ];
     let serves = status.role != "balance";
     if serves {
@@ -450,11 +474,8 @@ fn status_table(status: &Status) -> String {
         ]);
     }
     rows.extend([
-        ["calls".into(), status.calls.to_string()],
-        [
-            "transactions".into(),
-            format!("{} server, {} client", status.server_transactions, status.client_transactions),
-        ],
+        ["calls".into(), status.calls_text()],
+        ["transactions".into(), status.transactions_text()],
         ["connections".into(), status.connections.to_string()],
         ["messages".into(), format!("{} received, {} sent", status.messages_received, status.messages_sent)],
     ]);
@@ -517,6 +538,12 @@ fn drain_text(answer: &Draining) -> String {
         n => format!("waiting for {n} calls"),
     };
     format!("{}; {calls}; SIGTERM ends the server\n", answer.state.name())
+}
+
+/// A balancer waits for nobody: whoever comes after it knows its calls.
+fn balancer_drain_text(answer: &Draining) -> String {
+    let (state, calls) = (answer.state.name(), answer.calls);
+    format!("{state}; {calls} calls go on, and new ones get 503; only a restart takes this back\n")
 }
 
 fn reload_text(report: &ReloadReport) -> String {

@@ -7,8 +7,8 @@ use crate::admin::{no_file, silence};
 use crate::build::METHODS;
 use crate::steering::Grade;
 use control::admin::{
-    Admin, AnswerTimes, Audit, BalancedNode, Binding, Call, Cost, Listing, NodeOrder, Nodes, Page, State,
-    Status, StoreStatus,
+    Admin, AnswerTimes, Audit, BalancedNode, Binding, Call, Cost, Listing, NodeOrder, Nodes, Page, Records,
+    State, Status, StoreStatus,
 };
 use control::config::{
     BalanceNode, Config, ConfigError, Loaded, NodePlace, Overrides, ReloadReport, plan_reload,
@@ -232,8 +232,11 @@ impl Control {
         let new = Config::load(Some(file), &running.overrides, METHODS).map_err(untouched)?;
         // Held to the end, so that of two reloads at once one comes wholly after the other.
         let mut force = lock(&self.force);
-        let report = plan_reload(&force.0, &new).map_err(untouched)?;
+        let mut report = plan_reload(&force.0, &new).map_err(untouched)?;
         let settings = Arc::new(build::settings(&new.config, force.1.listeners.clone()));
+        // What was ordered at run time is in no file, so a comparison of files does not name it.
+        report.changed.extend(other_algorithm(force.1.algorithm, settings.algorithm));
+        report.changed.extend(self.other_weights(&force.0, &new.config));
         let fault = |message: String, changed: &'static str| {
             let mend = format!("mend `nodes` in [balance]; {changed}");
             (
@@ -254,6 +257,20 @@ impl Control {
             fault(message, ALL_BUT_NODES)
         })?;
         Ok(report)
+    }
+
+    /// The nodes of an unchanged line of the list whose share was given to them at run time, and the file's is another.
+    fn other_weights(&self, before: &Config, after: &Config) -> Vec<String> {
+        let cluster = &self.running.cluster;
+        let listed = after.balance.nodes.iter().filter(|node| before.balance.nodes.contains(node));
+        let other = |node: &BalanceNode| {
+            let NodePlace::Address(address) = node.place else { return None };
+            let at = cluster.at(Node::new(address).address)?;
+            let weight = cluster.weight(at);
+            let differs = weight != node.weight && cluster.order(at) != Order::Removed;
+            differs.then(|| format!("weight of {address}: {weight} -> {}", node.weight))
+        };
+        listed.filter_map(other).collect()
     }
 
     fn bring_intoforce(&self, settings: &Arc<Settings>) -> Result<(), Vec<ConfigError>> {
@@ -404,6 +421,11 @@ impl Control {
     }
 }
 
+/// What a reload says where the algorithm is another one than before.
+fn other_algorithm(before: Algorithm, after: Algorithm) -> Option<String> {
+    (before != after).then(|| format!("algorithm: {} -> {}", before.name(), after.name()))
+}
+
 /// The places where a node has gone down (`false`) or come back (`true`).
 fn changes(before: &[Health], after: &[Health]) -> Vec<(usize, bool)> {
     let was_down = |at: usize| before.get(at) == Some(&Health::Down);
@@ -454,7 +476,8 @@ fn times(stats: &NodeStats) -> Vec<AnswerTimes> {
 
 impl Admin for Control {
     fn status(&self) -> Status {
-        let answering = self.ask().len();
+        let reports = self.ask();
+        let sum = |pick: fn(&Report) -> usize| reports.iter().map(|(_, r)| pick(r) as u64).sum();
         let counts = self.running.handle.counts();
         let loads = self.loads();
         let open: u64 = loads.iter().map(|load| u64::from(load.transactions())).sum();
@@ -480,7 +503,12 @@ impl Admin for Control {
             messages_sent: counts.udp_out + counts.tcp_messages_out,
             store: StoreStatus { healthy: true, pending: 0, detail: "none".into() },
             overload: None,
-            alarms: self.alarms(answering),
+            records: Some(Records {
+                alive: sum(|r| r.alive),
+                ended: sum(|r| r.ended),
+                transactions: sum(|r| r.transactions),
+            }),
+            alarms: self.alarms(reports.len()),
         }
     }
 
@@ -498,13 +526,13 @@ impl Admin for Control {
     }
 
     /// Nobody registers here.
-    fn bindings(&self, _aor: Option<&str>, page: &Page) -> Option<Listing<Binding>> {
-        page.after.is_none().then(|| Listing { items: Vec::new(), next: None })
+    fn bindings(&self, _aor: Option<&str>, _page: &Page) -> Option<Listing<Binding>> {
+        None
     }
 
     /// Of a call only its hash is kept, so there is none to show.
-    fn calls(&self, page: &Page) -> Option<Listing<Call>> {
-        page.after.is_none().then(|| Listing { items: Vec::new(), next: None })
+    fn calls(&self, _page: &Page) -> Option<Listing<Call>> {
+        None
     }
 
     fn reload(&self) -> Result<ReloadReport, Vec<ConfigError>> {
@@ -537,6 +565,10 @@ impl Admin for Control {
         let mut text = Text::new(out);
         let (_, costs) = self.in_use(&sum.reports);
         metrics::write(&mut text, &self.running, (&sum, &costs), up, reloads);
+    }
+
+    fn is_balancer(&self) -> bool {
+        true
     }
 
     fn nodes(&self) -> Option<Nodes> {

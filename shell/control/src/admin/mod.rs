@@ -13,7 +13,7 @@ mod tests;
 
 pub use model::{
     Admin, AnswerTimes, Audit, BalancedNode, Binding, Call, Cost, Draining, Listing, NodeOrder, Nodes, Page,
-    Refusal, State, Status, StoreStatus,
+    Records, Refusal, State, Status, StoreStatus,
 };
 pub(crate) use page::uptime;
 pub use server::{Bound, Server};

@@ -30,6 +30,11 @@ pub trait Admin: Send + Sync + 'static {
     /// Appends the metrics in Prometheus text format.
     fn metrics(&self, out: &mut String);
 
+    /// Whether this is a load balancer, which has nodes and neither bindings nor calls that it could list.
+    fn is_balancer(&self) -> bool {
+        false
+    }
+
     /// The nodes of a load balancer; `None` if this is none.
     fn nodes(&self) -> Option<Nodes> {
         None
@@ -70,6 +75,9 @@ pub trait Admin: Send + Sync + 'static {
 
 /// What is said to who asks another server for nodes.
 pub(super) const NO_BALANCER: &str = "this server is no load balancer: it has no nodes";
+
+/// What is said to who asks a balancer for bindings or calls: an empty list would say that there are none.
+pub(super) const NO_LISTS: &str = "this is a balancer: see `strowger ctl nodes` and `strowger ctl audit`";
 
 /// What an operator wants of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -206,6 +214,32 @@ impl Status {
             domains => domains.join(", "),
         }
     }
+
+    /// Where the configuration comes from, for people.
+    pub(crate) fn config_text(&self) -> &str {
+        self.config_file.as_deref().unwrap_or("defaults and options")
+    }
+
+    /// Calls in progress, for people.
+    pub(crate) fn calls_text(&self) -> String {
+        match &self.records {
+            None => self.calls.to_string(),
+            Some(Records { alive, ended, .. }) => {
+                format!("{}; in memory {alive} calls and dialogs, {ended} ended", self.calls)
+            }
+        }
+    }
+
+    /// Transactions, for people. A balancer has no two sides: it has what its nodes have not finished, and what it
+    /// remembers.
+    pub(crate) fn transactions_text(&self) -> String {
+        match &self.records {
+            None => format!("{} server, {} client", self.server_transactions, self.client_transactions),
+            Some(records) => {
+                format!("{} unfinished; in memory {}", self.server_transactions, records.transactions)
+            }
+        }
+    }
 }
 
 impl Default for Page {
@@ -280,7 +314,7 @@ pub struct Status {
     pub bindings: u64,
     /// Calls in progress.
     pub calls: u64,
-    /// Server transactions alive.
+    /// Server transactions alive; of a balancer those that its nodes have not finished.
     pub server_transactions: u64,
     /// Client transactions alive.
     pub client_transactions: u64,
@@ -295,8 +329,22 @@ pub struct Status {
     /// Whether new work is refused for want of time, in words; none for a server that never does.
     #[serde(default)]
     pub overload: Option<String>,
+    /// What a balancer has in memory, as its audit counts it; none for another server.
+    #[serde(default)]
+    pub records: Option<Records>,
     /// What should worry somebody now; empty when all is well.
     pub alarms: Vec<String>,
+}
+
+/// What a balancer has in memory: what is over is remembered for a while.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Records {
+    /// Records of calls and dialogs that are alive.
+    pub alive: u64,
+    /// Records of calls that are over and remembered.
+    pub ended: u64,
+    /// Records of transactions, finished ones included.
+    pub transactions: u64,
 }
 
 /// The state of the store.

@@ -40,11 +40,8 @@ pub(super) fn render(status: &Status) -> String {
     }
     row("Listens on", &status.listeners.join(", "));
     row("Workers", &format_args!("{} ({})", status.workers, status.steering));
-    row("Calls", &status.calls);
-    row(
-        "Transactions",
-        &format_args!("{} server, {} client", status.server_transactions, status.client_transactions),
-    );
+    row("Calls", &status.calls_text());
+    row("Transactions", &status.transactions_text());
     row("Connections", &status.connections);
     row("Messages", &format_args!("{} received, {} sent", status.messages_received, status.messages_sent));
     if serves {
@@ -54,7 +51,7 @@ pub(super) fn render(status: &Status) -> String {
     if let Some(overload) = &status.overload {
         row("Overload", overload);
     }
-    row("Configuration", &status.config_file.as_deref().unwrap_or("defaults"));
+    row("Configuration", &status.config_text());
     row("Process", &status.pid);
     page.push_str("</table>");
     page.push_str(FOOT);

@@ -1,7 +1,9 @@
 //! The paths of the admin API and their answers.
 
 use super::guard::Guard;
-use super::model::{Admin, Draining, NO_BALANCER, NodeOrder, Page, Refusal, State as ServerState};
+use super::model::{
+    Admin, Draining, Listing, NO_BALANCER, NO_LISTS, NodeOrder, Page, Refusal, State as ServerState,
+};
 use super::page;
 use axum::Router;
 use axum::body::Body;
@@ -11,7 +13,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{Html, IntoResponse, Json, Response};
 use axum::routing::{MethodRouter, get, post};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -185,8 +187,7 @@ type AskedQuery = Result<Query<Asked>, QueryRejection>;
 
 async fn bindings(State(shared): State<Shared>, asked: AskedQuery) -> Result<Response, No> {
     let (aor, page) = Asked::checked(asked)?;
-    let listing = ask(&shared, move |admin| admin.bindings(aor.as_deref(), &page)).await?;
-    Ok(Json(listing.ok_or_else(no_such_mark)?).into_response())
+    listed(&shared, move |admin| admin.bindings(aor.as_deref(), &page)).await
 }
 
 async fn calls(State(shared): State<Shared>, asked: AskedQuery) -> Result<Response, No> {
@@ -194,12 +195,18 @@ async fn calls(State(shared): State<Shared>, asked: AskedQuery) -> Result<Respon
     if aor.is_some() {
         return Err(refusal(StatusCode::BAD_REQUEST, "calls cannot be filtered by aor"));
     }
-    let listing = ask(&shared, move |admin| admin.calls(&page)).await?;
-    Ok(Json(listing.ok_or_else(no_such_mark)?).into_response())
+    listed(&shared, move |admin| admin.calls(&page)).await
 }
 
-fn no_such_mark() -> No {
-    refusal(StatusCode::BAD_REQUEST, "after must be the `next` of an earlier page")
+/// A page of a list, of a server that has such lists.
+async fn listed<T: Serialize + Send + 'static>(
+    shared: &Shared,
+    list: impl FnOnce(&dyn Admin) -> Option<Listing<T>> + Send + 'static,
+) -> Result<Response, No> {
+    let page = ask(shared, |admin| (!admin.is_balancer()).then(|| list(admin))).await?;
+    let page = page.ok_or_else(|| refusal(StatusCode::NOT_FOUND, NO_LISTS))?;
+    let no_such_mark = || refusal(StatusCode::BAD_REQUEST, "after must be the `next` of an earlier page");
+    Ok(Json(page.ok_or_else(no_such_mark)?).into_response())
 }
 
 async fn reload(State(shared): State<Shared>) -> Result<Response, No> {

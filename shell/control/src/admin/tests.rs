@@ -16,6 +16,7 @@ const BINDINGS: usize = 2500;
 
 #[derive(Default)]
 struct Pretend {
+    balances: AtomicBool,
     drained: AtomicBool,
     stops: AtomicBool,
     bad_config: AtomicBool,
@@ -27,7 +28,7 @@ impl Admin for Pretend {
     fn status(&self) -> Status {
         assert!(!self.panics.load(SeqCst), "as the test asked");
         Status {
-            role: "serve".into(),
+            role: if self.balances.load(SeqCst) { "balance" } else { "serve" }.into(),
             state: match (self.stops.load(SeqCst), self.drained.load(SeqCst)) {
                 (true, _) => State::Stopping,
                 (_, true) => State::Draining,
@@ -52,6 +53,7 @@ impl Admin for Pretend {
             messages_sent: 200,
             store: StoreStatus { healthy: true, pending: 0, detail: "sqlite".into() },
             overload: Some("none".into()),
+            records: self.balances.load(SeqCst).then_some(Records { alive: 3, ended: 40, transactions: 90 }),
             alarms: vec!["disk \"full\" & more".into()],
         }
     }
@@ -96,6 +98,10 @@ impl Admin for Pretend {
 
     fn metrics(&self, out: &mut String) {
         out.push_str("strowger_up 1\n");
+    }
+
+    fn is_balancer(&self) -> bool {
+        self.balances.load(SeqCst)
     }
 
     fn nodes(&self) -> Option<Nodes> {
@@ -244,6 +250,8 @@ fn the_description_names_every_field() {
     let pretend = Pretend::default();
     let status = serde_json::to_value(pretend.status()).unwrap();
     same_keys(schemas, "Status", &status);
+    pretend.balances.store(true, SeqCst);
+    same_keys(schemas, "Records", &serde_json::to_value(pretend.status().records).unwrap());
     same_keys(schemas, "StoreStatus", &status["store"]);
     same_keys(schemas, "Binding", &serde_json::to_value(binding(String::new())).unwrap());
     let call = Call {
@@ -429,8 +437,32 @@ fn ctl_reloads_and_drains() {
     let refused = ctl(server.address(), &Command::Reload, Output::Table).unwrap_err();
     let expected = "refused (409): the configuration was not changed\n  s.toml:3:4: unknown key `x`";
     assert_eq!(refused.to_string(), expected);
-    let drained = ctl(server.address(), &Command::Drain, Output::Table).unwrap();
+    let drained = ctl(server.address(), &Command::Drain { all: false }, Output::Table).unwrap();
     assert_eq!(drained, "draining; waiting for 3 calls; SIGTERM ends the server\n");
+}
+
+#[test]
+fn a_balancer_has_no_calls_to_list_and_drains_by_node() {
+    let (pretend, server) = start();
+    let table = |command: &Command| ctl(server.address(), command, Output::Table);
+    pretend.balances.store(true, SeqCst);
+    let no_lists = "refused (404): this is a balancer: see `strowger ctl nodes` and `strowger ctl audit`";
+    for command in [Command::Calls, Command::Bindings { aor: None }] {
+        assert_eq!(table(&command).unwrap_err().to_string(), no_lists);
+    }
+    let status = table(&Command::Status).unwrap();
+    for line in [
+        "configuration  defaults and options",
+        "calls          3; in memory 3 calls and dialogs, 40 ended",
+        "transactions   4 unfinished; in memory 90",
+    ] {
+        assert!(status.lines().any(|l| l == line), "{line} not in\n{status}");
+    }
+    let refused = table(&Command::Drain { all: false }).unwrap_err().to_string();
+    assert!(refused.contains("name the node to drain, one of 192.0.2.1:5060; "), "{refused}");
+    assert!(refused.ends_with("say --all") && !pretend.drained.load(SeqCst), "{refused}");
+    let drained = table(&Command::Drain { all: true }).unwrap();
+    assert_eq!(drained, "draining; 3 calls go on, and new ones get 503; only a restart takes this back\n");
 }
 
 #[test]

@@ -242,6 +242,7 @@ pub(super) fn balance(
     }
     let wait = Duration::from_millis(10)..=Duration::from_secs(30);
     section.set(reader, "probe_timeout", &mut b.probe_timeout, duration(wait));
+    longer_than_interval(reader, section, b);
     if let Some(list) = section.list(reader, "probe_codes", number::<u16>(200..=699)) {
         no_twice(reader, &list, "status");
         b.probe_codes = list.into_iter().map(|at| at.value).collect();
@@ -267,6 +268,16 @@ pub(super) fn balance(
     if let Some(at) = section.read(reader, "previous_secret", text(super::sections::path)) {
         b.previous_secret = Some(at.value);
     }
+}
+
+/// A probe that is written to wait for longer than until the next one does not.
+fn longer_than_interval(reader: &mut Reader<'_>, section: &Section<'_, '_>, b: &Balance) {
+    if !section.has("probe_timeout") || b.probe_interval.is_zero() || b.probe_timeout <= b.probe_interval {
+        return;
+    }
+    let (timeout, interval) = (show_duration(b.probe_timeout), show_duration(b.probe_interval));
+    let message = format!("probe_timeout ({timeout}) is longer than probe_interval: {interval} applies");
+    reader.warn(&section.span_of("probe_timeout"), Fault::new(message, "raise probe_interval, or lower it"));
 }
 
 /// `nodes`, or `--node`.

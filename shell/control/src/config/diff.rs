@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// What a reload did.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReloadReport {
-    /// Sections that changed and are in force now.
+    /// Sections that changed and are in force now, and what was ordered at run time and is undone.
     pub changed: Vec<String>,
     /// Findings that did not keep it from working.
     pub warnings: Vec<String>,

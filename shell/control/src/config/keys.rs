@@ -100,11 +100,16 @@ pub(super) const KEYS: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// The one section that knows `key`; `None` if none or several do, or if it is the top.
-pub(super) fn section_of(key: &str) -> Option<&'static str> {
-    let mut sections = KEYS.iter().filter(|(_, keys)| keys.contains(&key)).map(|(section, _)| *section);
-    match (sections.next(), sections.next()) {
-        (Some(section), None) if !section.is_empty() => Some(section),
-        _ => None,
-    }
+/// Where else than in `here` a key of this name may stand, in words; `None` where no other place knows it.
+pub(super) fn places_of(key: &str, here: &str) -> Option<String> {
+    let others = KEYS.iter().filter(|(section, keys)| *section != here && keys.contains(&key));
+    let mut places: Vec<String> = others
+        .map(|(section, _)| match *section {
+            "" => "at the top of the file".to_owned(),
+            list @ ("trunk" | "route") => format!("in [[{list}]]"),
+            section => format!("in [{section}]"),
+        })
+        .collect();
+    let last = places.pop()?;
+    Some(if places.is_empty() { last } else { format!("{} or {last}", places.join(", ")) })
 }

@@ -1,8 +1,8 @@
 //! From a file and the command line to a [`Config`].
 
-use super::error::{ConfigError, Fault};
+use super::error::ConfigError;
 use super::reader::{Place, Reader, Section};
-use super::{Config, balance, sections, trunks, values};
+use super::{Config, balance, sections, syntax, trunks, values};
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -85,9 +85,10 @@ impl Config {
     ) -> Result<Loaded, Vec<ConfigError>> {
         let mut reader = Reader::new(name, text);
         let (document, syntax) = DeTable::parse_recoverable(text);
-        for error in &syntax {
-            let span = error.span().unwrap_or(0..0);
-            reader.error(&span, Fault::new(error.message().trim(), ""));
+        if let Some((span, fault)) = syntax::first(text, &syntax) {
+            // What is left of a broken document is not what was meant: findings in it would only mislead.
+            reader.error(&span, fault);
+            return Err(reader.errors);
         }
         let table = document.get_ref();
         for (key, _) in table.iter() {

@@ -11,6 +11,7 @@ mod load;
 mod reader;
 mod render;
 mod sections;
+mod syntax;
 #[cfg(test)]
 mod tests;
 mod trunks;

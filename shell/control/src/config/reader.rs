@@ -253,9 +253,9 @@ impl<'d, 'i> Section<'d, 'i> {
         if let Some(meant) = closest(written, self.asked.iter().copied()) {
             return format!("did you mean `{meant}`?");
         }
-        match super::keys::section_of(written) {
-            Some(section) if section != self.path => format!("`{written}` belongs in [{section}]"),
-            _ => format!("known here: {}", self.asked.join(", ")),
+        match super::keys::places_of(written, self.path) {
+            Some(places) => format!("`{written}` belongs {places}"),
+            None => format!("known here: {}", self.asked.join(", ")),
         }
     }
 }

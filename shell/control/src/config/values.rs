@@ -30,7 +30,15 @@ pub(super) fn text<T>(parse: impl Fn(&str) -> Result<T, Fault>) -> impl Fn(&DeVa
             Err(Fault::new(format!("longer than {LONGEST_TEXT} octets"), ""))
         }
         DeValue::String(text) => parse(text),
-        other => Err(Fault::new(format!("expected a string, found {}", kind(other)), "put it in quotes")),
+        other => {
+            let mend = match other {
+                DeValue::Array(list) if list.len() == 1 => "take the brackets away",
+                DeValue::Array(_) => "it has one value: write that one, without brackets",
+                DeValue::Table(_) => "write one value",
+                _ => "put it in quotes",
+            };
+            Err(Fault::new(format!("expected a string, found {}", kind(other)), mend))
+        }
     }
 }
 

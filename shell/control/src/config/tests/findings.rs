@@ -37,10 +37,63 @@ targts = []
 }
 
 #[test]
-fn syntax_errors_do_not_hide_the_others() {
-    let found = errors("workers = \ndomains = [\"a b\"]\nlog = 3\nx = = 1\n");
-    for start in ["1:", "2:12: \"a b\" is not a host", "3:7: `log` is a section", "4:"] {
-        assert!(found.lines().any(|line| line.starts_with(start)), "{start} not in\n{found}");
+fn of_a_file_that_is_no_toml_the_first_mistake_is_told_alone() {
+    let rest =
+        "\n[balance]\nnodes = [\"sip:192.0.2.1\"]\nalgorithm = \"tlwl\"\n[admin]\nlisten = \"127.0.0.1:1\"\n";
+    let cases = [
+        // The list that does not end is not where the parser notices it.
+        ("domains = [\"a.example\"\n", "1:11: this list does not end; close it with `]`\n"),
+        (
+            "aliases = [\"]\\\"[\", '[']\n# [\ndomains = [\n  \"a\",\n",
+            "3:11: this list does not end; close it with `]`\n",
+        ),
+        (
+            "algorithms = [MD5]\ndomains = [\"a\"\n",
+            "1:15: string values must be quoted, expected literal string\n",
+        ),
+        ("workers = \ndomains = [\"a b\"]\nx = = 1\n", "1:11: there is no value; write one after `=`\n"),
+        ("workers = 4\nx = = 1\nlog = 3\n", "2:5: extra `=`, expected nothing\n"),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(errors(&format!("{text}{rest}")), expected, "{text}");
+    }
+    for word in ["yes", "True", "on"] {
+        let expected = format!("2:11: `{word}` is not a value; write true or false\n");
+        assert_eq!(errors(&format!("[auth]\nenabled = {word}\n")), expected);
+    }
+    assert!(errors("[admin]\nlisten = off\n").contains("or \"off\" in quotes"));
+}
+
+#[test]
+fn a_key_in_the_wrong_place_is_sent_to_the_right_ones() {
+    let found = errors("[log]\nlisten = 1");
+    assert_eq!(
+        found,
+        "2:1: unknown key `listen` in [log]; `listen` belongs at the top of the file or in [admin]\n"
+    );
+    assert!(errors("level = 'debug'").ends_with("`level` belongs in [log]\n"));
+    assert!(errors("[auth]\nworkers = 1").ends_with("`workers` belongs at the top of the file\n"));
+    assert!(errors("sources = []").ends_with("`sources` belongs in [[trunk]]\n"));
+}
+
+#[test]
+fn a_list_where_one_string_belongs() {
+    let found = errors("[admin]\nlisten = ['127.0.0.1:1']");
+    assert_eq!(found, "2:10: expected a string, found a list; take the brackets away\n");
+    assert!(errors("[admin]\nlisten = ['127.0.0.1:1', 'a']").contains("write that one, without brackets"));
+}
+
+#[test]
+fn a_probe_does_not_wait_for_longer_than_until_the_next() {
+    let found = warnings("[balance]\nprobe_timeout = '2s'");
+    assert!(
+        found.starts_with("2:17: probe_timeout (2s) is longer than probe_interval: 1s applies"),
+        "{found}"
+    );
+    // Nobody has asked for more than applies, or there are no probes.
+    for text in ["probe_interval = '200ms'", "probe_timeout = '2s'\nprobe_interval = 0", "probe_timeout = 1"]
+    {
+        assert_eq!(warnings(&format!("[balance]\n{text}")), "", "{text}");
     }
 }
 
