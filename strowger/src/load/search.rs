@@ -442,10 +442,10 @@ mod tests {
     #[test]
     fn what_limits_a_search_is_named() {
         let of = |line: &str, load: f64| limited_by(&given(line), load);
-        assert_eq!(of("load --find-peak -r 500 -rate_max 2000", 2_000.0), "-rate_max 2000");
-        assert_eq!(of("load --find-peak -r 500 -rate_max 2000.5", 2_000.0), "-rate_max 2000.5");
-        assert_eq!(of("load --find-peak --users 2 -rate_max 90 --inf x", 90.0), "-rate_max 90");
-        let names = of("load --find-peak --users 2 -rate_max 90 --inf x", 30.0);
+        assert_eq!(of("load --find-peak -r 500 --rate-max 2000", 2_000.0), "-rate_max 2000");
+        assert_eq!(of("load --find-peak -r 500 --rate-max 2000.5", 2_000.0), "-rate_max 2000.5");
+        assert_eq!(of("load --find-peak --users 2 --rate-max 90 --inf x", 90.0), "-rate_max 90");
+        let names = of("load --find-peak --users 2 --rate-max 90 --inf x", 30.0);
         assert_eq!(names, "-inf, which has names for 30 users");
         assert!(of("load --find-peak -r 5", 1e9).starts_with("the highest rate"));
     }
