@@ -14,7 +14,7 @@ use load::engine::{Defaults, Engine, Retransmission, Settings, Users};
 use load::metrics::{Setup, Window};
 use load::population::{Arrivals, RateOptions, Spacing, Times};
 use load::report::Fact;
-use load::scenario::{self, Desk, Injections, Pause, Problem, Run, Scenario, Scope, Side, Surroundings};
+use load::scenario::{self, Desk, Injections, Pause, Problem, Run, Scenario, Side, Surroundings};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::path::Path;
 use std::sync::Arc;

@@ -58,7 +58,8 @@ fn passwords_stay_where_they_were_given() {
     let secrets = ["-ap", "geheim42", "-key", "my_password", "geheim43", "--json", json, "--html", html];
     // A keyword that the scenario does not ask for is refused.
     let uac = run(["load", "-sd", "uac"].iter());
-    let uac = String::from_utf8_lossy(&uac.stdout).replace("Max-Forwards:", "X-Secret: [my_password]\n      Max-Forwards:");
+    let uac = String::from_utf8_lossy(&uac.stdout)
+        .replace("Max-Forwards:", "X-Secret: [my_password]\n      Max-Forwards:");
     let uac = file("secret.xml", &uac);
     let uac = uac.to_str().expect("a name");
     let out = load(&[&["-sf", uac, "-i", &caller, &callee, "-r", "100", "-m", "5"], &secrets[..]].concat());
