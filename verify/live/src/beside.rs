@@ -48,6 +48,19 @@ impl Beside {
         let pid = self.pid().to_string();
         let sent = Command::new("kill").args([&format!("-{name}"), &pid]).status();
         assert!(sent.expect("kill runs").success());
+        if name == "STOP" {
+            // A thread on another processor runs on until it hears of it.
+            crate::eventually("all threads stand still", || self.stands_still().then_some(()));
+        }
+    }
+
+    fn stands_still(&self) -> bool {
+        let threads = std::fs::read_dir(format!("/proc/{}/task", self.pid())).expect("its threads");
+        let state = |thread: std::fs::DirEntry| {
+            let stat = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+            stat.rsplit_once(") ").is_none_or(|(_, fields)| fields.starts_with(['T', 't']))
+        };
+        threads.flatten().all(state)
     }
 
     /// Ends it without a chance to say goodbye.

@@ -513,7 +513,7 @@ fn mistakes_name_the_file_the_line_and_the_mend() {
     let name = |path: &PathBuf| path.to_str().expect("a name").to_owned();
     let [fields, truncated, unknown, third] = [&fields, &truncated, &unknown, &third].map(name);
     let [two, order, blank, empty, no_address] = [&two, &order, &blank, &empty, &no_address].map(name);
-    let cases: [(&[&str], &[&str]); 20] = [
+    let cases: [(&[&str], &[&str]); 23] = [
         (&["-sf", &truncated, ip], &["truncated.xml:2:24: not well-formed XML", "add </recv>"]),
         (&["-sf", &unknown, ip], &["unknown.xml:4", "[nothing]", "-key"]),
         (&["-sf", &third, ip], &["third.xml:2", "sendCmd"]),
@@ -532,8 +532,11 @@ fn mistakes_name_the_file_the_line_and_the_mend() {
         (&["-sn", "3pcc-A", ip], &["third-party"]),
         (&["-sn", "uac", "-3pcc", "x", ip], &["-3pcc", "not in this version"]),
         (&["-sn", "uac", "-bg", ip], &["-bg", "&"]),
-        (&["-sn", "uac", "-trace_stat", "-fd", "1", ip], &["-trace_stat", "--csv"]),
-        (&["-sn", "uac", "-trace_msg", ip], &["-trace_msg", "--pcap"]),
+        (&["-sn", "uac", "-trace_rtt", ip], &["-trace_rtt", "-trace_stat", "--csv"]),
+        (&["-sn", "uac", "-trace_shortmsg", ip], &["-trace_msg", "--pcap"]),
+        (&["-sn", "uac", "-fd", "1", ip], &["-fd 1", "-trace_stat"]),
+        (&["-sn", "uac", "-cid_str", "x@%s", ip], &["-cid_str x@%s", "%u"]),
+        (&["-sn", "uac", "-key", "whom", "x", ip], &["-key whom", "[whom]"]),
         (&["-sn", "uac", "-default_behaviors", "all,-hello", ip], &["-hello", "abortunexp"]),
         (&["-sn", "uac", "-set", "x", "1", ip], &["-set x", "<Global"]),
         (&["-sn", "uac", "nowhere.invalid"], &["cannot find nowhere.invalid"]),
