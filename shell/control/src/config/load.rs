@@ -48,6 +48,39 @@ pub struct Loaded {
     pub(super) places: BTreeMap<String, Place>,
 }
 
+/// What only `strowger serve` reads.
+const OF_SERVE: &[&str] = &[
+    "domains",
+    "aliases",
+    "auth",
+    "registrar",
+    "voicemail",
+    "emergency",
+    "trunk",
+    "route",
+    "timers",
+    "overload",
+    "store",
+];
+
+impl Loaded {
+    /// The configuration as TOML with every default, without what a balancer does not read if the file is one's: it
+    /// has `[balance]`, and nothing of `strowger serve`.
+    pub fn render_effective(&self) -> String {
+        let whole = self.config.render_effective();
+        if !self.places.contains_key("balance") || OF_SERVE.iter().any(|name| self.places.contains_key(*name))
+        {
+            return whole;
+        }
+        let unread = |part: &&str| {
+            let header = part.lines().next().unwrap_or_default();
+            OF_SERVE.contains(&header.trim_matches(['[', ']']))
+        };
+        let parts: Vec<&str> = whole.split("\n\n").filter(|part| !unread(part)).collect();
+        parts.join("\n\n")
+    }
+}
+
 /// What a single run over a configuration is given besides the text.
 pub(super) struct Context<'o> {
     pub overrides: &'o Overrides,

@@ -212,3 +212,18 @@ fn a_reload_changes_all_or_nothing() {
     assert!(where_[0].0 == 5 && where_[0].1.starts_with("`workers` cannot change"), "{where_:?}");
     assert!(where_[1].1.starts_with("`dns` cannot change"), "{where_:?}");
 }
+
+#[test]
+fn of_a_balancers_file_only_what_a_balancer_reads_is_shown() {
+    let shown = |text: &str| {
+        Config::parse("t.toml", text, &Overrides::default(), METHODS).unwrap().render_effective()
+    };
+    let own = shown("[balance]\nnodes = ['sip:192.0.2.1']");
+    for (section, there) in
+        [("auth", false), ("store", false), ("limits", true), ("log", true), ("balance", true)]
+    {
+        assert_eq!(own.contains(&format!("\n[{section}]\n")), there, "[{section}]\n{own}");
+    }
+    // Whoever writes for both sees both.
+    assert!(shown("[balance]\n[auth]\n").contains("\n[registrar]\n") && shown("").contains("\n[auth]\n"));
+}
