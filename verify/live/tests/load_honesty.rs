@@ -70,6 +70,7 @@ fn what_lay_there_while_the_generator_stood_still_is_its_lateness() {
     let server = UdpSocket::bind((fresh_ip(), 5060)).expect("a socket");
     server.set_read_timeout(Some(live::PATIENCE)).expect("a limit");
     let (ip, target) = (fresh_ip().to_string(), server.local_addr().expect("its address").to_string());
+    // A second is more than the ten times that one of few may be late.
     let args = ["-sn", "options", "-i", &ip, &target, "-m", "1", "-nr", "--grain", "0", "--lateness", "50"];
     let generator = Beside::load(&args);
     let mut room = [0; 65_536];
