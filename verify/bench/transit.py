@@ -28,17 +28,21 @@ def missing():
 
 
 class Capture:
-    """Of what goes to the address and comes from it, until it is left. It takes processor time from who is captured, at its
-    start for memory above all: that part is left out, and what others see meanwhile is no figure of theirs."""
+    """Of what goes to the address and comes from it, until it is left. The kernel keeps the packets in memory, and tcpdump
+    stands still meanwhile: awake it would take turns of the processor with who is captured, and of milliseconds. What is left is
+    the copy of each packet, which its sender makes. Its start, which takes time for memory, and what comes after are left out."""
 
-    START = 300_000
+    START, END = 300_000, 100_000
+    # KiB: two seconds of half load of one core, and some.
+    MEMORY = 256 << 10
 
     def __init__(self, address, path, response=PROVISIONAL):
         self.address, self.path, self.response = address, path, response
 
     def __enter__(self):
         self.process = subprocess.Popen(
-            ['nice', '-n', '19', 'tcpdump', '-i', 'lo', '-n', '-s', '0', '-B', '16384', '-w', self.path, '-Z', 'root', FILTER % (*self.address, int(self.response[-1:]))],
+            ['nice', '-n', '19', 'tcpdump', '-i', 'lo', '-n', '-s', '0', '-B', str(self.MEMORY), '-w', self.path, '-Z', 'root',
+             FILTER % (*self.address, int(self.response[-1:]))],
             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         # It says that it listens when it does.
         line = self.process.stderr.readline()
@@ -46,10 +50,15 @@ class Capture:
             line += self.process.stderr.readline()
         if 'listening' not in line:
             raise SystemExit('tcpdump: ' + line.strip())
+        # Let it come to where it waits for packets.
+        time.sleep(0.1)
+        self.process.send_signal(signal.SIGSTOP)
         return self
 
     def __exit__(self, *_):
-        time.sleep(0.3)
+        self.end = time.time() * 1e6 - self.END
+        self.process.send_signal(signal.SIGCONT)
+        time.sleep(0.5)
         self.process.send_signal(signal.SIGINT)
         self.said = self.process.communicate()[1]
 
@@ -70,7 +79,7 @@ class Capture:
         wanted = [(kind, way) for kind in (INVITE, self.response) for way in ('in', 'out')]
         begin = min(seen.values(), default=0) + self.START
         whole = [[seen[(call, *w)] for w in wanted] for call in calls if all((call, *w) in seen for w in wanted)]
-        whole = [times for times in whole if times[0] >= begin]
+        whole = [times for times in whole if begin <= times[0] <= self.end]
         return sorted((i_out - i_in) + (r_out - r_in) for i_in, i_out, r_in, r_out in whole)
 
 
