@@ -221,6 +221,11 @@ bench-location: setup-build ## bytes and times of a location table with 10,000,0
 	$(CARGO_RELEASE) build --release $(LOCKED) -p store --example location_cost
 	python3 verify/bench/location.py --program target/release/examples/location_cost $(BENCH_ARGS)
 
+.PHONY: bench-registered
+bench-registered: setup-bench ## 10,000,000 users registered in one server: memory, time of each registration (22 minutes, root, 8 GB)
+	$(BUILD_RELEASE)
+	python3 verify/bench/registered.py --bin $(RELEASE) --judge $(BENCH_ARGS)
+
 .PHONY: bench-restart
 bench-restart: setup-build ## from the start of a server with 1,000,000 bindings to its first right answer (5 minutes)
 	$(BUILD_RELEASE)

@@ -341,6 +341,9 @@ impl Admin for Control {
         let status = self.status_of(&reports);
         let mut text = Text::new(out);
         gauges(&status, &mut text);
+        let (_, _, bytes) = self.running.location.size();
+        text.family("strowger_location_bytes", "Memory of the location table, bytes.", Kind::Gauge);
+        text.sample("strowger_location_bytes", &[], bytes as u64);
         let overloaded = reports.iter().filter(|r| r.overload.overloaded).count();
         text.family(
             "strowger_overloaded_workers",

@@ -198,7 +198,7 @@ def held(name, windows):
     print('%-10s %8.0f %8.0f %8.0f %18s %7.0f%% %8d%s%s' % (
         name, *(statistics.median(p) for p in (p50, p90, p99)), '%d - %d' % (min(p99), max(p99)), 100 * core,
         sum(len(w['added']) for w in whole), '  %d packets not captured' % lost if lost else '', said))
-    return dict(p99=statistics.median(p99), core=core)
+    return dict(p99=statistics.median(p99), core=core, calls=sum(len(w['added']) for w in whole))
 
 
 def times(b):

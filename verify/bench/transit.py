@@ -14,10 +14,10 @@ import subprocess
 import time
 
 # What is sent together may stand in one packet of the capture (segmentation offload).
-MESSAGE = re.compile(rb'(INVITE si|SIP/2\.0 (?=1[1-9]|2)\d)[^\0]*?\r\nCall-ID: *([^\r]+)\r\n', re.S)
-INVITE, PROVISIONAL, SUCCESS = b'INVITE si', b'SIP/2.0 1', b'SIP/2.0 2'
-# "INVI" at the start of a datagram, or the first digit of a status code, but not 100.
-FILTER = 'udp and host %s and port %d and (udp[8:4] = 0x494e5649 or (udp[16:1] = 0x3%d and udp[16:2] != 0x3130))'
+MESSAGE = re.compile(rb'(INVITE si|REGISTER |SIP/2\.0 (?=1[1-9]|2)\d)[^\0]*?\r\nCall-ID: *([^\r]+)\r\n', re.S)
+INVITE, REGISTER, PROVISIONAL, SUCCESS = b'INVITE si', b'REGISTER ', b'SIP/2.0 1', b'SIP/2.0 2'
+# The method at the start of a datagram, or the first digit of a status code, but not 100.
+FILTER = 'udp and host %s and port %d and (udp[8:4] = 0x%s or (udp[16:1] = 0x3%d and udp[16:2] != 0x3130))'
 
 
 def missing():
@@ -36,13 +36,13 @@ class Capture:
     # KiB: two seconds of half load of one core, and some.
     MEMORY = 256 << 10
 
-    def __init__(self, address, path, response=PROVISIONAL):
-        self.address, self.path, self.response = address, path, response
+    def __init__(self, address, path, response=PROVISIONAL, request=INVITE):
+        self.address, self.path, self.response, self.request = address, path, response, request
 
     def __enter__(self):
         self.process = subprocess.Popen(
             ['nice', '-n', '19', 'tcpdump', '-i', 'lo', '-n', '-s', '0', '-B', str(self.MEMORY), '-w', self.path, '-Z', 'root',
-             FILTER % (*self.address, int(self.response[-1:]))],
+             FILTER % (*self.address, self.request[:4].hex(), int(self.response[-1:]))],
             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         # It says that it listens when it does.
         line = self.process.stderr.readline()
@@ -67,7 +67,8 @@ class Capture:
         return int(found.group(1)) if found else 0
 
     def added(self):
-        """Microseconds of each call: INVITE in to out, and the first response of that class in to out."""
+        """Microseconds of each call, sorted: INVITE in to out, and the first response of that class in to out. Of a REGISTER,
+        which the server answers itself: in, to the response out."""
         ip, port = self.address
         server = socket.inet_aton(ip) + struct.pack('>H', port)
         seen = {}
@@ -76,11 +77,12 @@ class Capture:
             for found in MESSAGE.finditer(payload) if way else ():
                 seen.setdefault((found.group(2), found.group(1), way), stamp)
         calls = {call for call, _, _ in seen}
-        wanted = [(kind, way) for kind in (INVITE, self.response) for way in ('in', 'out')]
+        wanted = [(kind, way) for kind in (self.request, self.response) for way in ('in', 'out')]
+        wanted = wanted if self.request == INVITE else [wanted[0], wanted[3]]
         begin = min(seen.values(), default=0) + self.START
         whole = [[seen[(call, *w)] for w in wanted] for call in calls if all((call, *w) in seen for w in wanted)]
         whole = [times for times in whole if begin <= times[0] <= self.end]
-        return sorted((i_out - i_in) + (r_out - r_in) for i_in, i_out, r_in, r_out in whole)
+        return sorted(sum(times[1::2]) - sum(times[::2]) for times in whole)
 
 
 def datagrams(path):

@@ -103,7 +103,7 @@ def counters(r):
 
 # Of balance.py: the balancer's instructions of a call beside those of Kamailio's dispatcher, microseconds for which it
 # holds INVITE and first response of a call, p99, and the share of its core that counts as half load there.
-MOST_COST, MOST_ADDED, HALF = 0.38, 200, (0.4, 0.65)
+MOST_COST, MOST_ADDED, HALF, LEAST_CALLS = 0.38, 200, (0.4, 0.65), 10000
 
 
 def cost(counts):
@@ -126,6 +126,9 @@ def added(found):
     said, load = [], found['strowger']['core']
     if not HALF[0] <= load <= HALF[1]:
         said.append('the time that the balancer holds a call was measured at %.0f %% of its core: that is not half load' % (100 * load))
+    few = [r['calls'] for r in ours if r['calls'] < LEAST_CALLS]
+    if few:
+        said.append('the time that the balancer holds a call is of %d calls alone (%d)' % (few[0], LEAST_CALLS))
     if min(r['p99'] for r in ours) > MOST_ADDED:
         said.append('the balancer holds a call for %s us, p99 (%d)' % (
             ', with busy_poll '.join('%.0f' % r['p99'] for r in ours), MOST_ADDED))
@@ -164,7 +167,9 @@ def peaks(state):
     tlwl, other = (point(state, 'peaks', name) for name in ('tlwl', 'hash'))
     if not tlwl or not other:
         return ['peaks of tlwl and hash: not measured']
-    ratio = tlwl['peak'] / other['peak'] if other['peak'] else float('inf')
+    if not tlwl['peak'] or not other['peak']:
+        return ['peaks of tlwl and hash: %.0f and %.0f calls/s, of which nothing follows' % (tlwl['peak'], other['peak'])]
+    ratio = tlwl['peak'] / other['peak']
     return [] if ratio >= ABOVE_HASH else ['the peak of tlwl is %.2f times that of hash (%.2f)' % (ratio, ABOVE_HASH)]
 
 
@@ -174,6 +179,9 @@ def response(state):
         tlwl, other = (point(state, 'response', '%s %g' % (a, load)) for a in ('tlwl', 'hash'))
         if not tlwl or not other:
             said.append('response times at %s load (%g): not measured' % (name, load))
+        elif tlwl['bad'] > ALLOWED:
+            # Times are of what was answered.
+            said.append('at %s load (%g) %.2f %% of the requests of tlwl are bad' % (name, load, 100 * tlwl['bad']))
         elif other['invite_ms'] < goal * tlwl['invite_ms']:
             said.append('at %s load (%g) an INVITE of hash takes %.1f times that of tlwl (%d)' % (
                 name, load, other['invite_ms'] / tlwl['invite_ms'], goal))
@@ -261,6 +269,24 @@ def emulated(calls):
         return ['a call at %d/s or more: not measured' % FROM_RATE]
     return ['a call at %d/s takes %.0f thousand instructions (%.0f)' % (rate, cost / 1e3, MOST_INSTRUCTIONS / 1e3)
             for rate, cost in sorted(asked.items()) if not cost <= MOST_INSTRUCTIONS]
+
+
+# Of registered.py: bytes a user by the table's own count and by memory, and microseconds within which 99.99 % of
+# registrations are answered. A figure of fewer registrations than that says nothing of one in ten thousand.
+MOST_COUNTED, MOST_RESIDENT, MOST_HELD, LEAST_CAPTURED = 200, 260, 1000, 50000
+
+
+def registered(found):
+    said = []
+    for key, most, what in (('bytes_counted', MOST_COUNTED, "by the table's count"), ('bytes_resident', MOST_RESIDENT, 'by memory')):
+        if not found[key] <= most:
+            said.append('a user takes %.0f bytes %s (%d)' % (found[key], what, most))
+    for phase in found['phases']:
+        if phase['captured'] < LEAST_CAPTURED:
+            said.append('%s: %d registrations captured, too few for a figure of one in ten thousand' % (phase['name'], phase['captured']))
+        elif not phase['p99.99'] <= MOST_HELD:
+            said.append('%s: 99.99 %% of registrations within %.0f us (%d)' % (phase['name'], phase['p99.99'], MOST_HELD))
+    return said
 
 
 def peak(statuses):

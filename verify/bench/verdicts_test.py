@@ -117,11 +117,11 @@ class Cost(unittest.TestCase):
             self.assertEqual(len(verdicts.cost(nothing)), 1)
 
     def test_time(self):
-        of = lambda p99, busy=None, core=0.5: dict(
-            strowger=dict(p99=p99, core=core), busy=busy and dict(p99=busy, core=1.0), kamailio=dict(p99=9000, core=0.9))
+        of = lambda p99, busy=None, core=0.5, calls=20000: dict(
+            strowger=dict(p99=p99, core=core, calls=calls), busy=busy and dict(p99=busy, core=1.0, calls=20000), kamailio=dict(p99=9000, core=0.9))
         self.assertEqual(verdicts.added(of(200)), [])
         self.assertEqual(verdicts.added(of(320, 126)), [])
-        for bad in (of(201), of(320, 210), of(100, core=0.2), of(100, core=0.9), {}, dict(busy=dict(p99=100, core=1.0))):
+        for bad in (of(201), of(320, 210), of(100, core=0.2), of(100, core=0.9), of(100, calls=9999), {}, dict(busy=dict(p99=100, core=1.0, calls=20000))):
             self.assertEqual(len(verdicts.added(bad)), 1, bad)
         said = verdicts.holds(of(320, 126))
         self.assertIn('320 us without busy_poll, p99 at 50 % of its core without it: more than 200', said[0])
@@ -152,6 +152,14 @@ class Generator(unittest.TestCase):
         for nothing in ({}, {500: 60e3}, {1500: float('nan')}):
             self.assertEqual(len(verdicts.emulated(nothing)), 1)
 
+    def test_registered_users(self):
+        phase = dict(name='refresh', captured=60000, **{'p99.99': 900})
+        good = dict(bytes_counted=150, bytes_resident=200, phases=[phase])
+        self.assertEqual(verdicts.registered(good), [])
+        for changed in (dict(bytes_counted=201), dict(bytes_resident=261), dict(bytes_resident=float('nan')),
+                        dict(phases=[dict(phase, captured=100)]), dict(phases=[phase, dict(phase, **{'p99.99': 1001})])):
+            self.assertEqual(len(verdicts.registered(dict(good, **changed))), 1)
+
     def test_a_peak_that_is_not_confirmed_is_none(self):
         self.assertEqual(verdicts.peak(dict(strowger=0, kamailio=0)), [])
         self.assertEqual(len(verdicts.peak(dict(strowger=0, kamailio=1))), 1)
@@ -170,6 +178,12 @@ class Paper(unittest.TestCase):
         self.assertEqual(verdicts.paper(self.state()), [])
         for less in (dict(hash_peak=2040), dict(hash_ms=(10, 500)), dict(hash_ms=(20, 155)), dict(half=400), dict(eight=2200)):
             self.assertEqual(len(verdicts.paper(self.state(**less))), 1, less)
+
+    def test_who_fails_calls_is_not_quick_and_no_peak_is_no_ratio(self):
+        state = self.state()
+        state['repeats']['response']['tlwl 0.4']['bad'] = 0.5
+        self.assertEqual(len(verdicts.paper(state)), 1)
+        self.assertEqual(len(verdicts.paper(self.state(hash_peak=0))), 1)
 
     def test_what_is_void_or_missing_is_not_shown(self):
         self.assertEqual(len(verdicts.paper({})), 5)
