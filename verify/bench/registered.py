@@ -19,6 +19,7 @@ It is kept if no registration failed, all were there and all went, a user takes 
 """
 import argparse
 import os
+import shutil
 import sys
 import tempfile
 import threading
@@ -36,6 +37,8 @@ from harness import load, net, servers  # noqa: E402
 
 DOMAIN = 'bench.test'
 GUESTS, GUEST_RATE = 10000, 2000
+# The pass before all others, of which nothing is judged.
+WARM_UP = 'guests'
 # Seconds: what is remembered of a transaction (RFC 3261 timer J) and some; between the end of a pass over all users and the
 # end of the first registration of it; at the end, for what is due to be gone.
 REMEMBERED, SPARE, AFTER = 40, 60, 20
@@ -95,7 +98,8 @@ class Registered:
         sums = calls_made.totals()
         print('%s: %d registrations, %d failed, %d messages repeated' % (
             name, sums['ok'], sums['failed'], sums['retransmissions']), flush=True)
-        self.phases.append(dict(name=name, captures=captures, end=time.monotonic(), begun=begun, **sums))
+        if name != WARM_UP:
+            self.phases.append(dict(name=name, captures=captures, end=time.monotonic(), begun=begun, **sums))
         return status is None or sums['failed'] or sums['ok'] != calls
 
     def capture(self, server, name, generator, end):
@@ -117,13 +121,12 @@ class Registered:
         self.contact = net.fresh_ip()
         passes = o.users / o.rate
         expires = max(60, int(passes + SPARE))
-        config = '[registrar]\nmin_expires = 60\n'
-        with servers.Strowger(o.bin, DOMAIN, 1, False, config=config, cpu=0) as server:
+        with servers.Strowger(o.bin, DOMAIN, 1, False, cpu=0) as server:
             pids = server.process.pids()
             samples = Samples(pids)
             samples.start()
             try:
-                wrong += ['guests'] * bool(self.users(server, 'guests', GUESTS, REMEMBERED * o.rate, o.rate, 7200))
+                wrong += ['guests'] * bool(self.users(server, WARM_UP, GUESTS, REMEMBERED * o.rate, o.rate, 7200))
                 guests = server.metric('strowger_registered_users')
                 before = records.memory_kb(pids)
                 for name in ('register', 'refresh'):
@@ -186,8 +189,12 @@ def main():
     os.sched_setaffinity(0, {1} if (os.cpu_count() or 1) > 1 else {0})
     if transit.missing():
         print('How long the server has each registration is not measured: %s.' % transit.missing())
-    bench_of = Registered(o)
-    found, wrong, samples = bench_of.run()
+    registered = Registered(o)
+    try:
+        found, wrong, samples = registered.run()
+    finally:
+        # Captures are gigabytes.
+        shutil.rmtree(registered.dir, ignore_errors=True)
     lines = table(found)
     print('\n'.join(lines))
     if o.record:
