@@ -141,6 +141,9 @@ impl Chooser {
         but: &[NodeIndex],
     ) -> Option<NodeIndex> {
         self.look_around(now, but);
+        if !but.is_empty() {
+            self.spare_refusing();
+        }
         match self.algorithm {
             Algorithm::Cjsq => self.least(|load, _| u64::from(load.calls), 1),
             Algorithm::Tjsq => self.least(|load, _| u64::from(load.transactions()), 1),
@@ -216,6 +219,15 @@ impl Chooser {
         self.open.extend(cluster.indexes().filter(|at| left(at) && !but.contains(at)));
         if self.open.is_empty() {
             self.open.extend(but.first().filter(|at| left(at)));
+        }
+    }
+
+    /// Another attempt goes to no node that has just refused a call, as long as there are others.
+    #[cold]
+    fn spare_refusing(&mut self) {
+        let (cluster, now) = (&self.cluster, self.now);
+        if self.open.iter().any(|at| !cluster.is_refusing(now, *at)) {
+            self.open.retain(|at| !cluster.is_refusing(now, *at));
         }
     }
 

@@ -47,6 +47,9 @@ struct State {
     rest_asked: AtomicU64,
     rest_least: AtomicU64,
     rest_step: AtomicU64,
+    /// Microseconds until which it has said that it wants no calls, be it that it gets them all the same; zero: it has
+    /// taken one since.
+    refusing_until: AtomicU64,
     /// As [`State::resting_until`], as the answer to a probe has set it last, which a good answer to a later one ends.
     probe_rest: AtomicU64,
     /// The same where it is far worse than the others.
@@ -139,6 +142,7 @@ impl State {
             rest_asked: AtomicU64::new(0),
             rest_least: AtomicU64::new(0),
             rest_step: AtomicU64::new(0),
+            refusing_until: AtomicU64::new(0),
             probe_rest: AtomicU64::new(0),
             ejected_until: AtomicU64::new(0),
             since: AtomicU64::new(0),
@@ -160,8 +164,9 @@ impl State {
         for number in [&self.failures, &self.falls] {
             number.store(0, Relaxed);
         }
-        let rests = [&self.resting_until, &self.rest_step, &self.probe_rest, &self.ejected_until];
-        for time in rests.into_iter().chain([&self.out_until, &self.heard, &self.served, &self.removed]) {
+        let rests = [&self.resting_until, &self.rest_step, &self.probe_rest, &self.refusing_until];
+        let others = [&self.ejected_until, &self.out_until, &self.heard, &self.served, &self.removed];
+        for time in rests.into_iter().chain(others) {
             time.store(0, Relaxed);
         }
         self.silent.store(false, Relaxed);
@@ -597,6 +602,9 @@ impl Cluster {
         if time(&state.resting_until) > least && sent > time(&state.rest_asked) {
             state.resting_until.store(least.as_micros(), Relaxed);
             over = Some(least);
+        }
+        if sent > time(&state.rest_asked) {
+            state.refusing_until.fetch_min(least.as_micros(), Relaxed);
         }
         if let Some(over) = over {
             state.since.store(over.as_micros(), Relaxed);

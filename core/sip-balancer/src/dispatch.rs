@@ -571,6 +571,13 @@ impl Dispatcher {
         if first && status == 503 {
             self.overloaded(now, txn.node, wait);
         }
+        match (status, wait) {
+            (503, Some(time)) if txn.fresh && !time.is_zero() => {
+                self.cluster.refuses(now, txn.node, time.min(LONGEST_REST));
+            }
+            (101..500, _) if txn.fresh => self.cluster.accepts(txn.node),
+            _ => {}
+        }
         if first && status >= 200 {
             // One that asks for rest has it.
             let refused = matches!(status, 500 | 502 | 504) || (status == 503 && wait.is_none());

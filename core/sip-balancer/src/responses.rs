@@ -8,9 +8,20 @@ use crate::token::{Branch, Origin};
 use crate::{CallKey, Seen, Tag};
 use core::net::SocketAddr;
 use core::time::Duration;
-use sip_message::{Message, Method, Name, Via, parse_u32};
+use sip_message::{Message, Method, Name, Via, parse_u32, push_u64};
 use sip_proxy::rewrite::{write_response, write_response_as};
 use wire::{ConnId, Flow, Outbox, Time, Transport};
+
+/// What of a node's response its caller is told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Told {
+    /// All of it.
+    All,
+    /// 500: what is wrong is wrong with one node.
+    Error,
+    /// 503 with our own Retry-After: all nodes are overloaded, and this one has named a longer time.
+    Later,
+}
 
 impl Balancer {
     /// A response with a Via of ours on top goes to the next one; any other goes nowhere.
@@ -27,30 +38,31 @@ impl Balancer {
         };
         if self.feeding {
             // A refusal once more, as it was passed on.
-            let soften = self.softens(now, &branch, response);
-            return self.send_back(now, response, (to, port), soften, out);
+            let told = self.passes(now, &branch, response);
+            return self.send_back(now, response, (to, port), told, out);
         }
         let (tag, status) = (tag_of(response.method()), response.status());
-        let mut soften = false;
+        let mut told = Told::All;
         if branch.to_caller {
             self.heard_of(now, branch.id, tag, What::ToCaller, status, out);
             self.dispatcher.answered_by_caller(now, call, tag, status);
         } else if let Some(node) = self.cluster.by_id(branch.node) {
             match self.of_node(now, from, (call, &branch, node), response, out) {
-                Some(softened) => soften = softened,
+                Some(of_node) => told = of_node,
                 None => return,
             }
         }
         self.counts.relayed += 1;
-        self.counts.softened += u64::from(soften);
+        self.counts.softened += u64::from(told == Told::Error);
         let lossy = from.transport.is_reliable() && !to.transport.is_reliable();
         if lossy && tag == Tag::Invite && status >= 300 {
             self.keep_refusal(now, from, response, branch.id);
         }
-        self.send_back(now, response, (to, port), soften, out);
+        self.send_back(now, response, (to, port), told, out);
     }
 
-    /// A response that is said to be a node's. `None`: nobody else is to have it; else whether it is to be softened.
+    /// A response that is said to be a node's. `None`: nobody else is to have it; else what of it the
+    /// caller is told.
     fn of_node(
         &mut self,
         now: Time,
@@ -58,7 +70,7 @@ impl Balancer {
         (call, branch, node): (CallKey, &Branch, NodeIndex),
         response: &Message<'_>,
         out: &mut Outbox,
-    ) -> Option<bool> {
+    ) -> Option<Told> {
         let (tag, status) = (tag_of(response.method()), response.status());
         // Branches are seen by everybody a node forwards to: an answer is the node's if it comes from there.
         let ip = self.cluster.node(node).map(|node| node.address.ip().to_canonical());
@@ -103,39 +115,50 @@ impl Balancer {
         {
             self.dispatcher.adopt(now, call, node);
         }
-        let soften = self.softens(now, branch, response);
+        let told = self.passes(now, branch, response);
         self.heard_of(now, branch.id, tag, What::ToNode, status, out);
-        Some(soften)
+        Some(told)
     }
 
-    /// Whether the caller gets 500 in place of what a node said.
-    fn softens(&self, now: Time, branch: &Branch, response: &Message<'_>) -> bool {
+    /// What of a node's response the caller is told.
+    fn passes(&self, now: Time, branch: &Branch, response: &Message<'_>) -> Told {
         match response.status() {
-            _ if branch.to_caller => false,
+            _ if branch.to_caller => Told::All,
             // Whoever is before us would send nothing at all to us for that time (section 21.5.4), where only one
             // node wants to be left alone (16.7 step 6).
-            503 => self.cluster.is_open(now),
-            482 => tag_of(response.method()) == Tag::Invite && self.is_merged(branch.id),
-            _ => false,
+            503 if self.cluster.is_willing(now) => Told::Error,
+            // All do. A probe may end that sooner than the node said, so it is for no longer than we say ourselves.
+            503 => match wait(response, Tag::Other) {
+                Some(time) if time > Duration::from_secs(self.settings.retry_after.into()) => Told::Later,
+                _ => Told::All,
+            },
+            482 if tag_of(response.method()) == Tag::Invite && self.is_merged(branch.id) => Told::Error,
+            _ => Told::All,
         }
     }
 
-    /// The response without our Via; `soften`: with another status line and without Retry-After.
+    /// The response without our Via, or with another status line and without its Retry-After.
     fn send_back(
         &mut self,
         now: Time,
         response: &Message<'_>,
         (to, port): (Flow, u16),
-        soften: bool,
+        told: Told,
         out: &mut Outbox,
     ) {
-        let splices = &mut self.splices;
-        let write = |buf: &mut Vec<u8>| match soften {
-            true => {
+        let (splices, retry_after) = (&mut self.splices, self.settings.retry_after);
+        let write = |buf: &mut Vec<u8>| match told {
+            Told::All => write_response(response, false, splices, buf),
+            Told::Error => {
                 let line = b"SIP/2.0 500 Server Internal Error\r\n";
                 write_response_as(response, line, Name::RetryAfter, splices, buf);
             }
-            false => write_response(response, false, splices, buf),
+            Told::Later => {
+                let mut line = b"SIP/2.0 503 Service Unavailable\r\nRetry-After: ".to_vec();
+                push_u64(retry_after.into(), &mut line);
+                line.extend_from_slice(b"\r\n");
+                write_response_as(response, &line, Name::RetryAfter, splices, buf);
+            }
         };
         if to.transport == Transport::Udp {
             out.send_with(to, 0, write);

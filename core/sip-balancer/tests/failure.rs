@@ -55,7 +55,7 @@ fn a_node_that_asks_for_rest_gets_it_and_the_caller_may_try_again() {
     let again = world.answer(&first, "503 Service Unavailable", "Retry-After: 9\r\n");
     assert_eq!(
         (again[0].start(), again[0].header("Retry-After")),
-        ("SIP/2.0 503 Service Unavailable", Some("9"))
+        ("SIP/2.0 503 Service Unavailable", Some("5"))
     );
     world.pass(Duration::from_secs(10));
     world.cluster.set_order(other, Order::Serve);

@@ -9,6 +9,8 @@ use std::time::Duration;
 
 const MS: fn(u64) -> Duration = Duration::from_millis;
 const FULL: &str = "503 Service Unavailable";
+const FULL_LINE: &str = "SIP/2.0 503 Service Unavailable";
+const ERROR_LINE: &str = "SIP/2.0 500 Server Internal Error";
 
 fn probing(count: u8) -> World {
     World::with(nodes(count), keys(2), Settings { probing: Probing::default(), ..settings() })
@@ -56,7 +58,7 @@ fn the_last_node_that_takes_calls_never_rests() {
             }
             last = went_on(&world, &sent, &last);
         };
-        assert_eq!(finals(&back), ["SIP/2.0 500 Server Internal Error"]);
+        assert_eq!((finals(&back), back[0].header("Retry-After")), (vec![FULL_LINE], Some("5")));
         // What all refuse says something of the first of them at most.
         assert_eq!(open(&world), 2 - usize::from(n > 0));
     }
@@ -69,6 +71,56 @@ fn the_last_node_that_takes_calls_never_rests() {
         assert!(open(&world) > 0);
     }
     assert_eq!(open(&world), 1);
+}
+
+/// All refuse `call`; what its caller is told, and how many have had it.
+fn refused_by_all(world: &mut World, call: &str, more: &str) -> (Sent, usize) {
+    let mut last = world.one(CALLER, &invite(call));
+    for had in 1.. {
+        let sent = world.answer(&last, FULL, more);
+        if sent[0].to == CALLER {
+            return (sent[0].clone(), had);
+        }
+        last = went_on(world, &sent, &last);
+    }
+    unreachable!()
+}
+
+#[test]
+fn where_all_nodes_refuse_the_caller_is_told_so_and_only_one_of_them_is_asked() {
+    let mut world = World::with(nodes(3), keys(2), settings());
+    let told = |(back, had): &(Sent, usize)| {
+        let after = back.header("Retry-After").map(str::to_owned);
+        (back.start().to_owned(), after, *had)
+    };
+    let busy = |after: &str, had| (FULL_LINE.to_owned(), Some(after.to_owned()), had);
+    // The first call finds out that all are busy; of how long they will be we say no more than of ourselves.
+    assert_eq!(told(&refused_by_all(&mut world, "k0", "Retry-After: 60\r\n")), busy("5", 3));
+    assert_eq!(told(&refused_by_all(&mut world, "k1", "Retry-After: 3\r\n")), busy("3", 1));
+    assert_eq!(world.balancer.report(true).counts.softened, 0);
+    // Whatever else they refuse is told so as well.
+    let register = world.one(CALLER, &request("REGISTER", "k2", 1, "k2", "", ""));
+    assert_eq!(world.answer(&register, FULL, "Retry-After: 3\r\n")[0].start(), FULL_LINE);
+    // One takes a call: it has room for others, and what others refuse goes there.
+    let taken = world.one(CALLER, &invite("k3"));
+    let willing = world.node(&taken);
+    assert_eq!(world.answer(&taken, "180 Ringing", "").len(), 1);
+    let register = world.one(CALLER, &request("REGISTER", "k4", 1, "k4", "", ""));
+    let back = world.answer(&register, FULL, "Retry-After: 3\r\n");
+    assert_eq!((back[0].start(), back[0].header("Retry-After")), (ERROR_LINE, None));
+    let others: Vec<NodeIndex> = world.cluster.indexes().filter(|at| *at != willing).collect();
+    world.cluster.set_order(willing, Order::Drain);
+    let next = world.one(CALLER, &invite("k5"));
+    assert!(others.contains(&world.node(&next)));
+    world.cluster.set_order(willing, Order::Serve);
+    let sent = world.answer(&next, FULL, "Retry-After: 3\r\n");
+    let again = went_on(&world, &sent, &next);
+    assert_eq!(world.node(&again), willing);
+    assert_eq!(finals(&world.answer(&again, "200 OK", "")), ["SIP/2.0 200 OK"]);
+    // After the time that they have named they are asked again.
+    world.seconds(70);
+    assert_eq!(refused_by_all(&mut world, "k6", "Retry-After: 3\r\n").1, 3);
+    assert_eq!(world.balancer.report(true).exact, Some(true));
 }
 
 #[test]

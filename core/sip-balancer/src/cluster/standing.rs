@@ -4,8 +4,10 @@
 //! gone down since, or the operator has drained them. Then it has the calls all the same, for nothing is worse than no
 //! node at all.
 
-use super::{Cluster, NodeIndex};
+use super::{Cluster, LEAST_REST, NodeIndex};
 use crate::health::Order;
+use core::sync::atomic::Ordering::Relaxed;
+use core::time::Duration;
 use wire::Time;
 
 impl Cluster {
@@ -31,6 +33,32 @@ impl Cluster {
     pub fn gets_calls(&self, now: Time, at: NodeIndex) -> bool {
         self.takes_calls(now, at)
             || self.standing(now, at).is_some_and(|own| self.best_standing(now) == Some(own))
+    }
+
+    /// A node has refused a call and wants none for so long. Other than a rest this is noted of every node, also of the
+    /// last one: it says what a caller is told, not where calls go.
+    pub(crate) fn refuses(&self, now: Time, at: NodeIndex, time: Duration) {
+        if let Some(state) = self.state(at) {
+            state.refusing_until.store((now + time.max(LEAST_REST)).as_micros(), Relaxed);
+        }
+    }
+
+    /// A node has taken a call, whatever it said before.
+    pub(crate) fn accepts(&self, at: NodeIndex) {
+        // Read first: the line stays shared by all workers while all is well.
+        if let Some(state) = self.state(at).filter(|state| state.refusing_until.load(Relaxed) != 0) {
+            state.refusing_until.store(0, Relaxed);
+        }
+    }
+
+    /// Whether the last thing that a node said to a call was that it wants none, and the time that it named lasts.
+    pub(crate) fn is_refusing(&self, now: Time, at: NodeIndex) -> bool {
+        self.state(at).is_some_and(|s| Time::from_micros(s.refusing_until.load(Relaxed)) > now)
+    }
+
+    /// Whether there is a node that new calls go to and that has not refused the last one.
+    pub(crate) fn is_willing(&self, now: Time) -> bool {
+        self.indexes().any(|at| self.gets_calls(now, at) && !self.is_refusing(now, at))
     }
 
     /// Whether new calls go anywhere.
