@@ -259,7 +259,7 @@ impl<S: Services> Node<S> {
                 let stream = flow.transport.is_reliable();
                 let verdict = match kind {
                     Screened::Probe(_) => {
-                        let known = self.settings.trunk_of(flow.remote.ip()).is_some();
+                        let known = self.settings.is_neighbour(flow.remote.ip());
                         self.overload.judge_probe(source, call, stream, known)
                     }
                     Screened::Emergency(..) => self.overload.judge_emergency(source, call, invite, stream),
@@ -307,14 +307,17 @@ impl<S: Services> Node<S> {
         self.overload.challenges(self.source(flow.remote), self.ownership.lot(call_id));
     }
 
-    /// What the sender of a request is to be told of our load with each response, if it is a trunk that asks for it
-    /// (RFC 7339 section 5.1): nobody else learns how we are.
+    /// What the sender of a request is to be told of our load with each response, if it asks for it (RFC 7339 section
+    /// 5.1) and is a trunk or in front of us: nobody else learns how we are.
     pub(crate) fn oc_of(&mut self, remote: SocketAddr, request: &Message<'_>) -> Option<OcWish> {
-        if self.settings.trunks.is_empty() || !self.overload.tells() {
+        let nobody = self.settings.trunks.is_empty() && self.settings.auth.fronts.is_empty();
+        if nobody || !self.overload.tells() {
             return None;
         }
         let algorithm = offer(request.via().raw)?;
-        self.settings.trunk_of(remote.ip())?;
+        if !self.settings.is_neighbour(remote.ip()) {
+            return None;
+        }
         let room = self.overload.has_room_for(self.source(remote));
         room.then(|| self.oc_for(remote, algorithm))
     }

@@ -121,13 +121,18 @@ pub struct Auth {
 }
 
 impl Auth {
+    /// Whether a proxy or balancer in front of this server has this address.
+    pub fn is_front(&self, ip: IpAddr) -> bool {
+        let ip = ip.to_canonical();
+        self.fronts.iter().any(|&(net, length)| in_block(net, length, ip))
+    }
+
     /// Where a request came from, for what is remembered of wrong credentials: the sender, or who sent it to the
     /// proxy in front of this server, which has checked that Via (RFC 3261 section 18.2.1). Of several proxies in
     /// front, one behind the other, the first one is asked.
     pub fn source(&self, sender: IpAddr, request: &Message<'_>) -> IpAddr {
         let mut source = sender.to_canonical();
-        let is_front = |ip: IpAddr| self.fronts.iter().any(|&(net, length)| in_block(net, length, ip));
-        if self.fronts.is_empty() || !is_front(source) {
+        if !self.is_front(source) {
             return source;
         }
         for below in request.values(Name::Via).skip(1).take(MOST_FRONTS) {
@@ -135,7 +140,7 @@ impl Auth {
             let received = via.received.and_then(host_ip);
             let Some(ip) = received.or(via.host_ip) else { break };
             source = ip.to_canonical();
-            if !is_front(source) {
+            if !self.is_front(source) {
                 break;
             }
         }
@@ -325,6 +330,12 @@ impl Settings {
     pub fn trunk_of(&self, source: IpAddr) -> Option<usize> {
         let source = source.to_canonical();
         self.trunks.iter().position(|t| t.sources.iter().any(|&(net, length)| in_block(net, length, source)))
+    }
+
+    /// Whether `source` is a trunk's, or that of a proxy or balancer in front of this server: one that brings the calls of
+    /// others, and may learn how this server is (RFC 7339).
+    pub fn is_neighbour(&self, source: IpAddr) -> bool {
+        self.trunk_of(source).is_some() || self.auth.is_front(source)
     }
 
     /// The listener for a flow to `remote` over `transport`: the one that `near` names if it fits, so

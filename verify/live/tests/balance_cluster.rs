@@ -100,3 +100,31 @@ fn a_call_goes_on_at_the_other_balancer() {
     reply(&mut bob, &received, &received.reply(200, "", &[]));
     assert_eq!(caller.response(&bye).status(), Some(200));
 }
+
+/// Between the two RFC 7339 is spoken where the node knows who is in front of it, and not otherwise.
+#[test]
+fn a_server_tells_the_balancer_in_front_of_it_how_it_is() {
+    for (fronts, speaks) in [("[auth]\nfronts = [\"127.0.0.0/8\"]\n", true), ("", false)] {
+        let server = Setup::open().config(fronts).start();
+        let mut bob = server.link(Via::Udp);
+        bob.register("bob");
+        let balancer = Balancer::start(&[server.sip()], None);
+        let mut caller = Link::open(Via::Udp, balancer.sip());
+        let mut rings = || {
+            let invite = Req::invite("sip:bob@example.com", &caller);
+            caller.send(&invite.bytes());
+            let received = bob.find_within(Duration::from_millis(500), |m| m.method() == "INVITE")?;
+            bob.send(&received.reply(486, "b", &[]));
+            Some(received.all("Via").join(","))
+        };
+        // The first probe has an answer some time after the start.
+        let offered = |vias: &String| vias.contains(";oc;oc-algo=\"loss\"");
+        match speaks {
+            true => drop(eventually("it is offered", || rings().filter(offered))),
+            false => {
+                eventually("it is known to be up", || rings().and(rings()));
+                assert!((0..20).filter_map(|_| rings()).all(|vias| !offered(&vias)));
+            }
+        }
+    }
+}

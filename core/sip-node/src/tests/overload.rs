@@ -424,24 +424,44 @@ fn a_trunk_that_asks_is_told_that_all_is_well() {
     lab.rest();
 }
 
+/// A balancer is no trunk, or its callers would need no password; but it can send calls elsewhere.
+#[test]
+fn who_is_in_front_of_the_server_is_told_how_it_is() {
+    let front = |s: &mut Settings| s.auth.fronts = vec![(CARRIER.parse::<SocketAddr>().unwrap().ip(), 32)];
+    let mut lab = Lab::with(front);
+    let mut probe = told("loss");
+    probe.method = "OPTIONS".into();
+    probe.uri = "sip:here.example".into();
+    let answer = lab.ask(CARRIER, probe.text());
+    let well = ";oc=0;oc-algo=\"loss\";oc-validity=0;oc-seq=";
+    assert!(answer.get("Via").unwrap().contains(well), "{}", answer.text);
+    let mut stranger = told("loss");
+    stranger.method = "OPTIONS".into();
+    let sent = lab.ask_all(CAROL, &stranger);
+    assert!(sent.iter().all(|m| !m.text.contains("oc-validity")), "{}", sent[0].text);
+    let mut lab = overloaded(front);
+    let told = less_told(&mut lab, "loss");
+    assert!(told >= 90, "{told}");
+}
+
+/// How much a neighbour that brings far too much is told to leave away, or the rate that is left to it.
+fn less_told(lab: &mut Lab, algorithm: &str) -> u32 {
+    floods(lab, CARRIER);
+    let answers = (0..4_000).flat_map(|_| lab.ask_all(CARRIER, &told(algorithm)));
+    let vias = answers.filter_map(|sent| sent.get("Via").map(str::to_owned));
+    let via = vias.into_iter().find(|via| via.contains("oc=")).expect("an answer");
+    assert!(via.contains(&format!("oc-algo=\"{algorithm}\";oc-validity=500;oc-seq=")), "{via}");
+    let text = via.split(";oc=").nth(1).unwrap();
+    text[..text.find(';').unwrap()].parse().unwrap()
+}
+
 #[test]
 fn a_trunk_that_asks_is_told_how_much_to_leave_away() {
     for algorithm in ["loss", "rate"] {
         let mut lab = overloaded(|s| s.trunks.push(trunk(&["sip:203.0.113.5"], "+49")));
-        floods(&mut lab, CARRIER);
-        let vias: Vec<String> = (0..4_000)
-            .flat_map(|_| lab.ask_all(CARRIER, &told(algorithm)))
-            .filter_map(|sent| sent.get("Via").map(str::to_owned))
-            .filter(|via| via.contains("oc="))
-            .collect();
-        let value = |via: &String| -> u32 {
-            let text = via.split(";oc=").nth(1).unwrap();
-            text[..text.find(';').unwrap()].parse().unwrap()
-        };
-        let via = vias.first().expect("an answer");
-        assert!(via.contains(&format!("oc-algo=\"{algorithm}\";oc-validity=500;oc-seq=")), "{via}");
+        let value = less_told(&mut lab, algorithm);
         let expected = if algorithm == "loss" { 90..=100 } else { 1..=20 };
-        assert!(expected.contains(&value(via)), "{via}");
+        assert!(expected.contains(&value), "{algorithm}: {value}");
     }
 }
 
