@@ -523,7 +523,7 @@ impl Balancer {
             _ => self.kept.forget(at),
         }
         if what == What::ToCaller {
-            self.dispatcher.answered_by_caller(now, call, tag, 503);
+            self.dispatcher.answered_by_caller(now, call, tag, 503, 0);
         }
     }
 

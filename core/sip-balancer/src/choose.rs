@@ -324,12 +324,19 @@ impl Chooser {
         Some(at)
     }
 
-    /// The lowest average response time for its weight.
+    /// The lowest average response time for its weight. Who has not answered anything yet has one request, and until that
+    /// is answered counts as the mean of the others: or one that was just added would have all calls at once.
     fn fastest(&mut self) -> Option<NodeIndex> {
         let count = self.open.len();
         self.turn = (self.turn + 1) % count.max(1);
         let nodes = (0..count).filter_map(|step| self.open.get((self.turn + step) % count).copied());
-        nodes.min_by_key(|at| self.average(*at) * 1_000 * u64::from(UNIT) / self.share(*at))
+        let known = nodes.clone().map(|at| self.average(at)).filter(|average| *average > 0);
+        let mean = known.clone().sum::<u64>() / known.count().max(1) as u64;
+        let average = |at: NodeIndex| match self.average(at) {
+            0 if self.cluster.load(at).transactions() > 0 => mean,
+            average => average,
+        };
+        nodes.min_by_key(|at| average(*at) * 1_000 * u64::from(UNIT) / self.share(*at).max(1))
     }
 
     fn of_two(&mut self, kind: Kind) -> Option<NodeIndex> {
@@ -365,7 +372,7 @@ mod tests {
     use crate::health::{Order, Why};
 
     fn load(calls: u32, invites: u32, byes: u32) -> Load {
-        Load { calls, open: [invites, byes, 0, 0] }
+        Load { calls, open: [invites, byes, 0, 0], unanswered: 0 }
     }
 
     fn chooser(cluster: &Arc<Cluster>, algorithm: Algorithm) -> Chooser {
@@ -477,6 +484,19 @@ mod tests {
         assert_eq!(choice(&mut chooser), 1);
         (0..20).for_each(|_| chooser.answered(NodeIndex(1), 6_000));
         assert_eq!(choice(&mut chooser), 0);
+    }
+
+    #[test]
+    fn the_quick_one_is_not_given_all_before_it_has_answered() {
+        let cluster = of(3);
+        let mut chooser = chooser(&cluster, Algorithm::Rwma);
+        (0..2).for_each(|at| chooser.answered(NodeIndex(at), 5_000));
+        assert_eq!(choice(&mut chooser), 2, "who was never tried is tried first");
+        cluster.publish(0, NodeIndex(2), &load(1, 1, 0), 1);
+        let found: Vec<u16> = (0..30).map(|_| choice(&mut chooser)).collect();
+        assert!([0, 1, 2].iter().all(|at| found.iter().filter(|n| *n == at).count() == 10), "{found:?}");
+        chooser.answered(NodeIndex(2), 1_000);
+        assert_eq!(choice(&mut chooser), 2);
     }
 
     #[test]

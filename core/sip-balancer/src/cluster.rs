@@ -79,6 +79,7 @@ struct State {
 struct Given {
     calls: AtomicU32,
     open: [AtomicU32; Kind::COUNT],
+    unanswered: AtomicU32,
     /// All transactions ever given, to tell whether one came in between.
     begun: AtomicU32,
     /// Records of any kind that name it.
@@ -97,6 +98,9 @@ pub struct Load {
     pub calls: u32,
     /// Unfinished transactions, by [`Kind`].
     pub open: [u32; Kind::COUNT],
+    /// Those of them that it has still to work on, as far as one can see: nothing has come back yet but 100. An INVITE that
+    /// rings waits for people.
+    pub unanswered: u32,
 }
 
 impl Load {
@@ -628,6 +632,7 @@ impl Cluster {
             for (sum, open) in sum.open.iter_mut().zip(&given.open) {
                 *sum += open.load(Relaxed);
             }
+            sum.unanswered += given.unanswered.load(Relaxed);
         }
         sum
     }
@@ -660,6 +665,7 @@ impl Cluster {
         for (open, value) in given.open.iter().zip(load.open) {
             open.store(value, Relaxed);
         }
+        given.unanswered.store(load.unanswered, Relaxed);
         given.begun.store(begun, Relaxed);
     }
 }

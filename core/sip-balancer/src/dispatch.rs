@@ -102,6 +102,24 @@ pub enum NoWay {
     TooMuch,
 }
 
+/// What is to be known of a response.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Answer {
+    /// Its status.
+    pub status: u16,
+    /// Retry-After of a 503, Expires of a 2xx to a SUBSCRIBE.
+    pub wait: Option<Duration>,
+    /// A hash of its To tag, by which dialogs of one call are told apart; zero: none.
+    pub dialog: u32,
+}
+
+impl Answer {
+    /// One of which no more is known.
+    pub const fn new(status: u16) -> Answer {
+        Answer { status, wait: None, dialog: 0 }
+    }
+}
+
 /// What a response of a node was.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Seen {
@@ -486,7 +504,7 @@ impl Dispatcher {
     }
 
     fn begin(&mut self, now: Time, r: &Request<'_>, at: Place, node: NodeIndex) -> Option<Assigned> {
-        let before = self.cluster.load(node).transactions();
+        let before = self.cluster.load(node);
         let mut txn = Txn::new(now, r.id, r.tag, node, now + GIVE_UP);
         txn.fresh = r.tag == Tag::Invite && !r.inside;
         (txn.large, txn.back, txn.sealed) = (r.large, r.back, r.sealed);
@@ -495,12 +513,12 @@ impl Dispatcher {
             self.sessions.arm(now, at);
             return None;
         };
-        if before == 0 {
+        if before.unanswered == 0 {
             let begun = self.cluster.begun(node);
             self.sessions.note(place, |txn| txn.alone = Some(begun));
         }
         if let Some(stats) = self.stats_of(node) {
-            stats.assigned(before);
+            stats.assigned(before.transactions());
         }
         self.happened.assigned += 1;
         self.sessions.arm(now, at);
@@ -514,8 +532,7 @@ impl Dispatcher {
         }
     }
 
-    /// A response to a request that was given to `node`, and that comes from there. `wait`: Retry-After of a 503,
-    /// Expires of a 2xx to a SUBSCRIBE.
+    /// A response to a request that was given to `node`, and that comes from there.
     pub fn response(
         &mut self,
         now: Time,
@@ -523,9 +540,9 @@ impl Dispatcher {
         id: u64,
         tag: Tag,
         node: NodeIndex,
-        status: u16,
-        wait: Option<Duration>,
+        answer: &Answer,
     ) -> Seen {
+        let &Answer { status, wait, dialog } = answer;
         let Some(at) = self.sessions.find(call) else { return Seen::Stray };
         let Some(place) = self.sessions.find_txn(at, id, tag) else { return Seen::Stray };
         let Some(&txn) = self.sessions.txn(place) else { return Seen::Stray };
@@ -533,6 +550,9 @@ impl Dispatcher {
             return Seen::Replaced;
         }
         if !txn.open {
+            if tag == Tag::Invite && (200..300).contains(&status) && self.sessions.phase(at) == Phase::Up {
+                self.sessions.add_dialog(at, dialog);
+            }
             return Seen::Stray;
         }
         // Only what is owed says something of the node: of what is over, anybody along the way may have a copy.
@@ -546,7 +566,7 @@ impl Dispatcher {
         }
         self.sessions.close(place, now + LATE);
         self.sessions.set_asked(at, matches!(status, 401 | 407));
-        self.conclude(now, at, (tag, txn.sealed), status, wait);
+        self.conclude(now, at, (tag, txn.sealed), answer);
         self.settle(now, at);
         self.sessions.arm(now, at);
         Seen::Counted
@@ -584,16 +604,20 @@ impl Dispatcher {
             self.chooser.invited(now, txn.node, refused);
         }
         let micros = u32::try_from(now.since(txn.began).as_micros()).unwrap_or(u32::MAX);
-        self.measure(txn, place, status, micros);
+        self.measure(now, txn, place, status, micros);
         self.outliers.judge(now, &self.cluster, &self.rules);
     }
 
-    fn measure(&mut self, txn: &Txn, place: TxnPlace, status: u16, micros: u32) {
+    fn measure(&mut self, now: Time, txn: &Txn, place: TxnPlace, status: u16, micros: u32) {
         let kind = txn.tag.kind();
         let worked = status >= 200 || (kind == Kind::Invite && status > 100);
-        if worked && !txn.worked {
+        let first = worked && !txn.worked;
+        if first {
             self.outliers.answered(txn.node, micros);
-            self.sessions.note(place, |txn| txn.worked = true);
+            self.sessions.worked(place);
+            if let Some(stats) = self.stats_of(txn.node) {
+                stats.took(now, kind, micros);
+            }
         }
         if (500..600).contains(&status) {
             self.outliers.failed(txn.node, false);
@@ -605,15 +629,11 @@ impl Dispatcher {
             self.sessions.note(place, |txn| txn.alone = None);
         }
         match status {
-            200..300 => self.chooser.answered(txn.node, micros),
+            // What comes later is people.
+            101..300 if first => self.chooser.answered(txn.node, micros),
             // Or who refuses everything at once would be the quickest of all.
             500..600 => self.chooser.answered(txn.node, micros.max(REFUSED)),
             _ => {}
-        }
-        if status >= 200
-            && let Some(stats) = self.stats_of(txn.node)
-        {
-            stats.took(kind, micros);
         }
     }
 

@@ -1,10 +1,9 @@
 //! How calls and transactions end: answered, hung up, given up, forgotten.
 
-use crate::dispatch::Dispatcher;
+use crate::dispatch::{Answer, Dispatcher};
 use crate::health::Why;
 use crate::sessions::{CallKey, GIVE_UP, LATE, Phase, Place, TxnPlace};
 use crate::{NodeIndex, Request, Tag};
-use core::time::Duration;
 use wire::Time;
 
 /// Calls looked at in one [`Dispatcher::timeout`]. Nobody is served meanwhile, and none of them is in a cache: so few that
@@ -13,7 +12,7 @@ const WORK: usize = 32;
 /// The same where there is so much to do that what is due has waited for longer than [`BEHIND`]: or else what is over would take
 /// the room of what is new.
 const MUCH: usize = 1024;
-const BEHIND: Duration = Duration::from_secs(1);
+const BEHIND: core::time::Duration = core::time::Duration::from_secs(1);
 
 /// How many are looked at in one go, of which the first was due then.
 pub(crate) fn work(now: Time, due: Option<Time>) -> usize {
@@ -22,24 +21,19 @@ pub(crate) fn work(now: Time, due: Option<Time>) -> usize {
 
 impl Dispatcher {
     /// What a final response does to its call.
-    pub(crate) fn conclude(
-        &mut self,
-        now: Time,
-        at: Place,
-        (tag, sealed): (Tag, bool),
-        status: u16,
-        wait: Option<Duration>,
-    ) {
+    pub(crate) fn conclude(&mut self, now: Time, at: Place, (tag, sealed): (Tag, bool), answer: &Answer) {
+        let &Answer { status, wait, dialog } = answer;
         let up = now + self.rules.session_timeout;
         // A stranger who knows the Call-ID is refused by the node, and that says nothing of the call.
         let believed = sealed || (200..300).contains(&status);
         match (tag, self.sessions.phase(at), status) {
             (Tag::Invite, Phase::Setup | Phase::Brief, 200..300) => {
-                self.sessions.set_phase(at, Phase::Up, up)
+                self.sessions.set_phase(at, Phase::Up, up);
+                self.sessions.add_dialog(at, dialog);
             }
             (Tag::Invite, Phase::Setup, _) if !self.sessions.is_inviting(at) => self.end(now, at),
             // The dialog is gone at the other end (RFC 3261 section 12.2.1.2).
-            (Tag::Invite | Tag::Other, Phase::Up, 408 | 481) if sealed => self.end(now, at),
+            (Tag::Invite | Tag::Other, Phase::Up, 408 | 481) if sealed => self.end_dialog(now, at, dialog),
             // It ends with its time (RFC 6665 section 4.1.2.2), or at once where that is none (4.1.2.3).
             (Tag::Subscribe, Phase::Brief | Phase::Dialog, 200..300) => match wait {
                 Some(time) if time.is_zero() => self.end(now, at),
@@ -51,7 +45,7 @@ impl Dispatcher {
             },
             // Asked for credentials, the sender comes again.
             (Tag::Bye, Phase::Setup | Phase::Up, status) if believed && !matches!(status, 401 | 407) => {
-                self.end(now, at)
+                self.end_dialog(now, at, dialog);
             }
             _ => {}
         }
@@ -59,18 +53,27 @@ impl Dispatcher {
 
     /// A node says yes to an INVITE of which nothing is known, because the balancer was started anew since: the call is
     /// there. Only for what we sealed, and what comes from that node. Without room it stays unknown.
-    pub(crate) fn adopt(&mut self, now: Time, call: CallKey, node: NodeIndex) {
+    pub(crate) fn adopt(&mut self, now: Time, call: CallKey, node: NodeIndex, dialog: u32) {
         if self.sessions.find(call).is_some() {
             return;
         }
         if let Some(at) = self.sessions.create(call, node, Phase::Brief) {
             self.sessions.set_phase(at, Phase::Up, now + self.rules.session_timeout);
+            self.sessions.add_dialog(at, dialog);
             self.sessions.arm(now, at);
         }
     }
 
-    /// A request of the node's side was answered by the caller's: a BYE ends the call.
-    pub fn answered_by_caller(&mut self, now: Time, call: CallKey, tag: Tag, status: u16) {
+    /// A dialog of a call is over, and with the last one the call. Whoever was called answers a forked INVITE twice, and
+    /// the caller hangs up one of the two (RFC 3261 section 13.2.2.4).
+    fn end_dialog(&mut self, now: Time, at: Place, dialog: u32) {
+        if self.sessions.end_dialog(at, dialog) {
+            self.end(now, at);
+        }
+    }
+
+    /// A request of the node's side was answered by the caller's: a BYE ends the `dialog`.
+    pub fn answered_by_caller(&mut self, now: Time, call: CallKey, tag: Tag, status: u16, dialog: u32) {
         let Some(at) = self.sessions.find(call) else { return };
         if tag != Tag::Bye || status < 200 || self.sessions.phase(at) != Phase::Up {
             return;
@@ -78,7 +81,8 @@ impl Dispatcher {
         match status {
             // It goes on until the node's side comes again.
             401 | 407 => self.sessions.set_phase(at, Phase::Up, now + self.rules.session_timeout),
-            _ => self.end(now, at),
+            _ if self.sessions.end_dialog(at, dialog) => self.end(now, at),
+            _ => self.sessions.set_phase(at, Phase::Up, now + self.rules.session_timeout),
         }
         self.sessions.arm(now, at);
     }
@@ -88,7 +92,16 @@ impl Dispatcher {
     pub fn hung_up_by_node(&mut self, now: Time, call: CallKey) {
         let Some(at) = self.sessions.find(call) else { return };
         if self.sessions.phase(at) == Phase::Up {
-            self.sessions.set_phase(at, Phase::Up, now + GIVE_UP);
+            self.sessions.hang_up(at, now + GIVE_UP);
+            self.sessions.arm(now, at);
+        }
+    }
+
+    /// The node's side sends something within the call: it is up, unless that side has hung up.
+    pub fn renewed_by_node(&mut self, now: Time, call: CallKey) {
+        let Some(at) = self.sessions.find(call) else { return };
+        if self.sessions.phase(at) == Phase::Up && !self.sessions.is_hung_up(at) {
+            self.sessions.set_phase(at, Phase::Up, now + self.rules.session_timeout);
             self.sessions.arm(now, at);
         }
     }

@@ -50,7 +50,7 @@ mod wheel;
 pub use algorithm::{Algorithm, Kind};
 pub use choose::Chooser;
 pub use cluster::{Cluster, Load, MOST_NODES, NodeIndex, NotAdded};
-pub use dispatch::{Assigned, Dispatcher, FailedDialogs, Happened, NoWay, Request, Rules, Seen, Tag};
+pub use dispatch::{Answer, Assigned, Dispatcher, FailedDialogs, Happened, NoWay, Request, Rules, Seen, Tag};
 pub use health::{Health, Order, Why};
 pub use machine::{Balancer, Counts, Notice, Report, Setup};
 pub use members::Node;

@@ -315,7 +315,11 @@ impl Machine for Balancer {
                 }
             }
             Notice::Drain(draining) => self.draining = draining,
-            Notice::Report { audit, show } => show(self.report(audit)),
+            Notice::Report { audit, show } => {
+                let mut report = self.report(audit);
+                report.nodes.iter_mut().for_each(|stats| stats.fade(now));
+                show(report);
+            }
         }
     }
 

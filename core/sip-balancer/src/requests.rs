@@ -439,8 +439,10 @@ impl Balancer {
             id: c.id,
         };
         let token = if ack { 0 } else { self.keep_outward(now, from, request, c, way) };
-        if request.method() == Method::Bye {
-            self.dispatcher.hung_up_by_node(now, c.call);
+        match request.method() {
+            Method::Ack => {}
+            Method::Bye => self.dispatcher.hung_up_by_node(now, c.call),
+            _ => self.dispatcher.renewed_by_node(now, c.call),
         }
         self.counts.outward += 1;
         self.send((from, way, token, false), request, c, branch, None, out);

@@ -1,11 +1,12 @@
 //! Responses: back by what our Via says (RFC 3261 section 16.11).
 
+use crate::algorithm::fnv1a;
 use crate::cluster::NodeIndex;
 use crate::kept::What;
 use crate::machine::Balancer;
 use crate::requests::{otherwise, tag_of};
 use crate::token::{Branch, Origin};
-use crate::{CallKey, Seen, Tag};
+use crate::{Answer, CallKey, Seen, Tag};
 use core::net::SocketAddr;
 use core::time::Duration;
 use sip_message::{Message, Method, Name, Via, parse_u32, push_u64};
@@ -45,7 +46,7 @@ impl Balancer {
         let mut told = Told::All;
         if branch.to_caller {
             self.heard_of(now, branch.id, tag, What::ToCaller, status, out);
-            self.dispatcher.answered_by_caller(now, call, tag, status);
+            self.dispatcher.answered_by_caller(now, call, tag, status, dialog_of(response.from_tag()));
         } else if let Some(node) = self.cluster.by_id(branch.node) {
             match self.of_node(now, from, (call, &branch, node), response, out) {
                 Some(of_node) => told = of_node,
@@ -85,8 +86,8 @@ impl Balancer {
         if tag == Tag::Invite && status == 503 && self.goes_on(now, (call, branch.id, node), response, out) {
             return None;
         }
-        let wait = wait(response, tag);
-        let mut seen = self.dispatcher.response(now, call, branch.id, tag, node, status, wait);
+        let answer = Answer { status, wait: wait(response, tag), dialog: dialog_of(response.to_tag()) };
+        let mut seen = self.dispatcher.response(now, call, branch.id, tag, node, &answer);
         // Of what is over, anybody along the way may have a copy.
         if seen == Seen::Counted && self.cluster.speaks(node) {
             self.hear(now, node, response);
@@ -96,7 +97,7 @@ impl Balancer {
                 return None;
             }
             // It was the first to say yes, or anything: it has the call.
-            seen = self.dispatcher.response(now, call, branch.id, tag, node, status, wait);
+            seen = self.dispatcher.response(now, call, branch.id, tag, node, &answer);
         }
         // Who has been replaced may still have made a dialog, which the caller must learn of (section 16.7 step
         // 5); whatever else it says would be taken for the answer of the other.
@@ -113,7 +114,7 @@ impl Balancer {
             && (200..300).contains(&status)
             && !self.settings.record_route
         {
-            self.dispatcher.adopt(now, call, node);
+            self.dispatcher.adopt(now, call, node, answer.dialog);
         }
         let told = self.passes(now, branch, response);
         self.heard_of(now, branch.id, tag, What::ToNode, status, out);
@@ -228,6 +229,11 @@ impl Balancer {
         let what = if branch.to_caller { What::ToCaller } else { What::ToNode };
         self.kept.get(self.kept.find(branch.id, tag, what)?)?.from.conn
     }
+}
+
+/// A dialog of a call, by the tag of who was called; never zero where there is one.
+fn dialog_of(tag: &[u8]) -> u32 {
+    if tag.is_empty() { 0 } else { (fnv1a(tag) as u32).max(1) }
 }
 
 /// How long something lasts by a response: a 503's Retry-After (section 20.33), Expires of a 2xx to a SUBSCRIBE.

@@ -68,8 +68,16 @@ struct Session {
     until: Time,
     /// The last final response asked for credentials.
     asked: bool,
+    /// The node's side has hung up.
+    hung_up: bool,
     used: bool,
+    /// Its dialogs, as a forked INVITE may have made several: by the tags of those who were called, as far as they are
+    /// known, or zero.
+    dialogs: [u32; DIALOGS],
 }
+
+/// So many dialogs of one call are told apart.
+const DIALOGS: usize = 4;
 
 /// As many nodes that an INVITE has left are remembered: more than may go down with it.
 const LEFT: usize = 6;
@@ -230,7 +238,9 @@ impl Sessions {
             first: NIL,
             until: Time::FAR,
             asked: false,
+            hung_up: false,
             used: true,
+            dialogs: [0; DIALOGS],
         };
         let at = match self.free.pop() {
             Some(at) => {
@@ -260,6 +270,10 @@ impl Sessions {
         let (before, node) = (session.phase, session.node);
         session.phase = phase;
         session.until = until;
+        session.hung_up = false;
+        if !phase.is_call() {
+            session.dialogs = [0; DIALOGS];
+        }
         match (before == Phase::Ended, phase == Phase::Ended) {
             (true, false) => self.alive += 1,
             (false, true) => self.alive -= 1,
@@ -277,11 +291,15 @@ impl Sessions {
         self.publish(node);
     }
 
-    fn count_txn(&mut self, node: NodeIndex, kind: Kind, more: bool) {
-        if let Some(open) =
-            self.loads.get_mut(usize::from(node.0)).and_then(|l| l.open.get_mut(kind as usize))
-        {
-            *open = if more { *open + 1 } else { *open - 1 };
+    /// One unfinished transaction more, or less; `worked`: its node has shown that it has worked on it.
+    fn count_txn(&mut self, node: NodeIndex, kind: Kind, worked: bool, more: bool) {
+        if let Some(load) = self.loads.get_mut(usize::from(node.0)) {
+            if let Some(open) = load.open.get_mut(kind as usize) {
+                *open = if more { *open + 1 } else { *open - 1 };
+            }
+            if !worked {
+                load.unanswered = if more { load.unanswered + 1 } else { load.unanswered - 1 };
+            }
         }
         if more && let Some(begun) = self.begun.get_mut(usize::from(node.0)) {
             *begun = begun.wrapping_add(1);
@@ -331,6 +349,41 @@ impl Sessions {
         }
     }
 
+    /// The node's side of a call has hung up, and it ends then by itself.
+    pub fn hang_up(&mut self, at: Place, until: Time) {
+        if let Some(session) = self.session_mut(at) {
+            (session.until, session.hung_up) = (until, true);
+        }
+    }
+
+    /// Whether the node's side of a call has hung up, and nothing has shown since that it goes on.
+    pub fn is_hung_up(&self, at: Place) -> bool {
+        self.session(at).is_some_and(|s| s.hung_up)
+    }
+
+    /// A call has this dialog. Zero is none.
+    pub fn add_dialog(&mut self, at: Place, dialog: u32) {
+        let Some(session) = self.session_mut(at).filter(|s| dialog != 0 && !s.dialogs.contains(&dialog))
+        else {
+            return;
+        };
+        if let Some(free) = session.dialogs.iter_mut().find(|known| **known == 0) {
+            *free = dialog;
+        }
+    }
+
+    /// One dialog of a call is over. Says whether the call is: it has no other one, as far as is known. Of a dialog that is
+    /// not known it is said where there are not several, for nothing else may end that call for hours.
+    pub fn end_dialog(&mut self, at: Place, dialog: u32) -> bool {
+        let Some(session) = self.session_mut(at) else { return true };
+        let known = session.dialogs.iter().filter(|known| **known != 0).count();
+        let Some(over) = session.dialogs.iter_mut().find(|known| dialog != 0 && **known == dialog) else {
+            return known < 2;
+        };
+        *over = 0;
+        known < 2
+    }
+
     /// Forgets the oldest finished transaction of a call that has as many as it may have.
     fn make_room(&mut self, at: Place) {
         if self.session(at).is_none_or(|s| s.count < MOST_OF_CALL) {
@@ -366,7 +419,7 @@ impl Sessions {
         session.count += 1;
         self.used_txns += 1;
         self.hold(txn.node, true);
-        self.count_txn(txn.node, txn.tag.kind(), true);
+        self.count_txn(txn.node, txn.tag.kind(), txn.worked, true);
         Some(TxnPlace(place))
     }
 
@@ -375,22 +428,33 @@ impl Sessions {
         let Some(txn) = self.txns.get_mut(place.0 as usize).filter(|t| t.open) else { return };
         txn.open = false;
         txn.until = until;
-        let (node, kind) = (txn.node, txn.tag.kind());
-        self.count_txn(node, kind, false);
+        let (node, kind, worked) = (txn.node, txn.tag.kind(), txn.worked);
+        self.count_txn(node, kind, worked, false);
+    }
+
+    /// A node has shown that it has worked on a transaction.
+    pub fn worked(&mut self, place: TxnPlace) {
+        let Some(txn) = self.txns.get_mut(place.0 as usize).filter(|t| !t.worked) else { return };
+        txn.worked = true;
+        let (node, open) = (txn.node, txn.open);
+        if let Some(load) = self.loads.get_mut(usize::from(node.0)).filter(|_| open) {
+            load.unanswered -= 1;
+            self.publish(node);
+        }
     }
 
     /// Gives an unfinished transaction to another node.
     pub fn retarget(&mut self, now: Time, place: TxnPlace, node: NodeIndex) {
         let Some(txn) = self.txns.get_mut(place.0 as usize).filter(|t| t.open) else { return };
-        let (from, kind) = (txn.node, txn.tag.kind());
+        let (from, kind, worked) = (txn.node, txn.tag.kind(), txn.worked);
         (txn.node, txn.began, txn.alone) = (node, now, None);
         (txn.heard, txn.worked, txn.missed, txn.returned) = (false, false, false, false);
         // One that has rung has as long as it had.
         txn.until = txn.until.max(now + GIVE_UP);
         self.hold(from, false);
         self.hold(node, true);
-        self.count_txn(from, kind, false);
-        self.count_txn(node, kind, true);
+        self.count_txn(from, kind, worked, false);
+        self.count_txn(node, kind, false, true);
     }
 
     /// A transaction's record.
@@ -401,9 +465,9 @@ impl Sessions {
     /// A transaction's record, for what does not count.
     pub fn note(&mut self, place: TxnPlace, change: impl FnOnce(&mut Txn)) {
         if let Some(txn) = self.txns.get_mut(place.0 as usize) {
-            let (open, node, next) = (txn.open, txn.node, txn.next);
+            let (open, worked, node, next) = (txn.open, txn.worked, txn.node, txn.next);
             change(txn);
-            (txn.open, txn.node, txn.next) = (open, node, next);
+            (txn.open, txn.worked, txn.node, txn.next) = (open, worked, node, next);
         }
     }
 
@@ -537,8 +601,9 @@ impl Sessions {
                 load.calls += 1;
             }
             for (_, txn) in self.of(Place(at as u32)).filter(|(_, txn)| txn.open) {
-                let load = loads.get_mut(usize::from(txn.node.0));
-                if let Some(open) = load.and_then(|l| l.open.get_mut(txn.tag.kind() as usize)) {
+                let Some(load) = loads.get_mut(usize::from(txn.node.0)) else { continue };
+                load.unanswered += u32::from(!txn.worked);
+                if let Some(open) = load.open.get_mut(txn.tag.kind() as usize) {
                     *open += 1;
                 }
             }

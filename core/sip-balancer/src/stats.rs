@@ -1,6 +1,11 @@
-//! What one worker knows of one node, in numbers that only grow.
+//! What one worker knows of one node.
 
 use crate::Kind;
+use core::time::Duration;
+use wire::Time;
+
+/// For so long, and up to as long again, response times count as recent.
+pub const RECENT: Duration = Duration::from_secs(60);
 
 /// Occupancies told apart; the last one stands for all above.
 pub const OCCUPANCIES: usize = 65;
@@ -46,6 +51,12 @@ impl Times {
         self.sum += other.sum;
     }
 
+    /// How many are below `bound`, a power of two of microseconds from 32 on.
+    pub fn below(&self, bound: u64) -> u64 {
+        let first = (bound.max(1).ilog2().saturating_sub(FIRST) as usize * 4).min(BUCKETS);
+        self.buckets[..first].iter().map(|count| u64::from(*count)).sum()
+    }
+
     /// The upper bound of the bucket that the given part of all (0 to 1) does not exceed, microseconds; zero if
     /// there are none.
     pub fn quantile(&self, part: f64) -> u64 {
@@ -73,8 +84,13 @@ pub struct NodeStats {
     pub assigned: u64,
     /// Responses by the first digit of their status, 1 to 6.
     pub responses: [u64; 6],
-    /// Time to the final response by [`Kind`].
+    /// Time to the first response that shows work (of an INVITE any but 100, of others the final one) by [`Kind`], since
+    /// the start.
     pub times: [Times; Kind::COUNT],
+    /// The same of the last [`RECENT`], the part that is not over and the one before.
+    recent: [[Times; Kind::COUNT]; 2],
+    /// When that part began.
+    since: Time,
     /// How many transactions found so many unfinished ones there when they came (paper VI-C).
     pub occupancy: Box<[u64; OCCUPANCIES]>,
 }
@@ -85,6 +101,8 @@ impl Default for NodeStats {
             assigned: 0,
             responses: [0; 6],
             times: Default::default(),
+            recent: Default::default(),
+            since: Time::ZERO,
             occupancy: Box::new([0; OCCUPANCIES]),
         }
     }
@@ -104,17 +122,41 @@ impl NodeStats {
         }
     }
 
-    pub(crate) fn took(&mut self, kind: Kind, micros: u32) {
-        if let Some(times) = self.times.get_mut(kind as usize) {
-            times.add(micros);
+    pub(crate) fn took(&mut self, now: Time, kind: Kind, micros: u32) {
+        self.fade(now);
+        for times in [&mut self.times, &mut self.recent[0]] {
+            if let Some(times) = times.get_mut(kind as usize) {
+                times.add(micros);
+            }
         }
+    }
+
+    /// Forgets what is no longer recent.
+    pub(crate) fn fade(&mut self, now: Time) {
+        let age = now.since(self.since);
+        if age < RECENT {
+            return;
+        }
+        let part = core::mem::take(&mut self.recent[0]);
+        self.recent[1] = if age < RECENT * 2 { part } else { Default::default() };
+        self.since = now;
+    }
+
+    /// The response times of the last minute or two.
+    pub fn recent(&self, kind: Kind) -> Times {
+        let mut all = Times::default();
+        self.recent.iter().filter_map(|part| part.get(kind as usize)).for_each(|part| all.merge(part));
+        all
     }
 
     /// Adds all of another worker's.
     pub fn merge(&mut self, other: &NodeStats) {
         self.assigned += other.assigned;
         self.responses.iter_mut().zip(other.responses).for_each(|(mine, its)| *mine += its);
-        self.times.iter_mut().zip(&other.times).for_each(|(mine, its)| mine.merge(its));
+        let parts = self.recent.iter_mut().zip(&other.recent).chain([(&mut self.times, &other.times)]);
+        for (mine, its) in parts {
+            mine.iter_mut().zip(its).for_each(|(mine, its)| mine.merge(its));
+        }
         self.occupancy.iter_mut().zip(other.occupancy.iter()).for_each(|(mine, its)| *mine += its);
     }
 }
@@ -142,8 +184,25 @@ mod tests {
         let (mut a, mut b) = (NodeStats::default(), NodeStats::default());
         (0..100).for_each(|n| a.assigned(n));
         b.answered(503);
-        b.took(Kind::Bye, 1_000);
+        b.took(Time::ZERO, Kind::Bye, 1_000);
         a.merge(&b);
         assert_eq!((a.assigned, a.responses[4], a.times[1].count, a.occupancy[64]), (100, 1, 1, 36));
+        assert_eq!(a.recent(Kind::Bye).count, 1);
+    }
+
+    #[test]
+    fn what_was_long_ago_is_not_recent() {
+        let mut stats = NodeStats::default();
+        let recent = |stats: &NodeStats| (stats.recent(Kind::Invite).count, stats.times[0].count);
+        for second in 0..300 {
+            stats.took(Time::from_secs(1_000 + second), Kind::Invite, if second < 150 { 5 } else { 5_000 });
+            assert!((1..=120).contains(&recent(&stats).0), "{second}");
+        }
+        assert!(stats.recent(Kind::Invite).quantile(0.01) > 4_000 && stats.times[0].quantile(0.4) < 100);
+        assert_eq!((stats.times[0].below(32), stats.times[0].below(1 << 20)), (150, 300));
+        stats.fade(Time::from_secs(1_350));
+        assert_eq!(recent(&stats), (60, 300), "the part before");
+        stats.fade(Time::from_secs(1_500));
+        assert_eq!(recent(&stats), (0, 300));
     }
 }

@@ -61,6 +61,58 @@ fn a_bye_of_the_nodes_side_that_nobody_answers_ends_the_call() {
     assert_eq!((world.load(), world.balancer.report(true).exact), ((0, 0), Some(true)));
 }
 
+#[test]
+fn a_call_lasts_as_long_as_one_side_says_something() {
+    let mut world = World::new();
+    let (forwarded, route) = call(&mut world, "s1");
+    let long = settings().rules.session_timeout;
+    // Session timers of the called side (RFC 4028), for more than a session lasts; and then nothing more.
+    for n in 1..6 {
+        world.pass(long / 2);
+        let update = world.one(&forwarded.to, &by_node(&forwarded, &route, "UPDATE", n));
+        assert_eq!((update.to.as_str(), world.load()), (CALLER, (1, 0)));
+        world.receive(CALLER, &response(&update, "200 OK", ""));
+    }
+    // What comes once it has hung up does not prolong that.
+    world.one(&forwarded.to, &by_node(&forwarded, &route, "BYE", 6));
+    world.one(&forwarded.to, &by_node(&forwarded, &route, "INFO", 5));
+    world.seconds(34);
+    assert_eq!((world.load(), world.balancer.report(true).exact), ((0, 0), Some(true)));
+    let (_, _) = call(&mut world, "s2");
+    world.pass(long + Duration::from_secs(1));
+    assert_eq!((world.load(), world.balancer.report(true).happened.lost_calls), ((0, 0), 2));
+}
+
+/// Two who were called answer before one of them could be cancelled (RFC 3261 section 13.2.2.4).
+#[test]
+fn a_forked_call_ends_with_its_last_dialog() {
+    let mut world = World::new();
+    for by_caller in [true, false] {
+        let name = format!("d{by_caller}");
+        let (forwarded, route) = call(&mut world, &name);
+        let other = |text: String| text.replace("tag=callee", "tag=other");
+        for _ in 0..3 {
+            let back = world.receive(&forwarded.to, &other(response(&forwarded, "200 OK", "")));
+            assert_eq!(back.len(), 1, "both answers reach the caller");
+        }
+        let mut hangs_up = |cseq: u32, of: &dyn Fn(String) -> String| {
+            if by_caller {
+                let branch = format!("{name}{cseq}");
+                let bye = request("BYE", &name, cseq, &branch, ";tag=callee", &route);
+                let bye = world.one(CALLER, &of(bye));
+                world.answer(&bye, "200 OK", "");
+            } else {
+                let bye = world.one(&forwarded.to, &of(by_node(&forwarded, &route, "BYE", cseq)));
+                world.receive(CALLER, &response(&bye, "200 OK", ""));
+            }
+            world.load()
+        };
+        assert_eq!(hangs_up(2, &other), (1, 0), "by the caller: {by_caller}");
+        assert_eq!(hangs_up(3, &|text| text), (0, 0), "by the caller: {by_caller}");
+        assert_eq!(world.balancer.report(true).exact, Some(true));
+    }
+}
+
 /// One whose secret is not being changed.
 fn one_secret() -> World {
     World::with(nodes(3), Keys { previous: None, ..keys(2) }, settings())

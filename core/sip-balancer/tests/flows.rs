@@ -77,6 +77,11 @@ enum Event {
     Add(u16),
 }
 
+/// None, or one of three.
+fn some_dialog(now: Time) -> u32 {
+    (now.as_micros() / 7 % 4) as u32
+}
+
 struct Flows {
     random: Random,
     queue: BTreeMap<(u64, u64), Event>,
@@ -249,9 +254,12 @@ impl Run {
                     self.agreed.insert(call);
                 }
                 let rest = (status == 503).then_some(Duration::from_secs(3));
-                self.dispatcher.response(now, key(call), id, tag, node, status, rest);
+                let answer = Answer { status, wait: rest, dialog: some_dialog(now) };
+                self.dispatcher.response(now, key(call), id, tag, node, &answer);
             }
-            Event::ByCaller { call } => self.dispatcher.answered_by_caller(now, key(call), Tag::Bye, 200),
+            Event::ByCaller { call } => {
+                self.dispatcher.answered_by_caller(now, key(call), Tag::Bye, 200, some_dialog(now));
+            }
             Event::Down(n) => self.cluster.set_down(NodeIndex(n), Why::ProbeTimeout),
             Event::Up(n) => self.cluster.set_up(NodeIndex(n)),
             Event::Unreachable(n) => self.cluster.failed(now, NodeIndex(n), Why::Unreachable, 1, None),

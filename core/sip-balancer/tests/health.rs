@@ -468,7 +468,10 @@ fn the_only_node_that_is_left_gets_calls_though_it_was_ejected() {
         // What it refuses nobody else takes, for as long as we say ourselves.
         let refused = world.one(CALLER, &invite("a3"));
         let back = world.answer(&refused, "503 Service Unavailable", "Retry-After: 60\r\n");
-        assert_eq!((finals(&back), back[0].header("Retry-After")), (vec!["SIP/2.0 503 Service Unavailable"], Some("5")));
+        assert_eq!(
+            (finals(&back), back[0].header("Retry-After")),
+            (vec!["SIP/2.0 503 Service Unavailable"], Some("5"))
+        );
         // Somebody is back: it rests again.
         world.cluster.set_order(OTHER, Order::Serve);
         assert_eq!(goes(&mut world, "a4"), OTHER, "{algorithm:?}");

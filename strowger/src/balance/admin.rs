@@ -463,15 +463,18 @@ pub(super) fn costs_of(reports: &[Report]) -> [u32; Kind::COUNT] {
 
 fn times(stats: &NodeStats) -> Vec<AnswerTimes> {
     let ms = |micros: u64| micros as f64 / 1_000.0;
-    let one = |(kind, times): (&Kind, &sip_balancer::Times)| AnswerTimes {
-        kind: kind.name().into(),
-        count: times.count,
-        mean_ms: ms(times.mean()),
-        p50_ms: ms(times.quantile(0.5)),
-        p95_ms: ms(times.quantile(0.95)),
-        p99_ms: ms(times.quantile(0.99)),
+    let one = |kind: Kind| {
+        let times = stats.recent(kind);
+        AnswerTimes {
+            kind: kind.name().into(),
+            count: times.count,
+            mean_ms: ms(times.mean()),
+            p50_ms: ms(times.quantile(0.5)),
+            p95_ms: ms(times.quantile(0.95)),
+            p99_ms: ms(times.quantile(0.99)),
+        }
     };
-    Kind::ALL.iter().zip(&stats.times).map(one).collect()
+    Kind::ALL.into_iter().map(one).collect()
 }
 
 impl Admin for Control {

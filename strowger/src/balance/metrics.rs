@@ -205,31 +205,24 @@ fn figures(text: &mut Text<'_>, running: &Running, sum: &Sum) {
 
 fn answers<'a>(text: &mut Text<'_>, nodes: impl Iterator<Item = (&'a str, &'a NodeStats)> + Clone) {
     let name = "strowger_balance_answer_seconds";
-    text.family(name, "Time to the node's final response; bounds at most a quarter too long.", Type::Gauge);
+    let help = "Time to the node's first response that shows work, of the last minute or two; at most a quarter too long.";
+    text.family(name, help, Type::Gauge);
     for (node, stats) in nodes.clone() {
-        for (kind, times) in Kind::ALL.iter().zip(&stats.times).filter(|(_, times)| times.count > 0) {
+        let recent = Kind::ALL.map(|kind| (kind, stats.recent(kind)));
+        for (kind, times) in recent.iter().filter(|(_, times)| times.count > 0) {
             for (quantile, part) in [("0.5", 0.5), ("0.95", 0.95), ("0.99", 0.99)] {
                 let labels = [("node", node), ("kind", kind.name()), ("quantile", quantile)];
                 text.sample(name, &labels, times.quantile(part) as f64 / 1e6);
             }
         }
     }
-    let name = "strowger_balance_answer_seconds_total";
-    text.family(
-        name,
-        "The sum of these times; with the number of answers it gives their mean.",
-        Type::Counter,
-    );
-    for (node, stats) in nodes.clone() {
-        for (kind, times) in Kind::ALL.iter().zip(&stats.times) {
-            text.sample(name, &[("node", node), ("kind", kind.name())], times.sum as f64 / 1e6);
-        }
-    }
-    let name = "strowger_balance_answers_total";
-    text.family(name, "Final responses of the node, by kind of transaction.", Type::Counter);
+    let name = "strowger_balance_response_seconds";
+    let help = "Time to the node's first response that shows work, since the start.";
+    text.family(name, help, Type::Histogram);
     for (node, stats) in nodes {
-        for (kind, times) in Kind::ALL.iter().zip(&stats.times) {
-            text.sample(name, &[("node", node), ("kind", kind.name())], times.count);
+        for (kind, times) in Kind::ALL.iter().zip(&stats.times).filter(|(_, times)| times.count > 0) {
+            let labels = [("node", node), ("kind", kind.name())];
+            text.cumulative(name, &labels, |bound| times.below(bound), (times.count, times.sum));
         }
     }
 }

@@ -14,7 +14,7 @@
 use load::backend::{Kind, Model, Station};
 use load::population::{Distribution, Rng};
 use sip_balancer::{
-    Algorithm, CallKey, Cluster, Dispatcher, Node, NodeIndex, OCCUPANCIES, Request, Rules, Tag,
+    Algorithm, Answer, CallKey, Cluster, Dispatcher, Node, NodeIndex, OCCUPANCIES, Request, Rules, Tag,
 };
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -288,7 +288,7 @@ impl World {
         }
         open.trying = true;
         let node = NodeIndex(server as u16);
-        self.dispatcher.response(now, key(call), id(call, Tag::Invite), Tag::Invite, node, 100, None);
+        self.dispatcher.response(now, key(call), id(call, Tag::Invite), Tag::Invite, node, &Answer::new(100));
     }
 
     /// What a server has done by now.
@@ -367,7 +367,7 @@ impl World {
         let now = self.time();
         let node = NodeIndex(server as u16);
         let id = id(job.call, job.tag);
-        self.dispatcher.response(now, key(job.call), id, job.tag, node, 200, None);
+        self.dispatcher.response(now, key(job.call), id, job.tag, node, &Answer::new(200));
         self.open.remove(&id);
         if job.came >= self.warm {
             let (sum, count) = &mut self.counts[usize::from(job.tag == Tag::Bye)];

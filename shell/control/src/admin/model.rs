@@ -169,11 +169,12 @@ pub struct BalancedNode {
     pub assigned: u64,
     /// How often it has gone down.
     pub falls: u64,
-    /// Time to the final response, by kind of transaction.
+    /// Time to the first response that shows work, by kind of transaction.
     pub times: Vec<AnswerTimes>,
 }
 
-/// Times to the final response of one kind of transaction, milliseconds.
+/// Times to the first response of one kind of transaction that shows work (of an INVITE any but 100, of others the final
+/// one), of the last minute or two, milliseconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AnswerTimes {
     /// The kind: `invite`, `bye`, `register`, `other`.

@@ -56,17 +56,28 @@ impl<'o> Text<'o> {
 
     /// A distribution of durations, in seconds.
     pub fn histogram(&mut self, name: &str, labels: &[(&str, &str)], all: &Distribution) {
+        self.cumulative(name, labels, |bound| all.at_most(bound), (all.count(), all.sum_micros()));
+    }
+
+    /// The same by how many there are up to a bound, how many of all and the sum of them, microseconds.
+    pub fn cumulative(
+        &mut self,
+        name: &str,
+        labels: &[(&str, &str)],
+        at_most: impl Fn(u64) -> u64,
+        (count, sum): (u64, u64),
+    ) {
         for bits in BOUNDS {
             let bound = 1u64 << bits;
-            self.bucket(name, labels, &Seconds(bound).to_string(), all.at_most(bound));
+            self.bucket(name, labels, &Seconds(bound).to_string(), at_most(bound));
         }
-        self.bucket(name, labels, "+Inf", all.count());
+        self.bucket(name, labels, "+Inf", count);
         self.out.extend([name, "_sum"]);
         self.labels(labels, None);
-        let _ = writeln!(self.out, " {}", Seconds(all.sum_micros()));
+        let _ = writeln!(self.out, " {}", Seconds(sum));
         self.out.extend([name, "_count"]);
         self.labels(labels, None);
-        let _ = writeln!(self.out, " {}", all.count());
+        let _ = writeln!(self.out, " {count}");
     }
 
     fn bucket(&mut self, name: &str, labels: &[(&str, &str)], bound: &str, count: u64) {
