@@ -390,6 +390,8 @@ impl Balancer {
         let (call, id) = (entry.call, entry.id);
         let waits = match silent {
             true => self.dispatcher.silent(now, call, id),
+            // It is as well where it is if too many are.
+            false if self.has_other(now, at) && !self.dispatcher.budget.spend(now) => false,
             false => self.dispatcher.ignored(call, id),
         };
         if !waits || !self.has_other(now, at) {

@@ -12,6 +12,8 @@ use wire::Time;
 
 /// Places of a table that are looked at for another home than the first.
 const PLACES_TRIED: u64 = 32;
+/// In thousandths.
+const HALF: u64 = 500;
 /// What a burden is counted in: so many for a thousandth of a node's load and a thousandth of its weight.
 const BURDEN: u64 = 1 << 20;
 
@@ -94,6 +96,11 @@ impl Chooser {
     /// An INVITE outside a dialog has its final response; `refused`: one that says that the node is not well (5xx).
     pub fn invited(&mut self, now: Time, at: NodeIndex, refused: bool) {
         self.failing.answered(now, at, refused);
+    }
+
+    /// Whether a node has refused half of what it was given lately, or more.
+    pub(crate) fn refuses_most(&self, now: Time, at: NodeIndex) -> bool {
+        self.failing.is_any(now) && self.failing.part(now, at) >= HALF
     }
 
     /// What is known of a node was of another one that had its place.

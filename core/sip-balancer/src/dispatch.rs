@@ -3,6 +3,7 @@
 //! Nothing here reads a message; a request is what [`Request`] says of it. The machine makes these from
 //! bytes, simulations and property tests from nothing.
 
+use crate::budget::Budget;
 use crate::choose::Chooser;
 use crate::cluster::{Cluster, Load, MOST_NODES, NodeIndex};
 use crate::feedback::Refused;
@@ -224,6 +225,8 @@ pub struct Dispatcher {
     pub(crate) neighbours: Neighbours,
     pub(crate) asking: Vec<NodeIndex>,
     pub(crate) refused: Refused,
+    /// What may leave nodes that ignore it.
+    pub(crate) budget: Budget,
     pub(crate) happened: Happened,
 }
 
@@ -249,6 +252,7 @@ impl Dispatcher {
             neighbours: Neighbours::default(),
             asking: Vec::new(),
             refused: Refused::default(),
+            budget: Budget::default(),
             happened: Happened::default(),
             cluster,
         }
@@ -507,6 +511,9 @@ impl Dispatcher {
         let before = self.cluster.load(node);
         let mut txn = Txn::new(now, r.id, r.tag, node, now + GIVE_UP);
         txn.fresh = r.tag == Tag::Invite && !r.inside;
+        if txn.fresh {
+            self.budget.earn();
+        }
         (txn.large, txn.back, txn.sealed) = (r.large, r.back, r.sealed);
         let Some(place) = self.sessions.open(at, txn) else {
             self.settle(now, at);

@@ -18,6 +18,7 @@
 
 mod again;
 mod algorithm;
+mod budget;
 mod cancels;
 mod choose;
 mod cluster;

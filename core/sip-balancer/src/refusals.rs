@@ -3,8 +3,8 @@
 //! Who gets 503 is to try another server (RFC 3261 section 21.5.4, RFC 3263 section 4.3), and of those behind us only we
 //! know. An INVITE outside a dialog that is kept, and of which the caller has heard nothing but 100, goes to another
 //! node, as one does whose node is silent; the refusal is acknowledged here (17.1.1.3). Each node has it once, and few
-//! of them. Where all others have just refused calls as well and named a time, none of them has it: an overload is not
-//! mended by as many attempts again.
+//! of them. Where all others have just refused calls as well and named a time, or refuse most of what they get, none of
+//! them has it: an overload is not mended by as many attempts again.
 
 use crate::Tag;
 use crate::cluster::NodeIndex;
@@ -57,12 +57,14 @@ impl Balancer {
 }
 
 impl Dispatcher {
-    /// Whether a node that has not had an INVITE, and has not just refused another one, takes calls.
+    /// Whether a node that has not had an INVITE, and has neither just refused another one with Retry-After nor lately
+    /// refused most of what it got, takes calls.
     fn has_willing(&self, now: Time, call: CallKey, id: u64) -> bool {
         let place = self.sessions.find(call).and_then(|at| self.sessions.find_txn(at, id, Tag::Invite));
         let Some(txn) = place.and_then(|place| self.sessions.txn(place)) else { return false };
         let free = |at: &NodeIndex| *at != txn.node && !txn.barred.contains(&Some(*at));
-        let willing = |at: NodeIndex| self.cluster.gets_calls(now, at) && !self.cluster.is_refusing(now, at);
+        let refuses = |at| self.cluster.is_refusing(now, at) || self.chooser.refuses_most(now, at);
+        let willing = |at: NodeIndex| self.cluster.gets_calls(now, at) && !refuses(at);
         self.cluster.indexes().filter(free).any(willing)
     }
 

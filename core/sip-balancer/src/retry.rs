@@ -231,7 +231,8 @@ impl Dispatcher {
         let place = self.sessions.find(call).and_then(|at| self.sessions.find_txn(at, id, Tag::Invite));
         let waits = |place: &TxnPlace| self.sessions.txn(*place).is_some_and(|txn| txn.open && !txn.heard);
         let Some(place) = place.filter(waits) else { return false };
-        self.sessions.note(place, |txn| txn.returned = true);
+        // Missed as well, or its move would count as a failure of a node that answers others.
+        self.sessions.note(place, |txn| (txn.returned, txn.missed) = (true, true));
         true
     }
 

@@ -124,6 +124,28 @@ fn where_all_nodes_refuse_the_caller_is_told_so_and_only_one_of_them_is_asked() 
 }
 
 #[test]
+fn where_all_nodes_refuse_most_of_what_they_get_they_do_not_get_it_twice() {
+    let mut world = World::with(nodes(3), keys(2), settings());
+    let (mut calls, mut attempts) = (0, 0);
+    for n in 0..600 {
+        world.pass(MS(20));
+        let mut last = world.one(CALLER, &invite(&format!("m{n}")));
+        calls += 1;
+        loop {
+            attempts += 1;
+            // One of four is taken on, and nobody says for how long the others should wait.
+            let taken = (n * 7 + attempts) % 4 == 0;
+            let sent = world.answer(&last, if taken { "486 Busy Here" } else { FULL }, "");
+            if sent[0].to == CALLER {
+                break;
+            }
+            last = went_on(&world, &sent, &last);
+        }
+    }
+    assert!(attempts < calls * 5 / 4, "{attempts} for {calls}");
+}
+
+#[test]
 fn one_node_after_the_other_may_be_started_anew() {
     let mut world = probing(2);
     // What each of them says, by the tenth of a second: that it stops for two seconds, and then that it is there.

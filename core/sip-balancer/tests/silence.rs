@@ -102,6 +102,34 @@ fn an_invite_that_its_node_ignores_leaves_it_after_two_repetitions_whomever_else
 }
 
 #[test]
+fn where_all_nodes_drop_most_of_what_comes_few_of_it_is_sent_to_another_one() {
+    let mut world = world(3);
+    let probing = Probing { interval: Duration::from_secs(3_600), ..Probing::default() };
+    let turns = Settings { algorithm: Algorithm::RoundRobin, probing, rules: Rules::default(), ..streams() };
+    world.balancer.notice(world.now, Notice::Settings(turns.into()), &mut wire::Outbox::new());
+    let (mut calls, mut moved) = (0, 0);
+    for step in 0..90 {
+        // Ten calls in 100 ms, of which each node answers one.
+        let mut answered = [false; 3];
+        for n in 0..10 {
+            let sent = world.one(CALLER, &invite(&format!("cm{step}-{n}")));
+            calls += 1;
+            if !std::mem::replace(&mut answered[usize::from(world.node(&sent).0)], true) {
+                world.answer(&sent, "100 Trying", "");
+            }
+        }
+        // So few are looked at at a time that it takes several looks.
+        for ms in [100].into_iter().chain([0; 50]) {
+            let sent = world.pass(MS(ms));
+            moved += sent.iter().filter(|m| m.start().starts_with("INVITE ")).count();
+        }
+    }
+    assert!((calls / 5..calls * 3 / 10).contains(&moved), "{moved} of {calls}");
+    let open = world.cluster.indexes().filter(|at| world.cluster.takes_calls(world.now, *at)).count();
+    assert_eq!(open, 3, "a node that answers others is not held to be silent");
+}
+
+#[test]
 fn a_node_that_is_slow_for_all_keeps_what_it_has() {
     let mut world = world(2);
     let mates: Vec<Sent> = (0..40).map(|n| world.one(CALLER, &invite(&format!("cd{n}")))).collect();
