@@ -621,7 +621,7 @@ impl Dispatcher {
         let first = worked && !txn.worked;
         if first {
             self.outliers.answered(txn.node, micros);
-            self.sessions.worked(place);
+            self.sessions.worked(place, status >= 200);
             if let Some(stats) = self.stats_of(txn.node) {
                 stats.took(now, kind, micros);
             }

@@ -86,7 +86,11 @@ impl Balancer {
         if tag == Tag::Invite && status == 503 && self.goes_on(now, (call, branch.id, node), response, out) {
             return None;
         }
-        let answer = Answer { status, wait: wait(response, tag), dialog: dialog_of(response.to_tag()) };
+        let answer = Answer {
+            status,
+            wait: wait(response, tag),
+            dialog: if status < 200 { 0 } else { dialog_of(response.to_tag()) },
+        };
         let mut seen = self.dispatcher.response(now, call, branch.id, tag, node, &answer);
         // Of what is over, anybody along the way may have a copy.
         if seen == Seen::Counted && self.cluster.speaks(node) {
@@ -232,6 +236,7 @@ impl Balancer {
 }
 
 /// A dialog of a call, by the tag of who was called; never zero where there is one.
+#[inline]
 fn dialog_of(tag: &[u8]) -> u32 {
     if tag.is_empty() { 0 } else { (fnv1a(tag) as u32).max(1) }
 }

@@ -432,14 +432,17 @@ impl Sessions {
         self.count_txn(node, kind, worked, false);
     }
 
-    /// A node has shown that it has worked on a transaction.
-    pub fn worked(&mut self, place: TxnPlace) {
+    /// A node has shown that it has worked on a transaction. `last`: it is finished with that, and its end is about to be
+    /// published.
+    pub fn worked(&mut self, place: TxnPlace, last: bool) {
         let Some(txn) = self.txns.get_mut(place.0 as usize).filter(|t| !t.worked) else { return };
         txn.worked = true;
         let (node, open) = (txn.node, txn.open);
         if let Some(load) = self.loads.get_mut(usize::from(node.0)).filter(|_| open) {
             load.unanswered -= 1;
-            self.publish(node);
+            if !last {
+                self.publish(node);
+            }
         }
     }
 
