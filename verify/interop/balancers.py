@@ -16,12 +16,75 @@ USERS = ('b1', 'b2', 'p1', 'p2')
 SECRET = 'secret'
 
 
-def through(run, balancer_ip, nodes):
+class Front(servers.Balancer):
+    """A balancer that gives each node new calls in turn. `listen`: transports, or nothing for UDP alone."""
+
+    def __init__(self, run, nodes, ip, config='', listen=()):
+        addresses = [('%s' if '[' in n.ip or ':' not in n.ip else '[%s]') % n.ip + ':5060' for n in nodes]
+        if listen:
+            host = '[%s]' % ip if ':' in ip else ip
+            config = 'listen = [%s]\n[balance]\nnodes = [%s]\n%s' % (
+                ', '.join('"%s:%s:5060"' % (transport, host) for transport in listen),
+                ', '.join('"sip:%s"' % address for address in addresses), config)
+        super().__init__(run.bin, addresses, 2, 'round-robin', config, ip=ip, whole=bool(listen))
+        self.domain = 'example.com'
+
+    def start(self):
+        super().start()
+        net.poll('both nodes are up', 20, lambda: all(n['health'] == 'up' for n in self.all_nodes().values()))
+        return self
+
+    def assigned(self):
+        return [node['assigned'] for node in self.all_nodes().values()]
+
+    def one_node(self, what, call):
+        """What is asked meanwhile all goes to the one node that has the call; how much that is."""
+        before = self.assigned()
+        call()
+        given = [now - then for now, then in zip(self.assigned(), before)]
+        must(sum(1 for n in given if n) == 1, what, 'asked of the nodes', given)
+        return sum(given)
+
+    def nothing_left(self):
+        """No call and no transaction, by its counters and by its records, counted anew."""
+        def left():
+            lines = [line for line in self.page().splitlines() if line.startswith(
+                ('strowger_balance_calls{', 'strowger_balance_transactions{', 'strowger_balance_work{'))]
+            must(lines, 'the balancer has no counters')
+            return [line for line in lines if float(line.rpartition(' ')[2])]
+        try:
+            net.poll('no call is counted any more', 40, lambda: not left())
+        except AssertionError as error:
+            raise AssertionError('%s: %s' % (error, left()))
+        self.ctl('audit')
+
+
+def speak(caller, callee):
+    """A call of two PJSIP phones in which both hear something, and which the caller holds and takes up again."""
+    caller.forget()
+    callee.forget()
+    caller.call(callee.uri)
+    callee.wait('incoming')
+    callee.answer()
+    caller.wait('established')
+    callee.wait('established')
+    for phone in (caller, callee):
+        net.poll('%s hears something' % phone, 10, phone.heard)
+    callee.forget()
+    caller.hold()
+    callee.wait('held')
+    caller.resume()
+    callee.wait('speaking')
+    callee.hangup()
+    callee.wait('closed')
+    caller.wait('closed')
+
+
+def through(run, balancer_ip, nodes, transport='udp'):
     """Every phone calls every other through the balancer, callers and callees hang up, one gives up."""
-    with servers.Balancer(run.bin, ['%s:5060' % n.ip for n in nodes], 2, 'round-robin', ip=balancer_ip) as balancer:
-        balancer.domain = 'example.com'
-        net.poll('both nodes are up', 20, lambda: all(n['health'] == 'up' for n in balancer.all_nodes().values()))
-        crew = [kind(user, SECRET, balancer, 'udp') for kind, user in (
+    listen = ('udp', 'tcp') if transport == 'tcp' else ()
+    with Front(run, nodes, balancer_ip, listen=listen) as balancer:
+        crew = [kind(user, SECRET, balancer, transport, listening=True) for kind, user in (
             (phones.Baresip, 'b1'), (phones.Baresip, 'b2'), (phones.Pjsip, 'p1'), (phones.Pjsip, 'p2'))]
         started, calls = [], 0
         try:
@@ -34,7 +97,7 @@ def through(run, balancer_ip, nodes):
                 for callee in crew:
                     if caller is not callee:
                         try:
-                            talk(caller, callee)
+                            balancer.one_node('%s to %s' % (caller, callee), lambda: talk(caller, callee))
                         except AssertionError as error:
                             raise AssertionError('%s to %s: %s' % (caller, callee, error))
                         calls += 1
@@ -57,17 +120,18 @@ def through(run, balancer_ip, nodes):
                 callee.wait('closed')
                 caller.wait('closed')
                 calls += 2
-            net.poll('no call is counted any more', 40, lambda: balancer.calls() == 0)
-            each = [node['assigned'] for node in balancer.all_nodes().values()]
+            for caller, callee in (crew[2:], crew[:1:-1]):
+                balancer.one_node('%s to %s, held' % (caller, callee), lambda: speak(caller, callee))
+                calls += 1
+            balancer.nothing_left()
+            each = balancer.assigned()
             must(all(n >= calls / 2 for n in each), 'a node was given', min(each), 'transactions of', calls, 'calls')
             return '%d calls between %d phones, %s transactions at the nodes' % (calls, len(crew), ' and '.join(map(str, each)))
         finally:
             dismiss(started)
 
 
-@scenario
-def balance_strowger(run):
-    """Phones through `strowger balance` in front of two Strowgers, each of which asks the other for absent users."""
+def strowgers(run, transport):
     front, ips = net.fresh_ip(), (net.fresh_ip(), net.fresh_ip())
     nodes = []
     try:
@@ -77,10 +141,22 @@ def balance_strowger(run):
             nodes.append(servers.Strowger(run.bin, 'example.com', 1, True, config=config, ip=own,
                                           users=[(u, SECRET) for u in USERS]))
             nodes[-1].start()
-        return through(run, front, nodes)
+        return through(run, front, nodes, transport)
     finally:
         for node in nodes:
             node.__exit__()
+
+
+@scenario
+def balance_strowger(run):
+    """Phones through `strowger balance` in front of two Strowgers, each of which asks the other for absent users."""
+    return strowgers(run, 'udp')
+
+
+@scenario
+def balance_tcp(run):
+    """The same over TCP from each phone to the balancer and from the nodes to each phone."""
+    return strowgers(run, 'tcp')
 
 
 @scenario
