@@ -5,7 +5,10 @@
 
 For each experiment (--list): calls up before the fault; of these, lost, that is: their BYE was not answered with 2xx;
 calls begun around and after the fault that failed; and after how long each new call was answered at its first attempt,
-seen by a client that begins one every 20 ms and never repeats anything.
+seen by a client that begins one every 20 ms and never repeats anything. Where nodes fail, also how long new calls still
+went to a node that had failed (`moved`): until the last one was begun that was not answered at once, which takes 0.3 s at
+most where the node works, and 0.4 s at least (`silent_after`) where the balancer has to give the call to another one. Of all new
+calls it counts how many took that long (`slow`), and says how long the longest waited that was begun after the fault.
 
 The callers are two `strowger load`: one sets up `--calls` calls and hangs up after the fault, the other makes
 `--rate` calls a second from before the fault until well after it. The nodes are three `strowger serve` that share
@@ -37,6 +40,8 @@ DOMAIN = 'phones.test'
 NODES = 3
 # The client that asks without repeating: between two calls, and how long it waits for an answer.
 STEP, PATIENCE = 0.02, 0.4
+# What is answered within this was not moved from a silent node, which takes `silent_after`, 0.4 s.
+AT_ONCE = 0.3
 # What the generator says of calls that nobody answered any more.
 SILENT = 'expected message did not come'
 EXPERIMENTS = {}
@@ -53,7 +58,7 @@ def experiment(place, hold=0.0, after=18.0, **more):
 class Scene:
     """Nodes, phones, balancers and callers of one experiment."""
 
-    def __init__(self, o, place, nodes=NODES, spare=0, config=''):
+    def __init__(self, o, place, nodes=NODES, spare=0, config='', algorithm=None):
         """`spare`: nodes that run and that the others know, but no balancer's list has."""
         self.o, self.place = o, place
         self.dir = tempfile.mkdtemp(prefix='strowger-failure-')
@@ -61,6 +66,8 @@ class Scene:
         self.phones = place.phones()
         self.nodes = [self.node(at, nodes + spare) for at in range(nodes + spare)]
         self.balancers = place.balancers(o.bin, ['%s:5060' % n.ip for n in self.nodes[:nodes]], self.secret, config)
+        for balancer in self.balancers:
+            balancer.algorithm = algorithm or balancer.algorithm
         self.running, self.notes, self.figures = [], [], {}
 
     def node(self, at, count):
@@ -137,7 +144,6 @@ def measure(o, name):
         afterwards = function(scene)
         probed = probe.result()
         ended = [generator.wait(ramp + hold + 90) is not None for generator in (standing, fresh)]
-        counts = [g.report()['measured'] for g in (standing, fresh)]
         # The longest wait is that for an INVITE that was never answered: 33 s.
         end = time.monotonic() + (40 if o.settle else 0)
         while scene.up() and time.monotonic() < end:
@@ -145,9 +151,8 @@ def measure(o, name):
         left = scene.up()
         if afterwards:
             afterwards()
-    done = [hung_up(g.report()) for g in (standing, fresh)]
-    asked = dict(asked=o.calls, ordered=[o.calls + o.ramp_rate, int(o.rate * (4.0 + after))])
-    said = dict(tell(name, up, counts, done, probed, fault, scene.notes, left), **asked, **scene.figures)
+    asked = dict(asked=o.calls, rate=o.rate, ordered=[o.calls + o.ramp_rate, int(o.rate * (4.0 + after))])
+    said = dict(tell(name, up, standing.report(), fresh.report(), probed, fault, scene.notes, left), **asked, **scene.figures)
     if said['lost']:
         said['notes'] += flows(standing.report())
     said['void'] = [why for which, generator, whole in zip(('calls up', 'new calls'), (standing, fresh), ended)
@@ -179,29 +184,53 @@ def until(when):
     time.sleep(max(0.0, when - time.monotonic()))
 
 
-def tell(name, up, counts, done, probed, fault, notes, left):
-    """The figures of one experiment."""
-    standing, fresh = counts
+def tell(name, up, standing, fresh, probed, fault, notes, left):
+    """The figures of one experiment, of both generators' reports and of the probe's calls."""
+    over = [hung_up(report) for report in (standing, fresh)]
+    slow = slower(fresh, AT_ONCE)
+    standing, fresh = standing['measured'], fresh['measured']
     get = lambda c, key: int(c.get(key, 0))
-    lost = get(standing, 'sessions_established') - get(standing, 'calls.succeeded') - done[0]
-    new_lost = get(fresh, 'sessions_established') - get(fresh, 'calls.succeeded') - done[1]
-    if sum(done):
-        notes.append('%d BYEs were done and repeated, because the answer died with its node, and met 481' % sum(done))
+    ended = lambda c: get(c, 'calls.succeeded') - get(c, 'sessions_established')
+    if sum(over):
+        notes.append('%d BYEs were done and repeated, because the answer died with its node, and met 481' % sum(over))
     bad = [p for p in probed if not p['ok'] and p['sent'] >= fault - PATIENCE]
-    back = max((p['sent'] + STEP - fault for p in bad), default=0.0)
-    refused = sum(1 for p in bad if p['status'] == 503)
     return dict(
-        name=name, up=up, begun=get(standing, 'calls.begun'), standing=get(standing, 'sessions_established'), lost=lost,
-        never_up=get(standing, 'calls.begun') - get(standing, 'sessions_established'),
+        name=name, up=up, begun=get(standing, 'calls.begun'), standing=get(standing, 'sessions_established'),
+        lost=-ended(standing) - over[0], never_up=get(standing, 'calls.begun') - get(standing, 'sessions_established'),
         fresh=get(fresh, 'calls.begun'), failed=get(fresh, 'calls.begun') - get(fresh, 'sessions_established'),
-        fresh_lost=new_lost, hung=get(fresh, 'calls.failed.' + SILENT), back=back, first_try_failed=len(bad), probes=len(probed), refused=refused,
-        with_retry_after=sum(1 for p in bad if p['status'] == 503 and p['retry_after']), left=left, notes=notes)
+        fresh_lost=-ended(fresh) - over[1], over=sum(over), hung=get(fresh, 'calls.failed.' + SILENT),
+        unavailable=get(fresh, 'session_finals.503'), first_try_failed=len(bad), probes=len(probed),
+        refused=sum(1 for p in bad if p['status'] == 503), slow=slow,
+        with_retry_after=sum(1 for p in bad if p['status'] == 503 and p['retry_after']), left=left, notes=notes,
+        **times(probed, fault))
+
+
+def times(probed, fault):
+    """Of the probe's calls, seconds after the fault: when the last one was begun that was not answered in time (`back`),
+    or not at once (`moved`), each to the next call, which was; and the longest that one begun after the fault has waited
+    for its final response."""
+    after = [p for p in probed if p['sent'] >= fault]
+    last = lambda calls: max((p['sent'] + STEP - fault for p in calls), default=0.0)
+    return dict(
+        back=last(p for p in probed if not p['ok'] and p['sent'] >= fault - PATIENCE),
+        moved=last(p for p in after if p['status'] != 200 or p['took'] > AT_ONCE),
+        waited=max((p['took'] for p in after), default=0.0))
+
+
+def slower(report, seconds):
+    """Calls whose set-up took longer than this, repetitions included."""
+    setup = next(one['sent'] for one in report['latencies'] if one['key'] == 'setup')
+    return sum(count for upper, count in setup['buckets'] if upper > seconds * 1e6)
 
 
 def line(r):
+    """For readers of a terminal."""
     text = ('%-22s %5d up; lost %d of %d; new: %d of %d failed, %d lost; every first attempt answered again after %.2f s '
             '(%d of %d were not)' % (r['name'], r['up'], r['lost'], r['standing'], r['failed'], r['fresh'], r['fresh_lost'],
                                      r['back'], r['first_try_failed'], r['probes']))
+    if r['moved']:
+        text += '; new calls answered at once after %.2f s, the longest begun after the fault took %.2f s; of all, %d took over %.1f s' % (
+            r['moved'], r['waited'], r['slow'], AT_ONCE)
     if r['hung']:
         text += '; %d new ones had a provisional response from who then failed, and nothing more' % r['hung']
     if r['never_up']:
@@ -282,6 +311,8 @@ def probe(ip, target, seconds):
             # What is answered from now on has to be ended all the same: a phone that has gone away leaves calls behind.
             told = True
             for one in found.values():
+                # Of one without an answer: so far.
+                one['took'] = one['took'] if one['status'] else time.time() - one['sent']
                 one['ok'] = one['status'] == 200 and one['took'] <= PATIENCE
             print(json.dumps(list(found.values())), flush=True)
         due = begun + step * STEP
@@ -301,6 +332,29 @@ def probe(ip, target, seconds):
 def node_killed(scene):
     """kill -9 of one of three nodes."""
     scene.nodes[0].kill()
+
+
+def hang(scene, seconds=5):
+    """A node neither works nor is gone: what comes to it lies in its sockets, and is done when it goes on."""
+    scene.nodes[0].process.pause()
+    try:
+        time.sleep(seconds)
+        state = scene.balancers[0].all_nodes()['%s:5060' % scene.nodes[0].ip]
+        scene.say('it goes on after %d s, when the balancer says of it: %s' % (seconds, state['health']))
+    finally:
+        scene.nodes[0].process.go_on()
+
+
+@experiment(Loopback)
+def node_hung(scene):
+    """One of three nodes hangs (SIGSTOP) for 5 s, and goes on with what came meanwhile."""
+    hang(scene)
+
+
+@experiment(Loopback, algorithm='round-robin')
+def node_hung_in_turn(scene):
+    """The same where each node is given new calls in turn, so that what is unfinished at it keeps none away."""
+    hang(scene)
 
 
 @experiment(Loopback)
@@ -337,19 +391,24 @@ def all_nodes_down(scene):
 
 @experiment(Loopback)
 def node_drained(scene):
-    """One of three nodes is drained, stopped when it has nothing left, started and taken in again."""
+    """One of three nodes is drained, and taken in again."""
     balancer, node = scene.balancers[0], scene.nodes[0]
     name = '%s:5060' % node.ip
     scene.say(balancer.ctl('drain', name).strip().split('\n')[0])
+    # What was on its way to it, and may be repeated.
     time.sleep(1)
-    had = balancer.all_nodes()[name]['assigned']
-    before = time.monotonic()
-    time.sleep(1)
-    state = balancer.all_nodes()[name]
-    scene.say('%d transactions given to it in the next %.0f s (of calls it has: %d)' % (
-        state['assigned'] - had, time.monotonic() - before, state['calls']))
-    time.sleep(10)
+    had, calls = invites(node), balancer.all_nodes()[name]['calls']
+    time.sleep(min(11.0, (scene.o.after or 18.0) / 2))
+    scene.figures.update(had=had, given=invites(node) - had)
+    scene.say('it had had %d INVITEs and had %d calls then, and %d INVITEs came to it until it was taken in again' % (
+        had, calls, scene.figures['given']))
     balancer.ctl('undrain', name)
+    again = had + scene.figures['given']
+
+    def afterwards():
+        scene.figures['again'] = invites(node) - again
+        scene.say('and %d after that' % scene.figures['again'])
+    return afterwards
 
 
 def invites(node):
