@@ -14,8 +14,9 @@ The callers are two `strowger load`: one sets up `--calls` calls and hangs up af
 `--rate` calls a second from before the fault until well after it. The nodes are three `strowger serve` that share
 their secret and know each other's address as their own, so that each can take the dialogs of another; the phones
 behind them are one more `strowger load`. The exit status is 1 if something is not kept that docs/balance.md promises
-(verdicts.py has the list), which is also said line by line. Experiments with one balancer run on loopback; those with two in network
-namespaces that they make and remove (root; `ip`, and keepalived for the standby ones).
+(verdicts.py has the list), which is also said line by line. Experiments with one balancer run on loopback; those with two
+in network namespaces that they make and remove (root; `ip`, keepalived for the standby ones, BIRD 2 for those of its name).
+A table and all figures are written to lab/record (--record).
 """
 import argparse
 import json
@@ -32,8 +33,9 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.dirname(HERE))
 
-import verdicts  # noqa: E402  (after the path is set)
-from balance_places import Active, Loopback, Standby  # noqa: E402
+import records  # noqa: E402  (after the path is set)
+import verdicts  # noqa: E402
+from balance_places import Active, Bird, Loopback, Standby  # noqa: E402
 from harness import load, net, servers  # noqa: E402
 
 DOMAIN = 'phones.test'
@@ -229,8 +231,10 @@ def line(r):
             '(%d of %d were not)' % (r['name'], r['up'], r['lost'], r['standing'], r['failed'], r['fresh'], r['fresh_lost'],
                                      r['back'], r['first_try_failed'], r['probes']))
     if r['moved']:
-        text += '; new calls answered at once after %.2f s, the longest begun after the fault took %.2f s; of all, %d took over %.1f s' % (
-            r['moved'], r['waited'], r['slow'], AT_ONCE)
+        text += '; new calls answered at once after %.2f s, the longest begun after the fault took %.2f s' % (
+            r['moved'], r['waited'])
+    if r['slow']:
+        text += '; of all new ones %d took over %.1f s' % (r['slow'], AT_ONCE)
     if r['hung']:
         text += '; %d new ones had a provisional response from who then failed, and nothing more' % r['hung']
     if r['never_up']:
@@ -240,6 +244,19 @@ def line(r):
     if r['left']:
         text += '; %d calls still counted at the end' % r['left']
     return '\n    '.join([text] + r['notes'] + r['void'])
+
+
+def table(results):
+    """The same as lines of a table, for a record; below it what else was seen, but for call flows."""
+    rows = ['| experiment | calls up | of them lost | new calls failed | new calls lost | answered again after | new calls moved after '
+            '| the longest waited | of all over %.1f s | 503, with Retry-After | verdict |' % AT_ONCE, '|' + ' --- |' * 11]
+    for r in results:
+        said = verdicts.failure(r)
+        rows.append('| %s | %d | %d of %d | %d of %d | %d | %.2f s | %.2f s | %.2f s | %d | %d, %d | %s |' % (
+            r['name'], r['up'], r['lost'], r['standing'], r['failed'], r['fresh'], r['fresh_lost'], r['back'], r['moved'],
+            r['waited'], r['slow'], r['refused'], r['with_retry_after'], 'not kept: ' + '; '.join(said) if said else 'kept'))
+    notes = ['- %s: %s' % (r['name'], note) for r in results for note in r['notes'] + r['void'] if '\n' not in note]
+    return rows + ([''] + notes if notes else [])
 
 
 # ---------------------------------------------------------------- the client that never repeats
@@ -465,6 +482,32 @@ def active_none_killed(scene):
     return afterwards
 
 
+@experiment(Bird)
+def bird_one_killed(scene):
+    """Two active balancers whose addresses BIRD announces: kill -9 of one, and started again some seconds later."""
+    balancer = scene.balancers[0]
+    balancer.kill()
+    scene.place.watch(scene)
+    time.sleep(2)
+    begun = time.monotonic()
+    balancer.start()
+    scene.place.reach('left', 'right')
+    scene.say('routes lead to both %.2f s after it was started again' % (time.monotonic() - begun))
+
+
+@experiment(Bird)
+def bird_one_ended(scene):
+    """The same with SIGTERM: its routes go while it still serves."""
+    balancer = scene.balancers[0]
+    begun = time.monotonic()
+    balancer.process.terminate()
+    scene.place.reach(scene.balancers[1].place)
+    moved, alive = time.monotonic() - begun, balancer.process.running()
+    net.poll('it has ended', 10, lambda: not balancer.process.running())
+    scene.say('its routes were gone after %.2f s, it ended after %.2f s' % (moved, time.monotonic() - begun))
+    scene.figures['alive'] = alive
+
+
 @experiment(Standby)
 def standby_process_killed(scene):
     """keepalived: kill -9 of the balancer that has the address; the other takes it."""
@@ -526,7 +569,7 @@ def main():
     p.add_argument('--after', type=float, help='seconds that new calls go on at most, if an experiment has more')
     p.add_argument('--workers', type=int, default=2, help='of each balancer')
     p.add_argument('--algorithm', default='tlwl')
-    p.add_argument('--json', help='write the figures here')
+    p.add_argument('--record', default='lab/record', help='where the table and the figures are written')
     p.add_argument('--list', action='store_true', help='list the experiments')
     p.add_argument('names', nargs='*', metavar='NAME')
     o = p.parse_args()
@@ -551,9 +594,9 @@ def main():
         results.append(measure(o, name))
         print(line(results[-1]), flush=True)
         troubled |= not verdicts.tell(name, verdicts.failure(results[-1]))
-    if o.json:
-        with open(o.json, 'w') as f:
-            json.dump(results, f, indent=1)
+    if results:
+        records.write(o.record, 'balance-failure', 'What callers notice when a node or a balancer fails', 1, table(results),
+                      results, '%d calls up, %d new ones a second, each experiment once' % (o.calls, o.rate))
     if left_out:
         # What was not tried is not shown.
         print('not judged: %s' % ', '.join(left_out), flush=True)

@@ -22,6 +22,10 @@ FAILURES = dict(
     balancer_restarted=dict(back=2.0, faults=1),
     active_one_killed=dict(back=2.0, faults=1),
     active_none_killed=dict(back=0.5, events=('timed-out', 'retried')),
+    # It comes back: what began at the other one then may end here, as in a split.
+    bird_one_killed=dict(back=2.0, faults=1, waived=('left',)),
+    # Callers notice nothing: who is told to end serves until no route leads to it.
+    bird_one_ended=dict(back=0.5, faults=1, alive=True),
     standby_process_killed=dict(back=3.0, faults=1),
     # Callers notice no more than that the address moves, which is done before the balancer ends.
     standby_restarted=dict(back=1.0, faults=1, alive=True),
@@ -85,7 +89,7 @@ def failure(r, small=False):
         must('again', r['had'] > 0 and r['again'] > 0, '%d new calls went to the node before, and %d when it was taken in again' % (
             r['had'], r['again']))
     if rule.get('alive'):
-        must('alive', r.get('alive'), 'the balancer ended before the other had its address')
+        must('alive', r.get('alive'), 'the balancer ended before its address or its route had moved')
     # Of two balancers that both have the address: what a node says comes back to the one that asked.
     for event in rule.get('events', ()):
         if event not in r:
