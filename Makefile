@@ -171,7 +171,7 @@ bench-balance-paper: setup-build ## the experiments of the load balancer's paper
 	python3 verify/bench/balance_paper.py --bin $(RELEASE) --judge $(BENCH_ARGS)
 
 .PHONY: balance-failure
-balance-failure: setup-test release-for-tests ## what callers notice when a node or balancer fails, 20,000 calls up (18 minutes, root)
+balance-failure: setup-test release-for-tests ## what callers notice when a node or balancer fails, 20,000 calls up (22 minutes, root)
 	python3 verify/bench/balance_failure.py --bin $(RELEASE) $(FAILURE_ARGS)
 
 .PHONY: balance-counters

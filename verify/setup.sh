@@ -156,7 +156,7 @@ rust_tool() {
 test_tools() {
     build
     apt_for c++ g++ python3 python3 sipp sip-tester kamailio kamailio baresip baresip-core prlimit util-linux \
-        faketime faketime ip iproute2 keepalived keepalived
+        faketime faketime ip iproute2 keepalived keepalived bird bird2
     rust_tool cargo-clippy clippy rust-clippy
     rust_tool cargo-fmt rustfmt rustfmt
     cargo_tool cargo-deny cargo-deny

@@ -10,8 +10,8 @@ without a BYE. Many fail, for the callees' own answers are lost, too. What is lo
 runs its nodes' counters, and what `ctl audit` finds when it counts the records anew; and when the last call that nobody
 ended has been given up (a minute), transactions are forgotten (half a minute) and so are records, that nothing is left.
 
-A line every ten seconds; the last line is a verdict (verdicts.py), and the exit status is 1 if something is not kept. No
-rights are needed, for all of it is on loopback; a C compiler is.
+A line every ten seconds; the last line is a verdict (verdicts.py), and the exit status is 1 if something is not kept. A
+table and all figures are written to lab/record (--record). No rights are needed, for all of it is on loopback; a C compiler is.
 """
 import argparse
 import os
@@ -27,7 +27,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.dirname(HERE))
 sys.path.insert(0, HERE)
 
-import verdicts  # noqa: E402  (after the path is set)
+import records  # noqa: E402  (after the path is set)
+import verdicts  # noqa: E402
 from harness import load, net, servers  # noqa: E402
 
 NODES = 3
@@ -191,6 +192,21 @@ def measure(o, directory):
         network=done, lost_calls=event('lost-call'), repeated=event('repeated'), highest=watch.highest, samples=watch.samples)
 
 
+def table(r):
+    """For a record."""
+    total, said = max(sum(r['network'].values()), 1), verdicts.counters(r)
+    rows = ['| calls | asked for | begun | answers to INVITE |', '| --- | --- | --- | --- |']
+    rows += ['| %s | %d | %d | %s |' % (kind, r['asked'][kind], r['begun'][kind], ', '.join(
+        '%s: %d' % item for item in sorted(r['finals'][kind].items()))) for kind in KINDS]
+    return rows + [
+        '', '- network: %d datagrams, of which %s' % (total, ', '.join(
+            '%s %.1f %%' % (what, 100 * count / total) for what, count in r['network'].items() if what != 'passed')),
+        '- at most %d calls at a time, in %d looks; %d calls given up; requests that had come before: %d' % (
+            r['highest'], r['samples'], r['lost_calls'], r['repeated']),
+        '- left at the end: %s; absurd figures: %d; audits that failed: %d' % (r['left'] or 'nothing', len(r['absurd']), len(r['audits'])),
+        '- audit at the end: %s' % r['audit'].replace('\n', '; '), '- verdict: %s' % ('not kept: ' + '; '.join(said) if said else 'kept')]
+
+
 def tell(r):
     total = max(sum(r['network'].values()), 1)
     print('network: %d datagrams, of which %s' % (total, ', '.join(
@@ -209,6 +225,7 @@ def main():
     p.add_argument('--calls', type=int, default=1000000)
     p.add_argument('--rate', type=int, default=2500, help='calls a second')
     p.add_argument('--seed', type=int, default=1, help='of what the network does')
+    p.add_argument('--record', default='lab/record', help='where the table and the figures are written')
     o = p.parse_args()
     o.bin = os.path.abspath(o.bin)
     if not (shutil.which('cc') or shutil.which('gcc')):
@@ -221,6 +238,8 @@ def main():
     finally:
         shutil.rmtree(directory, ignore_errors=True)
     tell(found)
+    records.write(o.record, 'balance-counters', 'What the balancer counts in a bad network', 1, table(found), found,
+                  '%d calls, %d a second' % (o.calls, o.rate))
     return 0 if verdicts.tell('the counters', verdicts.counters(found)) else 1
 
 

@@ -5,14 +5,18 @@
 
 For each experiment (--list): calls up before the fault; of these, lost, that is: their BYE was not answered with 2xx;
 calls begun around and after the fault that failed; and after how long each new call was answered at its first attempt,
-seen by a client that begins one every 20 ms and never repeats anything.
+seen by a client that begins one every 20 ms and never repeats anything. Where nodes fail, also how long new calls still
+went to a node that had failed (`moved`): until the last one was begun that was not answered at once, which takes 0.3 s at
+most where the node works, and 0.4 s at least (`silent_after`) where the balancer has to give the call to another one. Of all new
+calls it counts how many took that long (`slow`), and says how long the longest waited that was begun after the fault.
 
 The callers are two `strowger load`: one sets up `--calls` calls and hangs up after the fault, the other makes
 `--rate` calls a second from before the fault until well after it. The nodes are three `strowger serve` that share
 their secret and know each other's address as their own, so that each can take the dialogs of another; the phones
 behind them are one more `strowger load`. The exit status is 1 if something is not kept that docs/balance.md promises
-(verdicts.py has the list), which is also said line by line. Experiments with one balancer run on loopback; those with two in network
-namespaces that they make and remove (root; `ip`, and keepalived for the standby ones).
+(verdicts.py has the list), which is also said line by line. Experiments with one balancer run on loopback; those with two
+in network namespaces that they make and remove (root; `ip`, keepalived for the standby ones, BIRD 2 for those of its name).
+A table and all figures are written to lab/record (--record).
 """
 import argparse
 import json
@@ -29,14 +33,17 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.dirname(HERE))
 
-import verdicts  # noqa: E402  (after the path is set)
-from balance_places import Active, Loopback, Standby  # noqa: E402
+import records  # noqa: E402  (after the path is set)
+import verdicts  # noqa: E402
+from balance_places import Active, Bird, Loopback, Standby  # noqa: E402
 from harness import load, net, servers  # noqa: E402
 
 DOMAIN = 'phones.test'
 NODES = 3
 # The client that asks without repeating: between two calls, and how long it waits for an answer.
 STEP, PATIENCE = 0.02, 0.4
+# What is answered within this was not moved from a silent node, which takes `silent_after`, 0.4 s.
+AT_ONCE = 0.3
 # What the generator says of calls that nobody answered any more.
 SILENT = 'expected message did not come'
 EXPERIMENTS = {}
@@ -53,7 +60,7 @@ def experiment(place, hold=0.0, after=18.0, **more):
 class Scene:
     """Nodes, phones, balancers and callers of one experiment."""
 
-    def __init__(self, o, place, nodes=NODES, spare=0, config=''):
+    def __init__(self, o, place, nodes=NODES, spare=0, config='', algorithm=None):
         """`spare`: nodes that run and that the others know, but no balancer's list has."""
         self.o, self.place = o, place
         self.dir = tempfile.mkdtemp(prefix='strowger-failure-')
@@ -61,6 +68,8 @@ class Scene:
         self.phones = place.phones()
         self.nodes = [self.node(at, nodes + spare) for at in range(nodes + spare)]
         self.balancers = place.balancers(o.bin, ['%s:5060' % n.ip for n in self.nodes[:nodes]], self.secret, config)
+        for balancer in self.balancers:
+            balancer.algorithm = algorithm or balancer.algorithm
         self.running, self.notes, self.figures = [], [], {}
 
     def node(self, at, count):
@@ -137,7 +146,6 @@ def measure(o, name):
         afterwards = function(scene)
         probed = probe.result()
         ended = [generator.wait(ramp + hold + 90) is not None for generator in (standing, fresh)]
-        counts = [g.report()['measured'] for g in (standing, fresh)]
         # The longest wait is that for an INVITE that was never answered: 33 s.
         end = time.monotonic() + (40 if o.settle else 0)
         while scene.up() and time.monotonic() < end:
@@ -145,9 +153,8 @@ def measure(o, name):
         left = scene.up()
         if afterwards:
             afterwards()
-    done = [hung_up(g.report()) for g in (standing, fresh)]
-    asked = dict(asked=o.calls, ordered=[o.calls + o.ramp_rate, int(o.rate * (4.0 + after))])
-    said = dict(tell(name, up, counts, done, probed, fault, scene.notes, left), **asked, **scene.figures)
+    asked = dict(asked=o.calls, rate=o.rate, ordered=[o.calls + o.ramp_rate, int(o.rate * (4.0 + after))])
+    said = dict(tell(name, up, standing.report(), fresh.report(), probed, fault, scene.notes, left), **asked, **scene.figures)
     if said['lost']:
         said['notes'] += flows(standing.report())
     said['void'] = [why for which, generator, whole in zip(('calls up', 'new calls'), (standing, fresh), ended)
@@ -179,29 +186,55 @@ def until(when):
     time.sleep(max(0.0, when - time.monotonic()))
 
 
-def tell(name, up, counts, done, probed, fault, notes, left):
-    """The figures of one experiment."""
-    standing, fresh = counts
+def tell(name, up, standing, fresh, probed, fault, notes, left):
+    """The figures of one experiment, of both generators' reports and of the probe's calls."""
+    over = [hung_up(report) for report in (standing, fresh)]
+    slow = slower(fresh, AT_ONCE)
+    standing, fresh = standing['measured'], fresh['measured']
     get = lambda c, key: int(c.get(key, 0))
-    lost = get(standing, 'sessions_established') - get(standing, 'calls.succeeded') - done[0]
-    new_lost = get(fresh, 'sessions_established') - get(fresh, 'calls.succeeded') - done[1]
-    if sum(done):
-        notes.append('%d BYEs were done and repeated, because the answer died with its node, and met 481' % sum(done))
+    ended = lambda c: get(c, 'calls.succeeded') - get(c, 'sessions_established')
+    if sum(over):
+        notes.append('%d BYEs were done and repeated, because the answer died with its node, and met 481' % sum(over))
     bad = [p for p in probed if not p['ok'] and p['sent'] >= fault - PATIENCE]
-    back = max((p['sent'] + STEP - fault for p in bad), default=0.0)
-    refused = sum(1 for p in bad if p['status'] == 503)
     return dict(
-        name=name, up=up, begun=get(standing, 'calls.begun'), standing=get(standing, 'sessions_established'), lost=lost,
-        never_up=get(standing, 'calls.begun') - get(standing, 'sessions_established'),
+        name=name, up=up, begun=get(standing, 'calls.begun'), standing=get(standing, 'sessions_established'),
+        lost=-ended(standing) - over[0], never_up=get(standing, 'calls.begun') - get(standing, 'sessions_established'),
         fresh=get(fresh, 'calls.begun'), failed=get(fresh, 'calls.begun') - get(fresh, 'sessions_established'),
-        fresh_lost=new_lost, hung=get(fresh, 'calls.failed.' + SILENT), back=back, first_try_failed=len(bad), probes=len(probed), refused=refused,
-        with_retry_after=sum(1 for p in bad if p['status'] == 503 and p['retry_after']), left=left, notes=notes)
+        fresh_lost=-ended(fresh) - over[1], over=sum(over), hung=get(fresh, 'calls.failed.' + SILENT),
+        unavailable=get(fresh, 'session_finals.503'), first_try_failed=len(bad), probes=len(probed),
+        refused=sum(1 for p in bad if p['status'] == 503), slow=slow,
+        with_retry_after=sum(1 for p in bad if p['status'] == 503 and p['retry_after']), left=left, notes=notes,
+        **times(probed, fault))
+
+
+def times(probed, fault):
+    """Of the probe's calls, seconds after the fault: when the last one was begun that was not answered in time (`back`),
+    or not at once (`moved`), each to the next call, which was; and the longest that one begun after the fault has waited
+    for its final response."""
+    after = [p for p in probed if p['sent'] >= fault]
+    last = lambda calls: max((p['sent'] + STEP - fault for p in calls), default=0.0)
+    return dict(
+        back=last(p for p in probed if not p['ok'] and p['sent'] >= fault - PATIENCE),
+        moved=last(p for p in after if p['status'] != 200 or p['took'] > AT_ONCE),
+        waited=max((p['took'] for p in after), default=0.0))
+
+
+def slower(report, seconds):
+    """Calls whose set-up took longer than this, repetitions included."""
+    setup = next(one['sent'] for one in report['latencies'] if one['key'] == 'setup')
+    return sum(count for upper, count in setup['buckets'] if upper > seconds * 1e6)
 
 
 def line(r):
+    """For readers of a terminal."""
     text = ('%-22s %5d up; lost %d of %d; new: %d of %d failed, %d lost; every first attempt answered again after %.2f s '
             '(%d of %d were not)' % (r['name'], r['up'], r['lost'], r['standing'], r['failed'], r['fresh'], r['fresh_lost'],
                                      r['back'], r['first_try_failed'], r['probes']))
+    if r['moved']:
+        text += '; new calls answered at once after %.2f s, the longest begun after the fault took %.2f s' % (
+            r['moved'], r['waited'])
+    if r['slow']:
+        text += '; of all new ones %d took over %.1f s' % (r['slow'], AT_ONCE)
     if r['hung']:
         text += '; %d new ones had a provisional response from who then failed, and nothing more' % r['hung']
     if r['never_up']:
@@ -211,6 +244,19 @@ def line(r):
     if r['left']:
         text += '; %d calls still counted at the end' % r['left']
     return '\n    '.join([text] + r['notes'] + r['void'])
+
+
+def table(results):
+    """The same as lines of a table, for a record; below it what else was seen, but for call flows."""
+    rows = ['| experiment | calls up | of them lost | new calls failed | new calls lost | answered again after | new calls moved after '
+            '| the longest waited | of all over %.1f s | 503, with Retry-After | verdict |' % AT_ONCE, '|' + ' --- |' * 11]
+    for r in results:
+        said = verdicts.failure(r)
+        rows.append('| %s | %d | %d of %d | %d of %d | %d | %.2f s | %.2f s | %.2f s | %d | %d, %d | %s |' % (
+            r['name'], r['up'], r['lost'], r['standing'], r['failed'], r['fresh'], r['fresh_lost'], r['back'], r['moved'],
+            r['waited'], r['slow'], r['refused'], r['with_retry_after'], 'not kept: ' + '; '.join(said) if said else 'kept'))
+    notes = ['- %s: %s' % (r['name'], note) for r in results for note in r['notes'] + r['void'] if '\n' not in note]
+    return rows + ([''] + notes if notes else [])
 
 
 # ---------------------------------------------------------------- the client that never repeats
@@ -282,6 +328,8 @@ def probe(ip, target, seconds):
             # What is answered from now on has to be ended all the same: a phone that has gone away leaves calls behind.
             told = True
             for one in found.values():
+                # Of one without an answer: so far.
+                one['took'] = one['took'] if one['status'] else time.time() - one['sent']
                 one['ok'] = one['status'] == 200 and one['took'] <= PATIENCE
             print(json.dumps(list(found.values())), flush=True)
         due = begun + step * STEP
@@ -301,6 +349,29 @@ def probe(ip, target, seconds):
 def node_killed(scene):
     """kill -9 of one of three nodes."""
     scene.nodes[0].kill()
+
+
+def hang(scene, seconds=5):
+    """A node neither works nor is gone: what comes to it lies in its sockets, and is done when it goes on."""
+    scene.nodes[0].process.pause()
+    try:
+        time.sleep(seconds)
+        state = scene.balancers[0].all_nodes()['%s:5060' % scene.nodes[0].ip]
+        scene.say('it goes on after %d s, when the balancer says of it: %s' % (seconds, state['health']))
+    finally:
+        scene.nodes[0].process.go_on()
+
+
+@experiment(Loopback)
+def node_hung(scene):
+    """One of three nodes hangs (SIGSTOP) for 5 s, and goes on with what came meanwhile."""
+    hang(scene)
+
+
+@experiment(Loopback, algorithm='round-robin')
+def node_hung_in_turn(scene):
+    """The same where each node is given new calls in turn, so that what is unfinished at it keeps none away."""
+    hang(scene)
 
 
 @experiment(Loopback)
@@ -337,19 +408,24 @@ def all_nodes_down(scene):
 
 @experiment(Loopback)
 def node_drained(scene):
-    """One of three nodes is drained, stopped when it has nothing left, started and taken in again."""
+    """One of three nodes is drained, and taken in again."""
     balancer, node = scene.balancers[0], scene.nodes[0]
     name = '%s:5060' % node.ip
     scene.say(balancer.ctl('drain', name).strip().split('\n')[0])
+    # What was on its way to it, and may be repeated.
     time.sleep(1)
-    had = balancer.all_nodes()[name]['assigned']
-    before = time.monotonic()
-    time.sleep(1)
-    state = balancer.all_nodes()[name]
-    scene.say('%d transactions given to it in the next %.0f s (of calls it has: %d)' % (
-        state['assigned'] - had, time.monotonic() - before, state['calls']))
-    time.sleep(10)
+    had, calls = invites(node), balancer.all_nodes()[name]['calls']
+    time.sleep(min(11.0, (scene.o.after or 18.0) / 2))
+    scene.figures.update(had=had, given=invites(node) - had)
+    scene.say('it had had %d INVITEs and had %d calls then, and %d INVITEs came to it until it was taken in again' % (
+        had, calls, scene.figures['given']))
     balancer.ctl('undrain', name)
+    again = had + scene.figures['given']
+
+    def afterwards():
+        scene.figures['again'] = invites(node) - again
+        scene.say('and %d after that' % scene.figures['again'])
+    return afterwards
 
 
 def invites(node):
@@ -404,6 +480,32 @@ def active_none_killed(scene):
         for balancer in scene.balancers:
             scene.say('of one, by nodes: %s' % ', '.join(str(n['assigned']) for n in balancer.all_nodes().values()))
     return afterwards
+
+
+@experiment(Bird)
+def bird_one_killed(scene):
+    """Two active balancers whose addresses BIRD announces: kill -9 of one, and started again some seconds later."""
+    balancer = scene.balancers[0]
+    balancer.kill()
+    scene.place.watch(scene)
+    time.sleep(2)
+    begun = time.monotonic()
+    balancer.start()
+    scene.place.reach('left', 'right')
+    scene.say('routes lead to both %.2f s after it was started again' % (time.monotonic() - begun))
+
+
+@experiment(Bird)
+def bird_one_ended(scene):
+    """The same with SIGTERM: its routes go while it still serves."""
+    balancer = scene.balancers[0]
+    begun = time.monotonic()
+    balancer.process.terminate()
+    scene.place.reach(scene.balancers[1].place)
+    moved, alive = time.monotonic() - begun, balancer.process.running()
+    net.poll('it has ended', 10, lambda: not balancer.process.running())
+    scene.say('its routes were gone after %.2f s, it ended after %.2f s' % (moved, time.monotonic() - begun))
+    scene.figures['alive'] = alive
 
 
 @experiment(Standby)
@@ -467,7 +569,7 @@ def main():
     p.add_argument('--after', type=float, help='seconds that new calls go on at most, if an experiment has more')
     p.add_argument('--workers', type=int, default=2, help='of each balancer')
     p.add_argument('--algorithm', default='tlwl')
-    p.add_argument('--json', help='write the figures here')
+    p.add_argument('--record', default='lab/record', help='where the table and the figures are written')
     p.add_argument('--list', action='store_true', help='list the experiments')
     p.add_argument('names', nargs='*', metavar='NAME')
     o = p.parse_args()
@@ -492,9 +594,9 @@ def main():
         results.append(measure(o, name))
         print(line(results[-1]), flush=True)
         troubled |= not verdicts.tell(name, verdicts.failure(results[-1]))
-    if o.json:
-        with open(o.json, 'w') as f:
-            json.dump(results, f, indent=1)
+    if results:
+        records.write(o.record, 'balance-failure', 'What callers notice when a node or a balancer fails', 1, table(results),
+                      results, '%d calls up, %d new ones a second, each experiment once' % (o.calls, o.rate))
     if left_out:
         # What was not tried is not shown.
         print('not judged: %s' % ', '.join(left_out), flush=True)

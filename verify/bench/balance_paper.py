@@ -24,7 +24,7 @@ are kept in --state, experiment by experiment and point by point, and the page a
 there: so experiments may be run one by one. `--show` makes them again without running anything.
 
 The last lines are a verdict on what was asked of it (verdicts.py): the peak of tlwl beside hash's, INVITEs of hash beside
-tlwl's at moderate and high load, unequal servers, scaling; what is void or missing is not kept. With --judge the exit
+those of tlwl and of tjsq at moderate and high load, unequal servers, scaling; what is void or missing is not kept. With --judge the exit
 status is 1 then. Before it stand, not judged, how many of hash's requests were bad at each load, for at high load it is
 beyond its peak, and how it compares at the highest load that it carries. A peak that is the ideal is "at least" so much.
 """
@@ -258,7 +258,7 @@ def main():
     p.add_argument('--grain', type=float, default=0.2, help='of callers and back ends, milliseconds')
     p.add_argument('--lateness', type=float, default=20.0, help='that makes a trial void, milliseconds')
     p.add_argument('--defaults', action='store_true', help="with the balancer's own defaults")
-    p.add_argument('--quick', action='store_true', help='few points and short trials: five minutes in place of 70')
+    p.add_argument('--quick', action='store_true', help='few points and short trials: seven minutes in place of 70')
     p.add_argument('--state', default='target/balance-paper.json', help='where results are kept')
     p.add_argument('--fresh', action='store_true', help='forget what is kept there')
     p.add_argument('--show', action='store_true', help='run nothing')
@@ -297,7 +297,7 @@ def settle(o):
     """What follows from the other arguments."""
     o.bin = os.path.abspath(o.bin)
     default = lambda value, full, quick: value if value is not None else (quick if o.quick else full)
-    o.algorithms = default(o.algorithms, list(ALGORITHMS), ['tlwl', 'hash'])
+    o.algorithms = default(o.algorithms, list(ALGORITHMS), ['tlwl', 'tjsq', 'hash'])
     o.loads = default(o.loads, [0.1, 0.4, 0.8, 0.9], [0.4, 0.8, 0.9])
     o.nodes = default(o.nodes, [1, 2, 4, 8, 10], [1, 8])
     o.seeds = default(o.seeds, [1], [1])

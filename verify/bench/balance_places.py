@@ -227,6 +227,95 @@ class Active(Namespaces):
         return done.returncode == 0
 
 
+class Bird(Active):
+    """The same with the routing daemon, and all files of deploy/anycast but routes.sh: BIRD at each balancer announces the
+    addresses by BGP as long as announce.sh says so, to two routers, which are the callers and the nodes themselves."""
+
+    ROUTERS = ('calls', 'nodes')
+
+    @staticmethod
+    def missing():
+        if not Bird.binary('bird') or not Bird.binary('birdc'):
+            return 'no BIRD (apt-get install bird2)'
+        return Namespaces.missing()
+
+    @staticmethod
+    def binary(name):
+        return shutil.which(name, path=os.environ.get('PATH', '') + ':/usr/sbin')
+
+    def build(self):
+        super().build()
+        self.dir, self.daemons = tempfile.mkdtemp(prefix='strowger-bird-'), []
+        for place in self.ROUTERS:
+            self.sysctl(place, 'net.ipv4.fib_multipath_hash_policy=1')
+
+    def route(self, places):
+        """Nobody sets them by hand."""
+
+    def announcing(self, place):
+        """bird.conf of a balancer's machine; the second router has the same peering as the first."""
+        text = shipped(self.SHIPPED, 'bird.conf', pairs=[
+            ('198.51.100.254', self.OWN['calls']), ('198.51.100.1', self.OWN[place]), *self.addresses(place)])
+        first = text[text.index('protocol bgp upstream {'):]
+        return text + first.replace('upstream', 'second').replace(self.OWN['calls'], self.OWN['nodes'])
+
+    def routing(self, place):
+        return shipped(self.SHIPPED, 'bird-router.conf', pairs=[
+            ('198.51.100.254', self.OWN[place]), ('198.51.100.1', self.OWN['left']), ('198.51.100.2', self.OWN['right']),
+            *self.addresses('left')])
+
+    def begin(self, scene):
+        for place in self.ROUTERS:
+            self.daemon(place, self.routing(place))
+        for balancer in scene.balancers:
+            place = balancer.place
+            socket = self.daemon(place, self.announcing(place))
+            text = shipped(self.SHIPPED, 'announce.sh', pairs=[
+                ('/usr/local/bin/strowger', balancer.binary), ('birdc ', '%s -s %s ' % (self.binary('birdc'), socket))])
+            path = os.path.join(self.dir, place + '.sh')
+            with open(path, 'w') as f:
+                f.write(text)
+            self.daemons.append(servers.Process(self.inside(place) + ['sh', path]))
+        self.reach('left', 'right')
+
+    def daemon(self, place, text):
+        """BIRD there; the name of its socket."""
+        path = os.path.join(self.dir, place)
+        with open(path + '.conf', 'w') as f:
+            f.write(text)
+        self.daemons.append(servers.Process(self.inside(place) + [
+            self.binary('bird'), '-f', '-c', path + '.conf', '-s', path + '.ctl', '-P', path + '.pid']))
+        return path + '.ctl'
+
+    def ways(self, router, address=None):
+        """The balancers that it sends to; of both for the common address, and otherwise the one for an own address."""
+        done = subprocess.run(['ip', '-n', self.name(router), 'route', 'show', (address or self.service) + '/32'],
+                              stdout=subprocess.PIPE, text=True)
+        return [place for place in ('left', 'right') if ' via %s ' % self.OWN[place] in done.stdout.replace('\n', ' ')]
+
+    def reach(self, *places):
+        """Until both routers have the routes that there are while these balancers answer; seconds that it took."""
+        begun = time.monotonic()
+        own = {self.ASKING[p]: [p] if p in places else list(places) for p in ('left', 'right')}
+        wanted = [list(places), *own.values()]
+        found = lambda: [[self.ways(r, a) for a in (None, *own)] for r in self.ROUTERS]
+        try:
+            net.poll('the routers send to %s' % ' and '.join(places), 20, lambda: found() == [wanted] * len(self.ROUTERS))
+        except AssertionError as error:
+            raise AssertionError('%s: %s\n%s' % (error, found(), '\n'.join(d.log(5) for d in self.daemons)))
+        return time.monotonic() - begun
+
+    def watch(self, scene):
+        left = [b.place for b in scene.balancers if b.process.running()]
+        scene.say('its routes were gone %.2f s after that' % self.reach(*left))
+
+    def end(self):
+        for daemon in reversed(getattr(self, 'daemons', [])):
+            daemon.stop(1)
+        super().end()
+        shutil.rmtree(getattr(self, 'dir', ''), ignore_errors=True)
+
+
 class Standby(Namespaces):
     """One balancer at a time has the address, by keepalived; both configurations of deploy/keepalived."""
 

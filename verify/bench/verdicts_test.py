@@ -15,12 +15,16 @@ import verdicts  # noqa: E402
 
 def good(name='node_killed', **more):
     """Figures of an experiment in which all was well."""
-    r = dict(name=name, asked=20000, ordered=[21000, 11000], up=21500, begun=21000, standing=21000, void=[], lost=0, never_up=0, fresh=11000, failed=0, fresh_lost=0, hung=0, back=0.0,
-             first_try_failed=0, probes=1000, refused=0, with_retry_after=0, left=0, notes=[])
+    r = dict(name=name, asked=20000, rate=500, ordered=[21000, 11000], up=21500, begun=21000, standing=21000, void=[], lost=0, never_up=0, fresh=11000, failed=0, fresh_lost=0, hung=0, back=0.0,
+             over=0, moved=0.0, waited=0.1, slow=0, unavailable=0, first_try_failed=0, probes=1000, refused=0, with_retry_after=0, left=0, notes=[])
     if 'events' in verdicts.FAILURES[name]:
         r.update({'assigned': 50000, 'timed-out': 0, 'retried': 0})
     if 'given' in verdicts.FAILURES[name]:
         r['given'] = 2500 if verdicts.FAILURES[name]['given'] else 0
+    if 'again' in verdicts.FAILURES[name]:
+        r.update(had=5000, again=1000)
+    if 'refusing' in verdicts.FAILURES[name]:
+        r.update(refused=450, with_retry_after=450, unavailable=4500, failed=4500, fresh_lost=500)
     if 'alive' in verdicts.FAILURES[name]:
         r['alive'] = True
     return dict(r, **more)
@@ -41,19 +45,52 @@ class Failure(unittest.TestCase):
 
     def test_only_a_handful_may_have_rung_where_nodes_fall_and_none_elsewhere(self):
         for name, rule in verdicts.FAILURES.items():
-            most = 10 if name in ('node_killed', 'node_flapping', 'all_nodes_down') else 0
-            self.assertEqual(verdicts.failure(good(name, failed=most, hung=most)), [], name)
-            bad = good(name, failed=most + 1, hung=most + 1)
+            most = 10 if name in ('node_killed', 'node_hung', 'node_hung_in_turn', 'node_flapping', 'all_nodes_down') else 0
+            failed = good(name)['failed']
+            self.assertEqual(verdicts.failure(good(name, failed=failed + most, hung=most)), [], name)
+            bad = good(name, failed=failed + most + 1, hung=most + 1)
             self.assertEqual(len(verdicts.failure(bad)), 1, name)
         self.assertEqual(len(verdicts.failure(good(fresh=200, ordered=[21000, 200], failed=4, hung=4))), 1)
         self.assertEqual(verdicts.failure(good(fresh=200, ordered=[21000, 200], failed=3, hung=3)), [])
 
     def test_what_cannot_be_kept_is_waived_there_alone(self):
-        self.assertEqual(verdicts.failure(good('all_nodes_down', failed=900, fresh_lost=5)), [])
         self.assertEqual(len(verdicts.failure(good('all_nodes_down', left=1))), 1)
         self.assertEqual(verdicts.failure(good('standby_split_brain', left=7)), [])
         self.assertEqual(verdicts.failure(good(left=7, back=9.0), small=True), [])
         self.assertEqual(len(verdicts.failure(good(lost=1), small=True)), 1)
+
+    def test_new_calls_leave_a_node_that_has_failed_within_half_a_second(self):
+        for name in ('node_killed', 'node_hung', 'node_hung_in_turn'):
+            self.assertEqual(verdicts.failure(good(name, moved=0.43, waited=0.42, slow=80, back=0.43)), [], name)
+            for broken in (dict(moved=0.51), dict(waited=0.51), dict(slow=90), dict(back=0.51)):
+                self.assertEqual(len(verdicts.failure(good(name, **broken))), 1, broken)
+                self.assertEqual(verdicts.failure(good(name, **broken), small=True), [], broken)
+
+    def test_that_figure_is_of_the_last_call_that_had_to_be_moved(self):
+        call = lambda sent, took, status=200: dict(sent=100 + sent, took=took, status=status, ok=status == 200 and took <= 0.4)
+        found = balance_failure.times([call(-0.1, 0.5), call(0.1, 0.41), call(0.36, 0.405), call(0.4, 0.002)], 100)
+        self.assertAlmostEqual(found['moved'], 0.36 + balance_failure.STEP)
+        self.assertAlmostEqual(found['waited'], 0.41)
+        found = balance_failure.times([call(0.1, 0.002), call(0.7, 3.0, 0), call(0.8, 0.002)], 100)
+        self.assertAlmostEqual(found['moved'], 0.7 + balance_failure.STEP, msg='one that was never answered')
+        self.assertEqual(found['waited'], 3.0)
+        self.assertGreater(balance_failure.times([call(0.6, 0.01, 503)], 100)['moved'], 0.6, 'one that was refused')
+        report = dict(latencies=[dict(key='setup', sent=dict(buckets=[[2000, 900], [300000, 5], [310000, 7], [420000, 2]]))])
+        self.assertEqual(balance_failure.slower(report, 0.3), 9)
+
+    def test_with_no_node_left_every_new_call_is_refused_and_told_when_to_come_back(self):
+        for broken in (dict(refused=0, with_retry_after=0), dict(unavailable=0, failed=0), dict(with_retry_after=449),
+                       dict(failed=4501), dict(fresh_lost=751)):
+            self.assertEqual(len(verdicts.failure(good('all_nodes_down', **broken))), 1, broken)
+
+    def test_a_handful_of_byes_may_have_been_done_where_something_fails_and_none_elsewhere(self):
+        for name, rule in verdicts.FAILURES.items():
+            most = 10 * rule.get('faults', 0)
+            self.assertEqual(verdicts.failure(good(name, over=most)), [], name)
+            self.assertEqual(len(verdicts.failure(good(name, over=most + 1))), 1, name)
+        few = dict(asked=300, ordered=[360, 300], begun=360, standing=360)
+        self.assertEqual(verdicts.failure(good(over=3, **few)), [])
+        self.assertEqual(len(verdicts.failure(good(over=4, **few))), 1)
 
     def test_a_generator_that_says_void_or_never_ended_says_nothing(self):
         check = dict(name='lateness', found='1200 ms', limit='1000 ms', kept=False, of_generator=True)
@@ -67,6 +104,10 @@ class Failure(unittest.TestCase):
     def test_new_calls_go_to_who_was_added_and_not_to_who_was_removed(self):
         self.assertEqual(len(verdicts.failure(good('node_added', given=0))), 1)
         self.assertEqual(len(verdicts.failure(good('node_removed', given=1))), 1)
+
+    def test_none_goes_to_who_is_drained_until_it_is_taken_in_again(self):
+        for broken in (dict(given=1), dict(had=0), dict(again=0)):
+            self.assertEqual(len(verdicts.failure(good('node_drained', **broken))), 1, broken)
 
     def test_who_is_told_to_end_waits_until_its_address_has_moved(self):
         self.assertEqual(len(verdicts.failure(good('standby_restarted', alive=False))), 1)
@@ -166,27 +207,33 @@ class Generator(unittest.TestCase):
 
 
 class Paper(unittest.TestCase):
-    def state(self, hash_peak=1800, hash_ms=(20, 500), half=440, eight=2400, hash_bad=0.4):
+    def state(self, hash_peak=1800, hash_ms=(20, 500), tjsq_ms=(2.6, 6), half=440, eight=2400, hash_bad=0.4):
         bad = lambda name, load: hash_bad if (name, load) == ('hash', 0.9) else 0.0
         times = dict(('%s %g' % (name, load), dict(invite_ms=ms, void=False, bad=bad(name, load)))
-                     for name, all_ms in (('tlwl', (2.5, 5)), ('hash', hash_ms)) for load, ms in zip((0.4, 0.9), all_ms))
+                     for name, all_ms in (('tlwl', (2.5, 5)), ('tjsq', tjsq_ms), ('hash', hash_ms)) for load, ms in zip((0.4, 0.9), all_ms))
         peak = lambda rate, void=False: dict(peak=rate, ideal=2400, trials=[dict(void=void)])
         return dict(repeats=dict(response=times, peaks=dict(tlwl=peak(2400), hash=peak(hash_peak)), unequal=dict(tlwl=peak(half)),
                                  scale={'1': peak(300), '8': peak(eight)}))
 
     def test_each_goal(self):
         self.assertEqual(verdicts.paper(self.state()), [])
-        for less in (dict(hash_peak=2040), dict(hash_ms=(10, 500)), dict(hash_ms=(20, 155)), dict(half=400), dict(eight=2200)):
+        for less in (dict(hash_peak=2040), dict(tjsq_ms=(4.1, 6)), dict(tjsq_ms=(2.6, 10.5)), dict(half=400), dict(eight=2200)):
             self.assertEqual(len(verdicts.paper(self.state(**less))), 1, less)
+        for slow in (dict(hash_ms=(10, 500)), dict(hash_ms=(20, 155))):
+            self.assertEqual(len(verdicts.paper(self.state(**slow))), 2, 'of tlwl and of tjsq')
 
     def test_who_fails_calls_is_not_quick_and_no_peak_is_no_ratio(self):
-        state = self.state()
-        state['repeats']['response']['tlwl 0.4']['bad'] = 0.5
-        self.assertEqual(len(verdicts.paper(state)), 1)
+        for name in ('tlwl 0.4', 'tjsq 0.9'):
+            state = self.state()
+            state['repeats']['response'][name]['bad'] = 0.5
+            self.assertEqual(len(verdicts.paper(state)), 1, name)
         self.assertEqual(len(verdicts.paper(self.state(hash_peak=0))), 1)
 
     def test_what_is_void_or_missing_is_not_shown(self):
-        self.assertEqual(len(verdicts.paper({})), 5)
+        self.assertEqual(len(verdicts.paper({})), 7)
+        state = self.state()
+        del state['repeats']['response']['tjsq 0.4']
+        self.assertEqual(len(verdicts.paper(state)), 1)
         state = self.state()
         state['repeats']['peaks']['tlwl']['trials'][0]['void'] = True
         self.assertEqual(len(verdicts.paper(state)), 1)

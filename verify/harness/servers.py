@@ -63,6 +63,13 @@ class Process:
         self._signal(signal.SIGKILL)
         self.proc.wait()
 
+    def pause(self):
+        """It does nothing any more, and its sockets stay: SIGSTOP."""
+        self._signal(signal.SIGSTOP)
+
+    def go_on(self):
+        self._signal(signal.SIGCONT)
+
     def terminate(self):
         """SIGTERM once, as a service manager does; it may take its time."""
         self._signal(signal.SIGTERM)

@@ -13,8 +13,8 @@ SCENARIOS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file_
 
 
 def free_port(ip):
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
-        s.bind((ip, 0))
+    with socket.socket(socket.AF_INET6 if ':' in ip else socket.AF_INET, socket.SOCK_DGRAM) as s:
+        s.bind((ip.strip('[]'), 0))
         return s.getsockname()[1]
 
 
@@ -25,13 +25,15 @@ class Sipp:
                  transport='u1', seconds=None, extra=(), cpu=None, keys=()):
         self.dir = tempfile.mkdtemp(prefix='strowger-sipp-')
         self.ip, self.port = ip or net.fresh_ip(), port
+        # Its control port is one of IPv4 in any case.
+        control = net.fresh_ip() if ':' in self.ip else self.ip
         self.stat_file = os.path.join(self.dir, 'stat.csv')
         cmd = ['taskset', '-c', str(cpu)] if cpu is not None else []
         cmd += ['sipp'] + (['%s:%d' % remote] if remote else [])
         cmd += ['-sn', scenario[4:]] if scenario.startswith('-sn ') else \
             ['-sf', scenario if os.path.isabs(scenario) else os.path.join(SCENARIOS, scenario)]
-        cmd += ['-i', self.ip, '-p', str(port), '-t', transport, '-nostdin', '-ci', self.ip,
-                '-cp', str(free_port(self.ip)), '-mi', self.ip, '-trace_stat', '-stf', self.stat_file, '-fd', '1',
+        cmd += ['-i', self.ip, '-p', str(port), '-t', transport, '-nostdin', '-ci', control,
+                '-cp', str(free_port(control)), '-mi', self.ip, '-trace_stat', '-stf', self.stat_file, '-fd', '1',
                 '-trace_err', '-error_file', os.path.join(self.dir, 'errors.log'),
                 '-buff_size', str(4 << 20), '-timer_resol', '1']
         if rate:

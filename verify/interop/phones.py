@@ -20,7 +20,9 @@ class Phone:
 
     kind = 'phone'
 
-    def __init__(self, user, password, server, transport):
+    def __init__(self, user, password, server, transport, listening=False):
+        """`listening`: it is called where it listens, not on the connection that it has made: PJSIP has to be told."""
+        self.listening = listening
         self.user, self.password, self.server, self.transport = user, password, server, transport
         self.uri = 'sip:%s@%s' % (user, server.domain)
         self.events, self.changed = [], threading.Condition()
@@ -59,7 +61,7 @@ class Pjsip(Phone):
 
     def start(self):
         options = dict(user=self.user, password=self.password, domain=self.server.domain, transport=self.transport,
-                       proxy='%s:%d' % self.server.address, ip=net.fresh_ip())
+                       proxy='%s:%d' % self.server.address, ip=net.fresh_ip(), listening=self.listening)
         self.proc = subprocess.Popen(
             [sys.executable, os.path.join(HERE, 'pjsip_phone.py'), json.dumps(options)], stdin=subprocess.PIPE,
             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True)
@@ -87,6 +89,19 @@ class Pjsip(Phone):
 
     def hangup(self):
         self._do('hangup')
+
+    def hold(self):
+        self._do('hold')
+        self.wait('holding')
+
+    def resume(self):
+        self._do('resume')
+        self.wait('speaking')
+
+    def heard(self):
+        """RTP packets that have come."""
+        self._do('heard')
+        return self.wait('heard')['packets']
 
     def stop(self):
         try:

@@ -4,9 +4,12 @@
     pjsip_phone.py '{"user": "p1", "password": "x", "domain": "example.com", "proxy": "127.64.1.1:5060",
                      "transport": "udp", "ip": "127.64.1.9"}'
 
-Commands: {"do": "call", "to": URI}, {"do": "answer", "code": 200}, {"do": "hangup"}, {"do": "quit"}.
+Commands: {"do": "call", "to": URI}, {"do": "answer", "code": 200}, {"do": "hangup"}, {"do": "quit"},
+          {"do": "hold"}, {"do": "resume"}, {"do": "heard"}.
 Events:   {"event": "registered", "code": 200}, {"event": "incoming", "from": URI},
-          {"event": "ringing"}, {"event": "established"}, {"event": "closed", "code": 486}.
+          {"event": "ringing"}, {"event": "established"}, {"event": "closed", "code": 486}; of its media
+          {"event": "speaking"}, {"event": "holding"} (by itself), {"event": "held"} (by the other one) and
+          {"event": "heard", "packets": 10}.
 """
 import json
 import os
@@ -33,6 +36,14 @@ class Call(pj.Call):
         elif info.state == pj.PJSIP_INV_STATE_DISCONNECTED:
             tell('closed', code=info.lastStatusCode, reason=info.lastReason)
             Account.ended.append(self)
+
+    def onCallMediaState(self, prm):
+        names = {pj.PJSUA_CALL_MEDIA_LOCAL_HOLD: 'holding', pj.PJSUA_CALL_MEDIA_REMOTE_HOLD: 'held',
+                 pj.PJSUA_CALL_MEDIA_ACTIVE: 'speaking'}
+        # The list is gone with what it belongs to.
+        info = self.getInfo()
+        for media in info.media:
+            tell(names.get(media.status, 'no media'))
 
 
 class Account(pj.Account):
@@ -62,6 +73,13 @@ def do(account, command):
     elif what == 'answer':
         parameter.statusCode = command.get('code', 200)
         Account.call.answer(parameter)
+    elif what == 'hold':
+        Account.call.setHold(parameter)
+    elif what == 'resume':
+        parameter.opt.flag = pj.PJSUA_CALL_UNHOLD
+        Account.call.reinvite(parameter)
+    elif what == 'heard':
+        tell('heard', packets=Account.call.getStreamStat(0).rtcp.rxStat.pkt)
     elif what == 'hangup' and Account.call and Account.call.isActive():
         Account.call.hangup(parameter)
 
@@ -89,6 +107,12 @@ def main():
     account_config.regConfig.timeoutSec = 600
     account_config.sipConfig.authCreds.append(pj.AuthCredInfo('digest', '*', o['user'], 0, o['password']))
     account_config.sipConfig.proxies.append('sip:%s;lr;transport=%s' % (o['proxy'], o['transport']))
+    if o.get('listening'):
+        # By itself it asks for RFC 5626 over TCP, which a registrar behind a proxy that is no edge proxy has to refuse
+        # (section 6), and names the port that its connection comes from, where nobody but the other end reaches it.
+        account_config.natConfig.sipOutboundUse = 0
+        account_config.natConfig.contactRewriteUse = 0
+        account_config.sipConfig.contactForced = 'sip:%s@%s:5060;transport=%s' % (o['user'], o['ip'], o['transport'])
     account_config.mediaConfig.transportConfig.boundAddress = o['ip']
     account_config.mediaConfig.transportConfig.publicAddress = o['ip']
     account = Account()
