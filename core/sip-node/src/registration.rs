@@ -78,13 +78,17 @@ impl<S: Services> Node<S> {
 /// behind address translation, and a stream is only to be had from its side. But a client that sees
 /// itself as we see it (its Via names its source address) and registers a numeric Contact elsewhere is
 /// registering another device, which is taken at its word. Not so where a Path says that it came by a proxy, whose Via is
-/// the one we see.
+/// the one we see. Where we know that it came by one, without a Path, its connection is that one's and not the phone's.
 fn reach(flow: Flow, request: &Message<'_>, contact: Option<&Uri<'_>>, settings: &Settings) -> Flow {
     let by_path = request.header(Name::Path).is_some();
-    if flow.transport != Transport::Udp || by_path || is_natted(flow, request) {
+    let by_front = flow.transport != Transport::Udp && settings.auth.is_front(flow.remote.ip());
+    if by_path || is_natted(flow, request) || (flow.transport != Transport::Udp && !by_front) {
         return flow;
     }
     let Some(uri) = contact else { return flow };
+    if by_front {
+        return device(flow, uri, settings).unwrap_or(flow);
+    }
     match uri.host_ip() {
         Some(ip) if ip != flow.remote.ip().to_canonical() => {
             let remote = SocketAddr::new(ip, uri.port.unwrap_or(5060));
@@ -93,4 +97,16 @@ fn reach(flow: Flow, request: &Message<'_>, contact: Option<&Uri<'_>>, settings:
         }
         _ => flow,
     }
+}
+
+/// Where the device of a numeric Contact is, in whatever way that says, if it may be there.
+fn device(flow: Flow, contact: &Uri<'_>, settings: &Settings) -> Option<Flow> {
+    let ip = contact.host_ip()?;
+    let transports = [Transport::Udp, flow.transport].into_iter();
+    let to = |transport: Transport| {
+        let remote = SocketAddr::new(ip, contact.port.unwrap_or(transport.default_port()));
+        let listener = settings.listener_for(transport, remote, flow.listener)?;
+        Some(Flow { transport, listener, remote, conn: None })
+    };
+    transports.filter_map(to).find(|to| settings.may_register(to.remote, flow.remote.ip()))
 }

@@ -237,6 +237,44 @@ fn a_contact_elsewhere_is_believed_where_it_may_be() {
     }
 }
 
+/// A balancer's connection to us is no way to the phones behind it.
+#[test]
+fn who_registers_by_a_front_over_a_stream_is_called_where_the_contact_says() {
+    let front = PROXY.parse::<SocketAddr>().unwrap().ip();
+    for (fronts, contact, path, expected) in [
+        (
+            vec![(front, 32)],
+            "<sip:bob@192.0.2.99:5070;transport=tcp>",
+            "",
+            (Transport::Tcp, "192.0.2.99:5070", false),
+        ),
+        (vec![(front, 32)], "<sip:bob@192.0.2.99:5070>", "", (Transport::Udp, "192.0.2.99:5070", false)),
+        // Elsewhere than allowed, or by a way of its own: on the connection.
+        (vec![(front, 32)], "<sip:bob@169.254.169.254;transport=tcp>", "", (Transport::Tcp, PROXY, true)),
+        (
+            vec![(front, 32)],
+            "<sip:bob@192.0.2.99:5070>",
+            "Path: <sip:192.0.2.77;lr>",
+            (Transport::Tcp, PROXY, true),
+        ),
+        // A phone on its own connection.
+        (vec![], "<sip:bob@192.0.2.99:5070;transport=tcp>", "", (Transport::Tcp, PROXY, true)),
+    ] {
+        let mut lab = Lab::open();
+        lab.reconfigure(|s| s.auth.fronts = fronts);
+        let mut req = register("bob", contact).sent_by("TCP", PROXY);
+        req.lines.insert(0, "Via: SIP/2.0/TCP 192.0.2.99:5070;branch=z9hG4bKphone".to_owned());
+        if !path.is_empty() {
+            req.lines.extend([path.to_owned(), "Supported: path".to_owned()]);
+        }
+        lab.send_on(tcp(PROXY, 7), req.text());
+        assert_eq!(lab.one().status(), 200, "{contact}");
+        let sent = lab.invite(CAROL, Req::invite().text());
+        let (flow, to) = (sent[0].flow, sent[0].to());
+        assert_eq!((flow.transport, to.as_str(), flow.conn.is_some()), expected, "{contact} {path}");
+    }
+}
+
 #[test]
 fn every_request_of_a_user_is_challenged_but_ack_and_cancel() {
     let mut lab = Lab::new();
