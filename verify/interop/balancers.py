@@ -17,13 +17,13 @@ SECRET = 'secret'
 
 
 class Front(servers.Balancer):
-    """A balancer that gives each node new calls in turn. `listen`: on these, or on UDP alone."""
+    """A balancer that gives each node new calls in turn. `listen`: on these, or on UDP alone; `way`: how nodes are reached."""
 
-    def __init__(self, run, nodes, ip, config='', listen=()):
+    def __init__(self, run, nodes, ip, config='', listen=(), way=''):
         addresses = ['%s:%d' % n.address for n in nodes]
         if listen:
             config = 'listen = [%s]\n[balance]\nnodes = [%s]\n%s' % (
-                ', '.join('"%s"' % one for one in listen), ', '.join('"sip:%s"' % one for one in addresses), config)
+                ', '.join('"%s"' % one for one in listen), ', '.join('"sip:%s%s"' % (one, way) for one in addresses), config)
         super().__init__(run.bin, addresses, 2, 'round-robin', config, ip=ip, whole=bool(listen))
         self.domain, self.admin = 'example.com', '%s:8080' % net.fresh_ip()
 
@@ -81,7 +81,7 @@ def speak(caller, callee):
 def through(run, balancer_ip, nodes, transport='udp'):
     """Every phone calls every other through the balancer, callers and callees hang up, one gives up."""
     listen = ['%s:%s:5060' % (each, balancer_ip) for each in ('udp', 'tcp')] if transport == 'tcp' else ()
-    with Front(run, nodes, balancer_ip, listen=listen) as balancer:
+    with Front(run, nodes, balancer_ip, listen=listen, way=';transport=tcp' if listen else '') as balancer:
         crew = [kind(user, SECRET, balancer, transport, listening=True) for kind, user in (
             (phones.Baresip, 'b1'), (phones.Baresip, 'b2'), (phones.Pjsip, 'p1'), (phones.Pjsip, 'p2'))]
         started, calls = [], 0
@@ -135,7 +135,8 @@ def strowgers(run, transport):
     try:
         for own, other in (ips, ips[::-1]):
             config = ('aliases = ["%s"]\n[[trunk]]\nname = "other"\ntargets = ["sip:%s"]\nmay_transit = true\n'
-                      '[[route]]\ndomain = "example.com"\ntargets = ["sip:example.com", "sip:%s"]\n' % (front, other, other))
+                      '[[route]]\ndomain = "example.com"\ntargets = ["sip:example.com", "sip:%s"]\n'
+                      '[auth]\nfronts = ["%s"]\n' % (front, other, other, front))
             nodes.append(servers.Strowger(run.bin, 'example.com', 1, True, config=config, ip=own,
                                           users=[(u, SECRET) for u in USERS]))
             nodes[-1].start()
@@ -153,7 +154,7 @@ def balance_strowger(run):
 
 @scenario
 def balance_tcp(run):
-    """The same over TCP from each phone to the balancer and from the nodes to each phone."""
+    """The same over TCP from each phone to the balancer, from there to the nodes, and from these to each phone."""
     return strowgers(run, 'tcp')
 
 
