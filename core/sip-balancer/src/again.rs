@@ -390,7 +390,8 @@ impl Balancer {
         let (call, id) = (entry.call, entry.id);
         let waits = match silent {
             true => self.dispatcher.silent(now, call, id),
-            // It is as well where it is if too many are.
+            // What a second one ignores, too, says more of the INVITE; and where too many are moved it is as well off here.
+            false if entry.tries > 0 => false,
             false if self.has_other(now, at) && !self.dispatcher.budget.spend(now) => false,
             false => self.dispatcher.ignored(call, id),
         };

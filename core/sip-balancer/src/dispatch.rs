@@ -553,14 +553,11 @@ impl Dispatcher {
         let Some(at) = self.sessions.find(call) else { return Seen::Stray };
         let Some(place) = self.sessions.find_txn(at, id, tag) else { return Seen::Stray };
         let Some(&txn) = self.sessions.txn(place) else { return Seen::Stray };
-        if txn.node != node {
-            return Seen::Replaced;
-        }
-        if !txn.open {
+        if txn.node != node || !txn.open {
             if tag == Tag::Invite && (200..300).contains(&status) && self.sessions.phase(at) == Phase::Up {
                 self.sessions.add_dialog(at, dialog);
             }
-            return Seen::Stray;
+            return if txn.node == node { Seen::Stray } else { Seen::Replaced };
         }
         // Only what is owed says something of the node: of what is over, anybody along the way may have a copy.
         self.weigh_answer(now, &txn, place, status, wait);
@@ -599,10 +596,12 @@ impl Dispatcher {
             self.overloaded(now, txn.node, wait);
         }
         match (status, wait) {
-            (503, Some(time)) if txn.fresh && !time.is_zero() => {
+            (503, Some(time)) if first && !time.is_zero() => {
                 self.cluster.refuses(now, txn.node, time.min(LONGEST_REST));
             }
-            (101..500, _) if txn.fresh => self.cluster.accepts(txn.node),
+            // Asked for credentials nobody has been taken; and what comes after the first is of a call taken long ago.
+            (401 | 407, _) => {}
+            (101..500, _) if txn.fresh && !txn.worked => self.cluster.accepts(txn.node),
             _ => {}
         }
         if first && status >= 200 {

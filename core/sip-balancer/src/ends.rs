@@ -89,9 +89,9 @@ impl Dispatcher {
 
     /// The node's side hangs up: there may be nobody who answers that, and it is given up after 64*T1 (RFC 3261 section
     /// 17.1.2.2). Whatever the caller sends later says that the call is up after all.
-    pub fn hung_up_by_node(&mut self, now: Time, call: CallKey) {
+    pub fn hung_up_by_node(&mut self, now: Time, call: CallKey, dialog: u32) {
         let Some(at) = self.sessions.find(call) else { return };
-        if self.sessions.phase(at) == Phase::Up {
+        if self.sessions.phase(at) == Phase::Up && self.sessions.is_last_dialog(at, dialog) {
             self.sessions.hang_up(at, now + GIVE_UP);
             self.sessions.arm(now, at);
         }

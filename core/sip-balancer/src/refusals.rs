@@ -63,9 +63,7 @@ impl Dispatcher {
         let place = self.sessions.find(call).and_then(|at| self.sessions.find_txn(at, id, Tag::Invite));
         let Some(txn) = place.and_then(|place| self.sessions.txn(place)) else { return false };
         let free = |at: &NodeIndex| *at != txn.node && !txn.barred.contains(&Some(*at));
-        let refuses = |at| self.cluster.is_refusing(now, at) || self.chooser.refuses_most(now, at);
-        let willing = |at: NodeIndex| self.cluster.gets_calls(now, at) && !refuses(at);
-        self.cluster.indexes().filter(free).any(willing)
+        self.cluster.willing(now).filter(free).any(|at| !self.chooser.refuses_most(now, at))
     }
 
     /// The node that has an INVITE has refused it with 503; `wait`: its Retry-After. Says whether another node may have

@@ -3,6 +3,7 @@
 use crate::cluster::NodeIndex;
 use crate::kept::What;
 use crate::machine::{Balancer, take_scratch};
+use crate::responses::dialog_of;
 use crate::settings::RegisterBy;
 use crate::token::{Branch, Dialog, Origin, Sealer, Sender};
 use crate::{Assigned, CallKey, NoWay, Request, Tag};
@@ -441,7 +442,7 @@ impl Balancer {
         let token = if ack { 0 } else { self.keep_outward(now, from, request, c, way) };
         match request.method() {
             Method::Ack => {}
-            Method::Bye => self.dispatcher.hung_up_by_node(now, c.call),
+            Method::Bye => self.dispatcher.hung_up_by_node(now, c.call, dialog_of(request.from_tag())),
             _ => self.dispatcher.renewed_by_node(now, c.call),
         }
         self.counts.outward += 1;

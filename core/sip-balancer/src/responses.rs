@@ -38,7 +38,7 @@ impl Balancer {
             return;
         };
         if self.feeding {
-            // A refusal once more, as it was passed on.
+            // A refusal once more, which whoever has got the first one leaves aside.
             let told = self.passes(now, &branch, response);
             return self.send_back(now, response, (to, port), told, out);
         }
@@ -131,7 +131,7 @@ impl Balancer {
             _ if branch.to_caller => Told::All,
             // Whoever is before us would send nothing at all to us for that time (section 21.5.4), where only one
             // node wants to be left alone (16.7 step 6).
-            503 if self.cluster.is_willing(now) => Told::Error,
+            503 if self.cluster.willing(now).next().is_some() => Told::Error,
             // All do. A probe may end that sooner than the node said, so it is for no longer than we say ourselves.
             503 => match wait(response, Tag::Other) {
                 Some(time) if time > Duration::from_secs(self.settings.retry_after.into()) => Told::Later,
@@ -237,7 +237,7 @@ impl Balancer {
 
 /// A dialog of a call, by the tag of who was called; never zero where there is one.
 #[inline]
-fn dialog_of(tag: &[u8]) -> u32 {
+pub(crate) fn dialog_of(tag: &[u8]) -> u32 {
     if tag.is_empty() { 0 } else { (fnv1a(tag) as u32).max(1) }
 }
 

@@ -74,6 +74,8 @@ struct Session {
     /// Its dialogs, as a forked INVITE may have made several: by the tags of those who were called, as far as they are
     /// known, or zero.
     dialogs: [u32; DIALOGS],
+    /// The last of them that is over while others are not: what ended it may be repeated.
+    over: u32,
 }
 
 /// So many dialogs of one call are told apart.
@@ -241,6 +243,7 @@ impl Sessions {
             hung_up: false,
             used: true,
             dialogs: [0; DIALOGS],
+            over: 0,
         };
         let at = match self.free.pop() {
             Some(at) => {
@@ -272,7 +275,7 @@ impl Sessions {
         session.until = until;
         session.hung_up = false;
         if !phase.is_call() {
-            session.dialogs = [0; DIALOGS];
+            (session.dialogs, session.over) = ([0; DIALOGS], 0);
         }
         match (before == Phase::Ended, phase == Phase::Ended) {
             (true, false) => self.alive += 1,
@@ -363,11 +366,10 @@ impl Sessions {
 
     /// A call has this dialog. Zero is none.
     pub fn add_dialog(&mut self, at: Place, dialog: u32) {
-        let Some(session) = self.session_mut(at).filter(|s| dialog != 0 && !s.dialogs.contains(&dialog))
-        else {
-            return;
-        };
-        if let Some(free) = session.dialogs.iter_mut().find(|known| **known == 0) {
+        let Some(session) = self.session_mut(at).filter(|s| dialog != 0 && s.over != dialog) else { return };
+        if !session.dialogs.contains(&dialog)
+            && let Some(free) = session.dialogs.iter_mut().find(|known| **known == 0)
+        {
             *free = dialog;
         }
     }
@@ -375,13 +377,21 @@ impl Sessions {
     /// One dialog of a call is over. Says whether the call is: it has no other one, as far as is known. Of a dialog that is
     /// not known it is said where there are not several, for nothing else may end that call for hours.
     pub fn end_dialog(&mut self, at: Place, dialog: u32) -> bool {
-        let Some(session) = self.session_mut(at) else { return true };
+        let last = self.is_last_dialog(at, dialog);
+        if let Some(session) = self.session_mut(at)
+            && let Some(over) = session.dialogs.iter_mut().find(|known| dialog != 0 && **known == dialog)
+        {
+            *over = 0;
+            session.over = dialog;
+        }
+        last
+    }
+
+    /// Whether a call ends with this dialog.
+    pub fn is_last_dialog(&self, at: Place, dialog: u32) -> bool {
+        let Some(session) = self.session(at) else { return true };
         let known = session.dialogs.iter().filter(|known| **known != 0).count();
-        let Some(over) = session.dialogs.iter_mut().find(|known| dialog != 0 && **known == dialog) else {
-            return known < 2;
-        };
-        *over = 0;
-        known < 2
+        known < 2 && (dialog == 0 || dialog != session.over)
     }
 
     /// Forgets the oldest finished transaction of a call that has as many as it may have.

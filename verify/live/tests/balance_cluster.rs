@@ -122,8 +122,13 @@ fn a_server_tells_the_balancer_in_front_of_it_how_it_is() {
         match speaks {
             true => drop(eventually("it is offered", || rings().filter(offered))),
             false => {
-                eventually("it is known to be up", || rings().and(rings()));
-                assert!((0..20).filter_map(|_| rings()).all(|vias| !offered(&vias)));
+                let admin = format!("{}:8080", balancer.ip);
+                eventually("a probe is answered", || {
+                    let out = live::run(["ctl", "nodes", "--admin", &admin]);
+                    String::from_utf8_lossy(&out.stdout).contains(" up ").then_some(())
+                });
+                let all: Vec<String> = (0..20).filter_map(|_| rings()).collect();
+                assert!(all.len() == 20 && !all.iter().any(offered), "{all:?}");
             }
         }
     }

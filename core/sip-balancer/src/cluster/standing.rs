@@ -56,9 +56,11 @@ impl Cluster {
         self.state(at).is_some_and(|s| Time::from_micros(s.refusing_until.load(Relaxed)) > now)
     }
 
-    /// Whether there is a node that new calls go to and that has not refused the last one.
-    pub(crate) fn is_willing(&self, now: Time) -> bool {
-        self.indexes().any(|at| self.gets_calls(now, at) && !self.is_refusing(now, at))
+    /// Nodes that new calls go to and that have not refused the last one.
+    pub(crate) fn willing(&self, now: Time) -> impl Iterator<Item = NodeIndex> + '_ {
+        let best = self.best_standing(now);
+        let gets_calls = move |at: &NodeIndex| best.is_some() && self.standing(now, *at) == best;
+        self.indexes().filter(gets_calls).filter(move |at| !self.is_refusing(now, *at))
     }
 
     /// Whether new calls go anywhere.
