@@ -387,19 +387,22 @@ impl Balancer {
         let Some(entry) = self.kept.get(at).filter(|entry| entry.tries < MOST_TRIES) else {
             return false;
         };
-        let (call, id) = (entry.call, entry.id);
+        let (call, id, ignored) = (entry.call, entry.id, entry.ignored);
+        let other = self.has_other(now, at);
         let waits = match silent {
             true => self.dispatcher.silent(now, call, id),
             // What a second one ignores, too, says more of the INVITE; and where too many are moved it is as well off here.
-            false if entry.tries > 0 => false,
-            false if self.has_other(now, at) && !self.dispatcher.budget.spend(now) => false,
-            false => self.dispatcher.ignored(call, id),
+            false => {
+                let moves = !ignored && (!other || self.dispatcher.budget.spend(now));
+                self.dispatcher.ignored(call, id, moves)
+            }
         };
-        if !waits || !self.has_other(now, at) {
+        if !waits || !other {
             return false;
         }
         if let Some(entry) = self.kept.get_mut(at) {
             entry.tries += 1;
+            entry.ignored |= !silent;
         }
         true
     }

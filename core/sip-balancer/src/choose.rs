@@ -4,6 +4,7 @@ use crate::algorithm::{fnv1a, openser_hash};
 use crate::cluster::{Cluster, Load, MOST_NODES, NodeIndex};
 use crate::failing::Failing;
 use crate::maglev::{Maglev, scramble};
+use crate::sessions::GIVE_UP;
 use crate::times::{Costs, UNIT, Window};
 use crate::{Algorithm, Kind};
 use core::time::Duration;
@@ -38,6 +39,8 @@ pub struct Chooser {
     ramp: Duration,
     /// How much of what nodes got lately they refused.
     failing: Failing,
+    /// The same of what they refused with 503, which they say of themselves alone.
+    full: Failing,
 }
 
 impl Chooser {
@@ -56,6 +59,7 @@ impl Chooser {
             now: Time::ZERO,
             ramp: Duration::ZERO,
             failing: Failing::new(count),
+            full: Failing::new(count),
             cluster,
         }
     }
@@ -98,9 +102,14 @@ impl Chooser {
         self.failing.answered(now, at, refused);
     }
 
-    /// Whether a node has refused half of what it was given lately, or more.
+    /// The same; `full`: with 503.
+    pub(crate) fn took(&mut self, now: Time, at: NodeIndex, full: bool) {
+        self.full.answered(now, at, full);
+    }
+
+    /// Whether a node has refused half of what it was given lately, or more, with 503.
     pub(crate) fn refuses_most(&self, now: Time, at: NodeIndex) -> bool {
-        self.failing.is_any(now) && self.failing.part(now, at) >= HALF
+        self.full.is_any(now) && self.full.part(now, at) >= HALF
     }
 
     /// What is known of a node was of another one that had its place.
@@ -109,6 +118,7 @@ impl Chooser {
             *window = Window::default();
         }
         self.failing.forget(at);
+        self.full.forget(at);
     }
 
     /// A request that had its node for itself was done after so many microseconds.
@@ -339,11 +349,18 @@ impl Chooser {
         let nodes = (0..count).filter_map(|step| self.open.get((self.turn + step) % count).copied());
         let known = nodes.clone().map(|at| self.average(at)).filter(|average| *average > 0);
         let mean = known.clone().sum::<u64>() / known.count().max(1) as u64;
+        let tried = |at: NodeIndex| self.windows.get(usize::from(at.0)).is_some_and(|w| w.tried > self.now);
         let average = |at: NodeIndex| match self.average(at) {
-            0 if self.cluster.load(at).transactions() > 0 => mean,
+            0 if tried(at) => mean,
             average => average,
         };
-        nodes.min_by_key(|at| average(*at) * 1_000 * u64::from(UNIT) / self.share(*at).max(1))
+        let best = nodes.min_by_key(|at| average(*at) * 1_000 * u64::from(UNIT) / self.share(*at).max(1))?;
+        if self.average(best) == 0
+            && let Some(window) = self.windows.get_mut(usize::from(best.0))
+        {
+            window.tried = self.now + GIVE_UP;
+        }
+        Some(best)
     }
 
     fn of_two(&mut self, kind: Kind) -> Option<NodeIndex> {
@@ -497,11 +514,14 @@ mod tests {
     fn the_quick_one_is_not_given_all_before_it_has_answered() {
         let cluster = of(3);
         let mut chooser = chooser(&cluster, Algorithm::Rwma);
-        (0..2).for_each(|at| chooser.answered(NodeIndex(at), 5_000));
-        assert_eq!(choice(&mut chooser), 2, "who was never tried is tried first");
+        // What other workers have given it says nothing of how quick it is.
         cluster.publish(0, NodeIndex(2), &load(1, 1, 0), 1);
+        (0..2).for_each(|at| chooser.answered(NodeIndex(at), 5_000 + 1_000 * u32::from(at)));
+        assert_eq!(choice(&mut chooser), 2, "who was never tried is tried first");
         let found: Vec<u16> = (0..30).map(|_| choice(&mut chooser)).collect();
-        assert!([0, 1, 2].iter().all(|at| found.iter().filter(|n| *n == at).count() == 10), "{found:?}");
+        assert!(found.iter().all(|at| *at == 0), "{found:?}");
+        let later = chooser.choose(Time::from_secs(34), b"a@b", Kind::Invite, None);
+        assert_eq!(later, Some(NodeIndex(2)), "who has not answered at all is tried again");
         chooser.answered(NodeIndex(2), 1_000);
         assert_eq!(choice(&mut chooser), 2);
     }

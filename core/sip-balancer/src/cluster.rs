@@ -50,6 +50,8 @@ struct State {
     /// Microseconds until which it has said that it wants no calls, be it that it gets them all the same; zero: it has
     /// taken one since.
     refusing_until: AtomicU64,
+    /// When it last said so.
+    refused_at: AtomicU64,
     /// As [`State::resting_until`], as the answer to a probe has set it last, which a good answer to a later one ends.
     probe_rest: AtomicU64,
     /// The same where it is far worse than the others.
@@ -147,6 +149,7 @@ impl State {
             rest_least: AtomicU64::new(0),
             rest_step: AtomicU64::new(0),
             refusing_until: AtomicU64::new(0),
+            refused_at: AtomicU64::new(0),
             probe_rest: AtomicU64::new(0),
             ejected_until: AtomicU64::new(0),
             since: AtomicU64::new(0),
@@ -169,7 +172,14 @@ impl State {
             number.store(0, Relaxed);
         }
         let rests = [&self.resting_until, &self.rest_step, &self.probe_rest, &self.refusing_until];
-        let others = [&self.ejected_until, &self.out_until, &self.heard, &self.served, &self.removed];
+        let others = [
+            &self.refused_at,
+            &self.ejected_until,
+            &self.out_until,
+            &self.heard,
+            &self.served,
+            &self.removed,
+        ];
         for time in rests.into_iter().chain(others) {
             time.store(0, Relaxed);
         }
@@ -607,7 +617,8 @@ impl Cluster {
             state.resting_until.store(least.as_micros(), Relaxed);
             over = Some(least);
         }
-        if sent > time(&state.rest_asked) {
+        if sent > time(&state.refused_at) {
+            let least = least.max(time(&state.refused_at) + LEAST_REST);
             state.refusing_until.fetch_min(least.as_micros(), Relaxed);
         }
         if let Some(over) = over {

@@ -570,7 +570,7 @@ impl Dispatcher {
         }
         self.sessions.close(place, now + LATE);
         self.sessions.set_asked(at, matches!(status, 401 | 407));
-        self.conclude(now, at, (tag, txn.sealed), answer);
+        self.conclude(now, at, &txn, answer);
         self.settle(now, at);
         self.sessions.arm(now, at);
         Seen::Counted
@@ -601,13 +601,14 @@ impl Dispatcher {
             }
             // Asked for credentials nobody has been taken; and what comes after the first is of a call taken long ago.
             (401 | 407, _) => {}
-            (101..500, _) if txn.fresh && !txn.worked => self.cluster.accepts(txn.node),
+            (101..500, _) if txn.fresh && !txn.worked => self.cluster.accepts(txn.began, txn.node),
             _ => {}
         }
         if first && status >= 200 {
             // One that asks for rest has it.
             let refused = matches!(status, 500 | 502 | 504) || (status == 503 && wait.is_none());
             self.chooser.invited(now, txn.node, refused);
+            self.chooser.took(now, txn.node, status == 503);
         }
         let micros = u32::try_from(now.since(txn.began).as_micros()).unwrap_or(u32::MAX);
         self.measure(now, txn, place, status, micros);

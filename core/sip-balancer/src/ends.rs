@@ -2,7 +2,7 @@
 
 use crate::dispatch::{Answer, Dispatcher};
 use crate::health::Why;
-use crate::sessions::{CallKey, GIVE_UP, LATE, Phase, Place, TxnPlace};
+use crate::sessions::{CallKey, GIVE_UP, LATE, Phase, Place, Txn, TxnPlace};
 use crate::{NodeIndex, Request, Tag};
 use wire::Time;
 
@@ -21,7 +21,8 @@ pub(crate) fn work(now: Time, due: Option<Time>) -> usize {
 
 impl Dispatcher {
     /// What a final response does to its call.
-    pub(crate) fn conclude(&mut self, now: Time, at: Place, (tag, sealed): (Tag, bool), answer: &Answer) {
+    pub(crate) fn conclude(&mut self, now: Time, at: Place, txn: &Txn, answer: &Answer) {
+        let (tag, sealed) = (txn.tag, txn.sealed);
         let &Answer { status, wait, dialog } = answer;
         let up = now + self.rules.session_timeout;
         // A stranger who knows the Call-ID is refused by the node, and that says nothing of the call.
@@ -31,6 +32,8 @@ impl Dispatcher {
                 self.sessions.set_phase(at, Phase::Up, up);
                 self.sessions.add_dialog(at, dialog);
             }
+            // A proxy before us has forked: several INVITEs with one Call-ID.
+            (Tag::Invite, Phase::Up, 200..300) if txn.fresh => self.sessions.add_dialog(at, dialog),
             (Tag::Invite, Phase::Setup, _) if !self.sessions.is_inviting(at) => self.end(now, at),
             // The dialog is gone at the other end (RFC 3261 section 12.2.1.2).
             (Tag::Invite | Tag::Other, Phase::Up, 408 | 481) if sealed => self.end_dialog(now, at, dialog),

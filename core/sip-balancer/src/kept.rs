@@ -74,6 +74,8 @@ pub(crate) struct Entry {
     pub until: Time,
     /// How often a way of it was found to lead nowhere, or its node silent.
     pub tries: u8,
+    /// It has left a node that ignored it.
+    pub ignored: bool,
     /// A final response went back, and when.
     pub settled: bool,
     ended: Time,
@@ -416,6 +418,7 @@ impl Entry {
             repeat: Time::FAR,
             until: Time::FAR,
             tries: 0,
+            ignored: false,
             settled: false,
             ended: Time::ZERO,
             refused: None,

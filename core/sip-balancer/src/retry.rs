@@ -226,17 +226,19 @@ impl Dispatcher {
 
     /// An INVITE has waited for long and its node has said nothing to it, though it answers what came
     /// later: one of the node's threads may hang, or something on the way drops this one message. The INVITE goes to another one when it is
-    /// repeated, and the node is worse than others by that, but not held to be silent. Says whether it does wait.
-    pub fn ignored(&mut self, call: CallKey, id: u64) -> bool {
+    /// repeated, and the node is worse than others by that, but not held to be silent.
+    /// `moves`: it may. Says whether it does.
+    pub fn ignored(&mut self, call: CallKey, id: u64, moves: bool) -> bool {
         let place = self.sessions.find(call).and_then(|at| self.sessions.find_txn(at, id, Tag::Invite));
         let waits = |place: &TxnPlace| self.sessions.txn(*place).is_some_and(|txn| txn.open && !txn.heard);
         let Some(place) = place.filter(waits) else { return false };
-        if let Some(txn) = self.sessions.txn(place) {
+        // Once for each node.
+        if let Some(txn) = self.sessions.txn(place).filter(|txn| !txn.missed) {
             self.outliers.failed(txn.node, true);
         }
         // Missed as well, or its move would count as a failure of a node that answers others.
-        self.sessions.note(place, |txn| (txn.returned, txn.missed) = (true, true));
-        true
+        self.sessions.note(place, |txn| (txn.returned, txn.missed) = (txn.returned || moves, true));
+        moves
     }
 
     /// A request that went over a stream because it is long, and did not arrive, goes in a datagram all the same

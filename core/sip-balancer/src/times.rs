@@ -1,6 +1,7 @@
 //! What response times tell: the moving average of RWMA, and the costs of methods beside each other.
 
 use crate::Kind;
+use wire::Time;
 
 /// Samples that RWMA looks at (paper III-B.3).
 const SAMPLES: usize = 20;
@@ -12,6 +13,8 @@ pub(crate) struct Window {
     samples: [u32; SAMPLES],
     count: usize,
     next: usize,
+    /// As long as there is no sample: until when the one request is waited for that it has been given.
+    pub tried: Time,
 }
 
 impl Window {

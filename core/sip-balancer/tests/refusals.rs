@@ -108,6 +108,7 @@ fn where_all_nodes_refuse_the_caller_is_told_so_and_only_one_of_them_is_asked() 
     let register = world.one(CALLER, &request("REGISTER", "k2", 1, "k2", "", ""));
     assert_eq!(world.answer(&register, FULL, "Retry-After: 3\r\n")[0].start(), FULL_LINE);
     // One takes a call: it has room for others, and what others refuse goes there.
+    world.pass(MS(1));
     let taken = world.one(CALLER, &invite("k3"));
     let willing = world.node(&taken);
     assert_eq!(world.answer(&taken, "180 Ringing", "").len(), 1);
@@ -127,6 +128,36 @@ fn where_all_nodes_refuse_the_caller_is_told_so_and_only_one_of_them_is_asked() 
     world.seconds(70);
     assert_eq!(refused_by_all(&mut world, "k6", "Retry-After: 3\r\n").1, 3);
     assert_eq!(world.balancer.report(true).exact, Some(true));
+}
+
+#[test]
+fn a_probe_ends_what_a_node_has_refused_before_it_and_not_at_once() {
+    let mut world = probing(1);
+    let before = world.pass(Duration::ZERO);
+    world.pass(MS(1));
+    let call = world.one(CALLER, &invite("p1"));
+    assert_eq!(world.answer(&call, FULL, "Retry-After: 60\r\n")[0].start(), FULL_LINE);
+    let mut registers = 0;
+    let mut told = |world: &mut World| {
+        registers += 1;
+        let name = format!("pr{registers}");
+        let register = world.one(CALLER, &request("REGISTER", &name, 1, &name, "", ""));
+        world.answer(&register, FULL, "")[0].start().to_owned()
+    };
+    // One that was sent before says nothing of it.
+    before.iter().for_each(|probe| drop(world.answer(probe, "200 OK", "")));
+    assert_eq!(told(&mut world), FULL_LINE);
+    let pass = |world: &mut World, steps: u32| {
+        for _ in 0..steps {
+            let sent = world.pass(MS(100));
+            let probes = sent.iter().filter(|m| m.start().starts_with("OPTIONS "));
+            probes.for_each(|probe| drop(world.answer(probe, "200 OK", "")));
+        }
+    };
+    pass(&mut world, 15);
+    assert_eq!(told(&mut world), FULL_LINE, "two seconds at least");
+    pass(&mut world, 30);
+    assert_eq!(told(&mut world), ERROR_LINE);
 }
 
 #[test]

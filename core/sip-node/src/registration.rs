@@ -82,12 +82,12 @@ impl<S: Services> Node<S> {
 fn reach(flow: Flow, request: &Message<'_>, contact: Option<&Uri<'_>>, settings: &Settings) -> Flow {
     let by_path = request.header(Name::Path).is_some();
     let by_front = flow.transport != Transport::Udp && settings.auth.is_front(flow.remote.ip());
-    if by_path || is_natted(flow, request) || (flow.transport != Transport::Udp && !by_front) {
-        return flow;
-    }
-    let Some(uri) = contact else { return flow };
+    let Some(uri) = contact.filter(|_| !by_path) else { return flow };
     if by_front {
         return device(flow, uri, settings).unwrap_or(flow);
+    }
+    if flow.transport != Transport::Udp || is_natted(flow, request) {
+        return flow;
     }
     match uri.host_ip() {
         Some(ip) if ip != flow.remote.ip().to_canonical() => {

@@ -39,14 +39,16 @@ impl Cluster {
     /// last one: it says what a caller is told, not where calls go.
     pub(crate) fn refuses(&self, now: Time, at: NodeIndex, time: Duration) {
         if let Some(state) = self.state(at) {
+            state.refused_at.store(now.as_micros(), Relaxed);
             state.refusing_until.store((now + time.max(LEAST_REST)).as_micros(), Relaxed);
         }
     }
 
-    /// A node has taken a call, whatever it said before.
-    pub(crate) fn accepts(&self, at: NodeIndex) {
+    /// A node has taken a call that it was sent then, whatever it said before that.
+    pub(crate) fn accepts(&self, sent: Time, at: NodeIndex) {
+        let Some(state) = self.state(at) else { return };
         // Read first: the line stays shared by all workers while all is well.
-        if let Some(state) = self.state(at).filter(|state| state.refusing_until.load(Relaxed) != 0) {
+        if state.refusing_until.load(Relaxed) != 0 && sent.as_micros() > state.refused_at.load(Relaxed) {
             state.refusing_until.store(0, Relaxed);
         }
     }
