@@ -244,7 +244,9 @@ impl<S: Services> Node<S> {
             return false;
         }
         let host = undotted(uri.host);
-        self.is_own_domain(host)
+        // Where the domain is an address, at a port that is none of ours somebody else is.
+        let elsewhere = uri.port.is_some() && uri.host_ip().is_some() && !s.has_port(uri.port);
+        (!elsewhere && self.is_own_domain(host))
             || s.is_self(host, uri.port)
             || (s.domains.is_empty() && uri.host_ip().is_none() && self.is_subscriber_domain(host))
     }

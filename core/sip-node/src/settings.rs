@@ -332,6 +332,12 @@ impl Settings {
         self.trunks.iter().position(|t| t.sources.iter().any(|&(net, length)| in_block(net, length, source)))
     }
 
+    /// Whether some listener has this port, or is known by it.
+    pub(crate) fn has_port(&self, port: Option<u16>) -> bool {
+        let known = |l: &Listener| l.advertise.as_ref().and_then(|(_, port)| *port);
+        self.listeners.iter().any(|l| l.is_port(port) || (port.is_some() && known(l) == port))
+    }
+
     /// Whether `source` is a trunk's, or that of a proxy or balancer in front of this server: one that brings the calls of
     /// others, and may learn how this server is (RFC 7339).
     pub fn is_neighbour(&self, source: IpAddr) -> bool {

@@ -88,7 +88,9 @@ impl Control {
         let nodes = self.running.cluster.members().count();
         let algorithm = lock(&self.force).1.algorithm.name();
         let (listeners, workers) = (self.listeners().join(", "), self.running.workers);
-        format!("{listeners} with {workers} workers; {nodes} nodes by {algorithm}")
+        let count = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+        let (workers, nodes) = (count(usize::from(workers), "worker"), count(nodes, "node"));
+        format!("{listeners} with {workers}; {nodes} by {algorithm}")
     }
 
     fn listeners(&self) -> Vec<String> {

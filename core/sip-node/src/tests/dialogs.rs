@@ -36,6 +36,27 @@ fn both_ends_reach_each_other_through_the_record_route() {
     assert!(sent.get("Proxy-Authorization").is_none(), "our credentials stay here");
 }
 
+/// A network without names, and a gateway beside the server whose Contact has no user.
+#[test]
+fn a_contact_without_a_user_at_another_port_of_the_address_that_is_the_domain() {
+    let (ip, _) = US.split_once(':').unwrap();
+    let beside = format!("{ip}:5095");
+    let mut lab = Lab::with(|s| s.domains.push(ip.as_bytes().to_vec()));
+    lab.bind("bob", &format!("<sip:{beside}>"), udp(&beside));
+    let req = Req::invite();
+    let sent = lab.invite(CAROL, req.text()).remove(0);
+    assert_eq!(sent.to(), beside);
+    let ok = lab.ask(&beside, sent.reply(200, "b", &format!("Contact: <sip:{beside}>\r\n")));
+    lab.send(CAROL, req.within("ACK", &ok).text());
+    assert_eq!(lab.one().to(), beside);
+    let bye = lab.ask(CAROL, req.within("BYE", &ok).text());
+    assert_eq!((bye.method(), bye.to()), ("BYE", beside));
+    // Our own port is ours.
+    let mut own = Req::invite();
+    own.uri = format!("sip:{US}");
+    assert_eq!(lab.ask(CAROL, own.text()).status(), 484);
+}
+
 #[test]
 fn the_token_leads_through_address_translation_both_ways() {
     let mut lab = Lab::open();
