@@ -89,7 +89,7 @@ impl Control {
         let algorithm = lock(&self.force).1.algorithm.name();
         let (listeners, workers) = (self.listeners().join(", "), self.running.workers);
         let count = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
-        let (workers, nodes) = (count(usize::from(workers), "worker"), count(nodes, "node"));
+        let (workers, nodes) = (count(workers, "worker"), count(nodes, "node"));
         format!("{listeners} with {workers}; {nodes} by {algorithm}")
     }
 
