@@ -1,7 +1,7 @@
 //! The page for people at `/`: what the server is doing, now. It only shows; it has no script, no
 //! form and nothing from elsewhere, and asks the browser to load it again every few seconds.
 
-use super::model::Status;
+use super::model::{Nodes, Status};
 use std::fmt::{Display, Write};
 
 const HEAD: &str = "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
@@ -13,11 +13,14 @@ font-weight:500;padding:.2rem 1rem .2rem 0;white-space:nowrap;vertical-align:top
 font-variant-numeric:tabular-nums}tr{border-bottom:1px solid #8884}.alarm{border:2px solid #c00;\
 padding:.5rem 1rem;margin:1rem 0}</style></head><body>";
 
-const FOOT: &str = "<p><a href=\"/v1/bindings\">bindings</a> &middot; <a href=\"/v1/calls\">calls</a> \
-&middot; <a href=\"/metrics\">metrics</a> &middot; <a href=\"/openapi.json\">API</a></p></body></html>\n";
+/// What a server has more to tell of, and a balancer.
+const OF_SERVER: &str = "<p><a href=\"/v1/bindings\">bindings</a> &middot; <a href=\"/v1/calls\">calls</a>";
+const OF_BALANCER: &str = "<p><a href=\"/v1/nodes\">nodes</a>";
 
-/// The whole page.
-pub(super) fn render(status: &Status) -> String {
+const FOOT: &str = " &middot; <a href=\"/metrics\">metrics</a> &middot; <a href=\"/openapi.json\">API</a></p></body></html>\n";
+
+/// The whole page; `nodes`: those of a balancer.
+pub(super) fn render(status: &Status, nodes: Option<&Nodes>) -> String {
     let mut page = String::with_capacity(4096);
     page.push_str(HEAD);
     // Writing to a String cannot fail.
@@ -54,8 +57,37 @@ pub(super) fn render(status: &Status) -> String {
     row("Configuration", &status.config_text());
     row("Process", &status.pid);
     page.push_str("</table>");
+    if let Some(nodes) = nodes {
+        table_of(nodes, &mut page);
+    }
+    page.push_str(if serves { OF_SERVER } else { OF_BALANCER });
     page.push_str(FOOT);
     page
+}
+
+/// The nodes of a balancer.
+fn table_of(nodes: &Nodes, page: &mut String) {
+    let _ = write!(page, "<h2>Nodes, by {}</h2><table><tr>", Escaped(&nodes.algorithm));
+    for head in ["Node", "Weight", "Order", "Health", "Calls", "Unfinished", "Why"] {
+        let _ = write!(page, "<th scope=\"col\">{head}</th>");
+    }
+    page.push_str("</tr>");
+    for node in &nodes.items {
+        let _ = write!(page, "<tr><th scope=\"row\">{}</th>", Escaped(&node.name));
+        let cells: [&dyn Display; 6] = [
+            &node.weight,
+            &node.order.name(),
+            &Escaped(&node.health),
+            &node.calls,
+            &node.transactions,
+            &Escaped(&node.why),
+        ];
+        for cell in cells {
+            let _ = write!(page, "<td>{cell}</td>");
+        }
+        page.push_str("</tr>");
+    }
+    page.push_str("</table>");
 }
 
 /// Seconds as people read them.

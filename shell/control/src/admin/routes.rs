@@ -153,8 +153,12 @@ async fn status(State(shared): State<Shared>) -> Result<Response, No> {
 }
 
 async fn human_page(State(shared): State<Shared>) -> Result<Response, No> {
-    let status = ask(&shared, |admin| admin.status()).await?;
-    Ok(Html(page::render(&status)).into_response())
+    let (status, nodes) = ask(&shared, |admin| {
+        let nodes = admin.is_balancer().then(|| admin.nodes()).flatten();
+        (admin.status(), nodes)
+    })
+    .await?;
+    Ok(Html(page::render(&status, nodes.as_ref())).into_response())
 }
 
 /// What lists may be asked with.

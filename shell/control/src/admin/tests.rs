@@ -354,7 +354,13 @@ fn the_page_shows_text_as_text() {
     assert!(page.contains("disk &quot;full&quot; &amp; more"));
     assert!(page.contains("http-equiv=\"refresh\""));
     let none = Status { domains: Vec::new(), ..Pretend::default().status() };
-    assert!(page::render(&none).contains("those of the subscribers"), "no domain is no empty cell");
+    assert!(page::render(&none, None).contains("those of the subscribers"), "no domain is no empty cell");
+    assert!(page.contains("/v1/bindings") && !page.contains("Nodes, by"), "{page}");
+    let balancer = Status { role: "balance".into(), ..Pretend::default().status() };
+    let page = page::render(&balancer, Pretend::default().nodes().as_ref());
+    let row = "<th scope=\"row\">192.0.2.1:5060</th><td>2</td><td>serve</td><td>up</td><td>12</td><td>3</td><td>answers</td>";
+    assert!(page.contains("<h2>Nodes, by tlwl</h2>") && page.contains(row), "{page}");
+    assert!(page.contains("/v1/nodes") && !page.contains("/v1/bindings"), "{page}");
     assert!(!page.contains("http://") && !page.contains("https://"), "nothing from elsewhere");
 }
 
