@@ -4,7 +4,7 @@ import sys
 
 import phones
 from harness import net, servers, sipp
-from scenarios import LeftOut, dismiss, finish, must, scenario, talk
+from scenarios import LeftOut, dismiss, finish, must, scenario, set_up, talk
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(os.path.dirname(HERE), 'bench'))
@@ -59,13 +59,7 @@ class Front(servers.Balancer):
 
 def speak(caller, callee):
     """A call of two PJSIP phones in which both hear something, and which the caller holds and takes up again."""
-    caller.forget()
-    callee.forget()
-    caller.call(callee.uri)
-    callee.wait('incoming')
-    callee.answer()
-    caller.wait('established')
-    callee.wait('established')
+    set_up(caller, callee)
     for phone in (caller, callee):
         net.poll('%s hears something' % phone, 10, phone.heard)
     callee.forget()
@@ -100,13 +94,7 @@ def through(run, balancer_ip, nodes, transport='udp'):
                             raise AssertionError('%s to %s: %s' % (caller, callee, error))
                         calls += 1
             for caller, callee in zip(crew, crew[1:] + crew[:1]):
-                caller.forget()
-                callee.forget()
-                caller.call(callee.uri)
-                callee.wait('incoming')
-                callee.answer()
-                caller.wait('established')
-                callee.wait('established')
+                set_up(caller, callee)
                 callee.hangup()
                 caller.wait('closed')
                 caller.forget()

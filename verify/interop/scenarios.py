@@ -73,8 +73,8 @@ def dismiss(crew_):
             pass
 
 
-def talk(caller, callee):
-    """A call that is answered and ended by the caller."""
+def set_up(caller, callee):
+    """A call that is answered."""
     caller.forget()
     callee.forget()
     caller.call(callee.uri)
@@ -82,6 +82,11 @@ def talk(caller, callee):
     callee.answer()
     caller.wait('established')
     callee.wait('established')
+
+
+def talk(caller, callee):
+    """A call that is answered and ended by the caller."""
+    set_up(caller, callee)
     caller.hangup()
     callee.wait('closed')
     caller.wait('closed')

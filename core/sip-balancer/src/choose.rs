@@ -98,12 +98,9 @@ impl Chooser {
     }
 
     /// An INVITE outside a dialog has its final response; `refused`: one that says that the node is not well (5xx).
-    pub fn invited(&mut self, now: Time, at: NodeIndex, refused: bool) {
+    /// `full`: 503.
+    pub fn invited(&mut self, now: Time, at: NodeIndex, refused: bool, full: bool) {
         self.failing.answered(now, at, refused);
-    }
-
-    /// The same; `full`: with 503.
-    pub(crate) fn took(&mut self, now: Time, at: NodeIndex, full: bool) {
         self.full.answered(now, at, full);
     }
 

@@ -607,8 +607,7 @@ impl Dispatcher {
         if first && status >= 200 {
             // One that asks for rest has it.
             let refused = matches!(status, 500 | 502 | 504) || (status == 503 && wait.is_none());
-            self.chooser.invited(now, txn.node, refused);
-            self.chooser.took(now, txn.node, status == 503);
+            self.chooser.invited(now, txn.node, refused, status == 503);
         }
         let micros = u32::try_from(now.since(txn.began).as_micros()).unwrap_or(u32::MAX);
         self.measure(now, txn, place, status, micros);

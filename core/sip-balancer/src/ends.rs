@@ -4,6 +4,7 @@ use crate::dispatch::{Answer, Dispatcher};
 use crate::health::Why;
 use crate::sessions::{CallKey, GIVE_UP, LATE, Phase, Place, Txn, TxnPlace};
 use crate::{NodeIndex, Request, Tag};
+use core::time::Duration;
 use wire::Time;
 
 /// Calls looked at in one [`Dispatcher::timeout`]. Nobody is served meanwhile, and none of them is in a cache: so few that
@@ -12,7 +13,7 @@ const WORK: usize = 32;
 /// The same where there is so much to do that what is due has waited for longer than [`BEHIND`]: or else what is over would take
 /// the room of what is new.
 const MUCH: usize = 1024;
-const BEHIND: core::time::Duration = core::time::Duration::from_secs(1);
+const BEHIND: Duration = Duration::from_secs(1);
 
 /// How many are looked at in one go, of which the first was due then.
 pub(crate) fn work(now: Time, due: Option<Time>) -> usize {

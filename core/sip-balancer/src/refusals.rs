@@ -60,7 +60,7 @@ impl Dispatcher {
     /// Whether a node that has not had an INVITE, and has neither just refused another one with Retry-After nor lately
     /// refused most of what it got, takes calls.
     fn has_willing(&self, now: Time, call: CallKey, id: u64) -> bool {
-        let place = self.sessions.find(call).and_then(|at| self.sessions.find_txn(at, id, Tag::Invite));
+        let place = self.invite_of(call, id);
         let Some(txn) = place.and_then(|place| self.sessions.txn(place)) else { return false };
         let free = |at: &NodeIndex| *at != txn.node && !txn.barred.contains(&Some(*at));
         self.cluster.willing(now).filter(free).any(|at| !self.chooser.refuses_most(now, at))
@@ -76,7 +76,7 @@ impl Dispatcher {
         node: NodeIndex,
         wait: Option<Duration>,
     ) -> bool {
-        let place = self.sessions.find(call).and_then(|at| self.sessions.find_txn(at, id, Tag::Invite));
+        let place = self.invite_of(call, id);
         let Some((place, &txn)) = place.and_then(|place| Some((place, self.sessions.txn(place)?))) else {
             return false;
         };

@@ -147,9 +147,14 @@ impl Dispatcher {
         }
     }
 
+    /// The record of an INVITE.
+    pub(crate) fn invite_of(&self, call: CallKey, id: u64) -> Option<TxnPlace> {
+        self.sessions.find_txn(self.sessions.find(call)?, id, Tag::Invite)
+    }
+
     /// Whether another node than the one that has an INVITE may have it, to which there is a `way`.
     pub fn has_other(&self, now: Time, call: CallKey, id: u64, way: impl Fn(NodeIndex) -> bool) -> bool {
-        let place = self.sessions.find(call).and_then(|at| self.sessions.find_txn(at, id, Tag::Invite));
+        let place = self.invite_of(call, id);
         let Some(txn) = place.and_then(|place| self.sessions.txn(place)) else { return false };
         let free = |at: &NodeIndex| *at != txn.node && !txn.barred.contains(&Some(*at));
         self.cluster.indexes().filter(free).any(|at| self.cluster.gets_calls(now, at) && way(at))
@@ -157,7 +162,7 @@ impl Dispatcher {
 
     /// An INVITE was taken from a node with a CANCEL, or refused by it: it never goes there again.
     pub fn bar(&mut self, call: CallKey, id: u64, node: NodeIndex) {
-        let place = self.sessions.find(call).and_then(|at| self.sessions.find_txn(at, id, Tag::Invite));
+        let place = self.invite_of(call, id);
         if let Some(place) = place.filter(|_| !self.is_barred(call, id, node)) {
             self.sessions.note(place, |txn| {
                 txn.barred.rotate_right(1);
@@ -168,7 +173,7 @@ impl Dispatcher {
 
     /// Whether an INVITE was taken from this node with a CANCEL, or refused by it.
     pub fn is_barred(&self, call: CallKey, id: u64, node: NodeIndex) -> bool {
-        let place = self.sessions.find(call).and_then(|at| self.sessions.find_txn(at, id, Tag::Invite));
+        let place = self.invite_of(call, id);
         let txn = place.and_then(|place| self.sessions.txn(place));
         txn.is_some_and(|txn| txn.barred.contains(&Some(node)))
     }
@@ -183,7 +188,7 @@ impl Dispatcher {
 
     /// Whether so many nodes have gone down with an INVITE that no other one is to have it.
     pub fn has_felled(&self, now: Time, call: CallKey, id: u64) -> bool {
-        let place = self.sessions.find(call).and_then(|at| self.sessions.find_txn(at, id, Tag::Invite));
+        let place = self.invite_of(call, id);
         place.and_then(|place| self.sessions.txn(place)).is_some_and(|txn| self.is_spent(now, txn))
     }
 
@@ -198,7 +203,7 @@ impl Dispatcher {
 
     /// Whether its sender has cancelled an INVITE.
     pub fn is_cancelled(&self, call: CallKey, id: u64) -> bool {
-        let place = self.sessions.find(call).and_then(|at| self.sessions.find_txn(at, id, Tag::Invite));
+        let place = self.invite_of(call, id);
         place.and_then(|place| self.sessions.txn(place)).is_some_and(|txn| txn.cancelled)
     }
 
@@ -211,7 +216,7 @@ impl Dispatcher {
     /// An INVITE has waited for [`Rules::silent_after`] and its node has said nothing to anybody: the node is doubted,
     /// and the INVITE goes to another one when it is repeated. Says whether it does wait.
     pub fn silent(&mut self, now: Time, call: CallKey, id: u64) -> bool {
-        let place = self.sessions.find(call).and_then(|at| self.sessions.find_txn(at, id, Tag::Invite));
+        let place = self.invite_of(call, id);
         let Some(place) = place else { return false };
         let Some(&txn) = self.sessions.txn(place).filter(|txn| txn.open && !txn.heard) else { return false };
         if !txn.missed && !self.rules.probed {
@@ -229,7 +234,7 @@ impl Dispatcher {
     /// repeated, and the node is worse than others by that, but not held to be silent.
     /// `moves`: it may. Says whether it does.
     pub fn ignored(&mut self, call: CallKey, id: u64, moves: bool) -> bool {
-        let place = self.sessions.find(call).and_then(|at| self.sessions.find_txn(at, id, Tag::Invite));
+        let place = self.invite_of(call, id);
         let waits = |place: &TxnPlace| self.sessions.txn(*place).is_some_and(|txn| txn.open && !txn.heard);
         let Some(place) = place.filter(waits) else { return false };
         // Once for each node.
