@@ -549,14 +549,11 @@ impl Dispatcher {
         node: NodeIndex,
         answer: &Answer,
     ) -> Seen {
-        let &Answer { status, wait, dialog } = answer;
+        let &Answer { status, wait, .. } = answer;
         let Some(at) = self.sessions.find(call) else { return Seen::Stray };
         let Some(place) = self.sessions.find_txn(at, id, tag) else { return Seen::Stray };
         let Some(&txn) = self.sessions.txn(place) else { return Seen::Stray };
         if txn.node != node || !txn.open {
-            if tag == Tag::Invite && (200..300).contains(&status) && self.sessions.phase(at) == Phase::Up {
-                self.sessions.add_dialog(at, dialog);
-            }
             return if txn.node == node { Seen::Stray } else { Seen::Replaced };
         }
         // Only what is owed says something of the node: of what is over, anybody along the way may have a copy.

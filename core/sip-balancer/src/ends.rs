@@ -68,6 +68,12 @@ impl Dispatcher {
         }
     }
 
+    /// The caller learns of one more dialog of a call that is up (RFC 3261 section 13.2.2.4).
+    pub(crate) fn another_dialog(&mut self, call: CallKey, dialog: u32) {
+        let at = self.sessions.find(call).filter(|at| self.sessions.phase(*at) == Phase::Up);
+        at.into_iter().for_each(|at| self.sessions.add_dialog(at, dialog));
+    }
+
     /// A dialog of a call is over, and with the last one the call. Whoever was called answers a forked INVITE twice, and
     /// the caller hangs up one of the two (RFC 3261 section 13.2.2.4).
     fn end_dialog(&mut self, now: Time, at: Place, dialog: u32) {

@@ -112,13 +112,12 @@ impl Balancer {
         if tag == Tag::Cancel && status >= 300 && !self.may_refuse_cancel(now, call, branch, node) {
             return None;
         }
-        // No token will say where it is.
-        if seen == Seen::Stray
-            && tag == Tag::Invite
-            && (200..300).contains(&status)
-            && !self.settings.record_route
-        {
-            self.dispatcher.adopt(now, call, node, answer.dialog);
+        if seen != Seen::Counted && tag == Tag::Invite && (200..300).contains(&status) {
+            self.dispatcher.another_dialog(call, answer.dialog);
+            // No token will say where it is.
+            if seen == Seen::Stray && !self.settings.record_route {
+                self.dispatcher.adopt(now, call, node, answer.dialog);
+            }
         }
         let told = self.passes(now, branch, response);
         self.heard_of(now, branch.id, tag, What::ToNode, status, out);

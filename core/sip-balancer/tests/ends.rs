@@ -116,6 +116,33 @@ fn a_forked_call_ends_with_its_last_dialog() {
     }
 }
 
+/// What a node says too late made a dialog, too, but that is ended here and the caller never hears of it.
+#[test]
+fn a_call_ends_with_what_its_caller_knows_of() {
+    for in_time in [0, 1] {
+        let mut world = watched(nodes(2));
+        let (first, second, _) = moved(&mut world, "e1");
+        let both = [first, second];
+        let (winner, late) = (&both[in_time], &both[1 - in_time]);
+        assert_eq!(finals(&world.answer(winner, "200 OK", "")), ["SIP/2.0 200 OK"]);
+        let other = response(late, "200 OK", "").replace("tag=callee", "tag=other");
+        let rings = other.replace("200 OK", "180 Ringing");
+        world.receive(&late.to, &rings);
+        for _ in 0..2 {
+            let ended = world.receive(&late.to, &other);
+            assert!(ended.iter().all(|m| m.to == late.to), "{ended:?}");
+            for bye in ended.iter().filter(|m| m.start().starts_with("BYE ")) {
+                assert!(world.answer(bye, "481 Call/Transaction Does Not Exist", "").is_empty());
+            }
+        }
+        let route = format!("Route: {}\r\n", winner.header("Record-Route").expect("a route"));
+        let bye = world.one(CALLER, &request("BYE", "e1", 2, "e2", ";tag=callee", &route));
+        assert_eq!((&bye.to, world.load().0), (&winner.to, 1));
+        world.answer(&bye, "200 OK", "");
+        assert_eq!((world.load(), world.balancer.report(true).exact), ((0, 0), Some(true)), "{in_time}");
+    }
+}
+
 /// One whose secret is not being changed.
 fn one_secret() -> World {
     World::with(nodes(3), Keys { previous: None, ..keys(2) }, settings())
