@@ -6,15 +6,16 @@
 //! - It ends by its deadline. Without an answer until then its sender gets 408 (`end`).
 //! - One that its node says nothing to goes to another: soon where it says nothing to anybody, else later (`look_at`).
 //! - One whose node is down goes to another node, or waits for one while somebody rings; else it is refused (`rescue`).
+//! - One that rang at a node that is back goes there once more, in case that has forgotten it (`remind`).
 //! - What its sender has cancelled is never sent again: where it would have to be, its sender gets 487 (`feed`).
 //! - Once it is answered or refused nobody else may answer it, and who still rings is cancelled (`call_off`).
 
 use crate::cluster::NodeIndex;
 use crate::ends::work;
-use crate::kept::{Entry, T1, Token, What};
+use crate::kept::{Entry, Memory, T1, Token, What};
 use crate::machine::Balancer;
 use crate::requests::{Checked, tag_of};
-use crate::sessions::{GIVE_UP, LATE};
+use crate::sessions::{CallKey, GIVE_UP, LATE};
 use crate::{Assigned, Request, Tag};
 use core::time::Duration;
 use sip_message::{Message, Parsed, parse};
@@ -287,22 +288,15 @@ impl Balancer {
         if let Some(status) = entry.refused.filter(|_| what == What::ToNode) {
             return self.tell(at, status, out);
         }
-        let Some((from, bytes, generation)) = self.kept.lend(at) else { return };
-        let limits = self.settings.message;
-        self.with_index(|this, index| {
-            // It was good when it came.
-            let (Parsed::Good(message) | Parsed::Bad(message, _)) = parse(&bytes, index, &limits) else {
-                return;
-            };
+        self.with_kept(at, |this, from, message| {
             this.feeding = true;
             match what {
-                What::ToNode | What::ToCaller => this.request(now, from, &message, out),
-                What::Refusal => this.relay(now, from, &message, out),
-                What::Own(node) => this.send_own(from, &message, node, at, out),
+                What::ToNode | What::ToCaller => this.request(now, from, message, out),
+                What::Refusal => this.relay(now, from, message, out),
+                What::Own(node) => this.send_own(from, message, node, at, out),
             }
             this.feeding = false;
         });
-        self.kept.bring_back(at, generation, bytes);
         if self.kept.get(at).is_some_and(|entry| entry.refused.is_some()) {
             self.call_off(now, at, out);
         }
@@ -342,6 +336,7 @@ impl Balancer {
                     Some(time) => look = time,
                     None => return,
                 }
+                fed = usable && self.remind(now, at, out);
             } else if fresh && !patience.is_zero() {
                 let quiet = waiting.since.max(self.cluster.heard_at(waiting.node)) + patience;
                 let ignored = waiting.since + patience.max(IGNORED);
@@ -434,6 +429,9 @@ impl Balancer {
             return None;
         }
         if spent || !other {
+            if let Some(entry) = self.kept.get_mut(at).filter(|_| waiting.heard && !spent) {
+                entry.memory = Memory::InDoubt;
+            }
             return Some(now + LOOK);
         }
         // Whatever becomes of it, it is looked at again.
@@ -441,6 +439,44 @@ impl Balancer {
         self.kept.arm(at, due);
         self.feed(now, at, out);
         None
+    }
+
+    /// Gives an INVITE once more to the node that has it, if that is back after it was down. To one that was only out of
+    /// reach this is a repetition (RFC 3261 section 17.2.1), and one that was started anew has never seen it: its caller,
+    /// who hears it ring, repeats nothing. As often as it may be tried, for it may be what brings that node down. Says
+    /// whether it was sent.
+    fn remind(&mut self, now: Time, at: u32, out: &mut Outbox) -> bool {
+        let forgotten = |e: &&mut Entry| e.memory == Memory::InDoubt && e.tries < MOST_TRIES;
+        let Some(entry) = self.kept.get_mut(at).filter(forgotten) else { return false };
+        entry.tries += 1;
+        (entry.memory, entry.wait, entry.repeat) = (Memory::Renewed, T1, now + T1);
+        self.counts.repeated += 1;
+        self.feed(now, at, out);
+        true
+    }
+
+    /// A phone takes an INVITE that its node got once more for a copy of the one that it rings for (`Memory::Renewed`,
+    /// RFC 3261 section 8.2.2.2). So that one is there, and its answer finds the way that the INVITE has shown it. Says
+    /// whether that is so; then the refusal is acknowledged here (17.1.1.3), and the caller hears it ring on.
+    pub(crate) fn rings_on(
+        &mut self,
+        call: CallKey,
+        id: u64,
+        node: NodeIndex,
+        response: &Message<'_>,
+        out: &mut Outbox,
+    ) -> bool {
+        let rings = |e: &Entry| {
+            let same = e.memory == Memory::Renewed && e.alerted && !e.settled && e.node == node;
+            same && !self.dispatcher.is_cancelled(call, id)
+        };
+        let at = self.kept.find(id, Tag::Invite, What::ToNode);
+        let Some(at) = at.filter(|at| self.kept.get(*at).is_some_and(rings)) else { return false };
+        if let Some(entry) = self.kept.get_mut(at) {
+            entry.heard();
+        }
+        self.acknowledge(at, node, response, out);
+        true
     }
 
     /// Whether somebody rings who has an INVITE that is kept, or had it, and may still answer it.
@@ -535,13 +571,18 @@ impl Balancer {
 
     /// Refuses what is kept, which is not received once more for that: nobody else is to have it.
     fn tell(&mut self, at: u32, status: u16, out: &mut Outbox) {
+        self.with_kept(at, |this, from, message| this.refuse_again(from, message, status, out));
+    }
+
+    /// Works on a message that is kept, with the flow that it came on.
+    pub(crate) fn with_kept(&mut self, at: u32, work: impl FnOnce(&mut Balancer, Flow, &Message<'_>)) {
         let Some((from, bytes, generation)) = self.kept.lend(at) else { return };
         let limits = self.settings.message;
         self.with_index(|this, index| {
-            let (Parsed::Good(message) | Parsed::Bad(message, _)) = parse(&bytes, index, &limits) else {
-                return;
-            };
-            this.refuse_again(from, &message, status, out);
+            // It was good when it came.
+            if let Parsed::Good(message) | Parsed::Bad(message, _) = parse(&bytes, index, &limits) {
+                work(this, from, &message);
+            }
         });
         self.kept.bring_back(at, generation, bytes);
     }

@@ -76,6 +76,8 @@ pub(crate) struct Entry {
     pub tries: u8,
     /// It has left a node that ignored it.
     pub ignored: bool,
+    /// What the node that has it and has said something provisional may have forgotten.
+    pub memory: Memory,
     /// A final response went back, and when.
     pub settled: bool,
     ended: Time,
@@ -88,6 +90,17 @@ pub(crate) struct Entry {
     due: Time,
     generation: u32,
     used: bool,
+}
+
+/// Whether a node still knows an INVITE that it has said something provisional to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Memory {
+    /// As far as is known.
+    Whole,
+    /// It has been down since, and may have been started anew.
+    InDoubt,
+    /// It has got it once more since.
+    Renewed,
 }
 
 /// A node that had an INVITE, whether it has said something provisional since it was last told that it is over, and from
@@ -419,6 +432,7 @@ impl Entry {
             until: Time::FAR,
             tries: 0,
             ignored: false,
+            memory: Memory::Whole,
             settled: false,
             ended: Time::ZERO,
             refused: None,
@@ -507,7 +521,7 @@ impl Entry {
         let before = Rival { node: self.node, rang: self.rang, tell_at: self.tell_at };
         let known = self.rivals.iter().position(|rival| rival.node == node);
         let known = known.map(|at| self.rivals.swap_remove(at));
-        (self.node, self.rang) = (node, known.is_some_and(|rival| rival.rang));
+        (self.node, self.rang, self.memory) = (node, known.is_some_and(|rival| rival.rang), Memory::Whole);
         self.tell_at = known.map_or(Time::ZERO, |rival| rival.tell_at);
         // There are no more of them than nodes.
         self.rivals.push(before);

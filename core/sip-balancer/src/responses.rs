@@ -86,6 +86,9 @@ impl Balancer {
         if tag == Tag::Invite && status == 503 && self.goes_on(now, (call, branch.id, node), response, out) {
             return None;
         }
+        if tag == Tag::Invite && status == 482 && self.rings_on(call, branch.id, node, response, out) {
+            return None;
+        }
         let answer = Answer {
             status,
             wait: wait(response, tag),

@@ -104,33 +104,36 @@ impl Balancer {
         out: &mut Outbox,
     ) {
         let Some((call, id)) = self.kept.get(at).map(|entry| (entry.call, entry.id)) else { return };
-        let Some((from, bytes, generation)) = self.kept.lend(at) else { return };
-        let limits = self.settings.message;
-        self.with_index(|this, index| {
-            let (Parsed::Good(invite) | Parsed::Bad(invite, _)) = parse(&bytes, index, &limits) else {
-                return;
-            };
-            match response.filter(|r| r.status() >= 200) {
-                None => {
-                    this.dispatcher.bar(call, id, node);
-                    let cancel = as_caller(b"CANCEL", &invite, None, &[], None);
+        match response.filter(|r| r.status() >= 200) {
+            None => {
+                self.dispatcher.bar(call, id, node);
+                self.with_kept(at, |this, from, invite| {
+                    let cancel = as_caller(b"CANCEL", invite, None, &[], None);
                     this.send_as_caller(from, &cancel, node, Some(now), out);
-                }
-                Some(refusal) if refusal.status() >= 300 => {
-                    this.dispatcher.bar(call, id, node);
-                    this.forget(id, Tag::Cancel, What::Own(node));
-                    let ack = as_caller(b"ACK", &invite, Some(refusal), &[], None);
-                    this.send_as_caller(from, &ack, node, None, out);
-                }
-                Some(yes) => this.end_dialog(now, from, &invite, yes, node, out),
+                });
             }
-        });
+            Some(refusal) if refusal.status() >= 300 => {
+                self.dispatcher.bar(call, id, node);
+                self.forget(id, Tag::Cancel, What::Own(node));
+                self.acknowledge(at, node, refusal, out);
+            }
+            Some(yes) => {
+                self.with_kept(at, |this, from, invite| this.end_dialog(now, from, invite, yes, node, out));
+            }
+        }
         self.counts.withdrawn += 1;
-        self.kept.bring_back(at, generation, bytes);
         let rings = response.is_none_or(|r| r.status() < 200);
         if let Some(entry) = self.kept.get_mut(at) {
             entry.mark(node, rings);
         }
+    }
+
+    /// ACK for a refusal of an INVITE that is kept, of which the caller does not hear (RFC 3261 section 17.1.1.3).
+    pub(crate) fn acknowledge(&mut self, at: u32, node: NodeIndex, refusal: &Message<'_>, out: &mut Outbox) {
+        self.with_kept(at, |this, from, invite| {
+            let ack = as_caller(b"ACK", invite, Some(refusal), &[], None);
+            this.send_as_caller(from, &ack, node, None, out);
+        });
     }
 
     /// ACK and BYE for a dialog that the caller does not know (RFC 3261 sections 13.2.2.4 and 15.1.1).

@@ -300,6 +300,88 @@ fn what_was_cancelled_while_all_were_down_rings_nowhere_when_they_come_back() {
     nothing_is_left(&mut world);
 }
 
+/// All nodes fall and are back, and this is the INVITE that they get then.
+fn reminded(world: &mut World, first: &Sent) -> Vec<Sent> {
+    for at in world.cluster.indexes().collect::<Vec<_>>() {
+        world.cluster.set_down(at, Why::ProbeTimeout);
+    }
+    let sent = world.seconds(8);
+    assert!(sent.iter().all(|m| !m.start().starts_with("INVITE ")), "{sent:?}");
+    // The others are back a little later.
+    world.cluster.set_up(world.node(first));
+    let sent = world.seconds(2);
+    for at in world.cluster.indexes().collect::<Vec<_>>() {
+        world.cluster.set_up(at);
+    }
+    sent
+}
+
+#[test]
+fn what_rang_when_all_fell_rings_once_more_at_who_is_back() {
+    for (tcp, streams) in [(false, false), (true, false), (true, true)] {
+        let mut world = watched(if streams { tcp_nodes(3) } else { nodes(3) });
+        let first = match tcp {
+            true => world.one_tcp(PHONE, &over_tcp(&invite("s1"))),
+            false => world.one(CALLER, &invite("s1")),
+        };
+        world.answer(&first, "180 Ringing", "");
+        // It has forgotten all that it knew; and in a datagram it may be lost.
+        let sent = reminded(&mut world, &first);
+        let again: Vec<&Sent> = sent.iter().filter(|m| m.start().starts_with("INVITE ")).collect();
+        // Now, after 500 ms and after another second (RFC 3261 section 17.1.1.2).
+        assert_eq!(again.len(), if streams { 1 } else { 3 }, "{sent:?}");
+        assert!(again.iter().all(|m| m.to == first.to && m.branch() == first.branch()), "{again:?}");
+        world.answer(again[0], "100 Trying", "");
+        let later = world.seconds(20);
+        assert!(later.iter().all(|m| !m.start().starts_with("INVITE ")), "{later:?}");
+        assert_eq!(finals(&world.answer(again[0], "200 OK", CONTACT)), ["SIP/2.0 200 OK"]);
+        assert_eq!((world.load(), world.balancer.report(true).exact), ((1, 0), Some(true)));
+    }
+}
+
+#[test]
+fn a_phone_that_rings_on_is_waited_for() {
+    let mut world = watched(nodes(3));
+    let first = world.one(CALLER, &invite("s2"));
+    world.answer(&first, "180 Ringing", "");
+    let again = reminded(&mut world, &first);
+    // To the phone that is a copy of what it rings for, as often as it comes.
+    for _ in 0..2 {
+        let ack = world.answer(&again[0], "482 Request Merged", "");
+        assert_eq!((ack.len(), &ack[0].to, ack[0].branch()), (1, &first.to, first.branch()));
+        assert!(ack[0].start().starts_with("ACK "));
+    }
+    assert!(world.seconds(20).is_empty());
+    assert_eq!(finals(&world.answer(&first, "200 OK", CONTACT)), ["SIP/2.0 200 OK"]);
+    assert_eq!((world.load(), world.balancer.report(true).exact), ((1, 0), Some(true)));
+    // Where nobody has been rung before, that is the answer.
+    let first = world.one(CALLER, &invite("s3"));
+    world.answer(&first, "100 Trying", "");
+    reminded(&mut world, &first);
+    assert_eq!(finals(&world.answer(&first, "482 Loop Detected", "")), ["SIP/2.0 482 Loop Detected"]);
+    // And where its caller does not wait for it any more.
+    let first = world.one(CALLER, &invite("s4"));
+    world.answer(&first, "180 Ringing", "");
+    reminded(&mut world, &first);
+    world.receive(CALLER, &request("CANCEL", "s4", 1, "s4", "", ""));
+    assert_eq!(finals(&world.answer(&first, "482 Request Merged", "")), ["SIP/2.0 482 Request Merged"]);
+}
+
+#[test]
+fn what_brings_its_node_down_each_time_is_not_given_to_it_for_ever() {
+    let mut world = watched(nodes(1));
+    let first = world.one(CALLER, &invite("s5"));
+    let mut had = 0;
+    for _ in 0..10 {
+        world.answer(&first, "180 Ringing", "");
+        had += reminded(&mut world, &first).iter().filter(|m| m.start().starts_with("INVITE ")).count();
+    }
+    // Three times, each with its two repetitions, as none of it is answered meanwhile.
+    assert_eq!(had, 9);
+    world.seconds(250);
+    nothing_is_left(&mut world);
+}
+
 #[test]
 fn the_end_of_what_was_cancelled_is_the_callers_whoever_says_it() {
     let mut world = watched(nodes(2));
