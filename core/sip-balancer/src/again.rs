@@ -82,7 +82,10 @@ impl Balancer {
         let look = if fresh && !patience.is_zero() { now + patience } else { Time::FAR };
         let Some(entry) = self.kept.get_mut(at) else { return Ok(0) };
         if entry.node != to.node {
+            // Who rang may still do so, or has forgotten it.
+            let rang = entry.rung().any(|node| node == to.node);
             entry.give_to(to.node);
+            entry.memory = if rang { Memory::Renewed } else { Memory::Whole };
             // A caller that has had a provisional response repeats its INVITE no more (RFC 3261 section 17.1.1.2), so that
             // its next node would never get it where the one datagram that it left in is lost.
             let silenced = !stream && self.dispatcher.waiting(r.call, r.id, r.tag).is_some_and(|w| w.rang);
@@ -429,8 +432,9 @@ impl Balancer {
             return None;
         }
         if spent || !other {
-            if let Some(entry) = self.kept.get_mut(at).filter(|_| waiting.heard && !spent) {
-                entry.memory = Memory::InDoubt;
+            if let Some(entry) = self.kept.get_mut(at).filter(|_| waiting.heard) {
+                entry.memory = if spent { Memory::Whole } else { Memory::InDoubt };
+                entry.repeat = Time::FAR;
             }
             return Some(now + LOOK);
         }
@@ -446,9 +450,12 @@ impl Balancer {
     /// who hears it ring, repeats nothing. As often as it may be tried, for it may be what brings that node down. Says
     /// whether it was sent.
     fn remind(&mut self, now: Time, at: u32, out: &mut Outbox) -> bool {
-        let forgotten = |e: &&mut Entry| e.memory == Memory::InDoubt && e.tries < MOST_TRIES;
+        let forgotten = |e: &&mut Entry| e.memory == Memory::InDoubt && e.reminded < MOST_TRIES;
         let Some(entry) = self.kept.get_mut(at).filter(forgotten) else { return false };
-        entry.tries += 1;
+        if self.dispatcher.is_cancelled(entry.call, entry.id) {
+            return false;
+        }
+        entry.reminded += 1;
         (entry.memory, entry.wait, entry.repeat) = (Memory::Renewed, T1, now + T1);
         self.counts.repeated += 1;
         self.feed(now, at, out);
@@ -524,7 +531,13 @@ impl Balancer {
             let Some(waiting) = self.dispatcher.waiting(call, id, tag) else { return self.end(now, at, out) };
             self.dispatcher.returned(now, call, id, tag, waiting.node, unseen);
             if waiting.heard {
-                // Its answer may come over another connection; if the node is down, it is seen to then.
+                // Its answer may come over another connection; if the node is down, it is seen to then. What it was to be
+                // reminded of has not come through.
+                if let Some(entry) = self.kept.get_mut(at).filter(|e| e.memory == Memory::Renewed) {
+                    entry.memory = Memory::InDoubt;
+                    let due = entry.repeat.min(entry.until).min(now + LOOK);
+                    self.kept.arm(at, due);
+                }
                 return self.cluster.want_probe(waiting.node);
             }
             let spent = self.kept.get(at).is_some_and(|entry| entry.tries + 1 >= MOST_TRIES);

@@ -78,6 +78,8 @@ pub(crate) struct Entry {
     pub ignored: bool,
     /// What the node that has it and has said something provisional may have forgotten.
     pub memory: Memory,
+    /// How often that one got it once more because of that.
+    pub reminded: u8,
     /// A final response went back, and when.
     pub settled: bool,
     ended: Time,
@@ -433,6 +435,7 @@ impl Entry {
             tries: 0,
             ignored: false,
             memory: Memory::Whole,
+            reminded: 0,
             settled: false,
             ended: Time::ZERO,
             refused: None,
@@ -459,6 +462,9 @@ impl Entry {
     pub fn heard(&mut self) {
         if self.tag == Tag::Invite {
             self.repeat = Time::FAR;
+        }
+        if self.memory == Memory::InDoubt {
+            self.memory = Memory::Whole;
         }
         (self.wait, self.rang) = (T2, true);
     }

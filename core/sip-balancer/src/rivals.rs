@@ -55,6 +55,7 @@ impl Balancer {
     ) -> bool {
         let Some(at) = self.kept.find(id, Tag::Invite, What::ToNode) else { return false };
         let Some(entry) = self.kept.get(at) else { return false };
+        let alerted = entry.alerted;
         let (call, settled, status) = (entry.call, entry.settled, response.status());
         self.cluster.heard(now, node);
         let heard = self.dispatcher.waiting(call, id, Tag::Invite).is_some_and(|w| w.heard);
@@ -69,7 +70,10 @@ impl Balancer {
         let wanted = match status {
             ..200 => !cancelled && !barred,
             // The end of what its caller has cancelled is all that the caller waits for.
-            _ => cancelled || (!barred && !(500..600).contains(&status)),
+            _ if cancelled => true,
+            // A phone that rings for what it got by another node says so (section 8.2.2.2).
+            482 if alerted => false,
+            _ => !barred && !(500..600).contains(&status),
         };
         let late = wanted && !heard;
         if !settled

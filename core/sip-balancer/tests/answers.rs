@@ -380,6 +380,53 @@ fn what_brings_its_node_down_each_time_is_not_given_to_it_for_ever() {
     assert_eq!(had, 9);
     world.seconds(250);
     nothing_is_left(&mut world);
+    // Nor where it says nothing any more.
+    let first = world.one(CALLER, &invite("s6"));
+    world.answer(&first, "180 Ringing", "");
+    let mut had = 0;
+    for _ in 0..10 {
+        had += reminded(&mut world, &first).iter().filter(|m| m.start().starts_with("INVITE ")).count();
+    }
+    assert_eq!(had, 9);
+    world.seconds(250);
+    nothing_is_left(&mut world);
+}
+
+#[test]
+fn a_reminder_whose_connection_ends_is_sent_once_more() {
+    let mut world = watched(tcp_nodes(1));
+    let first = world.one(CALLER, &invite("s7"));
+    world.answer(&first, "180 Ringing", "");
+    let mut again = invited(&reminded(&mut world, &first));
+    for _ in 0..2 {
+        assert!(finals(&world.cut_off(&again)).is_empty());
+        // It is asked at once how it is.
+        for probe in world.pass(MS(0)) {
+            world.answer(&probe, "200 OK", "");
+        }
+        again = invited(&world.seconds(2));
+    }
+    world.cut_off(&again);
+    let later = world.seconds(20);
+    assert!(later.iter().all(|m| !m.start().starts_with("INVITE ")), "{later:?}");
+    assert_eq!(finals(&world.answer(&again, "200 OK", CONTACT)), ["SIP/2.0 200 OK"]);
+}
+
+#[test]
+fn a_phone_that_rings_is_waited_for_also_where_another_node_had_its_call_meanwhile() {
+    let mut world = watched(nodes(2));
+    let (first, second) = rescued(&mut world, "s8");
+    world.down(&second);
+    world.cluster.set_up(world.node(&first));
+    let again = invited(&world.seconds(2)[..1]);
+    assert_eq!(again.to, first.to);
+    assert_eq!(world.answer(&again, "482 Request Merged", "")[0].start(), "ACK sip:bob@example.com SIP/2.0");
+    assert_eq!(finals(&world.answer(&again, "200 OK", CONTACT)), ["SIP/2.0 200 OK"]);
+    // One that is late with that does not take it away from who has it by now.
+    let mut world = watched(nodes(2));
+    let (first, second) = rescued(&mut world, "s9");
+    assert!(finals(&world.answer(&first, "482 Request Merged", "")).is_empty());
+    assert_eq!(finals(&world.answer(&second, "200 OK", CONTACT)), ["SIP/2.0 200 OK"]);
 }
 
 #[test]
