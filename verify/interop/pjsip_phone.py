@@ -43,6 +43,10 @@ class Call(pj.Call):
         # The list is gone with what it belongs to.
         info = self.getInfo()
         for media in info.media:
+            if media.status == pj.PJSUA_CALL_MEDIA_ACTIVE:
+                # Without a source that speaks to it a stream sends next to nothing.
+                microphone = pj.Endpoint.instance().audDevManager().getCaptureDevMedia()
+                microphone.startTransmit(self.getAudioMedia(media.index))
             tell(names.get(media.status, 'no media'))
 
 
@@ -92,6 +96,8 @@ def main():
     config.uaConfig.threadCnt = 0
     config.uaConfig.mainThreadOnly = True
     config.uaConfig.maxCalls = 4
+    # There is nothing but silence to send, which the other one is to hear all the same.
+    config.medConfig.noVad = True
     config.logConfig.level = config.logConfig.consoleLevel = int(os.environ.get('PJSIP_LOG', '0'))
     endpoint.libInit(config)
     endpoint.audDevManager().setNullDev()
