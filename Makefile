@@ -166,7 +166,7 @@ bench-balance: setup-bench ## what a call costs the balancer against Kamailio's 
 	python3 verify/bench/balance.py --bin $(RELEASE) --judge $(BENCH_ARGS)
 
 .PHONY: bench-balance-paper
-bench-balance-paper: setup-build ## the experiments of the load balancer's paper, eight servers of 300 calls/s (70 minutes)
+bench-balance-paper: setup-build ## the experiments of the load balancer's paper, eight servers of 300 calls/s (55 minutes)
 	$(BUILD_RELEASE)
 	python3 verify/bench/balance_paper.py --bin $(RELEASE) --judge $(BENCH_ARGS)
 
