@@ -157,23 +157,23 @@ impl Store {
     fn start(&mut self, writer: Writer, mover: Mover, watch: Watch, clock: Clock) -> Result<()> {
         let mover = Arc::new(Mutex::new(mover));
         let (moving, stop) = (Arc::clone(&mover), Arc::clone(&self.stop));
-        self.spawn("store-move", move || move_loop(&moving, &stop))?;
+        self.spawn("store-move", MOVER_STEPS_BACK, move || move_loop(&moving, &stop))?;
         let (location, stop) = (Arc::clone(&self.location), Arc::clone(&self.stop));
         let guard = WriterGuard { location: Arc::clone(&location), clock: clock.clone() };
         let ends = clock.clone();
-        self.spawn("store-write", move || {
+        self.spawn("store-write", STEPS_BACK, move || {
             let _guard = guard;
             write_loop(writer, &mover, &location, &ends, &stop);
         })?;
         let stop = Arc::clone(&self.stop);
-        self.spawn("store-watch", move || watch_loop(watch, &stop))?;
+        self.spawn("store-watch", STEPS_BACK, move || watch_loop(watch, &stop))?;
         let (location, stop) = (Arc::clone(&self.location), Arc::clone(&self.stop));
-        self.spawn("store-expire", move || expire_loop(&location, &clock, &stop))
+        self.spawn("store-expire", STEPS_BACK, move || expire_loop(&location, &clock, &stop))
     }
 
-    fn spawn(&mut self, name: &str, run: impl FnOnce() + Send + 'static) -> Result<()> {
+    fn spawn(&mut self, name: &str, back: i32, run: impl FnOnce() + Send + 'static) -> Result<()> {
         let run = move || {
-            step_back();
+            step_back(back);
             run();
         };
         let thread = Builder::new().name(name.to_owned()).spawn(run).map_err(|error| {
@@ -224,11 +224,15 @@ impl Drop for Store {
 /// How far the threads of the store step back for the workers, in steps of nice(2). Where they share a processor the
 /// kernel gives a worker twice as much of it: with equal shares a burst of the writer kept calls waiting for hundreds of
 /// milliseconds. A third of it is left for the writer, which takes a quarter at 10,000 registrations a second.
-const STEP_BACK: i32 = 3;
+const STEPS_BACK: i32 = 3;
+
+/// The thread that moves the log into the table has time: what waits for it is durable already, and two full files take it
+/// no longer than one. It gets a tenth of a full processor, and what workers leave of others.
+const MOVER_STEPS_BACK: i32 = 10;
 
 /// Lets workers go before the calling thread. A system that does not know it goes on as it was.
-fn step_back() {
-    if let Err(error) = rustix::process::nice(STEP_BACK) {
+fn step_back(steps: i32) {
+    if let Err(error) = rustix::process::nice(steps) {
         tracing::debug!(%error, "the store shares processors evenly with the workers");
     }
 }
