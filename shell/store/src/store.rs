@@ -223,11 +223,11 @@ impl Drop for Store {
 
 /// How far the threads of the store step back for the workers, in steps of nice(2). Where they share a processor the
 /// kernel gives a worker twice as much of it: with equal shares a burst of the writer kept calls waiting for hundreds of
-/// milliseconds. A third of it is left for the writer, which takes a quarter at 10,000 registrations a second.
+/// milliseconds. A third is left for the writer, far more than it takes: what it has is to be on the disk within a second.
 const STEPS_BACK: i32 = 3;
 
-/// The thread that moves the log into the table has time: what waits for it is durable already, and two full files take it
-/// no longer than one. It gets a tenth of a full processor, and what workers leave of others.
+/// The thread that moves the log into the table has time: what waits for it is durable already, and files that fill
+/// meanwhile are moved together, each binding once. It gets a tenth of a full processor, and what workers leave of others.
 const MOVER_STEPS_BACK: i32 = 10;
 
 /// Lets workers go before the calling thread. A system that does not know it goes on as it was.
