@@ -7,8 +7,8 @@
 //! ```
 //!
 //! With a second argument `digest`, INVITE and BYE are challenged, as in the second workload of
-//! verify/bench. With `empty` or `digest-empty`, only the driver's own work is done; the difference is the
-//! node's.
+//! verify/bench, and with `stateless` nothing is remembered of a request, as in the fourth. With `empty` at its end
+//! (`empty`, `digest-empty`, `stateless-empty`) only the driver's own work is done; the difference is the node's.
 
 use sip_auth::{
     Algorithm, Authenticator, Backoff, BackoffRules, Decision, Ha1, LocalLedger, Name, NonceCounts, Recent,
@@ -67,7 +67,7 @@ impl Services for World {
     fn observe(&self, _: Span, _: u64) {}
 }
 
-fn settings(digest: bool) -> Settings {
+fn settings(digest: bool, mode: Mode) -> Settings {
     let secret = Secret { key: [1; 16], epoch: 1 };
     let address = "127.0.9.1:5060".parse().expect("an address");
     Settings {
@@ -85,7 +85,7 @@ fn settings(digest: bool) -> Settings {
         },
         registrar: sip_registrar::Config::default(),
         proxy: Proxy {
-            mode: Mode::Stateful,
+            mode,
             parallel: true,
             record_route: true,
             recurse: false,
@@ -258,12 +258,13 @@ fn call(d: &mut Driver, said: &mut Said, call: usize, (caller, callee): (Flow, F
 fn main() {
     let calls: usize = std::env::args().nth(1).and_then(|a| a.parse().ok()).unwrap_or(100_000);
     let mode = std::env::args().nth(2).unwrap_or_default();
-    run(calls, mode.starts_with("digest"), mode.ends_with("empty"));
+    let kind = if mode.starts_with("stateless") { Mode::Stateless } else { Mode::Stateful };
+    run(calls, mode.starts_with("digest"), kind, mode.ends_with("empty"));
     println!("{calls} calls");
 }
 
 /// Makes `calls` calls, with or without digest; with `empty` the node sees the first of them only.
-fn run(calls: usize, digest: bool, empty: bool) {
+fn run(calls: usize, digest: bool, mode: Mode, empty: bool) {
     let secret = sip_auth::ha1(Algorithm::Md5, b"u1", b"bench.test", b"p");
     let ledger = LocalLedger {
         nonces: NonceCounts::new(1 << 16, Duration::from_secs(300)),
@@ -283,7 +284,7 @@ fn run(calls: usize, digest: bool, empty: bool) {
         keys: Keys { dialog: [3; 16], hash: [4; 16] },
         seed: [5, 6],
     };
-    let node = Node::new(config, Arc::new(settings(digest)), world);
+    let node = Node::new(config, Arc::new(settings(digest, mode)), world);
     let mut d = Driver { node, out: Outbox::new(), now: 1_000_000, mute: false };
     let caller = Flow::udp(ListenerId(0), "127.0.9.2:25060".parse().expect("an address"));
     let callee = Flow::udp(ListenerId(0), "127.0.9.3:25070".parse().expect("an address"));
@@ -309,7 +310,8 @@ fn run(calls: usize, digest: bool, empty: bool) {
 
 /// The flow is the node's as it is today: each step asserts what the node sends.
 #[test]
-fn calls_go_through_with_and_without_digest() {
-    run(40, false, false);
-    run(40, true, false);
+fn calls_go_through_with_digest_without_and_without_memory() {
+    run(40, false, Mode::Stateful, false);
+    run(40, true, Mode::Stateful, false);
+    run(40, false, Mode::Stateless, false);
 }

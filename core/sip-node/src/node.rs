@@ -536,4 +536,7 @@ pub(crate) mod domain {
     pub const OWNER: u8 = 1;
     pub const TAG: u8 = 2;
     pub const STATELESS: u8 = 3;
+    /// What is sealed is text that anybody may write; what he learns of hashes of other uses must not be a seal.
+    pub const SEAL: u8 = 4;
+    pub const SEAL_V6: u8 = 5;
 }

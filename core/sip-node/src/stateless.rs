@@ -10,16 +10,21 @@ use crate::settings::{Mode, Settings};
 use crate::targets::{Plan, Wish, max_breadth};
 use core::hash::Hasher;
 use core::mem;
-use core::net::{IpAddr, SocketAddr};
-use sip_message::{Message, Method, Name, Uri, hex16, unhex16};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use sip_message::{Message, Method, Name, Uri, has_pair, hex16, unhex16};
 use sip_proxy::locate::{Located, Lookup, Step, locate};
 use sip_proxy::rewrite::{self, Outgoing, write_request};
 use sip_proxy::token::{Dialog, End, Role};
 use sip_proxy::transport::{always_rport, reply_flow};
 use wire::{Flow, ListenerId, Outbox, Time};
 
-/// Begins a branch that was made without memory.
-const PREFIX: &[u8] = b"z9hG4bKt";
+/// Begins a branch that was made without memory. The whole of it is this, what tells requests apart, where the response
+/// goes, and the seal.
+const PREFIX: &[u8; 8] = b"z9hG4bKt";
+/// The same where the address of whoever gets the response is in it, which it is if that is IPv4's.
+const PREFIX_V4: &[u8; 8] = b"z9hG4bKu";
+/// Letters and digits between that and the seal.
+const FACTS: usize = 32;
 
 impl<S: Services> Node<S> {
     /// An ACK, or a CANCEL in stateless mode. Neither can be challenged, so what stands in From proves
@@ -222,23 +227,33 @@ impl<S: Services> Node<S> {
         text.add(&request.cseq().to_le_bytes());
         let id = text.finish();
         let back = reply_flow(from, request);
-        let place = u64::from(back.listener.0) << 16 | u64::from(back.remote.port());
-        out.extend_from_slice(PREFIX);
-        out.extend_from_slice(&hex16(id));
-        out.extend_from_slice(&hex16(place));
-        out.extend_from_slice(&hex16(self.stateless_seal(id, place, back.remote.ip(), request.call_id())));
+        let (listener, port) = (back.listener.0, back.remote.port());
+        let (prefix, place, address) = match back.remote.ip().to_canonical() {
+            IpAddr::V4(v4) => (PREFIX_V4, u64::from(v4.to_bits()), None),
+            IpAddr::V6(v6) => (PREFIX, 0, Some(v6)),
+        };
+        let place = place << 32 | u64::from(listener) << 16 | u64::from(port);
+        let mut branch = [0; 56];
+        let (begin, rest) = branch.split_at_mut(8);
+        begin.copy_from_slice(prefix);
+        let (facts, seal) = rest.split_at_mut(FACTS);
+        let (first, second) = facts.split_at_mut(FACTS / 2);
+        first.copy_from_slice(&hex16(id));
+        second.copy_from_slice(&hex16(place));
+        seal.copy_from_slice(&self.stateless_seal(facts, address, request.call_id()));
+        out.extend_from_slice(&branch);
     }
 
-    fn stateless_seal(&self, id: u64, place: u64, address: IpAddr, call_id: &[u8]) -> u64 {
-        let mut text = self.gathered::<256>(domain::STATELESS);
-        text.add(&id.to_le_bytes());
-        text.add(&place.to_le_bytes());
-        match address.to_canonical() {
-            IpAddr::V4(v4) => text.add(&v4.octets()),
-            IpAddr::V6(v6) => text.add(&v6.octets()),
+    /// The seal over what stands before it in small letters, as text. `address`: of IPv6, where it is not in that.
+    fn stateless_seal(&self, facts: &[u8], address: Option<Ipv6Addr>, call_id: &[u8]) -> [u8; 16] {
+        let domain = if address.is_some() { domain::SEAL_V6 } else { domain::SEAL };
+        let mut text = self.gathered::<256>(domain);
+        text.add(facts);
+        if let Some(v6) = address {
+            text.add(&v6.octets());
         }
         text.add(call_id);
-        text.finish()
+        hex16(text.finish())
     }
 
     /// A response to a request that was forwarded without memory: to the next Via, if the branch is
@@ -250,30 +265,39 @@ impl<S: Services> Node<S> {
         let Some(flow) = self.stateless_return(response).filter(|_| awaited) else {
             return self.services.count(Counter::Stray);
         };
+        // Which Vias are looked at for more than those letters does not matter.
+        let told = response.headers(Name::Via).any(|line| has_pair(line.value, b"oc"));
         let splices = &mut self.splices;
         out.send_with(flow, 0, |buf| {
-            passed_on(None, true, buf, |buf| rewrite::write_response(response, !trusted, splices, buf));
+            passed_on(None, told, buf, |buf| rewrite::write_response(response, !trusted, splices, buf));
         });
         self.services.count(Counter::Relayed);
     }
 
     /// Where a message with a branch on top that we sealed came from; `None` if we did not.
     pub(crate) fn stateless_return(&self, response: &Message<'_>) -> Option<Flow> {
-        // A branch is a token, and some elements change its case.
-        let (prefix, rest) = response.via_branch().split_at_checked(PREFIX.len())?;
-        if !prefix.eq_ignore_ascii_case(PREFIX) {
+        if response.via_count() < 2 {
             return None;
         }
-        let (id, rest) = rest.split_at_checked(16)?;
-        let (place, seal) = rest.split_at_checked(16)?;
-        let (id, place) = (unhex16(id)?, unhex16(place)?);
-        let value = response.values(Name::Via).nth(1)?;
-        let via = sip_message::Via::parse(value).ok()?;
-        let ip = via.received_ip().or(via.host_ip)?;
-        if unhex16(seal)? != self.stateless_seal(id, place, ip, response.call_id()) {
+        // A branch is a token, and some elements change its case. All of this one is letters and digits, if it is ours.
+        let mut branch: [u8; 56] = response.via_branch().try_into().ok()?;
+        branch.iter_mut().skip(PREFIX.len()).for_each(|byte| *byte |= 0x20);
+        let (prefix, rest) = branch.split_first_chunk()?;
+        let (facts, seal) = rest.split_at_checked(FACTS)?;
+        let place = unhex16(facts.get(FACTS / 2..)?)?;
+        let call_id = response.call_id();
+        let ip = if prefix == PREFIX_V4 || prefix.eq_ignore_ascii_case(PREFIX_V4) {
+            (seal == self.stateless_seal(facts, None, call_id)).then_some(())?;
+            IpAddr::V4(Ipv4Addr::from_bits((place >> 32) as u32))
+        } else if prefix.eq_ignore_ascii_case(PREFIX) {
+            let via = sip_message::Via::parse(response.values(Name::Via).nth(1)?).ok()?;
+            let IpAddr::V6(v6) = via.received_ip().or(via.host_ip)? else { return None };
+            (seal == self.stateless_seal(facts, Some(v6), call_id)).then_some(())?;
+            IpAddr::V6(v6)
+        } else {
             return None;
-        }
-        let listener = ListenerId(u16::try_from(place >> 16).ok()?);
+        };
+        let listener = ListenerId((place >> 16) as u16);
         let transport = self.settings.listener(listener)?.transport;
         Some(Flow { transport, listener, remote: SocketAddr::new(ip, place as u16), conn: None })
     }

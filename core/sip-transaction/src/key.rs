@@ -35,6 +35,14 @@ impl MethodCode {
     pub(crate) const INVITE: MethodCode = MethodCode(0);
     pub(crate) const CANCEL: MethodCode = MethodCode(3);
 
+    /// How many [groups](MethodCode::group) there are.
+    pub(crate) const GROUPS: usize = 16;
+
+    /// A group for each method that has a name here, and one for all others.
+    pub(crate) const fn group(self) -> usize {
+        self.0 as usize % MethodCode::GROUPS
+    }
+
     /// The code as [`Key::method_number`] gives it.
     pub(crate) const fn number(self) -> u32 {
         self.0 as u32

@@ -82,7 +82,14 @@ fn a_response_finds_its_way_through_translation_and_connections() {
     let req = Req::invite().sent_by("UDP", "[2001:db8::10]:5062");
     lab.send("[2001:db8::10]:5062", req.text());
     let sent = lab.one();
-    assert_eq!(lab.ask(BOB, sent.reply(200, "b", "")).flow, udp("[2001:db8::10]:5062"));
+    let ok = sent.reply(200, "b", "");
+    assert_eq!(lab.ask(BOB, &ok).flow, udp("[2001:db8::10]:5062"));
+    for (from, to) in [("[2001:db8::10]", "[2001:db8::11]"), ("[2001:db8::10]", "203.0.113.66"), ("bKt", "bKu")] {
+        let forged = ok.replace(from, to);
+        assert_ne!(forged, ok);
+        lab.send(BOB, forged);
+        lab.silent();
+    }
 }
 
 #[test]
@@ -103,17 +110,32 @@ fn nobody_makes_it_send_responses_elsewhere() {
     let req = Req::invite();
     let sent = lab.ask(CAROL, req.text());
     let ok = sent.reply(200, "b", "");
+    lab.send(BOB, ok.replace("Call-ID: ", "Call-ID: x"));
+    lab.silent();
+    // It is sealed as a whole, where the response goes included.
+    let branch = sent.get("Via").unwrap().split("branch=").nth(1).unwrap();
+    for at in 0..branch.len() {
+        let digit = if branch.as_bytes()[at] == b'1' { "2" } else { "1" };
+        let mut forged = branch.to_owned();
+        forged.replace_range(at..=at, digit);
+        lab.send(BOB, ok.replace(branch, &forged));
+        lab.silent();
+    }
+    for forged in [branch[..branch.len() - 1].to_owned(), format!("{branch}0"), branch.replace("bKu", "bKt")] {
+        lab.send(BOB, ok.replace(branch, &forged));
+        lab.silent();
+    }
+    // What else the phone's Via says does not count.
     for forged in [
         ok.replace(&req.via, "SIP/2.0/UDP 203.0.113.66:53;branch=z9hG4bKc"),
         ok.replace(&req.via, &format!("{};received=203.0.113.66", req.via)),
-        ok.replace("Call-ID: ", "Call-ID: x"),
-        ok.replace("z9hG4bKt0", "z9hG4bKt1").replace("z9hG4bKt2", "z9hG4bKt3"),
     ] {
-        if forged != ok {
-            lab.send(BOB, &forged);
-            lab.silent();
-        }
+        assert_ne!(forged, ok);
+        assert_eq!(lab.ask(BOB, forged).to(), CAROL);
     }
+    // Without one there is nobody whom it is for.
+    lab.send(BOB, ok.replace(&format!("Via: {}\r\n", req.via), ""));
+    lab.silent();
     // A port that the phone makes up does not count: the sealed one does.
     let forged = ok.replace(&req.via, &format!("{};rport=53", req.via));
     assert_eq!(lab.ask(BOB, forged).to(), CAROL);

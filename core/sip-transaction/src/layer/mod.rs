@@ -9,7 +9,7 @@ mod tests;
 
 use crate::id::{ClientId, Generations, Sender, ServerId, sender};
 use crate::index::Index;
-use crate::key::Key;
+use crate::key::{Key, MethodCode};
 use crate::machine::{ClientInput, ServerInput, Set, Step};
 use crate::pool::Pool;
 use crate::slab::Slab;
@@ -154,6 +154,8 @@ pub struct Layer {
     servers: Slab<Server>,
     clients: Slab<Client>,
     client_limit: usize,
+    /// Server transactions of each method, so that a request of one that has none need not be searched for.
+    by_method: [u32; MethodCode::GROUPS],
     index: Index,
     wheel: Wheel,
     pool: Pool,
@@ -175,6 +177,7 @@ impl Layer {
             servers: Slab::new(limits.server),
             clients: Slab::new(limits.client.saturating_mul(2)),
             client_limit: limits.client,
+            by_method: [0; MethodCode::GROUPS],
             index: Index::new(),
             wheel: Wheel::new(),
             pool: Pool::new(),

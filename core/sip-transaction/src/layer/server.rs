@@ -157,8 +157,10 @@ impl Layer {
         self.now = now.as_micros();
         self.key.forget();
         let method = message.method();
-        if self.servers.len() == 0 && method != Method::Cancel {
-            // As in a proxy without transactions: nothing was received before.
+        // An ACK belongs to an INVITE, a CANCEL to any, and all others to one of their own method.
+        let sought = if method == Method::Ack { MethodCode::INVITE } else { MethodCode::of(method) };
+        if self.by_method.get(sought.group()) == Some(&0) && method != Method::Cancel {
+            // As calls in a proxy without transactions: nothing was received before.
             return (method == Method::Ack).then_some(Inbound::AckOutside);
         }
         self.key.read(message, method);
@@ -400,6 +402,9 @@ impl Layer {
             server.times.follow(&step, self.now, &self.clock, &mut self.wheel);
         }
         self.index.insert(&mut self.servers, hash, slot);
+        if let Some(count) = self.by_method.get_mut(method.group()) {
+            *count += 1;
+        }
         self.counts.servers_created += 1;
         Some(ServerId { slot, generation })
     }
@@ -408,6 +413,9 @@ impl Layer {
     fn remove_server(&mut self, slot: u32) {
         self.index.remove(&mut self.servers, slot);
         if let Some(server) = self.servers.remove(slot) {
+            if let Some(count) = self.by_method.get_mut(server.method.group()) {
+                *count -= 1;
+            }
             self.wheel.release(server.times.node);
             self.pool.give(server.buffer);
         }
