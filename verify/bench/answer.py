@@ -65,29 +65,30 @@ class Answer:
                 net.register_block(server.address, [bench.user(i) for i in range(CALLEES)], ip, 5060, bench.DOMAIN)
             self.window(name, server, server.address, ip)
             if not transit.missing():
-                self.window(name, server, server.address, ip, captured=True)
+                with transit.Capture(server.address, self.bench.dir, transit.SUCCESS) as capture:
+                    self.window(name, server, server.address, ip, capture)
 
-    def window(self, name, server, remote, ip, captured=False):
+    def window(self, name, server, remote, ip, capture=None):
         o, rows = self.o, [(bench.user(i % CALLEES), bench.user(1000000 + i)) for i in range(20000)]
         calls = load.Load(o.bin, 'overload_caller.xml', remote, callee=self.callee, ip=ip, rate=o.rate, rows=rows, cpu=1,
                           calls=int(o.rate * (WARM_UP + WINDOW + 2)), keys=[('domain', bench.DOMAIN)],
                           extra=['--grain', '0', '--warm-up', str(WARM_UP)])
-        capture = None
         try:
             time.sleep(WARM_UP)
-            if captured:
-                with transit.Capture(server.address, os.path.join(self.bench.dir, 'answer.pcap'), transit.SUCCESS) as capture:
-                    time.sleep(WINDOW)
+            if capture:
+                capture.start()
+                time.sleep(WINDOW)
+                held = capture.stop()
             status = calls.wait(60)
         finally:
             calls.stop()
         said, failed = calls.latency('rtd-1'), calls.totals()['failed'] if status is not None else 'all'
         rows = self.found.setdefault(name, [])
-        if not captured:
+        if not capture:
             rows.append(dict(p50=said['p50'], p90=said['p90'], p99=said['p99'], failed=failed))
             return
         # What a capture does to the callers' own times is not the server's.
-        held = capture.added() if capture else []
+        held = held.added()
         rows[-1].update(('held_p%d' % p, held[len(held) * p // 100]) for p in (50, 90, 99) if held)
         rows[-1]['failed'] = rows[-1]['failed'] or failed
 

@@ -150,18 +150,20 @@ def hold(b, name, rate, windows):
         warm_up, patience = 2 if name == 'relay' else b.o.forgets, PATIENCE if name in OURS else SHORT
         generator(b, server.address, callee, rate, warm_up).wait(warm_up + patience)
         for _ in range(windows):
-            calls = generator(b, server.address, callee, rate, 4)
-            try:
-                time.sleep(1)
-                before, begun = bench.cpu_ns(server.process.pids()), time.monotonic()
-                with transit.Capture(server.address, os.path.join(b.dir, 'transit.pcap')) as capture:
+            with transit.Capture(server.address, b.dir) as capture:
+                calls = generator(b, server.address, callee, rate, 4)
+                try:
+                    time.sleep(1)
+                    before, begun = bench.cpu_ns(server.process.pids()), time.monotonic()
+                    capture.start()
                     time.sleep(2)
                     core = (bench.cpu_ns(server.process.pids()) - before) / (1e9 * (time.monotonic() - begun))
-                ended = calls.wait(patience) is not None
-            finally:
-                calls.stop()
+                    window = capture.stop()
+                    ended = calls.wait(patience) is not None
+                finally:
+                    calls.stop()
             failed = calls.totals()['failed'] if ended else 'not all ended'
-            found.append(dict(added=capture.added(), lost=capture.dropped(), failed=failed, core=core))
+            found.append(dict(added=window.added(), lost=window.dropped(), failed=failed, core=core))
     return found
 
 

@@ -18,6 +18,7 @@ It is kept if no registration failed, all were there and all went, a user takes 
 260 by memory, and 99.99 % of registrations were answered within a millisecond.
 """
 import argparse
+import contextlib
 import os
 import shutil
 import sys
@@ -79,8 +80,8 @@ class Registered:
         self.dir = tempfile.mkdtemp(prefix='strowger-registered-')
         self.phases = []
 
-    def users(self, server, name, count, calls, rate, expires):
-        """A pass of registrations; captures of it. Whatever failed."""
+    def users(self, server, capture, name, count, calls, rate, expires):
+        """A pass of registrations, some windows of it captured. Whether any failed."""
         ip, path = net.fresh_ip(), os.path.join(self.dir, '%s.csv' % name)
         with open(path, 'w') as f:
             # The same names in each pass, but for the guests'.
@@ -88,10 +89,10 @@ class Registered:
         calls_made = load.Load(self.o.bin, 'register_plain.xml', server.address, ip=ip, cpu=1, rate=rate, calls=calls,
                                extra=['-inf', path, '--ladders', '0', '--grain', '0.2'],
                                keys=[('domain', DOMAIN), ('expires', str(expires)), ('callee_ip', self.contact)])
-        begun, captures = time.monotonic(), []
+        begun, windows = time.monotonic(), []
         try:
             while calls_made.process.running():
-                captures += self.capture(server, '%s-%d' % (name, len(captures)), calls_made, begun + calls / rate)
+                windows += self.window(capture, calls_made, begun + calls / rate)
             status = calls_made.wait(60)
         finally:
             calls_made.stop()
@@ -99,44 +100,48 @@ class Registered:
         print('%s: %d registrations, %d failed, %d messages repeated' % (
             name, sums['ok'], sums['failed'], sums['retransmissions']), flush=True)
         if name != WARM_UP:
-            self.phases.append(dict(name=name, captures=captures, end=time.monotonic(), begun=begun, **sums))
+            self.phases.append(dict(name=name, windows=windows, end=time.monotonic(), begun=begun, **sums))
         return status is None or sums['failed'] or sums['ok'] != calls
 
-    def capture(self, server, name, generator, end):
+    def window(self, capture, generator, end):
         """Waits until it is time, and captures. Nothing near the end, where there is less and less to see."""
         until = time.monotonic() + self.o.every
         while time.monotonic() < until:
             if not generator.process.running():
                 return []
             time.sleep(0.2)
-        if transit.missing() or time.monotonic() > end - 5:
+        if not capture or time.monotonic() > end - 5:
             return []
-        path = os.path.join(self.dir, name + '.pcap')
-        with transit.Capture(server.address, path, transit.SUCCESS, transit.REGISTER) as capture:
-            time.sleep(2)
-        return [capture]
+        capture.start()
+        time.sleep(2)
+        return [capture.stop()]
+
+    def capture(self, server):
+        if transit.missing():
+            return contextlib.nullcontext()
+        return transit.Capture(server.address, self.dir, transit.SUCCESS, transit.REGISTER)
 
     def run(self):
         o, wrong = self.o, []
         self.contact = net.fresh_ip()
         passes = o.users / o.rate
         expires = max(60, int(passes + SPARE))
-        with servers.Strowger(o.bin, DOMAIN, 1, False, cpu=0) as server:
+        with servers.Strowger(o.bin, DOMAIN, 1, False, cpu=0) as server, self.capture(server) as capture:
             pids = server.process.pids()
             samples = Samples(pids)
             samples.start()
             try:
-                wrong += ['guests'] * bool(self.users(server, WARM_UP, GUESTS, REMEMBERED * o.rate, o.rate, 7200))
+                wrong += ['guests'] * bool(self.users(server, capture, WARM_UP, GUESTS, REMEMBERED * o.rate, o.rate, 7200))
                 guests = server.metric('strowger_registered_users')
                 before = records.memory_kb(pids)
                 for name in ('register', 'refresh'):
-                    wrong += [name] * bool(self.users(server, name, o.users, o.users, o.rate, expires))
+                    wrong += [name] * bool(self.users(server, capture, name, o.users, o.users, o.rate, expires))
                 here, table = (server.metric('strowger_' + m) for m in ('registered_users', 'location_bytes'))
                 memory = records.memory_kb(pids)
                 # From the first that is due to the last.
                 seconds = int(expires + AFTER)
                 wrong += ['guests meanwhile'] * bool(
-                    self.users(server, 'guests, users expire', GUESTS, GUEST_RATE * seconds, GUEST_RATE, 7200))
+                    self.users(server, capture, 'guests, users expire', GUESTS, GUEST_RATE * seconds, GUEST_RATE, 7200))
                 left = server.metric('strowger_registered_users')
             finally:
                 samples.ending.set()
@@ -151,14 +156,14 @@ class Registered:
     def found(self, samples, counted, resident):
         found = dict(users=self.o.users, bytes_counted=counted, bytes_resident=resident, phases=[])
         for phase in self.phases:
-            times = sorted(t for c in phase['captures'] for t in c.added())
+            times = sorted(t for c in phase['windows'] for t in c.added())
             inside = [r for r in samples.rows if phase['begun'] + 3 < samples.begun + r[0] < phase['end'] - 3]
             of = lambda at: (min(r[at] for r in inside), sorted(r[at] for r in inside)[len(inside) // 2],
                              max(r[at] for r in inside)) if inside else (0, 0, 0)
             at = lambda p: times[min(int(len(times) * p / 100), len(times) - 1)] if times else float('nan')
             found['phases'].append(dict(
                 name=phase['name'], registrations=phase['ok'], failed=phase['failed'], captured=len(times),
-                lost=sum(c.dropped() for c in phase['captures']), worker=of(1), all=of(2), longest=times[-1] if times else None,
+                lost=sum(c.dropped() for c in phase['windows']), worker=of(1), all=of(2), longest=times[-1] if times else None,
                 over_ms=sum(t > 1000 for t in times), **{'p%g' % p: at(p) for p in PERCENTILES}))
         return found
 

@@ -84,7 +84,9 @@ fn a_response_finds_its_way_through_translation_and_connections() {
     let sent = lab.one();
     let ok = sent.reply(200, "b", "");
     assert_eq!(lab.ask(BOB, &ok).flow, udp("[2001:db8::10]:5062"));
-    for (from, to) in [("[2001:db8::10]", "[2001:db8::11]"), ("[2001:db8::10]", "203.0.113.66"), ("bKt", "bKu")] {
+    for (from, to) in
+        [("[2001:db8::10]", "[2001:db8::11]"), ("[2001:db8::10]", "203.0.113.66"), ("bKt", "bKu")]
+    {
         let forged = ok.replace(from, to);
         assert_ne!(forged, ok);
         lab.send(BOB, forged);
@@ -121,7 +123,8 @@ fn nobody_makes_it_send_responses_elsewhere() {
         lab.send(BOB, ok.replace(branch, &forged));
         lab.silent();
     }
-    for forged in [branch[..branch.len() - 1].to_owned(), format!("{branch}0"), branch.replace("bKu", "bKt")] {
+    for forged in [branch[..branch.len() - 1].to_owned(), format!("{branch}0"), branch.replace("bKu", "bKt")]
+    {
         lab.send(BOB, ok.replace(branch, &forged));
         lab.silent();
     }

@@ -27,7 +27,7 @@ pub use socket::{
 };
 pub use thread::{
     RUN_FIRST, allowed_cpus, monotonic_micros, pin_to_cpu, raise_descriptor_limit, run_first, sleep,
-    sleep_exactly, small_pages, wall_micros,
+    sleep_exactly, small_pages, take_short_turns, wall_micros,
 };
 
 use std::io;
