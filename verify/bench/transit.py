@@ -117,9 +117,9 @@ class Window:
         """Packets that there was no room for."""
         return self.lost
 
-    def added(self):
-        """Microseconds of each call, sorted: INVITE in to out, and the first response of that class in to out. Of a REGISTER,
-        which the server answers itself: in, to the response out."""
+    def calls(self):
+        """For each call whose messages were all captured, when they came and went, microseconds: INVITE in, out, the first
+        response of that class in, out; of a REGISTER, which the server answers itself: in, the response out."""
         ip, port = self.address
         server = socket.inet_aton(ip) + struct.pack('>H', port)
         seen = {}
@@ -130,8 +130,20 @@ class Window:
         calls = {call for call, _, _ in seen}
         wanted = [(kind, way) for kind in (self.request, self.response) for way in ('in', 'out')]
         wanted = wanted if self.request == INVITE else [wanted[0], wanted[3]]
-        whole = [[seen[(call, *w)] for w in wanted] for call in calls if all((call, *w) in seen for w in wanted)]
-        return sorted(sum(times[1::2]) - sum(times[::2]) for times in whole)
+        return [[seen[(call, *w)] for w in wanted] for call in calls if all((call, *w) in seen for w in wanted)]
+
+    def added(self):
+        """Microseconds for which the server had the messages of each call, sorted."""
+        return sorted(sum(times[1::2]) - sum(times[::2]) for times in self.calls())
+
+    def own(self):
+        """The same of registrations at one worker, without the wait behind others: from when a request was there and the
+        answer before had gone, to its answer. Whatever keeps the worker from it counts, its waking too."""
+        turns, before = [], 0
+        for came, went in sorted(self.calls(), key=lambda times: times[1]):
+            turns.append(went - max(came, before))
+            before = went
+        return sorted(turns)
 
 
 def datagrams(path):

@@ -194,11 +194,11 @@ class Generator(unittest.TestCase):
             self.assertEqual(len(verdicts.emulated(nothing)), 1)
 
     def test_registered_users(self):
-        phase = dict(name='refresh', captured=60000, **{'p99.99': 900})
+        phase = dict(name='refresh', captured=60000, own=900)
         good = dict(bytes_counted=150, bytes_resident=200, phases=[phase])
         self.assertEqual(verdicts.registered(good), [])
         for changed in (dict(bytes_counted=201), dict(bytes_resident=261), dict(bytes_resident=float('nan')),
-                        dict(phases=[dict(phase, captured=100)]), dict(phases=[phase, dict(phase, **{'p99.99': 1001})])):
+                        dict(phases=[dict(phase, captured=100)]), dict(phases=[phase, dict(phase, own=1001)])):
             self.assertEqual(len(verdicts.registered(dict(good, **changed))), 1)
 
     def test_a_peak_that_is_not_confirmed_is_none(self):
