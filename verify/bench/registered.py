@@ -11,8 +11,9 @@ they came; guests go on meanwhile, for whoever asks must not notice.
 
 Every --every seconds two seconds are captured (transit.py): how long the server had each REGISTER, from its socket back to
 it, the wait behind others included, and its own time for each, which is what is left without that wait: from when the
-request was there and the answer before had gone. Processor time is read every second: that of the worker, which expires what is due between messages,
-and that of all threads, the store's writers included. Bytes a user are the table's own count, and what the process's memory
+request was there and the answer before had gone. So what keeps the worker for a while counts once, for whoever was first,
+and in the other figure for all behind him. Processor time is read every second: that of the worker, which expires what is
+due between messages, and that of all threads, the store's writers included. Bytes a user are the table's own count, and what the process's memory
 grew by between the guests' end and the last refresh.
 
 It is kept if no registration failed, all were there and all went, a user takes at most 200 bytes by the table's count and
@@ -172,8 +173,8 @@ class Registered:
 
 
 def table(found):
-    lines = ['| | registrations | failed | held, us: p50 | p99 | p99.99 | longest | own time: p99.99 | longest | captured | worker, % of a core in a second: '
-             'least / median / most | all threads |', '|---' * 12 + '|']
+    lines = ['| | registrations | failed | held, us: p50 | p99 | p99.99 | longest | own time: p99.99 | longest | captured | '
+             'worker, % of a core in a second: least / median / most | all threads |', '|---' * 12 + '|']
     whole = lambda value: '-' if value is None else '%.0f' % value
     spread = lambda values: ' / '.join('%.0f' % v for v in values)
     for p in found['phases']:

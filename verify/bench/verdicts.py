@@ -336,8 +336,8 @@ def emulated(calls):
             for rate, cost in sorted(asked.items()) if not cost <= MOST_INSTRUCTIONS]
 
 
-# Of registered.py: bytes a user by the table's own count and by memory, and microseconds within which 99.99 % of
-# registrations are answered. A figure of fewer registrations than that says nothing of one in ten thousand.
+# Of registered.py: bytes a user by the table's own count and by memory, and microseconds of the server's own time, without
+# the wait behind others, that 99.99 % of registrations take at most. A figure of fewer registrations than that says nothing of one in ten thousand.
 MOST_COUNTED, MOST_RESIDENT, MOST_OWN, LEAST_CAPTURED = 200, 260, 1000, 50000
 
 

@@ -265,11 +265,11 @@ impl<S: Services> Node<S> {
         let Some(flow) = self.stateless_return(response).filter(|_| awaited) else {
             return self.services.count(Counter::Stray);
         };
-        // Which Vias are looked at for more than those letters does not matter.
-        let told = response.headers(Name::Via).any(|line| has_pair(line.value, b"oc"));
+        // In most responses the letters stand in no Via, and then there is nothing to take out.
+        let named = response.headers(Name::Via).any(|line| has_pair(line.value, b"oc"));
         let splices = &mut self.splices;
         out.send_with(flow, 0, |buf| {
-            passed_on(None, told, buf, |buf| rewrite::write_response(response, !trusted, splices, buf));
+            passed_on(None, named, buf, |buf| rewrite::write_response(response, !trusted, splices, buf));
         });
         self.services.count(Counter::Relayed);
     }
