@@ -26,6 +26,7 @@ impl<S: Services> Node<S> {
             Some(Inbound::Full) => self.overloaded(flow, request, out),
             Some(Inbound::Absorbed | Inbound::New(_)) => {}
         }
+        self.layer.forget();
     }
 
     /// Answers without keeping anything (section 8.2.7): for what is wrong, unproven or too much. The
@@ -104,19 +105,15 @@ impl<S: Services> Node<S> {
         self.refuse(flow, request, 503, b"", &again, out);
     }
 
-    /// The tag of stateless answers to this request, and of the ACK that follows.
-    fn stateless_tag(&self, request: &Message<'_>) -> [u8; 16] {
-        let mut text = self.gathered::<192>(domain::TAG);
-        let via = request.via();
-        let parts = [request.call_id(), request.from_tag(), via.branch, via.host];
-        // The lengths keep the parts apart.
-        let lengths = parts.iter().fold(0, |all, part| all << 16 | part.len() as u64 & 0xffff);
-        text.add(&lengths.to_le_bytes());
-        text.add(&request.cseq().to_le_bytes());
-        for part in parts {
-            text.add(part);
-        }
-        hex16(text.finish())
+    /// The tag of stateless answers to this request, and of the ACK that follows: a function of what an INVITE and its
+    /// ACK have in common, which the transaction layer has hashed already.
+    fn stateless_tag(&mut self, request: &Message<'_>) -> [u8; 16] {
+        let hash = self.layer.hash_of(request);
+        let mut tag = self.keyed(domain::TAG);
+        tag.write_u64(hash);
+        // Tags of server transactions are of a number alone.
+        tag.write_u8(0);
+        hex16(tag.finish())
     }
 
     /// A To tag for the answers of a server transaction.

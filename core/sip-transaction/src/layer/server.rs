@@ -183,6 +183,21 @@ impl Layer {
         self.create(MethodCode::of(method), reply)
     }
 
+    /// A keyed hash of what a request is matched by, which its ACK, its CANCEL and its repetitions share. Nobody may be
+    /// shown it: hash it again.
+    pub fn hash_of(&mut self, message: &Message<'_>) -> u64 {
+        if !self.key.is_of(message) {
+            self.key.read(message, message.method());
+        }
+        debug_assert!(self.key.is_still(message, message.method()), "the key of another request");
+        self.key.hash()
+    }
+
+    /// The request that [`Layer::absorb`] was asked about last is done with: what is at its place next is another one.
+    pub fn forget(&mut self) {
+        self.key.forget();
+    }
+
     /// Sends a response of the transaction user and keeps it as long as it may have to be repeated.
     ///
     /// False, and nothing is sent, if the id is stale, if there is no such status, if a final response has
