@@ -272,14 +272,14 @@ impl<'b, 'l> Scan<'b, 'l> {
                 && let Some(text) = rest.get(name_len + 1..end)
             {
                 let (start, end) = (line as u32, (line + end) as u32);
-                let value = match text {
+                let (value, usual) = match text {
                     [b' ', first, ..] if *first > b' ' && text.last().is_some_and(|&b| b > b' ') => {
-                        Span { start: start + name_len as u32 + 2, end }
+                        (Span { start: start + name_len as u32 + 2, end }, true)
                     }
-                    _ => spaced(bytes, line + name_len + 1, end as usize),
+                    _ => (spaced(bytes, line + name_len + 1, end as usize), false),
                 };
                 let (name_len, line_end, next) = (name_len as u16, end + 2, NONE);
-                spans.push(HeaderSpan { name, usual: true, next, line: start, name_len, value, line_end });
+                spans.push(HeaderSpan { name, usual, next, line: start, name_len, value, line_end });
                 line = line_end as usize;
             } else {
                 self.at = line;

@@ -92,12 +92,14 @@ impl<'a, 'o> Lines<'a, 'o> {
     /// Adds the line, with a tag unless that is empty.
     fn push(&mut self, span: &HeaderSpan, tag: &[u8]) {
         let value = span.value;
-        let one_space = value.start == span.line + u32::from(span.name_len) + 2
-            && self.request.text(Span { start: value.start - 1, end: value.start }) == b" ";
-        if span.usual && one_space && span.line_end == value.end + 2 {
+        if span.usual {
             if span.line != self.to {
                 self.flush();
                 self.from = span.line;
+            }
+            if tag.is_empty() {
+                self.to = span.line_end;
+                return;
             }
         } else {
             self.flush();

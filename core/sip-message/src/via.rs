@@ -241,11 +241,11 @@ fn spaced_port(s: &[u8]) -> Result<(u16, &[u8]), ViaError> {
 /// client wrote in either of them itself is dropped. `always_rport` adds an `rport` unasked, for
 /// clients behind address translation that know nothing of RFC 3581.
 pub fn push_received(via: &Via<'_>, source: SocketAddr, always_rport: bool, out: &mut Vec<u8>) {
-    let params_start = memchr::memchr(b';', via.raw).unwrap_or(via.raw.len());
-    let (head, params) = via.raw.split_at(params_start);
     if via.rport.is_none() && via.received.is_none() {
         out.extend_from_slice(via.raw);
     } else {
+        let params_start = memchr::memchr(b';', via.raw).unwrap_or(via.raw.len());
+        let (head, params) = via.raw.split_at(params_start);
         out.extend_from_slice(trim(head));
         for (name, value) in Params::new(params) {
             if name.eq_ignore_ascii_case(b"rport") || name.eq_ignore_ascii_case(b"received") {
