@@ -92,6 +92,8 @@ fn new_calls_are_refused_and_those_under_way_go_on_until_it_is_over() {
             .filter(|r| r.status() == Some(200))
     });
     drop(flood);
+    // It lasts until nothing was refused for 17 s.
+    std::thread::sleep(std::time::Duration::from_secs(12));
     eventually("the end of the overload", || {
         server.assert_alive("a flood");
         (!overloaded(&server)).then_some(())

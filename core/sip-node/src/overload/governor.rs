@@ -10,8 +10,9 @@ use wire::{Load, Time};
 
 /// The mean follows what was taken on within about this time, seconds.
 const MEMORY: f64 = 1.5;
-/// Without a refusal for so long, the overload is over.
-const QUIET: Duration = Duration::from_secs(3);
+/// Without a refusal for so long, the overload is over: longer than between two repetitions of an INVITE (RFC 3261 section
+/// 17.1.1.2: 16 s), or what got no answer would be taken for new.
+const QUIET: Duration = Duration::from_secs(17);
 /// The least that is taken on, in units a second: two calls or so, lest nobody finds out that it is over.
 const LEAST: f64 = 10.0;
 /// How much more than the mean is tried while the worker keeps up.
@@ -313,7 +314,7 @@ mod tests {
         assert!(model.changes.is_empty());
         model.run(5, 40_000.0);
         assert_eq!(model.changes, [Change::Entered]);
-        model.run(10, 5_000.0);
+        model.run(20, 5_000.0);
         assert_eq!(model.changes, [Change::Entered, Change::Left]);
         assert_eq!(model.governor.budget(), None);
     }

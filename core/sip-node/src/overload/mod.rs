@@ -312,7 +312,7 @@ impl Overload {
     }
 
     /// The same of an INVITE by datagram of a call that was not taken on yet. One that got no answer gets none when it is
-    /// repeated, unless its source is served in full by then.
+    /// repeated, unless its source has been served in full all the time: then chance was against it, as an overload began.
     fn judge_first(&mut self, source: u64, call: u64) -> Verdict {
         let lot = call as u16;
         let repeats = self.passed_over.knows(call) && !self.shares.serves(source);
@@ -712,9 +712,12 @@ mod tests {
         assert!(
             others.iter().filter(|call| flooded.judge(**call) == Verdict::Take).count() > others.len() / 2
         );
-        // Served in full nobody is passed over.
+        // Nor because all that the source brings is taken on again.
         flooded.run(30, 10);
         let again = again.into_iter().copied().take(20).collect::<Vec<u64>>();
+        assert!(flooded.overload.sheds() && again.iter().all(|call| flooded.judge(*call) == Verdict::Drop));
+        // Where that has been so for as long as they may come again, nobody is passed over.
+        flooded.run(640, 10);
         assert!(flooded.overload.sheds() && again.iter().all(|call| flooded.judge(*call) == Verdict::Take));
     }
 

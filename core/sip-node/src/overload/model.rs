@@ -237,7 +237,7 @@ impl World {
 #[test]
 fn goodput_and_setup_from_half_to_ten_times_of_what_can_be_carried() {
     let mut all = Vec::new();
-    for times in [0.5, 0.8, 1.0, 1.5, 2.0, 4.0, 6.0, 10.0] {
+    for times in [0.5, 0.8, 0.95, 1.0, 1.03, 1.06, 1.1, 1.2, 1.5, 2.0, 4.0, 6.0, 10.0] {
         let mut world = World::new(true, false);
         world.run(8, CAPACITY * times);
         let (good, late) = world.run(24, CAPACITY * times);
@@ -248,6 +248,21 @@ fn goodput_and_setup_from_half_to_ten_times_of_what_can_be_carried() {
     for (times, good, late) in all {
         assert!(good >= 0.9 * peak.min(times), "{times}: {good:.3} of {peak:.3}");
         assert!(late < 500_000, "{times}: {late} us");
+    }
+}
+
+/// What got no answer in an overload is not connected seconds later because that is over: its caller is gone by then.
+#[test]
+fn nobody_is_connected_late_because_an_overload_is_over() {
+    for kernel in [true, false] {
+        for (seconds, times) in [(1, 1.5), (4, 1.8)] {
+            let mut world = World::new(kernel, false);
+            world.run(4, CAPACITY * 0.7);
+            world.run(seconds, CAPACITY * times);
+            let (good, late) = world.run(40, CAPACITY * 0.7);
+            println!("after {seconds} s of {times}, {kernel}: {good:.0} good, {} ms", late / 1_000);
+            assert!(good > 0.66 * CAPACITY && late < 500_000, "{kernel}, {seconds} s of {times}: {good}, {late} us");
+        }
     }
 }
 

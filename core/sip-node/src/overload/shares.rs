@@ -41,6 +41,11 @@ const ANY: f32 = (super::CALL * STREAM) as f32;
 /// For how many windows the most of late is held, at least, and twice that at most: longer than a challenge and the request
 /// with credentials take.
 const HOLDS: u32 = 20;
+/// Windows for which a source of which something was not taken on is not served quite in full, so that what got no answer is
+/// looked for among what it brings: as long as a client repeats an INVITE (64 times T1).
+const REPEATS: u16 = 640;
+/// A threshold below which nearly all calls are.
+const NEARLY_ALL: u32 = ALL - 1;
 /// Windows after which one of the rows has its hash drawn anew.
 const SALTED: u32 = 600;
 /// Windows in which a new row is listened to, and what part of the calls is counted in them.
@@ -76,6 +81,8 @@ struct Bucket {
     rate: f32,
     /// Calls whose hash is below this are taken on.
     take: u32,
+    /// Windows in which what was not taken on of late may come again.
+    repeats: u16,
     /// Those below this are answered.
     answer: u32,
     /// The highest [`Bucket::take`] of late: calls below it that were taken on before are taken on again.
@@ -202,7 +209,8 @@ impl Shares {
             let part = ((1.0 - self.loss) * (2 * ALL) as f32) as u32;
             let counts = part.clamp(SAMPLE, LEARNED);
             // The other row says what is wanted meanwhile.
-            *row = [Bucket { counts, answer: counts, wants: 1.0, ..Bucket::default() }; BUCKETS];
+            let repeats = REPEATS;
+            *row = [Bucket { counts, answer: counts, wants: 1.0, repeats, ..Bucket::default() }; BUCKETS];
             *learns = LEARNS;
         }
     }
@@ -256,12 +264,14 @@ impl Shares {
                 bucket.tells = bucket.tells.saturating_sub(1);
                 // Of what he brings all the same that much more goes.
                 let take = (take / (1.0 - bucket.told)).min(1.0);
-                bucket.take = (take * ALL as f32) as u32;
+                bucket.repeats = if take < 1.0 { REPEATS } else { bucket.repeats.saturating_sub(1) };
+                let most = if bucket.repeats > 0 { NEARLY_ALL } else { ALL };
+                bucket.take = ((take * ALL as f32) as u32).min(most);
                 bucket.held.note(bucket.take, self.turns);
                 bucket.counts = bucket.take.max(SAMPLE);
                 let answer = take + (1.0 - take) * answered;
                 // What is counted comes as far as here.
-                bucket.answer = ((answer * ALL as f32) as u32).max(bucket.counts);
+                bucket.answer = ((answer * ALL as f32) as u32).max(bucket.counts).min(most);
             }
             highest = highest.max(level);
             loss = loss.min(if all > 0.0 { over / all } else { 0.0 });
@@ -276,7 +286,7 @@ impl Shares {
         self.tell_kernel();
     }
 
-    /// Whether all that a source brings is taken on.
+    /// Whether all that a source brings is taken on, and was as long as what it brings may be a repetition.
     pub fn serves(&self, source: u64) -> bool {
         self.take(source) >= ALL
     }

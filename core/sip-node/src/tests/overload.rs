@@ -56,7 +56,7 @@ fn an_overload_begins_and_ends() {
     assert!(!lab.report().overload.overloaded);
     window(&mut lab, 200);
     assert!(lab.report().overload.overloaded);
-    (0..80).for_each(|_| window(&mut lab, 0));
+    (0..350).for_each(|_| window(&mut lab, 0));
     assert!(!lab.report().overload.overloaded);
     assert_eq!(*lab.world.overloads.borrow(), [true, false]);
 }
