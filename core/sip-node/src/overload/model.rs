@@ -261,7 +261,10 @@ fn nobody_is_connected_late_because_an_overload_is_over() {
             world.run(seconds, CAPACITY * times);
             let (good, late) = world.run(40, CAPACITY * 0.7);
             println!("after {seconds} s of {times}, {kernel}: {good:.0} good, {} ms", late / 1_000);
-            assert!(good > 0.66 * CAPACITY && late < 500_000, "{kernel}, {seconds} s of {times}: {good}, {late} us");
+            assert!(
+                good > 0.66 * CAPACITY && late < 500_000,
+                "{kernel}, {seconds} s of {times}: {good}, {late} us"
+            );
         }
     }
 }
