@@ -186,10 +186,13 @@ impl Layer {
     /// A keyed hash of what a request is matched by, which its ACK, its CANCEL and its repetitions share. Nobody may be
     /// shown it: hash it again.
     pub fn hash_of(&mut self, message: &Message<'_>) -> u64 {
-        if !self.key.is_of(message) {
-            self.key.read(message, message.method());
+        if self.key.is_of(message) {
+            debug_assert!(self.key.is_still(message, message.method()), "the key of another request");
+            return self.key.hash();
         }
-        debug_assert!(self.key.is_still(message, message.method()), "the key of another request");
+        self.key.read(message, message.method());
+        // Nobody says when this one is done with.
+        self.key.forget();
         self.key.hash()
     }
 

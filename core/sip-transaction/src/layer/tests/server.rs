@@ -26,6 +26,29 @@ fn a_retransmission_from_elsewhere_is_answered_to_the_first_flow() {
     assert_eq!(b.layer.reply_of(id), Some(udp(1)));
 }
 
+/// A receive buffer holds one message after the other at the same place.
+#[test]
+fn the_hash_of_a_request_that_nobody_asked_about_is_its_own() {
+    let mut b = Bench::new();
+    let (mut buffer, mut hashes) = (Vec::new(), Vec::new());
+    for (method, branch) in [("INVITE", "z9hG4bKa"), ("INVITE", "z9hG4bKb"), ("INVITE", "z9hG4bKa")] {
+        let text = Request::new(method, branch).text();
+        buffer.clear();
+        buffer.extend_from_slice(text.as_bytes());
+        hashes.push(parsed(&buffer, |message| b.layer.hash_of(message)));
+    }
+    assert!(hashes[0] == hashes[2] && hashes[0] != hashes[1]);
+    // Its ACK and what was asked about have the same.
+    let invite = Request::new("INVITE", "z9hG4bKa");
+    assert_eq!(parsed(invite.method("ACK").text().as_bytes(), |ack| b.layer.hash_of(ack)), hashes[0]);
+    let now = b.now;
+    let asked = parsed(invite.text().as_bytes(), |message| {
+        assert_eq!(b.layer.absorb(now, message, udp(1), &mut Outbox::new()), None);
+        b.layer.hash_of(message)
+    });
+    assert_eq!(asked, hashes[0]);
+}
+
 #[test]
 fn a_failure_is_repeated_until_acknowledged_and_the_ack_ends_here() {
     let mut b = Bench::new();
