@@ -208,7 +208,7 @@ impl Shares {
             // than twice what is taken on.
             let part = ((1.0 - self.loss) * (2 * ALL) as f32) as u32;
             let counts = part.clamp(SAMPLE, LEARNED);
-            // The other row says what is wanted meanwhile.
+            // The other row says what is wanted meanwhile; and for longer whose calls got no answer, which is not known here.
             let repeats = REPEATS;
             *row = [Bucket { counts, answer: counts, wants: 1.0, repeats, ..Bucket::default() }; BUCKETS];
             *learns = LEARNS;
