@@ -129,6 +129,34 @@ fn control_in_tail(rest: &[u8]) -> usize {
     find(rest, |b| b.at_most(b' ' - 1))
 }
 
+/// Where the line feeds stand at or after `from`, in order.
+#[inline]
+pub(crate) fn line_feeds(bytes: &[u8], from: usize) -> impl Iterator<Item = usize> {
+    let (blocks, tail) = bytes.get(from..).unwrap_or(b"").as_chunks::<16>();
+    let (mut blocks, mut tail) = (blocks.iter(), Some(tail));
+    // Of the block that ends at `end`.
+    let (mut hits, mut start, mut end) = (0u32, from, from);
+    core::iter::from_fn(move || {
+        while hits == 0 {
+            start = end;
+            let mut last = [0; 16];
+            let block = match blocks.next() {
+                Some(block) => block,
+                None => {
+                    let tail = tail.take()?;
+                    last.iter_mut().zip(tail).for_each(|(to, from)| *to = *from);
+                    &last
+                }
+            };
+            hits = Block::of(block).eq(b'\n').bits();
+            end = start + 16;
+        }
+        let at = start + hits.trailing_zeros() as usize;
+        hits &= hits - 1;
+        Some(at)
+    })
+}
+
 #[cfg(target_arch = "x86_64")]
 mod sse2 {
     use core::ops::{BitOr, Not};

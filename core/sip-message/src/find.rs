@@ -1,5 +1,6 @@
 //! Cheap looks at a message before it is indexed.
 
+use crate::block::line_feeds;
 use crate::chars::{is_space, trim};
 
 /// The value of the first Call-ID header field, found by line starts alone: what the choice of an
@@ -27,10 +28,10 @@ pub fn find_vias(bytes: &[u8]) -> Option<&[u8]> {
 /// them, To with what it is folded into: what tells in an overload whether a message belongs to a dialog, and which call it is of.
 pub fn find_to_and_call_id(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (mut to, mut call_id) = (None, None);
-    let mut at = bytes.iter().take_while(|&&b| b == b'\r' || b == b'\n').count();
+    let start = bytes.iter().take_while(|&&b| b == b'\r' || b == b'\n').count();
+    let mut feeds = line_feeds(bytes, start);
     loop {
-        at += memchr::memchr(b'\n', &bytes[at..])? + 1;
-        let line = &bytes[at..];
+        let line = &bytes[feeds.next()? + 1..];
         match line.first()? {
             b'\r' => return None,
             b'T' | b't' if to.is_none() => to = after_to(line).map(whole_value_of),

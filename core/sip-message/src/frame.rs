@@ -1,8 +1,9 @@
 //! Cutting messages out of a byte stream by Content-Length (RFC 3261 sections 7.5 and 18.3).
 
+use crate::Limits;
+use crate::block::line_feeds;
 use crate::chars::{TOKEN, is, is_space, trim};
 use crate::number::parse_u64;
-use crate::{Limits, Name};
 use wire::{Frame, FrameError};
 
 /// Looks at the start of a stream buffer. `resume` is what the last [`Frame::Partial`] said about the
@@ -63,7 +64,8 @@ fn keepalive(buffer: &[u8]) -> Result<usize, Frame> {
 
 /// Position after the empty line. Searches from `from`, which must not be beyond the first CRLFCRLF.
 fn end_of_head(message: &[u8], from: usize) -> Option<usize> {
-    memchr::memmem::find(&message[from..], b"\r\n\r\n").map(|at| from + at + 4)
+    let ends = |&at: &usize| at >= from + 3 && message[..at].ends_with(b"\r\n\r");
+    line_feeds(message, from).find(ends).map(|at| at + 1)
 }
 
 /// Whether the bytes can be the start of a SIP message: a token and a space, or `SIP/`. Keeps a TLS
@@ -83,24 +85,18 @@ fn plausible(message: &[u8]) -> bool {
 /// joined first in meaning: a fold inside the value makes it no number.
 fn content_length(head: &[u8]) -> Option<u64> {
     let mut found = None;
-    let mut at = memchr::memmem::find(head, b"\r\n")? + 2;
+    let mut ends = line_feeds(head, 0).filter(|&at| head[..at].ends_with(b"\r")).map(|at| at - 1);
+    let mut at = ends.next()? + 2;
     while at < head.len() {
-        let end = at + memchr::memmem::find(&head[at..], b"\r\n")?;
+        let end = ends.next()?;
         let line = &head[at..end];
         at = end + 2;
-        let name_end = line.iter().position(|&b| !is(b, TOKEN)).unwrap_or(line.len());
-        // Only the two spellings of this one header matter; skip others by their first letter.
-        if !matches!(line.first(), Some(b'C' | b'c' | b'L' | b'l')) {
-            continue;
-        }
-        if Name::from_bytes(&line[..name_end]) != Name::ContentLength {
-            continue;
-        }
-        let rest = trim(&line[name_end..]).strip_prefix(b":")?;
+        let Some(rest) = after_content_length(line) else { continue };
+        let rest = trim(rest).strip_prefix(b":")?;
         let mut value = trim(rest);
         // `Content-Length:` CRLF SP `5`: legal folding before the number.
         if value.is_empty() && head.get(at).is_some_and(|&b| is_space(b)) {
-            let end = at + memchr::memmem::find(&head[at..], b"\r\n")?;
+            let end = ends.next()?;
             value = trim(&head[at..end]);
             at = end + 2;
         }
@@ -111,6 +107,19 @@ fn content_length(head: &[u8]) -> Option<u64> {
         }
     }
     found
+}
+
+/// What follows the name, in one of its two spellings, in a line that begins with it.
+fn after_content_length(line: &[u8]) -> Option<&[u8]> {
+    const NAME: &[u8] = b"content-length";
+    let len = match line.first()? {
+        b'L' | b'l' => 1,
+        b'C' | b'c' if line.len() >= NAME.len() && line[..NAME.len()].eq_ignore_ascii_case(NAME) => {
+            NAME.len()
+        }
+        _ => return None,
+    };
+    line.get(len..).filter(|rest| rest.first().is_none_or(|&b| !is(b, TOKEN)))
 }
 
 #[cfg(test)]

@@ -128,6 +128,9 @@ impl<S: Services> Node<S> {
         self.layer.send_request(now, client, request.method(), flow, user, out, |buf| {
             write_request(request, &outgoing, splices, buf);
         });
+        if request.to_tag().is_empty() {
+            out.yields();
+        }
         self.scratch = lines;
         p.clients.push((branch, client));
         self.services.count(Counter::Forwarded);

@@ -15,6 +15,9 @@ pub struct Transmit {
     pub token: u64,
     /// Whether a stream connection is made for it even where there is one to the same address.
     pub fresh: bool,
+    /// Whether it is not sent, as if it could not be, where its stream connection takes nothing and much is queued for it
+    /// already: so that what is under way is not held up by what is new.
+    pub yields: bool,
 }
 
 /// A request to close a stream connection once what was queued on it has been sent.
@@ -44,7 +47,7 @@ impl Outbox {
         let start = self.bytes.len();
         write(&mut self.bytes);
         let range = start..self.bytes.len();
-        self.transmits.push(Transmit { flow, range: range.clone(), token, fresh: false });
+        self.transmits.push(Transmit { flow, range: range.clone(), token, fresh: false, yields: false });
         range
     }
 
@@ -60,6 +63,14 @@ impl Outbox {
         self.send(flow, token, message);
         if let Some(transmit) = self.transmits.last_mut() {
             transmit.fresh = true;
+        }
+    }
+
+    /// What was queued last yields where its stream is congested (Shen and Schulzrinne, CUCS-048-09: a request that would begin
+    /// something is better refused at once than late).
+    pub fn yields(&mut self) {
+        if let Some(transmit) = self.transmits.last_mut() {
+            transmit.yields = true;
         }
     }
 

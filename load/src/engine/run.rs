@@ -351,7 +351,7 @@ impl Engine {
         }
         call.answered = true;
         call.resend = None;
-        call.sent_at = Some(call.step);
+        let begins = call.sent_at.replace(call.step).is_none() && send.method.is_some();
         let rendered = if self.render_again(slot) { Ok(true) } else { self.render(now, slot, send) };
         if rendered == Ok(false) {
             return Next::Ended;
@@ -368,7 +368,7 @@ impl Engine {
             self.fail(now, slot, failure, fault.reason());
             return Next::Ended;
         }
-        self.send_rendered(now, slot, send, out)
+        self.send_rendered(now, slot, send, begins, out)
     }
 
     /// Makes the message of a step as the last one of that step was made. False if it is to be made anew.
@@ -418,7 +418,7 @@ impl Engine {
 
     /// Sends the message that was made.
     #[inline(always)]
-    fn send_rendered(&mut self, now: Time, slot: u32, send: &Send, out: &mut Outbox) -> Next {
+    fn send_rendered(&mut self, now: Time, slot: u32, send: &Send, begins: bool, out: &mut Outbox) -> Next {
         let lost = self.is_lost(send.lost);
         let Engine { calls, settings, ladders, metrics, registered, woken, .. } = self;
         let Some(call) = calls.at(slot) else { return Next::Ended };
@@ -428,6 +428,9 @@ impl Engine {
             _ if lost => {}
             true => out.send_fresh(call.flow, name + 1, &call.sent),
             false => drop(out.send(call.flow, name + 1, &call.sent)),
+        }
+        if begins && !lost {
+            out.yields();
         }
         // When it did leave.
         let left = now.max(*woken);

@@ -167,6 +167,8 @@ pub struct StreamLimits {
     pub max_message: usize,
     /// Bytes queued for a peer that does not read, before the connection is closed.
     pub max_queued: usize,
+    /// Bytes queued for a peer that does not read, beyond which no message is queued that [yields](wire::Transmit::yields).
+    pub max_queued_yielding: usize,
     /// Bytes queued for a connection that is not yet made.
     pub max_queued_connecting: usize,
     /// Bytes that all connections of one worker may hold in their buffers, received or queued. The
@@ -197,6 +199,7 @@ impl Default for StreamLimits {
             pong_interval: Duration::from_secs(1),
             max_message: 256 << 10,
             max_queued: 512 << 10,
+            max_queued_yielding: 64 << 10,
             max_queued_connecting: 64 << 10,
             max_held: 256 << 20,
             work_budget: 64,

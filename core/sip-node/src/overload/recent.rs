@@ -4,20 +4,29 @@
 use core::time::Duration;
 use wire::Time;
 
+/// Words of a generation in a line: both generations and all bits of a call are in one line of the processor's cache, as
+/// nearly each look misses it.
+const HALF: usize = 4;
 /// Bits of each generation, a power of two: of 30,000 calls a second for [`LIFE`], two each, an eighth is set.
 const BITS: usize = 1 << 24;
 /// How long a generation takes what comes: as long as a client repeats its INVITE (64 times T1).
 const LIFE: Duration = Duration::from_secs(32);
 
+/// The words of one generation, and those of the other.
+#[derive(Clone, Copy, Default)]
+#[repr(align(64))]
+struct Line([[u64; HALF]; 2]);
+
 /// Two generations of bits, two for each call. It may take a call for one that it is not, which costs a look at the
 /// transactions; it forgets none before its time.
 pub struct Recent {
     /// None before the first call.
-    young: Vec<u64>,
-    old: Vec<u64>,
+    lines: Vec<Line>,
+    /// Which half of each line is the generation that takes what comes.
+    young: usize,
     since: Time,
-    /// Bits of a generation, a power of two, and how long it takes what comes.
-    bits: usize,
+    /// How many lines there are to be, a power of two, and how long a generation takes what comes.
+    wanted: usize,
     life: Duration,
 }
 
@@ -30,54 +39,59 @@ impl Default for Recent {
 impl Recent {
     /// With so many bits in a generation, a power of two, which is known for one to two lives.
     pub fn new(bits: usize, life: Duration) -> Recent {
-        Recent { young: Vec::new(), old: Vec::new(), since: Time::ZERO, bits, life }
+        let wanted = bits / (64 * HALF);
+        Recent { lines: Vec::new(), young: 0, since: Time::ZERO, wanted, life }
     }
 
     /// Remembers a call by a hash of its Call-ID.
     pub fn note(&mut self, now: Time, call: u64) {
-        if self.young.is_empty() {
-            (self.young, self.old) = (vec![0; self.bits / 64], vec![0; self.bits / 64]);
+        if self.lines.is_empty() {
+            self.lines = vec![Line::default(); self.wanted];
             self.since = now;
         }
         self.turn(now);
-        for (word, bit) in places(call, self.bits) {
-            if let Some(word) = self.young.get_mut(word) {
-                *word |= bit;
-            }
+        let (line, bits) = places(call, self.wanted);
+        let half = self.lines.get_mut(line).and_then(|line| line.0.get_mut(self.young));
+        for (word, bit) in half.into_iter().flatten().zip(bits) {
+            *word |= bit;
         }
     }
 
     /// A new generation, if it is time: who asks whether something is not known any more sees to that.
     pub fn turn(&mut self, now: Time) {
-        if !self.young.is_empty() && now.since(self.since) >= self.life {
-            core::mem::swap(&mut self.young, &mut self.old);
-            self.young.fill(0);
+        if !self.lines.is_empty() && now.since(self.since) >= self.life {
+            self.young ^= 1;
+            let halves = self.lines.iter_mut().filter_map(|line| line.0.get_mut(self.young));
+            halves.for_each(|half| *half = [0; HALF]);
             self.since = now;
         }
     }
 
     /// Whether it may have been noted within the life of a generation.
     pub fn knows(&self, call: u64) -> bool {
-        let places = places(call, self.bits);
-        let has = |bits: &Vec<u64>| {
-            places.iter().all(|(word, bit)| bits.get(*word).is_some_and(|word| word & bit != 0))
-        };
-        [&self.young, &self.old].into_iter().any(has)
+        let (line, bits) = places(call, self.wanted);
+        let has = |half: &[u64; HALF]| half.iter().zip(bits).all(|(word, bit)| word & bit == bit);
+        self.lines.get(line).is_some_and(|line| line.0.iter().any(has))
     }
 
     /// Forgets all, with the memory.
     pub fn clear(&mut self) {
-        *self = Recent::new(self.bits, self.life);
+        *self = Recent { lines: Vec::new(), young: 0, since: Time::ZERO, ..*self };
     }
 }
 
-/// The words and bits of a call. The lowest bits of the hash decide about its fate and are the same for many.
-fn places(call: u64, bits: usize) -> [(usize, u64); 2] {
+/// The line of a call among so many, and its two bits there. The lowest bits of the hash decide about its fate and are the
+/// same for many.
+fn places(call: u64, lines: usize) -> (usize, [u64; HALF]) {
     // The multipliers of splitmix64 (Steele, Lea and Flood, OOPSLA 2014).
-    [0xbf58_476d_1ce4_e5b9, 0x94d0_49bb_1331_11eb].map(|factor| {
-        let at = (call.wrapping_mul(factor) >> 40) as usize % bits;
-        (at / 64, 1 << (at % 64))
-    })
+    let [line, place] = [0xbf58_476d_1ce4_e5b9, 0x94d0_49bb_1331_11eb].map(|n| call.wrapping_mul(n) >> 40);
+    let mut bits = [0; HALF];
+    for at in [place & 0xff, place >> 8 & 0xff] {
+        if let Some(word) = bits.get_mut((at / 64) as usize) {
+            *word |= 1 << (at % 64);
+        }
+    }
+    (line as usize % lines.max(1), bits)
 }
 
 #[cfg(test)]

@@ -217,6 +217,9 @@ impl People {
         let proven = self.write_request(place, ask, &proof, challenge, &mut text);
         if proven {
             out.send(flow, place.number(), &text);
+            if ask == Ask::Invite && challenge.is_none() {
+                out.yields();
+            }
             self.offer(now, place, Direction::Sent, flow, &text);
             self.metrics.request_sent(now, ask.counted());
         }

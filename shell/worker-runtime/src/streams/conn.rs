@@ -59,6 +59,15 @@ pub struct Ticket {
     pub token: u64,
     /// The worker whose machine it is.
     pub origin: u16,
+    /// The message is not queued where much is.
+    pub yields: bool,
+}
+
+impl Ticket {
+    /// Nobody wants to hear.
+    pub fn none(origin: u16) -> Ticket {
+        Ticket { token: 0, origin, yields: false }
+    }
 }
 
 /// Messages remembered after the kernel took them: those that a peer may still have to answer.
@@ -107,6 +116,13 @@ pub struct Input {
     pub begun: bool,
     /// When the first byte of the message came that has begun.
     pub since: Time,
+}
+
+impl Input {
+    /// The bytes not consumed.
+    pub fn unread(&self) -> &[u8] {
+        self.bytes.get(self.start..).unwrap_or_default()
+    }
 }
 
 /// Bytes to send, and who wants to hear about them.
@@ -261,9 +277,9 @@ mod tests {
     #[test]
     fn tickets_leave_with_their_last_byte() {
         let mut output = Output::default();
-        output.push(b"abc", Ticket { token: 1, origin: 0 });
-        output.push(b"de", Ticket { token: 0, origin: 0 });
-        output.push(b"f", Ticket { token: 2, origin: 0 });
+        output.push(b"abc", Ticket { token: 1, ..Ticket::none(0) });
+        output.push(b"de", Ticket::none(0));
+        output.push(b"f", Ticket { token: 2, ..Ticket::none(0) });
         output.advance(2, |_| {});
         assert_eq!(output.tickets.len(), 2);
         output.advance(3, |_| {});
@@ -274,12 +290,12 @@ mod tests {
     #[test]
     fn what_is_sent_makes_room_and_keeps_the_ends_right() {
         let mut output = Output::default();
-        output.push(&[1; 40_000], Ticket { token: 1, origin: 0 });
+        output.push(&[1; 40_000], Ticket { token: 1, ..Ticket::none(0) });
         output.advance(39_999, |_| {});
-        output.push(&[2; 10], Ticket { token: 2, origin: 0 });
+        output.push(&[2; 10], Ticket { token: 2, ..Ticket::none(0) });
         assert_eq!((output.sent, output.pending()), (0, 11));
         output.advance(1, |_| {});
-        assert_eq!(output.tickets.front(), Some(&(11, Ticket { token: 2, origin: 0 })));
+        assert_eq!(output.tickets.front(), Some(&(11, Ticket { token: 2, ..Ticket::none(0) })));
     }
 
     #[test]

@@ -205,7 +205,9 @@ impl Streams {
         let Some(conn) = self.table.get_mut(id) else { return self.fail(ticket) };
         let pending = conn.output.as_ref().map_or(0, |o| o.pending());
         let accepts = match conn.state {
-            State::Open | State::HalfClosed => true,
+            State::Open | State::HalfClosed => {
+                !(ticket.yields && conn.blocked() && pending + message.len() > limits.max_queued_yielding)
+            }
             State::Connecting => pending + message.len() <= limits.max_queued_connecting,
             State::Closing | State::Lingering => false,
         };
@@ -240,7 +242,7 @@ impl Streams {
         }
         conn.next_pong = now + self.limits.pong_interval;
         self.counters.tcp_pongs.one();
-        self.write(id, b"\r\n", Ticket { token: 0, origin: self.me }, poller, now);
+        self.write(id, b"\r\n", Ticket::none(self.me), poller, now);
     }
 
     /// Whether there is something to report.

@@ -5,6 +5,9 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
+/// Bytes of a stream that wait in the kernel before it takes no more, besides what is on its way to the peer.
+const UNSENT: libc::c_int = 32 << 10;
+
 /// What is asked of a new socket.
 #[derive(Clone, Copy, Default)]
 pub struct SocketOptions {
@@ -176,6 +179,9 @@ pub fn tcp_probe(address: SocketAddr) -> io::Result<SocketAddr> {
 
 fn set_stream_options(fd: BorrowedFd<'_>, options: &SocketOptions) -> io::Result<()> {
     set(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1)?;
+    // What the peer's window has no room for waits here, where it is known who waits: in the kernel it would be megabytes.
+    // Kernels before 3.12 have not got it.
+    let _ = set(fd, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, UNSENT);
     set(fd, libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1)?;
     if options.user_timeout_ms > 0 {
         let ms = libc::c_int::try_from(options.user_timeout_ms).unwrap_or(libc::c_int::MAX);

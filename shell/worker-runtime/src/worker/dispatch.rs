@@ -8,6 +8,11 @@ use wire::{ConnId, Machine, Outbox, Transmit, Transport};
 /// So many datagrams are never cheaper to send together.
 const FEW: usize = 2;
 
+/// Who wants to hear of a transmit of worker `me`.
+fn ticket(transmit: &Transmit, me: u16) -> Ticket {
+    Ticket { token: transmit.token, origin: me, yields: transmit.yields }
+}
+
 impl<M: Machine> Worker<M> {
     /// As [`Worker::dispatch`], unless more of this grain is to leave with it at the end of the round.
     pub(super) fn dispatch_unless_dense(&mut self) {
@@ -34,12 +39,11 @@ impl<M: Machine> Worker<M> {
                 Transport::Tls | Transport::Ws | Transport::Wss | Transport::Sctp => false,
             };
             if !taken {
-                let origin = self.links.me();
-                self.streams.fail(Ticket { token: transmit.token, origin });
+                self.streams.fail(ticket(transmit, self.links.me()));
             }
         }
         let (streams, origin) = (&mut self.streams, self.links.me());
-        let fail = |token| streams.fail(Ticket { token, origin });
+        let fail = |token| streams.fail(Ticket { token, ..Ticket::none(origin) });
         self.datagrams.send(&out, &mut self.send, &self.poller, fail);
         for close in out.closes() {
             self.dispatch_close(close.conn);
@@ -61,9 +65,9 @@ impl<M: Machine> Worker<M> {
         }
         let origin = links.me();
         for transmit in transmits {
-            let fail = |token| streams.fail(Ticket { token, origin });
+            let fail = |token| streams.fail(Ticket { token, ..Ticket::none(origin) });
             if !datagrams.send_lone(out, transmit, poller, fail) {
-                streams.fail(Ticket { token: transmit.token, origin });
+                streams.fail(ticket(transmit, origin));
             }
         }
         out.clear();
@@ -90,13 +94,13 @@ impl<M: Machine> Worker<M> {
             self.machine.connected(self.now, transmit.token, conn);
         }
         let message = out.message(transmit);
+        let ticket = ticket(transmit, self.links.me());
         if conn.worker() == self.links.me() {
-            let ticket = Ticket { token: transmit.token, origin: conn.worker() };
             // It reports a failure itself.
             self.streams.write(conn, message, ticket, &self.poller, self.now);
             return true;
         }
-        self.links.hand_to_send(conn, message, transmit.token)
+        self.links.hand_to_send(conn, message, ticket)
     }
 
     /// Begins a connection for a transmit, from the address of its listener.

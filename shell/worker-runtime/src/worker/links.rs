@@ -97,8 +97,7 @@ impl<N> Links<N> {
     }
 
     /// Hands a message to the worker that owns the connection it is for; `false` if that cannot be.
-    pub fn hand_to_send(&mut self, conn: ConnId, bytes: &[u8], token: u64) -> bool {
-        let ticket = Ticket { token, origin: self.me };
+    pub fn hand_to_send(&mut self, conn: ConnId, bytes: &[u8], ticket: Ticket) -> bool {
         let hop = Hop::Send { conn, bytes: self.fill(bytes), ticket };
         match self.push(conn.worker(), hop) {
             Ok(()) => true,

@@ -2,10 +2,16 @@
 
 use super::Worker;
 use super::datagrams::Sink;
-use crate::streams::{Input, Reason, State, is_transient, reason_of};
+use crate::streams::{CHUNK, Input, Reason, State, is_transient, reason_of};
 use crate::sys;
 use std::os::fd::AsFd;
-use wire::{ConnId, Flow, Frame, FrameError, Machine};
+use wire::{ConnId, Flow, Frame, FrameError, Machine, Time};
+
+/// Bytes asked for in one system call: about as many messages as one connection has handled in a turn.
+const READ: usize = 32 << 10;
+/// Bytes left over that are put in front of what is read next; of more, it is put behind them.
+const CARRIED: usize = 4 << 10;
+const _: () = assert!(READ + CARRIED <= CHUNK);
 
 /// Why the digestion of a buffer stopped.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -42,13 +48,26 @@ impl<M: Machine> Worker<M> {
             return;
         }
         let mut scratch = std::mem::take(&mut self.streams.scratch);
-        let result = self.streams.get(id).map(|conn| sys::recv(conn.fd.as_fd(), &mut scratch));
+        // The beginning of a message that is there already goes in front, so that what comes need not be copied to it.
+        let begun = self.streams.get(id).and_then(|conn| conn.input.as_ref()).and_then(|input| {
+            let bytes = input.unread();
+            let room = scratch.get_mut(..bytes.len()).filter(|room| room.len() <= CARRIED)?;
+            room.copy_from_slice(bytes);
+            Some(bytes.len())
+        });
+        let carried = begun.unwrap_or(0);
+        let room = scratch.get_mut(carried..carried + READ).unwrap_or_default();
+        let result = self.streams.get(id).map(|conn| sys::recv(conn.fd.as_fd(), room));
         self.counters.syscalls.one();
         match result {
             Some(Ok(0)) => self.streams.ended(id, &self.poller, self.now),
             Some(Ok(n)) => {
                 self.counters.tcp_bytes_in.add(n as u64);
-                self.feed(id, scratch.get(..n).unwrap_or_default());
+                let bytes = scratch.get(..carried + n).unwrap_or_default();
+                match begun {
+                    Some(_) => self.go_on(id, bytes),
+                    None => self.feed(id, bytes),
+                }
             }
             Some(Err(error)) if is_transient(&error) => {}
             Some(Err(error)) => self.streams.close(id, reason_of(&error)),
@@ -65,24 +84,39 @@ impl<M: Machine> Worker<M> {
         if conn.state != State::Open {
             return; // Closing: read to keep the connection orderly, and dropped.
         }
-        let Some(mut input) = self.streams.unpark(id) else {
-            let digest = self.digest(id, bytes, 0);
-            let rest = bytes.get(digest.consumed..).unwrap_or_default();
-            if rest.is_empty() {
-                return self.digested(id, digest);
-            }
-            let mut input = self.streams.take_input();
-            input.bytes.extend_from_slice(rest);
-            input.resume = digest.resume;
-            input.begun = digest.begun;
-            input.since = now;
-            self.streams.park(id, input);
-            return self.digested(id, digest);
-        };
+        let Some(mut input) = self.streams.unpark(id) else { return self.handle(id, bytes, 0, now) };
         input.bytes.drain(..input.start);
         input.start = 0;
         input.bytes.extend_from_slice(bytes);
         self.digest_input(id, input);
+    }
+
+    /// Bytes that have come, behind those that waited.
+    fn go_on(&mut self, id: ConnId, bytes: &[u8]) {
+        let Some(conn) = self.streams.get(id) else { return };
+        if conn.state != State::Open {
+            return;
+        }
+        let Some(input) = self.streams.unpark(id) else { return };
+        let (resume, since) = (input.resume, if input.begun { input.since } else { self.now });
+        self.streams.recycle(Some(input));
+        self.handle(id, bytes, resume, since);
+    }
+
+    /// Handles bytes where they are. The first of them came at `since`, and the framing said `resume` of what there was then.
+    /// What is left over is copied.
+    fn handle(&mut self, id: ConnId, bytes: &[u8], resume: usize, since: Time) {
+        let digest = self.digest(id, bytes, resume);
+        let rest = bytes.get(digest.consumed..).unwrap_or_default();
+        if !rest.is_empty() {
+            let mut input = self.streams.take_input();
+            input.bytes.extend_from_slice(rest);
+            input.resume = digest.resume;
+            input.begun = digest.begun;
+            input.since = if digest.consumed > 0 { self.now } else { since };
+            self.streams.park(id, input);
+        }
+        self.digested(id, digest);
     }
 
     /// Handles input that was left over before, and leaves with the connection what is again.
