@@ -43,6 +43,9 @@ pub fn help(name: &str) -> &'static str {
         "tcp_closed_broken" => "Connections closed because the stream could not be followed.",
         "tcp_closed_stalled" => "Connections closed because the peer did not read.",
         "tcp_closed_error" => "Connections closed by a socket error.",
+        "tcp_congested" => {
+            "Requests that would begin something, not sent because their connection took nothing and much waited for it."
+        }
         "undeliverable" => "Messages that could not be sent, of any transport.",
         "rounds" => "Rounds of the event loop.",
         "syscalls" => "System calls of the data path, without those of busy polling.",

@@ -10,7 +10,8 @@ continued by signals (SIGSTOP, SIGCONT). The output says which.
 
 Capacity is found first, by the highest goodput of some short runs. Then Proxy-200 calls (callees registered, 20 ms of ringing,
 no credentials) are offered at multiples of it, evenly, whatever the server says; callers repeat their INVITEs as RFC
-3261 says, and do not come back after a refusal. Each point lasts --seconds after --warm-up; goodput is calls that came
+3261 says, and do not come back after a refusal. Over TCP all calls share one connection, as those of a trunk do. What the server reads too slowly waits with the caller, who
+sends no INVITE while 64 kB wait: these are "held back", calls that failed. Each point lasts --seconds after --warm-up; goodput is calls that came
 to their end in that window, a second. Setup is INVITE to 200 of the calls answered that began in that window, counted
 from the first INVITE. The time ends when the last call begins: what waits then is not waited for.
 
@@ -38,7 +39,7 @@ from harness import load, net, servers  # noqa: E402
 DOMAIN = 'bench.test'
 CALLEES = 1000
 CALLERS = 50000
-FIELDS = ('server', 'transport', 'times', 'rep', 'offered', 'goodput', 'of_peak', 'setup_p50_ms', 'setup_p99_ms', 'refused', 'silent', 'steal')
+FIELDS = ('server', 'transport', 'times', 'rep', 'offered', 'goodput', 'of_peak', 'setup_p50_ms', 'setup_p99_ms', 'refused', 'silent', 'held_back', 'steal')
 
 
 def user(i):
@@ -189,8 +190,10 @@ class Bench:
             setup = generator.latency('rtd-1')
         except (StopIteration, FileNotFoundError):
             setup = {}
+        # Of a stream that the server does not read in time.
+        held_back = generator.report()['measured'].get('calls.failed.destination unreachable', 0)
         ms = lambda key: round(setup[key] / 1e3, 1) if setup.get(key) is not None else ''
-        return dict(goodput=sum(done) / len(done), setup_p50_ms=ms('p50'), setup_p99_ms=ms('p99'))
+        return dict(goodput=sum(done) / len(done), held_back=held_back, setup_p50_ms=ms('p50'), setup_p99_ms=ms('p99'))
 
     def capacity(self, name, transport):
         """Calls a second, by doubling while all are carried and then by what is carried beyond."""
@@ -219,9 +222,9 @@ class Bench:
         stolen, all_of = records.steal()
         row['steal'] = round(100 * (stolen - kept) / max(all_of - of, 1), 1)
         self.results.append(row)
-        print('%-13s %-4s %4gx %7d/s offered %7.0f/s good  setup p50 %8s p99 %8s ms  refused %s silent %s  steal %s %%' % (
+        print('%-13s %-4s %4gx %7d/s offered %7.0f/s good  setup p50 %8s p99 %8s ms  refused %s silent %s held back %s  steal %s %%' % (
             name, transport, times, row['offered'], row['goodput'], row['setup_p50_ms'], row['setup_p99_ms'],
-            row['refused'], row['silent'], row['steal']), flush=True)
+            row['refused'], row['silent'], row['held_back'], row['steal']), flush=True)
 
     def medians(self, name, transport):
         """A row for each multiple, with the medians of its runs."""

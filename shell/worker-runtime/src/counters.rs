@@ -138,6 +138,8 @@ counters! {
     tcp_closed_stalled,
     /// Connections closed by a socket error.
     tcp_closed_error,
+    /// Messages that would begin something, not queued because their connection was congested.
+    tcp_congested,
     /// Messages that could not be sent, of any transport.
     undeliverable,
     /// Rounds of the event loop.

@@ -223,6 +223,45 @@ fn a_peer_that_does_not_read_is_closed_and_told_of() {
     assert_eq!(ask(&mut other, "unaffected\n"), "unaffected\n");
 }
 
+/// What would begin something is refused at once where much waits; what goes on waits, and nothing is closed. From the worker
+/// of the connection, and from another one.
+#[test]
+fn what_is_new_yields_where_much_waits() {
+    for worker in [0, 1] {
+        let mut config = config("127.0.0.1");
+        config.streams.max_queued = usize::MAX;
+        config.streams.max_queued_yielding = 100_000;
+        let server = Server::with(config, 2);
+        let peer = TcpListener::bind("127.0.0.1:0").unwrap();
+        let remote = peer.local_addr().unwrap();
+        server.act(0, &format!(">tcp {remote} 1 new first"));
+        let (mut stream, _) = peer.accept().unwrap();
+        stream.set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
+        assert_eq!(hear_exactly(&mut stream, 10), "new first\n");
+        // Nothing is read until the kernel's buffers and ours are full.
+        let mut token = 1;
+        wait("the refusal", || {
+            token += 1;
+            server.act(worker, &format!(">tcp {remote} {token} new {}", "a".repeat(50_000)));
+            (server.counts().tcp_congested > 0).then_some(())
+        });
+        server.act(worker, &format!(">tcp {remote} 9 goes on"));
+        server.wait_told("the refusal", |told| *told == (worker, Told::Undeliverable(token)));
+        // All that waited comes.
+        let mut text = Vec::new();
+        while !text.ends_with(b"goes on\n") {
+            let mut some = [0; 65_536];
+            let n = stream.read(&mut some).unwrap();
+            assert!(n > 0, "closed");
+            text.extend_from_slice(&some[..n]);
+        }
+        let counts = server.counts();
+        assert!(counts.tcp_closed_stalled == 0 && counts.tcp_open == 1, "{counts:?}");
+        server.act(worker, &format!(">tcp {remote} 1 new again"));
+        assert_eq!(hear_exactly(&mut stream, 10), "new again\n");
+    }
+}
+
 /// The connections whose end a machine was told of.
 fn gone(server: &Server) -> Vec<ConnId> {
     let conn = |told| if let Told::Disconnected(conn) = told { Some(conn) } else { None };

@@ -89,6 +89,17 @@ pub fn unconnected(counts: &Counts, target: &str) -> Option<String> {
         .then(|| format!("{UNCONNECTED}{target} over TCP: {why} `ss -lnt` on its machine shows its sockets"))
 }
 
+/// What was not sent because the target read too slowly; none if it did not.
+pub fn congested(counts: &Counts) -> Option<String> {
+    (counts.tcp_congested > 0).then(|| {
+        format!(
+            "requests that were not sent, because the other side read slower than they came: {}. Each is a call that failed, \
+             as \"destination unreachable\"",
+            counts.tcp_congested
+        )
+    })
+}
+
 /// That the network gives back what was sent to the target (ICMP), of whom nothing has come back; none if it does not.
 fn given_back(counts: &Counts, target: &str) -> Option<String> {
     (counts.udp_returned > 0).then(|| {
@@ -295,7 +306,9 @@ mod tests {
 
     #[test]
     fn what_connections_lacked_is_said() {
-        assert_eq!(exhausted(0), None);
+        assert_eq!((exhausted(0), congested(&Counts::default())), (None, None));
+        let said = congested(&Counts { tcp_congested: 7, ..Counts::default() }).unwrap_or_default();
+        assert!(said.contains("read slower than they came: 7."), "{said}");
         let said = exhausted(299).unwrap_or_default();
         assert!(said.starts_with(EXHAUSTED) && said.contains("299") && said.contains("ulimit -n"), "{said}");
     }

@@ -377,6 +377,7 @@ fn drive<M: Machine<Notice = Notice> + Send + 'static>(
     let trouble = [trace_errors(args, &story.workload, &records.1), capture(args, end, &records.1)];
     let mut report = report(args, &story, (started, end), health, &server, records);
     report.notes.extend(advice::exhausted(counts.tcp_exhausted));
+    report.notes.extend(advice::congested(&counts));
     let target = advice::target(args).filter(|_| advice::is_silent(&report));
     report.notes.extend(target.and_then(|target| advice::unconnected(&counts, &target)));
     report.notes.extend(trouble.into_iter().filter_map(Result::err));

@@ -206,7 +206,10 @@ impl Streams {
         let pending = conn.output.as_ref().map_or(0, |o| o.pending());
         let accepts = match conn.state {
             State::Open | State::HalfClosed => {
-                !(ticket.yields && conn.blocked() && pending + message.len() > limits.max_queued_yielding)
+                let full = conn.blocked() && pending + message.len() > limits.max_queued_yielding;
+                let yields = ticket.yields && full;
+                self.counters.tcp_congested.add(u64::from(yields));
+                !yields
             }
             State::Connecting => pending + message.len() <= limits.max_queued_connecting,
             State::Closing | State::Lingering => false,

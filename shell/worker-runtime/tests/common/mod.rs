@@ -23,7 +23,7 @@ pub enum Told {
 
 pub type Log = Arc<Mutex<Vec<(u16, Told)>>>;
 
-/// Messages are lines. `>udp ADDRESS TOKEN TEXT` and `>tcp ...` send `TEXT`; `>>WORKER SEQUENCE TEXT`
+/// Messages are lines. `>udp ADDRESS TOKEN TEXT` and `>tcp ...` send `TEXT`, which yields if it begins with `new`; `>>WORKER SEQUENCE TEXT`
 /// sends on a connection; `bye` asks for the connection's close; `boom` panics; `alarm MS` sets a
 /// timer; `quiet...` is not answered; a line that begins with a digit belongs to that worker and is
 /// answered with the worker's number before it; any other line is answered by itself.
@@ -46,6 +46,9 @@ impl Lines {
         let listener = ListenerId(u16::from(transport != Transport::Udp));
         let text = format!("{}\n", words.next().unwrap_or_default());
         out.send(Flow { transport, listener, remote, conn: None }, token, text.as_bytes());
+        if text.starts_with("new") {
+            out.yields();
+        }
     }
 }
 
