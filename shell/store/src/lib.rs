@@ -26,6 +26,7 @@ mod store;
 mod subscribers;
 #[cfg(test)]
 mod testing;
+mod turns;
 mod user;
 mod watch;
 

@@ -19,6 +19,7 @@ use crate::location::log::record::{Entry, Put};
 use crate::location::log::scan::Scan;
 use crate::location::log::{Found, Full};
 use crate::location::row::{DELETE, PUT, Rows};
+use crate::turns;
 
 /// Full files on their way into the table.
 pub(crate) struct Fold {
@@ -170,6 +171,7 @@ pub(crate) fn write(
     let mut bytes = Vec::new();
     let mut ranges = Vec::with_capacity(places.len());
     for place in places {
+        turns::offer_often();
         let Some(file) = files.get(place.file as usize) else { continue };
         let begin = bytes.len();
         let copied = file.copy(place.at, place.length, &mut bytes);
@@ -178,6 +180,7 @@ pub(crate) fn write(
     }
     let mut entries = Vec::with_capacity(ranges.len());
     for (file, range) in ranges {
+        turns::offer_often();
         match bytes.get(range).and_then(|record| Entry::decode(file.header.base, record)) {
             Some(entry) => entries.push((file, entry)),
             None => hurt.push(file.number),
@@ -201,6 +204,7 @@ fn execute<'s>(
     let mut delete = transaction.prepare_cached(DELETE)?;
     let mut rows = Rows::new(&mut put, &mut delete);
     for (file, entry) in entries {
+        turns::offer();
         match entry {
             // It ended while nobody ran, so that nobody will say so.
             Entry::Put(binding) if is_over(&binding, location, clock, file.loaded) => {

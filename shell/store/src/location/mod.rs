@@ -32,6 +32,7 @@ use siphasher::sip::SipHasher13;
 use wire::Time;
 
 use crate::health::{Health, HealthState, OnFailure};
+use crate::turns;
 use journal::Journal;
 use row::Key;
 
@@ -225,6 +226,7 @@ impl SharedLocation {
                 if left == 0 {
                     return true;
                 }
+                turns::offer();
                 left = left.saturating_sub(EXPIRE_STEP);
                 let mut stripe = write(stripe);
                 if !self.change(&mut stripe, |table, changes| table.expire(now, EXPIRE_STEP, changes)) {

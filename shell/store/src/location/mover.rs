@@ -20,6 +20,7 @@ use crate::location::SharedLocation;
 use crate::location::fold::Fold;
 use crate::location::log::{Full, dispose};
 use crate::location::row::{DELETE, Key, RowKey, first_key, join_aor, read_key};
+use crate::turns;
 
 /// Between two looks for something to do, and between two steps when there is time.
 const REST: Duration = Duration::from_millis(250);
@@ -399,6 +400,7 @@ impl Purge {
             let mut rows = select.query(params![a, b, c, d, e, PURGE_STEP])?;
             let mut gone: Vec<RowKey> = Vec::new();
             while let Some(row) = rows.next()? {
+                turns::offer();
                 let key = read_key(row)?;
                 let (written, expires) = (number(row, 5)?, number(row, 6)?);
                 let ended = self.loaded.is_none_or(|loaded| loaded.revive(written, expires).is_none());
@@ -408,6 +410,7 @@ impl Purge {
                 last = Some(key);
             }
             for (a, b, c, d, e) in &gone {
+                turns::offer();
                 delete.execute(params![a, b, c, d, e])?;
             }
         }

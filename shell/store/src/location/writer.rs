@@ -21,6 +21,7 @@ use crate::location::journal::Journal;
 use crate::location::log::Log;
 use crate::location::mover::{Identity, Sealed};
 use crate::location::{Cursor, SharedLocation};
+use crate::turns;
 
 /// Between two rounds. With the writing itself, a change is on disk well within a second.
 pub(crate) const INTERVAL: Duration = Duration::from_millis(250);
@@ -219,6 +220,7 @@ impl Writer {
             if self.location.pending() >= enough {
                 break;
             }
+            turns::offer();
             self.rescan = self.location.rescan(cursor, pair.monotonic);
         }
     }
@@ -339,6 +341,7 @@ impl Writer {
     /// Takes the journals of all stripes; appends what is more than a batch. Answers whether there was room.
     fn take_all(&mut self, batch: &mut Vec<Change>, pair: ClockPair) -> Result<bool> {
         for index in 0..self.location.stripes.len() {
+            turns::offer();
             match self.location.take_journal(index, std::mem::take(&mut self.spare)) {
                 Ok(mut journal) => {
                     journal.drain_into(batch);

@@ -6,6 +6,7 @@ use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
+use crate::turns;
 use rustix::io::Errno;
 
 /// What a disk cannot read is no larger than this, mostly: tried again in pieces of so many bytes.
@@ -91,10 +92,10 @@ impl Disk {
             return Err(error);
         }
         // A kernel that does not interrupt itself (PREEMPT_NONE) keeps the processor from the workers while it copies.
-        (at..)
-            .step_by(PIECE)
-            .zip(bytes.chunks(PIECE))
-            .try_for_each(|(at, piece)| self.file.write_all_at(piece, at))
+        (at..).step_by(PIECE).zip(bytes.chunks(PIECE)).try_for_each(|(at, piece)| {
+            turns::offer();
+            self.file.write_all_at(piece, at)
+        })
     }
 
     /// Brings what was written, and the length, to the disk.

@@ -7,12 +7,17 @@ use siphasher::sip128::SipHasher13;
 use crate::location::log::record::encoded_key;
 #[cfg(test)]
 use crate::location::row::Key;
+use crate::turns;
+
+/// Tables of an index.
+const TABLES: usize = 256;
 
 /// The latest record about each binding, by a keyed 128-bit hash of its key: 2^64 bindings would be needed
 /// for two to meet by chance. 48 bytes for each binding that the logs speak of.
 pub(crate) struct Index {
     key: [u8; 16],
-    table: HashTable<Latest>,
+    /// Many, so that none takes long to grow.
+    tables: Box<[HashTable<Latest>]>,
 }
 
 /// One binding of an [`Index`].
@@ -38,23 +43,24 @@ pub(crate) struct Place {
 impl Index {
     /// `key` must be unguessable.
     pub(crate) fn new(key: [u8; 16]) -> Index {
-        Index { key, table: HashTable::new() }
+        Index { key, tables: (0..TABLES).map(|_| HashTable::new()).collect() }
     }
 
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
-        self.table.len()
+        self.tables.iter().map(HashTable::len).sum()
     }
 
     /// The latest about the binding with this key, as [`encoded_key`] has it, stands at `place`. To be
     /// called in the order of the records.
     pub(crate) fn note(&mut self, key: &[u8], aor: &[u8], place: Place) {
         let hash = self.hash(key);
-        match self.table.find_mut(hash[0], |latest| latest.hash == hash) {
+        let Some(table) = self.tables.get_mut(table_of(hash)) else { return };
+        match table.find_mut(hash[0], |latest| latest.hash == hash) {
             Some(latest) => latest.place = place,
             None => {
                 let latest = Latest { hash, beginning: beginning(aor), place };
-                self.table.insert_unique(hash[0], latest, |latest| latest.hash[0]);
+                table.insert_unique(hash[0], latest, |latest| latest.hash[0]);
             }
         }
     }
@@ -62,25 +68,34 @@ impl Index {
     /// Whether the logs speak of this binding.
     #[cfg(test)]
     pub(crate) fn has(&self, key: &Key<'_>) -> bool {
-        if self.table.is_empty() {
+        if self.len() == 0 {
             return false;
         }
         let hash = self.hash(&encoded_key(key));
-        self.table.find(hash[0], |latest| latest.hash == hash).is_some()
+        self.tables[table_of(hash)].find(hash[0], |latest| latest.hash == hash).is_some()
     }
 
     /// All places in the order of the table's rows, as nearly as the beginnings of the keys tell it.
     pub(crate) fn in_order_of_rows(&self) -> Vec<Place> {
-        let mut all: Vec<&Latest> = self.table.iter().collect();
-        all.sort_unstable_by_key(|latest| (latest.beginning, latest.hash));
-        all.into_iter().map(|latest| latest.place).collect()
+        let all = self.tables.iter().flatten().inspect(|_| turns::offer_often());
+        let mut all: Vec<&Latest> = all.collect();
+        all.sort_unstable_by_key(|latest| {
+            turns::offer_often();
+            (latest.beginning, latest.hash)
+        });
+        all.into_iter().inspect(|_| turns::offer_often()).map(|latest| latest.place).collect()
     }
 
     #[cfg(test)]
     /// All places in file `file` in the order in which they stand there.
     pub(crate) fn in_order_of_file(&self, file: u32) -> Vec<Place> {
-        let mut all: Vec<Place> =
-            self.table.iter().map(|latest| latest.place).filter(|place| place.file == file).collect();
+        let mut all: Vec<Place> = self
+            .tables
+            .iter()
+            .flatten()
+            .map(|latest| latest.place)
+            .filter(|place| place.file == file)
+            .collect();
         all.sort_unstable();
         all
     }
@@ -89,6 +104,11 @@ impl Index {
         let hash = SipHasher13::new_with_key(&self.key).hash(key);
         [hash.h1, hash.h2]
     }
+}
+
+/// Which table a binding is in.
+fn table_of(hash: [u64; 2]) -> usize {
+    hash[1] as usize % TABLES
 }
 
 /// The first sixteen bytes.

@@ -30,6 +30,7 @@ use sip_registrar::Change;
 use crate::clock::ClockPair;
 use crate::error::{Kind, Result, StoreError};
 use crate::location::row::key_of;
+use crate::turns;
 use disk::Disk;
 use index::{Index, Place};
 use record::{Entry, Frames, HEAD, HEADER, Header, Put};
@@ -414,6 +415,7 @@ impl Current {
         out.extend_from_slice(&[0; HEAD]);
         let mut frames = Frames::new(&self.header, out);
         for change in changes {
+            turns::offer_often();
             match change {
                 Change::Put(record) => {
                     let socket = self.name(usize::from(record.flow.listener.0), sockets, &mut frames);

@@ -18,6 +18,7 @@ use crate::location::log::record::{
     BATCH_MAGIC, BadHeader, Entry, FRAME, HEAD, HEADER, Header, MAGIC, Peek, RECORD, VERSION, first_record,
     next_frame, unframe,
 };
+use crate::turns;
 
 /// Bytes read in one call.
 const WINDOW: usize = 1 << 20;
@@ -283,6 +284,7 @@ impl Scan {
             let (mut rest, base) = (self.window.inside(*at, *length), self.header.base);
             let (mut newest, mut bad) = (self.newest, 0);
             while let Some((record, after)) = first_record(rest) {
+                turns::offer_often();
                 let at = end - rest.len() as u64 + RECORD as u64;
                 match Entry::peek(base, record) {
                     Some(Peek::Binding { key, aor, written }) => {
