@@ -64,6 +64,38 @@ fn a_response_comes_back_on_its_connection() {
     }
 }
 
+/// What would begin something is refused where a phone takes nothing, and what goes on is not; its connection stays, and it is
+/// reached again when it reads.
+#[test]
+fn new_requests_yield_to_a_phone_that_does_not_read() {
+    let server = Setup::open().start();
+    let mut deaf = server.link(Via::Tcp);
+    deaf.register("deaf");
+    let mut caller = server.link(Via::Udp);
+    let body = vec![b'x'; 30_000];
+    let mut ask = |caller: &mut Link| {
+        let req = Req::new("MESSAGE", "sip:deaf@example.com", caller).body(&body);
+        caller.send(&req.bytes());
+        caller.response_within(&req, Duration::from_millis(5)).and_then(|answer| answer.status())
+    };
+    // The kernel takes some of them first.
+    let status = eventually("a request yields", || ask(&mut caller));
+    // A 503 of a branch is no 503 of the server (RFC 3261 section 16.7).
+    assert_eq!(status, 500);
+    assert!(server.metric("strowger_tcp_congested_total") > 0);
+    assert_eq!(server.metric("strowger_tcp_closed_stalled_total"), 0);
+    // All that waited comes, and then what is new.
+    let taken = (0..)
+        .map_while(|_| deaf.find_within(Duration::from_millis(500), |m| m.method() == "MESSAGE"))
+        .count();
+    assert!(taken > 2, "{taken}");
+    let again = Req::new("MESSAGE", "sip:deaf@example.com", &caller).body(b"again");
+    caller.send(&again.bytes());
+    let came = deaf.find_within(LONG, |m| m.has("again")).expect("the phone is reached again");
+    deaf.send(&came.reply(200, "t", &[]));
+    assert_eq!(caller.response(&again).status(), Some(200));
+}
+
 #[test]
 fn a_phone_that_does_not_read_harms_nobody() {
     let server = Setup::open().start();
