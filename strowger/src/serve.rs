@@ -298,6 +298,7 @@ pub(crate) fn runtime_config(config: &Config, listeners: &[c::Listener], workers
             first_message: usual.first_message.min(l.tcp_idle_timeout),
             max_message: usual.max_message.max(longest),
             max_queued: usual.max_queued.max(several),
+            max_queued_yielding: usual.max_queued_yielding.max(several),
             max_queued_connecting: usual.max_queued_connecting.max(several),
             ..usual
         },
@@ -325,6 +326,7 @@ fn open_store(
 ) -> Result<Store, Failure> {
     let mut options = StoreOptions::new(&config.data_dir, clock);
     options.sockets = listeners.iter().map(|(t, a, _)| format!("{t}:{a}")).collect();
+    options.on_thread = worker_runtime::take_turns_beside_workers;
     options.on_failure = match config.store.on_failure {
         c::OnStoreFailure::Refuse => OnFailure::Refuse,
         c::OnStoreFailure::Accept => OnFailure::Accept,
@@ -440,7 +442,8 @@ mod tests {
         for bytes in [1_300, config.limits.message_bytes, 16 << 20] {
             config.limits.message_bytes = bytes;
             let streams = runtime_config(&config, &[], 1).streams;
-            for room in [streams.max_message, streams.max_queued, streams.max_queued_connecting] {
+            let queued = [streams.max_queued, streams.max_queued_yielding, streams.max_queued_connecting];
+            for room in queued.into_iter().chain([streams.max_message]) {
                 assert!(room >= bytes + 1_000, "{bytes} bytes: {streams:?}");
             }
         }

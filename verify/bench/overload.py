@@ -191,7 +191,7 @@ class Bench:
         except (StopIteration, FileNotFoundError):
             setup = {}
         # Of a stream that the server does not read in time.
-        held_back = generator.report()['measured'].get('calls.failed.destination unreachable', 0)
+        held_back = generator.report()['whole'].get('calls.failed.destination unreachable', 0)
         ms = lambda key: round(setup[key] / 1e3, 1) if setup.get(key) is not None else ''
         return dict(goodput=sum(done) / len(done), held_back=held_back, setup_p50_ms=ms('p50'), setup_p99_ms=ms('p99'))
 

@@ -1,6 +1,7 @@
 //! Sending a request to one address of one target (RFC 3261 section 16.6).
 
 use crate::dispatch::TRYING;
+use crate::emergency::is_urgent;
 use crate::node::Node;
 use crate::outcome::has_more;
 use crate::overload::Category;
@@ -9,7 +10,7 @@ use crate::proxied::{Pending, Proxied, ProxiedId, Reach};
 use crate::services::{Counter, Question, Services};
 use crate::settings::{Trying, is_secure};
 use core::mem;
-use sip_message::{Message, Name, Uri};
+use sip_message::{Message, Method, Name, Uri};
 use sip_proxy::context::{Action, BranchId};
 use sip_proxy::locate::{Ability, Answer, AskId, Destination, Error, Located, Lookup, Step, Want, locate};
 use sip_proxy::loops::write_branch;
@@ -20,6 +21,17 @@ use wire::{Flow, Outbox, Time};
 
 /// What says that we can be told of overload.
 pub(crate) const OC: &[u8] = b";oc;oc-algo=\"loss,rate\"";
+
+/// Whether a request begins something, which is better refused at once than late. One without To tag may still belong to
+/// something that goes on, with a peer of RFC 2543 (RFC 3261 section 12.2.1.1).
+fn begins(request: &Message<'_>) -> bool {
+    let method = request.method();
+    let new = matches!(
+        method,
+        Method::Invite | Method::Register | Method::Subscribe | Method::Publish | Method::Message
+    );
+    new && request.to_tag().is_empty()
+}
 
 impl<S: Services> Node<S> {
     /// Starts a branch: looks its target up if need be, and sends.
@@ -128,7 +140,7 @@ impl<S: Services> Node<S> {
         self.layer.send_request(now, client, request.method(), flow, user, out, |buf| {
             write_request(request, &outgoing, splices, buf);
         });
-        if request.to_tag().is_empty() {
+        if begins(request) && !is_urgent(settings.emergency.as_ref(), request) {
             out.yields();
         }
         self.scratch = lines;

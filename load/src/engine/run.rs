@@ -351,7 +351,9 @@ impl Engine {
         }
         call.answered = true;
         call.resend = None;
-        let begins = call.sent_at.replace(call.step).is_none() && send.method.is_some();
+        // Users who wait for the end of one call before the next would only be refused again, and at once.
+        let open = !self.callers.are_there();
+        let begins = call.sent_at.replace(call.step).is_none() && send.method.is_some() && open;
         let rendered = if self.render_again(slot) { Ok(true) } else { self.render(now, slot, send) };
         if rendered == Ok(false) {
             return Next::Ended;

@@ -48,6 +48,8 @@ pub struct StoreOptions {
     pub limits: LocationLimits,
     /// What to do with registrations while the disk fails.
     pub on_failure: OnFailure,
+    /// Called by each of its threads when it begins: they offer the processor every 100 us, and the kernel can be told so.
+    pub on_thread: fn(),
 }
 
 impl StoreOptions {
@@ -59,6 +61,7 @@ impl StoreOptions {
             clock,
             limits: LocationLimits::default(),
             on_failure: OnFailure::default(),
+            on_thread: || {},
         }
     }
 }
@@ -71,6 +74,7 @@ pub struct Store {
     loaded: LoadReport,
     path: PathBuf,
     stop: Arc<Stop>,
+    on_thread: fn(),
     threads: Vec<JoinHandle<()>>,
     _lock: ServerLock,
 }
@@ -79,6 +83,7 @@ impl Store {
     /// Opens the data directory for a server: takes its lock, loads subscribers and bindings, starts
     /// the threads. When this returns, requests may be answered.
     pub fn open(options: StoreOptions) -> Result<Store> {
+        let on_thread = options.on_thread;
         let dir = &options.data_dir;
         directory::prepare(dir)?;
         let lock = ServerLock::take(dir)?;
@@ -129,7 +134,8 @@ impl Store {
         let expired = (loaded.expired != 0).then_some(pair);
         let mover = Mover::new(Arc::clone(&location), database, dir, sealed, clock, expired)?;
         let stop = Arc::new(Stop::default());
-        let mut store = Store { location, credentials, loaded, path, stop, threads: Vec::new(), _lock: lock };
+        let mut store =
+            Store { location, credentials, loaded, path, stop, on_thread, threads: Vec::new(), _lock: lock };
         store.start(writer, mover, watch, options.clock)?;
         Ok(store)
     }
@@ -172,8 +178,10 @@ impl Store {
     }
 
     fn spawn(&mut self, name: &str, back: i32, run: impl FnOnce() + Send + 'static) -> Result<()> {
+        let on_thread = self.on_thread;
         let run = move || {
             step_back(back);
+            on_thread();
             run();
         };
         let thread = Builder::new().name(name.to_owned()).spawn(run).map_err(|error| {
@@ -222,13 +230,14 @@ impl Drop for Store {
 }
 
 /// How far the threads of the store step back for the workers, in steps of nice(2). Where they share a processor the
-/// kernel gives a worker twice as much of it: with equal shares a burst of the writer kept calls waiting for hundreds of
-/// milliseconds. A third is left for the writer, far more than it takes: what it has is to be on the disk within a second.
+/// kernel gives a worker four times as much of it: with equal shares a burst of the writer kept calls waiting for hundreds of
+/// milliseconds. A fifth is left for the writer, far more than it takes: what it has is to be on the disk within a second.
+/// (By nice(2) it is a third; offering the processor every 100 us, in turns of 200 us, costs the rest.)
 const STEPS_BACK: i32 = 3;
 
 /// The thread that moves the log into the table has time: what waits for it is durable already, and files that fill
-/// meanwhile are moved together, each binding once. It gets a tenth of a full processor, and what workers leave of others.
-const MOVER_STEPS_BACK: i32 = 10;
+/// meanwhile are moved together, each binding once. It gets a twelfth of a full processor, and what workers leave of others.
+const MOVER_STEPS_BACK: i32 = 8;
 
 /// Lets workers go before the calling thread. A system that does not know it goes on as it was.
 fn step_back(steps: i32) {

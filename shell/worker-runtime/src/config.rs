@@ -167,8 +167,11 @@ pub struct StreamLimits {
     pub max_message: usize,
     /// Bytes queued for a peer that does not read, before the connection is closed.
     pub max_queued: usize,
-    /// Bytes queued for a peer that does not read, beyond which no message is queued that [yields](wire::Transmit::yields).
+    /// Bytes queued for a peer that does not read, beyond which no message is queued that [yields](wire::Transmit::yields), if
+    /// something has been waiting for [`queue_patience`](StreamLimits::queue_patience); eight times as many in any case.
     pub max_queued_yielding: usize,
+    /// What is queued for shorter is a burst: it leaves within a round trip or two.
+    pub queue_patience: Duration,
     /// Bytes queued for a connection that is not yet made.
     pub max_queued_connecting: usize,
     /// Bytes that all connections of one worker may hold in their buffers, received or queued. The
@@ -198,8 +201,9 @@ impl Default for StreamLimits {
             linger: Duration::from_secs(2),
             pong_interval: Duration::from_secs(1),
             max_message: 256 << 10,
-            max_queued: 512 << 10,
+            max_queued: 4 << 20,
             max_queued_yielding: 64 << 10,
+            queue_patience: Duration::from_millis(200),
             max_queued_connecting: 64 << 10,
             max_held: 256 << 20,
             work_budget: 64,

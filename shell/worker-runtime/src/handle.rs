@@ -140,7 +140,7 @@ fn pin(worker: usize, cpu: Option<usize>) {
 
 /// The kernel's own order does for those that run before other programs.
 fn go_first(worker: usize, wanted: bool) {
-    if !wanted && let Err(error) = sys::take_short_turns() {
+    if !wanted && let Err(error) = sys::take_short_turns(sys::TURN) {
         tracing::debug!(worker, %error, "the worker waits for others' turns of the processor to end");
     }
     if wanted && let Err(error) = sys::run_first(sys::RUN_FIRST) {

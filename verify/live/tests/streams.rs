@@ -73,7 +73,7 @@ fn new_requests_yield_to_a_phone_that_does_not_read() {
     deaf.register("deaf");
     let mut caller = server.link(Via::Udp);
     let body = vec![b'x'; 30_000];
-    let mut ask = |caller: &mut Link| {
+    let ask = |caller: &mut Link| {
         let req = Req::new("MESSAGE", "sip:deaf@example.com", caller).body(&body);
         caller.send(&req.bytes());
         caller.response_within(&req, Duration::from_millis(5)).and_then(|answer| answer.status())

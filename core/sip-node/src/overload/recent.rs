@@ -12,10 +12,9 @@ const BITS: usize = 1 << 24;
 /// How long a generation takes what comes: as long as a client repeats its INVITE (64 times T1).
 const LIFE: Duration = Duration::from_secs(32);
 
-/// The words of one generation, and those of the other.
-#[derive(Clone, Copy, Default)]
-#[repr(align(64))]
-struct Line([[u64; HALF]; 2]);
+/// The words of one generation, and those of the other. An array, so that zeroes come from the system as they are needed; what is
+/// so large begins at a line of the cache anyway.
+type Line = [[u64; HALF]; 2];
 
 /// Two generations of bits, two for each call. It may take a call for one that it is not, which costs a look at the
 /// transactions; it forgets none before its time.
@@ -46,12 +45,12 @@ impl Recent {
     /// Remembers a call by a hash of its Call-ID.
     pub fn note(&mut self, now: Time, call: u64) {
         if self.lines.is_empty() {
-            self.lines = vec![Line::default(); self.wanted];
+            self.lines = vec![[[0; HALF]; 2]; self.wanted];
             self.since = now;
         }
         self.turn(now);
         let (line, bits) = places(call, self.wanted);
-        let half = self.lines.get_mut(line).and_then(|line| line.0.get_mut(self.young));
+        let half = self.lines.get_mut(line).and_then(|line| line.get_mut(self.young));
         for (word, bit) in half.into_iter().flatten().zip(bits) {
             *word |= bit;
         }
@@ -61,7 +60,7 @@ impl Recent {
     pub fn turn(&mut self, now: Time) {
         if !self.lines.is_empty() && now.since(self.since) >= self.life {
             self.young ^= 1;
-            let halves = self.lines.iter_mut().filter_map(|line| line.0.get_mut(self.young));
+            let halves = self.lines.iter_mut().filter_map(|line| line.get_mut(self.young));
             halves.for_each(|half| *half = [0; HALF]);
             self.since = now;
         }
@@ -71,7 +70,7 @@ impl Recent {
     pub fn knows(&self, call: u64) -> bool {
         let (line, bits) = places(call, self.wanted);
         let has = |half: &[u64; HALF]| half.iter().zip(bits).all(|(word, bit)| word & bit == bit);
-        self.lines.get(line).is_some_and(|line| line.0.iter().any(has))
+        self.lines.get(line).is_some_and(|line| line.iter().any(has))
     }
 
     /// Forgets all, with the memory.

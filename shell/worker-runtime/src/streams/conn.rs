@@ -1,5 +1,6 @@
 //! One stream connection and its buffers, which exist only while something waits in them.
 
+use crate::config::StreamLimits;
 use crate::sys::Interest;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -135,11 +136,13 @@ pub struct Output {
     pub tickets: VecDeque<(usize, Ticket)>,
     /// When the peer must have taken something; [`Time::FAR`] while the kernel has room.
     pub stall: Time,
+    /// Since when something has been waiting for room in the kernel; [`Time::FAR`] if nothing is.
+    pub since: Time,
 }
 
 impl Default for Output {
     fn default() -> Output {
-        Output { bytes: Vec::new(), sent: 0, tickets: VecDeque::new(), stall: Time::FAR }
+        Output { bytes: Vec::new(), sent: 0, tickets: VecDeque::new(), stall: Time::FAR, since: Time::FAR }
     }
 }
 
@@ -171,6 +174,7 @@ impl Output {
         self.tickets.clear();
         self.sent = 0;
         self.stall = Time::FAR;
+        self.since = Time::FAR;
     }
 
     /// Notes that the kernel took `n` more bytes, and shows `left` the messages that have left whole.
@@ -262,6 +266,16 @@ impl Conn {
     /// When it has to be looked at.
     pub fn due(&self) -> Time {
         self.output.as_ref().map_or(self.deadline, |output| self.deadline.min(output.stall))
+    }
+
+    /// Whether so many bytes more are too many for what could be left unsent.
+    pub fn is_congested(&self, more: usize, limits: &StreamLimits, now: Time) -> bool {
+        let Some(output) = self.output.as_ref().filter(|output| output.stall != Time::FAR) else {
+            return false;
+        };
+        let lasts = output.since + limits.queue_patience <= now;
+        let room = if lasts { limits.max_queued_yielding } else { 8 * limits.max_queued_yielding };
+        output.pending() + more > room
     }
 
     /// Whether the kernel has no room for more output.

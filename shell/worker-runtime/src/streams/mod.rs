@@ -206,8 +206,7 @@ impl Streams {
         let pending = conn.output.as_ref().map_or(0, |o| o.pending());
         let accepts = match conn.state {
             State::Open | State::HalfClosed => {
-                let full = conn.blocked() && pending + message.len() > limits.max_queued_yielding;
-                let yields = ticket.yields && full;
+                let yields = ticket.yields && conn.is_congested(message.len(), &limits, now);
                 self.counters.tcp_congested.add(u64::from(yields));
                 !yields
             }
@@ -285,6 +284,7 @@ impl Streams {
             self.sent(id, poller, now);
         } else {
             output.stall = now + self.limits.write_stall;
+            output.since = output.since.min(now);
             let interest = conn.interest.and(Interest::WRITE);
             Streams::watch(conn, id, poller, interest);
             self.arm(id);

@@ -26,7 +26,7 @@ pub use socket::{
     tcp_probe, udp_bind, udp_bind_later, udp_connect, udp_probe, udp_socket,
 };
 pub use thread::{
-    RUN_FIRST, allowed_cpus, monotonic_micros, pin_to_cpu, raise_descriptor_limit, run_first, sleep,
+    RUN_FIRST, TURN, allowed_cpus, monotonic_micros, pin_to_cpu, raise_descriptor_limit, run_first, sleep,
     sleep_exactly, small_pages, take_short_turns, wall_micros,
 };
 

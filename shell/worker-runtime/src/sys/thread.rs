@@ -53,8 +53,8 @@ pub fn run_first(priority: u8) -> io::Result<()> {
     check(unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const how) }).map(drop)
 }
 
-/// How long a worker runs before the kernel looks whether others wait: the least that it takes.
-const TURN: u64 = 100_000;
+/// How long a worker runs before the kernel looks whether others wait, nanoseconds: the least that it takes.
+pub const TURN: u64 = 100_000;
 
 /// Has the calling thread go on as soon as it has something to do, where a thread with longer turns has the processor: to
 /// the kernel whoever wants a short turn is due sooner (sched(7), since Linux 6.12; before it changes nothing). It gets no
@@ -62,7 +62,7 @@ const TURN: u64 = 100_000;
 ///
 /// # Errors
 /// `ENOSYS`, `EPERM` where a sandbox forbids it.
-pub fn take_short_turns() -> io::Result<()> {
+pub fn take_short_turns(nanoseconds: u64) -> io::Result<()> {
     // SAFETY: a zeroed sched_attr is a valid one.
     let mut how: libc::sched_attr = unsafe { std::mem::zeroed() };
     let size = size_of::<libc::sched_attr>() as libc::c_uint;
@@ -72,7 +72,7 @@ pub fn take_short_turns() -> io::Result<()> {
         return Ok(());
     }
     how.size = size;
-    how.sched_runtime = TURN;
+    how.sched_runtime = nanoseconds;
     // SAFETY: the kernel reads `how`, whose size it tells.
     check_long(unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const how, 0) }).map(drop)
 }
@@ -145,7 +145,7 @@ pub fn raise_descriptor_limit() -> Option<u64> {
 mod tests {
     #[test]
     fn the_kernel_takes_the_wish_for_short_turns() {
-        super::take_short_turns().expect("Linux 3.14 and later");
+        super::take_short_turns(super::TURN).expect("Linux 3.14 and later");
     }
 
     #[test]
