@@ -53,6 +53,9 @@ const ANSWERS: f64 = 4.0;
 const ANSWERS_BEHIND: f64 = 0.5;
 /// The same of datagrams, where the kernel drops what is not answered. That costs nothing here, so answers are what costs.
 const ANSWERS_SIEVED: f64 = 0.1;
+/// The same on streams, where nothing is repeated and an answer spares nothing: one for five calls that are taken on, so that
+/// answers and their ACKs take about a twentieth of the time.
+const ANSWERS_STREAM: f64 = 0.2;
 /// What that figure loses with each window, if less can be taken on.
 const BEST_FADES: f64 = 0.998;
 /// Requests of a call: INVITE, ACK and BYE. A rate that is told is one of all requests (RFC 7415 section 3.4).
@@ -453,7 +456,8 @@ impl Overload {
         };
         let sieved = load.sieved.is_some() && self.rules.kernel && self.kernel_helps();
         let datagrams = if sieved { all.min(budget * ANSWERS_SIEVED) } else { all };
-        Answers { all: all as f32, datagrams: datagrams as f32 }
+        let streams = all.min(self.best * ANSWERS_STREAM);
+        Answers { all: all as f32, datagrams: datagrams as f32, streams: streams as f32 }
     }
 
     /// Whether the kernel drops most of what may be dropped. Its program lets pass what it does not understand, and all of it
@@ -614,16 +618,17 @@ mod tests {
         assert!(does_not * 10 > without * 8 && helps * 4 < without, "{without} {helps} {does_not}");
     }
 
-    /// The kernel drops no byte of a stream, and on a stream nothing is repeated: silence would spare nothing there.
+    /// The kernel drops no byte of a stream, and nothing is repeated there: an answer, and the ACK that it brings, spare nothing.
+    /// So few refusals are all said, and of many one for five calls that are taken on.
     #[test]
-    fn on_streams_each_refusal_is_said_whatever_the_kernel_drops() {
-        for sieved in [None, Some(0)] {
+    fn on_streams_a_refusal_is_said_for_five_calls_taken_on() {
+        for (sieved, offered) in [(None, 100), (Some(0), 100), (None, 54)] {
             let mut overload = Overload::new(Rules::default(), 7);
             let mut now = Time::from_secs(1);
             let (mut call, mut refused, mut dropped) = (0u64, 0, 0);
             for window in 0..400 {
                 let mut taken = 0;
-                for _ in 0..100 {
+                for _ in 0..offered {
                     call = call.wrapping_add(0x9e37_79b9_7f4a_7c15);
                     let verdict = match overload.sheds() {
                         true => overload.judge(7, call ^ call >> 29, true, true),
@@ -641,7 +646,13 @@ mod tests {
                     &Load { window: Load::WINDOW, behind, kept_up: taken <= 50, sieved, waiting: None },
                 );
             }
-            assert!(refused > 5_000 && dropped == 0, "{refused} refused, {dropped} dropped");
+            match offered {
+                100 => assert!(
+                    (1_500..=2_500).contains(&refused) && dropped > 5_000,
+                    "{refused}, {dropped} not said"
+                ),
+                _ => assert!(refused > 3 * dropped, "{refused}, {dropped} not said"),
+            }
         }
     }
 

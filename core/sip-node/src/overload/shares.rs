@@ -63,11 +63,14 @@ pub struct Answers {
     pub all: f32,
     /// Of those that came by datagram, no more than of all.
     pub datagrams: f32,
+    /// Of those that came on a stream, no more than of all.
+    pub streams: f32,
 }
 
 impl Answers {
     fn at_least(self, units: f32) -> Answers {
-        Answers { all: self.all.max(units), datagrams: self.datagrams.max(units) }
+        let Answers { all, datagrams, streams } = self;
+        Answers { all: all.max(units), datagrams: datagrams.max(units), streams: streams.max(units) }
     }
 }
 
@@ -126,9 +129,11 @@ pub struct Shares {
     cap: u32,
     /// The most that it was of late: the bound with calls that were taken on before.
     cap_held: Held,
-    /// Units of refused requests that may still be answered in this window, and of those that came by datagram.
+    /// Units of refused requests that may still be answered in this window, and of those that came by datagram and on a
+    /// stream.
     answers: u32,
     datagrams: u32,
+    streams: u32,
     /// What the kernel is told, if it drops what would be left unanswered: the thresholds of answers, and the hashes of the
     /// rows.
     table: Table,
@@ -156,6 +161,7 @@ impl Shares {
             cap_held: Held::default(),
             answers: 0,
             datagrams: 0,
+            streams: 0,
             table: Table::default(),
             learns: [0; ROWS],
             turns: 0,
@@ -222,8 +228,8 @@ impl Shares {
 
     fn allow(&mut self, level: f32, answers: Answers, seconds: f32) {
         let units = |rate: f32| (2.0 * rate * seconds).max(ANY) as u32;
-        (self.cap, self.answers, self.datagrams) =
-            (units(level), units(answers.all), units(answers.datagrams));
+        (self.cap, self.answers) = (units(level), units(answers.all));
+        (self.datagrams, self.streams) = (units(answers.datagrams), units(answers.streams));
         self.cap_held.note(self.cap, self.turns);
         self.probes = PROBES_ALL;
     }
@@ -367,12 +373,14 @@ impl Shares {
     /// How a request is refused.
     fn refuse(&mut self, answer: bool, units: u32, stream: bool) -> Verdict {
         let cost = if stream { units * STREAM } else { units };
-        // Where the kernel drops what is not answered, silence costs nothing by datagram. On a stream it never does that.
-        if self.answers < cost || !stream && (!answer || self.datagrams < cost) {
+        // Where the kernel drops what is not answered, silence costs nothing by datagram. On a stream it never does that, but
+        // nothing is repeated there.
+        let room = if stream { &mut self.streams } else { &mut self.datagrams };
+        if self.answers < cost || *room < cost || !stream && !answer {
             return Verdict::Drop;
         }
         self.answers -= cost;
-        self.datagrams = self.datagrams.saturating_sub(if stream { 0 } else { cost });
+        *room -= cost;
         Verdict::Refuse
     }
 
@@ -445,7 +453,7 @@ mod tests {
 
     /// So many of whatever kind.
     fn said(units: f32) -> Answers {
-        Answers { all: units, datagrams: units }
+        Answers { all: units, datagrams: units, streams: units }
     }
 
     /// Windows of 50 ms in which each source brings so many requests of a unit. What was taken on of each, per window,
@@ -620,7 +628,7 @@ mod tests {
     #[test]
     fn a_new_row_makes_no_difference_where_the_kernel_drops() {
         for budget in [4_000u32, 400] {
-            let few = Answers { all: 4_000.0, datagrams: budget as f32 / 20.0 };
+            let few = Answers { datagrams: budget as f32 / 20.0, ..said(4_000.0) };
             let mut shares = Shares::new(7);
             shares.begin(budget as f32, few, 0.05);
             let windows: Vec<(u32, u32)> = (0..1_000 + 2 * u64::from(SALTED))

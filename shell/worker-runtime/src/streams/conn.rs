@@ -71,6 +71,8 @@ impl Ticket {
     }
 }
 
+/// How long a connection is taken for congested after it was.
+const CONGESTED: Duration = Duration::from_secs(1);
 /// Messages remembered after the kernel took them: those that a peer may still have to answer.
 const RECENT: usize = 256;
 /// How long: as long as the sender of a request waits for an answer (64*T1, RFC 3261 section 17.1.2.2).
@@ -216,6 +218,8 @@ pub struct Conn {
     pub opened: Time,
     /// When the present state, or the silence in it, has lasted too long.
     pub deadline: Time,
+    /// Until then it counts as congested: it was of late, for longer than a burst lasts.
+    pub narrow: Time,
     /// Before this, no ping is answered.
     pub next_pong: Time,
     /// Bytes received and not consumed.
@@ -244,6 +248,7 @@ impl Conn {
             interest: if inbound { Interest::READ } else { Interest::WRITE },
             opened: now,
             deadline: Time::FAR,
+            narrow: Time::ZERO,
             next_pong: Time::ZERO,
             input: None,
             output: None,
@@ -269,12 +274,17 @@ impl Conn {
     }
 
     /// Whether so many bytes more are too many for what could be left unsent.
-    pub fn is_congested(&self, more: usize, limits: &StreamLimits, now: Time) -> bool {
+    pub fn is_congested(&mut self, more: usize, limits: &StreamLimits, now: Time) -> bool {
         let Some(output) = self.output.as_ref().filter(|output| output.stall != Time::FAR) else {
             return false;
         };
-        let lasts = output.since + limits.queue_patience <= now;
-        let room = if lasts { limits.max_queued_yielding } else { 8 * limits.max_queued_yielding };
+        if output.since + limits.queue_patience <= now {
+            self.narrow = now + CONGESTED;
+        }
+        let room = match now < self.narrow {
+            true => limits.max_queued_yielding,
+            false => 8 * limits.max_queued_yielding,
+        };
         output.pending() + more > room
     }
 

@@ -61,7 +61,7 @@ mod tests {
     use super::super::Answers;
     use super::*;
 
-    const SAID: Answers = Answers { all: 100.0, datagrams: 100.0 };
+    const SAID: Answers = Answers { all: 100.0, datagrams: 100.0, streams: 100.0 };
     const FLOOD: u64 = 1_000_000_007;
 
     fn mix(n: u64) -> u64 {
@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn refusals_of_such_calls_are_said_as_far_as_they_are_few() {
         let mut shares = Shares::new(7);
-        shares.begin(400.0, Answers { all: 4_000.0, datagrams: 4_000.0 }, 0.05);
+        shares.begin(400.0, Answers { all: 4_000.0, datagrams: 4_000.0, streams: 4_000.0 }, 0.05);
         shares.rows.iter_mut().flatten().for_each(|bucket| (bucket.take, bucket.answer) = (0, 0));
         let judged: Vec<Verdict> =
             (0..20).map(|n| shares.judge_emergency(FLOOD, n, CALL, (false, false))).collect();
