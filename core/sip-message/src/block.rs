@@ -381,6 +381,16 @@ mod tests {
     }
 
     #[test]
+    fn line_feeds_are_found_wherever_they_stand() {
+        let text: Vec<u8> = (0..90usize).map(|at| if at * at % 7 == 2 { b'\n' } else { b'\r' }).collect();
+        for (len, from) in (0..=text.len()).flat_map(|len| (0..=len + 2).map(move |from| (len, from))) {
+            let bytes = &text[..len];
+            let wanted: Vec<usize> = (from..len).filter(|&at| bytes[at] == b'\n').collect();
+            assert_eq!(line_feeds(bytes, from).collect::<Vec<_>>(), wanted, "{len} from {from}");
+        }
+    }
+
+    #[test]
     fn every_byte_is_in_its_classes() {
         for b in 0..=255u8 {
             for before in [b'a', 0x21, 0x80, 0xff] {

@@ -275,9 +275,8 @@ impl Conn {
 
     /// Whether so many bytes more are too many for what could be left unsent.
     pub fn is_congested(&mut self, more: usize, limits: &StreamLimits, now: Time) -> bool {
-        let Some(output) = self.output.as_ref().filter(|output| output.stall != Time::FAR) else {
-            return false;
-        };
+        let blocked = self.blocked();
+        let Some(output) = self.output.as_ref().filter(|_| blocked) else { return false };
         if output.since + limits.queue_patience <= now {
             self.narrow = now + CONGESTED;
         }
