@@ -25,7 +25,7 @@ use crate::program::{
     CASE, CONTEXT, COPIED, END, HEADER, KEY, LEFT, MAP_LOOKUP_ELEM, NEWLINE, PLACES, SCRATCH, SKB_LOAD_BYTES,
     SPACE, Search, TAB, add, constants, finish, owner,
 };
-use crate::table::{BUCKETS, NUMBERS, NUMBERS_AT, ROWS, SALTS, SHIFT, WORDS};
+use crate::table::{BUCKETS, NUMBERS, NUMBERS_AT, ROWS, SALTS, SHIFT, Threshold, WORDS};
 use wire::SieveProgram;
 
 /// Looks at a line, at 64 bytes of it or at a byte of To, before the program gives up.
@@ -52,11 +52,12 @@ const CALLED: i16 = SHIFTED + 8;
 /// Where that ends.
 const END_OF_SCRATCH: u32 = SCRATCH + 32;
 /// Where on the stack a number is kept, besides those of the search: the bits of the shift, first and last; the number of
-/// the call; the threshold; and the first eight bytes of the user that an INVITE or MESSAGE calls.
+/// the call; the threshold, and what is near to it; and the first eight bytes of the user that an INVITE or MESSAGE calls.
 const SHIFT_BITS: i16 = -48;
 const CALL: i16 = -56;
 const THRESHOLD: i16 = -88;
 const USER: i16 = -96;
+const NEAR: i16 = -104;
 /// The beginning of the message, and later in the same place that of the IP header.
 const HEAD: i16 = -80;
 const HEAD_LEN: i32 = 24;
@@ -66,8 +67,6 @@ const ADDRESSES_LEN: i32 = 16;
 const SENDER_V4: i16 = ADDRESSES + 12;
 const SENDER_V6: i16 = ADDRESSES + 8;
 
-/// A call is remembered whose lot is below so many times the threshold.
-const NEAR: i32 = 2;
 /// Bytes of a word of the table.
 const BYTES: i32 = 4;
 /// The highest lot.
@@ -401,7 +400,7 @@ fn judge(asm: &mut Assembler, pass: Label) {
     asm.jump_if(R7, If::Less, R1, below);
     asm.jump_if(R2, If::NotEqual, 0, drop);
     // A threshold that is far below does not come up to it as long as it is repeated.
-    asm.alu(Alu::Mul, R1, NEAR);
+    asm.load(Size::U64, R1, R10, NEAR);
     asm.jump_if(R7, If::NotLess, R1, drop);
     asm.jump(remembers);
     asm.place(below);
@@ -416,12 +415,13 @@ fn judge(asm: &mut Assembler, pass: Label) {
     asm.exit();
 }
 
-/// The higher threshold of the source in R9, in R1. R6 is lost.
+/// The higher threshold of the source in R9, in R1; and what is near to the higher one. R6 is lost.
 fn threshold(asm: &mut Assembler) {
     asm.mov(R6, R9);
     asm.mov(R1, 0);
+    asm.mov(R3, 0);
     for row in 0..ROWS {
-        let less = asm.label();
+        let [less, farther] = core::array::from_fn(|_| asm.label());
         asm.load(Size::U64, R9, R8, word(SALTS + 2 * row));
         asm.alu(Alu::Xor, R9, R6);
         finish(asm);
@@ -429,10 +429,18 @@ fn threshold(asm: &mut Assembler) {
         asm.alu(Alu::Mul, R9, BYTES);
         asm.alu(Alu::Add, R9, R8);
         asm.load(Size::U32, R2, R9, word(row * BUCKETS));
+        asm.mov(R4, R2);
+        asm.alu(Alu::ShiftRight, R4, Threshold::NEAR_SHIFT as i32);
+        asm.jump_if(R3, If::NotLess, R4, farther);
+        asm.mov(R3, R4);
+        asm.place(farther);
+        asm.alu(Alu::And, R2, (1 << Threshold::NEAR_SHIFT) - 1);
         asm.jump_if(R1, If::NotLess, R2, less);
         asm.mov(R1, R2);
         asm.place(less);
     }
+    asm.alu(Alu::ShiftLeft, R3, Threshold::NEAR_UNIT as i32);
+    asm.store(Size::U64, R10, NEAR, R3);
 }
 
 /// Goes to `otherwise` with what is in neither of two generations, from this one on, of the memory in R6.

@@ -24,8 +24,35 @@ pub fn place(source: u64, salt: u64) -> usize {
     finish(source ^ salt) as usize % BUCKETS
 }
 
-/// The words that the program of [`Ownership::sieve`](crate::Ownership::sieve) goes by: for each bucket a threshold, from
-/// 0 to 65,536. Of a source, calls whose lot is below the threshold of its bucket in either row pass.
+/// What the sources in a bucket may bring.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Threshold {
+    /// Calls whose lot is below this pass: 0 to 65,536.
+    pub below: u32,
+    /// Other calls whose lot is below this are remembered as dropped: 0 to 65,536, in steps of four.
+    pub near: u32,
+}
+
+impl Threshold {
+    /// How far the second is shifted in the word, in units of so many lots as powers of two.
+    pub(crate) const NEAR_SHIFT: u32 = 17;
+    pub(crate) const NEAR_UNIT: u32 = 2;
+
+    fn word(self) -> u32 {
+        let near = self.near.min(1 << 16).div_ceil(1 << Threshold::NEAR_UNIT);
+        self.below & ((1 << Threshold::NEAR_SHIFT) - 1) | near << Threshold::NEAR_SHIFT
+    }
+
+    fn of(word: u32) -> Threshold {
+        Threshold {
+            below: word & ((1 << Threshold::NEAR_SHIFT) - 1),
+            near: word >> Threshold::NEAR_SHIFT << Threshold::NEAR_UNIT,
+        }
+    }
+}
+
+/// The words that the program of [`Ownership::sieve`](crate::Ownership::sieve) goes by: for each bucket a [`Threshold`]. Of
+/// a source, the higher one of its buckets in both rows counts.
 #[derive(Clone)]
 pub struct Table(Box<[u32; WORDS]>);
 
@@ -43,8 +70,17 @@ impl Table {
     }
 
     /// The thresholds, row after row.
-    pub fn set_thresholds(&mut self, thresholds: impl Iterator<Item = u32>) {
-        self.0.iter_mut().take(SALTS).zip(thresholds).for_each(|(word, threshold)| *word = threshold);
+    pub fn set_thresholds(&mut self, thresholds: impl Iterator<Item = Threshold>) {
+        self.0.iter_mut().take(SALTS).zip(thresholds).for_each(|(word, threshold)| *word = threshold.word());
+    }
+
+    /// What a source may bring.
+    pub fn threshold(&self, source: u64) -> Threshold {
+        let words = (0..ROWS).filter_map(|row| self.0.get(row * BUCKETS + place(source, self.salt(row))));
+        words.fold(Threshold { below: 0, near: 0 }, |most, word| {
+            let this = Threshold::of(*word);
+            Threshold { below: most.below.max(this.below), near: most.near.max(this.near) }
+        })
     }
 
     /// The salt of a row.

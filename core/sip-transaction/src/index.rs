@@ -4,13 +4,23 @@
 //! This one splits a few buckets for each entry added, so that no insertion costs more than the
 //! others, and an entry needs only one link and its own hash. It never shrinks: at most 16 bytes for
 //! each entry there has ever been at a time.
+//!
+//! Nearly every search is for a request that is new. It should end in the bucket: an entry is mostly not in the
+//! processor's cache, and to look at one costs more than the search. So there are many buckets, and one says three
+//! bits of its first entry's hash and whether there is another one.
 
 /// Bucket heads in one segment.
 const SEGMENT: usize = 4096;
-/// Buckets for each entry. Nearly every search is for a request that is new; with many buckets it
-/// finds an empty one and touches no entry, which would be a cache miss.
+/// Buckets for each entry.
 const SPARSE: u64 = 4;
 const NIL: u32 = u32::MAX;
+/// Bits of a bucket: the slot, of the hash, and whether there is more than one.
+const SLOT_BITS: u32 = 28;
+const SLOT: u32 = (1 << SLOT_BITS) - 1;
+const TAG: u32 = 7 << SLOT_BITS;
+const MORE: u32 = 1 << 31;
+/// Slots are below this: the last one would make an empty bucket.
+pub(crate) const SLOTS: usize = SLOT as usize;
 
 /// The entries, as the table sees them.
 pub(crate) trait Links {
@@ -38,9 +48,18 @@ impl Index {
         Index { segments: vec![segment()], mask: SEGMENT as u64 - 1, split: 0, len: 0 }
     }
 
-    /// The first entry of the chain where `hash` belongs, `u32::MAX` for none.
+    /// The first entry to look at in search of one with this hash; see [`Index::is_end`].
+    pub(crate) fn find(&self, hash: u64) -> u32 {
+        let bucket = self.get(self.bucket(hash));
+        if bucket & MORE == 0 && bucket & TAG != tag(hash) {
+            return NIL;
+        }
+        slot_in(bucket)
+    }
+
+    /// The first entry of the chain where `hash` belongs, for the link of one that is added.
     pub(crate) fn head(&self, hash: u64) -> u32 {
-        self.get(self.bucket(hash))
+        slot_in(self.get(self.bucket(hash)))
     }
 
     /// Whether a link is the end of a chain.
@@ -50,7 +69,9 @@ impl Index {
 
     /// Adds an entry whose link already is what [`Index::head`] answers for its hash.
     pub(crate) fn insert(&mut self, links: &mut impl Links, hash: u64, slot: u32) {
-        self.set(self.bucket(hash), slot);
+        let bucket = self.bucket(hash);
+        let more = self.get(bucket) != NIL;
+        self.set(bucket, word(slot, hash, more));
         self.len += 1;
         for _ in 0..SPARSE {
             if self.len * SPARSE > self.mask + 1 + self.split {
@@ -62,8 +83,8 @@ impl Index {
     /// Takes an entry out.
     pub(crate) fn remove(&mut self, links: &mut impl Links, slot: u32) {
         let bucket = self.bucket(links.hash(slot));
-        let mut at = self.get(bucket);
-        let mut before = NIL;
+        let first = slot_in(self.get(bucket));
+        let (mut at, mut before) = (first, NIL);
         while at != slot {
             if at == NIL {
                 return;
@@ -72,11 +93,10 @@ impl Index {
             at = links.next(at);
         }
         let next = links.next(slot);
-        if before == NIL {
-            self.set(bucket, next);
-        } else {
+        if before != NIL {
             links.set_next(before, next);
         }
+        self.set_chain(links, bucket, if before == NIL { next } else { first });
         self.len -= 1;
     }
 
@@ -86,7 +106,7 @@ impl Index {
         if to as usize / SEGMENT == self.segments.len() {
             self.segments.push(segment());
         }
-        let mut chain = self.get(from);
+        let mut chain = slot_in(self.get(from));
         let (mut stay, mut go) = (NIL, NIL);
         while chain != NIL {
             let next = links.next(chain);
@@ -95,13 +115,22 @@ impl Index {
             *side = chain;
             chain = next;
         }
-        self.set(from, stay);
-        self.set(to, go);
+        self.set_chain(links, from, stay);
+        self.set_chain(links, to, go);
         self.split += 1;
         if self.split > self.mask {
             self.mask = self.mask * 2 + 1;
             self.split = 0;
         }
+    }
+
+    /// A chain that begins with `first`.
+    fn set_chain(&mut self, links: &impl Links, bucket: u64, first: u32) {
+        let word = match first {
+            NIL => NIL,
+            _ => word(first, links.hash(first), links.next(first) != NIL),
+        };
+        self.set(bucket, word);
     }
 
     fn bucket(&self, hash: u64) -> u64 {
@@ -113,9 +142,24 @@ impl Index {
         self.segments[bucket as usize / SEGMENT][bucket as usize % SEGMENT]
     }
 
-    fn set(&mut self, bucket: u64, head: u32) {
-        self.segments[bucket as usize / SEGMENT][bucket as usize % SEGMENT] = head;
+    fn set(&mut self, bucket: u64, word: u32) {
+        self.segments[bucket as usize / SEGMENT][bucket as usize % SEGMENT] = word;
     }
+}
+
+/// What a bucket says of its first entry, and whether there is more.
+fn word(slot: u32, hash: u64, more: bool) -> u32 {
+    slot | tag(hash) | if more { MORE } else { 0 }
+}
+
+/// Those bits of a hash that choose no bucket, where a bucket has them.
+fn tag(hash: u64) -> u32 {
+    (hash >> 61) as u32 * (1 << SLOT_BITS)
+}
+
+/// The link that a bucket is.
+fn slot_in(bucket: u32) -> u32 {
+    if bucket == NIL { NIL } else { bucket & SLOT }
 }
 
 fn segment() -> Box<[u32]> {
@@ -147,7 +191,7 @@ mod tests {
     }
 
     fn found(index: &Index, entries: &Entries, slot: u32) -> (bool, usize) {
-        let (mut at, mut steps) = (index.head(entries.hash(slot)), 0);
+        let (mut at, mut steps) = (index.find(entries.hash(slot)), 0);
         while !Index::is_end(at) && at != slot {
             at = entries.next(at);
             steps += 1;
@@ -174,6 +218,26 @@ mod tests {
         for slot in 0..50_000 {
             assert_eq!(found(&index, &entries, slot).0, slot % 2 == 1, "{slot}");
         }
+    }
+
+    /// A bucket says enough that a search for what is not there mostly ends in it.
+    #[test]
+    fn what_is_new_touches_few_entries() {
+        let hash = |i: u64| {
+            let i = (i ^ i >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            let i = (i ^ i >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+            i ^ i >> 31
+        };
+        let mut entries = Entries((0..100_000).map(|i| (hash(i), NIL)).collect());
+        let mut index = Index::new();
+        // Some leave and come again, as they do.
+        (0..100_000).for_each(|slot| insert(&mut index, &mut entries, slot));
+        for slot in (0..100_000).step_by(3) {
+            index.remove(&mut entries, slot);
+            insert(&mut index, &mut entries, slot);
+        }
+        let touched = (200_000..300_000).filter(|i| !Index::is_end(index.find(hash(*i)))).count();
+        assert!(touched < 7_000, "{touched} of 100,000");
     }
 
     #[test]

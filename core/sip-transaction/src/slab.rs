@@ -1,7 +1,9 @@
 //! Slots with generations, in blocks, so that growing never copies what is there.
 
-/// Cells in one block.
-const BLOCK: usize = 128;
+use crate::index::SLOTS;
+
+/// Cells in one block: so few that adding one is no pause, and so many that the list of blocks stays in the processor's cache.
+const BLOCK: usize = 512;
 const NIL: u32 = u32::MAX;
 
 struct Cell<T> {
@@ -23,8 +25,8 @@ pub(crate) struct Slab<T> {
 impl<T> Slab<T> {
     /// An empty slab for at most `limit` values.
     pub(crate) fn new(limit: usize) -> Slab<T> {
-        // Slots must stay clear of the bits that ids use for other things.
-        Slab { blocks: Vec::new(), cells: 0, free: NIL, len: 0, limit: limit.min(1 << 28) }
+        // Slots must stay clear of the bits that ids and the index use for other things.
+        Slab { blocks: Vec::new(), cells: 0, free: NIL, len: 0, limit: limit.min(SLOTS) }
     }
 
     /// Values stored.

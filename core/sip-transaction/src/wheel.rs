@@ -28,7 +28,7 @@ const LISTS: usize = LIST_READY + 1;
 /// Nodes of the current, not yet ended, slot that are looked at in one go.
 const PARTIAL_SCAN: u32 = 256;
 /// Nodes are stored in blocks, so that growing never copies what is there.
-const BLOCK: usize = 256;
+const BLOCK: usize = 1024;
 
 const NIL: u32 = u32::MAX;
 const IDLE: u16 = u16::MAX;
@@ -301,6 +301,21 @@ impl Wheel {
                 self.next = due(tick, list);
                 return None;
             }
+        }
+    }
+
+    /// Who may be next after one that [`Wheel::poll`] has answered: a guess, for the processor's cache.
+    pub(crate) fn upcoming(&self) -> Option<Owner> {
+        let ready = self.list(LIST_READY).head;
+        let id = if ready != NIL { ready } else { self.list(self.cursor as usize % L0_SLOTS).head };
+        if id == NIL {
+            return None;
+        }
+        let Node { kind, owner, .. } = *self.node(id);
+        match kind {
+            Kind::Client => Some(Owner::Client(owner as u32)),
+            Kind::Server => Some(Owner::Server(owner as u32)),
+            Kind::User | Kind::Free => None,
         }
     }
 

@@ -4,7 +4,7 @@ use live::PATIENCE;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
-use sip_steering::{Ownership, Table, emulate, memory_bits};
+use sip_steering::{Ownership, Table, Threshold, emulate, memory_bits};
 use std::io::Write;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::{Arc, Mutex, mpsc};
@@ -257,7 +257,9 @@ fn the_kernel_drops_what_the_interpreter_does() {
         (0..2).for_each(|row| table.set_salt(row, round.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ row as u64));
         table.set_shift((round as u16).wrapping_mul(20_000));
         table.set_numbers([&b"112"[..], b"15"].into_iter().take(round as usize % 3));
-        table.set_thresholds((0..1_024u32).map(|n| (n * 64) & 0x1_ffff));
+        table.set_thresholds(
+            (0..1_024u32).map(|n| Threshold { below: (n * 64) & 0x1_ffff, near: (n * 128) & 0x1_ffff }),
+        );
         // Nothing is remembered by either.
         sifted.set(None);
         let mut memory = Vec::new();

@@ -16,7 +16,7 @@
 mod urgent;
 
 use super::Verdict;
-use sip_steering::{BUCKETS, ROWS, Table, place};
+use sip_steering::{BUCKETS, ROWS, Table, Threshold, place};
 
 /// How much of the last window counts in the mean of what a source brings.
 const FRESH: f32 = 0.25;
@@ -44,6 +44,8 @@ const HOLDS: u32 = 20;
 /// Windows for which a source of which something was not taken on is not served quite in full, so that what got no answer is
 /// looked for among what it brings: as long as a client repeats an INVITE (64 times T1).
 const REPEATS: u16 = 640;
+/// What is below so many times the threshold is near to it.
+const NEAR: u32 = 2;
 /// A threshold below which nearly all calls are.
 const NEARLY_ALL: u32 = ALL - 1;
 /// Windows after which one of the rows has its hash drawn anew.
@@ -104,6 +106,14 @@ struct Bucket {
     wants: f32,
     /// What part it is told to, if several workers tell it the same.
     common: Option<f32>,
+}
+
+impl Bucket {
+    /// Below which lot calls that are not taken on are remembered: so far the threshold may come up while they are repeated.
+    /// Where it has fallen because the worker is behind it soon comes to where it was.
+    fn near(&self) -> u32 {
+        self.take.max(self.held.most()).saturating_mul(NEAR)
+    }
 }
 
 /// The most that something was of late: since the last turn of this many windows, and before.
@@ -222,8 +232,8 @@ impl Shares {
     }
 
     fn tell_kernel(&mut self) {
-        let thresholds = self.rows.iter().flatten().map(|bucket| bucket.answer);
-        self.table.set_thresholds(thresholds);
+        let threshold = |bucket: &Bucket| Threshold { below: bucket.answer, near: bucket.near() };
+        self.table.set_thresholds(self.rows.iter().flatten().map(threshold));
     }
 
     fn allow(&mut self, level: f32, answers: Answers, seconds: f32) {
@@ -299,7 +309,8 @@ impl Shares {
 
     /// Whether the threshold may come up to this lot of a source within as long as a call is repeated.
     pub fn is_near(&self, source: u64, call: u16) -> bool {
-        u32::from(call) < self.take(source).saturating_mul(2)
+        let buckets = self.rows.iter().zip(self.places(source)).filter_map(|(row, at)| row.get(at));
+        buckets.map(Bucket::near).max().is_some_and(|near| u32::from(call) < near)
     }
 
     /// Below which lot calls of a source are taken on.
@@ -652,10 +663,7 @@ mod tests {
     /// So many calls from one source, of which the kernel passes what its table says: how many are taken on, and seen.
     fn sifted(shares: &mut Shares, from: u64, calls: u64) -> (u32, u32) {
         let source = mix(1_000);
-        let threshold = (0..ROWS)
-            .map(|row| shares.table.words()[row * BUCKETS + place(source, shares.table.salt(row))])
-            .max()
-            .unwrap();
+        let threshold = shares.table.threshold(source).below;
         let (mut taken, mut seen) = (0, 0);
         for n in 0..calls {
             let call = mix(from | n) as u16;

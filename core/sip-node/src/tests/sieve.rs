@@ -3,7 +3,7 @@
 use crate::Emergency;
 use crate::overload::{Kind, screen};
 use proptest::prelude::*;
-use sip_steering::{Ownership, Table, emulate};
+use sip_steering::{Ownership, Table, Threshold, emulate};
 use std::net::IpAddr;
 use std::sync::OnceLock;
 use wire::SieveProgram;
@@ -87,7 +87,7 @@ proptest! {
                 prop_assert!(false, "{}", message.escape_ascii());
                 return Ok(());
             };
-            table.set_thresholds((0..1_024).map(|_| threshold));
+            table.set_thresholds((0..1_024).map(|_| Threshold { below: threshold, near: threshold }));
             table.set_shift(12_345);
             let lot = (ownership.lot(call_id) as u16).wrapping_add(if invite { 0 } else { 12_345 });
             let passes = u32::from(lot) < threshold;
@@ -112,7 +112,7 @@ fn a_call_id_ends_for_both_where_it_has_to() {
     let ownership = Ownership::new(b"sixteen bytes---");
     let mut table = Table::default();
     for threshold in (0..65_536).step_by(997) {
-        table.set_thresholds((0..1_024).map(|_| threshold));
+        table.set_thresholds((0..1_024).map(|_| Threshold { below: threshold, near: threshold }));
         for id in ["c\0d", "c\td", "c d", "c\x1f", "c"] {
             let message = format!("INVITE sip:b@c SIP/2.0\r\nTo: <sip:b@c>\r\nCall-ID: {id}\r\n\r\n");
             let Kind::New(call_id, true) = screen(message.as_bytes(), None) else { panic!("{id:?}") };

@@ -34,7 +34,7 @@ pub(super) struct Client {
 
 /// Which machine, and its state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum State {
+pub(super) enum State {
     /// An id without a request.
     Reserved,
     Invite(invite_client::State),
@@ -65,6 +65,12 @@ impl Client {
             State::Plain(state) => wrap(plain_client::step(state, input, clock, reliable), State::Plain),
             State::Reserved => Step::terminated(ClientAct::Nothing),
         }
+    }
+
+    /// A field of each line of the processor's cache that it takes.
+    #[inline]
+    pub(super) fn lines(&self) -> (usize, u64, u64, u32, State) {
+        (self.buffer.len(), self.user, self.times.armed, self.times.node, self.state)
     }
 
     /// Whether it is a CANCEL of ours, which has no user and raises no events.

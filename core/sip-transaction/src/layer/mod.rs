@@ -16,6 +16,7 @@ use crate::slab::Slab;
 use crate::timers::{Clock, Timers};
 use crate::wheel::{NEVER, Owner, TimerId, Wheel};
 use client::Client;
+use core::hint::black_box;
 use server::Server;
 use wire::{Outbox, Time};
 
@@ -195,11 +196,27 @@ impl Layer {
         self.now = now.as_micros();
         let mut budget = WORK;
         while let Some(owner) = self.wheel.poll(self.now, &mut budget) {
+            self.touch_upcoming();
             match owner {
                 Owner::Client(slot) => self.client_due(slot, out, events),
                 Owner::Server(slot) => self.server_due(slot, out, events),
                 Owner::User(token) => events.push(Event::User { token }),
             }
+        }
+    }
+
+    /// Nobody has looked at a transaction that ends for half a minute. The processor fetches the next one while this one is
+    /// worked on: each of its lines is read, and nothing waits for what was read.
+    #[inline]
+    fn touch_upcoming(&self) {
+        match self.wheel.upcoming() {
+            Some(Owner::Client(slot)) => {
+                black_box(self.clients.at(slot).map(Client::lines));
+            }
+            Some(Owner::Server(slot)) => {
+                black_box(self.servers.at(slot).map(Server::lines));
+            }
+            _ => {}
         }
     }
 

@@ -33,7 +33,7 @@ pub(super) struct Server {
 
 /// Which machine, and its state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum State {
+pub(super) enum State {
     Invite(invite_server::State),
     Plain(plain_server::State),
 }
@@ -46,6 +46,12 @@ impl Server {
             State::Invite(state) => wrap(invite_server::step(state, input, clock, reliable), State::Invite),
             State::Plain(state) => wrap(plain_server::step(state, input, clock, reliable), State::Plain),
         }
+    }
+
+    /// A field of each line of the processor's cache that it takes.
+    #[inline]
+    pub(super) fn lines(&self) -> (usize, u64, u64, u32, State) {
+        (self.buffer.len(), self.hash, self.times.armed, self.times.node, self.state)
     }
 
     /// Whether a final response has been sent.
@@ -448,7 +454,7 @@ impl Layer {
     /// A transaction whose key has the core of the request read last.
     fn find(&self, wanted: impl Fn(&Server) -> bool) -> Option<u32> {
         let (hash, core) = (self.key.hash(), self.key.core());
-        let mut slot = self.index.head(hash);
+        let mut slot = self.index.find(hash);
         while !Index::is_end(slot) {
             let server = self.servers.at(slot)?;
             // The hash decides nearly always; the key is compared because "nearly" is not enough.
