@@ -15,9 +15,12 @@ sends no INVITE while 64 kB wait: these are "held back", calls that failed. Each
 to their end in that window, a second. Setup is INVITE to 200 of the calls answered that began in that window, counted
 from the first INVITE. The time ends when the last call begins: what waits then is not waited for.
 
-With --reps each point is measured so often, the servers in turns. Good is, for the first server: goodput at each point at least
-90 % of its peak (of what was offered, where that is less), and setup p99 under 500 ms, by the medians; what is not is said,
-and the exit status is 1.
+What the same share of a virtual machine carries changes by a third within a minute or two, with what else its host does. So
+between any two points the server is measured at 1.5 times, and a point is compared with the mean of the two measurements
+around it: "carried". With --reps each point is measured so often, the servers in turns. Good is, for the first server: goodput at
+each point at least 90 % of the highest of all points, both in parts of what was carried around them (or 90 % of what was
+offered, where that is less than was carried), and setup p99 under 500 ms, by the medians; what is not is said, and the exit
+status is 1.
 """
 import argparse
 import csv
@@ -39,7 +42,9 @@ from harness import load, net, servers  # noqa: E402
 DOMAIN = 'bench.test'
 CALLEES = 1000
 CALLERS = 50000
-FIELDS = ('server', 'transport', 'times', 'rep', 'offered', 'goodput', 'of_peak', 'setup_p50_ms', 'setup_p99_ms', 'refused', 'silent', 'held_back', 'steal')
+# What points are compared with: an overload, but not a large one.
+REFERENCE = 1.5
+FIELDS = ('server', 'transport', 'times', 'rep', 'offered', 'goodput', 'carried', 'of_peak', 'setup_p50_ms', 'setup_p99_ms', 'refused', 'silent', 'held_back', 'steal')
 
 
 def user(i):
@@ -212,9 +217,19 @@ class Bench:
             capacity = self.o.capacity or self.capacity(self.o.servers[0], transport)
             for rep in range(self.o.reps):
                 for name in self.o.servers if rep % 2 == 0 else self.o.servers[::-1]:
-                    for times in self.o.times:
-                        self.point(name, transport, capacity, times, rep)
+                    self.points(name, transport, capacity, rep)
         print('the share of the CPU: %s' % self.how)
+
+    def points(self, name, transport, capacity, rep):
+        """All multiples, each between two measurements of what is carried."""
+        reference = lambda: self.measure(name, transport, capacity * REFERENCE, self.o.reference)['goodput']
+        before = reference()
+        for times in self.o.times:
+            self.point(name, transport, capacity, times, rep)
+            after = reference()
+            self.results[-1]['carried'] = round((before + after) / 2, 1)
+            print('%-13s %-4s between %.0f and %.0f/s carried' % (name, transport, before, after), flush=True)
+            before = after
 
     def point(self, name, transport, capacity, times, rep):
         kept, of = records.steal()
@@ -227,41 +242,43 @@ class Bench:
             row['refused'], row['silent'], row['held_back'], row['steal']), flush=True)
 
     def medians(self, name, transport):
-        """A row for each multiple, with the medians of its runs."""
+        """A row for each multiple, with the medians of its runs, and what part of the possible it is."""
         rows = []
         for times in self.o.times:
             runs = [r for r in self.results if (r['server'], r['transport'], r['times']) == (name, transport, times)]
             mid = lambda key: statistics.median([r[key] for r in runs if r[key] != ''] or [float('nan')])
             rows.append(dict(server=name, transport=transport, times=times, runs=runs,
-                             **{k: mid(k) for k in ('offered', 'goodput', 'setup_p50_ms', 'setup_p99_ms')}))
-        peak = max(r['goodput'] for r in rows) or 1
+                             **{k: mid(k) for k in ('offered', 'goodput', 'carried', 'setup_p50_ms', 'setup_p99_ms')}))
+        # The highest point, by what was carried around it.
+        peak = max([1.0] + [statistics.median(r['goodput'] / max(r['carried'], 1) for r in row['runs']) for row in rows])
         for row in rows:
-            row['of_peak'] = row['goodput'] / peak
             for run in row['runs']:
-                run['of_peak'] = round(run['goodput'] / peak, 3)
+                run['of_peak'] = round(run['goodput'] / max(1, min(peak * run['carried'], run['offered'])), 3)
+            row['of_peak'] = statistics.median(run['of_peak'] for run in row['runs'])
         return rows
 
     def judge(self):
         """The table, and what is not good of the first server."""
-        table = ['| server | transport | offered | goodput/s | of its peak | setup p50 ms | p99 ms |', '|---|---|---|---|---|---|---|']
+        table = ['| server | transport | offered | goodput/s | carried around it | of the possible | setup p50 ms | p99 ms |',
+                 '|---|---|---|---|---|---|---|---|']
         wrong = []
         for transport in self.o.transports:
             for name in self.o.servers:
-                rows = self.medians(name, transport)
-                for row in rows:
+                for row in self.medians(name, transport):
                     shown = lambda key, form: records.spread([r for r in row['runs'] if r[key] != ''], key, form)
-                    table.append('| %s | %s | %gx, %d/s | %s | %.2f | %s | %s |' % (
-                        name, transport, row['times'], row['offered'], shown('goodput', '%.0f'), row['of_peak'],
-                        shown('setup_p50_ms', '%.0f'), shown('setup_p99_ms', '%.0f')))
-                    if name != self.o.servers[0]:
-                        continue
-                    peak = row['goodput'] / row['of_peak'] if row['of_peak'] else 0
-                    if row['goodput'] < 0.9 * min(peak, row['offered']):
-                        wrong.append('%s over %s at %gx: goodput %.0f of %.0f/s' % (
-                            name, transport, row['times'], row['goodput'], min(peak, row['offered'])))
-                    if not row['setup_p99_ms'] < 500:
-                        wrong.append('%s over %s at %gx: setup p99 %.0f ms' % (name, transport, row['times'], row['setup_p99_ms']))
+                    table.append('| %s | %s | %gx, %d/s | %s | %s | %s | %s | %s |' % (
+                        name, transport, row['times'], row['offered'], shown('goodput', '%.0f'), shown('carried', '%.0f'),
+                        shown('of_peak', '%.2f'), shown('setup_p50_ms', '%.0f'), shown('setup_p99_ms', '%.0f')))
+                    if name == self.o.servers[0]:
+                        wrong += self.wrong(name, transport, row)
         return table, wrong
+
+    def wrong(self, name, transport, row):
+        where = '%s over %s at %gx: ' % (name, transport, row['times'])
+        if row['of_peak'] < 0.9:
+            yield where + 'goodput %.0f %% of the possible' % (100 * row['of_peak'])
+        if not row['setup_p99_ms'] < 500:
+            yield where + 'setup p99 %.0f ms' % row['setup_p99_ms']
 
     def write(self, stem):
         os.makedirs(os.path.dirname(os.path.abspath(stem)), exist_ok=True)
@@ -315,6 +332,7 @@ def main():
     p.add_argument('--capacity', type=float, help='calls a second taken for 1x, instead of looking for it')
     p.add_argument('--start', type=float, default=400, help='where the search for it begins')
     p.add_argument('--seconds', type=float, default=12)
+    p.add_argument('--reference', type=float, default=8, help='seconds of each measurement between two points')
     p.add_argument('--warm-up', type=float, default=5)
     p.add_argument('--reps', type=int, default=1, help='how often each point is measured')
     p.add_argument('--record', help='a folder for table, figures and plots, with machine and command')

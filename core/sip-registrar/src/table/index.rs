@@ -11,10 +11,12 @@ use super::segments::Segments;
 use super::slab::{NONE, Slab};
 use siphasher::sip::SipHasher13;
 
+/// The order is that of [`Table`](super::Table).
+#[repr(C)]
 pub(crate) struct Index {
+    key: [u64; 2],
     buckets: Segments<u32, 12>,
     len: usize,
-    key: [u64; 2],
     /// Most cells looked at by one step of growth so far.
     pub(crate) longest_step: usize,
 }
@@ -23,7 +25,7 @@ impl Index {
     pub(crate) fn new(key: [u64; 2]) -> Index {
         let mut buckets = Segments::new();
         buckets.push(NONE);
-        Index { buckets, len: 0, key, longest_step: 0 }
+        Index { key, buckets, len: 0, longest_step: 0 }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -36,6 +38,11 @@ impl Index {
 
     pub(crate) fn bytes(&self) -> usize {
         self.buckets.bytes()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn leads(&self) -> usize {
+        self.buckets.leads()
     }
 
     /// Keyed, so that nobody outside can choose names that fall into one bucket.

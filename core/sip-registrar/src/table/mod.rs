@@ -39,10 +39,11 @@ pub(crate) const MAX_BINDINGS: usize = 255;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TableFull;
 
-/// One shard of the location service.
+/// One shard of the location service. What a look-up needs comes first, as it is in no cache.
+#[repr(C)]
 pub struct Table {
-    slab: Slab,
     index: Index,
+    slab: Slab,
     wheel: Wheel,
     agents: Agents,
     addresses: Addresses,
@@ -59,8 +60,8 @@ impl Table {
     /// [`Change`]s that a store needs.
     pub fn new(seed: [u64; 2], max_aors: usize, journal: bool) -> Table {
         Table {
-            slab: Slab::new(),
             index: Index::new(seed),
+            slab: Slab::new(),
             wheel: Wheel::new(),
             agents: Agents::default(),
             addresses: Addresses::default(),

@@ -3,17 +3,18 @@
 /// Elements in fixed segments of `1 << SHIFT`. A push allocates at most one segment; the list of
 /// segments (24 bytes each) is the only thing that is ever copied. The first segment is not in it, so that in a table
 /// that has no more, as most have, an element is one step less away: each is a line that the processor mostly has not.
+#[repr(C)]
 pub(crate) struct Segments<T, const SHIFT: usize> {
     first: Vec<T>,
-    others: Vec<Vec<T>>,
     len: usize,
+    others: Vec<Vec<T>>,
 }
 
 impl<T, const SHIFT: usize> Segments<T, SHIFT> {
     const MASK: usize = (1 << SHIFT) - 1;
 
     pub(crate) const fn new() -> Self {
-        Segments { first: Vec::new(), others: Vec::new(), len: 0 }
+        Segments { first: Vec::new(), len: 0, others: Vec::new() }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -46,6 +47,12 @@ impl<T, const SHIFT: usize> Segments<T, SHIFT> {
             0 => &mut self.first[at],
             segment => &mut self.others[segment - 1][at & Self::MASK],
         }
+    }
+
+    /// Where what leads to an element of the first segment ends.
+    #[cfg(test)]
+    pub(crate) fn leads(&self) -> usize {
+        std::ptr::from_ref(&self.others) as usize
     }
 
     /// Bytes held, including room not yet used.

@@ -38,7 +38,8 @@ struct Page {
     next: u32,
 }
 
-/// The cells.
+/// The cells. Pages come first: a look-up needs no more.
+#[repr(C)]
 pub(crate) struct Slab {
     pages: Segments<Page, 8>,
     /// First page with room, by class.

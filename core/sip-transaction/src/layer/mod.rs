@@ -199,7 +199,11 @@ impl Layer {
             self.touch_upcoming();
             match owner {
                 Owner::Client(slot) => self.client_due(slot, out, events),
-                Owner::Server(slot) => self.server_due(slot, out, events),
+                Owner::Server(slot) => {
+                    // Its bucket is next, when it ends.
+                    black_box(self.servers.at(slot).map(|server| self.index.head(server.hash)));
+                    self.server_due(slot, out, events);
+                }
                 Owner::User(token) => events.push(Event::User { token }),
             }
         }

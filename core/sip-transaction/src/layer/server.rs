@@ -22,7 +22,7 @@ pub(super) struct Server {
     core_len: u16,
     /// The next in the hash chain.
     next: u32,
-    hash: u64,
+    pub(super) hash: u64,
     user: u64,
     times: Deadlines,
     /// Where the first request came from. Responses go nowhere else, whoever repeats the request.

@@ -63,7 +63,7 @@ impl Default for LocationLimits {
 
 /// Bindings of all users, read and changed by any thread.
 pub struct SharedLocation {
-    stripes: Box<[RwLock<Stripe>]>,
+    stripes: Box<[Lined]>,
     /// Keys the choice of the stripe and the hashes of the journal; the tables have keys of their own.
     seed: [u8; 16],
     /// Addresses of record that one table may have.
@@ -75,6 +75,11 @@ pub struct SharedLocation {
     health: HealthState,
 }
 
+/// From a line of the processor's cache on: lock and what a look-up needs first are in it.
+#[repr(align(64))]
+struct Lined(RwLock<Stripe>);
+
+#[repr(C)]
 struct Stripe {
     table: Table,
     journal: Journal,
@@ -104,11 +109,11 @@ impl SharedLocation {
         // Some room over the even share: stripes fill a little unevenly.
         let share = (limits.max_aors / count).saturating_add(limits.max_aors / count / 8).saturating_add(64);
         let stripe = |index: usize| {
-            RwLock::new(Stripe {
+            Lined(RwLock::new(Stripe {
                 table: new_table(&seed, index, share),
                 journal: Journal::default(),
                 changes: Vec::new(),
-            })
+            }))
         };
         SharedLocation {
             stripes: (0..count).map(stripe).collect(),
@@ -220,7 +225,7 @@ impl SharedLocation {
     /// whether there is more to do. The store's own thread calls it.
     pub fn expire(&self, now: Time, budget: usize) -> bool {
         let mut left = budget;
-        let due = |stripe: &RwLock<Stripe>| read(stripe).table.next_expire().is_some_and(|due| due <= now);
+        let due = |stripe: &Lined| read(stripe).table.next_expire().is_some_and(|due| due <= now);
         for stripe in &self.stripes {
             while due(stripe) {
                 if left == 0 {
@@ -338,10 +343,10 @@ fn new_table(seed: &[u8; 16], index: usize, share: usize) -> Table {
     Table::new([low, hasher.finish()], share, true)
 }
 
-fn read(stripe: &RwLock<Stripe>) -> RwLockReadGuard<'_, Stripe> {
-    stripe.read().unwrap_or_else(PoisonError::into_inner)
+fn read(stripe: &Lined) -> RwLockReadGuard<'_, Stripe> {
+    stripe.0.read().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn write(stripe: &RwLock<Stripe>) -> RwLockWriteGuard<'_, Stripe> {
-    stripe.write().unwrap_or_else(PoisonError::into_inner)
+fn write(stripe: &Lined) -> RwLockWriteGuard<'_, Stripe> {
+    stripe.0.write().unwrap_or_else(PoisonError::into_inner)
 }
