@@ -197,7 +197,7 @@ bench-peak: setup-bench ## users that Strowger and Kamailio carry on one core, t
 	python3 verify/bench/peak.py --bin $(RELEASE) --html target/peak.html $(BENCH_ARGS)
 
 .PHONY: bench-overload
-bench-overload: setup-bench ## goodput from half to ten times of the capacity, Strowger and Kamailio (15 minutes)
+bench-overload: setup-bench ## goodput from half to ten times of the capacity, Strowger and Kamailio (25 minutes)
 	$(BUILD_RELEASE)
 	python3 verify/bench/overload.py --bin $(RELEASE) --out target/overload $(BENCH_ARGS)
 

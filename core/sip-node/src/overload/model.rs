@@ -57,7 +57,7 @@ struct World {
     behind: Duration,
     kept_up: bool,
     time_left: f64,
-    /// The machine stands still for this long, microseconds.
+    /// The machine stands still for so many microseconds more, and has for so long.
     still: u64,
     stood: Duration,
     /// Calls that came to their end, and how long each took to be answered, since it was asked last.
@@ -309,11 +309,12 @@ fn without_the_kernel_it_does_not_collapse_at_once() {
     }
 }
 
-/// A machine that stands still for a quarter of a second now and then loses what it could have done meanwhile, and little more.
+/// A machine that stands still now and then loses what it could have done meanwhile, and little more; and what got no answer
+/// while the worker was behind is not connected later, when it has caught up.
 #[test]
 fn who_stood_still_does_soon_what_he_can() {
-    for (still, every) in [(100, 2), (250, 4), (500, 8)] {
-        for times in [1.0, 1.5, 2.0, 10.0] {
+    for (still, every) in [(100, 2), (250, 4)] {
+        for times in [1.0, 2.0, 10.0] {
             let mut world = World::new(true, false);
             world.run(8, CAPACITY * times);
             let (mut good, mut late) = (0.0, 0);
@@ -323,10 +324,9 @@ fn who_stood_still_does_soon_what_he_can() {
                 good += done * every as f64 / 24.0 / CAPACITY;
                 late = late.max(p99);
             }
-            println!(
-                "{times} times, {still} ms of every {every} s lost: {good:.3} good, {} ms",
-                late / 1_000
-            );
+            println!("{times} times, {still} ms of every {every} s lost: {good:.3} good, {} ms", late / 1_000);
+            let possible = 1.0 - still as f64 / 1_000.0 / every as f64;
+            assert!(good > 0.88 * possible && late < 500_000, "{still} ms, {times} times: {good}, {late} us");
         }
     }
 }
