@@ -12,11 +12,11 @@ _words = itertools.count(1)
 
 
 def fresh_ip():
-    """A loopback address of this run's own: 127.64.0.0/10, a block of 250 by process id."""
-    n = next(_hosts)
-    assert n < 250, 'too many addresses in one run'
+    """A loopback address of this run's own, from 127.64.0.0 on: three blocks of 250 by process id."""
+    turn, n = divmod(next(_hosts) - 1, 250)
+    assert turn < 3, 'too many addresses in one run'
     block = os.getpid() % 16000
-    return '127.%d.%d.%d' % (64 + block // 256, block % 256, n)
+    return '127.%d.%d.%d' % (64 + 63 * turn + block // 256, block % 256, n + 1)
 
 
 def unique(prefix):

@@ -415,7 +415,7 @@ fn judge(asm: &mut Assembler, pass: Label) {
     asm.exit();
 }
 
-/// The higher threshold of the source in R9, in R1; and what is near to the higher one. R6 is lost.
+/// The higher threshold of the source in R9, in R1; and the higher of what is near, at [`NEAR`]. R6 is lost.
 fn threshold(asm: &mut Assembler) {
     asm.mov(R6, R9);
     asm.mov(R1, 0);

@@ -214,17 +214,16 @@ fn what_a_datagram_costs() {
         "Call-ID: f81d4fae-7dec-11d0-a765-00a0c91e6bf6@foo.bar.com",
     );
     let sifted = run(&program, text.as_bytes(), from("192.0.2.1"), &Table::default(), NOW + 1);
-    // ARCHITECTURE.md names the figure.
     println!("{} bytes, {} instructions of {}", text.len(), sifted.instructions, program.code.len());
     assert!(sifted.dropped && sifted.instructions < 925, "{}", sifted.instructions);
 }
 
-/// One worker, whose memory lasts from one datagram to the next.
 /// With what is up to twice as high near to it.
 fn threshold(below: u32) -> Threshold {
     Threshold { below, near: 2 * below }
 }
 
+/// One worker, whose memory lasts from one datagram to the next.
 struct Remembering {
     ownership: Ownership,
     program: SieveProgram,

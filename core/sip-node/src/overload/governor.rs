@@ -10,6 +10,8 @@ use wire::{Load, Time};
 
 /// The mean follows what was taken on within about this time, seconds.
 const MEMORY: f64 = 1.5;
+/// So much of a window counts, seconds: rounds are bounded, so windows are hardly longer than a round and the least of them.
+const LONGEST: f64 = 0.1;
 /// Without a refusal for so long, the overload is over: longer than between two repetitions of an INVITE (RFC 3261 section
 /// 17.1.1.2: 16 s), or what got no answer would be taken for new.
 const QUIET: Duration = Duration::from_secs(17);
@@ -90,8 +92,9 @@ impl Governor {
 
     /// A window is over, in which so many units were taken on, and so many refused or not answered.
     pub fn pace(&mut self, now: Time, load: &Load, taken: u32, refused: u32) -> Option<Change> {
-        // A window without an end is one without traffic.
-        let seconds = load.window.as_secs_f64().clamp(0.001, 1.0);
+        // A window without an end is one without traffic, and one much longer than it should be is of a process that stood
+        // still: it says nothing of what can be carried while it runs.
+        let seconds = load.window.as_secs_f64().clamp(0.001, LONGEST);
         let rate = f64::from(taken) / seconds;
         let Some(overload) = &mut self.overload else {
             self.capacity += (rate - self.capacity) * CALM;

@@ -44,8 +44,8 @@ const HOLDS: u32 = 20;
 /// Windows for which a source of which something was not taken on is not served quite in full, so that what got no answer is
 /// looked for among what it brings: as long as a client repeats an INVITE (64 times T1).
 const REPEATS: u16 = 640;
-/// What is below so many times the threshold is near to it.
-const NEAR: u32 = 2;
+/// So many times higher a threshold may be while a call is repeated, by changes of what is brought.
+const NEAR: f32 = 2.0;
 /// A threshold below which nearly all calls are.
 const NEARLY_ALL: u32 = ALL - 1;
 /// Windows after which one of the rows has its hash drawn anew.
@@ -109,10 +109,10 @@ struct Bucket {
 }
 
 impl Bucket {
-    /// Below which lot calls that are not taken on are remembered: so far the threshold may come up while they are repeated.
-    /// Where it has fallen because the worker is behind it soon comes to where it was.
-    fn near(&self) -> u32 {
-        self.take.max(self.held.most()).saturating_mul(NEAR)
+    /// Below which lot calls that are not taken on are remembered, where thresholds may rise so many times while a call is
+    /// repeated.
+    fn near(&self, rises: f32) -> u32 {
+        ((self.take as f32 * rises) as u32).min(ALL)
     }
 }
 
@@ -160,6 +160,9 @@ pub struct Shares {
     urgent_each: u16,
     /// What part of what was brought is not taken on now.
     loss: f32,
+    /// The most units a second that were allowed of late, and how many times higher thresholds may soon be.
+    allowed: Held,
+    rises: f32,
 }
 
 impl Shares {
@@ -180,6 +183,8 @@ impl Shares {
             urgent: 0,
             urgent_each: 0,
             loss: 0.0,
+            allowed: Held::default(),
+            rises: NEAR,
         }
     }
 
@@ -210,6 +215,7 @@ impl Shares {
         self.cap_held = Held::default();
         (0..ROWS).for_each(|row| self.salt(row));
         self.learns = [0; ROWS];
+        (self.allowed, self.rises) = (Held([budget as u32; 2]), NEAR);
         self.tell_kernel();
         self.loss = 0.0;
         self.allow(budget, answers, seconds);
@@ -232,7 +238,8 @@ impl Shares {
     }
 
     fn tell_kernel(&mut self) {
-        let threshold = |bucket: &Bucket| Threshold { below: bucket.answer, near: bucket.near() };
+        let rises = self.rises;
+        let threshold = |bucket: &Bucket| Threshold { below: bucket.answer, near: bucket.near(rises) };
         self.table.set_thresholds(self.rows.iter().flatten().map(threshold));
     }
 
@@ -249,6 +256,9 @@ impl Shares {
     pub fn turn(&mut self, budget: f32, answers: Answers, seconds: f32) {
         let seconds = seconds.clamp(0.001, 1.0);
         let answers = answers.at_least(ANSWERS_LEAST);
+        // A worker that is behind for a moment allows less, and soon as much again as before.
+        self.allowed.note(budget as u32, self.turns);
+        self.rises = NEAR * (self.allowed.most() as f32 / budget.max(1.0)).max(1.0);
         let (mut highest, mut loss) = (0.0f32, 1.0f32);
         for (row, learns) in self.rows.iter_mut().zip(&mut self.learns) {
             let mut all = 0.0;
@@ -309,8 +319,7 @@ impl Shares {
 
     /// Whether the threshold may come up to this lot of a source within as long as a call is repeated.
     pub fn is_near(&self, source: u64, call: u16) -> bool {
-        let buckets = self.rows.iter().zip(self.places(source)).filter_map(|(row, at)| row.get(at));
-        buckets.map(Bucket::near).max().is_some_and(|near| u32::from(call) < near)
+        u32::from(call) < ((self.take(source) as f32 * self.rises) as u32).min(ALL)
     }
 
     /// Below which lot calls of a source are taken on.
@@ -673,6 +682,36 @@ mod tests {
             }
         }
         (taken, seen)
+    }
+
+    /// What is dropped is remembered where the threshold may come to while it is repeated, and no more: there is not room for all
+    /// of a flood.
+    #[test]
+    fn what_is_remembered_is_about_twice_what_is_taken_on() {
+        let mut shares = Shares::new(7);
+        shares.begin(4_000.0, said(0.0), 0.05);
+        let turn = |shares: &mut Shares, budget: f32, from: u64| {
+            sifted(shares, from << 32, 2_000);
+            shares.turn(budget, said(0.0), 0.05);
+            shares.table.threshold(mix(1_000))
+        };
+        for window in 0..100 {
+            let Threshold { below, near } = turn(&mut shares, 4_000.0, window);
+            assert!(window < 2 || near <= 2 * below + 8, "window {window}: {near} for {below}");
+        }
+        let steady = turn(&mut shares, 4_000.0, 100);
+        assert!((5_000..9_000).contains(&steady.below), "{steady:?}");
+        // It falls behind, and remembers what it will take on then.
+        let behind = turn(&mut shares, 400.0, 101);
+        assert!(
+            behind.below < steady.below / 5 && behind.near.abs_diff(steady.near) < steady.near / 4,
+            "{behind:?}"
+        );
+        assert!(shares.is_near(mix(1_000), (steady.below / 2) as u16));
+        assert!(!shares.is_near(mix(1_000), (3 * steady.below) as u16));
+        // For a moment only.
+        let longer = (102..200).map(|window| turn(&mut shares, 400.0, window)).last().unwrap();
+        assert!(longer.near < steady.near / 4, "{longer:?}");
     }
 
     /// Who asks whether we are there has an answer, whoever else asks: one that the operator knows, and one who brings

@@ -67,7 +67,7 @@ impl Client {
         }
     }
 
-    /// A field of each line of the processor's cache that it takes.
+    /// Some fields, spread over the lines of the processor's cache that it takes.
     #[inline]
     pub(super) fn lines(&self) -> (usize, u64, u64, u32, State) {
         (self.buffer.len(), self.user, self.times.armed, self.times.node, self.state)

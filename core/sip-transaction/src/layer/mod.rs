@@ -210,7 +210,7 @@ impl Layer {
     }
 
     /// Nobody has looked at a transaction that ends for half a minute. The processor fetches the next one while this one is
-    /// worked on: each of its lines is read, and nothing waits for what was read.
+    /// worked on: some of it is read, and nothing waits for what was read.
     #[inline]
     fn touch_upcoming(&self) {
         match self.wheel.upcoming() {

@@ -48,7 +48,7 @@ impl Server {
         }
     }
 
-    /// A field of each line of the processor's cache that it takes.
+    /// Some fields, spread over the lines of the processor's cache that it takes.
     #[inline]
     pub(super) fn lines(&self) -> (usize, u64, u64, u32, State) {
         (self.buffer.len(), self.hash, self.times.armed, self.times.node, self.state)

@@ -540,3 +540,14 @@ fn subscribers_removed_after_the_last_that_the_log_knows_of_are_forgotten() {
     forget_removed(&database, &bench.location, Some(newest + 1), newest).unwrap();
     assert_eq!((bench.live("late"), bench.live("early"), bench.live("again")), (0, 0, 1));
 }
+
+/// The lock and, behind it, what a look-up needs of a table first.
+#[test]
+fn a_stripe_begins_with_its_lock_in_a_line_of_its_own() {
+    let location = SharedLocation::new([7; 16], LocationLimits::default(), OnFailure::default());
+    for stripe in &location.stripes[..8] {
+        let lock = std::ptr::from_ref(stripe) as usize;
+        let table = std::ptr::from_ref(&read(stripe).table) as usize;
+        assert_eq!((lock % 64, table - lock), (0, 16));
+    }
+}
