@@ -10,7 +10,7 @@ use wire::{Load, Time};
 
 /// The mean follows what was taken on within about this time, seconds.
 const MEMORY: f64 = 1.5;
-/// So much of a window counts, seconds: rounds are bounded, so windows are hardly longer than a round and the least of them.
+/// So much of a window counts, seconds: a window lasts for its least and one round at most, and rounds are short.
 const LONGEST: f64 = 0.1;
 /// Without a refusal for so long, the overload is over: longer than between two repetitions of an INVITE (RFC 3261 section
 /// 17.1.1.2: 16 s), or what got no answer would be taken for new.

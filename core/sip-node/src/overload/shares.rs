@@ -108,14 +108,6 @@ struct Bucket {
     common: Option<f32>,
 }
 
-impl Bucket {
-    /// Below which lot calls that are not taken on are remembered, where thresholds may rise so many times while a call is
-    /// repeated.
-    fn near(&self, rises: f32) -> u32 {
-        ((self.take as f32 * rises) as u32).min(ALL)
-    }
-}
-
 /// The most that something was of late: since the last turn of this many windows, and before.
 #[derive(Clone, Copy, Default)]
 struct Held([u32; 2]);
@@ -130,6 +122,11 @@ impl Held {
         let [latest, _] = self.0;
         self.0 = if turns.is_multiple_of(HOLDS) { [now, latest] } else { [latest.max(now), self.0[1]] };
     }
+}
+
+/// Below which lot calls that are not taken on are remembered, where a threshold may rise so many times while a call is repeated.
+fn near(take: u32, rises: f32) -> u32 {
+    ((take as f32 * rises) as u32).min(ALL)
 }
 
 /// The shares of all sources.
@@ -239,7 +236,7 @@ impl Shares {
 
     fn tell_kernel(&mut self) {
         let rises = self.rises;
-        let threshold = |bucket: &Bucket| Threshold { below: bucket.answer, near: bucket.near(rises) };
+        let threshold = |bucket: &Bucket| Threshold { below: bucket.answer, near: near(bucket.take, rises) };
         self.table.set_thresholds(self.rows.iter().flatten().map(threshold));
     }
 
@@ -319,7 +316,7 @@ impl Shares {
 
     /// Whether the threshold may come up to this lot of a source within as long as a call is repeated.
     pub fn is_near(&self, source: u64, call: u16) -> bool {
-        u32::from(call) < ((self.take(source) as f32 * self.rises) as u32).min(ALL)
+        u32::from(call) < near(self.take(source), self.rises)
     }
 
     /// Below which lot calls of a source are taken on.
