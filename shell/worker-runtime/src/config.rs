@@ -85,6 +85,8 @@ pub struct RuntimeConfig {
     pub batch: usize,
     /// Kernel buffer asked for each datagram socket and direction, in bytes. Less is not an error.
     pub udp_buffer: usize,
+    /// Receive buffers of datagram sockets grow beyond that until they hold what comes in so long; zero: they do not.
+    pub udp_hold: Duration,
     /// Datagrams a worker keeps per socket while the kernel's send buffer is full.
     pub udp_send_queue: usize,
     /// Messages that may wait for a worker in the ring from the others.
@@ -115,6 +117,7 @@ impl Default for RuntimeConfig {
             share_ports: false,
             batch: 64,
             udp_buffer: 4 << 20,
+            udp_hold: Duration::from_millis(500),
             udp_send_queue: 256,
             ring: 2_048,
             notices: 4_096,

@@ -152,6 +152,11 @@ counters! {
 }
 
 impl Counters {
+    /// Datagrams received, and their bytes.
+    pub(crate) fn datagrams(&self) -> (u64, u64) {
+        (self.udp_in.get(), self.udp_bytes_in.get())
+    }
+
     /// Messages that the worker's machine was given, or its neighbours were.
     pub(crate) fn taken(&self) -> u64 {
         self.udp_in.get() + self.tcp_messages_in.get() + self.hops_in.get()

@@ -189,6 +189,11 @@ impl Plan {
                 .traces
                 .buff_size
                 .map_or(RuntimeConfig::default().udp_buffer, |bytes| bytes as usize),
+            // Whoever says how large they are gets them so.
+            udp_hold: match args.sipp.traces.buff_size {
+                Some(_) => Duration::ZERO,
+                None => RuntimeConfig::default().udp_hold,
+            },
             ..RuntimeConfig::default()
         };
         let bound = Bound::new(config, workers).map_err(|error| error.to_string())?;

@@ -5,9 +5,15 @@
 //! and what is refused is lost for nothing. An overload looks alike from within, but for one thing: what waits in the
 //! kernel gets more, or stays as much as there is room for.
 
-/// Windows within which all that waits has to be gone, if it goes on getting less as it does, or else it is an overload: a
-/// second. Above some 95 % of what the worker can do it takes longer, and there is no room for the next stall either.
-const SOON: u64 = 20;
+use core::time::Duration;
+use wire::Load;
+
+/// By so many times of its patience a worker may be behind while what waits gets less. Then it is an overload, whatever it
+/// looks like.
+const CATCHES_UP: u32 = 10;
+/// Windows within which all that waits has to be gone, if it goes on getting less as it does, or else it is an overload: two
+/// seconds. Above some 90 % of what the worker can do it takes longer, and there is no room for the next stall either.
+const SOON: u64 = 40;
 /// So much that waits is next to nothing, bytes as the kernel counts them: what has come since the worker looked last.
 const LITTLE: u64 = 64 * 1024;
 /// Windows in a row in which it does not get less, before that is believed: what is taken on brings more with it at first,
@@ -29,9 +35,18 @@ pub struct Backlog {
 }
 
 impl Backlog {
+    /// A window is over. Whether a worker of such patience is behind for no other reason than that it catches up.
+    pub fn excuses(&mut self, load: &Load, patience: Duration) -> bool {
+        if load.behind < Load::ROUND {
+            *self = Backlog::default();
+            return false;
+        }
+        self.ebbs(load.waiting) && load.behind < CATCHES_UP * patience
+    }
+
     /// A window is over in which the worker was behind; so many bytes wait. Whether it catches up. `None`: that is not known, or some
     /// of it was lost for want of room.
-    pub fn ebbs(&mut self, waiting: Option<u64>) -> bool {
+    fn ebbs(&mut self, waiting: Option<u64>) -> bool {
         let Some(bytes) = waiting else {
             *self = Backlog::default();
             return false;
@@ -81,8 +96,8 @@ mod tests {
         let soon = [true, true, true, false, false];
         assert_eq!(all(&[1_000, 2_000, 3_000, 4_000, 5_000]), soon);
         assert_eq!(all(&[4_000; 5]), soon);
-        // So slowly that it would take two seconds.
-        assert_eq!(all(&[4_000, 3_900, 3_800, 3_700, 3_600]), soon);
+        // So slowly that it would take four seconds.
+        assert_eq!(all(&[4_000, 3_950, 3_900, 3_850, 3_800]), soon);
     }
 
     #[test]

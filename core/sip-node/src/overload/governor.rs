@@ -35,9 +35,8 @@ const FADES: f64 = 0.9995;
 /// How much of what there was the mean in calm times forgets with each window.
 const CALM: f64 = 0.3;
 
-/// By so many times of its patience a worker may be behind while what waits gets less. Then it is an overload, whatever it
-/// looks like.
-const CATCHES_UP: u32 = 10;
+/// Windows in a row in which all that is new was taken on, after which an overload is at rest.
+const RESTED: u32 = 20;
 
 /// What changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,7 +56,7 @@ pub struct Governor {
     capacity: f64,
     /// The most it was of late.
     best: f64,
-    /// What waits while the worker is behind, in calm times.
+    /// What waits while the worker is behind, in calm times and in an overload at rest.
     backlog: Backlog,
     overload: Option<Overload>,
 }
@@ -70,6 +69,8 @@ struct Overload {
     easy: u32,
     /// Windows in a row in which the worker was far behind.
     far: u32,
+    /// Windows in a row in which all that was new was taken on: if anything was refused, it repeated what had been.
+    rest: u32,
     /// What may be taken on in a second now.
     budget: f64,
 }
@@ -90,8 +91,9 @@ impl Governor {
         self.overload.as_ref().map(|overload| overload.budget)
     }
 
-    /// A window is over, in which so many units were taken on, and so many refused or not answered.
-    pub fn pace(&mut self, now: Time, load: &Load, taken: u32, refused: u32) -> Option<Change> {
+    /// A window is over, in which so many units were taken on, and so many requests refused or not answered. `limits`: of what
+    /// was new not all could be taken on.
+    pub fn pace(&mut self, now: Time, load: &Load, taken: u32, refused: u32, limits: bool) -> Option<Change> {
         // A window without an end is one without traffic, and one much longer than it should be is of a process that stood
         // still: it says nothing of what can be carried while it runs.
         let seconds = load.window.as_secs_f64().clamp(0.001, LONGEST);
@@ -99,19 +101,22 @@ impl Governor {
         let Some(overload) = &mut self.overload else {
             self.capacity += (rate - self.capacity) * CALM;
             self.best = self.capacity.max(self.best * FADES);
-            if load.behind < Load::ROUND {
-                self.backlog = Backlog::default();
-            } else if self.backlog.ebbs(load.waiting) && load.behind < CATCHES_UP * self.patience {
-                return None;
-            }
-            if load.behind < self.patience {
+            if self.backlog.excuses(load, self.patience) || load.behind < self.patience {
                 return None;
             }
             self.backlog = Backlog::default();
             let capacity = self.capacity.max(LEAST);
-            self.overload = Some(Overload { refused: now, easy: 0, far: 0, budget: capacity });
+            self.overload = Some(Overload { refused: now, easy: 0, far: 0, rest: 0, budget: capacity });
             return Some(Change::Entered);
         };
+        overload.rest = if limits { 0 } else { overload.rest.saturating_add(1) };
+        // Then a stall is what it is in calm times: only that what had no answer still gets none is left of the overload.
+        let rests = overload.rest >= RESTED
+            && (self.backlog.excuses(load, self.patience) || load.behind < self.patience);
+        if !rests && overload.rest >= RESTED {
+            overload.rest = 0;
+            self.backlog = Backlog::default();
+        }
         if refused > 0 {
             overload.refused = now;
             self.capacity += (rate - self.capacity) * (seconds / MEMORY);
@@ -132,6 +137,7 @@ impl Governor {
         overload.easy = if eases { overload.easy + 1 } else { 0 };
         let bolder = f64::from(overload.easy.saturating_sub(PATIENT)) * BOLDER;
         let gain = match load.behind {
+            _ if rests => BOLDEST,
             behind if behind >= 2 * self.patience => 0.1,
             behind if behind >= self.patience => 0.5,
             behind if behind >= self.patience / 2 => 0.85,
@@ -168,6 +174,10 @@ mod tests {
         behind: Duration,
         now: Time,
         changes: Vec<Change>,
+        /// What is refused in each window for good, besides.
+        repeats: u32,
+        /// Units refused but for that.
+        refused: f64,
     }
 
     impl Model {
@@ -183,6 +193,8 @@ mod tests {
                 behind: Duration::ZERO,
                 now,
                 changes: Vec::new(),
+                repeats: 0,
+                refused: 0.0,
             }
         }
 
@@ -221,7 +233,9 @@ mod tests {
             }
             let load =
                 Load { window: STEP, behind: self.behind, kept_up, sieved: None, waiting: self.waiting() };
-            let change = self.governor.pace(self.now, &load, taken as u32, f64::ceil(refused) as u32);
+            self.refused += refused;
+            let refused = f64::ceil(refused) as u32 + self.repeats;
+            let change = self.governor.pace(self.now, &load, taken as u32, refused, share < 1.0);
             self.changes.extend(change);
             (done, wait)
         }
@@ -283,6 +297,31 @@ mod tests {
         }
     }
 
+    /// The machine goes on standing still now and then behind an overload, that of what is refused for good: what got no answer
+    /// is repeated, a few requests a second, and gets none. What is new is taken on as if it were over.
+    #[test]
+    fn what_an_overload_has_left_does_not_make_a_stall_one() {
+        for load in [0.5, 0.67, 0.75, 0.8, 0.85] {
+            let mut model = Model::new(20_000.0);
+            model.run(2, 20_000.0 * load);
+            model.run(10, 30_000.0);
+            assert_eq!(model.changes, [Change::Entered]);
+            model.repeats = 5;
+            model.run(10, 20_000.0 * load);
+            for _ in 0..4 {
+                model.refused = 0.0;
+                model.stall(Duration::from_millis(300), 20_000.0 * load);
+                model.run(5, 20_000.0 * load);
+                assert_eq!(model.refused, 0.0, "at {load}");
+            }
+            assert_eq!(model.changes, [Change::Entered]);
+            // And if there is more than can be done, it is an overload as before.
+            model.run(10, 30_000.0);
+            let (used, wait) = model.run(10, 30_000.0);
+            assert!(used > 0.9 && wait < 0.4, "{used}, {wait} s");
+        }
+    }
+
     /// And it is no excuse.
     #[test]
     fn an_overload_that_begins_with_a_stall_is_one() {
@@ -332,7 +371,7 @@ mod tests {
             kept_up: true,
             ..Load::default()
         };
-        let change = model.governor.pace(model.now + load.window, &load, 0, 0);
+        let change = model.governor.pace(model.now + load.window, &load, 0, 0, false);
         assert_eq!(change, Some(Change::Left));
     }
 
@@ -360,7 +399,7 @@ mod tests {
                 kept_up: behind == 0,
                 ..Load::default()
             };
-            governor.pace(now, &load, (taken * STEP.as_secs_f64()) as u32, 1_000);
+            governor.pace(now, &load, (taken * STEP.as_secs_f64()) as u32, 1_000, true);
             governor.budget().unwrap_or(2_000.0)
         };
         for _ in 0..100 {
@@ -382,7 +421,7 @@ mod tests {
             now = now + STEP;
             let load =
                 Load { window: STEP, behind: Duration::from_secs(9), kept_up: false, ..Load::default() };
-            governor.pace(now, &load, 0, 1_000);
+            governor.pace(now, &load, 0, 1_000, true);
         }
         assert_eq!(governor.budget(), Some(LEAST));
     }

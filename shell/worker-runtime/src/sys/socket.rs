@@ -82,6 +82,11 @@ fn set_buffers(fd: BorrowedFd<'_>, options: &SocketOptions) -> (usize, usize) {
     (receive, send)
 }
 
+/// Asks for a larger receive buffer, beyond the system's limit if the process may, and answers what it has then.
+pub fn set_receive_buffer(fd: BorrowedFd<'_>, bytes: usize) -> usize {
+    buffer(fd, libc::SO_RCVBUF, libc::SO_RCVBUFFORCE, bytes)
+}
+
 /// A datagram socket on `address`, shared with the other workers' by `SO_REUSEPORT`, and the receive
 /// and send buffer sizes it got, in bytes.
 pub fn udp_bind(address: SocketAddr, options: &SocketOptions) -> io::Result<(OwnedFd, usize, usize)> {

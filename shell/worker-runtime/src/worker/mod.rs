@@ -10,6 +10,7 @@ mod peers;
 mod pressure;
 mod reading;
 mod returned;
+mod room;
 mod spin;
 mod stamps;
 
@@ -26,6 +27,7 @@ use datagrams::Datagrams;
 use grain::Grain;
 use links::Links;
 use pressure::{Backlog, Pressure};
+use room::Room;
 use spin::Spin;
 use std::io;
 use std::os::fd::AsFd;
@@ -80,6 +82,7 @@ pub struct Worker<M: Machine> {
     spin: Spin,
     pressure: Pressure,
     backlog: Backlog,
+    room: Room,
     /// What has the kernel drop datagrams in an overload.
     sieve: Option<Sieve>,
     datagrams: Datagrams,
@@ -141,6 +144,7 @@ impl<M: Machine> Worker<M> {
             spin: Spin::new(config.busy_poll),
             pressure: Pressure::new(now),
             backlog: Backlog::default(),
+            room: Room::new(config.udp_hold, config.udp_buffer, now),
             sieve: None,
             datagrams,
             recv: RecvBatch::new(config.batch, config.together || stamped),
@@ -266,6 +270,27 @@ impl<M: Machine> Worker<M> {
             sieve.follow(self.machine.sieve(), self.now, self.datagrams.descriptors());
         }
         self.datagrams.connect_busy(self.now, &self.links.shared().listeners);
+        let (datagrams, bytes) = self.counters.datagrams();
+        if let Some(wanted) = self.room.wants(self.now, datagrams, bytes) {
+            self.make_room(wanted);
+        }
+    }
+
+    /// More comes than the sockets' buffers hold for long.
+    #[cold]
+    fn make_room(&mut self, wanted: usize) {
+        let got = self.datagrams.descriptors().map(|socket| sys::set_receive_buffer(socket, wanted)).min();
+        let (wanted_kb, got_kb) = (wanted >> 10, got.unwrap_or(0) >> 10);
+        if self.room.got(got.unwrap_or(0)) {
+            tracing::debug!(got_kb, "larger receive buffers for datagrams");
+        } else {
+            tracing::warn!(
+                wanted_kb,
+                got_kb,
+                "the system gives no larger receive buffers (net.core.rmem_max), so datagrams are lost where the process \
+                 stands still for a moment"
+            );
+        }
     }
 
     /// How long the worker may sleep. The alarm is set to the next deadline.
