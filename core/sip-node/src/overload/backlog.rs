@@ -19,6 +19,10 @@ const LITTLE: u64 = 64 * 1024;
 /// Windows in a row in which it does not get less, before that is believed: what is taken on brings more with it at first,
 /// and a second stall may have come into the first one. In an overload they are over by the time that patience is.
 const SURE: u32 = 4;
+/// A window so long is one in which the machine stood still (or nothing came), and for as many windows after it as it was long
+/// by, up to so many, it is too early to say: what waits is counted in steps that take up to three.
+const STANDSTILL: Duration = Duration::from_millis(100);
+const GRACE: u32 = 8;
 /// Windows with next to nothing, before it is believed that it waits elsewhere.
 const ELSEWHERE: u32 = 3;
 
@@ -32,23 +36,34 @@ pub struct Backlog {
     little: u32,
     /// Windows in a row in which it did not get less.
     stays: u32,
+    /// For so many more it is too early to say.
+    grace: u32,
 }
 
 impl Backlog {
     /// A window is over. Whether a worker of such patience is behind for no other reason than that it catches up.
     pub fn excuses(&mut self, load: &Load, patience: Duration) -> bool {
+        self.grace = match load.window {
+            long if long >= STANDSTILL => (long.div_duration_f32(Load::WINDOW) as u32).min(GRACE),
+            _ => self.grace.saturating_sub(1),
+        };
         if load.behind < Load::ROUND {
-            *self = Backlog::default();
+            self.forget();
             return false;
         }
-        self.ebbs(load.waiting) && load.behind < CATCHES_UP * patience
+        (self.ebbs(load.waiting) || self.grace > 0) && load.behind < CATCHES_UP * patience
+    }
+
+    /// What waits from now on is something else.
+    pub fn forget(&mut self) {
+        *self = Backlog { grace: self.grace, ..Backlog::default() };
     }
 
     /// A window is over in which the worker was behind; so many bytes wait. Whether it catches up. `None`: that is not known, or some
     /// of it was lost for want of room.
     fn ebbs(&mut self, waiting: Option<u64>) -> bool {
         let Some(bytes) = waiting else {
-            *self = Backlog::default();
+            self.forget();
             return false;
         };
         if bytes < LITTLE {
@@ -89,6 +104,32 @@ mod tests {
         assert_eq!(all(&[8_000, 8_000, 6_000, 6_000, 4_000, 4_000, 2_000, 0]), [true; 8]);
         // A second stall.
         assert_eq!(all(&[8_000, 7_000, 6_000, 9_000, 8_000, 7_000]), [true; 6]);
+    }
+
+    /// As it was seen at 150,000 datagrams a second, after a third of a second.
+    #[test]
+    fn who_stood_still_for_long_is_not_judged_at_once() {
+        let waits = [18_370, 32_233, 32_305, 38_582, 25_562, 19_043, 12_000, 4_000];
+        let excused = |mut window: u64| {
+            let mut backlog = Backlog::default();
+            let mut behind = Duration::ZERO;
+            waits.map(|kib: u64| {
+                behind += Load::ROUND;
+                let window = Duration::from_millis(std::mem::replace(&mut window, 50));
+                let load = Load { window, behind, waiting: Some(kib * 1024), ..Load::default() };
+                backlog.excuses(&load, Duration::from_millis(200))
+            })
+        };
+        assert_eq!(excused(319), [true; 8]);
+        // Without a standstill it is an overload until it gets less.
+        assert_eq!(excused(50), [true, true, true, false, true, true, true, true]);
+        // A night in which nothing came is none for long.
+        let mut backlog = Backlog::default();
+        let night = Load { window: Duration::from_secs(9_999), ..Load::default() };
+        assert!(!backlog.excuses(&night, Duration::from_millis(200)));
+        let load = Load { window: Load::WINDOW, behind: Load::ROUND, ..night };
+        let excused: Vec<bool> = (0..9).map(|_| backlog.excuses(&load, Duration::from_millis(200))).collect();
+        assert_eq!(excused.iter().filter(|excused| **excused).count(), 7);
     }
 
     #[test]

@@ -104,7 +104,7 @@ impl Governor {
             if self.backlog.excuses(load, self.patience) || load.behind < self.patience {
                 return None;
             }
-            self.backlog = Backlog::default();
+            self.backlog.forget();
             let capacity = self.capacity.max(LEAST);
             self.overload = Some(Overload { refused: now, easy: 0, far: 0, rest: 0, budget: capacity });
             return Some(Change::Entered);
@@ -115,7 +115,7 @@ impl Governor {
             && (self.backlog.excuses(load, self.patience) || load.behind < self.patience);
         if !rests && overload.rest >= RESTED {
             overload.rest = 0;
-            self.backlog = Backlog::default();
+            self.backlog.forget();
         }
         if refused > 0 {
             overload.refused = now;

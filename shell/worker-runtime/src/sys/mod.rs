@@ -21,9 +21,10 @@ pub use mapping::Mapping;
 pub use poll::{Event, Interest, Poller, Timer, WakeUp};
 pub use send::SendBatch;
 pub use socket::{
-    SocketOptions, accept, ask_for_stamps, ask_to_join, null_descriptor, received, recv, recv_from,
-    reset_on_close, send, send_in_fragments, send_to, set_receive_buffer, shutdown_write, take_error,
-    tcp_connect, tcp_listen, tcp_probe, udp_bind, udp_bind_later, udp_connect, udp_probe, udp_socket,
+    SocketOptions, accept, ask_for_stamps, ask_to_join, null_descriptor, receive_buffer, received, recv,
+    recv_from, reset_on_close, send, send_in_fragments, send_to, set_receive_buffer, shutdown_write,
+    take_error, tcp_connect, tcp_listen, tcp_probe, udp_bind, udp_bind_later, udp_connect, udp_probe,
+    udp_socket,
 };
 pub use thread::{
     RUN_FIRST, TURN, allowed_cpus, monotonic_micros, pin_to_cpu, raise_descriptor_limit, run_first, sleep,

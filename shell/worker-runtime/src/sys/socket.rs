@@ -72,7 +72,11 @@ fn buffer(fd: BorrowedFd<'_>, name: libc::c_int, force: libc::c_int, bytes: usiz
     if wanted > 0 && set(fd, libc::SOL_SOCKET, force, wanted).is_err() {
         let _ = set(fd, libc::SOL_SOCKET, name, wanted);
     }
-    // The kernel doubles the figure for its own bookkeeping and says the doubled one.
+    size(fd, name)
+}
+
+/// The size of a buffer as it was asked for: the kernel doubles the figure for its own bookkeeping and says the doubled one.
+fn size(fd: BorrowedFd<'_>, name: libc::c_int) -> usize {
     get(fd, libc::SOL_SOCKET, name).map_or(0, |n| usize::try_from(n / 2).unwrap_or(0))
 }
 
@@ -80,6 +84,11 @@ fn set_buffers(fd: BorrowedFd<'_>, options: &SocketOptions) -> (usize, usize) {
     let receive = buffer(fd, libc::SO_RCVBUF, libc::SO_RCVBUFFORCE, options.receive_buffer);
     let send = buffer(fd, libc::SO_SNDBUF, libc::SO_SNDBUFFORCE, options.send_buffer);
     (receive, send)
+}
+
+/// The size of the receive buffer, as it would be asked for.
+pub fn receive_buffer(fd: BorrowedFd<'_>) -> usize {
+    size(fd, libc::SO_RCVBUF)
 }
 
 /// Asks for a larger receive buffer, beyond the system's limit if the process may, and answers what it has then.

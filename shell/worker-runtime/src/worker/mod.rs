@@ -127,6 +127,7 @@ impl<M: Machine> Worker<M> {
         // Of a message on a stream nobody knows when it came: its wait would count as the peer's.
         let grain = if sockets.udp.is_empty() { Duration::ZERO } else { config.grain };
         let stamped = config.stamps || !grain.is_zero();
+        let room = sockets.udp.iter().map(|socket| sys::receive_buffer(socket.fd.as_fd())).min().unwrap_or(0);
         let mut datagrams = Datagrams::new(config, Arc::clone(&counters));
         for (index, socket) in sockets.udp.into_iter().enumerate() {
             let data = (KIND_UDP << KIND_SHIFT) | index as u64;
@@ -144,7 +145,7 @@ impl<M: Machine> Worker<M> {
             spin: Spin::new(config.busy_poll),
             pressure: Pressure::new(now),
             backlog: Backlog::default(),
-            room: Room::new(config.udp_hold, config.udp_buffer, now),
+            room: Room::new(config.udp_hold, room, now),
             sieve: None,
             datagrams,
             recv: RecvBatch::new(config.batch, config.together || stamped),
