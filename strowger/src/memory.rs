@@ -17,9 +17,19 @@ const LEAST: (usize, usize) = (1_000_000, 500_000);
 /// the same program.
 const EACH_ANSWERED: u64 = 8 << 10;
 
+/// A byte of a receive buffer is one of so many of memory; and the least and most of them.
+const EACH_BUFFER: u64 = 64;
+const BUFFER: (usize, usize) = (4 << 20, 64 << 20);
+
 /// Calls that the load generator may answer at a time: as many as there is memory for, `least` at least.
 pub fn answered(least: usize) -> usize {
     fitting(here(), EACH_ANSWERED, least)
+}
+
+/// What the receive buffers of each of so many workers may be asked to hold, bytes, of which as much again may wait in the
+/// kernel: a small part of the memory, for others want it too when all stand still.
+pub fn buffer(workers: usize) -> usize {
+    fitting(here(), EACH_BUFFER * workers.max(1) as u64, BUFFER.0).min(BUFFER.1)
 }
 
 /// As many as there is memory for, `least` at least.
@@ -106,6 +116,13 @@ mod tests {
         assert_eq!(fitting(Some(1 << 30), EACH_ANSWERED, 1_000_000), 1_000_000);
         assert_eq!(fitting(None, EACH_ANSWERED, 1_000_000), 1_000_000);
         assert_eq!(fitting(Some(u64::MAX), EACH_ANSWERED, 1_000_000), 1 << 30);
+    }
+
+    #[test]
+    fn receive_buffers_are_a_small_part_of_memory() {
+        assert!((BUFFER.0..=BUFFER.1).contains(&buffer(1)));
+        assert_eq!(buffer(1_000_000), BUFFER.0);
+        assert!(buffer(0) >= buffer(1) && buffer(1) >= buffer(64));
     }
 
     #[test]

@@ -290,6 +290,7 @@ pub(crate) fn runtime_config(config: &Config, listeners: &[c::Listener], workers
         pin: steering::cpus(&config.pin, workers),
         busy_poll: config.busy_poll,
         connected: CONNECTED,
+        udp_buffer_most: crate::memory::buffer(workers),
         streams: StreamLimits {
             max_connections: l.connections,
             max_per_source: u32::try_from(l.connections_per_source).unwrap_or(u32::MAX),

@@ -85,7 +85,9 @@ pub struct RuntimeConfig {
     pub batch: usize,
     /// Kernel buffer asked for each datagram socket and direction, in bytes. Less is not an error.
     pub udp_buffer: usize,
-    /// Receive buffers of datagram sockets grow beyond that until they hold what comes in so long; zero: they do not.
+    /// Receive buffers of datagram sockets grow beyond that with what comes, up to so much, and shrink again.
+    pub udp_buffer_most: usize,
+    /// They hold what comes in so long; zero: they stay as they are.
     pub udp_hold: Duration,
     /// Datagrams a worker keeps per socket while the kernel's send buffer is full.
     pub udp_send_queue: usize,
@@ -117,6 +119,7 @@ impl Default for RuntimeConfig {
             share_ports: false,
             batch: 64,
             udp_buffer: 4 << 20,
+            udp_buffer_most: 64 << 20,
             udp_hold: Duration::from_millis(500),
             udp_send_queue: 256,
             ring: 2_048,

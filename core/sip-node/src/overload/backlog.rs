@@ -19,10 +19,11 @@ const LITTLE: u64 = 64 * 1024;
 /// Windows in a row in which it does not get less, before that is believed: what is taken on brings more with it at first,
 /// and a second stall may have come into the first one. In an overload they are over by the time that patience is.
 const SURE: u32 = 4;
-/// A window so long is one in which the machine stood still (or nothing came), and for as many windows after it as it was long
-/// by, up to so many, it is too early to say: what waits is counted in steps that take up to three.
+/// A window so long, of a worker that was not behind, is one in which the machine stood still (or nothing came). Where much waits
+/// after that, it is too early to say whether it gets less, for as long as the window lasted and for so long at most: it is
+/// counted in steps that take up to three windows.
 const STANDSTILL: Duration = Duration::from_millis(100);
-const GRACE: u32 = 8;
+const GRACE: Duration = Duration::from_millis(400);
 /// Windows with next to nothing, before it is believed that it waits elsewhere.
 const ELSEWHERE: u32 = 3;
 
@@ -36,27 +37,32 @@ pub struct Backlog {
     little: u32,
     /// Windows in a row in which it did not get less.
     stays: u32,
-    /// For so many more it is too early to say.
-    grace: u32,
+    /// The worker was behind at the end of the last window.
+    late: bool,
+    /// For so long it is too early to say.
+    grace: Duration,
 }
 
 impl Backlog {
     /// A window is over. Whether a worker of such patience is behind for no other reason than that it catches up.
     pub fn excuses(&mut self, load: &Load, patience: Duration) -> bool {
+        // A worker that is behind may stand still for a part of the time: its processor is shared out so.
+        let was_late = core::mem::replace(&mut self.late, load.behind >= Load::ROUND);
         self.grace = match load.window {
-            long if long >= STANDSTILL => (long.div_duration_f32(Load::WINDOW) as u32).min(GRACE),
-            _ => self.grace.saturating_sub(1),
+            long if long >= STANDSTILL && !was_late => long.min(GRACE),
+            window => self.grace.saturating_sub(window),
         };
-        if load.behind < Load::ROUND {
+        if !self.late {
             self.forget();
             return false;
         }
-        (self.ebbs(load.waiting) || self.grace > 0) && load.behind < CATCHES_UP * patience
+        let early = !self.grace.is_zero() && load.waiting.is_some_and(|bytes| bytes >= LITTLE);
+        (self.ebbs(load.waiting) || early) && load.behind < CATCHES_UP * patience
     }
 
     /// What waits from now on is something else.
     pub fn forget(&mut self) {
-        *self = Backlog { grace: self.grace, ..Backlog::default() };
+        *self = Backlog { late: self.late, grace: self.grace, ..Backlog::default() };
     }
 
     /// A window is over in which the worker was behind; so many bytes wait. Whether it catches up. `None`: that is not known, or some
@@ -123,13 +129,31 @@ mod tests {
         assert_eq!(excused(319), [true; 8]);
         // Without a standstill it is an overload until it gets less.
         assert_eq!(excused(50), [true, true, true, false, true, true, true, true]);
-        // A night in which nothing came is none for long.
+        // A processor that is given for half of each tenth of a second is no standstill.
         let mut backlog = Backlog::default();
-        let night = Load { window: Duration::from_secs(9_999), ..Load::default() };
-        assert!(!backlog.excuses(&night, Duration::from_millis(200)));
-        let load = Load { window: Load::WINDOW, behind: Load::ROUND, ..night };
-        let excused: Vec<bool> = (0..9).map(|_| backlog.excuses(&load, Duration::from_millis(200))).collect();
-        assert_eq!(excused.iter().filter(|excused| **excused).count(), 7);
+        let half = |n: u32| Load {
+            window: Duration::from_millis(if n.is_multiple_of(2) { 100 } else { 50 }),
+            behind: Load::ROUND * n,
+            waiting: Some(1 << 20),
+            ..Load::default()
+        };
+        let excused: Vec<bool> =
+            (1..12).map(|n| backlog.excuses(&half(n), Duration::from_millis(200))).collect();
+        assert_eq!(excused.iter().filter(|excused| **excused).count(), 3, "{excused:?}");
+        // A night in which nothing came is none for long, and none where nobody knows what waits.
+        let after_a_night = |waiting: Option<u64>| {
+            let mut backlog = Backlog::default();
+            let night = Load { window: Duration::from_secs(9_999), ..Load::default() };
+            assert!(!backlog.excuses(&night, Duration::from_millis(200)));
+            let grows = |n| Load {
+                window: Load::WINDOW,
+                behind: Load::ROUND,
+                waiting: waiting.map(|b| b * n),
+                ..night
+            };
+            (1..20).filter(|n| backlog.excuses(&grows(*n), Duration::from_millis(200))).count()
+        };
+        assert_eq!((after_a_night(Some(1 << 20)), after_a_night(Some(0)), after_a_night(None)), (7, 2, 0));
     }
 
     #[test]

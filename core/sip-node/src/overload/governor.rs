@@ -137,14 +137,15 @@ impl Governor {
         overload.easy = if eases { overload.easy + 1 } else { 0 };
         let bolder = f64::from(overload.easy.saturating_sub(PATIENT)) * BOLDER;
         let gain = match load.behind {
-            _ if rests => BOLDEST,
             behind if behind >= 2 * self.patience => 0.1,
             behind if behind >= self.patience => 0.5,
             behind if behind >= self.patience / 2 => 0.85,
             _ if load.kept_up => (PROBE + bolder).min(BOLDEST),
             _ => 1.0,
         };
-        overload.budget = (self.capacity * gain).max(LEAST).max(floor);
+        // After a stall most of what waits is new, and comes several times as fast as it was brought.
+        let tried = if rests { self.best.max(self.capacity) * BOLDEST } else { self.capacity * gain };
+        overload.budget = tried.max(LEAST).max(floor);
         if now.since(overload.refused) < QUIET || load.behind >= self.patience / 2 {
             return None;
         }

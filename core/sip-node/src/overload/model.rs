@@ -19,6 +19,10 @@ const CAPACITY: f64 = SHARE * 1_000_000.0 / PERIOD as f64 / CALL_MICROS;
 const REPEATS: [u64; 6] = [500_000, 1_500_000, 3_500_000, 7_500_000, 15_500_000, 31_500_000];
 /// When each message of a call comes after the one before was done: 180, 200, ACK, BYE, 200.
 const PAUSES: [u64; 5] = [0, 20_000, 0, 20_000, 0];
+/// A worker that finds fewer messages than this keeps up.
+const FEW: usize = 8;
+/// What a datagram takes in the kernel, bytes.
+const DATAGRAM: u64 = 2_304;
 /// When an INVITE with credentials comes after the one without was challenged.
 const CHALLENGED: u64 = 20_000;
 
@@ -51,8 +55,9 @@ struct World {
     remembered: BTreeSet<u64>,
     known: BTreeSet<u32>,
     dropped: u64,
-    /// INVITEs with credentials that were not taken on, of calls that began since this.
+    /// INVITEs with credentials that were not taken on, of calls that began since this; and all such.
     spoilt: u32,
+    refused: u32,
     since: u64,
     behind: Duration,
     kept_up: bool,
@@ -60,6 +65,8 @@ struct World {
     /// The machine stands still for so many microseconds more, and has for so long.
     still: u64,
     stood: Duration,
+    /// The worker sees how much waits for it.
+    sees: bool,
     /// When the last window ended.
     paced: u64,
     /// Calls that came to their end, and how long each took to be answered, since it was asked last.
@@ -82,6 +89,8 @@ impl World {
             remembered: BTreeSet::new(),
             known: BTreeSet::new(),
             spoilt: 0,
+            refused: 0,
+            sees: false,
             since: 0,
             dropped: 0,
             behind: Duration::ZERO,
@@ -102,7 +111,7 @@ impl World {
     /// So many seconds with so many new calls in each. Calls a second that came to their end, and the 99th percentile of
     /// the time to an answer in microseconds.
     fn run(&mut self, seconds: u64, offered: f64) -> (f64, u64) {
-        (self.done, self.spoilt, self.since, self.setups) = (0, 0, self.now, Vec::new());
+        (self.done, self.spoilt, self.refused, self.since, self.setups) = (0, 0, 0, self.now, Vec::new());
         let mut new = 0.0;
         for _ in 0..seconds * 1_000_000 / PERIOD {
             new += offered * PERIOD as f64 / 1e6;
@@ -159,7 +168,7 @@ impl World {
             self.time_left -= self.take(message);
         }
         self.now += PERIOD;
-        if self.queue.is_empty() {
+        if self.queue.len() < FEW {
             (self.behind, self.kept_up) = (Duration::ZERO, true);
         } else {
             self.behind += Duration::from_micros(PERIOD);
@@ -172,17 +181,18 @@ impl World {
                 behind: self.behind,
                 kept_up: core::mem::take(&mut self.kept_up),
                 sieved,
-                waiting: None,
+                waiting: self.sees.then_some(self.queue.len() as u64 * DATAGRAM),
             };
             self.overload.pace(Time::from_micros(self.now), &load);
             self.known.extend(self.overload.sieve().map_or(&[][..], |sieve| sieve.known));
         }
     }
 
-    /// Notes what was challenged and is not taken on, if it began since this was asked for.
+    /// Notes what is not taken on, if it began since this was asked for.
     fn spoil(&mut self, Message { call, credentials, .. }: Message) {
-        let asked = self.challenges && credentials && self.calls[call].begun >= self.since;
-        self.spoilt += u32::from(asked);
+        let since = self.calls[call].begun >= self.since;
+        self.refused += u32::from(since);
+        self.spoilt += u32::from(since && self.challenges && credentials);
     }
 
     /// As the program does.
@@ -333,6 +343,23 @@ fn who_stood_still_does_soon_what_he_can() {
             );
             let possible = 1.0 - still as f64 / 1_000.0 / every as f64;
             assert!(good > 0.88 * possible && late < 500_000, "{still} ms, {times} times: {good}, {late} us");
+        }
+    }
+}
+
+/// An overload that has passed is not over while its callers repeat what gets no answer. A machine that stands still now and
+/// then refuses nothing that is new all the same, whether it has little to do or much.
+#[test]
+fn what_an_overload_has_left_costs_nobody_a_call() {
+    for load in [0.2, 0.35, 0.5, 0.7] {
+        let mut world = World { sees: true, ..World::new(true, false) };
+        world.run(8, CAPACITY * 1.5);
+        world.run(3, CAPACITY * load);
+        for n in 0..4 {
+            world.still = 300_000;
+            world.run(5, CAPACITY * load);
+            println!("at {load}, stall {n}: {} refused, {:?}", world.refused, world.overload.sheds());
+            assert_eq!(world.refused, 0, "at {load}, stall {n}");
         }
     }
 }

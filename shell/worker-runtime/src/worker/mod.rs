@@ -127,7 +127,8 @@ impl<M: Machine> Worker<M> {
         // Of a message on a stream nobody knows when it came: its wait would count as the peer's.
         let grain = if sockets.udp.is_empty() { Duration::ZERO } else { config.grain };
         let stamped = config.stamps || !grain.is_zero();
-        let room = sockets.udp.iter().map(|socket| sys::receive_buffer(socket.fd.as_fd())).min().unwrap_or(0);
+        let size = sockets.udp.iter().map(|socket| sys::receive_buffer(socket.fd.as_fd())).min().unwrap_or(0);
+        let room = Room::new(config.udp_hold, sockets.udp.len(), size, config.udp_buffer_most, now);
         let mut datagrams = Datagrams::new(config, Arc::clone(&counters));
         for (index, socket) in sockets.udp.into_iter().enumerate() {
             let data = (KIND_UDP << KIND_SHIFT) | index as u64;
@@ -145,7 +146,7 @@ impl<M: Machine> Worker<M> {
             spin: Spin::new(config.busy_poll),
             pressure: Pressure::new(now),
             backlog: Backlog::default(),
-            room: Room::new(config.udp_hold, room, now),
+            room,
             sieve: None,
             datagrams,
             recv: RecvBatch::new(config.batch, config.together || stamped),
@@ -277,13 +278,13 @@ impl<M: Machine> Worker<M> {
         }
     }
 
-    /// More comes than the sockets' buffers hold for long.
+    /// More comes than the sockets' buffers hold for long, or much less.
     #[cold]
     fn make_room(&mut self, wanted: usize) {
         let got = self.datagrams.descriptors().map(|socket| sys::set_receive_buffer(socket, wanted)).min();
         let (wanted_kb, got_kb) = (wanted >> 10, got.unwrap_or(0) >> 10);
         if self.room.got(got.unwrap_or(0)) {
-            tracing::debug!(got_kb, "larger receive buffers for datagrams");
+            tracing::debug!(got_kb, "receive buffers for datagrams");
         } else {
             tracing::warn!(
                 wanted_kb,
