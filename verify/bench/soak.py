@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Half an hour of everything at once: does memory stay flat, does any call fail?
 
-    verify/bench/soak.py --bin target/release/strowger [--minutes 30] [--users 330000] [--record lab/record]
+    verify/bench/soak.py --bin target/release/strowger [--minutes 30] [--users 370000] [--record lab/record]
 
 `strowger serve` with one worker on CPU 0. From CPU 1: users who register, call, give up and leave messages, all with
 digest (`strowger load --users`, time compressed), and besides, others who register for a minute and are not heard of for
@@ -151,7 +151,7 @@ def main():
     p = argparse.ArgumentParser(description=__doc__.split('\n')[0])
     p.add_argument('--bin', default='target/release/strowger', help='the strowger binary')
     p.add_argument('--minutes', type=float, default=30)
-    p.add_argument('--users', type=int, default=330000)
+    p.add_argument('--users', type=int, default=370000)
     p.add_argument('--compress', type=float, default=60)
     p.add_argument('--guests', type=int, default=50, help='registrations for a minute, a second')
     p.add_argument('--record', help='a folder for table, figures and plot')
