@@ -44,6 +44,7 @@ PURE = {
     'memchr', 'hashbrown', 'foldhash', 'siphasher', 'sha2', 'digest', 'block-buffer', 'crypto-common',
     'hybrid-array', 'typenum', 'cfg-if', 'cpufeatures', 'const-oid', 'subtle', 'equivalent', 'allocator-api2',
     'generic-array', 'version_check', 'smallvec', 'arrayvec', 'base16ct', 'hmac', 'ctutils', 'cmov', 'safe_arch',
+    'prefetch-index',
     # cpufeatures asks libc for constants on some targets only; it calls nothing that does I/O.
     'libc',
 }

@@ -21,7 +21,7 @@ use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-use store::{Clock, OnFailure, Store, StoreOptions, load_or_create_secret};
+use store::{Clock, LocationLimits, OnFailure, Store, StoreOptions, load_or_create_secret};
 use wire::Transport;
 use worker_runtime::{Bound, Listener, Runtime, RuntimeConfig, RuntimeHandle, StreamLimits, monotonic_now};
 
@@ -97,7 +97,7 @@ fn serve(loaded: Loaded, overrides: Overrides) -> Result<(), Failure> {
     let steering =
         helmsman.steer(bound, keys.ownership(), (config.steering, wants_sieve(config)), workers)?;
     let clock = Clock::new(monotonic_now, wall_micros);
-    let store = open_store(config, &listeners, clock)?;
+    let store = open_store(config, &listeners, clock, workers)?;
     let parts = Parts::new(&loaded, workers, listeners, secret_bytes, keys, &store);
     let (bound, grade) = steering.finish()?;
     let (handle, runtime, resolver_slot) = start_workers(&parts, bound, workers)?;
@@ -324,8 +324,10 @@ fn open_store(
     config: &Config,
     listeners: &[(Transport, SocketAddr, Option<c::HostPort>)],
     clock: Clock,
+    workers: usize,
 ) -> Result<Store, Failure> {
     let mut options = StoreOptions::new(&config.data_dir, clock);
+    options.limits = LocationLimits::for_threads(workers);
     options.sockets = listeners.iter().map(|(t, a, _)| format!("{t}:{a}")).collect();
     options.on_thread = worker_runtime::take_turns_beside_workers;
     options.on_failure = match config.store.on_failure {

@@ -7,7 +7,7 @@ use crate::overload::{
     offer, screen,
 };
 use crate::prompt::Prompt;
-use crate::proxied::ProxiedSlab;
+use crate::proxied::{ProxiedId, ProxiedSlab};
 use crate::returned;
 use crate::services::{Counter, Services};
 use crate::settings::{Mode, Settings};
@@ -230,7 +230,7 @@ impl<S: Services> Node<S> {
         Report {
             transactions: self.layer.counts(),
             pending: self.proxied.iter().filter(|p| !p.over).count(),
-            held: self.proxied.iter().count(),
+            held: self.proxied.len(),
             call_count: self.calls.len(),
             calls: self.calls.list(now, from, most),
             draining: self.draining,
@@ -398,6 +398,10 @@ impl<S: Services> Node<S> {
         // Acting on an event may bring further ones.
         let mut at = 0;
         while let Some(&event) = events.get(at) {
+            // Of calls of half a minute ago: it comes from far away.
+            if let Some(&Event::ServerGone { user, .. }) = events.get(at + 4) {
+                self.proxied.prefetch(ProxiedId::split(user).0);
+            }
             self.event(now, event, out);
             events.append(&mut self.events);
             at += 1;

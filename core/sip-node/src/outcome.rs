@@ -5,7 +5,7 @@ use crate::inbound::{RETRY_AFTER, passed_on, told};
 use crate::node::Node;
 use crate::overload::wish;
 use crate::prompt::Group;
-use crate::proxied::{Proxied, ProxiedId};
+use crate::proxied::{Back, Proxied, ProxiedId};
 use crate::services::{Counter, Services, Span};
 use crate::settings::Bounds;
 use crate::targets::redirect_wish;
@@ -60,14 +60,16 @@ impl<S: Services> Node<S> {
         response: &Message<'_>,
         out: &mut Outbox,
     ) {
-        let Some(mut proxied) = self.proxied.take(id) else { return };
+        let Some(mut proxied) = self.proxied.take(id) else {
+            return self.further_response(now, id, branch, response, out);
+        };
         let status = response.status();
         self.hear(now, flow, &proxied, branch, response);
         if proxied.over {
-            // A retransmitted or second 2xx of an accepted INVITE (RFC 6026 section 7).
+            // A 2xx to an INVITE of which a branch was given up.
             if proxied.invite
                 && (200..300).contains(&status)
-                && !self.relay(now, &proxied, branch, response, out)
+                && !self.relay(now, proxied.back(branch), response, out)
             {
                 self.relay_late(&proxied, branch, response, out);
             }
@@ -93,6 +95,22 @@ impl<S: Services> Node<S> {
             proxied.context.branch_response(now, branch, status, &mut actions);
         }
         self.perform(now, proxied, actions, None, Some(response), out);
+    }
+
+    /// A response to an INVITE that was accepted: a repeated or second 2xx goes back (RFC 6026 section 7), and nothing else.
+    fn further_response(
+        &mut self,
+        now: Time,
+        id: ProxiedId,
+        branch: BranchId,
+        response: &Message<'_>,
+        out: &mut Outbox,
+    ) {
+        if (200..300).contains(&response.status())
+            && let Some(back) = self.proxied.back(id, branch)
+        {
+            self.relay(now, back, response, out);
+        }
     }
 
     /// Notes what a trunk says of its load (RFC 7339 section 5.3), if it was asked to, and said it from where the
@@ -234,7 +252,10 @@ impl<S: Services> Node<S> {
             return self.proxied.put(proxied);
         }
         self.layer.unschedule(mem::replace(&mut proxied.timer, TimerId::NONE));
-        if proxied.invite && (proxied.accepted || proxied.context.gave_up()) {
+        let gave_up = proxied.context.gave_up();
+        if proxied.invite && proxied.accepted && !gave_up {
+            self.proxied.accepted(proxied);
+        } else if proxied.invite && gave_up {
             // Where the caller is, for when his transaction is over.
             proxied.source = self.layer.reply_of(proxied.server).unwrap_or(proxied.source);
             self.proxied.shrink(&mut proxied);
@@ -271,14 +292,14 @@ impl<S: Services> Node<S> {
             Action::ForwardProvisional(branch) => {
                 p.trying = Time::FAR;
                 if let Some(response) = response {
-                    self.relay(now, p, branch, response, out);
+                    self.relay(now, p.back(branch), response, out);
                 }
             }
             Action::ForwardFinal(branch) => {
                 p.trying = Time::FAR;
                 let first = !mem::replace(&mut p.accepted, true);
                 if let Some(response) = response
-                    && self.relay(now, p, branch, response, out)
+                    && self.relay(now, p.back(branch), response, out)
                     && first
                 {
                     self.concluded(now, p, response.status(), response);
@@ -344,19 +365,15 @@ impl<S: Services> Node<S> {
     }
 
     /// Passes a response on through the server transaction, without our Via. Whether that was possible.
-    fn relay(
-        &mut self,
-        now: Time,
-        p: &Proxied,
-        branch: BranchId,
-        response: &Message<'_>,
-        out: &mut Outbox,
-    ) -> bool {
-        let (status, trusted) = (response.status(), p.trusts(branch));
-        let oc = p.oc.map(|algorithm| self.oc_for(p.source.remote, algorithm));
+    fn relay(&mut self, now: Time, back: Back, response: &Message<'_>, out: &mut Outbox) -> bool {
+        let status = response.status();
+        let source = back.oc.and_then(|_| self.layer.reply_of(back.server));
+        let oc = back.oc.zip(source).map(|(algorithm, source)| self.oc_for(source.remote, algorithm));
         let splices = &mut self.splices;
-        let sent = self.layer.respond(now, p.server, status, out, |buf| {
-            passed_on(oc, p.knows_oc, buf, |buf| rewrite::write_response(response, !trusted, splices, buf));
+        let sent = self.layer.respond(now, back.server, status, out, |buf| {
+            passed_on(oc, back.knows_oc, buf, |buf| {
+                rewrite::write_response(response, !back.trusted, splices, buf);
+            });
         });
         if sent {
             self.services.count(Counter::Relayed);
@@ -577,6 +594,9 @@ impl<S: Services> Node<S> {
     /// everything with it.
     fn server_gone(&mut self, now: Time, user: u64) {
         let (id, _) = ProxiedId::split(user);
+        if self.proxied.end_accepted(id) {
+            return;
+        }
         let Some(mut proxied) = self.proxied.take(id) else { return };
         if proxied.over && proxied.context.gave_up() {
             return self.put_or_free(proxied);

@@ -6,6 +6,7 @@ use crate::settings::Bounds;
 use crate::short::Short;
 use crate::targets::Wish;
 use core::ops::Range;
+use prefetch_index::prefetch_index;
 use sip_proxy::context::{BranchId, Context};
 use sip_proxy::locate::Locate;
 use sip_proxy::token::Role;
@@ -87,8 +88,8 @@ pub(crate) struct Proxied {
     pub context: Context,
     pub server: ServerId,
     pub invite: bool,
-    /// The context is over; an INVITE that was accepted, or may be in spite of its failure, stays until its
-    /// server transaction ends, because every 2xx goes through it (RFC 6026 section 7, RFC 3261 16.7).
+    /// The context is over; an INVITE that may be accepted in spite of its failure stays until its server
+    /// transaction ends, because every 2xx goes through it (RFC 3261 16.7).
     pub over: bool,
     /// A branch could not be made for lack of room here.
     pub overloaded: bool,
@@ -165,11 +166,20 @@ impl Proxied {
         }
     }
 
+    /// How a response of this branch goes back.
+    pub fn back(&self, branch: BranchId) -> Back {
+        Back { server: self.server, oc: self.oc, knows_oc: self.knows_oc, trusted: self.trusts(branch) }
+    }
+
+    /// Bit n: target n is a trunk.
+    fn trunks(&self) -> u128 {
+        let trunks = (0..u128::BITS).zip(&self.targets).filter(|(_, t)| t.role == Role::Trunk);
+        trunks.fold(self.trusted, |bits, (bit, _)| bits | 1 << bit)
+    }
+
     /// Forgets what only new branches and answers need, and gives back the memory of it.
     fn shrink(&mut self) -> Buffers {
-        for (bit, _) in (0..u128::BITS).zip(&self.targets).filter(|(_, t)| t.role == Role::Trunk) {
-            self.trusted |= 1 << bit;
-        }
+        self.trusted = self.trunks();
         self.lookups.clear();
         self.kept.clear();
         let (mut request, mut text) = (mem::take(&mut self.request), mem::take(&mut self.text));
@@ -186,33 +196,66 @@ impl Proxied {
     }
 }
 
+/// How a response goes back to where the request came from.
+pub(crate) struct Back {
+    pub server: ServerId,
+    /// How the caller wants to be told of our load.
+    pub oc: Option<Algorithm>,
+    /// It may believe what is said of load in its Via.
+    pub knows_oc: bool,
+    /// Identity assertions in it are believed.
+    pub trusted: bool,
+}
+
+/// What is left of an INVITE that was accepted, for as long as its server transaction lasts: every further 2xx goes back
+/// like the first one (RFC 6026 section 7). Half a minute of calls is much, so it is small, and the box of a [`Proxied`] is
+/// used again while the processor has it in its cache.
+struct Accepted {
+    server: ServerId,
+    /// [`Proxied::trusted`] in halves, which want less alignment.
+    trusted: [u64; 2],
+    oc: Option<Algorithm>,
+    knows_oc: bool,
+}
+
 /// All forwarded requests of a worker. Slots are reused with their memory.
 #[derive(Default)]
 pub(crate) struct ProxiedSlab {
-    slots: Vec<Slot>,
+    /// In segments, so that more of them never copies what is there.
+    segments: Vec<Box<[Slot]>>,
+    used: u32,
     free: Vec<u32>,
     /// Emptied boxes; bounded.
     #[expect(clippy::vec_box, reason = "the boxes themselves are used again")]
     spare: Vec<Box<Proxied>>,
-    /// Emptied vectors. An accepted INVITE stays for half a minute, and they are not needed for so long.
+    /// Emptied vectors.
     buffers: Vec<Buffers>,
 }
 
 struct Slot {
     generation: u16,
-    value: Option<Box<Proxied>>,
+    value: Value,
 }
 
+enum Value {
+    /// Free, or taken out.
+    None,
+    Whole(Box<Proxied>),
+    Accepted(Accepted),
+}
+
+// Memory of each call of the last half minute.
+const _: () = assert!(size_of::<Slot>() <= 40);
+
 const SPARE_MAX: usize = 1_024;
+/// Slots in one segment.
+const SEGMENT: usize = 512;
 
 impl ProxiedSlab {
     /// A fresh one, not yet stored: hand it to [`ProxiedSlab::put`].
     pub fn create(&mut self, make: impl FnOnce(ProxiedId, Buffers) -> Proxied) -> Box<Proxied> {
-        let slot = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Slot { generation: 1, value: None });
-            (self.slots.len() - 1) as u32
-        });
-        let generation = self.slots.get(slot as usize).map_or(1, |s| s.generation);
+        let slot = self.free.pop().unwrap_or_else(|| self.add());
+        let generation = self.at(slot).map_or(1, |s| s.generation);
         let id = ProxiedId { slot, generation };
         let mut buffers = self.buffers.pop().unwrap_or_default();
         match self.spare.pop() {
@@ -225,20 +268,76 @@ impl ProxiedSlab {
         }
     }
 
-    /// Takes one out to work on it; [`ProxiedSlab::put`] or [`ProxiedSlab::free`] must follow.
-    pub fn take(&mut self, id: ProxiedId) -> Option<Box<Proxied>> {
-        let slot = self.slots.get_mut(id.slot as usize)?;
-        if slot.generation != id.generation {
-            return None;
+    /// Another slot.
+    fn add(&mut self) -> u32 {
+        let slot = self.used;
+        if slot as usize == self.segments.len() * SEGMENT {
+            self.segments.push((0..SEGMENT).map(|_| Slot { generation: 1, value: Value::None }).collect());
         }
-        slot.value.take()
+        self.used += 1;
+        slot
+    }
+
+    #[inline]
+    fn at(&mut self, slot: u32) -> Option<&mut Slot> {
+        self.segments.get_mut(slot as usize / SEGMENT)?.get_mut(slot as usize % SEGMENT)
+    }
+
+    fn slot(&mut self, id: ProxiedId) -> Option<&mut Slot> {
+        self.at(id.slot).filter(|slot| slot.generation == id.generation)
+    }
+
+    /// Takes one out to work on it; [`ProxiedSlab::put`], [`ProxiedSlab::accepted`] or [`ProxiedSlab::free`] must follow.
+    pub fn take(&mut self, id: ProxiedId) -> Option<Box<Proxied>> {
+        let slot = self.slot(id)?;
+        match mem::replace(&mut slot.value, Value::None) {
+            Value::Whole(value) => Some(value),
+            other => {
+                slot.value = other;
+                None
+            }
+        }
     }
 
     /// Puts one back.
     pub fn put(&mut self, value: Box<Proxied>) {
-        if let Some(slot) = self.slots.get_mut(value.id.slot as usize) {
-            slot.value = Some(value);
+        if let Some(slot) = self.at(value.id.slot) {
+            slot.value = Value::Whole(value);
         }
+    }
+
+    /// Puts back what is needed of one that was accepted.
+    pub fn accepted(&mut self, value: Box<Proxied>) {
+        let trunks = value.trunks();
+        if let Some(slot) = self.at(value.id.slot) {
+            slot.value = Value::Accepted(Accepted {
+                server: value.server,
+                trusted: [trunks as u64, (trunks >> 64) as u64],
+                oc: value.oc,
+                knows_oc: value.knows_oc,
+            });
+        }
+        self.recycle(value);
+    }
+
+    /// How a further 2xx of an accepted INVITE goes back.
+    pub fn back(&mut self, id: ProxiedId, branch: BranchId) -> Option<Back> {
+        let Value::Accepted(held) = &self.slot(id)?.value else { return None };
+        let [low, high] = held.trusted.map(u128::from);
+        let trusted =
+            (high << 64 | low).checked_shr(branch.target().into()).is_some_and(|bits| bits & 1 == 1);
+        Some(Back { server: held.server, oc: held.oc, knows_oc: held.knows_oc, trusted })
+    }
+
+    /// The server transaction of an accepted INVITE is over: forgets it. `false` if `id` is none of these.
+    pub fn end_accepted(&mut self, id: ProxiedId) -> bool {
+        let Some(slot) = self.slot(id) else { return false };
+        if !matches!(slot.value, Value::Accepted(_)) {
+            return false;
+        }
+        slot.value = Value::None;
+        self.vacate(id.slot);
+        true
     }
 
     /// Takes what only new branches and answers need from one that was taken out.
@@ -250,13 +349,20 @@ impl ProxiedSlab {
     }
 
     /// Frees the slot of one that was taken out.
-    pub fn free(&mut self, mut value: Box<Proxied>) {
-        let slot = value.id.slot;
-        if let Some(s) = self.slots.get_mut(slot as usize) {
+    pub fn free(&mut self, value: Box<Proxied>) {
+        self.vacate(value.id.slot);
+        self.recycle(value);
+    }
+
+    fn vacate(&mut self, slot: u32) {
+        if let Some(s) = self.at(slot) {
             // Never 0: that is the user data of transactions that belong to no proxied request.
             s.generation = s.generation.checked_add(1).unwrap_or(1);
             self.free.push(slot);
         }
+    }
+
+    fn recycle(&mut self, mut value: Box<Proxied>) {
         self.shrink(&mut value);
         if self.spare.len() < SPARE_MAX {
             value.clients.clear();
@@ -264,9 +370,28 @@ impl ProxiedSlab {
         }
     }
 
-    /// Every one that is in its slot.
+    /// Every one that is whole and in its slot: all but the accepted.
     pub fn iter(&self) -> impl Iterator<Item = &Proxied> {
-        self.slots.iter().filter_map(|s| s.value.as_deref())
+        self.segments.iter().flatten().filter_map(|s| match &s.value {
+            Value::Whole(value) => Some(&**value),
+            _ => None,
+        })
+    }
+
+    /// How many there are, accepted ones included.
+    pub fn len(&self) -> usize {
+        self.segments.iter().flatten().filter(|s| !matches!(s.value, Value::None)).count()
+    }
+
+    /// Asks the processor for a slot: somebody will look at it soon.
+    #[inline]
+    pub fn prefetch(&self, id: ProxiedId) {
+        if let Some(segment) = self.segments.get(id.slot as usize / SEGMENT) {
+            // Where the slot begins, and where it ends.
+            let at = id.slot as usize % SEGMENT;
+            prefetch_index(segment, at);
+            prefetch_index(segment, at + 1);
+        }
     }
 }
 

@@ -1,10 +1,15 @@
 //! Slots with generations, in blocks, so that growing never copies what is there.
 
 use crate::index::SLOTS;
+use core::mem::offset_of;
+use core::slice;
+use prefetch_index::prefetch_index;
 
 /// Cells in one block: so few that adding one is no pause, and so many that the list of blocks stays in the processor's cache.
 const BLOCK: usize = 512;
 const NIL: u32 = u32::MAX;
+/// Bytes of a line of the processor's cache.
+const LINE: usize = 64;
 
 struct Cell<T> {
     generation: u32,
@@ -93,6 +98,18 @@ impl<T> Slab<T> {
     pub(crate) fn generation(&self, slot: u32) -> Option<u32> {
         let cell = self.cell(slot)?;
         cell.value.as_ref().map(|_| cell.generation)
+    }
+
+    /// Asks the processor for all of a slot: somebody will look at it soon.
+    #[inline]
+    pub(crate) fn prefetch(&self, slot: u32) {
+        let Some(cell) = self.cell(slot) else { return };
+        // From the cell's beginning, in words; nothing is read.
+        let word = slice::from_ref(&cell.generation);
+        let begin = offset_of!(Cell<T>, generation) / size_of::<u32>();
+        for at in (0..size_of::<Cell<T>>()).step_by(LINE).chain([size_of::<Cell<T>>() - 1]) {
+            prefetch_index(word, (at / size_of::<u32>()).wrapping_sub(begin));
+        }
     }
 
     #[inline]

@@ -11,9 +11,11 @@
 //! one wake-up. Two runs with the same calls fire in the same order.
 
 use core::mem;
+use prefetch_index::prefetch_index;
 
 /// log2 of a tick in microseconds.
 const TICK: u32 = 12;
+const TICK_MICROS: u64 = 1 << TICK;
 /// log2 of the slots of the first level.
 const L0: u32 = 13;
 /// log2 of the slots of each further level.
@@ -59,7 +61,9 @@ impl TimerId {
     pub const NONE: TimerId = TimerId { node: NIL, generation: 0 };
 }
 
+/// Half a line of the processor's cache, and in one line.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(32))]
 struct Node {
     /// Due time in microseconds.
     at: u64,
@@ -90,7 +94,11 @@ const _: () = assert!(size_of::<Node>() == 32);
 struct List {
     head: u32,
     tail: u32,
+    /// Of the first level: no timer in it is looked at before this part of its tick, in microseconds.
+    from: u16,
 }
+
+const EMPTY: List = List { head: NIL, tail: NIL, from: TICK_MICROS as u16 };
 
 /// One bit for each slot of a level.
 struct Occupied<const WORDS: usize> {
@@ -162,9 +170,6 @@ pub(crate) struct Wheel {
     /// A time at or before which nothing needs a poll; exact after a poll, possibly too early after
     /// a cancel.
     next: u64,
-    /// The tick whose list was scanned although it has not ended, and the earliest time left in it.
-    partial_tick: u64,
-    partial_min: u64,
 }
 
 impl Wheel {
@@ -175,14 +180,12 @@ impl Wheel {
             used: 0,
             free: NIL,
             armed: 0,
-            lists: vec![List { head: NIL, tail: NIL }; LISTS].into_boxed_slice(),
+            lists: vec![EMPTY; LISTS].into_boxed_slice(),
             level0: Occupied::new(),
             level1: Occupied::new(),
             level2: Occupied::new(),
             cursor: 0,
             next: NEVER,
-            partial_tick: NEVER,
-            partial_min: NEVER,
         }
     }
 
@@ -227,6 +230,12 @@ impl Wheel {
         self.node_mut(id).at = at;
         self.link(id, at);
         self.armed += 1;
+    }
+
+    /// The end of the tick in which `at` is: a timer that may fire then as well is looked at once, and not in each round of
+    /// that tick in which another one is due.
+    pub(crate) fn end_of_tick(at: u64) -> u64 {
+        at | (TICK_MICROS - 1)
     }
 
     /// Makes a node fire no more.
@@ -304,19 +313,28 @@ impl Wheel {
         }
     }
 
-    /// Who may be next after one that [`Wheel::poll`] has answered: a guess, for the processor's cache.
-    pub(crate) fn upcoming(&self) -> Option<Owner> {
+    /// Who may be the next three after one that [`Wheel::poll`] has answered: a guess, for the processor's cache. The node
+    /// behind them is asked for, so that next time it is there.
+    pub(crate) fn upcoming(&self) -> [Option<Owner>; 3] {
         let ready = self.list(LIST_READY).head;
-        let id = if ready != NIL { ready } else { self.list(self.cursor as usize % L0_SLOTS).head };
-        if id == NIL {
-            return None;
+        let mut id = if ready != NIL { ready } else { self.list(self.cursor as usize % L0_SLOTS).head };
+        let mut owners = [None; 3];
+        for owner in &mut owners {
+            if id == NIL {
+                return owners;
+            }
+            let Node { kind, owner: number, next, .. } = *self.node(id);
+            *owner = match kind {
+                Kind::Client => Some(Owner::Client(number as u32)),
+                Kind::Server => Some(Owner::Server(number as u32)),
+                Kind::User | Kind::Free => None,
+            };
+            id = next;
         }
-        let Node { kind, owner, .. } = *self.node(id);
-        match kind {
-            Kind::Client => Some(Owner::Client(owner as u32)),
-            Kind::Server => Some(Owner::Server(owner as u32)),
-            Kind::User | Kind::Free => None,
+        if id != NIL {
+            prefetch_index(self.blocks[id as usize / BLOCK].as_slice(), id as usize % BLOCK);
         }
+        owners
     }
 
     /// Same as [`Wheel::first`], quicker while a slot that has ended has timers left.
@@ -362,11 +380,11 @@ impl Wheel {
     /// Moves what is due in the current slot to the ready list; false if nothing is. The rest of the
     /// slot is due at its end at the latest.
     fn gather(&mut self, list: usize, now: u64, budget: &mut u32) -> bool {
-        if self.partial_tick == self.cursor && self.partial_min > now {
+        if u64::from(self.list(list).from) > now % TICK_MICROS {
             return false;
         }
         let mut found = false;
-        let mut earliest = NEVER;
+        let mut from = TICK_MICROS;
         let mut id = self.list(list).head;
         for _ in 0..PARTIAL_SCAN {
             if id == NIL || *budget == 0 {
@@ -379,15 +397,15 @@ impl Wheel {
                 self.push(id, LIST_READY);
                 found = true;
             } else {
-                earliest = earliest.min(at);
+                from = from.min(at % TICK_MICROS);
             }
             id = next;
         }
         if id != NIL && *budget == 0 {
             // Cut short: look again next time. A list that is too long is left for its end instead.
-            earliest = 0;
+            from = 0;
         }
-        (self.partial_tick, self.partial_min) = (self.cursor, earliest);
+        self.lists[list].from = from as u16;
         found
     }
 
@@ -412,9 +430,9 @@ impl Wheel {
         let list = self.place(tick);
         if list < L0_SLOTS {
             self.level0.set(list);
-            if tick == self.partial_tick {
-                self.partial_min = self.partial_min.min(at);
-            }
+            // What is overdue belongs to the current tick, and is due at once.
+            let from = if at >> TICK == tick { (at % TICK_MICROS) as u16 } else { 0 };
+            self.lists[list].from = self.lists[list].from.min(from);
             self.next = self.next.min(due(tick, list));
         } else if list < LIST_2 {
             self.level1.set(list - LIST_1);
@@ -478,6 +496,7 @@ impl Wheel {
     }
 
     fn emptied(&mut self, list: usize) {
+        self.lists[list].from = EMPTY.from;
         if list < L0_SLOTS {
             self.level0.clear(list);
         } else if list < LIST_2 {

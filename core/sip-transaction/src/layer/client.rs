@@ -6,7 +6,7 @@ use crate::key::MethodCode;
 use crate::machine::{ClientAct, ClientInput, Step, invite_client, plain_client};
 use crate::pool::Pool;
 use crate::timers::Clock;
-use crate::wheel::Owner;
+use crate::wheel::{Owner, Wheel};
 use core::mem;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use sip_message::{Limits, Message, Method, Parsed};
@@ -67,12 +67,6 @@ impl Client {
         }
     }
 
-    /// Some fields, spread over the lines of the processor's cache that it takes.
-    #[inline]
-    pub(super) fn lines(&self) -> (usize, u64, u64, u32, State) {
-        (self.buffer.len(), self.user, self.times.armed, self.times.node, self.state)
-    }
-
     /// Whether it is a CANCEL of ours, which has no user and raises no events.
     fn is_cancel(&self) -> bool {
         self.method == CANCEL
@@ -124,7 +118,7 @@ impl Layer {
         if let Some(client) = self.clients.at_mut(id.slot) {
             // Armed for what sending it will ask for.
             client.times.end = self.now.saturating_add(self.clock.t1_x64);
-            client.times.armed = self.now.saturating_add(self.clock.t1);
+            client.times.armed = Wheel::end_of_tick(self.now.saturating_add(self.clock.t1));
             self.wheel.arm(client.times.node, client.times.armed);
         }
         Some(id)

@@ -16,7 +16,6 @@ use crate::slab::Slab;
 use crate::timers::{Clock, Timers};
 use crate::wheel::{NEVER, Owner, TimerId, Wheel};
 use client::Client;
-use core::hint::black_box;
 use server::Server;
 use wire::{Outbox, Time};
 
@@ -196,30 +195,29 @@ impl Layer {
         self.now = now.as_micros();
         let mut budget = WORK;
         while let Some(owner) = self.wheel.poll(self.now, &mut budget) {
-            self.touch_upcoming();
+            self.fetch_upcoming();
             match owner {
                 Owner::Client(slot) => self.client_due(slot, out, events),
-                Owner::Server(slot) => {
-                    // Its bucket is next, when it ends.
-                    black_box(self.servers.at(slot).map(|server| self.index.head(server.hash)));
-                    self.server_due(slot, out, events);
-                }
+                Owner::Server(slot) => self.server_due(slot, out, events),
                 Owner::User(token) => events.push(Event::User { token }),
             }
         }
     }
 
-    /// Nobody has looked at a transaction that ends for half a minute. The processor fetches the next one while this one is
-    /// worked on: some of it is read, and nothing waits for what was read.
+    /// Nobody has looked at a transaction that ends for half a minute: node, transaction and bucket come from far away, and
+    /// each says where the next one is. So while one is worked on, the processor fetches the bucket of the second after it,
+    /// the third transaction and the node behind that.
     #[inline]
-    fn touch_upcoming(&self) {
-        match self.wheel.upcoming() {
-            Some(Owner::Client(slot)) => {
-                black_box(self.clients.at(slot).map(Client::lines));
-            }
-            Some(Owner::Server(slot)) => {
-                black_box(self.servers.at(slot).map(Server::lines));
-            }
+    fn fetch_upcoming(&self) {
+        let [_, second, third] = self.wheel.upcoming();
+        if let Some(Owner::Server(slot)) = second
+            && let Some(server) = self.servers.at(slot)
+        {
+            self.index.prefetch(server.hash);
+        }
+        match third {
+            Some(Owner::Client(slot)) => self.clients.prefetch(slot),
+            Some(Owner::Server(slot)) => self.servers.prefetch(slot),
             _ => {}
         }
     }
@@ -289,8 +287,8 @@ struct Deadlines {
     resend: u64,
     end: u64,
     /// When the node fires. Often before the earlier of the two, so that putting a timer off costs
-    /// nothing (the node is armed anew when it has fired too early); never after it by more than T1,
-    /// and that only if it merely keeps a finished transaction in memory.
+    /// nothing (the node is armed anew when it has fired too early); never after it by more than a tick, and
+    /// by T1 as well if it merely keeps a finished transaction in memory.
     armed: u64,
 }
 
@@ -332,11 +330,14 @@ impl Deadlines {
         let first = self.resend.min(self.end);
         let target = first.min(now.saturating_add(clock.t1_x64 + clock.t1));
         let soon = 8 * clock.t1;
-        let too_late = first.saturating_add(late) < self.armed;
+        // What is long may be a tick longer.
+        let long = now.saturating_add(clock.t1 / 2);
+        let tick = |at: u64| if at > long { Wheel::end_of_tick(at) } else { at };
+        let too_late = tick(first.saturating_add(late)) < self.armed;
         let too_early = self.armed < now.saturating_add(soon) && self.armed.saturating_add(soon) < target;
         if too_late || too_early {
-            self.armed = target;
-            wheel.arm(self.node, target);
+            self.armed = tick(target);
+            wheel.arm(self.node, self.armed);
         }
     }
 

@@ -2,11 +2,9 @@
 
 use super::{Deadlines, Event, Inbound, Layer};
 use crate::id::ServerId;
-use crate::index::{Index, Links};
 use crate::key::MethodCode;
 use crate::machine::{ServerAct, ServerInput, Step, invite_server, plain_server};
 use crate::pool::{self, Pool};
-use crate::slab::Slab;
 use crate::timers::Clock;
 use crate::wheel::Owner;
 use core::mem;
@@ -20,8 +18,6 @@ pub(super) struct Server {
     /// Bytes of the key in `buffer`; of these, the core.
     key_len: u16,
     core_len: u16,
-    /// The next in the hash chain.
-    next: u32,
     pub(super) hash: u64,
     user: u64,
     times: Deadlines,
@@ -46,12 +42,6 @@ impl Server {
             State::Invite(state) => wrap(invite_server::step(state, input, clock, reliable), State::Invite),
             State::Plain(state) => wrap(plain_server::step(state, input, clock, reliable), State::Plain),
         }
-    }
-
-    /// Some fields, spread over the lines of the processor's cache that it takes.
-    #[inline]
-    pub(super) fn lines(&self) -> (usize, u64, u64, u32, State) {
-        (self.buffer.len(), self.hash, self.times.armed, self.times.node, self.state)
     }
 
     /// Whether a final response has been sent.
@@ -115,22 +105,6 @@ impl Server {
 /// A machine's step as a step of either.
 fn wrap<S>(step: Step<S, ServerAct>, state: impl FnOnce(S) -> State) -> Step<State, ServerAct> {
     Step { state: step.state.map(state), act: step.act, resend: step.resend, end: step.end }
-}
-
-impl Links for Slab<Server> {
-    fn hash(&self, slot: u32) -> u64 {
-        self.at(slot).map_or(0, |server| server.hash)
-    }
-
-    fn next(&self, slot: u32) -> u32 {
-        self.at(slot).map_or(u32::MAX, |server| server.next)
-    }
-
-    fn set_next(&mut self, slot: u32, next: u32) {
-        if let Some(server) = self.at_mut(slot) {
-            server.next = next;
-        }
-    }
 }
 
 impl Layer {
@@ -411,7 +385,6 @@ impl Layer {
                 key_len: buffer.len() as u16,
                 core_len: self.key.core().len() as u16,
                 buffer,
-                next: self.index.head(hash),
                 hash,
                 user: 0,
                 times: Deadlines::new(0),
@@ -425,7 +398,7 @@ impl Layer {
             server.times.node = node;
             server.times.follow(&step, self.now, &self.clock, &mut self.wheel);
         }
-        self.index.insert(&mut self.servers, hash, slot);
+        self.index.insert(hash, slot);
         if let Some(count) = self.by_method.get_mut(method.group()) {
             *count += 1;
         }
@@ -435,8 +408,8 @@ impl Layer {
 
     /// Destroys a transaction; what it held can be used again at once.
     fn remove_server(&mut self, slot: u32) {
-        self.index.remove(&mut self.servers, slot);
         if let Some(server) = self.servers.remove(slot) {
+            self.index.remove(server.hash, slot);
             if let Some(count) = self.by_method.get_mut(server.method.group()) {
                 *count -= 1;
             }
@@ -454,20 +427,15 @@ impl Layer {
     /// A transaction whose key has the core of the request read last.
     fn find(&self, wanted: impl Fn(&Server) -> bool) -> Option<u32> {
         let (hash, core) = (self.key.hash(), self.key.core());
-        let mut slot = self.index.find(hash);
-        while !Index::is_end(slot) {
-            let server = self.servers.at(slot)?;
+        self.index.find(hash, |slot| {
             // The hash decides nearly always; the key is compared because "nearly" is not enough.
-            if server.hash == hash
-                && usize::from(server.core_len) == core.len()
-                && server.buffer.starts_with(core)
-                && wanted(server)
-            {
-                return Some(slot);
-            }
-            slot = server.next;
-        }
-        None
+            self.servers.at(slot).is_some_and(|server| {
+                server.hash == hash
+                    && usize::from(server.core_len) == core.len()
+                    && server.buffer.starts_with(core)
+                    && wanted(server)
+            })
+        })
     }
 
     /// The id of the transaction in a slot.

@@ -128,6 +128,18 @@ fn a_look_at_the_current_tick_that_was_cut_short_is_taken_again() {
     assert_eq!(fired(&mut wheel, 20), [2]);
 }
 
+/// The tick was looked at already, and what is left in it is due later.
+#[test]
+fn a_timer_for_a_time_that_is_over_fires_at_once() {
+    let mut wheel = Wheel::new();
+    let now = 10 * MS;
+    wheel.schedule(now + MS, 1);
+    assert_eq!(fired(&mut wheel, now), []);
+    wheel.schedule(3 * MS, 2);
+    assert_eq!(fired(&mut wheel, now), [2]);
+    assert_eq!(fired(&mut wheel, now + MS), [1]);
+}
+
 #[test]
 fn one_tick_fires_in_the_order_of_arming() {
     let mut wheel = Wheel::new();

@@ -55,6 +55,16 @@ pub struct LocationLimits {
     pub max_pending: usize,
 }
 
+impl LocationLimits {
+    /// For so many threads that look up and register. Of few parts the processor keeps what a look-up reads before it comes
+    /// to the binding (the lock, and where the buckets and pages are: seven lines of its cache each); threads meet in few of
+    /// many.
+    pub fn for_threads(threads: usize) -> LocationLimits {
+        let stripes = threads.saturating_mul(32).next_power_of_two().clamp(64, 256);
+        LocationLimits { stripes, ..LocationLimits::default() }
+    }
+}
+
 impl Default for LocationLimits {
     fn default() -> LocationLimits {
         LocationLimits { stripes: 256, max_aors: 50_000_000, max_pending: 4_000_000 }

@@ -15,9 +15,13 @@ use super::log::record::encoded_key;
 use super::row::Key;
 use super::{SharedLocation, write};
 
-/// Bindings of one stripe that wait, all threads together: with some 250 bytes for each, 64 MiB for 256 stripes. Four times
-/// as many saved the tables less work than it cost to be given the memory, nearly twice as much for a start as a whole.
-const ROOM: usize = 1_024;
+/// Bindings that wait, of all stripes and threads together: with some 250 bytes for each, 64 MiB. Four times as many saved
+/// the tables less work than it cost to be given the memory, nearly twice as much for a start as a whole.
+#[cfg(not(test))]
+const ROOM: usize = 262_144;
+/// Less, so that tests with some ten thousand come to use it again and again.
+#[cfg(test)]
+const ROOM: usize = 8_192;
 
 /// What the threads of a start share.
 pub(crate) struct Loading<'l> {
@@ -36,7 +40,7 @@ impl<'l> Loading<'l> {
     /// Into `location`, by `threads`; `key` must be unguessable.
     pub(crate) fn new(location: &'l SharedLocation, key: [u8; 16], threads: usize) -> Loading<'l> {
         let gone = location.stripes.iter().map(|_| Mutex::default()).collect();
-        Loading { location, key, gone, room: ROOM / threads.max(1) }
+        Loading { location, key, gone, room: ROOM / location.stripes.len() / threads.max(1) }
     }
 
     /// Bindings of which the last word is that their time is over.

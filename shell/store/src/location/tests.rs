@@ -391,6 +391,12 @@ fn the_journal_has_a_limit_whatever_the_policy() {
 }
 
 #[test]
+fn few_threads_have_few_parts_and_many_have_many() {
+    let parts = [0, 1, 2, 3, 4, 5, 8, 1_024].map(|threads| LocationLimits::for_threads(threads).stripes);
+    assert_eq!(parts, [64, 64, 64, 128, 128, 256, 256, 256]);
+}
+
+#[test]
 fn addresses_are_found_over_all_stripes() {
     let temp = TempDir::new();
     let bench = Bench::open(temp.path(), Hands::new(10, WALL));
