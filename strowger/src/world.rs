@@ -10,7 +10,7 @@ use sip_auth::{
 use sip_message::Method;
 use sip_node::{Counter, Question, Refusal, Services, Span, StoreDown};
 use sip_proxy::locate;
-use sip_registrar::{BindingView, Change, Reply, Table};
+use sip_registrar::{BindingView, Change, Expected, Reply, Table};
 use std::cell::{RefCell, RefMut};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -108,6 +108,14 @@ impl Lookup for Secrets<'_> {
 impl Services for World {
     fn bindings(&self, aor: &[u8], now: Time, each: &mut dyn FnMut(&BindingView<'_>)) {
         self.location.lookup(aor, now, |binding| each(&binding));
+    }
+
+    fn expect(&self, aor: &[u8]) -> Option<Expected> {
+        self.location.expect(aor)
+    }
+
+    fn fetch(&self, expected: Expected) {
+        self.location.fetch(expected);
     }
 
     fn register(

@@ -13,6 +13,7 @@ use sip_message::{Malformed, Message, Method, Name, Scheme, Uri, UriError, plain
 use sip_proxy::loops::read_branch;
 use sip_proxy::routes::{Routing, preprocess};
 use sip_proxy::token::{Dialog, End, Role};
+use sip_registrar::Expected;
 use std::borrow::Cow;
 use wire::{Flow, Outbox, Time};
 
@@ -41,6 +42,15 @@ pub(crate) struct Admitted<'a> {
     pub routing: Routing<'a>,
     pub dialog: Option<Dialog>,
     pub caller: Caller<'a>,
+}
+
+/// Which way a request is to go, by what it says itself: read before it is known whether it is new, while the processor
+/// fetches what tells that.
+pub(crate) struct Way<'a> {
+    /// What the Route set means here, and the Request-URI that is meant.
+    pub read: Result<(Routing<'a>, Result<Uri<'a>, UriError>), Malformed>,
+    /// The dialog that a token of ours says it belongs to.
+    pub dialog: Option<Dialog>,
 }
 
 /// An address-of-record in canonical form: part of the message where it stands there so, as it nearly always
@@ -87,7 +97,14 @@ impl<'a> Aor<'a> {
 
 impl<S: Services> Node<S> {
     /// A request that matches no transaction.
-    pub(crate) fn new_request(&mut self, now: Time, flow: Flow, request: &Message<'_>, out: &mut Outbox) {
+    pub(crate) fn new_request(
+        &mut self,
+        now: Time,
+        flow: Flow,
+        request: &Message<'_>,
+        way: Way<'_>,
+        out: &mut Outbox,
+    ) {
         if !self.overload.sheds() {
             // As in an overload, where requests within dialogs are not new work.
             if request.to_tag().is_empty() {
@@ -100,7 +117,7 @@ impl<S: Services> Node<S> {
                 Some(Verdict::Take) | None => {}
             }
         }
-        let Some((admitted, aor)) = self.admit(now, flow, request, out) else { return };
+        let Some((admitted, aor)) = self.admit(now, flow, request, way, out) else { return };
         let method = request.method();
         let own = self.is_own_request(method, &admitted.uri, &admitted.routing);
         if method == Method::Register && own {
@@ -121,9 +138,10 @@ impl<S: Services> Node<S> {
         now: Time,
         flow: Flow,
         request: &Message<'a>,
+        Way { read, dialog }: Way<'a>,
         out: &mut Outbox,
     ) -> Option<(Admitted<'a>, Option<Aor<'a>>)> {
-        let Ok((routing, uri)) = self.routing(request) else {
+        let Ok((routing, uri)) = read else {
             return self.malformed(flow, request, b"Malformed Route", out);
         };
         let uri = match uri {
@@ -154,9 +172,6 @@ impl<S: Services> Node<S> {
             self.refuse(flow, request, 420, b"", &extra, out);
             return None;
         }
-        let dialog = routing.token.and_then(|token| {
-            self.sealer.open(token, request.call_id(), request.from_tag(), request.to_tag())
-        });
         // A To tag is easily made up; an INVITE belongs to a dialog if our token says so.
         let begins = request.to_tag().is_empty() || request.method() == Method::Invite;
         if self.draining && dialog.is_none() && begins {
@@ -187,9 +202,32 @@ impl<S: Services> Node<S> {
         Some((Admitted { uri, routing, dialog, caller }, aor))
     }
 
+    /// Reads which way a request is to go.
+    #[inline]
+    pub(crate) fn way<'a>(&self, request: &Message<'a>) -> Way<'a> {
+        let read = self.routing(request);
+        let token = read.as_ref().ok().and_then(|(routing, _)| routing.token);
+        let dialog = token.and_then(|token| {
+            self.sealer.open(token, request.call_id(), request.from_tag(), request.to_tag())
+        });
+        Way { read, dialog }
+    }
+
+    /// Says whose bindings are going to be asked for if this request is a new call for one of our users, as nearly every one is
+    /// that looks so.
+    #[inline]
+    pub(crate) fn expect_callee(&self, request: &Message<'_>) -> Option<Expected> {
+        if request.method() != Method::Invite || !request.to_tag().is_empty() {
+            return None;
+        }
+        let mut domains = self.settings.domains.iter();
+        let aor = domains.find_map(|domain| plain_aor(request.request_uri(), domain))?;
+        self.services.expect(aor)
+    }
+
     /// What the Route set and the Request-URI mean here (section 16.4), and the Request-URI that is meant.
     #[inline]
-    pub(crate) fn routing<'a>(
+    fn routing<'a>(
         &self,
         request: &Message<'a>,
     ) -> Result<(Routing<'a>, Result<Uri<'a>, UriError>), Malformed> {

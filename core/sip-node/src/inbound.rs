@@ -1,6 +1,6 @@
 //! Requests as they come in: what is refused without memory of it, ACK and CANCEL.
 
-use crate::admit::Admitted;
+use crate::admit::{Admitted, Way};
 use crate::node::{Node, domain};
 use crate::overload::{Wish, fill, take_out};
 use crate::proxied::ProxiedId;
@@ -17,11 +17,19 @@ impl<S: Services> Node<S> {
     pub(crate) fn request(&mut self, now: Time, flow: Flow, request: &Message<'_>, out: &mut Outbox) {
         // Where answers go matters to the layer here only if it answers a CANCEL.
         let reply = if request.method() == Method::Cancel { reply_flow(flow, request) } else { flow };
-        match self.layer.absorb(now, request, reply, out) {
-            None => self.new_request(now, flow, request, out),
-            Some(Inbound::AckOutside) => self.ack(now, flow, request, out),
+        // Whether it is new, and who is called, is to be read where nobody has looked for long. All else that can be done
+        // before is done while that is fetched.
+        let callee = self.expect_callee(request);
+        self.layer.prepare(request);
+        let way = self.way(request);
+        if let Some(callee) = callee {
+            self.services.fetch(callee);
+        }
+        match self.layer.absorb_prepared(now, request, reply, out) {
+            None => self.new_request(now, flow, request, way, out),
+            Some(Inbound::AckOutside) => self.ack(now, flow, request, way, out),
             Some(Inbound::Cancel { id, invite, matched }) => {
-                self.cancel(now, flow, request, id, invite, matched, out);
+                self.cancel(now, flow, request, (id, invite, matched), way, out);
             }
             Some(Inbound::Full) => self.overloaded(flow, request, out),
             Some(Inbound::Absorbed | Inbound::New(_)) => {}
@@ -144,14 +152,14 @@ impl<S: Services> Node<S> {
 
     /// An ACK that belongs to no failed INVITE of ours: for a 2xx, to be routed; or for a failure that
     /// was answered without memory, which ends here.
-    fn ack(&mut self, now: Time, flow: Flow, request: &Message<'_>, out: &mut Outbox) {
+    fn ack(&mut self, now: Time, flow: Flow, request: &Message<'_>, way: Way<'_>, out: &mut Outbox) {
         if request.to_tag().len() == 16 && request.to_tag() == self.stateless_tag(request) {
             return;
         }
         if request.max_forwards() == Some(0) {
             return self.services.count(Counter::Garbage);
         }
-        self.forward_unproven(now, flow, request, out);
+        self.forward_unproven(now, flow, request, way, out);
     }
 
     /// RFC 3261 sections 9.2 and 16.10.
@@ -160,9 +168,8 @@ impl<S: Services> Node<S> {
         now: Time,
         flow: Flow,
         request: &Message<'_>,
-        id: ServerId,
-        invite: Option<ServerId>,
-        matched: bool,
+        (id, invite, matched): (ServerId, Option<ServerId>, bool),
+        way: Way<'_>,
         out: &mut Outbox,
     ) {
         let source = Some((flow.remote, always_rport(flow, request)));
@@ -177,7 +184,7 @@ impl<S: Services> Node<S> {
                 if request.max_forwards() == Some(0) {
                     return self.refuse(flow, request, 483, b"", b"", out);
                 }
-                return self.forward_unproven(now, flow, request, out);
+                return self.forward_unproven(now, flow, request, way, out);
             }
             return self.refuse(flow, request, 481, b"", b"", out);
         }

@@ -162,7 +162,7 @@ impl Proxied {
     pub fn trusts(&self, branch: BranchId) -> bool {
         match self.targets.get(usize::from(branch.target())) {
             Some(target) => target.role == Role::Trunk,
-            None => self.trusted.checked_shr(branch.target().into()).is_some_and(|bits| bits & 1 == 1),
+            None => is_trunk(self.trusted, branch),
         }
     }
 
@@ -324,8 +324,7 @@ impl ProxiedSlab {
     pub fn back(&mut self, id: ProxiedId, branch: BranchId) -> Option<Back> {
         let Value::Accepted(held) = &self.slot(id)?.value else { return None };
         let [low, high] = held.trusted.map(u128::from);
-        let trusted =
-            (high << 64 | low).checked_shr(branch.target().into()).is_some_and(|bits| bits & 1 == 1);
+        let trusted = is_trunk(high << 64 | low, branch);
         Some(Back { server: held.server, oc: held.oc, knows_oc: held.knows_oc, trusted })
     }
 
@@ -402,4 +401,9 @@ pub(crate) struct Buffers {
     pub text: Vec<u8>,
     pub targets: Vec<Target>,
     pub clients: Vec<(BranchId, ClientId)>,
+}
+
+/// Whether the target of a branch is a trunk, of which bit n says it of target n.
+fn is_trunk(trunks: u128, branch: BranchId) -> bool {
+    trunks.checked_shr(branch.target().into()).is_some_and(|bits| bits & 1 == 1)
 }

@@ -5,7 +5,7 @@ use core::time::Duration;
 use sip_auth::{Authenticator, Decision, Minted};
 use sip_message::Method;
 use sip_proxy::locate::Kind;
-use sip_registrar::{BindingView, Change, Reply, Table};
+use sip_registrar::{BindingView, Change, Expected, Reply, Table};
 use wire::Time;
 
 /// The location service cannot promise to keep a registration.
@@ -29,6 +29,18 @@ pub struct Question {
 pub trait Services {
     /// Calls `each` for every live binding of an address-of-record, in order of falling q.
     fn bindings(&self, aor: &[u8], now: Time, each: &mut dyn FnMut(&BindingView<'_>));
+
+    /// Told that the bindings of an address-of-record are likely to be asked for soon, and a little later with
+    /// [`Services::fetch`] once more: whoever has them where they take long to read begins to fetch them.
+    fn expect(&self, aor: &[u8]) -> Option<Expected> {
+        let _ = aor;
+        None
+    }
+
+    /// See [`Services::expect`].
+    fn fetch(&self, expected: Expected) {
+        let _ = expected;
+    }
 
     /// Runs `work` on the table that holds `aor`; the changes it reports are made durable. `changes`:
     /// whether it may report any.

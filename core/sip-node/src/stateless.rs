@@ -1,7 +1,7 @@
 //! Forwarding without memory: the ACK of a 2xx, and everything in stateless mode (RFC 3261 section
 //! 16.11).
 
-use crate::admit::{Admitted, Caller, is_beside};
+use crate::admit::{Admitted, Caller, Way, is_beside};
 use crate::forward::may_carry;
 use crate::inbound::passed_on;
 use crate::node::{Node, domain};
@@ -35,14 +35,12 @@ impl<S: Services> Node<S> {
         now: Time,
         flow: Flow,
         request: &Message<'_>,
+        Way { read, dialog }: Way<'_>,
         out: &mut Outbox,
     ) {
-        let Ok((routing, Ok(uri))) = self.routing(request) else {
+        let Ok((routing, Ok(uri))) = read else {
             return self.services.count(Counter::Garbage);
         };
-        let dialog = routing.token.and_then(|token| {
-            self.sealer.open(token, request.call_id(), request.from_tag(), request.to_tag())
-        });
         let trunk = self.settings.trunk_of(flow.remote.ip());
         let ourselves = self.is_from_ourselves(request);
         let trunk = trunk.filter(|_| !ourselves);

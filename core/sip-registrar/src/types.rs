@@ -204,3 +204,12 @@ pub struct Reply {
     /// Header lines to add to the response, each with its CRLF.
     pub headers: Vec<u8>,
 }
+
+/// Where the bindings of an address-of-record are expected (see [`Table::expect`](crate::Table::expect)).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Expected {
+    /// Which of several tables.
+    pub part: u32,
+    /// What that table answered.
+    pub hash: u32,
+}

@@ -313,12 +313,12 @@ impl Wheel {
         }
     }
 
-    /// Who may be the next three after one that [`Wheel::poll`] has answered: a guess, for the processor's cache. The node
+    /// Who may be the next five after one that [`Wheel::poll`] has answered: a guess, for the processor's cache. The node
     /// behind them is asked for, so that next time it is there.
-    pub(crate) fn upcoming(&self) -> [Option<Owner>; 3] {
+    pub(crate) fn upcoming(&self) -> [Option<Owner>; 5] {
         let ready = self.list(LIST_READY).head;
         let mut id = if ready != NIL { ready } else { self.list(self.cursor as usize % L0_SLOTS).head };
-        let mut owners = [None; 3];
+        let mut owners = [None; 5];
         for owner in &mut owners {
             if id == NIL {
                 return owners;

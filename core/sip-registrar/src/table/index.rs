@@ -9,6 +9,8 @@ use super::bytes::{put_u32, u32_at};
 use super::cell::{self, CHAIN, HASH};
 use super::segments::Segments;
 use super::slab::{NONE, Slab};
+use core::slice;
+use prefetch_index::prefetch_index;
 use siphasher::sip::SipHasher13;
 
 /// The order is that of [`Table`](super::Table).
@@ -50,8 +52,20 @@ impl Index {
         SipHasher13::new_with_keys(self.key[0], self.key[1]).hash(aor) as u32
     }
 
+    /// Asks the processor for the bucket of a hash.
+    #[inline]
+    pub(crate) fn prefetch(&self, hash: u32) {
+        prefetch_index(slice::from_ref(self.buckets.at(self.bucket_of(hash))), 0);
+    }
+
+    /// First cell of the bucket of a hash.
+    #[inline]
+    pub(crate) fn first_of(&self, hash: u32) -> Option<u32> {
+        self.first(self.bucket_of(hash))
+    }
+
     pub(crate) fn find(&self, slab: &Slab, hash: u32, aor: &[u8]) -> Option<u32> {
-        let mut at = self.first(self.bucket_of(hash));
+        let mut at = self.first_of(hash);
         while let Some(handle) = at {
             let c = slab.get(handle);
             if u32_at(c, HASH) == hash && cell::open(c).0 == aor {

@@ -82,6 +82,21 @@ impl Table {
         }
     }
 
+    /// Asks the processor for what a search for `aor` begins with, which is mostly in no cache. What it answers is for
+    /// [`Table::fetch`], after some other work.
+    pub fn expect(&self, aor: &[u8]) -> u32 {
+        let hash = self.index.hash(aor);
+        self.index.prefetch(hash);
+        hash
+    }
+
+    /// Asks the processor for the bindings of an address-of-record for which [`Table::expect`] answered this.
+    pub fn fetch(&self, expected: u32) {
+        if let Some(handle) = self.index.first_of(expected) {
+            self.slab.prefetch(handle);
+        }
+    }
+
     /// Whether some binding has this address as its Contact's or had its REGISTER from it. Bindings
     /// that expired count until [`Table::expire`] has come to them.
     pub fn has_contact_address(&self, address: SocketAddr) -> bool {

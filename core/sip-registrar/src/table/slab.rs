@@ -6,11 +6,15 @@
 //! back to the allocator for another size.
 
 use super::segments::Segments;
+use prefetch_index::prefetch_index;
 
 /// Names no cell.
 pub(crate) const NONE: u32 = u32::MAX;
 
 const PAGE: usize = 8192;
+/// Bytes of a line of the processor's cache, and of what one binding takes.
+const LINE: usize = 64;
+const USUAL: usize = 4 * LINE;
 /// Low bits of a handle: the cell within its page. 512 cells of 16 bytes fill a page.
 const CELL_BITS: u32 = 9;
 const MAX_PAGES: usize = (1 << (32 - CELL_BITS)) - 1;
@@ -130,6 +134,16 @@ impl Slab {
         let p = self.pages.at((handle >> CELL_BITS) as usize);
         let at = (handle & ((1 << CELL_BITS) - 1)) as usize * p.cell as usize;
         &p.data[at..at + p.cell as usize]
+    }
+
+    /// Asks the processor for a cell as far as bindings of usual length go.
+    #[inline]
+    pub(crate) fn prefetch(&self, handle: u32) {
+        let p = self.pages.at((handle >> CELL_BITS) as usize);
+        let at = (handle & ((1 << CELL_BITS) - 1)) as usize * p.cell as usize;
+        for line in (at..at + (p.cell as usize).min(USUAL)).step_by(LINE) {
+            prefetch_index(&p.data, line);
+        }
     }
 
     pub(crate) fn get_mut(&mut self, handle: u32) -> &mut [u8] {

@@ -205,17 +205,18 @@ impl Layer {
     }
 
     /// Nobody has looked at a transaction that ends for half a minute: node, transaction and bucket come from far away, and
-    /// each says where the next one is. So while one is worked on, the processor fetches the bucket of the second after it,
-    /// the third transaction and the node behind that.
+    /// each says where the next one is. So while one is worked on, the processor fetches the node of the sixth after it, the
+    /// transaction of the fifth, and the bucket of the third, which that one's transaction says: it takes longer than one is
+    /// worked on.
     #[inline]
     fn fetch_upcoming(&self) {
-        let [_, second, third] = self.wheel.upcoming();
-        if let Some(Owner::Server(slot)) = second
+        let [_, _, third, _, fifth] = self.wheel.upcoming();
+        if let Some(Owner::Server(slot)) = third
             && let Some(server) = self.servers.at(slot)
         {
             self.index.prefetch(server.hash);
         }
-        match third {
+        match fifth {
             Some(Owner::Client(slot)) => self.clients.prefetch(slot),
             Some(Owner::Server(slot)) => self.servers.prefetch(slot),
             _ => {}

@@ -134,21 +134,49 @@ impl Layer {
         reply: Flow,
         out: &mut Outbox,
     ) -> Option<Inbound> {
-        self.now = now.as_micros();
+        self.prepare(message);
+        self.absorb_prepared(now, message, reply, out)
+    }
+
+    /// Reads what a request is matched by and asks the processor for the place where it is going to be looked for, which is
+    /// mostly in no cache. [`Layer::absorb_prepared`] is best called after some work that does not depend on it.
+    #[inline]
+    pub fn prepare(&mut self, message: &Message<'_>) {
         self.key.forget();
+        if !self.is_first_of(message.method()) {
+            self.key.read(message, message.method());
+            self.index.prefetch(self.key.hash());
+        }
+    }
+
+    /// [`Layer::absorb`] of the request that [`Layer::prepare`] was called with last.
+    pub fn absorb_prepared(
+        &mut self,
+        now: Time,
+        message: &Message<'_>,
+        reply: Flow,
+        out: &mut Outbox,
+    ) -> Option<Inbound> {
+        self.now = now.as_micros();
         let method = message.method();
-        // An ACK belongs to an INVITE, a CANCEL to any, and all others to one of their own method.
-        let sought = if method == Method::Ack { MethodCode::INVITE } else { MethodCode::of(method) };
-        if self.by_method.get(sought.group()) == Some(&0) && method != Method::Cancel {
-            // As calls in a proxy without transactions: nothing was received before.
+        if self.is_first_of(method) {
             return (method == Method::Ack).then_some(Inbound::AckOutside);
         }
-        self.key.read(message, method);
+        debug_assert!(self.key.is_of(message) && self.key.is_still(message, method), "not what was prepared");
         match method {
             Method::Ack => Some(self.receive_ack(message)),
             Method::Cancel => Some(self.receive_cancel(reply, out)),
             _ => self.find_same(MethodCode::of(method)).map(|slot| self.repeated(slot, out)),
         }
+    }
+
+    /// Whether there is no transaction that a request of this method could belong to, as calls in a proxy without
+    /// transactions: nothing was received before.
+    #[inline]
+    fn is_first_of(&self, method: Method<'_>) -> bool {
+        // An ACK belongs to an INVITE, a CANCEL to any, and all others to one of their own method.
+        let sought = if method == Method::Ack { MethodCode::INVITE } else { MethodCode::of(method) };
+        self.by_method.get(sought.group()) == Some(&0) && method != Method::Cancel
     }
 
     /// Makes the transaction of a request that [`Layer::absorb`], asked about it last, found to be new. `None`: there is

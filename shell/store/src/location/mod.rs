@@ -27,7 +27,7 @@ use std::time::Duration;
 
 #[cfg(test)]
 use sip_registrar::Record;
-use sip_registrar::{BindingView, Change, Table};
+use sip_registrar::{BindingView, Change, Expected, Table};
 use siphasher::sip::SipHasher13;
 use wire::Time;
 
@@ -142,6 +142,21 @@ impl SharedLocation {
         match self.stripes.get(self.index(aor)) {
             Some(stripe) => read(stripe).table.bindings(aor, now, visit),
             None => 0,
+        }
+    }
+
+    /// Asks the processor for what a look-up of `aor` reads first, and once that is here, with [`SharedLocation::fetch`],
+    /// for the bindings. Both are mostly in no cache, and a look-up that follows some other work need not wait for them.
+    pub fn expect(&self, aor: &[u8]) -> Option<Expected> {
+        let index = self.index(aor);
+        let hash = read(self.stripes.get(index)?).table.expect(aor);
+        Some(Expected { part: index as u32, hash })
+    }
+
+    /// See [`SharedLocation::expect`].
+    pub fn fetch(&self, expected: Expected) {
+        if let Some(stripe) = self.stripes.get(expected.part as usize) {
+            read(stripe).table.fetch(expected.hash);
         }
     }
 
