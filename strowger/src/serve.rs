@@ -406,13 +406,22 @@ fn announce(control: &Control, notifier: &Notifier, workers: usize) {
     eprintln!("strowger {} {status}", env!("CARGO_PKG_VERSION"));
 }
 
+/// How often free memory is given back.
+const TIDY: Duration = Duration::from_secs(1);
+
 /// Waits for the end: a first stop drains, a second one, or nothing left to wait for, ends.
 fn wait(signals: &Receiver<Wish>, control: &Control, notifier: &Notifier, handle: &RuntimeHandle<Notice>) {
-    while let Ok(Wish::Reload) = signals.recv() {
-        notifier.reloading(monotonic_now().as_micros());
-        // It logs what came of it.
-        let _ = control::admin::Admin::reload(control);
-        notifier.ready("ready");
+    loop {
+        match signals.recv_timeout(TIDY) {
+            Ok(Wish::Reload) => {
+                notifier.reloading(monotonic_now().as_micros());
+                // It logs what came of it.
+                let _ = control::admin::Admin::reload(control);
+                notifier.ready("ready");
+            }
+            Err(RecvTimeoutError::Timeout) => worker_runtime::give_back_memory(),
+            Ok(Wish::Stop | Wish::Break) | Err(RecvTimeoutError::Disconnected) => break,
+        }
     }
     notifier.stopping("finishing requests under way");
     tracing::info!("draining: no new calls or registrations; a second signal stops at once");

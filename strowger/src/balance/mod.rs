@@ -146,6 +146,7 @@ enum End {
 fn wait(signals: &Receiver<Wish>, control: &Control, notifier: &Notifier) {
     let mut seen = Vec::new();
     let mut look = || {
+        worker_runtime::give_back_memory();
         control.look_up();
         control.tell_changes(&mut seen);
         control.is_whole()

@@ -8,6 +8,10 @@ use siphasher::sip::SipHasher13;
 use super::row::{Key, key_of};
 use crate::names::in_one_piece;
 
+/// Changes that a journal always keeps room for, once it had them. One for more is given back when it is not used: there
+/// are many journals, and after everybody has registered at once it is megabytes.
+const ROOM: usize = 16;
+
 /// The changes of one stripe that wait to be written.
 #[derive(Default)]
 pub(crate) struct Journal {
@@ -58,9 +62,18 @@ impl Journal {
         true
     }
 
-    /// Moves all changes to `out`, in no order. Keeps its room.
+    /// Moves all changes to `out`, in no order. Keeps its room if that was used.
     pub(crate) fn drain_into(&mut self, out: &mut Vec<Change>) {
+        let used = self.table.len();
         out.extend(self.table.drain().map(|waiting| waiting.change));
+        if self.table.capacity() > ROOM.max(8 * used) {
+            self.table = HashTable::new();
+        }
+    }
+
+    /// Whether it is empty and has the room of a busier time.
+    pub(crate) fn is_roomy(&self) -> bool {
+        self.table.is_empty() && self.table.capacity() > ROOM
     }
 
     fn insert(&mut self, waiting: Waiting) {
@@ -109,6 +122,23 @@ mod tests {
         out.sort_by(|one, other| key_of(one).cmp(&key_of(other)));
         assert_eq!(out, [delete("a"), put("b", 2)]);
         assert!(journal.is_empty());
+    }
+
+    #[test]
+    fn room_that_is_not_used_any_more_is_given_back() {
+        let mut journal = Journal::default();
+        let mut out = Vec::new();
+        let room = |journal: &Journal| journal.table.capacity();
+        (0..1_000).for_each(|n| assert!(journal.push(&SEED, put(&n.to_string(), 1))));
+        journal.drain_into(&mut out);
+        assert!(room(&journal) >= 1_000 && journal.is_roomy(), "it may be needed again");
+        (0..100).for_each(|n| assert!(journal.push(&SEED, put(&n.to_string(), 1))));
+        journal.drain_into(&mut out);
+        assert!(room(&journal) <= ROOM && !journal.is_roomy());
+        (0..10).for_each(|n| assert!(journal.push(&SEED, put(&n.to_string(), 1))));
+        journal.drain_into(&mut out);
+        assert!(room(&journal) >= 10 && !journal.is_roomy(), "little is kept");
+        assert_eq!(out.len(), 1_110);
     }
 
     /// Bindings whose keys are the same bytes, cut elsewhere, are two.

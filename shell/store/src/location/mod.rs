@@ -311,10 +311,15 @@ impl SharedLocation {
         result
     }
 
-    /// Takes the journal of stripe `index`, leaving `empty` in its place.
+    /// Takes the journal of stripe `index` if there is something in it or it has more room than it needs, leaving `empty` in
+    /// its place.
     fn take_journal(&self, index: usize, empty: Journal) -> Result<Journal, Journal> {
         let Some(stripe) = self.stripes.get(index) else { return Err(empty) };
-        if read(stripe).journal.is_empty() {
+        let (none, roomy) = {
+            let journal = &read(stripe).journal;
+            (journal.is_empty(), journal.is_roomy())
+        };
+        if none && !roomy {
             return Err(empty);
         }
         Ok(std::mem::replace(&mut write(stripe).journal, empty))

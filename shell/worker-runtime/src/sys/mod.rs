@@ -1,6 +1,7 @@
 //! The system calls, each behind a safe function. Everything unsafe in this crate is below here.
 
 mod addr;
+mod allocator;
 mod batch;
 mod bpf;
 mod errors;
@@ -11,6 +12,7 @@ mod socket;
 mod thread;
 
 pub use addr::RawAddr;
+pub use allocator::give_back;
 pub use batch::RecvBatch;
 pub use bpf::{
     Use, attach_filter, attach_reuseport_program, detach_filter, detach_reuseport_program, load_program,
