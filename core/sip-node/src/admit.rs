@@ -102,7 +102,7 @@ impl<S: Services> Node<S> {
         now: Time,
         flow: Flow,
         request: &Message<'_>,
-        way: Way<'_>,
+        way: Option<Way<'_>>,
         out: &mut Outbox,
     ) {
         if !self.overload.sheds() {
@@ -117,6 +117,7 @@ impl<S: Services> Node<S> {
                 Some(Verdict::Take) | None => {}
             }
         }
+        let way = way.unwrap_or_else(|| self.way(request));
         let Some((admitted, aor)) = self.admit(now, flow, request, way, out) else { return };
         let method = request.method();
         let own = self.is_own_request(method, &admitted.uri, &admitted.routing);

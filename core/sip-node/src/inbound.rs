@@ -2,7 +2,7 @@
 
 use crate::admit::{Admitted, Way};
 use crate::node::{Node, domain};
-use crate::overload::{Wish, fill, take_out};
+use crate::overload::{Verdict, Wish, fill, take_out};
 use crate::proxied::ProxiedId;
 use crate::services::{Counter, Services};
 use core::hash::Hasher;
@@ -18,10 +18,12 @@ impl<S: Services> Node<S> {
         // Where answers go matters to the layer here only if it answers a CANCEL.
         let reply = if request.method() == Method::Cancel { reply_flow(flow, request) } else { flow };
         // Whether it is new, and who is called, is to be read where nobody has looked for long. All else that can be done
-        // before is done while that is fetched.
-        let callee = self.expect_callee(request);
+        // before is done while that is fetched, unless it is to be refused anyway.
+        let goes_on =
+            !self.overload.sheds() || !matches!(self.verdict, Some(Verdict::Refuse | Verdict::Drop));
+        let callee = if goes_on { self.expect_callee(request) } else { None };
         self.layer.prepare(request);
-        let way = self.way(request);
+        let way = goes_on.then(|| self.way(request));
         if let Some(callee) = callee {
             self.services.fetch(callee);
         }
@@ -152,7 +154,7 @@ impl<S: Services> Node<S> {
 
     /// An ACK that belongs to no failed INVITE of ours: for a 2xx, to be routed; or for a failure that
     /// was answered without memory, which ends here.
-    fn ack(&mut self, now: Time, flow: Flow, request: &Message<'_>, way: Way<'_>, out: &mut Outbox) {
+    fn ack(&mut self, now: Time, flow: Flow, request: &Message<'_>, way: Option<Way<'_>>, out: &mut Outbox) {
         if request.to_tag().len() == 16 && request.to_tag() == self.stateless_tag(request) {
             return;
         }
@@ -169,7 +171,7 @@ impl<S: Services> Node<S> {
         flow: Flow,
         request: &Message<'_>,
         (id, invite, matched): (ServerId, Option<ServerId>, bool),
-        way: Way<'_>,
+        way: Option<Way<'_>>,
         out: &mut Outbox,
     ) {
         let source = Some((flow.remote, always_rport(flow, request)));

@@ -76,8 +76,8 @@ pub fn small_pages() -> std::io::Result<()> {
     sys::small_pages()
 }
 
-/// Gives the kernel the memory that has been free for a second or more, if mimalloc is the program's allocator. By itself it
-/// does so when somebody needs pages: after a rush, as when all phones connect anew, a server that has little to do
+/// Gives the kernel pages that are free, if mimalloc is the program's allocator and the first of them was freed a second ago. By
+/// itself it does so when somebody needs pages: after a rush, as when all phones connect anew, a server that has little to do
 /// would keep what only the rush needed. Costs next to nothing where there is nothing to give; to be called every second or
 /// so by a thread that has no messages to handle.
 pub fn give_back_memory() {

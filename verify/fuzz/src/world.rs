@@ -6,7 +6,7 @@ use sip_auth::{
 use sip_message::Method;
 use sip_node::{Auth, Challenge, Counter, Keys, Listener, Mode, NodeConfig, OverloadRules, Proxy, Question, Route, RouteAction, Services, Settings, Span, StoreDown, Trunk, Voicemail, Trying};
 use sip_proxy::context::Reroute;
-use sip_registrar::{BindingView, Change, Reply, Table};
+use sip_registrar::{BindingView, Change, Expected, Reply, Table};
 use sip_transaction::{Limits, Timers};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -64,6 +64,14 @@ impl Default for World {
 impl Services for World {
     fn bindings(&self, aor: &[u8], now: Time, each: &mut dyn FnMut(&BindingView<'_>)) {
         self.0.borrow().table.bindings(aor, now, |b| each(&b));
+    }
+
+    fn expect(&self, aor: &[u8]) -> Option<Expected> {
+        Some(Expected { part: 0, hash: self.0.borrow().table.expect(aor) })
+    }
+
+    fn fetch(&self, expected: Expected) {
+        self.0.borrow().table.fetch(expected.hash);
     }
 
     fn register(

@@ -9,7 +9,7 @@ use sip_auth::{
 };
 use sip_message::Method;
 use sip_node::{Counter, Question, Services, Span, StoreDown};
-use sip_registrar::{BindingView, Change, Record, Reply, Table};
+use sip_registrar::{BindingView, Change, Expected, Record, Reply, Table};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
@@ -86,6 +86,14 @@ impl Lookup for Secrets<'_> {
 impl Services for SimServices {
     fn bindings(&self, aor: &[u8], now: Time, each: &mut dyn FnMut(&BindingView<'_>)) {
         self.shared.table.borrow().bindings(aor, now, |binding| each(&binding));
+    }
+
+    fn expect(&self, aor: &[u8]) -> Option<Expected> {
+        Some(Expected { part: 0, hash: self.shared.table.borrow().expect(aor) })
+    }
+
+    fn fetch(&self, expected: Expected) {
+        self.shared.table.borrow().fetch(expected.hash);
     }
 
     fn register(

@@ -29,7 +29,7 @@ use sip_auth::{
 };
 use sip_message::{Index, Limits as MessageLimits, Parsed, parse};
 use sip_proxy::locate::Answer;
-use sip_registrar::{BindingView, Change, Reply, Table};
+use sip_registrar::{BindingView, Change, Expected, Reply, Table};
 use sip_transaction::{Limits, Timers};
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
@@ -71,6 +71,14 @@ pub(crate) struct World(Rc<Shared>);
 impl Services for World {
     fn bindings(&self, aor: &[u8], now: Time, each: &mut dyn FnMut(&BindingView<'_>)) {
         self.0.table.borrow().bindings(aor, now, |b| each(&b));
+    }
+
+    fn expect(&self, aor: &[u8]) -> Option<Expected> {
+        Some(Expected { part: 0, hash: self.0.table.borrow().expect(aor) })
+    }
+
+    fn fetch(&self, expected: Expected) {
+        self.0.table.borrow().fetch(expected.hash);
     }
 
     fn register(

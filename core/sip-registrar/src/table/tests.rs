@@ -48,6 +48,31 @@ fn an_ordinary_address_costs_less_than_200_bytes() {
     assert!(each < 180.0, "{each}");
 }
 
+/// What is expected is a hint, whatever becomes of the table meanwhile.
+#[test]
+fn what_is_expected_may_be_gone_or_elsewhere_when_it_is_fetched() {
+    let aor = |n: u32| record(n, Time::ZERO).aor;
+    let mut table = Table::new([7, 8], usize::MAX, true);
+    let expected: Vec<u32> = (0..600).map(|n| table.expect(&aor(n))).collect();
+    expected.iter().for_each(|&hash| table.fetch(hash));
+    for n in 0..600 {
+        // Some are longer than a page.
+        let path = vec![b'p'; if n % 50 == 0 { 9_000 } else { 0 }].into();
+        table.restore(&Record { path, ..record(n, Time::from_secs(9)) }).expect("room");
+    }
+    for (n, &hash) in (0..600).zip(&expected) {
+        assert_eq!(table.expect(&aor(n)), hash, "however large the table is");
+        table.fetch(hash);
+        if n % 3 > 0 {
+            table.remove(&aor(n), &mut Vec::new());
+        }
+    }
+    for (n, &hash) in (0..600).zip(&expected) {
+        table.fetch(hash);
+        assert_eq!(table.bindings(&aor(n), Time::ZERO, |_| ()), usize::from(n % 3 == 0));
+    }
+}
+
 #[test]
 fn growth_never_looks_at_more_than_a_few_cells() {
     let table = filled(100_000, |_| Time::from_secs(3600));

@@ -149,7 +149,8 @@ impl Layer {
         }
     }
 
-    /// [`Layer::absorb`] of the request that [`Layer::prepare`] was called with last.
+    /// [`Layer::absorb`] of the request that [`Layer::prepare`] was called with last. It is found for any other one, too,
+    /// but not sooner.
     pub fn absorb_prepared(
         &mut self,
         now: Time,
@@ -162,7 +163,10 @@ impl Layer {
         if self.is_first_of(method) {
             return (method == Method::Ack).then_some(Inbound::AckOutside);
         }
-        debug_assert!(self.key.is_of(message) && self.key.is_still(message, method), "not what was prepared");
+        if !self.key.is_of(message) {
+            self.key.read(message, method);
+        }
+        debug_assert!(self.key.is_still(message, method), "not what was prepared");
         match method {
             Method::Ack => Some(self.receive_ack(message)),
             Method::Cancel => Some(self.receive_cancel(reply, out)),

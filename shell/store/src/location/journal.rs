@@ -8,9 +8,10 @@ use siphasher::sip::SipHasher13;
 use super::row::{Key, key_of};
 use crate::names::in_one_piece;
 
-/// Changes that a journal always keeps room for, once it had them. One for more is given back when it is not used: there
-/// are many journals, and after everybody has registered at once it is megabytes.
-const ROOM: usize = 16;
+/// Changes that a journal always keeps room for, once it had them: what a hash table of 16 buckets has. Room for more is given
+/// back when an eighth of it or less is used: there are many journals, and after everybody has registered at once it is
+/// megabytes.
+const ROOM: usize = 14;
 
 /// The changes of one stripe that wait to be written.
 #[derive(Default)]
@@ -62,18 +63,23 @@ impl Journal {
         true
     }
 
-    /// Moves all changes to `out`, in no order. Keeps its room if that was used.
+    /// Moves all changes to `out`, in no order. Keeps its room if much of that was used.
     pub(crate) fn drain_into(&mut self, out: &mut Vec<Change>) {
         let used = self.table.len();
         out.extend(self.table.drain().map(|waiting| waiting.change));
-        if self.table.capacity() > ROOM.max(8 * used) {
+        if self.room() > ROOM.max(8 * used) {
             self.table = HashTable::new();
         }
     }
 
     /// Whether it is empty and has the room of a busier time.
     pub(crate) fn is_roomy(&self) -> bool {
-        self.table.is_empty() && self.table.capacity() > ROOM
+        self.table.is_empty() && self.room() > ROOM
+    }
+
+    /// Changes that there is room for.
+    pub(crate) fn room(&self) -> usize {
+        self.table.capacity()
     }
 
     fn insert(&mut self, waiting: Waiting) {
@@ -128,16 +134,15 @@ mod tests {
     fn room_that_is_not_used_any_more_is_given_back() {
         let mut journal = Journal::default();
         let mut out = Vec::new();
-        let room = |journal: &Journal| journal.table.capacity();
         (0..1_000).for_each(|n| assert!(journal.push(&SEED, put(&n.to_string(), 1))));
         journal.drain_into(&mut out);
-        assert!(room(&journal) >= 1_000 && journal.is_roomy(), "it may be needed again");
+        assert!(journal.room() >= 1_000 && journal.is_roomy(), "it may be needed again");
         (0..100).for_each(|n| assert!(journal.push(&SEED, put(&n.to_string(), 1))));
         journal.drain_into(&mut out);
-        assert!(room(&journal) <= ROOM && !journal.is_roomy());
+        assert!(journal.room() <= ROOM && !journal.is_roomy());
         (0..10).for_each(|n| assert!(journal.push(&SEED, put(&n.to_string(), 1))));
         journal.drain_into(&mut out);
-        assert!(room(&journal) >= 10 && !journal.is_roomy(), "little is kept");
+        assert!(journal.room() >= 10 && !journal.is_roomy(), "little is kept");
         assert_eq!(out.len(), 1_110);
     }
 

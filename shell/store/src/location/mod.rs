@@ -147,16 +147,18 @@ impl SharedLocation {
 
     /// Asks the processor for what a look-up of `aor` reads first, and once that is here, with [`SharedLocation::fetch`],
     /// for the bindings. Both are mostly in no cache, and a look-up that follows some other work need not wait for them.
+    /// `None`: somebody changes that part just now, and a hint is not worth waiting for him.
     pub fn expect(&self, aor: &[u8]) -> Option<Expected> {
         let index = self.index(aor);
-        let hash = read(self.stripes.get(index)?).table.expect(aor);
+        let hash = self.stripes.get(index)?.0.try_read().ok()?.table.expect(aor);
         Some(Expected { part: index as u32, hash })
     }
 
     /// See [`SharedLocation::expect`].
     pub fn fetch(&self, expected: Expected) {
-        if let Some(stripe) = self.stripes.get(expected.part as usize) {
-            read(stripe).table.fetch(expected.hash);
+        let stripe = self.stripes.get(expected.part as usize).and_then(|stripe| stripe.0.try_read().ok());
+        if let Some(stripe) = stripe {
+            stripe.table.fetch(expected.hash);
         }
     }
 

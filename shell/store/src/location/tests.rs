@@ -491,6 +491,22 @@ fn users_whose_names_begin_with_any_letter_are_read() {
     assert_eq!(rows(&temp), 0);
 }
 
+/// After everybody has registered at once the journals give back the room that they took for it.
+#[test]
+fn journals_have_little_room_in_quiet_times() {
+    let temp = TempDir::new();
+    let mut bench = Bench::open(temp.path(), Hands::new(10, WALL));
+    let room = |bench: &Bench| {
+        let stripes = bench.location.stripes.iter();
+        stripes.map(|stripe| read(stripe).journal.room()).max().unwrap_or(0)
+    };
+    (0..3_000).for_each(|n| bench.put(&n.to_string(), 600));
+    assert!(room(&bench) > 100, "{}", room(&bench));
+    (0..3).for_each(|_| bench.round());
+    assert!(room(&bench) < 16, "{}", room(&bench));
+    assert_eq!(bench.all().len(), 3_000);
+}
+
 #[test]
 fn bindings_that_ended_while_nobody_ran_leave_the_table() {
     let temp = TempDir::new();

@@ -76,7 +76,7 @@ pub(crate) struct Writer {
     identity: Identity,
     sockets: Vec<String>,
     clock: Clock,
-    /// An empty journal with room, to leave in the place of a full one.
+    /// An empty journal, with the room that the last one needed, to leave in the place of a full one.
     spare: Journal,
     log: Log,
     sealed: Arc<Sealed>,

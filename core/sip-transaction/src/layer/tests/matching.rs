@@ -85,6 +85,8 @@ fn a_request_may_be_accepted_after_others_were_looked_at() {
     ];
     for other in &others {
         let mut b = Bench::new();
+        // Where there are no transactions, nothing is read of what may belong to one.
+        b.new_server(&Request::new("BYE", "z9hG4bKbefore"), udp(3));
         parsed(bye.text().as_bytes(), |first| {
             assert_eq!(b.layer.absorb(b.now, first, udp(1), &mut b.out), None);
             parsed(other.text().as_bytes(), |second| b.layer.absorb(b.now, second, udp(2), &mut b.out));
@@ -92,6 +94,22 @@ fn a_request_may_be_accepted_after_others_were_looked_at() {
             assert_eq!(b.layer.reply_of(id), Some(udp(1)));
         });
         assert_eq!(b.receive(&bye, udp(1)), Inbound::Absorbed, "accepted under the key of {}", other.text());
+    }
+}
+
+/// What was prepared is a hint: the request that is asked about counts.
+#[test]
+fn another_request_than_the_one_prepared_is_matched_by_its_own_key() {
+    let (one, other) = (Request::new("INVITE", "z9hG4bKone"), Request::new("INVITE", "z9hG4bKother"));
+    for (prepared, asked) in [(&one, &other), (&other, &one), (&one, &one)] {
+        let mut b = Bench::new();
+        b.new_server(&one, udp(1));
+        let (prepared, text) = (prepared.text(), asked.text());
+        let found = parsed(prepared.as_bytes(), |first| {
+            b.layer.prepare(first);
+            parsed(text.as_bytes(), |second| b.layer.absorb_prepared(b.now, second, udp(1), &mut b.out))
+        });
+        assert_eq!(found, (text == one.text()).then_some(Inbound::Absorbed), "{text}");
     }
 }
 
