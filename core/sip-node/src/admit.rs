@@ -102,22 +102,13 @@ impl<S: Services> Node<S> {
         now: Time,
         flow: Flow,
         request: &Message<'_>,
-        way: Option<Way<'_>>,
+        way: Way<'_>,
         out: &mut Outbox,
     ) {
-        if !self.overload.sheds() {
-            // As in an overload, where requests within dialogs are not new work.
-            if request.to_tag().is_empty() {
-                self.overload.note(request.method());
-            }
-        } else {
-            match self.verdict {
-                Some(Verdict::Refuse) => return self.shed(flow, request, out),
-                Some(Verdict::Drop) => return self.services.count(Counter::Unanswered),
-                Some(Verdict::Take) | None => {}
-            }
+        // As in an overload, where requests within dialogs are not new work.
+        if !self.overload.sheds() && request.to_tag().is_empty() {
+            self.overload.note(request.method());
         }
-        let way = way.unwrap_or_else(|| self.way(request));
         let Some((admitted, aor)) = self.admit(now, flow, request, way, out) else { return };
         let method = request.method();
         let own = self.is_own_request(method, &admitted.uri, &admitted.routing);
@@ -219,6 +210,10 @@ impl<S: Services> Node<S> {
     #[inline]
     pub(crate) fn expect_callee(&self, request: &Message<'_>) -> Option<Expected> {
         if request.method() != Method::Invite || !request.to_tag().is_empty() {
+            return None;
+        }
+        // It is likely to be challenged first.
+        if self.settings.auth.enabled && request.header(Name::ProxyAuthorization).is_none() {
             return None;
         }
         let mut domains = self.settings.domains.iter();

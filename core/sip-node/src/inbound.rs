@@ -15,28 +15,54 @@ use wire::{Flow, Outbox, Time};
 impl<S: Services> Node<S> {
     /// A request without a flaw.
     pub(crate) fn request(&mut self, now: Time, flow: Flow, request: &Message<'_>, out: &mut Outbox) {
-        // Where answers go matters to the layer here only if it answers a CANCEL.
-        let reply = if request.method() == Method::Cancel { reply_flow(flow, request) } else { flow };
+        if self.overload.sheds() && matches!(self.verdict, Some(Verdict::Refuse | Verdict::Drop)) {
+            return self.unwanted(now, flow, request, out);
+        }
         // Whether it is new, and who is called, is to be read where nobody has looked for long. All else that can be done
-        // before is done while that is fetched, unless it is to be refused anyway.
-        let goes_on =
-            !self.overload.sheds() || !matches!(self.verdict, Some(Verdict::Refuse | Verdict::Drop));
-        let callee = if goes_on { self.expect_callee(request) } else { None };
+        // before is done while that is fetched.
+        let callee = self.expect_callee(request);
         self.layer.prepare(request);
-        let way = goes_on.then(|| self.way(request));
+        let way = self.way(request);
         if let Some(callee) = callee {
             self.services.fetch(callee);
         }
-        match self.layer.absorb_prepared(now, request, reply, out) {
+        let found = self.layer.absorb_prepared(now, request, reply_of(flow, request), out);
+        match found {
             None => self.new_request(now, flow, request, way, out),
-            Some(Inbound::AckOutside) => self.ack(now, flow, request, way, out),
-            Some(Inbound::Cancel { id, invite, matched }) => {
-                self.cancel(now, flow, request, (id, invite, matched), way, out);
-            }
-            Some(Inbound::Full) => self.overloaded(flow, request, out),
-            Some(Inbound::Absorbed | Inbound::New(_)) => {}
+            Some(found) => self.found(now, flow, request, found, way, out),
         }
         self.layer.forget();
+    }
+
+    /// A request that is not taken on in an overload, unless it belongs to one that was. Which way it would go is not read.
+    #[cold]
+    fn unwanted(&mut self, now: Time, flow: Flow, request: &Message<'_>, out: &mut Outbox) {
+        match self.layer.absorb(now, request, reply_of(flow, request), out) {
+            None if self.verdict == Some(Verdict::Refuse) => self.shed(flow, request, out),
+            None => self.services.count(Counter::Unanswered),
+            Some(found) => self.found(now, flow, request, found, self.way(request), out),
+        }
+        self.layer.forget();
+    }
+
+    /// A request that belongs to something, or could.
+    fn found(
+        &mut self,
+        now: Time,
+        flow: Flow,
+        request: &Message<'_>,
+        found: Inbound,
+        way: Way<'_>,
+        out: &mut Outbox,
+    ) {
+        match found {
+            Inbound::AckOutside => self.ack(now, flow, request, way, out),
+            Inbound::Cancel { id, invite, matched } => {
+                self.cancel(now, flow, request, (id, invite, matched), way, out);
+            }
+            Inbound::Full => self.overloaded(flow, request, out),
+            Inbound::Absorbed | Inbound::New(_) => {}
+        }
     }
 
     /// Answers without keeping anything (section 8.2.7): for what is wrong, unproven or too much. The
@@ -154,7 +180,7 @@ impl<S: Services> Node<S> {
 
     /// An ACK that belongs to no failed INVITE of ours: for a 2xx, to be routed; or for a failure that
     /// was answered without memory, which ends here.
-    fn ack(&mut self, now: Time, flow: Flow, request: &Message<'_>, way: Option<Way<'_>>, out: &mut Outbox) {
+    fn ack(&mut self, now: Time, flow: Flow, request: &Message<'_>, way: Way<'_>, out: &mut Outbox) {
         if request.to_tag().len() == 16 && request.to_tag() == self.stateless_tag(request) {
             return;
         }
@@ -171,7 +197,7 @@ impl<S: Services> Node<S> {
         flow: Flow,
         request: &Message<'_>,
         (id, invite, matched): (ServerId, Option<ServerId>, bool),
-        way: Option<Way<'_>>,
+        way: Way<'_>,
         out: &mut Outbox,
     ) {
         let source = Some((flow.remote, always_rport(flow, request)));
@@ -200,6 +226,11 @@ impl<S: Services> Node<S> {
         let (proxied, _) = ProxiedId::split(user);
         self.cancel_proxied(now, proxied, request, out);
     }
+}
+
+/// Where answers go, as far as that matters to transactions here: only if they answer a CANCEL themselves.
+fn reply_of(flow: Flow, request: &Message<'_>) -> Flow {
+    if request.method() == Method::Cancel { reply_flow(flow, request) } else { flow }
 }
 
 /// Writes a response and, where its receiver is to be told of our load, tells it.

@@ -35,10 +35,9 @@ impl<S: Services> Node<S> {
         now: Time,
         flow: Flow,
         request: &Message<'_>,
-        way: Option<Way<'_>>,
+        Way { read, dialog }: Way<'_>,
         out: &mut Outbox,
     ) {
-        let Way { read, dialog } = way.unwrap_or_else(|| self.way(request));
         let Ok((routing, Ok(uri))) = read else {
             return self.services.count(Counter::Garbage);
         };
