@@ -210,7 +210,7 @@ bench-overload: setup-bench ## goodput from half to ten times of the capacity, S
 	python3 verify/bench/overload.py --bin $(RELEASE) --out target/overload $(BENCH_ARGS)
 
 .PHONY: bench-scale
-bench-scale: setup-bench ## cost and peak with 1, 2, 4, 8, 16 workers, Strowger and Kamailio (20 minutes on two cores)
+bench-scale: setup-bench ## cost and peak with 1, 2, 4, 8, 16 workers, Strowger and Kamailio (40 minutes on two cores)
 	$(BUILD_RELEASE)
 	python3 verify/bench/scale.py --bin $(RELEASE) $(BENCH_ARGS)
 
