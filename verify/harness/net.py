@@ -4,6 +4,7 @@ import itertools
 import os
 import re
 import socket
+import subprocess
 import threading
 import time
 
@@ -11,12 +12,25 @@ _hosts = itertools.count(1)
 _words = itertools.count(1)
 
 
+_own = False
+
+
+def own_addresses():
+    """Has the loopback interface take each fresh address, which needs root: as a server's address is one of its machine's,
+    where 127.0.0.0/8 is one network whose datagrams leave from 127.0.0.1 unless somebody says otherwise."""
+    global _own
+    _own = True
+
+
 def fresh_ip():
     """A loopback address of this run's own, from 127.64.0.0 on: three blocks of 250 by process id."""
     turn, n = divmod(next(_hosts) - 1, 250)
     assert turn < 3, 'too many addresses in one run'
     block = os.getpid() % 16000
-    return '127.%d.%d.%d' % (64 + 63 * turn + block // 256, block % 256, n + 1)
+    ip = '127.%d.%d.%d' % (64 + 63 * turn + block // 256, block % 256, n + 1)
+    if _own:
+        subprocess.run(['ip', 'addr', 'add', ip + '/32', 'dev', 'lo'], check=True)
+    return ip
 
 
 def unique(prefix):

@@ -67,11 +67,10 @@ pub struct RuntimeConfig {
     /// this peer, which takes what comes from there: what is sent by it spares the kernel the search for a route
     /// and for the owner of the next hop, about a seventh of a send. None by default.
     pub peer: Option<SocketAddr>,
-    /// So many sockets more for each datagram listener of a server with one worker, each connected in turn to one of the
-    /// peers that most datagrams go to, with what that spares (see [`peer`](RuntimeConfig::peer)). Not where the listener
-    /// has all addresses of the machine, for a connected socket keeps to one; nor with
-    /// [`share_ports`](RuntimeConfig::share_ports), for another process would get nothing of what these peers send. None
-    /// by default.
+    /// So many sockets more for each datagram listener of each worker, each connected in turn to one of the peers that most
+    /// datagrams go to, with what that spares (see [`peer`](RuntimeConfig::peer)). A worker that is alone gets by them what
+    /// these peers send; where there are others, or [another process](RuntimeConfig::share_ports), they only send. Not where
+    /// the listener has all addresses of the machine, for a connected socket keeps to one. None by default.
     pub connected: usize,
     /// Whether datagrams of one length to one address, sent one after the other, go through the kernel as one and are
     /// cut on their way out (udp(7), `UDP_SEGMENT`), and those that come so are taken as one (`UDP_GRO`). Cheaper by

@@ -33,8 +33,19 @@ pub struct UdpSocket {
     pub fd: Arc<OwnedFd>,
     /// Where it is connected to, if it is.
     pub peer: Option<SocketAddr>,
-    /// It has no address yet.
-    pub spare: bool,
+    /// Whether it is one of those that get a peer when much is sent to one.
+    pub lent: Lent,
+}
+
+/// Whether a socket is one that peers get in turn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Lent {
+    /// It is its listener's, or connected for good.
+    No,
+    /// It has no address yet. What comes from its peer comes by it.
+    Unbound,
+    /// It has its address. One that only sends has from the start ([`mute`](crate::sys::mute)).
+    Bound,
 }
 
 /// Listening sockets that are open and not yet served: the actual addresses are known, and machines
@@ -166,7 +177,7 @@ fn open_udp(
         let (receive_kb, send_kb, wanted_kb) = (receive >> 10, send >> 10, config.udp_buffer >> 10);
         tracing::info!(%address, receive_kb, send_kb, wanted_kb, "datagram socket buffers");
     }
-    let add = |worker: &mut WorkerSockets, fd: OwnedFd, peer, spare| {
+    let add = |worker: &mut WorkerSockets, fd: OwnedFd, peer, lent| {
         if config.stamps || !config.grain.is_zero() {
             sys::ask_for_stamps(fd.as_fd())?;
         }
@@ -175,11 +186,11 @@ fn open_udp(
         {
             tracing::debug!(%address, %error, "the kernel joins no datagrams here; each is taken alone");
         }
-        worker.udp.push(UdpSocket { id, fd: Arc::new(fd), peer, spare });
+        worker.udp.push(UdpSocket { id, fd: Arc::new(fd), peer, lent });
         io::Result::Ok(())
     };
     for (worker, (fd, _, _)) in workers.iter_mut().zip(sockets) {
-        add(worker, fd, None, false)?;
+        add(worker, fd, None, Lent::No)?;
     }
     // Of several connected to one peer the kernel would use one.
     if let ([worker], Some(peer)) =
@@ -187,22 +198,28 @@ fn open_udp(
     {
         let (fd, _, _) = sys::udp_bind(address, &options)?;
         match sys::udp_connect(fd.as_fd(), peer) {
-            Ok(()) => add(worker, fd, Some(peer), false)?,
+            Ok(()) => add(worker, fd, Some(peer), Lent::No)?,
             // The other socket will say so with each datagram, or find that there is a way by then.
             Err(error) => tracing::debug!(%address, %peer, %error, "no connected socket"),
         }
     }
-    if let [worker] = workers
-        && !config.share_ports
-        && !address.ip().is_unspecified()
-    {
+    if address.ip().is_unspecified() {
+        return Ok(());
+    }
+    let alone = workers.len() == 1 && !config.share_ports;
+    for worker in workers {
         for _ in 0..config.connected {
-            match sys::udp_socket(address, &options) {
-                Ok((fd, _, _)) => add(worker, fd, None, true)?,
+            // One that takes what comes from its peer would keep it from the other workers.
+            let made = match alone {
+                true => sys::udp_socket(address, &options).map(|(fd, _, _)| (fd, Lent::Unbound)),
+                false => sys::mute(address, options.send_buffer).map(|fd| (fd, Lent::Bound)),
+            };
+            match made {
+                Ok((fd, lent)) => add(worker, fd, None, lent)?,
                 // They only save work.
                 Err(error) => {
                     tracing::debug!(%address, %error, "no socket to connect to who is sent much");
-                    break;
+                    return Ok(());
                 }
             }
         }
@@ -255,12 +272,25 @@ mod tests {
                 ..RuntimeConfig::default()
             };
             let bound = Bound::new(config, workers).unwrap();
-            bound.sockets.iter().flat_map(|worker| &worker.udp).filter(|socket| socket.spare).count()
+            bound
+                .sockets
+                .iter()
+                .flat_map(|worker| &worker.udp)
+                .filter(|socket| socket.lent != Lent::No)
+                .map(|s| s.lent)
+                .collect::<Vec<_>>()
         };
-        assert_eq!(spare("127.0.0.1:0", false, 1), 3);
-        assert_eq!(spare("[::1]:0", false, 1), 3);
-        assert_eq!(spare("127.0.0.1:0", true, 1), 0, "another process may listen there");
-        assert_eq!(spare("0.0.0.0:0", false, 1), 0, "its other addresses");
-        assert_eq!(spare("127.0.0.1:0", false, 2), 0, "the other worker");
+        for address in ["127.0.0.1:0", "[::1]:0"] {
+            assert_eq!(spare(address, false, 1), [Lent::Unbound; 3]);
+            // Another process may listen there, and the other worker does.
+            assert_eq!(spare(address, true, 1), [Lent::Bound; 3]);
+            assert_eq!(spare(address, false, 2), [Lent::Bound; 6]);
+        }
+        assert_eq!(spare("0.0.0.0:0", false, 1), [], "it has other addresses");
+        assert_eq!(
+            spare("127.1.2.3:0", false, 2),
+            [],
+            "the kernel would send from another address of the machine"
+        );
     }
 }

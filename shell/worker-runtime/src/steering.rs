@@ -1,6 +1,6 @@
 //! Steering: having the kernel give each datagram to the worker that owns it.
 
-use crate::listen::Bound;
+use crate::listen::{Bound, Lent};
 use crate::sieve::Sieves;
 use crate::sys::{self, Mapping, Use, errno};
 use std::fmt;
@@ -115,7 +115,7 @@ impl Bound {
         let of = |id: ListenerId| -> Vec<BorrowedFd<'_>> {
             let sockets = self.sockets.iter().flat_map(|worker| &worker.udp);
             sockets
-                .filter(|socket| socket.id == id && socket.peer.is_none() && !socket.spare)
+                .filter(|socket| socket.id == id && socket.peer.is_none() && socket.lent == Lent::No)
                 .map(|s| s.fd.as_fd())
                 .collect()
         };

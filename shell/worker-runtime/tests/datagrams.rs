@@ -126,6 +126,49 @@ fn the_busiest_peer_gets_a_socket_and_loses_it_to_one_that_is_busier() {
     assert_eq!((counts.udp_send_errors, counts.udp_send_drops), (0, 0));
 }
 
+/// Of several workers each has one that only sends: what the peer says goes to whom the kernel gives it, as before.
+#[test]
+fn each_worker_sends_to_a_busy_peer_by_a_socket_that_takes_nothing_from_it() {
+    let client = client();
+    let peer = client.local_addr().unwrap();
+    let mut config = config("127.0.0.1");
+    config.connected = 1;
+    let server = Server::with(config, 2);
+    let at = server.udp();
+    // It hears nobody else from now on.
+    client.connect(at).unwrap();
+    let (mut said, mut disconnected) = (0, 0);
+    let mut talk = |times: usize| {
+        for n in 0..times {
+            for worker in 0..2 {
+                client.send(format!("{worker} {n}\n").as_bytes()).unwrap();
+                assert_eq!(hear(&client), format!("{worker}:{worker} {n}\n"));
+                said += 1;
+            }
+        }
+        said
+    };
+    for _ in 0..3 {
+        wait("both sockets", || {
+            talk(60);
+            (connected(at, peer) == 2).then_some(())
+        });
+        for size in [10, 1_400, 1_401, 9_000, 65_507] {
+            client.send(&vec![b'x'; size]).unwrap();
+            assert_eq!(hear(&client).len(), size);
+        }
+        for _ in 0..2 {
+            disconnect(at, peer);
+            disconnected += 1;
+        }
+        talk(10);
+    }
+    let all = talk(10) + 3 * 5;
+    let counts = server.counts();
+    assert_eq!((counts.udp_in, counts.udp_out, disconnected), (all, all, 6));
+    assert_eq!((counts.udp_send_errors, counts.udp_send_drops, counts.undeliverable), (0, 0, 0));
+}
+
 /// Takes its peer from the socket of this process at `local` that is connected to `remote`, as the system does on
 /// behalf of an administrator (`ss --kill`).
 fn disconnect(local: SocketAddr, remote: SocketAddr) {

@@ -8,6 +8,7 @@ import sys
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import bench  # noqa: E402  (after the path is set)
+from harness import net  # noqa: E402
 
 # A user costs no instructions by being there, but an emulated import of many takes minutes.
 USERS = 12000
@@ -26,6 +27,7 @@ def main():
                         "(ring). On loopback the sender pays for the kernel's part, so `generator` counts as well")
     p.add_argument('--warm-up', type=float, default=5, help='seconds before the window')
     o = p.parse_args()
+    net.own_addresses()
     bench.WARM_UP, bench.TAIL = o.warm_up, 1.0
     bench.CALLERS = USERS - bench.CALLEES
     for workload in bench.WORKLOADS.values():

@@ -31,6 +31,8 @@ def measure(o):
     """One measurement of bench.py with the window marked for the plugin."""
     sys.path.insert(0, os.path.dirname(HERE))
     import bench
+    from harness import net
+    net.own_addresses()
     bench.WARM_UP, bench.TAIL, bench.CALLERS = 2.0, 1.0, 11000
     for workload in bench.WORKLOADS.values():
         workload['users'] = min(workload['users'], 12000)
@@ -38,6 +40,8 @@ def measure(o):
     o.seconds, o.generator = 1, 'load'
     runs = bench.Bench(o)
     runs.perf = False
+    if o.workers > 1:
+        runs.workers, runs.steering, runs.extra = o.workers, 'kernel', ['--grain', '0']
     if o.server == 'relay':
         runs.relay = runs.relay_program()
     read, asked = bench.cpu_ns, []
@@ -118,7 +122,8 @@ def profile(o):
         subprocess.run([shutil.which('cc') or 'gcc', '-O2', '-Wall', '-fPIC', '-shared', '-o', plugin,
                         os.path.join(HERE, 'profile.c')], check=True)
         options = '-plugin %s,switch=%x,toggle=%x,out=%s' % (plugin, places[SWITCH], places[TOGGLE], out)
-        job = ['profiled', '--workload', o.workload, '--server', o.server, '--rate', str(o.rate)]
+        job = ['profiled', '--workload', o.workload, '--server', o.server, '--rate', str(o.rate),
+               '--workers', str(o.workers)]
         lines = emulate(o, job, options)
         with open(out) as f:
             counts = [(int(p, 16), int(a, 16), int(n), int(c)) for p, a, n, c in (l.split() for l in f)]
@@ -160,6 +165,7 @@ def main():
     p.add_argument('--workload', default='proxy200')
     p.add_argument('--server', default='strowger', choices=('strowger', 'relay'))
     p.add_argument('--rate', type=int, default=1000, help='calls a second of the emulated clock')
+    p.add_argument('--workers', type=int, default=1, help='of Strowger; of several the kernel chooses')
     p.add_argument('--top', type=int, default=60, help='functions shown')
     p.add_argument('--lines', action='store_true', help='lines of the source, by where a block begins, not functions')
     p.add_argument('--guest', action='store_true', help=argparse.SUPPRESS)

@@ -6,6 +6,7 @@ mod batch;
 mod bpf;
 mod errors;
 mod mapping;
+mod mute;
 mod poll;
 mod send;
 mod socket;
@@ -20,6 +21,7 @@ pub use bpf::{
 };
 pub use errors::take_returned;
 pub use mapping::Mapping;
+pub use mute::mute;
 pub use poll::{Event, Interest, Poller, Timer, WakeUp};
 pub use send::SendBatch;
 pub use socket::{

@@ -58,7 +58,7 @@ pub(super) fn knows(fd: BorrowedFd<'_>, level: libc::c_int, name: libc::c_int) -
     get(fd, level, name).is_ok()
 }
 
-fn bind(fd: BorrowedFd<'_>, address: SocketAddr) -> io::Result<()> {
+pub(super) fn bind(fd: BorrowedFd<'_>, address: SocketAddr) -> io::Result<()> {
     let raw = RawAddr::new(address);
     // SAFETY: `raw` is readable for its length during the call.
     check(unsafe { libc::bind(fd.as_raw_fd(), raw.as_ptr(), raw.len()) })?;

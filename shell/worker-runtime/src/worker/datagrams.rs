@@ -7,7 +7,7 @@ use super::returned::Reports;
 use super::stamps::Stamps;
 use crate::config::RuntimeConfig;
 use crate::counters::Counters;
-use crate::listen::UdpSocket;
+use crate::listen::{Lent, UdpSocket};
 use crate::monotonic_now;
 use crate::streams::is_transient;
 use crate::sys::{self, Interest, Poller, SendBatch, errno};
@@ -55,16 +55,6 @@ struct Socket {
     backlog: VecDeque<(Vec<u8>, SocketAddr)>,
 }
 
-/// Whether a socket is one that peers get in turn.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Lent {
-    /// It is its listener's, or connected for good.
-    No,
-    /// It has no address yet.
-    Unbound,
-    Bound,
-}
-
 /// The datagram sockets of one worker.
 pub struct Datagrams {
     sockets: Vec<Socket>,
@@ -100,9 +90,9 @@ impl Datagrams {
 
     /// Adds a socket that epoll reports as `data`.
     pub fn add(&mut self, socket: UdpSocket, data: u64) {
-        let UdpSocket { id, fd, peer, spare } = socket;
+        let UdpSocket { id, fd, peer, lent } = socket;
         let number = self.sockets.len() as u16;
-        if spare {
+        if lent != Lent::No {
             self.peers.add_spare(id, number);
         } else if let Some(entry) = self.by_listener.get_mut(usize::from(id.0)) {
             match (peer, self.sockets.get_mut(usize::from(*entry))) {
@@ -110,7 +100,6 @@ impl Datagrams {
                 _ => *entry = number,
             }
         }
-        let lent = if spare { Lent::Unbound } else { Lent::No };
         let (habit, queue, backlog) = (Habit::default(), Vec::new(), VecDeque::new());
         self.sockets.push(Socket { id, fd, peer, twin: None, lent, data, habit, idle: 0, queue, backlog });
     }
@@ -669,7 +658,7 @@ mod tests {
                 id: ListenerId(0),
                 fd: Arc::new(ours.into()),
                 peer: None,
-                spare: false,
+                lent: Lent::No,
             },
             1,
         );
