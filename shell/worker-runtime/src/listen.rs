@@ -44,8 +44,10 @@ pub enum Lent {
     No,
     /// It has no address yet. What comes from its peer comes by it.
     Unbound,
-    /// It has its address. One that only sends has from the start ([`mute`](crate::sys::mute)).
+    /// It has its address.
     Bound,
+    /// It only sends ([`mute`](crate::sys::mute)).
+    Mute,
 }
 
 /// Listening sockets that are open and not yet served: the actual addresses are known, and machines
@@ -212,14 +214,14 @@ fn open_udp(
             // One that takes what comes from its peer would keep it from the other workers.
             let made = match alone {
                 true => sys::udp_socket(address, &options).map(|(fd, _, _)| (fd, Lent::Unbound)),
-                false => sys::mute(address, options.send_buffer).map(|fd| (fd, Lent::Bound)),
+                false => sys::mute(address, options.send_buffer).map(|fd| (fd, Lent::Mute)),
             };
             match made {
                 Ok((fd, lent)) => add(worker, fd, None, lent)?,
                 // They only save work.
                 Err(error) => {
                     tracing::debug!(%address, %error, "no socket to connect to who is sent much");
-                    return Ok(());
+                    break;
                 }
             }
         }
@@ -283,8 +285,8 @@ mod tests {
         for address in ["127.0.0.1:0", "[::1]:0"] {
             assert_eq!(spare(address, false, 1), [Lent::Unbound; 3]);
             // Another process may listen there, and the other worker does.
-            assert_eq!(spare(address, true, 1), [Lent::Bound; 3]);
-            assert_eq!(spare(address, false, 2), [Lent::Bound; 6]);
+            assert_eq!(spare(address, true, 1), [Lent::Mute; 3]);
+            assert_eq!(spare(address, false, 2), [Lent::Mute; 6]);
         }
         assert_eq!(spare("0.0.0.0:0", false, 1), [], "it has other addresses");
         assert_eq!(

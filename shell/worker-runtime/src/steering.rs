@@ -1,6 +1,6 @@
 //! Steering: having the kernel give each datagram to the worker that owns it.
 
-use crate::listen::{Bound, Lent};
+use crate::listen::{Bound, Lent, UdpSocket};
 use crate::sieve::Sieves;
 use crate::sys::{self, Mapping, Use, errno};
 use std::fmt;
@@ -104,7 +104,10 @@ impl Bound {
             // Where the kernel joins datagrams it would judge several by the first.
             sockets: match self.config.together {
                 true => 0,
-                false => self.sockets.iter().map(|worker| worker.udp.len()).sum(),
+                false => {
+                    let hears = |socket: &&UdpSocket| socket.lent != Lent::Mute;
+                    self.sockets.iter().map(|worker| worker.udp.iter().filter(hears).count()).sum()
+                }
             },
         }
     }

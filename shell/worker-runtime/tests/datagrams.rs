@@ -126,6 +126,12 @@ fn the_busiest_peer_gets_a_socket_and_loses_it_to_one_that_is_busier() {
     assert_eq!((counts.udp_send_errors, counts.udp_send_drops), (0, 0));
 }
 
+/// How many sockets of this machine have this port of 239.255.50.60, where nothing comes.
+fn bound_to_the_group(port: u16) -> usize {
+    let text = std::fs::read_to_string("/proc/net/udp").unwrap();
+    text.matches(&format!(" 3C32FFEF:{port:04X} ")).count()
+}
+
 /// Of several workers each has one that only sends: what the peer says goes to whom the kernel gives it, as before.
 #[test]
 fn each_worker_sends_to_a_busy_peer_by_a_socket_that_takes_nothing_from_it() {
@@ -153,6 +159,7 @@ fn each_worker_sends_to_a_busy_peer_by_a_socket_that_takes_nothing_from_it() {
             talk(60);
             (connected(at, peer) == 2).then_some(())
         });
+        assert_eq!(bound_to_the_group(at.port()), 2);
         for size in [10, 1_400, 1_401, 9_000, 65_507] {
             client.send(&vec![b'x'; size]).unwrap();
             assert_eq!(hear(&client).len(), size);
@@ -164,8 +171,8 @@ fn each_worker_sends_to_a_busy_peer_by_a_socket_that_takes_nothing_from_it() {
         talk(10);
     }
     let all = talk(10) + 3 * 5;
-    let counts = server.counts();
-    assert_eq!((counts.udp_in, counts.udp_out, disconnected), (all, all, 6));
+    let counts = server.wait_count("all sent", |c| c.udp_out == all);
+    assert_eq!((counts.udp_in, disconnected), (all, 6));
     assert_eq!((counts.udp_send_errors, counts.udp_send_drops, counts.undeliverable), (0, 0, 0));
 }
 
@@ -190,6 +197,55 @@ fn disconnect(local: SocketAddr, remote: SocketAddr) {
     // SAFETY: `nobody` is readable for its length.
     let done = unsafe { libc::connect(fd, &raw const nobody, size_of_val(&nobody) as u32) };
     assert_eq!(done, 0);
+}
+
+/// The receive buffers of the sockets of this process at `local`.
+fn receive_buffers(local: SocketAddr) -> Vec<i32> {
+    let own = |fd: &i32| {
+        // SAFETY: an address of zeros is one, and the kernel writes no more than its length.
+        let address = unsafe {
+            let mut address: libc::sockaddr_in = std::mem::zeroed();
+            let mut length = size_of_val(&address) as u32;
+            (libc::getsockname(*fd, (&raw mut address).cast(), &raw mut length) == 0).then_some(address)
+        };
+        address.is_some_and(|a| {
+            let ip = std::net::Ipv4Addr::from(u32::from_be(a.sin_addr.s_addr));
+            i32::from(a.sin_family) == libc::AF_INET && local == (ip, u16::from_be(a.sin_port)).into()
+        })
+    };
+    let size = |fd: i32| {
+        let (mut size, mut length) = (0i32, size_of::<i32>() as u32);
+        // SAFETY: `size` is writable for `length` bytes.
+        let done = unsafe {
+            let value = (&raw mut size).cast();
+            libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, value, &raw mut length)
+        };
+        assert_eq!(done, 0);
+        size
+    };
+    (3..4_096).filter(own).map(size).collect()
+}
+
+/// What follows the load is the room of sockets that hear, and those that only send have little.
+#[test]
+fn a_socket_that_only_sends_takes_no_room_from_others() {
+    let client = client();
+    let mut config = config("127.0.0.1");
+    // More than is wanted for what comes.
+    (config.connected, config.udp_buffer) = (1, 16 << 20);
+    let server = Server::with(config, 2);
+    let at = server.udp();
+    assert_eq!(bound_to_the_group(at.port()), 2);
+    let before = receive_buffers(at);
+    assert_eq!(before.len(), 2);
+    let began = std::time::Instant::now();
+    // Longer than what comes is counted, and more than little holds.
+    let mut said = 0;
+    while began.elapsed() < std::time::Duration::from_millis(2_500) || said < 4_000 {
+        talk(&client, at, 50);
+        said += 50;
+    }
+    assert!(receive_buffers(at).iter().zip(before).all(|(now, before)| *now >= before));
 }
 
 #[test]

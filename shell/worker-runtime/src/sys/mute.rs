@@ -1,15 +1,15 @@
 //! Datagram sockets that only send.
 
-use super::socket::{bind, send, udp_connect, udp_socket};
+use super::socket::{bind, send, set, udp_connect, udp_socket};
 use super::{SocketOptions, errno};
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-/// Groups that nobody here joins, of the ranges for a site's own use (RFC 2365 section 6.2, RFC 4291 section 2.7).
+/// Groups that nobody here joins, of the ranges for a site's own use (RFC 2365 section 6.1, RFC 4291 section 2.7).
 const GROUP_V4: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(239, 255, 50, 60));
-const GROUP_V6: IpAddr = IpAddr::V6(Ipv6Addr::new(0xff05, 0, 0, 0, 0, 0, 0x50, 0x60));
+const GROUP_V6: IpAddr = IpAddr::V6(Ipv6Addr::new(0xff15, 0, 0, 0, 0, 0, 0x50, 0x60));
 /// A datagram to an address of this machine is there when the call that sent it returns, but for an interrupt in between.
 const PATIENCE: Duration = Duration::from_millis(100);
 
@@ -23,16 +23,20 @@ const PATIENCE: Duration = Duration::from_millis(100);
 ///
 /// # Errors
 /// What the system says; [`io::ErrorKind::AddrNotAvailable`] where another address would be the sender's, as for all of
-/// 127.0.0.0/8 but 127.0.0.1, or for a second address of an interface.
+/// 127.0.0.0/8 but 127.0.0.1, or for a second IPv4 address of a subnet.
 pub fn mute(address: SocketAddr, send_buffer: usize) -> io::Result<OwnedFd> {
     let options = SocketOptions { send_buffer, ..SocketOptions::default() };
-    let (fd, _, _) = udp_socket(address, &options)?;
-    let group = if address.is_ipv4() { GROUP_V4 } else { GROUP_V6 };
-    bind(fd.as_fd(), SocketAddr::new(group, address.port()))?;
     // With its scope, if it has one.
     let mut any = address;
     any.set_port(0);
     let here = UdpSocket::bind(any)?;
+    if sender_to(here.local_addr()?)? != address.ip() {
+        return Err(io::ErrorKind::AddrNotAvailable.into());
+    }
+    let (fd, _, _) = udp_socket(address, &options)?;
+    hear_no_group(&fd, address.is_ipv4());
+    let group = if address.is_ipv4() { GROUP_V4 } else { GROUP_V6 };
+    bind(fd.as_fd(), SocketAddr::new(group, address.port()))?;
     here.set_read_timeout(Some(PATIENCE))?;
     udp_connect(fd.as_fd(), here.local_addr()?)?;
     send(fd.as_fd(), b"\r\n")?;
@@ -45,6 +49,24 @@ pub fn mute(address: SocketAddr, send_buffer: usize) -> io::Result<OwnedFd> {
     } else {
         Err(io::ErrorKind::AddrNotAvailable.into())
     }
+}
+
+/// The address from which the kernel would send there if nobody says otherwise.
+fn sender_to(there: SocketAddr) -> io::Result<IpAddr> {
+    let unspecified = if there.is_ipv4() { IpAddr::from([0; 4]) } else { IpAddr::from([0; 16]) };
+    let socket = UdpSocket::bind((unspecified, 0))?;
+    socket.connect(there)?;
+    Ok(socket.local_addr()?.ip())
+}
+
+/// Keeps from a socket what comes to a group that somebody else on this machine has joined. A kernel that cannot (IPv6, before
+/// 4.20) lets it have that of its peer.
+fn hear_no_group(fd: &OwnedFd, v4: bool) {
+    let (level, name) = match v4 {
+        true => (libc::IPPROTO_IP, libc::IP_MULTICAST_ALL),
+        false => (libc::IPPROTO_IPV6, libc::IPV6_MULTICAST_ALL),
+    };
+    let _ = set(fd.as_fd(), level, name, 0);
 }
 
 #[cfg(test)]

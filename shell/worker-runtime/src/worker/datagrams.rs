@@ -57,7 +57,10 @@ struct Socket {
 
 /// The datagram sockets of one worker.
 pub struct Datagrams {
+    /// Those that only send are the last.
     sockets: Vec<Socket>,
+    /// How many others there are.
+    hearing: usize,
     /// Socket numbers by listener; `u16::MAX` where the listener is of another transport.
     by_listener: Vec<u16>,
     max_backlog: usize,
@@ -78,6 +81,7 @@ impl Datagrams {
         let by_listener = vec![u16::MAX; config.listeners.len()];
         Datagrams {
             sockets: Vec::new(),
+            hearing: 0,
             by_listener,
             max_backlog: config.udp_send_queue,
             peers: Peers::new(),
@@ -88,10 +92,12 @@ impl Datagrams {
         }
     }
 
-    /// Adds a socket that epoll reports as `data`.
+    /// Adds a socket that epoll reports as `data`; those that only send after all others.
     pub fn add(&mut self, socket: UdpSocket, data: u64) {
         let UdpSocket { id, fd, peer, lent } = socket;
         let number = self.sockets.len() as u16;
+        debug_assert!(lent == Lent::Mute || self.hearing == self.sockets.len(), "in this order");
+        self.hearing += usize::from(lent != Lent::Mute);
         if lent != Lent::No {
             self.peers.add_spare(id, number);
         } else if let Some(entry) = self.by_listener.get_mut(usize::from(id.0)) {
@@ -104,20 +110,20 @@ impl Datagrams {
         self.sockets.push(Socket { id, fd, peer, twin: None, lent, data, habit, idle: 0, queue, backlog });
     }
 
-    /// How many sockets there are.
+    /// How many sockets there are that datagrams come by.
     pub fn count(&self) -> usize {
-        self.sockets.len()
+        self.hearing
     }
 
-    /// The sockets.
+    /// The sockets that datagrams come by.
     pub fn descriptors(&self) -> impl ExactSizeIterator<Item = BorrowedFd<'_>> + Clone {
-        self.sockets.iter().map(|socket| socket.fd.as_fd())
+        self.sockets.get(..self.hearing).unwrap_or_default().iter().map(|socket| socket.fd.as_fd())
     }
 
     /// Whether there are so few sockets that a look at those in use is cheaper than asking epoll, and none of them
     /// waits for room, of which only epoll tells.
     pub fn may_be_looked_at(&self) -> bool {
-        self.sockets.len() <= FEW && self.sockets.iter().all(|socket| socket.backlog.is_empty())
+        self.hearing <= FEW && self.sockets.iter().all(|socket| socket.backlog.is_empty())
     }
 
     /// Whether socket `number` is in use: it had something in one of the last grains.
@@ -221,7 +227,7 @@ impl Datagrams {
                     self.counters.udp_bytes_out.add(n as u64);
                 }
                 // Once more, without a peer.
-                Err(_) if socket.lent == Lent::Bound && socket.peer.take().is_some() => continue,
+                Err(_) if socket.may_lose_its_peer() && socket.peer.take().is_some() => continue,
                 // Too late to tell anyone; the sender's timers see to it.
                 Err(_) => self.counters.udp_send_errors.one(),
             }
@@ -327,6 +333,11 @@ fn send_again(
 }
 
 impl Socket {
+    /// Whether it is one that gets peers in turn, and can send without.
+    fn may_lose_its_peer(&self) -> bool {
+        matches!(self.lent, Lent::Bound | Lent::Mute)
+    }
+
     /// Connects one that is lent to another peer. On an error it keeps the one that it has.
     fn connect(&mut self, address: SocketAddr, peer: SocketAddr) -> io::Result<()> {
         if self.lent == Lent::Unbound {
@@ -341,7 +352,7 @@ impl Socket {
     /// A lent socket whose peer cannot be reached by it is as any other from now on: something may have disconnected it
     /// (`ss --kill`, a container's network). Whether this datagram went out so.
     fn sent_without_peer(&mut self, bytes: &[u8], to: SocketAddr) -> bool {
-        let taken = self.lent == Lent::Bound && self.peer.take().is_some();
+        let taken = self.may_lose_its_peer() && self.peer.take().is_some();
         let whole = bytes.len() <= ONE_PACKET;
         // Twice: the first may meet what the end of the connection has left.
         taken && (0..2).any(|_| attempt(self.fd.as_fd(), bytes, Some(to), whole).is_ok())

@@ -16,7 +16,7 @@ mod stamps;
 
 use crate::config::RuntimeConfig;
 use crate::counters::Counters;
-use crate::listen::WorkerSockets;
+use crate::listen::{Lent, WorkerSockets};
 use crate::monotonic_now;
 use crate::shared::{Hop, Shared};
 use crate::sieve::Sieve;
@@ -109,7 +109,7 @@ impl<M: Machine> Worker<M> {
     pub fn new(
         me: u16,
         machine: M,
-        sockets: WorkerSockets,
+        mut sockets: WorkerSockets,
         (config, steered): (&RuntimeConfig, bool),
         shared: Arc<Shared<M::Notice>>,
     ) -> io::Result<Worker<M>> {
@@ -127,8 +127,10 @@ impl<M: Machine> Worker<M> {
         // Of a message on a stream nobody knows when it came: its wait would count as the peer's.
         let grain = if sockets.udp.is_empty() { Duration::ZERO } else { config.grain };
         let stamped = config.stamps || !grain.is_zero();
-        let size = sockets.udp.iter().map(|socket| sys::receive_buffer(socket.fd.as_fd())).min().unwrap_or(0);
-        let room = Room::new(config.udp_hold, sockets.udp.len(), size, config.udp_buffer_most, now);
+        sockets.udp.sort_by_key(|socket| socket.lent == Lent::Mute);
+        let hearing = sockets.udp.iter().filter(|socket| socket.lent != Lent::Mute);
+        let size = hearing.clone().map(|socket| sys::receive_buffer(socket.fd.as_fd())).min().unwrap_or(0);
+        let room = Room::new(config.udp_hold, hearing.count(), size, config.udp_buffer_most, now);
         let mut datagrams = Datagrams::new(config, Arc::clone(&counters));
         for (index, socket) in sockets.udp.into_iter().enumerate() {
             let data = (KIND_UDP << KIND_SHIFT) | index as u64;

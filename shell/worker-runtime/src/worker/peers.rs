@@ -1,8 +1,9 @@
 //! Peers that much is sent to, and the sockets that are connected to them.
 //!
 //! A send from a connected socket spares the kernel the search for a route and for the owner of the next hop. The
-//! sockets are there from the start, without an address; one gets its listener's address and a peer when there is a
-//! peer that is worth it, and another peer when that one is much less so. What comes from a peer comes by its socket.
+//! sockets are there from the start; one gets a peer when there is a peer that is worth it, and another peer when that one
+//! is much less so. With the peer it gets its listener's address, and what comes from the peer comes by it, unless it is one
+//! that only sends ([`mute`](crate::sys::mute)).
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
