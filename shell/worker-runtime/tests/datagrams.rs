@@ -228,6 +228,7 @@ fn receive_buffers(local: SocketAddr) -> Vec<i32> {
 
 /// What follows the load is the room of sockets that hear, and those that only send have little.
 #[test]
+#[allow(clippy::disallowed_methods, reason = "the load is looked at once in a second")]
 fn a_socket_that_only_sends_takes_no_room_from_others() {
     let client = client();
     let mut config = config("127.0.0.1");
