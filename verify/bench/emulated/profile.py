@@ -32,7 +32,6 @@ def measure(o):
     sys.path.insert(0, os.path.dirname(HERE))
     import bench
     from harness import net
-    net.own_addresses()
     bench.WARM_UP, bench.TAIL, bench.CALLERS = 2.0, 1.0, 11000
     for workload in bench.WORKLOADS.values():
         workload['users'] = min(workload['users'], 12000)
@@ -42,6 +41,7 @@ def measure(o):
     runs.perf = False
     if o.workers > 1:
         runs.workers, runs.steering, runs.extra = o.workers, 'kernel', ['--grain', '0']
+        net.own_addresses()
     if o.server == 'relay':
         runs.relay = runs.relay_program()
     read, asked = bench.cpu_ns, []
