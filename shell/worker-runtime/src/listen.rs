@@ -50,6 +50,13 @@ pub enum Lent {
     Mute,
 }
 
+impl Lent {
+    /// Whether datagrams can come by such a socket.
+    pub fn hears(self) -> bool {
+        self != Lent::Mute
+    }
+}
+
 /// Listening sockets that are open and not yet served: the actual addresses are known, and machines
 /// can be made that need them.
 pub struct Bound {

@@ -105,7 +105,7 @@ impl Bound {
             sockets: match self.config.together {
                 true => 0,
                 false => {
-                    let hears = |socket: &&UdpSocket| socket.lent != Lent::Mute;
+                    let hears = |socket: &&UdpSocket| socket.lent.hears();
                     self.sockets.iter().map(|worker| worker.udp.iter().filter(hears).count()).sum()
                 }
             },

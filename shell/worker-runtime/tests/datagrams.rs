@@ -143,7 +143,7 @@ fn each_worker_sends_to_a_busy_peer_by_a_socket_that_takes_nothing_from_it() {
     let at = server.udp();
     // It hears nobody else from now on.
     client.connect(at).unwrap();
-    let (mut said, mut disconnected) = (0, 0);
+    let mut said = 0;
     let mut talk = |times: usize| {
         for n in 0..times {
             for worker in 0..2 {
@@ -166,13 +166,12 @@ fn each_worker_sends_to_a_busy_peer_by_a_socket_that_takes_nothing_from_it() {
         }
         for _ in 0..2 {
             disconnect(at, peer);
-            disconnected += 1;
         }
         talk(10);
     }
     let all = talk(10) + 3 * 5;
     let counts = server.wait_count("all sent", |c| c.udp_out == all);
-    assert_eq!((counts.udp_in, disconnected), (all, 6));
+    assert_eq!(counts.udp_in, all);
     assert_eq!((counts.udp_send_errors, counts.udp_send_drops, counts.undeliverable), (0, 0, 0));
 }
 

@@ -40,6 +40,7 @@ def main():
     if o.grades != ['single']:
         # What the generator hands to the kernel as one goes to one worker.
         runs.extra = ['--grain', '0']
+        # Several workers have sockets that only send where the server's address is one that the kernel sends from.
         net.own_addresses()
     failed = False
     for workload in o.workloads:

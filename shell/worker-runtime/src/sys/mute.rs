@@ -3,12 +3,12 @@
 use super::socket::{bind, send, set, udp_connect, udp_socket};
 use super::{SocketOptions, errno};
 use std::io;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 /// Groups that nobody here joins, of the ranges for a site's own use (RFC 2365 section 6.1, RFC 4291 section 2.7).
-const GROUP_V4: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(239, 255, 50, 60));
+const GROUP_V4: IpAddr = IpAddr::V4(Ipv4Addr::new(239, 255, 50, 60));
 const GROUP_V6: IpAddr = IpAddr::V6(Ipv6Addr::new(0xff15, 0, 0, 0, 0, 0, 0x50, 0x60));
 /// A datagram to an address of this machine is there when the call that sent it returns, but for an interrupt in between.
 const PATIENCE: Duration = Duration::from_millis(100);

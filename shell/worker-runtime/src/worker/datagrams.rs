@@ -96,8 +96,8 @@ impl Datagrams {
     pub fn add(&mut self, socket: UdpSocket, data: u64) {
         let UdpSocket { id, fd, peer, lent } = socket;
         let number = self.sockets.len() as u16;
-        debug_assert!(lent == Lent::Mute || self.hearing == self.sockets.len(), "in this order");
-        self.hearing += usize::from(lent != Lent::Mute);
+        debug_assert!(!lent.hears() || self.hearing == self.sockets.len(), "in this order");
+        self.hearing += usize::from(lent.hears());
         if lent != Lent::No {
             self.peers.add_spare(id, number);
         } else if let Some(entry) = self.by_listener.get_mut(usize::from(id.0)) {

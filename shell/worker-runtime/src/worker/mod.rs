@@ -16,7 +16,7 @@ mod stamps;
 
 use crate::config::RuntimeConfig;
 use crate::counters::Counters;
-use crate::listen::{Lent, WorkerSockets};
+use crate::listen::WorkerSockets;
 use crate::monotonic_now;
 use crate::shared::{Hop, Shared};
 use crate::sieve::Sieve;
@@ -127,8 +127,8 @@ impl<M: Machine> Worker<M> {
         // Of a message on a stream nobody knows when it came: its wait would count as the peer's.
         let grain = if sockets.udp.is_empty() { Duration::ZERO } else { config.grain };
         let stamped = config.stamps || !grain.is_zero();
-        sockets.udp.sort_by_key(|socket| socket.lent == Lent::Mute);
-        let hearing = sockets.udp.iter().filter(|socket| socket.lent != Lent::Mute);
+        sockets.udp.sort_by_key(|socket| !socket.lent.hears());
+        let hearing = sockets.udp.iter().filter(|socket| socket.lent.hears());
         let size = hearing.clone().map(|socket| sys::receive_buffer(socket.fd.as_fd())).min().unwrap_or(0);
         let room = Room::new(config.udp_hold, hearing.count(), size, config.udp_buffer_most, now);
         let mut datagrams = Datagrams::new(config, Arc::clone(&counters));
