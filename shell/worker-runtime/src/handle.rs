@@ -45,8 +45,12 @@ impl<N: Send + 'static> Runtime<N> {
         }
         let weak =
             sockets.iter().map(|s| s.udp.iter().map(|socket| Arc::downgrade(&socket.fd)).collect()).collect();
+        let open = sockets.iter().map(|worker| worker.udp.len() + worker.tcp.len()).sum();
         let streams = StreamShared {
-            caps: Caps::new(connection_cap(config.streams.max_connections), config.streams.max_per_source),
+            caps: Caps::new(
+                connection_cap(config.streams.max_connections, open),
+                config.streams.max_per_source,
+            ),
             directory: Directory::new(),
         };
         let system = |what| move |error| StartError::System { what, error };
@@ -85,10 +89,10 @@ impl<N: Send + 'static> Runtime<N> {
 /// Descriptors left to the rest of the process: files, databases, the control side.
 const OTHER_DESCRIPTORS: u64 = 512;
 
-/// The cap on connections, lowered to what the process has descriptors for.
-fn connection_cap(wanted: usize) -> usize {
+/// The cap on connections, lowered to what the process has descriptors for beside its `open` sockets.
+fn connection_cap(wanted: usize, open: usize) -> usize {
     let Some(descriptors) = sys::raise_descriptor_limit() else { return wanted };
-    let room = usize::try_from(descriptors.saturating_sub(OTHER_DESCRIPTORS)).unwrap_or(usize::MAX).max(1);
+    let room = room_for_connections(descriptors, open);
     if room < wanted {
         tracing::warn!(
             wanted,
@@ -97,6 +101,12 @@ fn connection_cap(wanted: usize) -> usize {
         );
     }
     room.min(wanted)
+}
+
+/// How many connections a process has descriptors for; one at least.
+fn room_for_connections(descriptors: u64, open: usize) -> usize {
+    let others = OTHER_DESCRIPTORS.saturating_add(open as u64);
+    usize::try_from(descriptors.saturating_sub(others)).unwrap_or(usize::MAX).max(1)
 }
 
 /// Starts the threads, which wait for each other's success: either all run or none has done anything.
@@ -300,5 +310,11 @@ mod tests {
             count = grown(count, now);
             assert_eq!(count, expected, "{now}");
         }
+    }
+
+    #[test]
+    fn connections_leave_descriptors_to_all_others() {
+        assert_eq!(room_for_connections(4_096, 640), 4_096 - 512 - 640);
+        assert_eq!([room_for_connections(512, 3), room_for_connections(0, usize::MAX)], [1, 1]);
     }
 }

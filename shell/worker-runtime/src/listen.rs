@@ -88,9 +88,12 @@ impl Bound {
         if let Some(allowed) = allowed.filter(|&allowed| allowed < needed as u64) {
             return Err(StartError::Descriptors { needed, allowed });
         }
-        // They only save work.
+        // They only save work. A worker numbers its sockets with 16 bits.
         let spare = listening.saturating_mul(config.connected);
-        if allowed.is_some_and(|allowed| allowed < needed.saturating_add(spare) as u64) {
+        let each = config.listeners.len().saturating_mul(config.connected.saturating_add(2));
+        if allowed.is_some_and(|allowed| allowed < needed.saturating_add(spare) as u64)
+            || each >= usize::from(u16::MAX)
+        {
             config.connected = 0;
         }
         let mut sockets: Vec<WorkerSockets> = (0..workers).map(|_| WorkerSockets::default()).collect();
@@ -216,7 +219,7 @@ fn open_udp(
         return Ok(());
     }
     let alone = workers.len() == 1 && !config.share_ports;
-    for worker in workers {
+    'all: for worker in workers {
         for _ in 0..config.connected {
             // One that takes what comes from its peer would keep it from the other workers.
             let made = match alone {
@@ -225,10 +228,10 @@ fn open_udp(
             };
             match made {
                 Ok((fd, lent)) => add(worker, fd, None, lent)?,
-                // They only save work.
+                // They only save work. What speaks against one speaks against all.
                 Err(error) => {
                     tracing::debug!(%address, %error, "no socket to connect to who is sent much");
-                    break;
+                    break 'all;
                 }
             }
         }

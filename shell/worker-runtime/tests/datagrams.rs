@@ -126,10 +126,10 @@ fn the_busiest_peer_gets_a_socket_and_loses_it_to_one_that_is_busier() {
     assert_eq!((counts.udp_send_errors, counts.udp_send_drops), (0, 0));
 }
 
-/// How many sockets of this machine have this port of 239.255.50.60, where nothing comes.
+/// How many sockets of this machine have this port of 239.195.0.1, where nothing comes.
 fn bound_to_the_group(port: u16) -> usize {
     let text = std::fs::read_to_string("/proc/net/udp").unwrap();
-    text.matches(&format!(" 3C32FFEF:{port:04X} ")).count()
+    text.matches(&format!(" 0100C3EF:{port:04X} ")).count()
 }
 
 /// Of several workers each has one that only sends: what the peer says goes to whom the kernel gives it, as before.
@@ -238,6 +238,11 @@ fn a_socket_that_only_sends_takes_no_room_from_others() {
     assert_eq!(bound_to_the_group(at.port()), 2);
     let before = receive_buffers(at);
     assert_eq!(before.len(), 2);
+    // What would be asked for otherwise.
+    if before.iter().any(|size| *size < 1 << 20) {
+        eprintln!("net.core.rmem_max is so little that nothing can be taken away: not tried");
+        return;
+    }
     let began = std::time::Instant::now();
     // Longer than what comes is counted, and more than little holds.
     let mut said = 0;

@@ -7,9 +7,6 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-/// Groups that nobody here joins, of the ranges for a site's own use (RFC 2365 section 6.1, RFC 4291 section 2.7).
-const GROUP_V4: IpAddr = IpAddr::V4(Ipv4Addr::new(239, 255, 50, 60));
-const GROUP_V6: IpAddr = IpAddr::V6(Ipv6Addr::new(0xff15, 0, 0, 0, 0, 0, 0x50, 0x60));
 /// A datagram to an address of this machine is there when the call that sent it returns, but for an interrupt in between.
 const PATIENCE: Duration = Duration::from_millis(100);
 
@@ -19,7 +16,7 @@ const PATIENCE: Duration = Duration::from_millis(100);
 /// An ordinary socket that is connected takes all that comes from its peer before the kernel asks a reuseport program who
 /// owns it. This one is bound to the port of a multicast group, which leaves open where it sends from; the kernel chooses
 /// that when it is connected for the first time (Linux, `ip4_datagram_connect`), to a socket at `address` itself, and keeps
-/// it. So it is tried here and not taken for granted.
+/// it when it is connected elsewhere. Others may not, so both are tried here.
 ///
 /// # Errors
 /// What the system says; [`io::ErrorKind::AddrNotAvailable`] where another address would be the sender's, as for all of
@@ -35,19 +32,45 @@ pub fn mute(address: SocketAddr, send_buffer: usize) -> io::Result<OwnedFd> {
     }
     let (fd, _, _) = udp_socket(address, &options)?;
     hear_no_group(&fd, address.is_ipv4());
-    let group = if address.is_ipv4() { GROUP_V4 } else { GROUP_V6 };
-    bind(fd.as_fd(), SocketAddr::new(group, address.port()))?;
-    here.set_read_timeout(Some(PATIENCE))?;
-    udp_connect(fd.as_fd(), here.local_addr()?)?;
+    bind(fd.as_fd(), SocketAddr::new(group_of(address.ip()), address.port()))?;
+    let mut right = sends_as(&fd, &here, address)?;
+    if !address.ip().is_loopback() {
+        // Left to itself the kernel would send from there to there.
+        let loopback =
+            if address.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { IpAddr::V6(Ipv6Addr::LOCALHOST) };
+        right &= sends_as(&fd, &UdpSocket::bind((loopback, 0))?, address)?;
+    }
+    if right { Ok(fd) } else { Err(io::ErrorKind::AddrNotAvailable.into()) }
+}
+
+/// A group that nobody here joins, of the ranges for an organization's and a site's own use (RFC 2365 section 6.2, RFC 4291
+/// section 2.7). Another one for most addresses: whose sockets have a port of it, as those of another user's server at another
+/// address, keep it from others.
+fn group_of(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(ip) => {
+            let [_, _, c, d] = ip.octets();
+            Ipv4Addr::new(239, 195, c, d).into()
+        }
+        IpAddr::V6(ip) => {
+            let [.., g, h] = ip.segments();
+            Ipv6Addr::new(0xff15, 0, 0, 0, 0, 0x5060, g, h).into()
+        }
+    }
+}
+
+/// Whether what is sent by `fd` to `there`, a socket of ours, comes from `address`.
+fn sends_as(fd: &OwnedFd, there: &UdpSocket, address: SocketAddr) -> io::Result<bool> {
+    there.set_read_timeout(Some(PATIENCE))?;
+    udp_connect(fd.as_fd(), there.local_addr()?)?;
     send(fd.as_fd(), b"\r\n")?;
-    let (_, from) = here.recv_from(&mut [0; 2]).map_err(|error| match errno(&error) {
-        libc::EAGAIN => io::ErrorKind::AddrNotAvailable.into(),
-        _ => error,
-    })?;
-    if (from.ip(), from.port()) == (address.ip(), address.port()) {
-        Ok(fd)
-    } else {
-        Err(io::ErrorKind::AddrNotAvailable.into())
+    loop {
+        match there.recv_from(&mut [0; 2]) {
+            Ok((_, from)) => return Ok((from.ip(), from.port()) == (address.ip(), address.port())),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if errno(&error) == libc::EAGAIN => return Ok(false),
+            Err(error) => return Err(error),
+        }
     }
 }
 
@@ -80,33 +103,78 @@ mod tests {
         (bytes[..n].to_vec(), from)
     }
 
-    /// Of its peer's datagrams it gets none, and one peer after the other is sent to from the listener's address.
+    /// Two listeners with one port there.
+    fn listeners(ip: IpAddr) -> ([OwnedFd; 2], SocketAddr) {
+        let (first, _, _) = udp_bind(SocketAddr::new(ip, 0), &SocketOptions::default()).unwrap();
+        let first = UdpSocket::from(first);
+        let address = first.local_addr().unwrap();
+        let (second, _, _) = udp_bind(address, &SocketOptions::default()).unwrap();
+        ([first.into(), second], address)
+    }
+
+    fn count(fd: &OwnedFd) -> usize {
+        std::iter::from_fn(|| recv_from(fd.as_fd(), &mut [0; 100]).ok()).count()
+    }
+
+    /// Of its peers' datagrams it gets none, and one after the other is sent to from the listener's address.
+    fn try_it(ip: IpAddr, peers: &[UdpSocket]) {
+        let (listeners, address) = listeners(ip);
+        let mutes = [0; 2].map(|_| mute(address, 1 << 16).unwrap());
+        for peer in peers {
+            for mute in &mutes {
+                udp_connect(mute.as_fd(), peer.local_addr().unwrap()).unwrap();
+                for _ in 0..2 {
+                    send(mute.as_fd(), b"hello").unwrap();
+                    assert_eq!(text(peer), (b"hello".to_vec(), address));
+                }
+                for _ in 0..8 {
+                    peer.send_to(b"back", address).unwrap();
+                }
+            }
+        }
+        assert_eq!(listeners.iter().map(count).sum::<usize>(), peers.len() * 2 * 8);
+        assert_eq!(mutes.iter().map(count).sum::<usize>(), 0);
+    }
+
     #[test]
     fn it_sends_from_the_address_of_others_and_takes_nothing_from_them() {
         for ip in ["127.0.0.1", "::1"] {
             let ip: IpAddr = ip.parse().unwrap();
-            let peers = [0; 3].map(|_| UdpSocket::bind((ip, 0)).unwrap());
-            let free = UdpSocket::bind((ip, 0)).unwrap();
-            let address = free.local_addr().unwrap();
-            drop(free);
-            let listeners = [0; 2].map(|_| udp_bind(address, &SocketOptions::default()).unwrap().0);
-            let mutes = [0; 2].map(|_| mute(address, 1 << 16).unwrap());
-            for peer in &peers {
-                for mute in &mutes {
-                    udp_connect(mute.as_fd(), peer.local_addr().unwrap()).unwrap();
-                    send(mute.as_fd(), b"hello").unwrap();
-                    assert_eq!(text(peer), (b"hello".to_vec(), address));
-                    for _ in 0..8 {
-                        peer.send_to(b"back", address).unwrap();
-                    }
-                }
-            }
-            let mut bytes = [0; 100];
-            let mut got =
-                |fd: &OwnedFd| std::iter::from_fn(|| recv_from(fd.as_fd(), &mut bytes).ok()).count();
-            assert_eq!(listeners.iter().map(&mut got).sum::<usize>(), 3 * 2 * 8);
-            assert_eq!(mutes.iter().map(&mut got).sum::<usize>(), 0);
+            try_it(ip, &[0; 3].map(|_| UdpSocket::bind((ip, 0)).unwrap()));
         }
+    }
+
+    /// Where the machine has an address on a network it is kept, though loopback would choose another.
+    #[test]
+    fn it_keeps_its_address_whomever_it_is_connected_to() {
+        let Ok(ip) = sender_to("192.0.2.1:9".parse().unwrap()) else {
+            eprintln!("this machine has no address on a network: not tried");
+            return;
+        };
+        let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        try_it(ip, &[loopback, ip, loopback].map(|ip| UdpSocket::bind((ip, 0)).unwrap()));
+    }
+
+    /// Not even what comes to its group from its peer, for somebody else here who joined it.
+    #[test]
+    fn it_hears_no_group() {
+        let (_listeners, address) = listeners(Ipv4Addr::LOCALHOST.into());
+        let mute = mute(address, 0).unwrap();
+        let IpAddr::V4(group) = group_of(address.ip()) else { panic!("an IPv6 group") };
+        // Sockets of a group share its port, if they say so.
+        let (joined, _, _) =
+            udp_bind(SocketAddr::new(group.into(), address.port()), &SocketOptions::default()).unwrap();
+        let joined = UdpSocket::from(joined);
+        joined.join_multicast_v4(&group, &Ipv4Addr::LOCALHOST).unwrap();
+        joined.set_nonblocking(false).unwrap();
+        joined.set_read_timeout(Some(PATIENCE * 20)).unwrap();
+        let peer = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let by_loopback = i32::from_ne_bytes(Ipv4Addr::LOCALHOST.octets());
+        set(peer.as_fd(), libc::IPPROTO_IP, libc::IP_MULTICAST_IF, by_loopback).unwrap();
+        udp_connect(mute.as_fd(), peer.local_addr().unwrap()).unwrap();
+        peer.send_to(b"all", (group, address.port())).unwrap();
+        assert_eq!(text(&joined).0, b"all");
+        assert_eq!(count(&mute), 0);
     }
 
     #[test]

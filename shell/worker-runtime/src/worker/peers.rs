@@ -16,6 +16,8 @@ const WINDOW: Duration = Duration::from_secs(1);
 /// Datagrams to a peer in that time from which on a socket of its own pays: the two system calls that make it one
 /// cost less than a tenth of what so many sends save.
 const BUSY: u32 = 100;
+/// Windows in which who could not be connected to is not tried again.
+const REST: u8 = 60;
 
 /// A peer that something was sent to.
 #[derive(Clone, Copy)]
@@ -26,6 +28,8 @@ struct Place {
     sent: u32,
     /// The socket connected to it.
     socket: Option<u16>,
+    /// Windows in which none is connected to it, for there was no way.
+    rest: u8,
 }
 
 /// Which peer gets a socket connected to it.
@@ -58,7 +62,7 @@ impl Peers {
     pub fn add_spare(&mut self, listener: ListenerId, number: u16) {
         let peer = SocketAddr::new(IpAddr::from([0; 4]), 0);
         if self.places.is_empty() {
-            self.places = vec![Place { peer, listener, sent: 0, socket: None }; PLACES];
+            self.places = vec![Place { peer, listener, sent: 0, socket: None, rest: 0 }; PLACES];
         }
         self.spare.push((listener, number));
     }
@@ -78,7 +82,10 @@ impl Peers {
             // Whoever is sent more than all others here together stays.
             match place.sent.checked_sub(1) {
                 Some(less) => place.sent = less,
-                None => *place = Place { peer: flow.remote, listener: flow.listener, sent: 1, socket: None },
+                None => {
+                    let (peer, listener) = (flow.remote, flow.listener);
+                    *place = Place { peer, listener, sent: 1, socket: None, rest: 0 };
+                }
             }
         }
         None
@@ -92,6 +99,7 @@ impl Peers {
         }
         self.next_look = now + WINDOW;
         for place in &mut self.places {
+            place.rest = place.rest.saturating_sub(1);
             let over = |socket: &mut u16| !busy(*socket) && (lost(*socket) || place.sent == 0);
             if let Some(socket) = place.socket.take_if(over) {
                 self.spare.push((place.listener, socket));
@@ -100,7 +108,8 @@ impl Peers {
         let mut wishes: Vec<Wish> = Vec::new();
         let mut spare = self.spare.clone();
         for (number, place) in self.places.iter().enumerate() {
-            if place.socket.is_some() || place.sent < BUSY || is_of_one_link(&place.peer) {
+            let unfit = place.rest > 0 || place.sent < BUSY || is_of_one_link(&place.peer);
+            if place.socket.is_some() || unfit {
                 continue;
             }
             let wish = |instead| Wish { listener: place.listener, peer: place.peer, place: number, instead };
@@ -136,6 +145,13 @@ impl Peers {
         }
         if let Some(place) = self.places.get_mut(wish.place) {
             place.socket = Some(number);
+        }
+    }
+
+    /// The wish cannot come true: there is no way to the peer. A socket that was to be taken from another is without a peer.
+    pub fn denied(&mut self, wish: &Wish) {
+        if let Some(place) = self.places.get_mut(wish.place) {
+            place.rest = REST;
         }
     }
 }
@@ -254,6 +270,26 @@ mod tests {
         assert_eq!(sent(&mut peers, 1, BUSY), Some(7));
         assert_eq!(peers.wishes(at(7), |_| false, |_| true).len(), 1);
         assert_eq!(sent(&mut peers, 1, 1), None);
+    }
+
+    #[test]
+    fn who_cannot_be_reached_keeps_no_socket_from_others() {
+        let mut peers = Peers::new();
+        peers.add_spare(ListenerId(0), 7);
+        let [one, two, _] = apart();
+        sent(&mut peers, one, BUSY);
+        let [wish] = peers.wishes(at(1), |_| false, |_| false).try_into().unwrap();
+        peers.denied(&wish);
+        for second in 2..=u64::from(REST) {
+            sent(&mut peers, one, 3 * BUSY);
+            sent(&mut peers, two, BUSY);
+            let want = if second == 2 { vec![(peer(two).remote, 7)] } else { vec![] };
+            assert_eq!(look(&mut peers, second), want, "{second}");
+        }
+        // There may be a way by now.
+        sent(&mut peers, one, 3 * BUSY);
+        sent(&mut peers, two, BUSY);
+        assert_eq!(look(&mut peers, u64::from(REST) + 1), [(peer(one).remote, 7)]);
     }
 
     #[test]

@@ -1,0 +1,76 @@
+use super::*;
+use std::net::UdpSocket;
+
+#[test]
+fn what_waits_for_room_goes_first_and_beyond_the_cap_is_dropped() {
+    let peer = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    let to = peer.local_addr().expect("its address");
+    let ours = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    let poller = Poller::new(1).expect("an epoll");
+    poller.add(ours.as_fd(), Interest::READ, 1).expect("a watch");
+    let counters = Arc::new(Counters::default());
+    let listener = crate::Listener { transport: wire::Transport::Udp, address: to };
+    let config = RuntimeConfig { listeners: vec![listener], udp_send_queue: 2, ..RuntimeConfig::default() };
+    let mut datagrams = Datagrams::new(&config, Arc::clone(&counters));
+    datagrams.add(
+        crate::listen::UdpSocket { id: ListenerId(0), fd: Arc::new(ours.into()), peer: None, lent: Lent::No },
+        1,
+    );
+    assert!(datagrams.sockets[0].keep(b"first", to, 2, &poller));
+
+    let mut out = Outbox::new();
+    for text in [&b"second"[..], b"third"] {
+        out.send(Flow::udp(ListenerId(0), to), 9, text);
+    }
+    for index in 0..2 {
+        assert!(datagrams.enqueue(&Flow::udp(ListenerId(0), to), index));
+    }
+    assert!(!datagrams.enqueue(&Flow::udp(ListenerId(1), to), 0), "there is no such listener");
+    let mut batch = SendBatch::new(4, false);
+    datagrams.send(&out, &mut batch, &poller, |token| panic!("{token} is not undeliverable"));
+    assert_eq!((counters.read().udp_out, counters.read().udp_send_drops), (0, 1));
+
+    datagrams.writable(0, &poller);
+    let mut buffer = [0; 16];
+    for expected in [&b"first"[..], b"second"] {
+        let n = peer.recv(&mut buffer).expect("a datagram");
+        assert_eq!(&buffer[..n], expected);
+    }
+    assert_eq!(counters.read().udp_out, 2);
+    assert!(datagrams.sockets[0].backlog.is_empty());
+}
+
+/// A socket lent to one peer that cannot be connected to another, as for 255.255.255.255 without leave to broadcast, goes
+/// on to the first.
+#[test]
+fn what_cannot_be_connected_anew_still_sends_to_the_peer_it_had() {
+    for lent in [Lent::Unbound, Lent::Mute] {
+        let peer = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+        let to = peer.local_addr().expect("its address");
+        peer.set_read_timeout(Some(std::time::Duration::from_secs(5))).expect("patience");
+        let options = sys::SocketOptions::default();
+        let (listener, _, _) =
+            sys::udp_bind("127.0.0.1:0".parse().expect("one"), &options).expect("a listener");
+        let address =
+            UdpSocket::from(listener.try_clone().expect("a copy")).local_addr().expect("its address");
+        let fd = match lent {
+            Lent::Mute => sys::mute(address, 0).expect("one that only sends"),
+            _ => sys::udp_socket(address, &options).expect("a socket").0,
+        };
+        let mut socket = Socket::new(
+            crate::listen::UdpSocket { id: ListenerId(0), fd: Arc::new(fd), peer: None, lent },
+            0,
+        );
+        socket.connect(address, to).expect("a way");
+        let nowhere = "255.255.255.255:9".parse().expect("an address");
+        assert!(socket.connect(address, nowhere).is_err());
+        let (mut reports, counters) = (Reports::default(), Counters::default());
+        for text in [&b"first"[..], b"second", b"third"] {
+            let named = if socket.peer.is_some() { None } else { Some(to) };
+            send_one(socket.fd.as_fd(), text, named, &mut reports, &counters).expect("sent");
+            let mut buffer = [0; 16];
+            let (n, from) = peer.recv_from(&mut buffer).expect("a datagram");
+            assert_eq!((&buffer[..n], from), (text, address));
+        }
+    }
+}
