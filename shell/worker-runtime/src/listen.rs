@@ -15,6 +15,8 @@ const PORT_ATTEMPTS: u32 = 16;
 /// Descriptors that a process has open beside its listening sockets and connections: files, event queues,
 /// wake-ups. A server with few more is slow to take connections, but serves.
 const OTHER_DESCRIPTORS: usize = 32;
+/// Of all descriptors, one in so many may be of a socket that only saves work.
+const SPARE_SHARE: u64 = 8;
 
 /// The sockets of one worker.
 #[derive(Default)]
@@ -88,12 +90,9 @@ impl Bound {
         if let Some(allowed) = allowed.filter(|&allowed| allowed < needed as u64) {
             return Err(StartError::Descriptors { needed, allowed });
         }
-        // They only save work. A worker numbers its sockets with 16 bits.
-        let spare = listening.saturating_mul(config.connected);
-        let each = config.listeners.len().saturating_mul(config.connected.saturating_add(2));
-        if allowed.is_some_and(|allowed| allowed < needed.saturating_add(spare) as u64)
-            || each >= usize::from(u16::MAX)
-        {
+        let udp = |listener: &&Listener| listener.transport == Transport::Udp;
+        let spare = config.listeners.iter().filter(udp).count().saturating_mul(config.connected);
+        if !has_room_for_spare(spare, workers, config.listeners.len(), allowed) {
             config.connected = 0;
         }
         let mut sockets: Vec<WorkerSockets> = (0..workers).map(|_| WorkerSockets::default()).collect();
@@ -131,6 +130,14 @@ impl Bound {
     ) -> Result<Runtime<M::Notice>, StartError> {
         Runtime::run(self, machines)
     }
+}
+
+/// Whether so many sockets for each worker that are connected to busy peers, which only save work, leave descriptors to
+/// connections, most of them, and numbers to a worker's other sockets, which have 16 bits.
+fn has_room_for_spare(spare: usize, workers: usize, listeners: usize, allowed: Option<u64>) -> bool {
+    let all = spare.saturating_mul(workers) as u64;
+    allowed.is_none_or(|allowed| all <= allowed / SPARE_SHARE)
+        && listeners.saturating_mul(2).saturating_add(spare) < usize::from(u16::MAX)
 }
 
 /// The address to open for every worker: the listener's, with a free port if any will do.
@@ -271,6 +278,15 @@ mod tests {
             .map(|worker| worker.udp.iter().map(|socket| socket.id.0).collect())
             .collect();
         assert_eq!(ids, [[0, 1], [0, 2]]);
+    }
+
+    #[test]
+    fn sockets_that_only_save_work_take_an_eighth_of_the_descriptors_at_most() {
+        assert!(has_room_for_spare(32, 16, 8, Some(4_096)));
+        assert!(!has_room_for_spare(33, 16, 8, Some(4_096)));
+        assert!(has_room_for_spare(80_000 / 2, 1, 5_000, None));
+        assert!(!has_room_for_spare(65_000, 1, 5_000, None));
+        assert!(!has_room_for_spare(usize::MAX, usize::MAX, usize::MAX, Some(u64::MAX)));
     }
 
     #[test]

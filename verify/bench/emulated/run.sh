@@ -34,7 +34,7 @@ self-test) job=("$bin" load --self-test --workers 1) && shift ;;
 esac
 cache=$root/.cache/kernel
 for tool in busybox cpio qemu-system-x86_64; do
-    command -v "$tool" >/dev/null || { echo "$tool is missing; \`make setup-bench\` installs it" >&2 && exit 1; }
+    command -v "$tool" >/dev/null || { echo "$tool is missing; \`make setup-emulation\` installs it" >&2 && exit 1; }
 done
 
 # Two machines may start side by side on a machine that has no kernel for them yet: one fetches it. It is there when

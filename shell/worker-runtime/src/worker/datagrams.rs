@@ -252,7 +252,10 @@ impl Datagrams {
                 }
                 Err(error) => {
                     tracing::debug!(peer = %wish.peer, %error, "no connected socket");
-                    self.peers.denied(&wish);
+                    // Without an address of its own it has nothing to do with the peer.
+                    if socket.lent != Lent::Unbound {
+                        self.peers.denied(&wish);
+                    }
                     if wish.instead.is_none() {
                         self.peers.add_spare(wish.listener, number);
                     }
@@ -345,7 +348,7 @@ impl Socket {
     }
 
     /// Connects one that is lent to another peer. On an error it has none: the kernel keeps the old one, but may write the
-    /// new one's address into what is sent there (Linux, IPv4, where no route is found). It is named from now on.
+    /// new one's address into what is sent there (Linux, IPv4, whatever speaks against the new one). So each send names it.
     fn connect(&mut self, address: SocketAddr, peer: SocketAddr) -> io::Result<()> {
         if self.lent == Lent::Unbound {
             sys::udp_bind_later(self.fd.as_fd(), address)?;

@@ -16,7 +16,9 @@ const WINDOW: Duration = Duration::from_secs(1);
 /// Datagrams to a peer in that time from which on a socket of its own pays: the two system calls that make it one
 /// cost less than a tenth of what so many sends save.
 const BUSY: u32 = 100;
-/// Windows in which who could not be connected to is not tried again.
+/// Peers remembered that could not be connected to.
+const DENIED: usize = 8;
+/// Windows in which such a peer is not tried again, at most: one, and twice as many each further time.
 const REST: u8 = 60;
 
 /// A peer that something was sent to.
@@ -28,8 +30,16 @@ struct Place {
     sent: u32,
     /// The socket connected to it.
     socket: Option<u16>,
-    /// Windows in which none is connected to it, for there was no way.
+}
+
+/// A peer that could not be connected to.
+#[derive(Clone, Copy)]
+struct Denied {
+    peer: SocketAddr,
+    listener: ListenerId,
+    /// Windows in which it is not tried again, and how many they were the last time.
     rest: u8,
+    last: u8,
 }
 
 /// Which peer gets a socket connected to it.
@@ -50,19 +60,20 @@ pub(super) struct Peers {
     places: Vec<Place>,
     /// Sockets without a peer, of their listeners.
     spare: Vec<(ListenerId, u16)>,
+    denied: Vec<Denied>,
     next_look: Time,
 }
 
 impl Peers {
     pub fn new() -> Peers {
-        Peers { places: Vec::new(), spare: Vec::new(), next_look: Time::ZERO }
+        Peers { places: Vec::new(), spare: Vec::new(), denied: Vec::new(), next_look: Time::ZERO }
     }
 
     /// A socket of this number can be connected for this listener.
     pub fn add_spare(&mut self, listener: ListenerId, number: u16) {
         let peer = SocketAddr::new(IpAddr::from([0; 4]), 0);
         if self.places.is_empty() {
-            self.places = vec![Place { peer, listener, sent: 0, socket: None, rest: 0 }; PLACES];
+            self.places = vec![Place { peer, listener, sent: 0, socket: None }; PLACES];
         }
         self.spare.push((listener, number));
     }
@@ -82,10 +93,7 @@ impl Peers {
             // Whoever is sent more than all others here together stays.
             match place.sent.checked_sub(1) {
                 Some(less) => place.sent = less,
-                None => {
-                    let (peer, listener) = (flow.remote, flow.listener);
-                    *place = Place { peer, listener, sent: 1, socket: None, rest: 0 };
-                }
+                None => *place = Place { peer: flow.remote, listener: flow.listener, sent: 1, socket: None },
             }
         }
         None
@@ -98,8 +106,8 @@ impl Peers {
             return Vec::new();
         }
         self.next_look = now + WINDOW;
+        self.denied.iter_mut().for_each(|denied| denied.rest = denied.rest.saturating_sub(1));
         for place in &mut self.places {
-            place.rest = place.rest.saturating_sub(1);
             let over = |socket: &mut u16| !busy(*socket) && (lost(*socket) || place.sent == 0);
             if let Some(socket) = place.socket.take_if(over) {
                 self.spare.push((place.listener, socket));
@@ -108,8 +116,8 @@ impl Peers {
         let mut wishes: Vec<Wish> = Vec::new();
         let mut spare = self.spare.clone();
         for (number, place) in self.places.iter().enumerate() {
-            let unfit = place.rest > 0 || place.sent < BUSY || is_of_one_link(&place.peer);
-            if place.socket.is_some() || unfit {
+            let fit = place.sent >= BUSY && !is_of_one_link(&place.peer) && !self.rests(place);
+            if place.socket.is_some() || !fit {
                 continue;
             }
             let wish = |instead| Wish { listener: place.listener, peer: place.peer, place: number, instead };
@@ -143,6 +151,7 @@ impl Peers {
         for place in self.places.iter_mut().filter(|place| place.socket == Some(number)) {
             place.socket = None;
         }
+        self.denied.retain(|d| (d.peer, d.listener) != (wish.peer, wish.listener));
         if let Some(place) = self.places.get_mut(wish.place) {
             place.socket = Some(number);
         }
@@ -150,9 +159,23 @@ impl Peers {
 
     /// The wish cannot come true: there is no way to the peer. A socket that was to be taken from another is without a peer.
     pub fn denied(&mut self, wish: &Wish) {
-        if let Some(place) = self.places.get_mut(wish.place) {
-            place.rest = REST;
+        let known = self.denied.iter_mut().find(|d| (d.peer, d.listener) == (wish.peer, wish.listener));
+        if let Some(denied) = known {
+            denied.last = denied.last.saturating_mul(2).min(REST);
+            denied.rest = denied.last;
+            return;
         }
+        if self.denied.len() == DENIED
+            && let Some(least) = (0..DENIED).min_by_key(|&at| self.denied.get(at).map(|d| d.rest))
+        {
+            self.denied.swap_remove(least);
+        }
+        self.denied.push(Denied { peer: wish.peer, listener: wish.listener, rest: 1, last: 1 });
+    }
+
+    fn rests(&self, place: &Place) -> bool {
+        let is_it = |d: &Denied| d.rest > 0 && (d.peer, d.listener) == (place.peer, place.listener);
+        self.denied.iter().any(is_it)
     }
 }
 
@@ -272,24 +295,43 @@ mod tests {
         assert_eq!(sent(&mut peers, 1, 1), None);
     }
 
+    /// Though another peer takes its place in between. It is tried again after one window, two, four and so on, up to 60.
     #[test]
     fn who_cannot_be_reached_keeps_no_socket_from_others() {
         let mut peers = Peers::new();
         peers.add_spare(ListenerId(0), 7);
         let [one, two, _] = apart();
-        sent(&mut peers, one, BUSY);
-        let [wish] = peers.wishes(at(1), |_| false, |_| false).try_into().unwrap();
-        peers.denied(&wish);
-        for second in 2..=u64::from(REST) {
+        let twin = (2..).find(|&n| place_of(&peer(n).remote) == place_of(&peer(one).remote)).unwrap();
+        let (mut tried, mut others) = (Vec::new(), 0);
+        for second in 1..=303 {
+            sent(&mut peers, twin, 1);
             sent(&mut peers, one, 3 * BUSY);
             sent(&mut peers, two, BUSY);
-            let want = if second == 2 { vec![(peer(two).remote, 7)] } else { vec![] };
-            assert_eq!(look(&mut peers, second), want, "{second}");
+            for wish in peers.wishes(at(second), |_| false, |_| false) {
+                if wish.peer == peer(one).remote {
+                    tried.push(second);
+                    peers.denied(&wish);
+                } else {
+                    let number = peers.take_spare(wish.listener).unwrap();
+                    peers.granted(&wish, number);
+                    others += 1;
+                }
+            }
         }
-        // There may be a way by now.
+        assert_eq!(tried, [1, 2, 4, 8, 16, 32, 64, 124, 184, 244]);
+        assert_eq!(others, 1, "who can be reached has it all the time");
+        // And then there is a way.
         sent(&mut peers, one, 3 * BUSY);
-        sent(&mut peers, two, BUSY);
-        assert_eq!(look(&mut peers, u64::from(REST) + 1), [(peer(one).remote, 7)]);
+        assert_eq!(look(&mut peers, 304), [(peer(one).remote, 7)]);
+        assert!(peers.denied.is_empty());
+    }
+
+    #[test]
+    fn few_are_remembered_that_could_not_be_reached() {
+        let mut peers = Peers::new();
+        let wish = |n| Wish { listener: ListenerId(0), peer: peer(n).remote, place: 0, instead: None };
+        (0..100).for_each(|n| peers.denied(&wish(n)));
+        assert_eq!(peers.denied.len(), DENIED);
     }
 
     #[test]

@@ -74,3 +74,74 @@ fn what_cannot_be_connected_anew_still_sends_to_the_peer_it_had() {
         }
     }
 }
+
+/// The one socket that is lent is taken from a peer for one that nothing can be connected to: the first is sent to all the
+/// same, one at a time, many at once and what waited, and gets the socket back.
+#[test]
+fn who_loses_its_socket_to_nobody_is_sent_to_as_before() {
+    let peer = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    let to = peer.local_addr().expect("its address");
+    peer.set_read_timeout(Some(std::time::Duration::from_secs(5))).expect("patience");
+    let options = sys::SocketOptions::default();
+    let address = sys::udp_probe("127.0.0.1:0".parse().expect("one")).expect("a port");
+    let (listening, _, _) = sys::udp_bind(address, &options).expect("a listener");
+    let (spare, _, _) = sys::udp_socket(address, &options).expect("a socket");
+    let listeners = [crate::Listener { transport: wire::Transport::Udp, address }];
+    let config =
+        RuntimeConfig { listeners: listeners.to_vec(), udp_send_queue: 8, ..RuntimeConfig::default() };
+    let counters = Arc::new(Counters::default());
+    let mut datagrams = Datagrams::new(&config, Arc::clone(&counters));
+    let poller = Poller::new(2).expect("an epoll");
+    for (data, (fd, lent)) in [(listening, Lent::No), (spare, Lent::Unbound)].into_iter().enumerate() {
+        poller.add(fd.as_fd(), Interest::READ, data as u64).expect("a watch");
+        let socket = crate::listen::UdpSocket { id: ListenerId(0), fd: Arc::new(fd), peer: None, lent };
+        datagrams.add(socket, data as u64);
+    }
+    let flow = Flow::udp(ListenerId(0), to);
+    let nowhere = Flow::udp(ListenerId(0), "255.255.255.255:9".parse().expect("an address"));
+    let count = |datagrams: &mut Datagrams, flow: &Flow, times| {
+        (0..times).map(|_| datagrams.number_of(flow)).last().expect("a number")
+    };
+    let hear = |text: &[u8]| {
+        let mut buffer = [0; 600];
+        let (n, from) = peer.recv_from(&mut buffer).expect("a datagram");
+        assert_eq!((&buffer[..n], from), (text, address));
+    };
+    count(&mut datagrams, &flow, 200);
+    datagrams.connect_busy(Time::from_micros(1_000_000), &listeners);
+    assert_eq!(count(&mut datagrams, &flow, 200), 1);
+    count(&mut datagrams, &nowhere, 1_000);
+    datagrams.connect_busy(Time::from_micros(2_000_000), &listeners);
+    let lent = datagrams.sockets.get_mut(1).expect("it");
+    assert_eq!((lent.peer, lent.lent), (None, Lent::Bound));
+
+    let mut out = Outbox::new();
+    for text in [&[b'x'; 500][..], b"second", b"third"] {
+        out.send(flow, 9, text);
+    }
+    let lone = out.transmits().first().expect("a transmit");
+    for _ in 0..3 {
+        assert!(datagrams.send_lone(&out, lone, &poller, |_| panic!("it can be sent")));
+        hear(&[b'x'; 500]);
+    }
+    for kernel_cuts in [false, true] {
+        let mut batch = SendBatch::new(64, kernel_cuts);
+        for _ in 0..10 {
+            (0..3).for_each(|index| assert!(datagrams.enqueue(&flow, index)));
+            datagrams.enqueue(&flow, 0);
+        }
+        datagrams.send(&out, &mut batch, &poller, |_| panic!("it can be sent"));
+        for _ in 0..10 {
+            [&[b'x'; 500][..], b"second", b"third", &[b'x'; 500]].iter().for_each(|text| hear(text));
+        }
+    }
+    assert_eq!(count(&mut datagrams, &flow, 1), 1, "by the socket that has no peer");
+    assert!(datagrams.sockets.get_mut(1).expect("it").keep(b"waited", to, 8, &poller));
+    datagrams.writable(1, &poller);
+    hear(b"waited");
+
+    count(&mut datagrams, &flow, 200);
+    datagrams.connect_busy(Time::from_micros(3_000_000), &listeners);
+    assert_eq!(datagrams.sockets.get(1).expect("it").peer, Some(to));
+    assert_eq!(counters.read().udp_send_errors, 0);
+}
