@@ -48,7 +48,7 @@ pub enum Lent {
     Unbound,
     /// It has its address.
     Bound,
-    /// It only sends ([`mute`](crate::sys::mute)).
+    /// It only sends ([`Mutes`](crate::sys::Mutes)).
     Mute,
 }
 
@@ -92,7 +92,7 @@ impl Bound {
         }
         let udp = |listener: &&Listener| listener.transport == Transport::Udp;
         let spare = config.listeners.iter().filter(udp).count().saturating_mul(config.connected);
-        if !has_room_for_spare(spare, workers, config.listeners.len(), allowed) {
+        if !has_room_for_spare(spare, workers, (needed, config.listeners.len()), allowed) {
             config.connected = 0;
         }
         let mut sockets: Vec<WorkerSockets> = (0..workers).map(|_| WorkerSockets::default()).collect();
@@ -133,11 +133,16 @@ impl Bound {
 }
 
 /// Whether so many sockets for each worker that are connected to busy peers, which only save work, leave descriptors to
-/// connections, most of them, and numbers to a worker's other sockets, which have 16 bits.
-fn has_room_for_spare(spare: usize, workers: usize, listeners: usize, allowed: Option<u64>) -> bool {
-    let all = spare.saturating_mul(workers) as u64;
-    allowed.is_none_or(|allowed| all <= allowed / SPARE_SHARE)
-        && listeners.saturating_mul(2).saturating_add(spare) < usize::from(u16::MAX)
+/// what is needed and to connections, most of them, and numbers to a worker's other sockets, which have 16 bits.
+fn has_room_for_spare(
+    spare: usize,
+    workers: usize,
+    (needed, listeners): (usize, usize),
+    allowed: Option<u64>,
+) -> bool {
+    let all = spare.saturating_mul(workers);
+    let fits = |allowed| all as u64 <= allowed / SPARE_SHARE && needed.saturating_add(all) as u64 <= allowed;
+    allowed.is_none_or(fits) && listeners.saturating_mul(2).saturating_add(spare) < usize::from(u16::MAX)
 }
 
 /// The address to open for every worker: the listener's, with a free port if any will do.
@@ -225,21 +230,29 @@ fn open_udp(
     if address.ip().is_unspecified() {
         return Ok(());
     }
+    if config.connected == 0 {
+        return Ok(());
+    }
+    // They only save work. What speaks against one speaks against all.
+    let none = |error: io::Error| {
+        tracing::debug!(%address, %error, "no sockets to connect to who is sent much");
+        Ok(())
+    };
+    // One that takes what comes from its peer would keep it from the other workers.
     let alone = workers.len() == 1 && !config.share_ports;
-    'all: for worker in workers {
+    let mutes = match (!alone).then(|| sys::Mutes::new(address)).transpose() {
+        Ok(mutes) => mutes,
+        Err(error) => return none(error),
+    };
+    for worker in workers {
         for _ in 0..config.connected {
-            // One that takes what comes from its peer would keep it from the other workers.
-            let made = match alone {
-                true => sys::udp_socket(address, &options).map(|(fd, _, _)| (fd, Lent::Unbound)),
-                false => sys::mute(address, options.send_buffer).map(|fd| (fd, Lent::Mute)),
+            let made = match &mutes {
+                Some(mutes) => mutes.open(options.send_buffer).map(|fd| (fd, Lent::Mute)),
+                None => sys::udp_socket(address, &options).map(|(fd, _, _)| (fd, Lent::Unbound)),
             };
             match made {
                 Ok((fd, lent)) => add(worker, fd, None, lent)?,
-                // They only save work. What speaks against one speaks against all.
-                Err(error) => {
-                    tracing::debug!(%address, %error, "no socket to connect to who is sent much");
-                    break 'all;
-                }
+                Err(error) => return none(error),
             }
         }
     }
@@ -282,11 +295,12 @@ mod tests {
 
     #[test]
     fn sockets_that_only_save_work_take_an_eighth_of_the_descriptors_at_most() {
-        assert!(has_room_for_spare(32, 16, 8, Some(4_096)));
-        assert!(!has_room_for_spare(33, 16, 8, Some(4_096)));
-        assert!(has_room_for_spare(80_000 / 2, 1, 5_000, None));
-        assert!(!has_room_for_spare(65_000, 1, 5_000, None));
-        assert!(!has_room_for_spare(usize::MAX, usize::MAX, usize::MAX, Some(u64::MAX)));
+        assert!(has_room_for_spare(32, 16, (200, 8), Some(4_096)));
+        assert!(!has_room_for_spare(33, 16, (200, 8), Some(4_096)));
+        assert!(!has_room_for_spare(32, 16, (3_585, 8), Some(4_096)), "what is needed comes first");
+        assert!(has_room_for_spare(40_000, 1, (0, 5_000), None));
+        assert!(!has_room_for_spare(65_000, 1, (0, 5_000), None));
+        assert!(!has_room_for_spare(usize::MAX, usize::MAX, (usize::MAX, usize::MAX), Some(u64::MAX)));
     }
 
     #[test]

@@ -21,7 +21,7 @@ pub use bpf::{
 };
 pub use errors::take_returned;
 pub use mapping::Mapping;
-pub use mute::mute;
+pub use mute::Mutes;
 pub use poll::{Event, Interest, Poller, Timer, WakeUp};
 pub use send::SendBatch;
 pub use socket::{

@@ -10,50 +10,69 @@ use std::time::Duration;
 /// A datagram to an address of this machine is there when the call that sent it returns, but for an interrupt in between.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// A datagram socket that sends from `address` to whom it is connected, as [`udp_connect`] does, and gets nothing: what
-/// comes to `address` is for the other sockets there, from whomever it comes.
+/// Makes datagram sockets that send from an address to whom they are connected, as [`udp_connect`] does, and get nothing: what
+/// comes to that address is for the other sockets there, from whomever it comes.
 ///
 /// An ordinary socket that is connected takes all that comes from its peer before the kernel asks a reuseport program who
-/// owns it. This one is bound to the port of a multicast group, which leaves open where it sends from; the kernel chooses
-/// that when it is connected for the first time (Linux, `ip4_datagram_connect`), to a socket at `address` itself, and keeps
-/// it when it is connected elsewhere. Others may not, so both are tried here.
-///
-/// # Errors
-/// What the system says; [`io::ErrorKind::AddrNotAvailable`] where another address would be the sender's, as for all of
-/// 127.0.0.0/8 but 127.0.0.1, or for a second IPv4 address of a subnet; and for an address of one link.
-pub fn mute(address: SocketAddr, send_buffer: usize) -> io::Result<OwnedFd> {
-    let options = SocketOptions { send_buffer, ..SocketOptions::default() };
-    // Peers of one link get no sockets of their own.
-    if matches!(address.ip(), IpAddr::V6(ip) if ip.is_unicast_link_local()) {
-        return Err(io::ErrorKind::AddrNotAvailable.into());
-    }
-    let here = UdpSocket::bind((address.ip(), 0))?;
-    if sender_to(here.local_addr()?)? != address.ip() {
-        return Err(io::ErrorKind::AddrNotAvailable.into());
-    }
-    let (fd, _, _) = udp_socket(address, &options)?;
-    hear_no_group(&fd, address.is_ipv4());
-    bind(fd.as_fd(), SocketAddr::new(group_of(address.ip()), address.port()))?;
-    // What is late or lost says nothing yet.
-    let first = match sends_as(&fd, &here, address)? {
-        None => sends_as(&fd, &here, address)?,
-        said => said,
-    };
-    // Left to itself the kernel would send from loopback to loopback. Many a firewall lets nothing else through to there,
-    // and not every machine has it, so only a wrong address counts.
-    let loopback: IpAddr = match address {
-        SocketAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
-        SocketAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
-    };
-    let second = match address.ip().is_loopback() {
-        true => None,
-        false => {
-            UdpSocket::bind((loopback, 0)).and_then(|there| sends_as(&fd, &there, address)).ok().flatten()
+/// owns it. These are bound to the port of a multicast group, which leaves open where they send from; the kernel chooses
+/// that when one is connected for the first time (Linux, `ip4_datagram_connect`), to a socket at the address itself, and keeps
+/// it when it is connected elsewhere. Others may not, so both are tried with the first.
+pub struct Mutes {
+    address: SocketAddr,
+    /// What each is connected to at first.
+    here: UdpSocket,
+}
+
+impl Mutes {
+    /// Those of this address and port. It may take some tenths of a second where datagrams do not arrive.
+    ///
+    /// # Errors
+    /// What the system says; [`io::ErrorKind::AddrNotAvailable`] where another address would be the sender's, as for all of
+    /// 127.0.0.0/8 but 127.0.0.1, or for a second IPv4 address of a subnet; and for an address of one link, whose peers get no
+    /// sockets of their own.
+    pub fn new(address: SocketAddr) -> io::Result<Mutes> {
+        let unavailable = || Err(io::ErrorKind::AddrNotAvailable.into());
+        if matches!(address.ip(), IpAddr::V6(ip) if ip.is_unicast_link_local()) {
+            return unavailable();
         }
-    };
-    match (first, second) {
-        (Some(true), None | Some(true)) => Ok(fd),
-        _ => Err(io::ErrorKind::AddrNotAvailable.into()),
+        let here = UdpSocket::bind((address.ip(), 0))?;
+        if sender_to(here.local_addr()?)? != address.ip() {
+            return unavailable();
+        }
+        let mutes = Mutes { address, here };
+        let fd = mutes.open(0)?;
+        // What is late or lost says nothing yet.
+        let first = match sends_as(&fd, &mutes.here, address)? {
+            None => sends_as(&fd, &mutes.here, address)?,
+            said => said,
+        };
+        if first != Some(true) {
+            return unavailable();
+        }
+        // Left to itself the kernel would send from loopback to loopback. Many a firewall lets nothing else through to there,
+        // and not every machine has it, so only a wrong address counts.
+        let loopback: IpAddr = match address {
+            SocketAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+            SocketAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+        };
+        let elsewhere = || UdpSocket::bind((loopback, 0)).and_then(|there| sends_as(&fd, &there, address));
+        match address.ip().is_loopback() || !matches!(elsewhere(), Ok(Some(false))) {
+            true => Ok(mutes),
+            false => unavailable(),
+        }
+    }
+
+    /// One more, connected to a socket of this process that is closed when this is dropped.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn open(&self, send_buffer: usize) -> io::Result<OwnedFd> {
+        let options = SocketOptions { send_buffer, ..SocketOptions::default() };
+        let (fd, _, _) = udp_socket(self.address, &options)?;
+        hear_no_group(&fd, self.address.is_ipv4());
+        bind(fd.as_fd(), SocketAddr::new(group_of(self.address.ip()), self.address.port()))?;
+        udp_connect(fd.as_fd(), self.here.local_addr()?)?;
+        Ok(fd)
     }
 }
 
@@ -130,7 +149,8 @@ mod tests {
     /// Of its peers' datagrams it gets none, and one after the other is sent to from the listener's address.
     fn try_it(ip: IpAddr, peers: &[UdpSocket]) {
         let (listeners, address) = listeners(ip);
-        let mutes = [0; 2].map(|_| mute(address, 1 << 16).unwrap());
+        let mutes = Mutes::new(address).unwrap();
+        let mutes = [0; 2].map(|_| mutes.open(1 << 16).unwrap());
         for peer in peers {
             for mute in &mutes {
                 udp_connect(mute.as_fd(), peer.local_addr().unwrap()).unwrap();
@@ -166,14 +186,23 @@ mod tests {
             return;
         };
         let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        try_it(ip, &[loopback, ip, loopback].map(|ip| UdpSocket::bind((ip, 0)).unwrap()));
+        let peers = [loopback, ip, loopback].map(|ip| UdpSocket::bind((ip, 0)).unwrap());
+        // Many a firewall lets nothing through from one to the other.
+        let plain = UdpSocket::bind((ip, 0)).unwrap();
+        peers[0].set_read_timeout(Some(PATIENCE)).unwrap();
+        let there = peers[0].local_addr().unwrap();
+        if plain.send_to(b"hello", there).is_err() || peers[0].recv(&mut [0; 5]).is_err() {
+            eprintln!("from {ip} nothing comes to loopback: not tried");
+            return;
+        }
+        try_it(ip, &peers);
     }
 
     /// Not even what comes to its group from its peer, for somebody else here who joined it.
     #[test]
     fn it_hears_no_group() {
         let (_listeners, address) = listeners(Ipv4Addr::LOCALHOST.into());
-        let mute = mute(address, 0).unwrap();
+        let mute = Mutes::new(address).unwrap().open(0).unwrap();
         let IpAddr::V4(group) = group_of(address.ip()) else { panic!("an IPv6 group") };
         // Sockets of a group share its port, if they say so.
         let (joined, _, _) =
@@ -194,6 +223,6 @@ mod tests {
     #[test]
     fn where_it_would_send_from_another_address_there_is_none() {
         let address = "127.1.2.3:25060".parse().unwrap();
-        assert_eq!(mute(address, 0).unwrap_err().kind(), io::ErrorKind::AddrNotAvailable);
+        assert_eq!(Mutes::new(address).err().unwrap().kind(), io::ErrorKind::AddrNotAvailable);
     }
 }

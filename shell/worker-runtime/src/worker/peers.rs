@@ -3,7 +3,7 @@
 //! A send from a connected socket spares the kernel the search for a route and for the owner of the next hop. The
 //! sockets are there from the start; one gets a peer when there is a peer that is worth it, and another peer when that one
 //! is much less so. With the peer it gets its listener's address, and what comes from the peer comes by it, unless it is one
-//! that only sends ([`mute`](crate::sys::mute)).
+//! that only sends ([`Mutes`](crate::sys::Mutes)).
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -18,7 +18,7 @@ const WINDOW: Duration = Duration::from_secs(1);
 const BUSY: u32 = 100;
 /// Peers remembered that could not be connected to.
 const DENIED: usize = 8;
-/// Windows in which such a peer is not tried again, at most: one, and twice as many each further time.
+/// Windows after which such a peer is tried again, at most: one, and twice as many each further time.
 const REST: u8 = 60;
 
 /// A peer that something was sent to.
@@ -37,7 +37,7 @@ struct Place {
 struct Denied {
     peer: SocketAddr,
     listener: ListenerId,
-    /// Windows in which it is not tried again, and how many they were the last time.
+    /// Windows until it is tried again, and how many they were at first.
     rest: u8,
     last: u8,
 }
@@ -166,9 +166,9 @@ impl Peers {
             return;
         }
         if self.denied.len() == DENIED
-            && let Some(least) = (0..DENIED).min_by_key(|&at| self.denied.get(at).map(|d| d.rest))
+            && let Some(least) = (0..DENIED).min_by_key(|&at| self.denied.get(at).map(|d| (d.rest, d.last)))
         {
-            self.denied.swap_remove(least);
+            self.denied.remove(least);
         }
         self.denied.push(Denied { peer: wish.peer, listener: wish.listener, rest: 1, last: 1 });
     }
@@ -187,7 +187,7 @@ fn is_of_one_link(peer: &SocketAddr) -> bool {
 /// Not keyed: whoever finds addresses that share a place with another peer's, and is sent more, keeps that peer from a
 /// socket of its own, which costs work and nothing else.
 #[inline]
-fn place_of(peer: &SocketAddr) -> usize {
+pub(super) fn place_of(peer: &SocketAddr) -> usize {
     const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
     let address = match peer.ip() {
         IpAddr::V4(ip) => u64::from(ip.to_bits()),
@@ -319,7 +319,7 @@ mod tests {
             }
         }
         assert_eq!(tried, [1, 2, 4, 8, 16, 32, 64, 124, 184, 244]);
-        assert_eq!(others, 1, "who can be reached has it all the time");
+        assert_eq!(others, 1, "who can be reached gives it up to nobody");
         // And then there is a way.
         sent(&mut peers, one, 3 * BUSY);
         assert_eq!(look(&mut peers, 304), [(peer(one).remote, 7)]);
@@ -331,7 +331,9 @@ mod tests {
         let mut peers = Peers::new();
         let wish = |n| Wish { listener: ListenerId(0), peer: peer(n).remote, place: 0, instead: None };
         (0..100).for_each(|n| peers.denied(&wish(n)));
-        assert_eq!(peers.denied.len(), DENIED);
+        // Of those tried as often the last.
+        let kept: Vec<SocketAddr> = peers.denied.iter().map(|denied| denied.peer).collect();
+        assert_eq!(kept, (92..100).map(|n| peer(n).remote).collect::<Vec<_>>());
     }
 
     #[test]
