@@ -72,6 +72,8 @@ const PASS_BITS: usize = 1 << 21;
 /// Windows of an overload before it is judged whether the kernel drops what it is told to, and over how many.
 const JUDGED: u32 = 20;
 const OVER: f64 = 16.0;
+/// In a window, of what it dropped and what it should have, from which on that is judged.
+const EVIDENCE: f64 = 1.0;
 /// Calls taken on in a window that the kernel is told of, at most: it may drop what repeats the others.
 const KNOWN_MAX: usize = 1 << 20;
 /// What is not taken on is noticed from this part on.
@@ -148,12 +150,14 @@ pub(crate) struct Overload {
     taken: u32,
     /// Requests refused or not answered in this window.
     refused: u32,
-    /// Datagrams of this window left unanswered here, though the kernel drops such.
+    /// Datagrams of this window left unanswered here, though the kernel was told to drop them.
     silent: u32,
     /// Windows of this overload, and the means of what the kernel dropped in them and of what it did not.
     windows: u32,
     sieved_mean: f64,
     silent_mean: f64,
+    /// Whether the kernel drops most of what it is told to, by the last that it was told.
+    kernel_helps: bool,
     /// As the governor has it: asked with every message.
     sheds: bool,
     /// When the last window ended.
@@ -184,6 +188,7 @@ impl Overload {
             windows: 0,
             sieved_mean: 0.0,
             silent_mean: 0.0,
+            kernel_helps: true,
             sheds: false,
             paced: Time::ZERO,
             best: 0.0,
@@ -209,7 +214,7 @@ impl Overload {
         self.recent.clear();
         self.passed_over.clear();
         self.challenged.clear();
-        (self.windows, self.sieved_mean, self.silent_mean) = (0, 0.0, 0.0);
+        (self.windows, self.sieved_mean, self.silent_mean, self.kernel_helps) = (0, 0.0, 0.0, true);
     }
 
     /// What refusals ask for, seconds.
@@ -290,7 +295,7 @@ impl Overload {
         if self.by_pass {
             // Below any threshold: it has moved meanwhile, and so may have the lots.
             let verdict = self.shares.judge(source, 0, units(false), stream);
-            return self.judged(verdict, call, units(false), stream);
+            return self.judged(verdict, call, units(false), (!stream).then_some((source, 0)));
         }
         let known = invite && self.recent.knows(call);
         if invite && !stream && !known {
@@ -303,7 +308,7 @@ impl Overload {
             true => self.shares.judge_known(source, lot, units, stream),
             false => self.shares.judge(source, lot, units, stream),
         };
-        self.judged(verdict, call, units, stream)
+        self.judged(verdict, call, units, (!stream).then_some((source, lot)))
     }
 
     /// A request other than INVITE that was taken on is asked for its credentials. It comes with them under the same Call-ID,
@@ -323,7 +328,7 @@ impl Overload {
         if verdict == Verdict::Drop && !repeats && self.shares.is_near(source, lot) {
             self.passed_over.note(self.paced, call);
         }
-        self.judged(verdict, call, CALL, false)
+        self.judged(verdict, call, CALL, Some((source, lot)))
     }
 
     /// The same of a request that asks whether we are there (OPTIONS), of which a few are answered in any case: whoever gets no
@@ -333,7 +338,7 @@ impl Overload {
         let lot = (call as u16).wrapping_add(self.shares.table().shift());
         let verdict = self.shares.judge_probe(source, lot, stream, known);
         // The kernel drops none of these, nor of those below.
-        self.judged(verdict, call, units(false), true)
+        self.judged(verdict, call, units(false), None)
     }
 
     /// The same of a call for help.
@@ -346,19 +351,24 @@ impl Overload {
         };
         let (units, known) = (units(invite), self.by_pass || invite && self.recent.knows(call));
         let verdict = self.shares.judge_emergency(source, lot, units, (stream, known));
-        self.judged(verdict, call, units, true)
+        self.judged(verdict, call, units, None)
     }
 
-    /// Counts what was judged. `passes`: the kernel would not have dropped it.
-    fn judged(&mut self, verdict: Verdict, call: u64, units: u32, passes: bool) -> Verdict {
-        if verdict == Verdict::Drop && !passes {
+    /// Counts what was judged. `by`: what the kernel knew it by, if it could have dropped it.
+    fn judged(&mut self, verdict: Verdict, call: u64, units: u32, by: Option<(u64, u16)>) -> Verdict {
+        // What it was told to let pass says nothing of it. To hold that against it would be a trap: it is told to let all
+        // pass once it is believed to drop nothing.
+        if verdict == Verdict::Drop && by.is_some_and(|(source, lot)| !self.shares.passes(source, lot)) {
             self.silent += 1;
         }
+        let invite = units >= CALL;
         match verdict {
             Verdict::Take => {
                 self.taken = self.taken.saturating_add(units);
                 self.recent.note(self.paced, call);
-                if self.rules.kernel && self.noted.len() < KNOWN_MAX {
+                // It remembers for half a minute and more. A phone has one Call-ID for all its registrations, and comes with
+                // credentials within moments, when its lot is most probably still below the threshold.
+                if self.rules.kernel && invite && self.noted.len() < KNOWN_MAX {
                     self.noted.extend(memory_bits(call));
                 }
             }
@@ -401,6 +411,9 @@ impl Overload {
             self.windows = self.windows.saturating_add(1);
             self.sieved_mean += (load.sieved.unwrap_or(0) as f64 - self.sieved_mean) / OVER;
             self.silent_mean += (f64::from(silent) - self.silent_mean) / OVER;
+            if self.windows >= JUDGED && self.sieved_mean + self.silent_mean >= EVIDENCE {
+                self.kernel_helps = self.sieved_mean >= self.silent_mean;
+            }
         }
         // What the kernel dropped was refused, and so was what a neighbour left away because it was told to.
         let sieved = u32::try_from(load.sieved.unwrap_or(0)).unwrap_or(u32::MAX);
@@ -455,16 +468,12 @@ impl Overload {
             behind if behind >= self.rules.patience / 2 => self.best,
             _ => self.best * ANSWERS,
         };
-        let sieved = load.sieved.is_some() && self.rules.kernel && self.kernel_helps();
+        // Its program lets pass what it does not understand, and all of it where its clock is another one; whoever gets no
+        // answer then repeats what he sent, which is read each time.
+        let sieved = load.sieved.is_some() && self.rules.kernel && self.kernel_helps;
         let datagrams = if sieved { all.min(budget * ANSWERS_SIEVED) } else { all };
         let streams = all.min(self.best * ANSWERS_STREAM);
         Answers { all: all as f32, datagrams: datagrams as f32, streams: streams as f32 }
-    }
-
-    /// Whether the kernel drops most of what may be dropped. Its program lets pass what it does not understand, and all of it
-    /// where its clock is another one; whoever gets no answer then repeats what he sent, which is read each time.
-    fn kernel_helps(&self) -> bool {
-        self.windows < JUDGED || self.sieved_mean >= self.silent_mean
     }
 
     /// How it stands.
@@ -489,268 +498,4 @@ const fn units(invite: bool) -> u32 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A trunk that leaves away what it is told to: nothing has to be refused then, and there is an overload all the same.
-    #[test]
-    fn a_trunk_that_does_as_it_is_told_is_told_so_as_long_as_it_has_more() {
-        let mut overload = Overload::new(Rules::default(), 7);
-        let mut now = Time::from_secs(1);
-        // It has 200 calls in a window, of which the worker can do 100: what is more makes it fall behind.
-        let (mut waits, mut lot, mut begun) = (0u32, 0u64, Vec::new());
-        let mut taken = 0;
-        for window in 0..1_200 {
-            now = now + Load::WINDOW;
-            let loss = overload.wish(7, Algorithm::Loss).value;
-            for n in 0..200u32 {
-                lot = lot.wrapping_add(0x9e37_79b9_7f4a_7c15);
-                if n * 100 / 200 < loss {
-                    continue;
-                }
-                let call = lot ^ lot >> 29;
-                if !overload.sheds() {
-                    overload.note(Method::Invite);
-                } else if overload.judge(7, call, true, true) != Verdict::Take {
-                    continue;
-                }
-                waits += 1;
-                taken += u32::from(window >= 600);
-            }
-            waits = waits.saturating_sub(100);
-            let behind = Duration::from_micros(u64::from(waits) * 500);
-            let load = Load { window: Load::WINDOW, behind, kept_up: waits == 0, ..Load::default() };
-            begun.extend(overload.pace(now, &load));
-        }
-        assert_eq!(begun, [Change::Entered]);
-        let taken = f64::from(taken) / 600.0;
-        assert!((90.0..=101.0).contains(&taken), "{taken} in a window");
-    }
-
-    /// A phone registers again and again with one Call-ID, and asks again when it was refused.
-    #[test]
-    fn nobody_is_refused_for_as_long_as_an_overload_lasts() {
-        let mut overload = Overload::new(Rules::default(), 7);
-        let mut now = Time::from_secs(1);
-        let mut served = vec![0u32; 1_000];
-        let mut calls = vec![0u32; 1_000];
-        for window in 0..40_000u32 {
-            now = now + Load::WINDOW;
-            if window % 16 == 0 {
-                for phone in 0..1_000u64 {
-                    let call = phone.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
-                    let was = overload.sheds() && overload.judge(7, call, false, false) == Verdict::Take;
-                    served[phone as usize] += u32::from(was);
-                }
-            }
-            for n in 0..200u64 {
-                let call = n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
-                let was = overload.sheds() && overload.judge(7, call, true, false) == Verdict::Take;
-                calls[n as usize] += u32::from(was);
-            }
-            let behind = Duration::from_millis(if overload.taken > 400 { 400 } else { 0 });
-            overload.pace(
-                now,
-                &Load { window: Load::WINDOW, behind, kept_up: behind.is_zero(), ..Load::default() },
-            );
-            if window == 0 {
-                overload.pace(now, &Load { behind: Duration::from_secs(1), ..Load::default() });
-            }
-        }
-        assert!(overload.sheds() && served.iter().all(|served| *served > 0), "{served:?}");
-        // Of calls the fate is the same, for a call is over when it is not repeated any more.
-        assert!(calls[..200].contains(&0));
-    }
-
-    /// A phone that was asked for its credentials, and comes with them while less and less is taken on.
-    #[test]
-    fn what_was_challenged_is_taken_on_with_its_credentials() {
-        let mut flooded = Flooded::new();
-        flooded.run(400, 100);
-        let ask = |flooded: &mut Flooded, call: u64| flooded.overload.judge(7, call, false, false);
-        let phones: Vec<u64> =
-            Flooded::spread(3).filter(|c| ask(&mut flooded, *c) == Verdict::Take).collect();
-        phones.iter().for_each(|call| flooded.overload.challenges(7, *call));
-        assert!(phones.len() > 50, "{}", phones.len());
-        flooded.run(15, 1_000);
-        assert!(phones.iter().all(|call| ask(&mut flooded, *call) == Verdict::Take));
-        // Nobody comes in for ever by having come in once.
-        for _ in 0..5 {
-            flooded.run(20, 1_000);
-            for call in &phones {
-                if ask(&mut flooded, *call) == Verdict::Take {
-                    flooded.overload.challenges(7, *call);
-                }
-            }
-        }
-        let taken = phones.iter().filter(|call| ask(&mut flooded, **call) == Verdict::Take).count();
-        assert!(taken < phones.len() / 2, "{taken} of {}", phones.len());
-    }
-
-    /// Its program does not know what comes, or reads another clock.
-    #[test]
-    fn a_kernel_that_drops_nothing_is_not_counted_on() {
-        let refused = |drops: fn(u32) -> Option<u64>| {
-            let mut overload = Overload::new(Rules::default(), 7);
-            let (mut now, mut call, mut refused) = (Time::from_secs(1), 0u64, 0);
-            for window in 0..400 {
-                let (mut taken, mut silent) = (0, 0);
-                for _ in 0..100 {
-                    call = call.wrapping_add(0x9e37_79b9_7f4a_7c15);
-                    let verdict = match overload.sheds() {
-                        true => overload.judge(7, call ^ call >> 29, true, false),
-                        false => Verdict::Take,
-                    };
-                    taken += u32::from(verdict == Verdict::Take);
-                    silent += u32::from(verdict == Verdict::Drop);
-                    refused += u32::from(window >= 200 && verdict == Verdict::Refuse);
-                }
-                now = now + Load::WINDOW;
-                let behind = Duration::from_millis(if window == 0 { 1_000 } else { 0 });
-                let sieved = drops(silent);
-                overload.pace(
-                    now,
-                    &Load { window: Load::WINDOW, behind, kept_up: taken <= 50, sieved, waiting: None },
-                );
-            }
-            refused
-        };
-        let (without, helps, does_not) = (refused(|_| None), refused(|_| Some(1_000)), refused(|_| Some(0)));
-        assert!(does_not * 10 > without * 8 && helps * 4 < without, "{without} {helps} {does_not}");
-    }
-
-    /// The kernel drops no byte of a stream, and nothing is repeated there: an answer, and the ACK that it brings, spare nothing.
-    /// So few refusals are all said, and of many one for five calls that are taken on.
-    #[test]
-    fn on_streams_a_refusal_is_said_for_five_calls_taken_on() {
-        for (sieved, offered) in [(None, 100), (Some(0), 100), (None, 54)] {
-            let mut overload = Overload::new(Rules::default(), 7);
-            let mut now = Time::from_secs(1);
-            let (mut call, mut refused, mut dropped) = (0u64, 0, 0);
-            for window in 0..400 {
-                let mut taken = 0;
-                for _ in 0..offered {
-                    call = call.wrapping_add(0x9e37_79b9_7f4a_7c15);
-                    let verdict = match overload.sheds() {
-                        true => overload.judge(7, call ^ call >> 29, true, true),
-                        false => Verdict::Take,
-                    };
-                    taken += u32::from(verdict == Verdict::Take);
-                    refused += u32::from(window >= 200 && verdict == Verdict::Refuse);
-                    dropped += u32::from(window >= 200 && verdict == Verdict::Drop);
-                }
-                now = now + Load::WINDOW;
-                // It can do 50 in a window.
-                let behind = Duration::from_millis(if window == 0 { 1_000 } else { 0 });
-                overload.pace(
-                    now,
-                    &Load { window: Load::WINDOW, behind, kept_up: taken <= 50, sieved, waiting: None },
-                );
-            }
-            match offered {
-                100 => assert!(
-                    (1_500..=2_500).contains(&refused) && dropped > 5_000,
-                    "{refused}, {dropped} not said"
-                ),
-                _ => assert!(refused > 3 * dropped, "{refused}, {dropped} not said"),
-            }
-        }
-    }
-
-    /// A worker that can do 50 calls in a window, and one source.
-    struct Flooded {
-        overload: Overload,
-        now: Time,
-        next: u64,
-    }
-
-    impl Flooded {
-        fn new() -> Flooded {
-            let mut flooded =
-                Flooded { overload: Overload::new(Rules::default(), 7), now: Time::from_secs(1), next: 0 };
-            flooded.overload.pace(flooded.now, &Load { behind: Duration::from_secs(1), ..Load::default() });
-            flooded
-        }
-
-        fn judge(&mut self, call: u64) -> Verdict {
-            self.overload.judge(7, call, true, false)
-        }
-
-        /// So many windows with so many new calls in each.
-        fn run(&mut self, windows: u32, calls: u32) {
-            for _ in 0..windows {
-                let before = self.overload.taken;
-                for _ in 0..calls {
-                    self.next = self.next.wrapping_add(0x9e37_79b9_7f4a_7c15);
-                    self.judge((self.next ^ self.next >> 29) & 0xf_ffff_ffff);
-                }
-                self.now = self.now + Load::WINDOW;
-                let kept_up = (self.overload.taken - before) / CALL <= 50;
-                let load = Load {
-                    window: Load::WINDOW,
-                    behind: Duration::ZERO,
-                    kept_up,
-                    sieved: Some(10_000),
-                    waiting: None,
-                };
-                self.overload.pace(self.now, &load);
-            }
-        }
-
-        /// Calls of this kind, with lots that are spread evenly.
-        fn spread(kind: u64) -> impl Iterator<Item = u64> {
-            (0..200).map(move |n| ((kind * 1_000 + n) << 16) | (n * 300))
-        }
-
-        fn told(&self) -> usize {
-            self.overload.sieve().map_or(0, |sieve| sieve.known.len())
-        }
-    }
-
-    /// Nobody is connected late because a threshold has risen meanwhile.
-    #[test]
-    fn what_got_no_answer_gets_none_when_it_is_repeated() {
-        let mut flooded = Flooded::new();
-        flooded.run(400, 200);
-        let dropped: Vec<u64> =
-            Flooded::spread(1).filter(|call| flooded.judge(*call) == Verdict::Drop).collect();
-        // Twice as much of it is taken on now.
-        flooded.run(100, 100);
-        let below = |call: &&u64| (**call as u16) < 26_000;
-        let again: Vec<&u64> = dropped.iter().filter(below).collect();
-        assert!(again.len() > 20, "{}", again.len());
-        assert!(again.iter().all(|call| flooded.judge(**call) == Verdict::Drop));
-        let others: Vec<u64> = again.iter().map(|call| **call + (1 << 30)).collect();
-        assert!(
-            others.iter().filter(|call| flooded.judge(**call) == Verdict::Take).count() > others.len() / 2
-        );
-        // Nor because all that the source brings is taken on again.
-        flooded.run(30, 10);
-        let again = again.into_iter().copied().take(20).collect::<Vec<u64>>();
-        assert!(flooded.overload.sheds() && again.iter().all(|call| flooded.judge(*call) == Verdict::Drop));
-        // Where that has been so for as long as they may come again, nobody is passed over.
-        flooded.run(640, 10);
-        assert!(flooded.overload.sheds() && again.iter().all(|call| flooded.judge(*call) == Verdict::Take));
-    }
-
-    /// It brings its credentials, or its answer was lost; and the kernel is told of it.
-    #[test]
-    fn what_was_taken_on_is_taken_on_when_it_comes_again() {
-        let mut flooded = Flooded::new();
-        flooded.run(400, 100);
-        let taken: Vec<u64> =
-            Flooded::spread(1).filter(|call| flooded.judge(*call) == Verdict::Take).take(40).collect();
-        flooded.run(1, 0);
-        assert!(taken.len() >= 20 && flooded.told() == 2 * taken.len(), "{} {}", taken.len(), flooded.told());
-        // So long a challenge takes at most.
-        flooded.run(15, 1_000);
-        assert!(taken.iter().filter(|call| (**call as u16) > 6_000).count() > 10);
-        assert!(taken.iter().all(|call| flooded.judge(*call) == Verdict::Take));
-        // After that it is new work of its lot, but is answered at least.
-        flooded.run(60, 1_000);
-        assert!(taken.iter().any(|call| flooded.judge(*call) != Verdict::Take));
-        let told = flooded.told();
-        flooded.overload.remember(1 << 33 | 65_000);
-        assert_eq!(flooded.told(), told + 2);
-    }
-}
+mod tests;

@@ -319,6 +319,12 @@ impl Shares {
         u32::from(call) < near(self.take(source), self.rises)
     }
 
+    /// Whether the kernel is told to let this lot of a source pass.
+    pub fn passes(&self, source: u64, call: u16) -> bool {
+        let mut buckets = self.rows.iter().zip(self.places(source)).filter_map(|(row, at)| row.get(at));
+        buckets.any(|bucket| u32::from(call) < bucket.answer)
+    }
+
     /// Below which lot calls of a source are taken on.
     fn take(&self, source: u64) -> u32 {
         let buckets = self.rows.iter().zip(self.places(source)).filter_map(|(row, at)| row.get(at));
