@@ -209,6 +209,11 @@ bench-overload: setup-bench ## goodput from half to ten times of the capacity, S
 	$(BUILD_RELEASE)
 	python3 verify/bench/overload.py --bin $(RELEASE) --out target/overload $(BENCH_ARGS)
 
+.PHONY: bench-storm
+bench-storm: setup-bench ## more users than can be carried register and call with digest: what succeeds (4 minutes)
+	$(BUILD_RELEASE)
+	python3 verify/bench/storm.py --bin $(RELEASE) $(BENCH_ARGS)
+
 .PHONY: bench-scale
 bench-scale: setup-bench ## cost and peak with 1, 2, 4, 8, 16 workers, Strowger and Kamailio (40 minutes on two cores)
 	$(BUILD_RELEASE)
