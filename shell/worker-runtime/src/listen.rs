@@ -227,10 +227,7 @@ fn open_udp(
             Err(error) => tracing::debug!(%address, %peer, %error, "no connected socket"),
         }
     }
-    if address.ip().is_unspecified() {
-        return Ok(());
-    }
-    if config.connected == 0 {
+    if address.ip().is_unspecified() || config.connected == 0 {
         return Ok(());
     }
     // They only save work. What speaks against one speaks against all.

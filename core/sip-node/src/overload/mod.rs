@@ -295,7 +295,7 @@ impl Overload {
         if self.by_pass {
             // Below any threshold: it has moved meanwhile, and so may have the lots.
             let verdict = self.shares.judge(source, 0, units(false), stream);
-            return self.judged(verdict, call, units(false), (!stream).then_some((source, 0)));
+            return self.judged(verdict, call, false, (!stream).then_some((source, 0)));
         }
         let known = invite && self.recent.knows(call);
         if invite && !stream && !known {
@@ -308,7 +308,7 @@ impl Overload {
             true => self.shares.judge_known(source, lot, units, stream),
             false => self.shares.judge(source, lot, units, stream),
         };
-        self.judged(verdict, call, units, (!stream).then_some((source, lot)))
+        self.judged(verdict, call, invite, (!stream).then_some((source, lot)))
     }
 
     /// A request other than INVITE that was taken on is asked for its credentials. It comes with them under the same Call-ID,
@@ -328,7 +328,7 @@ impl Overload {
         if verdict == Verdict::Drop && !repeats && self.shares.is_near(source, lot) {
             self.passed_over.note(self.paced, call);
         }
-        self.judged(verdict, call, CALL, Some((source, lot)))
+        self.judged(verdict, call, true, Some((source, lot)))
     }
 
     /// The same of a request that asks whether we are there (OPTIONS), of which a few are answered in any case: whoever gets no
@@ -338,7 +338,7 @@ impl Overload {
         let lot = (call as u16).wrapping_add(self.shares.table().shift());
         let verdict = self.shares.judge_probe(source, lot, stream, known);
         // The kernel drops none of these, nor of those below.
-        self.judged(verdict, call, units(false), None)
+        self.judged(verdict, call, false, None)
     }
 
     /// The same of a call for help.
@@ -351,20 +351,19 @@ impl Overload {
         };
         let (units, known) = (units(invite), self.by_pass || invite && self.recent.knows(call));
         let verdict = self.shares.judge_emergency(source, lot, units, (stream, known));
-        self.judged(verdict, call, units, None)
+        self.judged(verdict, call, invite, None)
     }
 
     /// Counts what was judged. `by`: what the kernel knew it by, if it could have dropped it.
-    fn judged(&mut self, verdict: Verdict, call: u64, units: u32, by: Option<(u64, u16)>) -> Verdict {
+    fn judged(&mut self, verdict: Verdict, call: u64, invite: bool, by: Option<(u64, u16)>) -> Verdict {
         // What it was told to let pass says nothing of it. To hold that against it would be a trap: it is told to let all
         // pass once it is believed to drop nothing.
         if verdict == Verdict::Drop && by.is_some_and(|(source, lot)| !self.shares.passes(source, lot)) {
             self.silent += 1;
         }
-        let invite = units >= CALL;
         match verdict {
             Verdict::Take => {
-                self.taken = self.taken.saturating_add(units);
+                self.taken = self.taken.saturating_add(units(invite));
                 self.recent.note(self.paced, call);
                 // It remembers for half a minute and more. A phone has one Call-ID for all its registrations, and comes with
                 // credentials within moments, when its lot is most probably still below the threshold.
