@@ -4,8 +4,8 @@
     verify/bench/storm.py --bin target/release/strowger [--users 20000,24000] [--seconds 60]
 
 The server has one worker on CPU 0 and a stated share of it (--quota, as overload.py has it); the users are those of
-`strowger load --users` on CPU 1, with digest and time compressed 60 times: each registers every 10 s, asks again a moment
-after a refusal and repeats what gets no answer as RFC 3261 says, with one Call-ID for all its registrations. So a refusal
+`strowger load --users` on CPU 1, with digest and time compressed 60 times: each registers every 10 s, asks again a second
+after a refusal (whatever its Retry-After) and repeats what gets no answer as RFC 3261 says, with one Call-ID for all its registrations. So a refusal
 brings more work, and what can be carried may shrink to nothing (registrations that succeed, in the last line of each) where a
 server refuses dearly. Every few seconds it says what came, was refused with an answer and without, and what the kernel dropped.
 """
