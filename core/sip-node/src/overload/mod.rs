@@ -19,6 +19,8 @@
 
 mod backlog;
 mod common;
+#[cfg(test)]
+mod crowd;
 mod governor;
 #[cfg(test)]
 mod model;
