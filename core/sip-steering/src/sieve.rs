@@ -25,7 +25,7 @@ use crate::program::{
     CASE, CONTEXT, COPIED, END, HEADER, KEY, LEFT, MAP_LOOKUP_ELEM, NEWLINE, PLACES, SCRATCH, SKB_LOAD_BYTES,
     SPACE, Search, TAB, add, constants, finish, owner,
 };
-use crate::table::{BUCKETS, NUMBERS, NUMBERS_AT, ROWS, SALTS, SHIFT, Threshold, WORDS};
+use crate::table::{BUCKETS, NUMBERS, NUMBERS_AT, OTHERS, ROWS, SALTS, SHIFT, Threshold, WORDS};
 use wire::SieveProgram;
 
 /// Looks at a line, at 64 bytes of it or at a byte of To, before the program gives up.
@@ -42,8 +42,8 @@ pub(crate) const FROM_IP: i32 = 1;
 const PASS: i32 = -1;
 const DROP: i32 = 0;
 
-/// Where behind the message a number is kept: the sum, what was found, which bits of the shift are added to the lot,
-/// none or all, and the beginning of the called user. The kernel's check does not follow what is there, so that what comes behind is checked once, and not for
+/// Where behind the message a number is kept: the sum, what was found, which bits of the shift are added to the lot and
+/// of the sender turned, none or all ([`LOTS`]), and the beginning of the called user. The kernel's check does not follow what is there, so that what comes behind is checked once, and not for
 /// each way there.
 const SUM: i16 = SCRATCH as i16;
 const FOUND: i16 = SUM + 8;
@@ -70,7 +70,7 @@ const SENDER_V6: i16 = ADDRESSES + 8;
 /// Bytes of a word of the table.
 const BYTES: i32 = 4;
 /// The highest lot.
-const LOTS: i32 = 0xffff;
+const LOTS: i32 = OTHERS as i32;
 /// What was found, as bits.
 const HAS_CALL_ID: i32 = 1;
 const HAS_TO: i32 = 2;
@@ -360,7 +360,7 @@ const fn word(at: usize) -> i16 {
     (SieveProgram::WORDS + BYTES as usize * at) as i16
 }
 
-/// The number of the sender, in R9.
+/// The number of the sender, or of the part of it that other requests than INVITE are ([`crate::part`]), in R9.
 fn source(asm: &mut Assembler, ownership: &Ownership, pass: Label) {
     let sum = asm.label();
     asm.load(Size::U64, R1, R10, CONTEXT);
@@ -380,6 +380,8 @@ fn source(asm: &mut Assembler, ownership: &Ownership, pass: Label) {
     asm.place(sum);
     asm.mov(R9, 0);
     add(asm, &ownership.source);
+    asm.load(Size::U64, R0, R10, SHIFT_BITS);
+    asm.alu(Alu::Xor, R9, R0);
 }
 
 /// Drops the message if its lot is not below the share of its sender in either row, or if it was not before; unless the

@@ -19,7 +19,17 @@ pub const NUMBERS: usize = 8;
 /// The longest of them, bytes.
 pub const NUMBER_LEN: usize = 7;
 
-/// The bucket of a source ([`Ownership::source`](crate::Ownership::source)) in a row with this salt.
+/// What is mixed into the number of a source for what it brings besides INVITEs: as many bits as a lot has.
+pub(crate) const OTHERS: u64 = 0xffff;
+
+/// As which source the INVITEs of one ([`Ownership::source`](crate::Ownership::source)) count, or its other requests: as two, each
+/// with a share of its own. Phones that are refused a registration ask again, callers do not; so where both come from one
+/// address (of a proxy or session border controller) and have one share, those who ask again crowd the callers out.
+pub fn part(source: u64, invite: bool) -> u64 {
+    if invite { source } else { source ^ OTHERS }
+}
+
+/// The bucket of a source, or of a [`part`] of one, in a row with this salt.
 pub fn place(source: u64, salt: u64) -> usize {
     finish(source ^ salt) as usize % BUCKETS
 }

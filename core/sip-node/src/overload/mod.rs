@@ -41,7 +41,7 @@ use recent::Recent;
 use shares::{Answers, Shares};
 use sip_message::Method;
 use sip_proxy::feedback::oc::RATE_MAX;
-use sip_steering::memory_bits;
+use sip_steering::{memory_bits, part};
 use std::sync::Arc;
 use wire::{Load, Sieve, Time};
 
@@ -296,6 +296,7 @@ impl Overload {
         self.by_pass = !invite && self.challenged.knows(pass(source, call));
         if self.by_pass {
             // Below any threshold: it has moved meanwhile, and so may have the lots.
+            let source = part(source, false);
             let verdict = self.shares.judge(source, 0, units(false), stream);
             return self.judged(verdict, call, false, (!stream).then_some((source, 0)));
         }
@@ -304,7 +305,7 @@ impl Overload {
             return self.judge_first(source, call);
         }
         let lot = (call as u16).wrapping_add(if invite { 0 } else { self.shares.table().shift() });
-        let units = units(invite);
+        let (source, units) = (part(source, invite), units(invite));
         let verdict = match known {
             // What was challenged comes through with its credentials, though the threshold has moved.
             true => self.shares.judge_known(source, lot, units, stream),
@@ -352,7 +353,7 @@ impl Overload {
             false => (call as u16).wrapping_add(self.shares.table().shift()),
         };
         let (units, known) = (units(invite), self.by_pass || invite && self.recent.knows(call));
-        let verdict = self.shares.judge_emergency(source, lot, units, (stream, known));
+        let verdict = self.shares.judge_emergency(part(source, invite), lot, units, (stream, known));
         self.judged(verdict, call, invite, None)
     }
 
