@@ -1,7 +1,7 @@
 //! The sieve, by means of the interpreter. What the worker would do is compared in sip-node.
 
 use crate::emulate::{self, Sifted};
-use crate::{Ownership, Table, Threshold, memory_bits, place};
+use crate::{Ownership, Table, Threshold, memory_bits, part, place};
 use proptest::prelude::*;
 use std::net::IpAddr;
 use wire::SieveProgram;
@@ -173,23 +173,26 @@ fn what_stands_still_drops_nothing() {
     );
 }
 
-/// Each source by its own bucket in either row, each worker by its own table.
+/// Each source by its own bucket in either row, for its INVITEs and for the rest another one; each worker by its own table.
 #[test]
 fn a_source_is_judged_by_its_share() {
     let (ownership, program) = both();
     let text = request("INVITE sip:b@c", "To: <sip:b@c>", "i: x");
+    let registers = request("REGISTER sip:c", "To: <sip:b@c>", "i: x");
     for (one, same, other) in [
         ("192.0.2.1", "192.0.2.1", "192.0.2.2"),
         ("2001:db8:1:2::1", "2001:db8:1:2:3:4:5:6", "2001:db8:1:3::1"),
     ] {
-        for row in 0..2 {
+        for (row, invite) in [(0, true), (1, true), (0, false), (1, false)] {
             let mut table = Table::default();
             (0..2).for_each(|row| table.set_salt(row, 0x1234_5678_9abc_def0 * (row as u64 + 1)));
-            let at = row * 512 + place(ownership.source(from(one)), table.salt(row));
+            let at = row * 512 + place(part(ownership.source(from(one)), invite), table.salt(row));
             table.set_thresholds((0..1_024).map(|n| threshold(if n == at { 65_536 } else { 0 })));
-            for (who, dropped) in [(one, false), (same, false), (other, true)] {
-                let sifted = run(&program, text.as_bytes(), from(who), &table, NOW + 1);
-                assert_eq!(sifted.dropped, dropped, "{who} in row {row}");
+            for (who, has_share) in [(one, true), (same, true), (other, false)] {
+                for (text, is_it) in [(&text, invite), (&registers, !invite)] {
+                    let sifted = run(&program, text.as_bytes(), from(who), &table, NOW + 1);
+                    assert_eq!(sifted.dropped, !(has_share && is_it), "{who} in row {row}: {text}");
+                }
             }
         }
     }
