@@ -51,9 +51,9 @@ const SHIFTED: i16 = FOUND + 8;
 const CALLED: i16 = SHIFTED + 8;
 /// Where that ends.
 const END_OF_SCRATCH: u32 = SCRATCH + 32;
-/// Where on the stack a number is kept, besides those of the search: the bits of the shift, first and last; the number of
+/// Where on the stack a number is kept, besides those of the search: the bits for requests other than INVITE, first and last; the number of
 /// the call; the threshold, and what is near to it; and the first eight bytes of the user that an INVITE or MESSAGE calls.
-const SHIFT_BITS: i16 = -48;
+const OTHER_BITS: i16 = -48;
 const CALL: i16 = -56;
 const THRESHOLD: i16 = -88;
 const USER: i16 = -96;
@@ -70,7 +70,8 @@ const SENDER_V6: i16 = ADDRESSES + 8;
 /// Bytes of a word of the table.
 const BYTES: i32 = 4;
 /// The highest lot.
-const LOTS: i32 = OTHERS as i32;
+const LOTS: i32 = 0xffff;
+const _: () = assert!(OTHERS == LOTS as u64);
 /// What was found, as bits.
 const HAS_CALL_ID: i32 = 1;
 const HAS_TO: i32 = 2;
@@ -145,12 +146,12 @@ fn copy(asm: &mut Assembler, pass: Label) {
     asm.alu(Alu::Add, R4, R9);
     asm.mov64(R0, END);
     asm.store(Size::U64, R4, 0, R0);
-    asm.load(Size::U64, R0, R10, SHIFT_BITS);
+    asm.load(Size::U64, R0, R10, OTHER_BITS);
     asm.store(Size::U64, R7, SHIFTED, R0);
     asm.load(Size::U64, R0, R10, USER);
     asm.store(Size::U64, R7, CALLED, R0);
     asm.mov(R0, 0);
-    asm.store(Size::U64, R10, SHIFT_BITS, R0);
+    asm.store(Size::U64, R10, OTHER_BITS, R0);
     asm.store(Size::U64, R10, USER, R0);
 }
 
@@ -199,7 +200,7 @@ fn method(asm: &mut Assembler, pass: Label) {
     called(asm, b"INVITE sip:");
     asm.mov(R0, 0);
     asm.place(new);
-    asm.store(Size::U64, R10, SHIFT_BITS, R0);
+    asm.store(Size::U64, R10, OTHER_BITS, R0);
     asm.store(Size::U64, R10, USER, R1);
 }
 
@@ -301,7 +302,7 @@ fn look_at_to(asm: &mut Assembler, here: Label, pass: Label, decide: Label, sear
 /// Finds the table that the owner of the call has written, for R8, if it is still good; and the lot of the call, for R7.
 fn shares(asm: &mut Assembler, workers: u16, pass: Label) {
     asm.load(Size::U64, R0, R7, SHIFTED);
-    asm.store(Size::U64, R10, SHIFT_BITS, R0);
+    asm.store(Size::U64, R10, OTHER_BITS, R0);
     asm.load(Size::U64, R0, R7, CALLED);
     asm.store(Size::U64, R10, USER, R0);
     asm.load(Size::U64, R9, R7, SUM);
@@ -323,7 +324,7 @@ fn shares(asm: &mut Assembler, workers: u16, pass: Label) {
     asm.jump_if(R1, If::Greater, R2, pass);
     emergency(asm, pass);
     asm.load(Size::U32, R0, R8, word(SHIFT));
-    asm.load(Size::U64, R1, R10, SHIFT_BITS);
+    asm.load(Size::U64, R1, R10, OTHER_BITS);
     asm.alu(Alu::And, R0, R1);
     asm.alu(Alu::Add, R7, R0);
     asm.alu(Alu::And, R7, LOTS);
@@ -380,7 +381,7 @@ fn source(asm: &mut Assembler, ownership: &Ownership, pass: Label) {
     asm.place(sum);
     asm.mov(R9, 0);
     add(asm, &ownership.source);
-    asm.load(Size::U64, R0, R10, SHIFT_BITS);
+    asm.load(Size::U64, R0, R10, OTHER_BITS);
     asm.alu(Alu::Xor, R9, R0);
 }
 
@@ -398,7 +399,7 @@ fn judge(asm: &mut Assembler, pass: Label) {
     asm.jump(pass);
     asm.place(unknown);
     asm.load(Size::U64, R1, R10, THRESHOLD);
-    asm.load(Size::U64, R2, R10, SHIFT_BITS);
+    asm.load(Size::U64, R2, R10, OTHER_BITS);
     asm.jump_if(R7, If::Less, R1, below);
     asm.jump_if(R2, If::NotEqual, 0, drop);
     // A threshold that is far below does not come up to it as long as it is repeated.

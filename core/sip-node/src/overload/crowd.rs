@@ -284,11 +284,13 @@ fn a_network_that_registers_at_once_is_registered_soon() {
 
 /// Calls are half of what a worker can do, and registrations a little more than the other half, or twice as much: phones that are
 /// refused ask again, in all many times as often as they register, and take less from callers than from each other. With one
-/// share for both, 61 and 36 % of calls from one address were connected, the kernel helping.
+/// share for both, 61 and 36 % of calls from one address were connected with the kernel's help, and 10 and 6 % without.
 #[test]
 fn phones_that_ask_again_do_not_crowd_callers_out() {
     let calls = 0.5 * CAPACITY / f64::from(CALL);
-    for (kernel, one_address, least) in [(true, false, 0.7), (true, true, 0.65), (false, false, 0.9)] {
+    for (kernel, one_address, least) in
+        [(true, false, 0.7), (true, true, 0.65), (false, false, 0.9), (false, true, 0.2)]
+    {
         for part in [0.55, 1.0] {
             let phones = (part * CAPACITY * EVERY as f64 / 1e3) as usize;
             let crowd = Crowd::new(phones, EVERY, kernel);
@@ -302,7 +304,7 @@ fn phones_that_ask_again_do_not_crowd_callers_out() {
                 "kernel {kernel}, one address {one_address}, registrations {part}: {connected:.2} of calls, {registered:.2} registrations"
             );
             assert!(
-                connected >= least && registered >= 0.3,
+                connected >= least && registered >= 0.1,
                 "{kernel} {one_address} {part}: {connected} {registered}"
             );
         }

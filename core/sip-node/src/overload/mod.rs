@@ -353,7 +353,7 @@ impl Overload {
             false => (call as u16).wrapping_add(self.shares.table().shift()),
         };
         let (units, known) = (units(invite), self.by_pass || invite && self.recent.knows(call));
-        let verdict = self.shares.judge_emergency(part(source, invite), lot, units, (stream, known));
+        let verdict = self.shares.judge_emergency(source, lot, units, (stream, known));
         self.judged(verdict, call, invite, None)
     }
 

@@ -16,7 +16,7 @@
 mod urgent;
 
 use super::Verdict;
-use sip_steering::{BUCKETS, ROWS, Table, Threshold, place};
+use sip_steering::{BUCKETS, ROWS, Table, Threshold, part, place};
 
 /// How much of the last window counts in the mean of what a source brings.
 const FRESH: f32 = 0.25;
@@ -104,7 +104,7 @@ struct Bucket {
     told: f32,
     /// What part we want it to leave away.
     wants: f32,
-    /// What part it is told to, if several workers tell it the same.
+    /// What part it has been told to since the last window.
     common: Option<f32>,
 }
 
@@ -282,7 +282,7 @@ impl Shares {
             for bucket in row.iter_mut() {
                 let take = if bucket.rate > level { level / bucket.rate } else { 1.0 };
                 bucket.wants = (1.0 - take).max(0.0);
-                let told = bucket.common.take().unwrap_or(bucket.wants).min(MOST_TOLD);
+                let told = bucket.common.take().unwrap_or(bucket.told).min(MOST_TOLD);
                 bucket.told = if bucket.tells > 0 { told } else { 0.0 };
                 bucket.tells = bucket.tells.saturating_sub(1);
                 // Of what he brings all the same that much more goes.
@@ -407,25 +407,40 @@ impl Shares {
         Verdict::Refuse
     }
 
-    /// What to tell this source, which does as it is told from now on: what part of what it would bring it is to leave
+    /// What to tell this source, which does as it is told from now on: what part of all that it would bring it is to leave
     /// away, 0 to 1, and how many units a second are left.
     pub fn tell(&mut self, source: u64) -> (f32, f32) {
-        let (mut loss, mut left, places) = (1.0f32, 0.0f32, self.places(source));
+        let (mut all, mut left) = (0.0f32, 0.0f32);
+        for invite in [true, false] {
+            let (loss, rest) = self.tell_part(part(source, invite));
+            all += rest / (1.0 - loss);
+            left += rest;
+        }
+        let loss = if all > 0.0 { (1.0 - left / all).clamp(0.0, MOST_TOLD) } else { 0.0 };
+        // It leaves the same part of either away.
+        self.set_common(source, loss);
+        (loss, left)
+    }
+
+    fn tell_part(&mut self, part: u64) -> (f32, f32) {
+        let (mut loss, mut left, places) = (MOST_TOLD, 0.0f32, self.places(part));
         for (row, at) in self.rows.iter_mut().zip(places) {
             let Some(bucket) = row.get_mut(at) else { continue };
             bucket.tells = TELLS;
-            loss = loss.min(bucket.wants.min(MOST_TOLD));
+            loss = loss.min(bucket.wants);
             left = left.max(bucket.rate * (1.0 - bucket.wants));
         }
         (loss, left)
     }
 
-    /// What this source is told to leave away from now on by all workers, if any tells it something.
+    /// What this source is told to leave away from now on, of its INVITEs and of the rest, by all workers, if any tells it
+    /// something.
     pub fn set_common(&mut self, source: u64, loss: f32) {
-        let places = self.places(source);
-        for (row, at) in self.rows.iter_mut().zip(places) {
-            if let Some(bucket) = row.get_mut(at) {
-                bucket.common = Some(loss.clamp(0.0, MOST_TOLD));
+        for places in [true, false].map(|invite| self.places(part(source, invite))) {
+            for (row, at) in self.rows.iter_mut().zip(places) {
+                if let Some(bucket) = row.get_mut(at) {
+                    bucket.common = Some(loss.clamp(0.0, MOST_TOLD));
+                }
             }
         }
     }

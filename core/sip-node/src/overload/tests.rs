@@ -65,6 +65,7 @@ fn nobody_is_refused_for_as_long_as_an_overload_lasts() {
         }
     }
     assert!(overload.sheds() && served.iter().all(|served| *served > 0), "{served:?}");
+    assert!(served.iter().sum::<u32>() < 9_500_000, "hardly anybody was refused");
     // Of calls the fate is the same, for a call is over when it is not repeated any more.
     assert!(calls[..200].contains(&0));
 }
@@ -279,7 +280,7 @@ fn what_got_no_answer_gets_none_when_it_is_repeated() {
 #[test]
 fn the_kernel_is_told_of_calls_and_not_of_registrations() {
     let mut flooded = Flooded::new();
-    flooded.run(400, 100);
+    flooded.run_with(400, 400, false);
     let ask = |flooded: &mut Flooded, call: u64| flooded.overload.judge(7, call, false, false);
     let phones = Flooded::spread(3).filter(|call| ask(&mut flooded, *call) == Verdict::Take).count();
     flooded.run(1, 0);
@@ -305,4 +306,25 @@ fn what_was_taken_on_is_taken_on_when_it_comes_again() {
     let told = flooded.told();
     flooded.overload.remember(1 << 33 | 65_000);
     assert_eq!(flooded.told(), told + 2);
+}
+
+/// A proxy of phones that all register is told so, though its calls are few; and it leaves away the same part of either.
+#[test]
+fn a_neighbour_whose_registrations_are_too_many_is_told_so() {
+    let mut flooded = Flooded::new();
+    let mut told = Vec::new();
+    for window in 0..600 {
+        let loss = flooded.overload.wish(7, Algorithm::Loss).value;
+        let left = |all: u32| all * (100 - loss) / 100;
+        flooded.run_with(1, left(400), false);
+        let call = u64::from(window).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
+        if window % 100 >= loss {
+            flooded.judge(call);
+        }
+        if window >= 300 {
+            told.push(loss);
+        }
+    }
+    let mean = told.iter().sum::<u32>() / told.len() as u32;
+    assert!((30..=65).contains(&mean), "{told:?}");
 }
