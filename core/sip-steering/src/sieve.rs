@@ -43,16 +43,17 @@ const PASS: i32 = -1;
 const DROP: i32 = 0;
 
 /// Where behind the message a number is kept: the sum, what was found, which bits of the shift are added to the lot and
-/// of the sender turned, none or all ([`LOTS`]), and the beginning of the called user. The kernel's check does not follow what is there, so that what comes behind is checked once, and not for
-/// each way there.
+/// of the sender turned, none or all ([`LOTS`]), and the beginning of the called user. The kernel's check does not follow what
+/// is there, so that what comes behind is checked once, and not for each way there.
 const SUM: i16 = SCRATCH as i16;
 const FOUND: i16 = SUM + 8;
 const SHIFTED: i16 = FOUND + 8;
 const CALLED: i16 = SHIFTED + 8;
 /// Where that ends.
 const END_OF_SCRATCH: u32 = SCRATCH + 32;
-/// Where on the stack a number is kept, besides those of the search: the bits for requests other than INVITE, first and last; the number of
-/// the call; the threshold, and what is near to it; and the first eight bytes of the user that an INVITE or MESSAGE calls.
+/// Where on the stack a number is kept, besides those of the search: the bits for requests other than INVITE, first and last;
+/// the number of the call; the threshold, and what is near to it; and the first eight bytes of the user that an INVITE or
+/// MESSAGE calls.
 const OTHER_BITS: i16 = -48;
 const CALL: i16 = -56;
 const THRESHOLD: i16 = -88;

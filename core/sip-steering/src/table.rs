@@ -23,8 +23,9 @@ pub const NUMBER_LEN: usize = 7;
 pub(crate) const OTHERS: u64 = u16::MAX as u64;
 
 /// As which source the INVITEs of one ([`Ownership::source`](crate::Ownership::source)) count, or its other requests: as two, each
-/// with a share of its own. What the kernel never drops (OPTIONS, calls for help) the worker counts with INVITEs. Phones that are refused a registration ask again, callers do not; so where both come from one
-/// address (of a proxy or session border controller) and have one share, those who ask again crowd the callers out.
+/// with a share of its own. Phones that are refused a registration ask again, callers do not; so where both come from one
+/// address (of a proxy or session border controller) and have one share, those who ask again crowd the callers out. What the
+/// kernel never drops (OPTIONS, calls for help) the worker counts with INVITEs.
 pub fn part(source: u64, invite: bool) -> u64 {
     if invite { source } else { source ^ OTHERS }
 }
