@@ -1,6 +1,7 @@
 //! Who may bring how much of the new work that is taken on in an overload.
 //!
-//! Sources are counted in buckets that a keyed hash of their address chooses, in two rows with different hashes. Each
+//! Sources are counted in buckets that a keyed hash of their address chooses, in two rows with different hashes; the INVITEs
+//! of one and its other requests as two sources ([`sip_steering::part`]). Each
 //! row has a level: who brings less than it is served in full, who brings more gets as much as the level (max-min
 //! fairness), so one source with ten times as much as others takes nothing from them. A source that shares its bucket
 //! with such a one in one row is alone in the other, and the better of the two counts (as in Stochastic Fair Blue,
