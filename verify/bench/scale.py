@@ -13,7 +13,9 @@ For each number of workers, three times or more, minimum, median and maximum:
   cost     CPU microseconds of a call at --rate calls a second for each core, instructions and cache misses where this
            machine counts them; the time from INVITE to the first response (180, at once), as the callers see it
   peak     the highest rate in calls a second at which 99.99 % of the calls succeed, found by steps of a quarter and
-           then halving, to --resolution per cent; what limited it (failed calls, or the generator)
+           then halving, to --resolution per cent; how busy the server's cores and the busiest of the generator were in
+           that trial, which says what limited it. With --quota the server has only such a share of each of its cores,
+           so that the generator is not the limit
   speedup  of the peak, against that with one worker
 """
 import argparse
@@ -29,6 +31,7 @@ sys.path.insert(0, os.path.dirname(HERE))
 sys.path.insert(0, HERE)
 
 import bench  # noqa: E402  (after the path is set)
+import overload  # noqa: E402
 import records  # noqa: E402
 from harness import load, net, servers  # noqa: E402
 
@@ -58,6 +61,7 @@ class Scale:
         self.o = options
         self.b = bench.Bench(options)
         self.events = self.counted()
+        self.busy = (0.0, 0.0)
 
     @staticmethod
     def counted():
@@ -127,60 +131,86 @@ class Scale:
         fields = [line.split(';') for line in done.stderr.splitlines()]
         return {f[2].split(':')[0]: float(f[0]) for f in fields if len(f) > 2 and f[0].isdigit()}
 
-    def carries(self, server, callers, rate):
-        """Whether 99.99 % of the calls of a trial succeed, and the processor time of a call; why not, if not."""
+    def carries(self, server, plan, callers, rate):
+        """Whether 99.99 % of the calls of a trial succeed; prints why not, and how busy both sides were."""
         running = self.begin(server, callers, rate, self.o.trial)
-        pids = server.process.pids()
-        first = bench.cpu_ns(pids)
+        pids, generators, t0 = server.process.pids(), [one.process.pids() for one in running], time.time()
+        first, firsts = bench.cpu_ns(pids), [bench.cpu_ns(g) for g in generators]
+        # Looked at while calls still come: what follows them is not what it carries.
+        time.sleep(max(self.o.trial - 0.3, 0.5))
+        spent = (time.time() - t0) * 1e9
+        busy = (bench.cpu_ns(pids) - first) / spent / plan.server
+        generator = max((bench.cpu_ns(g) - f) / spent for g, f in zip(generators, firsts))
         try:
-            ended = [one.wait(self.o.trial + 90) for one in running]
+            end = time.time() + 0.3 + self.o.patience
+            ended = [one.wait(max(end - time.time(), 0.1)) for one in running]
         finally:
             for one in running:
                 one.stop()
-        spent = bench.cpu_ns(pids) - first
-        reports = [one.report() for one in running]
-        sums = [one.totals() for one in running]
-        created, ok = sum(s['created'] for s in sums), sum(s['ok'] for s in sums)
-        late = max(r['lateness']['p999'] for r in reports) if all('lateness' in r for r in reports) else 0
-        why = ''
-        if None in ended:
-            why = 'the calls did not end'
-        elif ok < SUCCESS * created:
-            why = '%d of %d calls failed' % (created - ok, created)
-        elif sum(s['retransmissions'] for s in sums) > 0.01 * created:
-            why = 'more than one call in a hundred had to repeat a message'
-        text = 'conforms' if not why else 'does not: ' + why
-        print('      %7.0f calls/s %s; server %.1f us a call%s' % (
-            rate, text, spent / 1e3 / max(ok, 1), ', generator late by %.0f ms (p99.9)' % (late / 1e3) if late > 5e3 else ''),
-            flush=True)
+        why = 'the calls did not end' if None in ended else self.missed(running)
+        print('      %7.0f calls/s %s; server busy by %.0f %%, generator by %.0f %%' % (
+            rate, 'conforms' if not why else 'does not: ' + why, 100 * busy, 100 * generator), flush=True)
+        if not why:
+            self.busy = (busy, generator)
         return not why
 
-    def peak(self, server, callers):
+    @staticmethod
+    def missed(running):
+        """What these generators' calls lacked; nothing if they conform."""
+        sums = [one.totals() for one in running]
+        created, ok = sum(s['created'] for s in sums), sum(s['ok'] for s in sums)
+        if ok < SUCCESS * created:
+            return '%d of %d calls failed' % (created - ok, created)
+        if sum(s['retransmissions'] for s in sums) > 0.01 * created:
+            return 'more than one call in a hundred had to repeat a message'
+        return ''
+
+    def peak(self, server, plan, callers):
         """The highest rate that conforms, calls a second. A rate that does not is tried twice."""
-        low, high, rate = 0.0, None, float(self.o.begin * len(callers))
+        low, high, rate = 0.0, None, float(self.o.begin * plan.server)
         while high is None or high - low > max(high * self.o.resolution / 100, 1):
-            if self.carries(server, callers, rate) or self.carries(server, callers, rate):
+            if any(self.carries(server, plan, callers, rate) for _ in range(2)):
                 low = rate
-                rate = rate * 1.25 if high is None else (low + high) / 2
+                rate = rate * self.o.step if high is None else (low + high) / 2
             else:
                 high = rate
-                rate = (low + high) / 2 if low else rate / 2
+                rate = (low + high) / 2 if low else rate / self.o.step
             if rate < 10:
                 break
         return low
 
     def once(self, name, plan):
-        with self.server(name, plan) as server:
-            callers = self.callers(server, plan)
-            found = self.cost(server, plan, callers)
-            print('   %s' % ', '.join('%s %.1f' % pair for pair in found.items()), flush=True)
-            if plan.has_peak and self.o.peak:
-                found['peak'] = self.peak(server, callers)
+        share = overload.Group(self.o.quota * plan.server, self.o.period) if self.o.quota < 1 else None
+        if share and share.make() is None:
+            raise SystemExit('missing: a control group with a quota (--quota), which this machine does not let make')
+        try:
+            with self.server(name, plan) as server:
+                callers = self.callers(server, plan)
+                found = self.cost(server, plan, callers)
+                print('   %s' % ', '.join('%s %.1f' % pair for pair in found.items()), flush=True)
+                if plan.has_peak and self.o.peak:
+                    if share:
+                        share.take(server.process.pids())
+                    found['peak'] = self.peak(server, plan, callers)
+                    found['busy'], found['generator_busy'] = (100 * b for b in self.busy)
+        finally:
+            if share:
+                share.remove()
         return found
 
     # ------------------------------------------------------------ all of them
     def run(self):
-        machine, results = os.cpu_count() or 1, {}
+        results = {}
+        try:
+            self.measure(results)
+        except KeyboardInterrupt:
+            print('interrupted: what follows was measured until then', flush=True)
+        shutil.rmtree(self.b.dir, ignore_errors=True)
+        return results
+
+    def measure(self, results):
+        """Adds to `results` as it goes."""
+        machine = os.cpu_count() or 1
         names = [n for n in self.o.servers if self.b.available(n)]
         for rep in range(self.o.reps):
             for workers in self.o.workers:
@@ -192,12 +222,12 @@ class Scale:
                     print('%d/%d %s, %d worker(s) on core(s) %s, generator on %s' % (
                         rep + 1, self.o.reps, name, workers, cores(0, plan.server),
                         ','.join(map(str, plan.generators))), flush=True)
-                    results.setdefault((name, workers), []).append(self.once(name, plan))
-        shutil.rmtree(self.b.dir, ignore_errors=True)
-        return results
+                    found = self.once(name, plan)
+                    results.setdefault((name, workers), []).append(found)
 
 
-FIELDS = (('peak', 'peak calls/s', '%.0f'), ('cpu_us', 'us/call', '%.1f'), ('instructions', 'instructions/call', '%.0f'),
+FIELDS = (('peak', 'peak calls/s', '%.0f'), ('busy', 'server busy then, %', '%.0f'),
+          ('generator_busy', 'generator, %', '%.0f'), ('cpu_us', 'us/call', '%.1f'), ('instructions', 'instructions/call', '%.0f'),
           ('cache-misses', 'cache misses/call', '%.0f'), ('response_p50_us', 'response p50 us', '%.0f'),
           ('response_p99_us', 'response p99 us', '%.0f'), ('failed', 'failed', '%.0f'))
 
@@ -225,8 +255,13 @@ def main():
                    help='as far as the machine has cores')
     p.add_argument('--steering', default='auto', choices=('auto', 'kernel', 'ring'), help="Strowger's")
     p.add_argument('--rate', type=int, default=2000, help="calls a second for each of the server's cores, of the costs")
-    p.add_argument('--begin', type=int, default=3000, help='calls a second of each generator that the search begins with')
+    p.add_argument('--begin', type=int, default=6000,
+                   help="calls a second for each of the server's cores that the search begins with")
+    p.add_argument('--step', type=float, default=1.25, help='the search multiplies by this until a rate is too high')
     p.add_argument('--trial', type=float, default=6, help='seconds of a trial')
+    p.add_argument('--patience', type=float, default=90, help='seconds that the calls of a trial have to end after it')
+    p.add_argument('--quota', type=float, default=1, help='share of each of its cores that the server has while its peak is sought')
+    p.add_argument('--period', type=int, default=10000, help='period of that quota, microseconds')
     p.add_argument('--resolution', type=float, default=5, help='per cent')
     p.add_argument('--seconds', type=float, default=5, help='length of the window of the costs')
     p.add_argument('--reps', type=int, default=3)
