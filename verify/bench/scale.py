@@ -17,8 +17,12 @@ For each number of workers, three times or more, minimum, median and maximum:
            that trial, which says what limited it. With --quota the server has only such a share of each of its cores,
            so that the generator is not the limit
   speedup  of the peak, against that with one worker
+
+--servers strowger,apart,kamailio adds as many separate Strowgers of one worker each, with a generator each, in place of
+one with so many workers: what machine and kernel allow who shares nothing at all.
 """
 import argparse
+import contextlib
 import os
 import shutil
 import statistics
@@ -48,12 +52,34 @@ def cores(first, count):
 class Plan:
     """Which cores a server with so many workers has, and which the generators."""
 
-    def __init__(self, workers, machine):
+    def __init__(self, workers, machine, generators=None):
         self.workers = workers
         self.server = max(1, min(workers, machine // 2))
         # Twice as many for the generator, where there are: it must not be the limit.
-        self.generators = list(range(self.server, min(machine, 3 * self.server))) or [0]
+        wanted = generators or 2 * self.server
+        self.generators = list(range(self.server, min(machine, self.server + wanted))) or [0]
         self.has_peak = self.server == workers
+
+
+class Apart:
+    """Separate Strowgers of one worker, each on a core of its own."""
+
+    def __init__(self, each):
+        self.each, self.process = each, self
+
+    def pids(self):
+        return [pid for server in self.each for pid in server.process.pids()]
+
+    def __enter__(self):
+        self.open = contextlib.ExitStack()
+        with contextlib.ExitStack() as started:
+            for server in self.each:
+                started.enter_context(server)
+            self.open = started.pop_all()
+        return self
+
+    def __exit__(self, *how):
+        return self.open.__exit__(*how)
 
 
 class Scale:
@@ -74,34 +100,36 @@ class Scale:
 
     def server(self, name, plan):
         pinned = cores(0, plan.server)
+        if name == 'apart':
+            return Apart([servers.Strowger(self.o.bin, bench.DOMAIN, 1, False, cpu=str(k)) for k in range(plan.server)])
         if name == 'strowger':
             return servers.Strowger(self.o.bin, bench.DOMAIN, plan.workers, False, cpu=pinned, steering=self.o.steering)
         return servers.Kamailio(os.path.join(HERE, 'kamailio.cfg'), ['PROXY', 'USERS 0', 'WORKERS %d' % plan.workers],
                                 memory=2048, extra=['-x', 'tlsf', '-X', 'fm', '-b', str(4 << 20)], cpu=pinned, tcp=False)
 
     def callers(self, server, plan):
-        """An address and injection lines for each process of the generator, its callees registered."""
-        found = []
+        """Server, address and injection lines for each process of the generator, its callees registered."""
+        found, them = [], getattr(server, 'each', [server])
         for k, cpu in enumerate(plan.generators):
-            ip, first = net.fresh_ip(), k * CALLEES
+            ip, first, its = net.fresh_ip(), k * CALLEES, them[k % len(them)].address
             names = [bench.user(first + i) for i in range(CALLEES)]
-            net.register_block(server.address, names, ip, 5060, bench.DOMAIN)
-            found.append((cpu, ip, [(names[i % CALLEES], bench.user(1000000 + i)) for i in range(20000)]))
+            net.register_block(its, names, ip, 5060, bench.DOMAIN)
+            found.append((its, cpu, ip, [(names[i % CALLEES], bench.user(1000000 + i)) for i in range(20000)]))
         return found
 
-    def begin(self, server, callers, rate, seconds):
+    def begin(self, callers, rate, seconds):
         """Generators that call so often together."""
         each = rate / len(callers)
-        return [load.Load(self.o.bin, 'caller.xml', server.address, callee='callee.xml', ip=ip, rate='%.3f' % each,
+        return [load.Load(self.o.bin, 'caller.xml', its, callee='callee.xml', ip=ip, rate='%.3f' % each,
                           calls=int(each * seconds), rows=rows, cpu=cpu, keys=[('domain', bench.DOMAIN)],
                           # What it hands to the kernel as one goes to one worker.
                           extra=['--grain', '0'])
-                for cpu, ip, rows in callers]
+                for its, cpu, ip, rows in callers]
 
     # ------------------------------------------------------------ one measurement
     def cost(self, server, plan, callers):
         o, rate = self.o, self.o.rate * plan.server
-        running = self.begin(server, callers, rate, bench.WARM_UP + o.seconds + 2)
+        running = self.begin(callers, rate, bench.WARM_UP + o.seconds + 2)
         try:
             time.sleep(bench.WARM_UP)
             pids = server.process.pids()
@@ -133,7 +161,7 @@ class Scale:
 
     def carries(self, server, plan, callers, rate):
         """Whether 99.99 % of the calls of a trial succeed; prints why not, and how busy both sides were."""
-        running = self.begin(server, callers, rate, self.o.trial)
+        running = self.begin(callers, rate, self.o.trial)
         pids, generators, t0 = server.process.pids(), [one.process.pids() for one in running], time.time()
         first, firsts = bench.cpu_ns(pids), [bench.cpu_ns(g) for g in generators]
         # Looked at while calls still come: what follows them is not what it carries.
@@ -211,14 +239,17 @@ class Scale:
     def measure(self, results):
         """Adds to `results` as it goes."""
         machine = os.cpu_count() or 1
-        names = [n for n in self.o.servers if self.b.available(n)]
+        names = [n for n in self.o.servers if self.b.available('strowger' if n == 'apart' else n)]
         for rep in range(self.o.reps):
             for workers in self.o.workers:
-                plan = Plan(workers, machine)
+                plan = Plan(workers, machine, self.o.generators)
                 if workers > 2 * plan.server:
                     # A second worker for each core has been seen.
                     continue
                 for name in names if rep % 2 == 0 else names[::-1]:
+                    if name == 'apart' and (workers == 1 or not plan.has_peak):
+                        # The same as one, or there are too few cores.
+                        continue
                     print('%d/%d %s, %d worker(s) on core(s) %s, generator on %s' % (
                         rep + 1, self.o.reps, name, workers, cores(0, plan.server),
                         ','.join(map(str, plan.generators))), flush=True)
@@ -239,7 +270,7 @@ def lines(results):
     yield '| server | workers | %s | speedup | cost to one worker |' % ' | '.join(f[1] for f in shown)
     yield '|---|---|%s---|---|' % ('---|' * len(shown))
     for (name, workers), runs in sorted(results.items()):
-        one = results.get((name, 1), runs)
+        one = results.get(('strowger' if name == 'apart' else name, 1), runs)
         cost = 'instructions' if 'instructions' in runs[0] and 'instructions' in one[0] else 'cpu_us'
         speedup = middle(runs, 'peak') / middle(one, 'peak')
         yield '| %s | %d | %s | %s | %.2f |' % (
@@ -250,7 +281,8 @@ def lines(results):
 def main():
     p = argparse.ArgumentParser(description=__doc__.split('\n')[0])
     p.add_argument('--bin', default='target/release/strowger', help='the strowger binary')
-    p.add_argument('--servers', default='strowger,kamailio', type=lambda s: s.split(','))
+    p.add_argument('--servers', default='strowger,kamailio', type=lambda s: s.split(','),
+                   help='strowger, kamailio, apart (separate Strowgers of one worker)')
     p.add_argument('--workers', default=[1, 2, 4, 8, 16], type=lambda s: [int(w) for w in s.split(',')],
                    help='as far as the machine has cores')
     p.add_argument('--steering', default='auto', choices=('auto', 'kernel', 'ring'), help="Strowger's")
@@ -260,6 +292,7 @@ def main():
     p.add_argument('--step', type=float, default=1.25, help='the search multiplies by this until a rate is too high')
     p.add_argument('--trial', type=float, default=6, help='seconds of a trial')
     p.add_argument('--patience', type=float, default=90, help='seconds that the calls of a trial have to end after it')
+    p.add_argument('--generators', type=int, help='processes of the generator [default: two for each core of the server]')
     p.add_argument('--quota', type=float, default=1, help='share of each of its cores that the server has while its peak is sought')
     p.add_argument('--period', type=int, default=10000, help='period of that quota, microseconds')
     p.add_argument('--resolution', type=float, default=5, help='per cent')
@@ -272,6 +305,12 @@ def main():
     if not shutil.which('taskset'):
         print('missing: taskset (apt-get install util-linux)')
         return 2
+    if os.geteuid() == 0 and shutil.which('ip'):
+        net.own_addresses()
+    else:
+        # 127.0.0.0/8 is otherwise one network of 127.0.0.1, and a socket that only sends would send from there.
+        print('not root, or no `ip` (iproute2): several workers name the peer of each datagram that they send, '
+              'where one has connected sockets')
     scale = Scale(o)
     if not scale.events:
         print('this machine counts no instructions and cache misses (perf); for those of a second worker:\n'

@@ -1,4 +1,5 @@
 """Loopback addresses and a small raw SIP client with digest. Standard library only."""
+import atexit
 import hashlib
 import itertools
 import os
@@ -16,10 +17,17 @@ _own = False
 
 
 def own_addresses():
-    """Has the loopback interface take each fresh address, which needs root: as a server's address is one of its machine's,
-    where 127.0.0.0/8 is one network whose datagrams leave from 127.0.0.1 unless somebody says otherwise."""
+    """Has the loopback interface take each fresh address until this program ends, which needs root: as a server's address
+    is one of its machine's, where 127.0.0.0/8 is one network whose datagrams leave from 127.0.0.1 unless somebody says
+    otherwise."""
     global _own
     _own = True
+
+
+def take(ip):
+    """An address for the loopback interface."""
+    subprocess.run(['ip', 'addr', 'replace', ip + '/32', 'dev', 'lo'], check=True)
+    atexit.register(subprocess.run, ['ip', 'addr', 'del', ip + '/32', 'dev', 'lo'], stderr=subprocess.DEVNULL)
 
 
 def fresh_ip():
@@ -29,7 +37,7 @@ def fresh_ip():
     block = os.getpid() % 16000
     ip = '127.%d.%d.%d' % (64 + 63 * turn + block // 256, block % 256, n + 1)
     if _own:
-        subprocess.run(['ip', 'addr', 'add', ip + '/32', 'dev', 'lo'], check=True)
+        take(ip)
     return ip
 
 
