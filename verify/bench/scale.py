@@ -14,17 +14,18 @@ For each number of workers, three times or more, minimum, median and maximum:
            machine counts them; the time from INVITE to the first response (180, at once), as the callers see it
   peak     the highest rate in calls a second at which 99.99 % of the calls succeed, found by steps of a quarter and
            then halving, to --resolution per cent; how busy the server's cores and the busiest of the generator were in
-           that trial, which says what limited it. With --quota the server has only such a share of each of its cores,
-           so that the generator is not the limit
+           that trial, which says what limited it. With --quota the server has only such a share of its cores, of all
+           together, so that the generator is not the limit
   speedup  of the peak, against that with one worker
 
---servers strowger,apart,kamailio adds as many separate Strowgers of one worker each, with a generator each, in place of
-one with so many workers: what machine and kernel allow who shares nothing at all.
+--servers strowger,apart,kamailio adds as many separate Strowgers of one worker each, with generators of their own, in place
+of one with so many workers: what machine and kernel allow who shares nothing at all.
 """
 import argparse
 import contextlib
 import os
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -40,6 +41,8 @@ import records  # noqa: E402
 from harness import load, net, servers  # noqa: E402
 
 SUCCESS = 0.9999
+# Microseconds: a generator later than this has not made the rate that it was asked for.
+LATE = 500e3
 # Callees of one process of the generator.
 CALLEES = 1000
 EVENTS = ('instructions', 'cache-misses')
@@ -87,7 +90,9 @@ class Scale:
         self.o = options
         self.b = bench.Bench(options)
         self.events = self.counted()
-        self.busy = (0.0, 0.0)
+        self.busy = (float('nan'), float('nan'))
+        # It was not cut short.
+        self.whole = True
 
     @staticmethod
     def counted():
@@ -101,6 +106,9 @@ class Scale:
     def server(self, name, plan):
         pinned = cores(0, plan.server)
         if name == 'apart':
+            if len(plan.generators) % plan.server:
+                raise SystemExit('apart: %d generators cannot be dealt out to %d servers (--generators)' % (
+                    len(plan.generators), plan.server))
             return Apart([servers.Strowger(self.o.bin, bench.DOMAIN, 1, False, cpu=str(k)) for k in range(plan.server)])
         if name == 'strowger':
             return servers.Strowger(self.o.bin, bench.DOMAIN, plan.workers, False, cpu=pinned, steering=self.o.steering)
@@ -117,20 +125,25 @@ class Scale:
             found.append((its, cpu, ip, [(names[i % CALLEES], bench.user(1000000 + i)) for i in range(20000)]))
         return found
 
-    def begin(self, callers, rate, seconds):
-        """Generators that call so often together."""
+    @contextlib.contextmanager
+    def calling(self, callers, rate, seconds):
+        """Generators that call so often together; they end with the block."""
         each = rate / len(callers)
-        return [load.Load(self.o.bin, 'caller.xml', its, callee='callee.xml', ip=ip, rate='%.3f' % each,
-                          calls=int(each * seconds), rows=rows, cpu=cpu, keys=[('domain', bench.DOMAIN)],
-                          # What it hands to the kernel as one goes to one worker.
-                          extra=['--grain', '0'])
-                for its, cpu, ip, rows in callers]
+        with contextlib.ExitStack() as started:
+            running = []
+            for its, cpu, ip, rows in callers:
+                one = load.Load(self.o.bin, 'caller.xml', its, callee='callee.xml', ip=ip, rate='%.3f' % each,
+                                calls=int(each * seconds), rows=rows, cpu=cpu, keys=[('domain', bench.DOMAIN)],
+                                # What it hands to the kernel as one goes to one worker.
+                                extra=['--grain', '0'])
+                started.callback(one.stop)
+                running.append(one)
+            yield running
 
     # ------------------------------------------------------------ one measurement
     def cost(self, server, plan, callers):
         o, rate = self.o, self.o.rate * plan.server
-        running = self.begin(callers, rate, bench.WARM_UP + o.seconds + 2)
-        try:
+        with self.calling(callers, rate, bench.WARM_UP + o.seconds + 2) as running:
             time.sleep(bench.WARM_UP)
             pids = server.process.pids()
             first, t0 = bench.cpu_ns(pids), time.time()
@@ -138,9 +151,6 @@ class Scale:
             last, t1 = bench.cpu_ns(pids), time.time()
             for one in running:
                 one.wait(60)
-        finally:
-            for one in running:
-                one.stop()
         calls = sum(one.done_at(t1) - one.done_at(t0) for one in running)
         sums = [one.totals() for one in running]
         failed, sent_again = sum(s['failed'] for s in sums), sum(s['retransmissions'] for s in sums)
@@ -161,23 +171,23 @@ class Scale:
 
     def carries(self, server, plan, callers, rate):
         """Whether 99.99 % of the calls of a trial succeed; prints why not, and how busy both sides were."""
-        running = self.begin(callers, rate, self.o.trial)
-        pids, generators, t0 = server.process.pids(), [one.process.pids() for one in running], time.time()
-        first, firsts = bench.cpu_ns(pids), [bench.cpu_ns(g) for g in generators]
-        # Looked at while calls still come: what follows them is not what it carries.
-        time.sleep(max(self.o.trial - 0.3, 0.5))
-        spent = (time.time() - t0) * 1e9
-        busy = (bench.cpu_ns(pids) - first) / spent / plan.server
-        generator = max((bench.cpu_ns(g) - f) / spent for g, f in zip(generators, firsts))
-        try:
+        with self.calling(callers, rate, self.o.trial) as running:
+            pids, generators, t0 = server.process.pids(), [one.process.pids() for one in running], time.time()
+            first, firsts = bench.cpu_ns(pids), [bench.cpu_ns(g) for g in generators]
+            # Looked at while all of them still call: what follows that is not what the server carries.
+            first_end = min(one.begun for one in running) + self.o.trial
+            time.sleep(max(first_end - 0.3 - t0, 0.5))
+            spent = (time.time() - t0) * 1e9
+            busy = (bench.cpu_ns(pids) - first) / spent / plan.server
+            generator = max((bench.cpu_ns(g) - f) / spent for g, f in zip(generators, firsts))
             end = time.time() + 0.3 + self.o.patience
             ended = [one.wait(max(end - time.time(), 0.1)) for one in running]
-        finally:
-            for one in running:
-                one.stop()
         why = 'the calls did not end' if None in ended else self.missed(running)
-        print('      %7.0f calls/s %s; server busy by %.0f %%, generator by %.0f %%' % (
-            rate, 'conforms' if not why else 'does not: ' + why, 100 * busy, 100 * generator), flush=True)
+        late = max([one.report().get('lateness', {}).get('p999', 0) for one in running if os.path.exists(one.json)] or [0])
+        if not why and late > LATE:
+            why = 'a generator was late by %.0f ms (p99.9)' % (late / 1e3)
+        print('      %7.0f calls/s %s; server busy by %.0f %%, generator by %.0f %%, late by %.1f ms' % (
+            rate, 'conforms' if not why else 'does not: ' + why, 100 * busy, 100 * generator, late / 1e3), flush=True)
         if not why:
             self.busy = (busy, generator)
         return not why
@@ -196,6 +206,7 @@ class Scale:
     def peak(self, server, plan, callers):
         """The highest rate that conforms, calls a second. A rate that does not is tried twice."""
         low, high, rate = 0.0, None, float(self.o.begin * plan.server)
+        self.busy = (float('nan'), float('nan'))
         while high is None or high - low > max(high * self.o.resolution / 100, 1):
             if any(self.carries(server, plan, callers, rate) for _ in range(2)):
                 low = rate
@@ -233,6 +244,10 @@ class Scale:
             self.measure(results)
         except KeyboardInterrupt:
             print('interrupted: what follows was measured until then', flush=True)
+            self.whole = False
+        except Exception as error:
+            print('%s: what follows was measured until then' % (str(error) or repr(error)), flush=True)
+            self.whole = False
         shutil.rmtree(self.b.dir, ignore_errors=True)
         return results
 
@@ -267,14 +282,14 @@ def lines(results):
     """The table as lines of Markdown."""
     middle = lambda runs, key: statistics.median([r[key] for r in runs if key in r] or [float('nan')])
     shown = [f for f in FIELDS if any(f[0] in r for runs in results.values() for r in runs)]
-    yield '| server | workers | %s | speedup | cost to one worker |' % ' | '.join(f[1] for f in shown)
-    yield '|---|---|%s---|---|' % ('---|' * len(shown))
+    yield '| server | workers | runs | %s | speedup | cost to one worker |' % ' | '.join(f[1] for f in shown)
+    yield '|---|---|---|%s---|---|' % ('---|' * len(shown))
     for (name, workers), runs in sorted(results.items()):
         one = results.get(('strowger' if name == 'apart' else name, 1), runs)
         cost = 'instructions' if 'instructions' in runs[0] and 'instructions' in one[0] else 'cpu_us'
         speedup = middle(runs, 'peak') / middle(one, 'peak')
-        yield '| %s | %d | %s | %s | %.2f |' % (
-            name, workers, ' | '.join(records.spread(runs, key, form) for key, _, form in shown),
+        yield '| %s | %d | %d | %s | %s | %.2f |' % (
+            name, workers, len(runs), ' | '.join(records.spread(runs, key, form) for key, _, form in shown),
             '%.2f' % speedup if speedup == speedup else '-', middle(runs, cost) / middle(one, cost))
 
 
@@ -293,7 +308,7 @@ def main():
     p.add_argument('--trial', type=float, default=6, help='seconds of a trial')
     p.add_argument('--patience', type=float, default=90, help='seconds that the calls of a trial have to end after it')
     p.add_argument('--generators', type=int, help='processes of the generator [default: two for each core of the server]')
-    p.add_argument('--quota', type=float, default=1, help='share of each of its cores that the server has while its peak is sought')
+    p.add_argument('--quota', type=float, default=1, help='share of its cores, of all together, that the server has while its peak is sought')
     p.add_argument('--period', type=int, default=10000, help='period of that quota, microseconds')
     p.add_argument('--resolution', type=float, default=5, help='per cent')
     p.add_argument('--seconds', type=float, default=5, help='length of the window of the costs')
@@ -305,16 +320,16 @@ def main():
     if not shutil.which('taskset'):
         print('missing: taskset (apt-get install util-linux)')
         return 2
-    if os.geteuid() == 0 and shutil.which('ip'):
-        net.own_addresses()
-    else:
+    if not net.own_addresses():
         # 127.0.0.0/8 is otherwise one network of 127.0.0.1, and a socket that only sends would send from there.
-        print('not root, or no `ip` (iproute2): several workers name the peer of each datagram that they send, '
+        print('no addresses of this machine to be had (root and iproute2 give them): several workers name the peer of each datagram that they send, '
               'where one has connected sockets')
     scale = Scale(o)
     if not scale.events:
         print('this machine counts no instructions and cache misses (perf); for those of a second worker:\n'
               '  verify/bench/emulated/run.sh %s --servers strowger --workloads proxy200 --grades single,kernel,ring' % os.path.relpath(o.bin))
+    # As Ctrl-C: what was measured is shown, and nothing is left behind.
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     results = scale.run()
     table = list(lines(results))
     print()
@@ -322,7 +337,7 @@ def main():
     if o.record:
         records.write(o.record, 'scale', 'Scaling with workers', o.reps, table,
                       [dict(server=n, workers=w, **r) for (n, w), runs in results.items() for r in runs])
-    return 1 if any(r['failed'] for runs in results.values() for r in runs) else 0
+    return 1 if not scale.whole or any(r['failed'] for runs in results.values() for r in runs) else 0
 
 
 if __name__ == '__main__':

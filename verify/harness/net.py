@@ -17,17 +17,24 @@ _own = False
 
 
 def own_addresses():
-    """Has the loopback interface take each fresh address until this program ends, which needs root: as a server's address
-    is one of its machine's, where 127.0.0.0/8 is one network whose datagrams leave from 127.0.0.1 unless somebody says
-    otherwise."""
+    """Has the loopback interface take each fresh address until this program ends: as a server's address is one of its
+    machine's, where 127.0.0.0/8 is one network whose datagrams leave from 127.0.0.1 unless somebody says otherwise.
+    Answers whether that is possible: it needs `ip`, and root."""
     global _own
-    _own = True
+    try:
+        _own = _own or take(fresh_ip())
+    except FileNotFoundError:
+        pass
+    return _own
 
 
 def take(ip):
-    """An address for the loopback interface."""
-    subprocess.run(['ip', 'addr', 'replace', ip + '/32', 'dev', 'lo'], check=True)
-    atexit.register(subprocess.run, ['ip', 'addr', 'del', ip + '/32', 'dev', 'lo'], stderr=subprocess.DEVNULL)
+    """An address for the loopback interface; whether it has it."""
+    done = subprocess.run(['ip', 'addr', 'add', ip + '/32', 'dev', 'lo'], stderr=subprocess.PIPE, text=True)
+    has = done.returncode == 0 or 'exists' in done.stderr
+    if has:
+        atexit.register(subprocess.run, ['ip', 'addr', 'del', ip + '/32', 'dev', 'lo'], stderr=subprocess.DEVNULL)
+    return has
 
 
 def fresh_ip():
@@ -37,7 +44,7 @@ def fresh_ip():
     block = os.getpid() % 16000
     ip = '127.%d.%d.%d' % (64 + 63 * turn + block // 256, block % 256, n + 1)
     if _own:
-        take(ip)
+        assert take(ip), 'the loopback interface does not take %s' % ip
     return ip
 
 

@@ -24,8 +24,8 @@ pub(crate) const OTHERS: u64 = u16::MAX as u64;
 
 /// As which source the INVITEs of one ([`Ownership::source`](crate::Ownership::source)) count, or its other requests: as two, each
 /// with a share of its own. Phones that are refused a registration ask again, callers do not; so where both come from one
-/// address (of a proxy or session border controller) and have one share, those who ask again crowd the callers out. What the
-/// kernel never drops (OPTIONS, calls for help) the worker counts with INVITEs.
+/// address (of a proxy or session border controller) and have one share, those who ask again crowd the callers out. The
+/// worker counts OPTIONS and calls for help, which the kernel never drops, with INVITEs.
 pub fn part(source: u64, invite: bool) -> u64 {
     if invite { source } else { source ^ OTHERS }
 }

@@ -41,7 +41,7 @@ def main():
         # What the generator hands to the kernel as one goes to one worker.
         runs.extra = ['--grain', '0']
         # Several workers have sockets that only send where the server's address is one that the kernel sends from.
-        net.own_addresses()
+        assert net.own_addresses(), 'the emulated machine takes no addresses'
     failed = False
     for workload in o.workloads:
         for server in o.servers:

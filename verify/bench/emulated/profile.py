@@ -41,7 +41,7 @@ def measure(o):
     runs.perf = False
     if o.workers > 1:
         runs.workers, runs.steering, runs.extra = o.workers, 'kernel', ['--grain', '0']
-        net.own_addresses()
+        assert net.own_addresses(), 'the emulated machine takes no addresses'
     if o.server == 'relay':
         runs.relay = runs.relay_program()
     read, asked = bench.cpu_ns, []

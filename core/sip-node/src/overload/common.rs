@@ -47,7 +47,7 @@ struct Row {
 pub(super) struct Wanted {
     /// What part of what it would bring it is to leave away, 0 to 1.
     pub loss: f32,
-    /// Units a second that are left to it, where any are wanted less.
+    /// Requests a second that are left to it, where any are wanted less.
     pub left: f32,
 }
 
@@ -163,7 +163,7 @@ mod tests {
         let common = Common::new(4);
         let at = common.place(7, NOW).unwrap();
         assert_eq!(common.wanted(at, NOW).0, Wanted::default());
-        // Each has 100 of 400 units; two can take 20 and 60 of them.
+        // Each has 100 of 400 requests; two can take 20 and 60 of them.
         common.want(1, at, Wanted { loss: 0.8, left: 20.0 });
         common.want(2, at, Wanted { loss: 0.4, left: 60.0 });
         (0..4).for_each(|worker| common.written(worker, NOW));

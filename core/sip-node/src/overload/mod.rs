@@ -268,7 +268,7 @@ impl Overload {
         let value = match algorithm {
             _ if loss < SHED => return well,
             Algorithm::Loss => nearest(loss * 100.0).min(100),
-            Algorithm::Rate => nearest(left / CALL as f32 * REQUESTS).clamp(1, RATE_MAX),
+            Algorithm::Rate => nearest(left).clamp(1, RATE_MAX),
         };
         Wish { value, valid: VALID, ..well }
     }

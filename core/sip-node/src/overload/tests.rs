@@ -328,3 +328,40 @@ fn a_neighbour_whose_registrations_are_too_many_is_told_so() {
     let mean = told.iter().sum::<u32>() / told.len() as u32;
     assert!((30..=65).contains(&mean), "{told:?}");
 }
+
+/// One that goes by a rate brings what can be done, of registrations as well, and is told so all the time.
+#[test]
+fn a_neighbour_that_goes_by_a_rate_brings_what_can_be_done() {
+    let mut flooded = Flooded::new();
+    let mut brought = Vec::new();
+    for window in 0..1_600 {
+        let wish = flooded.overload.wish(7, Algorithm::Rate);
+        let left = if wish.valid.is_zero() { 400 } else { (wish.value / 20).min(400) };
+        flooded.run_with(1, left, false);
+        if window >= 300 {
+            brought.push(left);
+        }
+    }
+    let mean = brought.iter().sum::<u32>() / brought.len() as u32;
+    let all = brought.iter().filter(|left| **left == 400).count();
+    assert!((150..=215).contains(&mean) && all == 0, "{mean}, {all} windows with all of it");
+}
+
+/// One quota, whatever the method says.
+#[test]
+fn a_source_has_as_many_calls_for_help_by_invite_and_by_message_together() {
+    let mut flooded = Flooded::new();
+    for _ in 0..200 {
+        flooded.run_with(1, 200, true);
+        flooded.run_with(1, 400, false);
+    }
+    let mut urgent = |next: u64, invite: bool| {
+        let shift = if invite { 0 } else { flooded.overload.shares.table().shift() };
+        let calls = (next..next + 20).map(|n| n << 16 | u64::from(65_000u16.wrapping_sub(shift)));
+        let judged: Vec<Verdict> =
+            calls.map(|call| flooded.overload.judge_emergency(7, call, invite, false)).collect();
+        judged.iter().filter(|verdict| **verdict == Verdict::Take).count()
+    };
+    let (calls, messages) = (urgent(100, true), urgent(200, false));
+    assert!(calls > 0 && messages == 0, "{calls} {messages}");
+}
