@@ -41,8 +41,8 @@ import records  # noqa: E402
 from harness import load, net, servers  # noqa: E402
 
 SUCCESS = 0.9999
-# Microseconds: a generator later than this has not made the rate that it was asked for.
-LATE = 500e3
+# A generator that is late by more than this part of a trial has not made the rate that it was asked for.
+LATE = 0.05
 # Callees of one process of the generator.
 CALLEES = 1000
 EVENTS = ('instructions', 'cache-misses')
@@ -90,7 +90,8 @@ class Scale:
         self.o = options
         self.b = bench.Bench(options)
         self.events = self.counted()
-        self.busy = (float('nan'), float('nan'))
+        # Of server and generator in the last trial that conformed.
+        self.busy = None
         # It was not cut short.
         self.whole = True
 
@@ -106,9 +107,6 @@ class Scale:
     def server(self, name, plan):
         pinned = cores(0, plan.server)
         if name == 'apart':
-            if len(plan.generators) % plan.server:
-                raise SystemExit('apart: %d generators cannot be dealt out to %d servers (--generators)' % (
-                    len(plan.generators), plan.server))
             return Apart([servers.Strowger(self.o.bin, bench.DOMAIN, 1, False, cpu=str(k)) for k in range(plan.server)])
         if name == 'strowger':
             return servers.Strowger(self.o.bin, bench.DOMAIN, plan.workers, False, cpu=pinned, steering=self.o.steering)
@@ -118,7 +116,8 @@ class Scale:
     def callers(self, server, plan):
         """Server, address and injection lines for each process of the generator, its callees registered."""
         found, them = [], getattr(server, 'each', [server])
-        for k, cpu in enumerate(plan.generators):
+        # As many for each.
+        for k, cpu in enumerate(plan.generators[:max(len(plan.generators) // len(them), 1) * len(them)]):
             ip, first, its = net.fresh_ip(), k * CALLEES, them[k % len(them)].address
             names = [bench.user(first + i) for i in range(CALLEES)]
             net.register_block(its, names, ip, 5060, bench.DOMAIN)
@@ -174,20 +173,21 @@ class Scale:
         with self.calling(callers, rate, self.o.trial) as running:
             pids, generators, t0 = server.process.pids(), [one.process.pids() for one in running], time.time()
             first, firsts = bench.cpu_ns(pids), [bench.cpu_ns(g) for g in generators]
-            # Looked at while all of them still call: what follows that is not what the server carries.
-            first_end = min(one.begun for one in running) + self.o.trial
-            time.sleep(max(first_end - 0.3 - t0, 0.5))
+            # Looked at while all of them call, as long as they have begun together: what follows that is not what the
+            # server carries.
+            time.sleep(max(min(one.begun for one in running) + self.o.trial - 0.3 - t0, 0.5))
             spent = (time.time() - t0) * 1e9
             busy = (bench.cpu_ns(pids) - first) / spent / plan.server
             generator = max((bench.cpu_ns(g) - f) / spent for g, f in zip(generators, firsts))
-            end = time.time() + 0.3 + self.o.patience
+            end = max(one.begun for one in running) + self.o.trial + self.o.patience
             ended = [one.wait(max(end - time.time(), 0.1)) for one in running]
-        why = 'the calls did not end' if None in ended else self.missed(running)
-        late = max([one.report().get('lateness', {}).get('p999', 0) for one in running if os.path.exists(one.json)] or [0])
-        if not why and late > LATE:
-            why = 'a generator was late by %.0f ms (p99.9)' % (late / 1e3)
-        print('      %7.0f calls/s %s; server busy by %.0f %%, generator by %.0f %%, late by %.1f ms' % (
-            rate, 'conforms' if not why else 'does not: ' + why, 100 * busy, 100 * generator, late / 1e3), flush=True)
+        why, late = 'the calls did not end', 0.0
+        if None not in ended:
+            why, late = self.missed(running), max(one.report()['lateness']['p999'] for one in running) / 1e6
+            if not why and late > LATE * self.o.trial:
+                why = 'a generator was late'
+        print('      %7.0f calls/s %s; server busy by %.0f %%, generator by %.0f %%, late by %.0f ms (p99.9)' % (
+            rate, 'conforms' if not why else 'does not: ' + why, 100 * busy, 100 * generator, 1e3 * late), flush=True)
         if not why:
             self.busy = (busy, generator)
         return not why
@@ -206,7 +206,6 @@ class Scale:
     def peak(self, server, plan, callers):
         """The highest rate that conforms, calls a second. A rate that does not is tried twice."""
         low, high, rate = 0.0, None, float(self.o.begin * plan.server)
-        self.busy = (float('nan'), float('nan'))
         while high is None or high - low > max(high * self.o.resolution / 100, 1):
             if any(self.carries(server, plan, callers, rate) for _ in range(2)):
                 low = rate
@@ -231,7 +230,8 @@ class Scale:
                     if share:
                         share.take(server.process.pids())
                     found['peak'] = self.peak(server, plan, callers)
-                    found['busy'], found['generator_busy'] = (100 * b for b in self.busy)
+                    if found['peak']:
+                        found['busy'], found['generator_busy'] = (100 * b for b in self.busy)
         finally:
             if share:
                 share.remove()
@@ -287,7 +287,7 @@ def lines(results):
     for (name, workers), runs in sorted(results.items()):
         one = results.get(('strowger' if name == 'apart' else name, 1), runs)
         cost = 'instructions' if 'instructions' in runs[0] and 'instructions' in one[0] else 'cpu_us'
-        speedup = middle(runs, 'peak') / middle(one, 'peak')
+        speedup = middle(runs, 'peak') / (middle(one, 'peak') or float('nan'))
         yield '| %s | %d | %d | %s | %s | %.2f |' % (
             name, workers, len(runs), ' | '.join(records.spread(runs, key, form) for key, _, form in shown),
             '%.2f' % speedup if speedup == speedup else '-', middle(runs, cost) / middle(one, cost))

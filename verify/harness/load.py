@@ -41,7 +41,12 @@ class Load:
         for k, v in keys:
             cmd += ['-key', k, v]
         self.process = Process(cmd + list(extra), cwd=self.dir)
-        net.poll('the generator is ready', 60, lambda: self.process.said('ready:') or not self.process.running())
+        try:
+            net.poll('the generator is ready', 60, lambda: self.process.said('ready:') or not self.process.running())
+        except BaseException:
+            # It has a session of its own, so an interruption does not reach it.
+            self.process.stop()
+            raise
         self.begun = time.time()
         if not self.process.running() and not os.path.exists(self.json):
             raise AssertionError('the generator did not start:\n' + self.process.log())

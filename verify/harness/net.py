@@ -31,10 +31,10 @@ def own_addresses():
 def take(ip):
     """An address for the loopback interface; whether it has it."""
     done = subprocess.run(['ip', 'addr', 'add', ip + '/32', 'dev', 'lo'], stderr=subprocess.PIPE, text=True)
-    has = done.returncode == 0 or 'exists' in done.stderr
-    if has:
+    if done.returncode == 0:
         atexit.register(subprocess.run, ['ip', 'addr', 'del', ip + '/32', 'dev', 'lo'], stderr=subprocess.DEVNULL)
-    return has
+    # Of a run that was killed, say.
+    return done.returncode == 0 or 'exists' in done.stderr or 'already' in done.stderr
 
 
 def fresh_ip():

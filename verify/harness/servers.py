@@ -124,7 +124,12 @@ class Strowger:
         for domain in self.also:
             cmd += ['--domain', domain]
         self.process = Process(cmd)
-        self.wait('ready')
+        try:
+            self.wait('ready')
+        except BaseException:
+            # It has a session of its own, so an interruption does not reach it.
+            self.process.stop()
+            raise
         return self
 
     def wait(self, word, seconds=60):

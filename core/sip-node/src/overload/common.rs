@@ -47,7 +47,7 @@ struct Row {
 pub(super) struct Wanted {
     /// What part of what it would bring it is to leave away, 0 to 1.
     pub loss: f32,
-    /// Requests a second that are left to it, where any are wanted less.
+    /// Requests a second that are left to it, where there is an overload.
     pub left: f32,
 }
 
@@ -134,7 +134,7 @@ impl Common {
         for wanted in words {
             all += 1;
             loss += wanted.loss;
-            if wanted.loss > 0.0 {
+            if wanted.loss > 0.0 || wanted.left > 0.0 {
                 busy += 1;
                 left += wanted.left;
                 offered += wanted.left / (1.0 - wanted.loss).max(0.01);

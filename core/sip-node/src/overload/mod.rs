@@ -266,9 +266,10 @@ impl Overload {
         }
         let well = Wish { algorithm, value: 0, valid: Duration::ZERO, sequence: Some(sequence) };
         let value = match algorithm {
-            _ if loss < SHED => return well,
-            Algorithm::Loss => nearest(loss * 100.0).min(100),
-            Algorithm::Rate => nearest(left).clamp(1, RATE_MAX),
+            Algorithm::Loss if loss >= SHED => nearest(loss * 100.0).min(100),
+            // As long as the overload lasts: who brings what he may cannot be told from who would bring no more.
+            Algorithm::Rate if loss >= SHED || left > 0.0 => nearest(left).clamp(1, RATE_MAX),
+            _ => return well,
         };
         Wish { value, valid: VALID, ..well }
     }

@@ -110,6 +110,11 @@ struct Bucket {
 }
 
 impl Bucket {
+    /// Units a second that come, of those that would.
+    fn comes(&self) -> f32 {
+        self.rate * (1.0 - self.told)
+    }
+
     /// What somebody here leaves away from now on, because he was told to in the window that is over.
     fn hear(&mut self) {
         let told = self.common.take().unwrap_or(self.told).min(MOST_TOLD);
@@ -167,6 +172,9 @@ pub struct Shares {
     urgent_each: u16,
     /// What part of what was brought is not taken on now.
     loss: f32,
+    /// Units a second up to which a source is served in full, infinite if all are; and how many more could be taken on then.
+    level: f32,
+    spare: f32,
     /// The most units a second that were allowed of late, and how many times higher thresholds may soon be.
     allowed: Held,
     rises: f32,
@@ -190,6 +198,8 @@ impl Shares {
             urgent: 0,
             urgent_each: 0,
             loss: 0.0,
+            level: f32::INFINITY,
+            spare: 0.0,
             allowed: Held::default(),
             rises: NEAR,
         }
@@ -224,7 +234,7 @@ impl Shares {
         self.learns = [0; ROWS];
         (self.allowed, self.rises) = (Held([budget as u32; 2]), NEAR);
         self.tell_kernel();
-        self.loss = 0.0;
+        (self.loss, self.level, self.spare) = (0.0, f32::INFINITY, budget);
         self.allow(budget, answers, seconds);
         self.allow_urgent(budget, seconds);
     }
@@ -267,6 +277,7 @@ impl Shares {
         self.allowed.note(budget as u32, self.turns);
         self.rises = NEAR * (self.allowed.most() as f32 / budget.max(1.0)).max(1.0);
         let (mut highest, mut loss) = (0.0f32, 1.0f32);
+        (self.level, self.spare) = (f32::INFINITY, budget);
         for (row, learns) in self.rows.iter_mut().zip(&mut self.learns) {
             let mut all = 0.0;
             for bucket in row.iter_mut() {
@@ -290,15 +301,21 @@ impl Shares {
             if *learns > 0 {
                 continue;
             }
-            let level = level(row, budget);
-            let over = (all - budget).max(0.0);
-            let answered = if over > 0.0 { (answers.datagrams / over).min(1.0) } else { 1.0 };
+            let wanted = level(row, budget, |bucket| bucket.rate);
+            (self.level, self.spare) = (self.level.min(wanted), self.spare.min((budget - all).max(0.0)));
             for bucket in row.iter_mut() {
-                let take = if bucket.rate > level { level / bucket.rate } else { 1.0 };
+                let take = if bucket.rate > wanted { wanted / bucket.rate } else { 1.0 };
                 bucket.wants = (1.0 - take).max(0.0);
                 bucket.hear();
-                // Of what he brings all the same that much more goes.
-                let take = (take / (1.0 - bucket.told)).min(1.0);
+            }
+            // What is judged here is what comes all the same. Who does as he is told leaves away calls and the rest alike, so of
+            // one of them he brings less than its share, and there is room for the other.
+            let level = level(row, budget, Bucket::comes);
+            let over = (row.iter().map(Bucket::comes).sum::<f32>() - budget).max(0.0);
+            let answered = if over > 0.0 { (answers.datagrams / over).min(1.0) } else { 1.0 };
+            for bucket in row.iter_mut() {
+                let comes = bucket.comes();
+                let take = if comes > level { level / comes } else { 1.0 };
                 bucket.repeats = if take < 1.0 { REPEATS } else { bucket.repeats.saturating_sub(1) };
                 let most = if bucket.repeats > 0 { NEARLY_ALL } else { ALL };
                 bucket.take = ((take * ALL as f32) as u32).min(most);
@@ -309,7 +326,8 @@ impl Shares {
                 bucket.answer = ((answer * ALL as f32) as u32).max(bucket.counts).min(most);
             }
             highest = highest.max(level);
-            loss = loss.min(if all > 0.0 { over / all } else { 0.0 });
+            // What is left away because it was told to would come without.
+            loss = loss.min(if all > 0.0 { (1.0 - budget / all).max(0.0) } else { 0.0 });
         }
         self.loss = loss;
         self.allow(highest.min(budget), answers, seconds);
@@ -420,7 +438,7 @@ impl Shares {
     }
 
     /// What to tell this source, which does as it is told from now on: what part of all that it would bring it is to leave
-    /// away, 0 to 1, and how many requests a second are left.
+    /// away, 0 to 1, and how many requests a second it may bring, which is more than it does if that is little.
     pub fn tell(&mut self, source: u64) -> (f32, f32) {
         let calls = self.tell_part(part(source, true));
         let others = self.tell_part(part(source, false));
@@ -428,7 +446,10 @@ impl Shares {
         // Of nothing at all nobody can tell what it would be. It leaves the same part of either away.
         let loss = if all > 0.0 { (1.0 - left / all).clamp(0.0, MOST_TOLD) } else { 0.0 };
         self.set_common(source, loss);
-        (loss, calls.1 / CALL as f32 * REQUESTS + others.1)
+        // Nor can anybody tell what one would bring who brings what he may: so that goes by what there is room for.
+        let may = if self.level.is_finite() { left.max(self.level) } else { left + self.spare };
+        let requests = calls.0 / CALL as f32 * REQUESTS + others.0;
+        (loss, if all > 0.0 { may * requests / all } else { may })
     }
 
     /// The units a second that a part of a source would bring, and those of them that are left to it: by the row in which it
@@ -463,16 +484,16 @@ impl Shares {
     }
 }
 
-/// The level at which a row brings the budget; infinite if it brings less.
-fn level(row: &[Bucket; BUCKETS], budget: f32) -> f32 {
+/// The level at which a row brings the budget, if each brings as much as `rate` says; infinite if that is less.
+fn level(row: &[Bucket; BUCKETS], budget: f32, rate: impl Fn(&Bucket) -> f32) -> f32 {
     let mut level = f32::INFINITY;
     // Each pass takes those below the level out, which raises it; so it ends as soon as nobody is.
     for _ in 0..16 {
         let (mut small, mut large, mut all) = (0.0, 0u32, 0.0);
-        for bucket in row.iter().filter(|bucket| bucket.rate > 0.0) {
-            all += bucket.rate;
-            if level.is_finite() && bucket.rate <= level {
-                small += bucket.rate;
+        for rate in row.iter().map(&rate).filter(|rate| *rate > 0.0) {
+            all += rate;
+            if level.is_finite() && rate <= level {
+                small += rate;
             } else {
                 large += 1;
             }
