@@ -246,6 +246,32 @@ fn a_flood_beside_one_part_says_nothing_of_the_source() {
     assert!((0.7..=0.8).contains(&told), "{told}");
 }
 
+/// Where all do as they are told nothing is refused here, and there is no level; who comes upon that unawares is bounded all
+/// the same.
+#[test]
+fn a_burst_beside_those_who_do_as_they_are_told_is_bounded() {
+    let mut shares = Shares::new(7);
+    shares.begin(4_000.0, said(0.0), 0.05);
+    let mut told = [0.0f32; 4];
+    for window in 0..300u64 {
+        for (who, told) in told.iter_mut().enumerate() {
+            let source = mix(1_000 + who as u64);
+            for n in 0..98 {
+                let call = mix(window << 32 | (who as u64) << 16 | n);
+                if (call >> 32) as f32 / u32::MAX as f32 >= *told {
+                    shares.judge(source, call as u16, 1, false);
+                }
+            }
+        }
+        shares.turn(4_000.0, said(0.0), 0.05);
+        told.iter_mut().enumerate().for_each(|(who, told)| *told = shares.tell(mix(1_000 + who as u64)).0);
+    }
+    assert!(told.iter().all(|told| (0.3..0.7).contains(told)), "{told:?}");
+    let burst = (0..1_000).filter(|n| shares.judge(mix(9), mix(*n) as u16, 1, false) == Verdict::Take);
+    // Four times its share of 50; there is room for 200.
+    assert!((50..=230).contains(&burst.count()));
+}
+
 #[test]
 fn a_new_row_is_listened_to_first() {
     let mut shares = Shares::new(7);
