@@ -325,7 +325,7 @@ impl Shares {
                 // What is counted comes as far as here.
                 bucket.answer = ((answer * ALL as f32) as u32).max(bucket.counts).min(most);
             }
-            // Where all do as they are told there is no level; somebody new has no more than a little over his share all the same.
+            // Where all do as they are told there is no level. Somebody new, or who stops doing so, would have the whole budget.
             highest = highest.max(level.min(NEAR * wanted));
             // What is left away because it was told to would come without.
             loss = loss.min(if all > 0.0 { (1.0 - budget / all).max(0.0) } else { 0.0 });
