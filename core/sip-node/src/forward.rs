@@ -91,7 +91,7 @@ impl<S: Services> Node<S> {
         }
         let trunk = p.targets.get(usize::from(branch.target())).and_then(|t| t.trunk);
         let listens = self.listens_to(trunk);
-        if listens && !self.may_send(now, flow, request) {
+        if !self.may_send(now, flow, request, listens) {
             p.held_back = true;
             return match has_more(p, branch) {
                 true => p.context.branch_unreachable(now, branch, actions),
@@ -169,15 +169,30 @@ impl<S: Services> Node<S> {
         trunk.is_some_and(|trunk| trunk.overload_control) && self.overload.speaks()
     }
 
-    /// Whether a trunk that may have asked for less gets this request (RFC 7339 section 5.10.1).
-    fn may_send(&mut self, now: Time, flow: Flow, request: &Message<'_>) -> bool {
-        let category = if request.to_tag().is_empty() { Category::New } else { Category::Within };
+    /// Whether a next hop that may have asked for less gets this request (RFC 7339 section 5.10.1). What is within a dialog
+    /// goes, and counts whatever way it goes there; `listens`: to the trunk by which something new does.
+    fn may_send(&mut self, now: Time, flow: Flow, request: &Message<'_>, listens: bool) -> bool {
+        let category = match request.to_tag().is_empty() {
+            true if !listens => return true,
+            true => Category::New,
+            false => {
+                self.count_within(now, flow);
+                return true;
+            }
+        };
         let dice = self.next_random();
         let goes = self.neighbours.lets(now, flow.remote, category, dice >> 16);
         if !goes {
             self.services.count(Counter::HeldBack);
         }
         goes
+    }
+
+    /// What goes to a next hop in any case counts where it asked for less (RFC 7415 section 3.4: a rate is one of all requests).
+    pub(crate) fn count_within(&mut self, now: Time, flow: Flow) {
+        if !self.neighbours.is_empty() {
+            self.neighbours.lets(now, flow.remote, Category::Within, 0);
+        }
     }
 
     /// The ends of a dialog that a request may set up, and the name that its callee will bear in it.

@@ -510,6 +510,7 @@ impl<S: Services> Machine for Node<S> {
     }
 
     fn pace(&mut self, now: Time, load: &Load) {
+        self.neighbours.tidy(now);
         if let Some(change) = self.overload.pace(now, load) {
             if change == Change::Entered {
                 self.remember_pending();

@@ -121,7 +121,11 @@ impl<S: Services> Node<S> {
         if !self.listens_to(target.trunk) {
             return;
         }
-        let Some(hop) = target.hops.get(usize::from(branch.attempt())) else { return };
+        let Some(&hop) = target.hops.get(usize::from(branch.attempt())) else { return };
+        if p.invite && response.status() >= 300 {
+            // Its ACK.
+            self.count_within(now, hop);
+        }
         let via = response.via().raw;
         // As it was written: a trunk that knows nothing of this.
         if hop.remote != flow.remote || via.ends_with(OC) {
@@ -525,6 +529,10 @@ impl<S: Services> Node<S> {
                 false => p.text(&p.reason),
             };
             self.layer.cancel(now, client, reason, out);
+            let target = p.targets.get(usize::from(branch.target()));
+            if let Some(&hop) = target.and_then(|target| target.hops.get(usize::from(branch.attempt()))) {
+                self.count_within(now, hop);
+            }
         }
     }
 

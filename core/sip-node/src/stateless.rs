@@ -108,7 +108,7 @@ impl<S: Services> Node<S> {
     ) {
         let Some(hop) = self.first_hop(now, wish, flow, request) else { return };
         if may_carry(hop, request, &wish.uri) {
-            self.send_stateless(flow, hop, request, admitted, wish, out);
+            self.send_stateless(now, flow, hop, request, admitted, wish, out);
         } else if request.method() == Method::Ack {
             self.services.count(Counter::Stray);
         } else {
@@ -165,6 +165,7 @@ impl<S: Services> Node<S> {
 
     fn send_stateless(
         &mut self,
+        now: Time,
         from: Flow,
         hop: Flow,
         request: &Message<'_>,
@@ -208,6 +209,7 @@ impl<S: Services> Node<S> {
         let splices = &mut self.splices;
         out.send_with(hop, 0, |buf| write_request(request, &outgoing, splices, buf));
         self.scratch = lines;
+        self.count_within(now, hop);
         self.services.count(Counter::Forwarded);
     }
 

@@ -6,7 +6,8 @@
 //! the same words, so they contradict each other for a window at most. A neighbour is a source, of which there is room for a
 //! fixed number; others are told nothing.
 
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use super::Algorithm;
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use core::time::Duration;
 use wire::Time;
 
@@ -35,6 +36,8 @@ struct Neighbour {
     source: AtomicU64,
     /// When it was last told something, microseconds.
     asked: AtomicU64,
+    /// Whether it goes by a rate.
+    paced: AtomicBool,
 }
 
 /// What one worker wants of each neighbour. On cache lines of its own.
@@ -81,7 +84,10 @@ impl Common {
         let places = || (0..TRIES).map(|n| (source as usize).wrapping_add(n) % NEIGHBOURS);
         let all = || places().filter_map(|at| Some((at, self.neighbours.get(at)?)));
         if let Some((at, neighbour)) = all().find(|(_, n)| n.source.load(Relaxed) == source) {
-            neighbour.asked.fetch_max(now.as_micros(), Relaxed);
+            let asked = neighbour.asked.fetch_max(now.as_micros(), Relaxed);
+            if !is_fresh(asked, now) {
+                self.forget(at);
+            }
             return Some(at);
         }
         let gone =
@@ -93,19 +99,31 @@ impl Common {
             }
             neighbour.source.compare_exchange(before, source, Relaxed, Relaxed).ok()?;
             neighbour.asked.store(now.as_micros(), Relaxed);
-            // What was wanted of the one before.
-            self.workers.iter().filter_map(|row| row.wants.get(at)).for_each(|word| word.store(0, Relaxed));
+            self.forget(at);
             Some(at)
         })
     }
 
-    /// The neighbours that were told something of late, with their places.
-    pub(super) fn told(&self, now: Time) -> impl Iterator<Item = (usize, u64)> {
-        let of_late = move |n: &Neighbour| {
-            now.as_micros().saturating_sub(n.asked.load(Relaxed)) < FRESH.as_micros() as u64
-        };
+    /// What was wanted of the neighbour before, or of this one when it asked last: nobody has written that anew meanwhile.
+    fn forget(&self, at: usize) {
+        self.workers.iter().filter_map(|row| row.wants.get(at)).for_each(|word| word.store(0, Relaxed));
+    }
+
+    /// How this neighbour is told.
+    pub(super) fn goes_by(&self, at: usize, algorithm: Algorithm) {
+        if let Some(neighbour) = self.neighbours.get(at) {
+            neighbour.paced.store(algorithm == Algorithm::Rate, Relaxed);
+        }
+    }
+
+    /// The neighbours that were told something of late, with their places and how they are told.
+    pub(super) fn told(&self, now: Time) -> impl Iterator<Item = (usize, u64, Algorithm)> {
         let all = self.neighbours.iter().enumerate().map(|(at, n)| (at, n, n.source.load(Relaxed)));
-        all.filter(move |(_, n, source)| *source != 0 && of_late(n)).map(|(at, _, source)| (at, source))
+        let of_late = all.filter(move |(_, n, source)| *source != 0 && is_fresh(n.asked.load(Relaxed), now));
+        of_late.map(|(at, n, source)| match n.paced.load(Relaxed) {
+            true => (at, source, Algorithm::Rate),
+            false => (at, source, Algorithm::Loss),
+        })
     }
 
     /// A worker writes what it wants of a neighbour; nothing, if it is calm.
@@ -127,10 +145,8 @@ impl Common {
     pub(super) fn wanted(&self, at: usize, now: Time) -> (Wanted, u64) {
         // First, so that what is read is not older than it says.
         let sequence = self.sequence.load(Relaxed);
-        let fresh =
-            |row: &Row| now.as_micros().saturating_sub(row.at.load(Relaxed)) < FRESH.as_micros() as u64;
         let words = self.workers.iter().map(|row| match row.wants.get(at) {
-            Some(word) if fresh(row) => Wanted::of(word.load(Relaxed)),
+            Some(word) if is_fresh(row.at.load(Relaxed), now) => Wanted::of(word.load(Relaxed)),
             _ => Wanted::default(),
         });
         let (mut all, mut loss, mut left, mut offered, mut busy) = (0u32, 0.0, 0.0, 0.0, 0u32);
@@ -150,6 +166,11 @@ impl Common {
             Wanted { loss: loss / all.max(1) as f32, left: left + part * all.saturating_sub(busy) as f32 };
         (wanted, sequence)
     }
+}
+
+/// Whether something of this time, in microseconds, still counts.
+fn is_fresh(micros: u64, now: Time) -> bool {
+    now.as_micros().saturating_sub(micros) < FRESH.as_micros() as u64
 }
 
 #[cfg(test)]
@@ -197,7 +218,7 @@ mod tests {
         let next = common.place(900 << 6, later).unwrap();
         common.written(0, later);
         assert_eq!(common.wanted(next, later).0, Wanted::default(), "nothing of the one before");
-        assert_eq!(common.told(later).collect::<Vec<_>>(), [(next, 900 << 6)]);
+        assert_eq!(common.told(later).collect::<Vec<_>>(), [(next, 900 << 6, Algorithm::Loss)]);
     }
 
     /// A trunk has 400 calls in a window for two workers, of which each can do 100: it brings as many as they can, and none of

@@ -24,6 +24,8 @@ mod crowd;
 mod governor;
 #[cfg(test)]
 mod model;
+#[cfg(test)]
+mod obedience;
 mod recent;
 mod screen;
 mod shares;
@@ -258,11 +260,12 @@ impl Overload {
             if let Some((common, _)) = &self.common
                 && let Some(at) = common.place(source, self.paced)
             {
+                common.goes_by(at, algorithm);
                 let (wanted, number) = common.wanted(at, self.paced);
                 (loss, left, sequence) = (wanted.loss, wanted.left, number);
             }
         } else if self.sheds {
-            (loss, left) = self.shares.tell(source);
+            (loss, left) = self.shares.tell(source, algorithm);
         }
         let well = Wish { algorithm, value: 0, valid: Duration::ZERO, sequence: Some(sequence) };
         let value = match algorithm {
@@ -445,7 +448,7 @@ impl Overload {
     /// What neighbours are told by all workers from now on is what they leave away.
     fn hear_others(&mut self, now: Time) {
         let Overload { common: Some((common, _)), shares, rules, .. } = self else { return };
-        for (at, source) in common.told(now).filter(|_| rules.workers > 1) {
+        for (at, source, _) in common.told(now).filter(|_| rules.workers > 1) {
             shares.set_common(source, common.wanted(at, now).0.loss);
         }
     }
@@ -456,8 +459,8 @@ impl Overload {
         if rules.workers <= 1 {
             return;
         }
-        for (at, source) in common.told(now) {
-            let (loss, left) = if *sheds { shares.tell(source) } else { (0.0, 0.0) };
+        for (at, source, algorithm) in common.told(now) {
+            let (loss, left) = if *sheds { shares.tell(source, algorithm) } else { (0.0, 0.0) };
             common.want(*worker, at, Wanted { loss, left });
         }
         common.written(*worker, now);

@@ -16,11 +16,24 @@
 
 mod urgent;
 
-use super::{CALL, REQUESTS, Verdict};
+use super::{Algorithm, CALL, REQUESTS, Verdict};
 use sip_steering::{BUCKETS, ROWS, Table, Threshold, part, place};
 
 /// How much of the last window counts in the mean of what a source brings.
 const FRESH: f32 = 0.25;
+/// The same of what it would bring, while it leaves something away. What it is told reaches it after a while, and is done after
+/// a while: a mean that follows sooner than that takes what it brings by what it was told before for what it brings by what it
+/// is told now, and swings. So it holds for answers that are half a second on their way.
+const FRESH_TOLD: f32 = 0.05;
+/// How many times what it brings one would bring who goes by a rate: who brings what he may cannot be told from who would bring
+/// no more, so a little is left for it to grow.
+const GROWS: f32 = 1.25;
+/// How much of what is brought too much by a rate in a window is made good in the next, and how much slower that is forgotten
+/// where nothing has to be left away.
+const MENDS: f32 = 0.03;
+const FORGETS: f32 = 0.25;
+/// The least part of what is left to it that one is told.
+const LEAST_TOLD: f32 = 1.0 / 64.0;
 /// A source that brings nothing any more is forgotten below this rate.
 const GONE: f32 = 0.5;
 /// One in thresholds.
@@ -84,6 +97,8 @@ struct Bucket {
     /// Units taken on of them.
     taken: u32,
     /// Units brought in a second of late.
+    comes: f32,
+    /// Units that would be, if nobody had been told to bring less.
     rate: f32,
     /// Calls whose hash is below this are taken on.
     take: u32,
@@ -107,20 +122,59 @@ struct Bucket {
     wants: f32,
     /// What part it has been told to since the last window.
     common: Option<f32>,
+    /// Windows for which somebody here goes by a rate.
+    paced: u8,
+    /// What part of what is left to it is told whoever does: less than all if several share one address, or if a call is fewer
+    /// requests than we take it for.
+    scale: f32,
+}
+
+/// What a part of a source would bring, units a second, those of them that are left to it, and [`Bucket::scale`].
+#[derive(Clone, Copy, Default)]
+struct Part {
+    rate: f32,
+    left: f32,
+    scale: f32,
 }
 
 impl Bucket {
-    /// Units a second that come, of those that would.
-    fn comes(&self) -> f32 {
-        self.rate * (1.0 - self.told)
+    /// This window of so many seconds is over, in which so many units were brought for each that was counted.
+    fn turn(&mut self, seconds: f32, learns: bool) {
+        let sample = self.counts.max(SAMPLE) as f32 / ALL as f32;
+        let comes = self.brought as f32 / seconds / sample;
+        self.comes = follow(self.comes, comes, FRESH);
+        let fresh = if self.told > 0.0 && !learns { FRESH_TOLD } else { FRESH };
+        self.rate = match self.paced > 0 {
+            true => self.comes * GROWS,
+            // Who leaves away what he was told to would bring so much without.
+            false => follow(self.rate, comes / (1.0 - self.told), fresh),
+        };
+        (self.brought, self.taken, self.probes, self.urgent) = (0, 0, 0, 0);
+    }
+
+    /// Follows how much more comes by a rate than is left.
+    fn weigh(&mut self) {
+        let (left, comes) = (self.rate * (1.0 - self.wants), self.comes);
+        let off = match self.wants > 0.0 && self.paced > 0 {
+            true => self.scale * (left - comes) / left.max(comes).max(GONE),
+            // Where there is room for all it has to be found out again whether they still are several.
+            false => (1.0 - self.scale) * FORGETS,
+        };
+        self.scale = (self.scale + MENDS * off).clamp(LEAST_TOLD, 1.0);
     }
 
     /// What somebody here leaves away from now on, because he was told to in the window that is over.
     fn hear(&mut self) {
         let told = self.common.take().unwrap_or(self.told).min(MOST_TOLD);
-        self.told = if self.tells > 0 { told } else { 0.0 };
-        self.tells = self.tells.saturating_sub(1);
+        self.told = if self.tells > 0 && self.paced == 0 { told } else { 0.0 };
+        (self.tells, self.paced) = (self.tells.saturating_sub(1), self.paced.saturating_sub(1));
     }
+}
+
+/// A mean: a burst is believed at once, its end slowly.
+fn follow(mean: f32, now: f32, fresh: f32) -> f32 {
+    let mean = if mean == 0.0 { now } else { mean + (now - mean) * fresh };
+    if mean < GONE { 0.0 } else { mean }
 }
 
 /// The most that something was of late: since the last turn of this many windows, and before.
@@ -227,8 +281,8 @@ impl Shares {
     /// Forgets everybody, and allows so many units a second for the first window of so many seconds.
     pub fn begin(&mut self, budget: f32, answers: Answers, seconds: f32) {
         let held = Held([ALL; 2]);
-        *self.rows =
-            [[Bucket { take: ALL, answer: ALL, counts: ALL, held, ..Bucket::default() }; BUCKETS]; ROWS];
+        *self.rows = [[Bucket { take: ALL, answer: ALL, counts: ALL, held, scale: 1.0, ..Bucket::default() };
+            BUCKETS]; ROWS];
         self.cap_held = Held::default();
         (0..ROWS).for_each(|row| self.salt(row));
         self.learns = [0; ROWS];
@@ -249,7 +303,8 @@ impl Shares {
             let counts = part.clamp(SAMPLE, LEARNED);
             // The other row says what is wanted meanwhile; and for longer whose calls got no answer, which is not known here.
             let repeats = REPEATS;
-            *row = [Bucket { counts, answer: counts, wants: 1.0, repeats, ..Bucket::default() }; BUCKETS];
+            *row = [Bucket { counts, answer: counts, wants: 1.0, repeats, scale: 1.0, ..Bucket::default() };
+                BUCKETS];
             *learns = LEARNS;
         }
     }
@@ -285,16 +340,7 @@ impl Shares {
                     // It knows of no earlier window, and whoever meets here does as they are told all the same.
                     bucket.hear();
                 }
-                let sample = bucket.counts.max(SAMPLE) as f32 / ALL as f32;
-                // Who leaves away what he was told to would bring so much without.
-                let now = bucket.brought as f32 / seconds / sample / (1.0 - bucket.told);
-                // A burst is believed at once, its end slowly.
-                bucket.rate =
-                    if bucket.rate == 0.0 { now } else { bucket.rate + (now - bucket.rate) * FRESH };
-                if bucket.rate < GONE {
-                    bucket.rate = 0.0;
-                }
-                (bucket.brought, bucket.taken, bucket.probes, bucket.urgent) = (0, 0, 0, 0);
+                bucket.turn(seconds, *learns > 0);
                 all += bucket.rate;
             }
             *learns = learns.saturating_sub(1);
@@ -306,15 +352,16 @@ impl Shares {
             for bucket in row.iter_mut() {
                 let take = if bucket.rate > wanted { wanted / bucket.rate } else { 1.0 };
                 bucket.wants = (1.0 - take).max(0.0);
+                bucket.weigh();
                 bucket.hear();
             }
             // What is judged here is what comes all the same. Who does as he is told leaves away calls and the rest alike, so of
             // one of them he brings less than its share, and there is room for the other.
-            let level = level(row, budget, Bucket::comes);
-            let over = (row.iter().map(Bucket::comes).sum::<f32>() - budget).max(0.0);
+            let level = level(row, budget, |bucket| bucket.comes);
+            let over = (row.iter().map(|bucket| bucket.comes).sum::<f32>() - budget).max(0.0);
             let answered = if over > 0.0 { (answers.datagrams / over).min(1.0) } else { 1.0 };
             for bucket in row.iter_mut() {
-                let comes = bucket.comes();
+                let comes = bucket.comes;
                 let take = if comes > level { level / comes } else { 1.0 };
                 bucket.repeats = if take < 1.0 { REPEATS } else { bucket.repeats.saturating_sub(1) };
                 let most = if bucket.repeats > 0 { NEARLY_ALL } else { ALL };
@@ -440,31 +487,40 @@ impl Shares {
 
     /// What to tell this source, which does as it is told from now on: what part of all that it would bring it is to leave
     /// away, 0 to 1, and how many requests a second it may bring, which is more than it does if that is little.
-    pub fn tell(&mut self, source: u64) -> (f32, f32) {
-        let calls = self.tell_part(part(source, true));
-        let others = self.tell_part(part(source, false));
-        let (all, left) = (calls.0 + others.0, calls.1 + others.1);
+    pub fn tell(&mut self, source: u64, algorithm: Algorithm) -> (f32, f32) {
+        let calls = self.tell_part(part(source, true), algorithm);
+        let others = self.tell_part(part(source, false), algorithm);
+        let (all, left) = (calls.rate + others.rate, calls.left + others.left);
         // Of nothing at all nobody can tell what it would be. It leaves the same part of either away.
         let loss = if all > 0.0 { (1.0 - left / all).clamp(0.0, MOST_TOLD) } else { 0.0 };
         self.set_common(source, loss);
         // Nor can anybody tell what one would bring who brings what he may: so that goes by what there is room for.
         let may = if self.level.is_finite() { left.max(self.level) } else { left + self.spare };
-        let requests = calls.0 / CALL as f32 * REQUESTS + others.0;
+        let requests = calls.rate * calls.scale / CALL as f32 * REQUESTS + others.rate * others.scale;
         (loss, if all > 0.0 { may * requests / all } else { may })
     }
 
-    /// The units a second that a part of a source would bring, and those of them that are left to it: by the row in which it
-    /// meets nobody who brings much, if there is one.
-    fn tell_part(&mut self, part: u64) -> (f32, f32) {
-        let (mut wants, mut rate, places) = (1.0f32, f32::INFINITY, self.places(part));
+    /// The same of a part of a source: by the row in which it meets nobody who brings much, if there is one.
+    fn tell_part(&mut self, part: u64, algorithm: Algorithm) -> Part {
+        let (mut wants, mut of, places) =
+            (1.0f32, Part { rate: f32::INFINITY, left: 0.0, scale: 1.0 }, self.places(part));
         for (row, at) in self.rows.iter_mut().zip(places) {
             let Some(bucket) = row.get_mut(at) else { continue };
             bucket.tells = TELLS;
-            if (bucket.wants, bucket.rate) < (wants, rate) {
-                (wants, rate) = (bucket.wants, bucket.rate);
+            bucket.paced = if algorithm == Algorithm::Rate { TELLS } else { bucket.paced };
+            if (bucket.wants, bucket.rate) < (wants, of.rate) {
+                wants = bucket.wants;
+                of = Part { rate: bucket.rate, left: bucket.rate * (1.0 - wants), scale: bucket.scale };
             }
         }
-        if rate.is_finite() { (rate, rate * (1.0 - wants)) } else { (0.0, 0.0) }
+        // A row that is only listened to learns this as well.
+        let learning = self.rows.iter_mut().zip(places).zip(self.learns).filter(|(_, learns)| *learns > 0);
+        for ((row, at), _) in learning {
+            if let Some(bucket) = row.get_mut(at) {
+                bucket.scale = of.scale;
+            }
+        }
+        if of.rate.is_finite() { of } else { Part::default() }
     }
 
     /// What this source is told to leave away from now on, of its INVITEs and of the rest, by all workers, if any tells it

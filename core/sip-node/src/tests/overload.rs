@@ -600,6 +600,42 @@ fn a_trunk_that_asks_for_less_gets_less() {
     lab.rest();
 }
 
+/// A rate is one of all requests (RFC 7415 section 3.4), whoever writes them.
+#[test]
+fn what_belongs_to_calls_counts_where_a_trunk_asks_for_a_rate() {
+    let gone = |how: &str| {
+        let mut lab = Lab::with(|s| {
+            s.auth.enabled = false;
+            s.trunks.push(speaking(&["sip:203.0.113.5"]));
+        });
+        let (mut gone, wish) = (0, ";oc=1;oc-algo=\"rate\";oc-validity=5000;oc-seq=7.1");
+        for _ in 0..20 {
+            let call = Req::new("INVITE", "sip:+4940555@here.example").alice();
+            lab.send(ALICE, call.text());
+            let sent = lab.sent();
+            let Some(got) = sent.iter().find(|s| s.status() == 0) else { continue };
+            gone += 1;
+            lab.send(CARRIER, got.reply(180, "b", "").replace(OFFER, wish));
+            lab.sent();
+            match how {
+                "busy" => lab.send(CARRIER, got.reply(486, "b", "")),
+                "cancelled" => lab.send(ALICE, call.cancel().text()),
+                "answered" => {
+                    lab.send(CARRIER, got.accept("b"));
+                    let ok = lab.one();
+                    lab.send(ALICE, call.ack(&ok).text());
+                    lab.send(ALICE, call.within("BYE", &ok).text());
+                }
+                _ => {}
+            }
+            lab.sent();
+        }
+        gone
+    };
+    // The first is not counted, for it was sent before; of what follows the tolerance is six requests.
+    assert_eq!(["ringing", "busy", "cancelled", "answered"].map(gone), [7, 4, 4, 3]);
+}
+
 #[test]
 fn without_feedback_nothing_is_said_or_heard() {
     let mut lab = Lab::with(|s| {

@@ -13,10 +13,12 @@ const MOST: usize = 256;
 const LATE: u64 = 60 * 100_000;
 /// Requests after which the mix of the two categories is weighed anew.
 const SAMPLE: u32 = 1_000;
-/// Tolerances of the leaky bucket, in intervals: for what may be held back, and for what goes first (RFC 7415
-/// section 3.5.2).
+/// How long a next hop is known after what it said is over.
+const KEPT: Duration = Duration::from_secs(5);
+/// Tolerance of the leaky bucket for what may be held back, in intervals (RFC 7415 section 3.5.2), and the most that what goes
+/// in any case fills it with.
 const TAU: f64 = 5.0;
-const TAU_FIRST: f64 = 10.0;
+const FULL: f64 = 20.0;
 /// What part of what may be held back is held back at most, and what rate is kept to at least, requests a second: of
 /// nothing at all nobody finds out whether it is still so, and whoever speaks in a trunk's name cannot close it.
 const MOST_LOST: f64 = 0.95;
@@ -44,6 +46,8 @@ struct Neighbour {
     /// The leaky bucket, in intervals, and when it was looked at.
     filled: f64,
     drained: Time,
+    /// When something new went last.
+    trickled: Time,
 }
 
 /// The next hops that asked for less.
@@ -69,7 +73,7 @@ impl Neighbours {
             if now < neighbour.until && neighbour.sequence.zip(wish.sequence).is_some_and(late) {
                 return;
             }
-            if neighbour.algorithm != wish.algorithm || neighbour.until <= now {
+            if neighbour.algorithm != wish.algorithm {
                 (neighbour.filled, neighbour.drained) = (0.0, now);
             }
             neighbour.algorithm = wish.algorithm;
@@ -92,6 +96,7 @@ impl Neighbours {
             within: 0,
             filled: 0.0,
             drained: now,
+            trickled: now,
         };
         if self.hops.len() < MOST {
             self.hops.push(neighbour);
@@ -113,9 +118,10 @@ impl Neighbours {
         self.hops.iter().any(asking)
     }
 
-    /// Forgets those that have asked for nothing for so long that what they said last orders nothing either.
+    /// Forgets those that have asked for nothing for so long that neither what they said last orders anything nor what they got
+    /// since weighs anything.
     pub fn tidy(&mut self, now: Time) {
-        self.hops.retain(|hop| now < hop.until);
+        self.hops.retain(|hop| now < hop.until + KEPT);
     }
 
     /// Whether a request may go to this next hop now. `dice` is a random number.
@@ -149,20 +155,22 @@ impl Neighbour {
 
     /// The leaky bucket of RFC 7415 section 3.5.2, counted in intervals.
     fn paces(&mut self, now: Time, category: Category, workers: u16) -> bool {
-        let rate = f64::from(self.value).max(LEAST_RATE) / f64::from(workers.max(1));
+        let workers = f64::from(workers.max(1));
+        let rate = f64::from(self.value).max(LEAST_RATE) / workers;
         let drained = now.since(self.drained).as_secs_f64() * rate;
         let filled = self.filled - drained;
-        let most = match category {
-            Category::New => TAU,
-            Category::Within => TAU_FIRST,
+        let goes = match category {
+            // What belongs to calls may be all that is allowed, for as long as they last.
+            Category::New => filled <= TAU || now.since(self.trickled).as_secs_f64() * LEAST_RATE >= workers,
+            Category::Within => true,
         };
-        let goes = filled <= most;
-        if goes || category != Category::New {
+        if goes {
             // What goes though it is too much is paid for by what comes later, within limits.
-            self.filled = (filled.max(0.0) + 1.0).min(2.0 * TAU_FIRST);
+            self.filled = (filled.max(0.0) + 1.0).min(FULL);
             self.drained = now;
+            self.trickled = if category == Category::New { now } else { self.trickled };
         }
-        goes || category != Category::New
+        goes
     }
 }
 
@@ -262,6 +270,32 @@ mod tests {
             gone += u32::from(neighbours.lets(at(n * 100), hop(1), Category::New, 0));
         }
         assert!((50..=70).contains(&gone), "{gone} in a minute");
+    }
+
+    #[test]
+    fn what_goes_first_leaves_a_trickle_to_what_is_new() {
+        let mut neighbours = Neighbours::default();
+        let mut gone = 0;
+        for n in 0..6_000 {
+            if n % 40 == 0 {
+                neighbours.told(at(n * 10), hop(1), &wish(Algorithm::Rate, 10, n));
+            }
+            assert!(neighbours.lets(at(n * 10), hop(1), Category::Within, 0));
+            gone += u32::from(neighbours.lets(at(n * 10), hop(1), Category::New, 0));
+        }
+        assert!((55..=70).contains(&gone), "{gone} in a minute");
+    }
+
+    #[test]
+    fn a_moment_without_a_word_is_no_leave_to_begin_anew() {
+        let mut neighbours = Neighbours::default();
+        let mut gone = 0;
+        for n in 0..60 {
+            neighbours.told(at(n * 501), hop(1), &wish(Algorithm::Rate, 4, n));
+            gone += (0..20).filter(|_| neighbours.lets(at(n * 501), hop(1), Category::New, 0)).count();
+        }
+        // Two in each, and the tolerance.
+        assert!((115..=130).contains(&gone), "{gone} in half a minute");
     }
 
     #[test]

@@ -128,7 +128,7 @@ fn who_leaves_away_what_he_was_told_to_is_not_hit_twice() {
             }
         }
         shares.turn(2_000.0, said(0.0), 0.05);
-        told = shares.tell(source).0;
+        told = shares.tell(source, Algorithm::Loss).0;
     }
     let (taken, brought) = (taken as f32 / 200.0, brought as f32 / 200.0);
     assert!((0.7..=0.8).contains(&told), "{told}");
@@ -164,7 +164,7 @@ fn a_new_row_says_nothing_of_what_is_wanted() {
     run(&mut shares, &[1_000], 2_000.0, 100);
     for _ in 0..2 * SALTED {
         run(&mut shares, &[1_000], 2_000.0, 1);
-        let (loss, left) = shares.tell(mix(1_000));
+        let (loss, left) = shares.tell(mix(1_000), Algorithm::Loss);
         assert!((0.8..=MOST_TOLD).contains(&loss) && left < 4_000.0, "{loss} {left}");
     }
 }
@@ -183,7 +183,7 @@ fn a_new_row_knows_what_is_left_away() {
             }
         }
         shares.turn(2_000.0, said(0.0), 0.05);
-        told = shares.tell(mix(1_000)).0;
+        told = shares.tell(mix(1_000), Algorithm::Loss).0;
         assert!(window < 100 || (0.55..=0.85).contains(&told), "{told} in window {window}");
     }
 }
@@ -202,7 +202,7 @@ fn what_a_source_is_told_holds_for_its_calls_and_for_the_rest() {
             }
         }
         shares.turn(2_000.0, said(0.0), 0.05);
-        last = shares.tell(source);
+        last = shares.tell(source, Algorithm::Loss);
     }
     let (loss, left) = last;
     shares.turn(2_000.0, said(0.0), 0.05);
@@ -238,7 +238,7 @@ fn a_flood_beside_one_part_says_nothing_of_the_source() {
             shares.judge(source, mix(window << 32 | n) as u16, CALL, false);
         }
         shares.turn(2_000.0, said(0.0), 0.05);
-        told = shares.tell(source).0;
+        told = shares.tell(source, Algorithm::Loss).0;
         // It does not do as it is told, so what it would bring must not grow by that.
         shares.rows.iter_mut().flatten().for_each(|bucket| bucket.common = Some(0.0));
     }
@@ -264,7 +264,9 @@ fn a_burst_beside_those_who_do_as_they_are_told_is_bounded() {
             }
         }
         shares.turn(4_000.0, said(0.0), 0.05);
-        told.iter_mut().enumerate().for_each(|(who, told)| *told = shares.tell(mix(1_000 + who as u64)).0);
+        told.iter_mut()
+            .enumerate()
+            .for_each(|(who, told)| *told = shares.tell(mix(1_000 + who as u64), Algorithm::Loss).0);
     }
     assert!(told.iter().all(|told| (0.3..0.7).contains(told)), "{told:?}");
     // It keeps up with what they bring.
@@ -425,7 +427,7 @@ proptest! {
                 shares.turn(budget, said(answers), seconds);
                 prop_assert!((0.0..=1.0).contains(&shares.loss()));
                 if call % 2 == 0 {
-                    let (loss, left) = shares.tell(source);
+                    let (loss, left) = shares.tell(source, Algorithm::Loss);
                     prop_assert!((0.0..=MOST_TOLD).contains(&loss) && left >= 0.0);
                 }
             }
