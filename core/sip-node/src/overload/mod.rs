@@ -423,7 +423,7 @@ impl Overload {
         }
         // What the kernel dropped was refused, and so was what a neighbour left away because it was told to.
         let sieved = u32::try_from(load.sieved.unwrap_or(0)).unwrap_or(u32::MAX);
-        let limits = self.sheds && self.shares.loss() >= SHED;
+        let limits = self.sheds && self.shares.limits();
         let refused = refused.saturating_add(sieved).max(u32::from(limits));
         let change = self.governor.pace(now, load, taken, refused, limits);
         self.shares.set_shift(((now.as_micros() / 1_000_000 / LUCK) as u16).wrapping_mul(NEXT));

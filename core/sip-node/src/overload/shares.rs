@@ -16,7 +16,7 @@
 
 mod urgent;
 
-use super::{Algorithm, CALL, REQUESTS, Verdict};
+use super::{Algorithm, CALL, REQUESTS, SHED, Verdict};
 use sip_steering::{BUCKETS, ROWS, Table, Threshold, part, place};
 
 /// How much of the last window counts in the mean of what a source brings.
@@ -34,6 +34,8 @@ const MENDS: f32 = 0.03;
 const FORGETS: f32 = 0.25;
 /// The least part of what is left to it that one is told.
 const LEAST_TOLD: f32 = 1.0 / 64.0;
+/// Below this part it may have more than it brings.
+const SHORT: f32 = 0.9;
 /// A source that brings nothing any more is forgotten below this rate.
 const GONE: f32 = 0.5;
 /// One in thresholds.
@@ -226,6 +228,8 @@ pub struct Shares {
     urgent_each: u16,
     /// What part of what was brought is not taken on now.
     loss: f32,
+    /// Somebody who goes by a rate is told less than is left to it.
+    short: bool,
     /// Units a second up to which a source is served in full, infinite if all are; and how many more could be taken on then.
     level: f32,
     spare: f32,
@@ -252,6 +256,7 @@ impl Shares {
             urgent: 0,
             urgent_each: 0,
             loss: 0.0,
+            short: false,
             level: f32::INFINITY,
             spare: 0.0,
             allowed: Held::default(),
@@ -288,7 +293,7 @@ impl Shares {
         self.learns = [0; ROWS];
         (self.allowed, self.rises) = (Held([budget as u32; 2]), NEAR);
         self.tell_kernel();
-        (self.loss, self.level, self.spare) = (0.0, f32::INFINITY, budget);
+        (self.loss, self.level, self.spare, self.short) = (0.0, f32::INFINITY, budget, false);
         self.allow(budget, answers, seconds);
         self.allow_urgent(budget, seconds);
     }
@@ -332,7 +337,7 @@ impl Shares {
         self.allowed.note(budget as u32, self.turns);
         self.rises = NEAR * (self.allowed.most() as f32 / budget.max(1.0)).max(1.0);
         let (mut highest, mut loss) = (0.0f32, 1.0f32);
-        (self.level, self.spare) = (f32::INFINITY, budget);
+        (self.level, self.spare, self.short) = (f32::INFINITY, budget, false);
         for (row, learns) in self.rows.iter_mut().zip(&mut self.learns) {
             let mut all = 0.0;
             for bucket in row.iter_mut() {
@@ -353,6 +358,7 @@ impl Shares {
                 let take = if bucket.rate > wanted { wanted / bucket.rate } else { 1.0 };
                 bucket.wants = (1.0 - take).max(0.0);
                 bucket.weigh();
+                self.short |= bucket.paced > 0 && bucket.scale < SHORT;
                 bucket.hear();
             }
             // What is judged here is what comes all the same. Who does as he is told leaves away calls and the rest alike, so of
@@ -533,6 +539,11 @@ impl Shares {
                 }
             }
         }
+    }
+
+    /// Whether somebody has to bring less than he has, or may have to.
+    pub fn limits(&self) -> bool {
+        self.loss >= SHED || self.short
     }
 
     /// What part of all that is brought is not taken on, 0 to 1.
