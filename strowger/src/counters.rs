@@ -15,6 +15,7 @@ pub fn help(name: &str) -> &'static str {
         "udp_sieved" => {
             "Datagrams that the kernel dropped in an overload, because they would have been left unanswered. Read from the kernel."
         }
+        "udp_segmented" => "Datagrams that went through the kernel as one with others.",
         "udp_send_drops" => "Datagrams dropped because the kernel's send buffer and our queue were full.",
         "udp_send_errors" => "Datagrams the kernel refused to send (no route, too long, refused).",
         "udp_returned" => "Datagrams that came back: the network says that they cannot be delivered.",

@@ -12,6 +12,7 @@ mod interfaces;
 mod load;
 mod memory;
 mod process;
+mod segmentation;
 mod serve;
 mod signals;
 mod steering;

@@ -4,6 +4,7 @@ use crate::admin::{Control, Running};
 use crate::build::{self, METHODS};
 use crate::cli::{ServeArgs, Switch};
 use crate::memory::Room;
+use crate::segmentation::Segmentation;
 use crate::signals::{self, Wish};
 use crate::throttle::Throttle;
 use crate::world::{self, Ask, SharedLedger, World};
@@ -88,7 +89,11 @@ fn serve(loaded: Loaded, overrides: Overrides) -> Result<(), Failure> {
     let listeners = interfaces::expand(&config.listen)?;
     raise_descriptor_limit();
     // Every address first: a start that fails because one is taken leaves nothing behind.
-    let bound = Bound::new(runtime_config(config, &listeners, workers), workers)?;
+    let segmentation = Segmentation::new(config.udp_segmentation);
+    let bound = Bound::new(
+        RuntimeConfig { segment: segmentation.switch(), ..runtime_config(config, &listeners, workers) },
+        workers,
+    )?;
     let listeners = actual(&bound, &listeners);
     let admin = bind_admin(&config.admin)?;
     let secret_bytes = load_or_create_secret(&config.data_dir)?;
@@ -122,7 +127,7 @@ fn serve(loaded: Loaded, overrides: Overrides) -> Result<(), Failure> {
     control.ready();
     let notifier = Notifier::from_env();
     announce(&control, &notifier, workers);
-    wait(&signals, &control, &notifier, &handle);
+    wait(&signals, &control, &notifier, &handle, segmentation);
     drop(admin);
     handle.shutdown();
     let ended = runtime.join();
@@ -410,7 +415,13 @@ fn announce(control: &Control, notifier: &Notifier, workers: usize) {
 const TIDY: Duration = Duration::from_secs(1);
 
 /// Waits for the end: a first stop drains, a second one, or nothing left to wait for, ends.
-fn wait(signals: &Receiver<Wish>, control: &Control, notifier: &Notifier, handle: &RuntimeHandle<Notice>) {
+fn wait(
+    signals: &Receiver<Wish>,
+    control: &Control,
+    notifier: &Notifier,
+    handle: &RuntimeHandle<Notice>,
+    mut segmentation: Segmentation,
+) {
     loop {
         match signals.recv_timeout(TIDY) {
             Ok(Wish::Reload) => {
@@ -419,7 +430,10 @@ fn wait(signals: &Receiver<Wish>, control: &Control, notifier: &Notifier, handle
                 let _ = control::admin::Admin::reload(control);
                 notifier.ready("ready");
             }
-            Err(RecvTimeoutError::Timeout) => worker_runtime::give_back_memory(),
+            Err(RecvTimeoutError::Timeout) => {
+                worker_runtime::give_back_memory();
+                segmentation.look();
+            }
             Ok(Wish::Stop | Wish::Break) | Err(RecvTimeoutError::Disconnected) => break,
         }
     }

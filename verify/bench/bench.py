@@ -137,9 +137,10 @@ class Bench:
         subprocess.run([shutil.which('cc') or 'gcc', '-O2', '-Wall', '-o', program, os.path.join(HERE, 'relay.c')], check=True)
         return program
 
-    def strowger(self, workload):
+    def strowger(self, name, workload):
         w = WORKLOADS[workload]
-        config = w.get('config', '') + '[auth]\nchallenge = [%s]\n' % ', '.join('"%s"' % m for m in w['challenge'])
+        config = 'udp_segmentation = true\n' if name == 'segmented' else ''
+        config += w.get('config', '') + '[auth]\nchallenge = [%s]\n' % ', '.join('"%s"' % m for m in w['challenge'])
         if w['users'] and not self.data:
             # Importing 100,000 users once; each run gets a copy.
             self.data = os.path.join(self.dir, 'data')
@@ -179,7 +180,7 @@ class Bench:
         elif balancing:
             server = self.balancer(name, [callee, second])
         else:
-            server = self.strowger(workload) if name == 'strowger' else self.kamailio(workload)
+            server = self.strowger(name, workload) if name in ('strowger', 'segmented') else self.kamailio(workload)
         calling = workload != 'register-digest'
         answering = []
         with server:
@@ -258,11 +259,12 @@ class Bench:
         shutil.rmtree(self.dir, ignore_errors=True)
 
     def available(self, name):
-        need = {'strowger': self.o.bin, 'kamailio': servers.Kamailio.binary(), 'relay': shutil.which('cc') or shutil.which('gcc')}[name]
+        need = {'strowger': self.o.bin, 'segmented': self.o.bin, 'kamailio': servers.Kamailio.binary(), 'relay': shutil.which('cc') or shutil.which('gcc')}[name]
         if need and os.path.exists(need):
             return True
         print('left out: %s (%s)' % (name, {
             'strowger': 'no binary at %s: make build' % self.o.bin,
+            'segmented': 'no binary at %s: make build' % self.o.bin,
             'kamailio': 'not installed: apt-get install kamailio', 'relay': 'no C compiler: apt-get install gcc'}[name]))
         return False
 
@@ -344,7 +346,8 @@ def table(rows_):
 def main():
     p = argparse.ArgumentParser(description=__doc__.split('\n')[0])
     p.add_argument('--bin', default='target/release/strowger', help='the strowger binary')
-    p.add_argument('--servers', default='strowger,kamailio,relay', type=lambda s: s.split(','))
+    p.add_argument('--servers', default='strowger,kamailio,relay', type=lambda s: s.split(','),
+                   help='segmented: Strowger with udp_segmentation')
     p.add_argument('--workloads', default='proxy200,proxy200-digest,register-digest', type=lambda s: s.split(','),
                    help='or stateless, balance, which are others')
     p.add_argument('--rate', type=int, default=1000, help='calls a second')

@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use wire::Transport;
 
@@ -73,9 +74,12 @@ pub struct RuntimeConfig {
     /// the listener has all addresses of the machine, for a connected socket keeps to one. None by default.
     pub connected: usize,
     /// Whether datagrams of one length to one address, sent one after the other, go through the kernel as one and are
-    /// cut on their way out (udp(7), `UDP_SEGMENT`), and those that come so are taken as one (`UDP_GRO`). Cheaper by
-    /// half at high rates, but a capture on this machine shows one, and one ICMP message may tell of several. Off by
-    /// default.
+    /// cut on their way out (udp(7), `UDP_SEGMENT`). Then what comes together is answered together. Cheaper by a third or
+    /// more where many come together, but a capture on this machine may show one, and one ICMP message may tell of several.
+    /// Only while this is true; never by default.
+    pub segment: Option<Arc<AtomicBool>>,
+    /// The same, and those that come so are taken as one (`UDP_GRO`), so they are all for whom the first is for, and the kernel
+    /// drops none of them in an overload. Off by default.
     pub together: bool,
     /// Whether another process may serve the same ports at the same time, as in a rolling restart.
     /// Otherwise a port in use is an error even where `SO_REUSEPORT` would share it.
@@ -114,6 +118,7 @@ impl Default for RuntimeConfig {
             busy_poll: Duration::ZERO,
             peer: None,
             connected: 0,
+            segment: None,
             together: false,
             share_ports: false,
             batch: 64,

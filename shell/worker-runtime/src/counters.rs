@@ -82,6 +82,8 @@ counters! {
     udp_kernel_drops,
     /// Datagrams that the kernel dropped because the machine said so in an overload. Read from the kernel.
     udp_sieved,
+    /// Datagrams that went through the kernel as one with others.
+    udp_segmented,
     /// Datagrams dropped because the kernel's send buffer and our queue were full.
     udp_send_drops,
     /// Datagrams the kernel refused to send (no route, too long, refused).

@@ -9,6 +9,7 @@ mod names;
 use crate::build::METHODS;
 use crate::cli::BalanceArgs;
 use crate::memory::Room;
+use crate::segmentation::Segmentation;
 use crate::serve::{Failure, bind_admin, raise_descriptor_limit, runtime_config};
 use crate::signals::{self, Wish};
 use crate::steering::Helmsman;
@@ -24,7 +25,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 use store::load_or_create_secret;
 use wire::Time;
-use worker_runtime::{Bound, Runtime, monotonic_now};
+use worker_runtime::{Bound, Runtime, RuntimeConfig, monotonic_now};
 
 /// How often it is looked whether nodes have gone down or come back, to log it.
 const LOOK: Duration = Duration::from_millis(250);
@@ -81,7 +82,11 @@ fn balance(loaded: Loaded, overrides: Overrides) -> Result<(), Failure> {
     let patience = 2 * config.dns.timeout + LOOK;
     let listed = |node: &sip_balancer::Node| build::is_listed(config, node);
     names.settle(monotonic_now, patience, &cluster, (&near[..], listed));
-    let bound = Bound::new(runtime_config(config, &listeners, workers), workers)?;
+    let segmentation = Segmentation::new(config.udp_segmentation);
+    let bound = Bound::new(
+        RuntimeConfig { segment: segmentation.switch(), ..runtime_config(config, &listeners, workers) },
+        workers,
+    )?;
     let listeners = build::listeners(&bound, &listeners);
     let admin = bind_admin(&config.admin)?;
     let keys =
@@ -113,7 +118,7 @@ fn balance(loaded: Loaded, overrides: Overrides) -> Result<(), Failure> {
     }
     let notifier = Notifier::from_env();
     announce(&control, &notifier);
-    wait(&signals, &control, &notifier);
+    wait(&signals, &control, &notifier, segmentation);
     drop(admin);
     runtime.handle().shutdown();
     let ended = runtime.join();
@@ -143,10 +148,11 @@ enum End {
 /// Waits for the end. There is nothing to drain: whoever comes after it knows its calls by their tokens. Until somebody
 /// does, it is better to serve than to refuse, so after SIGTERM it goes on for `stop_delay` with all that it does, and
 /// says meanwhile that it is about to end.
-fn wait(signals: &Receiver<Wish>, control: &Control, notifier: &Notifier) {
+fn wait(signals: &Receiver<Wish>, control: &Control, notifier: &Notifier, mut segmentation: Segmentation) {
     let mut seen = Vec::new();
     let mut look = || {
         worker_runtime::give_back_memory();
+        segmentation.look();
         control.look_up();
         control.tell_changes(&mut seen);
         control.is_whole()

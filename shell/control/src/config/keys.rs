@@ -5,7 +5,18 @@
 pub(super) const KEYS: &[(&str, &[&str])] = &[
     (
         "",
-        &["domains", "aliases", "listen", "advertise", "workers", "steering", "pin", "busy_poll", "data_dir"],
+        &[
+            "domains",
+            "aliases",
+            "listen",
+            "advertise",
+            "workers",
+            "steering",
+            "pin",
+            "busy_poll",
+            "udp_segmentation",
+            "data_dir",
+        ],
     ),
     (
         "auth",

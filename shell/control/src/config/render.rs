@@ -35,6 +35,7 @@ impl Config {
             Pin::Cpus(cpus) => out.raw("pin", format_args!("{cpus:?}")),
         }
         out.time("busy_poll", self.busy_poll);
+        out.text("udp_segmentation", self.udp_segmentation.name());
         out.text("data_dir", self.data_dir.display());
         if self.listen.iter().any(|listener| listener.advertise.is_some()) {
             out.section("[advertise]");

@@ -54,6 +54,7 @@ pub(super) fn top(
     section.set(reader, "pin", &mut config.pin, pin);
     let longest = Duration::from_millis(10);
     section.set(reader, "busy_poll", &mut config.busy_poll, duration(Duration::ZERO..=longest));
+    section.set(reader, "udp_segmentation", &mut config.udp_segmentation, choice(Segmentation::ALL));
     section.set(reader, "data_dir", &mut config.data_dir, text(path));
     let over = context.overrides;
     if !over.domains.is_empty() {

@@ -127,6 +127,18 @@ named! {
     }
 }
 
+named! {
+    /// Whether datagrams to one peer go through the kernel together (udp(7), `UDP_SEGMENT`).
+    Segmentation {
+        /// Unless somebody captures packets on the machine, or the kernel rewrites SIP there.
+        Auto = "auto",
+        /// Always.
+        On = "on",
+        /// Each alone.
+        Off = "off",
+    }
+}
+
 /// Which CPUs the workers run on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pin {
@@ -155,6 +167,8 @@ pub struct Config {
     pub pin: Pin,
     /// How long a worker looks for more before it sleeps, where more usually comes within that time.
     pub busy_poll: Duration,
+    /// Whether datagrams to one peer go through the kernel together.
+    pub udp_segmentation: Segmentation,
     /// Where the store keeps its files.
     pub data_dir: PathBuf,
     /// Digest authentication.
@@ -499,6 +513,7 @@ impl Default for Config {
             steering: Steering::Auto,
             pin: Pin::Auto,
             busy_poll: Duration::ZERO,
+            udp_segmentation: Segmentation::Auto,
             data_dir: PathBuf::from("data"),
             auth: Auth::default(),
             registrar: Registrar::default(),

@@ -5,6 +5,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Most datagrams that the kernel cuts one from (udp(7), `UDP_SEGMENT`; `UDP_MAX_SEGMENTS` of older kernels).
 const SEGMENTS: usize = 64;
@@ -75,8 +77,8 @@ pub struct SendBatch {
     headers: Vec<libc::mmsghdr>,
     cuts: Vec<Cut>,
     groups: Vec<Group>,
-    /// Whether the kernel is to cut datagrams.
-    cutting: bool,
+    /// While this is true the kernel is to cut datagrams.
+    cutting: Option<Arc<AtomicBool>>,
     /// Whether it was asked if it can.
     asked: bool,
 }
@@ -85,9 +87,9 @@ pub struct SendBatch {
 unsafe impl Send for SendBatch {}
 
 impl SendBatch {
-    /// Room for `capacity` datagrams. With `cutting`, several of one length to one address go through the kernel as
-    /// one (udp(7), `UDP_SEGMENT`), where it can.
-    pub fn new(capacity: usize, cutting: bool) -> SendBatch {
+    /// Room for `capacity` datagrams. While `cutting` is true, several of one length to one address go through the kernel
+    /// as one (udp(7), `UDP_SEGMENT`), where it can.
+    pub fn new(capacity: usize, cutting: Option<Arc<AtomicBool>>) -> SendBatch {
         let capacity = capacity.clamp(1, 1024);
         SendBatch {
             addrs: vec![RawAddr::empty(); capacity],
@@ -100,9 +102,24 @@ impl SendBatch {
         }
     }
 
+    /// Whether datagrams go together now.
+    fn cuts(&self) -> bool {
+        self.cutting.as_ref().is_some_and(|cutting| cutting.load(Ordering::Relaxed))
+    }
+
+    /// How many of those that were sent last, so many, went together with others.
+    pub fn sent_together(&self, sent: usize) -> usize {
+        let mut all = 0;
+        let groups = self.groups.iter().take_while(|group| {
+            all += group.count;
+            all <= sent
+        });
+        groups.filter(|group| group.count > 1).map(|group| group.count).sum()
+    }
+
     /// The kernel cuts no datagrams here: none are sent together from now on.
     pub fn stop_cutting(&mut self) {
-        self.cutting = false;
+        self.cutting = None;
     }
 
     /// Whether an error that the first of several met that were sent together may be due to that: kernels without
@@ -114,7 +131,7 @@ impl SendBatch {
 
     /// How many of `messages`, from the first on, would go through the kernel as one datagram.
     pub fn together<'a>(&self, mut messages: impl Iterator<Item = (&'a [u8], SocketAddr)>) -> usize {
-        let Some((bytes, to)) = messages.next().filter(|_| self.cutting) else { return 0 };
+        let Some((bytes, to)) = messages.next().filter(|_| self.cuts()) else { return 0 };
         let mut group = Group::of(bytes, to);
         1 + messages.take_while(|(bytes, to)| group.takes(bytes, *to)).count()
     }
@@ -131,14 +148,16 @@ impl SendBatch {
         messages: impl Iterator<Item = (&'a [u8], SocketAddr)>,
     ) -> io::Result<usize> {
         self.groups.clear();
-        if self.cutting && !self.asked {
+        if self.cuts() && !self.asked {
             // Kernels before 4.18 pass over what they do not know, and would send them as one indeed.
-            self.cutting = super::socket::knows(fd, libc::IPPROTO_UDP, Cut::UDP_SEGMENT);
             self.asked = true;
+            if !super::socket::knows(fd, libc::IPPROTO_UDP, Cut::UDP_SEGMENT) {
+                self.stop_cutting();
+            }
         }
+        let cutting = self.cuts();
         for (iovec, (bytes, to)) in self.iovecs.iter_mut().zip(messages) {
             *iovec = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
-            let cutting = self.cutting;
             let joined = self.groups.last_mut().is_some_and(|group| cutting && group.takes(bytes, to));
             if !joined {
                 self.groups.push(Group::of(bytes, to));
@@ -191,7 +210,7 @@ mod tests {
             ours.connect(to).unwrap();
         }
         let texts: Vec<Vec<u8>> = (1..).zip(lengths).map(|(n, &length)| vec![n; length]).collect();
-        let mut batch = SendBatch::new(128, cutting);
+        let mut batch = SendBatch::new(128, cutting.then(|| Arc::new(true.into())));
         let messages = texts.iter().map(|text| (text.as_slice(), to));
         assert_eq!(batch.send(ours.as_fd(), connected, messages).unwrap(), lengths.len());
         let mut buffer = [0; 2_048];
@@ -217,7 +236,7 @@ mod tests {
 
     #[test]
     fn only_one_address_goes_together() {
-        let batch = SendBatch::new(8, true);
+        let batch = SendBatch::new(8, Some(Arc::new(true.into())));
         let (a, b): (SocketAddr, SocketAddr) =
             ("127.0.0.1:1".parse().unwrap(), "127.0.0.1:2".parse().unwrap());
         let text = &b"text"[..];
@@ -232,7 +251,7 @@ mod tests {
     fn what_cannot_be_cut_is_said() {
         let ours = UdpSocket::bind("127.0.0.1:0").unwrap();
         let nowhere: SocketAddr = "255.255.255.255:1".parse().unwrap();
-        let mut batch = SendBatch::new(8, true);
+        let mut batch = SendBatch::new(8, Some(Arc::new(true.into())));
         // Not a fault of the cutting.
         let texts = [(&b"text"[..], nowhere); 4];
         let error = batch.send(ours.as_fd(), false, texts.into_iter()).unwrap_err();

@@ -68,6 +68,8 @@ pub struct Datagrams {
     peers: Peers,
     /// Whether all is taken in batches: the kernel may join what comes, or notes when it does, and only a batch says so.
     batched: bool,
+    /// Whether what comes together is answered together, so that it goes through the kernel as one.
+    defers: bool,
     /// Sockets with transmits in their queue: there may be thousands without.
     pending: Vec<u16>,
     /// What came back.
@@ -86,6 +88,7 @@ impl Datagrams {
             max_backlog: config.udp_send_queue,
             peers: Peers::new(),
             batched: config.together || config.stamps,
+            defers: config.segment.is_some(),
             pending: Vec::new(),
             reports: Reports::default(),
             counters,
@@ -398,7 +401,10 @@ impl Socket {
         };
         // A batch that met an error may have met that of an earlier datagram.
         let sent = match together {
-            Ok(Some(sent)) => sent,
+            Ok(Some(sent)) => {
+                counters.udp_segmented.add(batch.sent_together(sent) as u64);
+                sent
+            }
             others => {
                 let to = if self.peer.is_some() { None } else { Some(to) };
                 let sent = send_one(self.fd.as_fd(), first, to, reports, counters).map(|_| 1)?;
@@ -491,6 +497,14 @@ impl<M: Machine> Worker<M> {
 
     /// Takes datagrams one by one, as long as looking for more pays, and answers how many.
     fn receive_plainly(&mut self, number: usize) -> usize {
+        let taken = self.receive_some(number);
+        if self.datagrams.defers {
+            self.dispatch();
+        }
+        taken
+    }
+
+    fn receive_some(&mut self, number: usize) -> usize {
         // Of the first a report has told.
         if !self.receive_one(number) {
             return 0;
@@ -534,7 +548,9 @@ impl<M: Machine> Worker<M> {
             let mut sink = Sink { machine, links, out, counters, now, stamped, steered };
             sink.take(Flow::udp(id, from), bytes, None);
         }
-        self.dispatch();
+        if !self.datagrams.defers {
+            self.dispatch();
+        }
         self.links.rouse();
         true
     }

@@ -41,6 +41,7 @@ fn every_section_arrives() {
     assert_eq!(config.workers, 4);
     assert_eq!((config.steering, config.pin), (Steering::Kernel, Pin::Cpus(vec![0, 2])));
     assert_eq!(config.busy_poll, Duration::from_micros(50));
+    assert_eq!(config.udp_segmentation, Segmentation::On);
     assert_eq!(config.listen[0].advertise.as_ref().unwrap().to_string(), "sip.example.com:5062");
     assert_eq!(config.listen[1].advertise, None);
     assert_eq!(config.listen[1].transport, Transport::Tcp);

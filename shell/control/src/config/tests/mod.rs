@@ -19,6 +19,7 @@ workers = 4
 steering = "kernel"
 pin = [0, 2]
 busy_poll = "50us"
+udp_segmentation = "on"
 data_dir = "state"
 
 [advertise]

@@ -27,7 +27,7 @@ fn what_waits_for_room_goes_first_and_beyond_the_cap_is_dropped() {
         assert!(datagrams.enqueue(&Flow::udp(ListenerId(0), to), index));
     }
     assert!(!datagrams.enqueue(&Flow::udp(ListenerId(1), to), 0), "there is no such listener");
-    let mut batch = SendBatch::new(4, false);
+    let mut batch = SendBatch::new(4, None);
     datagrams.send(&out, &mut batch, &poller, |token| panic!("{token} is not undeliverable"));
     assert_eq!((counters.read().udp_out, counters.read().udp_send_drops), (0, 1));
 
@@ -130,7 +130,7 @@ fn who_loses_its_socket_to_nobody_is_sent_to_as_before() {
         hear(&[b'x'; 500]);
     }
     for kernel_cuts in [false, true] {
-        let mut batch = SendBatch::new(64, kernel_cuts);
+        let mut batch = SendBatch::new(64, kernel_cuts.then(|| Arc::new(true.into())));
         for _ in 0..10 {
             (0..3).for_each(|index| assert!(datagrams.enqueue(&flow, index)));
             datagrams.enqueue(&flow, 0);
