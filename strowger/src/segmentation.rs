@@ -7,8 +7,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The sockets that take packets past the protocols, one a line (packet(7)). Anyone may read it.
-const PACKET_SOCKETS: &str = "/proc/net/packet";
+/// The sockets that take packets past the protocols, one a line (packet(7)). Anyone may read it, and it is there for a process
+/// that sees itself only of /proc (`ProcSubset=pid`), which /proc/net is not.
+const PACKET_SOCKETS: &str = "/proc/self/net/packet";
+/// There, wherever that one is, if there can be such sockets.
+const UDP_SOCKETS: &str = "/proc/self/net/udp";
 /// There, where the kernel rewrites SIP for address translation: it reads the first message of a packet.
 const REWRITER: &str = "/sys/module/nf_conntrack_sip";
 
@@ -48,7 +51,8 @@ impl Segmentation {
             return;
         }
         let sockets = std::fs::read_to_string(PACKET_SOCKETS);
-        self.go_by(against(sockets, Path::new(REWRITER).exists()));
+        let sees = Path::new(UDP_SOCKETS).exists();
+        self.go_by(against(sockets, sees, Path::new(REWRITER).exists()));
     }
 
     fn go_by(&mut self, against: Option<Against>) {
@@ -71,12 +75,12 @@ impl Segmentation {
     }
 }
 
-/// What speaks against it, by the list of packet sockets.
-fn against(sockets: io::Result<String>, rewrites: bool) -> Option<Against> {
+/// What speaks against it, by the list of packet sockets; `sees`: whether such lists can be seen at all.
+fn against(sockets: io::Result<String>, sees: bool, rewrites: bool) -> Option<Against> {
     let captured = match sockets {
         Ok(list) => list.lines().skip(1).any(takes_all),
-        // Without such sockets nobody can have one; what else hides them may hide a capture.
-        Err(error) => error.kind() != io::ErrorKind::NotFound,
+        // A kernel without such sockets has no list of them; what else hides it may hide a capture.
+        Err(error) => !sees || error.kind() != io::ErrorKind::NotFound,
     };
     match captured {
         true => Some(Against::Capture),
@@ -100,13 +104,14 @@ mod tests {
         let list = |proto: &str| {
             Ok(format!("{HEAD}000000000255305f 3      3    {proto}   1     1 0      0      1502213\n"))
         };
-        assert_eq!(against(Ok(HEAD.to_owned()), false), None);
-        assert_eq!(against(list("0003"), true), Some(Against::Capture));
+        assert_eq!(against(Ok(HEAD.to_owned()), true, false), None);
+        assert_eq!(against(list("0003"), true, true), Some(Against::Capture));
         // One of a DHCP client or for LLDP.
-        assert_eq!(against(list("0800"), false), None);
-        assert_eq!(against(list("88cc"), true), Some(Against::Rewriter));
-        assert_eq!(against(Err(io::ErrorKind::NotFound.into()), false), None);
-        assert_eq!(against(Err(io::ErrorKind::PermissionDenied.into()), false), Some(Against::Capture));
+        assert_eq!(against(list("0800"), true, false), None);
+        assert_eq!(against(list("88cc"), true, true), Some(Against::Rewriter));
+        assert_eq!(against(Err(io::ErrorKind::NotFound.into()), true, false), None);
+        assert_eq!(against(Err(io::ErrorKind::NotFound.into()), false, false), Some(Against::Capture));
+        assert_eq!(against(Err(io::ErrorKind::PermissionDenied.into()), true, false), Some(Against::Capture));
     }
 
     #[test]

@@ -118,14 +118,14 @@ impl<S: Services> Node<S> {
     #[inline]
     fn hear(&mut self, now: Time, flow: Flow, p: &Proxied, branch: BranchId, response: &Message<'_>) {
         let Some(target) = p.targets.get(usize::from(branch.target())) else { return };
+        if p.invite && response.status() >= 300 {
+            // Its ACK goes back to where it came from.
+            self.count_within(now, flow);
+        }
         if !self.listens_to(target.trunk) {
             return;
         }
         let Some(&hop) = target.hops.get(usize::from(branch.attempt())) else { return };
-        if p.invite && response.status() >= 300 {
-            // Its ACK.
-            self.count_within(now, hop);
-        }
         let via = response.via().raw;
         // As it was written: a trunk that knows nothing of this.
         if hop.remote != flow.remote || via.ends_with(OC) {

@@ -7,14 +7,27 @@ use std::net::UdpSocket;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A hundred lines of one length, all of which come back one by one in their order.
-fn burst(client: &UdpSocket, server: &Server) {
-    for n in 100..200 {
+/// So many lines of one length, all of which come back one by one in their order.
+fn burst(client: &UdpSocket, server: &Server, lines: usize) {
+    for n in 100..100 + lines {
         client.send_to(format!("b {n}\n").as_bytes(), server.udp()).unwrap();
     }
-    for n in 100..200 {
+    for n in 100..100 + lines {
         assert_eq!(hear(client), format!("b {n}\n"));
     }
+}
+
+/// Fewer than are ever taken in one system call.
+#[test]
+fn a_few_that_come_together_are_answered_together() {
+    let mut config = config("127.0.0.1");
+    config.segment = Some(Arc::new(AtomicBool::new(true)));
+    let server = Server::with(config, 1);
+    let client = client();
+    wait("some that went together", || {
+        burst(&client, &server, 6);
+        (server.counts().udp_segmented > 0).then_some(())
+    });
 }
 
 #[test]
@@ -27,19 +40,19 @@ fn datagrams_go_together_while_they_may() {
         let (client, mut bursts) = (client(), 0);
         wait("some that went together", || {
             bursts += 1;
-            burst(&client, &server);
+            burst(&client, &server, 100);
             (server.counts().udp_segmented > 100).then_some(())
         });
         switch.store(false, Ordering::Relaxed);
         // What is on its way.
-        burst(&client, &server);
+        burst(&client, &server, 100);
         let before = server.counts().udp_segmented;
-        (0..2 * bursts + 3).for_each(|_| burst(&client, &server));
+        (0..2 * bursts + 3).for_each(|_| burst(&client, &server, 100));
         let counts = server.counts();
         assert_eq!((counts.udp_segmented, counts.udp_send_errors), (before, 0));
         switch.store(true, Ordering::Relaxed);
         wait("some again", || {
-            burst(&client, &server);
+            burst(&client, &server, 100);
             (server.counts().udp_segmented > before).then_some(())
         });
     }

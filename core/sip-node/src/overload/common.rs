@@ -9,7 +9,7 @@
 use super::Algorithm;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use core::time::Duration;
-use wire::Time;
+use wire::{Load, Time};
 
 /// Neighbours that are told, a power of two.
 const NEIGHBOURS: usize = 64;
@@ -38,6 +38,8 @@ struct Neighbour {
     asked: AtomicU64,
     /// Whether it goes by a rate.
     paced: AtomicBool,
+    /// Since when it asks without a pause, microseconds.
+    since: AtomicU64,
 }
 
 /// What one worker wants of each neighbour. On cache lines of its own.
@@ -86,7 +88,7 @@ impl Common {
         if let Some((at, neighbour)) = all().find(|(_, n)| n.source.load(Relaxed) == source) {
             let asked = neighbour.asked.fetch_max(now.as_micros(), Relaxed);
             if !is_fresh(asked, now) {
-                self.forget(at);
+                self.forget(at, now);
             }
             return Some(at);
         }
@@ -99,14 +101,28 @@ impl Common {
             }
             neighbour.source.compare_exchange(before, source, Relaxed, Relaxed).ok()?;
             neighbour.asked.store(now.as_micros(), Relaxed);
-            self.forget(at);
+            self.forget(at, now);
             Some(at)
         })
     }
 
     /// What was wanted of the neighbour before, or of this one when it asked last: nobody has written that anew meanwhile.
-    fn forget(&self, at: usize) {
+    fn forget(&self, at: usize, now: Time) {
+        if let Some(neighbour) = self.neighbours.get(at) {
+            neighbour.since.store(now.as_micros(), Relaxed);
+        }
         self.workers.iter().filter_map(|row| row.wants.get(at)).for_each(|word| word.store(0, Relaxed));
+    }
+
+    /// Whether the workers have not all had a window yet to write what they want of this neighbour.
+    pub(super) fn is_new(&self, at: usize, now: Time) -> bool {
+        let since = self.neighbours.get(at).map_or(0, |neighbour| neighbour.since.load(Relaxed));
+        now.as_micros().saturating_sub(since) < 2 * Load::WINDOW.as_micros() as u64
+    }
+
+    /// For how many workers this is.
+    pub(super) fn workers(&self) -> usize {
+        self.workers.len()
     }
 
     /// How this neighbour is told.
@@ -179,7 +195,6 @@ mod tests {
     use super::*;
     use sip_message::Method;
     use std::sync::Arc;
-    use wire::Load;
 
     const NOW: Time = Time::from_secs(1_000);
 
@@ -219,6 +234,48 @@ mod tests {
         common.written(0, later);
         assert_eq!(common.wanted(next, later).0, Wanted::default(), "nothing of the one before");
         assert_eq!(common.told(later).collect::<Vec<_>>(), [(next, 900 << 6, Algorithm::Loss)]);
+    }
+
+    /// What was wanted of a neighbour when it asked last may be long over, and nobody has written it anew since.
+    #[test]
+    fn nobody_is_told_what_was_wanted_when_he_asked_last() {
+        let common = Common::new(2);
+        let at = common.place(7, NOW).unwrap();
+        common.want(0, at, Wanted { loss: 0.9, left: 1.0 });
+        common.written(0, NOW);
+        assert!(common.wanted(at, NOW).0.loss > 0.4);
+        let later = NOW + FRESH + FRESH;
+        common.written(0, later);
+        assert_eq!(common.place(7, later), Some(at));
+        assert_eq!(common.wanted(at, later).0, Wanted::default());
+        assert!(common.is_new(at, later) && !common.is_new(at, later + Load::WINDOW + Load::WINDOW));
+    }
+
+    /// Nor that all is well while it is not.
+    #[test]
+    fn who_asks_now_and_then_is_told_of_an_overload_at_once() {
+        let common = Arc::new(Common::new(2));
+        let mut overload = Overload::new(Rules { workers: 2, ..Rules::default() }, 7);
+        overload.join(Arc::clone(&common), 0);
+        let (mut now, mut lot) = (NOW, 0u64);
+        let behind =
+            |millis| Load { window: Load::WINDOW, behind: Duration::from_millis(millis), ..Load::default() };
+        overload.pace(now, &behind(1_000));
+        for window in 0..200 {
+            for _ in 0..400 {
+                lot = lot.wrapping_add(0x9e37_79b9_7f4a_7c15);
+                overload.judge(7, lot ^ lot >> 29, true, true);
+            }
+            now = now + Load::WINDOW;
+            overload.pace(now, &behind(if window % 2 == 0 { 150 } else { 0 }));
+            // Every two seconds.
+            if window % 40 == 39 {
+                for algorithm in [Algorithm::Loss, Algorithm::Rate] {
+                    let wish = overload.wish(7, algorithm);
+                    assert!(!wish.valid.is_zero() && wish.value > 0, "{wish:?}");
+                }
+            }
+        }
     }
 
     /// A trunk has 400 calls in a window for two workers, of which each can do 100: it brings as many as they can, and none of

@@ -263,6 +263,11 @@ impl Overload {
                 common.goes_by(at, algorithm);
                 let (wanted, number) = common.wanted(at, self.paced);
                 (loss, left, sequence) = (wanted.loss, wanted.left, number);
+                if common.is_new(at, self.paced) && self.sheds {
+                    // The others will say so in a moment: most probably the same.
+                    (loss, left) = self.shares.tell(source, algorithm);
+                    left *= common.workers() as f32;
+                }
             }
         } else if self.sheds {
             (loss, left) = self.shares.tell(source, algorithm);

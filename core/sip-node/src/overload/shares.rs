@@ -33,7 +33,7 @@ const GROWS: f32 = 1.25;
 const MENDS: f32 = 0.03;
 const FORGETS: f32 = 0.25;
 /// The least part of what is left to it that one is told.
-const LEAST_TOLD: f32 = 1.0 / 64.0;
+const LEAST_TOLD: f32 = 1.0 / 8.0;
 /// Below this part it may have more than it brings.
 const SHORT: f32 = 0.9;
 /// A source that brings nothing any more is forgotten below this rate.
@@ -126,6 +126,8 @@ struct Bucket {
     common: Option<f32>,
     /// Windows for which somebody here goes by a rate.
     paced: u8,
+    /// The same by a loss.
+    lossy: u8,
     /// What part of what is left to it is told whoever does: less than all if several share one address, or if a call is fewer
     /// requests than we take it for.
     scale: f32,
@@ -157,7 +159,8 @@ impl Bucket {
     /// Follows how much more comes by a rate than is left.
     fn weigh(&mut self) {
         let (left, comes) = (self.rate * (1.0 - self.wants), self.comes);
-        let off = match self.wants > 0.0 && self.paced > 0 {
+        // What comes beside one who goes by a rate from others who do not is not his.
+        let off = match self.wants > 0.0 && self.paced > 0 && self.lossy == 0 {
             true => self.scale * (left - comes) / left.max(comes).max(GONE),
             // Where there is room for all it has to be found out again whether they still are several.
             false => (1.0 - self.scale) * FORGETS,
@@ -170,6 +173,7 @@ impl Bucket {
         let told = self.common.take().unwrap_or(self.told).min(MOST_TOLD);
         self.told = if self.tells > 0 && self.paced == 0 { told } else { 0.0 };
         (self.tells, self.paced) = (self.tells.saturating_sub(1), self.paced.saturating_sub(1));
+        self.lossy = self.lossy.saturating_sub(1);
     }
 }
 
@@ -510,17 +514,23 @@ impl Shares {
     fn tell_part(&mut self, part: u64, algorithm: Algorithm) -> Part {
         let (mut wants, mut of, places) =
             (1.0f32, Part { rate: f32::INFINITY, left: 0.0, scale: 1.0 }, self.places(part));
+        let mut fits = false;
         for (row, at) in self.rows.iter_mut().zip(places) {
             let Some(bucket) = row.get_mut(at) else { continue };
             bucket.tells = TELLS;
-            bucket.paced = if algorithm == Algorithm::Rate { TELLS } else { bucket.paced };
+            match algorithm {
+                Algorithm::Rate => bucket.paced = TELLS,
+                Algorithm::Loss => bucket.lossy = TELLS,
+            }
             if (bucket.wants, bucket.rate) < (wants, of.rate) {
                 wants = bucket.wants;
                 of = Part { rate: bucket.rate, left: bucket.rate * (1.0 - wants), scale: bucket.scale };
+                fits = bucket.comes <= of.left * GROWS;
             }
         }
-        // A row that is only listened to learns this as well.
-        let learning = self.rows.iter_mut().zip(places).zip(self.learns).filter(|(_, learns)| *learns > 0);
+        // A row that is only listened to learns this as well, unless others bring what is too much in the one that says it.
+        let learning =
+            self.rows.iter_mut().zip(places).zip(self.learns).filter(|(_, learns)| fits && *learns > 0);
         for ((row, at), _) in learning {
             if let Some(bucket) = row.get_mut(at) {
                 bucket.scale = of.scale;

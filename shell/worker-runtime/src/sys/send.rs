@@ -13,6 +13,10 @@ const SEGMENTS: usize = 64;
 /// Most bytes of those together; a datagram has room for 65,507.
 const TOGETHER: usize = 60_000;
 
+/// Peers remembered to whom the kernel could not cut, and how many there may be before it is asked no more.
+const SPARED: usize = 8;
+const MANY_FAULTS: usize = 64;
+
 /// A control message that says how long the datagrams are which the kernel is to cut, aligned as it wants: header,
 /// then the length in 16 bits.
 #[repr(C, align(8))]
@@ -81,6 +85,9 @@ pub struct SendBatch {
     cutting: Option<Arc<AtomicBool>>,
     /// Whether it was asked if it can.
     asked: bool,
+    /// Peers to whom it could not, the last ones, and how often one was added: each datagram to them goes alone.
+    spared: Vec<SocketAddr>,
+    faults: usize,
 }
 
 // SAFETY: the raw pointers are set and used within one call of `send`.
@@ -99,6 +106,8 @@ impl SendBatch {
             groups: Vec::with_capacity(capacity),
             cutting,
             asked: false,
+            spared: Vec::new(),
+            faults: 0,
         }
     }
 
@@ -122,16 +131,35 @@ impl SendBatch {
         self.cutting = None;
     }
 
-    /// Whether an error that the first of several met that were sent together may be due to that: kernels without
-    /// it, and devices that leave checksums to the kernel.
+    /// The kernel could not cut what goes to this peer: its way is narrower than the datagrams are long, or leads through
+    /// IPsec or a device that leaves checksums to the kernel. If that is so of many, of none from now on.
+    #[cold]
+    pub fn spare(&mut self, peer: SocketAddr, error: &io::Error) {
+        if self.spared.len() == SPARED {
+            self.spared.remove(0);
+        }
+        self.spared.push(peer);
+        self.faults += 1;
+        tracing::info!(%peer, %error, "the kernel cuts no datagrams to this peer; each is sent alone");
+        if self.faults > MANY_FAULTS {
+            tracing::info!("nor to many others; each datagram is sent alone from now on");
+            self.stop_cutting();
+        }
+    }
+
+    /// Whether an error that the first of several met that were sent together may be due to that. Others may be what a
+    /// router said of a datagram sent before.
     pub fn may_blame_cutting(&self, error: &io::Error) -> bool {
-        let cannot = [libc::EINVAL, libc::EIO, libc::EOPNOTSUPP, libc::ENOPROTOOPT];
+        let cannot = [libc::EINVAL, libc::EIO, libc::EMSGSIZE];
         self.groups.first().is_some_and(|group| group.count > 1) && cannot.contains(&errno(error))
     }
 
     /// How many of `messages`, from the first on, would go through the kernel as one datagram.
     pub fn together<'a>(&self, mut messages: impl Iterator<Item = (&'a [u8], SocketAddr)>) -> usize {
-        let Some((bytes, to)) = messages.next().filter(|_| self.cuts()) else { return 0 };
+        let Some((bytes, to)) = messages.next().filter(|(_, to)| self.cuts() && !self.spared.contains(to))
+        else {
+            return 0;
+        };
         let mut group = Group::of(bytes, to);
         1 + messages.take_while(|(bytes, to)| group.takes(bytes, *to)).count()
     }
@@ -155,9 +183,10 @@ impl SendBatch {
                 self.stop_cutting();
             }
         }
-        let cutting = self.cuts();
+        let (cutting, spared) = (self.cuts(), self.spared.as_slice());
         for (iovec, (bytes, to)) in self.iovecs.iter_mut().zip(messages) {
             *iovec = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+            let cutting = cutting && (spared.is_empty() || !spared.contains(&to));
             let joined = self.groups.last_mut().is_some_and(|group| cutting && group.takes(bytes, to));
             if !joined {
                 self.groups.push(Group::of(bytes, to));
@@ -247,23 +276,30 @@ mod tests {
         assert_eq!(together(&[]), 0);
     }
 
+    /// One whose way does not let the kernel cut keeps nobody else's from going together; many do.
     #[test]
-    fn what_cannot_be_cut_is_said() {
+    fn who_cannot_be_sent_to_together_is_sent_to_alone() {
         let ours = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let nowhere: SocketAddr = "255.255.255.255:1".parse().unwrap();
+        let peer = || UdpSocket::bind("127.0.0.1:0").unwrap();
+        let (narrow, wide) = (peer(), peer());
+        let [narrow, wide] = [&narrow, &wide].map(|peer| peer.local_addr().unwrap());
         let mut batch = SendBatch::new(8, Some(Arc::new(true.into())));
-        // Not a fault of the cutting.
-        let texts = [(&b"text"[..], nowhere); 4];
-        let error = batch.send(ours.as_fd(), false, texts.into_iter()).unwrap_err();
-        assert!(!batch.may_blame_cutting(&error), "{error}");
-        // Longer than the path takes: the kernel does not cut what it would have to cut again.
-        let to = "127.0.0.1:9".parse().unwrap();
-        let long = vec![0; 30_000];
-        let texts = [(long.as_slice(), to); 2];
-        if let Err(error) = batch.send(ours.as_fd(), false, texts.into_iter()) {
-            assert!(batch.may_blame_cutting(&error), "{error}");
+        let to = |to: SocketAddr| [(&b"text"[..], to); 4].into_iter();
+        let groups = |batch: &mut SendBatch, peer| {
+            assert_eq!(batch.send(ours.as_fd(), false, to(peer)).unwrap(), 4);
+            batch.groups.len()
+        };
+        assert_eq!([groups(&mut batch, narrow), groups(&mut batch, wide)], [1, 1]);
+        let said = |number| io::Error::from_raw_os_error(number);
+        for number in [libc::EINVAL, libc::EIO, libc::EMSGSIZE] {
+            assert!(batch.may_blame_cutting(&said(number)));
         }
-        batch.stop_cutting();
-        assert_eq!(batch.together([(&b"a"[..], to); 3].into_iter()), 0);
+        assert!(!batch.may_blame_cutting(&said(libc::ENOPROTOOPT)), "of a datagram before");
+        batch.spare(narrow, &said(libc::EMSGSIZE));
+        assert_eq!([groups(&mut batch, narrow), groups(&mut batch, wide)], [4, 1]);
+        assert!(!batch.may_blame_cutting(&said(libc::ENOBUFS)));
+        assert_eq!([batch.together(to(narrow)), batch.together(to(wide))], [0, 4]);
+        (0..MANY_FAULTS as u16).for_each(|n| batch.spare(([127, 0, 0, 1], n).into(), &said(libc::EIO)));
+        assert_eq!((groups(&mut batch, wide), batch.spared.len()), (4, SPARED));
     }
 }

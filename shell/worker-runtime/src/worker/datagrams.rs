@@ -389,7 +389,7 @@ impl Socket {
             let transmit = out.transmits().get(index as usize)?;
             Some((out.message(transmit), transmit.flow.remote))
         };
-        let Some((first, to)) = queue.first().and_then(message) else { return Ok(1) };
+        let Some((first, first_to)) = queue.first().and_then(message) else { return Ok(1) };
         let fits = |bytes: &[u8]| bytes.len() <= ONE_PACKET;
         let messages = || queue.iter().filter_map(message).take_while(|(bytes, _)| fits(bytes));
         let pays = || queue.len() >= BATCH_PAYS || batch.together(messages().take(GROUP_PAYS)) >= GROUP_PAYS;
@@ -406,14 +406,13 @@ impl Socket {
                 sent
             }
             others => {
-                let to = if self.peer.is_some() { None } else { Some(to) };
+                let to = if self.peer.is_some() { None } else { Some(first_to) };
                 let sent = send_one(self.fd.as_fd(), first, to, reports, counters).map(|_| 1)?;
                 // Alone it went.
                 if let Err(error) = others
                     && batch.may_blame_cutting(&error)
                 {
-                    tracing::info!(%error, "the kernel cuts no datagrams here; each is sent alone");
-                    batch.stop_cutting();
+                    batch.spare(first_to, &error);
                 }
                 sent
             }
@@ -500,6 +499,7 @@ impl<M: Machine> Worker<M> {
         let taken = self.receive_some(number);
         if self.datagrams.defers {
             self.dispatch();
+            self.links.rouse();
         }
         taken
     }
