@@ -12,8 +12,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const PACKET_SOCKETS: &str = "/proc/self/net/packet";
 /// There, wherever that one is, if there can be such sockets.
 const UDP_SOCKETS: &str = "/proc/self/net/udp";
-/// There, where the kernel rewrites SIP for address translation: it reads the first message of a packet.
-const REWRITER: &str = "/sys/module/nf_conntrack_sip";
+/// "1" where the kernel has its helpers rewrite what goes through it for address translation, SIP among it, unasked; the one
+/// for SIP reads the first message of a packet. Kernels from 6.0 on do not have it: there a rule has to name the helper.
+const REWRITER: &str = "/proc/sys/net/netfilter/nf_conntrack_helper";
 
 /// What speaks against it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,7 +53,8 @@ impl Segmentation {
         }
         let sockets = std::fs::read_to_string(PACKET_SOCKETS);
         let sees = Path::new(UDP_SOCKETS).exists();
-        self.go_by(against(sockets, sees, Path::new(REWRITER).exists()));
+        let rewrites = std::fs::read_to_string(REWRITER).is_ok_and(|said| said.trim() == "1");
+        self.go_by(against(sockets, sees, rewrites));
     }
 
     fn go_by(&mut self, against: Option<Against>) {
@@ -65,8 +67,8 @@ impl Segmentation {
                  udp_segmentation = \"on\" sends them together all the same"
             ),
             Some(Against::Rewriter) => tracing::info!(
-                "the kernel rewrites SIP (nf_conntrack_sip): each datagram is sent alone; unload the module, which servers \
-                 are better without"
+                "the kernel may rewrite SIP (net.netfilter.nf_conntrack_helper = 1): each datagram is sent alone; set it to \
+                 0, which servers are better with"
             ),
             None => tracing::info!("datagrams to one peer go through the kernel together"),
         }
