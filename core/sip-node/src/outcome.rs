@@ -64,6 +64,10 @@ impl<S: Services> Node<S> {
             return self.further_response(now, id, branch, response, out);
         };
         let status = response.status();
+        if proxied.invite && status >= 300 {
+            // Its ACK goes back to where it came from.
+            self.count_within(now, flow);
+        }
         self.hear(now, flow, &proxied, branch, response);
         if proxied.over {
             // A 2xx to an INVITE of which a branch was given up.
@@ -118,10 +122,6 @@ impl<S: Services> Node<S> {
     #[inline]
     fn hear(&mut self, now: Time, flow: Flow, p: &Proxied, branch: BranchId, response: &Message<'_>) {
         let Some(target) = p.targets.get(usize::from(branch.target())) else { return };
-        if p.invite && response.status() >= 300 {
-            // Its ACK goes back to where it came from.
-            self.count_within(now, flow);
-        }
         if !self.listens_to(target.trunk) {
             return;
         }
