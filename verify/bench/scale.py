@@ -5,7 +5,8 @@
 
 Proxy-200 calls without credentials, callees registered. Server and generator have cores of their own: a server with
 so many workers as half of the machine has cores has one core for each; the generator, one process of `strowger load`
-for each of its cores, has the others. With more workers than that all of them share the server's half, and only the
+for each of its cores and with an address of its own, has the other half, whatever the number of workers, so that all
+have the same peers. With more workers than that all of them share the server's half, and only the
 cost of a call is measured, at the same load: on a machine with two cores one worker has a peak, and two workers show
 what the second one costs.
 
@@ -57,10 +58,11 @@ class Plan:
 
     def __init__(self, workers, machine, generators=None):
         self.workers = workers
-        self.server = max(1, min(workers, machine // 2))
-        # Twice as many for the generator, where there are: it must not be the limit.
-        wanted = generators or 2 * self.server
-        self.generators = list(range(self.server, min(machine, self.server + wanted))) or [0]
+        half = machine // 2
+        self.server = max(1, min(workers, half))
+        # As many whatever the number of workers: a call with many peers is dearer than one with few, which is nothing that
+        # workers do.
+        self.generators = list(range(half, machine))[:generators] or [0]
         self.has_peak = self.server == workers
 
 
@@ -307,7 +309,7 @@ def main():
     p.add_argument('--step', type=float, default=1.25, help='the search multiplies by this until a rate is too high')
     p.add_argument('--trial', type=float, default=6, help='seconds of a trial')
     p.add_argument('--patience', type=float, default=90, help='seconds that the calls of a trial have to end after it')
-    p.add_argument('--generators', type=int, help='processes of the generator [default: two for each core of the server]')
+    p.add_argument('--generators', type=int, help='processes of the generator, and so peers [default: as many as half of the cores]')
     p.add_argument('--quota', type=float, default=1, help='share of its cores, of all together, that the server has while its peak is sought')
     p.add_argument('--period', type=int, default=10000, help='period of that quota, microseconds')
     p.add_argument('--resolution', type=float, default=5, help='per cent')

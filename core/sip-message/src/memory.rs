@@ -13,6 +13,7 @@ use crate::block::Block;
 use crate::index::{Span, Spans, Start};
 use crate::number::parse_u32;
 use crate::values::end_of_value;
+use crate::via::{Via, usual_sent_by};
 use crate::{Limits, Name};
 
 /// Messages remembered: two for each row. A row is chosen by length and start line.
@@ -41,6 +42,9 @@ pub(crate) struct Shape {
     free: Vec<u32>,
     /// The digits of CSeq.
     number: Span,
+    /// Host and port of the topmost Via of a request, as a rule; otherwise empty. What stands there in
+    /// `head` is what `spans` have.
+    sent_by: Span,
     credit: u8,
 }
 
@@ -144,6 +148,17 @@ fn digits_of_cseq(bytes: &[u8], spans: &Spans) -> Option<Span> {
     Some(Span { start: value.start, end: value.start + count as u32 })
 }
 
+/// Host and port of the topmost Via of a request, if it is one that [`Via::usual`] reads. Whether it is depends, but for these
+/// two, on bytes that every message like this one has.
+fn sent_by(bytes: &[u8], spans: &Spans) -> Option<Span> {
+    let Start::Request { .. } = spans.start else { return None };
+    let raw = spans.via.of(bytes).raw;
+    let host = Span::locate(bytes, Via::usual(raw)?.host);
+    let sent_by = Span { start: host.start, end: Span::locate(bytes, raw).end };
+    let (.., rest) = usual_sent_by(sent_by.of(bytes))?;
+    Some(Span { end: sent_by.end - rest.len() as u32, ..sent_by })
+}
+
 impl Shape {
     fn new(limits: &Limits) -> Shape {
         Shape {
@@ -153,6 +168,7 @@ impl Shape {
             len: 0,
             free: Vec::new(),
             number: Span::default(),
+            sent_by: Span::default(),
             credit: 0,
         }
     }
@@ -187,8 +203,21 @@ impl Shape {
             _ => parse_u32(digits).filter(|&n| n < 1 << 31),
         };
         let Some(number) = number else { return false };
+        if self.sent_by.of(bytes) != self.sent_by.of(&self.head) && !self.take_sender(bytes) {
+            return false;
+        }
         self.spans.cseq = number;
         self.credit = PATIENCE;
+        true
+    }
+
+    /// Takes the sender's host and port from another message that is alike; `false` if they are not to be read in the usual way.
+    fn take_sender(&mut self, bytes: &[u8]) -> bool {
+        let (text, kept) = (self.sent_by.of(bytes), self.head.get_mut(self.sent_by.range()));
+        let (Some((_, host_ip, port, [])), Some(kept)) = (usual_sent_by(text), kept) else { return false };
+        kept.copy_from_slice(text);
+        self.spans.via.host_ip = host_ip;
+        self.spans.via.port = port;
         true
     }
 
@@ -199,11 +228,12 @@ impl Shape {
         self.head.clear();
         self.head.extend_from_slice(head);
         self.number = number;
+        self.sent_by = sent_by(bytes, &self.spans).unwrap_or_default();
         self.credit = 0;
         let pairs = head.len() / PAIR;
         self.free.clear();
         self.free.resize(pairs + 1, 0);
-        let Shape { spans, free, head, .. } = self;
+        let Shape { spans, free, head, sent_by, .. } = self;
         let mut allow = |span: Span| {
             for at in span.range() {
                 if !head.get(at).is_some_and(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_')) {
@@ -223,6 +253,7 @@ impl Shape {
             allow(uri);
         }
         allow(number);
+        allow(*sent_by);
         allow(spans.via.branch);
         for own in [spans.from_uri, spans.to_uri, spans.from_tag, spans.to_tag] {
             allow(own);
@@ -332,7 +363,9 @@ mod tests {
         assert!(is_remembered(&mut index, &other.replace("body", "b\r\n\0")), "the body is not read");
         for (from, to) in [
             ("Max-Forwards: 70", "Max-Forwards: 69"),
-            ("192.0.2.1:5060;b", "192.0.2.1:5061;b"),
+            ("192.0.2.1:5060;b", "192.0.2.1:5o60;b"),
+            ("192.0.2.1:5060;b", "192.0.2.1:0000;b"),
+            ("192.0.2.1:5060;b", "192.0.2.1.5060;b"),
             ("ttl=5", "ttl=6"),
             ("CSeq: 314", "CSeq: 3a4"),
             ("776asd", "776;sd"),
@@ -361,6 +394,38 @@ mod tests {
             &RINGING.replace("77", "6_").replace("88", "a-").replace("bK1", "bK2").replace("UDP b", "UDP c")
         ));
         assert!(!is_remembered(&mut index, &RINGING.replace("180", "181")));
+    }
+
+    #[test]
+    fn who_sends_it_may_differ_and_is_read_anew() {
+        let mut index = Index::with_memory();
+        let of = |sender: &str| INVITE.replacen("192.0.2.1:5060", sender, 1);
+        assert!(!is_remembered(&mut index, &of("198.51.100.7:25060")));
+        for (sender, host_ip, port) in [
+            ("203.0.113.254:5060", Some("203.0.113.254"), 5060),
+            ("198.51.100.8:25060", Some("198.51.100.8"), 25_060),
+            // No address, as it was read anew.
+            ("198.51.100.a:25061", None, 25_061),
+            ("198.51.1_0.8:00001", None, 1),
+            ("198.51.100.7:25060", Some("198.51.100.7"), 25_060),
+        ] {
+            let text = of(sender);
+            let alike = sender.find(':') == Some(12);
+            assert_eq!(is_remembered(&mut index, &text), alike, "{sender}");
+            let Parsed::Good(message) = parse(text.as_bytes(), &mut index, &Limits::default()) else {
+                panic!("{sender}")
+            };
+            let via = message.via();
+            assert_eq!((via.host_ip, via.port), (host_ip.map(|ip| ip.parse().unwrap()), Some(port)));
+            assert_eq!(via.host, sender.split(':').next().unwrap().as_bytes());
+            if !alike {
+                index = Index::with_memory();
+                is_remembered(&mut index, &of("198.51.100.7:25060"));
+            }
+        }
+        for none in ["198.51.100.8:65536", "198.51.100.8:00000", "198.51.100.8:506-0"] {
+            assert!(!is_remembered(&mut index, &of(none)), "{none}");
+        }
     }
 
     #[test]
@@ -398,6 +463,22 @@ mod tests {
     }
 
     proptest! {
+        /// Whoever sent the one before.
+        #[test]
+        fn senders_change_nothing(
+            senders in prop::collection::vec("[0-9a]{3}[.][0-9a-][.][0-9]{1,3}[.][0-9a]{3}(:[0-9a]{4}|:[0-9]{5})?", 1..20),
+            (before, after) in ("SIP/2.0/UDP |SIP/2.0/TCP |SIP/2.0/X |SIP / 2.0 / UDP ", "|;ttl=5| ;x=\"y\"|,SIP/2.0/UDP b")
+        ) {
+            let (mut index, limits) = (Index::with_memory(), Limits::default());
+            for sender in senders {
+                let own = format!("{before}{sender};branch=z9hG4bK776asdhds{after}");
+                let text = INVITE.replacen("SIP/2.0/UDP 192.0.2.1:5060;branch=z9hG4bK776asdhds;rport;ttl=5", &own, 1);
+                let mut fresh = Index::new();
+                let anew = parse(text.as_bytes(), &mut fresh, &limits);
+                assert_same(parse(text.as_bytes(), &mut index, &limits), anew);
+            }
+        }
+
         /// Whatever was read before, a message is read as if it were the first.
         #[test]
         fn a_memory_changes_nothing(

@@ -52,7 +52,7 @@ impl<'a> Via<'a> {
     /// Reads a value without white space but the one space that must be, and without quotes; `None` for
     /// others and where anything is wrong.
     #[inline(always)]
-    fn usual(raw: &'a [u8]) -> Option<Via<'a>> {
+    pub(crate) fn usual(raw: &'a [u8]) -> Option<Via<'a>> {
         if !begins!(word(raw), b"SIP/2.0/") {
             return None;
         }
@@ -183,7 +183,7 @@ type UsualSentBy<'a> = (&'a [u8], Option<IpAddr>, Option<u16>, &'a [u8]);
 
 /// A name or an IPv4 address with its port, if there is one, directly before the parameters or the end.
 #[inline(always)]
-fn usual_sent_by(s: &[u8]) -> Option<UsualSentBy<'_>> {
+pub(crate) fn usual_sent_by(s: &[u8]) -> Option<UsualSentBy<'_>> {
     let (host_ip, len) = match leading_ipv4(s) {
         Some((ip, len)) if s.get(len).is_none_or(|&b| !chars::is(b, HOST)) => (Some(IpAddr::V4(ip)), len),
         _ => (None, chars::end_of_host(s)),

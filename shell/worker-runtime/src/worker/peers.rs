@@ -9,8 +9,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 use wire::{Flow, ListenerId, Time};
 
-/// Places for peers that are counted.
+/// Places for peers that are counted, and how many of them each peer may have.
 const PLACES: usize = 64;
+const WAYS: usize = 2;
 /// How long is counted.
 const WINDOW: Duration = Duration::from_secs(1);
 /// Datagrams to a peer in that time from which on a socket of its own pays: the two system calls that make it one
@@ -53,8 +54,8 @@ pub(super) struct Wish {
     pub instead: Option<u16>,
 }
 
-/// The busiest peers of one worker. Peers that share a place with a busier one, or one that has a socket, are not found, and
-/// get what they are sent from the socket that is for all.
+/// The busiest peers of one worker. Peers whose places are those of busier ones, or of ones that have a socket, are not found,
+/// and get what they are sent from the socket that is for all.
 pub(super) struct Peers {
     /// None where there are no sockets to give.
     places: Vec<Place>,
@@ -84,17 +85,31 @@ impl Peers {
         if self.places.is_empty() || flow.remote.port() == 0 {
             return None;
         }
-        let place = self.places.get_mut(place_of(&flow.remote))?;
-        if place.peer == flow.remote && place.listener == flow.listener {
-            place.sent = place.sent.saturating_add(1);
-            return place.socket;
-        }
-        if place.socket.is_none() {
-            // Whoever is sent more than all others here together stays.
-            match place.sent.checked_sub(1) {
-                Some(less) => place.sent = less,
-                None => *place = Place { peer: flow.remote, listener: flow.listener, sent: 1, socket: None },
-            }
+        let [one, two] = self.ways(&flow.remote)?;
+        let is_it = |place: &Place| place.peer == flow.remote && place.listener == flow.listener;
+        let place = match (is_it(one), is_it(two)) {
+            (true, _) => one,
+            (_, true) => two,
+            _ => return self.strange(flow),
+        };
+        place.sent = place.sent.saturating_add(1);
+        place.socket
+    }
+
+    /// The places that a peer may have.
+    #[inline]
+    fn ways(&mut self, peer: &SocketAddr) -> Option<&mut [Place; WAYS]> {
+        let first = place_of(peer);
+        self.places.get_mut(first..first + WAYS)?.try_into().ok()
+    }
+
+    /// A datagram to a peer that is not counted: whoever is sent more than all others here together stays.
+    fn strange(&mut self, flow: &Flow) -> Option<u16> {
+        let ways = self.ways(&flow.remote)?;
+        let least = ways.iter_mut().filter(|place| place.socket.is_none()).min_by_key(|place| place.sent)?;
+        match least.sent.checked_sub(1) {
+            Some(less) => least.sent = less,
+            None => *least = Place { peer: flow.remote, listener: flow.listener, sent: 1, socket: None },
         }
         None
     }
@@ -184,8 +199,8 @@ fn is_of_one_link(peer: &SocketAddr) -> bool {
     matches!(peer.ip(), IpAddr::V6(ip) if ip.is_unicast_link_local())
 }
 
-/// Not keyed: whoever finds addresses that share a place with another peer's, and is sent more, keeps that peer from a
-/// socket of its own, which costs work and nothing else.
+/// The first of a peer's places. Not keyed: whoever finds addresses that share them with another peer's, and is sent more, keeps
+/// that peer from a socket of its own, which costs work and nothing else.
 #[inline]
 pub(super) fn place_of(peer: &SocketAddr) -> usize {
     const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -196,7 +211,7 @@ pub(super) fn place_of(peer: &SocketAddr) -> usize {
             (bits >> 64) as u64 ^ (bits as u64).rotate_left(29)
         }
     };
-    ((address << 16 ^ u64::from(peer.port())).wrapping_mul(SPREAD) >> 58) as usize % PLACES
+    ((address << 16 ^ u64::from(peer.port())).wrapping_mul(SPREAD) >> 59) as usize * WAYS % PLACES
 }
 
 #[cfg(test)]
@@ -232,6 +247,13 @@ mod tests {
         let second = (2..).find(|&n| place(n) != place(1)).unwrap();
         let third = (second + 1..).find(|&n| place(n) != place(1) && place(n) != place(second)).unwrap();
         [1, second, third]
+    }
+
+    /// Others that have the same places as this one.
+    fn twins(number: u8) -> [u8; WAYS + 1] {
+        let same = |&n: &u8| n != number && place_of(&peer(n).remote) == place_of(&peer(number).remote);
+        let mut found = (2..=u8::MAX).filter(same);
+        core::array::from_fn(|_| found.next().unwrap())
     }
 
     #[test]
@@ -301,10 +323,10 @@ mod tests {
         let mut peers = Peers::new();
         peers.add_spare(ListenerId(0), 7);
         let [one, two, _] = apart();
-        let twin = (2..).find(|&n| place_of(&peer(n).remote) == place_of(&peer(one).remote)).unwrap();
+        let twins = twins(one);
         let (mut tried, mut others) = (Vec::new(), 0);
         for second in 1..=303 {
-            sent(&mut peers, twin, 1);
+            twins.iter().for_each(|&twin| _ = sent(&mut peers, twin, 1));
             sent(&mut peers, one, 3 * BUSY);
             sent(&mut peers, two, BUSY);
             for wish in peers.wishes(at(second), |_| false, |_| false) {
@@ -358,16 +380,20 @@ mod tests {
     }
 
     #[test]
-    fn of_those_in_one_place_the_busier_one_is_counted() {
+    fn of_those_in_one_place_the_busier_ones_are_counted() {
         let mut peers = Peers::new();
-        peers.add_spare(ListenerId(0), 7);
-        let twin = (2..).find(|&n| place_of(&peer(n).remote) == place_of(&peer(1).remote)).unwrap();
+        (7..10).for_each(|number| peers.add_spare(ListenerId(0), number));
+        let [other, less, ..] = twins(1);
         for _ in 0..BUSY {
+            sent(&mut peers, less, 1);
             sent(&mut peers, 1, 3);
-            sent(&mut peers, twin, 1);
+            sent(&mut peers, other, 3);
         }
-        assert_eq!(look(&mut peers, 1), [(peer(1).remote, 7)]);
-        assert_eq!(sent(&mut peers, twin, BUSY), None);
+        let got = look(&mut peers, 1);
+        assert_eq!(got.len(), 2);
+        assert!([1, other].iter().all(|&n| got.iter().any(|(to, _)| *to == peer(n).remote)), "{got:?}");
+        assert!([1, other].iter().all(|&n| sent(&mut peers, n, BUSY).is_some()));
+        assert_eq!(sent(&mut peers, less, BUSY), None);
         assert_eq!(look(&mut peers, 2), []);
     }
 }
