@@ -6,9 +6,9 @@
 Proxy-200 calls without credentials, callees registered. Server and generator have cores of their own: a server with
 so many workers as half of the machine has cores has one core for each; the generator, one process of `strowger load`
 for each of its cores and with an address of its own, has the other half, whatever the number of workers, so that all
-have the same peers. With more workers than that all of them share the server's half, and only the
-cost of a call is measured, at the same load: on a machine with two cores one worker has a peak, and two workers show
-what the second one costs.
+have the same peers. With more workers than that all of them share the server's half, and only the cost of a call is
+measured, at the same load: on a machine with two cores one worker has a peak, and two workers show what the second one
+costs.
 
 For each number of workers, three times or more, minimum, median and maximum:
   cost     CPU microseconds of a call at --rate calls a second for each core, instructions and cache misses where this
@@ -19,8 +19,12 @@ For each number of workers, three times or more, minimum, median and maximum:
            together, so that the generator is not the limit
   speedup  of the peak, against that with one worker
 
---servers strowger,apart,kamailio adds as many separate Strowgers of one worker each, with generators of their own, in place
-of one with so many workers: what machine and kernel allow who shares nothing at all.
+What the machine itself takes from each of its cores when all are busy, two more servers show:
+  apart    as many separate Strowgers of one worker each, with generators of their own, in place of one with so many
+           workers: they share nothing at all, but each has fewer peers
+  beside   a Strowger of one worker, all generators its peers, while another one keeps the rest of the server's cores
+           busy with as many calls for each. Only the first is held to a quota and judged; the peak is told as if all
+           carried what it carries
 """
 import argparse
 import contextlib
@@ -46,6 +50,8 @@ SUCCESS = 0.9999
 LATE = 0.05
 # Callees of one process of the generator.
 CALLEES = 1000
+# Arrangements of more than one Strowger.
+OURS = ('apart', 'beside')
 EVENTS = ('instructions', 'cache-misses')
 
 
@@ -87,6 +93,18 @@ class Apart:
         return self.open.__exit__(*how)
 
 
+class Beside(Apart):
+    """A Strowger of one worker, and another one that keeps its neighbours busy."""
+
+    def __init__(self, one, others, workers):
+        super().__init__([one, others])
+        # Parts of the calls.
+        self.parts = [1, workers - 1]
+
+    def pids(self):
+        return self.each[0].process.pids()
+
+
 class Scale:
     def __init__(self, options):
         self.o = options
@@ -110,33 +128,47 @@ class Scale:
         pinned = cores(0, plan.server)
         if name == 'apart':
             return Apart([servers.Strowger(self.o.bin, bench.DOMAIN, 1, False, cpu=str(k)) for k in range(plan.server)])
+        if name == 'beside':
+            one, others = [servers.Strowger(self.o.bin, bench.DOMAIN, count, False, cpu=cpu, steering=self.o.steering)
+                           for count, cpu in ((1, '0'), (plan.server - 1, cores(1, plan.server - 1)))]
+            return Beside(one, others, plan.server)
         if name == 'strowger':
             return servers.Strowger(self.o.bin, bench.DOMAIN, plan.workers, False, cpu=pinned, steering=self.o.steering)
         return servers.Kamailio(os.path.join(HERE, 'kamailio.cfg'), ['PROXY', 'USERS 0', 'WORKERS %d' % plan.workers],
                                 memory=2048, extra=['-x', 'tlsf', '-X', 'fm', '-b', str(4 << 20)], cpu=pinned, tcp=False)
 
     def callers(self, server, plan):
-        """Server, address and injection lines for each process of the generator, its callees registered."""
+        """Server, core, address, injection lines, part of all calls and whether it is judged, for each process of the generator,
+        its callees registered."""
         found, them = [], getattr(server, 'each', [server])
-        # As many for each.
-        for k, cpu in enumerate(plan.generators[:max(len(plan.generators) // len(them), 1) * len(them)]):
-            ip, first, its = net.fresh_ip(), k * CALLEES, them[k % len(them)].address
+        if isinstance(server, Beside):
+            # All generators are peers of each.
+            pairs = [(of, k) for of in range(len(them)) for k in range(len(plan.generators))]
+        else:
+            # As many for each.
+            count = max(len(plan.generators) // len(them), 1) * len(them)
+            pairs = [(k % len(them), k) for k, _ in enumerate(plan.generators[:count])]
+        parts = getattr(server, 'parts', [1] * len(them))
+        whole = sum(parts[of] for of, _ in pairs)
+        for n, (of, k) in enumerate(pairs):
+            ip, first, its = net.fresh_ip(), n * CALLEES, them[of].address
             names = [bench.user(first + i) for i in range(CALLEES)]
             net.register_block(its, names, ip, 5060, bench.DOMAIN)
-            found.append((its, cpu, ip, [(names[i % CALLEES], bench.user(1000000 + i)) for i in range(20000)]))
+            rows = [(names[i % CALLEES], bench.user(1000000 + i)) for i in range(20000)]
+            found.append((its, plan.generators[k], ip, rows, parts[of] / whole, of == 0 or not isinstance(server, Beside)))
         return found
 
     @contextlib.contextmanager
     def calling(self, callers, rate, seconds):
         """Generators that call so often together; they end with the block."""
-        each = rate / len(callers)
         with contextlib.ExitStack() as started:
             running = []
-            for its, cpu, ip, rows in callers:
-                one = load.Load(self.o.bin, 'caller.xml', its, callee='callee.xml', ip=ip, rate='%.3f' % each,
-                                calls=int(each * seconds), rows=rows, cpu=cpu, keys=[('domain', bench.DOMAIN)],
+            for its, cpu, ip, rows, part, judged in callers:
+                one = load.Load(self.o.bin, 'caller.xml', its, callee='callee.xml', ip=ip, rate='%.3f' % (rate * part),
+                                calls=int(rate * part * seconds), rows=rows, cpu=cpu, keys=[('domain', bench.DOMAIN)],
                                 # What it hands to the kernel as one goes to one worker.
                                 extra=['--grain', '0'])
+                one.cpu, one.judged = cpu, judged
                 started.callback(one.stop)
                 running.append(one)
             yield running
@@ -152,6 +184,7 @@ class Scale:
             last, t1 = bench.cpu_ns(pids), time.time()
             for one in running:
                 one.wait(60)
+        running = [one for one in running if one.judged]
         calls = sum(one.done_at(t1) - one.done_at(t0) for one in running)
         sums = [one.totals() for one in running]
         failed, sent_again = sum(s['failed'] for s in sums), sum(s['retransmissions'] for s in sums)
@@ -179,12 +212,21 @@ class Scale:
             # server carries.
             time.sleep(max(min(one.begun for one in running) + self.o.trial - 0.3 - t0, 0.5))
             spent = (time.time() - t0) * 1e9
-            busy = (bench.cpu_ns(pids) - first) / spent / plan.server
-            generator = max((bench.cpu_ns(g) - f) / spent for g, f in zip(generators, firsts))
+            busy = (bench.cpu_ns(pids) - first) / spent / (1 if isinstance(server, Beside) else plan.server)
+            by_core = {}
+            for one, its, before in zip(running, generators, firsts):
+                by_core[one.cpu] = by_core.get(one.cpu, 0) + (bench.cpu_ns(its) - before) / spent
+            generator = max(by_core.values())
             end = max(one.begun for one in running) + self.o.trial + self.o.patience
-            ended = [one.wait(max(end - time.time(), 0.1)) for one in running]
+            while time.time() < end and any(one.process.running() for one in running):
+                time.sleep(0.02)
+            late = [one for one in running if one.process.running()]
+            running = [one for one in running if one.judged]
+            ended = not any(one in running for one in late)
+            for one in late:
+                one.process.kill()
         why, late = 'the calls did not end', 0.0
-        if None not in ended:
+        if ended:
             why, late = self.missed(running), max(one.report()['lateness']['p999'] for one in running) / 1e6
             if not why and late > LATE * self.o.trial:
                 why = 'a generator was late'
@@ -220,7 +262,8 @@ class Scale:
         return low
 
     def once(self, name, plan):
-        share = overload.Group(self.o.quota * plan.server, self.o.period) if self.o.quota < 1 else None
+        judged = 1 if name == 'beside' else plan.server
+        share = overload.Group(self.o.quota * judged, self.o.period) if self.o.quota < 1 else None
         if share and share.make() is None:
             raise SystemExit('missing: a control group with a quota (--quota), which this machine does not let make')
         try:
@@ -256,7 +299,7 @@ class Scale:
     def measure(self, results):
         """Adds to `results` as it goes."""
         machine = os.cpu_count() or 1
-        names = [n for n in self.o.servers if self.b.available('strowger' if n == 'apart' else n)]
+        names = [n for n in self.o.servers if self.b.available('strowger' if n in OURS else n)]
         for rep in range(self.o.reps):
             for workers in self.o.workers:
                 plan = Plan(workers, machine, self.o.generators)
@@ -264,7 +307,7 @@ class Scale:
                     # A second worker for each core has been seen.
                     continue
                 for name in names if rep % 2 == 0 else names[::-1]:
-                    if name == 'apart' and (workers == 1 or not plan.has_peak):
+                    if name in OURS and (workers == 1 or not plan.has_peak):
                         # The same as one, or there are too few cores.
                         continue
                     print('%d/%d %s, %d worker(s) on core(s) %s, generator on %s' % (
@@ -287,7 +330,7 @@ def lines(results):
     yield '| server | workers | runs | %s | speedup | cost to one worker |' % ' | '.join(f[1] for f in shown)
     yield '|---|---|---|%s---|---|' % ('---|' * len(shown))
     for (name, workers), runs in sorted(results.items()):
-        one = results.get(('strowger' if name == 'apart' else name, 1), runs)
+        one = results.get(('strowger' if name in OURS else name, 1), runs)
         cost = 'instructions' if 'instructions' in runs[0] and 'instructions' in one[0] else 'cpu_us'
         speedup = middle(runs, 'peak') / (middle(one, 'peak') or float('nan'))
         yield '| %s | %d | %d | %s | %s | %.2f |' % (
@@ -299,7 +342,7 @@ def main():
     p = argparse.ArgumentParser(description=__doc__.split('\n')[0])
     p.add_argument('--bin', default='target/release/strowger', help='the strowger binary')
     p.add_argument('--servers', default='strowger,kamailio', type=lambda s: s.split(','),
-                   help='strowger, kamailio, apart (separate Strowgers of one worker)')
+                   help='strowger, kamailio, apart (separate Strowgers of one worker), beside (one worker, another server busy beside it)')
     p.add_argument('--workers', default=[1, 2, 4, 8, 16], type=lambda s: [int(w) for w in s.split(',')],
                    help='as far as the machine has cores')
     p.add_argument('--steering', default='auto', choices=('auto', 'kernel', 'ring'), help="Strowger's")

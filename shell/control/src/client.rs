@@ -429,6 +429,14 @@ fn cell(text: &str) -> String {
     }
 }
 
+/// What the server says itself, which nothing may be cut from.
+fn whole(text: &str) -> String {
+    match text {
+        "" => "-".into(),
+        text => Safe(text.as_bytes()).to_string(),
+    }
+}
+
 fn binding_row(binding: &Binding) -> [String; 6] {
     [
         cell(&binding.aor),
@@ -458,8 +466,8 @@ fn status_table(status: &Status) -> String {
         ["version".into(), cell(&status.version)],
         ["process".into(), status.pid.to_string()],
         ["running for".into(), uptime(status.uptime_s)],
-        ["workers".into(), format!("{} ({})", status.workers, cell(&status.steering))],
-        ["configuration".into(), cell(status.config_text())],
+        ["workers".into(), format!("{} ({})", status.workers, whole(&status.steering))],
+        ["configuration".into(), whole(status.config_text())],
     ];
     let serves = status.role != "balance";
     if serves {
@@ -480,11 +488,11 @@ fn status_table(status: &Status) -> String {
         ["messages".into(), format!("{} received, {} sent", status.messages_received, status.messages_sent)],
     ]);
     if serves {
-        let text = format!("{store}, {} pending; {}", status.store.pending, cell(&status.store.detail));
+        let text = format!("{store}, {} pending; {}", status.store.pending, whole(&status.store.detail));
         rows.push(["store".into(), text]);
     }
-    rows.extend(status.overload.iter().map(|overload| ["overload".into(), cell(overload)]));
-    rows.extend(status.alarms.iter().map(|alarm| ["ALARM".into(), Safe(alarm.as_bytes()).to_string()]));
+    rows.extend(status.overload.iter().map(|overload| ["overload".into(), whole(overload)]));
+    rows.extend(status.alarms.iter().map(|alarm| ["ALARM".into(), whole(alarm)]));
     table(&rows)
 }
 

@@ -3,6 +3,7 @@
 mod alarm;
 mod datagrams;
 mod dispatch;
+mod gather;
 mod grain;
 mod habit;
 mod links;
