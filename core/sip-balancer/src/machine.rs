@@ -240,25 +240,18 @@ impl Machine for Balancer {
 
     fn receive(&mut self, now: Time, flow: Flow, bytes: &[u8], out: &mut Outbox) {
         let limits = self.settings.message;
-        self.with_index(|this, index| {
-            let parsed = parse(bytes, index, &limits);
-            if let Parsed::Good(message) | Parsed::Bad(message, _) = &parsed {
-                out.about(message.call_id());
+        self.with_index(|this, index| match parse(bytes, index, &limits) {
+            Parsed::Garbage(_) => this.counts.garbage += 1,
+            Parsed::Good(message) if message.is_request() => {
+                this.counts.requests += 1;
+                this.request(now, flow, &message, out);
             }
-            match parsed {
-                Parsed::Garbage(_) => this.counts.garbage += 1,
-                Parsed::Good(message) if message.is_request() => {
-                    this.counts.requests += 1;
-                    this.request(now, flow, &message, out);
-                }
-                Parsed::Good(message) => {
-                    this.counts.responses += 1;
-                    this.response(now, flow, &message, out);
-                }
-                Parsed::Bad(message, flaw) => this.flawed(flow, &message, flaw, out),
+            Parsed::Good(message) => {
+                this.counts.responses += 1;
+                this.response(now, flow, &message, out);
             }
+            Parsed::Bad(message, flaw) => this.flawed(flow, &message, flaw, out),
         });
-        out.about(b"");
     }
 
     fn refuse(&mut self, _now: Time, flow: Flow, head: &[u8], error: FrameError, out: &mut Outbox) {

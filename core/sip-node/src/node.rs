@@ -366,9 +366,6 @@ impl<S: Services> Node<S> {
             if other.is_some() {
                 return other;
             }
-            if let Parsed::Good(message) | Parsed::Bad(message, _) = &parsed {
-                out.about(message.call_id());
-            }
             match parsed {
                 Parsed::Garbage(_) => node.services.count(Counter::Garbage),
                 Parsed::Good(message) if message.is_request() => {
@@ -444,7 +441,6 @@ impl<S: Services> Machine for Node<S> {
         if !self.events.is_empty() {
             self.digest_events(now, out);
         }
-        out.about(b"");
     }
 
     /// The Call-ID is looked for once only, with everything else.
@@ -460,7 +456,6 @@ impl<S: Services> Machine for Node<S> {
         if !self.events.is_empty() {
             self.digest_events(now, out);
         }
-        out.about(b"");
         other
     }
 

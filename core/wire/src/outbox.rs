@@ -18,8 +18,6 @@ pub struct Transmit {
     /// Whether it is not sent, as if it could not be, where its stream connection takes nothing and much is queued for it
     /// already: so that what is under way is not held up by what is new.
     pub yields: bool,
-    /// What it is about ([`Outbox::about`]): with another of one number it keeps its order. Zero: with all others.
-    pub about: u32,
 }
 
 /// A request to close a stream connection once what was queued on it has been sent.
@@ -36,7 +34,6 @@ pub struct Outbox {
     bytes: Vec<u8>,
     transmits: Vec<Transmit>,
     closes: Vec<Close>,
-    about: u32,
 }
 
 impl Outbox {
@@ -45,28 +42,12 @@ impl Outbox {
         Outbox::default()
     }
 
-    /// What follows is about the call with this Call-ID, until another is named; empty: about no call in particular. Datagrams
-    /// about different calls may leave in another order than they were queued in; those about one call, or about none, do not.
-    #[inline]
-    pub fn about(&mut self, call_id: &[u8]) {
-        let ends = match (call_id.first_chunk(), call_id.last_chunk()) {
-            (Some(first), Some(last)) => {
-                u64::from_le_bytes(*first) ^ u64::from_le_bytes(*last).rotate_left(29)
-            }
-            _ => call_id.iter().fold(0, |word, &byte| word << 8 | u64::from(byte)),
-        };
-        // Two calls may have one number, which costs them nothing but the leave to overtake each other.
-        let mixed = (ends ^ call_id.len() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        self.about = if call_id.is_empty() { 0 } else { mixed as u32 | 1 };
-    }
-
     /// Writes one message: `write` appends its bytes to the arena, and nothing else.
     pub fn send_with(&mut self, flow: Flow, token: u64, write: impl FnOnce(&mut Vec<u8>)) -> Range<usize> {
         let start = self.bytes.len();
         write(&mut self.bytes);
         let range = start..self.bytes.len();
-        let (of, about) = (range.clone(), self.about);
-        self.transmits.push(Transmit { flow, range: of, token, fresh: false, yields: false, about });
+        self.transmits.push(Transmit { flow, range: range.clone(), token, fresh: false, yields: false });
         range
     }
 
@@ -128,7 +109,6 @@ impl Outbox {
         self.bytes.clear();
         self.transmits.clear();
         self.closes.clear();
-        self.about = 0;
     }
 }
 
@@ -148,26 +128,5 @@ mod tests {
         assert_eq!(out.transmits()[1].token, 7);
         out.clear();
         assert!(out.is_empty() && out.bytes().is_empty());
-    }
-
-    #[test]
-    fn what_it_is_about_is_kept_with_each() {
-        let mut out = Outbox::new();
-        let flow = Flow::udp(ListenerId(0), "127.0.0.1:5060".parse().expect("an address"));
-        let ids: [&[u8]; 6] = [b"", b"1", b"2", b"a84b4c76e66710@pc33", b"a84b4c76e66711@pc33", b"1"];
-        for id in ids {
-            out.about(id);
-            out.send(flow, 0, b"x");
-        }
-        let numbers: Vec<u32> = out.transmits().iter().map(|transmit| transmit.about).collect();
-        assert_eq!(numbers[0], 0);
-        assert_eq!(numbers[1], numbers[5]);
-        let mut others = numbers[1..5].to_vec();
-        others.sort_unstable();
-        others.dedup();
-        assert_eq!(others.len(), 4, "{numbers:?}");
-        out.clear();
-        out.send(flow, 0, b"x");
-        assert_eq!(out.transmits()[0].about, 0);
     }
 }

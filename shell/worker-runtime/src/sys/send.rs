@@ -112,7 +112,7 @@ impl SendBatch {
     }
 
     /// Whether datagrams go together now.
-    pub fn cuts(&self) -> bool {
+    fn cuts(&self) -> bool {
         self.cutting.as_ref().is_some_and(|cutting| cutting.load(Ordering::Relaxed))
     }
 

@@ -1,7 +1,6 @@
 //! Datagrams: receiving in batches or one by one as the traffic has it, sending likewise.
 
 use super::Worker;
-use super::gather::gather;
 use super::habit::{BATCH_PAYS, Habit, Looks};
 use super::peers::Peers;
 use super::returned::Reports;
@@ -197,10 +196,7 @@ impl Datagrams {
     pub fn send(&mut self, out: &Outbox, batch: &mut SendBatch, poller: &Poller, mut fail: impl FnMut(u64)) {
         for number in self.pending.drain(..) {
             let Some(socket) = self.sockets.get_mut(usize::from(number)) else { continue };
-            let mut queue = std::mem::take(&mut socket.queue);
-            if queue.len() > GROUP_PAYS && socket.peer.is_some() && batch.cuts() {
-                gather(&mut queue, out);
-            }
+            let queue = std::mem::take(&mut socket.queue);
             let mut rest = queue.as_slice();
             while let Some((&first, others)) = rest.split_first() {
                 let done = match socket.send(out, rest, batch, &mut self.reports, &self.counters) {

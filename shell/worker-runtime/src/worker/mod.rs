@@ -3,7 +3,6 @@
 mod alarm;
 mod datagrams;
 mod dispatch;
-mod gather;
 mod grain;
 mod habit;
 mod links;
