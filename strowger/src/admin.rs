@@ -9,7 +9,7 @@ use control::config::{Config, ConfigError, HostPort, Loaded, Overrides, ReloadRe
 use control::log::LogHandle;
 use control::metrics::{Kind, Registry, Text};
 use sip_auth::Secret;
-use sip_node::{Notice, Report};
+use sip_node::{Algorithm, Notice, Report};
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -168,11 +168,12 @@ impl Control {
         let overloaded: Vec<f32> =
             reports.iter().filter(|r| r.overload.overloaded).map(|r| r.overload.loss).collect();
         let loss = overloaded.iter().sum::<f32>() / overloaded.len().max(1) as f32 * 100.0;
-        match (self.config().overload.enabled, overloaded.len()) {
+        let own = match (self.config().overload.enabled, overloaded.len()) {
             (false, _) => "not looked for".into(),
             (true, 0) => "none".into(),
             (true, n) => format!("{n} of {} workers refuse {loss:.0} % of new work", self.running.workers),
-        }
+        };
+        own + &asking(reports.iter().flat_map(|report| report.asking.iter().copied()))
     }
 
     /// What should worry somebody; `answering` workers have reported.
@@ -414,6 +415,30 @@ fn transactions(reports: &[Report], text: &mut Text<'_>) {
     }
 }
 
+/// Trunks named that ask for less.
+const NAMED: usize = 4;
+
+/// Which next hops ask for less, in words that go on after others; nothing if none does. Workers hear of it one by one: the
+/// most that any of them heard counts.
+fn asking(heard: impl Iterator<Item = (SocketAddr, Algorithm, u32)>) -> String {
+    let mut hops: Vec<_> = heard.collect();
+    let least = |&(_, algorithm, value): &(SocketAddr, Algorithm, u32)| match algorithm {
+        Algorithm::Loss => (1, u32::MAX - value),
+        Algorithm::Rate => (0, value),
+    };
+    hops.sort_by_key(|hop| (hop.0, least(hop)));
+    hops.dedup_by_key(|hop| hop.0);
+    let named = hops.iter().take(NAMED).map(|(address, algorithm, value)| match algorithm {
+        Algorithm::Loss => format!("; {address} asks for {value} % less"),
+        Algorithm::Rate => format!("; {address} asks for {value} requests a second at most"),
+    });
+    let more = match hops.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        n => format!("; and {n} more ask for less"),
+    };
+    named.chain([more]).collect()
+}
+
 /// Says which of `workers` are not among those `answering`, if any.
 pub(crate) fn silence(workers: u16, answering: &[u16]) -> Option<String> {
     let silent: Vec<String> =
@@ -454,6 +479,25 @@ mod tests {
         assert_eq!(silence(2, &[0, 1]), None);
         assert_eq!(silence(2, &[0]).as_deref(), Some("worker 1 does not answer"));
         assert_eq!(silence(4, &[2]).as_deref(), Some("workers 0, 1, 3 do not answer"));
+    }
+
+    #[test]
+    fn who_asks_for_less_is_named() {
+        let hop = |n: u8| SocketAddr::from(([192, 0, 2, n], 5060));
+        let text =
+            |heard: &[(u8, Algorithm, u32)]| asking(heard.iter().map(|&(n, by, value)| (hop(n), by, value)));
+        assert_eq!(text(&[]), "");
+        assert_eq!(
+            text(&[
+                (2, Algorithm::Rate, 120),
+                (1, Algorithm::Loss, 20),
+                (1, Algorithm::Loss, 40),
+                (2, Algorithm::Rate, 90)
+            ]),
+            "; 192.0.2.1:5060 asks for 40 % less; 192.0.2.2:5060 asks for 90 requests a second at most"
+        );
+        let many: Vec<_> = (1..=7).map(|n| (n, Algorithm::Loss, 10)).collect();
+        assert!(text(&many).ends_with("; 192.0.2.4:5060 asks for 10 % less; and 3 more ask for less"));
     }
 
     #[test]

@@ -50,6 +50,8 @@ SUCCESS = 0.9999
 LATE = 0.05
 # Callees of one process of the generator.
 CALLEES = 1000
+# Seconds for which the neighbours of one that is judged are kept busy before and after.
+LONGER = 2.0
 # Arrangements of more than one Strowger.
 OURS = ('apart', 'beside')
 EVENTS = ('instructions', 'cache-misses')
@@ -114,6 +116,8 @@ class Scale:
         self.busy = None
         # It was not cut short.
         self.whole = True
+        # Of the generators, the same for each server.
+        self.addresses = []
 
     @staticmethod
     def counted():
@@ -142,8 +146,8 @@ class Scale:
         its callees registered."""
         found, them = [], getattr(server, 'each', [server])
         if isinstance(server, Beside):
-            # All generators are peers of each.
-            pairs = [(of, k) for of in range(len(them)) for k in range(len(plan.generators))]
+            # All generators are peers of each; the neighbours, second here, are busy first.
+            pairs = [(of, k) for of in (1, 0) for k in range(len(plan.generators))]
         else:
             # As many for each.
             count = max(len(plan.generators) // len(them), 1) * len(them)
@@ -151,7 +155,9 @@ class Scale:
         parts = getattr(server, 'parts', [1] * len(them))
         whole = sum(parts[of] for of, _ in pairs)
         for n, (of, k) in enumerate(pairs):
-            ip, first, its = net.fresh_ip(), n * CALLEES, them[of].address
+            if n == len(self.addresses):
+                self.addresses.append(net.fresh_ip())
+            ip, first, its = self.addresses[n], n * CALLEES, them[of].address
             names = [bench.user(first + i) for i in range(CALLEES)]
             net.register_block(its, names, ip, 5060, bench.DOMAIN)
             rows = [(names[i % CALLEES], bench.user(1000000 + i)) for i in range(20000)]
@@ -164,8 +170,10 @@ class Scale:
         with contextlib.ExitStack() as started:
             running = []
             for its, cpu, ip, rows, part, judged in callers:
+                # Neighbours are busy until those that are judged have ended.
+                lasts = seconds if judged else seconds + LONGER
                 one = load.Load(self.o.bin, 'caller.xml', its, callee='callee.xml', ip=ip, rate='%.3f' % (rate * part),
-                                calls=int(rate * part * seconds), rows=rows, cpu=cpu, keys=[('domain', bench.DOMAIN)],
+                                calls=int(rate * part * lasts), rows=rows, cpu=cpu, keys=[('domain', bench.DOMAIN)],
                                 # What it hands to the kernel as one goes to one worker.
                                 extra=['--grain', '0'])
                 one.cpu, one.judged = cpu, judged
@@ -218,6 +226,7 @@ class Scale:
                 by_core[one.cpu] = by_core.get(one.cpu, 0) + (bench.cpu_ns(its) - before) / spent
             generator = max(by_core.values())
             end = max(one.begun for one in running) + self.o.trial + self.o.patience
+            others = [one for one in running if not one.judged]
             while time.time() < end and any(one.process.running() for one in running):
                 time.sleep(0.02)
             late = [one for one in running if one.process.running()]
@@ -225,13 +234,15 @@ class Scale:
             ended = not any(one in running for one in late)
             for one in late:
                 one.process.kill()
+            lacked = 'the calls did not end' if set(late) & set(others) else self.missed(others) if others else ''
         why, late = 'the calls did not end', 0.0
         if ended:
             why, late = self.missed(running), max(one.report()['lateness']['p999'] for one in running) / 1e6
             if not why and late > LATE * self.o.trial:
                 why = 'a generator was late'
-        print('      %7.0f calls/s %s; server busy by %.0f %%, generator by %.0f %%, late by %.0f ms (p99.9)' % (
-            rate, 'conforms' if not why else 'does not: ' + why, 100 * busy, 100 * generator, 1e3 * late), flush=True)
+        print('      %7.0f calls/s %s; server busy by %.0f %%, generator by %.0f %%, late by %.0f ms (p99.9)%s' % (
+            rate, 'conforms' if not why else 'does not: ' + why, 100 * busy, 100 * generator, 1e3 * late,
+            lacked and '; of the neighbours: ' + lacked), flush=True)
         if not why:
             self.busy = (busy, generator)
         return not why
@@ -352,7 +363,7 @@ def main():
     p.add_argument('--step', type=float, default=1.25, help='the search multiplies by this until a rate is too high')
     p.add_argument('--trial', type=float, default=6, help='seconds of a trial')
     p.add_argument('--patience', type=float, default=90, help='seconds that the calls of a trial have to end after it')
-    p.add_argument('--generators', type=int, help='processes of the generator, and so peers [default: as many as half of the cores]')
+    p.add_argument('--generators', type=int, help='processes of the generator, and so peers: as many as half of the cores at most, and by default')
     p.add_argument('--quota', type=float, default=1, help='share of its cores, of all together, that the server has while its peak is sought')
     p.add_argument('--period', type=int, default=10000, help='period of that quota, microseconds')
     p.add_argument('--resolution', type=float, default=5, help='per cent')

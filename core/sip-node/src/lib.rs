@@ -42,3 +42,4 @@ pub use services::{Counter, Question, Refusal, Services, Span, StoreDown};
 pub use settings::{
     Auth, Challenge, Listener, Mode, Proxy, Route, RouteAction, Settings, Trunk, Trying, Voicemail,
 };
+pub use sip_proxy::feedback::Algorithm;

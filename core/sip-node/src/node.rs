@@ -76,6 +76,8 @@ pub struct Report {
     pub draining: bool,
     /// Whether it refuses new work for want of time.
     pub overload: Standing,
+    /// Next hops that ask it for less: by so many per cent, or to so many requests a second of all workers.
+    pub asking: Vec<(SocketAddr, Algorithm, u32)>,
 }
 
 /// Secrets that all workers share. They outlive restarts, so that dialogs do.
@@ -235,6 +237,7 @@ impl<S: Services> Node<S> {
             calls: self.calls.list(now, from, most),
             draining: self.draining,
             overload: self.overload.standing(),
+            asking: self.neighbours.asking(now).collect(),
         }
     }
 

@@ -5,7 +5,7 @@ use crate::admin::{
     uptime,
 };
 use crate::config::{ConfigError, ReloadReport};
-use crate::log::Safe;
+use crate::log::{LONGEST_SHOWN, Safe};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt;
@@ -429,11 +429,12 @@ fn cell(text: &str) -> String {
     }
 }
 
-/// What the server says itself, which nothing may be cut from.
+/// What the server says itself, made safe: nothing is cut from it.
 fn whole(text: &str) -> String {
     match text {
         "" => "-".into(),
-        text => Safe(text.as_bytes()).to_string(),
+        // Of a longer piece it would show the beginning.
+        text => text.as_bytes().chunks(LONGEST_SHOWN).map(|piece| Safe(piece).to_string()).collect(),
     }
 }
 
@@ -473,7 +474,7 @@ fn status_table(status: &Status) -> String {
     if serves {
         rows.push(["domains".into(), cell(&status.domains_text())]);
     }
-    rows.extend(status.listeners.iter().map(|listener| ["listens on".into(), cell(listener)]));
+    rows.extend(status.listeners.iter().map(|listener| ["listens on".into(), whole(listener)]));
     if serves {
         rows.extend([
             ["authentication".into(), if status.auth { "on" } else { "OFF" }.into()],
@@ -576,6 +577,15 @@ mod tests {
         assert_eq!(text(0), "draining; no call is left; SIGTERM ends the server\n");
         assert_eq!(text(1), "draining; waiting for 1 call; SIGTERM ends the server\n");
         assert_eq!(text(2), "draining; waiting for 2 calls; SIGTERM ends the server\n");
+    }
+
+    #[test]
+    fn what_the_server_says_itself_is_shown_whole() {
+        let long = "the store cannot be written: ".repeat(30);
+        assert_eq!(whole(&long), long);
+        assert_eq!(whole(""), "-");
+        assert_eq!(whole("a\x1bb"), "a\\x1bb");
+        assert!(cell(&long).len() < 100);
     }
 
     #[test]

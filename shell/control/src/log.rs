@@ -33,7 +33,7 @@ const CHATTY: &[&str] = &[
 ];
 
 /// Longest piece of untrusted text that [`Safe`] shows, octets.
-const LONGEST_SHOWN: usize = 256;
+pub(crate) const LONGEST_SHOWN: usize = 256;
 
 /// Changes what is logged while the server runs.
 #[derive(Clone)]

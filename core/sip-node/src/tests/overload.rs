@@ -1,6 +1,7 @@
 //! Overload: what is refused, what goes first, and what neighbours tell each other (RFC 7339, RFC 7415).
 
 use super::*;
+use crate::Algorithm;
 use wire::Load;
 
 const CARRIER: &str = "203.0.113.5:5060";
@@ -589,6 +590,9 @@ fn a_trunk_that_asks_for_less_gets_less() {
     assert_eq!(other.to(), BACKUP);
     lab.send(BACKUP, other.reply(180, "c", "").replace(offer, wish));
     lab.sent();
+    let asking = |lab: &Lab| lab.report().asking;
+    let said = [CARRIER, BACKUP].map(|hop| (hop.parse().unwrap(), Algorithm::Loss, 100));
+    assert_eq!(asking(&lab), said);
     let sent = lab.ask_all(ALICE, &call());
     assert_eq!(statuses(&sent), [100, 503]);
     assert_eq!(sent[1].get("Retry-After"), None);
@@ -596,6 +600,7 @@ fn a_trunk_that_asks_for_less_gets_less() {
     // It lasts as long as they said.
     lab.pass(1_000);
     lab.sent();
+    assert_eq!(asking(&lab), []);
     assert_eq!(lab.invite(ALICE, call().text())[0].to(), CARRIER);
     lab.rest();
 }

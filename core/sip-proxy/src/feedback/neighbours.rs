@@ -112,10 +112,15 @@ impl Neighbours {
 
     /// Whether this next hop asks for less now.
     pub fn asks(&self, now: Time, address: SocketAddr) -> bool {
-        let asking = |hop: &Neighbour| {
-            hop.address == address && now < hop.until && (hop.algorithm == Algorithm::Rate || hop.value > 0)
-        };
-        self.hops.iter().any(asking)
+        self.asking(now).any(|(hop, ..)| hop == address)
+    }
+
+    /// The next hops that ask for less now, how it is counted and how much: by so many per cent, or to so many requests a
+    /// second.
+    pub fn asking(&self, now: Time) -> impl Iterator<Item = (SocketAddr, Algorithm, u32)> {
+        let less =
+            move |hop: &&Neighbour| now < hop.until && (hop.algorithm == Algorithm::Rate || hop.value > 0);
+        self.hops.iter().filter(less).map(|hop| (hop.address, hop.algorithm, hop.value))
     }
 
     /// Forgets those that have asked for nothing for so long that neither what they said last orders anything nor what they got

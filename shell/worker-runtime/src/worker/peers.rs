@@ -204,6 +204,7 @@ fn is_of_one_link(peer: &SocketAddr) -> bool {
 #[inline]
 pub(super) fn place_of(peer: &SocketAddr) -> usize {
     const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+    const SHIFT: u32 = 64 - (PLACES / WAYS).ilog2();
     let address = match peer.ip() {
         IpAddr::V4(ip) => u64::from(ip.to_bits()),
         IpAddr::V6(ip) => {
@@ -211,7 +212,7 @@ pub(super) fn place_of(peer: &SocketAddr) -> usize {
             (bits >> 64) as u64 ^ (bits as u64).rotate_left(29)
         }
     };
-    ((address << 16 ^ u64::from(peer.port())).wrapping_mul(SPREAD) >> 59) as usize * WAYS % PLACES
+    ((address << 16 ^ u64::from(peer.port())).wrapping_mul(SPREAD) >> SHIFT) as usize * WAYS % PLACES
 }
 
 #[cfg(test)]
