@@ -50,7 +50,7 @@ SUCCESS = 0.9999
 LATE = 0.05
 # Callees of one process of the generator.
 CALLEES = 1000
-# Seconds for which the neighbours of one that is judged are kept busy before and after.
+# Seconds that neighbours are called for longer: their generators begin first, one after the other, and are to end last.
 LONGER = 2.0
 # Arrangements of more than one Strowger.
 OURS = ('apart', 'beside')
@@ -170,7 +170,6 @@ class Scale:
         with contextlib.ExitStack() as started:
             running = []
             for its, cpu, ip, rows, part, judged in callers:
-                # Neighbours are busy until those that are judged have ended.
                 lasts = seconds if judged else seconds + LONGER
                 one = load.Load(self.o.bin, 'caller.xml', its, callee='callee.xml', ip=ip, rate='%.3f' % (rate * part),
                                 calls=int(rate * part * lasts), rows=rows, cpu=cpu, keys=[('domain', bench.DOMAIN)],

@@ -90,7 +90,10 @@ impl Peers {
         let place = match (is_it(one), is_it(two)) {
             (true, _) => one,
             (_, true) => two,
-            _ => return self.strange(flow),
+            _ => {
+                self.strange(flow);
+                return None;
+            }
         };
         place.sent = place.sent.saturating_add(1);
         place.socket
@@ -104,14 +107,15 @@ impl Peers {
     }
 
     /// A datagram to a peer that is not counted: whoever is sent more than all others here together stays.
-    fn strange(&mut self, flow: &Flow) -> Option<u16> {
-        let ways = self.ways(&flow.remote)?;
-        let least = ways.iter_mut().filter(|place| place.socket.is_none()).min_by_key(|place| place.sent)?;
+    fn strange(&mut self, flow: &Flow) {
+        let ways = self.ways(&flow.remote).into_iter().flatten();
+        let Some(least) = ways.filter(|place| place.socket.is_none()).min_by_key(|place| place.sent) else {
+            return;
+        };
         match least.sent.checked_sub(1) {
             Some(less) => least.sent = less,
             None => *least = Place { peer: flow.remote, listener: flow.listener, sent: 1, socket: None },
         }
-        None
     }
 
     /// The peers that are to get a socket, once in a window. `busy` says whether a socket cannot be taken from its peer
