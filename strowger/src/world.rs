@@ -4,8 +4,8 @@ use crate::build::METHODS;
 use crate::throttle::Throttle;
 use control::metrics::{self, Recorder};
 use sip_auth::{
-    Algorithm, Authenticator, Backoff, BackoffRules, Decision, Ha1, Ledger, Lookup, Minted, Name,
-    NonceCounts, Recent, shard_of,
+    Algorithm, Authenticator, Backoff, BackoffRules, Credentials, Decision, Ha1, Ledger, Lookup, Minted,
+    Name, NonceCounts, Recent, shard_of,
 };
 use sip_message::Method;
 use sip_node::{Counter, Question, Refusal, Services, Span, StoreDown};
@@ -102,6 +102,11 @@ impl Lookup for Secrets<'_> {
             at_home |= binding.flow.remote.ip().to_canonical() == source;
         });
         at_home
+    }
+
+    fn mark(&mut self, user: &Name) -> u32 {
+        let domain = user.domain().unwrap_or(self.home);
+        self.world.credentials.get(user.user(), domain, Credentials::mark).unwrap_or(0)
     }
 }
 

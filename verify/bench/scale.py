@@ -19,6 +19,8 @@ For each number of workers, three times or more, minimum, median and maximum:
            together, so that the generator is not the limit
   speedup  of the peak, against that with one worker
 
+`alone` is Strowger with udp_segmentation = "off": each datagram goes through the kernel alone, however many come together.
+
 What the machine itself takes from each of its cores when all are busy, two more servers show:
   apart    as many separate Strowgers of one worker each, with generators of their own, in place of one with so many
            workers: they share nothing at all, but each has fewer peers
@@ -59,6 +61,23 @@ EVENTS = ('instructions', 'cache-misses')
 
 def cores(first, count):
     return '%d-%d' % (first, first + count - 1)
+
+
+def rates(text):
+    """`10000` or `10000,kamailio:3000`."""
+    found = {}
+    for part in text.split(','):
+        name, _, rate = part.rpartition(':')
+        if not rate.isdigit() or name not in ('', 'strowger', 'alone', 'kamailio') + OURS:
+            raise argparse.ArgumentTypeError('%s is no rate, and no server with one' % part)
+        found[name] = int(rate)
+    if '' not in found:
+        raise argparse.ArgumentTypeError('there is no rate for all others')
+    return found
+
+
+def rate_of(rates, name):
+    return rates.get(name, rates[''])
 
 
 class Plan:
@@ -136,8 +155,9 @@ class Scale:
             one, others = [servers.Strowger(self.o.bin, bench.DOMAIN, count, False, cpu=cpu, steering=self.o.steering)
                            for count, cpu in ((1, '0'), (plan.server - 1, cores(1, plan.server - 1)))]
             return Beside(one, others, plan.server)
-        if name == 'strowger':
-            return servers.Strowger(self.o.bin, bench.DOMAIN, plan.workers, False, cpu=pinned, steering=self.o.steering)
+        if name in ('strowger', 'alone'):
+            return servers.Strowger(self.o.bin, bench.DOMAIN, plan.workers, False, cpu=pinned, steering=self.o.steering,
+                                    config='udp_segmentation = "off"\n' if name == 'alone' else '')
         return servers.Kamailio(os.path.join(HERE, 'kamailio.cfg'), ['PROXY', 'USERS 0', 'WORKERS %d' % plan.workers],
                                 memory=2048, extra=['-x', 'tlsf', '-X', 'fm', '-b', str(4 << 20)], cpu=pinned, tcp=False)
 
@@ -181,8 +201,8 @@ class Scale:
             yield running
 
     # ------------------------------------------------------------ one measurement
-    def cost(self, server, plan, callers):
-        o, rate = self.o, self.o.rate * plan.server
+    def cost(self, name, server, plan, callers):
+        o, rate = self.o, rate_of(self.o.rate, name) * plan.server
         with self.calling(callers, rate, bench.WARM_UP + o.seconds + 2) as running:
             time.sleep(bench.WARM_UP)
             pids = server.process.pids()
@@ -257,9 +277,9 @@ class Scale:
             return 'more than one call in a hundred had to repeat a message'
         return ''
 
-    def peak(self, server, plan, callers):
+    def peak(self, name, server, plan, callers):
         """The highest rate that conforms, calls a second. A rate that does not is tried twice."""
-        low, high, rate = 0.0, None, float(self.o.begin * plan.server)
+        low, high, rate = 0.0, None, float(rate_of(self.o.begin, name) * plan.server)
         while high is None or high - low > max(high * self.o.resolution / 100, 1):
             if any(self.carries(server, plan, callers, rate) for _ in range(2)):
                 low = rate
@@ -279,12 +299,12 @@ class Scale:
         try:
             with self.server(name, plan) as server:
                 callers = self.callers(server, plan)
-                found = self.cost(server, plan, callers)
+                found = self.cost(name, server, plan, callers)
                 print('   %s' % ', '.join('%s %.1f' % pair for pair in found.items()), flush=True)
                 if plan.has_peak and self.o.peak:
                     if share:
                         share.take(server.process.pids())
-                    found['peak'] = self.peak(server, plan, callers)
+                    found['peak'] = self.peak(name, server, plan, callers)
                     if found['peak']:
                         found['busy'], found['generator_busy'] = (100 * b for b in self.busy)
         finally:
@@ -352,13 +372,15 @@ def main():
     p = argparse.ArgumentParser(description=__doc__.split('\n')[0])
     p.add_argument('--bin', default='target/release/strowger', help='the strowger binary')
     p.add_argument('--servers', default='strowger,kamailio', type=lambda s: s.split(','),
-                   help='strowger, kamailio, apart (separate Strowgers of one worker), beside (one worker, another server busy beside it)')
+                   help='strowger, alone (each of its datagrams sent alone), kamailio, apart (separate Strowgers of one '
+                        'worker), beside (one worker, another server busy beside it)')
     p.add_argument('--workers', default=[1, 2, 4, 8, 16], type=lambda s: [int(w) for w in s.split(',')],
                    help='as far as the machine has cores')
     p.add_argument('--steering', default='auto', choices=('auto', 'kernel', 'ring'), help="Strowger's")
-    p.add_argument('--rate', type=int, default=2000, help="calls a second for each of the server's cores, of the costs")
-    p.add_argument('--begin', type=int, default=6000,
-                   help="calls a second for each of the server's cores that the search begins with")
+    p.add_argument('--rate', type=rates, default=rates('2000'),
+                   help="calls a second for each of the server's cores, of the costs; 10000,kamailio:3000 for one server another rate")
+    p.add_argument('--begin', type=rates, default=rates('6000'),
+                   help="calls a second for each of the server's cores that the search begins with; as --rate")
     p.add_argument('--step', type=float, default=1.25, help='the search multiplies by this until a rate is too high')
     p.add_argument('--trial', type=float, default=6, help='seconds of a trial')
     p.add_argument('--patience', type=float, default=90, help='seconds that the calls of a trial have to end after it')

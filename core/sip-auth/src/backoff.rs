@@ -16,8 +16,10 @@
 //! request claims to come from: whoever forges source addresses never saw a challenge sent there, so
 //! a victim's network cannot be charged from outside. Unknown accounts are scored like known ones.
 //!
-//! Scores fall by one per [`Rule::forgive`]; a right answer clears the pair. It does not ease
-//! the source, or a guesser with one account of his own could pay with it for guesses at others.
+//! Scores fall by one per [`Rule::forgive`]; a right answer clears the pair, and so does another
+//! password: whoever is held off for answers to the one before need not wait once it is mended. (So who
+//! keeps a pair waiting learns when the account gets another password, is made or removed.) Neither
+//! eases the source, or a guesser with one account of his own could pay with it for guesses at others.
 //! The table is bounded; a full set gives up its lowest score.
 
 use crate::table::{Sets, WAYS};
@@ -94,11 +96,13 @@ struct Entry {
     /// When `score` was last brought up to date.
     since: u64,
     until: u64,
+    /// Of the secret that the wrong answers were compared with; of other kinds than pairs zero.
+    mark: u32,
     score: u16,
     kind: Kind,
 }
 
-const EMPTY: Entry = Entry { key: 0, since: 0, until: 0, score: 0, kind: Kind::Pair };
+const EMPTY: Entry = Entry { key: 0, since: 0, until: 0, mark: 0, score: 0, kind: Kind::Pair };
 
 /// One shard of the back-off table: 32 bytes an entry, no growth.
 pub struct Backoff {
@@ -124,8 +128,14 @@ impl Backoff {
         self.find(key).map(|e| Time::from_micros(e.until).since(now))
     }
 
-    /// Notes a wrong answer. True if the score is now past its allowance.
-    pub(crate) fn fail(&mut self, key: u64, kind: Kind, now: Time) -> bool {
+    /// Forgets `key` if it was wrong about a secret with another mark, which is no more. Whether it was.
+    pub(crate) fn forget_other(&mut self, key: u64, mark: u32) -> bool {
+        let other = self.find(key).filter(|e| e.mark != mark);
+        other.map(|e| *e = EMPTY).is_some()
+    }
+
+    /// Notes a wrong answer to the secret with this mark. True if the score is now past its allowance.
+    pub(crate) fn fail(&mut self, key: u64, kind: Kind, mark: u32, now: Time) -> bool {
         self.used = true;
         let rules = self.rules;
         let Some(set) = self.sets.of(key) else { return false };
@@ -136,8 +146,8 @@ impl Backoff {
             None => set.iter_mut().min_by_key(|e| (e.current(&rules, now), e.since)),
         };
         let Some(entry) = place else { return false };
-        if found.is_none() || entry.current(&rules, now) == 0 {
-            *entry = Entry { key, since: now.as_micros(), kind, ..EMPTY };
+        if found.is_none() || entry.mark != mark || entry.current(&rules, now) == 0 {
+            *entry = Entry { key, since: now.as_micros(), kind, mark, ..EMPTY };
         }
         // A pair turns into a stranger while the account is under attack, and back when all of its
         // wrong answers are forgiven.
@@ -249,16 +259,16 @@ mod tests {
         let mut b = table(8);
         let mut waits = Vec::new();
         for _ in 0..18 {
-            b.fail(1, Kind::Pair, T0);
+            b.fail(1, Kind::Pair, 0, T0);
             waits.push(seconds(b.wait(1, T0)).expect("a score"));
         }
         assert_eq!(waits, [0, 0, 0, 0, 0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300, 300]);
         assert_eq!(seconds(b.wait(1, T0 + Duration::from_secs(299))), Some(1));
         // The score stopped at 14; ten are forgiven in 6,000 s.
         let later = T0 + Duration::from_secs(6_000);
-        b.fail(1, Kind::Pair, later);
+        b.fail(1, Kind::Pair, 0, later);
         assert_eq!(seconds(b.wait(1, later)), Some(0));
-        b.fail(1, Kind::Pair, later);
+        b.fail(1, Kind::Pair, 0, later);
         assert_eq!(seconds(b.wait(1, later)), Some(1));
     }
 
@@ -266,11 +276,11 @@ mod tests {
     fn a_later_wrong_answer_shortens_no_wait() {
         let mut b = table(8);
         for _ in 0..57 {
-            b.fail(1, Kind::Source, T0);
+            b.fail(1, Kind::Source, 0, T0);
         }
         assert_eq!(seconds(b.wait(1, T0)), Some(60));
         let later = T0 + Duration::from_secs(10);
-        b.fail(1, Kind::Source, later);
+        b.fail(1, Kind::Source, 0, later);
         assert_eq!(seconds(b.wait(1, later)), Some(50));
     }
 
@@ -280,11 +290,11 @@ mod tests {
         // One wrong answer each 400 s, one forgiven each 600 s: two of three remain.
         let mut now = T0;
         for _ in 0..13 {
-            b.fail(1, Kind::Pair, now);
+            b.fail(1, Kind::Pair, 0, now);
             now = now + Duration::from_secs(400);
         }
         let at_last = now + Duration::from_secs(1);
-        b.fail(1, Kind::Pair, at_last);
+        b.fail(1, Kind::Pair, 0, at_last);
         assert_eq!(
             seconds(b.wait(1, at_last)),
             Some(1),
@@ -295,12 +305,12 @@ mod tests {
     #[test]
     fn a_stranger_stays_one_until_all_is_forgiven() {
         let mut b = table(8);
-        b.fail(1, Kind::Stranger, T0);
+        b.fail(1, Kind::Stranger, 0, T0);
         assert_eq!(seconds(b.wait(1, T0)), Some(30));
-        b.fail(1, Kind::Pair, T0);
+        b.fail(1, Kind::Pair, 0, T0);
         assert_eq!(seconds(b.wait(1, T0)), Some(60));
         let later = T0 + Duration::from_secs(2 * 3_600);
-        b.fail(1, Kind::Pair, later);
+        b.fail(1, Kind::Pair, 0, later);
         assert_eq!(seconds(b.wait(1, later)), Some(0));
         b.clear(1);
         assert!(b.is_empty() && b.wait(1, later).is_none());
@@ -309,10 +319,23 @@ mod tests {
     #[test]
     fn an_account_never_waits_but_tells_of_an_attack() {
         let mut b = table(8);
-        let attacked: Vec<bool> = (0..21).map(|_| b.fail(1, Kind::Account, T0)).collect();
+        let attacked: Vec<bool> = (0..21).map(|_| b.fail(1, Kind::Account, 0, T0)).collect();
         assert_eq!(attacked.iter().position(|&a| a), Some(19));
         assert_eq!(seconds(b.wait(1, T0)), Some(0));
-        assert!(!b.fail(1, Kind::Account, T0 + Duration::from_secs(600)));
+        assert!(!b.fail(1, Kind::Account, 0, T0 + Duration::from_secs(600)));
+    }
+
+    #[test]
+    fn wrong_answers_to_another_secret_begin_anew() {
+        let mut b = table(8);
+        for _ in 0..9 {
+            b.fail(1, Kind::Stranger, 7, T0);
+        }
+        assert!(!b.forget_other(1, 7) && !b.forget_other(2, 8));
+        assert!(b.wait(1, T0).is_some_and(|w| !w.is_zero()));
+        b.fail(1, Kind::Pair, 8, T0);
+        assert_eq!((seconds(b.wait(1, T0)), b.len()), (Some(0), 1));
+        assert!(!b.forget_other(1, 8) && b.forget_other(1, 7) && b.is_empty());
     }
 
     #[test]
@@ -320,11 +343,11 @@ mod tests {
         let mut b = table(8);
         for key in 0..8 {
             for _ in 0..(20 - key) {
-                b.fail(key, Kind::Pair, T0);
+                b.fail(key, Kind::Pair, 0, T0);
             }
         }
         for key in 100..150 {
-            b.fail(key, Kind::Pair, T0 + Duration::from_micros(key));
+            b.fail(key, Kind::Pair, 0, T0 + Duration::from_micros(key));
         }
         assert_eq!(b.len(), 8);
         assert!((0..7).all(|key| b.wait(key, T0).is_some()));
@@ -340,7 +363,7 @@ mod tests {
             for (key, kind, pause) in events {
                 now = now + Duration::from_secs(pause / 8);
                 let kind = [Kind::Pair, Kind::Stranger, Kind::Source, Kind::Account][usize::from(kind)];
-                b.fail(key, kind, now);
+                b.fail(key, kind, 0, now);
                 prop_assert!(b.wait(key, now).is_some_and(|w| w <= Duration::from_secs(3_600)));
                 prop_assert!(b.len() <= 16);
             }

@@ -347,7 +347,14 @@ impl Authenticator {
             return Ok(None);
         }
         let pair_key = self.pair_key(request, claim);
-        let pair = ledger.backoff(source_key, |b| b.wait(pair_key, now));
+        let mut pair = ledger.backoff(source_key, |b| b.wait(pair_key, now));
+        // Looked at by those alone who would have to wait.
+        if pair.is_some_and(|p| !p.is_zero()) {
+            let mark = mark(claim, lookup);
+            if ledger.backoff(source_key, |b| b.forget_other(pair_key, mark)) {
+                pair = None;
+            }
+        }
         let source = source.filter(|s| !s.is_zero() && !self.familiar(request, claim, lookup));
         let wait = pair.max(source).unwrap_or_default();
         if wait.is_zero() {
@@ -367,12 +374,13 @@ impl Authenticator {
         let now = request.now;
         let (source, pair) = (source_key(claim), self.pair_key(request, claim));
         let account = self.user_key(key::ACCOUNT, 0, request, claim);
-        let attacked = ledger.backoff(account, |b| b.fail(account, Kind::Account, now));
+        let attacked = ledger.backoff(account, |b| b.fail(account, Kind::Account, 0, now));
         let stranger = attacked && !self.familiar(request, claim, lookup);
         let kind = if stranger { Kind::Stranger } else { Kind::Pair };
+        let mark = mark(claim, lookup);
         ledger.backoff(source, |b| {
-            b.fail(pair, kind, now);
-            b.fail(source, Kind::Source, now);
+            b.fail(pair, kind, mark, now);
+            b.fail(source, Kind::Source, 0, now);
         });
     }
 
@@ -381,6 +389,12 @@ impl Authenticator {
         self.sealer.network(request.source) == claim.nonce.network
             && lookup.familiar(&claim.user, request.source)
     }
+}
+
+/// The mark of the account's secrets. Asked for by one spelling of those that share a score: if it were
+/// asked for as written, whoever takes turns between two of them would begin anew with each try.
+fn mark(claim: &Claim<'_>, lookup: &mut impl Lookup) -> u32 {
+    lookup.mark(&claim.user.to_lower())
 }
 
 /// The key of the claim's network in the back-off table.

@@ -73,6 +73,14 @@ impl Credentials {
         Ha1::from_bytes(algorithm, self.more.get(start..start + algorithm.digest_len())?)
     }
 
+    /// A number that another password hardly shares (once in two thousand million times). Not zero. Parts of the hashes,
+    /// which are as good as random already: it takes the same time for all.
+    pub fn mark(&self) -> u32 {
+        let [a, b, c, d, ..] = self.md5;
+        let last = self.more.last_chunk().copied().unwrap_or_default();
+        (u32::from_le_bytes([a, b, c, d]) ^ u32::from_le_bytes(last) ^ (u32::from(self.known) << 24)) | 1
+    }
+
     /// Sets or replaces one hash.
     pub fn set(&mut self, form: NameForm, ha1: Ha1) {
         let slot = slot_of(form, ha1.algorithm());
@@ -114,11 +122,34 @@ impl fmt::Debug for Credentials {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::collections::BTreeSet;
 
     fn value(slot: usize, seed: u8) -> Ha1 {
         let bytes = [seed; 32];
         let algorithm = SLOTS[slot].0;
         Ha1::from_bytes(algorithm, &bytes[..algorithm.digest_len()]).expect("the right length")
+    }
+
+    #[test]
+    fn another_password_has_another_mark() {
+        let realm = &b"example.com"[..];
+        for algorithms in
+            [&[Algorithm::Md5][..], &[Algorithm::Sha256], &[Algorithm::Md5, Algorithm::Sha512_256]]
+        {
+            let of = |p: &[u8]| Credentials::from_password(b"alice", realm, realm, p, algorithms).mark();
+            let marks: BTreeSet<u32> = (0..200u8).map(|p| of(&[p])).collect();
+            assert_eq!(marks.len(), 200);
+            assert!(!marks.contains(&0) && of(b"x") == of(b"x"));
+        }
+        // One hash alone, of each kind, as imports have them.
+        let alone = |slot: usize, seed| {
+            let mut one = Credentials::new();
+            one.set(SLOTS[slot].1, value(slot, seed));
+            one.mark()
+        };
+        let marks = (0..SLOTS.len()).flat_map(|slot| [alone(slot, 0x12), alone(slot, 0x56)]);
+        assert_eq!(marks.collect::<BTreeSet<u32>>().len(), 2 * SLOTS.len());
+        assert_ne!(Credentials::new().mark(), 0);
     }
 
     #[test]

@@ -15,6 +15,17 @@ pub trait Lookup {
         let _ = (user, source);
         false
     }
+
+    /// A number that is another one when the secrets of `user` are changed, or the account is made or
+    /// removed; the same for a name with the home domain and without
+    /// ([`Credentials::mark`](crate::Credentials::mark)). Whoever has to wait for wrong answers to
+    /// secrets that are no more is let through. Asked at each wrong answer and for whoever would have
+    /// to wait, in lower case: an account with capitals has none, and waits all the same, as all do by
+    /// default. Should take the same time in all cases.
+    fn mark(&mut self, user: &Name) -> u32 {
+        let _ = user;
+        0
+    }
 }
 
 impl<F: FnMut(&Name, Algorithm) -> Option<Ha1>> Lookup for F {

@@ -270,9 +270,13 @@ impl<S: Services> Node<S> {
                 };
                 // What repeats an accepted request is found out by its transaction; without transactions it goes the way
                 // that it went before, for to refuse it now would end a call that rings.
-                let known = self.overload.knows(call);
+                // Nothing is repeated on a stream, so what is dropped there repeats no request with a transaction.
+                let stateless = self.settings.proxy.mode == Mode::Stateless;
+                let may_repeat =
+                    verdict == Verdict::Refuse || verdict == Verdict::Drop && (stateless || !stream);
+                let known = may_repeat && self.overload.knows(call);
                 unread = verdict == Verdict::Drop && !known;
-                if known && verdict != Verdict::Take && self.settings.proxy.mode == Mode::Stateless {
+                if known && stateless {
                     self.overload.goes_on(invite);
                     Some(Verdict::Take)
                 } else {

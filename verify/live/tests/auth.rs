@@ -63,6 +63,28 @@ fn sha256_is_offered_first_and_works() {
 }
 
 #[test]
+fn a_phone_that_was_held_off_is_let_in_once_its_account_is_mended() {
+    let server = server("");
+    let data = server.data();
+    let mut link = server.link(Via::Udp);
+    let mut try_with = |user: &str, password: &str| {
+        let req = Req::register(user, &link);
+        link.ask_as(&req, &Credentials::new(user, password)).status()
+    };
+    // Neither is there: the one will be added, the other is known by a password that is mended.
+    for (user, wrong) in [("carol", "secret-c"), ("bob", "typed wrongly")] {
+        while try_with(user, wrong) != Some(500) {}
+        let name = format!("{user}@example.com");
+        let added = run(["user", "add", &name, "--password", "mended", "--data-dir", data.to_str().unwrap()]);
+        assert!(added.status.success(), "{}", String::from_utf8_lossy(&added.stderr));
+        live::eventually("the account is mended", || (try_with(user, wrong) == Some(401)).then_some(()));
+        // Six wrong answers again until it has to wait. Had the wait only passed, it would be one.
+        let judged: Vec<_> = (0..6).map(|_| try_with(user, wrong)).collect();
+        assert_eq!(judged, [[Some(401); 5].as_slice(), &[Some(500)]].concat(), "{user}");
+    }
+}
+
+#[test]
 fn a_nonce_of_before_is_stale_not_wrong() {
     let mut server = server("");
     let mut link = server.link(Via::Udp);

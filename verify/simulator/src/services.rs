@@ -81,6 +81,10 @@ impl Lookup for Secrets<'_> {
         self.shared.table.borrow().bindings(&aor, self.now, |b| at_home |= b.flow.remote.ip() == source);
         at_home
     }
+
+    fn mark(&mut self, user: &Name) -> u32 {
+        self.shared.users.get(&self.key(user)).map_or(0, Credentials::mark)
+    }
 }
 
 impl Services for SimServices {

@@ -1,6 +1,7 @@
 use super::*;
 use crate::{
-    Backoff, BackoffRules, LocalLedger, NonceCounts, NonceSerial, Question, Status, ha1, response, shard_of,
+    Backoff, BackoffRules, Credentials, LocalLedger, NonceCounts, NonceSerial, Question, Status, ha1,
+    response, shard_of,
 };
 use proptest::prelude::*;
 
@@ -428,6 +429,45 @@ fn the_right_password_clears_the_pair() {
         let value = client.fresh(1, T0);
         assert_eq!(check(&auth, &request(1, T0), &value, &mut book), accepted("alice"));
     }
+}
+
+/// alice, in all spellings, with one password.
+struct Spelt(&'static [u8]);
+
+impl Lookup for Spelt {
+    fn ha1(&mut self, user: &Name, algorithm: Algorithm) -> Option<Ha1> {
+        user.user().eq_ignore_ascii_case(b"alice").then(|| ha1(algorithm, user.as_bytes(), REALM, self.0))
+    }
+
+    fn mark(&mut self, user: &Name) -> u32 {
+        assert_eq!(user.user(), b"alice", "one spelling for all");
+        Credentials::from_password(b"alice", REALM, REALM, self.0, &[Algorithm::Md5]).mark()
+    }
+}
+
+#[test]
+fn another_password_ends_the_wait_for_wrong_answers_to_the_one_before() {
+    let auth = authenticator(all_algorithms());
+    let mut book = ledger();
+    let mut judge = |user, algorithm, password, account: &mut Spelt| {
+        let mut client = Client { user, algorithm, password, ..Client::new(&auth) };
+        let value = client.fresh(1, T0);
+        auth.check(&request(1, T0), [value.as_bytes()], account, &mut book)
+    };
+    let (mut before, mut after) = (Spelt(b"typed wrongly"), Spelt(b"secret"));
+    // Neither another spelling nor another algorithm begins anew.
+    let turns = [("alice", Algorithm::Md5), ("ALICE@example.com", Algorithm::Sha256)];
+    let judged = turns
+        .into_iter()
+        .cycle()
+        .take(20)
+        .filter(|&(user, algorithm)| judge(user, algorithm, "secret", &mut before) == Decision::Wrong);
+    assert_eq!(judged.count(), 6);
+    // The account is mended: its owner is let in, and a guesser begins anew.
+    assert_eq!(judge("alice", Algorithm::Md5, "secret", &mut after), accepted("alice"));
+    let judged = (0..20).filter(|_| judge("alice", Algorithm::Md5, "no", &mut after) == Decision::Wrong);
+    assert_eq!(judged.count(), 6);
+    assert_eq!(judge("alice", Algorithm::Md5, "secret", &mut after), Decision::Throttled { retry_after: 1 });
 }
 
 #[test]

@@ -309,11 +309,14 @@ impl Overload {
             let verdict = self.shares.judge(source, 0, units(false), stream);
             return self.judged(verdict, call, false, (!stream).then_some((source, 0)));
         }
-        let known = invite && self.recent.knows(call);
+        let lot = (call as u16).wrapping_add(if invite { 0 } else { self.shares.table().shift() });
+        // To look whether it is known misses the processor's cache. What a stream brings beyond any threshold of late has the
+        // same fate either way, and of an overload of ten times that is nearly all.
+        let may_matter = invite && (!stream || self.shares.may_take_known(part(source, true), lot));
+        let known = may_matter && self.recent.knows(call);
         if invite && !stream && !known {
             return self.judge_first(source, call);
         }
-        let lot = (call as u16).wrapping_add(if invite { 0 } else { self.shares.table().shift() });
         let (source, units) = (part(source, invite), units(invite));
         let verdict = match known {
             // What was challenged comes through with its credentials, though the threshold has moved.

@@ -459,6 +459,13 @@ impl Shares {
         if take { Verdict::Take } else { self.refuse(true, units, stream) }
     }
 
+    /// Whether a request that is known ([`judge_known`](Shares::judge_known)) may be taken on though one that is not would not be.
+    /// On a stream, where both are refused alike, it need not be asked about elsewise.
+    pub fn may_take_known(&self, source: u64, call: u16) -> bool {
+        let mut buckets = self.rows.iter().zip(self.places(source)).filter_map(|(row, at)| row.get(at));
+        buckets.any(|bucket| u32::from(call) < bucket.held.most())
+    }
+
     /// Counts a request, and whether it is taken on; if it is not, whether its lot is one of those that are answered.
     fn weigh(&mut self, places: [usize; ROWS], call: u16, units: u32, known: bool) -> (bool, bool) {
         let call = u32::from(call);
