@@ -2,10 +2,9 @@
 import csv
 import json
 import os
-import tempfile
 import time
 
-from . import net
+from . import folder, net
 from .servers import Process
 from .sipp import SCENARIOS
 
@@ -16,7 +15,7 @@ class Load:
 
     def __init__(self, binary, scenario, remote=None, callee=None, ip=None, port=5060, rate=None, calls=None, rows=None,
                  cpu=None, keys=(), workers=1, extra=(), prefix=()):
-        self.dir = tempfile.mkdtemp(prefix='strowger-load-')
+        self.dir = folder.temporary('strowger-load-')
         self.ip, self.port = ip or net.fresh_ip(), port
         self.json, self.csv = os.path.join(self.dir, 'report.json'), os.path.join(self.dir, 'series.csv')
         path = lambda name: name if os.path.isabs(name) else os.path.join(SCENARIOS, name)

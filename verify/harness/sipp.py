@@ -3,10 +3,9 @@ import csv
 import os
 import socket
 import subprocess
-import tempfile
 import time
 
-from . import net
+from . import folder, net
 from .servers import Process
 
 SCENARIOS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), 'sipp')
@@ -23,7 +22,7 @@ class Sipp:
 
     def __init__(self, scenario, remote=None, ip=None, port=5060, rate=None, calls=None, limit=None, rows=None,
                  transport='u1', seconds=None, extra=(), cpu=None, keys=()):
-        self.dir = tempfile.mkdtemp(prefix='strowger-sipp-')
+        self.dir = folder.temporary('strowger-sipp-')
         self.ip, self.port = ip or net.fresh_ip(), port
         # Its control port is one of IPv4 in any case.
         control = net.fresh_ip() if ':' in self.ip else self.ip
