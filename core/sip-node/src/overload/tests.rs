@@ -94,6 +94,23 @@ fn what_was_challenged_is_taken_on_with_its_credentials() {
     assert!(taken < phones.len() / 2, "{taken} of {}", phones.len());
 }
 
+/// The same of a call, which is challenged with the INVITE that was taken on, by datagram and on a stream.
+#[test]
+fn a_call_that_was_challenged_comes_through_though_less_is_taken_on_meanwhile() {
+    for stream in [false, true] {
+        let mut flooded = Flooded::new();
+        flooded.run(400, 100);
+        let ask = |flooded: &mut Flooded, call: u64| flooded.overload.judge(7, call, true, stream);
+        let taken: Vec<u64> = Flooded::spread(3).filter(|c| ask(&mut flooded, *c) == Verdict::Take).collect();
+        flooded.run(4, 800);
+        let again = taken.iter().filter(|c| ask(&mut flooded, **c) == Verdict::Take).count();
+        flooded.run(1, 800);
+        let others = taken.iter().filter(|c| ask(&mut flooded, **c + (1 << 30)) == Verdict::Take).count();
+        assert!(taken.len() > 50 && again > taken.len() * 3 / 4, "{stream}: {again} of {}", taken.len());
+        assert!(others < taken.len() / 2, "{stream}: {others} of {}", taken.len());
+    }
+}
+
 /// Its program does not know what comes, or reads another clock.
 #[test]
 fn a_kernel_that_drops_nothing_is_not_counted_on() {
