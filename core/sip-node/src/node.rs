@@ -270,11 +270,11 @@ impl<S: Services> Node<S> {
                 };
                 // What repeats an accepted request is found out by its transaction; without transactions it goes the way
                 // that it went before, for to refuse it now would end a call that rings.
-                // Nothing is repeated on a stream, so what is dropped there repeats no request with a transaction.
+                // On a stream nothing is repeated but by a hop in front that keeps no transactions.
                 let stateless = self.settings.proxy.mode == Mode::Stateless;
-                let may_repeat =
-                    verdict == Verdict::Refuse || verdict == Verdict::Drop && (stateless || !stream);
-                let known = may_repeat && self.overload.knows(call);
+                let repeats = !stream || self.settings.auth.is_front(flow.remote.ip());
+                let asks = verdict != Verdict::Take && (stateless || verdict == Verdict::Drop && repeats);
+                let known = asks && self.overload.knows(call);
                 unread = verdict == Verdict::Drop && !known;
                 if known && stateless {
                     self.overload.goes_on(invite);

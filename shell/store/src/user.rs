@@ -46,7 +46,7 @@ impl UserName {
     /// Reads `user@domain`, with `sip:` or `sips:` in front or not.
     pub fn parse(text: &str) -> Result<UserName, &'static str> {
         let text = text.strip_prefix("sip:").or_else(|| text.strip_prefix("sips:")).unwrap_or(text);
-        let (user, domain) = text.rsplit_once('@').ok_or("must be written user@domain")?;
+        let (user, domain) = text.rsplit_once('@').ok_or("there is no domain")?;
         UserName::new(user, domain)
     }
 

@@ -459,8 +459,8 @@ impl Shares {
         if take { Verdict::Take } else { self.refuse(true, units, stream) }
     }
 
-    /// Whether a request that is known ([`judge_known`](Shares::judge_known)) may be taken on though one that is not would not be.
-    /// On a stream, where both are refused alike, it need not be asked about elsewise.
+    /// Whether a request with this lot may be taken on if it is known ([`judge_known`](Shares::judge_known)). On a stream one
+    /// that may not has the same fate as if it were not known.
     pub fn may_take_known(&self, source: u64, call: u16) -> bool {
         let mut buckets = self.rows.iter().zip(self.places(source)).filter_map(|(row, at)| row.get(at));
         buckets.any(|bucket| u32::from(call) < bucket.held.most())

@@ -347,20 +347,50 @@ fn what_was_taken_on_before_the_overload_goes_on() {
     }
 }
 
+/// On a stream nobody repeats a request but a proxy without transactions, which passes on what came to it by datagram.
+#[test]
+fn what_a_front_repeats_on_a_stream_goes_on_too() {
+    for front in [true, false] {
+        let network = (udp(CAROL).remote.ip(), 24);
+        let mut lab = Lab::with(|s| s.auth.fronts.extend(front.then_some(network)));
+        lab.phones(&[BOB]);
+        let calls: Vec<Req> = (0..50).map(|_| Req::invite()).collect();
+        let tried = |lab: &mut Lab, req: &Req| {
+            lab.send_on(tcp(CAROL, 1), req.text());
+            lab.sent().first().is_some_and(|sent| sent.status() == 100)
+        };
+        assert!(calls.iter().all(|req| tried(&mut lab, req)));
+        window(&mut lab, 1_000);
+        // Longer than thresholds are held.
+        (0..4).for_each(|_| drop(floods(&mut lab, CAROL)));
+        // There is no room left for answers.
+        let other = || Req::new("INVITE", "sip:nobody@here.example").sent_by("TCP", CAROL);
+        (0..400).for_each(|_| lab.send_on(tcp(CAROL, 1), other().text()));
+        lab.sent();
+        let heard = calls.iter().filter(|req| tried(&mut lab, req)).count();
+        assert!(if front { heard == 50 } else { heard < 25 }, "{front}: {heard}");
+    }
+}
+
 #[test]
 fn without_transactions_what_was_taken_on_goes_on() {
-    let mut lab = Lab::with(|s| {
-        s.auth.enabled = false;
-        s.proxy.mode = Mode::Stateless;
-    });
-    lab.phones(&[BOB]);
-    window(&mut lab, 1_000);
-    let calls: Vec<Req> = (0..50).map(|_| Req::invite()).collect();
-    let went = |lab: &mut Lab, req: &Req| requests(&flood_one(lab, req)).len() == 1;
-    let taken: Vec<&Req> = calls.iter().filter(|req| went(&mut lab, req)).collect();
-    assert!(!taken.is_empty());
-    floods(&mut lab, CAROL);
-    assert!(taken.iter().all(|req| went(&mut lab, req)), "each is repeated the way it went");
+    for flow in [udp(CAROL), tcp(CAROL, 1)] {
+        let mut lab = Lab::with(|s| {
+            s.auth.enabled = false;
+            s.proxy.mode = Mode::Stateless;
+        });
+        lab.phones(&[BOB]);
+        window(&mut lab, 1_000);
+        let calls: Vec<Req> = (0..50).map(|_| Req::invite()).collect();
+        let went = |lab: &mut Lab, req: &Req| {
+            lab.send_on(flow, req.text());
+            requests(&lab.sent()).len() == 1
+        };
+        let taken: Vec<&Req> = calls.iter().filter(|req| went(&mut lab, req)).collect();
+        assert!(!taken.is_empty());
+        (0..4).for_each(|_| drop(floods(&mut lab, CAROL)));
+        assert!(taken.iter().all(|req| went(&mut lab, req)), "each is repeated the way it went");
+    }
 }
 
 /// Another proxy, one of ours or not, would send nothing of anybody for so long.
