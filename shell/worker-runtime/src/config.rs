@@ -258,7 +258,7 @@ impl StartError {
     fn mend(error: &io::Error) -> &'static str {
         match error.raw_os_error() {
             Some(libc::EADDRINUSE) => {
-                "another process or listener has this port: end it (`ss -lntup` names it) or choose another port (`--listen`)"
+                "another process or listener has this port: end it (`ss -lntup` names it) or choose another port"
             }
             Some(libc::EADDRNOTAVAIL) => {
                 "no interface of this machine has this address: see `ip addr`, or listen on 0.0.0.0 or [::]"

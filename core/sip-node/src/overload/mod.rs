@@ -13,9 +13,9 @@
 //!
 //! New work is what begins something: an INVITE, a registration and so on. Never refused are responses, ACK, CANCEL,
 //! BYE and other requests within a dialog of ours, because refusing them spoils what was paid for already; and what
-//! repeats an accepted request, which the transaction layer answers before anybody asks here (on a stream, where it comes from
-//! a proxy without transactions alone: if that is a front). A request that only says
-//! that it is within a dialog is new work. Calls for help are taken on first, as far as they are few. Refusals are stateless
+//! repeats an accepted request, which the transaction layer answers before anybody asks here (on a stream, where nobody but
+//! a proxy without transactions repeats, if that is a front). A request that only says that it is within a dialog is new
+//! work. Calls for help are taken on first, as far as they are few. Refusals are stateless
 //! (503 with Retry-After) as far as they cost little; what is beyond that gets no answer.
 
 mod backlog;
