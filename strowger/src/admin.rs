@@ -4,10 +4,10 @@ use crate::build::{self, METHODS};
 use crate::steering::Grade;
 use crate::throttle::Throttle;
 use crate::{SHOWN_ERRORS, counters};
-use control::admin::{Admin, Binding, Call, Listing, Page, State, Status, StoreStatus};
+use control::admin::{Admin, Binding, Call, Listing, Logins, Page, State, Status, StoreStatus};
 use control::config::{Config, ConfigError, HostPort, Loaded, Overrides, ReloadReport, plan_reload};
 use control::log::LogHandle;
-use control::metrics::{Kind, Registry, Text};
+use control::metrics::{Counter, Kind, Registry, Text};
 use sip_auth::Secret;
 use sip_node::{Algorithm, Notice, Report};
 use std::net::SocketAddr;
@@ -148,6 +148,7 @@ impl Control {
             domains: config.domains.clone(),
             listeners: self.listeners(),
             auth: config.auth.enabled,
+            logins: Some(self.logins()),
             registered: aors as u64,
             bindings: bindings as u64,
             calls: sum(|r| r.call_count),
@@ -160,6 +161,16 @@ impl Control {
             overload: Some(self.overload(reports)),
             records: None,
             alarms: self.alarms(reports.len()),
+        }
+    }
+
+    /// What came of credentials since the start.
+    fn logins(&self) -> Logins {
+        let total = |counter| self.running.registry.total(counter);
+        Logins {
+            passed: total(Counter::AuthPassed),
+            failed: total(Counter::AuthFailed),
+            held_off: total(Counter::AuthHeldOff),
         }
     }
 

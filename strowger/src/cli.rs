@@ -164,6 +164,7 @@ pub enum UserCommand {
         output: OutputArg,
     },
     /// Remove a subscriber and its bindings
+    #[command(visible_alias = "del")]
     Remove {
         /// The subscriber
         #[arg(value_name = "USER@DOMAIN")]

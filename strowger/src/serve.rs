@@ -96,7 +96,7 @@ fn serve(loaded: Loaded, overrides: Overrides) -> Result<(), Failure> {
     )?;
     let listeners = actual(&bound, &listeners);
     let admin = bind_admin(&config.admin)?;
-    let secret_bytes = load_or_create_secret(&config.data_dir)?;
+    let secret_bytes = load_or_create_secret(&absolute(&config.data_dir))?;
     let keys = keys(&secret_bytes);
     // The kernel checks its program while the store is loaded.
     let steering =
@@ -127,6 +127,7 @@ fn serve(loaded: Loaded, overrides: Overrides) -> Result<(), Failure> {
     control.ready();
     let notifier = Notifier::from_env();
     announce(&control, &notifier, workers);
+    say_if_idle(&control.config(), &parts.credentials);
     wait(&signals, &control, &notifier, &handle, segmentation);
     drop(admin);
     handle.shutdown();
@@ -331,7 +332,7 @@ fn open_store(
     clock: Clock,
     workers: usize,
 ) -> Result<Store, Failure> {
-    let mut options = StoreOptions::new(&config.data_dir, clock);
+    let mut options = StoreOptions::new(&absolute(&config.data_dir), clock);
     options.limits = LocationLimits::for_threads(workers);
     options.sockets = listeners.iter().map(|(t, a, _)| format!("{t}:{a}")).collect();
     options.on_thread = worker_runtime::take_turns_beside_workers;
@@ -409,6 +410,17 @@ fn announce(control: &Control, notifier: &Notifier, workers: usize) {
     notifier.ready(&status);
     // Scripts wait for this line; it is not a log line, so that no log level hides it.
     eprintln!("strowger {} {status}", env!("CARGO_PKG_VERSION"));
+}
+
+/// Says so if nobody can use the server yet: everybody has to log in, and there is nobody who could.
+fn say_if_idle(config: &Config, credentials: &store::CredentialCache) {
+    if config.auth.enabled && config.trunks.is_empty() && credentials.is_empty() {
+        tracing::warn!(
+            "there are no subscribers yet, so nobody can register or call; add one: strowger user add USER@DOMAIN \
+             --data-dir {}",
+            absolute(&config.data_dir).display()
+        );
+    }
 }
 
 /// How often free memory is given back.

@@ -7,7 +7,7 @@ use control::config::{Config, ConfigError, Overrides};
 use std::fs::File;
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use store::{Added, DATABASE_FILE, ImportOptions, ImportReport, Progress, StoreError, Subscribers, UserName};
 
@@ -61,11 +61,25 @@ fn parse(name: &str) -> Result<UserName, Failure> {
     UserName::parse(name).map_err(|why| Failure::Said(format!("\"{name}\": {why}; write it as user@domain")))
 }
 
-/// The data directory that the options mean, by the rules of `serve`.
-fn directory(data: &DataDir) -> Result<PathBuf, Failure> {
+/// The configuration that the options mean, by the rules of `serve`.
+fn configuration(data: &DataDir) -> Result<Config, Failure> {
     let overrides = Overrides { data_dir: data.data_dir.clone(), ..Overrides::default() };
     let loaded = Config::load(data.config.as_deref(), &overrides, METHODS).map_err(Failure::Config)?;
-    Ok(loaded.config.data_dir)
+    Ok(loaded.config)
+}
+
+/// Says that users of `domain` will be refused, if a configuration file names other domains alone.
+fn say_unserved(domain: &str, config: &Config, data: &DataDir) {
+    let Some(file) = &data.config else { return };
+    if !config.domains.is_empty() && !config.domains.iter().any(|served| served.eq_ignore_ascii_case(domain))
+    {
+        eprintln!(
+            "note: {domain} is none of the domains that {} names ({}): its users cannot register or be called until \
+             it stands in `domains` there, or the server is started with --domain {domain}",
+            absolute(file).display(),
+            config.domains.join(", ")
+        );
+    }
 }
 
 /// Says which data directory is changed where only a file names it: a server may have been started with
@@ -82,7 +96,7 @@ fn say_where(data: &DataDir, dir: &Path) {
 
 /// The subscribers for commands that only look or remove: nothing is made for them.
 fn existing(data: &DataDir) -> Result<Subscribers, Failure> {
-    let dir = directory(data)?;
+    let dir = configuration(data)?.data_dir;
     let whole = absolute(&dir);
     let whole = whole.display();
     let mend = "name the server's with --data-dir DIR or --config FILE";
@@ -100,15 +114,16 @@ fn existing(data: &DataDir) -> Result<Subscribers, Failure> {
 
 /// The subscribers for commands that write. The data directory is made if it is not there, and that is
 /// said, since it may be a misspelt name.
-fn made(data: &DataDir) -> Result<Subscribers, Failure> {
-    let dir = directory(data)?;
+fn made(data: &DataDir) -> Result<(Subscribers, Config), Failure> {
+    let config = configuration(data)?;
+    let dir = &config.data_dir;
     let fresh = !dir.exists();
-    let subscribers = Subscribers::open(&dir)?;
+    let subscribers = Subscribers::open(dir)?;
     if fresh {
-        eprintln!("made the data directory {}", absolute(&dir).display());
+        eprintln!("made the data directory {}", absolute(dir).display());
     }
-    say_where(data, &dir);
-    Ok(subscribers)
+    say_where(data, dir);
+    Ok((subscribers, config))
 }
 
 fn add(name: &str, password: Option<&str>, data: &DataDir) -> Result<(), Failure> {
@@ -118,12 +133,14 @@ fn add(name: &str, password: Option<&str>, data: &DataDir) -> Result<(), Failure
         None => Some(read_password()?),
     };
     let password = password.or(typed.as_deref()).unwrap_or("");
-    let added = made(data)?.add(&name, password)?;
+    let (mut subscribers, config) = made(data)?;
+    let added = subscribers.add(&name, password)?;
     let what = match added {
         Added::Created => "added",
         Added::Replaced => "password changed:",
     };
     println!("{what} {}@{}", name.user(), name.domain());
+    say_unserved(name.domain(), &config, data);
     Ok(())
 }
 
@@ -197,7 +214,8 @@ fn import(file: &Path, options: &ImportOptions, data: &DataDir) -> Result<(), Fa
             eprint!("\r{doing} {percent:3} %  {} lines", p.lines);
         }
     };
-    let report = made(data)?.import(file, options, &mut show)?;
+    let (mut subscribers, _) = made(data)?;
+    let report = subscribers.import(file, options, &mut show)?;
     if live {
         eprintln!();
     }

@@ -176,7 +176,7 @@ impl Services for World {
 
     fn refused(&self, why: Refusal, about: &[u8], source: SocketAddr) {
         if !tracing::enabled!(tracing::Level::DEBUG) {
-            return;
+            return say_failed_login(why, about, source);
         }
         let at = about.iter().rposition(|byte| *byte == b'@');
         let (user, domain) = at.map_or((&b""[..], about), |at| (&about[..at], &about[at + 1..]));
@@ -214,6 +214,20 @@ impl Services for World {
     }
 }
 
+/// Tells now and then of logins that failed, for whoever watches the usual log: there may be thousands a second.
+/// Whether there is such a user is not looked up for it.
+fn say_failed_login(why: Refusal, about: &[u8], source: SocketAddr) {
+    let what = match why {
+        Refusal::WrongCredentials => "wrong password or unknown user",
+        Refusal::Throttled => "held off after too many wrong passwords",
+        _ => return,
+    };
+    static FAILED: Throttle = Throttle::new();
+    if let Some(before) = FAILED.pass(worker_runtime::monotonic_now()) {
+        tracing::info!(about = %about.escape_ascii(), %source, before, "login refused: {what}");
+    }
+}
+
 /// What an operator reads of a refusal; `known`: there is such a user.
 const fn reason(why: Refusal, known: bool) -> &'static str {
     match why {
@@ -228,6 +242,9 @@ const fn reason(why: Refusal, known: bool) -> &'static str {
         Refusal::NotOurs => "the address to register is not of one of our domains",
         Refusal::Unproven => "only our own users may register",
         Refusal::Target => "the sender may not send requests there",
+        Refusal::Elsewhere => {
+            "this is of none of our domains; only our own users, and trunks that may transit, may send requests there"
+        }
     }
 }
 

@@ -71,6 +71,23 @@ class Disturbances(threading.Thread):
                 self.samples.append((now, records.memory_kb(pids) / 1024, share))
 
 
+class Disk(threading.Thread):
+    """How long the disk takes for a little of somebody else: registrations are refused while it does not answer for 2 s."""
+
+    def __init__(self, folder):
+        super().__init__(daemon=True)
+        self.path, self.ending, self.longest = os.path.join(folder, 'beside'), threading.Event(), 0.0
+
+    def run(self):
+        with open(self.path, 'wb', buffering=0) as f:
+            while not self.ending.wait(0.5):
+                began = time.monotonic()
+                f.seek(0)
+                f.write(bytes(4096))
+                os.fsync(f.fileno())
+                self.longest = max(self.longest, time.monotonic() - began)
+
+
 class Soak:
     def __init__(self, options):
         self.o = options
@@ -103,9 +120,10 @@ class Soak:
         with tempfile.TemporaryDirectory() as scratch, self.server() as server:
             report = os.path.join(scratch, 'users.json')
             main = self.population(server, report)
-            disturbances = Disturbances(server)
+            disturbances, disk = Disturbances(server), Disk(scratch)
             guests = self.guests(server)
             disturbances.start()
+            disk.start()
             try:
                 main.proc.wait(self.seconds + 1200)
                 guests.wait(120)
@@ -113,13 +131,16 @@ class Soak:
                               for how in ('answered', 'unanswered'))
             finally:
                 disturbances.ending.set()
+                disk.ending.set()
                 disturbances.join()
                 main.stop()
                 guests.stop()
             if not os.path.exists(report):
                 raise AssertionError('the users did not end:\n' + main.log())
             with open(report) as f:
-                return self.judge(json.load(f), guests.totals(), disturbances, refused)
+                found, wrong, samples = self.judge(json.load(f), guests.totals(), disturbances, refused)
+            found['longest_write_of_another_s'] = disk.longest
+            return found, wrong, samples, warnings(server)
 
     def judge(self, report, guests, disturbances, refused):
         """All figures, and what is wrong with them."""
@@ -147,6 +168,12 @@ class Soak:
         return found, wrong, samples
 
 
+def warnings(server):
+    """What the server's log says that somebody should know, and when it was over."""
+    told = (' WARN ', ' ERROR ', 'written to disk again', 'overload is over')
+    return [line.replace(server.dir, 'DIR') for line in server.process.lines if any(word in line for word in told)]
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__.split('\n')[0])
     p.add_argument('--bin', default='target/release/strowger', help='the strowger binary')
@@ -157,9 +184,11 @@ def main():
     p.add_argument('--record', help='a folder for table, figures and plot')
     o = p.parse_args()
     o.bin = os.path.abspath(o.bin)
-    found, wrong, samples = Soak(o).run()
+    found, wrong, samples, said = Soak(o).run()
     table = ['| | |', '|---|---|'] + ['| %s | %.6g |' % pair for pair in found.items()]
     table += ['', 'Good.' if not wrong else 'NOT GOOD: ' + '; '.join(wrong)]
+    if said:
+        table += ['', 'The server warned:', '', '```', *said[:40], '```']
     print('\n'.join(table))
     if o.record:
         base = records.write(o.record, 'soak', 'Everything at once for %g minutes' % o.minutes, 1, table, [found])

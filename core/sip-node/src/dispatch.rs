@@ -12,6 +12,7 @@ use sip_message::{Message, Method, Name, Via};
 use sip_proxy::breadth;
 use sip_proxy::context::{Context, Policy, Reroute};
 use sip_proxy::loops::read_branch;
+use sip_proxy::token::Role;
 use sip_proxy::transport::{always_rport, reply_flow};
 use sip_transaction::{ServerId, TimerId};
 use wire::{Flow, Outbox, Time};
@@ -41,7 +42,10 @@ impl<S: Services> Node<S> {
             Plan::Refuse(status) => {
                 if status == 403 {
                     self.services.count(Counter::Forbidden);
-                    self.services.refused(Refusal::Target, request.request_uri(), flow.remote);
+                    let stranger = a.caller.role != Role::Local;
+                    let elsewhere = stranger && a.uri.is_sip() && !self.is_local_host(&a.uri);
+                    let why = if elsewhere { Refusal::Elsewhere } else { Refusal::Target };
+                    self.services.refused(why, request.request_uri(), flow.remote);
                 }
                 return self.decline(now, flow, request, a, (status, b""), b"", out);
             }

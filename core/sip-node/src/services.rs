@@ -88,7 +88,7 @@ pub trait Services {
 
     /// Told why the request from `source` was refused or challenged again, for whoever looks for the
     /// reason of a 401 or 403. `about` is the address-of-record that the request claims to be of, or
-    /// for [`Refusal::Target`] its Request-URI. Nothing of this may show in an answer, nor in the
+    /// for [`Refusal::Target`] and [`Refusal::Elsewhere`] its Request-URI. Nothing of this may show in an answer, nor in the
     /// time it takes, unless an operator asked for it.
     fn refused(&self, why: Refusal, about: &[u8], source: SocketAddr) {
         let _ = (why, about, source);
@@ -122,6 +122,8 @@ pub enum Refusal {
     Unproven,
     /// The sender may not reach what the Request-URI names: 403.
     Target,
+    /// The same of a sender who is not one of our users, and the Request-URI is of none of our domains: 403.
+    Elsewhere,
 }
 
 /// What is timed.

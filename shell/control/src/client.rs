@@ -477,7 +477,7 @@ fn status_table(status: &Status) -> String {
     rows.extend(status.listeners.iter().map(|listener| ["listens on".into(), whole(listener)]));
     if serves {
         rows.extend([
-            ["authentication".into(), if status.auth { "on" } else { "OFF" }.into()],
+            ["authentication".into(), status.auth_text()],
             ["users registered".into(), status.registered.to_string()],
             ["bindings".into(), status.bindings.to_string()],
         ]);

@@ -498,6 +498,7 @@ impl Admin for Control {
             domains: Vec::new(),
             listeners: self.listeners(),
             auth: false,
+            logins: None,
             registered: 0,
             bindings: 0,
             calls: loads.iter().map(|load| u64::from(load.calls)).sum(),

@@ -91,6 +91,33 @@ fn a_phone_that_was_held_off_is_let_in_once_its_account_is_mended() {
 }
 
 #[test]
+fn logins_that_fail_are_told_of_without_a_word_about_who_exists() {
+    let server = server("");
+    let mut link = server.link(Via::Udp);
+    let mut attempt = |user: &str, password: &str| {
+        let req = Req::register(user, &link);
+        link.ask_as(&req, &Credentials::new(user, password)).status()
+    };
+    assert_eq!(attempt("alice", "secret-a"), Some(200));
+    for user in ["mallory", "alice", "alice"] {
+        assert_eq!(attempt(user, "guess"), Some(401));
+    }
+    let told = live::eventually("a failed login in the log", || {
+        let log = server.log_text();
+        log.lines().find(|line| line.contains("login refused")).map(str::to_owned)
+    });
+    assert!(told.contains("mallory@example.com") && told.contains(&link.local().to_string()), "{told}");
+    assert!(told.contains("wrong password or unknown user") && !told.contains("guess"), "{told}");
+    assert_eq!(
+        server.log_text().matches("login refused").count(),
+        1,
+        "the others within seconds are counted only"
+    );
+    let status = String::from_utf8(server.ctl(&["status"]).stdout).unwrap();
+    assert!(status.contains("on; since the start 1 right credentials, 3 wrong, 0 held off"), "{status}");
+}
+
+#[test]
 fn a_nonce_of_before_is_stale_not_wrong() {
     let mut server = server("");
     let mut link = server.link(Via::Udp);

@@ -116,6 +116,39 @@ fn user_commands_and_the_server_mean_the_same_folder_by_one_file() {
 }
 
 #[test]
+fn users_of_a_domain_that_the_file_does_not_name_are_told_of() {
+    let folder = Folder::new();
+    let config =
+        folder.write("strowger.toml", "data_dir = \"store\"\ndomains = [\"one.example\", \"two.example\"]\n");
+    let add = |name: &str| output(&["user", "add", name, "--password", "x", "--config", &config]);
+    let said = add("ann@three.example");
+    assert!(said.contains("three.example is none of the domains") && said.contains(&config), "{said}");
+    assert!(said.contains("one.example, two.example") && said.contains("`domains`"), "{said}");
+    assert!(!add("ann@Two.Example").contains("domains"));
+    assert_eq!(
+        output(&["user", "del", "ann@three.example", "--config", &config]),
+        "removed ann@three.example\n"
+    );
+    // Without names in the file the domains are those of the subscribers.
+    let config = folder.write("strowger.toml", "data_dir = \"store\"\n");
+    assert!(
+        !output(&["user", "add", "ann@four.example", "--password", "x", "--config", &config])
+            .contains("domains")
+    );
+}
+
+#[test]
+fn a_server_that_nobody_can_log_in_to_says_so() {
+    let server = Setup::new().start();
+    let (log, data) = (server.log_text(), server.data().canonicalize().unwrap());
+    assert!(log.contains("no subscribers yet") && log.contains(data.to_str().unwrap()), "{log}");
+    for usable in [Setup::new().user("ann", "x"), Setup::open()] {
+        let log = usable.start().log_text();
+        assert!(!log.contains("no subscribers yet"), "{log}");
+    }
+}
+
+#[test]
 fn the_server_says_which_data_directory_it_uses() {
     let server = Setup::open().start();
     let data = server.data().canonicalize().unwrap();

@@ -147,7 +147,7 @@ fn whoever_reads_the_log_learns_why_somebody_was_refused() {
         (Refusal::Stale, alice),
         (Refusal::OtherUser, "bob@here.example"),
         (Refusal::NotOurs, "sip:alice@far.example"),
-        (Refusal::Target, "sip:dave@far.example"),
+        (Refusal::Elsewhere, "sip:dave@far.example"),
     ];
     assert_eq!(*lab.world.refused.borrow(), expected.map(|(why, about)| (why, about.to_owned())));
 }

@@ -221,6 +221,19 @@ impl Status {
         self.config_file.as_deref().unwrap_or("defaults and options")
     }
 
+    /// Whether requests are challenged and what came of it, for people.
+    pub(crate) fn auth_text(&self) -> String {
+        match (self.auth, self.logins) {
+            (false, _) => "OFF".to_owned(),
+            (true, None) => "on".to_owned(),
+            (true, Some(Logins { passed, failed, held_off })) => {
+                format!(
+                    "on; since the start {passed} right credentials, {failed} wrong, {held_off} held off for those"
+                )
+            }
+        }
+    }
+
     /// Calls in progress, for people.
     pub(crate) fn calls_text(&self) -> String {
         match &self.records {
@@ -309,6 +322,9 @@ pub struct Status {
     pub listeners: Vec<String>,
     /// Whether requests are challenged.
     pub auth: bool,
+    /// What came of the credentials that were brought; none for a server that checks none.
+    #[serde(default)]
+    pub logins: Option<Logins>,
     /// Addresses-of-record with a binding.
     pub registered: u64,
     /// Bindings.
@@ -335,6 +351,17 @@ pub struct Status {
     pub records: Option<Records>,
     /// What should worry somebody now; empty when all is well.
     pub alarms: Vec<String>,
+}
+
+/// Requests with credentials since the start, by what came of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Logins {
+    /// The credentials were right.
+    pub passed: u64,
+    /// They were wrong, or there is no such user.
+    pub failed: u64,
+    /// They were not looked at: too many wrong ones had come before.
+    pub held_off: u64,
 }
 
 /// What a balancer has in memory: what is over is remembered for a while.

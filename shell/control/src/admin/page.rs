@@ -37,7 +37,7 @@ pub(super) fn render(status: &Status, nodes: Option<&Nodes>) -> String {
     let serves = status.role != "balance";
     if serves {
         row("Domains", &status.domains_text());
-        row("Authentication", &if status.auth { "on" } else { "OFF" });
+        row("Authentication", &status.auth_text());
         row("Users registered", &status.registered);
         row("Bindings", &status.bindings);
     }

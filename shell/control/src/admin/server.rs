@@ -116,7 +116,8 @@ fn read_token(path: &Path) -> io::Result<String> {
     let named = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", path.display()));
     let file = std::fs::File::open(path).map_err(named)?;
     if file.metadata().is_ok_and(|meta| meta.mode() & 0o007 != 0) {
-        tracing::warn!(path = %path.display(), "the admin token is open to every user; `chmod 600` it");
+        let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+        tracing::warn!(path = %whole.display(), "the admin token is open to every user; `chmod 600` it");
     }
     file.take(TOKEN_BYTES).read_to_string(&mut text).map_err(named)?;
     let token = text.lines().next().unwrap_or_default().trim();
