@@ -148,7 +148,7 @@ impl Control {
             domains: config.domains.clone(),
             listeners: self.listeners(),
             auth: config.auth.enabled,
-            logins: Some(self.logins()),
+            logins: config.auth.enabled.then(|| self.logins()),
             registered: aors as u64,
             bindings: bindings as u64,
             calls: sum(|r| r.call_count),

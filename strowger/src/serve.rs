@@ -126,8 +126,8 @@ fn serve(loaded: Loaded, overrides: Overrides) -> Result<(), Failure> {
     }
     control.ready();
     let notifier = Notifier::from_env();
-    announce(&control, &notifier, workers);
     say_if_idle(&control.config(), &parts.credentials);
+    announce(&control, &notifier, workers);
     wait(&signals, &control, &notifier, &handle, segmentation);
     drop(admin);
     handle.shutdown();
@@ -412,12 +412,13 @@ fn announce(control: &Control, notifier: &Notifier, workers: usize) {
     eprintln!("strowger {} {status}", env!("CARGO_PKG_VERSION"));
 }
 
-/// Says so if nobody can use the server yet: everybody has to log in, and there is nobody who could.
+/// Says so if no phone can register yet: each has to log in, and there is nobody who could. A server between trunks needs
+/// nobody.
 fn say_if_idle(config: &Config, credentials: &store::CredentialCache) {
-    if config.auth.enabled && config.trunks.is_empty() && credentials.is_empty() {
+    let asks = config.auth.enabled && config.auth.challenge.covers(b"REGISTER");
+    if asks && config.trunks.is_empty() && credentials.is_empty() {
         tracing::warn!(
-            "there are no subscribers yet, so nobody can register or call; add one: strowger user add USER@DOMAIN \
-             --data-dir {}",
+            "there are no subscribers yet, so no phone can register; add one: strowger user add USER@DOMAIN --data-dir {}",
             absolute(&config.data_dir).display()
         );
     }

@@ -75,7 +75,8 @@ fn say_unserved(domain: &str, config: &Config, data: &DataDir) {
     {
         eprintln!(
             "note: {domain} is none of the domains that {} names ({}): its users cannot register or be called until \
-             it stands in `domains` there, or the server is started with --domain {domain}",
+             `domains` there has it and the server has read that again (strowger ctl reload); --domain of a server \
+             takes the place of that list",
             absolute(file).display(),
             config.domains.join(", ")
         );

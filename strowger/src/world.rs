@@ -2,6 +2,7 @@
 
 use crate::build::METHODS;
 use crate::throttle::Throttle;
+use control::log::Safe;
 use control::metrics::{self, Recorder};
 use sip_auth::{
     Algorithm, Authenticator, Backoff, BackoffRules, Credentials, Decision, Ha1, Ledger, Lookup, Minted,
@@ -181,8 +182,7 @@ impl Services for World {
         let at = about.iter().rposition(|byte| *byte == b'@');
         let (user, domain) = at.map_or((&b""[..], about), |at| (&about[..at], &about[at + 1..]));
         let reason = reason(why, self.is_user(user, domain));
-        // What a peer wrote shows with its control characters escaped.
-        tracing::debug!(about = %about.escape_ascii(), %source, "refused: {reason}");
+        tracing::debug!(about = %Safe(about), %source, "refused: {reason}");
     }
 
     fn overloaded(&self, begins: bool, behind: Duration) {
@@ -224,7 +224,7 @@ fn say_failed_login(why: Refusal, about: &[u8], source: SocketAddr) {
     };
     static FAILED: Throttle = Throttle::new();
     if let Some(before) = FAILED.pass(worker_runtime::monotonic_now()) {
-        tracing::info!(about = %about.escape_ascii(), %source, before, "login refused: {what}");
+        tracing::info!(about = %Safe(about), source = %source.ip(), before, "login refused: {what}");
     }
 }
 

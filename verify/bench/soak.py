@@ -33,6 +33,8 @@ from harness import load, net, servers  # noqa: E402
 DOMAIN, FIRST = 'bench.test', 1000000
 GUESTS = 20000
 RELOAD, STALL, STALLED, SAMPLE = 30, 45, 0.3, 10
+# So many lines of the server's log are kept.
+WARNINGS = 60
 
 
 class Disturbances(threading.Thread):
@@ -77,15 +79,24 @@ class Disk(threading.Thread):
     def __init__(self, folder):
         super().__init__(daemon=True)
         self.path, self.ending, self.longest = os.path.join(folder, 'beside'), threading.Event(), 0.0
+        self.began = self.error = None
 
     def run(self):
-        with open(self.path, 'wb', buffering=0) as f:
-            while not self.ending.wait(0.5):
-                began = time.monotonic()
-                f.seek(0)
-                f.write(bytes(4096))
-                os.fsync(f.fileno())
-                self.longest = max(self.longest, time.monotonic() - began)
+        try:
+            with open(self.path, 'wb', buffering=0) as f:
+                while not self.ending.wait(0.5):
+                    self.began = time.monotonic()
+                    f.seek(0)
+                    f.write(bytes(4096))
+                    os.fsync(f.fileno())
+                    self.longest, self.began = self.took(), None
+        except OSError as error:
+            self.error = str(error)
+
+    def took(self):
+        """The longest so far, a write under way included."""
+        began = self.began
+        return self.longest if began is None else max(self.longest, time.monotonic() - began)
 
 
 class Soak:
@@ -133,13 +144,16 @@ class Soak:
                 disturbances.ending.set()
                 disk.ending.set()
                 disturbances.join()
+                disk.join(10)
                 main.stop()
                 guests.stop()
             if not os.path.exists(report):
-                raise AssertionError('the users did not end:\n' + main.log())
+                raise AssertionError('the users did not end:\n' + '\n'.join([main.log()] + warnings(server)))
             with open(report) as f:
                 found, wrong, samples = self.judge(json.load(f), guests.totals(), disturbances, refused)
-            found['longest_write_of_another_s'] = disk.longest
+            found['longest_write_of_another_s'] = disk.took()
+            if disk.error:
+                wrong.append('the disk could not be watched: ' + disk.error)
             return found, wrong, samples, warnings(server)
 
     def judge(self, report, guests, disturbances, refused):
@@ -171,7 +185,9 @@ class Soak:
 def warnings(server):
     """What the server's log says that somebody should know, and when it was over."""
     told = (' WARN ', ' ERROR ', 'written to disk again', 'overload is over')
-    return [line.replace(server.dir, 'DIR') for line in server.process.lines if any(word in line for word in told)]
+    lines = [line.replace(server.dir, 'DIR')[:300] for line in server.process.lines if any(word in line for word in told)]
+    more = len(lines) - WARNINGS
+    return lines if more <= 0 else lines[:WARNINGS] + ['and %d more' % more]
 
 
 def main():
@@ -188,7 +204,7 @@ def main():
     table = ['| | |', '|---|---|'] + ['| %s | %.6g |' % pair for pair in found.items()]
     table += ['', 'Good.' if not wrong else 'NOT GOOD: ' + '; '.join(wrong)]
     if said:
-        table += ['', 'The server warned:', '', '```', *said[:40], '```']
+        table += ['', 'The server warned:', '', '```', *said, '```']
     print('\n'.join(table))
     if o.record:
         base = records.write(o.record, 'soak', 'Everything at once for %g minutes' % o.minutes, 1, table, [found])

@@ -279,7 +279,8 @@ class Kamailio:
         self.process = Process(cmd + self.extra)
         client = net.Client(self.address, domain='probe.invalid')
         try:
-            end = time.monotonic() + 30
+            # The clock of an emulated machine leaps while files come from the host.
+            end = time.monotonic() + 600
             # Max-Forwards 0 would do, too; any answer shows that it is up.
             while client._once('OPTIONS', 'sip:%s' % self.ip, net.unique('probe'), '<sip:%s>' % self.ip, []) is None:
                 if not self.process.running() or time.monotonic() > end:

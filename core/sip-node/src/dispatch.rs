@@ -23,6 +23,18 @@ pub(crate) const TRYING: Duration = Duration::from_millis(200);
 const TEXT_ROOM: usize = 192;
 
 impl<S: Services> Node<S> {
+    /// Counts and tells of a request that may not go where it wants to.
+    pub(crate) fn note_refusal(&self, status: u16, flow: Flow, request: &Message<'_>, a: &Admitted<'_>) {
+        if status != 403 {
+            return;
+        }
+        self.services.count(Counter::Forbidden);
+        let outside = a.caller.role != Role::Local && !self.may_transit(&a.caller);
+        let elsewhere = outside && a.uri.is_sip() && !self.is_local_host(&a.uri);
+        let why = if elsewhere { Refusal::Elsewhere } else { Refusal::Target };
+        self.services.refused(why, request.request_uri(), flow.remote);
+    }
+
     /// Handles a request that is not a REGISTER for us.
     pub(crate) fn dispatch(
         &mut self,
@@ -40,13 +52,7 @@ impl<S: Services> Node<S> {
         let plan = if self.settings.proxy.mode == Mode::Redirect { plan.redirected(a) } else { plan };
         let plan = match plan {
             Plan::Refuse(status) => {
-                if status == 403 {
-                    self.services.count(Counter::Forbidden);
-                    let stranger = a.caller.role != Role::Local;
-                    let elsewhere = stranger && a.uri.is_sip() && !self.is_local_host(&a.uri);
-                    let why = if elsewhere { Refusal::Elsewhere } else { Refusal::Target };
-                    self.services.refused(why, request.request_uri(), flow.remote);
-                }
+                self.note_refusal(status, flow, request, a);
                 return self.decline(now, flow, request, a, (status, b""), b"", out);
             }
             // The same answer in the same way as for someone unknown: strangers learn nothing.

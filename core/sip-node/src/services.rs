@@ -87,7 +87,8 @@ pub trait Services {
     fn count_method(&self, method: Method<'_>);
 
     /// Told why the request from `source` was refused or challenged again, for whoever looks for the
-    /// reason of a 401 or 403. `about` is the address-of-record that the request claims to be of, or
+    /// reason of a 401 or 403. Beyond fronts that name it, `source` is the network that wrong credentials count
+    /// against, and has no port. `about` is the address-of-record that the request claims to be of, or
     /// for [`Refusal::Target`] and [`Refusal::Elsewhere`] its Request-URI. Nothing of this may show in an answer, nor in the
     /// time it takes, unless an operator asked for it.
     fn refused(&self, why: Refusal, about: &[u8], source: SocketAddr) {
@@ -122,7 +123,8 @@ pub enum Refusal {
     Unproven,
     /// The sender may not reach what the Request-URI names: 403.
     Target,
-    /// The same of a sender who is not one of our users, and the Request-URI is of none of our domains: 403.
+    /// The same of a sender who is neither one of our users nor a trunk that may transit, and the Request-URI is of none of
+    /// our domains: 403.
     Elsewhere,
 }
 

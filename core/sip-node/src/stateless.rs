@@ -88,7 +88,10 @@ impl<S: Services> Node<S> {
             Plan::Refuse(_) | Plan::Offline | Plan::Redirect(_) if is_ack => {
                 self.services.count(Counter::Stray);
             }
-            Plan::Refuse(status) => self.refuse(flow, request, status, b"", b"", out),
+            Plan::Refuse(status) => {
+                self.note_refusal(status, flow, request, admitted);
+                self.refuse(flow, request, status, b"", b"", out);
+            }
             Plan::Offline => self.refuse(flow, request, 480, b"", b"", out),
             Plan::Redirect(contacts) => {
                 let extra = [b"Contact: ", &contacts[..], b"\r\n"].concat();

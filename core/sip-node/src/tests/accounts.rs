@@ -141,6 +141,8 @@ fn whoever_reads_the_log_learns_why_somebody_was_refused() {
     far.to = "<sip:alice@far.example>".to_owned();
     assert_eq!(lab.ask(ALICE, far.text()).status(), 404);
     assert_eq!(lab.ask(CAROL, Req::new("OPTIONS", "sip:dave@far.example").text()).status(), 403);
+    let around = Req::new("OPTIONS", "sip:bob@here.example").line("Route: <sip:203.0.113.9;lr>");
+    assert_eq!(lab.ask(CAROL, around.text()).status(), 403);
     let alice = "alice@here.example";
     let expected = [
         (Refusal::WrongCredentials, alice),
@@ -148,6 +150,7 @@ fn whoever_reads_the_log_learns_why_somebody_was_refused() {
         (Refusal::OtherUser, "bob@here.example"),
         (Refusal::NotOurs, "sip:alice@far.example"),
         (Refusal::Elsewhere, "sip:dave@far.example"),
+        (Refusal::Target, "sip:bob@here.example"),
     ];
     assert_eq!(*lab.world.refused.borrow(), expected.map(|(why, about)| (why, about.to_owned())));
 }

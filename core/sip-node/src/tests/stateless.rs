@@ -208,6 +208,14 @@ fn an_unknown_name_is_asked_for_and_the_retransmission_goes() {
 }
 
 #[test]
+fn why_somebody_was_refused_is_told_here_too() {
+    let mut lab = Lab::with(|s| s.proxy.mode = Mode::Stateless);
+    assert_eq!(lab.ask(CAROL, Req::new("OPTIONS", "sip:dave@far.example").text()).status(), 403);
+    assert_eq!(*lab.world.refused.borrow(), [(Refusal::Elsewhere, "sip:dave@far.example".to_owned())]);
+    assert_eq!(lab.count(Counter::Forbidden), 1);
+}
+
+#[test]
 fn a_cancel_has_hops_like_any_other_request() {
     let mut lab = Lab::with(|s| s.proxy.mode = Mode::Stateless);
     lab.phones(&[BOB]);

@@ -322,7 +322,7 @@ pub struct Status {
     pub listeners: Vec<String>,
     /// Whether requests are challenged.
     pub auth: bool,
-    /// What came of the credentials that were brought; none for a server that checks none.
+    /// What came of the credentials that were brought; none if requests are not challenged.
     #[serde(default)]
     pub logins: Option<Logins>,
     /// Addresses-of-record with a binding.
@@ -353,14 +353,15 @@ pub struct Status {
     pub alarms: Vec<String>,
 }
 
-/// Requests with credentials since the start, by what came of them.
+/// Requests with credentials since the start, by what came of them. Not among them: those with right ones of another user, or
+/// of a nonce that is too old or used up, and those that could not be read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Logins {
-    /// The credentials were right.
+    /// The credentials were right, and of the user whom the request is about.
     pub passed: u64,
     /// They were wrong, or there is no such user.
     pub failed: u64,
-    /// They were not looked at: too many wrong ones had come before.
+    /// They were not judged, right or wrong: too many wrong ones had come before.
     pub held_off: u64,
 }
 
