@@ -10,6 +10,9 @@ have the same peers. With more workers than that all of them share the server's 
 measured, at the same load: on a machine with two cores one worker has a peak, and two workers show what the second one
 costs.
 
+On loopback a datagram ends in its receiver's socket, at the sender's cost: where few sockets take what many workers send,
+these wait for each other there. --generators 32 has more sockets, and processes that share the generator's cores.
+
 For each number of workers, three times or more, minimum, median and maximum:
   cost     CPU microseconds of a call at --rate calls a second for each core, instructions and cache misses where this
            machine counts them; the time from INVITE to the first response (180, at once), as the callers see it
@@ -89,7 +92,8 @@ class Plan:
         self.server = max(1, min(workers, half))
         # As many whatever the number of workers: a call with many peers is dearer than one with few, which is nothing that
         # workers do.
-        self.generators = list(range(half, machine))[:generators] or [0]
+        own = list(range(half, machine)) or [0]
+        self.generators = [own[k % len(own)] for k in range(generators or len(own))]
         self.has_peak = self.server == workers
 
 
@@ -194,10 +198,12 @@ class Scale:
                 one = load.Load(self.o.bin, 'caller.xml', its, callee='callee.xml', ip=ip, rate='%.3f' % (rate * part),
                                 calls=int(rate * part * lasts), rows=rows, cpu=cpu, keys=[('domain', bench.DOMAIN)],
                                 # What it hands to the kernel as one goes to one worker.
-                                extra=['--grain', '0'])
+                                extra=['--grain', '0'], wait=False)
                 one.cpu, one.judged = cpu, judged
                 started.callback(one.stop)
                 running.append(one)
+            for one in running:
+                one.started()
             yield running
 
     # ------------------------------------------------------------ one measurement
@@ -384,7 +390,7 @@ def main():
     p.add_argument('--step', type=float, default=1.25, help='the search multiplies by this until a rate is too high')
     p.add_argument('--trial', type=float, default=6, help='seconds of a trial')
     p.add_argument('--patience', type=float, default=90, help='seconds that the calls of a trial have to end after it')
-    p.add_argument('--generators', type=int, help='processes of the generator, and so peers: as many as half of the cores at most, and by default')
+    p.add_argument('--generators', type=int, help='processes of the generator, and so peers: as many as half of the cores by default; more share those cores')
     p.add_argument('--quota', type=float, default=1, help='share of its cores, of all together, that the server has while its peak is sought')
     p.add_argument('--period', type=int, default=10000, help='period of that quota, microseconds')
     p.add_argument('--resolution', type=float, default=5, help='per cent')

@@ -11,10 +11,10 @@ from .sipp import SCENARIOS
 
 class Load:
     """One generator process. It calls from port + 1 of `ip` and answers at `port`, if it has a callee. `scenario` is a
-    file of verify/sipp, or `-sn NAME` of a built-in one."""
+    file of verify/sipp, or `-sn NAME` of a built-in one. Without `wait` it starts beside others; `started` waits for it."""
 
     def __init__(self, binary, scenario, remote=None, callee=None, ip=None, port=5060, rate=None, calls=None, rows=None,
-                 cpu=None, keys=(), workers=1, extra=(), prefix=()):
+                 cpu=None, keys=(), workers=1, extra=(), prefix=(), wait=True):
         self.dir = folder.temporary('strowger-load-')
         self.ip, self.port = ip or net.fresh_ip(), port
         self.json, self.csv = os.path.join(self.dir, 'report.json'), os.path.join(self.dir, 'series.csv')
@@ -40,6 +40,12 @@ class Load:
         for k, v in keys:
             cmd += ['-key', k, v]
         self.process = Process(cmd + list(extra), cwd=self.dir)
+        self.begun = None
+        if wait:
+            self.started()
+
+    def started(self):
+        """Waits until it is ready."""
         try:
             net.poll('the generator is ready', 60, lambda: self.process.said('ready:') or not self.process.running())
         except BaseException:
