@@ -12,6 +12,7 @@ use sip_message::Method;
 use sip_node::{Counter, Question, Refusal, Services, Span, StoreDown};
 use sip_proxy::locate;
 use sip_registrar::{BindingView, Change, Expected, Reply, Table};
+use std::borrow::Cow;
 use std::cell::{RefCell, RefMut};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -175,14 +176,15 @@ impl Services for World {
         self.recorder.count_method(number(method));
     }
 
-    fn refused(&self, why: Refusal, about: &[u8], source: SocketAddr) {
+    fn refused(&self, why: Refusal, about: &[u8], source: IpAddr) {
         if !tracing::enabled!(tracing::Level::DEBUG) {
             return say_failed_login(why, about, source);
         }
         let at = about.iter().rposition(|byte| *byte == b'@');
         let (user, domain) = at.map_or((&b""[..], about), |at| (&about[..at], &about[at + 1..]));
         let reason = reason(why, self.is_user(user, domain));
-        tracing::debug!(about = %Safe(about), %source, "refused: {reason}");
+        // What the peer wrote last: it may have the form of a field.
+        tracing::debug!(%source, about = %Safe(&without_password(about)), "refused: {reason}");
     }
 
     fn overloaded(&self, begins: bool, behind: Duration) {
@@ -216,16 +218,33 @@ impl Services for World {
 
 /// Tells now and then of logins that failed, for whoever watches the usual log: there may be thousands a second.
 /// Whether there is such a user is not looked up for it.
-fn say_failed_login(why: Refusal, about: &[u8], source: SocketAddr) {
+fn say_failed_login(why: Refusal, about: &[u8], source: IpAddr) {
     let what = match why {
         Refusal::WrongCredentials => "wrong password or unknown user",
         Refusal::Throttled => "held off after too many wrong passwords",
         _ => return,
     };
+    // A line that nobody is shown does not count as one.
+    if !tracing::enabled!(tracing::Level::INFO) {
+        return;
+    }
     static FAILED: Throttle = Throttle::new();
     if let Some(before) = FAILED.pass(worker_runtime::monotonic_now()) {
-        tracing::info!(about = %Safe(about), source = %source.ip(), before, "login refused: {what}");
+        tracing::info!(%source, before, about = %Safe(about), "login refused: {what}");
     }
+}
+
+/// A URI or address-of-record without the password that a URI may have (RFC 3261 section 19.1.1).
+fn without_password(about: &[u8]) -> Cow<'_, [u8]> {
+    let parts = about.iter().rposition(|byte| *byte == b'@').and_then(|at| {
+        let scheme = about.iter().position(|byte| *byte == b':').filter(|colon| {
+            [&b"sip"[..], b"sips"].iter().any(|scheme| scheme.eq_ignore_ascii_case(&about[..*colon]))
+        });
+        let user = scheme.map_or(0, |colon| colon + 1);
+        let colon = about.get(user..at)?.iter().position(|byte| *byte == b':')?;
+        Some((user + colon, at))
+    });
+    parts.map_or(Cow::Borrowed(about), |(colon, at)| Cow::Owned([&about[..colon], &about[at..]].concat()))
 }
 
 /// What an operator reads of a refusal; `known`: there is such a user.
@@ -329,6 +348,23 @@ pub const fn kind_of(kind: locate::Kind) -> resolver::Kind {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn passwords_in_uris_are_not_shown() {
+        for (about, shown) in [
+            ("sip:bob:secret@far.example", "sip:bob@far.example"),
+            ("SIPS:bob:a:b@far.example:5061;x=y", "SIPS:bob@far.example:5061;x=y"),
+            ("bob:secret@far.example", "bob@far.example"),
+            ("sip:bob@far.example:5060", "sip:bob@far.example:5060"),
+            ("alice@here.example", "alice@here.example"),
+            ("sip:far.example:5060", "sip:far.example:5060"),
+            ("tel:+49", "tel:+49"),
+            ("@", "@"),
+            ("", ""),
+        ] {
+            assert_eq!(without_password(about.as_bytes()), shown.as_bytes(), "{about}");
+        }
+    }
 
     #[test]
     fn methods_are_counted_in_their_places() {

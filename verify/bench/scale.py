@@ -139,8 +139,9 @@ class Scale:
         self.busy = None
         # It was not cut short.
         self.whole = True
-        # Of the generators, the same for each server.
-        self.addresses = []
+        # Of the generators, the same for each server, and of who registers their callees: a run has not so many that each
+        # measurement could have its own.
+        self.addresses, self.registrar = [], net.fresh_ip()
 
     @staticmethod
     def counted():
@@ -183,7 +184,7 @@ class Scale:
                 self.addresses.append(net.fresh_ip())
             ip, first, its = self.addresses[n], n * CALLEES, them[of].address
             names = [bench.user(first + i) for i in range(CALLEES)]
-            net.register_block(its, names, ip, 5060, bench.DOMAIN)
+            net.register_block(its, names, ip, 5060, bench.DOMAIN, source=self.registrar)
             rows = [(names[i % CALLEES], bench.user(1000000 + i)) for i in range(20000)]
             found.append((its, plan.generators[k], ip, rows, parts[of] / whole, of == 0 or not isinstance(server, Beside)))
         return found
@@ -202,8 +203,12 @@ class Scale:
                 one.cpu, one.judged = cpu, judged
                 started.callback(one.stop)
                 running.append(one)
+                # Neighbours are busy before whoever is judged begins.
+                if not judged:
+                    one.started()
             for one in running:
-                one.started()
+                if one.begun is None:
+                    one.started()
             yield running
 
     # ------------------------------------------------------------ one measurement

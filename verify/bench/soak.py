@@ -91,7 +91,7 @@ class Disk(threading.Thread):
                     os.fsync(f.fileno())
                     self.longest, self.began = self.took(), None
         except OSError as error:
-            self.error = str(error)
+            self.longest, self.began, self.error = self.took(), None, str(error)
 
     def took(self):
         """The longest so far, a write under way included."""

@@ -52,7 +52,7 @@ class Load:
             # It has a session of its own, so an interruption does not reach it.
             self.process.stop()
             raise
-        self.begun = time.time()
+        self.begun = self.process.said_at('ready:')
         if not self.process.running() and not os.path.exists(self.json):
             raise AssertionError('the generator did not start:\n' + self.process.log())
 

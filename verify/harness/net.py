@@ -183,14 +183,15 @@ class Client:
         return self.ask('OPTIONS', 'sip:' + self.domain) is not None
 
 
-def register_block(server, users, host, port, domain, window=100):
-    """Register many users without credentials, each at host:port, with `window` requests in flight.
+def register_block(server, users, host, port, domain, window=100, source=None):
+    """Register many users without credentials, each at host:port, with `window` requests in flight, from `source` or an address
+    of its own.
 
     Bench and load tests need a thousand callees at once; one by one would take as long as the test.
     """
     sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
-    sock.bind((fresh_ip(), 5060))
+    sock.bind((source or fresh_ip(), 5060))
     ip = sock.getsockname()[0]
     sock.settimeout(1)
     run = unique('block')

@@ -20,7 +20,7 @@ class Process:
 
     def __init__(self, cmd, cwd=None, env=None, stdin=None):
         self.cmd = cmd
-        self.lines = []
+        self.lines, self.times = [], []
         self.proc = subprocess.Popen(
             cmd, stdin=stdin or subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             cwd=cwd, env=env, start_new_session=True)
@@ -28,10 +28,15 @@ class Process:
 
     def _read(self):
         for line in self.proc.stdout:
+            self.times.append(time.time())
             self.lines.append(line.decode('utf-8', 'replace').rstrip())
 
     def said(self, text):
         return any(text in line for line in list(self.lines))
+
+    def said_at(self, text):
+        """When it said this first, seconds since the epoch; now if it did not."""
+        return next((at for at, line in zip(self.times, list(self.lines)) if text in line), time.time())
 
     def log(self, last=40):
         return '\n'.join(self.lines[-last:])
@@ -279,13 +284,17 @@ class Kamailio:
         self.process = Process(cmd + self.extra)
         client = net.Client(self.address, domain='probe.invalid')
         try:
-            # The clock of an emulated machine leaps while files come from the host.
-            end = time.monotonic() + 600
+            # The clock of an emulated machine leaps while files come from the host: no less than so many probes.
+            end, probes = time.monotonic() + 30, 0
             # Max-Forwards 0 would do, too; any answer shows that it is up.
             while client._once('OPTIONS', 'sip:%s' % self.ip, net.unique('probe'), '<sip:%s>' % self.ip, []) is None:
-                if not self.process.running() or time.monotonic() > end:
-                    self.process.stop()
+                probes += 1
+                if not self.process.running() or (time.monotonic() > end and probes > 20):
                     raise AssertionError('Kamailio did not start:\n' + self.process.log())
+        except BaseException:
+            # It has a session of its own, so an interruption does not reach it.
+            self.process.stop()
+            raise
         finally:
             client.close()
         return self

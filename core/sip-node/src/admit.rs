@@ -8,7 +8,6 @@ use crate::node::Node;
 use crate::overload::Verdict;
 use crate::services::{Counter, Refusal, Services};
 use crate::settings::{Auth, Mode};
-use core::net::SocketAddr;
 use sip_auth::{Decision, Status};
 use sip_message::{Malformed, Message, Method, Name, Scheme, Uri, UriError, plain_aor};
 use sip_proxy::loops::read_branch;
@@ -454,8 +453,6 @@ impl<S: Services> Node<S> {
             Status::Unauthorized => Name::Authorization,
             Status::ProxyAuthenticationRequired => Name::ProxyAuthorization,
         };
-        let beyond = about.source != flow.remote.ip().to_canonical();
-        let source = if beyond { SocketAddr::new(about.source, 0) } else { flow.remote };
         let mut values = request.headers(name).map(|h| h.value);
         let stale = match self.services.check(authenticator, &about, &mut values) {
             Decision::Accepted { user } => {
@@ -466,17 +463,17 @@ impl<S: Services> Node<S> {
                     return Some(own);
                 }
                 self.services.count(Counter::Forbidden);
-                self.services.refused(Refusal::OtherUser, aor.text(), source);
+                self.services.refused(Refusal::OtherUser, aor.text(), about.source);
                 let why = (403, &b"Credentials Of Another User"[..]);
                 self.answer_once(now, flow, request, why, b"", out);
                 return None;
             }
             Decision::Bad(reason) => {
-                self.services.refused(Refusal::Unreadable(reason), aor.text(), source);
+                self.services.refused(Refusal::Unreadable(reason), aor.text(), about.source);
                 return self.malformed(flow, request, reason.as_bytes(), out);
             }
             Decision::Throttled { retry_after: seconds } => {
-                self.services.refused(Refusal::Throttled, aor.text(), source);
+                self.services.refused(Refusal::Throttled, aor.text(), about.source);
                 self.services.count(Counter::Throttled);
                 // Not 503, which says that nobody is served: a proxy on the way would send us nothing of anybody
                 // for so long (section 21.5.4), and whoever guesses would decide about the others.
@@ -486,12 +483,12 @@ impl<S: Services> Node<S> {
             }
             Decision::Wrong => {
                 self.services.count(Counter::WrongCredentials);
-                self.services.refused(Refusal::WrongCredentials, aor.text(), source);
+                self.services.refused(Refusal::WrongCredentials, aor.text(), about.source);
                 false
             }
             Decision::Challenge { stale } => {
                 if stale {
-                    self.services.refused(Refusal::Stale, aor.text(), source);
+                    self.services.refused(Refusal::Stale, aor.text(), about.source);
                 }
                 stale
             }

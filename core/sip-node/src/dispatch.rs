@@ -32,7 +32,12 @@ impl<S: Services> Node<S> {
         let outside = a.caller.role != Role::Local && !self.may_transit(&a.caller);
         let elsewhere = outside && a.uri.is_sip() && !self.is_local_host(&a.uri);
         let why = if elsewhere { Refusal::Elsewhere } else { Refusal::Target };
-        self.services.refused(why, request.request_uri(), flow.remote);
+        self.tell(why, request.request_uri(), flow, request);
+    }
+
+    /// Tells why a request was refused that is about somebody.
+    pub(crate) fn tell(&self, why: Refusal, about: &[u8], flow: Flow, request: &Message<'_>) {
+        self.services.refused(why, about, self.settings.auth.source(flow.remote.ip(), request));
     }
 
     /// Handles a request that is not a REGISTER for us.

@@ -38,12 +38,12 @@ impl<S: Services> Node<S> {
         // who is not the user in To has no business here either (10.3 step 4).
         let Some(aor) = aor.filter(|aor| !aor.user().is_empty()) else {
             self.services.count(Counter::RegisterRefused);
-            self.services.refused(Refusal::NotOurs, request.to_uri(), flow.remote);
+            self.tell(Refusal::NotOurs, request.to_uri(), flow, request);
             return self.decline(now, flow, request, admitted, (404, b""), b"", out);
         };
         if admitted.caller.role != Role::Local {
             self.services.count(Counter::RegisterRefused);
-            self.services.refused(Refusal::Unproven, aor.text(), flow.remote);
+            self.tell(Refusal::Unproven, aor.text(), flow, request);
             return self.decline(now, flow, request, admitted, (403, b""), b"", out);
         }
         let settings = self.settings.clone();

@@ -1,6 +1,6 @@
 //! What a node asks of the world around it, answered at once from memory.
 
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use sip_auth::{Authenticator, Decision, Minted};
 use sip_message::Method;
@@ -86,12 +86,11 @@ pub trait Services {
     /// Counts a request by its method.
     fn count_method(&self, method: Method<'_>);
 
-    /// Told why the request from `source` was refused or challenged again, for whoever looks for the
-    /// reason of a 401 or 403. Beyond fronts that name it, `source` is the network that wrong credentials count
-    /// against, and has no port. `about` is the address-of-record that the request claims to be of, or
+    /// Told why a request was refused or challenged again, for whoever looks for the reason of a 401 or 403. `source` is where
+    /// it says that it came from: the sender, or beyond fronts whom they name. Over UDP that may be made up. `about` is the address-of-record that the request claims to be of, or
     /// for [`Refusal::Target`] and [`Refusal::Elsewhere`] its Request-URI. Nothing of this may show in an answer, nor in the
     /// time it takes, unless an operator asked for it.
-    fn refused(&self, why: Refusal, about: &[u8], source: SocketAddr) {
+    fn refused(&self, why: Refusal, about: &[u8], source: IpAddr) {
         let _ = (why, about, source);
     }
 

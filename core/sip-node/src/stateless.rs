@@ -89,7 +89,10 @@ impl<S: Services> Node<S> {
                 self.services.count(Counter::Stray);
             }
             Plan::Refuse(status) => {
-                self.note_refusal(status, flow, request, admitted);
+                // A CANCEL proves nothing, so it is no sign of what its sender may do.
+                if request.method() != Method::Cancel {
+                    self.note_refusal(status, flow, request, admitted);
+                }
                 self.refuse(flow, request, status, b"", b"", out);
             }
             Plan::Offline => self.refuse(flow, request, 480, b"", b"", out),

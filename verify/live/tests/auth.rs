@@ -127,10 +127,10 @@ fn told_of_guesses_at(user: &str) -> String {
 }
 
 #[test]
-fn what_a_stranger_wrote_takes_no_more_than_a_line_of_the_log() {
+fn what_a_stranger_wrote_takes_no_more_than_the_end_of_a_line_of_the_log() {
     let server = server("");
     let mut link = server.link(Via::Tcp);
-    let long = "x".repeat(2_000);
+    let long = format!("x;source=192.0.2.66{}", "x".repeat(2_000));
     let req = Req::register(&long, &link);
     assert_eq!(link.ask_as(&req, &Credentials::new("alice", "guess")).status(), Some(401));
     let line = live::eventually("a failed login in the log", || {
@@ -138,6 +138,8 @@ fn what_a_stranger_wrote_takes_no_more_than_a_line_of_the_log() {
         log.lines().find(|line| line.contains("login refused")).map(str::to_owned)
     });
     assert!(line.len() < 1_000 && line.contains("more)"), "{line}");
+    let first = line.split_once("source=").unwrap().1;
+    assert!(first.starts_with(&format!("{} ", link.local().ip())), "{line}");
 }
 
 #[test]

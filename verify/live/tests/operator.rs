@@ -142,7 +142,8 @@ fn a_server_that_nobody_can_log_in_to_says_so() {
     let server = Setup::new().start();
     let (log, data) = (server.log_text(), server.data().canonicalize().unwrap());
     assert!(log.contains("no subscribers yet") && log.contains(data.to_str().unwrap()), "{log}");
-    for usable in [Setup::new().user("ann", "x"), Setup::open()] {
+    let free = Setup::new().config("[auth]\nchallenge = [\"INVITE\"]\n");
+    for usable in [Setup::new().user("ann", "x"), Setup::open(), free] {
         let log = usable.start().log_text();
         assert!(!log.contains("no subscribers yet"), "{log}");
     }

@@ -79,6 +79,8 @@ fn who_guesses_is_told_to_wait_alone_and_by_no_503() {
     let mut lab = Lab::with(|s| s.auth.fronts = vec![(PROXY.parse::<SocketAddr>().unwrap().ip(), 32)]);
     let held = guess_until_held_off(&mut lab, "203.0.113.66");
     assert_eq!(held.status(), 500, "{}", held.text);
+    let told_of = |lab: &Lab| lab.world.refused_from.get().unwrap().to_string();
+    assert_eq!(told_of(&lab), "203.0.113.66");
     assert!(held.get("Retry-After").is_some(), "{}", held.text);
     // Who sends by the same proxy from elsewhere may.
     let mut own = register("alice", "<sip:alice@192.0.2.30>");
@@ -90,6 +92,7 @@ fn who_guesses_is_told_to_wait_alone_and_by_no_503() {
     // Whom nobody vouches for writes what he likes into a second Via: he is where he sends from.
     let mut lab = Lab::new();
     guess_until_held_off(&mut lab, "203.0.113.66");
+    assert_eq!(told_of(&lab), "192.0.2.77");
     let challenge = lab.ask(PROXY, own.text());
     assert_eq!(lab.ask(PROXY, own.answer("alice", &challenge).text()).status(), 500);
 }

@@ -32,7 +32,7 @@ use sip_proxy::locate::Answer;
 use sip_registrar::{BindingView, Change, Expected, Reply, Table};
 use sip_transaction::{Limits, Timers};
 use std::cell::{Cell, RefCell};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,6 +58,7 @@ pub(crate) struct Shared {
     pub observed: RefCell<Vec<Span>>,
     /// Why which name was refused.
     pub refused: RefCell<Vec<(Refusal, String)>>,
+    pub refused_from: Cell<Option<IpAddr>>,
     pub store_down: Cell<bool>,
     /// Beginnings and ends of overloads.
     pub overloads: RefCell<Vec<bool>>,
@@ -134,7 +135,8 @@ impl Services for World {
 
     fn count_method(&self, _method: sip_message::Method<'_>) {}
 
-    fn refused(&self, why: Refusal, about: &[u8], _source: SocketAddr) {
+    fn refused(&self, why: Refusal, about: &[u8], source: IpAddr) {
+        self.0.refused_from.set(Some(source));
         self.0.refused.borrow_mut().push((why, String::from_utf8_lossy(about).into_owned()));
     }
 
@@ -260,6 +262,7 @@ impl Lab {
             counted: RefCell::default(),
             observed: RefCell::default(),
             refused: RefCell::default(),
+            refused_from: Cell::default(),
             store_down: Cell::new(false),
             overloads: RefCell::default(),
             ledger: RefCell::new(LocalLedger {

@@ -353,11 +353,11 @@ pub struct Status {
     pub alarms: Vec<String>,
 }
 
-/// Requests with credentials since the start, by what came of them. Not among them: those with right ones of another user, or
-/// of a nonce that is too old or used up, and those that could not be read.
+/// Requests with credentials since the start, by what came of them. Not among them are those with right ones that were not let
+/// through, of another user or of a nonce that is too old or used up, and those that could not be judged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Logins {
-    /// The credentials were right, and of the user whom the request is about.
+    /// The credentials were right, and those of a user who may send this.
     pub passed: u64,
     /// They were wrong, or there is no such user.
     pub failed: u64,
