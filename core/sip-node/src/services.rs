@@ -86,10 +86,11 @@ pub trait Services {
     /// Counts a request by its method.
     fn count_method(&self, method: Method<'_>);
 
-    /// Told why a request was refused or challenged again, for whoever looks for the reason of a 401 or 403. `source` is where
-    /// it says that it came from: the sender, or beyond fronts whom they name. Over UDP that may be made up. `about` is the address-of-record that the request claims to be of, or
-    /// for [`Refusal::Target`] and [`Refusal::Elsewhere`] its Request-URI. Nothing of this may show in an answer, nor in the
-    /// time it takes, unless an operator asked for it.
+    /// Told why a request was refused or challenged again, for whoever looks for the reason of a 401 or
+    /// 403. `about` is the address-of-record that the request claims to be of, or for [`Refusal::Target`]
+    /// and [`Refusal::Elsewhere`] its Request-URI. `source` is where the request says that it came from:
+    /// the sender, or beyond fronts whom they name; over UDP that may be made up. Nothing of this may show
+    /// in an answer, nor in the time it takes, unless an operator asked for it.
     fn refused(&self, why: Refusal, about: &[u8], source: IpAddr) {
         let _ = (why, about, source);
     }
