@@ -8,7 +8,7 @@ use crate::config::{Level, LogFormat};
 use crate::outlet::Outlet;
 use std::fmt::{self, Display};
 use std::io::{self, Write};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
 use tracing::Subscriber;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
@@ -16,7 +16,6 @@ use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, reload};
-use wire::Time;
 
 /// Libraries whose own chatter is kept down to warnings unless everything is asked for.
 const CHATTY: &[&str] = &[
@@ -180,40 +179,6 @@ impl Display for Safe<'_> {
     }
 }
 
-/// Lets a warning through at most once in an interval, and counts what it held back.
-///
-/// One for each place that warns, usually in a `static`. A flood of bad input then costs one line
-/// now and then, and the line says how many it stands for.
-pub struct Throttle {
-    interval: u64,
-    next: AtomicU64,
-    held: AtomicU64,
-}
-
-impl Throttle {
-    /// At most one line every `seconds`.
-    pub const fn every(seconds: u64) -> Throttle {
-        Throttle {
-            interval: seconds.saturating_mul(1_000_000),
-            next: AtomicU64::new(0),
-            held: AtomicU64::new(0),
-        }
-    }
-
-    /// Whether to log now: `Some` with the number of times the answer was `None` since the last
-    /// line.
-    pub fn allow(&self, now: Time) -> Option<u64> {
-        let (now, next) = (now.as_micros(), self.next.load(Relaxed));
-        let after = now.saturating_add(self.interval);
-        // Of several threads that find the time come, the exchange lets one through.
-        if now >= next && self.next.compare_exchange(next, after, Relaxed, Relaxed).is_ok() {
-            return Some(self.held.swap(0, Relaxed));
-        }
-        self.held.fetch_add(1, Relaxed);
-        None
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -299,17 +264,5 @@ mod tests {
         let long = Safe(&[b'a'; 300]).to_string();
         assert!(long.ends_with("aaa... (44 more)"), "{long}");
         assert_eq!(Safe(&[b'a'; 256]).to_string().len(), 256);
-    }
-
-    #[test]
-    fn a_throttle_counts_what_it_holds_back() {
-        let throttle = Throttle::every(10);
-        let at = |seconds| throttle.allow(Time::from_secs(seconds));
-        assert_eq!(at(100), Some(0));
-        assert_eq!(at(100), None);
-        assert_eq!(at(109), None);
-        assert_eq!(at(110), Some(2));
-        assert_eq!(at(110), None);
-        assert_eq!(at(500), Some(1));
     }
 }
