@@ -11,7 +11,7 @@ measured, at the same load: on a machine with two cores one worker has a peak, a
 costs.
 
 On loopback a datagram ends in its receiver's socket, at the sender's cost: where few sockets take what many workers send,
-these wait for each other there. --generators 32 has more sockets, and processes that share the generator's cores.
+these may wait for each other there. --generators 32 has more sockets, and processes that share the generator's cores.
 
 For each number of workers, three times or more, minimum, median and maximum:
   cost     CPU microseconds of a call at --rate calls a second for each core, instructions and cache misses where this
