@@ -131,7 +131,7 @@ pub struct BalanceArgs {
     pub data_dir: Option<PathBuf>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Switch {
     On,
     Off,

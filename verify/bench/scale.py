@@ -86,9 +86,9 @@ def rate_of(rates, name):
 class Plan:
     """Which cores a server with so many workers has, and which the generators."""
 
-    def __init__(self, workers, machine, generators=None):
+    def __init__(self, workers, machine, generators=None, theirs=None):
         self.workers = workers
-        half = machine // 2
+        half = machine - (theirs or machine - machine // 2)
         self.server = max(1, min(workers, half))
         # As many whatever the number of workers: a call with many peers is dearer than one with few, which is nothing that
         # workers do.
@@ -199,7 +199,7 @@ class Scale:
                 one = load.Load(self.o.bin, 'caller.xml', its, callee='callee.xml', ip=ip, rate='%.3f' % (rate * part),
                                 calls=int(rate * part * lasts), rows=rows, cpu=cpu, keys=[('domain', bench.DOMAIN)],
                                 # What it hands to the kernel as one goes to one worker.
-                                extra=['--grain', '0'], wait=False)
+                                extra=['--grain', '%g' % self.o.grain, '--udp-segmentation', 'off'], wait=False)
                 one.cpu, one.judged = cpu, judged
                 started.callback(one.stop)
                 running.append(one)
@@ -310,8 +310,15 @@ class Scale:
         try:
             with self.server(name, plan) as server:
                 callers = self.callers(server, plan)
-                found = self.cost(name, server, plan, callers)
-                print('   %s' % ', '.join('%s %.1f' % pair for pair in found.items()), flush=True)
+                found = {}
+                if self.o.cost:
+                    found = self.cost(name, server, plan, callers)
+                    print('   %s' % ', '.join('%s %.1f' % pair for pair in found.items()), flush=True)
+                else:
+                    # A trial of a server just started would judge what the kernel gives it then.
+                    with self.calling(callers, rate_of(self.o.begin, name) * plan.server / 2, 2) as running:
+                        for one in running:
+                            one.wait(20)
                 if plan.has_peak and self.o.peak:
                     if share:
                         share.take(server.process.pids())
@@ -343,7 +350,7 @@ class Scale:
         names = [n for n in self.o.servers if self.b.available('strowger' if n in OURS else n)]
         for rep in range(self.o.reps):
             for workers in self.o.workers:
-                plan = Plan(workers, machine, self.o.generators)
+                plan = Plan(workers, machine, self.o.generators, self.o.generator_cores)
                 if workers > 2 * plan.server:
                     # A second worker for each core has been seen.
                     continue
@@ -374,9 +381,10 @@ def lines(results):
         one = results.get(('strowger' if name in OURS else name, 1), runs)
         cost = 'instructions' if 'instructions' in runs[0] and 'instructions' in one[0] else 'cpu_us'
         speedup = middle(runs, 'peak') / (middle(one, 'peak') or float('nan'))
-        yield '| %s | %d | %d | %s | %s | %.2f |' % (
+        dearer = middle(runs, cost) / middle(one, cost)
+        yield '| %s | %d | %d | %s | %s |' % (
             name, workers, len(runs), ' | '.join(records.spread(runs, key, form) for key, _, form in shown),
-            '%.2f' % speedup if speedup == speedup else '-', middle(runs, cost) / middle(one, cost))
+            ' | '.join('%.2f' % x if x == x else '-' for x in (speedup, dearer)))
 
 
 def main():
@@ -396,6 +404,9 @@ def main():
     p.add_argument('--trial', type=float, default=6, help='seconds of a trial')
     p.add_argument('--patience', type=float, default=90, help='seconds that the calls of a trial have to end after it')
     p.add_argument('--generators', type=int, help='processes of the generator, and so peers: as many as half of the cores by default; more share those cores')
+    p.add_argument('--generator-cores', type=int, help='how many of the cores, the last, are theirs: half by default')
+    p.add_argument('--no-cost', dest='cost', action='store_false', help='the peaks only')
+    p.add_argument('--grain', type=float, default=0, help="the generators' grain, milliseconds (docs/load.md)")
     p.add_argument('--quota', type=float, default=1, help='share of its cores, of all together, that the server has while its peak is sought')
     p.add_argument('--period', type=int, default=10000, help='period of that quota, microseconds')
     p.add_argument('--resolution', type=float, default=5, help='per cent')
@@ -425,7 +436,7 @@ def main():
     if o.record:
         records.write(o.record, 'scale', 'Scaling with workers', o.reps, table,
                       [dict(server=n, workers=w, **r) for (n, w), runs in results.items() for r in runs])
-    return 1 if not scale.whole or any(r['failed'] for runs in results.values() for r in runs) else 0
+    return 1 if not scale.whole or any(r.get('failed') for runs in results.values() for r in runs) else 0
 
 
 if __name__ == '__main__':

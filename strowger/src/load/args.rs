@@ -1,6 +1,7 @@
 //! The command line of `strowger load`: SIPp's everyday options under SIPp's names, and our own.
 
 use super::{sipp, units, unknown};
+use crate::cli::Switch;
 use clap::{ArgAction, ArgGroup, Args, Command};
 use load::population::Arrivals;
 use std::ffi::OsString;
@@ -165,6 +166,11 @@ pub struct LoadArgs {
     /// leave, so the wait shows as lateness. 0: each wakes the program
     #[arg(long, value_name = "MS", default_value_t = 0.5, value_parser = units::amount, help_heading = "From where")]
     pub grain: f64,
+
+    /// Whether messages of one length for one address leave through the kernel as one (UDP). Say off where a server on this
+    /// machine has several workers, of which one gets all that go together [default: on; off with --grain 0]
+    #[arg(long, value_name = "on|off", help_heading = "From where", conflicts_with = "backend")]
+    pub udp_segmentation: Option<Switch>,
 
     /// Have the workers run before all other programs (SCHED_FIFO; needs root or CAP_SYS_NICE): what else the machine
     /// does makes them late no more. Leave a processor to the server

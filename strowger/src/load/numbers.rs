@@ -23,7 +23,7 @@ const BESIDE: [&str; 11] = [
 ];
 
 /// What is no number.
-const WORDS: [&str; 40] = [
+const WORDS: [&str; 41] = [
     "sn",
     "sf",
     "answer",
@@ -58,6 +58,7 @@ const WORDS: [&str; 40] = [
     "mailbox",
     "server_metrics",
     "target",
+    "udp_segmentation",
     "help",
     "message_file",
     "log_file",

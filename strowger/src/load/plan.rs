@@ -9,6 +9,7 @@ use super::say;
 use super::sipp;
 use super::sockets::{self, Needs, Sockets};
 use super::target::{find, host_of, remote};
+use crate::cli::Switch;
 use crate::memory;
 use load::engine::{Defaults, Engine, Retransmission, Settings, Users};
 use load::metrics::{Setup, Window};
@@ -179,6 +180,7 @@ impl Plan {
             exact_deadlines,
             grain: grain(args),
             together: !grain(args).is_zero(),
+            segment: segment(args),
             stamps: true,
             own_connections: sockets.connections,
             // With a socket for each call there are enough of them.
@@ -302,6 +304,12 @@ impl Plan {
 /// How long messages may wait for each other, to the microsecond.
 pub(super) fn grain(args: &LoadArgs) -> Duration {
     Duration::from_micros((args.grain.clamp(0.0, 1_000.0) * 1_000.0) as u64)
+}
+
+/// What says whether messages go through the kernel together; none: each goes alone.
+pub(super) fn segment(args: &LoadArgs) -> Option<Arc<AtomicBool>> {
+    let together = args.udp_segmentation.map_or(!grain(args).is_zero(), |wish| wish == Switch::On);
+    together.then(|| Arc::new(true.into()))
 }
 
 fn options(args: &LoadArgs) -> Result<Options, String> {
@@ -573,6 +581,13 @@ mod tests {
         let text = text.replacen("<send retrans", &own, 1);
         let scenario = Some(parse(&load, "x", text.as_bytes(), &Injections::default())?);
         workers(&load, [&scenario, &None])
+    }
+
+    #[test]
+    fn messages_leave_together_unless_somebody_says_otherwise() {
+        let together = |line: &str| segment(&LoadArgs::of(line.split_whitespace())).is_some();
+        assert!(together("") && together("--udp-segmentation on --grain 0"));
+        assert!(!together("--grain 0") && !together("--udp-segmentation off"));
     }
 
     #[test]

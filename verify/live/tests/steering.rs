@@ -1,6 +1,6 @@
 //! Which worker a datagram reaches: the steering program in the real kernel, and the whole server with it.
 
-use live::{Link, PATIENCE, Req, Server, Setup, Via, eventually, without_capabilities};
+use live::{Link, PATIENCE, Req, Server, Setup, Via, eventually, fresh_ip, load, text, without_capabilities};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
@@ -268,6 +268,27 @@ fn no_datagram_crosses_workers_where_the_kernel_steers() {
     }
 }
 
+/// What goes through the kernel together is steered by the first of it.
+#[test]
+fn a_generator_sends_each_datagram_alone_where_it_is_told_to() {
+    if Steered::start().is_none() {
+        return;
+    }
+    let server = Setup::open().workers(2).steering("kernel").start();
+    let target = server.sip().to_string();
+    let crossed = |more: &[&str]| {
+        let before = server.metric("strowger_udp_hops_total");
+        let ip = fresh_ip().to_string();
+        let args = ["-sn", "options", &target, "-i", &ip, "-r", "20000", "-m", "4000", "--workers", "1"];
+        let done = load(&[&args[..], more].concat());
+        assert!(done.status.success(), "{}", text(&done));
+        server.metric("strowger_udp_hops_total") - before
+    };
+    assert!(crossed(&[]) > 100);
+    assert_eq!(crossed(&["--udp-segmentation", "off"]), 0);
+    assert_eq!(crossed(&["--grain", "0"]), 0);
+}
+
 /// None of the server's threads may load programs into the kernel any more, once the one that does has ended. It has the
 /// overload program checked while the others serve.
 fn assert_gave_up_what_it_took(server: &Server) {
@@ -310,7 +331,7 @@ fn without_the_privilege_the_rings_take_over_and_the_log_says_what_to_allow() {
     let (came, crossed) = mixed_traffic(&server);
     assert!(crossed > 0 && crossed < came, "{crossed} of {came}");
     // Where it is asked for by name there is no start without it.
-    let listen = format!("udp:{}:5060", live::fresh_ip());
+    let listen = format!("udp:{}:5060", fresh_ip());
     let mut command = without_capabilities();
     command.args([
         "serve",

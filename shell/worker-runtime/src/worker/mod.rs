@@ -152,10 +152,7 @@ impl<M: Machine> Worker<M> {
             sieve: None,
             datagrams,
             recv: RecvBatch::new(config.batch, config.together || stamped),
-            send: SendBatch::new(
-                config.batch,
-                if config.together { Some(Arc::new(true.into())) } else { config.segment.clone() },
-            ),
+            send: SendBatch::new(config.batch, config.segment.clone()),
             streams,
             steered,
             stamped,
