@@ -68,19 +68,27 @@ fn configuration(data: &DataDir) -> Result<Config, Failure> {
     Ok(loaded.config)
 }
 
-/// Says that users of `domain` will be refused, if a configuration file names other domains alone.
-fn say_unserved(domain: &str, config: &Config, data: &DataDir) {
+/// Says of which of these domains users will be refused, if a configuration file names others alone.
+fn say_unserved(domains: &[&str], config: &Config, data: &DataDir) {
     let Some(file) = &data.config else { return };
-    if !config.domains.is_empty() && !config.domains.iter().any(|served| served.eq_ignore_ascii_case(domain))
-    {
-        eprintln!(
-            "note: {domain} is none of the domains that {} names ({}): its users cannot register or be called until \
-             `domains` there has it and the server has read that again (strowger ctl reload); --domain of a server \
-             takes the place of that list",
-            absolute(file).display(),
-            config.domains.join(", ")
-        );
+    let served = |domain: &str| config.domains.iter().any(|served| served.eq_ignore_ascii_case(domain));
+    let unserved: Vec<&str> = domains.iter().copied().filter(|domain| !served(domain)).collect();
+    let [first, others @ ..] = unserved.as_slice() else { return };
+    if config.domains.is_empty() {
+        return;
     }
+    let more = match others {
+        [] => String::new(),
+        [second] => format!(", nor is {second}"),
+        [second, rest @ ..] => format!(", nor are {second} and {} more", rest.len()),
+    };
+    eprintln!(
+        "note: {first} is none of the domains that {} names ({}){more}: users there cannot register or be called \
+         until `domains` in that file has it and the server has read it again (strowger ctl reload); --domain of a \
+         server takes the place of that list",
+        absolute(file).display(),
+        config.domains.join(", ")
+    );
 }
 
 /// Says which data directory is changed where only a file names it: a server may have been started with
@@ -141,7 +149,7 @@ fn add(name: &str, password: Option<&str>, data: &DataDir) -> Result<(), Failure
         Added::Replaced => "password changed:",
     };
     println!("{what} {}@{}", name.user(), name.domain());
-    say_unserved(name.domain(), &config, data);
+    say_unserved(&[name.domain()], &config, data);
     Ok(())
 }
 
@@ -215,12 +223,15 @@ fn import(file: &Path, options: &ImportOptions, data: &DataDir) -> Result<(), Fa
             eprint!("\r{doing} {percent:3} %  {} lines", p.lines);
         }
     };
-    let (mut subscribers, _) = made(data)?;
+    let (mut subscribers, config) = made(data)?;
     let report = subscribers.import(file, options, &mut show)?;
     if live {
         eprintln!();
     }
-    report_import(&report, file, options)
+    report_import(&report, file, options)?;
+    let domains: Vec<&str> = report.domains.iter().map(String::as_str).collect();
+    say_unserved(&domains, &config, data);
+    Ok(())
 }
 
 fn report_import(report: &ImportReport, file: &Path, options: &ImportOptions) -> Result<(), Failure> {

@@ -5,8 +5,8 @@
 
 Proxy-200 calls without credentials, callees registered. Server and generator have cores of their own: a server with
 so many workers as half of the machine has cores has one core for each; the generator, one process of `strowger load`
-for each of its cores and with an address of its own, has the other half, whatever the number of workers, so that all
-have the same peers. With more workers than that all of them share the server's half, and only the cost of a call is
+for each of its cores and with an address of its own, has the other half (--generator-cores), whatever the number of workers, so
+that all have the same peers. With more workers than that all of them share the server's half, and only the cost of a call is
 measured, at the same load: on a machine with two cores one worker has a peak, and two workers show what the second one
 costs.
 
@@ -33,6 +33,7 @@ What the machine itself takes from each of its cores when all are busy, two more
 """
 import argparse
 import contextlib
+import multiprocessing
 import os
 import shutil
 import signal
@@ -62,6 +63,29 @@ OURS = ('apart', 'beside')
 EVENTS = ('instructions', 'cache-misses')
 
 
+def speeds(seconds=0.3):
+    """What each core does of a loop that shares nothing while all run it, to the fastest: where they are unlike, the slowest
+    decides what many workers carry."""
+    def run(core, begin, found):
+        os.sched_setaffinity(0, {core})
+        rounds, end = 0, begin + seconds
+        while time.time() < begin:
+            pass
+        while time.time() < end:
+            for _ in range(500):
+                rounds += 1
+        found.put(rounds)
+
+    found, begin = multiprocessing.Queue(), time.time() + 0.2
+    all_of_them = [multiprocessing.Process(target=run, args=(core, begin, found)) for core in sorted(os.sched_getaffinity(0))]
+    for one in all_of_them:
+        one.start()
+    rounds = sorted(found.get() for _ in all_of_them)
+    for one in all_of_them:
+        one.join()
+    return [r / rounds[-1] for r in rounds]
+
+
 def cores(first, count):
     return '%d-%d' % (first, first + count - 1)
 
@@ -88,11 +112,11 @@ class Plan:
 
     def __init__(self, workers, machine, generators=None, theirs=None):
         self.workers = workers
-        half = machine - (theirs or machine - machine // 2)
-        self.server = max(1, min(workers, half))
+        ours = max(1, machine - theirs if theirs else machine // 2)
+        self.server = min(workers, ours)
         # As many whatever the number of workers: a call with many peers is dearer than one with few, which is nothing that
         # workers do.
-        own = list(range(half, machine)) or [0]
+        own = list(range(ours, machine)) or [0]
         self.generators = [own[k % len(own)] for k in range(generators or len(own))]
         self.has_peak = self.server == workers
 
@@ -429,8 +453,12 @@ def main():
               '  verify/bench/emulated/run.sh %s --servers strowger --workloads proxy200 --grades single,kernel,ring' % os.path.relpath(o.bin))
     # As Ctrl-C: what was measured is shown, and nothing is left behind.
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    before = speeds()
+    print('cores, all of them busy: the slowest does %.0f %% of what the fastest does' % (100 * before[0]), flush=True)
     results = scale.run()
-    table = list(lines(results))
+    after = speeds()
+    said = 'Cores, all of them busy: the slowest did %.0f %% of what the fastest did before all this, and %.0f %% after it.'
+    table = list(lines(results)) + ['', said % (100 * before[0], 100 * after[0])]
     print()
     print('\n'.join(table))
     if o.record:

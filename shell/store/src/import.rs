@@ -33,6 +33,8 @@ const PROGRESS_LINES: u64 = 4_096;
 const MAX_RECORD: u64 = 64 * 1_024;
 /// Bad lines listed one by one; more are only counted.
 const MAX_LISTED: usize = 1_000;
+/// Domains listed.
+const MAX_DOMAINS: usize = 100;
 
 /// How to import.
 #[derive(Clone, Debug, Default)]
@@ -66,6 +68,18 @@ pub struct ImportReport {
     /// Lines whose `ha1` was not that of their `password` and domain, perhaps because the realm was
     /// another one. The password counted.
     pub disagreeing: u64,
+    /// The domains of the subscribers written, the first hundred.
+    pub domains: Vec<String>,
+}
+
+impl ImportReport {
+    fn note(&mut self, domain: &str) {
+        // Most files have one, or each for many lines.
+        let known = self.domains.last().is_some_and(|last| last == domain);
+        if !known && self.domains.len() < MAX_DOMAINS && !self.domains.iter().any(|other| other == domain) {
+            self.domains.push(domain.to_owned());
+        }
+    }
 }
 
 /// Where an import stands.
@@ -425,6 +439,7 @@ fn write_batch(
     }
     transaction.commit().map_err(fail)?;
     report.written += hashed.len() as u64;
+    hashed.iter().for_each(|(name, _)| report.note(name.domain()));
     report.disagreeing += disagreeing;
     Ok(())
 }

@@ -129,6 +129,14 @@ fn users_of_a_domain_that_the_file_does_not_name_are_told_of() {
         output(&["user", "del", "ann@three.example", "--config", &config]),
         "removed ann@three.example\n"
     );
+    let file =
+        "username,domain,password\na,one.example,x\nb,Five.example,x\nc,six.example,x\nd,five.example,x\n";
+    let file = folder.write("users.csv", file);
+    let said = output(&["user", "import", &file, "--config", &config]);
+    assert!(
+        said.contains("five.example is none of the domains") && said.contains("nor is six.example"),
+        "{said}"
+    );
     // Without names in the file the domains are those of the subscribers.
     let config = folder.write("strowger.toml", "data_dir = \"store\"\n");
     assert!(
