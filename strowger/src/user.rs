@@ -80,11 +80,11 @@ fn say_unserved(domains: &[&str], config: &Config, data: &DataDir) {
     let more = match others {
         [] => String::new(),
         [second] => format!(", nor is {second}"),
-        [second, rest @ ..] => format!(", nor are {second} and {} more", rest.len()),
+        [second, ..] => format!(", nor are {second} and others"),
     };
     eprintln!(
         "note: {first} is none of the domains that {} names ({}){more}: users there cannot register or be called \
-         until `domains` in that file has it and the server has read it again (strowger ctl reload); --domain of a \
+         until `domains` in that file names it and the server has read it again (strowger ctl reload); --domain of a \
          server takes the place of that list",
         absolute(file).display(),
         config.domains.join(", ")

@@ -64,24 +64,26 @@ EVENTS = ('instructions', 'cache-misses')
 
 
 def speeds(seconds=0.3):
-    """What each core does of a loop that shares nothing while all run it, to the fastest: where they are unlike, the slowest
-    decides what many workers carry."""
-    def run(core, begin, found):
+    """What each core does of a loop that shares nothing while all run it, to the fastest; a glimpse, for it may change from
+    one second to the next. Where cores are unlike, the slowest may decide what many workers carry."""
+    own = sorted(os.sched_getaffinity(0))
+    context = multiprocessing.get_context('fork')
+    found, begin = context.Queue(), context.Barrier(len(own))
+
+    def run(core):
         os.sched_setaffinity(0, {core})
-        rounds, end = 0, begin + seconds
-        while time.time() < begin:
-            pass
-        while time.time() < end:
+        begin.wait()
+        rounds, end = 0, time.monotonic() + seconds
+        while time.monotonic() < end:
             for _ in range(500):
                 rounds += 1
         found.put(rounds)
 
-    found, begin = multiprocessing.Queue(), time.time() + 0.2
-    all_of_them = [multiprocessing.Process(target=run, args=(core, begin, found)) for core in sorted(os.sched_getaffinity(0))]
-    for one in all_of_them:
+    children = [context.Process(target=run, args=(core,)) for core in own]
+    for one in children:
         one.start()
-    rounds = sorted(found.get() for _ in all_of_them)
-    for one in all_of_them:
+    rounds = sorted(found.get() for _ in children)
+    for one in children:
         one.join()
     return [r / rounds[-1] for r in rounds]
 
@@ -427,7 +429,7 @@ def main():
     p.add_argument('--step', type=float, default=1.25, help='the search multiplies by this until a rate is too high')
     p.add_argument('--trial', type=float, default=6, help='seconds of a trial')
     p.add_argument('--patience', type=float, default=90, help='seconds that the calls of a trial have to end after it')
-    p.add_argument('--generators', type=int, help='processes of the generator, and so peers: as many as half of the cores by default; more share those cores')
+    p.add_argument('--generators', type=int, help='processes of the generator, and so peers: one for each of its cores by default; more share those cores')
     p.add_argument('--generator-cores', type=int, help='how many of the cores, the last, are theirs: half by default')
     p.add_argument('--no-cost', dest='cost', action='store_false', help='the peaks only')
     p.add_argument('--grain', type=float, default=0, help="the generators' grain, milliseconds (docs/load.md)")
@@ -439,6 +441,10 @@ def main():
     p.add_argument('--no-peak', dest='peak', action='store_false', help='the costs only')
     p.add_argument('--record', help='a folder for table and figures, with machine, date and command')
     o = p.parse_args()
+    if not o.cost and not o.peak:
+        p.error('--no-cost and --no-peak leave nothing to measure')
+    if o.generator_cores is not None and not 1 <= o.generator_cores < (os.cpu_count() or 1):
+        p.error('--generator-cores: from 1 to %d on this machine' % ((os.cpu_count() or 1) - 1))
     o.bin, o.generator = os.path.abspath(o.bin), 'load'
     if not shutil.which('taskset'):
         print('missing: taskset (apt-get install util-linux)')
@@ -454,11 +460,10 @@ def main():
     # As Ctrl-C: what was measured is shown, and nothing is left behind.
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     before = speeds()
-    print('cores, all of them busy: the slowest does %.0f %% of what the fastest does' % (100 * before[0]), flush=True)
+    print('cores, all of them busy for 0.3 s: the slowest does %.0f %% of what the fastest does' % (100 * before[0]), flush=True)
     results = scale.run()
-    after = speeds()
-    said = 'Cores, all of them busy: the slowest did %.0f %% of what the fastest did before all this, and %.0f %% after it.'
-    table = list(lines(results)) + ['', said % (100 * before[0], 100 * after[0])]
+    table = list(lines(results)) + ['', 'Cores, all of them busy for 0.3 s just before: the slowest did %.0f %% of what the fastest did.' % (
+        100 * before[0])]
     print()
     print('\n'.join(table))
     if o.record:

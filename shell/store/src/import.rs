@@ -7,6 +7,7 @@
 //! leaves some users imported; the same import again completes it.
 
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek};
 use std::path::Path;
@@ -33,8 +34,8 @@ const PROGRESS_LINES: u64 = 4_096;
 const MAX_RECORD: u64 = 64 * 1_024;
 /// Bad lines listed one by one; more are only counted.
 const MAX_LISTED: usize = 1_000;
-/// Domains listed.
-const MAX_DOMAINS: usize = 100;
+/// Domains noted.
+const MAX_DOMAINS: usize = 10_000;
 
 /// How to import.
 #[derive(Clone, Debug, Default)]
@@ -68,16 +69,14 @@ pub struct ImportReport {
     /// Lines whose `ha1` was not that of their `password` and domain, perhaps because the realm was
     /// another one. The password counted.
     pub disagreeing: u64,
-    /// The domains of the subscribers written, the first hundred.
-    pub domains: Vec<String>,
+    /// The domains of the subscribers written, the first ten thousand.
+    pub domains: BTreeSet<String>,
 }
 
 impl ImportReport {
     fn note(&mut self, domain: &str) {
-        // Most files have one, or each for many lines.
-        let known = self.domains.last().is_some_and(|last| last == domain);
-        if !known && self.domains.len() < MAX_DOMAINS && !self.domains.iter().any(|other| other == domain) {
-            self.domains.push(domain.to_owned());
+        if self.domains.len() < MAX_DOMAINS && !self.domains.contains(domain) {
+            self.domains.insert(domain.to_owned());
         }
     }
 }

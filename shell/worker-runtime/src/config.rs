@@ -78,8 +78,8 @@ pub struct RuntimeConfig {
     /// more where many come together, but a capture on this machine may show one, and one ICMP message may tell of several.
     /// Only while this is true; never by default.
     pub segment: Option<Arc<AtomicBool>>,
-    /// Whether those that come so are taken as one (`UDP_GRO`): they are all for whom the first is for, and the kernel
-    /// drops none of them in an overload. Off by default.
+    /// Whether datagrams that were handed to the kernel as one are received as one (`UDP_GRO`): they are all for whom the
+    /// first is for, and the kernel drops none of them in an overload. What is sent does not depend on it. Off by default.
     pub together: bool,
     /// Whether another process may serve the same ports at the same time, as in a rolling restart.
     /// Otherwise a port in use is an error even where `SO_REUSEPORT` would share it.

@@ -496,7 +496,7 @@ mod tests {
             ("-sn uac h --find-peak --rfc7502", "--trial 5s;--resolution 5;--success 99"),
             ("-sn uac h --trace f", "-r 5;-rp 2s;-rate_increase 1;-rate_max 5;--poisson"),
             ("-sn uac h -users 5", "-r 5;-rp 2s;-rate_increase 1;-rate_max 5;--poisson;--trace f"),
-            ("--backend", "-users 5;-max_socket 5;-ip_field 1"),
+            ("--backend", "-users 5;-max_socket 5;-ip_field 1;--udp-segmentation off"),
             ("--self-test", "-rate_increase 1;-timeout 5s;--success 50;-rsa h;-inf f"),
         ] {
             assert_eq!(taken(mode), Ok(()));

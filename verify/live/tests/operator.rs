@@ -129,14 +129,21 @@ fn users_of_a_domain_that_the_file_does_not_name_are_told_of() {
         output(&["user", "del", "ann@three.example", "--config", &config]),
         "removed ann@three.example\n"
     );
-    let file =
-        "username,domain,password\na,one.example,x\nb,Five.example,x\nc,six.example,x\nd,five.example,x\n";
-    let file = folder.write("users.csv", file);
-    let said = output(&["user", "import", &file, "--config", &config]);
+    let import = |lines: &str| {
+        let file = folder.write("users.csv", &format!("username,domain,password\n{lines}"));
+        output(&["user", "import", &file, "--config", &config])
+    };
+    let said = import("a,one.example,x\nb,Five.example,x\nc,six.example,x\nd,five.example,x\n");
     assert!(
-        said.contains("five.example is none of the domains") && said.contains("nor is six.example"),
+        said.contains("five.example is none of the domains") && said.contains("nor is six.example:"),
         "{said}"
     );
+    let said = import("a,five.example,x\nb,six.example,x\nc,seven.example,x\n");
+    assert!(
+        said.contains("five.example is none") && said.contains("nor are seven.example and others:"),
+        "{said}"
+    );
+    assert!(!import("a,one.example,x\nb,TWO.example,x\n").contains("none of"));
     // Without names in the file the domains are those of the subscribers.
     let config = folder.write("strowger.toml", "data_dir = \"store\"\n");
     assert!(
