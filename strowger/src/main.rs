@@ -17,6 +17,7 @@ mod serve;
 mod signals;
 mod steering;
 mod throttle;
+mod unserved;
 mod user;
 mod world;
 

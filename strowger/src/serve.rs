@@ -7,6 +7,7 @@ use crate::memory::Room;
 use crate::segmentation::Segmentation;
 use crate::signals::{self, Wish};
 use crate::throttle::Throttle;
+use crate::unserved::Unserved;
 use crate::world::{self, Ask, SharedLedger, World};
 use crate::{absolute, fail, interfaces, say_errors, steering};
 use control::admin::Bound as AdminSocket;
@@ -127,8 +128,9 @@ fn serve(loaded: Loaded, overrides: Overrides) -> Result<(), Failure> {
     control.ready();
     let notifier = Notifier::from_env();
     say_if_idle(&control.config(), &parts.credentials);
+    let unserved = Unserved::new(&parts.credentials, &control.config());
     announce(&control, &notifier, workers);
-    wait(&signals, &control, &notifier, &handle, segmentation);
+    wait(&signals, &control, &notifier, &handle, (segmentation, unserved));
     drop(admin);
     handle.shutdown();
     let ended = runtime.join();
@@ -433,7 +435,7 @@ fn wait(
     control: &Control,
     notifier: &Notifier,
     handle: &RuntimeHandle<Notice>,
-    mut segmentation: Segmentation,
+    (mut segmentation, mut unserved): (Segmentation, Unserved),
 ) {
     loop {
         match signals.recv_timeout(TIDY) {
@@ -446,6 +448,7 @@ fn wait(
             Err(RecvTimeoutError::Timeout) => {
                 worker_runtime::give_back_memory();
                 segmentation.look();
+                unserved.look(&control.config());
             }
             Ok(Wish::Stop | Wish::Break) | Err(RecvTimeoutError::Disconnected) => break,
         }

@@ -166,8 +166,9 @@ impl CredentialCache {
                 found.get_mut().credentials = credentials;
             }
             (Err(_), Some(credentials)) => {
-                self.count(&credentials, true);
+                // In this order, so that who compares finds no user that is of no domain.
                 let domain = self.join_domain(user.domain);
+                self.count(&credentials, true);
                 stripe.insert_unique(key.0, Entry { key, credentials, domain }, |entry| entry.key.0);
             }
             (Err(_), None) => return false,

@@ -1,6 +1,6 @@
 //! What an operator does wrong, and what the program says then: the thing, the place and the mend.
 
-use live::{PATIENCE, Req, Server, Setup, Via, binary, fresh_ip, http, run};
+use live::{PATIENCE, Req, Server, Setup, Via, binary, eventually, fresh_ip, http, run};
 use std::collections::BTreeSet;
 use std::io::Read;
 use std::net::{TcpListener, UdpSocket};
@@ -162,6 +162,21 @@ fn a_server_that_nobody_can_log_in_to_says_so() {
         let log = usable.start().log_text();
         assert!(!log.contains("no subscribers yet"), "{log}");
     }
+}
+
+#[test]
+fn subscribers_of_a_domain_that_is_not_served_are_told_of() {
+    let mut server = Setup::new().user("ann", "x").start();
+    let data = server.data().display().to_string();
+    let told = |server: &Server| server.log_text().matches("subscribers of other domains").count();
+    let add = |name: &str| output(&["user", "add", name, "--password", "x", "--data-dir", &data]);
+    assert_eq!(told(&server), 0, "{}", server.log_text());
+    add("zed@nowhere.example");
+    eventually("the first is told of", || (told(&server) == 1).then_some(()));
+    add("zoe@elsewhere.example");
+    eventually("the second is told of", || (told(&server) == 2).then_some(()));
+    server.restart();
+    assert!(server.log_has("subscribers=2 domains"), "{}", server.log_text());
 }
 
 #[test]
