@@ -12,6 +12,8 @@ PYTHON := .cache/venv/bin/python
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 RELEASE := $(TARGET)/release/strowger
 DEBUG := $(TARGET)/debug/strowger
+# The last crate takes minutes, of which cargo says nothing.
+SAY_FIRST = @test -x $(RELEASE) || echo "the first build takes four to eight minutes on two cores, most of them silent in the last crate"
 # Compiled by the profile of what the program does in use; see there.
 CARGO_RELEASE = CARGO="$(CARGO)" verify/profile/cargo.sh
 BUILD_RELEASE = $(CARGO_RELEASE) rustc --release $(LOCKED) -p strowger --bin strowger
@@ -38,11 +40,13 @@ help: ## this list
 # ---------------------------------------------------------------- use it
 .PHONY: run
 run: setup-build ## build the release and serve on port 5060 with the embedded store in ./data
+	$(SAY_FIRST)
 	$(BUILD_RELEASE)
 	$(RELEASE) serve --data-dir $(DATA) $(ARGS)
 
 .PHONY: build
 build: setup-build ## build the release binary
+	$(SAY_FIRST)
 	$(BUILD_RELEASE)
 
 .PHONY: profile
