@@ -128,7 +128,7 @@ fn serve(loaded: Loaded, overrides: Overrides) -> Result<(), Failure> {
     control.ready();
     let notifier = Notifier::from_env();
     say_if_idle(&control.config(), &parts.credentials);
-    let unserved = Unserved::new(&parts.credentials, &control.config());
+    let unserved = Unserved::new(&parts.credentials, control.config());
     announce(&control, &notifier, workers);
     wait(&signals, &control, &notifier, &handle, (segmentation, unserved));
     drop(admin);
@@ -448,7 +448,7 @@ fn wait(
             Err(RecvTimeoutError::Timeout) => {
                 worker_runtime::give_back_memory();
                 segmentation.look();
-                unserved.look(&control.config());
+                unserved.look(control.config());
             }
             Ok(Wish::Stop | Wish::Break) | Err(RecvTimeoutError::Disconnected) => break,
         }

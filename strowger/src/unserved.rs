@@ -1,53 +1,96 @@
 //! Subscribers that cannot log in because their domain is none of those that the server was told to serve.
 
+use crate::absolute;
 use control::config::Config;
 use std::sync::Arc;
 use store::CredentialCache;
 
+/// Domains named in one line of the log.
+const NAMED: usize = 5;
+
 /// Tells of them: at the start, and when there are more.
 pub(crate) struct Unserved {
     credentials: Arc<CredentialCache>,
-    /// How many there were when they were told of, or fewer.
+    config: Arc<Config>,
+    count: Count,
+}
+
+impl Unserved {
+    /// Tells of those that there are.
+    pub fn new(credentials: &Arc<CredentialCache>, config: Arc<Config>) -> Unserved {
+        let mut unserved = Unserved { credentials: Arc::clone(credentials), config, count: Count::default() };
+        let config = Arc::clone(&unserved.config);
+        unserved.count.before = unserved.beyond();
+        unserved.look(config);
+        unserved
+    }
+
+    /// Looks again, each second or so.
+    pub fn look(&mut self, config: Arc<Config>) {
+        if config.domains != self.config.domains {
+            // Others may be meant, though as many.
+            self.count.told = 0;
+        }
+        self.config = config;
+        if let Some(subscribers) = self.count.pass(self.beyond()) {
+            let domains = &self.config.domains;
+            let named = domains.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
+            tracing::warn!(
+                subscribers,
+                served = domains.len(),
+                domains = named,
+                "there are subscribers of domains that are not served: they cannot register or be called. `strowger user \
+                 list --data-dir {}` lists all; `domains` in the configuration file, or --domain, says what is served",
+                absolute(&self.config.data_dir).display()
+            );
+        }
+    }
+
+    /// How many there are; none where the domains are those of the subscribers.
+    fn beyond(&self) -> usize {
+        match self.config.domains.as_slice() {
+            [] => 0,
+            domains => self.credentials.users_beyond(domains.iter().map(String::as_bytes)),
+        }
+    }
+}
+
+/// When to tell of a number: when there are more than before, and not while it changes.
+#[derive(Default)]
+struct Count {
+    /// How many were told of, less those that have gone since.
     told: usize,
     /// How many there were at the last look.
     before: usize,
 }
 
-impl Unserved {
-    /// Tells of those that there are.
-    pub fn new(credentials: &Arc<CredentialCache>, config: &Config) -> Unserved {
-        let before = count(credentials, config);
-        let mut unserved = Unserved { credentials: Arc::clone(credentials), told: 0, before };
-        unserved.look(config);
-        unserved
-    }
-
-    /// Looks again. The figures are not of one moment, so only what is seen twice counts.
-    pub fn look(&mut self, config: &Config) {
-        let now = count(&self.credentials, config);
-        let sure = now.min(self.before);
-        if sure > self.told {
-            tracing::warn!(
-                subscribers = sure,
-                domains = config.domains.join(", "),
-                "there are subscribers of other domains than those served: they cannot register or be called; \
-                 strowger user list shows them, and `domains` or --domain says what is served"
-            );
+impl Count {
+    fn pass(&mut self, now: usize) -> Option<usize> {
+        let still = now == self.before;
+        self.before = now;
+        if now <= self.told {
+            self.told = now;
+            return None;
         }
-        (self.told, self.before) = (sure, now);
+        if !still {
+            return None;
+        }
+        self.told = now;
+        Some(now)
     }
 }
 
-/// How many subscribers are of none of the domains; none where the domains are those of the subscribers.
-fn count(credentials: &CredentialCache, config: &Config) -> usize {
-    if config.domains.is_empty() {
-        return 0;
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_is_told_when_it_has_grown_and_stands_still() {
+        let mut count = Count::default();
+        let told: Vec<_> =
+            [0, 5, 5, 5, 6, 8, 8, 8, 3, 3, 4, 4, 4, 0, 1, 0, 1, 1].map(|now| count.pass(now)).into();
+        let mut want = vec![None; 18];
+        (want[2], want[6], want[11], want[17]) = (Some(5), Some(8), Some(4), Some(1));
+        assert_eq!(told, want);
     }
-    let all = credentials.len();
-    let own = |domain: &String| domain.trim_end_matches('.').to_ascii_lowercase();
-    let mut domains: Vec<String> = config.domains.iter().map(own).collect();
-    domains.sort_unstable();
-    domains.dedup();
-    let served: usize = domains.iter().map(|domain| credentials.users_of(domain.as_bytes())).sum();
-    all.saturating_sub(served)
 }

@@ -4,6 +4,7 @@ use crate::build::METHODS;
 use crate::cli::{DataDir, Output, UserCommand};
 use crate::{absolute, fail, say_errors};
 use control::config::{Config, ConfigError, Overrides};
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::ops::ControlFlow;
@@ -71,8 +72,9 @@ fn configuration(data: &DataDir) -> Result<Config, Failure> {
 /// Says of which of these domains users will be refused, if a configuration file names others alone.
 fn say_unserved(domains: &[&str], config: &Config, data: &DataDir) {
     let Some(file) = &data.config else { return };
-    let served = |domain: &str| config.domains.iter().any(|served| served.eq_ignore_ascii_case(domain));
-    let unserved: Vec<&str> = domains.iter().copied().filter(|domain| !served(domain)).collect();
+    // In lower case, both.
+    let served: BTreeSet<&str> = config.domains.iter().map(String::as_str).collect();
+    let unserved: Vec<&str> = domains.iter().copied().filter(|domain| !served.contains(domain)).collect();
     let [first, others @ ..] = unserved.as_slice() else { return };
     if config.domains.is_empty() {
         return;

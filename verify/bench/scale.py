@@ -72,7 +72,7 @@ def speeds(seconds=0.3):
 
     def run(core):
         os.sched_setaffinity(0, {core})
-        begin.wait()
+        begin.wait(20)
         rounds, end = 0, time.monotonic() + seconds
         while time.monotonic() < end:
             for _ in range(500):
@@ -82,7 +82,7 @@ def speeds(seconds=0.3):
     children = [context.Process(target=run, args=(core,)) for core in own]
     for one in children:
         one.start()
-    rounds = sorted(found.get() for _ in children)
+    rounds = sorted(found.get(timeout=20) for _ in children)
     for one in children:
         one.join()
     return [r / rounds[-1] for r in rounds]

@@ -119,6 +119,15 @@ impl CredentialCache {
         users.copied().unwrap_or(0)
     }
 
+    /// Number of subscribers that are of none of `domains` (any letter case, each once), all at one moment.
+    pub fn users_beyond<'d>(&self, domains: impl Iterator<Item = &'d [u8]>) -> usize {
+        let keys = domains.map(|domain| self.domain_key(domain));
+        let domains = self.domains.read().unwrap_or_else(PoisonError::into_inner);
+        let users = |number: u32| domains.users.get(usize::try_from(number).ok()?).copied();
+        let of_these: usize = keys.filter_map(|key| users(domains.find(key)?)).sum();
+        domains.users.iter().sum::<usize>().saturating_sub(of_these)
+    }
+
     /// Number of subscribers.
     pub fn len(&self) -> usize {
         self.users.load(Ordering::Relaxed)
@@ -166,9 +175,8 @@ impl CredentialCache {
                 found.get_mut().credentials = credentials;
             }
             (Err(_), Some(credentials)) => {
-                // In this order, so that who compares finds no user that is of no domain.
-                let domain = self.join_domain(user.domain);
                 self.count(&credentials, true);
+                let domain = self.join_domain(user.domain);
                 stripe.insert_unique(key.0, Entry { key, credentials, domain }, |entry| entry.key.0);
             }
             (Err(_), None) => return false,
@@ -300,6 +308,11 @@ mod tests {
         cache.set(keys[0], None);
         assert!(cache.is_local_domain(b"one.EXAMPLE") && cache.is_local_domain(b"two.example"));
         assert_eq!((cache.users_of(b"ONE.example"), cache.users_of(b"two.example"), cache.len()), (1, 1, 2));
+        let beyond = |domains: &[&str]| cache.users_beyond(domains.iter().map(|domain| domain.as_bytes()));
+        assert_eq!(
+            (beyond(&["One.example"]), beyond(&["two.example", "one.example"]), beyond(&["x"])),
+            (1, 0, 2)
+        );
         cache.retain(|key| key != keys[1].name);
         assert!(!cache.is_local_domain(b"one.example") && cache.is_local_domain(b"two.example"));
         assert!(!cache.is_local_user(b"", b"two.example"));
