@@ -18,8 +18,9 @@ pub(crate) struct Unserved {
 impl Unserved {
     /// Tells of those that there are.
     pub fn new(credentials: &Arc<CredentialCache>, config: Arc<Config>) -> Unserved {
-        let mut unserved = Unserved { credentials: Arc::clone(credentials), config, count: Count::default() };
-        let config = Arc::clone(&unserved.config);
+        let (credentials, count) = (Arc::clone(credentials), Count::default());
+        let mut unserved = Unserved { credentials, config: Arc::clone(&config), count };
+        // Nobody is added yet: what there is at the start is told at once.
         unserved.count.before = unserved.beyond();
         unserved.look(config);
         unserved
