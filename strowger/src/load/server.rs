@@ -3,7 +3,7 @@
 
 use super::scrape::Scrape;
 use load::report::Fact;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::path::Path;
@@ -14,9 +14,13 @@ pub struct Server {
     pids: Vec<u32>,
     /// What the first of them is called.
     name: String,
-    /// Its sockets at the target's address.
-    sockets: BTreeSet<u64>,
+    /// Its UDP sockets at the target's address.
+    datagrams: BTreeSet<u64>,
 }
+
+/// How often the kernel's lists of sockets are read at most. They come a page at a time, and each page begins at a
+/// count of sockets: where one before it has been closed since the page before, another is left out.
+const READINGS: usize = 8;
 
 /// What it had used at some moment.
 #[derive(Clone, Copy, Default, Debug)]
@@ -31,13 +35,13 @@ impl Server {
     /// The process with this id and its children; without an id, the one that has the socket at `target`.
     /// None: it is not on this machine, or belongs to somebody else.
     pub fn find(pid: Option<u32>, target: SocketAddr) -> Option<Server> {
-        let sockets = sockets(target);
+        let Sockets { datagrams, listeners } = sockets(target);
         let pids = match pid {
             Some(pid) => family(pid),
-            None => owners(&sockets),
+            None => owners(&datagrams.union(&listeners).copied().collect()),
         };
         let name = name(*pids.first()?);
-        Some(Server { pids, name, sockets })
+        Some(Server { pids, name, datagrams })
     }
 
     fn used(&self) -> Used {
@@ -46,14 +50,21 @@ impl Server {
     }
 
     fn drops(&self) -> u64 {
-        let lines =
-            ["/proc/net/udp", "/proc/net/udp6"].map(|path| fs::read_to_string(path).unwrap_or_default());
-        let own = |line: &str| {
-            let words: Vec<&str> = line.split_whitespace().collect();
-            let inode: u64 = words.get(9)?.parse().ok()?;
-            self.sockets.contains(&inode).then(|| words.last()?.parse::<u64>().ok()).flatten()
-        };
-        lines.iter().flat_map(|text| text.lines()).filter_map(own).sum()
+        let mut drops: BTreeMap<u64, u64> = BTreeMap::new();
+        for _ in 0..READINGS {
+            let before = drops.len();
+            for path in ["/proc/net/udp", "/proc/net/udp6"] {
+                let text = fs::read_to_string(path).unwrap_or_default();
+                drops.extend(
+                    text.lines().filter_map(inode_and_drops).filter(|(i, _)| self.datagrams.contains(i)),
+                );
+            }
+            // One that has been closed is not waited for.
+            if drops.len() == self.datagrams.len() || (before > 0 && drops.len() == before) {
+                break;
+            }
+        }
+        drops.values().sum()
     }
 
     /// Memory in bytes, what processes share counted once; and whether that is so.
@@ -97,24 +108,46 @@ fn is_here(ip: IpAddr) -> bool {
     ip.is_loopback() || routed().is_ok_and(|local| local.ip() == ip)
 }
 
-/// Inodes of the UDP sockets bound to an address, and of the TCP sockets that listen there. A socket at the
-/// unspecified address counts if the address is this machine's.
-fn sockets(target: SocketAddr) -> BTreeSet<u64> {
-    let mut found = BTreeSet::new();
+/// A socket of a line of /proc/net/udp, by its inode, and how many packets it has lost.
+fn inode_and_drops(line: &str) -> Option<(u64, u64)> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    Some((words.get(9)?.parse().ok()?, words.last()?.parse().ok()?))
+}
+
+/// Inodes of sockets at an address: UDP sockets bound there, TCP sockets that listen there.
+#[derive(Default)]
+struct Sockets {
+    datagrams: BTreeSet<u64>,
+    listeners: BTreeSet<u64>,
+}
+
+/// The sockets at an address. One at the unspecified address counts if the address is this machine's.
+fn sockets(target: SocketAddr) -> Sockets {
+    let mut found = Sockets::default();
     let here_too = is_here(target.ip());
-    for (path, listening) in [("udp", false), ("udp6", false), ("tcp", true), ("tcp6", true)] {
-        let text = fs::read_to_string(format!("/proc/net/{path}")).unwrap_or_default();
-        for line in text.lines().skip(1) {
-            let words: Vec<&str> = line.split_whitespace().collect();
-            let (Some(local), Some(state), Some(inode)) = (words.get(1), words.get(3), words.get(9)) else {
-                continue;
-            };
-            let here = local_address(local).is_some_and(|(ip, port)| {
-                port == target.port() && (ip == target.ip() || (here_too && ip.is_unspecified()))
-            });
-            if here && (!listening || *state == "0A") {
-                found.extend(inode.parse::<u64>());
+    let is_target = |text: &str| {
+        local_address(text).is_some_and(|(ip, port)| {
+            port == target.port() && (ip == target.ip() || (here_too && ip.is_unspecified()))
+        })
+    };
+    for _ in 0..READINGS {
+        let before = found.datagrams.len() + found.listeners.len();
+        for (path, listening) in [("udp", false), ("udp6", false), ("tcp", true), ("tcp6", true)] {
+            let text = fs::read_to_string(format!("/proc/net/{path}")).unwrap_or_default();
+            for line in text.lines().skip(1) {
+                let words: Vec<&str> = line.split_whitespace().collect();
+                let (Some(local), Some(state), Some(inode)) = (words.get(1), words.get(3), words.get(9))
+                else {
+                    continue;
+                };
+                if is_target(local) && (!listening || *state == "0A") {
+                    let kind = if listening { &mut found.listeners } else { &mut found.datagrams };
+                    kind.extend(inode.parse::<u64>());
+                }
             }
+        }
+        if before > 0 && found.datagrams.len() + found.listeners.len() == before {
+            break;
         }
     }
     found
@@ -319,6 +352,24 @@ mod tests {
         assert!(server.used().cpu_seconds > 0.0 && server.memory().0 > 0);
         drop(socket);
         assert!(Server::find(None, target).is_none());
+    }
+
+    /// The kernel's list of sockets leaves some out while others come and go.
+    #[test]
+    fn a_server_is_found_while_sockets_come_and_go() {
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+        let target = socket.local_addr().expect("its address");
+        let end = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !end.load(std::sync::atomic::Ordering::Relaxed) {
+                    drop([0; 60].map(|port| UdpSocket::bind(("127.0.0.1", port))));
+                }
+            });
+            let found = (0..100).filter(|_| sockets(target).datagrams.len() == 1).count();
+            end.store(true, std::sync::atomic::Ordering::Relaxed);
+            assert_eq!(found, 100);
+        });
     }
 
     #[test]
