@@ -10,7 +10,9 @@ use std::io::{self, BufRead, IsTerminal, Write};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::ExitCode;
-use store::{Added, DATABASE_FILE, ImportOptions, ImportReport, Progress, StoreError, Subscribers, UserName};
+use store::{
+    Added, DATABASE_FILE, Import, ImportOptions, ImportReport, Progress, StoreError, Subscribers, UserName,
+};
 
 pub fn run(command: &UserCommand) -> ExitCode {
     let result = match command {
@@ -225,8 +227,16 @@ fn import(file: &Path, options: &ImportOptions, data: &DataDir) -> Result<(), Fa
             eprint!("\r{doing} {percent:3} %  {} lines", p.lines);
         }
     };
+    // So does one that has bad lines.
+    let checked = Import::check(input, file, options, &mut show)?;
+    if let Some(report) = checked.refused() {
+        if live {
+            eprintln!();
+        }
+        return report_import(report, file, options);
+    }
     let (mut subscribers, config) = made(data)?;
-    let report = subscribers.import(file, options, &mut show)?;
+    let report = checked.write(&mut subscribers, &mut show)?;
     if live {
         eprintln!();
     }

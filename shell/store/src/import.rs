@@ -114,20 +114,52 @@ impl Subscribers {
     /// Imports from anything that can be read twice; errors call it `name`.
     pub fn import_from(
         &mut self,
-        mut input: impl Read + Seek,
+        input: impl Read + Seek,
         name: &Path,
         options: &ImportOptions,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<ImportReport> {
+        Import::check(input, name, options, progress)?.write(self, progress)
+    }
+}
+
+/// A file whose lines have been checked, before there need be anything to import them into.
+pub struct Import<'a, R> {
+    source: Source<'a, R>,
+    report: ImportReport,
+}
+
+impl<'a, R: Read + Seek> Import<'a, R> {
+    /// Reads it once; errors call it `name`.
+    pub fn check(
+        mut input: R,
+        name: &'a Path,
+        options: &'a ImportOptions,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Import<'a, R>> {
         let fail = |error| StoreError::io(name, "read it", &error);
         let total = input.seek(io::SeekFrom::End(0)).map_err(fail)?;
-        let mut report = ImportReport::default();
-        let mut source = Source { input, name, total, options };
-        source.check(&mut report, progress)?;
-        if report.bad == 0 || options.skip_bad_lines {
-            source.write(self, &mut report, progress)?;
+        let mut import =
+            Import { source: Source { input, name, total, options }, report: ImportReport::default() };
+        import.source.check(&mut import.report, progress)?;
+        Ok(import)
+    }
+
+    /// What was found, if lines are bad and not to be skipped: nothing of it would be written.
+    pub fn refused(&self) -> Option<&ImportReport> {
+        (self.report.bad > 0 && !self.source.options.skip_bad_lines).then_some(&self.report)
+    }
+
+    /// Reads it again and writes it, if it is not refused.
+    pub fn write(
+        mut self,
+        subscribers: &mut Subscribers,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<ImportReport> {
+        if self.refused().is_none() {
+            self.source.write(subscribers, &mut self.report, progress)?;
         }
-        Ok(report)
+        Ok(self.report)
     }
 }
 

@@ -84,6 +84,11 @@ fn commands_that_only_look_make_no_data_directory() {
     let said = refused(&["user", "import", &file, "--data-dir", &typo]);
     assert!(said.contains(&file) && said.contains("CSV"), "{said}");
     assert!(!folder.has("typo"), "an import of nothing made the folder");
+    let file = folder.path("bad.csv");
+    std::fs::write(&file, "username,domain,password\nann,example.com,x\nben,,x\n").unwrap();
+    let said = refused(&["user", "import", &file, "--data-dir", &typo]);
+    assert!(said.contains("bad.csv:3:") && said.contains("nothing imported: 1 of 2"), "{said}");
+    assert!(!folder.has("typo"), "an import of bad lines made the folder");
     std::fs::create_dir(folder.path("empty")).unwrap();
     let said = refused(&["user", "list", "--data-dir", &folder.path("empty")]);
     assert!(said.contains("nothing was ever stored") && said.contains("empty;"), "{said}");

@@ -139,9 +139,11 @@ impl Config {
         Ok(Loaded { config, warnings: reader.warnings, file: None, places: reader.places })
     }
 
-    /// Paths in a file are meant from where the file is, not from where the server was started.
+    /// Paths in a file are meant from where the file is, not from where the server was started. They are made whole: what
+    /// `strowger check` prints means the same in a file elsewhere.
     fn resolve_paths(&mut self, file: &Path, overrides: &Overrides) {
-        let Some(base) = file.parent() else { return };
+        let whole = std::path::absolute(file);
+        let Some(base) = whole.as_deref().unwrap_or(file).parent() else { return };
         if overrides.data_dir.is_none() {
             self.data_dir = base.join(&self.data_dir);
         }
