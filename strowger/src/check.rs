@@ -13,7 +13,7 @@ pub fn run(file: &Path) -> ExitCode {
                 eprintln!("warning: {warning}");
             }
             println!("# {} is good; this is what it means", file.display());
-            print!("{}", loaded.render_effective());
+            print!("{}", loaded.with_whole_paths().render_effective());
             ExitCode::SUCCESS
         }
         Err(errors) => {

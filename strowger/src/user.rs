@@ -208,6 +208,8 @@ fn remove(name: &str, data: &DataDir) -> Result<(), Failure> {
 }
 
 fn import(file: &Path, options: &ImportOptions, data: &DataDir) -> Result<(), Failure> {
+    // What is said of a mistake in it need not wait for the lines.
+    configuration(data)?;
     // Before anything is made: a misspelt name leaves no data directory behind.
     let input = File::open(file).map_err(|error| {
         let mend = match error.kind() {
@@ -229,10 +231,10 @@ fn import(file: &Path, options: &ImportOptions, data: &DataDir) -> Result<(), Fa
     };
     // So does one that has bad lines.
     let checked = Import::check(input, file, options, &mut show)?;
+    if live {
+        eprintln!();
+    }
     if let Some(report) = checked.refused() {
-        if live {
-            eprintln!();
-        }
         return report_import(report, file, options);
     }
     let (mut subscribers, config) = made(data)?;

@@ -309,6 +309,7 @@ fn measure_users(
     plan: UsersPlan,
     signals: &Receiver<Wish>,
 ) -> Result<(Report, Ended), String> {
+    let server = Server::find(args.people.server_pid, plan.remote);
     let started = monotonic_now() + plan.preparation();
     let people = plan.people(started)?;
     let late = monotonic_now();
@@ -328,7 +329,7 @@ fn measure_users(
         window: Phases::of(&plan.parameters, started).window(),
         closes: false,
         windows: plan.windows(),
-        server: Server::find(args.people.server_pid, plan.remote),
+        server,
     };
     drive(args, story, plan.bound, people, started, signals)
 }

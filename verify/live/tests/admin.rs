@@ -108,8 +108,10 @@ fn check_tells_every_error_with_its_place() {
     // From where it is, and whole: it means the same in a file elsewhere.
     let binary = std::path::absolute(live::binary()).unwrap();
     let out = std::process::Command::new(binary).args(["check", "bad.toml"]).current_dir(&dir).output();
-    let said = String::from_utf8(out.unwrap().stdout).unwrap();
-    assert!(said.contains(&format!("data_dir = \"{}\"", dir.join("data").display())), "{said}");
+    let out = out.unwrap();
+    assert!(out.status.success());
+    let (said, data) = (String::from_utf8(out.stdout).unwrap(), dir.canonicalize().unwrap().join("data"));
+    assert!(said.contains(&format!("data_dir = \"{}\"", data.display())), "{said}");
     std::fs::remove_dir_all(&dir).unwrap();
 }
 

@@ -64,6 +64,18 @@ const OF_SERVE: &[&str] = &[
 ];
 
 impl Loaded {
+    /// Its paths made whole, so that it means the same in a file elsewhere.
+    pub fn with_whole_paths(mut self) -> Loaded {
+        let Config { data_dir, admin, balance, .. } = &mut self.config;
+        let others = [&mut admin.token_file, &mut balance.previous_secret];
+        for path in others.into_iter().flatten().chain([data_dir]) {
+            if let Ok(whole) = std::path::absolute(&*path) {
+                *path = whole;
+            }
+        }
+        self
+    }
+
     /// The configuration as TOML with every default, without what a balancer does not read if the file is one's: it
     /// has `[balance]`, and nothing of `strowger serve`.
     pub fn render_effective(&self) -> String {
@@ -139,11 +151,9 @@ impl Config {
         Ok(Loaded { config, warnings: reader.warnings, file: None, places: reader.places })
     }
 
-    /// Paths in a file are meant from where the file is, not from where the server was started. They are made whole: what
-    /// `strowger check` prints means the same in a file elsewhere.
+    /// Paths in a file are meant from where the file is, not from where the server was started.
     fn resolve_paths(&mut self, file: &Path, overrides: &Overrides) {
-        let whole = std::path::absolute(file);
-        let Some(base) = whole.as_deref().unwrap_or(file).parent() else { return };
+        let Some(base) = file.parent() else { return };
         if overrides.data_dir.is_none() {
             self.data_dir = base.join(&self.data_dir);
         }
