@@ -127,8 +127,7 @@ fn existing(data: &DataDir) -> Result<Subscribers, Failure> {
 
 /// The subscribers for commands that write. The data directory is made if it is not there, and that is
 /// said, since it may be a misspelt name.
-fn made(data: &DataDir) -> Result<(Subscribers, Config), Failure> {
-    let config = configuration(data)?;
+fn made(config: &Config, data: &DataDir) -> Result<Subscribers, Failure> {
     let dir = &config.data_dir;
     let fresh = !dir.exists();
     let subscribers = Subscribers::open(dir)?;
@@ -136,7 +135,7 @@ fn made(data: &DataDir) -> Result<(Subscribers, Config), Failure> {
         eprintln!("made the data directory {}", absolute(dir).display());
     }
     say_where(data, dir);
-    Ok((subscribers, config))
+    Ok(subscribers)
 }
 
 fn add(name: &str, password: Option<&str>, data: &DataDir) -> Result<(), Failure> {
@@ -146,7 +145,8 @@ fn add(name: &str, password: Option<&str>, data: &DataDir) -> Result<(), Failure
         None => Some(read_password()?),
     };
     let password = password.or(typed.as_deref()).unwrap_or("");
-    let (mut subscribers, config) = made(data)?;
+    let config = configuration(data)?;
+    let mut subscribers = made(&config, data)?;
     let added = subscribers.add(&name, password)?;
     let what = match added {
         Added::Created => "added",
@@ -209,7 +209,7 @@ fn remove(name: &str, data: &DataDir) -> Result<(), Failure> {
 
 fn import(file: &Path, options: &ImportOptions, data: &DataDir) -> Result<(), Failure> {
     // What is said of a mistake in it need not wait for the lines.
-    configuration(data)?;
+    let config = configuration(data)?;
     // Before anything is made: a misspelt name leaves no data directory behind.
     let input = File::open(file).map_err(|error| {
         let mend = match error.kind() {
@@ -237,7 +237,7 @@ fn import(file: &Path, options: &ImportOptions, data: &DataDir) -> Result<(), Fa
     if let Some(report) = checked.refused() {
         return report_import(report, file, options);
     }
-    let (mut subscribers, config) = made(data)?;
+    let mut subscribers = made(&config, data)?;
     let report = checked.write(&mut subscribers, &mut show)?;
     if live {
         eprintln!();
