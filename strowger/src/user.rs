@@ -229,7 +229,7 @@ fn import(file: &Path, options: &ImportOptions, data: &DataDir) -> Result<(), Fa
             eprint!("\r{doing} {percent:3} %  {} lines", p.lines);
         }
     };
-    // So does one that has bad lines.
+    // A file with bad lines leaves none behind either.
     let checked = Import::check(input, file, options, &mut show)?;
     if live {
         eprintln!();
