@@ -90,6 +90,17 @@ struct Secrets<'a> {
     now: Time,
 }
 
+impl Secrets<'_> {
+    /// Whether `user` has a live binding that was registered from such a place.
+    fn has_binding(&self, user: &Name, is_there: impl Fn(SocketAddr) -> bool) -> bool {
+        let domain = user.domain().unwrap_or(self.home);
+        let aor = [user.user(), b"@", &domain.to_ascii_lowercase()].concat();
+        let mut found = false;
+        self.world.location.lookup(&aor, self.now, |binding| found |= is_there(binding.flow.remote));
+        found
+    }
+}
+
 impl Lookup for Secrets<'_> {
     fn ha1(&mut self, user: &Name, algorithm: Algorithm) -> Option<Ha1> {
         let domain = user.domain().unwrap_or(self.home);
@@ -97,13 +108,12 @@ impl Lookup for Secrets<'_> {
     }
 
     fn familiar(&mut self, user: &Name, source: IpAddr) -> bool {
-        let domain = user.domain().unwrap_or(self.home);
-        let aor = [user.user(), b"@", &domain.to_ascii_lowercase()].concat();
-        let mut at_home = false;
-        self.world.location.lookup(&aor, self.now, |binding| {
-            at_home |= binding.flow.remote.ip().to_canonical() == source;
-        });
-        at_home
+        self.has_binding(user, |remote| remote.ip().to_canonical() == source)
+    }
+
+    fn registered(&mut self, user: &Name, peer: SocketAddr) -> bool {
+        let peer = (peer.ip().to_canonical(), peer.port());
+        self.has_binding(user, |remote| (remote.ip().to_canonical(), remote.port()) == peer)
     }
 
     fn mark(&mut self, user: &Name) -> u32 {

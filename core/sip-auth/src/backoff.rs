@@ -1,22 +1,28 @@
-//! Slows password guessing down without locking anybody out.
+//! Slows password guessing down without refusing anybody for what others did.
 //!
 //! Three scores are kept, all of them only for answers that were really compared with a secret:
 //!
 //! * **Pair**: one account as tried from one network. After a few wrong answers the pair waits, twice
 //!   as long each time. This is what stops a guesser; the account stays open to every other network.
-//! * **Source**: one network, whatever the account. It stops trying many accounts with few passwords
-//!   each. Its allowance is generous, because an office or a carrier's NAT is one network, and it
-//!   spares accounts that are at home there ([`Lookup::familiar`](crate::Lookup::familiar)).
+//! * **Source**: one network, whatever the account. It falls by one a second, and refuses nobody itself:
+//!   an office or a carrier's NAT is one network. While it is past its allowance, each wrong answer
+//!   makes its own pair wait until the score has fallen to the allowance again. So a guesser with many
+//!   accounts has one try at each, and one a second after that. Wrong answers of accounts that are at
+//!   home at the network do not count. Only at [`SourceRule::most`] do accounts wait that answered
+//!   nothing wrong: those that are not at home there, and one of them a second is judged.
 //! * **Account**: one account, whatever the network. It never refuses anything itself, for then a
 //!   botnet could lock the owner out. While it is high, every network that is not familiar with the
 //!   account has its allowance taken away and starts at a long wait: still one try each, so that the
 //!   owner gets in from a new place with the right password, but no second one soon.
 //!
+//! An account is at home at a network where it is registered from ([`Lookup::familiar`](crate::Lookup::familiar)), or
+//! where it answered rightly within [`BackoffRules::home`] while the network had wrong answers.
+//!
 //! A wrong answer is charged to the network that the nonce was sent to, not to the address the
 //! request claims to come from: whoever forges source addresses never saw a challenge sent there, so
 //! a victim's network cannot be charged from outside. Unknown accounts are scored like known ones.
 //!
-//! Scores fall by one per [`Rule::forgive`]; a right answer clears the pair, and so does another
+//! Scores fall by one per forgiveness; a right answer clears the pair, and so does another
 //! password: whoever is held off for answers to the one before need not wait once it is mended. (So who
 //! keeps a pair waiting learns when the account gets another password, is made or removed.) Neither
 //! eases the source, or a guesser with one account of his own could pay with it for guesses at others.
@@ -40,6 +46,19 @@ pub struct Rule {
     pub forgive: Duration,
 }
 
+/// How the wrong answers of one network count.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SourceRule {
+    /// Wrong answers that cost nothing.
+    pub free: u16,
+    /// Wrong answers past these that are counted. As long as there are so many, accounts that are not
+    /// at home at the network wait.
+    pub most: u16,
+    /// How long it takes to forgive one wrong answer, which is also the pace of guesses in the long run.
+    /// Not shorter than a microsecond.
+    pub forgive: Duration,
+}
+
 /// The rules of the three scores.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BackoffRules {
@@ -49,9 +68,10 @@ pub struct BackoffRules {
     /// The same while the account is under attack and the network is not familiar. Default: none
     /// free, 30 s doubling to 1 h, one forgiven in 1 h.
     pub stranger: Rule,
-    /// One network. Default: fifty free, then 1 s doubling to 60 s, one forgiven in 5 s, which is
-    /// also the rate of guesses in the long run.
-    pub source: Rule,
+    /// One network. Default: fifty free, 3,600 counted past these, one forgiven in 1 s.
+    pub source: SourceRule,
+    /// How long an account is at home where it answered rightly. Default 24 h.
+    pub home: Duration,
     /// Wrong answers for one account, from all networks together, that make it count as under attack.
     /// Default 20.
     pub attack: u16,
@@ -72,7 +92,8 @@ impl Default for BackoffRules {
         BackoffRules {
             pair: rule(5, 1, 300, 600),
             stranger: rule(0, 30, 3_600, 3_600),
-            source: rule(50, 1, 60, 5),
+            source: SourceRule { free: 50, most: 3_600, forgive: Duration::from_secs(1) },
+            home: Duration::from_secs(24 * 3_600),
             attack: 20,
             attack_forgive: Duration::from_secs(60),
         }
@@ -87,7 +108,11 @@ pub(crate) enum Kind {
     Stranger,
     Source,
     Account,
+    Home,
 }
+
+/// The score of an account that is at home: worth more than a few wrong answers where room is short.
+const HOME: u16 = 8;
 
 /// One score. Empty while `score` is zero. Times in microseconds.
 #[derive(Clone, Copy)]
@@ -123,6 +148,33 @@ impl Backoff {
         self.used
     }
 
+    /// Wrong answers of a network past its allowance, and whether these are the most that are counted.
+    pub(crate) fn debt(&mut self, key: u64, now: Time) -> (u16, bool) {
+        let rules = self.rules;
+        let score = self.find(key).map_or(0, |e| e.current(&rules, now));
+        let debt = score.saturating_sub(rules.source.free);
+        (debt, debt >= rules.source.most)
+    }
+
+    /// Has `key` wait for `debt` to be forgiven.
+    pub(crate) fn hold(&mut self, key: u64, debt: u16, now: Time) {
+        let until = now + self.rules.source.forgive * u32::from(debt);
+        if let Some(entry) = self.find(key).filter(|_| debt > 0) {
+            entry.until = entry.until.max(until.as_micros());
+        }
+    }
+
+    /// Notes that the account of `key` is at home.
+    pub(crate) fn welcome(&mut self, key: u64, now: Time) {
+        self.fail(key, Kind::Home, 0, now);
+    }
+
+    /// Whether the account of `key` is at home.
+    pub(crate) fn is_home(&mut self, key: u64, now: Time) -> bool {
+        let rules = self.rules;
+        self.find(key).is_some_and(|e| e.current(&rules, now) > 0)
+    }
+
     /// How long `key` has to wait, zero if no longer; `None` if it has no score.
     pub(crate) fn wait(&mut self, key: u64, now: Time) -> Option<Duration> {
         self.find(key).map(|e| Time::from_micros(e.until).since(now))
@@ -143,7 +195,7 @@ impl Backoff {
         let place = match found {
             Some(place) => set.get_mut(place),
             // Empty places have no score; among equals the one untouched longest goes.
-            None => set.iter_mut().min_by_key(|e| (e.current(&rules, now), e.since)),
+            None => set.iter_mut().min_by_key(|e| (e.worth(&rules, now), e.since)),
         };
         let Some(entry) = place else { return false };
         if found.is_none() || entry.mark != mark || entry.current(&rules, now) == 0 {
@@ -190,6 +242,7 @@ impl Entry {
             Kind::Stranger => rules.stranger.forgive,
             Kind::Source => rules.source.forgive,
             Kind::Account => rules.attack_forgive,
+            Kind::Home => rules.home / u32::from(HOME),
         };
         u64::try_from(time.as_micros()).unwrap_or(u64::MAX).max(1)
     }
@@ -198,6 +251,11 @@ impl Entry {
     fn current(&self, rules: &BackoffRules, now: Time) -> u16 {
         let forgiven = now.as_micros().saturating_sub(self.since) / self.forgive(rules);
         u16::try_from(u64::from(self.score).saturating_sub(forgiven)).unwrap_or(u16::MAX)
+    }
+
+    /// What the entry counts for where room is short: one that waits is kept before a first wrong answer.
+    fn worth(&self, rules: &BackoffRules, now: Time) -> u16 {
+        self.current(rules, now).max(u16::from(self.until > now.as_micros()) * 2)
     }
 
     /// Adds a wrong answer and sets the wait; true if the score is past its allowance.
@@ -211,8 +269,15 @@ impl Entry {
         let rule = match self.kind {
             Kind::Pair => rules.pair,
             Kind::Stranger => rules.stranger,
-            Kind::Source => rules.source,
+            Kind::Source => {
+                self.score = self.score.min(rules.source.free.saturating_add(rules.source.most));
+                return self.score > rules.source.free;
+            }
             Kind::Account => return self.score >= rules.attack,
+            Kind::Home => {
+                (self.score, self.since) = (HOME, now.as_micros());
+                return false;
+            }
         };
         if self.score <= rule.free {
             return false;
@@ -275,13 +340,59 @@ mod tests {
     #[test]
     fn a_later_wrong_answer_shortens_no_wait() {
         let mut b = table(8);
-        for _ in 0..57 {
-            b.fail(1, Kind::Source, 0, T0);
-        }
-        assert_eq!(seconds(b.wait(1, T0)), Some(60));
+        b.fail(1, Kind::Pair, 0, T0);
+        b.hold(1, 60, T0);
         let later = T0 + Duration::from_secs(10);
-        b.fail(1, Kind::Source, 0, later);
+        b.hold(1, 20, later);
+        b.fail(1, Kind::Pair, 0, later);
         assert_eq!(seconds(b.wait(1, later)), Some(50));
+    }
+
+    #[test]
+    fn a_source_owes_what_is_past_its_allowance() {
+        let mut b = table(8);
+        let mut debts = Vec::new();
+        for _ in 0..4_000 {
+            b.fail(1, Kind::Source, 0, T0);
+            debts.push(b.debt(1, T0));
+        }
+        assert_eq!(debts[49..52], [(0, false), (1, false), (2, false)]);
+        assert_eq!(
+            (debts[3_648], debts[3_649], debts[3_999]),
+            ((3_599, false), (3_600, true), (3_600, true))
+        );
+        assert_eq!(b.debt(1, T0 + Duration::from_secs(1)), (3_599, false));
+        assert_eq!(b.debt(1, T0 + Duration::from_secs(3_700)), (0, false));
+        assert_eq!((b.debt(2, T0), seconds(b.wait(1, T0))), ((0, false), Some(0)));
+    }
+
+    #[test]
+    fn an_account_is_at_home_for_a_day_after_it_was_right() {
+        let mut b = table(8);
+        let day = Duration::from_secs(24 * 3_600);
+        b.welcome(1, T0);
+        assert!(b.is_home(1, T0) && !b.is_home(2, T0));
+        b.welcome(1, T0 + day / 2);
+        assert!(b.is_home(1, T0 + day) && !b.is_home(1, T0 + day * 2));
+        // Many names with one wrong answer each do not push it out.
+        for key in 10..50 {
+            b.fail(key, Kind::Pair, 0, T0 + day);
+        }
+        assert!(b.is_home(1, T0 + day));
+    }
+
+    #[test]
+    fn a_full_set_keeps_who_waits_before_who_does_not() {
+        let mut b = table(8);
+        b.fail(1, Kind::Pair, 0, T0);
+        b.hold(1, 3_000, T0);
+        // Its wrong answer is forgiven, its wait is not over.
+        let later = T0 + Duration::from_secs(1_000);
+        for key in 10..17 {
+            b.fail(key, Kind::Pair, 0, T0 + Duration::from_secs(500));
+        }
+        b.fail(20, Kind::Pair, 0, later);
+        assert_eq!(seconds(b.wait(1, later)), Some(2_000));
     }
 
     #[test]
@@ -357,13 +468,15 @@ mod tests {
     proptest! {
         /// No order of events makes anybody wait longer than the longest cap, and memory never grows.
         #[test]
-        fn bounded(events in proptest::collection::vec((0u64..30, 0u8..4, 0u64..4_000), 0..300)) {
+        fn bounded(events in proptest::collection::vec((0u64..30, 0u8..5, 0u64..4_000), 0..300)) {
             let mut b = table(16);
             let mut now = T0;
             for (key, kind, pause) in events {
                 now = now + Duration::from_secs(pause / 8);
-                let kind = [Kind::Pair, Kind::Stranger, Kind::Source, Kind::Account][usize::from(kind)];
+                let kind = [Kind::Pair, Kind::Stranger, Kind::Source, Kind::Account, Kind::Home][usize::from(kind)];
                 b.fail(key, kind, 0, now);
+                let (debt, _) = b.debt(key, now);
+                b.hold(key, debt, now);
                 prop_assert!(b.wait(key, now).is_some_and(|w| w <= Duration::from_secs(3_600)));
                 prop_assert!(b.len() <= 16);
             }

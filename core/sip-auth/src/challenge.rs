@@ -104,8 +104,8 @@ mod tests {
         let auth = Authenticator::new(&Secret { key: [1; 16], epoch: 1 }, config);
         let source = IpAddr::from([192, 0, 2, 1]);
         let (now, names_server) = (Time::from_secs(9), Request::NOT_BY_ADDRESS);
-        let request =
-            Request { method: b"INVITE", uri: b"sip:h", realm, home: realm, source, now, names_server };
+        let (method, uri, peer) = (&b"INVITE"[..], &b"sip:h"[..], None);
+        let request = Request { method, uri, realm, home: realm, source, peer, now, names_server };
         let mut out = b"X: y\r\n".to_vec();
         auth.challenge(status, &request, stale, 1, &mut out);
         String::from_utf8(out).expect("text")

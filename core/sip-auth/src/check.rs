@@ -6,7 +6,7 @@ use crate::nonce::{Age, Nonce, Sealer};
 use crate::params::{Params, Text, Unusable, parse};
 use crate::{Algorithm, Ha1, Ledger, Lookup, Minted, Name, Recent, Secret, UriRule, hex};
 use core::fmt;
-use core::net::IpAddr;
+use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use wire::Time;
 
@@ -58,6 +58,9 @@ pub struct Request<'a> {
     /// Where the request came from. Behind a trusted proxy or balancer this should be the address
     /// that it reports, or all its users share one network in back-off.
     pub source: IpAddr,
+    /// The address and port that it came from, if these are the sender's own: what tells a phone from
+    /// others behind the same address translation.
+    pub peer: Option<SocketAddr>,
     /// The time.
     pub now: Time,
     /// Whether a `uri` parameter that is not the Request-URI's names this server, as several clients
@@ -73,13 +76,14 @@ impl<'a> Request<'a> {
 
 impl fmt::Debug for Request<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Request { method, uri, realm, home, source, now, .. } = self;
+        let Request { method, uri, realm, home, source, peer, now, .. } = self;
         f.debug_struct("Request")
             .field("method", method)
             .field("uri", uri)
             .field("realm", realm)
             .field("home", home)
             .field("source", source)
+            .field("peer", peer)
             .field("now", now)
             .finish_non_exhaustive()
     }
@@ -100,10 +104,13 @@ pub enum Decision {
     },
     /// Unreadable or contradictory credentials: answer 400 with this reason phrase.
     Bad(&'static str),
-    /// The digest is not right, or there is no such user. Answer with a challenge that is not stale,
-    /// exactly as for no credentials; the case of its own is for counters and logs.
-    Wrong,
-    /// Too many wrong answers: nothing was computed. Answer 500 or 503 with `Retry-After`.
+    /// The digest is not right, or there is no such user.
+    Wrong {
+        /// Zero: answer with a challenge that is not stale, exactly as for no credentials. Otherwise
+        /// another answer would not be judged for so many seconds: answer 403 with `Retry-After`.
+        retry_after: u32,
+    },
+    /// Too many wrong answers: nothing was computed. Answer 403 with `Retry-After`.
     Throttled {
         /// Whole seconds to wait, at least one.
         retry_after: u32,
@@ -144,7 +151,21 @@ mod key {
     pub const NONCE: u8 = 0;
     pub const PAIR: u8 = 1;
     pub const ACCOUNT: u8 = 2;
+    pub const HOME: u8 = 3;
 }
+
+/// How a claim stands that may be judged.
+#[derive(Clone, Copy, Default)]
+struct Standing {
+    /// The key of its pair, if somebody answered wrongly since the start.
+    pair: Option<u64>,
+    /// Whether wrong answers of the network are remembered.
+    watched: bool,
+}
+
+/// Seconds that an account which is not at home is told to wait where a network has had the most wrong
+/// answers that are counted.
+const CROWDED: u32 = 60;
 
 const MALFORMED: Refusal = Refusal::Bad("Malformed Credentials");
 
@@ -178,13 +199,12 @@ impl Authenticator {
             Err(Refusal::Bad(reason)) => return Decision::Bad(reason),
             Err(Refusal::Plain) => return Decision::Challenge { stale: false },
         };
-        let guessed = match self.wait(request, &claim, lookup, ledger) {
-            Ok(guessed) => guessed,
+        let standing = match self.wait(request, &claim, lookup, ledger) {
+            Ok(standing) => standing,
             Err(retry_after) => return Decision::Throttled { retry_after },
         };
         if !prove(request, &claim, lookup, ledger.recent()) {
-            self.charge(request, &claim, lookup, ledger);
-            return Decision::Wrong;
+            return Decision::Wrong { retry_after: self.charge(request, &claim, standing, lookup, ledger) };
         }
         if claim.age != Age::Live {
             return Decision::Challenge { stale: true };
@@ -195,8 +215,14 @@ impl Authenticator {
             return Decision::Challenge { stale: true };
         }
         // The source is not eased: a guesser with one account of his own could pay with it.
-        if let Some(pair) = guessed {
-            ledger.backoff(source_key(&claim), |b| b.clear(pair));
+        if let Some(pair) = standing.pair {
+            let home = standing.watched.then(|| self.home_key(request, &claim));
+            ledger.backoff(source_key(&claim), |b| {
+                b.clear(pair);
+                if let Some(home) = home {
+                    b.welcome(home, request.now);
+                }
+            });
         }
         Decision::Accepted { user: claim.user }
     }
@@ -313,15 +339,25 @@ impl Authenticator {
     /// The key of an account as tried from the network of the nonce. Its score is kept in the shard
     /// of [`source_key`].
     fn pair_key(&self, request: &Request<'_>, claim: &Claim<'_>) -> u64 {
-        self.user_key(key::PAIR, claim.nonce.network, request, claim)
+        self.user_key(key::PAIR, [0, claim.nonce.network], request, claim)
     }
 
-    /// The key of an account, as seen from `network`. Spellings that a lookup may take for one account
+    /// The same as tried from the very address and port that the account is registered from.
+    fn own_pair_key(&self, port: u16, request: &Request<'_>, claim: &Claim<'_>) -> u64 {
+        self.user_key(key::PAIR, [u32::from(port) + 1, claim.nonce.network], request, claim)
+    }
+
+    /// The key of an account's being at home at the network of the nonce, kept beside the pair.
+    fn home_key(&self, request: &Request<'_>, claim: &Claim<'_>) -> u64 {
+        self.user_key(key::HOME, [0, claim.nonce.network], request, claim)
+    }
+
+    /// The key of an account, as seen from a place. Spellings that a lookup may take for one account
     /// share it.
-    fn user_key(&self, kind: u8, network: u32, request: &Request<'_>, claim: &Claim<'_>) -> u64 {
+    fn user_key(&self, kind: u8, place: [u32; 2], request: &Request<'_>, claim: &Claim<'_>) -> u64 {
         let user = claim.user.to_lower();
         let domain = user.domain().unwrap_or(request.home);
-        self.sealer.table_key(kind, [0, u64::from(network)], [user.user(), domain])
+        self.sealer.table_key(kind, place.map(u64::from), [user.user(), domain])
     }
 
     /// One nonce serves several users of a gateway, each with its own counts.
@@ -331,64 +367,95 @@ impl Authenticator {
         self.sealer.table_key(key::NONCE, [issued, place], [claim.user.as_bytes(), b""])
     }
 
-    /// Whole seconds that the claim has to wait, as an error; otherwise the key of the pair if wrong
-    /// answers of it are remembered.
+    /// Whole seconds that the claim has to wait, as an error.
     fn wait(
         &self,
         request: &Request<'_>,
         claim: &Claim<'_>,
         lookup: &mut impl Lookup,
         ledger: &mut impl Ledger,
-    ) -> Result<Option<u64>, u32> {
+    ) -> Result<Standing, u32> {
         let now = request.now;
-        let source_key = source_key(claim);
-        let (used, source) = ledger.backoff(source_key, |b| (b.is_used(), b.wait(source_key, now)));
+        let source = source_key(claim);
+        let (used, watched, (_, crowded)) =
+            ledger.backoff(source, |b| (b.is_used(), b.wait(source, now).is_some(), b.debt(source, now)));
         if !used {
-            return Ok(None);
+            return Ok(Standing::default());
         }
-        let pair_key = self.pair_key(request, claim);
-        let mut pair = ledger.backoff(source_key, |b| b.wait(pair_key, now));
+        let mut pair = self.pair_key(request, claim);
+        let mut wait = ledger.backoff(source, |b| b.wait(pair, now)).unwrap_or_default();
         // Looked at by those alone who would have to wait.
-        if pair.is_some_and(|p| !p.is_zero()) {
+        if !wait.is_zero() {
             let mark = mark(claim, lookup);
-            if ledger.backoff(source_key, |b| b.forget_other(pair_key, mark)) {
-                pair = None;
+            if ledger.backoff(source, |b| b.forget_other(pair, mark)) {
+                wait = Duration::ZERO;
+            } else if let Some(own) = self.own_pair(request, claim, lookup) {
+                (pair, wait) = (own, ledger.backoff(source, |b| b.wait(own, now)).unwrap_or_default());
             }
         }
-        let source = source.filter(|s| !s.is_zero() && !self.familiar(request, claim, lookup));
-        let wait = pair.max(source).unwrap_or_default();
-        if wait.is_zero() {
-            return Ok(pair.map(|_| pair_key));
+        if !wait.is_zero() {
+            return Err(seconds(wait));
         }
-        Err(u32::try_from(wait.as_micros().div_ceil(1_000_000)).unwrap_or(u32::MAX))
+        if crowded && !self.familiar(request, claim, lookup, ledger) {
+            return Err(CROWDED);
+        }
+        Ok(Standing { pair: Some(pair), watched })
     }
 
-    /// Notes a wrong answer.
+    /// The pair of its own that a phone has where it sends from what it is registered at: nobody else
+    /// behind the same address translation has its port, so their guesses at its account are not its own.
+    fn own_pair(&self, request: &Request<'_>, claim: &Claim<'_>, lookup: &mut impl Lookup) -> Option<u64> {
+        let peer = request.peer.filter(|_| self.sealer.network(request.source) == claim.nonce.network)?;
+        lookup.registered(&claim.user, peer).then(|| self.own_pair_key(peer.port(), request, claim))
+    }
+
+    /// Notes a wrong answer; whole seconds that the pair has to wait now.
     fn charge(
+        &self,
+        request: &Request<'_>,
+        claim: &Claim<'_>,
+        standing: Standing,
+        lookup: &mut impl Lookup,
+        ledger: &mut impl Ledger,
+    ) -> u32 {
+        let now = request.now;
+        let source = source_key(claim);
+        let pair = standing.pair.unwrap_or_else(|| self.pair_key(request, claim));
+        let account = self.user_key(key::ACCOUNT, [0, 0], request, claim);
+        let attacked = ledger.backoff(account, |b| b.fail(account, Kind::Account, 0, now));
+        let stranger = !self.familiar(request, claim, lookup, ledger);
+        let kind = if attacked && stranger { Kind::Stranger } else { Kind::Pair };
+        let mark = mark(claim, lookup);
+        let wait = ledger.backoff(source, |b| {
+            b.fail(pair, kind, mark, now);
+            if stranger {
+                b.fail(source, Kind::Source, 0, now);
+                let (debt, _) = b.debt(source, now);
+                b.hold(pair, debt, now);
+            }
+            b.wait(pair, now)
+        });
+        wait.map_or(0, seconds)
+    }
+
+    /// Whether the user is at home where the request came from, and the nonce was sent there too.
+    fn familiar(
         &self,
         request: &Request<'_>,
         claim: &Claim<'_>,
         lookup: &mut impl Lookup,
         ledger: &mut impl Ledger,
-    ) {
-        let now = request.now;
-        let (source, pair) = (source_key(claim), self.pair_key(request, claim));
-        let account = self.user_key(key::ACCOUNT, 0, request, claim);
-        let attacked = ledger.backoff(account, |b| b.fail(account, Kind::Account, 0, now));
-        let stranger = attacked && !self.familiar(request, claim, lookup);
-        let kind = if stranger { Kind::Stranger } else { Kind::Pair };
-        let mark = mark(claim, lookup);
-        ledger.backoff(source, |b| {
-            b.fail(pair, kind, mark, now);
-            b.fail(source, Kind::Source, 0, now);
-        });
-    }
-
-    /// Whether the user is at home where the request came from, and the nonce was sent there too.
-    fn familiar(&self, request: &Request<'_>, claim: &Claim<'_>, lookup: &mut impl Lookup) -> bool {
+    ) -> bool {
+        let home = self.home_key(request, claim);
         self.sealer.network(request.source) == claim.nonce.network
-            && lookup.familiar(&claim.user, request.source)
+            && (ledger.backoff(source_key(claim), |b| b.is_home(home, request.now))
+                || lookup.familiar(&claim.user, request.source))
     }
+}
+
+/// Whole seconds, none forgotten.
+fn seconds(wait: Duration) -> u32 {
+    u32::try_from(wait.as_micros().div_ceil(1_000_000)).unwrap_or(u32::MAX)
 }
 
 /// The mark of the account's secrets. Asked for by one spelling of those that share a score: if it were

@@ -1,7 +1,7 @@
 //! What a check asks of its surroundings: secrets, and the shards of the two tables.
 
 use crate::{Algorithm, Backoff, Ha1, Minted, Name, NonceCounts, Recent};
-use core::net::IpAddr;
+use core::net::{IpAddr, SocketAddr};
 
 /// Where secrets come from. A closure `FnMut(&Name, Algorithm) -> Option<Ha1>` is one.
 pub trait Lookup {
@@ -10,9 +10,16 @@ pub trait Lookup {
     fn ha1(&mut self, user: &Name, algorithm: Algorithm) -> Option<Ha1>;
 
     /// Whether `user` is at home at `source`: it has a live binding that was registered from there.
-    /// Asked only for accounts or networks that are being slowed down. The default knows nobody.
+    /// Asked at each wrong answer, and where a network has had too many of them. The default knows nobody.
     fn familiar(&mut self, user: &Name, source: IpAddr) -> bool {
         let _ = (user, source);
+        false
+    }
+
+    /// Whether `user` has a live binding that was registered from this address and port. Asked only for
+    /// those who would have to wait. The default knows nobody.
+    fn registered(&mut self, user: &Name, peer: SocketAddr) -> bool {
+        let _ = (user, peer);
         false
     }
 

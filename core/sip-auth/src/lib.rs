@@ -46,7 +46,7 @@ mod table;
 mod uri;
 
 pub use algorithm::{Algorithm, Ha1, ha1};
-pub use backoff::{Backoff, BackoffRules, Rule};
+pub use backoff::{Backoff, BackoffRules, Rule, SourceRule};
 pub use challenge::Status;
 pub use check::{Authenticator, Config, Decision, MAX_VALUES, Request};
 pub use counts::NonceCounts;

@@ -440,12 +440,15 @@ impl<S: Services> Node<S> {
             let is_self = |uri: Uri<'_>| uri.user.is_none() && settings.is_self(uri.host, uri.port);
             settings.is_own_text(uri) || Uri::parse(uri).is_ok_and(is_self)
         };
+        let source = auth.source(flow.remote.ip(), request);
         let about = sip_auth::Request {
             method: request.method().as_bytes(),
             uri: request.request_uri(),
             realm,
             home: self.home(aor, realm),
-            source: auth.source(flow.remote.ip(), request),
+            source,
+            // Behind a front the port is the front's.
+            peer: Some(flow.remote).filter(|peer| peer.ip().to_canonical() == source),
             now,
             names_server: &names_server,
         };
@@ -472,18 +475,17 @@ impl<S: Services> Node<S> {
                 self.services.refused(Refusal::Unreadable(reason), aor.text(), about.source);
                 return self.malformed(flow, request, reason.as_bytes(), out);
             }
-            Decision::Throttled { retry_after: seconds } => {
+            Decision::Throttled { retry_after } => {
                 self.services.refused(Refusal::Throttled, aor.text(), about.source);
                 self.services.count(Counter::Throttled);
-                // Not 503, which says that nobody is served: a proxy on the way would send us nothing of anybody
-                // for so long (section 21.5.4), and whoever guesses would decide about the others.
-                let reason = b"Too Many Wrong Credentials";
-                self.refuse(flow, request, 500, reason, &retry_after(seconds), out);
-                return None;
+                return self.hold_off(flow, request, retry_after, out);
             }
-            Decision::Wrong => {
+            Decision::Wrong { retry_after } => {
                 self.services.count(Counter::WrongCredentials);
                 self.services.refused(Refusal::WrongCredentials, aor.text(), about.source);
+                if retry_after > 0 {
+                    return self.hold_off(flow, request, retry_after, out);
+                }
                 false
             }
             Decision::Challenge { stale } => {
@@ -503,6 +505,20 @@ impl<S: Services> Node<S> {
         self.services.challenged(realm, minted);
         self.refuse(flow, request, status.code(), b"", &lines, out);
         self.scratch = lines;
+        None
+    }
+
+    /// Refuses a request whose sender answered wrongly too often. 403 is what phones show and stop at. Not
+    /// 500 or 503, which accuse this server: a proxy on the way would try another one, or after 503 send us
+    /// nothing of anybody for so long (section 21.5.4).
+    fn hold_off<T>(
+        &mut self,
+        flow: Flow,
+        request: &Message<'_>,
+        seconds: u32,
+        out: &mut Outbox,
+    ) -> Option<T> {
+        self.refuse(flow, request, 403, b"Too Many Wrong Credentials", &retry_after(seconds), out);
         None
     }
 }

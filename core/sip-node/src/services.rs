@@ -107,13 +107,13 @@ pub trait Services {
 /// Why a request was refused or challenged again, as far as its sender and its target go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refusal {
-    /// The digest is not right, or there is no such user: 401 or 407.
+    /// The digest is not right, or there is no such user: 401 or 407, or 403 with Retry-After.
     WrongCredentials,
     /// The digest is right and its nonce too old or used up: 401 or 407 with `stale=true`.
     Stale,
     /// The credentials are right and those of another user: 403.
     OtherUser,
-    /// Too many wrong answers before: 503.
+    /// Too many wrong answers before: 403 with Retry-After.
     Throttled,
     /// The credentials cannot be read or contradict the request: 400 with this reason phrase.
     Unreadable(&'static str),

@@ -60,6 +60,7 @@ fuzz_target!(|data: &[u8]| {
         realm: REALM,
         home: REALM,
         source: IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7)),
+        peer: None,
         now: Time::from_secs(1000),
         names_server: Request::NOT_BY_ADDRESS,
     };
@@ -93,6 +94,6 @@ fuzz_target!(|data: &[u8]| {
         }
         Decision::Bad(reason) => assert!(!reason.is_empty()),
         Decision::Throttled { retry_after } => assert!(retry_after > 0),
-        Decision::Challenge { .. } | Decision::Wrong => {}
+        Decision::Challenge { .. } | Decision::Wrong { .. } => {}
     }
 });

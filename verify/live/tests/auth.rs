@@ -74,13 +74,13 @@ fn a_phone_that_was_held_off_is_let_in_once_its_account_is_mended() {
     // The one will be added, of the other the password is mended.
     for (user, wrong) in [("carol", "mended"), ("bob", "typed wrongly")] {
         // So many wrong answers from everywhere that a strange phone waits half a minute after its first.
-        for _ in 0..4 {
+        for tries in [5, 5, 5, 4] {
             let mut link = server.link(Via::Udp);
-            assert!((0..5).all(|_| try_with(&mut link, user, wrong) == Some(401)));
+            assert!((0..tries).all(|_| try_with(&mut link, user, wrong) == Some(401)));
         }
         let mut phone = server.link(Via::Udp);
-        assert_eq!(try_with(&mut phone, user, wrong), Some(401));
-        assert_eq!(try_with(&mut phone, user, "mended"), Some(500), "{user} has to wait");
+        assert_eq!(try_with(&mut phone, user, wrong), Some(403));
+        assert_eq!(try_with(&mut phone, user, "mended"), Some(403), "{user} has to wait");
         let name = format!("{user}@example.com");
         let added = run(["user", "add", &name, "--password", "mended", "--data-dir", data.to_str().unwrap()]);
         assert!(added.status.success(), "{}", String::from_utf8_lossy(&added.stderr));
@@ -89,6 +89,29 @@ fn a_phone_that_was_held_off_is_let_in_once_its_account_is_mended() {
             (try_with(&mut phone, user, "mended") == Some(200)).then_some(())
         });
     }
+}
+
+#[test]
+fn right_password_passes_at_an_address_that_guesses() {
+    let server = server("");
+    let mut link = server.link(Via::Udp);
+    let mut attempt = |user: &str, password: &str| {
+        let req = Req::register(user, &link);
+        link.ask_as(&req, &Credentials::new(user, password))
+    };
+    for n in 0..80 {
+        let answer = attempt(&format!("guest{n}"), "guess");
+        match answer.status() {
+            Some(401) => {}
+            // How many wrong answers are forgiven by now depends on the time.
+            Some(403) if n >= 50 => assert!(answer.header("Retry-After").is_some()),
+            other => panic!("{other:?} to guess {n}"),
+        }
+    }
+    assert_eq!(attempt("alice", "secret-a").status(), Some(200));
+    // Its own wrong answers: five are free.
+    let statuses: Vec<_> = (0..6).map(|_| attempt("alice", "guess").status()).collect();
+    assert_eq!(statuses, [401, 401, 401, 401, 401, 403].map(Some));
 }
 
 #[test]

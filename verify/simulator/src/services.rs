@@ -67,6 +67,14 @@ impl Secrets<'_> {
     fn key(&self, user: &Name) -> (Vec<u8>, Vec<u8>) {
         (user.user().to_vec(), user.domain().unwrap_or(self.home).to_ascii_lowercase())
     }
+
+    fn has_binding(&self, user: &Name, is_there: impl Fn(SocketAddr) -> bool) -> bool {
+        let (user, domain) = self.key(user);
+        let aor = [&user[..], b"@", &domain].concat();
+        let mut found = false;
+        self.shared.table.borrow().bindings(&aor, self.now, |b| found |= is_there(b.flow.remote));
+        found
+    }
 }
 
 impl Lookup for Secrets<'_> {
@@ -75,11 +83,11 @@ impl Lookup for Secrets<'_> {
     }
 
     fn familiar(&mut self, user: &Name, source: IpAddr) -> bool {
-        let (user, domain) = self.key(user);
-        let aor = [&user[..], b"@", &domain].concat();
-        let mut at_home = false;
-        self.shared.table.borrow().bindings(&aor, self.now, |b| at_home |= b.flow.remote.ip() == source);
-        at_home
+        self.has_binding(user, |remote| remote.ip() == source)
+    }
+
+    fn registered(&mut self, user: &Name, peer: SocketAddr) -> bool {
+        self.has_binding(user, |remote| remote == peer)
     }
 
     fn mark(&mut self, user: &Name) -> u32 {

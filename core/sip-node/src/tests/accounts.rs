@@ -72,13 +72,13 @@ fn guess_until_held_off(lab: &mut Lab, received: &str) -> Sent {
 
 const PROXY: &str = "192.0.2.77:5060";
 
-/// 503 would have a proxy send us nothing at all for so long, of anybody (section 21.5.4): whoever guesses would decide
-/// about the others.
+/// Phones show 403 and stop. 503 would have a proxy send us nothing at all for so long, of anybody (section 21.5.4):
+/// whoever guesses would decide about the others.
 #[test]
-fn who_guesses_is_told_to_wait_alone_and_by_no_503() {
+fn guesser_alone_gets_403_with_retry_after() {
     let mut lab = Lab::with(|s| s.auth.fronts = vec![(PROXY.parse::<SocketAddr>().unwrap().ip(), 32)]);
     let held = guess_until_held_off(&mut lab, "203.0.113.66");
-    assert_eq!(held.status(), 500, "{}", held.text);
+    assert_eq!(held.status(), 403, "{}", held.text);
     let told_of = |lab: &Lab| lab.world.refused_from.get().unwrap().to_string();
     assert_eq!(told_of(&lab), "203.0.113.66");
     assert!(held.get("Retry-After").is_some(), "{}", held.text);
@@ -94,7 +94,7 @@ fn who_guesses_is_told_to_wait_alone_and_by_no_503() {
     guess_until_held_off(&mut lab, "203.0.113.66");
     assert_eq!(told_of(&lab), "192.0.2.77");
     let challenge = lab.ask(PROXY, own.text());
-    assert_eq!(lab.ask(PROXY, own.answer("alice", &challenge).text()).status(), 500);
+    assert_eq!(lab.ask(PROXY, own.answer("alice", &challenge).text()).status(), 403);
 }
 
 #[test]
@@ -376,12 +376,33 @@ fn a_guesser_is_slowed_down() {
         }
         let answer = lab.ask(ALICE, req.answer_with("alice", &format!("guess{n}"), &challenge).text());
         seen.push(answer.status());
-        if answer.status() == 500 {
-            assert!(answer.get("Retry-After").is_some());
+        if answer.status() == 403 {
+            assert_eq!(answer.get("Retry-After"), Some("1"));
             break;
         }
     }
-    assert_eq!(seen.last(), Some(&500), "{seen:?}");
+    assert_eq!(seen, [401, 401, 401, 401, 401, 403]);
+}
+
+/// A call of alice's is refused the same way, and another account at her address is not.
+#[test]
+fn right_password_passes_at_an_address_that_guesses() {
+    let mut lab = Lab::new();
+    for n in 0..60 {
+        let name = format!("guest{n}");
+        let req = register(&name, "<sip:x@192.0.2.30>");
+        let challenge = lab.ask(ALICE, req.text());
+        let answer = lab.ask(ALICE, req.answer_with(&name, "guess", &challenge).text());
+        assert_eq!(answer.status(), if n < 50 { 401 } else { 403 }, "{n}");
+    }
+    let call = Req::new("INVITE", "sip:bob@here.example").alice();
+    let challenge = lab.ask(ALICE, call.text());
+    let answer = lab.ask(ALICE, call.answer_with("alice", "guess", &challenge).text());
+    assert_eq!((answer.status(), answer.get("Retry-After")), (403, Some("11")));
+    let req = register("dave", "<sip:dave@192.0.2.30>");
+    let challenge = lab.ask(ALICE, req.text());
+    assert_eq!(lab.ask(ALICE, req.answer("dave", &challenge).text()).status(), 200);
+    assert_eq!(lab.count(Counter::WrongCredentials), 61);
 }
 
 #[test]
