@@ -8,7 +8,7 @@ use sip_auth::{
     Algorithm, Authenticator, Backoff, BackoffRules, Credentials, Decision, Ha1, Ledger, Lookup, Minted,
     Name, NonceCounts, Recent, shard_of,
 };
-use sip_message::Method;
+use sip_message::{Method, Uri};
 use sip_node::{Counter, Question, Refusal, Services, Span, StoreDown};
 use sip_proxy::locate;
 use sip_registrar::{BindingView, Change, Expected, Reply, Table};
@@ -151,6 +151,10 @@ impl Services for World {
         self.location.has_contact_address(address)
     }
 
+    fn is_contact(&self, address: SocketAddr, uri: &Uri<'_>, now: Time) -> bool {
+        self.location.any_table(|table| table.is_contact(address, uri, now))
+    }
+
     fn is_user(&self, user: &[u8], domain: &[u8]) -> bool {
         self.credentials.is_local_user(user, domain)
     }
@@ -270,6 +274,14 @@ const fn reason(why: Refusal, known: bool) -> &'static str {
         Refusal::Unreadable(why) => why,
         Refusal::NotOurs => "the address to register is not of one of our domains",
         Refusal::Unproven => "only our own users may register",
+        Refusal::Claimed => {
+            "a Contact or Path is at the address of a trunk, an emergency or a voicemail target, and the REGISTER did not come \
+             from there"
+        }
+        Refusal::Transit => {
+            "the call would leave again: if this trunk's calls may, set `may_transit = true` in its [[trunk]]"
+        }
+        Refusal::Rules => "the called number is none of the `prefixes` of the trunk at that address",
         Refusal::Target => "the sender may not send requests there",
         Refusal::Elsewhere => {
             "this is of none of our domains; only our own users, and trunks that may transit, may send requests there"

@@ -121,6 +121,11 @@ impl<'a> Uri<'a> {
         out[start..].make_ascii_lowercase();
     }
 
+    /// The user part as URIs are compared: without escapes (RFC 3261 section 19.1.4). Empty if there is none.
+    pub fn unescaped_user(&self) -> impl Iterator<Item = u8> + '_ {
+        unescaped(self.user.unwrap_or(b""))
+    }
+
     /// The address-of-record of [`Uri::write_aor`] where the URI's own text, which is `text`, has it in
     /// one piece; `None`: it has to be written.
     pub fn aor_in(&self, text: &'a [u8]) -> Option<&'a [u8]> {

@@ -49,6 +49,9 @@ impl Services for World {
     fn has_contact(&self, _: SocketAddr) -> bool {
         false
     }
+    fn is_contact(&self, _: SocketAddr, _: &sip_message::Uri<'_>, _: Time) -> bool {
+        false
+    }
     fn is_user(&self, _: &[u8], _: &[u8]) -> bool {
         true
     }

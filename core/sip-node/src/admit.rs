@@ -297,6 +297,15 @@ impl<S: Services> Node<S> {
         ours && self.settings.is_self(via.host, via.port)
     }
 
+    /// Whether a request comes from where a phone is registered. What comes through a proxy comes from the proxy's address,
+    /// whoever sent it: so with one Via only, and never from a proxy in front of this server.
+    pub(crate) fn is_at_phone(&self, flow: Flow, request: &Message<'_>) -> bool {
+        request.via_count() == 1
+            && !self.settings.auth.is_front(flow.remote.ip())
+            && self.services.has_contact(flow.remote)
+            && !self.is_from_ourselves(request)
+    }
+
     /// Whether a trunk speaks in a dialog in which it is not the end that it says it is. Whoever has the
     /// token can write his own tag where the other end's belongs, and be alice for whom the way is open.
     pub(crate) fn is_borrowed_by(&self, trunk: usize, dialog: Option<&Dialog>) -> bool {
@@ -392,8 +401,7 @@ impl<S: Services> Node<S> {
         if !auth.challenge.covers(request.method().as_bytes()) {
             // Unproven. Nobody gets out of our domain by writing one of our names into From; a phone that
             // is registered at this address has proven enough.
-            let here = || !self.is_from_ourselves(request) && self.services.has_contact(flow.remote);
-            let known = is_register || here();
+            let known = is_register || self.is_at_phone(flow, request);
             return Some((if known { local } else { stranger }, Some(aor)));
         }
         // Whoever took a call bears the name that was called: it may have been meant for somebody else.

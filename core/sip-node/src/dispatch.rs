@@ -1,5 +1,6 @@
 //! From an admitted request to a response context with its first branches.
 
+use crate::access::{Asker, Holder};
 use crate::admit::{Admitted, unsupported};
 use crate::node::Node;
 use crate::overload::knows;
@@ -12,7 +13,6 @@ use sip_message::{Message, Method, Name, Via};
 use sip_proxy::breadth;
 use sip_proxy::context::{Context, Policy, Reroute};
 use sip_proxy::loops::read_branch;
-use sip_proxy::token::Role;
 use sip_proxy::transport::{always_rport, reply_flow};
 use sip_transaction::{ServerId, TimerId};
 use wire::{Flow, Outbox, Time};
@@ -29,9 +29,14 @@ impl<S: Services> Node<S> {
             return;
         }
         self.services.count(Counter::Forbidden);
-        let outside = a.caller.role != Role::Local && !self.may_transit(&a.caller);
-        let elsewhere = outside && a.uri.is_sip() && !self.is_local_host(&a.uri);
-        let why = if elsewhere { Refusal::Elsewhere } else { Refusal::Target };
+        let elsewhere = || a.uri.is_sip() && !self.is_local_host(&a.uri);
+        let at_trunk = || matches!(self.places.of_uri(&self.settings, &a.uri), Some(Holder::Trunk(_)));
+        let why = match self.asker(&a.caller) {
+            Asker::Trunk => Refusal::Transit,
+            Asker::Stranger | Asker::End if elsewhere() => Refusal::Elsewhere,
+            Asker::Proven if elsewhere() && at_trunk() => Refusal::Rules,
+            _ => Refusal::Target,
+        };
         self.tell(why, request.request_uri(), flow, request);
     }
 

@@ -84,9 +84,7 @@ impl<S: Services> Node<S> {
         if request.header(Name::ProxyAuthorization).is_some() {
             return None;
         }
-        // What comes through a proxy comes from the proxy's address, which is that of all its phones.
-        let phone = request.via_count() == 1 && self.services.has_contact(flow.remote);
-        let role = match phone && self.is_at(now, flow, request.from_uri()) {
+        let role = match self.is_at_phone(flow, request) && self.is_at(now, flow, request.from_uri()) {
             true => Role::Local,
             false if emergency.strangers => Role::Stranger,
             false => return None,

@@ -376,7 +376,7 @@ impl<S: Services> Node<S> {
         // What is known besides counts where nothing is found.
         let known = mem::take(&mut target.hops);
         for d in found.unwrap_or(&[]) {
-            let allowed = self.settings.allows(target.bounds, d.address);
+            let allowed = self.places.let_through(&self.settings, target.bounds, target.role, d.address);
             let listener = self.settings.listener_for(d.transport, d.address, near);
             if let Some(listener) = listener.filter(|_| allowed) {
                 let (transport, remote) = (d.transport, d.address);

@@ -8,10 +8,11 @@
 //!
 //! The way of a request, file by file: `node` (index it), `inbound` (match a transaction), `admit`
 //! (check, authenticate; nothing is remembered before this is passed), `registration` or `targets`
-//! and `routes` (where to), `dispatch` (response context), `forward` (rewrite, send), `outcome` (responses,
+//! and `routes` (where to; `access` is the rule who may reach what), `dispatch` (response context), `forward` (rewrite, send), `outcome` (responses,
 //! timers). `stateless` is for ACK and for stateless mode, `emergency` for calls for help. In an overload `overload` comes before all of it.
 #![forbid(unsafe_code)]
 
+mod access;
 mod admit;
 mod calls;
 mod dispatch;

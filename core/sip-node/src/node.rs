@@ -1,5 +1,6 @@
 //! The node: one worker's whole machine.
 
+use crate::access::Places;
 use crate::calls::Calls;
 use crate::emergency::is_urgent;
 use crate::overload::{
@@ -123,6 +124,7 @@ pub struct NodeConfig {
 pub struct Node<S> {
     pub(crate) services: S,
     pub(crate) settings: Arc<Settings>,
+    pub(crate) places: Places,
     pub(crate) layer: Layer,
     pub(crate) proxied: ProxiedSlab,
     pub(crate) calls: Calls,
@@ -166,6 +168,7 @@ impl<S: Services> Node<S> {
             neighbours,
             prompt: Prompt::default(),
             verdict: None,
+            places: Places::of(&settings),
             settings,
             layer: Layer::new(config.timers, config.transactions, config.seed),
             proxied: ProxiedSlab::default(),
@@ -508,6 +511,7 @@ impl<S: Services> Machine for Node<S> {
                 }
                 self.overload.set_numbers(settings.emergency.as_ref());
                 self.neighbours.set_workers(settings.overload.workers);
+                self.places = Places::of(&settings);
                 self.settings = settings;
             }
             Notice::Located { kind, name, answer, ttl } => self.located(now, kind, &name, answer, ttl, out),

@@ -8,7 +8,7 @@ use crate::prompt::Group;
 use crate::proxied::{Back, Proxied, ProxiedId};
 use crate::services::{Counter, Services, Span};
 use crate::settings::Bounds;
-use crate::targets::redirect_wish;
+use crate::targets::Wish;
 use core::mem;
 use core::time::Duration;
 use sip_message::{Limits, Message, Name, NameAddr, Parsed, Uri, parse, write_response};
@@ -195,6 +195,7 @@ impl<S: Services> Node<S> {
         let from = proxied.targets.get(usize::from(branch.target()));
         let from = from.and_then(|target| target.hops.get(usize::from(branch.attempt())));
         let bounds = from.map_or(Bounds::Outside, |hop| Bounds::of(hop.remote));
+        let at_home = from.and_then(|hop| self.places.at(&self.settings, hop.remote));
         let mut wishes = Vec::new();
         for value in response.values(Name::Contact).take(16) {
             let Ok(contact) = NameAddr::parse(value) else { continue };
@@ -209,7 +210,12 @@ impl<S: Services> Node<S> {
                     let bound = self.bound(now, proxied.source, size, &aor);
                     wishes.extend(bound.into_iter().map(|(_, wish)| (q, wish)));
                 }
-                None => wishes.push((q, redirect_wish(contact.uri, bounds))),
+                // A trunk may redirect to another host of its own.
+                None => {
+                    let same = at_home.is_some() && self.places.of_uri(&self.settings, &uri) == at_home;
+                    let role = if same { Role::Trunk } else { Role::Stranger };
+                    wishes.push((q, Wish::located(contact.uri, role, bounds)));
+                }
             }
         }
         // In the order that whoever redirected prefers; equal ones as they stand.

@@ -6,7 +6,7 @@ use crate::node::Node;
 use crate::services::{Counter, Refusal, Services, StoreDown};
 use crate::settings::Settings;
 use core::net::SocketAddr;
-use sip_message::{Message, Name, Uri};
+use sip_message::{Message, Name, NameAddr, Uri};
 use sip_proxy::token::Role;
 use sip_proxy::transport::is_natted;
 use sip_registrar::Registration;
@@ -46,6 +46,13 @@ impl<S: Services> Node<S> {
             self.tell(Refusal::Unproven, aor.text(), flow, request);
             return self.decline(now, flow, request, admitted, (403, b""), b"", out);
         }
+        if self.claims_a_place(flow, request) {
+            self.services.count(Counter::RegisterRefused);
+            self.services.count(Counter::Forbidden);
+            self.tell(Refusal::Claimed, aor.text(), flow, request);
+            let why = (403, &b"Contact At A Trunk Or Service"[..]);
+            return self.decline(now, flow, request, admitted, why, b"", out);
+        }
         let settings = self.settings.clone();
         let config = &settings.registrar;
         let reply = match Registration::read(request, aor.text(), flow, config) {
@@ -71,6 +78,25 @@ impl<S: Services> Node<S> {
                 self.decline(now, flow, request, admitted, (503, b""), &why, out);
             }
         }
+    }
+}
+
+impl<S: Services> Node<S> {
+    /// Whether a Contact that is to last, or a Path, names the place of a trunk or of an emergency or voicemail target and
+    /// the REGISTER did not come from there: everybody could call there by way of it.
+    fn claims_a_place(&self, flow: Flow, request: &Message<'_>) -> bool {
+        let source = self.settings.auth.source(flow.remote.ip(), request);
+        let sources = [flow.remote, SocketAddr::new(source, flow.remote.port())];
+        let claims = |value: NameAddr<'_>| {
+            let uri = Uri::parse(value.uri).ok().filter(Uri::is_sip);
+            uri.is_some_and(|uri| self.places.claimed(&self.settings, &uri, sources).is_some())
+        };
+        let ends = |value: &NameAddr<'_>| {
+            let header = || request.header(Name::Expires).map(|h| h.value);
+            value.param(b"expires").or_else(header).and_then(sip_message::parse_u32) == Some(0)
+        };
+        let read = |name| request.values(name).filter_map(|value| NameAddr::parse(value).ok());
+        read(Name::Contact).any(|value| !ends(&value) && claims(value)) || read(Name::Path).any(claims)
     }
 }
 

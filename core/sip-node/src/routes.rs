@@ -1,5 +1,6 @@
 //! Static routes: what the operator decided about a domain, a prefix or a number.
 
+use crate::access::{Access, By, Place, access};
 use crate::admit::Admitted;
 use crate::node::Node;
 use crate::services::Services;
@@ -36,11 +37,8 @@ impl<S: Services> Node<S> {
             }
             RouteAction::Forward(targets) => {
                 // A static route leads out of the domain, wherever the called user seems to be.
-                let closed = match a.caller.role {
-                    Role::Local => false,
-                    Role::Trunk => !self.may_transit(&a.caller) && self.leads_out(route, targets),
-                    Role::Stranger => true,
-                };
+                let open = access(self.asker(&a.caller), By::Aor, Place::Elsewhere) == Access::Open;
+                let closed = !open && (a.caller.role != Role::Trunk || self.leads_out(route, targets));
                 if closed {
                     return Some(Plan::Refuse(403));
                 }

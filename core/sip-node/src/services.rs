@@ -3,7 +3,7 @@
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use sip_auth::{Authenticator, Decision, Minted};
-use sip_message::Method;
+use sip_message::{Method, Uri};
 use sip_proxy::locate::Kind;
 use sip_registrar::{BindingView, Change, Expected, Reply, Table};
 use wire::Time;
@@ -56,6 +56,9 @@ pub trait Services {
 
     /// Whether some live binding is reached at this address.
     fn has_contact(&self, address: SocketAddr) -> bool;
+
+    /// Whether a live binding has at this address a Contact that is equivalent to `uri`.
+    fn is_contact(&self, address: SocketAddr, uri: &Uri<'_>, now: Time) -> bool;
 
     /// Whether there is such a subscriber.
     fn is_user(&self, user: &[u8], domain: &[u8]) -> bool;
@@ -121,6 +124,13 @@ pub enum Refusal {
     NotOurs,
     /// A REGISTER by someone who has not proven to be one of our users: 403.
     Unproven,
+    /// A REGISTER whose Contact or Path is at the address of a trunk or of an emergency or voicemail target, and that did not
+    /// come from there: 403.
+    Claimed,
+    /// A call of a trunk that may not transit, to where only one that may is let through: 403.
+    Transit,
+    /// A user names a trunk's address with a number that the trunk's prefixes do not allow: 403.
+    Rules,
     /// The sender may not reach what the Request-URI names: 403.
     Target,
     /// The same of a sender who is neither one of our users nor a trunk that may transit, and the Request-URI is of none of

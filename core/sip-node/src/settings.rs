@@ -412,10 +412,11 @@ impl Settings {
         }
     }
 
-    /// Whether a target may be at `remote`.
+    /// Whether a target may be at `remote`, as far as the kind of address goes.
     pub(crate) fn allows(&self, bounds: Bounds, remote: SocketAddr) -> bool {
         match bounds {
             Bounds::Anywhere => true,
+            Bounds::Only(ip) => remote.ip().to_canonical() == ip.to_canonical(),
             Bounds::Inside => self.may_reach(remote),
             Bounds::Outside => self.may_reach(remote) && is_public(remote.ip()),
         }
@@ -437,6 +438,8 @@ pub(crate) enum Bounds {
     /// Somebody at a public address: likewise, but nowhere private, which would be in his own network or
     /// in ours.
     Outside,
+    /// The other end of a dialog, and nobody else.
+    Only(IpAddr),
 }
 
 impl Bounds {

@@ -44,7 +44,7 @@ impl<S: Services> Node<S> {
         let trunk = self.settings.trunk_of(flow.remote.ip());
         let ourselves = self.is_from_ourselves(request);
         let trunk = trunk.filter(|_| !ourselves);
-        let phone = || !ourselves && self.services.has_contact(flow.remote);
+        let phone = || self.is_at_phone(flow, request);
         let known = || !self.settings.auth.enabled || phone();
         // A token can be read by the other end, too; where the request came from cannot be both.
         let home = |d: &Dialog| !ourselves && d.sender.remote.ip() == flow.remote.ip().to_canonical();
@@ -163,7 +163,7 @@ impl<S: Services> Node<S> {
             },
         };
         found.as_slice().iter().find_map(|d| {
-            let allowed = self.settings.allows(wish.bounds, d.address);
+            let allowed = self.places.let_through(&self.settings, wish.bounds, wish.role, d.address);
             let listener = self.settings.listener_for(d.transport, d.address, flow.listener)?;
             allowed.then_some(Flow { transport: d.transport, listener, remote: d.address, conn: None })
         })

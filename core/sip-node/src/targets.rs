@@ -4,6 +4,7 @@
 //! (proven), trunks that may transit, and dialogs that this server let through before. What an
 //! outsider writes into Request-URI, Route or tags opens nothing.
 
+use crate::access::{Access, Asker, By, Holder, Place, access, leads_to};
 use crate::admit::{Admitted, Aor, Caller, undotted};
 use crate::node::Node;
 use crate::proxied::{Proxied, Reach, Target};
@@ -13,7 +14,7 @@ use crate::short::{Short, Text};
 use core::net::SocketAddr;
 use sip_message::{Message, Method, Name, Scheme, Uri, Values};
 use sip_proxy::token::{Dialog, End, Role};
-use sip_registrar::{BindingView, is_public};
+use sip_registrar::{BindingView, is_outside, is_public};
 use wire::{Flow, ListenerId, Time, Transport};
 
 /// What is to be done with a request that is not for the server itself.
@@ -158,10 +159,10 @@ impl<S: Services> Node<S> {
         a: &Admitted<'_>,
     ) -> Plan {
         if let Some(dialog) = &a.dialog {
-            return self.within_dialog(room, flow, request, a, dialog);
+            return self.within_dialog(room, now, flow, request, a, dialog);
         }
         if let Some(next) = a.routing.next {
-            return self.preloaded_route(flow, a, next);
+            return self.preloaded_route(flow, request, a, next);
         }
         if let Some(plan) = self.way_to_help(a) {
             return plan;
@@ -181,32 +182,23 @@ impl<S: Services> Node<S> {
     fn within_dialog(
         &self,
         mut room: Vec<(u16, Wish)>,
+        now: Time,
         flow: Flow,
         request: &Message<'_>,
         a: &Admitted<'_>,
         dialog: &Dialog,
     ) -> Plan {
-        let next = a.routing.next.unwrap_or(a.routing.request_uri);
-        let (mut wish, strict) =
-            (Wish::new(a.routing.request_uri, dialog.peer.role), !a.routing.next_is_loose);
-        if strict && a.routing.next.is_some() {
-            make_strict(&mut wish, next);
+        if let Some(next) = a.routing.next {
+            return self.routed_dialog(room, now, flow, request, a, (dialog, next));
         }
-        // Without a Route of others it is the Request-URI, which has been read.
-        let uri = match a.routing.next {
-            None => a.uri,
-            Some(next) => match Uri::parse(next) {
-                Ok(uri) => uri,
-                Err(_) => return Plan::Refuse(400),
-            },
-        };
-        let peer = dialog.peer;
-        // That the sender of this dialog is one of ours proves nothing about who sent this request.
-        let stranger = dialog.sender.role == Role::Stranger || a.caller.role == Role::Stranger;
+        let mut wish = Wish::new(a.routing.request_uri, dialog.peer.role);
+        let (uri, peer) = (&a.uri, dialog.peer);
+        let asker = self.asker_within(dialog, &a.caller);
         match uri.host_ip() {
             // The other end's address with another port: its Contact is right about that.
             Some(ip) if ip == peer.remote.ip() => {
-                self.dialog_hops(&uri, &peer, flow, self.grown(flow, request), stranger, &mut wish.hops);
+                let size = self.grown(flow, request);
+                self.dialog_hops(now, uri, &peer, flow, size, asker, &mut wish.hops);
             }
             // The other end is behind address translation: at its private address there is nobody, or
             // somebody else, of our own network.
@@ -214,13 +206,13 @@ impl<S: Services> Node<S> {
                 wish.hops.push(self.valid_flow(peer.flow(), flow.listener));
             }
             // A local user behind address translation, or somebody else's idea of where to go.
-            _ if peer.role == Role::Local || stranger || a.caller.borrowed => {
+            _ if peer.role == Role::Local || !self.may_choose(asker, uri, &peer) => {
                 wish.hops.push(self.valid_flow(peer.flow(), flow.listener));
             }
             // It may name any host, if that is one to be found and to be sent to; else where it was.
             _ => {
                 wish.hops.push(self.valid_flow(peer.flow(), flow.listener));
-                wish.locate = next.to_vec();
+                wish.locate = a.routing.request_uri.to_vec();
                 wish.bounds = Bounds::of(peer.remote);
             }
         }
@@ -228,14 +220,85 @@ impl<S: Services> Node<S> {
         Plan::Forward(room)
     }
 
+    /// The same with a Route behind ours. Its host must get the request, or nobody (section 16.6 steps 6 and 7): it is the
+    /// other end's, or one that the sender might relay by.
+    fn routed_dialog(
+        &self,
+        mut room: Vec<(u16, Wish)>,
+        now: Time,
+        flow: Flow,
+        request: &Message<'_>,
+        a: &Admitted<'_>,
+        (dialog, next): (&Dialog, &[u8]),
+    ) -> Plan {
+        let Ok(uri) = Uri::parse(next) else { return Plan::Refuse(400) };
+        let peer = dialog.peer;
+        let mut wish = Wish::new(a.routing.request_uri, peer.role);
+        if !a.routing.next_is_loose {
+            make_strict(&mut wish, next);
+        }
+        let asker = self.asker_within(dialog, &a.caller);
+        // Who is outside says nothing about what is inside.
+        let outside = [peer.remote, flow.remote].into_iter().find(|end| is_outside(end.ip()));
+        let bounds = Bounds::of(outside.unwrap_or(peer.remote));
+        match uri.host_ip() {
+            Some(ip) if ip == peer.remote.ip() => {
+                let size = self.grown(flow, request);
+                self.dialog_hops(now, &uri, &peer, flow, size, asker, &mut wish.hops);
+            }
+            // The other end's, which is behind address translation.
+            Some(ip) if !is_public(ip) && is_outside(peer.remote.ip()) => {
+                wish.hops.push(self.valid_flow(peer.flow(), flow.listener));
+            }
+            _ if self.may_choose(asker, &uri, &peer) && self.may_name(&uri, bounds) => {
+                (wish.locate, wish.bounds) = (next.to_vec(), bounds);
+            }
+            Some(_) => return Plan::Refuse(403),
+            // A name may be the other end's.
+            None => (wish.locate, wish.bounds) = (next.to_vec(), Bounds::Only(peer.remote.ip())),
+        }
+        room.push((1000, wish));
+        Plan::Forward(room)
+    }
+
+    /// Who asks within a dialog. That its sender is one of ours proves nothing about who sent this request.
+    fn asker_within(&self, dialog: &Dialog, caller: &Caller<'_>) -> Asker {
+        match self.asker(caller) {
+            asker @ (Asker::Proven | Asker::Transit) if dialog.sender.role != Role::Stranger => asker,
+            _ => Asker::End,
+        }
+    }
+
+    /// Who asks, for [`access`].
+    pub(crate) fn asker(&self, caller: &Caller<'_>) -> Asker {
+        match caller.role {
+            _ if caller.borrowed => Asker::End,
+            Role::Local => Asker::Proven,
+            Role::Trunk if self.may_transit(caller) => Asker::Transit,
+            Role::Trunk => Asker::Trunk,
+            Role::Stranger => Asker::Stranger,
+        }
+    }
+
+    /// Whether somebody may have a request of a dialog go to another place than the other end: as by a Route.
+    fn may_choose(&self, asker: Asker, uri: &Uri<'_>, peer: &End) -> bool {
+        let place = match self.places.of_uri(&self.settings, uri) {
+            // One of the same trunk.
+            Some(holder) if Some(holder) == self.places.at(&self.settings, peer.remote) => Place::Elsewhere,
+            holder => place_of(holder),
+        };
+        access(asker, By::Route, place) == Access::Open
+    }
+
     /// The ways to the other end of a dialog, at the port and transport that `uri` names, best first.
     fn dialog_hops(
         &self,
+        now: Time,
         uri: &Uri<'_>,
         peer: &End,
         near: Flow,
         size: usize,
-        stranger: bool,
+        asker: Asker,
         hops: &mut Short<Flow>,
     ) {
         let mut transport = peer.transport;
@@ -246,7 +309,7 @@ impl<S: Services> Node<S> {
             hops.push(self.valid_flow(peer.flow(), near.listener));
         }
         let remote = SocketAddr::new(peer.remote.ip(), uri.port.unwrap_or(transport.default_port()));
-        let named = remote == peer.remote || self.is_port_of(peer, remote, stranger);
+        let named = remote == peer.remote || self.is_port_of(now, peer, (uri, remote), asker);
         for &transport in self.by_size(transport, uri, size).iter().filter(|_| named) {
             let listener = if transport == peer.transport { peer.listener } else { near.listener };
             if let Some(listener) = self.settings.listener_for(transport, remote, listener) {
@@ -263,19 +326,19 @@ impl<S: Services> Node<S> {
 
     /// Whether a request to `peer` may go to another port of the same host, which is its sender's word.
     /// It must be neither our admin API nor this server again, where the other end is on our own machine.
-    /// A stranger may go where he might call anyway, to a phone that is registered; otherwise the element
+    /// Who has the token and nothing else may go where anybody may, to a Contact of a phone; otherwise the element
     /// that the dialog was set up with finds the way by the Request-URI.
-    fn is_port_of(&self, peer: &End, remote: SocketAddr, stranger: bool) -> bool {
+    fn is_port_of(&self, now: Time, peer: &End, (uri, remote): (&Uri<'_>, SocketAddr), asker: Asker) -> bool {
         if self.settings.listeners.iter().any(|l| l.address == remote) {
             return false;
         }
-        match stranger {
-            true => {
+        match asker {
+            Asker::Proven | Asker::Transit => self.settings.may_reach(remote),
+            _ => {
                 peer.role == Role::Local
-                    && self.services.has_contact(remote)
                     && !self.settings.is_admin(remote)
+                    && self.services.is_contact(remote, uri, now)
             }
-            false => self.settings.may_reach(remote),
         }
     }
 
@@ -304,19 +367,39 @@ impl<S: Services> Node<S> {
         Flow { listener, ..flow }
     }
 
-    /// A Route that is not ours and that no dialog of ours put there: an outbound proxy's business, for
-    /// local users only.
-    fn preloaded_route(&self, near: Flow, a: &Admitted<'_>, next: &[u8]) -> Plan {
+    /// A Route that is not ours and that no dialog of ours put there: an outbound proxy's business, for those who may
+    /// relay.
+    fn preloaded_route(&self, near: Flow, request: &Message<'_>, a: &Admitted<'_>, next: &[u8]) -> Plan {
         let bounds = Bounds::of(near.remote);
-        let leads_nowhere = Uri::parse(next).is_ok_and(|uri| !self.may_name(&uri, bounds));
-        if leads_nowhere || (a.caller.role != Role::Local && !self.may_transit(&a.caller)) {
-            return Plan::Refuse(403);
+        let uri = Uri::parse(next).ok();
+        let holder = uri.as_ref().and_then(|uri| self.places.of_uri(&self.settings, uri));
+        match access(self.asker(&a.caller), By::Route, place_of(holder)) {
+            Access::Open if uri.as_ref().is_none_or(|uri| self.may_name(uri, bounds)) => {}
+            Access::Rules => return self.routed_over_trunk(request, a, uri.as_ref()),
+            _ => return Plan::Refuse(403),
         }
         let mut wish = Wish::new(a.routing.request_uri, Role::Stranger);
         if !a.routing.next_is_loose {
             make_strict(&mut wish, next);
         }
         (wish.locate, wish.bounds) = (next.to_vec(), bounds);
+        Plan::Forward(vec![(1000, wish)])
+    }
+
+    /// A Route that names a trunk's address: what the trunk's rules allow for the number in the Request-URI, at the target
+    /// that the Route names, and no further.
+    fn routed_over_trunk(&self, request: &Message<'_>, a: &Admitted<'_>, route: Option<&Uri<'_>>) -> Plan {
+        let last =
+            request.values(Name::Route).count() == a.routing.own + 1 + usize::from(a.routing.drop_last);
+        let number: Vec<u8> = a.uri.unescaped_user().collect();
+        let at = self.trunk_for(&a.caller, &number).filter(|_| last && a.routing.next_is_loose);
+        let Some(trunk) = at.and_then(|at| self.settings.trunks.get(at)) else { return Plan::Refuse(403) };
+        let route = route.map(leads_to);
+        let named = |target: &&Vec<u8>| Uri::parse(target).ok().as_ref().map(leads_to) == route;
+        let Some(target) = trunk.targets.iter().find(named) else { return Plan::Refuse(403) };
+        let wish =
+            Wish::located(&with_user(target, &rewritten(trunk, &number)), Role::Trunk, Bounds::Anywhere);
+        let wish = Wish { locate: target.clone(), trunk: at.and_then(|at| u16::try_from(at).ok()), ..wish };
         Plan::Forward(vec![(1000, wish)])
     }
 
@@ -477,24 +560,59 @@ impl<S: Services> Node<S> {
             return plan;
         }
         let size = self.grown(near, request);
-        let outbound = a.caller.role == Role::Local || self.may_transit(&a.caller);
+        let asker = self.asker(&a.caller);
+        let outbound = matches!(asker, Asker::Proven | Asker::Transit);
         if outbound && let Some(at) = self.settings.trunks.iter().position(|t| t.domains.contains(&host)) {
             return self.over_domain_trunk(at, a);
         }
-        // The Contact of a phone that is registered here.
-        if let Some(ip) = a.uri.host_ip()
-            && a.uri.param(b"maddr").is_none()
-            && let remote = SocketAddr::new(ip, a.uri.port.unwrap_or(transport_of(&a.uri).default_port()))
-            && self.services.has_contact(remote)
-            && !self.settings.is_admin(remote)
-        {
-            return Plan::Forward(vec![(1000, self.spelled_out(near, size, a, remote))]);
-        }
         let bounds = Bounds::of(near.remote);
-        if a.caller.role != Role::Local || !self.may_name(&a.uri, bounds) {
-            return Plan::Refuse(403);
+        let (place, remote) = self.place_at(now, &a.uri);
+        match (access(asker, By::Address, place), remote) {
+            (Access::Open, Some(remote)) if place != Place::Elsewhere => {
+                Plan::Forward(vec![(1000, self.spelled_out(near, size, a, remote))])
+            }
+            (Access::Open, _) if self.may_name(&a.uri, bounds) => {
+                Plan::Forward(vec![(1000, Wish::located(a.routing.request_uri, Role::Stranger, bounds))])
+            }
+            (Access::Exact, _) if self.is_service(a) && self.may_name(&a.uri, bounds) => {
+                Plan::Forward(vec![(1000, Wish::located(a.routing.request_uri, Role::Trunk, bounds))])
+            }
+            (Access::Rules, _) => self.over_named_trunk(a),
+            _ => Plan::Refuse(403),
         }
-        Plan::Forward(vec![(1000, Wish::located(a.routing.request_uri, Role::Stranger, bounds))])
+    }
+
+    /// What is where a URI of none of our domains leads, as far as it shows without being looked up; and the address that
+    /// it spells out.
+    fn place_at(&self, now: Time, uri: &Uri<'_>) -> (Place, Option<SocketAddr>) {
+        let spelled = uri.host_ip().filter(|_| uri.param(b"maddr").is_none());
+        let remote = spelled
+            .map(|ip| SocketAddr::new(ip, uri.port.unwrap_or_else(|| transport_of(uri).default_port())));
+        let bound = remote.is_some_and(|remote| self.services.has_contact(remote));
+        let place = match (remote, self.places.of_uri(&self.settings, uri)) {
+            (Some(remote), _) if self.settings.is_admin(remote) => Place::Own,
+            (Some(remote), _) if bound && self.services.is_contact(remote, uri, now) => Place::Phone,
+            (_, None) if bound => Place::Gateway,
+            (_, holder) => place_of(holder),
+        };
+        (place, remote)
+    }
+
+    /// Whether the Request-URI is an emergency or voicemail target as the operator wrote it.
+    fn is_service(&self, a: &Admitted<'_>) -> bool {
+        let emergency = self.settings.emergency.iter().flat_map(|emergency| &emergency.targets);
+        let voicemail = self.settings.voicemail.iter().map(|voicemail| &voicemail.uri);
+        emergency.chain(voicemail).any(|target| is_same(&a.uri, target))
+    }
+
+    /// A trunk's address in the Request-URI: as if the number was dialled here, if it would go over that trunk.
+    fn over_named_trunk(&self, a: &Admitted<'_>) -> Plan {
+        let number: Vec<u8> = a.uri.unescaped_user().collect();
+        let named = self.places.of_uri(&self.settings, &a.uri);
+        match self.trunk_for(&a.caller, &number) {
+            Some(at) if named == Some(Holder::Trunk(at)) => self.over_trunk(at, &number),
+            _ => Plan::Refuse(403),
+        }
     }
 
     /// The phone at the address that the Request-URI spells out: there is nothing to look up.
@@ -554,22 +672,29 @@ impl<S: Services> Node<S> {
         }
     }
 
-    /// The trunk with the longest prefix of a called number.
+    /// By way of the trunk that a called number is for, if there is one.
     fn by_prefix(&self, a: &Admitted<'_>, number: &[u8]) -> Option<Plan> {
+        self.prefix_trunk(number)?;
+        let at = self.trunk_for(&a.caller, number);
+        Some(at.map_or(Plan::Refuse(403), |at| self.over_trunk(at, number)))
+    }
+
+    /// The trunk that a called number goes over, if this caller may use it.
+    fn trunk_for(&self, caller: &Caller<'_>, number: &[u8]) -> Option<usize> {
+        let rules = access(self.asker(caller), By::Aor, Place::Trunk) == Access::Rules;
+        // Back over the trunk that it came from would be a loop.
+        self.prefix_trunk(number).filter(|at| rules && caller.trunk != Some(*at))
+    }
+
+    /// The trunk with the longest prefix of a called number.
+    fn prefix_trunk(&self, number: &[u8]) -> Option<usize> {
         let trunks = self.settings.trunks.iter().enumerate();
         let matches = trunks.filter_map(|(at, t)| {
             let longest = t.prefixes.iter().filter(|p| number.starts_with(p)).map(Vec::len).max()?;
             Some((longest, at))
         });
         // Of equal lengths the one that stands first.
-        let (_, at) = matches.max_by_key(|&(length, at)| (length, usize::MAX - at))?;
-        // Back over the trunk that it came from would be a loop, and over another one is transit.
-        let allowed = match a.caller.role {
-            Role::Local => true,
-            Role::Trunk => self.may_transit(&a.caller) && a.caller.trunk != Some(at),
-            Role::Stranger => false,
-        };
-        Some(if allowed { self.over_trunk(at, number) } else { Plan::Refuse(403) })
+        matches.max_by_key(|&(length, at)| (length, usize::MAX - at)).map(|(_, at)| at)
     }
 
     /// The targets of a trunk, in failover order.
@@ -636,11 +761,6 @@ impl<S: Services> Node<S> {
     }
 }
 
-/// A Contact of a 3xx response as a target: it is anybody's, as far as whoever redirects may say.
-pub(crate) fn redirect_wish(uri: &[u8], bounds: Bounds) -> Wish {
-    Wish::located(uri, Role::Stranger, bounds)
-}
-
 /// RFC 3261 section 16.6 step 6: the next hop is a strict router, so its URI becomes the Request-URI
 /// and the real one goes to the end of the Route set.
 fn make_strict(wish: &mut Wish, next: &[u8]) {
@@ -648,6 +768,15 @@ fn make_strict(wish: &mut Wish, next: &[u8]) {
     wish.last_route.extend_from_slice(&wish.uri);
     wish.last_route.extend_from_slice(b">\r\n");
     wish.uri = next.into();
+}
+
+/// What an address of the operator's is to [`access`].
+fn place_of(holder: Option<Holder>) -> Place {
+    match holder {
+        Some(Holder::Trunk(_)) => Place::Trunk,
+        Some(Holder::Service) => Place::Service,
+        None => Place::Elsewhere,
+    }
 }
 
 /// The called number as a trunk wants it.
@@ -666,7 +795,7 @@ pub(crate) fn with_user(target: &[u8], user: &[u8]) -> Vec<u8> {
 }
 
 /// The transport that a URI means by itself; for `sips:` it is TLS whatever runs below.
-fn transport_of(uri: &Uri<'_>) -> Transport {
+pub(crate) fn transport_of(uri: &Uri<'_>) -> Transport {
     match (uri.scheme, uri.transport()) {
         (Scheme::Sips, Some(Transport::Ws | Transport::Wss)) => Transport::Wss,
         (Scheme::Sips, _) => Transport::Tls,

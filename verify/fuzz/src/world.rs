@@ -98,6 +98,10 @@ impl Services for World {
         self.0.borrow().table.has_contact_address(address)
     }
 
+    fn is_contact(&self, address: SocketAddr, uri: &sip_message::Uri<'_>, now: Time) -> bool {
+        self.0.borrow().table.is_contact(address, uri, now)
+    }
+
     fn is_user(&self, user: &[u8], domain: &[u8]) -> bool {
         self.is_domain(domain) && USERS.iter().any(|u| u.as_bytes() == user)
     }

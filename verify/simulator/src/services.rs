@@ -7,7 +7,7 @@ use sip_auth::{
     Algorithm, Authenticator, Backoff, BackoffRules, Credentials, Decision, Ha1, LocalLedger, Lookup, Name,
     NonceCounts,
 };
-use sip_message::Method;
+use sip_message::{Method, Uri};
 use sip_node::{Counter, Question, Services, Span, StoreDown};
 use sip_registrar::{BindingView, Change, Expected, Record, Reply, Table};
 use std::collections::BTreeMap;
@@ -122,6 +122,10 @@ impl Services for SimServices {
 
     fn has_contact(&self, address: SocketAddr) -> bool {
         self.shared.table.borrow().has_contact_address(address)
+    }
+
+    fn is_contact(&self, address: SocketAddr, uri: &Uri<'_>, now: Time) -> bool {
+        self.shared.table.borrow().is_contact(address, uri, now)
     }
 
     fn is_user(&self, user: &[u8], domain: &[u8]) -> bool {

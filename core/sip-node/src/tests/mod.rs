@@ -3,6 +3,7 @@
 //! [`Lab`] is a node with everything it needs in memory. Its users live in `here.example`; callers are
 //! strangers from `far.example` unless a test says otherwise, because those need no credentials.
 
+mod access;
 mod accounts;
 mod adversary;
 mod cancel;
@@ -96,6 +97,10 @@ impl Services for World {
 
     fn has_contact(&self, address: SocketAddr) -> bool {
         self.0.table.borrow().has_contact_address(address)
+    }
+
+    fn is_contact(&self, address: SocketAddr, uri: &sip_message::Uri<'_>, now: Time) -> bool {
+        self.0.table.borrow().is_contact(address, uri, now)
     }
 
     fn is_user(&self, user: &[u8], domain: &[u8]) -> bool {

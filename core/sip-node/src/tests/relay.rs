@@ -251,8 +251,12 @@ fn a_stranger_chooses_no_port_of_the_other_end() {
     lab.bind("dave", "<sip:dave@192.0.2.20:5070>", udp("192.0.2.20:5070"));
     let got = lab.invite(CAROL, invite.text()).remove(0);
     let ok = lab.ask(BOB, got.accept("b"));
-    for (port, to) in [(5070, "192.0.2.20:5070"), (5071, BOB)] {
-        let info = Req { uri: format!("sip:bob@192.0.2.20:{port}"), ..invite.within("INFO", &ok) };
+    for (uri, to) in [
+        ("dave@192.0.2.20:5070", "192.0.2.20:5070"),
+        ("bob@192.0.2.20:5070", BOB),
+        ("dave@192.0.2.20:5071", BOB),
+    ] {
+        let info = Req { uri: format!("sip:{uri}"), ..invite.within("INFO", &ok) };
         assert_eq!(lab.ask(CAROL, info.text()).to(), to);
     }
 }
@@ -345,6 +349,7 @@ fn the_address_of_a_registered_phone_has_the_port_of_its_transport() {
     });
     lab.phones(&[BOB]);
     // Bob is at 5060; without a port this is 5061.
+    lab.bind("bob", "<sip:x@192.0.2.20>", udp(BOB));
     lab.send(CAROL, Req::new("OPTIONS", "sip:x@192.0.2.20;transport=tls").text());
     assert_eq!(statuses(&lab.sent()), [403]);
     assert_eq!(lab.ask(CAROL, Req::new("OPTIONS", "sip:x@192.0.2.20").text()).to(), BOB);

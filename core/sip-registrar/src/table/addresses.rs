@@ -1,75 +1,119 @@
-//! How many bindings each transport address stands in, as Contact or as source of the REGISTER.
+//! Which transport addresses bindings stand at: that of their Contact, and that of the REGISTER's source.
 //!
-//! An ordered map: no rehash, so no long step, and no hash to attack.
+//! An ordered map: no rehash, so no long step, and no hash to attack. Beside the address the key of a Contact has a tag
+//! of its user part and the hash of the address of record, so that a URI finds the few bindings that it may name.
 
 use super::binding::Binding;
 use core::net::{IpAddr, SocketAddr};
+use core::ops::RangeInclusive;
 use sip_message::{Scheme, Uri};
 use std::collections::BTreeMap;
 use wire::Transport;
 
+/// Address, port, tag of the Contact's user part, hash of the address of record.
+type Key<A> = (A, u16, u16, u32);
+
+/// Bindings that one look-up of a Contact reads at most: those of one address whose user parts have one tag.
+const MOST_CANDIDATES: usize = 64;
+
 #[derive(Default)]
 pub(crate) struct Addresses {
-    /// Address and port in one integer.
-    v4: BTreeMap<u64, u32>,
-    v6: BTreeMap<(u128, u16), u32>,
+    v4: BTreeMap<Key<u32>, u32>,
+    v6: BTreeMap<Key<u128>, u32>,
 }
 
 impl Addresses {
     pub(crate) fn contains(&self, address: SocketAddr) -> bool {
-        match key(address) {
-            Key::V4(k) => self.v4.contains_key(&k),
-            Key::V6(k) => self.v6.contains_key(&k),
+        let port = address.port();
+        match address.ip().to_canonical() {
+            IpAddr::V4(ip) => self.v4.range(every(ip.to_bits(), port)).next().is_some(),
+            IpAddr::V6(ip) => self.v6.range(every(ip.to_bits(), port)).next().is_some(),
         }
     }
 
-    /// Counts the addresses of a binding in.
-    pub(crate) fn add(&mut self, binding: &Binding<'_>) {
-        self.add_both(binding.flow.remote, contact_address(binding.contact));
+    /// The hashes of the addresses of record of which some Contact at `address` may be `uri`.
+    pub(crate) fn candidates(&self, address: SocketAddr, uri: &Uri<'_>, mut each: impl FnMut(u32)) {
+        let (port, tag) = (address.port(), tag_of(uri));
+        match address.ip().to_canonical() {
+            IpAddr::V4(ip) => {
+                let found = self.v4.range(tagged(ip.to_bits(), port, tag)).take(MOST_CANDIDATES);
+                found.for_each(|(key, _)| each(key.3));
+            }
+            IpAddr::V6(ip) => {
+                let found = self.v6.range(tagged(ip.to_bits(), port, tag)).take(MOST_CANDIDATES);
+                found.for_each(|(key, _)| each(key.3));
+            }
+        }
+    }
+
+    /// Counts the addresses of a binding in. `aor`: the hash of its address of record.
+    pub(crate) fn add(&mut self, aor: u32, binding: &Binding<'_>) {
+        self.add_places(places(aor, binding.flow.remote, Uri::parse(binding.contact).ok().as_ref()));
     }
 
     /// The same for a binding whose contact was taken apart already.
-    pub(crate) fn add_read(&mut self, binding: &Binding<'_>, contact: &Uri<'_>) {
-        self.add_both(binding.flow.remote, address_of(contact));
+    pub(crate) fn add_read(&mut self, aor: u32, binding: &Binding<'_>, contact: &Uri<'_>) {
+        self.add_places(places(aor, binding.flow.remote, Some(contact)));
     }
 
-    fn add_both(&mut self, received: SocketAddr, contact: Option<SocketAddr>) {
-        for address in both(received, contact) {
-            let count = match key(address) {
-                Key::V4(k) => self.v4.entry(k).or_insert(0),
-                Key::V6(k) => self.v6.entry(k).or_insert(0),
+    fn add_places(&mut self, places: [Option<Place>; 2]) {
+        for (address, tag, aor) in places.into_iter().flatten() {
+            let port = address.port();
+            let count = match address.ip().to_canonical() {
+                IpAddr::V4(ip) => self.v4.entry((ip.to_bits(), port, tag, aor)).or_insert(0),
+                IpAddr::V6(ip) => self.v6.entry((ip.to_bits(), port, tag, aor)).or_insert(0),
             };
             *count = count.saturating_add(1);
         }
     }
 
     /// Counts the addresses of a binding out.
-    pub(crate) fn remove(&mut self, binding: &Binding<'_>) {
-        for address in addresses_of(binding) {
-            match key(address) {
-                Key::V4(k) => count_down(&mut self.v4, k),
-                Key::V6(k) => count_down(&mut self.v6, k),
+    pub(crate) fn remove(&mut self, aor: u32, binding: &Binding<'_>) {
+        let contact = Uri::parse(binding.contact).ok();
+        let places = places(aor, binding.flow.remote, contact.as_ref());
+        for (address, tag, aor) in places.into_iter().flatten() {
+            let port = address.port();
+            match address.ip().to_canonical() {
+                IpAddr::V4(ip) => count_down(&mut self.v4, (ip.to_bits(), port, tag, aor)),
+                IpAddr::V6(ip) => count_down(&mut self.v6, (ip.to_bits(), port, tag, aor)),
             }
         }
     }
 
     /// Bytes held, estimated: B-tree leaves of random keys are about two thirds full.
     pub(crate) fn bytes(&self) -> usize {
-        self.v4.len() * (size_of::<u64>() + size_of::<u32>() + 4) * 3 / 2
-            + self.v6.len() * (size_of::<(u128, u16)>() + size_of::<u32>() + 4) * 3 / 2
+        self.v4.len() * (size_of::<Key<u32>>() + size_of::<u32>()) * 3 / 2
+            + self.v6.len() * (size_of::<Key<u128>>() + size_of::<u32>()) * 3 / 2
     }
 }
 
-enum Key {
-    V4(u64),
-    V6((u128, u16)),
+/// All keys of an address.
+const fn every<A: Copy>(ip: A, port: u16) -> RangeInclusive<Key<A>> {
+    RangeInclusive::new((ip, port, 0, 0), (ip, port, u16::MAX, u32::MAX))
 }
 
-fn key(address: SocketAddr) -> Key {
-    match address.ip().to_canonical() {
-        IpAddr::V4(ip) => Key::V4(u64::from(u32::from(ip)) << 16 | u64::from(address.port())),
-        IpAddr::V6(ip) => Key::V6((u128::from(ip), address.port())),
-    }
+/// All keys of Contacts at an address whose user parts have this tag.
+const fn tagged<A: Copy>(ip: A, port: u16, tag: u16) -> RangeInclusive<Key<A>> {
+    RangeInclusive::new((ip, port, tag, 0), (ip, port, tag, u32::MAX))
+}
+
+/// A tag of the user part, equal for URIs that are equivalent (FNV-1a; who makes others collide gains nothing).
+fn tag_of(uri: &Uri<'_>) -> u16 {
+    let step = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
+    let hash = uri.unescaped_user().fold(0x811c_9dc5, step);
+    (hash ^ hash >> 16) as u16
+}
+
+/// An address with what else the key has.
+type Place = (SocketAddr, u16, u32);
+
+/// Where a binding stands: at its Contact's address, and at that of the source if it is another one. Of sources only
+/// their number counts.
+fn places(aor: u32, received: SocketAddr, contact: Option<&Uri<'_>>) -> [Option<Place>; 2] {
+    let named = contact.and_then(|uri| Some((address_of(uri)?, tag_of(uri), aor)));
+    let named = named.filter(|(address, ..)| !is_elsewhere(address.ip(), received.ip()));
+    let seen = named.is_none_or(|(address, ..)| address != received);
+    [named, seen.then_some((received, 0, 0))]
 }
 
 fn count_down<K: Ord>(map: &mut BTreeMap<K, u32>, key: K) {
@@ -79,16 +123,6 @@ fn count_down<K: Ord>(map: &mut BTreeMap<K, u32>, key: K) {
             map.remove(&key);
         }
     }
-}
-
-/// The received address, and the Contact's if it is another one.
-fn addresses_of(binding: &Binding<'_>) -> impl Iterator<Item = SocketAddr> {
-    both(binding.flow.remote, contact_address(binding.contact))
-}
-
-fn both(received: SocketAddr, contact: Option<SocketAddr>) -> impl Iterator<Item = SocketAddr> {
-    let contact = contact.filter(move |a| *a != received && !is_elsewhere(a.ip(), received.ip()));
-    core::iter::once(received).chain(contact)
 }
 
 /// Whether a contact names a loopback, link-local or private address and whoever registered it is at none:
@@ -120,12 +154,14 @@ pub fn is_public(ip: IpAddr) -> bool {
     }
 }
 
-/// The transport address that a contact URI spells out; `None` if its host is a name.
-pub(crate) fn contact_address(contact: &[u8]) -> Option<SocketAddr> {
-    address_of(&Uri::parse(contact).ok()?)
+/// Whether a stored Contact is at `address` and equivalent to `uri`.
+pub(crate) fn is_contact(contact: &[u8], address: SocketAddr, uri: &Uri<'_>) -> bool {
+    let contact = Uri::parse(contact).ok();
+    contact.is_some_and(|contact| address_of(&contact) == Some(address) && contact.equivalent(uri))
 }
 
-fn address_of(uri: &Uri<'_>) -> Option<SocketAddr> {
+/// The transport address that a contact URI spells out; `None` if its host is a name.
+pub(crate) fn address_of(uri: &Uri<'_>) -> Option<SocketAddr> {
     let ip = uri.host_ip()?;
     let transport = match uri.scheme {
         Scheme::Sips => Transport::Tls,

@@ -122,11 +122,11 @@ impl Table {
         drafts.sort_by_key(|d| (core::cmp::Reverse(d.binding.q), !d.is_touched()));
         self.write(snapshot, aor, drafts)?;
         for binding in gone {
-            self.forget(binding);
+            self.forget(snapshot.hash, binding);
             self.report_delete(aor, binding, changes);
         }
         for draft in drafts.iter() {
-            self.settle(draft);
+            self.settle(snapshot.hash, draft);
             if let Some(was) = draft.was.filter(|was| key_of(was) != key_of(&draft.binding)) {
                 self.report_delete(aor, &was, changes);
             }
@@ -206,18 +206,18 @@ impl Table {
     }
 
     /// Brings counts of addresses and agents in line with a written draft.
-    fn settle(&mut self, draft: &Draft<'_>) {
+    fn settle(&mut self, aor: u32, draft: &Draft<'_>) {
         let new = &draft.binding;
         match &draft.was {
             _ if !draft.is_touched() => {}
             None => match draft.uri {
-                Some(uri) => self.addresses.add_read(new, uri),
-                None => self.addresses.add(new),
+                Some(uri) => self.addresses.add_read(aor, new, uri),
+                None => self.addresses.add(aor, new),
             },
             Some(was) => {
                 if was.contact != new.contact || was.flow.remote != new.flow.remote {
-                    self.addresses.remove(was);
-                    self.addresses.add(new);
+                    self.addresses.remove(aor, was);
+                    self.addresses.add(aor, new);
                 }
                 if was.agent != new.agent {
                     self.agents.release(was.agent);
@@ -226,8 +226,8 @@ impl Table {
         }
     }
 
-    fn forget(&mut self, binding: &Binding<'_>) {
-        self.addresses.remove(binding);
+    fn forget(&mut self, aor: u32, binding: &Binding<'_>) {
+        self.addresses.remove(aor, binding);
         self.agents.release(binding.agent);
     }
 

@@ -26,8 +26,10 @@ use crate::types::{BindingView, Change, Record};
 use addresses::Addresses;
 pub use addresses::{is_outside, is_public};
 use agents::Agents;
+use bytes::u32_at;
 use core::net::SocketAddr;
 use index::Index;
+use sip_message::Uri;
 use slab::Slab;
 use wheel::Wheel;
 use wire::Time;
@@ -101,6 +103,23 @@ impl Table {
     /// that expired count until [`Table::expire`] has come to them.
     pub fn has_contact_address(&self, address: SocketAddr) -> bool {
         self.addresses.contains(address)
+    }
+
+    /// Whether a live binding has at `address` a Contact that is equivalent to `uri` (RFC 3261 section 19.1.4).
+    pub fn is_contact(&self, address: SocketAddr, uri: &Uri<'_>, now: Time) -> bool {
+        let mut found = false;
+        self.addresses.candidates(address, uri, |hash| {
+            let mut at = self.index.first_of(hash);
+            while let Some(handle) = at.filter(|_| !found) {
+                let c = self.slab.get(handle);
+                if u32_at(c, cell::HASH) == hash {
+                    let mut live = cell::open(c).1.filter(|b| b.expires > now);
+                    found = live.any(|b| addresses::is_contact(b.contact, address, uri));
+                }
+                at = index::following(&self.slab, handle);
+            }
+        });
+        found
     }
 
     /// Addresses of record with a binding, expired ones included until swept.

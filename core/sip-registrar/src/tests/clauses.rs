@@ -2,6 +2,7 @@
 
 use super::{AOR, Fixture, lines_of, request, text};
 use crate::Change;
+use core::time::Duration;
 use wire::Time;
 
 const ONE: &str = "Contact: <sip:alice@192.0.2.1:5062>";
@@ -268,6 +269,38 @@ fn where_the_request_came_from_is_remembered() {
     f.accept(&["Contact: *", "Expires: 0"]);
     assert!(!f.table.has_contact_address(at("192.0.2.2:5060")));
     assert!(!f.table.has_contact_address(at("198.51.100.7:40001")));
+}
+
+#[test]
+fn contacts_are_found_by_address_and_whole_uri() {
+    let mut f = Fixture::new();
+    f.flow.remote = "192.0.2.9:40000".parse().expect("an address");
+    f.accept(&["Contact: <sip:gw@192.0.2.20:5072;line=7>", "Contact: <sip:%61@[2001:db8::1];transport=tls>"]);
+    let finds = |f: &Fixture, address: &str, uri: &str| {
+        let uri = sip_message::Uri::parse(uri.as_bytes()).expect("a URI");
+        f.table.is_contact(address.parse().expect("an address"), &uri, f.now)
+    };
+    for (address, uri, found) in [
+        ("192.0.2.20:5072", "sip:gw@192.0.2.20:5072;line=7", true),
+        ("192.0.2.20:5072", "sip:g%77@192.0.2.20:5072", true),
+        ("[2001:db8::1]:5061", "sip:a@[2001:DB8::1];transport=TLS", true),
+        ("192.0.2.20:5072", "sip:+19005551234@192.0.2.20:5072", false),
+        ("192.0.2.20:5072", "sip:192.0.2.20:5072", false),
+        ("192.0.2.20:5072", "sip:GW@192.0.2.20:5072", false),
+        ("192.0.2.20:5072", "sip:gw@192.0.2.20:5072;line=8", false),
+        ("192.0.2.20:5072", "sip:gw@192.0.2.20:5072;user=phone", false),
+        ("192.0.2.20:5073", "sip:gw@192.0.2.20:5072", false),
+        ("192.0.2.9:40000", "sip:gw@192.0.2.9:40000", false),
+    ] {
+        assert_eq!(finds(&f, address, uri), found, "{uri} at {address}");
+    }
+    // What is over is not found, whether it was swept or not; and nothing is left when it is.
+    f.now = f.now + Duration::from_secs(8_000);
+    assert!(!finds(&f, "192.0.2.20:5072", "sip:gw@192.0.2.20:5072"));
+    while f.table.expire(f.now, 100, &mut Vec::new()) {}
+    for address in ["192.0.2.20:5072", "192.0.2.9:40000", "[2001:db8::1]:5061"] {
+        assert!(!f.table.has_contact_address(address.parse().expect("an address")), "{address}");
+    }
 }
 
 #[test]

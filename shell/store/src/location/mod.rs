@@ -208,6 +208,11 @@ impl SharedLocation {
         self.stripes.iter().any(|stripe| read(stripe).table.has_contact_address(address))
     }
 
+    /// Whether one of the tables answers yes. Asks every stripe likewise, each under a reader's lock.
+    pub fn any_table(&self, holds: impl Fn(&Table) -> bool) -> bool {
+        self.stripes.iter().any(|stripe| holds(&read(stripe).table))
+    }
+
     /// Visits live bindings in portions of about `max` addresses of record; go on with what is
     /// answered until that is `None`. The listing is not a snapshot.
     pub fn list(

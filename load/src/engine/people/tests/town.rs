@@ -55,6 +55,9 @@ impl Services for Office {
     fn has_contact(&self, _: SocketAddr) -> bool {
         false
     }
+    fn is_contact(&self, _: SocketAddr, _: &sip_message::Uri<'_>, _: Time) -> bool {
+        false
+    }
     fn is_user(&self, user: &[u8], domain: &[u8]) -> bool {
         user.starts_with(b"u1") && domain == b"town.test"
     }

@@ -1,0 +1,328 @@
+//! Who may reach what, on the wire: the rule itself has a test beside it.
+
+use super::*;
+
+const GATEWAY: &str = "192.0.2.50:5072";
+const CARRIER: &str = "203.0.113.5:5060";
+const FRONT: &str = "192.0.2.90:5060";
+
+/// A gateway that registers as dave, a carrier for +49, voicemail and an emergency target.
+fn lab(change: impl FnOnce(&mut Settings)) -> Lab {
+    let mut lab = Lab::with(|s| {
+        let mut carrier = trunk(&["sip:203.0.113.5", "sip:sbc.carrier.example"], "+49");
+        (carrier.strip, carrier.prepend) = (1, b"00".to_vec());
+        s.trunks.push(carrier);
+        s.emergency = Some(Emergency {
+            targets: vec![b"sip:192.0.2.112".to_vec()],
+            numbers: vec![b"112".to_vec()],
+            strangers: false,
+        });
+        s.voicemail = Some(Voicemail {
+            uri: b"sip:mailbox@192.0.2.60".to_vec(),
+            on: sip_proxy::context::Reroute::BUSY,
+            no_answer_ms: 0,
+        });
+        change(s);
+    });
+    lab.bind("dave", &format!("<sip:gw@{GATEWAY}>"), udp(GATEWAY));
+    lab
+}
+
+/// Where a request led to: the URI and address, or the status.
+fn led(sent: &[Sent]) -> String {
+    match sent.iter().find(|s| s.status() != 100) {
+        Some(sent) if sent.status() > 0 => sent.status().to_string(),
+        Some(sent) => format!("{} at {}", sent.uri(), sent.to()),
+        None => "nothing".to_owned(),
+    }
+}
+
+fn from(address: &str, uri: &str, lines: &[String]) -> Req {
+    let mut req = Req::new("INVITE", uri).sent_by("UDP", address);
+    req.lines.extend(lines.iter().cloned());
+    req
+}
+
+#[test]
+fn address_of_a_gateway_takes_its_contact_only() {
+    for address in [CAROL, CARRIER] {
+        for (uri, leads) in [
+            (format!("sip:gw@{GATEWAY}"), format!("sip:gw@{GATEWAY} at {GATEWAY}")),
+            (format!("sip:g%77@{GATEWAY}"), format!("sip:g%77@{GATEWAY} at {GATEWAY}")),
+            (format!("sip:+19005551234@{GATEWAY}"), "403".to_owned()),
+            (format!("sip:{GATEWAY}"), "403".to_owned()),
+            (format!("sip:GW@{GATEWAY}"), "403".to_owned()),
+            (format!("sip:gw@{GATEWAY};user=phone"), "403".to_owned()),
+            (format!("sip:gw@{GATEWAY}?Route=%3Csip:x%3E"), "403".to_owned()),
+        ] {
+            let mut lab = lab(|_| {});
+            lab.send(address, from(address, &uri, &[]).text());
+            assert_eq!(led(&lab.sent()), leads, "{uri} from {address}");
+        }
+    }
+    // A trunk whose calls may leave again, and a user, may call it as they may anywhere.
+    let mut lab = lab(|s| s.trunks[0].may_transit = true);
+    let uri = format!("sip:+19005551234@{GATEWAY}");
+    lab.send(CARRIER, from(CARRIER, &uri, &[]).text());
+    assert_eq!(led(&lab.sent()), format!("{uri} at {GATEWAY}"));
+    let sent = lab.as_user(ALICE, "alice", &Req::new("INVITE", &uri).alice());
+    assert_eq!(led(&sent), format!("{uri} at {GATEWAY}"));
+}
+
+#[test]
+fn dialog_token_opens_no_other_port_or_user() {
+    let mut lab = lab(|_| {});
+    lab.phones(&[BOB]);
+    lab.bind("dave", "<sip:gw@192.0.2.20:5072>", udp("192.0.2.20:5072"));
+    let invite = Req::invite();
+    let got = lab.invite(CAROL, invite.text()).remove(0);
+    let ok = lab.ask(BOB, got.accept("b"));
+    for (uri, to) in [
+        ("sip:gw@192.0.2.20:5072", "192.0.2.20:5072"),
+        ("sip:+1900@192.0.2.20:5072", BOB),
+        ("sip:+1900@203.0.113.5", BOB),
+        ("sip:+1900@sbc.carrier.example", BOB),
+    ] {
+        let again = Req { uri: uri.to_owned(), ..invite.within("INFO", &ok) };
+        assert_eq!(lab.ask(CAROL, again.text()).to(), to, "{uri}");
+    }
+}
+
+#[test]
+fn user_at_a_trunks_address_gets_what_its_rules_allow() {
+    let over = "sip:004930@203.0.113.5 at 203.0.113.5:5060";
+    for (uri, route, leads) in [
+        ("sip:+4930@203.0.113.5", "", over),
+        ("sip:+4930@203.0.113.5:5080;transport=tcp", "", over),
+        ("sip:%2B4930@203.0.113.5", "", over),
+        ("sip:+4930@sbc.carrier.example.", "", over),
+        ("sip:+4930@far.example;maddr=203.0.113.5", "", over),
+        ("sip:+1900@203.0.113.5", "", "403"),
+        ("sip:+1900@203.0.113.5:5080", "", "403"),
+        ("sip:+1900@SBC.carrier.example", "", "403"),
+        ("sip:+1900@far.example;maddr=203.0.113.5", "", "403"),
+        // Another host of the trunk's sources.
+        ("sip:+1900@203.0.113.77", "", "403"),
+        ("sip:203.0.113.5", "", "403"),
+        ("sip:+4930@far.example", "<sip:203.0.113.5;lr>", over),
+        ("tel:+4930", "<sip:203.0.113.5;lr>", over),
+        ("sip:+4930@far.example", "<sip:203.0.113.5>", "403"),
+        ("sip:+4930@far.example", "<sip:203.0.113.5:5080;lr>", "403"),
+        ("sip:+4930@far.example", "<sip:203.0.113.5;lr>, <sip:203.0.113.7;lr>", "403"),
+        ("sip:+1900@far.example", "<sip:203.0.113.5;lr>", "403"),
+        ("sip:+1900@203.0.113.5", "<sip:203.0.113.5;lr>", "403"),
+        ("sip:bob@here.example", "<sip:sbc.carrier.example;lr>", "403"),
+    ] {
+        let mut lab = lab(|_| {});
+        let lines: Vec<String> = (!route.is_empty()).then(|| format!("Route: {route}")).into_iter().collect();
+        let mut req = Req::new("INVITE", uri).alice();
+        req.lines.extend(lines);
+        let sent = lab.as_user(ALICE, "alice", &req);
+        assert_eq!(led(&sent), leads, "{uri} by {route}");
+    }
+}
+
+#[test]
+fn name_that_leads_to_a_trunk_is_found_out() {
+    for (address, leads) in [("203.0.113.5", "403"), ("203.0.113.99", "403"), ("192.0.2.60", "403")] {
+        let mut lab = lab(|_| {});
+        let req = Req::new("INVITE", "sip:+1900@gw.evil.example:5060").alice();
+        lab.as_user(ALICE, "alice", &req);
+        lab.resolve(address);
+        assert_eq!(led(&lab.sent()), leads, "{address}");
+    }
+    let mut lab = lab(|_| {});
+    lab.as_user(ALICE, "alice", &Req::new("INVITE", "sip:x@gw.far.example:5060").alice());
+    lab.resolve("192.0.2.99");
+    assert_eq!(led(&lab.sent()), "sip:x@gw.far.example:5060 at 192.0.2.99:5060");
+}
+
+#[test]
+fn redirection_to_a_trunk_is_followed_from_that_trunk_only() {
+    for (redirector, contact, leads) in [
+        (BOB, "sip:+1900@203.0.113.5", "403"),
+        (BOB, "sip:x@192.0.2.77", "sip:x@192.0.2.77 at 192.0.2.77:5060"),
+        (CARRIER, "sip:+4930@203.0.113.6", "sip:+4930@203.0.113.6 at 203.0.113.6:5060"),
+        (CARRIER, "sip:+1900@192.0.2.60", "403"),
+    ] {
+        let mut lab = lab(|s| s.proxy.recurse = true);
+        lab.phones(&[BOB]);
+        let called = if redirector == BOB { "sip:bob@here.example" } else { "sip:+4930@here.example" };
+        let sent = lab.as_user(ALICE, "alice", &Req::new("INVITE", called).alice());
+        let got = sent.iter().find(|s| s.status() == 0).unwrap().clone();
+        lab.send(redirector, got.reply(302, "m", &format!("Contact: <{contact}>\r\n")));
+        let sent: Vec<Sent> =
+            lab.sent().into_iter().filter(|s| s.method() != "ACK" && !s.text.starts_with("ACK")).collect();
+        assert_eq!(led(&sent), leads, "{contact} from {redirector}");
+    }
+}
+
+#[test]
+fn operators_services_are_called_by_their_own_uri_only() {
+    for (uri, leads) in [
+        ("sip:mailbox@192.0.2.60", "sip:mailbox@192.0.2.60 at 192.0.2.60:5060"),
+        ("sip:1900@192.0.2.60", "403"),
+        ("sip:1900@192.0.2.60:5080", "403"),
+        ("sip:1900@192.0.2.112", "403"),
+        ("sip:112@here.example", "sip:112@192.0.2.112 at 192.0.2.112:5060"),
+    ] {
+        let mut lab = lab(|_| {});
+        let sent = lab.as_user(ALICE, "alice", &Req::new("INVITE", uri).alice());
+        assert_eq!(led(&sent), leads, "{uri}");
+        let mut lab = self::lab(|_| {});
+        lab.send(CAROL, from(CAROL, uri, &[]).text());
+        // What an unknown caller is told of an emergency call without credentials.
+        assert_eq!(led(&lab.sent()), "403", "{uri}");
+    }
+}
+
+/// A REGISTER of alice's from an address.
+fn register(lab: &mut Lab, address: &str, lines: &[&str]) -> Sent {
+    let mut req = Req::new("REGISTER", "sip:here.example").sent_by("UDP", address);
+    req.from = format!("<sip:alice@here.example>;tag=r{}", number());
+    req.to = "<sip:alice@here.example>".to_owned();
+    req.lines = lines.iter().map(|line| (*line).to_owned()).collect();
+    lab.as_user(address, "alice", &req).remove(0)
+}
+
+#[test]
+fn contact_at_a_trunk_is_refused_unless_sent_from_there() {
+    for (address, contact, status) in [
+        (ALICE, "sip:a@203.0.113.5", 403),
+        (ALICE, "sip:a@203.0.113.5:5099;transport=tcp", 403),
+        (ALICE, "sip:a@203.0.113.200", 403),
+        (ALICE, "sip:a@[::ffff:203.0.113.5]", 403),
+        (ALICE, "sip:a@x.example;maddr=203.0.113.5", 403),
+        (ALICE, "sip:a@sbc.carrier.example:5070", 403),
+        (ALICE, "sip:a@192.0.2.60", 403),
+        (ALICE, "sip:a@192.0.2.112", 403),
+        (ALICE, "sip:a@203.0.113.5>;expires=0;x=<", 400),
+        (ALICE, "sip:a@192.0.2.30", 200),
+        ("203.0.113.5:5060", "sip:a@203.0.113.5", 200),
+        ("203.0.113.7:5062", "sip:a@203.0.113.7:5062", 200),
+        ("203.0.113.7:5062", "sip:a@203.0.113.8", 200),
+        ("203.0.113.7:5062", "sip:a@203.0.113.5", 403),
+        ("192.0.2.60:5060", "sip:a@192.0.2.60", 200),
+    ] {
+        let mut lab = lab(|_| {});
+        let refused = register(&mut lab, address, &[&format!("Contact: <{contact}>")]);
+        assert_eq!(refused.status(), status, "{contact} from {address}");
+        if status == 403 {
+            assert_eq!(refused.start(), "SIP/2.0 403 Contact At A Trunk Or Service");
+            assert_eq!(lab.world.refused.borrow().last().unwrap().0, Refusal::Claimed);
+        }
+    }
+    // By a Path; beside a good Contact; and what is removed need not be there.
+    for (lines, status) in [
+        (&["Contact: <sip:a@192.0.2.30>", "Path: <sip:203.0.113.5;lr>", "Supported: path"][..], 403),
+        (&["Contact: <sip:a@192.0.2.30>, <sip:a@203.0.113.5>"], 403),
+        (&["Contact: <sip:a@203.0.113.5>;expires=0"], 200),
+        (&["Contact: <sip:a@203.0.113.5>", "Expires: 0"], 200),
+        (&["Contact: *", "Expires: 0"], 200),
+    ] {
+        let mut lab = lab(|_| {});
+        assert_eq!(register(&mut lab, ALICE, lines).status(), status, "{lines:?}");
+    }
+    // A phone with such an address in a network of its own is no trunk.
+    let mut lab = lab(|s| s.trunks[0].targets = vec![b"sip:192.168.1.10".to_vec()]);
+    assert_eq!(register(&mut lab, ALICE, &["Contact: <sip:a@192.168.1.10>"]).status(), 200);
+}
+
+#[test]
+fn programs_beside_the_server_are_told_apart_by_port() {
+    let beside = |port: u16| format!("sip:a@198.51.100.1:{port}");
+    let mut lab = lab(|s| s.trunks[0].targets = vec![b"sip:198.51.100.1:5080".to_vec()]);
+    let from_host = "198.51.100.1:6000";
+    for (contact, status) in [(beside(6000), 200), (beside(5081), 200), (beside(5080), 403)] {
+        let reply = register(&mut lab, from_host, &[&format!("Contact: <{contact}>")]);
+        assert_eq!(reply.status(), status, "{contact}");
+    }
+    assert_eq!(
+        register(&mut lab, "198.51.100.1:5080", &[&format!("Contact: <{}>", beside(5080))]).status(),
+        200
+    );
+}
+
+#[test]
+fn phones_address_counts_with_one_via_and_no_front() {
+    // A binding by name is filed at the address that its REGISTER came from: here the front's.
+    let list = || Challenge::Only(vec![b"REGISTER".to_vec(), b"INVITE".to_vec()]);
+    for (fronts, address, vias, status) in [
+        (&[][..], FRONT, 1, "sip:x@192.0.2.99 at 192.0.2.99:5060"),
+        (&[], FRONT, 2, "403"),
+        (&[FRONT], FRONT, 1, "403"),
+        (&[FRONT], FRONT, 2, "403"),
+        (&[], ALICE, 1, "403"),
+    ] {
+        let mut lab = Lab::with(|s| {
+            s.auth.challenge = list();
+            s.auth.fronts = fronts.iter().map(|f| (f.parse::<SocketAddr>().unwrap().ip(), 32)).collect();
+        });
+        lab.bind("alice", "<sip:alice@phone.example>", udp(FRONT));
+        let mut req = Req::new("MESSAGE", "sip:x@192.0.2.99").alice().sent_by("UDP", address);
+        req.lines.extend((1..vias).map(|_| "Via: SIP/2.0/UDP 192.0.2.66;branch=z9hG4bKw".to_owned()));
+        lab.send(address, req.text());
+        assert_eq!(led(&lab.sent()), status, "{fronts:?} {address} {vias}");
+        // An ACK proves nothing either.
+        let mut ack = Req { method: "ACK".to_owned(), ..req };
+        ack.call_id = format!("ack{}", number());
+        lab.send(address, ack.text());
+        let led = led(&lab.sent());
+        assert_eq!(led == "nothing", status == "403", "{fronts:?} {address} {vias}: {led}");
+    }
+}
+
+#[test]
+fn route_that_nobody_recorded_reaches_nobody_else() {
+    let other = "192.0.2.99";
+    let extended = |invite: &Req, ok: &Sent, method: &str, route: &str| {
+        let mut req = invite.within(method, ok);
+        req.lines.push(format!("Route: {route}"));
+        req
+    };
+    for (route, resolved, leads) in [
+        (format!("<sip:{other};lr>"), None, "403"),
+        (format!("<sip:{other}>"), None, "403"),
+        ("<sip:10.0.0.9;lr>".to_owned(), None, "to the end"),
+        (format!("<sip:{BOB};lr>"), None, "to the end"),
+        ("<sip:proxy.far.example:5060;lr>".to_owned(), Some(other), "403"),
+        ("<sip:proxy.far.example:5060;lr>".to_owned(), Some("192.0.2.20"), "to the end"),
+    ] {
+        let mut lab = lab(|_| {});
+        lab.phones(&[BOB]);
+        let invite = Req::invite();
+        let got = lab.invite(CAROL, invite.text()).remove(0);
+        let ok = lab.ask(BOB, got.accept("b"));
+        for method in ["ACK", "BYE", "INVITE"] {
+            lab.send(CAROL, extended(&invite, &ok, method, &route).text());
+            if let Some(address) = resolved {
+                lab.resolve(address);
+                // An ACK waits for its repetition.
+                if method == "ACK" {
+                    lab.send(CAROL, extended(&invite, &ok, method, &route).text());
+                }
+            }
+            let expected = match (leads, method) {
+                ("403", "ACK") => "nothing".to_owned(),
+                ("403", _) => "403".to_owned(),
+                _ => format!("sip:bob@{BOB} at {BOB}"),
+            };
+            assert_eq!(led(&lab.sent()), expected, "{method} by {route}");
+        }
+    }
+    // Who may relay is followed, to there and nowhere else.
+    for (route, leads) in [
+        (format!("<sip:{other};lr>"), format!("sip:bob@{BOB} at {other}:5060")),
+        ("<sip:203.0.113.5;lr>".to_owned(), "403".to_owned()),
+        ("<sip:127.0.0.1:8080;lr>".to_owned(), "403".to_owned()),
+    ] {
+        let mut lab = lab(|_| {});
+        lab.phones(&[BOB]);
+        let invite = Req::invite().alice();
+        let sent = lab.as_user(ALICE, "alice", &invite);
+        let got = sent.iter().find(|s| s.status() == 0).unwrap().clone();
+        let ok = lab.ask(BOB, got.accept("b"));
+        let sent = lab.as_user(ALICE, "alice", &extended(&invite, &ok, "INFO", &route));
+        assert_eq!(led(&sent), leads, "{route}");
+    }
+}
