@@ -8,7 +8,7 @@ use crate::settings::RegisterBy;
 use crate::token::{Branch, Dialog, Origin, Sealer, Sender};
 use crate::{Assigned, CallKey, NoWay, Request, Tag};
 use core::net::{IpAddr, SocketAddr};
-use sip_message::{Message, Method, Name, Uri, push_u64, write_response};
+use sip_message::{Message, Method, Name, Scheme, Uri, push_u64, write_response};
 use sip_proxy::rewrite::{Outgoing, write_request};
 use sip_proxy::routes::{Routing, preprocess};
 use sip_proxy::transport::{always_rport, is_natted, reply_flow};
@@ -119,11 +119,18 @@ impl Balancer {
         };
         // Only a strict router before us changes it.
         let uri = if routing.drop_last { Uri::parse(routing.request_uri).ok() } else { uri };
-        let Some(uri) = uri else {
+        // Within a dialog it is the Contact of the other end, and leads nowhere here.
+        let inside = !request.to_tag().is_empty();
+        let Some(uri) = uri.or_else(|| inside.then(|| Uri::opaque(routing.request_uri))) else {
             return malformed(self, b"Malformed Request-URI");
         };
         // `sips:` asks for TLS on every hop, which this version has not.
-        if !matches!(uri.scheme, sip_message::Scheme::Sip | sip_message::Scheme::Tel) {
+        let known = match uri.scheme {
+            Scheme::Sip | Scheme::Tel => true,
+            Scheme::Sips => false,
+            Scheme::Other(_) => inside,
+        };
+        if !known {
             return Err((416, b"", Vec::new()));
         }
         if self.visits(request) >= MOST_VISITS {
@@ -457,7 +464,8 @@ impl Balancer {
         let next = c.routing.next.and_then(|next| Uri::parse(next).ok()).unwrap_or(c.uri);
         let own = dialog.listener.transport();
         let alike = next.transport().is_none_or(|t| t == own);
-        let same = next.host_ip().is_some_and(|ip| ip.to_canonical() == dialog.caller.ip().to_canonical());
+        let same = next.is_sip()
+            && next.host_ip().is_some_and(|ip| ip.to_canonical() == dialog.caller.ip().to_canonical());
         let named = (alike && same && !dialog.natted && next.param(b"maddr").is_none())
             .then(|| SocketAddr::new(dialog.caller.ip(), next.port.unwrap_or(own.default_port())));
         let failed = self.tries(c.id, tag_of(request.method()), What::ToCaller) > 0;

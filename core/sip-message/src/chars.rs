@@ -3,11 +3,12 @@
 use crate::block::{Block, Hits, find};
 
 pub(crate) const TOKEN: u8 = 1;
-pub(crate) const USER: u8 = 2;
-pub(crate) const PARAM: u8 = 4;
+/// A user part in which nothing needs an escape.
+pub(crate) const UNESCAPED_USER: u8 = 2;
 pub(crate) const HOST: u8 = 8;
-pub(crate) const HEADERS: u8 = 16;
-pub(crate) const PASSWORD: u8 = 32;
+/// What a part of a URI may hold that is passed on as it is: every visible byte but those that end a URI
+/// for some reader. See docs/design/uri-tolerance.md.
+pub(crate) const CARRIED: u8 = 4;
 /// What ends or breaks a URI inside a header value.
 pub(crate) const NOT_URI: u8 = 64;
 
@@ -32,23 +33,16 @@ const fn classes(b: u8) -> u8 {
     if alnum || has(b"-.!%*_+`'~", b) {
         c |= TOKEN;
     }
-    if unreserved || has(b"&=+$,;?/%", b) {
-        c |= USER;
+    if unreserved || has(b"&=+$,;?/", b) {
+        c |= UNESCAPED_USER;
     }
-    if unreserved || has(b"&=+$,%", b) {
-        c |= PASSWORD;
-    }
-    // `;` and `=` separate; the rest is paramchar.
-    if unreserved || has(b"[]/:&+$%;=", b) {
-        c |= PARAM;
+    // The at sign is left out, so that one always ends a userinfo.
+    if b > b' ' && b != 0x7f && !has(b"<>\"@", b) {
+        c |= CARRIED;
     }
     // The underscore is not in the grammar, but it is in real host names.
     if alnum || has(b"-._", b) {
         c |= HOST;
-    }
-    // The at sign is not in the grammar of `hnv-unreserved`, so that an `@` always ends a userinfo.
-    if unreserved || has(b"[]/?:+$%&=", b) {
-        c |= HEADERS;
     }
     c
 }
@@ -102,34 +96,6 @@ pub(crate) fn end_of_token(s: &[u8]) -> usize {
 #[inline]
 pub(crate) fn all(s: &[u8], mask: u8) -> bool {
     s.iter().all(|&b| is(b, mask))
-}
-
-/// Whether every byte is in `mask` and every `%` starts an escape of two hexadecimal digits.
-#[inline]
-pub(crate) fn all_escaped(s: &[u8], mask: u8) -> bool {
-    let mut percent = false;
-    for &b in s {
-        if !is(b, mask) {
-            return false;
-        }
-        percent |= b == b'%';
-    }
-    !percent || escapes_whole(s)
-}
-
-#[cold]
-fn escapes_whole(s: &[u8]) -> bool {
-    let mut i = 0;
-    while i < s.len() {
-        if s[i] == b'%' {
-            if unhex(s, i).is_none() {
-                return false;
-            }
-            i += 2;
-        }
-        i += 1;
-    }
-    true
 }
 
 /// The byte that the escape at `s[at..]` stands for.

@@ -20,8 +20,8 @@ pub struct NameAddr<'a> {
 
 impl<'a> NameAddr<'a> {
     /// Reads one value. Without angle brackets, what follows the first `;` belongs to the header and
-    /// not to the URI (section 20.10). The URI itself is not examined, save that it is not empty and
-    /// holds no white space or angle bracket.
+    /// not to the URI (section 20.10). The URI itself is not examined, save that it is not empty, holds no
+    /// white space or angle bracket, and closes what it quotes.
     #[inline]
     pub fn parse(value: &'a [u8]) -> Result<NameAddr<'a>, Malformed> {
         let value = trim(value);
@@ -43,13 +43,13 @@ impl<'a> NameAddr<'a> {
                 at
             }
         };
-        let (uri, rest) = value[open + 1..].split_at(end_of_uri(&value[open + 1..]));
+        let (uri, rest) = value[open + 1..].split_at(end_of_uri(&value[open + 1..], true));
         let mut params = rest.strip_prefix(b">").ok_or(Malformed)?;
         if !matches!(params, [] | [b';', ..]) {
             params = trim(params);
         }
         let fits = params.is_empty() || (params[0] == b';' && !has_open_quote(params));
-        if uri.is_empty() || !fits {
+        if uri.is_empty() || !fits || has_open_quote(uri) {
             return Err(Malformed);
         }
         Ok(NameAddr { display: trim(&value[..open]), uri, params })
@@ -96,19 +96,38 @@ pub(crate) fn usual_with_tag(value: &[u8]) -> Option<(&[u8], &[u8])> {
     let text = &params[5..];
     let end = chars::end_of_token(text);
     let (tag, more) = text.split_at(end);
-    let ends = more.is_empty() || (more[0] == b';' && !any(more, |b| b.eq(b'"')));
+    // A comma may begin a second value, which From and To must not have.
+    let ends = more.is_empty() || (more[0] == b';' && !any(more, |b| b.eq(b'"') | b.eq(b',')));
     (ends && !tag.is_empty()).then_some((uri, tag))
 }
 
-fn check_uri(uri: &[u8]) -> Result<(), Malformed> {
-    if uri.is_empty() || end_of_uri(uri) < uri.len() { Err(Malformed) } else { Ok(()) }
+/// The URI of a Contact that a peer will write into the start line of a request, whatever else is wrong
+/// with the value; `None` if it cannot stand there.
+pub(crate) fn target_of(value: &[u8]) -> Option<&[u8]> {
+    let after = if value.first() == Some(&b'"') { skip_quoted(value, 0)? } else { 0 };
+    let rest = &value[after..];
+    let at = find(rest, |b| b.eq(b'<') | b.eq(b';'));
+    let uri = match rest.get(at) {
+        Some(b'<') => {
+            let inner = &rest[at + 1..];
+            inner.get(..memchr::memchr(b'>', inner)?)?
+        }
+        _ => trim(&rest[..at]),
+    };
+    let stands = !uri.is_empty() && !any(uri, |b| b.at_most(b' ') | b.eq(0x7f) | b.eq(b'<'));
+    stands.then_some(uri)
 }
 
-/// Where the first byte stands that cannot be part of a URI, or the end.
-fn end_of_uri(s: &[u8]) -> usize {
+fn check_uri(uri: &[u8]) -> Result<(), Malformed> {
+    if uri.is_empty() || end_of_uri(uri, false) < uri.len() { Err(Malformed) } else { Ok(()) }
+}
+
+/// Where the first byte stands that cannot be part of a URI, or the end. A quote can where brackets are
+/// around the URI.
+fn end_of_uri(s: &[u8], bracketed: bool) -> usize {
     let mut at = find(s, |b| blank_or_quote(b) | b.eq(b'<') | b.eq(b'>'));
     // Controls other than the tab are let through.
-    while s.get(at).is_some_and(|&b| !chars::is(b, NOT_URI)) {
+    while s.get(at).is_some_and(|&b| !chars::is(b, NOT_URI) || (bracketed && b == b'"')) {
         at += 1;
     }
     at
@@ -133,6 +152,7 @@ mod tests {
         assert_eq!(parts("\"B \\\" <x> ;\"<sip:a@b> ; tag=1"), own("\"B \\\" <x> ;\"", "sip:a@b", "; tag=1"));
         assert_eq!(parts("sip:a@b;tag=1"), own("", "sip:a@b", ";tag=1"));
         assert_eq!(parts(" sip:a@b "), own("", "sip:a@b", ""));
+        assert_eq!(parts("<sip:a#@b;x=\"y\">;z"), own("", "sip:a#@b;x=\"y\"", ";z"));
     }
 
     #[test]
@@ -145,6 +165,8 @@ mod tests {
             "\"open <sip:a@b>",
             "\"x\" y <sip:a@b>",
             "<sip:a@b> x",
+            "<sip:a@b;x=\"y>",
+            "<sip:a@b;x=\"y z\">",
             "a b",
             "\"x\" sip:a@b",
             "sip:a@b;x=\"y",

@@ -5,9 +5,9 @@ use crate::chars::{TOKEN, is, is_space, is_token, trim};
 use crate::index::{HeaderSpan, Index, NONE, Span, Spans, Start, ViaSpans};
 use crate::memory::Place;
 use crate::name::{LONGEST_USUAL, hash_step, usual};
-use crate::name_addr::usual_with_tag;
+use crate::name_addr::{target_of, usual_with_tag};
 use crate::number::{parse_u32, parse_u64};
-use crate::values::end_of_value;
+use crate::values::{Values, end_of_value};
 use crate::via::Via;
 use crate::words::{begins, word};
 use crate::{Limits, Message, Method, Name, NameAddr};
@@ -45,7 +45,8 @@ const fn flaw(status: u16, reason: &'static str) -> Flaw {
 /// Leading line ends are passed over (RFC 3261 section 7.5), folded headers unfolded, lone CR and LF
 /// and NUL made spaces (which is a flaw), and bytes after Content-Length dropped (section 18.3). Checked are: start line, header names, line ends,
 /// counts and sizes, the presence and form of Via, From, To, Call-ID and CSeq, that none of these nor
-/// Max-Forwards and Content-Length stands twice, and the values of the latter two.
+/// Max-Forwards and Content-Length stands twice, the values of the latter two, and that each Contact by which a
+/// dialog may be set up can become a Request-URI.
 pub fn parse<'a>(bytes: &'a [u8], index: &'a mut Index, limits: &Limits) -> Parsed<'a> {
     let mut bytes = bytes;
     while let [b'\r', b'\n', rest @ ..] = bytes {
@@ -479,6 +480,7 @@ fn essentials(
     note(if is_request { tags(bytes, spans, limits) } else { addressed(spans) });
     note(cseq(bytes, spans));
     note(max_forwards(bytes, spans));
+    note(contacts(bytes, spans, limits));
     Ok(())
 }
 
@@ -536,7 +538,8 @@ fn tags(bytes: &[u8], spans: &mut Spans, limits: &Limits) -> Option<Flaw> {
 fn address(bytes: &[u8], value: Span, limits: &Limits, into: (&mut Span, &mut Span)) -> bool {
     let value = value.of(bytes);
     let Some((uri, tag)) = usual_with_tag(value).or_else(|| with_tag(value)) else { return true };
-    if tag.len() > limits.token {
+    // A display name that is no token may have been taken for it (RFC 4475 section 3.1.2.15).
+    if tag.len() > limits.token || !any(uri, |b| b.eq(b':')) {
         return true;
     }
     *into.0 = Span::locate(bytes, uri);
@@ -546,10 +549,14 @@ fn address(bytes: &[u8], value: Span, limits: &Limits, into: (&mut Span, &mut Sp
     false
 }
 
-/// URI and tag of a From or To of any form; a tag must be a token.
+/// URI and tag of a From or To of any form; a tag must be a token. There must be one value only, and no
+/// quote in its URI.
 #[inline(never)]
 fn with_tag(value: &[u8]) -> Option<(&[u8], &[u8])> {
     let addr = NameAddr::parse(value).ok()?;
+    if end_of_value(value) < value.len() || any(addr.uri, |b| b.eq(b'"')) {
+        return None;
+    }
     match addr.param(b"tag") {
         Some(tag) => is_token(tag).then_some((addr.uri, tag)),
         None => Some((addr.uri, b"")),
@@ -603,4 +610,25 @@ fn max_forwards(bytes: &[u8], spans: &mut Spans) -> Option<Flaw> {
         Some(_) => None,
         None => Some(flaw(400, "Malformed Max-Forwards")),
     }
+}
+
+/// What a dialog's Contact names becomes a Request-URI. One that could not is refused while it can be, or the
+/// call that it sets up could not be ended.
+fn contacts(bytes: &[u8], spans: &Spans, limits: &Limits) -> Option<Flaw> {
+    let sets_up = match spans.start {
+        Start::Request { .. } => true,
+        Start::Response { status, .. } => (101..300).contains(&status),
+    };
+    if !sets_up || spans.method == Some(Method::Register) {
+        return None;
+    }
+    let mut at = spans.first[Name::Contact as usize];
+    while let Some(field) = spans.headers.get(usize::from(at)) {
+        at = field.next;
+        let fits = |value| target_of(value).is_some_and(|uri| uri.len() <= limits.uri);
+        if !Values::new(field.value.of(bytes)).all(fits) {
+            return Some(flaw(400, "Malformed Contact"));
+        }
+    }
+    None
 }

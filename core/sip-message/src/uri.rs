@@ -2,8 +2,9 @@
 
 use crate::Params;
 use crate::block::{Block, any, find};
-use crate::chars::{self, HEADERS, PARAM, PASSWORD, USER};
+use crate::chars::{self, CARRIED, UNESCAPED_USER};
 use crate::number::leading_port;
+use crate::params::{has_open_quote, skip_quoted};
 use crate::words::{begins, word};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use wire::Transport;
@@ -21,7 +22,8 @@ pub enum Scheme<'a> {
     Other(&'a [u8]),
 }
 
-/// A URI whose parts have been checked against the grammar.
+/// A URI in its parts. Scheme, host and port, by which a request finds its way, meet the grammar. The other
+/// parts are carried along: they hold visible bytes only, and quoted strings in parameters are closed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Uri<'a> {
     /// The scheme.
@@ -56,6 +58,13 @@ pub enum UriError {
 }
 
 impl<'a> Uri<'a> {
+    /// A URI that nothing is read of but its scheme: it can be carried along, and leads nowhere by itself.
+    pub fn opaque(s: &'a [u8]) -> Uri<'a> {
+        let name = &s[..s.iter().position(|&b| b == b':').unwrap_or(0)];
+        let scheme = Scheme::Other(name);
+        Uri { scheme, user: None, password: None, host: b"", port: None, params: b"", headers: b"" }
+    }
+
     /// Reads and checks a URI.
     pub fn parse(s: &'a [u8]) -> Result<Uri<'a>, UriError> {
         if begins!(word(s), b"sip:") {
@@ -104,16 +113,12 @@ impl<'a> Uri<'a> {
         matches!(self.scheme, Scheme::Sip | Scheme::Sips)
     }
 
-    /// Appends the address-of-record in canonical form (RFC 3261 section 10.3 step 5): `user@host`,
-    /// escapes of the user resolved where they stand for characters that need none, host in lower
-    /// case, no port, parameters or headers.
+    /// Appends the address-of-record in canonical form (RFC 3261 section 10.3 step 5): `user@host`, the
+    /// user as [`push_canonical_user`] writes it, host in lower case, no port, parameters or headers.
     pub fn write_aor(&self, out: &mut Vec<u8>) {
         out.reserve(self.user.map_or(0, |user| user.len() + 1) + self.host.len());
         if let Some(user) = self.user {
-            match any(user, |b| b.eq(b'%')) {
-                true => unescape_user(user, out),
-                false => out.extend_from_slice(user),
-            }
+            push_canonical_user(user, out);
             out.push(b'@');
         }
         let start = out.len();
@@ -139,7 +144,7 @@ impl<'a> Uri<'a> {
         let host = aor.get(user.len() + 1..)?;
         // Of another text nothing is told.
         let own = core::ptr::eq(aor.as_ptr(), user.as_ptr()) && core::ptr::eq(host, self.host);
-        let clean = !any(user, |b| b.eq(b'%')) && !any(host, |b| b.within(b'A', b'Z'));
+        let clean = is_canonical_user(user) && !any(host, |b| b.within(b'A', b'Z'));
         (own && clean).then_some(aor)
     }
 
@@ -166,14 +171,22 @@ fn sip<'a>(scheme: Scheme<'a>, rest: &'a [u8]) -> Result<Uri<'a>, UriError> {
     let (host, port, rest) = hostport(rest)?;
     let (mut params, mut headers) = (rest, &b""[..]);
     if !(rest.is_empty() || (rest[0] == b';' && are_plain(rest))) {
-        (params, headers) = rest.split_at(rest.iter().position(|&b| b == b'?').unwrap_or(rest.len()));
-        let params_fit = params.is_empty() || (params[0] == b';' && chars::all_escaped(params, PARAM));
-        let headers_fit = headers.is_empty() || chars::all_escaped(&headers[1..], HEADERS);
-        if !(params_fit && headers_fit) {
-            return Err(UriError::Params);
-        }
+        (params, headers) = tail(rest)?;
     }
     Ok(Uri { scheme, user, password, host, port, params, headers })
+}
+
+/// Parameters and headers, whatever they hold that can be carried along.
+fn tail(rest: &[u8]) -> Result<(&[u8], &[u8]), UriError> {
+    let begins = matches!(rest, [b';' | b'?', ..]);
+    if !(begins && rest.iter().all(|&b| b == b'"' || chars::is(b, CARRIED))) || has_open_quote(rest) {
+        return Err(UriError::Params);
+    }
+    let mut end = 0;
+    while end < rest.len() && rest[end] != b'?' {
+        end = if rest[end] == b'"' { skip_quoted(rest, end).unwrap_or(rest.len()) } else { end + 1 };
+    }
+    Ok(rest.split_at(end))
 }
 
 /// Whether parameters consist of what needs no closer look: letters, digits and `-._:;=`.
@@ -218,18 +231,9 @@ fn tel(rest: &[u8]) -> Result<Uri<'_>, UriError> {
     if number.is_empty() || !number.iter().all(|&b| is_number(b)) {
         return Err(UriError::User);
     }
-    if !chars::all_escaped(params, PARAM) {
-        return Err(UriError::Params);
-    }
-    Ok(Uri {
-        scheme: Scheme::Tel,
-        user: Some(number),
-        password: None,
-        host: b"",
-        port: None,
-        params,
-        headers: b"",
-    })
+    let (params, headers) = if params.is_empty() { (params, params) } else { tail(params)? };
+    let (scheme, user) = (Scheme::Tel, Some(number));
+    Ok(Uri { scheme, user, password: None, host: b"", port: None, params, headers })
 }
 
 fn other<'a>(name: &'a [u8], opaque: &'a [u8]) -> Result<Uri<'a>, UriError> {
@@ -259,13 +263,10 @@ fn userinfo(s: &[u8]) -> Result<Userinfo<'_>, UriError> {
         Some(colon) => (&info[..colon], Some(&info[colon + 1..])),
         None => (info, None),
     };
-    if user.is_empty() || !chars::all_escaped(user, USER) {
-        return Err(UriError::User);
+    match !user.is_empty() && chars::all(info, CARRIED) {
+        true => Ok((Some(user), password, rest)),
+        false => Err(UriError::User),
     }
-    if password.is_some_and(|p| !chars::all_escaped(p, PASSWORD)) {
-        return Err(UriError::User);
-    }
-    Ok((Some(user), password, rest))
 }
 
 type HostPort<'a> = (&'a [u8], Option<u16>, &'a [u8]);
@@ -359,23 +360,23 @@ fn parse_ipv6(s: &[u8]) -> Option<IpAddr> {
     ip.map(|ip| ip.to_canonical())
 }
 
-/// Resolves escapes that stand for characters a user part may hold as they are.
-fn unescape_user(user: &[u8], out: &mut Vec<u8>) {
-    let mut i = 0;
-    while i < user.len() {
-        match (user[i], chars::unhex(user, i)) {
-            (b'%', Some(b)) if b != b'%' && chars::is(b, USER) => {
-                out.push(b);
-                i += 3;
-            }
-            // Others stay escaped; upper case so that equal ones compare equal.
-            (b'%', Some(_)) => {
-                out.extend(user[i..i + 3].iter().map(u8::to_ascii_uppercase));
-                i += 3;
-            }
-            (b, _) => {
-                out.push(b);
-                i += 1;
+/// Whether a user part is as [`push_canonical_user`] writes it, and holds no escape.
+fn is_canonical_user(user: &[u8]) -> bool {
+    chars::end_of_host(user) == user.len() || chars::all(user, UNESCAPED_USER)
+}
+
+/// Appends a user part so that two that mean the same are the same bytes (RFC 3261 section 19.1.4): no
+/// escapes where none are needed, and all others there, with capitals.
+pub fn push_canonical_user(user: &[u8], out: &mut Vec<u8>) {
+    if is_canonical_user(user) {
+        return out.extend_from_slice(user);
+    }
+    for b in unescaped(user) {
+        match chars::is(b, UNESCAPED_USER) {
+            true => out.push(b),
+            false => {
+                let digit = |n: u8| b"0123456789ABCDEF"[usize::from(n & 15)];
+                out.extend_from_slice(&[b'%', digit(b >> 4), digit(b)]);
             }
         }
     }
@@ -496,16 +497,20 @@ mod tests {
             ("sip:", Host),
             ("sip:@b", User),
             ("sip:a b@c", User),
-            ("sip:a%0@c", User),
+            ("sip:a\"@c", User),
+            ("sip:a\x7f@c", User),
             ("sip:a@b@c", Params),
             ("sip:a@b:0", Port),
             ("sip:a@b:99999", Port),
             ("sip:a@b:", Port),
             ("sip:[::g]", Host),
             ("sip:[::1", Host),
-            ("sip:a@b;x=\"y\"", Params),
+            ("sip:a@b;x=\"y", Params),
+            ("sip:a@b;x=\"y z\"", Params),
+            ("sip:a@b;x=c@d", Params),
+            ("sip:a@b#c", Params),
             ("sip:a@b; lr", Params),
-            ("sip:a@b?x=%zz", Params),
+            ("sip:a@b;x=<y>", Params),
             ("tel:", User),
         ] {
             assert_eq!(Uri::parse(s.as_bytes()), Err(e), "{s}");
@@ -524,6 +529,21 @@ mod tests {
         assert_eq!(aor("sip:null-%00@x"), "null-%00@x");
         assert_eq!(aor("sip:Example.com"), "example.com");
         assert_eq!(aor("sip:a%25b@x"), "a%25b@x");
+        for same in ["sip:jörg#@x", "sip:j%c3%b6rg%23@x", "sip:%6A%C3%B6rg#@x"] {
+            assert_eq!(aor(same), "j%C3%B6rg%23@x", "{same}");
+        }
+        assert_eq!(aor("sip:50%@x"), "50%25@x");
+        assert_eq!(aor("sip:a{b}%zz|^@x"), "a%7Bb%7D%25zz%7C%5E@x");
+    }
+
+    #[test]
+    fn illegal_bytes_are_carried_where_they_mislead_nobody() {
+        let u = uri("sip:*21#:p#w@h.example:5070;x=\"a?b;c\";lr;t={1}?h=\"i\"&j=^");
+        assert_eq!((u.user, u.password), (Some(&b"*21#"[..]), Some(&b"p#w"[..])));
+        assert_eq!((u.host, u.port), (&b"h.example"[..], Some(5070)));
+        assert_eq!((u.param(b"lr"), u.param(b"x")), (Some(&b""[..]), Some(&b"\"a?b;c\""[..])));
+        assert_eq!(u.headers, b"?h=\"i\"&j=^");
+        assert!(uri("sip:*21#@h").equivalent(&uri("sip:*21%23@H")));
     }
 
     /// The examples of RFC 3261 section 19.1.4.
@@ -564,7 +584,7 @@ mod tests {
         #[test]
         fn an_address_of_record_is_the_same_whatever_the_way(
             scheme in "sips?:|SIP:|tel:|",
-            user in "([a-zA-Z0-9._-]{1,4}|[a-c%14@:;,/]{0,6})(:p)?@?",
+            user in "([a-zA-Z0-9._-]{1,4}|[a-c%14@:;,/#\u{e9}]{0,6})(:p)?@?",
             host in "here[.]example|Here[.]example|here[.]example[.]|\\[::1\\]|192[.]0[.]2[.]1|[a-z.:;]{0,4}",
             rest in "|:5060|;x=y|[?]a=b",
         ) {

@@ -143,6 +143,7 @@ impl<S: Services> Node<S> {
             {
                 uri
             }
+            read if dialog.is_some() && is_carried(&read) => carried(read, &routing),
             Ok(_) => {
                 self.refuse(flow, request, 416, b"", b"", out);
                 return None;
@@ -529,6 +530,17 @@ impl<S: Services> Node<S> {
         self.refuse(flow, request, 403, b"Too Many Wrong Credentials", &retry_after(seconds), out);
         None
     }
+}
+
+/// Whether a Request-URI that leads nowhere by itself is let through in a dialog of ours, which says where
+/// it goes: the Contact that it comes from has passed here. But `sips:` must not travel in the clear.
+fn is_carried(read: &Result<Uri<'_>, UriError>) -> bool {
+    read.is_err() || read.is_ok_and(|uri| uri.scheme != Scheme::Sips)
+}
+
+/// The Request-URI of a request in a dialog of ours.
+pub(crate) fn carried<'a>(read: Result<Uri<'a>, UriError>, routing: &Routing<'a>) -> Uri<'a> {
+    read.unwrap_or_else(|_| Uri::opaque(routing.request_uri))
 }
 
 /// A host without the dot that may stand at its end (RFC 3261 section 25.1, `hostname`): the same name.

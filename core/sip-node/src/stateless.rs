@@ -1,7 +1,7 @@
 //! Forwarding without memory: the ACK of a 2xx, and everything in stateless mode (RFC 3261 section
 //! 16.11).
 
-use crate::admit::{Admitted, Caller, Way, is_beside};
+use crate::admit::{Admitted, Caller, Way, carried, is_beside};
 use crate::forward::may_carry;
 use crate::inbound::passed_on;
 use crate::node::{Node, domain};
@@ -38,8 +38,10 @@ impl<S: Services> Node<S> {
         Way { read, dialog }: Way<'_>,
         out: &mut Outbox,
     ) {
-        let Ok((routing, Ok(uri))) = read else {
-            return self.services.count(Counter::Garbage);
+        let (routing, uri) = match read {
+            Ok((routing, Ok(uri))) => (routing, uri),
+            Ok((routing, uri)) if dialog.is_some() => (routing, carried(uri, &routing)),
+            _ => return self.services.count(Counter::Garbage),
         };
         let trunk = self.settings.trunk_of(flow.remote.ip());
         let ourselves = self.is_from_ourselves(request);

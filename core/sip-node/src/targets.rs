@@ -194,7 +194,7 @@ impl<S: Services> Node<S> {
         let mut wish = Wish::new(a.routing.request_uri, dialog.peer.role);
         let (uri, peer) = (&a.uri, dialog.peer);
         let asker = self.asker_within(dialog, &a.caller);
-        match uri.host_ip() {
+        match uri.host_ip().filter(|_| uri.is_sip()) {
             // The other end's address with another port: its Contact is right about that.
             Some(ip) if ip == peer.remote.ip() => {
                 let size = self.grown(flow, request);
@@ -206,7 +206,7 @@ impl<S: Services> Node<S> {
                 wish.hops.push(self.valid_flow(peer.flow(), flow.listener));
             }
             // A local user behind address translation, or somebody else's idea of where to go.
-            _ if peer.role == Role::Local || !self.may_choose(asker, uri, &peer) => {
+            _ if peer.role == Role::Local || !uri.is_sip() || !self.may_choose(asker, uri, &peer) => {
                 wish.hops.push(self.valid_flow(peer.flow(), flow.listener));
             }
             // It may name any host, if that is one to be found and to be sent to; else where it was.

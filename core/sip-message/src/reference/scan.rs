@@ -342,6 +342,7 @@ fn essentials(r: &mut Reading, limits: &Limits) -> Result<(), &'static str> {
             }
         }
     }
+    contacts(r, limits);
     Ok(())
 }
 
@@ -370,7 +371,12 @@ fn addresses(r: &mut Reading, is_request: bool, limits: &Limits) {
     }
     let read = |name, says: [&'static str; 3]| {
         let field = r.single(name).map_err(|()| says[2])?.ok_or(says[0])?;
-        let addr = values::name_addr(r.value(&field)).map_err(|_| says[1])?;
+        let value = r.value(&field);
+        let addr = values::name_addr(value).map_err(|_| says[1])?;
+        let odd = addr.uri.contains(&b'"') || !addr.uri.contains(&b':');
+        if odd || values::end_of_value(value) < value.len() {
+            return Err(says[1]);
+        }
         match values::param(addr.params, b"tag") {
             None => Ok((addr.uri.to_vec(), Vec::new())),
             Some(tag) if is_token(tag) && tag.len() <= limits.token => Ok((addr.uri.to_vec(), tag.to_vec())),
@@ -407,5 +413,19 @@ fn cseq(r: &mut Reading) {
             Method::Other(_) => r.note(501, "Not Implemented"),
             _ => r.note(400, "CSeq Method Mismatch"),
         }
+    }
+}
+
+/// Each Contact that sets a dialog up must fit into a request line.
+fn contacts(r: &mut Reading, limits: &Limits) {
+    let method = r.request.as_ref().map_or(&r.cseq_method, |(method, _)| method);
+    let status = r.response.as_ref().map_or(200, |(status, _)| *status);
+    if method == b"REGISTER" || !(101..300).contains(&status) {
+        return;
+    }
+    let all = r.all(Name::Contact).flat_map(|field| values::values(r.value(field)));
+    let unfit = |value: &[u8]| values::target(value).is_none_or(|uri| uri.len() > limits.uri);
+    if all.into_iter().any(unfit) {
+        r.note(400, "Malformed Contact");
     }
 }

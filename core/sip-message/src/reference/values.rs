@@ -34,21 +34,9 @@ fn unreserved(b: u8) -> bool {
     b.is_ascii_alphanumeric() || b"-_.!~*'()".contains(&b)
 }
 
-/// Every byte unreserved or one of `more`, every `%` an escape of two digits.
-fn fits(s: &[u8], more: &[u8]) -> bool {
-    let mut i = 0;
-    while i < s.len() {
-        if s[i] == b'%' {
-            if !(s.len() > i + 2 && s[i + 1].is_ascii_hexdigit() && s[i + 2].is_ascii_hexdigit()) {
-                return false;
-            }
-            i += 2;
-        } else if !unreserved(s[i]) && !more.contains(&s[i]) {
-            return false;
-        }
-        i += 1;
-    }
-    true
+/// Every byte visible, and none that ends a URI or a part of it for some reader.
+fn carried(s: &[u8]) -> bool {
+    s.iter().all(|&b| b > b' ' && b != 0x7f && !b"<>\"@".contains(&b))
 }
 
 /// The position after the quoted string that opens at `open`.
@@ -323,9 +311,13 @@ pub(crate) fn name_addr(value: &[u8]) -> Result<NameAddr<'_>, Malformed> {
         }
     };
     let inner = &value[open + 1..];
-    let (uri, rest) = inner.split_at(inner.iter().take_while(|&&b| in_uri(b)).count());
+    let (uri, rest) = inner.split_at(inner.iter().take_while(|&&b| in_uri(b) || b == b'"').count());
     let params = trim(rest.strip_prefix(b">").ok_or(Malformed)?);
-    if uri.is_empty() || !(params.is_empty() || params[0] == b';') || has_open_quote(params) {
+    if uri.is_empty()
+        || has_open_quote(uri)
+        || !(params.is_empty() || params[0] == b';')
+        || has_open_quote(params)
+    {
         return Err(Malformed);
     }
     Ok(NameAddr { display: trim(&value[..open]), uri, params })
@@ -358,11 +350,9 @@ fn tel(rest: &[u8]) -> Result<Uri<'_>, UriError> {
     if number.is_empty() || !number.iter().all(in_number) {
         return Err(UriError::User);
     }
-    if !fits(params, b"[]/:&+$;=") {
-        return Err(UriError::Params);
-    }
+    let (params, headers) = tail(params)?;
     let (scheme, user) = (Scheme::Tel, Some(number));
-    Ok(Uri { scheme, user, password: None, host: b"", port: None, params, headers: b"" })
+    Ok(Uri { scheme, user, password: None, host: b"", port: None, params, headers })
 }
 
 fn sip<'a>(scheme: Scheme<'a>, s: &'a [u8]) -> Result<Uri<'a>, UriError> {
@@ -373,19 +363,43 @@ fn sip<'a>(scheme: Scheme<'a>, s: &'a [u8]) -> Result<Uri<'a>, UriError> {
         let colon = info.iter().position(|&b| b == b':');
         let name = &info[..colon.unwrap_or(at)];
         password = colon.map(|c| &info[c + 1..]);
-        if name.is_empty() || !fits(name, b"&=+$,;?/") || !password.is_none_or(|p| fits(p, b"&=+$,")) {
+        if name.is_empty() || !carried(info) {
             return Err(UriError::User);
         }
         user = Some(name);
     }
     let (host, port, rest) = hostport(rest)?;
-    let (params, headers) = rest.split_at(rest.iter().position(|&b| b == b'?').unwrap_or(rest.len()));
-    let params_fit = params.is_empty() || (params[0] == b';' && fits(params, b"[]/:&+$;="));
-    let headers_fit = headers.is_empty() || fits(&headers[1..], b"[]/?:+$&=");
-    if !(params_fit && headers_fit) {
+    let (params, headers) = tail(rest)?;
+    Ok(Uri { scheme, user, password, host, port, params, headers })
+}
+
+/// Parameters, and headers from the first `?` that is not in quotes.
+fn tail(s: &[u8]) -> Result<(&[u8], &[u8]), UriError> {
+    let unquoted: Vec<u8> = s.iter().copied().filter(|&b| b != b'"').collect();
+    if !(s.is_empty() || matches!(s[0], b';' | b'?')) || !carried(&unquoted) || has_open_quote(s) {
         return Err(UriError::Params);
     }
-    Ok(Uri { scheme, user, password, host, port, params, headers })
+    let mut i = 0;
+    while i < s.len() && s[i] != b'?' {
+        i = if s[i] == b'"' { skip_quoted(s, i).unwrap() } else { i + 1 };
+    }
+    Ok(s.split_at(i))
+}
+
+/// What a Contact would put into a request line, if it can stand there.
+pub(crate) fn target(value: &[u8]) -> Option<&[u8]> {
+    let after = if value.first() == Some(&b'"') { skip_quoted(value, 0)? } else { 0 };
+    let rest = &value[after..];
+    let uri = match rest.iter().position(|&b| b == b'<' || b == b';') {
+        Some(at) if rest[at] == b'<' => {
+            let inner = &rest[at + 1..];
+            &inner[..inner.iter().position(|&b| b == b'>')?]
+        }
+        Some(at) => trim(&rest[..at]),
+        None => trim(rest),
+    };
+    let stands = |&b: &u8| b > b' ' && b != 0x7f && b != b'<';
+    (!uri.is_empty() && uri.iter().all(stands)).then_some(uri)
 }
 
 /// The address-of-record in canonical form.
@@ -394,20 +408,18 @@ pub(crate) fn aor(uri: &Uri<'_>) -> Vec<u8> {
     if let Some(user) = uri.user {
         let mut i = 0;
         while i < user.len() {
-            if user[i] == b'%' && user.len() > i + 2 {
-                let digits = std::str::from_utf8(&user[i + 1..i + 3]).unwrap_or("");
-                if let Ok(b) = u8::from_str_radix(digits, 16) {
-                    let plain = b != b'%' && (unreserved(b) || b"&=+$,;?/".contains(&b));
-                    match plain {
-                        true => out.push(b),
-                        false => out.extend(user[i..i + 3].to_ascii_uppercase()),
-                    }
-                    i += 3;
-                    continue;
-                }
-            }
-            out.push(user[i]);
+            let mut byte = user[i];
             i += 1;
+            if let Some(digits) =
+                user.get(i..i + 2).filter(|d| byte == b'%' && d.iter().all(u8::is_ascii_hexdigit))
+            {
+                byte = u8::from_str_radix(std::str::from_utf8(digits).unwrap(), 16).unwrap();
+                i += 2;
+            }
+            match unreserved(byte) || b"&=+$,;?/".contains(&byte) {
+                true => out.push(byte),
+                false => out.extend(format!("%{byte:02X}").into_bytes()),
+            }
         }
         out.push(b'@');
     }

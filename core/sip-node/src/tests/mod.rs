@@ -20,6 +20,7 @@ mod relaying;
 mod repeats;
 mod sieve;
 mod stateless;
+mod tolerance;
 mod transport;
 mod trunks;
 mod voicemail;
