@@ -167,7 +167,8 @@ pub struct StreamLimits {
     pub connect: Duration,
     /// For a peer to take something of what is queued for it.
     pub write_stall: Duration,
-    /// How long a peer that has ended its own direction may still be answered.
+    /// How long a peer that has ended its own direction may still be answered, and how long a connection that ends
+    /// waits for the answers of other workers.
     pub half_closed: Duration,
     /// From our end of stream to the peer's, before the connection is reset.
     pub linger: Duration,

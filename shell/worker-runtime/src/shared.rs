@@ -43,6 +43,10 @@ pub enum Hop {
     CutOff(u64),
     /// A connection is gone.
     Gone(ConnId),
+    /// A connection is to end: its worker wants to know when everything before this is answered.
+    Settle(ConnId),
+    /// Everything of a connection of the receiver's that came before it was to end is answered.
+    Settled(ConnId),
     /// A datagram to this address came back; this is the beginning of it.
     Returned(SocketAddr, Box<[u8]>),
 }
@@ -117,6 +121,8 @@ pub struct Shared<N> {
     pub drain: AtomicBool,
     /// End.
     pub stop: AtomicBool,
+    /// How many phases of their end the workers have begun, all together.
+    pub parted: AtomicUsize,
     /// Workers that run.
     pub live: AtomicUsize,
     /// Workers that panicked.
@@ -144,9 +150,15 @@ impl<N> Shared<N> {
             lost: AtomicU64::new(0),
             drain: AtomicBool::new(false),
             stop: AtomicBool::new(false),
+            parted: AtomicUsize::new(0),
             live: AtomicUsize::new(workers),
             panics: Mutex::new(Vec::new()),
         })
+    }
+
+    /// Whether every worker that runs has begun this phase of its end.
+    pub fn have_parted(&self, phase: usize) -> bool {
+        self.parted.load(Ordering::SeqCst) >= phase * self.live.load(Ordering::SeqCst)
     }
 
     /// Sets a flag and makes every worker look at it.

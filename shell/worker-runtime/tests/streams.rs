@@ -6,6 +6,7 @@ use common::*;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener};
 use wire::ConnId;
+use worker_runtime::RuntimeConfig;
 
 #[test]
 fn a_line_is_answered_on_its_connection() {
@@ -82,6 +83,64 @@ fn a_broken_stream_is_refused_with_its_head_and_closed() {
     drop(stream);
     server.wait_told("the refusal", |told| told.1 == Told::Refused("!bad ".to_owned()));
     server.wait_count("the close", |c| c.tcp_closed_broken == 1 && c.tcp_open == 0);
+}
+
+/// Sends four lines of four workers and then `rest`, often, and hears them all answered before the end.
+fn lines_are_answered_before_the_end(config: &RuntimeConfig, workers: u16, rest: &str, last: &str) {
+    let server = Server::with(config.clone(), workers);
+    for attempt in 0..20 {
+        let mut stream = server.connect();
+        stream.write_all(format!("0 a\n1 b\n2 c\n3 d\n{rest}").as_bytes()).unwrap();
+        let heard = hear_all(&mut stream);
+        let mut lines: Vec<&str> = heard.lines().collect();
+        lines.sort_unstable();
+        let mut wanted: Vec<String> = ["0 a", "1 b", "2 c", "3 d"]
+            .iter()
+            .zip(0..)
+            .map(|(l, n)| format!("{}:{l}", n % workers))
+            .collect();
+        wanted.extend((!last.is_empty()).then(|| last.to_owned()));
+        wanted.sort_unstable();
+        assert_eq!(lines, wanted, "attempt {attempt} with {workers} workers");
+    }
+}
+
+#[test]
+fn broken_stream_ends_after_the_answers_of_all_workers() {
+    for workers in [1, 2, 4] {
+        lines_are_answered_before_the_end(&config("127.0.0.1"), workers, "!bad\n", "refused");
+    }
+}
+
+#[test]
+fn closed_stream_ends_after_the_answers_of_all_workers() {
+    for workers in [1, 2, 4] {
+        lines_are_answered_before_the_end(&config("127.0.0.1"), workers, "bye\n", "farewell");
+    }
+}
+
+#[test]
+fn stream_over_a_limit_ends_after_the_answers_of_all_workers() {
+    let mut little = config("127.0.0.1");
+    little.streams.max_held = 1_000;
+    let rest = "x".repeat(2_000);
+    for workers in [1, 2, 4] {
+        lines_are_answered_before_the_end(&little, workers, &rest, "");
+    }
+}
+
+#[test]
+fn runtime_ends_after_the_answers_of_all_workers() {
+    for workers in [1, 2, 4] {
+        for _ in 0..10 {
+            let server = Server::start(workers);
+            let mut stream = server.connect();
+            stream.write_all("0 a\n1 b\n2 c\n3 d\n".repeat(50).as_bytes()).unwrap();
+            server.wait_count("the lines are read", |c| c.tcp_messages_in == 200);
+            drop(server);
+            assert_eq!(hear_all(&mut stream).lines().count(), 200, "{workers} workers");
+        }
+    }
 }
 
 #[test]

@@ -91,6 +91,13 @@ impl Link {
         }
     }
 
+    /// End this side's direction of a connection.
+    pub fn end_sending(&mut self) {
+        if let Socket::Tcp { stream, .. } = &mut self.socket {
+            stream.shutdown(std::net::Shutdown::Write).unwrap();
+        }
+    }
+
     /// The bytes of the next message or datagram, if one comes in time.
     pub fn recv_raw(&mut self, within: Duration) -> Option<Vec<u8>> {
         let end = Instant::now() + within;
@@ -144,7 +151,7 @@ impl Link {
 
     /// The final response to `req`, if it comes in time.
     pub fn response_within(&mut self, req: &Req, within: Duration) -> Option<Msg> {
-        self.find_within(within, |m| answers(m, req) && m.status().is_some_and(|s| s >= 200))
+        self.find_within(within, |m| m.answers(req) && m.status().is_some_and(|s| s >= 200))
     }
 
     /// The final response to `req`. Its absence fails the test.
@@ -186,7 +193,7 @@ impl Link {
 
     /// The provisional or final response with this status to `req`.
     pub fn expect(&mut self, req: &Req, status: u16) -> Msg {
-        self.find_within(PATIENCE, |m| answers(m, req) && m.status() == Some(status))
+        self.find_within(PATIENCE, |m| m.answers(req) && m.status() == Some(status))
             .unwrap_or_else(|| panic!("no {status} to {} {}", req.method, req.uri))
     }
 
@@ -231,14 +238,6 @@ impl Link {
         }
         std::mem::take(buffer)
     }
-}
-
-/// Does this response answer that request (Call-ID and CSeq)?
-fn answers(message: &Msg, req: &Req) -> bool {
-    let cseq = format!("{} {}", req.cseq, req.method);
-    message.status().is_some()
-        && message.header("Call-ID") == Some(&req.call_id)
-        && message.header("CSeq") == Some(&cseq)
 }
 
 fn read_some(stream: &mut TcpStream, buffer: &mut Vec<u8>, eof: &mut bool, within: Duration) {

@@ -53,6 +53,14 @@ impl Msg {
         Some(Self { raw: raw.to_vec(), start, headers, body: raw.get(end + 4..)?.to_vec() })
     }
 
+    /// Whether it is a response to `req`.
+    pub fn answers(&self, req: &Req) -> bool {
+        let cseq = format!("{} {}", req.cseq, req.method);
+        self.status().is_some()
+            && self.header("Call-ID") == Some(&req.call_id)
+            && self.header("CSeq") == Some(&cseq)
+    }
+
     /// The status of a response.
     pub fn status(&self) -> Option<u16> {
         self.start.strip_prefix("SIP/2.0 ")?.get(..3)?.parse().ok()

@@ -17,6 +17,8 @@ pub enum State {
     Open,
     /// The peer has ended its direction; it may still be answered.
     HalfClosed,
+    /// To be closed when the other workers have answered what they have of it.
+    Ending,
     /// To be closed when the queue is written.
     Closing,
     /// We have ended our direction and wait for the peer to end its own.
@@ -208,6 +210,8 @@ pub struct Conn {
     pub waiting: bool,
     /// Whether it is in the list of connections with output to send.
     pub dirty: bool,
+    /// Workers that have not said yet that they have answered what they have of it.
+    pub owed: u16,
     /// It is to be closed once it is open and what is queued has left.
     pub ends: Option<Reason>,
     /// Why it is being closed.
@@ -238,6 +242,7 @@ impl Conn {
             remote,
             listener,
             state: if inbound { State::Open } else { State::Connecting },
+            owed: 0,
             ends: None,
             inbound,
             was_open: inbound,

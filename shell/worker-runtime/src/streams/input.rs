@@ -1,7 +1,7 @@
 //! Bytes received and not consumed: their buffers and how long they may wait.
 
 use super::conn::{Input, State};
-use super::{KEEP_BUFFERS, KEEP_CAPACITY, Reason, Streams};
+use super::{KEEP_BUFFERS, KEEP_CAPACITY, Streams};
 use std::time::Duration;
 use wire::{ConnId, Time};
 
@@ -25,15 +25,21 @@ impl Streams {
         }
     }
 
-    /// Leaves input with its connection. When all buffers together hold too much, it is the
+    /// Leaves input with its connection. `false` if all buffers together would hold too much: it is the
     /// connection that wants to add to them that goes.
-    pub fn park(&mut self, id: ConnId, input: Box<Input>) {
-        let Some(conn) = self.table.get_mut(id) else { return self.recycle(Some(input)) };
+    #[must_use]
+    pub fn park(&mut self, id: ConnId, input: Box<Input>) -> bool {
+        let Some(conn) = self.table.get_mut(id) else {
+            self.recycle(Some(input));
+            return true;
+        };
+        if self.held + input.bytes.len() > self.limits.max_held {
+            self.recycle(Some(input));
+            return false;
+        }
         self.held += input.bytes.len();
         conn.input = Some(input);
-        if self.held > self.limits.max_held {
-            self.close(id, Reason::Slow);
-        }
+        true
     }
 
     /// Takes the input that waits at a connection.

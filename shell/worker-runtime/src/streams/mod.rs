@@ -8,6 +8,7 @@ mod accept;
 mod caps;
 mod conn;
 mod directory;
+mod ending;
 mod input;
 mod table;
 mod wheel;
@@ -21,6 +22,7 @@ use crate::counters::Counters;
 use crate::sys::{self, Interest, Poller};
 use accept::Acceptor;
 use conn::Output;
+use ending::Ending;
 use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -60,6 +62,7 @@ pub struct Streams {
     dirty: Vec<ConnId>,
     /// Bytes that connections hold in their buffers, both directions.
     held: usize,
+    ending: Ending,
     /// Connections whose input waits for their next turn.
     pub ready: VecDeque<ConnId>,
     /// Room for one read.
@@ -73,9 +76,9 @@ pub struct Streams {
 }
 
 impl Streams {
-    /// No connections yet.
+    /// No connections yet, of worker `me` of so many.
     pub fn new(
-        me: u16,
+        (me, workers): (u16, u16),
         limits: StreamLimits,
         shared: Arc<StreamShared>,
         counters: Arc<Counters>,
@@ -93,6 +96,7 @@ impl Streams {
             outputs: Vec::new(),
             dirty: Vec::new(),
             held: 0,
+            ending: Ending::new(workers),
             ready: VecDeque::new(),
             scratch: vec![0; CHUNK],
             failed: Vec::new(),
@@ -205,7 +209,7 @@ impl Streams {
         let Some(conn) = self.table.get_mut(id) else { return self.fail(ticket) };
         let pending = conn.output.as_ref().map_or(0, |o| o.pending());
         let accepts = match conn.state {
-            State::Open | State::HalfClosed => {
+            State::Open | State::HalfClosed | State::Ending => {
                 let yields = ticket.yields && conn.is_congested(message.len(), &limits, now);
                 self.counters.tcp_congested.add(u64::from(yields));
                 !yields
@@ -309,7 +313,7 @@ impl Streams {
                 }
                 Streams::watch(conn, id, poller, Interest::READ);
             }
-            State::HalfClosed => Streams::watch(conn, id, poller, Interest::NONE),
+            State::HalfClosed | State::Ending => Streams::watch(conn, id, poller, Interest::NONE),
             State::Connecting | State::Lingering => {}
         }
     }
@@ -356,46 +360,9 @@ impl Streams {
                 let reason = conn.reason;
                 self.close(id, reason);
             }
+            State::Ending => {}
             State::Open | State::HalfClosed | State::Connecting => self.close(id, Reason::Peer),
         }
-    }
-
-    /// Closes a connection once what is queued on it has left.
-    pub fn close_gently(&mut self, id: ConnId, reason: Reason, poller: &Poller, now: Time) {
-        let Some(conn) = self.table.get_mut(id) else { return };
-        match conn.state {
-            State::Closing | State::Lingering => {}
-            // What was queued leaves first, once it is open.
-            State::Connecting if conn.output.is_some() => conn.ends = Some(reason),
-            State::Connecting => self.close(id, Reason::Connect),
-            State::Open | State::HalfClosed => {
-                conn.state = State::Closing;
-                conn.reason = reason;
-                conn.deadline = now + self.limits.write_stall;
-                let (empty, remote) = (conn.output.is_none(), conn.remote);
-                let input = self.unpark(id);
-                self.recycle(input);
-                self.shared.directory.remove(remote, id);
-                if empty {
-                    self.linger(id, poller, now);
-                } else {
-                    self.send(id, poller, now);
-                    self.arm(id);
-                }
-            }
-        }
-    }
-
-    fn linger(&mut self, id: ConnId, poller: &Poller, now: Time) {
-        let Some(conn) = self.table.get_mut(id) else { return };
-        if sys::shutdown_write(conn.fd.as_fd()).is_err() {
-            let reason = conn.reason;
-            return self.close(id, reason);
-        }
-        conn.state = State::Lingering;
-        conn.deadline = now + self.limits.linger;
-        Streams::watch(conn, id, poller, Interest::READ);
-        self.arm(id);
     }
 
     /// Closes a connection at once.
@@ -469,9 +436,13 @@ impl Streams {
                 State::Open if !conn.useful => Reason::Useless,
                 State::Open => Reason::Idle,
                 State::HalfClosed => Reason::Peer,
+                State::Ending => {
+                    self.finish(id, poller, now);
+                    continue;
+                }
                 State::Closing | State::Lingering => conn.reason,
             };
-            self.close(id, reason);
+            self.close_when_answered(id, reason, poller, now);
         }
     }
 

@@ -24,6 +24,8 @@ pub struct Links<N> {
     touched: Vec<bool>,
     any_touched: bool,
     deferred: VecDeque<(u16, Hop)>,
+    /// Connections of other workers to tell of at the end of the round.
+    settling: Vec<ConnId>,
 }
 
 impl<N> Links<N> {
@@ -31,7 +33,15 @@ impl<N> Links<N> {
     pub fn new(me: u16, shared: Arc<Shared<N>>) -> Links<N> {
         let counters = Arc::clone(&shared.counters[usize::from(me)]);
         let touched = vec![false; shared.mailboxes.len()];
-        Links { me, shared, counters, touched, any_touched: false, deferred: VecDeque::new() }
+        Links {
+            me,
+            shared,
+            counters,
+            touched,
+            any_touched: false,
+            deferred: VecDeque::new(),
+            settling: Vec::new(),
+        }
     }
 
     /// The number of this worker.
@@ -134,6 +144,26 @@ impl<N> Links<N> {
         let me = self.me;
         for worker in (0..self.workers()).filter(|&worker| worker != me) {
             self.tell(worker, Hop::Gone(conn));
+        }
+    }
+
+    /// Asks every other worker to tell when it has answered what it was given of a connection.
+    pub fn ask_to_settle(&mut self, conn: ConnId) {
+        let me = self.me;
+        for worker in (0..self.workers()).filter(|&worker| worker != me) {
+            self.tell(worker, Hop::Settle(conn));
+        }
+    }
+
+    /// Notes a connection whose worker asks for that.
+    pub fn settle(&mut self, conn: ConnId) {
+        self.settling.push(conn);
+    }
+
+    /// Tells of those noted. To be called when all answers of the round have been handed over.
+    pub fn tell_settled(&mut self) {
+        while let Some(conn) = self.settling.pop() {
+            self.tell(conn.worker(), Hop::Settled(conn));
         }
     }
 

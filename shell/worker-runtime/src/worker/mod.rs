@@ -46,6 +46,8 @@ const KIND_ALARM: u64 = 4;
 
 /// Hops and notices taken in one round before sockets get their turn.
 const HOP_BUDGET: usize = 256;
+/// How long a worker that ends waits for the others' answers on its connections.
+const PARTING: Duration = Duration::from_millis(100);
 /// Rounds of reporting failures whose answers fail again, before sockets get their turn.
 const SETTLE_ROUNDS: usize = 4;
 /// Reports taken from epoll at a time.
@@ -119,8 +121,14 @@ impl<M: Machine> Worker<M> {
         let wake = &shared.mailboxes[usize::from(me)].wake;
         poller.add(wake.as_fd(), Interest::EDGE, KIND_WAKE << KIND_SHIFT)?;
         let alarm = Alarm::new(config.exact_deadlines, &poller, KIND_ALARM << KIND_SHIFT)?;
-        let mut streams =
-            Streams::new(me, config.streams, Arc::clone(&shared.streams), Arc::clone(&counters), now)?;
+        let workers = shared.mailboxes.len() as u16;
+        let mut streams = Streams::new(
+            (me, workers),
+            config.streams,
+            Arc::clone(&shared.streams),
+            Arc::clone(&counters),
+            now,
+        )?;
         for (index, (id, fd)) in sockets.tcp.into_iter().enumerate() {
             streams.listen(fd, id, (KIND_LISTENER << KIND_SHIFT) | index as u64, &poller)?;
         }
@@ -200,9 +208,29 @@ impl<M: Machine> Worker<M> {
             self.take_timers();
             self.settle();
         }
-        self.streams.flush(&self.poller, self.now);
+        self.part();
         self.streams.close_all();
         Ok(())
+    }
+
+    /// Answers on its connections what other workers still have of them. First all take what they were given
+    /// before any of them stopped reading, then the answers to that, for a moment at most.
+    fn part(&mut self) {
+        let until = monotonic_now() + PARTING;
+        for phase in 1..=2 {
+            self.links.shared().parted.fetch_add(1, Ordering::SeqCst);
+            loop {
+                let all = self.links.shared().have_parted(phase);
+                self.now = monotonic_now();
+                self.take_hops();
+                self.dispatch();
+                self.settle();
+                if (all && self.links.mailbox().ring.is_empty()) || self.now > until {
+                    break;
+                }
+                std::thread::yield_now();
+            }
+        }
     }
 
     /// Waits for the next report or deadline and reads the clock.
@@ -353,7 +381,7 @@ impl<M: Machine> Worker<M> {
             self.streams.writable(id, &self.poller, self.now);
         }
         let Some(conn) = self.streams.get(id) else { return };
-        let ended = matches!(conn.state, State::HalfClosed);
+        let ended = matches!(conn.state, State::HalfClosed | State::Ending);
         if event.dead && ended {
             // Nothing is read any more, so nobody else would find out.
             self.streams.close(id, Reason::Peer);
@@ -386,6 +414,8 @@ impl<M: Machine> Worker<M> {
                 Hop::Failed(token) => self.machine.undeliverable(self.now, token, &mut self.out),
                 Hop::CutOff(token) => self.machine.cut_off(self.now, token, &mut self.out),
                 Hop::Returned(to, quoted) => self.machine.returned(self.now, to, &quoted, &mut self.out),
+                Hop::Settle(conn) => self.links.settle(conn),
+                Hop::Settled(conn) => self.streams.settled(conn, &self.poller, self.now),
                 Hop::Gone(conn) => self.machine.disconnected(self.now, conn, &mut self.out),
             }
         }
@@ -443,6 +473,10 @@ impl<M: Machine> Worker<M> {
             self.dispatch();
         }
         self.streams.flush(&self.poller, self.now);
+        for conn in self.streams.take_ending() {
+            self.links.ask_to_settle(conn);
+        }
+        self.links.tell_settled();
         self.links.retry();
         self.links.rouse();
     }

@@ -108,15 +108,16 @@ impl<M: Machine> Worker<M> {
     fn handle(&mut self, id: ConnId, bytes: &[u8], resume: usize, since: Time) {
         let digest = self.digest(id, bytes, resume);
         let rest = bytes.get(digest.consumed..).unwrap_or_default();
+        let mut kept = true;
         if !rest.is_empty() {
             let mut input = self.streams.take_input();
             input.bytes.extend_from_slice(rest);
             input.resume = digest.resume;
             input.begun = digest.begun;
             input.since = if digest.consumed > 0 { self.now } else { since };
-            self.streams.park(id, input);
+            kept = self.streams.park(id, input);
         }
-        self.digested(id, digest);
+        self.digested(id, digest, kept);
     }
 
     /// Handles input that was left over before, and leaves with the connection what is again.
@@ -128,12 +129,13 @@ impl<M: Machine> Worker<M> {
         input.start += digest.consumed;
         input.resume = digest.resume;
         input.begun = digest.begun;
+        let mut kept = true;
         if input.start >= input.bytes.len() {
             self.streams.recycle(Some(input));
         } else {
-            self.streams.park(id, input);
+            kept = self.streams.park(id, input);
         }
-        self.digested(id, digest);
+        self.digested(id, digest, kept);
     }
 
     /// Hands the messages in `bytes` on, until they end or the budget does.
@@ -194,8 +196,8 @@ impl<M: Machine> Worker<M> {
         Ok(())
     }
 
-    /// Acts on the outcome of a digestion; the input has been put back.
-    fn digested(&mut self, id: ConnId, digest: Digest) {
+    /// Acts on the outcome of a digestion; the input has been put back, unless it is not `kept` for want of room.
+    fn digested(&mut self, id: ConnId, digest: Digest, kept: bool) {
         if let Some(conn) = self.streams.get_mut(id) {
             conn.useful |= digest.message;
             if matches!(digest.stop, Stop::Budget | Stop::RingFull) && !conn.waiting {
@@ -210,6 +212,13 @@ impl<M: Machine> Worker<M> {
             self.streams.set_read_deadline(id, self.now);
         }
         self.dispatch();
+        match self.streams.get(id) {
+            Some(conn) if !kept && conn.useful => {
+                self.streams.close_gently(id, Reason::Slow, &self.poller, self.now);
+            }
+            Some(_) if !kept => self.streams.close(id, Reason::Slow),
+            _ => {}
+        }
     }
 
     /// Lets the machine answer a stream that cannot be followed, and ends it.

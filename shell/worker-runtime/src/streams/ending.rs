@@ -1,0 +1,132 @@
+//! How a connection ends: other workers may have messages of it, and answers to these are still to leave.
+//!
+//! The worker of the connection reads no more of it and asks the others to say when they have answered
+//! what they were given. The question goes the way that the messages went, and the answer the way that
+//! their answers go, so each comes behind them. Whoever does not say so in time is not waited for.
+
+use super::conn::{Conn, Reason, State};
+use super::{Streams, sys};
+use crate::sys::{Interest, Poller};
+use std::os::fd::AsFd;
+use wire::{ConnId, Time};
+
+/// Connections that are to end.
+pub struct Ending {
+    /// Workers besides this one.
+    others: u16,
+    /// Connections that the other workers have not been asked about yet.
+    unasked: Vec<ConnId>,
+}
+
+impl Ending {
+    /// None, on one of so many workers.
+    pub fn new(workers: u16) -> Ending {
+        Ending { others: workers.saturating_sub(1), unasked: Vec::new() }
+    }
+
+    /// Whether other workers may have messages of a connection.
+    fn concerns(&self, conn: &Conn) -> bool {
+        self.others > 0 && conn.useful && matches!(conn.state, State::Open | State::HalfClosed)
+    }
+}
+
+impl Streams {
+    /// The connections that the other workers have to be asked about.
+    pub fn take_ending(&mut self) -> Vec<ConnId> {
+        std::mem::take(&mut self.ending.unasked)
+    }
+
+    /// Closes a connection once what was read on it is answered and what is queued on it has left.
+    pub fn close_gently(&mut self, id: ConnId, reason: Reason, poller: &Poller, now: Time) {
+        let Some(conn) = self.table.get_mut(id) else { return };
+        match conn.state {
+            State::Ending | State::Closing | State::Lingering => {}
+            // What was queued leaves first, once it is open.
+            State::Connecting if conn.output.is_some() => conn.ends = Some(reason),
+            State::Connecting => self.close(id, Reason::Connect),
+            State::Open | State::HalfClosed if self.ending.concerns(conn) => {
+                self.end(id, reason, poller, now)
+            }
+            State::Open | State::HalfClosed => self.begin_close(id, reason, poller, now),
+        }
+    }
+
+    /// Closes a connection at once, but for what other workers may still have to answer.
+    pub fn close_when_answered(&mut self, id: ConnId, reason: Reason, poller: &Poller, now: Time) {
+        match self.table.get(id) {
+            Some(conn) if reason.waits() && self.ending.concerns(conn) => self.end(id, reason, poller, now),
+            _ => self.close(id, reason),
+        }
+    }
+
+    /// Reads no more, and has the other workers asked.
+    fn end(&mut self, id: ConnId, reason: Reason, poller: &Poller, now: Time) {
+        let (others, patience) = (self.ending.others, self.limits.half_closed);
+        let input = self.unpark(id);
+        self.recycle(input);
+        let Some(conn) = self.table.get_mut(id) else { return };
+        (conn.state, conn.reason, conn.owed) = (State::Ending, reason, others);
+        conn.deadline = now + patience;
+        let interest = if conn.blocked() { Interest::WRITE } else { Interest::NONE };
+        Streams::watch(conn, id, poller, interest);
+        let remote = conn.remote;
+        self.shared.directory.remove(remote, id);
+        self.ending.unasked.push(id);
+        self.arm(id);
+    }
+
+    /// One of the other workers has answered what it had of a connection.
+    pub fn settled(&mut self, id: ConnId, poller: &Poller, now: Time) {
+        let Some(conn) = self.table.get_mut(id).filter(|conn| conn.state == State::Ending) else { return };
+        conn.owed = conn.owed.saturating_sub(1);
+        if conn.owed == 0 {
+            self.finish(id, poller, now);
+        }
+    }
+
+    /// The other workers have answered, or their time is over.
+    pub fn finish(&mut self, id: ConnId, poller: &Poller, now: Time) {
+        let Some(conn) = self.table.get(id) else { return };
+        let (reason, empty) = (conn.reason, conn.output.is_none());
+        match reason {
+            Reason::Idle | Reason::Slow if empty => self.close(id, reason),
+            _ => self.begin_close(id, reason, poller, now),
+        }
+    }
+
+    fn begin_close(&mut self, id: ConnId, reason: Reason, poller: &Poller, now: Time) {
+        let patience = self.limits.write_stall;
+        let input = self.unpark(id);
+        self.recycle(input);
+        let Some(conn) = self.table.get_mut(id) else { return };
+        (conn.state, conn.reason) = (State::Closing, reason);
+        conn.deadline = now + patience;
+        let (empty, remote) = (conn.output.is_none(), conn.remote);
+        self.shared.directory.remove(remote, id);
+        if empty {
+            self.linger(id, poller, now);
+        } else {
+            self.send(id, poller, now);
+            self.arm(id);
+        }
+    }
+
+    pub(super) fn linger(&mut self, id: ConnId, poller: &Poller, now: Time) {
+        let Some(conn) = self.table.get_mut(id) else { return };
+        if sys::shutdown_write(conn.fd.as_fd()).is_err() {
+            let reason = conn.reason;
+            return self.close(id, reason);
+        }
+        conn.state = State::Lingering;
+        conn.deadline = now + self.limits.linger;
+        Streams::watch(conn, id, poller, Interest::READ);
+        self.arm(id);
+    }
+}
+
+impl Reason {
+    /// Whether a peer is answered first whose connection ends for this.
+    fn waits(self) -> bool {
+        matches!(self, Reason::Idle | Reason::Slow)
+    }
+}
