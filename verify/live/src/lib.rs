@@ -8,6 +8,7 @@
 //! The binary is the one named by `STROWGER_BIN`, else `strowger` beside the test in cargo's target
 //! folder, which is built first when cargo is at hand.
 
+mod archive;
 mod beside;
 mod digest;
 mod http;
@@ -15,6 +16,7 @@ mod link;
 mod server;
 mod sip;
 
+pub use archive::unpack;
 pub use beside::{Beside, figure, file, load, text};
 pub use digest::{Credentials, answer, sha256_answer};
 pub use http::{Answer, http};

@@ -7,6 +7,10 @@ The files are committed, so this is needed only to show where they come from.
 RFC 4475 carries its messages as a base64 archive (tar, gzip) in Appendix A.
 RFC 5118 prints them as text, indented by six columns; lines between the two
 allOneLine marks belong together without a line break.
+
+The archive goes to rfc4475.b64 and the printed messages to rfc5118.txt, both
+as the RFC has them. The test `torture_copies` compares every .dat file with
+them.
 """
 import base64
 import gzip
@@ -42,8 +46,8 @@ def lines_without_pages(path):
     return out
 
 
-def rfc4475(path):
-    """The archive between the two marks, unpacked: {name: bytes}."""
+def archive_lines(path):
+    """The lines of the archive between the two marks."""
     text = []
     inside = False
     for line in lines_without_pages(path):
@@ -53,9 +57,30 @@ def rfc4475(path):
             inside = False
         elif inside and line.strip():
             text.append(line.strip())
-    archive = gzip.decompress(base64.b64decode(''.join(text)))
+    return text
+
+
+def rfc4475(path):
+    """The archive, unpacked: {name: bytes}."""
+    archive = gzip.decompress(base64.b64decode(''.join(archive_lines(path))))
     with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
-        return {pathlib.Path(m.name).stem: tar.extractfile(m).read() for m in tar if m.isfile()}
+        messages = {pathlib.Path(m.name).stem: tar.extractfile(m).read() for m in tar if m.isfile()}
+    # The archive's copy lacks the empty line that ends the message in the text (section 3.1.2.15).
+    messages['baddn'] += b'\r\n'
+    return messages
+
+
+def rfc5118_lines(path):
+    """The lines that rfc5118() reads: the names, and what is indented below them."""
+    out, inside = [], False
+    for line in lines_without_pages(path):
+        if re.match(r'^\s+Message Details: \S+$', line):
+            inside = True
+        elif line and not line.startswith('      '):
+            inside = False
+        if inside:
+            out.append(line)
+    return out
 
 
 def true_length(message):
@@ -96,6 +121,8 @@ def rfc5118(path):
 
 
 def main():
+    (HERE / 'rfc4475.b64').write_text('\n'.join(archive_lines(sys.argv[1])) + '\n')
+    (HERE / 'rfc5118.txt').write_text('\n'.join(rfc5118_lines(sys.argv[2])) + '\n')
     for folder, messages in (('rfc4475', rfc4475(sys.argv[1])), ('rfc5118', rfc5118(sys.argv[2]))):
         (HERE / folder).mkdir(exist_ok=True)
         for name, data in sorted(messages.items()):
