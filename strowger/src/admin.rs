@@ -9,6 +9,7 @@ use control::config::{Config, ConfigError, HostPort, Loaded, Overrides, ReloadRe
 use control::log::LogHandle;
 use control::metrics::{Counter, Kind, Registry, Text};
 use sip_auth::Secret;
+use sip_message::canonical_user;
 use sip_node::{Algorithm, Notice, Report};
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -274,10 +275,8 @@ impl Admin for Control {
     fn bindings(&self, aor: Option<&str>, page: &Page) -> Option<Listing<Binding>> {
         let now = monotonic_now();
         let mut items = Vec::new();
-        if let Some(aor) = aor {
-            self.running.location.lookup(aor.as_bytes(), now, |b| {
-                items.push(show_binding(aor.as_bytes(), &b, now));
-            });
+        if let Some(aor) = aor.map(canonical_aor) {
+            self.running.location.lookup(&aor, now, |b| items.push(show_binding(&aor, &b, now)));
             return Some(Listing { items, next: None });
         }
         let mut cursor = page.after.as_deref().map_or(Some(Cursor::default()), parse_cursor)?;
@@ -464,6 +463,16 @@ pub(crate) fn silence(workers: u16, answering: &[u16]) -> Option<String> {
 fn parse_cursor(text: &str) -> Option<Cursor> {
     let (stripe, from) = text.split_once('.')?;
     Some(Cursor { stripe: stripe.parse().ok()?, from: from.parse().ok()? })
+}
+
+/// An address-of-record as it is kept, of one as people write it.
+fn canonical_aor(written: &str) -> Vec<u8> {
+    match written.rsplit_once('@') {
+        Some((user, domain)) => {
+            [&canonical_user(user.as_bytes())[..], b"@", domain.to_ascii_lowercase().as_bytes()].concat()
+        }
+        None => written.to_ascii_lowercase().into_bytes(),
+    }
 }
 
 fn show_binding(aor: &[u8], b: &sip_registrar::BindingView<'_>, now: Time) -> Binding {

@@ -181,22 +181,27 @@ fn trunk(trunk: &c::Trunk) -> n::Trunk {
         name: trunk.name.clone().into_bytes(),
         targets: uris(&trunk.targets),
         sources: trunk.sources.iter().map(|c| (c.address, c.length)).collect(),
-        prefixes: bytes_of(&trunk.prefixes),
+        prefixes: trunk.prefixes.iter().map(|prefix| user_part(prefix)).collect(),
         domains: bytes_of(&trunk.domains),
         strip: trunk.strip,
-        prepend: trunk.prepend.clone().into_bytes(),
+        prepend: user_part(&trunk.prepend),
         may_transit: trunk.may_transit,
         overload_control: trunk.overload_control,
         retry_on: trunk.retry_on.iter().filter_map(status).collect(),
     }
 }
 
+/// What the operator wrote of a called user, as it is compared with one and written into a URI.
+fn user_part(written: &str) -> Vec<u8> {
+    sip_message::canonical_user(written.as_bytes()).into_owned()
+}
+
 fn route(route: &c::Route) -> n::Route {
     let text = |s: &Option<String>| s.clone().map(String::into_bytes);
     n::Route {
         domain: text(&route.domain),
-        prefix: text(&route.prefix),
-        user: text(&route.user),
+        prefix: route.prefix.as_deref().map(user_part),
+        user: route.user.as_deref().map(user_part),
         action: match &route.action {
             c::RouteAction::Forward(targets) => n::RouteAction::Forward(uris(targets)),
             c::RouteAction::Redirect(targets) => n::RouteAction::Redirect(uris(targets)),

@@ -8,7 +8,7 @@ use sip_auth::{
     Algorithm, Authenticator, Backoff, BackoffRules, Credentials, Decision, Ha1, Ledger, Lookup, Minted,
     Name, NonceCounts, Recent, shard_of,
 };
-use sip_message::{Method, Uri};
+use sip_message::{Method, Uri, canonical_user};
 use sip_node::{Counter, Question, Refusal, Services, Span, StoreDown};
 use sip_proxy::locate;
 use sip_registrar::{BindingView, Change, Expected, Reply, Table};
@@ -94,7 +94,7 @@ impl Secrets<'_> {
     /// Whether `user` has a live binding that was registered from such a place.
     fn has_binding(&self, user: &Name, is_there: impl Fn(SocketAddr) -> bool) -> bool {
         let domain = user.domain().unwrap_or(self.home);
-        let aor = [user.user(), b"@", &domain.to_ascii_lowercase()].concat();
+        let aor = [&canonical_user(user.user())[..], b"@", &domain.to_ascii_lowercase()].concat();
         let mut found = false;
         self.world.location.lookup(&aor, self.now, |binding| found |= is_there(binding.flow.remote));
         found

@@ -59,3 +59,6 @@ pub use params::MAX_VALUE;
 pub use recent::{Minted, Recent};
 pub use table::shard_of;
 pub use uri::UriRule;
+
+/// How the user part of an address-of-record is compared; a digest user name may stand for one.
+pub use sip_message::canonical_user;

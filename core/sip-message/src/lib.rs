@@ -53,7 +53,10 @@ pub use params::{Params, find_quote, unquote};
 pub use parse::{Flaw, Parsed, parse};
 pub use response::{reason_phrase, write_response};
 pub use splice::Splices;
-pub use uri::{Scheme, Uri, UriError, is_base64url, parse_ip as host_ip, plain_aor, push_canonical_user};
+pub use uri::{
+    Scheme, Uri, UriError, canonical_user, is_base64url, parse_ip as host_ip, plain_aor, push_canonical_user,
+    same_user, user_after,
+};
 pub use values::Values;
 pub use via::{Via, ViaError, push_received};
 

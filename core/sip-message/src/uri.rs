@@ -7,6 +7,7 @@ use crate::number::leading_port;
 use crate::params::{has_open_quote, skip_quoted};
 use crate::words::{begins, word};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::borrow::Cow;
 use wire::Transport;
 
 /// The scheme of a URI.
@@ -365,6 +366,30 @@ fn is_canonical_user(user: &[u8]) -> bool {
     chars::end_of_host(user) == user.len() || chars::all(user, UNESCAPED_USER)
 }
 
+/// A user part as [`push_canonical_user`] writes it.
+pub fn canonical_user(user: &[u8]) -> Cow<'_, [u8]> {
+    if is_canonical_user(user) {
+        return Cow::Borrowed(user);
+    }
+    let mut out = Vec::with_capacity(user.len() + 8);
+    push_canonical_user(user, &mut out);
+    Cow::Owned(out)
+}
+
+/// Whether two user parts mean the same (RFC 3261 section 19.1.4).
+pub fn same_user(a: &[u8], b: &[u8]) -> bool {
+    same_unescaped(a, b, false)
+}
+
+/// What is left of a user part without its first `count` characters, of which an escape is one.
+pub fn user_after(mut user: &[u8], count: usize) -> &[u8] {
+    for _ in 0..count {
+        let len = if user.first() == Some(&b'%') && chars::unhex(user, 0).is_some() { 3 } else { 1 };
+        user = user.get(len..).unwrap_or(b"");
+    }
+    user
+}
+
 /// Appends a user part so that two that mean the same are the same bytes (RFC 3261 section 19.1.4): no
 /// escapes where none are needed, and all others there, with capitals.
 pub fn push_canonical_user(user: &[u8], out: &mut Vec<u8>) {
@@ -534,6 +559,16 @@ mod tests {
         }
         assert_eq!(aor("sip:50%@x"), "50%25@x");
         assert_eq!(aor("sip:a{b}%zz|^@x"), "a%7Bb%7D%25zz%7C%5E@x");
+    }
+
+    #[test]
+    fn users_lose_characters_and_not_halves_of_escapes() {
+        for (user, count, left) in
+            [("*21%23123", 4, "123"), ("%2A21%23", 3, "%23"), ("12", 3, ""), ("1%2", 2, "2"), ("49", 0, "49")]
+        {
+            assert_eq!(user_after(user.as_bytes(), count), left.as_bytes(), "{user}");
+        }
+        assert!(same_user(b"j%c3%b6rg", "j\u{f6}rg".as_bytes()) && !same_user(b"a", b"A"));
     }
 
     #[test]

@@ -9,7 +9,9 @@ use crate::overload::Verdict;
 use crate::services::{Counter, Refusal, Services};
 use crate::settings::{Auth, Mode};
 use sip_auth::{Decision, Status};
-use sip_message::{Malformed, Message, Method, Name, Scheme, Uri, UriError, plain_aor};
+use sip_message::{
+    Malformed, Message, Method, Name, Scheme, Uri, UriError, plain_aor, push_canonical_user, same_user,
+};
 use sip_proxy::loops::read_branch;
 use sip_proxy::routes::{Routing, preprocess};
 use sip_proxy::token::{Dialog, End, Role};
@@ -62,9 +64,11 @@ pub(crate) struct Aor<'a> {
 }
 
 impl<'a> Aor<'a> {
-    /// Of its parts, in canonical form.
+    /// Of its parts, the domain in canonical form.
     pub fn new(user: impl Iterator<Item = u8>, domain: &[u8]) -> Aor<'a> {
-        let mut text: Vec<u8> = user.collect();
+        let user: Vec<u8> = user.collect();
+        let mut text = Vec::with_capacity(user.len() + 1 + domain.len());
+        push_canonical_user(&user, &mut text);
         text.push(b'@');
         let start = text.len();
         text.extend_from_slice(domain);
@@ -469,7 +473,7 @@ impl<S: Services> Node<S> {
         let stale = match self.services.check(authenticator, &about, &mut values) {
             Decision::Accepted { user } => {
                 let domain = user.domain().unwrap_or(aor.domain());
-                let own = user.user() == aor.user() && domain.eq_ignore_ascii_case(aor.domain());
+                let own = same_user(user.user(), aor.user()) && domain.eq_ignore_ascii_case(aor.domain());
                 if own || !bound {
                     self.services.count(Counter::Authenticated);
                     return Some(own);

@@ -12,7 +12,7 @@ use crate::services::Services;
 use crate::settings::{Bounds, Trunk};
 use crate::short::{Short, Text};
 use core::net::SocketAddr;
-use sip_message::{Message, Method, Name, Scheme, Uri, Values};
+use sip_message::{Message, Method, Name, Scheme, Uri, Values, canonical_user, user_after};
 use sip_proxy::token::{Dialog, End, Role};
 use sip_registrar::{BindingView, is_outside, is_public};
 use wire::{Flow, ListenerId, Time, Transport};
@@ -391,7 +391,7 @@ impl<S: Services> Node<S> {
     fn routed_over_trunk(&self, request: &Message<'_>, a: &Admitted<'_>, route: Option<&Uri<'_>>) -> Plan {
         let last =
             request.values(Name::Route).count() == a.routing.own + 1 + usize::from(a.routing.drop_last);
-        let number: Vec<u8> = a.uri.unescaped_user().collect();
+        let number = canonical_user(a.uri.user.unwrap_or(b""));
         let at = self.trunk_for(&a.caller, &number).filter(|_| last && a.routing.next_is_loose);
         let Some(trunk) = at.and_then(|at| self.settings.trunks.get(at)) else { return Plan::Refuse(403) };
         let route = route.map(leads_to);
@@ -556,7 +556,8 @@ impl<S: Services> Node<S> {
     /// For somebody outside our domains.
     fn outward(&self, now: Time, near: Flow, request: &Message<'_>, a: &Admitted<'_>) -> Plan {
         let host = undotted(a.uri.host).to_ascii_lowercase();
-        if let Some(plan) = self.static_route(now, near, request, a, (&host, a.uri.user.unwrap_or(b""))) {
+        let user = canonical_user(a.uri.user.unwrap_or(b""));
+        if let Some(plan) = self.static_route(now, near, request, a, (&host, &user)) {
             return plan;
         }
         let size = self.grown(near, request);
@@ -607,7 +608,7 @@ impl<S: Services> Node<S> {
 
     /// A trunk's address in the Request-URI: as if the number was dialled here, if it would go over that trunk.
     fn over_named_trunk(&self, a: &Admitted<'_>) -> Plan {
-        let number: Vec<u8> = a.uri.unescaped_user().collect();
+        let number = canonical_user(a.uri.user.unwrap_or(b""));
         let named = self.places.of_uri(&self.settings, &a.uri);
         match self.trunk_for(&a.caller, &number) {
             Some(at) if named == Some(Holder::Trunk(at)) => self.over_trunk(at, &number),
@@ -781,8 +782,7 @@ fn place_of(holder: Option<Holder>) -> Place {
 
 /// The called number as a trunk wants it.
 fn rewritten(trunk: &Trunk, number: &[u8]) -> Vec<u8> {
-    let kept = number.get(trunk.strip..).unwrap_or(b"");
-    [&trunk.prepend[..], kept].concat()
+    [&trunk.prepend[..], user_after(number, trunk.strip)].concat()
 }
 
 /// A target URI with this user, unless it has one of its own.

@@ -27,8 +27,10 @@ impl NameHasher {
         Some(NameHasher::new(key))
     }
 
-    /// The key of `user` (letter case counts) at `domain` (letter case does not).
+    /// The key of `user` (letter case counts, the way of writing it does not) at `domain` (letter case does
+    /// not).
     pub(crate) fn key(&self, user: &[u8], domain: &[u8]) -> NameKey {
+        let user = &sip_auth::canonical_user(user)[..];
         let mut room = [0; 255];
         let lower = match room.get_mut(..domain.len()) {
             Some(room) => room,
@@ -66,6 +68,7 @@ mod tests {
         let long = b"a.very.long.DOMAIN.name.of.more.than.one.chunk.example.com";
         assert_eq!(hasher.key(b"bob", long), hasher.key(b"bob", &long.to_ascii_lowercase()));
         assert_ne!(hasher.key(b"bob", b"a.b"), hasher.key(b"Bob", b"a.b"));
+        assert_eq!(hasher.key("j\u{f6}rg#".as_bytes(), b"a.b"), hasher.key(b"j%c3%B6rg%23", b"a.b"));
         assert_ne!(hasher.key(b"bob", b"a.b"), hasher.key(b"boba", b".b"));
         assert_ne!(hasher.key(b"bob", b"a.b"), NameHasher::new([8; 16]).key(b"bob", b"a.b"));
     }

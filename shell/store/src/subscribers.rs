@@ -9,7 +9,7 @@ use std::path::Path;
 
 use rusqlite::types::ToSqlOutput;
 use rusqlite::{Connection, params, params_from_iter};
-use sip_auth::Credentials;
+use sip_auth::{Credentials, canonical_user};
 
 use crate::database::{Database, Patience};
 use crate::error::{Kind, Result, StoreError};
@@ -102,7 +102,9 @@ impl Subscribers {
         let removed =
             transaction.execute("DELETE FROM subscriber WHERE username = ?1 AND domain = ?2", name)?;
         if removed != 0 {
-            transaction.execute("DELETE FROM location WHERE username = ?1 AND domain = ?2", name)?;
+            let user = canonical_user(name[0].as_bytes());
+            let bound = [&String::from_utf8_lossy(&user)[..], name[1]];
+            transaction.execute("DELETE FROM location WHERE username = ?1 AND domain = ?2", bound)?;
             // Bindings may be in the log of a server as well: whoever reads that finds this.
             make_change_log(&transaction)?;
             let unbound = "INSERT INTO subscriber_change (username, domain, unbound) VALUES (?1, ?2, 1)";

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use rusqlite::Row;
-use sip_auth::{Algorithm, Credentials, Ha1, NameForm};
+use sip_auth::{Algorithm, Credentials, Ha1, NameForm, canonical_user};
 
 /// Longest user name, in bytes.
 pub const MAX_USER: usize = 128;
@@ -71,6 +71,11 @@ impl fmt::Debug for UserName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{self}")
     }
+}
+
+/// The address-of-record of a subscriber, as bindings have it: the user in canonical form.
+pub(crate) fn aor(user: &[u8], domain: &[u8]) -> Vec<u8> {
+    [&canonical_user(user)[..], b"@", &domain.to_ascii_lowercase()].concat()
 }
 
 fn check_user(user: &str) -> Result<(), &'static str> {

@@ -19,7 +19,7 @@ use crate::location::row::split_aor;
 use crate::location::writer::Removals;
 use crate::names::NameKey;
 use crate::subscribers::{hash_columns, upsert};
-use crate::user::{HASH_COLUMNS, UserName, hash_password, read_hashes};
+use crate::user::{HASH_COLUMNS, UserName, aor, hash_password, read_hashes};
 
 /// Changes read in one statement.
 const STEP: usize = 5_000;
@@ -265,7 +265,7 @@ impl Watch {
             let (user, domain) = (text(0)?, text(1)?);
             let unbound = row.get_ref(2)?.as_i64().unwrap_or(0) != 0;
             if self.forget(self.cache.key(user, domain)) || unbound {
-                (self.removed)(Gone::One(&[user, b"@", &domain.to_ascii_lowercase()].concat()));
+                (self.removed)(Gone::One(&aor(user, domain)));
             }
         }
         Ok(())
@@ -413,7 +413,7 @@ fn read_change(row: &Row<'_>, cache: &CredentialCache, there: bool) -> rusqlite:
 fn aor_of(row: &Row<'_>) -> rusqlite::Result<Vec<u8>> {
     let first = HASH_COLUMNS.len();
     let text = |index: usize| Ok::<_, rusqlite::Error>(row.get_ref(index)?.as_bytes().unwrap_or_default());
-    Ok([text(first + 1)?, b"@", &text(first + 2)?.to_ascii_lowercase()].concat())
+    Ok(aor(text(first + 1)?, text(first + 2)?))
 }
 
 /// What to put in the place of a clear password that someone wrote into the table by hand.

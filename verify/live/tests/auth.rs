@@ -282,3 +282,52 @@ fn credentials_never_reach_the_log() {
     let log = server.log_text();
     assert!(!log.contains("secret-a") && !log.contains(response), "credentials in the log");
 }
+
+/// RFC 3261 section 10.3 step 5: escapes are removed before names are compared.
+#[test]
+fn users_beyond_ascii_register_and_are_called_by_escapes() {
+    let names = [("j\u{f6}rg", "j%C3%B6rg"), ("100#", "100%23")];
+    let server = names.iter().fold(Setup::new(), |setup, (name, _)| setup.user(name, "pw")).start();
+    for (name, escaped) in names {
+        let mut link = server.link(Via::Udp);
+        // As the RFC has it, in lower case, and with escapes that are not needed.
+        let longer = escaped.bytes().fold(String::new(), |text, b| match b {
+            b'r' | b'1' => text + &format!("%{b:02x}"),
+            b => text + &char::from(b).to_string(),
+        });
+        for written in [escaped, &escaped.to_lowercase(), &longer] {
+            let req = Req::register(written, &link).contact(&link);
+            assert_eq!(link.ask_as(&req, &Credentials::new(name, "pw")).status(), Some(200), "{written}");
+            let found = server.ctl(&["bindings", "--aor", &format!("{name}@example.com")]);
+            let found = String::from_utf8_lossy(&found.stdout).into_owned();
+            assert!(found.contains(&format!("{escaped}@example.com")), "{found}");
+        }
+    }
+    // Nobody else gets at them.
+    let mut link = server.link(Via::Udp);
+    let req = Req::register("j%C3%B6rg", &link).contact(&link);
+    assert_eq!(link.ask_as(&req, &Credentials::new("100#", "pw")).status(), Some(403));
+    // Removed, they are called no longer.
+    let data = server.data();
+    let removed = run(["user", "remove", "100#@example.com", "--data-dir", data.to_str().unwrap()]);
+    assert!(removed.status.success(), "{}", String::from_utf8_lossy(&removed.stderr));
+    live::eventually("the binding is gone", || {
+        let found = server.ctl(&["bindings", "--aor", "100%23@example.com"]);
+        (!String::from_utf8_lossy(&found.stdout).contains("100%23")).then_some(())
+    });
+}
+
+#[test]
+fn feature_codes_are_routed_however_they_are_written() {
+    let [pbx] = live::fresh_ips();
+    let config = format!("[[route]]\nprefix = \"*21#\"\ntargets = [\"sip:{pbx}:5060\"]\n");
+    let server = Setup::open().config(&config).start();
+    let mut gateway = Link::udp_at((pbx, 5060).into(), server.sip());
+    let mut link = server.link(Via::Udp);
+    for dialled in ["*21%23123", "%2A21%23123", "*21#123"] {
+        link.send(&Req::invite(&format!("sip:{dialled}@example.com"), &link).user("alice").bytes());
+        let sent = gateway.request("INVITE");
+        assert_eq!(sent.uri(), format!("sip:*21%23123@{pbx}:5060"));
+        gateway.send(&sent.reply(486, "busy", &[]));
+    }
+}

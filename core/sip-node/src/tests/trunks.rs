@@ -21,6 +21,25 @@ fn number_of(user: &str) -> Req {
 }
 
 #[test]
+fn feature_codes_lose_whole_characters_on_the_way_to_a_trunk() {
+    let mut lab = lab(|s| {
+        let mut pbx = trunk(&["sip:203.0.113.7"], "*21%23");
+        (pbx.strip, pbx.prepend) = (4, b"%23".to_vec());
+        pbx.domains.push(b"pbx.example".to_vec());
+        s.trunks.push(pbx);
+    });
+    for dialled in ["sip:*21%23123@here.example", "sip:*21#123@here.example", "tel:*21#12-3"] {
+        let mut call = number_of("x");
+        call.uri = dialled.to_owned();
+        let sent = lab.invite(ALICE, call.text());
+        assert_eq!(sent[0].uri(), "sip:%23123@203.0.113.7", "{dialled}");
+    }
+    let mut call = number_of("x");
+    call.uri = "sip:%2A21%23123@pbx.example".to_owned();
+    assert_eq!(lab.invite(ALICE, call.text())[0].uri(), "sip:%23123@pbx.example");
+}
+
+#[test]
 fn numbers_go_over_the_trunk_with_the_longest_prefix() {
     let mut lab = lab(|s| {
         let mut other = trunk(&["sip:203.0.113.7:5070"], "+4930");

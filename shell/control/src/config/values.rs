@@ -296,6 +296,12 @@ pub(super) fn target(written: &str) -> Result<Target, Fault> {
         Some(_) => return Err(Fault::new("the URI has no usable user", example)),
         None => (None, rest),
     };
+    // Compared with nothing but written into requests.
+    let legal = |b: u8| b.is_ascii_alphanumeric() || b"-_.!~*'()&=+$,;/:%".contains(&b);
+    if let Some(user) = user.as_deref().filter(|user| !user.bytes().all(legal) || unescaped(user).is_none()) {
+        let what = format!("\"{}\" has a user that must be escaped", shown(user));
+        return Err(Fault::new(what, "write two hexadecimal digits for each such character: %23 for #"));
+    }
     let (address, params) = rest.split_once(';').unwrap_or((rest, ""));
     if address.parse::<Ipv6Addr>().is_ok() {
         return Err(Fault::new("an IPv6 address in a URI needs brackets", format!("write [{address}]")));
@@ -354,14 +360,33 @@ pub(super) fn token(written: &str) -> Result<String, Fault> {
     Ok(written.to_owned())
 }
 
-/// Part of the user of a URI, such as a number prefix.
+/// Part of the user of a URI, such as a number prefix, without escapes that it can do without. It is compared
+/// and sent with those that a URI needs.
 pub(super) fn user_part(written: &str) -> Result<String, Fault> {
-    let good = |b: u8| b.is_ascii_alphanumeric() || b"-_.!~*'()%&=+$,?/#".contains(&b);
-    if written.is_empty() || written.len() > 64 || !written.bytes().all(good) {
+    let good = |c: char| !(c.is_control() || c.is_whitespace() || ":;@\"\\<>".contains(c));
+    if written.is_empty() || written.len() > 64 || !written.chars().all(good) {
         let what = format!("\"{}\" cannot be in the user part of a URI", shown(written));
         return Err(Fault::new(what, "digits such as \"+44\" or \"00\", without blanks"));
     }
-    Ok(written.to_owned())
+    let no_escape = || {
+        let what = format!("\"{}\" has a % that begins no escape of a character", shown(written));
+        Fault::new(what, "write the character itself; \"%25\" stands for %")
+    };
+    let plain = String::from_utf8(unescaped(written).ok_or_else(no_escape)?);
+    Ok(plain.ok().filter(|plain| plain.chars().all(good)).unwrap_or_else(|| written.to_owned()))
+}
+
+/// The bytes that a text with escapes of two hexadecimal digits stands for.
+fn unescaped(text: &str) -> Option<Vec<u8>> {
+    let (first, others) = text.split_once('%').map_or((text, None), |(first, rest)| (first, Some(rest)));
+    let mut bytes = first.as_bytes().to_vec();
+    for part in others.into_iter().flat_map(|rest| rest.split('%')) {
+        let (digits, rest) = part.split_at_checked(2)?;
+        let digits = Some(digits).filter(|d| d.bytes().all(|b| b.is_ascii_hexdigit()))?;
+        bytes.push(u8::from_str_radix(digits, 16).ok()?);
+        bytes.extend_from_slice(rest.as_bytes());
+    }
+    Some(bytes)
 }
 
 /// A number that people dial for help.

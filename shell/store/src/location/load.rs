@@ -392,7 +392,7 @@ fn removed_since(database: &Database, seen: i64) -> rusqlite::Result<Vec<Vec<u8>
     let mut removed = Vec::new();
     while let Some(row) = rows.next()? {
         let text = |index| Ok::<_, rusqlite::Error>(row.get_ref(index)?.as_bytes().unwrap_or_default());
-        removed.push([text(0)?, b"@", &text(1)?.to_ascii_lowercase()].concat());
+        removed.push(crate::user::aor(text(0)?, text(1)?));
     }
     Ok(removed)
 }

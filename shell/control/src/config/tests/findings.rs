@@ -248,6 +248,8 @@ fn targets_are_checked() {
         ("sip:300.0.2.1", "is not a host name or address"),
         ("sip:2001:db8::1", "needs brackets"),
         ("sip:a b", "is not a plain SIP URI"),
+        ("sip:*21#@192.0.2.1", "has a user that must be escaped"),
+        ("sip:50%@192.0.2.1", "has a user that must be escaped"),
         ("sip:a?Route=x", "is not a plain SIP URI"),
         ("sip:", "is not a host name"),
     ];
@@ -278,6 +280,14 @@ fn trunks_must_be_clear() {
         assert!(errors(&trunk("a", &format!("sources=['{source}']"))).contains("not a block"), "{source}");
     }
     assert!(errors(&trunk("a", "prefixes=['4 4']")).contains("user part"));
+    for prefix in ["50%", "5%2", "5%zz"] {
+        assert!(
+            errors(&trunk("a", &format!("prefixes=['{prefix}']"))).contains("begins no escape"),
+            "{prefix}"
+        );
+    }
+    assert!(two("prefixes=['*21#']", "prefixes=['%2a21%23']").contains("prefix \"*21#\" is already taken"));
+    assert!(two("prefixes=['jö']", "prefixes=['j%C3%B6']").contains("is already taken"));
     assert!(errors(&trunk("a", "retry_on=['200']")).contains("no reason to retry"));
     assert!(warnings(&trunk("a", "")).contains("serves no prefix"));
     let named = "[[trunk]]\nname='a'\nprefixes=['0']\ntargets=['sip:gw.example']";
