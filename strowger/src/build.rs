@@ -135,6 +135,10 @@ fn proxy(proxy: &c::Proxy, timers: &c::Timers) -> n::Proxy {
             c::Trying::After(wait) => n::Trying::After(millis(wait)),
         },
         mtu: proxy.mtu,
+        strangers: n::Strangers {
+            allowed: proxy.strangers == c::Strangers::Allow,
+            methods: bytes_of(&proxy.stranger_methods),
+        },
     }
 }
 

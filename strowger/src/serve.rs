@@ -96,6 +96,7 @@ fn serve(loaded: Loaded, overrides: Overrides) -> Result<(), Failure> {
         workers,
     )?;
     let listeners = actual(&bound, &listeners);
+    warn_if_open(config, &listeners);
     let admin = bind_admin(&config.admin)?;
     let secret_bytes = load_or_create_secret(&absolute(&config.data_dir))?;
     let keys = keys(&secret_bytes);
@@ -412,6 +413,17 @@ fn announce(control: &Control, notifier: &Notifier, workers: usize) {
     notifier.ready(&status);
     // Scripts wait for this line; it is not a log line, so that no log level hides it.
     eprintln!("strowger {} {status}", env!("CARGO_PKG_VERSION"));
+}
+
+/// Warns where everybody on the Internet may call our users.
+fn warn_if_open(config: &Config, listeners: &[(Transport, SocketAddr, Option<c::HostPort>)]) {
+    let wildcard = config.listen.iter().any(|l| l.address.ip().is_unspecified());
+    let public = listeners.iter().any(|(_, address, _)| sip_registrar::is_outside(address.ip()));
+    if config.proxy.strangers == c::Strangers::Allow && (wildcard || public) {
+        tracing::warn!(
+            "anybody who reaches this server may call its users: for users and trunks only, set `strangers = \"refuse\"` in [proxy]"
+        );
+    }
 }
 
 /// Says so if no phone can register yet: each has to log in, and there is nobody who could. A server between trunks needs

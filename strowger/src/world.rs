@@ -192,7 +192,10 @@ impl Services for World {
 
     fn refused(&self, why: Refusal, about: &[u8], source: IpAddr) {
         if !tracing::enabled!(tracing::Level::DEBUG) {
-            return say_failed_login(why, about, source);
+            return match why {
+                Refusal::Transit => say_no_transit(about, source),
+                _ => say_failed_login(why, about, source),
+            };
         }
         let at = about.iter().rposition(|byte| *byte == b'@');
         let (user, domain) = at.map_or((&b""[..], about), |at| (&about[..at], &about[at + 1..]));
@@ -227,6 +230,20 @@ impl Services for World {
             Span::Answer => metrics::Histogram::Answer,
         };
         self.recorder.observe(histogram, micros);
+    }
+}
+
+/// Reports now and then a call of a trunk that would leave again: with the key that lets it.
+fn say_no_transit(about: &[u8], source: IpAddr) {
+    static REFUSED: Throttle = Throttle::new();
+    if tracing::enabled!(tracing::Level::INFO)
+        && let Some(before) = REFUSED.pass(worker_runtime::monotonic_now())
+    {
+        let target = without_password(about);
+        tracing::info!(
+            %source, before, about = %Safe(&target),
+            "trunk call refused with 403, it would leave again: set `may_transit = true` in the [[trunk]] it came from"
+        );
     }
 }
 
@@ -282,6 +299,8 @@ const fn reason(why: Refusal, known: bool) -> &'static str {
             "the call would leave again: if this trunk's calls may, set `may_transit = true` in its [[trunk]]"
         }
         Refusal::Rules => "the called number is none of the `prefixes` of the trunk at that address",
+        Refusal::Stranger => "strangers may send nothing here: `strangers` in [proxy]",
+        Refusal::Method => "strangers may not send this method: `stranger_methods` in [proxy]",
         Refusal::Target => "the sender may not send requests there",
         Refusal::Elsewhere => {
             "this is of none of our domains; only our own users, and trunks that may transit, may send requests there"

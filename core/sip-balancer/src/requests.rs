@@ -528,6 +528,7 @@ impl Balancer {
             source: Some((from.remote, always_rport(from, request) || is_cancel_on_stream(from, request))),
             strip_identity: false,
             strip_realm: None,
+            strip_commands: false,
         };
         // What it is called in the message says where a dialog's requests go; where answers go the socket says.
         let to = match branch.to_caller {

@@ -97,6 +97,7 @@ fn settings(digest: bool, mode: Mode) -> Settings {
             timer_c_ms: 180_000,
             trying: Trying::Learned,
             mtu: 1300,
+            strangers: Strangers::default(),
         },
         voicemail: None,
         emergency: None,

@@ -103,6 +103,7 @@ fn settings() -> Settings {
             timer_c_ms: 180_000,
             trying: Trying::Learned,
             mtu: 1300,
+            strangers: sip_node::Strangers::default(),
         },
         voicemail: None,
         emergency: None,

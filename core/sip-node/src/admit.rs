@@ -119,6 +119,11 @@ impl<S: Services> Node<S> {
         if method == Method::Register && own {
             return self.registration(now, flow, request, &admitted, aor, out);
         }
+        if !own && let Some(why) = self.bars(request, &admitted) {
+            self.services.count(Counter::Forbidden);
+            self.tell(why, request.request_uri(), flow, request);
+            return self.decline(now, flow, request, &admitted, (403, b""), b"", out);
+        }
         // Credentials that were judged are used up: without memory a retransmission would be challenged.
         let again = admitted.caller.realm.is_none();
         if self.settings.proxy.mode == Mode::Stateless && again && !own {

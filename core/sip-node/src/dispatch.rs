@@ -32,12 +32,30 @@ impl<S: Services> Node<S> {
         let elsewhere = || a.uri.is_sip() && !self.is_local_host(&a.uri);
         let at_trunk = || matches!(self.places.of_uri(&self.settings, &a.uri), Some(Holder::Trunk(_)));
         let why = match self.asker(&a.caller) {
-            Asker::Trunk => Refusal::Transit,
+            Asker::Trunk if self.lacks_transit(a) => Refusal::Transit,
+            Asker::Trunk if elsewhere() => Refusal::Elsewhere,
             Asker::Stranger | Asker::End if elsewhere() => Refusal::Elsewhere,
             Asker::Proven if elsewhere() && at_trunk() => Refusal::Rules,
             _ => Refusal::Target,
         };
         self.tell(why, request.request_uri(), flow, request);
+    }
+
+    /// Whether a trunk's request was refused that would pass if the trunk's calls might leave again.
+    fn lacks_transit(&self, a: &Admitted<'_>) -> bool {
+        let number: Vec<u8> = a.uri.unescaped_user().collect();
+        let over = self.prefix_trunk(&number).is_some_and(|at| a.caller.trunk != Some(at));
+        let holder = self.places.of_uri(&self.settings, &a.uri);
+        let at_home = !a.uri.is_sip() || self.is_local_host(&a.uri);
+        let by_domain = || {
+            self.settings.trunks.iter().any(|t| t.domains.iter().any(|d| d.eq_ignore_ascii_case(a.uri.host)))
+        };
+        let by_route = || a.routing.next.is_some();
+        let routed = || at_home && !self.settings.routes.is_empty();
+        (over && (at_home || matches!(holder, Some(Holder::Trunk(_)))))
+            || routed()
+            || by_domain()
+            || by_route()
     }
 
     /// Tells why a request was refused that is about somebody.

@@ -134,6 +134,7 @@ impl<S: Services> Node<S> {
             source: Some((p.source.remote, p.always_rport)),
             strip_identity: p.role != Role::Trunk || (!p.trusts(branch) && is_private(request)),
             strip_realm: p.realm.as_ref().map(|r| p.text(r)),
+            strip_commands: p.role == Role::Stranger,
         };
         let splices = &mut self.splices;
         let user = p.id.with_branch(branch);

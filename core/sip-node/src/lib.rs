@@ -31,6 +31,7 @@ mod services;
 mod settings;
 mod short;
 mod stateless;
+mod strangers;
 mod targets;
 #[cfg(test)]
 mod tests;
@@ -44,3 +45,4 @@ pub use settings::{
     Auth, Challenge, Listener, Mode, Proxy, Route, RouteAction, Settings, Trunk, Trying, Voicemail,
 };
 pub use sip_proxy::feedback::Algorithm;
+pub use strangers::Strangers;

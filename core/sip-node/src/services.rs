@@ -131,6 +131,10 @@ pub enum Refusal {
     Transit,
     /// A user names a trunk's address with a number that the trunk's prefixes do not allow: 403.
     Rules,
+    /// Strangers may send nothing here: 403.
+    Stranger,
+    /// Strangers may not send this method: 403.
+    Method,
     /// The sender may not reach what the Request-URI names: 403.
     Target,
     /// The same of a sender who is neither one of our users nor a trunk that may transit, and the Request-URI is of none of

@@ -180,6 +180,8 @@ pub struct Proxy {
     pub trying: Trying,
     /// Requests over UDP longer than this go over TCP where possible (section 18.1.1); bytes.
     pub mtu: usize,
+    /// What senders may send whom this server does not know.
+    pub strangers: crate::Strangers,
 }
 
 /// When an INVITE that has no other response yet gets a 100 (RFC 3261 section 17.2.1). In an overload: at once.

@@ -60,6 +60,13 @@ impl<S: Services> Node<S> {
         };
         let caller = Caller { role, realm: None, trunk, proven: false, borrowed };
         let admitted = Admitted { uri, routing, dialog, caller };
+        if self.bars(request, &admitted).is_some() {
+            match request.method() {
+                Method::Ack => self.services.count(Counter::Stray),
+                _ => self.refuse(flow, request, 403, b"", b"", out),
+            }
+            return;
+        }
         self.forward_plan(now, flow, request, &admitted, out);
     }
 
@@ -213,6 +220,7 @@ impl<S: Services> Node<S> {
             strip_identity: a.caller.role != Role::Trunk
                 || (wish.role != Role::Trunk && crate::forward::is_private(request)),
             strip_realm: a.caller.realm.as_deref(),
+            strip_commands: a.caller.role == Role::Stranger,
         };
         let splices = &mut self.splices;
         out.send_with(hop, 0, |buf| write_request(request, &outgoing, splices, buf));

@@ -688,7 +688,7 @@ impl<S: Services> Node<S> {
     }
 
     /// The trunk with the longest prefix of a called number.
-    fn prefix_trunk(&self, number: &[u8]) -> Option<usize> {
+    pub(crate) fn prefix_trunk(&self, number: &[u8]) -> Option<usize> {
         let trunks = self.settings.trunks.iter().enumerate();
         let matches = trunks.filter_map(|(at, t)| {
             let longest = t.prefixes.iter().filter(|p| number.starts_with(p)).map(Vec::len).max()?;

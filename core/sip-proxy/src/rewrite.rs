@@ -34,6 +34,8 @@ pub struct Outgoing<'a> {
     /// Take off the credentials of this realm, which nobody further on has a use for. This request
     /// proved itself with them, so it has some.
     pub strip_realm: Option<&'a [u8]>,
+    /// Take off what makes a phone answer by itself or end another call, because a stranger sent it.
+    pub strip_commands: bool,
 }
 
 /// Appends the forwarded request. `splices` is scratch memory.
@@ -68,6 +70,9 @@ pub fn write_request(request: &Message<'_>, o: &Outgoing<'_>, splices: &mut Spli
     add_content_length(request, splices);
     if o.strip_identity {
         strip(request, &ASSERTIONS, splices);
+    }
+    if o.strip_commands {
+        strip_commands(request, splices);
     }
     if let Some(realm) = o.strip_realm {
         strip_credentials(request, realm, splices);
@@ -117,6 +122,24 @@ pub fn write_response_as(
 /// What says who somebody is, on the word of who sent it. A user's preference among his identities is a
 /// hint for this server alone (RFC 3325 section 6).
 const ASSERTIONS: [Name; 3] = [Name::PAssertedIdentity, Name::PPreferredIdentity, Name::RemotePartyId];
+
+/// Takes off what phones obey: Replaces and Join (RFC 3891, RFC 3911), Answer-Mode (RFC 5373) and its like, and what vendors
+/// write into Alert-Info and Call-Info. Alert-Info goes as a whole, for each vendor has words of his own there.
+fn strip_commands(request: &Message<'_>, splices: &mut Splices) {
+    const OTHERS: [&[u8]; 4] = [b"Answer-Mode", b"Priv-Answer-Mode", b"P-Auto-Answer", b"X-Auto-Answer"];
+    strip(request, &[Name::Replaces, Name::Join, Name::AlertInfo], splices);
+    for header in request.headers(Name::CallInfo) {
+        let mut words = header.value.windows(b"answer-after".len());
+        if words.any(|word| word.eq_ignore_ascii_case(b"answer-after")) {
+            splices.remove(header.line);
+        }
+    }
+    for header in request.headers(Name::Other) {
+        if OTHERS.iter().any(|name| name.eq_ignore_ascii_case(header.raw_name)) {
+            splices.remove(header.line);
+        }
+    }
+}
 
 fn strip(message: &Message<'_>, names: &[Name], splices: &mut Splices) {
     for &name in names {
@@ -283,6 +306,7 @@ mod tests {
             source: Some(("192.0.2.7:5062".parse().unwrap(), false)),
             strip_identity: false,
             strip_realm: None,
+            strip_commands: false,
         }
     }
 
@@ -292,6 +316,22 @@ mod tests {
         let mut out = Vec::new();
         write_request(&m, o, &mut Splices::new(), &mut out);
         String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn commands_of_strangers_are_taken_off() {
+        let commands = "Alert-Info: <http://x>;info=alert-autoanswer\r\nALERT-INFO: Ring Answer\r\n\
+            Call-Info: <sip:x>;\r\n Answer-After=0\r\nAnswer-Mode: Auto\r\npriv-answer-mode : Auto\r\n\
+            P-Auto-Answer: normal\r\nReplaces: a;to-tag=b;from-tag=c\r\nJoin: a;to-tag=b;from-tag=c\r\n";
+        let kept = "Call-Info: <http://x/photo>;purpose=icon\r\nX-Answer: 1\r\n";
+        let with = |lines: &str| REQUEST.replacen("Max-Breadth", &format!("{lines}Max-Breadth"), 1);
+        let o = Outgoing { strip_commands: true, ..outgoing() };
+        let all = format!("{commands}{kept}");
+        assert_eq!(forwarded(&with(&all), &o), forwarded(&with(kept), &outgoing()));
+        assert_eq!(
+            forwarded(&with(&all), &outgoing()).matches("nswer").count(),
+            all.matches("nswer").count()
+        );
     }
 
     #[test]

@@ -65,6 +65,7 @@ fn forwarded(m: &Message<'_>, choice: u8, source: SocketAddr) {
         source: Some((source, bit(7))),
         strip_identity: bit(2),
         strip_realm: bit(3).then_some(b"example.com"),
+        strip_commands: bit(4),
     };
     let mut out = Vec::new();
     rewrite::write_request(m, &o, &mut Splices::new(), &mut out);

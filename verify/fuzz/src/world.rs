@@ -185,6 +185,7 @@ pub fn settings(choice: u8) -> Settings {
             timer_c_ms: 185_000,
             trying: if bit(3) { Trying::Learned } else { Trying::After(200) },
             mtu: if bit(6) { 600 } else { 1_300 },
+            strangers: sip_node::Strangers::default(),
         },
         voicemail: bit(7).then(|| Voicemail {
             uri: b"sip:voicemail@198.51.100.9".to_vec(),

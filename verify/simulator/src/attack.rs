@@ -38,11 +38,16 @@ pub(crate) struct Knowledge<'a> {
     pub user: &'a str,
     pub domain: &'a str,
     pub server: SocketAddr,
+    /// The neighbours that it has as trunks.
+    pub trunks: &'a [SocketAddr],
 }
+
+/// A header field of requests that no server may forward.
+pub(crate) const CLOSED: &str = "X-Closed";
 
 /// Chooses what to send.
 pub(crate) fn shot(rng: &mut Rng, know: &Knowledge<'_>) -> Shot {
-    match rng.below(11) {
+    match rng.below(13) {
         0 => relay(rng, know),
         1 => route(rng, know),
         2 => via(rng, know),
@@ -53,6 +58,7 @@ pub(crate) fn shot(rng: &mut Rng, know: &Knowledge<'_>) -> Shot {
         7 => mutant(rng, know),
         8 => hijack(rng, know),
         9 => reflect(rng, know),
+        10 | 11 => closed(rng, know),
         _ => stream(rng, know),
     }
 }
@@ -179,6 +185,56 @@ fn route(rng: &mut Rng, know: &Knowledge<'_>) -> Shot {
         draft.uri = target(rng, know);
     }
     Shot::udp(write(rng, &draft))
+}
+
+/// A cell of the table in `docs/design/access.md` that is closed to strangers, whatever their From says.
+fn closed(rng: &mut Rng, know: &Knowledge<'_>) -> Shot {
+    let mut draft = draft(rng, know);
+    let trunk = know.trunks.get(rng.index(know.trunks.len()));
+    let trunk = trunk.map_or(VICTIM.to_string(), |trunk| trunk.ip().to_string());
+    let phone = contact(rng, know).unwrap_or_else(|| VICTIM.to_string());
+    let voicemail = crate::site::VOICEMAIL.trim_start_matches("sip:vm@");
+    let places =
+        [phone, trunk, voicemail.to_string(), format!("{}:8080", know.server.ip()), VICTIM.to_string()];
+    let number = rng.pick(&["+19005551234", "1900", "sos", "vm2"], "1900");
+    let parameter = rng.pick(&["", ";transport=udp", ";user=phone", ";maddr=127.0.0.1", ";lr"], "");
+    let place = places.get(rng.index(places.len())).map_or("", String::as_str);
+    match rng.below(3) {
+        0 => draft.uri = format!("sip:{number}@{place}{parameter}"),
+        1 => draft.lines = format!("Route: <sip:{place};lr>\r\n{}", draft.lines),
+        _ => {
+            let own = format!("<sip:{};lr>", know.server);
+            draft.lines = format!("Route: {own}, <sip:{place};lr>\r\n{}", draft.lines);
+        }
+    }
+    // Over the token of a dialog that was overheard.
+    if rng.chance(300)
+        && let Some(bytes) = know.heard.iter().rev().find_map(|bytes| within(bytes, place))
+    {
+        return Shot::udp(bytes);
+    }
+    draft.lines = format!("{CLOSED}: 1\r\n{}", draft.lines);
+    Shot::udp(write(rng, &draft))
+}
+
+/// Where a phone that was overheard is registered.
+fn contact(rng: &mut Rng, know: &Knowledge<'_>) -> Option<String> {
+    let bytes = heard(rng, know);
+    let mut reader = Reader::default();
+    let m = reader.read(&bytes).filter(|m| m.method().as_bytes() == b"REGISTER")?;
+    let uri = crate::text::uri_of(m.header(sip_message::Name::Contact)?.value);
+    Some(crate::text::address_of(uri.as_bytes())?.to_string())
+}
+
+/// A request of a dialog, sent on by a Route that nobody recorded.
+fn within(bytes: &[u8], place: &str) -> Option<Vec<u8>> {
+    let mut reader = Reader::default();
+    let m = reader.read(bytes).filter(|m| m.is_request() && m.header(sip_message::Name::Route).is_some())?;
+    let branch = string(m.via().branch);
+    let text = string(bytes).replacen(&branch, &format!("{branch}x"), 1);
+    let (head, body) = text.split_once("\r\n\r\n")?;
+    let route = format!("{CLOSED}: 1\r\nRoute: <sip:{place};lr>");
+    Some(format!("{head}\r\n{route}\r\n\r\n{body}").into_bytes())
 }
 
 /// A Via that points elsewhere.

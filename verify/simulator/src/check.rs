@@ -163,7 +163,8 @@ impl Monitor {
         // A stream that the other side opened has a port of its own.
         let stream = transport != Transport::Udp && to.port() >= 50_000;
         let known = |p: &SocketAddr| *p == to || stream && p.ip() == to.ip();
-        if !self.peers.iter().any(known) {
+        let closed = m.headers(Name::Other).any(|h| string(h.raw_name) == crate::attack::CLOSED);
+        if closed || !self.peers.iter().any(known) {
             let what = format!("{} {} to {to}", string(m.method().as_bytes()), string(m.request_uri()));
             self.violate(Check::NoRelay, what);
         }

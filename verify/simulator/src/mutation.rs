@@ -14,6 +14,8 @@ pub enum Mutation {
     SecondFinal,
     /// A forwarded request goes to somebody who has nothing to do with it.
     Relay,
+    /// A request is forwarded that no stranger may have forwarded.
+    Open,
     /// A forwarded request has a bare line feed in it.
     Garble,
     /// No final response to an INVITE leaves a server.
@@ -82,6 +84,10 @@ impl World {
                 *bytes = format!("SIP/2.0 599{rest}").into_bytes();
             }
             Some(Mutation::Relay) if once && request => flow.remote = address("203.0.113.66:5060"),
+            Some(Mutation::Open) if once && request => {
+                let at = bytes.windows(2).position(|w| w == b"\r\n").unwrap_or(0);
+                bytes.splice(at + 2..at + 2, format!("{}: 1\r\n", crate::attack::CLOSED).into_bytes());
+            }
             Some(Mutation::Garble) if once && request => {
                 let at = bytes.windows(2).position(|w| w == b"\r\n").unwrap_or(0);
                 bytes.splice(at + 2..at + 2, *b"X: a\nb\r\n");

@@ -169,6 +169,7 @@ impl Site {
                     n => n::Trying::After(u32::from(n - 1) * 200),
                 },
                 mtu: 1_300,
+                strangers: n::Strangers::default(),
             },
             voicemail,
             emergency: None,

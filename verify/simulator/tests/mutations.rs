@@ -44,6 +44,11 @@ fn a_request_to_a_third_party() {
 }
 
 #[test]
+fn a_forbidden_request_that_is_forwarded() {
+    finds(Mutation::Open, Weather::Quiet, &[Check::NoRelay]);
+}
+
+#[test]
 fn a_malformed_request() {
     finds(Mutation::Garble, Weather::Quiet, &[Check::WellFormed]);
 }

@@ -326,3 +326,138 @@ fn route_that_nobody_recorded_reaches_nobody_else() {
         assert_eq!(led(&sent), leads, "{route}");
     }
 }
+
+/// A request of a stranger's in a call: one that it began, or one of alice's with it.
+fn in_call(lab: &mut Lab, by_stranger: bool) -> (Req, Sent) {
+    lab.phones(&[BOB]);
+    if by_stranger {
+        let invite = Req::invite();
+        let got = lab.invite(CAROL, invite.text()).remove(0);
+        let ok = lab.ask(BOB, got.accept("b"));
+        return (invite, ok);
+    }
+    let invite = Req::new("INVITE", &format!("sip:carol@{CAROL}")).alice();
+    let sent = lab.as_user(ALICE, "alice", &invite);
+    let got = sent.iter().find(|s| s.status() == 0).unwrap().clone();
+    lab.ask(CAROL, got.accept("b"));
+    (from_callee(&got, "INFO", CAROL, "<sip:carol@far.example>"), got)
+}
+
+#[test]
+fn strangers_send_what_is_listed_and_what_belongs_to_it() {
+    for (method, outside, tag, theirs, ours) in [
+        ("INVITE", true, true, true, true),
+        ("MESSAGE", true, true, true, true),
+        ("OPTIONS", true, true, true, true),
+        ("BYE", false, true, true, true),
+        ("INFO", false, true, true, true),
+        ("UPDATE", false, true, true, true),
+        ("PRACK", false, true, true, true),
+        ("REFER", false, false, false, true),
+        ("NOTIFY", false, false, false, true),
+        ("SUBSCRIBE", false, false, false, false),
+        ("PUBLISH", false, false, false, false),
+        ("FROB", false, false, false, false),
+    ] {
+        let passes = |sent: &[Sent]| sent.iter().any(|s| s.status() == 0);
+        let mut alone = Req::new(method, "sip:bob@here.example").line("Event: check-sync;reboot=true");
+        let mut lab = Lab::new();
+        lab.phones(&[BOB]);
+        lab.send(CAROL, alone.text());
+        assert_eq!(passes(&lab.sent()), outside, "{method}");
+        if !outside {
+            assert_eq!(lab.world.refused.borrow().last().unwrap().0, Refusal::Method, "{method}");
+        }
+        alone = alone.sent_by("UDP", CAROL);
+        alone.to.push_str(";tag=made-up");
+        lab.send(CAROL, alone.text());
+        assert_eq!(passes(&lab.sent()), tag, "{method} with a tag");
+        let mut lab = Lab::new();
+        let (invite, ok) = in_call(&mut lab, true);
+        lab.send(CAROL, invite.within(method, &ok).line("Event: check-sync").text());
+        assert_eq!(passes(&lab.sent()), theirs, "{method} in a call of the stranger's");
+        let mut lab = Lab::new();
+        let (mut req, _) = in_call(&mut lab, false);
+        req.method = method.to_owned();
+        lab.send(CAROL, req.line("Event: x").text());
+        assert_eq!(passes(&lab.sent()), ours, "{method} in a call of alice's");
+    }
+    // For a REFER that our user sent; and what the operator lists.
+    let mut lab = Lab::new();
+    let (invite, ok) = in_call(&mut lab, true);
+    assert_eq!(lab.ask(CAROL, invite.within("NOTIFY", &ok).line("Event: refer;id=1").text()).to(), BOB);
+    lab.reconfigure(|s| s.proxy.strangers.methods = vec![b"SUBSCRIBE".to_vec()]);
+    assert_eq!(lab.ask(CAROL, Req::new("SUBSCRIBE", "sip:bob@here.example").text()).to(), BOB);
+    assert_eq!(lab.ask(CAROL, Req::new("MESSAGE", "sip:bob@here.example").text()).status(), 403);
+}
+
+#[test]
+fn strangers_refused_keep_their_calls_and_users_theirs() {
+    let mut lab = lab(|_| {});
+    let (invite, ok) = in_call(&mut lab, true);
+    lab.reconfigure(|s| s.proxy.strangers.allowed = false);
+    for uri in ["sip:bob@here.example".to_owned(), format!("sip:bob@{BOB}"), "tel:+4930".to_owned()] {
+        assert_eq!(lab.ask(CAROL, Req::new("INVITE", &uri).text()).status(), 403, "{uri}");
+    }
+    assert_eq!(lab.world.refused.borrow().last().unwrap().0, Refusal::Stranger);
+    let mut ack = Req::new("ACK", "sip:bob@here.example");
+    ack.to.push_str(";tag=x");
+    lab.send(CAROL, ack.text());
+    lab.silent();
+    // Questions about the server itself, users, trunks, and what goes on.
+    assert_eq!(lab.ask(CAROL, Req::new("OPTIONS", "sip:here.example").text()).status(), 200);
+    assert_eq!(lab.ask(CAROL, invite.within("BYE", &ok).text()).to(), BOB);
+    assert_eq!(led(&lab.as_user(ALICE, "alice", &Req::invite().alice())), format!("sip:bob@{BOB} at {BOB}"));
+    assert_eq!(lab.invite(CARRIER, Req::invite().sent_by("UDP", CARRIER).text())[0].to(), BOB);
+    // Emergency calls have a key of their own.
+    lab.reconfigure(|s| s.emergency.as_mut().unwrap().strangers = true);
+    let help = lab.invite(CAROL, Req::new("INVITE", "urn:service:sos").text());
+    assert_eq!(help[0].to(), "192.0.2.112:5060");
+}
+
+#[test]
+fn commands_are_taken_off_a_strangers_request_only() {
+    let lines = [
+        "Alert-Info: <http://x>;info=alert-autoanswer",
+        "Answer-Mode: Auto",
+        "Replaces: a;to-tag=b;from-tag=c",
+    ];
+    let has = |sent: &Sent| lines.iter().filter(|line| sent.text.contains(*line)).count();
+    for mode in [Mode::Stateful, Mode::Stateless] {
+        let mut lab = Lab::with(|s| s.proxy.mode = mode);
+        lab.phones(&[BOB]);
+        let mut req = Req::invite();
+        req.lines.extend(lines.map(str::to_owned));
+        lab.send(CAROL, req.text());
+        let sent = lab.sent();
+        assert_eq!(has(sent.iter().find(|s| s.status() == 0).unwrap()), 0);
+        let sent = lab.as_user(
+            ALICE,
+            "alice",
+            &Req { from: Req::invite().alice().from, ..req.clone() }.sent_by("UDP", ALICE),
+        );
+        assert_eq!(has(sent.iter().find(|s| s.status() == 0).unwrap()), 3);
+    }
+}
+
+#[test]
+fn refused_trunk_call_names_the_missing_right() {
+    for (uri, why) in [
+        // Back over the trunk that it came from nobody goes.
+        ("sip:+4930@here.example", Refusal::Target),
+        ("sip:+1900@here.example", Refusal::Transit),
+        ("sip:+1900@198.51.100.77", Refusal::Transit),
+        ("sip:x@partner.example", Refusal::Transit),
+        ("sip:x@192.0.2.99", Refusal::Elsewhere),
+    ] {
+        let mut lab = lab(|s| {
+            let mut other = trunk(&["sip:198.51.100.77"], "+1");
+            other.sources = vec![("198.51.100.77".parse().unwrap(), 32)];
+            other.domains = vec![b"partner.example".to_vec()];
+            s.trunks.push(other);
+        });
+        assert_eq!(lab.ask(CARRIER, from(CARRIER, uri, &[]).text()).status(), 403, "{uri}");
+        let (told, about) = lab.world.refused.borrow().last().unwrap().clone();
+        assert_eq!((told, about.as_str()), (why, uri));
+    }
+}

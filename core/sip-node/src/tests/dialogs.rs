@@ -398,7 +398,7 @@ fn a_call_passed_on_to_another_phone_of_ours_is_hung_up_by_it() {
 #[test]
 fn subscriptions_are_dialogs_too() {
     for method in ["SUBSCRIBE", "REFER"] {
-        let mut lab = Lab::new();
+        let mut lab = Lab::with(|s| s.proxy.strangers.methods = vec![b"*".to_vec()]);
         lab.phones(&[BOB]);
         let req = Req::new(method, "sip:bob@here.example").line("Event: x");
         let got = lab.ask(CAROL, req.text());

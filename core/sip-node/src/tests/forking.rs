@@ -361,7 +361,10 @@ fn nobody_is_redirected_to_what_was_asked_for() {
 #[test]
 fn a_redirect_server_ignores_what_it_does_not_know_and_answers_cancels() {
     // 8.3: header fields, option tags of Require, even methods.
-    let mut lab = Lab::with(|s| s.proxy.mode = Mode::Redirect);
+    let mut lab = Lab::with(|s| {
+        s.proxy.mode = Mode::Redirect;
+        s.proxy.strangers.methods.push(b"FROB".to_vec());
+    });
     lab.phones(&[BOB]);
     let odd = Req::new("FROB", "sip:bob@here.example").line("Require: foo").line("X-Odd: 1");
     assert_eq!(lab.ask(CAROL, odd.text()).status(), 302);

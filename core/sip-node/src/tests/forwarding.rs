@@ -144,7 +144,9 @@ fn schemes_that_are_not_known_or_not_possible() {
 
 #[test]
 fn unknown_methods_are_forwarded_like_others() {
-    let sent = forwarded(&Req::new("CHEER", "sip:bob@here.example"));
+    let mut lab = Lab::new();
+    lab.phones(&[BOB]);
+    let sent = lab.as_user(ALICE, "alice", &Req::new("CHEER", "sip:bob@here.example").alice()).remove(0);
     assert_eq!((sent.method(), sent.to().as_str()), ("CHEER", BOB));
     assert!(sent.get("Record-Route").is_none(), "it sets up no dialog that we know of");
 }

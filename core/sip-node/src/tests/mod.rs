@@ -184,6 +184,7 @@ pub(crate) fn settings() -> Settings {
             timer_c_ms: 181_000,
             trying: Trying::After(0),
             mtu: 1_300,
+            strangers: Strangers::default(),
         },
         voicemail: None,
         emergency: None,

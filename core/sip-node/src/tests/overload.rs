@@ -133,7 +133,7 @@ fn what_was_taken_on_goes_on() {
     let ok = lab.ask(BOB, got.accept("b"));
     assert_eq!(ok.status(), 200);
     assert_eq!(lab.ask(CAROL, req.within("ACK", &ok).text()).method(), "ACK");
-    for method in ["INVITE", "INFO", "UPDATE", "REFER", "BYE"] {
+    for method in ["INVITE", "INFO", "UPDATE", "MESSAGE", "BYE"] {
         lab.send(CAROL, req.within(method, &ok).text());
         let sent = lab.sent();
         assert!(requests(&sent).contains(&(method.to_owned(), BOB.to_owned())), "{method}: {sent:?}");

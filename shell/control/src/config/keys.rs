@@ -43,6 +43,8 @@ pub(super) const KEYS: &[(&str, &[&str])] = &[
             "max_forwards",
             "timer_c",
             "mtu",
+            "strangers",
+            "stranger_methods",
         ],
     ),
     ("voicemail", &["target", "on", "no_answer_timeout"]),

@@ -205,7 +205,7 @@ fn read_config(reader: &mut Reader<'_>, mut top: Section<'_, '_>, context: &Cont
     sections::registrar(reader, &mut section, &mut config.registrar);
     section.finish(reader);
     let mut section = top.section(reader, "proxy", "proxy");
-    sections::proxy(reader, &mut section, &mut config.proxy);
+    sections::proxy(reader, &mut section, &mut config.proxy, context);
     section.finish(reader);
     let written = top.has("voicemail");
     let mut section = top.section(reader, "voicemail", "voicemail");

@@ -83,6 +83,8 @@ impl Config {
         out.raw("max_forwards", proxy.max_forwards);
         out.time("timer_c", proxy.timer_c);
         out.raw("mtu", proxy.mtu);
+        out.text("strangers", proxy.strangers.name());
+        out.texts("stranger_methods", &proxy.stranger_methods);
 
         if let Some(voicemail) = &self.voicemail {
             out.section("[voicemail]");

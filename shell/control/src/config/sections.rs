@@ -266,9 +266,15 @@ fn challenge(
         let fault = Fault::new("no method is challenged: authentication is off in effect", "");
         reader.warn(&section.span_of("challenge"), fault);
     }
-    for at in &list {
+    known_methods(reader, &list, methods);
+    Challenge::Only(list.into_iter().map(|at| at.value).collect())
+}
+
+/// Reports methods that this server does not know.
+fn known_methods(reader: &mut Reader<'_>, list: &[At<String>], methods: &[&str]) {
+    for at in list {
         let name = at.value.as_str();
-        if methods.is_empty() || methods.contains(&name) {
+        if methods.is_empty() || name == "*" || methods.contains(&name) {
             continue;
         }
         match closest(name, methods.iter().copied()) {
@@ -284,7 +290,6 @@ fn challenge(
             }
         }
     }
-    Challenge::Only(list.into_iter().map(|at| at.value).collect())
 }
 
 /// `[registrar]`.
@@ -317,7 +322,12 @@ pub(super) fn registrar(reader: &mut Reader<'_>, section: &mut Section<'_, '_>, 
 }
 
 /// `[proxy]`.
-pub(super) fn proxy(reader: &mut Reader<'_>, section: &mut Section<'_, '_>, proxy: &mut Proxy) {
+pub(super) fn proxy(
+    reader: &mut Reader<'_>,
+    section: &mut Section<'_, '_>,
+    proxy: &mut Proxy,
+    context: &Context<'_>,
+) {
     section.set(reader, "mode", &mut proxy.mode, choice(ProxyMode::ALL));
     section.set(reader, "fork", &mut proxy.fork, choice(Fork::ALL));
     section.set(reader, "record_route", &mut proxy.record_route, flag);
@@ -326,6 +336,12 @@ pub(super) fn proxy(reader: &mut Reader<'_>, section: &mut Section<'_, '_>, prox
     section.set(reader, "max_forwards", &mut proxy.max_forwards, number(1..=255));
     section.set(reader, "timer_c", &mut proxy.timer_c, duration(Duration::from_secs(1)..=DAY));
     section.set(reader, "mtu", &mut proxy.mtu, number(576..=65_535));
+    section.set(reader, "strangers", &mut proxy.strangers, choice(Strangers::ALL));
+    if let Some(list) = section.list(reader, "stranger_methods", text(token)) {
+        no_twice(reader, &list, "method");
+        known_methods(reader, &list, context.methods);
+        proxy.stranger_methods = list.into_iter().map(|at| at.value).collect();
+    }
     if proxy.timer_c < Duration::from_secs(180) {
         let message = format!("timer_c ({}) is shorter than RFC 3261 allows", show_duration(proxy.timer_c));
         let fault = Fault::new(message, "calls that ring longer are cancelled; 180s or more");

@@ -8,6 +8,7 @@ use super::sections::no_twice;
 use super::types::*;
 use super::values::*;
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 /// Trunks and routes a file may have; more belongs in a database.
 const MOST: usize = 10_000;
@@ -38,11 +39,63 @@ pub(super) fn trunks(reader: &mut Reader<'_>, top: &mut Section<'_, '_>, config:
     let mut sections = top.sections(reader, "trunk", "trunk");
     cap(reader, &mut sections, &top.span_of("trunk"), "trunks");
     let mut claims = Claims::new();
+    let mut blocks = Vec::new();
     for mut section in sections {
         if let Some(trunk) = trunk(reader, &mut section, &mut claims, &config.domains) {
+            let key = if section.has("sources") { "sources" } else { "targets" };
+            let span = section.span_of(key);
+            blocks.extend(trunk.sources.iter().map(|block| Block::new(*block, &trunk, span.clone())));
             config.trunks.push(trunk);
         }
         section.finish(reader);
+    }
+    report_overlaps(reader, blocks);
+}
+
+/// A block of addresses that a trunk's requests come from.
+#[derive(Clone)]
+struct Block {
+    first: u128,
+    last: u128,
+    written: Cidr,
+    may_transit: bool,
+    trunk: String,
+    span: Span,
+}
+
+impl Block {
+    fn new(written: Cidr, trunk: &Trunk, span: Span) -> Block {
+        let (bits, length) = match written.address {
+            IpAddr::V4(ip) => (ip.to_ipv6_mapped().to_bits(), 96 + u32::from(written.length)),
+            IpAddr::V6(ip) => (ip.to_bits(), u32::from(written.length)),
+        };
+        let host = u128::MAX.checked_shr(length).unwrap_or(0);
+        let (may_transit, trunk) = (trunk.may_transit, trunk.name.clone());
+        Block { first: bits & !host, last: bits | host, written, may_transit, trunk, span }
+    }
+}
+
+/// Reports addresses that are of two trunks of which one may transit: their order would decide who may call out.
+fn report_overlaps(reader: &mut Reader<'_>, mut blocks: Vec<Block>) {
+    blocks.sort_by_key(|block| (block.first, block.span.start));
+    // The block of each kind that reaches furthest.
+    let mut furthest: [Option<Block>; 2] = [None, None];
+    for block in blocks {
+        let [own, other] = if block.may_transit { [1, 0] } else { [0, 1] };
+        if let Some(there) = furthest[other].as_ref().filter(|there| there.last >= block.first) {
+            let (first, second) =
+                if there.span.start < block.span.start { (there, &block) } else { (&block, there) };
+            let (line, column) = reader.place(first.span.start);
+            let message = format!(
+                "{} of trunk \"{}\" overlaps {} of trunk \"{}\" at {line}:{column}, and one of them has may_transit",
+                second.written, second.trunk, first.written, first.trunk
+            );
+            let mend = "give each its own `sources`, or both the same may_transit";
+            reader.error(&second.span, Fault::new(message, mend));
+        }
+        if furthest[own].as_ref().is_none_or(|there| there.last < block.last) {
+            furthest[own] = Some(block);
+        }
     }
 }
 

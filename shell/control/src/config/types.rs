@@ -64,6 +64,16 @@ named! {
 }
 
 named! {
+    /// What becomes of requests of senders that are no user and no trunk.
+    Strangers {
+        /// They are forwarded to our users.
+        Allow = "allow",
+        /// 403.
+        Refuse = "refuse",
+    }
+}
+
+named! {
     /// Why a call goes to voicemail.
     Divert {
         /// The callee is busy.
@@ -290,6 +300,10 @@ pub struct Proxy {
     /// Requests that would be longer than this, with some 200 octets that forwarding adds, leave over TCP
     /// where they can (18.1.1); octets.
     pub mtu: usize,
+    /// Whether senders that are no user and no trunk may send anything.
+    pub strangers: Strangers,
+    /// Which methods they may send outside calls; `"*"` for all.
+    pub stranger_methods: Vec<String>,
 }
 
 /// `[voicemail]`: where calls go that the callee does not take (RFC 4458).
@@ -584,6 +598,8 @@ impl Default for Proxy {
             max_forwards: 70,
             timer_c: Duration::from_secs(180),
             mtu: 1300,
+            strangers: Strangers::Allow,
+            stranger_methods: ["INVITE", "MESSAGE", "OPTIONS"].map(str::to_owned).to_vec(),
         }
     }
 }

@@ -57,7 +57,8 @@ impl World {
         let site = self.rng.index(self.sites.len());
         let (domain, server) = (self.sites[site].spec.domain.clone(), self.sites[site].spec.address);
         let user = self.rng.pick(&["alice", "bob", "off"], "alice");
-        let know = Knowledge { heard: &heard, user, domain: &domain, server };
+        let trunks: Vec<SocketAddr> = self.sites[site].spec.trunks.iter().map(|t| t.neighbour).collect();
+        let know = Knowledge { heard: &heard, user, domain: &domain, server, trunks: &trunks };
         let shot = attack::shot(&mut self.rng, &know);
         let from = address(if shot.forged { FORGED } else { ATTACKER });
         let Some(piece) = shot.stream else {

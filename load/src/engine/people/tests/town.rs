@@ -118,6 +118,7 @@ fn server(mailbox: bool) -> Node<Office> {
             timer_c_ms: 180_000,
             trying: Trying::Learned,
             mtu: 1300,
+            strangers: sip_node::Strangers::default(),
         },
         voicemail: mailbox.then(|| Voicemail {
             uri: format!("sip:voicemail@{MAILBOX}").into_bytes(),

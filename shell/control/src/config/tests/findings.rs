@@ -418,3 +418,36 @@ fn nodes_of_a_balancer_are_checked() {
     let found = lines(&Config::parse("t.toml", "", &over, METHODS).unwrap_err());
     assert!(found.starts_with("--algorithm: unknown algorithm \"best\"; one of cjsq, "), "{found}");
 }
+
+#[test]
+fn shared_source_with_one_may_transit_is_an_error() {
+    let two = |first: &str, second: &str| {
+        let text = format!(
+            "[[trunk]]\nname = \"a\"\nprefixes = [\"1\"]\n{first}\n[[trunk]]\nname = \"b\"\nprefixes = [\"2\"]\n{second}\n"
+        );
+        read(&text).map_or_else(|errors| lines(&errors), |_| String::new())
+    };
+    let target = "targets = [\"sip:192.0.2.1\"]";
+    let transit = "targets = [\"sip:192.0.2.1:5070\"]\nmay_transit = true";
+    let expected = "8:11: 192.0.2.1/32 of trunk \"b\" overlaps 192.0.2.1/32 of trunk \"a\" at 4:11, and one of them has \
+                    may_transit; give each its own `sources`, or both the same may_transit\n";
+    assert_eq!(two(target, transit), expected);
+    assert_eq!(two(transit, target).lines().count(), 1);
+    // Equal rights, and addresses apart.
+    assert_eq!(two(transit, transit), "");
+    assert_eq!(two(target, target), "");
+    assert_eq!(two("targets = [\"sip:192.0.2.2\"]", transit), "");
+    // Blocks within blocks, in either order, of either family.
+    let blocks = |first: &str, second: &str| {
+        let of = |list: &str, may: bool| {
+            format!("targets = [\"sip:x.example\"]\nsources = [{list}]\nmay_transit = {may}")
+        };
+        two(&of(first, false), &of(second, true)).lines().count()
+    };
+    assert_eq!(blocks("\"10.0.0.0/8\"", "\"10.200.0.0/16\""), 1);
+    assert_eq!(blocks("\"10.200.0.7\"", "\"10.0.0.0/8\""), 1);
+    assert_eq!(blocks("\"192.0.2.1\", \"10.0.0.0/9\"", "\"10.128.0.0/9\", \"10.127.255.255\""), 1);
+    assert_eq!(blocks("\"2001:db8::/32\"", "\"2001:db8:1::/48\""), 1);
+    assert_eq!(blocks("\"10.0.0.0/9\"", "\"10.128.0.0/9\""), 0);
+    assert_eq!(blocks("\"2001:db8::/33\"", "\"2001:db8:8000::/33\""), 0);
+}

@@ -50,6 +50,8 @@ max_breadth = 10
 max_forwards = 20
 timer_c = "4m"
 mtu = 1400
+strangers = "refuse"
+stranger_methods = ["INVITE", "BYE"]
 
 [voicemail]
 target = "sip:vm@192.0.2.5;transport=tcp"

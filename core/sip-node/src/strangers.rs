@@ -1,0 +1,68 @@
+//! What a sender may send whom this server does not know.
+//!
+//! Phones obey what comes through their registrar. So a stranger may call, write and ask; what commands a phone (REFER,
+//! NOTIFY, header fields that make it answer by itself) is for users and trunks.
+
+use crate::admit::Admitted;
+use crate::node::Node;
+use crate::services::{Refusal, Services};
+use sip_message::{Message, Method, Name};
+use sip_proxy::token::{Dialog, Role};
+
+/// What strangers may send.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Strangers {
+    /// Whether they may send anything outside the dialogs that they are in.
+    pub allowed: bool,
+    /// Methods outside dialogs; `*` stands for all. What belongs to a call in a dialog goes with INVITE.
+    pub methods: Vec<Vec<u8>>,
+}
+
+impl Default for Strangers {
+    fn default() -> Strangers {
+        let methods = [&b"INVITE"[..], b"MESSAGE", b"OPTIONS"].map(<[u8]>::to_vec).to_vec();
+        Strangers { allowed: true, methods }
+    }
+}
+
+impl Strangers {
+    /// Why a stranger's request is refused; `None`: it is not.
+    fn bars(&self, request: &Message<'_>, dialog: Option<&Dialog>) -> Option<Refusal> {
+        let method = request.method();
+        if dialog.is_none() && !self.allowed {
+            return Some(Refusal::Stranger);
+        }
+        let listed = self.methods.iter().any(|m| m == b"*" || m == method.as_bytes());
+        (!listed && !belongs(request, dialog)).then_some(Refusal::Method)
+    }
+}
+
+/// Whether a request belongs to a call: nobody obeys it outside of one. What commands a phone does only where our user
+/// began the dialog; a NOTIFY also for the REFER that our user sent in it (RFC 3515 section 2.4.4).
+fn belongs(request: &Message<'_>, dialog: Option<&Dialog>) -> bool {
+    let within = !request.to_tag().is_empty();
+    match request.method() {
+        Method::Ack | Method::Cancel => true,
+        Method::Invite => dialog.is_some(),
+        Method::Bye | Method::Prack | Method::Update | Method::Info => within,
+        Method::Refer => dialog.is_some_and(|dialog| !dialog.by_caller),
+        Method::Notify => dialog.is_some_and(|dialog| !dialog.by_caller || is_of_refer(request)),
+        _ => false,
+    }
+}
+
+/// Whether a NOTIFY is about a REFER.
+fn is_of_refer(request: &Message<'_>) -> bool {
+    let event = request.header(Name::Event).map_or(&b""[..], |h| h.value);
+    event.split(|&b| b == b';').next().is_some_and(|package| package.trim_ascii() == b"refer")
+}
+
+impl<S: Services> Node<S> {
+    /// Why this request is refused because a stranger sent it. Emergency calls have a rule of their own.
+    pub(crate) fn bars(&self, request: &Message<'_>, a: &Admitted<'_>) -> Option<Refusal> {
+        if a.caller.role != Role::Stranger || self.is_for_help(&a.uri, a.routing.request_uri) {
+            return None;
+        }
+        self.settings.proxy.strangers.bars(request, a.dialog.as_ref())
+    }
+}
