@@ -165,7 +165,7 @@ impl Monitor {
         let known = |p: &SocketAddr| *p == to || stream && p.ip() == to.ip();
         let closed = m.headers(Name::Other).any(|h| string(h.raw_name) == crate::attack::CLOSED);
         if closed || !self.peers.iter().any(known) {
-            let what = format!("{} {} to {to}", string(m.method().as_bytes()), string(m.request_uri()));
+            let what = format!("to {to}: {}", string(m.bytes().get(..m.head_len()).unwrap_or(b"")));
             self.violate(Check::NoRelay, what);
         }
     }
