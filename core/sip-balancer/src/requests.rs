@@ -8,7 +8,7 @@ use crate::settings::RegisterBy;
 use crate::token::{Branch, Dialog, Origin, Sealer, Sender};
 use crate::{Assigned, CallKey, NoWay, Request, Tag};
 use core::net::{IpAddr, SocketAddr};
-use sip_message::{Message, Method, Name, Scheme, Uri, push_u64, write_response};
+use sip_message::{Message, Method, Name, Scheme, Uri, push_u64, request_target, write_response};
 use sip_proxy::rewrite::{Outgoing, write_request};
 use sip_proxy::routes::{Routing, preprocess};
 use sip_proxy::transport::{always_rport, is_natted, reply_flow};
@@ -515,8 +515,9 @@ impl Balancer {
             Some(TokenOf::Phone(phone)) => self.push_path(phone, to.listener, &mut lines),
             None => {}
         }
+        let request_uri = request_target(c.routing.request_uri);
         let outgoing = Outgoing {
-            request_uri: c.routing.request_uri,
+            request_uri: &request_uri,
             via: &lines[..via],
             record_routes: &lines[via..],
             routes: b"",

@@ -48,6 +48,15 @@ fn a_call_keeps_to_its_node_and_leaves_nothing() {
 }
 
 #[test]
+fn a_method_parameter_stays_out_of_the_request_uri() {
+    // RFC 3261 section 16.6 step 2 with table 1 of 19.1.1.
+    let mut world = World::new();
+    let odd =
+        invite("m1").replace("sip:bob@example.com SIP", "sip:bob@example.com;method=BYE;x=y?Route=z SIP");
+    assert_eq!(world.one(CALLER, &odd).start(), "INVITE sip:bob@example.com;x=y SIP/2.0");
+}
+
+#[test]
 fn cancel_and_the_ack_of_a_failure_have_the_branch_of_their_invite() {
     let mut world = World::new();
     let forwarded = world.one(CALLER, &invite("c2"));

@@ -34,10 +34,8 @@ fn ends(caller: &str, callee: &str) -> bool {
         let text = request(method, "t1", cseq, method, ";tag=callee", &route);
         let text = text.replacen("sip:bob@example.com SIP", &format!("{} SIP", target(callee)), 1);
         let sent = world.one(CALLER, &text);
-        assert_eq!(
-            (sent.to.as_str(), sent.start()),
-            (forwarded.to.as_str(), text.lines().next().unwrap_or(""))
-        );
+        assert_eq!(sent.to, forwarded.to);
+        assert!(sent.start().starts_with(method), "{text}");
     }
     let bye = format!(
         "BYE {} SIP/2.0\r\nVia: SIP/2.0/UDP {};branch=z9hG4bKn1\r\nMax-Forwards: 70\r\n\
@@ -47,7 +45,8 @@ fn ends(caller: &str, callee: &str) -> bool {
         forwarded.to
     );
     let sent = world.one(&forwarded.to, &bye);
-    assert_eq!((sent.to.as_str(), sent.start()), (CALLER, bye.lines().next().unwrap_or("")));
+    assert_eq!(sent.to, CALLER);
+    assert!(sent.start().starts_with("BYE "), "{bye}");
     true
 }
 

@@ -55,7 +55,7 @@ pub use response::{reason_phrase, write_response};
 pub use splice::Splices;
 pub use uri::{
     Scheme, Uri, UriError, canonical_user, is_base64url, parse_ip as host_ip, plain_aor, push_canonical_user,
-    same_user, user_after,
+    request_target, same_user, user_after,
 };
 pub use values::Values;
 pub use via::{Via, ViaError, push_received};

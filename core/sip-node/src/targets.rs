@@ -12,7 +12,7 @@ use crate::services::Services;
 use crate::settings::{Bounds, Trunk};
 use crate::short::{Short, Text};
 use core::net::SocketAddr;
-use sip_message::{Message, Method, Name, Scheme, Uri, Values, canonical_user, user_after};
+use sip_message::{Message, Method, Name, Scheme, Uri, Values, canonical_user, request_target, user_after};
 use sip_proxy::token::{Dialog, End, Role};
 use sip_registrar::{BindingView, is_outside, is_public};
 use wire::{Flow, ListenerId, Time, Transport};
@@ -75,7 +75,7 @@ pub(crate) struct Wish {
 impl Wish {
     fn new(uri: &[u8], role: Role) -> Wish {
         Wish {
-            uri: uri.into(),
+            uri: request_target(uri)[..].into(),
             routes: Vec::new(),
             hops: Short::None,
             locate: Vec::new(),
@@ -752,7 +752,7 @@ impl<S: Services> Node<S> {
             uri = first.uri.to_vec();
             wish = first;
         }
-        let mut text = without_headers(&uri).to_vec();
+        let mut text = request_target(&uri).into_owned();
         text.extend_from_slice(b";target=");
         escape_param(request.request_uri(), &mut text);
         text.extend_from_slice(b";cause=");
@@ -768,7 +768,7 @@ fn make_strict(wish: &mut Wish, next: &[u8]) {
     wish.last_route.extend_from_slice(b"Route: <");
     wish.last_route.extend_from_slice(&wish.uri);
     wish.last_route.extend_from_slice(b">\r\n");
-    wish.uri = next.into();
+    wish.uri = request_target(next)[..].into();
 }
 
 /// What an address of the operator's is to [`access`].

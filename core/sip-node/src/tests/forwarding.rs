@@ -189,6 +189,42 @@ fn a_contact_loses_its_headers_and_nothing_else() {
 }
 
 #[test]
+fn a_method_parameter_stays_out_of_the_request_uri() {
+    // 16.6 step 2 with table 1 of 19.1.1.
+    let odd = "sip:bob@192.0.2.77;transport=udp;method=BYE;x=y";
+    let want = "sip:bob@192.0.2.77;transport=udp;x=y";
+    let mut lab = Lab::with(|s| {
+        s.auth.enabled = false;
+        s.proxy.recurse = true;
+        let route = |user: &str, target: &str| Route {
+            domain: None,
+            prefix: None,
+            user: Some(user.as_bytes().to_vec()),
+            action: RouteAction::Forward(vec![target.as_bytes().to_vec()]),
+        };
+        s.routes = vec![route("fax", odd)];
+        s.trunks.push(trunk(&["sip:192.0.2.78;Method=BYE"], "+49"));
+    });
+    lab.bind("bob", &format!("<{odd}>"), udp("192.0.2.77:5060"));
+    lab.bind("dave", &format!("<sip:dave@{BOB}>"), udp(BOB));
+    let called =
+        |lab: &mut Lab, uri: &str| lab.invite(ALICE, Req::new("INVITE", uri).alice().text()).remove(0);
+    assert_eq!(called(&mut lab, "sip:bob@here.example").uri(), want);
+    assert_eq!(called(&mut lab, "sip:fax@here.example").uri(), want);
+    assert_eq!(called(&mut lab, "sip:+4912@here.example").uri(), "sip:+4912@192.0.2.78");
+    assert_eq!(called(&mut lab, "sip:x@192.0.2.99;method=INVITE?Route=y").uri(), "sip:x@192.0.2.99");
+    // A 302 that is followed.
+    let sent = called(&mut lab, "sip:dave@here.example");
+    lab.send(BOB, sent.reply(302, "d", &format!("Contact: <{odd}>\r\n")));
+    assert!(lab.sent().iter().any(|s| s.status() == 0 && s.method() == "INVITE" && s.uri() == want));
+    // A strict router's URI.
+    let route = "Route: <sip:192.0.2.88;method=BYE>";
+    let sent =
+        lab.invite(ALICE, Req::new("INVITE", "sip:x@far.example").alice().line(route).text()).remove(0);
+    assert_eq!(sent.uri(), "sip:192.0.2.88");
+}
+
+#[test]
 fn path_values_become_routes() {
     let mut lab = Lab::new();
     let lines = "Supported: path\r\nPath: <sip:192.0.2.77;lr>,<sip:inner.example;lr>\r\n";
