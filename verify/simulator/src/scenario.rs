@@ -92,7 +92,7 @@ pub(crate) struct Scenario {
 /// Phones begin no refresh after this.
 pub(crate) const RETIRE: Time = Time::from_secs(110);
 /// No call lasts longer than 390 s; then come 64*T1 and timer C and a margin of silence.
-pub(crate) const END: Time = Time::from_secs(390 + 32 + 181 + 37);
+pub(crate) const END: Time = Time::from_secs(390 + 32 + 185 + 37);
 
 /// Room that is never used up.
 pub(crate) const ROOM: (usize, usize) = (5_000, 1_000);

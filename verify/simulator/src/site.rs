@@ -163,7 +163,7 @@ impl Site {
                 recurse: false,
                 max_breadth: 60 + revision % 8,
                 max_forwards: 70,
-                timer_c_ms: 181_000,
+                timer_c_ms: 185_000,
                 trying: match revision % 3 {
                     0 => n::Trying::Learned,
                     n => n::Trying::After(u32::from(n - 1) * 200),

@@ -181,7 +181,7 @@ pub(crate) fn settings() -> Settings {
             recurse: false,
             max_breadth: 60,
             max_forwards: 70,
-            timer_c_ms: 181_000,
+            timer_c_ms: sip_proxy::context::Policy::TIMER_C_MS,
             trying: Trying::After(0),
             mtu: 1_300,
             strangers: Strangers::default(),

@@ -68,7 +68,7 @@ fn whose_callee_is_slow_gets_a_100_in_time_and_timer_c_is_as_ever() {
     assert_eq!(lab.ask(CAROL, req.text()).status(), 100, "for a retransmission again");
     lab.send(BOB, sent.reply(180, "b", ""));
     assert_eq!(lab.one().status(), 180);
-    lab.pass(180_500);
+    lab.pass(184_500);
     lab.silent();
     lab.pass(1_000);
     assert_eq!(lab.one().method(), "CANCEL");
@@ -118,7 +118,7 @@ fn a_call_that_rings_at_once_is_ended_by_timer_c_as_well() {
     lab.phones(&[BOB]);
     let sent = lab.ask(CAROL, Req::invite().text());
     assert_eq!(lab.ask(BOB, sent.reply(180, "b", "")).status(), 180);
-    lab.pass(180_500);
+    lab.pass(184_500);
     lab.silent();
     lab.pass(1_000);
     assert_eq!(lab.one().method(), "CANCEL");
@@ -308,12 +308,12 @@ fn a_call_that_rings_for_ever_is_ended_by_timer_c() {
     let sent = lab.invite(CAROL, Req::invite().text());
     lab.send(BOB, sent[0].reply(180, "b", ""));
     lab.sent();
-    lab.pass(180_000);
+    lab.pass(184_000);
     lab.silent();
     // 16.7 step 2: another provisional response starts it again.
     lab.send(BOB, sent[0].reply(183, "b", ""));
     assert_eq!(lab.one().status(), 183);
-    lab.pass(180_000);
+    lab.pass(184_000);
     lab.silent();
     lab.pass(1_100);
     // 16.8: the branch is cancelled.

@@ -28,8 +28,8 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// Timer C of 181 seconds: the least whole second that RFC 3261 allows.
-    pub const TIMER_C_MS: u32 = 181_000;
+    /// Timer C of 185 seconds, as configured unless told: RFC 3261 wants more than 180.
+    pub const TIMER_C_MS: u32 = 185_000;
 
     /// The default for an INVITE: groups by q, no limit on ringing, no voicemail.
     pub const INVITE: Policy = Policy {

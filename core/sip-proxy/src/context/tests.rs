@@ -297,9 +297,9 @@ fn timer_c_cancels_a_ringing_branch_and_each_provisional_resets_it() {
     s.acts();
     assert_eq!(s.pass(100), []);
     assert_eq!(s.respond(b(0), 180), [ForwardProvisional(b(0))]);
-    s.now = s.now + Duration::from_secs(81);
+    s.now = s.now + Duration::from_secs(85);
     s.context.timeout(s.now, &mut s.out);
-    // The old timer fired; the new deadline is 181 s after the 180.
+    // The old timer fired; the new deadline is 185 s after the 180.
     assert_eq!(s.take(), [SetTimer(s.now + Duration::from_secs(100))]);
     assert_eq!(s.respond(b(0), 100), [], "a 100 resets nothing");
     assert_eq!(s.pass(99), []);
@@ -311,7 +311,7 @@ fn timer_c_cancels_a_ringing_branch_and_each_provisional_resets_it() {
 fn timer_c_of_a_silent_branch_is_a_408() {
     let mut s = Scene::new(Policy::INVITE, &[1000]);
     s.acts();
-    assert_eq!(s.pass(181), [CancelBranch(b(0)), Generate(408), Finished]);
+    assert_eq!(s.pass(185), [CancelBranch(b(0)), Generate(408), Finished]);
 }
 
 #[test]

@@ -342,9 +342,9 @@ pub(super) fn proxy(
         known_methods(reader, &list, context.methods);
         proxy.stranger_methods = list.into_iter().map(|at| at.value).collect();
     }
-    if proxy.timer_c < Duration::from_secs(180) {
+    if proxy.timer_c <= Duration::from_secs(180) {
         let message = format!("timer_c ({}) is shorter than RFC 3261 allows", show_duration(proxy.timer_c));
-        let fault = Fault::new(message, "calls that ring longer are cancelled; 180s or more");
+        let fault = Fault::new(message, "calls that ring longer are cancelled; more than 180s");
         reader.warn(&section.span_of("timer_c"), fault);
     }
 }

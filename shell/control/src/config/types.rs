@@ -596,7 +596,7 @@ impl Default for Proxy {
             recurse_redirects: false,
             max_breadth: 60,
             max_forwards: 70,
-            timer_c: Duration::from_secs(180),
+            timer_c: Duration::from_secs(185),
             mtu: 1300,
             strangers: Strangers::Allow,
             stranger_methods: ["INVITE", "MESSAGE", "OPTIONS"].map(str::to_owned).to_vec(),

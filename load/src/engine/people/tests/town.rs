@@ -115,7 +115,7 @@ fn server(mailbox: bool) -> Node<Office> {
             recurse: false,
             max_breadth: 60,
             max_forwards: 70,
-            timer_c_ms: 180_000,
+            timer_c_ms: 185_000,
             trying: Trying::Learned,
             mtu: 1300,
             strangers: sip_node::Strangers::default(),

@@ -326,7 +326,13 @@ fn odd_timers_are_noticed() {
     assert!(errors("[timers]\nt1 = 1.5").contains("not a length of time"));
     assert!(errors("[timers]\nt1 = '99999999999999999999s'").contains("not a length of time"));
     assert!(errors("[timers]\nt1 = '18446744073709551615h'").contains("not a length of time"));
-    assert!(warnings("[proxy]\ntimer_c = 60").contains("shorter than RFC 3261 allows"));
+    // RFC 3261 section 16.6 step 11: larger than three minutes.
+    for short in ["60", "180"] {
+        let found = warnings(&format!("[proxy]\ntimer_c = {short}"));
+        assert!(found.contains("shorter than RFC 3261 allows"), "{short}: {found}");
+    }
+    assert!(warnings("[proxy]\ntimer_c = 181").is_empty());
+    assert!(Config::default().proxy.timer_c > std::time::Duration::from_secs(180));
 }
 
 #[test]
