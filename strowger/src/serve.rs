@@ -215,6 +215,7 @@ impl Parts {
             credentials: Arc::clone(&self.credentials),
             ledger: Arc::clone(&self.ledger),
             recent: Default::default(),
+            date: Default::default(),
             ask,
             recorder,
         };

@@ -8,7 +8,7 @@ use sip_auth::{
     Algorithm, Authenticator, Backoff, BackoffRules, Credentials, Decision, Ha1, Ledger, Lookup, Minted,
     Name, NonceCounts, Recent, shard_of,
 };
-use sip_message::{Method, Uri, canonical_user};
+use sip_message::{DateText, Method, Uri, canonical_user};
 use sip_node::{Counter, Question, Refusal, Services, Span, StoreDown};
 use sip_proxy::locate;
 use sip_registrar::{BindingView, Change, Expected, Reply, Table};
@@ -79,6 +79,7 @@ pub struct World {
     pub credentials: Arc<CredentialCache>,
     pub ledger: Arc<SharedLedger>,
     pub recent: RefCell<Recent>,
+    pub date: RefCell<DateText>,
     pub ask: Ask,
     pub recorder: Recorder,
 }
@@ -221,6 +222,14 @@ impl Services for World {
             );
         } else {
             tracing::info!(worker, before, "the overload is over: everything is taken on again");
+        }
+    }
+
+    #[allow(clippy::disallowed_methods, reason = "the wall clock is what is asked for")]
+    fn date(&self, out: &mut Vec<u8>) {
+        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        if let Ok(since) = since {
+            out.extend_from_slice(self.date.borrow_mut().at(since.as_secs()));
         }
     }
 

@@ -14,6 +14,7 @@
 mod auth_params;
 mod block;
 mod chars;
+mod date;
 mod find;
 mod frame;
 mod index;
@@ -40,6 +41,7 @@ mod tests;
 
 pub use auth_params::AuthParams;
 pub use block::has_pair;
+pub use date::DateText;
 pub use find::{find_call_id, find_to_and_call_id, find_vias};
 pub use frame::frame;
 pub use index::Index;

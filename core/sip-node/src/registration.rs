@@ -66,8 +66,11 @@ impl<S: Services> Node<S> {
             Err(refusal) => Ok(refusal),
         };
         match reply {
-            Ok(reply) => {
+            Ok(mut reply) => {
                 let ok = reply.status == 200;
+                if ok {
+                    self.push_date(&mut reply.headers);
+                }
                 self.services.count(if ok { Counter::Registered } else { Counter::RegisterRefused });
                 // A retransmission must be no second registration with an old CSeq.
                 self.answer_once(now, flow, request, (reply.status, reply.reason), &reply.headers, out);
@@ -82,6 +85,18 @@ impl<S: Services> Node<S> {
 }
 
 impl<S: Services> Node<S> {
+    /// Adds a Date line, by which phones without a clock set theirs (section 10.3 step 8).
+    fn push_date(&self, headers: &mut Vec<u8>) {
+        const NAME: &[u8] = b"Date: ";
+        let start = headers.len();
+        headers.extend_from_slice(NAME);
+        self.services.date(headers);
+        match headers.len() == start + NAME.len() {
+            true => headers.truncate(start),
+            false => headers.extend_from_slice(b"\r\n"),
+        }
+    }
+
     /// Whether a Contact that is to last, or a Path, names the place of a trunk or of an emergency or voicemail target and
     /// the REGISTER did not come from there: everybody could call there by way of it.
     fn claims_a_place(&self, flow: Flow, request: &Message<'_>) -> bool {

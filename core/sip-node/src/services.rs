@@ -103,6 +103,11 @@ pub trait Services {
         let _ = (begins, behind);
     }
 
+    /// Appends the value of Date (RFC 3261 section 20.17), or nothing if there is no wall clock.
+    fn date(&self, out: &mut Vec<u8>) {
+        let _ = out;
+    }
+
     /// Notes how long something took.
     fn observe(&self, what: Span, micros: u64);
 }

@@ -53,6 +53,20 @@ fn add_refresh_fetch_remove() {
     assert_eq!(fetch(&server, "a"), Vec::<String>::new());
 }
 
+/// RFC 3261 sections 10.3 step 8 and 20.17.
+#[test]
+fn registrations_are_answered_with_a_date() {
+    let server = Setup::open().start();
+    let answer = register(&server, "a", &["Contact: <sip:a@192.0.2.1>"]);
+    assert_eq!(answer.status(), Some(200));
+    let date = answer.header("Date").unwrap();
+    let shape: String = date.chars().map(|c| if c.is_ascii_digit() { '9' } else { c }).collect();
+    assert_eq!((&shape[3..8], &shape[11..]), (", 99 ", " 9999 99:99:99 GMT"), "{date}");
+    // A fetch has one as well, a refusal none.
+    assert!(register(&server, "a", &[]).header("Date").is_some());
+    assert_eq!(register(&server, "a", &["Contact: x"]).header("Date"), None);
+}
+
 #[test]
 fn a_binding_is_one_by_uri_equality() {
     let server = Setup::open().start();
@@ -201,4 +215,18 @@ fn other_domains_and_extensions_are_refused() {
     let answer = link.ask(&require);
     assert_eq!(answer.status(), Some(420));
     assert_eq!(answer.header("Unsupported"), Some("nothing-known"));
+}
+
+/// Cameras of GB/T 28181 live in domains that are no host names.
+#[test]
+fn a_camera_registers_in_a_domain_of_digits() {
+    let server = Setup::open().domain("3402000000").start();
+    let mut link = server.link(Via::Udp);
+    let camera = "34020000001320000001@3402000000";
+    let mut req = Req::new("REGISTER", "sip:3402000000", &link).contact(&link);
+    (req.from, req.to) = (format!("<sip:{camera}>;tag=c"), format!("<sip:{camera}>"));
+    assert_eq!(link.status(&req), 200);
+    let mut caller = server.link(Via::Udp);
+    caller.send(&Req::new("MESSAGE", &format!("sip:{camera}"), &caller).bytes());
+    assert!(link.request("MESSAGE").uri().starts_with("sip:"));
 }

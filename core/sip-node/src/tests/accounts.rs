@@ -23,10 +23,20 @@ fn a_registration_is_challenged_and_then_serves_calls() {
     let ok = lab.ask(ALICE, again.text());
     assert_eq!(ok.status(), 200, "{}", ok.text);
     assert!(ok.get("Contact").unwrap().starts_with("<sip:alice@192.0.2.30:5060>;expires=3600"));
+    // 10.3 step 8.
+    assert_eq!(ok.get("Date"), Some("Sat, 13 Nov 2010 23:29:00 GMT"));
     // A retransmission gets the same answer, and is no second registration with an old CSeq.
     assert_eq!(lab.ask(ALICE, again.text()).text, ok.text);
     let sent = lab.invite(CAROL, Req::new("INVITE", "sip:alice@here.example").text());
     assert_eq!(sent[0].to(), ALICE);
+}
+
+#[test]
+fn a_server_without_a_wall_clock_tells_no_date() {
+    let mut lab = Lab::open();
+    lab.world.wall_clock.set(None);
+    let ok = lab.ask(ALICE, register("alice", "<sip:alice@192.0.2.30:5060>").text());
+    assert_eq!((ok.status(), ok.get("Date")), (200, None));
 }
 
 #[test]

@@ -62,6 +62,8 @@ pub(crate) struct Shared {
     pub refused: RefCell<Vec<(Refusal, String)>>,
     pub refused_from: Cell<Option<IpAddr>>,
     pub store_down: Cell<bool>,
+    /// Seconds since 1970.
+    pub wall_clock: Cell<Option<u64>>,
     /// Beginnings and ends of overloads.
     pub overloads: RefCell<Vec<bool>>,
     ledger: RefCell<LocalLedger>,
@@ -144,6 +146,11 @@ impl Services for World {
     fn refused(&self, why: Refusal, about: &[u8], source: IpAddr) {
         self.0.refused_from.set(Some(source));
         self.0.refused.borrow_mut().push((why, String::from_utf8_lossy(about).into_owned()));
+    }
+
+    fn date(&self, out: &mut Vec<u8>) {
+        let mut text = sip_message::DateText::default();
+        out.extend_from_slice(self.0.wall_clock.get().map_or(b"", |second| text.at(second)));
     }
 
     fn observe(&self, what: Span, _micros: u64) {
@@ -271,6 +278,7 @@ impl Lab {
             refused: RefCell::default(),
             refused_from: Cell::default(),
             store_down: Cell::new(false),
+            wall_clock: Cell::new(Some(1_289_690_940)),
             overloads: RefCell::default(),
             ledger: RefCell::new(LocalLedger {
                 nonces: NonceCounts::new(1_000, Duration::from_secs(300)),
