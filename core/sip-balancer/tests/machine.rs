@@ -57,6 +57,18 @@ fn a_method_parameter_stays_out_of_the_request_uri() {
 }
 
 #[test]
+fn the_version_leaves_in_capitals() {
+    // RFC 3261 section 7.1.
+    let mut world = World::new();
+    let forwarded = world.one(CALLER, &invite("v1").replacen(" SIP/2.0\r\n", " sip/2.0\r\n", 1));
+    assert_eq!(forwarded.start(), "INVITE sip:bob@example.com SIP/2.0");
+    let ringing = world.answer(&forwarded, "180 Ringing", "");
+    assert_eq!(ringing[0].start(), "SIP/2.0 180 Ringing");
+    let answer = response(&forwarded, "200 OK", "").replacen("SIP/2.0", "sip/2.0", 1);
+    assert_eq!(world.receive(&forwarded.to, &answer)[0].start(), "SIP/2.0 200 OK");
+}
+
+#[test]
 fn cancel_and_the_ack_of_a_failure_have_the_branch_of_their_invite() {
     let mut world = World::new();
     let forwarded = world.one(CALLER, &invite("c2"));

@@ -45,6 +45,8 @@ pub fn write_request(request: &Message<'_>, o: &Outgoing<'_>, splices: &mut Spli
     if uri != o.request_uri {
         splices.replace(request.range_of(uri), o.request_uri);
     }
+    let line_end = request.headers_start().saturating_sub(2);
+    write_version(request, line_end.saturating_sub(VERSION.len())..line_end, splices);
     splices.replace_with(request.headers_start()..request.headers_start(), |text| {
         text.extend_from_slice(o.via);
         text.extend_from_slice(o.record_routes);
@@ -88,6 +90,7 @@ pub fn write_response(
     out: &mut Vec<u8>,
 ) {
     splices.clear();
+    write_version(response, 0..VERSION.len(), splices);
     match response.lone_via() {
         Some(line) => splices.remove(line.line),
         None => drop_topmost_via(response, splices),
@@ -117,6 +120,17 @@ pub fn write_response_as(
     add_content_length(response, splices);
     strip(response, &[without], splices);
     splices.apply(response.bytes(), out);
+}
+
+/// How the version is written, however it was read (RFC 3261 section 7.1).
+const VERSION: &[u8] = b"SIP/2.0";
+
+/// Writes the version in capitals, which stands at `at` in the start line.
+fn write_version(message: &Message<'_>, at: Range<usize>, splices: &mut Splices) {
+    let written = message.bytes().get(at.clone());
+    if written.is_some_and(|written| written != VERSION && written.eq_ignore_ascii_case(VERSION)) {
+        splices.replace(at, VERSION);
+    }
 }
 
 /// What says who somebody is, on the word of who sent it. A user's preference among his identities is a
@@ -366,6 +380,19 @@ mod tests {
              \r\n\
              body"
         );
+    }
+
+    #[test]
+    fn the_version_leaves_in_capitals() {
+        let small = REQUEST.replacen(" SIP/2.0", " sip/2.0", 1);
+        assert_eq!(forwarded(&small, &outgoing()), forwarded(REQUEST, &outgoing()));
+        let text = "Sip/2.0 200 OK\r\nVia: SIP/2.0/UDP us;branch=z9hG4bKs\r\nVia: SIP/2.0/UDP a;branch=z9hG4bK1\r\n\
+                    From: <sip:a@us>;tag=1\r\nTo: <sip:b@us>;tag=2\r\nCall-ID: x\r\nCSeq: 1 INVITE\r\n\r\n";
+        let mut index = Index::new();
+        let Parsed::Good(m) = parse(text.as_bytes(), &mut index, &Limits::default()) else { panic!() };
+        let mut out = Vec::new();
+        write_response(&m, false, &mut Splices::new(), &mut out);
+        assert!(out.starts_with(b"SIP/2.0 200 OK\r\nVia: SIP/2.0/UDP a;"));
     }
 
     #[test]

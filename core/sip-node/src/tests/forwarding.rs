@@ -225,6 +225,26 @@ fn a_method_parameter_stays_out_of_the_request_uri() {
 }
 
 #[test]
+fn what_was_sent_with_a_small_version_leaves_with_capitals() {
+    // 7.1: an INVITE, its ACK, its CANCEL, and what is answered.
+    let mut lab = Lab::new();
+    lab.phones(&[BOB]);
+    let small = |req: &Req| req.text().replacen(" SIP/2.0\r\n", " sip/2.0\r\n", 1);
+    let req = Req::invite();
+    let mut seen = lab.invite(CAROL, small(&req));
+    let invite = seen[0].clone();
+    lab.send(BOB, invite.reply(180, "b", "").replacen("SIP/2.0", "sip/2.0", 1));
+    lab.send(CAROL, small(&req.cancel()));
+    seen.extend(lab.sent());
+    lab.send(BOB, invite.reply(487, "b", "").replacen("SIP/2.0", "sip/2.0", 1));
+    seen.extend(lab.sent());
+    let methods: Vec<&str> = seen.iter().filter(|s| s.status() == 0).map(|s| s.method()).collect();
+    assert_eq!(methods, ["INVITE", "CANCEL", "ACK"]);
+    assert_eq!(statuses(&seen), [180, 200, 487]);
+    assert!(seen.iter().all(|s| !s.text.contains("sip/2.0")));
+}
+
+#[test]
 fn path_values_become_routes() {
     let mut lab = Lab::new();
     let lines = "Supported: path\r\nPath: <sip:192.0.2.77;lr>,<sip:inner.example;lr>\r\n";
