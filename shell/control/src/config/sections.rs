@@ -41,8 +41,12 @@ pub(super) fn top(
     config: &mut Config,
     context: &Context<'_>,
 ) {
-    if let Some(list) = section.list(reader, "domains", text(host)) {
+    if let Some(list) = section.list(reader, "domains", text(domain)) {
         no_twice(reader, &list, "domain");
+        for At { value, span } in list.iter().filter(|at| is_digits(&at.value)) {
+            let mend = "right for cameras of GB/T 28181; otherwise write a host name or an address";
+            reader.warn(span, Fault::new(format!("domain \"{value}\" is no host name"), mend));
+        }
         config.domains = plain_values(Some(list)).unwrap_or_default();
     }
     if let Some(list) = section.list(reader, "aliases", text(host)) {
@@ -60,7 +64,7 @@ pub(super) fn top(
     if !over.domains.is_empty() {
         config.domains.clear();
         for written in &over.domains {
-            match host(written) {
+            match domain(written) {
                 Ok(name) if config.domains.contains(&name) => {}
                 Ok(name) => config.domains.push(name),
                 Err(fault) => reader.option_error("--domain", fault),

@@ -226,7 +226,7 @@ fn served(
     for At { value, span } in &prefixes {
         claim(reader, claims, format!("prefix \"{value}\""), span, mend);
     }
-    let domains = section.list(reader, "domains", text(host)).unwrap_or_default();
+    let domains = section.list(reader, "domains", text(domain)).unwrap_or_default();
     for At { value, span } in &domains {
         if own.contains(value) {
             let mend =
@@ -261,7 +261,7 @@ pub(super) fn routes(reader: &mut Reader<'_>, top: &mut Section<'_, '_>, config:
 
 fn route(reader: &mut Reader<'_>, section: &mut Section<'_, '_>, claims: &mut Claims) -> Option<Route> {
     let faults = reader.errors.len();
-    let domain = section.read(reader, "domain", text(host)).map(|at| at.value);
+    let domain = section.read(reader, "domain", text(domain)).map(|at| at.value);
     let prefix = section.read(reader, "prefix", text(user_part)).map(|at| at.value);
     let user = section.read(reader, "user", text(user_part)).map(|at| at.value);
     let forward = targets(reader, section, "targets");

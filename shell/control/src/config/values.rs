@@ -254,6 +254,16 @@ pub(super) fn host(written: &str) -> Result<String, Fault> {
     Ok(name.to_ascii_lowercase())
 }
 
+/// The domain of an address-of-record: a host name or address, or digits alone, as cameras have them.
+pub(super) fn domain(written: &str) -> Result<String, Fault> {
+    if is_digits(written) { Ok(written.to_owned()) } else { host(written) }
+}
+
+/// Whether a domain is digits alone, no more than a label of a name may have.
+pub(super) fn is_digits(domain: &str) -> bool {
+    (1..=63).contains(&domain.len()) && domain.bytes().all(|b| b.is_ascii_digit())
+}
+
 /// `host` or `host:port`.
 pub(super) fn host_port(written: &str) -> Result<HostPort, Fault> {
     // A bare IPv6 address has colons of its own.

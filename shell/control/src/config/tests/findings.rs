@@ -320,6 +320,24 @@ fn the_admin_api_stays_on_loopback_unless_told() {
 }
 
 #[test]
+fn domains_of_digits_alone_are_taken_with_a_warning() {
+    // Cameras of GB/T 28181 have such ones.
+    let found = warnings("domains = ['3402000000']");
+    assert!(found.contains("1:12: ") && found.contains("domain \"3402000000\" is no host name"), "{found}");
+    let route = "[[route]]\ndomain = '4401'\ntargets = ['sip:192.0.2.9']";
+    assert!(warnings(route).is_empty(), "{}", warnings(route));
+    for bad in
+        ["300.0.2.1", "1.2", "", "34020000003402000000340200000034020000003402000000340200000034020000"]
+    {
+        assert!(errors(&format!("domains = ['{bad}']")).contains("is not a host name"), "{bad}");
+    }
+    assert!(
+        errors("[[trunk]]\nname='a'\nprefixes=['0']\ntargets=['sip:3402000000']")
+            .contains("is not a host name")
+    );
+}
+
+#[test]
 fn odd_timers_are_noticed() {
     assert!(errors("[timers]\nt1 = 0").contains("out of range; from 10ms to 60s"));
     assert!(errors("[timers]\nt1 = 5").contains("t2 (4s) is below t1 (5s)"));
