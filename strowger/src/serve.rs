@@ -282,6 +282,8 @@ pub(crate) fn bind_admin(access: &c::AdminAccess) -> Result<Option<AdminSocket>,
 
 /// Bytes that this server may add to a message that it forwards.
 const ADDED: usize = 16 << 10;
+/// How long a stream may be without a message where nobody registered or was called.
+const LOOSE: Duration = Duration::from_secs(300);
 /// Peers of a listener that get a socket of their own: the trunks, gateways or nodes that most goes to.
 const CONNECTED: usize = 8;
 
@@ -306,6 +308,7 @@ pub(crate) fn runtime_config(config: &Config, listeners: &[c::Listener], workers
             max_per_source: u32::try_from(l.connections_per_source).unwrap_or(u32::MAX),
             message: l.tcp_head_timeout,
             idle: l.tcp_idle_timeout,
+            idle_loose: Some(l.tcp_idle_timeout.min(LOOSE)),
             first_message: usual.first_message.min(l.tcp_idle_timeout),
             max_message: usual.max_message.max(longest),
             max_queued: usual.max_queued.max(several),

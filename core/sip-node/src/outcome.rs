@@ -11,7 +11,7 @@ use crate::settings::Bounds;
 use crate::targets::Wish;
 use core::mem;
 use core::time::Duration;
-use sip_message::{Limits, Message, Name, NameAddr, Parsed, Uri, parse, write_response};
+use sip_message::{Limits, Message, Method, Name, NameAddr, Parsed, Uri, parse, write_response};
 use sip_proxy::context::{Action, BranchId};
 use sip_proxy::loops::read_branch;
 use sip_proxy::rewrite;
@@ -19,6 +19,9 @@ use sip_proxy::token::Role;
 use sip_registrar::parse_q;
 use sip_transaction::{ClientId, Event, Outcome, TimerId};
 use wire::{Flow, Outbox, Time};
+
+/// Seconds that a stream connection matters on which a caller was told that the call is answered.
+const CALL_KEEPS: u32 = 7_200;
 
 impl<S: Services> Node<S> {
     /// A response without a flaw (RFC 3261 section 16.7).
@@ -387,6 +390,9 @@ impl<S: Services> Node<S> {
         });
         if sent {
             self.services.count(Counter::Relayed);
+            if (200..300).contains(&status) && response.method() == Method::Invite {
+                out.keeps(CALL_KEEPS);
+            }
         }
         sent
     }

@@ -12,6 +12,9 @@ use sip_proxy::transport::is_natted;
 use sip_registrar::Registration;
 use wire::{Flow, Outbox, Time, Transport};
 
+/// Seconds that the connection of a phone matters beyond its registration: time for a late refresh.
+const KEPT_LONGER: u32 = 60;
+
 impl<S: Services> Node<S> {
     /// A REGISTER for one of our domains, authenticated if policy wants that.
     pub(crate) fn registration(
@@ -74,6 +77,9 @@ impl<S: Services> Node<S> {
                 self.services.count(if ok { Counter::Registered } else { Counter::RegisterRefused });
                 // A retransmission must be no second registration with an old CSeq.
                 self.answer_once(now, flow, request, (reply.status, reply.reason), &reply.headers, out);
+                if ok && flow.conn.is_some() && has_bindings(&reply.headers) {
+                    out.keeps(config.max_expires.saturating_add(KEPT_LONGER));
+                }
             }
             Err(StoreDown { retry_after: seconds }) => {
                 self.services.count(Counter::RegisterRefused);
@@ -113,6 +119,11 @@ impl<S: Services> Node<S> {
         let read = |name| request.values(name).filter_map(|value| NameAddr::parse(value).ok());
         read(Name::Contact).any(|value| !ends(&value) && claims(value)) || read(Name::Path).any(claims)
     }
+}
+
+/// Whether these lines of an answer name a binding.
+fn has_bindings(lines: &[u8]) -> bool {
+    lines.split(|byte| *byte == b'\n').any(|line| line.starts_with(b"Contact:"))
 }
 
 /// Where requests for the bindings of this REGISTER go. That is where it came from: the phone may be

@@ -18,6 +18,9 @@ pub struct Transmit {
     /// Whether it is not sent, as if it could not be, where its stream connection takes nothing and much is queued for it
     /// already: so that what is under way is not held up by what is new.
     pub yields: bool,
+    /// For so many seconds its stream connection matters: it is no connection of a stranger, which is closed after short
+    /// silence and first where room is short. Zero: as it was.
+    pub keeps: u32,
 }
 
 /// A request to close a stream connection once what was queued on it has been sent.
@@ -47,7 +50,14 @@ impl Outbox {
         let start = self.bytes.len();
         write(&mut self.bytes);
         let range = start..self.bytes.len();
-        self.transmits.push(Transmit { flow, range: range.clone(), token, fresh: false, yields: false });
+        self.transmits.push(Transmit {
+            flow,
+            range: range.clone(),
+            token,
+            fresh: false,
+            yields: false,
+            keeps: 0,
+        });
         range
     }
 
@@ -71,6 +81,13 @@ impl Outbox {
     pub fn yields(&mut self) {
         if let Some(transmit) = self.transmits.last_mut() {
             transmit.yields = true;
+        }
+    }
+
+    /// The connection of what was queued last matters for so many seconds from now on.
+    pub fn keeps(&mut self, seconds: u32) {
+        if let Some(transmit) = self.transmits.last_mut() {
+            transmit.keeps = seconds;
         }
     }
 

@@ -151,7 +151,7 @@ pub struct StreamLimits {
     /// Connections of the whole process, both directions. The descriptors that the process may have
     /// are a further cap, which the runtime raises as far as it is allowed.
     pub max_connections: usize,
-    /// Accepted connections from one source: an IPv4 address or an IPv6 /64.
+    /// Accepted connections from one source: an IPv4 address or an IPv6 /56.
     pub max_per_source: u32,
     /// From accept to the first whole message.
     pub first_message: Duration,
@@ -163,6 +163,10 @@ pub struct StreamLimits {
     pub min_bytes_per_second: u32,
     /// Without traffic in either direction.
     pub idle: Duration,
+    /// Without a message on an accepted connection that never [mattered](wire::Outbox::keeps). Such connections have at most three
+    /// quarters of [`max_connections`](StreamLimits::max_connections), and where room is short the oldest of them makes
+    /// room for a new one. `None`: all connections matter.
+    pub idle_loose: Option<Duration>,
     /// For an outgoing connection to be accepted.
     pub connect: Duration,
     /// For a peer to take something of what is queued for it.
@@ -206,6 +210,7 @@ impl Default for StreamLimits {
             message: Duration::from_secs(10),
             min_bytes_per_second: 2_048,
             idle: Duration::from_secs(900),
+            idle_loose: None,
             connect: Duration::from_secs(4),
             write_stall: Duration::from_secs(20),
             half_closed: Duration::from_secs(2),

@@ -138,6 +138,8 @@ counters! {
     tcp_closed_broken,
     /// Connections closed because the peer did not read.
     tcp_closed_stalled,
+    /// Connections without registration or call closed because others needed their room.
+    tcp_closed_room,
     /// Connections closed by a socket error.
     tcp_closed_error,
     /// Messages that would begin something, not queued because their connection was congested.

@@ -274,6 +274,11 @@ impl<N: Send + 'static> RuntimeHandle<N> {
         counts
     }
 
+    /// When a stream connection came last for which there was no room, so that it was refused or an older one closed.
+    pub fn short_of_streams(&self) -> Option<wire::Time> {
+        self.shared.streams.caps.short()
+    }
+
     /// Accepts no new stream connections from now on; the rest goes on. For a drain.
     pub fn stop_accepting(&self) {
         self.shared.raise(&self.shared.drain);

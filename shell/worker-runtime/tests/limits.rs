@@ -161,6 +161,78 @@ fn one_source_gets_only_its_share() {
 }
 
 /// Up to `len` bytes.
+#[test]
+fn oldest_loose_connection_goes_when_room_is_short() {
+    for workers in [1, 2] {
+        let server = server(workers, |s| (s.max_connections, s.idle_loose) = (16, Some(NEVER)));
+        let mut kept = server.connect();
+        assert_eq!(ask(&mut kept, "keep\n"), "kept\n");
+        let mut strangers: Vec<_> = (0..12).map(|_| server.connect()).collect();
+        for stranger in &mut strangers {
+            assert_eq!(ask(stranger, "hello\n"), "hello\n");
+        }
+        // Twelve of sixteen are the most for such as never mattered.
+        assert_eq!(server.counts().tcp_closed_room, 0);
+        assert_eq!(server.handle.short_of_streams(), None);
+        for late in 1..=20 {
+            let mut phone = server.connect();
+            // The kernel chooses the worker, which may have nothing to drop where there are two.
+            if workers == 1 {
+                assert_eq!(ask(&mut phone, "hello\n"), "hello\n");
+                assert_eq!(server.counts().tcp_closed_room, late);
+            }
+            strangers.push(phone);
+        }
+        if workers == 1 {
+            assert_eq!(hear_all(&mut strangers[0]), "");
+            assert_eq!(ask(&mut strangers[31], "still\n"), "still\n");
+        }
+        assert_eq!(ask(&mut kept, "still\n"), "still\n");
+        assert!(server.handle.short_of_streams().is_some());
+        assert!(server.counts().tcp_open <= 13);
+    }
+}
+
+#[test]
+fn a_share_is_kept_for_connections_that_matter() {
+    let server = server(1, |s| (s.max_connections, s.idle_loose) = (16, Some(NEVER)));
+    let mut kept = Vec::new();
+    for _ in 0..15 {
+        let mut phone = server.connect();
+        assert_eq!(ask(&mut phone, "keep\n"), "kept\n");
+        kept.push(phone);
+    }
+    let mut stranger = server.connect();
+    assert_eq!(ask(&mut stranger, "hello\n"), "hello\n");
+    // It is the only one that can go.
+    let mut other = server.connect();
+    assert_eq!(ask(&mut other, "keep\n"), "kept\n");
+    assert_eq!(hear_all(&mut stranger), "");
+    // Now none can.
+    let mut late = server.connect();
+    assert_eq!(hear_all(&mut late), "");
+    for phone in &mut kept {
+        assert_eq!(ask(phone, "still\n"), "still\n");
+    }
+}
+
+#[test]
+fn loose_connections_are_closed_after_short_silence() {
+    let short = Duration::from_millis(300);
+    let server = server(1, |s| s.idle_loose = Some(short));
+    let mut kept = server.connect();
+    assert_eq!(ask(&mut kept, "keep\n"), "kept\n");
+    let mut stranger = server.connect();
+    assert_eq!(ask(&mut stranger, "hello\n"), "hello\n");
+    let began = std::time::Instant::now();
+    // Pings do not prolong it.
+    assert_eq!(ask(&mut stranger, "P\n"), "\r\n");
+    assert_eq!(hear_all(&mut stranger), "");
+    assert!(began.elapsed() >= short / 2);
+    server.wait_count("the close", |c| c.tcp_closed_idle == 1);
+    assert_eq!(ask(&mut kept, "still\n"), "still\n");
+}
+
 fn hear_up_to(stream: &mut std::net::TcpStream, len: usize) -> String {
     let mut text = String::new();
     let mut one = [0; 1];

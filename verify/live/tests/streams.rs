@@ -188,3 +188,53 @@ fn requests_are_answered_after_the_peer_has_ended_its_direction() {
         }
     }
 }
+
+/// Strangers who had one request answered hold every connection that they can.
+#[test]
+fn phones_get_in_while_strangers_hold_every_connection() {
+    for setup in open() {
+        let server = setup.config("[limits]\nconnections = 400\n").start();
+        let mut strangers: Vec<Link> = Vec::new();
+        for _ in 0..420 {
+            let Ok(mut link) = Link::try_tcp(server.sip()) else { continue };
+            link.send(&Req::new("OPTIONS", "sip:example.com", &link).bytes());
+            let _ = link.recv_within(LONG);
+            strangers.push(link);
+        }
+        let mut phones: Vec<Link> = (0..20).map(|_| server.link(Via::Tcp)).collect();
+        for (n, phone) in phones.iter_mut().enumerate() {
+            phone.register(&format!("phone{n}"));
+        }
+        // As many come again as there were, and no phone has to go.
+        for _ in 0..420 {
+            strangers.extend(Link::try_tcp(server.sip()));
+        }
+        for (n, phone) in phones.iter_mut().enumerate() {
+            phone.register(&format!("phone{n}"));
+        }
+        assert!(server.metric("strowger_tcp_closed_room_total") > 0);
+        let status = String::from_utf8(server.ctl(&["status"]).stdout).unwrap();
+        assert!(status.contains("stream connections are short"), "{status}");
+    }
+}
+
+/// A call that was answered keeps the connection of its caller, who has not registered.
+#[test]
+fn answered_call_keeps_the_connection_of_its_caller() {
+    let server = Setup::open().config("[limits]\nconnections = 40\n").start();
+    let mut callee = server.link(Via::Udp);
+    callee.register("callee");
+    let mut caller = server.link(Via::Tcp);
+    let invite = Req::invite("sip:callee@example.com", &caller);
+    caller.send(&invite.bytes());
+    let asked = callee.request("INVITE");
+    let contact = format!("Contact: <sip:callee@{}>", callee.local());
+    callee.send(&asked.reply(200, "t", &[&contact]));
+    let answer = caller.response(&invite);
+    assert_eq!(answer.status(), Some(200));
+    let _strangers: Vec<Link> = (0..80).filter_map(|_| Link::try_tcp(server.sip()).ok()).collect();
+    eventually("an older connection makes room", || {
+        (server.metric("strowger_tcp_closed_room_total") > 30).then_some(())
+    });
+    assert_eq!(caller.status(&Req::new("OPTIONS", "sip:example.com", &caller)), 200);
+}

@@ -330,6 +330,11 @@ impl Lab {
         sent
     }
 
+    /// For how many seconds the connections of what left matter, in order.
+    pub fn kept(&self) -> Vec<u32> {
+        self.out.transmits().iter().map(|t| t.keeps).collect()
+    }
+
     /// The one message that left.
     #[track_caller]
     pub fn one(&mut self) -> Sent {

@@ -52,6 +52,39 @@ fn a_client_behind_address_translation_is_answered_through_the_hole_it_made() {
 }
 
 #[test]
+fn connection_matters_when_a_phone_registers_or_a_call_is_answered() {
+    let mut lab = Lab::with(|s| s.auth.enabled = false);
+    let flow = tcp("192.0.2.10:40000", 9);
+    let kept = |lab: &mut Lab, text: String| {
+        lab.send_on(flow, text);
+        let kept = lab.kept();
+        (kept, lab.sent())
+    };
+    let register = |lines: &[&str]| {
+        let mut req = Req::new("REGISTER", "sip:here.example").sent_by("TCP", "192.0.2.10:5060");
+        req.from = "<sip:alice@here.example>;tag=r".to_owned();
+        req.to = "<sip:alice@here.example>".to_owned();
+        req.lines = lines.iter().map(|line| (*line).to_owned()).collect();
+        req.text()
+    };
+    let options = Req::new("OPTIONS", "sip:here.example").sent_by("TCP", "192.0.2.10:5060");
+    assert_eq!(kept(&mut lab, options.text()).0, [0]);
+    assert_eq!(kept(&mut lab, register(&[])).0, [0], "nothing is registered");
+    assert_eq!(kept(&mut lab, register(&["Contact: <sip:alice@192.0.2.10>"])).0, [7_260]);
+    assert_eq!(kept(&mut lab, register(&["Contact: *", "Expires: 0"])).0, [0]);
+    lab.bind("bob", "<sip:bob@192.0.2.20:5060>", udp("192.0.2.20:5060"));
+    let call = Req::new("INVITE", "sip:bob@here.example").sent_by("TCP", "192.0.2.10:5060");
+    let (first, sent) = kept(&mut lab, call.text());
+    assert_eq!(first, [0, 0]);
+    let invite = sent.iter().find(|s| s.text.starts_with("INVITE")).unwrap();
+    for (status, seconds) in [(180, 0), (200, 7_200)] {
+        lab.send("192.0.2.20:5060", invite.reply(status, "t", "Contact: <sip:bob@192.0.2.20>\r\n"));
+        assert_eq!(lab.kept(), [seconds], "{status}");
+        lab.sent();
+    }
+}
+
+#[test]
 fn over_a_stream_the_answer_goes_back_on_the_connection() {
     let mut lab = Lab::new();
     let flow = tcp("192.0.2.10:40000", 9);

@@ -137,7 +137,7 @@ impl Streams {
                 };
             }
         };
-        if !self.shared.caps.admit(remote.ip()) {
+        if !self.admit(remote.ip(), now) {
             self.counters.tcp_refused.one();
             self.acceptor.log("too many connections, of all or of one source", now);
             sys::reset_on_close(fd.as_fd());
@@ -146,10 +146,13 @@ impl Streams {
         let mut conn = Conn::new(fd, remote, listener, true, now);
         conn.deadline = now + self.limits.first_message;
         match self.add(conn, poller) {
-            Ok(_) => self.counters.tcp_accepted.one(),
+            Ok(id) => {
+                self.enlist(id);
+                self.counters.tcp_accepted.one();
+            }
             Err(conn) => {
                 self.counters.tcp_refused.one();
-                self.shared.caps.release(conn.remote.ip());
+                self.shared.caps.release(conn.remote.ip(), self.limits.idle_loose.is_some());
                 return Attempt::Passed;
             }
         }

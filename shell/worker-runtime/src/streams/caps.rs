@@ -4,7 +4,8 @@ use hashbrown::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use wire::Time;
 
 const STRIPES: usize = 16;
 
@@ -14,18 +15,31 @@ pub struct Caps {
     max: usize,
     max_per_source: u32,
     open: AtomicUsize,
+    /// Of these such as never mattered.
+    loose: AtomicUsize,
+    /// When there was no room last, microseconds; zero: never.
+    short: AtomicU64,
     hasher: RandomState,
     stripes: [Mutex<HashMap<u64, u32, RandomState>>; STRIPES],
 }
 
-/// What counts as one source: an IPv4 address, or the /64 that an IPv6 site chooses from freely.
+/// Why a connection is not taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Full {
+    /// The process has too many, or too many that never mattered.
+    Process,
+    /// Its source has too many.
+    Source,
+}
+
+/// What counts as one source: an IPv4 address, or the /56 that an IPv6 customer is given.
 fn source(ip: IpAddr) -> u64 {
     match ip {
         IpAddr::V4(v4) => u64::from(u32::from(v4)),
         IpAddr::V6(v6) => match v6.to_ipv4_mapped() {
             Some(v4) => u64::from(u32::from(v4)),
             // No global IPv6 prefix begins with 32 zero bits, so the two kinds do not meet.
-            None => (u128::from(v6) >> 64) as u64,
+            None => (u128::from(v6) >> 72) as u64,
         },
     }
 }
@@ -35,7 +49,15 @@ impl Caps {
     pub fn new(max: usize, max_per_source: u32) -> Caps {
         let hasher = RandomState::new();
         let stripes = std::array::from_fn(|_| Mutex::new(HashMap::with_hasher(hasher.clone())));
-        Caps { max, max_per_source, open: AtomicUsize::new(0), hasher, stripes }
+        Caps {
+            max,
+            max_per_source,
+            open: AtomicUsize::new(0),
+            loose: AtomicUsize::new(0),
+            short: AtomicU64::new(0),
+            hasher,
+            stripes,
+        }
     }
 
     fn stripe(&self, source: u64) -> &Mutex<HashMap<u64, u32, RandomState>> {
@@ -53,10 +75,27 @@ impl Caps {
         self.open.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Counts one connection accepted from `ip`; `false` if it or the process has too many.
-    pub fn admit(&self, ip: IpAddr) -> bool {
+    /// Counts one connection accepted from `ip`, `loose` until it [matters](Caps::tie).
+    ///
+    /// # Errors
+    /// Why it cannot be.
+    pub fn admit(&self, ip: IpAddr, loose: bool) -> Result<(), Full> {
+        let most = self.max - self.max / 4;
+        let more = |n| if n < most { Some(n + 1) } else { None };
+        let taken = loose && self.loose.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_err();
+        if taken {
+            return Err(Full::Process);
+        }
+        let full = self.count(ip).err();
+        if loose && full.is_some() {
+            self.tie();
+        }
+        full.map_or(Ok(()), Err)
+    }
+
+    fn count(&self, ip: IpAddr) -> Result<(), Full> {
         if !self.open() {
-            return false;
+            return Err(Full::Process);
         }
         let source = source(ip);
         // A poisoned lock holds counts that are still good: nothing in here can panic half way.
@@ -68,15 +107,33 @@ impl Caps {
             }
             drop(stripe);
             self.close();
-            return false;
+            return Err(Full::Source);
         }
         *count += 1;
-        true
+        Ok(())
+    }
+
+    /// A loose connection matters, or is gone.
+    pub fn tie(&self) {
+        self.loose.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Notes that there was no room.
+    pub fn note_short(&self, now: Time) {
+        self.short.store(now.as_micros(), Ordering::Relaxed);
+    }
+
+    /// When there was no room last.
+    pub fn short(&self) -> Option<Time> {
+        Some(self.short.load(Ordering::Relaxed)).filter(|at| *at > 0).map(Time::from_micros)
     }
 
     /// Takes back one [`Caps::admit`].
-    pub fn release(&self, ip: IpAddr) {
+    pub fn release(&self, ip: IpAddr, loose: bool) {
         self.close();
+        if loose {
+            self.tie();
+        }
         let source = source(ip);
         let mut stripe = self.stripe(source).lock().unwrap_or_else(|e| e.into_inner());
         match stripe.get_mut(&source) {
@@ -96,23 +153,39 @@ mod tests {
     fn caps_hold_for_a_source_and_for_all_and_are_given_back() {
         let caps = Caps::new(3, 2);
         let [a, b]: [IpAddr; 2] = ["10.0.0.1", "10.0.0.2"].map(|ip| ip.parse().expect("an address"));
-        assert!(caps.admit(a) && caps.admit(a));
-        assert!(!caps.admit(a), "the source's cap");
-        assert!(caps.admit(b));
-        assert!(!caps.admit(b), "the cap of all");
-        caps.release(a);
-        assert!(caps.admit(b));
+        assert!(caps.admit(a, false).is_ok() && caps.admit(a, false).is_ok());
+        assert_eq!(caps.admit(a, false), Err(Full::Source));
+        assert!(caps.admit(b, false).is_ok());
+        assert_eq!(caps.admit(b, false), Err(Full::Process));
+        caps.release(a, false);
+        assert!(caps.admit(b, false).is_ok());
         for ip in [a, b, b] {
-            caps.release(ip);
+            caps.release(ip, false);
         }
         assert!(caps.stripes.iter().all(|s| s.lock().expect("not poisoned").is_empty()));
         assert_eq!(caps.open.load(Ordering::Relaxed), 0);
     }
 
     #[test]
-    fn an_ipv6_site_is_one_source() {
-        let [a, b, c]: [IpAddr; 3] =
-            ["2001:db8::1", "2001:db8::ffff:1", "2001:db8:0:1::1"].map(|ip| ip.parse().expect("an address"));
+    fn loose_connections_leave_a_quarter_to_those_that_matter() {
+        let caps = Caps::new(8, 8);
+        let ip: IpAddr = "10.0.0.1".parse().expect("an address");
+        assert!((0..6).all(|_| caps.admit(ip, true).is_ok()));
+        assert_eq!(caps.admit(ip, true), Err(Full::Process));
+        caps.tie();
+        assert!(caps.admit(ip, true).is_ok());
+        caps.tie();
+        assert!(caps.admit(ip, true).is_ok());
+        assert_eq!((caps.admit(ip, true), caps.admit(ip, false)), (Err(Full::Process), Err(Full::Process)));
+        (0..6).for_each(|_| caps.release(ip, true));
+        (0..2).for_each(|_| caps.release(ip, false));
+        assert_eq!((caps.open.load(Ordering::Relaxed), caps.loose.load(Ordering::Relaxed)), (0, 0));
+    }
+
+    #[test]
+    fn an_ipv6_customer_is_one_source() {
+        let [a, b, c]: [IpAddr; 3] = ["2001:db8:0:1200::1", "2001:db8:0:12ff::ffff:1", "2001:db8:0:1300::1"]
+            .map(|ip| ip.parse().expect("an address"));
         assert_eq!(source(a), source(b));
         assert_ne!(source(a), source(c));
         assert_eq!(

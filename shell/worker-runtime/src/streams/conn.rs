@@ -42,6 +42,8 @@ pub enum Reason {
     Broken,
     /// The peer did not read.
     Stalled,
+    /// Others needed its room, and it mattered least.
+    Room,
     /// The socket failed.
     Error,
     /// It never came about.
@@ -51,7 +53,7 @@ pub enum Reason {
 impl Reason {
     /// Whether the peer deserves a reset: it would otherwise hold kernel memory after the close.
     pub fn resets(self) -> bool {
-        matches!(self, Reason::Useless | Reason::Slow | Reason::Stalled)
+        matches!(self, Reason::Useless | Reason::Slow | Reason::Stalled | Reason::Room)
     }
 }
 
@@ -64,12 +66,14 @@ pub struct Ticket {
     pub origin: u16,
     /// The message is not queued where much is.
     pub yields: bool,
+    /// For so many seconds its connection matters.
+    pub keeps: u32,
 }
 
 impl Ticket {
     /// Nobody wants to hear.
     pub fn none(origin: u16) -> Ticket {
-        Ticket { token: 0, origin, yields: false }
+        Ticket { token: 0, origin, yields: false, keeps: 0 }
     }
 }
 
@@ -204,6 +208,8 @@ pub struct Conn {
     pub inbound: bool,
     /// Whether it was ever open in both directions.
     pub was_open: bool,
+    /// Whether it has never mattered: nobody registered or was called on it.
+    pub loose: bool,
     /// Whether a whole message has come, or we opened it ourselves.
     pub useful: bool,
     /// Whether it is in the list of connections with input left over.
@@ -224,6 +230,8 @@ pub struct Conn {
     pub deadline: Time,
     /// Until then it counts as congested: it was of late, for longer than a burst lasts.
     pub narrow: Time,
+    /// Until then it matters; if it is loose, until then it may be silent.
+    pub lasts: Time,
     /// Before this, no ping is answered.
     pub next_pong: Time,
     /// Bytes received and not consumed.
@@ -246,6 +254,7 @@ impl Conn {
             ends: None,
             inbound,
             was_open: inbound,
+            loose: false,
             useful: !inbound,
             waiting: false,
             dirty: false,
@@ -254,6 +263,7 @@ impl Conn {
             opened: now,
             deadline: Time::FAR,
             narrow: Time::ZERO,
+            lasts: if inbound { Time::ZERO } else { Time::FAR },
             next_pong: Time::ZERO,
             input: None,
             output: None,
@@ -265,6 +275,19 @@ impl Conn {
     pub fn forget(&mut self, now: Time) {
         if self.recent.as_mut().is_some_and(|recent| !recent.keep(now)) {
             self.recent = None;
+        }
+    }
+
+    /// When its silence has lasted too long, if it is silent from now on; `message`: one has just come.
+    pub fn silence(&mut self, limits: &StreamLimits, now: Time, message: bool) -> Time {
+        match limits.idle_loose {
+            Some(short) if self.loose || self.lasts <= now => {
+                if message {
+                    self.lasts = self.lasts.max(now + short);
+                }
+                self.lasts.max(now)
+            }
+            _ => now + limits.idle,
         }
     }
 

@@ -49,14 +49,17 @@ impl Streams {
         Some(input)
     }
 
-    /// Sets the deadline that fits what has been read.
-    pub fn set_read_deadline(&mut self, id: ConnId, now: Time) {
+    /// Sets the deadline that fits what has been read; `message`: a whole one was.
+    pub fn set_read_deadline(&mut self, id: ConnId, message: bool, now: Time) {
         let limits = self.limits;
         let Some(conn) = self.table.get_mut(id) else { return };
         if conn.state != State::Open {
             return;
         }
-        let silence = if conn.useful { now + limits.idle } else { conn.opened + limits.first_message };
+        let silence = match conn.useful {
+            true => conn.silence(&limits, now, message),
+            false => conn.opened + limits.first_message,
+        };
         conn.deadline = match &conn.input {
             Some(input) if !conn.waiting && input.begun => {
                 let bytes = (input.bytes.len() - input.start) as u64;

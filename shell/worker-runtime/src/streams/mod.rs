@@ -10,6 +10,7 @@ mod conn;
 mod directory;
 mod ending;
 mod input;
+mod loose;
 mod table;
 mod wheel;
 
@@ -23,11 +24,13 @@ use crate::sys::{self, Interest, Poller};
 use accept::Acceptor;
 use conn::Output;
 use ending::Ending;
+use loose::Loose;
 use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::time::Duration;
 use table::Table;
 use wheel::Wheel;
 use wire::{ConnId, ListenerId, Time};
@@ -63,6 +66,7 @@ pub struct Streams {
     /// Bytes that connections hold in their buffers, both directions.
     held: usize,
     ending: Ending,
+    loose: Loose,
     /// Connections whose input waits for their next turn.
     pub ready: VecDeque<ConnId>,
     /// Room for one read.
@@ -97,6 +101,7 @@ impl Streams {
             dirty: Vec::new(),
             held: 0,
             ending: Ending::new(workers),
+            loose: Loose::default(),
             ready: VecDeque::new(),
             scratch: vec![0; CHUNK],
             failed: Vec::new(),
@@ -224,6 +229,12 @@ impl Streams {
         output.push(message, ticket);
         self.held += message.len();
         let pending = output.pending();
+        if ticket.keeps > 0 {
+            conn.lasts = conn.lasts.max(now + Duration::from_secs(ticket.keeps.into()));
+            if std::mem::take(&mut conn.loose) {
+                self.shared.caps.tie();
+            }
+        }
         if !conn.dirty {
             conn.dirty = true;
             self.dirty.push(id);
@@ -309,7 +320,7 @@ impl Streams {
             State::Closing => self.linger(id, poller, now),
             State::Open => {
                 if conn.useful && conn.input.is_none() {
-                    conn.deadline = now + self.limits.idle;
+                    conn.deadline = conn.silence(&self.limits, now, false);
                 }
                 Streams::watch(conn, id, poller, Interest::READ);
             }
@@ -371,7 +382,7 @@ impl Streams {
         self.wheel.clear(Table::slot_of(id));
         self.shared.directory.remove(conn.remote, id);
         if conn.inbound {
-            self.shared.caps.release(conn.remote.ip());
+            self.shared.caps.release(conn.remote.ip(), conn.loose);
         } else {
             self.shared.caps.close();
         }
@@ -406,6 +417,7 @@ impl Streams {
             Reason::Slow => c.tcp_closed_slow.one(),
             Reason::Broken => c.tcp_closed_broken.one(),
             Reason::Stalled => c.tcp_closed_stalled.one(),
+            Reason::Room => c.tcp_closed_room.one(),
             Reason::Error => c.tcp_closed_error.one(),
             Reason::Connect => c.tcp_connect_failures.one(),
         }

@@ -209,7 +209,7 @@ impl<M: Machine> Worker<M> {
         if let Stop::Broken(head, error) = digest.stop {
             self.refuse(id, head, error);
         } else {
-            self.streams.set_read_deadline(id, self.now);
+            self.streams.set_read_deadline(id, digest.message, self.now);
         }
         self.dispatch();
         match self.streams.get(id) {

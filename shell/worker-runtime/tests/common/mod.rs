@@ -24,7 +24,7 @@ pub enum Told {
 pub type Log = Arc<Mutex<Vec<(u16, Told)>>>;
 
 /// Messages are lines. `>udp ADDRESS TOKEN TEXT` and `>tcp ...` send `TEXT`, which yields if it begins with `new`; `>>WORKER SEQUENCE TEXT`
-/// sends on a connection; `bye` asks for the connection's close; `boom` panics; `alarm MS` sets a
+/// sends on a connection; `keep` has its connection matter; `bye` asks for the connection's close; `boom` panics; `alarm MS` sets a
 /// timer; `quiet...` is not answered; a line that begins with a digit belongs to that worker and is
 /// answered with the worker's number before it; any other line is answered by itself.
 pub struct Lines {
@@ -100,6 +100,10 @@ impl Machine for Lines {
                 out.send(Flow { conn: Some(conn), ..flow }, words.next().unwrap(), b"across\n");
             }
             _ if line.starts_with('>') => self.send(&line[1..], out),
+            "keep" => {
+                out.send(flow, 0, b"kept\n");
+                out.keeps(3_600);
+            }
             _ if line.starts_with(|c: char| c.is_ascii_digit()) => {
                 out.send(flow, 0, format!("{}:{line}\n", self.worker).as_bytes());
             }

@@ -1,0 +1,50 @@
+//! Connections that never mattered: nobody registered or was called on them. Where room is short they go first, the
+//! oldest before the others.
+
+use super::conn::Reason;
+use super::{Streams, caps};
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use wire::{ConnId, Time};
+
+/// Accepted connections, the oldest first. Such as matter or are gone by now stand among them.
+#[derive(Default)]
+pub struct Loose(VecDeque<ConnId>);
+
+impl Streams {
+    /// Counts a connection accepted from `ip`, for which an older one may have to go. `false`: it cannot be taken.
+    pub(super) fn admit(&mut self, ip: IpAddr, now: Time) -> bool {
+        let loose = self.limits.idle_loose.is_some();
+        let mut admitted = self.shared.caps.admit(ip, loose);
+        if admitted == Err(caps::Full::Process) {
+            self.shared.caps.note_short(now);
+            if self.drop_oldest() {
+                admitted = self.shared.caps.admit(ip, loose);
+            }
+        }
+        admitted.is_ok()
+    }
+
+    /// Notes an accepted connection that has been admitted.
+    pub(super) fn enlist(&mut self, id: ConnId) {
+        let Some(conn) = self.table.get_mut(id).filter(|_| self.limits.idle_loose.is_some()) else { return };
+        conn.loose = true;
+        self.loose.0.push_back(id);
+        // Those that are gone are forgotten before they are the larger part.
+        if self.loose.0.len() > 2 * self.table.len() + 64 {
+            let table = &self.table;
+            self.loose.0.retain(|&id| table.get(id).is_some_and(|conn| conn.loose));
+        }
+    }
+
+    /// Closes the oldest connection that never mattered; `false` if there is none.
+    fn drop_oldest(&mut self) -> bool {
+        while let Some(id) = self.loose.0.pop_front() {
+            if self.table.get(id).is_some_and(|conn| conn.loose) {
+                self.close(id, Reason::Room);
+                return true;
+            }
+        }
+        false
+    }
+}
