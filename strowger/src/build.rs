@@ -98,6 +98,7 @@ fn auth(auth: &c::Auth, secret: &Secret) -> n::Auth {
         },
         realm: auth.realm.clone().map(String::into_bytes),
         bind_from: auth.bind_from,
+        in_dialog: auth.in_dialog,
         fronts: auth.fronts.iter().map(|c| (c.address, c.length)).collect(),
         authenticator: Arc::new(Authenticator::new(secret, config)),
     }

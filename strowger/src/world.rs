@@ -9,7 +9,7 @@ use sip_auth::{
     Name, NonceCounts, Recent, shard_of,
 };
 use sip_message::{DateText, Method, Uri, canonical_user};
-use sip_node::{Counter, Question, Refusal, Services, Span, StoreDown};
+use sip_node::{Counter, Question, Refusal, Services, Span, StoreDown, Unregistered};
 use sip_proxy::locate;
 use sip_registrar::{BindingView, Change, Expected, Reply, Table};
 use std::borrow::Cow;
@@ -185,6 +185,9 @@ impl Services for World {
 
     fn count(&self, counter: Counter) {
         self.recorder.add(metric(counter), 1);
+        if let Counter::RegisterRefused(why) = counter {
+            self.recorder.add(unregistered(why), 1);
+        }
     }
 
     fn count_method(&self, method: Method<'_>) {
@@ -343,13 +346,28 @@ const fn metric(counter: Counter) -> metrics::Counter {
         Counter::WrongCredentials => metrics::Counter::AuthFailed,
         Counter::Throttled => metrics::Counter::AuthHeldOff,
         Counter::Registered => metrics::Counter::RegistrationsAccepted,
-        Counter::RegisterRefused => metrics::Counter::RegistrationsRefused,
+        Counter::RegisterRefused(_) => metrics::Counter::RegistrationsRefused,
         Counter::Forwarded => metrics::Counter::ForwardedRequests,
         Counter::Relayed => metrics::Counter::ForwardedResponses,
         Counter::CallsAnswered => metrics::Counter::CallsAnswered,
         Counter::CallsFailed => metrics::Counter::CallsFailed,
         Counter::Voicemail => metrics::Counter::CallsDiverted,
         Counter::Lookups => metrics::Counter::DnsQuestions,
+    }
+}
+
+/// The metric that a reason to refuse a REGISTER is.
+const fn unregistered(why: Unregistered) -> metrics::Counter {
+    match why {
+        Unregistered::WrongCredentials => metrics::Counter::UnregisteredCredentials,
+        Unregistered::HeldOff => metrics::Counter::UnregisteredHeldOff,
+        Unregistered::Forbidden => metrics::Counter::UnregisteredForbidden,
+        Unregistered::NotOurs => metrics::Counter::UnregisteredNotOurs,
+        Unregistered::Malformed => metrics::Counter::UnregisteredMalformed,
+        Unregistered::Unsupported => metrics::Counter::UnregisteredUnsupported,
+        Unregistered::Contacts => metrics::Counter::UnregisteredContacts,
+        Unregistered::Store => metrics::Counter::UnregisteredStore,
+        Unregistered::Overload => metrics::Counter::UnregisteredOverload,
     }
 }
 

@@ -140,7 +140,7 @@ class Bench:
     def strowger(self, name, workload):
         w = WORKLOADS[workload]
         config = '' if name == 'strowger' else 'udp_segmentation = "off"\n'
-        config += w.get('config', '') + '[auth]\nchallenge = [%s]\n' % ', '.join('"%s"' % m for m in w['challenge'])
+        config += w.get('config', '') + '[auth]\nin_dialog = true\nchallenge = [%s]\n' % ', '.join('"%s"' % m for m in w['challenge'])
         if w['users'] and not self.data:
             # Importing 100,000 users once; each run gets a copy.
             self.data = os.path.join(self.dir, 'data')

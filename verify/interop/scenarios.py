@@ -448,7 +448,7 @@ def proxy200(run, digest):
     challenge = '["INVITE", "BYE"]' if digest else '[]'
     users = [(user(i), secret(i)) for i in range(callees + callers)]
     with servers.Strowger(run.bin, workers=2, auth=digest, users=users if digest else (),
-                          config='[auth]\nchallenge = %s\n' % challenge) as server:
+                          config='[auth]\nin_dialog = true\nchallenge = %s\n' % challenge) as server:
         callee = sipp.Sipp('callee.xml')
         try:
             net.register_block(server.address, [user(i) for i in range(callees)], callee.ip, 5060, server.domain)

@@ -83,6 +83,7 @@ fn settings(digest: bool, mode: Mode) -> Settings {
             challenge: Challenge::Only(vec![b"INVITE".to_vec(), b"BYE".to_vec()]),
             realm: None,
             bind_from: true,
+            in_dialog: true,
             fronts: Vec::new(),
             authenticator: Arc::new(Authenticator::new(&secret, sip_auth::Config::default())),
         },

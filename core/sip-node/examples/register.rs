@@ -89,6 +89,7 @@ fn settings() -> Settings {
             challenge: Challenge::All,
             realm: None,
             bind_from: true,
+            in_dialog: false,
             fronts: Vec::new(),
             authenticator: Arc::new(Authenticator::new(&secret, sip_auth::Config::default())),
         },

@@ -6,7 +6,7 @@
 use crate::inbound::retry_after;
 use crate::node::Node;
 use crate::overload::Verdict;
-use crate::services::{Counter, Refusal, Services};
+use crate::services::{Counter, Refusal, Services, Unregistered};
 use crate::settings::{Auth, Mode};
 use sip_auth::{Decision, Status};
 use sip_message::{
@@ -178,6 +178,7 @@ impl<S: Services> Node<S> {
         let begins = request.to_tag().is_empty() || request.method() == Method::Invite;
         if self.draining && dialog.is_none() && begins {
             self.services.count(Counter::Overload);
+            self.count_unregistered(request, Unregistered::Overload);
             self.refuse(flow, request, 503, b"", &retry_after(30), out);
             return None;
         }
@@ -187,6 +188,7 @@ impl<S: Services> Node<S> {
             match self.judge(flow, request) {
                 Verdict::Take => {}
                 Verdict::Refuse => {
+                    self.count_unregistered(request, Unregistered::Overload);
                     self.shed(flow, request, out);
                     return None;
                 }
@@ -196,10 +198,11 @@ impl<S: Services> Node<S> {
                 }
             }
         }
-        let (caller, aor) = match self.caller_for_help(now, flow, request, (&uri, &routing), dialog.as_ref())
-        {
+        let (way, within) = ((&uri, &routing), dialog.as_ref());
+        let help = self.caller_for_help(now, flow, request, way, within);
+        let (caller, aor) = match help.or_else(|| self.caller_within(flow, request, way, within)) {
             Some(caller) => (caller, None),
-            None => self.identify(now, flow, request, &uri, dialog.as_ref(), out)?,
+            None => self.identify(now, flow, request, &uri, within, out)?,
         };
         Some((Admitted { uri, routing, dialog, caller }, aor))
     }
@@ -252,6 +255,7 @@ impl<S: Services> Node<S> {
         out: &mut Outbox,
     ) -> Option<T> {
         self.services.count(Counter::Malformed);
+        self.count_unregistered(request, Unregistered::Malformed);
         self.refuse(flow, request, 400, reason, b"", out);
         None
     }
@@ -485,6 +489,7 @@ impl<S: Services> Node<S> {
                 }
                 self.services.count(Counter::Forbidden);
                 self.services.refused(Refusal::OtherUser, aor.text(), about.source);
+                self.count_unregistered(request, Unregistered::Forbidden);
                 let why = (403, &b"Credentials Of Another User"[..]);
                 self.answer_once(now, flow, request, why, b"", out);
                 return None;
@@ -496,10 +501,12 @@ impl<S: Services> Node<S> {
             Decision::Throttled { retry_after } => {
                 self.services.refused(Refusal::Throttled, aor.text(), about.source);
                 self.services.count(Counter::Throttled);
+                self.count_unregistered(request, Unregistered::HeldOff);
                 return self.hold_off(flow, request, retry_after, out);
             }
             Decision::Wrong { retry_after } => {
                 self.services.count(Counter::WrongCredentials);
+                self.count_unregistered(request, Unregistered::WrongCredentials);
                 self.services.refused(Refusal::WrongCredentials, aor.text(), about.source);
                 if retry_after > 0 {
                     return self.hold_off(flow, request, retry_after, out);
@@ -524,6 +531,13 @@ impl<S: Services> Node<S> {
         self.refuse(flow, request, status.code(), b"", &lines, out);
         self.scratch = lines;
         None
+    }
+
+    /// Counts a request that is refused, if it is a REGISTER.
+    pub(crate) fn count_unregistered(&self, request: &Message<'_>, why: Unregistered) {
+        if request.method() == Method::Register {
+            self.services.count(Counter::RegisterRefused(why));
+        }
     }
 
     /// Refuses a request whose sender answered wrongly too often. 403 is what phones show and stop at. Not

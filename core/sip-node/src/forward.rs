@@ -196,10 +196,11 @@ impl<S: Services> Node<S> {
         }
     }
 
-    /// The ends of a dialog that a request may set up, and the name that its callee will bear in it.
+    /// The ends of a dialog that a request may set up, and the names that they bear in it.
     pub(crate) fn ends(&self, request: &Message<'_>, caller: End, callee: End) -> Ends {
-        let aor = self.aor_of(request.to_uri());
-        Ends { caller, callee, called: aor.map_or(0, |aor| self.sealer.mark(aor.text())) }
+        let mark = |uri| self.aor_of(uri).map_or(0, |aor| self.sealer.mark(aor.text()));
+        let calling = if caller.role == Role::Local { mark(request.from_uri()) } else { 0 };
+        Ends { caller, callee, called: mark(request.to_uri()), calling }
     }
 
     /// Our Record-Route: one value for each side where they differ (RFC 5658), both with the sealed

@@ -35,12 +35,13 @@ mod strangers;
 mod targets;
 #[cfg(test)]
 mod tests;
+mod within;
 
 pub use calls::Call;
 pub use emergency::Emergency;
 pub use node::{Keys, Node, NodeConfig, Notice, Report};
 pub use overload::{Common, Rules as OverloadRules, Standing};
-pub use services::{Counter, Question, Refusal, Services, Span, StoreDown};
+pub use services::{Counter, Question, Refusal, Services, Span, StoreDown, Unregistered};
 pub use settings::{
     Auth, Challenge, Listener, Mode, Proxy, Route, RouteAction, Settings, Trunk, Trying, Voicemail,
 };

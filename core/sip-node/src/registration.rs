@@ -3,7 +3,7 @@
 use crate::admit::{Admitted, Aor, unsupported};
 use crate::inbound::retry_after;
 use crate::node::Node;
-use crate::services::{Counter, Refusal, Services, StoreDown};
+use crate::services::{Counter, Refusal, Services, StoreDown, Unregistered};
 use crate::settings::Settings;
 use core::net::SocketAddr;
 use sip_message::{Message, Name, NameAddr, Uri};
@@ -27,12 +27,13 @@ impl<S: Services> Node<S> {
         out: &mut Outbox,
     ) {
         if let Some(extra) = unsupported(request, Name::Require) {
+            self.services.count(Counter::RegisterRefused(Unregistered::Unsupported));
             return self.decline(now, flow, request, admitted, (420, b""), &extra, out);
         }
         // The scheme of an address-of-record is sip or sips (sections 10.2, 10.3 step 5); of one that
         // was found out it is.
         if aor.is_none() && !Uri::parse(request.to_uri()).is_ok_and(|uri| uri.is_sip()) {
-            self.services.count(Counter::RegisterRefused);
+            self.services.count(Counter::RegisterRefused(Unregistered::Malformed));
             return self.decline(now, flow, request, admitted, (400, b"Unusable To"), b"", out);
         }
         let named = || self.aor_of(request.to_uri());
@@ -40,17 +41,17 @@ impl<S: Services> Node<S> {
         // Section 10.3 step 5: an address-of-record that is not of this domain is not found. Someone
         // who is not the user in To has no business here either (10.3 step 4).
         let Some(aor) = aor.filter(|aor| !aor.user().is_empty()) else {
-            self.services.count(Counter::RegisterRefused);
+            self.services.count(Counter::RegisterRefused(Unregistered::NotOurs));
             self.tell(Refusal::NotOurs, request.to_uri(), flow, request);
             return self.decline(now, flow, request, admitted, (404, b""), b"", out);
         };
         if admitted.caller.role != Role::Local {
-            self.services.count(Counter::RegisterRefused);
+            self.services.count(Counter::RegisterRefused(Unregistered::Forbidden));
             self.tell(Refusal::Unproven, aor.text(), flow, request);
             return self.decline(now, flow, request, admitted, (403, b""), b"", out);
         }
         if self.claims_a_place(flow, request) {
-            self.services.count(Counter::RegisterRefused);
+            self.services.count(Counter::RegisterRefused(Unregistered::Forbidden));
             self.services.count(Counter::Forbidden);
             self.tell(Refusal::Claimed, aor.text(), flow, request);
             let why = (403, &b"Contact At A Trunk Or Service"[..]);
@@ -74,7 +75,8 @@ impl<S: Services> Node<S> {
                 if ok {
                     self.push_date(&mut reply.headers);
                 }
-                self.services.count(if ok { Counter::Registered } else { Counter::RegisterRefused });
+                let refused = Counter::RegisterRefused(Unregistered::Contacts);
+                self.services.count(if ok { Counter::Registered } else { refused });
                 // A retransmission must be no second registration with an old CSeq.
                 self.answer_once(now, flow, request, (reply.status, reply.reason), &reply.headers, out);
                 if ok && flow.conn.is_some() && has_bindings(&reply.headers) {
@@ -82,7 +84,7 @@ impl<S: Services> Node<S> {
                 }
             }
             Err(StoreDown { retry_after: seconds }) => {
-                self.services.count(Counter::RegisterRefused);
+                self.services.count(Counter::RegisterRefused(Unregistered::Store));
                 let why = retry_after(seconds);
                 self.decline(now, flow, request, admitted, (503, b""), &why, out);
             }

@@ -147,6 +147,29 @@ pub enum Refusal {
     Elsewhere,
 }
 
+/// Why a REGISTER was refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unregistered {
+    /// The digest is not right, or there is no such user.
+    WrongCredentials,
+    /// Too many wrong answers before.
+    HeldOff,
+    /// The sender may not register that address-of-record, or that Contact or Path.
+    Forbidden,
+    /// The address-of-record is not of this server.
+    NotOurs,
+    /// It cannot be read.
+    Malformed,
+    /// It requires an extension that this server does not have.
+    Unsupported,
+    /// The registrar does not accept its contacts: their number, interval or order.
+    Contacts,
+    /// The store takes nothing.
+    Store,
+    /// The server has no time or room, or is draining.
+    Overload,
+}
+
 /// What is timed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Span {
@@ -186,7 +209,7 @@ pub enum Counter {
     /// REGISTER requests accepted.
     Registered,
     /// REGISTER requests refused.
-    RegisterRefused,
+    RegisterRefused(Unregistered),
     /// Requests forwarded, each branch counted.
     Forwarded,
     /// Responses forwarded.

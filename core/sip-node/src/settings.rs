@@ -113,6 +113,8 @@ pub struct Auth {
     pub realm: Option<Vec<u8>>,
     /// The From user must be the authenticated one.
     pub bind_from: bool,
+    /// Whether users are challenged within a dialog although its token and their address say who they are.
+    pub in_dialog: bool,
     /// Blocks of addresses, with prefix lengths, of proxies and balancers in front of this server. They say
     /// truly, in the Via below theirs, where a request came from.
     pub fronts: Vec<(IpAddr, u8)>,

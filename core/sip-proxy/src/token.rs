@@ -3,12 +3,12 @@
 //! A proxy that keeps no dialogs must still know, when a BYE comes by, whether it ever let this dialog
 //! through and where the other end really is (a phone behind address translation is not where its
 //! Contact says). Both travel in the Record-Route URI: each end's transport address, listener and
-//! standing, and a mark of the name that was called, with a MAC over them, the Call-ID and the caller's
+//! standing, and marks of the names that called and was called, with a MAC over them, the Call-ID and the caller's
 //! tag. A made-up To tag or Route opens
 //! nothing, a copied one fits no other call, and no worker needs memory to follow a dialog (the flow
 //! tokens of RFC 5626 section 5.2, for both ends).
 //!
-//! Text form: base64url of `version|roles, called, caller, callee, mac`, 38 characters for two IPv4 ends.
+//! Text form: base64url of `version|roles, called, calling, caller, callee, mac`, 40 characters for two IPv4 ends.
 
 use crate::gathered::Gathered;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -60,6 +60,8 @@ pub struct Ends {
     pub callee: End,
     /// The [mark](Sealer::mark) of the name of ours that was called; 0 if it was none.
     pub called: u16,
+    /// The same of the name of ours that called.
+    pub calling: u16,
 }
 
 /// A verified token as one request shows it.
@@ -73,6 +75,8 @@ pub struct Dialog {
     pub by_caller: bool,
     /// The [mark](Sealer::mark) of the name of ours that was called; 0 if it was none.
     pub called: u16,
+    /// The same of the name of ours that called.
+    pub calling: u16,
 }
 
 /// Seals and opens dialog tokens. All workers share the key; it outlives restarts, so dialogs do too.
@@ -81,10 +85,12 @@ pub struct Sealer {
     key: [u8; 16],
 }
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
+/// Without the name that called: tokens of dialogs from before an upgrade.
+const VERSION_1: u8 = 1;
 const END_MAX: usize = 20;
 const MAC: usize = 8;
-const RAW_MAX: usize = 2 + 2 + 2 * END_MAX + MAC;
+const RAW_MAX: usize = 2 + 4 + 2 * END_MAX + MAC;
 
 impl Sealer {
     /// A sealer with a secret key.
@@ -97,6 +103,7 @@ impl Sealer {
         let mut raw = Raw::default();
         raw.push(&[VERSION, role_bits(ends.caller.role) << 4 | role_bits(ends.callee.role)]);
         raw.push(&ends.called.to_be_bytes());
+        raw.push(&ends.calling.to_be_bytes());
         raw.push_end(&ends.caller);
         raw.push_end(&ends.callee);
         let mac = self.mac(raw.bytes(), call_id, caller_tag);
@@ -110,15 +117,15 @@ impl Sealer {
         let mut raw = Raw::default();
         unbase64url(token, &mut raw)?;
         let (sealed, mac) = raw.bytes().split_at_checked(raw.len.checked_sub(MAC)?)?;
-        let Ends { caller, callee, called } = read_ends(sealed)?;
+        let Ends { caller, callee, called, calling } = read_ends(sealed)?;
         if to_tag.is_empty() || from_tag.is_empty() {
             return None;
         }
         if self.mac(sealed, call_id, from_tag) == mac {
-            return Some(Dialog { sender: caller, peer: callee, by_caller: true, called });
+            return Some(Dialog { sender: caller, peer: callee, by_caller: true, called, calling });
         }
         if self.mac(sealed, call_id, to_tag) == mac {
-            return Some(Dialog { sender: callee, peer: caller, by_caller: false, called });
+            return Some(Dialog { sender: callee, peer: caller, by_caller: false, called, calling });
         }
         None
     }
@@ -208,11 +215,15 @@ impl Raw {
 }
 
 fn read_ends(sealed: &[u8]) -> Option<Ends> {
-    let [VERSION, roles, high, low, rest @ ..] = sealed else { return None };
-    let called = u16::from_be_bytes([*high, *low]);
+    let (roles, called, calling, rest) = match sealed {
+        [VERSION, roles, a, b, c, d, rest @ ..] => (roles, [*a, *b], [*c, *d], rest),
+        [VERSION_1, roles, a, b, rest @ ..] => (roles, [*a, *b], [0, 0], rest),
+        _ => return None,
+    };
+    let [called, calling] = [called, calling].map(u16::from_be_bytes);
     let (caller, rest) = read_end(rest, role_of(roles >> 4)?)?;
     let (callee, rest) = read_end(rest, role_of(roles & 15)?)?;
-    rest.is_empty().then_some(Ends { caller, callee, called })
+    rest.is_empty().then_some(Ends { caller, callee, called, calling })
 }
 
 fn read_end(bytes: &[u8], role: Role) -> Option<(End, &[u8])> {
@@ -331,6 +342,7 @@ mod tests {
             caller: end("192.0.2.1:5060", Transport::Udp, Role::Local),
             callee: end("[2001:db8::1]:5070", Transport::Tcp, Role::Trunk),
             called: 0x1234,
+            calling: 0x5678,
         }
     }
 
@@ -344,23 +356,28 @@ mod tests {
     fn each_direction_is_told_by_its_tags() {
         let s = Sealer::new([1; 16]);
         let token = sealed(1);
-        let Ends { caller, callee, called } = ends();
+        let Ends { caller, callee, called, calling } = ends();
         assert_eq!(
             s.open(&token, b"call@x", b"ctag", b"other"),
-            Some(Dialog { sender: caller, peer: callee, by_caller: true, called })
+            Some(Dialog { sender: caller, peer: callee, by_caller: true, called, calling })
         );
         assert_eq!(
             s.open(&token, b"call@x", b"other", b"ctag"),
-            Some(Dialog { sender: callee, peer: caller, by_caller: false, called })
+            Some(Dialog { sender: callee, peer: caller, by_caller: false, called, calling })
         );
     }
 
     #[test]
-    fn two_ipv4_ends_take_38_characters() {
+    fn two_ipv4_ends_take_40_characters() {
         let e = end("10.0.0.1:5060", Transport::Udp, Role::Local);
         let mut out = Vec::new();
-        Sealer::new([0; 16]).seal(&Ends { caller: e, callee: e, called: 0 }, b"c", b"t", &mut out);
-        assert_eq!(out.len(), 38);
+        Sealer::new([0; 16]).seal(
+            &Ends { caller: e, callee: e, called: 0, calling: 0 },
+            b"c",
+            b"t",
+            &mut out,
+        );
+        assert_eq!(out.len(), 40);
     }
 
     #[test]
@@ -371,6 +388,23 @@ mod tests {
         assert_eq!(s.open(&token, b"call@x", b"a", b"b"), None);
         assert_eq!(s.open(&token, b"call@x", b"ctag", b""), None, "no To tag, no dialog");
         assert_eq!(s.open(&sealed(2), b"call@x", b"ctag", b"x"), None);
+    }
+
+    #[test]
+    fn token_of_the_version_before_is_read_without_the_caller() {
+        let s = Sealer::new([1; 16]);
+        let Ends { caller, callee, called, .. } = ends();
+        let mut raw = Raw::default();
+        raw.push(&[VERSION_1, role_bits(caller.role) << 4 | role_bits(callee.role)]);
+        raw.push(&called.to_be_bytes());
+        raw.push_end(&caller);
+        raw.push_end(&callee);
+        let mac = s.mac(raw.bytes(), b"call@x", b"ctag");
+        raw.push(&mac);
+        let mut token = Vec::new();
+        base64url(raw.bytes(), &mut token);
+        let dialog = s.open(&token, b"call@x", b"ctag", b"x").expect("a dialog");
+        assert_eq!((dialog.sender, dialog.called, dialog.calling), (caller, called, 0));
     }
 
     #[test]

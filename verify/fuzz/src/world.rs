@@ -167,6 +167,7 @@ pub fn settings(choice: u8) -> Settings {
             challenge: Challenge::All,
             realm: None,
             bind_from: true,
+            in_dialog: false,
             fronts: Vec::new(),
             authenticator: Arc::new(Authenticator::new(
                 &Secret { key: [9; 16], epoch: 1 },

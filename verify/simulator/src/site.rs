@@ -152,6 +152,7 @@ impl Site {
                 challenge: n::Challenge::All,
                 realm: None,
                 bind_from: true,
+                in_dialog: false,
                 fronts: Vec::new(),
                 authenticator: Arc::new(Authenticator::new(&secret, auth)),
             },

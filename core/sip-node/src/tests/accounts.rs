@@ -181,6 +181,30 @@ fn nobody_registers_for_somebody_else() {
 }
 
 #[test]
+fn refused_registrations_are_counted_by_reason() {
+    let mut lab = Lab::new();
+    let counted = |lab: &Lab, why| lab.count(Counter::RegisterRefused(why));
+    let req = register("alice", "<sip:alice@192.0.2.30>");
+    for n in 0..12 {
+        let challenge = lab.ask(ALICE, req.clone().sent_by("UDP", ALICE).text());
+        assert_eq!(challenge.status(), 401);
+        let answer = lab.ask(ALICE, req.answer_with("alice", &format!("guess{n}"), &challenge).text());
+        assert!([401, 403].contains(&answer.status()));
+    }
+    assert_eq!(counted(&lab, Unregistered::WrongCredentials), 6);
+    assert_eq!(counted(&lab, Unregistered::HeldOff), 6);
+    let bob = register("bob", "<sip:bob@192.0.2.40>").sent_by("UDP", "192.0.2.40:5060");
+    let challenge = lab.ask("192.0.2.40:5060", bob.text());
+    assert_eq!(lab.ask("192.0.2.40:5060", bob.answer("alice", &challenge).text()).status(), 403);
+    assert_eq!(counted(&lab, Unregistered::Forbidden), 1);
+    let brief = bob.clone().line("Expires: 1").sent_by("UDP", "192.0.2.40:5060");
+    let challenge = lab.ask("192.0.2.40:5060", brief.text());
+    assert_eq!(lab.ask("192.0.2.40:5060", brief.answer("bob", &challenge).text()).status(), 423);
+    assert_eq!(counted(&lab, Unregistered::Contacts), 1);
+    assert_eq!(lab.count(Counter::Registered), 0);
+}
+
+#[test]
 fn registrations_that_are_not_ours() {
     let mut lab = Lab::new();
     // Another domain in To: not found (10.3 step 5), and nothing to hijack.

@@ -96,7 +96,7 @@ fn a_made_up_or_borrowed_token_opens_nothing() {
     for text in [
         forge(&|bye| bye.call_id = "other".to_owned()),
         forge(&|bye| bye.from = "<sip:carol@far.example>;tag=other".to_owned()),
-        forge(&|bye| bye.lines[0] = bye.lines[0].replace(";d=AS", ";d=AT")),
+        forge(&|bye| bye.lines[0] = bye.lines[0].replace(";d=A", ";d=B")),
         forge(&|bye| bye.lines[0] = "Route: <sip:198.51.100.1;lr;d=x>".to_owned()),
         forge(&|bye| bye.lines.clear()),
     ] {
@@ -365,6 +365,69 @@ fn whoever_answers_for_a_user_of_ours_may_speak_in_the_dialog() {
     // From another address the token is not enough.
     let bye = from_callee(&got, "BYE", "192.0.2.66:5060", "<sip:bob@here.example>");
     assert_eq!(lab.ask("192.0.2.66:5060", bye.text()).status(), 407);
+}
+
+/// A call of alice's to bob, and the server's default: her token proves who she is.
+fn proven_call() -> (Lab, Req, Sent, Sent) {
+    let mut lab = Lab::with(|s| s.auth.in_dialog = false);
+    lab.phones(&[BOB]);
+    let req = Req::invite().alice();
+    let got = lab.as_user(ALICE, "alice", &req).remove(1);
+    let ok = lab.ask(BOB, got.accept("b"));
+    (lab, req, got, ok)
+}
+
+#[test]
+fn no_challenge_within_a_dialog_at_the_address_of_its_end() {
+    for method in ["INVITE", "BYE", "INFO"] {
+        let (mut lab, req, got, ok) = proven_call();
+        let own = Req { cseq: 9, ..req.within(method, &ok) };
+        lab.send(ALICE, own.text());
+        let sent = lab.sent();
+        assert!(sent.iter().any(|s| s.to() == BOB && s.text.starts_with(method)), "{method}: {sent:?}");
+        let back = from_callee(&got, method, BOB, "<sip:bob@here.example>");
+        lab.send(BOB, back.text());
+        let sent = lab.sent();
+        assert!(sent.iter().any(|s| s.to() == ALICE && s.text.starts_with(method)), "{method}: {sent:?}");
+    }
+}
+
+#[test]
+fn challenge_within_a_dialog_where_the_token_proves_too_little() {
+    let (mut lab, req, got, ok) = proven_call();
+    let bye = Req { cseq: 9, ..req.within("BYE", &ok) };
+    let beside = ALICE.replace(":5060", ":5062");
+    let elsewhere = "192.0.2.99:5060";
+    for from in [beside.as_str(), elsewhere] {
+        assert_eq!(lab.ask(from, bye.clone().sent_by("UDP", from).text()).status(), 407, "{from}");
+    }
+    // Under another name, or to another place than the other end.
+    let mut info = Req { cseq: 10, ..req.within("INFO", &ok) };
+    info.from = info.from.replace("alice@", "dave@");
+    assert_eq!(lab.ask(ALICE, info.text()).status(), 407);
+    let around = Req { cseq: 11, ..req.within("INFO", &ok) };
+    let around = around.line("Route: <sip:203.0.113.9;lr>");
+    assert_eq!(lab.ask(ALICE, around.text()).status(), 407);
+    // A NOTIFY gets a token of its own.
+    let notify = from_callee(&got, "NOTIFY", BOB, "<sip:bob@here.example>");
+    assert_eq!(lab.ask(BOB, notify.text()).status(), 407);
+    // A dialog that nobody set up here.
+    let made_up = Req { call_id: "made-up".to_owned(), ..bye };
+    assert_eq!(lab.ask(ALICE, made_up.sent_by("UDP", ALICE).text()).status(), 407);
+}
+
+#[test]
+fn callee_of_a_stranger_hangs_up_without_a_challenge() {
+    let mut lab = Lab::with(|s| s.auth.in_dialog = false);
+    lab.phones(&[BOB]);
+    let got = lab.invite(CAROL, Req::invite().text()).remove(0);
+    lab.ask(BOB, got.accept("b"));
+    let bye = from_callee(&got, "BYE", BOB, "<sip:bob@here.example>");
+    assert_eq!(lab.ask(BOB, bye.text()).to(), CAROL);
+    // Carol has seen the token and writes bob's address over hers: her request chooses no way.
+    let mut relay = from_callee(&got, "INVITE", BOB, "<sip:bob@here.example>");
+    relay.uri = "sip:+1900@203.0.113.9".to_owned();
+    assert_eq!(lab.ask(BOB, relay.text()).status(), 407);
 }
 
 #[test]

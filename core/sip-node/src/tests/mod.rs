@@ -177,6 +177,7 @@ pub(crate) fn settings() -> Settings {
             challenge: Challenge::All,
             realm: None,
             bind_from: true,
+            in_dialog: true,
             fronts: Vec::new(),
             authenticator: Arc::new(Authenticator::new(&secret, sip_auth::Config::default())),
         },

@@ -28,6 +28,7 @@ pub(super) const KEYS: &[(&str, &[&str])] = &[
             "require_qop",
             "nonce_lifetime",
             "bind_from",
+            "in_dialog",
             "fronts",
         ],
     ),

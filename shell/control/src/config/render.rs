@@ -63,6 +63,7 @@ impl Config {
         out.raw("require_qop", auth.require_qop);
         out.time("nonce_lifetime", auth.nonce_lifetime);
         out.raw("bind_from", auth.bind_from);
+        out.raw("in_dialog", auth.in_dialog);
         out.texts("fronts", &auth.fronts);
 
         let registrar = &self.registrar;

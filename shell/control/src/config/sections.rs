@@ -234,6 +234,7 @@ pub(super) fn auth(
     section.set(reader, "require_qop", &mut auth.require_qop, flag);
     section.set(reader, "nonce_lifetime", &mut auth.nonce_lifetime, seconds(1..=86_400));
     section.set(reader, "bind_from", &mut auth.bind_from, flag);
+    section.set(reader, "in_dialog", &mut auth.in_dialog, flag);
     if let Some(list) = section.list(reader, "fronts", text(cidr)) {
         no_twice(reader, &list, "front");
         for At { value, span } in list.iter().filter(|at| at.value.length == 0) {

@@ -252,6 +252,8 @@ pub struct Auth {
     pub nonce_lifetime: Duration,
     /// The From user must be the authenticated user.
     pub bind_from: bool,
+    /// Users are challenged within dialogs too.
+    pub in_dialog: bool,
     /// Proxies and balancers in front of this server.
     pub fronts: Vec<Cidr>,
 }
@@ -570,6 +572,7 @@ impl Default for Auth {
             require_qop: false,
             nonce_lifetime: Duration::from_secs(300),
             bind_from: true,
+            in_dialog: false,
             fronts: Vec::new(),
         }
     }

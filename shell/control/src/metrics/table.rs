@@ -61,6 +61,16 @@ metrics! {
         "strowger_registrations_total", "Registration requests, by result.":
             RegistrationsAccepted { result = "accepted" },
             RegistrationsRefused { result = "refused" };
+        "strowger_registrations_refused_total", "Registration requests refused, by reason.":
+            UnregisteredCredentials { reason = "credentials" },
+            UnregisteredHeldOff { reason = "held-off" },
+            UnregisteredForbidden { reason = "forbidden" },
+            UnregisteredNotOurs { reason = "not-ours" },
+            UnregisteredMalformed { reason = "malformed" },
+            UnregisteredUnsupported { reason = "unsupported" },
+            UnregisteredContacts { reason = "contacts" },
+            UnregisteredStore { reason = "store" },
+            UnregisteredOverload { reason = "overload" };
         "strowger_calls_total", "Calls set up or not, by outcome.":
             CallsAnswered { outcome = "answered" }, CallsFailed { outcome = "failed" };
         "strowger_calls_diverted_total", "Calls sent on to voicemail.": CallsDiverted;

@@ -1,0 +1,64 @@
+//! Requests within a dialog that need no credentials: what proves their sender is our Record-Route.
+
+use crate::admit::Caller;
+use crate::node::Node;
+use crate::services::Services;
+use sip_message::{Message, Method, Uri};
+use sip_proxy::routes::Routing;
+use sip_proxy::token::{Dialog, Role};
+use sip_registrar::is_public;
+use wire::Flow;
+
+impl<S: Services> Node<S> {
+    /// The sender of a request within a dialog, if it is a user of ours, comes from the very address that our token
+    /// names, under the name that it bears there, and goes to the other end. Many gateways cannot answer a challenge there, and their calls would never
+    /// end. The token and a source address may be known to the other end, so whoever has them chooses no way: such a
+    /// request is [borrowed](Caller::borrowed). One that leads elsewhere is challenged.
+    pub(crate) fn caller_within(
+        &self,
+        flow: Flow,
+        request: &Message<'_>,
+        (uri, routing): (&Uri<'_>, &Routing<'_>),
+        dialog: Option<&Dialog>,
+    ) -> Option<Caller<'static>> {
+        let auth = &self.settings.auth;
+        let dialog = dialog.filter(|dialog| dialog.sender.role == Role::Local)?;
+        let (end, seen) = (dialog.sender, flow.remote);
+        let same = end.remote.port() == seen.port()
+            && end.remote.ip().to_canonical() == seen.ip().to_canonical()
+            && end.transport == flow.transport;
+        // A NOTIFY may get a new token.
+        let fits = !matches!(request.method(), Method::Register | Method::Notify);
+        let asked = !auth.enabled || auth.in_dialog || !fits;
+        if asked || !same || self.settings.trunk_of(seen.ip()).is_some() || self.is_from_ourselves(request) {
+            return None;
+        }
+        // Under its own name: in a dialog of his, too, nobody bears another's.
+        let name = self.aor_of(request.from_uri())?;
+        let bears = if dialog.by_caller { dialog.calling } else { dialog.called };
+        if self.sealer.mark(name.text()) != bears {
+            return None;
+        }
+        leads_to_peer(uri, routing, dialog).then_some(Caller {
+            role: Role::Local,
+            realm: None,
+            trunk: None,
+            proven: false,
+            borrowed: true,
+        })
+    }
+}
+
+/// Whether a request goes to the other end of its dialog whoever sent it: the URI that decides has the other end's address,
+/// or a private one where the other end is behind address translation.
+fn leads_to_peer(uri: &Uri<'_>, routing: &Routing<'_>, dialog: &Dialog) -> bool {
+    let peer = dialog.peer.remote.ip();
+    let next = routing.next.map(Uri::parse);
+    let ip = match &next {
+        Some(Ok(route)) => route.host_ip(),
+        Some(Err(_)) => return false,
+        None if dialog.peer.role == Role::Local => return true,
+        None => uri.host_ip(),
+    };
+    ip.is_some_and(|ip| ip == peer || (!is_public(ip) && is_public(peer)))
+}
