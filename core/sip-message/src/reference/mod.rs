@@ -4,4 +4,5 @@
 pub(crate) mod scan;
 pub(crate) mod values;
 
+mod corpora;
 mod tests;

@@ -175,7 +175,8 @@ fn rounds() -> u64 {
     std::env::var("SIP_MESSAGE_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(20_000)
 }
 
-fn agree(bytes: &[u8], index: &mut Index, limits: &Limits) {
+/// The index and the plain walk read the same in these bytes, or refuse them for the same reason.
+pub(super) fn agree(bytes: &[u8], index: &mut Index, limits: &Limits) {
     let plain = read(bytes, limits);
     let (message, outcome) = match parse(bytes, index, limits) {
         Parsed::Garbage(why) => (None, Outcome::Garbage(why)),
@@ -308,7 +309,8 @@ fn no_place_of_a_line_matters() {
     }
 }
 
-fn one_value(value: &[u8]) {
+/// A header value is the same whoever reads it.
+pub(super) fn one_value(value: &[u8]) {
     let text = String::from_utf8_lossy(value).into_owned();
     let trimmed = values::trim(value);
     assert_eq!(chars::trim(value), trimmed, "{text:?}");
