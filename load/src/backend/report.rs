@@ -57,6 +57,10 @@ pub struct BackendReport {
     pub garbage: u64,
     /// Datagrams and connections that the kernel, or this program, had no room for.
     pub drops: u64,
+    /// Who stopped them, and when; empty where `--timeout` was over.
+    pub stopped: String,
+    /// Whether that was before the end that they were to have.
+    pub unfinished: bool,
     /// Why the figures say nothing of what was measured; empty where they do.
     pub void: Vec<String>,
     /// How much later than the model says responses left, microseconds: a machine that is busy otherwise. The median.
@@ -156,10 +160,13 @@ impl BackendReport {
                 out += &format!("{what}: {count}\n");
             }
         }
-        if !self.void.is_empty() {
-            out += "VOID\n";
+        match (self.unfinished, self.void.is_empty()) {
+            (true, _) => out += "STOPPED\n",
+            (false, false) => out += "VOID\n",
+            (false, true) => {}
         }
-        for why in &self.void {
+        let stopped = Some(&self.stopped).filter(|stopped| !stopped.is_empty());
+        for why in stopped.into_iter().chain(&self.void) {
             out += &format!("  {why}\n");
         }
         out

@@ -26,6 +26,12 @@ impl Engine {
         self.settings.callees.is_some_and(|callees| self.answered >= callees)
     }
 
+    /// Whether users are to begin another call, or calls of `-m` to come in.
+    pub(super) fn has_more(&self) -> bool {
+        let to_come = self.settings.callees.is_some() && !self.has_answered_all();
+        to_come || self.callers.have_more()
+    }
+
     /// Whether a call is due and waits for room.
     pub(super) fn is_behind(&self) -> bool {
         self.next_call.is_some() && self.is_full()

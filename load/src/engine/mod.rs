@@ -209,7 +209,7 @@ impl Engine {
             calls: self.calls.len() - self.lingering,
             begun: self.begun,
             waiting: self.is_behind(),
-            beginning: self.next_call.is_some() || (!self.stopping && self.callers.have_more()),
+            beginning: self.next_call.is_some() || (!self.stopping && self.has_more()),
             idle: self.look(now) == Ahead::Open,
             done: self.is_done() || self.ahead == Ahead::Nothing,
             stop: self.stop,

@@ -41,4 +41,4 @@ pub use record::{Metrics, Paired, Pulse, Setup, Table};
 pub use series::{MAX_POINTS, Point, Series, in_progress};
 pub use sip::{Performance, Ratio};
 pub use sketch::{Sketch, Sparse};
-pub use verdict::{Check, Health, LatencyLimit, OPEN, Rule, Verdict, judge};
+pub use verdict::{Check, Health, LatencyLimit, Missing, OPEN, Rule, Stop, Verdict, judge};

@@ -80,24 +80,70 @@ pub enum Verdict {
         /// Each reason.
         why: Vec<String>,
     },
+    /// The run was stopped before its end: no statement about the server, whatever it showed until then.
+    Stopped {
+        /// Who stopped it, and what else kept it from a statement.
+        why: Vec<String>,
+    },
+}
+
+/// How a run was stopped from outside.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Stop {
+    /// "stopped by the user after 10 s".
+    pub words: String,
+    /// What was missing.
+    pub missing: Missing,
+}
+
+/// What a run that was stopped had not done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Missing {
+    /// Nothing: it had no planned end, or was in its last calls, and all calls under way ended.
+    Nothing,
+    /// Calls under way were cut off.
+    Calls,
+    /// Its plan: more calls were to begin.
+    Plan,
 }
 
 impl Verdict {
-    /// The exit status of the command: 0 pass, 1 fail, 3 void. (2 is the command line's, for usage.)
+    /// The exit status of the command: 0 pass, 1 fail, 3 void, 4 stopped. (2 is the command line's, for usage.)
     pub fn exit_code(&self) -> u8 {
         match self {
             Verdict::Pass => 0,
             Verdict::Fail { .. } => 1,
             Verdict::Void { .. } => 3,
+            Verdict::Stopped { .. } => 4,
         }
     }
 
-    /// PASS, FAIL or VOID.
+    /// The verdict of a run that was stopped. Without its plan a run is no statement; with calls cut off it is no pass.
+    #[must_use]
+    pub fn of_stopped(self, stop: &Stop) -> Verdict {
+        let unfinished = match stop.missing {
+            Missing::Nothing => false,
+            Missing::Calls => self == Verdict::Pass,
+            Missing::Plan => true,
+        };
+        if !unfinished {
+            return self;
+        }
+        let mut why = vec![stop.words.clone()];
+        // Breaches by the server are among the checks.
+        if let Verdict::Void { why: void } = self {
+            why.extend(void);
+        }
+        Verdict::Stopped { why }
+    }
+
+    /// PASS, FAIL, VOID or STOPPED.
     pub fn word(&self) -> &'static str {
         match self {
             Verdict::Pass => "PASS",
             Verdict::Fail { .. } => "FAIL",
             Verdict::Void { .. } => "VOID",
+            Verdict::Stopped { .. } => "STOPPED",
         }
     }
 
@@ -105,7 +151,7 @@ impl Verdict {
     pub fn why(&self) -> &[String] {
         match self {
             Verdict::Pass => &[],
-            Verdict::Fail { why } | Verdict::Void { why } => why,
+            Verdict::Fail { why } | Verdict::Void { why } | Verdict::Stopped { why } => why,
         }
     }
 }
@@ -345,6 +391,23 @@ mod tests {
         let v = verdict(&run(9_998, 2));
         assert_eq!(v.exit_code(), 1);
         assert_eq!(v.why(), ["successful calls: 99.9800 %, limit at least 99.9900 %"]);
+    }
+
+    #[test]
+    fn stopped_run_is_no_pass_when_its_plan_was_not_over() {
+        let stop = |missing| Stop { words: "stopped by the user after 10 s".to_owned(), missing };
+        let of = |m: &Metrics, missing| verdict(m).of_stopped(&stop(missing));
+        for m in [run(100, 0), run(100, 10)] {
+            let v = of(&m, Missing::Plan);
+            assert_eq!((v.word(), v.exit_code()), ("STOPPED", 4));
+            assert_eq!(v.why(), ["stopped by the user after 10 s"]);
+            assert_eq!(of(&m, Missing::Nothing), verdict(&m), "it was all there was");
+        }
+        assert_eq!(of(&run(100, 0), Missing::Calls).word(), "STOPPED", "what was cut off may have failed");
+        assert_eq!(of(&run(100, 10), Missing::Calls).word(), "FAIL", "that is known");
+        let nothing = of(&Metrics::new(&Setup::default()), Missing::Plan);
+        assert_eq!(nothing.why().len(), 2, "{nothing:?}");
+        assert!(nothing.why()[1].starts_with("nothing was measured: "));
     }
 
     #[test]

@@ -14,7 +14,7 @@ use super::series::columns;
 use super::stats;
 use crate::metrics::{
     Check, Counters, Direction, Failure, Health, Hist, Ladder, Lost, Measure, Method, Metrics, Performance,
-    Rates, Ratio, Rule, Unexpected, judge,
+    Rates, Ratio, Rule, Stop, Unexpected, judge,
 };
 
 /// What is known of a run beside its record.
@@ -50,6 +50,8 @@ pub struct Inputs {
     pub health: Health,
     /// What else the reader should know.
     pub notes: Vec<String>,
+    /// Who stopped it, if somebody did.
+    pub stop: Option<Stop>,
     /// When the run ended.
     pub end: Time,
 }
@@ -57,11 +59,15 @@ pub struct Inputs {
 impl Report {
     /// The report of a run: `metrics` merged over all workers, `flows` the failed call flows kept.
     pub fn build(inputs: Inputs, metrics: &Metrics, rule: &Rule, flows: &[Ladder]) -> Report {
-        let (verdict, checks) = judge(rule, metrics, inputs.health);
+        let (mut verdict, checks) = judge(rule, metrics, inputs.health);
         let mut parameters = inputs.parameters.clone();
         parameters.extend(rule_facts(rule));
         let origin = metrics.series().origin();
         let mut notes = inputs.notes.clone();
+        if let Some(stop) = &inputs.stop {
+            verdict = verdict.of_stopped(stop);
+            notes.insert(0, stop.words.clone());
+        }
         notes.extend(remarks(&inputs, metrics));
         notes.extend(own::tables(metrics));
         let lateness = distribution(metrics.lateness());

@@ -134,11 +134,11 @@ pub struct Comparison {
     pub memory: Vec<super::model::Curve>,
 }
 
-/// Compares two groups. Void runs are left out. `confidence` is that of the intervals, such as 0.95.
+/// Compares two groups. Runs that are VOID or STOPPED are left out. `confidence` is that of the intervals, such as 0.95.
 pub fn compare(a: &Group, b: &Group, confidence: f64) -> Comparison {
     let confidence = confidence.clamp(0.5, 0.999);
     let valid = |g: &'_ Group| -> Vec<Report> {
-        g.reports.iter().filter(|r| r.verdict.word != "VOID").cloned().collect()
+        g.reports.iter().filter(|r| r.verdict.is_statement()).cloned().collect()
     };
     let (in_a, in_b) = (valid(a), valid(b));
     let mut rows = rows(&in_a, &in_b, confidence);
@@ -175,7 +175,7 @@ pub fn compare(a: &Group, b: &Group, confidence: f64) -> Comparison {
 
 fn method(a: usize, b: usize, confidence: f64) -> String {
     if a == 0 || b == 0 {
-        return "One side has no run that is not VOID: there is nothing to compare.".to_owned();
+        return "One side has only runs that are VOID or STOPPED: there is nothing to compare.".to_owned();
     }
     if a < 2 || b < 2 {
         return "With one run on a side it is not known how much runs differ by chance, so no statement about \
@@ -301,10 +301,16 @@ fn thousandths(seconds: f64) -> f64 {
 
 fn warnings(a: &Group, b: &Group, in_a: &[Report], in_b: &[Report]) -> Vec<String> {
     let mut out = Vec::new();
-    for (g, valid) in [(a, in_a), (b, in_b)] {
-        let void = g.reports.len() - valid.len();
-        if void > 0 {
-            out.push(format!("{}: {void} of {} runs are VOID and left out", g.name, g.reports.len()));
+    for g in [a, b] {
+        for word in ["VOID", "STOPPED"] {
+            let left_out = g.reports.iter().filter(|r| r.verdict.word == word).count();
+            if left_out > 0 {
+                out.push(format!(
+                    "{}: {left_out} of {} runs are {word} and left out",
+                    g.name,
+                    g.reports.len()
+                ));
+            }
         }
     }
     if in_a.is_empty() || in_b.is_empty() {

@@ -38,11 +38,12 @@ pub fn html(r: &Report) -> String {
     p.finish(&r.program)
 }
 
-/// Words of verdicts are style classes: only the three that exist.
+/// Words of verdicts are style classes: only the four that exist.
 pub(super) fn verdict_class(word: &str) -> &'static str {
     match word {
         "PASS" => "PASS",
         "FAIL" => "FAIL",
+        "STOPPED" => "STOPPED",
         _ => "VOID",
     }
 }
@@ -61,6 +62,7 @@ fn head(p: &mut Page, r: &Report) {
     let meaning = match r.verdict.word.as_str() {
         "PASS" => "The server kept the rule.",
         "FAIL" => "The server broke the rule.",
+        "STOPPED" => "This run was stopped before its end, so it is no statement about the server.",
         _ => "This run says nothing about the server.",
     };
     let class = verdict_class(&r.verdict.word);

@@ -114,9 +114,9 @@ impl Windows {
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct VerdictReport {
-    /// PASS, FAIL or VOID.
+    /// PASS, FAIL, VOID or STOPPED.
     pub word: String,
-    /// Exit status of the command: 0, 1 or 3.
+    /// Exit status of the command: 0, 1, 3 or 4.
     pub exit_code: u8,
     /// Each reason.
     pub why: Vec<String>,
@@ -132,10 +132,16 @@ impl VerdictReport {
         self.word == "VOID" && !broken().any(|c| c.of_generator) && broken().any(|c| c.name == OPEN)
     }
 
-    /// What the server did not keep either in a run that is VOID. It is no verdict, but may be what a person must mend.
+    /// Whether the run says something of the server: it is neither VOID nor STOPPED.
+    pub fn is_statement(&self) -> bool {
+        !matches!(self.word.as_str(), "VOID" | "STOPPED")
+    }
+
+    /// What the server did not keep either in a run that says nothing of it. It is no verdict, but may be what a person
+    /// must mend.
     pub fn unjudged(&self) -> impl Iterator<Item = String> {
         let broken = self.checks.iter().filter(|c| !c.kept && !c.of_generator && c.name != OPEN);
-        let told = broken.filter(|_| self.word == "VOID");
+        let told = broken.filter(|_| !self.is_statement());
         told.map(|c| format!("not judged: {}: {}, limit {}", c.name, c.found, c.limit))
     }
 }

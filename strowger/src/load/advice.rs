@@ -151,6 +151,10 @@ pub fn nothing_measured(report: &Report, target: Option<&str>, domain: Option<&s
         );
         return out;
     };
+    if !report.whole.keys().any(|key| key.starts_with("requests_sent.")) {
+        let _ = writeln!(out, "nothing was sent to {target}");
+        return out;
+    }
     if refusals.is_empty() && !any {
         let _ = writeln!(out, "nothing came back from {target}: does a server listen there?");
         return out;
@@ -240,6 +244,9 @@ mod tests {
         report.verdict.why = vec![why.to_owned()];
         report.whole =
             answers.iter().map(|(status, n)| (format!("responses_received.{status}"), *n)).collect();
+        if !answers.is_empty() {
+            report.whole.insert("requests_sent.REGISTER".to_owned(), 1);
+        }
         report
     }
 
@@ -253,7 +260,7 @@ mod tests {
         assert!(unserved.contains("x.test") && unserved.contains("--domain"), "{unserved}");
         let unknown = said(&run(NOTHING, &[("401", 7)]));
         assert!(unknown.contains("user import"), "{unknown}");
-        assert!(said(&run(NOTHING, &[])).starts_with("nothing came back from 192.0.2.1"));
+        assert_eq!(said(&run(NOTHING, &[])), "nothing was sent to 192.0.2.1\n");
         assert_eq!(said(&run("something else", &[("404", 9)])), "");
         let overload = said(&run(NOTHING, &[("503", 2)]));
         assert!(overload.contains("503") && !overload.contains("--domain"), "{overload}");

@@ -274,7 +274,7 @@ pub const EXAMPLES: &str = "Examples:
 
 Ctrl-C lets the calls under way end; a second one stops at once.
 Exit codes: 0 the verdict is PASS; 1 it is FAIL; 2 wrong usage; 3 VOID, because this program itself
-was too late or lost packets, so that the run says nothing about the server.";
+was too late or lost packets, so that the run says nothing about the server; 4 STOPPED before its end.";
 
 /// Names that SIPp writes with one dash.
 const ONE_DASH: &[&str] = &[

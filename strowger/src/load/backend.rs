@@ -1,16 +1,17 @@
 //! `strowger load --backend`: servers whose capacity is modelled, on several addresses.
 
 use super::args::LoadArgs;
+use super::ending::{stopped, time};
 use super::plan::{fresh_seed, grain, streams};
 use super::watch::duration;
-use super::{VOID, lost, say, shown, sockets, write};
+use super::{STOPPED, VOID, lost, say, shown, sockets, write};
 use crate::signals::Wish;
 use clap::Args;
 use load::backend::{Backend, BackendReport, Model, Notice};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::Duration;
-use wire::Transport;
+use wire::{Time, Transport};
 use worker_runtime::{Bound, Listener, RuntimeConfig, RuntimeHandle, monotonic_now};
 
 /// Options of a run that only serves.
@@ -90,20 +91,15 @@ pub fn serve(args: &LoadArgs, signals: &Receiver<Wish>) -> Result<u8, String> {
         backends.len(),
         shown(handle.listeners())
     ));
-    loop {
-        match signals.recv_timeout(LOOK) {
-            Ok(Wish::Stop | Wish::Break) | Err(RecvTimeoutError::Disconnected) => break,
-            Ok(Wish::Reload) | Err(RecvTimeoutError::Timeout) => {}
-        }
-        if handle.live_workers() == 0 {
-            return Err("the worker failed; see the messages above".into());
-        }
-        if limit.is_some_and(|limit| monotonic_now().since(started) >= limit) {
-            break;
-        }
-    }
+    let stop = until_the_end(&handle, limit, started, signals)?;
     let mut report = ask(&handle)?;
     report.judge((args.lateness * 1_000.0) as u64);
+    if let Some((wish, at)) = stop {
+        report.stopped = stopped(wish, at.since(started));
+        // Without a limit a signal is the end that they are to have.
+        report.unfinished = limit.is_some();
+        report.stopped += &limit.map_or_else(String::new, |limit| format!("; planned: {}", time(limit)));
+    }
     handle.shutdown();
     runtime.join().map_err(|panics| format!("the worker failed: {panics:?}"))?;
     let written = args.json.as_ref().map_or(Ok(()), |path| {
@@ -113,7 +109,33 @@ pub fn serve(args: &LoadArgs, signals: &Receiver<Wish>) -> Result<u8, String> {
         say::out(format_args!("{}", report.text()));
     }
     written?;
-    Ok(if report.void.is_empty() { 0 } else { VOID })
+    Ok(match (report.unfinished, report.void.is_empty()) {
+        (true, _) => STOPPED,
+        (false, true) => 0,
+        (false, false) => VOID,
+    })
+}
+
+/// Waits for the end; the signal that was it, and when it came.
+fn until_the_end(
+    handle: &RuntimeHandle<Notice>,
+    limit: Option<Duration>,
+    started: Time,
+    signals: &Receiver<Wish>,
+) -> Result<Option<(Wish, Time)>, String> {
+    loop {
+        match signals.recv_timeout(LOOK) {
+            Ok(wish @ (Wish::Stop | Wish::Break)) => return Ok(Some((wish, monotonic_now()))),
+            Err(RecvTimeoutError::Disconnected) => return Ok(None),
+            Ok(Wish::Reload) | Err(RecvTimeoutError::Timeout) => {}
+        }
+        if handle.live_workers() == 0 {
+            return Err("the worker failed; see the messages above".into());
+        }
+        if limit.is_some_and(|limit| monotonic_now().since(started) >= limit) {
+            return Ok(None);
+        }
+    }
 }
 
 fn ask(handle: &RuntimeHandle<Notice>) -> Result<BackendReport, String> {

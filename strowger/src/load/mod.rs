@@ -3,6 +3,7 @@
 mod advice;
 pub mod args;
 mod backend;
+mod ending;
 mod host;
 mod injections;
 mod known;
@@ -29,6 +30,7 @@ mod witness;
 
 use crate::signals::{self, Wish};
 use args::{CompareArgs, LoadArgs};
+use ending::{Ended, Ending, Planned};
 use load::engine::{Notice, Record};
 use load::metrics::{Health, Ladder, Ladders, LatencyLimit, Lost, Measure, Metrics, Rule};
 use load::population::Phases;
@@ -45,7 +47,6 @@ use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 use traces::Traces;
 use users::UsersPlan;
-use watch::Ended;
 use wire::{Machine, Time};
 use worker_runtime::{Bound, Counts, Listener, RuntimeHandle, monotonic_now};
 
@@ -55,6 +56,8 @@ const FAILED: u8 = 1;
 const USAGE: u8 = 2;
 /// Exit code where nothing can be said about the server.
 const VOID: u8 = 3;
+/// Exit code of what was stopped before its end.
+const STOPPED: u8 = 4;
 /// How long workers may take to hand over what they recorded.
 const HAND_OVER: Duration = Duration::from_secs(30);
 
@@ -238,9 +241,29 @@ struct Story {
     window: (Time, Time),
     /// It ends with the last call that begins.
     closes: bool,
-    /// Phases of a run that took so many seconds and began calls in so many of them, if it began any.
-    windows: Box<dyn Fn(f64, Option<f64>) -> Windows>,
+    /// The end that it is to have.
+    planned: Planned,
+    /// Its phases, from its course.
+    windows: Box<dyn Fn(Course) -> Windows>,
     server: Option<Server>,
+}
+
+/// What a run was, in seconds from its beginning.
+#[derive(Clone, Copy)]
+struct Course {
+    /// To its end.
+    seconds: f64,
+    /// In which calls were to begin; nothing where that cannot be said.
+    offered: Option<f64>,
+    /// Until it was told that no more calls are to begin, if it was.
+    quit: Option<f64>,
+}
+
+impl Course {
+    /// Until when calls may have begun.
+    fn last(&self) -> f64 {
+        self.quit.unwrap_or(self.seconds).min(self.seconds)
+    }
 }
 
 /// Makes one run of scenarios and says how it went.
@@ -260,13 +283,15 @@ fn measure(args: &LoadArgs, plan: Plan, signals: &Receiver<Wish>) -> Result<(Rep
         window: (started + Duration::from_secs_f64(warm_up), Time::FAR),
         // Whoever only answers does not know which is the last.
         closes: plan.client.is_some(),
-        windows: Box::new(move |seconds, offered| {
+        planned: plan.planned(args),
+        windows: Box::new(move |course| {
             // When no more begin, rates are over; what is under way ends.
-            let offered = offered.map_or(seconds, |offered| offered.min(seconds));
+            let last = course.last();
+            let offered = course.offered.map_or(last, |offered| offered.min(last));
             Windows {
                 warm_up: warm_up.min(offered),
                 measured: (offered - warm_up).max(0.0),
-                cool_down: seconds - offered,
+                cool_down: course.seconds - offered,
                 ..Windows::default()
             }
         }),
@@ -327,7 +352,8 @@ fn measure_users(
         seed: plan.seed,
         compression: plan.parameters.compression,
         window: Phases::of(&plan.parameters, started).window(),
-        closes: false,
+        closes: true,
+        planned: plan.planned(),
         windows: plan.windows(),
         server,
     };
@@ -358,7 +384,7 @@ fn drive<M: Machine<Notice = Notice> + Send + 'static>(
     server.ask(endpoint.and_then(|endpoint| Scrape::new(endpoint, window)));
     let mut own = host::Busy::new(window);
     let traces = Traces::new(args, &story.workload, started)?;
-    let ended = watch::watch(args, &story.title, started, &handle, (signals, traces), &mut |now, begun| {
+    let ending = watch::watch(args, &story.title, started, &handle, (signals, traces), &mut |now, begun| {
         if begun && story.closes {
             server.close(now);
             own.close(now);
@@ -376,13 +402,15 @@ fn drive<M: Machine<Notice = Notice> + Send + 'static>(
     runtime.join().map_err(|panics| format!("a worker failed: {panics:?}"))?;
     records.1 = Ladders::first(records.1, args.ladders);
     let trouble = [trace_errors(args, &story.workload, &records.1), capture(args, end, &records.1)];
-    let mut report = report(args, &story, (started, end), health, &server, records);
+    let begun = records.0.all.sides.iter().map(|side| side.begun).max().unwrap_or_default();
+    let mut report = report(args, &story, (started, end, ending), health, &server, records);
+    report.notes.extend(ending::timed_out(args, ending.ended, begun));
     report.notes.extend(advice::exhausted(counts.tcp_exhausted));
     report.notes.extend(advice::congested(&counts));
     let target = advice::target(args).filter(|_| advice::is_silent(&report));
     report.notes.extend(target.and_then(|target| advice::unconnected(&counts, &target)));
     report.notes.extend(trouble.into_iter().filter_map(Result::err));
-    Ok((report, ended))
+    Ok((report, ending.ended))
 }
 
 /// Datagrams and connections that there was no room for, on the way in, between workers or on the way out.
@@ -463,7 +491,7 @@ fn collect(handle: &RuntimeHandle<Notice>) -> Result<(Metrics, Vec<Ladder>), Str
 fn report(
     args: &LoadArgs,
     story: &Story,
-    (started, end): (Time, Time),
+    (started, end, ending): (Time, Time, Ending),
     health: Health,
     server: &Watch,
     (metrics, flows): (Metrics, Vec<Ladder>),
@@ -482,7 +510,12 @@ fn report(
         command: secret::masked(std::env::args_os().map(|arg| arg.to_string_lossy().into_owned())),
         seed: story.seed,
         compression: story.compression,
-        windows: (story.windows)(end.since(started).as_secs_f64(), metrics.offered(started)),
+        windows: (story.windows)(Course {
+            seconds: end.since(started).as_secs_f64(),
+            offered: metrics.offered(started),
+            quit: ending.quit.map(|at| at.since(started).as_secs_f64()),
+        }),
+        stop: ending.stop(started, &story.planned),
         parameters: story.parameters.clone(),
         machine: host::machine(),
         server: server.facts(end, metrics.measured.sides[0].begun),
@@ -547,8 +580,11 @@ fn deliver(args: &LoadArgs, report: &Report) -> Result<(), String> {
     if let Some(line) = advice::lines(report, args) {
         say::out(format_args!("{line}\n"));
     }
-    let shown =
-        |note: &&String| [advice::EXHAUSTED, advice::UNCONNECTED].iter().any(|own| note.starts_with(own));
+    // Where the verdict has the words already they are not repeated.
+    let shown = |note: &&String| {
+        let own = [advice::EXHAUSTED, advice::UNCONNECTED, ending::TIMED_OUT, ending::STOPPED];
+        own.iter().any(|own| note.starts_with(own)) && !report.verdict.why.contains(note)
+    };
     for note in report.notes.iter().filter(shown) {
         say::out(format_args!("{note}\n"));
     }

@@ -2,6 +2,7 @@
 //! before the first message.
 
 use super::args::LoadArgs;
+use super::ending::Planned;
 use super::injections::injections;
 use super::is_client;
 use super::known::{known_keys, known_limit, known_variables};
@@ -235,6 +236,12 @@ impl Plan {
             self_test: args.self_test,
             options: options(args)?,
         })
+    }
+
+    /// The end that the run is to have.
+    pub fn planned(&self, args: &LoadArgs) -> Planned {
+        let ends = self.arrivals.as_ref().is_some_and(|arrivals| arrivals.end().is_some());
+        Planned::of_calls(args, self.client.is_some(), ends)
     }
 
     /// One engine for each worker.

@@ -2,15 +2,17 @@
 
 use super::advice;
 use super::args::LoadArgs;
+use super::ending::{Ended, stopped};
 use super::plan::Plan;
 use super::users::UsersPlan;
-use super::watch::{Ended, PATIENCE, duration};
-use super::{VOID, deliver, measure, measure_users, nothing_measured, say, unwritten};
+use super::watch::{PATIENCE, duration};
+use super::{STOPPED, VOID, deliver, measure, measure_users, nothing_measured, say, unwritten};
 use crate::signals::Wish;
 use load::population::{Outcome, Peak, Search, SearchOptions, Verdict};
 use load::report::{Report, Trial, VerdictReport};
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
+use worker_runtime::monotonic_now;
 
 /// Milliseconds that the 99th percentile of response times may be at most unless said otherwise: T1 of RFC 3261, after
 /// which requests are sent again. A server that answers later is beyond its peak, though it may work all of it off when
@@ -36,11 +38,12 @@ pub fn search(args: &LoadArgs, signals: &Receiver<Wish>) -> Result<u8, String> {
     let mut search = prepared(args)?;
     // RFC 7502 asks for success alone.
     let limit = args.response.or_else(|| (!rfc7502).then_some(SLOWEST));
-    let mut trials = Trials::default();
+    let (mut trials, began) = (Trials::default(), monotonic_now());
+    let by = |wish| Halt { why: stopped(wish, monotonic_now().since(began)), code: STOPPED };
     let (peak, halted) = loop {
         let Some(trial) = search.next() else { return Err("the search ended without a result".into()) };
-        if rest(trial.number, PAUSE, signals) {
-            break (search.stop(), Some(STOPPED.to_owned()));
+        if let Some(wish) = rest(trial.number, PAUSE, signals) {
+            break (search.stop(), Some(by(wish)));
         }
         // Each trial has random numbers of its own; the search as a whole can be repeated.
         let seed = args.seed.map(|seed| seed.wrapping_add(u64::from(trial.number)));
@@ -50,11 +53,12 @@ pub fn search(args: &LoadArgs, signals: &Receiver<Wish>) -> Result<u8, String> {
             None => run_calls(args.clone(), &trial, length, signals),
         };
         let report = match report {
-            Ok(Some(report)) => report,
-            Ok(None) => break (search.stop(), Some(STOPPED.to_owned())),
+            Ok((_, Ended::Asked(wish))) => break (search.stop(), Some(by(wish))),
+            Ok((report, _)) => report,
             // What is known is told all the same.
             Err(why) if !trials.told.is_empty() => {
-                break (search.stop(), Some(format!("trial {} could not be made: {why}", trial.number)));
+                let why = format!("trial {} could not be made: {why}", trial.number);
+                break (search.stop(), Some(Halt { why, code: VOID }));
             }
             Err(why) => return Err(why),
         };
@@ -66,11 +70,11 @@ pub fn search(args: &LoadArgs, signals: &Receiver<Wish>) -> Result<u8, String> {
         let few = users.is_none() && !rfc7502 && trial.load * measured < FEW;
         if empty.is_some() && !few {
             // Nor would it be at another load, and the generator is not to blame. Of few calls there may be none by chance.
-            break (search.stop(), empty);
+            break (search.stop(), empty.map(|why| Halt { why, code: VOID }));
         }
         if unknown.is_some() {
             // It fails for who asks, at this load and any above it; what is found below would be their number.
-            break (search.stop(), unknown);
+            break (search.stop(), unknown.map(|why| Halt { why, code: VOID }));
         }
         if let Some(peak) = search.result(&trial, verdict) {
             break (peak, None);
@@ -79,17 +83,34 @@ pub fn search(args: &LoadArgs, signals: &Receiver<Wish>) -> Result<u8, String> {
     answer(args, trials, (&peak, halted), unit)
 }
 
+/// Why a search ended before its answer.
+struct Halt {
+    why: String,
+    /// The exit code of that.
+    code: u8,
+}
+
+impl Halt {
+    /// The report of a run that stands for what is known: the search as a whole is no statement.
+    fn mark(&self, report: &mut Report) {
+        let verdict = &mut report.verdict;
+        let word = if self.code == STOPPED { "STOPPED" } else { "VOID" };
+        (verdict.word, verdict.exit_code) = (word.to_owned(), self.code);
+        verdict.why = vec![self.why.clone()];
+        report.notes.push(format!("{HALTED}{}", self.why));
+    }
+}
+
 /// Tells the answer of a search, or what is known where it was `halted`, and why it was.
 fn answer(
     args: &LoadArgs,
     trials: Trials,
-    (peak, halted): (&Peak, Option<String>),
+    (peak, halted): (&Peak, Option<Halt>),
     unit: &str,
 ) -> Result<u8, String> {
     let Trials { told, conforming, lowest, trouble } = trials;
-    let halted = halted.map(|why| format!("{HALTED}{why}"));
     if let Some(mut report) = conforming.of(peak, lowest.map(|(_, report)| report)) {
-        report.notes.extend(halted.clone());
+        halted.iter().for_each(|halt| halt.mark(&mut report));
         deliver(args, &report.searched(told, peak, unit))?;
     }
     say::out(format_args!("{}\n", peak.statement(unit)));
@@ -102,22 +123,19 @@ fn answer(
         let in_life = peak.load * compress;
         say::out(format_args!("TIME COMPRESSED x{compress}: the load of {in_life:.0} users in life\n"));
     }
-    if let Some(why) = &halted {
-        say::err(format_args!("{why}"));
+    if let Some(Halt { why, .. }) = &halted {
+        say::err(format_args!("{HALTED}{why}"));
     }
     trouble.map_or(Ok(()), Err)?;
-    Ok(code(peak.outcome, halted.is_some()))
+    Ok(halted.map_or_else(|| code(peak.outcome), |halt| halt.code))
 }
 
 /// How it is said that a search ended early, and why.
 const HALTED: &str = "the search ended before its answer: ";
-/// Why it did, if somebody wanted that.
-const STOPPED: &str = "stopped";
 
-/// The exit code of a search; `halted`: it ended before it was over.
-fn code(outcome: Outcome, halted: bool) -> u8 {
+/// The exit code of a search that came to its end.
+fn code(outcome: Outcome) -> u8 {
     match outcome {
-        _ if halted => VOID,
         Outcome::Found | Outcome::AtLeast | Outcome::GeneratorLimit => 0,
         Outcome::Nothing | Outcome::OutOfTrials | Outcome::Disturbed => NOT_FOUND,
         Outcome::Unknown | Outcome::Stopped => VOID,
@@ -317,13 +335,13 @@ pub fn first_rate(args: &LoadArgs) -> f64 {
     }
 }
 
-/// One trial of a rate of calls; none if somebody stopped it.
+/// One trial of a rate of calls.
 fn run_calls(
     mut args: LoadArgs,
     trial: &load::population::Trial,
     length: Duration,
     signals: &Receiver<Wish>,
-) -> Result<Option<Report>, String> {
+) -> Result<(Report, Ended), String> {
     (args.rate, args.rp) = (Some(trial.load), 1_000.0);
     match trial.attempts {
         // "If all attempts succeed": RFC 7502 section 4.10.
@@ -331,32 +349,28 @@ fn run_calls(
         None => args.timeout = Some(format!("{}s", length.as_secs_f64())),
     }
     let plan = Plan::new(&args)?;
-    measure(&args, plan, signals).map(unless_stopped)
-}
-
-/// What a run says that nobody has cut short.
-fn unless_stopped((report, ended): (Report, Ended)) -> Option<Report> {
-    (ended != Ended::Asked).then_some(report)
+    measure(&args, plan, signals)
 }
 
 /// Between trials, so that the server is done with what the one before has left.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// Lets that time pass before a trial that is not the first. Whether somebody stopped it.
-fn rest(trial: u32, pause: Duration, signals: &Receiver<Wish>) -> bool {
-    trial > 1 && matches!(signals.recv_timeout(pause), Ok(Wish::Stop | Wish::Break))
+/// Lets that time pass before a trial that is not the first. The signal that stopped it, if one did.
+fn rest(trial: u32, pause: Duration, signals: &Receiver<Wish>) -> Option<Wish> {
+    let wish = signals.recv_timeout(if trial > 1 { pause } else { return None }).ok()?;
+    (wish != Wish::Reload).then_some(wish)
 }
 
-/// One trial of a number of users; none if somebody stopped it.
+/// One trial of a number of users.
 fn run_users(
     mut args: LoadArgs,
     users: f64,
     length: Duration,
     signals: &Receiver<Wish>,
-) -> Result<Option<Report>, String> {
+) -> Result<(Report, Ended), String> {
     args.people.users = Some(users as u64);
     let plan = UsersPlan::new(&args, Some(length))?;
-    measure_users(&args, plan, signals).map(unless_stopped)
+    measure_users(&args, plan, signals)
 }
 
 /// Whether it could begin.
@@ -414,11 +428,12 @@ mod tests {
     #[test]
     fn the_server_has_time_between_trials_and_not_before_the_first() {
         let (send, signals) = std::sync::mpsc::channel();
-        let (pause, begun) = (Duration::from_millis(50), worker_runtime::monotonic_now());
-        assert!(!rest(1, Duration::from_secs(60), &signals) && !rest(2, pause, &signals));
-        assert!(worker_runtime::monotonic_now().since(begun) >= pause);
+        let (pause, begun) = (Duration::from_millis(50), monotonic_now());
+        let none = [rest(1, Duration::from_secs(60), &signals), rest(2, pause, &signals)];
+        assert_eq!(none, [None; 2]);
+        assert!(monotonic_now().since(begun) >= pause);
         send.send(Wish::Stop).expect("somebody listens");
-        assert!(rest(3, Duration::from_secs(60), &signals), "and is stopped in it");
+        assert_eq!(rest(3, Duration::from_secs(60), &signals), Some(Wish::Stop), "and is stopped in it");
     }
 
     #[test]
@@ -452,14 +467,20 @@ mod tests {
 
     #[test]
     fn only_what_is_confirmed_is_an_answer() {
-        let all =
-            [Outcome::Found, Outcome::AtLeast, Outcome::GeneratorLimit].map(|outcome| code(outcome, false));
-        assert_eq!(all, [0; 3]);
-        let all =
-            [Outcome::Nothing, Outcome::OutOfTrials, Outcome::Disturbed].map(|outcome| code(outcome, false));
-        assert_eq!(all, [1; 3]);
-        assert_eq!([Outcome::Unknown, Outcome::Stopped].map(|outcome| code(outcome, true)), [3; 2]);
-        assert_eq!(code(Outcome::Nothing, true), 3, "a lower load may conform");
+        assert_eq!([Outcome::Found, Outcome::AtLeast, Outcome::GeneratorLimit].map(code), [0; 3]);
+        assert_eq!([Outcome::Nothing, Outcome::OutOfTrials, Outcome::Disturbed].map(code), [1; 3]);
+        assert_eq!([Outcome::Unknown, Outcome::Stopped].map(code), [3; 2]);
+    }
+
+    #[test]
+    fn search_that_ends_early_is_no_pass() {
+        for (code, word) in [(STOPPED, "STOPPED"), (VOID, "VOID")] {
+            let mut report = Report::default();
+            report.verdict.word = "PASS".to_owned();
+            Halt { why: "why".to_owned(), code }.mark(&mut report);
+            assert_eq!((report.verdict.word.as_str(), report.verdict.exit_code), (word, code));
+            assert_eq!((report.verdict.why, report.notes.len()), (vec!["why".to_owned()], 1));
+        }
     }
 
     #[test]

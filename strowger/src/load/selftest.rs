@@ -10,12 +10,12 @@
 //! says how many were.
 
 use super::args::LoadArgs;
+use super::ending::{Ended, stopped};
 use super::host::Floor;
 use super::plan::Plan;
 use super::search::{Conforming, first_rate, trial_length, trial_of};
-use super::watch::Ended;
 use super::witness::{Stalls, Witness};
-use super::{VOID, deliver, measure, say, unwritten};
+use super::{STOPPED, VOID, deliver, measure, say, unwritten};
 use crate::signals::Wish;
 use load::population::{Outcome, Peak, Search, Verdict};
 use load::report::{Fact, Report, Trial};
@@ -79,6 +79,8 @@ struct Test<'a> {
     aside: (u32, u32),
     /// A file of a run that could not be written.
     trouble: Option<String>,
+    /// Who stopped it, and when.
+    stopped: String,
 }
 
 /// The answer, the best run, and what the smallest rate that failed broke.
@@ -116,10 +118,11 @@ pub fn self_test(args: &LoadArgs, signals: &Receiver<Wish>) -> Result<u8, String
         witness: Witness::start(workers, Duration::from_secs_f64(args.lateness / 1_000.0)),
         aside: (0, 0),
         trouble: None,
+        stopped: String::new(),
     };
     let Some((peak, best, limits)) = test.search(start, highest)? else {
-        say::err(format_args!("stopped; no rate was found"));
-        return Ok(VOID);
+        say::out(format_args!("STOPPED\n  {}: no rate was found\n", test.stopped));
+        return Ok(STOPPED);
     };
     let mut facts = vec![Fact::new("search", peak.statement("calls/s"))];
     facts.extend(floor.map(|floor| Fact::new(FLOOR_NAME, floor.text())));
@@ -130,7 +133,13 @@ pub fn self_test(args: &LoadArgs, signals: &Receiver<Wish>) -> Result<u8, String
         return Ok(no_figure(&why, &test.aside_said()));
     };
     let half = (peak.load / 2.0).floor().max(1.0);
-    let Some(at_half) = test.at_half(half)? else { return Ok(VOID) };
+    let Some(at_half) = test.at_half(half)? else {
+        let (load, by) = (peak.load, &test.stopped);
+        say::out(format_args!(
+            "STOPPED\n  {by}: {load:.0} calls/s conform, and half of that was not tried to its end\n"
+        ));
+        return Ok(STOPPED);
+    };
     let at_half = match at_half {
         Ok(lateness) => lateness,
         Err(why) => {
@@ -338,7 +347,8 @@ impl Test<'_> {
             witness.look(now + warm_up, now + length);
         }
         let (report, ended) = measure(&args, plan, self.signals)?;
-        if ended == Ended::Asked {
+        if let Ended::Asked(wish) = ended {
+            self.stopped = stopped(wish, monotonic_now().since(self.began));
             return Ok(None);
         }
         self.trouble = self.trouble.take().or(unwritten(&report).err());

@@ -7,6 +7,7 @@ use super::say;
 use super::sockets::unnoted;
 use super::target::{host_of, remote};
 use super::watch::duration;
+use super::{Course, ending::Planned};
 use clap::Args;
 use load::engine::people::{Names, People, Settings};
 use load::metrics::{Setup, Window};
@@ -314,18 +315,25 @@ impl UsersPlan {
         Duration::from_secs(1) + Duration::from_micros(4) * (self.parameters.users.min(1 << 30) as u32)
     }
 
-    /// The phases on the clock, of a run that took so many seconds.
-    pub fn windows(&self) -> Box<dyn Fn(f64, Option<f64>) -> Windows> {
+    /// When the run is over at the latest.
+    pub fn planned(&self) -> Planned {
+        let phases = Phases::of(&self.parameters, Time::ZERO);
+        Planned::At(phases.start_of(Phase::Over).since(Time::ZERO))
+    }
+
+    /// The phases on the clock, of a run that took this course.
+    pub fn windows(&self) -> Box<dyn Fn(Course) -> Windows> {
         let phases = Phases::of(&self.parameters, Time::ZERO);
         let starts = [Phase::WarmUp, Phase::Measured, Phase::CoolDown, Phase::Over]
             .map(|phase| phases.start_of(phase).since(Time::ZERO).as_secs_f64());
-        Box::new(move |seconds, _| {
-            let [warm_up, measured, cool_down, over] = starts.map(|at| at.min(seconds));
+        Box::new(move |course| {
+            // When it is stopped, what is under way ends, as in the cool-down.
+            let [warm_up, measured, cool_down, _] = starts.map(|at| at.min(course.last()));
             Windows {
                 ramp: warm_up,
                 warm_up: measured - warm_up,
                 measured: cool_down - measured,
-                cool_down: over - cool_down,
+                cool_down: starts[3].min(course.seconds) - cool_down,
             }
         })
     }

@@ -2,6 +2,7 @@
 
 use super::advice::{self, Silence};
 use super::args::LoadArgs;
+use super::ending::{Ended, Ending};
 use super::traces::{Traces, seconds};
 use super::{say, selftest};
 use crate::signals::Wish;
@@ -13,17 +14,6 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::Duration;
 use wire::Time;
 use worker_runtime::{Counts, RuntimeHandle, monotonic_now};
-
-/// How a run came to its end.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Ended {
-    /// All calls were made.
-    Done,
-    /// `--timeout`.
-    TimeOut,
-    /// Somebody pressed Ctrl-C.
-    Asked,
-}
 
 /// How often a run is looked at.
 const LOOK: Duration = Duration::from_millis(200);
@@ -38,42 +28,40 @@ pub fn watch(
     handle: &RuntimeHandle<Notice>,
     (signals, traces): (&Receiver<Wish>, Traces),
     each: &mut dyn FnMut(Time, bool),
-) -> Result<Ended, String> {
+) -> Result<Ending, String> {
     let limit = args.timeout.as_deref().map(duration).transpose()?;
     let patience = if args.self_test { selftest::PATIENCE } else { PATIENCE };
     let mut live = Live::new(title);
     let terminal = std::io::stderr().is_terminal() && !args.quiet;
     let every = seconds(args.sipp.traces.display.as_ref(), 1)?;
     let mut shown = Shown { traces, every, ..Shown::default() };
-    let mut quitting: Option<(Time, Ended)> = None;
+    let (mut ending, mut begun) = (Ending::new(), false);
     let mut told = false;
     each(started, false);
     let mut idle = Idle::default();
     loop {
         // The end of `--timeout` is met, and not looked for some time later.
         let to_limit =
-            limit.filter(|_| quitting.is_none()).map(|limit| (started + limit).since(monotonic_now()));
+            limit.filter(|_| ending.quit.is_none()).map(|limit| (started + limit).since(monotonic_now()));
         let wait = to_limit.map_or(LOOK, |left| LOOK.min(left.max(Duration::from_millis(1))));
         let stop = match signals.recv_timeout(wait) {
-            Ok(Wish::Stop | Wish::Break) => Some(Ended::Asked),
+            Ok(wish @ (Wish::Stop | Wish::Break)) => Some(Ended::Asked(wish)),
             Ok(Wish::Reload) => None,
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => None,
         };
         let now = monotonic_now();
-        let over = limit.is_some_and(|limit| now.since(started) >= limit).then_some(Ended::TimeOut);
-        match (stop.or(over.filter(|_| quitting.is_none())), quitting) {
-            (Some(Ended::Asked), Some(_)) => return Ok(Ended::Asked),
-            (Some(why), None) => {
-                if why == Ended::Asked && !args.quiet {
-                    say::err(format_args!(
-                        "ending: no more calls begin, those under way have {} s; a second signal stops at once",
-                        PATIENCE.as_secs()
-                    ));
-                }
-                quit(handle);
-                quitting = Some((now, why));
+        let over = limit.is_some_and(|limit| now.since(started) >= limit) && ending.quit.is_none();
+        if let Some(why) = stop.or(over.then_some(Ended::TimeOut)) {
+            if ending.told(now, why, !begun) {
+                return Ok(ending);
             }
-            _ => {}
+            if why != Ended::TimeOut && !args.quiet {
+                say::err(format_args!(
+                    "ending: no more calls begin, those under way have {} s; a second signal stops at once",
+                    PATIENCE.as_secs()
+                ));
+            }
+            quit(handle);
         }
         let all = ask(handle);
         if handle.live_workers() < usize::from(handle.workers()) {
@@ -86,18 +74,20 @@ pub fn watch(
         if stop == Some(Stop::Gracefully) && !std::mem::replace(&mut told, true) {
             quit(handle);
         }
-        each(now, stop == Some(Stop::Now) || of_all(|p| !p.beginning));
+        begun = stop == Some(Stop::Now) || of_all(|p| !p.beginning);
+        each(now, begun);
         // A trial of RFC 7502's search has no time of its own.
         let idle = args.sipp.rfc7502
             && idle.look(now, of_all(|p| p.done || p.idle), all.iter().map(|p| p.calls).sum());
         let done = idle || stop == Some(Stop::Now) || of_all(|p| p.done);
         show(args, &mut live, (&all, &handle.counts()), (terminal, done), started, &mut shown);
-        let given_up = quitting.filter(|(since, _)| now.since(*since) > patience);
-        shown.traces.look(now, &all, done || given_up.is_some());
-        match given_up {
-            _ if done => return Ok(quitting.map_or(Ended::Done, |(_, why)| why)),
-            Some((_, why)) => return Ok(why),
-            None => {}
+        let given_up = ending.quit.is_some_and(|since| now.since(since) > patience);
+        shown.traces.look(now, &all, done || given_up);
+        if !done && given_up {
+            ending.given_up();
+        }
+        if done || given_up {
+            return Ok(ending);
         }
     }
 }

@@ -87,8 +87,8 @@ fn a_trial_ends_though_its_calls_are_left_with_a_100() {
     let first = search.trial(1);
     assert!(first.contains("  FAIL  successful calls: 0 %"), "{first}");
     let (said, code) = search.stop();
-    assert_eq!(code, Some(3), "{said}");
-    assert!(said.contains("no peak: no trial conformed") && said.contains("stopped"), "{said}");
+    assert_eq!(code, Some(4), "{said}");
+    assert!(said.contains("no peak: no trial conformed") && said.contains("stopped by the user"), "{said}");
     let report = std::fs::read_to_string(json).expect("the trial is not lost");
     assert!(
         report.contains("\"outcome\":\"unknown\"") && report.contains("\"verdict\":\"FAIL\""),
@@ -109,12 +109,13 @@ fn a_search_that_is_stopped_delivers_what_it_knows() {
     let first = search.trial(1);
     assert!(first.contains("  PASS  "), "{first}");
     let (said, code) = search.stop();
-    assert_eq!(code, Some(3), "{said}");
+    assert_eq!(code, Some(4), "{said}");
+    assert!(said.contains("STOPPED\n  stopped by the user after "), "{said}");
     // Further trials may have been made until it was stopped.
     assert!(said.contains("peak NOT confirmed: ") && said.contains("but the search was stopped"), "{said}");
     let report = std::fs::read_to_string(json).expect("its report");
     assert!(
-        report.contains("\"outcome\":\"stopped\"") && report.contains("\"verdict\":\"PASS\""),
+        report.contains("\"outcome\":\"stopped\"") && report.contains("\"word\":\"STOPPED\""),
         "{report}"
     );
 }

@@ -29,7 +29,7 @@ pub use settings::Settings;
 
 use super::wheel::Wheel;
 use super::{Notice, Progress, Record};
-use crate::metrics::{Began, Direction, Ladders, Metrics, Unexpected};
+use crate::metrics::{Began, Direction, Ladders, Metrics, Unexpected, Window};
 use crate::population::{Deed, Impossible, Phase, Population};
 use callee::Callee;
 use caller::Caller;
@@ -161,13 +161,22 @@ impl People {
             begun: self.begun,
             waiting: false,
             idle: false,
-            beginning: !self.stopping,
+            beginning: !self.stopping && self.population.phases().phase_at(now) < Phase::CoolDown,
             done: self.is_done(now),
             stop: None,
             lines: Vec::new(),
             messages: Default::default(),
             figures: None,
         }
+    }
+
+    /// No more calls and registrations begin. What was to be measured ends here, if it has not ended.
+    fn quit(&mut self, now: Time) {
+        if !self.stopping {
+            let window = self.metrics.window();
+            self.metrics.set_window(Window { until: window.until.min(now), ..window });
+        }
+        self.stopping = true;
     }
 
     /// What was recorded. The run is over: requests that nobody has answered for a while failed, whatever
@@ -404,7 +413,7 @@ impl Machine for People {
                 show(self.progress(now));
             }
             Notice::Record(take) => take(self.record(now)),
-            Notice::Quit => self.stopping = true,
+            Notice::Quit => self.quit(now),
             // How much there is to do follows from the users.
             Notice::Rate(_) => self.timeout(now, out),
         }

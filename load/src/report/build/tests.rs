@@ -60,6 +60,7 @@ pub(in crate::report) fn run(seed: u64) -> (Inputs, Metrics) {
         server_memory_mib: Some(48.25),
         health: Health { cpu_percent: Some(38.5), ..Health::default() },
         notes: vec!["A note.".to_owned()],
+        stop: None,
         end: Time::from_secs(12),
     };
     (inputs, m)

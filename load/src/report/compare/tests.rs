@@ -108,10 +108,14 @@ fn what_speaks_against_comparing_is_said() {
     }
     b.reports[1].seed = b.reports[0].seed;
     b.reports[2].verdict.word = "VOID".to_owned();
+    let mut stopped = b.reports[1].clone();
+    stopped.verdict.word = "STOPPED".to_owned();
+    b.reports.push(stopped);
     let c = compare(&a, &b, 0.95);
     assert_eq!((c.runs_a, c.runs_b), (3, 2));
     for part in [
-        "VOID and left out",
+        "1 of 4 runs are VOID and left out",
+        "1 of 4 runs are STOPPED and left out",
         "workload",
         "rate differs: 100 and 200",
         "x differs: not given and 1",

@@ -52,6 +52,31 @@ fn users_register_call_answer_and_leave_messages() {
 }
 
 #[test]
+fn measured_window_ends_when_the_run_is_stopped() {
+    let parameters = lively(300);
+    let mut town = Town::new(&parameters, true, |_| {});
+    let phases = crate::population::Phases::of(&parameters, town.now);
+    let stop = phases.start_of(Phase::Measured) + core::time::Duration::from_secs(3);
+    town.pass(stop);
+    assert!(town.people.iter_mut().all(|people| people.progress(stop).beginning));
+    town.people.iter_mut().for_each(|people| people.notice(stop, Notice::Quit, &mut Outbox::new()));
+    let sent = |town: &Town| town.people.iter().map(|p| p.metrics.measured.messages_sent()).sum::<u64>();
+    let (before, whole) = (sent(&town), town.passed);
+    let (metrics, town) = town.run();
+    assert_eq!((metrics.window().until, metrics.measured.messages_sent()), (stop, before));
+    assert!(before > 0 && town.passed > whole, "calls under way ended");
+}
+
+#[test]
+fn nothing_more_begins_in_the_cool_down() {
+    let parameters = lively(10);
+    let mut town = Town::new(&parameters, true, |_| {});
+    let phases = crate::population::Phases::of(&parameters, town.now);
+    let [measured, after] = [Phase::Measured, Phase::CoolDown].map(|phase| phases.start_of(phase));
+    assert_eq!([measured, after].map(|at| town.people[0].progress(at).beginning), [true, false]);
+}
+
+#[test]
 fn the_time_of_a_cancel_is_its_own() {
     let parameters = Parameters { completed: 0.0, voicemail: 0.0, cancelled: 1.0, ..lively(100) };
     let (metrics, town) = Town::new(&parameters, true, |_| {}).run();
