@@ -160,13 +160,15 @@ impl BackendReport {
                 out += &format!("{what}: {count}\n");
             }
         }
-        match (self.unfinished, self.void.is_empty()) {
-            (true, _) => out += "STOPPED\n",
-            (false, false) => out += "VOID\n",
-            (false, true) => {}
+        match (self.unfinished, self.stopped.as_str()) {
+            (true, stopped) => out += &format!("STOPPED\n  {stopped}\n"),
+            (false, "") => {}
+            (false, stopped) => out += &format!("{stopped}\n"),
         }
-        let stopped = Some(&self.stopped).filter(|stopped| !stopped.is_empty());
-        for why in stopped.into_iter().chain(&self.void) {
+        if !self.void.is_empty() && !self.unfinished {
+            out += "VOID\n";
+        }
+        for why in &self.void {
             out += &format!("  {why}\n");
         }
         out

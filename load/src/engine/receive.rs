@@ -297,10 +297,8 @@ impl Engine {
             call.challenged = call.challenge.get_or_insert_default().learn(message);
         }
         Note { metrics, registered, call }.received(now, heard);
-        // An optional message without a `next` to follow leaves the call where it is.
-        let moves = mandatory || (recv.advance && here.next.is_some() && self.branch(slot, here).is_some());
-        if !moves {
-            return self.aside(now, slot, scenario, step, out);
+        if !mandatory {
+            return self.aside(now, slot, scenario, (here, step), recv.advance, out);
         }
         if let Some(call) = self.calls.at(slot) {
             call.step = step;
@@ -527,7 +525,7 @@ fn fits(recv: &Recv, message: &Message<'_>, heard: Heard, call: &Call) -> bool {
         Expect::Request(_) | Expect::Matching(_) => is_asked_for(recv, message, heard),
         Expect::Response { code, transaction, methods } => {
             // The status of a request is none.
-            if heard.status != *code {
+            if !code.fits(heard.status) {
                 return false;
             }
             if let Some(branch) = transaction.and_then(|t| call.branches.get(usize::from(t))) {

@@ -8,7 +8,8 @@ use super::wheel::tick;
 use super::{Engine, Origin, Settings, Stop};
 use crate::metrics::{Began, CallEnd, Direction, Failure, Method};
 use crate::scenario::{
-    self, Brief, Desk, Facts, Op, Outcome, Outline, Outlines, Pause, Scenario, Send, Side, Step, Values, Vars,
+    self, Branch, Brief, Desk, Facts, Op, Outcome, Outline, Outlines, Pause, Scenario, Send, Side, Step,
+    Values, Vars,
 };
 use core::num::NonZeroU64;
 use core::time::Duration;
@@ -251,9 +252,21 @@ impl Engine {
     /// Whether the `next` of a step is to be followed, and where to.
     pub(super) fn branch(&mut self, slot: u32, step: &Step) -> Option<usize> {
         let branch = step.next?;
-        let goes = branch.test.is_none_or(|test| self.is_set(slot, test))
-            && (branch.chance >= 1.0 || self.rng.chance(branch.chance));
+        let goes = branch.test.is_none_or(|test| self.is_set(slot, test)) && self.draws(branch);
         goes.then_some(branch.to)
+    }
+
+    /// Whether the `chance` of a `next` has it followed.
+    fn draws(&mut self, branch: Branch) -> bool {
+        branch.chance >= 1.0 || self.rng.chance(branch.chance)
+    }
+
+    /// Where an optional message leads its call, once its actions are done; without a `next`, or where its `test` does not
+    /// hold, nowhere. As in SIPp, a `chance` that is not drawn leads to the step behind.
+    fn led(&mut self, slot: u32, (step, at): (&Step, usize)) -> Option<usize> {
+        let branch = step.next?;
+        let holds = branch.test.is_none_or(|test| self.is_set(slot, test));
+        holds.then(|| if self.draws(branch) { branch.to } else { at + 1 })
     }
 
     /// Goes where a step leads. False if the call has ended.
@@ -298,18 +311,34 @@ impl Engine {
         }
     }
 
-    /// An optional message was taken that leaves the call where it is. False if the call has ended or
-    /// gone elsewhere.
-    pub(super) fn aside(&mut self, now: Time, slot: u32, scenario: &Scenario, at: usize, out: &mut Outbox) {
-        match self.conclude(now, slot, scenario, at) {
-            Outcome::GoOn => self.arm(slot),
-            Outcome::StopGracefully => self.stop(now, Stop::Gracefully),
-            outcome => {
-                if self.follow(now, slot, scenario, outcome, out) {
-                    self.run_steps(now, slot, scenario, out);
-                }
+    /// An optional message was taken at a step. Its actions come before its `test`, as in SIPp; without a `next` to
+    /// follow, or where it does not `advance`, the call stays where it is.
+    pub(super) fn aside(
+        &mut self,
+        now: Time,
+        slot: u32,
+        scenario: &Scenario,
+        (step, at): (&Step, usize),
+        advance: bool,
+        out: &mut Outbox,
+    ) {
+        let outcome = self.conclude(now, slot, scenario, at);
+        if !matches!(outcome, Outcome::GoOn | Outcome::StopGracefully) {
+            if self.follow(now, slot, scenario, outcome, out) {
+                self.run_steps(now, slot, scenario, out);
             }
+            return;
         }
+        if outcome == Outcome::StopGracefully {
+            self.stop(now, Stop::Gracefully);
+        }
+        let led = if advance { self.led(slot, (step, at)) } else { None };
+        let Some(call) = self.calls.at(slot) else { return };
+        let Some(to) = led else { return self.arm(slot) };
+        call.doing = Doing::Waiting;
+        call.give_up = None;
+        self.move_to(slot, |_| to);
+        self.run_steps(now, slot, scenario, out);
     }
 
     fn run_actions(&mut self, now: Time, slot: u32, step: &Step) -> Outcome {

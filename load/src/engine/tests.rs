@@ -1,6 +1,7 @@
 //! Engines against engines, without a socket.
 
 mod aborts;
+mod branches;
 mod callers;
 mod ends;
 mod late;

@@ -12,6 +12,20 @@ pub(super) struct Place {
     pub column: u32,
 }
 
+impl Place {
+    /// The place behind a text that begins here.
+    pub fn after(self, text: &str) -> Place {
+        match text.rsplit_once('\n') {
+            // On one line it is near enough.
+            None => self,
+            Some((_, last)) => Place {
+                line: self.line + text.matches('\n').count() as u32,
+                column: last.chars().count() as u32 + 1,
+            },
+        }
+    }
+}
+
 /// Most different variables, timers, counters, transactions of one scenario each.
 const MOST_NAMES: usize = 1_000;
 /// Most timers: each is two distributions of times for each worker.

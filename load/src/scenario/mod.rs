@@ -35,7 +35,7 @@ pub use problem::Problem;
 pub use read::{Surroundings, parse};
 pub use regexp::Pattern;
 pub use steps::{
-    Branch, Condition, Expect, Kind, Op, Optional, Pause, Recv, Scenario, Send, Side, Step, Unexpected,
+    Branch, Code, Condition, Expect, Kind, Op, Optional, Pause, Recv, Scenario, Send, Side, Step, Unexpected,
 };
 pub use template::{
     Brief, Fault, Model, Outline, Outlines, Seeker, Template, date_time, is_keyword, timestamp,

@@ -37,6 +37,9 @@ pub struct Surroundings<'a> {
 const ELEMENTS: &str = "there are send, recv, pause, timewait, nop, label, init, Global, User, Reference, \
     ResponseTimeRepartition and CallLengthRepartition";
 
+/// Distributions that a `<pause>` may name by an attribute (`normal="true"`), in the order in which SIPp asks for them.
+const OLD: [&str; 6] = ["normal", "exponential", "lognormal", "weibull", "pareto", "gamma"];
+
 /// Largest scenario file, in bytes.
 const MOST_BYTES: usize = 4 << 20;
 
@@ -136,6 +139,10 @@ impl<'a> Reader<'a> {
         if let Some(at) = loose.entity {
             let mend = "write what it stands for";
             self.context.complain(loose.place(text, at), "<!ENTITY>", "entities are not read", mend);
+        }
+        if let Some(at) = loose.no_character {
+            let mend = "write the number of a character, such as &#34; for a quotation mark";
+            self.context.complain(loose.place(text, at), "", "`&#...;' is no character of XML", mend);
         }
         let document = match Document::parse(&loose.text) {
             Ok(document) => document,
@@ -489,7 +496,11 @@ impl<'a> Reader<'a> {
 
     fn pause(&mut self, tag: &Tag<'_, '_>) -> Option<Pause> {
         let sane = tag.flag("sanity_check", true, &mut self.context);
-        let given = ["milliseconds", "variable", "distribution", "min"].map(|name| tag.get(name).is_some());
+        // SIPp's first form named the distribution by an attribute of its own.
+        let old = OLD.into_iter().find(|name| tag.flag(name, false, &mut self.context));
+        let mut given =
+            ["milliseconds", "variable", "distribution", "min"].map(|name| tag.get(name).is_some());
+        given[3] |= old.is_some() || tag.get("max").is_some();
         if given.iter().filter(|given| **given).count() > 1 && !(given[2] && !given[0] && !given[1]) {
             tag.complain(&mut self.context, "more than one length is given", "keep one");
             return None;
@@ -503,7 +514,7 @@ impl<'a> Reader<'a> {
         if !given[2] && !given[3] {
             return Some(Pause::Default);
         }
-        let law = self.distribution(tag)?;
+        let law = self.distribution(tag, old)?;
         let late = law.quantile(0.99).is_some_and(|q| q > f64::from(i32::MAX));
         if sane && late {
             let mend = "take other parameters, or add sanity_check=\"false\"";
@@ -517,9 +528,9 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// `distribution` and its parameters.
-    fn distribution(&mut self, tag: &Tag<'_, '_>) -> Option<Distribution> {
-        let kind = tag.get("distribution").unwrap_or("uniform");
+    /// `distribution`, or the `old` form of it, and its parameters.
+    fn distribution(&mut self, tag: &Tag<'_, '_>, old: Option<&str>) -> Option<Distribution> {
+        let kind = tag.get("distribution").or(old).unwrap_or("uniform");
         let mut missing = false;
         let mut get = |name: &str| {
             let number = tag.get(name).and_then(|text| text.trim().parse::<f64>().ok());

@@ -269,13 +269,33 @@ impl Expect {
     }
 }
 
+/// The code of a response that is waited for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Code {
+    /// This one.
+    One(u16),
+    /// One of these: an expression matches them.
+    OneOf(Box<[u16]>),
+}
+
+impl Code {
+    /// Whether this status is waited for.
+    #[inline]
+    pub fn fits(&self, status: u16) -> bool {
+        match self {
+            Code::One(code) => *code == status,
+            Code::OneOf(codes) => codes.contains(&status),
+        }
+    }
+}
+
 /// The message that a step waits for.
 #[derive(Debug)]
 pub enum Expect {
     /// A response with this code.
     Response {
         /// The code.
-        code: u16,
+        code: Code,
         /// `response_txn`: only in this transaction, by the branch of its topmost Via.
         transaction: Option<u16>,
         /// Without `response_txn`, the methods its CSeq may name: those of requests further up in the

@@ -61,7 +61,8 @@ impl Ending {
         let (wish, at) = self.signal?;
         let mut words = stopped(wish, at.since(started));
         // The end of `--timeout` was its plan, and came before the signal.
-        let before = self.quit == Some(at) && self.begins && !matches!(plan, Planned::Never | Planned::Answers);
+        let before =
+            self.quit == Some(at) && self.begins && !matches!(plan, Planned::Never | Planned::Answers);
         let missing = match (before, self.cut && *plan != Planned::Answers) {
             (true, _) => Missing::Plan,
             (false, true) => Missing::Calls,

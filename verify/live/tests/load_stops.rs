@@ -206,6 +206,6 @@ fn stopped_back_ends_have_not_served_to_their_end() {
             (Some(if stopped { 4 } else { 0 }), stopped),
             "{said}"
         );
-        assert!(said.contains("  stopped by the user after "), "{said}");
+        assert!(said.contains("stopped by the user after "), "{said}");
     }
 }

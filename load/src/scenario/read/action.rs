@@ -62,9 +62,10 @@ impl Reader<'_> {
                 .template(tag, "value")
                 .zip(self.target_variable(tag))
                 .map(|(text, to)| Deed::AssignText(to, text)),
-            "sample" => {
-                self.distribution(tag).zip(self.target_variable(tag)).map(|(law, to)| Deed::Sample(to, law))
-            }
+            "sample" => self
+                .distribution(tag, None)
+                .zip(self.target_variable(tag))
+                .map(|(law, to)| Deed::Sample(to, law)),
             "todouble" => self
                 .variable(tag, "variable")
                 .zip(self.target_variable(tag))

@@ -16,6 +16,8 @@ pub(super) struct Loose {
     lines: Vec<usize>,
     /// Where an entity is declared, which is not supported.
     pub entity: Option<usize>,
+    /// Where an attribute refers to what is no character.
+    pub no_character: Option<usize>,
 }
 
 impl Loose {
@@ -92,7 +94,7 @@ impl Loose {
 pub(super) fn loosen(original: &str) -> Loose {
     let lines = core::iter::once(0).chain(original.match_indices('\n').map(|(at, _)| at + 1)).collect();
     let text = String::with_capacity(original.len());
-    let mut loose = Loose { text, shifts: Vec::new(), lines, entity: None };
+    let mut loose = Loose { text, shifts: Vec::new(), lines, entity: None, no_character: None };
     let mut rest = original;
     if let Some(after) = rest.strip_prefix('\u{feff}') {
         loose.swap("\u{feff}", "");
@@ -166,7 +168,14 @@ fn tag<'t>(text: &'t str, loose: &mut Loose) -> &'t str {
         match (c, quote) {
             ('\\', Some(_)) => taken = escape(rest, loose),
             ('<', Some(_)) => loose.swap("<", "&lt;"),
-            ('&', Some(_)) if !is_entity(rest) => loose.swap("&", "&amp;"),
+            ('&', Some(_)) => match ampersand(rest) {
+                Ampersand::Itself => loose.swap("&", "&amp;"),
+                Ampersand::Reference => loose.text.push(c),
+                Ampersand::NoCharacter => {
+                    loose.no_character = loose.no_character.or(Some(loose.text.len()));
+                    loose.swap("&", "&amp;");
+                }
+            },
             (c, Some(open)) if c == open => {
                 quote = None;
                 loose.text.push(c);
@@ -201,8 +210,34 @@ fn escape(rest: &str, loose: &mut Loose) -> usize {
     }
 }
 
-fn is_entity(text: &str) -> bool {
-    ["&lt;", "&gt;", "&amp;", "&quot;", "&apos;"].iter().any(|entity| text.starts_with(entity))
+/// What an `&` in an attribute begins.
+enum Ampersand {
+    /// Nothing: it stands for itself.
+    Itself,
+    /// One of the five names of XML, or a reference to a character (XML 1.0 section 4.1).
+    Reference,
+    /// A reference to what is no character of XML.
+    NoCharacter,
+}
+
+fn ampersand(text: &str) -> Ampersand {
+    if ["&lt;", "&gt;", "&amp;", "&quot;", "&apos;"].iter().any(|entity| text.starts_with(entity)) {
+        return Ampersand::Reference;
+    }
+    let (digits, radix) = match (text.strip_prefix("&#x"), text.strip_prefix("&#")) {
+        (Some(digits), _) => (digits, 16),
+        (None, Some(digits)) => (digits, 10),
+        (None, None) => return Ampersand::Itself,
+    };
+    let (digits, _) = digits.split_once(';').unwrap_or_default();
+    if digits.is_empty() || !digits.chars().all(|c| c.is_digit(radix)) {
+        return Ampersand::Itself;
+    }
+    let named = u32::from_str_radix(digits, radix).ok().and_then(char::from_u32);
+    match named.filter(|c| !c.is_control() || matches!(c, '\t' | '\n' | '\r' | '\u{7f}'..='\u{9f}')) {
+        Some('\u{fffe}' | '\u{ffff}') | None => Ampersand::NoCharacter,
+        Some(_) => Ampersand::Reference,
+    }
 }
 
 #[cfg(test)]
@@ -225,6 +260,29 @@ mod tests {
             file.find(" <b>").unwrap() as u32 - file.rfind("<a x").unwrap() as u32 + 1,
             loose.place(file, text).column
         );
+    }
+
+    #[test]
+    fn character_references_are_decoded_in_attributes() {
+        let of = |value: &str| {
+            let loose = loosen(&format!("<a x=\"{value}\"/>"));
+            let document = roxmltree::Document::parse(&loose.text).map_err(|error| error.to_string())?;
+            Ok(document.root_element().attribute("x").unwrap_or_default().to_owned())
+        };
+        for (written, meant) in [
+            ("a&#34;b", "a\"b"),
+            ("&#x22;&#X22;", "\"&#X22;"),
+            ("&#xe9;&#233;", "éé"),
+            ("a&#;b&#x;c&#34d&#", "a&#;b&#x;c&#34d&#"),
+            ("&amp;#34;", "&#34;"),
+            ("a;&#x41", "a;&#x41"),
+        ] {
+            assert_eq!(of(written), Ok::<_, String>(meant.to_owned()), "{written}");
+        }
+        for none in ["&#0;", "&#x8;", "&#xD800;", "&#xffff;", "&#99999999999;"] {
+            let loose = loosen(&format!("<a x=\"{none}\"/>"));
+            assert_eq!(loose.no_character, Some(6), "{none}");
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::super::context::Place;
 use super::super::regexp::Pattern;
-use super::super::steps::{Expect, Kind, Optional, Recv, Send};
+use super::super::steps::{Code, Expect, Kind, Optional, Recv, Send};
 use super::super::template::Cutter;
 use super::tag::Tag;
 use super::{Labels, Reader};
@@ -23,12 +23,12 @@ impl Reader<'_> {
             tag.complain(&mut self.context, "`response_txn' belongs to <recv>", "move it");
         }
         let (place, text) = self.text(tag)?;
-        let Some((template, kind)) = Cutter::message(&mut self.context, text, place) else {
+        let Some((template, kind)) = Cutter::message(&mut self.context, &text, place) else {
             tag.complain(&mut self.context, "the message is empty", "write it into <![CDATA[ ]]>");
             return None;
         };
         if matches!(kind, Kind::Request(_)) {
-            self.call_id(text, place);
+            self.call_id(&text, place);
         }
         if matches!(kind, Kind::Response(_)) && (start.is_some() || ack.is_some()) {
             tag.complain(
@@ -79,26 +79,28 @@ impl Reader<'_> {
         }
     }
 
-    /// The message in a `<send>`, with its place.
-    fn text<'n>(&mut self, tag: &Tag<'n, '_>) -> Option<(Place, &'n str)> {
+    /// The message in a `<send>`, with its place: what stands in the CDATA section. Blanks around that are layout.
+    fn text(&mut self, tag: &Tag<'_, '_>) -> Option<(Place, String)> {
         let mut texts = tag.texts();
-        let Some(first) = texts.next() else {
+        let Some((node, text)) = texts.next() else {
             tag.complain(&mut self.context, "there is no message in it", "write one into <![CDATA[ ]]>");
             return None;
         };
-        if let Some((place, _)) = texts.next() {
-            let what = "there is more text after the message";
+        let place = tag.place_of(node);
+        let Some((from, section)) = tag.section() else {
+            let mend = "write it into <![CDATA[ ]]>";
+            tag.complain(&mut self.context, "the message is not in a CDATA section", mend);
+            return Some((place, text.to_owned()));
+        };
+        let more = texts.next().map(|(node, _)| tag.place_of(node));
+        if let Some(place) = more.or((text.trim() != section.trim()).then_some(place)) {
+            let what = "there is more text than the message";
             self.context.complain(place, "<send>", what, "keep the message in one <![CDATA[ ]]>");
         }
-        let source = tag.node.document().input_text().get(tag.node.range()).unwrap_or_default();
-        if !source.contains("<![CDATA[") {
-            tag.complain(
-                &mut self.context,
-                "the message is not in a CDATA section",
-                "write it into <![CDATA[ ]]>",
-            );
-        }
-        Some(first)
+        // The parser joins a section with the blanks before it.
+        let document = tag.node.document();
+        let before = document.input_text().get(node.range().start..from).unwrap_or_default();
+        Some((place.after(before), section))
     }
 
     /// `lost`, a percentage.
@@ -166,18 +168,7 @@ impl Reader<'_> {
         let element = tag.shown();
         match (tag.get("response"), tag.get("request")) {
             (Some(code), None) => {
-                let Some(code) = code.trim().parse().ok().filter(|code| (100..700).contains(code)) else {
-                    let what = format!("response=\"{code}\" is no response code");
-                    tag.complain(
-                        &mut self.context,
-                        what,
-                        "write one code from 100 to 699; for several, one optional <recv> each",
-                    );
-                    return None;
-                };
-                if as_expression {
-                    tag.complain(&mut self.context, "`regexp_match' is for requests only", "take it out");
-                }
+                let code = self.code(tag, code, as_expression)?;
                 let transaction =
                     transaction.and_then(|name| self.transaction(name, tag, |own| own.answered = true));
                 let methods = if transaction.is_some() { Vec::new() } else { self.methods.clone() };
@@ -216,6 +207,41 @@ impl Reader<'_> {
         }
     }
 }
+
+impl Reader<'_> {
+    /// The codes that `response` stands for: one, or those that an expression matches. What is no number is one, with
+    /// `regexp_match` or without.
+    fn code(&mut self, tag: &Tag<'_, '_>, text: &str, as_expression: bool) -> Option<Code> {
+        let number = text.trim().bytes().all(|byte| byte.is_ascii_digit());
+        if number && !as_expression {
+            let code = text.trim().parse().ok().filter(|code| CODES.contains(code));
+            if code.is_none() {
+                let what = format!("response=\"{text}\" is no response code");
+                let mend = "write a code from 100 to 699, or for several an expression such as ^18.$";
+                tag.complain(&mut self.context, what, mend);
+            }
+            return code.map(Code::One);
+        }
+        let pattern = match Pattern::parse(text) {
+            Ok(pattern) => pattern,
+            Err((what, mend)) => {
+                self.context.complain(tag.place, &tag.shown(), what, mend);
+                return None;
+            }
+        };
+        let codes: Box<[u16]> = CODES.filter(|code| pattern.matches(code.to_string().as_bytes())).collect();
+        if codes.is_empty() {
+            let what = format!("response=\"{text}\" matches no response code");
+            let mend = "write a code from 100 to 699, or for several an expression such as ^18.$";
+            tag.complain(&mut self.context, what, mend);
+            return None;
+        }
+        Some(Code::OneOf(codes))
+    }
+}
+
+/// Codes of responses.
+const CODES: core::ops::Range<u16> = 100..700;
 
 /// The value of a Call-ID line, and how much white space stands before the line.
 fn call_id_in(line: &str) -> Option<(usize, &str)> {

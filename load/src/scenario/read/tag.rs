@@ -38,12 +38,26 @@ impl<'n, 'p> Tag<'n, 'p> {
         self.node.children().filter(Node::is_element).map(move |node| Tag::new(node, places))
     }
 
-    /// The texts in it that are not blank, with their places.
-    pub fn texts(&self) -> impl Iterator<Item = (Place, &'n str)> {
+    /// The texts in it that are not blank, with their nodes.
+    pub fn texts(&self) -> impl Iterator<Item = (Node<'n, 'n>, &'n str)> + use<'n> {
         let texts = self.node.children().filter(Node::is_text);
-        texts.filter_map(|node| {
-            Some(((self.places)(node), node.text().filter(|text| !text.trim().is_empty())?))
-        })
+        texts.filter_map(|node| Some((node, node.text().filter(|text| !text.trim().is_empty())?)))
+    }
+
+    pub fn place_of(&self, node: Node<'_, '_>) -> Place {
+        (self.places)(node)
+    }
+
+    /// What its first CDATA section holds, and where that begins in the text that was parsed. Line ends are single line
+    /// feeds, as the parser has them.
+    pub fn section(&self) -> Option<(usize, String)> {
+        const BEGIN: &str = "<![CDATA[";
+        let range = self.node.range();
+        let source = self.node.document().input_text().get(range.clone())?;
+        let from = source.find(BEGIN)? + BEGIN.len();
+        let rest = source.get(from..)?;
+        let held = rest.get(..rest.find("]]>")?)?;
+        Some((range.start + from, held.replace("\r\n", "\n").replace('\r', "\n")))
     }
 
     pub fn complain(&self, context: &mut Context<'_>, what: impl Into<String>, mend: impl Into<String>) {

@@ -1,7 +1,7 @@
 //! Files that must be taken, and files that must be refused.
 
 use super::super::inject::{Injection, Injections};
-use super::super::steps::{Expect, Kind, Op, Optional, Pause, Scenario, Side};
+use super::super::steps::{Code, Expect, Kind, Op, Optional, Pause, Scenario, Side};
 use super::super::variables::Scope;
 use super::{Surroundings, parse};
 use proptest::prelude::{any, prop_assert, proptest};
@@ -70,7 +70,7 @@ fn a_scenario_becomes_steps() {
         (ok.timeout_ms, ok.on_timeout, ok.rrs, ok.auth, ok.lost),
         (Some(500), Some(10), true, true, Some(0.1))
     );
-    let Expect::Response { code: 200, transaction: None, methods } = &ok.expect else { panic!() };
+    let Expect::Response { code: Code::One(200), transaction: None, methods } = &ok.expect else { panic!() };
     assert_eq!(methods.iter().map(AsRef::as_ref).collect::<Vec<&str>>(), ["OPTIONS"]);
     assert_eq!((step(2).stop_timer, step(2).line, step(2).actions.len()), (Some(0), 8, 1));
     let pauses: Vec<_> = (3..7)
@@ -82,6 +82,35 @@ fn a_scenario_becomes_steps() {
     assert!(
         matches!(pauses[..], [Pause::Default, Pause::Fixed(20), Pause::Random(_), Pause::Variable(own)] if own == v)
     );
+}
+
+#[test]
+fn pauses_in_their_old_form_are_taken() {
+    let pause = |attributes: &str| match &with(&format!("<pause {attributes}/>")).unwrap().steps[1].op {
+        Op::Pause(pause) => pause.clone(),
+        _ => panic!(),
+    };
+    for (old, new) in [
+        ("normal=\"true\" mean=\"60\" stdev=\"15\"", "distribution=\"normal\" mean=\"60\" stdev=\"15\""),
+        ("exponential=\"true\" mean=\"60\"", "distribution=\"exponential\" mean=\"60\""),
+        ("gamma=\"true\" k=\"2\" theta=\"9\"", "distribution=\"gamma\" k=\"2\" theta=\"9\""),
+        ("min=\"5\" max=\"9\"", "distribution=\"uniform\" min=\"5\" max=\"9\""),
+        ("normal=\"false\" milliseconds=\"5\"", "distribution=\"fixed\" value=\"5\""),
+    ] {
+        assert_eq!(pause(old), pause(new), "{old}");
+    }
+}
+
+#[test]
+fn place_of_a_mistake_in_a_message_is_that_of_the_file() {
+    for before in ["", "\n  ", "\n<action/>\n\t"] {
+        let text = format!(
+            "<scenario>\n<send>{before}<![CDATA[\n INFO sip:a SIP/2.0\n X: [nothing]\n]]></send></scenario>"
+        );
+        let line = text.lines().position(|line| line.contains("nothing")).unwrap() + 1;
+        let problems = read(&text).unwrap_err();
+        assert!(problems[0].starts_with(&format!("s.xml:{line}:5: ")), "{before:?}: {problems:?}");
+    }
 }
 
 #[test]
@@ -164,6 +193,16 @@ fn what_is_wrong_is_refused() {
         ("<recv/>", "does not say what for"),
         ("<recv response=\"200\" request=\"BYE\"/>", "a response and a request"),
         ("<recv response=\"2xx\"/>", "no response code"),
+        ("<recv response=\"20\"/>", "no response code"),
+        ("<recv response=\"(2\"/>", "not valid"),
+        ("<recv response=\"9\" regexp_match=\"maybe\"/>", "neither true nor false"),
+        ("<pause normal=\"true\" mean=\"5\"/>", "needs a number in `stdev'"),
+        ("<nop display=\"&#0;\"/>", "no character of XML"),
+        ("<pause max=\"5\"/>", "needs a number in `min'"),
+        ("<pause normal=\"true\" mean=\"5\" stdev=\"1\" milliseconds=\"5\"/>", "more than one length"),
+        ("<send>x<![CDATA[\n INFO sip:a SIP/2.0\n]]></send>", "more text than the message"),
+        ("<send><![CDATA[\n INFO sip:a SIP/2.0\n]]> x</send>", "more text than the message"),
+        ("<send><![CDATA[\n INFO sip:a SIP/2.0\n]]><![CDATA[x]]></send>", "more text than the message"),
         ("<recv response=\"200\" optional=\"maybe\"/>", "optional=\"maybe\""),
         ("<recv response=\"200\" rrs=\"yes\"/>", "neither true nor false"),
         (

@@ -192,6 +192,26 @@ fn lengths_are_those_of_the_body() {
 }
 
 #[test]
+fn body_is_what_stands_in_the_section() {
+    let of = |body: &str, end: &str| {
+        let lines = "INFO sip:a SIP/2.0\nContent-Length: [len]";
+        let text = format!("<scenario><send>\n  <![CDATA[\n{lines}\n\n{body}]]>{end}</send></scenario>");
+        let scenario = read(&text).unwrap();
+        let sent = String::from_utf8(render(template(&scenario), |_| {}).1).unwrap();
+        let (head, body) = sent.split_once("\r\n\r\n").unwrap();
+        let length: usize = head.rsplit(' ').next().unwrap().parse().unwrap();
+        assert_eq!(length, body.len(), "{sent}");
+        body.to_owned()
+    };
+    for end in ["", "\n", "\n\n  ", "\r\n"] {
+        assert_eq!(of("abc", end), "abc", "{end:?}");
+        assert_eq!(of("abc\n", end), "abc\r\n", "{end:?}");
+        assert_eq!(of("a\r\nbc", end), "a\r\nbc", "{end:?}");
+        assert_eq!(of("", end), "", "{end:?}");
+    }
+}
+
+#[test]
 fn variables_and_fillings_are_shown() {
     let scenario = scenario("A: [$v][$n] [fill variable=n] [fill variable=n text=\"ab\"]\n[$v]");
     let mut call = scenario.variables.values(Scope::Call);
