@@ -69,6 +69,30 @@ fn a_call_over_every_pair_of_transports() {
     }
 }
 
+/// Feature codes, names beyond ASCII and quoted parameters, as gateways write them into Contact.
+#[test]
+fn calls_with_odd_contacts_can_be_ended() {
+    let server = Setup::open().start();
+    let mut bob = phone(&server, "bob", Via::Udp);
+    for user in ["*21#", "gw+carrier#1", "j\u{f6}rg", "50%", "{x}|^"] {
+        let mut caller = server.link(Via::Udp);
+        let mut invite = Req::invite("sip:bob@example.com", &caller);
+        invite.extra.retain(|line| !line.starts_with("Contact"));
+        let invite = invite.with(&format!("Contact: <sip:{user}@{};x=\"y\">", caller.local()));
+        caller.send(&invite.bytes());
+        let received = bob.request("INVITE");
+        bob.send(&received.reply(200, "b", &[&format!("Contact: <sip:{user}@{};x=\"y\">", bob.local())]));
+        let answered = caller.response(&invite);
+        caller.send(&invite.in_dialog("ACK", &answered, &caller).bytes());
+        assert_eq!(bob.request("ACK").uri(), format!("sip:{user}@{};x=\"y\"", bob.local()));
+        let bye = invite.in_dialog("BYE", &answered, &caller);
+        caller.send(&bye.bytes());
+        let received = bob.request("BYE");
+        bob.send(&received.reply(200, "", &[]));
+        assert_eq!(caller.response(&bye).status(), Some(200), "{user}");
+    }
+}
+
 #[test]
 fn the_callee_may_hang_up_first() {
     let server = Setup::open().start();
