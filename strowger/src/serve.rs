@@ -421,13 +421,18 @@ fn announce(control: &Control, notifier: &Notifier, workers: usize) {
 
 /// Warns where everybody on the Internet may call our users.
 fn warn_if_open(config: &Config, listeners: &[(Transport, SocketAddr, Option<c::HostPort>)]) {
-    let wildcard = config.listen.iter().any(|l| l.address.ip().is_unspecified());
-    let public = listeners.iter().any(|(_, address, _)| sip_registrar::is_outside(address.ip()));
-    if config.proxy.strangers == c::Strangers::Allow && (wildcard || public) {
+    if is_open(config, listeners.iter().map(|(_, address, _)| *address)) {
         tracing::warn!(
             "anybody who reaches this server may call its users: for users and trunks only, set `strangers = \"refuse\"` in [proxy]"
         );
     }
+}
+
+/// Whether strangers are let in and some listener has a public address, or all of them.
+fn is_open(config: &Config, mut addresses: impl Iterator<Item = SocketAddr>) -> bool {
+    let wildcard = config.listen.iter().any(|l| l.address.ip().is_unspecified());
+    let mut public = || addresses.any(|address| sip_registrar::is_outside(address.ip()));
+    config.proxy.strangers == c::Strangers::Allow && (wildcard || public())
 }
 
 /// Says so if no phone can register yet: each has to log in, and there is nobody who could. A server between trunks needs
@@ -493,6 +498,29 @@ fn wait_for_the_rest(signals: &Receiver<Wish>, pending: impl Fn() -> u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn start_warns_where_strangers_may_come_from_outside() {
+        let mut config = Config::default();
+        let at = |text: &str| [text.parse().unwrap()].into_iter();
+        let listen = |config: &mut Config, text: &str| {
+            config.listen.truncate(1);
+            config.listen[0].address = text.parse().unwrap();
+        };
+        assert!(is_open(&config, at("10.0.0.1:5060")), "all addresses, by default");
+        for (address, open) in [
+            ("192.0.2.1:5060", true),
+            ("[2001:db8::1]:5060", true),
+            ("10.0.0.1:5060", false),
+            ("127.0.0.1:5060", false),
+        ] {
+            listen(&mut config, address);
+            assert_eq!(is_open(&config, at(address)), open, "{address}");
+        }
+        config.proxy.strangers = c::Strangers::Refuse;
+        listen(&mut config, "0.0.0.0:5060");
+        assert!(!is_open(&config, at("192.0.2.1:5060")));
+    }
 
     #[test]
     fn what_may_be_received_may_wait_to_be_sent() {
