@@ -97,6 +97,11 @@ impl Control {
         self.reports().iter().map(|r| r.pending).sum()
     }
 
+    /// How long a request may be under way without an answer: timers B and F (RFC 3261 section 17.1).
+    pub fn patience(&self) -> Duration {
+        self.config().timers.t1 * 64
+    }
+
     fn state(&self) -> State {
         let at = usize::from(self.state.load(Ordering::Relaxed));
         STATES.get(at).copied().unwrap_or(State::Ready)

@@ -30,8 +30,8 @@ use worker_runtime::{Bound, Listener, Runtime, RuntimeConfig, RuntimeHandle, Str
 /// Anything that keeps the server from starting; its text says what to do.
 pub(crate) type Failure = Box<dyn Error + Send + Sync>;
 
-/// Longest wait for requests under way after the first SIGTERM: timers B and F are 32 seconds.
-const DRAIN_MAX: Duration = Duration::from_secs(40);
+/// Longest wait for requests under way after the first SIGTERM, beyond timers B and F.
+const DRAIN_MARGIN: Duration = Duration::from_secs(8);
 
 pub fn run(args: &ServeArgs) -> ExitCode {
     let overrides = overrides(args);
@@ -301,6 +301,8 @@ pub(crate) fn runtime_config(config: &Config, listeners: &[c::Listener], workers
             .collect(),
         pin: steering::cpus(&config.pin, workers),
         busy_poll: config.busy_poll,
+        // Timers B and F (RFC 3261 section 17.1).
+        patience: config.timers.t1 * 64,
         connected: CONNECTED,
         udp_buffer_most: crate::memory::buffer(workers),
         streams: StreamLimits {
@@ -478,13 +480,14 @@ fn wait(
     tracing::info!("draining: no new calls or registrations; a second signal stops at once");
     control.begin_drain();
     handle.stop_accepting();
-    wait_for_the_rest(signals, || control.pending() as u64);
+    let most = control.patience() + DRAIN_MARGIN;
+    wait_for_the_rest(signals, most, || control.pending() as u64);
 }
 
-/// Waits until nothing is pending, at most [`DRAIN_MAX`]; a second stop ends it at once.
-fn wait_for_the_rest(signals: &Receiver<Wish>, pending: impl Fn() -> u64) {
+/// Waits until nothing is pending, but not for longer than `most`; a second stop ends it at once.
+fn wait_for_the_rest(signals: &Receiver<Wish>, most: Duration, pending: impl Fn() -> u64) {
     let began = monotonic_now();
-    while pending() > 0 && monotonic_now().since(began) < DRAIN_MAX {
+    while pending() > 0 && monotonic_now().since(began) < most {
         match signals.recv_timeout(Duration::from_millis(50)) {
             Ok(Wish::Stop | Wish::Break) | Err(RecvTimeoutError::Disconnected) => {
                 tracing::warn!(pending = pending(), "stopping at once");

@@ -98,6 +98,9 @@ pub struct RuntimeConfig {
     pub ring: usize,
     /// Notices that may wait for a worker.
     pub notices: usize,
+    /// How long the sender of a message waits for what it asks for, and repeats it meanwhile, each time after at most half
+    /// of that. Default 32 s, at most an hour.
+    pub patience: Duration,
     /// Stream connections.
     pub streams: StreamLimits,
     /// Called when a worker panics.
@@ -128,6 +131,7 @@ impl Default for RuntimeConfig {
             udp_send_queue: 256,
             ring: 2_048,
             notices: 4_096,
+            patience: Duration::from_secs(32),
             streams: StreamLimits::default(),
             on_panic: None,
         }

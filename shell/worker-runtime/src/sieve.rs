@@ -12,11 +12,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use wire::{SieveProgram, Time};
 
-/// How long a generation of what was dropped takes what comes: longer than a client waits before it repeats an INVITE, 16 s
-/// at most (RFC 3261 section 17.1.1.2), for what is dropped again is remembered anew.
-const DROPPED_FOR: Duration = Duration::from_secs(17);
-/// The same of what the machine knows: as long as a client repeats it (64 times T1).
-const KNOWN_FOR: Duration = Duration::from_secs(32);
+/// How long a generation of what was dropped takes what comes, of the time that a client repeats it: a little longer than the
+/// longest that a client waits before the next, which is half of it; what is dropped again is remembered anew.
+const DROPPED_FOR: (u32, u32) = (17, 32);
 
 /// How long the kernel goes by what a worker has written: some of its windows, for a worker that shares its processor
 /// with others has to wait for it now and then.
@@ -65,15 +63,16 @@ impl Sieves {
         }
     }
 
-    /// A worker's own.
-    pub fn of(self, worker: u16) -> Sieve {
+    /// A worker's own; clients repeat what is not answered for so long.
+    pub fn of(self, worker: u16, patience: Duration) -> Sieve {
+        let (part, whole) = DROPPED_FOR;
         Sieve {
             at: self.entry * usize::from(worker),
             worker,
             state: State::Away,
             seen: 0,
-            dropped: Ages { first: 0, life: DROPPED_FOR, young: 0, since: Time::ZERO },
-            known: Ages { first: SieveProgram::KNOWN, life: KNOWN_FOR, young: 0, since: Time::ZERO },
+            dropped: Ages { first: 0, life: patience * part / whole, young: 0, since: Time::ZERO },
+            known: Ages { first: SieveProgram::KNOWN, life: patience, young: 0, since: Time::ZERO },
             sieves: self,
         }
     }
@@ -243,7 +242,7 @@ mod tests {
     /// Silence would be no help then, so the machine must not be told that the kernel drops.
     #[test]
     fn where_no_filter_can_be_attached_nothing_counts_on_it() {
-        let mut sieve = sieves().of(0);
+        let mut sieve = sieves().of(0, Duration::from_secs(32));
         let sockets = [UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap()];
         let own = || sockets.iter().map(AsFd::as_fd);
         let until =
@@ -263,7 +262,7 @@ mod tests {
     /// stays as it is.
     #[test]
     fn what_the_machine_knows_is_kept_for_its_time() {
-        let mut sieve = sieves().of(1);
+        let mut sieve = sieves().of(1, Duration::from_secs(32));
         let has = |sieve: &Sieve, from: usize, bit: usize| {
             (from..from + 2).any(|generation| {
                 let at = sieve.sieves.place(1, generation) + bit / 64 * 8;

@@ -230,6 +230,11 @@ pub(super) fn auth(
             reader.error(&section.span_of("algorithms"), fault);
         }
         auth.algorithms = list.into_iter().map(|at| at.value).collect();
+        if auth.algorithms.len() > 1 {
+            let message = "several algorithms: a challenge has a header field for each, and some phones (baresip 1.0) give up";
+            let mend = "try each kind of phone, or keep one algorithm; see docs/guide/passwords.md";
+            reader.warn(&section.span_of("algorithms"), Fault::new(message, mend));
+        }
     }
     section.set(reader, "require_qop", &mut auth.require_qop, flag);
     section.set(reader, "nonce_lifetime", &mut auth.nonce_lifetime, seconds(1..=86_400));

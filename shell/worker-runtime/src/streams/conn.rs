@@ -81,8 +81,6 @@ impl Ticket {
 const CONGESTED: Duration = Duration::from_secs(1);
 /// Messages remembered after the kernel took them: those that a peer may still have to answer.
 const RECENT: usize = 256;
-/// How long: as long as the sender of a request waits for an answer (64*T1, RFC 3261 section 17.1.2.2).
-const RECENT_TIME: Duration = Duration::from_secs(32);
 
 /// Messages that the kernel took and whose arrival nobody has confirmed. If the connection fails they may
 /// have been lost with it (RFC 3261 section 18.4), and the machine knows whether that matters.
@@ -98,9 +96,9 @@ impl Recent {
         self.0.push_back((now, ticket));
     }
 
-    /// Forgets what is old; `false` if nothing is left.
-    fn keep(&mut self, now: Time) -> bool {
-        while self.0.front().is_some_and(|(at, _)| *at + RECENT_TIME <= now) {
+    /// Forgets what left longer ago than anybody has patience; `false` if nothing is left.
+    fn keep(&mut self, patience: Duration, now: Time) -> bool {
+        while self.0.front().is_some_and(|(at, _)| *at + patience <= now) {
             self.0.pop_front();
         }
         !self.0.is_empty()
@@ -272,8 +270,8 @@ impl Conn {
     }
 
     /// Forgets what was sent long ago.
-    pub fn forget(&mut self, now: Time) {
-        if self.recent.as_mut().is_some_and(|recent| !recent.keep(now)) {
+    pub fn forget(&mut self, patience: Duration, now: Time) {
+        if self.recent.as_mut().is_some_and(|recent| !recent.keep(patience, now)) {
             self.recent = None;
         }
     }
@@ -347,6 +345,14 @@ mod tests {
         assert_eq!((output.sent, output.pending()), (0, 11));
         output.advance(1, |_| {});
         assert_eq!(output.tickets.front(), Some(&(11, Ticket { token: 2, ..Ticket::none(0) })));
+    }
+
+    #[test]
+    fn what_left_is_remembered_as_long_as_senders_have_patience() {
+        let mut recent = Recent::default();
+        recent.add(Time::from_secs(1), Ticket { token: 1, ..Ticket::none(0) });
+        let patience = Duration::from_secs(64);
+        assert!(recent.keep(patience, Time::from_secs(64)) && !recent.keep(patience, Time::from_secs(65)));
     }
 
     #[test]

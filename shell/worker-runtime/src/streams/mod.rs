@@ -55,6 +55,8 @@ pub struct StreamShared {
 pub struct Streams {
     me: u16,
     limits: StreamLimits,
+    /// How long a message that left may still be answered.
+    patience: Duration,
     shared: Arc<StreamShared>,
     counters: Arc<Counters>,
     table: Table,
@@ -83,7 +85,7 @@ impl Streams {
     /// No connections yet, of worker `me` of so many.
     pub fn new(
         (me, workers): (u16, u16),
-        limits: StreamLimits,
+        (limits, patience): (StreamLimits, Duration),
         shared: Arc<StreamShared>,
         counters: Arc<Counters>,
         now: Time,
@@ -91,6 +93,7 @@ impl Streams {
         Ok(Streams {
             me,
             limits,
+            patience,
             shared,
             counters,
             table: Table::new(me),
@@ -429,7 +432,7 @@ impl Streams {
         while let Some(slot) = self.wheel.pop(now) {
             let Some(id) = self.table.at_slot(slot) else { continue };
             let Some(conn) = self.table.get_mut(id) else { continue };
-            conn.forget(now);
+            conn.forget(self.patience, now);
             if conn.due() > now {
                 self.arm(id);
                 continue;

@@ -95,6 +95,8 @@ pub struct Worker<M: Machine> {
     steered: bool,
     /// Whether the kernel notes when datagrams come.
     stamped: bool,
+    /// How long the sender of a message repeats it.
+    patience: Duration,
     work_budget: u32,
     max_message: usize,
     now: Time,
@@ -124,7 +126,7 @@ impl<M: Machine> Worker<M> {
         let workers = shared.mailboxes.len() as u16;
         let mut streams = Streams::new(
             (me, workers),
-            config.streams,
+            (config.streams, config.patience),
             Arc::clone(&shared.streams),
             Arc::clone(&counters),
             now,
@@ -164,6 +166,7 @@ impl<M: Machine> Worker<M> {
             streams,
             steered,
             stamped,
+            patience: config.patience,
             work_budget: config.streams.work_budget.max(1),
             max_message: config.streams.max_message,
             now,
@@ -293,7 +296,8 @@ impl<M: Machine> Worker<M> {
         // It is loaded while the workers run.
         if self.sieve.is_none() {
             let links = &self.links;
-            self.sieve = links.shared().sieves.get().map(|sieves| sieves.clone().of(links.me()));
+            self.sieve =
+                links.shared().sieves.get().map(|sieves| sieves.clone().of(links.me(), self.patience));
         }
         load.sieved = self.sieve.as_mut().and_then(Sieve::dropped);
         load.waiting = self.backlog.look(&load, self.datagrams.descriptors());

@@ -191,6 +191,16 @@ fn one_long_round_is_no_overload() {
 }
 
 #[test]
+fn several_algorithms_are_warned_of() {
+    let warned = |text: &str| {
+        let loaded = Config::parse("t.toml", text, &Overrides::default(), METHODS).unwrap();
+        loaded.warnings.iter().any(|warning| warning.message.contains("several algorithms"))
+    };
+    assert!(warned("[auth]\nalgorithms = ['SHA-256', 'MD5']"));
+    assert!(!warned("[auth]\nalgorithms = ['SHA-256']") && !warned(""));
+}
+
+#[test]
 fn algorithms_are_checked() {
     assert!(errors("[auth]\nalgorithms = ['SHA-1']").contains("unknown value \"SHA-1\""));
     assert!(errors("[auth]\nalgorithms = []").contains("no algorithm"));
