@@ -167,8 +167,9 @@ impl Control {
             messages_sent: counts.udp_out + counts.tcp_messages_out,
             store: self.store_status(),
             overload: Some(self.overload(reports)),
+            memory: Some(crate::room::memory(reports)),
             records: None,
-            alarms: self.alarms(reports.len()),
+            alarms: self.alarms(reports),
         }
     }
 
@@ -195,9 +196,9 @@ impl Control {
         own + &asking(reports.iter().flat_map(|report| report.asking.iter().copied()))
     }
 
-    /// What should worry somebody; `answering` workers have reported.
-    fn alarms(&self, answering: usize) -> Vec<String> {
-        let mut alarms = Vec::new();
+    /// What should worry somebody.
+    fn alarms(&self, reports: &[Report]) -> Vec<String> {
+        let (mut alarms, answering) = (crate::room::alarms(reports), reports.len());
         if let Health::Failing { error, .. } = self.running.location.health() {
             alarms.push(format!("the store cannot be written: {error}"));
         }
@@ -379,6 +380,7 @@ impl Admin for Control {
         text.sample("strowger_overloaded_workers", &[], overloaded as u64);
         crate::process::metrics(&mut text);
         transactions(&reports, &mut text);
+        crate::room::metrics(&reports, &mut text);
         for (name, value) in self.running.handle.counts().each() {
             let help = counters::help(name);
             // All but one only grow.
@@ -419,10 +421,15 @@ fn transactions(reports: &[Report], text: &mut Text<'_>) {
     text.family("strowger_transactions", "Transactions alive.", Kind::Gauge);
     text.sample("strowger_transactions", &[("side", "server")], sum(|c| c.server as u64));
     text.sample("strowger_transactions", &[("side", "client")], sum(|c| c.client as u64));
-    let rows: [(&str, &str, Pick); 10] = [
+    let rows: [(&str, &str, Pick); 11] = [
         ("server_transactions", "Server transactions begun.", |c| c.servers_created),
         ("client_transactions", "Client transactions begun.", |c| c.clients_created),
-        ("transactions_refused", "Transactions refused because of the limit.", |c| c.refused),
+        ("transactions_refused", "Transactions refused because of a limit.", |c| c.refused),
+        (
+            "responses_withheld",
+            "Responses not sent because they exceed three times what an unproven sender sent.",
+            |c| c.withheld,
+        ),
         ("requests_absorbed", "Retransmitted requests received.", |c| c.requests_absorbed),
         ("responses_absorbed", "Retransmitted responses received.", |c| c.responses_absorbed),
         ("requests_resent", "Requests sent again.", |c| c.requests_resent),

@@ -12,6 +12,7 @@ mod interfaces;
 mod load;
 mod memory;
 mod process;
+mod room;
 mod segmentation;
 mod serve;
 mod signals;

@@ -1,4 +1,4 @@
-//! How much memory there is, and how many transactions and calls that has room for.
+//! How much memory this process may use, and how it is divided: see `docs/design/memory.md`.
 
 use control::config::Limits;
 use std::fs;
@@ -28,8 +28,8 @@ pub fn answered(least: usize) -> usize {
 
 /// What the receive buffers of each of so many workers may be asked to hold, bytes, of which as much again may wait in the
 /// kernel: a small part of the memory, for others want it too when all stand still.
-pub fn buffer(workers: usize) -> usize {
-    fitting(here(), EACH_BUFFER * workers.max(1) as u64, BUFFER.0).min(BUFFER.1)
+pub fn buffer(limits: &Limits, workers: usize) -> usize {
+    fitting(usable(limits), EACH_BUFFER * workers.max(1) as u64, BUFFER.0).min(BUFFER.1)
 }
 
 /// As many as there is memory for, `least` at least.
@@ -37,31 +37,59 @@ fn fitting(memory: Option<u64>, each: u64, least: usize) -> usize {
     usize::try_from(memory.unwrap_or(0) / each).unwrap_or(least).clamp(least, 1 << 30)
 }
 
+/// Of the memory, the part for what transactions hold of messages, and the part for what streams hold.
+const HELD_PART: u64 = 2;
+const STREAMS_PART: u64 = 8;
+/// Where the memory is unknown.
+const ASSUMED: u64 = 2 << 30;
+/// What the streams of one worker may hold at most.
+const STREAMS_MOST: u64 = 256 << 20;
+
 /// What may be remembered at one time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Room {
     /// Transactions of either kind.
     pub transactions: usize,
     pub calls: usize,
+    /// Bytes that transactions hold of messages.
+    pub held: usize,
+    /// Bytes that streams hold of messages.
+    pub streams: usize,
 }
 
 impl Room {
     /// What the configuration says, and where it leaves that open what this machine's memory, or that of the
     /// container, has room for.
     pub fn of(limits: &Limits) -> Room {
-        let memory = here();
+        let memory = usable(limits);
+        let part = |part: u64| usize::try_from(memory.unwrap_or(ASSUMED) / part).unwrap_or(usize::MAX);
         Room {
+            held: part(HELD_PART),
+            streams: part(STREAMS_PART),
             transactions: limits.transactions.unwrap_or_else(|| fitting(memory, EACH_TRANSACTION, LEAST.0)),
             calls: limits.calls.unwrap_or_else(|| fitting(memory, EACH_CALL, LEAST.1)),
         }
     }
+
+    /// Bytes that the streams of each of so many workers may hold, of which one needs at least `least`.
+    pub fn streams_of_each(&self, workers: usize, least: usize) -> usize {
+        let most = usize::try_from(STREAMS_MOST).unwrap_or(usize::MAX);
+        (self.streams / workers.max(1)).min(most).max(least)
+    }
+}
+
+/// Bytes of memory that this process may have: what the configuration says, or else the system.
+fn usable(limits: &Limits) -> Option<u64> {
+    limits.memory_mib.map(|mib| mib << 20).or_else(here)
 }
 
 /// Bytes of memory that this process may have, if the system says so.
 fn here() -> Option<u64> {
     let whole = of_machine(&fs::read_to_string("/proc/meminfo").ok()?)?;
     let group = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    Some(of_groups(Path::new("/sys/fs/cgroup"), &group).map_or(whole, |most| most.min(whole)))
+    let resources = [rlimit::Resource::AS, rlimit::Resource::DATA];
+    let allowed = resources.into_iter().filter_map(|r| r.get_soft().ok());
+    Some(allowed.chain(of_groups(Path::new("/sys/fs/cgroup"), &group)).fold(whole, u64::min))
 }
 
 /// The machine's memory, bytes, as proc(5) has it.
@@ -71,12 +99,24 @@ fn of_machine(meminfo: &str) -> Option<u64> {
     kib.checked_mul(1_024)
 }
 
-/// The least that the control groups of this process allow, from its own up to the root (cgroup v2, `memory.max`).
+/// The least that the control groups of this process allow, from its own up to the root: `memory.max` of cgroup v2,
+/// `memory.limit_in_bytes` of the memory hierarchy of v1. A container sees its own group at the root.
 fn of_groups(root: &Path, group: &str) -> Option<u64> {
-    let own = group.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    let unified = group.lines().find_map(|line| line.strip_prefix("0::/"));
+    let legacy = group.lines().find_map(|line| {
+        let (controllers, path) = line.split_once(':')?.1.split_once(":/")?;
+        controllers.split(',').any(|name| name == "memory").then_some(path)
+    });
+    let v2 = unified.and_then(|own| least(root, own, "memory.max"));
+    let v1 = legacy.and_then(|own| least(&root.join("memory"), own, "memory.limit_in_bytes"));
+    v2.into_iter().chain(v1).min()
+}
+
+/// The least number in the files of this name, from the group `own` up to `root`.
+fn least(root: &Path, own: &str, name: &str) -> Option<u64> {
     let own: PathBuf = root.join(own.trim());
     let above = own.ancestors().take_while(|folder| folder.starts_with(root));
-    above.filter_map(|folder| fs::read_to_string(folder.join("memory.max")).ok()?.trim().parse().ok()).min()
+    above.filter_map(|folder| fs::read_to_string(folder.join(name)).ok()?.trim().parse().ok()).min()
 }
 
 #[cfg(test)]
@@ -107,6 +147,13 @@ mod tests {
         fs::write(own.join("memory.max"), "1073741824\n").expect("a file");
         assert_eq!(of_groups(&root, group), Some(1 << 30));
         assert_eq!(of_groups(&root, ""), None);
+        let legacy = root.join("memory/docker/abc");
+        fs::create_dir_all(&legacy).expect("folders");
+        fs::write(legacy.join("memory.limit_in_bytes"), "536870912\n").expect("a file");
+        let group = "5:cpu,cpuacct:/docker/abc\n4:memory:/docker/abc\n0::/\n";
+        assert_eq!(of_groups(&root, group), Some(512 << 20), "version 1");
+        fs::write(root.join("memory/memory.limit_in_bytes"), "268435456\n").expect("a file");
+        assert_eq!(of_groups(&root, "3:hugetlb,memory:/elsewhere\n"), Some(256 << 20), "in a container");
         fs::remove_dir_all(&root).expect("they go again");
     }
 
@@ -120,6 +167,7 @@ mod tests {
 
     #[test]
     fn receive_buffers_are_a_small_part_of_memory() {
+        let buffer = |workers| buffer(&Limits::default(), workers);
         assert!((BUFFER.0..=BUFFER.1).contains(&buffer(1)));
         assert_eq!(buffer(1_000_000), BUFFER.0);
         assert!(buffer(0) >= buffer(1) && buffer(1) >= buffer(64));
@@ -130,7 +178,10 @@ mod tests {
         let open = Limits { transactions: None, calls: None, ..Limits::default() };
         let room = Room::of(&open);
         assert!(room.transactions >= LEAST.0 && room.calls >= LEAST.1, "{room:?}");
-        let written = Limits { transactions: Some(20), calls: Some(10), ..open };
-        assert_eq!(Room::of(&written), Room { transactions: 20, calls: 10 });
+        let written = Limits { transactions: Some(20), calls: Some(10), memory_mib: Some(512), ..open };
+        let room = Room::of(&written);
+        assert_eq!(room, Room { transactions: 20, calls: 10, held: 256 << 20, streams: 64 << 20 });
+        assert_eq!(room.streams_of_each(4, 1 << 20), 16 << 20);
+        assert_eq!(room.streams_of_each(1_000, 1 << 20), 1 << 20, "one message has to fit");
     }
 }

@@ -179,7 +179,13 @@ impl Parts {
         let (low, high) = run.split_at(8);
         let word = |b: &[u8]| b.iter().fold(0u64, |n, b| n << 8 | u64::from(*b));
         let room = Room::of(&config.limits);
-        tracing::info!(transactions = room.transactions, calls = room.calls, "room for");
+        tracing::info!(
+            transactions = room.transactions,
+            calls = room.calls,
+            message_bytes = room.held,
+            stream_bytes = room.streams,
+            "room for"
+        );
         let limit = room.transactions.div_ceil(workers);
         Parts {
             settings: Arc::new(settings),
@@ -199,7 +205,7 @@ impl Parts {
                     // Longer than timer C, which ends what rings for too long.
                     lifetime: config.proxy.timer_c + Duration::from_secs(60),
                 },
-                sip_transaction::Limits { server: limit, client: limit },
+                sip_transaction::Limits { server: limit, client: limit, bytes: room.held / workers.max(1) },
                 config.dns.cache,
             ),
             common: Arc::new(sip_node::Common::new(workers)),
@@ -304,7 +310,7 @@ pub(crate) fn runtime_config(config: &Config, listeners: &[c::Listener], workers
         // Timers B and F (RFC 3261 section 17.1).
         patience: config.timers.t1 * 64,
         connected: CONNECTED,
-        udp_buffer_most: crate::memory::buffer(workers),
+        udp_buffer_most: crate::memory::buffer(l, workers),
         streams: StreamLimits {
             max_connections: l.connections,
             max_per_source: u32::try_from(l.connections_per_source).unwrap_or(u32::MAX),
@@ -316,6 +322,7 @@ pub(crate) fn runtime_config(config: &Config, listeners: &[c::Listener], workers
             max_queued: usual.max_queued.max(several),
             max_queued_yielding: usual.max_queued_yielding.max(several),
             max_queued_connecting: usual.max_queued_connecting.max(several),
+            max_held: Room::of(l).streams_of_each(workers, several),
             ..usual
         },
         // A worker that is gone takes its calls along; the others cannot serve in its place, because

@@ -9,7 +9,7 @@ use sip_auth::{
     Name, NonceCounts, Recent, shard_of,
 };
 use sip_message::{DateText, Method, Uri, canonical_user};
-use sip_node::{Counter, Question, Refusal, Services, Span, StoreDown, Unregistered};
+use sip_node::{Counter, Question, Refusal, Services, Shortage, Span, StoreDown, Unregistered};
 use sip_proxy::locate;
 use sip_registrar::{BindingView, Change, Expected, Reply, Table};
 use std::borrow::Cow;
@@ -233,6 +233,13 @@ impl Services for World {
         let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         if let Ok(since) = since {
             out.extend_from_slice(self.date.borrow_mut().at(since.as_secs()));
+        }
+    }
+
+    fn crowded(&self, what: Shortage, source: IpAddr) {
+        static SHORT: Throttle = Throttle::new();
+        if let Some(before) = SHORT.pass(worker_runtime::monotonic_now()) {
+            tracing::warn!(worker = self.worker, %source, before, "{}", crate::room::words(what));
         }
     }
 

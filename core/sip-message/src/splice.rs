@@ -66,6 +66,18 @@ impl Splices {
         self.edits.insert(place, Edit { remove, text });
     }
 
+    /// Appends the edits in a form that is small and needs no other memory: [`apply_packed`] reads it.
+    pub fn pack(&self, out: &mut Vec<u8>) {
+        let numbers = self.edits.len() * 12;
+        out.reserve(numbers + self.text.len());
+        for Edit { remove, text } in &self.edits {
+            for number in [remove.start, remove.end, text.end - text.start] {
+                out.extend_from_slice(&number.to_le_bytes());
+            }
+            out.extend_from_slice(self.text.get(text.start as usize..text.end as usize).unwrap_or(b""));
+        }
+    }
+
     /// Appends the edited copy of `source`.
     pub fn apply(&self, source: &[u8], out: &mut Vec<u8>) {
         out.reserve(source.len() + self.text.len());
@@ -84,6 +96,23 @@ impl Splices {
     }
 }
 
+/// Appends the copy of `source` that the edits of [`Splices::pack`] make.
+pub fn apply_packed(mut packed: &[u8], source: &[u8], out: &mut Vec<u8>) {
+    let mut at = 0;
+    while let Some((numbers, rest)) = packed.split_first_chunk::<12>() {
+        let number = |n: usize| {
+            let bytes = numbers.get(4 * n..4 * n + 4).and_then(|b| b.try_into().ok());
+            bytes.map_or(0, u32::from_le_bytes) as usize
+        };
+        let Some((text, rest)) = rest.split_at_checked(number(2)) else { break };
+        out.extend_from_slice(source.get(at..number(0).max(at)).unwrap_or(b""));
+        out.extend_from_slice(text);
+        at = at.max(number(1));
+        packed = rest;
+    }
+    out.extend_from_slice(source.get(at..).unwrap_or(b""));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -99,6 +128,10 @@ mod tests {
         let mut out = b"> ".to_vec();
         s.apply(b"hello world", &mut out);
         assert_eq!(out, b"> 12hellothere!");
+        let (mut packed, mut again) = (Vec::new(), b"> ".to_vec());
+        s.pack(&mut packed);
+        apply_packed(&packed, b"hello world", &mut again);
+        assert_eq!(again, out);
         s.clear();
         out.clear();
         s.apply(b"as it was", &mut out);
@@ -114,5 +147,10 @@ mod tests {
         let mut out = Vec::new();
         s.apply(b"0123456789", &mut out);
         assert!(out.starts_with(b"ab"));
+        let (mut packed, mut again) = (Vec::new(), Vec::new());
+        s.pack(&mut packed);
+        apply_packed(&packed, b"0123456789", &mut again);
+        assert_eq!(again, out);
+        apply_packed(&packed[..20], b"0123456789", &mut again);
     }
 }

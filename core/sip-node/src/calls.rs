@@ -6,11 +6,12 @@
 //! it goes on unseen, and nobody can keep others out by never hanging up. So the cap holds for calls being
 //! set up.
 
+use crate::held::Shortage;
 use core::time::Duration;
 use hashbrown::HashTable;
 use sip_message::{Message, Method};
 use sip_proxy::gathered::Gathered;
-use sip_transaction::TableHash;
+use sip_transaction::{Payer, Share, TableHash};
 use siphasher::sip::SipHasher13;
 use std::collections::VecDeque;
 use wire::Time;
@@ -42,6 +43,7 @@ struct Entry {
     sequence: u64,
     since: Time,
     answered: bool,
+    payer: Payer,
     /// Call-ID, From URI and To URI, one after the other.
     text: Vec<u8>,
     call_id: u8,
@@ -57,6 +59,8 @@ pub(crate) struct Calls {
     answered: VecDeque<(u64, u64)>,
     spare: Vec<Vec<u8>>,
     limit: usize,
+    /// Those being set up.
+    ringing: Share,
     hash: TableHash,
     /// Of texts that are longer than nearly all.
     long: SipHasher13,
@@ -72,6 +76,7 @@ impl Calls {
             answered,
             spare: Vec::new(),
             limit,
+            ringing: Share::new(limit),
             hash: TableHash::new(seed),
             long: SipHasher13::new_with_keys(seed[0], seed[1]),
             sequence: 0,
@@ -80,23 +85,30 @@ impl Calls {
 
     pub fn set_limit(&mut self, limit: usize) {
         self.limit = limit;
+        self.ringing.set_limit(limit);
     }
 
-    /// Whether another call may begin, if need be in the place of one that was answered.
-    pub fn make_room(&mut self) -> bool {
+    /// Makes room for another call, if need be in the place of one that was answered.
+    ///
+    /// # Errors
+    /// What there is no room in.
+    pub fn make_room(&mut self, payer: Payer) -> Result<(), Shortage> {
+        if !self.ringing.admits(payer, 1) {
+            return Err(if self.ringing.has_room(1) { Shortage::Share } else { Shortage::Calls });
+        }
         // More than one only where the limit was lowered.
         for _ in 0..WORK {
             if self.table.len() < self.limit {
                 break;
             }
-            let Some((hash, sequence)) = self.answered.pop_front() else { return false };
+            let Some((hash, sequence)) = self.answered.pop_front() else { return Err(Shortage::Calls) };
             self.remove(hash, Some(sequence));
         }
-        true
+        Ok(())
     }
 
     /// An INVITE that belongs to no dialog of ours was let through.
-    pub fn begin(&mut self, now: Time, invite: &Message<'_>) {
+    pub fn begin(&mut self, now: Time, invite: &Message<'_>, payer: Payer) {
         let hash = self.hash(invite.call_id(), invite.from_tag());
         if self.table.find(hash, |e| e.hash == hash).is_some() {
             // A repeated attempt (credentials, say) or a spiral.
@@ -108,7 +120,9 @@ impl Calls {
         let from = push(invite.from_uri(), &mut text);
         push(invite.to_uri(), &mut text);
         self.sequence += 1;
-        let entry = Entry { hash, sequence: self.sequence, since: now, answered: false, text, call_id, from };
+        let sequence = self.sequence;
+        let entry = Entry { hash, sequence, since: now, answered: false, payer, text, call_id, from };
+        self.ringing.take(payer, 1);
         self.queue.push_back((now, hash, self.sequence));
         self.table.insert_unique(hash, entry, |e| e.hash);
         // One call that lasts keeps the entries behind it from being dropped at the front.
@@ -135,6 +149,7 @@ impl Calls {
                     && !entry.answered
                 {
                     entry.answered = true;
+                    self.ringing.give(entry.payer, 1);
                     entry.since = now;
                     self.answered.push_back((hash, entry.sequence));
                 }
@@ -191,6 +206,9 @@ impl Calls {
         let wanted = |e: &Entry| e.hash == hash && sequence.is_none_or(|s| s == e.sequence);
         let Ok(found) = self.table.find_entry(hash, wanted) else { return false };
         let (entry, _) = found.remove();
+        if !entry.answered {
+            self.ringing.give(entry.payer, 1);
+        }
         if self.spare.len() < 1_024 {
             self.spare.push(entry.text);
         }
@@ -268,14 +286,14 @@ mod tests {
         for (first, status) in [(180, 486), (200, 486), (180, 200), (200, 200)] {
             let mut calls = Calls::new(10, [1, 2]);
             with(0, "1", "", |m| {
-                calls.begin(Time::ZERO, m);
+                calls.begin(Time::ZERO, m, Payer::PROVEN);
                 if first == 200 {
                     calls.concluded(Time::ZERO, Method::Invite, first, m);
                 }
             });
             for id in 1..10_000 {
                 with(id, "1", "", |m| {
-                    calls.begin(Time::ZERO, m);
+                    calls.begin(Time::ZERO, m, Payer::PROVEN);
                     calls.concluded(Time::ZERO, Method::Invite, status, m);
                     calls.concluded(Time::ZERO, Method::Bye, 200, m);
                 });
@@ -290,10 +308,10 @@ mod tests {
     fn the_call_that_was_answered_first_makes_room_and_one_that_rings_does_not() {
         let mut calls = Calls::new(3, [1, 2]);
         for id in 0..3 {
-            assert!(calls.make_room());
-            with(id, "1", "", |m| calls.begin(Time::ZERO, m));
+            assert!(calls.make_room(Payer::PROVEN).is_ok());
+            with(id, "1", "", |m| calls.begin(Time::ZERO, m, Payer::PROVEN));
         }
-        assert!(!calls.make_room());
+        assert!(calls.make_room(Payer::PROVEN).is_err());
         for id in [2, 0] {
             with(id, "1", "", |m| calls.concluded(Time::ZERO, Method::Invite, 200, m));
         }
@@ -303,14 +321,14 @@ mod tests {
             left.sort();
             left
         };
-        assert!(calls.make_room());
+        assert!(calls.make_room(Payer::PROVEN).is_ok());
         assert_eq!(left(&calls), ["0", "1"]);
-        with(3, "1", "", |m| calls.begin(Time::ZERO, m));
-        assert!(calls.make_room());
+        with(3, "1", "", |m| calls.begin(Time::ZERO, m, Payer::PROVEN));
+        assert!(calls.make_room(Payer::PROVEN).is_ok());
         assert_eq!(left(&calls), ["1", "3"]);
-        with(4, "1", "", |m| calls.begin(Time::ZERO, m));
-        assert!(!calls.make_room(), "all ring");
-        assert!(!Calls::new(0, [1, 2]).make_room());
+        with(4, "1", "", |m| calls.begin(Time::ZERO, m, Payer::PROVEN));
+        assert!(calls.make_room(Payer::PROVEN).is_err(), "all ring");
+        assert!(Calls::new(0, [1, 2]).make_room(Payer::PROVEN).is_err());
     }
 
     #[test]
@@ -318,7 +336,7 @@ mod tests {
         let mut calls = Calls::new(10, [1, 2]);
         for (from, to) in [("a", ";tag=x"), ("y", ";tag=b")] {
             for tag in ["a", "b"] {
-                with(1, tag, "", |m| calls.begin(Time::ZERO, m));
+                with(1, tag, "", |m| calls.begin(Time::ZERO, m, Payer::PROVEN));
                 with(1, tag, "", |m| calls.concluded(Time::ZERO, Method::Invite, 200, m));
             }
             assert_eq!(calls.table.len(), 2);

@@ -14,11 +14,13 @@ use sip_proxy::breadth;
 use sip_proxy::context::{Context, Policy, Reroute};
 use sip_proxy::loops::read_branch;
 use sip_proxy::transport::{always_rport, reply_flow};
-use sip_transaction::{ServerId, TimerId};
+use sip_transaction::{Payer, ServerId, TimerId};
 use wire::{Flow, Outbox, Time};
 
 /// Longest that an INVITE may wait for its 100 (section 17.2.1).
 pub(crate) const TRYING: Duration = Duration::from_millis(200);
+/// Bytes of the Reason lines of a CANCEL that are passed on.
+const REASONS: usize = 512;
 /// Bytes of the texts that a usual response context keeps: its targets' and a realm.
 const TEXT_ROOM: usize = 192;
 
@@ -93,12 +95,17 @@ impl<S: Services> Node<S> {
         // A To tag that no dialog of ours has (made up, or of a client that ignores the Record-Route) is no
         // way round the cap.
         let new_call = invite && a.dialog.is_none();
-        if new_call && !self.calls.make_room() {
-            return self.overloaded(flow, request, out);
+        let (payer, receives) = self.standing(flow, request, a);
+        if new_call && let Err(shortage) = self.calls.make_room(payer) {
+            return self.crowded(now, flow, request, shortage, out);
         }
-        let Some(server) = self.layer.accept(now, request, reply_flow(flow, request)) else {
-            return self.overloaded(flow, request, out);
+        let server = match self.layer.accept(now, request, reply_flow(flow, request), payer) {
+            Ok(server) => server,
+            Err(short) => return self.crowded(now, flow, request, short.into(), out),
         };
+        if !receives {
+            self.layer.bound_replies(server, request.bytes().len());
+        }
         let source = Some((flow.remote, always_rport(flow, request)));
         let wishes = match plan {
             Plan::Redirect(contacts) => {
@@ -114,9 +121,9 @@ impl<S: Services> Node<S> {
             self.answer(now, server, request, source, 100, b"", out);
         }
         if new_call {
-            self.calls.begin(now, request);
+            self.calls.begin(now, request, payer);
         }
-        self.forward(now, flow, request, a, server, wishes, out);
+        self.forward(now, flow, request, a, (server, payer, !receives), wishes, out);
     }
 
     /// A request for the server itself (section 16.5: the Request-URI names no user).
@@ -153,7 +160,7 @@ impl<S: Services> Node<S> {
         flow: Flow,
         request: &Message<'_>,
         a: &Admitted<'_>,
-        server: ServerId,
+        (server, payer, bounded): (ServerId, Payer, bool),
         mut wishes: Vec<(u16, Wish)>,
         out: &mut Outbox,
     ) {
@@ -173,8 +180,11 @@ impl<S: Services> Node<S> {
             oc: asks,
             knows_oc: knows(request.via().raw),
             accepted: false,
-            request: buffers.request,
+            request: None,
+            payer,
+            charged: 0,
             source: flow,
+            bounded,
             role: a.caller.role,
             always_rport: always_rport(flow, request),
             drop_routes: a.routing.own,
@@ -196,7 +206,7 @@ impl<S: Services> Node<S> {
             kept: Vec::new(),
         });
         self.layer.set_user(server, proxied.id.as_u64());
-        proxied.request.extend_from_slice(request.bytes());
+        self.hold(&mut proxied, request.bytes());
         proxied.text.reserve(TEXT_ROOM);
         if let Some(realm) = &a.caller.realm {
             proxied.realm = Some(proxied.push_text(|t| t.extend_from_slice(realm)));
@@ -284,11 +294,16 @@ impl<S: Services> Node<S> {
     ) {
         let Some(mut proxied) = self.proxied.take(id) else { return };
         // RFC 3326 section 2: copied into the CANCELs that follow from this one.
-        proxied.reason = proxied.push_text(|text| {
-            for header in cancel.headers(Name::Reason) {
-                text.extend_from_slice(cancel.bytes().get(header.line).unwrap_or(b""));
-            }
-        });
+        let mut lines = cancel.headers(Name::Reason).filter_map(|header| cancel.bytes().get(header.line));
+        // Of one CANCEL, however many come.
+        if proxied.reason.is_empty() {
+            proxied.reason = proxied.push_text(|text| {
+                let room = text.len() + REASONS;
+                while let Some(line) = lines.next().filter(|line| text.len() + line.len() <= room) {
+                    text.extend_from_slice(line);
+                }
+            });
+        }
         let mut actions = core::mem::take(&mut self.actions);
         proxied.context.cancel_all(now, &mut actions);
         self.perform(now, proxied, actions, None, None, out);

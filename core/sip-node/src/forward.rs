@@ -2,6 +2,7 @@
 
 use crate::dispatch::TRYING;
 use crate::emergency::is_urgent;
+use crate::held::SHARED;
 use crate::node::Node;
 use crate::outcome::has_more;
 use crate::overload::Category;
@@ -14,7 +15,7 @@ use sip_message::{Message, Method, Name, Uri};
 use sip_proxy::context::{Action, BranchId};
 use sip_proxy::locate::{Ability, Answer, AskId, Destination, Error, Located, Lookup, Step, Want, locate};
 use sip_proxy::loops::write_branch;
-use sip_proxy::rewrite::{Outgoing, write_request};
+use sip_proxy::rewrite::{Outgoing, edit_request};
 use sip_proxy::token::{End, Ends, Role};
 use sip_proxy::transport::reply_flow;
 use wire::{Flow, Outbox, Time};
@@ -98,7 +99,7 @@ impl<S: Services> Node<S> {
                 false => self.branch_useless(now, p, branch, 503, actions),
             };
         }
-        let Some(client) = self.layer.reserve_client() else {
+        let Some(client) = self.layer.reserve_client(p.payer) else {
             self.services.count(Counter::Overload);
             p.overloaded = true;
             return p.context.branch_failed(now, branch, 503, actions);
@@ -138,9 +139,18 @@ impl<S: Services> Node<S> {
         };
         let splices = &mut self.splices;
         let user = p.id.with_branch(branch);
-        self.layer.send_request(now, client, request.method(), flow, user, out, |buf| {
-            write_request(request, &outgoing, splices, buf);
-        });
+        let method = request.method();
+        edit_request(request, &outgoing, splices);
+        match p.request.as_ref().filter(|original| original.len() >= SHARED) {
+            Some(original) => {
+                self.layer.send_edited(now, client, method, (flow, user), (original, splices), out);
+            }
+            None => {
+                self.layer.send_request(now, client, method, flow, user, out, |buf| {
+                    splices.apply(request.bytes(), buf);
+                });
+            }
+        }
         if begins(request) && !is_urgent(settings.emergency.as_ref(), request) {
             out.yields();
         }
@@ -348,7 +358,7 @@ impl<S: Services> Node<S> {
     }
 
     /// A question that a branch waits for was answered.
-    pub(crate) fn answered(&mut self, now: Time, waiter: u64, answer: &Answer, out: &mut Outbox) {
+    pub(crate) fn answered(&mut self, now: Time, waiter: u128, answer: &Answer, out: &mut Outbox) {
         let (id, branch, ask) = unwaiter(waiter);
         let Some(mut p) = self.proxied.take(id) else { return };
         let mut actions = mem::take(&mut self.actions);
@@ -449,15 +459,31 @@ fn status_of(error: Error) -> u16 {
     }
 }
 
-fn waiter(id: ProxiedId, branch: BranchId, ask: AskId) -> u64 {
-    // 24 bits of slot, 16 of generation, 16 of branch, 8 of question.
-    u64::from(id.slot & 0xff_ffff) << 40
-        | u64::from(id.generation) << 24
-        | u64::from(branch.as_u16()) << 8
-        | u64::from(ask.0)
+/// Names what waits for an answer: 32 bits of slot, 16 of generation, 16 of branch, 8 of question.
+fn waiter(id: ProxiedId, branch: BranchId, ask: AskId) -> u128 {
+    u128::from(id.slot) << 40
+        | u128::from(id.generation) << 24
+        | u128::from(branch.as_u16()) << 8
+        | u128::from(ask.0)
 }
 
-fn unwaiter(waiter: u64) -> (ProxiedId, u16, AskId) {
+fn unwaiter(waiter: u128) -> (ProxiedId, u16, AskId) {
     let id = ProxiedId { slot: (waiter >> 40) as u32, generation: (waiter >> 24) as u16 };
     (id, (waiter >> 8) as u16, AskId(waiter as u8))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waiter_keeps_every_bit_of_what_it_names() {
+        for slot in [0, 1, (1 << 24) - 1, 1 << 24, (1 << 30) - 1, u32::MAX] {
+            for (generation, branch, ask) in [(1, 0, 0), (u16::MAX, u16::MAX, u8::MAX), (0x1234, 0x5678, 7)] {
+                let id = ProxiedId { slot, generation };
+                let named = waiter(id, BranchId::from_u16(branch), AskId(ask));
+                assert_eq!(unwaiter(named), (id, branch, AskId(ask)));
+            }
+        }
+    }
 }

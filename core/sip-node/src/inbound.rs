@@ -9,7 +9,7 @@ use core::hash::Hasher;
 use core::net::SocketAddr;
 use sip_message::{Message, Method, hex16, push_u64, write_response};
 use sip_proxy::transport::{always_rport, reply_flow};
-use sip_transaction::{Inbound, ServerId};
+use sip_transaction::{Inbound, Payer, ServerId};
 use wire::{Flow, Outbox, Time};
 
 impl<S: Services> Node<S> {
@@ -60,7 +60,7 @@ impl<S: Services> Node<S> {
             Inbound::Cancel { id, invite, matched } => {
                 self.cancel(now, flow, request, (id, invite, matched), way, out);
             }
-            Inbound::Full => self.overloaded(flow, request, out),
+            Inbound::Full(short) => self.crowded(now, flow, request, short.into(), out),
             Inbound::Absorbed | Inbound::New(_) => {}
         }
     }
@@ -79,9 +79,13 @@ impl<S: Services> Node<S> {
         let tag = self.stateless_tag(request);
         let source = Some((flow.remote, always_rport(flow, request)));
         let oc = self.oc_of(flow.remote, request);
-        out.send_with(reply_flow(flow, request), 0, |buf| {
+        let sent = out.send_with(reply_flow(flow, request), 0, |buf| {
             told(oc, buf, |buf| write_response(request, status, reason, &tag, source, extra, buf));
         });
+        if !repays(flow, request, sent.len()) {
+            out.take_back();
+            self.layer.withheld();
+        }
     }
 
     /// Answers a request that was admitted, without forwarding it. If its credentials were judged, they
@@ -113,7 +117,7 @@ impl<S: Services> Node<S> {
         extra: &[u8],
         out: &mut Outbox,
     ) {
-        let Some(id) = self.layer.accept(now, request, reply_flow(flow, request)) else {
+        let Ok(id) = self.layer.accept(now, request, reply_flow(flow, request), Payer::PROVEN) else {
             return self.refuse(flow, request, status, reason, extra, out);
         };
         let tag = self.server_tag(id);
@@ -122,12 +126,6 @@ impl<S: Services> Node<S> {
         self.layer.respond(now, id, status, out, |buf| {
             told(oc, buf, |buf| write_response(request, status, reason, &tag, source, extra, buf));
         });
-    }
-
-    /// Refuses for lack of room.
-    pub(crate) fn overloaded(&mut self, flow: Flow, request: &Message<'_>, out: &mut Outbox) {
-        self.services.count(Counter::Overload);
-        self.refuse(flow, request, 503, b"", RETRY_AFTER, out);
     }
 
     /// Refuses new work for want of time (section 21.5.4).
@@ -231,6 +229,12 @@ impl<S: Services> Node<S> {
 /// Where answers go, as far as that matters to transactions here: only if they answer a CANCEL themselves.
 fn reply_of(flow: Flow, request: &Message<'_>) -> Flow {
     if request.method() == Method::Cancel { reply_flow(flow, request) } else { flow }
+}
+
+/// Whether a response of `len` bytes may go to an address that may be somebody else's: at most three times what came from
+/// there (RFC 3261 section 26.1.5).
+fn repays(flow: Flow, request: &Message<'_>, len: usize) -> bool {
+    flow.transport.is_reliable() || len <= request.bytes().len().saturating_mul(3)
 }
 
 /// Writes a response and, where its receiver is to be told of our load, tells it.

@@ -18,6 +18,7 @@ mod calls;
 mod dispatch;
 mod emergency;
 mod forward;
+mod held;
 mod inbound;
 mod node;
 mod outcome;
@@ -39,6 +40,7 @@ mod within;
 
 pub use calls::Call;
 pub use emergency::Emergency;
+pub use held::Shortage;
 pub use node::{Keys, Node, NodeConfig, Notice, Report};
 pub use overload::{Common, Rules as OverloadRules, Standing};
 pub use services::{Counter, Question, Refusal, Services, Span, StoreDown, Unregistered};

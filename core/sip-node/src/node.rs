@@ -3,6 +3,7 @@
 use crate::access::Places;
 use crate::calls::Calls;
 use crate::emergency::is_urgent;
+use crate::held::{Shortage, Shortages};
 use crate::overload::{
     Algorithm, Change, Common, Kind as Screened, Neighbours, Overload, Standing, Verdict, Wish as OcWish,
     offer, screen,
@@ -14,7 +15,7 @@ use crate::services::{Counter, Services};
 use crate::settings::{Mode, Settings};
 use crate::targets::Wish;
 use core::hash::Hasher;
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use sip_auth::NonceSerial;
 use sip_message::{Index, Message, Method, Parsed, Splices, find_call_id, parse};
@@ -79,6 +80,8 @@ pub struct Report {
     pub overload: Standing,
     /// Next hops that ask it for less: by so many per cent, or to so many requests a second of all workers.
     pub asking: Vec<(SocketAddr, Algorithm, u32)>,
+    /// What there was too little of in the last minute, and who was refused for it last.
+    pub shortages: Vec<(Shortage, IpAddr)>,
 }
 
 /// Secrets that all workers share. They outlive restarts, so that dialogs do.
@@ -128,6 +131,7 @@ pub struct Node<S> {
     pub(crate) layer: Layer,
     pub(crate) proxied: ProxiedSlab,
     pub(crate) calls: Calls,
+    pub(crate) shortages: Shortages,
     pub(crate) dns: Cache,
     pub(crate) sealer: Sealer,
     pub(crate) guard: LoopGuard,
@@ -148,7 +152,7 @@ pub struct Node<S> {
     pub(crate) actions: Vec<Action>,
     pub(crate) wishes: Vec<(u16, Wish)>,
     events: Vec<Event>,
-    woken: Vec<u64>,
+    woken: Vec<u128>,
     index: Option<Box<Index>>,
     spare_index: Option<Box<Index>>,
 }
@@ -164,6 +168,7 @@ impl<S: Services> Node<S> {
         Node {
             services,
             calls: Calls::new(settings.calls, config.seed),
+            shortages: Shortages::default(),
             overload,
             neighbours,
             prompt: Prompt::default(),
@@ -234,13 +239,14 @@ impl<S: Services> Node<S> {
     pub fn report(&self, now: Time, from: usize, most: usize) -> Report {
         Report {
             transactions: self.layer.counts(),
-            pending: self.proxied.iter().filter(|p| !p.over).count(),
+            pending: self.proxied.pending(),
             held: self.proxied.len(),
             call_count: self.calls.len(),
             calls: self.calls.list(now, from, most),
             draining: self.draining,
             overload: self.overload.standing(),
             asking: self.neighbours.asking(now).collect(),
+            shortages: self.shortages.recent(now),
         }
     }
 
@@ -293,12 +299,16 @@ impl<S: Services> Node<S> {
         !unread
     }
 
-    /// Notes the requests that have no final answer yet, so that what repeats them is read in the overload that begins.
+    /// Notes some of the requests that have no final answer yet, so that what repeats them is read in the overload that
+    /// has begun. Until all are noted a repetition may be dropped; the next one is read.
     #[cold]
     fn remember_pending(&mut self) {
         let Node { proxied, ownership, overload, .. } = self;
-        let pending = proxied.iter().filter(|p| !p.over).filter_map(|p| find_call_id(&p.request));
-        pending.for_each(|call_id| overload.remember(ownership.lot(call_id)));
+        proxied.walk(|p| {
+            if let Some(call_id) = find_call_id(p.request()) {
+                overload.remember(ownership.lot(call_id));
+            }
+        });
     }
 
     /// What becomes of new work in an overload.
@@ -524,9 +534,12 @@ impl<S: Services> Machine for Node<S> {
         self.neighbours.tidy(now);
         if let Some(change) = self.overload.pace(now, load) {
             if change == Change::Entered {
-                self.remember_pending();
+                self.proxied.begin_walk();
             }
             self.services.overloaded(change == Change::Entered, load.behind);
+        }
+        if self.overload.sheds() {
+            self.remember_pending();
         }
     }
 
@@ -555,4 +568,5 @@ pub(crate) mod domain {
     /// What is sealed is text that anybody may write; what he learns of hashes of other uses must not be a seal.
     pub const SEAL: u8 = 4;
     pub const SEAL_V6: u8 = 5;
+    pub const ACCOUNT: u8 = 6;
 }

@@ -80,7 +80,7 @@ impl<S: Services> Node<S> {
             {
                 self.relay_late(&proxied, branch, response, out);
             }
-            return self.proxied.put(proxied);
+            return self.put_back(proxied);
         }
         if status > 100
             && let Some(neighbour) = proxied.asked.take_if(|asked| *asked == Group::of(flow.remote))
@@ -209,7 +209,7 @@ impl<S: Services> Node<S> {
             let q = contact.param(b"q").and_then(parse_q).unwrap_or(1000);
             match self.local_aor(&uri, contact.uri) {
                 Some(aor) => {
-                    let size = proxied.request.len() + self.growth(proxied.source, proxied.record_route);
+                    let size = proxied.request().len() + self.growth(proxied.source, proxied.record_route);
                     let bound = self.bound(now, proxied.source, size, &aor);
                     wishes.extend(bound.into_iter().map(|(_, wish)| (q, wish)));
                 }
@@ -262,20 +262,19 @@ impl<S: Services> Node<S> {
             } else if proxied.trying != Time::FAR && proxied.timer == TimerId::NONE {
                 self.arm(&mut proxied);
             }
-            return self.proxied.put(proxied);
+            return self.put_back(proxied);
         }
         self.layer.unschedule(mem::replace(&mut proxied.timer, TimerId::NONE));
         let gave_up = proxied.context.gave_up();
         if proxied.invite && proxied.accepted && !gave_up {
-            self.proxied.accepted(proxied);
+            self.keep_accepted(proxied);
         } else if proxied.invite && gave_up {
             // Where the caller is, for when his transaction is over.
             proxied.source = self.layer.reply_of(proxied.server).unwrap_or(proxied.source);
-            self.proxied.shrink(&mut proxied);
-            self.proxied.put(proxied);
+            self.put_shrunk(proxied);
         } else {
             self.layer.set_user(proxied.server, 0);
-            self.proxied.free(proxied);
+            self.free(proxied);
         }
     }
 
@@ -368,13 +367,12 @@ impl<S: Services> Node<S> {
         if let Some(request) = request {
             return work(self, p, request);
         }
-        let stored = mem::take(&mut p.request);
+        let Some(stored) = p.request.clone() else { return };
         self.with_index(|node, index| match parse(&stored, index, &Limits::READ_BEFORE) {
             Parsed::Good(request) | Parsed::Bad(request, _) => work(node, p, &request),
             // It was read once already.
             Parsed::Garbage(_) => {}
         });
-        p.request = stored;
     }
 
     /// Passes a response on through the server transaction, without our Via. Whether that was possible.
@@ -401,9 +399,12 @@ impl<S: Services> Node<S> {
     /// silent for too long. The caller has to know of the call, to end it (16.7 step 5).
     fn relay_late(&mut self, p: &Proxied, branch: BranchId, response: &Message<'_>, out: &mut Outbox) {
         let (trusted, splices) = (p.trusts(branch), &mut self.splices);
-        out.send_with(p.source, 0, |buf| {
+        let sent = out.send_with(p.source, 0, |buf| {
             passed_on(None, p.knows_oc, buf, |buf| rewrite::write_response(response, !trusted, splices, buf));
         });
+        if p.bounded && !self.layer.pays(p.server, sent.len()) {
+            return out.take_back();
+        }
         self.services.count(Counter::Relayed);
     }
 
@@ -430,8 +431,19 @@ impl<S: Services> Node<S> {
 
     /// Keeps a final response, without our Via.
     fn keep(&mut self, p: &mut Proxied, branch: BranchId, response: &Message<'_>) {
-        let mut bytes = Vec::with_capacity(response.bytes().len());
-        rewrite::write_response(response, !p.trusts(branch), &mut self.splices, &mut bytes);
+        let len = response.bytes().len();
+        let mut bytes = Vec::with_capacity(len.min(LARGE));
+        if len <= LARGE || self.layer.has_room(len) {
+            rewrite::write_response(response, !p.trusts(branch), &mut self.splices, &mut bytes);
+        } else {
+            // What it means is kept all the same.
+            let (source, tag) = (Some((p.source.remote, p.always_rport)), self.server_tag(p.server));
+            let status = response.status();
+            self.with_request(p, None, |_, _, request| {
+                write_response(request, status, b"", &tag, source, b"", &mut bytes);
+            });
+        }
+        bytes.shrink_to_fit();
         p.kept.retain(|(b, _)| *b != branch);
         p.kept.push((branch, bytes));
     }
@@ -568,7 +580,7 @@ impl<S: Services> Node<S> {
                     if proxied.invite && now < proxied.wakes {
                         // The timer was set for the 100.
                         self.arm(&mut proxied);
-                        return self.proxied.put(proxied);
+                        return self.put_back(proxied);
                     }
                     proxied.wakes = Time::FAR;
                     let mut actions = mem::take(&mut self.actions);
@@ -630,7 +642,7 @@ impl<S: Services> Node<S> {
                 node.calls.concluded(now, request.method(), 408, request);
             });
         }
-        self.proxied.free(proxied);
+        self.free(proxied);
     }
 
     /// A client transaction has ended. The last one takes a proxied request with it that was kept for a late
@@ -648,11 +660,14 @@ impl<S: Services> Node<S> {
         let waits = |(_, client): &(BranchId, ClientId)| self.layer.user_of_client(*client).is_some();
         let caller = self.layer.user_of(proxied.server).is_some();
         match caller || !proxied.over || proxied.clients.iter().any(waits) {
-            true => self.proxied.put(proxied),
-            false => self.proxied.free(proxied),
+            true => self.put_back(proxied),
+            false => self.free(proxied),
         }
     }
 }
+
+/// Longer responses are not kept whole while the bytes held are at their limit.
+const LARGE: usize = 2_048;
 
 /// The WWW-Authenticate and Proxy-Authenticate lines of a response.
 fn challenge_lines(response: &Message<'_>, lines: &mut Vec<u8>) {

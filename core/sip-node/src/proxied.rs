@@ -10,8 +10,9 @@ use prefetch_index::prefetch_index;
 use sip_proxy::context::{BranchId, Context};
 use sip_proxy::locate::Locate;
 use sip_proxy::token::Role;
-use sip_transaction::{ClientId, ServerId, TimerId};
+use sip_transaction::{ClientId, Original, Payer, ServerId, TimerId};
 use std::mem;
+use std::sync::Arc;
 use wire::{Flow, Time};
 
 /// Names a [`Proxied`] request; kept by its transactions and timers.
@@ -101,10 +102,15 @@ pub(crate) struct Proxied {
     pub knows_oc: bool,
     /// A 2xx was forwarded.
     pub accepted: bool,
-    /// The received request; empty once no branch or answer can need it any more.
-    pub request: Vec<u8>,
+    /// The received request, until no branch or answer can need it any more.
+    pub request: Option<Original>,
+    /// Who pays for what is held here, and the bytes that were charged besides the request.
+    pub payer: Payer,
+    pub charged: usize,
     /// Where it came from.
     pub source: Flow,
+    /// Who sent it has not shown that it receives anything.
+    pub bounded: bool,
     /// The standing of who sent it.
     pub role: Role,
     /// Whether `rport` goes unasked into the received Via.
@@ -141,6 +147,17 @@ pub(crate) struct Proxied {
 }
 
 impl Proxied {
+    /// Bytes held here besides the request.
+    pub fn held(&self) -> usize {
+        let kept: usize = self.kept.iter().map(|(_, bytes)| bytes.capacity()).sum();
+        size_of::<Proxied>() + self.text.capacity() + kept
+    }
+
+    /// The received request, if it is still there.
+    pub fn request(&self) -> &[u8] {
+        self.request.as_ref().map_or(&[], |request| request.as_slice())
+    }
+
     /// Appends to the text and returns its range.
     pub fn push_text(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Range<u32> {
         let start = self.text.len() as u32;
@@ -182,17 +199,13 @@ impl Proxied {
         self.trusted = self.trunks();
         self.lookups.clear();
         self.kept.clear();
-        let (mut request, mut text) = (mem::take(&mut self.request), mem::take(&mut self.text));
-        let mut targets = mem::take(&mut self.targets);
+        let (mut text, mut targets) = (mem::take(&mut self.text), mem::take(&mut self.targets));
         targets.clear();
-        // Large ones do not stay in the pool.
-        for text in [&mut request, &mut text] {
-            if text.capacity() > 4_096 {
-                *text = Vec::new();
-            }
-            text.clear();
+        if text.capacity() > POOLED {
+            text = Vec::new();
         }
-        Buffers { request, text, targets, clients: Vec::new() }
+        text.clear();
+        Buffers { text, targets, clients: Vec::new() }
     }
 }
 
@@ -230,6 +243,12 @@ pub(crate) struct ProxiedSlab {
     spare: Vec<Box<Proxied>>,
     /// Emptied vectors.
     buffers: Vec<Buffers>,
+    /// Emptied requests.
+    originals: Vec<Original>,
+    /// Those in their slots that are not over.
+    pending: usize,
+    /// The slot where [`ProxiedSlab::walk`] goes on; none when it is done.
+    walk: Option<u32>,
 }
 
 struct Slot {
@@ -248,6 +267,11 @@ enum Value {
 const _: () = assert!(size_of::<Slot>() <= 40);
 
 const SPARE_MAX: usize = 1_024;
+/// Larger buffers do not stay in the pool.
+const POOLED: usize = 4_096;
+/// Slots looked at, and requests shown, in one step of a walk: some tenths of a millisecond.
+const WALKED_SLOTS: u32 = 16_384;
+const WALKED: u32 = 1_024;
 /// Slots in one segment.
 const SEGMENT: usize = 512;
 
@@ -291,7 +315,10 @@ impl ProxiedSlab {
     pub fn take(&mut self, id: ProxiedId) -> Option<Box<Proxied>> {
         let slot = self.slot(id)?;
         match mem::replace(&mut slot.value, Value::None) {
-            Value::Whole(value) => Some(value),
+            Value::Whole(value) => {
+                self.pending -= usize::from(!value.over);
+                Some(value)
+            }
             other => {
                 slot.value = other;
                 None
@@ -301,8 +328,30 @@ impl ProxiedSlab {
 
     /// Puts one back.
     pub fn put(&mut self, value: Box<Proxied>) {
+        let pending = !value.over;
         if let Some(slot) = self.at(value.id.slot) {
             slot.value = Value::Whole(value);
+            self.pending += usize::from(pending);
+        }
+    }
+
+    /// A request to keep, in memory from an earlier one.
+    pub fn original(&mut self, bytes: &[u8]) -> Original {
+        let spare = if bytes.len() <= POOLED { self.originals.pop() } else { None };
+        let mut original = spare.unwrap_or_default();
+        // Nobody else has a spare one.
+        Arc::make_mut(&mut original).extend_from_slice(bytes);
+        original
+    }
+
+    /// Takes back the memory of a request that nobody else has.
+    pub fn reuse(&mut self, mut original: Original) {
+        if let Some(bytes) = Arc::get_mut(&mut original)
+            && bytes.capacity() <= POOLED
+            && self.originals.len() < SPARE_MAX
+        {
+            bytes.clear();
+            self.originals.push(original);
         }
     }
 
@@ -342,7 +391,7 @@ impl ProxiedSlab {
     /// Takes what only new branches and answers need from one that was taken out.
     pub fn shrink(&mut self, value: &mut Proxied) {
         let buffers = value.shrink();
-        if buffers.request.capacity() > 0 && self.buffers.len() < SPARE_MAX {
+        if buffers.text.capacity() > 0 && self.buffers.len() < SPARE_MAX {
             self.buffers.push(buffers);
         }
     }
@@ -369,17 +418,41 @@ impl ProxiedSlab {
         }
     }
 
-    /// Every one that is whole and in its slot: all but the accepted.
-    pub fn iter(&self) -> impl Iterator<Item = &Proxied> {
-        self.segments.iter().flatten().filter_map(|s| match &s.value {
-            Value::Whole(value) => Some(&**value),
-            _ => None,
-        })
+    /// Lets [`ProxiedSlab::walk`] begin.
+    pub fn begin_walk(&mut self) {
+        self.walk = Some(0);
+    }
+
+    /// Shows those that are not over, a bounded number of slots and of them at a time, in as many calls as it takes.
+    pub fn walk(&mut self, mut show: impl FnMut(&Proxied)) {
+        let Some(from) = self.walk else { return };
+        let to = self.used.min(from.saturating_add(WALKED_SLOTS));
+        let mut shown = 0;
+        for slot in from..to {
+            let segment = self.segments.get(slot as usize / SEGMENT);
+            if let Some(Value::Whole(value)) =
+                segment.and_then(|s| s.get(slot as usize % SEGMENT)).map(|s| &s.value)
+                && !value.over
+            {
+                show(value);
+                shown += 1;
+                if shown == WALKED {
+                    self.walk = Some(slot + 1);
+                    return;
+                }
+            }
+        }
+        self.walk = (to < self.used).then_some(to);
+    }
+
+    /// How many there are that are not over.
+    pub fn pending(&self) -> usize {
+        self.pending
     }
 
     /// How many there are, accepted ones included.
     pub fn len(&self) -> usize {
-        self.segments.iter().flatten().filter(|s| !matches!(s.value, Value::None)).count()
+        self.used as usize - self.free.len()
     }
 
     /// Asks the processor for a slot: somebody will look at it soon.
@@ -397,7 +470,6 @@ impl ProxiedSlab {
 /// Vectors with memory from an earlier use.
 #[derive(Default)]
 pub(crate) struct Buffers {
-    pub request: Vec<u8>,
     pub text: Vec<u8>,
     pub targets: Vec<Target>,
     pub clients: Vec<(BranchId, ClientId)>,

@@ -1,5 +1,6 @@
 //! What a node asks of the world around it, answered at once from memory.
 
+use crate::held::Shortage;
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use sip_auth::{Authenticator, Decision, Minted};
@@ -106,6 +107,11 @@ pub trait Services {
     /// Appends the value of Date (RFC 3261 section 20.17), or nothing if there is no wall clock.
     fn date(&self, out: &mut Vec<u8>) {
         let _ = out;
+    }
+
+    /// Told when there is too little of something for a new request, of whom; not again for a minute.
+    fn crowded(&self, what: Shortage, source: IpAddr) {
+        let _ = (what, source);
     }
 
     /// Notes how long something took.

@@ -155,7 +155,7 @@ impl<S: Services> Node<S> {
                     Step::Wait => return None,
                     Step::Ask(ask) => {
                         let (kind, name) = locate.question(ask)?;
-                        match self.dns.ask(now, kind, name, u64::MAX) {
+                        match self.dns.ask(now, kind, name, u128::MAX) {
                             Lookup::Hit(answer) => {
                                 let answer = answer.clone();
                                 locate.answer(ask, &answer);

@@ -40,6 +40,12 @@ pub struct Outgoing<'a> {
 
 /// Appends the forwarded request. `splices` is scratch memory.
 pub fn write_request(request: &Message<'_>, o: &Outgoing<'_>, splices: &mut Splices, out: &mut Vec<u8>) {
+    edit_request(request, o, splices);
+    splices.apply(request.bytes(), out);
+}
+
+/// The edits that make the forwarded request from the received one.
+pub fn edit_request(request: &Message<'_>, o: &Outgoing<'_>, splices: &mut Splices) {
     splices.clear();
     let uri = request.request_uri();
     if uri != o.request_uri {
@@ -79,7 +85,6 @@ pub fn write_request(request: &Message<'_>, o: &Outgoing<'_>, splices: &mut Spli
     if let Some(realm) = o.strip_realm {
         strip_credentials(request, realm, splices);
     }
-    splices.apply(request.bytes(), out);
 }
 
 /// Appends a response without its topmost Via (16.7 step 3); `strip_identity` as in [`Outgoing`].

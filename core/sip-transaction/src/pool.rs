@@ -3,6 +3,10 @@
 //! A transaction keeps its matching key and the bytes it may have to send again in one buffer. Its
 //! size is known when it is filled, so it is cut to fit: steps of 64 bytes up to 2 KiB, then powers
 //! of two. In a steady state every buffer comes from the lists here.
+//!
+//! What is taken is charged to a [`Payer`] until it is given back.
+
+use crate::share::{Payer, Share};
 
 /// Width of a small class in bytes.
 const STEP: usize = 64;
@@ -17,16 +21,24 @@ const IDLE_LIMIT: usize = 4 << 20;
 pub(crate) struct Pool {
     classes: [Vec<Vec<u8>>; SMALL + DOUBLING],
     idle: usize,
+    /// Bytes held, by whom.
+    pub(crate) held: Share,
 }
 
 impl Pool {
-    /// An empty pool.
-    pub(crate) fn new() -> Pool {
-        Pool { classes: core::array::from_fn(|_| Vec::new()), idle: 0 }
+    /// An empty pool for about `limit` bytes; who takes some asks [`Pool::held`] first.
+    pub(crate) fn new(limit: usize) -> Pool {
+        Pool { classes: core::array::from_fn(|_| Vec::new()), idle: 0, held: Share::new(limit) }
     }
 
-    /// An empty buffer with room for `len` bytes, and little more.
-    pub(crate) fn take(&mut self, len: usize) -> Vec<u8> {
+    /// An empty buffer with room for `len` bytes, and little more. It must not grow.
+    pub(crate) fn take(&mut self, payer: Payer, len: usize) -> Vec<u8> {
+        let buffer = self.fitting(len);
+        self.held.take(payer, buffer.capacity());
+        buffer
+    }
+
+    fn fitting(&mut self, len: usize) -> Vec<u8> {
         let Some(class) = class_of(len) else { return Vec::with_capacity(len) };
         match self.classes[class].pop() {
             Some(buffer) => {
@@ -38,7 +50,11 @@ impl Pool {
     }
 
     /// Takes a buffer back.
-    pub(crate) fn give(&mut self, mut buffer: Vec<u8>) {
+    pub(crate) fn give(&mut self, payer: Payer, mut buffer: Vec<u8>) {
+        if buffer.capacity() == 0 {
+            return;
+        }
+        self.held.give(payer, buffer.capacity());
         let Some(class) = class_of(buffer.capacity()) else { return };
         // Only buffers of exactly a class's size: a grown one would be handed out as something else.
         if buffer.capacity() == size_of(class) && self.idle + size_of(class) <= IDLE_LIMIT {
@@ -92,24 +108,27 @@ mod tests {
 
     #[test]
     fn a_buffer_given_back_is_used_again() {
-        let mut pool = Pool::new();
-        let mut first = pool.take(300);
+        let mut pool = Pool::new(1 << 20);
+        let mut first = pool.take(Payer::PROVEN, 300);
         first.extend_from_slice(b"old");
         let at = first.as_ptr();
-        pool.give(first);
-        assert_eq!(pool.idle_bytes(), 320);
-        let second = pool.take(290);
+        assert_eq!(pool.held.held(), 320);
+        pool.give(Payer::PROVEN, first);
+        assert_eq!((pool.idle_bytes(), pool.held.held()), (320, 0));
+        let second = pool.take(Payer::PROVEN, 290);
         assert_eq!((second.as_ptr(), second.len(), pool.idle_bytes()), (at, 0, 0));
     }
 
     #[test]
     fn what_lies_idle_is_bounded() {
-        let mut pool = Pool::new();
-        for _ in 0..2 * IDLE_LIMIT / 2048 {
-            pool.give(Vec::with_capacity(2048));
+        let mut pool = Pool::new(1 << 20);
+        let taken: Vec<_> = (0..2 * IDLE_LIMIT / 2048).map(|_| pool.take(Payer::PROVEN, 2048)).collect();
+        for buffer in taken {
+            pool.give(Payer::PROVEN, buffer);
         }
         assert!(pool.idle_bytes() <= IDLE_LIMIT);
-        pool.give(Vec::with_capacity(1 << 20));
+        let large = pool.take(Payer::PROVEN, 1 << 20);
+        pool.give(Payer::PROVEN, large);
         assert!(pool.idle_bytes() <= IDLE_LIMIT);
     }
 }

@@ -91,6 +91,11 @@ impl Outbox {
         }
     }
 
+    /// Takes back what was queued last: it is not sent. Its bytes stay until the outbox is emptied.
+    pub fn take_back(&mut self) {
+        self.transmits.pop();
+    }
+
     /// Asks for a stream connection to be closed after what is queued on it has left.
     pub fn close(&mut self, conn: ConnId) {
         self.closes.push(Close { conn });

@@ -492,6 +492,7 @@ fn status_table(status: &Status) -> String {
         let text = format!("{store}, {} pending; {}", status.store.pending, whole(&status.store.detail));
         rows.push(["store".into(), text]);
     }
+    rows.extend(status.memory.iter().map(|memory| ["memory".into(), whole(memory)]));
     rows.extend(status.overload.iter().map(|overload| ["overload".into(), whole(overload)]));
     rows.extend(status.alarms.iter().map(|alarm| ["ALARM".into(), whole(alarm)]));
     table(&rows)

@@ -509,6 +509,7 @@ impl Admin for Control {
             messages_sent: counts.udp_out + counts.tcp_messages_out,
             store: StoreStatus { healthy: true, pending: 0, detail: "none".into() },
             overload: None,
+            memory: None,
             records: Some(Records {
                 alive: sum(|r| r.alive),
                 ended: sum(|r| r.ended),

@@ -6,7 +6,7 @@
 use fuzz::{Feed, flow};
 use libfuzzer_sys::fuzz_target;
 use sip_message::{Index, Message, Method, Parsed, parse};
-use sip_transaction::{ClientId, Event, Inbound, Layer, Limits, Outcome, ServerId, Timers};
+use sip_transaction::{ClientId, Event, Inbound, Layer, Limits, Outcome, Payer, ServerId, Timers};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use wire::{Flow, Outbox, Time};
@@ -114,7 +114,7 @@ impl Bench {
 
     fn send(&mut self, feed: &mut Feed<'_>) {
         let full = self.layer.counts().client - self.layer.counts().cancels >= CAP;
-        let Some(id) = self.layer.reserve_client() else { return assert!(full, "refused with room left") };
+        let Some(id) = self.layer.reserve_client(Payer::PROVEN) else { return assert!(full, "refused with room left") };
         assert!(!full, "more than the cap");
         let choice = feed.byte();
         if choice & 0xf == 0xf {
@@ -266,7 +266,7 @@ impl Bench {
 
 fuzz_target!(|data: &[u8]| {
     let mut feed = Feed::new(data);
-    let limits = Limits { server: CAP, client: CAP };
+    let limits = Limits { server: CAP, client: CAP, bytes: 64 << 20 };
     let mut bench = Bench {
         layer: Layer::new(Timers::default(), limits, [11, 12]),
         now: Time::from_secs(100),

@@ -222,7 +222,7 @@ pub fn config() -> NodeConfig {
     NodeConfig {
         worker: 0,
         timers: Timers::default(),
-        transactions: Limits { server: 32, client: 32 },
+        transactions: Limits { server: 32, client: 32, bytes: 8 << 20 },
         dns_cache: 16,
         keys: Keys { dialog: [1; 16], hash: [2; 16] },
         seed: [3, 4],

@@ -104,6 +104,7 @@ impl Site {
                     transactions: sip_transaction::Limits {
                         server: self.spec.room.0,
                         client: self.spec.room.0,
+                        bytes: 256 << 20,
                     },
                     dns_cache: 64,
                     keys: Keys { dialog: self.spec.secret, hash: self.spec.secret.map(|b| !b) },

@@ -148,7 +148,7 @@ fn other_requests_are_not_cancelled() {
 
 #[test]
 fn cancels_of_nothing_leave_nothing_behind() {
-    let mut lab = Lab::limited(Limits { server: 10, client: 10 }, |_| {});
+    let mut lab = Lab::limited(Limits { server: 10, client: 10, bytes: 64 << 20 }, |_| {});
     lab.phones(&[BOB]);
     let stray = Req::invite().cancel();
     let first = lab.ask(CAROL, stray.text());
@@ -208,7 +208,7 @@ fn a_late_2xx_reaches_the_caller_when_his_transaction_is_over_too() {
     // Over TCP the ACK of the 487 ends it at once, over UDP five seconds later.
     let on_tcp = tcp("192.0.2.10:40000", 1);
     for flow in [on_tcp, udp(CAROL)] {
-        let mut lab = Lab::new();
+        let mut lab = Lab::open();
         lab.phones(&[BOB]);
         let req = match flow.transport {
             Transport::Tcp => Req::invite().sent_by("TCP", CAROL),

@@ -23,7 +23,8 @@ fn transactions_that_belong_to_nobody_end_without_taking_a_call_along() {
 
 #[test]
 fn a_full_pool_refuses_and_says_when_to_come_back() {
-    let mut lab = Lab::limited(Limits { server: 2, client: 100 }, |_| {});
+    let mut lab =
+        Lab::limited(Limits { server: 2, client: 100, bytes: 64 << 20 }, |s| s.auth.enabled = false);
     lab.phones(&[BOB]);
     for _ in 0..2 {
         assert_eq!(lab.invite(CAROL, Req::invite().text()).len(), 1);
@@ -40,7 +41,7 @@ fn a_full_pool_refuses_and_says_when_to_come_back() {
 
 #[test]
 fn without_room_for_a_branch_the_caller_is_told_to_come_back() {
-    let mut lab = Lab::limited(Limits { server: 100, client: 1 }, |_| {});
+    let mut lab = Lab::limited(Limits { server: 100, client: 1, bytes: 64 << 20 }, |_| {});
     lab.phones(&[BOB]);
     assert_eq!(lab.invite(CAROL, Req::invite().text()).len(), 1);
     lab.send(CAROL, Req::invite().text());
@@ -71,7 +72,8 @@ fn the_cap_on_calls() {
 
 #[test]
 fn nobody_keeps_others_out_by_never_hanging_up() {
-    let mut lab = Lab::with(|s| s.calls = 3);
+    let change = |s: &mut Settings| (s.calls, s.auth.enabled) = (3, false);
+    let mut lab = Lab::with(change);
     lab.phones(&[BOB]);
     for _ in 0..5 {
         let got = lab.invite(CAROL, Req::invite().text()).remove(0);
@@ -79,7 +81,7 @@ fn nobody_keeps_others_out_by_never_hanging_up() {
     }
     assert_eq!(lab.report().calls.len(), 3);
     // Nor does one Call-ID for all of them, which count each while they ring.
-    let mut lab = Lab::with(|s| s.calls = 3);
+    let mut lab = Lab::with(change);
     lab.phones(&[BOB]);
     let call = || Req { call_id: "one".to_owned(), ..Req::invite() };
     for _ in 0..3 {
@@ -401,4 +403,36 @@ fn a_made_up_tag_is_no_way_round_the_cap_and_the_drain() {
     // What belongs to a call goes on.
     assert_eq!(lab.invite(CAROL, req.within("INVITE", &ok).text())[0].to(), BOB);
     assert_eq!(lab.ask(CAROL, Req { cseq: 3, ..req.within("BYE", &ok) }.text()).to(), BOB);
+}
+
+/// An overload begins when there is no time to spare.
+#[test]
+fn pending_requests_are_walked_a_bounded_number_at_a_time() {
+    let mut lab = Lab::limited(Limits { server: 5_000, client: 5_000, bytes: 64 << 20 }, |s| {
+        (s.auth.enabled, s.calls) = (false, 5_000);
+    });
+    lab.phones(&[BOB]);
+    let calls: Vec<Sent> = (0..1_500).map(|_| lab.invite(CAROL, Req::invite().text()).remove(0)).collect();
+    // Some are over, and their slots are not.
+    for call in calls.iter().take(100) {
+        lab.send(BOB, call.accept("b"));
+    }
+    lab.sent();
+    assert_eq!((lab.report().pending, lab.report().held), (1_400, 1_500));
+    lab.node.proxied.begin_walk();
+    let mut steps = Vec::new();
+    let mut seen = std::collections::BTreeSet::new();
+    loop {
+        let mut shown = 0;
+        lab.node.proxied.walk(|p| {
+            shown += 1;
+            seen.insert(p.id.slot);
+        });
+        if shown == 0 {
+            break;
+        }
+        steps.push(shown);
+    }
+    assert_eq!((steps, seen.len()), (vec![1_024, 376], 1_400));
+    lab.rest();
 }

@@ -138,7 +138,7 @@ fn retransmissions_end_here() {
 
 #[test]
 fn a_2xx_is_passed_on_as_often_as_it_comes_and_an_answered_call_counts_once() {
-    let mut lab = Lab::new();
+    let mut lab = Lab::open();
     lab.phones(&[BOB]);
     let sent = lab.invite(CAROL, Req::invite().text());
     for _ in 0..3 {

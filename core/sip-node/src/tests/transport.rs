@@ -346,7 +346,7 @@ fn no_request_leaves_in_a_datagram_that_is_too_large() {
         (udp("[2001:db8::10]:5060"), Req::invite().sent_by("UDP", "[2001:db8::10]:5060")),
         (udp(CAROL), Req::new("MESSAGE", "sip:bob@here.example")),
     ] {
-        let mut lab = Lab::new();
+        let mut lab = Lab::open();
         lab.phones(&[BOB]);
         let mut seen = Vec::new();
         for size in 400..1_100 {

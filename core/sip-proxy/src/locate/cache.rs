@@ -62,7 +62,7 @@ struct Entry {
 
 #[derive(Debug)]
 enum State {
-    Pending { waiters: Vec<u64>, since: Time },
+    Pending { waiters: Vec<u128>, since: Time },
     Ready { answer: Answer, until: Time },
 }
 
@@ -90,7 +90,7 @@ impl Cache {
     }
 
     /// Looks a question up. If there is no answer yet, `waiter` is remembered until there is one.
-    pub fn ask(&mut self, now: Time, kind: Kind, name: &[u8], waiter: u64) -> Lookup<'_> {
+    pub fn ask(&mut self, now: Time, kind: Kind, name: &[u8], waiter: u128) -> Lookup<'_> {
         write_key(&mut self.key, kind, name);
         let full = self.entries.len() >= self.capacity && !self.entries.contains_key(self.key.as_slice());
         if full && !self.evict(now) {
@@ -118,7 +118,7 @@ impl Cache {
         name: &[u8],
         answer: Answer,
         ttl: u32,
-        woken: &mut Vec<u64>,
+        woken: &mut Vec<u128>,
     ) -> Option<&Answer> {
         write_key(&mut self.key, kind, name);
         let entry = self.entries.get_mut(self.key.as_slice())?;
@@ -164,7 +164,7 @@ impl Cache {
 }
 
 impl Entry {
-    fn ask(&mut self, now: Time, waiter: u64) -> Lookup<'_> {
+    fn ask(&mut self, now: Time, waiter: u128) -> Lookup<'_> {
         self.used = true;
         let stale = match &self.state {
             State::Ready { until, .. } => *until <= now,

@@ -1,25 +1,31 @@
 //! Client transactions.
 
-use super::{Deadlines, Event, Layer, Outcome, write};
+use super::{Deadlines, Event, Layer, Original, Outcome, write};
 use crate::id::ClientId;
 use crate::key::MethodCode;
 use crate::machine::{ClientAct, ClientInput, Step, invite_client, plain_client};
 use crate::pool::Pool;
+use crate::share::Payer;
 use crate::timers::Clock;
 use crate::wheel::{Owner, Wheel};
 use core::mem;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
-use sip_message::{Limits, Message, Method, Parsed};
+use sip_message::{Limits, Message, Method, Parsed, Splices, apply_packed};
 use wire::{Flow, ListenerId, Outbox, Time};
 
+/// What a client transaction costs besides its buffer: itself, its timer, and what the allocator adds.
+const COST: usize = 256;
 /// No relative.
 const NIL: u32 = u32::MAX;
 
 /// One client transaction.
 pub(super) struct Client {
     /// The request while it may be needed: to be sent again, and of an INVITE to make its ACK and
-    /// CANCEL from. After a failure of an INVITE over UDP, its ACK.
+    /// CANCEL from. After a failure of an INVITE over UDP, its ACK. Where there is an original, the edits that make the
+    /// request from it.
     buffer: Vec<u8>,
+    original: Option<Original>,
+    payer: Payer,
     user: u64,
     times: Deadlines,
     flow: Flow,
@@ -43,10 +49,12 @@ pub(super) enum State {
 
 impl Client {
     /// A reservation.
-    fn new(node: u32) -> Client {
+    fn new(node: u32, payer: Payer) -> Client {
         let nowhere = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
         Client {
             buffer: Vec::new(),
+            original: None,
+            payer,
             user: 0,
             times: Deadlines::new(node),
             flow: Flow::udp(ListenerId(0), nowhere),
@@ -85,16 +93,18 @@ impl Client {
         }
     }
 
-    /// Gives back the stored request: nothing will be made from it any more.
-    fn let_go(&mut self, pool: &mut Pool) {
-        pool.give(mem::take(&mut self.buffer));
-        self.waiting_cancel = None;
-    }
-
     /// Keeps `bytes`, where nothing was kept.
     fn keep(&mut self, bytes: &[u8], pool: &mut Pool) {
-        self.buffer = pool.take(bytes.len());
+        self.buffer = pool.take(self.payer, bytes.len());
         self.buffer.extend_from_slice(bytes);
+    }
+
+    /// What is kept, whole; `room` is for one that has to be made again.
+    fn kept<'a>(&'a self, room: &'a mut Vec<u8>) -> &'a [u8] {
+        let Some(original) = &self.original else { return &self.buffer };
+        room.clear();
+        apply_packed(&self.buffer, original, room);
+        room
     }
 }
 
@@ -108,13 +118,16 @@ fn wrap<S>(step: Step<S, ClientAct>, state: impl FnOnce(S) -> State) -> Step<Sta
 
 impl Layer {
     /// The id of a request to be sent, known before its branch is written; `None` if there is no
-    /// room. One that is neither sent nor abandoned disappears after 64*T1, without an event.
-    pub fn reserve_client(&mut self) -> Option<ClientId> {
-        if self.clients.len() - self.counts.cancels >= self.client_limit {
+    /// room for it on the account of `payer`. One that is neither sent nor abandoned disappears after 64*T1, without an
+    /// event.
+    pub fn reserve_client(&mut self, payer: Payer) -> Option<ClientId> {
+        if !self.client_share.admits(payer, 1) {
             self.counts.refused += 1;
+            self.counts.refused_share += u64::from(self.client_share.has_room(1));
             return None;
         }
-        let id = self.add_client()?;
+        let id = self.add_client(payer)?;
+        self.client_share.take(payer, 1);
         if let Some(client) = self.clients.at_mut(id.slot) {
             // Armed for what sending it will ask for.
             client.times.end = self.now.saturating_add(self.clock.t1_x64);
@@ -140,6 +153,46 @@ impl Layer {
         out: &mut Outbox,
         write: impl FnOnce(&mut Vec<u8>),
     ) -> bool {
+        if !self.begin_client(now, id, method, flow, user) {
+            return false;
+        }
+        let range = out.send_with(flow, id.token(), write);
+        if let Some(client) = self.clients.at_mut(id.slot)
+            && client.needs_request()
+        {
+            client.keep(out.bytes().get(range).unwrap_or(&[]), &mut self.pool);
+        }
+        true
+    }
+
+    /// As [`Layer::send_request`], of a request that is `original` with these edits: all branches of a large one share it,
+    /// and keep only what they differ in. `original` must be held, see [`Layer::hold`].
+    pub fn send_edited(
+        &mut self,
+        now: Time,
+        id: ClientId,
+        method: Method<'_>,
+        (flow, user): (Flow, u64),
+        (original, edits): (&Original, &Splices),
+        out: &mut Outbox,
+    ) -> bool {
+        if !self.begin_client(now, id, method, flow, user) {
+            return false;
+        }
+        out.send_with(flow, id.token(), |out| edits.apply(original, out));
+        if let Some(client) = self.clients.at_mut(id.slot)
+            && client.needs_request()
+        {
+            self.whole.clear();
+            edits.pack(&mut self.whole);
+            client.keep(&self.whole, &mut self.pool);
+            client.original = Some(original.clone());
+        }
+        true
+    }
+
+    /// Starts the machine of a reserved id; false if that cannot be.
+    fn begin_client(&mut self, now: Time, id: ClientId, method: Method<'_>, flow: Flow, user: u64) -> bool {
         self.now = now.as_micros();
         let number = self.key.method_number(method);
         let Some(client) = self.clients.get_mut(id.slot, id.generation) else { return false };
@@ -149,10 +202,6 @@ impl Layer {
         (client.user, client.flow, client.method) = (user, flow, number);
         let step = start(method, flow, &self.clock);
         client.state = step.state.unwrap_or(client.state);
-        let range = out.send_with(flow, id.token(), write);
-        if client.needs_request() {
-            client.keep(out.bytes().get(range).unwrap_or(&[]), &mut self.pool);
-        }
         client.times.follow(&step, self.now, &self.clock, &mut self.wheel);
         true
     }
@@ -184,7 +233,10 @@ impl Layer {
         match step.act {
             ClientAct::DeliverAndAck => self.acknowledge(slot, message, out),
             ClientAct::Ack => self.repeat_ack(slot, out),
-            ClientAct::Deliver if !client.needs_request() => client.let_go(&mut self.pool),
+            ClientAct::Deliver if !client.needs_request() => {
+                client.waiting_cancel = None;
+                self.let_go(slot);
+            }
             ClientAct::Deliver if client.waiting_cancel.is_some() => self.send_waiting_cancel(slot, out),
             _ => {}
         }
@@ -239,12 +291,13 @@ impl Layer {
     }
 
     /// Takes a slot and a node.
-    fn add_client(&mut self) -> Option<ClientId> {
+    fn add_client(&mut self, payer: Payer) -> Option<ClientId> {
         if self.clients.is_full() {
             return None;
         }
         let generation = self.generations.next();
-        let slot = self.clients.insert(generation, Client::new(0))?;
+        let slot = self.clients.insert(generation, Client::new(0, payer))?;
+        self.pool.held.take(payer, COST);
         let node = self.wheel.reserve(Owner::Client(slot));
         if let Some(client) = self.clients.at_mut(slot) {
             client.times.node = node;
@@ -258,7 +311,11 @@ impl Layer {
         let Some(client) = self.clients.remove(slot) else { return };
         self.wheel.release(client.times.node);
         let (cancel, relative) = (client.is_cancel(), client.relative);
-        self.pool.give(client.buffer);
+        self.pool.held.give(client.payer, COST);
+        self.give_back(client.payer, client.buffer, client.original);
+        if !cancel {
+            self.client_share.give(client.payer, 1);
+        }
         if cancel {
             self.counts.cancels -= 1;
             if let Some(invite) = self.clients.at_mut(relative) {
@@ -268,6 +325,22 @@ impl Layer {
             // Responses to the CANCEL are found through the INVITE. It goes first only if the CANCEL
             // has had 64*T1, or on a reliable transport, where nothing is left to repeat.
             self.remove_client(relative);
+        }
+    }
+
+    /// Gives back the stored request: nothing will be made from it any more.
+    fn let_go(&mut self, slot: u32) {
+        if let Some(client) = self.clients.at_mut(slot) {
+            let (payer, buffer, original) =
+                (client.payer, mem::take(&mut client.buffer), client.original.take());
+            self.give_back(payer, buffer, original);
+        }
+    }
+
+    fn give_back(&mut self, payer: Payer, buffer: Vec<u8>, original: Option<Original>) {
+        self.pool.give(payer, buffer);
+        if let Some(original) = original {
+            self.release(payer, original);
         }
     }
 
@@ -292,9 +365,17 @@ impl Layer {
         let Some(id) = self.client_id(slot) else { return };
         let Some(client) = self.clients.at_mut(slot) else { return };
         client.waiting_cancel = None;
-        let invite = mem::take(&mut client.buffer);
+        let (payer, buffer, original) = (client.payer, mem::take(&mut client.buffer), client.original.take());
+        let invite = match &original {
+            None => &buffer,
+            Some(original) => {
+                self.whole.clear();
+                apply_packed(&buffer, original, &mut self.whole);
+                &self.whole
+            }
+        };
         if let Parsed::Good(request) | Parsed::Bad(request, _) =
-            sip_message::parse(&invite, &mut self.scratch, &Limits::READ_BEFORE)
+            sip_message::parse(invite, &mut self.scratch, &Limits::READ_BEFORE)
         {
             let range = out.send_with(client.flow, id.token(), |out| write::ack(&request, response, out));
             self.counts.acks_sent += 1;
@@ -302,7 +383,7 @@ impl Layer {
                 client.keep(out.bytes().get(range).unwrap_or(&[]), &mut self.pool);
             }
         }
-        self.pool.give(invite);
+        self.give_back(payer, buffer, original);
     }
 
     /// Sends the stored ACK again for a repeated failure (17.1.1.2).
@@ -333,20 +414,20 @@ impl Layer {
         invite.times.follow(&step, now, &self.clock, &mut self.wheel);
         // There is room for a CANCEL beside each client transaction; without one the INVITE would still
         // end after 64*T1.
-        let Some(id) = self.add_client() else { return };
+        let Some(payer) = self.clients.at(slot).map(|invite| invite.payer) else { return };
+        let Some(id) = self.add_client(payer) else { return };
         self.counts.cancels += 1;
         self.counts.cancels_sent += 1;
         let Some(invite) = self.clients.at_mut(slot) else { return };
         invite.relative = id.slot;
         let flow = invite.flow;
-        let bytes = mem::take(&mut invite.buffer);
+        let bytes = invite.kept(&mut self.whole);
         let mut range = 0..0;
         if let Parsed::Good(request) | Parsed::Bad(request, _) =
-            sip_message::parse(&bytes, &mut self.scratch, &Limits::READ_BEFORE)
+            sip_message::parse(bytes, &mut self.scratch, &Limits::READ_BEFORE)
         {
             range = out.send_with(flow, id.token(), |out| write::cancel(&request, extra, out));
         }
-        invite.buffer = bytes;
         let Some(cancel) = self.clients.at_mut(id.slot) else { return };
         let step = start(Method::Cancel, flow, &self.clock);
         (cancel.flow, cancel.method, cancel.relative) = (flow, CANCEL, slot);
@@ -391,7 +472,7 @@ impl Layer {
         let Some(id) = self.client_id(slot) else { return };
         let Some(client) = self.clients.at(slot) else { return };
         if !client.buffer.is_empty() {
-            out.send(client.flow, id.token(), &client.buffer);
+            out.send(client.flow, id.token(), client.kept(&mut self.whole));
             self.counts.requests_resent += 1;
         }
     }

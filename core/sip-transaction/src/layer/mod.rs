@@ -12,11 +12,13 @@ use crate::index::Index;
 use crate::key::{Key, MethodCode};
 use crate::machine::{ClientInput, ServerInput, Set, Step};
 use crate::pool::Pool;
+use crate::share::{Payer, Share};
 use crate::slab::Slab;
 use crate::timers::{Clock, Timers};
 use crate::wheel::{NEVER, Owner, TimerId, Wheel};
 use client::Client;
 use server::Server;
+use std::sync::Arc;
 use wire::{Outbox, Time};
 
 /// Timers that one call of [`Layer::handle_timeout`] lets fire, and nodes it moves, at most. At 100
@@ -30,11 +32,27 @@ pub struct Limits {
     pub server: usize,
     /// Client transactions, reserved ones included. Each may have one CANCEL beside it.
     pub client: usize,
+    /// Bytes that transactions hold, of both sides, and what the transaction user charges besides.
+    pub bytes: usize,
+}
+
+/// A received request that the client transactions of its branches share.
+pub type Original = Arc<Vec<u8>>;
+
+/// What there is too little of for another transaction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Short {
+    /// Transactions are at their limit.
+    Transactions,
+    /// The bytes held are.
+    Bytes,
+    /// Unproven senders, or the one who asks, hold their share of either.
+    Share,
 }
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { server: 1_000_000, client: 1_000_000 }
+        Limits { server: 1_000_000, client: 1_000_000, bytes: 1 << 30 }
     }
 }
 
@@ -59,7 +77,7 @@ pub enum Inbound {
         matched: bool,
     },
     /// There is no room for another server transaction.
-    Full,
+    Full(Short),
 }
 
 /// What a received response is to the transaction user.
@@ -116,12 +134,24 @@ pub struct Counts {
     pub timers: usize,
     /// Bytes in message buffers kept for later use.
     pub idle_bytes: usize,
+    /// Bytes held.
+    pub held_bytes: usize,
+    /// Of these, those of unproven senders.
+    pub unproven_bytes: usize,
+    /// Bytes that may be held.
+    pub most_bytes: usize,
     /// Server transactions ever.
     pub servers_created: u64,
     /// Client transactions ever.
     pub clients_created: u64,
     /// Requests refused because there was no room, and reservations not given.
     pub refused: u64,
+    /// Of these, those refused because of the bytes held.
+    pub refused_bytes: u64,
+    /// Of these, those of unproven senders who hold their share.
+    pub refused_share: u64,
+    /// Responses not sent because an unproven sender would get more than three times what it sent.
+    pub withheld: u64,
     /// Retransmitted requests received.
     pub requests_absorbed: u64,
     /// Retransmitted responses received.
@@ -153,7 +183,8 @@ pub struct Layer {
     clock: Clock,
     servers: Slab<Server>,
     clients: Slab<Client>,
-    client_limit: usize,
+    server_share: Share,
+    client_share: Share,
     /// Server transactions of each method, so that a request of one that has none need not be searched for.
     by_method: [u32; MethodCode::GROUPS],
     index: Index,
@@ -163,6 +194,8 @@ pub struct Layer {
     generations: Generations,
     /// For reading our own stored messages again, to build ACK and CANCEL.
     scratch: sip_message::Index,
+    /// A message made again from what its branches share.
+    whole: Vec<u8>,
     counts: Counts,
     /// The latest time seen.
     now: u64,
@@ -176,14 +209,16 @@ impl Layer {
             clock: Clock::new(&timers),
             servers: Slab::new(limits.server),
             clients: Slab::new(limits.client.saturating_mul(2)),
-            client_limit: limits.client,
+            server_share: Share::new(limits.server),
+            client_share: Share::new(limits.client),
             by_method: [0; MethodCode::GROUPS],
             index: Index::new(),
             wheel: Wheel::new(),
-            pool: Pool::new(),
+            pool: Pool::new(limits.bytes),
             key: Key::new(seed),
             generations: Generations::new([!seed[0], seed[1].rotate_left(32)]),
             scratch: sip_message::Index::new(),
+            whole: Vec::new(),
             counts: Counts::default(),
             now: 0,
         }
@@ -268,6 +303,33 @@ impl Layer {
         sender(token).is_some()
     }
 
+    /// Whether there is room for `amount` bytes more, whoever wants them.
+    pub fn has_room(&self, amount: usize) -> bool {
+        self.pool.held.has_room(amount)
+    }
+
+    /// Bytes that the transaction user holds for `payer` were `old` and are `new`.
+    pub fn charge(&mut self, payer: Payer, old: usize, new: usize) {
+        self.pool.held.resize(payer, old, new);
+    }
+
+    /// Counts a response that the transaction user did not send for want of bytes received.
+    pub fn withheld(&mut self) {
+        self.counts.withheld += 1;
+    }
+
+    /// Charges a request to `payer` until [`Layer::release`] was called for each that has it.
+    pub fn hold(&mut self, payer: Payer, original: &Original) {
+        self.pool.held.take(payer, original.capacity());
+    }
+
+    /// Gives up a request that was held. The last one gets it back, to be used again.
+    pub fn release(&mut self, payer: Payer, mut original: Original) -> Option<Original> {
+        let capacity = Arc::get_mut(&mut original)?.capacity();
+        self.pool.held.give(payer, capacity);
+        Some(original)
+    }
+
     /// Counters and gauges.
     pub fn counts(&self) -> Counts {
         Counts {
@@ -275,6 +337,9 @@ impl Layer {
             client: self.clients.len(),
             timers: self.wheel.armed(),
             idle_bytes: self.pool.idle_bytes(),
+            held_bytes: self.pool.held.held(),
+            unproven_bytes: self.pool.held.unproven(),
+            most_bytes: self.pool.held.limit(),
             ..self.counts
         }
     }

@@ -1,15 +1,26 @@
 //! Server transactions.
 
-use super::{Deadlines, Event, Inbound, Layer};
+use super::{Deadlines, Event, Inbound, Layer, Short};
 use crate::id::ServerId;
 use crate::key::MethodCode;
 use crate::machine::{ServerAct, ServerInput, Step, invite_server, plain_server};
 use crate::pool::{self, Pool};
+use crate::share::Payer;
 use crate::timers::Clock;
 use crate::wheel::Owner;
 use core::mem;
 use sip_message::{Limits, Message, Method, Parsed};
 use wire::{Flow, Outbox, Time};
+
+/// What a server transaction costs besides its buffer: itself, its timer, its place in the index, and what the allocator
+/// adds.
+const COST: usize = 256;
+/// Responses that may have to go without a copy if the bytes held are at their limit are longer than this.
+const LARGE: usize = 2_048;
+/// [`Server::credit`] of a sender who has shown that it receives.
+const UNBOUNDED: u32 = u32::MAX;
+/// Bytes of a credit that provisional responses other than 100 leave for the final one.
+const FOR_FINAL: u32 = 600;
 
 /// One server transaction.
 pub(super) struct Server {
@@ -23,6 +34,9 @@ pub(super) struct Server {
     times: Deadlines,
     /// Where the first request came from. Responses go nowhere else, whoever repeats the request.
     reply: Flow,
+    /// Bytes that may still be sent, see [`Layer::bound_replies`].
+    credit: u32,
+    payer: Payer,
     method: MethodCode,
     state: State,
 }
@@ -80,6 +94,17 @@ impl Server {
         }
     }
 
+    /// Whether `len` bytes may be sent, which are then paid for, if `reserve` are left.
+    fn pays(&mut self, len: usize, reserve: u32) -> bool {
+        if self.credit == UNBOUNDED {
+            return true;
+        }
+        let len = u32::try_from(len).unwrap_or(u32::MAX);
+        let pays = len.saturating_add(reserve) <= self.credit;
+        self.credit -= if pays { len } else { 0 };
+        pays
+    }
+
     /// Bytes of its buffer.
     #[cfg(test)]
     pub(super) fn kept_bytes(&self) -> usize {
@@ -93,9 +118,9 @@ impl Server {
         let key_len = usize::from(self.key_len);
         let len = key_len + response.len();
         if !pool::fits(self.buffer.capacity(), len) {
-            let mut fitting = pool.take(len);
+            let mut fitting = pool.take(self.payer, len);
             fitting.extend_from_slice(self.key());
-            pool.give(mem::replace(&mut self.buffer, fitting));
+            pool.give(self.payer, mem::replace(&mut self.buffer, fitting));
         }
         self.buffer.truncate(key_len);
         self.buffer.extend_from_slice(response);
@@ -119,7 +144,7 @@ impl Layer {
     ) -> Inbound {
         match self.absorb(now, message, reply, out) {
             Some(inbound) => inbound,
-            None => self.accept(now, message, reply).map_or(Inbound::Full, Inbound::New),
+            None => self.accept(now, message, reply, Payer::PROVEN).map_or_else(Inbound::Full, Inbound::New),
         }
     }
 
@@ -169,8 +194,8 @@ impl Layer {
         debug_assert!(self.key.is_still(message, method), "not what was prepared");
         match method {
             Method::Ack => Some(self.receive_ack(message)),
-            Method::Cancel => Some(self.receive_cancel(reply, out)),
-            _ => self.find_same(MethodCode::of(method)).map(|slot| self.repeated(slot, out)),
+            Method::Cancel => Some(self.receive_cancel(message, reply, out)),
+            _ => self.find_same(MethodCode::of(method)).map(|slot| self.repeated(slot, message, out)),
         }
     }
 
@@ -183,16 +208,61 @@ impl Layer {
         self.by_method.get(sought.group()) == Some(&0) && method != Method::Cancel
     }
 
-    /// Makes the transaction of a request that [`Layer::absorb`], asked about it last, found to be new. `None`: there is
-    /// no room.
-    pub fn accept(&mut self, now: Time, message: &Message<'_>, reply: Flow) -> Option<ServerId> {
+    /// Makes the transaction of a request that [`Layer::absorb`], asked about it last, found to be new, on the account of
+    /// `payer`. There has to be room for the request itself, which its user may keep.
+    ///
+    /// # Errors
+    /// What there is no room in.
+    pub fn accept(
+        &mut self,
+        now: Time,
+        message: &Message<'_>,
+        reply: Flow,
+        payer: Payer,
+    ) -> Result<ServerId, Short> {
         self.now = now.as_micros();
         let method = message.method();
         if !self.key.is_of(message) {
             self.key.read(message, method);
         }
         debug_assert!(self.key.is_still(message, method), "a request that was not asked about");
-        self.create(MethodCode::of(method), reply)
+        let bytes = message.bytes().len().saturating_add(COST);
+        self.admits(payer, bytes)?;
+        self.create(MethodCode::of(method), reply, payer).ok_or(Short::Transactions)
+    }
+
+    /// Whether there is room for one more server transaction and these bytes.
+    fn admits(&mut self, payer: Payer, bytes: usize) -> Result<(), Short> {
+        if self.server_share.admits(payer, 1) && self.pool.held.admits(payer, bytes) {
+            return Ok(());
+        }
+        self.counts.refused += 1;
+        if !self.server_share.has_room(1) {
+            return Err(Short::Transactions);
+        }
+        if !self.has_room(bytes) {
+            self.counts.refused_bytes += 1;
+            return Err(Short::Bytes);
+        }
+        self.counts.refused_share += 1;
+        Err(Short::Share)
+    }
+
+    /// Bounds what is sent in a server transaction to three times the bytes received in it (RFC 3261 section 26.1.5), for
+    /// a sender who has not shown that it receives: its address may be somebody else's. A retransmission counts as
+    /// received. Provisional responses leave room for a final one.
+    pub fn bound_replies(&mut self, id: ServerId, received: usize) {
+        if let Some(server) = self.servers.get_mut(id.slot, id.generation) {
+            server.credit = credit_of(received);
+        }
+    }
+
+    /// Whether the transaction user may send `len` bytes to the sender besides, which are then paid for. Nothing if the
+    /// transaction is over.
+    pub fn pays(&mut self, id: ServerId, len: usize) -> bool {
+        let pays = self.servers.get_mut(id.slot, id.generation).is_some_and(|server| server.pays(len, 0));
+        self.counts.withheld += u64::from(!pays);
+        pays
     }
 
     /// A keyed hash of what a request is matched by, which its ACK, its CANCEL and its repetitions share. Nobody may be
@@ -244,7 +314,13 @@ impl Layer {
         let (ServerAct::Send, Some(state)) = (step.act, step.state) else { return false };
         let range = out.send_with(server.reply, id.token(), write);
         server.state = state;
-        let sent = if server.repeats() { out.bytes().get(range).unwrap_or(&[]) } else { &[] };
+        let reserve = if (101..200).contains(&status) { FOR_FINAL } else { 0 };
+        if !server.pays(range.len(), reserve) {
+            out.take_back();
+            self.counts.withheld += 1;
+        }
+        let fits = range.len() <= LARGE || self.pool.held.has_room(range.len());
+        let sent = if server.repeats() && fits { out.bytes().get(range).unwrap_or(&[]) } else { &[] };
         server.keep(sent, &mut self.pool);
         server.times.follow(&step, self.now, &self.clock, &mut self.wheel);
         true
@@ -322,24 +398,31 @@ impl Layer {
     }
 
     /// A CANCEL has a transaction of its own and names another (9.2).
-    fn receive_cancel(&mut self, reply: Flow, out: &mut Outbox) -> Inbound {
+    fn receive_cancel(&mut self, message: &Message<'_>, reply: Flow, out: &mut Outbox) -> Inbound {
         if let Some(slot) = self.find_same(MethodCode::CANCEL) {
-            return self.repeated(slot, out);
+            return self.repeated(slot, message, out);
         }
         let target = self.find(|server| server.method != MethodCode::CANCEL);
         let invite = target
             .filter(|&slot| self.servers.at(slot).is_some_and(|server| server.method == MethodCode::INVITE));
+        let payer =
+            invite.and_then(|slot| self.servers.at(slot)).map_or(Payer::PROVEN, |server| server.payer);
         let invite = invite.and_then(|slot| self.server_id(slot));
-        match self.create(MethodCode::CANCEL, reply) {
+        // It makes room, so it needs none of its own share.
+        match self.create(MethodCode::CANCEL, reply, payer) {
             Some(id) => Inbound::Cancel { id, invite, matched: target.is_some() },
-            None => Inbound::Full,
+            None => Inbound::Full(Short::Transactions),
         }
     }
 
     /// A request that was received before.
-    fn repeated(&mut self, slot: u32, out: &mut Outbox) -> Inbound {
+    fn repeated(&mut self, slot: u32, message: &Message<'_>, out: &mut Outbox) -> Inbound {
         self.counts.requests_absorbed += 1;
-        let Some(server) = self.servers.at(slot) else { return Inbound::Absorbed };
+        let Some(server) = self.servers.at_mut(slot) else { return Inbound::Absorbed };
+        if server.credit != UNBOUNDED {
+            let more = credit_of(message.bytes().len());
+            server.credit = server.credit.saturating_add(more).min(UNBOUNDED - 1);
+        }
         let step = server.step(ServerInput::Request, &self.clock);
         if step.act == ServerAct::Resend {
             self.resend_response(slot, out);
@@ -350,8 +433,13 @@ impl Layer {
     /// Sends the last response again, if there is one.
     fn resend_response(&mut self, slot: u32, out: &mut Outbox) {
         let Some(id) = self.server_id(slot) else { return };
-        let Some(server) = self.servers.at(slot) else { return };
+        let Some(server) = self.servers.at_mut(slot) else { return };
         if !server.response().is_empty() {
+            let reserve = if server.is_answered() { 0 } else { FOR_FINAL };
+            if !server.pays(server.response().len(), reserve) {
+                self.counts.withheld += 1;
+                return;
+            }
             out.send(server.reply, id.token(), server.response());
             self.counts.responses_resent += 1;
         }
@@ -397,12 +485,12 @@ impl Layer {
     }
 
     /// Makes a transaction for the request whose key was read.
-    fn create(&mut self, method: MethodCode, reply: Flow) -> Option<ServerId> {
+    fn create(&mut self, method: MethodCode, reply: Flow, payer: Payer) -> Option<ServerId> {
         if self.servers.is_full() {
             self.counts.refused += 1;
             return None;
         }
-        let mut buffer = self.pool.take(self.key.whole().len());
+        let mut buffer = self.pool.take(payer, self.key.whole().len());
         buffer.extend_from_slice(self.key.whole());
         let step = if method == MethodCode::INVITE {
             wrap(invite_server::start(&self.clock), State::Invite)
@@ -421,6 +509,8 @@ impl Layer {
                 user: 0,
                 times: Deadlines::new(0),
                 reply,
+                credit: UNBOUNDED,
+                payer,
                 method,
                 state: step.state.unwrap_or(State::Plain(plain_server::State::Trying)),
             },
@@ -430,6 +520,8 @@ impl Layer {
             server.times.node = node;
             server.times.follow(&step, self.now, &self.clock, &mut self.wheel);
         }
+        self.server_share.take(payer, 1);
+        self.pool.held.take(payer, COST);
         self.index.insert(hash, slot);
         if let Some(count) = self.by_method.get_mut(method.group()) {
             *count += 1;
@@ -446,7 +538,9 @@ impl Layer {
                 *count -= 1;
             }
             self.wheel.release(server.times.node);
-            self.pool.give(server.buffer);
+            self.server_share.give(server.payer, 1);
+            self.pool.held.give(server.payer, COST);
+            self.pool.give(server.payer, server.buffer);
         }
     }
 
@@ -474,6 +568,11 @@ impl Layer {
     fn server_id(&self, slot: u32) -> Option<ServerId> {
         self.servers.generation(slot).map(|generation| ServerId { slot, generation })
     }
+}
+
+/// Three times the bytes received.
+fn credit_of(received: usize) -> u32 {
+    u32::try_from(received).unwrap_or(u32::MAX).saturating_mul(3).min(UNBOUNDED - 1)
 }
 
 /// What RFC 4320 4.1 and 4.2 forbid to send to a non-INVITE request.

@@ -346,6 +346,9 @@ pub struct Status {
     /// Whether new work is refused for want of time, in words; none for a server that never does.
     #[serde(default)]
     pub overload: Option<String>,
+    /// Memory that messages take, in words; none for a balancer.
+    #[serde(default)]
+    pub memory: Option<String>,
     /// What a balancer has in memory, as its audit counts it; none for another server.
     #[serde(default)]
     pub records: Option<Records>,

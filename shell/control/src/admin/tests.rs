@@ -54,6 +54,7 @@ impl Admin for Pretend {
             messages_sent: 200,
             store: StoreStatus { healthy: true, pending: 0, detail: "sqlite".into() },
             overload: Some("none".into()),
+            memory: Some("messages hold 1 MiB of 256 MiB".into()),
             records: self.balances.load(SeqCst).then_some(Records { alive: 3, ended: 40, transactions: 90 }),
             alarms: vec!["disk \"full\" & more".into()],
         }

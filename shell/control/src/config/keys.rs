@@ -74,6 +74,7 @@ pub(super) const KEYS: &[(&str, &[&str])] = &[
             "headers",
             "transactions",
             "calls",
+            "memory_mib",
             "connections",
             "connections_per_source",
             "tcp_head_timeout",

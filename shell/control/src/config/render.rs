@@ -116,6 +116,7 @@ impl Config {
         out.raw("headers", limits.headers);
         out.auto("transactions", limits.transactions);
         out.auto("calls", limits.calls);
+        out.auto("memory_mib", limits.memory_mib);
         out.raw("connections", limits.connections);
         out.raw("connections_per_source", limits.connections_per_source);
         out.time("tcp_head_timeout", limits.tcp_head_timeout);

@@ -418,6 +418,7 @@ pub(super) fn limits(reader: &mut Reader<'_>, section: &mut Section<'_, '_>, lim
     section.set(reader, "headers", &mut limits.headers, number(16..=10_000));
     section.set(reader, "transactions", &mut limits.transactions, auto(number(16..=MANY)));
     section.set(reader, "calls", &mut limits.calls, auto(number(1..=MANY)));
+    section.set(reader, "memory_mib", &mut limits.memory_mib, auto(number(64..=MANY)));
     section.set(reader, "connections", &mut limits.connections, number(1..=MANY));
     section.set(reader, "connections_per_source", &mut limits.connections_per_source, number(1..=MANY));
     let range = || Duration::from_millis(100)..=DAY;

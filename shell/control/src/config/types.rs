@@ -454,6 +454,8 @@ pub struct Limits {
     pub transactions: Option<usize>,
     /// Calls at one time; `None`: as many as there is memory for.
     pub calls: Option<usize>,
+    /// Memory that the process may use, MiB; `None`: what the machine or the container has.
+    pub memory_mib: Option<u64>,
     /// Stream connections at one time.
     pub connections: usize,
     /// Stream connections of one source address.
@@ -624,6 +626,7 @@ impl Default for Limits {
             message_bytes: 65_535,
             headers: 256,
             transactions: None,
+            memory_mib: None,
             calls: None,
             connections: 100_000,
             connections_per_source: 1_000,

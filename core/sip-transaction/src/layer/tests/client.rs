@@ -141,7 +141,7 @@ fn a_response_must_have_the_requests_method_and_a_living_id() {
     let nowhere = ClientId { slot: 9_999, ..id };
     assert_eq!(b.hear(nowhere, &text, 200, "FROB", "t"), Outcome::Unknown);
     assert_eq!(b.hear(id, &text, 200, "FROB", "t"), Outcome::Deliver { user: 6 });
-    let reserved = b.layer.reserve_client().expect("room");
+    let reserved = b.layer.reserve_client(Payer::PROVEN).expect("room");
     assert_eq!(b.hear(reserved, &text, 200, "INVITE", "t"), Outcome::Unknown, "nothing was sent yet");
 }
 
@@ -284,12 +284,12 @@ fn a_call_that_rings_for_ever_is_bounded_and_each_provisional_response_renews_it
 #[test]
 fn a_reservation_may_be_abandoned_or_forgotten() {
     let mut b = Bench::new();
-    let id = b.layer.reserve_client().expect("room");
+    let id = b.layer.reserve_client(Payer::PROVEN).expect("room");
     b.layer.abandon(id);
     b.assert_empty();
     let write = |_: &mut Vec<u8>| panic!("sent");
     assert!(!b.layer.send_request(b.now, id, Method::Bye, udp(1), 0, &mut b.out, write));
-    b.layer.reserve_client().expect("room");
+    b.layer.reserve_client(Payer::PROVEN).expect("room");
     b.pass(Duration::from_secs(1_100));
     assert_eq!(b.happened(), []);
     b.assert_empty();
@@ -301,7 +301,7 @@ fn a_request_is_sent_once_and_an_ack_never() {
     let (id, _) = b.send(Method::Bye, udp(9), 5);
     let never = |_: &mut Vec<u8>| panic!("sent");
     assert!(!b.layer.send_request(b.now, id, Method::Bye, udp(1), 0, &mut b.out, never));
-    let id = b.layer.reserve_client().expect("room");
+    let id = b.layer.reserve_client(Payer::PROVEN).expect("room");
     assert!(!b.layer.send_request(b.now, id, Method::Ack, udp(1), 0, &mut b.out, never));
     assert_eq!(b.layer.user_of_client(id), Some(0));
 }

@@ -90,7 +90,7 @@ fn a_request_may_be_accepted_after_others_were_looked_at() {
         parsed(bye.text().as_bytes(), |first| {
             assert_eq!(b.layer.absorb(b.now, first, udp(1), &mut b.out), None);
             parsed(other.text().as_bytes(), |second| b.layer.absorb(b.now, second, udp(2), &mut b.out));
-            let id = b.layer.accept(b.now, first, udp(1)).expect("room");
+            let id = b.layer.accept(b.now, first, udp(1), Payer::PROVEN).expect("room");
             assert_eq!(b.layer.reply_of(id), Some(udp(1)));
         });
         assert_eq!(b.receive(&bye, udp(1)), Inbound::Absorbed, "accepted under the key of {}", other.text());

@@ -85,7 +85,7 @@ struct World {
 impl World {
     fn new() -> World {
         World {
-            bench: Bench::with(Timers::default(), Limits { server: LIMIT, client: LIMIT }),
+            bench: Bench::with(Timers::default(), Limits { server: LIMIT, client: LIMIT, bytes: 1 << 20 }),
             servers: BTreeMap::new(),
             clients: BTreeMap::new(),
             server_ids: Vec::new(),
@@ -103,7 +103,7 @@ impl World {
             Op::Respond { which, status } => self.respond(which, STATUSES[status])?,
             Op::Send { invite, to, reliable } => self.send(invite, if reliable { tcp(to) } else { udp(to) }),
             Op::Reserve => {
-                self.bench.layer.reserve_client();
+                self.bench.layer.reserve_client(Payer::PROVEN);
             }
             Op::Hear { which, status, cancel, tag } => self.hear(which, STATUSES[status], cancel, tag)?,
             Op::Cancel { which } => {
@@ -167,7 +167,7 @@ impl World {
 
     fn send(&mut self, invite: bool, to: Flow) {
         if self.bench.layer.counts().client - self.bench.layer.counts().cancels >= LIMIT {
-            assert_eq!(self.bench.layer.reserve_client(), None);
+            assert_eq!(self.bench.layer.reserve_client(Payer::PROVEN), None);
             return;
         }
         self.users += 1;

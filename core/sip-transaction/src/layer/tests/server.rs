@@ -194,15 +194,17 @@ fn a_transaction_that_nobody_answers_ends_and_says_so() {
 
 #[test]
 fn a_full_layer_refuses_new_requests_and_still_knows_old_ones() {
-    let mut b = Bench::with(Timers::default(), Limits { server: 1, client: 1 });
+    let mut b = Bench::with(Timers::default(), Limits { server: 1, client: 1, bytes: 1 << 20 });
     let first = Request::new("INVITE", "z9hG4bKa");
     b.new_server(&first, udp(1));
     for method in ["INVITE", "BYE", "CANCEL"] {
-        assert_eq!(b.receive(&Request::new(method, "z9hG4bKb"), udp(1)), Inbound::Full);
+        assert_eq!(b.receive(&Request::new(method, "z9hG4bKb"), udp(1)), Inbound::Full(Short::Transactions));
     }
     assert_eq!(b.receive(&first, udp(1)), Inbound::Absorbed);
     assert_eq!(b.receive(&Request::new("ACK", "z9hG4bKb"), udp(1)), Inbound::AckOutside);
-    assert!(b.layer.reserve_client().is_some() && b.layer.reserve_client().is_none());
+    assert!(
+        b.layer.reserve_client(Payer::PROVEN).is_some() && b.layer.reserve_client(Payer::PROVEN).is_none()
+    );
     assert_eq!(b.layer.counts().refused, 4);
 }
 
@@ -267,4 +269,63 @@ fn an_invite_lasts_longer_where_its_user_is_still_trying() {
     b.layer.renew(b.now, id);
     b.pass(T1_X64 + TICK);
     assert_eq!(b.happened().len(), 2, "timer H, and gone");
+}
+
+/// Whatever happens, in whatever order.
+#[test]
+fn bounded_replies_never_exceed_three_times_what_came() {
+    for seed in 1..200u64 {
+        let mut random = seed;
+        let mut roll = |n: u64| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (random >> 33) % n
+        };
+        let method = if roll(3) == 0 { "MESSAGE" } else { "INVITE" };
+        let mut b = Bench::new();
+        let request = Request::new(method, "z9hG4bKbound");
+        let id = b.new_server(&request, udp(1));
+        let mut received = request.text().len();
+        b.layer.bound_replies(id, received);
+        let mut sent = 0;
+        for _ in 0..60 {
+            match roll(8) {
+                0 => {
+                    b.receive(&request, udp(1));
+                    received += request.text().len();
+                }
+                1 => b.pass(Duration::from_millis(roll(9_000))),
+                2 => drop(b.respond(id, &request, 486)),
+                3 if roll(4) == 0 => drop(b.receive(&request.method("ACK"), udp(1))),
+                n => drop(b.respond(id, &request, [100, 180, 200, 183][n as usize % 4])),
+            }
+            sent += b.messages().iter().map(|(text, _)| text.len()).sum::<usize>();
+            assert!(sent <= 3 * received, "seed {seed}: {sent} bytes for {received}");
+        }
+    }
+}
+
+#[test]
+fn limits_name_what_there_is_too_little_of() {
+    let limits = Limits { server: 16, client: 16, bytes: 8_192 };
+    let mut b = Bench::with(Timers::default(), limits);
+    let mut accept = |n: u32, payer: Payer| {
+        let request =
+            Request { call_id: format!("call-{n}"), ..Request::new("INVITE", &format!("z9hG4bK{n}")) };
+        parsed(request.text().as_bytes(), |message| {
+            assert_eq!(b.layer.absorb(b.now, message, udp(1), &mut b.out), None);
+            b.layer.accept(b.now, message, udp(1), payer).map(drop)
+        })
+    };
+    let stranger = Payer::unproven(1);
+    assert_eq!([1, 2, 3].map(|n| accept(n, stranger)), [Ok(()), Ok(()), Err(Short::Share)], "an eighth");
+    let fates: Vec<_> = (4..30).map(|n| accept(n, Payer::PROVEN)).collect();
+    assert!(fates.contains(&Ok(())) && fates.last() == Some(&Err(Short::Transactions)), "{fates:?}");
+    let mut b = Bench::with(Timers::default(), Limits { bytes: 800, ..limits });
+    let request = Request::new("INVITE", "z9hG4bK1");
+    b.new_server(&request, udp(1));
+    let other = Request::new("INVITE", "z9hG4bK2");
+    assert_eq!(b.receive(&other, udp(1)), Inbound::Full(Short::Bytes));
+    assert_eq!(b.layer.counts().refused_bytes, 1);
+    b.pass(T1_X64 * 10);
+    assert_eq!(b.layer.counts().held_bytes, 0);
 }

@@ -95,6 +95,7 @@ message_bytes = 0x2000
 headers = 64
 transactions = 1_000
 calls = 100
+memory_mib = 512
 connections = 50
 connections_per_source = 5
 tcp_head_timeout = "5s"

@@ -1,0 +1,95 @@
+//! What `ctl status`, its alarms and the metrics say of the room for messages, transactions and calls.
+
+use control::metrics::{Kind, Text};
+use sip_node::{Report, Shortage};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+/// Memory that messages take, in words.
+pub fn memory(reports: &[Report]) -> String {
+    let sum = |pick: fn(&Report) -> usize| mib(reports.iter().map(pick).sum());
+    let held = sum(|r| r.transactions.held_bytes);
+    let most = sum(|r| r.transactions.most_bytes);
+    let unproven = sum(|r| r.transactions.unproven_bytes);
+    format!("messages hold {held} MiB of {most} MiB, {unproven} MiB of it for unproven senders")
+}
+
+/// What there was too little of in the last minute, with the mend.
+pub fn alarms(reports: &[Report]) -> Vec<String> {
+    let all = reports.iter().flat_map(|report| report.shortages.iter().copied());
+    let last: BTreeMap<Shortage, IpAddr> = all.collect();
+    last.into_iter().map(|(kind, source)| alarm(kind, source)).collect()
+}
+
+fn alarm(kind: Shortage, source: IpAddr) -> String {
+    match kind {
+        Shortage::Transactions => "requests are refused: transactions are at their limit; raise limits.transactions".into(),
+        Shortage::Bytes => {
+            "requests are refused: the memory for messages is used up; give the server more, or raise limits.memory_mib"
+                .into()
+        }
+        Shortage::Calls => "calls are refused: all that limits.calls allows are being set up; raise it".into(),
+        Shortage::Share => format!(
+            "requests of unproven senders are refused, the last one from {source}: they hold their share of \
+             transactions, calls or memory; if it is an attack, block that address"
+        ),
+    }
+}
+
+/// The gauges and counters of it.
+pub fn metrics(reports: &[Report], text: &mut Text<'_>) {
+    type Pick = fn(&sip_transaction::Counts) -> u64;
+    let sum = |pick: Pick| reports.iter().map(|r| pick(&r.transactions)).sum::<u64>();
+    text.family("strowger_message_bytes", "Bytes that transactions hold of messages.", Kind::Gauge);
+    text.sample("strowger_message_bytes", &[("of", "all")], sum(|c| c.held_bytes as u64));
+    text.sample("strowger_message_bytes", &[("of", "unproven")], sum(|c| c.unproven_bytes as u64));
+    text.family("strowger_message_bytes_limit", "Bytes that transactions may hold of messages.", Kind::Gauge);
+    text.sample("strowger_message_bytes_limit", &[], sum(|c| c.most_bytes as u64));
+    let name = "strowger_room_refused_total";
+    text.family(name, "Of the transactions refused, those refused for other limits.", Kind::Counter);
+    text.sample(name, &[("limit", "memory")], sum(|c| c.refused_bytes));
+    text.sample(name, &[("limit", "share")], sum(|c| c.refused_share));
+}
+
+/// What the log says of a shortage.
+pub const fn words(kind: Shortage) -> &'static str {
+    match kind {
+        Shortage::Transactions => "transactions at their limit: refusing new requests",
+        Shortage::Bytes => "memory for messages used up: refusing new requests",
+        Shortage::Calls => "calls at their limit: refusing new calls",
+        Shortage::Share => "unproven senders hold their share: refusing their new requests",
+    }
+}
+
+fn mib(bytes: usize) -> usize {
+    bytes.div_ceil(1 << 20)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn alarm_names_the_sender_and_the_mend_once() {
+        let report = |last: u8| Report {
+            shortages: vec![
+                (Shortage::Share, IpAddr::from([192, 0, 2, last])),
+                (Shortage::Bytes, IpAddr::from([192, 0, 2, last])),
+            ],
+            ..Report::default()
+        };
+        let alarms = alarms(&[report(1), Report::default(), report(2)]);
+        assert_eq!(alarms.len(), 2, "{alarms:?}");
+        assert!(alarms[0].contains("limits.memory_mib"), "{alarms:?}");
+        assert!(alarms[1].contains("192.0.2.2"), "{alarms:?}");
+    }
+
+    #[test]
+    fn memory_in_words_is_the_sum_of_all_workers() {
+        let mut report = Report::default();
+        report.transactions.held_bytes = 3 << 19;
+        report.transactions.most_bytes = 64 << 20;
+        let text = memory(&[report.clone(), report]);
+        assert_eq!(text, "messages hold 3 MiB of 128 MiB, 0 MiB of it for unproven senders");
+    }
+}
