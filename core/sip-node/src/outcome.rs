@@ -388,7 +388,9 @@ impl<S: Services> Node<S> {
         });
         if sent {
             self.services.count(Counter::Relayed);
-            if (200..300).contains(&status) && response.method() == Method::Invite {
+            // What was withheld was not queued; to streams nothing is withheld.
+            let stream = self.layer.reply_of(back.server).is_some_and(|flow| flow.transport.is_reliable());
+            if stream && (200..300).contains(&status) && response.method() == Method::Invite {
                 out.keeps(CALL_KEEPS);
             }
         }
