@@ -230,7 +230,7 @@ pub(super) fn auth(
             reader.error(&section.span_of("algorithms"), fault);
         }
         auth.algorithms = list.into_iter().map(|at| at.value).collect();
-        if auth.algorithms.len() > 1 {
+        if auth.enabled && auth.algorithms.len() > 1 {
             let message = "several algorithms: a challenge has a header field for each, and some phones (baresip 1.0) give up";
             let mend = "try each kind of phone, or keep one algorithm; see docs/guide/passwords.md";
             reader.warn(&section.span_of("algorithms"), Fault::new(message, mend));
