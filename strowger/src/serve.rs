@@ -158,6 +158,7 @@ struct Parts {
     credentials: Arc<store::CredentialCache>,
     node: (sip_transaction::Timers, sip_transaction::Limits, usize),
     common: Arc<sip_node::Common>,
+    heard: Arc<sip_node::Heard>,
 }
 
 impl Parts {
@@ -209,6 +210,7 @@ impl Parts {
                 config.dns.cache,
             ),
             common: Arc::new(sip_node::Common::new(workers)),
+            heard: Arc::default(),
         }
     }
 
@@ -230,6 +232,7 @@ impl Parts {
         let config = NodeConfig { worker, timers, transactions, dns_cache, keys: self.keys.clone(), seed };
         let mut node = Node::new(config, Arc::clone(&self.settings), world);
         node.join(Arc::clone(&self.common), worker);
+        node.share_heard(Arc::clone(&self.heard));
         Ok(node)
     }
 }

@@ -20,9 +20,10 @@ class Phone:
 
     kind = 'phone'
 
-    def __init__(self, user, password, server, transport, listening=False):
-        """`listening`: it is called where it listens, not on the connection that it has made: PJSIP has to be told."""
-        self.listening = listening
+    def __init__(self, user, password, server, transport, listening=False, behind=None, padding=0):
+        """`listening`: it is called where it listens, not on the connection that it has made: PJSIP has to be told.
+        PJSIP alone can be `behind` a Translator, with a wrong idea of its own address, and have `padding` in its SDP."""
+        self.listening, self.behind, self.padding = listening, behind, padding
         self.user, self.password, self.server, self.transport = user, password, server, transport
         self.uri = 'sip:%s@%s' % (user, server.domain)
         self.events, self.changed = [], threading.Condition()
@@ -61,7 +62,10 @@ class Pjsip(Phone):
 
     def start(self):
         options = dict(user=self.user, password=self.password, domain=self.server.domain, transport=self.transport,
-                       proxy='%s:%d' % self.server.address, ip=net.fresh_ip(), listening=self.listening)
+                       proxy='%s:%d' % self.server.address, ip=net.fresh_ip(), listening=self.listening,
+                       padding=self.padding)
+        if self.behind:
+            options.update(proxy='%s:%d' % self.behind.inside, claims=net.fresh_ip())
         self.proc = subprocess.Popen(
             [sys.executable, os.path.join(HERE, 'pjsip_phone.py'), json.dumps(options)], stdin=subprocess.PIPE,
             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True)
@@ -102,6 +106,9 @@ class Pjsip(Phone):
         """RTP packets that have come."""
         self._do('heard')
         return self.wait('heard')['packets']
+
+    def message(self, to, text):
+        self._do('message', to=to, text=text)
 
     def stop(self):
         try:

@@ -5,11 +5,15 @@
                      "transport": "udp", "ip": "127.64.1.9"}'
 
 Commands: {"do": "call", "to": URI}, {"do": "answer", "code": 200}, {"do": "hangup"}, {"do": "quit"},
-          {"do": "hold"}, {"do": "resume"}, {"do": "heard"}.
+          {"do": "hold"}, {"do": "resume"}, {"do": "heard"}, {"do": "message", "to": URI, "text": TEXT}.
 Events:   {"event": "registered", "code": 200}, {"event": "incoming", "from": URI},
           {"event": "ringing"}, {"event": "established"}, {"event": "closed", "code": 486}; of its media
           {"event": "speaking"}, {"event": "holding"} (by itself), {"event": "held"} (by the other one) and
-          {"event": "heard", "packets": 10}.
+          {"event": "heard", "packets": 10}; of messages {"event": "message", "text": TEXT} and
+          {"event": "delivered", "code": 200}.
+
+With "claims": IP the phone names this address in Via, Contact and nowhere else, and does not learn a better one.
+With "padding": N each of its SDP bodies is longer by N bytes.
 """
 import json
 import os
@@ -26,6 +30,13 @@ def tell(event, **more):
 
 class Call(pj.Call):
     """A call that says what happens to it."""
+
+    padding = 0
+
+    def onCallSdpCreated(self, prm):
+        lines = Call.padding // 100
+        if lines:
+            prm.sdp.wholeSdp = prm.sdp.wholeSdp.rstrip() + '\r\n' + ('a=x-pad:' + 'z' * 90 + '\r\n') * lines
 
     def onCallState(self, prm):
         info = self.getInfo()
@@ -59,6 +70,12 @@ class Account(pj.Account):
     def onRegState(self, prm):
         tell('registered' if prm.code // 100 == 2 else 'unregistered', code=prm.code, reason=prm.reason)
 
+    def onInstantMessage(self, prm):
+        tell('message', text=prm.msgBody)
+
+    def onInstantMessageStatus(self, prm):
+        tell('delivered', code=prm.code)
+
     def onIncomingCall(self, prm):
         Account.call = Call(self, prm.callId)
         info = Account.call.getInfo()
@@ -84,6 +101,13 @@ def do(account, command):
         Account.call.reinvite(parameter)
     elif what == 'heard':
         tell('heard', packets=Account.call.getStreamStat(0).rtcp.rxStat.pkt)
+    elif what == 'message':
+        peer, to = pj.Buddy(), pj.BuddyConfig()
+        to.uri, to.subscribe = command['to'], False
+        peer.create(account, to)
+        text = pj.SendInstantMessageParam()
+        text.content = command['text']
+        peer.sendInstantMessage(text)
     elif what == 'hangup' and Account.call and Account.call.isActive():
         Account.call.hangup(parameter)
 
@@ -104,6 +128,9 @@ def main():
     place = pj.TransportConfig()
     place.boundAddress = o['ip']
     place.port = 5060
+    if o.get('claims'):
+        place.publicAddress = o['claims']
+    Call.padding = o.get('padding', 0)
     kinds = {'udp': pj.PJSIP_TRANSPORT_UDP, 'tcp': pj.PJSIP_TRANSPORT_TCP}
     endpoint.transportCreate(kinds[o['transport']], place)
     endpoint.libStart()
@@ -119,6 +146,8 @@ def main():
         account_config.natConfig.sipOutboundUse = 0
         account_config.natConfig.contactRewriteUse = 0
         account_config.sipConfig.contactForced = 'sip:%s@%s:5060;transport=%s' % (o['user'], o['ip'], o['transport'])
+    if o.get('claims'):
+        account_config.natConfig.contactRewriteUse = account_config.natConfig.viaRewriteUse = 0
     account_config.mediaConfig.transportConfig.boundAddress = o['ip']
     account_config.mediaConfig.transportConfig.publicAddress = o['ip']
     account = Account()

@@ -539,6 +539,17 @@ impl Balancer {
         let splices = &mut self.splices;
         out.send_with(to, token, |buf| write_request(request, &outgoing, splices, buf));
         self.scratch = lines;
+        // What is too long for a datagram goes in one where no connection comes about (section 18.1.1).
+        let datagram = match branch.to_caller {
+            true => c.dialog.is_some_and(|(dialog, _)| dialog.listener.transport() == Transport::Udp),
+            false => {
+                let node = self.cluster.by_id(branch.node).and_then(|at| self.cluster.node(at));
+                node.is_some_and(|node| node.transport.is_none())
+            }
+        };
+        if to.transport != Transport::Udp && datagram {
+            out.hurries();
+        }
     }
 
     /// Our Record-Route; two of them where the sides have different addresses of ours (RFC 5658).

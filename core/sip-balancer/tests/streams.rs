@@ -193,6 +193,7 @@ fn what_is_too_long_for_a_datagram_goes_over_a_stream_and_as_a_datagram_after_al
     let first = world.one(CALLER, &long("h2"));
     let second = world.lost(&first);
     assert_eq!((second[0].over, &second[0].to), (Transport::Udp, &first.to));
+    assert!(first.hurries && !second[0].hurries, "a connection is not waited for long");
     assert!(second[0].header("Via").unwrap().starts_with("SIP/2.0/UDP "));
     assert_eq!(world.one(CALLER, &long("h2")).over, Transport::Udp);
     // Nor does it matter if nobody says so: silence will do.

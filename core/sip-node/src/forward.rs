@@ -11,6 +11,7 @@ use crate::proxied::{Pending, Proxied, ProxiedId, Reach};
 use crate::services::{Counter, Question, Services};
 use crate::settings::{Trying, is_secure};
 use core::mem;
+use core::net::SocketAddr;
 use sip_message::{Message, Method, Name, Uri};
 use sip_proxy::context::{Action, BranchId};
 use sip_proxy::locate::{Ability, Answer, AskId, Destination, Error, Located, Lookup, Step, Want, locate};
@@ -18,7 +19,7 @@ use sip_proxy::loops::write_branch;
 use sip_proxy::rewrite::{Outgoing, edit_request};
 use sip_proxy::token::{End, Ends, Role};
 use sip_proxy::transport::reply_flow;
-use wire::{Flow, Outbox, Time};
+use wire::{Flow, Outbox, Time, Transport};
 
 /// What says that we can be told of overload.
 pub(crate) const OC: &[u8] = b";oc;oc-algo=\"loss,rate\"";
@@ -116,8 +117,12 @@ impl<S: Services> Node<S> {
         let via_end = lines.len();
         if p.record_route {
             let role = p.targets.get(usize::from(branch.target())).map_or(Role::Stranger, |t| t.role);
-            let caller = End::new(reply_flow(p.source, request), p.role);
-            let ends = self.ends(request, caller, End::new(flow, role));
+            let caller = caller_end(p.source, request, p.role);
+            let callee = p
+                .targets
+                .get(usize::from(branch.target()))
+                .map_or(End::new(flow, role), |t| callee_end(flow, role, p.text(&t.uri), p.text(&t.routes)));
+            let ends = self.ends(request, caller, callee);
             self.push_routes(&ends, request, &mut lines);
         }
         let Some(target) = p.targets.get(usize::from(branch.target())) else { return };
@@ -153,6 +158,13 @@ impl<S: Services> Node<S> {
         }
         if begins(request) && !is_urgent(settings.emergency.as_ref(), request) {
             out.yields();
+        }
+        let elsewhere = p.targets.get(usize::from(branch.target())).is_some_and(|t| t.elsewhere);
+        if elsewhere && !self.has_heard(flow.remote) {
+            self.layer.spare(client);
+        }
+        if has_datagram(p, branch, flow) {
+            out.hurries();
         }
         self.scratch = lines;
         p.clients.push((branch, client));
@@ -297,7 +309,9 @@ impl<S: Services> Node<S> {
     ) {
         let able = self.ability();
         let seed = self.next_random();
-        let large = self.grown(p.source, request) > self.settings.proxy.mtu;
+        // Of a phone it is not known whether it accepts connections.
+        let phone = p.targets.get(usize::from(branch.target())).is_some_and(|t| t.role == Role::Local);
+        let large = !phone && self.grown(p.source, request) > self.settings.proxy.mtu;
         let located = match Uri::parse(p.text(uri)) {
             Ok(uri) => locate(&want(&uri, large), &able, seed),
             Err(_) => Err(Error::BadHost),
@@ -423,6 +437,30 @@ pub(crate) fn is_private(request: &Message<'_>) -> bool {
     }
     let mut wishes = request.headers(Name::Privacy).flat_map(|h| h.value.split(|&b| b == b';'));
     wishes.any(|wish| wish.trim_ascii().eq_ignore_ascii_case(b"id"))
+}
+
+/// The caller's end of a dialog, as its request shows it.
+pub(crate) fn caller_end(source: Flow, request: &Message<'_>, role: Role) -> End {
+    let via = request.via();
+    let own = via.host_ip.map(|ip| SocketAddr::new(ip, via.port_or_default()));
+    End::new(reply_flow(source, request), role).known_as(own)
+}
+
+/// The callee's end, if `routes` lead there by nobody else. A phone of ours that is reached elsewhere than its Contact says is
+/// behind address translation.
+pub(crate) fn callee_end(hop: Flow, role: Role, uri: &[u8], routes: &[u8]) -> End {
+    let direct = role == Role::Local && routes.is_empty() && hop.transport == Transport::Udp;
+    let uri = Uri::parse(uri).ok().filter(|_| direct);
+    let own = uri.and_then(|uri| Some(SocketAddr::new(uri.host_ip()?, uri.port.unwrap_or(5060))));
+    End::new(hop, role).known_as(own)
+}
+
+/// Whether the same host is tried by datagram if a connection to it does not come about.
+fn has_datagram(p: &Proxied, branch: BranchId, flow: Flow) -> bool {
+    let target = p.targets.get(usize::from(branch.target()));
+    let later = target.map_or(&[][..], |t| t.hops.get(usize::from(branch.attempt()) + 1..).unwrap_or(&[]));
+    flow.transport != Transport::Udp
+        && later.iter().any(|hop| hop.transport == Transport::Udp && hop.remote.ip() == flow.remote.ip())
 }
 
 /// Whether a URI asks for security all the way.

@@ -7,8 +7,8 @@
 //! message is a function of its Call-ID.
 //!
 //! The way of a request, file by file: `node` (index it), `inbound` (match a transaction), `admit`
-//! (check, authenticate; nothing is remembered before this is passed), `registration` or `targets`
-//! and `routes` (where to; `access` is the rule who may reach what), `dispatch` (response context), `forward` (rewrite, send), `outcome` (responses,
+//! (check, authenticate; nothing is remembered before this is passed), `registration` or `targets`, `reach` (where a binding
+//! is) and `routes` (where to; `access` is the rule who may reach what), `dispatch` (response context), `forward` (rewrite, send), `outcome` (responses,
 //! timers). `stateless` is for ACK and for stateless mode, `emergency` for calls for help. In an overload `overload` comes before all of it.
 #![forbid(unsafe_code)]
 
@@ -18,13 +18,16 @@ mod calls;
 mod dispatch;
 mod emergency;
 mod forward;
+mod heard;
 mod held;
 mod inbound;
+mod letters;
 mod node;
 mod outcome;
 mod overload;
 mod prompt;
 mod proxied;
+mod reach;
 mod registration;
 mod returned;
 mod routes;
@@ -40,6 +43,7 @@ mod within;
 
 pub use calls::Call;
 pub use emergency::Emergency;
+pub use heard::Heard;
 pub use held::Shortage;
 pub use node::{Keys, Node, NodeConfig, Notice, Report};
 pub use overload::{Common, Rules as OverloadRules, Standing};

@@ -3,7 +3,9 @@
 use crate::access::Places;
 use crate::calls::Calls;
 use crate::emergency::is_urgent;
+use crate::heard::Heard;
 use crate::held::{Shortage, Shortages};
+use crate::letters::Letters;
 use crate::overload::{
     Algorithm, Change, Common, Kind as Screened, Neighbours, Overload, Standing, Verdict, Wish as OcWish,
     offer, screen,
@@ -142,6 +144,8 @@ pub struct Node<S> {
     pub(crate) draining: bool,
     pub(crate) overload: Overload,
     pub(crate) neighbours: Neighbours,
+    pub(crate) letters: Letters,
+    pub(crate) heard: Arc<Heard>,
     pub(crate) prompt: Prompt,
     /// What becomes of the request at hand if it is new, in an overload; `None`: it has to be asked about if it is.
     pub(crate) verdict: Option<Verdict>,
@@ -171,6 +175,8 @@ impl<S: Services> Node<S> {
             shortages: Shortages::default(),
             overload,
             neighbours,
+            letters: Letters::default(),
+            heard: Arc::default(),
             prompt: Prompt::default(),
             verdict: None,
             places: Places::of(&settings),
@@ -501,6 +507,12 @@ impl<S: Services> Machine for Node<S> {
     }
 
     fn undeliverable(&mut self, now: Time, token: u64, out: &mut Outbox) {
+        self.letters.send_again(token, &self.settings, out);
+        self.cut_off(now, token, out);
+    }
+
+    /// Whoever has read a response may end its connection.
+    fn cut_off(&mut self, now: Time, token: u64, out: &mut Outbox) {
         self.layer.undeliverable(token, &mut self.events);
         self.digest_events(now, out);
     }
@@ -569,4 +581,5 @@ pub(crate) mod domain {
     pub const SEAL: u8 = 4;
     pub const SEAL_V6: u8 = 5;
     pub const ACCOUNT: u8 = 6;
+    pub const HEARD: u8 = 7;
 }

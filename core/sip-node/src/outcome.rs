@@ -120,15 +120,22 @@ impl<S: Services> Node<S> {
         }
     }
 
-    /// Notes what a trunk says of its load (RFC 7339 section 5.3), if it was asked to, and said it from where the
-    /// request went.
+    /// Notes that something came back, and what a trunk says of its load (RFC 7339 section 5.3), if it was asked to, and said
+    /// it from where the request went.
     #[inline]
     fn hear(&mut self, now: Time, flow: Flow, p: &Proxied, branch: BranchId, response: &Message<'_>) {
         let Some(target) = p.targets.get(usize::from(branch.target())) else { return };
+        let hop = target.hops.get(usize::from(branch.attempt()));
+        if target.elsewhere
+            && let Some(hop) = hop
+            && hop.remote.ip() == flow.remote.ip()
+        {
+            self.note_heard(p.text(&target.uri), hop.remote);
+        }
         if !self.listens_to(target.trunk) {
             return;
         }
-        let Some(&hop) = target.hops.get(usize::from(branch.attempt())) else { return };
+        let Some(&hop) = hop else { return };
         let via = response.via().raw;
         // As it was written: a trunk that knows nothing of this.
         if hop.remote != flow.remote || via.ends_with(OC) {
@@ -387,6 +394,7 @@ impl<S: Services> Node<S> {
             });
         });
         if sent {
+            self.letters.keep(out);
             self.services.count(Counter::Relayed);
             // What was withheld was not queued; to streams nothing is withheld.
             let stream = self.layer.reply_of(back.server).is_some_and(|flow| flow.transport.is_reliable());
@@ -400,13 +408,15 @@ impl<S: Services> Node<S> {
     /// Passes on a 2xx to an INVITE that was answered with a failure meanwhile, because a branch had been
     /// silent for too long. The caller has to know of the call, to end it (16.7 step 5).
     fn relay_late(&mut self, p: &Proxied, branch: BranchId, response: &Message<'_>, out: &mut Outbox) {
+        let token = self.letters.token();
         let (trusted, splices) = (p.trusts(branch), &mut self.splices);
-        let sent = out.send_with(p.source, 0, |buf| {
+        let sent = out.send_with(p.source, token, |buf| {
             passed_on(None, p.knows_oc, buf, |buf| rewrite::write_response(response, !trusted, splices, buf));
         });
         if p.bounded && !self.layer.pays(p.server, sent.len()) {
             return out.take_back();
         }
+        self.letters.keep(out);
         self.services.count(Counter::Relayed);
     }
 
@@ -500,6 +510,7 @@ impl<S: Services> Node<S> {
                 });
             });
             if sent {
+                node.letters.keep(out);
                 node.services.count(Counter::Relayed);
                 node.concluded(now, p, best.status(), &best);
             }
@@ -529,6 +540,7 @@ impl<S: Services> Node<S> {
             node.layer.respond(now, p.server, status, out, |buf| {
                 told(oc, buf, |buf| write_response(request, status, b"", &tag, source, extra, buf));
             });
+            node.letters.keep(out);
             if p.invite {
                 node.services.count(Counter::CallsFailed);
             }

@@ -3,14 +3,13 @@
 use crate::admit::{Admitted, Aor, unsupported};
 use crate::inbound::retry_after;
 use crate::node::Node;
+use crate::reach::refused;
 use crate::services::{Counter, Refusal, Services, StoreDown, Unregistered};
-use crate::settings::Settings;
 use core::net::SocketAddr;
 use sip_message::{Message, Name, NameAddr, Uri};
 use sip_proxy::token::Role;
-use sip_proxy::transport::is_natted;
-use sip_registrar::Registration;
-use wire::{Flow, Outbox, Time, Transport};
+use sip_registrar::{Registration, Reply};
+use wire::{Flow, Outbox, Time};
 
 /// Seconds that the connection of a phone matters beyond its registration: time for a late refresh.
 const KEPT_LONGER: u32 = 60;
@@ -57,19 +56,7 @@ impl<S: Services> Node<S> {
             let why = (403, &b"Contact At A Trunk Or Service"[..]);
             return self.decline(now, flow, request, admitted, why, b"", out);
         }
-        let settings = self.settings.clone();
-        let config = &settings.registrar;
-        let reply = match Registration::read(request, aor.text(), flow, config) {
-            Ok(mut registration) => {
-                registration.set_flow(reach(flow, request, registration.only_contact(), &settings));
-                let changes = request.header(Name::Contact).is_some();
-                self.services.register(aor.text(), changes, &mut |table, changes| {
-                    registration.apply(now, config, table, changes)
-                })
-            }
-            Err(refusal) => Ok(refusal),
-        };
-        match reply {
+        match self.carry_out(now, flow, request, aor.text()) {
             Ok(mut reply) => {
                 let ok = reply.status == 200;
                 if ok {
@@ -80,7 +67,7 @@ impl<S: Services> Node<S> {
                 // A retransmission must be no second registration with an old CSeq.
                 self.answer_once(now, flow, request, (reply.status, reply.reason), &reply.headers, out);
                 if ok && flow.conn.is_some() && has_bindings(&reply.headers) {
-                    out.keeps(config.max_expires.saturating_add(KEPT_LONGER));
+                    out.keeps(self.settings.registrar.max_expires.saturating_add(KEPT_LONGER));
                 }
             }
             Err(StoreDown { retry_after: seconds }) => {
@@ -89,6 +76,32 @@ impl<S: Services> Node<S> {
                 self.decline(now, flow, request, admitted, (503, b""), &why, out);
             }
         }
+    }
+
+    /// Reads a REGISTER, decides where each Contact is reached, and carries it out.
+    fn carry_out(
+        &self,
+        now: Time,
+        flow: Flow,
+        request: &Message<'_>,
+        aor: &[u8],
+    ) -> Result<Reply, StoreDown> {
+        let config = &self.settings.registrar;
+        let placed = Registration::read(request, aor, flow, config).and_then(|mut registration| {
+            registration.place(|contact, kept| self.placed(flow, request, contact, kept))?;
+            Ok(registration)
+        });
+        let registration = match placed {
+            Ok(registration) => registration,
+            Err(refusal) => return Ok(refusal),
+        };
+        let changes = request.header(Name::Contact).is_some();
+        self.services.register(aor, changes, &mut |table, changes| {
+            if self.is_one_too_many(now, aor, &registration, table) {
+                return refused(b"Too Many Contacts Elsewhere");
+            }
+            registration.apply(now, config, table, changes)
+        })
     }
 }
 
@@ -126,41 +139,4 @@ impl<S: Services> Node<S> {
 /// Whether these lines of an answer name a binding.
 fn has_bindings(lines: &[u8]) -> bool {
     lines.split(|byte| *byte == b'\n').any(|line| line.starts_with(b"Contact:"))
-}
-
-/// Where requests for the bindings of this REGISTER go. That is where it came from: the phone may be
-/// behind address translation, and a stream is only to be had from its side. But a client that sees
-/// itself as we see it (its Via names its source address) and registers a numeric Contact elsewhere is
-/// registering another device, which is taken at its word. Not so where a Path says that it came by a proxy, whose Via is
-/// the one we see. Where we know that it came by one, without a Path, its connection is that one's and not the phone's.
-fn reach(flow: Flow, request: &Message<'_>, contact: Option<&Uri<'_>>, settings: &Settings) -> Flow {
-    let by_path = request.header(Name::Path).is_some();
-    let by_front = flow.transport != Transport::Udp && settings.auth.is_front(flow.remote.ip());
-    let Some(uri) = contact.filter(|_| !by_path) else { return flow };
-    if by_front {
-        return device(flow, uri, settings).unwrap_or(flow);
-    }
-    if flow.transport != Transport::Udp || is_natted(flow, request) {
-        return flow;
-    }
-    match uri.host_ip() {
-        Some(ip) if ip != flow.remote.ip().to_canonical() => {
-            let remote = SocketAddr::new(ip, uri.port.unwrap_or(5060));
-            let allowed = settings.may_register(remote, flow.remote.ip());
-            if allowed { Flow { remote, ..flow } } else { flow }
-        }
-        _ => flow,
-    }
-}
-
-/// Where the device of a numeric Contact is, in whatever way that says, if it may be there.
-fn device(flow: Flow, contact: &Uri<'_>, settings: &Settings) -> Option<Flow> {
-    let ip = contact.host_ip()?;
-    let transports = [Transport::Udp, flow.transport].into_iter();
-    let to = |transport: Transport| {
-        let remote = SocketAddr::new(ip, contact.port.unwrap_or(transport.default_port()));
-        let listener = settings.listener_for(transport, remote, flow.listener)?;
-        Some(Flow { transport, listener, remote, conn: None })
-    };
-    transports.filter_map(to).find(|to| settings.may_register(to.remote, flow.remote.ip()))
 }

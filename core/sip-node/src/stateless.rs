@@ -2,7 +2,7 @@
 //! 16.11).
 
 use crate::admit::{Admitted, Caller, Way, carried, is_beside};
-use crate::forward::may_carry;
+use crate::forward::{callee_end, caller_end, may_carry};
 use crate::inbound::passed_on;
 use crate::node::{Node, domain};
 use crate::services::{Counter, Question, Services};
@@ -14,7 +14,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use sip_message::{Message, Method, Name, Uri, has_pair, hex16, unhex16};
 use sip_proxy::locate::{Located, Lookup, Step, locate};
 use sip_proxy::rewrite::{self, Outgoing, write_request};
-use sip_proxy::token::{Dialog, End, Role};
+use sip_proxy::token::{Dialog, Role};
 use sip_proxy::transport::{always_rport, reply_flow};
 use wire::{Flow, ListenerId, Outbox, Time};
 
@@ -142,7 +142,7 @@ impl<S: Services> Node<S> {
 
     fn located_hop(&mut self, now: Time, wish: &Wish, flow: Flow, request: &Message<'_>) -> Option<Flow> {
         let uri = Uri::parse(&wish.locate).ok()?;
-        let large = self.grown(flow, request) > self.settings.proxy.mtu;
+        let large = wish.role != Role::Local && self.grown(flow, request) > self.settings.proxy.mtu;
         let able = self.ability();
         // The same seed for the same call, so that its messages meet the same server.
         let mut seed = self.keyed(domain::STATELESS);
@@ -200,8 +200,8 @@ impl<S: Services> Node<S> {
         if recorded && settings.proxy.record_route && request.method() != Method::Ack {
             let ends = self.ends(
                 request,
-                End::new(reply_flow(from, request), a.caller.role),
-                End::new(hop, wish.role),
+                caller_end(from, request, a.caller.role),
+                callee_end(hop, wish.role, &wish.uri, &wish.routes),
             );
             self.push_routes(&ends, request, &mut lines);
         }
@@ -283,10 +283,12 @@ impl<S: Services> Node<S> {
         };
         // In most responses the letters stand in no Via, and then there is nothing to take out.
         let named = response.headers(Name::Via).any(|line| has_pair(line.value, b"oc"));
+        let token = self.letters.token();
         let splices = &mut self.splices;
-        out.send_with(flow, 0, |buf| {
+        out.send_with(flow, token, |buf| {
             passed_on(None, named, buf, |buf| rewrite::write_response(response, !trusted, splices, buf));
         });
+        self.letters.keep(out);
         self.services.count(Counter::Relayed);
     }
 

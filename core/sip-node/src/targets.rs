@@ -11,8 +11,9 @@ use crate::proxied::{Proxied, Reach, Target};
 use crate::services::Services;
 use crate::settings::{Bounds, Trunk};
 use crate::short::{Short, Text};
+use core::mem;
 use core::net::SocketAddr;
-use sip_message::{Message, Method, Name, Scheme, Uri, Values, canonical_user, request_target, user_after};
+use sip_message::{Message, Method, Name, Scheme, Uri, canonical_user, request_target, user_after};
 use sip_proxy::token::{Dialog, End, Role};
 use sip_registrar::{BindingView, is_outside, is_public};
 use wire::{Flow, ListenerId, Time, Transport};
@@ -68,12 +69,14 @@ pub(crate) struct Wish {
     pub instance: Vec<u8>,
     /// Only the flow of the registration leads there (RFC 5626).
     pub flow_only: bool,
+    /// Another device than the one that registered it, which may never have asked for anything.
+    pub elsewhere: bool,
     /// What is tried in its place if it cannot be reached.
     pub next: Option<Box<Wish>>,
 }
 
 impl Wish {
-    fn new(uri: &[u8], role: Role) -> Wish {
+    pub fn new(uri: &[u8], role: Role) -> Wish {
         Wish {
             uri: request_target(uri)[..].into(),
             routes: Vec::new(),
@@ -85,6 +88,7 @@ impl Wish {
             last_route: Vec::new(),
             instance: Vec::new(),
             flow_only: false,
+            elsewhere: false,
             next: None,
         }
     }
@@ -101,6 +105,18 @@ impl Wish {
             last = &mut next.next;
         }
         *last = Some(Box::new(wish));
+    }
+
+    /// Takes in another flow of the same phone: after its others, but before them if the request is too `large` for a
+    /// datagram and only the new one is a stream.
+    fn join(&mut self, wish: Wish, large: bool) {
+        let by_stream = |w: &Wish| w.hops.first().is_some_and(|hop| hop.transport.is_reliable());
+        if large && by_stream(&wish) && !by_stream(self) {
+            let others = mem::replace(self, wish);
+            self.next = Some(Box::new(others));
+        } else {
+            self.append(wish);
+        }
     }
 
     /// To be looked up by its own URI.
@@ -129,6 +145,7 @@ impl Wish {
             trunk: self.trunk,
             instance: !self.instance.is_empty(),
             flow_only: self.flow_only,
+            elsewhere: self.elsewhere,
             next: self.next,
         }
     }
@@ -138,7 +155,7 @@ impl<S: Services> Node<S> {
     /// Decides where a request goes.
     pub(crate) fn plan(&mut self, now: Time, flow: Flow, request: &Message<'_>, a: &Admitted<'_>) -> Plan {
         // Its memory comes back with `Node::take_back`.
-        let room = core::mem::take(&mut self.wishes);
+        let room = mem::take(&mut self.wishes);
         self.plan_into(room, now, flow, request, a)
     }
 
@@ -195,6 +212,8 @@ impl<S: Services> Node<S> {
         let (uri, peer) = (&a.uri, dialog.peer);
         let asker = self.asker_within(dialog, &a.caller);
         match uri.host_ip().filter(|_| uri.is_sip()) {
+            // Where it is seen, and nowhere else, it hears us.
+            _ if peer.translated => wish.hops.push(self.valid_flow(peer.flow(), flow.listener)),
             // The other end's address with another port: its Contact is right about that.
             Some(ip) if ip == peer.remote.ip() => {
                 let size = self.grown(flow, request);
@@ -310,6 +329,8 @@ impl<S: Services> Node<S> {
         }
         let remote = SocketAddr::new(peer.remote.ip(), uri.port.unwrap_or(transport.default_port()));
         let named = remote == peer.remote || self.is_port_of(now, peer, (uri, remote), asker);
+        // A phone that may have no TCP gets what is large by datagram.
+        let size = if peer.role == Role::Local { 0 } else { size };
         for &transport in self.by_size(transport, uri, size).iter().filter(|_| named) {
             let listener = if transport == peer.transport { peer.listener } else { near.listener };
             if let Some(listener) = self.settings.listener_for(transport, remote, listener) {
@@ -319,8 +340,10 @@ impl<S: Services> Node<S> {
                 }
             }
         }
-        if hops.is_empty() {
-            hops.push(self.valid_flow(peer.flow(), near.listener));
+        let seen = self.valid_flow(peer.flow(), near.listener);
+        // Where it names another transport than the one that it was reached by, that one is left.
+        if hops.is_empty() || (peer.transport == Transport::Udp && transport != Transport::Udp) {
+            hops.push(seen);
         }
     }
 
@@ -342,7 +365,7 @@ impl<S: Services> Node<S> {
         }
     }
 
-    /// What to send a request of `size` bytes with where `transport` was chosen: instead of UDP TCP if it
+    /// What to send a request of `size` bytes with where a URI chose `transport`: instead of UDP TCP if it
     /// is large, and then UDP after all for those who have no TCP (section 18.1.1).
     fn by_size(&self, transport: Transport, uri: &Uri<'_>, size: usize) -> &'static [Transport] {
         let large = size > self.settings.proxy.mtu && uri.param(b"transport").is_none();
@@ -358,7 +381,7 @@ impl<S: Services> Node<S> {
     }
 
     /// A flow whose listener may be from before a restart with other listeners.
-    fn valid_flow(&self, flow: Flow, near: ListenerId) -> Flow {
+    pub(crate) fn valid_flow(&self, flow: Flow, near: ListenerId) -> Flow {
         let fits = self.settings.listener(flow.listener).is_some_and(|l| l.transport == flow.transport);
         if fits {
             return flow;
@@ -467,90 +490,16 @@ impl<S: Services> Node<S> {
         size: usize,
         aor: &Aor<'_>,
     ) -> Vec<(u16, Wish)> {
+        let large = size > self.settings.proxy.mtu;
         self.services.bindings(aor.text(), now, &mut |binding| {
-            let wish = self.binding_wish(near, size, binding);
+            let wish = self.binding_wish(near, binding);
             let same = |(_, w): &&mut (u16, Wish)| !w.instance.is_empty() && w.instance == binding.instance;
             match targets.iter_mut().find(same) {
-                Some((_, first)) => first.append(wish),
+                Some((_, first)) => first.join(wish, large),
                 None => targets.push((binding.q, wish)),
             }
         });
         targets
-    }
-
-    /// A binding as a target.
-    fn binding_wish(&self, near: Flow, size: usize, binding: &BindingView<'_>) -> Wish {
-        // Header components of a Contact are for whoever makes a new request, not for this one
-        // (section 19.1.5): taken over, they would smuggle a Route or credentials in.
-        let contact = Uri::parse(binding.contact).ok();
-        let uri = match &contact {
-            Some(uri) if uri.is_sip() => {
-                let len = binding.contact.len().saturating_sub(uri.headers.len());
-                binding.contact.get(..len).unwrap_or(binding.contact)
-            }
-            _ => without_headers(binding.contact),
-        };
-        let mut wish = Wish::new(uri, Role::Local);
-        wish.instance.extend_from_slice(binding.instance);
-        let flow = self.valid_flow(binding.flow, near.listener);
-        if !binding.path.is_empty() {
-            wish.routes.extend_from_slice(b"Route: ");
-            wish.routes.extend_from_slice(binding.path);
-            wish.routes.extend_from_slice(b"\r\n");
-            let first = Values::new(binding.path).next().unwrap_or(b"");
-            let edge = sip_message::NameAddr::parse(first).ok().map(|n| n.uri);
-            let edge_ip = edge.and_then(|e| Uri::parse(e).ok()).and_then(|u| u.host_ip());
-            match edge {
-                // Path names another host than the one the REGISTER came from: the client's word, as good
-                // as a Route's.
-                Some(edge) if edge_ip != Some(flow.remote.ip().to_canonical()) => {
-                    (wish.locate, wish.bounds) = (edge.to_vec(), Bounds::of(flow.remote));
-                }
-                _ => wish.hops.push(flow),
-            }
-            return wish;
-        }
-        wish.flow_only = binding.is_outbound();
-        match wish.flow_only {
-            true => wish.hops.push(flow),
-            false => self.contact_hops(flow, contact.as_ref(), size, &mut wish.hops),
-        }
-        wish
-    }
-
-    /// The addresses of a binding without Path, best first.
-    fn contact_hops(&self, flow: Flow, contact: Option<&Uri<'_>>, size: usize, hops: &mut Short<Flow>) {
-        let numeric = contact.and_then(|c| Some((c, c.host_ip()?)));
-        let source_ip = flow.remote.ip().to_canonical();
-        if flow.transport != Transport::Udp {
-            hops.push(flow);
-            // The connection may be gone (a restart, say): then the Contact may take a new one.
-            if let Some((c, ip)) = numeric {
-                let remote = SocketAddr::new(ip, c.port.unwrap_or(flow.transport.default_port()));
-                if remote != flow.remote && self.settings.may_register(remote, source_ip) {
-                    hops.push(Flow { remote, conn: None, ..flow });
-                }
-            }
-            return;
-        }
-        let address = numeric.map(|(c, ip)| {
-            let transport = transport_of(c);
-            (c, transport, SocketAddr::new(ip, c.port.unwrap_or(transport.default_port())))
-        });
-        let usable = |a: SocketAddr| {
-            (a.ip() == source_ip || is_public(a.ip())) && self.settings.may_register(a, source_ip)
-        };
-        let Some((c, transport, remote)) = address.filter(|&(_, _, remote)| usable(remote)) else {
-            return hops.push(flow);
-        };
-        for &transport in self.by_size(transport, c, size) {
-            if let Some(listener) = self.settings.listener_for(transport, remote, flow.listener) {
-                hops.push(Flow { transport, listener, remote, conn: None });
-            }
-        }
-        if hops.is_empty() {
-            hops.push(flow);
-        }
     }
 
     /// For somebody outside our domains.
@@ -804,7 +753,7 @@ pub(crate) fn transport_of(uri: &Uri<'_>) -> Transport {
 }
 
 /// A URI without its header components.
-fn without_headers(uri: &[u8]) -> &[u8] {
+pub(crate) fn without_headers(uri: &[u8]) -> &[u8] {
     uri.split(|&b| b == b'?').next().unwrap_or(uri)
 }
 

@@ -37,12 +37,24 @@ pub struct End {
     pub remote: SocketAddr,
     /// Its standing.
     pub role: Role,
+    /// It is behind address translation, as its Via or Contact shows: what its Contact says of its address is not to be
+    /// relied on.
+    pub translated: bool,
 }
 
 impl End {
     /// The end at the far side of `flow`.
     pub const fn new(flow: Flow, role: Role) -> End {
-        End { transport: flow.transport, listener: flow.listener, remote: flow.remote, role }
+        let Flow { transport, listener, remote, .. } = flow;
+        End { transport, listener, remote, role, translated: false }
+    }
+
+    /// The same, which calls itself by `own`, if that is known.
+    pub fn known_as(self, own: Option<SocketAddr>) -> End {
+        let same = |own: SocketAddr| {
+            own.ip().to_canonical() == self.remote.ip().to_canonical() && own.port() == self.remote.port()
+        };
+        End { translated: self.transport == Transport::Udp && !own.is_none_or(same), ..self }
     }
 
     /// The flow to it; a stream is found again by its address.
@@ -171,6 +183,9 @@ const fn role_of(bits: u8) -> Option<Role> {
 const TRANSPORTS: [Transport; 6] =
     [Transport::Udp, Transport::Tcp, Transport::Tls, Transport::Ws, Transport::Wss, Transport::Sctp];
 
+/// Beside the transport and the family: [`End::translated`].
+const TRANSLATED: u8 = 16;
+
 /// The token's bytes on the stack.
 struct Raw {
     buf: [u8; RAW_MAX],
@@ -194,15 +209,16 @@ impl Raw {
 
     fn push_end(&mut self, end: &End) {
         let transport = TRANSPORTS.iter().position(|t| *t == end.transport).unwrap_or(0) as u8;
+        let kind = transport << 1 | if end.translated { TRANSLATED } else { 0 };
         let listener = end.listener.0 as u8;
         let port = end.remote.port().to_be_bytes();
         match end.remote.ip().to_canonical() {
             IpAddr::V4(ip) => {
-                self.push(&[transport << 1, listener]);
+                self.push(&[kind, listener]);
                 self.push(&ip.octets());
             }
             IpAddr::V6(ip) => {
-                self.push(&[transport << 1 | 1, listener]);
+                self.push(&[kind | 1, listener]);
                 self.push(&ip.octets());
             }
         }
@@ -228,7 +244,8 @@ fn read_ends(sealed: &[u8]) -> Option<Ends> {
 
 fn read_end(bytes: &[u8], role: Role) -> Option<(End, &[u8])> {
     let (&[kind, listener], rest) = bytes.split_first_chunk::<2>()?;
-    let transport = *TRANSPORTS.get(usize::from(kind >> 1))?;
+    let translated = kind & TRANSLATED != 0;
+    let transport = *TRANSPORTS.get(usize::from((kind & !TRANSLATED) >> 1))?;
     let (ip, rest) = if kind & 1 == 0 {
         let (octets, rest) = rest.split_first_chunk::<4>()?;
         (IpAddr::V4(Ipv4Addr::from(*octets)), rest)
@@ -238,7 +255,8 @@ fn read_end(bytes: &[u8], role: Role) -> Option<(End, &[u8])> {
     };
     let (port, rest) = rest.split_first_chunk::<2>()?;
     let remote = SocketAddr::new(ip, u16::from_be_bytes(*port));
-    Some((End { transport, listener: ListenerId(u16::from(listener)), remote, role }, rest))
+    let listener = ListenerId(u16::from(listener));
+    Some((End { transport, listener, remote, role, translated }, rest))
 }
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
@@ -314,7 +332,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn end(addr: &str, transport: Transport, role: Role) -> End {
-        End { transport, listener: ListenerId(3), remote: addr.parse().unwrap(), role }
+        End { transport, listener: ListenerId(3), remote: addr.parse().unwrap(), role, translated: false }
     }
 
     #[test]

@@ -20,4 +20,4 @@ mod types;
 pub use contact::parse_q;
 pub use register::{Registration, register};
 pub use table::{Table, TableFull, is_outside, is_public};
-pub use types::{BindingView, Change, Config, Expected, PathPolicy, Record, Reply};
+pub use types::{BindingView, Change, Config, Expected, PathPolicy, Record, Reply, elsewhere};

@@ -35,7 +35,6 @@ pub struct Registration<'a> {
     what: What<'a>,
     call_id: &'a [u8],
     cseq: u32,
-    flow: Flow,
     agent: &'a [u8],
     path: Cow<'a, [u8]>,
     /// The client lists `path`, so it is shown the Path.
@@ -58,6 +57,8 @@ enum What<'a> {
 struct Order<'a> {
     wanted: Wanted<'a>,
     granted: u32,
+    /// What the binding is filed under.
+    flow: Flow,
 }
 
 impl<'a> Registration<'a> {
@@ -80,10 +81,9 @@ impl<'a> Registration<'a> {
         }
         let mut registration = Registration {
             aor,
-            what: read_contacts(request, aor, config)?,
+            what: read_contacts(request, aor, flow, config)?,
             call_id,
             cseq: request.cseq(),
-            flow,
             agent: request.header(Name::UserAgent).map_or(&[][..], |h| h.value),
             path,
             knows_path,
@@ -97,17 +97,27 @@ impl<'a> Registration<'a> {
         Ok(registration)
     }
 
-    /// The contact that the request is about, if it is about exactly one.
-    pub fn only_contact(&self) -> Option<&Uri<'a>> {
-        match &self.what {
-            What::Update(orders) if orders.len() == 1 => orders.first().map(|o| &o.wanted.uri),
-            _ => None,
+    /// Files each binding where `place` says for its Contact, of which it is told whether the flow is kept (RFC 5626). Bindings
+    /// are filed under the flow that the request came over otherwise.
+    ///
+    /// # Errors
+    /// What `place` refuses a Contact with.
+    pub fn place<E>(&mut self, mut place: impl FnMut(&Uri<'a>, bool) -> Result<Flow, E>) -> Result<(), E> {
+        let What::Update(orders) = &mut self.what else { return Ok(()) };
+        for order in orders.iter_mut().filter(|order| order.granted > 0) {
+            order.flow = place(&order.wanted.uri, order.wanted.reg_id != 0)?;
         }
+        Ok(())
     }
 
-    /// Files the bindings under another flow than the one the request came over.
-    pub fn set_flow(&mut self, flow: Flow) {
-        self.flow = flow;
+    /// The Contacts placed [`elsewhere`](crate::elsewhere).
+    pub fn elsewhere(&self) -> impl Iterator<Item = &'a [u8]> {
+        let orders = match &self.what {
+            What::Update(orders) => &orders[..],
+            What::Fetch | What::Clear => &[],
+        };
+        let placed = orders.iter().filter(|o| o.granted > 0 && o.flow.remote.port() == 0);
+        placed.map(|o| o.wanted.text)
     }
 
     /// Carries the request out.
@@ -225,7 +235,7 @@ impl<'a> Registration<'a> {
             expires: now + Duration::from_secs(u64::from(order.granted)),
             call_id: self.call_id,
             cseq: self.cseq,
-            flow: self.flow,
+            flow: order.flow,
             path: &self.path,
             instance: order.wanted.instance,
             reg_id: order.wanted.reg_id,
@@ -298,7 +308,12 @@ fn read_path<'a>(request: &Message<'a>, config: &Config) -> Result<Cow<'a, [u8]>
 }
 
 /// Step 6, and of step 7 what needs no binding: which contacts, for how long.
-fn read_contacts<'a>(request: &Message<'a>, aor: &[u8], config: &Config) -> Result<What<'a>, Reply> {
+fn read_contacts<'a>(
+    request: &Message<'a>,
+    aor: &[u8],
+    flow: Flow,
+    config: &Config,
+) -> Result<What<'a>, Reply> {
     let header = request.header(Name::Expires).map(|h| h.value);
     let (mut orders, mut star, mut count) = (Vec::new(), false, 0);
     for value in request.values(Name::Contact) {
@@ -316,7 +331,7 @@ fn read_contacts<'a>(request: &Message<'a>, aor: &[u8], config: &Config) -> Resu
         }
         let wanted = contact::read(value, aor, config)?;
         let granted = grant(wanted.requested.or(header.map(parse_expires)), config)?;
-        orders.push(Order { wanted, granted });
+        orders.push(Order { wanted, granted, flow });
     }
     match (star, count) {
         (false, 0) => Ok(What::Fetch),

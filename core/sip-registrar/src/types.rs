@@ -1,6 +1,7 @@
 //! The values that cross the border of this crate: what a store keeps, what a proxy looks up, what a
 //! registrar answers.
 
+use core::net::SocketAddr;
 use wire::{Flow, Time};
 
 /// One binding, whole and self-contained: what a persistent store keeps and what
@@ -24,7 +25,7 @@ pub struct Record {
     pub call_id: Box<[u8]>,
     /// CSeq number of that REGISTER.
     pub cseq: u32,
-    /// Where that REGISTER came from. `flow.conn` means nothing after a restart.
+    /// Where requests for it go, or [`elsewhere`]. `flow.conn` means nothing after a restart.
     pub flow: Flow,
     /// Path values in the order received, comma separated; empty: none (RFC 3327).
     pub path: Box<[u8]>,
@@ -91,7 +92,7 @@ pub struct BindingView<'a> {
     pub call_id: &'a [u8],
     /// CSeq number of the last REGISTER.
     pub cseq: u32,
-    /// Where the last REGISTER came from.
+    /// Where requests for it go, or [`elsewhere`].
     pub flow: Flow,
     /// Path values, comma separated.
     pub path: &'a [u8],
@@ -111,6 +112,12 @@ impl BindingView<'_> {
         self.reg_id != 0
     }
 
+    /// Whether no flow leads there: the Contact is another device than the one that registered it, and is looked up with
+    /// every request. See [`elsewhere`].
+    pub const fn is_elsewhere(&self) -> bool {
+        self.flow.remote.port() == 0
+    }
+
     /// An owned copy for a store.
     pub fn to_record(&self, aor: &[u8]) -> Record {
         Record {
@@ -128,6 +135,12 @@ impl BindingView<'_> {
             user_agent: self.user_agent.into(),
         }
     }
+}
+
+/// The flow of a binding whose Contact is another device: it leads nowhere, and keeps which address registered the Contact.
+pub const fn elsewhere(flow: Flow) -> Flow {
+    let remote = SocketAddr::new(flow.remote.ip(), 0);
+    Flow { remote, conn: None, ..flow }
 }
 
 /// What to do with a REGISTER that carries Path from a client that does not list `path` in Supported

@@ -21,6 +21,8 @@ pub struct Transmit {
     /// For so many seconds its stream connection matters: it is no connection of a stranger, which is closed after short
     /// silence and first where room is short. Zero: as it was.
     pub keeps: u32,
+    /// Whether there is another way if its stream connection is not made soon.
+    pub hurries: bool,
 }
 
 /// A request to close a stream connection once what was queued on it has been sent.
@@ -57,6 +59,7 @@ impl Outbox {
             fresh: false,
             yields: false,
             keeps: 0,
+            hurries: false,
         });
         range
     }
@@ -94,6 +97,14 @@ impl Outbox {
     /// Takes back what was queued last: it is not sent. Its bytes stay until the outbox is emptied.
     pub fn take_back(&mut self) {
         self.transmits.pop();
+    }
+
+    /// What was queued last has another way to go: a connection that must be made for it is given up soon (RFC 3261 section
+    /// 18.1.1: where TCP fails, the request goes by UDP).
+    pub fn hurries(&mut self) {
+        if let Some(transmit) = self.transmits.last_mut() {
+            transmit.hurries = true;
+        }
     }
 
     /// Asks for a stream connection to be closed after what is queued on it has left.

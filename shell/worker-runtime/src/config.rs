@@ -173,6 +173,8 @@ pub struct StreamLimits {
     pub idle_loose: Option<Duration>,
     /// For an outgoing connection to be accepted.
     pub connect: Duration,
+    /// The same where what waits for it has another way to go ([`wire::Transmit::hurries`]).
+    pub connect_hurried: Duration,
     /// For a peer to take something of what is queued for it.
     pub write_stall: Duration,
     /// How long a peer that has ended its own direction may still be answered, and how long a connection that ends
@@ -216,6 +218,7 @@ impl Default for StreamLimits {
             idle: Duration::from_secs(900),
             idle_loose: None,
             connect: Duration::from_secs(4),
+            connect_hurried: Duration::from_millis(500),
             write_stall: Duration::from_secs(20),
             half_closed: Duration::from_secs(2),
             linger: Duration::from_secs(2),

@@ -4,7 +4,8 @@ mod common;
 
 use common::*;
 use std::io::{Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
 use wire::ConnId;
 use worker_runtime::RuntimeConfig;
 
@@ -224,6 +225,36 @@ fn a_refused_connection_makes_its_messages_undeliverable() {
     let counts = server.counts();
     assert_eq!(counts.tcp_connects_refused, counts.tcp_connect_failures);
     assert!(!server.told().iter().any(|told| matches!(told.1, Told::Disconnected(_))));
+}
+
+/// An address that takes no connection and refuses none: its queue of those to be accepted is full.
+fn silent() -> (TcpListener, Vec<TcpStream>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    // SAFETY: it changes the queue of a socket that is ours.
+    assert_eq!(unsafe { libc::listen(listener.as_raw_fd(), 0) }, 0);
+    let remote = listener.local_addr().unwrap();
+    let long = std::time::Duration::from_secs(2);
+    let queued = std::iter::from_fn(|| TcpStream::connect_timeout(&remote, long).ok()).collect();
+    (listener, queued)
+}
+
+#[test]
+fn message_with_another_way_waits_briefly_for_a_connection() {
+    for workers in [1, 2] {
+        let mut config = config("127.0.0.1");
+        config.streams.connect = std::time::Duration::from_secs(3_600);
+        config.streams.connect_hurried = std::time::Duration::from_millis(50);
+        let server = Server::with(config, workers);
+        let ((listener, _queued), (other, _more)) = (silent(), silent());
+        let remote = listener.local_addr().unwrap();
+        server.act(0, &format!(">tcp {} 1 patient", other.local_addr().unwrap()));
+        server.act(0, &format!(">tcp {remote} 2 patient"));
+        // From the worker that has the connection, and from another.
+        server.act(workers - 1, &format!(">tcp {remote} 3 soon"));
+        server.wait_told("the failure", |told| *told == (workers - 1, Told::Undeliverable(3)));
+        server.wait_told("what waited with it", |told| *told == (0, Told::Undeliverable(2)));
+        assert!(!server.told().contains(&(0, Told::Undeliverable(1))), "it waits");
+    }
 }
 
 #[test]

@@ -220,6 +220,14 @@ impl Link {
         *eof
     }
 
+    /// Ends a connection by a reset, which is what a close is with something unread: waits for that.
+    pub fn reset(self) {
+        if let Socket::Tcp { stream, .. } = self.socket {
+            stream.set_read_timeout(Some(PATIENCE)).unwrap();
+            assert_eq!(stream.peek(&mut [0]).unwrap(), 1);
+        }
+    }
+
     /// Bytes read but not taken as a message.
     pub fn rest(&self) -> &[u8] {
         match &self.socket {

@@ -1,6 +1,7 @@
 //! The proxy as phones and other servers see it: RFC 3261 section 16 and what builds on it.
 
 use live::{Link, Listener, Msg, PATIENCE, Req, Server, Setup, Via, fresh_ip, unique};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
 const SOON: Duration = Duration::from_millis(200);
@@ -17,12 +18,12 @@ fn contact_of(link: &Link, user: &str) -> String {
     format!("Contact: <sip:{user}@{}{transport}>", link.local())
 }
 
-/// Bind a further Contact of `user` with these parameters.
-fn bind(server: &Server, user: &str, contact: &str) {
-    let mut link = server.link(Via::Udp);
-    let mut req = Req::new("REGISTER", "sip:example.com", &link).user(user);
+/// Bind a further Contact of `user`: this link, with these parameters.
+fn bind(link: &mut Link, user: &str, parameters: &str) {
+    let mut req = Req::new("REGISTER", "sip:example.com", link).user(user);
     req.to = format!("<sip:{user}@example.com>");
-    assert_eq!(link.status(&req.with(&format!("Contact: {contact}"))), 200);
+    let contact = format!("Contact: <sip:{user}@{}>{parameters}", link.local());
+    assert_eq!(link.status(&req.with(&contact)), 200);
 }
 
 /// bob answers the INVITE that `caller` sent; says what the caller got.
@@ -156,8 +157,8 @@ fn trying_is_at_once_and_retransmissions_stay_here() {
 fn parallel_forking_and_the_losers_cancel() {
     let server = Setup::open().start();
     let mut phones: Vec<Link> = (0..3).map(|_| server.link(Via::Udp)).collect();
-    for link in &phones {
-        bind(&server, "bob", &format!("<sip:bob@{}>", link.local()));
+    for link in &mut phones {
+        bind(link, "bob", "");
     }
     let mut caller = server.link(Via::Udp);
     let invite = Req::invite("sip:bob@example.com", &caller);
@@ -190,8 +191,8 @@ fn serial_by_q_and_the_best_response() {
     let server = Setup::open().start();
     let mut first = server.link(Via::Udp);
     let mut second = server.link(Via::Udp);
-    bind(&server, "bob", &format!("<sip:bob@{}>;q=0.9", first.local()));
-    bind(&server, "bob", &format!("<sip:bob@{}>;q=0.1", second.local()));
+    bind(&mut first, "bob", ";q=0.9");
+    bind(&mut second, "bob", ";q=0.1");
     let mut caller = server.link(Via::Udp);
     // 404, then 486: the lowest class wins, and within it neither must be preferred over 401/407 (16.7).
     let invite = Req::invite("sip:bob@example.com", &caller);
@@ -224,7 +225,7 @@ fn serial_by_q_and_the_best_response() {
 fn a_503_alone_becomes_500() {
     let server = Setup::open().start();
     let mut a = server.link(Via::Udp);
-    bind(&server, "solo", &format!("<sip:solo@{}>", a.local()));
+    bind(&mut a, "solo", "");
     let mut caller = server.link(Via::Udp);
     let invite = Req::invite("sip:solo@example.com", &caller);
     caller.send(&invite.bytes());
@@ -239,8 +240,8 @@ fn the_challenges_of_every_branch_are_gathered() {
     let mut a = server.link(Via::Udp);
     let mut b = server.link(Via::Udp);
     let mut caller = server.link(Via::Udp);
-    for link in [&a, &b] {
-        bind(&server, "two", &format!("<sip:two@{}>", link.local()));
+    for link in [&mut a, &mut b] {
+        bind(link, "two", "");
     }
     let invite = Req::new("MESSAGE", "sip:two@example.com", &caller);
     caller.send(&invite.bytes());
@@ -295,8 +296,8 @@ fn nobody_there() {
 fn a_silent_phone_is_given_up() {
     let config = "[timers]\nt1 = \"20ms\"\nt2 = \"100ms\"\n";
     let server = Setup::open().config(config).start();
-    let silent = server.link(Via::Udp);
-    bind(&server, "bob", &format!("<sip:bob@{}>", silent.local()));
+    let mut silent = server.link(Via::Udp);
+    bind(&mut silent, "bob", "");
     let mut caller = server.link(Via::Udp);
     // INVITE: 408 after Timer B. Others: RFC 4320 forbids a proxy to send the 408 late; silence or 408/480.
     let invite = Req::invite("sip:bob@example.com", &caller);
@@ -518,12 +519,44 @@ fn static_routes_come_first() {
     assert!(moved.has("sip:new@example.com"));
 }
 
+/// A port of this address that nobody has.
+fn free_port(ip: IpAddr) -> SocketAddr {
+    UdpSocket::bind((ip, 0)).unwrap().local_addr().unwrap()
+}
+
+/// RFC 3261 section 18.2.2.
+#[test]
+fn answer_reaches_a_caller_whose_connection_was_reset() {
+    for workers in [1, 4] {
+        let server = Setup::open().workers(workers).start();
+        let mut bob = phone(&server, "bob", Via::Udp);
+        let mut caller = server.link(Via::Tcp);
+        let mut listens = Listener::open_at(free_port(caller.local().ip()), server.sip());
+        let mut invite = Req::invite("sip:bob@example.com", &caller);
+        invite.via = format!("SIP/2.0/TCP {};branch={}", listens.udp.local(), unique("z9hG4bK"));
+        caller.send(&invite.bytes());
+        let received = bob.request("INVITE");
+        caller.expect(&invite, 100);
+        bob.send(&received.reply(180, "b", &[]));
+        caller.expect(&invite, 180);
+        bob.send(&received.reply(183, "b", &[]));
+        caller.reset();
+        live::eventually("the server has seen the connection close", || {
+            live::http(server.admin(), "GET", "/v1/status").body.contains("\"connections\":0").then_some(())
+        });
+        bob.send(&received.reply(200, "b", &[&contact_of(&bob, "bob")]));
+        let (answer, link) = listens.request_within(PATIENCE).expect("the answer");
+        assert_eq!((answer.status(), link.via()), (Some(200), Via::Tcp), "{workers} workers");
+        assert_eq!(answer.header("Call-ID"), Some(invite.call_id.as_str()));
+    }
+}
+
 #[test]
 fn a_tcp_phone_is_reachable_after_its_connection_died() {
     let server = Setup::open().start();
-    let mut bob = Listener::open(server.sip());
     // Registered over a connection that is gone; the Contact's port takes new ones.
     let mut gone = server.link(Via::Tcp);
+    let mut bob = Listener::open_at(free_port(gone.local().ip()), server.sip());
     let mut req = Req::new("REGISTER", "sip:example.com", &gone).user("bob");
     req.to = "<sip:bob@example.com>".into();
     let req = req.with(&format!("Contact: <sip:bob@{};transport=tcp>", bob.udp.local()));
@@ -614,8 +647,8 @@ fn a_phone_behind_nat_needs_no_configuration() {
 fn both_answers_of_a_race_reach_the_caller() {
     let server = Setup::open().start();
     let mut phones: Vec<Link> = (0..2).map(|_| server.link(Via::Udp)).collect();
-    for link in &phones {
-        bind(&server, "bob", &format!("<sip:bob@{}>", link.local()));
+    for link in &mut phones {
+        bind(link, "bob", "");
     }
     let mut caller = server.link(Via::Udp);
     let invite = Req::invite("sip:bob@example.com", &caller);

@@ -21,6 +21,7 @@ mod services;
 mod site;
 mod text;
 mod trace;
+mod translation;
 mod verdict;
 mod world;
 

@@ -3,6 +3,7 @@
 use crate::phone::{CallSpec, Final, Manner, Profile};
 use crate::rng::Rng;
 use crate::site::{SiteSpec, TrunkSpec};
+use crate::translation::{Kind, Translation};
 use core::time::Duration;
 use sip_auth::Algorithm;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -384,6 +385,7 @@ fn phones(rng: &mut Rng, sites: &[SiteSpec], direct: bool) -> Vec<Profile> {
         network: address,
         claimed: address,
         rport: true,
+        translation: None,
         home: sites[0].address,
         manner: Manner::Answers(50),
         registers: false,
@@ -400,7 +402,17 @@ fn phone(rng: &mut Rng, site: &SiteSpec, user: &str, number: u8, direct: bool) -
     let public: IpAddr = Ipv4Addr::new(a, b, c, number).into();
     let transport = if !direct && rng.chance(250) { Transport::Tcp } else { Transport::Udp };
     let natted = !direct && rng.chance(250);
+    // No draws: what else a seed decides stays as it is.
+    let translation = (natted && transport == Transport::Udp).then(|| Translation {
+        kind: [Kind::FullCone, Kind::AddressRestricted, Kind::PortRestricted, Kind::Symmetric]
+            [usize::from(number % 4)],
+        idle: Duration::from_secs([20, 65, 90, 180][usize::from(number / 4 % 4)]),
+    });
     let claimed = match natted {
+        // What a wrong idea of its own address looks like; nobody is there.
+        true if translation.is_some() && number.is_multiple_of(3) => {
+            SocketAddr::new(Ipv4Addr::new(203, 0, 113, number).into(), 5999)
+        }
         true => SocketAddr::new(Ipv4Addr::new(192, 168, 1, number).into(), 5060),
         false => SocketAddr::new(public, 5060),
     };
@@ -421,7 +433,8 @@ fn phone(rng: &mut Rng, site: &SiteSpec, user: &str, number: u8, direct: bool) -
         transport,
         network,
         claimed,
-        rport: natted || rng.chance(500),
+        rport: if natted { !number.is_multiple_of(5) } else { rng.chance(500) },
+        translation,
         home: site.address,
         manner,
         registers: true,

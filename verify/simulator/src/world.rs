@@ -11,6 +11,7 @@ use crate::services::{SimServices, Users};
 use crate::site::{Site, UDP};
 use crate::text::string;
 use crate::trace::{Fate, Trace};
+use crate::translation::Translator;
 use core::time::Duration;
 use sip_auth::Credentials;
 use sip_node::{Node, Notice};
@@ -57,6 +58,7 @@ pub(crate) struct World {
     pub monitor: Monitor,
     pub trace: Trace,
     pub network: Network,
+    translators: Vec<Option<Translator>>,
     pub mutation: Option<Mutation>,
     /// Times that a mutation was applied.
     pub mutated: u32,
@@ -84,10 +86,20 @@ impl World {
             network.put(site.spec.address, Place::Site(i));
             monitor.peers.push(site.spec.address);
         }
-        let mut phones = Vec::new();
+        let (mut phones, mut translators) = (Vec::new(), Vec::new());
         for (i, profile) in scenario.phones.iter().enumerate() {
             network.put(profile.network, Place::Phone(i));
-            monitor.peers.extend([profile.network, profile.claimed]);
+            // Behind a translation nobody is where the phone believes to be.
+            let places =
+                [Some(profile.network), Some(profile.claimed).filter(|_| profile.translation.is_none())];
+            monitor.peers.extend(places.into_iter().flatten());
+            translators.push(profile.translation.map(|mut rules| {
+                if scenario.weather == Weather::Quiet {
+                    // Every call goes as its script says, so the phone is there from one REGISTER to the next.
+                    rules.idle = rules.idle.max(Duration::from_secs(65));
+                }
+                Translator::new(rules, profile.network)
+            }));
             if profile.registers {
                 monitor.contacts.entry(profile.aor()).or_default().push(profile.contact());
             }
@@ -108,6 +120,7 @@ impl World {
             monitor,
             trace: Trace::new(keep),
             network,
+            translators,
             mutation,
             mutated: 0,
             queue: BTreeMap::new(),
@@ -443,7 +456,15 @@ impl World {
         let network = profile.network;
         let stream = packet.conn.is_some() || profile.transport == Transport::Tcp;
         if !stream {
-            return self.send_datagram(network, packet.to, packet.bytes, None);
+            let seen = match &mut self.translators[phone] {
+                Some(translator) => translator.leave(self.now, packet.to),
+                None => network,
+            };
+            if self.network.at(seen).is_none() {
+                self.network.put(seen, Place::Phone(phone));
+                self.monitor.peers.push(seen);
+            }
+            return self.send_datagram(seen, packet.to, packet.bytes, None);
         }
         let open = packet.conn.filter(|id| self.network.conns.contains_key(id));
         let side = |id: u64| {
@@ -489,6 +510,9 @@ impl World {
     fn datagram_arrives(&mut self, from: SocketAddr, to: SocketAddr, bytes: &[u8]) {
         match self.network.at(to) {
             Some(Place::Site(site)) if self.sites[site].up => self.deliver(site, Flow::udp(UDP, from), bytes),
+            Some(Place::Phone(phone))
+                if self.translators[phone].as_ref().is_some_and(|t| !t.admits(self.now, to.port(), from)) => {
+            }
             Some(Place::Phone(phone)) => {
                 let source = Source { address: from, conn: None };
                 self.with_phone(phone, |phone, now| phone.receive(now, source, bytes));

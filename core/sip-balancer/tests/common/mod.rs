@@ -61,6 +61,7 @@ pub struct Sent {
     pub over: Transport,
     pub conn: Option<ConnId>,
     pub token: u64,
+    pub hurries: bool,
 }
 
 impl Sent {
@@ -203,6 +204,7 @@ pub fn sent(out: &Outbox) -> Vec<Sent> {
         over: t.flow.transport,
         conn: t.flow.conn,
         token: t.token,
+        hurries: t.hurries,
     };
     out.transmits().iter().map(one).collect()
 }

@@ -265,7 +265,7 @@ fn a_phone_on_the_host_of_a_trunk_may_register() {
 #[test]
 fn a_contact_elsewhere_is_believed_where_it_may_be() {
     let mut lab = Lab::open();
-    // A registration on behalf of another device.
+    // A registration on behalf of another device, by a client that asks for no answer elsewhere (no rport).
     assert_eq!(lab.ask(ALICE, register("bob", "<sip:bob@192.0.2.99:5070>").text()).status(), 200);
     assert_eq!(lab.invite(CAROL, Req::invite().text())[0].to(), "192.0.2.99:5070");
     // Not into our own network: then to where it came from.

@@ -15,6 +15,7 @@ mod forwarding;
 mod networks;
 mod overload;
 mod own;
+mod reach;
 mod relay;
 mod relaying;
 mod repeats;
@@ -242,6 +243,7 @@ pub(crate) struct Sent {
     pub flow: Flow,
     pub text: String,
     pub token: u64,
+    pub hurries: bool,
 }
 
 impl Lab {
@@ -332,6 +334,7 @@ impl Lab {
             flow: t.flow,
             text: String::from_utf8(self.out.message(t).to_vec()).unwrap(),
             token: t.token,
+            hurries: t.hurries,
         };
         let sent = self.out.transmits().iter().map(show).collect();
         self.out.clear();

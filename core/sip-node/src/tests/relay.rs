@@ -196,7 +196,7 @@ fn what_this_server_sends_itself_is_not_from_the_pbx_on_its_machine() {
             with_pbx(s);
             s.proxy.mode = mode;
         });
-        lab.bind("alice", "<sip:+49900@198.51.100.1:5060>", udp(ALICE));
+        lab.bind("alice", "<sip:+49900@198.51.100.1:5060>", sip_registrar::elsewhere(udp(ALICE)));
         lab.send(CAROL, Req::new("INVITE", "sip:alice@here.example").text());
         let sent = lab.sent();
         assert!(reached(&sent).contains(&US.to_owned()), "{mode:?}: {sent:?}");

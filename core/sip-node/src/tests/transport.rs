@@ -123,16 +123,18 @@ fn the_received_via_of_a_forwarded_request_says_where_it_came_from() {
 fn large_requests_go_over_tcp_and_then_over_udp_after_all() {
     let mut lab = Lab::new();
     lab.phones(&[BOB]);
-    let mut req = Req::invite();
+    // Where a URI chooses: of a binding it is known how its phone is reached.
+    let mut req = Req::new("INVITE", "sip:bob@192.0.2.20:5060");
     req.body = "x".repeat(1_300);
     let sent = lab.invite(CAROL, req.text());
     assert_eq!((sent[0].flow.transport, sent[0].to().as_str()), (Transport::Tcp, BOB));
     assert!(sent[0].get("Via").unwrap().starts_with("SIP/2.0/TCP 198.51.100.1:5060;"), "{}", sent[0].text);
-    // 18.1.1: a peer without TCP gets it over UDP.
+    // 18.1.1: a peer without TCP gets it over UDP, and soon.
+    assert!(sent[0].hurries);
     lab.undeliverable(&sent[0]);
     let again = lab.one();
     assert_eq!((again.flow.transport, again.to().as_str()), (Transport::Udp, BOB));
-    assert!(again.get("Via").unwrap().starts_with("SIP/2.0/UDP 198.51.100.1:5060;"));
+    assert!(again.get("Via").unwrap().starts_with("SIP/2.0/UDP 198.51.100.1:5060;") && !again.hurries);
     lab.send(BOB, again.accept("b"));
     assert_eq!(lab.one().status(), 200);
     lab.rest();
@@ -140,18 +142,20 @@ fn large_requests_go_over_tcp_and_then_over_udp_after_all() {
 
 #[test]
 fn large_requests_within_a_dialog_go_over_tcp_too() {
-    let mut lab = Lab::new();
-    lab.phones(&[BOB]);
-    let req = Req::invite();
-    let sent = lab.invite(CAROL, req.text());
-    let ok = lab.ask(BOB, sent[0].accept("b"));
+    let trunk_at = "203.0.113.5:5060";
+    let mut lab = Lab::open();
+    lab.reconfigure(|s| s.trunks.push(trunk(&["sip:203.0.113.5"], "+49")));
+    let req = Req::new("INVITE", "sip:+491@here.example").alice();
+    let sent = lab.invite(ALICE, req.text());
+    let ok = lab.ask(trunk_at, sent[0].accept("b"));
     let mut update = req.within("INFO", &ok);
     update.body = "x".repeat(1_300);
-    let sent = lab.ask(CAROL, update.text());
-    assert_eq!((sent.flow.transport, sent.to().as_str()), (Transport::Tcp, BOB));
+    let sent = lab.ask(ALICE, update.text());
+    assert_eq!((sent.flow.transport, sent.to().as_str()), (Transport::Tcp, trunk_at));
+    assert!(sent.hurries);
     lab.undeliverable(&sent);
     let sent = lab.one();
-    assert_eq!((sent.flow.transport, sent.to().as_str()), (Transport::Udp, BOB));
+    assert_eq!((sent.flow.transport, sent.to().as_str()), (Transport::Udp, trunk_at));
 }
 
 #[test]
@@ -249,6 +253,61 @@ fn phones_behind_address_translation_are_reached_through_it() {
     assert_eq!(sent[0].uri(), "sip:bob@192.168.1.5:5060");
 }
 
+/// RFC 3261 section 18.2.2.
+#[test]
+fn response_goes_over_a_new_connection_when_its_own_is_gone() {
+    let gone = tcp("192.0.2.10:40000", 9);
+    for (sent_by, status, to) in [
+        ("192.0.2.10:5060", 200, Some("192.0.2.10:5060")),
+        ("pc.far.example:5070", 200, Some("192.0.2.10:5070")),
+        ("pc.far.example", 486, Some("192.0.2.10:5060")),
+        // Never to an address that the request names.
+        ("203.0.113.9:5080", 200, Some("192.0.2.10:5080")),
+        ("192.0.2.10:8080", 200, None),
+    ] {
+        let mut lab = Lab::with(|s| s.admin = Some("192.0.2.10:8080".parse().unwrap()));
+        lab.phones(&[BOB]);
+        let invite = Req::invite().sent_by("TCP", sent_by);
+        lab.send_on(gone, invite.text());
+        let got = lab.sent().into_iter().find(|s| s.status() == 0).unwrap();
+        lab.send(BOB, got.reply(180, "b", ""));
+        let ringing = lab.one();
+        assert_eq!((ringing.status(), ringing.flow), (180, gone));
+        lab.undeliverable(&ringing);
+        lab.silent();
+        lab.send(BOB, got.reply(status, "b", &format!("Contact: <sip:bob@{BOB}>\r\n")));
+        let answer = lab.sent().into_iter().find(|s| s.status() == status).unwrap();
+        assert_eq!(answer.flow, gone, "{sent_by}");
+        lab.undeliverable(&answer);
+        let again = lab.sent();
+        let expected: Vec<Flow> = to.iter().map(|to| Flow { conn: None, ..tcp(to, 9) }).collect();
+        assert_eq!(again.iter().map(|s| s.flow).collect::<Vec<_>>(), expected, "{sent_by}");
+        assert!(again.iter().all(|s| s.text == answer.text));
+        // Nobody accepts there either: the end.
+        again.iter().for_each(|s| lab.undeliverable(s));
+        lab.silent();
+        lab.rest();
+    }
+    // Without transactions, and what this server answers itself, as well.
+    let mut lab = Lab::with(|s| s.proxy.mode = Mode::Stateless);
+    lab.phones(&[BOB]);
+    lab.send_on(gone, Req::invite().sent_by("TCP", "192.0.2.10:5060").text());
+    let got = lab.one();
+    let answer = lab.ask(BOB, got.accept("b"));
+    lab.undeliverable(&answer);
+    assert_eq!(lab.one().flow, Flow { conn: None, ..tcp("192.0.2.10:5060", 9) });
+    let mut lab = Lab::open();
+    let mut register = Req::new("REGISTER", "sip:here.example").sent_by("TCP", "192.0.2.10:5060");
+    register.to = "<sip:bob@here.example>".to_owned();
+    lab.send_on(gone, register.text());
+    let answer = lab.one();
+    // Not where it had left before the connection ended: it may have been read.
+    lab.node.cut_off(lab.now, answer.token, &mut lab.out);
+    lab.silent();
+    lab.undeliverable(&answer);
+    assert_eq!(lab.one().flow, Flow { conn: None, ..tcp("192.0.2.10:5060", 9) });
+}
+
 #[test]
 fn what_the_network_gives_back_was_not_delivered() {
     let mut lab = Lab::new();
@@ -338,13 +397,15 @@ fn a_sips_contact_is_not_called_in_the_clear() {
 
 #[test]
 fn no_request_leaves_in_a_datagram_that_is_too_large() {
-    // 18.1.1: 1,300 bytes where the path MTU is not known. What a proxy adds counts.
+    // 18.1.1: 1,300 bytes where the path MTU is not known, to where a URI chooses. What a proxy adds counts.
+    let bob = "sip:bob@192.0.2.20:5060";
+    let invite = || Req::new("INVITE", bob);
     for (from, req) in [
-        (udp(CAROL), Req::invite()),
-        (tcp(CAROL, 9), Req::invite()),
-        (udp("192.0.2.10:40123"), Req::invite().sent_by("UDP", "10.0.0.7:5060")),
-        (udp("[2001:db8::10]:5060"), Req::invite().sent_by("UDP", "[2001:db8::10]:5060")),
-        (udp(CAROL), Req::new("MESSAGE", "sip:bob@here.example")),
+        (udp(CAROL), invite()),
+        (tcp(CAROL, 9), invite()),
+        (udp("192.0.2.10:40123"), invite().sent_by("UDP", "10.0.0.7:5060")),
+        (udp("[2001:db8::10]:5060"), invite().sent_by("UDP", "[2001:db8::10]:5060")),
+        (udp(CAROL), Req::new("MESSAGE", bob)),
     ] {
         let mut lab = Lab::open();
         lab.phones(&[BOB]);

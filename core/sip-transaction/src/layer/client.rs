@@ -33,6 +33,8 @@ pub(super) struct Client {
     method: u32,
     /// Of an INVITE, the slot of its CANCEL; of a CANCEL, the slot of its INVITE.
     relative: u32,
+    /// How often it may still be sent again.
+    again: u8,
     /// A CANCEL that waits for a provisional response (9.1): its extra header lines.
     waiting_cancel: Option<Box<[u8]>>,
     state: State,
@@ -60,6 +62,7 @@ impl Client {
             flow: Flow::udp(ListenerId(0), nowhere),
             method: 0,
             relative: NIL,
+            again: u8::MAX,
             waiting_cancel: None,
             state: State::Reserved,
         }
@@ -228,6 +231,7 @@ impl Layer {
         let Some(client) = self.clients.at_mut(slot) else { return Outcome::Unknown };
         let step = client.step(input, &self.clock);
         client.state = step.state.unwrap_or(client.state);
+        client.again = u8::MAX;
         client.times.follow(&step, self.now, &self.clock, &mut self.wheel);
         let (user, cancel) = (client.user, client.is_cancel());
         match step.act {
@@ -271,6 +275,13 @@ impl Layer {
     pub fn abandon(&mut self, id: ClientId) {
         if self.clients.get(id.slot, id.generation).is_some() {
             self.remove_client(id.slot);
+        }
+    }
+
+    /// Sends a request three times at most, however long nothing answers: it may be for somebody who never asked for it.
+    pub fn spare(&mut self, id: ClientId) {
+        if let Some(client) = self.clients.get_mut(id.slot, id.generation) {
+            client.again = 2;
         }
     }
 
@@ -470,8 +481,10 @@ impl Layer {
     /// Sends the stored request again (timers A and E).
     fn resend_request(&mut self, slot: u32, out: &mut Outbox) {
         let Some(id) = self.client_id(slot) else { return };
-        let Some(client) = self.clients.at(slot) else { return };
-        if !client.buffer.is_empty() {
+        let Some(client) = self.clients.at_mut(slot) else { return };
+        if !client.buffer.is_empty() && client.again > 0 {
+            // What has no bound ends by its timer, long before this does.
+            client.again -= 1;
             out.send(client.flow, id.token(), client.kept(&mut self.whole));
             self.counts.requests_resent += 1;
         }

@@ -68,12 +68,14 @@ pub struct Ticket {
     pub yields: bool,
     /// For so many seconds its connection matters.
     pub keeps: u32,
+    /// The message has another way to go if the connection is not made soon.
+    pub hurries: bool,
 }
 
 impl Ticket {
     /// Nobody wants to hear.
     pub fn none(origin: u16) -> Ticket {
-        Ticket { token: 0, origin, yields: false, keeps: 0 }
+        Ticket { token: 0, origin, yields: false, keeps: 0, hurries: false }
     }
 }
 

@@ -242,6 +242,12 @@ impl Streams {
             conn.dirty = true;
             self.dirty.push(id);
         }
+        // What else waits for this connection fails with it.
+        let soon = now + limits.connect_hurried;
+        if ticket.hurries && conn.state == State::Connecting && soon < conn.deadline {
+            conn.deadline = soon;
+            self.arm(id);
+        }
         self.counters.tcp_messages_out.one();
         if pending >= CHUNK || self.held > limits.max_held {
             self.send(id, poller, now);

@@ -10,7 +10,8 @@ const FEW: usize = 2;
 
 /// Who wants to hear of a transmit of worker `me`.
 fn ticket(transmit: &Transmit, me: u16) -> Ticket {
-    Ticket { token: transmit.token, origin: me, yields: transmit.yields, keeps: transmit.keeps }
+    let Transmit { token, yields, keeps, hurries, .. } = *transmit;
+    Ticket { token, origin: me, yields, keeps, hurries }
 }
 
 impl<M: Machine> Worker<M> {

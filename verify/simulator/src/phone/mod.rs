@@ -10,6 +10,7 @@ pub(crate) use caller::{Call, CallSpec, Final, Stage};
 
 use crate::rng::Rng;
 use crate::text::{Reader, Request, address_of, string, uri_of};
+use crate::translation::Translation;
 use callee::Answer;
 use client::{Client, Ended, Party, Purpose, State};
 use core::time::Duration;
@@ -63,6 +64,8 @@ pub(crate) struct Profile {
     /// The address that the phone believes it has.
     pub claimed: SocketAddr,
     pub rport: bool,
+    /// What is between it and the network, if it is on UDP.
+    pub translation: Option<Translation>,
     /// Its server.
     pub home: SocketAddr,
     pub manner: Manner,

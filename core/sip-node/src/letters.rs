@@ -1,0 +1,83 @@
+//! Final responses whose connection may be gone: they go to the port in Via over a new one (RFC 3261 section 18.2.2).
+//!
+//! That a connection is gone is reported for what was sent on it, soon after. So the latest responses are kept, not all, and a
+//! response that its caller had a while to read is forgotten.
+
+use crate::settings::Settings;
+use core::net::SocketAddr;
+use sip_message::{Index, Limits, Parsed, parse};
+use wire::{Flow, Outbox, Transport};
+
+/// Responses kept at a time, a power of two.
+const LETTERS: usize = 256;
+/// Memory that a place keeps from one response to the next, bytes.
+const KEEP_CAPACITY: usize = 2_048;
+
+/// The latest final responses of one worker that left on connections.
+#[derive(Default)]
+pub(crate) struct Letters {
+    ring: Vec<Letter>,
+    next: usize,
+    tokens: u64,
+    index: Index,
+}
+
+struct Letter {
+    /// Of its transmit; 0: there is none.
+    token: u64,
+    flow: Flow,
+    bytes: Vec<u8>,
+}
+
+impl Letters {
+    /// A token for a response that belongs to no transaction. The transaction layer's have bit 63 set.
+    pub fn token(&mut self) -> u64 {
+        self.tokens = self.tokens % (u64::MAX >> 1) + 1;
+        self.tokens
+    }
+
+    /// Keeps what was queued last, if it is a final response to somebody on a connection.
+    pub fn keep(&mut self, out: &Outbox) {
+        let Some(transmit) = out.transmits().last() else { return };
+        let bytes = out.message(transmit);
+        let dialled = matches!(transmit.flow.transport, Transport::Tcp | Transport::Tls | Transport::Sctp);
+        // `SIP/2.0 200`
+        if !dialled
+            || transmit.token == 0
+            || !bytes.starts_with(b"SIP/2.0 ")
+            || !matches!(bytes.get(8), Some(b'2'..=b'6'))
+        {
+            return;
+        }
+        if self.ring.len() < LETTERS {
+            self.ring.push(Letter { token: 0, flow: transmit.flow, bytes: Vec::new() });
+        }
+        let at = self.next % LETTERS;
+        self.next = at + 1;
+        if let Some(letter) = self.ring.get_mut(at) {
+            (letter.token, letter.flow) = (transmit.token, transmit.flow);
+            letter.bytes.clear();
+            letter.bytes.shrink_to(KEEP_CAPACITY);
+            letter.bytes.extend_from_slice(bytes);
+        }
+    }
+
+    /// Sends the response with this token again, now that its connection is gone: once, to the address that the request came
+    /// from, at the port that its Via names. Never to our own ports or the admin API.
+    pub fn send_again(&mut self, token: u64, settings: &Settings, out: &mut Outbox) {
+        let Letters { ring, index, .. } = self;
+        let Some(letter) = ring.iter_mut().find(|letter| token != 0 && letter.token == token) else { return };
+        letter.token = 0;
+        let (Parsed::Good(response) | Parsed::Bad(response, _)) =
+            parse(&letter.bytes, index, &Limits::READ_BEFORE)
+        else {
+            return;
+        };
+        let remote = SocketAddr::new(letter.flow.remote.ip(), response.via().port_or_default());
+        let ours = settings.listeners.iter().any(|l| l.address == remote);
+        let tried = letter.flow.conn.is_none() && letter.flow.remote == remote;
+        if !tried && !ours && !settings.is_admin(remote) {
+            out.send(Flow { remote, conn: None, ..letter.flow }, token, &letter.bytes);
+        }
+    }
+}

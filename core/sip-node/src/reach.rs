@@ -1,0 +1,199 @@
+//! Where a binding is reached: the table of docs/design/reach.md, decided when a REGISTER comes and followed when a request does.
+
+use crate::node::Node;
+use crate::services::{Counter, Services};
+use crate::settings::{Bounds, Settings};
+use crate::short::Short;
+use crate::targets::{Wish, transport_of, without_headers};
+use core::net::{IpAddr, SocketAddr};
+use sip_message::{Message, Name, Uri, Values, Via, host_ip};
+use sip_proxy::token::Role;
+use sip_proxy::transport::reply_flow;
+use sip_registrar::{BindingView, Reply, elsewhere, is_public};
+use wire::{Flow, Transport};
+
+/// Where requests for a Contact go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Place {
+    /// Where the answer to the REGISTER goes.
+    Source,
+    /// At this port of the sender's address.
+    Port(u16),
+    /// At the address in the Contact, from which a proxy that we trust forwards.
+    Device,
+    /// Where the Contact leads (RFC 3263): it is another device than the sender.
+    Contact,
+    /// Nowhere: another device, at an address that nobody may register.
+    Refused,
+}
+
+/// The whole decision.
+fn place(flow: Flow, request: &Message<'_>, contact: &Uri<'_>, settings: &Settings) -> Place {
+    let source = flow.remote.ip().to_canonical();
+    let front = settings.auth.is_front(source);
+    let seen = if front { sees_itself_behind(request) } else { sees_itself(flow, request) };
+    if !seen || request.header(Name::Path).is_some() || !is_dialled(contact) {
+        return Place::Source;
+    }
+    let Some(ip) = destination(contact) else { return Place::Contact };
+    let port = contact.port.unwrap_or(transport_of(contact).default_port());
+    let allowed = settings.may_register(SocketAddr::new(ip, port), source);
+    // What a proxy forwards to us came from another device.
+    if ip == source && !front {
+        let udp = flow.transport == Transport::Udp && transport_of(contact) == Transport::Udp;
+        return if udp && allowed { Place::Port(port) } else { Place::Source };
+    }
+    match allowed {
+        true if front && ip == settings.auth.source(source, request) => Place::Device,
+        true => Place::Contact,
+        // It means the same to nobody else, so the sender means itself.
+        false if !is_public(ip) || ip.is_loopback() => Place::Source,
+        false => Place::Refused,
+    }
+}
+
+/// The refusal of a REGISTER that policy forbids.
+pub(crate) const fn refused(reason: &'static [u8]) -> Reply {
+    Reply { status: 403, reason, headers: Vec::new() }
+}
+
+/// Whether the sender knows its own address, and asks for no answer elsewhere: only such a one can tell where another device
+/// is. On a stream nobody knows the port that it sends from.
+fn sees_itself(flow: Flow, request: &Message<'_>) -> bool {
+    let via = request.via();
+    let port = flow.transport != Transport::Udp || via.port_or_default() == flow.remote.port();
+    via.rport.is_none() && port && via.host_ip.is_some_and(|ip| ip == flow.remote.ip().to_canonical())
+}
+
+/// The same of a client behind a proxy that we trust, by what that wrote into its Via.
+fn sees_itself_behind(request: &Message<'_>) -> bool {
+    let Some(via) = request.values(Name::Via).skip(1).last().and_then(|v| Via::parse(v).ok()) else {
+        return true;
+    };
+    let address = via.received.and_then(host_ip).is_none_or(|ip| Some(ip) == via.host_ip);
+    let port = via.rport.flatten().is_none_or(|port| port == via.port_or_default());
+    address && port
+}
+
+/// Whether a new connection or datagram can lead to a Contact at all: to a browser none does (RFC 7118 section 5).
+fn is_dialled(contact: &Uri<'_>) -> bool {
+    let web = matches!(transport_of(contact), Transport::Ws | Transport::Wss);
+    let last = contact.host.rsplit(|&b| b == b'.').next().unwrap_or(b"");
+    let invalid = last.eq_ignore_ascii_case(b"invalid");
+    contact.is_sip() && !web && !invalid
+}
+
+/// The address that a URI spells out (RFC 3263 section 4).
+fn destination(uri: &Uri<'_>) -> Option<IpAddr> {
+    match uri.param(b"maddr").filter(|maddr| !maddr.is_empty()) {
+        Some(maddr) => host_ip(maddr).map(|ip| ip.to_canonical()),
+        None => uri.host_ip(),
+    }
+}
+
+impl<S: Services> Node<S> {
+    /// What the binding of a Contact is filed under, or the refusal of its REGISTER. `kept`: it keeps to its flow (RFC 5626).
+    pub(crate) fn placed(
+        &self,
+        flow: Flow,
+        request: &Message<'_>,
+        contact: &Uri<'_>,
+        kept: bool,
+    ) -> Result<Flow, Reply> {
+        let here = reply_flow(flow, request);
+        if kept {
+            return Ok(flow);
+        }
+        match place(flow, request, contact, &self.settings) {
+            Place::Source => Ok(here),
+            Place::Port(port) => Ok(Flow { remote: SocketAddr::new(flow.remote.ip(), port), ..flow }),
+            Place::Contact => Ok(elsewhere(flow)),
+            Place::Device => Ok(self.device(flow, contact).unwrap_or(elsewhere(flow))),
+            Place::Refused => {
+                self.services.count(Counter::Forbidden);
+                Err(refused(b"Contact Not Allowed"))
+            }
+        }
+    }
+
+    /// The device at the address that a Contact spells out.
+    fn device(&self, flow: Flow, contact: &Uri<'_>) -> Option<Flow> {
+        let transport = transport_of(contact);
+        let remote = SocketAddr::new(destination(contact)?, contact.port.unwrap_or(transport.default_port()));
+        let listener = self.settings.listener_for(transport, remote, flow.listener)?;
+        Some(Flow { transport, listener, remote, conn: None })
+    }
+
+    /// A binding as a target.
+    pub(crate) fn binding_wish(&self, near: Flow, binding: &BindingView<'_>) -> Wish {
+        // Header components of a Contact are for whoever makes a new request, not for this one
+        // (section 19.1.5): taken over, they would smuggle a Route or credentials in.
+        let contact = Uri::parse(binding.contact).ok();
+        let uri = match &contact {
+            Some(uri) if uri.is_sip() => {
+                let len = binding.contact.len().saturating_sub(uri.headers.len());
+                binding.contact.get(..len).unwrap_or(binding.contact)
+            }
+            _ => without_headers(binding.contact),
+        };
+        let mut wish = Wish::new(uri, Role::Local);
+        wish.instance.extend_from_slice(binding.instance);
+        if binding.is_elsewhere() {
+            (wish.locate, wish.bounds) = (uri.to_vec(), Bounds::of(binding.flow.remote));
+            wish.elsewhere = true;
+            return wish;
+        }
+        let flow = self.valid_flow(binding.flow, near.listener);
+        if !binding.path.is_empty() {
+            wish.routes.extend_from_slice(b"Route: ");
+            wish.routes.extend_from_slice(binding.path);
+            wish.routes.extend_from_slice(b"\r\n");
+            let first = Values::new(binding.path).next().unwrap_or(b"");
+            let edge = sip_message::NameAddr::parse(first).ok().map(|n| n.uri);
+            let edge_ip = edge.and_then(|e| Uri::parse(e).ok()).and_then(|u| u.host_ip());
+            match edge {
+                // Path names another host than the one the REGISTER came from: the client's word, as good
+                // as a Route's.
+                Some(edge) if edge_ip != Some(flow.remote.ip().to_canonical()) => {
+                    (wish.locate, wish.bounds) = (edge.to_vec(), Bounds::of(flow.remote));
+                }
+                _ => wish.hops.push(flow),
+            }
+            return wish;
+        }
+        wish.flow_only = binding.is_outbound();
+        match wish.flow_only {
+            true => wish.hops.push(flow),
+            false => self.source_hops(flow, contact.as_ref(), &mut wish.hops),
+        }
+        wish
+    }
+
+    /// The ways to a phone that is reached where it registered from, best first. By datagram a request of any size is sent:
+    /// whether anybody accepts connections there is not known.
+    fn source_hops(&self, flow: Flow, contact: Option<&Uri<'_>>, hops: &mut Short<Flow>) {
+        let stream = flow.transport != Transport::Udp;
+        if stream {
+            hops.push(flow);
+        }
+        // The phone's own address, so that nothing translates it on the way: its Contact may name a transport, or take a new
+        // connection when the one that it registered over is gone (a restart, say).
+        let own = contact.filter(|c| destination(c) == Some(flow.remote.ip().to_canonical()));
+        if let Some(c) = own {
+            let transport = if stream { flow.transport } else { transport_of(c) };
+            let remote = SocketAddr::new(flow.remote.ip(), c.port.unwrap_or(transport.default_port()));
+            let listener = self.settings.listener_for(transport, remote, flow.listener);
+            if let Some(listener) = listener
+                && transport != Transport::Udp
+                && (!stream || remote != flow.remote)
+                && !self.settings.is_admin(remote)
+            {
+                let listener = if stream { flow.listener } else { listener };
+                hops.push(Flow { transport, listener, remote, conn: None });
+            }
+        }
+        if !stream {
+            hops.push(flow);
+        }
+    }
+}
