@@ -163,9 +163,6 @@ fn voicemail(voicemail: &c::Voicemail) -> n::Voicemail {
 }
 
 fn emergency(emergency: &c::Emergency) -> n::Emergency {
-    // What the file may name the kernel's part has room for.
-    const { assert!(c::Emergency::MOST_NUMBERS <= sip_steering::NUMBERS) };
-    const { assert!(c::Emergency::LONGEST_NUMBER <= sip_steering::NUMBER_LEN) };
     n::Emergency {
         targets: uris(&emergency.targets),
         numbers: bytes_of(&emergency.numbers),

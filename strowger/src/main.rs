@@ -7,6 +7,7 @@ mod build;
 mod check;
 mod cli;
 mod counters;
+mod courier;
 mod ctl;
 mod interfaces;
 mod load;

@@ -3,10 +3,10 @@
 use crate::admin::{Control, Running};
 use crate::build::{self, METHODS};
 use crate::cli::{ServeArgs, Switch};
+use crate::courier::Courier;
 use crate::memory::Room;
 use crate::segmentation::Segmentation;
 use crate::signals::{self, Wish};
-use crate::throttle::Throttle;
 use crate::unserved::Unserved;
 use crate::world::{self, Ask, SharedLedger, World};
 use crate::{absolute, fail, interfaces, say_errors, steering};
@@ -20,12 +20,14 @@ use sip_node::{Keys, Node, NodeConfig, Notice};
 use std::error::Error;
 use std::net::SocketAddr;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use store::{Clock, LocationLimits, OnFailure, Store, StoreOptions, load_or_create_secret};
 use wire::Transport;
-use worker_runtime::{Bound, Listener, Runtime, RuntimeConfig, RuntimeHandle, StreamLimits, monotonic_now};
+use worker_runtime::{
+    Bound, Listener, PostError, Runtime, RuntimeConfig, RuntimeHandle, StreamLimits, monotonic_now,
+};
 
 /// Anything that keeps the server from starting; its text says what to do.
 pub(crate) type Failure = Box<dyn Error + Send + Sync>;
@@ -107,9 +109,9 @@ fn serve(loaded: Loaded, overrides: Overrides) -> Result<(), Failure> {
     let store = open_store(config, &listeners, clock, workers)?;
     let parts = Parts::new(&loaded, workers, listeners, secret_bytes, keys, &store);
     let (bound, grade) = steering.finish()?;
-    let (handle, runtime, resolver_slot) = start_workers(&parts, bound, workers)?;
-    let resolver = start_resolver(config, &handle)?;
-    let _ = resolver_slot.set(resolver);
+    let courier = Arc::new(Courier::default());
+    let resolver = start_resolver(config, &courier)?;
+    let (handle, runtime) = start_workers(&parts, bound, workers, resolver, &courier)?;
     let control = Arc::new(Control::new(Running {
         loaded,
         overrides,
@@ -131,7 +133,7 @@ fn serve(loaded: Loaded, overrides: Overrides) -> Result<(), Failure> {
     say_if_idle(&control.config(), &parts.credentials);
     let unserved = Unserved::new(&parts.credentials, control.config());
     announce(&control, &notifier, workers);
-    wait(&signals, &control, &notifier, &handle, (segmentation, unserved));
+    wait(&signals, &control, &notifier, &handle, (segmentation, unserved, courier));
     drop(admin);
     handle.shutdown();
     let ended = runtime.join();
@@ -362,16 +364,18 @@ fn open_store(
     Ok(Store::open(options)?)
 }
 
-type Started = (RuntimeHandle<Notice>, Runtime<Notice>, Arc<OnceLock<Resolver>>);
-
-/// Starts the workers. The resolver needs their handle and they need the resolver: it is put into the
-/// slot afterwards, and a question asked before that goes unanswered until it is asked again.
-fn start_workers(parts: &Parts, bound: Bound, workers: usize) -> Result<Started, Failure> {
-    let slot: Arc<OnceLock<Resolver>> = Arc::new(OnceLock::new());
-    let sender: Arc<OnceLock<RuntimeHandle<Notice>>> = Arc::new(OnceLock::new());
+/// Starts the workers. The resolver is there before the first of them asks; its answers wait for the workers' handle.
+fn start_workers(
+    parts: &Parts,
+    bound: Bound,
+    workers: usize,
+    resolver: Resolver,
+    courier: &Arc<Courier>,
+) -> Result<(RuntimeHandle<Notice>, Runtime<Notice>), Failure> {
+    let resolver = Arc::new(resolver);
     let mut nodes = Vec::with_capacity(workers);
     for worker in 0..workers {
-        let (slot, sender) = (Arc::clone(&slot), Arc::clone(&sender));
+        let (resolver, courier) = (Arc::clone(&resolver), Arc::clone(courier));
         let ask: Ask = Arc::new(move |worker, question: sip_node::Question| {
             let asked = resolver::Question {
                 worker,
@@ -379,56 +383,44 @@ fn start_workers(parts: &Parts, bound: Bound, workers: usize) -> Result<Started,
                 kind: world::kind_of(question.kind),
                 name: question.name,
             };
-            let refused = match slot.get() {
-                Some(resolver) => resolver.ask(asked).err(),
-                None => None,
-            };
-            if let (Some(answer), Some(handle)) = (refused, sender.get()) {
-                deliver(handle, answer);
+            // What cannot be asked has failed, at once.
+            if let Err(answer) = resolver.ask(asked) {
+                courier.bring(answer);
             }
         });
         nodes.push(parts.node(worker as u16, ask)?);
     }
     let runtime = bound.start(nodes)?;
     let handle = runtime.handle();
-    let _ = sender.set(handle.clone());
-    Ok((handle, runtime, slot))
+    let poster = handle.clone();
+    courier.start(move |worker, notice| {
+        poster.post(worker, notice).map_err(|(PostError::Full(notice) | PostError::NoWorker(notice))| notice)
+    });
+    Ok((handle, runtime))
 }
 
-fn start_resolver(config: &Config, handle: &RuntimeHandle<Notice>) -> Result<Resolver, Failure> {
-    let handle = handle.clone();
+fn start_resolver(config: &Config, courier: &Arc<Courier>) -> Result<Resolver, Failure> {
+    let courier = Arc::clone(courier);
     let settings = ResolverConfig {
         nameservers: config.dns.servers.clone(),
         timeout: config.dns.timeout,
         ..ResolverConfig::default()
     };
-    Ok(Resolver::start(&settings, move |answer| deliver(&handle, answer))?)
-}
-
-fn deliver(handle: &RuntimeHandle<Notice>, answer: resolver::Answer) {
-    let resolver::Answer { question, outcome, ttl } = answer;
-    let kind = match question.kind {
-        resolver::Kind::Naptr => sip_proxy::locate::Kind::Naptr,
-        resolver::Kind::Srv => sip_proxy::locate::Kind::Srv,
-        resolver::Kind::A => sip_proxy::locate::Kind::A,
-        resolver::Kind::Aaaa => sip_proxy::locate::Kind::Aaaa,
-    };
-    let notice = Notice::Located { kind, name: question.name, answer: world::answer_of(outcome), ttl };
-    static LOST: Throttle = Throttle::new();
-    if handle.post(question.worker, notice).is_err()
-        && let Some(before) = LOST.pass(monotonic_now())
-    {
-        let worker = question.worker;
-        tracing::warn!(worker, before, "a resolver's answer was lost: the worker's queue is full");
-    }
+    Ok(Resolver::start(&settings, move |answer| courier.bring(answer))?)
 }
 
 fn announce(control: &Control, notifier: &Notifier, workers: usize) {
     let list: Vec<String> = control.listeners();
-    let status = format!("ready: {} with {workers} workers", list.join(", "));
+    let plural = if workers == 1 { "" } else { "s" };
+    let status = format!("ready: {} with {workers} worker{plural}", list.join(", "));
     notifier.ready(&status);
-    // Scripts wait for this line; it is not a log line, so that no log level hides it.
-    eprintln!("strowger {} {status}", env!("CARGO_PKG_VERSION"));
+    say_ready(&status, control.config().log.format);
+}
+
+/// Says that the program is ready. Scripts wait for this line: no log level hides it.
+pub(crate) fn say_ready(status: &str, format: c::LogFormat) {
+    let line = format!("strowger {} {status}", env!("CARGO_PKG_VERSION"));
+    eprintln!("{}", control::log::line(&line, format));
 }
 
 /// Warns where everybody on the Internet may call our users.
@@ -468,7 +460,7 @@ fn wait(
     control: &Control,
     notifier: &Notifier,
     handle: &RuntimeHandle<Notice>,
-    (mut segmentation, mut unserved): (Segmentation, Unserved),
+    (mut segmentation, mut unserved, courier): (Segmentation, Unserved, Arc<Courier>),
 ) {
     loop {
         match signals.recv_timeout(TIDY) {
@@ -481,6 +473,7 @@ fn wait(
             Err(RecvTimeoutError::Timeout) => {
                 worker_runtime::give_back_memory();
                 segmentation.look();
+                courier.retry();
                 unserved.look(control.config());
             }
             Ok(Wish::Stop | Wish::Break) | Err(RecvTimeoutError::Disconnected) => break,

@@ -16,8 +16,7 @@ use wire::{Flow, Time};
 pub struct Emergency {
     /// SIP URIs in failover order.
     pub targets: Vec<Vec<u8>>,
-    /// What people dial. The kernel's part knows [`sip_steering::NUMBERS`] of them, of [`sip_steering::NUMBER_LEN`] bytes at
-    /// most; in an overload it would drop calls to others.
+    /// What people dial.
     pub numbers: Vec<Vec<u8>>,
     /// Whether anybody may call for help; otherwise our users and trunks.
     pub strangers: bool,

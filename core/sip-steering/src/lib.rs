@@ -35,4 +35,4 @@ pub use hash::Ownership;
 pub use memory::memory_bits;
 pub use program::{LONGEST, REACH};
 pub use sieve::SIEVE_STEPS;
-pub use table::{BUCKETS, NUMBER_LEN, NUMBERS, ROWS, Table, Threshold, part, place};
+pub use table::{BUCKETS, ROWS, Table, Threshold, part, place};

@@ -4,7 +4,7 @@
 //! not below the share of its source. So it has to know as much as the worker does when it leaves something unanswered:
 //! the method, whether there is a tag in To, the Call-ID, and the address that it came from. Where it is not certain of
 //! any of these it lets the datagram pass, and the worker judges. So it does with calls to emergency services: those named
-//! by a URN, and those to one of the numbers in the table, which the worker knows from its settings.
+//! by a URN, and those to one of the numbers in the table, or to what begins as they do where there are too many of them.
 //!
 //! The shares stand in a map that the worker writes ([`wire::SieveProgram`]). They are good until the time written
 //! beside them, so that a worker that stands still has nothing dropped for long.
@@ -25,7 +25,7 @@ use crate::program::{
     CASE, CONTEXT, COPIED, END, HEADER, KEY, LEFT, MAP_LOOKUP_ELEM, NEWLINE, PLACES, SCRATCH, SKB_LOAD_BYTES,
     SPACE, Search, TAB, add, constants, finish, owner,
 };
-use crate::table::{BUCKETS, NUMBERS, NUMBERS_AT, OTHERS, ROWS, SALTS, SHIFT, Threshold, WORDS};
+use crate::table::{BEGINNING, BUCKETS, NUMBERS, NUMBERS_AT, OTHERS, ROWS, SALTS, SHIFT, Threshold, WORDS};
 use wire::SieveProgram;
 
 /// Looks at a line, at 64 bytes of it or at a byte of To, before the program gives up.
@@ -332,22 +332,31 @@ fn shares(asm: &mut Assembler, workers: u16, pass: Label) {
 }
 
 /// Goes to `pass` with a call to one of the numbers in the table in R8: where no digit follows, for what else does the
-/// worker reads itself.
+/// worker reads itself; and with a call to what begins as a beginning of such numbers does.
 fn emergency(asm: &mut Assembler, pass: Label) {
     let none = asm.label();
     for number in 0..NUMBERS {
-        let next = asm.label();
+        let [text, next] = [asm.label(), asm.label()];
         asm.load(Size::U64, R1, R8, word(NUMBERS_AT + 2 * number));
         asm.jump_if(R1, If::Equal, 0, none);
         asm.mov(R2, R1);
         asm.alu(Alu::ShiftRight, R2, 56);
+        asm.mov(R5, R2);
+        asm.alu(Alu::And, R5, BEGINNING as i32);
+        asm.alu(Alu::And, R2, 0x38);
         asm.load(Size::U64, R3, R10, USER);
+        // The beginning of everything: of requests that are no calls there is none.
+        asm.jump_if(R2, If::NotEqual, 0, text);
+        asm.jump_if(R3, If::NotEqual, 0, pass);
+        asm.jump(next);
+        asm.place(text);
         asm.alu(Alu::Xor, R1, R3);
         // What is behind it goes away.
         asm.mov(R4, 64);
         asm.alu(Alu::Sub, R4, R2);
         asm.alu(Alu::ShiftLeft, R1, R4);
         asm.jump_if(R1, If::NotEqual, 0, next);
+        asm.jump_if(R5, If::NotEqual, 0, pass);
         asm.alu(Alu::ShiftRight, R3, R2);
         asm.alu(Alu::And, R3, 0xff);
         asm.alu(Alu::Sub, R3, i32::from(b'0'));

@@ -114,6 +114,9 @@ fn calls_to_the_numbers_of_the_table_pass() {
         "sip:0112000@b",
         "tel:112",
         "sip:*1@b",
+        // It has room for the beginning only.
+        "sip:01120000@b",
+        "sip:01120001@b",
     ] {
         for method in ["INVITE", "MESSAGE"] {
             assert!(!drops(&table, &format!("{method} {uri}")), "{method} {uri}");
@@ -131,8 +134,7 @@ fn calls_to_the_numbers_of_the_table_pass() {
         "sips:112@b",
         "sip:113@b",
         "sip:0112@b",
-        "sip:01120000@b",
-        "sip:01120001@b",
+        "sip:011200@b",
         "sip:b@112",
         "sip:b@c;user=112",
         "sip:*12@b",
@@ -141,9 +143,17 @@ fn calls_to_the_numbers_of_the_table_pass() {
         assert!(drops(&table, &format!("INVITE {uri}")), "{uri}");
         assert!(drops(&table, &format!("MESSAGE {uri}")), "{uri}");
     }
-    // As many as there is room for, and none again.
     table.set_numbers([&b"119"[..]; 20].into_iter());
     assert!(!drops(&table, "INVITE sip:119@b") && drops(&table, "INVITE sip:112@b"));
+    // Of more than there is room for none is dropped, and what begins as none of them does is.
+    let many: Vec<String> = (110..150).map(|n| format!("{n}000")).chain(["0112".to_owned()]).collect();
+    table.set_numbers(many.iter().map(|number| number.as_bytes()));
+    assert!(many.iter().all(|number| !drops(&table, &format!("INVITE sip:{number}@b"))));
+    assert!(drops(&table, "INVITE sip:911@b") && drops(&table, "INVITE sip:15@b"));
+    let all: Vec<String> = (0..100).map(|n| format!("{n:02}9")).collect();
+    table.set_numbers(all.iter().map(|number| number.as_bytes()));
+    assert!(!drops(&table, "INVITE sip:009@b") && !drops(&table, "INVITE sip:x@b"), "anything may be one");
+    assert!(drops(&table, "REGISTER sip:009@b"));
     table.set_numbers(core::iter::empty());
     assert!(drops(&table, "INVITE sip:119@b"));
 }

@@ -1,6 +1,7 @@
 //! What an overloaded worker tells the kernel, and how a source is found in it.
 
 use crate::hash::finish;
+use std::collections::BTreeSet;
 
 /// Rows in which sources are counted, each with a hash of its own.
 pub const ROWS: usize = 2;
@@ -14,10 +15,12 @@ pub(crate) const NUMBERS_AT: usize = SHIFT + 2;
 /// Words of the table.
 pub(crate) const WORDS: usize = NUMBERS_AT + 2 * NUMBERS;
 
-/// Numbers for emergency calls that there is room for.
-pub const NUMBERS: usize = 8;
+/// Numbers for emergency calls, or beginnings of such numbers, that the program compares.
+pub(crate) const NUMBERS: usize = 8;
 /// The longest of them, bytes.
-pub const NUMBER_LEN: usize = 7;
+const NUMBER_LEN: usize = 7;
+/// The bit of an entry that says that it is the beginning of numbers: whatever follows passes.
+pub(crate) const BEGINNING: u64 = 1;
 
 /// What is mixed into the number of a source for what it brings besides calls: as many bits as a lot has.
 pub(crate) const OTHERS: u64 = u16::MAX as u64;
@@ -118,9 +121,11 @@ impl Table {
         }
     }
 
-    /// The numbers whose calls always pass: [`NUMBERS`] of them at most, of [`NUMBER_LEN`] bytes at most; others are left out.
+    /// The numbers whose calls always pass. The program compares a few short ones; where there are more, or longer ones, it
+    /// has their beginnings, so that calls to other numbers pass as well, and the worker judges them.
     pub fn set_numbers<'n>(&mut self, numbers: impl Iterator<Item = &'n [u8]>) {
-        let entries = numbers.filter_map(entry).chain(core::iter::repeat(0));
+        let entries = entries(numbers.filter(|number| !number.is_empty()).collect());
+        let entries = entries.into_iter().chain(core::iter::repeat(0));
         let halves = entries.flat_map(|entry| [entry as u32, (entry >> 32) as u32]);
         self.0
             .iter_mut()
@@ -131,12 +136,59 @@ impl Table {
     }
 }
 
-/// A number as the program reads it: its text, first byte lowest, and above that its length in bits. Nothing is 0.
-fn entry(number: &[u8]) -> Option<u64> {
+/// The entries for these numbers: the numbers themselves, or as much of their beginnings as there is room for.
+fn entries(numbers: BTreeSet<&[u8]>) -> Vec<u64> {
+    for longest in (0..=NUMBER_LEN).rev() {
+        let cut = numbers.iter().filter_map(|number| number.get(..=longest)?.get(..longest));
+        let beginnings: BTreeSet<&[u8]> = cut.collect();
+        let whole = numbers.iter().filter(|number| number.len() <= longest);
+        // What begins as longer ones do is covered by their beginning.
+        let whole: Vec<&[u8]> =
+            whole.copied().filter(|number| !beginnings.iter().any(|text| number.starts_with(text))).collect();
+        if beginnings.len() + whole.len() <= NUMBERS {
+            let beginnings = beginnings.into_iter().map(|text| entry(text, BEGINNING));
+            return beginnings.chain(whole.into_iter().map(|text| entry(text, 0))).collect();
+        }
+    }
+    Vec::new()
+}
+
+/// A number as the program reads it: its text, first byte lowest, and above that its length in bits, and whether it is a
+/// beginning. Nothing is 0.
+fn entry(text: &[u8], beginning: u64) -> u64 {
     let mut bytes = [0; 8];
-    bytes
-        .get_mut(..number.len())
-        .filter(|room| (1..=NUMBER_LEN).contains(&room.len()))?
-        .copy_from_slice(number);
-    Some(u64::from_le_bytes(bytes) | (8 * number.len() as u64) << (8 * NUMBER_LEN))
+    bytes.iter_mut().zip(text.iter().take(NUMBER_LEN)).for_each(|(byte, own)| *byte = *own);
+    u64::from_le_bytes(bytes) | ((8 * text.len().min(NUMBER_LEN) as u64) | beginning) << (8 * NUMBER_LEN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The entries, shown as text; a beginning ends with dots.
+    fn shown(numbers: &[&str]) -> Vec<String> {
+        let all = entries(numbers.iter().map(|number| number.as_bytes()).collect());
+        let show = |entry: u64| {
+            let text = &entry.to_le_bytes()[..(entry >> 56 & 0xf8) as usize / 8];
+            let dots = if entry >> 56 & BEGINNING != 0 { "..." } else { "" };
+            format!("{}{dots}", String::from_utf8_lossy(text))
+        };
+        all.into_iter().map(show).collect()
+    }
+
+    #[test]
+    fn numbers_that_fit_are_compared_whole() {
+        assert_eq!(shown(&["112", "0112000", "112"]), ["0112000", "112"]);
+        assert_eq!(shown(&[]), [""; 0]);
+    }
+
+    #[test]
+    fn numbers_beyond_the_room_are_compared_by_beginnings() {
+        assert_eq!(shown(&["112", "01120000", "0112000"]), ["0112000...", "112"]);
+        let many = ["110", "111", "112", "113", "114", "115", "116", "117", "118", "15", "911"];
+        assert_eq!(shown(&many), ["11...", "91...", "15"], "as long as there is room for");
+        let all: Vec<String> = (0..100).map(|n| format!("{n:02}9")).collect();
+        let all: Vec<&str> = all.iter().map(String::as_str).collect();
+        assert_eq!(shown(&all), ["..."], "all calls pass rather than one of them not");
+    }
 }

@@ -621,7 +621,7 @@ fn honesty_rows(rows: &mut Rows, m: &Metrics, health: Health) {
     rows.count("queue.max", "Longest send queue", m.queue().max(), Better::Lower)
         .says("As above, at one worker.", OURS);
     lost_rows(rows, m.all.lost());
-    rows.add("cpu", "Processor time of the busiest worker", health.cpu_percent, "%", Better::Lower)
+    rows.add("cpu", "Generator's processor time, busiest worker", health.cpu_percent, "%", Better::Lower)
         .says("Of one core, in the measured window; what is left to 100 is headroom.", OURS);
     rows.add(
         "waited",

@@ -14,6 +14,7 @@ use super::format::round;
 use super::model::{Better, Fact, MetricRow, Report};
 use super::sides::{against_load, found};
 use super::stats::{holm, moments, welch};
+use super::summary::figures;
 
 /// Repetitions of one run.
 #[derive(Clone, Debug, Default)]
@@ -110,6 +111,9 @@ pub struct Comparison {
     pub confidence: f64,
     /// How it was done and what that assumes.
     pub method: String,
+    /// The result in a few lines.
+    #[serde(default)]
+    pub summary: Vec<String>,
     /// What speaks against comparing these at all.
     pub warnings: Vec<String>,
     /// The figures.
@@ -155,6 +159,7 @@ pub fn compare(a: &Group, b: &Group, confidence: f64) -> Comparison {
         verdicts_b: words(b),
         confidence,
         method: method(in_a.len(), in_b.len(), confidence),
+        summary: super::summary::lines(&rows),
         warnings: warnings(a, b, &in_a, &in_b),
         rows,
         curves: super::compare_view::curves(&a.name, &in_a, &b.name, &in_b),
@@ -194,18 +199,20 @@ fn method(a: usize, b: usize, confidence: f64) -> String {
 }
 
 fn rows(a: &[Report], b: &[Report], confidence: f64) -> Vec<Row> {
+    let [a, b] = [a, b].map(|all| all.iter().map(figures).collect::<Vec<_>>());
     let mut known: Vec<&MetricRow> = Vec::new();
     let mut keys = BTreeSet::new();
     // A figure that the first run has no value of, or does not know, may be in all others.
-    for m in a.iter().chain(b).flat_map(|r| &r.metrics) {
+    for m in a.iter().chain(&b).flatten() {
         if keys.insert(&m.key) {
             known.push(m);
         }
     }
     let mut out = Vec::new();
     for m in known {
-        let values = |all: &[Report]| -> Vec<f64> { all.iter().filter_map(|r| r.metric(&m.key)).collect() };
-        let (of_a, of_b) = (values(a), values(b));
+        let value = |run: &Vec<MetricRow>| run.iter().find(|own| own.key == m.key)?.value;
+        let values = |all: &[Vec<MetricRow>]| -> Vec<f64> { all.iter().filter_map(value).collect() };
+        let (of_a, of_b) = (values(&a), values(&b));
         if of_a.is_empty() || of_b.is_empty() {
             continue;
         }

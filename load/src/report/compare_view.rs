@@ -8,6 +8,7 @@ use super::html::cdf;
 use super::model::{Curve, Report};
 use super::page::Page;
 use super::plot::{Line, Plot, Scale};
+use super::summary::label;
 
 /// Response times of both sides, all runs of a side together.
 pub(super) fn curves(name_a: &str, a: &[Report], name_b: &str, b: &[Report]) -> Vec<Curve> {
@@ -104,6 +105,9 @@ impl Comparison {
         for (side, name, runs, verdicts) in sides {
             let _ = writeln!(out, "{side}: {name}, runs that count: {runs} ({})", verdicts.join(" "));
         }
+        for line in &self.summary {
+            let _ = writeln!(out, "  {line}");
+        }
         for w in &self.warnings {
             let _ = writeln!(out, "WARNING: {}", w);
         }
@@ -117,7 +121,7 @@ impl Comparison {
     }
 
     fn table(&self, out: &mut String) {
-        let name_width = self.rows.iter().map(|r| r.key.chars().count()).max().unwrap_or(0);
+        let name_width = self.rows.iter().map(|r| label(&r.key).chars().count()).max().unwrap_or(0);
         let _ = writeln!(
             out,
             "\n{:name_width$}  {:>16}  {:>16}  {:>9}  of the difference B - A",
@@ -127,7 +131,7 @@ impl Comparison {
             let _ = writeln!(
                 out,
                 "{:name_width$}  {:>16}  {:>16}  {:>9}  {}",
-                r.key,
+                label(&r.key),
                 with_unit(r.mean_a, &r.unit),
                 with_unit(r.mean_b, &r.unit),
                 change(r),
@@ -151,6 +155,10 @@ impl Comparison {
             [("A", &self.a, self.runs_a, &self.verdicts_a), ("B", &self.b, self.runs_b, &self.verdicts_b)]
         {
             p.element("p", &format!("{side}: {name}, runs that count: {runs} ({})", verdicts.join(" ")));
+        }
+        if !self.summary.is_empty() {
+            p.element("h2", "Summary");
+            p.list(&self.summary);
         }
         if !self.warnings.is_empty() {
             p.out.push_str("<div class=\"verdict VOID\"><strong>Read this first</strong>");

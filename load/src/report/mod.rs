@@ -18,6 +18,7 @@ mod searched;
 mod series;
 mod sides;
 mod stats;
+mod summary;
 
 pub use build::Inputs;
 pub use compare::{Comparison, Group, Row, Statement, compare};

@@ -13,6 +13,8 @@ use tracing::Subscriber;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, reload};
@@ -59,6 +61,18 @@ pub fn init(level: Level, format: LogFormat) -> Result<LogHandle, String> {
     let (subscriber, handle) = subscriber(level, format, outlet);
     subscriber.try_init().map_err(|error| error.to_string())?;
     Ok(handle)
+}
+
+/// A line that is written whatever the level is, as others of this format are.
+pub fn line(message: &str, format: LogFormat) -> String {
+    if format == LogFormat::Text {
+        return message.to_owned();
+    }
+    let mut at = String::new();
+    // It is a string that is written to.
+    let _ = SystemTime.format_time(&mut Writer::new(&mut at));
+    serde_json::json!({ "timestamp": at, "level": "INFO", "message": message, "target": "strowger" })
+        .to_string()
 }
 
 const LOST_WHY: &str = "log lines lost: whoever reads standard error was too slow";
@@ -233,6 +247,20 @@ mod tests {
         assert_eq!(value["evil"], evil);
         assert_eq!(value["count"], 3);
         assert_eq!(value["level"], "WARN");
+    }
+
+    #[test]
+    fn line_outside_the_log_has_the_form_of_its_lines() {
+        assert_eq!(line("ready: \"x\"", LogFormat::Text), "ready: \"x\"");
+        let own: serde_json::Value = serde_json::from_str(&line("ready: \"x\"", LogFormat::Json)).unwrap();
+        let text = logged(Level::Info, LogFormat::Json, |_| tracing::info!("ready: \"x\""));
+        let logged: serde_json::Value = serde_json::from_str(&text).unwrap();
+        for key in ["level", "message"] {
+            assert_eq!(own[key], logged[key], "{key}");
+        }
+        let keys = |value: &serde_json::Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+        let lengths = |value: &serde_json::Value| value["timestamp"].as_str().map(str::len);
+        assert_eq!((keys(&own), lengths(&own)), (keys(&logged), lengths(&logged)));
     }
 
     #[test]

@@ -10,12 +10,12 @@ use crate::build::METHODS;
 use crate::cli::BalanceArgs;
 use crate::memory::Room;
 use crate::segmentation::Segmentation;
-use crate::serve::{Failure, bind_admin, raise_descriptor_limit, runtime_config};
+use crate::serve::{Failure, bind_admin, raise_descriptor_limit, runtime_config, say_ready};
 use crate::signals::{self, Wish};
 use crate::steering::Helmsman;
 use crate::{absolute, fail, interfaces, say_errors};
 use admin::{Control, Running};
-use control::config::{Config, Loaded, Overrides};
+use control::config::{Config, Loaded, LogFormat, Overrides};
 use control::systemd::Notifier;
 use names::Names;
 use sip_balancer::{Balancer, Cluster, Notice, Setup};
@@ -110,6 +110,7 @@ fn balance(loaded: Loaded, overrides: Overrides) -> Result<(), Failure> {
     };
     let runtime: Runtime<Notice> = bound.start((0..workers as u16).map(machine).collect())?;
     let handle = runtime.handle();
+    let format = config.log.format;
     let running = Running { loaded, overrides, handle, cluster, workers, grade, log };
     let control = Arc::new(Control::new(running, settings, names));
     let admin = admin.map(|bound| bound.start(control.clone())).transpose()?;
@@ -117,7 +118,7 @@ fn balance(loaded: Loaded, overrides: Overrides) -> Result<(), Failure> {
         tracing::info!(address = %admin.address(), "admin API");
     }
     let notifier = Notifier::from_env();
-    announce(&control, &notifier);
+    announce(&control, &notifier, format);
     wait(&signals, &control, &notifier, segmentation);
     drop(admin);
     runtime.handle().shutdown();
@@ -126,11 +127,10 @@ fn balance(loaded: Loaded, overrides: Overrides) -> Result<(), Failure> {
     ended.map_err(|panics| format!("{} of the workers failed; see the log", panics.len()).into())
 }
 
-fn announce(control: &Control, notifier: &Notifier) {
+fn announce(control: &Control, notifier: &Notifier, format: LogFormat) {
     let status = format!("ready: {}", control.summary());
     notifier.ready(&status);
-    // Scripts wait for this line; it is not a log line, so that no log level hides it.
-    eprintln!("strowger {} {status}", env!("CARGO_PKG_VERSION"));
+    say_ready(&status, format);
 }
 
 /// Why a balancer ends.

@@ -11,6 +11,7 @@ mod known;
 mod numbers;
 mod plan;
 mod say;
+mod schedule;
 mod scrape;
 mod search;
 mod secret;
@@ -30,13 +31,14 @@ mod witness;
 
 use crate::signals::{self, Wish};
 use args::{CompareArgs, LoadArgs};
-use ending::{Ended, Ending, Planned};
+use ending::{Ended, Ending};
 use load::engine::{Notice, Record};
 use load::metrics::{Health, Ladder, Ladders, LatencyLimit, Lost, Measure, Metrics, Rule};
 use load::population::Phases;
 use load::report::{Fact, Group, Inputs, Report, VerdictReport, Windows, plain};
 use load::scenario::{Side, builtin_names, date_time};
 use plan::Plan;
+use schedule::Schedule;
 use scrape::{Endpoint, Scrape};
 use server::{Server, Watch};
 use std::fmt::Write as _;
@@ -241,8 +243,8 @@ struct Story {
     window: (Time, Time),
     /// It ends with the last call that begins.
     closes: bool,
-    /// The end that it is to have.
-    planned: Planned,
+    /// What it is going to do.
+    schedule: Schedule,
     /// Its phases, from its course.
     windows: Box<dyn Fn(Course) -> Windows>,
     server: Option<Server>,
@@ -283,7 +285,7 @@ fn measure(args: &LoadArgs, plan: Plan, signals: &Receiver<Wish>) -> Result<(Rep
         window: (started + Duration::from_secs_f64(warm_up), Time::FAR),
         // Whoever only answers does not know which is the last.
         closes: plan.client.is_some(),
-        planned: plan.planned(args),
+        schedule: plan.schedule(args)?,
         windows: Box::new(move |course| {
             // When no more begin, rates are over; what is under way ends.
             let last = course.last();
@@ -353,7 +355,7 @@ fn measure_users(
         compression: plan.parameters.compression,
         window: Phases::of(&plan.parameters, started).window(),
         closes: true,
-        planned: plan.planned(),
+        schedule: plan.schedule(),
         windows: plan.windows(),
         server,
     };
@@ -369,6 +371,13 @@ fn drive<M: Machine<Notice = Notice> + Send + 'static>(
     started: Time,
     signals: &Receiver<Wish>,
 ) -> Result<(Report, Ended), String> {
+    if !args.quiet {
+        let to_come = started.since(monotonic_now()).as_micros() as u64;
+        say::err(format_args!(
+            "{}",
+            plain(&story.schedule.text(&story.title, plan::wall_micros() + to_come))
+        ));
+    }
     let runtime = bound.start(machines).map_err(|error| error.to_string())?;
     let handle = runtime.handle();
     // Scripts wait for this line. Of a search's trials the first one says it.
@@ -384,14 +393,21 @@ fn drive<M: Machine<Notice = Notice> + Send + 'static>(
     server.ask(endpoint.and_then(|endpoint| Scrape::new(endpoint, window)));
     let mut own = host::Busy::new(window);
     let traces = Traces::new(args, &story.workload, started)?;
-    let ending = watch::watch(args, &story.title, started, &handle, (signals, traces), &mut |now, begun| {
-        if begun && story.closes {
-            server.close(now);
-            own.close(now);
-        }
-        server.look(now);
-        own.look(now);
-    })?;
+    let ending = watch::watch(
+        args,
+        (&story.title, &story.schedule),
+        started,
+        &handle,
+        (signals, traces),
+        &mut |now, begun| {
+            if begun && story.closes {
+                server.close(now);
+                own.close(now);
+            }
+            server.look(now);
+            own.look(now);
+        },
+    )?;
     let end = monotonic_now();
     let health = own.health(end);
     server.finish();
@@ -515,7 +531,7 @@ fn report(
             offered: metrics.offered(started),
             quit: ending.quit.map(|at| at.since(started).as_secs_f64()),
         }),
-        stop: ending.stop(started, &story.planned),
+        stop: ending.stop(started, &story.schedule.planned),
         parameters: story.parameters.clone(),
         machine: host::machine(),
         server: server.facts(end, metrics.measured.sides[0].begun),

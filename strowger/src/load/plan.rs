@@ -2,14 +2,15 @@
 //! before the first message.
 
 use super::args::LoadArgs;
-use super::ending::Planned;
 use super::injections::injections;
 use super::is_client;
 use super::known::{known_keys, known_limit, known_variables};
 use super::say;
+use super::schedule::Schedule;
 use super::sipp;
 use super::sockets::{self, Needs, Sockets};
 use super::target::{find, host_of, remote};
+use super::watch::duration;
 use crate::cli::Switch;
 use crate::memory;
 use load::engine::{Defaults, Engine, Retransmission, Settings, Users};
@@ -238,10 +239,10 @@ impl Plan {
         })
     }
 
-    /// The end that the run is to have.
-    pub fn planned(&self, args: &LoadArgs) -> Planned {
-        let ends = self.arrivals.as_ref().is_some_and(|arrivals| arrivals.end().is_some());
-        Planned::of_calls(args, self.client.is_some(), ends)
+    /// What the run is going to do.
+    pub fn schedule(&self, args: &LoadArgs) -> Result<Schedule, String> {
+        let timeout = args.timeout.as_deref().map(duration).transpose()?;
+        Ok(Schedule::of_calls(args, timeout, self.client.is_some(), self.arrivals.as_ref()))
     }
 
     /// One engine for each worker.

@@ -3,7 +3,8 @@
 use super::advice;
 use super::args::LoadArgs;
 use super::ending::{Ended, stopped};
-use super::plan::Plan;
+use super::plan::{Plan, wall_micros};
+use super::schedule;
 use super::users::UsersPlan;
 use super::watch::{PATIENCE, duration};
 use super::{STOPPED, VOID, deliver, measure, measure_users, nothing_measured, say, unwritten};
@@ -39,6 +40,11 @@ pub fn search(args: &LoadArgs, signals: &Receiver<Wish>) -> Result<u8, String> {
     // RFC 7502 asks for success alone.
     let limit = args.response.or_else(|| (!rfc7502).then_some(SLOWEST));
     let (mut trials, began) = (Trials::default(), monotonic_now());
+    // Trials of RFC 7502 last as long as their attempts take.
+    if !args.quiet && !rfc7502 {
+        let each = if users.is_some() { args.people.length(length)? } else { length };
+        say::err(format_args!("{}", schedule::search_text(each + PAUSE, wall_micros())));
+    }
     let by = |wish| Halt { why: stopped(wish, monotonic_now().since(began)), code: STOPPED };
     let (peak, halted) = loop {
         let Some(trial) = search.next() else { return Err("the search ended without a result".into()) };

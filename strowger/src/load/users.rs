@@ -7,7 +7,7 @@ use super::say;
 use super::sockets::unnoted;
 use super::target::{host_of, remote};
 use super::watch::duration;
-use super::{Course, ending::Planned};
+use super::{Course, schedule::Schedule};
 use clap::Args;
 use load::engine::people::{Names, People, Settings};
 use load::metrics::{Setup, Window};
@@ -122,6 +122,12 @@ impl UsersArgs {
         }
         parameters.check().map_err(|error| error.to_string())?;
         Ok(parameters)
+    }
+
+    /// How long a trial lasts that measures for so long.
+    pub fn length(&self, trial: Duration) -> Result<Duration, String> {
+        let phases = Phases::of(&self.parameters(Some(trial))?, Time::ZERO);
+        Ok(phases.start_of(Phase::Over).since(Time::ZERO))
     }
 
     fn names(&self, args: &LoadArgs, users: u64) -> Result<Names, String> {
@@ -315,10 +321,9 @@ impl UsersPlan {
         Duration::from_secs(1) + Duration::from_micros(4) * (self.parameters.users.min(1 << 30) as u32)
     }
 
-    /// When the run is over at the latest.
-    pub fn planned(&self) -> Planned {
-        let phases = Phases::of(&self.parameters, Time::ZERO);
-        Planned::At(phases.start_of(Phase::Over).since(Time::ZERO))
+    /// What the run is going to do.
+    pub fn schedule(&self) -> Schedule {
+        Schedule::of_users(&Phases::of(&self.parameters, Time::ZERO))
     }
 
     /// The phases on the clock, of a run that took this course.

@@ -3,6 +3,7 @@
 use super::advice::{self, Silence};
 use super::args::LoadArgs;
 use super::ending::{Ended, Ending};
+use super::schedule::Schedule;
 use super::traces::{Traces, seconds};
 use super::{say, selftest};
 use crate::signals::Wish;
@@ -23,7 +24,7 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 /// Shows a run until it ends; `each` is told the time at every look, and whether the last call has begun.
 pub fn watch(
     args: &LoadArgs,
-    title: &str,
+    (title, schedule): (&str, &Schedule),
     started: Time,
     handle: &RuntimeHandle<Notice>,
     (signals, traces): (&Receiver<Wish>, Traces),
@@ -80,7 +81,8 @@ pub fn watch(
         let idle = args.sipp.rfc7502
             && idle.look(now, of_all(|p| p.done || p.idle), all.iter().map(|p| p.calls).sum());
         let done = idle || stop == Some(Stop::Now) || of_all(|p| p.done);
-        show(args, &mut live, (&all, &handle.counts()), (terminal, done), started, &mut shown);
+        let phase = schedule.phase(now.since(started), ending.quit.is_some());
+        show(args, &mut live, (&all, &handle.counts()), (terminal, done), &phase, &mut shown);
         let given_up = ending.quit.is_some_and(|since| now.since(since) > patience);
         shown.traces.look(now, &all, done || given_up);
         if !done && given_up {
@@ -163,7 +165,7 @@ fn show(
     live: &mut Live,
     (all, counts): (&[Progress], &Counts),
     (terminal, done): (bool, bool),
-    started: Time,
+    phase: &str,
     shown: &mut Shown,
 ) {
     for (level, line) in all.iter().flat_map(|p| &p.lines) {
@@ -178,7 +180,6 @@ fn show(
         all
     });
     let now = monotonic_now();
-    let seconds = now.since(started).as_secs();
     // In a search too, where nothing else is shown of a trial.
     let target = advice::target(args);
     if let Some(text) = shown.silence.look(now, &merged.counters, counts, target.as_deref()) {
@@ -192,12 +193,11 @@ fn show(
         return;
     }
     shown.at = now;
-    let phase = format!("{seconds} s");
     if !terminal {
-        say::err(format_args!("{}", live.line(&phase)));
+        say::err(format_args!("{}", live.line(phase)));
         return;
     }
-    let frame = live.frame(&phase, 100, true);
+    let frame = live.frame(phase, 100, true);
     let mut out = std::io::stderr().lock();
     // Over the frame before.
     if shown.lines > 0 {

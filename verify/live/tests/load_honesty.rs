@@ -307,8 +307,10 @@ fn users_who_are_all_in_a_call_do_not_end_what_is_measured() {
         ["-sn", "uac", "-i", &ip, &target, "-users", "2", "-d", "300", "--timeout", "3s", "--warm-up", "1"];
     let out = load(&args);
     let said = text(&out);
-    let busy =
-        said.lines().find_map(|line| line.strip_prefix("Processor time of the busiest worker")).unwrap_or("");
+    let busy = said
+        .lines()
+        .find_map(|line| line.strip_prefix("Generator's processor time, busiest worker"))
+        .unwrap_or("");
     let percent: f64 = busy.trim().trim_end_matches('%').trim().parse().unwrap_or(-1.0);
     assert!(out.status.success() && (0.0..=100.0).contains(&percent), "{said}");
 }

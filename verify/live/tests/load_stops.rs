@@ -104,7 +104,13 @@ fn stopped_users_have_the_window_that_there_was() {
         "--json",
         report,
     ]);
-    users.says("5 s");
+    let plan = users.says("plan: ");
+    assert!(
+        plan.contains("measured 120 s, cool-down 35 s; until 20") && plan.contains("in 155 s; "),
+        "{plan}"
+    );
+    users.says("strowger load ready");
+    users.says("5 s of 155 s, measured: ");
     let (said, code) = users.stop("INT");
     assert_eq!(code, Some(4), "{said}");
     let verdict: Vec<&str> = said.lines().skip_while(|line| *line != "STOPPED").collect();

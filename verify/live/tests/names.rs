@@ -185,6 +185,31 @@ fn srv_order_and_failover() {
     assert_eq!(caller.response(&req).status(), Some(200));
 }
 
+/// Its calls wait in the socket while it starts, and are the first that it reads.
+#[test]
+fn call_during_a_restart_reaches_a_trunk_by_name() {
+    let (mut a, _b, net) = carriers();
+    let mut server = server(name_server(net, zone));
+    a.udp.set_server(server.sip());
+    let (mut caller, calls) = (server.link(Via::Udp), AtomicBool::new(true));
+    let req = Req::new("MESSAGE", "sip:srv1@example.com", &caller);
+    server.kill();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while calls.load(Ordering::Relaxed) {
+                caller.send(&req.bytes());
+                std::thread::sleep(Duration::from_millis(2));
+            }
+        });
+        server.restart();
+        calls.store(false, Ordering::Relaxed);
+    });
+    // A question that was lost would be asked again after 30 s.
+    let (message, link) = a.request_within(PATIENCE).expect("its name is looked up at once");
+    link.send(&message.reply(200, "x", &[]));
+    assert_eq!(caller.response(&req).status(), Some(200));
+}
+
 #[test]
 fn row_39_bad_name_service_fails_the_call_and_nothing_else() {
     let (_a, _b, net) = carriers();

@@ -48,6 +48,51 @@ fn one_run_each_allows_no_statement() {
     assert!(shares.is_sorted() && shares.iter().all(|s| (0.0..=1.0).contains(s)));
 }
 
+#[test]
+fn server_is_compared_and_the_summary_comes_first() {
+    let side = |name: &str, cost: f64| {
+        let run = |seed: u64| {
+            let mut report = made(seed, &[("response.p99", 5.0 + cost + seed as f64 / 10.0, Better::Lower)]);
+            report.metrics.push(MetricRow {
+                value: Some(30.0),
+                key: "cpu".to_owned(),
+                ..MetricRow::default()
+            });
+            report.server_cpu_percent = Some(cost + seed as f64);
+            report.server_memory_mib = Some(100.0 + seed as f64);
+            report.server = vec![
+                Fact::new("process", "strowger (1 in all)"),
+                Fact::new("share of one core", format!("{cost} %")),
+                Fact::new("processor time for each call, registrations included", format!("{cost} us")),
+                Fact::new("packets lost by its sockets, measured window", 0),
+            ];
+            report
+        };
+        group(name, (1..=3).map(run).collect())
+    };
+    let c = compare(&side("a", 20.0), &side("b", 50.0), 0.95);
+    let row = |key: &str| c.rows.iter().find(|row| row.key == key).map(|row| (row.mean_a, row.mean_b));
+    assert_eq!(row("server: processor time"), Some((22.0, 52.0)));
+    assert_eq!(row("server: memory"), Some((102.0, 102.0)));
+    assert_eq!(row("server: processor time for each call, registrations included"), Some((20.0, 50.0)));
+    assert_eq!(row("server: packets lost by its sockets, measured window"), Some((0.0, 0.0)));
+    assert!(row("server: share of one core").is_none(), "it is there already");
+    assert!(c.summary[0].starts_with("B is worse in: ") && c.summary[0].contains("server: processor time +"));
+    assert!(c.summary.iter().any(|line| line.starts_with("no difference shown in ")), "{:?}", c.summary);
+    let text = c.text();
+    let at = |what: &str| text.find(what).unwrap_or_else(|| panic!("{what}: {text}"));
+    assert!(
+        at("B is worse in") < at("confidence intervals") && at("generator: cpu") > at("of the difference")
+    );
+    let page = c.html("x");
+    assert!(page.find("Summary") < page.find("All figures") && page.contains("Server: memory at the end"));
+    let one = compare(&group("a", vec![side("a", 20.0).reports.remove(0)]), &side("b", 50.0), 0.95);
+    assert!(
+        one.summary.iter().any(|line| line.starts_with("Server: memory at the end: A 101 MiB, B 102 MiB"))
+    );
+    assert!(!one.summary.iter().any(|line| line.contains("better") || line.contains("worse")));
+}
+
 /// A run ends when it is looked at: its length is never the same to the last digit.
 #[test]
 fn windows_of_one_length_are_the_same() {

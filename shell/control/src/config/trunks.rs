@@ -171,7 +171,7 @@ pub(super) fn emergency(
     no_twice(reader, &numbers, "number");
     if numbers.len() > Emergency::MOST_NUMBERS {
         let message = format!("more than {} numbers for emergencies", Emergency::MOST_NUMBERS);
-        let mend = "keep those of this country; others can have a [[route]]";
+        let mend = "remove some of them; others can have a [[route]]";
         reader.error(&section.span_of("numbers"), Fault::new(message, mend));
     }
     let mut strangers = false;

@@ -331,10 +331,10 @@ pub struct Emergency {
 }
 
 impl Emergency {
-    /// Numbers that may be named, for the program in the kernel has no room for more.
-    pub const MOST_NUMBERS: usize = 8;
-    /// The longest of them, characters.
-    pub const LONGEST_NUMBER: usize = 7;
+    /// Numbers that may be named: each is compared with the target of each new call.
+    pub const MOST_NUMBERS: usize = 100;
+    /// The longest of them, characters: E.164 has 15 digits, to which prefixes may come.
+    pub const LONGEST_NUMBER: usize = 32;
 }
 
 /// `[[trunk]]`: another server that calls are exchanged with.

@@ -404,7 +404,7 @@ pub(super) fn dialled(written: &str) -> Result<String, Fault> {
     let good = |b: u8| b.is_ascii_digit() || matches!(b, b'+' | b'*');
     if !(2..=Emergency::LONGEST_NUMBER).contains(&written.len()) || !written.bytes().all(good) {
         let what = format!("\"{}\" is no number for emergencies", shown(written));
-        return Err(Fault::new(what, "2 to 7 digits such as \"112\"; a longer one can have a [[route]]"));
+        return Err(Fault::new(what, "2 to 32 digits, `+` or `*`, such as \"112\""));
     }
     Ok(written.to_owned())
 }
