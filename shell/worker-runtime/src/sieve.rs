@@ -143,9 +143,7 @@ impl Sieve {
         self.age(now);
         wanted.known.iter().for_each(|bit| self.know(*bit));
         for (n, word) in wanted.words.iter().enumerate() {
-            if let Some(place) = self.sieves.table.word(self.at + SieveProgram::WORDS + 4 * n) {
-                place.store(*word, Ordering::Relaxed);
-            }
+            self.sieves.table.set_word(self.at + SieveProgram::WORDS + 4 * n, *word);
         }
         self.set_until(now + VALID);
         if self.state == State::Away {

@@ -3,10 +3,10 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A map of the kernel's in the memory of this process. Others write it as well, so it is looked at by atomic numbers
-/// alone.
+/// alone, all of one size: what two atomic numbers of different sizes do at one place is undefined.
 pub struct Mapping {
     at: NonNull<u8>,
     bytes: usize,
@@ -30,23 +30,25 @@ impl Mapping {
         Ok(Mapping { at, bytes })
     }
 
-    /// The place of a number of so many bytes, if it is inside and aligned.
-    fn place(&self, at: usize, bytes: usize) -> Option<NonNull<u8>> {
-        let inside = at.checked_add(bytes).is_some_and(|end| end <= self.bytes);
-        // SAFETY: the place is inside the mapping.
-        (inside && at.is_multiple_of(bytes)).then(|| unsafe { self.at.add(at) })
-    }
-
     /// The number of 64 bits at this place; `None` outside.
     pub fn long(&self, at: usize) -> Option<&AtomicU64> {
-        // SAFETY: inside the mapping, which lives as long as `self`; aligned, for mappings begin at a page.
-        self.place(at, 8).map(|place| unsafe { AtomicU64::from_ptr(place.as_ptr().cast()) })
+        let inside = at.checked_add(8).is_some_and(|end| end <= self.bytes);
+        // SAFETY: inside the mapping, which lives as long as `self`; aligned, for mappings begin at a page. All that is
+        // borrowed from it is of this kind and size.
+        (inside && at.is_multiple_of(8))
+            .then(|| unsafe { AtomicU64::from_ptr(self.at.add(at).as_ptr().cast()) })
     }
 
-    /// The number of 32 bits at this place; `None` outside.
-    pub fn word(&self, at: usize) -> Option<&AtomicU32> {
-        // SAFETY: as above.
-        self.place(at, 4).map(|place| unsafe { AtomicU32::from_ptr(place.as_ptr().cast()) })
+    /// Writes the number of 32 bits at this place, by the one of 64 bits that it is half of: nobody else may write the
+    /// other half meanwhile. Outside it writes nothing.
+    pub fn set_word(&self, at: usize, word: u32) {
+        let Some(place) = self.long(at & !7).filter(|_| at.is_multiple_of(4)) else { return };
+        let mut bytes = place.load(Ordering::Relaxed).to_ne_bytes();
+        let half = if at & 4 == 0 { bytes.first_chunk_mut() } else { bytes.last_chunk_mut() };
+        if let Some(half) = half {
+            *half = word.to_ne_bytes();
+        }
+        place.store(u64::from_ne_bytes(bytes), Ordering::Relaxed);
     }
 }
 
@@ -54,5 +56,33 @@ impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: our mapping, with its length; nothing borrowed from it is left.
         unsafe { libc::munmap(self.at.as_ptr().cast(), self.bytes) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn a_word_is_written_beside_its_other_half() {
+        let path = std::env::temp_dir().join(format!("strowger-mapping-{}", std::process::id()));
+        let options =
+            std::fs::OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&path);
+        let file = options.unwrap();
+        std::fs::remove_file(&path).unwrap();
+        file.set_len(16).unwrap();
+        let mapping = Mapping::new(file.as_fd(), 16).unwrap();
+        let bytes = |at| mapping.long(at).unwrap().load(Ordering::Relaxed).to_ne_bytes();
+        mapping.set_word(0, 0x0101_0101);
+        mapping.set_word(4, 0x0202_0202);
+        mapping.set_word(0, 0x0303_0303);
+        mapping.set_word(12, 0x0404_0404);
+        assert_eq!(bytes(0), [3, 3, 3, 3, 2, 2, 2, 2]);
+        assert_eq!(bytes(8), [0, 0, 0, 0, 4, 4, 4, 4]);
+        // Not aligned, and outside.
+        [2, 5, 14, 16, usize::MAX - 3].into_iter().for_each(|at| mapping.set_word(at, 9));
+        assert_eq!((bytes(0)[4], bytes(8)[0]), (2, 0));
+        assert!([4, 9, 16, usize::MAX].into_iter().all(|at| mapping.long(at).is_none()));
     }
 }

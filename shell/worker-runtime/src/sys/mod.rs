@@ -7,6 +7,7 @@ mod bpf;
 mod errors;
 mod mapping;
 mod mute;
+mod pinned;
 mod poll;
 mod send;
 mod socket;
