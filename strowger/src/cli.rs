@@ -183,6 +183,9 @@ pub enum UserCommand {
         /// Import the good lines even if there are bad ones
         #[arg(long)]
         skip_bad_lines: bool,
+        /// What counts where the ha1 of a line is not that of its password [default: such a line is bad]
+        #[arg(long, value_name = "COLUMN")]
+        prefer: Option<Preferred>,
         #[command(flatten)]
         data: DataDir,
     },
@@ -193,9 +196,19 @@ pub enum UserCommand {
     },
 }
 
+/// Which of two columns counts.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Preferred {
+    /// The hash
+    Ha1,
+    /// The password
+    Password,
+}
+
 const IMPORT_HELP: &str = "The first line names the columns: username,domain,password or \
 username,domain,ha1. A dump of a
-Kamailio or OpenSIPS subscriber table works as it is. All lines are imported or none.
+Kamailio or OpenSIPS subscriber table works as it is. Fields are separated by commas, semicolons or tabs; the
+escapes of MySQL's SELECT ... INTO OUTFILE are understood. All lines are imported or none.
 
 Example:
   strowger user import users.csv --data-dir data";

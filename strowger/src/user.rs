@@ -1,7 +1,7 @@
 //! `strowger user`: subscribers, in the file that a server may be running on.
 
 use crate::build::METHODS;
-use crate::cli::{DataDir, Output, UserCommand};
+use crate::cli::{DataDir, Output, Preferred, UserCommand};
 use crate::{absolute, fail, say_errors};
 use control::config::{Config, ConfigError, Overrides};
 use std::collections::BTreeSet;
@@ -11,7 +11,8 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::ExitCode;
 use store::{
-    Added, DATABASE_FILE, Import, ImportOptions, ImportReport, Progress, StoreError, Subscribers, UserName,
+    Added, DATABASE_FILE, Import, ImportOptions, ImportReport, Prefer, Progress, StoreError, Subscribers,
+    UserName,
 };
 
 pub fn run(command: &UserCommand) -> ExitCode {
@@ -19,8 +20,15 @@ pub fn run(command: &UserCommand) -> ExitCode {
         UserCommand::Add { name, password, data } => add(name, password.as_deref(), data),
         UserCommand::List { domain, data, output } => list(domain.as_deref(), data, output.output),
         UserCommand::Remove { name, data } => remove(name, data),
-        UserCommand::Import { file, domain, skip_bad_lines, data } => {
-            let options = ImportOptions { default_domain: domain.clone(), skip_bad_lines: *skip_bad_lines };
+        UserCommand::Import { file, domain, skip_bad_lines, prefer, data } => {
+            let options = ImportOptions {
+                default_domain: domain.clone(),
+                skip_bad_lines: *skip_bad_lines,
+                prefer: prefer.map(|prefer| match prefer {
+                    Preferred::Ha1 => Prefer::Ha1,
+                    Preferred::Password => Prefer::Password,
+                }),
+            };
             import(file, &options, data)
         }
         UserCommand::Export { data } => export(data),
@@ -256,9 +264,13 @@ fn report_import(report: &ImportReport, file: &Path, options: &ImportOptions) ->
     if report.bad > listed {
         eprintln!("and {} more bad lines", report.bad - listed);
     }
+    for name in &report.disagreed {
+        eprintln!("{name}: the ha1 is not that of the password");
+    }
     if report.disagreeing > 0 {
+        let counted = if options.prefer == Some(Prefer::Ha1) { "ha1" } else { "password" };
         eprintln!(
-            "{} lines had an ha1 that is not that of their password; the password counted",
+            "{} lines had an ha1 that is not that of their password; the {counted} counted",
             report.disagreeing
         );
     }

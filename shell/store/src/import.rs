@@ -1,24 +1,28 @@
 //! Subscribers from a CSV file: our own export, `username,domain,password`, `username,domain,ha1`,
 //! or a dump of the `subscriber` table of Kamailio or OpenSIPS with all its columns.
 //!
-//! The file is read twice. The first pass only checks, and finds every bad line; nothing is written
-//! if there is one, unless the caller wants the good lines anyway. The second pass writes in small
+//! The file is read several times. The first passes find out how it is written ([`dialect`]) and check it; they find
+//! every bad line, and nothing is written
+//! if there is one, unless the caller wants the good lines anyway. The last pass writes in small
 //! transactions, so that a server on the same file never waits long for its turn. A crash in between
 //! leaves some users imported; the same import again completes it.
+
+mod dialect;
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::{self, BufReader, Read, Seek};
+use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
-use csv::{ByteRecord, ReaderBuilder};
+use csv::ByteRecord;
 use hashbrown::HashTable;
-use sip_auth::{Algorithm, Credentials, Ha1, NameForm};
+use sip_auth::{Algorithm, Credentials, Ha1, NameForm, ha1};
 
 use crate::error::{Kind, Result, StoreError};
+use crate::import::dialect::{Dialect, Escapes, signs};
 use crate::names::{NameHasher, NameKey};
 use crate::subscribers::{Subscribers, upsert};
 use crate::user::{HASH_COLUMNS, UserName, check_password, hash_password};
@@ -34,6 +38,8 @@ const PROGRESS_LINES: u64 = 4_096;
 const MAX_RECORD: u64 = 64 * 1_024;
 /// Bad lines listed one by one; more are only counted.
 const MAX_LISTED: usize = 1_000;
+/// Names noted of those whose password and hash disagree.
+const MAX_DISAGREED: usize = 100;
 /// Domains noted.
 const MAX_DOMAINS: usize = 10_000;
 
@@ -44,6 +50,17 @@ pub struct ImportOptions {
     pub default_domain: Option<String>,
     /// Import the good lines even if there are bad ones.
     pub skip_bad_lines: bool,
+    /// What counts where the hash of a line is not that of its password; without it such a line is bad.
+    pub prefer: Option<Prefer>,
+}
+
+/// Which of a password and a hash that contradict each other counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Prefer {
+    /// The hash: the password was mangled on its way, or is an old one.
+    Ha1,
+    /// The password: the hash is for another realm, or an old one.
+    Password,
 }
 
 /// A line that cannot be imported.
@@ -66,9 +83,10 @@ pub struct ImportReport {
     pub bad: u64,
     /// The first thousand of them.
     pub bad_lines: Vec<BadLine>,
-    /// Lines whose `ha1` was not that of their `password` and domain, perhaps because the realm was
-    /// another one. The password counted.
+    /// Lines whose `ha1` was not that of their `password` and domain, where the options say which counts.
     pub disagreeing: u64,
+    /// The names of the first hundred of them.
+    pub disagreed: Vec<String>,
     /// The domains of the subscribers written, the first ten thousand.
     pub domains: BTreeSet<String>,
 }
@@ -138,9 +156,10 @@ impl<'a, R: Read + Seek> Import<'a, R> {
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Import<'a, R>> {
         let fail = |error| StoreError::io(name, "read it", &error);
-        let total = input.seek(io::SeekFrom::End(0)).map_err(fail)?;
-        let mut import =
-            Import { source: Source { input, name, total, options }, report: ImportReport::default() };
+        let total = input.seek(SeekFrom::End(0)).map_err(fail)?;
+        let dialect = dialect_of(&mut input, name, options)?;
+        let source = Source { input, name, total, dialect, options };
+        let mut import = Import { source, report: ImportReport::default() };
         import.source.check(&mut import.report, progress)?;
         Ok(import)
     }
@@ -168,7 +187,45 @@ struct Source<'a, R> {
     input: R,
     name: &'a Path,
     total: u64,
+    dialect: Dialect,
     options: &'a ImportOptions,
+}
+
+/// How the file is written.
+fn dialect_of(input: &mut (impl Read + Seek), name: &Path, options: &ImportOptions) -> Result<Dialect> {
+    let fail = |error| StoreError::io(name, "read it", &error);
+    let plain = Dialect::of_start(input)
+        .map_err(fail)?
+        .map_err(|problem| StoreError::new(Kind::Input, name, problem, HEADER_MEND))?;
+    if !plain.is_quoted() {
+        return Ok(plain);
+    }
+    let signs = signs(input, plain).map_err(fail)?;
+    if !signs.backslashes {
+        return Ok(plain);
+    }
+    let escaped = plain.escaped(signs.quotes);
+    let fitting = |dialect, input: &mut _| fitting(input, name, dialect, options).unwrap_or(0);
+    let (as_it_is, unescaped) = (fitting(plain, input), fitting(escaped, input));
+    let mysql = unescaped > as_it_is || (unescaped == as_it_is && signs.mysql);
+    Ok(if mysql { escaped } else { plain })
+}
+
+/// Lines whose hash is that of their password, if the file is written so.
+fn fitting(
+    input: &mut (impl Read + Seek),
+    name: &Path,
+    dialect: Dialect,
+    options: &ImportOptions,
+) -> Result<u64> {
+    let options = ImportOptions { prefer: Some(Prefer::Ha1), ..options.clone() };
+    let mut fit = 0;
+    let mut source = Source { input, name, total: 0, dialect, options: &options };
+    source.each(false, &mut |_| {}, |_, entry| {
+        fit += u64::from(entry.is_ok_and(|entry| entry.agrees == Some(true)));
+        Ok(())
+    })?;
+    Ok(fit)
 }
 
 impl<R: Read + Seek> Source<'_, R> {
@@ -184,6 +241,12 @@ impl<R: Read + Seek> Source<'_, R> {
                     return Err("names a user that stands on an earlier line too".to_owned());
                 }
                 seen.insert_unique(key.0, key, |other| other.0);
+                if entry.agrees == Some(false) {
+                    report.disagreeing += 1;
+                    if report.disagreed.len() < MAX_DISAGREED {
+                        report.disagreed.push(format!("{}@{}", entry.name.user(), entry.name.domain()));
+                    }
+                }
                 Ok(())
             });
             if let Err(problem) = outcome {
@@ -238,20 +301,15 @@ impl<R: Read + Seek> Source<'_, R> {
     ) -> Result<()> {
         let name = self.name;
         let fail = |error: csv::Error| StoreError::io(name, "read it", &io::Error::other(error.to_string()));
-        let delimiter = self.delimiter().map_err(|error| StoreError::io(name, "read it", &error))?;
+        let dialect = self.dialect;
         let left = Rc::new(Cell::new(MAX_RECORD));
         let bounded = Bounded { inner: BufReader::new(&mut self.input), left: Rc::clone(&left) };
-        let mut reader = ReaderBuilder::new()
-            .has_headers(false)
-            .flexible(true)
-            .delimiter(delimiter)
-            .quoting(delimiter != b'\t')
-            .from_reader(bounded);
+        let mut reader = dialect.reader(bounded).map_err(|error| StoreError::io(name, "read it", &error))?;
         let mut record = ByteRecord::new();
         if !reader.read_byte_record(&mut record).map_err(fail)? {
             return Err(StoreError::new(Kind::Input, name, "is empty", HEADER_MEND));
         }
-        let columns = Columns::read(&record, delimiter == b'\t')
+        let columns = Columns::read(&record, dialect.escapes == Escapes::Everywhere)
             .map_err(|problem| StoreError::new(Kind::Input, name, problem, HEADER_MEND))?;
         let mut lines = 0;
         loop {
@@ -261,7 +319,7 @@ impl<R: Read + Seek> Source<'_, R> {
                 break;
             }
             let position = record.position().map_or((0, 0), |p| (p.line(), p.byte()));
-            f(position.0, columns.entry(&record, self.options))?;
+            f(position.0 + dialect.lines, columns.entry(&record, self.options))?;
             lines += 1;
             if lines % PROGRESS_LINES == 0 {
                 progress(Progress { writing, bytes: position.1, total: self.total, lines });
@@ -269,19 +327,6 @@ impl<R: Read + Seek> Source<'_, R> {
         }
         progress(Progress { writing, bytes: self.total, total: self.total, lines });
         Ok(())
-    }
-
-    /// What separates the fields: the most frequent of comma, semicolon and tab in the first line.
-    /// Leaves the input at its start.
-    fn delimiter(&mut self) -> io::Result<u8> {
-        self.input.rewind()?;
-        let mut start = Vec::new();
-        self.input.by_ref().take(4_096).read_to_end(&mut start)?;
-        self.input.rewind()?;
-        let line = start.split(|byte| *byte == b'\n').next().unwrap_or_default();
-        let count = |wanted: &u8| line.iter().filter(|byte| *byte == wanted).count();
-        // The last of equals wins, so the comma stands last.
-        Ok([b';', b'\t', b','].into_iter().max_by_key(count).unwrap_or(b','))
     }
 }
 
@@ -306,6 +351,12 @@ impl<R: Read> Read for Bounded<R> {
     }
 }
 
+impl<R: Seek> Seek for Bounded<R> {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.inner.seek(to)
+    }
+}
+
 /// Which column holds what.
 struct Columns {
     username: usize,
@@ -314,16 +365,18 @@ struct Columns {
     hashes: [Option<usize>; HASH_COLUMNS.len()],
     /// Columns in the header; shorter records are bad.
     count: usize,
-    /// Fields are separated by tabs, not quoted, and have backslash escapes: what `mysql --batch` and
-    /// PostgreSQL's COPY write.
+    /// Fields are not quoted, and have backslash escapes.
     escaped: bool,
 }
 
 /// A line found good.
 struct Entry {
     name: UserName,
+    /// If it counts.
     password: Option<String>,
     hashes: Credentials,
+    /// Whether the hash is that of the password, if there are both.
+    agrees: Option<bool>,
 }
 
 impl Columns {
@@ -340,7 +393,7 @@ impl Columns {
             *place = find(column)?;
         }
         let columns = Columns {
-            username: find("username")?.ok_or("has no column `username` in its first line")?,
+            username: find("username")?.ok_or_else(|| no_username(&names))?,
             domain: find("domain")?,
             password: find("password")?,
             hashes,
@@ -375,16 +428,26 @@ impl Columns {
             if hashes.is_empty() {
                 return Err("has no password and no hash".to_owned());
             }
-            if name.domain() != domain {
-                return Err("has a hash and a domain not in lower case: the hash covers the domain as \
-                            written, so give the password instead"
-                    .to_owned());
-            }
-            return Ok(Entry { name, password: None, hashes });
+            return of_hashes(name, domain, hashes, None);
         }
         let password = if self.escaped { unescape(password) } else { password.to_owned() };
         check_password(&password)?;
-        Ok(Entry { name, password: Some(password), hashes })
+        let agrees = hashes.get(NameForm::Bare, Algorithm::Md5).map(|given| {
+            // The hash covers the domain as it was written.
+            [domain, name.domain()].iter().any(|realm| {
+                ha1(Algorithm::Md5, name.user().as_bytes(), realm.as_bytes(), password.as_bytes()) == given
+            })
+        });
+        match (agrees, options.prefer) {
+            (Some(false), None) => Err(format!(
+                "has for {}@{} an ha1 that is not that of the password: say which counts with --prefer ha1 or \
+                 --prefer password",
+                name.user(),
+                name.domain()
+            )),
+            (Some(false), Some(Prefer::Ha1)) => of_hashes(name, domain, hashes, agrees),
+            _ => Ok(Entry { name, password: Some(password), hashes, agrees }),
+        }
     }
 
     fn hashes(&self, record: &ByteRecord) -> std::result::Result<Credentials, String> {
@@ -401,6 +464,29 @@ impl Columns {
         }
         Ok(hashes)
     }
+}
+
+/// An entry without a password.
+fn of_hashes(
+    name: UserName,
+    domain: &str,
+    hashes: Credentials,
+    agrees: Option<bool>,
+) -> std::result::Result<Entry, String> {
+    if name.domain() != domain {
+        return Err(
+            "has a hash and a domain not in lower case: the hash covers the domain as written, so give the \
+                    password instead"
+                .to_owned(),
+        );
+    }
+    Ok(Entry { name, password: None, hashes, agrees })
+}
+
+fn no_username(names: &[String]) -> String {
+    let mut list: String = names.iter().take(8).map(|name| format!("`{name}` ")).collect();
+    list.truncate(list.floor_char_boundary(200));
+    format!("has no column `username` in its first line, which has {}", list.trim_end())
 }
 
 /// A header field as compared: lower case, no spaces around it, no byte order mark.
@@ -446,21 +532,14 @@ fn write_batch(
         error.problem.push_str(&format!(" ({} were written before)", report.written));
         error
     };
-    let mut disagreeing = 0;
     let behavior = rusqlite::TransactionBehavior::Immediate;
     // Hashed before the lock is taken.
     let mut hashed = Vec::with_capacity(batch.len());
     for entry in batch.drain(..) {
         let credentials = match &entry.password {
             None => entry.hashes,
-            Some(password) => {
-                let made = hash_password(&entry.name, password)
-                    .map_err(|problem| StoreError::new(Kind::Input, &path, problem, "correct the line"))?;
-                let given = entry.hashes.get(NameForm::Bare, Algorithm::Md5);
-                disagreeing +=
-                    u64::from(given.is_some_and(|ha1| made.get(NameForm::Bare, Algorithm::Md5) != Some(ha1)));
-                made
-            }
+            Some(password) => hash_password(&entry.name, password)
+                .map_err(|problem| StoreError::new(Kind::Input, &path, problem, "correct the line"))?,
         };
         hashed.push((entry.name, credentials));
     }
@@ -471,7 +550,6 @@ fn write_batch(
     transaction.commit().map_err(fail)?;
     report.written += hashed.len() as u64;
     hashed.iter().for_each(|(name, _)| report.note(name.domain()));
-    report.disagreeing += disagreeing;
     Ok(())
 }
 

@@ -65,8 +65,11 @@ fn a_kamailio_dump_comes_in_as_it_is() {
         1\talice\texample.com\tsecret\t00000000000000000000000000000000\t\t\tNULL\n\
         2\tbob\texample.com\t\tffffffffffffffffffffffffffffffff\teeeeeeeeeeeeeeeeeeeeeeeeeeeeeeee\tb@x\tNULL\n\
         3\tcarol\t\tNULL\tffffffffffffffffffffffffffffffff\tNULL\t\tNULL\n";
-    let options =
-        ImportOptions { default_domain: Some("example.com".to_owned()), ..ImportOptions::default() };
+    let options = ImportOptions {
+        default_domain: Some("example.com".to_owned()),
+        prefer: Some(Prefer::Password),
+        ..ImportOptions::default()
+    };
     let report = import_with(&mut subscribers, text.as_bytes(), &options).unwrap();
     assert_eq!((report.written, report.bad, report.disagreeing), (3, 0, 1), "{report:?}");
     assert_eq!(hashes_of(&subscribers, "alice@example.com"), expected("alice@example.com", "secret"));
@@ -85,6 +88,123 @@ fn tab_separated_dumps_have_no_quotes_but_escapes() {
     let report = import_with(&mut subscribers, text.as_bytes(), &options).unwrap();
     assert_eq!((report.written, report.bad_lines[0].line), (1, 3));
     assert_eq!(hashes_of(&subscribers, "alice@example.com"), expected("alice@example.com", "\"x\\y"));
+}
+
+/// `SELECT ... INTO OUTFILE ... FIELDS TERMINATED BY ',' ENCLOSED BY '"'`, and without the quotation marks.
+#[test]
+fn escapes_of_mysql_are_read_as_it_writes_them() {
+    let hashed = |name: &str, password: &str| {
+        let made = expected(name, password).unwrap();
+        crate::user::hash_text(&made, NameForm::Bare, Algorithm::Md5)
+    };
+    let (quote, back) = (hashed("quote@example.com", "p\"w"), hashed("back@example.com", "a\\b"));
+    let quoted = |sep: char| {
+        let line = |id: u32, user: &str, password: &str, ha1: &str| {
+            format!("\"{id}\",\"{user}\",\"example.com\",\"{password}\",\"{ha1}\",\"\"\n")
+                .replace(',', &sep.to_string())
+        };
+        let head =
+            "\"id\",\"username\",\"domain\",\"password\",\"ha1\",\"ha1b\"\n".replace(',', &sep.to_string());
+        [head, line(1, "quote", "p\\\"w", &quote), line(2, "back", "a\\\\b", &back)].concat()
+    };
+    // By its hashes; by a quotation mark in the midst; by nothing written as MySQL does.
+    let bare = format!(
+        "username,domain,password,ha1\nquote,example.com,p\"w,{quote}\nback,example.com,a\\\\b,{back}\n"
+    );
+    let midst = "username,domain,password\n\"quote\",\"example.com\",\"p\\\"w\"\n\"back\",\"example.com\",\"a\\\\b\"\n";
+    let nothing = "\"username\",\"domain\",\"password\",\"x\"\n\"quote\",\"example.com\",\"p\"\"w\",\\N\n\"back\",\"example.com\",\"a\\\\b\",\\N\n";
+    for text in [&quoted(','), &quoted(';'), &bare, midst, nothing] {
+        let temp = TempDir::new();
+        let mut subscribers = Subscribers::open(temp.path()).unwrap();
+        let report = import(&mut subscribers, text).unwrap();
+        assert_eq!((report.written, report.bad, report.disagreeing), (2, 0, 0), "{text}\n{report:?}");
+        assert_eq!(
+            hashes_of(&subscribers, "quote@example.com"),
+            expected("quote@example.com", "p\"w"),
+            "{text}"
+        );
+        assert_eq!(
+            hashes_of(&subscribers, "back@example.com"),
+            expected("back@example.com", "a\\b"),
+            "{text}"
+        );
+    }
+}
+
+/// CSV has no escapes.
+#[test]
+fn a_backslash_in_plain_csv_is_a_backslash() {
+    let hash = crate::user::hash_text(
+        &expected("back@example.com", "a\\\\b").unwrap(),
+        NameForm::Bare,
+        Algorithm::Md5,
+    );
+    let with_hash = format!(
+        "username,domain,password,ha1\n\"back\",example.com,\"a\\\\b\",{hash}\nend,example.com,\"\\\\\",\n"
+    );
+    let without = "username,domain,password\nback,example.com,a\\\\b\nend,example.com,\"\\\\\"\n";
+    for text in [&with_hash[..], without] {
+        let temp = TempDir::new();
+        let mut subscribers = Subscribers::open(temp.path()).unwrap();
+        assert_eq!(import(&mut subscribers, text).unwrap().written, 2, "{text}");
+        assert_eq!(hashes_of(&subscribers, "back@example.com"), expected("back@example.com", "a\\\\b"));
+        assert_eq!(hashes_of(&subscribers, "end@example.com"), expected("end@example.com", "\\\\"));
+    }
+}
+
+#[test]
+fn a_hash_of_another_password_waits_for_a_decision() {
+    let text = "username,domain,password,ha1\n\
+        good,Example.com,pw,f36a3ca1b9e7d3b5b1f2d2f3c5a0d0e1\n\
+        other,example.com,pw,0123456789abcdef0123456789abcdef\n";
+    let written = ha1(Algorithm::Md5, b"good", b"Example.com", b"pw");
+    let mut made = Credentials::new();
+    made.set(NameForm::Bare, written);
+    let written = crate::user::hash_text(&made, NameForm::Bare, Algorithm::Md5);
+    let text = text.replace("f36a3ca1b9e7d3b5b1f2d2f3c5a0d0e1", &written);
+    let with = |prefer| {
+        let temp = TempDir::new();
+        let mut subscribers = Subscribers::open(temp.path()).unwrap();
+        let options = ImportOptions { prefer, ..ImportOptions::default() };
+        let report = import_with(&mut subscribers, text.as_bytes(), &options).unwrap();
+        (report, hashes_of(&subscribers, "other@example.com"))
+    };
+    let (report, other) = with(None);
+    assert_eq!((report.written, report.bad, report.bad_lines[0].line, other), (0, 1, 3, None));
+    let problem = &report.bad_lines[0].problem;
+    assert!(problem.contains("other@example.com") && problem.contains("--prefer ha1"), "{problem}");
+    let (report, other) = with(Some(Prefer::Password));
+    assert_eq!((report.written, &report.disagreed[..]), (2, &["other@example.com".to_owned()][..]));
+    assert_eq!(other, expected("other@example.com", "pw"));
+    let (report, other) = with(Some(Prefer::Ha1));
+    assert_eq!((report.written, report.disagreeing), (2, 1));
+    let hash = Ha1::from_hex(Algorithm::Md5, b"0123456789abcdef0123456789abcdef");
+    assert_eq!(other.unwrap().get(NameForm::Bare, Algorithm::Md5), hash);
+}
+
+#[test]
+fn semicolons_and_the_line_that_excel_puts_before_are_read() {
+    for text in [
+        "username;domain;password\r\nalice;example.com;se,c\r\nbob;example.com;\"x;y\"\r\n",
+        "sep=;\r\nusername;domain;password\r\nalice;example.com;se,c\r\nbob;example.com;\"x;y\"\r\n",
+        "\u{feff}\"SEP=;\"\nusername;domain;password\nalice;example.com;\"se,c\"\nbob;example.com;\"x;y\"\n",
+    ] {
+        let temp = TempDir::new();
+        let mut subscribers = Subscribers::open(temp.path()).unwrap();
+        assert_eq!(import(&mut subscribers, text).unwrap().written, 2, "{text}");
+        assert_eq!(hashes_of(&subscribers, "alice@example.com"), expected("alice@example.com", "se,c"));
+        assert_eq!(hashes_of(&subscribers, "bob@example.com"), expected("bob@example.com", "x;y"));
+    }
+    let temp = TempDir::new();
+    let mut subscribers = Subscribers::open(temp.path()).unwrap();
+    // Lines are numbered as an editor does.
+    let report = import(&mut subscribers, "sep=|\nusername|domain|password\nalice|example.com\n").unwrap();
+    assert_eq!(report.bad_lines[0].line, 3);
+    let utf16: Vec<u8> = "\u{feff}username\tdomain\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    let error = import_with(&mut subscribers, &utf16, &ImportOptions::default()).unwrap_err();
+    assert!(error.problem.contains("save it as CSV in UTF-8"), "{error}");
+    let error = import(&mut subscribers, "name:domain:password\n").unwrap_err();
+    assert!(error.problem.contains("which has `name:domain:password`"), "{error}");
 }
 
 #[test]
