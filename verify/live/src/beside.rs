@@ -45,9 +45,7 @@ impl Beside {
 
     /// Sends it a signal by name, as `kill` knows it.
     pub fn signal(&self, name: &str) {
-        let pid = self.pid().to_string();
-        let sent = Command::new("kill").args([&format!("-{name}"), &pid]).status();
-        assert!(sent.expect("kill runs").success());
+        crate::signal(self.pid(), name);
         if name == "STOP" {
             // A thread on another processor runs on until it hears of it.
             crate::eventually("all threads stand still", || self.stands_still().then_some(()));

@@ -14,6 +14,7 @@ mod digest;
 mod http;
 mod link;
 mod server;
+mod signals;
 mod sip;
 
 pub use archive::unpack;
@@ -22,6 +23,7 @@ pub use digest::{Credentials, answer, sha256_answer};
 pub use http::{Answer, http};
 pub use link::{Link, Listener};
 pub use server::{Server, Setup, binary, fresh_ip, fresh_ips, run, without_capabilities};
+pub use signals::signal;
 pub use sip::{Msg, Req, unique};
 
 use std::time::{Duration, Instant};

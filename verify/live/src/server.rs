@@ -346,9 +346,7 @@ impl Server {
 
     /// Send a signal by its name, for example `TERM`.
     pub fn signal(&self, name: &str) {
-        let status =
-            Command::new("kill").args([&format!("-{name}"), &self.pid().to_string()]).status().unwrap();
-        assert!(status.success(), "kill -{name} failed");
+        crate::signal(self.pid(), name);
     }
 
     /// Has the process ended, and how?

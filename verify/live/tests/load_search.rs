@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::net::UdpSocket;
 use std::path::PathBuf;
 use std::process::{Child, ChildStderr, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 fn file(name: &str) -> PathBuf {
     live::file(env!("CARGO_TARGET_TMPDIR"), name, "")
@@ -39,9 +39,10 @@ impl Search {
 
     /// Presses Ctrl-C until it ends: what it says then, and its exit code.
     fn stop(mut self) -> (String, Option<i32>) {
-        let pid = self.child.id().to_string();
+        let end = Instant::now() + 3 * live::PATIENCE;
         while self.child.try_wait().expect("its state").is_none() {
-            let _ = Command::new("kill").args(["-INT", &pid]).stderr(Stdio::null()).status();
+            assert!(Instant::now() < end, "it does not end");
+            live::signal(self.child.id(), "INT");
             std::thread::sleep(Duration::from_millis(100));
         }
         let mut said = String::new();
