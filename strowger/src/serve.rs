@@ -111,7 +111,7 @@ fn serve(loaded: Loaded, overrides: Overrides) -> Result<(), Failure> {
     let (bound, grade) = steering.finish()?;
     let courier = Arc::new(Courier::default());
     let resolver = start_resolver(config, &courier)?;
-    let (handle, runtime) = start_workers(&parts, bound, workers, resolver, &courier)?;
+    let (handle, runtime) = start_workers(&parts, &store, bound, workers, resolver, &courier)?;
     let control = Arc::new(Control::new(Running {
         loaded,
         overrides,
@@ -216,12 +216,13 @@ impl Parts {
         }
     }
 
-    fn node(&self, worker: u16, ask: Ask) -> Result<Node<World>, Failure> {
+    fn node(&self, worker: u16, ask: Ask, keeper: store::Keeper) -> Result<Node<World>, Failure> {
         let recorder =
             self.registry.recorder(usize::from(worker)).ok_or("no block for the worker's counters")?;
         let world = World {
             worker,
             location: Arc::clone(&self.location),
+            keeper,
             credentials: Arc::clone(&self.credentials),
             ledger: Arc::clone(&self.ledger),
             recent: Default::default(),
@@ -367,6 +368,7 @@ fn open_store(
 /// Starts the workers. The resolver is there before the first of them asks; its answers wait for the workers' handle.
 fn start_workers(
     parts: &Parts,
+    store: &Store,
     bound: Bound,
     workers: usize,
     resolver: Resolver,
@@ -388,7 +390,7 @@ fn start_workers(
                 courier.bring(answer);
             }
         });
-        nodes.push(parts.node(worker as u16, ask)?);
+        nodes.push(parts.node(worker as u16, ask, store.keeper())?);
     }
     let runtime = bound.start(nodes)?;
     let handle = runtime.handle();

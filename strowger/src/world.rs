@@ -17,7 +17,7 @@ use std::cell::{RefCell, RefMut};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use store::{CredentialCache, SharedLocation};
+use store::{CredentialCache, Keeper, SharedLocation};
 use wire::Time;
 
 /// Parts of the ledger, each behind a lock of its own.
@@ -76,6 +76,7 @@ pub type Ask = Arc<dyn Fn(u16, Question) + Send + Sync>;
 pub struct World {
     pub worker: u16,
     pub location: Arc<SharedLocation>,
+    pub keeper: Keeper,
     pub credentials: Arc<CredentialCache>,
     pub ledger: Arc<SharedLedger>,
     pub recent: RefCell<Recent>,
@@ -83,6 +84,9 @@ pub struct World {
     pub ask: Ask,
     pub recorder: Recorder,
 }
+
+/// Where bindings may not be changed now: seconds until the client should try again.
+const STORE_DOWN: StoreDown = StoreDown { retry_after: 5 };
 
 /// Where the secrets of users come from.
 struct Secrets<'a> {
@@ -143,9 +147,17 @@ impl Services for World {
         work: &mut dyn FnMut(&mut Table, &mut Vec<Change>) -> Reply,
     ) -> Result<Reply, StoreDown> {
         if changes && !self.location.accepting() {
-            return Err(StoreDown { retry_after: 5 });
+            return Err(STORE_DOWN);
         }
-        self.location.register(aor, |table, changes| work(table, changes)).ok_or(StoreDown { retry_after: 5 })
+        let work = |table: &mut Table, changes: &mut Vec<Change>| work(table, changes);
+        match changes {
+            true => self.keeper.register(aor, work).ok_or(STORE_DOWN),
+            false => self.location.register(aor, work).ok_or(STORE_DOWN),
+        }
+    }
+
+    fn keep(&self) -> Result<(), StoreDown> {
+        if self.keeper.keep() { Ok(()) } else { Err(STORE_DOWN) }
     }
 
     fn has_contact(&self, address: SocketAddr) -> bool {

@@ -202,6 +202,7 @@ impl Driver {
             return;
         }
         self.node.receive(Time::from_micros(self.now), from, message, &mut self.out);
+        self.node.round_ends(Time::from_micros(self.now), &mut self.out);
         let mut count = 0;
         for message in self.out.transmits().iter().map(|t| self.out.message(t)) {
             if !message.starts_with(b"SIP/2.0 100") {

@@ -190,6 +190,7 @@ fn run(count: usize, empty: bool) {
         let second = request(user, 2, &credentials(&secret, user, &challenge));
         if !empty {
             node.receive(Time::from_micros(now), phone, &second, &mut out);
+            node.round_ends(Time::from_micros(now), &mut out);
             assert!(out.message(&out.transmits()[0]).starts_with(b"SIP/2.0 200"));
             out.clear();
             if user % 8 == 0 {

@@ -142,7 +142,7 @@ impl<S: Services> Node<S> {
 
     /// The tag of stateless answers to this request, and of the ACK that follows: a function of what an INVITE and its
     /// ACK have in common, which the transaction layer has hashed already.
-    fn stateless_tag(&mut self, request: &Message<'_>) -> [u8; 16] {
+    pub(crate) fn stateless_tag(&mut self, request: &Message<'_>) -> [u8; 16] {
         let hash = self.layer.hash_of(request);
         let mut tag = self.keyed(domain::TAG);
         tag.write_u64(hash);

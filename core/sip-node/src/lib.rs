@@ -25,6 +25,7 @@ mod letters;
 mod node;
 mod outcome;
 mod overload;
+mod promised;
 mod prompt;
 mod proxied;
 mod reach;

@@ -10,6 +10,7 @@ use crate::overload::{
     Algorithm, Change, Common, Kind as Screened, Neighbours, Overload, Standing, Verdict, Wish as OcWish,
     offer, screen,
 };
+use crate::promised::Promised;
 use crate::prompt::Prompt;
 use crate::proxied::{ProxiedId, ProxiedSlab};
 use crate::returned;
@@ -153,6 +154,8 @@ pub struct Node<S> {
     pub(crate) early_trying: Duration,
     pub(crate) splices: Splices,
     pub(crate) scratch: Vec<u8>,
+    /// Answers of registrations that wait for the end of the round.
+    pub(crate) promised: Promised,
     pub(crate) actions: Vec<Action>,
     pub(crate) wishes: Vec<(u16, Wish)>,
     events: Vec<Event>,
@@ -194,6 +197,7 @@ impl<S: Services> Node<S> {
             early_trying: config.timers.early_trying(),
             splices: Splices::new(),
             scratch: Vec::new(),
+            promised: Promised::default(),
             actions: Vec::new(),
             wishes: Vec::new(),
             events: Vec::new(),
@@ -565,6 +569,12 @@ impl<S: Services> Machine for Node<S> {
         self.events = events;
         self.digest_events(now, out);
         self.calls.expire(now);
+    }
+
+    fn round_ends(&mut self, now: Time, out: &mut Outbox) {
+        if !self.promised.is_empty() {
+            self.answer_promised(now, out);
+        }
     }
 
     fn next_deadline(&self) -> Option<Time> {

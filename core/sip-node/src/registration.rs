@@ -57,18 +57,25 @@ impl<S: Services> Node<S> {
             return self.decline(now, flow, request, admitted, why, b"", out);
         }
         match self.carry_out(now, flow, request, aor.text()) {
-            Ok(mut reply) => {
-                let ok = reply.status == 200;
-                if ok {
-                    self.push_date(&mut reply.headers);
+            Ok(mut reply) if reply.status == 200 => {
+                self.push_date(&mut reply.headers);
+                let matters = flow.conn.is_some() && has_bindings(&reply.headers);
+                let longest = self.settings.registrar.max_expires;
+                let keeps = if matters { longest.saturating_add(KEPT_LONGER) } else { 0 };
+                if request.header(Name::Contact).is_some() {
+                    // A promise: what changed is written before it leaves, together with all else of the round.
+                    return self.promise(now, flow, request, &reply, keeps, out);
                 }
-                let refused = Counter::RegisterRefused(Unregistered::Contacts);
-                self.services.count(if ok { Counter::Registered } else { refused });
+                self.services.count(Counter::Registered);
+                self.answer_once(now, flow, request, (reply.status, reply.reason), &reply.headers, out);
+                if keeps != 0 {
+                    out.keeps(keeps);
+                }
+            }
+            Ok(reply) => {
+                self.services.count(Counter::RegisterRefused(Unregistered::Contacts));
                 // A retransmission must be no second registration with an old CSeq.
                 self.answer_once(now, flow, request, (reply.status, reply.reason), &reply.headers, out);
-                if ok && flow.conn.is_some() && has_bindings(&reply.headers) {
-                    out.keeps(self.settings.registrar.max_expires.saturating_add(KEPT_LONGER));
-                }
             }
             Err(StoreDown { retry_after: seconds }) => {
                 self.services.count(Counter::RegisterRefused(Unregistered::Store));

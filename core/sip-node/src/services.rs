@@ -43,7 +43,7 @@ pub trait Services {
         let _ = expected;
     }
 
-    /// Runs `work` on the table that holds `aor`; the changes it reports are made durable. `changes`:
+    /// Runs `work` on the table that holds `aor`; the changes it reports are kept by [`Services::keep`]. `changes`:
     /// whether it may report any.
     ///
     /// # Errors
@@ -54,6 +54,15 @@ pub trait Services {
         changes: bool,
         work: &mut dyn FnMut(&mut Table, &mut Vec<Change>) -> Reply,
     ) -> Result<Reply, StoreDown>;
+
+    /// Makes the changes of all calls of [`Services::register`] since the last call of this outlive the process. Their
+    /// answers leave only after it.
+    ///
+    /// # Errors
+    /// They may be lost with the process, and policy is to refuse then.
+    fn keep(&self) -> Result<(), StoreDown> {
+        Ok(())
+    }
 
     /// Whether some live binding is reached at this address.
     fn has_contact(&self, address: SocketAddr) -> bool;

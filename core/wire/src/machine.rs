@@ -150,6 +150,13 @@ pub trait Machine {
     /// The deadline has come (or it may have: calling early is harmless).
     fn timeout(&mut self, now: Time, out: &mut Outbox);
 
+    /// The end of a round: all that came was handed over, and what the outbox holds after this leaves. A machine that
+    /// has many changes written with one call answers them here. To be called after every other call that was given an
+    /// outbox, at the latest before the driver sleeps; calling when there is nothing to end is harmless.
+    fn round_ends(&mut self, now: Time, out: &mut Outbox) {
+        let _ = (now, out);
+    }
+
     /// When [`Machine::timeout`] wants to be called next; `None`: never.
     fn next_deadline(&self) -> Option<Time>;
 }

@@ -22,7 +22,7 @@ pub enum Health {
 /// What to do with new and changed bindings while they cannot be written.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum OnFailure {
-    /// Refuse them (503 with Retry-After): a 200 means that the binding survives a crash.
+    /// Refuse them (503 with Retry-After): a 200 means that the binding outlives the process.
     #[default]
     Refuse,
     /// Accept them: service goes on, and a crash before recovery loses them.
@@ -34,12 +34,18 @@ pub enum OnFailure {
 pub(crate) struct HealthState {
     policy: OnFailure,
     accepting: AtomicBool,
+    failing: AtomicBool,
     state: Mutex<Health>,
 }
 
 impl HealthState {
     pub(crate) fn new(policy: OnFailure) -> HealthState {
-        HealthState { policy, accepting: AtomicBool::new(true), state: Mutex::new(Health::Good) }
+        HealthState {
+            policy,
+            accepting: AtomicBool::new(true),
+            failing: AtomicBool::new(false),
+            state: Mutex::new(Health::Good),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Health> {
@@ -55,6 +61,15 @@ impl HealthState {
         self.accepting.load(Ordering::Relaxed)
     }
 
+    /// Whether they cannot be written. One atomic read.
+    pub(crate) fn is_failing(&self) -> bool {
+        self.failing.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn policy(&self) -> OnFailure {
+        self.policy
+    }
+
     /// The last attempt failed. Logs when that is news.
     pub(crate) fn failing(&self, now: Time, error: String) {
         let mut state = self.lock();
@@ -68,6 +83,7 @@ impl HealthState {
                 tracing::error!(%error, "bindings cannot be written to disk; {answer}");
                 *state = Health::Failing { since: now, error };
                 self.accepting.store(self.policy == OnFailure::Accept, Ordering::Relaxed);
+                self.failing.store(true, Ordering::Relaxed);
             }
         }
     }
@@ -82,6 +98,7 @@ impl HealthState {
             tracing::info!(seconds = now.since(*since).as_secs(), "bindings are written to disk again");
         }
         *state = Health::Good;
+        self.failing.store(false, Ordering::Relaxed);
         self.accepting.store(true, Ordering::Relaxed);
     }
 }

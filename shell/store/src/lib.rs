@@ -36,6 +36,7 @@ pub use directory::{DATABASE_FILE, SECRET_FILE, load_or_create_secret};
 pub use error::{Kind, Result, StoreError};
 pub use health::{Health, OnFailure};
 pub use import::{BadLine, Import, ImportOptions, ImportReport, Prefer, Progress};
+pub use location::appender::Keeper;
 pub use location::load::LoadReport;
 pub use location::{Cursor, LocationLimits, SharedLocation};
 pub use store::{Store, StoreOptions};

@@ -13,6 +13,7 @@ use crate::database::{Database, Patience};
 use crate::directory::{self, ServerLock};
 use crate::error::{Kind, Result, StoreError};
 use crate::health::{Health, OnFailure};
+use crate::location::appender::{Appender, Keeper};
 use crate::location::load::{LoadReport, Start, forget_removed, load, newest_change};
 use crate::location::mover::{Identity, Mover, Sealed, random_key};
 use crate::location::writer::{INTERVAL, Writer};
@@ -70,6 +71,7 @@ impl StoreOptions {
 #[derive(Debug)]
 pub struct Store {
     location: Arc<SharedLocation>,
+    appender: Arc<Appender>,
     credentials: Arc<CredentialCache>,
     loaded: LoadReport,
     path: PathBuf,
@@ -134,8 +136,9 @@ impl Store {
         let expired = (loaded.expired != 0).then_some(pair);
         let mover = Mover::new(Arc::clone(&location), database, dir, sealed, clock, expired)?;
         let stop = Arc::new(Stop::default());
+        let (appender, threads) = (writer.appender(), Vec::new());
         let mut store =
-            Store { location, credentials, loaded, path, stop, on_thread, threads: Vec::new(), _lock: lock };
+            Store { location, appender, credentials, loaded, path, stop, on_thread, threads, _lock: lock };
         store.start(writer, mover, watch, options.clock)?;
         Ok(store)
     }
@@ -143,6 +146,11 @@ impl Store {
     /// The bindings.
     pub fn location(&self) -> Arc<SharedLocation> {
         Arc::clone(&self.location)
+    }
+
+    /// For one thread that changes bindings and tells others that they are changed.
+    pub fn keeper(&self) -> Keeper {
+        Keeper::new(Arc::clone(&self.appender))
     }
 
     /// The hashes of the subscribers.

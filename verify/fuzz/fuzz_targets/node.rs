@@ -65,6 +65,7 @@ impl Bench {
             assert!(self.node.owner(message, workers).is_none_or(|owner| owner < workers));
         }
         self.node.receive(self.now, from, message, &mut self.out);
+        self.node.round_ends(self.now, &mut self.out);
     }
 
     fn operate(&mut self, chunk: &[u8]) {

@@ -312,7 +312,9 @@ impl World {
     ) {
         let mut out = core::mem::take(&mut self.out);
         let now = self.now;
-        act(&mut self.sites[site].nodes[worker], now, &mut out);
+        let node = &mut self.sites[site].nodes[worker];
+        act(node, now, &mut out);
+        node.round_ends(now, &mut out);
         self.flush(site, worker, &out);
         out.clear();
         self.out = out;

@@ -254,6 +254,57 @@ fn a_store_that_fails_takes_no_registrations_but_still_tells_of_them() {
 }
 
 #[test]
+fn registrations_of_a_round_are_answered_after_one_write() {
+    let mut lab = Lab::open();
+    for (user, from) in [("alice", ALICE), ("bob", BOB), ("carol", BOB2)] {
+        let text = register(user, &format!("<sip:{user}@{from}>")).sent_by("UDP", from).text();
+        lab.hand_over(udp(from), &text);
+        // A repetition within the round is no registration of its own.
+        lab.hand_over(udp(from), &text);
+    }
+    lab.silent();
+    // A fetch promises nothing.
+    let fetch = Req { lines: Vec::new(), ..register("bob", "") };
+    lab.hand_over(udp(BOB3), fetch.text());
+    assert_eq!((lab.one().status(), lab.world.kept.get()), (200, 0));
+    lab.node.round_ends(lab.now, &mut lab.out);
+    let answers = lab.sent();
+    let to: Vec<_> = answers.iter().map(|a| (a.status(), a.to(), a.all("Contact").len())).collect();
+    assert_eq!(to, [(200, ALICE.into(), 1), (200, BOB.into(), 1), (200, BOB2.into(), 1)]);
+    assert_eq!(lab.world.kept.get(), 1);
+    lab.node.round_ends(lab.now, &mut lab.out);
+    lab.silent();
+    assert_eq!(lab.world.kept.get(), 1, "a round without a registration writes nothing");
+}
+
+#[test]
+fn a_registration_that_cannot_be_written_gets_503_again_and_again() {
+    let mut lab = Lab::open();
+    lab.world.keeping_fails.set(true);
+    let text = register("alice", "<sip:alice@192.0.2.30>").text();
+    let answer = lab.ask(ALICE, &text);
+    assert_eq!((answer.status(), answer.get("Retry-After")), (503, Some("7")));
+    assert_eq!((answer.all("Contact").len(), answer.get("Content-Length")), (0, Some("0")));
+    assert!(answer.text.starts_with("SIP/2.0 503 Service Unavailable\r\nVia: "), "{}", answer.text);
+    assert!(answer.text.ends_with("\r\nRetry-After: 7\r\nContent-Length: 0\r\n\r\n"), "{}", answer.text);
+    assert!(lab.world.counted.borrow().contains(&Counter::RegisterRefused(Unregistered::Store)));
+    assert!(!lab.world.counted.borrow().contains(&Counter::Registered));
+    // What repeats the request gets the answer that it had, whatever has become of the disk.
+    lab.world.keeping_fails.set(false);
+    assert_eq!(lab.ask(ALICE, &text).text, answer.text);
+}
+
+#[test]
+fn a_registration_without_room_for_a_transaction_waits_too() {
+    let mut lab = Lab::limited(Limits { server: 0, client: 10, bytes: 1 << 20 }, |s| s.auth.enabled = false);
+    lab.world.keeping_fails.set(true);
+    lab.hand_over(udp(ALICE), register("alice", "<sip:alice@192.0.2.30>").text());
+    lab.silent();
+    lab.node.round_ends(lab.now, &mut lab.out);
+    assert_eq!(lab.one().status(), 503);
+}
+
+#[test]
 fn a_phone_on_the_host_of_a_trunk_may_register() {
     let mut lab = Lab::with(|s| s.trunks.push(trunk(&["sip:203.0.113.5"], "+49")));
     let req = register("alice", "<sip:alice@203.0.113.5:6000>").sent_by("UDP", "203.0.113.5:6000");

@@ -72,6 +72,10 @@ pub(crate) struct Shared {
     pub store_down: Cell<bool>,
     /// Seconds since 1970.
     pub wall_clock: Cell<Option<u64>>,
+    /// Writing fails from now on.
+    pub keeping_fails: Cell<bool>,
+    /// How often changes were written.
+    pub kept: Cell<usize>,
     /// Beginnings and ends of overloads.
     pub overloads: RefCell<Vec<bool>>,
     ledger: RefCell<LocalLedger>,
@@ -104,6 +108,11 @@ impl Services for World {
             return Err(StoreDown { retry_after: 7 });
         }
         Ok(work(&mut self.0.table.borrow_mut(), &mut Vec::new()))
+    }
+
+    fn keep(&self) -> Result<(), StoreDown> {
+        self.0.kept.set(self.0.kept.get() + 1);
+        if self.0.keeping_fails.get() { Err(StoreDown { retry_after: 7 }) } else { Ok(()) }
     }
 
     fn has_contact(&self, address: SocketAddr) -> bool {
@@ -289,6 +298,8 @@ impl Lab {
             refused_from: Cell::default(),
             store_down: Cell::new(false),
             wall_clock: Cell::new(Some(1_289_690_940)),
+            keeping_fails: Cell::new(false),
+            kept: Cell::new(0),
             overloads: RefCell::default(),
             ledger: RefCell::new(LocalLedger {
                 nonces: NonceCounts::new(1_000, Duration::from_secs(300)),
@@ -325,6 +336,12 @@ impl Lab {
 
     /// A message over any flow.
     pub fn send_on(&mut self, flow: Flow, text: impl AsRef<str>) {
+        self.hand_over(flow, text);
+        self.node.round_ends(self.now, &mut self.out);
+    }
+
+    /// A message of a round that goes on.
+    pub fn hand_over(&mut self, flow: Flow, text: impl AsRef<str>) {
         self.node.receive(self.now, flow, text.as_ref().as_bytes(), &mut self.out);
     }
 

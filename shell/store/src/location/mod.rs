@@ -1,12 +1,15 @@
 //! The location service that all workers share: tables under short locks, and the journal of what is
 //! not yet on disk.
 
+pub(crate) mod appender;
 #[cfg(test)]
 mod crashes;
 pub(crate) mod fold;
 #[cfg(test)]
 mod histories;
 pub(crate) mod journal;
+#[cfg(test)]
+mod kept;
 pub(crate) mod load;
 pub(crate) mod log;
 #[cfg(test)]
@@ -163,12 +166,16 @@ impl SharedLocation {
     }
 
     /// Lets `f` change the bindings of `aor` and report what it changed; the changes are on disk
-    /// within a second. `f` must touch no other address of record than `aor`. The stripe is locked
+    /// within a second, and a [`Keeper`](crate::Keeper) writes them so that they outlive the process at once. `f` must touch no other address of record than `aor`. The stripe is locked
     /// meanwhile.
     ///
     /// Ask [`accepting`](SharedLocation::accepting) before.
     pub fn register<R>(&self, aor: &[u8], f: impl FnOnce(&mut Table, &mut Vec<Change>) -> R) -> Option<R> {
-        let mut stripe = write(self.stripes.get(self.index(aor))?);
+        self.register_at(self.index(aor), f)
+    }
+
+    fn register_at<R>(&self, index: usize, f: impl FnOnce(&mut Table, &mut Vec<Change>) -> R) -> Option<R> {
+        let mut stripe = write(self.stripes.get(index)?);
         Some(self.change(&mut stripe, f))
     }
 
@@ -337,10 +344,15 @@ impl SharedLocation {
         self.pending.fetch_sub(count, Ordering::Relaxed);
     }
 
+    /// Parts with a lock of their own.
+    fn parts(&self) -> usize {
+        self.stripes.len()
+    }
+
     /// Gives back changes that could not be written, unless there is news about their bindings.
-    fn put_back(&self, changes: Vec<Change>) {
+    fn put_back(&self, changes: &mut Vec<Change>) {
         // The last first: it may be about the same binding as one before it.
-        for change in changes.into_iter().rev() {
+        for change in changes.drain(..).rev() {
             let Some(stripe) = self.stripes.get(self.index(row::key_of(&change).aor)) else { continue };
             if !write(stripe).journal.push_older(&self.seed, change) {
                 self.pending.fetch_sub(1, Ordering::Relaxed);

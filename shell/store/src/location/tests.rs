@@ -82,7 +82,17 @@ impl Bench {
 
     /// With a clock that shows what `hands` show, and may do more.
     pub(super) fn open_with(dir: &Path, hands: Hands, clock: Clock) -> Bench {
-        let location = Arc::new(SharedLocation::new([5; 16], limits(), OnFailure::Refuse));
+        Bench::make(dir, hands, clock, OnFailure::Refuse)
+    }
+
+    /// With this policy while the disk fails.
+    pub(super) fn open_as(dir: &Path, hands: Hands, policy: OnFailure) -> Bench {
+        let clock = hands.clock();
+        Bench::make(dir, hands, clock, policy)
+    }
+
+    fn make(dir: &Path, hands: Hands, clock: Clock, policy: OnFailure) -> Bench {
+        let location = Arc::new(SharedLocation::new([5; 16], limits(), policy));
         let mut database = Database::open(dir, Patience(Duration::from_millis(20))).unwrap();
         let pair = hands.clock().pair();
         let start = load(dir, &mut database, &location, &sockets(), pair, [7; 16], 0).unwrap();

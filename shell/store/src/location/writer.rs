@@ -1,8 +1,9 @@
 //! The thread that writes the journal to disk.
 //!
-//! A round begins every 250 ms: it takes what all stripes have waiting, and appends it to the log. That
-//! returns when the data is on the disk. Nothing is lost by a failure: the changes go back to the
-//! journal, and the next round tries again after a pause that doubles.
+//! A round begins every 250 ms: it takes what all stripes have waiting, appends it to the log, and brings to the
+//! disk what it and the workers have appended. Nothing is lost by a failure: changes that could not be written go back
+//! to the journal, those that may not have reached the disk are written again, and the next round tries again after a
+//! pause that doubles.
 //!
 //! A file of the log that is full, or old, is left to the [`mover`](super::mover), and the next one begun, once
 //! those before it are moved. Until then the file grows: beyond some length registrations are refused, so that
@@ -12,12 +13,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use sip_registrar::Change;
 use wire::Time;
 
 use crate::clock::{Clock, ClockPair};
 use crate::error::{Kind, Result, StoreError};
-use crate::location::journal::Journal;
+use crate::location::appender::Appender;
 use crate::location::log::Log;
 use crate::location::mover::{Identity, Sealed};
 use crate::location::{Cursor, SharedLocation};
@@ -25,9 +25,11 @@ use crate::turns;
 
 /// Between two rounds. With the writing itself, a change is on disk well within a second.
 pub(crate) const INTERVAL: Duration = Duration::from_millis(250);
-/// Changes after which a batch is closed; the stripe being taken is always finished, so that a
-/// binding and the one it replaces are written together.
-const BATCH: usize = 32_000;
+/// Changes after which a batch is closed: workers wait for some tenth of a millisecond at most. The stripe being taken is
+/// always finished, so that a binding and the one it replaces are written together.
+const BATCH: usize = 256;
+/// Bytes after which what is written is brought to the disk, in the midst of a round.
+const UNSYNCED: usize = 4 << 20;
 /// Pause after the first failure, and the longest.
 const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
 /// Changes that a walk over all bindings may add to the journal in one round.
@@ -74,11 +76,8 @@ pub(crate) struct Writer {
     location: Arc<SharedLocation>,
     /// Of the database: what it says belongs to the log.
     identity: Identity,
-    sockets: Vec<String>,
     clock: Clock,
-    /// An empty journal, with the room that the last one needed, to leave in the place of a full one.
-    spare: Journal,
-    log: Log,
+    appender: Arc<Appender>,
     sealed: Arc<Sealed>,
     limits: LogLimits,
     removals: Removals,
@@ -92,8 +91,6 @@ pub(crate) struct Writer {
     trouble: Option<(Time, String)>,
     /// Wall clock minus monotonic time, microseconds.
     offset: i128,
-    /// A file that was appended to was lost, and what stood there is not made good yet.
-    lost: bool,
     /// A walk over all bindings is under way, because they are to be written anew.
     rescan: Option<Cursor>,
     pause: Duration,
@@ -114,13 +111,12 @@ impl Writer {
             applied: Arc::new(AtomicI64::new(log.seen())),
             durable: Arc::new(AtomicI64::new(log.seen())),
         };
+        let appender = Appender::new(Arc::clone(&location), log, sockets, clock.clone(), removals.clone());
         let mut writer = Writer {
             location,
             identity,
-            sockets,
             clock,
-            spare: Journal::default(),
-            log,
+            appender: Arc::new(appender),
             sealed,
             limits: LogLimits::default(),
             removals,
@@ -129,7 +125,6 @@ impl Writer {
             began: None,
             trouble: None,
             offset: offset(loaded),
-            lost: false,
             rescan: None,
             pause: RETRY.0,
         };
@@ -141,10 +136,17 @@ impl Writer {
 
     /// How far removals of subscribers are.
     pub(crate) fn follow_removals(&mut self, removals: Removals) {
+        let mut open = self.appender.open();
         // A number from before they began again says nothing about those of now.
-        let said = Some(self.log.seen()).filter(|seen| *seen <= removals.applied.load(Ordering::Acquire));
+        let said = Some(open.log.seen()).filter(|seen| *seen <= removals.applied.load(Ordering::Acquire));
         removals.durable.store(said.unwrap_or(i64::MIN), Ordering::Release);
+        open.removals = removals.clone();
         self.removals = removals;
+    }
+
+    /// What workers write to.
+    pub(crate) fn appender(&self) -> Arc<Appender> {
+        Arc::clone(&self.appender)
     }
 
     /// One round. Answers how long to wait for the next.
@@ -156,13 +158,18 @@ impl Writer {
         self.rotate_if_due(pair);
         // What the walk found is in the journal by now.
         let walked = self.rescan.is_none();
-        let outcome = there.and_then(|()| self.log.check_identity()).and_then(|()| self.write_all(pair));
+        let there = there.and_then(|()| self.appender.open().log.check_identity());
+        let written = there.and_then(|()| self.write_all(pair));
+        self.goes_forward();
+        // What could be written is brought to the disk also where not all could.
+        let synced = self.appender.sync();
+        let outcome = written.and_then(|room| synced.map(|()| room));
         if walked && matches!(outcome, Ok(true)) {
             self.sealed.repaired();
         }
         self.measure();
         self.location.round_began.store(0, Ordering::Relaxed);
-        self.sealed.set_filled(self.log.length().saturating_mul(1_000) / self.limit.max(1));
+        self.sealed.set_filled(self.length().saturating_mul(1_000) / self.limit.max(1));
         let now = self.clock.now();
         match outcome {
             Ok(_) => {
@@ -190,10 +197,10 @@ impl Writer {
 
     /// Leaves everything to the mover.
     pub(crate) fn seal(&mut self) -> Result<()> {
-        if self.log.is_empty() {
+        if self.appender.open().log.is_empty() {
             return Ok(());
         }
-        self.log.check_identity()?;
+        self.appender.open().log.check_identity()?;
         self.rotate(self.clock.pair())
     }
 
@@ -228,19 +235,22 @@ impl Writer {
     /// Somebody deleted or replaced the file that is appended to: memory has all that was in it, and writes it to
     /// the next one. The mover finds it gone, and deletes rows of bindings whose ends were in it.
     fn replace_lost(&mut self, pair: ClockPair) -> Result<()> {
-        self.lost &= !self.sealed.is_empty();
-        if !self.log.is_lost()? {
-            return Ok(());
+        {
+            let mut open = self.appender.open();
+            open.lost &= !self.sealed.is_empty();
+            if !open.log.is_lost()? {
+                return Ok(());
+            }
         }
         // With the database elsewhere too, this is not the directory that we know.
         self.identity.check()?;
-        let lost = self.log.step_over(pair)?;
+        let lost = self.appender.step_over(pair)?;
         tracing::error!(
             path = %lost.path.display(),
             "the log of bindings was deleted or replaced while the server runs; all bindings are written anew"
         );
         self.sealed.push(lost);
-        (self.began, self.trouble, self.lost) = (None, None, true);
+        (self.began, self.trouble) = (None, None);
         self.rescan = Some(Cursor::default());
         Ok(())
     }
@@ -252,9 +262,10 @@ impl Writer {
         }
         let ours = self.trouble.as_ref().map(|(_, error)| error.clone());
         let why = ours.or_else(|| self.sealed.trouble()).unwrap_or_else(|| "the disk is too slow".to_owned());
+        let path = self.appender.open().log.path().to_path_buf();
         Err(StoreError::new(
             Kind::Full,
-            self.log.path(),
+            &path,
             format!("and those before it are {} bytes long and not in the database: {why}", self.bytes()),
             "repair that; registrations are taken again as soon as they are moved",
         ))
@@ -267,7 +278,12 @@ impl Writer {
 
     /// Of the whole log.
     fn bytes(&self) -> u64 {
-        self.sealed.bytes().saturating_add(self.log.length())
+        self.sealed.bytes().saturating_add(self.length())
+    }
+
+    /// Of the file that is appended to.
+    fn length(&self) -> u64 {
+        self.appender.open().log.length()
     }
 
     /// Sets at how many bytes a file of the log is full. In proportion to the bindings, because the more of them
@@ -279,16 +295,18 @@ impl Writer {
             let bindings = self.location.size().1 as u64;
             self.limit = self.limit.max(bindings.saturating_mul(BYTES_OF_BINDING).min(most));
         }
+        self.appender.open().most = self.limit.saturating_mul(STOP).saturating_sub(self.sealed.bytes());
     }
 
     /// Begins the next file if it is time and those before are moved. Failing does no harm yet.
     fn rotate_if_due(&mut self, pair: ClockPair) {
         let old = self.began.is_some_and(|began| pair.monotonic.since(began) >= self.limits.age);
-        let due = (old || self.log.length() >= self.limit) && self.sealed.is_empty();
+        let due = (old || self.length() >= self.limit) && self.sealed.is_empty();
         if !due || self.trouble.as_ref().is_some_and(|(again, _)| pair.monotonic < *again) {
             return;
         }
-        if let Err(error) = self.log.check_identity().and_then(|()| self.rotate(pair)) {
+        let there = self.appender.open().log.check_identity();
+        if let Err(error) = there.and_then(|()| self.rotate(pair)) {
             let text = error.to_string();
             if self.trouble.replace((pair.monotonic + RETRY.1, text)).is_none() {
                 tracing::error!(%error, "the next file of the log cannot be begun");
@@ -297,7 +315,7 @@ impl Writer {
     }
 
     fn rotate(&mut self, pair: ClockPair) -> Result<()> {
-        let full = self.log.rotate(pair)?;
+        let full = self.appender.rotate(pair)?;
         self.sealed.push(full);
         (self.began, self.trouble, self.full) = (None, None, 0);
         self.measure();
@@ -312,68 +330,50 @@ impl Writer {
         }
         // Read before the journals are taken: what it stands for is in them.
         let mut seen = self.removals.applied.load(Ordering::Acquire);
-        let mut batch = Vec::new();
         for pass in 1..=PASSES {
-            if !self.take_all(&mut batch, pair)? {
+            // Who was removed meanwhile may be back by now and in a batch: a start that does not know that his
+            // removal was before would remove him again. With what else is in the journals it does.
+            let last = |seen: i64| pass == PASSES || self.removals.applied.load(Ordering::Acquire) == seen;
+            if !self.write_journals(pair, seen, last)? {
                 return Ok(false);
             }
-            // Who was removed meanwhile may be back by now and in the batch: a start that does not know that his
-            // removal was before would remove him again. With what else is in the journals it does.
             let now = self.removals.applied.load(Ordering::Acquire);
-            if now == seen || pass == PASSES {
+            if now == seen {
                 break;
             }
             seen = now;
         }
-        // Of ends that were in a lost file the log says nothing: the table must do without those rows before.
-        let news = seen != self.log.seen() && !self.lost;
-        if batch.is_empty() && !news {
-            return Ok(true);
-        }
-        // The removals up to it may be in any batch of the round.
-        self.append(&mut batch, pair, news.then_some(seen))?;
-        if news {
-            self.removals.durable.store(seen, Ordering::Release);
+        if !self.appender.open().log.is_empty() {
+            self.began.get_or_insert(pair.monotonic);
         }
         Ok(true)
     }
 
-    /// Takes the journals of all stripes; appends what is more than a batch. Answers whether there was room.
-    fn take_all(&mut self, batch: &mut Vec<Change>, pair: ClockPair) -> Result<bool> {
-        for index in 0..self.location.stripes.len() {
+    /// Writes the journals of all stripes, and at the end up to where removals are in the log, if that is `last`. Answers
+    /// whether there was room.
+    fn write_journals(&self, pair: ClockPair, seen: i64, last: impl Fn(i64) -> bool) -> Result<bool> {
+        let mut from = 0;
+        while from < self.location.parts() {
+            // What is taken is written before anybody else takes anything.
+            let mut open = self.appender.open();
+            while from < self.location.parts() && open.taken() < self.limits.batch {
+                self.appender.take(&mut open, from);
+                from += 1;
+            }
+            let news = (from == self.location.parts() && last(seen)).then(|| open.news(seen)).flatten();
+            self.appender.write(&mut open, pair, news)?;
+            let much = open.log.unsynced() >= UNSYNCED;
+            drop(open);
+            self.goes_forward();
+            if much {
+                self.appender.sync()?;
+            }
             turns::offer();
-            match self.location.take_journal(index, std::mem::take(&mut self.spare)) {
-                Ok(mut journal) => {
-                    journal.drain_into(batch);
-                    self.spare = journal;
-                }
-                Err(empty) => self.spare = empty,
-            }
-            if batch.len() >= self.limits.batch {
-                self.append(batch, pair, None)?;
-                if !self.has_room() {
-                    return Ok(false);
-                }
+            if from < self.location.parts() && !self.has_room() {
+                return Ok(false);
             }
         }
         Ok(true)
-    }
-
-    /// Appends `batch` to the log and empties it, or gives it back to the journal.
-    fn append(&mut self, batch: &mut Vec<Change>, pair: ClockPair, seen: Option<i64>) -> Result<()> {
-        match self.log.append(batch, &self.sockets, pair, seen) {
-            Ok(()) => {
-                self.location.written(batch.len());
-                self.goes_forward();
-                batch.clear();
-                self.began.get_or_insert(pair.monotonic);
-                Ok(())
-            }
-            Err(error) => {
-                self.location.put_back(std::mem::take(batch));
-                Err(error)
-            }
-        }
     }
 }
 
@@ -383,8 +383,10 @@ fn offset(pair: ClockPair) -> i128 {
 
 #[cfg(test)]
 impl Writer {
-    pub(crate) fn log(&mut self) -> &mut Log {
-        &mut self.log
+    /// The log as it is now.
+    pub(crate) fn log(&self) -> View {
+        let open = self.appender.open();
+        View { length: open.log.length(), seen: open.log.seen(), path: open.log.path().to_path_buf() }
     }
 
     pub(crate) fn set_limits(&mut self, limits: LogLimits) {
@@ -399,5 +401,29 @@ impl Writer {
     /// Only what makes changes durable.
     pub(crate) fn append_only(&mut self) {
         self.write_all(self.clock.pair()).unwrap();
+        self.appender.sync().unwrap();
+    }
+}
+
+/// What tests ask about the log.
+#[cfg(test)]
+pub(crate) struct View {
+    length: u64,
+    seen: i64,
+    path: std::path::PathBuf,
+}
+
+#[cfg(test)]
+impl View {
+    pub(crate) fn length(&self) -> u64 {
+        self.length
+    }
+
+    pub(crate) fn seen(&self) -> i64 {
+        self.seen
+    }
+
+    pub(crate) fn path(&self) -> &std::path::Path {
+        &self.path
     }
 }

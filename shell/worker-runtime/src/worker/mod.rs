@@ -209,6 +209,7 @@ impl<M: Machine> Worker<M> {
             self.take_ready();
             self.take_notices();
             self.take_timers();
+            self.end_round();
             self.settle();
         }
         self.part();
@@ -226,7 +227,7 @@ impl<M: Machine> Worker<M> {
                 let all = self.links.shared().have_parted(phase);
                 self.now = monotonic_now();
                 self.take_hops();
-                self.dispatch();
+                self.end_round();
                 self.settle();
                 if (all && self.links.mailbox().ring.is_empty()) || self.now > until {
                     break;
@@ -445,6 +446,12 @@ impl<M: Machine> Worker<M> {
         }
         self.dispatch();
         self.streams.expire(&self.poller, self.now);
+    }
+
+    /// Lets the machine answer what it has kept for the end of the round.
+    pub(super) fn end_round(&mut self) {
+        self.machine.round_ends(self.now, &mut self.out);
+        self.dispatch();
     }
 
     /// Sends what is queued on streams, and reports what could not be sent and what is gone. The

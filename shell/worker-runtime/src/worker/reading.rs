@@ -214,6 +214,7 @@ impl<M: Machine> Worker<M> {
         self.dispatch();
         match self.streams.get(id) {
             Some(conn) if !kept && conn.useful => {
+                self.end_round();
                 self.streams.close_gently(id, Reason::Slow, &self.poller, self.now);
             }
             Some(_) if !kept => self.streams.close(id, Reason::Slow),
@@ -227,6 +228,8 @@ impl<M: Machine> Worker<M> {
         // What broke the stream was left over, so it is in the connection's buffer.
         let input = self.streams.unpark(id);
         let bytes = input.as_ref().and_then(|i| i.bytes.get(i.start..)?.get(..head)).unwrap_or_default();
+        // What was valid before it is answered before the end.
+        self.machine.round_ends(self.now, &mut self.out);
         self.machine.refuse(self.now, flow, bytes, error, &mut self.out);
         self.streams.recycle(input);
         self.dispatch();

@@ -239,6 +239,7 @@ impl Town {
             let mut out = Outbox::new();
             if to == address(SERVER) {
                 self.server.receive(self.now, Flow::udp(ListenerId(0), source), &bytes, &mut out);
+                self.server.round_ends(self.now, &mut out);
                 waiting.extend(letters(None, &out));
                 continue;
             }

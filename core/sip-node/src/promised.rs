@@ -1,0 +1,127 @@
+//! Answers of registrations that wait for the end of the round, so that one write keeps the changes of all of them.
+
+use crate::inbound::{retry_after, told};
+use crate::node::Node;
+use crate::services::{Counter, Services, StoreDown, Unregistered};
+use sip_message::{Message, write_response};
+use sip_proxy::transport::{always_rport, reply_flow};
+use sip_registrar::Reply;
+use sip_transaction::{Payer, ServerId};
+use std::mem;
+use std::ops::Range;
+use wire::{Flow, Outbox, Time};
+
+/// Answers of one round beyond which no room is kept for the next.
+const ROOM: usize = 256;
+/// The same in bytes.
+const BYTES: usize = 256 << 10;
+/// The end of each answer.
+const TAIL: &[u8] = b"Content-Length: 0\r\n\r\n";
+
+/// What waits. A round has an end, so there is never more than one round takes in.
+#[derive(Default)]
+pub(crate) struct Promised {
+    answers: Vec<Answer>,
+    /// All of them, one after the other.
+    bytes: Vec<u8>,
+}
+
+impl Promised {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.answers.is_empty()
+    }
+
+    fn clear(&mut self) {
+        self.answers.clear();
+        self.answers.shrink_to(ROOM);
+        self.bytes.clear();
+        self.bytes.shrink_to(BYTES);
+    }
+}
+
+/// One 200.
+struct Answer {
+    to: Receiver,
+    /// Its place in the bytes.
+    at: Range<usize>,
+    /// Bytes of the header fields of the registrar, which stand before [`TAIL`].
+    extra: usize,
+    /// How long its connection matters, seconds; 0: not for it.
+    keeps: u32,
+}
+
+/// Whom an answer is for.
+#[derive(Clone, Copy)]
+enum Receiver {
+    /// A server transaction, which repeats it.
+    Transaction(ServerId),
+    /// There was no room for one.
+    Flow(Flow),
+}
+
+impl<S: Services> Node<S> {
+    /// Keeps the 200 of a registration for the end of the round.
+    pub(crate) fn promise(
+        &mut self,
+        now: Time,
+        flow: Flow,
+        request: &Message<'_>,
+        reply: &Reply,
+        keeps: u32,
+        out: &mut Outbox,
+    ) {
+        if self.promised.bytes.len() >= BYTES {
+            self.answer_promised(now, out);
+        }
+        let back = reply_flow(flow, request);
+        let (to, tag) = match self.layer.accept(now, request, back, Payer::PROVEN) {
+            Ok(id) => (Receiver::Transaction(id), self.server_tag(id)),
+            Err(_) => (Receiver::Flow(back), self.stateless_tag(request)),
+        };
+        let source = Some((flow.remote, always_rport(flow, request)));
+        let oc = self.oc_of(flow.remote, request);
+        let Promised { answers, bytes } = &mut self.promised;
+        let start = bytes.len();
+        told(oc, bytes, |buf| {
+            write_response(request, reply.status, reply.reason, &tag, source, &reply.headers, buf);
+        });
+        answers.push(Answer { to, at: start..bytes.len(), extra: reply.headers.len(), keeps });
+    }
+
+    /// Has the changes of the round written, then answers: 200, or 503 if they could not be written and that matters.
+    pub(crate) fn answer_promised(&mut self, now: Time, out: &mut Outbox) {
+        let kept = self.services.keep();
+        let mut promised = mem::take(&mut self.promised);
+        for Answer { to, at, extra, keeps } in &promised.answers {
+            let Some(answer) = promised.bytes.get(at.clone()) else { continue };
+            let (status, counter) = match kept {
+                Ok(()) => (200, Counter::Registered),
+                Err(_) => (503, Counter::RegisterRefused(Unregistered::Store)),
+            };
+            self.services.count(counter);
+            let write = |buf: &mut Vec<u8>| match kept {
+                Ok(()) => buf.extend_from_slice(answer),
+                Err(StoreDown { retry_after }) => refuse(answer, *extra, retry_after, buf),
+            };
+            let sent = match *to {
+                Receiver::Transaction(id) => self.layer.respond(now, id, status, out, write),
+                Receiver::Flow(flow) => !out.send_with(flow, 0, write).is_empty(),
+            };
+            if sent && kept.is_ok() && *keeps != 0 {
+                out.keeps(*keeps);
+            }
+        }
+        promised.clear();
+        self.promised = promised;
+    }
+}
+
+/// Makes a 503 of an answer that ends with so many bytes of the registrar's header fields and [`TAIL`].
+fn refuse(answer: &[u8], extra: usize, seconds: u32, buf: &mut Vec<u8>) {
+    let status = answer.windows(2).position(|end| end == b"\r\n").unwrap_or(0);
+    let end = answer.len().saturating_sub(extra + TAIL.len());
+    buf.extend_from_slice(b"SIP/2.0 503 Service Unavailable");
+    buf.extend_from_slice(answer.get(status..end).unwrap_or(b"\r\n"));
+    buf.extend_from_slice(&retry_after(seconds));
+    buf.extend_from_slice(TAIL);
+}
