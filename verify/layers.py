@@ -23,10 +23,12 @@ BELOW = {
     'sip-registrar': {'wire', 'sip-message'},
     'sip-proxy': {'wire', 'sip-message', 'sip-transaction'},
     'sip-steering': {'wire', 'sip-message'},
+    'sip-health': {'wire'},
     'sip-node': {
         'wire', 'sip-message', 'sip-transaction', 'sip-auth', 'sip-registrar', 'sip-proxy', 'sip-steering',
+        'sip-health',
     },
-    'sip-balancer': {'wire', 'sip-message', 'sip-proxy', 'sip-steering'},
+    'sip-balancer': {'wire', 'sip-message', 'sip-proxy', 'sip-steering', 'sip-health'},
     # The shell knows no SIP: of the core it sees only the vocabulary.
     'worker-runtime': {'wire'},
     # ... except the store, which writes down binding records and credentials as the core defines them.

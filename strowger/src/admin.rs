@@ -3,14 +3,14 @@
 use crate::build::{self, METHODS};
 use crate::steering::Grade;
 use crate::throttle::Throttle;
-use crate::{SHOWN_ERRORS, counters};
-use control::admin::{Admin, Binding, Call, Listing, Logins, Page, State, Status, StoreStatus};
+use crate::{SHOWN_ERRORS, counters, trunks};
+use control::admin::{Admin, Binding, Call, Listing, Logins, Page, State, Status, StoreStatus, TrunkTarget};
 use control::config::{Config, ConfigError, HostPort, Loaded, Overrides, ReloadReport, plan_reload};
 use control::log::LogHandle;
 use control::metrics::{Counter, Kind, Registry, Text};
 use sip_auth::Secret;
 use sip_message::canonical_user;
-use sip_node::{Algorithm, Notice, Report};
+use sip_node::{Algorithm, Gateways, Notice, Report};
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -38,6 +38,7 @@ pub struct Running {
     pub registry: Arc<Registry>,
     pub listeners: Vec<(Transport, SocketAddr, Option<HostPort>)>,
     pub secret: Secret,
+    pub gateways: Gateways,
     pub workers: usize,
     pub grade: Grade,
     pub log: LogHandle,
@@ -47,6 +48,7 @@ pub struct Running {
 pub struct Control {
     running: Running,
     config: Mutex<Arc<Config>>,
+    gateways: Mutex<Gateways>,
     state: AtomicU8,
     started: Time,
     reloads: Mutex<(u64, u64)>,
@@ -62,6 +64,7 @@ impl Control {
     pub fn new(running: Running) -> Control {
         let config = Mutex::new(Arc::new(running.loaded.config.clone()));
         Control {
+            gateways: Mutex::new(running.gateways.clone()),
             running,
             config,
             state: AtomicU8::new(0),
@@ -220,7 +223,13 @@ impl Control {
         if !self.config().auth.enabled {
             alarms.push("authentication is off".into());
         }
+        alarms.extend(trunks::alarms(&self.targets()));
         alarms
+    }
+
+    /// The targets of all lists, as they are.
+    fn targets(&self) -> Vec<TrunkTarget> {
+        trunks::targets(&self.config(), &lock(&self.gateways), monotonic_now())
     }
 
     fn store_status(&self) -> StoreStatus {
@@ -245,6 +254,7 @@ impl Control {
             new.config.admin.listen,
             &running.secret,
             running.workers,
+            &lock(&self.gateways),
         );
         let settings = Arc::new(settings);
         let told = self.post_all(|| Notice::Settings(Arc::clone(&settings)));
@@ -258,6 +268,7 @@ impl Control {
         self.reports();
         running.log.set_level(new.config.log.level);
         *config = Arc::new(new.config);
+        *lock(&self.gateways) = settings.gateways.clone();
         Ok(report)
     }
 }
@@ -336,6 +347,13 @@ impl Admin for Control {
         Some(Listing { next: more.then(|| (after + items.len()).to_string()), items })
     }
 
+    fn trunks(&self, page: &Page) -> Option<Listing<TrunkTarget>> {
+        let after: usize = page.after.as_deref().map_or(Some(0), |after| after.parse().ok())?;
+        let mut rest = self.targets().into_iter().skip(after);
+        let items: Vec<TrunkTarget> = rest.by_ref().take(page.limit).collect();
+        Some(Listing { next: rest.next().map(|_| (after + items.len()).to_string()), items })
+    }
+
     fn reload(&self) -> Result<ReloadReport, Vec<ConfigError>> {
         let result = self.try_reload();
         let mut reloads = lock(&self.reloads);
@@ -378,6 +396,7 @@ impl Admin for Control {
             Kind::Gauge,
         );
         text.sample("strowger_overloaded_workers", &[], overloaded as u64);
+        trunks::metrics(&self.targets(), &mut text);
         crate::process::metrics(&mut text);
         transactions(&reports, &mut text);
         crate::room::metrics(&reports, &mut text);

@@ -28,13 +28,14 @@ pub const METHODS: &[&str] = &[
 ];
 
 /// The settings of every node. `listeners` are those of the runtime, in its order, with their real
-/// addresses, and the names to advertise; `secret` is the server's.
+/// addresses, and the names to advertise; `secret` is the server's. What `before` knows of targets goes on.
 pub fn settings(
     config: &c::Config,
     listeners: &[(Transport, SocketAddr, Option<c::HostPort>)],
     admin: Option<SocketAddr>,
     secret: &Secret,
     workers: usize,
+    before: &n::Gateways,
 ) -> n::Settings {
     n::Settings {
         domains: bytes_of(&config.domains),
@@ -54,6 +55,7 @@ pub fn settings(
         emergency: config.emergency.as_ref().map(emergency),
         trunks: config.trunks.iter().map(trunk).collect(),
         routes: config.routes.iter().map(route).collect(),
+        gateways: n::Gateways::default(),
         message: sip_message::Limits {
             message: config.limits.message_bytes,
             head: config.limits.message_bytes.min(32_768),
@@ -71,6 +73,7 @@ pub fn settings(
             workers: u16::try_from(workers).unwrap_or(u16::MAX),
         },
     }
+    .watching(before)
 }
 
 fn bytes_of(list: &[String]) -> Vec<Vec<u8>> {
@@ -159,6 +162,7 @@ fn voicemail(voicemail: &c::Voicemail) -> n::Voicemail {
         uri: voicemail.target.uri.clone().into_bytes(),
         on: voicemail.on.iter().map(reason).fold(Reroute::NEVER, Reroute::and),
         no_answer_ms: millis(voicemail.no_answer_timeout),
+        silent_after_ms: millis(voicemail.silent_after),
     }
 }
 
@@ -167,6 +171,7 @@ fn emergency(emergency: &c::Emergency) -> n::Emergency {
         targets: uris(&emergency.targets),
         numbers: bytes_of(&emergency.numbers),
         strangers: emergency.strangers,
+        silent_after_ms: millis(emergency.silent_after),
     }
 }
 
@@ -175,10 +180,6 @@ fn uris(targets: &[c::Target]) -> Vec<Vec<u8>> {
 }
 
 fn trunk(trunk: &c::Trunk) -> n::Trunk {
-    let status = |r: &c::Retry| match r {
-        c::Retry::Status(status) => Some(*status),
-        c::Retry::Timeout | c::Retry::Unreachable => None,
-    };
     n::Trunk {
         name: trunk.name.clone().into_bytes(),
         targets: uris(&trunk.targets),
@@ -189,7 +190,8 @@ fn trunk(trunk: &c::Trunk) -> n::Trunk {
         prepend: user_part(&trunk.prepend),
         may_transit: trunk.may_transit,
         overload_control: trunk.overload_control,
-        retry_on: trunk.retry_on.iter().filter_map(status).collect(),
+        retry_on: trunk.retry_on.clone(),
+        silent_after_ms: millis(trunk.silent_after),
     }
 }
 
@@ -204,6 +206,7 @@ fn route(route: &c::Route) -> n::Route {
         domain: text(&route.domain),
         prefix: route.prefix.as_deref().map(user_part),
         user: route.user.as_deref().map(user_part),
+        silent_after_ms: millis(route.silent_after),
         action: match &route.action {
             c::RouteAction::Forward(targets) => n::RouteAction::Forward(uris(targets)),
             c::RouteAction::Redirect(targets) => n::RouteAction::Redirect(uris(targets)),

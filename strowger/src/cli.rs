@@ -288,6 +288,8 @@ pub enum CtlCommand {
     },
     /// [serve] Calls being set up or under way
     Calls,
+    /// [serve] Targets of trunks, routes, voicemail and emergency calls: state, calls, last error
+    Trunks,
     /// [balance] The nodes
     Nodes,
     /// [balance] Give a node calls again

@@ -25,6 +25,7 @@ pub fn run(args: &CtlArgs) -> ExitCode {
         CtlCommand::Bindings { aor } => Command::Bindings { aor: aor.clone() },
         CtlCommand::Calls => Command::Calls,
         CtlCommand::Reload => Command::Reload,
+        CtlCommand::Trunks => Command::Trunks,
         CtlCommand::Drain { node: None, all } => Command::Drain { all: *all },
         CtlCommand::Drain { node: Some(node), .. } => order(node, NodeOrder::Drain),
         CtlCommand::Undrain { node } => order(node, NodeOrder::Serve),

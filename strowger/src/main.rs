@@ -19,6 +19,7 @@ mod serve;
 mod signals;
 mod steering;
 mod throttle;
+mod trunks;
 mod unserved;
 mod user;
 mod world;

@@ -120,6 +120,7 @@ fn serve(loaded: Loaded, overrides: Overrides) -> Result<(), Failure> {
         registry: Arc::clone(&parts.registry),
         listeners: parts.listeners.clone(),
         secret: parts.secret,
+        gateways: parts.settings.gateways.clone(),
         workers,
         grade,
         log,
@@ -176,7 +177,14 @@ impl Parts {
         // Milliseconds: two starts, however close, have not the same.
         let epoch = (wall_micros() / 1_000) as u16;
         let secret = Secret { key: derive(&secret_bytes, "nonce"), epoch };
-        let settings = build::settings(config, &listeners, config.admin.listen, &secret, workers);
+        let settings = build::settings(
+            config,
+            &listeners,
+            config.admin.listen,
+            &secret,
+            workers,
+            &sip_node::Gateways::default(),
+        );
         // Transaction ids must not be the same after a restart.
         let run = derive(&secret_bytes, &format!("seed {} {:?}", wall_micros(), monotonic_now()));
         let (low, high) = run.split_at(8);

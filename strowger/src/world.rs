@@ -2,14 +2,16 @@
 
 use crate::build::METHODS;
 use crate::throttle::Throttle;
+use crate::trunks;
 use control::log::Safe;
 use control::metrics::{self, Recorder};
 use sip_auth::{
     Algorithm, Authenticator, Backoff, BackoffRules, Credentials, Decision, Ha1, Ledger, Lookup, Minted,
     Name, NonceCounts, Recent, shard_of,
 };
+use sip_health::Failure;
 use sip_message::{DateText, Method, Uri, canonical_user};
-use sip_node::{Counter, Question, Refusal, Services, Shortage, Span, StoreDown, Unregistered};
+use sip_node::{Counter, Question, Refusal, Services, Shortage, Span, StoreDown, Troubled, Unregistered};
 use sip_proxy::locate;
 use sip_registrar::{BindingView, Change, Expected, Reply, Table};
 use std::borrow::Cow;
@@ -18,7 +20,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use store::{CredentialCache, Keeper, SharedLocation};
-use wire::Time;
+use wire::{Flow, Time};
 
 /// Parts of the ledger, each behind a lock of its own.
 const SHARDS: usize = 256;
@@ -245,6 +247,30 @@ impl Services for World {
         let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         if let Ok(since) = since {
             out.extend_from_slice(self.date.borrow_mut().at(since.as_secs()));
+    }
+
+    fn target_lost(&self, uri: &[u8], address: &Flow, failure: Failure) {
+        let (address, why) = (format!("{}:{}", address.transport, address.remote), trunks::text(failure));
+        tracing::warn!(uri = %Safe(uri), address, "target down: {why}; others are tried first, and it is probed");
+    }
+
+    fn target_back(&self, uri: &[u8], address: &Flow) {
+        let address = format!("{}:{}", address.transport, address.remote);
+        tracing::info!(uri = %Safe(uri), address, "target up: it answers again");
+    }
+
+    fn targets_exhausted(&self, troubled: &Troubled<'_>) {
+        static LOST: Throttle = Throttle::new();
+        if let Some(before) = LOST.pass(worker_runtime::monotonic_now()) {
+            let targets: Vec<String> = troubled.targets.iter().map(|uri| Safe(uri).to_string()).collect();
+            tracing::warn!(
+                list = troubled.list.name(),
+                name = %Safe(troubled.name.unwrap_or(b"")),
+                targets = targets.join(", "),
+                status = troubled.status,
+                before,
+                "no target answered: see `strowger ctl trunks`"
+            );
         }
     }
 
@@ -372,6 +398,8 @@ const fn metric(counter: Counter) -> metrics::Counter {
         Counter::CallsFailed => metrics::Counter::CallsFailed,
         Counter::Voicemail => metrics::Counter::CallsDiverted,
         Counter::Lookups => metrics::Counter::DnsQuestions,
+        Counter::TargetSilent => metrics::Counter::TargetsSilent,
+        Counter::TargetUnreachable => metrics::Counter::TargetsUnreachable,
     }
 }
 

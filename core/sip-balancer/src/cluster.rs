@@ -7,7 +7,7 @@
 //! up the rows.
 
 use crate::Kind;
-use crate::health::{HEALTHS, Health, ORDERS, Order, WHYS, Why, pick};
+use crate::health::{Health, ORDERS, Order, Vital, Why, pick};
 use crate::members::{Members, Node};
 use core::net::SocketAddr;
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -17,8 +17,6 @@ use wire::Time;
 
 /// Most nodes of one balancer, those that were removed and still have calls included.
 pub const MOST_NODES: usize = 256;
-/// How much later than the truth [`Cluster::heard_at`] may be behind it: written seldom, it stays in every cache.
-const HEARD_GRAIN: u64 = 16_000;
 
 /// A node that refuses calls with 503 rests so long at least, as far as it asks for that, whatever it says to probes. If
 /// it refuses again within four times as long and `SOON` after that, it rests twice as long at least, up to `MOST_REST`.
@@ -34,13 +32,11 @@ pub struct NodeIndex(pub u16);
 #[derive(Debug)]
 struct State {
     order: AtomicU8,
-    health: AtomicU8,
-    why: AtomicU8,
+    /// Whether it answers.
+    vital: Vital,
     weight: AtomicU32,
     /// Nothing new goes to it while a node of a lower rank takes calls.
     rank: AtomicU32,
-    /// Failures since something last came from it.
-    failures: AtomicU32,
     /// Microseconds until which it gets no new calls, because it has refused some with 503.
     resting_until: AtomicU64,
     /// When it last did so, before when no good answer to a probe ends that, and how long that is after the first 503.
@@ -60,18 +56,8 @@ struct State {
     since: AtomicU64,
     /// Microseconds until which it counts as failed, where nobody probes it.
     out_until: AtomicU64,
-    /// It left requests without an answer: no new calls until something comes from it or probes decide.
-    silent: AtomicBool,
-    /// It is to be probed at once.
-    wanted: AtomicBool,
     /// It says by itself how overloaded it is (RFC 7339).
     speaks: AtomicBool,
-    /// How often it has gone down.
-    falls: AtomicU32,
-    /// Microseconds at which something last came from it that it owed.
-    heard: AtomicU64,
-    /// Microseconds at which the newest request was sent to it that it has answered.
-    served: AtomicU64,
     /// Microseconds at which it was removed.
     removed: AtomicU64,
 }
@@ -139,11 +125,9 @@ impl State {
     fn new() -> State {
         State {
             order: AtomicU8::new(Order::Serve as u8),
-            health: AtomicU8::new(Health::Unknown as u8),
-            why: AtomicU8::new(Why::Nothing as u8),
+            vital: Vital::default(),
             weight: AtomicU32::new(1),
             rank: AtomicU32::new(0),
-            failures: AtomicU32::new(0),
             resting_until: AtomicU64::new(0),
             rest_asked: AtomicU64::new(0),
             rest_least: AtomicU64::new(0),
@@ -154,37 +138,19 @@ impl State {
             ejected_until: AtomicU64::new(0),
             since: AtomicU64::new(0),
             out_until: AtomicU64::new(0),
-            silent: AtomicBool::new(false),
-            wanted: AtomicBool::new(false),
             speaks: AtomicBool::new(false),
-            falls: AtomicU32::new(0),
-            heard: AtomicU64::new(0),
-            served: AtomicU64::new(0),
             removed: AtomicU64::new(0),
         }
     }
 
     /// As it was at first.
     fn reset(&self) {
-        self.health.store(Health::Unknown as u8, Relaxed);
-        self.why.store(Why::Nothing as u8, Relaxed);
-        for number in [&self.failures, &self.falls] {
-            number.store(0, Relaxed);
-        }
+        self.vital.reset();
         let rests = [&self.resting_until, &self.rest_step, &self.probe_rest, &self.refusing_until];
-        let others = [
-            &self.refused_at,
-            &self.ejected_until,
-            &self.out_until,
-            &self.heard,
-            &self.served,
-            &self.removed,
-        ];
+        let others = [&self.refused_at, &self.ejected_until, &self.out_until, &self.removed];
         for time in rests.into_iter().chain(others) {
             time.store(0, Relaxed);
         }
-        self.silent.store(false, Relaxed);
-        self.wanted.store(false, Relaxed);
         self.speaks.store(false, Relaxed);
     }
 }
@@ -338,10 +304,7 @@ impl Cluster {
 
     /// Whether it answers, and why that is believed.
     pub fn health(&self, at: NodeIndex) -> (Health, Why) {
-        self.state(at).map_or((Health::Down, Why::Nothing), |s| {
-            let health = pick(&HEALTHS, s.health.load(Relaxed), Health::Unknown);
-            (health, pick(&WHYS, s.why.load(Relaxed), Why::Nothing))
-        })
+        self.state(at).map_or((Health::Down, Why::Nothing), |s| s.vital.health())
     }
 
     /// Why it gets what it gets now, for people.
@@ -358,7 +321,7 @@ impl Cluster {
 
     /// How often it has gone down.
     pub fn falls(&self, at: NodeIndex) -> u32 {
-        self.state(at).map_or(0, |s| s.falls.load(Relaxed))
+        self.state(at).map_or(0, |s| s.vital.falls())
     }
 
     /// Until when it rests, if it does.
@@ -409,53 +372,42 @@ impl Cluster {
 
     /// Whether it left requests without an answer, and nothing has come from it since.
     pub fn is_silent(&self, at: NodeIndex) -> bool {
-        self.state(at).is_some_and(|s| s.silent.load(Relaxed))
+        self.state(at).is_some_and(|s| s.vital.is_silent())
     }
 
     /// Whether new calls may go there while others may be had as well: see [`Cluster::gets_calls`].
     pub fn takes_calls(&self, now: Time, at: NodeIndex) -> bool {
         self.order(at) == Order::Serve
-            && self.health(at).0 != Health::Down
-            && !self.is_silent(at)
+            && self.state(at).is_some_and(|s| s.vital.takes_calls())
             && self.resting_until(now, at).is_none()
     }
 
     /// When something last came from it that it owed. It may be up to 16 ms older than the truth.
     pub fn heard_at(&self, at: NodeIndex) -> Time {
-        Time::from_micros(self.state(at).map_or(0, |s| s.heard.load(Relaxed)))
+        self.state(at).map_or(Time::ZERO, |s| s.vital.heard_at())
     }
 
     /// Something came from it that it owed: it lives.
     pub fn heard(&self, now: Time, at: NodeIndex) {
         let Some(state) = self.state(at) else { return };
-        if now.as_micros() >= state.heard.load(Relaxed) + HEARD_GRAIN {
-            state.heard.store(now.as_micros(), Relaxed);
-        }
         // Read first: the line stays shared by all workers while all is well.
-        if state.failures.load(Relaxed) != 0 {
-            state.failures.store(0, Relaxed);
-        }
         if state.out_until.load(Relaxed) != 0 {
             state.out_until.store(0, Relaxed);
         }
-        if state.silent.load(Relaxed) && self.health(at).0 != Health::Down {
-            self.set_up(at);
-        }
-        if state.health.load(Relaxed) == Health::Unknown as u8 {
-            self.set_up(at);
+        if state.vital.heard(now) {
+            self.changed();
         }
     }
 
     /// When the newest request was sent to it that it has answered; it may be up to 16 ms older than the truth.
     pub fn served_at(&self, at: NodeIndex) -> Time {
-        Time::from_micros(self.state(at).map_or(0, |s| s.served.load(Relaxed)))
+        self.state(at).map_or(Time::ZERO, |s| s.vital.served_at())
     }
 
     /// It has answered a request that was sent to it then.
     pub(crate) fn served(&self, sent: Time, at: NodeIndex) {
-        let Some(state) = self.state(at) else { return };
-        if sent.as_micros() >= state.served.load(Relaxed) + HEARD_GRAIN {
-            state.served.store(sent.as_micros(), Relaxed);
+        if let Some(state) = self.state(at) {
+            state.vital.served(sent);
         }
     }
 
@@ -464,22 +416,17 @@ impl Cluster {
     /// counts as failed for so long. Never the last one that takes calls: what is left without it is worse.
     pub fn failed(&self, now: Time, at: NodeIndex, why: Why, most: u32, rest: Option<Duration>) {
         let Some(state) = self.state(at) else { return };
-        state.wanted.store(true, Relaxed);
-        let failures = state.failures.fetch_add(1, Relaxed).saturating_add(1);
+        let failures = state.vital.failed();
         if failures < most || self.is_last(now, at) {
             return;
         }
         match rest {
             Some(time) => {
-                state.failures.store(0, Relaxed);
-                state.why.store(why as u8, Relaxed);
+                state.vital.judged(why);
                 state.out_until.store((now + time).as_micros(), Relaxed);
                 self.changed();
             }
-            None if !state.silent.swap(true, Relaxed) => {
-                state.why.store(why as u8, Relaxed);
-                self.changed();
-            }
+            None if state.vital.set_silent(why) => self.changed(),
             None => {}
         }
     }
@@ -488,12 +435,11 @@ impl Cluster {
     /// calls until it is heard or the probe answered; but never the last one that takes calls. Says whether it is.
     pub fn suspect(&self, now: Time, at: NodeIndex) -> bool {
         let Some(state) = self.state(at) else { return false };
-        state.wanted.store(true, Relaxed);
+        state.vital.want_probe();
         if self.is_last(now, at) {
             return false;
         }
-        if !state.silent.swap(true, Relaxed) {
-            state.why.store(Why::Silent as u8, Relaxed);
+        if state.vital.set_silent(Why::Silent) {
             self.changed();
         }
         true
@@ -514,41 +460,33 @@ impl Cluster {
     /// It is to be probed at once.
     pub(crate) fn want_probe(&self, at: NodeIndex) {
         if let Some(state) = self.state(at) {
-            state.wanted.store(true, Relaxed);
+            state.vital.want_probe();
         }
     }
 
     /// Whether it is to be probed at once. Asked once, it is forgotten: one worker does it.
     pub(crate) fn take_wish(&self, at: NodeIndex) -> bool {
-        self.is_wanted(at) && self.state(at).is_some_and(|s| s.wanted.swap(false, Relaxed))
+        self.state(at).is_some_and(|s| s.vital.take_wish())
     }
 
     /// Whether it is to be probed at once.
     pub(crate) fn is_wanted(&self, at: NodeIndex) -> bool {
-        self.state(at).is_some_and(|s| s.wanted.load(Relaxed))
+        self.state(at).is_some_and(|s| s.vital.is_wanted())
     }
 
     /// Nobody probes any more: what probes, or their absence, said of nodes no longer holds.
     pub fn forget_probes(&self) {
         for state in self.states.iter().take(self.members.used()) {
-            state.silent.store(false, Relaxed);
+            state.vital.forget_probes();
             state.speaks.store(false, Relaxed);
-            state.failures.store(0, Relaxed);
             state.probe_rest.store(0, Relaxed);
-            if state.health.swap(Health::Unknown as u8, Relaxed) != Health::Unknown as u8 {
-                state.why.store(Why::Nothing as u8, Relaxed);
-            }
         }
         self.changed();
     }
 
     /// It answers again.
     pub fn set_up(&self, at: NodeIndex) {
-        let Some(state) = self.state(at) else { return };
-        state.failures.store(0, Relaxed);
-        state.why.store(Why::Answered as u8, Relaxed);
-        let silent = state.silent.swap(false, Relaxed);
-        if state.health.swap(Health::Up as u8, Relaxed) != Health::Up as u8 || silent {
+        if self.state(at).is_some_and(|state| state.vital.set_up()) {
             self.changed();
         }
     }
@@ -563,10 +501,7 @@ impl Cluster {
 
     /// It does not answer.
     pub fn set_down(&self, at: NodeIndex, why: Why) {
-        let Some(state) = self.state(at) else { return };
-        if state.health.swap(Health::Down as u8, Relaxed) != Health::Down as u8 {
-            state.why.store(why as u8, Relaxed);
-            state.falls.fetch_add(1, Relaxed);
+        if self.state(at).is_some_and(|state| state.vital.set_down(why)) {
             self.changed();
         }
     }

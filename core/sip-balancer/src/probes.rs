@@ -12,26 +12,12 @@ use crate::requests::OFFER;
 use crate::settings::Settings;
 use crate::token::Sealer;
 use core::time::Duration;
+use sip_health::{Overdue, Probe};
 use sip_message::{hex16, push_u64};
 use wire::{Flow, ListenerId, Outbox, Time, Transport};
 
 /// Call-IDs tried for one that belongs to the worker that probes.
 const ATTEMPTS: u64 = 10_000;
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Probe {
-    next: Time,
-    serial: u32,
-    /// When the last one was sent, and when its answer must be here, if it is not.
-    sent: Time,
-    due: Option<Time>,
-    /// The network brought it back.
-    returned: bool,
-    good: u32,
-    bad: u32,
-    /// How often the node had gone down when these were last counted: any worker may find that it has.
-    falls: u32,
-}
 
 /// The probes of all nodes. One worker sends them regularly; any may send one at once to a node that it doubts, and
 /// goes on until that is up or down.
@@ -55,7 +41,7 @@ impl Probes {
 
     /// Begins anew, with what is known.
     pub fn reset(&mut self, now: Time) {
-        self.probes.iter_mut().for_each(|probe| (probe.next, probe.due) = (now, None));
+        self.probes.iter_mut().for_each(|probe| probe.restart(now));
     }
 
     /// An answer came, of this status and with this Retry-After. Later ones to the same probe say nothing, and then it is
@@ -71,13 +57,16 @@ impl Probes {
     ) -> Option<NodeIndex> {
         let at = cluster.by_id(node)?;
         let probe = self.probes.get_mut(usize::from(at.0))?;
-        if status < 200 || probe.serial != serial || probe.due.take().is_none_or(|due| due < now) {
+        if status < 200 {
             return None;
         }
+        let sent = probe.answered(now, serial)?;
         let rules = &settings.probing;
         let (good, full) = (rules.is_good(status), status == 503);
         if !good && !full {
-            probe.failed(cluster, at, Why::ProbeRefused, rules.down_after);
+            if probe.failed(rules.down_after) {
+                cluster.set_down(at, Why::ProbeRefused);
+            }
             return Some(at);
         }
         if !good {
@@ -87,16 +76,12 @@ impl Probes {
             cluster.rest_by_probe(now, at, time);
         }
         if good {
-            cluster.has_rested(now, at, probe.sent);
+            cluster.has_rested(now, at, sent);
         }
-        let falls = cluster.falls(at);
-        if falls != probe.falls {
-            (probe.good, probe.falls) = (0, falls);
-        }
-        (probe.good, probe.bad) = (probe.good.saturating_add(1), 0);
+        let enough = probe.succeeded(cluster.falls(at), rules.up_after);
         cluster.heard(now, at);
-        cluster.served(probe.sent, at);
-        if cluster.health(at).0 != Health::Down || probe.good >= rules.up_after {
+        cluster.served(sent, at);
+        if cluster.health(at).0 != Health::Down || enough {
             cluster.came_up(now, at);
         }
         Some(at)
@@ -104,9 +89,8 @@ impl Probes {
 
     /// The network brought a probe back.
     pub fn returned(&mut self, at: NodeIndex, serial: u32) {
-        let probe = self.probes.get_mut(usize::from(at.0));
-        if let Some(probe) = probe.filter(|probe| probe.serial == serial && probe.due.is_some()) {
-            probe.returned = true;
+        if let Some(probe) = self.probes.get_mut(usize::from(at.0)) {
+            probe.returned(serial);
         }
     }
 
@@ -129,42 +113,39 @@ impl Probes {
         let (mut sent, mut asked, regular) = (0, false, self.regular());
         for at in cluster.indexes() {
             let Some(probe) = self.probes.get_mut(usize::from(at.0)) else { continue };
-            let unreachable = std::mem::take(&mut probe.returned) && probe.due.is_some();
-            let mut again = unreachable;
-            if unreachable || probe.due.is_some_and(|due| due <= now) {
-                probe.due = None;
+            let mut again = false;
+            if let Some(Overdue { sent, unreachable }) = probe.overdue(now) {
                 let why = if unreachable { Why::Unreachable } else { Why::ProbeTimeout };
                 // One that says something else meanwhile is there.
-                match !unreachable && cluster.heard_at(at) > probe.sent {
-                    true => probe.bad = 0,
-                    false => probe.failed(cluster, at, why, rules.down_after),
+                if !unreachable && cluster.heard_at(at) > sent {
+                    probe.excused();
+                } else if probe.failed(rules.down_after) {
+                    cluster.set_down(at, why);
                 }
-                // Who is doubted is asked again at once, until it is known.
-                again |= cluster.is_silent(at);
+                // A node in doubt is asked again at once, until it is known.
+                again = unreachable || cluster.is_silent(at);
             }
             let wanted = cluster.take_wish(at) || again;
             // One question at a time.
-            if wanted && probe.due.is_none() && cluster.health(at).0 != Health::Down {
-                probe.next = now;
-            } else if !regular || probe.next > now {
-                asked |= probe.due.is_some();
+            if wanted && probe.due().is_none() && cluster.health(at).0 != Health::Down {
+                probe.plan(now);
+            } else if !regular || probe.next() > now {
+                asked |= probe.due().is_some();
                 continue;
             }
             // One that was removed keeps the dialogs that only their tokens know, so it must be seen to come up, too.
             if cluster.node(at).is_none() {
-                probe.next = now + rules.interval;
+                probe.plan(now + rules.interval);
                 continue;
             }
-            if probe.next == Time::ZERO {
+            if probe.next() == Time::ZERO {
                 // Not all of them at once, from here on.
                 let spread = rules.interval / 64 * (u32::from(at.0) % 64);
-                probe.next = now + spread;
+                probe.plan(now + spread);
             }
-            probe.next = probe.next.max(now) + rules.interval;
-            probe.serial = probe.serial.wrapping_add(1);
-            (probe.sent, probe.due) = (now, Some(now + rules.timeout.min(rules.interval)));
+            let serial = probe.ask(now, rules.interval, rules.timeout);
             asked = true;
-            sent += u64::from(write(settings, cluster, sealer, at, probe.serial, &self.call_id, out));
+            sent += u64::from(write(settings, cluster, sealer, at, serial, &self.call_id, out));
         }
         self.asked = asked;
         sent
@@ -190,22 +171,13 @@ impl Probes {
             return None;
         }
         let all = self.probes.iter().take(cluster.indexes().len());
-        if cluster.indexes().any(|at| cluster.is_wanted(at)) || all.clone().any(|p| p.returned) {
+        if cluster.indexes().any(|at| cluster.is_wanted(at)) || all.clone().any(Probe::is_returned) {
             return Some(Time::ZERO);
         }
         match self.regular() {
-            true => all.map(|p| p.due.unwrap_or(Time::FAR).min(p.next)).min(),
-            false if self.asked => all.filter_map(|p| p.due).min(),
+            true => all.map(Probe::wakes).min(),
+            false if self.asked => all.filter_map(Probe::due).min(),
             false => None,
-        }
-    }
-}
-
-impl Probe {
-    fn failed(&mut self, cluster: &Cluster, at: NodeIndex, why: Why, most: u32) {
-        (self.bad, self.good) = (self.bad.saturating_add(1), 0);
-        if self.bad >= most {
-            cluster.set_down(at, why);
         }
     }
 }

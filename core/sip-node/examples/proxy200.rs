@@ -103,6 +103,7 @@ fn settings(digest: bool, mode: Mode) -> Settings {
         voicemail: None,
         emergency: None,
         trunks: Vec::new(),
+        gateways: Default::default(),
         routes: Vec::new(),
         message: sip_message::Limits::default(),
         calls: 1_000_000,

@@ -109,6 +109,7 @@ fn settings() -> Settings {
         voicemail: None,
         emergency: None,
         trunks: Vec::new(),
+        gateways: Default::default(),
         routes: Vec::new(),
         message: sip_message::Limits::default(),
         calls: 1_000_000,

@@ -222,8 +222,7 @@ impl<S: Services> Node<S> {
         }
         self.take_back(wishes);
         if !invite {
-            // The context wants no timer for these.
-            proxied.timer = self.layer.schedule(now + self.early_trying, proxied.id.as_u64());
+            proxied.trying = now + self.early_trying;
         } else if !self.overload.sheds() {
             proxied.trying = match self.settings.proxy.trying {
                 // Until it goes to someone who is known to answer soon.
@@ -243,6 +242,7 @@ impl<S: Services> Node<S> {
         let base = if invite { Policy::INVITE } else { Policy::OTHER };
         let mut policy = Policy {
             parallel: false,
+            serial: !proxy.parallel,
             strict_breadth: self.has_been_here(request),
             breadth: breadth::incoming(max_breadth(request), proxy.max_breadth),
             timer_c_ms: proxy.timer_c_ms,

@@ -6,6 +6,7 @@ use crate::node::Node;
 use crate::services::Services;
 use crate::settings::Bounds;
 use crate::targets::{Plan, Wish, with_user};
+use crate::watch::List;
 use sip_message::{Message, Method, Name, Scheme, Uri};
 use sip_proxy::routes::Routing;
 use sip_proxy::token::{Dialog, Role};
@@ -20,6 +21,8 @@ pub struct Emergency {
     pub numbers: Vec<Vec<u8>>,
     /// Whether anybody may call for help; otherwise our users and trunks.
     pub strangers: bool,
+    /// How long a target may say nothing at all, milliseconds.
+    pub silent_after_ms: u32,
 }
 
 impl Emergency {
@@ -112,15 +115,14 @@ impl<S: Services> Node<S> {
             return Some(Plan::Refuse(403));
         }
         let number = a.uri.user.and_then(|user| user.split(|&b| b == b';').next()).unwrap_or(b"");
-        let wishes = emergency.targets.iter().map(|target| match a.uri.scheme {
-            Scheme::Other(_) => {
-                let wish = Wish::located(a.routing.request_uri, Role::Trunk, Bounds::Anywhere);
-                Wish { locate: target.clone(), ..wish }
-            }
-            _ => {
-                let wish = Wish::located(&with_user(target, number), Role::Trunk, Bounds::Anywhere);
-                Wish { locate: target.clone(), ..wish }
-            }
+        let silent_after = emergency.silent_after_ms;
+        let wishes = emergency.targets.iter().map(|target| {
+            let wish = match a.uri.scheme {
+                Scheme::Other(_) => Wish::located(a.routing.request_uri, Role::Trunk, Bounds::Anywhere),
+                _ => Wish::located(&with_user(target, number), Role::Trunk, Bounds::Anywhere),
+            };
+            let watch = self.settings.watch(target, List::Emergency, silent_after);
+            Wish { locate: target.clone(), watch, ..wish }
         });
         Some(Plan::Forward(Wish::chain(wishes).map(|wish| (1000, wish)).into_iter().collect()))
     }
@@ -138,7 +140,12 @@ mod tests {
 
     fn emergency() -> Emergency {
         let numbers = [&b"112"[..], b"15", b"+112"].map(<[u8]>::to_vec).to_vec();
-        Emergency { targets: vec![b"sip:192.0.2.1".to_vec()], numbers, strangers: false }
+        Emergency {
+            targets: vec![b"sip:192.0.2.1".to_vec()],
+            numbers,
+            strangers: false,
+            silent_after_ms: 1_000,
+        }
     }
 
     #[test]

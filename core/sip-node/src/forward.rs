@@ -7,9 +7,10 @@ use crate::node::Node;
 use crate::outcome::has_more;
 use crate::overload::Category;
 use crate::prompt::Group;
-use crate::proxied::{Pending, Proxied, ProxiedId, Reach};
+use crate::proxied::{Pending, Proxied, ProxiedId, Reach, Target};
 use crate::services::{Counter, Question, Services};
 use crate::settings::{Trying, is_secure};
+use crate::watch::sort_hops;
 use core::mem;
 use core::net::SocketAddr;
 use sip_message::{Message, Method, Name, Uri};
@@ -58,6 +59,9 @@ impl<S: Services> Node<S> {
         if let Reach::Locate(uri) = mem::replace(&mut target.reach, Reach::Known) {
             return self.look_up(now, p, branch, breadth, &uri, request, actions, out);
         }
+        if branch.attempt() == 0 {
+            sort_hops(now, target);
+        }
         let hops = target.hops.len();
         let Some(&flow) = target.hops.get(usize::from(branch.attempt())) else {
             return p.context.branch_failed(now, branch, 503, actions);
@@ -91,8 +95,7 @@ impl<S: Services> Node<S> {
                 false => self.branch_useless(now, p, branch, 480, actions),
             };
         }
-        let trunk = p.targets.get(usize::from(branch.target())).and_then(|t| t.trunk);
-        let listens = self.listens_to(trunk);
+        let listens = p.targets.get(usize::from(branch.target())).is_some_and(|t| self.listens_to(t));
         if !self.may_send(now, flow, request, listens) {
             p.held_back = true;
             return match has_more(p, branch) {
@@ -169,6 +172,7 @@ impl<S: Services> Node<S> {
         self.scratch = lines;
         p.clients.push((branch, client));
         self.services.count(Counter::Forwarded);
+        self.watch_branch(now, p, branch, actions);
         if p.invite && settings.proxy.trying == Trying::Learned {
             self.expect(now, p, flow);
         }
@@ -187,8 +191,8 @@ impl<S: Services> Node<S> {
 
     /// Whether requests to a target of this trunk say that we can be told of overload, and what it tells is believed:
     /// only where the operator says so. A trunk that knows nothing of `oc` passes on what those behind it write.
-    pub(crate) fn listens_to(&self, trunk: Option<u16>) -> bool {
-        let trunk = trunk.and_then(|trunk| self.settings.trunks.get(usize::from(trunk)));
+    pub(crate) fn listens_to(&self, target: &Target) -> bool {
+        let trunk = target.trunk.as_ref().and_then(|trunk| trunk.get());
         trunk.is_some_and(|trunk| trunk.overload_control) && self.overload.speaks()
     }
 

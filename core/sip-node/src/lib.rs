@@ -25,6 +25,7 @@ mod letters;
 mod node;
 mod outcome;
 mod overload;
+mod prober;
 mod promised;
 mod prompt;
 mod proxied;
@@ -40,6 +41,8 @@ mod strangers;
 mod targets;
 #[cfg(test)]
 mod tests;
+mod trunk_ref;
+mod watch;
 mod within;
 
 pub use calls::Call;
@@ -48,9 +51,11 @@ pub use heard::Heard;
 pub use held::Shortage;
 pub use node::{Keys, Node, NodeConfig, Notice, Report};
 pub use overload::{Common, Rules as OverloadRules, Standing};
-pub use services::{Counter, Question, Refusal, Services, Span, StoreDown, Unregistered};
+pub use services::{Counter, Question, Refusal, Services, Span, StoreDown, Troubled, Unregistered};
 pub use settings::{
     Auth, Challenge, Listener, Mode, Proxy, Route, RouteAction, Settings, Trunk, Trying, Voicemail,
 };
+pub use sip_health::{Failure, Gateway, Gateways};
 pub use sip_proxy::feedback::Algorithm;
 pub use strangers::Strangers;
+pub use watch::List;

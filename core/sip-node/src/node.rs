@@ -10,6 +10,7 @@ use crate::overload::{
     Algorithm, Change, Common, Kind as Screened, Neighbours, Overload, Standing, Verdict, Wish as OcWish,
     offer, screen,
 };
+use crate::prober::Prober;
 use crate::promised::Promised;
 use crate::prompt::Prompt;
 use crate::proxied::{ProxiedId, ProxiedSlab};
@@ -148,6 +149,7 @@ pub struct Node<S> {
     pub(crate) letters: Letters,
     pub(crate) heard: Arc<Heard>,
     pub(crate) prompt: Prompt,
+    pub(crate) prober: Prober,
     /// What becomes of the request at hand if it is new, in an overload; `None`: it has to be asked about if it is.
     pub(crate) verdict: Option<Verdict>,
     /// After this a request other than INVITE that has no answer yet gets a 100 (RFC 4320 section 4.1).
@@ -181,6 +183,7 @@ impl<S: Services> Node<S> {
             letters: Letters::default(),
             heard: Arc::default(),
             prompt: Prompt::default(),
+            prober: Prober::new(config.worker),
             verdict: None,
             places: Places::of(&settings),
             settings,
@@ -236,6 +239,11 @@ impl<S: Services> Node<S> {
         let mut text = Gathered::new(SipHasher13::new_with_key(&self.key));
         text.add(&[domain]);
         text
+    }
+
+    /// The worker that owns a Call-ID.
+    pub(crate) fn owner_of(&self, call_id: &[u8], workers: u16) -> Option<u16> {
+        self.ownership.owner_of(call_id, workers)
     }
 
     /// The next number of a generator that need not be secret (choice among equal servers).
@@ -539,6 +547,7 @@ impl<S: Services> Machine for Node<S> {
                 self.neighbours.set_workers(settings.overload.workers);
                 self.places = Places::of(&settings);
                 self.settings = settings;
+                self.prober.look();
             }
             Notice::Located { kind, name, answer, ttl } => self.located(now, kind, &name, answer, ttl, out),
             Notice::Drain => self.draining = true,
@@ -568,6 +577,7 @@ impl<S: Services> Machine for Node<S> {
         self.layer.handle_timeout(now, out, &mut events);
         self.events = events;
         self.digest_events(now, out);
+        self.probe_on(now, out);
         self.calls.expire(now);
     }
 
@@ -578,7 +588,8 @@ impl<S: Services> Machine for Node<S> {
     }
 
     fn next_deadline(&self) -> Option<Time> {
-        self.layer.next_deadline()
+        let probe = Some(self.prober.wakes()).filter(|wakes| *wakes != Time::FAR);
+        self.layer.next_deadline().into_iter().chain(probe).min()
     }
 }
 

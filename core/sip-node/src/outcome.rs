@@ -4,11 +4,13 @@ use crate::forward::OC;
 use crate::inbound::{RETRY_AFTER, passed_on, told};
 use crate::node::Node;
 use crate::overload::wish;
+use crate::prober::is_probe;
 use crate::prompt::Group;
 use crate::proxied::{Back, Proxied, ProxiedId};
 use crate::services::{Counter, Services, Span};
 use crate::settings::Bounds;
 use crate::targets::Wish;
+use crate::watch::NO_TARGET;
 use core::mem;
 use core::time::Duration;
 use sip_message::{Limits, Message, Method, Name, NameAddr, Parsed, Uri, parse, write_response};
@@ -37,6 +39,7 @@ impl<S: Services> Node<S> {
                 let (id, branch) = ProxiedId::split(user);
                 self.branch_response(now, flow, id, branch, response, out);
             }
+            Outcome::Deliver { user } if is_probe(user) => self.probe_answered(now, user),
             Outcome::Deliver { .. } | Outcome::Unknown => self.services.count(Counter::Stray),
             Outcome::Absorbed => {}
         }
@@ -72,6 +75,7 @@ impl<S: Services> Node<S> {
             self.count_within(now, flow);
         }
         self.hear(now, flow, &proxied, branch, response);
+        self.branch_heard(now, &proxied, branch);
         if proxied.over {
             // A 2xx to an INVITE of which a branch was given up.
             if proxied.invite
@@ -91,6 +95,7 @@ impl<S: Services> Node<S> {
         if (300..400).contains(&status) && self.recurse(now, &mut proxied, branch, response) {
             proxied.context.branch_redirected(now, branch, &mut actions);
         } else if self.gives_way(&proxied, branch, status) {
+            self.branch_refused(now, &proxied, branch, status);
             match has_more(&proxied, branch) {
                 true => proxied.context.branch_unreachable(now, branch, &mut actions),
                 false if replace(&mut proxied, branch) => {
@@ -132,7 +137,7 @@ impl<S: Services> Node<S> {
         {
             self.note_heard(p.text(&target.uri), hop.remote);
         }
-        if !self.listens_to(target.trunk) {
+        if !self.listens_to(target) {
             return;
         }
         let Some(&hop) = hop else { return };
@@ -150,7 +155,7 @@ impl<S: Services> Node<S> {
     /// for what its owner says, another flow for a phone that is not on this one (RFC 5626 section 7).
     fn gives_way(&self, proxied: &Proxied, branch: BranchId, status: u16) -> bool {
         let Some(target) = proxied.targets.get(usize::from(branch.target())) else { return false };
-        let trunk = target.trunk.and_then(|t| self.settings.trunks.get(usize::from(t)));
+        let trunk = target.trunk.as_ref().and_then(|trunk| trunk.get());
         match trunk {
             _ if status < 300 || !proxied.context.is_running(branch) => false,
             _ if target.instance => matches!(status, 408 | 430),
@@ -230,17 +235,18 @@ impl<S: Services> Node<S> {
         }
         // In the order that whoever redirected prefers; equal ones as they stand.
         wishes.sort_by_key(|(q, _)| core::cmp::Reverse(*q));
-        let mut added = 0;
+        let mut added = false;
         for (q, wish) in wishes {
             let known = proxied.targets.iter().any(|t| *proxied.text(&t.uri) == *wish.uri);
-            let q = if self.settings.proxy.parallel { q } else { 1000 - added };
+            // One after the other: before what waits, in the order of their q.
+            let q = if self.settings.proxy.parallel { q } else { 1000 };
             if !known && proxied.context.add_target(q).is_some() {
                 let target = wish.store(proxied);
                 proxied.targets.push(target);
-                added += 1;
+                added = true;
             }
         }
-        added > 0
+        added
     }
 
     /// Carries out what the context asked for, and what it asks for on the way. Takes the proxied
@@ -307,6 +313,7 @@ impl<S: Services> Node<S> {
                     node.start_voicemail(now, p, branch, cause, breadth, request, actions, out);
                 });
             }
+            Action::Silent(branch) => self.branch_silent(now, p, branch, actions),
             Action::CancelBranch(branch) => self.cancel_branch(now, p, branch, actions, out),
             Action::ForwardProvisional(branch) => {
                 p.trying = Time::FAR;
@@ -532,6 +539,7 @@ impl<S: Services> Node<S> {
             500 if p.overloaded => (503, RETRY_AFTER),
             // RFC 7339 section 5.10: without Retry-After.
             500 if p.held_back => (503, b""),
+            status if self.is_lost(p, status) => (status, NO_TARGET),
             status => (status, b""),
         };
         let oc = p.oc.map(|algorithm| self.oc_for(p.source.remote, algorithm));
@@ -584,14 +592,14 @@ impl<S: Services> Node<S> {
                 let (id, _) = ProxiedId::split(token);
                 if let Some(mut proxied) = self.proxied.take(id) {
                     proxied.timer = TimerId::NONE;
-                    if !proxied.invite || proxied.trying <= now {
+                    if proxied.trying <= now {
                         proxied.trying = Time::FAR;
                         if let Some(neighbour) = proxied.asked.take() {
                             self.prompt.answered(neighbour, Duration::MAX);
                         }
                         self.still_trying(now, &mut proxied, None, out);
                     }
-                    if proxied.invite && now < proxied.wakes {
+                    if now < proxied.wakes {
                         // The timer was set for the 100.
                         self.arm(&mut proxied);
                         return self.put_back(proxied);
@@ -617,10 +625,18 @@ impl<S: Services> Node<S> {
     }
 
     fn branch_ended(&mut self, now: Time, user: u64, unreachable: bool, out: &mut Outbox) {
+        if is_probe(user) {
+            return if unreachable {
+                self.probe_lost(user)
+            };
+        }
         let (id, branch) = ProxiedId::split(user);
         let Some(mut proxied) = self.proxied.take(id) else { return };
         if proxied.over {
             return self.put_or_free(proxied);
+        }
+        if unreachable {
+            self.branch_unreached(now, &proxied, branch);
         }
         let mut actions = mem::take(&mut self.actions);
         // Only silence counts as "not there"; a branch that answered something ends as it says.
@@ -699,7 +715,7 @@ pub(crate) fn has_more(p: &Proxied, branch: BranchId) -> bool {
 }
 
 /// Adds the target that stands in for the one of this branch, if there is one.
-fn replace(p: &mut Proxied, branch: BranchId) -> bool {
+pub(crate) fn replace(p: &mut Proxied, branch: BranchId) -> bool {
     let Some(next) = p.targets.get_mut(usize::from(branch.target())).and_then(|t| t.next.take()) else {
         return false;
     };

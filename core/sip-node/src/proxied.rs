@@ -5,6 +5,8 @@ use crate::prompt::Group;
 use crate::settings::Bounds;
 use crate::short::Short;
 use crate::targets::Wish;
+use crate::trunk_ref::TrunkRef;
+use crate::watch::Watch;
 use core::ops::Range;
 use prefetch_index::prefetch_index;
 use sip_proxy::context::{BranchId, Context};
@@ -65,8 +67,10 @@ pub(crate) struct Target {
     pub bounds: Bounds,
     /// The standing of whoever is there.
     pub role: Role,
-    /// Statuses after which the next hop is tried, of a trunk: its index in the settings.
-    pub trunk: Option<u16>,
+    /// The trunk that it is a target of, as it was when the call began.
+    pub trunk: Option<TrunkRef>,
+    /// Whether it answers is watched.
+    pub watch: Option<Watch>,
     /// It is a phone with an instance identifier, `next` another flow to the same phone (RFC 5626).
     pub instance: bool,
     /// Only the flow of the registration leads there (RFC 5626).

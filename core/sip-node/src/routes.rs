@@ -6,6 +6,7 @@ use crate::node::Node;
 use crate::services::Services;
 use crate::settings::{Bounds, Route, RouteAction};
 use crate::targets::{Plan, Wish, is_same, push_bracketed, redirection, with_user};
+use crate::watch::{List, Watch};
 use sip_message::{Message, Uri};
 use sip_proxy::token::Role;
 use wire::{Flow, Time};
@@ -42,13 +43,18 @@ impl<S: Services> Node<S> {
                 if closed {
                     return Some(Plan::Refuse(403));
                 }
-                let uris = targets.iter().map(|target| (target, with_user(target, user)));
+                let mut targets: Vec<_> = targets
+                    .iter()
+                    .map(|target| (target, self.settings.watch(target, List::Route, route.silent_after_ms)))
+                    .collect();
+                targets.sort_by_key(|(_, watch)| watch.as_ref().is_some_and(Watch::is_last));
                 // Each in the place of the one before; the phones of one of our users all at once.
                 let mut all: Vec<(u16, Wish)> = Vec::new();
-                for (target, uri) in uris {
+                for (target, watch) in targets {
+                    let uri = with_user(target, user);
                     let wishes = self.of_user(now, near, request, &uri).unwrap_or_else(|| {
                         let wish = Wish::located(&uri, Role::Trunk, Bounds::Anywhere);
-                        vec![(1000, Wish { locate: target.clone(), ..wish })]
+                        vec![(1000, Wish { locate: target.clone(), watch, ..wish })]
                     });
                     match all.last_mut() {
                         None => all = wishes,

@@ -1,13 +1,15 @@
 //! What a node asks of the world around it, answered at once from memory.
 
 use crate::held::Shortage;
+use crate::watch::List;
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use sip_auth::{Authenticator, Decision, Minted};
+use sip_health::Failure;
 use sip_message::{Method, Uri};
 use sip_proxy::locate::Kind;
 use sip_registrar::{BindingView, Change, Expected, Reply, Table};
-use wire::Time;
+use wire::{Flow, Time};
 
 /// The location service cannot promise to keep a registration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -123,8 +125,36 @@ pub trait Services {
         let _ = (what, source);
     }
 
+    /// Told that an address of a target does not answer, where that was not known.
+    fn target_lost(&self, uri: &[u8], address: &Flow, failure: Failure) {
+        let _ = (uri, address, failure);
+    }
+
+    /// Told that such an address answers again.
+    fn target_back(&self, uri: &[u8], address: &Flow) {
+        let _ = (uri, address);
+    }
+
+    /// Told of a request that failed because no target of its list answered.
+    fn targets_exhausted(&self, troubled: &Troubled<'_>) {
+        let _ = troubled;
+    }
+
     /// Notes how long something took.
     fn observe(&self, what: Span, micros: u64);
+}
+
+/// A request that failed because no target of its list answered.
+#[derive(Clone, Debug)]
+pub struct Troubled<'a> {
+    /// The list.
+    pub list: List,
+    /// Its name, of a trunk.
+    pub name: Option<&'a [u8]>,
+    /// The targets that were tried, as the operator wrote them.
+    pub targets: Vec<&'a [u8]>,
+    /// What the caller was answered.
+    pub status: u16,
 }
 
 /// Why a request was refused or challenged again, as far as its sender and its target go.
@@ -241,4 +271,8 @@ pub enum Counter {
     Loops,
     /// Questions to the resolver.
     Lookups,
+    /// A target left a request without any response for `silent_after`.
+    TargetSilent,
+    /// The network said that nobody listens at a target.
+    TargetUnreachable,
 }

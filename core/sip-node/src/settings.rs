@@ -2,6 +2,7 @@
 
 use core::net::{IpAddr, SocketAddr};
 use sip_auth::Authenticator;
+use sip_health::Gateways;
 use sip_message::{Message, Name, Uri, Via, host_ip, is_base64url};
 use sip_proxy::context::Reroute;
 use sip_registrar::{is_outside, is_public};
@@ -204,6 +205,8 @@ pub struct Voicemail {
     pub on: Reroute,
     /// How long a callee may ring first, milliseconds; 0: until timer C.
     pub no_answer_ms: u32,
+    /// How long it may say nothing at all, milliseconds.
+    pub silent_after_ms: u32,
 }
 
 /// Another server that calls are exchanged with.
@@ -229,6 +232,8 @@ pub struct Trunk {
     pub overload_control: bool,
     /// Statuses after which the next target is tried (503, timeouts and transport errors always are).
     pub retry_on: Vec<u16>,
+    /// How long a target may say nothing at all, milliseconds.
+    pub silent_after_ms: u32,
 }
 
 /// What a static route does.
@@ -249,6 +254,8 @@ pub struct Route {
     pub prefix: Option<Vec<u8>>,
     /// The whole user part.
     pub user: Option<Vec<u8>>,
+    /// How long a target may say nothing at all, milliseconds.
+    pub silent_after_ms: u32,
     /// What to do.
     pub action: RouteAction,
 }
@@ -279,6 +286,8 @@ pub struct Settings {
     pub trunks: Vec<Trunk>,
     /// Static routes, first match wins.
     pub routes: Vec<Route>,
+    /// What is known of the targets of all these; see [`Settings::watching`].
+    pub gateways: Gateways,
     /// Caps of the message parser.
     pub message: sip_message::Limits,
     /// Calls at one time on this worker.

@@ -11,6 +11,8 @@ use crate::proxied::{Proxied, Reach, Target};
 use crate::services::Services;
 use crate::settings::{Bounds, Trunk};
 use crate::short::{Short, Text};
+use crate::trunk_ref::TrunkRef;
+use crate::watch::{List, Watch};
 use core::mem;
 use core::net::SocketAddr;
 use sip_message::{Message, Method, Name, Scheme, Uri, canonical_user, request_target, user_after};
@@ -62,7 +64,8 @@ pub(crate) struct Wish {
     /// Where what `locate` leads to may be.
     pub bounds: Bounds,
     pub role: Role,
-    pub trunk: Option<u16>,
+    pub trunk: Option<TrunkRef>,
+    pub watch: Option<Watch>,
     /// Strict routing: the Route line to put last.
     pub last_route: Vec<u8>,
     /// The instance that the binding belongs to (RFC 5626); empty: none.
@@ -85,6 +88,7 @@ impl Wish {
             bounds: Bounds::Outside,
             role,
             trunk: None,
+            watch: None,
             last_route: Vec::new(),
             instance: Vec::new(),
             flow_only: false,
@@ -93,9 +97,25 @@ impl Wish {
         }
     }
 
-    /// One target out of several that stand for each other, in failover order.
+    /// One target out of several that stand for each other, in failover order; those that do not answer come last.
     pub fn chain(wishes: impl DoubleEndedIterator<Item = Wish>) -> Option<Wish> {
-        wishes.rev().reduce(|next, wish| Wish { next: Some(Box::new(next)), ..wish })
+        let (mut first, mut last) = (None, None);
+        for wish in wishes.rev() {
+            let list: &mut Option<Wish> = if wish.is_last() { &mut last } else { &mut first };
+            *list = Some(Wish { next: list.take().map(Box::new), ..wish });
+        }
+        match (first, last) {
+            (Some(mut first), Some(last)) => {
+                first.append(last);
+                Some(first)
+            }
+            (first, last) => first.or(last),
+        }
+    }
+
+    /// Whether others are tried before it, because it does not answer.
+    pub fn is_last(&self) -> bool {
+        self.watch.as_ref().is_some_and(Watch::is_last)
     }
 
     /// Puts another at the end of the chain.
@@ -143,6 +163,7 @@ impl Wish {
             bounds: self.bounds,
             role: self.role,
             trunk: self.trunk,
+            watch: self.watch,
             instance: !self.instance.is_empty(),
             flow_only: self.flow_only,
             elsewhere: self.elsewhere,
@@ -653,9 +674,15 @@ impl<S: Services> Node<S> {
         let user = rewritten(trunk, number);
         let wishes = trunk.targets.iter().map(|target| {
             let wish = Wish::located(&with_user(target, &user), Role::Trunk, Bounds::Anywhere);
-            Wish { locate: target.clone(), trunk: u16::try_from(at).ok(), ..wish }
+            self.by_trunk(at, trunk, target, wish)
         });
         Plan::Forward(Wish::chain(wishes).map(|wish| (1000, wish)).into_iter().collect())
+    }
+
+    /// A wish that goes to a target of a trunk.
+    fn by_trunk(&self, at: usize, trunk: &Trunk, target: &[u8], wish: Wish) -> Wish {
+        let watch = self.settings.watch(target, List::Trunk, trunk.silent_after_ms);
+        Wish { locate: target.to_vec(), trunk: Some(TrunkRef::new(&self.settings, at)), watch, ..wish }
     }
 
     /// The targets of a trunk that serves a domain: those are where the request goes, not whom it is for,
@@ -674,7 +701,7 @@ impl<S: Services> Node<S> {
         }
         let wishes = trunk.targets.iter().map(|target| {
             let wish = Wish::located(&uri, Role::Trunk, Bounds::Anywhere);
-            Wish { locate: target.clone(), trunk: u16::try_from(at).ok(), ..wish }
+            self.by_trunk(at, trunk, target, wish)
         });
         Plan::Forward(Wish::chain(wishes).map(|wish| (1000, wish)).into_iter().collect())
     }
@@ -691,6 +718,7 @@ impl<S: Services> Node<S> {
         let mut uri = voicemail.uri.clone();
         let parsed = Uri::parse(&voicemail.uri).ok()?;
         let mut wish = Wish::located(&voicemail.uri, Role::Trunk, Bounds::Anywhere);
+        wish.watch = self.settings.watch(&voicemail.uri, List::Voicemail, voicemail.silent_after_ms);
         // Where the domain is an address, another port of it is another program, not a user of ours.
         let beside = parsed.port.is_some()
             && sip_message::host_ip(parsed.host).is_some()

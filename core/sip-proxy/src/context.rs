@@ -18,6 +18,7 @@ mod few;
 mod policy;
 #[cfg(test)]
 mod properties;
+mod silence;
 #[cfg(test)]
 mod tests;
 
@@ -57,6 +58,9 @@ pub enum Action {
     /// it sends the CANCEL (RFC 3261 9.1). If the request was not sent yet (its address is still being
     /// looked up), drop it and call [`Context::branch_failed`] with 487.
     CancelBranch(BranchId),
+    /// Nothing has come on a branch that is watched ([`Context::watch`]). Call [`Context::branch_silent`] if something
+    /// else can be tried, else it goes on.
+    Silent(BranchId),
     /// Pass on the provisional response at hand.
     ForwardProvisional(BranchId),
     /// Pass on the 2xx response at hand. Also a second one to the same INVITE. Kept responses may go.
@@ -226,6 +230,7 @@ impl Context {
             let id = id_of(slot, &b);
             match b.state {
                 // Timer C (16.8): a branch that answered is cancelled, and has to end by itself.
+                State::Running if b.has(flag::WATCHED) => self.report_silence(now, id, out),
                 State::Running if b.has(flag::PROVISIONAL) => self.cancel(now, slot, out),
                 State::Running => self.give_up(id, out),
                 _ => self.end(id, 408, true, out),
@@ -274,7 +279,7 @@ impl Context {
 
     /// Whether a branch counts as ended although no final response came: a 2xx still may.
     pub fn gave_up(&self) -> bool {
-        self.any(|b| b.status == 408 && b.has(flag::GENERATED))
+        self.any(|b| b.has(flag::LEFT) || b.status == 408 && b.has(flag::GENERATED))
     }
 
     /// Whether [`Action::Finished`] was given.
@@ -290,7 +295,10 @@ impl Context {
     fn provisional(&mut self, now: Time, id: BranchId, status: u16, out: &mut Vec<Action>) {
         let (invite, timer_c, answered) = (self.policy.invite, self.policy.timer_c(), self.has(bit::FINAL));
         let Some(b) = self.open(id) else { return };
-        b.flags |= flag::PROVISIONAL;
+        if b.has(flag::WATCHED) && b.state == State::Running {
+            b.deadline = if invite { now + timer_c } else { Time::FAR };
+        }
+        b.flags = (b.flags | flag::PROVISIONAL) & !flag::WATCHED;
         if b.state == State::Cancelling {
             // It lives: the CANCEL goes out now, and its own answer is worth waiting for.
             b.deadline = Time::FAR;
@@ -396,7 +404,7 @@ impl Context {
             return false;
         }
         b.attempt += 1;
-        b.flags &= !flag::PROVISIONAL;
+        b.flags &= !(flag::PROVISIONAL | flag::WATCHED);
         b.deadline = deadline;
         let branch = BranchId { slot: id.slot, attempt: b.attempt };
         out.push(Action::StartBranch { branch, breadth: b.breadth });
@@ -462,7 +470,9 @@ impl Context {
 
     /// Cancels a branch that was silent for so long that it counts as ended.
     fn give_up(&mut self, id: BranchId, out: &mut Vec<Action>) {
-        out.push(Action::CancelBranch(id));
+        if self.policy.invite {
+            out.push(Action::CancelBranch(id));
+        }
         self.end(id, 408, true, out);
     }
 
@@ -515,7 +525,11 @@ impl Context {
     /// as far as Max-Breadth reaches (RFC 3261 16.6; RFC 5393 section 5.3.3).
     fn start_waiting(&mut self, now: Time, out: &mut Vec<Action>) {
         let Some(top) = self.waiting().map(|b| b.q).max() else { return };
-        if !self.any(|b| b.state == State::Running) {
+        let running = self.any(|b| b.state == State::Running);
+        if running && self.policy.serial {
+            return;
+        }
+        if !running {
             self.group_q = if self.policy.parallel { 0 } else { top };
             if self.policy.invite && self.policy.no_answer_ms > 0 {
                 self.no_answer_at = now + self.policy.no_answer();
@@ -523,6 +537,7 @@ impl Context {
         }
         let group = self.group_q;
         let wanted = self.waiting().filter(|b| b.q >= group).count();
+        let wanted = if self.policy.serial { wanted.min(1) } else { wanted };
         // One unit stays back for voicemail, or it would have to wait for the cancelled ones to end.
         let reserve = u8::from(!self.policy.voicemail.is_never() && self.policy.breadth > 1);
         let free = self.free_breadth().saturating_sub(reserve);

@@ -2,7 +2,7 @@
 
 use crate::admin::{
     Audit, BalancedNode, Binding, Call, Draining, Listing, NodeOrder, Nodes, Page, Refusal, State, Status,
-    uptime,
+    TrunkTarget, uptime,
 };
 use crate::config::{ConfigError, ReloadReport};
 use crate::log::{LONGEST_SHOWN, Safe};
@@ -33,6 +33,8 @@ pub enum Command {
     },
     /// Calls in progress.
     Calls,
+    /// Targets of trunks and other lists.
+    Trunks,
     /// Read the configuration again.
     Reload,
     /// Take no new calls.
@@ -198,6 +200,11 @@ impl Client {
         self.get("/v1/calls", &paging(page))
     }
 
+    /// One page of the targets of trunks and other lists.
+    pub fn trunks(&self, page: &Page) -> Result<Listing<TrunkTarget>, ClientError> {
+        self.get("/v1/trunks", &paging(page))
+    }
+
     /// Has the configuration read again.
     pub fn reload(&self) -> Result<ReloadReport, ClientError> {
         self.post("/v1/reload", &[])
@@ -335,6 +342,10 @@ pub fn run(
             let head = ["CALL-ID", "FROM", "TO", "STATE", "AGE", "WORKER"];
             list(|page| client.calls(page), head, call_row, output, out)
         }
+        Command::Trunks => {
+            let head = ["LIST", "TARGET", "STATE", "WHY", "SINCE", "CALLS", "FAILED", "LAST ERROR"];
+            list(|page| client.trunks(page), head, trunk_row, output, out)
+        }
     }
 }
 
@@ -457,6 +468,23 @@ fn call_row(call: &Call) -> [String; 6] {
         cell(&call.state),
         uptime(call.age_s),
         call.worker.to_string(),
+    ]
+}
+
+fn trunk_row(target: &TrunkTarget) -> [String; 8] {
+    let last = target.last_error.as_ref().map(|error| match target.last_error_s {
+        Some(ago) => format!("{error}, {} ago", uptime(ago)),
+        None => error.clone(),
+    });
+    [
+        cell(&target.list),
+        cell(&target.target),
+        cell(&target.state),
+        cell(&target.why),
+        target.since_s.map_or("-".into(), uptime),
+        target.calls.to_string(),
+        target.failures.to_string(),
+        cell(&last.unwrap_or_default()),
     ]
 }
 

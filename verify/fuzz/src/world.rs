@@ -146,6 +146,7 @@ fn trunk() -> Trunk {
         may_transit: false,
         overload_control: true,
         retry_on: vec![480],
+        silent_after_ms: 2_000,
     }
 }
 
@@ -194,20 +195,24 @@ pub fn settings(choice: u8) -> Settings {
                 .into_iter()
                 .fold(Reroute::NEVER, Reroute::and),
             no_answer_ms: 20_000,
+            silent_after_ms: 2_000,
         }),
         emergency: None,
         trunks: vec![trunk()],
+        gateways: Default::default(),
         routes: vec![
             Route {
                 domain: None,
                 prefix: Some(b"9".to_vec()),
                 user: None,
+                silent_after_ms: 2_000,
                 action: RouteAction::Forward(vec![b"sip:198.51.100.7:5080".to_vec()]),
             },
             Route {
                 domain: None,
                 prefix: None,
                 user: Some(b"moved".to_vec()),
+                silent_after_ms: 2_000,
                 action: RouteAction::Redirect(vec![b"sip:moved@198.51.100.8".to_vec()]),
             },
         ],
@@ -215,6 +220,7 @@ pub fn settings(choice: u8) -> Settings {
         calls: 32,
         overload: OverloadRules::default(),
     }
+    .watching(&sip_node::Gateways::default())
 }
 
 /// The rest of a node's making; small pools, so that their ends are met.

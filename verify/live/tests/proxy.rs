@@ -430,7 +430,7 @@ fn with_trunk(places: &[Listener], extra: &str, setup: Setup) -> Server {
     let config = format!(
         "[timers]\nt1 = \"50ms\"\nt2 = \"200ms\"\n[auth]\nchallenge = [\"REGISTER\"]\n\
          [[trunk]]\nname = \"carrier\"\ntargets = [{}]\nprefixes = [\"00\"]\ndomains = [\"carrier.example\"]\n\
-         strip = 2\nprepend = \"+\"\nretry_on = [\"503\", \"timeout\"]\n{extra}\n",
+         strip = 2\nprepend = \"+\"\n{extra}\n",
         targets.join(", ")
     );
     setup.config(&config).start()

@@ -133,6 +133,7 @@ impl Site {
             uri: VOICEMAIL.as_bytes().to_vec(),
             on: Reroute::ALWAYS,
             no_answer_ms: 8_000,
+            silent_after_ms: 2_000,
         });
         let algorithms = vec![spec.algorithm];
         let auth = sip_auth::Config {
@@ -176,11 +177,13 @@ impl Site {
             voicemail,
             emergency: None,
             trunks: spec.trunks.iter().map(|t| trunk(t, spec.transit)).collect(),
+            gateways: Default::default(),
             routes: Vec::new(),
             message: sip_message::Limits::default(),
             calls: spec.room.1,
             overload: n::OverloadRules::default(),
         }
+        .watching(&n::Gateways::default())
     }
 }
 
@@ -198,5 +201,6 @@ fn trunk(spec: &TrunkSpec, transit: bool) -> n::Trunk {
         may_transit: transit,
         overload_control: false,
         retry_on: Vec::new(),
+        silent_after_ms: 2_000,
     }
 }

@@ -317,6 +317,7 @@ fn messages_at_the_limits_stay_whole_although_they_grow() {
             uri: b"sip:mailbox@203.0.113.60".to_vec(),
             on: sip_proxy::context::Reroute::ALWAYS,
             no_answer_ms: 0,
+            silent_after_ms: 2_000,
         });
     });
     lab.phones(&[BOB]);
@@ -341,6 +342,7 @@ proptest::proptest! {
                 uri: b"sip:mailbox@mail.example".to_vec(),
                 on: sip_proxy::context::Reroute::ALWAYS,
                 no_answer_ms: 10_000,
+                silent_after_ms: 2_000,
             });
         });
         lab.phones(&[BOB, BOB2]);

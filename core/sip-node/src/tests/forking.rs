@@ -341,6 +341,7 @@ fn nobody_is_redirected_to_what_was_asked_for() {
             domain: None,
             prefix: None,
             user: Some(b"desk".to_vec()),
+            silent_after_ms: 2_000,
             action: RouteAction::Redirect(vec![b"sip:desk@here.example".to_vec()]),
         });
     });
@@ -400,4 +401,33 @@ fn challenges_of_one_server_stay_in_its_order() {
         }
         lab.rest();
     }
+}
+
+#[test]
+fn serial_forking_stays_serial_after_a_redirection() {
+    let mut lab = Lab::with(|s| {
+        s.proxy.parallel = false;
+        s.proxy.recurse = true;
+        s.auth.enabled = false;
+    });
+    lab.phones(&[BOB, BOB2, BOB3]);
+    let invite = Req::new("INVITE", "sip:bob@here.example").alice();
+    let first = lab.invite(ALICE, invite.text()).remove(0);
+    assert_eq!(first.to(), BOB);
+    let contacts = "Contact: <sip:a@203.0.113.41>, <sip:b@203.0.113.42>, <sip:c@203.0.113.43>\r\n";
+    lab.send(BOB, first.reply(302, "x", contacts));
+    // One at a time: the contacts in their order, then the phones that were left.
+    let mut order = Vec::new();
+    loop {
+        let sent = lab.sent();
+        let rung: Vec<&Sent> = sent.iter().filter(|s| s.status() == 0 && s.method() == "INVITE").collect();
+        let [one] = rung[..] else {
+            assert!(rung.is_empty(), "{rung:?} at once");
+            break;
+        };
+        order.push(one.to());
+        lab.send(&one.to(), one.reply(486, "x", ""));
+    }
+    assert_eq!(order, ["203.0.113.41:5060", "203.0.113.42:5060", "203.0.113.43:5060", BOB2, BOB3]);
+    lab.rest();
 }

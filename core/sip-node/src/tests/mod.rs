@@ -12,6 +12,7 @@ mod emergency;
 mod faults;
 mod forking;
 mod forwarding;
+mod health;
 mod networks;
 mod overload;
 mod own;
@@ -78,6 +79,8 @@ pub(crate) struct Shared {
     pub kept: Cell<usize>,
     /// Beginnings and ends of overloads.
     pub overloads: RefCell<Vec<bool>>,
+    /// What was told of targets.
+    pub news: RefCell<Vec<String>>,
     ledger: RefCell<LocalLedger>,
 }
 
@@ -170,6 +173,22 @@ impl Services for World {
         out.extend_from_slice(self.0.wall_clock.get().map_or(b"", |second| text.at(second)));
     }
 
+    fn target_lost(&self, uri: &[u8], address: &Flow, failure: Failure) {
+        let uri = String::from_utf8_lossy(uri);
+        self.0.news.borrow_mut().push(format!("lost {uri} {} {failure:?}", address.remote));
+    }
+
+    fn target_back(&self, uri: &[u8], address: &Flow) {
+        self.0.news.borrow_mut().push(format!("back {} {}", String::from_utf8_lossy(uri), address.remote));
+    }
+
+    fn targets_exhausted(&self, troubled: &Troubled<'_>) {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let targets: Vec<String> = troubled.targets.iter().map(|t| text(t)).collect();
+        let (list, name) = (troubled.list.name(), troubled.name.map_or("-".to_owned(), text));
+        self.0.news.borrow_mut().push(format!("{list} {name} {}: {}", troubled.status, targets.join(" ")));
+    }
+
     fn observe(&self, what: Span, _micros: u64) {
         self.0.observed.borrow_mut().push(what);
     }
@@ -215,6 +234,7 @@ pub(crate) fn settings() -> Settings {
         emergency: None,
         trunks: Vec::new(),
         routes: Vec::new(),
+        gateways: Gateways::default(),
         message: MessageLimits::default(),
         calls: 10_000,
         overload: OverloadRules::default(),
@@ -234,6 +254,7 @@ pub(crate) fn trunk(targets: &[&str], prefix: &str) -> Trunk {
         may_transit: false,
         overload_control: false,
         retry_on: Vec::new(),
+        silent_after_ms: 2_000,
     }
 }
 
@@ -284,6 +305,7 @@ impl Lab {
     fn make(transactions: Limits, hash: [u8; 16], change: impl FnOnce(&mut Settings)) -> Lab {
         let mut settings = settings();
         change(&mut settings);
+        let settings = settings.watching(&Gateways::default());
         let world = Rc::new(Shared {
             table: RefCell::new(Table::new([3, 4], 10_000, false)),
             users: RefCell::new(vec![
@@ -301,6 +323,7 @@ impl Lab {
             keeping_fails: Cell::new(false),
             kept: Cell::new(0),
             overloads: RefCell::default(),
+            news: RefCell::default(),
             ledger: RefCell::new(LocalLedger {
                 nonces: NonceCounts::new(1_000, Duration::from_secs(300)),
                 backoff: Backoff::new(1_000, BackoffRules::default()),
@@ -322,6 +345,8 @@ impl Lab {
     /// Changes the settings while it runs.
     pub fn reconfigure(&mut self, change: impl FnOnce(&mut Settings)) {
         change(&mut self.settings);
+        let before = self.settings.gateways.clone();
+        self.settings = self.settings.clone().watching(&before);
         self.notice(Notice::Settings(Arc::new(self.settings.clone())));
     }
 
@@ -497,6 +522,9 @@ impl Lab {
     /// Lets every transaction run out, then nothing may be left.
     #[track_caller]
     pub fn rest(&mut self) {
+        // What does not answer would be probed for ever.
+        let unwatched = Settings { gateways: Gateways::default(), ..self.settings.clone() };
+        self.notice(Notice::Settings(Arc::new(unwatched)));
         self.pass(300_000);
         let report = self.report();
         let counts = &report.transactions;

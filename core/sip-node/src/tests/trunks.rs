@@ -242,6 +242,7 @@ fn static_routes() {
             domain: Some(b"here.example".to_vec()),
             prefix: None,
             user: Some(user.as_bytes().to_vec()),
+            silent_after_ms: 2_000,
             action,
         };
         let uris = |list: &[&str]| list.iter().map(|u| u.as_bytes().to_vec()).collect();
@@ -281,6 +282,7 @@ fn a_static_route_is_no_transit_for_trunks() {
         domain: None,
         prefix: Some(prefix.as_bytes().to_vec()),
         user: None,
+        silent_after_ms: 2_000,
         action: RouteAction::Forward(vec![target.as_bytes().to_vec()]),
     };
     let routes = || {
@@ -321,6 +323,7 @@ fn a_number_of_one_of_our_users_rings_there_whoever_calls_it() {
         domain: None,
         prefix: None,
         user: Some(user.as_bytes().to_vec()),
+        silent_after_ms: 2_000,
         action: RouteAction::Forward(vec![target.as_bytes().to_vec()]),
     };
     let routes = || {

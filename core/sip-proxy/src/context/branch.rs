@@ -61,6 +61,10 @@ pub(super) mod flag {
     pub const NO_ANSWER: u8 = 8;
     /// The caller was asked to keep this branch's final response.
     pub const KEPT: u8 = 16;
+    /// `deadline` is when the caller of the context wants to know that nothing has come.
+    pub const WATCHED: u8 = 32;
+    /// An earlier address was left because nothing came from it; it may answer yet.
+    pub const LEFT: u8 = 64;
 }
 
 /// One slot of a context: 24 bytes, so that a context with four in place stays below 200.

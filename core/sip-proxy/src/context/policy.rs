@@ -10,6 +10,8 @@ pub struct Policy {
     pub invite: bool,
     /// All targets at once, whatever their q. Otherwise equal q in parallel, falling q in turn.
     pub parallel: bool,
+    /// One target at a time, whatever their q: those of equal q in the order in which they were added.
+    pub serial: bool,
     /// Incoming Max-Breadth, from [`crate::breadth::incoming`].
     pub breadth: u8,
     /// Answer 440 when a group of targets does not fit into the breadth. Otherwise as many as fit
@@ -35,6 +37,7 @@ impl Policy {
     pub const INVITE: Policy = Policy {
         invite: true,
         parallel: false,
+        serial: false,
         breadth: crate::breadth::RECOMMENDED,
         strict_breadth: false,
         timer_c_ms: Policy::TIMER_C_MS,

@@ -11,6 +11,8 @@ struct Seen {
     cancelled: bool,
     /// A final response, a timeout or an error was reported, or the target moved to its next address.
     over: bool,
+    /// Nothing came on it, and something else was tried. It may answer late.
+    left: bool,
 }
 
 /// A caller that carries out actions and checks them.
@@ -25,6 +27,8 @@ struct Model {
     finished: bool,
     closed: bool,
     timer: Option<Time>,
+    /// Reported as silent, and not yet decided about.
+    silent: Vec<BranchId>,
 }
 
 impl Model {
@@ -44,6 +48,7 @@ impl Model {
             finished: false,
             closed: false,
             timer: None,
+            silent: Vec::new(),
         };
         let mut out = Vec::new();
         model.context.start(model.now, &mut out);
@@ -62,7 +67,7 @@ impl Model {
         assert!(voicemail || !self.closed, "no branch after a 6xx");
         if branch.attempt() > 0 {
             let before = BranchId { attempt: branch.attempt() - 1, ..branch };
-            assert!(self.branches[&before].over, "one attempt at a time");
+            assert!(self.branches[&before].over || self.branches[&before].left, "one attempt at a time");
         }
         assert!(self.branches.insert(branch, Seen { breadth, ..Seen::default() }).is_none());
         let held: u32 =
@@ -92,6 +97,10 @@ impl Model {
                     let seen = self.branches.get_mut(&id).expect("a branch that was started");
                     assert!(!seen.over, "an ended branch is not cancelled");
                     seen.cancelled = true;
+                }
+                Action::Silent(id) => {
+                    assert!(self.context.is_silent(id));
+                    self.silent.push(id);
                 }
                 Action::ForwardProvisional(id) => {
                     assert_eq!(Some(id), at_hand);
@@ -175,6 +184,27 @@ impl Model {
         self.carry_out(&out, None);
     }
 
+    /// Of the branches reported as silent every other one is left for something else.
+    fn leave_silent(&mut self) {
+        for id in std::mem::take(&mut self.silent).into_iter().step_by(2) {
+            if !self.context.is_silent(id) {
+                continue;
+            }
+            if let Some(seen) = self.branches.get_mut(&id) {
+                (seen.left, seen.over) = (true, !self.policy.invite);
+            }
+            let mut out = Vec::new();
+            self.context.branch_silent(self.now, id, &mut out);
+            self.carry_out(&out, None);
+        }
+    }
+
+    fn watch(&mut self, id: BranchId, seconds: u8) {
+        let mut out = Vec::new();
+        self.context.watch(id, self.now + core::time::Duration::from_secs(seconds.into()), &mut out);
+        self.carry_out(&out, None);
+    }
+
     fn pass(&mut self, seconds: u16) {
         let mut out = Vec::new();
         self.now = self.now + core::time::Duration::from_secs(seconds.into());
@@ -199,6 +229,7 @@ enum Event {
     Stray(u16, u16),
     Lose(u8, u8),
     Locate(u8, u8),
+    Watch(u8, u8),
     Pass(u16),
     Cancel,
 }
@@ -226,6 +257,7 @@ fn event() -> impl Strategy<Value = Event> {
         1 => (any::<u16>(), 100_u16..700).prop_map(|(n, s)| Event::Stray(n, s)),
         3 => (any::<u8>(), any::<u8>()).prop_map(|(n, how)| Event::Lose(n, how)),
         1 => (any::<u8>(), 0_u8..4).prop_map(|(n, a)| Event::Locate(n, a)),
+        2 => (any::<u8>(), 0_u8..5).prop_map(|(n, s)| Event::Watch(n, s)),
         2 => (0_u16..200).prop_map(Event::Pass),
         1 => Just(Event::Cancel),
     ]
@@ -236,10 +268,13 @@ fn policy() -> impl Strategy<Value = Policy> {
     let no_answer = prop_oneof![Just(0_u32), Just(20_000)];
     let silence = prop_oneof![Just(0_u32), Just(4_000)];
     let breadth = prop_oneof![Just(60_u8), 0_u8..5];
-    (any::<bool>(), any::<bool>(), any::<bool>(), breadth, no_answer, silence, voicemail).prop_map(
-        |(invite, parallel, strict_breadth, breadth, no_answer_ms, silence_ms, voicemail)| Policy {
+    // All at once, equal q at once, one after the other.
+    let order = prop_oneof![Just((true, false)), Just((false, false)), Just((false, true))];
+    (any::<bool>(), order, any::<bool>(), breadth, no_answer, silence, voicemail).prop_map(
+        |(invite, (parallel, serial), strict_breadth, breadth, no_answer_ms, silence_ms, voicemail)| Policy {
             invite,
             parallel,
+            serial,
             breadth,
             strict_breadth,
             timer_c_ms: Policy::TIMER_C_MS,
@@ -270,9 +305,11 @@ proptest! {
                 Event::Locate(n, count) => if let Some(id) = chosen(n) {
                     model.context.branch_located(id, count.into());
                 },
+                Event::Watch(n, seconds) => if let Some(id) = chosen(n) { model.watch(id, seconds) },
                 Event::Pass(seconds) => model.pass(seconds),
                 Event::Cancel => model.cancel(),
             }
+            model.leave_silent();
         }
         // Now every transaction that still runs ends; new ones may start a few times over.
         for _ in 0..1_000 {

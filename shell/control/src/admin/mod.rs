@@ -13,7 +13,7 @@ mod tests;
 
 pub use model::{
     Admin, AnswerTimes, Audit, BalancedNode, Binding, Call, Cost, Draining, Listing, Logins, NodeOrder,
-    Nodes, Page, Records, Refusal, State, Status, StoreStatus,
+    Nodes, Page, Records, Refusal, State, Status, StoreStatus, TrunkTarget,
 };
 pub(crate) use page::uptime;
 pub use server::{Bound, Server};

@@ -21,6 +21,12 @@ pub trait Admin: Send + Sync + 'static {
     /// Calls in progress, oldest page order left to the server. `None` as for bindings.
     fn calls(&self, page: &Page) -> Option<Listing<Call>>;
 
+    /// The targets of trunks and other lists, in the order of the configuration. `None` as for bindings.
+    fn trunks(&self, page: &Page) -> Option<Listing<TrunkTarget>> {
+        let _ = page;
+        None
+    }
+
     /// Reads the configuration again and brings it into force, all of it or nothing.
     fn reload(&self) -> Result<ReloadReport, Vec<ConfigError>>;
 
@@ -426,6 +432,31 @@ pub struct Call {
     pub age_s: u64,
     /// The worker that owns it.
     pub worker: u16,
+}
+
+/// A target of a trunk, a route, voicemail or `[emergency]`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TrunkTarget {
+    /// The list it stands in: `trunk NAME`, `route ...`, `voicemail`, `emergency`.
+    pub list: String,
+    /// Its URI.
+    pub target: String,
+    /// `up`, `down` or `unknown`.
+    pub state: String,
+    /// Why, in a few words.
+    pub why: String,
+    /// Seconds since it is so; none: since the start.
+    pub since_s: Option<u64>,
+    /// Requests sent to it.
+    pub calls: u64,
+    /// Those of them that failed there, so that the next target was tried.
+    pub failures: u64,
+    /// How the last of these failed: `no response`, `unreachable` or a status.
+    pub last_error: Option<String>,
+    /// Seconds since then.
+    pub last_error_s: Option<u64>,
+    /// Its addresses that do not answer, `udp:192.0.2.1:5060`.
+    pub silent: Vec<String>,
 }
 
 /// Why the API refused, in its answer's body.

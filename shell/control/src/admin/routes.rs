@@ -45,6 +45,7 @@ pub(super) const ROUTES: &[Entry] = &[
     ("get", "/v1/status", || get(status)),
     ("get", "/v1/bindings", || get(bindings)),
     ("get", "/v1/calls", || get(calls)),
+    ("get", "/v1/trunks", || get(trunks)),
     ("post", "/v1/reload", || post(reload)),
     ("post", "/v1/drain", || post(drain)),
     ("get", "/v1/nodes", || get(nodes)),
@@ -200,6 +201,14 @@ async fn calls(State(shared): State<Shared>, asked: AskedQuery) -> Result<Respon
         return Err(refusal(StatusCode::BAD_REQUEST, "calls cannot be filtered by aor"));
     }
     listed(&shared, move |admin| admin.calls(&page)).await
+}
+
+async fn trunks(State(shared): State<Shared>, asked: AskedQuery) -> Result<Response, No> {
+    let (aor, page) = Asked::checked(asked)?;
+    if aor.is_some() {
+        return Err(refusal(StatusCode::BAD_REQUEST, "trunks cannot be filtered by aor"));
+    }
+    listed(&shared, move |admin| admin.trunks(&page)).await
 }
 
 /// A page of a list, of a server that has such lists.

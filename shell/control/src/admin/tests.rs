@@ -81,6 +81,10 @@ impl Admin for Pretend {
         page.after.is_none().then(|| Listing { items: Vec::new(), next: None })
     }
 
+    fn trunks(&self, page: &Page) -> Option<Listing<TrunkTarget>> {
+        page.after.is_none().then(|| Listing { items: vec![trunk_target()], next: None })
+    }
+
     fn reload(&self) -> Result<ReloadReport, Vec<ConfigError>> {
         if self.bad_config.load(SeqCst) {
             return Err(vec![ConfigError {
@@ -245,6 +249,21 @@ fn same_keys(schemas: &Value, name: &str, value: &Value) {
     assert_eq!(keys(&schemas[name]["properties"]), keys(value), "{name}");
 }
 
+fn trunk_target() -> TrunkTarget {
+    TrunkTarget {
+        list: "trunk carrier".into(),
+        target: "sip:192.0.2.9".into(),
+        state: "down".into(),
+        why: "requests are not answered".into(),
+        since_s: Some(75),
+        calls: 9,
+        failures: 2,
+        last_error: Some("no response".into()),
+        last_error_s: Some(70),
+        silent: vec!["udp:192.0.2.9:5060".into()],
+    }
+}
+
 #[test]
 fn the_description_names_every_field() {
     let described: Value = serde_json::from_str(OPENAPI).unwrap();
@@ -266,6 +285,9 @@ fn the_description_names_every_field() {
     };
     same_keys(schemas, "Call", &serde_json::to_value(call).unwrap());
     same_keys(schemas, "Calls", &serde_json::to_value(pretend.calls(&Page::default()).unwrap()).unwrap());
+    same_keys(schemas, "TrunkTarget", &serde_json::to_value(trunk_target()).unwrap());
+    let trunks = pretend.trunks(&Page::default()).unwrap();
+    same_keys(schemas, "TrunkTargets", &serde_json::to_value(trunks).unwrap());
     same_keys(schemas, "ReloadReport", &serde_json::to_value(pretend.reload().unwrap()).unwrap());
     pretend.bad_config.store(true, SeqCst);
     let findings = pretend.reload().unwrap_err();

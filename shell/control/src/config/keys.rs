@@ -48,8 +48,8 @@ pub(super) const KEYS: &[(&str, &[&str])] = &[
             "stranger_methods",
         ],
     ),
-    ("voicemail", &["target", "on", "no_answer_timeout"]),
-    ("emergency", &["targets", "numbers", "strangers"]),
+    ("voicemail", &["target", "on", "no_answer_timeout", "silent_after"]),
+    ("emergency", &["targets", "numbers", "strangers", "silent_after"]),
     (
         "trunk",
         &[
@@ -63,9 +63,10 @@ pub(super) const KEYS: &[(&str, &[&str])] = &[
             "may_transit",
             "overload_control",
             "retry_on",
+            "silent_after",
         ],
     ),
-    ("route", &["domain", "prefix", "user", "targets", "redirect"]),
+    ("route", &["domain", "prefix", "user", "targets", "redirect", "silent_after"]),
     ("timers", &["t1", "t2", "t4", "trying"]),
     (
         "limits",

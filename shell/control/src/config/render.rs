@@ -92,6 +92,7 @@ impl Config {
             out.text("target", &voicemail.target.uri);
             out.names("on", voicemail.on.iter().map(|on| on.name()));
             out.time("no_answer_timeout", voicemail.no_answer_timeout);
+            out.time("silent_after", voicemail.silent_after);
         }
 
         if let Some(emergency) = &self.emergency {
@@ -99,6 +100,7 @@ impl Config {
             out.names("targets", emergency.targets.iter().map(|target| &target.uri));
             out.texts("numbers", &emergency.numbers);
             out.raw("strangers", emergency.strangers);
+            out.time("silent_after", emergency.silent_after);
         }
 
         out.section("[timers]");
@@ -205,6 +207,7 @@ impl Trunk {
         out.raw("may_transit", self.may_transit);
         out.raw("overload_control", self.overload_control);
         out.texts("retry_on", &self.retry_on);
+        out.time("silent_after", self.silent_after);
     }
 }
 
@@ -217,7 +220,10 @@ impl Route {
             }
         }
         match &self.action {
-            RouteAction::Forward(targets) => out.names("targets", targets.iter().map(|t| &t.uri)),
+            RouteAction::Forward(targets) => {
+                out.names("targets", targets.iter().map(|t| &t.uri));
+                out.time("silent_after", self.silent_after);
+            }
             RouteAction::Redirect(contacts) => out.names("redirect", contacts.iter().map(|t| &t.uri)),
         }
     }

@@ -376,11 +376,13 @@ pub(super) fn voicemail(
     let mut no_answer_timeout = Duration::from_secs(20);
     let range = Duration::from_secs(1)..=Duration::from_secs(3600);
     section.set(reader, "no_answer_timeout", &mut no_answer_timeout, duration(range));
+    let mut silent_after = SILENT_AFTER;
+    section.set(reader, "silent_after", &mut silent_after, silence());
     if written && target.is_none() && reader.errors.len() == faults {
         let mend = "add target = \"sip:voicemail@192.0.2.1\", or remove the section";
         reader.error(section.span(), Fault::new("voicemail without target", mend));
     }
-    target.map(|target| Voicemail { target: target.value, on, no_answer_timeout })
+    target.map(|target| Voicemail { target: target.value, on, no_answer_timeout, silent_after })
 }
 
 /// `"auto"`, or a length of time up to 200 ms (RFC 3261 section 17.2.1).

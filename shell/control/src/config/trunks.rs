@@ -130,11 +130,13 @@ fn trunk(
     section.set(reader, "may_transit", &mut may_transit, flag);
     let mut overload_control = false;
     section.set(reader, "overload_control", &mut overload_control, flag);
-    let mut retry_on = vec![Retry::Status(503), Retry::Timeout, Retry::Unreachable];
+    let mut retry_on = Vec::new();
     if let Some(list) = section.list(reader, "retry_on", retry) {
         no_twice(reader, &list, "reason");
         retry_on = list.into_iter().map(|at| at.value).collect();
     }
+    let mut silent_after = SILENT_AFTER;
+    section.set(reader, "silent_after", &mut silent_after, silence());
     let name = name?.value;
     Some(Trunk {
         name,
@@ -147,6 +149,7 @@ fn trunk(
         may_transit,
         overload_control,
         retry_on,
+        silent_after,
     })
 }
 
@@ -176,8 +179,10 @@ pub(super) fn emergency(
     }
     let mut strangers = false;
     section.set(reader, "strangers", &mut strangers, flag);
+    let mut silent_after = SILENT_AFTER_EMERGENCY;
+    section.set(reader, "silent_after", &mut silent_after, silence());
     let numbers = numbers.into_iter().map(|at| at.value).collect();
-    targets.map(|targets| Emergency { targets, numbers, strangers })
+    targets.map(|targets| Emergency { targets, numbers, strangers, silent_after })
 }
 
 /// A list of URIs to send to; empty is an error.
@@ -266,12 +271,18 @@ fn route(reader: &mut Reader<'_>, section: &mut Section<'_, '_>, claims: &mut Cl
     let user = section.read(reader, "user", text(user_part)).map(|at| at.value);
     let forward = targets(reader, section, "targets");
     let redirect = targets(reader, section, "redirect");
+    let mut silent_after = SILENT_AFTER;
+    section.set(reader, "silent_after", &mut silent_after, silence());
     if reader.errors.len() > faults {
         return None;
     }
     if prefix.is_some() && user.is_some() {
         let fault = Fault::new("a route matches a prefix or a whole user, not both", "remove one");
         reader.error(&section.span_of("prefix"), fault);
+    }
+    if forward.is_none() && section.has("silent_after") {
+        let fault = Fault::new("a route without `targets` waits for nobody", "remove silent_after");
+        reader.error(&section.span_of("silent_after"), fault);
     }
     if domain.is_none() && prefix.is_none() && user.is_none() {
         let mend = "add domain, prefix or user";
@@ -297,5 +308,5 @@ fn route(reader: &mut Reader<'_>, section: &mut Section<'_, '_>, claims: &mut Cl
     let matched =
         format!("route for{}{}{}", part("domain", &domain), part("prefix", &prefix), part("user", &user));
     claim(reader, claims, matched, &section.span().clone(), "the first always wins; remove one");
-    Some(Route { domain, prefix, user, action })
+    Some(Route { domain, prefix, user, silent_after, action })
 }

@@ -317,6 +317,8 @@ pub struct Voicemail {
     pub on: Vec<Divert>,
     /// How long a callee may ring first.
     pub no_answer_timeout: Duration,
+    /// How long the voicemail server may say nothing at all.
+    pub silent_after: Duration,
 }
 
 /// `[emergency]`: where calls for help go (RFC 5031).
@@ -328,6 +330,8 @@ pub struct Emergency {
     pub numbers: Vec<String>,
     /// Whether anybody may call for help.
     pub strangers: bool,
+    /// How long a target may say nothing at all before the next one is tried.
+    pub silent_after: Duration,
 }
 
 impl Emergency {
@@ -360,20 +364,16 @@ pub struct Trunk {
     /// It is sent less when it asks for less (RFC 7339, RFC 7415). Only for one that writes `oc` itself: it is read
     /// from any response, and one that passes on what others wrote lets them ask in its name.
     pub overload_control: bool,
-    /// What makes the next target be tried.
-    pub retry_on: Vec<Retry>,
+    /// Response statuses, 400 to 699, after which the next target is tried as after 503.
+    pub retry_on: Vec<u16>,
+    /// How long a target may say nothing at all before the next one is tried.
+    pub silent_after: Duration,
 }
 
-/// A reason to try the next target of a trunk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Retry {
-    /// This response status, 400 to 699.
-    Status(u16),
-    /// No answer.
-    Timeout,
-    /// The transport failed.
-    Unreachable,
-}
+/// How long a target may say nothing at all, where the file does not say.
+pub const SILENT_AFTER: Duration = Duration::from_secs(2);
+/// The same of a target of emergency calls.
+pub const SILENT_AFTER_EMERGENCY: Duration = Duration::from_secs(1);
 
 /// `[[route]]`: a static route. What it matches on is and-ed; an empty match is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -384,6 +384,8 @@ pub struct Route {
     pub prefix: Option<String>,
     /// The whole user part.
     pub user: Option<String>,
+    /// How long a target may say nothing at all before the next one is tried.
+    pub silent_after: Duration,
     /// What to do.
     pub action: RouteAction,
 }
@@ -719,15 +721,5 @@ impl fmt::Display for HostPort {
 impl fmt::Display for Cidr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.address, self.length)
-    }
-}
-
-impl fmt::Display for Retry {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Retry::Status(status) => write!(f, "{status}"),
-            Retry::Timeout => f.write_str("timeout"),
-            Retry::Unreachable => f.write_str("unreachable"),
-        }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::error::{Fault, closest};
 use super::reader::kind;
-use super::types::{Cidr, Emergency, HostPort, Retry, Target};
+use super::types::{Cidr, Emergency, HostPort, Target};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -419,8 +419,13 @@ pub(super) fn plain(written: &str) -> Result<String, Fault> {
     Ok(written.to_owned())
 }
 
-/// A reason to try the next target: `"503"`, `503`, `"timeout"` or `"unreachable"`.
-pub(super) fn retry(value: &DeValue<'_>) -> Result<Retry, Fault> {
+/// How long a target may say nothing at all.
+pub(super) fn silence() -> impl Fn(&DeValue<'_>) -> Result<Duration, Fault> {
+    duration(Duration::from_millis(100)..=Duration::from_secs(30))
+}
+
+/// A status after which the next target is tried: `"486"` or `486`.
+pub(super) fn retry(value: &DeValue<'_>) -> Result<u16, Fault> {
     let written = match value {
         DeValue::String(text) => text.to_string(),
         DeValue::Integer(number) => number.to_string(),
@@ -428,11 +433,13 @@ pub(super) fn retry(value: &DeValue<'_>) -> Result<Retry, Fault> {
     };
     let status = written.parse().ok().filter(|status| (400..700).contains(status));
     match (written.to_ascii_lowercase().as_str(), status) {
-        (_, Some(status)) => Ok(Retry::Status(status)),
-        ("timeout", _) => Ok(Retry::Timeout),
-        ("unreachable", _) => Ok(Retry::Unreachable),
+        (always @ ("503" | "timeout" | "unreachable"), _) => {
+            let mend = "remove it; list other statuses, or leave `retry_on` out";
+            Err(Fault::new(format!("\"{always}\" always makes the next target be tried"), mend))
+        }
+        (_, Some(status)) => Ok(status),
         _ => {
-            let mend = "a status from 400 to 699, \"timeout\" or \"unreachable\"";
+            let mend = "a status from 400 to 699, but not 503, which always counts";
             Err(Fault::new(format!("\"{}\" is no reason to retry", shown(&written)), mend))
         }
     }

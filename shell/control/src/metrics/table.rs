@@ -74,6 +74,8 @@ metrics! {
         "strowger_calls_total", "Calls set up or not, by outcome.":
             CallsAnswered { outcome = "answered" }, CallsFailed { outcome = "failed" };
         "strowger_calls_diverted_total", "Calls sent on to voicemail.": CallsDiverted;
+        "strowger_target_failures_total", "Requests that a target left without a response, by how.":
+            TargetsSilent { reason = "silent" }, TargetsUnreachable { reason = "unreachable" };
         "strowger_dns_questions_total", "Names asked of the resolver.": DnsQuestions;
     }
 }

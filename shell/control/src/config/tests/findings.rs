@@ -302,6 +302,14 @@ fn trunks_must_be_clear() {
     assert!(two("prefixes=['*21#']", "prefixes=['%2a21%23']").contains("prefix \"*21#\" is already taken"));
     assert!(two("prefixes=['jö']", "prefixes=['j%C3%B6']").contains("is already taken"));
     assert!(errors(&trunk("a", "retry_on=['200']")).contains("no reason to retry"));
+    for always in ["'503'", "503", "'timeout'", "'Unreachable'"] {
+        let found = errors(&trunk("a", &format!("retry_on=[486, {always}]")));
+        assert!(
+            found.contains("always makes the next target be tried") && found.contains("remove it"),
+            "{found}"
+        );
+    }
+    assert!(errors(&trunk("a", "silent_after='50ms'")).contains("from 100ms to 30s"));
     assert!(warnings(&trunk("a", "")).contains("serves no prefix"));
     let named = "[[trunk]]\nname='a'\nprefixes=['0']\ntargets=['sip:gw.example']";
     assert!(warnings(named).contains("requests from \"gw.example\" are not trusted"));
@@ -310,6 +318,8 @@ fn trunks_must_be_clear() {
 #[test]
 fn routes_must_be_clear() {
     assert!(errors("[[route]]\nuser='a'").contains("route without target"));
+    let waits = errors("[[route]]\nuser='a'\nredirect=['sip:b@h']\nsilent_after=1");
+    assert!(waits.contains("waits for nobody"), "{waits}");
     assert!(errors("[[route]]\ntargets=['sip:h']").contains("matches everything"));
     assert!(errors("[[route]]\nuser='a'\nprefix='b'\ntargets=['sip:h']").contains("not both"));
     assert!(errors("[[route]]\nuser='a'\nredirect=['sip:h']\ntargets=['sip:h']").contains("not both"));

@@ -60,9 +60,11 @@ fn every_section_arrives() {
     let voicemail = config.voicemail.unwrap();
     assert_eq!(voicemail.on, [Divert::Busy, Divert::NoAnswer]);
     assert_eq!(voicemail.no_answer_timeout, Duration::from_millis(1500));
+    assert_eq!(voicemail.silent_after, Duration::from_millis(2500));
     assert_eq!(voicemail.target.user.as_deref(), Some("vm"));
     assert_eq!(voicemail.target.transport, Some(Transport::Tcp));
     let emergency = config.emergency.unwrap();
+    assert_eq!(emergency.silent_after, Duration::from_millis(800));
     assert_eq!(emergency.targets[1].uri, "sip:psap.example.net");
     assert_eq!(
         (&emergency.numbers[..], emergency.strangers),
@@ -78,10 +80,25 @@ fn trunks_and_routes_arrive() {
     assert_eq!(trunk.targets[1].ip(), Some("2001:db8::20".parse().unwrap()));
     assert_eq!(trunk.targets[1].port, Some(5070));
     assert!(trunk.may_transit && trunk.overload_control);
-    assert_eq!(trunk.retry_on, [Retry::Status(503), Retry::Status(500), Retry::Timeout]);
+    assert_eq!((&trunk.retry_on[..], trunk.silent_after), (&[486, 500][..], Duration::from_millis(1500)));
+    assert_eq!(config.routes[1].silent_after, Duration::from_secs(3));
     assert_eq!(config.routes[0].user.as_deref(), Some("info"));
     assert!(matches!(&config.routes[0].action, RouteAction::Redirect(c) if c.len() == 1));
     assert!(matches!(&config.routes[1].action, RouteAction::Forward(t) if t[0].port == Some(5080)));
+}
+
+#[test]
+fn silent_after_has_a_default_for_each_list() {
+    let config = good(
+        "[voicemail]\ntarget='sip:192.0.2.1'\n[emergency]\ntargets=['sip:192.0.2.2']\n\
+         [[trunk]]\nname='a'\nprefixes=['0']\ntargets=['sip:192.0.2.3']\n\
+         [[route]]\nuser='b'\ntargets=['sip:192.0.2.4']",
+    );
+    let usual = Duration::from_secs(2);
+    assert_eq!((config.trunks[0].silent_after, config.routes[0].silent_after), (usual, usual));
+    assert_eq!(config.voicemail.unwrap().silent_after, usual);
+    assert_eq!(config.emergency.unwrap().silent_after, Duration::from_secs(1));
+    assert!(config.trunks[0].retry_on.is_empty());
 }
 
 #[test]

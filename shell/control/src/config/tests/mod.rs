@@ -57,11 +57,13 @@ stranger_methods = ["INVITE", "BYE"]
 target = "sip:vm@192.0.2.5;transport=tcp"
 on = ["busy", "no-answer"]
 no_answer_timeout = "1500ms"
+silent_after = "2500ms"
 
 [emergency]
 targets = ["sip:192.0.2.30", "sip:psap.example.net"]
 numbers = ["112", "+112", "15"]
 strangers = true
+silent_after = "800ms"
 
 [[trunk]]
 name = "carrier"
@@ -73,7 +75,8 @@ strip = 1
 prepend = "0"
 may_transit = true
 overload_control = true
-retry_on = ["503", 500, "timeout"]
+retry_on = ["486", 500]
+silent_after = "1500ms"
 
 [[route]]
 domain = "old.example"
@@ -83,6 +86,7 @@ redirect = ["sip:info@example.com"]
 [[route]]
 prefix = "9"
 targets = ["sip:gw.example.net:5080"]
+silent_after = 3
 
 [timers]
 t1 = "100ms"

@@ -1,0 +1,134 @@
+//! What an operator sees of the targets of trunks, routes, voicemail and emergency calls.
+
+use control::admin::TrunkTarget;
+use control::config::{Config, RouteAction, Target};
+use control::metrics::{Kind, Text};
+use sip_health::{Failure, Health, Standing};
+use sip_node::Gateways;
+use wire::Time;
+
+/// Alarms that name a target; one more says how many there are besides.
+const NAMED: usize = 8;
+
+/// Every target of every list, in the order of the configuration.
+pub fn targets(config: &Config, gateways: &Gateways, now: Time) -> Vec<TrunkTarget> {
+    let mut all = Vec::new();
+    let mut add = |list: &str, targets: &[Target]| {
+        for target in targets {
+            if let Some(gateway) = gateways.get(target.uri.as_bytes()) {
+                all.push(shown(list, &target.uri, &gateway.standing(), now));
+            }
+        }
+    };
+    for trunk in &config.trunks {
+        add(&format!("trunk {}", trunk.name), &trunk.targets);
+    }
+    for route in &config.routes {
+        let parts = [("domain", &route.domain), ("prefix", &route.prefix), ("user", &route.user)];
+        let parts =
+            parts.into_iter().filter_map(|(name, value)| Some(format!(" {name} {}", value.as_ref()?)));
+        if let RouteAction::Forward(targets) = &route.action {
+            add(&format!("route{}", parts.collect::<String>()), targets);
+        }
+    }
+    if let Some(voicemail) = &config.voicemail {
+        add("voicemail", std::slice::from_ref(&voicemail.target));
+    }
+    if let Some(emergency) = &config.emergency {
+        add("emergency", &emergency.targets);
+    }
+    all
+}
+
+fn shown(list: &str, uri: &str, standing: &Standing, now: Time) -> TrunkTarget {
+    let state = match standing.health {
+        Health::Unknown => "unknown",
+        Health::Up => "up",
+        Health::Down => "down",
+    };
+    TrunkTarget {
+        list: list.to_owned(),
+        target: uri.to_owned(),
+        state: state.to_owned(),
+        why: standing.why.text().to_owned(),
+        since_s: standing.since.map(|since| now.since(since).as_secs()),
+        calls: standing.calls,
+        failures: standing.failures,
+        last_error: standing.last.map(|(failure, _)| text(failure)),
+        last_error_s: standing.last.map(|(_, at)| now.since(at).as_secs()),
+        silent: standing.marked.iter().map(|(transport, address)| format!("{transport}:{address}")).collect(),
+    }
+}
+
+/// A failure in words.
+pub fn text(failure: Failure) -> String {
+    match failure {
+        Failure::Silent => "no response".to_owned(),
+        Failure::Unreachable => "unreachable".to_owned(),
+        Failure::Status(status) => status.to_string(),
+    }
+}
+
+/// What should worry somebody. A target in several lists is one alarm.
+pub fn alarms(targets: &[TrunkTarget]) -> Vec<String> {
+    let mut down: Vec<&TrunkTarget> = targets.iter().filter(|target| target.state == "down").collect();
+    let mut seen = Vec::new();
+    down.retain(|target| {
+        !seen.contains(&&target.target) && {
+            seen.push(&target.target);
+            true
+        }
+    });
+    let named = down.iter().take(NAMED).map(|target| {
+        let since = target.since_s.map_or(String::new(), |since| format!(" for {since} s"));
+        format!("{}: target {} is down{since}: {}", target.list, target.target, target.why)
+    });
+    let more = down.len().saturating_sub(NAMED);
+    let more = (more > 0).then(|| format!("{more} more targets are down: see `strowger ctl trunks`"));
+    named.chain(more).collect()
+}
+
+/// How many targets are up and down.
+pub fn metrics(targets: &[TrunkTarget], text: &mut Text<'_>) {
+    const NAME: &str = "strowger_targets";
+    text.family(NAME, "Targets of trunks, routes, voicemail and emergency calls, by state.", Kind::Gauge);
+    for state in ["up", "down", "unknown"] {
+        let count = targets.iter().filter(|target| target.state == state).count();
+        text.sample(NAME, &[("state", state)], count as u64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn target(list: &str, uri: &str, state: &str) -> TrunkTarget {
+        TrunkTarget {
+            list: list.into(),
+            target: uri.into(),
+            state: state.into(),
+            why: "requests are not answered".into(),
+            since_s: Some(12),
+            calls: 3,
+            failures: 1,
+            last_error: Some("no response".into()),
+            last_error_s: Some(12),
+            silent: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn alarms_name_each_target_that_is_down_once() {
+        let all = [
+            target("trunk a", "sip:gw1", "down"),
+            target("trunk a", "sip:gw2", "up"),
+            target("emergency", "sip:gw1", "down"),
+        ];
+        assert_eq!(alarms(&all), ["trunk a: target sip:gw1 is down for 12 s: requests are not answered"]);
+        let many: Vec<TrunkTarget> =
+            (0..20).map(|n| target("trunk a", &format!("sip:gw{n}"), "down")).collect();
+        let alarms = alarms(&many);
+        assert_eq!(alarms.len(), NAMED + 1);
+        assert_eq!(alarms[NAMED], "12 more targets are down: see `strowger ctl trunks`");
+    }
+}
