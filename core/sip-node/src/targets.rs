@@ -437,14 +437,14 @@ impl<S: Services> Node<S> {
             request.values(Name::Route).count() == a.routing.own + 1 + usize::from(a.routing.drop_last);
         let number = canonical_user(a.uri.user.unwrap_or(b""));
         let at = self.trunk_for(&a.caller, &number).filter(|_| last && a.routing.next_is_loose);
-        let Some(trunk) = at.and_then(|at| self.settings.trunks.get(at)) else { return Plan::Refuse(403) };
+        let trunk = at.and_then(|at| Some((at, self.settings.trunks.get(at)?)));
+        let Some((at, trunk)) = trunk else { return Plan::Refuse(403) };
         let route = route.map(leads_to);
         let named = |target: &&Vec<u8>| Uri::parse(target).ok().as_ref().map(leads_to) == route;
         let Some(target) = trunk.targets.iter().find(named) else { return Plan::Refuse(403) };
         let wish =
             Wish::located(&with_user(target, &rewritten(trunk, &number)), Role::Trunk, Bounds::Anywhere);
-        let wish = Wish { locate: target.clone(), trunk: at.and_then(|at| u16::try_from(at).ok()), ..wish };
-        Plan::Forward(vec![(1000, wish)])
+        Plan::Forward(vec![(1000, self.by_trunk(at, trunk, target, wish))])
     }
 
     pub(crate) fn may_transit(&self, caller: &Caller<'_>) -> bool {

@@ -16,11 +16,13 @@ fn lab(change: impl FnOnce(&mut Settings)) -> Lab {
             targets: vec![b"sip:192.0.2.112".to_vec()],
             numbers: vec![b"112".to_vec()],
             strangers: false,
+            silent_after_ms: 1_000,
         });
         s.voicemail = Some(Voicemail {
             uri: b"sip:mailbox@192.0.2.60".to_vec(),
             on: sip_proxy::context::Reroute::BUSY,
             no_answer_ms: 0,
+            silent_after_ms: 2_000,
         });
         change(s);
     });
