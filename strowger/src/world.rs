@@ -247,6 +247,7 @@ impl Services for World {
         let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         if let Ok(since) = since {
             out.extend_from_slice(self.date.borrow_mut().at(since.as_secs()));
+        }
     }
 
     fn target_lost(&self, uri: &[u8], address: &Flow, failure: Failure) {

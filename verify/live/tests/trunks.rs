@@ -121,7 +121,7 @@ fn target_that_answers_probes_is_called_first_again() {
         call(&server, "0044123", &mut second);
         drop(silent);
         let mut first = Link::udp_at(place, server.sip());
-        let probe = first.find_within(PATIENCE, |m| m.method() == Some("OPTIONS")).expect("a probe");
+        let probe = first.find_within(PATIENCE, |m| m.method() == "OPTIONS").expect("a probe");
         assert!(probe.uri().contains(&place.to_string()), "{}", probe.uri());
         first.send(&probe.reply(200, "gw", &[]));
         eventually("the target is up", || {
