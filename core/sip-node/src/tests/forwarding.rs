@@ -200,6 +200,7 @@ fn a_method_parameter_stays_out_of_the_request_uri() {
             domain: None,
             prefix: None,
             user: Some(user.as_bytes().to_vec()),
+            silent_after_ms: 2_000,
             action: RouteAction::Forward(vec![target.as_bytes().to_vec()]),
         };
         s.routes = vec![route("fax", odd)];
