@@ -8,7 +8,7 @@ use core::time::Duration;
 use sip_health::{Gateway, Overdue, Probe, Why};
 use sip_message::{Method, hex16, push_u64};
 use sip_proxy::loops::write_branch;
-use sip_transaction::ClientId;
+use sip_transaction::{ClientId, Payer};
 use std::mem;
 use std::sync::Arc;
 use wire::{Flow, Outbox, Time};
@@ -152,7 +152,7 @@ impl<S: Services> Node<S> {
         let settings = Arc::clone(&self.settings);
         let listener = settings.listener(job.flow.listener)?;
         let call_id = self.probe_call_id();
-        let client = self.layer.reserve_client()?;
+        let client = self.layer.reserve_client(Payer::PROVEN)?;
         let mut text = Vec::with_capacity(512);
         let uri = job.gateway.uri();
         let parts: [&[u8]; 4] = [b"OPTIONS ", uri, b" SIP/2.0\r\n", listener.via_prefix()];
