@@ -104,7 +104,7 @@ fn server(mailbox: bool) -> Node<Office> {
             challenge: Challenge::All,
             realm: None,
             bind_from: true,
-            in_dialog: false,
+            in_dialog: true,
             fronts: Vec::new(),
             authenticator: Arc::new(Authenticator::new(&secret, sip_auth::Config::default())),
         },
