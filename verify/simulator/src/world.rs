@@ -93,13 +93,7 @@ impl World {
             let places =
                 [Some(profile.network), Some(profile.claimed).filter(|_| profile.translation.is_none())];
             monitor.peers.extend(places.into_iter().flatten());
-            translators.push(profile.translation.map(|mut rules| {
-                if scenario.weather == Weather::Quiet {
-                    // Every call goes as its script says, so the phone is there from one REGISTER to the next.
-                    rules.idle = rules.idle.max(Duration::from_secs(65));
-                }
-                Translator::new(rules, profile.network)
-            }));
+            translators.push(profile.translation.map(|rules| Translator::new(rules, profile.network)));
             if profile.registers {
                 monitor.contacts.entry(profile.aor()).or_default().push(profile.contact());
             }
