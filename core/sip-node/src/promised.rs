@@ -107,7 +107,11 @@ impl<S: Services> Node<S> {
                 Receiver::Transaction(id) => self.layer.respond(now, id, status, out, write),
                 Receiver::Flow(flow) => !out.send_with(flow, 0, write).is_empty(),
             };
-            if sent && kept.is_ok() && *keeps != 0 {
+            if !sent {
+                continue;
+            }
+            self.letters.keep(out);
+            if kept.is_ok() && *keeps != 0 {
                 out.keeps(*keeps);
             }
         }

@@ -169,6 +169,16 @@ impl<S: Services> Node<S> {
         wish
     }
 
+    /// A connection as the last way of what no datagram can carry.
+    pub(crate) fn add_stream(&self, wish: &mut Wish) {
+        let Some(seen) = wish.hops.last().filter(|hop| hop.transport == Transport::Udp).copied() else {
+            return;
+        };
+        if let Some(listener) = self.settings.listener_for(Transport::Tcp, seen.remote, seen.listener) {
+            wish.hops.push(Flow { transport: Transport::Tcp, listener, conn: None, ..seen });
+        }
+    }
+
     /// The ways to a phone that is reached where it registered from, best first. By datagram a request of any size is sent:
     /// whether anybody accepts connections there is not known.
     fn source_hops(&self, flow: Flow, contact: Option<&Uri<'_>>, hops: &mut Short<Flow>) {

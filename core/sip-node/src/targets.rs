@@ -20,6 +20,9 @@ use sip_proxy::token::{Dialog, End, Role};
 use sip_registrar::{BindingView, is_outside, is_public};
 use wire::{Flow, ListenerId, Time, Transport};
 
+/// The most bytes that a datagram carries over IPv4.
+const LARGEST_DATAGRAM: usize = 65_507;
+
 /// What is to be done with a request that is not for the server itself.
 #[derive(Debug)]
 pub(crate) enum Plan {
@@ -513,7 +516,10 @@ impl<S: Services> Node<S> {
     ) -> Vec<(u16, Wish)> {
         let large = size > self.settings.proxy.mtu;
         self.services.bindings(aor.text(), now, &mut |binding| {
-            let wish = self.binding_wish(near, binding);
+            let mut wish = self.binding_wish(near, binding);
+            if size > LARGEST_DATAGRAM {
+                self.add_stream(&mut wish);
+            }
             let same = |(_, w): &&mut (u16, Wish)| !w.instance.is_empty() && w.instance == binding.instance;
             match targets.iter_mut().find(same) {
                 Some((_, first)) => first.join(wish, large),

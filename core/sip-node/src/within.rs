@@ -3,7 +3,7 @@
 use crate::admit::Caller;
 use crate::node::Node;
 use crate::services::Services;
-use sip_message::{Message, Method, Uri};
+use sip_message::{Message, Method, Name, Uri};
 use sip_proxy::routes::Routing;
 use sip_proxy::token::{Dialog, Role};
 use sip_registrar::is_public;
@@ -11,9 +11,11 @@ use wire::Flow;
 
 impl<S: Services> Node<S> {
     /// The sender of a request within a dialog, if it is a user of ours, comes from the very address that our token
-    /// names, under the name that it bears there, and goes to the other end. Many gateways cannot answer a challenge there, and their calls would never
-    /// end. The token and a source address may be known to the other end, so whoever has them chooses no way: such a
-    /// request is [borrowed](Caller::borrowed). One that leads elsewhere is challenged.
+    /// names, under the name that it bears there, and goes to the other end. Many gateways cannot answer a challenge
+    /// there, and their calls would never end. The token and a source address may be known to the other end, so whoever
+    /// has them chooses no way: such a request is [borrowed](Caller::borrowed). One that leads elsewhere is challenged.
+    ///
+    /// Credentials are always checked: they are good once, and whoever overhears unchecked ones could use them.
     pub(crate) fn caller_within(
         &self,
         flow: Flow,
@@ -29,7 +31,9 @@ impl<S: Services> Node<S> {
             && end.transport == flow.transport;
         // A NOTIFY may get a new token.
         let fits = !matches!(request.method(), Method::Register | Method::Notify);
-        let asked = !auth.enabled || auth.in_dialog || !fits;
+        let brings =
+            [Name::ProxyAuthorization, Name::Authorization].iter().any(|n| request.header(*n).is_some());
+        let asked = !auth.enabled || auth.in_dialog || !fits || brings;
         if asked || !same || self.settings.trunk_of(seen.ip()).is_some() || self.is_from_ourselves(request) {
             return None;
         }

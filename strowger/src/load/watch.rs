@@ -235,9 +235,9 @@ mod tests {
         let at = Time::from_secs;
         assert!(!idle.look(at(0), true, 5), "calls have ended since nothing was known");
         assert!(!idle.look(at(100), true, 5) && !idle.look(at(170), true, 4), "one of them ended");
-        assert!(!idle.look(at(350), true, 4) && idle.look(at(351), true, 4));
-        assert!(!idle.look(at(352), false, 4) && !idle.look(at(532), true, 4), "one of them paused");
-        assert!(idle.look(at(533), true, 4));
+        assert!(!idle.look(at(360), true, 4) && idle.look(at(361), true, 4));
+        assert!(!idle.look(at(362), false, 4) && !idle.look(at(552), true, 4), "one of them paused");
+        assert!(idle.look(at(553), true, 4));
     }
 
     #[test]

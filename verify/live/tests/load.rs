@@ -183,7 +183,8 @@ fn a_search_is_reported_and_compared() {
     let page = page.to_str().expect("a name");
     let out = run(["load", "compare", json, json, "--html", page]);
     let said = text(&out);
-    let table = said.lines().skip_while(|line| !line.contains("Largest load")).collect::<Vec<_>>();
+    let heads = |line: &&str| line.starts_with("Server ") && line.contains("Largest load");
+    let table = said.lines().skip_while(|line| !heads(line)).collect::<Vec<_>>();
     assert!(table.get(1).is_some_and(|line| line.contains("at least 100 calls/s")), "{said}");
     // It is a process of this machine.
     assert!(table.get(1).is_some_and(|line| line.contains(" %") && line.contains(" MiB")), "{said}");

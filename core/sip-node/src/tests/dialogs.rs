@@ -418,6 +418,19 @@ fn challenge_within_a_dialog_where_the_token_proves_too_little() {
 }
 
 #[test]
+fn credentials_within_a_dialog_are_good_once() {
+    let (mut lab, req, _, ok) = proven_call();
+    let challenge = lab.ask(ALICE, Req::new("MESSAGE", "sip:bob@here.example").alice().text());
+    let bye = Req { cseq: 9, ..req.within("BYE", &ok) }.answer("alice", &challenge);
+    let sent = lab.ask(ALICE, bye.text());
+    assert!(sent.to() == BOB && sent.text.starts_with("BYE"), "{sent:?}");
+    // Who has overheard them, and writes a Route of his own, gets nowhere.
+    let elsewhere = "192.0.2.99:5060";
+    let replayed = bye.line("Route: <sip:203.0.113.9;lr>").sent_by("UDP", elsewhere);
+    assert_eq!(lab.ask(elsewhere, replayed.text()).status(), 407);
+}
+
+#[test]
 fn callee_of_a_stranger_hangs_up_without_a_challenge() {
     let mut lab = Lab::with(|s| s.auth.in_dialog = false);
     lab.phones(&[BOB]);

@@ -303,7 +303,7 @@ fn an_invite_that_nobody_answers_ends_with_408() {
 
 #[test]
 fn a_call_that_rings_for_ever_is_ended_by_timer_c() {
-    let mut lab = Lab::new();
+    let mut lab = Lab::open();
     lab.phones(&[BOB]);
     let sent = lab.invite(CAROL, Req::invite().text());
     lab.send(BOB, sent[0].reply(180, "b", ""));

@@ -19,8 +19,11 @@ const COST: usize = 256;
 const LARGE: usize = 2_048;
 /// [`Server::credit`] of a sender who has shown that it receives.
 const UNBOUNDED: u32 = u32::MAX;
-/// Bytes of a credit that provisional responses other than 100 leave for the final one.
+/// Bytes of a credit that provisional responses other than 100 leave for the final one at least. After a 100 a client
+/// repeats its INVITE no more, so nothing else will pay for the final response.
 const FOR_FINAL: u32 = 600;
+/// What a final response may be longer than the provisional one before it: a session description.
+const SESSION: u32 = 400;
 
 /// One server transaction.
 pub(super) struct Server {
@@ -314,7 +317,7 @@ impl Layer {
         let (ServerAct::Send, Some(state)) = (step.act, step.state) else { return false };
         let range = out.send_with(server.reply, id.token(), write);
         server.state = state;
-        let reserve = if (101..200).contains(&status) { FOR_FINAL } else { 0 };
+        let reserve = if (101..200).contains(&status) { for_final(range.len()) } else { 0 };
         if !server.pays(range.len(), reserve) {
             out.take_back();
             self.counts.withheld += 1;
@@ -435,7 +438,7 @@ impl Layer {
         let Some(id) = self.server_id(slot) else { return };
         let Some(server) = self.servers.at_mut(slot) else { return };
         if !server.response().is_empty() {
-            let reserve = if server.is_answered() { 0 } else { FOR_FINAL };
+            let reserve = if server.is_answered() { 0 } else { for_final(server.response().len()) };
             if !server.pays(server.response().len(), reserve) {
                 self.counts.withheld += 1;
                 return;
@@ -568,6 +571,11 @@ impl Layer {
     fn server_id(&self, slot: u32) -> Option<ServerId> {
         self.servers.generation(slot).map(|generation| ServerId { slot, generation })
     }
+}
+
+/// What a provisional response of so many bytes leaves of a credit.
+fn for_final(provisional: usize) -> u32 {
+    u32::try_from(provisional).unwrap_or(u32::MAX).saturating_add(SESSION).max(FOR_FINAL)
 }
 
 /// Three times the bytes received.
