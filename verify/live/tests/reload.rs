@@ -119,7 +119,7 @@ fn where_help_is_can_be_said_while_the_server_runs() {
     assert!(answer.status >= 400 && answer.body.contains("no number for emergencies"), "{}", answer.body);
     let said = live::run(["check".as_ref(), server.config_file().as_os_str()]);
     let said = String::from_utf8_lossy(&said.stderr).into_owned();
-    assert!(said.contains(":3:19: \"one\" is no number for emergencies; 2 to 7 digits"), "{said}");
+    assert!(said.contains(":3:19: \"one\" is no number for emergencies; 2 to 32 digits"), "{said}");
     assert_eq!(caller.status(&call(&caller, "urn:service:sos")), 416);
     server.write_config(Some(&section));
     let answer = reload(&server);
